@@ -120,8 +120,8 @@ def moe_elementwise_bytes(
 # Casts of what the products take, where that is in fewer bytes than what is kept.
 
 
-def _cast(activation_bytes: Array, matmul_input_bytes: Array) -> Array:
-    both = activation_bytes + matmul_input_bytes
+def _cast(activation_bytes: Array, matmul_input_bytes: Array, narrow_share: Array) -> Array:
+    both = narrow_share * (activation_bytes + matmul_input_bytes)
     return xp.where(matmul_input_bytes < activation_bytes, both, 0.0)
 
 
@@ -129,13 +129,14 @@ def _cast(activation_bytes: Array, matmul_input_bytes: Array) -> Array:
 def dense_cast_forward_bytes(
     matmul_input_bytes: Array,
     activation_bytes: Array,
+    narrow_share: Array,
     rank_tokens: Array,
     hidden_size: Array,
     attention_width: Array,
     mlp_width: Array,
 ) -> Array:
     """Bytes that casts of a dense layer's inputs of products move."""
-    each = _cast(activation_bytes, matmul_input_bytes)
+    each = _cast(activation_bytes, matmul_input_bytes, narrow_share)
     return xp.asarray(each * rank_tokens * (2.0 * hidden_size + attention_width + mlp_width))
 
 
@@ -143,13 +144,14 @@ def dense_cast_forward_bytes(
 def dense_cast_backward_bytes(
     matmul_input_bytes: Array,
     activation_bytes: Array,
+    narrow_share: Array,
     rank_tokens: Array,
     hidden_size: Array,
     qkv_width: Array,
     mlp_up_width: Array,
 ) -> Array:
     """Bytes that casts of the gradients of a dense layer's products move."""
-    each = _cast(activation_bytes, matmul_input_bytes)
+    each = _cast(activation_bytes, matmul_input_bytes, narrow_share)
     return xp.asarray(each * rank_tokens * (2.0 * hidden_size + qkv_width + mlp_up_width))
 
 
@@ -157,6 +159,7 @@ def dense_cast_backward_bytes(
 def moe_cast_forward_bytes(
     matmul_input_bytes: Array,
     activation_bytes: Array,
+    narrow_share: Array,
     rank_tokens: Array,
     hidden_size: Array,
     attention_width: Array,
@@ -169,13 +172,14 @@ def moe_cast_forward_bytes(
     """Bytes that casts of a mixture-of-experts layer's inputs of products move."""
     own = rank_tokens * (2.0 * hidden_size + attention_width + shared_width)
     routed = local_experts * expert_tokens * (expert_hidden_size + expert_width)
-    return xp.asarray(_cast(activation_bytes, matmul_input_bytes) * (own + routed))
+    return xp.asarray(_cast(activation_bytes, matmul_input_bytes, narrow_share) * (own + routed))
 
 
 @formula(**CASTS)
 def moe_cast_backward_bytes(
     matmul_input_bytes: Array,
     activation_bytes: Array,
+    narrow_share: Array,
     rank_tokens: Array,
     hidden_size: Array,
     qkv_width: Array,
@@ -188,7 +192,7 @@ def moe_cast_backward_bytes(
     """Bytes that casts of the gradients of a mixture-of-experts layer's products move."""
     own = rank_tokens * (2.0 * hidden_size + qkv_width + shared_up_width)
     routed = local_experts * expert_tokens * (expert_hidden_size + expert_up_width)
-    return xp.asarray(_cast(activation_bytes, matmul_input_bytes) * (own + routed))
+    return xp.asarray(_cast(activation_bytes, matmul_input_bytes, narrow_share) * (own + routed))
 
 
 # Times.
@@ -284,9 +288,9 @@ DENSE_CASTS, OTHER_CASTS, EXPERT_CASTS = 4.0, 2.0, 2.0
     assumes=("a cast, and the layout of its scales; scales of whole tensors need one more",),
     **LIBRARY,
 )
-def cast_launches(matmul_input_bytes: Array, activation_bytes: Array) -> Array:
+def cast_launches(matmul_input_bytes: Array, activation_bytes: Array, narrow_share: Array) -> Array:
     """Operations that the host launches to cast what a product takes, where it is narrower."""
-    return xp.where(matmul_input_bytes < activation_bytes, 2.0, 0.0)
+    return xp.where(matmul_input_bytes < activation_bytes, 2.0 * narrow_share, 0.0)
 
 
 def _dense(operations: Array, casts: Array) -> Array:

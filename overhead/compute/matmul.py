@@ -236,7 +236,22 @@ constant("grouped_matmul_share", 1.0, "Experts' products are as fast as others",
          like="matmul_efficiency")  # fmt: skip
 product("grouped_matmul_efficiency", ("grouped_matmul_share", "sized_matmul_efficiency"))
 
-# What stays in 16 bit whatever the other products are in.
+
+@formula(
+    source="megatron",
+    where="megatron/core/fp8_utils.py, is_first_last_bf16_layer: first_last_layers_bf16",
+    assumes=("a stage has as many layers in 16 bits as the mean",),
+)
+def layer_matmul_flops(
+    best_matmul_flops: Array, output_matmul_flops: Array, narrow_share: Array
+) -> Array:
+    """Rate of the best product in the mean of layers: of their times, not of their rates."""
+    mixed = 1.0 / (narrow_share / best_matmul_flops + (1.0 - narrow_share) / output_matmul_flops)
+    return xp.where(narrow_share < 1.0, mixed, best_matmul_flops)
+
+
+# Of a layer's products, and what stays in 16 bit whatever the others are in.
+OF_LAYERS = {"matmul_input_bytes": "layer_input_bytes", "best_matmul_flops": "layer_matmul_flops"}
 PLAIN = {"matmul_input_bytes": "activation_bytes", "best_matmul_flops": "output_matmul_flops"}
 
 
@@ -266,7 +281,8 @@ def _product(
     """Declare the times of one product: its result, its input's and its weights' gradient."""
     for kind in GRADIENTS:
         bound = {**product_sizes(sizes, kind), "matmul_efficiency": "sized_matmul_efficiency"}
-        call(returns=f"{name}_{kind}_time", of=of, bind={**bound, **(further or {})})
+        own = {**OF_LAYERS, **(further or {})}
+        call(returns=f"{name}_{kind}_time", of=of, bind={**bound, **own})
 
 
 GROUPED: dict[str, Any] = {

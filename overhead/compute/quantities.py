@@ -20,6 +20,11 @@ for _name, _symbol, _meaning in (
     ("attention_peak_flops", "F_{16}", "dense peak rate in 16 bit, of which attention makes use"),
     ("best_matmul_flops", r"F_\mathrm{best}", "rate of the best measured matrix product"),
     (
+        "layer_matmul_flops",
+        r"\bar{F}_\mathrm{best}",
+        "rate of the best matrix product in the mean of layers, some of which stay in 16 bits",
+    ),
+    (
         "output_matmul_flops",
         r"F_\mathrm{best,16}",
         "rate of the best matrix product in 16 bit (output layer, router, unfused attention)",
@@ -225,6 +230,7 @@ for _name, _mark, _meaning in (
     ("embedding_gpu", "emb,g", "the embedding, forward and backward, but for the host"),
     ("embedding", "emb", "the embedding, forward and backward"),
     ("loss", "loss", "loss and its gradient"),
+    ("mtp_elementwise", "mtp,e", "norms of a further token, and joining its inputs"),
     ("mtp", "mtp", "further tokens: projection, embedding, logits and loss, but for the host"),
     ("output_gpu", "out,g", "output layer and loss, forward and backward, but for the host"),
     ("output", "out", "output layer and loss, forward and backward"),

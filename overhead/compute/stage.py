@@ -310,6 +310,28 @@ _LOGITS = ("logits_forward_time", "logits_input_gradient_time", "logits_weight_g
            "loss_time")  # fmt: skip
 
 
+@formula(
+    source="megatron",
+    where="megatron/core/transformer/multi_token_prediction.py, _concat_embeddings",
+    assumes=(
+        "three norms read and write, hidden state and embedding are read and written side by side",
+        "the backward moves twice as much",
+    ),
+)
+def mtp_elementwise_time(
+    elementwise_factor: Array,
+    activation_bytes: Array,
+    rank_tokens: Array,
+    hidden_size: Array,
+    sequence_shards: Array,
+    memory_efficiency: Array,
+    memory_bandwidth: Array,
+) -> Array:
+    """Time of the norms before and after a further token's layer, and of joining its inputs."""
+    moved = 30.0 * activation_bytes * rank_tokens * hidden_size / sequence_shards
+    return elementwise_factor * moved / (memory_efficiency * memory_bandwidth)
+
+
 def _further(depths: Array, *times: Array) -> Array:
     return xp.asarray(depths * sum(times))
 
@@ -320,13 +342,14 @@ declare(
         "mtp_depths",
         *(f"mtp_projection_{kind}_time" for kind in ("forward", "input_gradient",
                                                      "weight_gradient")),
+        "mtp_elementwise_time",
         "embedding_gpu_time",
         *_LOGITS,
     ),
     _further,
     source="megatron",
     where="megatron/core/transformer/multi_token_prediction.py",
-    assumes=("norms and the projection's communication aren't counted",),
+    assumes=("its layer is one of its stage's layers; communication stands apart",),
 )  # fmt: skip
 total("output_gpu_time", (*_LOGITS, "mtp_time"),
       assumes=("the norm before the output layer isn't counted",))  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, formula, total
+from overhead.formula import alias, constant, formula, total
 from overhead.quantity import Array
 
 LAYER: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.1"}
@@ -40,6 +40,30 @@ alias(
 )
 
 
+# Layers at the ends of a model that stay in 16 bits where the others' products take fewer.
+
+WIDE: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/fp8_utils.py, is_first_last_bf16_layer: first_last_layers_bf16",
+}
+constant("bf16_layers", 0.0, "No layer is left out of the products' precision", like="layers",
+         **WIDE)  # fmt: skip
+
+
+@formula(**WIDE)
+def narrow_share(bf16_layers: Array, layers: Array) -> Array:
+    """Share of layers whose products take what they are asked to: the others stay in 16 bits."""
+    return 1.0 - xp.minimum(bf16_layers / layers, 1.0)
+
+
+@formula(assumes=("a stage has as many layers in 16 bits as the mean",), **WIDE)
+def layer_input_bytes(
+    activation_bytes: Array, narrow_share: Array, matmul_input_bytes: Array
+) -> Array:
+    """Bytes of a layer's stored inputs of matrix products, in the mean of layers."""
+    return activation_bytes + narrow_share * (matmul_input_bytes - activation_bytes)
+
+
 @formula(
     source="korthikanti2022",
     where="section 5, full recomputation; split along the sequence with sequence parallelism",
@@ -54,14 +78,14 @@ def checkpoint_activations(
 @formula(assumes=("dropout behind attention and behind the MLP", CAST), **SEQUENCE)
 def block_activations(
     activation_bytes: Array,
-    matmul_input_bytes: Array,
+    layer_input_bytes: Array,
     dropout: Array,
     mask_bytes: Array,
     hidden_size: Array,
     sequence_shards: Array,
 ) -> Array:
     """Bytes a token of inputs of norms and of first matrix products, with dropout masks."""
-    element = 2.0 * activation_bytes + 2.0 * matmul_input_bytes + 2.0 * dropout * mask_bytes
+    element = 2.0 * activation_bytes + 2.0 * layer_input_bytes + 2.0 * dropout * mask_bytes
     return element * hidden_size / sequence_shards
 
 
@@ -95,7 +119,7 @@ def attention_activations(
     tp: Array,
     activation_bytes: Array,
     query_head_size: Array,
-    matmul_input_bytes: Array,
+    layer_input_bytes: Array,
     value_head_size: Array,
     rank_kv_heads: Array,
     qk_norms: Array,
@@ -103,7 +127,7 @@ def attention_activations(
 ) -> Array:
     """Bytes a token of queries, keys, values and context."""
     own = heads / tp
-    queries = own * (activation_bytes * query_head_size + matmul_input_bytes * value_head_size)
+    queries = own * (activation_bytes * query_head_size + layer_input_bytes * value_head_size)
     keys = activation_bytes * rank_kv_heads * (query_head_size + value_head_size)
     return queries + keys + qk_norms * activation_bytes * (own + rank_kv_heads) * head_size
 
@@ -142,10 +166,10 @@ def fused_score_activations(heads: Array, tp: Array, single_bytes: Array) -> Arr
 
 @formula(assumes=("the activation function and the gate's product are one kernel", CAST), **TENSOR)
 def mlp_activations(
-    gated: Array, activation_bytes: Array, matmul_input_bytes: Array, ffn_size: Array, tp: Array
+    gated: Array, activation_bytes: Array, layer_input_bytes: Array, ffn_size: Array, tp: Array
 ) -> Array:
     """Bytes a token of the inside of a dense MLP."""
-    return ((1.0 + gated) * activation_bytes + matmul_input_bytes) * ffn_size / tp
+    return ((1.0 + gated) * activation_bytes + layer_input_bytes) * ffn_size / tp
 
 
 # A mixture of experts.
@@ -186,12 +210,12 @@ def latent_router_activations(
 def shared_expert_activations(
     gated: Array,
     activation_bytes: Array,
-    matmul_input_bytes: Array,
+    layer_input_bytes: Array,
     shared_ffn_size: Array,
     tp: Array,
 ) -> Array:
     """Bytes a token of the inside of shared experts."""
-    return ((1.0 + gated) * activation_bytes + matmul_input_bytes) * shared_ffn_size / tp
+    return ((1.0 + gated) * activation_bytes + layer_input_bytes) * shared_ffn_size / tp
 
 
 @formula(
@@ -208,7 +232,7 @@ def expert_activations(
     experts_per_token: Array,
     etp: Array,
     tp: Array,
-    matmul_input_bytes: Array,
+    layer_input_bytes: Array,
     weighted_outputs: Array,
     activation_bytes: Array,
     expert_hidden_size: Array,
@@ -217,8 +241,8 @@ def expert_activations(
 ) -> Array:
     """Bytes a token of inputs, inside and outputs of routed experts."""
     rows = expert_imbalance * experts_per_token * etp / tp
-    ends = (matmul_input_bytes + weighted_outputs * activation_bytes) * expert_hidden_size
-    inside = ((1.0 + gated) * activation_bytes + matmul_input_bytes) * expert_ffn_size / etp
+    ends = (layer_input_bytes + weighted_outputs * activation_bytes) * expert_hidden_size
+    inside = ((1.0 + gated) * activation_bytes + layer_input_bytes) * expert_ffn_size / etp
     return rows * (ends + inside)
 
 
@@ -240,7 +264,7 @@ def hybrid_attention_activations(
     tp: Array,
     activation_bytes: Array,
     query_head_size: Array,
-    matmul_input_bytes: Array,
+    layer_input_bytes: Array,
     value_head_size: Array,
     rank_kv_heads: Array,
     qk_norms: Array,
@@ -253,14 +277,14 @@ def hybrid_attention_activations(
 ) -> Array:
     """Bytes a token of a layer's attention, or linear attention, in the mean."""
     own = heads / tp
-    queries = own * (activation_bytes * query_head_size + matmul_input_bytes * value_head_size)
+    queries = own * (activation_bytes * query_head_size + layer_input_bytes * value_head_size)
     keys = activation_bytes * rank_kv_heads * (query_head_size + value_head_size)
     gates = output_gate * activation_bytes * 2.0 * own * value_head_size
     norms = qk_norms * activation_bytes * (own + rank_kv_heads) * head_size
     attention = queries + keys + norms + gates
     convolved = (1.0 - mamba) * linear_convolved_width
     kept = activation_bytes * (linear_in_width + convolved + linear_out_width)
-    linear = (kept + matmul_input_bytes * linear_out_width) / tp
+    linear = (kept + layer_input_bytes * linear_out_width) / tp
     return (1.0 - linear_share) * attention + linear_share * linear
 
 

@@ -77,6 +77,10 @@ for _name, _mark, _meaning in (
 # Sharding of the model's states.
 define("shards", "z_d", "1", "ranks over which ZeRO shards", minimum=1)
 define("expert_shards", "z_e", "1", "ranks over which ZeRO shards experts", minimum=1)
+define("bf16_layers", "L_{16}", "1", "layers of the model whose products stay in 16 bits where the "
+       "others' take fewer", minimum=0)  # fmt: skip
+define("narrow_share", "f_n", "1", "share of layers whose products aren't left in 16 bits",
+       minimum=0, maximum=1)  # fmt: skip
 define("gathered_layers", "n_g", "1", "layers whose weights ZeRO-3 holds gathered", minimum=0)
 define("gathered_ends", "n_e", "1", "share of embedding and output that ZeRO-3 holds gathered",
        minimum=0, maximum=1)  # fmt: skip
@@ -88,6 +92,11 @@ define("loss_chunks", "n_l", "1", "chunks over which the loss is computed", mini
 for _name, _symbol, _meaning in (
     ("gathered_bytes", "b_{gw}", "a weight that ZeRO-3 gathered"),
     ("matmul_input_bytes", "b_m", "a stored input of a matrix product (FP8: 1)"),
+    (
+        "layer_input_bytes",
+        r"\bar{b}_m",
+        "a stored input of a layer's products, in the mean of layers",
+    ),
     ("weight_copy_bytes", "b_{wc}", "a weight's copies in 8 bits, which products take"),
     ("mask_bytes", r"b_\delta", "an element of a dropout mask"),
     ("single_bytes", "b_4", "a number that is kept in single precision"),

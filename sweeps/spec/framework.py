@@ -164,6 +164,9 @@ FRAMEWORK_RULE: dict[str, Figure] = {
     ),
     "matmul_share": _figure(1.0, "assumed", "the machine's own rate"),
     "grouped_matmul_share": _figure(1.0, "assumed", "experts' products are as fast as others"),
+    "bf16_layers": _figure(
+        0.0, "assumed", "all layers in the precision that is asked for, as in NVIDIA's recipes"
+    ),
     "launch_wait": _figure(0.0, "assumed", "the host launches ahead of the GPU"),
     "launch_share": _figure(1.0, "assumed", "each operation launched by itself"),
     "ends_as_layers": _figure(
@@ -310,6 +313,7 @@ _FIGURES: dict[str, Entry] = {
         Entry("matmul_share", "1", above=True, maximum=1.0),
         Entry("grouped_matmul_share", "1", above=True, maximum=1.0),
         *map(_share, ("launch_share", "launch_wait")),
+        _number("bf16_layers"),
         *(Entry(name, "1", integer=True, maximum=1.0) for name in ("ends_as_layers", "dropout")),
         # Of its memory; what isn't stated has the model's own default.
         *map(_bytes, ("workspace_bytes", "context_bytes", "bucket_bytes", "gradient_bytes")),

@@ -243,6 +243,22 @@ def test_experts_products_may_run_at_a_rate_of_their_own() -> None:
     assert 1.5 * usual[0] < half[0] < 2.0 * usual[0]
 
 
+@every_model
+def test_layers_left_in_16_bits_take_their_own_time(model: Mapping[str, float]) -> None:
+    narrow = {**model, "matmul_input_bytes": 1, "best_matmul_flops": 2e15, "peak_flops": 2e15}
+    layers, kind = model["layers"], "moe" if model["experts"] else "dense"
+    narrow["output_matmul_flops"] = 7e14
+    wide = {**narrow, "matmul_input_bytes": 2, "best_matmul_flops": 7e14}
+    parts = (f"{kind}_layer_matmul_time", f"{kind}_layer_elementwise_time",
+             f"{kind}_forward_launches", "layer_input_bytes")  # fmt: skip
+    for name in parts:
+        own, other = value(narrow, name), value(wide, name)
+        some = value({**narrow, "bf16_layers": 0.25 * layers}, name)
+        assert some == pytest.approx(0.75 * own + 0.25 * other, rel=1e-12), name
+        assert value({**narrow, "bf16_layers": 2.0 * layers}, name) == pytest.approx(other)
+        assert value({**narrow, "bf16_layers": 0.0}, name) == own != other
+
+
 # Recomputation and the host.
 
 

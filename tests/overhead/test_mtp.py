@@ -76,7 +76,7 @@ def test_the_step_grows_by_a_layer_and_the_logits_each(count: int) -> None:
     each = more["dense_layer_forward_time"] + more["dense_layer_backward_time"]
     kinds = ("forward", "input_gradient", "weight_gradient")
     own = sum(more[f"{of}_{kind}_time"] for of in ("mtp_projection", "logits") for kind in kinds)
-    own = own + more["loss_time"] + more["embedding_gpu_time"]
+    own = own + more["loss_time"] + more["embedding_gpu_time"] + more["mtp_elementwise_time"]
     assert float(more["mtp_time"]) == pytest.approx(count * float(own))
     expected = 8 * count * float(each + own)
     assert float(more["busy_time"] + more["imbalance_time"]) - float(
@@ -115,3 +115,15 @@ def test_what_tensor_parallel_ranks_exchange_for_a_further_token(sequence_parall
     assert more == pytest.approx(times)
     alone = evaluation({**plan, "tp": 1, "sequence_parallel": 0})
     assert float(alone["mtp_communication_time"]) == 0.0
+
+
+@pytest.mark.parametrize(("tp", "sequence_parallel"), [(1, 0), (4, 0), (4, 1)])
+def test_norms_and_joined_inputs_of_a_further_token(tp: int, sequence_parallel: int) -> None:
+    """Norms before and after: 3 reads, 3 writes; both inputs side by side: 2 and 2; thrice it."""
+    machine = {"memory_efficiency": 0.5, "memory_bandwidth": 1e12, "elementwise_factor": 1.0}
+    plan = {**GPT, **BARE, **machine, "tp": tp, "pp": 1, "mtp_layers": 1,
+            "sequence_parallel": sequence_parallel}  # fmt: skip
+    step = evaluation(plan)
+    tokens = float(step["rank_tokens"]) / (tp if sequence_parallel else 1)
+    moved = 3 * (3 + 3 + 2 + 2) * 2 * tokens * plan["hidden_size"]
+    assert float(step["mtp_elementwise_time"]) == pytest.approx(moved / 5e11)
