@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from overhead.arrays import xp
-from overhead.formula import declare, formula, product, total
+from overhead.formula import constant, declare, formula, product, total
 from overhead.labels import TENSORS
 from overhead.quantity import Array, define
 from overhead.source import cite
@@ -62,7 +62,8 @@ _LINEAR = ["layers", "key_heads", "value_heads", "key_size", "value_size", "kern
 HYBRID_SHAPES = (*(f"linear_{name}" for name in _LINEAR), *HYBRID_FLAGS)
 # Shapes that models may have beyond those of all.
 FURTHER_SHAPES = (*HYBRID_SHAPES, "windowed_layers", "expert_latent_size",
-                  "index_heads", "index_head_size", "index_tokens", "index_layers")  # fmt: skip
+                  "index_heads", "index_head_size", "index_tokens", "index_layers", "index_stride",
+                  "output_rank", "output_groups", "residual_streams")  # fmt: skip
 # Shapes that no rule gives.
 VITAL = (*TENSORS, "gated", "tied_embeddings")
 
@@ -205,6 +206,11 @@ DEEPSEEK_V2 = cite(
 BRIDGE = cite(
     "megatronbridge", "NVIDIA NeMo, Megatron-Bridge", "github.com/NVIDIA-NeMo/Megatron-Bridge"
 ).key
+cite(
+    "deepseekv4",
+    "DeepSeek-AI, DeepSeek-V4, configuration and model as in Hugging Face transformers, 2026",
+    "github.com/huggingface/transformers, src/transformers/models/deepseek_v4",
+)
 DEEPSEEK_V3 = cite(
     "deepseekv3",
     "DeepSeek-AI, DeepSeek-V3 technical report, 2024",
@@ -360,9 +366,29 @@ def key_value_weights(
     return xp.where(kv_rank > 0.0, latent, 2.0 * hidden_size * kv_heads * head_size)
 
 
-product("attention_output_weights", ("heads", "value_head_size", "hidden_size"),
-        "Weights from the attention's context back to hidden", source=HEADS[0],
-        where=HEADS[1])  # fmt: skip
+for _name, _value, _words in (
+    ("output_rank", 0.0, "The context's projection is one product"),
+    ("output_groups", 0.0, "The context's projection is one product"),
+    ("residual_streams", 1.0, "The residual is one hidden state"),
+):
+    constant(_name, _value, _words, like="hidden_size", source="deepseekv4")
+
+
+@formula(
+    source=HEADS[0],
+    where=f"{HEADS[1]}; in groups of heads through vectors of a rank: DeepSeek-V4, section 2.3.1",
+)
+def attention_output_weights(
+    heads: Array,
+    value_head_size: Array,
+    hidden_size: Array,
+    output_rank: Array,
+    output_groups: Array,
+) -> Array:
+    """Weights from the attention's context back to hidden, in one product or in two of a rank."""
+    context = heads * value_head_size
+    grouped = output_rank * (context + output_groups * hidden_size)
+    return xp.where(output_rank > 0.0, grouped, context * hidden_size)
 
 
 @formula(source=HEADS[0], where=HEADS[1])

@@ -481,10 +481,15 @@ define("pp_share", r"q_{\mathrm{pp}}", "1", "messages that stages receive, mean 
 
 @formula(**IN_PARTS)
 def pp_message_bytes(
-    tp_message_bytes: Array, sequence_parallel: Array, scatter_gather: Array, tp: Array
+    tp_message_bytes: Array,
+    residual_streams: Array,
+    sequence_parallel: Array,
+    scatter_gather: Array,
+    tp: Array,
 ) -> Array:
     """What a rank sends to the next stage: its part, if activations are split, else the whole."""
-    return tp_message_bytes / xp.where(sequence_parallel + scatter_gather > 0.0, tp, 1.0)
+    whole = xp.maximum(residual_streams, 1.0) * tp_message_bytes
+    return whole / xp.where(sequence_parallel + scatter_gather > 0.0, tp, 1.0)
 
 
 @formula(**IN_PARTS)

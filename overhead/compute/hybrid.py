@@ -103,6 +103,10 @@ for _name, _like in (
     constant(_name, 0.0, "None: attention selects no tokens", like=_like, **INDEX)
 
 
+constant("index_stride", 1.0, "Each token has a key of its own", like="index_tokens",
+         **INDEX)  # fmt: skip
+
+
 @formula(
     returns="selected_span",
     assumes=("training on what is selected: the warm-up that attends to all is short",),
@@ -147,10 +151,12 @@ def indexed_norms(index_share: Array, index_head_size: Array) -> Array:
 
 @formula(returns="index_flops", assumes=(FULL,), **INDEXED)
 def indexed_flops(
-    index_share: Array, whole_span: Array, index_heads: Array, index_head_size: Array
-) -> Array:
+    index_share: Array, whole_span: Array, index_heads: Array, index_head_size: Array,
+    index_stride: Array,
+) -> Array:  # fmt: skip
     """Forward FLOPs of one token by an indexer's scores and their sum, in the mean of layers."""
-    return 2.0 * index_share * whole_span * index_heads * (index_head_size + 1.0)
+    keys = whole_span / xp.maximum(index_stride, 1.0)
+    return 2.0 * index_share * keys * index_heads * (index_head_size + 1.0)
 
 
 @formula(returns="causal_index_flops", assumes=(CAUSAL,), **INDEXED)
@@ -522,6 +528,7 @@ def hybrid_half_elementwise_bytes(
     sequence_shards: Array,
     qkv_width: Array,
     merged_bytes: Array,
+    residual_streams: Array,
     linear_share: Array,
     mamba: Array,
     linear_convolved_width: Array,
@@ -534,7 +541,8 @@ def hybrid_half_elementwise_bytes(
     """Bytes that a hybrid's layer's forward moves beside its MLP, in the mean."""
     merged = (1.0 - linear_share) * merged_bytes
     plain = half_elementwise_bytes(activation_bytes, dropout, mask_bytes, rank_tokens,
-                                   hidden_size, sequence_shards, qkv_width, merged)  # fmt: skip
+                                   hidden_size, sequence_shards, qkv_width, merged,
+                                   residual_streams)  # fmt: skip
     states = 4.0 * single_bytes * linear_out_width * linear_key_size / MAMBA_CHUNK
     moved = activation_bytes * (2.0 * linear_convolved_width + 3.0 * linear_out_width)
     # What isn't fused costs the factor; Mamba-2's kernels are the same ones in any framework.

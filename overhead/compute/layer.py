@@ -62,6 +62,8 @@ for _around, _ranks in (("ring", "cp"), ("mixed", "ring_ranks")):
     assumes=(
         "two norms read and write, two sums with the residual read two and write one",
         "queries, keys and values are read and written once (rotation, or a copy)",
+        "of several residuals all are read for their mean, and read, mixed and written with the "
+        "block's output (megatron/core/transformer/hyper_connection.py)",
     ),
     **KERNELS,
 )
@@ -74,9 +76,12 @@ def half_elementwise_bytes(
     sequence_shards: Array,
     qkv_width: Array,
     merged_bytes: Array,
+    residual_streams: Array,
 ) -> Array:
     """Bytes that a layer's forward moves beside its MLP: norms, residuals, rotation."""
-    element = 10.0 * activation_bytes + 2.0 * dropout * mask_bytes
+    mixed = 2.0 * (3.0 * residual_streams + 2.0)
+    sums = xp.where(residual_streams > 1.0, mixed, 6.0)
+    element = (4.0 + sums) * activation_bytes + 2.0 * dropout * mask_bytes
     between = element * rank_tokens * hidden_size / sequence_shards
     return between + 2.0 * activation_bytes * rank_tokens * qkv_width + merged_bytes
 

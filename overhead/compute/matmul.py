@@ -116,10 +116,10 @@ def qkv_width(
     return (whole + query_weights / tp) / hidden_size
 
 
-@formula(**TENSOR)
-def attention_width(heads: Array, tp: Array, value_head_size: Array) -> Array:
+@formula(assumes=("two products through vectors of a rank are one of as many weights",), **TENSOR)
+def attention_width(attention_output_weights: Array, hidden_size: Array, tp: Array) -> Array:
     """Size of the attention's context on one rank."""
-    return heads / tp * value_head_size
+    return attention_output_weights / hidden_size / tp
 
 
 @formula(**TENSOR)

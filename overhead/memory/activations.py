@@ -69,13 +69,21 @@ def layer_input_bytes(
     where="section 5, full recomputation; split along the sequence with sequence parallelism",
 )
 def checkpoint_activations(
-    activation_bytes: Array, hidden_size: Array, sequence_shards: Array
+    activation_bytes: Array, hidden_size: Array, sequence_shards: Array, residual_streams: Array
 ) -> Array:
     """Bytes a token of a layer's input: all that full recomputation keeps."""
-    return activation_bytes * hidden_size / sequence_shards
+    streams = xp.maximum(residual_streams, 1.0)
+    return streams * (activation_bytes * hidden_size / sequence_shards)
 
 
-@formula(assumes=("dropout behind attention and behind the MLP", CAST), **SEQUENCE)
+@formula(
+    assumes=(
+        "dropout behind attention and behind the MLP",
+        CAST,
+        "several residuals are kept before each of a layer's two blocks",
+    ),
+    **SEQUENCE,
+)
 def block_activations(
     activation_bytes: Array,
     layer_input_bytes: Array,
@@ -83,10 +91,12 @@ def block_activations(
     mask_bytes: Array,
     hidden_size: Array,
     sequence_shards: Array,
+    residual_streams: Array,
 ) -> Array:
     """Bytes a token of inputs of norms and of first matrix products, with dropout masks."""
     element = 2.0 * activation_bytes + 2.0 * layer_input_bytes + 2.0 * dropout * mask_bytes
-    return element * hidden_size / sequence_shards
+    mixed = xp.where(residual_streams > 1.0, 2.0 * residual_streams * activation_bytes, 0.0)
+    return (element + mixed) * hidden_size / sequence_shards
 
 
 @formula(
@@ -103,7 +113,7 @@ def latent_activations(
 ) -> Array:
     """Bytes a token of latent vectors of attention, and of the rotated key."""
     latent = activation_bytes * (2.0 * (q_rank + kv_rank) + head_size_rope) / sequence_shards
-    return xp.where(kv_rank > 0.0, latent, 0.0)
+    return xp.where(q_rank + kv_rank > 0.0, latent, 0.0)
 
 
 @formula(

@@ -148,6 +148,10 @@ for _name, _symbol, _meaning in (
     ("index_head_size", "d_i", "size of a head of the indexer"),
     ("index_tokens", "k_i", "tokens that the indexer selects for each token"),
     ("index_layers", "L_i", "layers with an indexer of their own; 0: all, where there is one"),
+    ("index_stride", "m_i", "tokens that one key of an indexer, and what it selects, stands for"),
+    ("output_rank", "r_o", "rank of each group's vector between the context and hidden; 0: none"),
+    ("output_groups", "g_o", "groups of heads whose contexts are projected to such a vector each"),
+    ("residual_streams", "n_r", "hidden states that the residual holds (hyper-connections)"),
 ):
     define(_name, _symbol, "1", _meaning, minimum=0, integer=True)
 define("index_share", r"\lambda_i", "1", "share of layers with an indexer of their own", minimum=0,

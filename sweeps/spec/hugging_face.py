@@ -341,6 +341,9 @@ def _deepseek_v3(config: _Config) -> None:
     config.set("router_bias", float(balanced), "topk_method (noaux_tc has a bias)")
 
 
+INDEXED_STRIDE = 4.0  # Of DeepSeek-V4's kinds of layers, tokens a key where an indexer selects
+
+
 def _indexed(config: _Config) -> None:
     """Read DeepSeek-V3's shapes with an indexer in each layer, or in some."""
     _deepseek_v3(config)
@@ -350,6 +353,41 @@ def _indexed(config: _Config) -> None:
     types = config.content.get("indexer_types")
     if isinstance(types, list):
         config.set("index_layers", float(sum(kind == "full" for kind in types)), "indexer_types")
+
+
+def _deepseek_v4(config: _Config) -> None:
+    """Read windows in all layers, an indexer in some, grouped projections, several residuals."""
+    _gated(config)
+    _no_biases(config)
+    _heads(config, sized=True)
+    for shape, key in {
+        "q_rank": "q_lora_rank",
+        "experts": "n_routed_experts",
+        "experts_per_token": "num_experts_per_tok",
+        "expert_ffn_size": "moe_intermediate_size",
+        "window": "sliding_window",
+        "index_heads": "index_n_heads",
+        "index_head_size": "index_head_dim",
+        "index_tokens": "index_topk",
+        "output_rank": "o_lora_rank",
+        "output_groups": "o_groups",
+        "residual_streams": "hc_mult",
+    }.items():
+        config.take(shape, key)
+    _shared(config)
+    config.set("router_bias", 1.0, "scores have a bias for each expert")
+    chosen, window = (config.figures.get(name) for name in ("index_tokens", "window"))
+    if chosen and window:
+        config.set("index_tokens", chosen.value + window.value, "index_topk and sliding_window")
+    layers = config.figures.get("layers")
+    strides = config.content.get("compress_ratios")
+    if not isinstance(strides, list) or not layers or len(strides) < layers.value:
+        config.faults.append(f"{config.path}: compress_ratios: one for each layer is needed")
+        return
+    indexed = [stride for stride in strides[: int(layers.value)] if stride == INDEXED_STRIDE]
+    config.set("index_layers", float(len(indexed)), "compress_ratios")
+    config.set("windowed_layers", layers.value - len(indexed), "compress_ratios")
+    config.set("index_stride", INDEXED_STRIDE, "compress_ratios")
 
 
 def _kimi_linear(config: _Config) -> None:
@@ -429,6 +467,7 @@ def _plain(config: _Config) -> None:
 MODEL_TYPES: dict[str, Callable[[_Config], None]] = {
     "deepseek_v3": _deepseek_v3,
     "deepseek_v32": _indexed,
+    "deepseek_v4": _deepseek_v4,
     "glm_moe_dsa": _indexed,
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,

@@ -24,7 +24,8 @@ COUNTS = ("parameters", "active_parameters")
 _OF_EXPERTS = ("experts_per_token", "expert_ffn_size", "shared_ffn_size", "dense_layers")
 _INDEX = ("index_heads", "index_head_size", "index_tokens")
 _NEEDING = {"windowed_layers": "window", "expert_latent_size": "experts",
-            **dict.fromkeys((*_INDEX[1:], "index_layers"), _INDEX[0])}  # fmt: skip
+            "output_rank": "output_groups", "output_groups": "output_rank",
+            **dict.fromkeys((*_INDEX[1:], "index_layers", "index_stride"), _INDEX[0])}  # fmt: skip
 _OF_LATENTS = ("q_rank", "head_size_plain", "head_size_rope", "head_size_value")
 
 
@@ -162,7 +163,9 @@ def _mixture_faults(full: Mapping[str, float], wrong: Any, required: Any) -> Non
         wrong("experts_per_token", "is more than there are", f"at most {full['experts']:g}")
     if full["kv_rank"] > 0.0:
         required(_OF_LATENTS[1:], "every latent attention has one")
-    for name in () if full["kv_rank"] > 0.0 else _OF_LATENTS:
+    # Queries alone come from a latent vector where the context's projection has one, too.
+    alone = full.get("output_rank", 0.0) > 0.0
+    for name in () if full["kv_rank"] > 0.0 else _OF_LATENTS[alone:]:
         if full[name] > 0.0:
             wrong(name, "needs kv_rank", "give kv_rank, or leave it out")
 

@@ -284,3 +284,44 @@ def test_a_hybrid_is_less_known_than_others() -> None:
     assert bands[0] == 0.3 > bands[1]
     both = sweep("error_band", model=["qwen3.5-27b", "qwen3-32b"], **PLAN)
     assert both.error_band.values.tolist() == bands
+
+
+# DeepSeek-V4 Flash: in each of 43 layers 64 heads of 512 over one vector, whose contexts go in 8
+# groups to vectors of 1024; in 21 layers 64 heads of 128 select 512 vectors of 4 tokens each.
+FLASH = "deepseek-v4-flash"
+V4_INDEXER = 1024 * 64 * 128 + 4096 * (128 + 64)
+
+
+def test_compressed_sparse_attention_by_hand() -> None:
+    output = 8 * (8 * 512) * 1024 + 8 * 1024 * 4096
+    assert held("attention_output_weights", FLASH) == output
+    assert held("attention_output_weights", FLASH, output_rank=0) == 64 * 512 * 4096
+    attention = 4096 * 1024 + 1024 * 64 * 512 + 2 * 4096 * 512 + output
+    mixture = 257 * 3 * 4096 * 2048 + 256 * 4096 + 256
+    small = 1024 + 2 * 4096
+    whole = 43 * (attention + mixture + small) + 21 * (V4_INDEXER + 2 * 128)
+    assert held("parameters", FLASH) == pytest.approx(whole + 4096 + 2 * 129280 * 4096, rel=1e-12)
+    # Of 65,536 tokens 640 are attended to in 21 layers and 128 in 22; a key of 4 tokens each.
+    span = 21 * 640 + 22 * 128
+    index = 21 * 2 * (65536 / 4) * 64 * (128 + 1)
+    expected = 2 * span * 64 * (512 + 512) + index
+    found = held("attention_flops_per_token", FLASH, sequence_length=65536)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_several_residuals_by_hand() -> None:
+    """Bytes, what is kept and what stages send, beside those of one residual."""
+    plan = {**PLAN, "model": FLASH, "tp": 1, "pp": 4, "dp": 64, "ep": 64, "global_batch": 256,
+            "sequence_length": 4096, "hardware": "gb200-nvl72"}  # fmt: skip
+    names = ["half_elementwise_bytes", "block_activations", "checkpoint_activations",
+             "pp_message_bytes", "tp_message_bytes", "rank_tokens"]  # fmt: skip
+    four, one = (sweep(names, **plan, residual_streams=count) for count in (4, 1))
+    token = 2 * 4096
+    tokens = float(four.rank_tokens)
+    # Four are read for the block's input; they and its output are read, and four written.
+    moved = 2 * ((4 + 1) + (4 + 1 + 4)) - 2 * 3
+    assert float(four.half_elementwise_bytes - one.half_elementwise_bytes) == moved * token * tokens
+    assert float(four.block_activations - one.block_activations) == 2 * 4 * token
+    assert float(four.checkpoint_activations) == 4 * float(one.checkpoint_activations) == 4 * token
+    assert float(four.pp_message_bytes) == 4 * float(four.tp_message_bytes)
+    assert float(one.pp_message_bytes) == float(one.tp_message_bytes) == token * tokens

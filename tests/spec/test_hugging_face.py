@@ -79,6 +79,7 @@ REQUIRED = {
     "deepseek-v3": ("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
                     "v_head_dim", "n_routed_experts", "n_shared_experts", "first_k_dense_replace"),
     "kimi-k2": ("moe_intermediate_size",),
+    "deepseek-v4-flash": ("o_groups", "hc_mult", "index_topk", "q_lora_rank"),
     "qwen3-next-80b-a3b": ("linear_num_value_heads", "shared_expert_intermediate_size"),
     "minimax-m2.5": ("num_local_experts", "head_dim", "intermediate_size"),
     "gpt2": ("n_layer", "n_embd", "n_head", "n_positions"),
