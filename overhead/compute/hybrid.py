@@ -87,6 +87,33 @@ def causal_attention_span(
     return windowed_share * within + (1.0 - windowed_share) * whole
 
 
+constant("attention_tile", 128.0, "Tokens along a side of a fused kernel's blocks of scores",
+         like="window", source="dao2023", where="section 3.3: sizes of blocks")  # fmt: skip
+
+
+@formula(
+    source="dao2023",
+    where="section 3.1.1: blocks that a mask hides as a whole are left out",
+    assumes=(
+        WINDOWED,
+        "of blocks that a mask cuts those of the window's far end are computed whole; those on the "
+        "diagonal are in the kernel's rate, as without a window",
+    ),
+)
+def causal_tiled_span(
+    selected_span: Array,
+    whole_span: Array,
+    window: Array,
+    windowed_share: Array,
+    attention_tile: Array,
+) -> Array:
+    """Mean number of tokens of the blocks in which a fused kernel computes one token's scores."""
+    tile = xp.maximum(attention_tile, 1.0)
+    reached = tile * (xp.ceil((window - 1.0) / tile) + 0.5)
+    blocks = xp.where(window > 0.0, xp.maximum(window, reached), 0.0)
+    return causal_attention_span(selected_span, whole_span, blocks, windowed_share)
+
+
 # Sparse attention: an indexer of its own selects for each token as many as are attended to.
 
 INDEX: dict[str, Any] = {

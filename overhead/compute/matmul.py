@@ -401,13 +401,8 @@ alias(
     "Tokens against which attention computes one token's scores: all, or the window",
     **KERNEL,
 )
-alias(
-    "attended_span",
-    "causal_attention_span",
-    assumes=("blocks that a mask hides as a whole are left out, and no others are cut by it",),
-    when={"mask": "causal", "attention_kernel": FUSED},
-    **KERNEL,
-)
+alias("attended_span", "causal_tiled_span", when={"mask": "causal", "attention_kernel": FUSED},
+      **KERNEL)  # fmt: skip
 alias(
     "attended_span",
     "sequence_length",

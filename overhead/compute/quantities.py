@@ -126,6 +126,8 @@ for _name, _symbol, _meaning in (
     ("router_tokens", "T_r", "tokens that a rank routes"),
     ("local_experts", "E_l", "routed experts of a rank"),
     ("expert_tokens", "T_e", "tokens of a micro-batch that one expert of a rank works on"),
+    ("attention_tile", "T_a", "tokens along a side of a fused attention kernel's blocks"),
+    ("causal_tiled_span", "s_T", "tokens of the blocks in which one token's scores are computed"),
     ("attended_span", "s_a", "tokens against which attention computes one token's scores"),
     ("indexed_forward_flops", "F_{if}", "operations of a token's forward by an indexer's scores"),
     ("attention_length", "s_k", "keys that one call of the attention kernel goes through"),

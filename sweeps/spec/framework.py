@@ -124,6 +124,9 @@ FRAMEWORK_RULE: dict[str, Figure] = {
         "an operation launched from Python; step times of current frameworks only bound it, for "
         "0.4 ms a layer changes none of them", "s",
     ),
+    "attention_tile": _figure(
+        128.0, "specification", "arXiv:2307.08691, section 3.3: blocks of 64 or 128 tokens a side"
+    ),
     "attention_speedup": _figure(1.0, "assumed", "scores and values in 16 bits"),
     "elementwise_factor": _figure(1.0, "assumed", "element-wise operations fused"),
     "loss_bytes": _figure(
@@ -304,6 +307,7 @@ _FIGURES: dict[str, Entry] = {
         Entry("host_time", "s"),
         Entry("step_overhead", "s"),
         Entry("elementwise_factor", "1", above=True),
+        _number("attention_tile", 1.0),
         Entry("attention_speedup", "1", above=True, maximum=2.0),
         *map(_bytes, ("loss_bytes", "logit_bytes")),
         *map(_share, ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")),

@@ -258,7 +258,16 @@ def test_what_is_dispatched_may_be_narrower_and_uneven() -> None:
 
 @pytest.mark.parametrize(
     ("tokens", "per_token", "experts", "ep"),
-    [(32, 2, 8, 8), (128, 8, 256, 8), (256, 4, 32, 4), (16, 8, 128, 32), (1024, 1, 16, 2)],
+    [
+        (32, 2, 8, 8),
+        (128, 8, 256, 8),
+        (256, 4, 32, 4),
+        (16, 8, 128, 32),
+        (1024, 1, 16, 2),
+        (16, 8, 256, 64),
+        (8, 6, 384, 128),
+        (8, 8, 256, 256),
+    ],
 )
 def test_the_busiest_rank_s_experts_by_chance(
     tokens: int, per_token: int, experts: int, ep: int

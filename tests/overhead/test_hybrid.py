@@ -325,3 +325,19 @@ def test_several_residuals_by_hand() -> None:
     assert float(four.checkpoint_activations) == 4 * float(one.checkpoint_activations) == 4 * token
     assert float(four.pp_message_bytes) == 4 * float(four.tp_message_bytes)
     assert float(one.pp_message_bytes) == float(one.tp_message_bytes) == token * tokens
+
+
+@pytest.mark.parametrize(("window", "tile"), [(128, 128), (128, 64), (200, 64), (128, 512)])
+def test_blocks_of_a_window_are_as_many_as_are_computed(window: int, tile: int) -> None:
+    """Blocks counted one by one; that on the diagonal is half, as where there is no window."""
+    sequence = 8192
+    tokens = 0.0
+    for first in range(0, sequence, tile):  # Of a block's queries; keys' blocks before it
+        earlier = range(0, first, tile)
+        tokens += tile * sum(first - (keys + tile - 1) < window for keys in earlier) + tile / 2
+    given = {"selected_span": sequence, "whole_span": sequence, "window": window,
+             "windowed_share": 1.0, "attention_tile": tile}  # fmt: skip
+    found = float(Evaluation(given, {})["causal_tiled_span"])
+    assert found == pytest.approx(tokens / (sequence / tile), rel=0.01)
+    exact = float(Evaluation(given, {})["causal_attention_span"])
+    assert exact <= found < float(Evaluation({**given, "window": 0}, {})["causal_tiled_span"])
