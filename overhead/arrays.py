@@ -124,16 +124,6 @@ def select(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0.0
     return default
 
 
-def running_maximum(values: Any) -> Any:
-    """Return the greatest so far along the first axis, which the standard lacks."""
-    if isinstance(values, np.ndarray):
-        return np.maximum.accumulate(values, axis=0)
-    found = [values[0, ...]]
-    for index in range(1, values.shape[0]):
-        found.append(xp.maximum(found[-1], values[index, ...]))
-    return xp.stack(found)
-
-
 class _Namespaces(threading.local):
     functions: Any = np
 

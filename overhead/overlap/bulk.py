@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numpy.typing import ArrayLike
-
-from overhead.arrays import running_maximum, xp
+from overhead.arrays import xp
 from overhead.formula import alias, call, constant, formula, product, total
 from overhead.labels import ONE_COMPUTATION
 from overhead.overlap import mechanisms
@@ -203,92 +201,6 @@ constant(
 )
 
 
-# Overlap of unequal buckets and layers: the general forms, along a leading axis.
-#
-# The declared formulas have equal parts.  Here each bucket or layer has times of its own: arrays
-# whose first axis is the buckets or layers in the order in which they are computed, and whose other
-# axes broadcast; the result has these other axes.
-
-
-def _along(*given: ArrayLike) -> list[Array]:
-    """Return arrays of one shape, with nothing in front of the leading axis."""
-    arrays = [xp.asarray(values, dtype=xp.float64) for values in given]
-    most = max(array.ndim for array in arrays)
-    if not most:
-        message = "parts stand along the first axis: give arrays"
-        raise ValueError(message)
-    padded = [
-        array.reshape(array.shape[:1] + (1,) * (most - array.ndim) + array.shape[1:])
-        for array in arrays
-    ]
-    return list(xp.broadcast_arrays(*padded))
-
-
-def bucketed_time(compute: ArrayLike, communication: ArrayLike) -> Array:
-    """Return the time of a backward behind which buckets of gradients are reduced."""
-    work, sent = _along(compute, communication)
-    if not len(work):
-        return xp.zeros(work.shape[1:])
-    ready = xp.cumulative_sum(work, axis=0)
-    done = xp.cumulative_sum(sent, axis=0)
-    waited = running_maximum(ready - (done - sent))
-    return xp.asarray(done[-1] + waited[-1])
-
-
-def prefetched_time(
-    gather: ArrayLike, compute: ArrayLike, prefetched_layers: int | None = None
-) -> Array:
-    """Return the time of a forward whose layers' weights are gathered ahead."""
-    gathered, work = _along(gather, compute)
-    count = len(work)
-    if not count:
-        return xp.zeros(work.shape[1:])
-    if prefetched_layers is None or prefetched_layers >= count - 1:
-        before = xp.cumulative_sum(gathered, axis=0)
-        after = xp.cumulative_sum(work[::-1], axis=0)[::-1]
-        return xp.asarray(xp.max(before + after, axis=0))
-    ends: list[Array] = []
-    arrived = xp.zeros(work.shape[1:])
-    done = xp.zeros(work.shape[1:])
-    for index in range(count):
-        # Its place is that of a layer that is done with.
-        freed = index - prefetched_layers - 1
-        start = xp.maximum(arrived, ends[freed]) if freed >= 0 else arrived
-        arrived = start + gathered[index]
-        done = xp.maximum(arrived, done) + work[index]
-        ends.append(done)
-    return xp.asarray(done)
-
-
-def sharded_backward_time(
-    gather: ArrayLike, compute: ArrayLike, reduce: ArrayLike, prefetched_layers: int = 1
-) -> Array:
-    """Return the time of a backward whose layers gather weights and reduce gradients."""
-    gathered, work, reduced = _along(gather, compute, reduce)
-    count = len(work)
-    arrived: list[Array] = []
-    done = sent = xp.zeros(work.shape[1:])
-    for index in range(count):
-        while len(arrived) < min(index + 1 + prefetched_layers, count):
-            sent = sent + gathered[len(arrived)]
-            arrived.append(sent)
-        done = xp.maximum(done, arrived[index]) + work[index]
-        sent = xp.maximum(sent, done) + reduced[index]
-    return xp.asarray(sent)
-
-
-def layered_time(
-    compute: ArrayLike, communication: ArrayLike, independent_share: ArrayLike = 0.0
-) -> Array:
-    """Return the time of layers whose communication hides behind the next one's computation."""
-    work, sent = _along(compute, communication)
-    if not len(work):
-        return xp.zeros(work.shape[1:])
-    share = xp.asarray(independent_share, dtype=xp.float64)
-    hidden = xp.maximum(sent[:-1], share * work[1:]) + (1.0 - share) * work[1:]
-    return xp.asarray(work[0] + xp.sum(hidden, axis=0) + sent[-1])
-
-
 # A whole product beside a whole collective that takes some of the GPU's multiprocessors.
 
 ALONE = "the computation by itself has all multiprocessors"
@@ -400,10 +312,8 @@ def sms_communication_time(
 # Matrix products in whole waves of tiles: on fewer multiprocessors, and cut into chunks.
 #
 # With the label ``compute = waves`` a mechanism's computation is a product of such a form, cut as
-# the
-# mechanism cuts it.  Step times are better had from the smooth form in `overhead.compute`, which
-# was
-# fitted on many shapes; this one shows what a cut or a carve-out does to one shape.
+# the mechanism cuts it.  Step times are better had from the smooth form in `overhead.compute`,
+# which was fitted on many shapes; this one shows what a cut or a carve-out does to one shape.
 
 WAVES = {"compute": "waves"}
 RING = {"mechanism": "ring_exchange|reduce_scatter_ring"}

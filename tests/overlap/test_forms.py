@@ -13,19 +13,17 @@ from hypothesis import strategies as st
 
 from overhead.expression import power_sum
 from overhead.graph import Evaluation
-from overhead.overlap.bulk import (
-    bucketed_time,
-    layered_time,
-    prefetched_time,
-    sharded_backward_time,
-)
 from sweeps.tuner.predict import TAKEN, read_rates
 from tests.overlap.cases import (
     EXACT,
+    bucketed_time,
     close,
     counts,
     evaluated,
+    layered_time,
     overlapped,
+    prefetched_time,
+    sharded_backward_time,
     shares,
     some_times,
     times,
