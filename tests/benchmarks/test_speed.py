@@ -1,4 +1,10 @@
-"""Speed of the engine, as ratios to what the machine can do, in one run."""
+"""Speed of the engine, as ratios to what the machine can do, in one run.
+
+What numpy's passes allow, by a warm fill of 0.5 GB (27 GB/s), in blocks of 1 MiB that stay in
+cache: one product of two open arrays 2.0 fills, a sum onto it 2.4, a third step 2.8. A time is a
+product and a sum, so that the bare kernel can't be at 1.5. The best of 7 such times by 7 fills, by
+hand: 1.95, and 2.8 with which it is, which needs a comparison and a masked copy each.
+"""
 
 import os
 import subprocess

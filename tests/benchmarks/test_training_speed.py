@@ -5,8 +5,11 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter, process_time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +17,13 @@ import pytest
 from overhead.graph import Evaluation
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
+from sweeps.blocks.estimate import estimate
 from sweeps.engine import bounds
+from sweeps.engine.evaluate import Limits
 from sweeps.engine.reduce import feed
 from sweeps.job import Job, prepare
 
+ROOT = Path(__file__).parents[2]
 Ratio = Callable[[str, float, float, str], None]
 QUANTITIES = [
     "step_time",
@@ -175,4 +181,23 @@ def test_bounds_that_leave_nothing_out(benchmark: object, ratio: Ratio) -> None:
         ratio(
             f"bounds that leave out nothing, by computing all: {what}", own_time / whole, 1.2, note
         )
+    benchmark.pedantic(lambda: None, rounds=1)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["models-on-machines", "network-choice", "big-sweep"])
+def test_bounds_of_shipped_sweeps(benchmark: object, ratio: Ratio, name: str) -> None:
+    """What bounds are tried at, however short it is, by what computing everything takes."""
+    text = (ROOT / "specs" / "sweeps" / f"{name}.toml").read_text(encoding="utf-8")
+    job = prepare(tomllib.loads(text), text=text, bare_is_si=False)
+    by_quantity: dict[str, list[Any]] = {}
+    for made in job.reducers():
+        by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
+    seconds = estimate(job, Limits()).seconds
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds, "WORTH", 0.0)
+        start = process_time()
+        touched = bounds.reduce_some(job.program, by_quantity, seconds)
+        spent = process_time() - start
+    note = f"{seconds:.3g} s; {'left out' if touched else 'no reduced axis is continuous'}"
+    ratio(f"bounds tried by computing all: {name}", 1.0 + spent / seconds, 1.2, note)
     benchmark.pedantic(lambda: None, rounds=1)  # type: ignore[attr-defined]
