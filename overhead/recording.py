@@ -91,7 +91,7 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_function__(self, function: Any, _types: Any, args: Any, options: Any) -> Any:
         if function not in FUNCTIONS:
-            msg = f"{function.__name__} of a recorded value"
+            msg = f"{function.__name__} of a recorded value: no expression has this function"
             raise RecordingError(msg)
         return FUNCTIONS[function](*args, **options)
 

@@ -34,7 +34,16 @@ from overhead.labels import (
     usual_spelling,
 )
 from overhead.quantity import VOCABULARY, Array
-from overhead.recording import Recorded, Replacing, number, record, recording, text, tree_of
+from overhead.recording import (
+    Recorded,
+    RecordingError,
+    Replacing,
+    number,
+    record,
+    recording,
+    text,
+    tree_of,
+)
 
 # Powers of ten of the units in which links' figures are written, and bits in them.
 UNITS = {
@@ -570,7 +579,11 @@ def statement(algorithm: Algorithm, quantity: str) -> str:
         graph = graph_of.__wrapped__(labels, frozenset(own), algorithm)
         graph.defaults = _Recording()
         evaluation.place(graph)
-        tree = number(tree_of(evaluation[quantity]))
+        try:
+            tree = number(tree_of(evaluation[quantity]))
+        except RecordingError as error:
+            error.add_note(f"in {'.'.join(algorithm.key)}: state it, or write it otherwise")
+            raise
     for sizes in (("mesh_nx", "mesh_ny", "mesh_nz"), ("node_ranks", "nodes", "pods")):
         ranks = record(lambda *sizes: reduce(mul, sizes), sizes)
         tree = Replacing(ranks, ast.Name("ranks")).of(tree)

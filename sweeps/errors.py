@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+# Faults of one file that a user is shown, and headings of one that has none right.
+MOST_FAULTS = 20
 
 
 class InputError(ValueError):
@@ -61,6 +63,13 @@ def needs(who: str | Sequence[str], what: str, give: str) -> str:
     *others, last = names
     listed = f"{', '.join(others)} and {last}" if others else last
     return f"{listed} {'need' if others else 'needs'} {what}; give {give}"
+
+
+def refuse_all(name: str, faults: Sequence[str]) -> None:
+    """Refuse a file for its faults, if it has any: the first of them, and how many more."""
+    if faults:
+        more = [f"{name}: {len(faults) - MOST_FAULTS} more faults"]
+        raise InputError([*faults[:MOST_FAULTS], *more * (len(faults) > MOST_FAULTS)])
 
 
 def nearest(word: str, known: Iterable[str], *, shown: int = 12) -> str:

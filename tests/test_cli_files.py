@@ -311,6 +311,8 @@ def test_lists_and_shows_each_algorithm(cli: Runner) -> None:
     for part in ("switch.all_reduce.ring  ", "  time = ", "  sent_bytes = ", "  source  "):
         assert part in shown
     assert "$" in cli("show wire_time --latex").out or "\\frac" in cli("show wire_time --latex").out
+    told = cli("show switch.all_reduce.ring --latex").out
+    assert "\n  T = " in told
     assert "wire_time = message_bytes/bandwidth" in cli("show wire_time").out
 
 

@@ -228,13 +228,6 @@ class Layout:
         """Return the shape of a column."""
         return tuple(self.sizes[dim] for dim in column.dims)
 
-    def nbytes(self) -> int:
-        """Return the size in bytes of all variables together, uncompressed."""
-        return sum(
-            int(np.prod(self.shape(column), dtype=np.int64)) * column.dtype.itemsize
-            for column in self.variables
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Block:

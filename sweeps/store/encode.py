@@ -281,11 +281,6 @@ class Storage:
             raise InputError(faults)
 
     @property
-    def lossless(self) -> bool:
-        """Whether the file holds exactly what was computed."""
-        return self.digits is None and self.dtype == "f8"
-
-    @property
     def filtered(self) -> bool:
         """Whether numbers pass through a filter."""
         return self.compress or self.digits is not None

@@ -88,11 +88,6 @@ class Legality:
     level: Level
     reason: str = ""  # Why; for a legal one what it needs besides, or nothing
 
-    @property
-    def runs(self) -> bool:
-        """Whether something overlaps, be it by another method."""
-        return self.level in {"legal", "runs_as_other"}
-
 
 _LEGAL = Legality("legal")
 _PIPELINE_GATHERS = Legality(

@@ -21,7 +21,7 @@ import numpy as np
 from overhead.everything import load
 from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import MOST_FAULTS, InputError, fault, nearest, refuse_all
 from sweeps.spec.catalog import is_file, read_toml, shipped
 
 # The tables that are shipped.
@@ -59,8 +59,6 @@ NEEDED = ("model", "gpu_type")
 MEASURED = ("step_time_s", "tokens_per_s_per_gpu", "peak_mem_gib", "value")
 # What is predicted can't be given; the columns for it say their unit.
 RESULTS = ("time", "step_time", "memory", "peak_memory", "allocated_memory")
-# So many faults of one file are told; the same slip is often in every line.
-TOLD = 20
 # A cell that ends so says nothing, whatever stands before it.
 _UNSTATED = ("unknown", "(not stated)")
 _NUMBER = re.compile(r"(?P<number>[-+]?\d[\d.,]*(?:[eE][-+]?\d+)?)\s*(?P<remark>\(.*\))?")
@@ -161,9 +159,7 @@ def read_runs(path: Path) -> RunTable:
     if faults:
         raise InputError(faults)
     runs = [_run(path, header, number, row, faults) for number, row in rows]
-    if faults:
-        more = [f"{path.name}: {len(faults) - TOLD} more faults"] if len(faults) > TOLD else []
-        raise InputError([*faults[:TOLD], *more])
+    refuse_all(path.name, faults)
     return RunTable(path, hashlib.sha256(content).hexdigest(), tuple(runs))
 
 
@@ -235,9 +231,9 @@ def _heading_faults(path: Path, header: Sequence[str]) -> list[str]:
         if name not in header
     ]
     if not faults and not set(MEASURED) & set(header):
-        told = ", ".join(header[:TOLD])
+        columns = ", ".join(header[:MOST_FAULTS])
         faults.append(
-            fault(where, told, "nothing that was measured", f"one of {', '.join(MEASURED)}")
+            fault(where, columns, "nothing that was measured", f"one of {', '.join(MEASURED)}")
         )
     if "value" in header and "quantity" not in header:
         faults.append(fault(where, "value", "needs a column 'quantity'", "both"))
@@ -248,8 +244,8 @@ def _run(
     path: Path, header: Sequence[str], number: int, row: Sequence[str], faults: list[str]
 ) -> Run:
     if len(row) != len(header):
-        told = f"{len(row)} cells"
-        faults.append(f"{path.name}, line {number}: {told}; the headings are {len(header)}")
+        count = f"{len(row)} cells"
+        faults.append(f"{path.name}, line {number}: {count}; the headings are {len(header)}")
         return Run(number, {}, {})
     texts: dict[str, str] = {}
     numbers: dict[str, float] = {}
@@ -360,16 +356,16 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
     load()
     faults: list[str] = []
     rules = []
-    for number, stated in enumerate(read_toml(path).get("rules", []), 1):
+    for number, entry in enumerate(read_toml(path).get("rules", []), 1):
         place = f"{path.name}, rule {number}"
         faults += [
             fault(f"{place}, {key}", "..", "no such key", nearest(key, _KEYS))
-            for key in stated
+            for key in entry
             if key not in _KEYS
         ]
-        where = _conditions(stated.get("where", {}), f"{place}, where", faults)
-        words, numbers = _held(stated.get("set", {}), f"{place}, set", faults)
-        weak, usual = _held(stated.get("usual", {}), f"{place}, usual", faults)
+        where = _conditions(entry.get("where", {}), f"{place}, where", faults)
+        words, numbers = _held(entry.get("set", {}), f"{place}, set", faults)
+        weak, usual = _held(entry.get("usual", {}), f"{place}, usual", faults)
         faults += [fault(f"{place}, usual.{name}", "..", "no number", "under set") for name in weak]
         rules.append(
             Rule(
@@ -377,10 +373,10 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
                 words,
                 numbers,
                 usual,
-                tuple(stated.get("options", ())),
-                tuple(stated.get("assumed", ())),
-                stated.get("skip", ""),
-                stated.get("because", ""),
+                tuple(entry.get("options", ())),
+                tuple(entry.get("assumed", ())),
+                entry.get("skip", ""),
+                entry.get("because", ""),
             )
         )
     if faults:
@@ -389,11 +385,11 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
 
 
 def _conditions(
-    stated: Mapping[str, str], place: str, faults: list[str]
+    texts: Mapping[str, str], place: str, faults: list[str]
 ) -> dict[str, re.Pattern[str]]:
     known = (*TEXTS, *NUMBERS, *LABELS)
     found = {}
-    for column, text in stated.items():
+    for column, text in texts.items():
         if column not in known:
             faults.append(
                 fault(f"{place}.{column}", "..", "no such column", nearest(column, known))
@@ -414,11 +410,11 @@ def _conditions(
 
 
 def _held(
-    stated: Mapping[str, Any], place: str, faults: list[str]
+    table: Mapping[str, Any], place: str, faults: list[str]
 ) -> tuple[dict[str, str], dict[str, float]]:
     words: dict[str, str] = {}
     numbers: dict[str, float] = {}
-    for name, value in stated.items():
+    for name, value in table.items():
         if name in (*LABELS, *RULES_WORDS):
             words[name] = str(value)
             if name == "recipe" and value not in RECIPES:
@@ -513,8 +509,8 @@ def complete_plan(run: Run, numbers: dict[str, float], assumed: dict[str, None])
             assumed["dp"] = None
         numbers["dp"] = max((gpus or others) / others, 1.0)
     if gpus is not None and others * numbers["dp"] != gpus:
-        told = " x ".join(f"{name} {numbers[name]:g}" for name in ("tp", "cp", "pp", "dp"))
-        refuse(f"plan {told} isn't {gpus:g} GPUs")
+        split = " x ".join(f"{name} {numbers[name]:g}" for name in ("tp", "cp", "pp", "dp"))
+        refuse(f"plan {split} isn't {gpus:g} GPUs")
     numbers.setdefault("etp", 1.0 if routed else numbers["tp"])
 
 
@@ -522,29 +518,29 @@ def complete_batch(
     run: Run, numbers: dict[str, float], assumed: dict[str, None], *, step: bool
 ) -> None:
     """Fill in the batches; ``grad_accum`` gives way to what follows from the others."""
-    stated = numbers.pop("micro_batches", 0.0)
+    count = numbers.pop("micro_batches", 0.0)
     batch, micro, ranks = numbers.get("global_batch"), numbers.get("micro_batch"), numbers["dp"]
     if step and "sequence_length" not in numbers:
         refuse("sequence length not stated")
-    if step and batch is None and not (stated and micro):
+    if step and batch is None and not (count and micro):
         refuse("global batch not stated")
     # Of states alone no more is needed.
     numbers.setdefault("sequence_length", 1.0)
     if micro is None:
         micro = 1.0
-        if batch is not None and stated:
-            micro = max(batch / (ranks * stated), 1.0)
+        if batch is not None and count:
+            micro = max(batch / (ranks * count), 1.0)
         else:
             assumed["micro_batch"] = None
         numbers["micro_batch"] = micro
     if batch is not None and batch < ranks * micro:
-        told = f"{batch:g} sequences for {ranks:g} data-parallel ranks"
-        refuse(f"{told}: the plan isn't stated whole")
+        sizes = f"{batch:g} sequences for {ranks:g} data-parallel ranks"
+        refuse(f"{sizes}: the plan isn't stated whole")
     if batch is None:
-        if not stated:
+        if not count:
             # Enough for a full pipeline, which is what memory needs.
-            stated = 2.0 * numbers["pp"]
+            count = 2.0 * numbers["pp"]
             if numbers["pp"] > 1.0:
                 assumed["global_batch"] = None
-        numbers["global_batch"] = ranks * micro * stated
+        numbers["global_batch"] = ranks * micro * count
     numbers["micro_batches"] = max(math.ceil(numbers["global_batch"] / (ranks * micro)), 1.0)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError, fault, nearest, refuse_all
 from sweeps.spec.axis import label_values
 from sweeps.spec.machine import Machine, cut_domain
 from sweeps.spec.units import parse_quantity
@@ -150,10 +150,6 @@ def _reads(unit: str, canonical: str) -> bool:
     return True
 
 
-# So many faults of one file are told; the same slip is often in every line.
-TOLD = 20
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table as it was read."""
@@ -192,16 +188,14 @@ def _values(
         if len(row) == len(header):
             whole.append((number, row))
         else:
-            told = f"{len(row)} cells"
-            faults.append(f"{path.name}, line {number}: {told}; the headings are {len(header)}")
+            count = f"{len(row)} cells"
+            faults.append(f"{path.name}, line {number}: {count}; the headings are {len(header)}")
     values: dict[str, NDArray[Any]] = {}
     for column in columns:
         cells = [(number, row[column.place].strip()) for number, row in whole]
         read = _texts if column.is_text else _numbers
         values[column.name] = read(path, column, cells, faults)
-    if faults:
-        more = [f"{path.name}: {len(faults) - TOLD} more faults"] if len(faults) > TOLD else []
-        raise InputError([*faults[:TOLD], *more])
+    refuse_all(path.name, faults)
     return values
 
 
@@ -258,10 +252,10 @@ def network_of(
 ) -> dict[str, float]:
     """Return the GPUs of a node and its network cards as a run had them."""
     own = machine.figures["gpus_per_node"].value
-    stated = settings.get("gpus_per_node", run.numbers.get("gpus_per_node", own))
+    per_node = settings.get("gpus_per_node", run.numbers.get("gpus_per_node", own))
     # Of a machine that reaches further than a tray, a run fills as many GPUs evenly.
-    cut = settings.get("domains", 0.0) and own > stated
-    node = float(cut_domain(np.asarray(gpus), np.asarray(own))) if cut else stated
+    cut = settings.get("domains", 0.0) and own > per_node
+    node = float(cut_domain(np.asarray(gpus), np.asarray(own))) if cut else per_node
     cards = machine.figures["nics_per_node"].value * node / own
     found = {"gpus_per_node": node}
     if "card_gigabits" in settings:

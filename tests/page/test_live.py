@@ -221,7 +221,9 @@ def test_the_command_on_the_page_gives_its_numbers(
 def test_the_gallerys_calculator_is_of_the_present_formulas(tmp_path: Path) -> None:
     page = page_from(**FITTING)
     text, data, _ = parts_of((GALLERY / f"{DENSE}-on-dgx-h100.html").read_bytes())
-    again = "make the gallery's calculator again: sweeps page with the options of FITTING"
+    options = f"{OPTIONS.rpartition(' --output')[0]} --zero-stage 1 --sp --recompute selective"
+    file = f"outputs/gallery/{DENSE}-on-dgx-h100.html"
+    again = f"sweeps page {options} --hardware dgx-h100 --output {file} --overwrite"
     assert kept_of(text) == kept_of(compose(page, "x").decode()), again
     present = parts_of(compose(page, "x"))[1]
     for part in ("controls", "labels", "outputs"):

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.errors import InputError
+from sweeps.errors import MOST_FAULTS, InputError
 from sweeps.validate import class_of, medians
-from sweeps.validate.table import TOLD, read_table
+from sweeps.validate.table import read_table
 
 HEADINGS = "collective,hardware,ranks,message_bytes,time_us"
 
@@ -105,8 +105,8 @@ def test_all_faults_at_once_but_not_endlessly(path: Path) -> None:
     assert len(faults) == 3
     assert [text for text in faults if "line 3" in text]
     faults = faults_of(path, HEADINGS + "\n" + "all_reduce,dgx-h100,8,1,a\n" * 1000)
-    assert len(faults) == TOLD + 1
-    assert faults[-1].endswith(f"{1000 - TOLD} more faults")
+    assert len(faults) == MOST_FAULTS + 1
+    assert faults[-1].endswith(f"{1000 - MOST_FAULTS} more faults")
 
 
 def test_folder_in_place_of_a_file(tmp_path: Path) -> None:

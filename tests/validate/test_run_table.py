@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import InputError
-from sweeps.validate.run_table import TABLES, TOLD, find_runs, read_runs
+from sweeps.errors import MOST_FAULTS, InputError
+from sweeps.validate.run_table import TABLES, find_runs, read_runs
 
 HEADINGS = "row_id,model,gpu_type,gpus,tp,step_time_s"
 GOOD = "r1,llama3-70b,dgx-h100,8,8,1.5"
@@ -108,8 +108,8 @@ def test_all_faults_at_once_but_not_endlessly(path: Path) -> None:
     assert len(faults) == 3
     assert "line 3" in faults[2]
     faults = faults_of(path, HEADINGS + "\n" + "r1,m,g,8,8,x\n" * 1000)
-    assert len(faults) == TOLD + 1
-    assert faults[-1].endswith(f"{1000 - TOLD} more faults")
+    assert len(faults) == MOST_FAULTS + 1
+    assert faults[-1].endswith(f"{1000 - MOST_FAULTS} more faults")
 
 
 @pytest.mark.parametrize(
