@@ -381,6 +381,11 @@ class View:
             return worded(name, value, self.units(name))
         return said(name, shown(value, self.units(name)))
 
+    def bounds_note(self) -> list[str]:
+        """Say which algorithms' times are upper bounds somewhere, where a figure has times."""
+        bound = str(self.attrs("time").get("upper_bound", ""))
+        return [f"Upper bounds in places ({bound.partition(':')[0]}): see the file."] * bool(bound)
+
     def is_assumed(self) -> bool:
         """Return whether something here is an assumption."""
         return any(self._is_assumed(one) for _, one in coordinates_of(self.dataset))

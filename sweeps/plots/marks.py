@@ -52,10 +52,10 @@ def short_name(view: View, name: str) -> str:
 
 def question(view: View, name: str, along: Sequence[str], end: str = "") -> str:
     """Return a title: what a figure of a variable asks, by what it is spread out along."""
-    held = view.dataset.variables.get("collective")
-    one = held is not None and held.ndim == 0
-    operation = str(held.values.item()) if held is not None and one else "each operation"
-    if held is None:
+    column = view.dataset.variables.get("collective")
+    one = column is not None and column.ndim == 0
+    operation = str(column.values.item()) if column is not None and one else "each operation"
+    if column is None:
         operation = "the operation"
     asked = display.question(name, operation)
     axes = [display.axis(one) or short_name(view, one).split(", ")[0] for one in along]
@@ -87,7 +87,7 @@ def sheet_of(
     **measures: Any,
 ) -> Sheet:
     """Return the words of a figure."""
-    below = [*filter(None, [figure["note"]]), *notes]
+    below = [*filter(None, [figure["note"]]), *notes, *view.bounds_note()]
     if view.is_assumed():
         below.append(ASSUMED_NOTE)
     return Sheet(
