@@ -579,14 +579,14 @@ def _plain(micro_batches: Array, pp: Array, first: Array, last: Array, p2p_time:
     whole = xp.ceil(loops)
     second_loops = xp.ceil(before / xp.maximum(pp - 1.0, 1.0))
     transfers = 2.0 * p2p_time
-    held_up = before - whole
+    delay = before - whole
     twice = xp.minimum(micro_batches, 2.0) * last
 
     # Ways through plain 1F1B, by the stage at which they stay for all micro-batches that they can:
     # each way's time less that of even stages.
-    at_last = first + micro_batches * last - transfers * held_up
-    at_first = (micro_batches - pp + 1.0) * first + twice + transfers * (pp - 1.0 - held_up)
-    between = first + twice - transfers * held_up
+    at_last = first + micro_batches * last - transfers * delay
+    at_first = (micro_batches - pp + 1.0) * first + twice + transfers * (pp - 1.0 - delay)
+    between = first + twice - transfers * delay
     around = (1.0 + xp.floor(loops)) * first + (1.0 + whole) * last
     around_second = first + (1.0 + second_loops) * last - transfers * (second_loops - whole)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from sweeps.cli.analysis_command import command, stated_analysis
+from sweeps.cli.analysis_command import analysis_of_options, command
 from sweeps.cli.analysis_job import analysis_job
 from sweeps.job import Job
 from tests.cli_runner import Runner
@@ -28,4 +28,4 @@ def record(cli: Runner, line: str) -> dict[str, Any]:
 def job_of(line: str) -> Job:
     """Return the sweep that the command's arguments state."""
     with command.make_context("analysis", shlex.split(line)) as context:
-        return analysis_job(stated_analysis(context.params)[0])
+        return analysis_job(analysis_of_options(context.params)[0])

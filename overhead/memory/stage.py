@@ -423,16 +423,16 @@ class Derivation(Evaluation):
     ) -> None:
         values = {**without_following(DEFAULTS, given), **given}
         values.setdefault("etp", values["tp"])
-        held = {name: LABELS[name].default for name in DEPENDS}
-        held |= chosen(given) | dict(labels or {})
+        every_label = {name: LABELS[name].default for name in DEPENDS}
+        every_label |= chosen(given) | dict(labels or {})
         for name in (*DEPENDS, "schedule"):
             known = LABELS[name].values
-            if name in held and held[name] not in known:
-                close = difflib.get_close_matches(held[name], known, n=1)
+            if name in every_label and every_label[name] not in known:
+                close = difflib.get_close_matches(every_label[name], known, n=1)
                 offer = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
-                message = f"{name} = {held[name]}: no such value; {offer}"
+                message = f"{name} = {every_label[name]}: no such value; {offer}"
                 raise ValueError(message)
-        super().__init__(values, held)
+        super().__init__(values, every_label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,13 +458,13 @@ def candidate_stages(given: Mapping[str, ArrayLike], depth: int) -> Array:
     fullest, or in a mixture of experts the first without dense layers.  Between the two, where
     dense layers reach beyond the second stage, a stage could be fuller by a layer.
     """
-    held = Derivation({**given, "stage": 0.0})
-    last = held["pp"] - 1.0
+    derivation = Derivation({**given, "stage": 0.0})
+    last = derivation["pp"] - 1.0
     second = xp.minimum(last, 1.0)
     expert = second
-    if "layers" in held.given:
-        chunk = xp.maximum(held["stage_layers"] / held["virtual_stages"], 1.0)
-        leading = xp.ceil(held["dense_layers"] / chunk)
+    if "layers" in derivation.given:
+        chunk = xp.maximum(derivation["stage_layers"] / derivation["virtual_stages"], 1.0)
+        leading = xp.ceil(derivation["dense_layers"] / chunk)
         expert = xp.minimum(xp.maximum(leading, second), last)
     return _before(xp.stack(xp.broadcast_arrays(0.0 * last, second, expert, last)), depth)
 
@@ -497,8 +497,8 @@ def stage_memory(
     )
     stages = candidate_stages(given, depth)
     staged = {name: _before(value, depth) for name, value in staged.items()}
-    held = Derivation({**given, **staged, "stage": stages}, labels)
-    parts = {name: held[name] for name in (*PARTS, *TOTALS)}
+    derivation = Derivation({**given, **staged, "stage": stages}, labels)
+    parts = {name: derivation[name] for name in (*PARTS, *TOTALS)}
     shape = xp.broadcast_shapes(parts["memory"].shape, stages.shape)
     first, second, expert, last = xp.broadcast_to(parts["memory"], shape)
     peak = REGISTRY["peak_memory"].kernel(first, xp.maximum(second, expert), last)

@@ -200,8 +200,8 @@ def adapted_trained_parameters(
 ) -> Array:
     """Parameters of a rank that are trained: those of its adapters."""
     mlps = (stage_mlp_layers, mlp_adapter_width, stage_moe_layers, shared_adapter_width)
-    held = _adapters(lora_rank, stage_layers, attention_adapter_width, *mlps)
-    return weight_copies * held / tp
+    adapters = _adapters(lora_rank, stage_layers, attention_adapter_width, *mlps)
+    return weight_copies * adapters / tp
 
 
 constant("trained_expert_parameters", 0.0, "None: routed experts are frozen",

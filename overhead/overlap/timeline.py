@@ -579,7 +579,7 @@ def run_orders(
     done: dict[Task, float] = {}
     ran: list[list[Ran]] = [[] for _ in orders]
     sent: list[list[Sent]] = [[] for _ in orders]
-    held_up: dict[Task, list[int]] = {}
+    delayed: dict[Task, list[int]] = {}
     going = deque(range(len(orders)))
     while going:
         at = going.popleft()
@@ -588,7 +588,7 @@ def run_orders(
             needed = [one for task in slot for one in _needed(task, last, home)]
             missing = next((one for one in needed if one not in done), None)
             if missing is not None:
-                held_up.setdefault(missing, []).append(at)
+                delayed.setdefault(missing, []).append(at)
                 break
             arrived = [done[one] + (transfer if home[one] != at else 0.0) for one in needed]
             start = max([ran[at][-1].end if ran[at] else 0.0, *arrived])
@@ -596,7 +596,7 @@ def run_orders(
             ran[at].append(Ran(slot, start, end))
             for task in slot:
                 done[task] = end
-                going.extend(held_up.pop(task, ()))
+                going.extend(delayed.pop(task, ()))
                 taker = _next(task, home)
                 target = home.get(taker, at)
                 if target != at:

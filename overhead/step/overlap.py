@@ -121,7 +121,7 @@ def tp_reduction_time(
     return sequence_whole * tp_all_reduce_time + sequence_parallel * tp_reduce_scatter_time
 
 
-def _beside(time: Array, share: Array, product: Array, contention: Array) -> Array:
+def _contended(time: Array, share: Array, product: Array, contention: Array) -> Array:
     """Return what a reduction beside a product costs: what doesn't hide, and what they share."""
     unhidden = exposed(time, share, product)
     return unhidden + contention * (time - unhidden)
@@ -141,8 +141,8 @@ def dense_tp_waited_time(
     share, contention = tp_gradient_overlap, overlap_contention
     return (
         2.0 * sequence_parallel * tp_all_gather_time
-        + _beside(tp_reduction_time, share, qkv_weight_gradient_time, contention)
-        + _beside(tp_reduction_time, share, mlp_up_weight_gradient_time, contention)
+        + _contended(tp_reduction_time, share, qkv_weight_gradient_time, contention)
+        + _contended(tp_reduction_time, share, mlp_up_weight_gradient_time, contention)
     )
 
 
@@ -160,7 +160,7 @@ def moe_tp_waited_time(
     share, product = tp_gradient_overlap, qkv_weight_gradient_time
     return (
         moe_layer_blocks * sequence_parallel * tp_all_gather_time
-        + _beside(tp_reduction_time, share, product, overlap_contention)
+        + _contended(tp_reduction_time, share, product, overlap_contention)
         + xp.maximum(moe_layer_blocks - 1.0, 0.0) * tp_reduction_time
     )
 

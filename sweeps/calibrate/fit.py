@@ -492,7 +492,7 @@ WIDTH = 3.0  # robust standard deviations
 _SIGMA = 1.4826  # standard deviations in a median of sizes, of what is normally distributed
 # Repeated runs scatter by this much, so that less is nothing to tell; beside neighbours, whose
 # protocols may differ, by more.
-_LEAST, _LEAST_BESIDE = 0.02, 0.1
+_LEAST, _LEAST_OF_NEIGHBOURS = 0.02, 0.1
 _NEIGHBOURS = 4
 
 
@@ -526,9 +526,9 @@ def fall_out(rows: Rows, predicted: Floats) -> list[Outlier]:
     """Return the rows beyond three robust standard deviations, the furthest first."""
     ratio = np.log(rows.time / predicted)
     classes = class_of(rows.message_bytes)
-    beside = _beside(rows, ratio)
+    beside = _against_neighbours(rows, ratio)
     wide = scatter(rows, predicted)[classes]
-    near = _by_class(np.abs(beside), classes, _LEAST_BESIDE)[classes]
+    near = _by_class(np.abs(beside), classes, _LEAST_OF_NEIGHBOURS)[classes]
     of_fit = np.abs(ratio) > WIDTH * wide
     of_neighbours = np.abs(np.nan_to_num(beside)) > WIDTH * near
     found = [
@@ -543,7 +543,7 @@ def fall_out(rows: Rows, predicted: Floats) -> list[Outlier]:
     return sorted(found, key=lambda one: -abs(np.log1p(one.excess)))
 
 
-def _beside(rows: Rows, ratio: Floats) -> Floats:
+def _against_neighbours(rows: Rows, ratio: Floats) -> Floats:
     """Return how far each row is from the median of its neighbours in size; NaN with too few."""
     found = np.full(len(rows), np.nan)
     for case in np.unique(rows.case):

@@ -338,9 +338,9 @@ def _answer(found: Calibration) -> Iterator[str]:
     count = len(found.verdicts)
     curves = f"{count} curve{'s' * (count != 1)}"
     if not wrong:
-        told = f"; {unknown} can't be judged" if unknown else ""
+        rest = f"; {unknown} can't be judged" if unknown else ""
         judged = "healthy" if unknown < count else "not known"
-        yield f"{judged}: {curves} on {found.machine.name} beside published ones{told}"
+        yield f"{judged}: {curves} on {found.machine.name} beside published ones{rest}"
         return
     (first, worst), *_ = sorted(_slowest(wrong), key=lambda one: -one[1][0])
     ratio, name, band = worst
@@ -366,14 +366,14 @@ def _verdicts(found: Calibration, verbose: bool) -> Iterator[str]:
     yield "verdict beside published curves (times over the profile's; 1.1: a tenth slower):"
     for verdict in found.verdicts:
         yield f"  {verdict.case.name}: {', '.join(verdict.words)}"
-        for line in _beside(verdict, verbose):
+        for line in _comparison(verdict, verbose):
             yield f"    {line}"
     if any(verdict.case.nodes > 1 for verdict in found.verdicts):
         yield f"  between nodes the band is wide ({BETWEEN:g}): a hint, not a verdict"
     yield f"  source: {TABLE}"
 
 
-def _beside(verdict: Verdict, verbose: bool) -> Iterator[str]:
+def _comparison(verdict: Verdict, verbose: bool) -> Iterator[str]:
     for name, band in verdict.bands.items():
         ratio = verdict.peer.part(name)
         if math.isnan(ratio):

@@ -19,7 +19,7 @@ from sweeps.cli.options import (
     output_options,
     sensitivity_option,
     show_sensitivity,
-    stated_sweep,
+    sweep_of_options,
 )
 from sweeps.errors import InputError, fault, needs
 
@@ -52,7 +52,7 @@ def analysis_options(command: Command) -> Command:
     return flags.options(*flags.OF_TRAINING)(command)
 
 
-def stated_analysis(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def analysis_of_options(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Make of the command's options what a spec file would state, and say how tokens are read."""
     from sweeps.spec.units import counts_tokens
 
@@ -74,7 +74,7 @@ def stated_analysis(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str
     if given["tree_algo"]:
         algorithm = flags.tree_algorithm(options["topology"], options["algorithm"], HIERARCHY)
         options["algorithm"] = algorithm
-    return stated_sweep(options, "Training steps"), readings
+    return sweep_of_options(options, "Training steps"), readings
 
 
 def _batch(options: dict[str, Any], batch: str | None) -> list[str]:
@@ -133,7 +133,7 @@ def command(**given: Any) -> int:
     from sweeps.result import command_line
 
     load_formulas(given["formulas"])
-    spec, readings = stated_analysis(given)
+    spec, readings = analysis_of_options(given)
     job = analysis_job(
         spec,
         command=command_line(),
@@ -209,7 +209,7 @@ def write_live(given: dict[str, Any]) -> None:
 
     if not any(given[name] for name in ("model", "parameters", "layers")):
         raise InputError(needs("a page", "what it is of", "FILE.nc, or --model NAME"))
-    spec, readings = stated_analysis(given)
+    spec, readings = analysis_of_options(given)
     options = flags.given_options(given, flags.OF_TRAINING)
     names = [options["model"] or "model", options["hardware"] or LABELS["hardware"].default]
     output = Path(given["output"] or f"{'-'.join(Path(name).stem for name in names)}.html")

@@ -205,8 +205,8 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
         if name != "ep" or evaluation[name] > 1.0
     )
     step = "a forward" if labels["schedule"] == "forward_only" else "a step"
-    told = "; ".join(_answer(evaluation, result, step)) or degrees
-    yield f"{_model(job, evaluation)} on {_some(world, 'GPU')}: {told}"
+    answer = "; ".join(_answer(evaluation, result, step)) or degrees
+    yield f"{_model(job, evaluation)} on {_some(world, 'GPU')}: {answer}"
     yield f"  {degrees}"
     if result.memory_is_whole:
         memory = float(result.per_gpu_memory_bytes)
@@ -675,8 +675,8 @@ class _Teller:
         result = float(fastest[name])
         expression, source = algorithm.statements.get(name, ""), self._source(algorithm)
         if expression:
-            stated = evaluated(expression, _values(fastest, names(expression)))
-            expression = expression if np.isclose(stated, result, rtol=1e-9) else ""
+            value = evaluated(expression, _values(fastest, names(expression)))
+            expression = expression if np.isclose(value, result, rtol=1e-9) else ""
         if not expression:
             # What is asked for isn't the plain case that the algorithm states.
             composed = REGISTRY.returning(name, fastest.labels)

@@ -25,7 +25,7 @@ from sweeps.cli.options import (
     output_options,
     sensitivity_option,
     show_sensitivity,
-    stated_sweep,
+    sweep_of_options,
 )
 from sweeps.cli.write import Output, as_table
 from sweeps.engine.evaluate import Evaluator
@@ -57,7 +57,7 @@ def command(**given: Any) -> int:
         )
         options["algorithm"] = algorithm
     _check_needed(options)
-    spec = stated_sweep(options, "Collective operations")
+    spec = sweep_of_options(options, "Collective operations")
     folders = folders_of(given)
     job = prepare(
         spec,

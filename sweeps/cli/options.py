@@ -89,7 +89,7 @@ def value_options(rows: Iterable[tuple[Sequence[str], str, str]]) -> Callable[[C
     return add
 
 
-def stated_sweep(given: Mapping[str, str | None], title: str) -> dict[str, Any]:
+def sweep_of_options(given: Mapping[str, str | None], title: str) -> dict[str, Any]:
     """Make of options what a spec file would state."""
     axes: dict[str, Any] = {}
     constants: dict[str, Any] = {}

@@ -177,10 +177,10 @@ def _as_tuned(job: Job, case: LabelCase) -> Iterator[str]:
         return
     sizes = ("matmul_rows", "matmul_columns", "matmul_depth", "communication_time", "sms")
     takes = [name for name in MECHANISMS[case.labels["mechanism"]].takes if name not in BOTH]
-    held = {name: rates[name] for name in TAKEN}
-    held |= values_of(job, case, (*sizes, *takes, "num_sm"))
+    inputs = {name: rates[name] for name in TAKEN}
+    inputs |= values_of(job, case, (*sizes, *takes, "num_sm"))
     labels = {"compute": "tiles", "mechanism": case.labels["mechanism"]}
-    tuned = Evaluation(held, labels)
+    tuned = Evaluation(inputs, labels)
     names = ("whole_product_time", "overlapped_time")
     alone, both = (format_quantity(float(tuned[name]), "s") for name in names)
     yield (

@@ -371,8 +371,8 @@ def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
     count = len(plans.best.plans)
     times = [float(one["step_time"]) for one in result.values() if one.get("step_time")]
     ends = [f"{shown('step_time', end)}" for end in (max(times), min(times))] if times else []
-    told = f": steps of {' to '.join(dict.fromkeys(ends))}" if ends else ""
-    yield f"the plan with {first.objective.words} at each of {count:,} points{told}"
+    steps = f": steps of {' to '.join(dict.fromkeys(ends))}" if ends else ""
+    yield f"the plan with {first.objective.words} at each of {count:,} points{steps}"
     yield from (f"  ({line})" for line in asked.readings)
     groups = ("plan", "step", "memory", "rates", "cost")
     rows = range_rows(result, display.rows(*groups, place="best"))

@@ -562,10 +562,10 @@ def nothing_lines(answer: Answer, asked: Asked) -> Iterator[str]:
 def explain(request: Request, asked: Asked, given: Mapping[str, Any]) -> int:
     """Explain a plan: what isn't said of it is chosen as is best for it."""
     point = request.first
-    stated = read_request({**asked.given, **asked.explain}, objective=point.objective.name,
+    explained = read_request({**asked.given, **asked.explain}, objective=point.objective.name,
                           threshold=point.threshold, folders=point.folders)  # fmt: skip
     # Any share of the memory will do: whether it is too much is told.
-    own = answer(replace(point, choices=stated.first.choices, threshold=1.0))
+    own = answer(replace(point, choices=explained.first.choices, threshold=1.0))
     plan = own.recommended
     if plan is None:
         near = nearest_plan(own.found.space)
@@ -583,8 +583,8 @@ def explain(request: Request, asked: Asked, given: Mapping[str, Any]) -> int:
 def _lines(
     own: Answer, detail: Detail, best: Answer, asked: Asked, given: Mapping[str, Any]
 ) -> Iterator[str]:
-    told = reached(detail)
-    yield heading(own, told if detail.fits else f"{told}: DOES NOT FIT")
+    reasons = reached(detail)
+    yield heading(own, reasons if detail.fits else f"{reasons}: DOES NOT FIT")
     yield f"explained: {detail.plan.name}"
     free = [name.replace("_", " ") for name in CHOICES
             if name in own.found.space.choices and name not in asked.explain

@@ -453,13 +453,13 @@ def _collectives() -> Job:
 
 
 def _analyses() -> Iterator[tuple[str, Result]]:
+    from sweeps.cli.analysis_command import analysis_of_options
     from sweeps.cli.analysis_command import command as analysis
-    from sweeps.cli.analysis_command import stated_analysis
     from sweeps.cli.analysis_job import analysis_job
 
     for line in analyses():
         given = analysis.make_context("analysis", shlex.split(line)).params
-        job = analysis_job(stated_analysis(given)[0], command=["sweeps", "run-all"])
+        job = analysis_job(analysis_of_options(given)[0], command=["sweeps", "run-all"])
         yield f"analysis {line}", job.evaluated()
 
 

@@ -276,15 +276,15 @@ def _refuse_idle(given: Mapping[str, Any]) -> None:
     mode = next((name for name in INSTEAD if given[name] is not None), None)
     flags = {one.name: one.opts[0] for one in context.command.params if one.name}
     idle = {"flags"} if mode is None else {*flags} - INSTEAD[mode] - {mode}
-    stated = [
+    options = [
         name for name in flags
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
     ]  # fmt: skip
     wrong, allowed = f"is not of {flags[mode or 'validate']}", "leave it out"
     if mode is None:
         wrong, allowed = "is what --validate checks for", "--validate FILE, too"
-    shown = {name: "set" if given[name] is True else given[name] for name in stated}
-    faults = [fault(flags[name], shown[name], wrong, allowed) for name in stated if name in idle]
+    shown = {name: "set" if given[name] is True else given[name] for name in options}
+    faults = [fault(flags[name], shown[name], wrong, allowed) for name in options if name in idle]
     if faults:
         raise InputError(faults)
 

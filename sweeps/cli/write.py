@@ -46,7 +46,7 @@ LOGGED = 30.0
 # fewer, for only the first of them are shown.
 MOST_SHOWN = 10**7
 MOST_STEPS = 10**6
-MOST_BESIDE = 10**5
+MOST_SHOWN_WITH_FILE = 10**5
 
 # Endings of files that hold no dataset.
 OTHERS = (".png", ".svg", ".pdf", ".json", ".toml", ".txt", ".log", ".xlsx")
@@ -157,7 +157,7 @@ class Output:
         if not self.wanted:
             self.check_printable(job)
         with_file = self.wanted and not self.programs
-        return job.program.grid.cells <= (MOST_BESIDE if with_file else _most(job))
+        return job.program.grid.cells <= (MOST_SHOWN_WITH_FILE if with_file else _most(job))
 
     def check_printable(self, job: Job) -> None:
         """Refuse a job with more cells than can be printed."""

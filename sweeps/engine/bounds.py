@@ -122,8 +122,8 @@ class Work:
         """Return the index along each discrete dimension."""
         found = np.unravel_index(point, self.lengths) if self.lengths else ()
         index = dict(zip(self.points, found, strict=True))
-        held = {place: np.full(len(point), one.start) for place, one in self.case.fixed.items()}
-        return {place: np.asarray(one) for place, one in (index | held).items()}
+        fixed = {place: np.full(len(point), one.start) for place, one in self.case.fixed.items()}
+        return {place: np.asarray(one) for place, one in (index | fixed).items()}
 
     def where(self, point: Places, starts: Places) -> tuple[Places, Places]:
         """Return results, and places in canonical order, of cells."""
@@ -200,8 +200,8 @@ class Work:
         never = (status.low & self.mask) != 0
         sure = np.ones((1,) * self.grid.ndim, dtype=np.bool_)
         if self.condition:
-            held = interval.of(values.pop())
-            never, sure = never | (held.high < 1.0), held.low == 1.0
+            value = interval.of(values.pop())
+            never, sure = never | (value.high < 1.0), value.low == 1.0
         for sign, one in zip(self.signs, map(interval.of, values), strict=True):
             bound = one.low if sign > 0.0 else -one.high
             if one.nan is not None:
@@ -359,7 +359,7 @@ def search(
     `Abandoned`.
     """
     waiting: list[Boxes] = []
-    held, done, total = 0, 0, math.prod(work.lengths)
+    count, done, total = 0, 0, math.prod(work.lengths)
 
     def go_on() -> None:
         stop(done, total)
@@ -372,11 +372,11 @@ def search(
         done += math.prod(piece.stop - piece.start for piece in part)
         if len(boxes):
             waiting.append(boxes)
-            held += len(boxes)
+            count += len(boxes)
         go_on()
-        if held > WAITING:
+        if count > WAITING:
             _work_off(work, best, waiting, go_on)
-            waiting, held = [], 0
+            waiting, count = [], 0
     _work_off(work, best, waiting, go_on)
 
 
@@ -386,19 +386,19 @@ def search_kept(work: Work, best: Best, stop: Callable[[int, int], None]) -> Non
     A discrete choice is left out over a whole box of results where as many others as are asked for
     are better at all of its points: its lower bound lies above their upper ones.
     """
-    held: list[Boxes] = []
+    rest: list[Boxes] = []
     done, total = 0, math.prod(work.lengths)
     edge = Best(math.prod(work.split.kept_shape), best.count, total)
     for part in work.parts():
         boxes = work.roots(part)
         result, _ = work.where(boxes.point, boxes.starts)
         edge.add(result, boxes.bound[1:], boxes.point)
-        held.append(boxes.take(boxes.bound[0] <= edge.keys[result, -1]))
-        if sum(map(len, held)) > WAITING:
+        rest.append(boxes.take(boxes.bound[0] <= edge.keys[result, -1]))
+        if sum(map(len, rest)) > WAITING:
             raise Abandoned
         done += math.prod(piece.stop - piece.start for piece in part)
         stop(done, total)
-    stack = [_grouped(work, Boxes.joined(held), best.count)] if sum(map(len, held)) else []
+    stack = [_grouped(work, Boxes.joined(rest), best.count)] if sum(map(len, rest)) else []
     while stack:
         boxes, group = stack.pop()
         if len(boxes) > BOXES:

@@ -89,8 +89,8 @@ class Scenario:
         labels = {"topology": HIERARCHY, "algorithm": self.algorithm, "hardware": self.where}
         sizes = Axis("message_bytes", {"message_bytes": message_bytes})
         wanted = ("time", "energy", "sent_bytes", "link_bytes")
-        stated = {"collective": "all_reduce", **labels}
-        sweep = Sweep("", "", wanted, (sizes,), self.constants(ranks, stride), stated)
+        own_labels = {"collective": "all_reduce", **labels}
+        sweep = Sweep("", "", wanted, (sizes,), self.constants(ranks, stride), own_labels)
         found = resolve(sweep, self.folders)
         program = Program(found.axes, found.constants, found.labels, wanted, implied=found.implied)
         values = program.evaluate()

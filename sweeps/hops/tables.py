@@ -120,13 +120,13 @@ def _answer(study: HopStudy) -> Iterator[str]:
     first, *others = (
         [one for one in strategy_records(study) if one["case"] == case.name] for case in study.cases
     )
-    told = []
+    lines = []
     for own in (first, *others):
         one = max(own, key=lambda record: record["latency_s"])
         time, energy = (format_quantity(one[f"{name}"], unit)
                         for name, unit in (("latency_s", "s"), ("energy_j", "J")))  # fmt: skip
-        told.append(f"{one['layer']} {one['mode']} {time}, {energy} ({own[0]['case']})")
-    yield f"longest communication: {'; '.join(told)}\n"
+        lines.append(f"{one['layer']} {one['mode']} {time}, {energy} ({own[0]['case']})")
+    yield f"longest communication: {'; '.join(lines)}\n"
     for own in others:
         texts = []
         for name, what in (("latency_s", "the time"), ("energy_j", "the energy")):

@@ -232,14 +232,14 @@ def findings(figure: Figure, view: View) -> Iterator[str]:
     for name, which in zip(panels, drawn.which, strict=True):
         there = which[which < drawn.first_hole]
         places, counts = np.unique(there, return_counts=True)
-        order = np.argsort(-counts, kind="stable")[:_MOST_TOLD]
-        told = [f"{drawn.regions[places[k]].name} in {counts[k] / there.size:.0%}" for k in order]
-        more = len(places) - len(told)
-        told += [f"{more} other{'s' * (more > 1)} in the rest"] if more > 0 else []
-        yield f"{f'{name}: ' if name else ''}{', '.join(told)} of {there.size:,} cases"
+        order = np.argsort(-counts, kind="stable")[:_MOST_REGIONS]
+        shares = [f"{drawn.regions[places[k]].name} in {counts[k] / there.size:.0%}" for k in order]
+        more = len(places) - len(shares)
+        shares += [f"{more} other{'s' * (more > 1)} in the rest"] if more > 0 else []
+        yield f"{f'{name}: ' if name else ''}{', '.join(shares)} of {there.size:,} cases"
 
 
-_MOST_TOLD = 3
+_MOST_REGIONS = 3
 _MOST = {"time": "is fastest", "step_time": "is fastest", "energy": "takes the least energy"}
 
 

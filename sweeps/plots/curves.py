@@ -370,8 +370,8 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], lis
             if not np.isnan(own).all():
                 texts = ["-" if np.isnan(one) else scale.given(one) for one in own[at]]
                 cell = (*([panel] if labelled[0] else []), *line.place, -1)
-                told = (_said(dim, str(one[cell])) for dim, one in found.items())
-                texts += [", ".join(filter(None, told))]
+                words = (_said(dim, str(one[cell])) for dim, one in found.items())
+                texts += [", ".join(filter(None, words))]
                 own_names = (bare[dim][k] for dim, k in zip(by, line.place, strict=True))
                 names = [name, " · ".join(own_names)]  # The heading says what they are
                 rows.append([*compress(names, labelled), *texts][: len(rows[0])])
@@ -429,16 +429,16 @@ def findings(figure: Figure, view: View) -> Iterator[str]:
     bare = view.labels(figure["panels"], bare=True)
     found = _places(view, y, [figure["panels"], *(d for d in figure["lines"] if view.has(d)), x])
     scale = scale_of(str(plot.attrs.get("units", "1")))
-    told = []
+    lines = []
     for panel in (int(np.nanargmin(last)), int(np.nanargmax(last))):
         line = plot.lines[int(np.argmin(cost[panel, :, -1]))]
         cell = (panel, *line.place, -1)
         plan = ", ".join(filter(None, (_said(dim, str(one[cell])) for dim, one in found.items())))
         many = int(tied[panel, :, -1].sum()) > 1
         where = bare[panel] if many else f"{bare[panel]}, {line.label}"
-        told.append(f"{scale.given(last[panel])} ({where}{': ' if plan else ''}{plan})")
+        lines.append(f"{scale.given(last[panel])} ({where}{': ' if plan else ''}{plan})")
     at = said(x, scale_of(view.units(x)).given(plot.x[-1]))
-    yield f"the best at {at}: from {told[0]} to {told[1]}"
+    yield f"the best at {at}: from {lines[0]} to {lines[1]}"
 
 
 def _said(dim: str, text: str) -> str:

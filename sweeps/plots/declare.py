@@ -37,7 +37,7 @@ from sweeps.plots.schema import (
     STEP_TOTAL,
     Figure,
     NotReadableError,
-    beside_bars,
+    column_of_bars,
     known_parts,
     listed,
 )
@@ -70,7 +70,7 @@ def fill(figure: Figure, subject: Subject) -> Figure:
         parts = parts if {*parts} & {*subject.variables} else ()
         options = {"parts": given["parts"] or parts or None}
         if "above" in given and given["above"] is None:
-            options["above"] = beside_bars(subject.variables)
+            options["above"] = column_of_bars(subject.variables)
     elif str(given.get("value")).startswith(_CHOICE) and given["over"] is None:
         options = {"over": ()}
     wanted = figure.kind == "memory" or given.get("x") in _OF_MEMORY
@@ -123,7 +123,12 @@ def taken(figure: Figure, left: Sequence[str], subject: Subject) -> tuple[str, .
 
 
 _LISTED = 12  # values of a dimension that a fault lists
-_BESIDE = ("capacity", "sort", "above", "by")  # keys that name what is shown beside the variables
+_COMPANIONS = (
+    "capacity",
+    "sort",
+    "above",
+    "by",
+)  # keys that name what is shown beside the variables
 _DEFERRED = ("quantity", "quantities", "axis")  # forms of names that only a file settles
 _FILE_NAME = re.compile(r"[\w.+-]+")
 
@@ -261,7 +266,7 @@ def _used(figure: Figure, subject: Subject) -> list[str]:
 
 def _variables(figure: Figure) -> list[str]:
     names = [name for key in KINDS[figure.kind].shown for name in listed(figure[key])]
-    return names + [name for key in _BESIDE for name in listed(figure.options.get(key))]
+    return names + [name for key in _COMPANIONS for name in listed(figure.options.get(key))]
 
 
 def _unsettled(name: str, subject: Subject) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from sweeps.plots.data import Subject, plan_dims, subject_of
 from sweeps.plots.declare import CAPACITY
-from sweeps.plots.schema import BREAKDOWNS, MEMORY_TOTAL, STEP_TOTAL, beside_bars, known_parts
+from sweeps.plots.schema import BREAKDOWNS, MEMORY_TOTAL, STEP_TOTAL, column_of_bars, known_parts
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -67,7 +67,7 @@ def _breakdown(dataset: xr.Dataset, subject: Subject, kind: str) -> dict[str, An
     if not parts or (kind == "step_parts" and len(parts) < 2):
         return None
     more = [CAPACITY] if kind == "memory" and CAPACITY in (subject.columns or ()) else []
-    above = beside_bars(subject.variables) if kind == "step_parts" else None
+    above = column_of_bars(subject.variables) if kind == "step_parts" else None
     more += [above] if above else []
     varying = _varying(subject, [*parts, *more])
     x = _spread(subject, varying)

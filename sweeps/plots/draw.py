@@ -57,8 +57,8 @@ def tabulate(
         from sweeps.plots.curves import table_of
     view = view_of(dataset, figure["at"])
     title, names, rows, gaps = table_of(figure, view)
-    held = ", ".join(view.phrase(dim) for dim in figure["at"] if dim in view.held)
-    return f"{title} ({held})" if held else title, names, rows, gaps
+    place = ", ".join(view.phrase(dim) for dim in figure["at"] if dim in view.held)
+    return f"{title} ({place})" if place else title, names, rows, gaps
 
 
 def effects(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Iterator[str]:

@@ -468,7 +468,7 @@ def known_parts(kind: str, names: Collection[str], measure: str = "time") -> tup
     return (total,) if total in names else ()
 
 
-def beside_bars(names: Collection[str]) -> str | None:
+def column_of_bars(names: Collection[str]) -> str | None:
     """Return what stands at each bar's end of a step's parts, if it is there."""
     return next((name for name in display.rows("rates", place="bar") if name in names), None)
 
@@ -504,12 +504,12 @@ def labelled(parts: Iterable[Part], attrs: Mapping[str, Mapping[str, Any]]) -> l
     """Return what parts are called: from the metadata, without what all of it begins with."""
     parts = list(parts)
     names = {name: long_name(name, attrs[name]) for part in parts for name in part.variables}
-    short = _told_apart(names)
+    short = _distinct(names)
     short |= {name: display.words(name) for name in names if display.row(name).group == "step part"}
     return [part.label or short[part.variables[0]] for part in parts]
 
 
-def _told_apart(names: Mapping[str, str]) -> dict[str, str]:
+def _distinct(names: Mapping[str, str]) -> dict[str, str]:
     """Return names without what they have in common: what follows or leads a colon, first words."""
     if len(names) < 2:
         return dict(names)

@@ -196,7 +196,7 @@ _TALLEST = 5.6  # inches of all rows together
 _NARROW = 0.15  # inches of a row from which each has its label
 _PASS, _SENT = (0.08, 0.76), (0.8, 0.94)  # of a row: what its stage does, and what it sends
 _MOST_NAMED = 128  # passes of a row up to which they are named: those of 64 micro-batches
-_BESIDE = 0.015  # inches beside a pass's name
+_GAP = 0.015  # inches beside a pass's name
 _THINNEST = 0.003  # inches that can be seen
 _MOST_SHAPES = 5000  # spans up to which each is outlined, and a shape of its own in the SVG
 # By kind of span: its colour and the words for it, in the order of the legend.
@@ -335,7 +335,7 @@ def _name_passes(axes: Axes, rows: Sequence[Sequence[Span]], middle: float, fact
             )
             for kind in kinds
         }
-        kept = {kind for kind in kinds if room[kind] >= _BESIDE}
+        kept = {kind for kind in kinds if room[kind] >= _GAP}
         if kept == kinds:
             break
     for row, own in enumerate(places):

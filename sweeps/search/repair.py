@@ -108,11 +108,11 @@ def _tried(words: str, point: Point) -> Iterator[Remedy]:
 
 def _lifted(point: Point) -> Iterator[Remedy]:
     """Yield the best plan without one of the user's choices, then without any of degrees."""
-    stated = [name for name in CHOICES if name in point.choices]
-    for name in stated:
+    choices = [name for name in CHOICES if name in point.choices]
+    for name in choices:
         text = SHORT.get(name, name)
         yield from _tried(f"any {text}", point.with_choices(**{name: None}))
-    degrees = [name for name in stated if name in DEGREES]
+    degrees = [name for name in choices if name in DEGREES]
     if len(degrees) > 1:
         free = point.with_choices(**dict.fromkeys(degrees, None))
         yield from _tried(f"any {', '.join(degrees)}", free)

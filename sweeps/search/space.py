@@ -346,8 +346,8 @@ def space_of(point: Point) -> Space:
     routed = shapes.get("experts", 0.0) > 0.0
     splits = every_split(point.world_size, limits, experts=routed)
     habits = habits_of(labels["framework"], common.labels["attention_kernel"])
-    stated = {name: v for name, v in point.choices.items() if name not in DEGREES}
-    choices = _agreeing({**_free(point, shapes, splits, habits), **stated})
+    others = {name: v for name, v in point.choices.items() if name not in DEGREES}
+    choices = _agreeing({**_free(point, shapes, splits, habits), **others})
     rows = rows_of(
         splits,
         choices["virtual_stages"],

@@ -439,13 +439,13 @@ class Resolver:
         """Give meshes and tori the sizes nearest to each other, where the user gave none."""
         if not any(NETWORKS[name].grid for name in self._values("topology")):
             return
-        stated = {"mesh_nx", "mesh_ny"} & self.given
+        given_sizes = {"mesh_nx", "mesh_ny"} & self.given
         if "mesh_nz" in self.sweep.given:
-            stated.add("mesh_nz")
-        if stated and "mesh_dimensions" in self.given:
+            given_sizes.add("mesh_nz")
+        if given_sizes and "mesh_dimensions" in self.given:
             wrong, allowed = "sizes are given too", "mesh_dimensions, or mesh_nx, mesh_ny, mesh_nz"
             raise InputError(fault("mesh_dimensions", "..", wrong, allowed))
-        if stated:
+        if given_sizes:
             if "ranks" not in self.given:
                 self._constant("mesh_ny", assumed(1.0, "one dimension"))
             self._constant("mesh_nx", assumed(1.0, "one dimension"))

@@ -107,33 +107,31 @@ def _read(path: Path) -> tuple[Patterns, bool]:
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
         faults.append(fault(f"{path}: rules", _short(listed), "are not tables", "[[rules]]"))
         listed = []
-    for place, stated in enumerate(listed, start=1):
-        faults += _faults(stated, f"{path}: rule {place}")
+    for place, table in enumerate(listed, start=1):
+        faults += _faults(table, f"{path}: rule {place}")
     if faults:
         raise InputError(faults)
-    rules = tuple(_rule(stated) for stated in listed)
+    rules = tuple(_rule(table) for table in listed)
     text = path.read_text(encoding="utf-8")
     return Patterns(frozenset(each.lower() for each in activity), rules, text), alone
 
 
-def _faults(stated: Mapping[str, Any], where: str) -> Iterator[str]:
+def _faults(table: Mapping[str, Any], where: str) -> Iterator[str]:
     """Yield what is wrong with a rule."""
-    for key in stated:
+    for key in table:
         if key not in _KEYS:
-            yield fault(f"{where}: {key}", _short(stated[key]), "unknown key", nearest(key, _KEYS))
+            yield fault(f"{where}: {key}", _short(table[key]), "unknown key", nearest(key, _KEYS))
     known = (*CLASSES, _EXCLUDED_WORD)
-    name = stated.get("class", "(not given)")
+    name = table.get("class", "(not given)")
     if name not in known:
         yield fault(f"{where}: class", _short(name), "unknown", nearest(str(name), known))
     for key in ("names", "categories", "except"):
-        if key in stated and not (_is_texts(stated[key]) and stated[key]):
-            yield fault(
-                f"{where}: {key}", _short(stated[key]), "is not a list of texts", "['nccl']"
-            )
-    if not {"names", "categories"} & stated.keys():
+        if key in table and not (_is_texts(table[key]) and table[key]):
+            yield fault(f"{where}: {key}", _short(table[key]), "is not a list of texts", "['nccl']")
+    if not {"names", "categories"} & table.keys():
         yield needs(where, "what it is about", "names, or categories")
     for key in ("names", "except"):
-        for text in stated.get(key, ()) if _is_texts(stated.get(key, ())) else ():
+        for text in table.get(key, ()) if _is_texts(table.get(key, ())) else ():
             try:
                 re.compile(text)
             except re.error as error:
@@ -142,13 +140,13 @@ def _faults(stated: Mapping[str, Any], where: str) -> Iterator[str]:
                 )
 
 
-def _rule(stated: Mapping[str, Any]) -> Rule:
-    name = stated["class"]
+def _rule(table: Mapping[str, Any]) -> Rule:
+    name = table["class"]
     return Rule(
         EXCLUDED if name == _EXCLUDED_WORD else CLASSES.index(name),
-        _compiled(stated.get("names", ())),
-        _compiled(stated.get("except", ())),
-        frozenset(each.lower() for each in stated.get("categories", ())),
+        _compiled(table.get("names", ())),
+        _compiled(table.get("except", ())),
+        frozenset(each.lower() for each in table.get("categories", ())),
     )
 
 

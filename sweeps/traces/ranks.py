@@ -364,14 +364,14 @@ def _answer(trace: Trace, overlap: Overlap, exposed: Sequence[Exposure]) -> str:
     whole = overlap.end_to_end
     if not whole:
         return f"{trace.file}: no GPU work"
-    told = f"computing takes {_percent(overlap.computation / whole)}, nothing communicates"
+    text = f"computing takes {_percent(overlap.computation / whole)}, nothing communicates"
     if overlap.communication:
-        told = f"{_percent(overlap.of_communication)} of communication is hidden, "
-        told += f"{_time(overlap.exposed)} ({_percent(overlap.exposed / whole)}) is exposed"
+        text = f"{_percent(overlap.of_communication)} of communication is hidden, "
+        text += f"{_time(overlap.exposed)} ({_percent(overlap.exposed / whole)}) is exposed"
     if exposed and overlap.exposed:
         most = max(ADVICE, key=lambda reason: _cost(exposed, reason))
-        told += f", {_percent(_cost(exposed, most) / overlap.exposed)} of it: {most}"
-    return f"{trace.file}: of {_time(whole)} {told}"
+        text += f", {_percent(_cost(exposed, most) / overlap.exposed)} of it: {most}"
+    return f"{trace.file}: of {_time(whole)} {text}"
 
 
 def _figures(overlap: Overlap) -> Iterator[str]:

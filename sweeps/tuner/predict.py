@@ -440,9 +440,9 @@ class _Problem:
     ) -> Evaluation:
         """Return the formulas' quantities of a phase, of all cases or of some."""
         rates = self.rates
-        held: dict[str, Any] = {name: rates[name] for name in TAKEN}
-        held |= {name: self.full(v)[:, where] for name, v in self.sizes(phase).items()}
-        held |= {
+        inputs: dict[str, Any] = {name: rates[name] for name in TAKEN}
+        inputs |= {name: self.full(v)[:, where] for name, v in self.sizes(phase).items()}
+        inputs |= {
             "port_bandwidth": rates["bandwidth"],
             "rank_tokens": self.tokens,
             "hidden_size": self.shapes["hidden_size"],
@@ -454,12 +454,17 @@ class _Problem:
         if mechanism == IN_TURN and rates.library:
             # The library's profile says which share of a link's bandwidth it reaches.
             port = {"port_bandwidth": rates.library["intra_bandwidth"]}
-            held |= {**rates.library, **port, "uplink_oversubscription": 1.0, "ranks_per_nic": 1.0}
-            return Evaluation(held | further, {**labels, **IN_STEP, "library": "nccl"})
+            inputs |= {
+                **rates.library,
+                **port,
+                "uplink_oversubscription": 1.0,
+                "ranks_per_nic": 1.0,
+            }
+            return Evaluation(inputs | further, {**labels, **IN_STEP, "library": "nccl"})
         if rates.linked:
-            held["link_bandwidth"] = rates["link_bandwidth"]
+            inputs["link_bandwidth"] = rates["link_bandwidth"]
             labels |= PAIRS
-        return Evaluation(held | further, labels)
+        return Evaluation(inputs | further, labels)
 
     def message(self, names: NDArray[Any], phase: str, where: Any) -> Floats:
         """Return the bytes of collectives, one for each of some cases."""

@@ -43,14 +43,14 @@ class TuningReport:
     choices: list[Choice]  # The configuration of each tensor-parallel size
     scaling: Scaling  # Which sizes are efficient
     # Every layer that overlaps, those that aren't effective among them
-    choices_told: list[Recommendation]
+    candidates: list[Recommendation]
     notes: list[str] = field(default_factory=list)  # What is to be known
     output_dir: Path | None = None  # Where the files are
 
     @property
     def recommendations(self) -> list[Recommendation]:
         """Overlaps that are effective: they reach the threshold and save time."""
-        return [one for one in self.choices_told if one.effective]
+        return [one for one in self.candidates if one.effective]
 
     @property
     def best(self) -> Choice:
@@ -102,7 +102,7 @@ class TuningReport:
             "best_tp_size": self.best.tp_size,
             "verdict": self.verdict(),
             "recommendations": [one.record() for one in self.recommendations],
-            "not_effective": [one.record() for one in self.choices_told if not one.effective],
+            "not_effective": [one.record() for one in self.candidates if not one.effective],
             "tp_scaling": self.scaling.record(),
             "missing": [result.case.config_id for result in self.missing],
             "failed": {result.case.config_id: result.reason for result in self.failed},
@@ -204,7 +204,7 @@ class TuningReport:
             for operator in choice.passes
         ]
         yield f"TP={choice.tp_size}: {'; '.join(gains) or 'no baseline to compare with'}"
-        for one in self.choices_told:
+        for one in self.candidates:
             if one.tp_size == choice.tp_size:
                 mark = "+" if one.effective else "-"
                 yield f"  {mark} {str(one).partition(' ')[2]}"
@@ -605,7 +605,7 @@ class TPOverlapTuner:
             results=results,
             choices=choices,
             scaling=scale(_times(results, choices, config.operators), config.tolerance),
-            choices_told=recommend(choices, self.threshold),
+            candidates=recommend(choices, self.threshold),
             notes=[*notes, *(note for one in choices for note in (*one.notes, *self._bound(one)))],
             output_dir=folder,
         )

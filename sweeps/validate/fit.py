@@ -89,21 +89,21 @@ def read_plan(path: Path | None = None) -> FitPlan:
     content = read_toml(where)
     faults: list[str] = []
     terms = []
-    for number, stated in enumerate(content.get("terms", []), 1):
+    for number, entry in enumerate(content.get("terms", []), 1):
         place = f"{where.name}, term {number}"
         faults += [
             fault(f"{place}, {key}", "..", "no such key", nearest(key, _KEYS))
-            for key in stated
+            for key in entry
             if key not in _KEYS
         ]
-        lacking = [key for key in ("files", "figure", "prior", "width") if key not in stated]
+        lacking = [key for key in ("files", "figure", "prior", "width") if key not in entry]
         faults += [f"{place}: {key} is missing" for key in lacking]
         if not lacking:
             terms.append(
                 Term(
-                    stated.get("kind", "hardware"), tuple(stated["files"]),
-                    stated.get("generation", ""), stated["figure"], float(stated["prior"]),
-                    float(stated["width"]),
+                    entry.get("kind", "hardware"), tuple(entry["files"]),
+                    entry.get("generation", ""), entry["figure"], float(entry["prior"]),
+                    float(entry["width"]),
                 )
             )  # fmt: skip
     if faults:

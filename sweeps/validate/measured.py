@@ -76,9 +76,9 @@ class _Row:
 
     def __init__(self, own: dict[str, Any], sweep: Sweep) -> None:
         self.own = own
-        stated = {**sweep.constants, **sweep.labels, **own}
-        self.hardware, self.ranks = str(stated["hardware"]), int(stated["ranks"])
-        self.gpus_per_node = int(stated.get("gpus_per_node", 0))
+        settings = {**sweep.constants, **sweep.labels, **own}
+        self.hardware, self.ranks = str(settings["hardware"]), int(settings["ranks"])
+        self.gpus_per_node = int(settings.get("gpus_per_node", 0))
         self.nodes = int(own.get("nodes", 0))
         self.topology = ""
 
@@ -238,10 +238,10 @@ class MeasuredTable:
         """Refuse a sweep whose errors wouldn't fit into memory."""
         cells = math.prod({**self._sizes, **sizes}.values())
         if cells > MOST_CELLS:
-            told = " x ".join(f"{name} {size}" for name, size in sizes.items())
+            shape = " x ".join(f"{name} {size}" for name, size in sizes.items())
             wrong = f"{cells:.3g} errors beside a table of measurements"
             raise InputError(
-                fault("axes", told, wrong, f"at most {MOST_CELLS:.0e}; shorten an axis")
+                fault("axes", shape, wrong, f"at most {MOST_CELLS:.0e}; shorten an axis")
             )
 
     @property
@@ -314,28 +314,28 @@ def _error(dims: tuple[str, ...], errors: Floats) -> Column:
 
 def join_measured(sweep: Sweep, folders: Sequence[Path] = ()) -> tuple[Sweep, MeasuredTable]:
     """Give a sweep the axes of the table that it is to be laid beside."""
-    stated = _checked(sweep.measured)
-    table = read_table(find_table(stated["table"]), stated["columns"], stated["units"])
-    table = _where(table, stated["where"])
+    settings = _checked(sweep.measured)
+    table = read_table(find_table(settings["table"]), settings["columns"], settings["units"])
+    table = _where(table, settings["where"])
     cases = cases_of(table, sweep, folders)
     measured = _table(table, cases)
     quantities = tuple(dict.fromkeys((*sweep.quantities, "time")))
     return replace(sweep, axes=(*sweep.axes, *measured.axes), quantities=quantities), measured
 
 
-def _checked(stated: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
     faults = [
         fault(f"measured.{key}", "..", "no such key", nearest(key, KEYS))
-        for key in stated
+        for key in settings
         if key not in KEYS
     ]
-    name = stated.get("table")
+    name = settings.get("table")
     if not isinstance(name, str) or not name:
         offer = 'a name, as "nccl-collectives", or a path to a CSV file'
         faults.append(fault("measured.table", name, "no name of a table", offer))
     found: dict[str, Any] = {"table": name}
     for key in ("columns", "units", "where"):
-        value = found[key] = stated.get(key, {})
+        value = found[key] = settings.get(key, {})
         if not isinstance(value, Mapping):
             faults.append(fault(f"measured.{key}", value, "not a table", f"{key} = {{ .. = .. }}"))
         elif key != "where":
@@ -372,8 +372,8 @@ def _where(table: Table, where: Mapping[str, Any]) -> Table:
                 chosen |= matches
         kept &= chosen
     if not faults and not kept.any():
-        told = ", ".join(f"{name} = {wanted}" for name, wanted in where.items())
-        faults.append(fault("measured.where", told, "no row has all of it", "fewer conditions"))
+        place = ", ".join(f"{name} = {wanted}" for name, wanted in where.items())
+        faults.append(fault("measured.where", place, "no row has all of it", "fewer conditions"))
     if faults:
         raise InputError(faults)
     return replace(table, columns={name: column[kept] for name, column in table.columns.items()})

@@ -297,10 +297,10 @@ def running_rows(path: Path, ask: Asking) -> list[dict[str, Any]]:
         raise InputError(fault("TABLE", str(path), wrong, ", ".join(RUNNING)))
     known: dict[str, float] = {}
 
-    def once(stated: Mapping[str, Any], where: str) -> float:
-        key = repr(stated)
+    def once(table: Mapping[str, Any], where: str) -> float:
+        key = repr(table)
         if key not in known:
-            known[key] = ask(stated, where)
+            known[key] = ask(table, where)
         return known[key]
 
     rows = [
@@ -379,8 +379,8 @@ def _kinds(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                   for name in ("measured", "predicted", "error", "left_out_error")}  # fmt: skip
         shown = (format_quantity(middle[n], own[0]["units"]) for n in ("measured", "predicted"))
         left = middle["left_out_error"]
-        told = "-" if math.isnan(left) else f"{left:+.1%}"
-        table.append([*pair, str(len(own)), *shown, f"{middle['error']:+.1%}", told])
+        text = "-" if math.isnan(left) else f"{left:+.1%}"
+        table.append([*pair, str(len(own)), *shown, f"{middle['error']:+.1%}", text])
     yield from aligned(table, left=2)
 
 
@@ -388,9 +388,9 @@ def _kind_line(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the errors of one class: as predicted, and with the other classes' rate."""
     errors = np.array([row["error"] for row in rows])
     left = np.array([row["left_out_error"] for row in rows])
-    told = f"{name}: {len(rows)} rows, error {np.mean(np.abs(errors)):.1%} in the mean"
-    told += f" ({np.median(errors):+.1%} in the median)"
+    line = f"{name}: {len(rows)} rows, error {np.mean(np.abs(errors)):.1%} in the mean"
+    line += f" ({np.median(errors):+.1%} in the median)"
     if np.all(np.isnan(left)):
-        return told
+        return line
     other = f"{np.nanmean(np.abs(left)):.1%} ({np.nanmedian(left):+.1%})"
-    return f"{told}; left out, with the kernel's rate of the other kinds, {other}"
+    return f"{line}; left out, with the kernel's rate of the other kinds, {other}"

@@ -240,8 +240,8 @@ class _Catalogue:
         *,
         step: bool,
     ) -> dict[str, float]:
-        stated = {name: quantity for name, quantity in NUMBERS.items() if quantity}
-        own = {stated.get(name, name): value for name, value in run.numbers.items()}
+        quantities = {name: quantity for name, quantity in NUMBERS.items() if quantity}
+        own = {quantities.get(name, name): value for name, value in run.numbers.items()}
         own = {name: value for name, value in own.items() if name in VOCABULARY}
         helpers = {n: value for n, value in settings.numbers.items() if n in HELPERS}
         known = {n: value for n, value in settings.numbers.items() if n not in HELPERS}

@@ -145,7 +145,7 @@ def test_what_the_other_method_would_save_is_told() -> None:
     config = TPOverlapTunerConfig("llama3-70b", max_token_len=2048)
     report = TPOverlapTuner(config).run(write=False)
     times = {one.case.config_id: one.e2e for one in report.results if one.done}
-    found = [one for one in report.choices_told if one.other is not None]
+    found = [one for one in report.candidates if one.other is not None]
     assert {(one.operator, one.phase) for one in found} == {("proj", "fprop"), ("fc2", "fprop")}
     for one in found:
         record = one.record()
