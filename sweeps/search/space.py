@@ -32,7 +32,7 @@ from sweeps.search.request import (
 )
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_framework, load_hardware, load_model, usual_framework
-from sweeps.spec.framework import SETTINGS
+from sweeps.spec.framework import unknown_settings
 from sweeps.spec.model import complete_shapes
 from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.sweep import Sweep
@@ -390,7 +390,7 @@ def common_of(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]
         labels.setdefault("sharding", HYBRID)
     constants = dict(point.constants)
     # A plan says itself what is recomputed.
-    unknown = [name for name in SETTINGS if name not in (*point.labels, *CHOICES)]
+    unknown = unknown_settings((*point.labels, *CHOICES))
     constants.setdefault("unknown_settings", float(len(unknown)))
     constants.setdefault("memory_share", point.threshold)
     kinds = point.choices.get("context_parallel")

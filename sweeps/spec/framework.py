@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from overhead.labels import CHOICES, LABELS, OVERLAPS
 from overhead.memory.quantities import RECIPES, Recipe
 from overhead.step import quantities as step
 from sweeps.errors import InputError, fault, nearest
-from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, assumed
+from sweeps.origin import ASSUMED, MEASURED, SPECIFICATION, UNKNOWN, Origin, assumed
 from sweeps.spec.machine import (
     KERNELS,
     ORIGINS,
@@ -659,6 +659,23 @@ def _scaling(
 
 # Settings of a run that move its time most; where they aren't given, the error to expect grows.
 SETTINGS = ("recompute", "attention_kernel", "precision", "framework")
+
+
+def unknown_settings(given: Container[str]) -> list[str]:
+    """Return which settings nobody stated; a framework that is named brings its kernel."""
+    brought = {"attention_kernel"} if "framework" in given else set()
+    return [name for name in SETTINGS if name not in given and name not in brought]
+
+
+def unseen_device(machine: Machine, precision: str) -> Origin:
+    """Return whether no run has been compared with a machine's rates in a precision."""
+    figure = figure_for(machine, "matmul_efficiency", precision)
+    seen = figure is not None and figure.kind == MEASURED
+    kind = MEASURED if seen else ASSUMED
+    why = f"whether {machine.name}'s rates in {precision} were compared with runs"
+    return Origin(float(not seen), kind, why)
+
+
 # What `Resolved` names where the user says nothing.
 NUMBER_DEFAULTS = {
     "zero_stage": assumed(0.0, "nothing is sharded"),

@@ -30,7 +30,7 @@ from overhead.memory import stage as memory
 from overhead.step import quantities as step
 from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps.errors import InputError, fault, of_each
-from sweeps.origin import ASSUMED, MEASURED, UNKNOWN, Origin, assumed, once
+from sweeps.origin import UNKNOWN, Origin, assumed, once
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import (
     load_framework,
@@ -41,9 +41,9 @@ from sweeps.spec.catalog import (
 )
 from sweeps.spec.framework import (
     NUMBER_DEFAULTS,
-    SETTINGS,
-    figure_for,
     training_constants,
+    unknown_settings,
+    unseen_device,
 )
 from sweeps.spec.machine import Machine, cut_domain, rates_of
 from sweeps.spec.model import Model, complete_shapes
@@ -86,7 +86,7 @@ class TrainingResolver(Resolver):
         self.models: list[Model] = []
         # What is named of the catalogue runs as software runs it; bare sizes are a textbook's.
         self.named = not {"framework", "hardware", "model"}.isdisjoint(self.given)
-        unknown = [name for name in SETTINGS if name not in self.given]
+        unknown = unknown_settings(self.given)
         why = f"not given are {', '.join(unknown)}" if unknown else "all are given"
         self._constant("unknown_settings", assumed(float(len(unknown)), why))
         self._label("precision", assumed(LABELS["precision"].default))
@@ -435,12 +435,7 @@ class TrainingResolver(Resolver):
         )
         if "userbuffers" in self._values("tp_mechanism"):
             found |= userbuffers_figures(machine, rates_of(labels["precision"]), found)
-        # Where the rule gives a rate, no run has been compared.
-        fitted = figure_for(machine, "matmul_efficiency", rates_of(labels["precision"])) is not None
-        unknown = found["matmul_efficiency"].kind == UNKNOWN
-        why = f"whether {machine.name}'s rates in {labels['precision']} were compared with runs"
-        kind = MEASURED if fitted or unknown else ASSUMED
-        return found | {"unseen_device": Origin(float(kind == ASSUMED), kind, why)}
+        return found | {"unseen_device": unseen_device(machine, rates_of(labels["precision"]))}
 
     def _spread(self, name: str, values: NDArray[Any], axes: Sequence[Axis]) -> None:
         """Give a quantity along just those axes on which it varies."""

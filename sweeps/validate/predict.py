@@ -37,6 +37,7 @@ from sweeps.spec.framework import (
     RECIPE_RULE,
     Framework,
     training_constants,
+    unseen_device,
 )
 from sweeps.spec.machine import Figure, Machine, rates_of
 from sweeps.spec.resolve import DEFAULTS, FIGURES
@@ -165,7 +166,8 @@ class Constants:
             )
             found |= {name: one.value for name, one in constants.items()}
             if step:
-                found |= {**_network(machine), "unseen_device": float(not _compared(machine))}
+                unseen = unseen_device(machine, rates_of(labels["precision"]))
+                found |= {**_network(machine), "unseen_device": unseen.value}
                 found |= self.library(labels)[1]
         else:
             found |= {name: figure.value for name, figure in framework.figures.items()}
@@ -243,12 +245,6 @@ def _changed(figures: Mapping[str, Figure], values: Mapping[str, float]) -> dict
         for name, value in values.items()
     }  # fmt: skip
     return {**figures, **changed}
-
-
-def _compared(machine: Machine) -> bool:
-    """Return whether a machine's rates come from runs on it."""
-    rates = (f for name, f in machine.figures.items() if name.startswith("matmul_efficiency"))
-    return any(figure.kind == "measured" for figure in rates)
 
 
 def _recipe(framework: Framework, labels: Mapping[str, str]) -> Recipe:

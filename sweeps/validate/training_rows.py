@@ -23,7 +23,7 @@ from sweeps.spec.catalog import (
     load_model,
     model_names,
 )
-from sweeps.spec.framework import Framework
+from sweeps.spec.framework import Framework, unknown_settings
 from sweeps.spec.machine import Machine
 from sweeps.spec.model import complete_shapes
 from sweeps.validate.run_table import (
@@ -192,9 +192,9 @@ class _Catalogue:
             kept = labels.get("framework", "").startswith("maxtext")
             labels["recompute"] = "none" if kept else "block"
             assumed["recompute"] = None
-        for name in ("framework", "precision", "recompute"):
-            if name not in labels or "assumed" in run.texts.get(name, ""):
-                assumed[name] = None
+        stated = {n for n in labels if "assumed" not in run.texts.get(n, "")}
+        # What runs it is often read from its source, and brings its kernel.
+        assumed |= dict.fromkeys(unknown_settings({*stated, "attention_kernel"}))
         labels.setdefault("framework", DEFAULTS["framework"].default)
         on = [name for name in settings.options if name not in labels["framework"].split("+")]
         labels["framework"] = "+".join((labels["framework"], *on))
