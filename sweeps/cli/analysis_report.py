@@ -495,7 +495,10 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     band = _number(evaluation, "error_band")
     yield _line("all together", f"{shown('step_time', whole)}, +- {band:.0%}")
     settings = job.resolved.origins["unknown_settings"][0].source
-    yield f"  (four in five published runs are within that; {settings})"
+    known = job.resolved.origins["unseen_device"][0].source
+    told = "four in five published runs are within that"
+    said = told if known.endswith("compared with runs") else f"not calibrated: {known}"
+    yield f"  ({said}; {settings})"
     if _number(evaluation, "host_bound") > 0.0:
         yield "  (host-bound: layers wait for their launches longer than they compute)"
     for name in _quantities(job):

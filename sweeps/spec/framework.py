@@ -667,13 +667,20 @@ def unknown_settings(given: Container[str]) -> list[str]:
     return [name for name in SETTINGS if name not in given and name not in brought]
 
 
+# How the source of what a joint fit found begins: its errors are of runs that were left out.
+FITTED = "sweeps fit-constants"
+
+
 def unseen_device(machine: Machine, precision: str) -> Origin:
-    """Return whether no run has been compared with a machine's rates in a precision."""
+    """Return whether no run has been compared with a machine's rates, and which runs told them."""
     figure = figure_for(machine, "matmul_efficiency", precision)
     seen = figure is not None and figure.kind == MEASURED
-    kind = MEASURED if seen else ASSUMED
-    why = f"whether {machine.name}'s rates in {precision} were compared with runs"
-    return Origin(float(not seen), kind, why)
+    rates = f"{machine.name}'s rates in {precision}"
+    why = f"no run was compared with {rates}"
+    if figure is not None and seen:
+        few = f"{rates} come from few runs, none of which was left out"
+        why = f"{rates} were compared with runs" if figure.source.startswith(FITTED) else few
+    return Origin(float(not seen), MEASURED if seen else ASSUMED, why)
 
 
 # What `Resolved` names where the user says nothing.

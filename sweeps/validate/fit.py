@@ -21,6 +21,7 @@ from overhead.graph import Evaluation
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.catalog import load_framework, load_hardware, read_toml, shipped
+from sweeps.spec.framework import FITTED
 from sweeps.spec.machine import KERNELS, PRECISIONS, Figure, rates_of
 from sweeps.validate.predict import CHOOSING, Constants, Place, step_labels
 from sweeps.validate.scores import LEFT_OUT
@@ -399,7 +400,7 @@ def _telling(fitted: Fit, column: Floats) -> tuple[int, str]:
 def _line(value: float, units: str, spread: float, rows: int, sources: str) -> str:
     few = ", few, so near what was taken before" if rows < FEW_ROWS or spread > WIDE else ""
     kind = "measured" if rows else "assumed"
-    source = f"sweeps fit-constants, fitted jointly with others to {rows} rows{few}: {sources}"
+    source = f"{FITTED}, fitted jointly with others to {rows} rows{few}: {sources}"
     source = source if rows else "no row tells it: as taken before the fit"
     shown = f"{value:.3g}"
     if units in WRITTEN:

@@ -17,10 +17,14 @@ from sweeps.spec.framework import (
     INPUT_WIDTHS,
     MACHINE_RULE,
     RECIPE_RULE,
+    SETTINGS,
     TYPICAL_BEST,
     training_constants,
+    unknown_settings,
+    unseen_device,
 )
 from sweeps.spec.machine import KERNELS, ORIGINS, PRECISIONS, Figure, Machine
+from sweeps.validate.predict import Constants
 
 MEGATRON = load_framework("megatron-lm")
 # What a step takes of a machine and of the software, whatever these are.
@@ -284,3 +288,31 @@ def test_unknown_names_are_refused_together() -> None:
         "attention_kernel = 'flash2': unknown; did you mean 'flash_2' or 'flash_3'?",
         "recipe = 'fsdp_adm': unknown; did you mean 'fsdp_adam' or 'fp8_adam'?",
     )
+
+
+@pytest.mark.parametrize(
+    ("machine", "precision", "unseen", "said"),
+    [
+        ("dgx-h100", "bf16", 0.0, "were compared with runs"),
+        ("dgx-h200", "fp8", 0.0, "were compared with runs"),
+        ("dgx-h200", "bf16", 1.0, "no run was compared"),
+        ("mi300x", "bf16", 1.0, "no run was compared"),
+        ("tpu-v5p", "bf16", 0.0, "few runs, none of which was left out"),
+        ("tpu-7x", "fp8", 1.0, "no run was compared"),
+    ],
+)
+def test_which_rates_were_compared_with_runs(
+    machine: str, precision: str, unseen: float, said: str
+) -> None:
+    """Of the precision itself, and the same for a user's question and for a published row."""
+    found = unseen_device(load_hardware(machine), precision)
+    assert found.value == unseen
+    assert said in str(found.source)
+    labels = {"hardware": machine, "precision": precision, "framework": "megatron-lm"}
+    assert Constants(()).of(labels, step=True)["unseen_device"] == unseen
+
+
+def test_a_framework_that_is_named_brings_its_kernel() -> None:
+    assert unknown_settings(()) == list(SETTINGS)
+    assert unknown_settings({"framework", "recompute", "precision"}) == []
+    assert unknown_settings({"attention_kernel", "precision"}) == ["recompute", "framework"]
