@@ -50,6 +50,7 @@ WHY = {
 }
 # Stronger reasons: a plan of their own that is faster, and what can't be told apart.
 ANOTHER = "another of theirs is faster"
+KEPT = "theirs is kept from where it is best"
 WITHIN = "the loss is within our error for such a step"
 UNKNOWN = "a term that we lack, or their choice"
 # Tokens of the fullest GPU's experts by the mean, for which a plan may leave room: that of eight
@@ -59,6 +60,8 @@ UNKNOWN = "a term that we lack, or their choice"
 # skills/nemo-mbridge-perf-activation-recompute/SKILL.md @067f987df0).
 UNEVEN = 1.7
 ROOM = "theirs has room for uneven experts"
+# So many of our best plans are looked at for one with such room.
+LOOKED_AT, AT_ONCE = 2000, 40
 # What is computed of a recipe's plan and of ours.
 QUANTITIES = ("step_time", "peak_memory", "error_band", *PARTS)
 
@@ -84,6 +87,7 @@ class Expert:
     why: str = ""  # Why it loses more than is allowed; empty where it doesn't
     # Memory of its fullest GPU and of ours with `UNEVEN` experts; NaN without experts or a plan
     uneven: tuple[float, float] = (math.nan, math.nan)
+    roomy_time: float = math.inf  # Step time of our best with that room; infinite without any
 
     @property
     def loss(self) -> float:
@@ -223,7 +227,7 @@ def comparisons(cases: Iterable[Case], folders: Sequence[Path] = ()) -> Iterator
         key = str((sorted(point.constants.items()), sorted(point.labels.items()), point.choices))
         try:
             if key not in known:
-                known[key] = _best(search(space_of(point)))
+                known[key] = _best(search(space_of(point), keep=LOOKED_AT))
             yield _one(case, known[key], replace(plan_alone(case), folders=tuple(folders)))
         except InputError as error:
             yield Skipped(case.name, case.source, case.kind, "; ".join(error.faults))
@@ -237,22 +241,34 @@ class _Best:
     splits: tuple[tuple[str, float], ...]  # Each with the step time of its best plan
     capacity: float
     uneven: float  # Memory of the fullest GPU with uneven experts; NaN without
+    roomy_time: float  # Step time of the best plan that has room for them; infinite without any
 
 
 def _best(found: Found) -> _Best:
     splits = tuple((one.split, one.known["step_time"]) for one in found.splits)
     capacity = float(found.space.resolved.constants["memory_capacity"])
     (ours,) = details(found.best[:1], QUANTITIES) or (None,)
-    return _Best(ours, splits, capacity, _uneven(ours.plan if ours else None))
+    (uneven,) = _uneven(found.best[:1]) or (math.nan,)
+    return _Best(ours, splits, capacity, uneven, _roomy_time(found.best, capacity))
 
 
-def _uneven(plan: Execution | None) -> float:
-    """Return the memory of a plan's fullest GPU if one has more tokens for its experts."""
-    if plan is None or not plan.routed:
-        return math.nan
-    given = {**plan.given, "expert_imbalance": UNEVEN}
-    (detail,) = details([replace(plan, given=given, known={})], ("peak_memory",))
-    return detail["peak_memory"]
+def _uneven(plans: Sequence[Execution]) -> list[float]:
+    """Return the memory of plans' fullest GPUs if one has more tokens for its experts."""
+    if not plans or not plans[0].routed:
+        return [math.nan] * len(plans)
+    several = [replace(one, given={**one.given, "expert_imbalance": UNEVEN}, known={})
+               for one in plans]  # fmt: skip
+    return [one["peak_memory"] for one in details(several, ("peak_memory",))]
+
+
+def _roomy_time(plans: Sequence[Execution], capacity: float) -> float:
+    """Return the step time of the first plan that has room for uneven experts."""
+    for start in range(0, len(plans), AT_ONCE):
+        some = plans[start : start + AT_ONCE]
+        for plan, memory in zip(some, _uneven(some), strict=True):
+            if math.isnan(memory) or memory <= capacity:
+                return plan.known["step_time"]
+    return math.inf
 
 
 def _one(case: Case, found: _Best, alone: Point) -> Expert:
@@ -288,7 +304,8 @@ def _one(case: Case, found: _Best, alone: Point) -> Expert:
         tuple(lost),
         tuple(gained),
         values["error_band"],
-        uneven=(_uneven(plan), found.uneven),
+        uneven=(*(_uneven([plan]) if plan else (math.nan,)), found.uneven),
+        roomy_time=found.roomy_time,
     )
 
 
@@ -296,13 +313,15 @@ def explained(experts: Sequence[Expert], bound: float = NEAR) -> list[Expert]:
     """Return plans with why they lose more than the bound.
 
     The strongest reason is told: that they measured another plan of theirs to be faster, which our
-    model has faster, too; that ours wouldn't fit with uneven experts, where theirs does; that the
-    loss is within the error of a predicted step; else the term.
+    model has faster, too; that no plan with their room for uneven experts is that much better; that
+    the same plan is theirs on another machine, or in another precision, and there among the best;
+    that the loss is within the error of a predicted step; else the term.
     """
-    return [replace(one, why=_why(one, experts)) if one.loss > bound else one for one in experts]
+    return [replace(one, why=_why(one, experts, bound)) if one.loss > bound else one
+            for one in experts]  # fmt: skip
 
 
-def _why(one: Expert, experts: Sequence[Expert]) -> str:
+def _why(one: Expert, experts: Sequence[Expert], bound: float) -> str:
     reasons = []
     for other in experts:
         if _question(other) == _question(one) and math.isfinite(other.case.measured):
@@ -314,14 +333,27 @@ def _why(one: Expert, experts: Sequence[Expert]) -> str:
     if reasons:
         return max(reasons)[1]
     theirs, ours = one.uneven
-    if theirs <= one.capacity < ours:
+    if theirs <= one.capacity < ours and one.step_time <= (1.0 + bound) * one.roomy_time:
         sizes = (f"{1e-9 * size:.4g}" for size in (ours, one.capacity, theirs))
         sizes_text = "with {} times the mean on a GPU ours needs {} of {} GB, theirs {}"
         return f"{ROOM}: {sizes_text.format(UNEVEN, *sizes)}"
+    for other in experts:
+        if _same_plan(one, other) and other.loss <= bound:
+            labels = other.case.labels
+            where = f"{other.case.name}, on {labels['hardware']} in {labels['precision']}"
+            return f"{KEPT}: {where} it loses {max(other.loss, 0.0):.1%}"
     if one.loss <= one.band:
         return f"{WITHIN} (within {one.band:.0%})"
     part = _part(one)
     return f"{part}: {WHY[part]}" if part in WHY else f"{UNKNOWN}: {part}"
+
+
+def _same_plan(one: Expert, other: Expert) -> bool:
+    """Return whether two recipes of one model on as many GPUs have the same degrees and batches."""
+    numbers = one.case.numbers, other.case.numbers
+    names = (*DEGREES, "virtual_stages", "micro_batch", "sequence_length", "global_batch")
+    same = all(numbers[0].get(name) == numbers[1].get(name) for name in names)
+    return same and _question(one)[0] == _question(other)[0] and one is not other
 
 
 def _question(one: Expert) -> tuple[object, ...]:

@@ -127,8 +127,17 @@ def test_each_loss_has_its_strongest_reason(own: dict[str, Expert]) -> None:
     (near,) = explained([replace(cut, band=cut.loss + 0.01)])
     assert near.why == f"the loss is within our error for such a step (within {near.band:.0%})"
     # Ours would run out of memory if one GPU's experts got more tokens.
-    room = replace(cut, band=1.0, uneven=(0.9 * cut.capacity, 1.1 * cut.capacity))
+    sizes = (0.9 * cut.capacity, 1.1 * cut.capacity)
+    room = replace(cut, band=1.0, uneven=sizes, roomy_time=cut.step_time)
     assert explained([room])[0].why.startswith("theirs has room for uneven experts: with 1.7 times")
+    # That is no reason where another plan of ours has that room, and is as fast.
+    roomy = replace(room, roomy_time=cut.best_time)
+    assert explained([roomy])[0].why.startswith("the loss is within our error")
+    # Theirs for another precision, too, where it is among the best.
+    labels = {**cut.case.labels, "precision": "fp8"}
+    twin = replace(cut, case=replace(cut.case, name="twin", labels=labels), step_time=cut.best_time)
+    kept = explained([roomy, twin])[0].why
+    assert kept == "theirs is kept from where it is best: twin, on dgx-h100 in fp8 it loses 0.0%"
     both = replace(room, uneven=(1.05 * cut.capacity, 1.1 * cut.capacity))
     assert explained([both])[0].why.startswith("the loss is within our error")
     assert math.isnan(cut.uneven[0])  # It has none.
@@ -149,7 +158,9 @@ def test_uneven_experts_take_more_memory() -> None:
     (case,) = cases(None, "E0291")
     (one,) = (found for found in comparisons([case]) if isinstance(found, Expert))
     assert one.memory < one.uneven[0] < one.capacity < one.uneven[1]
-    assert explained([one])[0].why.startswith("theirs has room for uneven experts")
+    assert one.ours is not None
+    # Our best with room for them is slower than our best, and still faster than theirs.
+    assert one.best_time < one.roomy_time < one.step_time
 
 
 def test_a_plan_that_can_t_be_says_why(own: dict[str, Expert]) -> None:
