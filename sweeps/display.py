@@ -223,7 +223,7 @@ _PHRASES = {
     "cp_mechanism": "context parallelism overlapped by {}",
     "ep_mechanism": "expert parallelism overlapped by {}",
     "dp_mechanism": "data parallelism overlapped by {}",
-    "context_parallel": "context parallelism by {}", "dispatcher": "tokens to experts by {}",
+    "context_parallel": "cp by {}", "dispatcher": "tokens to experts by {}",
     "attention_kernel": "attention by {}", "sharding": "{} sharding",
 }  # fmt: skip
 _SPOKEN = ("context_parallel", "dispatcher", "attention_kernel", "sharding")

@@ -102,7 +102,7 @@ def test_names() -> None:
     [
         ("dp_mechanism", "megatron_buckets", "data parallelism overlapped by megatron buckets"),
         ("tp_mechanism", "decomposed", "tensor parallelism overlapped by products in chunks"),
-        ("context_parallel", "ring", "context parallelism by ring"),
+        ("context_parallel", "ring", "cp by ring"),
         ("recompute", "none", "no recompute"),
     ],
 )
