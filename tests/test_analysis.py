@@ -436,6 +436,8 @@ def test_software_that_is_not_named_trains_as_if_it_were(cli: Runner) -> None:
         assert {key: alone.get(key, name) for key in row} == row
     (bare,) = cli("analysis --params 7e9 --dp 8 --json").records
     assert bare["optimizer_memory_bytes"] == 84e9
+    (first, *_) = cli("analysis --params 7e9 --dp 8 --zero-stage 1").out.splitlines()
+    assert first.startswith("7 billion parameters on 8 GPUs: it needs 38.5 GB for model states")
 
 
 LLAMA_405B = "--model llama3-405b --gpus 8192 --tp 8 --pp 16 --sp --seq-len 8192"

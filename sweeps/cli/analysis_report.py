@@ -244,8 +244,9 @@ def _answer(evaluation: Evaluation, result: AnalysisResult, step: str) -> Iterat
         yield f"{step} {'takes' if can else 'would take'} {shown('step_time', time)}{more}"
     elif evaluation.value("step_time", {}) is not None:
         yield f"how long {step} takes isn't known (why: below)"
-    if over or result.memory_is_whole:
-        yield f"{'it DOES NOT FIT' if over else 'it fits'}: {_needs(evaluation, result)}"
+    if not np.isnan(result.per_gpu_memory_bytes):
+        known = "it fits:" if result.memory_is_whole else "it needs"
+        yield f"{'it DOES NOT FIT:' if over else known} {_needs(evaluation, result)}"
     if "FIT" in host:
         yield f"the host's memory: {host}"
 
