@@ -269,6 +269,9 @@ def _check_levels(
         raise InputError(lines)
 
 
+MOST_RANKS = 2**20
+
+
 def _check_ranks(study: HopStudy) -> None:
     """Refuse more ranks, or more levels, than a network has."""
     from sweeps.errors import InputError, fault
@@ -276,6 +279,12 @@ def _check_ranks(study: HopStudy) -> None:
 
     wanted = {"--dp": study.data_parallel, "--tp": study.tensor_parallel}
     lines = [
+        fault(flag, ranks, "each rank's way is looked at", f"at most {MOST_RANKS:,}")
+        for flag, values in wanted.items()
+        for ranks in values
+        if ranks > MOST_RANKS
+    ]
+    lines += [
         fault(flag, ranks, f"'{case.name}' has fewer ranks", f"at most {case.network.ranks}")
         for case in study.cases
         for flag, values in wanted.items()

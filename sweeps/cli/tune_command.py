@@ -70,6 +70,7 @@ SWITCHES: tuple[tuple[tuple[str, ...], str, str], ...] = (
 RATES = (
     "sms", "bandwidth", "copy_engine_bandwidth", "latency", "launch_time", "sm_bandwidth",
 )  # fmt: skip
+MOST_SMS = 10_000  # a hundred GPUs' worth: beyond it counts aren't worth trying one by one
 WHOLE = ("max_tp_size", "tp_size", "max_token_len", "min_num_sm", "max_num_sm")
 SHARES = ("tolerance", "overlap_threshold")
 NAMES = ("hardware", "precision", "grid", "search", "objective", "output_dir", "from_traces",
@@ -156,6 +157,8 @@ def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
             rate = faults.of(number_of, name, given[name], CHANGEABLE[name])
             if rate is not None and not (rate > 0.0 or (name == "latency" and rate == 0.0)):
                 faults.add(_flag(name), given[name], "isn't allowed", "above 0")
+            elif name == "sms" and rate is not None and rate > MOST_SMS:
+                faults.add(_flag(name), given[name], "isn't allowed", f"at most {MOST_SMS}")
             rates[name] = rate or 0.0
     if given["model_name"] is None:
         faults.faults.append(needs("a tuning", "a model", "--model-name, such as Qwen/Qwen3-0.6B"))

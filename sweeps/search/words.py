@@ -320,8 +320,8 @@ def memory_words(detail: Detail, threshold: float) -> str:
     peak, capacity = detail["peak_memory"], detail.capacity
     if not np.isfinite(capacity):
         return f"the fullest GPU needs {format_quantity(peak, 'byte')}"
-    share = peak / capacity
-    text = f"the fullest GPU needs {_size(peak)} of {_size(capacity)} ({percent(share, 0)})"
+    share = f" ({percent(peak / capacity, 0)})" if capacity > 0.0 else ""
+    text = f"the fullest GPU needs {_size(peak)} of {_size(capacity)}{share}"
     left = threshold * capacity - peak
     if peak > capacity:
         text += f": {_size(peak - capacity)} too much"

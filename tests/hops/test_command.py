@@ -402,3 +402,9 @@ def test_run_runs_a_study_as_it_does_a_sweep(cli: Runner, tmp_path: Path) -> Non
     assert output.is_file()
     assert "cases" in cli("run llama3-8b-hops --dry-run").out
     assert cli("run llama3-8b-hops --set title=x", fine=False).code == 2
+
+
+def test_more_ranks_than_are_looked_at_are_refused(cli: Runner) -> None:
+    done = cli(f"hops --messages --dp {10**40}", fine=False)
+    assert done.code == 2
+    assert done.err.endswith(": each rank's way is looked at; at most 1,048,576\n")

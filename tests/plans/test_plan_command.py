@@ -266,3 +266,10 @@ def test_plans_of_a_mechanism_are_those_that_it_suits(sweeps: Runner) -> None:
     records = sweeps(f"{SMALL} --tp 1 --cp 1 --pp 1 --dp-mechanism fsdp_prefetch --json").records
     assert records
     assert {record["zero_stage"] for record in records} == {3.0}
+
+
+def test_a_gpu_without_memory_holds_nothing(sweeps: Runner) -> None:
+    step = "plan --model llama3-8b --gpus 16 --seq-len 2048 --batch-size 32 --memory-capacity 0"
+    out = sweeps(step, fine=False).out
+    assert "no plan can run" in out
+    assert "of 0.0 GB: " in out

@@ -373,3 +373,8 @@ def test_bad_specs(cli: Runner, tmp_path: Path, old: str, new: str, field: str) 
     assert field in done.err
     assert all(line.startswith("sweeps: ") for line in done.err.splitlines())
     assert not (tmp_path / "x.nc").exists()
+
+
+def test_more_multiprocessors_than_can_be_tried_are_refused(cli: Runner) -> None:
+    done = cli("tune --model-name Qwen/Qwen3-0.6B --max-tp-size 2 --sms 1e308", fine=False)
+    assert (done.code, done.err) == (2, "sweeps: --sms = '1e308': isn't allowed; at most 10000\n")
