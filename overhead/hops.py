@@ -185,9 +185,7 @@ class Links:
     names: tuple[str, ...]  # What they are called
     # Of one link of each type, in one direction [s], [byte s-1], [J bit-1]
     latency: tuple[float, ...]
-    # Of one link of each type, in one direction [s], [byte s-1], [J bit-1]
     bandwidth: tuple[float, ...]
-    # Of one link of each type, in one direction [s], [byte s-1], [J bit-1]
     energy_per_bit: tuple[float, ...]
 
     def mix(self, hops: ArrayLike) -> str:

@@ -34,34 +34,22 @@ class Family:
     # What its quantities' names, and their symbols, begin with; what it is; and whose a gradient
     # is, where that has to be said
     name: str
-    # What its quantities' names, and their symbols, begin with; what it is; and whose a gradient
-    # is, where that has to be said
     mark: str
-    # What its quantities' names, and their symbols, begin with; what it is; and whose a gradient
-    # is, where that has to be said
     words: str
-    # What its quantities' names, and their symbols, begin with; what it is; and whose a gradient
-    # is, where that has to be said
     owner: str
     # Its kinds of groups: of equal weights, of which one shards, which hold the same shard
     group: str
-    # Its kinds of groups: of equal weights, of which one shards, which hold the same shard
     shard: str
-    # Its kinds of groups: of equal weights, of which one shards, which hold the same shard
     replica: str
     # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
     # stages by that
     shards: str
-    # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
-    # stages by that
     resident: str
     # Of these parameters the trained ones, which alone have gradients
     trained: str
     # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
     # stages by that
     layers: str
-    # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
-    # stages by that
     share: str
 
 

@@ -218,9 +218,6 @@ total(
 )  # fmt: skip
 
 
-KEYS = "rank_key_value_weights/(2*hidden_size*maximum(qkv_width, 1))*qkv_forward_time"
-
-
 def _keys(weights: Array, hidden_size: Array, width: Array, time: Array) -> Array:
     return weights / (2.0 * hidden_size * xp.maximum(width, 1.0)) * time
 

@@ -410,15 +410,10 @@ class Recipe:
     # Bytes of a weight, of a gradient, and of the optimizer's states for one parameter, a master
     # copy of the weight among them
     weight_bytes: float
-    # Bytes of a weight, of a gradient, and of the optimizer's states for one parameter, a master
-    # copy of the weight among them
     gradient_bytes: float
-    # Bytes of a weight, of a gradient, and of the optimizer's states for one parameter, a master
-    # copy of the weight among them
     optimizer_bytes: float
     # Bytes of a stored activation, and of a stored input of a matrix product
     activation_bytes: float
-    # Bytes of a stored activation, and of a stored input of a matrix product
     matmul_input_bytes: float
     meaning: str  # What it is, in words
     source: str  # The key of its publication, and the place in it

@@ -461,7 +461,6 @@ class Score:
     count: int  # How many rows
     # Median size of the relative error: with the machine's file, and with the fitted constants
     before: float
-    # Median size of the relative error: with the machine's file, and with the fitted constants
     after: float
     signed_before: float  # Median relative error; below 0 where the prediction is too fast
     signed_after: float  # Median relative error; below 0 where the prediction is too fast

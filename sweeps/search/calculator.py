@@ -421,7 +421,6 @@ class Compared:
     message: float  # Bytes of one
     # Time of the experts' products in a layer's forward: of expert and of tensor parallelism
     whole: float
-    # Time of the experts' products in a layer's forward: of expert and of tensor parallelism
     sliced: float
 
 

@@ -220,11 +220,7 @@ class Framework:
     # What the catalogue calls it (with the options that are on: ``torchtitan+eager``), what people
     # call it, and what to know of it
     name: str
-    # What the catalogue calls it (with the options that are on: ``torchtitan+eager``), what people
-    # call it, and what to know of it
     title: str
-    # What the catalogue calls it (with the options that are on: ``torchtitan+eager``), what people
-    # call it, and what to know of it
     summary: str
     path: Path  # Its file
     # By quantity: ``host_time``, ``tp_overlap``, ..  What the file doesn't state is the rule's

@@ -171,7 +171,6 @@ class Summary:
     is_coordinate: bool  # Whether it was given rather than computed
     # Of its numbers, infinities among them; None for text, flags, and where there is no number
     minimum: float | None = None
-    # Of its numbers, infinities among them; None for text, flags, and where there is no number
     maximum: float | None = None
     missing: int = 0  # How many cells are NaN
     labels: tuple[str, ...] = ()  # Text, in order

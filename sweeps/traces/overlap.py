@@ -269,7 +269,6 @@ class Overlap:
     parts: Mapping[str, float]
     # Length of the unions; computation is matrix products and everything else that computes
     computation: float
-    # Length of the unions; computation is matrix products and everything else that computes
     communication: float
     overlapped: float  # Communication while something computes
     # Computation that communication can hide behind: of a stream the whole GPU's, else its own
@@ -279,7 +278,6 @@ class Overlap:
     host: float = float("nan")  # What the step took on the host; NaN for what isn't a step
     # The same of each step and stream; empty where there are none, and in steps and streams
     by_step: Mapping[int, Overlap] = field(default_factory=dict)
-    # The same of each step and stream; empty where there are none, and in steps and streams
     by_stream: Mapping[int, Overlap] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # What a reader has to know
 

@@ -34,7 +34,6 @@ class Rule:
     code: int  # The class's place, or that of excluded rows
     # What is looked for in a name (nothing for all names), and what must not be in it
     names: tuple[re.Pattern[str], ...]
-    # What is looked for in a name (nothing for all names), and what must not be in it
     exceptions: tuple[re.Pattern[str], ...]
     categories: frozenset[str]  # In small letters; empty for all
 

@@ -335,9 +335,7 @@ class Settings:
 
     # What holds; the last unless the row or the catalogue says it
     words: dict[str, str] = field(default_factory=dict)
-    # What holds; the last unless the row or the catalogue says it
     numbers: dict[str, float] = field(default_factory=dict)
-    # What holds; the last unless the row or the catalogue says it
     usual: dict[str, float] = field(default_factory=dict)
     options: dict[str, None] = field(default_factory=dict)  # Options of the framework, in order
     assumed: dict[str, None] = field(default_factory=dict)  # Settings that nobody stated, in order
