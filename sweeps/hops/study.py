@@ -603,11 +603,11 @@ class _StudyFile(FigureReader):
         if ("hardware" in table) == ("network" in table):
             self.fault(place, name, "needs a machine or a network", "hardware, or network")
             return None
+        names = self._names(place, table)
         try:
             if "hardware" in table:
                 where = self.text(place, table, "hardware")
                 machine = load_hardware(where, self.folders)
-                names = self._names(place, table)
                 network: tuple[Links, Hops] = from_machine(machine, names, chosen["wiring"])
             else:
                 where = self.choice(place, table, "network", tuple(networks))
@@ -627,5 +627,5 @@ class _StudyFile(FigureReader):
         return Scenario(
             name, links, hops, where, gated=gated, note=note, algorithm=algorithm,
             machine="hardware" in table, folders=tuple(self.folders),
-            link_names=tuple(table.get("link_names", ())), **chosen,
+            link_names=names, **chosen,
         )  # fmt: skip

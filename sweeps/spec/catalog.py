@@ -88,6 +88,8 @@ def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ())
     names = spec_names(kind, folders)
     if (usual := usual_spelling(text, names)) != text:
         return find_spec(kind, usual, folders)
+    if is_file(text):
+        raise InputError(fault(field, text, "isn't a TOML file by its name", "a name in .toml"))
     near = nearest(text, names, shown=40)
     raise InputError(fault(field, text, f"there is no such {word}", near))
 

@@ -356,6 +356,7 @@ def test_a_file_with_charts(cli: Runner, tmp_path: Path) -> None:
         (('latency = "3 us"', 'lattency = "3 us"'), "did you mean 'latency'?"),
         (('name = "own"', 'name = "own"\nswitching = "warp"'), "switching"),
         (('name = "own"', 'name = "own"\nalgorithm = "nccl"'), "algorithm = 'nccl': is a mach"),
+        (('name = "own"', 'name = "own"\nlink_names = 8'), "link_names = 8: is not a list of"),
         (('model = "llama3-8b"', 'model = "llama3-9b"'), "there is no such model"),
         (("title", "titel"), "did you mean 'title'?"),
     ],

@@ -282,6 +282,15 @@ def test_sweeps_are_found_by_name_and_path(tmp_path: Path) -> None:
         find_sweep("mind", (tmp_path,))
 
 
+def test_a_file_of_another_name_isn_t_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text("title: Mine")
+    with pytest.raises(InputError, match=r"^sweep = 'mine.yaml': isn't a TOML file by its name"):
+        find_sweep("mine.yaml")
+
+
 def test_shipped_is_the_checkout_s_or_the_wheel_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
