@@ -339,7 +339,7 @@ class _MachineFile(FigureReader):
         name = self.name()
         self.unknown("", self.content, KEYS[""])
         tables = {place: self.table(place) for place in TABLES}
-        if not tables["scale_up"] and "scale_up" not in self.content:
+        if self.content.get("scale_up", {}) == {}:
             self.faults.append(f"{self.path}: scale_up: is missing; every machine has one")
         for place, table in tables.items():
             self._section(place, table)

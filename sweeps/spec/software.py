@@ -366,7 +366,7 @@ def _is_error(pair: object) -> bool:
     return (
         isinstance(pair, list)
         and len(pair) == len(("rows", "mean", "left out"))
-        and all(isinstance(one, int | float) and one >= 0 for one in pair)
+        and all(isinstance(one, int | float) and 0 <= one < math.inf for one in pair)
     )
 
 

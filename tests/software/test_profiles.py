@@ -84,6 +84,7 @@ def test_a_file_of_ones_own_is_taken(tmp_path: Path) -> None:
         ('library = "nccl"', 'library = "mpi"', "'mpi'"),
         ("[environment]\npytorch", "[environment]\nlaptop", "environment.laptop: no such key"),
         ("uncertainty = 0.02", "uncertainty = -1", "uncertainty = -1"),
+        ("all_reduce = [[66,", "all_reduce = [[inf,", "errors.one_node.all_reduce = [[inf"),
     ],
 )
 def test_faults_name_their_field(tmp_path: Path, old: str, new: str, words: str) -> None:

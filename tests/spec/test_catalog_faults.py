@@ -104,6 +104,7 @@ def test_a_third_level(tmp_path: Path) -> None:
         ),
         ("[scale_up]", "[scale_upp]", "scale_upp: no such key; did you mean 'scale_up'"),
         ("[scale_up]", "[scale_upp]", "scale_up: is missing"),
+        ("[scale_up]", "[scale_up]\n[other]", "scale_up: is missing"),
         ('kind = "switch"', "", "scale_up.kind: is missing"),
         (
             'kind = "switch"',
