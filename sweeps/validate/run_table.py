@@ -115,6 +115,8 @@ def find_csv(name_or_path: str, field: str, known: Iterable[str]) -> Path:
         path = folder / f"{name_or_path}.csv"
         if name_or_path and is_file(path):
             return path
+    if is_file(name_or_path):
+        raise InputError(fault(field, name_or_path, "isn't a CSV file by its name", "one in .csv"))
     near = nearest(name_or_path, known)
     raise InputError(fault(field, name_or_path, "there is no such table", near))
 

@@ -118,9 +118,11 @@ def test_all_faults_at_once_but_not_endlessly(path: Path) -> None:
         ("trainig", "did you mean 'training'"),
         ("no/such.csv", "there is no such file"),
         ("", "there is no such table"),
+        ("pyproject.toml", "isn't a CSV file by its name"),
     ],
 )
-def test_names_that_aren_t(name: str, told: str) -> None:
+def test_names_that_aren_t(name: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
     with pytest.raises(InputError, match=told):
         find_runs(name)
 
