@@ -104,11 +104,12 @@ class Formula:
         RecordingError
             If it isn't stated, and the kernel can't be recorded.
         """
-        return (
-            ex.parse(self.own_expression)
-            if self.own_expression
-            else record(self.kernel, self.inputs)
-        )
+        if self.own_expression:
+            return ex.parse(self.own_expression)
+        try:
+            return record(self.kernel, self.inputs)
+        except RecordingError as error:
+            raise error.of(self.name, "expression") from None
 
     @cached_property
     def expression(self) -> str:

@@ -68,6 +68,11 @@ MOST_PARTS = 2000
 class RecordingError(TypeError):
     """What a function does can't be recorded."""
 
+    def of(self, name: str, argument: str) -> RecordingError:
+        """Return the error of what is declared, with the argument that states it instead."""
+        message = f"{name}: no expression follows from its code ({self}); give it {argument}=.."
+        return RecordingError(message)
+
 
 class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
     """A number that holds the syntax tree of how it was computed."""

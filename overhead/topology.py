@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from overhead.arrays import in_numpy, namespace_of, using, xp
-from overhead.collectives.algorithm import NETWORKS, Algorithm
+from overhead.collectives.algorithm import NETWORKS, STATEMENTS, Algorithm
 from overhead.collectives.choices import candidates
 from overhead.collectives.network import factors
 from overhead.everything import load
@@ -571,19 +571,19 @@ def statement(algorithm: Algorithm, quantity: str) -> str:
         If the kernel can't be recorded.
     """
     shape = "three_levels" if algorithm.topology == "hierarchical" else "flat"
-    with recording():
-        named = (*algorithm.inputs, "ranks_per_nic", "uplink_oversubscription")
-        own: dict[str, Any] = {name: Recorded(ast.Name(name)) for name in named}
-        evaluation = Evaluation(own, {**PLAIN, "shape": shape}, algorithm)
-        labels = frozenset(evaluation.labels.items())
-        graph = graph_of.__wrapped__(labels, frozenset(own), algorithm)
-        graph.defaults = _Recording()
-        evaluation.place(graph)
-        try:
+    try:
+        with recording():
+            named = (*algorithm.inputs, "ranks_per_nic", "uplink_oversubscription")
+            own: dict[str, Any] = {name: Recorded(ast.Name(name)) for name in named}
+            evaluation = Evaluation(own, {**PLAIN, "shape": shape}, algorithm)
+            labels = frozenset(evaluation.labels.items())
+            graph = graph_of.__wrapped__(labels, frozenset(own), algorithm)
+            graph.defaults = _Recording()
+            evaluation.place(graph)
             tree = number(tree_of(evaluation[quantity]))
-        except RecordingError as error:
-            error.add_note(f"in {'.'.join(algorithm.key)}: state it, or write it otherwise")
-            raise
+    except RecordingError as error:
+        name = f"{'.'.join(algorithm.key)}: {quantity}"
+        raise error.of(name, STATEMENTS[quantity]) from None
     for sizes in (("mesh_nx", "mesh_ny", "mesh_nz"), ("node_ranks", "nodes", "pods")):
         ranks = record(lambda *sizes: reduce(mul, sizes), sizes)
         tree = Replacing(ranks, ast.Name("ranks")).of(tree)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.collectives.algorithm import ALGORITHMS, STATED, Algorithm
+from overhead.collectives.algorithm import ALGORITHMS, STATEMENTS, Algorithm
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Formula
 from overhead.quantity import VOCABULARY, Array, Quantity
@@ -46,6 +46,9 @@ def _load(path: Path) -> None:
             _check_formula(REGISTRY[name])
         for key in sorted(set(ALGORITHMS) - before):
             _check_algorithm(ALGORITHMS[key])
+    except RecordingError as error:
+        message = f"--formulas = '{path}': {error}"
+        raise InputError(message) from None
     except (Exception, SystemExit) as error:
         wrong = _error_text(error, path)
         raise InputError(fault("--formulas", str(path), wrong, "a sound file")) from None
@@ -54,11 +57,7 @@ def _load(path: Path) -> None:
 def _check_formula(own: Formula) -> None:
     """Refuse a stated expression that isn't what the code computes, and code that has none."""
     if not own.own_expression:
-        try:
-            own.tree  # noqa: B018
-        except RecordingError as error:
-            message = f"{own.name}: no expression follows from its code ({error}); state it"
-            raise ValueError(message) from None
+        own.tree  # noqa: B018
         return
 
     def computed(points: Mapping[str, Array]) -> Any:
@@ -73,16 +72,15 @@ def _check_formula(own: Formula) -> None:
 
 def _check_algorithm(own: Algorithm) -> None:
     """Refuse a statement that isn't what the code gives, and code that gives none."""
-    for quantity in STATED:
+    for quantity in STATEMENTS:
         name = f"{'.'.join(own.key)}: {quantity}"
         expression = own.own_statements.get(quantity, "")
         try:
             derived = statement(own, quantity)
-        except RecordingError as error:
+        except RecordingError:
             if expression:
                 continue
-            message = f"{name} doesn't follow from its code ({error}); state it"
-            raise ValueError(message) from None
+            raise
         if not expression:
             continue
 

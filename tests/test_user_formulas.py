@@ -211,7 +211,7 @@ FORMULA = HEAD + '@formula(returns="{returns}", expression="{text}", source="{so
         (
             FORMULA.format(returns="time", text="", source="derivation")
             + "def f(latency):\n    return latency if latency.sum() > 0 else 1\n",
-            ["f: no expression follows from its code", "state it"],
+            ["f: no expression follows from its code", "give it expression=.."],
         ),
         (
             FORMULA.format(returns="time", text="1*time", source="nobody")
@@ -305,3 +305,42 @@ def test_a_formula_may_give_one_number_for_all_cells(folder: Path) -> None:
     with netCDF4.Dataset(folder / "x.nc") as file:
         assert file["slowest_time"].dimensions == ("algorithm",)
         assert (file["slowest_time"][:] == 7.0).all()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "collective --topology switch --algorithm cubic --N 8 --M 1MiB --latency 1us "
+            "--bandwidth 1GB/s --verbose",
+            "switch.all_reduce.cubic: time: no expression follows from its code (cbrt isn't a "
+            "function of expressions); give it time=..\n",
+        ),
+        (
+            "show slowest",
+            "slowest: no expression follows from its code (cbrt isn't a function of expressions); "
+            "give it expression=..\n",
+        ),
+    ],
+)
+def test_a_built_in_kernel_that_no_expression_has_is_one_line(line: str, words: str) -> None:
+    code = f"""
+import numpy as np
+from overhead import algorithm, define, flat, formula
+from sweeps.cli import main
+
+define("slowest_time", "T_s", "s", "time of the slowest rank", minimum=0)
+
+@formula(returns="slowest_time", source="derivation")
+def slowest(time):
+    return np.cbrt(time)
+
+@algorithm("switch", "all_reduce", "cubic", source="derivation", steps="ranks")
+def cubic(ranks):
+    "Cubic."
+    return flat(np.cbrt(ranks), np.cbrt(ranks), sent=1.0, carried=1.0)
+
+main({line.split()!r})
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"sweeps: {words}")

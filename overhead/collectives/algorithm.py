@@ -229,8 +229,8 @@ def trees() -> tuple[str, ...]:
 # Algorithms that no library has in a form of its own are priced by their schedule.
 SCHEDULE = "schedule"
 
-# What an algorithm states of itself.
-STATED = ("steps", "time", "sent_bytes", "link_bytes")
+# What an algorithm states of itself, with the arguments that say it.
+STATEMENTS = {"steps": "steps", "time": "time", "sent_bytes": "sent", "link_bytes": "carried"}
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Cost])
 
@@ -321,7 +321,7 @@ class Algorithm:
         """The expressions of ``steps``, ``time``, ``sent_bytes`` and ``link_bytes``."""
         from overhead.topology import statement  # noqa: PLC0415 - it imports algorithms
 
-        return {name: self.own_statements.get(name) or statement(self, name) for name in STATED}
+        return {name: self.own_statements.get(name) or statement(self, name) for name in STATEMENTS}
 
     @property
     def expression(self) -> str:
@@ -505,7 +505,7 @@ def algorithm(
     ValueError
         If it is declared already.
     """
-    texts = zip(STATED, (steps, time, sent, carried), strict=True)
+    texts = zip(STATEMENTS, (steps, time, sent, carried), strict=True)
     own_statements = {quantity: text for quantity, text in texts if text}
 
     def declare(kernel: Kernel) -> Kernel:

@@ -131,6 +131,12 @@ def run(args: Sequence[str] | None = None) -> int:
         # enough; without this, Python complains when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except TypeError as error:
+        from overhead.recording import RecordingError
+
+        if not isinstance(error, RecordingError):
+            raise
+        return _report([str(error)], 2)
     except MemoryError:
         return _report(["out of memory; ask for fewer cells, or for a reduction"], 1)
     return result if isinstance(result, int) else 0

@@ -25,7 +25,7 @@ KEYS = tuple(ALGORITHMS)
 NETWORKS = tuple(dict.fromkeys(key[:2] for key in KEYS))
 SHORT_LATEX = 350
 COMMAND = re.compile(r"\\[A-Za-z]+|[_^]")
-STATED = {"steps": "1", "time": "s", "sent_bytes": "byte", "link_bytes": "byte"}
+STATEMENT_UNITS = {"steps": "1", "time": "s", "sent_bytes": "byte", "link_bytes": "byte"}
 
 every_formula = pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: formula.name)
 every_algorithm = pytest.mark.parametrize("key", KEYS, ids=map(".".join, KEYS))
@@ -248,8 +248,8 @@ def test_formulas_have_their_results_units() -> None:
 @every_algorithm
 def test_an_algorithm_s_statements_have_their_units(key: tuple[str, str, str]) -> None:
     statements = ALGORITHMS[key].statements
-    assert set(statements) == set(STATED)
-    for quantity, units in STATED.items():
+    assert set(statements) == set(STATEMENT_UNITS)
+    for quantity, units in STATEMENT_UNITS.items():
         assert VOCABULARY[quantity].units == units
         unit(statements[quantity]).same(Unit.parse(units))
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead.collectives.algorithm import STATED
+from overhead.collectives.algorithm import STATEMENTS
 from overhead.everything import algorithms, formulas
 from overhead.expression import evaluate, latex, popcount_sum
 from overhead.expression import greatest_common_divisor as gcd
@@ -177,7 +177,7 @@ def test_an_expression_is_stated_only_where_it_does_not_follow() -> None:
 
 def test_an_algorithm_states_only_what_does_not_follow() -> None:
     for algorithm in algorithms():
-        for quantity in STATED:
+        for quantity in STATEMENTS:
             if quantity not in algorithm.own_statements:
                 assert statement(algorithm, quantity)
                 continue
