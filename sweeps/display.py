@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 
 
@@ -24,7 +25,7 @@ class Row:
     # Where it stands: among what a sweep computes if nothing is said (``usual``), in reports
     # (``report``), in tables for people (``table``), among what is told of every plan (``plan``),
     # in tables of the best plans (``best``), at the end of a step's bar (``bar``), in titles of
-    # figures whatever says it (``title``)
+    # figures whatever says it (``title``), among what records say of all cells (``record``)
     places: frozenset[str] = frozenset()
 
 
@@ -42,6 +43,9 @@ def _words(group: str, **words: str) -> tuple[Row, ...]:
 ROWS: dict[str, Row] = {
     one.name: one
     for one in (
+        # What is asked of: labels.
+        *(_row(name, "label", "record") for name in (
+            "model", "hardware", "collective", "topology", "precision")),
         # Of one collective operation.
         _row("time", "collective", "usual report table", "time"),
         _row("latency_time", "collective", "usual report", "  latency part"),
@@ -69,23 +73,25 @@ ROWS: dict[str, Row] = {
             copy_part_time="copy",
             ramp_part_time="ramp",
         ),
-        _row("ranks", "collective", "title"),
-        _row("message_bytes", "collective", "title"),
+        _row("ranks", "collective", "title record"),
+        _row("message_bytes", "collective", "title record"),
         _row("time_is_upper_bound", "collective", "", title="upper bound"),
         _row("chosen_algorithm", "collective", "usual table", title="algorithm used"),
         _row("expected_error", "collective", "table", title="error", percent=True),
         _row("measured_rows", "collective", "table", title="of rows"),
         # Of a plan.
         _row("best_split", "plan", "best", title="best split"),
-        _row("world_size", "plan", "table title"),
-        _row("global_batch", "plan", "title"),
-        _row("sequence_length", "plan", "title"),
-        _row("dp", "plan", "table best"),
+        _row("world_size", "plan", "table title record"),
+        _row("dp", "plan", "table best record"),
+        *(_row(name, "plan", "record") for name in ("tp", "cp", "pp", "ep")),
         _row("virtual_stages", "plan", "best", title="chunks"),
-        _row("micro_batch", "plan", "best", title="mb"),
-        _row("zero_stage", "plan", "best", title="ZeRO"),
-        _row("recompute", "plan", "best title"),
-        _row("schedule", "plan", "title"),
+        _row("micro_batch", "plan", "best record", title="mb"),
+        _row("zero_stage", "plan", "best record", title="ZeRO"),
+        _row("global_batch", "plan", "title record"),
+        _row("sequence_length", "plan", "title"),
+        _row("recompute", "plan", "best title record"),
+        _row("schedule", "plan", "title record"),
+        _row("context_parallel", "plan", "record"),
         # Memory of the fullest GPU.
         _row("peak_memory", "memory", "usual table plan best", title="memory"),
         _row("memory_error_band", "memory", "plan", percent=True),
@@ -186,6 +192,12 @@ def rows(*groups: str, place: str = "") -> tuple[str, ...]:
         for name, one in ROWS.items()
         if one.group == group and (not place or place in one.places)
     )
+
+
+def of_records() -> tuple[str, ...]:
+    """Return what records say first where it is the same in all cells: labels, then numbers."""
+    names = rows("label", "collective", "plan", place="record")
+    return tuple(sorted(names, key=lambda name: name not in LABELS))
 
 
 def row(name: str) -> Row:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sweeps.display import of_records
 from sweeps.engine.describe import layout_of, references
 from sweeps.engine.grid import Block, Column, Layout
 from sweeps.engine.program import Program, Steps
@@ -31,13 +32,6 @@ if TYPE_CHECKING:
 
 # Most cells that a sweep may have without a reduction: 10^11 float64 are 0.8 TB.
 MOST_CELLS = 10**11
-# Of what is the same in all cells, what records have, in this order.
-RECORDED = (
-    *("model", "hardware", "collective", "topology"),
-    *("precision", "recompute", "schedule", "context_parallel"),
-    *("ranks", "message_bytes"),
-    *("world_size", "dp", "tp", "cp", "pp", "ep", "zero_stage", "micro_batch", "global_batch"),
-)
 # What records tell of a time where an algorithm's isn't exact everywhere.
 BOUND = "time_is_upper_bound"
 # Reductions whose result has no dimension of its own.
@@ -285,7 +279,7 @@ class Job:
             for column in layout.variables
             if column.name in arrays
         )
-        return Result(replace(layout, variables=tuple(columns)), RECORDED, self.masks)
+        return Result(replace(layout, variables=tuple(columns)), of_records(), self.masks)
 
     def dataset(self, progress: Callable[[int, int], None] | None = None) -> xr.Dataset:
         """Compute the result in memory."""

@@ -6,16 +6,16 @@ import pytest
 
 from overhead.everything import load
 from overhead.formula import REGISTRY
+from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.cli.write import shown
 from sweeps.engine.validity import of_a_run
-from sweeps.spec.axis import LABELS
 
 load()
 # What tables show that is no quantity.
 OTHERS = {"chosen_algorithm", "best_split", *LABELS}
-PLACES = {"usual", "report", "table", "plan", "best", "bar", "title"}
+PLACES = {"usual", "report", "table", "plan", "best", "bar", "title", "record"}
 
 
 @pytest.mark.parametrize("name", display.ROWS)
@@ -34,6 +34,13 @@ def test_a_quantity_without_a_row_is_shown_by_the_vocabulary() -> None:
     assert display.title("tp_communication_time") == "tp time"
     assert not display.percent("weight_memory")
     assert shown("weight_memory", 1e9) == "1 GB"
+
+
+def test_records_begin_with_labels_and_then_numbers() -> None:
+    names = display.of_records()
+    assert set(names) == {one.name for one in display.ROWS.values() if "record" in one.places}
+    labels = [name in LABELS for name in names]
+    assert labels == sorted(labels, reverse=True)
 
 
 def test_a_share_is_shown_in_percent() -> None:

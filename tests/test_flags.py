@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.cli import flags
 from tests.cli_runner import Runner
@@ -27,6 +28,13 @@ def test_an_option_says_what_it_gives(name: str) -> None:
     if name in VOCABULARY and not flags.FLAGS.get(name, flags.Flag()).words:
         meaning = VOCABULARY[name].meaning.removeprefix("whether ")
         assert words.lower().startswith(meaning.lower())
+
+
+def test_a_usual_option_stands_once() -> None:
+    names = [name for _, _, names in flags.USUAL for name in names.split()]
+    assert len(names) == len(set(names))
+    assert set(flags.FLAGS) <= set(names)
+    assert {*flags.OF_COLLECTIVES, *flags.OF_TRAINING} <= {*VOCABULARY, *LABELS}
 
 
 def test_any_input_is_an_option_by_its_name(cli: Runner) -> None:

@@ -71,60 +71,50 @@ FLAGS: dict[str, Flag] = {
     "environment": Flag(default="nccl-tests; in a training step: step"),
     "fabric": Flag(default="the machine's"),
 }
-LINKS = (
-    "latency_per", "bandwidth", "latency", "energy_per_bit", "link", "gpus_per_node",
-    "nics_per_node", "nodes_per_pod", "intra_bandwidth", "intra_latency", "inter_bandwidth",
-    "inter_latency", "oversubscription", "pod_bandwidth", "pod_latency", "pod_oversubscription",
-    "mesh_nx", "mesh_ny", "mesh_nz",
+# The usual options, in the order of help, of axes and so of records: of which commands they are,
+# and in which part of help they stand.
+BATCH, MACHINE, NETWORK, PLAN = "Model and batch", "Machine", "Network", "Parallel plan"
+NUMBERS, FILES = "Framework and numbers", "Files"
+BOTH = (COLLECTIVE, TRAINING)
+USUAL: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    ((COLLECTIVE,), NETWORK, "collective"),
+    ((TRAINING,), MACHINE, "world_size"),
+    ((TRAINING,), PLAN, "dp tp cp pp ep etp virtual_stages micro_batch"),
+    ((TRAINING,), BATCH, "global_batch tokens_per_step"),
+    ((TRAINING,), PLAN, "micro_batches zero_stage sequence_parallel context_parallel ulysses_ranks "
+     "hsdp_shard schedule embedding_as_layer loss_as_layer recompute recompute_layers "
+     "expert_imbalance dispatcher mask dropout tp_mechanism cp_mechanism ep_mechanism "
+     "dp_mechanism tp_overlap cp_overlap ep_overlap dp_overlap"),
+    ((TRAINING,), BATCH, "model parameters sequence_length layers hidden_size heads kv_heads "
+     "head_size ffn_size vocabulary_size gated tied_embeddings experts experts_per_token "
+     "expert_ffn_size shared_ffn_size dense_layers"),
+    (BOTH, NETWORK, "topology algorithm"),
+    ((COLLECTIVE,), NETWORK, "ranks message_bytes"),
+    (BOTH, MACHINE, "hardware"),
+    ((TRAINING,), NUMBERS, "framework precision recipe attention_kernel weight_bytes "
+     "gradient_bytes optimizer_bytes"),
+    ((TRAINING,), MACHINE, "memory_capacity host_memory_capacity"),
+    (BOTH, NETWORK, "latency_per bandwidth latency energy_per_bit link gpus_per_node nics_per_node "
+     "nodes_per_pod intra_bandwidth intra_latency inter_bandwidth inter_latency oversubscription "
+     "pod_bandwidth pod_latency pod_oversubscription mesh_nx mesh_ny mesh_nz"),
+    ((COLLECTIVE,), NETWORK, "mesh_dimensions chunks phase_chunks reduction_cost hops"),
+    ((TRAINING,), NETWORK, "intra_efficiency inter_efficiency"),
+    (BOTH, NETWORK, "software environment fabric"),
+    ((TRAINING,), MACHINE, "price"),
+    ((TRAINING,), BATCH, "training_tokens"),
+    # Of single commands, declared there.
+    ((), BATCH, "params moe num_experts batch_size tokens days"),
+    ((), MACHINE, "memory hardware_folder"),
+    ((), NUMBERS, "framework_folder model_folder formulas"),
+    ((), FILES, "output overwrite plot as_csv as_json compress digits dtype timeline asserts"),
 )  # fmt: skip
-OF_COLLECTIVES = (
-    "collective", "topology", "algorithm", "ranks", "message_bytes", "hardware", *LINKS,
-    "mesh_dimensions", "chunks", "phase_chunks", "reduction_cost", "hops", "software",
-    "environment", "fabric",
-)  # fmt: skip
-OF_PLANS = (
-    "world_size", "dp", "tp", "cp", "pp", "ep", "etp", "virtual_stages", "micro_batch",
-    "global_batch", "tokens_per_step", "micro_batches", "zero_stage", "sequence_parallel",
-    "context_parallel", "ulysses_ranks", "hsdp_shard", "schedule", "embedding_as_layer",
-    "loss_as_layer", "recompute", "recompute_layers", "expert_imbalance", "dispatcher", "mask",
-    "dropout", "tp_mechanism", "cp_mechanism", "ep_mechanism", "dp_mechanism", "tp_overlap",
-    "cp_overlap", "ep_overlap", "dp_overlap",
-)  # fmt: skip
-OF_MODELS = (
-    "model", "parameters", "sequence_length", "layers", "hidden_size", "heads", "kv_heads",
-    "head_size", "ffn_size", "vocabulary_size", "gated", "tied_embeddings", "experts",
-    "experts_per_token", "expert_ffn_size", "shared_ffn_size", "dense_layers",
-)  # fmt: skip
-OF_MACHINES = (
-    "topology", "algorithm", "hardware", "framework", "precision", "recipe", "attention_kernel",
-    "weight_bytes", "gradient_bytes", "optimizer_bytes", "memory_capacity",
-    "host_memory_capacity", *LINKS,
-    "intra_efficiency", "inter_efficiency", "software", "environment", "fabric", "price",
-    "training_tokens",
-)  # fmt: skip
-OF_TRAINING = (*OF_PLANS, *OF_MODELS, *OF_MACHINES)
-NETWORK = (
-    "collective", "ranks", "message_bytes", "topology", "algorithm", *LINKS, "mesh_dimensions",
-    "chunks", "phase_chunks", "reduction_cost", "hops", "software", "environment", "fabric",
-    "intra_efficiency", "inter_efficiency",
-)  # fmt: skip
-# In what parts help shows options; those of no part come first.
-SECTIONS = {
-    "Model and batch": (*OF_MODELS, "params", "moe", "num_experts", "batch_size", "global_batch",
-                        "tokens_per_step", "training_tokens", "tokens", "days"),
-    "Machine": ("world_size", "hardware", "memory", "memory_capacity", "host_memory_capacity",
-                "price", "hardware_folder"),
-    "Network": NETWORK,
-    "Parallel plan": tuple(
-        name for name in OF_PLANS if name not in ("world_size", "global_batch", "tokens_per_step")
-    ),
-    "Framework and numbers": (
-        "framework", "precision", "recipe", "attention_kernel", "weight_bytes", "gradient_bytes",
-        "optimizer_bytes", "framework_folder", "model_folder", "formulas",
-    ),
-    "Files": ("output", "overwrite", "plot", "as_csv", "as_json", "compress", "digits", "dtype",
-              "timeline", "asserts"),
-}  # fmt: skip
+OF_COLLECTIVES, OF_TRAINING = (
+    tuple(name for of, _, names in USUAL if command in of for name in names.split())
+    for command in BOTH
+)
+# The parts of help, behind the options of no part.
+SECTIONS = (BATCH, MACHINE, NETWORK, PLAN, NUMBERS, FILES)
+SECTION_OF = {name: part for _, part, names in USUAL for name in names.split()}
 
 # What is written for a switch.
 SWITCHED = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
@@ -171,11 +161,10 @@ class SweepCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Show the options by what they are about, the command's own first."""
         parts: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *SECTIONS)}
-        title_of = {name: title for title, names in SECTIONS.items() for name in names}
         for one in self.get_params(ctx):
             record = one.get_help_record(ctx) if isinstance(one, click.Option) else None
             if record is not None:
-                parts[title_of.get(str(one.name), "Options")].append(record)
+                parts[SECTION_OF.get(str(one.name), "Options")].append(record)
         for title, records in parts.items():
             if records:
                 with formatter.section(title):

@@ -45,7 +45,8 @@ LEFT_OUT = (
     "memory_capacity", "experts", "training_tokens",
 )  # fmt: skip
 OTHERS = tuple(name for name in flags.OF_TRAINING if name not in LEFT_OUT)
-SHAPES = tuple(name for name in flags.OF_MODELS if name not in LEFT_OUT and name != "model")
+SHAPES = tuple(name for name in OTHERS if flags.SECTION_OF[name] == flags.BATCH
+               and name not in ("model", "tokens_per_step"))  # fmt: skip
 # Options of this command that the calculator's table hasn't, with what they are if not given.
 PLANNED: dict[str, Any] = {
     **dict.fromkeys(("explain", "lost_nodes", "tokens", "days", "top")),

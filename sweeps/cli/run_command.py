@@ -142,14 +142,14 @@ def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
     """Write a sweep's file and figures; print its records, or its answer before all else."""
     from sweeps.cli.options import assumed_lines, grouped_lines
     from sweeps.cli.write import answer_lines
-    from sweeps.job import RECORDED
+    from sweeps.display import of_records
     from sweeps.result import fitted, of_dataset
     from sweeps.store.read import open_dataset
 
     if out.programs:
         out.write(job, job.sweep.figures)
         with open_dataset(out.path) as dataset:
-            out.show(of_dataset(dataset, RECORDED, job.masks))
+            out.show(of_dataset(dataset, of_records(), job.masks))
         out.notes.writelines(one.words + "\n" for one in job.touched)
         return
     out.ends = io.StringIO()
