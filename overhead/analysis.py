@@ -12,6 +12,7 @@ from overhead.communication import groups
 from overhead.communication.operation import DIMENSIONS, Operation
 from overhead.communication.totals import OPERATIONS
 from overhead.config import Config
+from overhead.formula import REGISTRY, Call
 from overhead.graph import Evaluation, MissingQuantities
 from overhead.memory.quantities import PARTS
 from overhead.memory.stage import PEAK_PARTS
@@ -56,6 +57,8 @@ class CollectiveReport:
         All of these together [s].
     total_volume_bytes, total_energy_j : ndarray
         Most bytes that a rank sends in a step [byte], and the energy of all groups [J].
+    is_upper_bound : ndarray
+        Whether its time is an upper bound (1) rather than exact (0).
     """
 
     operation: Operation
@@ -72,6 +75,13 @@ class CollectiveReport:
     backward_time_s: Array
     total_volume_bytes: Array
     total_energy_j: Array
+    is_upper_bound: Array
+
+    @property
+    def title(self) -> str:
+        """What it is, and whether its time is an upper bound."""
+        bound = " (its time is an upper bound)" * bool(np.any(self.is_upper_bound))
+        return f"{self.operation.title}{bound}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +205,19 @@ def _report(evaluation: Evaluation, one: Operation) -> CollectiveReport:
         nodes=nodes,
         members_in_node=members,
         message_bytes=evaluation[one.message],
+        is_upper_bound=_is_upper_bound(evaluation, one),
         **{field: evaluation[one.quantity(part)] for part, field in FIELDS.items()},
     )
+
+
+def _is_upper_bound(evaluation: Evaluation, one: Operation) -> Array:
+    """Return whether the time of an operation is an upper bound, as few algorithms' are."""
+    declared = REGISTRY.returning(one.quantity("time"), evaluation.labels)
+    if isinstance(declared, Call):
+        _, operation = evaluation.called(declared, one=False)
+        if any(algorithm.bound for algorithm in operation.algorithms):
+            return operation["time_is_upper_bound"]
+    return np.zeros(())
 
 
 @dataclass(frozen=True, slots=True)

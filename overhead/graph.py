@@ -626,17 +626,17 @@ class Evaluation:
             missing.update(dict.fromkeys(error.roots))
             return None
 
-    def called(self, declared: Call) -> tuple[Evaluation, Evaluation]:
+    def called(self, declared: Call, *, one: bool = True) -> tuple[Evaluation, Evaluation]:
         """Return where a call's quantities are, and where they are bound, which is what it gives.
 
-        Of several algorithms the fastest is taken.
+        Of several algorithms the fastest is taken if `one` is asked for.
         """
         plain = _around(declared)
         outer = Evaluation(self.given, {**self.labels, **plain}) if plain else self
         bound = {inner: outer[name] for inner, name in declared.bind.items()}
         given, labels = outer.given | bound, {**outer.labels, **declared.labels}
         inner = Evaluation(given, labels)
-        if "collective" in declared.labels and inner.algorithm is None:
+        if one and "collective" in declared.labels and inner.algorithm is None:
             inner = Evaluation(given, labels, inner.algorithms[int(inner.fastest())])
         return outer, inner
 

@@ -15,6 +15,7 @@ from overhead.communication.totals import OPERATIONS
 from sweeps.cli.analysis_job import evaluation_of
 from sweeps.cli.run_command import analyses
 from sweeps.plots.style import parse
+from sweeps.store.read import open_dataset
 from tests.analysis_cases import LLAMA, SIZES, job_of
 from tests.cli_runner import Runner
 
@@ -145,3 +146,45 @@ def test_the_command_tells_what_the_call_gives(line: str) -> None:
     if "communication_upper_bound" in arrays:
         told = float(arrays["communication_upper_bound"])
         assert float(bound) == pytest.approx(told, rel=1e-12)  # type: ignore[arg-type]
+
+
+# Of several configurations.
+
+
+def test_every_formula_of_several_configurations_has_its_statement_and_source(
+    cli: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    line = "--topology switch --model llama3-8b --num-gpus 8,16 --seq-length 4096"
+    brief, long = (cli(f"analysis {line} {more}").out for more in ("", "--verbose"))
+    assert "source  " not in brief
+    declared = {(one.statement, one.reference) for one in job_of(line).program.declarations()}
+    assert long.count("\n  source  ") == len(declared) > 100
+    words = " ".join(long.split())
+    for statement, source in declared:
+        assert " ".join(f"{statement} source {source}".split()) in words
+
+
+# Times that are upper bounds.
+
+
+FEW_CHUNKS = "--topology switch --algorithm dbt --software none --params 1e6"
+
+
+def test_an_operation_says_that_its_time_is_an_upper_bound(cli: Runner) -> None:
+    for ranks, is_bound in ((1000, True), (1024, False)):
+        shown = cli(f"analysis {FEW_CHUNKS} --num-gpus {ranks} --dp {ranks}").out
+        assert ("(its time is an upper bound)" in shown) == is_bound
+
+
+def test_a_file_of_steps_says_which_times_are_upper_bounds(cli: Runner, tmp_path: Path) -> None:
+    for algorithm in ("dbt", "ring"):
+        plan = "--model llama3-8b --seq-length 4096 --num-gpus 12 --tp 1 --dp 12 --global-batch 12"
+        network = f"--topology switch --algorithm {algorithm} --software none"
+        cli(f"analysis {plan} {network} --output {algorithm}.nc")
+        with open_dataset(tmp_path / f"{algorithm}.nc") as dataset:
+            found = {str(n): v.attrs.get("upper_bound", "") for n, v in dataset.variables.items()}
+        for name in ("step_time", "dp_communication_time", "exposed_dp_time"):
+            assert found[name].startswith("dbt: exact where ") == (algorithm == "dbt")
+        assert not found["peak_memory"]
+        assert not found["matmul_part_time"]

@@ -416,7 +416,7 @@ def _communication(evaluation: Evaluation, result: AnalysisResult) -> Iterator[s
     for name, reports in result.collective_reports.items():
         rows.append((f"{name}: {DIMENSIONS[name]}",))
         for one in reports:
-            rows.append((f"  {one.operation.title}, on {_place(evaluation, one)}",))
+            rows.append((f"  {one.title}, on {_place(evaluation, one)}",))
             rows += _ways(one)
         rows.append(_together("  together", reports, result.dimension_times[name]))
     total = result.total_comm_time_per_step_upper_bound_s
@@ -570,10 +570,10 @@ def explanation(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
 
 
 def declarations(job: Job) -> Iterator[str]:
-    """Yield the statement and source of every formula and algorithm that takes part."""
-    for one in job.program.declarations():
-        yield f"{one.statement}"
-        yield f"  source  {one.reference}"
+    """Yield the statement and source of every formula and algorithm that takes part, once."""
+    found = ((one.statement, one.reference) for one in job.program.declarations())
+    for statement, reference in dict.fromkeys(found):
+        yield from (statement, f"  source  {reference}")
 
 
 def _memory_formulas(

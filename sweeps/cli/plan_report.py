@@ -671,7 +671,7 @@ def _communication(detail: Detail) -> Iterator[str]:
     one = evaluation([detail.plan])
     with np.errstate(all="ignore"):
         rows = [
-            [f"{words.split(',', maxsplit=1)[0]}: {report.operation.title}", *_row(report)]
+            [f"{words.split(',', maxsplit=1)[0]}: {report.title}", *_row(report)]
             for dimension, words in DIMENSIONS.items()
             for report in collective_reports(one, dimension)
         ]

@@ -96,6 +96,8 @@ def _variable(program: Program, variable: Variable, *, brief: bool) -> Column:
     attrs = dict(VOCABULARY[variable.name].attrs())
     if not brief:
         attrs |= _sources(program, variable)
+        if variable.name == "time" or (program.training and attrs.get("units") == "s"):
+            attrs |= _upper_bound(program, variable)
     attrs["ancillary_variables"] = "status"
     return Column(variable.name, variable.dims, dtype, attrs)
 
@@ -134,11 +136,18 @@ def _sources(program: Program, variable: Variable) -> dict[str, str]:
     assumed = dict.fromkeys(phrase for one in declared for phrase in one.assumes)
     if assumed:
         attrs["comment"] = f"Assumes {'; '.join(assumed)}."
-    bounds = {one.bound for one in declared if isinstance(one, Algorithm) and one.bound}
-    if bounds and variable.name == "time":
-        named = {one.name for one in declared if isinstance(one, Algorithm) and one.bound}
-        attrs["upper_bound"] = f"{', '.join(sorted(named))}: {'; '.join(sorted(bounds))}"
     return attrs
+
+
+def _upper_bound(program: Program, variable: Variable) -> dict[str, str]:
+    """Return which algorithms' times, on which a time depends, are upper bounds, and where."""
+    bounds = {
+        one.name: one.bound
+        for one in program.declarations(variable.name)
+        if isinstance(one, Algorithm) and one.bound
+    }
+    words = f"{', '.join(sorted(bounds))}: {'; '.join(sorted({*bounds.values()}))}"
+    return {"upper_bound": words} if bounds else {}
 
 
 def _statement(declared: Formula | Algorithm, name: str) -> str:

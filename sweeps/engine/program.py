@@ -424,16 +424,21 @@ class Program:
         """Return all algorithms that take part, each once."""
         return tuple(dict.fromkeys(a for case in self.cases for a in case.algorithms))
 
-    def declarations(self) -> tuple[Formula | Algorithm, ...]:
-        """Return the algorithms, or of training steps every formula, that take part."""
+    def declarations(self, *names: str) -> tuple[Formula | Algorithm, ...]:
+        """Return the algorithms that take part, or every formula of a step (or variables of it)."""
         if self.collective:
             return self.algorithms()
-        origins = (node.origin for node in self.nodes())
+        origins = (node.origin for node in self.nodes(*names))
         return tuple({id(one): one for one in origins if one is not None}.values())
 
-    def nodes(self) -> Iterator[Node]:
-        """Yield every node on which a result depends, each once."""
-        stack = [node for case in self.cases for node in (*case.nodes.values(), case.status)]
+    def nodes(self, *names: str) -> Iterator[Node]:
+        """Yield every node on which a result, or some variables of it, depends, each once."""
+        stack = [
+            node
+            for case in self.cases
+            for name, node in (*case.nodes.items(), ("status", case.status))
+            if not names or name in names
+        ]
         seen: set[int] = set()
         while stack:
             node = stack.pop()

@@ -383,7 +383,8 @@ class View:
 
     def bounds_note(self) -> list[str]:
         """Say which algorithms' times are upper bounds somewhere, where a figure has times."""
-        bound = str(self.attrs("time").get("upper_bound", ""))
+        found = (self.attrs(name).get("upper_bound") for name in ("time", "step_time"))
+        bound = str(next(filter(None, found), ""))
         return [f"Upper bounds in places ({bound.partition(':')[0]}): see the file."] * bool(bound)
 
     def is_assumed(self) -> bool:
