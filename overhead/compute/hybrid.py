@@ -16,10 +16,9 @@ from overhead.source import cite
 from overhead.transformer import BRIDGE, CAUSAL, FULL, MISTRAL
 
 cite(
-    "mamba2",
-    "T. Dao and A. Gu, Transformers are SSMs: generalized models and efficient algorithms through "
-    "structured state space duality, 2024",
-    "arXiv:2405.21060",
+    "mambassm",
+    "T. Dao and A. Gu, mamba_ssm: kernels of Mamba-2's state spaces, 2026",
+    "github.com/state-spaces/mamba",
 )
 MEAN = "a stage has as many layers of each kind as the mean"
 # Windows: in all layers, or in some.
@@ -247,10 +246,6 @@ def latent_router_width(experts: Array, expert_latent_size: Array) -> Array:
     return experts + 2.0 * expert_latent_size
 
 
-# Of the rate at which others' kernels move bytes: fitted to 16 step times of Nemotron-3 Nano
-# (NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md @067f987df0) on H100, B200,
-# GB200 and GB300: 7 % off in the mean, 20 % without it; of Nemotron-3 Super 26 %, 34 % without.
-MAMBA_RATE = 0.2
 MAMBA_CHUNK = 128.0  # megatron/core/ssm/mamba_mixer.py: chunk_size
 GATED: dict[str, Any] = {
     "source": "megatron",
@@ -537,13 +532,9 @@ def hybrid_attention_backward_flops(
 
 @formula(
     returns="half_elementwise_bytes",
-    source="mamba2",
-    where="section 6; mamba_ssm/ops/triton/ssd_combined.py (from memory, unverified)",
-    assumes=(
-        "kernels of their own for convolution, gated norm and chunks of 128 tokens, whose states "
-        "are written, passed on and read in single precision; a gated delta net's aren't counted",
-        "Mamba-2's kernels move bytes at a fifth of the rate of others, as fitted to 16 step times",
-    ),
+    source="megatron",
+    where="megatron/core/ssm/mamba_mixer.py: what leads to a scan isn't rotated",
+    assumes=("what a gated delta net's kernels move isn't counted",),
     when={"mixers": "hybrid"},
 )
 def hybrid_half_elementwise_bytes(
@@ -558,20 +549,83 @@ def hybrid_half_elementwise_bytes(
     residual_streams: Array,
     linear_share: Array,
     mamba: Array,
-    linear_convolved_width: Array,
-    linear_out_width: Array,
-    linear_key_size: Array,
-    single_bytes: Array,
-    elementwise_factor: Array,
+    linear_in_width: Array,
     tp: Array,
 ) -> Array:
-    """Bytes that a hybrid's layer's forward moves beside its MLP, in the mean."""
+    """Bytes that a hybrid's layer's forward moves beside its MLP and its scan, in the mean."""
+    rotated = xp.maximum(qkv_width - linear_share * mamba * linear_in_width / tp, 0.0)
     merged = (1.0 - linear_share) * merged_bytes
-    plain = half_elementwise_bytes(activation_bytes, dropout, mask_bytes, rank_tokens,
-                                   hidden_size, sequence_shards, qkv_width, merged,
-                                   residual_streams)  # fmt: skip
-    states = 4.0 * single_bytes * linear_out_width * linear_key_size / MAMBA_CHUNK
-    moved = activation_bytes * (2.0 * linear_convolved_width + 3.0 * linear_out_width)
-    # What isn't fused costs the factor; Mamba-2's kernels are the same ones in any framework.
-    own = (moved + states) / MAMBA_RATE / elementwise_factor
-    return plain + linear_share * mamba * rank_tokens * own / tp
+    return half_elementwise_bytes(activation_bytes, dropout, mask_bytes, rank_tokens, hidden_size,
+                                  sequence_shards, rotated, merged, residual_streams)  # fmt: skip
+
+
+# Mamba-2's kernels follow one another, each reading and writing the GPU's memory; heads that share
+# a group's inputs take these, and what their products give, from the cache.  What each moves is in
+# tests/overhead/test_hybrid.py, kernel by kernel.
+SCAN: dict[str, Any] = {
+    "source": "mambassm",
+    "where": "mamba_ssm/ops/triton/ssd_combined.py, MambaSplitConv1dScanCombinedFn and what it "
+    "calls @e9594ce1c7, as megatron/core/ssm/mamba_mixer.py, _ssm_training, calls it",
+    "when": {"mixers": "hybrid"},
+}
+
+
+def _turned(micro_batch: Array, activation_bytes: Array, width: Array) -> Array:
+    """Copies in which sequences follow one another, if there are several."""
+    return xp.where(micro_batch > 1.0, 2.0 * activation_bytes * width, 0.0)
+
+
+@formula(returns="scan_forward_bytes", **SCAN)
+def mamba_scan_forward_bytes(
+    linear_share: Array,
+    mamba: Array,
+    rank_tokens: Array,
+    tp: Array,
+    micro_batch: Array,
+    activation_bytes: Array,
+    single_bytes: Array,
+    linear_in_width: Array,
+    linear_convolved_width: Array,
+    linear_out_width: Array,
+    linear_key_heads: Array,
+    linear_key_size: Array,
+    linear_value_heads: Array,
+) -> Array:
+    """Bytes that Mamba-2's kernels move forward, in the mean of layers."""
+    groups = linear_key_heads * linear_key_size
+    states = linear_out_width * linear_key_size / MAMBA_CHUNK
+    products = linear_key_heads * MAMBA_CHUNK
+    halves = 2.0 * linear_convolved_width + 4.0 * groups + 7.0 * linear_out_width + 2.0 * states
+    halves = halves + linear_value_heads
+    singles = 2.0 * states + 2.0 * products + 6.0 * linear_value_heads
+    turned = _turned(micro_batch, activation_bytes, linear_in_width + linear_out_width)
+    moved = activation_bytes * halves + single_bytes * singles + turned
+    return linear_share * mamba * rank_tokens / tp * moved
+
+
+@formula(returns="scan_backward_bytes", **SCAN)
+def mamba_scan_backward_bytes(
+    linear_share: Array,
+    mamba: Array,
+    rank_tokens: Array,
+    tp: Array,
+    micro_batch: Array,
+    activation_bytes: Array,
+    single_bytes: Array,
+    linear_in_width: Array,
+    linear_convolved_width: Array,
+    linear_out_width: Array,
+    linear_key_heads: Array,
+    linear_key_size: Array,
+    linear_value_heads: Array,
+) -> Array:
+    """Bytes that Mamba-2's kernels move backward, in the mean of layers."""
+    groups = linear_key_heads * linear_key_size
+    states = linear_out_width * linear_key_size / MAMBA_CHUNK
+    products = linear_key_heads * MAMBA_CHUNK
+    halves = 5.0 * linear_convolved_width + 11.0 * groups + 20.0 * linear_out_width + 5.0 * states
+    halves = halves + 5.0 * linear_value_heads
+    singles = 6.0 * states + 8.0 * products + 8.0 * groups + 44.0 * linear_value_heads
+    turned = _turned(micro_batch, activation_bytes, linear_in_width)
+    moved = activation_bytes * halves + single_bytes * singles + turned
+    return linear_share * mamba * rank_tokens / tp * moved

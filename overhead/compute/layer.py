@@ -216,17 +216,44 @@ def _backward(factor: Array, moved: Array, casts: Array, share: Array, bandwidth
     return _time(2.0, factor, moved, casts, share, bandwidth)
 
 
+RATE_OF_BYTES = ("memory_efficiency", "memory_bandwidth")
+# Of the rate at which others' kernels move bytes: fitted to 16 step times of Nemotron-3 Nano
+# (NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md @067f987df0) on H100, B200,
+# GB200 and GB300, 6 % off in the mean.  Triton's kernels wait rather than move: a scan's tuned for
+# H800 reaches 0.4 (tile-ai/tilelang, benchmark/mamba2/README.md @be9c08f6fd).
+SCAN_RATE = 0.34
+SCAN: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/ssm/mamba_mixer.py",
+    "when": {"mixers": "hybrid"},
+}
+SLOWER = "Mamba-2's kernels move bytes at a third of others' rate, as fitted to 16 step times"
+TWICE = {"forward": (), "backward": ("the backward moves twice: gradients beside activations",)}
+
+
+def _beside_scan(kernel: Any) -> Any:
+    def time(factor: Array, moved: Array, casts: Array, scan: Array, *rate: Array) -> Array:
+        return kernel(factor, moved, casts + scan / SCAN_RATE, *rate)
+
+    return time
+
+
 for _class, _, _ in quantities.CLASSES:
     for _kind, _kernel in (("forward", _forward), ("backward", _backward)):
         _bytes = (f"{_class}_elementwise_bytes", f"{_class}_cast_{_kind}_bytes")
         declare(
             f"{_class}_layer_elementwise_{_kind}_time",
-            ("elementwise_factor", *_bytes, "memory_efficiency", "memory_bandwidth"),
+            ("elementwise_factor", *_bytes, *RATE_OF_BYTES),
             _kernel,
-            assumes=("the backward moves twice as much: gradients beside activations",)
-            if _kind == "backward"
-            else (),
+            assumes=TWICE[_kind],
             **KERNELS,
+        )
+        declare(
+            f"{_class}_layer_elementwise_{_kind}_time",
+            ("elementwise_factor", *_bytes, f"scan_{_kind}_bytes", *RATE_OF_BYTES),
+            _beside_scan(_kernel),
+            assumes=(*TWICE[_kind], SLOWER),
+            **SCAN,
         )
 
 

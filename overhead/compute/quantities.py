@@ -223,6 +223,8 @@ for _name, _mark, _meaning in (
     ("dense_cast_backward", "D,c,b", "casts of a dense layer's backward"),
     ("moe_cast_forward", "E,c,f", "casts of a mixture-of-experts layer's forward"),
     ("moe_cast_backward", "E,c,b", "casts of a mixture-of-experts layer's backward"),
+    ("scan_forward", "s,f", "a linear attention's own kernels, forward, in the mean of layers"),
+    ("scan_backward", "s,b", "a linear attention's own kernels, backward, in the mean of layers"),
 ):
     _symbol = rf"\beta_{{{_named(_mark)}}}"
     define(f"{_name}_bytes", _symbol, "byte", f"bytes moved: {_meaning}", minimum=0)

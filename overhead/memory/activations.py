@@ -262,7 +262,8 @@ def expert_activations(
     where="section 3.4",
     assumes=(
         "of linear attention: what its first product gives, the convolution's output (which "
-        "Mamba-2's kernel computes again), the state's output before and after its gated norm",
+        "Mamba-2's kernel computes again), the state's output before and after its gated norm; "
+        "Mamba-2's kernel has the gate, so that the norm keeps what is gated, too",
         "a stage has as many layers of each kind as the mean",
         CAST,
     ),
@@ -293,7 +294,8 @@ def hybrid_attention_activations(
     norms = qk_norms * activation_bytes * (own + rank_kv_heads) * head_size
     attention = queries + keys + norms + gates
     convolved = (1.0 - mamba) * linear_convolved_width
-    kept = activation_bytes * (linear_in_width + convolved + linear_out_width)
+    results = (1.0 + mamba) * linear_out_width
+    kept = activation_bytes * (linear_in_width + convolved + results)
     linear = (kept + layer_input_bytes * linear_out_width) / tp
     return (1.0 - linear_share) * attention + linear_share * linear
 

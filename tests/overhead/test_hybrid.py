@@ -70,28 +70,97 @@ def test_mamba_by_hand() -> None:
     assert held("linear_scan_flops", NANO) == scan
 
 
-def test_mamba_s_kernels_move_states_of_chunks() -> None:
-    """A delta net of the same sizes keeps its convolution's output; Mamba-2's kernel doesn't."""
-    names = ("attention_activations", "half_elementwise_bytes", "step_time")
+# What each kernel of mamba_ssm moves: elements a token of W convolved, M inner, G of the groups'
+# states, H heads, S of the states of chunks and P of the chunks' products, in 16 bits and in 32.
+SCAN_FORWARD = {
+    "causal_conv1d_fwd": ("2W", ""),
+    "_chunk_cumsum_fwd": ("H", "2H"),
+    "_chunk_state_fwd": ("G M", "2H S"),
+    "_state_passing_fwd": ("S", "S"),
+    "_bmm_chunk_fwd": ("2G", "P"),
+    "_chunk_scan_fwd: x, C, states, z, out, out_x": ("M G S M 2M", "P 2H"),
+    "norm": ("2M", ""),
+}
+SCAN_BACKWARD = {
+    "norm": ("3M", ""),
+    "causal_conv1d_fwd": ("2W", ""),
+    "dt.clone, _chunk_cumsum_fwd": ("2H H", "2H"),
+    "_bmm_chunk_fwd": ("2G", "P"),
+    "_chunk_state_fwd": ("G M", "2H S"),
+    "_state_passing_fwd, in single precision": ("", "2S"),
+    "_chunk_scan_bwd_dz: dout, out, z, x, dz, dout_x": ("6M", ""),
+    "_chunk_scan_bwd_dstates": ("G M", "H S"),
+    "_state_passing_bwd, states converted": ("2S", "2S"),
+    "_chunk_scan_chunk_state_bwd_dx, ddt by atomics": ("3M G S", "P 2H 3H"),
+    "_chunk_state_bwd_db, its sum over splits, ddA and its sums": ("M G S", "2H 3G 3H 2H"),
+    "_chunk_scan_bwd_dC, its sum over splits, ddA": ("M G S", "H 3G 3H"),
+    "_chunk_scan_bwd_dcb, its sum over splits": ("2M", "2H 3P"),
+    "_bmm_chunk_bwd, twice, with a residual": ("4G", "2P 2G"),
+    "flip, cumsum, flip": ("", "6H"),
+    "_chunk_scan_bwd_ddAcs_stable, two blocks, and their sum": ("2M", "2H P 4H H"),
+    "two sums of ddA": ("", "6H"),
+    "_chunk_cumsum_bwd": ("2H", "2H"),
+    "causal_conv1d_bwd": ("3W", ""),
+}
+SCAN_SIZES = {"W": INNER + 2 * STATES, "M": INNER, "G": STATES, "H": 64, "S": INNER * 128 / 128,
+              "P": 8 * 128}  # fmt: skip
+
+
+def moved_by(kernels: dict[str, tuple[str, str]]) -> float:
+    def elements(words: str) -> float:
+        return sum(int(word[:-1] or 1) * SCAN_SIZES[word[-1]] for word in words.split())
+
+    return sum(2 * elements(halves) + 4 * elements(singles) for halves, singles in kernels.values())
+
+
+def test_what_mamba_s_kernels_move_kernel_by_kernel() -> None:
+    """Nano's forward and backward; with two sequences what leads to it and from it is copied."""
+    names = ["scan_forward_bytes", "scan_backward_bytes"]
+    plan = {**PLAN, "model": NANO, "tp": 1, "dp": 8, "sequence_parallel": 0, "global_batch": 16}
+    one, two = (sweep(names, **{**plan, "micro_batch": count}) for count in (1, 2))
+    width = 2 * INNER + 2 * STATES + 64
+    for name, kernels, copied in (
+        (names[0], SCAN_FORWARD, width + INNER), (names[1], SCAN_BACKWARD, width),
+    ):  # fmt: skip
+        moved = 23 / 29 * moved_by(kernels)
+        assert float(one[name]) == pytest.approx(4096 * moved, rel=1e-12)
+        both = moved + 23 / 29 * 4 * copied
+        assert float(two[name]) == pytest.approx(2 * 4096 * both, rel=1e-12)
+    assert float(sweep("scan_forward_bytes", **plan, mamba=0).scan_forward_bytes) == 0.0
+
+
+def test_mamba_s_kernels_take_a_time_of_their_own() -> None:
+    """What a framework leaves unfused costs others, not these kernels, which none has fused."""
+    names = ["dense_layer_elementwise_forward_time", "dense_layer_elementwise_backward_time"]
+    scans = ["scan_forward_bytes", "scan_backward_bytes"]
+    rate = ["memory_efficiency", "memory_bandwidth"]
     plan = {**PLAN, "model": NANO, "tp": 1, "dp": 8, "sequence_parallel": 0, "global_batch": 8}
-    mamba, delta = (sweep(list(names), **plan, mamba=flag) for flag in (1, 0))
-    kept = float(delta.attention_activations - mamba.attention_activations)
-    width = INNER + 2 * STATES
-    # A delta net has one number a head more.
-    assert kept == pytest.approx(23 / 29 * 2 * (width + 64))
-    moved = float(mamba.half_elementwise_bytes - delta.half_elementwise_bytes)
-    states = 4 * 4 * INNER * 128 / 128
-    more = (2 * (2 * width + 3 * INNER) + states) / 0.2 - 2 * 2 * 64
-    assert moved == pytest.approx(23 / 29 * 4096 * more)
-    # What a framework leaves unfused costs others, not these kernels.
-    eager, other = (
-        sweep(names[1], **plan, mamba=flag, elementwise_factor=4.0)[names[1]] for flag in (1, 0)
+    mixed = ["dense_elementwise_bytes", "dense_cast_forward_bytes", "dense_cast_backward_bytes"]
+    for factor in (1.0, 4.0):
+        found = sweep([*names, *scans, *mixed, *rate], **plan, elementwise_factor=factor)
+        bandwidth = float(found.memory_efficiency * found.memory_bandwidth)
+        for times, name, scan, cast in zip((1, 2), names, scans, mixed[1:], strict=True):
+            plain = times * factor * float(found.dense_elementwise_bytes) + float(found[cast])
+            moved = plain + float(found[scan]) / 0.34
+            assert float(found[name]) == pytest.approx(moved / bandwidth, rel=1e-12)
+
+
+def test_what_a_mamba_layer_keeps() -> None:
+    """What leads to the scan, its result before and after its gate, and the norm's in 16 bits.
+
+    A delta net of the same sizes keeps its convolution's output and one number a head more.
+    """
+    plan = {**PLAN, "model": NANO, "tp": 1, "dp": 8, "sequence_parallel": 0, "global_batch": 8}
+    mamba, delta = (
+        sweep(["attention_activations"], **plan, mamba=flag).attention_activations
+        for flag in (1, 0)
     )
-    assert float(4.0 * (eager - other)) == pytest.approx(moved - 23 / 29 * 4096 * 3 * 256)
+    width = INNER + 2 * STATES
+    assert float(delta - mamba) == pytest.approx(23 / 29 * 2 * (width + 64 - INNER))
 
 
 def test_steps_of_nemotron_3_nano_on_h100() -> None:
-    """Four releases of Megatron-Bridge on 16 H100, to which no constant is fitted."""
+    """Four releases of Megatron-Bridge on 16 H100, of 16 to which the kernels' rate is fitted."""
     found = cases_of_runs(read_runs(find_runs("plans")).runs, kinds=(PUBLISHED,)).cases
     cases = [replace(case, kind="step_time", quantity="step_time") for case in found
              if case.name in {"E0189", "E0190", "E0191", "E0192"}]  # fmt: skip
