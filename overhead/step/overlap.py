@@ -316,36 +316,37 @@ declare("exposed_cp_backward_time", (*_taken, "layer_attention_again_time"), _mi
         when={**MIXED, **REPEATED_ATTENTION}, **BOUND)  # fmt: skip
 
 
-# Expert parallelism hides behind a layer's products: of another micro-batch, or of shared experts.
+# Expert parallelism hides behind another micro-batch's computing: its forward behind that one's
+# backward, and the other way round, so that both have a layer's whole computing to hide behind.
+
+WHERE = "megatron/core/pipeline_parallel/combined_1f1b.py"
+PAIRS: dict[str, Any] = {**BOUND, "source": "megatron", "where": WHERE}
+define("beside_experts_time", r"t_\mathrm{ep,o}", "s", "computing of a layer with experts, forward"
+       " and backward, behind which its exchanges can hide", minimum=0)  # fmt: skip
+total("beside_experts_time",
+      ("moe_layer_matmul_time", "attention_time", "moe_layer_elementwise_time"))  # fmt: skip
 
 
-def _ep_backward(time: Array, overlap: Array, inputs: Array, weights: Array) -> Array:
-    return exposed(time, overlap, inputs + weights)
+def _ep_backward(time: Array, forward: Array, overlap: Array, computing: Array) -> Array:
+    hidden = forward - exposed(forward, overlap, computing)
+    return exposed(time, overlap, computing - hidden)
 
 
 def _ep_backward_more(
-    time: Array,
-    overlap: Array,
-    inputs: Array,
-    weights: Array,
-    repeated: Array,
-    forward: Array,
-    again: Array,
+    time: Array, forward: Array, overlap: Array, computing: Array, repeated: Array, again: Array
 ) -> Array:
-    sent = repeated * forward
-    return _ep_backward(time, overlap, inputs, weights) + exposed(sent, overlap, again)
+    sent = exposed(repeated * forward, overlap, again)
+    return _ep_backward(time, forward, overlap, computing) + sent
 
 
 def _expert() -> None:
     """Declare what expert parallelism exposes; its backward holds what is repeated."""
-    forward = ("ep_layer_forward_time", "ep_overlap", "moe_layer_matmul_forward_time")
-    inputs, weights = "moe_layer_input_gradient_time", "moe_layer_weight_gradient_time"
-    backward = ("ep_layer_backward_time", "ep_overlap")
-    declare("exposed_ep_forward_time", forward, exposed, **BOUND)
-    name, taken = "exposed_ep_backward_time", (*backward, inputs, weights)
-    declare(name, taken, _ep_backward, **BOUND)
-    more = ("repeated_exchanges", "ep_layer_forward_time", "moe_layer_matmul_again_time")
-    declare(name, (*taken, *more), _ep_backward_more, when=REPEATED, **BOUND)
+    forward = ("ep_layer_forward_time", "ep_overlap", "beside_experts_time")
+    declare("exposed_ep_forward_time", forward, exposed, **PAIRS)
+    name, taken = "exposed_ep_backward_time", ("ep_layer_backward_time", *forward)
+    declare(name, taken, _ep_backward, **PAIRS)
+    more = ("repeated_exchanges", "moe_layer_matmul_again_time")
+    declare(name, (*taken, *more), _ep_backward_more, when=REPEATED, **PAIRS)
 
 
 _expert()
@@ -353,10 +354,8 @@ _expert()
 # Context parallelism's exposed communication by mechanism: keys and values round a ring.
 #
 # The label ``cp_mechanism`` names it; with ``efficiency`` a share is given
-# (`overhead.step.overlap`).
-# Only a ring has something to compute while it sends: exchanging heads for tokens, or gathering
-# keys
-# and values, is waited for.
+# (`overhead.step.overlap`).  Only a ring has something to compute while it sends: exchanging heads
+# for tokens, or gathering keys and values, is waited for.
 
 NAMED = {"cp_mechanism": "ring_exchange"}
 NAMED_RING = {**NAMED, **RING}

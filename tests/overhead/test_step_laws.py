@@ -7,10 +7,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overhead.labels import LABELS
+from overhead.graph import Evaluation
+from overhead.labels import LABELS, STEP_DEFAULTS, complete
 from overhead.labels import OVERLAPS as MECHANISMS
 from overhead.quantity import Array
 from overhead.step.parts import PARTS
@@ -183,3 +185,23 @@ def test_a_faster_gpu_is_faster(
         both = rows([efficiency, efficiency + 0.1])
         slow, fast = several(step(plan, labels, **{name: both}), 2)
         assert np.all(fast <= slow * (1 + 1e-12))
+
+
+TIMES = st.floats(0.0, 10.0)
+
+
+@given(forward=TIMES, backward=TIMES, computing=TIMES, share=st.floats(0.0, 1.0))
+@settings(max_examples=50, deadline=None)
+def test_exchanges_of_both_directions_hide_behind_one_layer_s_computing(
+    forward: float, backward: float, computing: float, share: float
+) -> None:
+    """A micro-batch's run beside another's computing, of which no more hides than there is."""
+    known = {
+        "ep_layer_forward_time": forward, "ep_layer_backward_time": backward,
+        "ep_overlap": share, "beside_experts_time": computing,
+    }  # fmt: skip
+    both = forward + backward
+    exposed = Evaluation(known, complete(STEP_DEFAULTS, known))["layer_exposed_ep_time"]
+    hidden = both - exposed
+    assert hidden <= computing + 1e-9
+    assert hidden == pytest.approx(min(share * both, computing), abs=1e-9)
