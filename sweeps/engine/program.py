@@ -30,6 +30,26 @@ from sweeps.spec.axis import Axis, is_overlap
 # Where a variable has no value: the cells that can't be, seen along its own dimensions.
 
 
+class Evaluators:
+    """The evaluators of a program's cases, each with the small values and reasons that it keeps."""
+
+    def __init__(self, program: Program, limits: Limits) -> None:
+        self.program, self.limits = program, limits
+        self._kept: dict[int, Evaluator] = {}
+
+    def of(self, case: LabelCase) -> Evaluator:
+        """Return a case's evaluator."""
+        known = self._kept.get(id(case))
+        if known is None:
+            known = Evaluator(self.program.grid, dict(case.fixed), self.limits)
+            self._kept[id(case)] = known
+        return known
+
+    def forget_others(self, case: LabelCase) -> None:
+        """Drop what was kept for other cases."""
+        self._kept = {key: one for key, one in self._kept.items() if key == id(case)}
+
+
 class Holes:
     """The missing values of variables of the same dimensions, in one case.
 
@@ -38,10 +58,9 @@ class Holes:
     in no other case that shares the value, can be.
     """
 
-    def __init__(
-        self, program: Program, case: LabelCase, evaluator: Evaluator, positions: Sequence[int]
-    ) -> None:
-        self.program, self.case, self.evaluator = program, case, evaluator
+    def __init__(self, evaluators: Evaluators, case: LabelCase, positions: Sequence[int]) -> None:
+        self.evaluators, self.program, self.case = evaluators, evaluators.program, case
+        self.evaluator = evaluator = evaluators.of(case)
         self.positions = frozenset(positions)
         self.found = -1
         if evaluator.cells(case.status) <= evaluator.limits.whole:
@@ -73,7 +92,7 @@ class Holes:
         if self._sharing is None:
             own = self._fixed_places(self.case)
             others = [
-                (case, Evaluator(self.program.grid, dict(case.fixed), self.evaluator.limits))
+                (case, self.evaluators.of(case))
                 for case in self.program.cases
                 if case is not self.case and self._fixed_places(case) == own
             ]
@@ -112,16 +131,14 @@ class Holes:
 class Group:
     """Variables of the same dimensions in one case, computed together block by block."""
 
-    def __init__(
-        self, program: Program, case: LabelCase, evaluator: Evaluator, dims: tuple[str, ...]
-    ) -> None:
-        self.case, self.evaluator, self.faults = case, evaluator, program.faults
-        grid = program.grid
+    def __init__(self, evaluators: Evaluators, case: LabelCase, dims: tuple[str, ...]) -> None:
+        grid, self.faults = evaluators.program.grid, evaluators.program.faults
+        self.case, self.evaluator = case, evaluators.of(case)
         self.positions = [grid.position(dim) for dim in dims]
         self.lengths = [1 if p in case.fixed else grid.shape[p] for p in self.positions]
         self.idle = set(range(len(grid.shape))) - set(self.positions) - set(case.fixed)
-        self.everything = evaluator.everything
-        self.holes = Holes(program, case, evaluator, self.positions)
+        self.everything = self.evaluator.everything
+        self.holes = Holes(evaluators, case, self.positions)
         self.buffers: dict[str, Array] = {}
 
     def at(
@@ -615,7 +632,7 @@ class Steps:
         self.program, self.limits, self.partners = program, limits or program.limits, partners
         self.stages = tuple(self._staged(names))
         self._ends = tuple(accumulate(len(stage.cuts) for stage in self.stages))
-        self._latest: tuple[LabelCase, Evaluator] | None = None
+        self._evaluators = Evaluators(program, self.limits)
         self._group: tuple[Stage, Group] | None = None
 
     def _staged(self, names: Sequence[str]) -> Iterator[Stage]:
@@ -658,15 +675,12 @@ class Steps:
                     group.at(cut, stage.variables, arrays)
 
     def _grouped(self, stage: Stage) -> Group:
-        """Return what computes a stage; the last case's small values are kept."""
+        """Return what computes a stage; what the last case's stages keep stays."""
         if self._group is None or self._group[0] is not stage:
+            if self._group is not None and self._group[0].case is not stage.case:
+                self._evaluators.forget_others(stage.case)
             self._group = None
-            if self._latest is None or self._latest[0] is not stage.case:
-                self._latest = None
-                grid = self.program.grid
-                evaluator = Evaluator(grid, dict(stage.case.fixed), self.limits)
-                self._latest = (stage.case, evaluator)
-            self._group = (stage, Group(self.program, stage.case, self._latest[1], stage.dims))
+            self._group = (stage, Group(self._evaluators, stage.case, stage.dims))
         return self._group[1]
 
 
