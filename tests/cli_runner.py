@@ -47,8 +47,8 @@ class Runner:
             patch.setattr(time, "monotonic", lambda: 1e-6 * next(ticks))
             patch.setattr(time, "perf_counter", lambda: 1e-3 * next(ticks))
             code = run([*shlex.split(line), *more])
-        told = self.capsys.readouterr()
+        found = self.capsys.readouterr()
         if fine:
-            assert code == 0, told.err
-            assert told.err == ""
-        return Done(code, told.out, told.err)
+            assert code == 0, found.err
+            assert found.err == ""
+        return Done(code, found.out, found.err)

@@ -39,13 +39,13 @@ class Refused:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Group, "at", counted)
             returned = run([*shlex.split(line), *more])
-        told = self.capsys.readouterr()
-        assert returned == code, (told.out, told.err)
-        assert told.out == ""
-        lines = told.err.splitlines()
+        found = self.capsys.readouterr()
+        assert returned == code, (found.out, found.err)
+        assert found.out == ""
+        lines = found.err.splitlines()
         assert lines
         assert all(one.startswith("sweeps: ") for one in lines), lines
-        assert "Traceback" not in told.err
+        assert "Traceback" not in found.err
         return [one.removeprefix("sweeps: ") for one in lines]
 
 

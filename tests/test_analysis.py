@@ -90,8 +90,8 @@ def test_data_parallelism_on_two_nodes(cli: Runner) -> None:
     assert ring["dp_communication_time_s"] == pytest.approx(14 * outer, rel=1e-12)
     # On two levels: 2 x 3/4 x 140 GB inside, 2 x 1/2 x a quarter of it between.
     two = 2 * (3 * STEP_INSIDE + STEP_BETWEEN + 0.75 * 140e9 / INSIDE + 140e9 / 8 / BETWEEN)
-    told = record(cli, f"{base} --algorithm standard")
-    assert told["dp_communication_time_s"] == pytest.approx(two, rel=1e-12)
+    result = record(cli, f"{base} --algorithm standard")
+    assert result["dp_communication_time_s"] == pytest.approx(two, rel=1e-12)
     assert "on 2 nodes x 4" in cli(f"analysis {base}").out
 
 
@@ -111,8 +111,8 @@ def test_tensor_parallelism_of_one_layer(cli: Runner) -> None:
     assert found["tp_communication_time_s"] == pytest.approx(4 * each, rel=1e-12)
     # The embedding forward and the logits backward; and 3 numbers a token for the loss.
     loss = 3 * ring_all_reduce(2, 4 * 1024, STEP_INSIDE, INSIDE)
-    told = found["vocabulary_communication_time_s"]
-    assert told == pytest.approx(2 * each + loss, rel=1e-12)
+    result = found["vocabulary_communication_time_s"]
+    assert result == pytest.approx(2 * each + loss, rel=1e-12)
     # Half of the model a GPU: 2 x 35e9 bytes of gradients over 4 ranks.
     time = ring_all_reduce(4, 2 * P / 2, STEP_INSIDE, INSIDE)
     assert found["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
@@ -150,8 +150,8 @@ def test_three_dimensions_and_all_layers(cli: Runner) -> None:
     assert found["dp_communication_time_s"] == pytest.approx(gradients, rel=1e-12)
     ends = 2 * each + 3 * ring_all_reduce(2, 4 * 512, STEP_INSIDE, INSIDE)
     total = 128 * each + 256 * exchange + gradients + ends
-    told = found["total_comm_time_per_step_upper_bound_s"]
-    assert told == pytest.approx(total, rel=1e-12)
+    result = found["total_comm_time_per_step_upper_bound_s"]
+    assert result == pytest.approx(total, rel=1e-12)
     out = cli(f"analysis {line}").out
     assert re.search(rf"upper bound of a step's communication +\S+ GB +{total * 1e3:.4g} ms", out)
 
@@ -170,9 +170,9 @@ def test_a_tree_algorithm(cli: Runner) -> None:
     plain = record(cli, base)["dp_communication_time_s"]
     network = build_topology("switch", 8, bandwidth=INSIDE, latency=STEP_INSIDE)
     tree = collective("all_reduce", 14e9, network, algorithm="dbt")
-    told = record(cli, f"{base} --tree-algo")["dp_communication_time_s"]
-    assert told == pytest.approx(float(tree.latency_s), rel=1e-12)
-    assert plain < told
+    result = record(cli, f"{base} --tree-algo")["dp_communication_time_s"]
+    assert result == pytest.approx(float(tree.latency_s), rel=1e-12)
+    assert plain < result
 
 
 def test_sides_of_a_mesh_are_those_of_the_whole(cli: Runner) -> None:
@@ -181,13 +181,13 @@ def test_sides_of_a_mesh_are_those_of_the_whole(cli: Runner) -> None:
     for more, sides in (("", (4, 4)), ("--mesh-nx 8 --mesh-ny 2", (8, 2))):
         network = build_topology("torus", 16, mesh_nx=sides[0], mesh_ny=sides[1], **link)
         time = float(collective("all_reduce", 14e9, network, algorithm="nccl").latency_s)
-        told = record(cli, f"{base} --dp 16 {more}")["dp_communication_time_s"]
-        assert told == pytest.approx(time, rel=1e-12)
+        result = record(cli, f"{base} --dp 16 {more}")["dp_communication_time_s"]
+        assert result == pytest.approx(time, rel=1e-12)
     # Half of it, every second rank, is as near to a square as can be, whatever the whole is.
     network = build_topology("torus", 8, mesh_nx=4, mesh_ny=2, **link)
     time = float(collective("all_reduce", 7e9, network, algorithm="nccl").latency_s)
-    told = record(cli, f"{base} --dp 8 --tp 2 --mesh-nx 16 --mesh-ny 1")
-    assert told["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
+    result = record(cli, f"{base} --dp 8 --tp 2 --mesh-nx 16 --mesh-ny 1")
+    assert result["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
 
 
 # A whole step of a real model.
@@ -323,8 +323,8 @@ def test_a_model_of_hugging_face(cli: Runner, tmp_path: Path) -> None:
 
 def test_several_values_make_a_table(cli: Runner) -> None:
     line = "--model llama3-8b --num-gpus 64 --zero-stage 0,1 --tp 2,4,8 --seq-length 8192"
-    told = cli(f"analysis {line} --global-batch 64").out
-    answer, head, *rows = told.split("\nnot given")[0].splitlines()
+    result = cli(f"analysis {line} --global-batch 64").out
+    answer, head, *rows = result.split("\nnot given")[0].splitlines()
     assert answer.endswith("; 1 of 6 don't fit or can't be")
     assert head.split()[:5] == ["zero_stage", "tp", "dp", "step", "time"]
     assert len(rows) == 6
@@ -339,8 +339,8 @@ def test_several_values_make_a_table(cli: Runner) -> None:
         assert one.pop("schema_version") == 1
         assert list(row) == list(one)
         for name, value in one.items():
-            told = row[name]
-            assert told == value if isinstance(value, str) else (told == "") == (value is None)
+            result = row[name]
+            assert result == value if isinstance(value, str) else (result == "") == (value is None)
     for one in records:
         alone = f"--model llama3-8b --num-gpus 64 --tp {one['tp']:g} --seq-length 8192"
         alone += f" --zero-stage {one['zero_stage']:g} --global-batch 64"
@@ -349,11 +349,11 @@ def test_several_values_make_a_table(cli: Runner) -> None:
 
 def test_plans_that_cannot_be_are_masked_with_their_reasons(cli: Runner) -> None:
     line = f"analysis --topology ring --num-gpus 8 --dp 4,8 --tp 1,2 {SIZES} --json"
-    told = {(one["dp"], one["tp"]): one for one in cli(line).records}
-    assert told[4, 2]["status"] == told[8, 1]["status"] == "ok"
-    assert told[4, 1]["status"] == told[8, 2]["status"] == "product_of_degrees"
-    assert told[8, 2]["dp_communication_time_s"] is None
-    assert told[4, 2]["dp_communication_time_s"] > 0.0
+    result = {(one["dp"], one["tp"]): one for one in cli(line).records}
+    assert result[4, 2]["status"] == result[8, 1]["status"] == "ok"
+    assert result[4, 1]["status"] == result[8, 2]["status"] == "product_of_degrees"
+    assert result[8, 2]["dp_communication_time_s"] is None
+    assert result[4, 2]["dp_communication_time_s"] > 0.0
 
 
 def test_machines_models_and_labels_are_axes(cli: Runner) -> None:
@@ -422,9 +422,11 @@ def test_megatron_hides_reductions_of_gradients_unless_told_otherwise(cli: Runne
 def test_software_that_is_not_named_trains_as_if_it_were(cli: Runner) -> None:
     """A machine or model of the catalogue brings the habits of what trains; bare sizes don't."""
     step = "analysis --model llama3-70b --gpus 64 --tp 8 --pp 2 --seq-len 8192 --json"
-    (usual,), (told,) = (cli(f"{step}{more}").records for more in ("", " --framework megatron-lm"))
+    (usual,), (result,) = (
+        cli(f"{step}{more}").records for more in ("", " --framework megatron-lm")
+    )
     # One setting less is unknown.
-    assert told | {"error_band": 0} == usual | {"error_band": 0}
+    assert result | {"error_band": 0} == usual | {"error_band": 0}
     assert "ZeRO stage 1; sequence parallelism on" in cli(step.replace(" --json", "")).out
     cuts = cli(f"{step} --virtual-stages 2 --micro-batches 4 --framework megatron-lm").records[0]
     assert cuts["schedule"] == "interleaved"
@@ -476,9 +478,9 @@ def test_as_few_layers_are_recomputed_as_fit(cli: Runner) -> None:
     assert best["step_time_s"] == pytest.approx(12.40, rel=0.01)
     assert 0.41 < best["mfu"] < 0.45
     assert best["recompute"] == "block"
-    told = cli(f"plan {more}").out
-    assert "recompute 1 of each chunk's layers" in told
-    assert "--recompute-method block --recompute-num-layers 1" in " ".join(told.split())
+    result = cli(f"plan {more}").out
+    assert "recompute 1 of each chunk's layers" in result
+    assert "--recompute-method block --recompute-num-layers 1" in " ".join(result.split())
     line = f"analysis {LLAMA_405B} --global-batch 2048 --zero-stage 1 --virtual-stages 4"
     line += " --recompute block"
     (one,) = json.loads(cli(f"{line} --recompute-layers 1 --json").out)
@@ -505,8 +507,8 @@ def test_both_directions_of_dual_pipe_hide_experts_communication(cli: Runner) ->
 def test_a_schedule_that_the_framework_lacks_is_flagged(cli: Runner) -> None:
     line = "analysis --model deepseek-v3 --gpus 512 --pp 8 --ep 64 --seq-len 4096 --sp 0"
     line += " --global-batch 2048"
-    told = "megatron-lm has no schedule dual_pipe: it has one_f_one_b, interleaved"
-    assert told in cli(f"{line} --schedule dual_pipe").out
+    result = "megatron-lm has no schedule dual_pipe: it has one_f_one_b, interleaved"
+    assert result in cli(f"{line} --schedule dual_pipe").out
     assert "has no schedule" not in cli(f"{line} --schedule one_f_one_b").out
     assert "torchtitan has no" in cli(f"{line} --schedule dual_pipe --framework torchtitan").out
 
@@ -600,17 +602,17 @@ def test_a_domain_of_72_is_cut_as_jobs_are_placed(cli: Runner, gpus: int, taken:
 def test_the_lightest_recomputation_that_fits_is_told_where_none_is_stated(cli: Runner) -> None:
     line = "analysis --model llama3-70b --gpus 64 --tp 8 --sp --zero-stage 1 --global-batch 128"
     long = cli(f"{line} --seq-len 32768").out.splitlines()
-    (told,) = (one for one in long if "--recompute block it fits" in one)
+    (result,) = (one for one in long if "--recompute block it fits" in one)
     again = cli(f"{line} --seq-len 32768 --recompute block").out
-    time, memory = told.rsplit(": ", 1)[1].split(", ")
+    time, memory = result.rsplit(": ", 1)[1].split(", ")
     assert f"a step takes {time}" in again
     assert f"it fits: {memory}" in again
-    assert "as few as fit 95% of the memory" in told
-    count = int(told.split(": ")[1].split()[0])
+    assert "as few as fit 95% of the memory" in result
+    count = int(result.split(": ")[1].split()[0])
     assert f"recompute block of {count} of each chunk's 80 layers" in again
     fewer = cli(f"{line} --seq-len 32768 --recompute block --recompute-layers {count - 1} --json")
-    (held,) = fewer.records
-    assert held["per_gpu_memory_bytes"] > 0.95 * 79.11 * 2**30
+    (values,) = fewer.records
+    assert values["per_gpu_memory_bytes"] > 0.95 * 79.11 * 2**30
     assert "--recompute" not in cli(f"{line} --seq-len 4096").out
     alone = cli(
         "analysis --model llama3-70b --gpus 8 --seq-len 4096 --global-batch 8 --zero-stage 0"
@@ -620,8 +622,8 @@ def test_the_lightest_recomputation_that_fits_is_told_where_none_is_stated(cli: 
 
 def test_the_first_stage_of_zero_that_fits_is_told(cli: Runner) -> None:
     line = "analysis --model llama3-8b --gpus 8 --seq-len 8192 --global-batch 64"
-    (told,) = (one for one in cli(line).out.splitlines() if "--zero-stage" in one)
-    stage, rest = told.split("--zero-stage ")[1].split(" it fits: ")
+    (result,) = (one for one in cli(line).out.splitlines() if "--zero-stage" in one)
+    stage, rest = result.split("--zero-stage ")[1].split(" it fits: ")
     time, memory = rest.split(", ")
     again = " ".join(cli(f"{line} --zero-stage {stage}").out.split())
     assert f"a step takes {time}" in again
@@ -650,8 +652,8 @@ def test_a_torus_is_priced_by_the_best_of_its_algorithms_where_xla_runs_it(cli: 
     assert usual == time("--framework maxtext --algorithm auto") == pytest.approx(24.36, abs=0.05)
     # One ring, as NCCL's, leaves most of a torus's links idle; no choice beats the best.
     assert time("--framework maxtext --algorithm nccl") > 2.3 * usual
-    told = cli(f"{line.replace(' --json', '')} --framework maxtext").out
-    assert "algorithm auto" in told
+    result = cli(f"{line.replace(' --json', '')} --framework maxtext").out
+    assert "algorithm auto" in result
     # On GPUs XLA calls NCCL.
     gpus = "analysis --model llama3-8b --gpus 16 --global-batch 16 --seq-len 4096 --framework"
     assert "algorithm nccl" in cli(f"{gpus} maxtext+gpu").out
@@ -685,9 +687,9 @@ def test_what_recipes_set_is_an_option_of_the_framework(cli: Runner) -> None:
     assert hosts[-1] == 0.0 < hosts[-2]
     # Transformer Engine's loss stands in the place of 16-bit logits, which are read twice, written
     # and scaled: 10 bytes moved where Megatron's own kernels move 40, and no softmax is kept.
-    for option, held, moved in (("", 8, 40), ("+fused_loss", 2, 10)):
+    for option, values, moved in (("", 8, 40), ("+fused_loss", 2, 10)):
         (found,) = cli(f"{step}+cuda_graphs{option}").records
-        assert found["peak_logits_memory_bytes"] == held * 1024 * 151936
+        assert found["peak_logits_memory_bytes"] == values * 1024 * 151936
         assert load_framework(f"megatron-lm{option}").figures["loss_bytes"].value == moved
 
 

@@ -136,8 +136,8 @@ def test_plans_that_cannot_be(refused: Refused, line: str, parts: tuple[str, ...
 def test_all_faults_are_told_at_once(refused: Refused) -> None:
     plan = "--dp 2 --tp 3 --cp 5 --cp-kind ring --sp 0"
     lines = refused(f"{LLAMA} {plan} --num-gpus 8 --global-batch 3")
-    told = [line.split(" = ")[0] for line in lines]
-    assert told == [
+    found = [line.split(" = ")[0] for line in lines]
+    assert found == [
         "dp*tp*cp*pp",
         "--tp, --heads",
         "--tp, --kv-heads",

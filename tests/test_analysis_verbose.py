@@ -56,7 +56,7 @@ def test_verbose_puts_the_numbers_in(cli: Runner, line: str) -> None:
     out = cli(f"analysis {line} --verbose").out
     evaluation = evaluation_of(job_of(line))
     blocks = re.findall(r"\n  (\w+) = (.*)\n    = (.*)\n    = (.*?)  \[\d+\]", out)
-    told = {name for name, *_ in blocks}
+    answer = {name for name, *_ in blocks}
     # Each formula with the numbers in the place of its names gives what stands below it.
     functions: dict[str, Any] = {
         "number": np.float64,
@@ -84,8 +84,8 @@ def test_verbose_puts_the_numbers_in(cli: Runner, line: str) -> None:
     report = out.split("memory, with the numbers put in")[0]
     for one in OPERATIONS.values():
         if f"  {one.title}, on " in report:
-            assert one.message in told or one.message in out
-            assert {one.quantity("time"), one.quantity("volume")} <= told
+            assert one.message in answer or one.message in out
+            assert {one.quantity("time"), one.quantity("volume")} <= answer
     assert re.findall(r"\n  \[1\] \S", out)
 
 
@@ -101,14 +101,14 @@ def test_what_is_assumed_is_said(cli: Runner) -> None:
 
 
 def test_help_names_the_flags(cli: Runner) -> None:
-    told = cli("analysis --help").out
+    answer = cli("analysis --help").out
     flags = "--topology --num-gpus --gpus --dp --tp --cp --pp --ep --params --seq-length --seq-len"
     flags += " --hidden-size --batch-size --num-layers --gpus-per-node --mesh-nx --mesh-ny"
     flags += " --tree-algo --verbose --model --hardware --zero-stage --sp --cp-kind --recompute"
     flags += " --micro-batch --global-batch --virtual-stages --schedule --etp --imbalance"
     flags += " --hsdp-shard --rank-order --nics-per-node --attention-kernel --framework --precision"
     for flag in flags.split():
-        assert re.search(rf"{flag}\b", told), flag
+        assert re.search(rf"{flag}\b", answer), flag
 
 
 # The same by one call in Python.
@@ -140,12 +140,12 @@ def test_the_command_tells_what_the_call_gives(line: str) -> None:
     )
     for name, time in result.dimension_times.items():
         if f"{name}_communication_time" in arrays:
-            told = float(arrays[f"{name}_communication_time"])
-            assert float(time) == pytest.approx(told, rel=1e-12), name
+            answer = float(arrays[f"{name}_communication_time"])
+            assert float(time) == pytest.approx(answer, rel=1e-12), name
     bound = result.total_comm_time_per_step_upper_bound_s
     if "communication_upper_bound" in arrays:
-        told = float(arrays["communication_upper_bound"])
-        assert float(bound) == pytest.approx(told, rel=1e-12)  # type: ignore[arg-type]
+        answer = float(arrays["communication_upper_bound"])
+        assert float(bound) == pytest.approx(answer, rel=1e-12)  # type: ignore[arg-type]
 
 
 # Of several configurations.

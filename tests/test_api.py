@@ -42,13 +42,13 @@ def test_reasons_say_why_there_is_no_value(tmp_path: Path) -> None:
         ["step_time"], model="llama3-8b", hardware="dgx-h100", world_size=8, tp=[1, 3, 8],
         zero_stage=[0, 1], sequence_length=8192, global_batch=64,
     )  # fmt: skip
-    told = sweeps.reasons(found)
-    assert told.dims == found.status.dims
-    exists = np.broadcast_to((told == "").to_numpy(), told.shape)
+    result = sweeps.reasons(found)
+    assert result.dims == found.status.dims
+    exists = np.broadcast_to((result == "").to_numpy(), result.shape)
     assert np.array_equal(exists, (found.status == 0).to_numpy())
-    assert "does not fit" in told.sel(tp=1, zero_stage=0).item()
-    assert "heads" in told.sel(tp=3).to_numpy().ravel()[0]
-    assert told.sel(tp=8, zero_stage=1).item() == ""
+    assert "does not fit" in result.sel(tp=1, zero_stage=0).item()
+    assert "heads" in result.sel(tp=3).to_numpy().ravel()[0]
+    assert result.sel(tp=8, zero_stage=1).item() == ""
     with pytest.raises(InputError, match="has no status"):
         sweeps.reasons(found.drop_vars("status"))
     public = ["open", "plans", "reasons", "recompute", "run", "sensitivity", "sweep"]
@@ -101,8 +101,8 @@ def test_xarrays_own_plot_has_names_and_units() -> None:
 
 def test_the_usual_quantities_come_by_themselves() -> None:
     found = sweeps.sweep(topology="ring", ranks=[8], message_bytes=1e9)
-    told = {"expected_error", "measured_rows", "status"}
-    assert set(found.data_vars) == {*DEFAULT_QUANTITIES, *told}
+    result = {"expected_error", "measured_rows", "status"}
+    assert set(found.data_vars) == {*DEFAULT_QUANTITIES, *result}
     assert set(
         sweeps.sweep("time, steps", topology="ring", ranks=8, message_bytes=1).data_vars
     ) == {
@@ -165,7 +165,7 @@ def test_all_means_each_that_there_is() -> None:
 
 
 def test_runs_a_mapping_a_path_and_a_name(tmp_path: Path) -> None:
-    stated = {
+    statement = {
         "quantities": ["time"],
         "axes": {"ranks": [4, 8]},
         "constants": {"message_bytes": "1 MB"},
@@ -174,7 +174,7 @@ def test_runs_a_mapping_a_path_and_a_name(tmp_path: Path) -> None:
     path.write_text(
         'quantities = ["time"]\naxes.ranks = [4, 8]\nconstants.message_bytes = "1 MB"\n'
     )
-    found = [sweeps.run(stated), sweeps.run(path), sweeps.run(str(path))]
+    found = [sweeps.run(statement), sweeps.run(path), sweeps.run(str(path))]
     for other in found[1:]:
         np.testing.assert_array_equal(found[0]["time"], other["time"])
     shipped = sweeps.run("quickstart")

@@ -68,7 +68,7 @@ def test_all_faults_of_a_spec_at_once_with_the_name_of_its_file(
     )
     lines = refused("run mine.toml")
     assert all(line.startswith("mine.toml: ") for line in lines)
-    told = [line.removeprefix("mine.toml: ") for line in lines]
+    found = [line.removeprefix("mine.toml: ") for line in lines]
     starts = [
         "titel = '..': no such key; did you mean 'title'",
         "quantities = 'tiem': no such quantity; did you mean 'time'",
@@ -86,8 +86,8 @@ def test_all_faults_of_a_spec_at_once_with_the_name_of_its_file(
         "reductions.operation = 'minimum': unknown; did you mean 'min'",
     ]
     for start in starts:
-        assert any(line.startswith(start) for line in told), (start, told)
-    assert len(told) == len(starts)
+        assert any(line.startswith(start) for line in found), (start, found)
+    assert len(found) == len(starts)
 
 
 @pytest.mark.parametrize(

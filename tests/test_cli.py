@@ -91,15 +91,15 @@ def test_verbose_puts_the_numbers_in(cli: Runner) -> None:
 
 def test_parts_of_phases_in_a_pipeline_add_up(cli: Runner) -> None:
     """Eight chunks' phases on x and one chunk's on y: 8 x 30 + 30 us of latency."""
-    told = cli(
+    answer = cli(
         "collective --topology torus --mesh-nx 4 --mesh-ny 4 --N 16 --M 1MiB --bandwidth 50GB/s"
         " --latency 5us --phase-chunks 8 --verbose"
     ).out
-    assert "  time                      302.4 us\n    latency part            270 us\n" in told
-    assert "    bandwidth part          32.44 us\n" in told
-    assert "  phases hidden behind it   216.9 us\n" in told
-    assert "  latency_time = phase_1_passes*phase_1_latency_time + " in told
-    assert "    = 8*30 us + 1*30 us + 1*0 s\n    = 270 us\n" in told
+    assert "  time                      302.4 us\n    latency part            270 us\n" in answer
+    assert "    bandwidth part          32.44 us\n" in answer
+    assert "  phases hidden behind it   216.9 us\n" in answer
+    assert "  latency_time = phase_1_passes*phase_1_latency_time + " in answer
+    assert "    = 8*30 us + 1*30 us + 1*0 s\n    = 270 us\n" in answer
 
 
 def test_a_time_that_is_an_upper_bound_says_so_wherever_it_is_shown(
@@ -124,16 +124,16 @@ def test_a_time_that_is_an_upper_bound_says_so_wherever_it_is_shown(
     assert "time_is_upper_bound" not in cli(f"{base} --N 12,16 --csv").out
     cli(f"{many} --output {tmp_path}/x.nc")
     with sweeps.open(tmp_path / "x.nc") as stored:
-        told = stored["time"].attrs["upper_bound"]
-    assert told.startswith("dbt: exact where (ranks <= 4) | ")
-    assert told.endswith("; elsewhere an upper bound")
+        answer = stored["time"].attrs["upper_bound"]
+    assert answer.startswith("dbt: exact where (ranks <= 4) | ")
+    assert answer.endswith("; elsewhere an upper bound")
 
 
 def test_what_reductions_cost_is_a_part_of_its_own(cli: Runner) -> None:
-    told = cli("collective --topology ring --N 8 --M 1GB --bandwidth 100GB/s --latency 1us"
+    answer = cli("collective --topology ring --N 8 --M 1GB --bandwidth 100GB/s --latency 1us"
                " --reduction-cost 1e-12")  # fmt: skip
-    assert "  time                      18.39 ms\n    latency part            14 us\n" in told.out
-    assert "    bandwidth part          17.5 ms\n    reduction part          875 us\n" in told.out
+    assert "  time                      18.39 ms\n    latency part            14 us\n" in answer.out
+    assert "    bandwidth part          17.5 ms\n    reduction part          875 us\n" in answer.out
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_verbose_says_how_the_time_differs_from_the_statement(
     out = cli(base + more).out
     before, _, after = out.partition("  which becomes, as asked for,\n")
     assert statement in after
-    told = re.search(r"\n  time +(.*)\n", before).group(1)  # type: ignore[union-attr]
-    assert after.splitlines()[2].strip() == f"= {told}"
+    answer = re.search(r"\n  time +(.*)\n", before).group(1)  # type: ignore[union-attr]
+    assert after.splitlines()[2].strip() == f"= {answer}"
 
 
 @pytest.mark.parametrize(
@@ -263,12 +263,12 @@ def test_records_have_the_names_of_the_python_result(cli: Runner) -> None:
     line = "collective --topology ring,switch --N 8,16 --M 1e3,1e9 --bandwidth 1e11 --latency 1e-6"
     records = cli(line + " --json").records
     assert len(records) == 8
-    told = {field.name for field in fields(CollectiveResult)} - {"algbw", "busbw"}
-    assert told <= set(records[0])
+    answer = {field.name for field in fields(CollectiveResult)} - {"algbw", "busbw"}
+    assert answer <= set(records[0])
     for record in records:
         network = build_topology(record["topology"], record["ranks"], bandwidth=1e11, latency=1e-6)
         result = collective("all_reduce", record["message_bytes"], network)
-        for name in told - {"algorithm", "energy_j", "intra_latency_s", "inter_latency_s"}:
+        for name in answer - {"algorithm", "energy_j", "intra_latency_s", "inter_latency_s"}:
             assert record[name] == float(getattr(result, name)), name
         assert record["algorithm"] == str(result.algorithm)
         assert record["algbw_bytes_per_s"] == float(result.algbw)

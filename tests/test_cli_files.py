@@ -244,8 +244,8 @@ def test_a_dry_run_computes_nothing(cli: Runner, spec: Path, tmp_path: Path) -> 
 def test_figures_are_checked_in_a_dry_run_and_drawn_where_asked_for(
     cli: Runner, spec: Path, tmp_path: Path
 ) -> None:
-    stated = spec.read_text(encoding="utf-8")
-    plain = stated[: stated.index("[[figures]]")]
+    statement = spec.read_text(encoding="utf-8")
+    plain = statement[: statement.index("[[figures]]")]
     wrong = "[[figures]]\nkind = 'curves'\nname = 'one'\npanels = 'topologie'\n"
     (tmp_path / "wrong.toml").write_text(plain + wrong, encoding="utf-8")
     refused = cli("run wrong.toml --dry-run", fine=False)
@@ -283,11 +283,11 @@ def test_plot_info_and_verify_of_a_stored_sweep(cli: Runner, spec: Path, tmp_pat
     unknown = cli("plot outputs/mine.nc --figure latencie", fine=False)
     assert unknown.code == 2
     assert "did you mean 'latency'" in unknown.err
-    told = cli("info outputs/mine.nc").out
-    assert "title       Mine" in told
-    assert "Conventions CF-1.11" in told
-    assert re.search(r"time +topology 2, .*40 ", told)
-    assert str(tmp_path) not in told
+    output = cli("info outputs/mine.nc").out
+    assert "title       Mine" in output
+    assert "Conventions CF-1.11" in output
+    assert re.search(r"time +topology 2, .*40 ", output)
+    assert str(tmp_path) not in output
     assert cli("info --verify outputs/mine.nc").out == "outputs/mine.nc: every checksum holds\n"
     with netCDF4.Dataset(tmp_path / "outputs/mine.nc", "a") as file:
         file["time"][1, 2, 3] *= 1.0000001
@@ -311,21 +311,21 @@ def test_lists_and_shows_each_algorithm(cli: Runner) -> None:
     for part in ("switch.all_reduce.ring  ", "  time = ", "  sent_bytes = ", "  source  "):
         assert part in shown
     assert "$" in cli("show wire_time --latex").out or "\\frac" in cli("show wire_time --latex").out
-    told = cli("show switch.all_reduce.ring --latex").out
-    assert "\n  T = " in told
+    output = cli("show switch.all_reduce.ring --latex").out
+    assert "\n  T = " in output
     assert "wire_time = message_bytes/bandwidth" in cli("show wire_time").out
 
 
 def test_the_catalogue_tells_figures_with_sources(cli: Runner) -> None:
     assert "dgx-h100" in cli("catalog").out
-    told = cli("catalog dgx-h100").out
-    assert re.search(r"intra_bandwidth +450 GB/s +specification +\S", told)
+    output = cli("catalog dgx-h100").out
+    assert re.search(r"intra_bandwidth +450 GB/s +specification +\S", output)
 
 
 def test_help_names_every_command(cli: Runner) -> None:
-    told = cli("--help").out
-    assert all(f"  {name} " in told for name in COMMANDS)
-    assert cli("").out == told
+    output = cli("--help").out
+    assert all(f"  {name} " in output for name in COMMANDS)
+    assert cli("").out == output
     for name in COMMANDS:
         assert cli(f"{name} --help").out.startswith(f"Usage: sweeps {name}")
     assert cli("--version").out.startswith("sweeps, version")
@@ -363,8 +363,8 @@ def test_all_predefined_combinations(cli: Runner) -> None:
     for row in lacking:
         assert row["topology"] in few or (row["topology"], row["collective"]) not in every_one
     # And each suggested analysis, one row a configuration.
-    told = {row["command"] for row in every} - {"collective"}
-    assert told == {f"analysis {line}" for line in analyses()}
+    output = {row["command"] for row in every} - {"collective"}
+    assert output == {f"analysis {line}" for line in analyses()}
     for row in every[len(rows) :]:
         assert float(row["per_gpu_memory_bytes"] or row["first_stage_model_state_memory_bytes"]) > 0
     assert len(cli("run-all --json").records) == len(every)

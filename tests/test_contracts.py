@@ -46,7 +46,7 @@ def test_what_is_asserted_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "result"),
     [
         ("step_time < 8", "has no unit"),
         ("step_time = 8 s", "can't be read"),
@@ -55,8 +55,8 @@ def test_what_is_asserted_is_read() -> None:
         ("", "can't be read"),
     ],
 )
-def test_what_cant_be_asserted(text: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_what_cant_be_asserted(text: str, result: str) -> None:
+    with pytest.raises(InputError, match=result):
         read_contract(text)
 
 

@@ -61,15 +61,15 @@ def test_a_batch_in_tokens_is_that_of_its_sequences(cli: Runner, flag: str) -> N
 def test_plans_of_a_batch_in_tokens_are_those_of_its_sequences(cli: Runner, flag: str) -> None:
     best = cli(f"{PLAN} -b 512 -s 8192 --json").records
     assert cli(f"{PLAN} {flag} -s 8k --json").records == best
-    told = cli(f"{PLAN} {flag} -s 8k").out
-    assert "512 sequences of 8192 tokens a step" in told
-    assert "(--seq-len 8k is read as 8,192 tokens)" in told
-    assert f"({flag.replace('-b ', '--batch-size ')} is read as 4,194,304 tokens a step)" in told
+    output = cli(f"{PLAN} {flag} -s 8k").out
+    assert "512 sequences of 8192 tokens a step" in output
+    assert "(--seq-len 8k is read as 8,192 tokens)" in output
+    assert f"({flag.replace('-b ', '--batch-size ')} is read as 4,194,304 tokens a step)" in output
 
 
 def test_what_is_read_is_said(cli: Runner) -> None:
-    told = cli(f"{ANALYSIS} --batch-size 4M --seq-len 8k").out
-    assert told.startswith("(--batch-size 4M is read as 4,194,304 tokens a step)\n(--seq-len 8k")
+    output = cli(f"{ANALYSIS} --batch-size 4M --seq-len 8k").out
+    assert output.startswith("(--batch-size 4M is read as 4,194,304 tokens a step)\n(--seq-len 8k")
 
 
 def test_tokens_are_an_axis_of_every_road(
@@ -138,9 +138,9 @@ def test_a_bandwidth_without_a_unit(cli: Runner, command: str, flag: str) -> Non
 
 
 def test_a_spec_needs_units_as_it_did() -> None:
-    stated = {"axes": {"ranks": [8]}, "constants": {"message_bytes": "1 MiB", "bandwidth": 400}}
+    statement = {"axes": {"ranks": [8]}, "constants": {"message_bytes": "1 MiB", "bandwidth": 400}}
     with pytest.raises(InputError, match="has no unit"):
-        read_sweep(stated, bare_is_si=False)
+        read_sweep(statement, bare_is_si=False)
 
 
 @pytest.mark.parametrize("written", ["70", "70B", "70e9"])
@@ -150,5 +150,5 @@ def test_parameters_mean_one_thing(cli: Runner, written: str) -> None:
     assert one["gradient_memory_bytes"] == 140e9
     planned = cli(f"plan --params {written} --gpus 64 --json").records
     assert {record["parameters"] for record in planned} == {70e9}
-    told = cli(f"analysis --params {written} --gpus 64").out
-    assert told.startswith("(--params 70 is read as 70 billion") == (written == "70")
+    output = cli(f"analysis --params {written} --gpus 64").out
+    assert output.startswith("(--params 70 is read as 70 billion") == (written == "70")

@@ -215,7 +215,7 @@ def test_text_with_units_means_the_same(name: str, text: str) -> None:
 
 
 def test_toml_reads_back_as_it_was() -> None:
-    stated = {
+    statement = {
         "title": 'A "quoted" \\ title\nwith two lines,\ta tab, \x7f, \x01 and é',
         "quantities": ["time", "steps"],
         "axes": {
@@ -231,17 +231,17 @@ def test_toml_reads_back_as_it_was() -> None:
         "reductions": [{"quantity": "time", "over": ["ranks"], "quantiles": [0.1]}],
         "measured": {"table": "x.csv", "where": {"gpu": "H100"}},
     }
-    again = tomllib.loads(to_toml(stated))
-    assert again == stated
-    assert list(again["axes"]) == list(stated["axes"])  # type: ignore[call-overload]
-    assert tomllib.loads(to_toml(with_si_units(stated)))["axes"]["latency"] == "1us,2us"
+    again = tomllib.loads(to_toml(statement))
+    assert again == statement
+    assert list(again["axes"]) == list(statement["axes"])  # type: ignore[call-overload]
+    assert tomllib.loads(to_toml(with_si_units(statement)))["axes"]["latency"] == "1us,2us"
 
 
 def test_numpy_numbers_are_written_as_numbers() -> None:
-    stated = {
+    statement = {
         "axes": {"ranks": np.array([8, 16]), "hops": np.int64(3), "latency": (np.float64(1e-6),)}
     }
-    assert tomllib.loads(to_toml(stated)) == {
+    assert tomllib.loads(to_toml(statement)) == {
         "axes": {"ranks": [8, 16], "hops": 3, "latency": [1e-6]}
     }
 

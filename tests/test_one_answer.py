@@ -98,8 +98,8 @@ def asked(request: pytest.FixtureRequest) -> tuple[dict[str, Any], list[Executio
     columns = {
         name: [plan.given[name] for plan in plans] for name in OF_A_PLAN if name in plans[0].given
     }
-    stated = {"title": "Plans", "axes": {"row": columns}, "constants": common}
-    job = analysis_job(stated)
+    spec = {"title": "Plans", "axes": {"row": columns}, "constants": common}
+    job = analysis_job(spec)
     found = job.program.evaluate(job.stored)
     rows = {name: np.broadcast_to(values, ROWS) for name, values in found.items()}
     return {**common, "row": columns}, plans, job, rows
@@ -169,12 +169,12 @@ def test_python_says_what_analysis_says(
         bool(set(job.program.faults.named(int(bits))) - NOTES) for bits in rows["status"]
     ])  # fmt: skip
     np.testing.assert_array_equal(np.broadcast_to(~found.valid, ROWS), faults)
-    told = {
+    result = {
         "peak_memory": found.per_gpu_memory_bytes,
         "communication_upper_bound": found.total_comm_time_per_step_upper_bound_s,
         **{f"{name}_communication_time": time for name, time in found.dimension_times.items()},
     }
-    for name, values in told.items():
+    for name, values in result.items():
         if name in rows:
             own_rows = np.broadcast_to(np.asarray(values), ROWS)[~faults]
             np.testing.assert_array_equal(own_rows, rows[name][~faults], err_msg=name)
@@ -224,12 +224,12 @@ def test_the_defaults_of_the_command_line_are_those_of_python(flags: dict[str, A
     found = analyze_config(config)
     if "peak_memory" in values:
         assert float(found.per_gpu_memory_bytes) == values["peak_memory"]
-    told = {
+    result = {
         "communication_upper_bound": found.total_comm_time_per_step_upper_bound_s,
         **{f"{name}_communication_time": time for name, time in found.dimension_times.items()},
     }
     evaluation, compared = evaluation_of(job), 0
-    for name, time in told.items():
+    for name, time in result.items():
         value = evaluation.value(name, {})
         if time is not None and value is not None:
             assert float(time) == float(value), name

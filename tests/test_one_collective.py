@@ -42,8 +42,8 @@ def machine_of(draw: Random, folder: Path) -> tuple[str, dict[str, float]]:
     for level, place in (("intra", "scale_up"), ("inter", "scale_out")):
         head, tail = text.split(f"[{place}]")
         for figure, unit in (("bandwidth", "B/s"), ("latency", "s")):
-            stated = f'{figure} = {{ value = "{figures[f"{level}_{figure}"]:.{PRECISE}g} {unit}"'
-            tail = re.sub(rf'^{figure} = {{ value = "[^"]*"', stated, tail, count=1, flags=re.M)
+            spec = f'{figure} = {{ value = "{figures[f"{level}_{figure}"]:.{PRECISE}g} {unit}"'
+            tail = re.sub(rf'^{figure} = {{ value = "[^"]*"', spec, tail, count=1, flags=re.M)
         text = f"{head}[{place}]{tail}"
     (folder / f"{name}.toml").write_text(text, encoding="utf-8")
     return name, figures
@@ -55,8 +55,8 @@ def charged(name: str, kind: str, ranks: int, size: float, folder: Path, **furth
         "collective": kind, "topology": "hierarchical", "algorithm": "nccl", "hardware": name,
         "ranks": ranks, "message_bytes": size, "software": "none", **further,
     }  # fmt: skip
-    stated = {"quantities": ["time"], "constants": constants}
-    plan = prepare(stated, folders=[folder]).program
+    spec = {"quantities": ["time"], "constants": constants}
+    plan = prepare(spec, folders=[folder]).program
     return float(plan.evaluate(("time",))["time"])
 
 
@@ -66,8 +66,8 @@ def step(name: str, given: dict[str, Any], folder: Path) -> dict[str, float]:
         "tp_message_bytes", "tp_all_gather_time", "tp_reduce_scatter_time", "tp_all_reduce_time",
         "effective_intra_bandwidth", "effective_inter_bandwidth",
     ]  # fmt: skip
-    stated = {"quantities": wanted, "constants": {"model": MODEL, "hardware": name, **given}}
-    arrays = prepare(stated, folders=[folder]).program.evaluate()
+    spec = {"quantities": wanted, "constants": {"model": MODEL, "hardware": name, **given}}
+    arrays = prepare(spec, folders=[folder]).program.evaluate()
     return {quantity: float(arrays[quantity]) for quantity in wanted}
 
 
@@ -228,8 +228,8 @@ def test_names_are_understood_however_they_are_written(written: str) -> None:
     usual = time(collective="all_reduce", topology="ring", hardware="dgx-h100")
     assert time(collective=written, topology="RING", hardware="DGX_H100") == usual
     network = build_topology("Ring", 8)
-    told = float(collective(written, 2.0**20, network).latency_s)
-    assert told == float(collective("all_reduce", 2.0**20, build_topology("ring", 8)).latency_s)
+    result = float(collective(written, 2.0**20, network).latency_s)
+    assert result == float(collective("all_reduce", 2.0**20, build_topology("ring", 8)).latency_s)
     assert load_model("Llama3-70B") == load_model("llama3-70b")
 
 

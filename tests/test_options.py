@@ -363,7 +363,7 @@ def test_studies_refuse_what_is_of_sweeps_alone(cli: Runner, study: str, option:
 
 
 @pytest.mark.usefixtures("inputs")
-@pytest.mark.parametrize(("line", "told"), [
+@pytest.mark.parametrize(("line", "result"), [
     (f"{SWEEP} --format zarr --output x.nc", "another format"),
     (f"{SWEEP} --dry-run --csv", "a dry run has none"),
     (f"{SWEEP} --dry-run --page", "a dry run has none"),
@@ -372,9 +372,9 @@ def test_studies_refuse_what_is_of_sweeps_alone(cli: Runner, study: str, option:
     (f"{LOG} --fabric roce", "no log is of several nodes"),
     (f"{LOG} --assert 'error_aftre < 1'", "did you mean 'error_after'"),
 ])  # fmt: skip
-def test_what_would_do_nothing_is_refused(cli: Runner, line: str, told: str) -> None:
+def test_what_would_do_nothing_is_refused(cli: Runner, line: str, result: str) -> None:
     ran = cli(line, fine=False)
-    assert (ran.code, told in ran.err) == (2, True), ran.err
+    assert (ran.code, result in ran.err) == (2, True), ran.err
 
 
 @pytest.mark.usefixtures("inputs")

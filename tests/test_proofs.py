@@ -294,10 +294,10 @@ def proof(key: Key) -> Proof:
     faults: list[str] = []
     done: list[Case] = []
     worst = above = 0.0
-    for held, runs in groups.items():
+    for result, runs in groups.items():
         rows = [given(case) for case, _ in runs]
         columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-        evaluation = Evaluation(columns, dict(held), ALGORITHMS[key])
+        evaluation = Evaluation(columns, dict(result), ALGORITHMS[key])
         defined = np.broadcast_to(evaluation.defined(), len(runs))
         for (case, run), ours in zip(runs, defined, strict=True):
             if ours != (run is not None) and not (key[2] in NARROWER and not ours):

@@ -52,10 +52,10 @@ def test_lines_fit_the_terminal_and_nothing_is_lost(
     whole = ""
     for columns in (1000, 80) if line != COMMANDS[1] else (1000, 80, 50):
         narrow.setenv("COLUMNS", str(columns))
-        told = cli(line).out
-        assert max(map(len, told.splitlines())) <= columns
-        whole = whole or told
-        assert numbers(whole) <= numbers(told)
+        output = cli(line).out
+        assert max(map(len, output.splitlines())) <= columns
+        whole = whole or output
+        assert numbers(whole) <= numbers(output)
 
 
 @pytest.mark.parametrize("line", COMMANDS[:4])
@@ -132,23 +132,23 @@ def test_a_figures_title_is_read_at_a_glance(name: str) -> None:
 
 def test_bytes_of_a_row_are_all_in_powers_of_two_or_of_ten(cli: Runner) -> None:
     for line in ("collective --N 8,16 --M 1KiB,64MiB,1GiB", "collective --N 8 --M 1GiB"):
-        told = cli(line).out.split(NOT_GIVEN)[0]
-        assert re.search(r" [KMG]iB\b", told)
-        assert not re.search(r" [kMG]B(?!/)", told)
+        output = cli(line).out.split(NOT_GIVEN)[0]
+        assert re.search(r" [KMG]iB\b", output)
+        assert not re.search(r" [kMG]B(?!/)", output)
     for line in ("collective --N 8,16 --M 1kB,1GB", "collective --N 8 --M 1GB", f"{STEP} --tp 8"):
-        told = cli(line).out.split(NOT_GIVEN)[0]
-        assert re.search(r" [kMG]B(?!/)", told)
-        assert not re.search(r" [KMG]iB\b", told)
+        output = cli(line).out.split(NOT_GIVEN)[0]
+        assert re.search(r" [kMG]B(?!/)", output)
+        assert not re.search(r" [KMG]iB\b", output)
 
 
 def test_commands_begin_with_their_answer(cli: Runner) -> None:
-    told = cli("overlap --compute 1ms,10ms,50ms --comm 10ms").out.splitlines()[0]
-    assert told == (
+    output = cli("overlap --compute 1ms,10ms,50ms --comm 10ms").out.splitlines()[0]
+    assert output == (
         "overlap gains most, 2x, with compute time 10 ms; least, 1.1x, with compute time 1 ms"
     )
-    first, told, *_ = cli("hops").out.splitlines()
+    first, output, *_ = cli("hops").out.splitlines()
     assert first.startswith("longest communication: MLP DP-16 18.67 ms, 493.3 mJ (notebook); MLP ")
-    assert told.startswith("  corrected links: 0.2 to 0.58 times the time, just the energy of ")
+    assert output.startswith("  corrected links: 0.2 to 0.58 times the time, just the energy of ")
 
 
 FIRST = (
@@ -186,14 +186,14 @@ def test_the_first_line_is_the_answer(
 
 
 def test_a_sweeps_table_has_the_units_of_other_commands(cli: Runner, tmp_path: Path) -> None:
-    told = cli(f"run quickstart --no-plot --output {tmp_path / 'a.nc'}").out
-    assert re.match(r"fastest of the \d+ cases: ", told)
-    assert re.search(r"\d us\b", told)
-    assert "\u00b5" not in told
+    output = cli(f"run quickstart --no-plot --output {tmp_path / 'a.nc'}").out
+    assert re.match(r"fastest of the \d+ cases: ", output)
+    assert re.search(r"\d us\b", output)
+    assert "\u00b5" not in output
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "output"),
     [
         ("run", "sweeps run needs SPEC; give it, such as 'sweeps run models-on-machines'"),
         ("trace", "sweeps trace needs FILE; give it, such as 'sweeps trace rank0.json.gz'"),
@@ -205,11 +205,11 @@ def test_a_sweeps_table_has_the_units_of_other_commands(cli: Runner, tmp_path: P
     ],
 )  # fmt: skip
 def test_what_a_newcomer_leaves_out_is_said_with_an_example(
-    cli: Runner, line: str, told: str
+    cli: Runner, line: str, output: str
 ) -> None:
     done = cli(line, fine=False)
     assert done.code == 2
-    assert done.err.startswith(f"sweeps: {told}")
+    assert done.err.startswith(f"sweeps: {output}")
 
 
 def test_validate_begins_with_its_errors_and_ends_with_a_verdict(cli: Runner) -> None:
@@ -225,8 +225,8 @@ def test_validate_begins_with_its_errors_and_ends_with_a_verdict(cli: Runner) ->
 def test_of_several_prices_a_machine_each_is_named(cli: Runner) -> None:
     line = "buy --model llama3-8b --hardware dgx-h100,dgx-b200 --tokens 1T --days 9 --price 2,3"
     done = cli(line, fine=False)
-    told = "sweeps: --price = '2,3': has several values; one value, or dgx-h100=VALUE,..\n"
-    assert (done.code, done.err) == (2, told)
+    output = "sweeps: --price = '2,3': has several values; one value, or dgx-h100=VALUE,..\n"
+    assert (done.code, done.err) == (2, output)
 
 
 def test_a_sweeps_table_begins_with_what_it_says(cli: Runner, tmp_path: Path) -> None:

@@ -116,8 +116,8 @@ def test_the_commands_tell_it_first_and_write_it(
 ) -> None:
     runner = Runner(capsys)
     line = "collective --topology ring --N 8 --M 1e9 --latency 0s --bandwidth 50GB/s --sensitivity"
-    told = runner(line).out.splitlines()
-    assert told[0].startswith("time is 35 ms; bandwidth, 50 GB/s, moves it most:")
+    output = runner(line).out.splitlines()
+    assert output[0].startswith("time is 35 ms; bandwidth, 50 GB/s, moves it most:")
     rows = runner(f"{line} --csv").rows
     (row,) = (row for row in rows if row["constant"] == "bandwidth")
     assert float(row["lower_change"]) == pytest.approx(1 / 9)
@@ -175,10 +175,10 @@ def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
     assert least == pytest.approx(min(again.found.values), rel=1e-12)
     line = "plan --model llama3-8b --gpus 8 -b 64 --recompute none --cp 1 --zero-stage 1 --pp 1"
     path = tmp_path / "plan.nc"
-    told = Runner(capsys)(f"{line} --sensitivity --output {path}").out
+    output = Runner(capsys)(f"{line} --sensitivity --output {path}").out
     with sweeps.open(path) as stored:
         assert stored.lower_best.sel(constant="intra_bandwidth").item()
-    assert "plans were ranked again, not searched again" in " ".join(told.split())
+    assert "plans were ranked again, not searched again" in " ".join(output.split())
     assert Runner(capsys)(f"{line} --gpus 8,16 --sensitivity", fine=False).code == 2
 
 
@@ -235,9 +235,9 @@ def test_the_least_of_plans_is_found_again_with_each_constant_moved(
         encoding="utf-8",
     )
     runner, path = Runner(capsys), tmp_path / "moved.nc"
-    told = runner(f"run {spec} --sensitivity least --output {path}").out
-    assert told.startswith("least step_time over tp, pp, micro_batch, recompute is ")
-    assert "elsewhere:" in told
+    output = runner(f"run {spec} --sensitivity least --output {path}").out
+    assert output.startswith("least step_time over tp, pp, micro_batch, recompute is ")
+    assert "elsewhere:" in output
     with sweeps.open(path) as stored:
         assert stored.step_time.item() == found.step_time.item()
         assert stored.upper_place.values.tolist() == found.upper_place.values.tolist()

@@ -112,10 +112,10 @@ def test_they_are_listed_and_shown(folder: Path) -> None:
     assert "assumes ranks differ as they did last year" in shown
     assert "Notes on magic" in shown
     assert "eq. 3" in shown
-    told = sweeps("show", "ring.all_reduce.magic", "--formulas", "own.py", cwd=folder)
-    assert "time = ranks/2*latency + 0.5*message_bytes/bandwidth" in told
-    assert "needs   the number of ranks must be even" in told
-    assert "section 4" in told
+    output = sweeps("show", "ring.all_reduce.magic", "--formulas", "own.py", cwd=folder)
+    assert "time = ranks/2*latency + 0.5*message_bytes/bandwidth" in output
+    assert "needs   the number of ranks must be even" in output
+    assert "section 4" in output
     # Without the file they aren't there.
     assert "no such formula" in sweeps("show", "slowest", cwd=folder, code=2)
     assert "magic" not in sweeps("list", cwd=folder)
@@ -264,8 +264,8 @@ def test_a_file_that_is_not_there(folder: Path) -> None:
     ],
 )
 def test_a_formula_that_fails_when_it_runs_is_one_line(folder: Path, body: str, words: str) -> None:
-    stated = OWN.replace('returns="slowest_time",', 'returns="slowest_time", expression="time",')
-    broken = stated.replace("    return time + 2.0 * spread\n", body)
+    given = OWN.replace('returns="slowest_time",', 'returns="slowest_time", expression="time",')
+    broken = given.replace("    return time + 2.0 * spread\n", body)
     (folder / "own.py").write_text(broken, encoding="utf-8")
     line = sweeps(
         "run", "spec.toml", "--formulas", "own.py", "--output", "x.nc", cwd=folder, code=1
@@ -276,8 +276,8 @@ def test_a_formula_that_fails_when_it_runs_is_one_line(folder: Path, body: str, 
 
 def test_an_algorithm_that_fails_when_it_runs_is_one_line(folder: Path) -> None:
     texts = 'steps="ranks", time="latency", sent="message_bytes", carried="message_bytes"'
-    stated = OWN.replace('source="own2026",\n    where="section 4"', f'source="own2026", {texts}')
-    broken = stated.replace("return flat(ranks / 2.0", "return flat(ranks.nothing / 2.0")
+    given = OWN.replace('source="own2026",\n    where="section 4"', f'source="own2026", {texts}')
+    broken = given.replace("return flat(ranks / 2.0", "return flat(ranks.nothing / 2.0")
     (folder / "own.py").write_text(broken, encoding="utf-8")
     line = sweeps(
         "run", "spec.toml", "--formulas", "own.py", "--output", "x.nc", cwd=folder, code=1
@@ -288,14 +288,14 @@ def test_an_algorithm_that_fails_when_it_runs_is_one_line(folder: Path) -> None:
 def test_what_an_algorithm_states_must_be_what_it_costs(folder: Path) -> None:
     own = (folder / "own.py").read_text(encoding="utf-8")
     for text, right in (("ranks/2", True), ("0.5*ranks", True), ("ranks/3", False)):
-        stated = own.replace('    "magic",\n', f'    "magic",\n    steps="{text}",\n')
-        assert stated != own
-        (folder / "own.py").write_text(stated, encoding="utf-8")
-        told = sweeps("list", "--formulas", "own.py", cwd=folder, code=0 if right else 2)
+        given = own.replace('    "magic",\n', f'    "magic",\n    steps="{text}",\n')
+        assert given != own
+        (folder / "own.py").write_text(given, encoding="utf-8")
+        output = sweeps("list", "--formulas", "own.py", cwd=folder, code=0 if right else 2)
         if not right:
-            assert "ring.all_reduce.magic: steps = ranks/3 gives " in told
-            assert "and the code " in told
-            assert "where ranks = " in told
+            assert "ring.all_reduce.magic: steps = ranks/3 gives " in output
+            assert "and the code " in output
+            assert "where ranks = " in output
 
 
 def test_a_formula_may_give_one_number_for_all_cells(folder: Path) -> None:

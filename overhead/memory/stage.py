@@ -134,14 +134,14 @@ def stage_leading_layers(
     period = xp.maximum(pp * chunk, 1.0)
     leading = dense_layers + embedding_as_layer
 
-    def held(place: Array) -> Array:
+    def layers_at(place: Array) -> Array:
         part = xp.maximum(xp.minimum(leading % period - place * chunk, chunk), 0.0)
         whole = xp.floor(leading / period) * chunk + part
         ahead = xp.where(place == 0.0, embedding_as_layer, 0.0)
         return xp.asarray(xp.maximum(whole - ahead, 0.0))
 
-    own = held(stage)
-    return xp.where(weight_copies > 1.0, (own + held(pp - 1.0 - stage)) / 2.0, own)
+    own = layers_at(stage)
+    return xp.where(weight_copies > 1.0, (own + layers_at(pp - 1.0 - stage)) / 2.0, own)
 
 
 @formula(

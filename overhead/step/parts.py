@@ -180,7 +180,7 @@ def _chunks() -> None:
 _chunks()
 
 
-def _beside_experts(
+def _expert_exposure(
     chunks: Array, first: Array, last: Array, chunk: Array, products: Array, sent: Array,
     contention: Array,
 ) -> Array:  # fmt: skip
@@ -193,11 +193,11 @@ def _beside_experts(
     return xp.minimum(late + cut + contention * hidden, sent)
 
 
-def _beside_experts_again(
+def _repeated_expert_exposure(
     chunks: Array, first: Array, last: Array, chunk: Array, products: Array, sent: Array,
     contention: Array, repeated: Array, forward: Array,
 ) -> Array:  # fmt: skip
-    once = _beside_experts(chunks, first, last, chunk, products, sent, contention)
+    once = _expert_exposure(chunks, first, last, chunk, products, sent, contention)
     return once + repeated * forward
 
 
@@ -212,10 +212,10 @@ def _chunked_experts() -> None:
         )  # fmt: skip
         name = f"exposed_ep_{way}_time"
         assumes = ("one chunk is sent ahead", "what would take longer in chunks goes as a whole")
-        declare(name, taken, _beside_experts, when=CHUNKED_EXPERTS, assumes=assumes, **DEEPEP)
+        declare(name, taken, _expert_exposure, when=CHUNKED_EXPERTS, assumes=assumes, **DEEPEP)
         if way == "backward":
             more = ("repeated_exchanges", "exposed_ep_forward_time")
-            declare(name, (*taken, *more), _beside_experts_again, assumes=assumes,
+            declare(name, (*taken, *more), _repeated_expert_exposure, assumes=assumes,
                     when={**CHUNKED_EXPERTS, **REPEATED}, **DEEPEP)  # fmt: skip
 
 

@@ -130,7 +130,7 @@ def step_timeline(evaluation: Evaluation) -> StepTimeline:
     ends = _after(evaluation, [runs[-1].end for runs in ran])
     stages: dict[str, Sequence[Span]] = {}
     for stage, (runs, sends) in enumerate(zip(ran, sent, strict=True)):
-        own = [*_passes(runs, passes), *ends[stage], *_held(runs, passes)]
+        own = [*_passes(runs, passes), *ends[stage], *_parts(runs, passes)]
         own += send_spans(SENDS, sends, passes.pp, passes.virtual)
         own += _streams(runs, passes)
         own += _data_parallel(evaluation, own)
@@ -148,7 +148,7 @@ def _passes(runs: Sequence[Ran], passes: _Passes) -> list[Span]:
     ]
 
 
-def _held(runs: Sequence[Ran], passes: _Passes) -> list[Span]:
+def _parts(runs: Sequence[Ran], passes: _Passes) -> list[Span]:
     """Return what passes hold, one part after another."""
     spans = []
     for slot, start, end in runs:
@@ -194,10 +194,10 @@ def _data_parallel(evaluation: Evaluation, own: Sequence[Span]) -> Iterator[Span
     left = gathered + reduced - float(evaluation["exposed_dp_time"])
     if not sharded:
         hidden = max(gathered - float(evaluation["exposed_dp_gather_time"]), 0.0)
-        yield from _beside(work, "weights", hidden)
+        yield from _overlapped(work, "weights", hidden)
         left = reduced - float(evaluation["exposed_dp_reduce_time"])
     backwards = [(-end, -start) for start, end in reversed(work)]
-    for span in _beside(backwards, "weights and gradients" if sharded else "gradients", left):
+    for span in _overlapped(backwards, "weights and gradients" if sharded else "gradients", left):
         yield Span(DATA, span.name, -span.end, span.duration, HIDDEN)
     for one in own:
         if one.row == PASSES and one.kind == EXPOSED:
@@ -205,7 +205,7 @@ def _data_parallel(evaluation: Evaluation, own: Sequence[Span]) -> Iterator[Span
             yield Span(row, one.name, one.start, one.duration, EXPOSED)
 
 
-def _beside(work: Sequence[tuple[float, float]], name: str, time: float) -> Iterator[Span]:
+def _overlapped(work: Sequence[tuple[float, float]], name: str, time: float) -> Iterator[Span]:
     """Yield communication beside the first of some computing, until it is done."""
     for start, end in work:
         piece = min(end - start, time)

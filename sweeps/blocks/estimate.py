@@ -14,7 +14,7 @@ from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Limits
 from sweeps.engine.grid import LabelCase
 from sweeps.engine.program import Program, Stage, Steps
 from sweeps.engine.reduce_base import Reducer, Split, split
-from sweeps.engine.reduce_quantile import MOST_BINS, MOST_HELD, is_exact
+from sweeps.engine.reduce_quantile import MOST_BINS, MOST_VALUES, is_exact
 from sweeps.errors import InputError, fault
 from sweeps.job import Job
 from sweeps.spec.sweep import Reduction, partners
@@ -188,7 +188,7 @@ def _state_bytes(job: Job, reduction: Reduction) -> int:
             return 8 * kept * 8
         case "pareto":
             return 32 * kept * min(OF_A_FRONT, parts.reduced_cells)
-        case "quantile" if total <= MOST_HELD:
+        case "quantile" if total <= MOST_VALUES:
             return 8 * total
         case "quantile" if is_exact(parts):
             return 8 * kept * len(reduction.quantiles)

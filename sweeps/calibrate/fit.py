@@ -502,7 +502,7 @@ class Outlier:
     row: int  # Its place among the rows
     # What it takes longer than the fit predicts, in parts of that; below 0 where it is faster
     excess: float
-    beside: float  # The same beside its neighbours in size; NaN where it has too few
+    local_excess: float  # The same against its neighbours in size; NaN where it has too few
     reason: str  # ``fit`` or ``neighbours``: what it falls out of
 
 
@@ -525,16 +525,16 @@ def fall_out(rows: Rows, predicted: Floats) -> list[Outlier]:
     """Return the rows beyond three robust standard deviations, the furthest first."""
     ratio = np.log(rows.time / predicted)
     classes = class_of(rows.message_bytes)
-    beside = _against_neighbours(rows, ratio)
+    local = _against_neighbours(rows, ratio)
     wide = scatter(rows, predicted)[classes]
-    near = _by_class(np.abs(beside), classes, _LEAST_OF_NEIGHBOURS)[classes]
+    near = _by_class(np.abs(local), classes, _LEAST_OF_NEIGHBOURS)[classes]
     of_fit = np.abs(ratio) > WIDTH * wide
-    of_neighbours = np.abs(np.nan_to_num(beside)) > WIDTH * near
+    of_neighbours = np.abs(np.nan_to_num(local)) > WIDTH * near
     found = [
         Outlier(
             int(place),
             float(np.expm1(ratio[place])),
-            float(np.expm1(beside[place])),
+            float(np.expm1(local[place])),
             "fit" if of_fit[place] else "neighbours",
         )
         for place in np.flatnonzero(of_fit | of_neighbours)

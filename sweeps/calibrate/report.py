@@ -319,7 +319,7 @@ def _outlier(found: Calibration, one: Outlier) -> list[str]:
     rows = found.rows
     case = found.cases[int(rows.case[one.row])]
     reference = "predicted" if one.reason == "fit" else "its neighbours in size"
-    by = one.excess if one.reason == "fit" else one.beside
+    by = one.excess if one.reason == "fit" else one.local_excess
     factor, word = (1.0 + by, "slower") if by > 0.0 else (1.0 / (1.0 + by), "faster")
     return [
         found.named(one.row),

@@ -497,8 +497,8 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     yield _line("all together", f"{shown('step_time', whole)}, +- {band:.0%}")
     settings = job.resolved.origins["unknown_settings"][0].source
     known = job.resolved.origins["unseen_device"][0].source
-    told = "four in five published runs are within that"
-    said = told if known.endswith("compared with runs") else f"not calibrated: {known}"
+    claim = "four in five published runs are within that"
+    said = claim if known.endswith("compared with runs") else f"not calibrated: {known}"
     yield f"  ({said}; {settings})"
     if _number(evaluation, "host_bound") > 0.0:
         yield "  (host-bound: layers wait for their launches longer than they compute)"

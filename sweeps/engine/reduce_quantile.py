@@ -328,7 +328,7 @@ def _is_finite(keys: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 Values = NDArray[np.float64]
 # Values that are held until the end: 128 MiB.
-MOST_HELD = 1 << 24
+MOST_VALUES = 1 << 24
 # Cells of a row that a block may have whole, so that it needn't be held: 1 MiB.
 MOST_IN_ROW = 1 << 17
 # An octave has 4096 bins, and no fewer than 32 if memory is short.
@@ -367,7 +367,7 @@ class Store(Protocol):
 def is_exact(split: Split) -> bool:
     """Return whether quantiles are exact: it depends on the dimensions alone."""
     total = split.kept_cells * split.reduced_cells
-    return total <= MOST_HELD or (split.trailing and split.reduced_cells <= MOST_IN_ROW)
+    return total <= MOST_VALUES or (split.trailing and split.reduced_cells <= MOST_IN_ROW)
 
 
 class Quantile(Reducer):
@@ -380,8 +380,8 @@ class Quantile(Reducer):
         # Coordinates ascend, each once.
         self._wanted = np.unique(np.array(task.reduction.quantiles, dtype=np.float64))
         self._store: Store
-        if whole.kept_cells * whole.reduced_cells <= MOST_HELD:
-            self._store = Held(split, self._wanted) if split is whole else Pieces(split)
+        if whole.kept_cells * whole.reduced_cells <= MOST_VALUES:
+            self._store = AllValues(split, self._wanted) if split is whole else Pieces(split)
         elif is_exact(whole):
             self._store = Rows(split, self._wanted)
         else:
@@ -418,7 +418,7 @@ class Quantile(Reducer):
         ]
 
 
-class Held:
+class AllValues:
     """All values, until the end."""
 
     error = 0.0
@@ -435,9 +435,9 @@ class Held:
         )
         self.values[(*piece.where, *reduced)] = piece.values
 
-    def merge(self, other: Held | Pieces, where: tuple[slice, ...]) -> None:
+    def merge(self, other: AllValues | Pieces, where: tuple[slice, ...]) -> None:
         """Put another's values in their places."""
-        if isinstance(other, Held):
+        if isinstance(other, AllValues):
             np.copyto(self.values, other.values, where=np.isnan(self.values))
             return
         for piece in other.pieces:

@@ -399,7 +399,7 @@ def page_of(
     return Page(
         kind="live",
         title=f"How long does {what} take on {labels['hardware']}, and does it fit?",
-        held=f"{labels['framework']}, {labels['precision']}; set anything: the numbers follow",
+        fixed=f"{labels['framework']}, {labels['precision']}; set anything: the numbers follow",
         summary=f"A calculator of {what}: its formulas run in the browser.",
         data=data,
         code=script_of(program),

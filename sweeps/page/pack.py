@@ -82,7 +82,7 @@ def page_of(
     name : str
         What the file is called, in faults and on the page.
     at : mapping of str to str, optional
-        Dimensions held at one entry.
+        Dimensions fixed at one entry.
     quantities : sequence of str, optional
         The only results to take; all by default.
 
@@ -109,7 +109,7 @@ def page_of(
         y, x = _CHANGES
         state = {"view": "points", "y": y, "x": x, "at": dict.fromkeys(packed.dims, "*")}
         asked = [{"name": "sensitivity", "title": title, "state": state}]
-    phrases = [view.phrase(one) for one in view.held]
+    phrases = [view.phrase(one) for one in view.fixed]
     first = asked[0]["title"] if asked else title
     return Page(
         "stored",
@@ -138,7 +138,7 @@ def page_of(
 
 
 def _entries(subject: Subject, at: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    """Check what dimensions are held at."""
+    """Check what dimensions are fixed at."""
     faults = []
     sizes = {name: one if isinstance(one, int) else len(one) for name, one in subject.dims.items()}
     several = [name for name, size in sizes.items() if size > 1]
@@ -414,7 +414,7 @@ def _groups(view: View, names: Sequence[str], columns: Sequence[str]) -> Iterato
 
 
 def _asked(
-    figures: Sequence[Figure], subject: Subject, held: Mapping[str, Any], packed: _Packed
+    figures: Sequence[Figure], subject: Subject, fixed: Mapping[str, Any], packed: _Packed
 ) -> Iterator[dict[str, Any]]:
     """Yield the views that a sweep's figures are: each a question with the state of the page."""
     for declared in figures:
@@ -426,7 +426,7 @@ def _asked(
         for dim, wanted in figure["at"].items():
             values = subject.dims.get(dim)
             one = wanted[0] if isinstance(wanted, list) else wanted
-            if dim in packed.dims and dim not in held and values is not None:
+            if dim in packed.dims and dim not in fixed and values is not None:
                 place = find(one, values)
                 at |= {} if place is None else {dim: place}
         known = {dim: place for dim, place in at.items() if dim in packed.dims}

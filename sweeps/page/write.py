@@ -60,7 +60,7 @@ class Page:
 
     kind: str  # One of `KINDS`
     title: str  # The question that its first view answers
-    held: str  # What is held, in one line
+    fixed: str  # What is the same in all of it, in one line
     summary: str  # What is read where no script runs
     data: Mapping[str, Any]  # What its script is called with
     values: bytes = b""  # Numbers that its script unpacks
@@ -121,7 +121,7 @@ def compose(page: Page, name: str) -> bytes:
         "policy": f"default-src 'none'; script-src '{_hash(code)}' blob:; worker-src blob:; "
         f"style-src '{_hash(look)}'; connect-src data:; img-src data: blob:",
         "title": html.escape(page.title),
-        "held": html.escape(page.held),
+        "held": html.escape(page.fixed),
         "summary": html.escape(page.summary),
         "style": look,
         # No tag can begin in data: they stay text, whatever they hold.

@@ -132,13 +132,13 @@ def folded(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[int]]
     values = values.copy()
     last = values.shape[1] - 1
     below = [part for part in range(last + 1) if np.nanmin(values[:, part], initial=0.0) < 0]
-    for part, beside in [
+    for part, neighbour in [
         *((k, k + 1) for k in range(last)),
         *((k, k - 1) for k in range(last, 0, -1)),
     ]:
         under = np.minimum(np.nan_to_num(values[:, part]), 0.0)
         values[:, part] -= under
-        values[:, beside] += under
+        values[:, neighbour] += under
     return values, below
 
 

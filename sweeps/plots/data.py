@@ -352,8 +352,8 @@ class View:
         return [f"{text} #{i}".strip() for i, text in enumerate(texts)]
 
     @property
-    def held(self) -> list[str]:
-        """What is held, and what a reader may ask of it: not what nobody chose."""
+    def fixed(self) -> list[str]:
+        """What is the same in all cells, and what a reader may ask of it: not what nobody chose."""
         scalars = {name for name, one in coordinates_of(self.dataset) if one.ndim == 0}
         given = [
             name

@@ -57,7 +57,7 @@ def tabulate(
         from sweeps.plots.curves import table_of
     view = view_of(dataset, figure["at"])
     title, names, rows, gaps = table_of(figure, view)
-    place = ", ".join(view.phrase(dim) for dim in figure["at"] if dim in view.held)
+    place = ", ".join(view.phrase(dim) for dim in figure["at"] if dim in view.fixed)
     return f"{title} ({place})" if place else title, names, rows, gaps
 
 

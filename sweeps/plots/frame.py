@@ -148,8 +148,8 @@ class _Geometry:
         """Width and height of the sheet."""
         width = self.left + self.grid[0] + self.right
         width += _GAP + self.legend[0] if self.legend_right else 0.0
-        beside = self.legend[1] - self.axis_room if self.legend_right else 0.0
-        inner = max(self.grid[1], beside)
+        legend = self.legend[1] - self.axis_room if self.legend_right else 0.0
+        inner = max(self.grid[1], legend)
         return max(width, _LEAST_WIDTH), self.top + inner + self.bottom
 
     def corner(self, index: int) -> tuple[float, float]:

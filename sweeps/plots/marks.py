@@ -92,7 +92,7 @@ def sheet_of(
         below.append(ASSUMED_NOTE)
     return Sheet(
         figure["title"] or sentence(title),
-        fixed=" · ".join(unbroken(view.phrase(name)) for name in view.held),
+        fixed=" · ".join(unbroken(view.phrase(name)) for name in view.fixed),
         notes=below,
         panels=panels,
         **measures,

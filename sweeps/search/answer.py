@@ -525,10 +525,10 @@ def _ranked(
             given[name] = own[:1] if np.all(own == own[0]) else own
         for column, at in enumerate(some):
             for name, value in changes[at][0].items():
-                held = given.get(name, np.full((1, 1), np.nan))
-                if held.shape[1] == 1:
-                    given[name] = held = np.repeat(held, len(some), axis=1)
-                held[:, column] = value
+                own = given.get(name, np.full((1, 1), np.nan))
+                if own.shape[1] == 1:
+                    given[name] = own = np.repeat(own, len(some), axis=1)
+                own[:, column] = value
         labels = {**plans[places[0]].labels, **changes[some[0]][1]}
         here = np.ix_(places, some)
         values[here], why[here] = _run(Evaluation(given, labels), point, (len(places), len(some)))

@@ -306,7 +306,7 @@ def _of_preset(
         if case is not None:
             known = {name: row[name] for name in ("layer", "preset", "gpu", "precision")}
             yield {**known, "tp": int(numbers["tp"]), "tokens": int(numbers["tokens"]),
-                   **_beside(case, times)}  # fmt: skip
+                   **_comparison(case, times)}  # fmt: skip
 
 
 def _theirs(path: Path, row: Mapping[str, str], tp: int) -> LayerOverlap | None:
@@ -342,7 +342,7 @@ def _choices(case: LayerOverlap) -> list[LayerOverlap]:
     return list(dict.fromkeys([off, *legal, case.same_as]))
 
 
-def _beside(case: LayerOverlap, times: Mapping[LayerOverlap, float]) -> dict[str, Any]:
+def _comparison(case: LayerOverlap, times: Mapping[LayerOverlap, float]) -> dict[str, Any]:
     """Return theirs beside ours."""
     own = {one: times[one] for one in _choices(case)}
     ours = _chosen(own)

@@ -126,7 +126,7 @@ def taken(cases: Sequence[Case], plan: FitPlan) -> list[Case]:
     ]
 
 
-def stated(plan: FitPlan, folders: Sequence[Path] = ()) -> Floats:
+def catalogued(plan: FitPlan, folders: Sequence[Path] = ()) -> Floats:
     """Return logarithms of the catalogue's constants over their priors, NaN where it has none."""
     found = []
     for term in plan.terms:
@@ -235,7 +235,7 @@ def fit(
     """Fit the constants to rows; with no rounds the catalogue's constants stay as they are."""
     model = _Model(cases, plan.terms, folders)
     precision = np.array([term.width**-2 for term in plan.terms])
-    logs = np.nan_to_num(stated(plan, folders))
+    logs = np.nan_to_num(catalogued(plan, folders))
     residuals, jacobian = model(logs)
     known = np.isfinite(residuals)
     cases = tuple(case for case, one in zip(cases, known, strict=True) if one)
@@ -343,7 +343,7 @@ def write_constants(fitted: Fit, folder: Path) -> list[Path]:
     """
     texts: dict[Path, str] = {}
     numbers = zip(fitted.terms, fitted.values(), fitted.spread, fitted.jacobian.T, strict=True)
-    before = stated(FitPlan(fitted.terms, {}), (folder / "hardware", folder / "frameworks"))
+    before = catalogued(FitPlan(fitted.terms, {}), (folder / "hardware", folder / "frameworks"))
     for (term, value, spread, column), log in zip(numbers, before.tolist(), strict=True):
         if abs(np.log(value / term.prior) - log) < STAY * spread:
             continue

@@ -60,7 +60,7 @@ MEASURED = ("step_time_s", "tokens_per_s_per_gpu", "peak_mem_gib", "value")
 # What is predicted can't be given; the columns for it say their unit.
 RESULTS = ("time", "step_time", "memory", "peak_memory", "allocated_memory")
 # A cell that ends so says nothing, whatever stands before it.
-_UNSTATED = ("unknown", "(not stated)")
+_UNKNOWN = ("unknown", "(not stated)")
 _NUMBER = re.compile(r"(?P<number>[-+]?\d[\d.,]*(?:[eE][-+]?\d+)?)\s*(?P<remark>\(.*\))?")
 
 
@@ -255,7 +255,7 @@ def _run(
     for name, cell in zip(header, (cell.strip() for cell in row), strict=True):
         if name in TEXTS or name in LABELS or cell in WORDS.get(name, ()):
             texts[name] = "" if cell == "unknown" else cell
-        elif cell and not cell.endswith(_UNSTATED):
+        elif cell and not cell.endswith(_UNKNOWN):
             value, remark = _number(cell)
             wrong = _wrong(name, value)
             if wrong:
@@ -364,8 +364,8 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
             if key not in _KEYS
         ]
         where = _conditions(entry.get("where", {}), f"{place}, where", faults)
-        words, numbers = _held(entry.get("set", {}), f"{place}, set", faults)
-        weak, usual = _held(entry.get("usual", {}), f"{place}, usual", faults)
+        words, numbers = _settings(entry.get("set", {}), f"{place}, set", faults)
+        weak, usual = _settings(entry.get("usual", {}), f"{place}, usual", faults)
         faults += [fault(f"{place}, usual.{name}", "..", "no number", "under set") for name in weak]
         rules.append(
             Rule(
@@ -409,7 +409,7 @@ def _conditions(
     return found
 
 
-def _held(
+def _settings(
     table: Mapping[str, Any], place: str, faults: list[str]
 ) -> tuple[dict[str, str], dict[str, float]]:
     words: dict[str, str] = {}

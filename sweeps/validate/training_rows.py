@@ -192,9 +192,9 @@ class _Catalogue:
             kept = labels.get("framework", "").startswith("maxtext")
             labels["recompute"] = "none" if kept else "block"
             assumed["recompute"] = None
-        stated = {n for n in labels if "assumed" not in run.texts.get(n, "")}
+        given = {n for n in labels if "assumed" not in run.texts.get(n, "")}
         # What runs it is often read from its source, and brings its kernel.
-        assumed |= dict.fromkeys(unknown_settings({*stated, "attention_kernel"}))
+        assumed |= dict.fromkeys(unknown_settings({*given, "attention_kernel"}))
         labels.setdefault("framework", DEFAULTS["framework"].default)
         on = [name for name in settings.options if name not in labels["framework"].split("+")]
         labels["framework"] = "+".join((labels["framework"], *on))

@@ -156,7 +156,7 @@ def test_streamed_file(benchmark: object, ratio: Ratio, tmp_path: Path) -> None:
     from sweeps.job import prepare
     from sweeps.store.write import write
 
-    stated = {
+    spec = {
         "quantities": ["time"],
         "axes": {
             "ranks": "2:101:lin100",
@@ -166,7 +166,7 @@ def test_streamed_file(benchmark: object, ratio: Ratio, tmp_path: Path) -> None:
         },
         "constants": {"algorithm": "ring"},
     }
-    job = prepare(stated)
+    job = prepare(spec)
     raw = np.ones(1 << 24, dtype=np.float32)
 
     def plain() -> None:

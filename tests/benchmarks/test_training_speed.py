@@ -69,9 +69,14 @@ def test_every_plan_by_part(benchmark: object, ratio: Ratio) -> None:
     spent = perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     assert peak < 2.0, f"{peak:.2f} GiB"
-    told = f"{cells / spent:.3g} plans/s, {cells:.3g} plans, {variables:.3g} values, {peak:.2f} GiB"
+    result = (
+        f"{cells / spent:.3g} plans/s, {cells:.3g} plans, {variables:.3g} values, {peak:.2f} GiB"
+    )
     ratio(
-        "a million plans a second, by ours (seconds by seconds)", spent * WANTED / cells, 1.0, told
+        "a million plans a second, by ours (seconds by seconds)",
+        spent * WANTED / cells,
+        1.0,
+        result,
     )
     scalar = _one_by_one(job, 20)
     ratio(

@@ -58,14 +58,14 @@ def test_a_calibrated_file_changes_nothing_of_what_is_normal(run: Runner) -> Non
 
 
 def test_several_nodes_are_told_by_few(run: Runner) -> None:
-    told = run("normal all_reduce --ranks 32 --M 1GiB").out
-    assert "Normal all_reduce of 4 x 8 ranks on NVIDIA DGX H100" in told
-    assert "peers: curves of " in told
+    output = run("normal all_reduce --ranks 32 --M 1GiB").out
+    assert "Normal all_reduce of 4 x 8 ranks on NVIDIA DGX H100" in output
+    assert "peers: curves of " in output
 
 
 def test_mfu_is_against_the_dense_peak(run: Runner) -> None:
-    told = run("normal mfu --model llama3-70b --hardware dgx-h100 --output mfu.nc --plot").out
-    assert "against the dense peak" in told
+    output = run("normal mfu --model llama3-70b --hardware dgx-h100 --output mfu.nc --plot").out
+    assert "against the dense peak" in output
     assert Path("mfu.png").stat().st_size > 10_000
     with xr.open_dataset("mfu.nc") as data:
         last = data.isel(row=-1)

@@ -53,32 +53,32 @@ def cells(dataset: xr.Dataset) -> list[dict[str, Any]]:
 
 def values_at(dataset: xr.Dataset, given: Mapping[str, Any], place: Mapping[str, int]) -> Any:
     """Return what the user gave for a cell, by quantity or label."""
-    told: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
     for name in given:
         coordinate = dataset.coords[name]
         where = {dim: place[str(dim)] for dim in coordinate.dims}
-        told[name] = coordinate.isel(where).item()
-    return told
+        answer[name] = coordinate.isel(where).item()
+    return answer
 
 
-def network(told: Mapping[str, Any], machine: Machine) -> TopologyDesc | None:
+def network(answer: Mapping[str, Any], machine: Machine) -> TopologyDesc | None:
     """Build a cell's network; None if its ranks don't fill it."""
     figures = {name: figure.value for name, figure in machine.figures.items()}
-    kind, ranks = told["topology"], told["ranks"]
+    kind, ranks = answer["topology"], answer["ranks"]
     sizes_alone = [one for one in NETWORKS[kind].requires if one.inputs == ("ranks",)]
     if not all(one.holds(np.asarray(ranks)) for one in sizes_alone):
         return None
     if kind == "hierarchical":
-        return hierarchy(told, figures, ranks)
+        return hierarchy(answer, figures, ranks)
     inside = {"intra": True, "inter": False}.get(
-        told["link"], ranks <= told.get("gpus_per_node", figures["gpus_per_node"])
+        answer["link"], ranks <= answer.get("gpus_per_node", figures["gpus_per_node"])
     )
     level = "intra" if inside else "inter"
     link = {
-        name: told.get(name, told.get(f"{level}_{name}", figures[f"{level}_{name}"]))
+        name: answer.get(name, answer.get(f"{level}_{name}", figures[f"{level}_{name}"]))
         for name in ("bandwidth", "latency", "energy_per_bit")
     }
-    sizes = {name: told[name] for name in ("mesh_nx", "mesh_ny", "mesh_nz") if name in told}
+    sizes = {name: answer[name] for name in ("mesh_nx", "mesh_ny", "mesh_nz") if name in answer}
     if sizes and math.prod(sizes.values()) != ranks:
         return None
     abilities: dict[str, float] = {}
@@ -87,23 +87,23 @@ def network(told: Mapping[str, Any], machine: Machine) -> TopologyDesc | None:
         abilities = {
             "has_nvls": float(inside and "nvls" in machine.in_network),
             "has_inc": float("sharp" in reducing),
-            "in_network_latency_factor": slower(told, figures) if inside else 1.0,
+            "in_network_latency_factor": slower(answer, figures) if inside else 1.0,
         }
     return build_topology(kind, ranks, **link, **sizes, **abilities)
 
 
-def slower(told: Mapping[str, Any], figures: Mapping[str, float]) -> float:
+def slower(answer: Mapping[str, Any], figures: Mapping[str, float]) -> float:
     """Return how much longer a message takes that the switch of a node reduces."""
-    if "in_network_latency" not in figures or {"latency", "intra_latency"} & set(told):
+    if "in_network_latency" not in figures or {"latency", "intra_latency"} & set(answer):
         return 1.0
     return figures["in_network_latency"] / figures["intra_latency"]
 
 
 def hierarchy(
-    told: Mapping[str, Any], figures: Mapping[str, float], ranks: float
+    answer: Mapping[str, Any], figures: Mapping[str, float], ranks: float
 ) -> TopologyDesc | None:
-    node = told.get("gpus_per_node", figures["gpus_per_node"])
-    pod = told.get("nodes_per_pod")
+    node = answer.get("gpus_per_node", figures["gpus_per_node"])
+    pod = answer.get("nodes_per_pod")
     full = ranks <= node or ranks % node == 0
     if pod is not None:
         full = full and (ranks <= node * pod or ranks % (node * pod) == 0)
@@ -111,45 +111,45 @@ def hierarchy(
         return None
     # Whoever puts fewer ranks on a node shares its cards with the node's other ranks.
     shared = figures["gpus_per_node"] / figures["nics_per_node"]
-    if "nics_per_node" in told:
-        shared = node / told["nics_per_node"]
+    if "nics_per_node" in answer:
+        shared = node / answer["nics_per_node"]
     levels = {
-        f"{level}_{name}": told.get(f"{level}_{name}", figures[f"{level}_{name}"])
+        f"{level}_{name}": answer.get(f"{level}_{name}", figures[f"{level}_{name}"])
         for level in ("intra", "inter")
         for name in ("bandwidth", "latency", "energy_per_bit")
     }
-    levels |= {"ranks_per_nic": shared, "oversubscription": told.get("oversubscription", 1.0),
-               "leaf_nodes": told.get("leaf_nodes", figures.get("leaf_nodes", 1.0))}  # fmt: skip
+    levels |= {"ranks_per_nic": shared, "oversubscription": answer.get("oversubscription", 1.0),
+               "leaf_nodes": answer.get("leaf_nodes", figures.get("leaf_nodes", 1.0))}  # fmt: skip
     if pod is not None:
         levels["nodes_per_pod"] = pod
         for name in ("bandwidth", "latency", "energy_per_bit"):
-            levels[f"pod_{name}"] = told.get(f"pod_{name}", levels[f"inter_{name}"])
+            levels[f"pod_{name}"] = answer.get(f"pod_{name}", levels[f"inter_{name}"])
     return build_topology("hierarchical", ranks, gpus_per_node=node, **levels)
 
 
-def expected(told: Mapping[str, Any]) -> dict[str, Any]:
+def expected(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cell's values by variable; NaN for all of them where the cell can't be."""
-    told = {**DEFAULTS, **told}
-    found = network(told, load_hardware(told["hardware"]))
+    answer = {**DEFAULTS, **answer}
+    found = network(answer, load_hardware(answer["hardware"]))
     nothing = {**dict.fromkeys(FIELDS, np.nan), "chosen_algorithm": "none"}
     if found is None:
         return nothing
-    key = told["topology"], told["collective"], told["algorithm"]
-    if told["algorithm"] not in ("standard", "nccl", "auto") and key not in ALGORITHMS:
+    key = answer["topology"], answer["collective"], answer["algorithm"]
+    if answer["algorithm"] not in ("standard", "nccl", "auto") and key not in ALGORITHMS:
         return nothing
-    if told["collective"] not in NETWORKS[told["topology"]].standard:
+    if answer["collective"] not in NETWORKS[answer["topology"]].standard:
         return nothing
     options = {
-        name: told[name]
+        name: answer[name]
         for name in ("chunks", "phase_chunks", "reduction_cost", "hops")
-        if name in told
+        if name in answer
     }
     result = collective(
-        told["collective"],
-        told["message_bytes"],
+        answer["collective"],
+        answer["message_bytes"],
         found,
-        algorithm=told["algorithm"],
-        latency_per=told["latency_per"],
+        algorithm=answer["algorithm"],
+        latency_per=answer["latency_per"],
         **options,
     )
     values: dict[str, Any] = {name: float(getattr(result, field)) for name, field in FIELDS.items()}

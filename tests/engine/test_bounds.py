@@ -198,8 +198,8 @@ def number_of(rng: np.random.Generator, depth: int, count: int) -> Callable[[Val
         # Noughts without a sign: of -0.0 below a fraction line bounds know nothing.
         return lambda values: one(values) / (two(values) + 0.0)
     if kind < 0.8:
-        held = truth_of(rng, depth - 1, count)
-        return lambda values: np.where(held(values), one(values), two(values))
+        result = truth_of(rng, depth - 1, count)
+        return lambda values: np.where(result(values), one(values), two(values))
     best = lambda values: _run(choices.best_of, one(values), two(values))  # noqa: E731
     if kind < 0.9:
         return lambda values: best(values)[0]
@@ -226,8 +226,8 @@ def reasons_of(rng: np.random.Generator, depth: int, count: int) -> Callable[[Va
     """Return random sets of bits."""
     none, bit = np.zeros(1, dtype=np.int64), 1 << int(rng.integers(4))
     if depth == 0 or rng.random() < 0.3:
-        held = truth_of(rng, 2, count)
-        return lambda values: np.where(held(values), none, none + bit)
+        result = truth_of(rng, 2, count)
+        return lambda values: np.where(result(values), none, none + bit)
     one, two = (reasons_of(rng, depth - 1, count) for _ in range(2))
     if rng.random() < 0.4:
         return lambda values: one(values) | two(values)
@@ -279,14 +279,14 @@ def test_random_expressions_lie_within_their_bounds(rng: np.random.Generator) ->
 def test_what_a_run_leaves_out_is_told_and_nothing_else_changes() -> None:
     axes = {"tp": [1, 2, 3], "micro_batch": [1, 2], "price": np.linspace(1.0, 9.0, 40).tolist(),
             "inter_bandwidth": np.linspace(1e10, 8e10, 40).tolist()}  # fmt: skip
-    stated = {
+    statement = {
         "title": "least cost", "quantities": [], "axes": axes,
         "constants": {**STEP, "training_tokens": 1e12},
         "reductions": [
             {"quantity": "cost", "operation": "top", "count": 3, "over": list(axes), "name": "c"}
         ],
     }  # fmt: skip
-    job, same = prepare(stated), prepare(stated)
+    job, same = prepare(statement), prepare(statement)
     with pytest.MonkeyPatch.context() as patch:
         _long(patch)
         found = job.dataset()
@@ -315,8 +315,8 @@ def test_a_run_s_report_says_how_many_cells_were_computed_of_how_many(
         for name, value in (("WORTH", 0.0), ("SHARE", np.inf), ("TRIAL", np.inf)):
             patch.setattr(bounds, name, value)
         line = f"run {spec} --output {tmp_path / 'few.nc'}"
-        told = " ".join(Runner(capsys)(line).out.split())
-    assert " of 2,500 cells were computed; bounds of " in told
+        output = " ".join(Runner(capsys)(line).out.split())
+    assert " of 2,500 cells were computed; bounds of " in output
 
 
 def _long(patch: pytest.MonkeyPatch) -> None:
@@ -329,7 +329,7 @@ def test_what_is_computed_to_see_how_long_it_takes_counts_once() -> None:
     axes = {"tp": [1, 2, 3], "pp": [1, 2], "micro_batch": [1, 2], "price": [1.0, 3.0, 4.0],
             "inter_bandwidth": np.linspace(1e10, 8e10, 40).tolist()}  # fmt: skip
     over = {"over": list(axes), "operation": "min"}
-    stated = {
+    statement = {
         "title": "two", "quantities": [], "axes": axes,
         "constants": {**STEP, "training_tokens": 1e12},
         "reductions": [
@@ -337,7 +337,7 @@ def test_what_is_computed_to_see_how_long_it_takes_counts_once() -> None:
             {**over, "quantity": "step_time", "operation": "mean", "name": "s"},
         ],
     }  # fmt: skip
-    job = prepare(stated)
+    job = prepare(statement)
     limits = Limits(block=24, whole=24)
     whole, some, parts = job.reducers(), job.reducers(), job.reducers()
     assert not feed(job.program, whole)
@@ -373,9 +373,9 @@ def test_cells_count_where_a_condition_holds_in_every_reduction() -> None:
          "over": ["tp", "micro_batch"], "where": "peak_memory <= 40 GB and cost < 700"}
         for operation in ("min", "max", "mean")
     ]  # fmt: skip
-    stated = {"title": "where", "quantities": ["cost", "peak_memory"], "axes": axes,
+    statement = {"title": "where", "quantities": ["cost", "peak_memory"], "axes": axes,
               "constants": {**STEP, "training_tokens": 1e10}, "reductions": reductions}  # fmt: skip
-    found = prepare(stated).dataset()
+    found = prepare(statement).dataset()
     cost, memory = xr.broadcast(found.cost, found.peak_memory)
     chosen = cost.where((memory <= 40e9) & (cost < 700.0))
     assert 0 < int(chosen.notnull().sum()) < int(cost.notnull().sum())
@@ -412,10 +412,10 @@ def test_conditions_on_what_isn_t_there_are_refused(where: str, why: str) -> Non
 
 
 def test_a_reduction_of_what_a_model_gives_is_refused() -> None:
-    stated = {"title": "layers", "quantities": [], "axes": {"tp": [1, 2]}, "constants": STEP}
+    statement = {"title": "layers", "quantities": [], "axes": {"tp": [1, 2]}, "constants": STEP}
     for asked in (
         {"quantity": "layers", "operation": "min"},
         {"quantity": "step_time", "operation": "pareto", "against": "layers"},
     ):
         with pytest.raises(InputError, match="'layers': is given here, not computed"):
-            prepare({**stated, "reductions": [{**asked, "over": ["tp"]}]})
+            prepare({**statement, "reductions": [{**asked, "over": ["tp"]}]})

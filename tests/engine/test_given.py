@@ -27,8 +27,8 @@ def computed(program: Program) -> set[str]:
 
 
 def plan_of(quantities: list[str], **axes: object) -> Program:
-    stated = {name: value if isinstance(value, list) else [value] for name, value in axes.items()}
-    return prepare({"quantities": quantities, "axes": stated}).program
+    spec = {name: value if isinstance(value, list) else [value] for name, value in axes.items()}
+    return prepare({"quantities": quantities, "axes": spec}).program
 
 
 def test_only_what_is_asked_for_is_computed() -> None:
@@ -154,9 +154,9 @@ def test_whatever_a_formula_gives_can_be_asked_for(pods: dict[str, float]) -> No
         constants = {n: v for n, v in given.items() if n != name}
         if name.startswith(("phase_", "pipelined_", "hidden_phase_")):
             constants["phase_chunks"] = 2
-        stated = {"quantities": [name], "axes": labels, "constants": constants}
+        spec = {"quantities": [name], "axes": labels, "constants": constants}
         try:
-            values = prepare(stated).program.evaluate()
+            values = prepare(spec).program.evaluate()
         except InputError as error:
             absent.add(name)
             lines = error.faults

@@ -45,47 +45,47 @@ NEEDED = ("ranks", "message_bytes")
 @st.composite
 def stated(draw: st.DrawFn) -> dict[str, Any]:
     """Draw what a user gives: each label and number left out, one value, or an axis."""
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for name, known in LABELS.items():
         several = draw(st.lists(st.sampled_from(known), max_size=2, unique=True))
         if several:
-            told[name] = several if len(several) > 1 or draw(st.booleans()) else several[0]
+            found[name] = several if len(several) > 1 or draw(st.booleans()) else several[0]
     optional = draw(st.lists(st.sampled_from(sorted(set(NUMBERS) - set(NEEDED))), max_size=3))
     for name in (*NEEDED, *dict.fromkeys(optional)):
         most = 3 if name in NEEDED else 2
         several_numbers = draw(
             st.lists(st.sampled_from(NUMBERS[name]), min_size=1, max_size=most, unique=True)
         )
-        told[name] = several_numbers if len(several_numbers) > 1 else several_numbers[0]
-    if "hierarchical" in told.get("topology", ()) and "p2p" in told.get("collective", ()):
+        found[name] = several_numbers if len(several_numbers) > 1 else several_numbers[0]
+    if "hierarchical" in found.get("topology", ()) and "p2p" in found.get("collective", ()):
         # A single call sends a hierarchy's message between nodes, if there are several.
-        told.pop("link", None)
-    return told
+        found.pop("link", None)
+    return found
 
 
-def check(dataset: xr.Dataset, told: dict[str, Any]) -> int:
+def check(dataset: xr.Dataset, found: dict[str, Any]) -> int:
     """Compare every cell; return how many there are that can't be."""
     missing = 0
     for cell in cells(dataset):
         place = cell["place"]
-        wanted = expected(values_at(dataset, told, place))
+        wanted = expected(values_at(dataset, found, place))
         status = at(dataset, "status", place)
         exists = not np.isnan(wanted["time"])
         missing += not exists
         for name in FIELDS:
             value = at(dataset, name, place)
             if not exists and set(dataset["status"].dims) <= set(dataset[name].dims):
-                assert np.isnan(value), f"{name} at {place} of {told}"
+                assert np.isnan(value), f"{name} at {place} of {found}"
             if exists:
-                np.testing.assert_array_equal(value, wanted[name], f"{name} at {place} of {told}")
+                np.testing.assert_array_equal(value, wanted[name], f"{name} at {place} of {found}")
             if np.isnan(value):
-                assert status != 0, f"{name} is missing at {place} for no reason: {told}"
+                assert status != 0, f"{name} is missing at {place} for no reason: {found}"
         if exists:
             code = int(at(dataset, "chosen_algorithm", place))
-            assert ALGORITHMS.name_of(code) == wanted["chosen_algorithm"], f"at {place} of {told}"
+            assert ALGORITHMS.name_of(code) == wanted["chosen_algorithm"], f"at {place} of {found}"
         else:
-            assert status != 0, f"no reason at {place} of {told}"
-            assert np.isnan(at(dataset, "time", place)), f"time at {place} of {told}"
+            assert status != 0, f"no reason at {place} of {found}"
+            assert np.isnan(at(dataset, "time", place)), f"time at {place} of {found}"
     return missing
 
 
@@ -94,10 +94,10 @@ def at(dataset: xr.Dataset, name: str, place: dict[str, int]) -> float:
     return float(variable.isel({dim: place[str(dim)] for dim in variable.dims}).item())
 
 
-def bare(told: dict[str, Any]) -> xr.Dataset:
+def bare(found: dict[str, Any]) -> xr.Dataset:
     """Evaluate a grid by the exact forms alone, as the single calls do."""
     return sweeps.sweep(
-        **({"software": "none", "algorithm": "standard", "topology": "switch"} | told)
+        **({"software": "none", "algorithm": "standard", "topology": "switch"} | found)
     )
 
 
@@ -105,25 +105,25 @@ def bare(told: dict[str, Any]) -> xr.Dataset:
     max_examples=35, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 @given(stated())
-def test_a_grid_equals_its_cells(told: dict[str, Any]) -> None:
-    check(bare(told), told)
+def test_a_grid_equals_its_cells(found: dict[str, Any]) -> None:
+    check(bare(found), found)
 
 
 def test_every_network_and_operation_by_every_choice() -> None:
     for topology in NETWORKS:
-        told = {
+        found = {
             "topology": topology,
             "collective": sorted({key[1] for key in ALGORITHMS if key[0] == topology}),
             "algorithm": ["standard", "nccl", "auto"],
             "ranks": fitting(topology, (1, 6, 16)),
             "message_bytes": 1e6,
         }
-        assert check(bare(told), told) == 0
+        assert check(bare(found), found) == 0
 
 
 def test_shared_network_cards() -> None:
     """A group with fewer ranks in a node than it has shares its cards as the machine does."""
-    told = {
+    found = {
         "topology": "hierarchical",
         "collective": ["all_reduce", "all_to_all", "p2p"],
         "hardware": ["tpu-v5p", "dgx-h100"],
@@ -136,16 +136,16 @@ def test_shared_network_cards() -> None:
         {"nics_per_node": [1, 2]},
         {"nodes_per_pod": [2], "oversubscription": 2.0, "leaf_nodes": [1, 2]},
     ):
-        axes = {**told, **more}
+        axes = {**found, **more}
         missing = check(bare(axes), axes)
         assert missing == 0
     # Without a node's size it is the machine's, and so are its cards.
-    whole = {name: value for name, value in told.items() if name != "gpus_per_node"}
+    whole = {name: value for name, value in found.items() if name != "gpus_per_node"}
     assert check(bare(whole), whole) == 0
 
 
 def test_cells_that_cannot_be_are_among_those_compared() -> None:
-    told = {
+    found = {
         "topology": ["hierarchical", "ring"],
         "algorithm": ["ring", "ring_ring", "standard"],
         "ranks": [8, 10, 12],
@@ -153,4 +153,4 @@ def test_cells_that_cannot_be_are_among_those_compared() -> None:
         "message_bytes": [1e6],
     }
     # ring isn't defined on the hierarchy nor ring_ring on the ring; 10 fills no nodes, 12 no 8.
-    assert check(bare(told), told) == 2 * 3 * 2 + 2 * 3
+    assert check(bare(found), found) == 2 * 3 * 2 + 2 * 3

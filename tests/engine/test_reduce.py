@@ -310,7 +310,7 @@ def test_bins_for_too_many_cells_are_refused(operation: str) -> None:
 
 @pytest.mark.parametrize("over", [("topology", "ranks"), ("message_bytes",), ("topology",)])
 def test_blocks_of_a_sweep(over: tuple[str, ...]) -> None:
-    stated = {
+    spec = {
         "quantities": ["time", "algbw"],
         "axes": {
             "topology": "ring,switch,mesh",
@@ -319,7 +319,7 @@ def test_blocks_of_a_sweep(over: tuple[str, ...]) -> None:
         },
         "constants": {"latency": 1e-6, "bandwidth": 1e11, "collective": "all_reduce"},
     }
-    plan = prepare(stated).program
+    plan = prepare(spec).program
     for variable in plan.variables[:2]:
         values = plan.evaluate((variable.name,))[variable.name]
         case = Case(values, variable.dims, over)

@@ -26,11 +26,11 @@ def made(case: Case, count: int = 0, greatest: tuple[str, ...] = ()) -> Reducer:
 
 def feed(one: Reducer, case: Case, others: np.ndarray, regions: list[Any]) -> None:
     for region in regions:
-        values, beside = case.values[region].copy(), others[region].copy()
-        one.update(region, values, {"energy": beside})
+        values, neighbour = case.values[region].copy(), others[region].copy()
+        one.update(region, values, {"energy": neighbour})
         # A block's memory is used again for the next one.
         values.fill(-12345.0)
-        beside.fill(-12345.0)
+        neighbour.fill(-12345.0)
 
 
 def front_of(row: list[float], others: list[float], greatest: tuple[str, ...]) -> list[Point]:
@@ -83,11 +83,11 @@ def test_a_front_in_any_blocks(
     assert bits(results(again)) == bits(found)
 
     rows = case.rows().tolist()
-    beside = Case(others, case.dims, case.over).rows().tolist()
+    neighbour = Case(others, case.dims, case.over).rows().tolist()
     length = found["r_point"].size
     times, energies = (found[f"r_{name}"].reshape(-1, length) for name in ("time", "energy"))
     longest = 1
-    for cell, (row, other) in enumerate(zip(rows, beside, strict=True)):
+    for cell, (row, other) in enumerate(zip(rows, neighbour, strict=True)):
         wanted = front_of(row, other, greatest)
         longest = max(longest, len(wanted))
         np.testing.assert_array_equal(times[cell, : len(wanted)], [p[0] for p in wanted])
@@ -130,7 +130,7 @@ def test_a_long_front_is_thinned_to_its_ends_and_what_lies_between() -> None:
 
 
 def test_the_front_of_plans() -> None:
-    stated = {
+    spec = {
         "model": "llama3-8b",
         "hardware": "dgx-h100",
         "sequence_length": 4096,
@@ -141,12 +141,12 @@ def test_the_front_of_plans() -> None:
     }
     asked = {"quantity": "step_time", "operation": "pareto", "against": "peak_memory",
              "over": ["plan", "recompute", "zero_stage"], "name": "front"}  # fmt: skip
-    axes = {name: stated.pop(name) for name in ("plan", "recompute", "zero_stage")}
+    axes = {name: spec.pop(name) for name in ("plan", "recompute", "zero_stage")}
     found = sweeps.run(
         {
             "quantities": ["step_time", "peak_memory"],
             "axes": axes,
-            "constants": stated,
+            "constants": spec,
             "reductions": [asked],
         }
     )
@@ -167,7 +167,7 @@ def test_the_front_of_plans() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "result"),
     [
         ({"operation": "pareto"}, "reductions.against = '': a front is of two quantities"),
         ({"operation": "pareto", "against": "tim"}, "reductions.against = 'tim': is unknown"),
@@ -178,9 +178,9 @@ def test_the_front_of_plans() -> None:
          "varies along message_bytes, and steps doesn't"),
     ],
 )  # fmt: skip
-def test_what_is_no_front_is_a_fault(more: dict[str, Any], told: str) -> None:
+def test_what_is_no_front_is_a_fault(more: dict[str, Any], result: str) -> None:
     asked = {"quantity": "time", "over": ["ranks"], **more}
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=result):
         sweeps.run(
             {
                 "axes": {"ranks": [2, 4], "message_bytes": ["1MB", "2MB"]},

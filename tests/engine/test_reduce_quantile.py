@@ -25,7 +25,7 @@ from tests.engine.reduce_cases import (
 )
 
 QUANTILES = (0.0, 0.05, 0.3, 0.5, 0.95, 1.0)
-HELD = "sweeps.engine.reduce_quantile.MOST_HELD"
+MOST = "sweeps.engine.reduce_quantile.MOST_VALUES"
 IN_ROW = "sweeps.engine.reduce_quantile.MOST_IN_ROW"
 MOST_BINS = "sweeps.engine.reduce_quantile.MOST_BINS"
 
@@ -51,17 +51,17 @@ def test_exact_in_any_blocks(case: Case, data: st.DataObject) -> None:
 @given(case=cases(), data=st.data(), row=st.sampled_from([0, 1 << 17]))
 @settings(max_examples=200, deadline=None)
 def test_every_store_in_any_blocks(case: Case, data: st.DataObject, row: int) -> None:
-    held = results(in_any_blocks(case, data, "quantile", quantiles=QUANTILES))["r"]
+    result = results(in_any_blocks(case, data, "quantile", quantiles=QUANTILES))["r"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(HELD, 0)
+        patch.setattr(MOST, 0)
         patch.setattr(IN_ROW, row)
         made = in_any_blocks(case, data, "quantile", quantiles=QUANTILES)
         found, attrs = results(made)["r"], named(made.columns(ATTRS))["r"].attrs
     if attrs["relative_error"] == 0.0:
         assert row
-        assert found.tobytes() == held.tobytes()
+        assert found.tobytes() == result.tobytes()
         return
-    if held.size == 0 or np.abs(held[np.isfinite(held)]).max(initial=0.0) > 1e308:
+    if result.size == 0 or np.abs(result[np.isfinite(result)]).max(initial=0.0) > 1e308:
         return
     # The neighbours are off by the error at most; so is what lies between, of the larger one.
     rows = case.rows()
@@ -69,16 +69,16 @@ def test_every_store_in_any_blocks(case: Case, data: st.DataObject, row: int) ->
         finite = np.where(np.isfinite(rows), np.abs(rows), 0.0)
     largest = finite.max(axis=1, initial=0.0).reshape(*case.kept_shape, 1)
     same_sign = not ((rows < 0).any() and (rows > 0).any())
-    np.testing.assert_array_equal(np.isnan(found), np.isnan(held))
-    np.testing.assert_array_equal(np.isposinf(found), np.isposinf(held))
-    finite = np.isfinite(held)
-    bound = np.abs(held) if same_sign else np.broadcast_to(largest, held.shape)
-    error = np.abs(np.where(finite, found, 0.0) - np.where(finite, held, 0.0))
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(result))
+    np.testing.assert_array_equal(np.isposinf(found), np.isposinf(result))
+    finite = np.isfinite(result)
+    bound = np.abs(result) if same_sign else np.broadcast_to(largest, result.shape)
+    error = np.abs(np.where(finite, found, 0.0) - np.where(finite, result, 0.0))
     assert (error <= np.where(finite, bound, 0.0) * attrs["relative_error"] * 1.0001 + 1e-305).all()
 
 
 def test_large_counts_of_usual_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HELD, 0)
+    monkeypatch.setattr(MOST, 0)
     values = numbers("usual", 11, (4, 30000), 0.1)
     case = Case(values, ("a", "b"), ("b",))
     monkeypatch.setattr(IN_ROW, 0)
@@ -111,7 +111,7 @@ def test_infinities_draw_the_value_to_themselves(
     exact: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not exact:
-        monkeypatch.setattr(HELD, 0)
+        monkeypatch.setattr(MOST, 0)
         monkeypatch.setattr(IN_ROW, 0)
     inf = np.inf
     values = np.array([[1.0, inf], [inf, inf], [-inf, 1.0], [-inf, -inf], [-inf, inf]])
@@ -137,7 +137,7 @@ def test_neighbours_at_the_ends_of_float64() -> None:
 
 @pytest.mark.parametrize("limit", [60, 400, 3000])
 def test_fewer_bins_where_memory_is_short(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HELD, 0)
+    monkeypatch.setattr(MOST, 0)
     monkeypatch.setattr(IN_ROW, 0)
     monkeypatch.setattr(MOST_BINS, limit)
     monkeypatch.setattr("sweeps.engine.reduce_quantile.WAITING", 0)
@@ -163,7 +163,7 @@ def test_fewer_bins_where_memory_is_short(limit: int, monkeypatch: pytest.Monkey
 
 
 def test_too_many_bins_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HELD, 0)
+    monkeypatch.setattr(MOST, 0)
     monkeypatch.setattr(IN_ROW, 0)
     monkeypatch.setattr(MOST_BINS, 20)
     values = np.geomspace(1.0, 1e6, 1000)
@@ -173,7 +173,7 @@ def test_too_many_bins_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_are_not_held_once_they_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HELD, 0)
+    monkeypatch.setattr(MOST, 0)
     values = numbers("usual", 9, (50, 4, 5), 0.2)
     case = Case(values, ("a", "b", "c"), ("b", "c"))
     made = case.reducer("quantile", quantiles=QUANTILES)

@@ -38,12 +38,12 @@ def reasons(dataset: xr.Dataset) -> Any:
     status = dataset.variables["status"]
     masks = np.atleast_1d(status.attrs.get("flag_masks", []))
     words = status.attrs.get("flag_meanings", "").split()
-    told = [
+    result = [
         frozenset(word for word, mask in zip(words, masks, strict=True) if int(value) & int(mask))
         for value in status.values.reshape(-1)
     ]
-    found = np.empty(len(told), dtype=object)
-    found[:] = told
+    found = np.empty(len(result), dtype=object)
+    found[:] = result
     return xr.Variable(status.dims, found.reshape(status.shape))
 
 

@@ -165,15 +165,15 @@ def test_every_plan_of_some_gpus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "result"),
     [
         ({"every": "tq", "world_size": 8}, "every = 'tq'"),
         ({"every": "tp"}, "world_size"),
         ({"every": "tp,pp", "world_size": 8, "tp": 3, "pp": 3}, "no degrees"),
     ],
 )
-def test_a_wrong_enumeration_is_a_fault(table: dict[str, Any], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_a_wrong_enumeration_is_a_fault(table: dict[str, Any], result: str) -> None:
+    with pytest.raises(InputError, match=result):
         sweeps.sweep("peak_memory", **SMALL, plan=table)
 
 
@@ -221,9 +221,9 @@ def test_a_file_is_computed_again_by_a_process_that_knows_no_training_yet(tmp_pa
     found = sweeps.sweep("step_time", **SMALL, tp=[4, 8], world_size=64)
     found.to_netcdf(path)
     stored = f"xarray.open_dataset({str(path)!r})"
-    told = f"import sweeps, xarray\nprint(*sweeps.recompute({stored})['step_time'].values)"
+    result = f"import sweeps, xarray\nprint(*sweeps.recompute({stored})['step_time'].values)"
     done = subprocess.run(
-        [sys.executable, "-c", told], capture_output=True, text=True, check=True, cwd=TOP
+        [sys.executable, "-c", result], capture_output=True, text=True, check=True, cwd=TOP
     )
     assert [float(text) for text in done.stdout.split()] == list(found.step_time.values)
 
@@ -256,14 +256,14 @@ def test_what_whole_steps_differ_by_from_measured_schedules() -> None:
             "micro_batch": 1, "global_batch": 32, "sequence_length": 4096}  # fmt: skip
     speeds, memories, plain = [], [], None
     for row in rows:
-        held = {"schedule": row["schedule"], "virtual_stages": int(row["virtual_stages"])}
-        found = sweeps.sweep(["step_time", "peak_memory"], **plan, **held)
+        cells = {"schedule": row["schedule"], "virtual_stages": int(row["virtual_stages"])}
+        found = sweeps.sweep(["step_time", "peak_memory"], **plan, **cells)
         own = (found.step_time.item(), found.peak_memory.item())
         plain = plain or own
         speeds.append(plain[0] / own[0] / float(row["speed"]) - 1.0)
         memories.append(own[1] / plain[1] / float(row["memory"]) - 1.0)
     # As the guide says.
-    told = [round(100.0 * one) for many in (speeds, memories) for one in (min(many), max(many))]
-    assert told == [-10, 8, -9, 29]
+    result = [round(100.0 * one) for many in (speeds, memories) for one in (min(many), max(many))]
+    assert result == [-10, 8, -9, 29]
     guide = (TOP / "outputs" / "gallery" / "guide.md").read_text(encoding="utf-8")
     assert "speed is 10 % low to 8 % high, of memory 9 % low to 29 % high" in guide

@@ -38,9 +38,9 @@ def test_the_notebook_s_table_to_the_printed_digit(cli: Runner) -> None:
 
 def test_corrected_stands_beside_with_its_reasons(cli: Runner) -> None:
     out = cli("hops").out
-    beside = out.split("\nside by side\n")[1].split("\n\n")[0].splitlines()
-    assert beside[0].count("ms, ") == beside[0].count("mJ, ") == 3
-    assert len(beside) == 1 + len(TABLE)
+    table = out.split("\nside by side\n")[1].split("\n\n")[0].splitlines()
+    assert table[0].count("ms, ") == table[0].count("mJ, ") == 3
+    assert len(table) == 1 + len(TABLE)
     assert "11.11" in out
     assert "2.222" in out
     for words in ("90e9 byte/s", "450 GB/s of one direction", "gate"):
@@ -100,7 +100,7 @@ def test_each_algorithm_is_what_collective_charges(cli: Runner) -> None:
         ).records
         assert found[f"dgx-a100, {way}", "DP-16", "MLP"]["latency_s"] == one["latency_s"]
     assert len({case for case, _, _ in found}) == 2
-    for flags, told in (
+    for flags, result in (
         ("--hardware dgx-a100 --algorithm rng", "--algorithm = 'rng': is unknown"),
         ("--hardware dgx-a100 --algorithm bruck", "algorithm = 'bruck': 'dgx-a100': algorithm not"),
         ("--spec own.toml --algorithm nccl", "'own' is a network of its own, which runs one ring"),
@@ -108,7 +108,7 @@ def test_each_algorithm_is_what_collective_charges(cli: Runner) -> None:
         Path("own.toml").write_text(OWN)
         done = cli(f"hops {flags}", fine=False)
         assert done.code == 2
-        assert told in done.err
+        assert result in done.err
 
 
 def test_messages_by_mix_of_hops(cli: Runner) -> None:
@@ -181,14 +181,14 @@ def test_link_figures_are_changed_as_collective_changes_them(cli: Runner) -> Non
             f" --hardware dgx-h100 {link} --json"
         ).records
         if ranks == 16:
-            told = found["MLP", "DP-16"]["latency_s"], found["MLP", "DP-16"]["energy_j"]
+            result = found["MLP", "DP-16"]["latency_s"], found["MLP", "DP-16"]["energy_j"]
         else:
             both, inner = found["MLP", "TP-8 x DP-2"], found["MLP", "TP-8"]
-            told = (both["latency_s"] - inner["latency_s"],
+            result = (both["latency_s"] - inner["latency_s"],
                     (both["energy_j"] - 2 * inner["energy_j"]) / 8)  # fmt: skip
-        assert told == pytest.approx((one["latency_s"], one["energy_j"]), rel=1e-9)
+        assert result == pytest.approx((one["latency_s"], one["energy_j"]), rel=1e-9)
     assert found["MLP", "DP-8"]["energy_j"] == pytest.approx(0.279039, rel=1e-5)
-    for flags, told in (
+    for flags, result in (
         ("--hardware dgx-h100 --wiring in_node_links --card-latency 1us", "there is no link from"),
         ("--spec own.toml --intra-latency 1us", "which has its links in its file"),
         ("--layers two", "one or all"), ("--combined tp8", "such as tp8-dp2"),
@@ -197,7 +197,7 @@ def test_link_figures_are_changed_as_collective_changes_them(cli: Runner) -> Non
         Path("own.toml").write_text(OWN)
         done = cli(f"hops {flags}", fine=False)
         assert (done.code, done.out) == (2, "")
-        assert told in done.err
+        assert result in done.err
 
 
 def test_a_step_s_operations_take_what_hops_says(cli: Runner) -> None:
@@ -261,10 +261,10 @@ def test_combined_strategies_are_their_groups(cli: Runner) -> None:
     ):  # fmt: skip
         expected = groups[0] * inner[name] + groups[1] * outer[of_collective]
         assert both[name] == pytest.approx(expected, rel=1e-12), name
-    told = cli("hops --hardware dgx-a100 --combined tp4-dp4 --verbose").out
-    assert "path_time = path_latency + path_wire_time" in told
-    assert "every 4th: sweeps collective --topology hierarchical --algorithm nccl" in told
-    assert "--gpus-per-node 2 --nics-per-node 2 --verbose" in told
+    result = cli("hops --hardware dgx-a100 --combined tp4-dp4 --verbose").out
+    assert "path_time = path_latency + path_wire_time" in result
+    assert "every 4th: sweeps collective --topology hierarchical --algorithm nccl" in result
+    assert "--gpus-per-node 2 --nics-per-node 2 --verbose" in result
 
 
 OWN = """
@@ -340,7 +340,7 @@ def test_a_file_with_charts(cli: Runner, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "result"),
     [
         (
             ("data_parallel = [2, 4]", "data_parallel = [2, 8]"),
@@ -361,17 +361,19 @@ def test_a_file_with_charts(cli: Runner, tmp_path: Path) -> None:
         (("title", "titel"), "did you mean 'title'?"),
     ],
 )
-def test_faults_of_a_spec(cli: Runner, tmp_path: Path, change: tuple[str, str], told: str) -> None:
+def test_faults_of_a_spec(
+    cli: Runner, tmp_path: Path, change: tuple[str, str], result: str
+) -> None:
     assert change[0] in OWN
     (tmp_path / "own.toml").write_text(OWN.replace(*change))
     done = cli("hops --spec own.toml", fine=False)
     assert done.code == 2
-    assert told in done.err
+    assert result in done.err
     assert all(line.startswith("sweeps: ") for line in done.err.splitlines())
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "result"),
     [
         ("--spec nothing", "there is no such sweep"),
         ("--spec ./nothing.toml", "there is no such file"),
@@ -384,10 +386,10 @@ def test_faults_of_a_spec(cli: Runner, tmp_path: Path, change: tuple[str, str], 
         ("--element-bytes 1,2", "has several values"),
     ],
 )
-def test_bad_input(cli: Runner, line: str, told: str) -> None:
+def test_bad_input(cli: Runner, line: str, result: str) -> None:
     done = cli(f"hops {line}", fine=False)
     assert done.code == 2
-    assert told in done.err
+    assert result in done.err
     assert not done.out
 
 

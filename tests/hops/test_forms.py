@@ -121,8 +121,8 @@ def test_the_formulas_are_the_general_forms(
     assert float(evaluation["ring_time"]) == float(ours.time)
     assert float(evaluation["ring_rank_bytes"]) == float(ours.rank_bytes)
     assert float(evaluation["ring_energy"]) == pytest.approx(float(ours.energy), rel=EXACT)
-    held = {**given_ones, "intra_hops": float(paths[0][0]), "inter_hops": float(paths[0][1])}
-    evaluation = Evaluation(held, {"switching": switching})
+    values = {**given_ones, "intra_hops": float(paths[0][0]), "inter_hops": float(paths[0][1])}
+    evaluation = Evaluation(values, {"switching": switching})
     time = message_time(size, paths[0], types.latency, types.bandwidth, switching)
     assert float(evaluation["path_time"]) == float(time)
     energy = message_energy(size, paths[0], types.energy_per_bit)

@@ -110,9 +110,9 @@ DERIVED = ("etp", "dropout", "weight_copies", "kv_heads", "head_size")
 
 def evaluation(given: Given, **labels: str) -> Evaluation:
     """Return all that follows from a model and a plan; what isn't said is one or has a default."""
-    held = {**LABELS, **labels}
-    if held["schedule"] in EVEN_ONLY and "stages" not in labels:
-        held["stages"] = "even"
+    values = {**LABELS, **labels}
+    if values["schedule"] in EVEN_ONLY and "stages" not in labels:
+        values["stages"] = "even"
     defaults = {name: value for name, value in OF_MEMORY.items() if name not in DERIVED}
     plain = {"micro_batches": 1, "zero_stage": 0, "dropout": 0, "weight_copies": 1}
     states = {"weight_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 12}
@@ -121,7 +121,7 @@ def evaluation(given: Given, **labels: str) -> Evaluation:
     if "micro_batches" not in given:
         everything |= {"global_batch": 1}
         del everything["micro_batches"]
-    return Evaluation({**everything, **given}, held)
+    return Evaluation({**everything, **given}, values)
 
 
 def value(given: Given, quantity: str, **labels: str) -> float:

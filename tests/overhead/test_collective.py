@@ -220,12 +220,12 @@ def test_one_message() -> None:
 
 def test_one_message_that_is_said_to_stay_in_a_node() -> None:
     nodes = network("hierarchical", 8)
-    held = {"shape": "two_levels", "phases": "sequential", "reduction": "free"}
+    cells = {"shape": "two_levels", "phases": "sequential", "reduction": "free"}
     given = {**nodes.values, "message_bytes": np.asarray(160.0), "hops": np.asarray(1.0)}
     direct = ALGORITHMS["hierarchical", "p2p", "direct"]
-    inside = Evaluation(given, {**held, "latency_per": "hop", "link": "intra"}, direct)
+    inside = Evaluation(given, {**cells, "latency_per": "hop", "link": "intra"}, direct)
     assert float(inside["time"]) == 1 + 20.0
-    between = Evaluation(given, {**held, "latency_per": "hop", "link": "auto"}, direct)
+    between = Evaluation(given, {**cells, "latency_per": "hop", "link": "auto"}, direct)
     assert float(between["time"]) == 10 + 80.0
 
 

@@ -69,7 +69,7 @@ def test_a_product_never_beats_its_roofline(sizes: tuple[int, int, int], more: i
 def test_products_have_the_model_s_operations(model: Mapping[str, float], tp: int) -> None:
     """Where operations alone take time, layers take the transformer's FLOPs at the best rate."""
     plan = {"tp": tp, "micro_batch": 3, "sequence_parallel": 1, "ep": 2 if tp > 1 else 1}
-    held = evaluation({**model, **BARE, **plan})
+    values = evaluation({**model, **BARE, **plan})
     tokens = 3 * model["sequence_length"]
     weights = float(derive("weight_flops_per_token", model)) * tokens
     dense = float(derive("dense_mlp_layers", model))
@@ -80,13 +80,15 @@ def test_products_have_the_model_s_operations(model: Mapping[str, float], tp: in
         ("weight_gradient", 1),
         ("matmul", 3),
     ):
-        layers = dense * held[f"dense_layer_{part}_time"] + experts * held[f"moe_layer_{part}_time"]
+        layers = (
+            dense * values[f"dense_layer_{part}_time"] + experts * values[f"moe_layer_{part}_time"]
+        )
         # Every rank has what all project down to latent vectors.
         down = derive("query_down_weights", model) + derive("key_value_down_weights", model)
         again = 2 * tokens * float(down) * (dense + experts) * (tp - 1)
         assert float(layers) * 1e15 * tp == pytest.approx(times * (weights + again), rel=1e-9)
     logits = float(derive("logits_flops_per_token", model)) * tokens
-    assert float(held["logits_forward_time"]) * 1e15 * tp == pytest.approx(logits, rel=1e-9)
+    assert float(values["logits_forward_time"]) * 1e15 * tp == pytest.approx(logits, rel=1e-9)
 
 
 def test_more_ranks_than_keys_have_copies_of_them() -> None:
@@ -98,19 +100,19 @@ def test_more_ranks_than_keys_have_copies_of_them() -> None:
 
 def test_experts_share_what_is_routed() -> None:
     plan = {**DEEPSEEK, "tp": 2, "ep": 32, "micro_batch": 2, "expert_imbalance": 1.5}
-    held = evaluation(plan)
-    assert float(held["local_experts"]) == 8
+    values = evaluation(plan)
+    assert float(values["local_experts"]) == 8
     # Each rank has its tokens' copies, half of the tokens each; so many reach an expert.
-    assert float(held["expert_tokens"]) == 1.5 * 8 * 8192 / 2 / 8
+    assert float(values["expert_tokens"]) == 1.5 * 8 * 8192 / 2 / 8
     split = evaluation({**plan, "etp": 2})
-    assert float(split["expert_tokens"]) == 2 * float(held["expert_tokens"])
+    assert float(split["expert_tokens"]) == 2 * float(values["expert_tokens"])
     assert float(split["expert_width"]) == 1024
 
 
 def test_a_dense_model_has_no_expert_products() -> None:
-    held = evaluation(LLAMA)
+    values = evaluation(LLAMA)
     for name in ("router", "shared_up", "shared_down", "expert_up", "expert_down"):
-        assert float(held[f"{name}_forward_time"]) == 0.0
+        assert float(values[f"{name}_forward_time"]) == 0.0
 
 
 def test_fp8_is_faster_but_for_the_output_layer_and_the_router() -> None:
@@ -143,8 +145,8 @@ def test_attention_has_the_model_s_operations(
 
 
 def test_a_fused_backward_has_five_products_for_two() -> None:
-    held = evaluation({**LLAMA, "attention_backward_efficiency": 0.8})
-    ratio = float(held["attention_backward_time"]) / float(held["attention_forward_time"])
+    values = evaluation({**LLAMA, "attention_backward_efficiency": 0.8})
+    ratio = float(values["attention_backward_time"]) / float(values["attention_forward_time"])
     assert ratio == pytest.approx(2.5 / 0.8)
     latent = evaluation({**DEEPSEEK, "attention_backward_efficiency": 1})
     ratio = float(latent["attention_backward_time"]) / float(latent["attention_forward_time"])
@@ -169,10 +171,10 @@ def test_an_unfused_attention_computes_all_scores_and_moves_them() -> None:
     plan = {**GPT, **BARE, "memory_bandwidth": 1e12, "memory_efficiency": 0.5, "tp": 8}
     scores = 2048 * 2048 * 64 / 8
     flops = scores * 2 * (2 * 96)
-    held = evaluation(plan, attention_kernel="unfused")
+    values = evaluation(plan, attention_kernel="unfused")
     forward, backward = flops / 1e15, 2 * flops / 1e15
-    assert float(held["attention_forward_time"]) == pytest.approx(forward + scores * 13 / 5e11)
-    assert float(held["attention_backward_time"]) == pytest.approx(backward + scores * 19 / 5e11)
+    assert float(values["attention_forward_time"]) == pytest.approx(forward + scores * 13 / 5e11)
+    assert float(values["attention_backward_time"]) == pytest.approx(backward + scores * 19 / 5e11)
     plain = evaluation({**plan, "dropout": 0}, attention_kernel="unfused")
     assert float(plain["attention_forward_time"]) == pytest.approx(forward + scores * 8 / 5e11)
 
@@ -289,9 +291,9 @@ def test_what_is_computed_again(model: Mapping[str, float]) -> None:
 
 def test_every_second_product_is_computed_again() -> None:
     """Of the 8 billion parameters of Llama 3, keys, the context's product and the gate's."""
-    held = evaluation({**LLAMA, **BARE}, recompute="per_op")
-    share = float(held["dense_layer_recompute_time"]) / float(
-        held["dense_layer_matmul_forward_time"]
+    values = evaluation({**LLAMA, **BARE}, recompute="per_op")
+    share = float(values["dense_layer_recompute_time"]) / float(
+        values["dense_layer_matmul_forward_time"]
     )
     weights = 4096 * (1024 + 4096 + 14336)
     assert share == pytest.approx(weights / (4096 * (2 * 4096 + 2 * 1024 + 3 * 14336)))
@@ -309,8 +311,8 @@ def test_every_second_product_is_computed_again() -> None:
     ],
 )
 def test_the_host_launches_operations(recompute: str, tp: int, operations: int) -> None:
-    held = evaluation({**GPT, "tp": tp, "host_time": 1e-5}, recompute=recompute)
-    times = [float(held[f"dense_layer_{way}_host_time"]) for way in WAYS]
+    values = evaluation({**GPT, "tp": tp, "host_time": 1e-5}, recompute=recompute)
+    times = [float(values[f"dense_layer_{way}_host_time"]) for way in WAYS]
     assert sum(times) == pytest.approx(operations * 1e-5)
     assert times[0] == pytest.approx(2e-4 if tp == 1 else 2.2e-4)
 
@@ -360,16 +362,16 @@ def test_every_expert_of_a_rank_is_launched(ep: int, narrow: float, recompute: s
         "matmul_input_bytes": narrow,
         "activation_bytes": 2,
     }
-    held = evaluation(plan, recompute=recompute)
+    values = evaluation(plan, recompute=recompute)
     casts = 2 * (narrow < 2)
     experts = float(plan["experts"]) / ep
     forward = 20 + 28 + 2 * casts + (2 + 2 * casts) * experts
     backward = 35 + 14 + 2 * casts + (4 + 2 * casts) * experts
     if recompute == "full":
         backward += forward
-    extra = (2, 4 if recompute == "full" else 2) if float(held["tp"]) > 1 else (0, 0)
+    extra = (2, 4 if recompute == "full" else 2) if float(values["tp"]) > 1 else (0, 0)
     for way, launches, more in zip(WAYS, (forward, backward), extra, strict=True):
-        time = float(held[f"moe_layer_{way}_host_time"])
+        time = float(values[f"moe_layer_{way}_host_time"])
         assert time == pytest.approx((launches + more) * 1e-5)
 
 
@@ -396,6 +398,6 @@ def test_many_small_experts_are_bound_by_the_host() -> None:
 
 def test_launches_are_as_many_as_a_profile_has_kernels() -> None:
     """Of Qwen3 30B-A3B in 16 bit on 16 H100: Megatron-Bridge's skill of overlapped experts."""
-    held = evaluation({**MIXTRAL, "experts": 128, "ep": 16, "matmul_input_bytes": 2})
-    launches = sum(float(held[f"moe_{way}_launches"]) for way in WAYS)
+    values = evaluation({**MIXTRAL, "experts": 128, "ep": 16, "matmul_input_bytes": 2})
+    launches = sum(float(values[f"moe_{way}_launches"]) for way in WAYS)
     assert launches == pytest.approx(463_348 / (48 * 64), rel=0.06)

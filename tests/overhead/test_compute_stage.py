@@ -25,10 +25,10 @@ PLACES = ("first", "middle", "last")
 
 
 def held_layers(model: Mapping[str, float], **plan: float) -> dict[str, tuple[float, float]]:
-    held = evaluation({**model, **plan})
+    values = evaluation({**model, **plan})
     found = {}
     for place in PLACES:
-        one, other = (float(held[f"{place}_{kind}_layers"]) for kind in KINDS)
+        one, other = (float(values[f"{place}_{kind}_layers"]) for kind in KINDS)
         found[place] = one, other
     return found
 
@@ -57,8 +57,8 @@ def test_stages_have_all_layers_together(
         **LLAMA, "layers": layers, "pp": pp, "virtual_stages": virtual_stages,
         "embedding_as_layer": ends[0], "loss_as_layer": ends[1],
     }  # fmt: skip
-    held = evaluation(plan)
-    counts = [float(held[f"{place}_mlp_layers"]) for place in PLACES]
+    values = evaluation(plan)
+    counts = [float(values[f"{place}_mlp_layers"]) for place in PLACES]
     together = counts[0] if pp == 1 else counts[0] + counts[1] * (pp - 2) + counts[2]
     if pp == 2:
         together = counts[0] + counts[2]
@@ -82,32 +82,32 @@ def test_the_last_stage_has_what_is_left() -> None:
 
 @pytest.mark.parametrize("pp", [1, 2, 4, 8])
 def test_the_ends_have_their_own_work_beside_their_layers(pp: int) -> None:
-    held = evaluation({**DEEPSEEK, **SILENT, "layers": 64, "pp": pp, "micro_batch": 2})
-    layer = {kind: float(held[f"{kind}_layer_time"]) for kind in ("dense", "moe")}
+    values = evaluation({**DEEPSEEK, **SILENT, "layers": 64, "pp": pp, "micro_batch": 2})
+    layer = {kind: float(values[f"{kind}_layer_time"]) for kind in ("dense", "moe")}
     each = 64 / pp
     middle = 3 * layer["dense"] + (each - 3) * layer["moe"] if pp < 3 else each * layer["moe"]
     first = 3 * layer["dense"] + (each - 3) * layer["moe"] - middle
     last = (3 * layer["dense"] + 61 * layer["moe"] if pp == 1 else each * layer["moe"]) - middle
-    extra = {place: float(held[f"{place}_stage_extra_time"]) for place in ("first", "last")}
+    extra = {place: float(values[f"{place}_stage_extra_time"]) for place in ("first", "last")}
     tolerance = 1e-12 * middle
-    assert extra["first"] == pytest.approx(first + float(held["embedding_time"]), abs=tolerance)
-    assert extra["last"] == pytest.approx(last + float(held["output_time"]), abs=tolerance)
-    both = float(held["stage_forward_time"]) + float(held["stage_backward_time"])
+    assert extra["first"] == pytest.approx(first + float(values["embedding_time"]), abs=tolerance)
+    assert extra["last"] == pytest.approx(last + float(values["output_time"]), abs=tolerance)
+    both = float(values["stage_forward_time"]) + float(values["stage_backward_time"])
     assert both == pytest.approx(middle)
 
 
 def test_the_ends_work_by_hand() -> None:
     plan = {**LLAMA, **SILENT, "memory_bandwidth": 1e12, "memory_efficiency": 1, "loss_bytes": 40}
-    held = evaluation({**plan, "tp": 8})
-    assert float(held["embedding_time"]) == pytest.approx(5 * 2 * 4096 * 4096 / 1e12)
-    assert float(held["loss_time"]) == pytest.approx(40 * 4096 * 128000 / 8 / 1e12)
+    values = evaluation({**plan, "tp": 8})
+    assert float(values["embedding_time"]) == pytest.approx(5 * 2 * 4096 * 4096 / 1e12)
+    assert float(values["loss_time"]) == pytest.approx(40 * 4096 * 128000 / 8 / 1e12)
     products = sum(
-        float(held[f"logits_{kind}_time"])
+        float(values[f"logits_{kind}_time"])
         for kind in ("forward", "input_gradient", "weight_gradient")
     )
-    assert float(held["output_time"]) == pytest.approx(products + float(held["loss_time"]))
+    assert float(values["output_time"]) == pytest.approx(products + float(values["loss_time"]))
     alone = evaluation({**plan, "tp": 8}, schedule="forward_only")
-    assert float(alone["output_time"]) == pytest.approx(float(held["logits_forward_time"]))
+    assert float(alone["output_time"]) == pytest.approx(float(values["logits_forward_time"]))
     assert float(alone["embedding_time"]) == pytest.approx(2 * 2 * 4096 * 4096 / 1e12)
 
 
@@ -116,8 +116,8 @@ def test_the_ends_work_by_hand() -> None:
 )
 def test_the_host_launches_the_ends_too(schedule: str, launches: tuple[int, int]) -> None:
     for name, count in zip(("embedding", "output"), launches, strict=True):
-        held = evaluation({**GPT, **SILENT, "host_time": 1.0}, schedule=schedule)
-        assert float(held[f"{name}_time"]) == pytest.approx(count)
+        values = evaluation({**GPT, **SILENT, "host_time": 1.0}, schedule=schedule)
+        assert float(values[f"{name}_time"]) == pytest.approx(count)
         unhindered = evaluation({**GPT, **SILENT, "host_time": 0.0}, schedule=schedule)
         gpu = float(unhindered[f"{name}_gpu_time"])
         assert gpu > 0
@@ -136,22 +136,22 @@ def test_communication_of_the_ends_is_theirs() -> None:
 @pytest.mark.parametrize("pp", [1, 2, 4])
 def test_even_stages_are_as_slow_as_the_slower_end(schedule: str, pp: int) -> None:
     plan = {**GPT, **SILENT, "pp": pp, "micro_batches": 8}
-    held = evaluation(plan, schedule=schedule, stages="even")
-    extra = [float(held[f"{place}_stage_extra_time"]) for place in ("first", "last")]
+    values = evaluation(plan, schedule=schedule, stages="even")
+    extra = [float(values[f"{place}_stage_extra_time"]) for place in ("first", "last")]
     slower = sum(extra) if pp == 1 else max(*extra, 0)
     uneven = evaluation(plan, schedule="one_f_one_b")
     forward = float(uneven["stage_forward_time"])
     if schedule == "forward_only":
-        assert float(held["stage_forward_time"]) == pytest.approx(forward + slower)
+        assert float(values["stage_forward_time"]) == pytest.approx(forward + slower)
     else:
-        assert float(held["stage_forward_time"]) == forward
+        assert float(values["stage_forward_time"]) == forward
         backward = float(uneven["stage_backward_time"]) + slower
-        assert float(held["stage_backward_time"]) == pytest.approx(backward)
-    assert float(held["imbalance_time"]) == pytest.approx(8 * slower)
+        assert float(values["stage_backward_time"]) == pytest.approx(backward)
+    assert float(values["imbalance_time"]) == pytest.approx(8 * slower)
 
 
 def test_weights_are_a_part_of_the_backward() -> None:
     plan = {**DEEPSEEK, **SILENT, "pp": np.array([1.0, 4.0, 16.0])}
-    held = evaluation(plan)
-    assert np.all(held["stage_weight_time"] < held["stage_backward_time"])
-    assert np.all(held["stage_weight_time"] > 0.25 * held["stage_backward_time"])
+    values = evaluation(plan)
+    assert np.all(values["stage_weight_time"] < values["stage_backward_time"])
+    assert np.all(values["stage_weight_time"] > 0.25 * values["stage_backward_time"])

@@ -158,8 +158,8 @@ def test_a_command_takes_the_same_defaults(topology: str) -> None:
     ours = analyze_config(Config(num_gpus=32, num_parameters=70e9, topology_kind=topology))
     (report,) = ours.collective_reports["dp"]
     names = {"time": "latency_s", "energy": "energy_j", "sent_bytes": "volume_bytes"}
-    told = {"topology": topology, "world_size": 32, "parameters": 70e9}
-    found = sweeps.sweep([report.operation.quantity(name) for name in names], **told)
+    answer = {"topology": topology, "world_size": 32, "parameters": 70e9}
+    found = sweeps.sweep([report.operation.quantity(name) for name in names], **answer)
     for name, field in names.items():
         assert float(getattr(report, field)) == float(found[report.operation.quantity(name)])
 
@@ -236,9 +236,9 @@ def test_sides_of_a_mesh() -> None:
         config = Config(**plan, **link, mesh_nx=sides[0], mesh_ny=sides[1])
         network = build_topology("torus", 16, mesh_nx=sides[0], mesh_ny=sides[1], **link)
         alone = overhead.collective("all_reduce", 14e9, network, algorithm="nccl")
-        told = analyze_config(config).dp_allreduce_latency_s
-        assert told == pytest.approx(float(alone.latency_s), rel=1e-12)
-        times.append(float(told))
+        answer = analyze_config(config).dp_allreduce_latency_s
+        assert answer == pytest.approx(float(alone.latency_s), rel=1e-12)
+        times.append(float(answer))
     assert len(set(times)) == 3
     square = analyze_config(Config(**plan, **link)).dp_allreduce_latency_s
     assert square == pytest.approx(times[0], rel=1e-12)

@@ -101,12 +101,12 @@ def test_an_algorithm_costs_what_it_states(
         known = {name: evaluation[name] for name in named(algorithm)}
         for quantity, text in algorithm.statements.items():
             with np.errstate(all="ignore"):
-                stated = ex.evaluate(text, known)
+                given = ex.evaluate(text, known)
             ours = evaluation[quantity]
             shape = (POINTS, len(columns["ranks"]))
             assert np.broadcast_shapes(np.shape(ours), shape) == shape
             assert not VOCABULARY[quantity].outside(np.asarray(ours)).any()
-            one, other = np.broadcast_to(ours, shape), np.broadcast_to(stated, shape)
+            one, other = np.broadcast_to(ours, shape), np.broadcast_to(given, shape)
             what = f"{algorithm.name}: {quantity}"
             np.testing.assert_allclose(one, other, rtol=1e-11, atol=0.0, err_msg=what)
 
@@ -233,8 +233,8 @@ UNITS: dict[str, Callable[..., Unit]] = {
 
 
 def unit(text: str) -> Unit:
-    held = {name: Unit.parse(VOCABULARY[name].units) for name in ex.names(text)}
-    return Unit.of(ex.evaluate(text, held, UNITS))
+    result = {name: Unit.parse(VOCABULARY[name].units) for name in ex.names(text)}
+    return Unit.of(ex.evaluate(text, result, UNITS))
 
 
 def test_formulas_have_their_results_units() -> None:

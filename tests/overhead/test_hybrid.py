@@ -279,13 +279,13 @@ def test_hybrids_beside_published_steps() -> None:
     found = cases_of_runs(read_runs(find_runs("plans")).runs, kinds=(PUBLISHED,)).cases
     cases = [replace(case, kind="step_time", quantity="step_time") for case in found
              if case.measured > 0.0 and "linear_layers" in case.numbers]  # fmt: skip
-    told = predict(cases)
+    result = predict(cases)
     measured = np.array([case.measured for case in cases])
-    within = np.abs(told.values / measured - 1.0) <= told.bands
+    within = np.abs(result.values / measured - 1.0) <= result.bands
     assert len(cases) >= 22
     assert within.mean() >= 0.8
     nano = np.array(["nano" in case.model for case in cases])
-    off = np.abs(told.values / measured - 1.0)
+    off = np.abs(result.values / measured - 1.0)
     assert (off[nano].mean() < 0.08, off[~nano].mean() < 0.28) == (True, True)
 
 
@@ -320,10 +320,12 @@ def test_models_without_linear_layers_are_as_they_were() -> None:
     plan = {**PLAN, "tp": 1, "dp": 8, "ep": 8, "sequence_parallel": 0, "global_batch": 8}
     models = ["qwen3-30b-a3b", "deepseek-v2-lite"]
     alone = sweep(names, model=models, **plan)
-    beside = sweep(names, model=["qwen3.5-35b-a3b", *models], **plan)
+    several = sweep(names, model=["qwen3.5-35b-a3b", *models], **plan)
     for name in names:
-        assert beside[name].sel(model=models).values == pytest.approx(alone[name].values, rel=1e-12)
-        assert float(beside[name].sel(model="qwen3.5-35b-a3b")) > 0.0
+        assert several[name].sel(model=models).values == pytest.approx(
+            alone[name].values, rel=1e-12
+        )
+        assert float(several[name].sel(model="qwen3.5-35b-a3b")) > 0.0
 
 
 def test_long_sequences_cost_a_hybrid_less() -> None:

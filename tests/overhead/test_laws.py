@@ -42,7 +42,7 @@ def evaluate(
     columns = {**(networks(algorithm) if shapes is None else shapes), "hops": 1.0, **price}
     if best:
         columns.pop("chunks", None)
-    held = {
+    result = {
         "shape": "three_levels" if algorithm.topology == "hierarchical" else "flat",
         "phases": "pipelined" if "phase_chunks" in columns else "sequential",
         "reduction": "counted" if "reduction_cost" in columns else "free",
@@ -50,7 +50,7 @@ def evaluate(
         "link": "auto" if algorithm.topology == "hierarchical" else "intra",
     }
     arrays = {name: np.asarray(value, dtype=np.float64) for name, value in columns.items()}
-    return Evaluation(arrays, held | labels, algorithm)
+    return Evaluation(arrays, result | labels, algorithm)
 
 
 def changed(price: Prices, ending: str, value: float) -> dict[str, Any]:

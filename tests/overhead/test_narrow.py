@@ -37,7 +37,7 @@ def test_attention_in_8_bits_is_faster_within_its_peak() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hardware", "precision", "options", "held", "gathered"),
+    ("hardware", "precision", "options", "values", "gathered"),
     [
         # 16-bit weights, and beside them one in 8 bits for each layout that products take.
         ("dgx-h100", "fp8", "", 2.0, 2.0),
@@ -51,11 +51,11 @@ def test_attention_in_8_bits_is_faster_within_its_peak() -> None:
     ],
 )
 def test_a_recipe_of_8_bits_keeps_scales_and_copies(
-    hardware: str, precision: str, options: str, held: float, gathered: float
+    hardware: str, precision: str, options: str, values: float, gathered: float
 ) -> None:
     machine, framework = load_hardware(hardware), load_framework(f"megatron-lm{options}")
     known = training_constants(machine, framework, precision=precision)
-    assert known["weight_bytes"].value + known["weight_copy_bytes"].value == held
+    assert known["weight_bytes"].value + known["weight_copy_bytes"].value == values
     assert known["weight_bytes"].value == gathered
     assert known["matmul_input_bytes"].value == (33 / 32 if precision == "mxfp8" else 1.0)
     # Rates are those of 8 bits.

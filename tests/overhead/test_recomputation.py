@@ -119,8 +119,8 @@ def test_modules_take_the_time_of_their_forwards() -> None:
     up = evaluation({**plan, **NOTHING, "recompute_mla_up_proj": 1.0}, recompute="selective")
     weights = 1536 * 128 * 192 + 512 * 128 * 256
     share = weights / (weights + 7168 * (1536 + 512 + 64))
-    told = float(up["dense_layer_matmul_again_time"])
-    assert told == pytest.approx(share * float(none["qkv_forward_time"]), rel=1e-12)
+    result = float(up["dense_layer_matmul_again_time"])
+    assert result == pytest.approx(share * float(none["qkv_forward_time"]), rel=1e-12)
     # Of the dense layers the MLP is the second block, with what it communicates.
     split = {**SEVEN, "stage": 0, **NOTHING, "recompute_mlp": 1.0}
     mlp, none = evaluation(split, recompute="selective"), evaluation(split, recompute="none")

@@ -108,9 +108,9 @@ def test_an_expression_gives_what_the_function_gives(data: st.DataObject) -> Non
     }
     with np.errstate(all="ignore"):
         computed = function(*values.values())
-        stated = evaluate(written(function, *NAMES), values)
+        value = evaluate(written(function, *NAMES), values)
     if np.isfinite(computed).all():
-        np.testing.assert_allclose(stated, computed, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(value, computed, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(

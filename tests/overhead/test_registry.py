@@ -133,7 +133,7 @@ print(values(["time", "lower_bound", "chosen_algorithm", "energy", "steps", "bus
 
 
 def test_loading_modules_in_reversed_order_gives_the_same_bits() -> None:
-    told = []
+    result = []
     for direction in ("sorted", "reversed"):
         done = subprocess.run(
             [sys.executable, "-c", LARGE, direction],
@@ -143,8 +143,8 @@ def test_loading_modules_in_reversed_order_gives_the_same_bits() -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        told.append(done.stdout)
-    count, *digests = told[0].split()
+        result.append(done.stdout)
+    count, *digests = result[0].split()
     assert int(count) > 100
     assert len(digests) == 5
-    assert told[0] == told[1]
+    assert result[0] == result[1]

@@ -63,11 +63,11 @@ def simulated(interval: float, stall: float, fault: float, outage: float, *, see
 
 
 def test_interruptions_are_those_of_all_servers() -> None:
-    held = run()
-    assert float(held["servers"]) == 2048
-    assert float(held["fault_interval"]) == pytest.approx(DAY / (3.7887e-3 * 2048))
+    values = run()
+    assert float(values["servers"]) == 2048
+    assert float(values["fault_interval"]) == pytest.approx(DAY / (3.7887e-3 * 2048))
     (row,) = measured(row_id="F0134")
-    assert float(held["fault_interval"]) / 3600 == pytest.approx(float(row["value"]), rel=1e-3)
+    assert float(values["fault_interval"]) / 3600 == pytest.approx(float(row["value"]), rel=1e-3)
 
 
 def test_linear_in_servers_is_an_upper_bound_of_measured_interruptions() -> None:
@@ -75,18 +75,18 @@ def test_linear_in_servers_is_an_upper_bound_of_measured_interruptions() -> None
         4.48424e-3  # of the same trace, a server and day: all faults, also those that come together
     )
     for row in measured(quantity="job_interruptions", statistic="mean per day"):
-        held = run(world_size=8.0 * float(row["job_nodes"]), fault_rate=rate)
-        per_day = DAY / float(held["fault_interval"])
+        values = run(world_size=8.0 * float(row["job_nodes"]), fault_rate=rate)
+        per_day = DAY / float(values["fault_interval"])
         assert 0.95 * float(row["value"]) <= per_day
         assert per_day <= float(row["value"]) / 0.7
 
 
 def test_a_checkpoint_is_bytes_over_storage() -> None:
-    held = run()
-    assert float(held["checkpoint_bytes"]) == 405e9 * 14
+    values = run()
+    assert float(values["checkpoint_bytes"]) == 405e9 * 14
     flow = 405e9 * 14 / (2048 * 1.2e9)
-    assert float(held["checkpoint_stall_time"]) == pytest.approx(5 + flow)
-    assert float(held["outage_time"]) == pytest.approx(600 + flow)
+    assert float(values["checkpoint_stall_time"]) == pytest.approx(5 + flow)
+    assert float(values["outage_time"]) == pytest.approx(600 + flow)
     slow = run(total_storage_bandwidth=100e9)
     assert float(slow["checkpoint_write_time"]) == pytest.approx(5 + 405e9 * 14 / 100e9)
     (size,), (time,) = (measured(row_id=name) for name in ("F0148", "F0149"))
@@ -95,12 +95,12 @@ def test_a_checkpoint_is_bytes_over_storage() -> None:
 
 
 def test_a_staged_checkpoint_stops_for_its_way_to_the_host_alone() -> None:
-    held = run(staging_bandwidth=20e9, total_storage_bandwidth=10e9)
-    assert float(held["checkpoint_stall_time"]) == pytest.approx(405e9 * 14 / 16384 / 20e9)
+    values = run(staging_bandwidth=20e9, total_storage_bandwidth=10e9)
+    assert float(values["checkpoint_stall_time"]) == pytest.approx(405e9 * 14 / 16384 / 20e9)
     # The next one starts when the last one is written.
-    assert float(held["checkpoint_interval"]) == float(held["checkpoint_write_time"])
+    assert float(values["checkpoint_interval"]) == float(values["checkpoint_write_time"])
     whole = run(total_storage_bandwidth=10e9)
-    assert float(held["goodput"]) > float(whole["goodput"])
+    assert float(values["goodput"]) > float(whole["goodput"])
 
 
 # Daly's form and its limits.
@@ -113,27 +113,27 @@ def test_a_staged_checkpoint_stops_for_its_way_to_the_host_alone() -> None:
 def test_the_goodput_is_that_of_a_simulation(
     interval: float, stall: float, fault: float, outage: float
 ) -> None:
-    held = run(checkpoint_interval=interval, checkpoint_stall_time=stall, fault_interval=fault,
+    values = run(checkpoint_interval=interval, checkpoint_stall_time=stall, fault_interval=fault,
                outage_time=outage, waiting_share=0.0)  # fmt: skip
     found = [simulated(interval, stall, fault, outage, seed=seed) for seed in range(6)]
     error = float(np.std(found, ddof=1)) / math.sqrt(len(found))
-    assert float(held["goodput"]) == pytest.approx(np.mean(found), abs=4 * error + 1e-6)
+    assert float(values["goodput"]) == pytest.approx(np.mean(found), abs=4 * error + 1e-6)
 
 
 def test_shares_are_all_of_the_time() -> None:
     for given in ({}, {"world_size": 8.0}, {"fault_rate": 10.0}, {"spare_servers": 0.0},
                   {"checkpoint_interval": 1e5}, {"staging_bandwidth": 1e10}):  # fmt: skip
-        held = run(**given)
-        assert sum(float(held[name]) for name in SHARES) == pytest.approx(1.0, abs=1e-12)
-        assert all(0.0 <= float(held[name]) <= 1.0 for name in SHARES), given
+        values = run(**given)
+        assert sum(float(values[name]) for name in SHARES) == pytest.approx(1.0, abs=1e-12)
+        assert all(0.0 <= float(values[name]) <= 1.0 for name in SHARES), given
 
 
 def test_rare_interruptions_lose_what_the_first_order_says() -> None:
     for fault in (1e6, 1e8):
-        held = run(fault_interval=fault, waiting_share=0.0)
-        stall, pause = (float(held[f"checkpoint_{what}"]) for what in ("stall_time", "interval"))
-        first = stall / pause + (pause / 2 + float(held["outage_time"])) / fault
-        assert 1.0 - float(held["goodput"]) == pytest.approx(
+        values = run(fault_interval=fault, waiting_share=0.0)
+        stall, pause = (float(values[f"checkpoint_{what}"]) for what in ("stall_time", "interval"))
+        first = stall / pause + (pause / 2 + float(values["outage_time"])) / fault
+        assert 1.0 - float(values["goodput"]) == pytest.approx(
             first, rel=3 * math.sqrt(stall / fault)
         )
     nothing = run(fault_interval=1e16, waiting_share=0.0)
@@ -142,19 +142,19 @@ def test_rare_interruptions_lose_what_the_first_order_says() -> None:
 
 def test_the_best_interval_is_youngs_where_checkpoints_are_short() -> None:
     for fault in (1e7, 1e9):
-        held = run(fault_interval=fault)
-        young = math.sqrt(2 * float(held["checkpoint_stall_time"]) * fault)
-        assert float(held["checkpoint_interval"]) == pytest.approx(young, rel=2e-3)
+        values = run(fault_interval=fault)
+        young = math.sqrt(2 * float(values["checkpoint_stall_time"]) * fault)
+        assert float(values["checkpoint_interval"]) == pytest.approx(young, rel=2e-3)
 
 
 @pytest.mark.parametrize("stall", [1.0, 30.0, 600.0, 4000.0])
 def test_no_other_interval_does_better(stall: float) -> None:
-    held = run(checkpoint_stall_time=stall)
-    best = float(held["checkpoint_interval"])
+    values = run(checkpoint_stall_time=stall)
+    best = float(values["checkpoint_interval"])
     other = run(
         checkpoint_stall_time=stall, checkpoint_interval=np.geomspace(best / 30, best * 30, 4001)
     )
-    assert float(held["goodput"]) >= 0.9995 * float(np.max(other["goodput"]))
+    assert float(values["goodput"]) >= 0.9995 * float(np.max(other["goodput"]))
 
 
 def test_goodput_falls_with_faults_and_rises_with_storage() -> None:
@@ -165,15 +165,15 @@ def test_goodput_falls_with_faults_and_rises_with_storage() -> None:
 
 
 def test_a_checkpoint_every_step_at_most() -> None:
-    held = run(checkpoint_stall_time=0.0)
-    assert float(held["checkpoint_interval"]) == 10.0
-    assert float(held["saving_share"]) == 0.0
+    values = run(checkpoint_stall_time=0.0)
+    assert float(values["checkpoint_interval"]) == 10.0
+    assert float(values["saving_share"]) == 0.0
 
 
 def test_a_run_takes_its_training_by_the_goodput() -> None:
-    held = run()
-    assert float(held["run_time"]) == pytest.approx(54 * DAY / float(held["goodput"]))
-    assert float(held["run_days"]) == pytest.approx(54 / float(held["goodput"]))
+    values = run()
+    assert float(values["run_time"]) == pytest.approx(54 * DAY / float(values["goodput"]))
+    assert float(values["run_days"]) == pytest.approx(54 / float(values["goodput"]))
 
 
 def test_llama_3_had_the_goodput_of_at_least_nine_tenths() -> None:
@@ -185,9 +185,9 @@ def test_bloom_lost_more_than_interruptions_explain() -> None:
     """Of its goodput evaluations are a part, and hours until somebody came."""
     (row,), (rate,) = measured(row_id="F0141"), measured(row_id="F0143")
     per_day = float(rate["value"]) / 1000
-    held = run(world_size=384.0, parameters=176e9, step_time=105.22, waiting_share=0.0,
+    values = run(world_size=384.0, parameters=176e9, step_time=105.22, waiting_share=0.0,
                fault_rate=per_day, checkpoint_interval=105.22 * 100)  # fmt: skip
-    assert float(row["value"]) < float(held["goodput"]) < 1.0 - 0.01
+    assert float(row["value"]) < float(values["goodput"]) < 1.0 - 0.01
 
 
 # Servers away.
@@ -272,8 +272,8 @@ def test_both_readings_of_the_dispersion_enclose_measured_fleets() -> None:
 
 
 def test_spares_suffice_for_their_share_of_the_time() -> None:
-    held = run(world_size=np.array([8.0, 512.0, 16384.0]))
-    assert np.all(held["waiting_share"] <= 0.01)
+    values = run(world_size=np.array([8.0, 512.0, 16384.0]))
+    assert np.all(values["waiting_share"] <= 0.01)
     none = run(spare_servers=0.0)
     assert float(none["waiting_share"]) > 0.9
     down = float(run(world_size=3200.0, fault_rate=4.18e-3)["servers_down"])

@@ -47,8 +47,8 @@ def run(**changed: Any) -> Evaluation:
 def test_a_nodes_power_is_within_a_tenth_of_measured_ones(name: str) -> None:
     watts, limit, computing, fans, handed_on = NODES[name]
     for share in computing:
-        held = run(power=limit, fan_power=fans, computing_time=10.0 * share)
-        assert float(held["node_power"]) / handed_on == pytest.approx(watts, rel=0.1), share
+        values = run(power=limit, fan_power=fans, computing_time=10.0 * share)
+        assert float(values["node_power"]) / handed_on == pytest.approx(watts, rel=0.1), share
 
 
 def test_gpt3_takes_the_power_and_energy_that_were_measured(sweeps: Runner) -> None:
@@ -63,36 +63,36 @@ def test_gpt3_takes_the_power_and_energy_that_were_measured(sweeps: Runner) -> N
 
 
 def test_a_node_takes_what_its_parts_take() -> None:
-    held = run()
+    values = run()
     gpus = 8 * 700 * (0.2 + 0.8 * 0.9)
     node = gpus + 8 * (USUAL["host_power"] + USUAL["fan_power"]) + 8 * USUAL["card_power"]
-    assert float(held["node_power"]) == pytest.approx(node)
-    assert float(held["node_energy"]) == pytest.approx(64 * node * 10)
+    assert float(values["node_power"]) == pytest.approx(node)
+    assert float(values["node_energy"]) == pytest.approx(64 * node * 10)
     supplied = node / USUAL["conversion_efficiency"] + 8 * USUAL["switch_power"]
-    assert float(held["step_energy"]) == pytest.approx(64 * supplied * 10)
-    assert float(held["token_energy"]) == pytest.approx(64 * supplied * 10 / 4194304)
+    assert float(values["step_energy"]) == pytest.approx(64 * supplied * 10)
+    assert float(values["token_energy"]) == pytest.approx(64 * supplied * 10 / 4194304)
     site = run(pue=1.3, communication_energy=1e5)
     assert float(site["step_energy"]) == pytest.approx(1.3 * (64 * supplied * 10 + 1e5))
 
 
 def test_energy_grows_with_work_and_never_below_idle() -> None:
-    held = run(computing_time=np.linspace(0.0, 10.0, 11))
-    assert np.all(np.diff(held["step_energy"]) > 0.0)
-    assert float(held["device_energy"][0]) == pytest.approx(512 * 140 * 10)
-    assert float(held["device_energy"][-1]) == pytest.approx(512 * 700 * 10)
+    values = run(computing_time=np.linspace(0.0, 10.0, 11))
+    assert np.all(np.diff(values["step_energy"]) > 0.0)
+    assert float(values["device_energy"][0]) == pytest.approx(512 * 140 * 10)
+    assert float(values["device_energy"][-1]) == pytest.approx(512 * 700 * 10)
 
 
 # Money.
 
 
 def test_a_run_pays_for_interruptions_and_spares() -> None:
-    held = run(training_tokens=15e12, price=2.5)
-    spares = float(held["spare_servers"]) * 8
-    days = float(held["run_days"])
-    assert float(held["run_gpu_hours"]) == pytest.approx((512 + spares) * days * 24)
-    assert float(held["run_cost"]) == pytest.approx(2.5 * (512 + spares) * days * 24)
-    assert float(held["useful_cost"]) == pytest.approx(float(held["run_cost"]) / 15)
-    assert float(held["run_cost"]) > float(held["cost"])
+    values = run(training_tokens=15e12, price=2.5)
+    spares = float(values["spare_servers"]) * 8
+    days = float(values["run_days"])
+    assert float(values["run_gpu_hours"]) == pytest.approx((512 + spares) * days * 24)
+    assert float(values["run_cost"]) == pytest.approx(2.5 * (512 + spares) * days * 24)
+    assert float(values["useful_cost"]) == pytest.approx(float(values["run_cost"]) / 15)
+    assert float(values["run_cost"]) > float(values["cost"])
     ideal = run(training_tokens=15e12, price=2.5, goodput=1.0, spare_servers=0.0)
     assert float(ideal["run_cost"]) == pytest.approx(float(ideal["cost"]))
     each = float(ideal["cost_per_trillion_tokens"])
@@ -100,9 +100,9 @@ def test_a_run_pays_for_interruptions_and_spares() -> None:
 
 
 def test_what_is_owned_is_written_off_and_takes_electricity() -> None:
-    held = run(capital=35040.0, ownership_time=4 * 8760 * 3600.0, electricity_price=0.1)
-    watts = float(held["step_energy"]) / 10 / 512
-    assert float(held["price"]) == pytest.approx(1.0 + 0.1 * watts / 1000)
+    values = run(capital=35040.0, ownership_time=4 * 8760 * 3600.0, electricity_price=0.1)
+    watts = float(values["step_energy"]) / 10 / 512
+    assert float(values["price"]) == pytest.approx(1.0 + 0.1 * watts / 1000)
     dearer = run(capital=35040.0, network_share=0.2, ownership_time=4 * 8760 * 3600.0,
                  electricity_price=0.1)  # fmt: skip
     assert float(dearer["price"]) == pytest.approx(1.2 + 0.1 * watts / 1000)
@@ -123,9 +123,9 @@ RATES = {"V100": {0.4: 0.531, 0.5: 0.689, 0.6: 0.826, 0.7: 0.895, 0.8: 0.939, 0.
 @pytest.mark.parametrize("gpu", RATES)
 def test_a_limited_gpu_is_as_slow_as_measured_ones(gpu: str) -> None:
     limits = np.array(list(RATES[gpu]))
-    held = run(power_limit=700.0 * limits)
-    assert np.abs(held["clock_share"] - list(RATES[gpu].values())).max() < 0.11
-    assert np.abs(held["clock_share"] - list(RATES[gpu].values())).mean() < 0.03
+    values = run(power_limit=700.0 * limits)
+    assert np.abs(values["clock_share"] - list(RATES[gpu].values())).max() < 0.11
+    assert np.abs(values["clock_share"] - list(RATES[gpu].values())).mean() < 0.03
 
 
 def test_a_limit_of_power_slows_down_and_saves() -> None:

@@ -241,9 +241,9 @@ def test_zero_bubbles_whatever_the_parts(
 @pytest.mark.parametrize("schedule", TRAINING)
 def test_in_flight_is_what_stages_hold(schedule: str) -> None:
     for case in cases(schedule, (Fraction(0),), (0, 1, 2, 5)):
-        held = case.simulate().in_flight
+        values = case.simulate().in_flight
         found = [case.in_flight(stage) for stage in range(case.pp)]
-        chunks = [count / case.virtual_stages for count in held]
+        chunks = [count / case.virtual_stages for count in values]
         if schedule in ("v_half", "v_min"):
             # Not every rank holds as many at once.
             assert all(one >= other for one, other in zip(found, chunks, strict=True)), case
@@ -493,13 +493,13 @@ def test_speeds_of_schedules_are_as_measured(schedule: str) -> None:
 @pytest.mark.parametrize("schedule", MEASURED)
 def test_memory_of_schedules_is_as_measured(schedule: str) -> None:
     """What a rank holds, and one stage's worth of activations, follow from three of the rows."""
-    held = {
+    values = {
         name: value("in_flight_micro_batches", measured(name), schedule=name) for name in MEASURED
     }
     of = {name: float(row["memory"]) for name, row in MEASURED.items()}
-    each = (of["interleaved"] - 1.0) / (held["interleaved"] - held["one_f_one_b"])
+    each = (of["interleaved"] - 1.0) / (values["interleaved"] - values["one_f_one_b"])
     # A folded pipeline's first rank has the output layer, too.
     output = of["zero_bubble_v"] - 1.0
-    found = 1.0 + each * (held[schedule] - held["one_f_one_b"])
+    found = 1.0 + each * (values[schedule] - values["one_f_one_b"])
     found += output if schedule in FOLDED else 0.0
     assert found == pytest.approx(of[schedule], rel=0.05)

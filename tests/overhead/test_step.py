@@ -48,15 +48,15 @@ def test_parts_sum_to_the_step(model: Mapping[str, float], schedule: str) -> Non
     for recompute in ("none", "selective", "full", "full_early_stop", "per_op"):
         virtual = 2.0 if schedule == "interleaved" else 1.0
         plan = {**model, **TIMES, **PLANS, "virtual_stages": virtual}
-        held = evaluation(plan, schedule=schedule, recompute=recompute)
-        together = sum(np.asarray(held[part]) for part in PARTS)
-        np.testing.assert_allclose(together, held["step_time"], rtol=1e-12, atol=0)
+        values = evaluation(plan, schedule=schedule, recompute=recompute)
+        together = sum(np.asarray(values[part]) for part in PARTS)
+        np.testing.assert_allclose(together, values["step_time"], rtol=1e-12, atol=0)
 
 
 def test_parts_sum_where_pairs_overlap() -> None:
     plan = {**DEEPSEEK, **TIMES, "pp": 4, "micro_batches": 16, "weight_copies": 2}
-    held = evaluation(plan, schedule="dual_pipe")
-    both = float(held["stage_forward_time"]) + float(held["stage_backward_time"])
+    values = evaluation(plan, schedule="dual_pipe")
+    both = float(values["stage_forward_time"]) + float(values["stage_backward_time"])
     none = evaluation({**plan, "stage_overlapped_time": both}, schedule="dual_pipe")
     for share in (1.0, 0.9, 0.7):
         paired = evaluation({**plan, "stage_overlapped_time": share * both}, schedule="dual_pipe")
@@ -72,11 +72,11 @@ def test_pairs_hide_experts_communication_behind_the_other_direction_s_computing
     links = dict.fromkeys(("inter_bandwidth", "intra_bandwidth"), bandwidth)
     plan = {**DEEPSEEK, **TIMES, **links, "ep": 8, "pp": 4, "dp": 8, "micro_batches": 16,
             "weight_copies": 2}  # fmt: skip
-    held = {share: evaluation({**plan, "pair_hidden_share": share}, schedule="dual_pipe")
+    values = {share: evaluation({**plan, "pair_hidden_share": share}, schedule="dual_pipe")
             for share in (0.0, 0.5, 0.96)}  # fmt: skip
-    sent = float(held[0.0]["middle_moe_layers"] * held[0.0]["layer_exposed_ep_time"])
-    both = float(held[0.0]["stage_forward_time"] + held[0.0]["stage_backward_time"])
-    for share, one in held.items():
+    sent = float(values[0.0]["middle_moe_layers"] * values[0.0]["layer_exposed_ep_time"])
+    both = float(values[0.0]["stage_forward_time"] + values[0.0]["stage_backward_time"])
+    for share, one in values.items():
         pair = float(one["stage_overlapped_time"])
         # At best the longer of communication and computing; at worst one after the other.
         assert max(sent, both - sent) <= pair * (1 + 1e-12) <= both * (1 + 1e-9)
@@ -88,7 +88,7 @@ def test_pairs_hide_experts_communication_behind_the_other_direction_s_computing
 
 def test_parts_are_what_their_names_say() -> None:
     plan = {**LLAMA, **SILENT, "micro_batches": 8, "pp": 4, "host_time": 1e-5}
-    held = evaluation(plan, recompute="full")
+    values = evaluation(plan, recompute="full")
     layers = 8 * 8
     for part, quantity in (
         ("matmul_part_time", "dense_layer_matmul_time"),
@@ -97,10 +97,10 @@ def test_parts_are_what_their_names_say() -> None:
         ("recompute_part_time", "dense_layer_recompute_time"),
         ("host_part_time", "dense_layer_host_time"),
     ):
-        assert float(held[part]) == pytest.approx(layers * float(held[quantity])), part
-        assert float(held[part]) > 0
-    busy = float(held["dense_layer_time"]) * layers
-    assert float(held["busy_time"]) == pytest.approx(busy)
+        assert float(values[part]) == pytest.approx(layers * float(values[quantity])), part
+        assert float(values[part]) > 0
+    busy = float(values["dense_layer_time"]) * layers
+    assert float(values["busy_time"]) == pytest.approx(busy)
 
 
 # Limits.
@@ -111,17 +111,17 @@ def test_parts_are_what_their_names_say() -> None:
 def test_one_gpu_alone(model: Mapping[str, float], micro_batches: int) -> None:
     """No parallelism: nothing but layers, ends and the update, with communication unaided."""
     plan = {**model, "micro_batches": micro_batches, "step_overhead": 0}
-    held = evaluation(plan)
-    assert float(held["communication_upper_bound"]) == 0.0
+    values = evaluation(plan)
+    assert float(values["communication_upper_bound"]) == 0.0
     for part in ("exposed_tp_time", "exposed_cp_time", "exposed_ep_time", "exposed_p2p_time",
                  "bubble_time", "exposed_dp_time", "host_part_time"):  # fmt: skip
-        assert float(held[part]) == pytest.approx(0.0, abs=1e-12), part
+        assert float(values[part]) == pytest.approx(0.0, abs=1e-12), part
     layers = float(model["layers"])
     dense = layers if not model["experts"] else float(model["dense_layers"])
-    each = dense * held["dense_layer_time"] + (layers - dense) * held["moe_layer_time"]
-    ends = held["embedding_time"] + held["output_time"]
-    whole = micro_batches * float(each + ends) + float(held["optimizer_time"])
-    assert float(held["step_time"]) == pytest.approx(whole, rel=1e-12)
+    each = dense * values["dense_layer_time"] + (layers - dense) * values["moe_layer_time"]
+    ends = values["embedding_time"] + values["output_time"]
+    whole = micro_batches * float(each + ends) + float(values["optimizer_time"])
+    assert float(values["step_time"]) == pytest.approx(whole, rel=1e-12)
 
 
 def test_infinite_bandwidth_leaves_operations_and_floors() -> None:
@@ -129,14 +129,14 @@ def test_infinite_bandwidth_leaves_operations_and_floors() -> None:
         **LLAMA, **SILENT, "memory_bandwidth": np.inf, "matmul_floor": 0, "matmul_depth_time": 0,
         "attention_half_length": 0,
     }  # fmt: skip
-    held = evaluation(plan)
+    values = evaluation(plan)
     weights = 2 * 32 * 4096 * (2 * 4096 + 2 * 1024 + 3 * 14336) * 4096
     logits = 2 * 4096 * 128000 * 4096
-    assert float(held["optimizer_time"]) == 0.0
-    assert float(held["elementwise_part_time"]) == 0.0
+    assert float(values["optimizer_time"]) == 0.0
+    assert float(values["elementwise_part_time"]) == 0.0
     products = 3 * (weights + logits) / (0.8 * 8e14)
     scores = 32 * 2 * 4096 * 4096 * 4096 * (1 + 2.5 / 0.85) / (0.5 * 1e15)
-    assert float(held["step_time"]) == pytest.approx(products + scores, rel=1e-9)
+    assert float(values["step_time"]) == pytest.approx(products + scores, rel=1e-9)
 
 
 def test_a_model_as_large_costs_as_much_however_it_is_cut() -> None:
@@ -157,26 +157,26 @@ def test_a_model_as_large_costs_as_much_however_it_is_cut() -> None:
 @pytest.mark.parametrize("schedule", [*UNEVEN, "forward_only"])
 def test_the_pipeline_is_the_schedule_s(schedule: str) -> None:
     plan = {**GPT, **SILENT, "pp": 4, "micro_batches": 16, "virtual_stages": 2}
-    held = evaluation(plan, schedule=schedule)
-    forward = float(held["stage_forward_time"])
-    backward = 0.0 if schedule == "forward_only" else float(held["stage_backward_time"])
+    values = evaluation(plan, schedule=schedule)
+    forward = float(values["stage_forward_time"])
+    backward = 0.0 if schedule == "forward_only" else float(values["stage_backward_time"])
     bubble = 3 * (forward + backward) / (2 if schedule == "interleaved" else 1)
     even = 16 * (forward + backward) + bubble
-    assert float(held["pipeline_time"]) - float(held["imbalance_time"]) == pytest.approx(even)
-    last = float(held["last_stage_extra_time"])
-    assert float(held["imbalance_time"]) == pytest.approx(16 * last, rel=0.01)
+    assert float(values["pipeline_time"]) - float(values["imbalance_time"]) == pytest.approx(even)
+    last = float(values["last_stage_extra_time"])
+    assert float(values["imbalance_time"]) == pytest.approx(16 * last, rel=0.01)
 
 
 def test_a_bubble_is_shorter_beside_shorter_ends() -> None:
     """Of 29 layers on 8 stages the ends have three and those between them four."""
     plan = {**GPT, **SILENT, "layers": 29, "pp": 8, "micro_batches": 16}
-    held = evaluation(plan, schedule="one_f_one_b")
-    idle = float(held["pipeline_time"] - held["busy_time"])
-    assert float(held["uneven_time"]) < 0.0
-    assert float(held["imbalance_time"]) == 0.0
-    assert float(held["bubble_time"]) == pytest.approx(idle)
-    assert float(held["bubble_time"]) < float(held["even_bubble_time"])
-    assert float(held["bubble_fraction"]) == pytest.approx(idle / float(held["pipeline_time"]))
+    values = evaluation(plan, schedule="one_f_one_b")
+    idle = float(values["pipeline_time"] - values["busy_time"])
+    assert float(values["uneven_time"]) < 0.0
+    assert float(values["imbalance_time"]) == 0.0
+    assert float(values["bubble_time"]) == pytest.approx(idle)
+    assert float(values["bubble_time"]) < float(values["even_bubble_time"])
+    assert float(values["bubble_fraction"]) == pytest.approx(idle / float(values["pipeline_time"]))
 
 
 @pytest.mark.parametrize("schedule", EVEN_ONLY)
@@ -209,11 +209,11 @@ def test_fewer_layers_at_the_ends_are_faster() -> None:
 
 def test_prefill_has_no_backward() -> None:
     plan = {**LLAMA, **TIMES, "pp": 4, "micro_batches": 4, "zero_stage": 1, "step_overhead": 0}
-    held = evaluation(plan, schedule="forward_only", recompute="full")
-    forward = float(held["stage_forward_time"])
-    assert float(held["optimizer_time"]) == float(held["recompute_part_time"]) == 0.0
-    assert float(held["busy_time"]) == 4 * forward
-    assert float(held["step_time"]) < 0.5 * value(plan, "step_time")
+    values = evaluation(plan, schedule="forward_only", recompute="full")
+    forward = float(values["stage_forward_time"])
+    assert float(values["optimizer_time"]) == float(values["recompute_part_time"]) == 0.0
+    assert float(values["busy_time"]) == 4 * forward
+    assert float(values["step_time"]) < 0.5 * value(plan, "step_time")
 
 
 # The optimizer.
@@ -229,6 +229,6 @@ def test_the_update_moves_bytes_of_what_a_rank_owns() -> None:
         assert sharded == pytest.approx(whole / 16)
     experts = {**MIXTRAL, "dp": 16, "ep": 8, "global_batch": 16, "zero_stage": 1}
     owned = value(experts, "owned_parameters")
-    held = value(experts, "parameters")
+    values = value(experts, "parameters")
     routed = 32 * 8 * 3 * 4096 * 14336
-    assert owned == pytest.approx((held - routed) / 16 + routed / 8 / 2, rel=1e-3)
+    assert owned == pytest.approx((values - routed) / 16 + routed / 8 / 2, rel=1e-3)

@@ -242,8 +242,8 @@ def test_gradients_that_accumulate_are_reduced_once() -> None:
 
 
 def contention(**taken: float) -> float:
-    held = {"sms": 132.0, "communicator_channels": 16.0, **taken}
-    return float(Evaluation(held, {"contention": "counted"})["overlap_contention"])
+    values = {"sms": 132.0, "communicator_channels": 16.0, **taken}
+    return float(Evaluation(values, {"contention": "counted"})["overlap_contention"])
 
 
 @given(sms=st.floats(0, 300), streams=st.integers(1, 3), channels=st.integers(1, 32))

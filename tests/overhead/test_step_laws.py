@@ -73,9 +73,9 @@ def test_parts_sum_and_none_is_longer_than_the_step(
     case: tuple[dict[str, Any], dict[str, str]],
 ) -> None:
     plan, labels = case
-    held = evaluation(plan, **labels)
-    time = held["step_time"]
-    parts = {part: held[part] for part in PARTS}
+    result = evaluation(plan, **labels)
+    time = result["step_time"]
+    parts = {part: result[part] for part in PARTS}
     np.testing.assert_allclose(sum(parts.values()), time, rtol=1e-11)
     for part, value in parts.items():
         assert np.all(value <= time * (1 + 1e-12)), part
@@ -84,10 +84,10 @@ def test_parts_sum_and_none_is_longer_than_the_step(
         assert np.all(ends | (value >= -1e-12 * time)), part
     computed = sum(parts[f"{part}_part_time"] for part in ("matmul", "attention", "elementwise"))
     assert np.all(time >= computed)
-    assert np.all(time >= held["pipeline_time"])
+    assert np.all(time >= result["pipeline_time"])
     # Nothing hides more than there is.
     exposed = sum(value for part, value in parts.items() if part.startswith("exposed_"))
-    hidden = 1.08 * held["communication_upper_bound"]
+    hidden = 1.08 * result["communication_upper_bound"]
     # A mechanism may take multiprocessors, and add up what it receives.
     plain = labels["tp_mechanism"] == "efficiency"
     if labels["schedule"] in ("gpipe", "forward_only") and plain:
@@ -150,9 +150,9 @@ def test_a_longer_batch_takes_longer_and_has_a_smaller_bubble(
     case: tuple[dict[str, Any], dict[str, str]],
 ) -> None:
     plan, labels = case
-    held = evaluation({**plan, "global_batch": plan["global_batch"] * rows([1, 2, 5])}, **labels)
-    assert np.all(np.diff(several(held["step_time"], 3), axis=0) > 0)
-    share = several(held["bubble_time"] / held["step_time"], 3)
+    result = evaluation({**plan, "global_batch": plan["global_batch"] * rows([1, 2, 5])}, **labels)
+    assert np.all(np.diff(several(result["step_time"], 3), axis=0) > 0)
+    share = several(result["bubble_time"] / result["step_time"], 3)
     assert np.all(np.diff(share, axis=0) <= 1e-12)
 
 

@@ -49,15 +49,15 @@ PAIRS: dict[tuple[str, str], list[tuple[tuple[str, ...], str, str, Pair]]] = {
 }  # fmt: skip
 
 
-def exposed(mechanism: str, way: str, held: Evaluation, ranks: int) -> float:
+def exposed(mechanism: str, way: str, values: Evaluation, ranks: int) -> float:
     """Add up what each pair takes beyond its product, one simulation each."""
     whole = Fraction(0)
-    bytes_in_memory = Fraction(float(held["tp_message_bytes"])) * (ranks + 1) / ranks
-    sums = bytes_in_memory / Fraction(float(held["memory_bandwidth"]))
+    bytes_in_memory = Fraction(float(values["tp_message_bytes"])) * (ranks + 1) / ranks
+    sums = bytes_in_memory / Fraction(float(values["memory_bandwidth"]))
     for products, kind, sent, run in PAIRS[mechanism, way]:
         for name in products:
-            product = Fraction(float(held[f"{name}_{kind}_time"]))
-            together = run(product, Fraction(float(held[sent])), ranks, sums)
+            product = Fraction(float(values[f"{name}_{kind}_time"]))
+            together = run(product, Fraction(float(values[sent])), ranks, sums)
             whole += max(together - product, Fraction(0))
     return float(whole)
 
@@ -73,17 +73,17 @@ def test_pairs_of_products_and_collectives_as_simulated(
     tp: int, bandwidth: float, latency: float, tokens: int, mechanism: str
 ) -> None:
     links = {"intra_bandwidth": bandwidth, "intra_latency": latency, "sequence_length": tokens}
-    held = evaluation({**PLAN, **links, "tp": tp}, tp_mechanism=mechanism)
+    values = evaluation({**PLAN, **links, "tp": tp}, tp_mechanism=mechanism)
     for way in ("forward", "backward"):
-        found = float(held[f"dense_exposed_tp_{way}_time"])
-        assert found == pytest.approx(exposed(mechanism, way, held, tp), rel=1e-9, abs=1e-18)
+        found = float(values[f"dense_exposed_tp_{way}_time"])
+        assert found == pytest.approx(exposed(mechanism, way, values, tp), rel=1e-9, abs=1e-18)
 
 
 @pytest.mark.parametrize("mechanism", TP_MECHANISMS)
 def test_limits_of_tensor_parallel_mechanisms(mechanism: str) -> None:
     def of(**more: Any) -> float:
-        held = evaluation({**PLAN, **more}, tp_mechanism=mechanism)
-        return float(held["exposed_tp_time"])
+        values = evaluation({**PLAN, **more}, tp_mechanism=mechanism)
+        return float(values["exposed_tp_time"])
 
     assert of(tp=1) == 0.0
     # Nothing sent, nothing taken: nothing exposed.
@@ -104,12 +104,12 @@ def test_limits_of_tensor_parallel_mechanisms(mechanism: str) -> None:
 @pytest.mark.parametrize("recompute", ["full", "per_op"])
 @pytest.mark.parametrize("mechanism", TP_MECHANISMS)
 def test_what_is_repeated_is_exposed_again(mechanism: str, recompute: str) -> None:
-    held = {
+    values = {
         mode: evaluation(PLAN, tp_mechanism=mechanism, recompute=mode)
         for mode in ("none", recompute)
     }
-    once, again = (float(one["dense_exposed_tp_backward_time"]) for one in held.values())
-    repeated = sum(float(held[recompute][f"{b}_tp_recompute_time"]) for b in ("attention", "mlp"))
+    once, again = (float(one["dense_exposed_tp_backward_time"]) for one in values.values())
+    repeated = sum(float(values[recompute][f"{b}_tp_recompute_time"]) for b in ("attention", "mlp"))
     assert again == pytest.approx(once + repeated, rel=1e-12)
     assert repeated > 0.0
 
@@ -117,19 +117,21 @@ def test_what_is_repeated_is_exposed_again(mechanism: str, recompute: str) -> No
 def test_a_mixture_pairs_its_attention_alone() -> None:
     for model in (MIXTRAL, DEEPSEEK):
         plan = {**PLAN, **model, "ep": 1}
-        held = evaluation(plan, tp_mechanism="userbuffers")
-        of_attention = float(held["attention_tp_forward_time"])
-        rest = (float(held["moe_layer_blocks"]) - 1.0) / 2.0 * float(held["tp_layer_forward_time"])
-        assert float(held["moe_exposed_tp_forward_time"]) == pytest.approx(of_attention + rest)
+        values = evaluation(plan, tp_mechanism="userbuffers")
+        of_attention = float(values["attention_tp_forward_time"])
+        rest = (
+            (float(values["moe_layer_blocks"]) - 1.0) / 2.0 * float(values["tp_layer_forward_time"])
+        )
+        assert float(values["moe_exposed_tp_forward_time"]) == pytest.approx(of_attention + rest)
 
 
 def test_a_cut_that_loses_time_exposes_more() -> None:
     lost = np.array([0.0, 0.05, 0.2])
-    held = evaluation({**PLAN, "cut_slowdown": lost}, tp_mechanism="decomposed")
-    assert np.all(np.diff(held["exposed_tp_time"]) > 0.0)
+    values = evaluation({**PLAN, "cut_slowdown": lost}, tp_mechanism="decomposed")
+    assert np.all(np.diff(values["exposed_tp_time"]) > 0.0)
     # At most what all products that are cut lose.
-    most = lost * held["matmul_part_time"]
-    assert np.all(held["exposed_tp_time"] - held["exposed_tp_time"][0] <= most)
+    most = lost * values["matmul_part_time"]
+    assert np.all(values["exposed_tp_time"] - values["exposed_tp_time"][0] <= most)
 
 
 @given(
@@ -143,15 +145,15 @@ def test_userbuffers_hide_at_most_what_is_sent_and_what_is_computed(
     tp: int, bandwidth: float, tokens: int, num_sm: int
 ) -> None:
     links = {"intra_bandwidth": bandwidth, "sequence_length": tokens, "num_sm": num_sm}
-    held = evaluation({**PLAN, **links, "tp": tp}, tp_mechanism="userbuffers")
+    values = evaluation({**PLAN, **links, "tp": tp}, tp_mechanism="userbuffers")
     for products, kind, sent in (
         (FIRST, "forward", GATHER), (LAST, "forward", SCATTER), (LAST, "input_gradient", GATHER),
         (FIRST, "input_gradient", AGAIN), (FIRST, "weight_gradient", SCATTER),
     ):  # fmt: skip
         for name in products:
-            whole, exposed = float(held[sent]), float(held[f"{name}_{kind}_exposed_time"])
+            whole, exposed = float(values[sent]), float(values[f"{name}_{kind}_exposed_time"])
             assert 0.0 <= exposed <= whole
-            computed = float(held[f"{name}_{kind}_tiled_time"])
+            computed = float(values[f"{name}_{kind}_tiled_time"])
             assert whole - exposed <= computed * (1.0 + 1e-9)
             # What isn't in one node runs in turn.
             assert tp <= 8 or exposed == whole
@@ -160,14 +162,14 @@ def test_userbuffers_hide_at_most_what_is_sent_and_what_is_computed(
 # Reductions of gradients beside products of weights' gradients.
 
 
-def linear_backward(held: Evaluation, split: bool) -> Fraction:
+def linear_backward(values: Evaluation, split: bool) -> Fraction:
     """Run a dense layer's backward on two streams; return the time in which nothing computes."""
     compute, network, busy = Fraction(0), Fraction(0), Fraction(0)
-    sent = Fraction(float(held[SCATTER if split else "tp_all_reduce_time"]))
-    gather = Fraction(float(held[GATHER])) if split else Fraction(0)
-    saved = Fraction(float(held[AGAIN])) if split else Fraction(0)
+    sent = Fraction(float(values[SCATTER if split else "tp_all_reduce_time"]))
+    gather = Fraction(float(values[GATHER])) if split else Fraction(0)
+    saved = Fraction(float(values[AGAIN])) if split else Fraction(0)
     for first, last in (("mlp_up", "mlp_down"), ("qkv", "attention_output")):
-        products = [Fraction(float(held[f"{name}_{kind}_time"])) for name in (last, first)
+        products = [Fraction(float(values[f"{name}_{kind}_time"])) for name in (last, first)
                     for kind in ("input_gradient", "weight_gradient")]  # fmt: skip
         busy += sum(products)
         compute = max(compute, network) + gather  # the gradient of the block's output
@@ -191,12 +193,12 @@ def test_reductions_run_beside_weights_gradients_as_simulated(
     links = {"intra_bandwidth": bandwidth, "intra_latency": 1e-6, "sequence_length": tokens}
     plan = {**PLAN, **links, "tp": tp, "sequence_parallel": int(split), "tp_gradient_overlap": 1,
             "overlap_contention": 0}  # fmt: skip
-    held = evaluation(plan)
+    values = evaluation(plan)
     # A layer's saved inputs are held against all products of inputs' gradients together.
-    inputs = [float(held[f"{name}_input_gradient_time"]) for name in FIRST]
-    assume(not split or float(held[AGAIN]) <= min(inputs))
-    found = float(held["dense_exposed_tp_backward_time"])
-    wanted = float(linear_backward(held, split))
+    inputs = [float(values[f"{name}_input_gradient_time"]) for name in FIRST]
+    assume(not split or float(values[AGAIN]) <= min(inputs))
+    found = float(values["dense_exposed_tp_backward_time"])
+    wanted = float(linear_backward(values, split))
     assert found == pytest.approx(wanted, rel=1e-9, abs=1e-15)
 
 
@@ -205,7 +207,7 @@ def test_what_runs_beside_weights_gradients_hides_in_every_mechanism(mechanism: 
     for model in (LLAMA, MIXTRAL, DEEPSEEK):
         plan = {**PLAN, **model, "ep": 1, "sequence_parallel": 0,
                 "intra_bandwidth": 1e14, "intra_latency": 0}  # fmt: skip
-        plain, beside, shared = (
+        plain, other, shared = (
             evaluation({**plan, **more}, tp_mechanism=mechanism)
             for more in ({}, {"tp_gradient_overlap": 1, "overlap_contention": 0},
                          {"tp_gradient_overlap": 1, "overlap_contention": 0.1})
@@ -217,11 +219,11 @@ def test_what_runs_beside_weights_gradients_hides_in_every_mechanism(mechanism: 
             if of == "dense" and not model.get("ffn_size"):
                 continue
             name = f"{of}_exposed_tp_backward_time"
-            hidden = float(plain[name]) - float(beside[name])
+            hidden = float(plain[name]) - float(other[name])
             assert hidden == pytest.approx(count * one, rel=1e-9)
-            assert float(shared[name]) == pytest.approx(float(beside[name]) + 0.1 * hidden)
+            assert float(shared[name]) == pytest.approx(float(other[name]) + 0.1 * hidden)
         forward = "dense_exposed_tp_forward_time"
-        assert float(beside[forward]) == float(plain[forward])
+        assert float(other[forward]) == float(plain[forward])
 
 
 # Context parallelism.
@@ -236,22 +238,22 @@ def test_a_ring_is_a_share_of_one_and_nothing_else_hides() -> None:
         assert float(named["exposed_cp_time"]) > 0.0
         assert float(named["exposed_cp_time"]) == pytest.approx(float(shared["exposed_cp_time"]))
     for kind in ("all_to_all", "all_gather"):
-        held = evaluation(plan, cp_mechanism="ring_exchange", context_parallel=kind)
-        sent = float(held["cp_communication_time"])
-        assert float(held["exposed_cp_time"]) == pytest.approx(sent, rel=1e-12)
+        values = evaluation(plan, cp_mechanism="ring_exchange", context_parallel=kind)
+        sent = float(values["cp_communication_time"])
+        assert float(values["exposed_cp_time"]) == pytest.approx(sent, rel=1e-12)
 
 
 def test_mixed_context_parallelism_waits_for_heads_and_hides_rings() -> None:
     plan = {**PLAN, "cp": 4, "dp": 1, "inter_bandwidth": 5e9, "ulysses_ranks": 2}
     kind = {"context_parallel": "mixed"}
-    held = evaluation(plan, cp_mechanism="ring_exchange", **kind)
+    values = evaluation(plan, cp_mechanism="ring_exchange", **kind)
     for way in ("forward", "backward"):
-        exchange, around = (float(held[name]) for name in
+        exchange, around = (float(values[name]) for name in
                             ("cp_exchange_time", f"cp_round_{way}_time"))  # fmt: skip
-        beside = float(held[f"attention_{way}_time"]) / 2.0  # One of two blocks comes round
+        other = float(values[f"attention_{way}_time"]) / 2.0  # One of two blocks comes round
         # In a ring of two the last block is computed when all has come
-        waited = max(around - beside, 0.0)
-        assert float(held[f"exposed_cp_{way}_time"]) == pytest.approx(exchange + waited)
+        waited = max(around - other, 0.0)
+        assert float(values[f"exposed_cp_{way}_time"]) == pytest.approx(exchange + waited)
     # A given share hides of both, but no more than attention takes.
     for fast in (5e9, 5e8):
         shared = evaluation({**plan, "inter_bandwidth": fast, "cp_overlap": 1.0}, **kind)
@@ -281,11 +283,11 @@ def test_chunks_of_tokens_as_simulated(
         "chunk_dispatch_time": dispatch / chunks, "chunk_combine_time": combine / chunks,
         f"ep_layer_{way}_time": dispatch + combine, "expert_chunks": chunks,
     }  # fmt: skip
-    held = evaluation({**ROUTED, **given_times}, ep_mechanism="chunked")
+    values = evaluation({**ROUTED, **given_times}, ep_mechanism="chunked")
     first, last = (dispatch, combine) if way == "forward" else (combine, dispatch)
     one, two, work = (Fraction(t) / chunks for t in (first, last, products))
     exact = simulator.sharded_backward([one] * chunks, [work] * chunks, [two] * chunks)
-    found = float(held[f"exposed_ep_{way}_time"])
+    found = float(values[f"exposed_ep_{way}_time"])
     assert found == pytest.approx(float(exact) - products, rel=1e-9, abs=1e-15)
     assert dispatch + combine - found <= min(products, dispatch + combine) * (1 + 1e-9)
 
@@ -319,29 +321,31 @@ def test_chunks_pay_for_what_they_are() -> None:
 def test_buckets_as_simulated(mechanism: str, stage: int) -> None:
     for bandwidth in (1e8, 1e10, 5e10, 1e13):
         plan = {**PLAN, "zero_stage": stage, "inter_bandwidth": bandwidth}
-        held = evaluation(plan, dp_mechanism=mechanism)
-        count = int(held["dp_buckets"])
+        values = evaluation(plan, dp_mechanism=mechanism)
+        count = int(values["dp_buckets"])
         assert count > 1
-        window, sent = (Fraction(float(held[f"dp_{n}_time"])) for n in ("window", "reduce"))
+        window, sent = (Fraction(float(values[f"dp_{n}_time"])) for n in ("window", "reduce"))
         parts = [window / count] * count, [sent / count] * count
-        found = float(held["exposed_dp_reduce_time"])
+        found = float(values["exposed_dp_reduce_time"])
         wanted = float(simulator.buckets(*parts, Fraction(0)) - window)
         assert found == pytest.approx(wanted, rel=1e-9, abs=1e-15)
-        window, sent = (Fraction(float(held[f"dp_{n}_time"])) for n in ("forward_window", "gather"))
+        window, sent = (
+            Fraction(float(values[f"dp_{n}_time"])) for n in ("forward_window", "gather")
+        )
         parts = [sent / count] * count, [window / count] * count
         wanted = float(simulator.prefetch(*parts, count) - window)
-        found = float(held["exposed_dp_gather_time"])
+        found = float(values["exposed_dp_gather_time"])
         assert found == pytest.approx(wanted, rel=1e-9, abs=1e-15)
 
 
 def test_buckets_have_the_sizes_of_their_software() -> None:
     plan = {**PLAN, "zero_stage": 0, "tp": 1, "pp": 1, "dp": 128, "global_batch": 128}
-    held = {name: evaluation(plan, dp_mechanism=name) for name in DP_MECHANISMS}
+    values = {name: evaluation(plan, dp_mechanism=name) for name in DP_MECHANISMS}
     gradients = {name: float(one["reduction_bytes"] * one["busiest_dense_parameters"])
-                 for name, one in held.items()}  # fmt: skip
-    buckets = {name: float(one["dp_buckets"]) for name, one in held.items()}
+                 for name, one in values.items()}  # fmt: skip
+    buckets = {name: float(one["dp_buckets"]) for name, one in values.items()}
     assert buckets["ddp_buckets"] == np.ceil(gradients["ddp_buckets"] / (25 * 2**20))
-    element = float(held["megatron_buckets"]["reduction_bytes"])
+    element = float(values["megatron_buckets"]["reduction_bytes"])
     size = element * max(40e6, 1e6 * 128)
     assert buckets["megatron_buckets"] == np.ceil(gradients["megatron_buckets"] / size)
     # A given size holds instead.
@@ -393,25 +397,25 @@ def test_no_mechanism_hides_more_than_there_is(label: str, mechanism: str) -> No
         "global_batch": 16, "zero_stage": 3, "sequence_parallel": 1, f"{dimension}_overlap": 1.0,
         "tp_gradient_overlap": 1.0, **dict.fromkeys(LINKS, rates),
     }  # fmt: skip
-    held = evaluation(plan, context_parallel="ring", **{label: mechanism})
-    sent, shown = held[f"{dimension}_communication_time"], held[f"exposed_{dimension}_time"]
-    computed = np.sum([held[name] for name in WINDOWS], axis=0)
+    values = evaluation(plan, context_parallel="ring", **{label: mechanism})
+    sent, shown = values[f"{dimension}_communication_time"], values[f"exposed_{dimension}_time"]
+    computed = np.sum([values[name] for name in WINDOWS], axis=0)
     if dimension == "dp":
         # Backwards keep the weights of the layer that they begin with, and wait for other ranks.
-        sent = sent - held["backward_gathers"] * held["layer_gather_time"]
-        computed = held["busy_time"]
+        sent = sent - values["backward_gathers"] * values["layer_gather_time"]
+        computed = values["busy_time"]
     hidden = sent - shown
     assert np.all(shown >= 0.0)
     assert np.all(hidden <= np.minimum(sent, computed) * (1 + 1e-9))
     # Something does, where links are fast enough; but what costs more than it hides runs in turn.
     assert np.any(hidden > 0.0) or mechanism in ("userbuffers", "chunked")
-    assert np.all(held["step_time"] >= np.maximum(computed, shown))
+    assert np.all(values["step_time"] >= np.maximum(computed, shown))
     given = {**plan, f"{dimension}_overlap": 0.0}
     given["tp_gradient_overlap"] = 0.0 if dimension == "tp" else 1.0
     given["pending_share"] = 1.0 if mechanism == "gradient_accumulation" else 0.0
     alone = evaluation(given, context_parallel="ring")["step_time"]
     ideal = (computed + sent) / np.maximum(computed, sent)
-    assert np.all(alone / held["step_time"] <= ideal * (1 + 1e-9))
+    assert np.all(alone / values["step_time"] <= ideal * (1 + 1e-9))
 
 
 @pytest.mark.parametrize("mechanism", LABELS["cp_mechanism"].values)
@@ -426,18 +430,18 @@ def test_no_context_parallelism_hides_more_than_attention_computes(
     }  # fmt: skip
     for recompute in LABELS["recompute"].values:
         labels = {"context_parallel": kind, "cp_mechanism": mechanism, "recompute": recompute}
-        held = evaluation({**plan, "recompute_layers": 1}, **labels)
+        values = evaluation({**plan, "recompute_layers": 1}, **labels)
         kept = recompute in ("none", "per_op")
-        again = 0.0 if kept else held["layer_attention_again_time"]
+        again = 0.0 if kept else values["layer_attention_again_time"]
         for way, more in (("forward", 0.0), ("backward", again)):
-            sent = held[f"cp_layer_{way}_time"]
-            hidden = sent - held[f"exposed_cp_{way}_time"]
-            beside = held[f"attention_{way}_time"] + more
+            sent = values[f"cp_layer_{way}_time"]
+            hidden = sent - values[f"exposed_cp_{way}_time"]
+            other = values[f"attention_{way}_time"] + more
             assert np.all(hidden >= -1e-12 * sent), recompute
-            assert np.all(hidden <= np.minimum(sent, beside) * (1 + 1e-9)), recompute
+            assert np.all(hidden <= np.minimum(sent, other) * (1 + 1e-9)), recompute
             # What isn't exposed is all there is to gain, and no more than an ideal gains.
-            gain = (beside + sent) / (beside + sent - hidden)
-            assert np.all(gain <= (beside + sent) / np.maximum(beside, sent) * (1 + 1e-9))
+            gain = (other + sent) / (other + sent - hidden)
+            assert np.all(gain <= (other + sent) / np.maximum(other, sent) * (1 + 1e-9))
 
 
 @pytest.mark.parametrize("schedule", LABELS["schedule"].values)
@@ -449,14 +453,14 @@ def test_no_schedule_hides_more_than_there_is(schedule: str) -> None:
         "global_batch": 64, "virtual_stages": chunks, "sequence_parallel": 1,
         **dict.fromkeys(LINKS, 10.0 ** np.linspace(8.0, 13.0, 11)),
     }  # fmt: skip
-    held = evaluation({**plan, "pair_hidden_share": 1.0}, schedule=schedule)
-    computed = np.sum([held[name] for name in WINDOWS], axis=0)
-    sent, shown = held["ep_communication_time"], held["exposed_ep_time"]
+    values = evaluation({**plan, "pair_hidden_share": 1.0}, schedule=schedule)
+    computed = np.sum([values[name] for name in WINDOWS], axis=0)
+    sent, shown = values["ep_communication_time"], values["exposed_ep_time"]
     assert np.all(shown >= 0.0)
     assert np.all(sent - shown <= np.minimum(sent, computed) * (1 + 1e-9))
-    assert np.all(held["step_time"] >= np.maximum(computed, shown))
+    assert np.all(values["step_time"] >= np.maximum(computed, shown))
     alone = evaluation({**plan, "pair_hidden_share": 0.0}, schedule=schedule)
-    moved = sent + held["pp_communication_time"]
+    moved = sent + values["pp_communication_time"]
     # Bubbles are neither: a step's time without them is what overlap can shorten.
     ideal = (computed + moved) / np.maximum(computed, moved)
-    assert np.all(alone["step_time"] / held["step_time"] <= ideal * (1 + 1e-9))
+    assert np.all(alone["step_time"] / values["step_time"] <= ideal * (1 + 1e-9))

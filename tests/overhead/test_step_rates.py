@@ -13,19 +13,19 @@ PLAN = {**LLAMA, **SILENT, "tp": 2, "dp": 4, "pp": 2, "global_batch": 64, "step_
 
 
 def test_tokens() -> None:
-    held = evaluation(PLAN)
-    assert float(held["tokens_per_second"]) == 64 * 4096 / 2
-    assert float(held["tokens_per_second_per_gpu"]) == 64 * 4096 / 2 / 16
+    values = evaluation(PLAN)
+    assert float(values["tokens_per_second"]) == 64 * 4096 / 2
+    assert float(values["tokens_per_second_per_gpu"]) == 64 * 4096 / 2 / 16
 
 
 def test_utilisation_is_of_the_peak() -> None:
-    held = evaluation(PLAN)
+    values = evaluation(PLAN)
     flops = float(derive("model_flops_per_token", LLAMA)) * 64 * 4096
-    assert float(held["model_flops_per_gpu"]) == pytest.approx(flops / 2 / 16)
-    assert float(held["mfu"]) == pytest.approx(flops / 2 / 16 / 1e15)
+    assert float(values["model_flops_per_gpu"]) == pytest.approx(flops / 2 / 16)
+    assert float(values["mfu"]) == pytest.approx(flops / 2 / 16 / 1e15)
     causal = float(derive("causal_model_flops_per_token", LLAMA)) * 64 * 4096
-    assert float(held["causal_mfu"]) == pytest.approx(causal / 2 / 16 / 1e15)
-    assert float(held["hfu"]) == float(held["mfu"])
+    assert float(values["causal_mfu"]) == pytest.approx(causal / 2 / 16 / 1e15)
+    assert float(values["hfu"]) == float(values["mfu"])
     assert value({**PLAN, "peak_flops": 2e15}, "mfu") == pytest.approx(flops / 2 / 16 / 2e15)
 
 
@@ -42,11 +42,11 @@ def test_recomputed_operations_count_in_hfu_alone() -> None:
         ("full_early_stop", layers + scores - down),
         ("per_op", kept),
     ):
-        held = evaluation(PLAN, recompute=mode)
-        assert float(held["recomputed_flops_per_token"]) == pytest.approx(again), mode
-        ratio = float(held["hfu"]) / float(held["mfu"])
+        values = evaluation(PLAN, recompute=mode)
+        assert float(values["recomputed_flops_per_token"]) == pytest.approx(again), mode
+        ratio = float(values["hfu"]) / float(values["mfu"])
         assert ratio == pytest.approx((whole + again) / whole), mode
-        assert float(held["mfu"]) == value(PLAN, "mfu")
+        assert float(values["mfu"]) == value(PLAN, "mfu")
 
 
 def test_recomputed_operations_take_the_time_of_their_own() -> None:
@@ -62,10 +62,10 @@ def test_recomputed_operations_take_the_time_of_their_own() -> None:
 
 
 def test_prefill_counts_its_forward() -> None:
-    held = evaluation(PLAN, schedule="forward_only", recompute="full")
+    values = evaluation(PLAN, schedule="forward_only", recompute="full")
     flops = float(derive("forward_flops_per_token", LLAMA)) * 64 * 4096
-    assert float(held["model_flops"]) == pytest.approx(flops)
-    assert float(held["hfu"]) == float(held["mfu"]) == pytest.approx(flops / 2 / 16 / 1e15)
+    assert float(values["model_flops"]) == pytest.approx(flops)
+    assert float(values["hfu"]) == float(values["mfu"]) == pytest.approx(flops / 2 / 16 / 1e15)
 
 
 # Energy and cost.
@@ -81,27 +81,27 @@ def test_idle_gpus_take_their_share_of_power() -> None:
 @pytest.mark.parametrize("pp", [1, 4])
 def test_a_gpu_computes_for_what_it_computes(pp: int) -> None:
     plan = {**GPT, **SILENT, "pp": pp, "global_batch": 8, "p2p_time": 1e-3 * (pp > 1)}
-    held = evaluation(plan)
-    layers = 48 / pp * float(held["dense_layer_time"])
-    ends = float(held["embedding_time"]) + float(held["output_time"])
-    expected = 8 * (layers + ends / pp) + float(held["optimizer_time"])
-    assert float(held["computing_time"]) == pytest.approx(expected)
-    assert float(held["computing_time"]) <= float(held["step_time"]) * (1 + 1e-12)
+    values = evaluation(plan)
+    layers = 48 / pp * float(values["dense_layer_time"])
+    ends = float(values["embedding_time"]) + float(values["output_time"])
+    expected = 8 * (layers + ends / pp) + float(values["optimizer_time"])
+    assert float(values["computing_time"]) == pytest.approx(expected)
+    assert float(values["computing_time"]) <= float(values["step_time"]) * (1 + 1e-12)
 
 
 def test_a_training_is_its_steps() -> None:
     plan = {**PLAN, "training_tokens": 1e12, "price": 3.0, "step_energy": 5.0}
-    held = evaluation(plan)
+    values = evaluation(plan)
     steps = 1e12 / (64 * 4096)
-    assert float(held["training_steps"]) == pytest.approx(steps)
-    assert float(held["training_time"]) == pytest.approx(2 * steps)
-    assert float(held["training_days"]) == pytest.approx(2 * steps / 86400)
-    assert float(held["gpu_hours"]) == pytest.approx(16 * 2 * steps / 3600)
-    assert float(held["cost"]) == pytest.approx(3 * 16 * 2 * steps / 3600)
-    assert float(held["training_energy"]) == pytest.approx(5 * steps)
-    assert float(held["cost_per_trillion_tokens"]) == pytest.approx(float(held["cost"]))
+    assert float(values["training_steps"]) == pytest.approx(steps)
+    assert float(values["training_time"]) == pytest.approx(2 * steps)
+    assert float(values["training_days"]) == pytest.approx(2 * steps / 86400)
+    assert float(values["gpu_hours"]) == pytest.approx(16 * 2 * steps / 3600)
+    assert float(values["cost"]) == pytest.approx(3 * 16 * 2 * steps / 3600)
+    assert float(values["training_energy"]) == pytest.approx(5 * steps)
+    assert float(values["cost_per_trillion_tokens"]) == pytest.approx(float(values["cost"]))
     short = {**plan, "training_tokens": 1e9}
-    assert value(short, "cost_per_trillion_tokens") == pytest.approx(float(held["cost"]))
+    assert value(short, "cost_per_trillion_tokens") == pytest.approx(float(values["cost"]))
     with pytest.raises(MissingQuantities, match="training_tokens"):
         value(PLAN, "cost")
 

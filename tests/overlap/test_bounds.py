@@ -101,14 +101,14 @@ def test_nothing_hides_more_than_the_shorter_nor_beats_its_ideal(
         known |= {"communication_time": communication, "sms": 132.0, "num_sm": 24.0}
     else:
         known |= {"communication_time": communication}
-    held = Evaluation({**MECHANISMS[mechanism].defaults, **known}, labels)
+    result = Evaluation({**MECHANISMS[mechanism].defaults, **known}, labels)
     names = ("compute_time", "communication_time", "hidden_time", "overlapped_time",
              "ideal_overlapped_time", "overlap_speedup", "ideal_speedup")  # fmt: skip
-    work, sent, hidden, time, ideal, speedup, best = (float(held[name]) for name in names)
+    work, sent, hidden, time, ideal, speedup, best = (float(result[name]) for name in names)
     assert hidden <= min(work, sent) + EXACT * (work + sent)
     assert time >= ideal * (1 - 1e-9)
     assert speedup <= best * (1 + 1e-9)
-    assert float(held["overlap_ratio"]) <= 1.0
+    assert float(result["overlap_ratio"]) <= 1.0
 
 
 @given(some_times, some_times, st.integers(1, 64))
@@ -154,13 +154,13 @@ def test_products_hide_no_more_than_there_is(
         "num_sm": float(num_sm), "splits": 4.0, "partial_sum_time": 1e-5, "launch_time": 5e-6,
         "activation_bytes": 2.0, "overlap_efficiency": 1.0,
     }  # fmt: skip
-    held = Evaluation(known, {"mechanism": mechanism, "compute": form})
-    compute, hidden = float(held["compute_time"]), float(held["hidden_time"])
+    result = Evaluation(known, {"mechanism": mechanism, "compute": form})
+    compute, hidden = float(result["compute_time"]), float(result["hidden_time"])
     assert hidden <= min(compute, communication) * (1.0 + 1e-9) + 1e-15
-    assert float(held["overlap_speedup"]) <= float(held["ideal_speedup"]) * (1.0 + 1e-9) or (
+    assert float(result["overlap_speedup"]) <= float(result["ideal_speedup"]) * (1.0 + 1e-9) or (
         mechanism == "reduce_scatter_ring"  # whose sums are in neither duration
     )
-    assert float(held["overlapped_time"]) >= max(compute, communication) * (1.0 - 1e-9)
+    assert float(result["overlapped_time"]) >= max(compute, communication) * (1.0 - 1e-9)
 
 
 @given(some_times, some_times)

@@ -136,10 +136,10 @@ def test_a_cut_product_is_told_as_a_tuning_has_it(cli: Runner, machine: str) -> 
     found = re.search(r"has it: the product ([\d.]+) us, overlapped ([\d.]+) us, (\d.\d+)x\)", text)
     assert found is not None
     rates = read_rates(machine)
-    held = {name: rates[name] for name in TAKEN}
-    held |= {"matmul_rows": 8192.0, "matmul_columns": 3584.0, "matmul_depth": 8192.0}
-    held |= {"communication_time": 4e-4, "ranks": 8.0}
-    tuned = Evaluation(held, {"compute": "tiles", "mechanism": "ring_exchange"})
+    values = {name: rates[name] for name in TAKEN}
+    values |= {"matmul_rows": 8192.0, "matmul_columns": 3584.0, "matmul_depth": 8192.0}
+    values |= {"communication_time": 4e-4, "ranks": 8.0}
+    tuned = Evaluation(values, {"compute": "tiles", "mechanism": "ring_exchange"})
     assert float(found[1]) == pytest.approx(1e6 * float(tuned["whole_product_time"]), abs=0.06)
     assert float(found[2]) == pytest.approx(1e6 * float(tuned["overlapped_time"]), abs=0.06)
     own = cli(f"{line} --kind ring_exchange --tile-columns 128").out
@@ -277,7 +277,7 @@ def test_a_file_s_spec_gives_it_again(cli: Runner, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "lines"),
+    ("constants", "lines"),
     [
         (
             'mechanism = "pipeline"\npp = 4\nmicro_batches = 8',
@@ -298,8 +298,8 @@ def test_a_file_s_spec_gives_it_again(cli: Runner, tmp_path: Path) -> None:
         ('mechanism = "bulk"', ["mechanism = 'bulk': unknown; known: bulk_margin"]),
     ],
 )
-def test_faults_of_a_spec(cli: Runner, tmp_path: Path, stated: str, lines: list[str]) -> None:
-    (tmp_path / "own.toml").write_text(f"[constants]\n{stated}\n")
+def test_faults_of_a_spec(cli: Runner, tmp_path: Path, constants: str, lines: list[str]) -> None:
+    (tmp_path / "own.toml").write_text(f"[constants]\n{constants}\n")
     done = cli("run own.toml --no-plot", fine=False)
     assert done.code == 2
     given = done.err.splitlines()

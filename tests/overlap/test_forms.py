@@ -320,8 +320,8 @@ def test_measured_products_are_as_the_tiles_say() -> None:
         known = {name: rates[name] for name in TAKEN}
         m, n, k, batch, time = np.array(rows).T
         sizes = {"matmul_rows": m, "matmul_columns": n, "matmul_depth": k}
-        held = Evaluation({**known, **sizes, "products_at_once": batch}, {"compute": "tiles"})
-        burst = held["burst_product_time"] + rates["launch_time"]
+        values = Evaluation({**known, **sizes, "products_at_once": batch}, {"compute": "tiles"})
+        burst = values["burst_product_time"] + rates["launch_time"]
         errors = np.sort(np.abs(burst / (1e-6 * time) - 1.0))
         assert np.median(errors) < 0.03
         assert errors[-2] < 0.1

@@ -403,8 +403,8 @@ def test_many_micro_batches_are_drawn_without_names(cli: Runner, tmp_path: Path)
 def test_what_has_no_timeline_is_told(cli: Runner, tmp_path: Path, line: str, words: str) -> None:
     done = cli(f"analysis {line} --timeline t.json", fine=False)
     assert done.code == 2
-    (told,) = done.err.splitlines()
-    assert words in told
+    (result,) = done.err.splitlines()
+    assert words in result
     assert not done.out
     assert not list(tmp_path.iterdir())
 

@@ -24,7 +24,7 @@ const asked = JSON.parse(fs.readFileSync(process.argv[4], "utf8"));
 """
 
 
-def told_by_script(folder: Path, page: Page, code: str, asked: Any = None) -> Any:
+def run_script(folder: Path, page: Page, code: str, asked: Any = None) -> Any:
     """Return what JavaScript, run with a page's functions, `data` and `bytes`, writes as JSON."""
     assert NODE is not None
     files = {

@@ -28,7 +28,7 @@ from sweeps.page import live
 from sweeps.page.live import OUTPUTS, page_of
 from sweeps.page.write import FILES, Page, compose
 from tests.cli_runner import Runner
-from tests.page.script import needs_node, told_by_script
+from tests.page.script import needs_node, run_script
 from tests.page.test_page import kept_of, parts_of
 
 DENSE, EXPERTS = "llama3-70b", "deepseek-v3"
@@ -132,7 +132,7 @@ def test_what_a_machine_lacks_a_figure_for_is_not_offered(tmp_path: Path) -> Non
     const told = [String(found.would("step_time")), found.status & lacks.bit];
     process.stdout.write(JSON.stringify(told));
     """
-    time, lacks = told_by_script(tmp_path, page, page.code + code)
+    time, lacks = run_script(tmp_path, page, page.code + code)
     assert time == "NaN"
     assert lacks
 
@@ -152,15 +152,15 @@ def compare(
     ]
     names = [name for name in OUTPUTS if name not in numbers]
     asked = {"each": each, "names": names}
-    told = np.array(told_by_script(folder, page, page.code + TOLD, asked), dtype=object)
+    result = np.array(run_script(folder, page, page.code + TOLD, asked), dtype=object)
     found = sweeps.sweep(names, labels=labels, numbers=numbers, **plan)
     status = found.status.transpose("labels", "numbers").values.ravel()
-    np.testing.assert_array_equal(told[:, 0].astype(int), status)
+    np.testing.assert_array_equal(result[:, 0].astype(int), status)
     assert 0.1 < np.mean(status & FAULTS.masking("step_time") == 0) < 0.9
     true = dict(values_of(found, names, status))
     step = sum(np.nan_to_num(np.abs(true[name])) for name in STEP_PARTS)
     for place, name in enumerate(names, 1):
-        said, expected = told[:, place].astype(float), true[name]
+        said, expected = result[:, place].astype(float), true[name]
         # Parts of a step are differences of its times, and have their rounding.
         within = 1e-12 * np.maximum(np.abs(expected), step if name in STEP_PARTS else 0.0)
         fine = (np.abs(said - expected) <= within) | (np.isnan(said) & np.isnan(expected))
@@ -210,11 +210,11 @@ def test_the_command_on_the_page_gives_its_numbers(
       return [commandOf(data, chosen), found.value("step_time"), found.value("error_band")];
     })));
     """
-    told = told_by_script(tmp_path, page, page.code + code, changes)
-    for command, step, band in told:
+    result = run_script(tmp_path, page, page.code + code, changes)
+    for command, step, band in result:
         (row,) = Runner(capsys)(command.removeprefix("sweeps "), "--json").records
         assert (row["step_time_s"], row["error_band"]) == pytest.approx((step, band), rel=1e-12)
-    assert len({step for _, step, _ in told}) == len(changes)
+    assert len({step for _, step, _ in result}) == len(changes)
 
 
 @needs_node
@@ -229,8 +229,8 @@ def test_the_gallerys_calculator_is_of_the_present_formulas(tmp_path: Path) -> N
     for part in ("controls", "labels", "outputs"):
         assert [o["name"] for o in data[part]] == [o["name"] for o in present[part]], again
     (code,) = re.findall(r"const program = .*?^}\)\(\);$", text, re.S | re.M)
-    old = told_by_script(tmp_path, replace(page, data=data), code + TOLD, STARTS)
-    now = told_by_script(tmp_path, page, page.code + TOLD, STARTS)
+    old = run_script(tmp_path, replace(page, data=data), code + TOLD, STARTS)
+    now = run_script(tmp_path, page, page.code + TOLD, STARTS)
     assert np.array(old, float) == pytest.approx(np.array(now, float), rel=0.02), again
 
 
@@ -251,11 +251,11 @@ def test_a_law_of_counts_is_the_one_of_numpy(tmp_path: Path) -> None:
     known = "return { negative_binomial_tail, negative_binomial_quantile };"
     asked = np.stack([shares, counts, means, spreads], axis=1).tolist()
     code = f"const loops = (() => {{\n{loops}\n{known}\n}})();\n{code}"
-    told = np.array(told_by_script(tmp_path, page_from(**FITTING), code, asked))
+    result = np.array(run_script(tmp_path, page_from(**FITTING), code, asked))
     wanted = negative_binomial_quantile(shares, means, spreads)
-    np.testing.assert_array_equal(told[:, 0], wanted)
+    np.testing.assert_array_equal(result[:, 0], wanted)
     tails = negative_binomial_tail(counts, means, spreads)
-    np.testing.assert_allclose(told[:, 1], tails, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(result[:, 1], tails, rtol=1e-9, atol=1e-11)
 
 
 @needs_node
@@ -271,11 +271,11 @@ def test_the_best_plans_on_a_page_are_those_of_a_sweep(tmp_path: Path) -> None:
     }, Infinity);
     """
     page = page_from(**FITTING)
-    told = told_by_script(tmp_path, page, page.code + code, own)
-    given = {name: own for name, own in plan.items() if name not in told["each"][0]}
+    result = run_script(tmp_path, page, page.code + code, own)
+    given = {name: own for name, own in plan.items() if name not in result["each"][0]}
     columns = {
-        name: [one[name] for one in told["each"]]
-        for name in told["each"][0]
+        name: [one[name] for one in result["each"]]
+        for name in result["each"][0]
         if name not in ("schedule", "recompute", "ep", "dp")
     }
     least: dict[str, float] = {}
@@ -283,7 +283,7 @@ def test_the_best_plans_on_a_page_are_those_of_a_sweep(tmp_path: Path) -> None:
     for recompute in ("none", "full"):
         for schedule in ("one_f_one_b", "interleaved"):
             kept = [one["recompute"] == recompute and one["schedule"] == schedule
-                    for one in told["each"]]  # fmt: skip
+                    for one in result["each"]]  # fmt: skip
             numbers = {name: np.array(own, float)[kept] for name, own in columns.items()}
             labels = {"recompute": recompute, "schedule": schedule}
             found = sweeps.sweep(["step_time", "peak_memory"], numbers=numbers, **given, **labels)
@@ -295,10 +295,10 @@ def test_the_best_plans_on_a_page_are_those_of_a_sweep(tmp_path: Path) -> None:
             for place in np.flatnonzero(~np.isnan(times)):
                 split = ",".join(f"{numbers[name][place]:g}" for name in ("tp", "cp", "pp"))
                 least[split] = min(times[place], least.get(split, math.inf))
-    assert (told["tried"], told["fine"]) == (len(told["each"]), fine)
+    assert (result["tried"], result["fine"]) == (len(result["each"]), fine)
     assert fine > 30
     best = {",".join(str(one["plan"][n]) for n in ("tp", "cp", "pp")): one["time"]
-            for one in told["plans"]}  # fmt: skip
+            for one in result["plans"]}  # fmt: skip
     assert best == pytest.approx(least, rel=1e-12)
     assert list(best.values()) == sorted(best.values())
 
@@ -331,9 +331,9 @@ def test_what_a_page_cannot_be_of_is_said(
     words: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told = Runner(capsys)(f"page {options}", fine=False)
-    assert told.code == 2
-    assert words in told.err
+    result = Runner(capsys)(f"page {options}", fine=False)
+    assert result.code == 2
+    assert words in result.err
     assert not list(tmp_path.iterdir())
 
 

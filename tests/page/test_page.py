@@ -27,7 +27,7 @@ from sweeps.plots.draw import best_cells
 from sweeps.plots.marks import crossovers
 from sweeps.plots.style import as_read, scale_of
 from tests.cli_runner import Runner
-from tests.page.script import needs_node, told_by_script
+from tests.page.script import needs_node, run_script
 
 GALLERY = Path(__file__).parents[2] / "outputs" / "gallery"
 STORED = ("llama3-70b-plans", "all-reduce-algorithms")
@@ -71,13 +71,13 @@ def test_what_a_page_shows_is_what_is_stored(tmp_path: Path, name: str) -> None:
       }),
     }))));
     """
-    told = told_by_script(tmp_path, page, code, {"cells": cells, "names": names})
+    result = run_script(tmp_path, page, code, {"cells": cells, "names": names})
     why = (sweeps.reasons(dataset).dims, sweeps.reasons(dataset).values)
     compared = 0
     for place, one in enumerate(names):
         scale = scale_of(as_read(one, str(dataset[one].attrs["units"])))
         values, dims = dataset[one].values, dataset[one].dims
-        for cell, shown in zip(cells, told, strict=True):
+        for cell, shown in zip(cells, result, strict=True):
             text, words, reason = shown["values"][place]
             true = float(values[tuple(cell[str(dim)] for dim in dims)])
             if np.isnan(true):
@@ -93,7 +93,7 @@ def test_what_a_page_shows_is_what_is_stored(tmp_path: Path, name: str) -> None:
         kept = {tuple(cell.values()): n for n, cell in enumerate(cells)}.values()
         places = [np.array([cells[n][dim] for n in kept]) for dim in dims]
         names = cell_names(view_of(dataset, {}).dataset, dims, places)
-        assert [told[n]["name"] for n in kept] == names
+        assert [result[n]["name"] for n in kept] == names
 
 
 @needs_node
@@ -114,7 +114,7 @@ def test_the_best_cells_are_those_of_the_first_screen(tmp_path: Path) -> None:
     };
     process.stdout.write(JSON.stringify([found({}), found({ max: { peak_memory: 5e10 } })]));
     """
-    plain, limited = told_by_script(tmp_path, page_from(PLANS), code)
+    plain, limited = run_script(tmp_path, page_from(PLANS), code)
     assert [one[:2] for one in plain] == rows
     true = dataset.step_time.where(dataset.peak_memory <= 5e10)
     assert limited[0][3] == pytest.approx(float(true.min()), rel=1e-6)
@@ -131,9 +131,9 @@ def test_parts_add_up_to_their_total(tmp_path: Path) -> None:
       return [sum, numberAt(sweep.arrays[group.total], cell)].map(String);
     }))));
     """
-    told = told_by_script(tmp_path, page_from(PLANS), code, states(stored(PLANS), 300))
-    assert len(told) == 3
-    for group in told:
+    result = run_script(tmp_path, page_from(PLANS), code, states(stored(PLANS), 300))
+    assert len(result) == 3
+    for group in result:
         pairs = np.array(group, dtype=np.float64)
         there = ~np.isnan(pairs[:, 1])
         assert there.sum() > 30
@@ -145,9 +145,9 @@ def test_parts_below_zero_are_taken_off_as_in_the_figures(tmp_path: Path) -> Non
     rng = np.random.default_rng(3)
     parts = rng.uniform(-1, 9, (200, 6))
     code = "process.stdout.write(JSON.stringify(asked.map(folded)));"
-    told = told_by_script(tmp_path, page_from(PLANS), code, parts.tolist())
+    result = run_script(tmp_path, page_from(PLANS), code, parts.tolist())
     true, below = breakdown.folded(parts)
-    np.testing.assert_allclose(told, true, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(result, true, rtol=1e-12, atol=1e-12)
     assert below == list(range(6))
 
 
@@ -176,8 +176,8 @@ def test_what_nothing_depends_on_is_not_looked_through(tmp_path: Path) -> None:
     const cells = page.best.cells.map((cell) => nameOf(sweep, cell, page.best.dims));
     process.stdout.write(JSON.stringify([page.asked.x.name, page.best.total, cells]));
     """
-    told = told_by_script(tmp_path, page, HELD + code)
-    assert told == ["plan", 3, ["y", "z", "x"]]
+    result = run_script(tmp_path, page, HELD + code)
+    assert result == ["plan", 3, ["y", "z", "x"]]
 
 
 @needs_node
@@ -189,8 +189,8 @@ def test_of_conditions_each_has_its_best(tmp_path: Path) -> None:
     const page = asked_of({ view: "lines", x: "algorithm", p: "model" });
     process.stdout.write(JSON.stringify(page.best.cells.map((cell) => bestName(page, cell))));
     """
-    told = told_by_script(tmp_path, page_of(dataset, [], "own.nc"), HELD + code)
-    assert told == [["small", "tree algorithm"], ["large", "ring algorithm"]]
+    result = run_script(tmp_path, page_of(dataset, [], "own.nc"), HELD + code)
+    assert result == [["small", "tree algorithm"], ["large", "ring algorithm"]]
 
 
 @needs_node
@@ -203,7 +203,7 @@ def test_the_front_has_what_nothing_beats(tmp_path: Path) -> None:
     process.stdout.write(JSON.stringify(found));
     """
     asked = {"xs": xs.tolist(), "ys": ys.tolist()}
-    fronts = told_by_script(tmp_path, page_from(PLANS), code, asked)
+    fronts = run_script(tmp_path, page_from(PLANS), code, asked)
     for found, sign in zip(fronts, (1, -1), strict=True):
         best = {(xs[n], sign * ys[n]) for n in found}
         points = sorted({(x, sign * y) for x, y in zip(xs, ys, strict=True)})
@@ -236,9 +236,9 @@ def test_lines_cross_where_the_figures_mark_it(tmp_path: Path) -> None:
     })));
     """
     known = [(pack_json(curves), more, whole) for curves, more, whole in cases]
-    told = told_by_script(tmp_path, page_from(PLANS), code, {"x": x.tolist(), "cases": known})
+    result = run_script(tmp_path, page_from(PLANS), code, {"x": x.tolist(), "cases": known})
     crossed = 0
-    for (curves, more, whole), found in zip(cases, told, strict=True):
+    for (curves, more, whole), found in zip(cases, result, strict=True):
         true = crossovers(x, curves, more=more, whole=whole)
         assert [one[2:] for one in found] == [[one.before, one.after] for one in true]
         ends = [[one.x, one.y] for one in true]
@@ -263,8 +263,8 @@ def test_numbers_are_written_as_the_figures_write_them(tmp_path: Path) -> None:
       return [valueText(value, units, digits), givenText(value, units, digits)];
     })));
     """
-    told = told_by_script(tmp_path, page_from(PLANS), code, cases)
-    for (value, unit, digits), texts in zip(cases, told, strict=True):
+    result = run_script(tmp_path, page_from(PLANS), code, cases)
+    for (value, unit, digits), texts in zip(cases, result, strict=True):
         scale = scale_of(unit)
         assert texts == [scale.text(value, digits), scale.given(value, digits)], value
 
@@ -332,11 +332,15 @@ def test_what_is_too_large_is_refused_with_what_to_hold(monkeypatch: pytest.Monk
     monkeypatch.setattr(pack, "MOST_CELLS", 500)
     with pytest.raises(InputError, match=r"768 cells of step_time.*longest dimension, plan \(64\)"):
         page_of(dataset, [], "x.nc")
-    held = page_of(dataset, figures_of(dataset), "x.nc", at={"plan": "9"})
-    assert [dim["name"] for dim in held.data["dims"]] == ["recompute", "zero_stage", "micro_batch"]
+    page = page_of(dataset, figures_of(dataset), "x.nc", at={"plan": "9"})
+    assert [dim["name"] for dim in page.data["dims"]] == [
+        "recompute",
+        "zero_stage",
+        "micro_batch",
+    ]
     monkeypatch.setattr(write, "MOST_BYTES", 1000)
     with pytest.raises(InputError, match="too large to open at once; at most"):
-        compose(held, "x.nc")
+        compose(page, "x.nc")
 
 
 @pytest.fixture
@@ -384,9 +388,9 @@ def test_a_page_of_a_sensitivity_shows_what_moves_the_answer() -> None:
     page = page_of(dataset.assign_attrs(title="What moves it"), [], "s.nc")
     (asked,) = page.data["figures"]
     assert (page.title, asked["state"]["y"]) == ("What moves it", "upper_change")
-    told = {one["name"]: one for one in page.data["arrays"]}
-    assert all(told[name]["percent"] for name in changes)
-    assert told["upper_change"]["better"] == "more"
+    result = {one["name"]: one for one in page.data["arrays"]}
+    assert all(result[name]["percent"] for name in changes)
+    assert result["upper_change"]["better"] == "more"
 
 
 REDUCED = """
@@ -431,7 +435,7 @@ def test_a_page_of_reductions_tells_what_was_found(cli: Runner, tmp_path: Path) 
     const found = foundAt(sweep, page.asked.array, cell);
     process.stdout.write(JSON.stringify([cell.best_rank, found]));
     """
-    rank, found = told_by_script(tmp_path, page, HELD + code)
+    rank, found = run_script(tmp_path, page, HELD + code)
     first = dataset.isel(best_rank=0, inter_bandwidth=1)
     plan = dataset.isel(plan=int(first.best_plan))
     assert rank == 0  # Of the best ones the first, not one in their midst
@@ -439,7 +443,7 @@ def test_a_page_of_reductions_tells_what_was_found(cli: Runner, tmp_path: Path) 
     assert f"micro batch {float(first.best_micro_batch):g}" in found
 
 
-@pytest.mark.parametrize(("more", "told"), [
+@pytest.mark.parametrize(("more", "result"), [
     ("--at rank=64", "did you mean 'ranks'"), ("--at ranks=65", "isn't in the file; 2"),
     ("--at ranks", "DIMENSION=VALUE"), ("--quantity tme", "did you mean 'time'"),
     ("--output x.nc", "is no page"), ("--output none-such/x.html", "does not exist"),
@@ -447,9 +451,9 @@ def test_a_page_of_reductions_tells_what_was_found(cli: Runner, tmp_path: Path) 
      "has no result with a dimension"),
 ])  # fmt: skip
 def test_what_cannot_be_a_page_is_refused(
-    cli: Runner, tmp_path: Path, more: str, told: str
+    cli: Runner, tmp_path: Path, more: str, result: str
 ) -> None:
     output = "" if "--output" in more else "--output x.html"
     ran = cli(f"page {SOURCE} {output} {more}", fine=False)
-    assert (ran.code, told in ran.err, ran.err.count("\n")) == (2, True, 1), ran.err
+    assert (ran.code, result in ran.err, ran.err.count("\n")) == (2, True, 1), ran.err
     assert not list(tmp_path.iterdir())

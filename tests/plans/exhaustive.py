@@ -127,7 +127,7 @@ def everything(point: Point) -> Everything:
         if again == "block":
             wrong |= share >= 1.0
         for place in np.nonzero(~wrong & (memory <= limit))[0]:
-            told = "none" if again == "block" and share[place] == 0.0 else again
-            key = (*(own[place][name] for name in own[0] if name != "world_size"), told, schedule)
+            result = "none" if again == "block" and share[place] == 0.0 else again
+            key = (*(own[place][name] for name in own[0] if name != "world_size"), result, schedule)
             found.times[key] = (float(time[place]), float(memory[place]))
     return found

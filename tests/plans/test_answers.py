@@ -32,17 +32,19 @@ def test_parts_add_up_to_what_was_searched_for() -> None:
 def test_reasons_say_what_the_numbers_say() -> None:
     one = usual()
     best, other = one.main
-    told = "\n".join(one.reasons)
-    assert f"{best['tokens_per_second_per_gpu']:,.0f} tokens" in told
-    assert f"MFU {best['mfu']:.1%}" in told
+    result = "\n".join(one.reasons)
+    assert f"{best['tokens_per_second_per_gpu']:,.0f} tokens" in result
+    assert f"MFU {best['mfu']:.1%}" in result
     products = best["matmul_part_time"] / best["step_time"]
-    assert f"matrix products {products:.0%}" in told
-    assert f"{best['peak_memory'] / 1e9:.1f} GB of 84.9 GB" in told
-    assert f"{0.9 * 84.9437 - best['peak_memory'] / 1e9:.1f} GB below the threshold of 90%" in told
+    assert f"matrix products {products:.0%}" in result
+    assert f"{best['peak_memory'] / 1e9:.1f} GB of 84.9 GB" in result
+    assert (
+        f"{0.9 * 84.9437 - best['peak_memory'] / 1e9:.1f} GB below the threshold of 90%" in result
+    )
     gap = other["step_time"] / best["step_time"] - 1.0
-    assert f"{other.plan.split} ({other.plan.way}), is {gap:+.1%}" in told
+    assert f"{other.plan.split} ({other.plan.way}), is {gap:+.1%}" in result
     between = next(e for e in one.effects if e.change.words == "twice the bandwidth between nodes")
-    assert f"twice the bandwidth between nodes {between.slower:+.1%}" in told
+    assert f"twice the bandwidth between nodes {between.slower:+.1%}" in result
 
 
 def test_the_next_split_is_another_one_and_worse() -> None:
@@ -148,15 +150,15 @@ def test_layouts_are_those_that_stages_are_counted_by(
     given = {"pp": 4.0, "virtual_stages": chunks / 4.0, "layers": float(layers)}
     given |= {"embedding_as_layer": float(ends[0]), "loss_as_layer": float(ends[1])}
     given |= {"mtp_layers": float(further)}
-    told = arguments(megatron(plan.changed(given, {"schedule": "interleaved"})).lines)
-    assert told["--pipeline-model-parallel-layout"].strip("'") == published
+    result = arguments(megatron(plan.changed(given, {"schedule": "interleaved"})).lines)
+    assert result["--pipeline-model-parallel-layout"].strip("'") == published
     # What stages hold in memory: chunks of the same place of each turn.
     chunk = [part.count("t") + part.count("m") for part in published.split("|")]
     known = {**given, "mtp_depths": float(further), "weight_copies": 1.0, "stage": np.arange(4.0)}
-    held = Evaluation(known, {})["stage_layers"]
+    values = Evaluation(known, {})["stage_layers"]
     if published != "Ett|tt|t|L":  # Free places beyond the last stage's are counted as held.
-        assert held.tolist()[:3] == [sum(chunk[place::4]) for place in range(3)]
-        assert held[3] >= sum(chunk[3::4])
+        assert values.tolist()[:3] == [sum(chunk[place::4]) for place in range(3)]
+        assert values[3] >= sum(chunk[3::4])
 
 
 def test_deepspeed_is_a_configuration() -> None:
@@ -271,8 +273,8 @@ def test_fewer_replicas_take_as_much_longer_as_they_have_more_to_do() -> None:
     plan = first.main[0].plan
     for one in nodes_lost(first):
         if one.words.startswith("the plan with dp"):
-            held = one.plan["dp"] * one.plan["micro_batch"] * one.plan["micro_batches"]
-            assert held >= one.plan["global_batch"]
+            values = one.plan["dp"] * one.plan["micro_batch"] * one.plan["micro_batches"]
+            assert values >= one.plan["global_batch"]
             assert one.plan["world_size"] == one.plan["dp"] * plan["tp"] * plan["cp"] * plan["pp"]
             assert one.rate <= details([plan], ("tokens_per_second",))[0]["tokens_per_second"]
 
@@ -334,7 +336,7 @@ def test_of_plans_as_good_as_can_be_told_the_simplest_is_recommended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "result"),
     [
         ({"model": "llama3-7b"}, "no such model"),
         ({"hardware": "dgx-h10"}, "no such machine"),
@@ -348,8 +350,8 @@ def test_of_plans_as_good_as_can_be_told_the_simplest_is_recommended() -> None:
         ({"tensor_parallel": 4}, "tensor_parallel"),
     ],
 )
-def test_bad_input(changed: dict[str, object], told: str) -> None:
-    with pytest.raises(InputError, match=re.escape(told)):
+def test_bad_input(changed: dict[str, object], result: str) -> None:
+    with pytest.raises(InputError, match=re.escape(result)):
         answer(point(**changed))
 
 

@@ -116,9 +116,9 @@ def test_the_plan_command_has_the_same_numbers(sweeps: Runner) -> None:
             "goodput", "training_energy_j"} <= set(shared)  # fmt: skip
     for name in shared:
         assert least[name] == best[name], name
-    told = sweeps(line).out
-    assert f"{least['run_days']:.4g} days" in told
-    assert f"{least['run_cost_usd']:,.0f} USD" in told
+    output = sweeps(line).out
+    assert f"{least['run_days']:.4g} days" in output
+    assert f"{least['run_cost_usd']:,.0f} USD" in output
     assert (
         least["run_days"]
         <= 10.0
@@ -151,9 +151,9 @@ def test_each_machine_has_its_own_price(sweeps: Runner) -> None:
 
 def test_a_cost_that_is_not_known_says_why(sweeps: Runner) -> None:
     line = "buy --model llama3-8b -b 64 -s 4096 --tokens 1B --days 30"
-    told = "cost: no price is known of dgx-h100; give --price or --capital"
-    assert told in sweeps(line).out
-    assert told not in sweeps(f"{line} --price 2").out
+    output = "cost: no price is known of dgx-h100; give --price or --capital"
+    assert output in sweeps(line).out
+    assert output not in sweeps(f"{line} --price 2").out
 
 
 def test_a_budget_says_which_machines_it_doesn_t_bind() -> None:
@@ -164,7 +164,7 @@ def test_a_budget_says_which_machines_it_doesn_t_bind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "output"),
     [
         ("--tokens many --days 3", "--tokens = 'many'"),
         ("--tokens 1T --days 0", "--days = '0'"),
@@ -174,8 +174,8 @@ def test_a_budget_says_which_machines_it_doesn_t_bind() -> None:
         ("--tokens 1T --days 3 --hardware dgx", "there is no such machine"),
     ],
 )
-def test_what_cant_be_asked(sweeps: Runner, line: str, told: str) -> None:
+def test_what_cant_be_asked(sweeps: Runner, line: str, output: str) -> None:
     ran = sweeps(f"buy --model llama3-8b {line}", fine=False)
     assert ran.code == 2
-    assert told in ran.err
+    assert output in ran.err
     assert "Traceback" not in ran.err

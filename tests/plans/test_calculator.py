@@ -261,7 +261,7 @@ def test_nothing_fits(sweeps: Runner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "result"),
     [
         ("-p 70 --script --zero-stage 1", "--zero-stage = '1': is not in the script's rows"),
         ("-p 7,70 --tp 2", "--params = '7,70': are several models"),
@@ -273,10 +273,10 @@ def test_nothing_fits(sweeps: Runner) -> None:
         ("-p 1 --moe", "leave nothing for experts"),
     ],
 )
-def test_bad_input(sweeps: Runner, line: str, told: str) -> None:
+def test_bad_input(sweeps: Runner, line: str, result: str) -> None:
     ran = sweeps(f"plan {line}", fine=False)
     assert ran.code == 2
-    assert told in ran.err
+    assert result in ran.err
     assert len(ran.err.splitlines()) == 1
 
 

@@ -116,8 +116,8 @@ def test_ends_count_as_layers_where_only_so_stages_are_even() -> None:
     even = read_request({**SMALL, **shapes, "layers": 16, "gpus": 8, "pp": 8}).first
     assert "embedding_as_layer" not in search(space_of(even)).space.rows.columns
     # Given, it is every plan's, and the output layer counts as much unless told.
-    told = replace(asked, constants={**asked.constants, "embedding_as_layer": 1.0})
-    best = search(space_of(told)).best
+    result = replace(asked, constants={**asked.constants, "embedding_as_layer": 1.0})
+    best = search(space_of(result)).best
     assert best[0].known["step_time"] == found.best[0].known["step_time"]
 
 

@@ -59,8 +59,8 @@ def test_shipped_recipes_are_read_whole() -> None:
     assert len(runs) == 292
     assert len(found.cases) + len(found.skipped) == 292
     assert len(found.cases) >= 190
-    told = {one.reason.split(":")[0] for one in found.skipped}
-    assert told <= {"shapes not stated", "gpu_type 'VR200-NVL'", "gpu_type 'R100'", "fine-tuning",
+    result = {one.reason.split(":")[0] for one in found.skipped}
+    assert result <= {"shapes not stated", "gpu_type 'VR200-NVL'", "gpu_type 'R100'", "fine-tuning",
                     "modules' activations are moved to the host; layers' alone are modelled",
                     }  # fmt: skip
     # What recipes set stands in columns of its own.
@@ -145,8 +145,8 @@ def test_each_loss_has_its_strongest_reason(own: dict[str, Expert]) -> None:
     other = replace(cut.case, name="other", measured=cut.case.measured / 2.0)
     faster = replace(cut, case=other, step_time=cut.step_time / 2.0)
     first, second = explained([cut, faster])
-    told = "another of theirs is faster: other, +100% by our model and +100% measured"
-    assert first.why == f"{told}, tokens a second"
+    result = "another of theirs is faster: other, +100% by our model and +100% measured"
+    assert first.why == f"{result}, tokens a second"
     assert "another" not in second.why
     # No reason if our model has it slower than it was.
     slower = explained([cut, replace(faster, step_time=2.0 * cut.step_time)])[0]
@@ -186,14 +186,14 @@ def test_summaries_count_what_can_t_be(own: dict[str, Expert]) -> None:
     assert found.fit == sum(one.fits for one in experts) / 4 < 1.0
     assert falls_short(experts)
     assert not falls_short([own["good"]], bound=1.0)
-    told = list(choice_lines(experts, 0.03, every=True))
+    result = list(choice_lines(experts, 0.03, every=True))
     part = own["cut"].lost[0].rsplit(" +", maxsplit=1)[0]
-    (reason,) = (line for line in told if line.startswith(f"  {part} "))
+    (reason,) = (line for line in result if line.startswith(f"  {part} "))
     # One recipe, measured 9.5 s.
     predicted = 100.0 * (own["cut"].step_time / 9.5 - 1.0)
     assert reason.split()[-3:] == ["1", f"{predicted:+.1f}", "%"]
-    assert told[2].split()[:2] == ["all", "4"]
-    assert any("big llama3-70b on 8 dgx-h100" in line and "does not fit" in line for line in told)
+    assert result[2].split()[:2] == ["all", "4"]
+    assert any("big llama3-70b on 8 dgx-h100" in line and "does not fit" in line for line in result)
 
 
 def test_the_command(

@@ -59,9 +59,9 @@ def test_records(sweeps: Runner) -> None:
 def test_explain(sweeps: Runner) -> None:
     out = " ".join(sweeps("plan --model llama3-70b --gpus 64 --explain tp=8,pp=4,dp=2").out.split())
     assert "explained: tp 8, pp 4, dp 2;" in out
-    for told in ("a step", "memory of the fullest GPU", "communication of a step",
+    for output in ("a step", "memory of the fullest GPU", "communication of a step",
                  "beside the recommended plan", "it loses in"):  # fmt: skip
-        assert told in out
+        assert output in out
     own = sweeps(f"{SMALL} --json").records[0]
     names = ("tp", "cp", "pp", "dp", "micro_batch", "zero_stage", "virtual_stages")
     plan = ",".join(f"{name}={own[name]:g}" for name in names)
@@ -76,14 +76,14 @@ def test_a_plan_that_doesnt_fit_is_explained_too(sweeps: Runner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "told"),
+    ("plan", "output"),
     [("tp=8,pp=4,dp=4", "never multiply"), ("tp=x", "tp"), ("warp=3", "can't be read"),
      ("", "names no plan")],
 )  # fmt: skip
-def test_a_plan_that_cant_be_explained(sweeps: Runner, plan: str, told: str) -> None:
+def test_a_plan_that_cant_be_explained(sweeps: Runner, plan: str, output: str) -> None:
     ran = sweeps(SMALL, "--explain", plan, fine=False)
     assert ran.code == 2
-    assert told in ran.err
+    assert output in ran.err
 
 
 def test_days_and_cost(sweeps: Runner) -> None:
@@ -100,11 +100,11 @@ def test_days_and_cost(sweeps: Runner) -> None:
     # A spare server of eight GPUs is paid for, too.
     paid = float(re.search(r"([\d,]+) USD", out)[1].replace(",", ""))  # type: ignore[index]
     assert paid == pytest.approx((16 + 8) * 24 * whole * 2.5, rel=1e-3)
-    told = re.search(r"([\d.]+) B tokens: 21 days", sweeps(f"{base} --days 21").out)
-    assert told is not None
+    output = re.search(r"([\d.]+) B tokens: 21 days", sweeps(f"{base} --days 21").out)
+    assert output is not None
     # Tokens are those of the days in which it computes.
     tokens = record["tokens_per_second"] * 21 * 86400 * goodput
-    assert float(told[1]) == pytest.approx(tokens / 1e9, rel=1e-3)
+    assert float(output[1]) == pytest.approx(tokens / 1e9, rel=1e-3)
 
 
 def test_tokens_in_days(sweeps: Runner) -> None:
@@ -138,7 +138,7 @@ def test_a_node_lost(sweeps: Runner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "output"),
     [
         (f"{SMALL} --objective speed", "objective = 'speed'"),
         (f"{SMALL} --params 70", "can't be given with --model"),
@@ -157,10 +157,10 @@ def test_a_node_lost(sweeps: Runner) -> None:
         ("plan --model llama3-8b --gpus 16 -s 2048 -b 1e308", "global_batch = '1e+308'"),
     ],
 )
-def test_refusals(sweeps: Runner, line: str, told: str) -> None:
+def test_refusals(sweeps: Runner, line: str, output: str) -> None:
     ran = sweeps(line, fine=False)
     assert ran.code == 2
-    assert told in ran.err
+    assert output in ran.err
     assert ran.out == ""
 
 

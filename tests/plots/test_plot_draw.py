@@ -89,14 +89,14 @@ def test_a_map_tells_where_the_best_changes_and_where_the_bound_is_near(
 ) -> None:
     made = networks(points=97).sel(collective="all_reduce", topology=["switch", "torus"])
     lines = drawn(made, tmp_path, kind="best").splitlines()
-    told = {line for line in lines if re.fullmatch(r"[\d.]+ [KM]iB", line)}
-    told -= {"1 KiB", "32 KiB", "1 MiB", "32 MiB"}  # the axis'
+    answer = {line for line in lines if re.fullmatch(r"[\d.]+ [KM]iB", line)}
+    answer -= {"1 KiB", "32 KiB", "1 MiB", "32 MiB"}  # the axis'
     sizes = made["message_bytes"].values
     first = made["time"].transpose("topology", "ranks", "message_bytes").values.argmin(axis=0)
     changes = np.argwhere(first[:, 1:] != first[:, :-1])[:, 1]
     between = {scale_of("byte").text(float(np.sqrt(sizes[k] * sizes[k + 1])), 2) for k in changes}
-    assert told
-    assert told <= between
+    assert answer
+    assert answer <= between
     made["ratio"] = xr.where(made["message_bytes"] > 2.0**20, 1.05, 2.0).broadcast_like(
         made["time"]
     )
@@ -157,8 +157,8 @@ def test_best_of_takes_the_best_and_a_rate_the_largest(networks: Make, tmp_path:
     made = networks(points=9)
     made["algbw"] = made["message_bytes"] / made["time"]
     made["algbw"].attrs = {"long_name": "algorithm bandwidth", "units": "byte s-1"}
-    held = {"ranks": 64, "collective": "all_reduce"}
-    text = drawn(made, tmp_path, kind="curves", y="algbw", lines=[], best_of="topology", at=held)
+    values = {"ranks": 64, "collective": "all_reduce"}
+    text = drawn(made, tmp_path, kind="curves", y="algbw", lines=[], best_of="topology", at=values)
     assert "by message size, with the best topology?" in text.replace("\n", " ")
     assert "GB/s" in text
 

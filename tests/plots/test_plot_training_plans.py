@@ -170,8 +170,8 @@ def test_plans_that_do_not_fit_are_grey_beyond_the_capacity() -> None:
 def test_colours_show_a_column_and_more_may_be_better() -> None:
     made = make_training()
     canvas = canvas_of(made, kind="best_plans", y="mfu", better="more", by="tp", labelled=1)
-    told = [text.get_text() for text in canvas.legends[0].get_texts()]
-    assert told[:4] == ["tp 1", "tp 2", "tp 4", "tp 8"]
+    result = [text.get_text() for text in canvas.legends[0].get_texts()]
+    assert result[:4] == ["tp 1", "tp 2", "tp 4", "tp 8"]
     assert f"{float(made['mfu'].max()):.3g}" in [text.get_text() for text in canvas.texts]
     (front,) = curves(canvas.axes[0], 3)
     assert np.all(np.diff(front[1]) > 0)
@@ -242,8 +242,8 @@ def test_scaling_shows_the_best_plan_of_each_number_of_gpus(worlds: xr.Dataset) 
 
 def test_one_line_and_its_ideal_are_named(worlds: xr.Dataset) -> None:
     canvas = canvas_of(worlds, kind="scaling", at={"model": "llama3-70b"}, **OVER)
-    told = {text.get_text() for text in canvas.axes[0].texts}
-    assert told >= {"ideal", "tokens per second"}
+    result = {text.get_text() for text in canvas.axes[0].texts}
+    assert result >= {"ideal", "tokens per second"}
     alone = canvas_of(worlds, kind="scaling", ideal=False, at={"model": "llama3-70b"}, **OVER)
     assert len(curves(alone.axes[0], 4)) == 1
 
@@ -337,13 +337,13 @@ def test_a_baseline_may_be_one_of_the_lines() -> None:
 def test_a_line_without_a_baseline_is_not_drawn() -> None:
     made = make_training(bandwidth=BANDWIDTH)
     made["step_time"].loc[{"recompute": "full", "inter_bandwidth": 50e9}] = np.nan
-    held: dict[str, Any] = {"x": "inter_bandwidth", "y": "step_time", "lines": "recompute"}
-    held |= {"best_of": ["plan", "micro_batch"], "relative_to": {"inter_bandwidth": 50e9}}
-    canvas = canvas_of(made, kind="curves", **held)
+    values: dict[str, Any] = {"x": "inter_bandwidth", "y": "step_time", "lines": "recompute"}
+    values |= {"best_of": ["plan", "micro_batch"], "relative_to": {"inter_bandwidth": 50e9}}
+    canvas = canvas_of(made, kind="curves", **values)
     assert len(curves(canvas.axes[0], 4)) == 1
     assert "Without values here: full." in words(canvas)
     made["step_time"].loc[{"recompute": "none", "inter_bandwidth": 50e9}] = np.nan
-    fault = faults_of(made, kind="curves", **held)
+    fault = faults_of(made, kind="curves", **values)
     assert "relative_to: nothing has a value at 400 Gbit/s between nodes; another" in fault
 
 

@@ -89,9 +89,9 @@ def failed(folder: Path, step: int, operations: tuple[str, ...]) -> None:
     place.mkdir()
     made = library(folder)
     arguments = (str(made), str(place / "x.nc"), str(step), *operations)
-    told = preloaded(made, place, RUNNER, *arguments)
+    result = preloaded(made, place, RUNNER, *arguments)
     # The HDF5 library writes to standard output, too.
-    found = json.loads(told.splitlines()[-1])
+    found = json.loads(result.splitlines()[-1])
     assert found["wrong"] == []
     # Of the last write, in closing, the netCDF library dies: as good as killed.
     assert len(found["died"]) <= 1, found["died"]

@@ -68,19 +68,19 @@ def running(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]
     """Run a scheduler and two workers; give the scheduler's address and the processes."""
     import json
 
-    told = folder / "scheduler.json"
-    alone = ("--no-dashboard", "--scheduler-file", str(told))
+    result = folder / "scheduler.json"
+    alone = ("--no-dashboard", "--scheduler-file", str(result))
     with contextlib.ExitStack() as stack:
         scheduler = stack.enter_context(
             dask("scheduler", "--host", "127.0.0.1", "--port", "0", *alone)
         )
-        wait_until(told.exists)
+        wait_until(result.exists)
         slow = ("--preload", "tests.run.slow_worker")
         workers = [
             stack.enter_context(dask("worker", "--nthreads", "1", "--no-nanny", *slow, *alone))
             for _ in range(2)
         ]
-        yield json.loads(told.read_text(encoding="utf-8"))["address"], [scheduler, *workers]
+        yield json.loads(result.read_text(encoding="utf-8"))["address"], [scheduler, *workers]
 
 
 @needs_dask

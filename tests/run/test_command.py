@@ -49,11 +49,11 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_dry_run_says_cells_bytes_and_seconds(runner: Runner) -> None:
-    told = runner("run small.toml --dry-run").out
-    assert "axis ranks: 4\n" in told
-    assert "to compute: " in told
-    assert " s on one core" in told
-    assert "file: about " in told
+    output = runner("run small.toml --dry-run").out
+    assert "axis ranks: 4\n" in output
+    assert "to compute: " in output
+    assert " s on one core" in output
+    assert "file: about " in output
     assert not Path("outputs").exists()
 
 
@@ -78,8 +78,8 @@ def test_killed_resumed_and_by_workers_the_same_bytes(
     done = runner("run small.toml --no-plot --output b.nc --resume --set title=Other", fine=False)
     assert done.code == 2
     assert "the spec changed" in done.err
-    told = runner("run small.toml --no-plot --output b.nc --resume --max-memory 1GiB").out
-    assert "wrote b.nc" in told
+    output = runner("run small.toml --no-plot --output b.nc --resume --max-memory 1GiB").out
+    assert "wrote b.nc" in output
     runner("run small.toml --no-plot --output c.nc --workers 2")
     assert Path("a.nc").read_bytes() == Path("b.nc").read_bytes() == Path("c.nc").read_bytes()
     assert "every checksum holds" in runner("info b.nc --verify").out
@@ -92,8 +92,8 @@ def test_own_formulas_travel_to_workers(runner: Runner, monkeypatch: pytest.Monk
     assert shown.exists()
     always(monkeypatch)
     Path("mine.py").write_text("# nothing is declared here\n", encoding="utf-8")
-    told = runner("run small.toml --no-plot --output a.nc --workers 1 --formulas mine.py").out
-    assert "wrote a.nc" in told
+    output = runner("run small.toml --no-plot --output a.nc --workers 1 --formulas mine.py").out
+    assert "wrote a.nc" in output
 
 
 @pytest.mark.parametrize(
@@ -251,10 +251,10 @@ def test_progress_says_how_long_it_takes(
         now[0] += 2.0
         line(done, 100)
     line.end()
-    told = capsys.readouterr().err
+    output = capsys.readouterr().err
     if terminal:
-        assert "\rcomputing:  75 %, 50 s left" in told
-        assert told.endswith("\r")
+        assert "\rcomputing:  75 %, 50 s left" in output
+        assert output.endswith("\r")
     else:
-        assert told.splitlines()[0] == "computing:  40 %, 2 min left"
-        assert len(told.splitlines()) == 3
+        assert output.splitlines()[0] == "computing:  40 %, 2 min left"
+        assert len(output.splitlines()) == 3

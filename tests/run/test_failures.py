@@ -106,10 +106,10 @@ def fail_at(path: Path, operation: str) -> None:
             try:
                 run_in_blocks(small(), path, SMALL_CUT)
             except (InputError, RunError) as error:
-                told = str(error)
-                assert told.startswith(f"output = '{path}': ")
-                assert os.strerror(code).lower() in told
-                assert "\n" not in told
+                result = str(error)
+                assert result.startswith(f"output = '{path}': ")
+                assert os.strerror(code).lower() in result
+                assert "\n" not in result
         # Absent or complete, and a rerun ends the same.
         assert not path.exists() or path.read_bytes() == whole(small)
         finish(small(), path)
@@ -175,9 +175,9 @@ def test_a_torn_plan_is_none_unless_there_are_blocks(tmp_path: Path, blocks: int
         assert folder.first_start() is None
         if blocks:
             # No crash leaves that: a disk that changes bytes does. Work isn't thrown away unasked.
-            told = refusal(small(), path, resume=True)
-            assert "'plan.json' is damaged" in told
-            assert "--overwrite starts afresh" in told
+            result = refusal(small(), path, resume=True)
+            assert "'plan.json' is damaged" in result
+            assert "--overwrite starts afresh" in result
     finish(small(), path, overwrite=bool(blocks))
     assert path.read_bytes() == whole(small)
 
@@ -204,9 +204,9 @@ def test_a_full_disk_is_told_with_what_is_kept(
         patch.setattr(run_module, "free_bytes", lambda _: 10)
         with pytest.raises(RunError) as caught:
             run_in_blocks(small(), path, SMALL_CUT, resume=True)
-    told = str(caught.value)
-    assert told.startswith(f"output = '{path}': the disk is full (no space left on device; ")
-    assert "2 of 4 blocks are kept: --resume goes on with them (needs " in told
+    result = str(caught.value)
+    assert result.startswith(f"output = '{path}': the disk is full (no space left on device; ")
+    assert "2 of 4 blocks are kept: --resume goes on with them (needs " in result
     run_in_blocks(small(), path, SMALL_CUT, resume=True)
     assert path.read_bytes() == whole(small)
 
@@ -237,11 +237,11 @@ def test_another_sweep_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "x.nc"
     begun(path)
     spec = {**SMALL, "axes": {**SMALL["axes"], "ranks": [2, 3, 8, 32]}}
-    told = refusal(prepare(spec), path, resume=True)
-    assert told.startswith(
+    result = refusal(prepare(spec), path, resume=True)
+    assert result.startswith(
         f"--resume = '{path}': has blocks of another sweep: the spec changed since "
     )
-    assert "--overwrite to start afresh" in told
+    assert "--overwrite to start afresh" in result
     own = prepare(SMALL, options={"formulas": "another"})
     assert "own formulas changed" in refusal(own, path, resume=True)
     with monkeypatch.context() as patch:
@@ -258,9 +258,9 @@ def test_another_sweep_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.M
 def test_unfinished_blocks_are_not_thrown_away_unasked(tmp_path: Path, counting: list[int]) -> None:
     path = tmp_path / "x.nc"
     begun(path)
-    told = refusal(small(), path)
-    assert "has 2 of" in told
-    assert "--resume goes on with it, --overwrite starts afresh" in told
+    result = refusal(small(), path)
+    assert "has 2 of" in result
+    assert "--resume goes on with it, --overwrite starts afresh" in result
     counting.clear()
     run_in_blocks(small(), path, SMALL_CUT, overwrite=True)
     assert counting[:3] == [0, 1, 2]

@@ -107,16 +107,16 @@ def at_resume_points(tmp_path: Path, workers: int, per_block: int, *, everywhere
 
 
 @pytest.mark.parametrize("operation", ["min", "max", "top", "mean", "quantile", "histogram"])
-@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("in_memory", [True, False])
 @settings(max_examples=12)
 @given(case=cases(longest=20), data=st.data())
 def test_parts_are_merged_to_the_same_bits(
-    operation: str, held: bool, case: Case, data: st.DataObject
+    operation: str, in_memory: bool, case: Case, data: st.DataObject
 ) -> None:
     from sweeps.engine import reduce_quantile
 
-    before = reduce_quantile.MOST_HELD
-    reduce_quantile.MOST_HELD = before if held else 0
+    before = reduce_quantile.MOST_VALUES
+    reduce_quantile.MOST_VALUES = before if in_memory else 0
     try:
         made = case.reducer(operation, **({"count": 3} if operation == "top" else {}))
         alone = feed(type(made)(made.task), case.values, [all_of(case.values.shape)])
@@ -129,7 +129,7 @@ def test_parts_are_merged_to_the_same_bits(
             made.merge(again)
         assert bits(results(made)) == bits(results(alone))
     finally:
-        reduce_quantile.MOST_HELD = before
+        reduce_quantile.MOST_VALUES = before
 
 
 def _read_only(values: np.ndarray) -> np.ndarray:

@@ -144,8 +144,8 @@ def test_logs_of_one_end_are_read(sweeps: Runner, powers: range, kept: str) -> N
     """Short messages alone say nothing of rates, and long ones nothing of the launch."""
     rows = [f"all_gather,8,1,{2**power},{60 + 2**power / 5e5}" for power in powers]
     Path("log.csv").write_text("\n".join([COLUMNS, *rows]))
-    told = sweeps("calibrate log.csv --hardware dgx-b200").out
-    assert f"\n  {kept}: the profile's; " in told
+    output = sweeps("calibrate log.csv --hardware dgx-b200").out
+    assert f"\n  {kept}: the profile's; " in output
 
 
 def test_an_unhealthy_log_is_told_and_an_exit_code(sweeps: Runner) -> None:

@@ -85,9 +85,9 @@ def errors() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 @pytest.mark.parametrize("where", STATED)
 def test_errors_are_as_stated(where: str) -> None:
     sizes, error = errors()[where]
-    count, *stated = STATED[where]
+    count, *statement = STATED[where]
     assert len(sizes) == count
-    for (low, high), (mean, median) in zip(CLASSES.values(), stated, strict=True):
+    for (low, high), (mean, median) in zip(CLASSES.values(), statement, strict=True):
         own = 100.0 * np.abs(error[(sizes >= low) & (sizes < high)])
         assert np.mean(own) < mean + 0.5
         assert np.median(own) < median + 0.5
@@ -95,13 +95,13 @@ def test_errors_are_as_stated(where: str) -> None:
 
 def test_errors_by_operation_are_those_of_the_profile() -> None:
     """Rows and mean error, below 256 KiB, to 16 MiB, above."""
-    stated = {
+    statement = {
         f"{place}.{operation}": each
         for place, operations in load_software("nccl").errors.items()
         for operation, each in operations.items()
     }
-    assert set(stated) == {name for name in errors() if "." in name}
-    for name, each in stated.items():
+    assert set(statement) == {name for name in errors() if "." in name}
+    for name, each in statement.items():
         sizes, error = errors()[name]
         classes = list(CLASSES.values())[: len(each)]
         for (low, high), (rows, mean, _) in zip(classes, each, strict=True):
@@ -114,8 +114,8 @@ def test_left_out_errors_are_those_of_the_profile() -> None:
     """What a report tells, here of several nodes: tables predicted by constants of the others."""
     from tests.software.left_out import by_operation
 
-    found, stated = by_operation(("nodes",)), load_software("nccl").errors["several_nodes"]
-    for operation, each in stated.items():
+    found, statement = by_operation(("nodes",)), load_software("nccl").errors["several_nodes"]
+    for operation, each in statement.items():
         for (rows, _, mean), (count, own) in zip(
             each, found[f"several_nodes.{operation}"], strict=False
         ):

@@ -45,10 +45,10 @@ def test_every_machine_has_every_constant(library: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_constant_has_an_uncertainty(name: str) -> None:
     profile = load_software(name)
-    told = {key for key, share in profile.uncertainty.items() if share > 0.0}
+    result = {key for key, share in profile.uncertainty.items() if share > 0.0}
     floors = {key for key in profile.uncertainty if key[1] == "fabric_floor_time"}
     still = {key for key in profile.uncertainty if key[0] == "environment" and name == "xla"}
-    assert set(profile.uncertainty) == told | floors | still
+    assert set(profile.uncertainty) == result | floors | still
 
 
 def edited(tmp_path: Path, *changes: tuple[str, str]) -> Path:

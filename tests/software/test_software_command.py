@@ -42,12 +42,12 @@ def test_known_measurements(
 
 
 def test_the_report_names_profile_algorithm_protocol_and_parts(sweeps: Runner) -> None:
-    told = sweeps(f"collective --N 16 --M 64KiB {NCCL}").out
-    assert "algorithm tree_path, software nccl, protocol LL" in told
+    output = sweeps(f"collective --N 16 --M 64KiB {NCCL}").out
+    assert "algorithm tree_path, software nccl, protocol LL" in output
     for words in ("launch", "steps", "wire", "copy", "ramp"):
-        assert f"\n      {words} " in told
-    assert "fabric_latency = 8 us" in told
-    assert "(nccl, infiniband)" in told
+        assert f"\n      {words} " in output
+    assert "fabric_latency = 8 us" in output
+    assert "(nccl, infiniband)" in output
     assert "protocol Simple" in sweeps(f"collective --N 16 --M 1GiB {NCCL}").out
     assert ", protocol" not in sweeps("collective --N 16 --M 1GiB --software none").out
 
@@ -135,9 +135,9 @@ STEP = "analysis --model llama3-8b --gpus 16 --tp 8 --sp on --seq-len 4096 --glo
 
 def test_a_training_step_names_its_profile(sweeps: Runner) -> None:
     for given in ("", " --software nccl"):
-        told = sweeps(f"{STEP}{given}", fine=False).out
-        assert "times by the profile of nccl; environment = step" in told
-        assert "fabric_latency" in told
+        output = sweeps(f"{STEP}{given}", fine=False).out
+        assert "times by the profile of nccl; environment = step" in output
+        assert "fabric_latency" in output
     assert "times by" not in sweeps(f"{STEP} --software none", fine=False).out
 
 
@@ -185,9 +185,9 @@ def test_files_have_expected_errors() -> None:
     from sweeps import sweep
 
     common = {"ranks": 8, "message_bytes": 1e9, "hardware": "dgx-h100"}
-    told = sweep("time", **common).attrs["expected_errors"]  # type: ignore[arg-type]
-    assert "nccl: " in told
-    assert "all_reduce, one node, above: 6.7 % of 182 rows" in told
+    output = sweep("time", **common).attrs["expected_errors"]  # type: ignore[arg-type]
+    assert "nccl: " in output
+    assert "all_reduce, one node, above: 6.7 % of 182 rows" in output
     bare = sweep("time", software="none", **common)  # type: ignore[arg-type]
     assert "expected_errors" not in bare.attrs
 
@@ -205,10 +205,10 @@ def test_many_times_have_their_errors_and_networks(sweeps: Runner) -> None:
             count, mean = 0, math.nan
         assert float(row["measured_rows"]) == count
         assert float(row["expected_error"] or "nan") == pytest.approx(mean / 100, nan_ok=True)
-    told = sweeps("collective --N 8,16 --M 1GiB").out.splitlines()[1:]
-    assert [line.split()[1] for line in told[:3]] == ["topology", "switch", "hierarchical"]
-    assert told[0].endswith("error  of rows")
-    assert [line.split()[-2:] for line in told[1:3]] == [["6.7%", "182"], ["9.1%", "78"]]
+    output = sweeps("collective --N 8,16 --M 1GiB").out.splitlines()[1:]
+    assert [line.split()[1] for line in output[:3]] == ["topology", "switch", "hierarchical"]
+    assert output[0].endswith("error  of rows")
+    assert [line.split()[-2:] for line in output[1:3]] == [["6.7%", "182"], ["9.1%", "78"]]
 
 
 def test_times_without_measured_rows_say_so(sweeps: Runner) -> None:

@@ -299,12 +299,12 @@ def test_shipped_is_the_checkout_s_or_the_wheel_s(
         shipped("hardware")
     inside = tmp_path / "sweeps" / "specs" / "hardware"
     inside.mkdir(parents=True)
-    beside = tmp_path / "specs" / "hardware"
-    beside.mkdir(parents=True)
+    other = tmp_path / "specs" / "hardware"
+    other.mkdir(parents=True)
     # Some folder called specs beside an installed package isn't ours.
     assert shipped("hardware") == inside
     (tmp_path / "pyproject.toml").touch()
-    assert shipped("hardware") == beside
+    assert shipped("hardware") == other
 
 
 def test_a_machine_is_read_without_heavy_imports() -> None:

@@ -91,13 +91,13 @@ def test_everything_says_where_it_comes_from(framework: Framework) -> None:
         assert part.summary
         figures: list[tuple[str, Figure]] = [*part.figures.items(), *part.plan.items()]
         choices: list[tuple[str, Choice]] = [*part.choices.items(), *part.precisions.items()]
-        stated = part.own | set(part.plan) | {name for name, _ in choices}
+        given_names = part.own | set(part.plan) | {name for name, _ in choices}
         every: list[tuple[str, Figure | Choice]] = [*figures, *choices]
         for name, one in every:
             assert one.kind in ORIGINS, name
             assert len(one.source) > 9, name
             # Public sources stand with the version that was read; what has none is assumed.
-            if one.kind != "assumed" and name in stated:
+            if one.kind != "assumed" and name in given_names:
                 assert " @" in one.source or "arXiv:" in one.source, name
             if "unverified" in one.source:
                 assert one.kind == "assumed", name
@@ -272,10 +272,10 @@ def test_the_catalogue_lists_and_shows_them(
     assert run(["catalog", "torchtitan+async_tp"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("torchtitan+async_tp  torchtitan\n")
-    told = [line.split() for line in shown.splitlines()]
-    assert ["host_time", "8", "us", "assumed"] in [words[:4] for words in told]
-    assert ["tp_overlap", "0.2", "measured"] in [words[:3] for words in told]
-    assert ["attention_kernel", "flash_2", "assumed"] in [words[:3] for words in told]
+    found = [line.split() for line in shown.splitlines()]
+    assert ["host_time", "8", "us", "assumed"] in [words[:4] for words in found]
+    assert ["tp_overlap", "0.2", "measured"] in [words[:3] for words in found]
+    assert ["attention_kernel", "flash_2", "assumed"] in [words[:3] for words in found]
     assert "  options, as in torchtitan+eager\n" in shown
     (tmp_path / "mine.toml").write_text(GOOD, encoding="utf-8")
     for asked in (str(tmp_path / "mine.toml"), "mine"):

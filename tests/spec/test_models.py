@@ -103,8 +103,8 @@ def test_a_shipped_model(name: str) -> None:
     assert model.kind in ORIGINS
     assert " @" in model.source
     hybrid = HYBRID_SHAPES if "linear_layers" in model.shapes else ()
-    held = {*model.own, "index_layers"} if "index_heads" in model.own else model.own
-    further = (name for name in FURTHER_SHAPES[len(HYBRID_SHAPES) :] if name in held)
+    values = {*model.own, "index_layers"} if "index_heads" in model.own else model.own
+    further = (name for name in FURTHER_SHAPES[len(HYBRID_SHAPES) :] if name in values)
     assert tuple(model.shapes) == (*SHAPES, *hybrid, *further)
     assert model.labels == {"attention": "mla" if name in LATENT_ATTENTION else "mha"}
     for shape, figure in model.figures.items():

@@ -198,10 +198,10 @@ def test_unfused_attention_is_a_share_of_what_products_sustain() -> None:
     for precision in ("fp8", "fp4"):
         eight = value("dgx-b200", "attention_efficiency", precision, **asked)
         assert eight == value("dgx-b200", "attention_efficiency", **asked)
-    stated = load_hardware("dgx-h100")
+    given = load_hardware("dgx-h100")
     own = Figure(0.3, "1", "measured", "this test")
-    stated = replace(stated, figures={**stated.figures, "attention_efficiency_unfused": own})
-    assert value(stated, "attention_efficiency", **asked) == 0.3
+    given = replace(given, figures={**given.figures, "attention_efficiency_unfused": own})
+    assert value(given, "attention_efficiency", **asked) == 0.3
 
 
 def test_recipes_follow_the_precision_the_framework_and_the_user() -> None:

@@ -30,7 +30,7 @@ def texts(path: Path) -> str:
 
 
 def test_report(sweeps: Runner) -> None:
-    told = sweeps(f"trace {TWO}").out
+    result = sweeps(f"trace {TWO}").out
     for words in (
         "sampled_rank-0.json.gz: of 1.223 s 14.95 % of communication is hidden, 337 ms (27.56 %) ",
         "  rank 0 of 128, 1,204 rows of GPU work on 5 streams",
@@ -42,40 +42,40 @@ def test_report(sweeps: Runner) -> None:
         "why communication is exposed",
         "86.15 %  waits for data: what comes next needs its result",
     ):
-        assert words in told
-    assert re.search(r"exposed +337 ms", told)
-    assert re.search(r"\n +551 +600\.1 ms", told)
+        assert words in result
+    assert re.search(r"exposed +337 ms", result)
+    assert re.search(r"\n +551 +600\.1 ms", result)
 
 
 def test_the_answer_stands_first(sweeps: Runner, tmp_path: Path) -> None:
-    told = " ".join(sweeps(f"trace {TWO}").out.split())
-    assert told.startswith(
+    result = " ".join(sweeps(f"trace {TWO}").out.split())
+    assert result.startswith(
         "most is exposed on rank 0 of 2 traces: 337 ms of 1.223 s sampled_rank-0.json.gz: of "
         "1.223 s 14.95 % of communication is hidden, 337 ms (27.56 %) is exposed, 86.15 % of it: "
         "waits for data"
     )
     alone = write(tmp_path / "t.json", [kernel(GEMM, 0, 6), kernel(GEMM, 8, 2)])
-    told = sweeps(f"trace {alone}").out
-    assert told.startswith("t.json: of 10 us computing takes 80.00 %, nothing communicates\n")
-    assert "  2 rows of GPU work on 1 stream" in told
+    result = sweeps(f"trace {alone}").out
+    assert result.startswith("t.json: of 10 us computing takes 80.00 %, nothing communicates\n")
+    assert "  2 rows of GPU work on 1 stream" in result
 
 
 def test_report_by_holistic_trace_analysis(sweeps: Runner) -> None:
-    told = sweeps(f"trace {TWO} --mode hta").out
-    assert "by HolisticTraceAnalysis' definitions" in told
-    assert "11.81 % of communication" in told
-    assert "20.05 % of communication" in told
-    assert "what the last step launched is left out" in told
-    told = sweeps(f"trace {TWO} --mode hta --include-last-step").out
-    assert "14.95 % of communication" in told
-    assert "left out" not in told
+    result = sweeps(f"trace {TWO} --mode hta").out
+    assert "by HolisticTraceAnalysis' definitions" in result
+    assert "11.81 % of communication" in result
+    assert "20.05 % of communication" in result
+    assert "what the last step launched is left out" in result
+    result = sweeps(f"trace {TWO} --mode hta --include-last-step").out
+    assert "14.95 % of communication" in result
+    assert "left out" not in result
 
 
 def test_names_by_class(sweeps: Runner) -> None:
-    told = sweeps(f"trace {FOLDER / 'nccl_data.json.gz'} --verbose").out
-    assert "communication: 2 names, 46.88 ms" in told
-    assert "ncclKernel_AllReduce_RING_LL_Sum_float" in told
-    assert re.search(r"gemm: \d+ names, 19\.65 ms", told)
+    result = sweeps(f"trace {FOLDER / 'nccl_data.json.gz'} --verbose").out
+    assert "communication: 2 names, 46.88 ms" in result
+    assert "ncclKernel_AllReduce_RING_LL_Sum_float" in result
+    assert re.search(r"gemm: \d+ names, 19\.65 ms", result)
 
 
 def test_records(sweeps: Runner) -> None:
@@ -115,15 +115,15 @@ def test_file_and_figures(sweeps: Runner, tmp_path: Path) -> None:
         assert dataset["overlap_of_communication"].values == pytest.approx(
             [0.149460, 0.199260], abs=1e-6
         )
-    told = texts(tmp_path / "t-classes.svg")
+    result = texts(tmp_path / "t-classes.svg")
     for words in ("What the time of each rank went into", "rank 1", "14.9 % hidden", "Idle"):
-        assert words in told
-    told = texts(tmp_path / "t-exposed.svg")
+        assert words in result
+    result = texts(tmp_path / "t-exposed.svg")
     for words in ("Why communication is exposed, by rank", "Waits for data", "27.6 % of its time"):
-        assert words in told
-    told = texts(tmp_path / "t-timeline.svg")
+        assert words in result
+    result = texts(tmp_path / "t-timeline.svg")
     for words in ("2 traces · step 552", "rank 0 · stream 84", "Communication, exposed"):
-        assert words in told
+        assert words in result
     # The same again is no work; something else needs leave.
     assert "t.nc is complete already" in sweeps(f"trace {TWO} --output t.nc").out
     refused = sweeps(f"trace {TWO} --output t.nc --mode hta", fine=False)
@@ -144,25 +144,25 @@ def test_figures_of_one_trace(sweeps: Runner, tmp_path: Path) -> None:
     write(tmp_path / "one.json", events)
     done = sweeps("trace one.json --plot")
     assert "drew outputs/trace-timeline.png" in done.out
-    told = texts(tmp_path / "outputs" / "trace-classes.svg")
-    assert "What the time of each step went into" in told
-    assert "50 % hidden" in told
-    told = texts(tmp_path / "outputs" / "trace-timeline.svg")
-    assert "one.json · step 1" in told
-    assert "Communication, hidden" in told
-    told = texts(tmp_path / "outputs" / "trace-exposed.svg")
-    assert "Why communication is exposed, by collective" in told
+    result = texts(tmp_path / "outputs" / "trace-classes.svg")
+    assert "What the time of each step went into" in result
+    assert "50 % hidden" in result
+    result = texts(tmp_path / "outputs" / "trace-timeline.svg")
+    assert "one.json · step 1" in result
+    assert "Communication, hidden" in result
+    result = texts(tmp_path / "outputs" / "trace-exposed.svg")
+    assert "Why communication is exposed, by collective" in result
     sweeps("trace one.json --plot --overwrite --window 90us:95us")
-    told = texts(tmp_path / "outputs" / "trace-timeline.svg")
-    assert "from 90 µs to 95 µs" in told
-    assert "Nothing runs in this time." in told
+    result = texts(tmp_path / "outputs" / "trace-timeline.svg")
+    assert "from 90 µs to 95 µs" in result
+    assert "Nothing runs in this time." in result
 
 
 def test_figures_by_holistic_trace_analysis(sweeps: Runner, tmp_path: Path) -> None:
     sweeps(f"trace {TWO} --mode hta --output h.nc --plot")
-    told = texts(tmp_path / "h-classes.svg")
-    assert "No computation" in told
-    assert "11.8 % hidden" in told
+    result = texts(tmp_path / "h-classes.svg")
+    assert "No computation" in result
+    assert "11.8 % hidden" in result
 
 
 def test_clocks_that_differ(sweeps: Runner, tmp_path: Path) -> None:
@@ -170,9 +170,9 @@ def test_clocks_that_differ(sweeps: Runner, tmp_path: Path) -> None:
         rows = [kernel(GEMM, zero, 30), kernel(NCCL, zero + 20, 30, 20)]
         write(tmp_path / f"{rank}.json", rows, distributedInfo={"rank": rank})
     sweeps("trace 0.json 1.json --output c.nc --plot")
-    told = texts(tmp_path / "c-timeline.svg")
-    assert "The ranks' clocks differ" in told
-    assert "rank 1 · stream 20" in told
+    result = texts(tmp_path / "c-timeline.svg")
+    assert "The ranks' clocks differ" in result
+    assert "rank 1 · stream 20" in result
 
 
 def test_own_patterns(sweeps: Runner, tmp_path: Path) -> None:

@@ -48,9 +48,9 @@ def test_dimensions_units_and_sources(ranks: Ranks) -> None:
     for variable in dataset.data_vars.values():
         assert variable.attrs["units"] in {"s", "1"}
         assert variable.attrs["long_name"]
-    stated = tomllib.loads(dataset.attrs["spec"])
-    assert [file["rank"] for file in stated["traces"]] == [0, 3]
-    assert all(len(file["blake2b"]) == 32 for file in stated["traces"])
+    spec = tomllib.loads(dataset.attrs["spec"])
+    assert [file["rank"] for file in spec["traces"]] == [0, 3]
+    assert all(len(file["blake2b"]) == 32 for file in spec["traces"])
     assert "/" not in dataset.attrs["spec"]
 
 

@@ -170,8 +170,8 @@ def test_names_by_class(tmp_path: Path) -> None:
     events = [kernel(GEMM, 0, 10), kernel(GEMM, 20, 10), kernel(NCCL, 0, 50, 20)]
     events.append(kernel("Stream Wait Event", 0, 1, cat="cuda_sync"))
     trace = read_trace(write(tmp_path / "t.json", events))
-    told = [(k.kind, k.rows, round(k.time * 1e6)) for k in kernels_of(trace, PATTERNS)]
-    assert told == [("communication", 1, 50), ("gemm", 2, 20), ("excluded", 1, 1)]
+    result = [(k.kind, k.rows, round(k.time * 1e6)) for k in kernels_of(trace, PATTERNS)]
+    assert result == [("communication", 1, 50), ("gemm", 2, 20), ("excluded", 1, 1)]
 
 
 # Why communication is exposed.

@@ -174,8 +174,8 @@ def test_a_slow_one_that_hides_all_doesn_t_win() -> None:
 def test_by_ratio_it_does() -> None:
     choice = choose(slow_and_hidden(), 4, OPERATORS, "ratio")
     assert choice.layers["fc1_wgrad"].case.num_sm == 1
-    told = {r.config_id: r for r in recommend([choice], 0.5)}
-    one = told["tp4_fc1_wgrad_bulk_sm1"]
+    answer = {r.config_id: r for r in recommend([choice], 0.5)}
+    one = answer["tp4_fc1_wgrad_bulk_sm1"]
     assert not one.effective
     assert "slower" in one.reason
 

@@ -33,11 +33,11 @@ def test_with_every_flag_of_the_documentation(cli: Runner) -> None:
     assert verdict.startswith("on at TP ")
     assert about == "TP overlap of Qwen/Qwen3-0.6B: predicted for dgx-h100, bf16"
     assert out.endswith("wrote mine/\n")
-    held = json.loads(Path("mine/tuning_report.json").read_text())
-    assert held["overlap_threshold"] == 0.6
-    counts = {c["num_sm"] for c in held["cases"] if c["overlap_method"] == "bulk"}
+    result = json.loads(Path("mine/tuning_report.json").read_text())
+    assert result["overlap_threshold"] == 0.6
+    counts = {c["num_sm"] for c in result["cases"] if c["overlap_method"] == "bulk"}
     assert {2, 4, 8} <= counts <= set(range(2, 9))
-    assert {c["tp_size"] for c in held["cases"]} == {1, 2, 4}
+    assert {c["tp_size"] for c in result["cases"]} == {1, 2, 4}
 
 
 def test_the_model_alone(cli: Runner, tmp_path: Path) -> None:
@@ -73,9 +73,9 @@ def test_one_size(cli: Runner, tmp_path: Path) -> None:
     for more, named in (("8 --max-tp-size 8", "--max-tp-size"), ("3", "--tp-size = 3")):
         done = cli(f"tune --model-name llama3-8b --tp-size {more}", fine=False)
         assert (done.code, named in done.err) == (2, True)
-    told = cli(f"{QWEN} --tp-size 2 --write-workload w").out
-    assert "--tp-size 2" in told
-    assert "--max-tp-size" not in told
+    output = cli(f"{QWEN} --tp-size 2 --write-workload w").out
+    assert "--tp-size 2" in output
+    assert "--max-tp-size" not in output
     words = "torchrun --nproc-per-node 2 w/workload.py FOLDER tp2_fc1_baseline"
     assert words in Path("w/README.md").read_text()
 
@@ -86,8 +86,8 @@ def test_a_workload_is_tuned_as_it_was_asked(cli: Runner) -> None:
         "--operators qkv proj --max-num-sm 8 --search grid --tolerance 0.1 --sm-margin "
         "--no-pipeline --te-version 2.3 --latency '2 us'"
     )
-    told = cli(f"{QWEN} {asked} --write-workload w").out
-    command = shlex.split(told.splitlines()[1])
+    output = cli(f"{QWEN} {asked} --write-workload w").out
+    command = shlex.split(output.splitlines()[1])
     place = command.index("--command")
     words = " ".join(command[1:place]).replace("--latency 2 us", "--latency '2 us'")
     plain = cli(f"{QWEN} {asked} --json --output-dir one", fine=False).out
@@ -263,10 +263,10 @@ def test_options_that_would_do_nothing_are_refused(
     Path("own.yaml").write_text("qkv_fprop: {method: ring_exchange}\n")
     done = cli(line, fine=False)
     assert done.code == 2
-    told = done.err.splitlines()
-    assert len(told) == len(named)
+    output = done.err.splitlines()
+    assert len(output) == len(named)
     for name in named:
-        assert any(line.startswith(f"sweeps: {name}") for line in told), (name, told)
+        assert any(line.startswith(f"sweeps: {name}") for line in output), (name, output)
     assert [path.name for path in tmp_path.iterdir()] == ["own.yaml"]
 
 
@@ -310,8 +310,8 @@ def test_the_shipped_sweep(cli: Runner) -> None:
     assert out.startswith("overlap pays in 100% of the sizes, most 1.")
     names = {path.name for path in Path("outputs").iterdir()}
     assert {"tp-overlap.nc", "tp-overlap-where-it-pays.png", "tp-overlap-num-sm.svg"} <= names
-    with sweeps.open("outputs/tp-overlap.nc") as held:
-        speedup = held["overlap_speedup"]
+    with sweeps.open("outputs/tp-overlap.nc") as result:
+        speedup = result["overlap_speedup"]
         assert speedup.dims == ("hardware", "tp", "hidden_size", "rank_tokens", "num_sm")
         assert float(speedup.min()) < 0.6
         assert float(speedup.max()) > 1.25
@@ -319,7 +319,7 @@ def test_the_shipped_sweep(cli: Runner) -> None:
         # Products hide more of many tokens.
         few, many = one.sel(rank_tokens=1024), one.sel(rank_tokens=65536)
         assert ((many / few).values > 1.0).all()
-        assert held["sequential_time"].attrs["units"] == "s"
+        assert result["sequential_time"].attrs["units"] == "s"
 
 
 def test_a_sweep_s_cell_is_a_tuning(cli: Runner, tmp_path: Path) -> None:

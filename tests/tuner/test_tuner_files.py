@@ -62,17 +62,17 @@ def test_the_folder(tmp_path: Path) -> None:
 
 def test_the_report(tmp_path: Path) -> None:
     report = tuned(tmp_path)
-    held = json.loads((tmp_path / "run/tuning_report.json").read_text())
-    assert held == json.loads(json.dumps(report.record()))
-    assert held["counts"] == {"done": len(report.results)}
-    grid = [c for c in held["cases"] if c["tp_size"] > 1 and not c["refined"]]
+    cells = json.loads((tmp_path / "run/tuning_report.json").read_text())
+    assert cells == json.loads(json.dumps(report.record()))
+    assert cells["counts"] == {"done": len(report.results)}
+    grid = [c for c in cells["cases"] if c["tp_size"] > 1 and not c["refined"]]
     assert len(grid) == 204
     one = next(c for c in grid if c["config_id"] == "tp2_fc1_fprop_ring_agg0")
     parts = [one[f"forward_{n}_time_us"] for n in ("gemm", "comm", "other", "overlap")]
     assert one["forward_e2e_time_us"] == pytest.approx(sum(parts[:3]) - parts[3])
-    assert set(held["tp_scaling"]["results"]) == set(OPERATORS)
-    assert all(rate["kind"] for rate in held["rates"].values())
-    assert "summary" not in held
+    assert set(cells["tp_scaling"]["results"]) == set(OPERATORS)
+    assert all(rate["kind"] for rate in cells["rates"].values())
+    assert "summary" not in cells
     text = (tmp_path / "run/summary.txt").read_text()
     assert "204 cases (204 done)" in text
     assert "TP scaling" in text
@@ -87,15 +87,15 @@ def test_every_configuration_is_valid_and_whole(
     report = tuned(tmp_path, model_name=model, max_token_len=tokens, **more)
     for choice in report.choices:
         path = tmp_path / "run" / f"{STEM}_tp{choice.tp_size}.yaml"
-        held = yaml.safe_load(path.read_text())
-        assert set(held) == set(choice.layers)
-        for layer, values in held.items():
+        cells = yaml.safe_load(path.read_text())
+        assert set(cells) == set(choice.layers)
+        for layer, values in cells.items():
             assert list(values) == list(KEYS)
             assert all(isinstance(v, int | str) for v in values.values()), layer
-        assert not {"proj_wgrad", "fc2_wgrad"} & set(held)
+        assert not {"proj_wgrad", "fc2_wgrad"} & set(cells)
         for operator in ("qkv", "fc1"):
-            scattered = held.get(f"{operator}_dgrad", {}).get("method", "bulk") != "bulk"
-            assert not (scattered and f"{operator}_wgrad" in held)
+            scattered = cells.get(f"{operator}_dgrad", {}).get("method", "bulk") != "bulk"
+            assert not (scattered and f"{operator}_wgrad" in cells)
             assert scattered == choice.scattered_dgrad
         flags = report.companion(choice).flags
         found = validate_file(path, Setting(choice.tp_size, tokens, "bf16", {}, flags))
@@ -169,9 +169,9 @@ def test_files_are_for_a_release_and_a_generation(tmp_path: Path) -> None:
     case = "run/traces/tp2_qkv_fprop_ring_agg0/tp_comm_overlap_cfg.yaml"
     assert set(yaml.safe_load((tmp_path / "old" / case).read_text())["qkv_fprop"]) == keys[1]
     path = tmp_path / "run" / f"{STEM}.yaml"
-    told = [one.text for one in validate_file(path, Setting(version=(1, 13)))]
+    result = [one.text for one in validate_file(path, Setting(version=(1, 13)))]
     wrong = "qkv_fprop.comm_priority: Transformer Engine 1.13 doesn't take it, and stops"
-    assert any(one.startswith(wrong) for one in told)
+    assert any(one.startswith(wrong) for one in result)
     assert not any("doesn't take it" in one.text for one in validate_file(path, Setting()))
     # Blackwell starts kernels in their order by itself.
     scripts = [(tmp_path / name / "run" / f"{STEM}.flags.sh").read_text() for name in ("", "old")]

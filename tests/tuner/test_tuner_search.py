@@ -117,9 +117,9 @@ def test_a_limit_that_binds_is_told() -> None:
                                       max_num_sm=most)  # fmt: skip
         notes[most] = TPOverlapTuner(config).run(write=False).notes
     assert notes[32] == []
-    (told,) = (one for one in notes[4] if one.startswith("tp4_qkv_wgrad"))
-    assert "--max-num-sm 4 binds" in told
-    assert "us more" in told
+    (answer,) = (one for one in notes[4] if one.startswith("tp4_qkv_wgrad"))
+    assert "--max-num-sm 4 binds" in answer
+    assert "us more" in answer
 
 
 @pytest.mark.parametrize("pipeline", [None, False])
@@ -129,9 +129,11 @@ def test_a_limit_that_binds_a_pipeline_is_told(pipeline: bool | None) -> None:
     report = TPOverlapTuner(config).run(write=False)
     (choice,) = (one for one in report.choices if one.tp_size == 8)
     assert choice.layers["proj_fprop"].case.method == "ring_exchange"
-    told = [one for one in report.notes if one.startswith("tp8_proj_fprop: --max-num-sm 16 binds")]
-    assert len(told) == (pipeline is None)
-    found = re.search(r"with (\d+) multiprocessors would save ([\d.]+) us more", "".join(told))
+    answer = [
+        one for one in report.notes if one.startswith("tp8_proj_fprop: --max-num-sm 16 binds")
+    ]
+    assert len(answer) == (pipeline is None)
+    found = re.search(r"with (\d+) multiprocessors would save ([\d.]+) us more", "".join(answer))
     if found is None:
         return
     wider = replace(config, min_num_sm=int(found[1]), max_num_sm=int(found[1]))

@@ -535,9 +535,9 @@ def test_the_workload_runs_what_a_case_says(
     if case.is_baseline:
         assert "initialize_ub" not in every
     else:
-        held = every["initialize_ub"][1]["ub_cfgs"]
-        assert set(held) == {case.layer}
-        assert held[case.layer]["num_sm"] == case.num_sm
+        values = every["initialize_ub"][1]["ub_cfgs"]
+        assert set(values) == {case.layer}
+        assert values[case.layer]["num_sm"] == case.num_sm
         assert every["initialize_ub"][0] == ([8192, 4096], 2)
     ((path,), _) = every["export_chrome_trace"]
     assert path == str(folder / "rank1.pt.trace.json")

@@ -111,16 +111,16 @@ def test_what_hardly_moves_is_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "result"),
     [
         ('[[terms]]\nfiles = ["dgx-h100"]\n', "term 1: figure is missing"),
         ('[[terms]]\nfile = "dgx-h100"\n', "no such key"),
     ],
 )
-def test_terms_that_can_t_be(tmp_path: Path, text: str, told: str) -> None:
+def test_terms_that_can_t_be(tmp_path: Path, text: str, result: str) -> None:
     path = tmp_path / "terms.toml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=result):
         read_plan(path)
 
 

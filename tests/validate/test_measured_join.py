@@ -35,18 +35,18 @@ LINKS = {
 
 
 def spec(**more: object) -> dict[str, object]:
-    stated: dict[str, object] = {
+    statement: dict[str, object] = {
         "title": "Measured",
         "quantities": ["time"],
         "constants": {**LINKS, "algorithm": "ring"},
         "measured": {"table": str(DATA), "where": {"collective": "all_reduce"}},
     }
-    return {**stated, **more}
+    return {**statement, **more}
 
 
-def faults_of(stated: dict[str, object]) -> str:
+def faults_of(statement: dict[str, object]) -> str:
     with pytest.raises(InputError) as caught:
-        join_measured(read_sweep(stated, bare_is_si=False))
+        join_measured(read_sweep(statement, bare_is_si=False))
     return str(caught.value)
 
 
@@ -88,8 +88,8 @@ def test_everything_has_its_metadata() -> None:
 
 
 def test_network_follows_from_ranks_and_nodes() -> None:
-    stated = spec(measured={"table": str(DATA)}, constants={**LINKS, "algorithm": "nccl"})
-    found = sweeps.run(stated)
+    statement = spec(measured={"table": str(DATA)}, constants={**LINKS, "algorithm": "nccl"})
+    found = sweeps.run(statement)
     topology = dict(zip(found["case"].values, found["topology"].values, strict=True))
     assert topology == {FOUR: "switch", NODES: "hierarchical", SIX: "switch"}
     # A ring through every card, which waits for nobody: the latencies of its path, two of its steps
@@ -119,8 +119,8 @@ def test_group_with_some_ranks_of_each_node(tmp_path: Path) -> None:
 
 
 def test_further_axes_are_kept() -> None:
-    stated = spec(constants=LINKS, axes={"algorithm": ["ring", "halving"]})
-    found = sweeps.run(stated)
+    statement = spec(constants=LINKS, axes={"algorithm": ["ring", "halving"]})
+    found = sweeps.run(statement)
     assert set(found["relative_error"].dims) == {"case", "algorithm", "message_bytes"}
     assert found["measured_time"].dims == ("case", "message_bytes")
     expected = found["time"] / found["measured_time"] - 1
@@ -190,13 +190,13 @@ def test_file_keeps_it_all(tmp_path: Path) -> None:
 
 def test_another_table_is_another_result(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
-    stated = spec(measured={"table": str(path)})
+    statement = spec(measured={"table": str(path)})
     prints = []
     for time in ("10", "11"):
         path.write_text(
             f"collective,hardware,ranks,message_bytes,time_us\nall_reduce,dgx-h100,4,1024,{time}\n"
         )
-        prints.append(prepare(stated, bare_is_si=False).attrs["fingerprint"])
+        prints.append(prepare(statement, bare_is_si=False).attrs["fingerprint"])
     assert prints[0] != prints[1]
 
 
@@ -211,8 +211,8 @@ def test_constants_stand_for_missing_columns(tmp_path: Path) -> None:
     errors = [ring(4, 1024) / 10e-6 - 1, ring(4, 65536) / 20e-6 - 1]
     np.testing.assert_allclose(np.ravel(found["relative_error"]), errors, rtol=1e-12)
     del constants["ranks"], constants["collective"]
-    told = faults_of(spec(constants=constants, measured=measured))
-    assert told.count("neither in the measured table nor in the spec") == 2
+    result = faults_of(spec(constants=constants, measured=measured))
+    assert result.count("neither in the measured table nor in the spec") == 2
 
 
 def test_further_columns_of_the_table(tmp_path: Path) -> None:
@@ -222,11 +222,11 @@ def test_further_columns_of_the_table(tmp_path: Path) -> None:
         "all_reduce,dgx-h100,4,1024,10,ring,100\nall_reduce,dgx-h100,4,1024,10,halving,50\n"
     )
     columns = {"algorithm": "algo", "intra_bandwidth": "link_GB/s"}
-    stated = spec(
+    statement = spec(
         constants={"intra_latency": "1 us", "software": "none"},
         measured={"table": str(path), "columns": columns},
     )
-    found = sweeps.run(stated)
+    found = sweeps.run(statement)
     assert [str(name).split(", ")[3] for name in found["case"].values] == [
         "algorithm = ring",
         "algorithm = halving",
@@ -236,7 +236,7 @@ def test_further_columns_of_the_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("measured", "told"),
+    ("measured", "result"),
     [
         ({}, "measured.table = None"),
         ({"table": "nccl-collectivs"}, "did you mean 'nccl-collectives'?"),
@@ -255,18 +255,18 @@ def test_further_columns_of_the_table(tmp_path: Path) -> None:
         ({"table": str(DATA), "units": {"time": "GB"}}, "measured.units.time = 'GB'"),
     ],
 )  # fmt: skip
-def test_faults_of_the_spec(measured: dict[str, object], told: str) -> None:
-    assert told in faults_of(spec(measured=measured))
+def test_faults_of_the_spec(measured: dict[str, object], result: str) -> None:
+    assert result in faults_of(spec(measured=measured))
 
 
 def test_given_twice_is_a_fault() -> None:
-    told = faults_of(spec(constants={"hardware": "dgx-h100", "ranks": 8, "gpus_per_node": 8}))
+    result = faults_of(spec(constants={"hardware": "dgx-h100", "ranks": 8, "gpus_per_node": 8}))
     for name in ("hardware", "ranks", "gpus_per_node"):
-        assert f"{name} = '..': given twice" in told
+        assert f"{name} = '..': given twice" in result
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "result"),
     [
         ("all_reduce,dgx-h10,8,1,1024,10", "did you mean 'dgx-h100'"),
         ("all_reduce,dgx-h100,16,1,1024,10", "16 ranks a node of 8 GPUs"),
@@ -274,10 +274,10 @@ def test_given_twice_is_a_fault() -> None:
         ("all_reduce,mi300x,2,1,1024,10", "its nodes aren't a switch but fully connected"),
     ],
 )
-def test_faults_of_a_case(tmp_path: Path, row: str, told: str) -> None:
+def test_faults_of_a_case(tmp_path: Path, row: str, result: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"collective,hardware,ranks,nodes,message_bytes,time_us\n{row}\n")
-    assert told in faults_of(spec(measured={"table": str(path)}))
+    assert result in faults_of(spec(measured={"table": str(path)}))
 
 
 def test_rows_of_a_dataset_without_measurements() -> None:

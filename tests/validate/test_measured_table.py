@@ -71,7 +71,7 @@ def test_remarks_blank_lines_quotes_and_marks(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "result"),
     [
         ("", "is empty"),
         (HEADINGS + "\n", "has no rows"),
@@ -93,10 +93,10 @@ def test_remarks_blank_lines_quotes_and_marks(path: Path) -> None:
         (f"{HEADINGS}\nallreduce,dgx-h100,8,1024,3\n", "did you mean 'all_reduce'"),
     ],
 )
-def test_faults(path: Path, text: str | bytes, told: str) -> None:
+def test_faults(path: Path, text: str | bytes, result: str) -> None:
     faults = faults_of(path, text)
     assert len(faults) == 1
-    assert told in faults[0]
+    assert result in faults[0]
     assert "\n" not in faults[0]
 
 

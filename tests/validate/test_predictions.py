@@ -89,7 +89,7 @@ def test_bands_go_with_what_is_known() -> None:
 
 def test_bands_hold_four_in_five() -> None:
     """Of rows without their own source, where constants were fitted to it, in every class."""
-    told = [
+    result = [
         (f"{kind}, {name}", one)
         for kind in ("step_time", "memory")
         for name, one in of(kind, "class").items()
@@ -97,9 +97,9 @@ def test_bands_hold_four_in_five() -> None:
         # TPUs' constants are of these same rows.
         if one.rows >= 15 and name not in {FORMULAS, SIMULATED, "other software", "TPU"}
     ]
-    assert len(told) >= 15
+    assert len(result) >= 15
     # Of few rows the share is known to a tenth, and so is any band that they give.
-    outside = {name: one.within for name, one in told if not 0.72 <= one.within <= 0.92}
+    outside = {name: one.within for name, one in result if not 0.72 <= one.within <= 0.92}
     # Memory of 18 Megatron runs, whose bytes are known: all are nearer than others.
     assert set(outside) <= {"memory, Megatron"}, outside
 

@@ -18,9 +18,9 @@ STEP = {
 
 def run(**more: object) -> Run:
     cells = {**STEP, **more}
-    stated = {name: value for name, value in cells.items() if value is not None}
-    numbers = {name: float(str(v)) for name, v in stated.items() if name in NUMBERS}
-    texts = {name: str(v) for name, v in stated.items() if name not in NUMBERS}
+    spec = {name: value for name, value in cells.items() if value is not None}
+    numbers = {name: float(str(v)) for name, v in spec.items() if name in NUMBERS}
+    texts = {name: str(v) for name, v in spec.items() if name not in NUMBERS}
     return Run(2, texts, numbers)
 
 
@@ -94,8 +94,8 @@ def test_torchtitan_of_2024_has_as_many_micro_batches_as_stages() -> None:
         numbers = case(**row, pp=pp, dp=dp, vpp=virtual, global_batch=128).numbers
         assert numbers["micro_batches"] == pp * virtual
         assert numbers["micro_batch"] == 128 / dp / (pp * virtual)
-    told = case(**{**row, "micro_batch": 1}, pp=8, dp=2, global_batch=128).numbers
-    assert told["micro_batches"] == 64
+    result = case(**{**row, "micro_batch": 1}, pp=8, dp=2, global_batch=128).numbers
+    assert result["micro_batches"] == 64
 
 
 def test_what_isn_t_said_is_assumed_and_told() -> None:
@@ -127,14 +127,14 @@ def test_ends_count_as_layers_only_where_that_evens_stages(
     layers: int, pp: int, v: int, ends: int
 ) -> None:
     one = case(layers=layers, pp=pp, vpp=v, dp=16 // pp)
-    held = Derivation(one.numbers)
+    values = Derivation(one.numbers)
     for name in ("embedding_as_layer", "loss_as_layer"):
-        assert float(held[name]) == ends
+        assert float(values[name]) == ends
     assert one.labels["schedule"] == "interleaved"
 
 
 @pytest.mark.parametrize(
-    ("gpu_type", "gpus", "stated", "node", "cards"),
+    ("gpu_type", "gpus", "spec", "node", "cards"),
     [
         ("dgx-h100", 64, None, 8, 8),
         ("dgx-h100", 64, 4, 4, 4),
@@ -144,8 +144,8 @@ def test_ends_count_as_layers_only_where_that_evens_stages(
         ("GB200-NVL72", 8, 4, 8, 8),
     ],
 )
-def test_nodes(gpu_type: str, gpus: int, stated: int | None, node: int, cards: int) -> None:
-    one = case(gpu_type=gpu_type, gpus=gpus, gpus_per_node=stated, tp=1, pp=1, dp=gpus,
+def test_nodes(gpu_type: str, gpus: int, spec: int | None, node: int, cards: int) -> None:
+    one = case(gpu_type=gpu_type, gpus=gpus, gpus_per_node=spec, tp=1, pp=1, dp=gpus,
                global_batch=gpus)  # fmt: skip
     assert one.numbers["gpus_per_node"] == node
     assert one.numbers["nics_per_node"] == cards
@@ -167,7 +167,7 @@ def test_time_from_a_rate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "result"),
     [
         ({"gpu_type": "Trainium1"}, "GPU Trainium1: not in the catalogue"),
         ({"gpu_type": "abacus"}, "gpu_type 'abacus': not understood"),
@@ -186,8 +186,8 @@ def test_time_from_a_rate() -> None:
         ({"model": "mixtral-8x7b", "ep": None}, "plan not stated: ep"),
     ],
 )
-def test_rows_that_can_t_be_predicted(more: dict[str, object], told: str) -> None:
-    assert told in reason(**more)
+def test_rows_that_can_t_be_predicted(more: dict[str, object], result: str) -> None:
+    assert result in reason(**more)
 
 
 def test_a_row_of_time_and_memory_is_two_cases_unless_a_table_of_memory_has_it() -> None:

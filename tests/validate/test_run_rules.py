@@ -116,13 +116,13 @@ def test_no_rule_is_of_one_row() -> None:
 
 
 def test_rules_of_sources_say_where_that_is_known_from() -> None:
-    told = [rule for rule in shipped_rules() if "source_id" in rule.where and rule.numbers]
-    assert told
-    assert all(rule.because for rule in told)
+    result = [rule for rule in shipped_rules() if "source_id" in rule.where and rule.numbers]
+    assert result
+    assert all(rule.because for rule in result)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "result"),
     [
         ("[[rules]]\nwhere = { modell = 'x' }", "where.modell = '..': no such column"),
         ("[[rules]]\nwhere = { model = '(' }", "where.model = '(': no expression"),
@@ -133,13 +133,13 @@ def test_rules_of_sources_say_where_that_is_known_from() -> None:
         ("[[rules]]\nwhere = { model = '(?P<tpp>1)' }", "no such quantity"),
     ],
 )  # fmt: skip
-def test_faults_of_own_rules(tmp_path: Path, text: str, told: str) -> None:
+def test_faults_of_own_rules(tmp_path: Path, text: str, result: str) -> None:
     path = tmp_path / "own.toml"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
         read_rules(path)
     assert len(caught.value.faults) == 1
-    assert told in caught.value.faults[0]
+    assert result in caught.value.faults[0]
 
 
 def test_later_rules_win(tmp_path: Path) -> None:

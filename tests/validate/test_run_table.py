@@ -76,7 +76,7 @@ def test_a_table_of_recipes_is_one_of_runs(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "found"),
     [
         ("", "is empty"),
         (HEADINGS + "\n", "has no rows"),
@@ -96,10 +96,10 @@ def test_a_table_of_recipes_is_one_of_runs(path: Path) -> None:
         (f"{HEADINGS},kv_heads\n{GOOD},MQA\n", "'MQA': can't be read; a number, or MLA"),
     ],
 )  # fmt: skip
-def test_faults(path: Path, text: str | bytes, told: str) -> None:
+def test_faults(path: Path, text: str | bytes, found: str) -> None:
     faults = faults_of(path, text)
     assert len(faults) == 1
-    assert told in faults[0]
+    assert found in faults[0]
     assert "\n" not in faults[0]
 
 
@@ -113,7 +113,7 @@ def test_all_faults_at_once_but_not_endlessly(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "found"),
     [
         ("trainig", "did you mean 'training'"),
         ("no/such.csv", "there is no such file"),
@@ -121,9 +121,9 @@ def test_all_faults_at_once_but_not_endlessly(path: Path) -> None:
         ("pyproject.toml", "isn't a CSV file by its name"),
     ],
 )
-def test_names_that_aren_t(name: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_aren_t(name: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=found):
         find_runs(name)
 
 

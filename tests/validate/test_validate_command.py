@@ -39,8 +39,8 @@ def test_report_of_shipped_memory(cli: Runner) -> None:
     assert "time of a step" not in done.out
     assert "all measured" in done.out
     assert "fine-tuning" in done.out
-    told = next(line for line in done.out.splitlines() if line.startswith("simumax_b200"))
-    assert int(told.split()[1]) == 15
+    output = next(line for line in done.out.splitlines() if line.startswith("simumax_b200"))
+    assert int(output.split()[1]) == 15
 
 
 def test_report_of_an_own_table(cli: Runner) -> None:
@@ -92,10 +92,10 @@ def test_own_rules(cli: Runner) -> None:
 
 
 def test_files(cli: Runner) -> None:
-    told = cli("validate own.csv --output rows.csv --csv", fine=False)
-    assert told.code == 0
-    assert told.err.startswith("wrote rows.csv (")
-    assert Path("rows.csv").read_text() == told.out
+    output = cli("validate own.csv --output rows.csv --csv", fine=False)
+    assert output.code == 0
+    assert output.err.startswith("wrote rows.csv (")
+    assert Path("rows.csv").read_text() == output.out
     assert "exists" in cli("validate own.csv --output rows.csv", fine=False).err
     assert cli("validate own.csv --output rows.csv --overwrite").code == 0
     cli("validate own.csv --output rows.nc")
@@ -123,7 +123,7 @@ def test_figures(cli: Runner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "output"),
     [
         ("validate nosuch.csv", "TABLE = 'nosuch.csv': there is no such file"),
         ("validate trainin", "did you mean 'training'?"),
@@ -132,10 +132,10 @@ def test_figures(cli: Runner) -> None:
         ("validate nccl-collectives --class small", "sweeps run nccl-measured"),
     ],
 )
-def test_refusals(cli: Runner, line: str, told: str) -> None:
+def test_refusals(cli: Runner, line: str, output: str) -> None:
     done = cli(line, fine=False)
     assert done.code == 2
-    assert told in done.err
+    assert output in done.err
     assert "Traceback" not in done.err
 
 
@@ -202,14 +202,14 @@ def test_attention_with_context_parallelism_is_laid_beside_benchmarks(cli: Runne
 
 def test_faults_of_what_running_takes(cli: Runner) -> None:
     head = "row_id,source_ref,quantity,measured,given,notes\n"
-    for row, told in (
+    for row, output in (
         ("a,us,goodpt,1,world_size=8,", "own2.csv, line 2: quantity = 'goodpt'"),
         ("a,us,fault_interval,1 d,world_sise=8,", "world_sise"),
         ("a,us,fault_interval,many,world_size=8;fault_rate=1/d,", "measured = 'many'"),
     ):
         Path("own2.csv").write_text(head + row + "\n")
         ran = cli("validate own2.csv", fine=False)
-        assert (ran.code, told in ran.err) == (2, True), ran.err
+        assert (ran.code, output in ran.err) == (2, True), ran.err
     Path("own2.csv").write_text("row_id,quantity,given\na,goodput,x=1\n")
     assert "has no column source_ref, measured" in cli("validate own2.csv", fine=False).err
     assert "comes alone" in cli("validate running --kind memory", fine=False).err
@@ -238,9 +238,9 @@ def test_settings_leave_as_a_file_with_a_figure(cli: Runner, tmp_path: Path) -> 
     out = cli("validate userbuffers --output own.nc --plot").out
     assert "own-loss.png" in out
     assert (tmp_path / "own-loss.svg").is_file()
-    with open_dataset(tmp_path / "own.nc") as held:
-        assert held.sizes == {"row": 88}
-        assert float(held["their_time"].min()) > 0.0
+    with open_dataset(tmp_path / "own.nc") as values:
+        assert values.sizes == {"row": 88}
+        assert float(values["their_time"].min()) > 0.0
     assert not verify(tmp_path / "own.nc")
     # A machine of one's own in the place of the catalogue's.
     machine = find_spec("hardware", "dgx-h100").read_text().replace("value = 132", "value = 100")
