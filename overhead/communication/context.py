@@ -96,6 +96,30 @@ product("cp_gather_bytes", ("cp", "cp_ring_bytes"),
         "Keys and values of all tokens of a micro-batch, for a rank's heads", **GATHER)  # fmt: skip
 
 
+@formula(
+    returns="cp_gather_bytes",
+    source="megatron",
+    where="megatron/core/transformer/experimental_attention_variant/dsa.py",
+    when={"selection": "indexed"},
+    assumes=("latent attention selects among latent vectors, one for all heads of a token",),
+)
+def indexed_gather_bytes(
+    cp: Array,
+    cp_ring_bytes: Array,
+    communication_bytes: Array,
+    rank_tokens: Array,
+    kv_rank: Array,
+    head_size_rope: Array,
+    index_heads: Array,
+    index_share: Array,
+    index_head_size: Array,
+) -> Array:
+    """What tokens are selected among, of all tokens of a micro-batch, with the indexer's keys."""
+    latent = communication_bytes * rank_tokens * (kv_rank + head_size_rope)
+    own = xp.where((kv_rank > 0.0) & (index_heads > 0.0), latent, cp_ring_bytes)
+    return cp * (own + communication_bytes * rank_tokens * index_share * index_head_size)
+
+
 CP: dict[str, Any] = {"dimension": "cp", "share": "layer_share"}
 for _what, _words in (
     ("query", "queries, or of what attention gives"),

@@ -32,7 +32,7 @@ from sweeps.search.request import (
 )
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_framework, load_hardware, load_model, usual_framework
-from sweeps.spec.framework import unknown_settings
+from sweeps.spec.framework import among_all, unknown_settings
 from sweeps.spec.model import complete_shapes
 from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.sweep import Sweep
@@ -385,7 +385,8 @@ def common_of(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]
     labels.setdefault("framework", str(usual_framework(machine).value))
     framework = load_framework(labels["framework"], point.folders)
     if "context_parallel" in framework.choices and "context_parallel" not in point.choices:
-        labels["context_parallel"] = framework.choices["context_parallel"].value
+        way = framework.choices["context_parallel"].value
+        labels["context_parallel"] = among_all(way, _shapes(point).get("index_heads", 0.0))
     if "hsdp_shard" in point.choices:
         labels.setdefault("sharding", HYBRID)
     constants = dict(point.constants)

@@ -199,6 +199,15 @@ INPUT_WIDTHS: dict[str, float] = {
 }
 
 
+def among_all(way: str, index_heads: float) -> str:
+    """Return how a model's attention crosses ranks where others' would this way.
+
+    Attention that selects tokens selects among all: they are gathered, as no ring can be
+    (NVIDIA/Megatron-LM, megatron/core/transformer/experimental_attention_variant/dsa.py).
+    """
+    return "all_gather" if way == "ring" and index_heads > 0.0 else way
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """One name among several that a framework takes, and where that comes from."""

@@ -41,6 +41,7 @@ from sweeps.spec.catalog import (
 )
 from sweeps.spec.framework import (
     NUMBER_DEFAULTS,
+    among_all,
     training_constants,
     unknown_settings,
     unseen_device,
@@ -59,6 +60,7 @@ MODELS = {
     "memory": memory.DEFAULTS,
 }
 SHARD_GIVEN = "the ranks of a shard are given"
+SELECTING = "attention that selects tokens selects among all of them"
 # What formulas give if the user doesn't.
 DERIVED = ("weight_copies", "etp", "dp", "hsdp_shard", "virtual_stages")
 # Their product is the number of GPUs, where that isn't given.
@@ -94,8 +96,8 @@ class TrainingResolver(Resolver):
         self._own_fabric()
         self._own_library()
         self._pods()
-        self._labels()
         self._model()
+        self._labels()
         self._check_counts()
         self._plan()
         self._domains()
@@ -197,7 +199,12 @@ class TrainingResolver(Resolver):
         axis = self._axis_of("framework")
         names = [self.labels["framework"]] if axis is None else map(str, axis.columns["framework"])
         loaded = [(one, getattr(load_framework(one, self.folders), part)) for one in names]
-        return [own[name].origin.of(one) if name in own else other for one, own in loaded]
+        found = [own[name].origin.of(one) if name in own else other for one, own in loaded]
+        if name != "context_parallel":
+            return found
+        heads = self.constants.get("index_heads", 0.0)
+        ways = [(one, among_all(one.value, heads)) for one in found]
+        return [one if one.value == way else assumed(way, SELECTING) for one, way in ways]
 
     def _usual_label(self, name: str, other: str) -> None:
         """Take a label as the software that trains has it, if it says."""

@@ -186,6 +186,17 @@ def test_latent_attention_has_heads_of_its_own() -> None:
     assert times(step, "cp_query_bytes", "cp_key_value_bytes") == (expected, expected)
 
 
+def test_attention_that_selects_gathers_latent_vectors() -> None:
+    """A vector of 512 + 64 a token for all heads, and half the layers' indexer's key of 128."""
+    selecting = {
+        **LLAMA, "heads": 64, "kv_heads": 64, "kv_rank": 512, "head_size_plain": 192,
+        "head_size_rope": 64, "head_size_value": 256, "index_heads": 32, "index_head_size": 128,
+        "index_tokens": 2048, "index_layers": LLAMA["layers"] / 2, "tp": 2, "cp": 4,
+    }  # fmt: skip
+    step = held(selecting, context_parallel="all_gather", selection="indexed")
+    assert float(step["cp_gather_bytes"]) == 4 * 2 * 2048 * (512 + 64 + 64)
+
+
 # Pipelines.
 
 
