@@ -51,6 +51,7 @@ WHY = {
 # Stronger reasons: a plan of their own that is faster, and what can't be told apart.
 ANOTHER = "another of theirs is faster"
 KEPT = "theirs is kept from where it is best"
+SIZED = "theirs is kept from another number of GPUs or batch"
 WITHIN = "the loss is within our error for such a step"
 UNKNOWN = "a term that we lack, or their choice"
 # Tokens of the fullest GPU's experts by the mean, for which a plan may leave room: that of eight
@@ -315,7 +316,8 @@ def explained(experts: Sequence[Expert], bound: float = NEAR) -> list[Expert]:
     The strongest reason is told: that they measured another plan of theirs to be faster, which our
     model has faster, too; that no plan with their room for uneven experts is that much better; that
     the same plan is theirs on another machine, or in another precision, and there among the best;
-    that the loss is within the error of a predicted step; else the term.
+    that the loss is within the error of a predicted step; that the same plan is theirs with more
+    GPUs or another batch, where its loss is within that error; else the term.
     """
     return [replace(one, why=_why(one, experts, bound)) if one.loss > bound else one
             for one in experts]  # fmt: skip
@@ -344,16 +346,40 @@ def _why(one: Expert, experts: Sequence[Expert], bound: float) -> str:
             return f"{KEPT}: {where} it loses {max(other.loss, 0.0):.1%}"
     if one.loss <= one.band:
         return f"{WITHIN} (within {one.band:.0%})"
+    for other in experts:
+        if _same_but_size(one, other) and other.loss <= max(bound, other.band):
+            batch = other.case.numbers["global_batch"]
+            where = f"{other.case.name}, {other.gpus} GPUs and {batch:g} sequences a step"
+            return f"{SIZED}: {where}, where it loses {max(other.loss, 0.0):.1%}, within our error"
     part = _part(one)
     return f"{part}: {WHY[part]}" if part in WHY else f"{UNKNOWN}: {part}"
 
 
 def _same_plan(one: Expert, other: Expert) -> bool:
     """Return whether two recipes of one model on as many GPUs have the same degrees and batches."""
-    numbers = one.case.numbers, other.case.numbers
-    names = (*DEGREES, "virtual_stages", "micro_batch", "sequence_length", "global_batch")
-    same = all(numbers[0].get(name) == numbers[1].get(name) for name in names)
+    same = _alike(one, other, ("dp", "sequence_length", "global_batch"))
     return same and _question(one)[0] == _question(other)[0] and one is not other
+
+
+def _same_but_size(one: Expert, other: Expert) -> bool:
+    """Return whether recipes of a model on a machine differ in data-parallel ranks or batch.
+
+    A release's recipe may set another option of the software than its development branch.
+    """
+    own, others = (
+        (model, machine, precision, length)
+        for model, machine, _, precision, length in map(_question, (one, other))
+    )
+    other_size = not _alike(one, other, ("dp", "global_batch"))
+    return other_size and _alike(one, other) and own == others
+
+
+def _alike(one: Expert, other: Expert, names: Sequence[str] = ()) -> bool:
+    """Return whether two recipes split a model alike, and have other numbers alike."""
+    numbers = one.case.numbers, other.case.numbers
+    degrees = (name for name in DEGREES if name != "dp")
+    every = (*degrees, "virtual_stages", "micro_batch", *names)
+    return all(numbers[0].get(name) == numbers[1].get(name) for name in every)
 
 
 def _question(one: Expert) -> tuple[object, ...]:

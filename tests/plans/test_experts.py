@@ -138,6 +138,14 @@ def test_each_loss_has_its_strongest_reason(own: dict[str, Expert]) -> None:
     twin = replace(cut, case=replace(cut.case, name="twin", labels=labels), step_time=cut.best_time)
     kept = explained([roomy, twin])[0].why
     assert kept == "theirs is kept from where it is best: twin, on dgx-h100 in fp8 it loses 0.0%"
+    # Theirs for another batch, where it can't be told apart; another micro-batch is no reason.
+    numbers = {**cut.case.numbers, "global_batch": 2.0 * cut.case.numbers["global_batch"]}
+    case = replace(cut.case, name="large", numbers=numbers, measured=math.nan)
+    large = replace(cut, case=case, band=cut.loss)
+    (sized, _) = explained([cut, large])
+    assert sized.why.startswith("theirs is kept from another number of GPUs or batch: large, ")
+    finer = replace(large.case, numbers={**numbers, "micro_batch": 0.5 * numbers["micro_batch"]})
+    assert explained([cut, replace(large, case=finer)])[0].why == alone[1].why
     both = replace(room, uneven=(1.05 * cut.capacity, 1.1 * cut.capacity))
     assert explained([both])[0].why.startswith("the loss is within our error")
     assert math.isnan(cut.uneven[0])  # It has none.
