@@ -12,7 +12,7 @@ from overhead.expression import latex
 from overhead.formula import Call, Formula
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.engine.grid import FLAGS, Column, Layout, Variable, row_numbers
+from sweeps.engine.grid import Column, Layout, Variable, dtype_of, row_numbers
 from sweeps.engine.program import Program
 from sweeps.origin import Origin, Origins, attributes
 from sweeps.spec.axis import Axis
@@ -82,7 +82,7 @@ def coordinate(
 
 
 def _variable(program: Program, variable: Variable, *, brief: bool) -> Column:
-    dtype = np.dtype(np.int32 if variable.name in FLAGS else np.float64)
+    dtype = dtype_of(variable.name)
     if variable.name == "status":
         return Column("status", variable.dims, dtype, _status_attrs(program))
     if variable.name == "chosen_algorithm":

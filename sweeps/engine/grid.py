@@ -164,6 +164,11 @@ def shaped(declared: Formula, ndim: int) -> Callable[..., Array]:
 FLAGS = ("status", "chosen_algorithm")
 
 
+def dtype_of(name: str) -> np.dtype[Any]:
+    """Return the type of a variable's values."""
+    return np.dtype(np.int32 if name in FLAGS else np.float64)
+
+
 @dataclass(frozen=True, slots=True)
 class LabelCase:
     """One set of the labels that decide which formulas hold."""

@@ -22,7 +22,7 @@ from overhead.labels import HIERARCHY, NO_LIBRARY, complete
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.display import noun
 from sweeps.engine.evaluate import Cuts, Evaluator, Limits, settings
-from sweeps.engine.grid import FLAGS, Array, Block, Field, Grid, LabelCase, Region, Variable
+from sweeps.engine.grid import Array, Block, Field, Grid, LabelCase, Region, Variable, dtype_of
 from sweeps.engine.validity import Faults, collective_faults, status
 from sweeps.errors import InputError, fault, needs
 from sweeps.spec.axis import Axis, is_overlap
@@ -190,17 +190,12 @@ class Group:
             return
         node = self.case.nodes.get(name)
         if node is None:
-            out[...] = 0 if name in FLAGS else np.nan
+            out[...] = 0 if out.dtype.kind == "i" else np.nan
             return
         self.evaluator.into(node, region, out)
         wrong = self.holes.at(region, self.faults.masking(name))
         if wrong is not None:
-            np.copyto(out, 0 if name in FLAGS else np.nan, where=wrong)
-
-
-def dtype_of(name: str) -> np.dtype[Any]:
-    """Return the type of a variable's values."""
-    return np.dtype(np.int32 if name in FLAGS else np.float64)
+            np.copyto(out, 0 if out.dtype.kind == "i" else np.nan, where=wrong)
 
 
 # What follows from the time alone, whichever algorithm has it.
@@ -432,9 +427,7 @@ class Program:
     @cached_property
     def assumed(self) -> dict[str, float]:
         """The defaults on which results depend."""
-        taken = (
-            node for node in self.nodes() if node.key[0] == "default" and node.given is not None
-        )
+        taken = (node for node in self.nodes() if node.key[0] == "default")
         return {node.name: float(node.given.flat[0]) for node in taken if node.given is not None}
 
     def algorithms(self) -> tuple[Algorithm, ...]:
@@ -450,12 +443,8 @@ class Program:
 
     def nodes(self, *names: str) -> Iterator[Node]:
         """Yield every node on which a result, or some variables of it, depends, each once."""
-        stack = [
-            node
-            for case in self.cases
-            for name, node in (*case.nodes.items(), ("status", case.status))
-            if not names or name in names
-        ]
+        every = [{**case.nodes, "status": case.status} for case in self.cases]
+        stack = [own[name] for own in every for name in (names or own) if name in own]
         seen: set[int] = set()
         while stack:
             node = stack.pop()

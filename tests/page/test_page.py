@@ -81,8 +81,8 @@ def test_what_a_page_shows_is_what_is_stored(tmp_path: Path, name: str) -> None:
             text, words, reason = shown["values"][place]
             true = float(values[tuple(cell[str(dim)] for dim in dims)])
             if np.isnan(true):
-                told_why = why[1][tuple(cell[str(dim)] for dim in why[0])]
-                assert (text, reason) == ("NaN", told_why)
+                reason_shown = why[1][tuple(cell[str(dim)] for dim in why[0])]
+                assert (text, reason) == ("NaN", reason_shown)
                 continue
             assert abs(float(text) - true) <= 10.0**-pack.DIGITS * abs(true)
             assert words == scale.text(float(text), 4)
