@@ -297,7 +297,9 @@ EXPERT_HOST: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/moe: router.py, moe_utils.py, token_dispatcher.py",
     "assumes": (
-        "every expert's products and casts are launched one by one",
+        "every expert's products are launched one by one, its casts where no kernel has all of "
+        "them; graphs of a part of a layer have none of these (cuda_graph_scope: their shapes "
+        "change)",
         "routing and permutation are fused, as in NVIDIA's recipes; unfused they are 16 more",
     ),
 }
@@ -313,7 +315,12 @@ AGAIN = {"recompute": "full|uniform|full_early_stop|per_op"}
 ROUTED = {"forward": 28.0, "backward": 14.0}
 # Products: one forward each for the first and the last, and twice as many gradients.
 PRODUCT_FLOPS = {"forward": 2.0, "backward": 4.0}
-DENSE_CASTS, OTHER_CASTS, EXPERT_CASTS = 4.0, 2.0, 2.0
+# Casts: of a dense layer's products, of a mixture's without its experts, for which as many are
+# launched for all as one cast has: the layout of their scales, or the kernel that has them all.
+DENSE_CASTS, OTHER_CASTS, EXPERT_CASTS = 4.0, 3.0, 2.0
+constant("launch_share", 1.0, "Each operation is launched by itself", like="host_time")
+constant("expert_casts", 2.0, "Of no recipe that is named: a cast, and one beside it",
+         like="host_time", **LIBRARY)  # fmt: skip
 
 
 @formula(
@@ -325,26 +332,38 @@ def cast_launches(matmul_input_bytes: Array, activation_bytes: Array, narrow_sha
     return xp.where(matmul_input_bytes < activation_bytes, 2.0 * narrow_share, 0.0)
 
 
-def _dense(operations: Array, casts: Array) -> Array:
-    return operations + DENSE_CASTS * casts
+@formula(**LIBRARY)
+def expert_cast_launches(
+    matmul_input_bytes: Array, activation_bytes: Array, narrow_share: Array, expert_casts: Array
+) -> Array:
+    """Operations that the host launches to cast what one expert's product takes."""
+    return xp.where(matmul_input_bytes < activation_bytes, expert_casts * narrow_share, 0.0)
+
+
+def _dense(operations: Array, casts: Array, share: Array) -> Array:
+    return share * (operations + DENSE_CASTS * casts)
 
 
 def _routed(way: str) -> Any:
-    def launches(operations: Array, casts: Array, local_experts: Array) -> Array:
-        each = PRODUCT_FLOPS[way] + EXPERT_CASTS * casts
-        return operations + ROUTED[way] + OTHER_CASTS * casts + each * local_experts
+    def launches(
+        operations: Array, casts: Array, share: Array, local_experts: Array, own_casts: Array
+    ) -> Array:
+        own = (PRODUCT_FLOPS[way] + EXPERT_CASTS * own_casts) * local_experts
+        others = share * (operations + ROUTED[way] + OTHER_CASTS * casts)
+        return others + xp.where(share > 0.0, own, 0.0)
 
     return launches
 
 
 for _way in ("forward", "backward"):
-    _taken = (f"{_way}_operations", "cast_launches")
+    _taken = (f"{_way}_operations", "cast_launches", "launch_share")
+    _own = ("local_experts", "expert_cast_launches")
     declare(f"dense_{_way}_launches", _taken, _dense, **LIBRARY)
-    declare(f"moe_{_way}_launches", (*_taken, "local_experts"), _routed(_way), **EXPERT_HOST)
+    declare(f"moe_{_way}_launches", (*_taken, *_own), _routed(_way), **EXPERT_HOST)
 
 
-def _host(launches: Array, tp: Array, host_time: Array) -> Array:
-    return xp.asarray((launches + xp.where(tp > 1.0, 2.0, 0.0)) * host_time)
+def _host(launches: Array, tp: Array, share: Array, host_time: Array) -> Array:
+    return xp.asarray((launches + share * xp.where(tp > 1.0, 2.0, 0.0)) * host_time)
 
 
 def _host_again(
@@ -353,11 +372,12 @@ def _host_again(
     forward: Array,
     operations: Array,
     tp: Array,
+    share: Array,
     host_time: Array,
 ) -> Array:
     collectives = xp.where(tp > 1.0, 4.0, 0.0)
-    beyond = xp.maximum(forward - operations, 0.0)
-    return xp.asarray((backward + again + beyond + collectives) * host_time)
+    beyond = xp.maximum(forward - share * operations, 0.0)
+    return xp.asarray((backward + share * (again + collectives) + beyond) * host_time)
 
 
 def _host_some(
@@ -366,24 +386,31 @@ def _host_some(
     forward: Array,
     operations: Array,
     tp: Array,
-    host_time: Array,
     share: Array,
+    host_time: Array,
+    part: Array,
 ) -> Array:
-    once = _host(backward, tp, host_time)
-    whole = _host_again(backward, again, forward, operations, tp, host_time)
-    return once + share * (whole - once)
+    once = _host(backward, tp, share, host_time)
+    whole = _host_again(backward, again, forward, operations, tp, share, host_time)
+    return once + part * (whole - once)
 
 
 def _host_routed(
-    backward: Array, forward: Array, operations: Array, tp: Array, host_time: Array, moe: Array
+    backward: Array,
+    forward: Array,
+    operations: Array,
+    tp: Array,
+    share: Array,
+    host_time: Array,
+    moe: Array,
 ) -> Array:
-    again = moe * xp.maximum(forward - operations, 0.0) * host_time
-    return _host(backward, tp, host_time) + again
+    again = moe * xp.maximum(forward - share * operations, 0.0) * host_time
+    return _host(backward, tp, share, host_time) + again
 
 
 def _declare(of: str) -> None:
     """Declare the host's time of a layer's directions."""
-    returns, last = f"{of}_layer_{{}}_host_time", ("tp", "host_time")
+    returns, last = f"{of}_layer_{{}}_host_time", ("tp", "launch_share", "host_time")
     for way in ("forward", "backward"):
         declare(returns.format(way), (f"{of}_{way}_launches", *last), _host, **MEASURED)
     name, backward = returns.format("backward"), f"{of}_backward_launches"

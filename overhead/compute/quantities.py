@@ -85,6 +85,11 @@ define(
 )  # fmt: skip
 define("host_time", r"t_h", "s", "time in which the host launches one operation", minimum=0)
 define(
+    "launch_share", "s_h", "1",
+    "share of the launches that graphs leave, of all but experts' own; 0: all are in one",
+    minimum=0, maximum=1,
+)  # fmt: skip
+define(
     "launch_wait", "w_h", "1", "share of the launches' time for which the GPU waits in any case",
     minimum=0, maximum=1,
 )  # fmt: skip
@@ -98,6 +103,15 @@ define(
     "cast_launches", "o_c", "1", "operations that the host launches to cast what a product takes",
     minimum=0,
 )  # fmt: skip
+for _name, _symbol, _meaning in (
+    ("expert_casts", "k_e", "kernels that cast what one expert's product takes, its own alone"),
+    (
+        "expert_cast_launches",
+        "o_{ce}",
+        "operations launched to cast an expert's inputs",
+    ),
+):
+    define(_name, _symbol, "1", _meaning, minimum=0)
 define(
     "elementwise_factor", r"\phi_e", "1",
     "bytes that element-wise work moves by those of fused kernels (1; eager: about 4)", minimum=0,

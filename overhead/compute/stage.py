@@ -374,8 +374,8 @@ WHERE = {
 
 
 def _norm(launches: float) -> Any:
-    def slower(gpu: Array, host_time: Array) -> Array:
-        host = launches * host_time
+    def slower(gpu: Array, launch_share: Array, host_time: Array) -> Array:
+        host = launches * launch_share * host_time
         return xp.sqrt(xp.sqrt(gpu * gpu * gpu * gpu + host * host * host * host))
 
     return slower
@@ -385,7 +385,7 @@ for _end, _counts in LAUNCHES.items():
     for _count, _when in zip(_counts, (None, FORWARD), strict=True):
         declare(
             f"{_end}_time",
-            (f"{_end}_gpu_time", "host_time"),
+            (f"{_end}_gpu_time", "launch_share", "host_time"),
             _norm(_count),
             source="megatron",
             where=WHERE[_end],

@@ -450,8 +450,6 @@ PLAIN = (
 # The two 16-bit formats run on the same units: where their peaks are equal, so is what is reached.
 TWINS = {"bf16": "fp16", "fp16": "bf16"}
 SINGLE = ("tf32", "fp32")
-# What a framework has of a rate or time that is another's.
-SHARES = ("matmul_share", "launch_share")
 # Precisions beside which some products stay in 16 bits.
 SIXTEEN, NARROW = "bf16", ("fp8", "fp4")
 
@@ -493,13 +491,22 @@ def training_constants(
     found |= {
         name: figure.origin.of(framework.name)
         for name, figure in figures.items()
-        if name not in SHARES
+        if name != "matmul_share"  # Which is in the efficiency
     }
-    launches = figures["launch_share"]
-    if launches.value != 1.0:
-        one, times = found["host_time"], f"; times {launches.origin.text}"
-        found["host_time"] = one.derived(one.value * launches.value, times)
+    found["expert_casts"] = _expert_casts(scaling)
     return found
+
+
+# Kernels that Transformer Engine launches to cast an expert's tokens, by scaling: in blocks one;
+# with scales kept from before, and in 4 bits, one kernel has all experts'.
+EXPERT_CASTS = {"mxfp8": 1.0, "fp8_delayed": 0.0, "fp4": 0.0}
+
+
+def _expert_casts(scaling: str) -> Origin:
+    where = f"{TE}/csrc/extensions/cast.cpp @d0067d0da6: split_quantize"
+    if scaling in EXPERT_CASTS:
+        return Origin(EXPERT_CASTS[scaling], SPECIFICATION, where)
+    return assumed(2.0, f"{where}: the largest, and a cast; what scales it is one more")
 
 
 def _gathered(framework: Framework, found: Mapping[str, Origin]) -> Origin:

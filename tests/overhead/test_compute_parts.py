@@ -365,14 +365,39 @@ def test_every_expert_of_a_rank_is_launched(ep: int, narrow: float, recompute: s
     values = evaluation(plan, recompute=recompute)
     casts = 2 * (narrow < 2)
     experts = float(plan["experts"]) / ep
-    forward = 20 + 28 + 2 * casts + (2 + 2 * casts) * experts
-    backward = 35 + 14 + 2 * casts + (4 + 2 * casts) * experts
+    forward = 20 + 28 + 3 * casts + (2 + 2 * casts) * experts
+    backward = 35 + 14 + 3 * casts + (4 + 2 * casts) * experts
     if recompute == "full":
         backward += forward
     extra = (2, 4 if recompute == "full" else 2) if float(values["tp"]) > 1 else (0, 0)
     for way, launches, more in zip(WAYS, (forward, backward), extra, strict=True):
         time = float(values[f"moe_layer_{way}_host_time"])
         assert time == pytest.approx((launches + more) * 1e-5)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_graphs_of_a_part_of_a_layer_save_no_expert_s_launches(recompute: str) -> None:
+    """Of 4 experts a rank; one graph of the whole step has these, too."""
+    plan = {**MIXTRAL, "ep": 2, "tp": 1, "host_time": 1e-5, "matmul_input_bytes": 2}
+    each = (2, 4 + 2 * (recompute == "full"))
+    others = (20 + 28, 35 + 14 + (20 + 28) * (recompute == "full"))
+    for share, own in ((1.0, 1.0), (0.36, 1.0), (0.0, 0.0)):
+        held = evaluation({**plan, "launch_share": share}, recompute=recompute)
+        for way, some, rest in zip(WAYS, each, others, strict=True):
+            time = float(held[f"moe_layer_{way}_host_time"])
+            assert time == pytest.approx((share * rest + own * 4 * some) * 1e-5)
+            dense = float(held[f"dense_layer_{way}_host_time"])
+            count = 20 if way == "forward" else 35 + 20 * (recompute == "full")
+            assert dense == pytest.approx(share * count * 1e-5)
+
+
+@pytest.mark.parametrize("casts", [0, 1, 2])
+def test_an_expert_s_casts_are_as_many_as_its_scaling_launches(casts: int) -> None:
+    plan = {**MIXTRAL, "ep": 2, "tp": 1, "activation_bytes": 2, "matmul_input_bytes": 1}
+    held = evaluation({**plan, "expert_casts": casts, "bf16_layers": 8, "layers": 32})
+    assert float(held["expert_cast_launches"]) == pytest.approx(0.75 * casts)
+    some = 4 * (2 + 2 * 0.75 * casts)
+    assert float(held["moe_forward_launches"]) == pytest.approx(20 + 28 + 3 * 1.5 + some)
 
 
 def test_casts_of_a_dense_layer_are_launched() -> None:
