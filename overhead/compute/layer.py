@@ -219,7 +219,7 @@ def _backward(factor: Array, moved: Array, casts: Array, share: Array, bandwidth
 RATE_OF_BYTES = ("memory_efficiency", "memory_bandwidth")
 # Of the rate at which others' kernels move bytes: fitted to 16 step times of Nemotron-3 Nano
 # (NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md @067f987df0) on H100, B200,
-# GB200 and GB300, 6 % off in the mean.  Triton's kernels wait rather than move: a scan's tuned for
+# GB200 and GB300, 7 % off in the mean.  Triton's kernels wait rather than move: a scan's tuned for
 # H800 reaches 0.4 (tile-ai/tilelang, benchmark/mamba2/README.md @be9c08f6fd).
 SCAN_RATE = 0.34
 SCAN: dict[str, Any] = {

@@ -488,25 +488,21 @@ def training_constants(
     found |= _training_bytes(framework, precision, recipe)
     found |= _scaling(machine, framework, scaling, found)
     found["tp_gather_share"] = _gathered(framework, found)
-    found |= {
-        name: figure.origin.of(framework.name)
-        for name, figure in figures.items()
-        if name != "matmul_share"  # Which is in the efficiency
-    }
+    origins = {name: figure.origin.of(framework.name) for name, figure in figures.items()}
+    del origins["matmul_share"]  # Which is in the efficiency
+    found |= origins
     found["expert_casts"] = _expert_casts(scaling)
     return found
 
 
-# Kernels that Transformer Engine launches to cast an expert's tokens, by scaling: in blocks one;
-# with scales kept from before, and in 4 bits, one kernel has all experts'.
+# Kernels that cast one expert's tokens; with kept scales and in 4 bits one casts all experts'.
 EXPERT_CASTS = {"mxfp8": 1.0, "fp8_delayed": 0.0, "fp4": 0.0}
 
 
 def _expert_casts(scaling: str) -> Origin:
-    where = f"{TE}/csrc/extensions/cast.cpp @d0067d0da6: split_quantize"
-    if scaling in EXPERT_CASTS:
-        return Origin(EXPERT_CASTS[scaling], SPECIFICATION, where)
-    return assumed(2.0, f"{where}: the largest, and a cast; what scales it is one more")
+    kind = SPECIFICATION if scaling in EXPERT_CASTS else ASSUMED
+    where = f"{TE}/csrc/extensions/cast.cpp @d0067d0da6, split_quantize"
+    return Origin(EXPERT_CASTS.get(scaling, 2.0), kind, where)
 
 
 def _gathered(framework: Framework, found: Mapping[str, Origin]) -> Origin:
