@@ -230,8 +230,6 @@ def select(best: tuple[Array, Array], *values: Array) -> Array:
     """Return the value of the algorithm that was the best, cell by cell."""
     shape = xp.broadcast_shapes(best[1].shape, *(value.shape for value in values))
     chosen = xp.broadcast_to(best[1], shape)
-    if isinstance(chosen, PLAIN):
-        return np.choose(chosen, [np.broadcast_to(value, shape) for value in values])
     return choose([chosen == place for place in range(len(values) - 1)], values[:-1], values[-1])
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from overhead.collectives.algorithm import Algorithm
 from overhead.collectives.choices import best_of
 from overhead.graph import Node
-from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Limits
+from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Evaluator, Limits
 from sweeps.engine.grid import LabelCase
 from sweeps.engine.program import Program, Stage, Steps
 from sweeps.engine.reduce_base import Reducer, Split, split
@@ -248,11 +248,11 @@ def _nodes(program: Program) -> Iterator[tuple[LabelCase, list[Node]]]:
 
 
 def _case_bytes(program: Program, case: LabelCase, nodes: Sequence[Node], limits: Limits) -> int:
-    fixed = {program.grid.names[position] for position in case.fixed}
+    evaluator = Evaluator(program.grid, dict(case.fixed), limits)
     largest, total = 1, 0
     for node in nodes:
-        cells = program.grid.size(node.dims - fixed)
-        kept = cells if cells <= limits.whole else min(cells, limits.block)
+        cells = evaluator.cells(node)
+        kept = cells if evaluator.small(node) else min(cells, limits.block)
         largest = max(largest, kept)
         if node.given is None:
             total += kept * _weight(node)

@@ -16,7 +16,7 @@ import numpy as np
 from overhead.arrays import NAMESPACES, in_numpy, using, xp
 from overhead.collectives.choices import best_of, keep_least
 from overhead.graph import Node
-from sweeps.engine.grid import Array, Grid, Region, cut
+from sweeps.engine.grid import Array, Grid, LabelCase, Region, cut
 from sweeps.errors import InputError, fault
 
 # Cells of a block: 1 MiB of float64, so that a block stays in a core's cache while the work on it
@@ -24,6 +24,8 @@ from sweeps.errors import InputError, fault
 BLOCK_CELLS = 1 << 17
 # Cells up to which a node is computed once and kept, rather than again for each block.
 WHOLE_CELLS = 1 << 18
+# What would be computed again for later blocks is kept up to so many times as many.
+RETURNING = 2
 # Reasons are kept up to so many times as many: 64 MiB.
 KEPT_REASONS = 32
 UNSET = -1
@@ -144,6 +146,7 @@ class Evaluator:
         self._whole: dict[int, Any] = grid.values if shared else {}
         self._kept: dict[int, Any] = {}
         self._cells: dict[int, int] = {}
+        self._small: dict[int, bool] = {}
         self._places: dict[int, tuple[int, ...]] = {}
         self._spares: list[Array] = []
         self._used = 0
@@ -153,6 +156,27 @@ class Evaluator:
         for position, part in self.fixed.items():
             everything[position] = part
         self.everything: Region = tuple(everything)
+        # Blocks have dimensions whole from here on.
+        lengths = [part.stop - part.start for part in everything]
+        self._inner = len(lengths)
+        while self._inner and math.prod(lengths[self._inner - 1 :]) <= self.limits.block:
+            self._inner -= 1
+
+    def small(self, node: Node) -> bool:
+        """Return whether a node is computed once and kept, rather than again for each block."""
+        known = self._small.get(id(node))
+        if known is None:
+            cells, whole = self.cells(node), self.limits.whole
+            known = cells <= whole or (cells <= RETURNING * whole and self._returns(node))
+            self._small[id(node)] = known
+        return known
+
+    def _returns(self, node: Node) -> bool:
+        """Return whether blocks come back to a node's parts: along an axis outside of its own."""
+        places = {self.grid.position(dim) for dim in node.dims}
+        outer = [p for p in range(self._inner) if p not in self.fixed and self.grid.shape[p] > 1]
+        own = [place for place in outer if place in places]
+        return any(place not in places for place in outer[: outer.index(own[-1])]) if own else False
 
     def cells(self, node: Node) -> int:
         """Return the cells over a node's own dimensions."""
@@ -166,7 +190,7 @@ class Evaluator:
         if node.given is not None:
             return cut(self._given(node), region or self.everything)
         whole = self._whole.get(id(node))
-        if whole is None and self.cells(node) <= self.limits.whole:
+        if whole is None and self.small(node):
             whole = self._whole[id(node)] = self._run(node, None)
         if whole is not None:
             return whole if region is None else self._cut(whole, region)
@@ -258,7 +282,7 @@ class Evaluator:
     def _direct(self, node: Node, region: Region) -> bool:
         """Return whether a node can be computed in an array, and its value isn't at hand."""
         arrays = self.limits.arrays is not None
-        if arrays or node.ufunc is None or self.cells(node) <= self.limits.whole:
+        if arrays or node.ufunc is None or self.small(node):
             return False
         known = self._parts.get(id(node))
         return known is None or known[0] != self._where(node, region)
@@ -294,6 +318,25 @@ class Evaluator:
         if isinstance(whole, tuple):
             return tuple(self._cut(part, region) for part in whole)
         return _CutCost(whole, region).cost
+
+
+class Evaluators:
+    """The evaluators of a grid's cases, each with the small values and reasons that it keeps."""
+
+    def __init__(self, grid: Grid, limits: Limits) -> None:
+        self.grid, self.limits = grid, limits
+        self._kept: dict[int, Evaluator] = {}
+
+    def of(self, case: LabelCase) -> Evaluator:
+        """Return a case's evaluator."""
+        known = self._kept.get(id(case))
+        if known is None:
+            known = self._kept[id(case)] = Evaluator(self.grid, dict(case.fixed), self.limits)
+        return known
+
+    def forget(self, case: LabelCase) -> None:
+        """Drop what was kept for a case: it is done, and rarely asked for again."""
+        self._kept.pop(id(case), None)
 
 
 class _CutCost:

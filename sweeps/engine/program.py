@@ -21,33 +21,13 @@ from overhead.graph import EVERYTHING, Builder, Graph, Missing, Node, Undecided
 from overhead.labels import HIERARCHY, NO_LIBRARY, complete
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.display import noun
-from sweeps.engine.evaluate import Cuts, Evaluator, Limits, settings
+from sweeps.engine.evaluate import Cuts, Evaluator, Evaluators, Limits, settings
 from sweeps.engine.grid import Array, Block, Field, Grid, LabelCase, Region, Variable, dtype_of
 from sweeps.engine.validity import Faults, collective_faults, status
 from sweeps.errors import InputError, fault, needs
 from sweeps.spec.axis import Axis, is_overlap
 
 # Where a variable has no value: the cells that can't be, seen along its own dimensions.
-
-
-class Evaluators:
-    """The evaluators of a program's cases, each with the small values and reasons that it keeps."""
-
-    def __init__(self, program: Program, limits: Limits) -> None:
-        self.program, self.limits = program, limits
-        self._kept: dict[int, Evaluator] = {}
-
-    def of(self, case: LabelCase) -> Evaluator:
-        """Return a case's evaluator."""
-        known = self._kept.get(id(case))
-        if known is None:
-            known = Evaluator(self.program.grid, dict(case.fixed), self.limits)
-            self._kept[id(case)] = known
-        return known
-
-    def forget_others(self, case: LabelCase) -> None:
-        """Drop what was kept for other cases."""
-        self._kept = {key: one for key, one in self._kept.items() if key == id(case)}
 
 
 class Holes:
@@ -58,8 +38,10 @@ class Holes:
     in no other case that shares the value, can be.
     """
 
-    def __init__(self, evaluators: Evaluators, case: LabelCase, positions: Sequence[int]) -> None:
-        self.evaluators, self.program, self.case = evaluators, evaluators.program, case
+    def __init__(
+        self, program: Program, case: LabelCase, evaluators: Evaluators, positions: Sequence[int]
+    ) -> None:
+        self.program, self.case, self.evaluators = program, case, evaluators
         self.evaluator = evaluator = evaluators.of(case)
         self.positions = frozenset(positions)
         self.found = -1
@@ -131,14 +113,16 @@ class Holes:
 class Group:
     """Variables of the same dimensions in one case, computed together block by block."""
 
-    def __init__(self, evaluators: Evaluators, case: LabelCase, dims: tuple[str, ...]) -> None:
-        grid, self.faults = evaluators.program.grid, evaluators.program.faults
+    def __init__(
+        self, program: Program, case: LabelCase, evaluators: Evaluators, dims: tuple[str, ...]
+    ) -> None:
+        grid, self.faults = program.grid, program.faults
         self.case, self.evaluator = case, evaluators.of(case)
         self.positions = [grid.position(dim) for dim in dims]
         self.lengths = [1 if p in case.fixed else grid.shape[p] for p in self.positions]
         self.idle = set(range(len(grid.shape))) - set(self.positions) - set(case.fixed)
         self.everything = self.evaluator.everything
-        self.holes = Holes(evaluators, case, self.positions)
+        self.holes = Holes(program, case, evaluators, self.positions)
         self.buffers: dict[str, Array] = {}
 
     def at(
@@ -621,7 +605,7 @@ class Steps:
         self.program, self.limits, self.partners = program, limits or program.limits, partners
         self.stages = tuple(self._staged(names))
         self._ends = tuple(accumulate(len(stage.cuts) for stage in self.stages))
-        self._evaluators = Evaluators(program, self.limits)
+        self._evaluators = Evaluators(program.grid, self.limits)
         self._group: tuple[Stage, Group] | None = None
 
     def _staged(self, names: Sequence[str]) -> Iterator[Stage]:
@@ -664,12 +648,12 @@ class Steps:
                     group.at(cut, stage.variables, arrays)
 
     def _grouped(self, stage: Stage) -> Group:
-        """Return what computes a stage; what the last case's stages keep stays."""
+        """Return what computes a stage; what a case's stages keep stays until the next case."""
         if self._group is None or self._group[0] is not stage:
             if self._group is not None and self._group[0].case is not stage.case:
-                self._evaluators.forget_others(stage.case)
+                self._evaluators.forget(self._group[0].case)
             self._group = None
-            self._group = (stage, Group(self._evaluators, stage.case, stage.dims))
+            self._group = (stage, Group(self.program, stage.case, self._evaluators, stage.dims))
         return self._group[1]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sweeps.engine.evaluate import Cuts
+from overhead.graph import Node
+from sweeps.engine.evaluate import Cuts, Limits
 from sweeps.engine.program import Program
 from sweeps.job import prepare
 from sweeps.spec.axis import DEFAULT_QUANTITIES
@@ -145,6 +147,55 @@ def test_large_nodes_are_computed_in_parts_with_the_same_bits() -> None:
             order = next(v.dims for v in where.variables if v.name == name)
             moved = np.moveaxis(taken, [order.index(d) for d in dims], range(len(dims)))
             np.testing.assert_array_equal(values, moved, name)
+
+
+def counted(nodes: Iterable[Node]) -> list[str]:
+    """Return a list to which nodes add their names whenever they are computed."""
+    found: list[str] = []
+    for node in nodes:
+
+        def run(*values: Any, node: Node = node, own: Any = node.run) -> Any:
+            found.append(node.name)
+            return own(*values)
+
+        node.run = run
+    return found
+
+
+@pytest.mark.parametrize(("whole", "times"), [(105, 1), (53, 1), (52, 6)])
+def test_what_blocks_come_back_to_is_computed_once(whole: int, times: int) -> None:
+    """Up to twice the size of what is kept in any case; else again for each latency's blocks."""
+    axes = {
+        "latency": [1e-6, 2e-6],
+        "ranks": [2, 4, 8],
+        "bandwidth": "1e9:1e10:log5",
+        "message_bytes": "1:8e9:log7",
+    }
+    own = {"topology": "switch", "algorithm": "ring"}
+    program = plan_of({**axes, **own}, ["time"])
+    expected = program.evaluate()["time"]
+    assert expected.shape == (2, 3, 5, 7)
+    runs = counted(node for node in program.nodes() if node.name == "bandwidth_time")
+    program.limits = Limits(block=35, whole=whole)
+    np.testing.assert_array_equal(program.evaluate()["time"], expected)
+    assert len(runs) == times
+
+
+def test_reasons_of_cases_are_found_once_for_all_variables() -> None:
+    """Variables without the axis of the cases are missing where no case can be."""
+    quantities = ["step_time", "attention_part_time", "optimizer_time", "peak_bucket_memory"]
+    axes = {"recompute": ["none", "selective", "full"], "zero_stage": [0, 1], "tp": [3, 4],
+            "micro_batch": [1, 2], "sequence_length": [2048, 4096]}  # fmt: skip
+    constants = {"model": "llama3-8b", "hardware": "dgx-h100", "world_size": 16, "pp": 2,
+                 "global_batch": 64}  # fmt: skip
+    program = prepare({"quantities": quantities, "axes": axes, "constants": constants}).program
+    dims = {variable.dims for variable in program.variables if "recompute" not in variable.dims}
+    assert len(dims) > 1
+    runs = counted(case.status for case in program.cases)
+    blocks = sum(1 for _ in program.blocks())
+    found = len(runs)
+    assert blocks > 3
+    assert found == 3
 
 
 def test_filling_an_array_is_the_same_and_touches_nothing_else() -> None:
