@@ -132,16 +132,52 @@ _CURRENT = _Namespaces()
 
 
 class _Namespace:
-    """The functions of the arrays with which this thread computes."""
+    """The functions of the arrays with which this thread computes.
+
+    While numpy's are those of every thread, they are kept as attributes: a plan by itself looks up
+    thousands.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._others = threading.Lock(), 0
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_CURRENT.functions, name)
+        with self._lock:
+            found = getattr(_CURRENT.functions, name)
+            if not self._others:
+                self.__dict__[name] = found
+        return found
 
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Keep no function: a thread has another library's, or numpy's own are replaced."""
+        with self._lock:
+            self._others += 1
+            for name in [name for name in self.__dict__ if not name.startswith("_")]:
+                del self.__dict__[name]
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._others -= 1
+
+    @contextmanager
+    def of(self, functions: Any) -> Iterator[None]:
+        """Let this thread compute with another library's functions."""
+        with self.changing():
+            before, _CURRENT.functions = _CURRENT.functions, functions
+            try:
+                yield
+            finally:
+                _CURRENT.functions = before
+
+
+NAMESPACE = _Namespace()
 
 if TYPE_CHECKING:
     xp = np
 else:
-    xp = _Namespace()
+    xp = NAMESPACE
 
 
 def namespace_of(*values: Any) -> ModuleType | None:
@@ -173,15 +209,11 @@ def using(namespace: ModuleType | None, device: Any = None) -> Iterator[None]:
     if namespace is None:
         yield
         return
-    before = _CURRENT.functions
     # JAX computes in float32 unless it is told not to.
     jax = sys.modules["jax"] if namespace.__name__ == "jax.numpy" else None
-    with jax.enable_x64(True) if jax else nullcontext():
-        _CURRENT.functions = _functions(namespace, device)
-        try:
-            yield
-        finally:
-            _CURRENT.functions = before
+    functions = _functions(namespace, device)
+    with jax.enable_x64(True) if jax else nullcontext(), NAMESPACE.of(functions):
+        yield
 
 
 def in_numpy(value: Any) -> Any:

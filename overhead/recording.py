@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from overhead.arrays import PLAIN, in_numpy, xp
+from overhead.arrays import NAMESPACE, PLAIN, in_numpy, xp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -173,7 +173,7 @@ def recording() -> Iterator[None]:
     RecordingError
         If what runs within fails.
     """
-    with _LOCK:
+    with _LOCK, NAMESPACE.changing():
         plain = {name: getattr(np, name) for name in ("asarray", "array", "asanyarray")}
 
         def passing(make: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from types import ModuleType
 from typing import Any
@@ -38,6 +39,18 @@ def library(name: str) -> ModuleType:
 def made(namespace: ModuleType, value: Any) -> Any:
     with using(namespace):
         return xp.asarray(value)
+
+
+def test_a_thread_s_arrays_are_its_own_and_numpy_s_come_back() -> None:
+    numpy_s = xp.sqrt
+    with ThreadPoolExecutor(1) as other, using(array_api_strict):
+        strict = xp.sqrt
+        assert other.submit(lambda: xp.sqrt).result() is numpy_s is np.sqrt
+        assert xp.sqrt is strict is not numpy_s
+        with pytest.raises(ZeroDivisionError), using(array_api_strict):
+            _ = 1 / 0
+        assert xp.sqrt is strict
+    assert xp.sqrt is np.sqrt
 
 
 LIBRARIES = pytest.mark.parametrize("name", ["strict", "jax", "torch"])
