@@ -216,10 +216,10 @@ def space_lines(answer: Answer) -> Iterator[str]:
     """Yield how many plans there are, and why not all of them can run."""
     counts, texts = answer.counts, answer.found.space.texts
     splits = answer.found.space.rows.splits
-    yield (
-        f"{counts.all:,} plans of {splits:,} splits of the GPUs; {counts.feasible:,} can run "
-        f"(of {len(answer.found.splits):,} splits)"
-    )
+    yield (f"{counts.all:,} plans of {splits:,} splits of the GPUs; {counts.feasible:,} can run "
+           f"(of {len(answer.found.splits):,} splits)")  # fmt: skip
+    if counts.computed < counts.feasible:
+        yield f"  {counts.computed:,} of these were computed whole: bounds leave out the others"
     if counts.fallen:
         yield "  the others fall for (one plan for several, maybe):"
     rows = sorted(counts.fallen.items(), key=lambda item: -item[1])

@@ -127,6 +127,28 @@ class Cuts(Sequence[Region]):
         return (*reversed(point), part, *self._whole)
 
 
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Some points of one dimension, of which an evaluator computes values, and no others."""
+
+    dim: str
+    places: Array  # On the grid
+    source: Evaluator | None = None  # Where values of more of them may be at hand
+    part: slice | None = None  # Those that it has
+    among: Array | None = None  # Where these are among those
+
+    def known(self, node: Node, region: Region) -> Any:
+        """Return a node's value if it is at hand; None where it isn't."""
+        if self.source is None or self.part is None or self.among is None:
+            return None
+        position, own = self.source.grid.position(self.dim), list(region)
+        own[position] = self.part
+        value = self.source.known(node, tuple(own))
+        if value is None or value.shape[position] == 1:
+            return value
+        return value.take(self.among, axis=position)
+
+
 class Evaluator:
     """Computes nodes of a graph on a grid.
 
@@ -135,11 +157,18 @@ class Evaluator:
     """
 
     def __init__(
-        self, grid: Grid, fixed: dict[int, slice] | None = None, limits: Limits | None = None
+        self,
+        grid: Grid,
+        fixed: dict[int, slice] | None = None,
+        limits: Limits | None = None,
+        picked: Picked | None = None,
     ) -> None:
         self.grid = grid
         self.limits = limits or Limits()
         self.fixed = fixed or {}
+        self.picked = picked  # Regions are of these points then
+        self.sizes = {**grid.sizes, **({picked.dim: len(picked.places)} if picked else {})}
+        self.shape = tuple(self.sizes.values()) or (1,)
         fixed_dims = {grid.names[position] for position in self.fixed}
         self._fixed_dims = frozenset(fixed_dims)
         shared = grid.cells == 1 and self.limits.arrays is None
@@ -152,7 +181,7 @@ class Evaluator:
         self._used = 0
         self._reasons: dict[int, Array] = {}
         self._parts: dict[int, tuple[tuple[tuple[int, int], ...], Any]] = {}
-        everything = [slice(0, length) for length in grid.shape]
+        everything = [slice(0, length) for length in self.shape]
         for position, part in self.fixed.items():
             everything[position] = part
         self.everything: Region = tuple(everything)
@@ -168,13 +197,15 @@ class Evaluator:
         if known is None:
             cells, whole = self.cells(node), self.limits.whole
             known = cells <= whole or (cells <= RETURNING * whole and self._returns(node))
+            # Not where another evaluator may have its value.
+            known = known and (self.picked is None or self.picked.source is None)
             self._small[id(node)] = known
         return known
 
     def _returns(self, node: Node) -> bool:
         """Return whether blocks come back to a node's parts: along an axis outside of its own."""
         places = {self.grid.position(dim) for dim in node.dims}
-        outer = [p for p in range(self._inner) if p not in self.fixed and self.grid.shape[p] > 1]
+        outer = [p for p in range(self._inner) if p not in self.fixed and self.shape[p] > 1]
         own = [place for place in outer if place in places]
         return any(place not in places for place in outer[: outer.index(own[-1])]) if own else False
 
@@ -182,7 +213,8 @@ class Evaluator:
         """Return the cells over a node's own dimensions."""
         known = self._cells.get(id(node))
         if known is None:
-            known = self._cells[id(node)] = self.grid.size(node.dims - self._fixed_dims)
+            own = node.dims - self._fixed_dims
+            known = self._cells[id(node)] = math.prod(self.sizes[dim] for dim in own)
         return known
 
     def value(self, node: Node, region: Region | None = None) -> Any:
@@ -200,10 +232,23 @@ class Evaluator:
         known = self._parts.get(id(node))
         if known is not None and known[0] == where:
             return known[1]
+        if self.picked is not None and (part := self.picked.known(node, region)) is not None:
+            self._parts[id(node)] = (where, part)
+            return part
         in_place = node.run is best_of and self.limits.arrays is None
         part = self._least(node, region) if in_place else self._run(node, region)
         self._parts[id(node)] = (where, part)
         return part
+
+    def known(self, node: Node, region: Region) -> Any:
+        """Return a node's value over a region if it is at hand; None where it isn't."""
+        whole = self._whole.get(id(node))
+        if whole is not None:
+            return cut(whole, region) if hasattr(whole, "shape") else None
+        part = self._parts.get(id(node))
+        if part is None or part[0] != self._where(node, region) or not hasattr(part[1], "shape"):
+            return None
+        return part[1]
 
     def _least(self, node: Node, region: Region) -> tuple[Array, Array]:
         """Return the least of the inputs and which it is, in arrays kept for the next block."""
@@ -235,7 +280,7 @@ class Evaluator:
         kept = self._reasons.get(id(node))
         if kept is None:
             places = {self.grid.position(dim) for dim in node.dims - self._fixed_dims}
-            shape = [n if place in places else 1 for place, n in enumerate(self.grid.shape)]
+            shape = [n if place in places else 1 for place, n in enumerate(self.shape)]
             kept = self._reasons[id(node)] = np.full(shape, UNSET, dtype=np.int64)
         part = cut(kept, region)
         if part.min() == UNSET:
@@ -296,13 +341,22 @@ class Evaluator:
             return node.run(*inputs)
 
     def _given(self, node: Node) -> Any:
-        """Return what is given, in the arrays that are computed with."""
-        if self.limits.arrays is None:
+        """Return what is given at the points that there are, in the arrays computed with."""
+        if self.limits.arrays is None and self.picked is None:
             return node.given
         if id(node) not in self._whole:
-            with using(self.limits.arrays, self.limits.device):
-                self._whole[id(node)] = xp.asarray(node.given)
+            self._whole[id(node)] = self._points(node)
         return self._whole[id(node)]
+
+    def _points(self, node: Node) -> Any:
+        assert node.given is not None
+        values = node.given
+        if self.picked is not None and self.picked.dim in node.dims:
+            values = values.take(self.picked.places, axis=self.grid.position(self.picked.dim))
+        if self.limits.arrays is None:
+            return values
+        with using(self.limits.arrays, self.limits.device):
+            return xp.asarray(values)
 
     def _where(self, node: Node, region: Region) -> tuple[tuple[int, int], ...]:
         places = self._places.get(id(node))

@@ -19,6 +19,8 @@ from sweeps.spec.axis import Axis
 
 Array = NDArray[Any]
 Region = tuple[slice, ...]
+# A region, or some points of a dimension by their places.
+Picking = tuple[slice | NDArray[np.int64], ...]
 # Values over several axes: the axes' names, in order, and an array of these dimensions.
 Field = tuple[tuple[str, ...], Array]
 
@@ -113,7 +115,7 @@ def _order(axis: Axis) -> tuple[int, int]:
 WHOLE = slice(None)
 
 
-def cut(values: Array, region: Region) -> Array:
+def cut(values: Array, region: Picking) -> Array:
     """Return the part of an open-grid array at a region; what doesn't vary is kept whole."""
     parts = [part if n > 1 else WHOLE for part, n in zip(region, values.shape, strict=True)]
     return values[tuple(parts)]

@@ -70,9 +70,7 @@ def nearest_plan(space: Space) -> Nearest | None:
         # Fewest conditions that fail, then least memory.
         order = np.lexsort((memory.reshape(-1), structural.reshape(-1)))
         first = int(order[0])
-        index = [int(at) for at in np.unravel_index(first, bits.shape)]
-        grid = [own + part.start for own, part in zip(index, block.region, strict=True)]
-        place = int(np.ravel_multi_index(grid, plan.grid.shape))
+        place = int(block.places(np.unravel_index(first, bits.shape)))
         flat = bits.reshape(-1)
         found = (float(structural.reshape(-1)[first]), float(memory.reshape(-1)[first]),
                  place, int(flat[first]))  # fmt: skip

@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import overhead
 from overhead.analysis import faults
 from overhead.communication.operation import DIMENSIONS
-from overhead.graph import Evaluation, MissingQuantities
+from overhead.graph import Evaluation, MissingQuantities, Node
 from overhead.labels import CHUNKED
 from sweeps import display
-from sweeps.engine.evaluate import BLOCK_CELLS, Cuts, Evaluator, Limits, settings
-from sweeps.engine.grid import Array, LabelCase, Region
+from sweeps.engine.evaluate import BLOCK_CELLS, Cuts, Evaluator, Limits, Picked, settings
+from sweeps.engine.grid import Array, LabelCase, Picking, Region
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault
 from sweeps.search.request import Execution, executions_at
@@ -38,6 +42,11 @@ class Kept:
 
     def __len__(self) -> int:
         return len(self.places)
+
+    @property
+    def kept(self) -> tuple[Floats, Floats, Places]:
+        """What is kept."""
+        return self.first, self.second, self.places
 
     def _join(self, first: Floats, second: Floats, places: Places) -> None:
         """Add plans, in order of what they are ranked by."""
@@ -90,25 +99,24 @@ class Front(Kept):
         self._take(self.first, self.second, self.places, np.nonzero(self.second < least)[0])
 
 
-class BestOfSplits:
+class BestOfSplits(Kept):
     """The best plan of every split."""
 
     def __init__(self, count: int) -> None:
-        self.first: Floats = np.full(count, np.inf)
-        self.second: Floats = np.full(count, np.inf)
-        self.places: Places = np.full(count, -1, dtype=np.int64)
+        super().__init__()
+        self.first, self.second = np.full((2, count), np.inf)
+        self.places = np.full(count, -1, dtype=np.int64)
 
     def add(self, first: Floats, second: Floats, places: Places, splits: Places) -> None:
         """Take in plans of some splits (any number, in any order)."""
         first = np.concatenate([self.first, first])
         second = np.concatenate([self.second, second])
         places = np.concatenate([self.places, places])
-        splits = np.concatenate([np.arange(len(self.first)), splits])
+        splits = np.concatenate([np.arange(len(self)), splits])
         # What isn't there yet is worse than anything.
         order = np.lexsort((places, second, first, splits))
         _, start = np.unique(splits[order], return_index=True)
-        kept = order[start]
-        self.first, self.second, self.places = first[kept], second[kept], places[kept]
+        self._take(first, second, places, order[start])
 
     def order(self) -> Places:
         """Return the splits that have a plan, the best first."""
@@ -125,6 +133,9 @@ KEPT = 50
 RESOLUTION = 5e-3
 # Rows of a block: most of what is computed varies with nothing else, and is then computed once.
 ROWS = 1 << 14
+# Blocks of the same rows that are looked at together, and the share of rows with a plan that can
+# run from which all are computed on rather than those.
+TOGETHER, FULL = 64, 0.8
 
 
 @dataclass
@@ -134,6 +145,7 @@ class Counts:
     all: int = 0  # Plans, those of splits that can't be among them
     evaluated: int = 0  # Those that were looked at one by one: the others' splits can't be
     feasible: int = 0  # Those that can run
+    computed: int = 0  # Of these, those that were computed whole: bounds leave out the others
     # How many fall for each reason; one may fall for several
     fallen: dict[str, int] = field(default_factory=dict)
     # How many fall for this reason and no other
@@ -154,7 +166,7 @@ class Found:
     space: Space  # What was searched
     counts: Counts  # How many plans, and why not more
     best: tuple[Execution, ...]  # The recommended plan, then the best of all others
-    splits: tuple[Execution, ...]  # The best plan of every split, the recommended one's first
+    splits: Sequence[Execution]  # The best plan of every split, the recommended one's first
     front: tuple[Execution, ...]  # The Pareto front, from the best on
     values: tuple[float, ...] = ()  # What the best plans are ranked by, less is better
 
@@ -165,37 +177,43 @@ class Found:
 
     def within(self, share: float) -> tuple[Execution, ...]:
         """Return those that are worse than the best by at most this share."""
-        if not self.values:
-            return ()
-        edge = min(self.values) + share * abs(min(self.values))
+        edge = min(self.values, default=0.0)
+        edge += share * abs(edge)
         return tuple(
             one for one, value in zip(self.best, self.values, strict=True) if value <= edge
         )
 
 
-# Bounds (`sweeps.engine.bounds`) aren't used: all axes are discrete, reasons why plans can't run
-# take every status, and each block with a plan that can run holds some of the best of a split or
-# of the front (14 of 14 of DeepSeek-V3 on 2,048 GPUs, of 7.5 million plans).  There the status
-# takes a quarter of 1.2 s, what plans are ranked by 0.55 s.  A staged sum, `pipeline_time`, is
-# 0.99 (median) of a step's time, but 0.81 at the tenth percentile, and takes about half of that.
 def search(
     space: Space, keep: int = KEPT, progress: Callable[[int, int], None] | None = None
 ) -> Found:
-    """Search a space whole."""
+    """Search a space whole.
+
+    Where it pays, a part of the step's time is computed first: plans of which this alone is longer
+    than what would count are left out, exactly.
+    """
     counts = Counts(all=space.cells)
     for name, rows in space.rows.fallen.items():
         counts.add(name, rows * space.ways, 0)
     if space.plan is None:
         return Found(space, counts, (), (), ())
-    keeper = _Keeper(space, space.plan, max(keep, KEPT))
-    for block in blocks_of(space):
-        counts.evaluated += block.cells
-        counts.feasible += _take(block, counts, keeper)
+    staged = _Staged(space, _Keeper(space, space.plan, max(keep, KEPT)), counts)
+    staged.trial()
+    for group in groups_of(space):
+        can = []
+        for block in group:
+            bits = block.reasons()
+            _count(space, bits, block.cells // bits.size, counts)
+            can.append(bits == 0)
+            counts.evaluated += block.cells
+            counts.feasible += block.number(can[-1])
+        staged.take(group, can)
         if progress is not None:
             progress(counts.evaluated, len(space.rows) * space.ways)
-    if counts.feasible and not len(keeper.top):
+    staged.end()
+    if counts.feasible and not len(staged.keeper.top):
         _unranked(space)
-    return keeper.found(counts)
+    return staged.keeper.found(counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,19 +223,65 @@ class Block:
     space: Space  # Of what
     case: LabelCase  # The labels, and what is computed under them
     evaluator: Evaluator  # Computes it
-    region: Region  # Where
+    inside: Region  # Where, of what it computes
+    region: Picking  # Where on the grid
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """How many plans it holds along each axis."""
+        return tuple(part.stop - part.start for part in self.inside)
 
     @property
     def cells(self) -> int:
         """How many plans it holds."""
-        return math.prod(part.stop - part.start for part in self.region)
+        return math.prod(self.lengths)
+
+    def number(self, some: NDArray[np.bool_]) -> int:
+        """Return how many of its plans some are, as the open grid has them."""
+        return int(np.count_nonzero(some)) * (self.cells // some.size)
+
+    @property
+    def axis(self) -> int:
+        """Where the rows are, among the axes."""
+        return self.evaluator.grid.position(PLAN)
+
+    @property
+    def rows(self) -> Places:
+        """The rows that it holds."""
+        part = self.region[self.axis]
+        return np.arange(part.start, part.stop) if isinstance(part, slice) else part
+
+    def along(self, values: Array) -> Array:
+        """Return a value for each of its rows, as the open grid has it."""
+        return values.reshape([-1 if at == self.axis else 1 for at in range(len(self.inside))])
+
+    def narrowed(self, evaluator: Evaluator, picked: Places) -> Block:
+        """Return some of its rows, which another evaluator computes."""
+        own: list[Any] = [*self.inside]
+        own[self.axis] = slice(0, len(picked))
+        inside = tuple(own)
+        own[self.axis] = picked
+        return replace(self, evaluator=evaluator, inside=inside, region=tuple(own))
+
+    def places(self, index: Sequence[Any]) -> Places:
+        """Return flat places on the grid of some of its plans."""
+        grid = [own + part.start if isinstance(part, slice) else part[own]
+                for own, part in zip(index, self.region, strict=True)]  # fmt: skip
+        return np.asarray(np.ravel_multi_index(grid, self.evaluator.grid.shape), dtype=np.int64)
+
+    def of(self, node: Node) -> Array:
+        """Return the value of a node, as the open grid has it."""
+        with settings(self.evaluator.grid.shape[-1]):
+            return np.asarray(self.evaluator.value(node, self.inside))
 
     def value(self, name: str) -> Array:
         """Return a quantity of its plans, as the open grid has it."""
-        node = self.case.status if name == "status" else self.case.nodes[name]
-        assert self.space.plan is not None
-        with settings(self.space.plan.grid.shape[-1]):
-            return np.asarray(self.evaluator.value(node, self.region))
+        return self.of(self.case.status if name == "status" else self.case.nodes[name])
+
+    def least(self, name: str) -> Array:
+        """Return what no plan's quantity is better than."""
+        with np.errstate(all="ignore"):
+            return np.asarray(least_of(self.case.nodes[name], self.of))
 
     def reasons(self) -> NDArray[np.int64]:
         """Return why its plans don't count, as bits."""
@@ -230,8 +294,14 @@ class Block:
         return np.asarray(bits, dtype=np.int64)
 
 
-def blocks_of(space: Space) -> Iterator[Block]:
-    """Yield the parts of the grid: rows of one chunk, then of several, under what suits them.
+def blocks_of(space: Space, picked: Places | None = None) -> Iterator[Block]:
+    """Yield the parts of the grid, of all rows or of some, which rise."""
+    for group in groups_of(space, picked):
+        yield from group
+
+
+def groups_of(space: Space, picked: Places | None = None) -> Iterator[list[Block]]:
+    """Yield blocks of the same rows: rows of one chunk, then of several, under what suits them.
 
     What sets of labels have in common is computed once: no quantity that is given varies with
     them, so that one evaluator serves all.
@@ -240,41 +310,34 @@ def blocks_of(space: Space) -> Iterator[Block]:
     if plan is None:
         return
     grid = plan.grid
-    switching = {grid.position(axis.name) for axis in plan.switching}
-    here = {place: slice(0, 1) for place in switching}
-    evaluator = Evaluator(grid, here, Limits(BLOCK_CELLS, ROWS))
-    whole = [here.get(place, slice(0, length)) for place, length in enumerate(grid.shape)]
+    here = {grid.position(axis.name): slice(0, 1) for axis in plan.switching}
     place = grid.position(PLAN)
-    for several, rows in (
-        (False, slice(0, space.rows.single)),
-        (True, slice(space.rows.single, len(space.rows))),
-    ):
+    count, single, some = len(space.rows), space.rows.single, None
+    if picked is not None:
+        count, single = len(picked), int(np.searchsorted(picked, single))
+        some = Picked(PLAN, picked)
+    evaluator = Evaluator(grid, here, Limits(BLOCK_CELLS, ROWS), some)
+    whole = [here.get(at, slice(0, length)) for at, length in enumerate(grid.shape)]
+    for several, rows in ((False, slice(0, single)), (True, slice(single, count))):
         cases = [one for one in plan.cases if (one.labels["schedule"] in CHUNKED) == several]
         if rows.start == rows.stop or not cases:
             continue
         for first in range(rows.start, rows.stop, ROWS):
             whole[place] = slice(first, min(first + ROWS, rows.stop))
+            group: list[Block] = []
             for part in Cuts([own.stop - own.start for own in whole], BLOCK_CELLS):
                 inside = [slice(own.start + cut.start, own.start + cut.stop)
                           for own, cut in zip(whole, part, strict=True)]  # fmt: skip
+                if (group and inside[place] != group[0].inside[place]) or len(group) >= TOGETHER:
+                    yield group
+                    group = []
                 for case in cases:
-                    indices = [case.fixed.get(at, own) for at, own in enumerate(inside)]
-                    yield Block(space, case, evaluator, tuple(indices))
-
-
-def _take(block: Block, counts: Counts, keeper: _Keeper) -> int:
-    """Take in one block; return how many of its plans can run."""
-    bits = block.reasons()
-    several = block.cells // bits.size
-    _count(block.space, bits, several, counts)
-    can = bits == 0
-    feasible = int(np.count_nonzero(can)) * several
-    if feasible:
-        objective = block.space.point.objective
-        first = block.value(objective.quantity)
-        second = block.value(objective.second)
-        keeper.add(block.region, can, -first if objective.more else first, second)
-    return feasible
+                    own = tuple(case.fixed.get(at, own) for at, own in enumerate(inside))
+                    region: list[slice | Places] = [*own]
+                    if picked is not None:
+                        region[place] = picked[own[place]]
+                    group.append(Block(space, case, evaluator, own, tuple(region)))
+            yield group
 
 
 def _count(space: Space, bits: NDArray[np.int64], several: int, counts: Counts) -> None:
@@ -287,6 +350,152 @@ def _count(space: Space, bits: NDArray[np.int64], several: int, counts: Counts) 
             counts.add(name, own, int(np.count_nonzero(single == bit)) * several)
 
 
+# What a plan takes at least: a part of the step's time.  Its terms are from 0 on, so that a rounded
+# sum is at least that of some of them: up to rounding, by which a difference may be below 0.
+TERMS = ("pipeline_time", "optimizer_time", "step_overhead")
+ROUNDING = 1e-12
+# The longer a step, the worse is each of these: nothing else in them varies with plans.
+OF_TIME = ("cost_per_trillion_tokens", "tokens_per_second", "tokens_per_second_per_gpu")
+
+
+def least_of(node: Node, value: Callable[[Node], Any]) -> Any:
+    """Return what no plan is better than in what a node gives, from other nodes' values."""
+    if node.name == "step_time":
+        terms = [value(one) for one in node.inputs if one.name in TERMS]
+        return reduce(add, terms) * (1.0 - ROUNDING)
+    if node.name not in OF_TIME:
+        return value(node)
+    assert node.run is not None
+    return node.run(*(least_of(one, value) for one in node.inputs))
+
+
+def _is_bounded(node: Node) -> bool:
+    """Whether a node's least is known, by our own formulas."""
+    if node.name in OF_TIME:
+        return all(one.given is not None or _is_bounded(one) for one in node.inputs)
+    summed = node.name == "step_time" and TERMS[0] in {one.name for one in node.inputs}
+    return summed or node.name in ("peak_memory", "tokens_per_step")
+
+
+def _is_ours(node: Node, seen: set[int]) -> bool:
+    """Whether no formula of a user's is among those that a node comes from."""
+    if id(node) in seen:
+        return True
+    seen.add(id(node))
+    own = node.origin is None or node.origin.place.startswith(OURS)
+    return own and all(_is_ours(one, seen) for one in node.inputs)
+
+
+OURS = overhead.__file__.removesuffix("__init__.py")
+# Plans from which staging is tried, and the splits of the trial; what share of its rows may have to
+# be computed whole for it to pay.
+WORTH, TRIED, PAYS = 1 << 20, 64, 0.5
+# Plans that wait, bounded, until the most promising of all are known.
+WAITING = 1 << 21
+
+
+class _Staged:
+    """Takes in blocks: bounds what can run, and computes whole only what may count."""
+
+    def __init__(self, space: Space, keeper: _Keeper, counts: Counts) -> None:
+        self.space, self.keeper, self.counts = space, keeper, counts
+        objective = space.point.objective
+        self.names = (objective.quantity, objective.second)
+        self.sign = -1.0 if objective.more else 1.0
+        self.staged = False
+        self.done = np.zeros(len(space.rows), dtype=np.bool_)  # Rows of which all is known
+        # Of plans that wait their rows and what no plan there is better than
+        self.waiting: list[tuple[Places, Floats, Floats]] = []
+
+    def trial(self) -> None:
+        """Find out whether bounds pay, by some of the splits."""
+        space, plan = self.space, self.space.plan
+        assert plan is not None
+        nodes = [case.nodes[name] for case in plan.cases for name in self.names]
+        seen: set[int] = set()
+        if len(space.rows) * space.ways < WORTH or not all(
+            _is_bounded(node) and _is_ours(node, seen) for node in nodes
+        ):
+            return
+        self.staged = True
+        some = np.linspace(0, space.rows.splits - 1, TRIED).astype(np.int64)
+        rows = np.flatnonzero(np.isin(space.rows.split, some))
+        for group in groups_of(space, rows):
+            self.take(group, [block.reasons() == 0 for block in group])
+        self.end()
+        self.done[rows] = True
+
+    def take(self, group: Sequence[Block], can: Sequence[NDArray[np.bool_]]) -> None:
+        """Take in blocks of the same rows, of whose plans some can run."""
+        first = group[0]
+        fresh = first.along(~self.done[first.rows])
+        can = [one & fresh for one in can]
+        some = np.zeros(first.lengths[first.axis], dtype=np.bool_)
+        others = tuple(at for at in range(fresh.ndim) if at != first.axis)
+        for one in can:
+            some |= one.any(axis=others)
+        places = np.flatnonzero(some)
+        if len(places) < FULL * len(some):
+            source, rows = first.evaluator, first.rows[places]
+            picked = Picked(PLAN, rows, source, first.inside[first.axis], places)
+            evaluator = Evaluator(source.grid, source.fixed, source.limits, picked)
+            group = [block.narrowed(evaluator, rows) for block in group]
+            can = [one.take(places, axis=first.axis) for one in can]
+        for block, one in zip(group, can, strict=True):
+            if one.any():
+                (self._wait if self.staged else self._compute)(block, one)
+        if sum(len(rows) for rows, *_ in self.waiting) > WAITING:
+            self.end()
+
+    def _compute(self, block: Block, can: NDArray[np.bool_]) -> None:
+        self.counts.computed += block.number(can)
+        first, second = map(block.value, self.names)
+        self.keeper.add(block, can, self.sign * first, second)
+
+    def _wait(self, block: Block, can: NDArray[np.bool_]) -> None:
+        some = np.broadcast_to(can, block.lengths)
+        rows, first, second = (
+            np.broadcast_to(values, block.lengths)[some]
+            for values in (block.along(block.rows), *map(block.least, self.names))
+        )
+        near = self._near(rows, self.sign * first, second)
+        self.waiting.append((rows[near], self.sign * first[near], second[near]))
+
+    def _near(self, rows: Places, first: Floats, second: Floats) -> NDArray[np.bool_]:
+        """Return which plans may count, of some rows, by their least values."""
+        best = self.keeper.splits.first[self.space.rows.split[rows]]
+        return self.keeper.may_count(first, second, best)
+
+    def end(self) -> None:
+        """Compute whole what may count of the plans that wait, the most promising first."""
+        if not self.waiting:
+            return
+        rows, first, second = map(np.concatenate, zip(*self.waiting, strict=True))
+        self.waiting = []
+        if not len(rows):
+            return
+        split = self.space.rows.split[rows]
+        best = np.full(self.space.rows.splits, np.inf)
+        np.minimum.at(best, split, first)
+        several = min(self.keeper.top.count, len(first)) - 1
+        chosen = np.unique(
+            rows[(first <= best[split]) | (first <= np.partition(first, several)[several])]
+        )
+        count, computed = np.count_nonzero(np.bincount(rows)), 0
+        while len(chosen):
+            computed += len(chosen)
+            for block in blocks_of(self.space, chosen):
+                self._compute(block, block.reasons() == 0)
+            self.done[chosen] = True
+            left = ~self.done[rows]
+            left[left] = self._near(rows[left], first[left], second[left])
+            rows, first, second = rows[left], first[left], second[left]
+            nearest = rows[np.argsort(first, kind="stable")]
+            chosen = nearest[np.sort(np.unique(nearest, return_index=True)[1])[:ROWS]]
+            chosen.sort()
+        self.staged = self.staged and bool(computed <= PAYS * count)
+
+
 class _Keeper:
     """Takes in blocks, keeps the best."""
 
@@ -297,52 +506,80 @@ class _Keeper:
         self.splits = BestOfSplits(space.rows.splits)
         self.axis = plan.grid.position(PLAN)
 
-    def add(self, region: Region, can: Array, first: Array, second: Array) -> None:
+    def add(self, block: Block, can: Array, first: Array, second: Array) -> None:
         """Take in a block."""
-        lengths = tuple(part.stop - part.start for part in region)
+        lengths = block.lengths
         ranked = np.broadcast_to(np.where(can, first, np.inf), lengths)
         others = tuple(n for n in range(len(lengths)) if n != self.axis)
         least = np.fmin.reduce(ranked, axis=others)
         least[np.isnan(least)] = np.inf
-        split = self.space.rows.split[region[self.axis]]
-        bounds = self.splits.first.copy()
-        np.minimum.at(bounds, split, least)
-        wide = [1] * len(lengths)
-        wide[self.axis] = lengths[self.axis]
-        candidates = ranked <= bounds[split].reshape(wide)
-        candidates |= ranked <= self.top.bound
-        candidates |= ranked < self.front.bounds(second)
-        candidates &= np.isfinite(ranked)
-        if candidates.any():
-            self._keep(region, ranked, np.broadcast_to(second, lengths), candidates)
+        split = self.space.rows.split[block.rows]
+        best = self.splits.first.copy()
+        np.minimum.at(best, split, least)
+        chosen = self.may_count(ranked, second, block.along(best[split])) & np.isfinite(ranked)
+        if chosen.any():
+            index = np.nonzero(chosen)
+            values, others_ = ranked[chosen], np.broadcast_to(second, lengths)[chosen]
+            places = block.places(index)
+            self.splits.add(values, others_, places, split[index[self.axis]])
+            self.top.add(values, others_, places)
+            self.front.add(values, others_, places)
 
-    def _keep(self, region: Region, ranked: Array, second: Array, chosen: Array) -> None:
-        index = np.nonzero(chosen)
-        grid = tuple(own + part.start for own, part in zip(index, region, strict=True))
-        places = np.ravel_multi_index(grid, self.shape).astype(np.int64)
-        values, others = ranked[chosen], second[chosen]
-        self.splits.add(values, others, places, self.space.rows.split[grid[self.axis]])
-        self.top.add(values, others, places)
-        self.front.add(values, others, places)
+    def may_count(self, first: Array, second: Array, best: Array) -> NDArray[np.bool_]:
+        """Return which plans may be kept, by what the best of their split has."""
+        near = (first <= best) | (first <= self.top.bound) | (first <= self.front.bounds(second))
+        return np.asarray(near & (first < np.inf))
 
     def found(self, counts: Counts) -> Found:
-        """Return what was kept."""
-        best = self._plans(self.top.first, self.top.second, self.top.places)
-        order = self.splits.order()
-        splits = self._plans(
-            self.splits.first[order], self.splits.second[order], self.splits.places[order]
-        )
-        front = self._plans(self.front.first, self.front.second, self.front.places)
-        found = Found(self.space, counts, best, splits, front, tuple(self.top.first.tolist()))
-        return _simplest(found)
+        """Return what was kept.
 
-    def _plans(
-        self, first: NDArray[np.float64], second: NDArray[np.float64], places: NDArray[np.int64]
-    ) -> tuple[Execution, ...]:
+        Recommended is the simplest plan of those among which the model can't tell.
+        """
+        top, splits, order = self.top, self.splits, self.splits.order()
+        best = self._plans(*top.kept)
+        found = Found(self.space, counts, best, (), self._plans(*self.front.kept),
+                      tuple(top.first.tolist()))  # fmt: skip
+        if near := found.within(RESOLUTION)[:KEPT]:
+            place = min(range(len(near)), key=lambda index: effort(near[index]))
+            row = np.unravel_index(top.places[place], self.shape)[self.axis]
+            own = int(self.space.rows.split[row])
+            order = np.array([own, *order[order != own]])
+            ranks = [place, *(at for at in range(len(best)) if at != place)]
+            found = replace(found, best=tuple(best[at] for at in ranks),
+                            values=tuple(found.values[at] for at in ranks))  # fmt: skip
+
+        def make(some: slice) -> Sequence[Execution]:
+            own = order[some]
+            return self._plans(splits.first[own], splits.second[own], splits.places[own])
+
+        return replace(found, splits=Ranked(found.best[:1], len(order), make))
+
+    def _plans(self, first: Floats, second: Floats, places: Places) -> tuple[Execution, ...]:
         objective = self.space.point.objective
         sign = -1.0 if objective.more else 1.0
         known = {objective.quantity: sign * first, objective.second: second}
         return _settled(executions_at(self.space, places, known))
+
+
+class Ranked(Sequence[Execution]):
+    """Plans, made when they are asked for: of thousands a few are told."""
+
+    def __init__(
+        self, first: Sequence[Execution], count: int, make: Callable[[slice], Sequence[Execution]]
+    ) -> None:
+        self._made, self._count, self._make = [*first], count, make
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        several = isinstance(index, slice)
+        at = range(self._count)[index]
+        last = max(at, default=-1) + 1 if several else at + 1
+        made = len(self._made)
+        if last > made:
+            self._made += self._make(slice(made, min(max(last, 2 * made), self._count)))
+        return tuple(self._made[one] for one in at) if several else self._made[at]
 
 
 def effort(plan: Execution) -> tuple[float, ...]:
@@ -350,20 +587,6 @@ def effort(plan: Execution) -> tuple[float, ...]:
     degrees = sum(plan[name] > 1.0 for name in ("tp", "cp", "pp", "ep"))
     again = plan.labels["recompute"] != "none"
     return (degrees, again, plan["virtual_stages"], plan["zero_stage"], plan["pp"])
-
-
-def _simplest(found: Found) -> Found:
-    """Recommend the simplest plan of those among which the model can't tell."""
-    near = found.within(RESOLUTION)[:KEPT]
-    if not near:
-        return found
-    place = min(range(len(near)), key=lambda index: effort(near[index]))
-    best, values = list(found.best), list(found.values)
-    best.insert(0, best.pop(place))
-    values.insert(0, values.pop(place))
-    chosen = best[0]
-    others = (plan for plan in found.splits if plan.split != chosen.split)
-    return replace(found, best=tuple(best), values=tuple(values), splits=(chosen, *others))
 
 
 def _settled(plans: Sequence[Execution]) -> tuple[Execution, ...]:

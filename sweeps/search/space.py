@@ -13,7 +13,7 @@ from overhead.analysis import faults
 from overhead.collectives.algorithm import Requirement
 from overhead.graph import Evaluation
 from overhead.labels import CHUNKED, FOLDED, HYBRID, LABELS, PLAIN, complete
-from sweeps.engine.grid import Array, Region, cut
+from sweeps.engine.grid import Array, Picking, cut
 from sweeps.engine.program import Program
 from sweeps.engine.validity import DOES_NOT_FIT, training_faults
 from sweeps.errors import InputError, fault
@@ -155,7 +155,7 @@ class Limits:
             yield "selective", np.asarray(sum(every) == 0.0)
 
     def bits_at(
-        self, region: Region, labels: Mapping[str, str], status: Array, peak_memory: Array
+        self, region: Picking, labels: Mapping[str, str], status: Array, peak_memory: Array
     ) -> NDArray[np.int64]:
         """Return all reasons why plans don't count, over a region."""
         capacity = cut(self._capacity, region)
@@ -230,10 +230,12 @@ def rows_of(
         # Unless there is one schedule, only the conditions on all are looked at here.
         known = labels if of_one or weight > 1 else {**labels, "schedule": several[0]}
         for some in _pieces(len(splits["dp"]), len(own) * len(micro_batches)):
-            columns, split = _combined(splits, some, own, micro_batches)
-            count += weight * len(split)
-            kept = _checked(columns, given, known, weight, fallen)
-            parts.append(({name: v[kept] for name, v in columns.items()}, split[kept]))
+            opened = _opened(splits, some, own, micro_batches)
+            wrong = _wrong(opened, given, known, weight, fallen)
+            count += weight * wrong.size
+            kept = ~wrong
+            columns = {n: np.broadcast_to(v, wrong.shape)[kept] for n, v in opened.items()}
+            parts.append((columns, np.nonzero(kept)[0] + some.start))
             first += int(np.count_nonzero(kept)) if of_one else 0
     columns, split = _joined(parts)
     if len(split) and "layers" in given:
@@ -254,38 +256,38 @@ def _pieces(splits: int, ways: int) -> Iterator[slice]:
         yield slice(start, min(start + step, splits))
 
 
-def _combined(
-    splits: Columns, some: slice, chunks: Values, micro_batches: Values
-) -> tuple[Columns, NDArray[np.int64]]:
-    shape = (some.stop - some.start, len(chunks), len(micro_batches))
-    split, chunk, batch = (part.reshape(-1) for part in np.indices(shape))
-    split = split + some.start
-    columns = {name: values[split] for name, values in splits.items()}
-    columns |= {"virtual_stages": chunks[chunk], "micro_batch": micro_batches[batch]}
-    return columns, split.astype(np.int64)
+def _opened(splits: Columns, some: slice, chunks: Values, micro_batches: Values) -> Columns:
+    """Return some splits, chunks and micro-batches as an open grid of each with each."""
+    columns = {name: values[some].reshape(-1, 1, 1) for name, values in splits.items()}
+    columns["virtual_stages"] = chunks.reshape(1, -1, 1)
+    return columns | {"micro_batch": micro_batches.reshape(1, 1, -1)}
 
 
-def _checked(
+def _wrong(
     columns: Columns,
     given: Mapping[str, float],
     labels: Mapping[str, str],
     weight: int,
     fallen: dict[str, int],
 ) -> Mask:
-    """Return which rows can be, and count the reasons of the others."""
-    count = len(columns["dp"])
+    """Return which of an open grid can't be, and count their reasons."""
+    shape = np.broadcast_shapes(*(values.shape for values in columns.values()))
+    wrong = np.zeros(shape, dtype=np.bool_)
+
+    def fall(name: str, mask: Mask) -> None:
+        nonlocal wrong
+        several = weight * (wrong.size // mask.size)
+        fallen[name] = fallen.get(name, 0) + several * int(np.count_nonzero(mask))
+        wrong |= mask
+
     again = (columns["pp"] == 1.0) & (columns["virtual_stages"] > 1.0)
     if again.any():
-        fallen[AGAIN] = fallen.get(AGAIN, 0) + weight * int(again.sum())
-    wrong = again
+        fall(AGAIN, again)
     with np.errstate(all="ignore"):
         found = faults(Evaluation({**given, **columns}, labels))
     for one in found:
-        mask = np.broadcast_to(one.where, (count,))
-        name = one.requirement.fault
-        fallen[name] = fallen.get(name, 0) + weight * int(mask.sum())
-        wrong = wrong | mask
-    return np.asarray(~wrong)
+        fall(one.requirement.fault, one.where)
+    return wrong
 
 
 def _joined(

@@ -1,0 +1,150 @@
+"""A search by bounds gives what computing every plan gives, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sweeps.search import search as engine
+from sweeps.search.request import Execution
+from sweeps.search.search import OF_TIME, TERMS, Found, blocks_of, search
+from sweeps.search.space import space_of
+from tests.plans.cases import point
+
+MODELS = ("llama3-8b", "llama3-70b", "mixtral-8x7b", "qwen3-30b-a3b")
+CHOICES: dict[str, list[Any]] = {
+    "dp_overlap": [0.0, 0.5, 1.0],
+    "recompute": ["none", "full", "block"],
+    "zero_stage": [0.0, 1.0, 2.0, 3.0],
+    "hsdp_shard": [1.0, 2.0, 4.0],
+}
+
+
+SLOWER = {"step_time": 4.0, "tokens_per_second": 2.0}
+
+
+def asked(seed: int) -> dict[str, Any]:
+    """Return a random question, a small one."""
+    random = np.random.default_rng(seed)
+    found = {
+        "model": str(random.choice(MODELS)),
+        "hardware": str(random.choice(["dgx-h100", "dgx-a100", "gb200-nvl72"])),
+        "gpus": int(random.choice([8, 16, 24, 32, 48])),
+        "global_batch": int(random.choice([16, 32, 48, 64])),
+        "sequence_length": int(random.choice([2048, 4096])),
+        "objective": str(random.choice(["time", "time", "memory", "cost", "tokens"])),
+        "threshold": float(random.choice([0.5, 0.9, 1.0])),
+        "price": 2.0,
+    }
+    for name, values in CHOICES.items():
+        if random.random() < 0.4:
+            kept = random.permutation(len(values))[: random.integers(1, len(values) + 1)]
+            found[name] = [values[place] for place in kept]
+    if random.random() < 0.2:
+        found["framework"] = str(random.choice(["torchtitan", "deepspeed"]))
+        found.pop("recompute", None)
+    return found
+
+
+def told(found: Found) -> list[Any]:
+    """Return all that is told of a search."""
+
+    def plans(several: Any) -> list[Any]:
+        return [(plan.key, plan.labels, dict(plan.known)) for plan in several]
+
+    counts = found.counts
+    return [
+        plans(found.best), plans(found.splits), plans(found.front), found.values, counts.all,
+        counts.evaluated, counts.feasible, counts.fallen, counts.alone,
+    ]  # fmt: skip
+
+
+def cut_small(patch: pytest.MonkeyPatch, seed: int) -> None:
+    """Make blocks, trials and pools so small that a few plans make many of them."""
+    random = np.random.default_rng(seed)
+    patch.setattr(engine, "WORTH", 0)
+    patch.setattr(engine, "ROWS", int(random.choice([61, 1 << 14])))
+    patch.setattr(engine, "TOGETHER", int(random.choice([1, 3, 64])))
+    patch.setattr(engine, "TRIED", int(random.choice([1, 5, 64])))
+    patch.setattr(engine, "FULL", float(random.choice([0.0, 0.8, 2.0])))
+    patch.setattr(engine, "PAYS", float(random.choice([0.2, 1.0, 9.0])))
+    patch.setattr(engine, "WAITING", int(random.choice([50, 1000, 1 << 21])))
+    patch.setattr(engine, "KEPT", int(random.choice([1, 5, 50])))
+
+
+@pytest.mark.parametrize("seed", range(14))
+def test_bounds_change_nothing(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    question = point(**asked(seed))
+    with monkeypatch.context() as patch:
+        cut_small(patch, seed)
+        staged = search(space_of(question))
+        patch.setattr(engine, "WORTH", 1 << 60)
+        assert told(staged) == told(search(space_of(question)))
+
+
+def test_bounds_leave_plans_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = point(model="mixtral-8x7b", gpus=64, global_batch=256)
+    monkeypatch.setattr(engine, "WORTH", 0)
+    found = search(space_of(question)).counts
+    assert 0 < found.computed < found.feasible / 3
+    monkeypatch.setattr(engine, "WORTH", 1 << 60)
+    assert search(space_of(question)).counts.computed == found.feasible
+
+
+def test_a_user_s_formulas_have_no_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "WORTH", 0)
+    monkeypatch.setattr(engine, "OURS", "elsewhere")
+    found = search(space_of(point(model="mixtral-8x7b", gpus=64, global_batch=256))).counts
+    assert found.computed == found.feasible
+
+
+@pytest.mark.parametrize("objective", ["time", "cost", "tokens"])
+def test_no_plan_is_better_than_its_bound(objective: str) -> None:
+    space = space_of(point(objective, model="mixtral-8x7b", gpus=32, price=2.0))
+    name = space.point.objective.quantity
+    sign = -1.0 if space.point.objective.more else 1.0
+    for block in blocks_of(space):
+        bound, value = sign * block.least(name), sign * block.value(name)
+        assert (bound <= value).all()
+        assert np.median(bound / value) > (0.9 if sign > 0.0 else 1.0)
+
+
+def test_terms_are_none_below_zero() -> None:
+    from overhead.quantity import VOCABULARY
+
+    space = space_of(point())
+    assert space.plan is not None
+    (step,) = {id(case.nodes["step_time"]): case.nodes["step_time"] for case in space.plan.cases
+               if case.labels["recompute"] == "full" and case.labels["schedule"] == "one_f_one_b"
+               }.values()  # fmt: skip
+    assert {*TERMS} < {one.name for one in step.inputs}
+    assert all(VOCABULARY[one.name].minimum == 0 for one in step.inputs)
+
+
+def test_what_follows_from_a_step_s_time_gets_worse_with_it() -> None:
+    from overhead.formula import REGISTRY
+
+    for name in OF_TIME:
+        (one,) = (own for own in REGISTRY.values() if own.returns == name)
+        values = dict.fromkeys(one.inputs, 3.0)
+        slower = {**values, **{n: v for n, v in SLOWER.items() if n in values}}
+        low, high = (one.kernel(**own) for own in (values, slower))
+        assert high > low if name.startswith("cost") else high < low
+
+
+def test_plans_of_splits_are_made_when_asked_for() -> None:
+    made: list[slice] = []
+
+    def make(some: slice) -> list[Execution]:
+        made.append(some)
+        return [Execution({"tp": float(at)}, {}) for at in range(some.start, some.stop)]
+
+    several = engine.Ranked((), 9, make)
+    assert len(several) == 9
+    assert not made
+    assert [plan["tp"] for plan in several[:2]] == [0.0, 1.0]
+    assert several[-1]["tp"] == 8.0
+    assert [plan["tp"] for plan in several] == [*map(float, range(9))]
+    assert made == [slice(0, 2), slice(2, 9)]
