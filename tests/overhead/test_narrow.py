@@ -70,10 +70,13 @@ def test_hopper_has_no_products_of_scaled_blocks() -> None:
 
 
 def test_copies_of_weights_and_scales_are_in_memory() -> None:
-    names = ("peak_weight_memory", "peak_stored_activation_memory", "step_time")
+    names = ("peak_weight_memory", "peak_stored_activation_memory", "step_time", "host_part_time")
     plain = found(*names)
     blocks = found(*names, precision="mxfp8")
     assert blocks["peak_weight_memory"] / plain["peak_weight_memory"] == (2.0 + 2.0 * 33 / 32) / 2.0
     stored = "peak_stored_activation_memory"
     assert plain[stored] < blocks[stored] < 33 / 32 * plain[stored]
-    assert blocks["step_time"] == pytest.approx(plain["step_time"], rel=0.01)
+    # The GPUs compute as long; the host launches one cast of an expert's tokens, not two.
+    gpus = [one["step_time"] - one["host_part_time"] for one in (plain, blocks)]
+    assert gpus[1] == pytest.approx(gpus[0], rel=0.01)
+    assert 0.0 < blocks["host_part_time"] < plain["host_part_time"]
