@@ -75,12 +75,6 @@ alias(
 )
 
 
-@formula(assumes=("gradients that don't wait for the end of the step are sharded at once",), **FSDP)
-def reduce_every_micro_batch(pending_share: Array) -> Array:
-    """Whether ZeRO-2 and 3 reduce gradients each micro-batch."""
-    return xp.where(pending_share < 1.0, 1.0, 0.0)
-
-
 # How often.
 
 for _name, _symbol, _meaning in (

@@ -58,8 +58,6 @@ DEFAULTS: dict[str, float] = {
     "ring_return": 0.0,  # the backward's ring begins with the block held last (TransformerEngine)
     "kept_keys": 0.0,  # keys and values are gathered again in the backward
     "scatter_gather": 0.0,  # a stage's ranks all send the whole activation
-    "gather_every_micro_batch": 1.0,  # ZeRO-3 gathers for each micro-batch
-    "keep_gathered": 0.0,  # and again for its backward
     # Links as their data sheets have them: what software leaves of them is its profile's.
     "intra_efficiency": 1.0,
     "inter_efficiency": 1.0,
@@ -90,13 +88,6 @@ for _name, _symbol, _meaning in (
         "scatter_gather",
         r"\sigma_p",
         "whether tensor-parallel ranks each send their part of a stage's output, to be gathered",
-    ),
-    ("gather_every_micro_batch", r"\gamma_z", "whether ZeRO-3 gathers weights each micro-batch"),
-    ("keep_gathered", r"\kappa_z", "whether ZeRO-3 keeps weights gathered until the backward"),
-    (
-        "reduce_every_micro_batch",
-        r"\rho_z",
-        "whether ZeRO-2 and 3 reduce gradients each micro-batch",
     ),
     ("has_backward", r"\beta_b", "whether a step has a backward"),
     (

@@ -86,6 +86,15 @@ define("gathered_ends", "n_e", "1", "share of embedding and output that ZeRO-3 h
        minimum=0, maximum=1)  # fmt: skip
 define("pending_share", "n_p", "1", "share of the gradients that wait, not sharded yet (ZeRO-2, 3)",
        minimum=0, maximum=1)  # fmt: skip
+for _name, _symbol, _meaning in (
+    ("whole_in_pipeline", r"\omega_z", "whether a pipeline's stages keep weights gathered and "
+     "gradients whole until the last micro-batch (ZeRO-2, 3)"),
+    ("gather_every_micro_batch", r"\gamma_z", "whether ZeRO-3 gathers weights each micro-batch"),
+    ("keep_gathered", r"\kappa_z", "whether ZeRO-3 keeps weights gathered until the backward"),
+    ("reduce_every_micro_batch", r"\rho_z",
+     "whether ZeRO-2 and 3 reduce gradients each micro-batch"),
+):  # fmt: skip
+    define(_name, _symbol, "1", _meaning, minimum=0, maximum=1, integer=True)
 define("loss_chunks", "n_l", "1", "chunks over which the loss is computed", minimum=1)
 
 # Bytes of one element.

@@ -387,7 +387,7 @@ _NONE = {
     "dense_layers", "q_rank", "kv_rank", "head_size_plain", "head_size_rope", "head_size_value",
     "window", "gated", "tied_embeddings", "biases", "qkv_biases", "qk_norms",
     "layer_norm", "router_bias", "zero_stage", "sequence_parallel", "dropout", "ends_as_layers",
-    "pending_share", "buckets", "bucket_bytes", "placeholder_bytes",
+    "pending_share", "keep_gathered", "buckets", "bucket_bytes", "placeholder_bytes",
     "weighted_outputs",
     *(f"recompute_{name}" for name in MODULES if name != "core_attn"),
 }  # fmt: skip

@@ -11,6 +11,10 @@ from overhead.quantity import Array, define
 
 ZERO = "rajbhandari2020"
 FSDP: dict[str, Any] = {"source": "zhao2023", "where": "sections 3.2 and 4.2"}
+FSDP2: dict[str, Any] = {
+    "source": "torchtitan",
+    "where": "torchtitan/models/llama3/infra/parallelize.py, apply_fsdp (pp_enabled)",
+}
 MEGATRON: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/parallel_state.py, expert data parallel group",
@@ -227,6 +231,25 @@ def adapted_weight_memory(
 # What sharded parameters need beside their shards.
 
 
+constant("whole_in_pipeline", 0.0, "Stages shard as without a pipeline, unless software says so",
+         like="pp")  # fmt: skip
+
+
+@formula(**FSDP2)
+def gather_every_micro_batch(pp: Array, whole_in_pipeline: Array) -> Array:
+    """Whether ZeRO-3 gathers weights each micro-batch."""
+    return xp.where(pp > 1.0, 1.0 - whole_in_pipeline, 1.0)
+
+
+@formula(
+    assumes=("gradients that don't wait for the end of the step are sharded at once",), **FSDP2
+)
+def reduce_every_micro_batch(pending_share: Array, pp: Array, whole_in_pipeline: Array) -> Array:
+    """Whether ZeRO-2 and 3 reduce gradients each micro-batch."""
+    each = xp.where(pp > 1.0, 1.0 - whole_in_pipeline, 1.0)
+    return xp.where(pending_share < 1.0, each, 0.0)
+
+
 @formula(**FSDP)
 def layer_rank_parameters(
     attention_rank_parameters: Array,
@@ -257,6 +280,8 @@ def gathered_memory(
     gathered_bytes: Array,
     shards: Array,
     gathered_layers: Array,
+    gather_every_micro_batch: Array,
+    keep_gathered: Array,
     weight_copies: Array,
     stage_layers: Array,
     layer_rank_parameters: Array,
@@ -267,7 +292,9 @@ def gathered_memory(
     layer_rank_expert_parameters: Array,
 ) -> Array:
     """Memory of the weights that ZeRO-3 holds gathered."""
-    count = xp.minimum(gathered_layers, weight_copies * stage_layers)
+    every = weight_copies * stage_layers
+    kept = (gather_every_micro_batch < 1.0) | (keep_gathered > 0.0)
+    count = xp.where(kept, every, xp.minimum(gathered_layers, every))
     ends = gathered_ends * (embedding_rank_parameters + output_rank_parameters)
     dense = xp.where(shards > 1.0, count * layer_rank_parameters + ends, 0.0)
     experts = xp.where(expert_shards > 1.0, count * layer_rank_expert_parameters, 0.0)
@@ -307,16 +334,18 @@ formula(
 def pending_gradient_memory(
     zero_stage: Array,
     pending_share: Array,
+    reduce_every_micro_batch: Array,
     gradient_bytes: Array,
     shards: Array,
     trained_parameters: Array,
     expert_shards: Array,
     trained_expert_parameters: Array,
 ) -> Array:
-    """Memory of gradients that wait for being sharded (FSDP2 in a pipeline: all)."""
+    """Memory of gradients that wait for being sharded: all where a step reduces them once."""
     dense = xp.where(shards > 1.0, trained_parameters, 0.0)
     experts = xp.where(expert_shards > 1.0, trained_expert_parameters, 0.0)
-    waiting = pending_share * gradient_bytes * (dense + experts)
+    share = xp.where(reduce_every_micro_batch > 0.0, pending_share, 1.0)
+    waiting = share * gradient_bytes * (dense + experts)
     return xp.where(zero_stage >= 2.0, waiting, 0.0)
 
 

@@ -401,14 +401,14 @@ def _default(name: str, command: str) -> str:
 @cache
 def _numbers(*, training: bool) -> dict[str, str]:
     """Return the defaults of numbers, in words."""
-    from sweeps.spec.resolve import DEFAULTS, FIGURES
+    from sweeps.spec.resolve import DEFAULTS, FIGURES, NUMBER_DEFAULTS
 
     known = {name: f"{one.value:g}" for name, one in DEFAULTS.items()}
     if training:
         from overhead.quantity import VOCABULARY
         from overhead.transformer import SHAPES
         from sweeps.spec.catalog import usual_operation
-        from sweeps.spec.framework import FRAMEWORK_RULE, MACHINE_RULE, NUMBER_DEFAULTS
+        from sweeps.spec.framework import FRAMEWORK_RULE, MACHINE_RULE
         from sweeps.spec.resolve_training import MODELS
         from sweeps.spec.units import format_quantity
 

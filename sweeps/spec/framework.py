@@ -167,6 +167,9 @@ FRAMEWORK_RULE: dict[str, Figure] = {
     ),
     "matmul_share": _figure(1.0, "assumed", "the machine's own rate"),
     "grouped_matmul_share": _figure(1.0, "assumed", "experts' products are as fast as others"),
+    "whole_in_pipeline": _figure(
+        0.0, "assumed", "a pipeline shards weights and gradients as where there is none"
+    ),
     "bf16_layers": _figure(
         0.0, "assumed", "all layers in the precision that is asked for, as in NVIDIA's recipes"
     ),
@@ -306,6 +309,8 @@ def _number(name: str, minimum: float = 0.0) -> Entry:
     return Entry(name, "1", minimum=minimum)
 
 
+# Into how many micro-batches for each stage of a pipeline software cuts a batch unless told
+MICRO_BATCHES = "micro_batches_per_stage"
 _FIGURES: dict[str, Entry] = {
     entry.quantity: entry
     for entry in (
@@ -323,7 +328,10 @@ _FIGURES: dict[str, Entry] = {
         Entry("grouped_matmul_share", "1", above=True, maximum=1.0),
         *map(_share, ("launch_share", "launch_wait")),
         _number("bf16_layers"),
-        *(Entry(name, "1", integer=True, maximum=1.0) for name in ("ends_as_layers", "dropout")),
+        *(
+            Entry(name, "1", integer=True, maximum=1.0)
+            for name in ("ends_as_layers", "dropout", "whole_in_pipeline")
+        ),
         # Of its memory; what isn't stated has the model's own default.
         *map(_bytes, ("workspace_bytes", "context_bytes", "bucket_bytes", "gradient_bytes")),
         *map(_number, ("gathered_layers", "buckets")),
@@ -335,6 +343,7 @@ _FIGURES: dict[str, Entry] = {
 _PLAN: dict[str, Entry] = {
     "zero_stage": Entry("zero_stage", "1", integer=True, maximum=3.0),
     "sequence_parallel": Entry("sequence_parallel", "1", integer=True, maximum=1.0),
+    MICRO_BATCHES: Entry(MICRO_BATCHES, "1", minimum=1.0, integer=True),
 }
 _LABELS: dict[str, tuple[str, ...]] = {
     name: LABELS[name].values
@@ -689,11 +698,3 @@ def unseen_device(machine: Machine, precision: str) -> Origin:
         few = f"{rates} come from few runs, none of which was left out"
         why = f"{rates} were compared with runs" if figure.source.startswith(FITTED) else few
     return Origin(float(not seen), MEASURED if seen else ASSUMED, why)
-
-
-# What `Resolved` names where the user says nothing.
-NUMBER_DEFAULTS = {
-    "zero_stage": assumed(0.0, "nothing is sharded"),
-    "expert_imbalance": assumed(1.0, "experts are used evenly"),
-    "uneven_stages": assumed(1.0, "the largest stage rules where layers don't divide evenly"),
-}

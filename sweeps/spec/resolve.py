@@ -39,6 +39,12 @@ DEFAULTS = {
     "oversubscription": assumed(1.0, "not oversubscribed"),
     "mesh_nz": assumed(1.0, "two dimensions"),
 }
+# What `Resolved` names of a training step where the user says nothing.
+NUMBER_DEFAULTS = {
+    "zero_stage": assumed(0.0, "nothing is sharded"),
+    "expert_imbalance": assumed(1.0, "experts are used evenly"),
+    "uneven_stages": assumed(1.0, "the largest stage rules where layers don't divide evenly"),
+}
 # Of machines whose files don't say it.
 OF_LEAVES = {
     "oversubscription": DEFAULTS["oversubscription"],

@@ -33,14 +33,13 @@ from sweeps.origin import MEASURED
 from sweeps.result import Field, Result, aligned, of_rows
 from sweeps.spec.catalog import load_framework, load_hardware
 from sweeps.spec.framework import (
-    NUMBER_DEFAULTS,
     RECIPE_RULE,
     Framework,
     training_constants,
     unseen_device,
 )
 from sweeps.spec.machine import Figure, Machine, rates_of
-from sweeps.spec.resolve import DEFAULTS, FIGURES
+from sweeps.spec.resolve import DEFAULTS, FIGURES, NUMBER_DEFAULTS
 from sweeps.spec.software import own_library, priced
 from sweeps.spec.units import format_quantity, parse_quantity
 from sweeps.validate.run_table import read_csv

@@ -26,6 +26,7 @@ TABLES = 2 * 51200 * 1024 / 8 + 1024
         ({"zero_stage": 3}, 3, (3, 3)),
         ({"zero_stage": 3, "keep_gathered": 1}, 3, (3, 0)),
         ({"zero_stage": 3, "gather_every_micro_batch": 0, "pending_share": 1}, 1, (1, 0)),
+        ({"zero_stage": 3, "whole_in_pipeline": 1}, 3, (3, 3)),
     ],
 )
 def test_sharded_data_parallelism(
@@ -45,6 +46,15 @@ def test_sharded_data_parallelism(
     assert forward == pytest.approx(gathered[0] * gather)
     volume = 3 / 4 * parameters * (4 * reduced + element * sum(gathered))
     assert float(step["dp_communication_volume"]) == pytest.approx(volume)
+
+
+def test_a_pipeline_may_gather_and_reduce_once_a_step() -> None:
+    """Where stages stay whole until the last micro-batch, a step has one round of each."""
+    plan = {**DP, "pp": 2, "micro_batches": 6, "zero_stage": 3}
+    for whole, rounds in ((0, 6), (1, 1)):
+        step = held({**plan, "whole_in_pipeline": whole})
+        assert float(step["forward_gathers"]) == float(step["gradient_reductions"]) == rounds
+        assert float(step["backward_gathers"]) == (0 if whole else rounds)
 
 
 def test_plain_data_parallelism() -> None:

@@ -192,6 +192,14 @@ def test_gathered_weights_of_fully_sharded_layers_by_hand() -> None:
     waiting = {**plan, **RECIPES["fsdp_adam"].given(), "pending_share": 1}
     parameters = float(held(plan)["rank_parameters"])
     assert float(held(waiting)["pending_gradient_memory"]) == 4 * parameters
+    # Weights that stay gathered are all of a stage's, and gradients reduced once a step wait.
+    for kept in ({"keep_gathered": 1}, {"gather_every_micro_batch": 0}):
+        assert float(held({**plan, **kept})["gathered_memory"]) == 2 * (80 * layer + ends)
+    piped = {**plan, **RECIPES["fsdp_adam"].given(), "pp": 4, "whole_in_pipeline": 1}
+    first = 20 * layer + 128256 * 8192
+    stage = {name: held(piped)[name] for name in ("gathered_memory", "pending_gradient_memory")}
+    assert float(np.max(stage["pending_gradient_memory"])) == 4 * first
+    assert float(np.max(stage["gathered_memory"])) == 2 * first
 
 
 def test_what_every_second_product_leaves_by_hand() -> None:
