@@ -309,8 +309,6 @@ def _number(name: str, minimum: float = 0.0) -> Entry:
     return Entry(name, "1", minimum=minimum)
 
 
-# Into how many micro-batches for each stage of a pipeline software cuts a batch unless told
-MICRO_BATCHES = "micro_batches_per_stage"
 _FIGURES: dict[str, Entry] = {
     entry.quantity: entry
     for entry in (
@@ -343,7 +341,6 @@ _FIGURES: dict[str, Entry] = {
 _PLAN: dict[str, Entry] = {
     "zero_stage": Entry("zero_stage", "1", integer=True, maximum=3.0),
     "sequence_parallel": Entry("sequence_parallel", "1", integer=True, maximum=1.0),
-    MICRO_BATCHES: Entry(MICRO_BATCHES, "1", minimum=1.0, integer=True),
 }
 _LABELS: dict[str, tuple[str, ...]] = {
     name: LABELS[name].values

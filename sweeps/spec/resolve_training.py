@@ -20,7 +20,6 @@ from overhead.labels import (
     LABELS,
     NO_LIBRARY,
     OVERLAPS,
-    PAIRED,
     SHARED,
     STEP_DEFAULTS,
     TAKEN_SMS,
@@ -41,7 +40,6 @@ from sweeps.spec.catalog import (
     usual_operation,
 )
 from sweeps.spec.framework import (
-    MICRO_BATCHES,
     among_all,
     training_constants,
     unknown_settings,
@@ -60,9 +58,6 @@ MODELS = {
     "communication": communication.DEFAULTS,
     "memory": memory.DEFAULTS,
 }
-# Schedules whose ranks hold two stages each
-TWO_STAGES = {*FOLDED, *PAIRED}
-NO_HABIT = assumed(0.0, "the software has no habit")
 SHARD_GIVEN = "the ranks of a shard are given"
 SELECTING = "attention that selects tokens selects among all of them"
 # What formulas give if the user doesn't.
@@ -163,7 +158,9 @@ class TrainingResolver(Resolver):
         """Return how many GPUs plans have, along some axes."""
         gpus = np.ones([1] * len(axes))
         for name in ("world_size",) if "world_size" in self.given else WORLD:
-            gpus = gpus * self._along_axes(name, axes)
+            own = self._axis_of(name)
+            values = [self.constants.get(name, 1.0)] if own is None else own.columns[name]
+            gpus = gpus * _on_axes(axes, name, np.asarray(values))
         return gpus
 
     def _own_library(self) -> None:
@@ -339,7 +336,10 @@ class TrainingResolver(Resolver):
             self._constant("virtual_stages", one)
         if not {"dp", "world_size"} & self.given:
             self._constant("dp", one)
-        self._batches()
+        if "micro_batch" not in self.given:
+            self._constant("micro_batch", assumed(1.0, "one sequence"))
+        if not {"global_batch", "micro_batches", "tokens_per_step"} & self.given:
+            self._constant("micro_batches", assumed(1.0, "one micro-batch a step"))
         experts, axis = self._first("experts") or 0.0, self._axis_of("experts")
         if axis is not None and not self.named and "sequence_parallel" not in self.given:
             routed = (axis.columns["experts"] > 0).astype(np.float64)
@@ -350,62 +350,6 @@ class TrainingResolver(Resolver):
         why = "as Megatron-LM demands of experts" if experts else "off"
         self._usual_number("sequence_parallel", assumed(float(experts > 0), why))
         self._usual_number("zero_stage", NUMBER_DEFAULTS["zero_stage"])
-
-    def _batches(self) -> None:
-        """Cut the batch as the software that trains does unless told."""
-        told = {"global_batch", "tokens_per_step", "micro_batches"} & self.given
-        habits = self._habits(MICRO_BATCHES, "plan", NO_HABIT)
-        if "micro_batch" not in self.given and any(one.value for one in habits):
-            names = {"framework", *WORLD, "world_size", "virtual_stages", "schedule", *told}
-            axes = [one for one in self.axes if names & set(one.columns)]
-            count = self._habitual_micro_batches(habits, axes)
-            if not told:
-                self._habit("micro_batches", np.maximum(count, 1.0), axes, habits)
-            elif "global_batch" in told:
-                local = self._along_axes("global_batch", axes) / self._ranks(axes)
-                self._habit("micro_batch", _micro_batch(local, count), axes, habits)
-        self._constant("micro_batch", assumed(1.0, "one sequence"))
-        if not told:
-            self._constant("micro_batches", assumed(1.0, "one micro-batch a step"))
-
-    def _habitual_micro_batches(
-        self, habits: Sequence[Origin], axes: Sequence[Axis]
-    ) -> NDArray[np.float64]:
-        """Return into how many micro-batches software cuts a batch in a pipeline; else nought."""
-        each = np.array([one.value for one in habits], dtype=np.float64)
-        column = "framework" if self._axis_of("framework") is not None else ""
-        depth, chunks = self._along_axes("pp", axes), self._along_axes("virtual_stages", axes)
-        if "virtual_stages" not in self.sweep.given:
-            axis = self._axis_of("schedule")
-            names = [self.labels["schedule"]] if axis is None else axis.columns["schedule"]
-            folded = np.array([2.0 if str(one) in TWO_STAGES else 1.0 for one in names])
-            chunks = _on_axes(axes, "schedule" if axis is not None else "", folded)
-        stages = np.where(depth > 1.0, depth * chunks, 0.0)
-        return np.asarray(_on_axes(axes, column, each) * stages)
-
-    def _ranks(self, axes: Sequence[Axis]) -> NDArray[np.float64]:
-        """Return data-parallel ranks along some axes."""
-        if "world_size" not in self.given:
-            return self._along_axes("dp", axes)
-        split = np.ones([1] * len(axes))
-        for name in ("tp", "cp", "pp"):
-            split = split * self._along_axes(name, axes)
-        return np.maximum(self._along_axes("world_size", axes) // split, 1.0)
-
-    def _along_axes(self, name: str, axes: Sequence[Axis]) -> NDArray[np.float64]:
-        """Return a quantity's values along some axes; one where it isn't given."""
-        axis = self._axis_of(name)
-        if axis is None:
-            return np.full([1] * len(axes), self.constants.get(name, 1.0))
-        return _on_axes(axes, name, axis.columns[name])
-
-    def _habit(
-        self, name: str, values: NDArray[Any], axes: Sequence[Axis], habits: Sequence[Origin]
-    ) -> None:
-        """Give a quantity of the plan as it follows from what the software does."""
-        self._spread(name, np.broadcast_to(values, [len(one) for one in axes]), axes)
-        self.origins[name] = once(habits)
-        self.given.add(name)
 
     # Domains of many hosts.
 
@@ -517,13 +461,6 @@ class TrainingResolver(Resolver):
             self._extend(own, {name: part})
         else:
             self.fields[name] = (tuple(axis.name for _, axis in varying), part)
-
-
-def _micro_batch(local: NDArray[Any], count: NDArray[Any]) -> NDArray[Any]:
-    """Return a micro-batch's sequences if a rank's are cut into so many: one if that isn't even."""
-    parts = np.maximum(count, 1.0)
-    even = (count >= 1.0) & (local >= parts) & (local % parts == 0.0)
-    return np.where(even, local / parts, 1.0)
 
 
 def _on_axes(axes: Sequence[Axis], column: str, values: NDArray[Any]) -> NDArray[np.float64]:

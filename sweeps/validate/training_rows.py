@@ -23,7 +23,7 @@ from sweeps.spec.catalog import (
     load_model,
     model_names,
 )
-from sweeps.spec.framework import MICRO_BATCHES, Framework, unknown_settings
+from sweeps.spec.framework import Framework, unknown_settings
 from sweeps.spec.machine import Machine
 from sweeps.spec.model import complete_shapes
 from sweeps.validate.run_table import (
@@ -251,15 +251,15 @@ class _Catalogue:
             if "assumed" in remark:
                 assumed[NUMBERS.get(name) or name] = None
         for name, figure in self._framework(labels["framework"]).plan.items():
-            if name in numbers or name == MICRO_BATCHES:
+            if name in numbers:
                 continue
             numbers[name] = figure.value
             if name != "sequence_parallel" or numbers.get("tp", 1.0) > 1.0:
                 assumed[name] = None
         complete_plan(run, numbers, assumed)
-        each = self._framework(labels["framework"]).plan.get(MICRO_BATCHES)
-        if each and numbers["pp"] > 1.0 and not {"micro_batch", "micro_batches"} & set(numbers):
-            numbers["micro_batches"] = each.value * numbers["pp"] * numbers["virtual_stages"]
+        if "micro_batches_per_chunk" in helpers:
+            chunks = numbers["pp"] * numbers["virtual_stages"]
+            numbers.setdefault("micro_batches", helpers["micro_batches_per_chunk"] * chunks)
         complete_batch(run, numbers, assumed, step=step)
         machine = self._machine(labels["hardware"]) if "hardware" in labels else None
         if machine is not None:

@@ -87,8 +87,8 @@ def test_columns_go_before_the_catalogue() -> None:
     assert one.numbers["hidden_size"] == 8192
 
 
-def test_torchtitan_has_as_many_micro_batches_as_stages() -> None:
-    """Its habit, as in analysis: the micro-batch is what the batch leaves of them."""
+def test_torchtitan_of_2024_has_as_many_micro_batches_as_stages() -> None:
+    """Its configuration's default then: the micro-batch is what the batch leaves of them."""
     row = {"source_id": "torchtitan_202412", "framework": "torchtitan", "micro_batch": None}
     for pp, virtual, dp in ((8, 1, 2), (4, 2, 4)):
         numbers = case(**row, pp=pp, dp=dp, vpp=virtual, global_batch=128).numbers
