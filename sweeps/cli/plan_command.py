@@ -595,7 +595,7 @@ def _lines(
         ):
             yield from wrap(old, prose(), subsequent_indent="  ")
     yield "times are good to the error of a step's time that each plan states"
-    yield "numbers of nodes with prime factors up to 7 were tried; sweeps plan says all of one"
+    yield "numbers of nodes with prime factors up to 7 are looked at; sweeps plan says all of one"
 
 
 HEAD = ["", "GPUs", "days", "goodput", "cost", "1e12 tokens", "energy", "spare servers", "MFU", ""]
@@ -659,6 +659,8 @@ def _of_machine(one: Offer, wish: Wish) -> Iterator[str]:
     if cheapest.detail is not None and cheapest.cost < one.least.cost:
         cost, days = (shown(name, cheapest.detail[name]) for name in ("run_cost", "run_days"))
         lines.append(f"more cost less: {cheapest.gpus:,} GPUs take {days} and {cost}")
-    lines.append(f"tried: {', '.join(f'{own.gpus:,}' for own in one.tried)} GPUs")
+    searched = f"searched: {', '.join(f'{own.gpus:,}' for own in one.tried)} GPUs"
+    rest = f"; bounds rule out the {one.ruled_out} other smaller numbers" if one.ruled_out else ""
+    lines.append(searched + rest)
     yield from bullets(lines)
     yield ""

@@ -33,8 +33,8 @@ from sweeps.search.answer import (
 from sweeps.search.answer import answer as answer_point
 from sweeps.search.repair import MEASURES, Best, best_at, flag_column, number_column
 from sweeps.search.request import DEFAULT_THRESHOLD, Execution, Point, Request, read_request
-from sweeps.search.search import COMMUNICATION, Detail, details
-from sweeps.search.space import common_of
+from sweeps.search.search import COMMUNICATION, ROUNDING, Detail, blocks_of, details, is_bounded
+from sweeps.search.space import common_of, space_of
 from sweeps.spec.catalog import load_hardware
 
 if TYPE_CHECKING:
@@ -305,6 +305,7 @@ class Offer:
     tried: tuple[Tried, ...]  # From few GPUs to many
     least: Tried | None  # The least that makes it in time
     why: str = ""  # Why there is none
+    ruled_out: int = 0  # Smaller numbers that can't make it by bounds, so that none was searched
 
     @property
     def neighbour(self) -> Tried | None:
@@ -343,8 +344,8 @@ def offer(
     """Return the least number of a machine's GPUs that makes it in time.
 
     Days don't fall steadily with GPUs, for some numbers divide badly.  Of each doubling one number
-    is tried of which plans keep their stages busy, until one makes it; then, from few to many, the
-    others that would, were a GPU to do a tenth better than in the last two.
+    is tried of which plans keep their stages busy, until one makes it; then, from few to many, each
+    smaller one that bounds of its plans' steps don't rule out.
     """
     tried: dict[int, Tried] = {}
 
@@ -355,8 +356,9 @@ def offer(
                 progress(len(tried), max(len(tried) + 4, 12))
         return tried[gpus]
 
-    def offered(least: Tried | None, why: str = "") -> Offer:
-        return Offer(machine, tuple(tried[gpus] for gpus in sorted(tried)), least, why)
+    def offered(least: Tried | None, why: str = "", ruled_out: int = 0) -> Offer:
+        several = tuple(tried[gpus] for gpus in sorted(tried))
+        return Offer(machine, several, least, why, ruled_out)
 
     given = common_of(point)[2].constants
     node, bound = _bound(given, wish)
@@ -368,14 +370,13 @@ def offer(
         return most_filled(given, gpus)
 
     known: list[Tried] = []
-    most, needed = FUTILE**2 * max(bound, node), 0.0
+    most = FUTILE**2 * max(bound, node)
     for gpus in _rungs(node, bound, filled):
         if gpus > most:
             break
         if filled(gpus) == 0.0 or (one := at(gpus)).detail is None:
             continue
         known.append(one)
-        needed = min(two.gpus * two.days for two in known[-2:]) / wish.days / (1.0 + BETTER)
         if one.days <= wish.days:
             break
         most = FUTILE * min(known, key=lambda other: other.days).gpus
@@ -386,10 +387,17 @@ def offer(
         words = f"the fastest of those tried, {best.gpus:,} GPUs, take {best.days:.4g} days"
         return offered(None, f"the batch doesn't feed enough GPUs: {words}")
     top = best.gpus * (1.0 if best.days <= wish.days else 2.0)
-    for gpus in itertools.takewhile(lambda gpus: gpus < top, sizes(node, needed)):
-        if gpus * filled(gpus) >= needed and at(gpus).days <= wish.days:
-            best = at(gpus)
-            break
+    step = _longest_step(given, wish)
+    left = (
+        at(gpus)
+        for gpus in itertools.takewhile(lambda gpus: gpus < top, sizes(node, bound))
+        if gpus in tried or (filled(gpus) > 0.0 and may_take(point, gpus, step))
+    )
+    best = next((one for one in left if one.days <= wish.days), best)
+    # Told beside it: the smaller number that keeps most GPUs busy.
+    smaller = [*itertools.takewhile(lambda gpus: gpus < best.gpus, sizes(node, bound))]
+    if any(map(filled, smaller)):
+        at(max(smaller, key=lambda gpus: gpus * filled(gpus)))
     # For the figure: what half and twice as many do.
     for share in (0.5, 2.0):
         at(next(_rungs(node, max(share * best.gpus, node), filled)))
@@ -398,7 +406,28 @@ def offer(
         words = f"the fastest of those tried, {best.gpus:,} GPUs, take {best.days:.4g} days"
         return offered(None, f"the batch doesn't feed enough GPUs: {words}")
     least = min(made, key=lambda one: one.gpus)
-    return offered(least, least.fails(wish))
+    return offered(least, least.fails(wish), len({*smaller} - tried.keys()))
+
+
+def _longest_step(given: Mapping[str, float], wish: Wish) -> float:
+    """Return how long a step may take at most: nothing interrupts the run."""
+    steps = wish.tokens / (given["global_batch"] * given["sequence_length"])
+    return wish.days * given["day"] / steps * (1.0 + ROUNDING)
+
+
+def may_take(point: Point, gpus: int, step: float) -> bool:
+    """Whether the bound of a plan that can run on so many GPUs is up to so long a step."""
+    try:
+        space = space_of(point.with_constants(world_size=float(gpus)))
+    except InputError:
+        return False
+    if space.plan is None or not is_bounded(space.plan, ["step_time"]):
+        return space.plan is not None
+    for block in blocks_of(space):
+        near = block.least("step_time") <= step
+        if near.any() and (near & (block.reasons() == 0)).any():
+            return True
+    return False
 
 
 def _rungs(node: int, least: float, filled: Callable[[int], float]) -> Iterator[int]:
@@ -424,7 +453,8 @@ def most_filled(given: Mapping[str, float], gpus: int) -> float:
     """
     layers = int(given["layers"])
     rest = math.prod(int(given[name]) for name in ("global_batch", "heads", "sequence_length"))
-    stages = [pp for pp in range(1, layers + 1) if gpus % pp == 0 and rest % (gpus // pp) == 0]
+    # The embedding and the loss may be stages of their own.
+    stages = [pp for pp in range(1, layers + 3) if gpus % pp == 0 and rest % (gpus // pp) == 0]
     return max((layers / pp / -(-layers // pp) for pp in stages), default=0.0)
 
 

@@ -369,6 +369,12 @@ def least_of(node: Node, value: Callable[[Node], Any]) -> Any:
     return node.run(*(least_of(one, value) for one in node.inputs))
 
 
+def is_bounded(plan: Program, names: Sequence[str]) -> bool:
+    """Whether the least of some quantities is known, by our own formulas."""
+    nodes, seen = [case.nodes[name] for case in plan.cases for name in names], set[int]()
+    return all(_is_bounded(node) and _is_ours(node, seen) for node in nodes)
+
+
 def _is_bounded(node: Node) -> bool:
     """Whether a node's least is known, by our own formulas."""
     if node.name in OF_TIME:
@@ -411,11 +417,7 @@ class _Staged:
         """Find out whether bounds pay, by some of the splits."""
         space, plan = self.space, self.space.plan
         assert plan is not None
-        nodes = [case.nodes[name] for case in plan.cases for name in self.names]
-        seen: set[int] = set()
-        if len(space.rows) * space.ways < WORTH or not all(
-            _is_bounded(node) and _is_ours(node, seen) for node in nodes
-        ):
+        if len(space.rows) * space.ways < WORTH or not is_bounded(plan, self.names):
             return
         self.staged = True
         some = np.linspace(0, space.rows.splits - 1, TRIED).astype(np.int64)
@@ -478,9 +480,8 @@ class _Staged:
         best = np.full(self.space.rows.splits, np.inf)
         np.minimum.at(best, split, first)
         several = min(self.keeper.top.count, len(first)) - 1
-        chosen = np.unique(
-            rows[(first <= best[split]) | (first <= np.partition(first, several)[several])]
-        )
+        edge = np.partition(first, several)[several]
+        chosen = np.unique(rows[first <= np.maximum(best[split], edge)])
         count, computed = np.count_nonzero(np.bincount(rows)), 0
         while len(chosen):
             computed += len(chosen)
@@ -491,8 +492,7 @@ class _Staged:
             left[left] = self._near(rows[left], first[left], second[left])
             rows, first, second = rows[left], first[left], second[left]
             nearest = rows[np.argsort(first, kind="stable")]
-            chosen = nearest[np.sort(np.unique(nearest, return_index=True)[1])[:ROWS]]
-            chosen.sort()
+            chosen = np.sort(nearest[np.sort(np.unique(nearest, return_index=True)[1])[:ROWS]])
         self.staged = self.staged and bool(computed <= PAYS * count)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -16,6 +17,7 @@ from sweeps.search.interface import (
     Wish,
     _bound,
     _rungs,
+    may_take,
     most_filled,
     offer,
     run_of,
@@ -55,6 +57,42 @@ def test_the_least_number_makes_it_and_the_next_smaller_fails(found: Offer) -> N
     # Each smaller number by itself, too.
     for gpus in range(8, found.least.gpus, 8):
         assert run_of(point(gpus=gpus), WISH.tokens).days > WISH.days, gpus
+
+
+@pytest.mark.parametrize(
+    ("asked", "tokens", "days"),
+    [
+        ({"global_batch": 96}, 100e9, 10.0),
+        ({"model": "llama3-70b", "global_batch": 120}, 20e9, 14.0),
+        ({"model": "mixtral-8x7b", "global_batch": 80, "hardware": "dgx-h200"}, 60e9, 9.0),
+        ({"model": "qwen3-30b-a3b", "global_batch": 64, "hardware": "dgx-a100"}, 60e9, 12.0),
+    ],
+)
+def test_no_smaller_number_makes_it(asked: dict[str, Any], tokens: float, days: float) -> None:
+    question = point(**asked)
+    got = offer(question, Wish(tokens, days), "..")
+    assert got.least is not None
+    node, bound = _bound(common_of(question)[2].constants, Wish(tokens, days))
+    searched = {one.gpus for one in got.tried}
+    smaller = [*itertools.takewhile(lambda gpus: gpus < got.least.gpus, sizes(node, bound))]
+    assert got.ruled_out == len({*smaller} - searched)
+    for gpus in smaller:
+        assert run_of(question.with_constants(world_size=float(gpus)), tokens).days > days, gpus
+    # A deadline that one of them just makes has it as the answer.
+    if smaller:
+        other = run_of(question.with_constants(world_size=float(smaller[-1])), tokens)
+        late = offer(question, Wish(tokens, other.days), "..").least
+        assert late is None or late.gpus <= smaller[-1]
+
+
+def test_bounds_rule_out_what_takes_longer_and_nothing_else() -> None:
+    for gpus in (8, 24, 32, 40, 56):
+        one = run_of(point(gpus=gpus), 100e9).detail
+        if one is not None:
+            assert may_take(point(), gpus, one["step_time"])
+            assert not may_take(point(), gpus, 0.5 * one["step_time"])
+        else:
+            assert not may_take(point(), gpus, np.inf)
 
 
 def test_a_budget_is_kept_or_missed_by_so_much(found: Offer) -> None:
