@@ -55,6 +55,9 @@ def test_what_recipes_of_bridge_set_is_on() -> None:
     one = case(**row, mtp_layers=1)
     assert "fused_loss" in one.labels["framework"].split("+")
     assert one.numbers["mtp_layers"] == 1
+    for model, fused in (("qwen35_vl_35b_a3b", True), ("deepseek_v4_flash", False)):
+        of_main = case(source_id="mbridge_main", model=model, ep=16, framework=None)
+        assert ("fused_loss" in of_main.labels["framework"].split("+")) == fused
     assert case(**row).numbers["mtp_layers"] == 0
     # Printed with the degrees of the release before; its recipe has others.
     row = {
