@@ -5,12 +5,15 @@ Some have a window, a gated delta net, or Mamba-2; routed experts may work on a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute.layer import half_elementwise_bytes
 from overhead.compute.matmul import FUSED
-from overhead.formula import alias, constant, formula, product
+from overhead.formula import alias, constant, declare, formula, product
 from overhead.quantity import Array
 from overhead.source import cite
 from overhead.transformer import BRIDGE, CAUSAL, FULL, MISTRAL
@@ -570,62 +573,43 @@ SCAN: dict[str, Any] = {
 }
 
 
-def _turned(micro_batch: Array, activation_bytes: Array, width: Array) -> Array:
-    """Copies in which sequences follow one another, if there are several."""
-    return xp.where(micro_batch > 1.0, 2.0 * activation_bytes * width, 0.0)
+# How many elements a token these kernels move: in 16 bits of what is convolved, of the groups'
+# states, of what is inside, of the states of chunks and of heads; in single precision of the states
+# and products of chunks, of the groups' states and of heads; and which of what leads to the scan
+# and from it is copied where several sequences follow one another.
+MOVED = {
+    "forward": ((2.0, 4.0, 7.0, 2.0, 1.0), (2.0, 2.0, 0.0, 6.0), (1.0, 1.0)),
+    "backward": ((5.0, 11.0, 20.0, 5.0, 5.0), (6.0, 8.0, 8.0, 44.0), (1.0, 0.0)),
+}
+SIZES = (
+    "linear_share", "mamba", "rank_tokens", "tp", "micro_batch", "activation_bytes", "single_bytes",
+    "linear_in_width", "linear_convolved_width", "linear_out_width", "linear_key_heads",
+    "linear_key_size", "linear_value_heads",
+)  # fmt: skip
 
 
-@formula(returns="scan_forward_bytes", **SCAN)
-def mamba_scan_forward_bytes(
-    linear_share: Array,
-    mamba: Array,
-    rank_tokens: Array,
-    tp: Array,
-    micro_batch: Array,
-    activation_bytes: Array,
-    single_bytes: Array,
-    linear_in_width: Array,
-    linear_convolved_width: Array,
-    linear_out_width: Array,
-    linear_key_heads: Array,
-    linear_key_size: Array,
-    linear_value_heads: Array,
-) -> Array:
-    """Bytes that Mamba-2's kernels move forward, in the mean of layers."""
-    groups = linear_key_heads * linear_key_size
-    states = linear_out_width * linear_key_size / MAMBA_CHUNK
-    products = linear_key_heads * MAMBA_CHUNK
-    halves = 2.0 * linear_convolved_width + 4.0 * groups + 7.0 * linear_out_width + 2.0 * states
-    halves = halves + linear_value_heads
-    singles = 2.0 * states + 2.0 * products + 6.0 * linear_value_heads
-    turned = _turned(micro_batch, activation_bytes, linear_in_width + linear_out_width)
-    moved = activation_bytes * halves + single_bytes * singles + turned
-    return linear_share * mamba * rank_tokens / tp * moved
+def _scanned(way: str) -> Any:
+    halves, singles, copies = MOVED[way]
+
+    def moved(
+        share: Array, mamba: Array, tokens: Array, tp: Array, micro_batch: Array, half: Array,
+        single: Array, into: Array, convolved: Array, inner: Array, key_heads: Array,
+        key_size: Array, heads: Array,
+    ) -> Array:  # fmt: skip
+        groups, states = key_heads * key_size, inner * key_size / MAMBA_CHUNK
+        products = key_heads * MAMBA_CHUNK
+        narrow = _weighted(halves, (convolved, groups, inner, states, heads))
+        wide = _weighted(singles, (states, products, groups, heads))
+        copied = xp.where(micro_batch > 1.0, 2.0 * half * _weighted(copies, (into, inner)), 0.0)
+        return share * mamba * tokens / tp * (half * narrow + single * wide + copied)
+
+    return moved
 
 
-@formula(returns="scan_backward_bytes", **SCAN)
-def mamba_scan_backward_bytes(
-    linear_share: Array,
-    mamba: Array,
-    rank_tokens: Array,
-    tp: Array,
-    micro_batch: Array,
-    activation_bytes: Array,
-    single_bytes: Array,
-    linear_in_width: Array,
-    linear_convolved_width: Array,
-    linear_out_width: Array,
-    linear_key_heads: Array,
-    linear_key_size: Array,
-    linear_value_heads: Array,
-) -> Array:
-    """Bytes that Mamba-2's kernels move backward, in the mean of layers."""
-    groups = linear_key_heads * linear_key_size
-    states = linear_out_width * linear_key_size / MAMBA_CHUNK
-    products = linear_key_heads * MAMBA_CHUNK
-    halves = 5.0 * linear_convolved_width + 11.0 * groups + 20.0 * linear_out_width + 5.0 * states
-    halves = halves + 5.0 * linear_value_heads
-    singles = 6.0 * states + 8.0 * products + 8.0 * groups + 44.0 * linear_value_heads
-    turned = _turned(micro_batch, activation_bytes, linear_in_width)
-    moved = activation_bytes * halves + single_bytes * singles + turned
-    return linear_share * mamba * rank_tokens / tp * moved
+def _weighted(counts: Sequence[float], sizes: Sequence[Array]) -> Array:
+    """Return a sum of sizes, each counted so often; what isn't counted isn't in it."""
+    return reduce(add, (count * size for count, size in zip(counts, sizes, strict=True) if count))
+
+
+for _way in MOVED:
+    declare(f"scan_{_way}_bytes", SIZES, _scanned(_way), **SCAN)

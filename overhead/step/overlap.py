@@ -321,9 +321,10 @@ declare("exposed_cp_backward_time", (*_taken, "layer_attention_again_time"), _mi
 
 WHERE = "megatron/core/pipeline_parallel/combined_1f1b.py"
 PAIRS: dict[str, Any] = {**BOUND, "source": "megatron", "where": WHERE}
-define("beside_experts_time", r"t_\mathrm{ep,o}", "s", "computing of a layer with experts, forward"
-       " and backward, behind which its exchanges can hide", minimum=0)  # fmt: skip
-total("beside_experts_time",
+define("moe_layer_computing_time", r"t_\mathrm{ep,o}", "s",
+       "computing of a layer with experts, forward and backward, behind which its exchanges can hide",
+       minimum=0)  # fmt: skip
+total("moe_layer_computing_time",
       ("moe_layer_matmul_time", "attention_time", "moe_layer_elementwise_time"))  # fmt: skip
 
 
@@ -341,7 +342,7 @@ def _ep_backward_more(
 
 def _expert() -> None:
     """Declare what expert parallelism exposes; its backward holds what is repeated."""
-    forward = ("ep_layer_forward_time", "ep_overlap", "beside_experts_time")
+    forward = ("ep_layer_forward_time", "ep_overlap", "moe_layer_computing_time")
     declare("exposed_ep_forward_time", forward, exposed, **PAIRS)
     name, taken = "exposed_ep_backward_time", ("ep_layer_backward_time", *forward)
     declare(name, taken, _ep_backward, **PAIRS)

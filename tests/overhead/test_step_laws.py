@@ -198,7 +198,7 @@ def test_exchanges_of_both_directions_hide_behind_one_layer_s_computing(
     """A micro-batch's run beside another's computing, of which no more hides than there is."""
     known = {
         "ep_layer_forward_time": forward, "ep_layer_backward_time": backward,
-        "ep_overlap": share, "beside_experts_time": computing,
+        "ep_overlap": share, "moe_layer_computing_time": computing,
     }  # fmt: skip
     both = forward + backward
     exposed = Evaluation(known, complete(STEP_DEFAULTS, known))["layer_exposed_ep_time"]
