@@ -322,7 +322,7 @@ declare("exposed_cp_backward_time", (*_taken, "layer_attention_again_time"), _mi
 WHERE = "megatron/core/pipeline_parallel/combined_1f1b.py"
 PAIRS: dict[str, Any] = {**BOUND, "source": "megatron", "where": WHERE}
 define("moe_layer_computing_time", r"t_\mathrm{ep,o}", "s",
-       "computing of a layer with experts, forward and backward, behind which its exchanges can hide",
+       "computing of a layer with experts, both ways, behind which its exchanges can hide",
        minimum=0)  # fmt: skip
 total("moe_layer_computing_time",
       ("moe_layer_matmul_time", "attention_time", "moe_layer_elementwise_time"))  # fmt: skip
