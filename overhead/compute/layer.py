@@ -231,7 +231,7 @@ SLOWER = "Mamba-2's kernels move bytes at a third of others' rate, as fitted to 
 TWICE = {"forward": (), "backward": ("the backward moves twice: gradients beside activations",)}
 
 
-def _beside_scan(kernel: Any) -> Any:
+def _with_scan(kernel: Any) -> Any:
     def time(factor: Array, moved: Array, casts: Array, scan: Array, *rate: Array) -> Array:
         return kernel(factor, moved, casts + scan / SCAN_RATE, *rate)
 
@@ -251,7 +251,7 @@ for _class, _, _ in quantities.CLASSES:
         declare(
             f"{_class}_layer_elementwise_{_kind}_time",
             ("elementwise_factor", *_bytes, f"scan_{_kind}_bytes", *RATE_OF_BYTES),
-            _beside_scan(_kernel),
+            _with_scan(_kernel),
             assumes=(*TWICE[_kind], SLOWER),
             **SCAN,
         )
