@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -162,12 +162,15 @@ class Evaluator:
         fixed: dict[int, slice] | None = None,
         limits: Limits | None = None,
         picked: Picked | None = None,
+        points: Mapping[str, Array] | None = None,
     ) -> None:
         self.grid = grid
         self.limits = limits or Limits()
         self.fixed = fixed or {}
-        self.picked = picked  # Regions are of these points then
-        self.sizes = {**grid.sizes, **({picked.dim: len(picked.places)} if picked else {})}
+        self.picked = picked
+        # The points of some dimensions by their places on the grid: regions are of these, then
+        self.points = {picked.dim: picked.places} if picked else dict(points or {})
+        self.sizes = grid.sizes | {dim: len(places) for dim, places in self.points.items()}
         self.shape = tuple(self.sizes.values()) or (1,)
         fixed_dims = {grid.names[position] for position in self.fixed}
         self._fixed_dims = frozenset(fixed_dims)
@@ -342,7 +345,7 @@ class Evaluator:
 
     def _given(self, node: Node) -> Any:
         """Return what is given at the points that there are, in the arrays computed with."""
-        if self.limits.arrays is None and self.picked is None:
+        if self.limits.arrays is None and self.points.keys().isdisjoint(node.dims):
             return node.given
         if id(node) not in self._whole:
             self._whole[id(node)] = self._points(node)
@@ -351,8 +354,8 @@ class Evaluator:
     def _points(self, node: Node) -> Any:
         assert node.given is not None
         values = node.given
-        if self.picked is not None and self.picked.dim in node.dims:
-            values = values.take(self.picked.places, axis=self.grid.position(self.picked.dim))
+        for dim in node.dims & self.points.keys():
+            values = values.take(self.points[dim], axis=self.grid.position(dim))
         if self.limits.arrays is None:
             return values
         with using(self.limits.arrays, self.limits.device):
@@ -374,19 +377,30 @@ class Evaluator:
         return _CutCost(whole, region).cost
 
 
+# Finds the points at which cells have none of some bits in a status, where they are few.
+Finding = Callable[[Evaluator, Node, int], Mapping[str, Array]]
+
+
 class Evaluators:
     """The evaluators of a grid's cases, each with the small values and reasons that it keeps."""
 
     def __init__(self, grid: Grid, limits: Limits) -> None:
         self.grid, self.limits = grid, limits
-        self._kept: dict[int, Evaluator] = {}
+        self._kept: dict[int, dict[int, Evaluator]] = {}
 
-    def of(self, case: LabelCase) -> Evaluator:
-        """Return a case's evaluator."""
-        known = self._kept.get(id(case))
-        if known is None:
-            known = self._kept[id(case)] = Evaluator(self.grid, dict(case.fixed), self.limits)
-        return known
+    def of(self, case: LabelCase, bits: int = 0, finding: Finding | None = None) -> Evaluator:
+        """Return a case's evaluator: of all points, or of those that have none of some bits."""
+        kept = self._kept.setdefault(id(case), {})
+        if bits not in kept:
+            points: Mapping[str, Array] = {}
+            if bits and finding is not None:
+                every = self.of(case)
+                if every.cells(case.status) > self.limits.whole:
+                    points = finding(every, case.status, bits)
+                kept[bits] = every
+            if points or not bits:
+                kept[bits] = Evaluator(self.grid, dict(case.fixed), self.limits, None, points)
+        return kept[bits]
 
     def forget(self, case: LabelCase) -> None:
         """Drop what was kept for a case: it is done, and rarely asked for again."""

@@ -6,8 +6,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import accumulate, product
+from operator import and_
 from typing import Any
 
 import numpy as np
@@ -21,108 +22,39 @@ from overhead.graph import EVERYTHING, Builder, Graph, Missing, Node, Undecided
 from overhead.labels import HIERARCHY, NO_LIBRARY, complete
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.display import noun
-from sweeps.engine.evaluate import Cuts, Evaluator, Evaluators, Limits, settings
+from sweeps.engine.evaluate import Cuts, Evaluators, Limits, settings
 from sweeps.engine.grid import Array, Block, Field, Grid, LabelCase, Region, Variable, dtype_of
-from sweeps.engine.validity import Faults, collective_faults, status
+from sweeps.engine.validity import Faults, Holes, alive, collective_faults, status
 from sweeps.errors import InputError, fault, needs
 from sweeps.spec.axis import Axis, is_overlap
-
-# Where a variable has no value: the cells that can't be, seen along its own dimensions.
-
-
-class Holes:
-    """The missing values of variables of the same dimensions, in one case.
-
-    A variable may have fewer dimensions than the reasons for holes: the bus factor, say, doesn't
-    vary along the sizes of a mesh.  Then its value is missing where no cell along the others, and
-    in no other case that shares the value, can be.
-    """
-
-    def __init__(
-        self, program: Program, case: LabelCase, evaluators: Evaluators, positions: Sequence[int]
-    ) -> None:
-        self.program, self.case, self.evaluators = program, case, evaluators
-        self.evaluator = evaluator = evaluators.of(case)
-        self.positions = frozenset(positions)
-        self.found = -1
-        if evaluator.cells(case.status) <= evaluator.limits.whole:
-            status = in_numpy(evaluator.value(case.status))
-            self.found = int(np.bitwise_or.reduce(status, axis=None))
-        self._sharing: list[tuple[LabelCase, Evaluator]] | None = None
-        self._known: dict[int, tuple[Region, Array | None]] = {}
-
-    def at(self, region: Region, bits: int) -> Array | None:
-        """Return a mask of the missing values over a region; None where none are missing."""
-        if not self.found & bits:
-            return None
-        known = self._known.get(bits)
-        if known is None or known[0] != region:
-            known = self._known[bits] = (region, self._missing(region, bits))
-        return known[1]
-
-    def _missing(self, region: Region, bits: int) -> Array | None:
-        wrong: Array | None = None
-        for case, evaluator in self._cases():
-            mask = self._of_case(case, evaluator, region, bits)
-            wrong = mask if wrong is None else wrong & mask
-            if not wrong.any():
-                return None
-        return wrong
-
-    def _cases(self) -> list[tuple[LabelCase, Evaluator]]:
-        """Return the cases that share the variables' values: the case itself first."""
-        if self._sharing is None:
-            own = self._fixed_places(self.case)
-            others = [
-                (case, self.evaluators.of(case))
-                for case in self.program.cases
-                if case is not self.case and self._fixed_places(case) == own
-            ]
-            self._sharing = [(self.case, self.evaluator), *others]
-        return self._sharing
-
-    def _fixed_places(self, case: LabelCase) -> dict[int, slice]:
-        return {p: part for p, part in case.fixed.items() if p in self.positions}
-
-    def _of_case(self, case: LabelCase, evaluator: Evaluator, region: Region, bits: int) -> Array:
-        """Return where no cell of a case along the dimensions that the variables lack can be."""
-        grid = self.program.grid
-        own = {grid.position(dim) for dim in case.status.dims} - set(case.fixed)
-        idle = tuple(sorted(own - self.positions))
-        place = [case.fixed.get(p, part) for p, part in enumerate(region)]
-        cells = 1
-        for position in own & self.positions:
-            cells *= region[position].stop - region[position].start
-        wrong: Array | None = None
-        most = max(1, evaluator.limits.block // cells)
-        for part in Cuts([grid.shape[p] for p in idle], most):
-            for position, piece in zip(idle, part, strict=True):
-                place[position] = piece
-            status = evaluator.reasons(case.status, tuple(place)) & bits
-            mask = np.asarray((status != 0).all(axis=idle, keepdims=True))
-            wrong = mask if wrong is None else wrong & mask
-            if not wrong.any():
-                break
-        assert wrong is not None
-        return wrong
-
 
 # Variables of the same dimensions, computed together block by block.
 
 
 class Group:
-    """Variables of the same dimensions in one case, computed together block by block."""
+    """Variables of the same dimensions in one case, computed together block by block.
+
+    Points of a dimension at which no cell can be aren't computed.
+    """
 
     def __init__(
-        self, program: Program, case: LabelCase, evaluators: Evaluators, dims: tuple[str, ...]
+        self,
+        program: Program,
+        case: LabelCase,
+        evaluators: Evaluators,
+        dims: tuple[str, ...],
+        bits: int,
     ) -> None:
         grid, self.faults = program.grid, program.faults
-        self.case, self.evaluator = case, evaluators.of(case)
+        self.case, self.evaluators = case, evaluators
         self.positions = [grid.position(dim) for dim in dims]
         self.lengths = [1 if p in case.fixed else grid.shape[p] for p in self.positions]
         self.idle = set(range(len(grid.shape))) - set(self.positions) - set(case.fixed)
-        self.everything = self.evaluator.everything
-        self.holes = Holes(program, case, evaluators, self.positions)
+        # Values that another case shares may be there where this one's cells can't be.
+        alone = set(case.fixed) <= set(self.positions)
+        self.evaluator = evaluators.of(case, bits if alone else 0, alive)
+        self.everything = evaluators.of(case).everything
+        self.holes = Holes(program, case, evaluators, self.evaluator, self.positions)
         self.buffers: dict[str, Array] = {}
 
     def at(
@@ -142,6 +74,8 @@ class Group:
             shape[position] = actual.stop - actual.start
         for position in self.idle:
             region[position] = slice(0, 1)
+        whole = tuple(region)
+        inside = self._inside(whole)
         found = []
         for variable in variables:
             name, own = variable.name, tuple(place)
@@ -153,10 +87,10 @@ class Group:
                 out = self._buffer(name, shape, dtype_of(name))
             extents = [piece.stop - piece.start for piece in place]
             others: dict[str, Array] = {}
-            self._fill(name, tuple(region), out)
+            self._fill(name, whole, inside, out)
             for other in (partners or {}).get(name, ()):
                 values = self._buffer(f"{name} with {other}", shape, np.dtype(np.float64))
-                self._fill(other, tuple(region), values)
+                self._fill(other, whole, inside, values)
                 others[other] = values.reshape(extents)
             found.append(Block(name, own, out.reshape(extents), others))
         return found
@@ -167,19 +101,50 @@ class Group:
             self.buffers[name] = np.empty(shape, dtype=dtype)
         return self.buffers[name]
 
-    def _fill(self, name: str, region: Region, out: Array) -> None:
+    def _inside(self, region: Region) -> tuple[Region, Any] | None:
+        """Return a region among the points computed, and where these are; None if it has none."""
+        inside, rows = list(region), {}
+        for dim, points in self.evaluator.points.items():
+            place = self.evaluator.grid.position(dim)
+            if place in self.idle:
+                if not len(points):
+                    return None
+                continue
+            part = region[place]
+            first, last = (int(end) for end in np.searchsorted(points, (part.start, part.stop)))
+            inside[place], rows[place] = slice(first, last), points[first:last] - part.start
+            if first == last:
+                return None
+        if not rows:
+            return tuple(inside), None
+        # Places along neighbouring dimensions: of others, numpy would put the dimensions first.
+        start, stop = min(rows), max(rows) + 1
+        every = [
+            rows.get(p, np.arange(region[p].stop - region[p].start)) for p in range(start, stop)
+        ]
+        return tuple(inside), (*[slice(None)] * start, *np.ix_(*every))
+
+    def _fill(
+        self, name: str, region: Region, inside: tuple[Region, Any] | None, out: Array
+    ) -> None:
         """Fill an array with a variable's values over a region, NaN where there are none."""
         if name == "status":
-            out[...] = self.evaluator.reasons(self.case.status, region)
+            out[...] = self.evaluators.of(self.case).reasons(self.case.status, region)
             return
-        node = self.case.nodes.get(name)
-        if node is None:
-            out[...] = 0 if out.dtype.kind == "i" else np.nan
+        node, missing = self.case.nodes.get(name), 0 if out.dtype.kind == "i" else np.nan
+        values = out
+        if node is None or inside is None:
+            out[...] = missing
             return
-        self.evaluator.into(node, region, out)
-        wrong = self.holes.at(region, self.faults.masking(name))
-        if wrong is not None:
-            np.copyto(out, 0 if out.dtype.kind == "i" else np.nan, where=wrong)
+        own, index = inside
+        if index is not None:
+            shape = [part.stop - part.start for part in own]
+            values = self._buffer("", shape, out.dtype)
+            out[...] = missing
+        self.evaluator.into(node, own, values)
+        self.holes.blank(own, self.faults.masking(name), values, missing)
+        if index is not None:
+            out[index] = values
 
 
 # What follows from the time alone, whichever algorithm has it.
@@ -606,6 +571,9 @@ class Steps:
         self.stages = tuple(self._staged(names))
         self._ends = tuple(accumulate(len(stage.cuts) for stage in self.stages))
         self._evaluators = Evaluators(program.grid, self.limits)
+        others = {other for some in (partners or {}).values() for other in some}
+        masks = [program.faults.masking(name) for name in {*names, *others} - {"status"}]
+        self._bits = reduce(and_, masks) if masks else 0  # What no variable's value survives
         self._group: tuple[Stage, Group] | None = None
 
     def _staged(self, names: Sequence[str]) -> Iterator[Stage]:
@@ -653,7 +621,10 @@ class Steps:
             if self._group is not None and self._group[0].case is not stage.case:
                 self._evaluators.forget(self._group[0].case)
             self._group = None
-            self._group = (stage, Group(self.program, stage.case, self._evaluators, stage.dims))
+            self._group = (
+                stage,
+                Group(self.program, stage.case, self._evaluators, stage.dims, self._bits),
+            )
         return self._group[1]
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overhead.arrays import xp
+from overhead.arrays import in_numpy, xp
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Requirement
 from overhead.collectives.choices import all_of
 from overhead.formula import REGISTRY
@@ -17,6 +20,11 @@ from overhead.overlap import mechanisms
 from overhead.plan import CONTEXT, DATA, FRAMEWORK, GROUPED, PLAN, SCHEDULE, requirements
 from overhead.quantity import Array
 from overhead.topology import NOT_OF_ONE_RANK
+from sweeps.engine.evaluate import Cuts, Evaluator, Evaluators
+from sweeps.engine.grid import LabelCase, Region
+
+if TYPE_CHECKING:
+    from sweeps.engine.program import Program
 
 NOT_DEFINED = "algorithm_not_defined_on_topology"
 ONE_RANK = "one_rank_has_no_bandwidth"
@@ -265,3 +273,172 @@ def overlap_feasibility(
         if all(node and (node.given is None or node.name in taken) for node in inputs):
             each.append(builder.faults((one,), faults))
     return builder.either(each) if each else builder.everywhere(0)
+
+
+# Where a variable has no value: the cells that can't be, seen along its own dimensions.
+
+# Points of a dimension are left out if at most this share of them can be.
+FEW = 0.9
+
+
+def _leaves(status: Node) -> Iterator[tuple[Node, int]]:
+    """Yield the nodes of which a status is put together, each with the bits that it may set."""
+    kind, first, *_ = status.key
+    if kind == "either":
+        for one in status.inputs:
+            yield from _leaves(one)
+    elif kind == "all":
+        yield status, reduce(or_, (own for one in status.inputs for _, own in _leaves(one)), 0)
+    else:
+        yield status, reduce(or_, (bit for _, bit, _ in first), 0) if kind == "faults" else first
+
+
+def narrowed(builder: Builder, status: Node, bits: int) -> Node | None:
+    """Return the node of those reasons of a status that may set some bits: of fewer dimensions."""
+    found = [one for one, own in _leaves(status) if own & bits]
+    return builder.either(found) if found else None
+
+
+def alive(evaluator: Evaluator, status: Node, bits: int) -> dict[str, Array]:
+    """Return the points of dimensions at which a cell has none of some bits, where they are few.
+
+    Reasons of few cells tell: what they don't tell is alive.
+    """
+    grid, whole = evaluator.grid, evaluator.limits.whole
+    can: Array = np.ones((1,) * grid.ndim, np.bool_)
+    for leaf, own in _leaves(status):
+        if own & bits and evaluator.cells(leaf) <= whole:
+            free = in_numpy(evaluator.value(leaf)) & bits == 0
+            joint = math.prod(np.broadcast_shapes(free.shape, can.shape))
+            # As many bytes as numbers kept.
+            if joint <= 8 * whole and not free.all():
+                can = can & free
+    found = {}
+    for place, (dim, length) in enumerate(grid.sizes.items()):
+        if can.shape[place] > 1 or not can.any():
+            others = tuple(other for other in range(can.ndim) if other != place)
+            points = np.flatnonzero(can.any(axis=others))
+            if len(points) <= FEW * length:
+                found[dim] = points
+    return found
+
+
+class Holes:
+    """The missing values of variables of the same dimensions, in one case.
+
+    A variable may have fewer dimensions than the reasons for holes: the bus factor, say, doesn't
+    vary along the sizes of a mesh.  Then its value is missing where no cell along the others, and
+    in no other case that shares the value, can be.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        case: LabelCase,
+        evaluators: Evaluators,
+        evaluator: Evaluator,
+        positions: Sequence[int],
+    ) -> None:
+        self.program, self.case, self.evaluators = program, case, evaluators
+        self.evaluator = evaluator  # What computes the variables
+        self.positions = frozenset(positions)
+        self._sharing: list[tuple[LabelCase, Evaluator]] | None = None
+        self._known: dict[int, tuple[Region, Array | None]] = {}
+        self._flat: dict[int, tuple[Any, Array]] = {}
+        self._reasons: dict[tuple[int, int], Node | None] = {}
+        self._found: dict[int, int] = {}
+
+    def at(self, region: Region, bits: int) -> Array | None:
+        """Return a mask of the missing values over a region; None where none are missing."""
+        if not self._some(bits):
+            return None
+        known = self._known.get(bits)
+        if known is None or known[0] != region:
+            known = self._known[bits] = (region, self._missing(region, bits))
+        return known[1]
+
+    def blank(self, region: Region, bits: int, out: Array, missing: float) -> None:
+        """Set the missing ones of values over a region."""
+        wrong = self.at(region, bits)
+        if wrong is None:
+            return
+        if not out.flags.c_contiguous:
+            np.copyto(out, missing, where=wrong)
+            return
+        # By their places: masked copies take several times as long.
+        known = self._flat.get(bits)
+        if known is None or known[0] is not wrong:
+            places = np.flatnonzero(np.broadcast_to(wrong, out.shape))
+            known = self._flat[bits] = (wrong, places)
+        out.reshape(-1)[known[1]] = missing
+
+    def _some(self, bits: int) -> int:
+        """Return which of some bits may be set."""
+        found = self._found.get(bits)
+        if found is None:
+            found, status = bits, self._status(self.case, self.evaluator, bits)
+            if status is None:
+                found = 0
+            elif self.evaluator.cells(status) <= self.evaluator.limits.whole:
+                values = in_numpy(self.evaluator.value(status))
+                found = bits & int(np.bitwise_or.reduce(values, axis=None))
+            self._found[bits] = found
+        return found
+
+    def _status(self, case: LabelCase, evaluator: Evaluator, bits: int) -> Node | None:
+        """Return the reasons that may set some bits."""
+        if evaluator.cells(case.status) <= evaluator.limits.whole:
+            return case.status
+        key = id(case), bits
+        if key not in self._reasons:
+            self._reasons[key] = narrowed(self.program.builder(case), case.status, bits)
+        return self._reasons[key]
+
+    def _missing(self, region: Region, bits: int) -> Array | None:
+        wrong: Array | None = None
+        for case, evaluator in self._cases():
+            mask = self._of_case(case, evaluator, region, bits)
+            wrong = mask if wrong is None or mask is None else wrong & mask
+            if wrong is None or not wrong.any():
+                return None
+        return wrong
+
+    def _cases(self) -> list[tuple[LabelCase, Evaluator]]:
+        """Return the cases that share the variables' values: the case itself first."""
+        if self._sharing is None:
+            own = self._fixed_places(self.case)
+            others = [
+                (case, self.evaluators.of(case))
+                for case in self.program.cases
+                if case is not self.case and self._fixed_places(case) == own
+            ]
+            self._sharing = [(self.case, self.evaluator), *others]
+        return self._sharing
+
+    def _fixed_places(self, case: LabelCase) -> dict[int, slice]:
+        return {p: part for p, part in case.fixed.items() if p in self.positions}
+
+    def _of_case(
+        self, case: LabelCase, evaluator: Evaluator, region: Region, bits: int
+    ) -> Array | None:
+        """Return where no cell of a case along the dimensions that the variables lack can be."""
+        reasons = self._status(case, evaluator, bits)
+        if reasons is None:
+            return None
+        own = {evaluator.grid.position(dim) for dim in reasons.dims} - set(case.fixed)
+        idle = tuple(sorted(own - self.positions))
+        place = [case.fixed.get(p, part) for p, part in enumerate(region)]
+        cells = 1
+        for position in own & self.positions:
+            cells *= region[position].stop - region[position].start
+        wrong: Array | None = None
+        most = max(1, evaluator.limits.block // cells)
+        for part in Cuts([evaluator.shape[p] for p in idle], most):
+            for position, piece in zip(idle, part, strict=True):
+                place[position] = piece
+            status = evaluator.reasons(reasons, tuple(place)) & bits
+            mask = np.asarray((status != 0).all(axis=idle, keepdims=True))
+            wrong = mask if wrong is None else wrong & mask
+            if not wrong.any():
+                break
+        return wrong
