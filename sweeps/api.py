@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import layout_of
 from sweeps.engine.evaluate import limits_of
@@ -15,7 +16,12 @@ from sweeps.engine.grid import is_row_number
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault
 from sweeps.job import prepare
+from sweeps.origin import GIVEN, read
+from sweeps.result import of_dataset
 from sweeps.spec.axis import Axis
+from sweeps.spec.catalog import find_sweep
+from sweeps.spec.sweep import load_sweep
+from sweeps.store.read import open_dataset, to_dataset
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,8 +51,6 @@ def recompute(dataset: xr.Dataset) -> xr.Dataset:
     InputError
         If the dataset isn't of collectives or training steps.
     """
-    from sweeps.store.read import to_dataset
-
     columns: dict[str, dict[str, Any]] = {}
     fields: dict[str, Any] = {}
     constants: dict[str, float] = {}
@@ -106,9 +110,6 @@ def run(
     folders = [Path(folder) for folder in hardware_folders]
     if isinstance(spec, Mapping):
         return prepare(spec, command=["sweeps.run"], folders=folders).dataset()
-    from sweeps.spec.catalog import find_sweep
-    from sweeps.spec.sweep import load_sweep
-
     path = find_sweep(spec)
     read, text = load_sweep(path, folders=folders)
     where = f"{path.name}: "
@@ -338,8 +339,6 @@ def open(path: str | Path) -> xr.Dataset:
     InputError
         If it isn't a whole file of ours.
     """
-    from sweeps.store.read import open_dataset
-
     return open_dataset(path)
 
 
@@ -368,10 +367,6 @@ def to_dataframe(dataset: xr.Dataset) -> pd.DataFrame:
     [[8.0, 'ok'], [12.0, 'ranks_not_power_of_two']]
     """
     import pandas as pd
-
-    from overhead.labels import LABELS
-    from sweeps.origin import GIVEN, read
-    from sweeps.result import of_dataset
 
     given = [
         str(name)

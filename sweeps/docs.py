@@ -24,7 +24,7 @@ from io import BytesIO, StringIO
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -38,10 +38,18 @@ from overhead.source import SOURCES
 from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps.errors import InputError, RunError, fault
 from sweeps.result import LINE
+from sweeps.spec.catalog import (
+    load_framework,
+    load_hardware,
+    load_model,
+    read_toml,
+    shipped,
+    spec_names,
+)
+from sweeps.spec.machine import Figure
+from sweeps.spec.sweep import KEYS, REDUCTIONS, SETTINGS_KEYS
+from sweeps.spec.units import format_quantity
 from sweeps.store.publish import check_output, publish_folder, system_calls, temporary
-
-if TYPE_CHECKING:
-    from sweeps.spec.machine import Figure
 
 STYLE = Path(__file__).parent / "page" / "files" / "site.css"
 MENU = {
@@ -135,8 +143,6 @@ class Job:
 
 def read_jobs() -> tuple[Job, ...]:
     """Read the jobs that are shipped."""
-    from sweeps.spec.catalog import read_toml, shipped
-
     return tuple(Job(**one) for one in read_toml(shipped("jobs") / "jobs.toml")["jobs"])
 
 
@@ -459,7 +465,6 @@ class Site:
     # Machines, models and software.
 
     def _catalogue(self) -> None:
-        from sweeps.spec.catalog import load_framework, load_hardware, load_model, spec_names
         from sweeps.spec.software import load_software
 
         kinds: dict[str, tuple[tuple[str, str, Callable[[str], Any]], ...]] = {
@@ -515,8 +520,6 @@ class Site:
             yield f"<h2>Options</h2>\n{_table(('option', 'meaning'), rows)}"
 
     def _figures(self, figures: Mapping[str, Figure], name: str, page: str, above: str = "") -> str:
-        from sweeps.spec.units import format_quantity
-
         self._use((n for n in figures if n in VOCABULARY), page, _link(page, name))
         rows = []
         for key, one in figures.items():
@@ -532,7 +535,6 @@ class Site:
 
     def _specs(self) -> None:
         from sweeps.plots.schema import FORMS, KINDS
-        from sweeps.spec.sweep import KEYS, REDUCTIONS, SETTINGS_KEYS
 
         def keys(known: Mapping[str, str]) -> str:
             return _table(("key", "meaning"), ((_code(k), escape(v)) for k, v in known.items()))

@@ -12,22 +12,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sweeps.display import of_records
+from sweeps.engine.bounds import Touched
 from sweeps.engine.describe import layout_of, references
+from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Block, Column, Layout
 from sweeps.engine.program import Program, Steps
+from sweeps.engine.reduce import feed, reduced_columns, reducers_of
+from sweeps.engine.reduce_base import Reducer
 from sweeps.errors import InputError, fault
 from sweeps.result import Result
 from sweeps.spec.resolve import Resolved, resolve
+from sweeps.spec.software import APART, load_software
 from sweeps.spec.sweep import Sweep, read_sweep
 from sweeps.spec.units import format_quantity, to_toml, with_si_units
+from sweeps.store.encode import code_digest, fingerprint, provenance, versions
 from sweeps.validate import SIZE_CLASSES
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from sweeps.engine.bounds import Touched
-    from sweeps.engine.evaluate import Limits
-    from sweeps.engine.reduce_base import Reducer
     from sweeps.validate.measured import MeasuredTable
 
 # Most cells that a sweep may have without a reduction: 10^11 float64 are 0.8 TB.
@@ -56,8 +59,6 @@ class Job:
     @cached_property
     def attrs(self) -> Mapping[str, str]:
         """Global attributes: made when a file or a dataset is, for they read all of the code."""
-        from sweeps.store.encode import fingerprint, provenance
-
         code, inputs = self.identity["code"], self.identity["inputs"]
         found = provenance(
             title=self.sweep.title or self._title,
@@ -74,8 +75,6 @@ class Job:
 
     def _expected_errors(self) -> str:
         """Return the errors that times of libraries' profiles have to be expected to have."""
-        from sweeps.spec.software import load_software
-
         errors = {
             name: load_software(name).error_words for name in sorted(_profiles(self.resolved))
         }
@@ -84,8 +83,6 @@ class Job:
     @cached_property
     def identity(self) -> Mapping[str, Any]:
         """What a result depends on beside the spec's text: ``code``, its digest, and ``inputs``."""
-        from sweeps.store.encode import code_digest, versions
-
         machines = {
             machine.name: (machine.figures, machine.in_network, machine.scale_out_in_network)
             for machine in self.resolved.machines
@@ -202,8 +199,6 @@ class Job:
         """Return the result's layout and its blocks; reductions run first."""
         reducers = self.reducers()
         if reducers:
-            from sweeps.engine.reduce import feed
-
             self.touched[:] = feed(self.program, reducers, limits, progress)
         steps = Steps(self.program, self.stored, limits)
         return self.result_of(reducers, steps.run(0, len(steps)))
@@ -216,8 +211,6 @@ class Job:
         kept = tuple(column for column in layout.variables if column.name in self.stored)
         extra = []
         if reducers:
-            from sweeps.engine.reduce import reduced_columns
-
             extra = reduced_columns(reducers, layout)
         if self.measured is not None:
             time = next(v for v in self.program.variables if v.name == "time")
@@ -255,8 +248,6 @@ class Job:
         """Return an empty reducer for each reduction, in their order."""
         if not self.sweep.reductions:
             return []
-        from sweeps.engine.reduce import reducers_of
-
         return reducers_of(self.program, self.sweep.reductions, self.layout)
 
     @property
@@ -326,8 +317,6 @@ def _published(resolved: Resolved) -> bool:
 
     What is calibrated has errors of its own, and so have links that the rows aren't of.
     """
-    from sweeps.spec.software import APART, load_software
-
     if not any(load_software(name).errors for name in _profiles(resolved)):
         return False
     apart = (machine.constants or machine.generation in APART for machine in resolved.machines)

@@ -36,7 +36,7 @@ from sweeps.engine.grid import Block, Column, Layout, is_row_number
 from sweeps.errors import ContractError, InputError, fault, nearest
 from sweeps.origin import GIVEN, Origin, attributes
 from sweeps.spec.sweep import Contract
-from sweeps.spec.units import format_quantity
+from sweeps.spec.units import format_quantity, to_toml
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -678,7 +678,6 @@ def provenance_of(
     `spec` says what was asked, and `inputs` what it depends on beside: a digest of a file, or
     figures of machines that can change.
     """
-    from sweeps.spec.units import to_toml
     from sweeps.store.encode import code_digest, fingerprint, provenance
 
     text = to_toml({"title": title, **spec})

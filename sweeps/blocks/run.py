@@ -8,6 +8,7 @@ import hashlib
 import importlib.util
 import itertools
 import json
+import logging
 import math
 import os
 import secrets
@@ -167,8 +168,6 @@ def _distributed() -> Any:
 @contextlib.contextmanager
 def _client(address: str) -> Iterator[Any]:
     """Connect to a scheduler; let go of it whatever has happened to it."""
-    import logging
-
     # What happens is said in a line of ours, not in a traceback of theirs.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:

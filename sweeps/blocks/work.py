@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import math
 import pickle
+import socket
 import sys
 import tempfile
 import threading
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +22,13 @@ from numpy.typing import NDArray
 from sweeps.blocks.folder import BlockFile, Folder, Record
 from sweeps.engine import bounds
 from sweeps.engine.evaluate import Limits
-from sweeps.engine.grid import Block, Layout
+from sweeps.engine.grid import Block, Field, Layout
 from sweeps.engine.program import Program, Steps
 from sweeps.engine.reduce import part, task_of
 from sweeps.engine.reduce_base import Reducer, Task
 from sweeps.errors import RunError, fault
 from sweeps.job import Job
+from sweeps.spec.axis import Axis
 from sweeps.spec.sweep import Reduction, partners
 from sweeps.store.encode import (
     RunningChecksum,
@@ -41,10 +43,6 @@ from sweeps.store.encode import (
 from sweeps.store.publish import NewFile, publish_folder, system_calls
 from sweeps.store.write import Written
 from sweeps.store.zarr_store import ZarrFile, ZarrStore, crc, zarr_variables
-
-if TYPE_CHECKING:
-    from sweeps.engine.grid import Field
-    from sweeps.spec.axis import Axis
 
 # Own formulas that this process has, by file name: they join registries, and don't leave them.
 _LOADED: dict[str, str] = {}
@@ -405,8 +403,6 @@ def _content(folder: Path) -> bytes:
     try:
         return (folder / "recipe").read_bytes()
     except OSError as error:
-        import socket
-
         message = (
             f"the worker on {socket.gethostname()} can't read '{folder}' ({error.strerror}): "
             "workers need a folder that they share with the one who starts the sweep"

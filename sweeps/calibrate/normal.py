@@ -33,6 +33,7 @@ from sweeps.result import Field, Record, Result, aligned, of_rows, provenance_of
 from sweeps.spec.catalog import load_hardware, load_model
 from sweeps.spec.machine import Machine, rates_of
 from sweeps.spec.units import format_quantity
+from sweeps.validate.run_table import find_runs, read_runs
 
 Floats = NDArray[np.float64]
 
@@ -456,7 +457,6 @@ def normal_mfu(model: str, hardware: str, precision: str) -> Normal:
 def _runs(machine: Machine, precision: str) -> list[tuple[float, float, float, bool, str]]:
     """Return GPUs, MFU, parameters, whether experts, and source of a machine's published runs."""
     from sweeps.validate.predict import predict
-    from sweeps.validate.run_table import find_runs, read_runs
     from sweeps.validate.training_rows import cases_of_runs
 
     every = cases_of_runs(read_runs(find_runs(RUNS)).runs, kinds=("step_time",)).cases

@@ -21,13 +21,14 @@ from sweeps.cli.options import (
     show_sensitivity,
     sweep_of_options,
 )
+from sweeps.cli.write import Output, as_table, figures_of, readable
 from sweeps.errors import InputError, fault, needs
+from sweeps.job import Job
+from sweeps.result import Result, command_line
+from sweeps.spec.units import counts_tokens
 
 if TYPE_CHECKING:
-    from sweeps.job import Job
     from sweeps.page.write import Page
-    from sweeps.result import Result
-
 # Options of ``sweeps analysis``, and the sweep of training steps that they state.
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -54,8 +55,6 @@ def analysis_options(command: Command) -> Command:
 
 def analysis_of_options(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Make of the command's options what a spec file would state, and say how tokens are read."""
-    from sweeps.spec.units import counts_tokens
-
     options = flags.given_options(given, flags.OF_TRAINING)
     batch, name = given["batch_size"], "--global-batch"
     if counts_tokens(batch):
@@ -128,9 +127,7 @@ def command(**given: Any) -> int:
     --plot, a figure of it beside.
     """
     from sweeps.cli.analysis_job import analysis_job, timeline_of, write_timeline
-    from sweeps.cli.write import Output
     from sweeps.own_formulas import load_formulas
-    from sweeps.result import command_line
 
     load_formulas(given["formulas"])
     spec, readings = analysis_of_options(given)
@@ -160,7 +157,6 @@ def command(**given: Any) -> int:
 def _lines(job: Job, result: Result, readings: Sequence[str], *, verbose: bool) -> Iterator[str]:
     """Yield what people read: a report of one configuration, a table of many."""
     from sweeps.cli.analysis_report import report, table_notes
-    from sweeps.cli.write import as_table
 
     yield from (f"({line})" for line in readings)
     if result.cells == 1:
@@ -205,7 +201,6 @@ def page_command(file: str | None, **given: Any) -> int:
 def write_live(given: dict[str, Any]) -> None:
     """Write the page of one plan, and say so."""
     from sweeps.page.live import page_of
-    from sweeps.result import command_line
 
     if not any(given[name] for name in ("model", "parameters", "layers")):
         raise InputError(needs("a page", "what it is of", "FILE.nc, or --model NAME"))
@@ -231,7 +226,6 @@ def _check(output: Path, *, overwrite: bool) -> None:
 
 
 def _write(page: Page, output: Path, *, overwrite: bool, notes: TextIO | None = None) -> None:
-    from sweeps.cli.write import readable
     from sweeps.page.write import write_page
 
     written = write_page(page, output, overwrite=overwrite)
@@ -247,7 +241,6 @@ def write_stored(
     notes: TextIO | None = None,
 ) -> None:
     """Write the page of a stored sweep, and say so."""
-    from sweeps.cli.write import figures_of
     from sweeps.page.pack import page_of
     from sweeps.store.read import open_dataset
 

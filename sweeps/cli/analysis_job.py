@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from overhead.graph import Evaluation, MissingQuantities
 from overhead.labels import EVEN_SCHEDULES, FOLDED, GIVEN_GRID, LABELS, PAIRED, needed_shapes
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.memory.stage import PEAK_PARTS
+from overhead.overlap.timeline import EXPOSED, TRANSFER, WAITING, Span
 from overhead.step.parts import PARTS as STEP_PARTS
+from overhead.step.timeline import COPIES, PARTS, PASSES, STREAMS, StepTimeline, step_timeline
 from overhead.transformer import SHAPES
 from sweeps import display
 from sweeps.cli.flags import flag_of
@@ -28,10 +30,6 @@ from sweeps.job import Job, prepare
 from sweeps.spec.catalog import load_hardware, usual_operation
 from sweeps.spec.sweep import Sweep, read_sweep
 from sweeps.spec.units import to_toml, with_si_units
-
-if TYPE_CHECKING:
-    from overhead.overlap.timeline import Span
-    from overhead.step.timeline import StepTimeline
 
 # The predicted course of one plan's step, to a Chrome trace and a figure.
 
@@ -59,9 +57,6 @@ WHY = {
 
 def timeline_of(job: Job) -> StepTimeline:
     """Return the course of a plan's step."""
-    from overhead.graph import MissingQuantities
-    from overhead.step.timeline import step_timeline
-
     sizes = job.program.grid.sizes
     if job.program.grid.cells != 1:
         text = ", ".join(f"{name} {size}" for name, size in sizes.items())
@@ -106,8 +101,6 @@ def write_timeline(job: Job, step: StepTimeline, given: Mapping[str, Any]) -> No
 
 def _difference(job: Job, step: StepTimeline) -> str:
     """Return by how much the formula's time differs from the course's, and why."""
-    from sweeps.cli.write import shown
-
     schedule = job.program.cases[0].labels["schedule"]
     more = "more" if step.difference > 0.0 else "less"
     ends, time = shown("step_time", step.end), shown("step_time", step.step_time)
@@ -133,9 +126,6 @@ def _draw(job: Job, step: StepTimeline, stem: Path, notes: Sequence[str]) -> lis
 
 def _drawn(step: StepTimeline) -> Mapping[str, list[Span]]:
     """Return what a figure shows: of what passes hold, what isn't computing; and streams."""
-    from overhead.overlap.timeline import EXPOSED, TRANSFER, WAITING
-    from overhead.step.timeline import COPIES, PARTS, PASSES, STREAMS
-
     rows: dict[str, list[Span]] = {}
     for name, spans in step.stages.items():
         rows[name] = [

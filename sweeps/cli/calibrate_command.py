@@ -4,17 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from overhead.labels import LABELS
+from sweeps.calibrate.logs import known_operations, operation_of
+from sweeps.calibrate.normal import (
+    Normal,
+    collective_lines,
+    mfu_lines,
+    normal_collective,
+    normal_mfu,
+)
+from sweeps.calibrate.report import (
+    FIELDS,
+    Calibration,
+    CalibrationRequest,
+    calibrate,
+    check_target,
+    curves_of,
+    report_lines,
+    result_of,
+    write_hardware,
+)
 from sweeps.cli.options import folders_of, result_options
-
-if TYPE_CHECKING:
-    from sweeps.calibrate.normal import Normal
-    from sweeps.calibrate.report import Calibration
-    from sweeps.cli.write import Output
-    from sweeps.validate.fit import Fit
+from sweeps.cli.write import Output
+from sweeps.errors import InputError, fault, needs
+from sweeps.plots.measured import draw_calibrated, draw_normal
+from sweeps.result import Field, aligned, of_rows, provenance_of
+from sweeps.spec.axis import label_values, numbers_of, parse_values
+from sweeps.store.publish import check_output
+from sweeps.validate.fit import Fit, error_table, fit, read_plan, rows_of, taken, write_constants
+from sweeps.validate.run_table import find_runs, read_rules, read_runs, shipped_rules
+from sweeps.validate.training_rows import cases_of_runs
 
 
 @click.command("calibrate")
@@ -44,18 +67,6 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     the like print, the JSON that they write (-J), or a CSV table with the columns of the shipped
     nccl-collectives; several at once are one fabric.
     """
-    from overhead.labels import LABELS
-    from sweeps.calibrate.report import (
-        FIELDS,
-        CalibrationRequest,
-        calibrate,
-        check_target,
-        result_of,
-        write_hardware,
-    )
-    from sweeps.cli.write import Output
-    from sweeps.errors import InputError, fault, needs
-
     if not logs:
         raise InputError(needs("a calibration", "logs of nccl-tests", "their files"))
     out = Output(given, "calibrate", {one.name: one.units for one in FIELDS if one.units})
@@ -90,9 +101,6 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
 
 def _sizes(text: str | None) -> list[float]:
     """Return message sizes [byte] of a list of them."""
-    from sweeps.errors import InputError, fault
-    from sweeps.spec.axis import parse_values
-
     if not text:
         return []
     values = parse_values(text, "byte", field="--at", bare_is_si=True)
@@ -104,8 +112,6 @@ def _sizes(text: str | None) -> list[float]:
 
 def _check(out: Output) -> None:
     """Refuse files that can't be before anything is read."""
-    from sweeps.store.publish import check_output
-
     out.check()
     for ending in ("png", "svg") if out.given["plot"] else ():
         check_output(out.stem.with_suffix(f".{ending}"), overwrite=out.given["overwrite"])
@@ -113,17 +119,12 @@ def _check(out: Output) -> None:
 
 def _lines(found: Calibration, given: Mapping[str, Any]) -> Iterator[str]:
     """Yield what people read."""
-    from sweeps.calibrate.report import report_lines
-
     if not given["hardware"]:
         yield f"--hardware isn't given: taken as {found.machine.name}\n"
     yield from (line + "\n" for line in report_lines(found, verbose=given["verbose"]))
 
 
 def _draw(found: Calibration, stem: Path) -> list[Path]:
-    from sweeps.calibrate.report import curves_of
-    from sweeps.plots.measured import draw_calibrated
-
     panels, more = curves_of(found)
     title = f"Bus bandwidth on {found.machine.title}: measured, and as fitted"
     return draw_calibrated(panels, stem, title=title, notes=more)
@@ -150,10 +151,6 @@ def normal_command(what: str, **given: Any) -> int:
 
     Bands are of published curves and runs of the same class; 'sweeps calibrate' judges by them.
     """
-    from sweeps.calibrate.normal import collective_lines, mfu_lines
-    from sweeps.cli.write import Output
-    from sweeps.errors import InputError, fault
-
     strange = OF_COLLECTIVES if what == "mfu" else OF_MFU
     for name in strange:
         if given[name] is not None:
@@ -169,12 +166,6 @@ def normal_command(what: str, **given: Any) -> int:
 
 
 def _normal(what: str, given: dict[str, Any]) -> Normal:
-    from overhead.labels import LABELS
-    from sweeps.calibrate.logs import known_operations, operation_of
-    from sweeps.calibrate.normal import normal_collective, normal_mfu
-    from sweeps.errors import InputError, fault, needs
-    from sweeps.spec.axis import label_values, numbers_of
-
     hardware = given["hardware"] or LABELS["hardware"].default
     if what == "mfu":
         precision = given["precision"] or LABELS["precision"].default
@@ -195,8 +186,6 @@ def _normal(what: str, given: dict[str, Any]) -> Normal:
 
 
 def _draw_normal(found: Normal, stem: Path) -> list[Path]:
-    from sweeps.plots.measured import draw_normal
-
     return draw_normal(found.rows, found.points, stem, title=found.title)
 
 
@@ -219,13 +208,6 @@ def fit_constants_command(tables: tuple[str, ...], **given: Any) -> int:
 
     TABLE is a path, or the name of a table that is shipped; training by default.
     """
-    from sweeps.cli.write import Output
-    from sweeps.errors import InputError, fault
-    from sweeps.result import Field, of_rows, provenance_of
-    from sweeps.validate.fit import fit, read_plan, rows_of, taken, write_constants
-    from sweeps.validate.run_table import find_runs, read_rules, read_runs, shipped_rules
-    from sweeps.validate.training_rows import cases_of_runs
-
     out = Output(given, "fit-constants", FITTED)
     out.check()
     folder = Path(given["write"]) if given["write"] else None
@@ -271,9 +253,6 @@ def fit_constants_command(tables: tuple[str, ...], **given: Any) -> int:
 def fit_lines(fitted: Fit, rows: list[dict[str, Any]], leave: Mapping[str, str]) -> Iterator[str]:
     """Yield constants, then errors by class and by source, for people."""
     import numpy as np
-
-    from sweeps.result import aligned
-    from sweeps.validate.fit import error_table
 
     errors = [
         f"{100.0 * float(np.mean(np.abs(np.expm1(residuals)))):.2g}%{name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -11,12 +12,36 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from overhead import everything
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
+from overhead.everything import load
+from overhead.expression import names
+from overhead.formula import REGISTRY
+from overhead.labels import COLLECTIVES, LABELS, usual_spelling
+from overhead.quantity import VOCABULARY
+from overhead.transformer import FURTHER_SHAPES, SHAPES
+from sweeps.errors import InputError, fault, nearest, needs
+from sweeps.own_formulas import load_formulas
+from sweeps.result import SCHEMA_VERSION, aligned, fitted, record_name
+from sweeps.spec.axis import label_values
+from sweeps.spec.catalog import (
+    framework_names,
+    hardware_names,
+    is_file,
+    load_framework,
+    load_hardware,
+    load_model,
+    model_names,
+    read_toml,
+    spec_names,
+)
+from sweeps.spec.machine import ORIGINS, Figure, Machine
+from sweeps.spec.model import Model, shape_value
+from sweeps.spec.software import Profile, load_software
+from sweeps.spec.units import format_quantity
+
 if TYPE_CHECKING:
     from sweeps.spec.framework import Choice, Framework
-    from sweeps.spec.machine import Figure, Machine
-    from sweeps.spec.model import Model
-    from sweeps.spec.software import Profile
-
 # What is told of a model's parameters, and of one token's forward pass.
 COUNTS = ("parameters", "active_parameters")
 PARTS = ("attention_parameters", "mlp_parameters", "moe_parameters", "embedding_parameters")
@@ -55,18 +80,7 @@ def command(
     A model's name may be Hugging Face's, or the path of a config.json.  A framework's options
     stand behind its name: torchtitan+eager.
     """
-    from sweeps.spec.catalog import (
-        framework_names,
-        hardware_names,
-        load_framework,
-        load_hardware,
-        load_model,
-        model_names,
-        spec_names,
-    )
     from sweeps.spec.framework import Framework
-    from sweeps.spec.machine import Machine
-    from sweeps.spec.software import Profile, load_software
 
     machines = [Path(folder) for folder in hardware_folder]
     models = [Path(folder) for folder in model_folder]
@@ -82,8 +96,6 @@ def command(
         sys.stdout.write("\n")
         _list("libraries", spec_names("software"), lambda name: load_software(name).title)
         return 0
-    from sweeps.result import fitted
-
     found = [_load(name, machines, models, frameworks) for name in names]
     with redirect_stdout(StringIO()) as screen:
         for one in found:
@@ -100,8 +112,6 @@ def command(
 
 
 def _list(heading: str, names: Sequence[str], title: Callable[[str], str]) -> None:
-    from sweeps.result import fitted
-
     sys.stdout.write(f"{heading}\n")
     width = max(map(len, names), default=0)
     for name in names:
@@ -112,20 +122,6 @@ def _load(
     name: str, machines: Sequence[Path], models: Sequence[Path], frameworks: Sequence[Path]
 ) -> Machine | Model | Framework | Profile:
     """Load what is called so: a file is what its keys say, a name what has it."""
-    from sweeps.errors import InputError, fault, nearest
-    from sweeps.spec.catalog import (
-        framework_names,
-        hardware_names,
-        is_file,
-        load_framework,
-        load_hardware,
-        load_model,
-        model_names,
-        read_toml,
-        spec_names,
-    )
-    from sweeps.spec.software import load_software
-
     base = name.partition("+")[0]
     if base.endswith(".toml") and is_file(base):
         content = read_toml(Path(base))
@@ -200,8 +196,6 @@ def _show_choices(choices: Mapping[str, Choice]) -> None:
 
 
 def _show_figures(figures: Mapping[str, Figure], *, shares: bool = False) -> None:
-    from sweeps.spec.units import format_quantity
-
     width = max(map(len, figures), default=0)
     for quantity, figure in figures.items():
         shown = format_quantity(figure.value, figure.units)
@@ -211,8 +205,6 @@ def _show_figures(figures: Mapping[str, Figure], *, shares: bool = False) -> Non
 
 
 def _show_model(model: Model, seq_length: str) -> None:
-    from sweeps.spec.model import shape_value
-
     length = shape_value("sequence_length", seq_length, "seq_length")
     sys.stdout.write(f"{model.name}  {model.title}\n")
     if model.summary:
@@ -265,18 +257,9 @@ def list_command(
     formulas: tuple[str, ...],
 ) -> int:
     """List the algorithms (network, operation, name) and the formulas that they share."""
-    from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
-    from overhead.everything import load
-    from overhead.formula import REGISTRY
-    from overhead.labels import COLLECTIVES, usual_spelling
-    from sweeps.errors import InputError, fault, nearest
-    from sweeps.own_formulas import load_formulas
-
     load()
     load_formulas(formulas)
     if references or markdown:
-        from overhead import everything
-
         make = everything.references if references else everything.algorithm_table
         sys.stdout.write(make(others=True))
         return 0
@@ -308,8 +291,6 @@ def list_command(
 
 
 def _write(rows: Sequence[tuple[str, ...]]) -> None:
-    from sweeps.result import aligned
-
     sys.stdout.writelines(f"{line}\n" for line in aligned(rows, left=len(rows[0]), indent=""))
 
 
@@ -322,16 +303,8 @@ def _write(rows: Sequence[tuple[str, ...]]) -> None:
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
 def show_command(name: str, as_latex: bool, formulas: tuple[str, ...]) -> int:
     """Show a formula, or an algorithm as NETWORK.OPERATION.ALGORITHM (or a part of that)."""
-    from overhead.collectives.algorithm import ALGORITHMS
-    from overhead.everything import load
-    from overhead.formula import REGISTRY
-    from sweeps.errors import InputError, fault, nearest
-    from sweeps.own_formulas import load_formulas
-
     load()
     load_formulas(formulas)
-    from sweeps.result import fitted
-
     keys = {".".join(key): key for key in ALGORITHMS}
     parts = set(name.split("."))
     found = [key for text, key in keys.items() if text == name or parts <= set(key)]
@@ -346,8 +319,6 @@ def show_command(name: str, as_latex: bool, formulas: tuple[str, ...]) -> int:
 
 
 def _formula_lines(name: str, as_latex: bool) -> Iterator[str]:
-    from overhead.formula import REGISTRY
-
     one = REGISTRY[name]
     yield f"{name}  {one.title}"
     yield f"  {one.statement}  [{one.result.units}]"
@@ -362,9 +333,6 @@ def _formula_lines(name: str, as_latex: bool) -> Iterator[str]:
 
 
 def _algorithm_lines(key: tuple[str, str, str], as_latex: bool) -> Iterator[str]:
-    from overhead.collectives.algorithm import ALGORITHMS
-    from overhead.expression import names
-
     one = ALGORITHMS[key]
     yield f"{'.'.join(key)}  {one.title}"
     for quantity, expression in one.statements.items():
@@ -383,8 +351,6 @@ def _algorithm_lines(key: tuple[str, str, str], as_latex: bool) -> Iterator[str]
 
 
 def _quantity_lines(used: tuple[str, ...]) -> Iterator[str]:
-    from overhead.quantity import VOCABULARY
-
     width = max(map(len, used), default=0)
     for name in used:
         quantity = VOCABULARY[name]
@@ -414,8 +380,6 @@ def docs_command(
     """
     from sweeps.cli import COMMANDS, commands, run
     from sweeps.docs import Site, guide, read_jobs, run_job, write_notebooks, write_site
-    from sweeps.errors import InputError, needs
-    from sweeps.own_formulas import load_formulas
 
     if not folder and (notebooks or not with_jobs):
         raise InputError(needs("a site", "a folder", "one to make, such as 'sweeps docs site'"))
@@ -447,8 +411,6 @@ WORDS: Schema = {"type": "array", "items": TEXT}
 @click.argument("what", type=click.Choice(["specs", "hardware", "models", "records"]))
 def schema_command(what: str) -> int:
     """Print the JSON schema of WHAT: of TOML files as their tables, or of --json's records."""
-    import json
-
     made = {
         "specs": _spec_schema, "hardware": _hardware_schema, "models": _model_schema,
         "records": _record_schema,
@@ -466,10 +428,7 @@ def _table(
 
 
 def _spec_schema() -> Schema:
-    from overhead.labels import LABELS
-    from overhead.quantity import VOCABULARY
     from sweeps.plots.schema import KINDS
-    from sweeps.spec.axis import label_values
     from sweeps.spec.sweep import KEYS, REDUCTIONS, SETTINGS_KEYS
 
     one = {"type": ["string", "number", "boolean"]}
@@ -498,8 +457,6 @@ def _spec_schema() -> Schema:
 
 
 def _figure(units: str, words: str = "") -> Schema:
-    from sweeps.spec.machine import ORIGINS
-
     value = {"type": ["number", "string"], "description": f"{words} [{units}]".strip()}
     parts = {"value": value, "kind": {"enum": list(ORIGINS)}, "source": TEXT,
              "uncertainty": {"type": ["number", "string"]}, "date": TEXT}  # fmt: skip
@@ -507,7 +464,6 @@ def _figure(units: str, words: str = "") -> Schema:
 
 
 def _hardware_schema() -> Schema:
-    from overhead.quantity import VOCABULARY
     from sweeps.spec.machine import CONSTANTS, ISSUE, KEYS, TABLES
 
     words: Schema = {"anyOf": [TEXT, WORDS, {"type": "number"}]}
@@ -529,9 +485,6 @@ def _hardware_schema() -> Schema:
 
 
 def _model_schema() -> Schema:
-    from overhead.quantity import VOCABULARY
-    from overhead.transformer import FURTHER_SHAPES, SHAPES
-    from sweeps.spec.machine import ORIGINS
     from sweeps.spec.model import KEYS
 
     def value(name: str) -> Schema:
@@ -545,9 +498,6 @@ def _model_schema() -> Schema:
 
 
 def _record_schema() -> Schema:
-    from overhead.quantity import VOCABULARY
-    from sweeps.result import SCHEMA_VERSION, record_name
-
     known: Schema = {"schema_version": {"const": SCHEMA_VERSION}}
     for name, quantity in VOCABULARY.items():
         known[record_name(name, quantity.units)] = {

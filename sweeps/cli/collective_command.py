@@ -9,7 +9,8 @@ from typing import Any
 import click
 import numpy as np
 
-from overhead.collectives.algorithm import Algorithm
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
+from overhead.collectives.choices import TAKEN
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Formula
 from overhead.labels import HIERARCHY, NO_LIBRARY, OPERATION_DEFAULTS, XLA
@@ -178,8 +179,6 @@ def _error(
     job: Job, labels: Mapping[str, str], constants: Mapping[str, float], algorithm: str
 ) -> str:
     """Return the error that is to be expected of a cell's time, in words."""
-    from overhead.collectives.algorithm import ALGORITHMS
-    from overhead.collectives.choices import TAKEN
     from sweeps.spec.software import APART, load_software
 
     (machine, *_) = job.resolved.machines
@@ -246,8 +245,6 @@ def _refuse(
 
 
 def _no_algorithm(labels: Mapping[str, str]) -> str:
-    from overhead.collectives.algorithm import ALGORITHMS
-
     network, collective = labels["topology"], labels["collective"]
     known = [one.name for one in ALGORITHMS.of(network, collective)]
     if not known:
@@ -260,8 +257,6 @@ def _no_algorithm(labels: Mapping[str, str]) -> str:
 
 def _about(name: str) -> tuple[str, ...]:
     """Return the quantities that a condition of a network or an algorithm looks at."""
-    from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
-
     conditions = (one for of in (NETWORKS, ALGORITHMS) for n in of.values() for one in n.requires)
     return next((one.inputs for one in conditions if one.fault == name), ())
 

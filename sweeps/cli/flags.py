@@ -15,7 +15,12 @@ from typing import Any, TypeVar
 
 import click
 
+from overhead.collectives.algorithm import NETWORKS, trees
+from overhead.formula import REGISTRY
+from overhead.labels import LABELS
+from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault
+from sweeps.spec.units import UNITS, counts_tokens, format_quantity, spelled_out
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -266,8 +271,6 @@ def in_tokens(options: dict[str, Any], batch: str) -> tuple[str, ...]:
 
     `batch` is the option's name that was meant for sequences.
     """
-    from sweeps.spec.units import counts_tokens
-
     lines = []
     if counts_tokens(options.get("global_batch")):
         if options.get("tokens_per_step") is not None:
@@ -290,8 +293,6 @@ def in_tokens(options: dict[str, Any], batch: str) -> tuple[str, ...]:
 
 def _readings(flag: str, name: str, text: str, of: str) -> list[str]:
     """Return how the pieces of a text with k or M are read."""
-    from sweeps.spec.units import counts_tokens, spelled_out
-
     pieces = [part for piece in text.split(",") for part in piece.split(":")[:2]]
     return [
         f"{flag} {part.strip()} is read as {float(spelled_out(name, part)):,.0f} tokens{of}"
@@ -301,8 +302,6 @@ def _readings(flag: str, name: str, text: str, of: str) -> list[str]:
 
 def read(name: str, text: str | None) -> str | None:
     """Return what is written in an option: of a switch its numbers, of "all" every value."""
-    from overhead.labels import LABELS
-
     if text is None:
         return None
     label = LABELS.get(name)
@@ -323,8 +322,6 @@ def switched(name: str, word: str) -> str:
 
 def is_switch(name: str) -> bool:
     """Return whether a quantity is 0 or 1."""
-    from overhead.quantity import VOCABULARY
-
     one = VOCABULARY[name]
     return one.integer and (one.minimum, one.maximum) == (0, 1)
 
@@ -334,10 +331,6 @@ def is_input(name: str, *, alone: bool) -> bool:
 
     An operation alone takes only what is defined for collectives.
     """
-    from overhead.formula import REGISTRY
-    from overhead.labels import LABELS
-    from overhead.quantity import VOCABULARY
-
     if name in LABELS:
         return not (alone and LABELS[name].training)
     if name not in VOCABULARY or (alone and name not in VOCABULARY.first):
@@ -353,8 +346,6 @@ def is_input(name: str, *, alone: bool) -> bool:
 
 def words_of(name: str, command: str) -> str:
     """Return what an option is, with its unit or values, and its default."""
-    from overhead.labels import LABELS
-
     own = FLAGS.get(name, Flag())
     default = _default(name, command)
     text = own.words or (_of_label(name) if name in LABELS else _of_quantity(name))
@@ -362,7 +353,6 @@ def words_of(name: str, command: str) -> str:
 
 
 def _of_label(name: str) -> str:
-    from overhead.labels import LABELS
     from sweeps.spec.axis import label_values
 
     values = label_values(name)
@@ -371,9 +361,6 @@ def _of_label(name: str) -> str:
 
 
 def _of_quantity(name: str) -> str:
-    from overhead.quantity import VOCABULARY
-    from sweeps.spec.units import UNITS
-
     one = VOCABULARY[name]
     unit = UNITS.get(one.units, one.units) if one.units != "1" else ""
     text = one.meaning.removeprefix("whether ")
@@ -382,8 +369,6 @@ def _of_quantity(name: str) -> str:
 
 def _default(name: str, command: str) -> str:
     """Return what is taken where nothing is said, in words."""
-    from overhead.labels import LABELS
-
     if command == SEARCH:
         from sweeps.search.request import CHOICES, MODULE_CHOICES
 
@@ -405,12 +390,10 @@ def _numbers(*, training: bool) -> dict[str, str]:
 
     known = {name: f"{one.value:g}" for name, one in DEFAULTS.items()}
     if training:
-        from overhead.quantity import VOCABULARY
         from overhead.transformer import SHAPES
         from sweeps.spec.catalog import usual_operation
         from sweeps.spec.framework import FRAMEWORK_RULE, MACHINE_RULE
         from sweeps.spec.resolve_training import MODELS
-        from sweeps.spec.units import format_quantity
 
         every = {key: value for own in MODELS.values() for key, value in own.items()}
         known |= {name: f"{value:g}" for name, value in every.items() if name not in SHAPES}
@@ -424,8 +407,6 @@ def _numbers(*, training: bool) -> dict[str, str]:
 
 def tree_algorithm(topology: str | None, algorithm: str | None, usual: str) -> str:
     """Return the algorithm that --tree-algo means."""
-    from overhead.collectives.algorithm import NETWORKS, trees
-
     name = topology or usual
     if algorithm is not None:
         raise InputError(fault("--tree-algo", "set", "--algorithm is given too", "one of the two"))

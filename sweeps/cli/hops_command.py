@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from overhead.hops import SWITCHING
+from overhead.labels import NCCL
 from sweeps.cli.options import folders_of, output_options, value_options
-
-if TYPE_CHECKING:
-    from sweeps.hops.study import HopStudy, Scenario
+from sweeps.cli.write import Output
+from sweeps.errors import Faults, InputError, fault
+from sweeps.hops.study import (
+    LAYERS,
+    TENSOR,
+    WIRINGS,
+    HopStudy,
+    Scenario,
+    combination,
+    find_study,
+    from_machine,
+    levels_of,
+    on_machine,
+    read_study,
+)
+from sweeps.hops.tables import charts_of, report_lines, result_of
+from sweeps.spec.axis import label_values, names_of, numbers_of
+from sweeps.spec.catalog import load_hardware, load_model
 
 DEFAULT = "llama3-8b-hops"
 # Flags, the option, and what it is.
@@ -65,10 +83,6 @@ def command(**given: Any) -> int:
     any number of types.  Without flags: Llama-3 8B as the hop-energy notebook computes it, and
     corrected.
     """
-    from sweeps.cli.write import Output
-    from sweeps.errors import InputError, fault
-    from sweeps.hops.tables import charts_of, report_lines, result_of
-
     stem = "hops" if given["spec"] is None else f"hops-{Path(given['spec']).stem}"
     out = Output(given, stem)
     out.check()
@@ -87,10 +101,6 @@ def command(**given: Any) -> int:
 
 def run_study(path: Path, given: Mapping[str, Any]) -> int:
     """Run a study's spec as ``sweeps run`` does a sweep: dataset, report and charts."""
-    from sweeps.cli.write import Output
-    from sweeps.hops.study import read_study
-    from sweeps.hops.tables import charts_of, report_lines, result_of
-
     study = read_study(path, folders_of(given))
     if given["dry_run"]:
         sys.stdout.write(f"{study.title}: {len(study.cases)} cases\n")
@@ -106,13 +116,6 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
 
 def _study(given: Mapping[str, Any]) -> HopStudy:
     """Return the study that is asked for: the spec's, changed by flags."""
-    from dataclasses import replace
-
-    from sweeps.errors import Faults
-    from sweeps.hops.study import LAYERS, find_study, read_study
-    from sweeps.spec.axis import numbers_of
-    from sweeps.spec.catalog import load_model
-
     folders = folders_of(given)
     study = read_study(find_study(given["spec"] or DEFAULT), folders)
     faults = Faults()
@@ -154,9 +157,6 @@ def _study(given: Mapping[str, Any]) -> HopStudy:
 
 def _one(quantity: str, text: str, flag: str) -> float:
     """Read one number of a quantity."""
-    from sweeps.errors import InputError, fault
-    from sweeps.spec.axis import numbers_of
-
     values = numbers_of(quantity, text, flag)
     if len(values) > 1:
         raise InputError(fault(flag, text, "has several values", "one value"))
@@ -164,9 +164,6 @@ def _one(quantity: str, text: str, flag: str) -> float:
 
 
 def _combined(text: str) -> tuple[tuple[int, int], ...]:
-    from sweeps.errors import InputError, fault
-    from sweeps.hops.study import combination
-
     found = tuple(one for part in text.split(",") if (one := combination(part)) is not None)
     if len(found) < len(text.split(",")):
         raise InputError(fault("--combined", text, "is no combination", "such as tp8-dp2,tp4-dp4"))
@@ -175,14 +172,6 @@ def _combined(text: str) -> tuple[tuple[int, int], ...]:
 
 def _cases(study: HopStudy, given: Mapping[str, Any], folders: list[Path]) -> tuple[Scenario, ...]:
     """Return the study's cases, or one for each machine and switching that is given."""
-    from dataclasses import replace
-
-    from overhead.hops import SWITCHING
-    from overhead.labels import NCCL
-    from sweeps.hops.study import TENSOR, WIRINGS, Scenario, from_machine, on_machine
-    from sweeps.spec.axis import label_values, names_of
-    from sweeps.spec.catalog import load_hardware
-
     cases = study.cases
     if given["hardware"] is not None or given["model"] is not None:
         plain = [case.where for case in cases]
@@ -229,8 +218,6 @@ def _cases(study: HopStudy, given: Mapping[str, Any], folders: list[Path]) -> tu
 
 def _each(case: Scenario, field: str, ways: Sequence[str]) -> Iterator[Scenario]:
     """Yield a case with each of several ways, which its name tells apart."""
-    from dataclasses import replace
-
     for way in ways:
         name = f"{case.name}, {way}" if len(ways) > 1 else case.name
         change: dict[str, Any] = {field: way}
@@ -239,8 +226,6 @@ def _each(case: Scenario, field: str, ways: Sequence[str]) -> Iterator[Scenario]
 
 def _refuse_own_networks(cases: Sequence[Scenario], flag: str, text: str, why: str) -> None:
     """Refuse what is a machine's of cases that are networks of their own."""
-    from sweeps.errors import InputError, fault
-
     own = [case.name for case in cases if not case.machine]
     if own:
         wrong = f"'{own[0]}' is a network of its own, which {why}"
@@ -251,9 +236,6 @@ def _check_levels(
     cases: Sequence[Scenario], own: Mapping[str, str], given: Mapping[str, Any]
 ) -> None:
     """Refuse a figure of links that no case has."""
-    from sweeps.errors import InputError, fault
-    from sweeps.spec.catalog import load_hardware
-
     lines = []
     for name, flag in own.items():
         level = name.partition("_")[0]
@@ -274,9 +256,6 @@ MOST_RANKS = 2**20
 
 def _check_ranks(study: HopStudy) -> None:
     """Refuse more ranks, or more levels, than a network has."""
-    from sweeps.errors import InputError, fault
-    from sweeps.hops.study import levels_of
-
     wanted = {"--dp": study.data_parallel, "--tp": study.tensor_parallel}
     lines = [
         fault(flag, ranks, "each rank's way is looked at", f"at most {MOST_RANKS:,}")

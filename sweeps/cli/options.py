@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,13 +18,12 @@ from sweeps.errors import InputError, fault
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, DEFAULT, UNKNOWN, Origin, by_owner, words_of
 from sweeps.result import prose, room, stored_as
+from sweeps.spec.machine import Machine
+from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.units import format_quantity
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from sweeps.spec.machine import Machine
-    from sweeps.spec.resolve import Resolved
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -130,10 +130,6 @@ IDLE = "changes nothing: nothing that is computed here depends on it"
 
 def check_taken(job: Job, options: Mapping[str, str | None], folders: Sequence[Path]) -> None:
     """Refuse numbers that nothing here takes: they would change no result."""
-    from dataclasses import replace
-
-    from sweeps.spec.resolve import resolve
-
     used, faults = job.program.used(), []
     pods = "nodes_per_pod" in job.sweep.given
     for name in options:

@@ -6,19 +6,46 @@ import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
+from overhead.graph import Evaluation
+from overhead.overlap.mechanisms import MECHANISMS
+from overhead.overlap.timeline import DERIVED, Span, pipeline_timeline, timeline
+from overhead.quantity import VOCABULARY
 from sweeps import display
-from sweeps.cli.options import folders_of, output_options, result_options, value_options
-from sweeps.overlap import FLAGS
-
-if TYPE_CHECKING:
-    from overhead.overlap.timeline import Span
-    from sweeps.engine.grid import LabelCase
-    from sweeps.job import Job
-    from sweeps.traces.ranks import Ranks
+from sweeps.cli.options import (
+    assumed_lines,
+    file_options,
+    folders_of,
+    grouped_lines,
+    output_options,
+    result_options,
+    value_options,
+)
+from sweeps.cli.write import Output, default_folder
+from sweeps.engine.grid import LabelCase
+from sweeps.errors import InputError, fault
+from sweeps.job import Job
+from sweeps.overlap import (
+    BOTH,
+    CHOSEN,
+    FLAGS,
+    check_cell,
+    figures_of,
+    job_of,
+    report_lines,
+    statement_lines,
+    values_of,
+)
+from sweeps.plots.data import worded
+from sweeps.plots.style import plain, unbroken
+from sweeps.plots.timeline import draw_stages, draw_timelines, draw_traces
+from sweeps.result import command_line, table_lines
+from sweeps.spec.units import format_quantity, parse_quantity
+from sweeps.traces.patterns import load_patterns
+from sweeps.traces.ranks import Ranks, analyse_files, kernel_lines, report, result_of
 
 PIPELINE = "pipeline"
 # A difference of a form from its course that is more than rounding.
@@ -47,11 +74,7 @@ def command(**given: Any) -> int:
     reduce_scatter_ring, reduce_scatter_pipeline, bulk_margin, bulk_shared, bulk_queued, pipeline,
     fused_messages.
     """
-    from sweeps.cli.options import file_options
-    from sweeps.cli.write import Output
-    from sweeps.overlap import CHOSEN, figures_of, job_of
     from sweeps.own_formulas import load_formulas
-    from sweeps.result import command_line
 
     load_formulas(given["formulas"])
     asked = {name: given[name] for name in (*CHOSEN, *(name for _, name, _ in FLAGS))}
@@ -77,10 +100,6 @@ def command(**given: Any) -> int:
 
 def _lines(job: Job, given: Mapping[str, Any]) -> Iterable[str]:
     """Yield what people read: a report of one cell, a table of many."""
-    from sweeps.cli.options import assumed_lines, grouped_lines
-    from sweeps.overlap import report_lines, statement_lines
-    from sweeps.result import table_lines
-
     if job.program.grid.cells == 1:
         (case,) = job.program.cases
         yield from report_lines(job, case, given["verbose"])
@@ -98,8 +117,6 @@ def _lines(job: Job, given: Mapping[str, Any]) -> Iterable[str]:
 
 def _cells(job: Job) -> Iterator[dict[str, Any]]:
     """Yield what each cell has: labels, what is given once, coordinates, outputs, status."""
-    from sweeps.overlap import CHOSEN
-
     constants = {name: float(value) for name, value in job.sweep.constants.items()}
     for record in job.evaluated().values():
         labels = {name: record[name] for name in CHOSEN if name in record}
@@ -158,11 +175,6 @@ def _as_tuned(job: Job, case: LabelCase) -> Iterator[str]:
     One tile in whole waves shows what a cut does to a shape; measured pieces cost less, for a
     library takes smaller tiles, and pieces run side by side.
     """
-    from overhead.graph import Evaluation
-    from overhead.overlap.mechanisms import MECHANISMS
-    from sweeps.errors import InputError
-    from sweeps.overlap import BOTH, values_of
-    from sweeps.spec.units import format_quantity
     from sweeps.tuner.predict import TAKEN, read_rates
 
     machines = job.resolved.machines
@@ -193,8 +205,6 @@ def _as_tuned(job: Job, case: LabelCase) -> Iterator[str]:
 
 
 def _check_one(job: Job, timeline: str | None) -> None:
-    from sweeps.errors import InputError, fault
-
     if timeline and Path(timeline).suffix == ".et":
         wrong = "Chakra traces are of a step, whose messages are known"
         raise InputError(fault("--timeline", timeline, wrong, "FILE.json, or sweeps analysis"))
@@ -211,11 +221,6 @@ def _check_one(job: Job, timeline: str | None) -> None:
 
 
 def _courses(job: Job) -> dict[str, list[Span]]:
-    from overhead.overlap.mechanisms import MECHANISMS
-    from overhead.overlap.timeline import DERIVED, pipeline_timeline, timeline
-    from sweeps.errors import InputError, fault
-    from sweeps.overlap import check_cell, values_of
-
     varied = [axis.name for axis in job.sweep.axes if axis.name != "mechanism"]
     courses: dict[str, list[Span]] = {}
     for case in job.program.cases:
@@ -235,10 +240,6 @@ def _courses(job: Job) -> dict[str, list[Span]]:
 
 
 def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any]) -> None:
-    from overhead.quantity import VOCABULARY
-    from sweeps.overlap import values_of
-    from sweeps.spec.units import format_quantity
-
     notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
     if given["timeline"]:
         from sweeps.traces.write import write_trace
@@ -248,11 +249,6 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any])
         notes.write(f"wrote {path}: open it in Perfetto or chrome://tracing\n")
     notes.writelines(f"  ({line})\n" for line in _differences(job, courses))
     if given["plot"]:
-        from sweeps.cli.write import default_folder
-        from sweeps.plots.data import worded
-        from sweeps.plots.style import plain, unbroken
-        from sweeps.plots.timeline import draw_stages, draw_timelines
-
         kinds = {case.labels["mechanism"] for case in job.program.cases}
         one = kinds.pop() if len(kinds) == 1 else ""
         usual = default_folder() / (f"overlap-{one}" if one else "overlap")
@@ -292,7 +288,6 @@ def _staged(courses: Mapping[str, list[Span]]) -> dict[str, dict[str, list[Span]
 def _differences(job: Job, courses: Mapping[str, list[Span]]) -> Iterator[str]:
     """Yield a line for each course of a pipeline that doesn't end when its form says."""
     from sweeps.cli.write import shown
-    from sweeps.overlap import values_of
 
     for (name, spans), case in zip(courses.items(), job.program.cases, strict=True):
         if case.labels["mechanism"] != PIPELINE:
@@ -331,10 +326,6 @@ def trace_command(files: tuple[str, ...], **given: Any) -> int:
     Unions of intervals are exact; the overlap of communication and computation is given as a share
     of communication and of the shorter of the two.
     """
-    from sweeps.cli.write import Output
-    from sweeps.traces.patterns import load_patterns
-    from sweeps.traces.ranks import analyse_files, result_of
-
     window = _window(given)
     patterns = load_patterns(given["patterns"])
     out = Output(given, "trace")
@@ -355,9 +346,6 @@ def trace_command(files: tuple[str, ...], **given: Any) -> int:
 
 def _window(given: dict[str, Any]) -> tuple[float, float] | None:
     """Read what the timeline is to show; check options that go together."""
-    from sweeps.errors import InputError, fault
-    from sweeps.spec.units import parse_quantity
-
     if given["include_last_step"] and given["mode"] != "hta":
         wrong, allowed = "the full mode leaves out no step", "--mode hta"
         raise InputError(fault("--include-last-step", "set", wrong, allowed))
@@ -374,22 +362,16 @@ def _window(given: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def _refuse_window(text: str, wrong: str) -> NoReturn:
-    from sweeps.errors import InputError, fault
-
     allowed = "two times from the first row of GPU work on, such as 0:20ms"
     raise InputError(fault("--window", text, wrong, allowed))
 
 
 def _draw_ranks(ranks: Ranks, stem: Path, window: tuple[float, float] | None) -> Iterable[Path]:
-    from sweeps.plots.timeline import draw_traces
-
     return draw_traces(ranks, stem, window)
 
 
 def _rank_lines(ranks: Ranks, *, verbose: bool) -> Iterator[str]:
     """Yield what people read."""
-    from sweeps.traces.ranks import kernel_lines, report
-
     yield from (line + "\n" for line in report(ranks))
     if verbose:
         yield from (line + "\n" for line in kernel_lines(ranks))

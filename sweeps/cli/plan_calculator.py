@@ -25,13 +25,16 @@ from sweeps.search.calculator import (
     Row,
     ScriptRow,
     calculate,
+    compared,
+    nearest_model,
     script_choice,
     script_differences,
     script_parameters,
     script_rows,
     shapes_of,
+    sizes_of,
 )
-from sweeps.search.request import sequences_of
+from sweeps.search.request import read_request, sequences_of
 from sweeps.search.search import details
 from sweeps.spec.axis import numbers_of, parse_values
 from sweeps.spec.units import parse_quantity, spelled_out
@@ -381,8 +384,6 @@ def _recommended(one: Calculation) -> Iterator[str]:
 
 def _experts(one: Calculation) -> Iterator[str]:
     """Yield the calculator's notes on experts, from our numbers."""
-    from sweeps.search.calculator import compared, sizes_of
-
     cluster = one.cluster
     yield "experts"
     row = one.recommended or one.rows[-1]
@@ -464,7 +465,6 @@ def _differences(one: Calculation, asked: Asked) -> Iterator[str]:
 def _whole(one: Calculation, asked: Asked) -> Iterator[str]:
     """Say which plan the whole model has the shortest step with, on the calculator's sizes."""
     from sweeps.search.answer import answer
-    from sweeps.search.request import read_request
 
     shapes, made = shapes_of(one.cluster)
     try:
@@ -525,8 +525,6 @@ def _script(cluster: Cluster, rows: Sequence[ScriptRow], asked: Asked) -> Iterat
 
 def _nearest(one: Calculation) -> Iterator[str]:
     """Name the model of the catalogue whose number of parameters is nearest."""
-    from sweeps.search.calculator import nearest_model
-
     cluster = one.cluster
     found = nearest_model(cluster.parameters, routed=cluster.experts > 0)
     if found is None:

@@ -12,16 +12,33 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from overhead.labels import HIERARCHY
+from sweeps import display
 from sweeps.cli import flags
-from sweeps.cli.options import file_options, folders_of, output_options
+from sweeps.cli.options import file_options, folders_of, output_options, price_words
+from sweeps.cli.write import Output, Progress, shown
 from sweeps.errors import InputError, fault
+from sweeps.own_formulas import load_formulas
+from sweeps.result import Result, aligned, fitted, prose, provenance_of
+from sweeps.search.answer import answer, point_figures, range_figures, survival
+from sweeps.search.interface import (
+    FIGURE,
+    KEPT_SPLITS,
+    Offer,
+    Plans,
+    Tried,
+    Wish,
+    layout,
+    offer,
+    spec_of,
+)
+from sweeps.search.repair import best_at
+from sweeps.search.request import ALIASES, CHOICES, DEFAULT_THRESHOLD, Point, Request, read_request
+from sweeps.search.words import bound_by, memory_words
+from sweeps.spec.catalog import load_hardware
+from sweeps.spec.units import parse_quantity
 
 if TYPE_CHECKING:
     import xarray as xr
-
-    from sweeps.result import Result
-    from sweeps.search.interface import Offer, Plans, Tried, Wish
-    from sweeps.search.request import Point, Request
 
 # Options of ``sweeps plan``, and how what is written in them is read.
 
@@ -200,8 +217,6 @@ def _others(given: Mapping[str, Any]) -> dict[str, str]:
 
 def _explain(text: str | None, faults: list[str]) -> dict[str, str]:
     """Return the settings of a plan that is to be explained."""
-    from sweeps.search.request import ALIASES, CHOICES
-
     found: dict[str, str] = {}
     for piece in (text or "").split(","):
         if not piece.strip():
@@ -254,8 +269,6 @@ def command(**given: Any) -> int:
     the like limit what is searched.  With --params in place of --model it does what the parallel
     strategy calculator does; with options that this hasn't, it plans on the calculator's sizes.
     """
-    from sweeps.own_formulas import load_formulas
-
     load_formulas(given["formulas"])
     asked = read_options(given)
     if asked.calculator:
@@ -271,9 +284,6 @@ def command(**given: Any) -> int:
 
 
 def _request(asked: Asked, given: Mapping[str, Any]) -> Request:
-    from sweeps.search.request import read_request
-    from sweeps.spec.units import parse_quantity
-
     threshold = parse_quantity(
         given["memory_threshold"], "1", field="--memory-threshold", bare_is_si=True
     )
@@ -286,10 +296,6 @@ def _request(asked: Asked, given: Mapping[str, Any]) -> Request:
 def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     """Answer a question at one point."""
     from sweeps.cli.plan_report import answer_lines, nothing_lines
-    from sweeps.cli.write import Output, Progress
-    from sweeps.result import fitted
-    from sweeps.search.answer import answer
-    from sweeps.search.interface import KEPT_SPLITS, Plans
 
     if asked.explain:
         from sweeps.cli.plan_report import explain
@@ -311,7 +317,6 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
         return 1
     if given["sensitivity"]:
         from sweeps.cli.plan_report import survival_lines
-        from sweeps.search.answer import survival
 
         lasting = survival(found)
         lines = survival_lines(found, lasting, every=given["verbose"])
@@ -343,10 +348,6 @@ def _refuse(given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed:
 
 def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     """Answer a question at many points."""
-    from sweeps.cli.write import Output, Progress
-    from sweeps.search.interface import Plans
-    from sweeps.search.repair import best_at
-
     one = ("explain", "sensitivity", "lost_nodes", "tokens", "days", "top", "verbose")
     _refuse(given, one, "is for one point, and there are many", "one value for every argument")
     out = Output(given, "plan")
@@ -362,10 +363,7 @@ def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
 
 
 def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
-    from sweeps import display
     from sweeps.cli.plan_report import range_rows
-    from sweeps.cli.write import shown
-    from sweeps.result import aligned
 
     assert plans.best is not None
     first = plans.request.first
@@ -387,7 +385,6 @@ def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
 def _figures(dataset: xr.Dataset, plans: Plans) -> Sequence[Mapping[str, Any]]:
     """Return the figures of a table: those that suit it, and which plan wins where."""
     from sweeps.plots.defaults import default_figures
-    from sweeps.search.answer import point_figures, range_figures
 
     usual = default_figures(dataset)
     if plans.answer is None:
@@ -422,11 +419,6 @@ def buy_command(**given: Any) -> int:
     dollars, energy and spares, what binds, and the next smaller number, which just fails.
     --price and --capital take one value, or one a machine: dgx-h100=2.5,dgx-b200=4 (USD/h).
     """
-    from sweeps.cli.write import Output, Progress
-    from sweeps.own_formulas import load_formulas
-    from sweeps.result import Result, fitted
-    from sweeps.search.interface import FIGURE, layout, offer
-
     load_formulas(given["formulas"])
     wish, readings, assumed, points = _asked(given)
     if wish.budget < inf:
@@ -455,9 +447,6 @@ def _asked(
     given: Mapping[str, Any],
 ) -> tuple[Wish, Sequence[str], Sequence[str], dict[str, Point]]:
     """Return what is wanted, how it was read, what is assumed, and each machine's question."""
-    from sweeps.search.interface import Wish
-    from sweeps.search.request import read_request
-
     faults: list[str] = []
     tokens = read_number("--tokens", given["tokens"], faults, "tokens")
     days = read_number("--days", given["days"], faults, "days")
@@ -496,8 +485,6 @@ def _asked(
 
 def _unpriced(points: Mapping[str, Point], budget: str) -> Iterator[str]:
     """Yield a note on machines without a price, which no budget binds; refuse one for nothing."""
-    from sweeps.spec.catalog import load_hardware
-
     names = [
         name for name, point in points.items()
         if not {"price", "capital"} & set(point.constants)
@@ -532,11 +519,6 @@ def _each(
 def _provenance(
     points: Mapping[str, Point], wish: Wish, given: Mapping[str, Any]
 ) -> dict[str, str]:
-    from sweeps.result import provenance_of
-    from sweeps.search.interface import spec_of
-    from sweeps.search.request import Request
-    from sweeps.spec.catalog import load_hardware
-
     asked = {name: spec_of(Request(point)) for name, point in points.items()}
     machines = [load_hardware(name, point.folders) for name, point in points.items()]
     formulas = file_options(given)["formulas"]
@@ -561,10 +543,6 @@ def _lines(
     readings: Sequence[str],
     assumed: Sequence[str],
 ) -> Iterator[str]:
-    from sweeps.cli.options import price_words
-    from sweeps.result import aligned, prose
-    from sweeps.spec.catalog import load_hardware
-
     first = next(iter(points.values()))
     budget = f", for up to {wish.budget:,.0f} USD" if wish.budget < inf else ""
     model = first.labels.get("model", "the model")
@@ -610,8 +588,6 @@ def _order(one: Tried | None, wish: Wish) -> tuple[bool, float]:
 
 def _first(made: Sequence[Offer], wish: Wish) -> str:
     """Return what to buy, in a few words."""
-    from sweeps.cli.write import shown
-
     if not made or made[0].least is None or made[0].least.detail is None:
         return "no machine can"
     least, detail = made[0].least, made[0].least.detail
@@ -623,8 +599,6 @@ def _first(made: Sequence[Offer], wish: Wish) -> str:
 
 
 def _row(machine: str, one: Tried | None, wish: Wish) -> list[str]:
-    from sweeps.cli.write import shown
-
     assert one is not None
     assert one.detail is not None
     names = ("run_days", "goodput", "run_cost", "useful_cost", "training_energy", "spare_servers")
@@ -635,9 +609,6 @@ def _row(machine: str, one: Tried | None, wish: Wish) -> list[str]:
 def _of_machine(one: Offer, wish: Wish) -> Iterator[str]:
     """Yield what binds on a machine: its plan, and the number of GPUs that just fails."""
     from sweeps.cli.plan_report import bullets
-    from sweeps.cli.write import shown
-    from sweeps.search.request import DEFAULT_THRESHOLD
-    from sweeps.search.words import bound_by, memory_words
 
     yield one.machine
     if one.least is None or one.least.detail is None:

@@ -17,10 +17,11 @@ from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS
 from sweeps import display
-from sweeps.cli.options import price_words
+from sweeps.cli.options import grouped_lines, price_words
 from sweeps.cli.plan_command import Asked, flag_of
-from sweeps.cli.write import shown
+from sweeps.cli.write import Progress, shown
 from sweeps.engine.grid import is_row_number
+from sweeps.job import Job
 from sweeps.result import Result, aligned, fitted, prose, room
 from sweeps.search.answer import (
     NO_ROOM,
@@ -39,6 +40,7 @@ from sweeps.search.request import CHOICES, Execution, Request, read_request
 from sweeps.search.search import RESOLUTION, Detail, details, evaluation
 from sweeps.search.words import bound_by, differences, effects, memory_words, percent
 from sweeps.spec.catalog import load_hardware
+from sweeps.spec.sweep import Sweep
 from sweeps.spec.units import format_quantity
 
 # Tables of plans for people, and records of them for programs.
@@ -421,8 +423,6 @@ SMALLEST_LOSS = 5e-4
 
 def _lost(answer: Answer, nodes: int) -> Iterator[str]:
     """Yield what can be done when nodes are lost, the best first."""
-    from sweeps.cli.write import Progress
-
     text = "a node lost" if nodes == 1 else f"{nodes} nodes lost"
     progress = Progress("searching")
     ways = nodes_lost(answer, nodes, progress)
@@ -493,10 +493,6 @@ def assumed_lines(answer: Answer, asked: Asked, *, verbose: bool) -> Iterator[st
     plan = answer.found.space.plan
     if plan is None:
         return
-    from sweeps.cli.options import grouped_lines
-    from sweeps.job import Job
-    from sweeps.spec.sweep import Sweep
-
     job = Job(Sweep(""), answer.found.space.resolved, plan, " ", ())
     yield from grouped_lines(job, brief=not verbose)
 

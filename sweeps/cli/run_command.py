@@ -7,15 +7,42 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from sweeps.cli.options import result_options
-
-if TYPE_CHECKING:
-    from sweeps.job import Job
-    from sweeps.result import Result
+from sweeps.cli.analysis_command import analysis_of_options, write_stored
+from sweeps.cli.analysis_command import command as analysis
+from sweeps.cli.options import (
+    assumed_lines,
+    file_options,
+    folders_of,
+    grouped_lines,
+    result_options,
+    show_sensitivity,
+)
+from sweeps.cli.write import Output, answer_lines, draw_figures
+from sweeps.display import of_records
+from sweeps.errors import InputError, RunError, fault, nearest
+from sweeps.job import Job, prepare
+from sweeps.plots.data import subject_of
+from sweeps.plots.declare import check_figures
+from sweeps.plots.style import using
+from sweeps.result import (
+    Field,
+    Result,
+    aligned,
+    command_line,
+    fitted,
+    of_dataset,
+    of_rows,
+    provenance_of,
+)
+from sweeps.spec.catalog import find_sweep
+from sweeps.spec.sweep import load_sweep
+from sweeps.spec.units import format_quantity
+from sweeps.store.publish import check_output
+from sweeps.store.read import describe, open_dataset, verify
 
 FORMATS = ("netcdf", "zarr")
 
@@ -50,17 +77,9 @@ def command(spec: str, **given: Any) -> int:
 
     SPEC is a path, or the name of a sweep that is shipped.
     """
-    from sweeps.cli.analysis_command import write_stored
     from sweeps.cli.collective_command import statements
-    from sweeps.cli.options import file_options, folders_of
-    from sweeps.cli.write import Output
     from sweeps.hops.study import is_study
-    from sweeps.job import prepare
     from sweeps.own_formulas import load_formulas
-    from sweeps.result import command_line, fitted
-    from sweeps.spec.catalog import find_sweep
-    from sweeps.spec.sweep import load_sweep
-    from sweeps.store.publish import check_output
     from sweeps.tuner.benefit import is_study as is_tuning
 
     _check_options(given)
@@ -116,9 +135,6 @@ def command(spec: str, **given: Any) -> int:
 
 def _sensitivity(job: Any, given: Mapping[str, Any], name: str) -> int:
     """Say what constants move a reduction's result, or the quantity of a single cell, by."""
-    from sweeps.cli.options import show_sensitivity
-    from sweeps.errors import InputError, fault, nearest
-
     idle = {"page": False, "dry_run": False, "workers": 0, "scheduler": None, "resume": False,
             "asserts": (), "kind": None}  # fmt: skip
     wrong = "is of the sweep itself"
@@ -140,12 +156,6 @@ def _sensitivity(job: Any, given: Mapping[str, Any], name: str) -> int:
 
 def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
     """Write a sweep's file and figures; print its records, or its answer before all else."""
-    from sweeps.cli.options import assumed_lines, grouped_lines
-    from sweeps.cli.write import answer_lines
-    from sweeps.display import of_records
-    from sweeps.result import fitted, of_dataset
-    from sweeps.store.read import open_dataset
-
     if out.programs:
         out.write(job, job.sweep.figures)
         with open_dataset(out.path) as dataset:
@@ -172,8 +182,6 @@ def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
 
 def _check_options(given: Mapping[str, Any]) -> None:
     """Refuse options that would do nothing beside one another."""
-    from sweeps.errors import InputError, fault, nearest
-
     if str(given["output"]).endswith(".csv"):
         raise InputError(fault("--output", given["output"], "no dataset", "FILE.nc, and --csv"))
     kind = given["kind"]
@@ -196,8 +204,6 @@ OF_SWEEPS = {"settings": (), "verbose": False, "max_memory": "2GiB", "resume": F
 
 def _check_of_study(given: Mapping[str, Any], kind: str) -> None:
     """Refuse what does nothing to a study, which has a way of its own."""
-    from sweeps.errors import InputError, fault
-
     flags = {"settings": "--set"}
     faults = [
         fault(flags.get(name, f"--{name.replace('_', '-')}"), given[name],
@@ -220,7 +226,6 @@ def dry_run(job: Any, given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _error_lines(path: Path) -> Iterator[str]:
-    from sweeps.store.read import open_dataset
     from sweeps.validate.scores import error_answer, error_lines, error_rows
 
     with open_dataset(path) as dataset:
@@ -233,18 +238,12 @@ def _check_declared(job: Any) -> None:
     """Check the declared figures before anything is computed."""
     if not job.sweep.figures:
         return
-    from sweeps.plots.declare import check_figures
-
     dims, variables = job.shape_of_result()
     check_figures(job.sweep.figures, dims, variables)
 
 
 def summary(path: Path) -> Iterator[str]:
     """Yield a table of a file's variables: dimensions, ranges, units."""
-    from sweeps.result import aligned
-    from sweeps.spec.units import format_quantity
-    from sweeps.store.read import describe
-
     rows = [("variable", "dimensions", "cells", "least", "most", "holes")]
     for one in describe(path).variables:
         dims = ", ".join(f"{dim} {size}" for dim, size in zip(one.dims, one.shape, strict=True))
@@ -269,10 +268,6 @@ def summary(path: Path) -> Iterator[str]:
 @click.option("--spec", "showing", is_flag=True, help="Print the spec that it comes from.")
 def info_command(file: str, verifying: bool, showing: bool) -> int:
     """Say what is in a stored sweep: dimensions, variables, origin."""
-    from sweeps.errors import RunError
-    from sweeps.result import fitted
-    from sweeps.store.read import describe, verify
-
     path = Path(file)
     if verifying:
         wrong = verify(path)
@@ -303,9 +298,6 @@ def info_command(file: str, verifying: bool, showing: bool) -> int:
               "paper (one column, as PDF) or dark.  [default: screen]")  # fmt: skip
 def plot_command(file: str, wanted: tuple[str, ...], style: str) -> int:
     """Draw the figures that a stored sweep declares, or those that suit it."""
-    from sweeps.cli.write import draw_figures
-    from sweeps.plots.style import using
-
     with using(style):
         draw_figures(Path(file), wanted=wanted, suffix="" if style == "screen" else f"-{style}")
     return 0
@@ -424,9 +416,6 @@ def run_all_command(**given: Any) -> int:
 
     Every network, operation and several numbers of ranks, and each suggested analysis.
     """
-    from sweeps.cli.write import Output
-    from sweeps.result import of_rows, provenance_of
-
     out = Output({**given, "as_csv": not given["as_json"]}, "run-all")
     out.check()
     collectives = _collectives()
@@ -440,21 +429,15 @@ def run_all_command(**given: Any) -> int:
 
 def _fields(results: Any) -> list[Any]:
     """Return the columns of all results, each once."""
-    from sweeps.result import Field
-
     known = {one.record: one for result in results for one in result.fields()}
     return [Field("command", "command", "command that gives the row"), *known.values()]
 
 
 def _collectives() -> Job:
-    from sweeps.job import prepare
-
     return prepare(combinations(), command=["sweeps", "run-all"])
 
 
 def _analyses() -> Iterator[tuple[str, Result]]:
-    from sweeps.cli.analysis_command import analysis_of_options
-    from sweeps.cli.analysis_command import command as analysis
     from sweeps.cli.analysis_job import analysis_job
 
     for line in analyses():
@@ -465,8 +448,6 @@ def _analyses() -> Iterator[tuple[str, Result]]:
 
 def _draw(job: Job, stem: Path) -> Iterator[Path]:
     """Draw the figures that suit the collective operations."""
-    from sweeps.plots.data import subject_of
-    from sweeps.plots.declare import check_figures
     from sweeps.plots.defaults import default_figures
     from sweeps.plots.draw import draw
 

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from sweeps.cli.options import folders_of, output_options
-
-if TYPE_CHECKING:
-    from sweeps.result import Result
-    from sweeps.tuner.benefit import BenefitStudy
-    from sweeps.tuner.settings import TPOverlapTunerConfig
-    from sweeps.tuner.validate import Setting
+from sweeps.cli.write import Output
+from sweeps.errors import Faults, InputError, fault, needs
+from sweeps.plots.breakdown import draw_benefit, draw_tuning
+from sweeps.result import Result, aligned, csv_lines
+from sweeps.spec.catalog import find_sweep, load_model
+from sweeps.spec.units import parse_quantity
+from sweeps.tuner.benefit import BenefitStudy, is_study, read_study
+from sweeps.tuner.predict import CHANGEABLE
+from sweeps.tuner.recorded import write_workload
+from sweeps.tuner.settings import TPOverlapTunerConfig
+from sweeps.tuner.tuner import THRESHOLD, TPOverlapTuner, result_of, result_of_tuning
+from sweeps.tuner.userbuffers import NEWEST, outputs_of, read_version
+from sweeps.tuner.validate import Setting, validate_file
 
 # The options of ``sweeps tune``, and what they are read to.
 
@@ -119,9 +129,6 @@ def _flag(option: str) -> str:
 
 def number_of(option: str, text: str, units: str = "1", *, whole: bool = False) -> float:
     """Read the number of an option."""
-    from sweeps.errors import InputError, fault
-    from sweeps.spec.units import parse_quantity
-
     flag = _flag(option)
     value = parse_quantity(text, units, field=flag, bare_is_si=True)
     if whole and not value.is_integer():
@@ -135,10 +142,6 @@ def _whole_of(option: str, text: str) -> float:
 
 def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
     """Return what is to be tuned."""
-    from sweeps.errors import Faults, InputError, fault, needs
-    from sweeps.tuner.predict import CHANGEABLE
-    from sweeps.tuner.settings import TPOverlapTunerConfig
-
     faults = Faults()
     found: dict[str, Any] = {name: given[name] for name in NAMES if given[name] is not None}
     for name in WHOLE:
@@ -182,11 +185,6 @@ def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
 
 def setting_of(given: Mapping[str, Any]) -> Setting:
     """Return what a configuration is checked for, as far as it is given."""
-    from sweeps.errors import Faults
-    from sweeps.spec.catalog import load_model
-    from sweeps.tuner.userbuffers import NEWEST, read_version
-    from sweeps.tuner.validate import Setting
-
     faults = Faults()
     numbers: dict[str, int | None] = {}
     for name in ("tp_size", "max_token_len"):
@@ -209,8 +207,6 @@ def setting_of(given: Mapping[str, Any]) -> Setting:
     faults.tell()
     outputs: dict[str, int] = {}
     if model is not None and numbers["tp_size"]:
-        from sweeps.tuner.userbuffers import outputs_of
-
         outputs = outputs_of(model, numbers["tp_size"])
     version = given["te_version"] and read_version(given["te_version"])
     return Setting(
@@ -232,19 +228,11 @@ def command(**given: Any) -> int:
     if given["validate"] is not None:
         return _validate(given)
     if given["sweep"] is not None:
-        from sweeps.spec.catalog import find_sweep
-
         return run_study(find_sweep(given["sweep"]), given)
     if given["write_workload"] is not None:
-        from sweeps.tuner.recorded import write_workload
-
         command = write_workload(Path(given["write_workload"]), config_of(given))
         click.echo(f"wrote {given['write_workload']}; record and tune:\n{command}")
         return 0
-    from sweeps.cli.write import Output
-    from sweeps.plots.breakdown import draw_tuning
-    from sweeps.tuner.tuner import THRESHOLD, TPOverlapTuner, result_of_tuning
-
     out = Output(given, "tune")
     out.check()
     config = config_of(given)
@@ -273,8 +261,6 @@ INSTEAD: dict[str, set[str]] = {
 
 def _refuse_idle(given: Mapping[str, Any]) -> None:
     """Refuse options that would do nothing beside one that takes the place of a tuning."""
-    from sweeps.errors import InputError, fault
-
     context = click.get_current_context()
     mode = next((name for name in INSTEAD if given[name] is not None), None)
     flags = {one.name: one.opts[0] for one in context.command.params if one.name}
@@ -294,22 +280,11 @@ def _refuse_idle(given: Mapping[str, Any]) -> None:
 
 def _validate(given: Mapping[str, Any]) -> int:
     """Check a configuration; say what was found, and whether it can be used."""
-    from collections import Counter
-
-    from sweeps.tuner.validate import validate_file
-
     path = Path(given["validate"])
     found = validate_file(path, setting_of(given))
     if given["as_json"]:
-        import json
-        from dataclasses import asdict
-
         sys.stdout.write(json.dumps([asdict(one) for one in found], indent=1) + "\n")
     elif given["as_csv"]:
-        from dataclasses import asdict
-
-        from sweeps.result import csv_lines
-
         sys.stdout.writelines(csv_lines(map(asdict, found)))
     else:
         sys.stdout.writelines(one.shown(str(path)) + "\n" for one in found)
@@ -321,11 +296,6 @@ def _validate(given: Mapping[str, Any]) -> int:
 
 def run_study(path: Path, given: Mapping[str, Any]) -> int:
     """Run a spec of overlap's gain: dataset, and figures of where it pays."""
-    from sweeps.cli.write import Output
-    from sweeps.errors import InputError, fault
-    from sweeps.tuner.benefit import is_study, read_study
-    from sweeps.tuner.tuner import result_of
-
     if not is_study(path):
         wrong, allowed = "has no table tp_overlap", "such as tp-overlap"
         raise InputError(fault("--sweep", str(path), wrong, allowed))
@@ -354,8 +324,6 @@ def _where_it_pays(study: BenefitStudy, speedup: Any) -> Iterator[str]:
     """Yield where overlap gains most, then what it gains over sizes, by machine and ranks."""
     import numpy as np
 
-    from sweeps.result import aligned
-
     best = speedup.max(axis=-1)
     machine, *place = (int(one) for one in np.unravel_index(best.argmax(), best.shape))
     axes = zip(("tp", "hidden_size", "tokens"), place, strict=True)
@@ -374,8 +342,6 @@ def _where_it_pays(study: BenefitStudy, speedup: Any) -> Iterator[str]:
 
 def _draw(study: BenefitStudy, result: Result, stem: Path) -> list[Path]:
     """Draw where overlap pays."""
-    from sweeps.plots.breakdown import draw_benefit
-
     shown = study.shape
     fixed = (
         f"heads of {shown['head_size']:g}, {shown['kv_heads']:g} of key and value, MLP "

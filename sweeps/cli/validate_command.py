@@ -3,18 +3,44 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from overhead.quantity import VOCABULARY
 from sweeps.cli.options import folders_of, result_options
-
-if TYPE_CHECKING:
-    from sweeps.result import Result
-    from sweeps.validate.scores import Record
-    from sweeps.validate.training_rows import Cases, Skipped
+from sweeps.cli.write import Output
+from sweeps.errors import InputError, fault, nearest
+from sweeps.job import prepare
+from sweeps.result import Result, command_line, provenance_of
+from sweeps.spec.catalog import find_sweep, is_file, read_toml
+from sweeps.spec.units import parse_quantity
+from sweeps.validate.predict import predict, running_lines, running_result, running_rows
+from sweeps.validate.run_table import (
+    TABLES,
+    find_csv,
+    find_runs,
+    read_rules,
+    read_runs,
+    shipped_rules,
+)
+from sweeps.validate.scores import (
+    Record,
+    error_lines,
+    error_result,
+    error_rows,
+    records_of,
+    result_of,
+    score,
+    score_lines,
+    scores_by,
+    skipped_lines,
+)
+from sweeps.validate.table import find_table
+from sweeps.validate.training_rows import PLAN, Cases, Skipped, cases_of_runs
 
 KINDS = {"step-time": ("step_time",), "memory": ("memory",), "all": ("step_time", "memory")}
 ERRORS = (
@@ -48,9 +74,6 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     default) of the best plan, or fewer than 98 % fit; of settings, where fewer than 95 % of the
     layers lose at most 2 %.
     """
-    from sweeps.cli.write import Output
-    from sweeps.validate.run_table import TABLES
-
     if any(_is_of_collectives(table) for table in tables):
         _refuse(given, ("rules", "bound", "strict", "verbose"), "is not of a table of operations")
         return _collectives(tables, given)
@@ -80,8 +103,6 @@ def _refuse(
     given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed: str = "leave it out"
 ) -> None:
     """Refuse options that would do nothing."""
-    from sweeps.errors import InputError, fault
-
     values = {name: given[name] for name in names if given[name]}
     if values:
         shown = {name: "set" if value is True else value for name, value in values.items()}
@@ -90,9 +111,6 @@ def _refuse(
 
 def _bound(given: Mapping[str, Any], usual: float) -> float:
     """Return the error that --strict allows."""
-    from sweeps.errors import InputError, fault
-    from sweeps.spec.units import parse_quantity
-
     if given["bound"] is None:
         return usual
     bound = parse_quantity(given["bound"], "1", field="--bound", bare_is_si=True)
@@ -103,8 +121,6 @@ def _bound(given: Mapping[str, Any], usual: float) -> float:
 
 def _beyond(records: Sequence[Record], bound: float) -> bool:
     """Return whether the mean error of any class of what was measured is beyond a bound."""
-    from sweeps.validate.scores import scores_by
-
     measured = [one for one in records if one.case.is_measured]
     kinds = {one.case.kind for one in measured}
     return any(
@@ -116,9 +132,6 @@ def _beyond(records: Sequence[Record], bound: float) -> bool:
 
 def _result(records: Sequence[Record], tables: Sequence[str], given: Mapping[str, Any]) -> Result:
     """Return the rows with where they come from."""
-    from sweeps.result import provenance_of
-    from sweeps.validate.scores import result_of
-
     sources = dict.fromkeys(record.case.source for record in records)
     attrs = provenance_of(
         title="Training runs: predicted and measured",
@@ -146,12 +159,6 @@ def _compared(
     tables: Sequence[str], given: Mapping[str, Any]
 ) -> tuple[list[Record], list[Skipped]]:
     """Read the tables, predict, and keep what is asked for."""
-    from sweeps.errors import InputError, fault
-    from sweeps.validate.predict import predict
-    from sweeps.validate.run_table import find_runs, read_rules, read_runs, shipped_rules
-    from sweeps.validate.scores import records_of
-    from sweeps.validate.training_rows import cases_of_runs
-
     folders = folders_of(given)
     runs = [run for name in tables for run in read_runs(find_runs(name)).runs]
     rules = shipped_rules()
@@ -160,8 +167,6 @@ def _compared(
     cases = _chosen(cases_of_runs(runs, rules, folders, KINDS[given["kind"]]), given)
     records, skipped = records_of(cases, predict(cases.cases, folders))
     if not records:
-        from sweeps.validate.scores import skipped_lines
-
         reasons = [line.strip() for line in skipped_lines(skipped)] or ["the table has none"]
         wrong = "no row can be predicted"
         raise InputError([fault("TABLE", ", ".join(tables), wrong, one) for one in reasons])
@@ -170,9 +175,6 @@ def _compared(
 
 def _chosen(cases: Cases, given: Mapping[str, Any]) -> Cases:
     """Keep the classes and sources that are asked for."""
-    from sweeps.errors import InputError, fault, nearest
-    from sweeps.validate.training_rows import Cases
-
     classes = dict.fromkeys(name for case in cases.cases for name in case.classes)
     sources = dict.fromkeys(case.source for case in cases.cases)
     sources |= dict.fromkeys(one.source for one in cases.skipped)
@@ -198,10 +200,6 @@ def _chosen(cases: Cases, given: Mapping[str, Any]) -> Cases:
 
 def report(records: Sequence[Record], skipped: Sequence[Skipped], verbose: bool) -> Iterator[str]:
     """Yield what is told to people: errors by class and source, what was assumed and left out."""
-    from collections import Counter
-
-    from sweeps.validate.scores import score_lines, scores_by, skipped_lines
-
     for kind, words in WORDS.items():
         own = [record for record in records if record.case.kind == kind]
         if not own:
@@ -225,8 +223,6 @@ def report(records: Sequence[Record], skipped: Sequence[Skipped], verbose: bool)
 
 def _answer(records: Sequence[Record]) -> Iterator[str]:
     """Yield in a line a kind how far off predictions are."""
-    from sweeps.validate.scores import score
-
     for kind, words in WORDS.items():
         own = [one for one in records if one.case.kind == kind and one.case.is_measured]
         if not own:
@@ -242,8 +238,6 @@ def _answer(records: Sequence[Record]) -> Iterator[str]:
 
 def _verdict(records: Sequence[Record], bound: float) -> Iterator[str]:
     """Yield which classes are beyond a bound, as --strict has it."""
-    from sweeps.validate.scores import scores_by
-
     beyond = []
     for kind, words in WORDS.items():
         own = [one for one in records if one.case.kind == kind and one.case.is_measured]
@@ -266,7 +260,6 @@ def _draw(records: Sequence[Record], stem: Path) -> list[Path]:
     """Draw a figure for each kind of what was measured."""
     import numpy as np
 
-    from overhead.quantity import VOCABULARY
     from sweeps.plots.measured import Cloud, draw_predicted
     from sweeps.plots.style import as_read
 
@@ -293,18 +286,12 @@ def _draw(records: Sequence[Record], stem: Path) -> list[Path]:
 
 def _is_of_plans(name: str, kind: str) -> bool:
     """Return whether a table's plans are asked for: of measured ones, too, a kind tells steps."""
-    from sweeps.validate.run_table import find_runs, read_runs
-    from sweeps.validate.training_rows import PLAN
-
     plans = [run.texts.get("kind") == PLAN for run in read_runs(find_runs(name)).runs]
     return any(plans) if kind == "all" else all(plans)
 
 
 def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     """Lay experts' plans beside the best of our search, and tell what they lose by our model."""
-    from sweeps.cli.write import Output
-    from sweeps.errors import InputError, fault
-    from sweeps.result import provenance_of
     from sweeps.search.experts import (
         FIT_SHARE,
         NEAR,
@@ -316,9 +303,6 @@ def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         explained,
         falls_short,
     )
-    from sweeps.validate.run_table import find_runs, read_rules, read_runs, shipped_rules
-    from sweeps.validate.scores import skipped_lines
-    from sweeps.validate.training_rows import PLAN, Skipped, cases_of_runs
 
     if len(tables) > 1 or given["kind"] != "all":
         wrong = "a table of plans comes alone, and has one kind of rows"
@@ -358,13 +342,8 @@ def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
 
 
 def _is_of_collectives(name: str) -> bool:
-    from sweeps.spec.catalog import is_file
-    from sweeps.validate.table import find_table
-
     path = Path(name)
     if not is_file(path):
-        from sweeps.errors import InputError
-
         try:
             path = find_table(name)
         except InputError:
@@ -387,12 +366,6 @@ _HALF = 0.1  # what half of the points of a group should be within
 
 def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     """Tell the errors of tables of collective operations, by table and size of message."""
-    from sweeps.cli.write import Output
-    from sweeps.errors import InputError, fault
-    from sweeps.job import prepare
-    from sweeps.result import command_line, provenance_of
-    from sweeps.validate.scores import error_lines, error_result, error_rows
-
     if given["classes"] or given["sources"] or len(tables) > 1:
         wrong = "a table of operations has neither classes nor sources, and comes alone"
         allowed = "one table; a spec with [measured] has more: 'sweeps run nccl-measured'"
@@ -401,8 +374,6 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     out.check()
     spec = {"constants": {"algorithm": "nccl"}, "measured": {"table": tables[0]}}
     if tables[0] == "nccl-collectives":
-        from sweeps.spec.catalog import find_sweep, read_toml
-
         spec["measured"] = read_toml(find_sweep("nccl-measured"))["measured"]
     folders = folders_of(given)
     job = prepare(spec, command=command_line(), folders=folders)
@@ -432,13 +403,6 @@ RUNNING = {
 
 def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     """Tell what running takes as it was published, beside what our formulas say."""
-    from sweeps.cli.write import Output
-    from sweeps.errors import InputError, fault
-    from sweeps.job import prepare
-    from sweeps.result import provenance_of
-    from sweeps.validate.predict import running_lines, running_result, running_rows
-    from sweeps.validate.run_table import find_csv
-
     if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
         wrong = "a table of what running takes has neither classes nor kinds, and comes alone"
         raise InputError(fault("TABLE", ", ".join(tables), wrong, "sweeps validate running"))
@@ -476,12 +440,8 @@ ENOUGH = 0.95  # Share of layers whose setting is near our best
 
 def _presets(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     """Lay settings of overlap beside ours, and tell what theirs lose by our model."""
-    from sweeps.cli.write import Output
-    from sweeps.errors import InputError, fault
     from sweeps.plots.breakdown import draw_presets
-    from sweeps.result import provenance_of
     from sweeps.tuner.benefit import preset_lines, preset_result, preset_rows, preset_summary
-    from sweeps.validate.run_table import find_csv
 
     if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
         wrong = "a table of presets has neither classes nor kinds, and comes alone"

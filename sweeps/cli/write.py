@@ -17,28 +17,40 @@ import numpy as np
 
 from overhead.quantity import VOCABULARY, Array
 from sweeps import display
+from sweeps.blocks.estimate import Estimate, duration, lines
+from sweeps.blocks.folder import Folder
+from sweeps.blocks.run import Means, clear, write_sweep
 from sweeps.engine.validity import ONE_RANK
 from sweeps.errors import InputError, fault, nearest
 from sweeps.job import Job
+from sweeps.plots.data import PLACE, subject_of
+from sweeps.plots.declare import check_figures
+from sweeps.plots.defaults import default_figures, main_variable
+from sweeps.plots.draw import best_cells, draw, effects, tabulate
+from sweeps.plots.schema import Figure
 from sweeps.result import (
     SCHEMA_VERSION,
     Record,
     Result,
+    aligned,
     csv_lines,
     fitted,
     hold,
     json_lines,
+    of_dataset,
     stored_as,
     table_lines,
 )
 from sweeps.spec.sweep import Contract, read_contract
 from sweeps.spec.units import format_bytes, format_quantity, is_binary
+from sweeps.store.encode import Storage
+from sweeps.store.publish import NewFile, check_output, system_calls
+from sweeps.store.publish import readable as text
+from sweeps.store.read import is_complete, is_ours, open_dataset
+from sweeps.store.write import write
 
 if TYPE_CHECKING:
     import xarray as xr
-
-    from sweeps.blocks.estimate import Estimate
-    from sweeps.plots.schema import Figure
 
 # Seconds between lines of progress where they go to a file.
 LOGGED = 30.0
@@ -77,8 +89,6 @@ class Progress:
         spent = now - self.start
         if spent < self.first or (now - self.last < self.pause and done < total):
             return
-        from sweeps.blocks.estimate import duration
-
         self.last, self.shown = now, self.in_place
         left = spent * (total - done) / max(done - self.before, 1)
         share = 100.0 * done / max(total, 1)
@@ -146,9 +156,6 @@ class Output:
         """Refuse an output that can't be before anything is computed; one that exists may be it."""
         if not self.wanted:
             return
-        from sweeps.store.publish import check_output
-        from sweeps.store.read import is_ours
-
         overwrite = bool(self.given["overwrite"])
         check_output(self.path, overwrite=overwrite or is_ours(self.path))
 
@@ -193,9 +200,6 @@ class Output:
 
     def hold_stored(self, contracts: Sequence[Contract]) -> None:
         """Check what is asserted of a file that was written."""
-        from sweeps.result import of_dataset
-        from sweeps.store.read import open_dataset
-
         if not contracts:
             return
         with open_dataset(self.path) as dataset:
@@ -268,8 +272,6 @@ class Output:
             draw_figures(path, figures, notes=self.ends, dataset=dataset)
 
     def _store(self, result: Result) -> int:
-        from sweeps.store.write import write
-
         with _progress(self.path) as progress:
             written = write(
                 self.path,
@@ -282,10 +284,6 @@ class Output:
         return written.nbytes
 
     def _write_job(self, job: Job) -> int:
-        from sweeps.blocks.run import Means, write_sweep
-        from sweeps.store.encode import Storage
-        from sweeps.store.publish import check_output
-
         given, zarr = self.given, self.given.get("kind") == "zarr"
         check_output(self.path, overwrite=bool(given["overwrite"]), folder=zarr)
         job.check_size()
@@ -306,8 +304,6 @@ class Output:
 
     def _write_csv(self, result: Result | Job) -> None:
         """Write the records as CSV: whole or not at all."""
-        from sweeps.store.publish import NewFile, check_output, system_calls
-
         if isinstance(result, Job):
             self.is_printed(result)
             result = result.evaluated()
@@ -325,12 +321,8 @@ def _most(job: Job) -> int:
 
 def _is_complete(path: Path, result: Result | Job) -> bool:
     """Tell whether a file holds what would be written; sweep away what was left beside it."""
-    from sweeps.store.read import is_complete
-
     if isinstance(result, Result):
         return is_complete(path, result.layout.attrs["fingerprint"])
-    from sweeps.blocks.run import clear
-
     complete = is_complete(path, result.attrs["fingerprint"])
     if complete:
         clear(path)
@@ -351,8 +343,6 @@ def _progress(output: Path) -> Iterator[Callable[[str], Progress]]:
     try:
         yield begin
     except KeyboardInterrupt:
-        from sweeps.blocks.folder import Folder
-
         if Folder(output.resolve()).exists():
             sys.stderr.write("\nsweeps: finished blocks are kept: --resume goes on with them\n")
         raise
@@ -363,7 +353,6 @@ def _progress(output: Path) -> Iterator[Callable[[str], Progress]]:
 
 def _teller(notes: TextIO) -> Callable[[Estimate], None]:
     """Return what shows the estimate of a long sweep."""
-    from sweeps.blocks.estimate import lines
 
     def tell(found: Estimate) -> None:
         notes.writelines(line + "\n" for line in lines(found))
@@ -388,8 +377,6 @@ def default_folder() -> Path:
 
 def readable(nbytes: int) -> str:
     """Return a number of bytes as people write it."""
-    from sweeps.store.publish import readable as text
-
     return text(nbytes)
 
 
@@ -402,9 +389,6 @@ def draw_figures(
     suffix: str = "",
 ) -> None:
     """Draw figures beside a stored file: those given, its spec's, or what suits its dataset."""
-    from sweeps.plots.draw import draw
-    from sweeps.store.read import open_dataset
-
     dataset = open_dataset(path, require_ours=False) if dataset is None else dataset
     checked = figures_of(dataset, figures(dataset) if callable(figures) else figures)
     unknown = set(wanted) - {figure.name for figure in checked}
@@ -426,10 +410,6 @@ def figures_of(dataset: xr.Dataset, declared: Figures | None = None) -> list[Fig
     """Return checked figures: those declared, a dataset's spec's, or what suits it."""
     import tomllib
 
-    from sweeps.plots.data import subject_of
-    from sweeps.plots.declare import check_figures
-    from sweeps.plots.defaults import default_figures
-
     if not declared:
         try:
             declared = tomllib.loads(str(dataset.attrs.get("spec", ""))).get("figures")
@@ -448,12 +428,6 @@ _MOST_READ = 10_000_000  # Cells from which nothing is read just to show some of
 
 def answer_lines(path: Path) -> Iterator[str]:
     """Yield what a stored sweep says: its first lines or map as a table, or its best cells."""
-    from sweeps.plots.data import PLACE, subject_of
-    from sweeps.plots.defaults import main_variable
-    from sweeps.plots.draw import best_cells, effects, tabulate
-    from sweeps.result import aligned
-    from sweeps.store.read import open_dataset
-
     with open_dataset(path) as dataset:
         main = main_variable(dataset, subject_of(dataset))
         if main is None or dataset.variables[main].size > _MOST_READ:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -278,8 +279,6 @@ def _groups(mode: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _wrapped(text: str) -> Iterator[str]:
-    import textwrap
-
     yield from (f"{line}\n" for line in textwrap.wrap(text, prose()))
 
 

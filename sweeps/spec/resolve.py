@@ -29,6 +29,7 @@ from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, Origins, assumed, once
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import Machine
+from sweeps.spec.software import LATENCIES, UNPRICED, own_library, priced, waits
 from sweeps.spec.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -262,8 +263,6 @@ class Resolver:
 
     def _own_library(self) -> None:
         """Take the profile of the library that runs on each machine."""
-        from sweeps.spec.software import UNPRICED, own_library
-
         if "software" in self.given:
             return
         unpriced = min(UNPRICED & self.sweep.given, default="")
@@ -404,8 +403,6 @@ class Resolver:
 
     def _given_latencies(self) -> None:
         """Put latencies that the user gives in the place of a library's steps."""
-        from sweeps.spec.software import LATENCIES
-
         for step, level in LATENCIES.items():
             given = [name for name in ("latency", level) if name in self.sweep.given]
             if given and step not in self.given:
@@ -415,8 +412,6 @@ class Resolver:
         self, axes: Sequence[Axis], shape: tuple[int, ...]
     ) -> tuple[NDArray[Any], list[dict[str, Origin]]]:
         """Return the library, and the constants, at each point of axes."""
-        from sweeps.spec.software import UNPRICED, priced, waits
-
         machines = {machine.name: machine for machine in self.machines}
         points = []
         for place in np.ndindex(*shape):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 
@@ -453,8 +454,6 @@ def _labelled(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_unit(name: str, value: Any) -> Any:
     """Give numbers without a unit the SI unit of their quantity."""
-    from overhead.labels import LABELS
-
     plain = name in LABELS or name not in VOCABULARY
     unit = None if plain else UNITS.get(VOCABULARY[name].units)
     if unit is None:

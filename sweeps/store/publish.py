@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import secrets
@@ -83,8 +84,6 @@ def hold(output: Path) -> Iterator[bool]:
 
 def _take(path: Path, output: Path) -> tuple[int, bool]:
     """Open and lock `path`; repeat if its last holder removed it in between."""
-    import fcntl
-
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
