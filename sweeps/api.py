@@ -14,7 +14,7 @@ from sweeps.engine.describe import layout_of
 from sweeps.engine.evaluate import limits_of
 from sweeps.engine.grid import is_row_number
 from sweeps.engine.program import Program
-from sweeps.errors import InputError, fault
+from sweeps.errors import refuse
 from sweeps.job import prepare
 from sweeps.origin import GIVEN, read
 from sweeps.result import of_dataset
@@ -69,9 +69,7 @@ def recompute(dataset: xr.Dataset) -> xr.Dataset:
     axes = [Axis(dim, found) for dim, found in columns.items() if dim in dataset.sizes]
     if "topology" not in {*labels, *(name for axis in axes for name in axis.columns)}:
         allowed = "files of sweeps of collectives or training steps"
-        raise InputError(
-            fault("dataset", dataset.attrs.get("title", ""), "has no network", allowed)
-        )
+        refuse("dataset", dataset.attrs.get("title", ""), "has no network", allowed)
     # What was measured, or gathered from other variables, isn't computed from coordinates.
     names = map(str, dataset.data_vars)
     wanted = tuple(name for name in names if name in VOCABULARY or name == "chosen_algorithm")
@@ -307,7 +305,7 @@ def reasons(dataset: xr.Dataset) -> xr.DataArray:
     """
     if "status" not in dataset.variables:
         title = dataset.attrs.get("title", "")
-        raise InputError(fault("dataset", title, "has no status", "a sweep's dataset"))
+        refuse("dataset", title, "has no status", "a sweep's dataset")
     status = dataset["status"]
     masks = np.atleast_1d(status.attrs.get("flag_masks", ())).tolist()
     words = [word.replace("_", " ") for word in str(status.attrs["flag_meanings"]).split()]

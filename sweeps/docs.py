@@ -36,7 +36,7 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from overhead.source import SOURCES
 from overhead.transformer import FURTHER_SHAPES, SHAPES
-from sweeps.errors import InputError, RunError, fault
+from sweeps.errors import RunError, refuse
 from sweeps.result import LINE
 from sweeps.spec.catalog import (
     load_framework,
@@ -682,9 +682,9 @@ def write_folder(
     known = all((folder / name).is_file() for name in marks)
     if folder.exists() and not known:
         wrong, allowed = "is there already, and is no site", "name a folder that doesn't exist"
-        raise InputError(fault("FOLDER", str(folder), wrong, allowed))
+        refuse("FOLDER", str(folder), wrong, allowed)
     if known and not overwrite:
-        raise InputError(fault("FOLDER", str(folder), "exists already", "--overwrite replaces it"))
+        refuse("FOLDER", str(folder), "exists already", "--overwrite replaces it")
     target = folder if known else check_output(folder)
     texts = make()
     made = temporary(target)

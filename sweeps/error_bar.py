@@ -20,7 +20,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import coordinate, layout_of
 from sweeps.engine.grid import Column
 from sweeps.engine.program import Program
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError, nearest, refuse
 from sweeps.job import PLAIN_RESULTS, Job
 from sweeps.origin import GIVEN, Origin, words_of
 from sweeps.result import Result, aligned, of_columns, prose
@@ -336,11 +336,9 @@ def sensitivity_of(job: Job, asked: str | Reduction, folders: Sequence[Path] = (
     else:
         _check_one_result(job, reduction)
     if quantity not in VOCABULARY:
-        raise InputError(
-            fault("sensitivity", quantity, "is unknown", nearest(quantity, VOCABULARY))
-        )
+        refuse("sensitivity", quantity, "is unknown", nearest(quantity, VOCABULARY))
     if quantity in job.program.grid.columns:
-        raise InputError(fault("sensitivity", quantity, "is given", "what is computed"))
+        refuse("sensitivity", quantity, "is given", "what is computed")
     base = _program([job.resolved], quantity, reduction)
     given, known = job.sweep.constants, job.resolved.constants
     own = {name for model in job.resolved.models for name in model.figures} - given.keys()
@@ -357,7 +355,7 @@ def sensitivity_of(job: Job, asked: str | Reduction, folders: Sequence[Path] = (
     if not math.isfinite(answer) or answer == 0.0:
         wrong = f"is {answer:g}: shares of it aren't defined"
         wrong = reasons[0] if reasons[0] and math.isnan(answer) else wrong
-        raise InputError(fault("sensitivity", quantity, wrong, "a question that has an answer"))
+        refuse("sensitivity", quantity, wrong, "a question that has an answer")
     rows = setups.rows(answers, reasons, where)
     models = tuple(model.name for model in job.resolved.models)
     axes = {} if reduction is None else {axis.name: len(axis) for axis in job.resolved.axes}
@@ -435,7 +433,7 @@ def _of_one_cell(job: Job) -> Job:
     if job.program.grid.cells != 1:
         sizes = ", ".join(f"{name} {n}" for name, n in job.program.grid.sizes.items() if n > 1)
         wrong, allowed = "a sensitivity is of one answer", "one value for each argument"
-        raise InputError(fault("sensitivity", sizes, wrong, allowed))
+        refuse("sensitivity", sizes, wrong, allowed)
 
     def flat(one: Sweep | Resolved) -> Any:
         constants, labels = dict(one.constants), dict(one.labels)
@@ -462,7 +460,7 @@ def _check_one_result(job: Job, reduction: Reduction) -> None:
     """Refuse a reduction whose result isn't one number."""
     if reduction.operation not in PLAIN_RESULTS:
         wrong, allowed = "has no single number", f"one of {', '.join(PLAIN_RESULTS)}"
-        raise InputError(fault("sensitivity", reduction.operation, wrong, allowed))
+        refuse("sensitivity", reduction.operation, wrong, allowed)
     sizes = job.program.grid.sizes
     kept = [
         f"{dim} {sizes[dim]}"
@@ -473,7 +471,7 @@ def _check_one_result(job: Job, reduction: Reduction) -> None:
     ]
     if kept:
         wrong, allowed = "a sensitivity is of one answer", "one value, or a reduction over it"
-        raise InputError(fault("sensitivity", ", ".join(kept), wrong, allowed))
+        refuse("sensitivity", ", ".join(kept), wrong, allowed)
 
 
 def _program(

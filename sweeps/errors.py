@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -57,6 +57,17 @@ def fault(field: str, value: object, wrong: str, allowed: str) -> str:
     return f"{field} = {shown}: {wrong}; {allowed}"
 
 
+def refuse(field: str, value: object, wrong: str, allowed: str) -> NoReturn:
+    """Refuse input for one `fault`."""
+    raise InputError(fault(field, value, wrong, allowed))
+
+
+def tell_all(faults: Sequence[str]) -> None:
+    """Refuse input for its faults, if there are any."""
+    if faults:
+        raise InputError(faults)
+
+
 def needs(who: str | Sequence[str], what: str, give: str) -> str:
     """Compose the line of something that isn't given: ``who needs what; give ..``."""
     names = [who] if isinstance(who, str) else list(who)
@@ -67,9 +78,8 @@ def needs(who: str | Sequence[str], what: str, give: str) -> str:
 
 def refuse_all(name: str, faults: Sequence[str]) -> None:
     """Refuse a file for its faults, if it has any: the first of them, and how many more."""
-    if faults:
-        more = [f"{name}: {len(faults) - MOST_FAULTS} more faults"]
-        raise InputError([*faults[:MOST_FAULTS], *more * (len(faults) > MOST_FAULTS)])
+    more = [f"{name}: {len(faults) - MOST_FAULTS} more faults"]
+    tell_all([*faults[:MOST_FAULTS], *more * (len(faults) > MOST_FAULTS)])
 
 
 def nearest(word: str, known: Iterable[str], *, shown: int = 12) -> str:
@@ -118,8 +128,7 @@ class Faults:
 
     def tell(self) -> None:
         """Tell all faults, if there are any."""
-        if self.faults:
-            raise InputError(list(dict.fromkeys(self.faults)))
+        tell_all(list(dict.fromkeys(self.faults)))
 
     def checked(self, value: Value) -> Value:
         """Return what was read, or tell the faults."""

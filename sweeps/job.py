@@ -19,7 +19,7 @@ from sweeps.engine.grid import Block, Column, Layout
 from sweeps.engine.program import Program, Steps
 from sweeps.engine.reduce import feed, reduced_columns, reducers_of
 from sweeps.engine.reduce_base import Reducer
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, refuse, tell_all
 from sweeps.result import Result
 from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.software import APART, load_software
@@ -132,14 +132,12 @@ class Job:
         cells = sum(int(np.prod([int(n) for n in s], dtype=object)) for s in sizes.values())
         if cells > MOST_CELLS:
             text = " x ".join(f"{name} {size}" for name, size in self.program.grid.sizes.items())
-            raise InputError(
-                fault(
-                    "axes",
-                    text,
-                    f"{cells:.3g} cells, {8 * cells / 1e12:.3g} TB",
-                    f"at most {MOST_CELLS:.0e} cells can be stored; shorten an axis, or ask for a "
-                    "reduction ([[reductions]] with quantities = [])",
-                )
+            refuse(
+                "axes",
+                text,
+                f"{cells:.3g} cells, {8 * cells / 1e12:.3g} TB",
+                f"at most {MOST_CELLS:.0e} cells can be stored; shorten an axis, or ask for a "
+                "reduction ([[reductions]] with quantities = [])",
             )
 
     def _check_fits(self) -> None:
@@ -152,7 +150,7 @@ class Job:
             text = " x ".join(f"{name} {size}" for name, size in self.program.grid.sizes.items())
             wrong = f"{format_quantity(self.nbytes, 'byte')} are more than the memory holds"
             allowed = "run it into a file ('sweeps run'), shorten an axis, or ask for a reduction"
-            raise InputError(fault("axes", text, wrong, allowed))
+            refuse("axes", text, wrong, allowed)
 
     def estimate(self) -> Iterator[str]:
         """Yield what the sweep would compute and store."""
@@ -375,5 +373,4 @@ def _check_computed(sweep: Sweep, program: Program) -> None:
         for name in one.quantities
         if name in given
     ]
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)

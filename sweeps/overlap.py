@@ -21,7 +21,7 @@ from sweeps.display import noun
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.grid import LabelCase
 from sweeps.engine.program import Program
-from sweeps.errors import Faults, InputError, fault, needs
+from sweeps.errors import Faults, InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job, prepare
 from sweeps.spec.axis import Axis, names_of, numbers_of
 from sweeps.spec.resolve import resolve
@@ -171,7 +171,7 @@ def _check_apart(
         labels["mechanism"] = others
     elif given and others != labels["mechanism"] and (others or "stage_forward_time" in values):
         wrong = f"{' and '.join(given)} would stand in place of what its stages do"
-        raise InputError(fault("--kind", "pipeline", wrong, "--kind pipeline without them"))
+        refuse("--kind", "pipeline", wrong, "--kind pipeline without them")
 
 
 def _sweep(
@@ -282,8 +282,7 @@ def _check_taken(
         for label, one in HEEDED.items()
         if len(labels[label]) > 1 and one not in labels["mechanism"]
     ]
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
 
 
 # A job's cells.
@@ -390,8 +389,7 @@ def check_cell(job: Job, case: LabelCase) -> None:
         shown = format_quantity(values_of(job, case, [about])[about], VOCABULARY[about].units)
         text = job.program.faults.texts[name]
         faults.append(fault(flag_of(about), shown, name.replace("_", " "), text))
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
 
 
 def report_lines(job: Job, case: LabelCase, verbose: bool) -> Iterator[str]:

@@ -17,7 +17,7 @@ from overhead.formula import REGISTRY, Formula
 from overhead.quantity import VOCABULARY, Array, Quantity
 from overhead.recording import RecordingError
 from overhead.topology import statement
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, refuse
 
 # Where a stated expression is compared with the code.
 POINTS = 200
@@ -32,7 +32,7 @@ def load_formulas(paths: Iterable[str | Path]) -> None:
 def _load(path: Path) -> None:
     found = importlib.util.spec_from_file_location(f"formulas_{path.stem}", path)
     if found is None or found.loader is None or not path.is_file():
-        raise InputError(fault("--formulas", str(path), "no such file", "a Python file"))
+        refuse("--formulas", str(path), "no such file", "a Python file")
     # All of ours first: a file's formulas may take any of them, and must not tie with any.
     VOCABULARY.load_everything()
     module = importlib.util.module_from_spec(found)

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
 from sweeps.engine.grid import Block, Column, Layout, is_row_number
-from sweeps.errors import ContractError, InputError, fault, nearest
+from sweeps.errors import ContractError, nearest, refuse
 from sweeps.origin import GIVEN, Origin, attributes
 from sweeps.spec.sweep import Contract
 from sweeps.spec.units import format_quantity, to_toml
@@ -372,7 +372,7 @@ def _broken(contract: Contract, result: Result) -> Iterator[str]:
     if column is None:
         known = [name for name in columns if columns[name].dtype.kind == "f"]
         wrong = "isn't among what is computed"
-        raise InputError(fault("assert", contract.text, wrong, nearest(contract.name, known)))
+        refuse("assert", contract.text, wrong, nearest(contract.name, known))
     values = _values(column).astype(np.float64)
     counted = np.isfinite(values) & _answers(result, column)
     if not counted.any():

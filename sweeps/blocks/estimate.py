@@ -15,7 +15,7 @@ from sweeps.engine.grid import LabelCase
 from sweeps.engine.program import Program, Stage, Steps
 from sweeps.engine.reduce_base import Reducer, Split, split
 from sweeps.engine.reduce_quantile import MOST_BINS, MOST_VALUES, is_exact
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, refuse
 from sweeps.job import Job
 from sweeps.spec.sweep import Reduction, partners
 from sweeps.spec.units import format_quantity, parse_quantity
@@ -212,7 +212,7 @@ def limits_for(job: Job, limit: str, processes: int = 1) -> Limits:
     results = sum(_state_bytes(job, one) + _result_bytes(job, one) for one in job.sweep.reductions)
     if results > most:
         wrong = f"the reductions' results need {format_quantity(results, 'byte')}"
-        raise InputError(fault("--max-memory", limit, wrong, "raise it, or reduce further"))
+        refuse("--max-memory", limit, wrong, "raise it, or reduce further")
     block, whole = BLOCK_CELLS, WHOLE_CELLS
     kept = processes * block_bytes(limit, processes) if job.sweep.reductions else 0
     while block >= LEAST_BLOCK:

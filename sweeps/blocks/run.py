@@ -56,7 +56,7 @@ from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Block, Layout
 from sweeps.engine.program import Steps
 from sweeps.engine.reduce_base import Reducer
-from sweeps.errors import InputError, RunError, fault
+from sweeps.errors import InputError, RunError, fault, refuse, tell_all
 from sweeps.job import Job
 from sweeps.store.encode import Storage
 from sweeps.store.publish import (
@@ -146,7 +146,7 @@ def cluster(address: str) -> Pool:
     """Return a pool of a cluster's workers."""
     if importlib.util.find_spec("distributed") is None:
         wrong, allowed = "needs dask and distributed", "pip install 'overhead-sweeps[dask]'"
-        raise InputError(fault("--scheduler", address, wrong, allowed))
+        refuse("--scheduler", address, wrong, allowed)
 
     def pool(assignment: Assignment) -> Iterator[int]:
         with _client(address) as client:
@@ -489,8 +489,7 @@ class Means:
         if self.workers and self.scheduler:
             wrong, allowed = "are those of the cluster", "--workers or --scheduler"
             faults.append(fault("--workers", self.workers, wrong, allowed))
-        if faults:
-            raise InputError(faults)
+        tell_all(faults)
 
     @property
     def processes(self) -> int:
@@ -543,8 +542,7 @@ def write_sweep(
     if means.zarr:
         require_zarr(str(output))
         if job.measured is not None:
-            wrong, allowed = "isn't for measurements", "netcdf"
-            raise InputError(fault("--format", "zarr", wrong, allowed))
+            refuse("--format", "zarr", "isn't for measurements", "netcdf")
     target = check_output(output, overwrite=means.overwrite, folder=means.zarr)
     limits = limits_for(job, means.max_memory, means.processes)
     found = estimate(job, limits)

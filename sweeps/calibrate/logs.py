@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps.errors import InputError, fault, nearest, needs, of_each
+from sweeps.errors import InputError, fault, nearest, needs, of_each, refuse
 from sweeps.spec.catalog import is_file
 from sweeps.validate.table import find_table, read_table
 
@@ -580,7 +580,7 @@ def _test(
     name = key["collective"] or operation
     if key["collective"] and operation and operation != key["collective"]:
         wrong = f"the table has rows of {key['collective']}"
-        raise InputError(fault("--op", operation, wrong, "leave it out: the table says it"))
+        refuse("--op", operation, wrong, "leave it out: the table says it")
     if not name:
         who = f"{path.name}, which has no column 'collective',"
         give = f"--op ({known_operations('')})"
@@ -626,7 +626,7 @@ def check_operation(text: str | None) -> str:
         return ""
     found = operation_of(text)
     if not found:
-        raise InputError(fault("--op", text, "is not an operation", known_operations(text)))
+        refuse("--op", text, "is not an operation", known_operations(text))
     return found
 
 
@@ -643,7 +643,7 @@ def _read(name: str, operation: str) -> list[LogTest]:
     try:
         if path.stat().st_size > _HUGE:
             wrong = f"{path.stat().st_size:,} bytes"
-            raise InputError(fault("LOG", name, wrong, "a log, of some megabytes at most"))
+            refuse("LOG", name, wrong, "a log, of some megabytes at most")
         content = path.read_bytes()
     except OSError as error:
         reason = error.strerror or "can't be read"

@@ -39,7 +39,7 @@ from sweeps.calibrate.logs import (
     known_operations,
     operation_of,
 )
-from sweeps.errors import Faults, InputError, fault
+from sweeps.errors import Faults, InputError, fault, refuse
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import CONSTANTS, FABRIC, ISSUE, SHARED, Machine
 from sweeps.spec.resolve import resolve
@@ -185,8 +185,7 @@ def cases_of(tests: Sequence[LogTest], machine: Machine, defaults: LogDefaults) 
     cases = faults.checked([case for case in every if case is not None])
     if not cases:
         named = ", ".join(dict.fromkeys(test.hardware for test in tests))
-        wrong = "the table has no rows of it"
-        raise InputError(fault("--hardware", machine.name, wrong, f"one of {named}"))
+        refuse("--hardware", machine.name, "the table has no rows of it", f"one of {named}")
     return cases
 
 
@@ -212,7 +211,7 @@ def _operation(test: LogTest, defaults: LogDefaults) -> str:
     own = test.operation or operation_of(test.path.name)
     if test.operation and defaults.operation and test.operation != defaults.operation:
         wrong = f"{test.where}: the log is of {test.operation}"
-        raise InputError(fault("--op", defaults.operation, wrong, "leave it out: the log says it"))
+        refuse("--op", defaults.operation, wrong, "leave it out: the log says it")
     found = defaults.operation or own
     if not found:
         message = (
@@ -226,7 +225,7 @@ def _operation(test: LogTest, defaults: LogDefaults) -> str:
 def _ranks(test: LogTest, operation: str, defaults: LogDefaults) -> int:
     if test.ranks and defaults.ranks and test.ranks != defaults.ranks:
         wrong = f"{test.where}: the log has {test.ranks}"
-        raise InputError(fault("--ranks", defaults.ranks, wrong, "leave it out: the log says it"))
+        refuse("--ranks", defaults.ranks, wrong, "leave it out: the log says it")
     ranks = test.ranks or defaults.ranks
     if not ranks:
         implied = implied_ranks(operation, test.rows)
@@ -360,7 +359,7 @@ def machine_for(hardware: str, fabric: str = "", folders: Sequence[Path] = ()) -
     kind = machine.scale_up_kind
     if kind not in ("switch", "fully_connected"):
         wrong = f"its nodes are a {kind}, on which nccl-tests doesn't run"
-        raise InputError(fault("--hardware", machine.name, wrong, "a machine of GPUs"))
+        refuse("--hardware", machine.name, wrong, "a machine of GPUs")
     return on_fabric(machine, fabric) if fabric else machine
 
 
@@ -369,7 +368,7 @@ def library_of(machine: Machine) -> Profile:
     name = own_library(machine).value
     if name == NO_LIBRARY:
         wrong = f"no library's profile has {machine.generation or 'such machines'}"
-        raise InputError(fault("--hardware", machine.name, wrong, "a machine of NVIDIA or AMD"))
+        refuse("--hardware", machine.name, wrong, "a machine of NVIDIA or AMD")
     return load_software(name)
 
 
@@ -394,7 +393,7 @@ class Model:
         self.profile = profile
         if algorithm == ALL:
             wrong = "stands for each of them, and a time is of one"
-            raise InputError(fault("--algorithm", algorithm, wrong, "nccl, auto, or a name"))
+            refuse("--algorithm", algorithm, wrong, "nccl, auto, or a name")
         columns = (rows.operation, rows.between, rows.forced, rows.fabric, rows.card)
         keys = list(zip(*(one.tolist() for one in columns), strict=True))
         self._parts = []

@@ -27,7 +27,7 @@ from sweeps.calibrate.model import (
     rows_for,
     rows_of,
 )
-from sweeps.errors import InputError, fault
+from sweeps.errors import refuse
 from sweeps.origin import GIVEN, Origin
 from sweeps.result import Field, Record, Result, aligned, of_rows, provenance_of
 from sweeps.spec.catalog import load_hardware, load_model
@@ -314,8 +314,7 @@ def normal_collective(
     node = machine.figures["gpus_per_node"].value
     nodes = nodes or max(1, int(-(-ranks // node)))
     if ranks % nodes or ranks / nodes > node:
-        allowed = f"as many on each node, at most {node:g}"
-        raise InputError(fault("--ranks", ranks, f"on {nodes} nodes", allowed))
+        refuse("--ranks", ranks, f"on {nodes} nodes", f"as many on each node, at most {node:g}")
     each = np.array(sorted(sizes), dtype=np.float64)
     model = Model(
         rows_for(operation, ranks, nodes, each), replace(machine, constants={}, profile="")
@@ -434,7 +433,7 @@ def normal_mfu(model: str, hardware: str, precision: str) -> Normal:
     own = classes[place]
     if not own:
         wrong = f"no {precision} run on it is published here"
-        raise InputError(fault("--hardware", machine.name, wrong, "another machine or --precision"))
+        refuse("--hardware", machine.name, wrong, "another machine or --precision")
     gpus, mfu = (np.array([one[column] for one in own]) for column in (0, 1))
     rows, least = [], 0.0
     for name, most in {**_GPUS, "all": np.inf}.items():

@@ -51,7 +51,7 @@ from sweeps.calibrate.normal import (
     published,
     verdict_of,
 )
-from sweeps.errors import InputError, RunError, fault
+from sweeps.errors import InputError, RunError, refuse
 from sweeps.origin import MEASURED, Origin
 from sweeps.plots.measured import MOST_CURVES, Curve, Panel
 from sweeps.result import Field, Result, aligned, of_rows, provenance_of
@@ -115,7 +115,7 @@ def calibrate(request: CalibrationRequest) -> Calibration:
         logs = ", ".join(dict.fromkeys(case.test.name for case in cases))
         right = any(row.placement in placements for case in cases for row in case.rows)
         wrong = "all results are wrong (#wrong)" if right else f"no rows {request.placement}"
-        raise InputError(fault("LOG", logs, wrong, "a run that passed, or another --placement"))
+        refuse("LOG", logs, wrong, "a run that passed, or another --placement")
     model = Model(rows, machine, request.algorithm)
     fit = fit_profile(model)
     known = published()
@@ -575,7 +575,7 @@ def check_target(text: str, *, overwrite: bool) -> Path:
     """Check that a hardware file can be written, before anything is computed for it."""
     path = Path(text)
     if path.suffix != ".toml":
-        raise InputError(fault("--write", text, "no hardware file", "FILE.toml"))
+        refuse("--write", text, "no hardware file", "FILE.toml")
     try:
         return check_output(path, overwrite=overwrite)
     except InputError as error:

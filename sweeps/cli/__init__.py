@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from sweeps.errors import ContractError, InputError, RunError
+from sweeps.errors import ContractError, InputError, RunError, nearest, refuse
 
 __all__ = ["main"]
 
@@ -65,9 +65,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from sweeps.errors import fault, nearest
-
-            raise InputError(fault("command", args[0], "unknown", nearest(args[0], COMMANDS)))
+            refuse("command", args[0], "unknown", nearest(args[0], COMMANDS))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

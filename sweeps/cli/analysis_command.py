@@ -22,7 +22,7 @@ from sweeps.cli.options import (
     sweep_of_options,
 )
 from sweeps.cli.write import Output, as_table, figures_of, readable
-from sweeps.errors import InputError, fault, needs
+from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job
 from sweeps.result import Result, command_line
 from sweeps.spec.units import counts_tokens
@@ -60,7 +60,7 @@ def analysis_of_options(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple
     if counts_tokens(batch):
         if options["global_batch"] is not None:
             wrong = f"is tokens of a step; --global-batch {options['global_batch']} stands beside"
-            raise InputError(fault("--batch-size", batch, wrong, "one of the two"))
+            refuse("--batch-size", batch, wrong, "one of the two")
         options["global_batch"], batch, name = batch, None, "--batch-size"
     counts: list[str] = []
     if (parameters := options["parameters"]) is not None:
@@ -68,8 +68,7 @@ def analysis_of_options(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple
     readings = (*(line for line in counts if "billion" in line), *flags.in_tokens(options, name))
     faults = [*_batch(options, batch), *_order(given["rank_order"])]
     faults += _model(options)
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     if given["tree_algo"]:
         algorithm = flags.tree_algorithm(options["topology"], options["algorithm"], HIERARCHY)
         options["algorithm"] = algorithm
@@ -142,7 +141,7 @@ def command(**given: Any) -> int:
         if given["timeline"]:
             allowed = "one of the two"
             wrong = "can't be given with --sensitivity"
-            raise InputError(fault("--timeline", given["timeline"], wrong, allowed))
+            refuse("--timeline", given["timeline"], wrong, allowed)
         show_sensitivity(job, given, "analysis")
         return 0
     # Where there is no timeline, nothing is written either.
@@ -221,7 +220,7 @@ def _check(output: Path, *, overwrite: bool) -> None:
     from sweeps.store.publish import check_output
 
     if output.suffix not in (".html", ".htm"):
-        raise InputError(fault("--output", str(output), "is no page", "FILE.html"))
+        refuse("--output", str(output), "is no page", "FILE.html")
     check_output(output, overwrite=overwrite)
 
 
@@ -248,8 +247,7 @@ def write_stored(
     wrong = [
         fault("--at", dim, "has no value", "--at DIMENSION=VALUE") for dim, _, v in pairs if not v
     ]
-    if wrong:
-        raise InputError(wrong)
+    tell_all(wrong)
     _check(output, overwrite=overwrite)
     with open_dataset(source, require_ours=False) as dataset:
         page = page_of(

@@ -25,7 +25,7 @@ from sweeps.cli.flags import flag_of
 from sweeps.cli.write import shown
 from sweeps.display import noun
 from sweeps.engine.program import Program
-from sweeps.errors import InputError, fault, needs
+from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job, prepare
 from sweeps.spec.catalog import load_hardware, usual_operation
 from sweeps.spec.sweep import Sweep, read_sweep
@@ -60,8 +60,7 @@ def timeline_of(job: Job) -> StepTimeline:
     sizes = job.program.grid.sizes
     if job.program.grid.cells != 1:
         text = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        wrong = "a timeline shows one plan"
-        raise InputError(fault("--timeline", text, wrong, "one value for each argument"))
+        refuse("--timeline", text, "a timeline shows one plan", "one value for each argument")
     evaluation = evaluation_of(job)
     try:
         with np.errstate(all="ignore"):
@@ -329,7 +328,7 @@ def _with_sides(job: Job) -> Job:
     if not np.any(sides == world):
         text = "*".join(f"{side.flat[0]:g}" for side in each)
         wrong = f"is {sides.flat[0]:g}, not the {world.flat[0]:g} GPUs"
-        raise InputError(fault("mesh_nx*mesh_ny*mesh_nz", text, wrong, "sides of all GPUs"))
+        refuse("mesh_nx*mesh_ny*mesh_nz", text, wrong, "sides of all GPUs")
     resolved = replace(job.resolved, implied={**job.resolved.implied, **GIVEN_GRID})
     program = Program(
         resolved.axes,
@@ -347,7 +346,7 @@ def _check_model(given: Collection[str]) -> None:
     """Refuse a number of parameters beside the shapes from which it follows."""
     if "parameters" in given and all(name in given for name in needed_shapes(given)):
         wrong = "can't be given with shapes, from which it follows"
-        raise InputError(fault("--params", "..", wrong, "leave it out, or some of the shapes"))
+        refuse("--params", "..", wrong, "leave it out, or some of the shapes")
 
 
 def _of_one_layer(job: Job, name: str) -> bool:
@@ -399,8 +398,7 @@ def _check_needed(job: Job) -> None:
                     why.setdefault(name, []).append(_split(job, dimension))
         lines = list(plan_faults(evaluation_of(job))) if job.program.grid.cells == 1 else []
     lines += [_lacking(name, list(dict.fromkeys(needing))) for name, needing in why.items()]
-    if lines:
-        raise InputError(lines)
+    tell_all(lines)
 
 
 def _split(job: Job, dimension: str) -> str:

@@ -30,7 +30,7 @@ from sweeps.calibrate.report import (
 )
 from sweeps.cli.options import folders_of, result_options
 from sweeps.cli.write import Output
-from sweeps.errors import InputError, fault, needs
+from sweeps.errors import InputError, needs, refuse
 from sweeps.plots.measured import draw_calibrated, draw_normal
 from sweeps.result import Field, aligned, of_rows, provenance_of
 from sweeps.spec.axis import label_values, numbers_of, parse_values
@@ -71,8 +71,7 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
         raise InputError(needs("a calibration", "logs of nccl-tests", "their files"))
     out = Output(given, "calibrate", {one.name: one.units for one in FIELDS if one.units})
     if given["at"] and given["as_csv"]:
-        allowed = "--json, or neither"
-        raise InputError(fault("--at", given["at"], "no rows of the log, as --csv has", allowed))
+        refuse("--at", given["at"], "no rows of the log, as --csv has", "--json, or neither")
     _check(out)
     written = check_target(given["write"], overwrite=given["overwrite"]) if given["write"] else None
     request = CalibrationRequest(
@@ -90,7 +89,7 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     found = calibrate(request)
     if given["fabric"] and not written and all(case.nodes == 1 for case in found.cases):
         wrong, allowed = "changes nothing: no log is of several nodes", "leave it out"
-        raise InputError(fault("--fabric", given["fabric"], wrong, allowed))
+        refuse("--fabric", given["fabric"], wrong, allowed)
     result = result_of(found, given)
     out.deliver(result, _lines(found, given), draw=lambda stem: _draw(found, stem))
     if written is not None:
@@ -106,7 +105,7 @@ def _sizes(text: str | None) -> list[float]:
     values = parse_values(text, "byte", field="--at", bare_is_si=True)
     for size in values.tolist():
         if not size > 0.0:
-            raise InputError(fault("--at", text, "no message size", "sizes above 0"))
+            refuse("--at", text, "no message size", "sizes above 0")
     return list(values.tolist())
 
 
@@ -155,7 +154,7 @@ def normal_command(what: str, **given: Any) -> int:
     for name in strange:
         if given[name] is not None:
             flag = "--M" if name == "sizes" else f"--{name}"
-            raise InputError(fault(flag, given[name], f"doesn't apply to {what}", "leave it out"))
+            refuse(flag, given[name], f"doesn't apply to {what}", "leave it out")
     out = Output(given, f"normal-{what}")
     out.check()
     found = _normal(what, given)
@@ -170,17 +169,16 @@ def _normal(what: str, given: dict[str, Any]) -> Normal:
     if what == "mfu":
         precision = given["precision"] or LABELS["precision"].default
         if precision not in (known := label_values("precision")):
-            raise InputError(fault("--precision", precision, "unknown", ", ".join(known)))
+            refuse("--precision", precision, "unknown", ", ".join(known))
         return normal_mfu(given["model"] or "llama3-70b", hardware, precision)
     if not what:
         raise InputError(needs("a band", "an operation, or mfu", "one, such as all_reduce"))
     operation = operation_of(what)
     if not operation:
-        allowed = f"mfu, or {known_operations(what)}"
-        raise InputError(fault("OPERATION", what, "is not an operation", allowed))
+        refuse("OPERATION", what, "is not an operation", f"mfu, or {known_operations(what)}")
     sizes = numbers_of("message_bytes", given["sizes"] or SIZES, "--M")
     if not (sizes > 0.0).all():
-        raise InputError(fault("--M", given["sizes"], "no message size", "sizes above 0"))
+        refuse("--M", given["sizes"], "no message size", "sizes above 0")
     ranks, nodes = given["ranks"] or 8, given["nodes"] or 0
     return normal_collective(operation, ranks, nodes, hardware, given["fabric"] or "", sizes)
 
@@ -213,10 +211,10 @@ def fit_constants_command(tables: tuple[str, ...], **given: Any) -> int:
     folder = Path(given["write"]) if given["write"] else None
     if folder and not (folder / "hardware").is_dir():
         wrong, allowed = "has no hardware", "a copy of specs, with hardware and frameworks"
-        raise InputError(fault("--write", given["write"], wrong, allowed))
+        refuse("--write", given["write"], wrong, allowed)
     if folder and given["no_fit"] and not (folder / "measured").is_dir():
         wrong = "has no measured, where errors of constants as they are would be written"
-        raise InputError(fault("--write", given["write"], wrong, "a copy of specs, or no --no-fit"))
+        refuse("--write", given["write"], wrong, "a copy of specs, or no --no-fit")
     plan = read_plan(Path(given["terms"]) if given["terms"] else None)
     folders = folders_of(given)
     rules = shipped_rules()
@@ -225,7 +223,7 @@ def fit_constants_command(tables: tuple[str, ...], **given: Any) -> int:
     runs = [run for name in tables or ("training",) for run in read_runs(find_runs(name)).runs]
     cases = taken(cases_of_runs(runs, rules, folders, ("step_time",)).cases, plan)
     if not cases:
-        raise InputError(fault("TABLE", ", ".join(tables), "no row to fit", "steps of known plans"))
+        refuse("TABLE", ", ".join(tables), "no row to fit", "steps of known plans")
     tell = None if given["no_fit"] else lambda line: click.echo(line, err=True)
     rounds = {"rounds": 0} if given["no_fit"] else {}
     fitted = fit(cases, plan, folders, tell=tell, **rounds)

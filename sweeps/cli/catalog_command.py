@@ -20,7 +20,7 @@ from overhead.formula import REGISTRY
 from overhead.labels import COLLECTIVES, LABELS, usual_spelling
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FURTHER_SHAPES, SHAPES
-from sweeps.errors import InputError, fault, nearest, needs
+from sweeps.errors import InputError, fault, nearest, needs, refuse, tell_all
 from sweeps.own_formulas import load_formulas
 from sweeps.result import SCHEMA_VERSION, aligned, fitted, record_name
 from sweeps.spec.axis import label_values
@@ -272,8 +272,7 @@ def list_command(
     ):
         if value is not None and value not in known:
             faults.append(fault(flag, value, "unknown", nearest(value, known)))
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     if kind != "formulas":
         rows = [("network", "operation", "algorithm", "summary")]
         rows += [
@@ -312,7 +311,7 @@ def show_command(name: str, as_latex: bool, formulas: tuple[str, ...]) -> int:
         sys.stdout.writelines(fitted(_formula_lines(name, as_latex)))
     elif not found:
         known = (*REGISTRY, *keys, *ALGORITHMS.names())
-        raise InputError(fault("NAME", name, "no such formula", nearest(name, known)))
+        refuse("NAME", name, "no such formula", nearest(name, known))
     for key in found:
         sys.stdout.writelines(fitted(_algorithm_lines(key, as_latex)))
     return 0

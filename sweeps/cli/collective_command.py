@@ -31,7 +31,7 @@ from sweeps.cli.options import (
 from sweeps.cli.write import Output, as_table
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.validity import NOT_KNOWN, NOTES
-from sweeps.errors import InputError, fault, needs
+from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.job import BOUND, Job, prepare
 from sweeps.result import Result, command_line
 from sweeps.spec.units import format_bytes, format_quantity, is_binary, put_in
@@ -81,8 +81,7 @@ def _check_needed(options: dict[str, Any]) -> None:
         faults.append(needs("an operation", "a message size", "--M, such as --M 64MiB"))
     if options["ranks"] is None and options["mesh_nx"] is None:
         faults.append(needs("an operation", "a number of ranks", "--N, such as --N 8"))
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
 
 
 def _lines(job: Job, result: Result, *, verbose: bool) -> Iterator[str]:
@@ -230,7 +229,7 @@ def _refuse(
     if not faults and np.isnan(time) and NOT_KNOWN in notes:
         unknown = ", ".join(name for name, value in constants.items() if np.isnan(value))
         wrong = f"the machine's file has no {unknown}"
-        raise InputError(fault("hardware", labels.get("hardware", ""), wrong, "give what it lacks"))
+        refuse("hardware", labels.get("hardware", ""), wrong, "give what it lacks")
     if "algorithm_not_defined_on_topology" in faults:
         raise InputError(_no_algorithm(labels))
     lines = []
@@ -239,8 +238,7 @@ def _refuse(
         shown = ", ".join(given.values()) or labels["algorithm"]
         wrong = name.replace("_", " ")
         lines.append(fault(", ".join(given) or "algorithm", shown, wrong, texts[name]))
-    if lines:
-        raise InputError(lines)
+    tell_all(lines)
     return notes
 
 

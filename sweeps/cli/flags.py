@@ -19,7 +19,7 @@ from overhead.collectives.algorithm import NETWORKS, trees
 from overhead.formula import REGISTRY
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault
+from sweeps.errors import fault, refuse, tell_all
 from sweeps.spec.units import UNITS, counts_tokens, format_quantity, spelled_out
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -214,8 +214,7 @@ def given_options(given: Mapping[str, Any], usual: Iterable[str]) -> dict[str, s
     found = {name: read(name, given[name]) for name in (*usual, *more)}
     slow = [(n, t) for n, t in found.items() if n.endswith(("bandwidth", "latency")) and t]
     faults = [line for name, text in slow for line in _slow(name, text)]
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     return found
 
 
@@ -275,14 +274,13 @@ def in_tokens(options: dict[str, Any], batch: str) -> tuple[str, ...]:
     if counts_tokens(options.get("global_batch")):
         if options.get("tokens_per_step") is not None:
             value, wrong = options["tokens_per_step"], f"stands beside {batch} in tokens"
-            raise InputError(fault(flag_of("tokens_per_step"), value, wrong, "one of the two"))
+            refuse(flag_of("tokens_per_step"), value, wrong, "one of the two")
         options["tokens_per_step"] = options.pop("global_batch")
         lines = _readings(batch, "tokens_per_step", options["tokens_per_step"], " a step")
     elif options.get("tokens_per_step") is not None:
         if options.get("global_batch") is not None:
             value = options["global_batch"]
-            wrong = f"stands beside {flag_of('tokens_per_step')}"
-            raise InputError(fault(batch, value, wrong, "one of the two"))
+            refuse(batch, value, f"stands beside {flag_of('tokens_per_step')}", "one of the two")
         flag, text = flag_of("tokens_per_step"), options["tokens_per_step"]
         lines = _readings(flag, "tokens_per_step", text, " a step")
     length = options.get("sequence_length")
@@ -409,8 +407,8 @@ def tree_algorithm(topology: str | None, algorithm: str | None, usual: str) -> s
     """Return the algorithm that --tree-algo means."""
     name = topology or usual
     if algorithm is not None:
-        raise InputError(fault("--tree-algo", "set", "--algorithm is given too", "one of the two"))
+        refuse("--tree-algo", "set", "--algorithm is given too", "one of the two")
     if name not in trees():
         allowed = f"one network of {', '.join(trees())}"
-        raise InputError(fault("--tree-algo", name, "no tree algorithm there", allowed))
+        refuse("--tree-algo", name, "no tree algorithm there", allowed)
     return NETWORKS[name].tree

@@ -14,7 +14,7 @@ from overhead.hops import SWITCHING
 from overhead.labels import NCCL
 from sweeps.cli.options import folders_of, output_options, value_options
 from sweeps.cli.write import Output
-from sweeps.errors import Faults, InputError, fault
+from sweeps.errors import Faults, fault, refuse, tell_all
 from sweeps.hops.study import (
     LAYERS,
     TENSOR,
@@ -89,7 +89,7 @@ def command(**given: Any) -> int:
     if given["message_bytes"] is not None and not (given["output"] or given["plot"]):
         wrong = "are sizes of curves, which files and figures have"
         allowed = "--output FILE.nc or --plot, too"
-        raise InputError(fault("--M", given["message_bytes"], wrong, allowed))
+        refuse("--M", given["message_bytes"], wrong, allowed)
     study = _study(given)
     asked = {name: str(given[name]) for _, name, _ in (*FLAGS, *LINKS) if given[name] is not None}
     # What can't be printed isn't written either.
@@ -159,14 +159,14 @@ def _one(quantity: str, text: str, flag: str) -> float:
     """Read one number of a quantity."""
     values = numbers_of(quantity, text, flag)
     if len(values) > 1:
-        raise InputError(fault(flag, text, "has several values", "one value"))
+        refuse(flag, text, "has several values", "one value")
     return float(values[0])
 
 
 def _combined(text: str) -> tuple[tuple[int, int], ...]:
     found = tuple(one for part in text.split(",") if (one := combination(part)) is not None)
     if len(found) < len(text.split(",")):
-        raise InputError(fault("--combined", text, "is no combination", "such as tp8-dp2,tp4-dp4"))
+        refuse("--combined", text, "is no combination", "such as tp8-dp2,tp4-dp4")
     return found
 
 
@@ -229,7 +229,7 @@ def _refuse_own_networks(cases: Sequence[Scenario], flag: str, text: str, why: s
     own = [case.name for case in cases if not case.machine]
     if own:
         wrong = f"'{own[0]}' is a network of its own, which {why}"
-        raise InputError(fault(flag, text, wrong, "--hardware, or a study of machines"))
+        refuse(flag, text, wrong, "--hardware, or a study of machines")
 
 
 def _check_levels(
@@ -247,8 +247,7 @@ def _check_levels(
             wrong = f"there is no link {LEVELS[level]}"
             allowed = "a machine that has it" + (", --wiring rails" if level == "card" else "")
             lines.append(fault(flag, given[name], wrong, allowed))
-    if lines:
-        raise InputError(lines)
+    tell_all(lines)
 
 
 MOST_RANKS = 2**20
@@ -283,5 +282,4 @@ def _check_ranks(study: HopStudy) -> None:
         for level in study.pipeline.values()
         if level >= levels_of(case.network)
     ]
-    if lines:
-        raise InputError(lines)
+    tell_all(lines)

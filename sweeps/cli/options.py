@@ -14,7 +14,7 @@ import numpy as np
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.cli.flags import flag_of
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, tell_all
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, DEFAULT, UNKNOWN, Origin, by_owner, words_of
 from sweeps.result import prose, room, stored_as
@@ -111,8 +111,7 @@ def folders_of(given: Mapping[str, Any]) -> list[Path]:
     found = [Path(folder) for folder in given["hardware_folder"]]
     faults = [fault("--hardware-folder", folder, "no such folder", "one of machines' files")
               for folder in found if not folder.is_dir()]  # fmt: skip
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     return found
 
 
@@ -152,8 +151,7 @@ def check_taken(job: Job, options: Mapping[str, str | None], folders: Sequence[P
         if alone or _alike(without, job.resolved, {name, *along}):
             allowed = "--nodes-per-pod, too" if alone else "leave it out"
             faults.append(fault(flag_of(name), str(options[name]), IDLE, allowed))
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
 
 
 def _alike(one: Resolved, other: Resolved, names: Set[str]) -> bool:

@@ -26,7 +26,7 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.write import Output, default_folder
 from sweeps.engine.grid import LabelCase
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, refuse
 from sweeps.job import Job
 from sweeps.overlap import (
     BOTH,
@@ -207,17 +207,15 @@ def _as_tuned(job: Job, case: LabelCase) -> Iterator[str]:
 def _check_one(job: Job, timeline: str | None) -> None:
     if timeline and Path(timeline).suffix == ".et":
         wrong = "Chakra traces are of a step, whose messages are known"
-        raise InputError(fault("--timeline", timeline, wrong, "FILE.json, or sweeps analysis"))
+        refuse("--timeline", timeline, wrong, "FILE.json, or sweeps analysis")
     axes = [axis for axis in job.sweep.axes if not axis.labels]
     if axes:
         shown = ", ".join(f"{axis.name} {len(axis)}" for axis in axes)
         wrong = "a timeline shows one case"
-        raise InputError(
-            fault("--timeline", shown, wrong, "one value for each argument but --kind")
-        )
+        refuse("--timeline", shown, wrong, "one value for each argument but --kind")
     if "overlapped_time" in job.sweep.constants:
         wrong = "a measured overlap has no timeline: only its time is known"
-        raise InputError(fault("--measured", "..", wrong, "leave it out, or the timeline"))
+        refuse("--measured", "..", wrong, "leave it out, or the timeline")
 
 
 def _courses(job: Job) -> dict[str, list[Span]]:
@@ -347,8 +345,7 @@ def trace_command(files: tuple[str, ...], **given: Any) -> int:
 def _window(given: dict[str, Any]) -> tuple[float, float] | None:
     """Read what the timeline is to show; check options that go together."""
     if given["include_last_step"] and given["mode"] != "hta":
-        wrong, allowed = "the full mode leaves out no step", "--mode hta"
-        raise InputError(fault("--include-last-step", "set", wrong, allowed))
+        refuse("--include-last-step", "set", "the full mode leaves out no step", "--mode hta")
     text = given["window"]
     if text is None:
         return None
@@ -362,8 +359,7 @@ def _window(given: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def _refuse_window(text: str, wrong: str) -> NoReturn:
-    allowed = "two times from the first row of GPU work on, such as 0:20ms"
-    raise InputError(fault("--window", text, wrong, allowed))
+    refuse("--window", text, wrong, "two times from the first row of GPU work on, such as 0:20ms")
 
 
 def _draw_ranks(ranks: Ranks, stem: Path, window: tuple[float, float] | None) -> Iterable[Path]:

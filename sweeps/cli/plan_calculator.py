@@ -14,7 +14,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.cli.flags import flag_of
 from sweeps.cli.plan_command import CALCULATED, Asked
 from sweeps.cli.write import Output
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, refuse
 from sweeps.origin import GIVEN, Origin, assumed
 from sweeps.result import Field, Result, aligned, of_rows, prose, provenance_of
 from sweeps.search.calculator import (
@@ -79,7 +79,7 @@ def planned(asked: Asked, given: Mapping[str, Any]) -> Asked:
     clusters = list(_clusters(asked, given))
     if len({one.parameters for one in clusters}) > 1:
         wrong = "are several models, of which plans are searched one by one"
-        raise InputError(fault("--params", given["params"], wrong, "one value"))
+        refuse("--params", given["params"], wrong, "one value")
     shapes, made = shapes_of(clusters[0])
     count = clusters[0].parameters / 1e9
     notes = [
@@ -123,15 +123,12 @@ def _clusters(asked: Asked, given: Mapping[str, Any]) -> Iterator[Cluster]:
     )
     if not 0.0 < threshold <= 1.0:
         allowed = "a share of the memory above 0, up to 1"
-        raise InputError(
-            fault("--memory-threshold", given["memory_threshold"], "is not a share", allowed)
-        )
+        refuse("--memory-threshold", given["memory_threshold"], "is not a share", allowed)
     experts = 0.0
     if asked.experts is not None:
         experts = parse_quantity(asked.experts, "1", field="--num-experts", bare_is_si=True)
         if experts < 2.0 or not experts.is_integer():
-            allowed = "a whole number from 2 on"
-            raise InputError(fault("--num-experts", asked.experts, "isn't allowed", allowed))
+            refuse("--num-experts", asked.experts, "isn't allowed", "a whole number from 2 on")
     sizes = {name: _one(name, asked.given[name]) for name in CALCULATED if name in asked.given}
     for parameters, gpus, memory, batch, length in product(*columns):
         yield replace(
@@ -145,7 +142,7 @@ def _one(name: str, text: str) -> float:
     """Return the one value of a size."""
     values = numbers_of(name, text, flag_of(name))
     if len(values) > 1:
-        raise InputError(fault(flag_of(name), text, "are several sizes of layers", "one value"))
+        refuse(flag_of(name), text, "are several sizes of layers", "one value")
     return float(values[0])
 
 

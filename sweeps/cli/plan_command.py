@@ -16,7 +16,7 @@ from sweeps import display
 from sweeps.cli import flags
 from sweeps.cli.options import file_options, folders_of, output_options, price_words
 from sweeps.cli.write import Output, Progress, shown
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, refuse, tell_all
 from sweeps.own_formulas import load_formulas
 from sweeps.result import Result, aligned, fitted, prose, provenance_of
 from sweeps.search.answer import answer, point_figures, range_figures, survival
@@ -151,8 +151,7 @@ def read_options(given: Mapping[str, Any]) -> Asked:
     readings: list[str] = []
     numbers = (_tokens(given["tokens"], faults), _days(given["days"], faults))
     explain = _explain(given["explain"], faults)
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     memory = values.pop("memory", None)
     if memory is not None:
         values["memory_capacity"] = flags.scaled("--memory", memory, "GB", readings)
@@ -342,8 +341,7 @@ def _refuse(given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed:
         for name, value in values.items()
         if value not in (None, False)
     ]
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
 
 
 def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
@@ -493,7 +491,7 @@ def _unpriced(points: Mapping[str, Point], budget: str) -> Iterator[str]:
     listed = ", ".join(names)
     if len(names) == len(points):
         wrong = f"can't be kept: no price is known of {listed}"
-        raise InputError(fault("--budget", budget, wrong, "--price or --capital, too"))
+        refuse("--budget", budget, wrong, "--price or --capital, too")
     if names:
         yield f"no price is known of {listed}, which no budget binds: --price {names[0]}=2.5"
 

@@ -23,7 +23,7 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.write import Output, answer_lines, draw_figures
 from sweeps.display import of_records
-from sweeps.errors import InputError, RunError, fault, nearest
+from sweeps.errors import RunError, fault, nearest, refuse, tell_all
 from sweeps.job import Job, prepare
 from sweeps.plots.data import subject_of
 from sweeps.plots.declare import check_figures
@@ -143,12 +143,11 @@ def _sensitivity(job: Any, given: Mapping[str, Any], name: str) -> int:
               given[option], wrong, "leave it out beside --sensitivity")
         for option, usual in idle.items() if given[option] != usual
     ]  # fmt: skip
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     asked, own = given["sensitivity"], {one.name: one for one in job.sweep.reductions}
     if asked not in own and job.program.grid.cells > 1:
         allowed = nearest(asked, own) if own else "a sweep with a reduction, or of one cell"
-        raise InputError(fault("--sensitivity", asked, "is no reduction of this sweep", allowed))
+        refuse("--sensitivity", asked, "is no reduction of this sweep", allowed)
     found = {"sensitivity": own.get(asked, asked), "plot": bool(given["plot"])}
     show_sensitivity(job, {**given, **found}, name)
     return 0
@@ -183,18 +182,17 @@ def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
 def _check_options(given: Mapping[str, Any]) -> None:
     """Refuse options that would do nothing beside one another."""
     if str(given["output"]).endswith(".csv"):
-        raise InputError(fault("--output", given["output"], "no dataset", "FILE.nc, and --csv"))
+        refuse("--output", given["output"], "no dataset", "FILE.nc, and --csv")
     kind = given["kind"]
     if kind not in (None, *FORMATS):
-        raise InputError(fault("--format", kind, "is unknown", nearest(kind, FORMATS)))
+        refuse("--format", kind, "is unknown", nearest(kind, FORMATS))
     if kind and given["output"] and (kind == "zarr") != given["output"].endswith(".zarr"):
-        wrong, allowed = "is another format than the output's", "one of the two"
-        raise InputError(fault("--format", kind, wrong, allowed))
+        refuse("--format", kind, "is another format than the output's", "one of the two")
     for name, option in (("as_csv", "--csv"), ("as_json", "--json"), ("asserts", "--assert"),
                          ("page", "--page")):  # fmt: skip
         if given["dry_run"] and given[name]:
             wrong, allowed = "is of results, and a dry run has none", "one of the two"
-            raise InputError(fault("--dry-run", "set", f"{option} {wrong}", allowed))
+            refuse("--dry-run", "set", f"{option} {wrong}", allowed)
 
 
 # What is of sweeps of formulas alone, and what it is where nothing is said.
@@ -210,8 +208,7 @@ def _check_of_study(given: Mapping[str, Any], kind: str) -> None:
               f"is of a sweep of formulas, and this is {kind}", "leave it out")
         for name, usual in OF_SWEEPS.items() if given[name] != usual
     ]  # fmt: skip
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
 
 
 def dry_run(job: Any, given: Mapping[str, Any]) -> Iterator[str]:

@@ -15,7 +15,7 @@ import click
 
 from sweeps.cli.options import folders_of, output_options
 from sweeps.cli.write import Output
-from sweeps.errors import Faults, InputError, fault, needs
+from sweeps.errors import Faults, fault, needs, refuse, tell_all
 from sweeps.plots.breakdown import draw_benefit, draw_tuning
 from sweeps.result import Result, aligned, csv_lines
 from sweeps.spec.catalog import find_sweep, load_model
@@ -132,7 +132,7 @@ def number_of(option: str, text: str, units: str = "1", *, whole: bool = False) 
     flag = _flag(option)
     value = parse_quantity(text, units, field=flag, bare_is_si=True)
     if whole and not value.is_integer():
-        raise InputError(fault(flag, text, "is not whole", "write a whole number"))
+        refuse(flag, text, "is not whole", "write a whole number")
     return value
 
 
@@ -170,7 +170,7 @@ def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
     faults.tell()
     operators = [w for w in (given["operators"] or "").replace(",", " ").split() if w]
     if given["operators"] is not None and not operators:
-        raise InputError(fault("--operators", given["operators"], "names none", "qkv proj"))
+        refuse("--operators", given["operators"], "names none", "qkv proj")
     return TPOverlapTunerConfig(
         model_name=given["model_name"],
         operators=operators,
@@ -274,8 +274,7 @@ def _refuse_idle(given: Mapping[str, Any]) -> None:
         wrong, allowed = "is what --validate checks for", "--validate FILE, too"
     shown = {name: "set" if given[name] is True else given[name] for name in options}
     faults = [fault(flags[name], shown[name], wrong, allowed) for name in options if name in idle]
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
 
 
 def _validate(given: Mapping[str, Any]) -> int:
@@ -297,8 +296,7 @@ def _validate(given: Mapping[str, Any]) -> int:
 def run_study(path: Path, given: Mapping[str, Any]) -> int:
     """Run a spec of overlap's gain: dataset, and figures of where it pays."""
     if not is_study(path):
-        wrong, allowed = "has no table tp_overlap", "such as tp-overlap"
-        raise InputError(fault("--sweep", str(path), wrong, allowed))
+        refuse("--sweep", str(path), "has no table tp_overlap", "such as tp-overlap")
     study = read_study(path, folders_of(given))
     shape = ", ".join(f"{len(values)} {name}" for name, values in study.axes.items())
     about = f"{study.title}: {len(study.hardware)} machines, {shape}: {study.cells:,} cells"

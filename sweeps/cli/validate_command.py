@@ -13,7 +13,7 @@ import click
 from overhead.quantity import VOCABULARY
 from sweeps.cli.options import folders_of, result_options
 from sweeps.cli.write import Output
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 from sweeps.job import prepare
 from sweeps.result import Result, command_line, provenance_of
 from sweeps.spec.catalog import find_sweep, is_file, read_toml
@@ -115,7 +115,7 @@ def _bound(given: Mapping[str, Any], usual: float) -> float:
         return usual
     bound = parse_quantity(given["bound"], "1", field="--bound", bare_is_si=True)
     if not 0.0 <= bound <= 1.0:
-        raise InputError(fault("--bound", given["bound"], "no share", "a share, such as 5% or .05"))
+        refuse("--bound", given["bound"], "no share", "a share, such as 5% or .05")
     return bound
 
 
@@ -187,8 +187,7 @@ def _chosen(cases: Cases, given: Mapping[str, Any]) -> Cases:
         for name in wanted
         if name not in known
     ]
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     within = set(given["classes"] or classes)
     kept = [case for case in cases.cases if within & {*case.classes}]
     wanted = given["sources"] or sources
@@ -306,7 +305,7 @@ def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
 
     if len(tables) > 1 or given["kind"] != "all":
         wrong = "a table of plans comes alone, and has one kind of rows"
-        raise InputError(fault("TABLE", ", ".join(tables), wrong, "sweeps validate plans"))
+        refuse("TABLE", ", ".join(tables), wrong, "sweeps validate plans")
     bound = _bound(given, NEAR)
     out = Output(given, "validate")
     out.check()
@@ -369,7 +368,7 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     if given["classes"] or given["sources"] or len(tables) > 1:
         wrong = "a table of operations has neither classes nor sources, and comes alone"
         allowed = "one table; a spec with [measured] has more: 'sweeps run nccl-measured'"
-        raise InputError(fault("TABLE", ", ".join(tables), wrong, allowed))
+        refuse("TABLE", ", ".join(tables), wrong, allowed)
     out = Output(given, "validate")
     out.check()
     spec = {"constants": {"algorithm": "nccl"}, "measured": {"table": tables[0]}}
@@ -405,7 +404,7 @@ def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     """Tell what running takes as it was published, beside what our formulas say."""
     if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
         wrong = "a table of what running takes has neither classes nor kinds, and comes alone"
-        raise InputError(fault("TABLE", ", ".join(tables), wrong, "sweeps validate running"))
+        refuse("TABLE", ", ".join(tables), wrong, "sweeps validate running")
     if not given["strict"]:
         _refuse(given, ("bound",), "is what --strict allows", "--strict, too")
     bound = _bound(given, 0.1)
@@ -445,7 +444,7 @@ def _presets(tables: Sequence[str], given: Mapping[str, Any]) -> int:
 
     if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
         wrong = "a table of presets has neither classes nor kinds, and comes alone"
-        raise InputError(fault("TABLE", ", ".join(tables), wrong, "sweeps validate userbuffers"))
+        refuse("TABLE", ", ".join(tables), wrong, "sweeps validate userbuffers")
     _refuse(given, ("bound",), "is not of a table of presets: 2 % in 95 % of the layers")
     out = Output(given, "validate")
     out.check()

@@ -21,7 +21,7 @@ from sweeps.blocks.estimate import Estimate, duration, lines
 from sweeps.blocks.folder import Folder
 from sweeps.blocks.run import Means, clear, write_sweep
 from sweeps.engine.validity import ONE_RANK
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 from sweeps.job import Job
 from sweeps.plots.data import PLACE, subject_of
 from sweeps.plots.declare import check_figures
@@ -121,8 +121,7 @@ class Output:
         if Path(given["output"] or "").suffix in OTHERS:
             allowed = "FILE.csv or FILE.nc"
             faults.append(fault("--output", given["output"], "is not a format", allowed))
-        if faults:
-            raise InputError(faults)
+        tell_all(faults)
 
     def _idle(self) -> Iterator[str]:
         """Yield a fault for each option that would do nothing beside the others."""
@@ -172,7 +171,7 @@ class Output:
             job.check_size()
             shown = f"{job.program.grid.cells:,} cells"
             allowed = "use --output FILE.nc, or 'sweeps run' with a reduction"
-            raise InputError(fault("axes", shown, "too many to print", allowed))
+            refuse("axes", shown, "too many to print", allowed)
 
     def deliver(
         self,

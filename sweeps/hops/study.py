@@ -24,7 +24,7 @@ from overhead.hops import (
 from overhead.labels import HIERARCHY
 from overhead.quantity import VOCABULARY
 from sweeps.engine.program import Program
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, refuse
 from sweeps.spec.axis import Axis, label_values, parse_values
 from sweeps.spec.catalog import find_sweep, load_hardware, load_model, read_toml, spec_names
 from sweeps.spec.machine import FigureReader, Machine
@@ -233,12 +233,12 @@ def from_machine(
     lacking = [name for name in lacking if name not in known]
     if lacking:
         wrong = f"the machine's file has no {', '.join(lacking)}"
-        raise InputError(fault("hardware", machine.name, wrong, "a machine that has it"))
+        refuse("hardware", machine.name, wrong, "a machine that has it")
     figures = {n: tuple(known[f"{level}_{n}"] for level in levels) for n in FIGURES}
     names = names or tuple(LEVEL_NAMES[level] for level in levels)
     if len(names) != len(levels):
         wrong = f"{machine.name} has {len(levels)} types of links"
-        raise InputError(fault("link_names", ", ".join(names), wrong, "a name for each"))
+        refuse("link_names", ", ".join(names), wrong, "a name for each")
     sizes = [int(known["gpus_per_node"])]
     inside, far = {"intra": 1}, {"intra": 0 if rails else 2, "card": 2 if rails else 0}
     passed = [inside, {**far, "inter": 1}]

@@ -16,7 +16,7 @@ from overhead.everything import load
 from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.api import reasons
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 from sweeps.origin import read
 from sweeps.page.write import Page
 from sweeps.plots import style
@@ -155,8 +155,7 @@ def _entries(subject: Subject, at: Mapping[str, str]) -> Iterator[tuple[str, Any
             known = range(values) if isinstance(values, int) else values
             allowed = ", ".join(str(one) for one in list(known)[:8])
             faults.append(fault(f"--at {dim}", text, "isn't in the file", allowed))
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
 
 
 def _check_quantities(dataset: xr.Dataset, quantities: Sequence[str]) -> None:
@@ -193,8 +192,7 @@ class _Packed:
         """Refuse what can't be opened at once, before it is read; then pack."""
         data = self.view.dataset
         if not self.dims:
-            wrong = "has no result with a dimension"
-            raise InputError(fault(name, "page", wrong, "a sweep over one axis or more"))
+            refuse(name, "page", "has no result with a dimension", "a sweep over one axis or more")
         sizes = {one: int(data[one].size) for one in self.names}
         largest = max(sizes, key=sizes.__getitem__)
         if sizes[largest] > MOST_CELLS or sum(sizes.values()) > 20 * MOST_CELLS:
@@ -202,7 +200,7 @@ class _Packed:
             longest = max(data[largest].dims, key=lambda dim: data.sizes[dim])
             allowed = f"hold or reduce its longest dimension, {longest} ({data.sizes[longest]:,})"
             wrong = f"are more than a page's {MOST_CELLS:,}"
-            raise InputError(fault(name, cells, wrong, f"{allowed}: --at {longest}=VALUE"))
+            refuse(name, cells, wrong, f"{allowed}: --at {longest}=VALUE")
         for one in self.columns:
             self._add(one, data.variables[one], "column")
         for one in self.names:

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeps.errors import InputError, fault
+from sweeps.errors import refuse
 from sweeps.plots import style
 
 FILES = Path(__file__).parent / "files"
@@ -134,7 +134,7 @@ def compose(page: Page, name: str) -> bytes:
     whole = text.encode("utf-8")
     if len(whole) > MOST_BYTES:
         size = f"a page of {len(whole) / 1e6:.0f} MB"
-        raise InputError(fault(name, size, "is too large to open at once", SLICES))
+        refuse(name, size, "is too large to open at once", SLICES)
     return whole
 
 

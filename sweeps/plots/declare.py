@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from overhead.everything import load
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError, fault, nearest, tell_all
 from sweeps.plots.data import (
     Subject,
     Values,
@@ -156,8 +156,7 @@ def check_figures(
             # Without a file's columns it isn't known yet what plans' figures show by themselves.
             figures.append(figure if columns is None and figure.kind in OF_PLANS else settled)
     figures = _named(figures, faults)
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     return figures
 
 

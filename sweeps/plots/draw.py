@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sweeps.errors import InputError, RunError
+from sweeps.errors import RunError, tell_all
 from sweeps.plots.data import cell_names, entries, find, subject_of, view_of
 from sweeps.plots.declare import check_figures, in_percent, resolve
 from sweeps.plots.frame import better_of
@@ -131,8 +131,7 @@ def _resolved(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Figure
     if not isinstance(figure, Figure):
         figure = check_figures([figure], subject.dims, subject.variables, subject.columns)[0]
     figure, faults = resolve(figure, subject)
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     return figure
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError, nearest, refuse
 from sweeps.spec.units import parse_quantity
 
 # Okabe and Ito's colours, which stay apart for every kind of colour vision. The yellow is left to
@@ -127,7 +127,7 @@ def using(name: str) -> Iterator[None]:
         There is no such use.
     """
     if name not in USES:
-        raise InputError(fault("--style", name, "unknown", nearest(name, USES)))
+        refuse("--style", name, "unknown", nearest(name, USES))
     token = _CURRENT.set(USES[name])
     try:
         yield

@@ -17,7 +17,7 @@ from overhead.plan import BATCHES, DEGREES
 from overhead.quantity import VOCABULARY
 from overhead.transformer import SHAPES
 from sweeps import display
-from sweeps.errors import InputError, fault, nearest, needs
+from sweeps.errors import InputError, fault, nearest, needs, refuse, tell_all
 from sweeps.spec.units import format_quantity, has_unit, parse_quantity
 
 Floats = NDArray[np.float64]
@@ -161,8 +161,7 @@ def _range(text: str, about: _Field) -> Floats:
         amount = _amount(rule["kind"], rule["amount"], text, about)
     except InputError as error:
         faults += error.faults
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     first, last = ends
     if first > last:
         raise about.error(text, "runs downwards", "write the smaller end first")
@@ -309,8 +308,7 @@ MOST_DIVIDED = 10**12
 def divisors(number: int, name: str = "number") -> tuple[int, ...]:
     """Return the divisors of a number, in order; of one too large, refuse what it is of."""
     if number > MOST_DIVIDED:
-        wrong = "more than plans can divide"
-        raise InputError(fault(name, f"{number:.4g}", wrong, f"at most {MOST_DIVIDED:,}"))
+        refuse(name, f"{number:.4g}", "more than plans can divide", f"at most {MOST_DIVIDED:,}")
     small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
     return tuple(sorted({*small, *(number // k for k in small)}))
 
@@ -326,8 +324,7 @@ def every_plan(
     ]
     if "world_size" not in limits:
         faults.append(needs("'every'", "the number of GPUs that it splits", "world_size"))
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     columns: dict[str, list[float]] = {name: [] for name in ("world_size", *degrees, "dp")}
     for world in limits["world_size"]:
         for row in _of_world(int(world), degrees, limits):
@@ -335,11 +332,11 @@ def every_plan(
                 columns[name].append(value)
         if len(columns["dp"]) > MOST_PLANS:
             wrong = f"more than {MOST_PLANS:,} plans"
-            raise InputError(fault("every", ",".join(degrees), wrong, "limit the degrees"))
+            refuse("every", ",".join(degrees), wrong, "limit the degrees")
     if not columns["dp"]:
         sizes = ", ".join(f"{v:g}" for v in limits["world_size"])
         wrong = "no degrees of those allowed divide it"
-        raise InputError(fault("world_size", sizes, wrong, "other degrees, or another number"))
+        refuse("world_size", sizes, wrong, "other degrees, or another number")
     return {name: np.array(values, dtype=np.float64) for name, values in columns.items()}
 
 
@@ -384,7 +381,7 @@ def numbers_of(name: str, text: str, flag: str) -> NDArray[np.float64]:
     wrong = quantity.outside(values)
     if wrong.any():
         shown = f"{values[wrong][0]:g}"
-        raise InputError(fault(flag, shown, "outside of its domain", quantity.domain()))
+        refuse(flag, shown, "outside of its domain", quantity.domain())
     return values
 
 
@@ -400,8 +397,7 @@ def names_of(text: str, known: Sequence[str], flag: str) -> tuple[str, ...]:
     ]
     twice = {word for word in words if words.count(word) > 1}
     faults += [fault(flag, word, "is given twice", "give it once") for word in sorted(twice)]
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     return tuple(words)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from overhead.labels import LABELS, usual_spelling
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, RunError, fault, nearest
+from sweeps.errors import InputError, RunError, fault, nearest, refuse
 from sweeps.origin import Origin, assumed
 from sweeps.spec.machine import FigureReader, Machine, read_machine
 
@@ -80,7 +80,7 @@ def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ())
         if is_file(text):
             return Path(text)
         near = nearest(Path(text).stem, spec_names(kind, folders))
-        raise InputError(fault(field, text, "there is no such file", f"as a name: {near}"))
+        refuse(field, text, "there is no such file", f"as a name: {near}")
     for folder in _folders(kind, folders):
         found = folder / f"{text}.toml"
         if text and is_file(found):
@@ -89,7 +89,7 @@ def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ())
     if (usual := usual_spelling(text, names)) != text:
         return find_spec(kind, usual, folders)
     if is_file(text):
-        raise InputError(fault(field, text, "isn't a TOML file by its name", "a name in .toml"))
+        refuse(field, text, "isn't a TOML file by its name", "a name in .toml")
     near = nearest(text, names, shown=40)
     raise InputError(fault(field, text, f"there is no such {word}", near))
 
@@ -152,14 +152,13 @@ def machine_content(path: Path, folders: Sequence[StrPath] = ()) -> dict[str, An
         return content
     like = content.pop("like")
     if not isinstance(like, str):
-        raise InputError(fault(f"{path}: like", like, "is not a name", "the name of a machine"))
+        refuse(f"{path}: like", like, "is not a name", "the name of a machine")
     try:
         other = read_toml(find_spec("hardware", like, (*folders, path.parent)))
     except InputError as error:
         raise InputError([f"{path}: like: {line}" for line in error.faults]) from None
     if "like" in other:
-        wrong = "is itself like another"
-        raise InputError(fault(f"{path}: like", like, wrong, "a machine with figures of its own"))
+        refuse(f"{path}: like", like, "is itself like another", "a machine with figures of its own")
     tables = {key: table for key, table in other.items() if isinstance(table, dict)}
     return _joined(_taken(tables, like), content)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, refuse
 from sweeps.spec.machine import Figure, FigureReader
 from sweeps.spec.model import Model, attention_label, join_figures, shape_faults, shape_value
 
@@ -503,7 +503,7 @@ def read_config(path: Path) -> Model:
         raise InputError(message)
     if not isinstance(model_type, str) or model_type not in MODEL_TYPES:
         wrong = "is a kind of model that isn't known"
-        raise InputError(fault(f"{path}: model_type", model_type, wrong, f"known: {known}"))
+        refuse(f"{path}: model_type", model_type, wrong, f"known: {known}")
     if isinstance(content.get(TEXT), dict):
         content = {**content, **content[TEXT]}
     config = _Config(path, content, model_type)

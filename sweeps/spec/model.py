@@ -13,7 +13,7 @@ from overhead.graph import Evaluation, MissingQuantities, derive
 from overhead.labels import chosen
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FLAGS, FURTHER_SHAPES, HYBRID_FLAGS, HYBRID_SHAPES, SHAPES, VITAL
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import fault, nearest, refuse
 from sweeps.spec.machine import ORIGINS, Figure, FigureReader
 from sweeps.spec.units import parse_quantity
 
@@ -56,7 +56,7 @@ class Model:
     def quantity(self, name: str, **given: float) -> float:
         """Compute a quantity of this model."""
         if name not in VOCABULARY:
-            raise InputError(fault("quantity", name, "is unknown", nearest(name, VOCABULARY)))
+            refuse("quantity", name, "is unknown", nearest(name, VOCABULARY))
         try:
             known = {**self.shapes, **given}
             return float(Evaluation(known, chosen(known))[name])
@@ -72,7 +72,7 @@ class Model:
         if lacking:
             bare = "" if "layers" in self.figures else ": it is a number of parameters alone"
             message = f"{why} needs {', '.join(sorted(vital or lacking, key=_order))}"
-            raise InputError(fault("model", self.name, f"doesn't say enough{bare}", message))
+            refuse("model", self.name, f"doesn't say enough{bare}", message)
 
 
 def _order(name: str) -> int:
@@ -92,9 +92,7 @@ def shape_value(name: str, given: object, place: str) -> float:
     if outside or value > LARGEST:
         domain = domain if value <= LARGEST else f"{domain} up to {LARGEST:g}"
         domain = "true or false" if name in (*FLAGS, *HYBRID_FLAGS) else domain
-        raise InputError(
-            fault(place, given, "isn't allowed", f"write {domain} ({quantity.meaning})")
-        )
+        refuse(place, given, "isn't allowed", f"write {domain} ({quantity.meaning})")
     return value
 
 

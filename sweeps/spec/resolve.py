@@ -24,7 +24,7 @@ from overhead.labels import (
     complete,
 )  # fmt: skip
 from overhead.overlap.mechanisms import ASSUMED, HEEDED, MECHANISMS
-from sweeps.errors import InputError, fault, of_each
+from sweeps.errors import of_each, refuse
 from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, Origins, assumed, once
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_hardware
@@ -258,7 +258,7 @@ class Resolver:
         words = {tuple(origin.value for origin in row) for row in every}
         if len(words) > 1:
             wrong = "what is usual differs by hardware and by software, which are two axes"
-            raise InputError(fault("algorithm", "not given", wrong, "give one, or an axis of both"))
+            refuse("algorithm", "not given", wrong, "give one, or an axis of both")
         self._along(profiles, "algorithm", every[0])
 
     def _own_library(self) -> None:
@@ -305,7 +305,7 @@ class Resolver:
             return
         if len(topologies) > 1:
             wrong = f"some fit into a pod of {machine.name}, others don't"
-            raise InputError(fault("ranks", "..", wrong, "one kind at a time"))
+            refuse("ranks", "..", wrong, "one kind at a time")
         link = machine.figures["intra_bandwidth"].origin
         ports = 2.0 * machine.torus_dimensions
         why = f"; {ports:g} links of a chip together, as rings on every axis use them"
@@ -369,7 +369,7 @@ class Resolver:
             for name in OF_SOFTWARE[1:]:
                 if name in self.given:
                     wrong, allowed = "is of a library's profile, and none is given", "give software"
-                    raise InputError(fault(name, "..", wrong, allowed))
+                    refuse(name, "..", wrong, allowed)
             return {}
         if "environment" not in self.given:
             usual = IN_A_STEP if self.sweep.training else LABELS["environment"].values[0]
@@ -425,7 +425,7 @@ class Resolver:
         unpriced |= {"intra_efficiency", "inter_efficiency"} & self.sweep.given
         if unpriced and any(library != NO_LIBRARY for library, _ in points):
             wrong, allowed = "a library's profile has no form of it", f"software = {NO_LIBRARY}"
-            raise InputError(fault(min(unpriced), "..", wrong, allowed))
+            refuse(min(unpriced), "..", wrong, allowed)
         constants = [found for _, found in points]
         self.labels["floor"] = "some" if any(map(waits, constants)) else "none"
         return np.array([library for library, _ in points]).reshape(shape), constants
@@ -445,7 +445,7 @@ class Resolver:
             given_sizes.add("mesh_nz")
         if given_sizes and "mesh_dimensions" in self.given:
             wrong, allowed = "sizes are given too", "mesh_dimensions, or mesh_nx, mesh_ny, mesh_nz"
-            raise InputError(fault("mesh_dimensions", "..", wrong, allowed))
+            refuse("mesh_dimensions", "..", wrong, allowed)
         if given_sizes:
             if "ranks" not in self.given:
                 self._constant("mesh_ny", assumed(1.0, "one dimension"))
@@ -474,7 +474,7 @@ class Resolver:
         if first is not None and second is not None and first is not second:
             wrong = "varies beside the ranks"
             allowed = "one value, or a table in which both are columns"
-            raise InputError(fault("mesh_dimensions", "..", wrong, allowed))
+            refuse("mesh_dimensions", "..", wrong, allowed)
         axis = first or second
         length = 1 if axis is None else len(axis)
 
@@ -488,8 +488,7 @@ class Resolver:
         assert dimensions is not None
         for value in dimensions:
             if value not in (1, 2, 3):
-                wrong = "no mesh or torus has so many"
-                raise InputError(fault("mesh_dimensions", f"{value:g}", wrong, "1, 2 or 3"))
+                refuse("mesh_dimensions", f"{value:g}", "no mesh or torus has so many", "1, 2 or 3")
         return axis, column("ranks", None), dimensions
 
     def _shared_cards(self) -> None:

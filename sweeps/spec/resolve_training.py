@@ -29,7 +29,7 @@ from overhead.labels import (
 from overhead.memory import stage as memory
 from overhead.step import quantities as step
 from overhead.transformer import FURTHER_SHAPES, SHAPES
-from sweeps.errors import InputError, fault, of_each
+from sweeps.errors import fault, of_each, refuse, tell_all
 from sweeps.origin import UNKNOWN, Origin, assumed, once
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import (
@@ -129,7 +129,7 @@ class TrainingResolver(Resolver):
             if len({one.value for one in usual}) > 1:
                 pairs = zip(self.machines, usual, strict=True)
                 wrong = ", ".join(f"{one.value} trains on {machine.name}" for machine, one in pairs)
-                raise InputError(fault("framework", "not given", wrong, "one beside each machine"))
+                refuse("framework", "not given", wrong, "one beside each machine")
             self.named = self.named or bool(self.machines[0].framework)
             self._label("framework", usual[0])
         grids = [one for one in self.machines if one.torus_dimensions]
@@ -150,7 +150,7 @@ class TrainingResolver(Resolver):
             self._along(axis, "topology", own)
         else:
             wrong = "chips of some plans fit into a pod, or wrap around, and those of others don't"
-            raise InputError(fault("topology", "not given", wrong, "give one"))
+            refuse("topology", "not given", wrong, "give one")
         self.given.add("topology")
         self._whole_ports()
 
@@ -244,8 +244,7 @@ class TrainingResolver(Resolver):
                 value = f"{self.constants[share]:g}" if share in self.constants else "several"
                 wrong = f"the mechanism {named} says itself what hides"
                 faults.append(fault(share, value, wrong, f"{label} = {SHARED}, or no share"))
-        if faults:
-            raise InputError(faults)
+        tell_all(faults)
 
     # The model.
 
@@ -282,8 +281,7 @@ class TrainingResolver(Resolver):
         if CONTENTION in self.sweep.given and taken:
             wrong = f"follows from {taken[0]}, which is given, too"
             faults.append(fault(CONTENTION, "given", wrong, "one of them"))
-        if faults:
-            raise InputError(faults)
+        tell_all(faults)
 
     def _all(self, name: str, axis: Axis | None) -> NDArray[Any]:
         """Return all values of a quantity; none where nothing says it."""

@@ -16,7 +16,7 @@ from overhead.expression import evaluate, names
 from overhead.labels import CHOICES, LABELS, SWITCHES, usual_spelling
 from overhead.overlap.mechanisms import HEEDED, OUTPUTS
 from overhead.quantity import VOCABULARY
-from sweeps.errors import Faults, InputError, fault, nearest
+from sweeps.errors import Faults, InputError, fault, nearest, refuse, tell_all
 from sweeps.spec.axis import (
     CATALOGUED,
     DEFAULT_QUANTITIES,
@@ -254,11 +254,11 @@ def read_contract(
     found = _CONTRACT.fullmatch(text)
     if found is None:
         allowed = "a quantity, <, <=, > or >=, and a value: 'step_time < 8 s'"
-        raise InputError(fault(field, text, "can't be read", allowed))
+        refuse(field, text, "can't be read", allowed)
     name = found["name"]
     if name not in VOCABULARY and name not in (own or {}):
         known = (*(own or {}), *VOCABULARY)
-        raise InputError(fault(field, name, "no such quantity", nearest(name, known)))
+        refuse(field, name, "no such quantity", nearest(name, known))
     units = (own or {}).get(name) or VOCABULARY[name].units
     value = parse_quantity(found["value"].strip(), units, field=field, bare_is_si=False)
     return Contract(text.strip(), name, found["sign"], value, units)
@@ -305,8 +305,7 @@ def changed(spec: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
                 values[key] = with_unit(key, value)
         else:
             spec[section] = value.split(",") if section == "quantities" else value
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     return spec
 
 

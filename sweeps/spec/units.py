@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import nearest, refuse
 
 if TYPE_CHECKING:
     import pint
@@ -143,8 +143,7 @@ class _Asked:
     def refuse(self, wrong: str, hint: str = "") -> NoReturn:
         """Raise the one line that says what is wrong with the value and how to write it."""
         allowed = f"write it for example as {example(self.units)}"
-        allowed = f"{hint}; {allowed}" if hint else allowed
-        raise InputError(fault(self.field, self.given, wrong, allowed))
+        refuse(self.field, self.given, wrong, f"{hint}; {allowed}" if hint else allowed)
 
     def check_kind(self, powers: tuple[int, ...]) -> None:
         """Refuse a unit of another kind than the wanted one."""

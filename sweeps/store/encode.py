@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.engine.grid import Block, Column, Layout
-from sweeps.errors import InputError, RunError, fault, nearest
+from sweeps.errors import InputError, RunError, fault, nearest, refuse, tell_all
 
 if TYPE_CHECKING:
     import netCDF4
@@ -160,9 +160,7 @@ def _normalised(name: str, value: object, dtype: np.dtype[Any] | None) -> object
         return str(value)
     array = np.asarray(value, dtype=dtype)
     if array.dtype.kind not in "iuf" or array.size == 0 or array.ndim > 1:
-        raise InputError(
-            fault(name, value, "is not an attribute", "text, or one number or several")
-        )
+        refuse(name, value, "is not an attribute", "text, or one number or several")
     return array.reshape(-1)[0] if array.size == 1 else array
 
 
@@ -217,8 +215,7 @@ def check_layout(layout: Layout) -> None:
     faults += [
         _wrong_values(layout, each) for each in layout.coordinates if _is_wrong(layout, each)
     ]
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
 
 
 def _is_wrong(layout: Layout, column: Column) -> bool:
@@ -277,8 +274,7 @@ class Storage:
         if self.digits is not None and not 1 <= self.digits <= most:
             allowed = f"1 to {most} for {self.dtype}"
             faults.append(fault("digits", self.digits, "can't be kept", allowed))
-        if faults:
-            raise InputError(faults)
+        tell_all(faults)
 
     @property
     def filtered(self) -> bool:

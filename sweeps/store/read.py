@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.engine.grid import Block, Layout
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, refuse
 from sweeps.store.encode import (
     FORMAT,
     RunningChecksum,
@@ -357,7 +357,7 @@ def _existing(path: Path) -> Path:
     except OSError as error:
         wrong, allowed = f"can't be read, {_reason(error).lower()}", "check its permissions"
     if wrong:
-        raise InputError(fault("file", str(path), wrong, allowed))
+        refuse("file", str(path), wrong, allowed)
     return file
 
 
@@ -366,10 +366,10 @@ def _check_format(dataset: Any, path: Path, *, require_ours: bool) -> None:
     found = dataset.getncattr(name) if name in dataset.ncattrs() else None
     if found is None and require_ours:
         wrong = "a netCDF file that no sweep has written"
-        raise InputError(fault("file", str(path), wrong, "name a file that 'sweeps' wrote"))
+        refuse("file", str(path), wrong, "name a file that 'sweeps' wrote")
     if found not in {None, version}:
         wrong = f"written in format {found}"
-        raise InputError(fault("file", str(path), wrong, f"this version reads format {version}"))
+        refuse("file", str(path), wrong, f"this version reads format {version}")
 
 
 def open_dataset(path: Path | str, *, require_ours: bool = True) -> xr.Dataset:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.engine.grid import Column, Layout
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, refuse
 from sweeps.store.encode import FORMAT, Storage, Stored, checksum, chunk_shape, is_label, normalised
 from sweeps.store.publish import NewFile, to_disk
 
@@ -33,8 +33,7 @@ CONSOLIDATED = ".zmetadata"
 def require_zarr(output: str) -> None:
     """Check that Zarr can be written."""
     if importlib.util.find_spec("zarr") is None:
-        allowed = "pip install 'overhead-sweeps[zarr]'"
-        raise InputError(fault("--format", "zarr", f"'{output}' needs zarr", allowed))
+        refuse("--format", "zarr", f"'{output}' needs zarr", "pip install 'overhead-sweeps[zarr]'")
 
 
 def crc(values: NDArray[Any]) -> int:

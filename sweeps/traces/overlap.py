@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.errors import InputError, fault
+from sweeps.errors import refuse
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns, load_patterns
 from sweeps.traces.reader import Rows, Trace, counted, nanoseconds, readable_size
 
@@ -436,8 +436,7 @@ def _by_hta(trace: Trace, *, include_last_step: bool) -> Overlap:
 def _refuse_without_rows(trace: Trace) -> None:
     wrong = f"has no rows of GPU work in {readable_size(trace.nbytes)} of JSON"
     wrong += f" ({'; '.join(trace.notes)})" if trace.notes else ""
-    allowed = "a trace recorded with ProfilerActivity.CUDA"
-    raise InputError(fault("trace", trace.file, wrong, allowed))
+    refuse("trace", trace.file, wrong, "a trace recorded with ProfilerActivity.CUDA")
 
 
 def _split(labels: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.intp]]]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.errors import InputError, fault, nearest, needs
+from sweeps.errors import fault, nearest, needs, tell_all
 from sweeps.spec.catalog import read_toml, shipped
 from sweeps.traces.reader import Trace
 
@@ -108,8 +108,7 @@ def _read(path: Path) -> tuple[Patterns, bool]:
         listed = []
     for place, table in enumerate(listed, start=1):
         faults += _faults(table, f"{path}: rule {place}")
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     rules = tuple(_rule(table) for table in listed)
     text = path.read_text(encoding="utf-8")
     return Patterns(frozenset(each.lower() for each in activity), rules, text), alone

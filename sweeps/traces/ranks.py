@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.engine.grid import Column, Layout
-from sweeps.errors import InputError
+from sweeps.errors import InputError, tell_all
 from sweeps.result import Result, aligned, provenance_of
 from sweeps.spec.units import format_quantity
 from sweeps.traces.overlap import (
@@ -247,8 +247,7 @@ def analyse_files(
                 found.append((one, overlap))
         except InputError as error:
             faults += error.faults
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     notes = []
     ranks = [trace.rank for trace, _ in found]
     if len(found) > 1 and (None in ranks or len(set(ranks)) < len(ranks)):

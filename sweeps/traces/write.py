@@ -27,7 +27,7 @@ from overhead.overlap.timeline import (
     stage_row,
 )
 from overhead.step import timeline as step
-from sweeps.errors import InputError, fault
+from sweeps.errors import refuse
 from sweeps.store.publish import check_output, publish, system_calls, temporary
 
 # Predicted timelines as Chrome trace JSON, which Perfetto and chrome://tracing open.
@@ -493,7 +493,7 @@ def chakra_traces(course: step.StepTimeline, evaluation: Evaluation) -> tuple[
     if nodes > MOST_NODES:
         wrong = f"{nodes:,} nodes in the traces of {ranks.block * ranks.pp:,} ranks"
         allowed = f"at most {MOST_NODES:,}: fewer micro-batches, or fewer GPUs"
-        raise InputError(fault("--timeline", "FILE.et", wrong, allowed))
+        refuse("--timeline", "FILE.et", wrong, allowed)
     about = _field(1, SCHEMA) + _text("source", "overhead-sweeps: a predicted step")
     groups: dict[int, tuple[int, ...]] = {}
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.errors import InputError, fault, needs
+from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.origin import assumed
 from sweeps.result import Field, Result, aligned, of_rows
 from sweeps.spec.axis import parse_values
@@ -136,7 +136,7 @@ def _axis(path: Path, name: str, table: Mapping[str, Any]) -> Floats:
     lowest = 2.0 if name == "tp" else 1.0
     if values[0] < lowest or values[-1] > highest:
         shown = f"{values[0]:g} to {values[-1]:g}"
-        raise InputError(fault(place, shown, "isn't allowed", f"{lowest:g} to {highest:g}"))
+        refuse(place, shown, "isn't allowed", f"{lowest:g} to {highest:g}")
     return values
 
 
@@ -175,8 +175,7 @@ def _check(study: BenefitStudy, path: Path) -> None:
     if study.cells > MOST_CELLS:
         wrong = f"{study.cells:,} cells"
         found.append(fault(f"{path}: {TABLE}", wrong, "are too many", f"at most {MOST_CELLS:,}"))
-    if found:
-        raise InputError(found)
+    tell_all(found)
 
 
 def benefit(study: BenefitStudy) -> dict[str, Floats]:
@@ -264,8 +263,7 @@ def preset_rows(path: Path, folders: Sequence[Path] = ()) -> list[dict[str, Any]
     _, ((_, heading), *lines) = read_csv(path, "TABLE")
     lacking = [name for name in PRESET if name not in heading]
     if lacking:
-        wrong = f"has no column {', '.join(lacking)}"
-        raise InputError(fault("TABLE", str(path), wrong, ", ".join(PRESET)))
+        refuse("TABLE", str(path), f"has no column {', '.join(lacking)}", ", ".join(PRESET))
     presets: dict[str, list[dict[str, str]]] = {}
     for line, cells in lines:
         row = {**dict(zip(heading, cells, strict=False)), "line": str(line)}
@@ -282,14 +280,14 @@ def _of_preset(
         where = f"{path.name}, line {first['line']}: {name}"
         value = parse_quantity(first[name], "1", field=where, bare_is_si=True)
         if name != "gated" and not (value >= 1.0 and value.is_integer()):
-            raise InputError(fault(where, first[name], "isn't allowed", "a whole number from 1"))
+            refuse(where, first[name], "isn't allowed", "a whole number from 1")
         numbers[name] = value
     gpu = first["gpu"]
     if gpu not in MACHINES or first["precision"] not in PRECISIONS:
         where = f"{path.name}, line {first['line']}: gpu, precision"
         wrong = f"{gpu} in {first['precision']}"
         allowed = f"{' or '.join(MACHINES)} in {' or '.join(PRECISIONS)}"
-        raise InputError(fault(where, wrong, "unknown", allowed))
+        refuse(where, wrong, "unknown", allowed)
     shapes = {
         "hidden_size": numbers["hidden"], "heads": numbers["heads"],
         "kv_heads": numbers["kv_groups"], "ffn_size": numbers["ffn_hidden"],
@@ -316,12 +314,10 @@ def _theirs(path: Path, row: Mapping[str, str], tp: int) -> LayerOverlap | None:
         return None
     if row["layer"] not in LAYERS or row["method"] not in ("ring_exchange", "pipeline", "bulk"):
         wrong, allowed = "unknown", "a layer and method of userbuffers"
-        raise InputError(fault(f"{where}layer, method", row["layer"], wrong, allowed))
+        refuse(f"{where}layer, method", row["layer"], wrong, allowed)
     count = parse_quantity(row["num_sm"], "1", field=f"{where}num_sm", bare_is_si=True)
     if not (count.is_integer() and 1 <= count <= MOST_SMS):
-        raise InputError(
-            fault(f"{where}num_sm", row["num_sm"], "isn't allowed", f"1 to {MOST_SMS}")
-        )
+        refuse(f"{where}num_sm", row["num_sm"], "isn't allowed", f"1 to {MOST_SMS}")
     operator, phase = row["layer"].split("_")
     ring = row["method"] == "ring_exchange"
     twice = int(ring and row["aggregate"] == "True")

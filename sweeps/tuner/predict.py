@@ -20,7 +20,7 @@ from overhead.graph import Evaluation
 from overhead.labels import HIERARCHY, LABELS
 from overhead.overlap.durations import PAIRS
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault
+from sweeps.errors import refuse
 from sweeps.origin import GIVEN, Origin, assumed
 from sweeps.spec.catalog import load_framework, load_hardware
 from sweeps.spec.framework import training_constants
@@ -97,16 +97,14 @@ def read_rates(
         found |= dict.fromkeys(names, Origin(value, GIVEN))
     if machine.scale_up_kind in {"torus", "mesh"}:
         wrong = f"its devices stand in a {machine.scale_up_kind}"
-        raise InputError(
-            fault("hardware", machine.name, wrong, "userbuffers need NVLink and a GPU")
-        )
+        refuse("hardware", machine.name, wrong, "userbuffers need NVLink and a GPU")
     if "sms" not in found:
         wrong = "its number of streaming multiprocessors isn't known"
-        raise InputError(fault("hardware", machine.name, wrong, "give it: --sms"))
+        refuse("hardware", machine.name, wrong, "give it: --sms")
     lacking = [name for name in TAKEN if not found[name].value > -1.0]
     if lacking:
         wrong = f"{', '.join(lacking)} in {precision} isn't known"
-        raise InputError(fault("hardware", machine.name, wrong, "another machine or --precision"))
+        refuse("hardware", machine.name, wrong, "another machine or --precision")
     ranks = int(machine.figures["gpus_per_node"].value)
     linked = machine.scale_up_kind == "fully_connected"
     bare = {"bandwidth", "latency"} & set(given or ())

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, refuse, tell_all
 from sweeps.spec.catalog import shipped
 from sweeps.spec.units import format_quantity
 from sweeps.traces.overlap import steps_of, sweep
@@ -75,15 +75,14 @@ def read_folder(
 ) -> tuple[list[CaseTimes], list[str]]:
     """Analyse the traces of cases, and refuse those that can't be what their names say."""
     if not folder.is_dir():
-        wrong = "is not a folder"
-        raise InputError(fault("--from-traces", str(folder), wrong, "a folder with case folders"))
+        refuse("--from-traces", str(folder), "is not a folder", "a folder with case folders")
     root = case_folder(folder)
     names = sorted(p.name for p in root.iterdir() if p.is_dir())
     cases_of = {name: parse_case(name) for name in names}
     if not any(cases_of.values()):
         allowed = f"such as {cases[0].config_id}/*.pt.trace.json"
         wrong = "has no folder with the name of a case"
-        raise InputError(fault("--from-traces", str(folder), wrong, allowed))
+        refuse("--from-traces", str(folder), wrong, allowed)
     by_case: dict[LayerOverlap, str] = {}
     for name in names:
         for case in cases_of[name]:
@@ -428,7 +427,7 @@ def write_workload(folder: Path, config: TPOverlapTunerConfig) -> str:
     present = [name for name in texts if (folder / name).exists()]
     if present:
         wrong = f"{', '.join(present)} is there already"
-        raise InputError(fault("--write-workload", str(folder), wrong, "another folder"))
+        refuse("--write-workload", str(folder), wrong, "another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
@@ -544,8 +543,7 @@ def _words(command: str) -> list[str]:
     elif not {"folder", "yaml", "flags", "config_id"} & set(names):
         wrong = "doesn't say which case it runs"
         faults.append(fault("--command", command, wrong, "{folder}, and {yaml} or {flags}"))
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     return words
 
 

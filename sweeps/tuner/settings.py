@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from overhead.labels import LABELS
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError, fault, nearest, tell_all
 from sweeps.spec.catalog import load_model
 from sweeps.spec.model import Model
 from sweeps.tuner.choose import GROUPS, OBJECTIVES, Choice
@@ -101,8 +101,7 @@ class TPOverlapTunerConfig:
                 faults.append(fault(self._size_flag, self.max_tp_size, wrong, allowed))
         except InputError as error:
             faults += error.faults
-        if faults:
-            raise InputError(faults)
+        tell_all(faults)
 
     def _plain_faults(self) -> list[str]:
         found = []

@@ -19,7 +19,7 @@ import numpy as np
 from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column
-from sweeps.errors import InputError, RunError, fault
+from sweeps.errors import InputError, RunError, refuse
 from sweeps.job import prepare
 from sweeps.origin import once
 from sweeps.result import Result, of_columns, of_rows, provenance_of
@@ -401,9 +401,7 @@ class TPOverlapTuner:
         tell: Callable[[str], None] | None = None,
     ) -> None:
         if not 0.0 <= overlap_threshold <= 1.0:
-            raise InputError(
-                fault("--overlap-threshold", overlap_threshold, "isn't allowed", "0 to 1")
-            )
+            refuse("--overlap-threshold", overlap_threshold, "isn't allowed", "0 to 1")
         self.config, self.threshold, self.tell = config, overlap_threshold, tell
 
     def run(self, *, write: bool = True, overwrite: bool = False) -> TuningReport:
@@ -455,11 +453,10 @@ class TPOverlapTuner:
         folder = Path(given) if given else Path("outputs") / "tp_overlap_tuner" / stamp
         finished = (folder / "tuning_report.json").exists()
         if folder.exists() and not folder.is_dir():
-            wrong, allowed = "is not a folder", "another name"
-            raise InputError(fault("--output-dir", str(folder), wrong, allowed))
+            refuse("--output-dir", str(folder), "is not a folder", "another name")
         if finished and not overwrite:
             wrong, allowed = "holds results already", "--overwrite, or another folder"
-            raise InputError(fault("--output-dir", str(folder), wrong, allowed))
+            refuse("--output-dir", str(folder), wrong, allowed)
         return folder
 
     def _timing(self, folder: Path | None) -> Time:

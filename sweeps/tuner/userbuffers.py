@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from overhead.compute.matmul import GRADIENTS, LINEAR, product_sizes
 from overhead.graph import Evaluation
-from sweeps.errors import InputError, fault
+from sweeps.errors import refuse
 from sweeps.spec.model import Model
 
 Level = Literal["legal", "runs_as_other", "run_error", "init_error"]
@@ -67,7 +67,7 @@ def read_version(text: str) -> Version:
     version = (int(found[1]), int(found[2])) if found else (0, 0)
     if version < OLDEST:
         wrong = "is older than these settings" if found else "is not a release"
-        raise InputError(fault("--te-version", text, wrong, "from 1.6, such as 1.13 or 2.18"))
+        refuse("--te-version", text, wrong, "from 1.6, such as 1.13 or 2.18")
     return version
 
 
