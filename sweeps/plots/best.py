@@ -203,7 +203,6 @@ def draw_best(figure: Figure, view: View) -> Canvas:
             _write(axes, where, name, size)
             taken.append(_box(where, name, size, made.panel))
         _write_crossovers(axes, drawn, index, borders, given, taken, made.panel)
-    made.legend(legend)
     return made.canvas
 
 
@@ -552,18 +551,15 @@ def _is_free(box: Box, taken: Sequence[Box]) -> bool:
 
 
 def _legend(figure: Figure, view: View, drawn: _Map, named: Collection[int]) -> Legend:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     own = [region for place, region in enumerate(drawn.regions) if place not in named]
-    handles: list[Any] = [Patch(**_look(region)) for region in own]
-    labels = [region.name for region in own]
+    samples = [(region.name, _look(region)) for region in own]
     if drawn.near.any():
-        handles.append(Patch(**_CLOSE))
         share = f"within {100 * figure['within']:.3g} %"
-        labels.append(f"{share} of the bound" if figure["bound"] else f"second best {share}")
+        samples.append(
+            (f"{share} of the bound" if figure["bound"] else f"second best {share}", _CLOSE)
+        )
     for level, stroke in zip(figure["levels"], cycle(STROKES)):
-        handles.append(Line2D([], [], color=INK, linewidth=1.3, linestyle=stroke))
-        labels.append(f"second best / best = {number(level)}")
+        look = {"color": INK, "linewidth": 1.3, "linestyle": stroke}
+        samples.append((f"second best / best = {number(level)}", look))
     over = [dim for dim in figure["over"] if view.has(dim)]
-    return Legend(handles, labels, joined(over) if over and own else "")
+    return Legend(samples, joined(over) if over and own else "")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sweeps.errors import InputError
 from sweeps.plots.data import View, cell_names, is_label, said, shown
-from sweeps.plots.frame import Axis, Legend, axis_of, better_of, frame, scale_for
+from sweeps.plots.frame import Axis, Legend, Sample, axis_of, better_of, frame, scale_for
 from sweeps.plots.marks import numbers_at, pareto, reasons, sheet_of, short_name, thinned
 from sweeps.plots.schema import MEMORY_TOTAL, STEP_TOTAL, Figure
 from sweeps.plots.style import (
@@ -92,7 +92,6 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
     axes_of[1].apply(axes, "y")
     _draw(axes, points, axes_of, front)
     numbers_at(axes, points.x[best], points.y[best], made.panel, above=more)
-    made.legend(legend)
     return made.canvas
 
 
@@ -244,24 +243,17 @@ def _legend(
     points: _Points,
     front: NDArray[np.int64],
 ) -> Legend:
-    from matplotlib.lines import Line2D
-
-    handles: list[Any] = []
-    labels: list[str] = []
+    samples: list[Sample] = []
     if points.names != [""]:
-        shown_here = [place for place in range(len(points.names))
-                      if (points.fits & (points.colour == place)).any()]  # fmt: skip
-        handles += [Line2D([], [], **points.look(place)) for place in shown_here]
-        labels += [points.names[place] for place in shown_here]
+        samples += [(name, points.look(place)) for place, name in enumerate(points.names)
+                    if (points.fits & (points.colour == place)).any()]  # fmt: skip
     if len(front):
-        handles.append(Line2D([], [], **_FRONT))
-        labels.append("Pareto front")
+        samples.append(("Pareto front", _FRONT))
     if np.isfinite(points.limit):
         text = scale_of(view.units(figure["x"])).given(points.limit, 3)
         name = sentence(short_name(view, figure["capacity"]).removeprefix("memory: "))
-        handles.append(Line2D([], [], **_CAPACITY))
-        labels.append(f"{name}: {text}")
-    return Legend(handles, labels)
+        samples.append((f"{name}: {text}", _CAPACITY))
+    return Legend(samples)
 
 
 def _table(

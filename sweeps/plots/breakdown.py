@@ -261,8 +261,6 @@ def draw_benefit(
     fixed: str = "",
 ) -> list[Path]:
     """Draw the speedup, with the best number of multiprocessors in each cell."""
-    from matplotlib.patches import Patch
-
     best = speedup.max(axis=-1)
     sizes = axes["tp"].astype(int).tolist()
     cells = [(i, j) for i in range(len(hardware)) for j in range(len(sizes))]
@@ -271,7 +269,7 @@ def draw_benefit(
     samples = {
         "saves time": _colour(1.2), "changes nothing": _colour(1.0), "costs time": _colour(0.85),
     }  # fmt: skip
-    legend = Legend([Patch(facecolor=colour) for colour in samples.values()], list(samples))
+    legend = Legend([(name, {"facecolor": colour}) for name, colour in samples.items()])
     sheet = Sheet(
         "Where tensor-parallel overlap pays",
         xlabel="Tokens that a layer works on",
@@ -290,7 +288,6 @@ def draw_benefit(
         for place, (i, j) in enumerate(cells):
             lowest, first = made.outer(place)
             _fill(made.axes[place], best[i, j], axes, labels=(lowest, first))
-        made.legend(legend)
         return save(made.canvas, stem)
 
 

@@ -340,7 +340,6 @@ def draw_curves(figure: Figure, view: View) -> Canvas:
     for index, axes in enumerate(made.axes):
         _draw_panel(drawing, axes, index, made)
     label_ends(made.axes[0], ends, made.panel)
-    made.legend(legend)
     return made.canvas
 
 
@@ -528,16 +527,12 @@ def _drawing(figure: Figure, view: View, plot: Plot, panel: tuple[float, float])
 
 def _legend(plot: Plot, y: str) -> Legend:
     """Return the legend of several panels; a single line in each needs none."""
-    from matplotlib.lines import Line2D
-
     if len(plot.lines) == 1 and not plot.lines[0].label and len(plot.bounds) != 1:
         return Legend()
-    handles = [Line2D([], [], **stroke(line)) for line in plot.lines]
-    labels = [line.label or y for line in plot.lines]
+    samples = [(line.label or y, stroke(line)) for line in plot.lines]
     if len(plot.bounds) == 1:
-        handles.append(Line2D([], [], **_BOUND, color=BOUND))
-        labels.append(plot.bound)
-    return Legend(handles, labels)
+        samples.append((plot.bound, {**_BOUND, "color": BOUND}))
+    return Legend(samples)
 
 
 def _ends(plot: Plot, y: str) -> list[End]:

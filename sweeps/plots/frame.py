@@ -56,13 +56,29 @@ ASSUMED_NOTE = "Assumed values: see the file."
 _HINTED = 0.97  # of a line's room: letters that are fitted to dots take a little more
 
 
+# A text of a legend, and how its sample looks: an area where it has a ``facecolor``, else a line.
+Sample = tuple[str, Mapping[str, Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class Legend:
     """What stands in a legend: samples with their text."""
 
-    handles: Sequence[Any] = ()
-    labels: Sequence[str] = ()
+    samples: Sequence[Sample] = ()
     heading: str = ""
+
+    @property
+    def labels(self) -> list[str]:
+        """The texts."""
+        return [label for label, _ in self.samples]
+
+    def handles(self) -> list[Any]:
+        """Return the samples."""
+        from matplotlib.lines import Line2D
+        from matplotlib.patches import Patch
+
+        looks = [look for _, look in self.samples]
+        return [Patch(**one) if "facecolor" in one else Line2D([], [], **one) for one in looks]
 
     def lines(self) -> list[list[str]]:
         """Return each label's lines."""
@@ -205,7 +221,7 @@ class Frame:
         how = {"ha": "left", "va": "center", "rotation": 90, "multialignment": "center"}
         self.text(0.1, middle, lines, **how)
 
-    def legend(self, legend: Legend) -> None:
+    def draw_legend(self, legend: Legend) -> None:
         """Draw the legend where room was kept for it."""
         if not legend.labels:
             return
@@ -215,7 +231,7 @@ class Frame:
             x, y = plan.left + plan.grid[0] + plan.right, plan.size[1] - plan.top
         width, height = plan.size
         self.canvas.legend(
-            list(legend.handles),
+            legend.handles(),
             ["\n".join(lines) for lines in legend.lines()],
             title=legend.heading or None,
             loc="upper left",
@@ -230,7 +246,7 @@ class Frame:
 
 
 def frame(sheet: Sheet, legend: Legend) -> Frame:
-    """Make a sheet with its panels, keeping room for everything around them."""
+    """Make a sheet with its panels and legend, keeping room for everything around them."""
     from matplotlib.figure import Figure as Canvas
 
     plan, above, below = _planned(sheet, legend)
@@ -263,6 +279,7 @@ def frame(sheet: Sheet, legend: Legend) -> Frame:
         for place, cell in enumerate(row):
             made.text(_EDGE + sum(wide[:place]), y, cell, size=SIZE_NOTE, va="bottom")
         y += SIZE_NOTE * LINE_HEIGHT
+    made.draw_legend(legend)
     return made
 
 

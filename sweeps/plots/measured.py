@@ -14,7 +14,17 @@ from sweeps.errors import InputError
 from sweeps.plots.curves import Line, lines_of, pick, stroke
 from sweeps.plots.data import View
 from sweeps.plots.draw import save
-from sweeps.plots.frame import Axis, Legend, Sheet, Ticks, axis_of, frame, panel_size, scale_for
+from sweeps.plots.frame import (
+    Axis,
+    Legend,
+    Sample,
+    Sheet,
+    Ticks,
+    axis_of,
+    frame,
+    panel_size,
+    scale_for,
+)
 from sweeps.plots.marks import panels_of, sheet_of, short_name
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
@@ -38,6 +48,7 @@ if TYPE_CHECKING:
 _STRIP = 0.85  # inches of the panel with the ratio
 _WIDEST = 10.0  # ratios beyond it, and beyond its inverse, stand at the edge
 _RATIOS = (0.1, 0.2, 0.5)
+_WITHIN: dict[str, Any] = {"facecolor": BAND, "edgecolor": BOUND, "linewidth": 0.5}
 _MEASURED: dict[str, Any] = {
     "linestyle": "none", "marker": "o", "markersize": 5, "markerfacecolor": "white",
     "markeredgewidth": 1.3,
@@ -85,7 +96,6 @@ def draw_measured(figure: Figure, view: View) -> Canvas:
         ratio.apply(strip, "y", labels=first)
         _draw_panel(axes, rows, index)
         _draw_ratio(strip, rows, index, (ratio.low, ratio.high), figure["band"])
-    made.legend(legend)
     return made.canvas
 
 
@@ -216,25 +226,19 @@ def _draw_ratio(
 
 
 def _legend(rows: _Rows, band: float) -> Legend:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    handles: list[Any] = [Line2D([], [], markeredgecolor=INK, **_MEASURED)]
-    labels = ["measured"]
+    samples: list[Sample] = [("measured", {"markeredgecolor": INK, **_MEASURED})]
     for place, line in enumerate(rows.lines):
-        handles.append(Line2D([], [], **_predicted(line, len(rows.lines))))
         text = f"predicted, {line.label}" if line.label else "predicted"
         if len(rows.panels) == 1 and len(rows.lines) > 1:
             text += f": {_error(rows, 0, place)}"
-        labels.append(text)
-    handles.append(Patch(facecolor=BAND, edgecolor=BOUND, linewidth=0.5))
-    labels.append(f"ratio within ±{100 * band:.3g} %")
+        samples.append((text, _predicted(line, len(rows.lines))))
+    samples.append((f"ratio within ±{100 * band:.3g} %", _WITHIN))
     ratio = rows.predicted / rows.measured
     if np.nanmax(np.abs(np.log(ratio))) > np.log(_WIDEST * 1.1):
         marker = "^" if np.nanmax(ratio) > _WIDEST else "v"
-        handles.append(Line2D([], [], color=INK, marker=marker, linestyle="none"))
-        labels.append(f"ratio beyond {_WIDEST:.0f} or 1/{_WIDEST:.0f}")
-    return Legend(handles, labels)
+        look = {"color": INK, "marker": marker, "linestyle": "none"}
+        samples.append((f"ratio beyond {_WIDEST:.0f} or 1/{_WIDEST:.0f}", look))
+    return Legend(samples)
 
 
 # Predicted against measured values of many runs: equality, a band, and the ratio below.
@@ -291,7 +295,6 @@ def draw_predicted(
         ratio.apply(made.strips[0], "y")
         _draw_values(made.axes[0], cloud, looks, (xaxis.low, xaxis.high))
         _draw_ratios(made.strips[0], cloud, looks, (ratio.low, ratio.high))
-        made.legend(legend)
         return save(made.canvas, stem)
 
 
@@ -360,20 +363,14 @@ def _draw_ratios(
 
 
 def _predicted_legend(cloud: Cloud, looks: Mapping[str, dict[str, Any]]) -> Legend:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    handles: list[Any] = []
-    labels = []
+    samples: list[Sample] = []
     for name, look in looks.items():
         sizes = np.abs(cloud.ratio[cloud.of(name)] - 1.0)
-        handles.append(Line2D([], [], **{**look, "markersize": 7.0}))
-        labels.append(f"{name} ({len(sizes)}): {100 * np.mean(sizes):.1f} %")
-    handles.append(Line2D([], [], color=BOUND, linewidth=1.0))
-    labels.append("predicted as measured")
-    handles.append(Patch(facecolor=BAND, edgecolor=BOUND, linewidth=0.5))
-    labels.append(f"within ±{100 * BAND_WIDTH:.0f} %")
-    return Legend(handles, labels, "Class (rows): mean error")
+        text = f"{name} ({len(sizes)}): {100 * np.mean(sizes):.1f} %"
+        samples.append((text, {**look, "markersize": 7.0}))
+    samples.append(("predicted as measured", {"color": BOUND, "linewidth": 1.0}))
+    samples.append((f"within ±{100 * BAND_WIDTH:.0f} %", _WITHIN))
+    return Legend(samples, "Class (rows): mean error")
 
 
 # Measured bus bandwidth over message size beside fitted curves, and their ratio below.
@@ -386,10 +383,12 @@ _PALE = 0.22
 _APART, _DECADES = 4.0, 1e5  # of bandwidths
 _FEW = 2  # curves of a panel up to which bands and data sheets are shown beside them
 _SHEET: dict[str, Any] = {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1.1}
-_CALIBRATED_LEAST, _CALIBRATED_WIDEST = (
-    1.5,
-    10.0,
-)  # ratios at the strip's ends; what is beyond stands at the end
+_RING: dict[str, Any] = {
+    "linestyle": "none", "marker": "o", "markersize": 10, "markerfacecolor": "none",
+    "markeredgecolor": ALARM, "markeredgewidth": 1.4,
+}  # fmt: skip
+# Ratios at the strip's ends; what is beyond stands at the end.
+_CALIBRATED_LEAST, _CALIBRATED_WIDEST = 1.5, 10.0
 _CALIBRATED_RATIOS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -398,12 +397,14 @@ class Curve:
     """One curve: an operation on some ranks."""
 
     label: str  # Its ranks
-    message_bytes: Floats  # Measured bus bandwidths [byte s-1]
-    measured: Floats  # Measured bus bandwidths [byte s-1]
-    fitted: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
-    profile: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
-    low: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
-    high: Floats  # Predicted ones at the same sizes, and the ends of the band about the fit
+    # Sizes, and bus bandwidths that were measured there [byte s-1]
+    message_bytes: Floats
+    measured: Floats
+    # Predicted ones at the same sizes, and the ends of the band about the fit
+    fitted: Floats
+    profile: Floats
+    low: Floats
+    high: Floats
     odd: NDArray[np.bool_]  # Which measurements fall out
 
 
@@ -439,7 +440,6 @@ def draw_calibrated(
             ratio.apply(made.strips[index], "y", labels=first)
             _calibrated_draw_panel(made.axes[index], panel, looks)
             _draw_strip(made.strips[index], panel, looks, (ratio.low, ratio.high))
-        made.legend(legend)
         return save(made.canvas, stem)
 
 
@@ -500,15 +500,8 @@ def _calibrated_draw_panel(axes: Axes, panel: Panel, looks: dict[str, dict[str, 
             markersize=5, markerfacecolor="white", markeredgecolor=look["color"],
             markeredgewidth=1.3, zorder=3,
         )  # fmt: skip
-        _ring(axes, one.message_bytes[one.odd], one.measured[one.odd])
+        axes.plot(one.message_bytes[one.odd], one.measured[one.odd], zorder=4, **_RING)
     axes.margins(x=0)
-
-
-def _ring(axes: Axes, x: Floats, y: Floats, *, clipped: bool = True) -> None:
-    axes.plot(
-        x, y, linestyle="none", marker="o", markersize=10, markerfacecolor="none",
-        markeredgecolor=ALARM, markeredgewidth=1.4, zorder=4, clip_on=clipped,
-    )  # fmt: skip
 
 
 def _draw_strip(
@@ -531,37 +524,18 @@ def _draw_strip(
             one.message_bytes, shown, linestyle="none", marker=look["marker"], markersize=4,
             color=look["color"], zorder=2, clip_on=False,
         )  # fmt: skip
-        _ring(axes, one.message_bytes[one.odd], shown[one.odd], clipped=False)
+        axes.plot(one.message_bytes[one.odd], shown[one.odd], zorder=4, clip_on=False, **_RING)
 
 
 def _calibrated_legend(looks: dict[str, dict[str, Any]], panels: Sequence[Panel]) -> Legend:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    handles: list[Any] = []
-    labels = []
-    for name, look in looks.items():
-        handles.append(
-            Line2D(
-                [], [], color=look["color"], linestyle=look["linestyle"], linewidth=1.8,
-                marker=look["marker"], markerfacecolor="white", markeredgewidth=1.3,
-            )
-        )  # fmt: skip
-        labels.append(name)
+    both = {"linewidth": 1.8, "markerfacecolor": "white", "markeredgewidth": 1.3}
+    samples: list[Sample] = [(name, {**look, **both}) for name, look in looks.items()]
     if any(len(panel.curves) <= _FEW for panel in panels):
-        handles.append(Line2D([], [], **_SHEET))
-        labels.append("profile")
-    handles.append(Patch(facecolor=BAND, edgecolor=BOUND, linewidth=0.5))
-    labels.append("band about the fit")
+        samples.append(("profile", _SHEET))
+    samples.append(("band about the fit", _WITHIN))
     if any(one.odd.any() for panel in panels for one in panel.curves):
-        handles.append(
-            Line2D(
-                [], [], linestyle="none", marker="o", markersize=10, markerfacecolor="none",
-                markeredgecolor=ALARM, markeredgewidth=1.4,
-            )
-        )  # fmt: skip
-        labels.append("falls out")
-    return Legend(handles, labels, "Points measured, lines fitted")
+        samples.append(("falls out", _RING))
+    return Legend(samples, "Points measured, lines fitted")
 
 
 # What is normal: a band, its middle, and what was published.
@@ -605,17 +579,14 @@ def draw_normal(
         axes.plot(x, bands[1], color=COLOURS[0], linewidth=1.8, zorder=2)
         axes.plot(*points, color=INK, zorder=3, **{**_MEASURED, "markersize": 4})
         axes.margins(x=0)
-        made.legend(legend)
         return save(made.canvas, stem)
 
 
 def _normal_legend(what: str, shown: bool) -> Legend:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    handles = [Line2D([], [], color=COLOURS[0], linewidth=1.8), Patch(facecolor=BAND)]
-    labels = ["typical", "normal"]
+    samples: list[Sample] = [
+        ("typical", {"color": COLOURS[0], "linewidth": 1.8}),
+        ("normal", {"facecolor": BAND}),
+    ]
     if shown:
-        handles.append(Line2D([], [], color=INK, **{**_MEASURED, "markersize": 4}))
-        labels.append(f"published {what}")
-    return Legend(handles, labels)
+        samples.append((f"published {what}", {"color": INK, **_MEASURED, "markersize": 4}))
+    return Legend(samples)

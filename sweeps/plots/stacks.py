@@ -13,7 +13,7 @@ from sweeps import display
 from sweeps.errors import InputError
 from sweeps.origin import ASSUMED
 from sweeps.plots.data import View
-from sweeps.plots.frame import Axis, Frame, Legend, Sheet, axis_of, frame, panel_size
+from sweeps.plots.frame import Axis, Frame, Legend, Sample, Sheet, axis_of, frame, panel_size
 from sweeps.plots.marks import joined, panels_of, question, reasons, sheet_of, short_name
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
@@ -151,7 +151,6 @@ def draw_stacks(stacks: Stacks, sheet: Sheet) -> Canvas:
     made = frame(sheet, legend)
     for index, axes in enumerate(made.axes):
         _draw_panel(axes, stacks, index, value, made)
-    made.legend(legend)
     return made.canvas
 
 
@@ -290,24 +289,16 @@ def _write_totals(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Fra
 
 
 def _legend(stacks: Stacks) -> Legend:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    handles: list[Any] = []
-    labels: list[str] = []
+    samples: list[Sample] = []
     if len(stacks.labels) > 1:
         # A standing stack is read from the top.
-        order: Sequence[int] = range(len(stacks.labels))
-        for part in reversed(order) if stacks.standing else order:
-            handles.append(Patch(**stacks.fill(part)))
-            labels.append(stacks.labels[part])
+        samples = [(label, stacks.fill(part)) for part, label in enumerate(stacks.labels)]
+        samples = samples[::-1] if stacks.standing else samples
     if stacks.capacity is not None:
-        handles.append(Line2D([], [], color=INK, **_CAPACITY))
-        labels.append(_limit(stacks, stacks.capacity))
+        samples.append((_limit(stacks, stacks.capacity), {"color": INK, **_CAPACITY}))
     if stacks.striped and stacks.beyond.any():
-        handles.append(Patch(**_OVER))
-        labels.append("does not fit")
-    return Legend(handles, labels)
+        samples.append(("does not fit", _OVER))
+    return Legend(samples)
 
 
 def _limit(stacks: Stacks, capacity: NDArray[np.float64]) -> str:
@@ -422,8 +413,6 @@ _LEAST_MOVED = 5e-5  # of the answer: less isn't seen
 
 def draw_tornado(figure: Figure, view: View) -> Canvas:
     """Draw a figure of kind ``tornado``."""
-    from matplotlib.patches import Patch
-
     (dim,) = figure["x"]
     moved = [100.0 * view.numbers(figure[key], [dim]) for key in ("lower", "upper")]
     size = np.fmax(abs(moved[0]), abs(moved[1]))
@@ -443,7 +432,7 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
     share = min(room / width, _MOST_ROOM / 2)
     value = axis_of("change", attrs, every, "linear", width, pad=share / (1.0 - 2.0 * share))
     known = {key: region_colour(colour) for key, colour in _SIDES}
-    legend = Legend([Patch(facecolor=one) for one in known.values()], list(known))
+    legend = Legend([(name, {"facecolor": colour}) for name, colour in known.items()])
     title = str(view.dataset.attrs.get("title", "what constants move an answer by"))
     notes = ["Each constant by itself, all others as they are. * assumed"]
     if seen.size > len(chosen):
@@ -470,7 +459,6 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
     axes.set_ylim(len(places) - 0.5, -0.5)
     axes.set_yticks(places, names)
     axes.grid(visible=False, axis="y")
-    made.legend(legend)
     return made.canvas
 
 

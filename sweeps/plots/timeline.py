@@ -108,7 +108,6 @@ def draw_timelines(
             labels += [name] if several else [COMPUTATION, COMMUNICATION]
         axes.set_yticks(places, labels)
         axes.tick_params(axis="y", length=0)
-        made.legend(_legend(bool(marks)))
         return save(made.canvas, stem)
 
 
@@ -179,15 +178,11 @@ def _write_end(
 
 
 def _legend(marked: bool) -> Legend:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    handles: list[Any] = [Patch(facecolor=c) for c in (_COMPUTE, _HIDDEN, _EXPOSED)]
-    labels = ["Computation", "Communication, hidden", "Communication, exposed"]
-    if marked:
-        handles.append(Line2D([], [], color=INK, linewidth=1.6, linestyle=_MARK))
-        labels.append(_SEQUENTIAL)
-    return Legend(handles, labels)
+    areas = {
+        "Computation": _COMPUTE, "Communication, hidden": _HIDDEN,
+        "Communication, exposed": _EXPOSED,
+    }  # fmt: skip
+    return _legend_of(areas, _SEQUENTIAL if marked else "")
 
 
 # Pipelines and steps: a row a stage.
@@ -271,7 +266,6 @@ def draw_stages(
             top += len(rows)
         axes.set_yticks([at + 0.5 for at in places[::shown]], labels[::shown])
         axes.tick_params(axis="y", length=0)
-        made.legend(legend)
         return save(made.canvas, stem)
 
 
@@ -356,17 +350,9 @@ def _free_parts(spans: Sequence[Span]) -> Iterator[tuple[Span, float, float]]:
 
 
 def _stages_legend(spans: Sequence[Span], mark: str) -> Legend:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     found = {kind for span in spans for kind, _, _ in _strips(span)}
-    shown = list(dict.fromkeys(look for kind, look in _KINDS.items() if kind in found))
-    handles: list[Any] = [Patch(facecolor=colour) for colour, _ in shown]
-    labels = [words for _, words in shown]
-    if mark:
-        handles.append(Line2D([], [], color=INK, linewidth=1.6, linestyle=_MARK))
-        labels.append(mark)
-    return Legend(handles, labels)
+    shown = {words: colour for kind, (colour, words) in _KINDS.items() if kind in found}
+    return _legend_of(shown, mark)
 
 
 # Figures of profiler traces: when each stream did what, and what each GPU's time went into.
@@ -469,7 +455,6 @@ def _stacked(
                 text, (end, place), (4, 0), textcoords="offset points",
                 ha="left", va="center", size=SIZE_NOTE, color=MUTED,
             )  # fmt: skip
-        made.legend(legend)
         return save(made.canvas, stem)
 
 
@@ -604,7 +589,6 @@ def _drawn(
                     (place - _STREAM_BAR / 2, _STREAM_BAR),
                     facecolors=_COLOURS[kind],
                 )
-        made.legend(legend)
         return save(made.canvas, stem)
 
 
@@ -691,7 +675,8 @@ def _kinds_legend(kinds: Sequence[str]) -> Legend:
     return _legend_of({_LABELS[kind]: _COLOURS[kind] for kind in kinds})
 
 
-def _legend_of(colours: Mapping[str, str]) -> Legend:
-    from matplotlib.patches import Patch
-
-    return Legend([Patch(facecolor=colour) for colour in colours.values()], list(colours))
+def _legend_of(colours: Mapping[str, str], mark: str = "") -> Legend:
+    """Return a legend of areas, and of the dashed mark where there is one."""
+    areas = [(name, {"facecolor": colour}) for name, colour in colours.items()]
+    dashed: dict[str, Any] = {"color": INK, "linewidth": 1.6, "linestyle": _MARK}
+    return Legend([*areas, *([(mark, dashed)] if mark else [])])
