@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from overhead.collectives.algorithm import Algorithm
 from sweeps.display import of_records
 from sweeps.engine.bounds import Touched
 from sweeps.engine.describe import layout_of, references
@@ -257,8 +258,12 @@ class Job:
     def evaluated(self) -> Result:
         """Evaluate what is stored whole, for records and tables: without sources and provenance."""
         arrays = self.program.evaluate(self.stored)
-        layout = layout_of(self.program, self.resolved.origins, {}, brief=True)
-        if "time" in arrays and any(one.bound for one in self.program.algorithms()):
+        # What files say of upper bounds records do, too.
+        bounded = any(
+            isinstance(one, Algorithm) and one.bound for one in self.program.declarations()
+        )
+        layout = layout_of(self.program, self.resolved.origins, {}, brief=not bounded)
+        if "time" in arrays and bounded:
             found = self.program.asking(BOUND)
             (bound, *_) = layout_of(found, self.resolved.origins, {}, brief=True).variables
             layout = replace(layout, variables=(*layout.variables, bound))

@@ -61,6 +61,8 @@ FIELDS = {
     "peak_memory": "per_gpu_memory_bytes",
     "communication_upper_bound": "total_comm_time_per_step_upper_bound_s",
 }
+# What records call those of a row's times that are upper bounds in places, as files say of each.
+UPPER_BOUNDS, BOUNDED_WORDS = "upper_bounds", "times that are upper bounds in places"
 # What follows from ranks and machine, where they vary: records have it beside these.
 CHOSEN = "topology"
 # Other quantities' names end in their units.
@@ -114,7 +116,7 @@ class Result:
             return
         names, constants = self._names, self._constants
         for record in self.values():
-            yield constants | {names[name]: value for name, value in record.items()}
+            yield constants | {names[name]: one for name, one in record.items()} | self._bounded
 
     def header(self) -> list[str]:
         """Return the names of all that records have."""
@@ -124,7 +126,7 @@ class Result:
             return list(dict.fromkeys(name for row in self.rows for name in row))
         parts = [[*self._coordinates_of(dims), *own] for dims, own in self._parts]
         names = (self._names[column.name] for part in parts for column in part)
-        return list(dict.fromkeys((*self._constants, *names)))
+        return list(dict.fromkeys((*self._constants, *names, *self._bounded)))
 
     def fields(self) -> list[Field]:
         """Return what records have, as columns of rows."""
@@ -136,6 +138,7 @@ class Result:
             origin = None if column in self.layout.variables else Origin(None, GIVEN)
             words = str(column.attrs["long_name"])
             found[record] = Field(record, column.name, words, units, origin)
+        found[UPPER_BOUNDS] = Field(UPPER_BOUNDS, UPPER_BOUNDS, BOUNDED_WORDS)
         return [found[name] for name in self.header()]
 
     def values(self, most: int | None = None) -> Iterator[dict[str, Any]]:
@@ -213,6 +216,14 @@ class Result:
         scalars = {c.name: c for c in self.layout.coordinates if not c.dims}
         names = [name for name in self.constants or () if name in scalars]
         return {name: _plain(_values(scalars[name])[()]) for name in names}
+
+    @cached_property
+    def _bounded(self) -> dict[str, str]:
+        """The times that are upper bounds in places, where no column says it of each cell."""
+        told = "time_is_upper_bound" in self._variables
+        columns = [one for one in self.layout.variables if not told and "upper_bound" in one.attrs]
+        names = " ".join(self._names[one.name] for one in columns)
+        return {UPPER_BOUNDS: names} if names else {}
 
     def _reader(self, column: Column) -> Any:
         """Return what gives a column's value at a cell of a status."""
@@ -619,21 +630,9 @@ def table_lines(
 
 # Where a result comes from: the same of every command.
 
-# Options that decide how a command is run, not what is in its file, and whether they have a value.
-OF_RUNNING = {
-    "--resume": False,
-    "--overwrite": False,
-    "--plot": False,
-    "--no-plot": False,
-    "--csv": False,
-    "--json": False,
-    "--verbose": False,
-    "-v": False,
-    "--workers": True,
-    "--scheduler": True,
-    "--max-memory": True,
-    "--output": True,
-}
+# Options that decide how a command is run, not what is in its file: with a value, and alone.
+VALUED = {"--workers", "--scheduler", "--max-memory", "--output"}
+ALONE = {"--resume", "--overwrite", "--plot", "--no-plot", "--csv", "--json", "--verbose", "-v"}
 
 
 def recorded(arguments: Sequence[str]) -> list[str]:
@@ -643,8 +642,8 @@ def recorded(arguments: Sequence[str]) -> list[str]:
         name, _, value = argument.partition("=")
         if skipped:
             skipped = False
-        elif name in OF_RUNNING:
-            skipped = OF_RUNNING[name] and not value
+        elif name in VALUED | ALONE:
+            skipped = name in VALUED and not value
         else:
             kept.append(argument)
     return kept

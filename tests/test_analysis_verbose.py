@@ -15,6 +15,7 @@ from overhead.communication.totals import OPERATIONS
 from sweeps.cli.analysis_job import evaluation_of
 from sweeps.cli.run_command import analyses
 from sweeps.plots.style import parse
+from sweeps.result import record_name
 from sweeps.store.read import open_dataset
 from tests.analysis_cases import LLAMA, SIZES, job_of
 from tests.cli_runner import Runner
@@ -188,3 +189,19 @@ def test_a_file_of_steps_says_which_times_are_upper_bounds(cli: Runner, tmp_path
             assert found[name].startswith("dbt: exact where ") == (algorithm == "dbt")
         assert not found["peak_memory"]
         assert not found["matmul_part_time"]
+
+
+def test_records_of_steps_say_which_times_are_upper_bounds(cli: Runner) -> None:
+    """They name the times of which a file says it; where none is, there is no such column."""
+    plan = "--model llama3-8b --seq-length 4096 --num-gpus 12 --tp 1 --dp 12 --global-batch 12"
+    network = f"analysis {plan} --topology switch --software none --algorithm"
+    cli(f"{network} dbt --output dbt.nc")
+    with open_dataset("dbt.nc") as dataset:
+        said = [str(name) for name, one in dataset.variables.items() if "upper_bound" in one.attrs]
+    (record,) = cli(f"{network} dbt --json").records
+    names = [record_name(name, "s") for name in said]
+    assert record["upper_bounds"].split() == names
+    assert set(names) < set(record)
+    (row,) = cli(f"{network} dbt --csv").rows
+    assert row["upper_bounds"] == record["upper_bounds"]
+    assert "upper_bounds" not in cli(f"{network} ring --csv").out

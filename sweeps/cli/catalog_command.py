@@ -22,7 +22,7 @@ from overhead.quantity import VOCABULARY
 from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps.errors import InputError, fault, nearest, needs, refuse, tell_all
 from sweeps.own_formulas import load_formulas
-from sweeps.result import SCHEMA_VERSION, aligned, fitted, record_name
+from sweeps.result import BOUNDED_WORDS, SCHEMA_VERSION, UPPER_BOUNDS, aligned, fitted, record_name
 from sweeps.spec.axis import label_values
 from sweeps.spec.catalog import (
     framework_names,
@@ -504,6 +504,7 @@ def _record_schema() -> Schema:
             "description": quantity.meaning,
             "unit": quantity.units,
         }
+    known[UPPER_BOUNDS] = {**TEXT, "description": BOUNDED_WORDS}
     # What a command calls by another name, and labels.
     more = {"type": ["number", "string", "boolean", "null", "array", "object"]}
     record = _table(known, required=["schema_version"], more=more)
