@@ -30,7 +30,7 @@ class Span:
     row: str  # Where: computation, communication, or a pipeline's stage
     name: str  # What
     start: float  # When [s]
-    duration: float  # When [s]
+    duration: float
     kind: str = ""  # Of what kind it is; the row tells it where this is empty
 
     @property

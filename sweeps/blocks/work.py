@@ -52,14 +52,15 @@ _LOADED: dict[str, str] = {}
 class Recipe:
     """A sweep as data."""
 
-    axes: tuple[Axis, ...]  # What `Program` takes
-    constants: Mapping[str, float]  # What `Program` takes
-    labels: Mapping[str, str]  # What `Program` takes
-    wanted: tuple[str, ...]  # What `Program` takes
-    fields: Mapping[str, Field]  # What `Program` takes
-    implied: Mapping[str, str]  # What `Program` takes
-    optional: bool  # What `Program` takes
-    published: bool  # What `Program` takes
+    # What `Program` takes
+    axes: tuple[Axis, ...]
+    constants: Mapping[str, float]
+    labels: Mapping[str, str]
+    wanted: tuple[str, ...]
+    fields: Mapping[str, Field]
+    implied: Mapping[str, str]
+    optional: bool
+    published: bool
     reductions: tuple[Reduction, ...]  # Reductions
     stored: tuple[str, ...]  # The variables that are stored whole
     limits: Limits  # How much is computed at a time, and kept

@@ -120,7 +120,7 @@ class Fit:
     # Mean errors of rows that were left out of the fit: the profile's, and the fit's
     scores: tuple[float, float]
     before: Floats  # Predicted times with the profile's constants, and with the fitted ones [s]
-    after: Floats  # Predicted times with the profile's constants, and with the fitted ones [s]
+    after: Floats
     algorithms: NDArray[np.str_]  # The algorithm that each time after the fit is of
 
     @property
@@ -457,13 +457,13 @@ class Score:
     """Errors of some rows."""
 
     operation: str  # Which; ``all`` stands for all of them
-    size_class: str  # Which; ``all`` stands for all of them
+    size_class: str
     count: int  # How many rows
     # Median size of the relative error: with the machine's file, and with the fitted constants
     before: float
     after: float
     signed_before: float  # Median relative error; below 0 where the prediction is too fast
-    signed_after: float  # Median relative error; below 0 where the prediction is too fast
+    signed_after: float
 
 
 def scores_of(rows: Rows, before: Floats, after: Floats) -> list[Score]:

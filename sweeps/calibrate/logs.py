@@ -57,7 +57,7 @@ class LogRow:
     placement: str  # One of `PLACEMENTS`
     time: float  # Time of one operation [s]
     algbw: float  # As the log has them [byte s-1]; NaN where it hasn't
-    busbw: float  # As the log has them [byte s-1]; NaN where it hasn't
+    busbw: float
     wrong: float  # Elements that came out wrong; NaN where nothing was checked
 
 
@@ -80,7 +80,7 @@ class LogTest:
     old_rates: bool = False
     part: str = ""  # What a table calls this part of it
     hardware: str = ""  # As a table states them; empty and 0 elsewhere
-    nodes: int = 0  # As a table states them; empty and 0 elsewhere
+    nodes: int = 0
     # The form of the algorithm that its settings leave (`ring`, `tree`, `nvls`, ..), or `NO_NVLS`
     forced: str = ""
     fabric: str = ""  # The network between nodes, and a card's rate [byte s-1], as a table has them

@@ -154,7 +154,7 @@ class LogDefaults:
 
     operation: str = ""  # The collective
     ranks: int = 0  # All ranks, and those of one node
-    gpus_per_node: int = 0  # All ranks, and those of one node
+    gpus_per_node: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class PlacedTest:
     name: str  # What it is called: its file, and what tells it from others
     operation: str  # The collective
     ranks: int  # How many
-    nodes: int  # How many
+    nodes: int
     rows: tuple[LogRow, ...]  # Those that agree with themselves
     notes: tuple[str, ...]  # What was left out, assumed, or is odd
 
@@ -294,10 +294,11 @@ class Rows:
     case: NDArray[np.intp]  # Each row's case
     line: NDArray[np.intp]  # Its line in its log
     operation: Strings  # Its collective
-    ranks: Floats  # Its ranks and nodes, the message [byte], and the measured time [s]
-    nodes: Floats  # Its ranks and nodes, the message [byte], and the measured time [s]
-    message_bytes: Floats  # Its ranks and nodes, the message [byte], and the measured time [s]
-    time: Floats  # Its ranks and nodes, the message [byte], and the measured time [s]
+    # Its ranks and nodes, the message [byte], and the measured time [s]
+    ranks: Floats
+    nodes: Floats
+    message_bytes: Floats
+    time: Floats
     placement: Strings  # Out of place or in place
     forced: Strings  # Which algorithm the log's settings leave; empty: NCCL's own choice
     fabric: Strings  # The network between nodes where it isn't the machine's; else empty

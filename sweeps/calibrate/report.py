@@ -71,7 +71,7 @@ class CalibrationRequest:
     algorithm: str = "nccl"  # The choice of algorithm
     operation: str | None = None  # The collective, where logs don't say it
     ranks: int = 0  # All ranks, and those of a node, where logs don't say them; else 0
-    gpus_per_node: int = 0  # All ranks, and those of a node, where logs don't say them; else 0
+    gpus_per_node: int = 0
     placement: str = PLACEMENTS[0]  # ``out-of-place``, ``in-place`` or ``both``
     fabric: str = ""  # The network between nodes; empty: the machine's
     sizes: Sequence[float] = ()  # Message sizes [byte] for which the logs' curves are wanted

@@ -91,7 +91,7 @@ class Asked:
     # The plan that is to be explained; empty where none is
     explain: Mapping[str, str] = field(default_factory=dict)
     tokens: float | None = None  # Of the whole training
-    days: float | None = None  # Of the whole training
+    days: float | None = None
 
 
 def plan_options(command: Command) -> Command:

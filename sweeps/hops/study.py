@@ -146,13 +146,13 @@ class HopStudy:
     """What is computed."""
 
     title: str  # What it is about
-    summary: str  # What it is about
+    summary: str
     model: Model  # Whose layers
     sequence_length: Floats  # Tokens of the sequence that a rank works on; one or several
     gradient_bytes: float  # Bytes of a gradient as it is sent
     activation_bytes: float  # Bytes of an activation as it is sent
     data_parallel: tuple[int, ...]  # Ranks
-    tensor_parallel: tuple[int, ...]  # Ranks
+    tensor_parallel: tuple[int, ...]
     # By name, the level of the network that a pipeline's boundary crosses, innermost 0
     pipeline: Mapping[str, int]
     message_bytes: Floats  # Sizes of the per-message table

@@ -50,7 +50,7 @@ class _Points:
 
     dims: list[str]  # The dimensions that are spread out
     x: NDArray[np.float64]  # Where each plan stands
-    y: NDArray[np.float64]  # Where each plan stands
+    y: NDArray[np.float64]
     fits: NDArray[np.bool_]  # Which have both values, and need no more than the capacity
     limit: float  # The capacity; infinite where none is shown
     colour: NDArray[np.int64]  # The place in `names` of each plan's colour

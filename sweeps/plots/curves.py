@@ -73,7 +73,7 @@ class Line:
     label: str  # Its name
     place: tuple[int, ...]  # Its place along each dimension of the lines
     colour: int  # Which colour, and which stroke and marker
-    stroke: int  # Which colour, and which stroke and marker
+    stroke: int
     # Where it stands among lines of a number, from 0 to 1, which a colour scale then shows
     share: float | None = None
 
@@ -95,7 +95,7 @@ class Plot:
     curves: NDArray[np.float64]  # NaN where nothing is drawn
     bounds: list[Bound]  # The lower bounds
     xscale: Any  # ``log`` or ``linear``
-    yscale: Any  # ``log`` or ``linear``
+    yscale: Any
     more: bool  # Whether more is better
     whole: bool  # Whether `x` has no values between whole numbers
     notes: list[str]  # What isn't drawn, and why

@@ -460,7 +460,7 @@ class Axis:
 
     scale: Literal["log", "linear"]  # ``log`` or ``linear``
     low: float  # Its ends
-    high: float  # Its ends
+    high: float
     ticks: Ticks  # Its ticks
     label: str  # Long name, symbol and units
     # How its first and its last label lie to their ticks: inwards where they would meet a neighbour

@@ -139,9 +139,9 @@ class Crossover:
     """A change of the best curve."""
 
     x: float  # Where
-    y: float  # Where
+    y: float
     before: int  # The best curve on its left, and on its right
-    after: int  # The best curve on its left, and on its right
+    after: int
 
 
 def crossovers(
@@ -300,7 +300,7 @@ class End:
 
     label: str  # The name
     x: NDArray[np.float64]  # The line
-    y: NDArray[np.float64]  # The line
+    y: NDArray[np.float64]
     look: dict[str, Any]  # How it is drawn
 
 

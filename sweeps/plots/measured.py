@@ -257,7 +257,7 @@ class Cloud:
     attrs: Mapping[str, str]  # ``long_name`` and ``units`` of the values
     groups: Sequence[str]  # Each point's group
     measured: NDArray[np.float64]  # Above 0; one or more
-    predicted: NDArray[np.float64]  # Above 0; one or more
+    predicted: NDArray[np.float64]
 
     @property
     def ratio(self) -> NDArray[np.float64]:

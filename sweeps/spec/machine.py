@@ -206,9 +206,10 @@ REDUCTIONS = ("nvls", "sharp")
 class Machine:
     """A machine: its links, its devices, and a source for every figure."""
 
-    name: str  # What the catalogue calls it, what people call it, and what to know of it
-    title: str  # What the catalogue calls it, what people call it, and what to know of it
-    summary: str  # What the catalogue calls it, what people call it, and what to know of it
+    # What the catalogue calls it, what people call it, and what to know of it
+    name: str
+    title: str
+    summary: str
     path: Path  # Its file
     # By quantity: ``intra_bandwidth``, ``gpus_per_node``, ``peak_flops_bf16``, ..  What the file
     # doesn't state isn't there

@@ -33,12 +33,13 @@ _OF_LATENTS = ("q_rank", "head_size_plain", "head_size_rope", "head_size_value")
 class Model:
     """A model: its shapes, each with where it comes from, or its number of parameters alone."""
 
-    name: str  # What the catalogue calls it, what people call it, and what to know of it
-    title: str  # What the catalogue calls it, what people call it, and what to know of it
-    summary: str  # What the catalogue calls it, what people call it, and what to know of it
+    # What the catalogue calls it, what people call it, and what to know of it
+    name: str
+    title: str
+    summary: str
     path: Path | None  # Its file; None for a bare count
     kind: str  # Where its shapes come from, as of a machine's figures; a figure may have its own
-    source: str  # Where its shapes come from, as of a machine's figures; a figure may have its own
+    source: str
     hugging_face: tuple[str, ...]  # The names under which Hugging Face has models of these shapes
     # By quantity, in the vocabulary's order: all shapes, those that weren't stated among them; or
     # ``parameters`` alone

@@ -314,7 +314,7 @@ class Sweep:
     """A sweep, checked."""
 
     title: str  # What it is about
-    summary: str = ""  # What it is about
+    summary: str = ""
     quantities: tuple[str, ...] = DEFAULT_QUANTITIES  # What is asked for
     axes: tuple[Axis, ...] = ()  # The axes that the user gave
     constants: Mapping[str, float] = field(default_factory=dict)  # Quantities of one value

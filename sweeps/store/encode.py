@@ -405,10 +405,11 @@ _LEVEL = 4
 class Stored:
     """One variable of the file."""
 
-    name: str  # As they are in the file
-    dims: tuple[str, ...]  # As they are in the file
-    shape: tuple[int, ...]  # As they are in the file
-    dtype: np.dtype[Any]  # As they are in the file
+    # As they are in the file
+    name: str
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
     attrs: dict[str, Any]  # Its attributes, but the checksum and the fill value
     missing: bool  # Whether NaN is its fill value
     level: int  # Of zlib; 0 where there is no filter

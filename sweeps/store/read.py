@@ -165,7 +165,7 @@ class Summary:
 
     name: str  # As it is called in a dataset
     dims: tuple[str, ...]  # Its dimensions and their sizes
-    shape: tuple[int, ...]  # Its dimensions and their sizes
+    shape: tuple[int, ...]
     dtype: str  # ``float64``, ``int8``, .., or ``str``
     attrs: dict[str, Any]  # Its metadata
     is_coordinate: bool  # Whether it was given rather than computed
@@ -186,7 +186,7 @@ class Description:
     nbytes: int  # Its size on disk
     sizes: dict[str, int]  # The dimensions
     coordinates: tuple[Summary, ...]  # What was given, and what was computed
-    variables: tuple[Summary, ...]  # What was given, and what was computed
+    variables: tuple[Summary, ...]
     attrs: dict[str, Any]  # Global attributes
 
     @property

@@ -107,7 +107,7 @@ class HtaFigures:
     rows: int  # Rows that it keeps
     start: int  # Where the first of them starts
     span: int  # Its ``kernel_time`` and ``idle_time``
-    idle: int  # Its ``kernel_time`` and ``idle_time``
+    idle: int
     times: tuple[int, ...]  # Of each class of `HTA_CLASSES`: the length of the union
     overlap: int  # Communication beside computation
 

@@ -328,13 +328,15 @@ class Rows(_Columns):
     """Events with a stream, a column each: what ran on the GPU, and what looks like it."""
 
     start: Floats  # In microseconds, as in the file
-    duration: Floats  # In microseconds, as in the file
-    name: NDArray[np.int32]  # Places in the trace's tables; -1 for no collective
-    category: NDArray[np.int32]  # Places in the trace's tables; -1 for no collective
-    collective: NDArray[np.int32]  # Places in the trace's tables; -1 for no collective
-    device: Ints  # As in the file; -1 for what it doesn't say
-    stream: Ints  # As in the file; -1 for what it doesn't say
-    correlation: Ints  # As in the file; -1 for what it doesn't say
+    duration: Floats
+    # Places in the trace's tables; -1 for no collective
+    name: NDArray[np.int32]
+    category: NDArray[np.int32]
+    collective: NDArray[np.int32]
+    # As in the file; -1 for what it doesn't say
+    device: Ints
+    stream: Ints
+    correlation: Ints
 
     def __len__(self) -> int:
         return len(self.start)
@@ -372,9 +374,9 @@ class Spans(_Columns):
     """Annotations of the host that are of use: steps, and names of collective operations."""
 
     start: Floats  # In microseconds
-    duration: Floats  # In microseconds
+    duration: Floats
     name: NDArray[np.int32]  # Places in the trace's tables
-    category: NDArray[np.int32]  # Places in the trace's tables
+    category: NDArray[np.int32]
     thread: NDArray[np.int32]  # Of the host
 
     def __len__(self) -> int:
@@ -398,10 +400,10 @@ class Trace:
     digest: str  # BLAKE2b (128 bits) of the file
     nbytes: int  # Bytes of JSON
     rank: int | None  # As the file says
-    world_size: int | None  # As the file says
+    world_size: int | None
     properties: Mapping[int, Mapping[str, Any]]  # The GPUs of the machine, by number
     names: tuple[str, ...]  # The tables that columns point into
-    categories: tuple[str, ...]  # The tables that columns point into
+    categories: tuple[str, ...]
     collectives: tuple[Collective, ...]  # Likewise
     rows: Rows  # What ran on the GPU
     launches: Launches  # What the host called for it

@@ -43,7 +43,7 @@ class BenefitStudy:
     """What is swept."""
 
     title: str  # What it is about
-    summary: str  # What it is about
+    summary: str
     hardware: tuple[Rates, ...]  # Machines
     axes: Mapping[str, Floats]  # ``tp``, ``hidden_size``, ``tokens`` and ``num_sm``
     # How a model's other shapes follow from its hidden size: ``head_size``, ``kv_heads``,

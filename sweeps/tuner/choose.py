@@ -250,11 +250,11 @@ class Recommendation:
 
     tp_size: int  # Tensor-parallel ranks
     operator: str  # The layer
-    phase: str  # The layer
+    phase: str
     config_id: str  # The case whose configuration it is
     method: str  # Userbuffers' method
     aggregate: int  # Of a ring; of the other methods
-    num_sm: int  # Of a ring; of the other methods
+    num_sm: int
     overlap_ratio: float  # Overlap of the layer's pass, with all that was chosen
     saved: float  # Time that it saves the layer, forward and backward, in seconds
     speedup: float  # Time without any overlap by the time with this one

@@ -227,12 +227,12 @@ class PassTimes:
     """Times of a forward or a backward in seconds: numbers, or arrays of many cases."""
 
     gemm: Any  # While matrix products run, and while communication does
-    comm: Any  # While matrix products run, and while communication does
+    comm: Any
     overlap: Any  # While both do
     # Of other work within the same span, such as sums of partial results, and gaps
     other: Any = 0.0
     gemm_events: Any = 0  # How many products and transfers these are
-    comm_events: Any = 0  # How many products and transfers these are
+    comm_events: Any = 0
 
     @property
     def e2e(self) -> Any:
@@ -271,7 +271,7 @@ class CaseTimes:
     status: Status  # ``done``, ``illegal``, ``missing`` (nothing was recorded), or ``failed``
     reason: str = ""  # Why it has no times, or what to know of them
     forward: PassTimes | None = None  # Its times
-    backward: PassTimes | None = None  # Its times
+    backward: PassTimes | None = None
     source: str = "predicted"  # Where they come from: ``predicted`` or ``traces``
     refined: bool = False  # Whether the search over multiprocessors added it to the grid
 
@@ -391,7 +391,7 @@ class Predicted:
     """Predicted times of many cases: arrays whose last axis is the cases."""
 
     forward: PassTimes  # Of the linear layer
-    backward: PassTimes  # Of the linear layer
+    backward: PassTimes
 
 
 class _Problem:

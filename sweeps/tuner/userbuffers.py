@@ -234,7 +234,7 @@ class LayerOverlap:
 
     tp_size: int  # Tensor-parallel ranks
     operator: str  # The linear layer, and what of it overlaps
-    phase: str  # The linear layer, and what of it overlaps
+    phase: str
     method: str = BASELINE  # Userbuffers' method, or ``baseline``
     aggregate: int = 0  # Whether a ring multiplies two chunks at a time
     num_sm: int = 1  # Multiprocessors of the communication
