@@ -153,10 +153,7 @@ def flat_port_rate(ranks: Array, bandwidth: Array, pair_bandwidth: Array) -> Arr
 
 
 @formula(
-    returns="inner_step_latency",
-    source=OWN,
-    assumes=(IN_NODE,),
-    when={**STEPWISE, "link": "auto"},
+    returns="inner_step_latency", source=OWN, assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"}
 )
 def flat_step_latency(
     ranks: Array, gpus_per_node: Array, step_latency: Array, fabric_latency: Array
@@ -184,12 +181,7 @@ for _returns, _of, _name, _when, _title in (
     alias(_returns, _of, _title, source=OWN, when=_when, name=_name)
 
 
-@formula(
-    returns="inner_share",
-    source=OWN,
-    assumes=(IN_NODE,),
-    when={**STEPWISE, "link": "auto"},
-)
+@formula(returns="inner_share", source=OWN, assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"})
 def flat_share(ranks: Array, gpus_per_node: Array, link_share: Array, fabric_share: Array) -> Array:
     """Share of the link's rate, in a node or between nodes."""
     return xp.where(ranks <= gpus_per_node, link_share, fabric_share)
@@ -203,11 +195,7 @@ product("ll_fixed_time", ("latency_count", "inner_step_latency"),
         name="flat_ll_fixed_time")  # fmt: skip
 
 
-@formula(
-    returns="simple_fixed_time",
-    source=OWN,
-    when=STEPWISE,
-)
+@formula(returns="simple_fixed_time", source=OWN, when=STEPWISE)
 def flat_simple_fixed_time(
     ranks: Array, simple_entry_time: Array, latency_count: Array, inner_step_latency: Array
 ) -> Array:
@@ -215,11 +203,7 @@ def flat_simple_fixed_time(
     return several(ranks) * simple_entry_time + latency_count * inner_step_latency
 
 
-@formula(
-    returns="simple_fixed_time",
-    source=OWN,
-    when={**SCHEDULED, "in_network": "yes"},
-)
+@formula(returns="simple_fixed_time", source=OWN, when={**SCHEDULED, "in_network": "yes"})
 def in_network_fixed_time(
     ranks: Array, simple_entry_time: Array, latency_count: Array, in_network_latency: Array
 ) -> Array:
@@ -227,11 +211,7 @@ def in_network_fixed_time(
     return several(ranks) * simple_entry_time + latency_count * in_network_latency
 
 
-@formula(
-    returns="ll_fixed_time",
-    source=OWN,
-    when=PAIRS,
-)
+@formula(returns="ll_fixed_time", source=OWN, when=PAIRS)
 def flat_pair_ll_fixed_time(
     ranks: Array, pair_entry_time: Array, latency_count: Array, pair_step_latency: Array
 ) -> Array:
@@ -239,11 +219,7 @@ def flat_pair_ll_fixed_time(
     return several(ranks) * pair_entry_time + latency_count * pair_step_latency
 
 
-@formula(
-    returns="simple_fixed_time",
-    source=OWN,
-    when=PAIRS,
-)
+@formula(returns="simple_fixed_time", source=OWN, when=PAIRS)
 def flat_pair_simple_fixed_time(
     ranks: Array,
     pair_entry_time: Array,
@@ -256,11 +232,7 @@ def flat_pair_simple_fixed_time(
     return entry + latency_count * pair_step_latency
 
 
-@formula(
-    returns="simple_fixed_time",
-    source=OWN,
-    when=NVLS,
-)
+@formula(returns="simple_fixed_time", source=OWN, when=NVLS)
 def flat_nvls_fixed_time(
     ranks: Array, gpus_per_host: Array, nvls_time: Array, nvls_hosts_time: Array
 ) -> Array:
@@ -272,11 +244,7 @@ def flat_nvls_fixed_time(
 # Bytes.
 
 
-@formula(
-    returns="ll_byte_time",
-    source=OWN,
-    when={**FLAT, "form": "ring|pairs|message"},
-)
+@formula(returns="ll_byte_time", source=OWN, when={**FLAT, "form": "ring|pairs|message"})
 def flat_ll_byte_time(
     transfer_fraction: Array, port_rate: Array, inner_share: Array, inner_ll_share: Array
 ) -> Array:
@@ -285,9 +253,7 @@ def flat_ll_byte_time(
 
 
 @formula(
-    returns="simple_byte_time",
-    source=OWN,
-    when={**FLAT, "form": "ring|pairs|message|schedule"},
+    returns="simple_byte_time", source=OWN, when={**FLAT, "form": "ring|pairs|message|schedule"}
 )
 def flat_simple_byte_time(transfer_fraction: Array, port_rate: Array, inner_share: Array) -> Array:
     """Time of a byte with Simple."""
@@ -316,11 +282,7 @@ def flat_ramp_square(ramp_time: Array, transfer_fraction: Array, port_rate: Arra
     return ramp_time * transfer_fraction / port_rate
 
 
-@formula(
-    returns="ramp_square",
-    source=OWN,
-    when=PAIRS,
-)
+@formula(returns="ramp_square", source=OWN, when=PAIRS)
 def flat_pair_ramp_square(
     pair_ramp_time: Array, transfer_fraction: Array, port_rate: Array
 ) -> Array:
@@ -328,11 +290,7 @@ def flat_pair_ramp_square(
     return pair_ramp_time * transfer_fraction / port_rate
 
 
-@formula(
-    returns="ramp_square",
-    source=OWN,
-    when=NVLS,
-)
+@formula(returns="ramp_square", source=OWN, when=NVLS)
 def flat_nvls_ramp_square(nvls_ramp_time: Array, sent_fraction: Array, port_rate: Array) -> Array:
     """Ramp of NVLS."""
     return nvls_ramp_time * sent_fraction / port_rate

@@ -32,10 +32,7 @@ def depth(total_nodes: Array) -> Array:
 product("total_nodes", ("nodes", "pods"), "Nodes of the group, in all pods", source=OWN, when=NODES)
 
 
-@formula(
-    source=OWN,
-    when=NODES,
-)
+@formula(source=OWN, when=NODES)
 def fabric_rate(
     node_ranks: Array,
     ranks_per_nic: Array,
@@ -52,30 +49,20 @@ def fabric_rate(
     return node_ranks / ranks_per_nic * slower
 
 
-@formula(
-    returns="port_rate",
-    source=OWN,
-    when=NODES,
-)
+@formula(returns="port_rate", source=OWN, when=NODES)
 def node_port_rate(node_ranks: Array, intra_bandwidth: Array, pair_bandwidth: Array) -> Array:
     """Rate of a rank's port inside its node, to as many peers as it has there."""
     return xp.minimum(intra_bandwidth, xp.maximum(node_ranks - 1.0, 1.0) * pair_bandwidth)
 
 
-@formula(
-    returns="ring_passes",
-    source=OWN,
-    when={**RING, "collective": "all_reduce"},
-)
+@formula(returns="ring_passes", source=OWN, when={**RING, "collective": "all_reduce"})
 def all_reduce_ring_passes(ranks: Array) -> Array:
     """An all_reduce's ring passes the message twice."""
     return 2.0 * several(ranks)
 
 
 @formula(
-    returns="ring_passes",
-    source=OWN,
-    when={**RING, "collective": "all_gather|reduce_scatter"},
+    returns="ring_passes", source=OWN, when={**RING, "collective": "all_gather|reduce_scatter"}
 )
 def gather_ring_passes(ranks: Array) -> Array:
     """The ring of an all_gather or a reduce_scatter passes the message once."""
@@ -99,11 +86,7 @@ def ring_inner_bytes(
     return ring_passes * (ranks - 1.0) / ranks * inside / port_rate
 
 
-@formula(
-    returns="outer_byte_time",
-    source=OWN,
-    when=RING,
-)
+@formula(returns="outer_byte_time", source=OWN, when=RING)
 def ring_outer_bytes(
     total_nodes: Array, ring_passes: Array, ranks: Array, fabric_rate: Array
 ) -> Array:
@@ -133,11 +116,7 @@ def tree_outer_bytes(total_nodes: Array, fabric_rate: Array) -> Array:
     return 2.0 * (total_nodes - 1.0) / total_nodes / fabric_rate
 
 
-@formula(
-    returns="inner_byte_time",
-    source=OWN,
-    when={**NODES, "form": "nvls_tree|sharp"},
-)
+@formula(returns="inner_byte_time", source=OWN, when={**NODES, "form": "nvls_tree|sharp"})
 def nvls_inner_bytes(node_ranks: Array, port_rate: Array) -> Array:
     """Bytes through a rank's port where the node's switch reduces and multicasts."""
     return xp.where(node_ranks > 1.0, 1.0 + 1.0 / node_ranks, 0.0) / port_rate
@@ -154,41 +133,25 @@ def sharp_outer_bytes(total_nodes: Array, fabric_rate: Array) -> Array:
     return several(total_nodes) / fabric_rate
 
 
-@formula(
-    returns="inner_byte_time",
-    source=OWN,
-    when=PAIRS,
-)
+@formula(returns="inner_byte_time", source=OWN, when=PAIRS)
 def pair_inner_bytes(node_ranks: Array, ranks: Array, port_rate: Array) -> Array:
     """Bytes of an exchange that stay in a node."""
     return (node_ranks - 1.0) / ranks / port_rate
 
 
-@formula(
-    returns="outer_byte_time",
-    source=OWN,
-    when=PAIRS,
-)
+@formula(returns="outer_byte_time", source=OWN, when=PAIRS)
 def pair_outer_bytes(total_nodes: Array, node_ranks: Array, fabric_rate: Array) -> Array:
     """Bytes of an exchange through a node's cards."""
     return (total_nodes - 1.0) / total_nodes * node_ranks / fabric_rate
 
 
-@formula(
-    returns="inner_byte_time",
-    source=OWN,
-    when={**NODES, "form": "message|schedule"},
-)
+@formula(returns="inner_byte_time", source=OWN, when={**NODES, "form": "message|schedule"})
 def phase_inner_bytes(intra_transfer_fraction: Array, port_rate: Array) -> Array:
     """Bytes of a schedule through the busiest port in a node."""
     return intra_transfer_fraction / port_rate
 
 
-@formula(
-    returns="outer_byte_time",
-    source=OWN,
-    when={**NODES, "form": "message|schedule"},
-)
+@formula(returns="outer_byte_time", source=OWN, when={**NODES, "form": "message|schedule"})
 def phase_outer_bytes(
     inter_transfer_fraction: Array,
     uplink_oversubscription: Array,
@@ -227,11 +190,7 @@ product("inner_share", ("link_share", "tree_link_share"),
         name="tree_inner_share")  # fmt: skip
 
 
-@formula(
-    returns="inner_share",
-    source=OWN,
-    when={**NODES, "form": "nvls_tree|sharp"},
-)
+@formula(returns="inner_share", source=OWN, when={**NODES, "form": "nvls_tree|sharp"})
 def nvls_inner_share(nvls_share: Array, total_nodes: Array, nvls_tree_share: Array) -> Array:
     """Share of a port's rate that NVLS reaches, under a tree a bit less."""
     return nvls_share * xp.where(total_nodes > 1.0, nvls_tree_share, 1.0)
@@ -262,11 +221,7 @@ def slower_byte_time(
     return xp.maximum(inner_byte_time / inner_share, outer_byte_time / outer_share)
 
 
-@formula(
-    returns="simple_byte_time",
-    source=OWN,
-    when=BOTH_WIRES,
-)
+@formula(returns="simple_byte_time", source=OWN, when=BOTH_WIRES)
 def both_byte_times(
     inner_byte_time: Array, inner_share: Array, outer_byte_time: Array, outer_share: Array
 ) -> Array:
@@ -274,11 +229,7 @@ def both_byte_times(
     return inner_byte_time / inner_share + outer_byte_time / outer_share
 
 
-@formula(
-    returns="ll_byte_time",
-    source=OWN,
-    when=PATHS,
-)
+@formula(returns="ll_byte_time", source=OWN, when=PATHS)
 def slower_ll_byte_time(
     inner_byte_time: Array,
     inner_share: Array,
@@ -292,11 +243,7 @@ def slower_ll_byte_time(
     return xp.maximum(inner, outer_byte_time / (outer_share * fabric_ll_share))
 
 
-@formula(
-    returns="ll_byte_time",
-    source=OWN,
-    when={**NODES, "form": "pairs|message"},
-)
+@formula(returns="ll_byte_time", source=OWN, when={**NODES, "form": "pairs|message"})
 def both_ll_byte_times(
     inner_byte_time: Array,
     inner_share: Array,
@@ -313,11 +260,7 @@ def both_ll_byte_times(
 # The ramp: inside of a node, or between nodes; of phases, both.
 
 
-@formula(
-    returns="ramp_square",
-    source=OWN,
-    when=PATHS,
-)
+@formula(returns="ramp_square", source=OWN, when=PATHS)
 def path_ramp_square(
     total_nodes: Array,
     fabric_ramp_steps: Array,
@@ -331,11 +274,7 @@ def path_ramp_square(
     return xp.where(total_nodes > 1.0, between, ramp_time * inner_byte_time)
 
 
-@formula(
-    returns="ramp_square",
-    source=OWN,
-    when={**NODES, "form": "nvls_tree|sharp"},
-)
+@formula(returns="ramp_square", source=OWN, when={**NODES, "form": "nvls_tree|sharp"})
 def nvls_ramp_square(
     total_nodes: Array,
     fabric_ramp_steps: Array,
@@ -349,11 +288,7 @@ def nvls_ramp_square(
     return xp.where(total_nodes > 1.0, between, nvls_ramp_time * inner_byte_time)
 
 
-@formula(
-    returns="ramp_square",
-    source=OWN,
-    when={**NODES, "form": "pairs|message"},
-)
+@formula(returns="ramp_square", source=OWN, when={**NODES, "form": "pairs|message"})
 def pair_ramp_square(
     total_nodes: Array,
     fabric_ramp_steps: Array,
@@ -510,11 +445,7 @@ def sharp_fixed_time(
     return inside + 2.0 * several(total_nodes) * (fabric_latency * (1.0 + simple_fabric_factor))
 
 
-@formula(
-    returns="ll_fixed_time",
-    source=OWN,
-    when=PAIRS,
-)
+@formula(returns="ll_fixed_time", source=OWN, when=PAIRS)
 def pair_ll_fixed_time(
     ranks: Array,
     pair_entry_time: Array,
@@ -533,11 +464,7 @@ def pair_ll_fixed_time(
     )
 
 
-@formula(
-    returns="simple_fixed_time",
-    source=OWN,
-    when=PAIRS,
-)
+@formula(returns="simple_fixed_time", source=OWN, when=PAIRS)
 def pair_simple_fixed_time(
     ranks: Array,
     pair_entry_time: Array,
@@ -561,11 +488,7 @@ def pair_simple_fixed_time(
     return messages + (1.0 - several(total_nodes)) * several(ranks) * pair_simple_time
 
 
-@formula(
-    returns="ll_fixed_time",
-    source=OWN,
-    when=MESSAGE,
-)
+@formula(returns="ll_fixed_time", source=OWN, when=MESSAGE)
 def message_ll_fixed_time(
     pair_entry_time: Array,
     intra_latency_count: Array,
@@ -580,11 +503,7 @@ def message_ll_fixed_time(
     return inside + (inter_latency_count + pod_latency_count) * fabric_latency
 
 
-@formula(
-    returns="simple_fixed_time",
-    source=OWN,
-    when=MESSAGE,
-)
+@formula(returns="simple_fixed_time", source=OWN, when=MESSAGE)
 def message_simple_fixed_time(
     pair_entry_time: Array,
     pair_simple_time: Array,
@@ -602,11 +521,7 @@ def message_simple_fixed_time(
     return inside + (inter_latency_count + pod_latency_count) * far
 
 
-@formula(
-    returns="simple_fixed_time",
-    source=OWN,
-    when=SCHEDULED,
-)
+@formula(returns="simple_fixed_time", source=OWN, when=SCHEDULED)
 def phase_fixed_time(
     ranks: Array,
     simple_entry_time: Array,

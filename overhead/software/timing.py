@@ -39,11 +39,7 @@ def ring_copy_byte_time(ranks: Array, copy_rate: Array) -> Array:
     return several(ranks) / (ranks * copy_rate)
 
 
-@formula(
-    returns="copy_byte_time",
-    source=OWN,
-    when={**RINGS, "collective": "all_reduce"},
-)
+@formula(returns="copy_byte_time", source=OWN, when={**RINGS, "collective": "all_reduce"})
 def all_reduce_copy_byte_time(ranks: Array, reduced_copy_share: Array, copy_rate: Array) -> Array:
     """Copy of the own block of an all_reduce."""
     return several(ranks) * reduced_copy_share / (ranks * copy_rate)
@@ -171,21 +167,13 @@ alias(
 )  # fmt: skip
 
 
-@formula(
-    returns="floor_time",
-    source=OWN,
-    when={**ANY, "shape": "flat"},
-)
+@formula(returns="floor_time", source=OWN, when={**ANY, "shape": "flat"})
 def flat_floor_time(ranks: Array, host_floor_time: Array) -> Array:
     """Least time of an operation: the host's."""
     return several(ranks) * host_floor_time
 
 
-@formula(
-    returns="floor_time",
-    source=OWN,
-    when={**ANY, "topology": "hierarchical"},
-)
+@formula(returns="floor_time", source=OWN, when={**ANY, "topology": "hierarchical"})
 def nodes_floor_time(
     ranks: Array, host_floor_time: Array, total_nodes: Array, fabric_floor_time: Array
 ) -> Array:
@@ -197,29 +185,19 @@ def nodes_floor_time(
 # The parts of the time.
 
 
-@formula(
-    source=OWN,
-    when={**ANY, "form": TWO_PROTOCOLS},
-)
+@formula(source=OWN, when={**ANY, "form": TWO_PROTOCOLS})
 def protocol(ll_time: Array, simple_time: Array) -> Array:
     """The protocol of least time: 0 LL, 1 Simple."""
     return xp.where(ll_time <= simple_time, 0.0, 1.0)
 
 
-@formula(
-    returns="protocol",
-    source=OWN,
-    when={**ANY, "form": SIMPLE_ONLY},
-)
+@formula(returns="protocol", source=OWN, when={**ANY, "form": SIMPLE_ONLY})
 def one_protocol(ranks: Array) -> Array:
     """Simple, where there is no other protocol."""
     return xp.ones_like(ranks)
 
 
-@formula(
-    source=OWN,
-    when={**ANY, "form": TWO_PROTOCOLS},
-)
+@formula(source=OWN, when={**ANY, "form": TWO_PROTOCOLS})
 def step_part_time(protocol: Array, simple_fixed_time: Array, ll_fixed_time: Array) -> Array:
     """Entry and steps, with the protocol taken."""
     return xp.where(protocol > 0.0, simple_fixed_time, ll_fixed_time)
@@ -231,10 +209,7 @@ alias(
 )  # fmt: skip
 
 
-@formula(
-    source=OWN,
-    when={**ANY, "form": TWO_PROTOCOLS},
-)
+@formula(source=OWN, when={**ANY, "form": TWO_PROTOCOLS})
 def wire_part_time(
     message_bytes: Array, protocol: Array, simple_byte_time: Array, ll_byte_time: Array
 ) -> Array:
@@ -255,20 +230,13 @@ product("ramp_part_time", ("protocol", "message_ramp_time"), "Ramp, which LL doe
         source=OWN, when=ANY)  # fmt: skip
 
 
-@formula(
-    returns="wait_part_time",
-    source=OWN,
-    when={**ANY, "floor": "none"},
-)
+@formula(returns="wait_part_time", source=OWN, when={**ANY, "floor": "none"})
 def no_wait_part_time(device_time: Array) -> Array:
     """Nothing to wait for."""
     return 0.0 * device_time
 
 
-@formula(
-    source=OWN,
-    when={**ANY, "floor": "some"},
-)
+@formula(source=OWN, when={**ANY, "floor": "some"})
 def wait_part_time(time: Array, device_time: Array) -> Array:
     """What the operation waits for host or fabric."""
     return xp.maximum(time - device_time, 0.0)
@@ -287,17 +255,11 @@ def bandwidth_parts(wire_part_time: Array, copy_part_time: Array, ramp_part_time
 for _shape, _network in (*((one, "") for one in FOLLOWING["shape"]), ("flat", "yes")):
     _where = {**SEQUENTIAL, "shape": _shape} | ({"in_network": _network} if _network else {})
     formula(
-        returns="latency_time",
-        source=OWN,
-        when=_where,
-        name=f"{_shape}_latency_parts" + _network,
+        returns="latency_time", source=OWN, when=_where, name=f"{_shape}_latency_parts" + _network
     )(latency_parts)
     if not _network:
         formula(
-            returns="bandwidth_time",
-            source=OWN,
-            when=_where,
-            name=f"{_shape}_bandwidth_parts",
+            returns="bandwidth_time", source=OWN, when=_where, name=f"{_shape}_bandwidth_parts"
         )(bandwidth_parts)
 
 
@@ -305,34 +267,19 @@ LEVELS = {**SEQUENTIAL, "topology": "hierarchical"}
 WHOLE = ("an operation that leaves a node counts as between nodes, as a whole",)
 
 
-@formula(
-    returns="intra_time",
-    source=OWN,
-    assumes=WHOLE,
-    when=LEVELS,
-)
+@formula(returns="intra_time", source=OWN, assumes=WHOLE, when=LEVELS)
 def whole_intra_time(total_nodes: Array, time: Array) -> Array:
     """Part of the time that is spent inside a node: all or nothing."""
     return xp.where(total_nodes > 1.0, 0.0, time)
 
 
-@formula(
-    returns="inter_time",
-    source=OWN,
-    assumes=WHOLE,
-    when=LEVELS,
-)
+@formula(returns="inter_time", source=OWN, assumes=WHOLE, when=LEVELS)
 def whole_inter_time(total_nodes: Array, pods: Array, time: Array) -> Array:
     """Part of the time that is spent between nodes: all or nothing."""
     return xp.where((total_nodes > 1.0) & (pods <= 1.0), time, 0.0)
 
 
-@formula(
-    returns="pod_time",
-    source=OWN,
-    assumes=WHOLE,
-    when=LEVELS,
-)
+@formula(returns="pod_time", source=OWN, assumes=WHOLE, when=LEVELS)
 def whole_pod_time(pods: Array, time: Array) -> Array:
     """Part of the time that is spent between pods: all or nothing."""
     return xp.where(pods > 1.0, time, 0.0)
