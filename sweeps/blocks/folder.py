@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError, fault
-from sweeps.store.publish import NewFile, is_temporary, to_disk
+from sweeps.store.publish import NewFile, is_temporary, to_disk, write_whole
 
 # A block's file: arrays, what they are, and a checksum over all of it.
 
@@ -202,16 +202,12 @@ class Folder:
         # A worker that was given up may have written there meanwhile.
         self.path.mkdir(exist_ok=True)
         to_disk(self.path.parent)
-        with NewFile(self.path / PLAN) as file:
-            file.write(start.text().encode())
-            file.publish()
+        write_whole(self.path / PLAN, start.text().encode())
 
     def put_recipe(self, content: bytes) -> Path:
         """Write the recipe that workers read, and return where it is."""
         path = self.path / RECIPE
-        with NewFile(path) as file:
-            file.write(content)
-            file.publish()
+        write_whole(path, content)
         return path
 
     def sweep_strays(self) -> None:
@@ -242,12 +238,8 @@ class Folder:
 
 def _tolerate(function: Any, path: str, info: Any) -> None:
     """A worker that was given up may still be writing: what it adds goes with the next run."""
-    if not isinstance(info[1], FileNotFoundError) and not _is_not_empty(info[1]):
+    if info[1].errno not in {errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST}:
         raise info[1]
-
-
-def _is_not_empty(error: OSError) -> bool:
-    return error.errno in {errno.ENOTEMPTY, errno.EEXIST}
 
 
 def refusal(output: Path, found: FirstStart, wanted: Mapping[str, str]) -> InputError:

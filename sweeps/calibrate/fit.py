@@ -146,7 +146,7 @@ def fit_profile(model: Model) -> Fit:
         found = problem.descend(marks, np.ones((1, len(model.rows))))
         deviation = problem.deviations(found, marks)
         each = problem.values(found.theta, marks)
-        values |= {name: _rounded(each[name].item()) for name in deviation}
+        values |= {name: float(f"{each[name].item():.{DIGITS - 1}e}") for name in deviation}
     return Fit(
         base=model.base,
         values=values,
@@ -161,10 +161,6 @@ def fit_profile(model: Model) -> Fit:
 
 
 DIGITS = 5
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{DIGITS - 1}e}")
 
 
 def _marks(subsets: Sequence[Sequence[str]]) -> Marks:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -57,8 +56,8 @@ from sweeps.plots.measured import MOST_CURVES, Curve, Panel
 from sweeps.result import Field, Result, aligned, of_rows, provenance_of
 from sweeps.spec.catalog import machine_content
 from sweeps.spec.machine import CONSTANTS, ISSUE, Machine, read_machine
-from sweeps.spec.units import format_quantity
-from sweeps.store.publish import NewFile, check_output
+from sweeps.spec.units import format_quantity, toml_value
+from sweeps.store.publish import check_output, write_whole
 from sweeps.validate import SIZE_CLASSES, class_of
 
 
@@ -640,28 +639,19 @@ def _figure(found: Calibration, constant: str, logs: str) -> dict[str, Any]:
 
 def _lines(content: Mapping[str, Any], place: str = "") -> Iterator[str]:
     """Yield a hardware file's content as TOML: tables of figures, a figure a line."""
-    tables = {key: one for key, one in content.items() if _isaligned(one)}
+    tables = {key: one for key, one in content.items() if _has_figures(one)}
     if place:
         yield f"\n[{place}]"
     for key, one in content.items():
         if key not in tables:
-            yield f"{key} = {_value(one)}"
+            yield f"{key} = {toml_value(one)}"
     for key, one in tables.items():
         yield from _lines(one, f"{place}.{key}" if place else key)
 
 
-def _isaligned(one: object) -> bool:
+def _has_figures(one: object) -> bool:
     """Return whether it holds figures, rather than being one."""
     return isinstance(one, Mapping) and any(isinstance(value, Mapping) for value in one.values())
-
-
-def _value(one: object) -> str:
-    if isinstance(one, Mapping):
-        return "{ " + ", ".join(f"{key} = {_value(value)}" for key, value in one.items()) + " }"
-    if isinstance(one, list):
-        return "[" + ", ".join(map(_value, one)) + "]"
-    # JSON's texts and numbers are TOML's.
-    return json.dumps(one, ensure_ascii=False)
 
 
 def write_hardware(found: Calibration, path: Path) -> None:
@@ -671,9 +661,7 @@ def write_hardware(found: Calibration, path: Path) -> None:
     text = hardware_text(found, path.stem)
     read_machine(path, tomllib.loads(text))
     try:
-        with NewFile(path) as file:
-            file.write(text.encode("utf-8"))
-            file.publish()
+        write_whole(path, text.encode("utf-8"))
     except OSError as error:
         message = f"{path}: can't be written: {error.strerror}"
         raise RunError(message) from error

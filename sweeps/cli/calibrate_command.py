@@ -160,7 +160,10 @@ def normal_command(what: str, **given: Any) -> int:
     found = _normal(what, given)
     result = found.result(given)
     lines = mfu_lines(found) if what == "mfu" else collective_lines(found)
-    out.deliver(result, lines, draw=lambda stem: _draw_normal(found, stem))
+    out.deliver(
+        result, lines,
+        draw=lambda stem: draw_normal(found.rows, found.points, stem, title=found.title),
+    )  # fmt: skip
     return 0
 
 
@@ -181,10 +184,6 @@ def _normal(what: str, given: dict[str, Any]) -> Normal:
         refuse("--M", given["sizes"], "no message size", "sizes above 0")
     ranks, nodes = given["ranks"] or 8, given["nodes"] or 0
     return normal_collective(operation, ranks, nodes, hardware, given["fabric"] or "", sizes)
-
-
-def _draw_normal(found: Normal, stem: Path) -> list[Path]:
-    return draw_normal(found.rows, found.points, stem, title=found.title)
 
 
 # ``sweeps fit-constants``: a step's constants from measured steps.

@@ -338,7 +338,7 @@ def trace_command(files: tuple[str, ...], **given: Any) -> int:
         _refuse_window(given["window"], "is after the last GPU work")
     result = result_of(ranks, given)
     lines = _rank_lines(ranks, verbose=given["verbose"])
-    out.deliver(result, lines, draw=lambda stem: _draw_ranks(ranks, stem, window))
+    out.deliver(result, lines, draw=lambda stem: draw_traces(ranks, stem, window))
     return 0
 
 
@@ -360,10 +360,6 @@ def _window(given: dict[str, Any]) -> tuple[float, float] | None:
 
 def _refuse_window(text: str, wrong: str) -> NoReturn:
     refuse("--window", text, wrong, "two times from the first row of GPU work on, such as 0:20ms")
-
-
-def _draw_ranks(ranks: Ranks, stem: Path, window: tuple[float, float] | None) -> Iterable[Path]:
-    return draw_traces(ranks, stem, window)
 
 
 def _rank_lines(ranks: Ranks, *, verbose: bool) -> Iterator[str]:

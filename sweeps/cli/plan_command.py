@@ -149,7 +149,7 @@ def read_options(given: Mapping[str, Any]) -> Asked:
         if text is not None:
             values[name] = text
     readings: list[str] = []
-    numbers = (_tokens(given["tokens"], faults), _days(given["days"], faults))
+    numbers = [read_number(f"--{one}", given[one], faults, one) for one in ("tokens", "days")]
     explain = _explain(given["explain"], faults)
     tell_all(faults)
     memory = values.pop("memory", None)
@@ -247,14 +247,6 @@ def read_number(flag: str, text: str | None, faults: list[str], unit: str) -> fl
         faults.append(fault(flag, text, "can't be read", allowed))
         return None
     return value
-
-
-def _tokens(text: str | None, faults: list[str]) -> float | None:
-    return read_number("--tokens", text, faults, "tokens")
-
-
-def _days(text: str | None, faults: list[str]) -> float | None:
-    return read_number("--days", text, faults, "days")
 
 
 @click.command(flags.SEARCH, cls=flags.SweepCommand)

@@ -136,17 +136,13 @@ def number_of(option: str, text: str, units: str = "1", *, whole: bool = False) 
     return value
 
 
-def _whole_of(option: str, text: str) -> float:
-    return number_of(option, text, whole=True)
-
-
 def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
     """Return what is to be tuned."""
     faults = Faults()
     found: dict[str, Any] = {name: given[name] for name in NAMES if given[name] is not None}
     for name in WHOLE:
         if given[name] is not None:
-            found[name] = int(faults.of(_whole_of, name, given[name]) or 0)
+            found[name] = int(faults.of(number_of, name, given[name], whole=True) or 0)
     for name in ("tolerance", "timeout"):
         if given[name] is not None:
             units = "s" if name == "timeout" else "1"
@@ -189,9 +185,7 @@ def setting_of(given: Mapping[str, Any]) -> Setting:
     numbers: dict[str, int | None] = {}
     for name in ("tp_size", "max_token_len"):
         text = given[name]
-        value = (
-            None if text is None else faults.of(lambda n=name: number_of(n, given[n], whole=True))
-        )
+        value = None if text is None else faults.of(number_of, name, text, whole=True)
         if value is not None and value < 1.0:
             faults.add(_flag(name), text, "isn't allowed", "a whole number from 1")
         numbers[name] = None if value is None else int(value)

@@ -174,8 +174,9 @@ class _Packed:
         data = view.dataset
         names = [str(one) for one in data.data_vars if not quantities or one in quantities]
         # Why values don't exist comes last.
-        self.states = [one for one in map(str, data.data_vars) if _is_status(data[one])]
-        self.names = [one for one in names if one not in self.states and _is_shown(data[one])]
+        self.states = [str(one) for one in data.data_vars if "flag_masks" in data[one].attrs]
+        self.names = [one for one in names if one not in self.states
+                      and data[one].size and data[one].dtype.kind in "fiubOUS"]  # fmt: skip
         self.states = [one for one in self.states if data[one].ndim]
         varying = {dim for one in self.names for dim in data[one].dims}
         self.dims = [str(dim) for dim in data.dims if dim in varying]
@@ -271,14 +272,6 @@ class _Packed:
     def bytes(self) -> bytes:
         """Return all arrays, one after another."""
         return b"".join(self.parts)
-
-
-def _is_status(one: xr.DataArray) -> bool:
-    return "flag_masks" in one.attrs
-
-
-def _is_shown(one: xr.DataArray) -> bool:
-    return one.size > 0 and one.dtype.kind in "fiubOUS"
 
 
 def _numbers(values: NDArray[Any], *, exact: bool) -> NDArray[Any]:

@@ -27,7 +27,6 @@ import gzip
 import hashlib
 import html
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,6 +35,8 @@ from typing import Any
 
 from sweeps.errors import refuse
 from sweeps.plots import style
+from sweeps.spec.units import without_infinities
+from sweeps.store.publish import check_output, system_calls, write_whole
 
 FILES = Path(__file__).parent / "files"
 SHARED = ("state.js", "axis.js", "draw.js", "controls.js")
@@ -143,7 +144,7 @@ SLICES = "at most 20 MB: --at DIMENSION=VALUE holds one, --quantity NAME takes s
 
 def data_of(page: Page) -> str:
     """Return what a page's script is called with, as JSON."""
-    whole = _known({**common(), **page.data})
+    whole = without_infinities({**common(), **page.data})
     return json.dumps(whole, allow_nan=False, separators=(",", ":"))
 
 
@@ -151,24 +152,10 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
 
 
-def _known(value: Any) -> Any:
-    """Return data as JSON has them: no number where one isn't finite."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _known(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_known(one) for one in value]
-    return value
-
-
 def write_page(page: Page, path: Path, *, overwrite: bool = False) -> int:
     """Write a page, whole or not at all, and return its bytes."""
-    from sweeps.store.publish import NewFile, check_output, system_calls
-
     target = check_output(path, overwrite=overwrite)
     whole = compose(page, str(path))
-    with system_calls(path), NewFile(target) as file:
-        file.write(whole)
-        file.publish()
+    with system_calls(path):
+        write_whole(target, whole)
     return len(whole)

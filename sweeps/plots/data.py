@@ -126,17 +126,14 @@ def naming(dataset: xr.Dataset, dims: Sequence[str]) -> list[str]:
         if name in PLAN_NAMES and one.dims and set(map(str, one.dims)) <= set(dims) and _varies(one)
     ]
     found = list(dict.fromkeys(found))
-    first = [name for name in found if name not in PLAN_NAMES and _is_text(dataset.variables[name])]
+    texts = [name for name in found if dataset.variables[name].dtype.kind in "OUS"]
+    first = [name for name in texts if name not in PLAN_NAMES]
     return first + plans_first(name for name in found if name not in first)
 
 
 def _varies(coordinate: xr.Variable) -> bool:
     values = coordinate.values
     return bool(values.size and (values != values.reshape(-1)[0]).any())
-
-
-def _is_text(coordinate: xr.Variable) -> bool:
-    return coordinate.dtype.kind in "OUS"
 
 
 def word_of(name: str) -> str:
@@ -361,18 +358,13 @@ class View:
             if GIVEN in _kinds(self.dataset.variables[name])
             and not (name in LABELS and LABELS[name].follows)
         ]
-        usual = [name for name in PLAN_NAMES if name in given and self._is_usual(name)]
+        own = self.dataset.variables
+        usual = [name for name in PLAN_NAMES
+                 if name in given and _is_without(name, own[name].values.item())]  # fmt: skip
         # A way of splitting what isn't split.
-        usual += [way for way, of in _WAYS.items() if of in scalars and self._is_one(of)]
+        usual += [way for way, of in _WAYS.items() if of in scalars and own[of].values == 1.0]
         asked = dict.fromkeys([*self.chosen, "precision", *sorted(given)])
         return display.phrased(name for name in asked if name in scalars and name not in usual)
-
-    def _is_one(self, name: str) -> bool:
-        return bool(self.dataset.variables[name].values.item() == 1.0)
-
-    def _is_usual(self, name: str) -> bool:
-        """Return whether a plan's choice is that of a plan that does without."""
-        return _is_without(name, self.dataset.variables[name].values.item())
 
     def phrase(self, name: str) -> str:
         """Return a held value as people say it: ``512 GPUs``, ``tp 8``, ``latency 2 µs``."""

@@ -488,7 +488,8 @@ def select(figure: Figure, view: View, panel_dims: list[str]) -> Bars:
         if not many:  # those without a value come last
             cells = np.concatenate([cells, every[~valid]]) if valid.any() else cells
             return Bars(dims, panel_dims, cells, f"sorted by {plain(by)}", [], figure.where)
-    found, noun = len(cells), _noun(view, dims)
+    found = len(cells)
+    noun = "plans" if are_plans(view, dims) else f"values of {joined(dims)}"
     cells = cells[: figure["most"]] if by is not None else cells[evenly(found, figure["most"])]
     notes = _left_out(view, dims, shown, valid, noun)
     said = f"{len(cells)} of {found} {noun}, evenly chosen" if found > len(cells) else ""
@@ -500,10 +501,6 @@ def select(figure: Figure, view: View, panel_dims: list[str]) -> Bars:
         if by == STEP_TOTAL and not more:
             said = f"the {len(cells)} fastest of {found} {noun}"
     return Bars(dims, panel_dims, cells, said, notes, figure.where)
-
-
-def _noun(view: View, dims: Sequence[str]) -> str:
-    return "plans" if are_plans(view, dims) else f"values of {joined(dims)}"
 
 
 def _over(

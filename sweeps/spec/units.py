@@ -497,7 +497,7 @@ def _is_number(text: str) -> bool:
 
 def to_toml(spec: Mapping[str, Any]) -> str:
     """Write a stated sweep as TOML."""
-    plain = [f"{_key(k)} = {_value(v)}" for k, v in spec.items() if not _table(v)]
+    plain = [f"{_key(k)} = {toml_value(v)}" for k, v in spec.items() if not _table(v)]
     parts = ["\n".join(plain)] if plain else []
     for key, value in spec.items():
         if isinstance(value, Mapping):
@@ -514,14 +514,17 @@ def _table(value: Any) -> bool:
 
 def _lines(head: str, table: Mapping[str, Any]) -> str:
     # Tables inside are written inline, so that the order of axes stays.
-    return "\n".join([head, *(f"{_key(name)} = {_value(item)}" for name, item in table.items())])
+    return "\n".join(
+        [head, *(f"{_key(name)} = {toml_value(item)}" for name, item in table.items())]
+    )
 
 
 def _key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else _value(name)
+    return name if _BARE_KEY.fullmatch(name) else toml_value(name)
 
 
-def _value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """Return a value as TOML has it."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, bool):
@@ -529,11 +532,20 @@ def _value(value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, list | tuple | range):
-        return "[" + ", ".join(_value(item) for item in value) + "]"
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(k)} = {toml_value(v)}" for k, v in value.items()) + " }"
     # JSON escapes what TOML does, but for one character.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def without_infinities(value: Any) -> Any:
+    """Return data as JSON has them: none where a number isn't finite."""
+    if isinstance(value, Mapping):
+        return {str(key): without_infinities(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_infinities(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 _PUT_IN = ("s", "byte", "byte s-1", "J", "W")  # Units that are read at a glance in a formula

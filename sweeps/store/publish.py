@@ -12,7 +12,6 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 from sweeps.errors import InputError, RunError, fault
 
@@ -42,12 +41,7 @@ class _NetcdfLock:
     def __enter__(self) -> bool:
         return self._lock.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._lock.release()
 
     def __reduce__(self) -> str:
@@ -380,6 +374,13 @@ def is_temporary(path: Path) -> bool:
     return path.name.startswith(".") and path.name.endswith(_SUFFIX)
 
 
+def write_whole(target: Path, content: bytes) -> None:
+    """Write a file that is there whole or not at all."""
+    with NewFile(target) as file:
+        file.write(content)
+        file.publish()
+
+
 class NewFile:
     """A file to write to, which gets its name when it is complete; a context."""
 
@@ -423,12 +424,7 @@ class NewFile:
         os.replace(self._temporary, self._target)  # noqa: PTH105
         to_disk(self._target.parent)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
         with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sweeps.engine.grid import Column, Layout
 from sweeps.errors import InputError, fault, refuse
 from sweeps.store.encode import FORMAT, Storage, Stored, checksum, chunk_shape, is_label, normalised
-from sweeps.store.publish import NewFile, to_disk
+from sweeps.store.publish import to_disk, write_whole
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -201,9 +201,7 @@ class ZarrStore:
             if path.name != CONSOLIDATED
         }
         text = json.dumps({"metadata": found, "zarr_consolidated_format": 1}, indent=1)
-        with NewFile(self.path / CONSOLIDATED) as file:
-            file.write(text.encode())
-            file.publish()
+        write_whole(self.path / CONSOLIDATED, text.encode())
 
     def nbytes(self) -> int:
         """Return the bytes of all files."""

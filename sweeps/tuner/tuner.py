@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +22,8 @@ from sweeps.errors import InputError, RunError, refuse
 from sweeps.job import prepare
 from sweeps.origin import once
 from sweeps.result import Result, of_columns, of_rows, provenance_of
+from sweeps.spec.units import without_infinities
+from sweeps.store.publish import write_whole
 from sweeps.tuner.benefit import BenefitStudy, benefit, fields_of, records_of
 from sweeps.tuner.choose import ALIKE, Choice, Recommendation, Scaling, choose, recommend, scale
 from sweeps.tuner.predict import ASSUMPTIONS, CaseTimes, best_count, bracket, predict, records
@@ -111,7 +112,7 @@ class TuningReport:
         if self._predicted:
             found["assumptions"] = list(ASSUMPTIONS)
             found["rates"] = {name: one.record() for name, one in rates.items()}
-        plain: dict[str, Any] = _finite(found)
+        plain: dict[str, Any] = without_infinities(found)
         return plain
 
     @property
@@ -250,17 +251,6 @@ def _choice(choice: Choice, companion: Companion) -> dict[str, Any]:
     }
 
 
-def _finite(value: Any) -> Any:
-    """Return a value without what JSON can't hold."""
-    if isinstance(value, dict):
-        return {name: _finite(own) for name, own in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(own) for own in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
 # A study of overlap's gain as a dataset in a file.
 
 QUANTITIES = ("sequential_time", "overlapped_time", "overlap_speedup")
@@ -341,20 +331,10 @@ def write_report(report: TuningReport, folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            _put(folder / name, text)
+            write_whole(folder / name, text.encode())
     except OSError as error:
         _refuse(folder, error)
     return [folder / name for name in texts]
-
-
-def _put(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _refuse(folder: Path, error: OSError) -> None:
