@@ -187,6 +187,9 @@ PREFETCHES = ("fsdp_prefetch", "zero3_prefetch")
 SWITCHES = tuple(name for name, label in LABELS.items() if label.switch)
 # Those that a training's plan chooses; a mask is the model's.
 PLAN_LABELS = tuple(name for name in SWITCHES if LABELS[name].training and name != "mask")
+# The schedules that train, as a formula's condition.
+TRAINING = "|".join(name for name in LABELS["schedule"].values if name != "forward_only")
+
 # What holds in a training step, and of an operation by itself, where nothing is said.
 STEP_DEFAULTS = {
     name: LABELS[name].default

@@ -6,7 +6,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.formula import alias, call, constant, formula, parameters, product, total
-from overhead.labels import LABELS, PREFETCHES, SHARED
+from overhead.labels import PREFETCHES, SHARED, TRAINING
 from overhead.quantity import Array, define
 
 ZERO = "rajbhandari2020"
@@ -357,10 +357,7 @@ call(
     of="pending_gradient_memory",
     bind={"pending_share": "whole_share"},
     labels={"dp_mechanism": SHARED},
-    when={
-        "dp_mechanism": "gradient_accumulation",
-        "schedule": "|".join(one for one in LABELS["schedule"].values if one != "forward_only"),
-    },
+    when={"dp_mechanism": "gradient_accumulation", "schedule": TRAINING},
 )
 
 
@@ -374,13 +371,19 @@ def bucket_memory(dp: Array, cp: Array, buckets: Array, bucket_bytes: Array) -> 
     return xp.where(dp * cp > 1.0, buckets * bucket_bytes, 0.0)
 
 
-@formula(
-    source="transformerengine",
-    where="transformer_engine/pytorch/module/base.py, get_dummy_wgrad",
-    assumes=("one a shape of weight, kept for good; the experts of a layer share theirs",),
-)
+# What a product hands back whose gradient was added to the sum already; of sharded weights none is.
+PLACEHOLDERS: dict[str, Any] = {
+    "source": "transformerengine",
+    "where": "transformer_engine/pytorch/module/base.py @d0067d0da6, get_dummy_wgrad",
+}
+ONE_A_SHAPE = "one a shape of a layer's trained weights, kept; the output layer's isn't counted"
+FUSED = "sharded gradients aren't added up in products, as recipes of Megatron-FSDP turn it off"
+
+
+@formula(assumes=(ONE_A_SHAPE, "the experts of a layer share theirs", FUSED), **PLACEHOLDERS)
 def placeholder_memory(
     placeholder_bytes: Array,
+    zero_stage: Array,
     layer_rank_parameters: Array,
     stage_moe_layers: Array,
     expert_weights: Array,
@@ -388,7 +391,35 @@ def placeholder_memory(
 ) -> Array:
     """Memory of what a product hands back whose gradient was added to the sum already."""
     expert = xp.where(stage_moe_layers > 0.0, expert_weights / etp, 0.0)
-    return placeholder_bytes * (layer_rank_parameters + expert)
+    kept = placeholder_bytes * (layer_rank_parameters + expert)
+    return xp.where(zero_stage >= 2.0, 0.0, kept)
+
+
+@formula(
+    returns="placeholder_memory",
+    assumes=(ONE_A_SHAPE, FUSED),
+    when={"tuning": "lora", "schedule": TRAINING},
+    **PLACEHOLDERS,
+)
+def adapted_placeholder_memory(
+    placeholder_bytes: Array,
+    zero_stage: Array,
+    lora_rank: Array,
+    stage_layers: Array,
+    attention_adapter_width: Array,
+    stage_mlp_layers: Array,
+    mlp_adapter_width: Array,
+    stage_moe_layers: Array,
+    shared_adapter_width: Array,
+    tp: Array,
+) -> Array:
+    """Memory of what products of adapters hand back, each kind of layer counted once."""
+    every, dense, routed = (
+        xp.minimum(count, 1.0) for count in (stage_layers, stage_mlp_layers, stage_moe_layers)
+    )
+    mlps = (dense, mlp_adapter_width, routed, shared_adapter_width)
+    kept = placeholder_bytes * _adapters(lora_rank, every, attention_adapter_width, *mlps) / tp
+    return xp.where(zero_stage >= 2.0, 0.0, kept)
 
 
 # Parameters that one rank of one stage holds, before any sharding over data parallelism.

@@ -7,7 +7,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.formula import call, constant, declare, formula, product, total
-from overhead.labels import EVEN_SCHEDULES, LABELS, PAIRED
+from overhead.labels import EVEN_SCHEDULES, LABELS, PAIRED, TRAINING
 from overhead.quantity import Array, define
 from overhead.step.overlap import REPEATED
 
@@ -349,10 +349,7 @@ constant("host_update_time", 0.0, "The host updates nothing", like="pp")
         "gradients leave and weights come back in single precision",
         "the host moves as many bytes a parameter as the GPU would",
     ),
-    when={
-        "updating": "host",
-        "schedule": "|".join(name for name in SCHEDULES if name != "forward_only"),
-    },
+    when={"updating": "host", "schedule": TRAINING},
 )
 def offloaded_update_time(
     optimizer_offload: Array,

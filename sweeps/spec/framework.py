@@ -331,7 +331,8 @@ _FIGURES: dict[str, Entry] = {
             for name in ("ends_as_layers", "dropout", "whole_in_pipeline")
         ),
         # Of its memory; what isn't stated has the model's own default.
-        *map(_bytes, ("workspace_bytes", "context_bytes", "bucket_bytes", "gradient_bytes")),
+        *map(_bytes, ("workspace_bytes", "context_bytes", "bucket_bytes")),
+        *map(_bytes, ("gradient_bytes", "placeholder_bytes")),
         *map(_number, ("gathered_layers", "buckets")),
         *map(_share, ("gathered_ends", "pending_share")),
         Entry("vocabulary_multiple", "1", minimum=1.0, integer=True),

@@ -115,7 +115,7 @@ def test_a_whole_model() -> None:
     assert result.per_gpu_memory_bytes == pytest.approx(sum(result.memory.values()), rel=1e-12)
     given: dict[str, Any] = {"tp": 8, "pp": 4, "dp": 16, "zero_stage": 1, "micro_batches": 32}
     given |= {"sequence_length": 8192, "weight_bytes": 2, "gradient_bytes": 2}
-    given |= {"optimizer_bytes": 12, "matmul_input_bytes": 2}
+    given |= {"optimizer_bytes": 12, "matmul_input_bytes": 2, "placeholder_bytes": 2}
     labels = {"schedule": "one_f_one_b"}
     alone = stage_memory({**MEMORY_DEFAULTS, **LLAMA, **given}, labels)
     assert result.per_gpu_memory_bytes == pytest.approx(float(alone.peak_memory), rel=1e-12)

@@ -231,6 +231,24 @@ def test_placeholders_are_one_of_each_weight_of_a_layer() -> None:
     whole = held({**LLAMA3_70B, "placeholder_bytes": 2, "tp": 8})
     weights = 8192 * 2 * 64 * 128 / 8 + 2 * 8192 * 128 + 3 * 8192 * 28672 / 8 + 2 * 8192
     assert float(whole["placeholder_memory"]) == 2 * weights
+    # Sharded gradients are handed back themselves.
+    for stage, many in ((1, 1), (2, 0), (3, 0)):
+        found = held({**plan, "zero_stage": stage})["placeholder_memory"]
+        assert float(found) == many * float(memory["placeholder_memory"])
+
+
+def test_placeholders_of_adapters_are_one_of_each_of_theirs() -> None:
+    """Llama 3 70B: inputs and outputs of queries, keys and values, and of the projection."""
+    plan = {**LLAMA3_70B, "placeholder_bytes": 2, "tp": 4, "lora_rank": 16, "lora_mlp": 0}
+    trains = {"schedule": "one_f_one_b"}
+    attention = 16 * (8192 + (64 + 16) * 128 + 64 * 128 + 8192) / 4
+    mlp = 16 * (8192 + 2 * 28672 + 28672 + 8192) / 4
+    for more, weights in (({}, attention), ({"lora_mlp": 1, "pp": 8}, attention + mlp)):
+        memory = held({**plan, **more}, **trains)["placeholder_memory"]
+        assert float(memory) == 2 * weights
+    assert float(held({**plan, "zero_stage": 3}, **trains)["placeholder_memory"]) == 0.0
+    forward = held({**plan, **MIXED}, schedule="forward_only")
+    assert float(forward["placeholder_memory"]) == 0.0
 
 
 def test_buffers_of_experts_exchange_by_hand() -> None:
