@@ -12,7 +12,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute.layer import half_elementwise_bytes
-from overhead.compute.matmul import FUSED
+from overhead.compute.matmul import FUSED, latent_width
 from overhead.formula import alias, constant, declare, formula, product
 from overhead.quantity import Array
 from overhead.source import cite
@@ -69,10 +69,12 @@ def packed_whole_span(sequence_length: Array, document_length: Array) -> Array:
 
 
 @formula(assumes=(WINDOWED, FULL), **WINDOW)
-def attention_span(selected_span: Array, window: Array, windowed_share: Array) -> Array:
+def attention_span(
+    selected_span: Array, window: Array, windowed_share: Array, pooled_span: Array
+) -> Array:
     """Tokens that one token's scores span, masked ones counted, in the mean of layers."""
     within = _within(selected_span, window)
-    return windowed_share * within + (1.0 - windowed_share) * selected_span
+    return windowed_share * within + (1.0 - windowed_share) * selected_span + pooled_span
 
 
 @formula(
@@ -81,12 +83,16 @@ def attention_span(selected_span: Array, window: Array, windowed_share: Array) -
     assumes=(WINDOWED, CAUSAL),
 )
 def causal_attention_span(
-    selected_span: Array, whole_span: Array, window: Array, windowed_share: Array
+    selected_span: Array,
+    whole_span: Array,
+    window: Array,
+    windowed_share: Array,
+    pooled_span: Array,
 ) -> Array:
     """Mean number of tokens that one token attends to, masked ones not counted."""
     within = _attended(_within(selected_span, window), whole_span)
     whole = _attended(selected_span, whole_span)
-    return windowed_share * within + (1.0 - windowed_share) * whole
+    return windowed_share * within + (1.0 - windowed_share) * whole + 0.5 * pooled_span
 
 
 constant("attention_tile", 128.0, "Tokens along a side of a fused kernel's blocks of scores",
@@ -107,13 +113,14 @@ def causal_tiled_span(
     whole_span: Array,
     window: Array,
     windowed_share: Array,
+    pooled_span: Array,
     attention_tile: Array,
 ) -> Array:
     """Mean number of tokens of the blocks in which a fused kernel computes one token's scores."""
     tile = xp.maximum(attention_tile, 1.0)
     reached = tile * (xp.ceil((window - 1.0) / tile) + 0.5)
     blocks = xp.where(window > 0.0, xp.maximum(window, reached), 0.0)
-    return causal_attention_span(selected_span, whole_span, blocks, windowed_share)
+    return causal_attention_span(selected_span, whole_span, blocks, windowed_share, pooled_span)
 
 
 # Sparse attention: an indexer of its own selects for each token as many as are attended to.
@@ -128,12 +135,44 @@ for _name, _like in (
     ("index_share", "experts"), ("index_weights", "hidden_size"), ("index_norms", "hidden_size"),
     ("index_flops", "sequence_length"), ("causal_index_flops", "sequence_length"),
     ("index_backward_flops", "sequence_length"), ("index_activations", "activation_bytes"),
+    ("pooled_span", "sequence_length"), ("pooled_layers", "layers"),
 ):  # fmt: skip
     constant(_name, 0.0, "None: attention selects no tokens", like=_like, **INDEX)
 
 
-constant("index_stride", 1.0, "Each token has a key of its own", like="index_tokens",
-         **INDEX)  # fmt: skip
+for _name, _like in (("index_stride", "index_tokens"), ("pooled_stride", "layers")):
+    constant(_name, 1.0, "Each token has a key of its own", like=_like, **INDEX)
+
+
+@formula(
+    returns="pooled_span",
+    source="deepseekv4",
+    where="DeepseekV4HCACompressor",
+    assumes=(MEAN,),
+    when={"selection": "indexed"},
+)
+def attended_pools(
+    pooled_layers: Array, layers: Array, whole_span: Array, pooled_stride: Array
+) -> Array:
+    """Vectors of several tokens that a token attends to beside its window, in the mean."""
+    return pooled_layers / layers * whole_span / xp.maximum(pooled_stride, 1.0)
+
+
+@formula(
+    source="deepseekv4",
+    where="DeepseekV4CSACompressor, DeepseekV4HCACompressor",
+    assumes=(
+        "a value and a gate of each token, and of two windows where the indexer selects vectors",
+        MEAN,
+    ),
+)
+def pooling_weights(
+    index_share: Array, index_stride: Array, pooled_layers: Array, layers: Array,
+    hidden_size: Array, head_size: Array,
+) -> Array:  # fmt: skip
+    """Weights that make one vector of several tokens', for attention, in the mean of layers."""
+    selected = index_share * xp.where(index_stride > 1.0, 4.0, 0.0)
+    return (selected + 2.0 * pooled_layers / layers) * hidden_size * head_size
 
 
 @formula(
@@ -160,16 +199,22 @@ def indexed_share(index_heads: Array, index_layers: Array, layers: Array) -> Arr
 
 @formula(
     returns="index_weights",
-    assumes=("whole on each rank; queries come from the latent vector, if there is one",),
+    assumes=(
+        "whole on each rank; queries come from the latent vector, if there is one",
+        "a key of several tokens takes a value and a gate of each, of two windows",
+        "what pools tokens for attention is beside them, and products of 16 bits as the others",
+    ),
     **INDEXED,
 )
 def indexed_weights(
     index_share: Array, q_rank: Array, hidden_size: Array, index_heads: Array,
-    index_head_size: Array,
+    index_head_size: Array, index_stride: Array, pooling_weights: Array,
 ) -> Array:  # fmt: skip
     """Weights of a layer's indexer, in the mean: to queries, to one key, to a weight a head."""
     queries = xp.where(q_rank > 0.0, q_rank, hidden_size) * index_heads * index_head_size
-    return xp.asarray(index_share * (queries + hidden_size * (index_head_size + index_heads)))
+    keys = xp.where(index_stride > 1.0, 4.0, 1.0) * index_head_size
+    own = index_share * (queries + hidden_size * (keys + index_heads))
+    return xp.asarray(own + pooling_weights)
 
 
 @formula(returns="index_norms", **INDEXED)
@@ -196,16 +241,22 @@ def causal_indexed_flops(index_flops: Array) -> Array:
 
 @formula(
     returns="index_backward_flops",
-    assumes=("its loss is of the selected tokens alone, whose scores attention has",),
-    **INDEXED,
+    source="megatron",
+    where="megatron/core/transformer/experimental_attention_variant/dsa_cudnn_kernels.py",
+    assumes=(
+        "its loss is of the selected tokens alone, for which its scores and attention's are "
+        "computed again",
+    ),
+    when=INDEXED["when"],
 )
 def indexed_backward_flops(
     index_share: Array, selected_span: Array, whole_span: Array, index_heads: Array,
-    index_head_size: Array,
+    index_head_size: Array, heads: Array, tp: Array, query_head_size: Array,
 ) -> Array:  # fmt: skip
-    """Backward FLOPs of one token by an indexer's scores: two products over what it selected."""
+    """Backward FLOPs of one token by an indexer: its loss, two products over what it selected."""
     span = _attended(selected_span, whole_span)
-    return 4.0 * index_share * span * index_heads * index_head_size
+    own, attention = index_heads * index_head_size, heads / tp * query_head_size
+    return index_share * span * (6.0 * own + 2.0 * attention)
 
 
 @formula(
@@ -427,6 +478,25 @@ def hybrid_qkv_width(
     return mean + index_weights / hidden_size
 
 
+@formula(returns="latent_width", **HYBRID)
+def hybrid_latent_width(
+    linear_share: Array,
+    kv_rank: Array,
+    heads: Array,
+    tp: Array,
+    query_head_size: Array,
+    query_weights: Array,
+    hidden_size: Array,
+    head_size_plain: Array,
+    head_size_value: Array,
+    rank_key_value_weights: Array,
+) -> Array:
+    """Outputs of projections up from latent vectors beyond those of one like them, in the mean."""
+    own = latent_width(kv_rank, heads, tp, query_head_size, query_weights, hidden_size,
+                       head_size_plain, head_size_value, rank_key_value_weights)  # fmt: skip
+    return (1.0 - linear_share) * own
+
+
 @formula(returns="attention_width", **HYBRID)
 def hybrid_attention_width(
     linear_share: Array, heads: Array, tp: Array, value_head_size: Array, linear_out_width: Array
@@ -548,6 +618,7 @@ def hybrid_half_elementwise_bytes(
     hidden_size: Array,
     sequence_shards: Array,
     qkv_width: Array,
+    latent_width: Array,
     merged_bytes: Array,
     residual_streams: Array,
     linear_share: Array,
@@ -559,7 +630,8 @@ def hybrid_half_elementwise_bytes(
     rotated = xp.maximum(qkv_width - linear_share * mamba * linear_in_width / tp, 0.0)
     merged = (1.0 - linear_share) * merged_bytes
     return half_elementwise_bytes(activation_bytes, dropout, mask_bytes, rank_tokens, hidden_size,
-                                  sequence_shards, rotated, merged, residual_streams)  # fmt: skip
+                                  sequence_shards, rotated, latent_width, merged,
+                                  residual_streams)  # fmt: skip
 
 
 # Mamba-2's kernels follow one another, each reading and writing the GPU's memory; heads that share

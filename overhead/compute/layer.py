@@ -62,8 +62,8 @@ for _around, _ranks in (("ring", "cp"), ("mixed", "ring_ranks")):
     assumes=(
         "two norms read and write, two sums with the residual read two and write one",
         "queries, keys and values are read and written once (rotation, or a copy)",
-        "of several residuals all are read for their mean, and read, mixed and written with the "
-        "block's output (megatron/core/transformer/hyper_connection.py)",
+        "outputs of projections up from latent vectors are as wide as they are",
+        "several residuals are mixed instead of summed: mixing_forward_bytes are theirs",
     ),
     **KERNELS,
 )
@@ -75,15 +75,54 @@ def half_elementwise_bytes(
     hidden_size: Array,
     sequence_shards: Array,
     qkv_width: Array,
+    latent_width: Array,
     merged_bytes: Array,
     residual_streams: Array,
 ) -> Array:
     """Bytes that a layer's forward moves beside its MLP: norms, residuals, rotation."""
-    mixed = 2.0 * (3.0 * residual_streams + 2.0)
-    sums = xp.where(residual_streams > 1.0, mixed, 6.0)
+    sums = xp.where(residual_streams > 1.0, 0.0, 6.0)
     element = (4.0 + sums) * activation_bytes + 2.0 * dropout * mask_bytes
     between = element * rank_tokens * hidden_size / sequence_shards
-    return between + 2.0 * activation_bytes * rank_tokens * qkv_width + merged_bytes
+    rotated = 2.0 * activation_bytes * rank_tokens * (qkv_width + latent_width)
+    return between + rotated + merged_bytes
+
+
+# Several residuals (manifold-constrained hyper-connections) are mixed before and behind each of a
+# layer's two blocks.  Hidden states that this moves, by the residuals' number and beside it.
+# Forward: the projection to the mixing's weights reads all, the block's input is their sum, and
+# all and the block's output give all.  Backward: the last of these reads its gradient, all and the
+# output and writes two gradients, the sum reads all and writes theirs, the projection too; these
+# three are added up.
+MIXED = {"forward": (4.0, 2.0), "backward": (11.0, 3.0)}
+# Of the rate at which others' kernels move bytes, as Triton's kernels reach on B200 at 13 sizes of
+# four residuals (kainzhong/mhc_bench, benchmark.md @bdb9d71259): forward 0.72 of 8 TB/s, 0.68 to
+# 0.81, backward 0.52, 0.50 to 0.55, of which others reach 0.92; adding up gradients, which isn't
+# measured there, goes at others' rate.  DeepSeek's own kernels are at 0.7 and 0.5 of these rates.
+MIXING_RATE = {"forward": 0.78, "backward": 0.67}
+
+
+def _mixed(way: str) -> Any:
+    each, once = MIXED[way]
+
+    def moved(
+        streams: Array, activation_bytes: Array, tokens: Array, hidden: Array, shards: Array
+    ) -> Array:
+        whole = 2.0 * activation_bytes * (each * streams + once) * tokens * hidden / shards
+        return xp.where(streams > 1.0, whole, 0.0)
+
+    return moved
+
+
+for _way in MIXED:
+    declare(
+        f"mixing_{_way}_bytes",
+        ("residual_streams", "activation_bytes", "rank_tokens", "hidden_size", "sequence_shards"),
+        _mixed(_way),
+        source="megatron",
+        where="megatron/core/fusions/fused_mhc_kernels.py @03141850e2 and"
+        " megatron/core/transformer/hyper_connection.py",
+        assumes=("weights of the mixing, a few a token, move nothing",),
+    )
 
 
 @formula(assumes=("the activation function and the gate's product are one kernel",), **KERNELS)
@@ -153,11 +192,13 @@ def dense_cast_backward_bytes(
     rank_tokens: Array,
     hidden_size: Array,
     qkv_width: Array,
+    latent_width: Array,
     mlp_up_width: Array,
 ) -> Array:
     """Bytes that casts of the gradients of a dense layer's products move."""
     each = _cast(activation_bytes, matmul_input_bytes, narrow_share)
-    return xp.asarray(each * rank_tokens * (2.0 * hidden_size + qkv_width + mlp_up_width))
+    own = 2.0 * hidden_size + qkv_width + latent_width
+    return xp.asarray(each * rank_tokens * (own + mlp_up_width))
 
 
 @formula(**CASTS)
@@ -188,6 +229,7 @@ def moe_cast_backward_bytes(
     rank_tokens: Array,
     hidden_size: Array,
     qkv_width: Array,
+    latent_width: Array,
     shared_up_width: Array,
     local_experts: Array,
     expert_tokens: Array,
@@ -195,7 +237,7 @@ def moe_cast_backward_bytes(
     expert_hidden_size: Array,
 ) -> Array:
     """Bytes that casts of the gradients of a mixture-of-experts layer's products move."""
-    own = rank_tokens * (2.0 * hidden_size + qkv_width + shared_up_width)
+    own = rank_tokens * (2.0 * hidden_size + qkv_width + latent_width + shared_up_width)
     routed = local_experts * expert_tokens * (expert_hidden_size + expert_up_width)
     return xp.asarray(_cast(activation_bytes, matmul_input_bytes, narrow_share) * (own + routed))
 
@@ -203,17 +245,16 @@ def moe_cast_backward_bytes(
 # Times.
 
 
-def _time(times: float, factor: Array, moved: Array, casts: Array, *rest: Array) -> Array:
-    memory_efficiency, memory_bandwidth = rest
-    return (times * factor * moved + casts) / (memory_efficiency * memory_bandwidth)
+TIMES = {"forward": 1.0, "backward": 2.0}
 
 
-def _forward(factor: Array, moved: Array, casts: Array, share: Array, bandwidth: Array) -> Array:
-    return _time(1.0, factor, moved, casts, share, bandwidth)
+def _elementwise(way: str) -> Any:
+    def time(factor: Array, moved: Array, casts: Array, mixed: Array, *rate: Array) -> Array:
+        memory_efficiency, memory_bandwidth = rate
+        all_bytes = TIMES[way] * factor * moved + casts + mixed / MIXING_RATE[way]
+        return all_bytes / (memory_efficiency * memory_bandwidth)
 
-
-def _backward(factor: Array, moved: Array, casts: Array, share: Array, bandwidth: Array) -> Array:
-    return _time(2.0, factor, moved, casts, share, bandwidth)
+    return time
 
 
 RATE_OF_BYTES = ("memory_efficiency", "memory_bandwidth")
@@ -232,25 +273,27 @@ TWICE = {"forward": (), "backward": ("the backward moves twice: gradients beside
 
 
 def _with_scan(kernel: Any) -> Any:
-    def time(factor: Array, moved: Array, casts: Array, scan: Array, *rate: Array) -> Array:
-        return kernel(factor, moved, casts + scan / SCAN_RATE, *rate)
+    def time(factor: Array, moved: Array, casts: Array, scan: Array, *rest: Array) -> Array:
+        return kernel(factor, moved, casts + scan / SCAN_RATE, *rest)
 
     return time
 
 
 for _class, _, _ in quantities.CLASSES:
-    for _kind, _kernel in (("forward", _forward), ("backward", _backward)):
+    for _kind in TIMES:
+        _kernel = _elementwise(_kind)
         _bytes = (f"{_class}_elementwise_bytes", f"{_class}_cast_{_kind}_bytes")
+        _mixing = f"mixing_{_kind}_bytes"
         declare(
             f"{_class}_layer_elementwise_{_kind}_time",
-            ("elementwise_factor", *_bytes, *RATE_OF_BYTES),
+            ("elementwise_factor", *_bytes, _mixing, *RATE_OF_BYTES),
             _kernel,
             assumes=TWICE[_kind],
             **KERNELS,
         )
         declare(
             f"{_class}_layer_elementwise_{_kind}_time",
-            ("elementwise_factor", *_bytes, f"scan_{_kind}_bytes", *RATE_OF_BYTES),
+            ("elementwise_factor", *_bytes, f"scan_{_kind}_bytes", _mixing, *RATE_OF_BYTES),
             _with_scan(_kernel),
             assumes=(*TWICE[_kind], SLOWER),
             **SCAN,

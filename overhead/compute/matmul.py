@@ -116,6 +116,25 @@ def qkv_width(
     return (whole + query_weights / tp) / hidden_size
 
 
+@formula(source="deepseekv2", where="section 2.1")
+def latent_width(
+    kv_rank: Array,
+    heads: Array,
+    tp: Array,
+    query_head_size: Array,
+    query_weights: Array,
+    hidden_size: Array,
+    head_size_plain: Array,
+    head_size_value: Array,
+    rank_key_value_weights: Array,
+) -> Array:
+    """Outputs of projections up from latent vectors beyond those of one product like them."""
+    queries = (heads * query_head_size - query_weights / hidden_size) / tp
+    keys = heads * (head_size_plain + head_size_value) / tp - rank_key_value_weights / hidden_size
+    latent = xp.where(kv_rank > 0.0, xp.maximum(keys, 0.0), 0.0)
+    return xp.maximum(queries, 0.0) + latent
+
+
 @formula(assumes=("two products through vectors of a rank are one of as many weights",), **TENSOR)
 def attention_width(attention_output_weights: Array, hidden_size: Array, tp: Array) -> Array:
     """Size of the attention's context on one rank."""

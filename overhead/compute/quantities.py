@@ -127,6 +127,11 @@ for _name, _symbol, _meaning in (
     ("matmul_groups", "g_m", "products that one grouped kernel computes"),
     # Sizes on one rank.
     ("qkv_width", "n_q", "outputs of the projections to queries, keys, values, on one rank"),
+    (
+        "latent_width",
+        "n_l",
+        "outputs of projections up from latent vectors beyond their weights by hidden, of one rank",
+    ),
     ("attention_width", "n_o", "size of the attention's context, on one rank"),
     ("mlp_width", "n_f", "inner size of a dense MLP, on one rank"),
     ("mlp_up_width", "n_{uf}", "outputs of a dense MLP's first product, on one rank"),
@@ -237,6 +242,8 @@ for _name, _mark, _meaning in (
     ("dense_cast_backward", "D,c,b", "casts of a dense layer's backward"),
     ("moe_cast_forward", "E,c,f", "casts of a mixture-of-experts layer's forward"),
     ("moe_cast_backward", "E,c,b", "casts of a mixture-of-experts layer's backward"),
+    ("mixing_forward", "r,f", "kernels that mix several residuals, forward"),
+    ("mixing_backward", "r,b", "kernels that mix several residuals, backward"),
     ("scan_forward", "s,f", "a linear attention's own kernels, forward, in the mean of layers"),
     ("scan_backward", "s,b", "a linear attention's own kernels, backward, in the mean of layers"),
 ):

@@ -87,6 +87,7 @@ for _class, _, _ in quantities.CLASSES:
 )
 def dense_module_matmul_time(
     recompute_mla_up_proj: Array,
+    q_rank: Array,
     kv_rank: Array,
     query_down_weights: Array,
     key_value_down_weights: Array,
@@ -100,7 +101,7 @@ def dense_module_matmul_time(
     """Time of the matrix products of a dense layer's modules that are repeated."""
     down = (query_down_weights + key_value_down_weights) / hidden_size
     up = xp.maximum(1.0 - down / xp.maximum(qkv_width, 1.0), 0.0)
-    projected = recompute_mla_up_proj * xp.where(kv_rank > 0.0, up * qkv_forward_time, 0.0)
+    projected = recompute_mla_up_proj * xp.where(q_rank + kv_rank > 0.0, up * qkv_forward_time, 0.0)
     return projected + recompute_mlp * (mlp_up_forward_time + mlp_down_forward_time)
 
 
@@ -141,8 +142,10 @@ def dense_module_elementwise_time(
     hidden_size: Array,
     sequence_shards: Array,
     recompute_mla_up_proj: Array,
+    q_rank: Array,
     kv_rank: Array,
     qkv_width: Array,
+    latent_width: Array,
     recompute_mlp: Array,
     gated: Array,
     mlp_width: Array,
@@ -151,7 +154,8 @@ def dense_module_elementwise_time(
 ) -> Array:
     """Time of the element-wise work of a dense layer's modules that are repeated."""
     norms = 4.0 * recompute_layernorm * hidden_size / sequence_shards
-    rotation = 2.0 * recompute_mla_up_proj * xp.where(kv_rank > 0.0, qkv_width, 0.0)
+    up = xp.where(q_rank + kv_rank > 0.0, qkv_width + latent_width, 0.0)
+    rotation = 2.0 * recompute_mla_up_proj * up
     inside = (2.0 + gated) * recompute_mlp * mlp_width
     moved = elementwise_factor * activation_bytes * rank_tokens * (norms + rotation + inside)
     return moved / (memory_efficiency * memory_bandwidth)

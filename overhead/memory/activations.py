@@ -80,7 +80,7 @@ def checkpoint_activations(
     assumes=(
         "dropout behind attention and behind the MLP",
         CAST,
-        "several residuals are kept before each of a layer's two blocks",
+        "several residuals are kept before each of a layer's two blocks, and what the block gives",
     ),
     **SEQUENCE,
 )
@@ -95,8 +95,9 @@ def block_activations(
 ) -> Array:
     """Bytes a token of inputs of norms and of first matrix products, with dropout masks."""
     element = 2.0 * activation_bytes + 2.0 * layer_input_bytes + 2.0 * dropout * mask_bytes
-    mixed = xp.where(residual_streams > 1.0, 2.0 * residual_streams * activation_bytes, 0.0)
-    return (element + mixed) * hidden_size / sequence_shards
+    mixed = 2.0 * (residual_streams + 1.0) * activation_bytes
+    element = element + xp.where(residual_streams > 1.0, mixed, 0.0)
+    return element * hidden_size / sequence_shards
 
 
 @formula(

@@ -158,6 +158,8 @@ for _name, _symbol, _meaning in (
     ("index_tokens", "k_i", "tokens that the indexer selects for each token"),
     ("index_layers", "L_i", "layers with an indexer of their own; 0: all, where there is one"),
     ("index_stride", "m_i", "tokens that one key of an indexer, and what it selects, stands for"),
+    ("pooled_layers", "L_c", "layers that attend to vectors of several tokens beside the window"),
+    ("pooled_stride", "m_c", "tokens that such a vector stands for, all of which are attended to"),
     ("output_rank", "r_o", "rank of each group's vector between the context and hidden; 0: none"),
     ("output_groups", "g_o", "groups of heads whose contexts are projected to such a vector each"),
     ("residual_streams", "n_r", "hidden states that the residual holds (hyper-connections)"),
@@ -166,7 +168,9 @@ for _name, _symbol, _meaning in (
 define("index_share", r"\lambda_i", "1", "share of layers with an indexer of their own", minimum=0,
        maximum=1)  # fmt: skip
 for _name, _symbol, _meaning in (
-    ("index_weights", "W_i", "weights of a layer's indexer, in the mean of layers"),
+    ("index_weights", "W_i", "weights of a layer's indexer and of pooling, in the mean of layers"),
+    ("pooling_weights", "W_c", "weights that make one vector of several tokens', in the mean"),
+    ("pooled_span", "s_c", "vectors of several tokens attended to beside a window, in the mean"),
     ("index_norms", r"P_{\nu i}", "parameters of a layer's indexer's norm, in the mean of layers"),
     ("index_flops", "F_i", "forward FLOPs of one token by an indexer's scores, masked ones too"),
     ("causal_index_flops", "F_{ic}", "forward FLOPs of one token by an indexer's scores"),

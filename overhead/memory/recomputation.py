@@ -74,6 +74,7 @@ def dense_module_activations(
     hidden_size: Array,
     sequence_shards: Array,
     recompute_mla_up_proj: Array,
+    q_rank: Array,
     kv_rank: Array,
     activation_bytes: Array,
     heads: Array,
@@ -89,7 +90,7 @@ def dense_module_activations(
     keys = rank_kv_heads * (query_head_size + value_head_size)
     up = activation_bytes * (heads / tp * query_head_size + keys)
     half = recompute_core_attn * score_activations + recompute_layernorm * norms
-    half = half + recompute_mla_up_proj * xp.where(kv_rank > 0.0, up, 0.0)
+    half = half + recompute_mla_up_proj * xp.where(q_rank + kv_rank > 0.0, up, 0.0)
     return half + recompute_mlp * mlp_activations
 
 

@@ -102,6 +102,7 @@ def module_flops_per_token(
     recompute_core_attn: Array,
     attention_flops_per_token: Array,
     recompute_mla_up_proj: Array,
+    q_rank: Array,
     kv_rank: Array,
     layers: Array,
     query_weights: Array,
@@ -118,7 +119,7 @@ def module_flops_per_token(
     shared_expert_weights: Array,
 ) -> Array:
     """FLOPs of one token that are computed again in modules of layers."""
-    up = xp.where(kv_rank > 0.0, query_weights + key_value_weights, 0.0)
+    up = xp.where(q_rank + kv_rank > 0.0, query_weights + key_value_weights, 0.0)
     routed = recompute_moe * (router_weights + experts_per_token * expert_weights)
     mixture = moe_layers * (routed + repeated_shared_experts * shared_expert_weights)
     dense = recompute_mlp * dense_mlp_layers * mlp_weights

@@ -341,7 +341,8 @@ def _deepseek_v3(config: _Config) -> None:
     config.set("router_bias", float(balanced), "topk_method (noaux_tc has a bias)")
 
 
-INDEXED_STRIDE = 4.0  # Of DeepSeek-V4's kinds of layers, tokens a key where an indexer selects
+# Of DeepSeek-V4's kinds of layers, tokens a key where an indexer selects, and where all are taken.
+INDEXED_STRIDE, POOLED_STRIDE = 4.0, 128.0
 
 
 def _indexed(config: _Config) -> None:
@@ -384,10 +385,12 @@ def _deepseek_v4(config: _Config) -> None:
     if not isinstance(strides, list) or not layers or len(strides) < layers.value:
         config.faults.append(f"{config.path}: compress_ratios: one for each layer is needed")
         return
-    indexed = [stride for stride in strides[: int(layers.value)] if stride == INDEXED_STRIDE]
-    config.set("index_layers", float(len(indexed)), "compress_ratios")
-    config.set("windowed_layers", layers.value - len(indexed), "compress_ratios")
+    own = strides[: int(layers.value)]
+    config.set("index_layers", float(own.count(INDEXED_STRIDE)), "compress_ratios")
+    config.set("windowed_layers", layers.value - own.count(INDEXED_STRIDE), "compress_ratios")
     config.set("index_stride", INDEXED_STRIDE, "compress_ratios")
+    config.set("pooled_layers", float(own.count(POOLED_STRIDE)), "compress_ratios")
+    config.set("pooled_stride", POOLED_STRIDE, "compress_ratios")
 
 
 def _kimi_linear(config: _Config) -> None:

@@ -25,7 +25,9 @@ _OF_EXPERTS = ("experts_per_token", "expert_ffn_size", "shared_ffn_size", "dense
 _INDEX = ("index_heads", "index_head_size", "index_tokens")
 _NEEDING = {"windowed_layers": "window", "expert_latent_size": "experts",
             "output_rank": "output_groups", "output_groups": "output_rank",
-            **dict.fromkeys((*_INDEX[1:], "index_layers", "index_stride"), _INDEX[0])}  # fmt: skip
+            **dict.fromkeys((*_INDEX[1:], "index_layers", "index_stride", "pooled_layers"),
+                            _INDEX[0]),
+            "pooled_stride": "pooled_layers"}  # fmt: skip
 _OF_LATENTS = ("q_rank", "head_size_plain", "head_size_rope", "head_size_value")
 
 
@@ -170,7 +172,7 @@ def _mixture_faults(full: Mapping[str, float], wrong: Any, required: Any) -> Non
 
 
 def _layer_faults(full: Mapping[str, float], wrong: Any, required: Any) -> None:
-    for name in ("windowed_layers", "index_layers"):
+    for name in ("windowed_layers", "index_layers", "pooled_layers"):
         if full.get(name, 0.0) > full["layers"]:
             wrong(name, "is more than there are", f"at most {full['layers']:g}")
     if full["dense_layers"] > full["layers"]:

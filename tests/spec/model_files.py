@@ -87,10 +87,8 @@ NEAR = {
     "nemotron-3-super-120b-a12b": Published(120.6, 12.7, "rounded"),
     "nemotron-3-ultra-550b-a55b": Published(550.0, 55.0, "rounded", tables=1),
     "deepseek-v3.2": Published(671.9, 37.5, "DeepSeek-V3 and its indexers", tables=1),
-    "deepseek-v4-flash": Published(284.0, 13.0, "rounded, without compressors", tables=1),
-    "deepseek-v4-pro": Published(
-        1600.0, 49.0, "rounded, without compressors", within=0.02, tables=1
-    ),
+    "deepseek-v4-flash": Published(284.0, 13.0, "rounded", within=0.03, tables=1),
+    "deepseek-v4-pro": Published(1600.0, 49.0, "rounded", within=0.02, tables=1),
     "kimi-k3": Published(2780.0, 104.0, "rounded", tables=1),
     "glm-5": Published(744.0, 40.0, "rounded", within=0.025, tables=1),
     "glm-5.2": Published(744.0, 40.0, "rounded, of GLM-5", tables=1),
