@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sweeps.errors import InputError
 from sweeps.spec.model import Model
 
-__all__ = ["NEAR", "OTHERS", "TOTALS", "Published", "anything", "outcome"]
+__all__ = ["NEAR", "OTHERS", "TOTALS", "WEIGHTS", "Published", "anything", "outcome"]
 
 # Parameters, and where it is a mixture of experts those that one token meets: to the last one, as
 # the weights that are published hold.
@@ -97,6 +97,48 @@ NEAR = {
     "qwen3.5-122b-a10b": Published(122.0, 10.0, "rounded", within=0.03),
     "qwen3.5-397b-a17b": Published(397.0, 17.0, "rounded", within=0.03),
     "llama4-scout": Published(109.0, 17.0, "rounded, with a vision encoder", within=0.012),
+}
+
+
+class Weights(NamedTuple):
+    """Numbers that a model's published weights hold, by their files' heads (safetensors)."""
+
+    count: int
+    further: int = 0  # Of these layers that predict a further token
+    tables: int = 0  # Second copies of tables of tokens, for such layers
+    beside: int = 0  # What sees images
+    within: float = 0.0
+    why: str = ""
+
+
+# As Hugging Face counts them on the models' pages; numbers that scale narrow weights aren't in it.
+# DeepSeek-V3 stands for R1's files, Qwen3-Next for Qwen3-Coder-Next's, MiniMax-M2.5 for M2's.
+VISION = 871_932_416  # Llama 4's, which both models have
+WEIGHTS = {
+    "deepseek-v3": Weights(684_489_845_504, 1, 2),
+    "deepseek-v3.2": Weights(685_355_329_792, 1, 2),
+    "deepseek-v4-flash": Weights(
+        290_944_616_402, 1, within=3e-4, why="a key is two of ours, weights of the mixing none"
+    ),
+    "deepseek-v4-pro": Weights(
+        1_598_839_674_782, 1, within=1e-4, why="a key is two of ours, weights of the mixing none"
+    ),
+    "glm-4.5": Weights(358_337_791_296, 1, 2),
+    "glm-4.5-air": Weights(110_468_824_832, 1, 2),
+    "glm-5": Weights(753_864_139_008, 1),
+    "glm-5.2": Weights(753_329_940_480, 1, within=1e-5, why="its further layer has an indexer"),
+    "gpt-oss-20b": Weights(20_914_757_184, within=1e-7, why="sinks"),
+    "gpt-oss-120b": Weights(116_829_156_672, within=2e-8, why="sinks"),
+    "kimi-k2": Weights(1_026_408_235_864, within=4e-9, why="3,416 numbers more"),
+    "llama4-maverick": Weights(401_583_781_376, beside=VISION),
+    "llama4-scout": Weights(108_641_793_536, beside=VISION),
+    "minimax-m2.5": Weights(228_689_764_864, within=2e-6, why="norms of queries over all heads"),
+    "moonlight-16b-a3b": Weights(15_960_111_936, within=2e-7, why="1,728 numbers more"),
+    "nemotron-3-nano-30b-a3b": Weights(31_577_937_344, within=6e-7, why="attention: one norm"),
+    "nemotron-3-super-120b-a12b": Weights(
+        123_611_012_096, 1, within=6e-4, why="its further layer is no mean of the others"
+    ),
+    "qwen3-next-80b-a3b": Weights(79_674_391_296, within=2e-6, why="the shared expert's gate"),
 }
 # What has no file in the catalogue.
 OTHERS = {

@@ -26,7 +26,7 @@ from sweeps.spec.catalog import (
 )
 from sweeps.spec.machine import ORIGINS
 from sweeps.spec.model import Model, read_model
-from tests.spec.model_files import NEAR, TOTALS, anything, outcome
+from tests.spec.model_files import NEAR, TOTALS, WEIGHTS, anything, outcome
 
 CONFIGS = Path(__file__).parents[1] / "data" / "models"
 # Narayanan et al. 2021, table 1, in billions to one digit.
@@ -113,6 +113,16 @@ def test_a_shipped_model(name: str) -> None:
         assert (figure.kind == "assumed") == (shape not in model.own)
     # What a catalogue shows can be had of every model.
     assert model.quantity("causal_model_flops", sequence_length=4096, global_batch=2) > 0
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_a_model_has_as_many_numbers_as_its_published_weights(name: str) -> None:
+    published, model = WEIGHTS[name], load_model(name)
+    further = model.quantity("mtp_parameters", mtp_layers=1.0) * published.further
+    tables = model.quantity("embedding_parameters") * published.tables
+    whole = model.quantity("parameters") + further + tables + published.beside
+    assert whole == pytest.approx(published.count, rel=published.within, abs=0.0)
+    assert bool(published.why) == (published.within > 0.0)
 
 
 def test_hugging_face_s_names_are_one_model_s_each() -> None:
