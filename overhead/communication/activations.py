@@ -38,9 +38,25 @@ define("tp_gather_share", r"\beta_g", "1", "bytes of an activation as tensor-par
 define("tp_gather_message_bytes", "M_g", "byte", "a block's input of a micro-batch's tokens on a "
        "rank, whole, as it is gathered", minimum=0)  # fmt: skip
 constant("tp_gather_share", 1.0, "Activations are gathered as they are sent elsewhere", like="tp")
-product("tp_gather_message_bytes", ("tp_gather_share", "tp_message_bytes"),
-        "Inputs of a block of a micro-batch's tokens on a rank, as they are gathered",
-        source="derivation")  # fmt: skip
+
+
+@formula(
+    source="derivation",
+    assumes=(
+        "modules left in 16 bits gather theirs as they are; of a layer's two blocks the mean",
+    ),
+)
+def tp_gather_message_bytes(
+    tp_gather_share: Array,
+    attention_narrow_share: Array,
+    narrow_share: Array,
+    tp_message_bytes: Array,
+) -> Array:
+    """Inputs of a block of a micro-batch's tokens on a rank, as they are gathered."""
+    narrow = 0.5 * (attention_narrow_share + narrow_share)
+    return (1.0 - narrow * (1.0 - tp_gather_share)) * tp_message_bytes
+
+
 alias("tp_gather_message_bytes", "tp_message_bytes",
       "Inputs of a block, which adapters take in 16 bits: they are gathered so, once",
       source="derivation", when={"tuning": "lora"})  # fmt: skip

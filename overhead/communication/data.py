@@ -20,7 +20,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.communication import groups
 from overhead.communication.operation import declared, never, on_network, operation
-from overhead.formula import alias, formula, product, total
+from overhead.formula import alias, declare, formula, product, total
 from overhead.quantity import Array, define
 
 ZERO: dict[str, Any] = {"source": "rajbhandari2020", "where": "section 7"}
@@ -47,6 +47,9 @@ class Family:
     resident: str
     # Of these parameters the trained ones, which alone have gradients
     trained: str
+    # Of both those that products take in fewer bytes than activations have
+    narrow: str
+    trained_narrow: str
     # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
     # stages by that
     layers: str
@@ -56,11 +59,13 @@ class Family:
 FAMILIES = (
     Family(
         "dp", "d", "all but routed experts", "", "zero", "shard", "replica", "shards",
-        "busiest_dense_parameters", "busiest_trained_parameters", "busiest_layers", "dense_share",
+        "busiest_dense_parameters", "busiest_trained_parameters", "busiest_narrow_parameters",
+        "busiest_trained_narrow_parameters", "busiest_layers", "dense_share",
     ),
     Family(
         "edp", "e", "routed experts", "routed experts' ", "edp", "expert_shard", "expert_replica",
         "expert_shards", "busiest_expert_parameters", "busiest_trained_expert_parameters",
+        "busiest_narrow_expert_parameters", "busiest_trained_narrow_expert_parameters",
         "busiest_moe_layers", "moe_share",
     ),
 )  # fmt: skip
@@ -149,17 +154,15 @@ def _reduced(reduction_bytes: Array, trained: Array, pieces: Array) -> Array:
     return xp.asarray(reduction_bytes * trained / xp.maximum(pieces, 1.0))
 
 
-def _gathered(
-    zero_stage: Array,
-    weight_bytes: Array,
-    gathered_bytes: Array,
-    trained: Array,
-    resident: Array,
-    pieces: Array,
-) -> Array:
+def _gathered(pieces: Array, zero_stage: Array, *both: Array) -> Array:
     """Weights of one message: updated ones, or with ZeRO-3 all."""
-    moved = xp.where(zero_stage < 3.0, weight_bytes * trained, gathered_bytes * resident)
+    moved = xp.where(zero_stage < 3.0, in_both(*both[:4]), in_both(*both[4:]))
     return xp.asarray(moved / xp.maximum(pieces, 1.0))
+
+
+def in_both(wide_bytes: Array, narrow_bytes: Array, every: Array, narrow: Array) -> Array:
+    """Bytes of parameters of which some are narrower than the others."""
+    return xp.asarray(wide_bytes * every + (narrow_bytes - wide_bytes) * narrow)
 
 
 def _replicated(message: Array, shards: Array) -> Array:
@@ -203,10 +206,14 @@ def _declare_messages(family: Family) -> None:
     )(_reduced)
     formula(
         returns=f"{name}_gather_bytes",
-        inputs=("zero_stage", "weight_bytes", "gathered_bytes", family.trained, resident, pieces),
+        inputs=(
+            pieces, "zero_stage",
+            *("wide_weight_bytes", "weight_bytes", family.trained, family.trained_narrow),
+            *("wide_gathered_bytes", "gathered_bytes", resident, family.narrow),
+        ),
         name=f"{name}_gather_bytes",
         **ZERO,
-    )(_gathered)
+    )(_gathered)  # fmt: skip
     formula(
         returns=f"{name}_replica_bytes",
         inputs=(f"{name}_reduce_bytes", family.shards),
@@ -364,7 +371,9 @@ def _declare_layer(family: Family) -> None:
         define(
             f"{prefix}_{part}", f"{symbol}_{mark}", units, f"{meaning}: {family.words}", minimum=0
         )
-    product(f"{prefix}_gather_bytes", ("gathered_bytes", f"{prefix}_parameters"), **FSDP_LAYERS)
+    both = ("wide_gathered_bytes", "gathered_bytes")
+    parts = (f"{prefix}_parameters", f"{prefix}_narrow_parameters")
+    declare(f"{prefix}_gather_bytes", (*both, *parts), in_both, **FSDP_LAYERS)
     trained = f"{prefix}_trained_parameters"
     product(f"{prefix}_scatter_bytes", ("reduction_bytes", trained), **FSDP_LAYERS)
     formula(

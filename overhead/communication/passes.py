@@ -303,6 +303,22 @@ for _name, _mark, _meaning in (
      "experts left out"),
     ("dp_layer_parameters", "l", "parameters of a layer that data parallelism exchanges"),
     ("edp_layer_parameters", "l,e", "parameters of a layer's routed experts on one rank"),
+    ("first_stage_narrow_parameters", "first,n", "parameters of a rank of the first stage that "
+     "products take in fewer bytes, experts left out"),
+    ("second_stage_narrow_parameters", "second,n", "parameters of a rank of the second stage that "
+     "products take in fewer bytes, experts left out"),
+    ("last_stage_narrow_parameters", "last,n", "parameters of a rank of the last stage that "
+     "products take in fewer bytes, experts left out"),
+    ("busiest_narrow_parameters", "most,n", "parameters that products take in fewer bytes of the "
+     "rank that has most parameters, experts left out"),
+    ("busiest_narrow_expert_parameters", "most,ne", "most parameters of a rank that are routed "
+     "experts and that products take in fewer bytes"),
+    ("busiest_trained_narrow_parameters", "most,tn", "trained ones of these, experts left out"),
+    ("busiest_trained_narrow_expert_parameters", "most,tne", "trained ones of these of experts"),
+    ("dp_layer_narrow_parameters", "l,n", "parameters of a layer on one rank that products take in "
+     "fewer bytes, experts left out"),
+    ("edp_layer_narrow_parameters", "l,ne", "parameters of a layer's routed experts on one rank "
+     "that products take in fewer bytes"),
     ("dp_layer_trained_parameters", "l,t", "trained parameters of a layer on one rank"),
     ("edp_layer_trained_parameters", "l,te", "trained parameters of a layer's routed experts"),
 ):  # fmt: skip
@@ -313,6 +329,11 @@ for _stage in ("first", "second", "last"):
     call(
         returns=f"{_stage}_stage_parameters",
         of="stage_parameters",
+        bind={"stage": f"{_stage}_stage"},
+    )
+    call(
+        returns=f"{_stage}_stage_narrow_parameters",
+        of="stage_narrow_parameters",
         bind={"stage": f"{_stage}_stage"},
     )
 for _stage in ("later", "last"):
@@ -340,6 +361,36 @@ def busiest_expert_parameters(
     return xp.maximum(later_stage_expert_parameters, last_stage_expert_parameters)
 
 
+# Of these, what products take in fewer bytes than activations have.
+
+
+@formula(source=OWN)
+def busiest_narrow_parameters(
+    first_stage_parameters: Array,
+    first_stage_narrow_parameters: Array,
+    second_stage_parameters: Array,
+    second_stage_narrow_parameters: Array,
+    last_stage_narrow_parameters: Array,
+    busiest_dense_parameters: Array,
+) -> Array:
+    """Parameters that products take in fewer bytes, of the rank that has most parameters."""
+    second = second_stage_parameters == busiest_dense_parameters
+    later = xp.where(second, second_stage_narrow_parameters, last_stage_narrow_parameters)
+    first = first_stage_parameters == busiest_dense_parameters
+    return xp.where(first, first_stage_narrow_parameters, later)
+
+
+@formula(source=OWN)
+def busiest_narrow_expert_parameters(
+    busiest_expert_parameters: Array,
+    narrow_expert_parameters: Array,
+    expert_rank_parameters: Array,
+) -> Array:
+    """Routed experts' parameters that products take in fewer bytes: the same share of each."""
+    each = narrow_expert_parameters / xp.maximum(expert_rank_parameters, 1.0)
+    return busiest_expert_parameters * each
+
+
 # Of these the trained ones, which alone have gradients: all, or adapters.
 
 LORA: dict[str, Any] = {
@@ -356,6 +407,10 @@ for _all, _trained in (
     alias(_trained, _all, "All of them", source=OWN)
     if "dense" not in _all and not _all.startswith("dp"):
         constant(_trained, 0.0, "None: routed experts are frozen", like=_all, **LORA)
+for _kind in ("", "expert_"):
+    _all, _trained = (f"busiest_{one}narrow_{_kind}parameters" for one in ("", "trained_"))
+    alias(_trained, _all, "All of them", source=OWN)
+    constant(_trained, 0.0, "None: adapters are in 16 bits", like=_all, **LORA)
 call(
     returns="busiest_trained_parameters",
     of="trained_parameters",
@@ -452,6 +507,13 @@ def even_layer_parameters(
 
 
 call(returns="dp_layer_parameters", of="mean_layer_parameters", bind={"stage": "last_stage"})
+
+
+call(
+    returns="dp_layer_narrow_parameters",
+    of="mean_layer_narrow_parameters",
+    bind={"stage": "last_stage"},
+)
 call(
     returns="edp_layer_parameters",
     of="layer_rank_expert_parameters",
@@ -459,11 +521,22 @@ call(
 )
 
 
-constant(
-    "edp_layer_parameters",
-    0.0,
-    like="pp",
-    assumes=("shapes aren't known: nothing is an expert",),
-    when=UNKNOWN,
-    **LAYER,
-)
+@formula(**LAYER)
+def edp_layer_narrow_parameters(
+    narrow_expert_parameters: Array, edp_layer_parameters: Array
+) -> Array:
+    """Parameters of a layer's routed experts that products take in fewer bytes, if it has any."""
+    return xp.where(edp_layer_parameters > 0.0, narrow_expert_parameters, 0.0)
+
+
+for _experts in (
+    "edp_layer_parameters", "edp_layer_narrow_parameters", "busiest_narrow_expert_parameters"
+):  # fmt: skip
+    constant(
+        _experts,
+        0.0,
+        like="pp",
+        assumes=("shapes aren't known: nothing is an expert",),
+        when=UNKNOWN,
+        **LAYER,
+    )

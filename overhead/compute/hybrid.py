@@ -374,6 +374,27 @@ def hybrid_attention_weights(
     return _mean(linear_share, own, linear) + index_weights
 
 
+@formula(
+    returns="attention_narrow_share",
+    source="megatron",
+    where="megatron/core/extensions/TransformerEngineMixedPrecision.md: linear_qkv, linear_proj",
+    assumes=("products of linear attention are no attention's; of all products by their weights",),
+    when=HYBRIDS["when"],
+)
+def hybrid_attention_narrow_share(
+    narrow_share: Array,
+    bf16_attention: Array,
+    linear_share: Array,
+    hidden_size: Array,
+    linear_in_width: Array,
+    linear_out_width: Array,
+    attention_weights: Array,
+) -> Array:
+    """Share of attention's and linear attention's products that aren't left in 16 bits."""
+    linear = linear_share * hidden_size * (linear_in_width + linear_out_width)
+    return narrow_share * (1.0 - bf16_attention * (1.0 - linear / attention_weights))
+
+
 @formula(returns="attention_rank_weights", **HYBRIDS)
 def hybrid_attention_rank_weights(
     linear_share: Array,

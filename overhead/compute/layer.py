@@ -164,8 +164,8 @@ def moe_elementwise_bytes(
 # Casts of what the products take, where that is in fewer bytes than what is kept.
 
 
-def _cast(activation_bytes: Array, matmul_input_bytes: Array, narrow_share: Array) -> Array:
-    both = narrow_share * (activation_bytes + matmul_input_bytes)
+def _cast(activation_bytes: Array, matmul_input_bytes: Array, elements: Array) -> Array:
+    both = (activation_bytes + matmul_input_bytes) * elements
     return xp.where(matmul_input_bytes < activation_bytes, both, 0.0)
 
 
@@ -174,14 +174,16 @@ def dense_cast_forward_bytes(
     matmul_input_bytes: Array,
     activation_bytes: Array,
     narrow_share: Array,
+    attention_narrow_share: Array,
     rank_tokens: Array,
     hidden_size: Array,
     attention_width: Array,
     mlp_width: Array,
 ) -> Array:
     """Bytes that casts of a dense layer's inputs of products move."""
-    each = _cast(activation_bytes, matmul_input_bytes, narrow_share)
-    return xp.asarray(each * rank_tokens * (2.0 * hidden_size + attention_width + mlp_width))
+    mlp = narrow_share * (hidden_size + mlp_width)
+    each = attention_narrow_share * (hidden_size + attention_width) + mlp
+    return _cast(activation_bytes, matmul_input_bytes, rank_tokens * each)
 
 
 @formula(**CASTS)
@@ -189,6 +191,7 @@ def dense_cast_backward_bytes(
     matmul_input_bytes: Array,
     activation_bytes: Array,
     narrow_share: Array,
+    attention_narrow_share: Array,
     rank_tokens: Array,
     hidden_size: Array,
     qkv_width: Array,
@@ -196,9 +199,9 @@ def dense_cast_backward_bytes(
     mlp_up_width: Array,
 ) -> Array:
     """Bytes that casts of the gradients of a dense layer's products move."""
-    each = _cast(activation_bytes, matmul_input_bytes, narrow_share)
-    own = 2.0 * hidden_size + qkv_width + latent_width
-    return xp.asarray(each * rank_tokens * (own + mlp_up_width))
+    mlp = narrow_share * (hidden_size + mlp_up_width)
+    each = attention_narrow_share * (hidden_size + qkv_width + latent_width) + mlp
+    return _cast(activation_bytes, matmul_input_bytes, rank_tokens * each)
 
 
 @formula(**CASTS)
@@ -206,6 +209,8 @@ def moe_cast_forward_bytes(
     matmul_input_bytes: Array,
     activation_bytes: Array,
     narrow_share: Array,
+    attention_narrow_share: Array,
+    expert_narrow_share: Array,
     rank_tokens: Array,
     hidden_size: Array,
     attention_width: Array,
@@ -216,9 +221,11 @@ def moe_cast_forward_bytes(
     expert_hidden_size: Array,
 ) -> Array:
     """Bytes that casts of a mixture-of-experts layer's inputs of products move."""
-    own = rank_tokens * (2.0 * hidden_size + attention_width + shared_width)
+    shared = narrow_share * (hidden_size + shared_width)
+    each = attention_narrow_share * (hidden_size + attention_width) + shared
     routed = local_experts * expert_tokens * (expert_hidden_size + expert_width)
-    return xp.asarray(_cast(activation_bytes, matmul_input_bytes, narrow_share) * (own + routed))
+    elements = rank_tokens * each + expert_narrow_share * routed
+    return _cast(activation_bytes, matmul_input_bytes, elements)
 
 
 @formula(**CASTS)
@@ -226,6 +233,8 @@ def moe_cast_backward_bytes(
     matmul_input_bytes: Array,
     activation_bytes: Array,
     narrow_share: Array,
+    attention_narrow_share: Array,
+    expert_narrow_share: Array,
     rank_tokens: Array,
     hidden_size: Array,
     qkv_width: Array,
@@ -237,9 +246,11 @@ def moe_cast_backward_bytes(
     expert_hidden_size: Array,
 ) -> Array:
     """Bytes that casts of the gradients of a mixture-of-experts layer's products move."""
-    own = rank_tokens * (2.0 * hidden_size + qkv_width + latent_width + shared_up_width)
+    shared = narrow_share * (hidden_size + shared_up_width)
+    each = attention_narrow_share * (hidden_size + qkv_width + latent_width) + shared
     routed = local_experts * expert_tokens * (expert_hidden_size + expert_up_width)
-    return xp.asarray(_cast(activation_bytes, matmul_input_bytes, narrow_share) * (own + routed))
+    elements = rank_tokens * each + expert_narrow_share * routed
+    return _cast(activation_bytes, matmul_input_bytes, elements)
 
 
 # Times.
@@ -360,7 +371,7 @@ ROUTED = {"forward": 28.0, "backward": 14.0}
 PRODUCT_FLOPS = {"forward": 2.0, "backward": 4.0}
 # Casts: of a dense layer's products, of a mixture's without its experts, for which as many are
 # launched for all as one cast has: the layout of their scales, or the kernel that has them all.
-DENSE_CASTS, OTHER_CASTS, EXPERT_CASTS = 4.0, 3.0, 2.0
+ATTENTION_CASTS, MLP_CASTS, ROUTED_CASTS, EXPERT_CASTS = 2.0, 2.0, 1.0, 2.0
 constant("launch_share", 1.0, "Each operation is launched by itself", like="host_time")
 constant("expert_casts", 2.0, "Of no recipe that is named: a cast, and one beside it",
          like="host_time", **LIBRARY)  # fmt: skip
@@ -377,30 +388,33 @@ def cast_launches(matmul_input_bytes: Array, activation_bytes: Array, narrow_sha
 
 @formula(**LIBRARY)
 def expert_cast_launches(
-    matmul_input_bytes: Array, activation_bytes: Array, narrow_share: Array, expert_casts: Array
-) -> Array:
+    matmul_input_bytes: Array, activation_bytes: Array, expert_narrow_share: Array,
+    expert_casts: Array,
+) -> Array:  # fmt: skip
     """Operations that the host launches to cast what one expert's product takes."""
-    return xp.where(matmul_input_bytes < activation_bytes, expert_casts * narrow_share, 0.0)
+    return xp.where(matmul_input_bytes < activation_bytes, expert_casts * expert_narrow_share, 0.0)
 
 
-def _dense(operations: Array, casts: Array, share: Array) -> Array:
-    return share * (operations + DENSE_CASTS * casts)
+def _dense(operations: Array, casts: Array, share: Array, left: Array) -> Array:
+    return share * (operations + (ATTENTION_CASTS * (1.0 - left) + MLP_CASTS) * casts)
 
 
 def _routed(way: str) -> Any:
     def launches(
-        operations: Array, casts: Array, share: Array, local_experts: Array, own_casts: Array
-    ) -> Array:
+        operations: Array, casts: Array, share: Array, left: Array, left_experts: Array,
+        local_experts: Array, own_casts: Array,
+    ) -> Array:  # fmt: skip
         own = (PRODUCT_FLOPS[way] + EXPERT_CASTS * own_casts) * local_experts
-        others = share * (operations + ROUTED[way] + OTHER_CASTS * casts)
+        cast = ATTENTION_CASTS * (1.0 - left) + ROUTED_CASTS * (1.0 - left_experts)
+        others = share * (operations + ROUTED[way] + cast * casts)
         return others + xp.where(share > 0.0, own, 0.0)
 
     return launches
 
 
 for _way in ("forward", "backward"):
-    _taken = (f"{_way}_operations", "cast_launches", "launch_share")
-    _own = ("local_experts", "expert_cast_launches")
+    _taken = (f"{_way}_operations", "cast_launches", "launch_share", "bf16_attention")
+    _own = ("bf16_experts", "local_experts", "expert_cast_launches")
     declare(f"dense_{_way}_launches", _taken, _dense, **LIBRARY)
     declare(f"moe_{_way}_launches", (*_taken, *_own), _routed(_way), **EXPERT_HOST)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute import quantities
-from overhead.formula import alias, call, constant, formula, product
+from overhead.formula import alias, call, constant, declare, formula, product
+from overhead.memory.activations import EVENLY, NARROW, WIDE
 from overhead.quantity import Array
 
 # Of four smooth and three tiled forms this one fits the measured products best; tiles and waves
@@ -256,21 +257,22 @@ constant("grouped_matmul_share", 1.0, "Experts' products are as fast as others",
 product("grouped_matmul_efficiency", ("grouped_matmul_share", "sized_matmul_efficiency"))
 
 
-@formula(
-    source="megatron",
-    where="megatron/core/fp8_utils.py, is_first_last_bf16_layer: first_last_layers_bf16",
-    assumes=("a stage has as many layers in 16 bits as the mean",),
-)
-def layer_matmul_flops(
-    best_matmul_flops: Array, output_matmul_flops: Array, narrow_share: Array
-) -> Array:
+def _rate(best_matmul_flops: Array, output_matmul_flops: Array, narrow: Array) -> Array:
     """Rate of the best product in the mean of layers: of their times, not of their rates."""
-    mixed = 1.0 / (narrow_share / best_matmul_flops + (1.0 - narrow_share) / output_matmul_flops)
-    return xp.where(narrow_share < 1.0, mixed, best_matmul_flops)
+    mixed = 1.0 / (narrow / best_matmul_flops + (1.0 - narrow) / output_matmul_flops)
+    return xp.where(narrow < 1.0, mixed, best_matmul_flops)
 
 
-# Of a layer's products, and what stays in 16 bit whatever the others are in.
-OF_LAYERS = {"matmul_input_bytes": "layer_input_bytes", "best_matmul_flops": "layer_matmul_flops"}
+for _module, _share in NARROW.items():
+    declare(f"{_module}_matmul_flops", ("best_matmul_flops", "output_matmul_flops", _share), _rate,
+            assumes=(EVENLY,), **WIDE)  # fmt: skip
+
+
+# Of a module's products, and what stays in 16 bit whatever the others are in.
+OF_LAYERS, OF_ATTENTION, OF_EXPERTS = (
+    {"matmul_input_bytes": f"{module}_input_bytes", "best_matmul_flops": f"{module}_matmul_flops"}
+    for module in NARROW
+)
 PLAIN = {"matmul_input_bytes": "activation_bytes", "best_matmul_flops": "output_matmul_flops"}
 
 
@@ -309,10 +311,11 @@ GROUPED: dict[str, Any] = {
     "further": {
         "matmul_groups": "local_experts",
         "matmul_efficiency": "grouped_matmul_efficiency",
+        **OF_EXPERTS,
     },
 }
 for _name, _sizes in LINEAR.items():
-    _product(_name, *_sizes)
+    _product(_name, *_sizes, further=OF_LAYERS if _name.startswith("mlp") else OF_ATTENTION)
 _product("router", "router_tokens", "router_width", "hidden_size", further=PLAIN)
 _product("shared_up", "rank_tokens", "shared_up_width", "hidden_size")
 _product("shared_down", "rank_tokens", "hidden_size", "shared_width")

@@ -25,6 +25,16 @@ for _name, _symbol, _meaning in (
         "rate of the best matrix product in the mean of layers, some of which stay in 16 bits",
     ),
     (
+        "attention_matmul_flops",
+        r"\bar{F}_\mathrm{best,a}",
+        "rate of the best matrix product around attention, in the mean of layers",
+    ),
+    (
+        "expert_matmul_flops",
+        r"\bar{F}_\mathrm{best,e}",
+        "rate of the best matrix product of routed experts, in the mean of layers",
+    ),
+    (
         "output_matmul_flops",
         r"F_\mathrm{best,16}",
         "rate of the best matrix product in 16 bit (output layer, router, unfused attention)",

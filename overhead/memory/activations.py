@@ -2,7 +2,8 @@
 
 The tokens of a micro-batch on a rank are those of its sequences by the context-parallel degree.
 The part between blocks (norms, latent vectors, router) is shared by the tensor-parallel ranks only
-with sequence parallelism; the part inside blocks always is.
+with sequence parallelism; the part inside blocks always is.  What of a model's products stays in
+16 bits decides of inputs and of weights how wide they are stored.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, constant, formula, total
+from overhead.formula import alias, constant, declare, formula, product, total
 from overhead.quantity import Array
 
 LAYER: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.1"}
@@ -48,6 +49,14 @@ WIDE: dict[str, Any] = {
 }
 constant("bf16_layers", 0.0, "No layer is left out of the products' precision", like="layers",
          **WIDE)  # fmt: skip
+# Modules that stay in 16 bits in every layer: recipes name them one by one.
+MODULES: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/extensions/TransformerEngineMixedPrecision.md: a recipe a module",
+}
+for _name, _words in (("bf16_attention", "attention's"), ("bf16_experts", "experts'")):
+    constant(_name, 0.0, f"None of {_words} products is left out of their precision",
+             like="layers", **MODULES)  # fmt: skip
 
 
 @formula(**WIDE)
@@ -56,12 +65,26 @@ def narrow_share(bf16_layers: Array, layers: Array) -> Array:
     return 1.0 - xp.minimum(bf16_layers / layers, 1.0)
 
 
-@formula(assumes=("a stage has as many layers in 16 bits as the mean",), **WIDE)
-def layer_input_bytes(
-    activation_bytes: Array, narrow_share: Array, matmul_input_bytes: Array
-) -> Array:
-    """Bytes of a layer's stored inputs of matrix products, in the mean of layers."""
-    return activation_bytes + narrow_share * (matmul_input_bytes - activation_bytes)
+def _also_narrow(narrow_share: Array, left: Array) -> Array:
+    """Share of a module's products that aren't left in 16 bits."""
+    return narrow_share * (1.0 - left)
+
+
+def _stored(activation_bytes: Array, narrow: Array, matmul_input_bytes: Array) -> Array:
+    """Bytes of a stored input of a module's products, in the mean of layers."""
+    return activation_bytes + narrow * (matmul_input_bytes - activation_bytes)
+
+
+# By module what its quantities' names begin with, and its share of narrow products.
+NARROW = {"layer": "narrow_share", "attention": "attention_narrow_share",
+          "expert": "expert_narrow_share"}  # fmt: skip
+EVENLY = "a stage has as many layers in 16 bits as the mean"
+for _module, _share in NARROW.items():
+    if _module != "layer":
+        _left = "bf16_attention" if _module == "attention" else "bf16_experts"
+        declare(_share, ("narrow_share", _left), _also_narrow, **MODULES)
+    declare(f"{_module}_input_bytes", ("activation_bytes", _share, "matmul_input_bytes"), _stored,
+            assumes=(EVENLY,), **WIDE)  # fmt: skip
 
 
 @formula(
@@ -86,6 +109,7 @@ def checkpoint_activations(
 )
 def block_activations(
     activation_bytes: Array,
+    attention_input_bytes: Array,
     layer_input_bytes: Array,
     dropout: Array,
     mask_bytes: Array,
@@ -94,7 +118,8 @@ def block_activations(
     residual_streams: Array,
 ) -> Array:
     """Bytes a token of inputs of norms and of first matrix products, with dropout masks."""
-    element = 2.0 * activation_bytes + 2.0 * layer_input_bytes + 2.0 * dropout * mask_bytes
+    inputs = 2.0 * activation_bytes + (attention_input_bytes + layer_input_bytes)
+    element = inputs + 2.0 * dropout * mask_bytes
     mixed = 2.0 * (residual_streams + 1.0) * activation_bytes
     element = element + xp.where(residual_streams > 1.0, mixed, 0.0)
     return element * hidden_size / sequence_shards
@@ -130,7 +155,7 @@ def attention_activations(
     tp: Array,
     activation_bytes: Array,
     query_head_size: Array,
-    layer_input_bytes: Array,
+    attention_input_bytes: Array,
     value_head_size: Array,
     rank_kv_heads: Array,
     qk_norms: Array,
@@ -138,7 +163,7 @@ def attention_activations(
 ) -> Array:
     """Bytes a token of queries, keys, values and context."""
     own = heads / tp
-    queries = own * (activation_bytes * query_head_size + layer_input_bytes * value_head_size)
+    queries = own * (activation_bytes * query_head_size + attention_input_bytes * value_head_size)
     keys = activation_bytes * rank_kv_heads * (query_head_size + value_head_size)
     return queries + keys + qk_norms * activation_bytes * (own + rank_kv_heads) * head_size
 
@@ -243,7 +268,7 @@ def expert_activations(
     experts_per_token: Array,
     etp: Array,
     tp: Array,
-    layer_input_bytes: Array,
+    expert_input_bytes: Array,
     weighted_outputs: Array,
     activation_bytes: Array,
     expert_hidden_size: Array,
@@ -252,8 +277,8 @@ def expert_activations(
 ) -> Array:
     """Bytes a token of inputs, inside and outputs of routed experts."""
     rows = expert_imbalance * experts_per_token * etp / tp
-    ends = (layer_input_bytes + weighted_outputs * activation_bytes) * expert_hidden_size
-    inside = ((1.0 + gated) * activation_bytes + layer_input_bytes) * expert_ffn_size / etp
+    ends = (expert_input_bytes + weighted_outputs * activation_bytes) * expert_hidden_size
+    inside = ((1.0 + gated) * activation_bytes + expert_input_bytes) * expert_ffn_size / etp
     return rows * (ends + inside)
 
 
@@ -276,7 +301,7 @@ def hybrid_attention_activations(
     tp: Array,
     activation_bytes: Array,
     query_head_size: Array,
-    layer_input_bytes: Array,
+    attention_input_bytes: Array,
     value_head_size: Array,
     rank_kv_heads: Array,
     qk_norms: Array,
@@ -289,7 +314,7 @@ def hybrid_attention_activations(
 ) -> Array:
     """Bytes a token of a layer's attention, or linear attention, in the mean."""
     own = heads / tp
-    queries = own * (activation_bytes * query_head_size + layer_input_bytes * value_head_size)
+    queries = own * (activation_bytes * query_head_size + attention_input_bytes * value_head_size)
     keys = activation_bytes * rank_kv_heads * (query_head_size + value_head_size)
     gates = output_gate * activation_bytes * 2.0 * own * value_head_size
     norms = qk_norms * activation_bytes * (own + rank_kv_heads) * head_size
@@ -297,7 +322,7 @@ def hybrid_attention_activations(
     convolved = (1.0 - mamba) * linear_convolved_width
     results = (1.0 + mamba) * linear_out_width
     kept = activation_bytes * (linear_in_width + convolved + results)
-    linear = (kept + layer_input_bytes * linear_out_width) / tp
+    linear = (kept + attention_input_bytes * linear_out_width) / tp
     return (1.0 - linear_share) * attention + linear_share * linear
 
 
@@ -387,3 +412,99 @@ def moe_layer_activations(
     """Bytes a token of what a mixture-of-experts layer makes."""
     experts = router_activations + shared_expert_activations + expert_activations
     return attention_block_activations + experts
+
+
+# Weights that products take in fewer bytes than activations have are stored so, if the recipe says
+# so, or have copies; tables, norms, biases, the router and modules left in 16 bits do not.
+QUANTIZED: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/fp8_utils.py, get_fp8_context with is_init, which leaves out what"
+    " is_first_last_bf16_layer names, and router.py, whose weights are no such module's",
+}
+
+
+def _wide(bytes_of: Array, matmul_input_bytes: Array, activation_bytes: Array) -> Array:
+    """Bytes of a weight that no product takes in fewer: those of activations at least."""
+    narrow = matmul_input_bytes < activation_bytes
+    return xp.where(narrow, xp.maximum(bytes_of, activation_bytes), bytes_of)
+
+
+for _name, _of in (("wide_weight_bytes", "weight_bytes"),
+                   ("wide_gathered_bytes", "gathered_bytes")):  # fmt: skip
+    declare(_name, (_of, "matmul_input_bytes", "activation_bytes"), _wide, **QUANTIZED)
+
+
+@formula(**QUANTIZED)
+def narrow_attention_parameters(
+    attention_narrow_share: Array, attention_rank_weights: Array
+) -> Array:
+    """Parameters of one layer's attention that products take in fewer bytes."""
+    return attention_narrow_share * attention_rank_weights
+
+
+@formula(**QUANTIZED)
+def narrow_expert_parameters(
+    expert_narrow_share: Array, experts: Array, ep: Array, expert_weights: Array, etp: Array
+) -> Array:
+    """Parameters of one layer's routed experts on one rank that products take in fewer bytes."""
+    return expert_narrow_share * (experts / ep) * (expert_weights / etp)
+
+
+@formula(**QUANTIZED)
+def layer_narrow_parameters(
+    narrow_attention_parameters: Array,
+    narrow_share: Array,
+    stage_mlp_layers: Array,
+    mlp_weights: Array,
+    stage_moe_layers: Array,
+    shared_expert_weights: Array,
+    tp: Array,
+) -> Array:
+    """Parameters of the stage's largest layer that products take in fewer bytes."""
+    dense = xp.where(stage_mlp_layers > 0.0, mlp_weights, 0.0)
+    shared = xp.where(stage_moe_layers > 0.0, shared_expert_weights, 0.0)
+    return narrow_attention_parameters + narrow_share * xp.maximum(dense, shared) / tp
+
+
+@formula(**QUANTIZED)
+def mean_layer_narrow_parameters(
+    narrow_attention_parameters: Array,
+    narrow_share: Array,
+    stage_mlp_layers: Array,
+    mlp_weights: Array,
+    stage_moe_layers: Array,
+    shared_expert_weights: Array,
+    tp: Array,
+    stage_layers: Array,
+) -> Array:
+    """Parameters of a layer that products take in fewer bytes, mean of the stage's layers."""
+    mlps = stage_mlp_layers * mlp_weights + stage_moe_layers * shared_expert_weights
+    others = narrow_share * mlps / tp / xp.maximum(stage_layers, 1.0)
+    return narrow_attention_parameters + others
+
+
+@formula(assumes=(EVENLY,), **QUANTIZED)
+def stage_narrow_parameters(
+    weight_copies: Array,
+    stage_layers: Array,
+    mean_layer_narrow_parameters: Array,
+    narrow_share: Array,
+    stage_mtp_layers: Array,
+    mtp_projection_weights: Array,
+    tp: Array,
+) -> Array:
+    """Parameters of a rank that products take in fewer bytes, its routed experts left out."""
+    further = narrow_share * stage_mtp_layers * mtp_projection_weights / tp
+    return weight_copies * (stage_layers * mean_layer_narrow_parameters + further)
+
+
+product("stage_narrow_expert_parameters",
+        ("weight_copies", "stage_moe_layers", "narrow_expert_parameters"),
+        "Routed experts' parameters that products take in fewer bytes", **QUANTIZED)  # fmt: skip
+NARROW_ONES = ("stage_narrow_parameters", "stage_narrow_expert_parameters")
+for _narrow, _all in (
+    *zip(NARROW_ONES, ("stage_parameters", "stage_expert_parameters"), strict=True),
+    ("mean_layer_narrow_parameters", "mean_layer_parameters"),
+):
+    alias(_narrow, _all, "Shapes aren't known: products take all parameters alike",
+          when={"shapes": "unknown"}, **QUANTIZED)  # fmt: skip

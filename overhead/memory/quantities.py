@@ -66,6 +66,18 @@ for _name, _mark, _meaning in (
     ("stage_parameters", "stage", "parameters of a rank, routed experts left out"),
     ("stage_expert_parameters", "stage,e", "parameters of a rank that are routed experts"),
     ("rank_parameters", "rank", "parameters of a rank"),
+    ("narrow_attention_parameters", "a,n", "parameters of one layer's attention on one rank that "
+     "products take in fewer bytes, in the mean of layers"),
+    ("stage_narrow_parameters", "stage,n", "parameters of a rank that products take in fewer "
+     "bytes, routed experts left out"),
+    ("stage_narrow_expert_parameters", "stage,ne", "routed experts' parameters of a rank that "
+     "products take in fewer bytes"),
+    ("layer_narrow_parameters", "layer,n", "parameters of the stage's largest layer, on one rank, "
+     "that products take in fewer bytes, routed experts left out"),
+    ("narrow_expert_parameters", "e,n", "parameters of one layer's routed experts on one rank that "
+     "products take in fewer bytes, in the mean of layers"),
+    ("mean_layer_narrow_parameters", "mean,n", "parameters of a layer on one rank that products "
+     "take in fewer bytes, mean of the stage's, experts left out"),
     ("layer_rank_parameters", "layer", "parameters of the stage's largest layer, on one rank, "
      "routed experts left out"),
     ("layer_rank_expert_parameters", "layer,e", "parameters of one layer's routed experts, on one "
@@ -79,8 +91,22 @@ define("shards", "z_d", "1", "ranks over which ZeRO shards", minimum=1)
 define("expert_shards", "z_e", "1", "ranks over which ZeRO shards experts", minimum=1)
 define("bf16_layers", "L_{16}", "1", "layers of the model whose products stay in 16 bits where the "
        "others' take fewer", minimum=0)  # fmt: skip
-define("narrow_share", "f_n", "1", "share of layers whose products aren't left in 16 bits",
-       minimum=0, maximum=1)  # fmt: skip
+for _name, _symbol, _meaning in (
+    (
+        "bf16_attention",
+        "f_{16a}",
+        "attention's products that stay in 16 bits where others take fewer",
+    ),
+    (
+        "bf16_experts",
+        "f_{16e}",
+        "routed experts' products that stay in 16 bits where others take fewer",
+    ),
+    ("narrow_share", "f_n", "layers whose products aren't left in 16 bits"),
+    ("attention_narrow_share", "f_{na}", "attention's products that aren't left in 16 bits"),
+    ("expert_narrow_share", "f_{ne}", "routed experts' products that aren't left in 16 bits"),
+):
+    define(_name, _symbol, "1", f"share of {_meaning}", minimum=0, maximum=1)
 define("gathered_layers", "n_g", "1", "layers whose weights ZeRO-3 holds gathered", minimum=0)
 define("gathered_ends", "n_e", "1", "share of embedding and output that ZeRO-3 holds gathered",
        minimum=0, maximum=1)  # fmt: skip
@@ -106,6 +132,18 @@ for _name, _symbol, _meaning in (
         r"\bar{b}_m",
         "a stored input of a layer's products, in the mean of layers",
     ),
+    (
+        "attention_input_bytes",
+        r"\bar{b}_a",
+        "a stored input of attention's products, in the mean of layers",
+    ),
+    (
+        "expert_input_bytes",
+        r"\bar{b}_e",
+        "a stored input of routed experts' products, in the mean of layers",
+    ),
+    ("wide_weight_bytes", "b_{w16}", "a weight that no product takes in fewer"),
+    ("wide_gathered_bytes", "b_{gw16}", "such a weight that ZeRO-3 gathered"),
     ("weight_copy_bytes", "b_{wc}", "a weight's copies in 8 bits, which products take"),
     ("mask_bytes", r"b_\delta", "an element of a dropout mask"),
     ("single_bytes", "b_4", "a number that is kept in single precision"),

@@ -70,6 +70,7 @@ def dense_module_activations(
     recompute_core_attn: Array,
     score_activations: Array,
     recompute_layernorm: Array,
+    attention_input_bytes: Array,
     layer_input_bytes: Array,
     hidden_size: Array,
     sequence_shards: Array,
@@ -86,7 +87,7 @@ def dense_module_activations(
     mlp_activations: Array,
 ) -> Array:
     """Bytes a token of what the modules of a dense layer that are recomputed made."""
-    norms = 2.0 * layer_input_bytes * hidden_size / sequence_shards
+    norms = (attention_input_bytes + layer_input_bytes) * hidden_size / sequence_shards
     keys = rank_kv_heads * (query_head_size + value_head_size)
     up = activation_bytes * (heads / tp * query_head_size + keys)
     half = recompute_core_attn * score_activations + recompute_layernorm * norms
@@ -108,7 +109,7 @@ def moe_module_activations(
     expert_imbalance: Array,
     experts_per_token: Array,
     tp: Array,
-    layer_input_bytes: Array,
+    expert_input_bytes: Array,
     expert_ffn_size: Array,
 ) -> Array:
     """Bytes a token of what the modules of a mixture's layer that are recomputed made."""
@@ -116,7 +117,7 @@ def moe_module_activations(
     whole = router_activations + shared_expert_activations + expert_activations
     rows = expert_imbalance * experts_per_token / tp
     parts = recompute_shared_experts * shared_expert_activations
-    parts = parts + recompute_moe_act * rows * layer_input_bytes * expert_ffn_size
+    parts = parts + recompute_moe_act * rows * expert_input_bytes * expert_ffn_size
     return half + xp.where(recompute_moe > 0.0, whole, parts)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.formula import alias, call, constant, formula, parameters, product, total
 from overhead.labels import PREFETCHES, SHARED, TRAINING
+from overhead.memory.activations import NARROW_ONES
 from overhead.quantity import Array, define
 
 ZERO = "rajbhandari2020"
@@ -54,19 +55,22 @@ def _share(
     return dense + experts / xp.where(sharded, expert_shards, 1.0)
 
 
-@formula(source=ZERO, where="section 5.3")
-def weight_memory(
-    weight_bytes: Array,
-    weight_copy_bytes: Array,
-    zero_stage: Array,
-    stage_parameters: Array,
-    stage_expert_parameters: Array,
-    shards: Array,
-    expert_shards: Array,
-) -> Array:
+def _stored(every: Array, *taken: Array) -> Array:
+    wide, own, copies, zero_stage, shards, expert_shards, experts, narrow, narrow_experts = taken
+    sharded = zero_stage >= 3.0
+    less = (own + copies - wide) * _share(sharded, narrow, narrow_experts, shards, expert_shards)
+    return xp.asarray(wide * _share(sharded, every, experts, shards, expert_shards) + less)
+
+
+STORED = ("stage_parameters", "wide_weight_bytes", "weight_bytes", "weight_copy_bytes",
+          "zero_stage", "shards", "expert_shards", "stage_expert_parameters",
+          *NARROW_ONES)  # fmt: skip
+
+
+@formula(source=ZERO, where="section 5.3", inputs=STORED)
+def weight_memory(*taken: Array) -> Array:
     """Memory of weights: sharded from stage 3."""
-    kept = (stage_parameters, stage_expert_parameters, shards, expert_shards)
-    return (weight_bytes + weight_copy_bytes) * _share(zero_stage >= 3.0, *kept)
+    return _stored(*taken)
 
 
 @formula(source=ZERO, where="section 5.2")
@@ -212,20 +216,13 @@ constant("trained_expert_parameters", 0.0, "None: routed experts are frozen",
          like="stage_expert_parameters", **LORA)  # fmt: skip
 
 
-@formula(returns="weight_memory", **LORA)
-def adapted_weight_memory(
-    weight_bytes: Array,
-    weight_copy_bytes: Array,
-    zero_stage: Array,
-    stage_parameters: Array,
-    trained_parameters: Array,
-    stage_expert_parameters: Array,
-    shards: Array,
-    expert_shards: Array,
-) -> Array:
+@formula(
+    returns="weight_memory", inputs=("trained_parameters", *STORED),
+    assumes=("adapters are in 16 bits",), **LORA,
+)  # fmt: skip
+def adapted_weight_memory(trained: Array, frozen: Array, *taken: Array) -> Array:
     """Memory of frozen weights and of adapters: sharded from stage 3."""
-    kept = (stage_parameters + trained_parameters, stage_expert_parameters, shards, expert_shards)
-    return (weight_bytes + weight_copy_bytes) * _share(zero_stage >= 3.0, *kept)
+    return _stored(frozen + trained, *taken)
 
 
 # What sharded parameters need beside their shards.
@@ -278,6 +275,9 @@ def layer_rank_expert_parameters(stage_moe_layers: Array, expert_rank_parameters
 def gathered_memory(
     zero_stage: Array,
     gathered_bytes: Array,
+    wide_gathered_bytes: Array,
+    layer_narrow_parameters: Array,
+    narrow_expert_parameters: Array,
     shards: Array,
     gathered_layers: Array,
     gather_every_micro_batch: Array,
@@ -296,9 +296,13 @@ def gathered_memory(
     kept = (gather_every_micro_batch < 1.0) | (keep_gathered > 0.0)
     count = xp.where(kept, every, xp.minimum(gathered_layers, every))
     ends = gathered_ends * (embedding_rank_parameters + output_rank_parameters)
-    dense = xp.where(shards > 1.0, count * layer_rank_parameters + ends, 0.0)
-    experts = xp.where(expert_shards > 1.0, count * layer_rank_expert_parameters, 0.0)
-    return xp.where(zero_stage >= 3.0, gathered_bytes * (dense + experts), 0.0)
+    less = wide_gathered_bytes - gathered_bytes
+    layer = wide_gathered_bytes * layer_rank_parameters - less * layer_narrow_parameters
+    routed = wide_gathered_bytes * layer_rank_expert_parameters
+    routed = routed - less * xp.minimum(narrow_expert_parameters, layer_rank_expert_parameters)
+    dense = xp.where(shards > 1.0, count * layer + wide_gathered_bytes * ends, 0.0)
+    experts = xp.where(expert_shards > 1.0, count * routed, 0.0)
+    return xp.where(zero_stage >= 3.0, dense + experts, 0.0)
 
 
 # Where a mechanism says how many layers are fetched ahead, these are held beside the one at work.

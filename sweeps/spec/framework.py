@@ -173,6 +173,8 @@ FRAMEWORK_RULE: dict[str, Figure] = {
     "bf16_layers": _figure(
         0.0, "assumed", "all layers in the precision that is asked for, as in NVIDIA's recipes"
     ),
+    "bf16_attention": _figure(0.0, "assumed", "attention's products as those of other modules"),
+    "bf16_experts": _figure(0.0, "assumed", "experts' products as those of other modules"),
     "launch_wait": _figure(0.0, "assumed", "the host launches ahead of the GPU"),
     "launch_share": _figure(1.0, "assumed", "each operation launched by itself"),
     "ends_as_layers": _figure(
@@ -326,6 +328,7 @@ _FIGURES: dict[str, Entry] = {
         Entry("grouped_matmul_share", "1", above=True, maximum=1.0),
         *map(_share, ("launch_share", "launch_wait")),
         _number("bf16_layers"),
+        *map(_share, ("bf16_attention", "bf16_experts")),
         *(
             Entry(name, "1", integer=True, maximum=1.0)
             for name in ("ends_as_layers", "dropout", "whole_in_pipeline")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -73,10 +74,103 @@ def test_copies_of_weights_and_scales_are_in_memory() -> None:
     names = ("peak_weight_memory", "peak_stored_activation_memory", "step_time", "host_part_time")
     plain = found(*names)
     blocks = found(*names, precision="mxfp8")
-    assert blocks["peak_weight_memory"] / plain["peak_weight_memory"] == (2.0 + 2.0 * 33 / 32) / 2.0
+    # Of what products take: attention, and 16 of 128 experts; tables and norms have no copies.
+    products = 48 * (2048 * (2 * 4096 + 2 * 512) + 16 * 3 * 2048 * 768)
+    copies = blocks["peak_weight_memory"] - plain["peak_weight_memory"]
+    assert copies == pytest.approx(2.0 * 33 / 32 * products)
     stored = "peak_stored_activation_memory"
     assert plain[stored] < blocks[stored] < 33 / 32 * plain[stored]
     # The GPUs compute as long; the host launches one cast of an expert's tokens, not two.
     gpus = [one["step_time"] - one["host_part_time"] for one in (plain, blocks)]
     assert gpus[1] == pytest.approx(gpus[0], rel=0.01)
     assert 0.0 < blocks["host_part_time"] < plain["host_part_time"]
+
+
+# What stays in 16 bits: layers, or modules of every layer.
+
+STORED: dict[str, Any] = {**PLAN, "framework": "megatron-lm+fp8_parameters"}
+KEPT = ("peak_weight_memory", "peak_stored_activation_memory", "dp_gather_bytes",
+        "edp_gather_bytes", "matmul_part_time", "elementwise_part_time")  # fmt: skip
+# Of qwen3-30b-a3b on one of 8 ranks: weights of attention and of 16 experts.
+ATTENTION = 48 * 2048 * (2 * 4096 + 2 * 512)
+EXPERTS = 48 * 16 * 3 * 2048 * 768
+
+
+def test_weights_left_in_16_bits_are_stored_and_gathered_so() -> None:
+    """By hand: of 48 layers 12 keep 2 bytes a weight, and so do tables and norms in any case."""
+    wide = found(*KEPT[:4], **{**STORED, "precision": "bf16"})
+    for left in (0, 12, 48, 96):
+        kept = found(*KEPT[:4], **STORED, bf16_layers=left)
+        share = 1.0 - min(left / 48, 1.0)
+        for name, fewer in (
+            ("peak_weight_memory", ATTENTION + EXPERTS),
+            ("dp_gather_bytes", ATTENTION),
+            ("edp_gather_bytes", EXPERTS),
+        ):
+            assert wide[name] - kept[name] == pytest.approx(share * fewer), (left, name)
+
+
+def test_sharded_weights_left_in_16_bits_are_gathered_so() -> None:
+    """ZeRO-3 gathers a layer's: 2 bytes a weight of what is left, of norms and of the router."""
+    names = ("dp_layer_gather_bytes", "edp_layer_gather_bytes", "peak_gathered_memory")
+    plan = {**STORED, "zero_stage": 3, "dp": 16, "gathered_layers": 2}
+    wide = found(*names, **{**plan, "precision": "bf16"})
+    kept = found(*names, **plan, bf16_experts=1)
+    assert wide[names[0]] - kept[names[0]] == pytest.approx(ATTENTION / 48)
+    assert kept[names[1]] == pytest.approx(wide[names[1]])
+    assert wide[names[2]] - kept[names[2]] == pytest.approx(2 * ATTENTION / 48)
+
+
+def test_modules_left_in_16_bits_are_all_of_a_mixture_s_layers() -> None:
+    """Attention and experts are all that a mixture without a shared expert multiplies."""
+    layers = found(*KEPT, **STORED, bf16_layers=48)
+    modules = found(*KEPT, **STORED, bf16_attention=1, bf16_experts=1)
+    # Half of what the blocks take is kept for the router, which is no module of its own.
+    stored = "peak_stored_activation_memory"
+    assert modules.pop(stored) <= layers.pop(stored)
+    del modules["elementwise_part_time"], layers["elementwise_part_time"]
+    assert modules == pytest.approx(layers)
+
+
+@pytest.mark.parametrize("module", ["bf16_attention", "bf16_experts", "bf16_layers"])
+def test_more_in_16_bits_takes_more_memory_and_longer_products(module: str) -> None:
+    most = 48.0 if module == "bf16_layers" else 1.0
+    steps = [
+        found(*KEPT[:2], "matmul_part_time", **STORED, **{module: share * most})
+        for share in (0.0, 0.25, 0.5, 1.0)
+    ]
+    for before, after in itertools.pairwise(steps):
+        assert all(before[name] < after[name] for name in before)
+
+
+def test_an_attention_in_16_bits_leaves_a_hybrid_s_others_narrow() -> None:
+    """Nemotron-3 Super: 8 of 48 layers have attention, 4608 + 4096 wide; Mamba's stay in 4 bits."""
+    plan = {**PLAN, "model": "nemotron-3-super-120b-a12b", "precision": "fp4", "ep": 64, "dp": 64}
+    share = found("attention_narrow_share", **plan, bf16_attention=1)["attention_narrow_share"]
+    attention = 8 * (4096 + 2 * 2 * 128 + 4096)
+    mamba = 40 * ((2 * 8 * 128 + 8192) + 8192 + 128 + 8192)
+    assert share == pytest.approx(mamba / (attention + mamba))
+    assert found("expert_narrow_share", **plan, bf16_attention=1)["expert_narrow_share"] == 1.0
+
+
+def test_tensor_parallel_ranks_gather_what_is_left_in_16_bits_as_it_is() -> None:
+    plan = {**PLAN, "tp": 2, "sequence_parallel": 1}
+    narrow = found("tp_gather_message_bytes", **plan)["tp_gather_message_bytes"]
+    whole = found("tp_message_bytes", **plan)["tp_message_bytes"]
+    assert narrow == pytest.approx(whole / 2)
+    for left, share in (({"bf16_layers": 48}, 1.0), ({"bf16_attention": 1}, 0.75)):
+        kept = found("tp_gather_message_bytes", **plan, **left)["tp_gather_message_bytes"]
+        assert kept == pytest.approx(share * whole)
+
+
+def test_torchtitan_s_experts_have_a_converter_of_their_own() -> None:
+    plan = {**PLAN, "framework": "torchtitan", "hardware": "dgx-h100"}
+    names = ("qkv_forward_time", "expert_up_forward_time", "ep_dispatch_time")
+    wide = found(*names, **{**plan, "precision": "bf16"})
+    linear = found(*names, **plan)
+    every = found(*names, **{**plan, "framework": "torchtitan+fp8_experts"})
+    assert linear["expert_up_forward_time"] == pytest.approx(wide["expert_up_forward_time"])
+    assert linear["qkv_forward_time"] == every["qkv_forward_time"] < wide["qkv_forward_time"]
+    assert every["expert_up_forward_time"] < linear["expert_up_forward_time"]
+    # Tokens go to experts as activations in any case: what is cast is cast there.
+    assert wide["ep_dispatch_time"] == linear["ep_dispatch_time"] == every["ep_dispatch_time"]

@@ -40,8 +40,8 @@ EVERY = {
     "sms", "odd_size_loss", "output_matmul_flops", "host_bandwidth", "host_update_bandwidth",
     "host_memory_capacity",
     "attention_speedup", "weight_copy_bytes", "tp_gather_share", "grouped_matmul_share",
-    "bf16_layers", "attention_tile", "launch_share", "expert_casts", "whole_in_pipeline",
-    "placeholder_bytes",
+    "bf16_layers", "bf16_attention", "bf16_experts", "attention_tile", "launch_share",
+    "expert_casts", "whole_in_pipeline", "placeholder_bytes",
 }  # fmt: skip
 MACHINES = sorted(path.stem for path in shipped("hardware").glob("*.toml"))
 # Sustained rates that step times were fitted with, as shares of the peak, by precision and kernel.
