@@ -426,9 +426,9 @@ def place_of(code: CodeType, line: int = 0) -> str:
     return f"{code.co_filename}:{line or code.co_firstlineno}"
 
 
-def calling() -> str:
-    """Return the file and line that call the function that asks."""
-    frame = sys._getframe(2)
+def calling(depth: int = 2) -> str:
+    """Return the file and line that call the function that asks, or one that calls that."""
+    frame = sys._getframe(depth)
     return place_of(frame.f_code, frame.f_lineno)
 
 
@@ -562,53 +562,38 @@ def call(
 
 
 class Further(TypedDict, total=False):
-    """What every declaration may say: as of `formula`."""
+    """What every declaration may say: as of `formula`; the source is a derivation by default."""
 
+    source: str
     where: str
     assumes: tuple[str, ...]
     when: Mapping[str, str] | None
+    name: str
 
 
-def total(
+def _register(
+    kernel: Callable[..., Array],
     returns: str,
-    names: Sequence[str],
-    title: str = "",
-    *,
-    source: str = "derivation",
-    name: str = "",
-    **further: Unpack[Further],
+    inputs: Sequence[str],
+    title: str,
+    name: str,
+    further: Further,
 ) -> None:
+    """Register a kernel that serves several formulas, at the place of who declares one."""
+    own: Further = {"source": "derivation", "name": name, **further}
+    formula(returns=returns, inputs=tuple(inputs), title=title, place=calling(3), **own)(kernel)
+
+
+def total(returns: str, names: Sequence[str], title: str = "", **further: Unpack[Further]) -> None:
     """Declare a quantity as the sum of others."""
-    formula(
-        returns=returns,
-        inputs=tuple(names),
-        source=source,
-        name=name or returns,
-        title=title,
-        place=calling(),
-        **further,
-    )(_sum)
+    _register(_sum, returns, names, title, returns, further)
 
 
 def product(
-    returns: str,
-    names: Sequence[str],
-    title: str = "",
-    *,
-    source: str = "derivation",
-    name: str = "",
-    **further: Unpack[Further],
+    returns: str, names: Sequence[str], title: str = "", **further: Unpack[Further]
 ) -> None:
     """Declare a quantity as the product of others."""
-    formula(
-        returns=returns,
-        inputs=tuple(names),
-        source=source,
-        name=name or returns,
-        title=title,
-        place=calling(),
-        **further,
-    )(_product)
+    _register(_product, returns, names, title, returns, further)
 
 
 def _sum(*values: Array) -> Array:
@@ -619,25 +604,9 @@ def _product(*values: Array) -> Array:
     return xp.asarray(reduce(operator.mul, values))
 
 
-def alias(
-    returns: str,
-    of: str,
-    title: str = "",
-    *,
-    source: str = "derivation",
-    name: str = "",
-    **further: Unpack[Further],
-) -> None:
+def alias(returns: str, of: str, title: str = "", **further: Unpack[Further]) -> None:
     """Declare a quantity as another one, under some labels or by default."""
-    formula(
-        returns=returns,
-        inputs=(of,),
-        source=source,
-        name=name or _named(returns, further),
-        title=title,
-        place=calling(),
-        **further,
-    )(_itself)
+    _register(_itself, returns, (of,), title, _named(returns, further), further)
 
 
 def _itself(value: Array) -> Array:
@@ -650,8 +619,6 @@ def constant(
     title: str = "",
     *,
     like: str | tuple[str, ...],
-    source: str = "derivation",
-    name: str = "",
     **further: Unpack[Further],
 ) -> None:
     """Declare a quantity as a number, wherever what it is `like` is known, and of its shape."""
@@ -660,38 +627,18 @@ def constant(
         return value + 0.0 * _product(*others)
 
     inputs = (like,) if isinstance(like, str) else like
-    formula(
-        returns=returns,
-        inputs=inputs,
-        source=source,
-        name=name or _named(returns, further),
-        title=title,
-        place=calling(),
-        **further,
-    )(kernel)
+    _register(kernel, returns, inputs, title, _named(returns, further), further)
 
 
 def declare(
-    returns: str,
-    inputs: Sequence[str],
-    kernel: Callable[..., Array],
-    *,
-    source: str = "derivation",
-    **further: Unpack[Further],
+    returns: str, inputs: Sequence[str], kernel: Callable[..., Array], **further: Unpack[Further]
 ) -> None:
     """Declare a formula of a kernel that serves several, as layers of each kind."""
 
     def own(*values: Any) -> Array:
         return kernel(*values)
 
-    formula(
-        returns=returns,
-        inputs=tuple(inputs),
-        source=source,
-        name=_named(returns, further),
-        place=calling(),
-        **further,
-    )(own)
+    _register(own, returns, inputs, "", _named(returns, further), further)
 
 
 def _named(returns: str, further: Further) -> str:
