@@ -304,10 +304,7 @@ def cut_through_wire_time(
 
 @formula(source="derivation", assumes=("every link that a bit passes takes its energy",))
 def path_energy_per_bit(
-    intra_hops: Array,
-    intra_energy_per_bit: Array,
-    inter_hops: Array,
-    inter_energy_per_bit: Array,
+    intra_hops: Array, intra_energy_per_bit: Array, inter_hops: Array, inter_energy_per_bit: Array
 ) -> Array:
     """Energy of a bit on all links of a path."""
     return intra_hops * intra_energy_per_bit + inter_hops * inter_energy_per_bit

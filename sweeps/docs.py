@@ -672,11 +672,7 @@ def write_notebooks(jobs: Sequence[Job], folder: Path, *, overwrite: bool = Fals
 
 
 def write_folder(
-    make: Callable[[], Mapping[str, str]],
-    folder: Path,
-    marks: Sequence[str],
-    *,
-    overwrite: bool,
+    make: Callable[[], Mapping[str, str]], folder: Path, marks: Sequence[str], *, overwrite: bool
 ) -> int:
     """Write texts as a folder; one that has the files that mark it may be replaced."""
     known = all((folder / name).is_file() for name in marks)

@@ -191,9 +191,7 @@ class Job:
         return values, variables
 
     def result(
-        self,
-        progress: Callable[[int, int], None] | None = None,
-        limits: Limits | None = None,
+        self, progress: Callable[[int, int], None] | None = None, limits: Limits | None = None
     ) -> tuple[Layout, Iterator[Block]]:
         """Return the result's layout and its blocks; reductions run first."""
         reducers = self.reducers()

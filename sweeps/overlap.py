@@ -151,11 +151,7 @@ def job_of(
     labels["mechanism"] = _suited(_sweep(labels, values, hardware), labels, folders, every)
     sweep = _sweep(labels, values, hardware)
     job = prepare(
-        sweep,
-        text=_text(sweep, asked),
-        command=command,
-        folders=folders,
-        options=options,
+        sweep, text=_text(sweep, asked), command=command, folders=folders, options=options
     )
     _check_taken(job, values, labels)
     return job

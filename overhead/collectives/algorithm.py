@@ -82,9 +82,7 @@ def _one_dimension(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
 
 
 POWER_OF_TWO = Requirement(
-    "ranks_not_power_of_two",
-    "the number of ranks must be a power of two",
-    _ranks_power_of_two,
+    "ranks_not_power_of_two", "the number of ranks must be a power of two", _ranks_power_of_two
 )
 NODES_POWER_OF_TWO = Requirement(
     "nodes_not_power_of_two",

@@ -98,11 +98,7 @@ def all_reduce_flood(ranks: Array) -> Cost:
     steps = 2.0 * (ranks - 1.0)
     busiest = _busiest(ranks)
     return flat(
-        steps,
-        steps / ranks,
-        sent=busiest,
-        carried=steps,
-        reduced=busiest - (ranks - 1.0) / ranks,
+        steps, steps / ranks, sent=busiest, carried=steps, reduced=busiest - (ranks - 1.0) / ranks
     )
 
 

@@ -12,10 +12,7 @@ from overhead.quantity import Array
 OWN = "derivation"
 FLAT = {"shape": "flat"}
 # What goes across the network; a message goes to a neighbour.
-ACROSS = {
-    **FLAT,
-    "collective": "all_reduce|all_gather|reduce_scatter|broadcast|reduce|all_to_all",
-}
+ACROSS = {**FLAT, "collective": "all_reduce|all_gather|reduce_scatter|broadcast|reduce|all_to_all"}
 PORT = "a rank's ports must take in, or give out, what its part of the operation needs"
 VOLUME = "the links together must carry what the operation moves at least"
 
@@ -305,11 +302,7 @@ def three_level_in_network_bound(
 @formula(
     returns="bandwidth_bound",
     source=OWN,
-    assumes=(
-        SHARED_PORT,
-        NODE,
-        "the whole message leaves or enters the root, and every node",
-    ),
+    assumes=(SHARED_PORT, NODE, "the whole message leaves or enters the root, and every node"),
     when=_of("broadcast|reduce", TWO),
 )
 def two_level_broadcast_bound(

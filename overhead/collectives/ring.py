@@ -87,11 +87,7 @@ def all_gather_doubling(ranks: Array) -> Cost:
     steps = xp.log2(ranks)
     load = (ranks * ranks - 1.0) / 3.0
     return flat(
-        steps,
-        load / ranks,
-        latencies=ranks - 1.0,
-        sent=(ranks - 1.0) / ranks,
-        carried=load,
+        steps, load / ranks, latencies=ranks - 1.0, sent=(ranks - 1.0) / ranks, carried=load
     )
 
 

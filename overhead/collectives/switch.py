@@ -35,10 +35,7 @@ network(
         "all_to_all": "pairwise",
         "p2p": "direct",
     },
-    nccl={
-        "all_reduce": ("ring", "dbt", "nvls", "inc"),
-        **dict.fromkeys(BOTH, ("ring", "nvls")),
-    },
+    nccl={"all_reduce": ("ring", "dbt", "nvls", "inc"), **dict.fromkeys(BOTH, ("ring", "nvls"))},
     tree="dbt",
 )
 

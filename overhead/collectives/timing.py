@@ -439,10 +439,7 @@ def inter_time(
 
 @formula(source="hockney1994", assumes=MODEL, when={**HIERARCHY, **SEQUENTIAL})
 def pod_time(
-    pod_latency_count: Array,
-    pod_latency: Array,
-    pod_transfer_fraction: Array,
-    pod_wire_time: Array,
+    pod_latency_count: Array, pod_latency: Array, pod_transfer_fraction: Array, pod_wire_time: Array
 ) -> Array:
     """Part of the time spent between pods."""
     return pod_latency_count * pod_latency + pod_transfer_fraction * pod_wire_time

@@ -57,11 +57,7 @@ def exchange(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> C
     Parameters and result are as of `bucket`.
     """
     return stack(
-        [
-            scale(one(nx), 1.0, ny * nz),
-            scale(one(ny), 1.0, nx * nz),
-            scale(one(nz), 1.0, nx * ny),
-        ]
+        [scale(one(nx), 1.0, ny * nz), scale(one(ny), 1.0, nx * nz), scale(one(nz), 1.0, nx * ny)]
     )
 
 
@@ -523,11 +519,7 @@ def shift_min(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "shift_bidir",
     source="scalingbook",
     where="chapter 3 (bandwidth)",
-    assumes=(
-        "shifts by +r and -r together",
-        "the shift by half a ring is split",
-        WHOLE_IN_TURN,
-    ),
+    assumes=("shifts by +r and -r together", "the shift by half a ring is split", WHOLE_IN_TURN),
 )
 def shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Shift by r ranks both ways at once, along one dimension after the other."""
@@ -540,10 +532,7 @@ def shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "fwd_uni",
     carried=f"ranks*{ONE_WAY}*message_bytes",
     source="derivation",
-    assumes=(
-        "a rank stores what it receives and forwards what isn't its own",
-        WHOLE_IN_TURN,
-    ),
+    assumes=("a rank stores what it receives and forwards what isn't its own", WHOLE_IN_TURN),
 )
 def fwd_uni(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Neighbours store and forward, one way round, along one dimension after the other."""
@@ -555,10 +544,7 @@ def fwd_uni(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "all_to_all",
     "fwd_bidir",
     source="derivation",
-    assumes=(
-        "a rank stores what it receives and forwards what isn't its own",
-        WHOLE_IN_TURN,
-    ),
+    assumes=("a rank stores what it receives and forwards what isn't its own", WHOLE_IN_TURN),
 )
 def fwd_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Neighbours store and forward, both ways round, along one dimension after the other."""

@@ -550,9 +550,7 @@ def pp_transfer_forward_count(pp: Array, virtual_stages: Array, micro_batches: A
 product("pp_transfer_backward_count", ("has_backward", "pp_transfer_forward_count"), **STAGES)
 product("pp_gather_forward_count", ("gathered_at_stages", "pp_transfer_forward_count"), **IN_PARTS)
 product(
-    "pp_gather_backward_count",
-    ("gathered_at_stages", "pp_transfer_backward_count"),
-    **IN_PARTS,
+    "pp_gather_backward_count", ("gathered_at_stages", "pp_transfer_backward_count"), **IN_PARTS
 )
 
 BOTH = "pp_transfer_forward_count + pp_transfer_backward_count"

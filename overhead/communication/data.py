@@ -99,10 +99,7 @@ def gradient_sums(zero_stage: Array, has_backward: Array) -> Array:
 
 @formula(assumes=("from stage 2 on gradients may be sharded as soon as they are there",), **ZERO)
 def gradient_reductions(
-    zero_stage: Array,
-    has_backward: Array,
-    reduce_every_micro_batch: Array,
-    backward_passes: Array,
+    zero_stage: Array, has_backward: Array, reduce_every_micro_batch: Array, backward_passes: Array
 ) -> Array:
     """How often a step reduces and scatters gradients."""
     sharded = xp.where(reduce_every_micro_batch > 0.0, backward_passes, has_backward)
@@ -389,9 +386,7 @@ def _declare_layer(family: Family) -> None:
     ):
         on_network(f"{prefix}_{part}_time", "time", group, collective, f"{prefix}_{part}_bytes")
     total(
-        f"{prefix}_reduce_time",
-        [f"{prefix}_scatter_time", f"{prefix}_replica_time"],
-        **FSDP_LAYERS,
+        f"{prefix}_reduce_time", [f"{prefix}_scatter_time", f"{prefix}_replica_time"], **FSDP_LAYERS
     )
 
 

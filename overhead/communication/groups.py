@@ -47,9 +47,7 @@ cite(
     "arXiv:2310.01889",
 )
 cite(
-    "grattafiori2024",
-    "A. Grattafiori et al., The Llama 3 herd of models, 2024",
-    "arXiv:2407.21783",
+    "grattafiori2024", "A. Grattafiori et al., The Llama 3 herd of models, 2024", "arXiv:2407.21783"
 )
 
 # What holds where nothing is said; each is an input.

@@ -393,11 +393,7 @@ def busiest_narrow_expert_parameters(
 
 # Of these the trained ones, which alone have gradients: all, or adapters.
 
-LORA: dict[str, Any] = {
-    "source": "hu2021",
-    "where": "section 4.2",
-    "when": {"tuning": "lora"},
-}
+LORA: dict[str, Any] = {"source": "hu2021", "where": "section 4.2", "when": {"tuning": "lora"}}
 for _all, _trained in (
     ("busiest_dense_parameters", "busiest_trained_parameters"),
     ("busiest_expert_parameters", "busiest_trained_expert_parameters"),
@@ -515,9 +511,7 @@ call(
     bind={"stage": "last_stage"},
 )
 call(
-    returns="edp_layer_parameters",
-    of="layer_rank_expert_parameters",
-    bind={"stage": "last_stage"},
+    returns="edp_layer_parameters", of="layer_rank_expert_parameters", bind={"stage": "last_stage"}
 )
 
 

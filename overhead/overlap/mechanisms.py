@@ -116,11 +116,7 @@ _time("chunk_product_time", "gemm,ch", "time of one chunk of a product")
 for _name, _symbol, _meaning in (
     ("chunk_rows", _named("m", "ch"), "rows of one chunk of a product"),
     ("chunk_columns", _named("n'", "ch"), "columns of one chunk of a product"),
-    (
-        "decomposition_factor",
-        _named(r"\delta", "ch"),
-        "time of a cut product by a whole one's",
-    ),
+    ("decomposition_factor", _named(r"\delta", "ch"), "time of a cut product by a whole one's"),
 ):
     define(_name, _symbol, "1", _meaning, minimum=0)
 
@@ -208,9 +204,7 @@ DECOMPOSED = cite(
     "doi:10.1145/3567955.3567959",
 ).key
 ENGINE = cite(
-    "transformerengine",
-    "NVIDIA, Transformer Engine",
-    "github.com/NVIDIA/TransformerEngine",
+    "transformerengine", "NVIDIA, Transformer Engine", "github.com/NVIDIA/TransformerEngine"
 ).key
 BUCKETS = cite(
     "li2020",

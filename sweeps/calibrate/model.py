@@ -22,14 +22,7 @@ from overhead.collectives.choices import candidates, usable
 from overhead.everything import load
 from overhead.formula import REGISTRY, Formula
 from overhead.graph import Evaluation
-from overhead.labels import (
-    ALL,
-    HIERARCHY,
-    LABELS,
-    NO_LIBRARY,
-    OPERATION_DEFAULTS,
-    complete,
-)
+from overhead.labels import ALL, HIERARCHY, LABELS, NO_LIBRARY, OPERATION_DEFAULTS, complete
 from overhead.quantity import VOCABULARY
 from sweeps.calibrate.logs import (
     NO_NVLS,

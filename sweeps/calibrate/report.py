@@ -208,11 +208,7 @@ def _curves_curve(
 
 
 _SHOWN = 12  # outliers; all with verbose
-_CLASSES = {
-    "small": "below 256 KiB",
-    "medium": "to 16 MiB",
-    "large": "from 16 MiB",
-}
+_CLASSES = {"small": "below 256 KiB", "medium": "to 16 MiB", "large": "from 16 MiB"}
 
 
 def report_lines(found: Calibration, *, verbose: bool = False) -> Iterator[str]:

@@ -131,10 +131,7 @@ def command(**given: Any) -> int:
     load_formulas(given["formulas"])
     spec, readings = analysis_of_options(given)
     job = analysis_job(
-        spec,
-        command=command_line(),
-        folders=folders_of(given),
-        options=file_options(given),
+        spec, command=command_line(), folders=folders_of(given), options=file_options(given)
     )
     check_taken(job, flags.given_options(given, flags.OF_TRAINING), folders_of(given))
     if given["sensitivity"] is not None:

@@ -366,11 +366,7 @@ def _quantity_lines(used: tuple[str, ...]) -> Iterator[str]:
 @click.option("--overwrite", is_flag=True, help="Replace a site that exists.")
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
 def docs_command(
-    folder: str | None,
-    with_jobs: bool,
-    notebooks: bool,
-    overwrite: bool,
-    formulas: tuple[str, ...],
+    folder: str | None, with_jobs: bool, notebooks: bool, overwrite: bool, formulas: tuple[str, ...]
 ) -> int:
     """Write a site to read offline: the guide, and every command, key, formula and figure.
 

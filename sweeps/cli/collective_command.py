@@ -60,12 +60,7 @@ def command(**given: Any) -> int:
     _check_needed(options)
     spec = sweep_of_options(options, "Collective operations")
     folders = folders_of(given)
-    job = prepare(
-        spec,
-        command=command_line(),
-        folders=folders,
-        options=file_options(given),
-    )
+    job = prepare(spec, command=command_line(), folders=folders, options=file_options(given))
     check_taken(job, options, folders)
     if given["sensitivity"] is not None:
         show_sensitivity(job, given, "collective")

@@ -329,10 +329,7 @@ def trace_command(files: tuple[str, ...], **given: Any) -> int:
     out = Output(given, "trace")
     out.check()
     ranks = analyse_files(
-        files,
-        given["mode"],
-        patterns=patterns,
-        include_last_step=given["include_last_step"],
+        files, given["mode"], patterns=patterns, include_last_step=given["include_last_step"]
     )
     if window is not None and window[0] >= max(own.end_to_end for own in ranks.overlaps):
         _refuse_window(given["window"], "is after the last GPU work")

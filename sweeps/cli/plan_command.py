@@ -433,9 +433,7 @@ def buy_command(**given: Any) -> int:
     return 0 if any(one.least and not one.least.fails(wish) for one in found) else 1
 
 
-def _asked(
-    given: Mapping[str, Any],
-) -> tuple[Wish, Sequence[str], Sequence[str], dict[str, Point]]:
+def _asked(given: Mapping[str, Any]) -> tuple[Wish, Sequence[str], Sequence[str], dict[str, Point]]:
     """Return what is wanted, how it was read, what is assumed, and each machine's question."""
     faults: list[str] = []
     tokens = read_number("--tokens", given["tokens"], faults, "tokens")

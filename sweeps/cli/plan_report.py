@@ -330,10 +330,7 @@ def _instead(answer: Answer, best: Detail) -> Iterator[str]:
             "with tensor-parallel experts instead (ep 1, etp above 1)",
             lambda plan: plan["ep"] == 1.0 and plan["etp"] > 1.0,
         ),
-        (
-            "with both (ep and etp above 1)",
-            lambda plan: plan["ep"] > 1.0 and plan["etp"] > 1.0,
-        ),
+        ("with both (ep and etp above 1)", lambda plan: plan["ep"] > 1.0 and plan["etp"] > 1.0),
     )
     keys: set[tuple[object, ...]] = {best.plan.key}
     for words, fits in ways:

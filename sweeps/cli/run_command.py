@@ -372,11 +372,7 @@ def combinations() -> dict[str, Any]:
     """Return the predefined sweep: every network, operation and several numbers of ranks."""
     return {
         "title": "Predefined combinations",
-        "axes": {
-            "collective": "all",
-            "topology": "all",
-            "ranks": [2, 4, 8, 16, 32, 64, 128],
-        },
+        "axes": {"collective": "all", "topology": "all", "ranks": [2, 4, 8, 16, 32, 64, 128]},
         "constants": {"message_bytes": "140 GB"},
     }
 

@@ -34,11 +34,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 # Flags, option, what it is.
 VALUES: tuple[tuple[tuple[str, ...], str, str], ...] = (
-    (
-        ("--model-name", "--model"),
-        "model_name",
-        "Hugging Face's or ours, or a config.json.",
-    ),
+    (("--model-name", "--model"), "model_name", "Hugging Face's or ours, or a config.json."),
     (("--max-tp-size",), "max_tp_size", "Largest tensor-parallel size: 2, 4, 8.  [default: 8]"),
     (("--max-token-len",), "max_token_len", "Tokens that a layer works on.  [default: 8192]"),
     (("--operators",), "operators", "Linear layers.  [default: fc1 fc2 qkv proj]"),

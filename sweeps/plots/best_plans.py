@@ -186,10 +186,7 @@ def _axes(figure: Figure, view: View, points: _Points) -> tuple[Axis, Axis]:
 
 
 def _draw(
-    axes: Axes,
-    points: _Points,
-    axes_of: tuple[Axis, Axis],
-    front: NDArray[np.int64],
+    axes: Axes, points: _Points, axes_of: tuple[Axis, Axis], front: NDArray[np.int64]
 ) -> None:
     xaxis, yaxis = axes_of
     outside = points.outside & (points.x <= xaxis.high)
@@ -237,12 +234,7 @@ def _notes(figure: Figure, view: View, points: _Points, xaxis: Axis) -> list[str
     return notes
 
 
-def _legend(
-    figure: Figure,
-    view: View,
-    points: _Points,
-    front: NDArray[np.int64],
-) -> Legend:
+def _legend(figure: Figure, view: View, points: _Points, front: NDArray[np.int64]) -> Legend:
     samples: list[Sample] = []
     if points.names != [""]:
         samples += [(name, points.look(place)) for place, name in enumerate(points.names)

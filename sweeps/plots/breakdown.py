@@ -254,11 +254,7 @@ _CELL = (0.46, 0.27)  # inches
 
 
 def draw_benefit(
-    speedup: Floats,
-    hardware: list[str],
-    axes: Mapping[str, Floats],
-    stem: Path,
-    fixed: str = "",
+    speedup: Floats, hardware: list[str], axes: Mapping[str, Floats], stem: Path, fixed: str = ""
 ) -> list[Path]:
     """Draw the speedup, with the best number of multiprocessors in each cell."""
     best = speedup.max(axis=-1)

@@ -120,11 +120,7 @@ def _curves(dataset: xr.Dataset, subject: Subject) -> list[dict[str, Any]]:
 
 
 def _selection(
-    dataset: xr.Dataset,
-    subject: Subject,
-    name: str,
-    varying: Sequence[str],
-    kept: Sequence[str],
+    dataset: xr.Dataset, subject: Subject, name: str, varying: Sequence[str], kept: Sequence[str]
 ) -> dict[str, Any]:
     """Return where each other dimension is held: where most cells have a value."""
     selection: dict[str, Any] = {}

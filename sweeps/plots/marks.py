@@ -145,11 +145,7 @@ class Crossover:
 
 
 def crossovers(
-    x: NDArray[np.float64],
-    curves: NDArray[np.float64],
-    *,
-    more: bool = False,
-    whole: bool = False,
+    x: NDArray[np.float64], curves: NDArray[np.float64], *, more: bool = False, whole: bool = False
 ) -> list[Crossover]:
     """Find where the best curve changes.
 
@@ -236,12 +232,7 @@ _TRIES = 8
 
 
 def mark_crossovers(
-    axes: Axes,
-    found: Sequence[Crossover],
-    scale: Scale,
-    panel: tuple[float, float],
-    *,
-    above: bool,
+    axes: Axes, found: Sequence[Crossover], scale: Scale, panel: tuple[float, float], *, above: bool
 ) -> None:
     """Mark where the best line changes: a ring on the curve, the size beside it."""
     size = SIZE_NOTE

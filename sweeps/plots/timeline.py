@@ -627,10 +627,7 @@ def _zeros(ranks: Ranks, traces: Sequence[Trace]) -> tuple[list[int], list[str]]
 
 
 def _window(
-    ranks: Ranks,
-    traces: Sequence[Trace],
-    zeros: Sequence[int],
-    window: tuple[float, float] | None,
+    ranks: Ranks, traces: Sequence[Trace], zeros: Sequence[int], window: tuple[float, float] | None
 ) -> tuple[str, tuple[int, int]]:
     """Return what is shown: in words, and in nanoseconds from the zero on."""
     if window is not None:

@@ -466,9 +466,7 @@ class Resolver:
         why = ", or ".join(words[kind] for kind in kinds)
         self.origins |= {name: (assumed(self.constants.get(name), why),) for name in columns}
 
-    def _ranks_and_dimensions(
-        self,
-    ) -> tuple[Axis | None, NDArray[Any] | None, NDArray[Any]]:
+    def _ranks_and_dimensions(self) -> tuple[Axis | None, NDArray[Any] | None, NDArray[Any]]:
         """Return the ranks and a grid's dimensions, and the axis along which these vary."""
         first, second = self._axis_of("ranks"), self._axis_of("mesh_dimensions")
         if first is not None and second is not None and first is not second:

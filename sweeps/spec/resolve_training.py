@@ -39,12 +39,7 @@ from sweeps.spec.catalog import (
     usual_framework,
     usual_operation,
 )
-from sweeps.spec.framework import (
-    among_all,
-    training_constants,
-    unknown_settings,
-    unseen_device,
-)
+from sweeps.spec.framework import among_all, training_constants, unknown_settings, unseen_device
 from sweeps.spec.machine import Machine, cut_domain, rates_of
 from sweeps.spec.model import Model, complete_shapes
 from sweeps.spec.resolve import DEFAULTS, LINK_GIVEN, LINKS, NUMBER_DEFAULTS, Resolved, Resolver
@@ -427,8 +422,7 @@ class TrainingResolver(Resolver):
 
     def _table(self, labels: Mapping[str, str]) -> dict[str, Origin]:
         machine: Machine = next(
-            (m for m in self.machines if m.name == labels["hardware"]),
-            None,
+            (m for m in self.machines if m.name == labels["hardware"]), None
         ) or load_hardware(labels["hardware"], self.folders)
         framework = load_framework(labels["framework"], self.folders)
         found = training_constants(

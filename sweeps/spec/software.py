@@ -53,7 +53,7 @@ OF_KIND = {"switch": "nccl", "fully_connected": "rccl"}
 # GPUs whose links the rows behind a profile's errors aren't of, with what is known of their own.
 APART = {
     "pcie5": "rows of errors are of NVLink; 147 rows of two machines whose GPUs PCIe joins are off "
-    "by 7 % below 256 KiB and by 20 % above",
+    "by 7 % below 256 KiB and by 20 % above"
 }
 # What no profile has a form of.
 UNPRICED = frozenset(

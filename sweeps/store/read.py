@@ -381,11 +381,7 @@ def open_dataset(path: Path | str, *, require_ours: bool = True) -> xr.Dataset:
                 open_zarr(real)
                 if is_zarr(real)
                 else xr.open_dataset(
-                    real,
-                    engine="netcdf4",
-                    decode_times=False,
-                    mask_and_scale=not ours,
-                    lock=NETCDF,
+                    real, engine="netcdf4", decode_times=False, mask_and_scale=not ours, lock=NETCDF
                 )
             )
             return _restored(dataset) if ours else dataset

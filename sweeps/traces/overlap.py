@@ -352,13 +352,7 @@ def analyse(
     )
 
 
-def _measured(
-    starts: Ints,
-    ends: Ints,
-    codes: NDArray[np.int8],
-    zero: int,
-    **more: Any,
-) -> Overlap:
+def _measured(starts: Ints, ends: Ints, codes: NDArray[np.int8], zero: int, **more: Any) -> Overlap:
     """Measure some rows, of which there are at least one."""
     cut = sweep(starts, ends, codes, len(CLASSES))
     gemm, other, communication = (cut.active[CLASSES.index(k)] for k in CLASSES[:3])

@@ -388,9 +388,7 @@ def yaml_of(
 
 
 def to_yaml(
-    values: Mapping[str, Mapping[str, Any]],
-    heading: Sequence[str] = (),
-    version: Version = NEWEST,
+    values: Mapping[str, Mapping[str, Any]], heading: Sequence[str] = (), version: Version = NEWEST
 ) -> str:
     """Return layers with their values as YAML, with the keys that a release takes."""
     known = [key for key in KEYS if SINCE.get(key, version) <= version]
