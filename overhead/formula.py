@@ -631,14 +631,18 @@ def constant(
 
 
 def declare(
-    returns: str, inputs: Sequence[str], kernel: Callable[..., Array], **further: Unpack[Further]
+    returns: str,
+    inputs: Sequence[str],
+    kernel: Callable[..., Array],
+    title: str = "",
+    **further: Unpack[Further],
 ) -> None:
     """Declare a formula of a kernel that serves several, as layers of each kind."""
 
     def own(*values: Any) -> Array:
         return kernel(*values)
 
-    _register(own, returns, inputs, "", _named(returns, further), further)
+    _register(own, returns, inputs, title, _named(returns, further), further)
 
 
 def _named(returns: str, further: Further) -> str:

@@ -233,28 +233,20 @@ def norm_parameters(layer_norm: Array, hidden_size: Array) -> Array:
     return (1.0 + layer_norm) * hidden_size
 
 
-@formula(source=VASWANI, where="section 3.1", assumes=NORMS)
-def dense_layer_parameters(
-    attention_parameters: Array, mlp_parameters: Array, norm_parameters: Array
-) -> Array:
-    """Parameters of one dense layer."""
-    return attention_parameters + mlp_parameters + 2.0 * norm_parameters
+def _layer(attention: Array, mlp: Array, norm: Array) -> Array:
+    return attention + mlp + 2.0 * norm
 
 
-@formula(source=VASWANI, where="section 3.1", assumes=NORMS)
-def moe_layer_parameters(
-    attention_parameters: Array, moe_parameters: Array, norm_parameters: Array
-) -> Array:
-    """Parameters of one mixture-of-experts layer."""
-    return attention_parameters + moe_parameters + 2.0 * norm_parameters
-
-
-@formula(source=VASWANI, where="section 3.1", assumes=NORMS)
-def active_moe_layer_parameters(
-    attention_parameters: Array, active_moe_parameters: Array, norm_parameters: Array
-) -> Array:
-    """Parameters of one mixture-of-experts layer that one token meets."""
-    return attention_parameters + active_moe_parameters + 2.0 * norm_parameters
+for _name, _mlp, _words in (
+    ("dense_layer", "mlp", "dense layer"),
+    ("moe_layer", "moe", "mixture-of-experts layer"),
+    ("active_moe_layer", "active_moe", "mixture-of-experts layer that one token meets"),
+):
+    declare(
+        f"{_name}_parameters",
+        ("attention_parameters", f"{_mlp}_parameters", "norm_parameters"), _layer,
+        f"Parameters of one {_words}", source=VASWANI, where="section 3.1", assumes=NORMS,
+    )  # fmt: skip
 
 
 product("embedding_parameters", ("vocabulary_size", "hidden_size"),
@@ -621,32 +613,26 @@ def logits_flops_per_token(hidden_size: Array, vocabulary_size: Array) -> Array:
     return 2.0 * hidden_size * vocabulary_size
 
 
-@formula(source=APPENDIX[0], where=APPENDIX[1], assumes=(FULL,))
-def attention_flops_per_token(
+def _scores(
     layers: Array,
-    attention_span: Array,
+    span: Array,
     heads: Array,
     query_head_size: Array,
     value_head_size: Array,
     index_flops: Array,
 ) -> Array:
-    """Forward FLOPs of one token by scores and values, masked ones counted."""
-    scores = 2.0 * layers * attention_span * heads * (query_head_size + value_head_size)
+    scores = 2.0 * layers * span * heads * (query_head_size + value_head_size)
     return scores + layers * index_flops
 
 
-@formula(source=APPENDIX[0], where=APPENDIX[1], assumes=(CAUSAL,))
-def causal_attention_flops_per_token(
-    layers: Array,
-    causal_attention_span: Array,
-    heads: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-    causal_index_flops: Array,
-) -> Array:
-    """Forward FLOPs of one token by scores and values, masked ones not counted."""
-    scores = 2.0 * layers * causal_attention_span * heads * (query_head_size + value_head_size)
-    return scores + layers * causal_index_flops
+for _prefix, _masked, _words in (("", FULL, "counted"), ("causal_", CAUSAL, "not counted")):
+    declare(
+        f"{_prefix}attention_flops_per_token",
+        ("layers", f"{_prefix}attention_span", "heads", "query_head_size", "value_head_size",
+         f"{_prefix}index_flops"), _scores,
+        f"Forward FLOPs of one token by scores and values, masked ones {_words}",
+        source=APPENDIX[0], where=APPENDIX[1], assumes=(_masked,),
+    )  # fmt: skip
 
 
 total("forward_flops_per_token",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from overhead.arrays import xp
-from overhead.formula import alias, constant, formula, product
+from overhead.formula import alias, constant, declare, formula, product
 from overhead.quantity import Array
 
 HIERARCHY = {"topology": "hierarchical"}
@@ -289,43 +289,19 @@ alias("pod_oversubscription", "uplink_oversubscription", when=TWO)
 # What a flat network takes from a machine: its link, and what its switch can do.
 
 
-@formula(
-    returns="latency",
-    source=OWN,
-    assumes=("a flat network lies in a node while its ranks fit into one",),
-    when={"link": "auto"},
-)
-def flat_latency(
-    ranks: Array, gpus_per_node: Array, intra_latency: Array, inter_latency: Array
-) -> Array:
-    """Latency of a flat network's link."""
-    return xp.where(ranks <= gpus_per_node, intra_latency, inter_latency)
+def _within(ranks: Array, gpus_per_node: Array, intra: Array, inter: Array) -> Array:
+    return xp.where(ranks <= gpus_per_node, intra, inter)
 
 
-@formula(
-    returns="bandwidth",
-    source=OWN,
-    assumes=("a flat network lies in a node while its ranks fit into one",),
-    when={"link": "auto"},
-)
-def flat_bandwidth(
-    ranks: Array, gpus_per_node: Array, intra_bandwidth: Array, inter_bandwidth: Array
-) -> Array:
-    """Bandwidth of a flat network's link."""
-    return xp.where(ranks <= gpus_per_node, intra_bandwidth, inter_bandwidth)
-
-
-@formula(
-    returns="energy_per_bit",
-    source=OWN,
-    assumes=("a flat network lies in a node while its ranks fit into one",),
-    when={"link": "auto"},
-)
-def flat_energy_per_bit(
-    ranks: Array, gpus_per_node: Array, intra_energy_per_bit: Array, inter_energy_per_bit: Array
-) -> Array:
-    """Energy of one bit over a flat network's link."""
-    return xp.where(ranks <= gpus_per_node, intra_energy_per_bit, inter_energy_per_bit)
+for _part, _words in (
+    ("latency", "Latency of"), ("bandwidth", "Bandwidth of"),
+    ("energy_per_bit", "Energy of one bit over"),
+):  # fmt: skip
+    declare(
+        _part, ("ranks", "gpus_per_node", f"intra_{_part}", f"inter_{_part}"), _within,
+        f"{_words} a flat network's link", source=OWN, when={"link": "auto"}, name=f"flat_{_part}",
+        assumes=("a flat network lies in a node while its ranks fit into one",),
+    )  # fmt: skip
 
 
 for _level in ("intra", "inter"):
@@ -365,7 +341,6 @@ alias("has_nvls", "intra_nvls", when={"link": "intra"})
 constant("has_nvls", 0.0, like="inter_inc", when={"link": "inter"})
 
 
-@formula(returns="has_inc", source=OWN, when={"link": "auto"})
-def flat_inc(ranks: Array, gpus_per_node: Array, intra_inc: Array, inter_inc: Array) -> Array:
-    """Whether the switch reduces in the network."""
-    return xp.where(ranks <= gpus_per_node, intra_inc, inter_inc)
+declare("has_inc", ("ranks", "gpus_per_node", "intra_inc", "inter_inc"), _within,
+        "Whether the switch reduces in the network", source=OWN, when={"link": "auto"},
+        name="flat_inc")  # fmt: skip

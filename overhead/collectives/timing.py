@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
+
 from overhead.arrays import xp
 from overhead.collectives.algorithm import algorithm
 from overhead.collectives.cost import LEVELS, Cost, Level, flat, several
 from overhead.collectives.hierarchical import CROWD, crowd
-from overhead.formula import alias, constant, formula, product, total
+from overhead.formula import alias, constant, declare, formula, product, total
 from overhead.quantity import Array
 
 FLAT = {"shape": "flat"}
@@ -415,34 +418,20 @@ def pod_wire_time(message_bytes: Array, pod_bandwidth: Array, pod_oversubscripti
     return message_bytes * (pod_oversubscription / pod_bandwidth)
 
 
-@formula(source="hockney1994", assumes=MODEL, when={**HIERARCHY, **SEQUENTIAL})
-def intra_time(
-    intra_latency_count: Array,
-    intra_latency: Array,
-    intra_transfer_fraction: Array,
-    intra_wire_time: Array,
-) -> Array:
-    """Part of the time spent inside nodes."""
-    return intra_latency_count * intra_latency + intra_transfer_fraction * intra_wire_time
+def _one_level(count: Array, latency: Array, fraction: Array, wire_time: Array) -> Array:
+    return count * latency + fraction * wire_time
 
 
-@formula(source="hockney1994", assumes=MODEL, when={**HIERARCHY, **SEQUENTIAL})
-def inter_time(
-    inter_latency_count: Array,
-    inter_latency: Array,
-    inter_transfer_fraction: Array,
-    inter_wire_time: Array,
-) -> Array:
-    """Part of the time spent between nodes."""
-    return inter_latency_count * inter_latency + inter_transfer_fraction * inter_wire_time
-
-
-@formula(source="hockney1994", assumes=MODEL, when={**HIERARCHY, **SEQUENTIAL})
-def pod_time(
-    pod_latency_count: Array, pod_latency: Array, pod_transfer_fraction: Array, pod_wire_time: Array
-) -> Array:
-    """Part of the time spent between pods."""
-    return pod_latency_count * pod_latency + pod_transfer_fraction * pod_wire_time
+for _level, _where in (
+    ("intra", "inside nodes"), ("inter", "between nodes"), ("pod", "between pods"),
+):  # fmt: skip
+    declare(
+        f"{_level}_time",
+        [f"{_level}_{_part}" for _part in
+         ("latency_count", "latency", "transfer_fraction", "wire_time")],
+        _one_level, f"Part of the time spent {_where}", source="hockney1994", assumes=MODEL,
+        when={**HIERARCHY, **SEQUENTIAL}, name=f"{_level}_time",
+    )  # fmt: skip
 
 
 total("time", ("intra_time", "inter_time"), "Time of the operation on two levels", source=OWN,
@@ -455,54 +444,24 @@ total("time", ("intra_time", "inter_time", "pod_time"), "Time of the operation o
       when={**THREE, **SEQUENTIAL, "reduction": "free"}, name="three_level_time")  # fmt: skip
 
 
-@formula(returns="latency_time", source=OWN, assumes=MODEL, when={**TWO, **SEQUENTIAL})
-def two_level_latency_time(
-    intra_latency_count: Array,
-    intra_latency: Array,
-    inter_latency_count: Array,
-    inter_latency: Array,
-) -> Array:
-    """Part of the time that is latency, on two levels."""
-    return intra_latency_count * intra_latency + inter_latency_count * inter_latency
+def _together(*pairs: Array) -> Array:
+    """Return the sum of products: of what each level has, and what that takes there."""
+    products = [count * each for count, each in zip(pairs[::2], pairs[1::2], strict=True)]
+    return xp.asarray(reduce(add, products))
 
 
-@formula(returns="latency_time", source=OWN, assumes=MODEL, when={**THREE, **SEQUENTIAL})
-def three_level_latency_time(
-    intra_latency_count: Array,
-    intra_latency: Array,
-    inter_latency_count: Array,
-    inter_latency: Array,
-    pod_latency_count: Array,
-    pod_latency: Array,
-) -> Array:
-    """Part of the time that is latency, on three levels."""
-    two = intra_latency_count * intra_latency + inter_latency_count * inter_latency
-    return two + pod_latency_count * pod_latency
-
-
-@formula(returns="bandwidth_time", source=OWN, assumes=MODEL, when={**TWO, **SEQUENTIAL})
-def two_level_bandwidth_time(
-    intra_transfer_fraction: Array,
-    intra_wire_time: Array,
-    inter_transfer_fraction: Array,
-    inter_wire_time: Array,
-) -> Array:
-    """Part of the time that is transfer, on two levels."""
-    return intra_transfer_fraction * intra_wire_time + inter_transfer_fraction * inter_wire_time
-
-
-@formula(returns="bandwidth_time", source=OWN, assumes=MODEL, when={**THREE, **SEQUENTIAL})
-def three_level_bandwidth_time(
-    intra_transfer_fraction: Array,
-    intra_wire_time: Array,
-    inter_transfer_fraction: Array,
-    inter_wire_time: Array,
-    pod_transfer_fraction: Array,
-    pod_wire_time: Array,
-) -> Array:
-    """Part of the time that is transfer, on three levels."""
-    two = intra_transfer_fraction * intra_wire_time + inter_transfer_fraction * inter_wire_time
-    return two + pod_transfer_fraction * pod_wire_time
+for _words, _levels, _shape in (
+    ("two", ("intra", "inter"), TWO), ("three", ("intra", "inter", "pod"), THREE),
+):  # fmt: skip
+    for _returns, _parts, _what in (
+        ("latency_time", ("latency_count", "latency"), "latency"),
+        ("bandwidth_time", ("transfer_fraction", "wire_time"), "transfer"),
+    ):
+        declare(
+            _returns, [f"{_level}_{_part}" for _level in _levels for _part in _parts], _together,
+            f"Part of the time that is {_what}, on {_words} levels", source=OWN, assumes=MODEL,
+            when={**_shape, **SEQUENTIAL}, name=f"{_words}_level_{_returns}",
+        )  # fmt: skip
 
 
 total("link_fraction", ("intra_link_fraction", "inter_link_fraction", "pod_link_fraction"),
@@ -510,48 +469,21 @@ total("link_fraction", ("intra_link_fraction", "inter_link_fraction", "pod_link_
       when=HIERARCHY)  # fmt: skip
 
 
-@formula(
-    returns="energy",
-    source=OWN,
-    assumes=("every byte costs its link's energy a bit; idle links cost nothing",),
-    when=TWO,
-)
-def two_level_energy(
-    message_bytes: Array,
-    intra_link_fraction: Array,
-    intra_energy_per_bit: Array,
-    inter_link_fraction: Array,
-    inter_energy_per_bit: Array,
-) -> Array:
-    """Energy of all bytes over all links, on two levels."""
-    per_bit = (
-        intra_link_fraction * intra_energy_per_bit + inter_link_fraction * inter_energy_per_bit
-    )
-    return 8.0 * message_bytes * per_bit
+def _energy(message_bytes: Array, *pairs: Array) -> Array:
+    return 8.0 * message_bytes * _together(*pairs)
 
 
-@formula(
-    returns="energy",
-    source=OWN,
-    assumes=("every byte costs its link's energy a bit; idle links cost nothing",),
-    when=THREE,
-)
-def three_level_energy(
-    message_bytes: Array,
-    intra_link_fraction: Array,
-    intra_energy_per_bit: Array,
-    inter_link_fraction: Array,
-    inter_energy_per_bit: Array,
-    pod_link_fraction: Array,
-    pod_energy_per_bit: Array,
-) -> Array:
-    """Energy of all bytes over all links, on three levels."""
-    per_bit = (
-        intra_link_fraction * intra_energy_per_bit
-        + inter_link_fraction * inter_energy_per_bit
-        + pod_link_fraction * pod_energy_per_bit
-    )
-    return 8.0 * message_bytes * per_bit
+for _words, _levels, _shape in (
+    ("two", ("intra", "inter"), TWO), ("three", ("intra", "inter", "pod"), THREE),
+):  # fmt: skip
+    declare(
+        "energy",
+        ["message_bytes", *(f"{_level}_{_part}" for _level in _levels
+                            for _part in ("link_fraction", "energy_per_bit"))],
+        _energy, f"Energy of all bytes over all links, on {_words} levels", source=OWN,
+        assumes=("every byte costs its link's energy a bit; idle links cost nothing",),
+        when=_shape, name=f"{_words}_level_energy",
+    )  # fmt: skip
 
 
 # What leaves a rank, a node and a pod of a hierarchy in a second: for its lower bounds.

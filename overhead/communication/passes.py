@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, call, constant, formula, product, total
+from overhead.formula import alias, call, constant, declare, formula, product, total
 from overhead.quantity import Array, define
 
 OWN = "derivation"
@@ -190,28 +190,20 @@ def busiest_tp_blocks(
     return xp.maximum(earlier, last_stage_tp_blocks)
 
 
-@formula(source=OWN)
-def tp_blocks(tp: Array, busiest_tp_blocks: Array) -> Array:
-    """Tensor-parallel blocks of the stage that has most, if a block is split."""
-    return xp.where(tp > 1.0, busiest_tp_blocks, 0.0)
+def _if_split(degree: Array, busiest: Array) -> Array:
+    return xp.where(degree > 1.0, busiest, 0.0)
 
 
-@formula(source=OWN)
-def cp_layers(cp: Array, busiest_layers: Array) -> Array:
-    """Layers of the largest stage, if sequences are split."""
-    return xp.where(cp > 1.0, busiest_layers, 0.0)
-
-
-@formula(source=OWN)
-def ep_layers(ep: Array, busiest_moe_layers: Array) -> Array:
-    """Most mixture-of-experts layers in a stage, if experts are spread."""
-    return xp.where(ep > 1.0, busiest_moe_layers, 0.0)
-
-
-@formula(source=OWN)
-def etp_layers(etp: Array, busiest_moe_layers: Array) -> Array:
-    """Most mixture-of-experts layers in a stage, if an expert is split."""
-    return xp.where(etp > 1.0, busiest_moe_layers, 0.0)
+for _degree, _what, _busiest, _words in (
+    ("tp", "blocks", "busiest_tp_blocks",
+     "Tensor-parallel blocks of the stage that has most, if a block is split"),
+    ("cp", "layers", "busiest_layers", "Layers of the largest stage, if sequences are split"),
+    ("ep", "layers", "busiest_moe_layers",
+     "Most mixture-of-experts layers in a stage, if experts are spread"),
+    ("etp", "layers", "busiest_moe_layers",
+     "Most mixture-of-experts layers in a stage, if an expert is split"),
+):  # fmt: skip
+    declare(f"{_degree}_{_what}", (_degree, _busiest), _if_split, _words, source=OWN)
 
 
 constant("busiest_moe_layers", 0.0, like="pp", when=UNKNOWN)

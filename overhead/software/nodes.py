@@ -7,7 +7,7 @@ wholly inside of nodes or wholly between them, so that both add up, as do phases
 from __future__ import annotations
 
 from overhead.arrays import xp
-from overhead.formula import alias, formula, product
+from overhead.formula import alias, declare, formula, product
 from overhead.quantity import Array
 from overhead.software.flat import OWN, PRICED, several
 
@@ -260,8 +260,7 @@ def both_ll_byte_times(
 # The ramp: inside of a node, or between nodes; of phases, both.
 
 
-@formula(returns="ramp_square", source=OWN, when=PATHS)
-def path_ramp_square(
+def _ramp_square(
     total_nodes: Array,
     fabric_ramp_steps: Array,
     fabric_latency: Array,
@@ -269,37 +268,22 @@ def path_ramp_square(
     ramp_time: Array,
     inner_byte_time: Array,
 ) -> Array:
-    """Ramp of rings and trees."""
     between = fabric_ramp_steps * fabric_latency * outer_byte_time
     return xp.where(total_nodes > 1.0, between, ramp_time * inner_byte_time)
 
 
-@formula(returns="ramp_square", source=OWN, when={**NODES, "form": "nvls_tree|sharp"})
-def nvls_ramp_square(
-    total_nodes: Array,
-    fabric_ramp_steps: Array,
-    fabric_latency: Array,
-    simple_byte_time: Array,
-    nvls_ramp_time: Array,
-    inner_byte_time: Array,
-) -> Array:
-    """Ramp of NVLS and what is between nodes."""
-    between = fabric_ramp_steps * fabric_latency * simple_byte_time
-    return xp.where(total_nodes > 1.0, between, nvls_ramp_time * inner_byte_time)
-
-
-@formula(returns="ramp_square", source=OWN, when={**NODES, "form": "pairs|message"})
-def pair_ramp_square(
-    total_nodes: Array,
-    fabric_ramp_steps: Array,
-    fabric_latency: Array,
-    outer_byte_time: Array,
-    pair_ramp_time: Array,
-    inner_byte_time: Array,
-) -> Array:
-    """Ramp of pairs."""
-    between = fabric_ramp_steps * fabric_latency * outer_byte_time
-    return xp.where(total_nodes > 1.0, between, pair_ramp_time * inner_byte_time)
+for _name, _form, _outer, _ramp, _words in (
+    ("path", "ring|tree", "outer_byte_time", "ramp_time", "rings and trees"),
+    ("nvls", "nvls_tree|sharp", "simple_byte_time", "nvls_ramp_time",
+     "NVLS and what is between nodes"),
+    ("pair", "pairs|message", "outer_byte_time", "pair_ramp_time", "pairs"),
+):  # fmt: skip
+    declare(
+        "ramp_square",
+        ("total_nodes", "fabric_ramp_steps", "fabric_latency", _outer, _ramp, "inner_byte_time"),
+        _ramp_square, f"Ramp of {_words}", source=OWN, when={**NODES, "form": _form},
+        name=f"{_name}_ramp_square",
+    )  # fmt: skip
 
 
 @formula(
