@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from overhead.arrays import xp
 from overhead.collectives.timing import HIERARCHY
 from overhead.collectives.timing import THREE_LEVEL_CAPACITY as THREE
 from overhead.collectives.timing import TWO_LEVEL_CAPACITY as TWO
-from overhead.formula import formula, product
+from overhead.formula import declare, formula, product
 from overhead.quantity import Array
 
 OWN = "derivation"
@@ -179,173 +181,110 @@ def _of(collective: str, shape: dict[str, str]) -> dict[str, str]:
     return {**shape, "collective": collective}
 
 
-@formula(
-    returns="bandwidth_bound",
-    source=OWN,
-    assumes=(SHARED_PORT, NODE),
-    when=_of("all_gather|reduce_scatter", TWO),
-)
-def two_level_gather_bound(
-    message_bytes: Array,
-    ranks: Array,
-    node_ranks: Array,
-    mean_capacity: Array,
+def _levels(
+    collective: str,
+    inner: Callable[..., Array],
+    pod: Callable[..., Array],
+    title: str,
+    *ends: str,
+    name: str,
+    own: Sequence[str] = ("mean_capacity", "node_capacity"),
+    two: Sequence[str] = (),
+    three: Sequence[str] = (),
+    factor: float = 1.0,
+    in_network: bool = False,
+) -> None:
+    """Declare a bound on two levels, and on three, where pods have one of their own."""
+
+    def outer(message_bytes: Array, ranks: Array, node_ranks: Array, *rest: Array) -> Array:
+        pods, *capacities, pod_capacity = rest
+        within = inner(message_bytes, ranks, node_ranks, *capacities)
+        whole = xp.maximum(within, pod(message_bytes, ranks, pods, pod_capacity))
+        return xp.asarray(whole if factor == 1.0 else factor * whole)
+
+    def on_nodes(*values: Array) -> Array:
+        return inner(*values) if factor == 1.0 else factor * inner(*values)
+
+    sizes = ("message_bytes", "ranks", "node_ranks")
+    switches = {"in_network": "yes"} if in_network else {}
+    declare("bandwidth_bound", (*sizes, *own), on_nodes, f"{title} on two levels{ends[0]}",
+            source=OWN, assumes=(SHARED_PORT, NODE, *two), when=_of(collective, TWO) | switches,
+            name=f"two_level_{name}_bound")  # fmt: skip
+    declare("bandwidth_bound", (*sizes, "pods", *own, "pod_capacity"), outer,
+            f"{title} on three levels{ends[-1]}", source=OWN,
+            assumes=(SHARED_PORT, NODE, POD, *three), when=_of(collective, THREE) | switches,
+            name=f"three_level_{name}_bound")  # fmt: skip
+
+
+def _gather(
+    message_bytes: Array, ranks: Array, node_ranks: Array, mean_capacity: Array,
     node_capacity: Array,
-) -> Array:
-    """Least transfer of an all_gather or a reduce_scatter on two levels."""
+) -> Array:  # fmt: skip
     entering = (ranks - node_ranks) / node_capacity
     return message_bytes / ranks * xp.maximum((ranks - 1.0) / mean_capacity, entering)
 
 
-@formula(
-    returns="bandwidth_bound",
-    source=OWN,
-    assumes=(SHARED_PORT, NODE, POD),
-    when=_of("all_gather|reduce_scatter", THREE),
-)
-def three_level_gather_bound(
-    message_bytes: Array,
-    ranks: Array,
-    node_ranks: Array,
-    pods: Array,
-    mean_capacity: Array,
+def _gather_of_pod(message_bytes: Array, ranks: Array, pods: Array, pod_capacity: Array) -> Array:
+    return message_bytes / ranks * ((ranks - ranks / pods) / pod_capacity)
+
+
+def _in_network(
+    message_bytes: Array, ranks: Array, node_ranks: Array, mean_capacity: Array,
     node_capacity: Array,
-    pod_capacity: Array,
-) -> Array:
-    """Least transfer of an all_gather or a reduce_scatter on three levels."""
-    inner = two_level_gather_bound(message_bytes, ranks, node_ranks, mean_capacity, node_capacity)
-    return xp.maximum(inner, message_bytes / ranks * ((ranks - ranks / pods) / pod_capacity))
-
-
-@formula(
-    returns="bandwidth_bound",
-    source=OWN,
-    assumes=(SHARED_PORT, NODE, "no reduction in the network"),
-    when=_of("all_reduce", TWO),
-)
-def two_level_all_reduce_bound(
-    message_bytes: Array,
-    ranks: Array,
-    node_ranks: Array,
-    mean_capacity: Array,
-    node_capacity: Array,
-) -> Array:
-    """Least transfer of an all_reduce on two levels: among ranks, and among nodes."""
-    return 2.0 * two_level_gather_bound(
-        message_bytes, ranks, node_ranks, mean_capacity, node_capacity
-    )
-
-
-@formula(
-    returns="bandwidth_bound",
-    source=OWN,
-    assumes=(SHARED_PORT, NODE, POD, "no reduction in the network"),
-    when=_of("all_reduce", THREE),
-)
-def three_level_all_reduce_bound(
-    message_bytes: Array,
-    ranks: Array,
-    node_ranks: Array,
-    pods: Array,
-    mean_capacity: Array,
-    node_capacity: Array,
-    pod_capacity: Array,
-) -> Array:
-    """Least transfer of an all_reduce on three levels: among ranks, nodes, and pods."""
-    return 2.0 * three_level_gather_bound(
-        message_bytes, ranks, node_ranks, pods, mean_capacity, node_capacity, pod_capacity
-    )
-
-
-@formula(
-    returns="bandwidth_bound",
-    source=OWN,
-    assumes=(SHARED_PORT, NODE, "every rank gives the whole message, and every node once"),
-    when=_of("all_reduce", TWO) | {"in_network": "yes"},
-)
-def two_level_in_network_bound(
-    message_bytes: Array,
-    ranks: Array,
-    node_ranks: Array,
-    mean_capacity: Array,
-    node_capacity: Array,
-) -> Array:
-    """Least transfer of an all_reduce on two levels whose switches reduce."""
+) -> Array:  # fmt: skip
     node = xp.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
     whole = xp.maximum(1.0 / mean_capacity, node)
     return xp.asarray(message_bytes * xp.where(ranks > 1.0, whole, 0.0))
 
 
-@formula(
-    returns="bandwidth_bound",
-    source=OWN,
-    assumes=(SHARED_PORT, NODE, POD, "every rank gives the whole message, every pod once"),
-    when=_of("all_reduce", THREE) | {"in_network": "yes"},
-)
-def three_level_in_network_bound(
-    message_bytes: Array,
-    ranks: Array,
-    node_ranks: Array,
-    pods: Array,
-    mean_capacity: Array,
-    node_capacity: Array,
-    pod_capacity: Array,
-) -> Array:
-    """Least transfer of an all_reduce on three levels whose switches reduce."""
-    inner = two_level_in_network_bound(
-        message_bytes, ranks, node_ranks, mean_capacity, node_capacity
-    )
-    pod = message_bytes * xp.where(pods > 1.0, 1.0 / pod_capacity, 0.0)
-    return xp.asarray(xp.maximum(inner, pod))
+def _once_a_pod(message_bytes: Array, ranks: Array, pods: Array, pod_capacity: Array) -> Array:
+    return message_bytes * xp.where(pods > 1.0, 1.0 / pod_capacity, 0.0)
 
 
-@formula(
-    returns="bandwidth_bound",
-    source=OWN,
-    assumes=(SHARED_PORT, NODE, "the whole message leaves or enters the root, and every node"),
-    when=_of("broadcast|reduce", TWO),
-)
-def two_level_broadcast_bound(
-    message_bytes: Array,
-    ranks: Array,
-    node_ranks: Array,
-    rank_capacity: Array,
-    mean_capacity: Array,
-    node_capacity: Array,
-) -> Array:
-    """Least transfer of a broadcast or a reduce on two levels."""
+def _broadcast(
+    message_bytes: Array, ranks: Array, node_ranks: Array, rank_capacity: Array,
+    mean_capacity: Array, node_capacity: Array,
+) -> Array:  # fmt: skip
     port = xp.maximum(1.0 / rank_capacity, (ranks - 1.0) / ranks / mean_capacity)
     node = xp.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
     return xp.asarray(message_bytes * xp.where(ranks > 1.0, xp.maximum(port, node), 0.0))
 
 
-@formula(
-    returns="bandwidth_bound",
-    source=OWN,
-    assumes=(
-        SHARED_PORT,
-        NODE,
-        POD,
-        "the whole message leaves or enters the root, every node and pod",
-    ),
-    when=_of("broadcast|reduce", THREE),
-)
-def three_level_broadcast_bound(
-    message_bytes: Array,
-    ranks: Array,
-    node_ranks: Array,
-    pods: Array,
-    rank_capacity: Array,
-    mean_capacity: Array,
+def _exchange(
+    message_bytes: Array, ranks: Array, node_ranks: Array, mean_capacity: Array,
     node_capacity: Array,
-    pod_capacity: Array,
-) -> Array:
-    """Least transfer of a broadcast or a reduce on three levels."""
-    inner = two_level_broadcast_bound(
-        message_bytes, ranks, node_ranks, rank_capacity, mean_capacity, node_capacity
-    )
-    pod = message_bytes * xp.where(pods > 1.0, 1.0 / pod_capacity, 0.0)
-    return xp.asarray(xp.maximum(inner, pod))
+) -> Array:  # fmt: skip
+    leaving = node_ranks * (ranks - node_ranks) / node_capacity
+    most: Array = xp.maximum((ranks - 1.0) / mean_capacity, leaving)
+    return message_bytes / ranks * most
+
+
+def _exchange_of_pod(message_bytes: Array, ranks: Array, pods: Array, pod_capacity: Array) -> Array:
+    pod_ranks = ranks / pods
+    return message_bytes / ranks * (pod_ranks * (ranks - pod_ranks) / pod_capacity)
+
+
+_levels("all_gather|reduce_scatter", _gather, _gather_of_pod,
+        "Least transfer of an all_gather or a reduce_scatter", "", name="gather")  # fmt: skip
+_levels(
+    "all_reduce", _gather, _gather_of_pod, "Least transfer of an all_reduce",
+    ": among ranks, and among nodes", ": among ranks, nodes, and pods", name="all_reduce",
+    two=("no reduction in the network",), three=("no reduction in the network",), factor=2.0,
+)  # fmt: skip
+_levels(
+    "all_reduce", _in_network, _once_a_pod, "Least transfer of an all_reduce",
+    " whose switches reduce", name="in_network", in_network=True,
+    two=("every rank gives the whole message, and every node once",),
+    three=("every rank gives the whole message, every pod once",),
+)  # fmt: skip
+_levels(
+    "broadcast|reduce", _broadcast, _once_a_pod, "Least transfer of a broadcast or a reduce", "",
+    name="broadcast", own=("rank_capacity", "mean_capacity", "node_capacity"),
+    two=("the whole message leaves or enters the root, and every node",),
+    three=("the whole message leaves or enters the root, every node and pod",),
+)  # fmt: skip
+_levels("all_to_all", _exchange, _exchange_of_pod, "Least transfer of an all_to_all", "",
+        name="exchange")  # fmt: skip
 
 
 @formula(returns="bandwidth_bound", source=OWN, assumes=(NODE, SENDERS), when=_of("p2p", HIERARCHY))
@@ -360,41 +299,3 @@ def level_p2p_bound(
     node = xp.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
     port = 1.0 / rank_capacity
     return xp.asarray(message_bytes * xp.where(ranks > 1.0, xp.maximum(port, node), 0.0))
-
-
-@formula(
-    returns="bandwidth_bound", source=OWN, assumes=(SHARED_PORT, NODE), when=_of("all_to_all", TWO)
-)
-def two_level_exchange_bound(
-    message_bytes: Array,
-    ranks: Array,
-    node_ranks: Array,
-    mean_capacity: Array,
-    node_capacity: Array,
-) -> Array:
-    """Least transfer of an all_to_all on two levels."""
-    leaving = node_ranks * (ranks - node_ranks) / node_capacity
-    most: Array = xp.maximum((ranks - 1.0) / mean_capacity, leaving)
-    return message_bytes / ranks * most
-
-
-@formula(
-    returns="bandwidth_bound",
-    source=OWN,
-    assumes=(SHARED_PORT, NODE, POD),
-    when=_of("all_to_all", THREE),
-)
-def three_level_exchange_bound(
-    message_bytes: Array,
-    ranks: Array,
-    node_ranks: Array,
-    pods: Array,
-    mean_capacity: Array,
-    node_capacity: Array,
-    pod_capacity: Array,
-) -> Array:
-    """Least transfer of an all_to_all on three levels."""
-    inner = two_level_exchange_bound(message_bytes, ranks, node_ranks, mean_capacity, node_capacity)
-    pod_ranks = ranks / pods
-    leaving = pod_ranks * (ranks - pod_ranks) / pod_capacity
-    return xp.maximum(inner, message_bytes / ranks * leaving)
