@@ -464,6 +464,7 @@ def algorithm(
     in_network: bool = False,
     exact_chunks: str = "",
     form: str = SCHEDULE,
+    links: tuple[str, ...] = (),
     doubled: bool = False,
     mirrored: bool = False,
 ) -> Callable[[Kernel], Kernel]:
@@ -488,6 +489,8 @@ def algorithm(
         Condition under which the time is exact rather than an upper bound.
     form : str
         How a library's profile prices it, if not by its schedule.
+    links : tuple of str
+        What of its links the function takes beside its parameters, by keyword.
     doubled : bool
         Declare the all_reduce too that runs it twice, as reduce_scatter and as all_gather.
     mirrored : bool
@@ -508,8 +511,8 @@ def algorithm(
 
     def declare(kernel: Kernel) -> Kernel:
         common = Algorithm(
-            "", "", name, kernel, parameters(kernel), own_statements, source, where, assumes,
-            requires, in_network, exact_chunks, form,
+            "", "", name, kernel, (*parameters(kernel), *links), own_statements, source, where,
+            assumes, requires, in_network, exact_chunks, form,
             (kernel.__code__.co_filename, kernel.__code__.co_firstlineno),
         )  # fmt: skip
         for network in _together(topology):

@@ -7,7 +7,7 @@ back.  Between nodes, ranks at the same place in their nodes form a rail; a netw
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from overhead.arrays import select, xp
 from overhead.collectives import switch
@@ -19,7 +19,7 @@ from overhead.collectives.algorithm import (
     algorithm,
     network,
 )
-from overhead.collectives.cost import Cost, Level, flat, scale, several, stack
+from overhead.collectives.cost import LEVELS, Cost, Level, flat, scale, several, stack
 from overhead.collectives.switch import scatter
 from overhead.quantity import Array
 
@@ -294,7 +294,7 @@ def flat_pairwise(
 
 INWARDS = "between pods first, then between nodes, then in every node"
 ALONE = "one rank of each node sends, over one network card"
-LEVELS = "(ceil(log2(pods)) + ceil(log2(nodes)) + ceil(log2(node_ranks)))"
+DEPTHS = "(ceil(log2(pods)) + ceil(log2(nodes)) + ceil(log2(node_ranks)))"
 
 
 def _inwards(
@@ -460,6 +460,11 @@ def _step(terms: tuple[str, str, str]) -> str:
     return f"maximum(maximum({intra}, {inter}), {pod})"
 
 
+# What the time of a step follows from on each level: the message and its links.
+ALL_LINKS = (
+    "message_bytes", "intra_latency", "intra_bandwidth", "inter_latency", "inter_bandwidth",
+    "uplink_oversubscription", "pod_latency", "pod_bandwidth", "pod_oversubscription",
+)  # fmt: skip
 RING_STEP = _step(
     (
         f"intra_latency + {WIRES[0]}/ranks",
@@ -477,46 +482,46 @@ RING_STEP = _step(
     carried=MINIMAL,
     source="derivation",
     assumes=("one ring, node after node; it leaves a node by one network card",),
+    links=ALL_LINKS,
     doubled=True,
 )
 def flat_ring(
-    node_ranks: Array,
-    nodes: Array,
-    pods: Array,
-    ranks_per_nic: Array,
-    message_bytes: Array,
-    intra_latency: Array,
-    intra_bandwidth: Array,
-    inter_latency: Array,
-    inter_bandwidth: Array,
-    uplink_oversubscription: Array,
-    pod_latency: Array,
-    pod_bandwidth: Array,
-    pod_oversubscription: Array,
+    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, **links: Array
 ) -> Cost:
     """One ring through all ranks, node after node."""
     ranks = node_ranks * nodes * pods
     share = 1.0 / ranks
     crowded = share * crowd(node_ranks, ranks_per_nic)
-    intra = intra_latency + share * (message_bytes / intra_bandwidth)
-    inter = inter_latency + crowded * (message_bytes * (uplink_oversubscription / inter_bandwidth))
-    pod = pod_latency + crowded * (message_bytes * (pod_oversubscription / pod_bandwidth))
-    times = _present(node_ranks, nodes, pods, intra, inter, pod)
+    shares = (share, crowded, crowded)
+    times = _step_times((node_ranks, nodes, pods), shares, links)
     sent = (ranks - 1.0) / ranks
     inside, between_nodes, between_pods = edges(node_ranks, nodes, pods)
     carried = (inside * sent, between_nodes * sent, between_pods * sent)
-    return _cost(ranks - 1.0, times, (share, crowded, crowded), carried, sent)
+    return _cost(ranks - 1.0, times, shares, carried, sent)
 
 
-def _present(
-    node_ranks: Array, nodes: Array, pods: Array, intra: Array, inter: Array, pod: Array
+def wires_of(links: Mapping[str, Array]) -> tuple[Array, ...]:
+    """Return the time of the whole message over a link of each level."""
+    size = links["message_bytes"]
+    inter = size * (links["uplink_oversubscription"] / links["inter_bandwidth"])
+    wires = (size / links["intra_bandwidth"], inter)
+    if "pod_bandwidth" not in links:
+        return wires
+    return (*wires, size * (links["pod_oversubscription"] / links["pod_bandwidth"]))
+
+
+def _step_times(
+    sizes: Sequence[Array], shares: Sequence[Array], links: Mapping[str, Array]
 ) -> tuple[Array, Array, Array]:
-    """Return the levels' times, `ABSENT` for levels that have no messages."""
-    return (
-        xp.where(node_ranks > 1.0, intra, ABSENT),
-        xp.where(nodes > 1.0, inter, ABSENT),
-        xp.where(pods > 1.0, pod, ABSENT),
+    """Return the times of a step on each level, `ABSENT` for levels that have no messages."""
+    latencies = (links[f"{level}_latency"] for level in LEVELS)
+    intra, inter, pod = (
+        xp.where(size > 1.0, latency + share * wire, ABSENT)
+        for size, latency, share, wire in zip(
+            sizes, latencies, shares, wires_of(links), strict=True
+        )
     )
+    return intra, inter, pod
 
 
 # Of a node's rings all but one go on inside of it at any rank; with one node all do.
@@ -539,35 +544,22 @@ CHANNELS_STEP = _step(
     source="derivation",
     where="what NCCL does: a ring a channel, each leaving a node by another network card",
     assumes=("as many rings as ranks in a node, each with its part of the buffer",),
+    links=ALL_LINKS,
     doubled=True,
 )
 def flat_ring_channels(
-    node_ranks: Array,
-    nodes: Array,
-    pods: Array,
-    ranks_per_nic: Array,
-    message_bytes: Array,
-    intra_latency: Array,
-    intra_bandwidth: Array,
-    inter_latency: Array,
-    inter_bandwidth: Array,
-    uplink_oversubscription: Array,
-    pod_latency: Array,
-    pod_bandwidth: Array,
-    pod_oversubscription: Array,
+    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, **links: Array
 ) -> Cost:
     """Rings through all ranks, as many as a node has ranks, each entering nodes at another."""
     ranks = node_ranks * nodes * pods
     inside = xp.where(nodes * pods > 1.0, (node_ranks - 1.0) / node_ranks, 1.0) / ranks
     outside = ranks_per_nic / (node_ranks * ranks)
-    intra = intra_latency + inside * (message_bytes / intra_bandwidth)
-    inter = inter_latency + outside * (message_bytes * (uplink_oversubscription / inter_bandwidth))
-    pod = pod_latency + outside * (message_bytes * (pod_oversubscription / pod_bandwidth))
-    times = _present(node_ranks, nodes, pods, intra, inter, pod)
+    shares = (inside, outside, outside)
+    times = _step_times((node_ranks, nodes, pods), shares, links)
     sent = (ranks - 1.0) / ranks
     inside_nodes, between_nodes, between_pods = edges(node_ranks, nodes, pods)
     carried = (inside_nodes * sent, between_nodes * sent, between_pods * sent)
-    return _cost(ranks - 1.0, times, (inside, outside, outside), carried, sent)
+    return _cost(ranks - 1.0, times, shares, carried, sent)
 
 
 DIRECT_STEP = _step(
@@ -589,21 +581,10 @@ DIRECT_STEP = _step(
     assumes=(
         "a rank posts all its messages at once and those of a level pay one latency together",
     ),
+    links=ALL_LINKS,
 )
 def all_to_all_direct(
-    node_ranks: Array,
-    nodes: Array,
-    pods: Array,
-    ranks_per_nic: Array,
-    message_bytes: Array,
-    intra_latency: Array,
-    intra_bandwidth: Array,
-    inter_latency: Array,
-    inter_bandwidth: Array,
-    uplink_oversubscription: Array,
-    pod_latency: Array,
-    pod_bandwidth: Array,
-    pod_oversubscription: Array,
+    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, **links: Array
 ) -> Cost:
     """All pairs at once, each message straight over the level at which its ranks meet."""
     ranks = node_ranks * nodes * pods
@@ -611,12 +592,7 @@ def all_to_all_direct(
     outside = (nodes - 1.0) * node_ranks / ranks
     far = (pods - 1.0) / pods
     shares = (inside, ranks_per_nic * outside, ranks_per_nic * far)
-    intra = intra_latency + shares[0] * (message_bytes / intra_bandwidth)
-    inter = inter_latency + shares[1] * (
-        message_bytes * (uplink_oversubscription / inter_bandwidth)
-    )
-    pod = pod_latency + shares[2] * (message_bytes * (pod_oversubscription / pod_bandwidth))
-    times = _present(node_ranks, nodes, pods, intra, inter, pod)
+    times = _step_times((node_ranks, nodes, pods), shares, links)
     carried = (ranks * inside, ranks * outside, ranks * far)
     there = xp.where(ranks > 1.0, 1.0, 0.0)
     return _cost(there, times, shares, carried, (ranks - 1.0) / ranks)

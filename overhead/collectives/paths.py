@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from overhead.arrays import xp
 from overhead.collectives.algorithm import TWO_LEVELS, Requirement, algorithm
-from overhead.collectives.cost import Cost, Level, stack
+from overhead.collectives.cost import LEVELS, Cost, Level, stack
 from overhead.collectives.hierarchical import (
     ABSENT,
+    ALL_LINKS,
     BOTH,
     CARD,
     EVERY,
@@ -19,6 +20,7 @@ from overhead.collectives.hierarchical import (
     WIRES,
     edges,
     slowest,
+    wires_of,
 )
 from overhead.quantity import Array
 
@@ -33,6 +35,7 @@ FABRIC_INC = Requirement(
     lambda inter_inc, nodes: xp.asarray((inter_inc == 1.0) | (nodes == 1.0)),
 )
 
+NODE_LINKS = ("message_bytes", "intra_bandwidth", "inter_bandwidth", "uplink_oversubscription")
 SEVERAL = "where(ranks > 1, 1, 0)"
 # Links of a ring through all ranks, node after node, and the latency of its quickest one.
 LOOP = (
@@ -67,29 +70,18 @@ SLOWEST = (
         "a ring goes at the rate of its slowest link everywhere",
     ),
     doubled=True,
+    links=ALL_LINKS,
     form="ring",
 )
 def ring_path(
-    node_ranks: Array,
-    nodes: Array,
-    pods: Array,
-    ranks_per_nic: Array,
-    message_bytes: Array,
-    intra_latency: Array,
-    intra_bandwidth: Array,
-    inter_latency: Array,
-    inter_bandwidth: Array,
-    uplink_oversubscription: Array,
-    pod_latency: Array,
-    pod_bandwidth: Array,
-    pod_oversubscription: Array,
+    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, **links: Array
 ) -> Cost:
     """Rings through all ranks without waiting: latency of the longest path, largest transfer."""
     ranks = node_ranks * nodes * pods
     present = (node_ranks > 1.0, nodes > 1.0, pods > 1.0)
     # A block doesn't pass one of the links; the block that is the last there passes all but the
     # quickest.
-    latencies = (intra_latency, inter_latency, pod_latency)
+    latencies = [links[f"{level}_latency"] for level in LEVELS]
     left_out = slowest(
         *(xp.where(here, -one, -xp.inf) for here, one in zip(present, latencies, strict=True))
     )
@@ -99,14 +91,8 @@ def ring_path(
     inside = xp.where(nodes * pods > 1.0, (node_ranks - 1.0) / node_ranks, 1.0) / ranks
     outside = ranks_per_nic / (node_ranks * ranks)
     shares = (inside, outside, outside)
-    wires = (
-        inside * (message_bytes / intra_bandwidth),
-        outside * (message_bytes * (uplink_oversubscription / inter_bandwidth)),
-        outside * (message_bytes * (pod_oversubscription / pod_bandwidth)),
-    )
-    busiest = slowest(
-        *(xp.where(here, wire, ABSENT) for here, wire in zip(present, wires, strict=True))
-    )
+    wires = zip(present, shares, wires_of(links), strict=True)
+    busiest = slowest(*(xp.where(here, share * wire, ABSENT) for here, share, wire in wires))
     sent = (ranks - 1.0) / ranks
     levels = tuple(
         Level(path, path, (ranks - 1.0) * busy * share, all_ * sent)
@@ -186,12 +172,6 @@ def _streamed(
     return Cost(steps[0] + steps[1], sent, (*levels, nothing), reduced, apart=0.0)
 
 
-def _far_wire(
-    share: Array, message_bytes: Array, inter_bandwidth: Array, uplink_oversubscription: Array
-) -> Array:
-    return share * (message_bytes * (uplink_oversubscription / inter_bandwidth))
-
-
 @algorithm(
     "hierarchical",
     "all_reduce",
@@ -202,31 +182,22 @@ def _far_wire(
     where="two trees over the nodes; NCCL hangs a chain of the node's ranks on each",
     assumes=(STREAM, CHANNELS, ROTATED),
     requires=(TWO_LEVELS,),
+    links=NODE_LINKS,
     form="tree",
 )
 def tree_path(
-    node_ranks: Array,
-    nodes: Array,
-    pods: Array,
-    ranks_per_nic: Array,
-    message_bytes: Array,
-    intra_bandwidth: Array,
-    inter_bandwidth: Array,
-    uplink_oversubscription: Array,
+    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, **links: Array
 ) -> Cost:
     """Double binary tree between nodes, chains in them: latency of the path up and down."""
     # With more pods it isn't defined.
     inside = 2.0 * (node_ranks - 1.0) / node_ranks + 0.0 * pods
     between = 2.0 * (nodes - 1.0) / nodes
     outside = between * ranks_per_nic / node_ranks
-    wires = (
-        inside * (message_bytes / intra_bandwidth),
-        _far_wire(outside, message_bytes, inter_bandwidth, uplink_oversubscription),
-    )
+    inner_wire, outer_wire = wires_of(links)
     return _streamed(
         (2.0 * (node_ranks - 1.0), 2.0 * xp.ceil(xp.log2(nodes))),
         (inside, outside),
-        wires,
+        (inside * inner_wire, outside * outer_wire),
         (2.0 * (node_ranks - 1.0) * nodes, 2.0 * (nodes - 1.0)),
         inside + between / node_ranks,
         (inside + between / node_ranks) / 2.0,
@@ -244,6 +215,7 @@ def tree_path(
     assumes=(STREAM, CHANNELS, ROTATED),
     requires=(TWO_LEVELS, NODE_NVLS),
     in_network=True,
+    links=NODE_LINKS,
     form="nvls_tree",
 )
 def nvls_tree(
@@ -252,24 +224,18 @@ def nvls_tree(
     pods: Array,
     ranks_per_nic: Array,
     in_network_latency_factor: Array,
-    message_bytes: Array,
-    intra_bandwidth: Array,
-    inter_bandwidth: Array,
-    uplink_oversubscription: Array,
+    **links: Array,
 ) -> Cost:
     """The switch of a node reduces and multicasts (NVLS); double binary tree between nodes."""
     there = xp.where(node_ranks > 1.0, 1.0, 0.0) + 0.0 * pods
     inside = there * (1.0 + 1.0 / node_ranks)
     between = 2.0 * (nodes - 1.0) / nodes
     outside = between * ranks_per_nic / node_ranks
-    wires = (
-        inside * (message_bytes / intra_bandwidth),
-        _far_wire(outside, message_bytes, inter_bandwidth, uplink_oversubscription),
-    )
+    inner_wire, outer_wire = wires_of(links)
     cost = _streamed(
         (2.0 * there, 2.0 * xp.ceil(xp.log2(nodes))),
         (inside, outside),
-        wires,
+        (inside * inner_wire, outside * outer_wire),
         (there * nodes * (node_ranks + 1.0), 2.0 * (nodes - 1.0)),
         inside + between / node_ranks,
         between / 2.0 / node_ranks,
@@ -296,6 +262,7 @@ def _slow_switch(cost: Cost, factor: Array) -> Cost:
     assumes=(STREAM, CHANNELS, "a latency up to the switches that add up, and one down"),
     requires=(TWO_LEVELS, NODE_NVLS, FABRIC_INC),
     in_network=True,
+    links=NODE_LINKS,
     form="sharp",
 )
 def nvls_sharp(
@@ -304,24 +271,18 @@ def nvls_sharp(
     pods: Array,
     ranks_per_nic: Array,
     in_network_latency_factor: Array,
-    message_bytes: Array,
-    intra_bandwidth: Array,
-    inter_bandwidth: Array,
-    uplink_oversubscription: Array,
+    **links: Array,
 ) -> Cost:
     """The switches of nodes (NVLS), and those between them (SHARP), reduce and multicast."""
     there = xp.where(node_ranks > 1.0, 1.0, 0.0) + 0.0 * pods
     far = xp.where(nodes > 1.0, 1.0, 0.0)
     inside = there * (1.0 + 1.0 / node_ranks)
     outside = far * ranks_per_nic / node_ranks
-    wires = (
-        inside * (message_bytes / intra_bandwidth),
-        _far_wire(outside, message_bytes, inter_bandwidth, uplink_oversubscription),
-    )
+    inner_wire, outer_wire = wires_of(links)
     cost = _streamed(
         (2.0 * there, 2.0 * far),
         (inside, outside),
-        wires,
+        (inside * inner_wire, outside * outer_wire),
         (there * nodes * (node_ranks + 1.0), far * nodes),
         inside + far / node_ranks,
         0.0 * inside,
