@@ -9,7 +9,7 @@ from overhead.collectives.algorithm import Requirement
 from overhead.expression import greatest_common_divisor
 from overhead.formula import alias, constant, formula, product
 from overhead.labels import PREFETCHES
-from overhead.quantity import Array, define
+from overhead.quantity import Array, amount, define
 from overhead.source import cite
 
 MEGATRON = "megatron"
@@ -109,13 +109,12 @@ BATCHES = (
 for _name, _symbol, _words in (*DEGREES, *BATCHES):
     define(_name, _symbol, "1", _words, minimum=1, integer=True)
 
-define("zero_stage", "z", "1", "stage of ZeRO sharding", minimum=0, maximum=3, integer=True)
-define(
+amount("zero_stage", "z", "1", "stage of ZeRO sharding", maximum=3, integer=True)
+amount(
     "sequence_parallel",
     "s_p",
     "1",
     "whether activations between tensor-parallel blocks are split along the sequence",
-    minimum=0,
     maximum=1,
     integer=True,
 )
@@ -133,19 +132,18 @@ for _kind, _mark, _words in (
     ("optimizer", "o", "an optimizer's states, a parameter"),
     ("activation", "a", "an activation"),
 ):
-    define(f"{_kind}_bytes", f"b_{_mark}", "byte", f"bytes of {_words}", minimum=0)
+    amount(f"{_kind}_bytes", f"b_{_mark}", "byte", f"bytes of {_words}")
 
 # Where a group of ranks sits.
 define("group_size", "n", "1", "ranks of a group", minimum=1, integer=True)
 define("group_stride", "r", "1", "distance in rank between a group's neighbours", minimum=1)
 define("members_in_node", r"\mu", "1", "members of a group in one node", minimum=1)
 define("group_nodes", "G_g", "1", "nodes that a group spans", minimum=1)
-define(
+amount(
     "uneven_placement",
     "u",
     "1",
     "whether some groups straddle nodes unevenly",
-    minimum=0,
     maximum=1,
     integer=True,
 )
@@ -165,21 +163,19 @@ define(
 GROUPS = ("tp", "cp", "dp", "zero", "hsdp_shard", "hsdp_replica", "pp", "etp", "ep", "edp")
 
 define("edp", "e_d", "1", "data-parallel degree of experts", minimum=1, integer=True)
-define(
+amount(
     "boundary_in_node",
     r"\nu_i",
     "1",
     "whether all ranks of a stage share a node with theirs in the next one",
-    minimum=0,
     maximum=1,
     integer=True,
 )
-define(
+amount(
     "node_boundaries",
     r"\chi_p",
     "1",
     "boundaries between stages of a pipeline that lie between nodes",
-    minimum=0,
     integer=True,
 )
 cite("megatron", "NVIDIA, Megatron-LM", "github.com/NVIDIA/Megatron-LM")
@@ -318,12 +314,11 @@ def node_boundaries(pp: Array, gpus_per_node: Array, tp: Array, cp: Array, dp: A
 # Which parallel plans there are: conditions on degrees, shapes and batches, with their faults.
 
 define("world_size", "N_w", "1", "GPUs of the plan", minimum=1, integer=True)
-define(
+amount(
     "uneven_stages",
     r"u_p",
     "1",
     "whether stages of a pipeline may hold different numbers of layers",
-    minimum=0,
     maximum=1,
     integer=True,
 )

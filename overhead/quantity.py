@@ -150,32 +150,30 @@ def define(name: str, symbol: str, units: str, meaning: str, **domain: Any) -> Q
     return VOCABULARY.add(Quantity(name, symbol, units, meaning, **domain))
 
 
+def amount(name: str, symbol: str, units: str, meaning: str, **domain: Any) -> Quantity:
+    """Define a quantity that is never below 0, as `define` does any."""
+    return define(name, symbol, units, meaning, minimum=0, **domain)
+
+
 def _count(name: str, symbol: str, meaning: str, minimum: float = 1) -> None:
     define(name, symbol, "1", meaning, minimum=minimum, integer=True)
 
 
 def _fraction(name: str, symbol: str, meaning: str) -> None:
-    define(name, symbol, "1", meaning, minimum=0)
+    amount(name, symbol, "1", meaning)
 
 
 def _link(level: str, mark: str, words: str) -> None:
     prefix = f"{level}_" if level else ""
-    define(f"{prefix}latency", rf"\alpha{mark}", "s", f"latency of one {words}", minimum=0)
-    define(
+    amount(f"{prefix}latency", rf"\alpha{mark}", "s", f"latency of one {words}")
+    amount(
         f"{prefix}bandwidth",
         f"B{mark}",
         "byte s-1",
         f"bandwidth of one direction of one {words} (on a switch: of a rank's port)",
-        minimum=0,
         above=True,
     )
-    define(
-        f"{prefix}energy_per_bit",
-        f"e{mark}",
-        "J bit-1",
-        f"energy of one bit over one {words}",
-        minimum=0,
-    )
+    amount(f"{prefix}energy_per_bit", f"e{mark}", "J bit-1", f"energy of one bit over one {words}")
 
 
 def _level_counts(level: str, mark: str, words: str) -> None:
@@ -193,11 +191,11 @@ def _level_counts(level: str, mark: str, words: str) -> None:
 
 # The group and its message.
 _count("ranks", "N", "number of ranks in the group")
-define("message_bytes", "M", "byte", "message size (as nccl-tests counts it)", minimum=0)
+amount("message_bytes", "M", "byte", "message size (as nccl-tests counts it)")
 _count("chunks", "k", "chunks that a pipelined algorithm cuts its message into")
 _count("phase_chunks", "S", "chunks over which phases on different dimensions are pipelined")
 _count("hops", "h", "links between sender and receiver", minimum=0)
-define("reduction_cost", r"\gamma", "s byte-1", "time to reduce one byte into another", minimum=0)
+amount("reduction_cost", r"\gamma", "s byte-1", "time to reduce one byte into another")
 
 # Links: of a flat network, and of the levels of a hierarchy.
 _link("", "", "link")
@@ -210,19 +208,17 @@ _count("leaf_nodes", "s", "nodes under one leaf switch, which is what is oversub
 define("uplink_oversubscription", "o_u", "1", "oversubscription that traffic between nodes meets",
        minimum=1)  # fmt: skip
 
-define(
+amount(
     "in_network_latency",
     r"\alpha_s",
     "s",
     "latency of a message that the switch reduces or multicasts",
-    minimum=0,
 )
-define(
+amount(
     "in_network_latency_factor",
     r"\phi_s",
     "1",
     "latency of a message that the switch reduces or multicasts, by a plain one's",
-    minimum=0,
 )
 
 # Shapes of networks.
@@ -235,9 +231,7 @@ _count("nodes_per_pod", "p_0", "nodes in a pod")
 _count("node_ranks", "g", "ranks of the group in one node")
 _count("nodes", "G", "nodes of the group in one pod")
 _count("pods", "P", "pods of the group")
-define(
-    "ranks_per_nic", "f", "1", "ranks of a node that share a network card", minimum=0, above=True
-)
+amount("ranks_per_nic", "f", "1", "ranks of a node that share a network card", above=True)
 for _name, _words in (
     ("intra_nvls", "whether the switch inside a node reduces and multicasts (NVLS)"),
     ("intra_inc", "whether the switch inside a node reduces in the network (SHARP)"),
@@ -246,10 +240,10 @@ for _name, _words in (
     ("has_inc", "whether the switch reduces in the network (SHARP)"),
 ):
     _mark = rf"\mathrm{{{_name.replace('_', '-')}}}"
-    define(_name, _mark, "1", _words, minimum=0, maximum=1, integer=True)
+    amount(_name, _mark, "1", _words, maximum=1, integer=True)
 
 # What an algorithm's schedule costs, as multiples of latencies and messages.
-define("steps", "s", "1", "steps of the algorithm's schedule", minimum=0)
+amount("steps", "s", "1", "steps of the algorithm's schedule")
 _level_counts("", "", "")
 for _number in (1, 2, 3):
     _level_counts(f"dimension_{_number}", f"_{_number}", f" on dimension {_number}")
@@ -258,62 +252,57 @@ _level_counts("inter", "_2", " between nodes")
 _level_counts("pod", "_3", " between pods")
 _fraction("sent_fraction", "V", "bytes that the busiest rank sends, in messages")
 _fraction("reduced_fraction", "R", "bytes that the busiest rank reduces, in messages")
-define(
+amount(
     "phases_apart",
     r"\phi",
     "1",
     "whether phases on different levels follow one another",
-    minimum=0,
     maximum=1,
     integer=True,
 )
 
 # Results.
-define("wire_time", r"t_w", "s", "time of the whole message over one link", minimum=0)
+amount("wire_time", r"t_w", "s", "time of the whole message over one link")
 for _level, _mark, _words in (
     ("intra", "1", "inside a node"),
     ("inter", "2", "between nodes"),
     ("pod", "3", "between pods"),
 ):
-    define(
+    amount(
         f"{_level}_wire_time",
         f"t_{{w{_mark}}}",
         "s",
         f"time of the whole message over one link {_words}",
-        minimum=0,
     )
-define("time", "T", "s", "time of the operation", minimum=0)
-define("time_is_upper_bound", r"\hat{T}", "1",
-       "whether the time is an upper bound (1) rather than exact (0)",
-       minimum=0, maximum=1, integer=True)  # fmt: skip
-define("latency_time", r"T_\alpha", "s", "part of the time that is latency", minimum=0)
-define("bandwidth_time", "T_B", "s", "part of the time that is transfer", minimum=0)
-define("reduction_time", r"T_\gamma", "s", "part of the time that is reduction", minimum=0)
+amount("time", "T", "s", "time of the operation")
+amount("time_is_upper_bound", r"\hat{T}", "1", "whether the time is an upper bound (1) rather than "
+       "exact (0)", maximum=1, integer=True)  # fmt: skip
+amount("latency_time", r"T_\alpha", "s", "part of the time that is latency")
+amount("bandwidth_time", "T_B", "s", "part of the time that is transfer")
+amount("reduction_time", r"T_\gamma", "s", "part of the time that is reduction")
 for _number in (1, 2, 3):
     for _part, _mark, _words in (
         ("time", f"t_{_number}", "time of"),
         ("latency_time", rf"t_{{\alpha,{_number}}}", "latency of"),
         ("transfer_time", f"t_{{B,{_number}}}", "transfer of"),
     ):
-        define(f"phase_{_number}_{_part}", _mark, "s",
-               f"{_words} one chunk's phases on dimension {_number}", minimum=0)  # fmt: skip
+        amount(f"phase_{_number}_{_part}", _mark, "s",
+               f"{_words} one chunk's phases on dimension {_number}")  # fmt: skip
     define(f"phase_{_number}_passes", f"P_{_number}", "1",
            f"chunks whose phases on dimension {_number} are waited for", minimum=1)  # fmt: skip
 define("pipelined_chunks", "S_p", "1", "chunks that follow one another through the dimensions",
        minimum=1)  # fmt: skip
-define("hidden_phase_time", "T_h", "s",
-       "time of the phases that go on beside the slowest dimension's", minimum=0)  # fmt: skip
-define("intra_time", "T_1", "s", "part of the time spent inside nodes", minimum=0)
-define("inter_time", "T_2", "s", "part of the time spent between nodes", minimum=0)
-define("pod_time", "T_3", "s", "part of the time spent between pods", minimum=0)
-define("sent_bytes", "V_M", "byte", "most bytes that one rank sends", minimum=0)
-define("link_bytes", "C_M", "byte", "bytes over all links together", minimum=0)
-define("energy", "E", "J", "energy of all bytes over all links", minimum=0)
-define(
-    "algbw", r"B_\mathrm{alg}", "byte s-1", "algorithm bandwidth (message size by time)", minimum=0
-)
-define("bus_factor", r"b", "1", "factor from algorithm to bus bandwidth (nccl-tests)", minimum=0)
-define("busbw", r"B_\mathrm{bus}", "byte s-1", "bus bandwidth as nccl-tests has it", minimum=0)
+amount("hidden_phase_time", "T_h", "s",
+       "time of the phases that go on beside the slowest dimension's")  # fmt: skip
+amount("intra_time", "T_1", "s", "part of the time spent inside nodes")
+amount("inter_time", "T_2", "s", "part of the time spent between nodes")
+amount("pod_time", "T_3", "s", "part of the time spent between pods")
+amount("sent_bytes", "V_M", "byte", "most bytes that one rank sends")
+amount("link_bytes", "C_M", "byte", "bytes over all links together")
+amount("energy", "E", "J", "energy of all bytes over all links")
+amount("algbw", r"B_\mathrm{alg}", "byte s-1", "algorithm bandwidth (message size by time)")
+amount("bus_factor", r"b", "1", "factor from algorithm to bus bandwidth (nccl-tests)")
+amount("busbw", r"B_\mathrm{bus}", "byte s-1", "bus bandwidth as nccl-tests has it")
 _fraction("diameter", "D", "links between the ranks furthest apart (of a broadcast: from its root)")
 define("ports", "p", "1", "links out of the rank that has fewest", minimum=1)
 define("links", r"\ell", "1", "links together, each direction counted", minimum=1)
@@ -326,18 +315,17 @@ for _group, _mark, _words in (
     ("node", "2", "one node, by the group's network cards"),
     ("pod", "3", "one pod, by the group's network cards"),
 ):
-    define(
+    amount(
         f"{_group}_capacity",
         f"K_{_mark}",
         "byte s-1",
         f"bytes a second out of {_words}",
-        minimum=0,
         above=True,
     )
-define("latency_bound", r"L_\alpha", "s", "least latency of the operation", minimum=0)
-define("bandwidth_bound", "L_B", "s", "least time of the operation's bytes", minimum=0)
-define("lower_bound", "L", "s", "physical lower bound of the time", minimum=0)
-define("lower_bound_ratio", "T/L", "1", "time over its physical lower bound", minimum=0)
+amount("latency_bound", r"L_\alpha", "s", "least latency of the operation")
+amount("bandwidth_bound", "L_B", "s", "least time of the operation's bytes")
+amount("lower_bound", "L", "s", "physical lower bound of the time")
+amount("lower_bound_ratio", "T/L", "1", "time over its physical lower bound")
 
 
 class Bits(dict[str, int]):

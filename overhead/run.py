@@ -8,7 +8,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.expression import negative_binomial_quantile, negative_binomial_tail
 from overhead.formula import formula, product, total
-from overhead.quantity import Array, define
+from overhead.quantity import Array, amount, define
 from overhead.source import cite
 
 cite(
@@ -39,11 +39,10 @@ def _named(name: str) -> str:
     return rf"\mathrm{{{name}}}"
 
 
-define("fault_rate", r"\lambda_1", "d-1", "interruptions a day for each server", minimum=0,
-       above=True)  # fmt: skip
+amount("fault_rate", r"\lambda_1", "d-1", "interruptions a day for each server", above=True)
 define("server_gpus", r"n_\mathrm{srv}", "1", "GPUs of a server: what fails and is replaced as one",
        minimum=1, integer=True)  # fmt: skip
-define("servers", r"N_\mathrm{srv}", "1", "servers of the run", minimum=0, above=True)
+amount("servers", r"N_\mathrm{srv}", "1", "servers of the run", above=True)
 for _name, _mark, _meaning in (
     ("fault_interval", "M", "mean time between interruptions of the run"),
     ("checkpoint_start_time", "save,0", "start of a checkpoint, before its bytes flow"),
@@ -57,18 +56,16 @@ for _name, _mark, _meaning in (
     ("repair_time", "rep", "mean time until a server that failed is back"),
     ("run_time", "run", "whole training with all that interrupts it"),
 ):
-    define(_name, rf"\theta_{{{_named(_mark)}}}", "s", f"time: {_meaning}", minimum=0,
+    amount(_name, rf"\theta_{{{_named(_mark)}}}", "s", f"time: {_meaning}",
            above=_name in ("fault_interval", "checkpoint_interval"))  # fmt: skip
-define("checkpoint_bytes", r"V_\mathrm{save}", "byte",
-       "bytes of a checkpoint: weights and the optimizer's states of the whole model",
-       minimum=0)  # fmt: skip
+amount("checkpoint_bytes", r"V_\mathrm{save}", "byte",
+       "bytes of a checkpoint: weights and the optimizer's states of the whole model")  # fmt: skip
 for _name, _mark, _meaning in (
     ("storage_bandwidth", "srv", "to storage, of one server"),
     ("total_storage_bandwidth", "all", "of the storage, over all servers"),
     ("staging_bandwidth", "host", "from a GPU to its host's memory, where checkpoints are staged"),
 ):
-    define(_name, rf"B_{{{_named(_mark)}}}", "byte s-1", f"bandwidth {_meaning}", minimum=0,
-           above=True)  # fmt: skip
+    amount(_name, rf"B_{{{_named(_mark)}}}", "byte s-1", f"bandwidth {_meaning}", above=True)
 for _name, _mark, _meaning in (
     ("goodput", "good", "share of the run's time that brings the training on"),
     ("saving_share", "save", "share of the run's time lost to writing checkpoints"),
@@ -77,17 +74,15 @@ for _name, _mark, _meaning in (
     ("waiting_share", "wait", "share of the run's time lost to waiting for servers"),
     ("spare_probability", "spare", "share of the time for which spare servers are to suffice"),
 ):
-    define(_name, rf"\gamma_{{{_named(_mark)}}}", "1", _meaning, minimum=0,
-           maximum=0.999999 if _name == "spare_probability" else 1)  # fmt: skip
-define("servers_down", r"\mu_\mathrm{down}", "1", "servers that are away at once, on average",
-       minimum=0)  # fmt: skip
-define("down_dispersion", r"\phi", "1",
-       "variance of the servers away beyond a Poisson law's, by their mean squared",
-       minimum=0)  # fmt: skip
-define("spare_servers", r"N_\mathrm{spare}", "1", "servers kept ready beside the run's", minimum=0,
-       integer=True)  # fmt: skip
-define("run_days", r"\Theta_\mathrm{run}", "d",
-       "days of a whole training with all that interrupts it", minimum=0)  # fmt: skip
+    amount(_name, rf"\gamma_{{{_named(_mark)}}}", "1",
+           _meaning, maximum=0.999999 if _name == "spare_probability" else 1)  # fmt: skip
+amount("servers_down", r"\mu_\mathrm{down}", "1", "servers that are away at once, on average")
+amount("down_dispersion", r"\phi", "1",
+       "variance of the servers away beyond a Poisson law's, by their mean squared")  # fmt: skip
+amount("spare_servers", r"N_\mathrm{spare}", "1",
+       "servers kept ready beside the run's", integer=True)  # fmt: skip
+amount("run_days", r"\Theta_\mathrm{run}", "d",
+       "days of a whole training with all that interrupts it")  # fmt: skip
 
 
 # How often it is interrupted.
@@ -321,7 +316,7 @@ for _name, _mark, _meaning in (
     ("switch_power", "switch", "power of the switches between nodes: a network card's share"),
     ("node_power", "node", "power of a node in a step, on average, behind its supplies"),
 ):
-    define(_name, f"P_{{{_named(_mark)}}}", "W", _meaning, minimum=0)
+    amount(_name, f"P_{{{_named(_mark)}}}", "W", _meaning)
 for _name, _mark, _meaning in (
     ("host_energy", "host", "energy of a step: hosts and fans"),
     ("card_energy", "card", "energy of a step: network cards"),
@@ -329,11 +324,10 @@ for _name, _mark, _meaning in (
     ("node_energy", "node", "energy of a step: all nodes, behind their supplies"),
     ("token_energy", "1", "energy of a token: a step's by its tokens"),
 ):
-    define(_name, f"W_{{{_named(_mark)}}}", "J", _meaning, minimum=0)
-define("cards", r"N_\mathrm{card}", "1", "network cards of all nodes", minimum=0)
-define("conversion_efficiency", r"\eta_\mathrm{ac}", "1",
-       "share of a node's power that its supplies hand on", minimum=0, above=True,
-       maximum=1)  # fmt: skip
+    amount(_name, f"W_{{{_named(_mark)}}}", "J", _meaning)
+amount("cards", r"N_\mathrm{card}", "1", "network cards of all nodes")
+amount("conversion_efficiency", r"\eta_\mathrm{ac}", "1",
+       "share of a node's power that its supplies hand on", above=True, maximum=1)  # fmt: skip
 define("pue", r"\eta_\mathrm{site}", "1",
        "power of the site, cooling included, by that of its machines", minimum=1)  # fmt: skip
 
@@ -360,19 +354,17 @@ cite(
     "examples/research_reproducibility/zeus_nsdi23/trace @75a8b93980",
     "arXiv:2208.06102",
 )
-define("power_limit", r"P_\mathrm{lim}", "W", "power to which a GPU is limited", minimum=0,
-       above=True)  # fmt: skip
-define("power_slowdown", r"\kappa_P", "1",
-       "loss of a GPU's rate by the square of the share of its power that a limit takes",
-       minimum=0)  # fmt: skip
-define("clock_share", r"\gamma_\mathrm{clk}", "1", "rate of a GPU under its limit by that without",
-       minimum=0, above=True, maximum=1)  # fmt: skip
+amount("power_limit", r"P_\mathrm{lim}", "W", "power to which a GPU is limited", above=True)
+amount("power_slowdown", r"\kappa_P", "1", "loss of a GPU's rate by the square of the share of its "
+       "power that a limit takes")  # fmt: skip
+amount("clock_share", r"\gamma_\mathrm{clk}", "1",
+       "rate of a GPU under its limit by that without", above=True, maximum=1)  # fmt: skip
 for _name, _mark, _meaning, _most in (
     ("full_matmul_efficiency", "m", "share of the best product's rate", math.inf),
     ("full_attention_efficiency", "a", "share of the peak that the attention kernel reaches", 1),
 ):
-    define(_name, rf"\eta_{{{_mark},0}}", "1", f"{_meaning} without a limit of power", minimum=0,
-           above=True, maximum=_most)  # fmt: skip
+    amount(_name, rf"\eta_{{{_mark},0}}", "1",
+           f"{_meaning} without a limit of power", above=True, maximum=_most)  # fmt: skip
 LIMITED: dict[str, Any] = {"when": {"clock": "limited"}}
 # Beyond what was measured a GPU is as slow as at the lowest limit that was.
 LEAST_LIMIT = 0.35
@@ -470,24 +462,19 @@ product("training_energy", ("training_steps", "step_energy"))
 
 # What a run costs: GPU-hours rented or owned, with all that interrupts it.
 
-define("capital", r"\Gamma_\mathrm{cap}", "USD", "price of owning a GPU with its share of a node",
-       minimum=0)  # fmt: skip
-define("network_share", r"\gamma_\mathrm{net}", "1", "price of the network by that of the nodes",
-       minimum=0)  # fmt: skip
-define("ownership_time", r"\theta_\mathrm{own}", "s", "time: for which what is owned is used",
-       minimum=0, above=True)  # fmt: skip
-define("electricity_price", r"p_\mathrm{el}", "USD kWh-1", "price of electricity", minimum=0)
-define("kilowatt_hour", r"\eta_\mathrm{kWh}", "J kWh-1", "joules of a kilowatt-hour", minimum=0,
-       above=True)  # fmt: skip
-define("paid_gpus", r"N_\mathrm{paid}", "1", "GPUs that are paid for, spare ones among them",
-       minimum=0)  # fmt: skip
-define("run_gpu_hours", r"\Theta_\mathrm{paid}", "h",
-       "GPU-hours that a whole training takes, interruptions and spares counted",
-       minimum=0)  # fmt: skip
-define("run_cost", r"\Gamma_\mathrm{run}", "USD",
-       "cost of a whole training, interruptions and spares counted", minimum=0)  # fmt: skip
-define("useful_cost", r"\Gamma_\mathrm{good}", "USD",
-       "cost of 1e12 tokens of use, interruptions and spares counted", minimum=0)  # fmt: skip
+amount("capital", r"\Gamma_\mathrm{cap}", "USD", "price of owning a GPU with its share of a node")
+amount("network_share", r"\gamma_\mathrm{net}", "1", "price of the network by that of the nodes")
+amount("ownership_time", r"\theta_\mathrm{own}", "s",
+       "time: for which what is owned is used", above=True)  # fmt: skip
+amount("electricity_price", r"p_\mathrm{el}", "USD kWh-1", "price of electricity")
+amount("kilowatt_hour", r"\eta_\mathrm{kWh}", "J kWh-1", "joules of a kilowatt-hour", above=True)
+amount("paid_gpus", r"N_\mathrm{paid}", "1", "GPUs that are paid for, spare ones among them")
+amount("run_gpu_hours", r"\Theta_\mathrm{paid}", "h",
+       "GPU-hours that a whole training takes, interruptions and spares counted")  # fmt: skip
+amount("run_cost", r"\Gamma_\mathrm{run}", "USD",
+       "cost of a whole training, interruptions and spares counted")  # fmt: skip
+amount("useful_cost", r"\Gamma_\mathrm{good}", "USD",
+       "cost of 1e12 tokens of use, interruptions and spares counted")  # fmt: skip
 
 
 @formula(

@@ -12,20 +12,13 @@ from numpy.typing import ArrayLike
 from overhead.arrays import xp
 from overhead.formula import alias, formula, product, total
 from overhead.labels import EVEN_SCHEDULES, LABELS
-from overhead.quantity import Array, define
+from overhead.quantity import Array, amount, define
 from overhead.source import cite
 
 __all__: list[str] = []
 
 # One micro-batch on one device: all of the device's virtual stages together.
-define(
-    "stage_forward_time",
-    "t_f",
-    "s",
-    "time of a stage's forward of one micro-batch",
-    minimum=0,
-    above=True,
-)
+amount("stage_forward_time", "t_f", "s", "time of a stage's forward of one micro-batch", above=True)
 for _name, _symbol, _meaning in (
     (
         "stage_backward_time",
@@ -44,7 +37,7 @@ for _name, _symbol, _meaning in (
     ),
     ("p2p_time", r"t_\mathrm{p2p}", "time of one transfer between neighbouring stages"),
 ):
-    define(_name, _symbol, "s", _meaning, minimum=0)
+    amount(_name, _symbol, "s", _meaning)
 for _end, _mark in (("first", "0"), ("last", r"\ell")):
     # Negative where it holds fewer layers than the stages between: no domain.
     define(
@@ -53,15 +46,14 @@ for _end, _mark in (("first", "0"), ("last", r"\ell")):
         "s",
         f"time of a micro-batch in the {_end} stage beyond that in a stage between",
     )
-define("stage", "i", "1", "place of a stage in the pipeline, from 0", minimum=0, integer=True)
+amount("stage", "i", "1", "place of a stage in the pipeline, from 0", integer=True)
 
 # The pipeline, from its first start to its last end.
-define(
+amount(
     "busy_time",
     r"T_\mathrm{busy}",
     "s",
     "time for which a device computes all micro-batches (ideal time of the pipeline)",
-    minimum=0,
     above=True,
 )
 for _name, _mark, _meaning in (
@@ -69,20 +61,19 @@ for _name, _mark, _meaning in (
     ("even_bubble_time", "even", "bubble of a pipeline all of whose stages take equally long"),
     ("exposed_p2p_time", "p2p", "time that transfers between stages add to the pipeline"),
 ):
-    define(_name, rf"T_\mathrm{{{_mark}}}", "s", _meaning, minimum=0)
+    amount(_name, rf"T_\mathrm{{{_mark}}}", "s", _meaning)
 define("imbalance_time", r"T_\mathrm{ends}", "s",
        "time that the first and the last stage's extra work adds to the pipeline")  # fmt: skip
 define("uneven_time", r"T_\mathrm{uneven}", "s", "time of a pipeline beyond that of equal stages; "
        "below nothing where the ends have less to do than the others")  # fmt: skip
-define("pipeline_time", "T_p", "s", "time of the pipeline", minimum=0, above=True)
-define("bubble_fraction", r"\beta_p", "1", "bubble over the pipeline's whole time", minimum=0)
-define("bubble_over_ideal", r"\beta_0", "1", "bubble over the pipeline's ideal time", minimum=0)
-define(
+amount("pipeline_time", "T_p", "s", "time of the pipeline", above=True)
+amount("bubble_fraction", r"\beta_p", "1", "bubble over the pipeline's whole time")
+amount("bubble_over_ideal", r"\beta_0", "1", "bubble over the pipeline's ideal time")
+amount(
     "in_flight_micro_batches",
     "a_i",
     "1",
     "most micro-batches whose activations a stage holds, in whole stages' worth",
-    minimum=0,
 )
 
 # The schedules by name, the conditions under which their forms hold, and their sources.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from overhead.arrays import xp
 from overhead.formula import constant, declare, formula, product, total
 from overhead.labels import TENSORS
-from overhead.quantity import Array, define
+from overhead.quantity import Array, amount, define
 from overhead.source import cite
 
 # A model's own shapes, in the order in which people give them; a flag is 0 or 1.
@@ -53,7 +53,7 @@ _FLAGS = {
 for _name, (_symbol, _meaning, _least) in _SIZES.items():
     define(_name, _symbol, "1", _meaning, minimum=_least, integer=True)
 for _name, (_symbol, _meaning) in _FLAGS.items():
-    define(_name, _symbol, "1", _meaning, minimum=0, maximum=1, integer=True)
+    amount(_name, _symbol, "1", _meaning, maximum=1, integer=True)
 
 FLAGS: tuple[str, ...] = tuple(_FLAGS)
 SHAPES: tuple[str, ...] = (*_SIZES, *_FLAGS)
@@ -74,8 +74,8 @@ define("document_length", "s_d", "1", "tokens of each document that a sequence i
 define("tokens_per_step", "T_s", "1", "tokens in a step's global batch", minimum=1, integer=True)
 
 # One layer's attention.
-define("query_head_size", "d_q", "1", "size of a query or key head as scores need it", minimum=0)
-define("value_head_size", r"d_{vo}", "1", "size of a value head as the context has it", minimum=0)
+amount("query_head_size", "d_q", "1", "size of a query or key head as scores need it")
+amount("value_head_size", r"d_{vo}", "1", "size of a value head as the context has it")
 for _name, _symbol, _meaning in (
     ("query_down_weights", r"W_{\downarrow q}", "weights from hidden to the queries' latent"),
     ("query_weights", "W_q", "weights to the queries (from their latent vector, if any)"),
@@ -162,7 +162,7 @@ for _name, _symbol, _meaning in (
         "FLOPs of a step, masked scores not counted, nothing recomputed",
     ),
 ):
-    define(_name, _symbol, "1", _meaning, minimum=0)
+    amount(_name, _symbol, "1", _meaning)
 
 # The publications that the formulas of a transformer cite, by their keys.
 

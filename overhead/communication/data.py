@@ -21,7 +21,7 @@ from overhead.arrays import xp
 from overhead.communication import groups
 from overhead.communication.operation import declared, never, on_network, operation
 from overhead.formula import alias, declare, formula, product, total
-from overhead.quantity import Array, define
+from overhead.quantity import Array, amount
 
 ZERO: dict[str, Any] = {"source": "rajbhandari2020", "where": "section 7"}
 FSDP: dict[str, Any] = {"source": "zhao2023", "where": "section 3.2"}
@@ -88,7 +88,7 @@ for _name, _symbol, _meaning in (
     ("backward_gathers", "g'_z", "how often a step gathers weights for backwards"),
     ("gradient_sums", "r_0", "how often a step adds up gradients that aren't sharded"),
 ):
-    define(_name, _symbol, "1", _meaning, minimum=0)
+    amount(_name, _symbol, "1", _meaning)
 
 
 @formula(**ZERO)
@@ -186,14 +186,14 @@ def _declare_messages(family: Family) -> None:
     """Declare a family's messages, and of how many a round consists."""
     name, mark, resident = family.name, family.mark, family.resident
     pieces = f"{name}_messages"
-    define(pieces, f"k_{{{mark}}}", "1", f"messages in which {family.words} go", minimum=0)
+    amount(pieces, f"k_{{{mark}}}", "1", f"messages in which {family.words} go")
     for part, symbol, what in (
         ("reduce_bytes", "r", "gradients of one message"),
         ("gather_bytes", "g", "weights of one message"),
         ("replica_bytes", "s", "gradients of a shard of one message"),
     ):
         meaning = f"{what}, of {family.words}"
-        define(f"{name}_{part}", f"M_{{{mark}{symbol}}}", "byte", meaning, minimum=0)
+        amount(f"{name}_{part}", f"M_{{{mark}{symbol}}}", "byte", meaning)
     declare_pieces(family)
     formula(
         returns=f"{name}_reduce_bytes",
@@ -279,8 +279,8 @@ DUAL: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.2.1"}
 
 # Stages that two ranks hold.
 
-define("copy_message_bytes", r"M_{\mathrm{copy}}", "byte",
-       "gradients that two ranks add up which hold the same stages", minimum=0)  # fmt: skip
+amount("copy_message_bytes", r"M_{\mathrm{copy}}", "byte",
+       "gradients that two ranks add up which hold the same stages")  # fmt: skip
 operation(
     "copy_all_reduce",
     "all_reduce of gradients between two ranks that hold the same stages",
@@ -324,7 +324,7 @@ for _name, _mark, _meaning in (
     ("dp_gather_time", "g", "time of a step in which data parallelism gathers weights"),
     ("dp_reduce_time", "r", "time of a step in which data parallelism reduces gradients"),
 ):
-    define(_name, f"T_{{d{_mark}}}", "s", _meaning, minimum=0)
+    amount(_name, f"T_{{d{_mark}}}", "s", _meaning)
 total(
     "dp_gather_time",
     [f"{one.name}_all_gather_{way}_time" for one in FAMILIES for way in ("forward", "backward")],
@@ -365,9 +365,7 @@ def _declare_layer(family: Family) -> None:
         ("replica_time", r"\tau^a", "s", "time to add up a layer's gradients over replicas once"),
         ("reduce_time", r"\tau^r", "s", "time to reduce a layer's gradients once, over all ranks"),
     ):
-        define(
-            f"{prefix}_{part}", f"{symbol}_{mark}", units, f"{meaning}: {family.words}", minimum=0
-        )
+        amount(f"{prefix}_{part}", f"{symbol}_{mark}", units, f"{meaning}: {family.words}")
     both = ("wide_gathered_bytes", "gathered_bytes")
     parts = (f"{prefix}_parameters", f"{prefix}_narrow_parameters")
     declare(f"{prefix}_gather_bytes", (*both, *parts), in_both, **FSDP_LAYERS)

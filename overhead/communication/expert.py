@@ -13,7 +13,7 @@ from overhead.arrays import xp
 from overhead.communication.operation import declared, operation
 from overhead.expression import never_drawn
 from overhead.formula import alias, call, constant, formula, product
-from overhead.quantity import Array, define
+from overhead.quantity import Array, amount, define
 from overhead.software.flat import PRICED
 from overhead.source import cite
 
@@ -30,24 +30,24 @@ NARROW: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.3.3"}
 UNKNOWN = {"shapes": "unknown"}
 BUSIEST = "all ranks wait for the one whose experts have most tokens"
 
-define("routed_elements", r"n_\mathrm{route}", "1",
+amount("routed_elements", r"n_\mathrm{route}", "1",
        "activations of a rank's part of a micro-batch's tokens, a copy for each of their experts, "
-       "on the busiest rank", minimum=0)  # fmt: skip
-define("routed_share", r"q_\mathrm{route}", "1",
-       "what is sent to experts, mean by most, over stages and ranks", minimum=0)  # fmt: skip
+       "on the busiest rank")  # fmt: skip
+amount("routed_share", r"q_\mathrm{route}", "1",
+       "what is sent to experts, mean by most, over stages and ranks")  # fmt: skip
 for _name, _mark, _meaning in (
     ("dispatch_message_bytes", "ed", "what a rank dispatches to experts"),
     ("combine_message_bytes", "ec", "what a rank combines from experts"),
     ("etp_gather_bytes", "tg", "what the ranks of a split expert gather"),
     ("etp_scatter_bytes", "ts", "what the ranks of a split expert reduce and scatter"),
 ):
-    define(_name, f"M_{{{_mark}}}", "byte", f"{_meaning}, of one micro-batch and layer", minimum=0)
+    amount(_name, f"M_{{{_mark}}}", "byte", f"{_meaning}, of one micro-batch and layer")
 
 
 # The busiest rank, where tokens choose their experts by chance.
 
-define("routed_tokens", r"n_\mathrm{e}", "1",
-       "choices of a micro-batch that a rank of experts gets on average", minimum=0)  # fmt: skip
+amount("routed_tokens", r"n_\mathrm{e}", "1",
+       "choices of a micro-batch that a rank of experts gets on average")  # fmt: skip
 define("largest_draw_root", r"\zeta_r", "1",
        "root of -2 ln of the share of normal draws above the expected largest")  # fmt: skip
 define("largest_draw", r"\zeta_e", "1",
@@ -186,12 +186,11 @@ for _way, _mark, _words in (
     ("forward", "f", "forward"),
     ("backward", "b", "backward, without what it repeats of the forward"),
 ):
-    define(
+    amount(
         f"ep_layer_{_way}_time",
         rf"\tau_{{e{_mark}}}",
         "s",
         f"time of expert-parallel communication: {_words} of a layer, one micro-batch",
-        minimum=0,
     )
 
 
@@ -249,13 +248,13 @@ for _name, _symbol, _words, _of in (
 define("ep_oversubscription", "o_e", "1", "oversubscription that an expert-parallel group meets",
        minimum=1)  # fmt: skip
 call(returns="ep_oversubscription", of="group_oversubscription", bind={}, labels={"group": "ep"})
-define("distinct_nodes", "D_e", "1", "nodes that a token's experts lie on, on average", minimum=0)
-define("remote_nodes", r"D'_e", "1", "nodes other than its own to which a token is sent", minimum=0)
+amount("distinct_nodes", "D_e", "1", "nodes that a token's experts lie on, on average")
+amount("remote_nodes", r"D'_e", "1", "nodes other than its own to which a token is sent")
 for _name, _mark, _words in (
     ("dispatch_remote_bytes", "edr", "what a rank dispatches to other nodes, a token once to each"),
     ("combine_remote_bytes", "ecr", "what a rank combines from other nodes, a token once of each"),
 ):
-    define(_name, f"M_{{{_mark}}}", "byte", f"{_words}, of one micro-batch and layer", minimum=0)
+    amount(_name, f"M_{{{_mark}}}", "byte", f"{_words}, of one micro-batch and layer")
 
 
 @formula(assumes=(EVENLY,), **SOURCE)

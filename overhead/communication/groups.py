@@ -23,7 +23,7 @@ from overhead.collectives.network import (
 from overhead.expression import greatest_common_divisor, square_divisor
 from overhead.formula import alias, call, constant, declare, formula, product
 from overhead.labels import GIVEN_GRID
-from overhead.quantity import Array, define
+from overhead.quantity import Array, amount, define
 from overhead.software.flat import PRICED
 from overhead.source import cite
 
@@ -68,7 +68,7 @@ for _name, _mark, _meaning in (
     ("dispatch_bytes", "ed", "an activation on its way to an expert (FP8: 1)"),
     ("reduction_bytes", "r", "a gradient as it is reduced"),
 ):
-    define(_name, f"b_{{{_mark}}}", "byte", f"bytes of {_meaning}", minimum=0)
+    amount(_name, f"b_{{{_mark}}}", "byte", f"bytes of {_meaning}")
 
 # Choices of a framework.
 for _name, _symbol, _meaning in (
@@ -94,19 +94,18 @@ for _name, _symbol, _meaning in (
         "whether activations between tensor-parallel blocks are whole on each rank",
     ),
 ):
-    define(_name, _symbol, "1", _meaning, minimum=0, maximum=1, integer=True)
+    amount(_name, _symbol, "1", _meaning, maximum=1, integer=True)
 
 # The network as groups see it.
 for _name, _symbol, _words in (
     ("intra_efficiency", r"\eta_1", "inside a node"),
     ("inter_efficiency", r"\eta_2", "between nodes"),
 ):
-    define(
+    amount(
         _name,
         _symbol,
         "1",
         f"share of a link's bandwidth {_words} that long messages reach",
-        minimum=0,
         above=True,
         maximum=1,
     )
@@ -115,12 +114,11 @@ for _level, _mark, _words in (
     ("inter", "2", "between nodes"),
     ("pod", "3", "between pods"),
 ):
-    define(
+    amount(
         f"effective_{_level}_bandwidth",
         f"B'_{_mark}",
         "byte s-1",
         f"bandwidth that long messages reach over one link {_words}",
-        minimum=0,
         above=True,
     )
 for _axis, _mark in zip("xyz", "123", strict=True):
@@ -133,18 +131,17 @@ for _axis, _mark in zip("xyz", "123", strict=True):
         integer=True,
     )
 define("group_pod_nodes", "G_p", "1", "nodes of a group in one pod", minimum=1)
-define(
+amount(
     "group_ranks_per_nic",
     "f_g",
     "1",
     "ranks that share a network card while all groups of a kind communicate",
-    minimum=0,
     above=True,
 )
 define("leaf_members", r"\mu_s", "1", "nodes of a group under one leaf switch", minimum=1)
 define("group_oversubscription", "o_g", "1", "oversubscription that a group's traffic meets",
        minimum=1)  # fmt: skip
-define("groups", "Q", "1", "groups of a kind in the whole plan", minimum=0)
+amount("groups", "Q", "1", "groups of a kind in the whole plan")
 
 # How often a step's layers are passed.
 for _name, _mark, _meaning in (
@@ -167,11 +164,10 @@ for _name, _mark, _meaning in (
     ("repeated_attentions", "a", "share of attention's communication that recomputation repeats"),
 ):
     _base = "m" if "passes" in _name or _name.startswith("returning") else r"\varrho"
-    define(_name, f"{_base}_{named(_mark)}", "1", _meaning, minimum=0)
+    amount(_name, f"{_base}_{named(_mark)}", "1", _meaning)
 
 # Layers of the stages that have most of them.
-define("later_stage", r"i_{\ell-1}", "1", "the pipeline's last stage but one, or its only one",
-       minimum=0)  # fmt: skip
+amount("later_stage", r"i_{\ell-1}", "1", "the pipeline's last stage but one, or its only one")
 for _name, _mark, _meaning in (
     ("busiest_layers", "layers", "layers of the largest stage"),
     ("busiest_moe_layers", "MoE", "mixture-of-experts layers of the stage that has most"),
@@ -186,19 +182,18 @@ for _name, _mark, _meaning in (
     ("etp_layers", "etp", "most mixture-of-experts layers in a stage; 0 without tp of experts"),
     ("moe_layer_blocks", "MoE,blocks", "tensor-parallel blocks of a mixture-of-experts layer"),
 ):
-    define(_name, f"L_{{{named(_mark)}}}", "1", _meaning, minimum=0)
+    amount(_name, f"L_{{{named(_mark)}}}", "1", _meaning)
 for _name, _stages, _mark, _meaning in (
     ("layers", ("first", "second", "last"), "layers", "layers"),
     ("moe_layers", ("later", "last"), "MoE", "mixture-of-experts layers"),
     ("tp_blocks", ("first", "second", "last"), "blocks", "tensor-parallel blocks"),
 ):
     for _stage in _stages:
-        define(
+        amount(
             f"{_stage}_stage_{_name}",
             f"L_{{{named(f'{_stage},{_mark}')}}}",
             "1",
             f"{_meaning} of the pipeline's {_stage} stage",
-            minimum=0,
         )
 for _name, _mark, _meaning in (
     ("tp_share", "tp", "tensor-parallel blocks of a stage, mean by most"),
@@ -208,7 +203,7 @@ for _name, _mark, _meaning in (
     ("ends_share", "ends", "pairs of the pipeline's ends by the pairs that its ranks could be"),
     ("dense_share", "dense", "parameters of a stage, routed experts left out, mean by most"),
 ):
-    define(_name, f"q_{{{named(_mark)}}}", "1", _meaning, minimum=0)
+    amount(_name, f"q_{{{named(_mark)}}}", "1", _meaning)
 
 OWN = "derivation"
 ZERO = "rajbhandari2020"

@@ -14,7 +14,7 @@ from overhead.arrays import xp
 from overhead.communication import groups
 from overhead.communication.groups import named
 from overhead.formula import call, constant, formula, product
-from overhead.quantity import Array, define
+from overhead.quantity import Array, amount
 
 # What communicates, in the order in which reports tell it.
 DIMENSIONS: dict[str, str] = {
@@ -106,7 +106,7 @@ def operation(
     _DECLARED.append(made)
     mark = named(name)
     for part, (symbol, units, meaning) in PARTS.items():
-        define(f"{name}_{part}", f"{symbol}_{{{mark}}}", units, meaning.format(title), minimum=0)
+        amount(f"{name}_{part}", f"{symbol}_{{{mark}}}", units, meaning.format(title))
     for part, quantity in ONCE.items():
         if part not in own:
             on_network(f"{name}_{part}", quantity, group, collective, message)

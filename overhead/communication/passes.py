@@ -12,7 +12,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.formula import alias, call, constant, declare, formula, product, total
-from overhead.quantity import Array, define
+from overhead.quantity import Array, amount, define
 
 OWN = "derivation"
 FORWARD = {"schedule": "forward_only"}
@@ -60,10 +60,10 @@ MODULES: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/transformer_config.py: recompute_modules",
 }
-define("repeated_blocks", r"\varrho_2", "1",
-       "share of tensor-parallel blocks that recomputed modules repeat", minimum=0)  # fmt: skip
-define("repeated_shared_experts", r"\varrho_s", "1",
-       "whether recomputed modules repeat shared experts", minimum=0)  # fmt: skip
+amount("repeated_blocks", r"\varrho_2", "1",
+       "share of tensor-parallel blocks that recomputed modules repeat")  # fmt: skip
+amount("repeated_shared_experts", r"\varrho_s", "1",
+       "whether recomputed modules repeat shared experts")  # fmt: skip
 
 
 @formula(**MODULES)
@@ -314,7 +314,7 @@ for _name, _mark, _meaning in (
     ("dp_layer_trained_parameters", "l,t", "trained parameters of a layer on one rank"),
     ("edp_layer_trained_parameters", "l,te", "trained parameters of a layer's routed experts"),
 ):  # fmt: skip
-    define(_name, rf"\psi_{{\mathrm{{{_mark}}}}}", "1", _meaning, minimum=0)
+    amount(_name, rf"\psi_{{\mathrm{{{_mark}}}}}", "1", _meaning)
 define("one_stage", r"1_p", "1", "one, as the number of a pipeline's stages", minimum=1)
 
 for _stage in ("first", "second", "last"):

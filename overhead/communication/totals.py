@@ -12,7 +12,7 @@ from overhead.communication import activations, context, data, expert
 from overhead.communication.operation import DIMENSIONS, Operation
 from overhead.formula import alias, total
 from overhead.labels import LABELS
-from overhead.quantity import define
+from overhead.quantity import amount
 
 OPERATIONS: dict[str, Operation] = {
     one.name: one
@@ -59,7 +59,7 @@ for _dimension, _title in DIMENSIONS.items():
     for _end, (_symbol, _units, _meaning, _parts) in TOTALS.items():
         _returns = f"{_dimension}_{_end}"
         _meaning = f"communication of a step for {_title}: {_meaning}"
-        define(_returns, f"{_symbol}^{{{_mark}}}", _units, _meaning, minimum=0)
+        amount(_returns, f"{_symbol}^{{{_mark}}}", _units, _meaning)
         for _kind in LABELS["context_parallel"].values if _dimension == "cp" else ("",):
             _names = [
                 one.quantity(part)
@@ -67,12 +67,11 @@ for _dimension, _title in DIMENSIONS.items():
                 for one in of_dimension(_dimension, _kind)
             ]
             _declare(_returns, _names, _kind)
-    define(
+    amount(
         f"{_dimension}_communication_time",
         f"T^{{{_mark}}}",
         "s",
         f"communication of a step for {_title}: time, if nothing overlaps",
-        minimum=0,
     )
     total(
         f"{_dimension}_communication_time",
@@ -87,5 +86,5 @@ for _returns, _symbol, _units, _meaning, _end in (
     ("communication_energy", r"E^\Sigma", "J", "energy of a step's communication, of all GPUs",
      "communication_energy"),
 ):  # fmt: skip
-    define(_returns, _symbol, _units, _meaning, minimum=0)
+    amount(_returns, _symbol, _units, _meaning)
     total(_returns, [f"{dimension}_{_end}" for dimension in DIMENSIONS])

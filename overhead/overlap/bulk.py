@@ -8,7 +8,7 @@ from overhead.arrays import xp
 from overhead.formula import alias, call, constant, formula, product, total
 from overhead.labels import ONE_COMPUTATION
 from overhead.overlap import mechanisms
-from overhead.quantity import Array, define
+from overhead.quantity import Array, amount, define
 
 # The last gradients are ready when the backward ends, so the last bucket shows in any case.
 IN_TURN = (
@@ -146,12 +146,11 @@ alias("messages", "gradient_buckets", when={"mechanism": "ddp_buckets|gradient_a
 
 
 FUSED = {"mechanism": "fused_messages"}
-define(
+amount(
     "fused_communication_time",
     r"t_{\mathrm{fused}}",
     "s",
     "time of the one message into which others are fused, with its copies",
-    minimum=0,
 )
 define(
     "fusing_saves",

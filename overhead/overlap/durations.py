@@ -11,7 +11,7 @@ from overhead.formula import alias, call, constant, declare, formula, product, t
 from overhead.labels import HIERARCHY, LABELS, NCCL, ONE_COMPUTATION, complete
 from overhead.overlap import mechanisms
 from overhead.overlap.bulk import ALONE, BULK, CHUNK, CUT
-from overhead.quantity import Array, define
+from overhead.quantity import Array, amount, define
 
 TWO = {"mechanism": "two_durations"}
 
@@ -338,11 +338,11 @@ for _name, _mark, _meaning in (
     ("port_bandwidth", "port", "bandwidth of all links of a GPU inside a node"),
     ("group_bandwidth", "grp", "bandwidth of those links of a GPU that lead to its group"),
 ):
-    define(_name, rf"B_{{\mathrm{{{_mark}}}}}", "byte s-1", _meaning, minimum=0, above=True)
+    amount(_name, rf"B_{{\mathrm{{{_mark}}}}}", "byte s-1", _meaning, above=True)
 for _name, _mark, _meaning in (
     ("split_message_bytes", "q", "bytes of one part of a split product's result"),
 ):
-    define(_name, rf"M_{{\mathrm{{{_mark}}}}}", "byte", _meaning, minimum=0)
+    amount(_name, rf"M_{{\mathrm{{{_mark}}}}}", "byte", _meaning)
 for _name, _mark, _meaning in (
     ("gather_time", "g", "time of a linear layer's all_gather in turn"),
     ("scatter_time", "s", "time of a linear layer's reduce_scatter in turn"),
@@ -350,7 +350,7 @@ for _name, _mark, _meaning in (
     ("split_communication_time", "q,all", "time of all parts' communication, the last's included"),
     ("product_time", "prod", "time during which a product runs, what slows it down included"),
 ):
-    define(_name, rf"t_{{\mathrm{{{_mark}}}}}", "s", _meaning, minimum=0)
+    amount(_name, rf"t_{{\mathrm{{{_mark}}}}}", "s", _meaning)
 define(
     "last_split_sms", r"k_{\mathrm{last}}", "1",
     "streaming multiprocessors that the last part's communication takes", minimum=1, integer=True,
@@ -518,7 +518,7 @@ for _side in (64, 128, 256):
 for _rows, _columns in SIDES:
     _time = f"tile_{_rows}_{_columns}_time"
     _mark, _words = rf"t_{{{_rows},{_columns}}}", f"with a tile of {_rows} x {_columns}"
-    define(_time, _mark, "s", f"time of a product {_words}, launch left out", minimum=0)
+    amount(_time, _mark, "s", f"time of a product {_words}, launch left out")
     call(
         returns=_time,
         of="tile_product_time",

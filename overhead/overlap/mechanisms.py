@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from overhead.arrays import xp
 from overhead.collectives.algorithm import Requirement
 from overhead.compute.quantities import RATE
-from overhead.quantity import define
+from overhead.quantity import amount, define
 from overhead.source import cite
 
 
@@ -17,11 +17,11 @@ def _named(base: str, name: str) -> str:
 
 
 def _time(name: str, mark: str, meaning: str) -> None:
-    define(name, _named("t", mark), "s", meaning, minimum=0)
+    amount(name, _named("t", mark), "s", meaning)
 
 
 def _share(name: str, symbol: str, meaning: str) -> None:
-    define(name, symbol, "1", meaning, minimum=0, maximum=1)
+    amount(name, symbol, "1", meaning, maximum=1)
 
 
 def _count(name: str, symbol: str, meaning: str, minimum: int = 1) -> None:
@@ -48,9 +48,9 @@ for _name, _mark, _meaning in (
     ("bucket_capacity", "bk", "bytes that fill a bucket of gradients"),
     ("first_bucket_capacity", "bk,1", "bytes that fill the first bucket of gradients"),
 ):
-    define(_name, _named("M", _mark), "byte", _meaning, minimum=0, above=True)
-define("reduced_elements", _named("E", "g"), "1", "gradients that a rank reduces", minimum=0)
-define("bucket_elements", _named("E", "bk"), "1", "gradients of a bucket", minimum=0, above=True)
+    amount(_name, _named("M", _mark), "byte", _meaning, above=True)
+amount("reduced_elements", _named("E", "g"), "1", "gradients that a rank reduces")
+amount("bucket_elements", _named("E", "bk"), "1", "gradients of a bucket", above=True)
 _share(
     "backward_share",
     _named(r"\beta", "bw"),
@@ -60,11 +60,8 @@ _time("overlap_window", "win", "computation during which gradients become ready 
 
 # How weights are gathered, and how layers follow one another.
 _count("prefetched_layers", _named("w", "pre"), "layers whose weights are gathered ahead", 0)
-define(
-    "prefetched_elements", _named("E", "pre"), "1", "weights that are gathered ahead at most",
-    minimum=0,
-)  # fmt: skip
-define("layer_elements", _named("E", "L"), "1", "weights of one layer", minimum=0, above=True)
+amount("prefetched_elements", _named("E", "pre"), "1", "weights that are gathered ahead at most")
+amount("layer_elements", _named("E", "L"), "1", "weights of one layer", above=True)
 _share(
     "reduction_share",
     _named(r"\rho", "rs"),
@@ -91,11 +88,9 @@ for _name, _mark, _meaning in (
     ("copy_engine_bandwidth", "CE", "bytes a second that the copy engines send"),
     ("transfer_bandwidth", "tr", "bytes a second that a rank sends"),
 ):
-    define(_name, _named("B", _mark), "byte s-1", _meaning, minimum=0, above=True)
-define(
-    "half_bandwidth_sms", r"k_{1/2}", "1",
-    "streaming multiprocessors with which half of the bandwidth is reached", minimum=0,
-)  # fmt: skip
+    amount(_name, _named("B", _mark), "byte s-1", _meaning, above=True)
+amount("half_bandwidth_sms", r"k_{1/2}", "1",
+       "streaming multiprocessors with which half of the bandwidth is reached")  # fmt: skip
 
 # How a matrix product fills them, in waves of tiles.
 for _name, _symbol, _meaning in (
@@ -108,7 +103,7 @@ _count("waves", "W", "waves in which a product's tiles are computed", 0)
 _share("wave_efficiency", r"\eta_W", "tiles of a product by those that its waves have room for")
 _time("tile_time", "tile", "time in which one multiprocessor computes a tile")
 _time("launch_time", "launch", "time that starting a kernel takes")
-define("moved_bytes", _named("M", "mv"), "byte", "bytes that a product reads and writes", minimum=0)
+amount("moved_bytes", _named("M", "mv"), "byte", "bytes that a product reads and writes")
 _time("wave_matmul_time", "gemm", "time of a matrix product in whole waves of tiles")
 _count("product_chunks", _named("n", "ch"), "chunks into which a product is cut")
 _time("whole_product_time", "gemm,1", "time of a product that isn't cut, on all multiprocessors")
@@ -118,11 +113,11 @@ for _name, _symbol, _meaning in (
     ("chunk_columns", _named("n'", "ch"), "columns of one chunk of a product"),
     ("decomposition_factor", _named(r"\delta", "ch"), "time of a cut product by a whole one's"),
 ):
-    define(_name, _symbol, "1", _meaning, minimum=0)
+    amount(_name, _symbol, "1", _meaning)
 
 # The same with a choice among tiles.
-define("burst_matmul_flops", _named("F", "burst"), RATE, "rate of matrix products so short that "
-       "the limit of the GPU's power doesn't slow them down", minimum=0, above=True)  # fmt: skip
+amount("burst_matmul_flops", _named("F", "burst"), RATE, "rate of matrix products so short that "
+       "the limit of the GPU's power doesn't slow them down", above=True)  # fmt: skip
 for _name, _symbol, _meaning in (
     ("sm_load_bandwidth", _named("B", "load"), "bytes a second that one multiprocessor reads"),
     (
@@ -135,7 +130,7 @@ for _name, _symbol, _meaning in (
     ("sum_bandwidth", _named("B", "sum"), "bytes a second that adding up partial results moves"),
     ("summing_bandwidth", _named("B", "+"), "bytes a second at which partial results are added up"),
 ):
-    define(_name, _symbol, "byte s-1", _meaning, minimum=0, above=True)
+    amount(_name, _symbol, "byte s-1", _meaning, above=True)
 _share("userbuffers_share", _named("f", "UB"), "share of a link's rate that userbuffers reach")
 define("burst_ratio", r"\varphi", "1", "rate of short matrix products by that of long runs, which "
        "the limit of the GPU's power bounds", minimum=1)  # fmt: skip
@@ -143,7 +138,7 @@ for _name, _symbol, _meaning in (
     ("tile_depth_overhead", "K_0", "depth that starting and ending a tile is worth"),
     ("last_wave_share", "w", "share of a whole wave's time that the part of a wave beyond takes"),
 ):
-    define(_name, _symbol, "1", _meaning, minimum=0)
+    amount(_name, _symbol, "1", _meaning)
 define("tile_sharpness", "p", "1", "how sharply the slower one of operations and loads bounds a "
        "tile", minimum=1)  # fmt: skip
 _count("products_at_once", "G", "equal matrix products that run side by side")
@@ -159,10 +154,8 @@ _time("piece_gap", "gap", "time between a product's pieces")
 
 # Messages.
 _count("messages", _named("n", "msg"), "messages into which the communication is cut")
-define(
-    "message_latency", _named(r"\alpha", "msg"), "s", "time that a message takes beyond its bytes",
-    minimum=0,
-)  # fmt: skip
+amount("message_latency", _named(r"\alpha", "msg"), "s",
+       "time that a message takes beyond its bytes")  # fmt: skip
 _time("transfer_time", "tr", "time of all messages' bytes by themselves")
 _time("copy_time", "copy", "time in which messages are copied into one and out of it")
 
@@ -192,7 +185,7 @@ for _name, _mark, _meaning in (
     ("overlap_speedup", "ov", "speedup by overlap (sequential time by overlapped time)"),
     ("ideal_speedup", "ideal", "speedup at best (sequential time by the longer duration)"),
 ):
-    define(_name, _named("S", _mark), "1", _meaning, minimum=0)
+    amount(_name, _named("S", _mark), "1", _meaning)
 _share("communication_share", _named("f", "comm"), "communication by the sequential time")
 
 # The publications that the formulas of overlap cite, by their keys.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from overhead.arrays import xp
 from overhead.formula import alias, formula, product
 from overhead.labels import LABELS, NO_LIBRARY
-from overhead.quantity import Array, define
+from overhead.quantity import Array, amount, define
 from overhead.source import cite
 
 # The vocabulary of software profiles: constants of a library, and what forms make of them.
@@ -25,19 +25,19 @@ PRICED = "|".join(name for name in LABELS["library"].values if name != NO_LIBRAR
 
 
 def _time(name: str, symbol: str, meaning: str) -> None:
-    define(name, symbol, "s", meaning, minimum=0)
+    amount(name, symbol, "s", meaning)
 
 
 def _share(name: str, symbol: str, meaning: str) -> None:
-    define(name, symbol, "1", meaning, minimum=0, maximum=1, above=True)
+    amount(name, symbol, "1", meaning, maximum=1, above=True)
 
 
 def _factor(name: str, symbol: str, meaning: str) -> None:
-    define(name, symbol, "1", meaning, minimum=0)
+    amount(name, symbol, "1", meaning)
 
 
 def _rate(name: str, symbol: str, meaning: str) -> None:
-    define(name, symbol, "byte s-1", meaning, minimum=0, above=True)
+    amount(name, symbol, "byte s-1", meaning, above=True)
 
 
 # One node, or rack domain.
@@ -87,9 +87,7 @@ _time("issue_time", "h", "time in which the host issues an operation, ahead of t
 _rate("port_rate", "B_p", "rate of a rank's port to as many peers as it has")
 _rate("fabric_rate", "R", "rate of a node's network cards together")
 define("total_nodes", "G_P", "1", "nodes of the group, in all pods", minimum=1, integer=True)
-define(
-    "ring_passes", "x", "1", "times that a ring passes the message, less a rank's part", minimum=0
-)
+amount("ring_passes", "x", "1", "times that a ring passes the message, less a rank's part")
 _time("inner_step_latency", r"a'", "latency of a step of a flat network")
 _share("inner_share", "f_i", "share of the rate of links inside nodes, or of a flat network's")
 _share("inner_ll_share", r"f_{i\mathrm{LL}}", "rate of LL over Simple there")
@@ -103,28 +101,26 @@ for _name, _mark, _meaning in (
     ("inner_byte_time", "u_1", "time of a byte on the busiest link inside nodes, at full rate"),
     ("outer_byte_time", "u_2", "time of a byte through the busiest card, at full rate"),
 ):
-    define(_name, _mark, "s byte-1", _meaning, minimum=0)
-define("ramp_square", r"v", "s2 byte-1", "square of the ramp, by the message", minimum=0)
+    amount(_name, _mark, "s byte-1", _meaning)
+amount("ramp_square", r"v", "s2 byte-1", "square of the ramp, by the message")
 _time("host_floor_time", "H", "time in which the host issues the operation for all its ranks")
 for _name, _mark, _words in (("ll", "LL", "with LL"), ("simple", "S", "with Simple")):
     _at = rf"\mathrm{{{_mark}}}"
     _time(f"{_name}_start_time", f"T_{{0{_at}}}", f"time of no bytes, {_words}")
-    define(f"{_name}_slope", f"s_{_at}", "s byte-1", f"time of a byte, {_words}", minimum=0)
+    amount(f"{_name}_slope", f"s_{_at}", "s byte-1", f"time of a byte, {_words}")
     _time(f"{_name}_time", f"T_{_at}", f"time {_words}")
 _time("message_ramp_time", r"T_v", "ramp of the message")
 _time("device_time", r"T_\mathrm{d}", "time of the operation where the host is ahead of it")
 _time("floor_time", r"T_\mathrm{f}", "least time of the operation: of the host, or the fabric")
-define("protocol", "P", "1", "protocol: 0 LL, 1 Simple", minimum=0, maximum=1, integer=True)
+amount("protocol", "P", "1", "protocol: 0 LL, 1 Simple", maximum=1, integer=True)
 _time("paid_launch_time", r"T_\mathrm{L}", "part of the time that is launch")
 _time("step_part_time", r"T_\mathrm{s}", "part of the time that is steps")
 _time("wire_part_time", r"T_\mathrm{w}", "part of the time that is wire")
 _time("copy_part_time", r"T_\mathrm{c}", "part of the time that is copy")
 _time("ramp_part_time", r"T_\mathrm{r}", "part of the time that is ramp")
 _time("wait_part_time", r"T_\mathrm{h}", "part of the time that is waiting for host or fabric")
-define(
-    "expected_error", r"\epsilon_T", "1", "error of the time to expect, by rows like it", minimum=0
-)
-define("measured_rows", r"n_\epsilon", "1", "measured rows that tell the error", minimum=0)
+amount("expected_error", r"\epsilon_T", "1", "error of the time to expect, by rows like it")
+amount("measured_rows", r"n_\epsilon", "1", "measured rows that tell the error")
 
 FLAT = {"shape": "flat", "library": PRICED}
 RING = {**FLAT, "form": "ring"}
