@@ -26,7 +26,7 @@ from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.software import APART, load_software
 from sweeps.spec.sweep import Sweep, read_sweep
 from sweeps.spec.units import format_quantity, to_toml, with_si_units
-from sweeps.store.encode import code_digest, fingerprint, provenance, versions
+from sweeps.store import encode
 from sweeps.validate import SIZE_CLASSES
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ class Job:
     def attrs(self) -> Mapping[str, str]:
         """Global attributes: made when a file or a dataset is, for they read all of the code."""
         code, inputs = self.identity["code"], self.identity["inputs"]
-        found = provenance(
+        found = encode.provenance(
             title=self.sweep.title or self._title,
             summary=self.sweep.summary,
             spec_text=self.text,
             command=self.command,
-            fingerprint=fingerprint(self.text, code, inputs),
+            fingerprint=encode.fingerprint(self.text, code, inputs),
             references="; ".join(references(self.program.declarations())),
         )
         implied = "; ".join(f"{name} = {value}" for name, value in self.program.implied.items())
@@ -88,13 +88,13 @@ class Job:
             machine.name: (machine.figures, machine.in_network, machine.scale_out_in_network)
             for machine in self.resolved.machines
         }
-        inputs = {**self.options, "versions": versions(), "machines": repr(machines)}
+        inputs = {**self.options, "versions": encode.versions(), "machines": repr(machines)}
         if self.resolved.models:
             shapes = {model.name: model.shapes for model in self.resolved.models}
             inputs["models"] = repr(shapes)
         if self.measured is not None:
             inputs["measured"] = self.measured.digest
-        return {"code": code_digest(), "inputs": inputs}
+        return {"code": encode.code_digest(), "inputs": inputs}
 
     @property
     def _title(self) -> str:
