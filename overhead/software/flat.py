@@ -7,7 +7,7 @@ into the best number of chunks: it grows with the root of the bytes.
 from __future__ import annotations
 
 from overhead.arrays import xp
-from overhead.formula import alias, formula, product
+from overhead.formula import alias, declare, formula, product
 from overhead.labels import LABELS, NO_LIBRARY
 from overhead.quantity import Array, amount, define
 from overhead.source import cite
@@ -191,28 +191,20 @@ product("ll_fixed_time", ("latency_count", "inner_step_latency"),
         name="flat_ll_fixed_time")  # fmt: skip
 
 
-@formula(returns="simple_fixed_time", source=OWN, when=STEPWISE)
-def flat_simple_fixed_time(
-    ranks: Array, simple_entry_time: Array, latency_count: Array, inner_step_latency: Array
-) -> Array:
-    """Entry and steps with protocol Simple."""
-    return several(ranks) * simple_entry_time + latency_count * inner_step_latency
+def _entered(ranks: Array, entry_time: Array, count: Array, latency: Array) -> Array:
+    return several(ranks) * entry_time + count * latency
 
 
-@formula(returns="simple_fixed_time", source=OWN, when={**SCHEDULED, "in_network": "yes"})
-def in_network_fixed_time(
-    ranks: Array, simple_entry_time: Array, latency_count: Array, in_network_latency: Array
-) -> Array:
-    """Entry and steps where the switch takes part."""
-    return several(ranks) * simple_entry_time + latency_count * in_network_latency
-
-
-@formula(returns="ll_fixed_time", source=OWN, when=PAIRS)
-def flat_pair_ll_fixed_time(
-    ranks: Array, pair_entry_time: Array, latency_count: Array, pair_step_latency: Array
-) -> Array:
-    """Entry and messages of an exchange of pairs, with LL."""
-    return several(ranks) * pair_entry_time + latency_count * pair_step_latency
+for _returns, _name, _entry, _latency, _when, _words in (
+    ("simple_fixed_time", "flat_simple_fixed_time", "simple_entry_time", "inner_step_latency",
+     STEPWISE, "Entry and steps with protocol Simple"),
+    ("simple_fixed_time", "in_network_fixed_time", "simple_entry_time", "in_network_latency",
+     {**SCHEDULED, "in_network": "yes"}, "Entry and steps where the switch takes part"),
+    ("ll_fixed_time", "flat_pair_ll_fixed_time", "pair_entry_time", "pair_step_latency", PAIRS,
+     "Entry and messages of an exchange of pairs, with LL"),
+):  # fmt: skip
+    declare(_returns, ("ranks", _entry, "latency_count", _latency), _entered, _words, source=OWN,
+            when=_when, name=_name)  # fmt: skip
 
 
 @formula(returns="simple_fixed_time", source=OWN, when=PAIRS)
@@ -267,29 +259,19 @@ def flat_nvls_byte_time(sent_fraction: Array, port_rate: Array, nvls_share: Arra
     return sent_fraction / (port_rate * nvls_share)
 
 
-@formula(
-    returns="ramp_square",
-    source=OWN,
-    assumes=("a message is cut into the best number of chunks, which follow one another",),
-    when=STEPWISE,
-)
-def flat_ramp_square(ramp_time: Array, transfer_fraction: Array, port_rate: Array) -> Array:
-    """Ramp of a ring, or of any schedule."""
-    return ramp_time * transfer_fraction / port_rate
+def _ramp_square(ramp_time: Array, fraction: Array, port_rate: Array) -> Array:
+    return ramp_time * fraction / port_rate
 
 
-@formula(returns="ramp_square", source=OWN, when=PAIRS)
-def flat_pair_ramp_square(
-    pair_ramp_time: Array, transfer_fraction: Array, port_rate: Array
-) -> Array:
-    """Ramp of an exchange of pairs."""
-    return pair_ramp_time * transfer_fraction / port_rate
-
-
-@formula(returns="ramp_square", source=OWN, when=NVLS)
-def flat_nvls_ramp_square(nvls_ramp_time: Array, sent_fraction: Array, port_rate: Array) -> Array:
-    """Ramp of NVLS."""
-    return nvls_ramp_time * sent_fraction / port_rate
+declare("ramp_square", ("ramp_time", "transfer_fraction", "port_rate"), _ramp_square,
+        "Ramp of a ring, or of any schedule", source=OWN, when=STEPWISE, name="flat_ramp_square",
+        assumes=("a message is cut into the best number of chunks, which follow one another",)
+        )  # fmt: skip
+declare("ramp_square", ("pair_ramp_time", "transfer_fraction", "port_rate"), _ramp_square,
+        "Ramp of an exchange of pairs", source=OWN, when=PAIRS,
+        name="flat_pair_ramp_square")  # fmt: skip
+declare("ramp_square", ("nvls_ramp_time", "sent_fraction", "port_rate"), _ramp_square,
+        "Ramp of NVLS", source=OWN, when=NVLS, name="flat_nvls_ramp_square")  # fmt: skip
 
 
 @formula(

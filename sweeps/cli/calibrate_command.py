@@ -111,7 +111,7 @@ def _sizes(text: str | None) -> list[float]:
 
 def _check(out: Output) -> None:
     """Refuse files that can't be before anything is read."""
-    out.check()
+    out.checked()
     for ending in ("png", "svg") if out.given["plot"] else ():
         check_output(out.stem.with_suffix(f".{ending}"), overwrite=out.given["overwrite"])
 
@@ -155,8 +155,7 @@ def normal_command(what: str, **given: Any) -> int:
         if given[name] is not None:
             flag = "--M" if name == "sizes" else f"--{name}"
             refuse(flag, given[name], f"doesn't apply to {what}", "leave it out")
-    out = Output(given, f"normal-{what}")
-    out.check()
+    out = Output(given, f"normal-{what}").checked()
     found = _normal(what, given)
     result = found.result(given)
     lines = mfu_lines(found) if what == "mfu" else collective_lines(found)
@@ -205,8 +204,7 @@ def fit_constants_command(tables: tuple[str, ...], **given: Any) -> int:
 
     TABLE is a path, or the name of a table that is shipped; training by default.
     """
-    out = Output(given, "fit-constants", FITTED)
-    out.check()
+    out = Output(given, "fit-constants", FITTED).checked()
     folder = Path(given["write"]) if given["write"] else None
     if folder and not (folder / "hardware").is_dir():
         wrong, allowed = "has no hardware", "a copy of specs, with hardware and frameworks"

@@ -84,8 +84,7 @@ def command(**given: Any) -> int:
     corrected.
     """
     stem = "hops" if given["spec"] is None else f"hops-{Path(given['spec']).stem}"
-    out = Output(given, stem)
-    out.check()
+    out = Output(given, stem).checked()
     if given["message_bytes"] is not None and not (given["output"] or given["plot"]):
         wrong = "are sizes of curves, which files and figures have"
         allowed = "--output FILE.nc or --plot, too"

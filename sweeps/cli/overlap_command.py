@@ -326,8 +326,7 @@ def trace_command(files: tuple[str, ...], **given: Any) -> int:
     """
     window = _window(given)
     patterns = load_patterns(given["patterns"])
-    out = Output(given, "trace")
-    out.check()
+    out = Output(given, "trace").checked()
     ranks = analyse_files(
         files, given["mode"], patterns=patterns, include_last_step=given["include_last_step"]
     )

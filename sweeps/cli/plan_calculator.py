@@ -54,8 +54,7 @@ WHOLE = ("world_size", "global_batch", "sequence_length")
 
 def calculator(asked: Asked, given: Mapping[str, Any]) -> int:
     """Answer the calculator's question."""
-    out = Output(given, "calculator")
-    out.check()
+    out = Output(given, "calculator").checked()
     clusters = list(_clusters(asked, given))
     lines: Iterable[str]
     if given["script"]:

@@ -298,7 +298,7 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
         _refuse(given, UNMOVED, "is not in what constants move", "one of the two")
     if out.programs:
         _refuse(given, ("lost_nodes",), "is told to people, not in records", "one of the two")
-    out.check()
+    out.checked()
     progress = Progress("searching")
     found = answer(request.first, progress=progress)
     progress.end()
@@ -340,8 +340,7 @@ def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     """Answer a question at many points."""
     one = ("explain", "sensitivity", "lost_nodes", "tokens", "days", "top", "verbose")
     _refuse(given, one, "is for one point, and there are many", "one value for every argument")
-    out = Output(given, "plan")
-    out.check()
+    out = Output(given, "plan").checked()
     progress = Progress("searching")
     best = best_at(request, progress)
     progress.end()
@@ -413,8 +412,7 @@ def buy_command(**given: Any) -> int:
     wish, readings, assumed, points = _asked(given)
     if wish.budget < inf:
         readings = [*readings, *_unpriced(points, given["budget"])]
-    out = Output(given, "buy")
-    out.check()
+    out = Output(given, "buy").checked()
     found = []
     for name, point in points.items():
         progress = Progress(f"searching {name}")

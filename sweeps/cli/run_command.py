@@ -409,8 +409,7 @@ def run_all_command(**given: Any) -> int:
 
     Every network, operation and several numbers of ranks, and each suggested analysis.
     """
-    out = Output({**given, "as_csv": not given["as_json"]}, "run-all")
-    out.check()
+    out = Output({**given, "as_csv": not given["as_json"]}, "run-all").checked()
     collectives = _collectives()
     found = {"collective": collectives.evaluated(), **dict(_analyses())}
     rows = [{"command": name, **row} for name, own in found.items() for row in own.records()]

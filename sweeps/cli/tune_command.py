@@ -223,8 +223,7 @@ def command(**given: Any) -> int:
         command = write_workload(Path(given["write_workload"]), config_of(given))
         click.echo(f"wrote {given['write_workload']}; record and tune:\n{command}")
         return 0
-    out = Output(given, "tune")
-    out.check()
+    out = Output(given, "tune").checked()
     config = config_of(given)
     text = given["overlap_threshold"]
     threshold = THRESHOLD if text is None else number_of("overlap_threshold", text)

@@ -88,8 +88,7 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     if not given["strict"]:
         _refuse(given, ("bound",), "is what --strict allows", "--strict, too")
     bound = _bound(given, 0.1)
-    out = Output(given, "validate")
-    out.check()
+    out = Output(given, "validate").checked()
     records, skipped = _compared(tables or TABLES, given)
     result = _result(records, tables or TABLES, given)
     lines = [
@@ -307,8 +306,7 @@ def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         wrong = "a table of plans comes alone, and has one kind of rows"
         refuse("TABLE", ", ".join(tables), wrong, "sweeps validate plans")
     bound = _bound(given, NEAR)
-    out = Output(given, "validate")
-    out.check()
+    out = Output(given, "validate").checked()
     folders = folders_of(given)
     rules = (*shipped_rules(), *(read_rules(Path(given["rules"])) if given["rules"] else ()))
     runs = read_runs(find_runs(tables[0])).runs
@@ -369,8 +367,7 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         wrong = "a table of operations has neither classes nor sources, and comes alone"
         allowed = "one table; a spec with [measured] has more: 'sweeps run nccl-measured'"
         refuse("TABLE", ", ".join(tables), wrong, allowed)
-    out = Output(given, "validate")
-    out.check()
+    out = Output(given, "validate").checked()
     spec = {"constants": {"algorithm": "nccl"}, "measured": {"table": tables[0]}}
     if tables[0] == "nccl-collectives":
         spec["measured"] = read_toml(find_sweep("nccl-measured"))["measured"]
@@ -408,8 +405,7 @@ def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     if not given["strict"]:
         _refuse(given, ("bound",), "is what --strict allows", "--strict, too")
     bound = _bound(given, 0.1)
-    out = Output(given, "validate")
-    out.check()
+    out = Output(given, "validate").checked()
 
     def ask(spec: Mapping[str, Any], where: str) -> float:
         (quantity,) = spec["quantities"]
@@ -446,8 +442,7 @@ def _presets(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         wrong = "a table of presets has neither classes nor kinds, and comes alone"
         refuse("TABLE", ", ".join(tables), wrong, "sweeps validate userbuffers")
     _refuse(given, ("bound",), "is not of a table of presets: 2 % in 95 % of the layers")
-    out = Output(given, "validate")
-    out.check()
+    out = Output(given, "validate").checked()
     rows = preset_rows(find_csv(tables[0], "TABLE", (USERBUFFERS,)), folders_of(given))
     attrs = provenance_of(
         title="NVIDIA's settings of tensor-parallel overlap, beside the best of the prediction",

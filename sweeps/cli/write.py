@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import numpy as np
 
@@ -151,12 +151,12 @@ class Output:
         """The file without its ending: figures stand beside it."""
         return self.path.with_suffix("")
 
-    def check(self) -> None:
+    def checked(self) -> Self:
         """Refuse an output that can't be before anything is computed; one that exists may be it."""
-        if not self.wanted:
-            return
-        overwrite = bool(self.given["overwrite"])
-        check_output(self.path, overwrite=overwrite or is_ours(self.path))
+        if self.wanted:
+            overwrite = bool(self.given["overwrite"])
+            check_output(self.path, overwrite=overwrite or is_ours(self.path))
+        return self
 
     def is_printed(self, job: Job) -> bool:
         """Return whether a job is small enough to be printed; refuse one that goes nowhere."""

@@ -254,29 +254,18 @@ class TPOverlapTunerConfig:
 
     def record(self) -> dict[str, Any]:
         """Return it as the report has it."""
-        return {
-            "model_name": self.model_name,
-            "model": self.model.name,
-            "hidden_size": self.hidden_size,
-            "ffn_hidden_size": self.ffn_hidden_size,
-            "num_attention_heads": self.num_attention_heads,
-            "num_kv_heads": self.num_kv_heads,
-            "head_size": self.head_size,
-            "max_tp_size": self.max_tp_size,
-            "tp_size": self.tp_size,
-            "max_token_len": self.max_token_len,
-            "operators": list(self.operators),
-            "min_num_sm": self.min_num_sm,
-            "max_num_sm": self.max_num_sm,
-            "hardware": self.hardware,
-            "precision": self.precision,
-            "grid": self.grid,
-            "search": self.search,
-            "objective": self.objective,
-            "set_sm_margin": self.sm_margin,
-            "pipeline": self.splits,
-            "te_version": self.te_version,
-        }
+        own = {"model": self.model.name, "operators": list(self.operators),
+               "set_sm_margin": self.sm_margin, "pipeline": self.splits}  # fmt: skip
+        return {name: own[name] if name in own else getattr(self, name) for name in RECORDED}
+
+
+# What a report has of a configuration, in this order.
+RECORDED = (
+    "model_name", "model", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_kv_heads",
+    "head_size", "max_tp_size", "tp_size", "max_token_len", "operators", "min_num_sm", "max_num_sm",
+    "hardware", "precision", "grid", "search", "objective", "set_sm_margin", "pipeline",
+    "te_version",
+)  # fmt: skip
 
 
 def _whole(value: object) -> bool:
