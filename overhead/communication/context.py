@@ -270,16 +270,13 @@ def ring_backward_steps(cp: Array, ring_return: Array) -> Array:
     return xp.where(cp > 1.0, 2.0 * (cp - 1.0 + ring_return), 0.0)
 
 
-@formula(returns="ring_steps", when=MIXED, **BOTH)
-def outer_ring_steps(ring_ranks: Array) -> Array:
-    """Messages of a rank in a ring of groups: to all others in turn."""
-    return ring_ranks - 1.0
-
-
-@formula(returns="ring_backward_steps", when=MIXED, **BOTH)
-def outer_ring_backward_steps(ring_ranks: Array, ring_return: Array) -> Array:
-    """Messages of a rank in a backward through a ring of groups: with gradients."""
-    return xp.where(ring_ranks > 1.0, 2.0 * (ring_ranks - 1.0 + ring_return), 0.0)
+formula(returns="ring_steps", inputs=("ring_ranks",), when=MIXED, name="outer_ring_steps",
+        title="Messages of a rank in a ring of groups: to all others in turn",
+        **BOTH)(ring_steps)  # fmt: skip
+formula(returns="ring_backward_steps", inputs=("ring_ranks", "ring_return"), when=MIXED,
+        name="outer_ring_backward_steps", **BOTH,
+        title="Messages of a rank in a backward through a ring of groups: with gradients",
+        )(ring_backward_steps)  # fmt: skip
 
 
 for _name, _when in (("cp_ring", ROUND), ("cp_outer_ring", MIXED)):

@@ -386,10 +386,10 @@ def stage_pair_size(pp: Array) -> Array:
     return xp.where(pp > 1.0, 2.0, 1.0)
 
 
-@formula(returns="group_size", source=OWN, when={"group": "cp_ring|inner_ring"})
-def ring_pair_size(cp: Array) -> Array:
-    """Ranks of a pair in a context-parallel ring: none to pair with where there is one."""
-    return xp.where(cp > 1.0, 2.0, 1.0)
+formula(returns="group_size", inputs=("cp",), source=OWN, when={"group": "cp_ring|inner_ring"},
+        name="ring_pair_size",
+        title="Ranks of a pair in a context-parallel ring: none to pair with where there is one",
+        )(stage_pair_size)  # fmt: skip
 
 
 @formula(
@@ -403,15 +403,10 @@ def stage_pair_members(node_boundaries: Array, group_size: Array) -> Array:
     return xp.where(node_boundaries > 0.0, 1.0, group_size)
 
 
-@formula(
-    returns="members_in_node",
-    source=OWN,
-    assumes=("the slowest pair of the ring counts",),
-    when=RING,
-)
-def ring_pair_members(cp_nodes: Array, group_size: Array) -> Array:
-    """Members in one node of the slowest pair in a context-parallel ring."""
-    return xp.where(cp_nodes > 1.0, 1.0, group_size)
+formula(returns="members_in_node", inputs=("cp_nodes", "group_size"), source=OWN, when=RING,
+        assumes=("the slowest pair of the ring counts",), name="ring_pair_members",
+        title="Members in one node of the slowest pair in a context-parallel ring",
+        )(outer_pair_members)  # fmt: skip
 
 
 alias("members_in_node", "group_size", "Members in one node of a pair inside of it", when=INSIDE)

@@ -98,6 +98,20 @@ def _heads(config: _Config, *, sized: bool = False) -> None:
     (config.take if sized else config.maybe)("head_size", "head_dim")
 
 
+def _experts(config: _Config, count: str, size: str) -> None:
+    """Read a mixture's routed experts."""
+    config.take("experts", count)
+    config.take("experts_per_token", "num_experts_per_tok")
+    config.take("expert_ffn_size", size)
+
+
+def _linear_shapes(config: _Config, *keys: str) -> None:
+    """Read the shapes of linear attention: heads of keys and values, their sizes, the kernel."""
+    heads = ("linear_key_heads", "linear_value_heads", "linear_key_size", "linear_value_size")
+    for shape, key in zip((*heads, "linear_kernel"), keys, strict=True):
+        config.take(shape, key)
+
+
 def _no_biases(config: _Config) -> None:
     if config.flag("attention_bias"):
         config.refuse("attention_bias", "isn't known with this kind of model", "false")
@@ -174,9 +188,7 @@ def _qwen3_moe(config: _Config) -> None:
     config.set("qk_norms", 1.0, "every qwen3_moe model")
     _no_biases(config)
     _window(config)
-    config.take("experts", "num_experts")
-    config.take("experts_per_token", "num_experts_per_tok")
-    config.take("expert_ffn_size", "moe_intermediate_size")
+    _experts(config, "num_experts", "moe_intermediate_size")
     config.maybe("moe_every", "decoder_sparse_step")
     dense = config.content.get("mlp_only_layers") or []
     every = config.content.get("decoder_sparse_step") not in (None, 1)
@@ -196,9 +208,7 @@ def _mixtral(config: _Config) -> None:
     _gated(config)
     _heads(config)
     config.maybe("window", "sliding_window")
-    config.take("experts", "num_local_experts")
-    config.take("experts_per_token", "num_experts_per_tok")
-    config.take("expert_ffn_size", "intermediate_size")
+    _experts(config, "num_local_experts", "intermediate_size")
 
 
 def _gpt_oss(config: _Config) -> None:
@@ -209,9 +219,7 @@ def _gpt_oss(config: _Config) -> None:
         config.refuse("attention_bias", "isn't known with this kind of model", "true")
     for shape in ("biases", "router_bias"):
         config.set(shape, 1.0, "every gpt_oss model")
-    config.take("experts", "num_local_experts")
-    config.take("experts_per_token", "num_experts_per_tok")
-    config.take("expert_ffn_size", "intermediate_size")
+    _experts(config, "num_local_experts", "intermediate_size")
     config.none_or("window", "sliding_window")
     _some_windows(config)
 
@@ -254,33 +262,26 @@ def _nemotron_h(config: _Config) -> None:
     config.set("gated", 0.0, "every nemotron_h model: squared ReLU")
     config.set("linear_layers", float(kinds.count("linear")), "layers_block_type")
     config.set("mamba", 1.0, "every nemotron_h model")
-    for shape, key in {
-        "linear_key_heads": "n_groups",
-        "linear_value_heads": "mamba_num_heads",
-        "linear_key_size": "ssm_state_size",
-        "linear_value_size": "mamba_head_dim",
-        "linear_kernel": "conv_kernel",
-    }.items():
-        config.take(shape, key)
+    _linear_shapes(
+        config, "n_groups", "mamba_num_heads", "ssm_state_size", "mamba_head_dim", "conv_kernel"
+    )
     config.set("ffn_size", 0.0, "mixers without a mixture have nothing behind them")
     config.set("dense_layers", float(mixers - mixtures), "mixers without a mixture")
-    config.take("experts", "n_routed_experts")
-    config.take("experts_per_token", "num_experts_per_tok")
-    config.take("expert_ffn_size", "moe_intermediate_size")
+    _experts(config, "n_routed_experts", "moe_intermediate_size")
     config.take("shared_ffn_size", "moe_shared_expert_intermediate_size")
     config.maybe("expert_latent_size", "moe_latent_size")
 
 
 def _linear(config: _Config) -> None:
     """Read layers whose attention is a gated delta net."""
-    for shape, key in {
-        "linear_key_heads": "linear_num_key_heads",
-        "linear_value_heads": "linear_num_value_heads",
-        "linear_key_size": "linear_key_head_dim",
-        "linear_value_size": "linear_value_head_dim",
-        "linear_kernel": "linear_conv_kernel_dim",
-    }.items():
-        config.take(shape, key)
+    _linear_shapes(
+        config,
+        "linear_num_key_heads",
+        "linear_num_value_heads",
+        "linear_key_head_dim",
+        "linear_value_head_dim",
+        "linear_conv_kernel_dim",
+    )
     config.set("output_gate", 1.0, f"every {config.model_type} model")
     types, layers = config.content.get("layer_types"), config.figures.get("layers")
     if isinstance(types, list):
@@ -311,9 +312,7 @@ def _minimax_m2(config: _Config) -> None:
     _gated(config)
     _heads(config, sized=True)
     config.set("qk_norms", float(config.flag("use_qk_norm")), "use_qk_norm")
-    config.take("experts", "num_local_experts")
-    config.take("experts_per_token", "num_experts_per_tok")
-    config.take("expert_ffn_size", "intermediate_size")
+    _experts(config, "num_local_experts", "intermediate_size")
     config.maybe("shared_ffn_size", "shared_intermediate_size")
     config.set("router_bias", float(config.flag("use_routing_bias")), "use_routing_bias")
 
@@ -409,14 +408,14 @@ def _kimi_linear(config: _Config) -> None:
     layers = config.content.get("linear_kda_layers")
     config.set("linear_layers", float(len(layers)) if isinstance(layers, list) else 0.0,
                "linear_attn_config: kda_layers")  # fmt: skip
-    for shape, key in {
-        "linear_key_heads": "linear_num_heads",
-        "linear_value_heads": "linear_num_heads",
-        "linear_key_size": "linear_head_dim",
-        "linear_value_size": "linear_head_dim",
-        "linear_kernel": "linear_short_conv_kernel_size",
-    }.items():
-        config.take(shape, key)
+    _linear_shapes(
+        config,
+        "linear_num_heads",
+        "linear_num_heads",
+        "linear_head_dim",
+        "linear_head_dim",
+        "linear_short_conv_kernel_size",
+    )
     config.set("output_gate", float(config.flag("mla_use_output_gate")), "mla_use_output_gate")
 
 
