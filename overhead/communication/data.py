@@ -21,6 +21,7 @@ from overhead.arrays import xp
 from overhead.communication import groups
 from overhead.communication.operation import declared, never, on_network, operation
 from overhead.formula import alias, declare, formula, product, total
+from overhead.memory.activations import in_both
 from overhead.quantity import Array, amount
 
 ZERO: dict[str, Any] = {"source": "rajbhandari2020", "where": "section 7"}
@@ -155,11 +156,6 @@ def _gathered(pieces: Array, zero_stage: Array, *both: Array) -> Array:
     """Weights of one message: updated ones, or with ZeRO-3 all."""
     moved = xp.where(zero_stage < 3.0, in_both(*both[:4]), in_both(*both[4:]))
     return xp.asarray(moved / xp.maximum(pieces, 1.0))
-
-
-def in_both(wide_bytes: Array, narrow_bytes: Array, every: Array, narrow: Array) -> Array:
-    """Bytes of parameters of which some are narrower than the others."""
-    return xp.asarray(wide_bytes * every + (narrow_bytes - wide_bytes) * narrow)
 
 
 def _replicated(message: Array, shards: Array) -> Array:

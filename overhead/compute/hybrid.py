@@ -392,7 +392,8 @@ def hybrid_attention_narrow_share(
 ) -> Array:
     """Share of attention's and linear attention's products that aren't left in 16 bits."""
     linear = linear_share * hidden_size * (linear_in_width + linear_out_width)
-    return narrow_share * (1.0 - bf16_attention * (1.0 - linear / attention_weights))
+    others = xp.minimum(linear / xp.maximum(attention_weights, 1.0), 1.0)
+    return narrow_share * (1.0 - bf16_attention * (1.0 - others))
 
 
 @formula(returns="attention_rank_weights", **HYBRIDS)

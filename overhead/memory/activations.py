@@ -429,6 +429,12 @@ def _wide(bytes_of: Array, matmul_input_bytes: Array, activation_bytes: Array) -
     return xp.where(narrow, xp.maximum(bytes_of, activation_bytes), bytes_of)
 
 
+def in_both(wide_bytes: Array, narrow_bytes: Array, every: Array, narrow: Array) -> Array:
+    """Bytes of parameters of which some are narrower than the others."""
+    some = xp.minimum(narrow, every)
+    return xp.asarray(wide_bytes * (every - some) + narrow_bytes * some)
+
+
 for _name, _of in (("wide_weight_bytes", "weight_bytes"),
                    ("wide_gathered_bytes", "gathered_bytes")):  # fmt: skip
     declare(_name, (_of, "matmul_input_bytes", "activation_bytes"), _wide, **QUANTIZED)

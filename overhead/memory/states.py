@@ -7,7 +7,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.formula import alias, call, constant, formula, parameters, product, total
 from overhead.labels import PREFETCHES, SHARED, TRAINING
-from overhead.memory.activations import NARROW_ONES
+from overhead.memory.activations import NARROW_ONES, in_both
 from overhead.quantity import Array, define
 
 ZERO = "rajbhandari2020"
@@ -57,9 +57,9 @@ def _share(
 
 def _stored(every: Array, *taken: Array) -> Array:
     wide, own, copies, zero_stage, shards, expert_shards, experts, narrow, narrow_experts = taken
-    sharded = zero_stage >= 3.0
-    less = (own + copies - wide) * _share(sharded, narrow, narrow_experts, shards, expert_shards)
-    return xp.asarray(wide * _share(sharded, every, experts, shards, expert_shards) + less)
+    dense = in_both(wide, own + copies, every, narrow)
+    routed = in_both(wide, own + copies, experts, narrow_experts)
+    return _share(zero_stage >= 3.0, dense, routed, shards, expert_shards)
 
 
 STORED = ("stage_parameters", "wide_weight_bytes", "weight_bytes", "weight_copy_bytes",
@@ -296,11 +296,10 @@ def gathered_memory(
     kept = (gather_every_micro_batch < 1.0) | (keep_gathered > 0.0)
     count = xp.where(kept, every, xp.minimum(gathered_layers, every))
     ends = gathered_ends * (embedding_rank_parameters + output_rank_parameters)
-    less = wide_gathered_bytes - gathered_bytes
-    layer = wide_gathered_bytes * layer_rank_parameters - less * layer_narrow_parameters
-    routed = wide_gathered_bytes * layer_rank_expert_parameters
-    routed = routed - less * xp.minimum(narrow_expert_parameters, layer_rank_expert_parameters)
-    dense = xp.where(shards > 1.0, count * layer + wide_gathered_bytes * ends, 0.0)
+    wide, own = wide_gathered_bytes, gathered_bytes
+    layer = in_both(wide, own, layer_rank_parameters, layer_narrow_parameters)
+    routed = in_both(wide, own, layer_rank_expert_parameters, narrow_expert_parameters)
+    dense = xp.where(shards > 1.0, count * layer + wide * ends, 0.0)
     experts = xp.where(expert_shards > 1.0, count * routed, 0.0)
     return xp.where(zero_stage >= 3.0, dense + experts, 0.0)
 

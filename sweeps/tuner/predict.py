@@ -157,6 +157,7 @@ def _of_machine(
         "matmul_input_bytes": constants["matmul_input_bytes"],
         "communication_bytes": constants["activation_bytes"],
         "tp_gather_share": constants["tp_gather_share"],
+        "layers": assumed(1.0, "products by themselves, none of a layer left in 16 bits"),
     }
     if "sms" in machine.figures:
         found["sms"] = own("sms")
@@ -353,8 +354,8 @@ SPLITS = 4
 # What formulas take of a machine.
 TAKEN = (
     *TILED, *USERBUFFERS, "sum_bandwidth", "launch_time", "activation_bytes",
-    "matmul_input_bytes", "communication_bytes", "tp_gather_share", "latency", "bandwidth",
-    "copy_engine_bandwidth", "sms",
+    "matmul_input_bytes", "communication_bytes", "tp_gather_share", "layers", "latency",
+    "bandwidth", "copy_engine_bandwidth", "sms",
 )  # fmt: skip
 # One product beside nothing; where a mechanism matters it takes this one's place.
 IN_TURN = "two_durations"
