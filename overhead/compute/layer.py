@@ -253,21 +253,38 @@ def moe_cast_backward_bytes(
     return _cast(activation_bytes, matmul_input_bytes, elements)
 
 
+# A router's kernels, one for scores and choice, one for the scores that a loss balances, and that
+# loss: each has a number in single precision for each expert, and a byte that says whether it was
+# chosen.  What each reads and writes is in tests/overhead/test_compute_parts.py.
+ROUTING: dict[str, Any] = {
+    "source": "transformerengine",
+    "where": "transformer_engine/pytorch/router.py and csrc/extensions/router.cpp @d0067d0da6",
+    "assumes": (
+        "choosing is one kernel, and so are the scores whose balance a loss keeps",
+        "logits are in single precision (moe_router_dtype)",
+    ),
+}
+CHOSEN = {"forward": (7.0, 3.0), "backward": (10.0, 1.0)}
+
+
+def _routing(way: str) -> Any:
+    singles, flags = CHOSEN[way]
+
+    def moved(tokens: Array, experts: Array, single_bytes: Array) -> Array:
+        return tokens * experts * (singles * single_bytes + flags)
+
+    return moved
+
+
+for _way in CHOSEN:
+    declare(f"routing_{_way}_bytes", ("router_tokens", "experts", "single_bytes"), _routing(_way),
+            **ROUTING)  # fmt: skip
+
+
 # Times.
 
 
 TIMES = {"forward": 1.0, "backward": 2.0}
-
-
-def _elementwise(way: str) -> Any:
-    def time(factor: Array, moved: Array, casts: Array, mixed: Array, *rate: Array) -> Array:
-        memory_efficiency, memory_bandwidth = rate
-        all_bytes = TIMES[way] * factor * moved + casts + mixed / MIXING_RATE[way]
-        return all_bytes / (memory_efficiency * memory_bandwidth)
-
-    return time
-
-
 RATE_OF_BYTES = ("memory_efficiency", "memory_bandwidth")
 # Of the rate at which others' kernels move bytes: fitted to 16 step times of Nemotron-3 Nano
 # (NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md @067f987df0) on H100, B200,
@@ -283,32 +300,30 @@ SLOWER = "Mamba-2's kernels move bytes at a third of others' rate, as fitted to 
 TWICE = {"forward": (), "backward": ("the backward moves twice: gradients beside activations",)}
 
 
-def _with_scan(kernel: Any) -> Any:
-    def time(factor: Array, moved: Array, casts: Array, scan: Array, *rest: Array) -> Array:
-        return kernel(factor, moved, casts + scan / SCAN_RATE, *rest)
+def _elementwise(way: str, routes: bool, scans: bool) -> Any:
+    def time(factor: Array, moved: Array, casts: Array, mixed: Array, *rest: Array) -> Array:
+        *others, share, bandwidth = rest
+        every = TIMES[way] * factor * moved + casts + mixed / MIXING_RATE[way]
+        every = every + factor * others[0] if routes else every
+        every = every + others[-1] / SCAN_RATE if scans else every
+        return every / (share * bandwidth)
 
     return time
 
 
 for _class, _, _ in quantities.CLASSES:
     for _kind in TIMES:
-        _kernel = _elementwise(_kind)
-        _bytes = (f"{_class}_elementwise_bytes", f"{_class}_cast_{_kind}_bytes")
-        _mixing = f"mixing_{_kind}_bytes"
-        declare(
-            f"{_class}_layer_elementwise_{_kind}_time",
-            ("elementwise_factor", *_bytes, _mixing, *RATE_OF_BYTES),
-            _kernel,
-            assumes=TWICE[_kind],
-            **KERNELS,
-        )
-        declare(
-            f"{_class}_layer_elementwise_{_kind}_time",
-            ("elementwise_factor", *_bytes, f"scan_{_kind}_bytes", _mixing, *RATE_OF_BYTES),
-            _with_scan(_kernel),
-            assumes=(*TWICE[_kind], SLOWER),
-            **SCAN,
-        )
+        _bytes = ["elementwise_factor", f"{_class}_elementwise_bytes",
+                  f"{_class}_cast_{_kind}_bytes", f"mixing_{_kind}_bytes"]  # fmt: skip
+        _bytes += [f"routing_{_kind}_bytes"] if _class == "moe" else []
+        for _scanned, _further in (((), KERNELS), ((f"scan_{_kind}_bytes",), SCAN)):
+            declare(
+                f"{_class}_layer_elementwise_{_kind}_time",
+                (*_bytes, *_scanned, *RATE_OF_BYTES),
+                _elementwise(_kind, _class == "moe", bool(_scanned)),
+                assumes=(*TWICE[_kind], *((SLOWER,) if _scanned else ())),
+                **_further,
+            )
 
 
 def _merge(factor: Array, moved: Array, share: Array, bandwidth: Array) -> Array:

@@ -11,6 +11,14 @@ from overhead.formula import alias, call, constant, declare, formula, product
 from overhead.memory.activations import EVENLY, NARROW, WIDE
 from overhead.quantity import Array
 
+# A product is cut into tiles, and the last one is computed whole.
+TILE, TILE_BYTES = 128.0, 128.0
+PADDED = (
+    "columns and depth beyond a tile are padded to whole ones, of 128 outputs and of 128 bytes "
+    f"({quantities.TILES}, section 3.1); sizes that are means of several products, no whole "
+    "numbers, have no tile of their own"
+)
+
 # Of four smooth and three tiled forms this one fits the measured products best; tiles and waves
 # counted whole make it worse, for libraries choose among tiles and split the depth.
 FORM: dict[str, Any] = {
@@ -19,6 +27,7 @@ FORM: dict[str, Any] = {
     "assumes": (
         "operations and bytes aren't hidden behind one another",
         "a product of nothing takes no time",
+        PADDED,
     ),
 }
 
@@ -33,6 +42,20 @@ def output_matmul_flops(
 ) -> Array:
     """Rate of the best matrix product in 16 bit, where it isn't given."""
     return best_matmul_flops * attention_peak_flops / peak_flops
+
+
+def _padded(size: Array, tile: Array | float) -> Array:
+    """Round a product's side up to whole tiles; there are smaller ones for less than one."""
+    own = (size % 1.0 > 0.0) | (size < tile)
+    return xp.where(own, size, tile * xp.ceil(size / tile))
+
+
+def _operations(rows: Array, columns: Array, depth: Array, input_bytes: Array) -> Array:
+    """Operations of a product, those on what tiles are padded with, too."""
+    # Scales of blocks stand apart from the numbers, of 16, 8 or 4 bits.
+    width = xp.maximum(xp.floor(2.0 * input_bytes) / 2.0, 0.5)
+    inner = _padded(depth, TILE_BYTES / width)
+    return xp.asarray(2.0 * rows * (_padded(columns, TILE) * inner))
 
 
 @formula(**FORM)
@@ -54,7 +77,7 @@ def matmul_time(
     inputs = matmul_rows * matmul_depth + matmul_depth * matmul_columns
     moved = matmul_input_bytes * inputs + activation_bytes * result
     start = matmul_floor + matmul_depth_time * matmul_depth
-    operations = 2.0 * result * matmul_depth
+    operations = _operations(matmul_rows, matmul_columns, matmul_depth, matmul_input_bytes)
     worked = start + operations / (matmul_efficiency * best_matmul_flops)
     time = worked + moved / (memory_efficiency * memory_bandwidth)
     return xp.where(operations > 0.0, time, 0.0)
@@ -63,7 +86,7 @@ def matmul_time(
 @formula(
     source=quantities.MEASURED,
     where="its form for one product, with one floor for all",
-    assumes=("the groups are equal and fill the GPU together",),
+    assumes=("the groups are equal and fill the GPU together", PADDED),
 )
 def grouped_matmul_time(
     matmul_groups: Array,
@@ -83,7 +106,7 @@ def grouped_matmul_time(
     result = matmul_rows * matmul_columns
     inputs = matmul_rows * matmul_depth + matmul_depth * matmul_columns
     moved = matmul_input_bytes * inputs + activation_bytes * result
-    operations = 2.0 * result * matmul_depth
+    operations = _operations(matmul_rows, matmul_columns, matmul_depth, matmul_input_bytes)
     each = operations / (matmul_efficiency * best_matmul_flops)
     each = each + moved / (memory_efficiency * memory_bandwidth)
     time = matmul_floor + matmul_depth_time * matmul_depth + matmul_groups * each
@@ -242,7 +265,10 @@ def mtp_depth(hidden_size: Array) -> Array:
 @formula(
     source=quantities.BLOOM,
     where="hidden sizes of 14400 and 14336 at one plan",
-    assumes=("every product of a layer has the hidden size for one of its sides",),
+    assumes=(
+        "every product of a layer has the hidden size for one of its sides",
+        "beside what the last tiles waste: as much at half a tile left of 112 as of 22",
+    ),
 )
 def sized_matmul_efficiency(
     matmul_efficiency: Array, odd_size_loss: Array, hidden_size: Array

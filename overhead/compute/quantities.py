@@ -254,6 +254,8 @@ for _name, _mark, _meaning in (
     ("moe_cast_backward", "E,c,b", "casts of a mixture-of-experts layer's backward"),
     ("mixing_forward", "r,f", "kernels that mix several residuals, forward"),
     ("mixing_backward", "r,b", "kernels that mix several residuals, backward"),
+    ("routing_forward", "E,r,f", "scores of a mixture's router, and its choice, forward"),
+    ("routing_backward", "E,r,b", "scores of a mixture's router, and its choice, backward"),
     ("scan_forward", "s,f", "a linear attention's own kernels, forward, in the mean of layers"),
     ("scan_backward", "s,b", "a linear attention's own kernels, backward, in the mean of layers"),
 ):
@@ -312,6 +314,11 @@ MEASURED = cite(
     "xlamatmul",
     "OpenXLA, measured matrix products of two GPUs, shipped with JAX's CUDA plug-in 0.9.2",
     "github.com/openxla/xla",
+).key
+TILES = cite(
+    "nvidiamatmul",
+    "NVIDIA, Matrix multiplication background user's guide",
+    "docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication",
 ).key
 BLOOM = cite(
     "bloom",

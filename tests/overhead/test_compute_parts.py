@@ -36,9 +36,27 @@ def product(rows: ArrayLike, columns: ArrayLike, depth: ArrayLike, **more: Array
 
 
 def test_a_product_by_hand() -> None:
-    operations, inputs, result = 2 * 100 * 200 * 300, 100 * 300 + 300 * 200, 100 * 200
+    """Of columns and depth tiles of 128 are computed whole; what is moved has no padding."""
+    operations, inputs, result = 2 * 100 * 256 * 384, 100 * 300 + 300 * 200, 100 * 200
     expected = 5e-6 + 300e-9 + operations / 5e13 + (inputs + 2 * result) / 5e11
     assert product(100, 200, 300) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("width", "tile"), [(2, 64), (1, 128), (33 / 32, 128), (0.5625, 256)])
+def test_the_last_tile_of_a_product_is_computed_whole(width: float, tile: int) -> None:
+    """GPT-OSS's 2880 of 128 outputs a tile, and of 128 bytes, its scales apart, to the sum."""
+    bare = {"matmul_floor": 0, "matmul_depth_time": 0, "memory_bandwidth": 1e30}
+    bare["matmul_input_bytes"] = width
+    each = product(256, [2560, 2880, 2944, 3072], 4096, **bare) * 5e13 / (2 * 256 * 4096)
+    assert each == pytest.approx(np.array([2560, 2944, 2944, 3072]))
+    depth = product(256, 4096, [2560, 2880, 3072], **bare) * 5e13 / (2 * 256 * 4096)
+    assert depth == pytest.approx(np.array([2560, tile * -(-2880 // tile), 3072]))
+    # Less than a tile has smaller ones; means of several products, no whole numbers, have none.
+    assert product(256, [8, 300.5], 4096, **bare) * 5e13 / (2 * 256 * 4096) == pytest.approx(
+        np.array([8, 300.5])
+    )
+    sizes = np.arange(1, 700)
+    assert np.all(np.diff(product(256, sizes, 4096, **bare)) >= 0)
 
 
 def test_a_product_of_nothing_takes_no_time() -> None:
@@ -67,10 +85,13 @@ def test_a_product_never_beats_its_roofline(sizes: tuple[int, int, int], more: i
 @every_model
 @pytest.mark.parametrize("tp", [1, 2, 4, 8])
 def test_products_have_the_model_s_operations(model: Mapping[str, float], tp: int) -> None:
-    """Where operations alone take time, layers take the transformer's FLOPs at the best rate."""
-    plan = {"tp": tp, "micro_batch": 3, "sequence_parallel": 1, "ep": 2 if tp > 1 else 1}
+    """Where operations alone take time, layers take the transformer's FLOPs at the best rate.
+
+    Tokens are whole tiles, also those of one expert.
+    """
+    plan = {"tp": tp, "micro_batch": 4, "sequence_parallel": 1, "ep": 2 if tp > 1 else 1}
     values = evaluation({**model, **BARE, **plan})
-    tokens = 3 * model["sequence_length"]
+    tokens = 4 * model["sequence_length"]
     weights = float(derive("weight_flops_per_token", model)) * tokens
     dense = float(derive("dense_mlp_layers", model))
     experts = float(derive("moe_layers", model))
@@ -88,6 +109,8 @@ def test_products_have_the_model_s_operations(model: Mapping[str, float], tp: in
         again = 2 * tokens * float(down) * (dense + experts) * (tp - 1)
         assert float(layers) * 1e15 * tp == pytest.approx(times * (weights + again), rel=1e-9)
     logits = float(derive("logits_flops_per_token", model)) * tokens
+    width = float(values["vocabulary_width"])
+    logits *= 128 * np.ceil(width / 128) / width
     assert float(values["logits_forward_time"]) * 1e15 * tp == pytest.approx(logits, rel=1e-9)
 
 
@@ -218,6 +241,39 @@ def test_experts_move_what_is_routed() -> None:
     assert value(plan, "moe_elementwise_bytes") == pytest.approx(expected)
     busy = value({**plan, "expert_imbalance": 2}, "moe_elementwise_bytes")
     assert busy - half == pytest.approx(2 * (expected - half))
+
+
+# What a router's kernels read and write of each expert's score: in single precision, and in bytes
+# that say which are chosen (TransformerEngine, pytorch/router.py and csrc/extensions/router.cpp).
+ROUTER = {
+    "forward": {
+        "choice: logits, probabilities, scores that are kept": (3, 1),
+        "scores for the loss: logits, scores, those that are kept": (3, 1),
+        "loss: scores; counts of the chosen": (1, 1),
+    },
+    "backward": {
+        "loss: scores' gradient": (1, 0),
+        "scores for the loss: what was kept, gradients of scores and logits": (3, 0),
+        "choice: what was kept, gradients of probabilities and logits": (3, 1),
+        "sum of both gradients of the logits": (3, 0),
+    },
+}
+
+
+def test_a_router_moves_what_its_kernels_read_and_write() -> None:
+    plan = {**DEEPSEEK, "memory_bandwidth": 1e12, "memory_efficiency": 1, "tp": 4,
+            "sequence_parallel": 1, "ep": 8}  # fmt: skip
+    tokens = value(plan, "router_tokens")
+    for way, kernels in ROUTER.items():
+        singles, flags = (sum(each) for each in zip(*kernels.values(), strict=True))
+        moved = value(plan, f"routing_{way}_bytes")
+        assert moved == tokens * 256 * (4 * singles + flags)
+        name = f"moe_layer_elementwise_{way}_time"
+        others = (2 if way == "backward" else 1) * value(plan, "moe_elementwise_bytes")
+        assert value(plan, name) == pytest.approx((others + moved) / 1e12)
+        eager = value({**plan, "elementwise_factor": 4}, name)
+        assert eager == pytest.approx(4 * (others + moved) / 1e12)
+    assert value({**plan, "experts": 0, "experts_per_token": 0}, "routing_forward_bytes") == 0
 
 
 def test_parts_of_a_ring_are_added_up() -> None:
