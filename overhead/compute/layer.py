@@ -286,17 +286,11 @@ for _way in CHOSEN:
 
 TIMES = {"forward": 1.0, "backward": 2.0}
 RATE_OF_BYTES = ("memory_efficiency", "memory_bandwidth")
-# Of the rate at which others' kernels move bytes: fitted to 16 step times of Nemotron-3 Nano
-# (NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md @067f987df0) on H100, B200,
-# GB200 and GB300, 7 % off in the mean.  Triton's kernels wait rather than move: a scan's tuned for
-# H800 reaches 0.4 (tile-ai/tilelang, benchmark/mamba2/README.md @be9c08f6fd).
-SCAN_RATE = 0.34
 SCAN: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/ssm/mamba_mixer.py",
     "when": {"mixers": "hybrid"},
 }
-SLOWER = "Mamba-2's kernels move bytes at a third of others' rate, as fitted to 16 step times"
 TWICE = {"forward": (), "backward": ("the backward moves twice: gradients beside activations",)}
 
 
@@ -305,7 +299,7 @@ def _elementwise(way: str, routes: bool, scans: bool) -> Any:
         *others, share, bandwidth = rest
         every = TIMES[way] * factor * moved + casts + mixed / MIXING_RATE[way]
         every = every + factor * others[0] if routes else every
-        every = every + others[-1] / SCAN_RATE if scans else every
+        every = every + others[-2] / others[-1] if scans else every
         return every / (share * bandwidth)
 
     return time
@@ -316,12 +310,13 @@ for _class, _, _ in quantities.CLASSES:
         _bytes = ["elementwise_factor", f"{_class}_elementwise_bytes",
                   f"{_class}_cast_{_kind}_bytes", f"mixing_{_kind}_bytes"]  # fmt: skip
         _bytes += [f"routing_{_kind}_bytes"] if _class == "moe" else []
-        for _scanned, _further in (((), KERNELS), ((f"scan_{_kind}_bytes",), SCAN)):
+        _scan = (f"scan_{_kind}_bytes", "scan_rate")
+        for _scanned, _further in (((), KERNELS), (_scan, SCAN)):
             declare(
                 f"{_class}_layer_elementwise_{_kind}_time",
                 (*_bytes, *_scanned, *RATE_OF_BYTES),
                 _elementwise(_kind, _class == "moe", bool(_scanned)),
-                assumes=(*TWICE[_kind], *((SLOWER,) if _scanned else ())),
+                assumes=TWICE[_kind],
                 **_further,
             )
 

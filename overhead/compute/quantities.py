@@ -84,6 +84,9 @@ define(
     "loss of a matrix product's rate where tiles of 128 don't fill the hidden size", minimum=0,
     maximum=0.99,
 )  # fmt: skip
+define("scan_rate", r"\sigma_s", "1",
+       "rate at which a linear attention's kernels move bytes, by that of others", minimum=0,
+       maximum=1, above=True)  # fmt: skip
 define("matmul_floor", r"t_0", "s", "least time of a matrix product's kernel", minimum=0)
 define(
     "matmul_depth_time", r"t_k", "s", "time of a matrix product by each unit of its depth",

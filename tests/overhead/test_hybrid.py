@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -103,13 +104,48 @@ SCAN_BACKWARD = {
     "_chunk_cumsum_bwd": ("2H", "2H"),
     "causal_conv1d_bwd": ("3W", ""),
 }
+# What each kernel of a gated delta net moves, of fla and of Megatron-LM's functions around these:
+# elements a token of W convolved, G of keys, Q of keys repeated for each value head, V of values, H
+# heads, S of the states of chunks and A of a token's products in its chunk, in 16 bits and in 32.
+DELTA_FORWARD = {
+    "causal_conv1d_fwd_kernel": ("2W", ""),
+    "_prepare_input: queries and keys contiguous, l2norm, repeated": ("4G 4G 2G 2Q", ""),
+    "_prepare_input: values and gate contiguous; decay and step": ("4V 3H", "H"),
+    "chunk_local_cumsum": ("", "2H"),
+    "zeros, chunk_gated_delta_rule_fwd_kkt_solve_kernel: k, g, beta, A": ("2A Q H", "H"),
+    "recompute_w_u_fwd_kernel: A, k, v, g, beta, w, u": ("A 2Q 2V H", "H"),
+    "chunk_gated_delta_rule_fwd_kernel_h: k, w, u, g, h, v_new": ("2Q 2V S", "H"),
+    "chunk_fwd_kernel_o: q, k, v_new, h, g, o": ("2Q 2V S", "H"),
+    "_apply_gated_norm: o, gate": ("3V", ""),
+}
+DELTA_BACKWARD = {
+    "_apply_gated_norm: its gradient, o, gate, both gradients": ("5V", ""),
+    "recompute_w_u_fwd_kernel": ("A 2Q 2V H", "H"),
+    "chunk_gated_delta_rule_fwd_kernel_h": ("2Q 2V S", "H"),
+    "chunk_bwd_kernel_dv_local: q, k, g, do, dv": ("2Q 2V", "H"),
+    "chunk_gated_delta_rule_bwd_kernel_dhu: q, k, w, do, dv, g, dh, dv2": ("3Q 3V S", "H"),
+    "chunk_bwd_kernel_dqkwg: q, k, v, do, dv, h, dh, g; dq, dk, dw, dg": ("5Q 3V 2S", "2H"),
+    "dg.sum": ("", "2H"),
+    "prepare_wy_repr_bwd_kernel: k, v, A, dw, du, beta, g; dk, dv, db, dg": ("3Q 3V A 2H", "2H"),
+    "dk.add_, dg.add_, chunk_local_cumsum": ("3Q", "3H 2H"),
+    "_prepare_input: of repeated keys, l2norm": ("2Q 2G 6G", ""),
+    "_prepare_input: of values and gate, joined; of decay and step": ("2V 2W 5H", "H"),
+    "causal_conv1d_fwd_kernel, without its activation; causal_conv1d_bwd_kernel": ("2W 4W", ""),
+    "gradients of the first product's outputs, joined": ("2W 2V 4H", ""),
+}
 SCAN_SIZES = {"W": INNER + 2 * STATES, "M": INNER, "G": STATES, "H": 64, "S": INNER * 128 / 128,
               "P": 8 * 128}  # fmt: skip
 
 
-def moved_by(kernels: dict[str, tuple[str, str]]) -> float:
+# Qwen3-Next: 36 of 48 layers with 16 key and 32 value heads of 128.
+NEXT = "qwen3-next-80b-a3b"
+DELTA_SIZES = {"W": 2 * 2048 + 4096, "G": 2048, "Q": 4096, "V": 4096, "H": 32,
+               "S": 4096 * 128 / 64, "A": 32 * 64}  # fmt: skip
+
+
+def moved_by(kernels: dict[str, tuple[str, str]], sizes: Mapping[str, float] = SCAN_SIZES) -> float:
     def elements(words: str) -> float:
-        return sum(int(word[:-1] or 1) * SCAN_SIZES[word[-1]] for word in words.split())
+        return sum(int(word[:-1] or 1) * sizes[word[-1]] for word in words.split())
 
     return sum(2 * elements(halves) + 4 * elements(singles) for halves, singles in kernels.values())
 
@@ -127,7 +163,56 @@ def test_what_mamba_s_kernels_move_kernel_by_kernel() -> None:
         assert float(one[name]) == pytest.approx(4096 * moved, rel=1e-12)
         both = moved + 23 / 29 * 4 * copied
         assert float(two[name]) == pytest.approx(2 * 4096 * both, rel=1e-12)
-    assert float(sweep("scan_forward_bytes", **plan, mamba=0).scan_forward_bytes) == 0.0
+
+
+def test_what_a_delta_net_s_kernels_move_kernel_by_kernel() -> None:
+    """Qwen3-Next's forward and backward; with two sequences what leads from it is copied."""
+    names = ["scan_forward_bytes", "scan_backward_bytes", "half_elementwise_bytes"]
+    plan = {**PLAN, "model": NEXT, "tp": 1, "dp": 8, "sequence_parallel": 0, "global_batch": 16}
+    one, two = (sweep(names, **{**plan, "micro_batch": count}) for count in (1, 2))
+    for name, kernels in zip(names, (DELTA_FORWARD, DELTA_BACKWARD), strict=False):
+        moved = 36 / 48 * moved_by(kernels, DELTA_SIZES)
+        assert float(one[name]) == pytest.approx(4096 * moved, rel=1e-12)
+        both = moved + 36 / 48 * 4 * 4096
+        assert float(two[name]) == pytest.approx(2 * 4096 * both, rel=1e-12)
+    # Beside them norms and sums, and the rotation of the other layers' queries, keys and values.
+    attention = 12 / 48 * (2 * 16 + 2 * 2) * 256
+    assert float(one.half_elementwise_bytes) == 4096 * 2 * (10 * 2048 + 2 * attention)
+    # All of it is split over tensor-parallel ranks, and none is there without linear attention.
+    given = {"rank_tokens": 4096, "micro_batch": 1, "activation_bytes": 2, "single_bytes": 4}
+    split = held(names[1], NEXT, **given, tp=2)
+    assert split == pytest.approx(float(one[names[1]]) / 2)
+    assert held(names[1], NEXT, **given, tp=1, linear_layers=0) == 0.0
+
+
+# What README.md of fla has of chunk_gdn on GB200, of what moves 3 GB and more: sequences, tokens,
+# heads and their size; milliseconds forward, and forward and back.  Its inputs' norm is a kernel of
+# its own, forward and back.
+MEASURED = [(1, 8192, 96, 128, 1.265, 4.738), (2, 16384, 16, 128, 1.029, 3.616),
+            (4, 4096, 64, 128, 1.581, 5.964), (8, 2048, 32, 256, 1.831, 8.644)]  # fmt: skip
+
+
+def test_a_delta_net_s_kernels_take_the_time_that_is_measured() -> None:
+    chunks = [
+        {
+            name: one
+            for name, one in kernels.items()
+            if "chunk_" in name or "w_u" in name or name == "dg.sum" or "wy" in name
+        }
+        for kernels in (DELTA_FORWARD, DELTA_BACKWARD)
+    ]
+    moved = took = 0.0
+    for sequences, tokens, heads, size, forward, both in MEASURED:
+        width = heads * size
+        sizes = {"Q": width, "V": width, "H": heads, "S": width * size / 64, "A": heads * 64}
+        norms = 2 * (4 + 6) * width
+        each = sum(moved_by(kernels, sizes) for kernels in chunks) + norms
+        flops = 3 * 8 * width * size * sequences * tokens
+        seconds = both / 1e3 - flops / (0.6 * 2.5e15)
+        rate = each * sequences * tokens / (0.85 * 8e12) / seconds
+        assert 0.35 < rate < 0.55, (rate, forward)
+        moved, took = moved + rate * seconds, took + seconds
+    assert moved / took == pytest.approx(held("scan_rate", NEXT), abs=0.01)
 
 
 def test_mamba_s_kernels_take_a_time_of_their_own() -> None:
