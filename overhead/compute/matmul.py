@@ -294,11 +294,33 @@ for _module, _share in NARROW.items():
             assumes=(EVENLY,), **WIDE)  # fmt: skip
 
 
+@formula(
+    source="megatron",
+    where="megatron/core/transformer/experimental_attention_variant/deepseek_v4_hybrid_attention.py"
+    " @009276bb2f, forward: einsum over groups",
+    assumes=("of two products behind attention the first, by groups of heads, is in 16 bits",),
+)
+def context_matmul_flops(
+    attention_matmul_flops: Array,
+    output_matmul_flops: Array,
+    output_rank: Array,
+    heads: Array,
+    value_head_size: Array,
+    attention_output_weights: Array,
+) -> Array:
+    """Rate of the best product of attention's context: of two the mean of their times."""
+    context = heads * value_head_size
+    wide = xp.minimum(output_rank * context / attention_output_weights, 1.0)
+    mixed = 1.0 / (wide / output_matmul_flops + (1.0 - wide) / attention_matmul_flops)
+    return xp.where(output_rank > 0.0, mixed, attention_matmul_flops)
+
+
 # Of a module's products, and what stays in 16 bit whatever the others are in.
 OF_LAYERS, OF_ATTENTION, OF_EXPERTS = (
     {"matmul_input_bytes": f"{module}_input_bytes", "best_matmul_flops": f"{module}_matmul_flops"}
     for module in NARROW
 )
+OF_CONTEXT = OF_ATTENTION | {"best_matmul_flops": "context_matmul_flops"}
 PLAIN = {"matmul_input_bytes": "activation_bytes", "best_matmul_flops": "output_matmul_flops"}
 
 
@@ -341,7 +363,8 @@ GROUPED: dict[str, Any] = {
     },
 }
 for _name, _sizes in LINEAR.items():
-    _product(_name, *_sizes, further=OF_LAYERS if _name.startswith("mlp") else OF_ATTENTION)
+    _own = OF_CONTEXT if _name == "attention_output" else OF_ATTENTION
+    _product(_name, *_sizes, further=OF_LAYERS if _name.startswith("mlp") else _own)
 _product("router", "router_tokens", "router_width", "hidden_size", further=PLAIN)
 _product("shared_up", "rank_tokens", "shared_up_width", "hidden_size")
 _product("shared_down", "rank_tokens", "hidden_size", "shared_width")

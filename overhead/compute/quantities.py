@@ -35,6 +35,11 @@ for _name, _symbol, _meaning in (
         "rate of the best matrix product of routed experts, in the mean of layers",
     ),
     (
+        "context_matmul_flops",
+        r"F_\mathrm{best,o}",
+        "rate of the best product of attention's context, whose first may be in 16 bits",
+    ),
+    (
         "output_matmul_flops",
         r"F_\mathrm{best,16}",
         "rate of the best matrix product in 16 bit (output layer, router, unfused attention)",

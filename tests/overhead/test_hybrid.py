@@ -474,6 +474,14 @@ def test_compressed_sparse_attention_by_hand() -> None:
     assert found == pytest.approx(expected, rel=1e-12)
 
 
+def test_the_first_of_two_products_behind_attention_is_in_16_bits() -> None:
+    """Half of DeepSeek-V4 Flash's weights there: as long as both halves, each at its rate."""
+    rates = {"layer_matmul_flops": 4e15, "output_matmul_flops": 1e15}
+    found = held("context_matmul_flops", FLASH, **rates)
+    assert found == pytest.approx(2 / (1 / 4e15 + 1 / 1e15), rel=1e-12)
+    assert held("context_matmul_flops", FLASH, **rates, output_rank=0) == 4e15
+
+
 def test_several_residuals_by_hand() -> None:
     """Bytes, what is kept and what stages send, beside those of one residual."""
     plan = {**PLAN, "model": FLASH, "tp": 1, "pp": 4, "dp": 64, "ep": 64, "global_batch": 256,
