@@ -91,6 +91,7 @@ def dense_module_matmul_time(
     kv_rank: Array,
     query_down_weights: Array,
     key_value_down_weights: Array,
+    index_weights: Array,
     qkv_width: Array,
     hidden_size: Array,
     qkv_forward_time: Array,
@@ -99,7 +100,7 @@ def dense_module_matmul_time(
     mlp_down_forward_time: Array,
 ) -> Array:
     """Time of the matrix products of a dense layer's modules that are repeated."""
-    down = (query_down_weights + key_value_down_weights) / hidden_size
+    down = (query_down_weights + key_value_down_weights + index_weights) / hidden_size
     up = xp.maximum(1.0 - down / xp.maximum(qkv_width, 1.0), 0.0)
     projected = recompute_mla_up_proj * xp.where(q_rank + kv_rank > 0.0, up * qkv_forward_time, 0.0)
     return projected + recompute_mlp * (mlp_up_forward_time + mlp_down_forward_time)
