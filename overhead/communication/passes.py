@@ -44,10 +44,10 @@ def sequence_whole(sequence_parallel: Array) -> Array:
 # What is repeated.
 
 _SHARES: tuple[tuple[str, dict[str, float]], ...] = (
-    ("gathers", {"full|uniform": 1.0, "full_early_stop": 1.0, "per_op": 1.0}),
-    ("reductions", {"full|uniform": 1.0, "full_early_stop": 0.5, "per_op": 0.0}),
-    ("exchanges", {"full|uniform": 1.0, "full_early_stop": 1.0, "per_op": 1.0}),
-    ("attentions", {"full|uniform": 1.0, "full_early_stop": 1.0, "per_op": 0.0}),
+    ("gathers", {"full|full_early_stop|uniform": 1.0, "per_op": 1.0}),
+    ("reductions", {"uniform": 1.0, "per_op": 0.0}),
+    ("exchanges", {"full|full_early_stop|uniform": 1.0, "per_op": 1.0}),
+    ("attentions", {"full|full_early_stop|uniform": 1.0, "per_op": 0.0}),
 )
 # What of modules that are recomputed each repeats.
 _MODULES = {
@@ -118,6 +118,12 @@ for _what, _labels in _SHARES:
         name=f"returning_{_what}",
         **REPEATED,
     )(_returning)
+
+
+@formula(when={"recompute": "full|full_early_stop"}, **REPEATED)
+def repeated_reductions(stops_early: Array) -> Array:
+    """Share of a layer's reductions that is repeated: all, or all but the last."""
+    return 1.0 - 0.5 * stops_early
 
 
 # Layers of stages.

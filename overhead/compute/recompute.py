@@ -1,9 +1,9 @@
 """What a backward computes again, by label `recompute`.
 
 ``selective`` repeats modules, by default scores and values, ``full`` and ``uniform`` the whole
-forward, ``block`` that of some layers, ``full_early_stop`` all of it but the last product of a
-dense layer, whose result no gradient needs, and ``per_op`` what lies between the products of
-which every second one was kept.
+forward, ``block`` that of some layers, and ``per_op`` what lies between the products of which
+every second one was kept.  Software that stops early leaves out of ``full`` the last product of a
+dense layer, whose result no gradient needs, as ``full_early_stop`` does whatever the software.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ PER_OP: dict[str, Any] = {
 
 
 # What is repeated of whole layers' forwards: of all, of some, of a layer's modules.
-ALL = {"recompute": "full|uniform"}
+ALL = {"recompute": "full|full_early_stop|uniform"}
 SOME, CHOSEN = {"recompute": "block"}, {"recompute": "selective"}
-PIECES = {"recompute": "full|uniform|block|selective"}
-# Where forwards of whole layers are repeated, communication hides behind all their products.
-PRODUCTS_AGAIN = {"recompute": "full|uniform|full_early_stop|per_op"}
+PIECES = {"recompute": "full|full_early_stop|uniform|block|selective"}
+# Where forwards of whole layers are repeated, communication hides behind all products repeated.
+PRODUCTS_AGAIN = {
+    "dense": {"recompute": "uniform|per_op"},
+    "moe": {"recompute": "full|full_early_stop|uniform|per_op"},
+}
 MODULES: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/transformer_config.py: recompute_modules",
@@ -59,7 +62,7 @@ product(_again, ("recompute_core_attn", "attention_forward_time"), name=f"{_agai
 for _class, _, _ in quantities.CLASSES:
     _again = f"{_class}_layer_recompute_time"
     constant(_again, 0.0, "Nothing is computed again", like="attention_forward_time", **PAPER)
-    for _kind, _when in (("matmul", PRODUCTS_AGAIN), ("elementwise", ALL)):
+    for _kind, _when in (("matmul", PRODUCTS_AGAIN[_class]), ("elementwise", ALL)):
         _part, _whole = f"{_class}_layer_{_kind}_again_time", f"{_class}_layer_{_kind}_forward_time"
         alias(_part, _whole, when=_when, **PAPER)
         product(_part, ("recomputed_share", _whole), name=f"{_part}_of_some", when=SOME, **BLOCK)
@@ -199,28 +202,33 @@ def moe_module_elementwise_time(
     return xp.maximum(dense_layer_elementwise_again_time + moved / rate, 0.0)
 
 
-@formula(returns="dense_layer_recompute_time", when={"recompute": "full_early_stop"}, **EARLY)
-def early_stop_dense_layer_recompute_time(
-    qkv_forward_time: Array,
-    attention_output_forward_time: Array,
-    mlp_up_forward_time: Array,
-    attention_forward_time: Array,
-    dense_layer_elementwise_forward_time: Array,
-) -> Array:
-    """Time of what a dense layer computes again: all but its last product."""
-    products = qkv_forward_time + attention_output_forward_time + mlp_up_forward_time
-    return products + attention_forward_time + dense_layer_elementwise_forward_time
+# Recomputation that stops once it has what the backward needs.
+#
+# The probabilities' gradient needs the experts' outputs, so of a mixture nothing is left out.
+
+define("early_stop", r"\epsilon_r", "1",
+       "whether software stops recomputing layers at the last value that a backward needs",
+       minimum=0, maximum=1, integer=True)  # fmt: skip
+define("stops_early", r"\epsilon_r'", "1",
+       "whether recomputation of layers stops at the last value that a backward needs",
+       minimum=0, maximum=1, integer=True)  # fmt: skip
+constant("early_stop", 0.0, "A forward is repeated to its end, unless software says so",
+         like="pp")  # fmt: skip
+alias("stops_early", "early_stop", **EARLY)
+constant("stops_early", 1.0, "It does, whatever the software", like="early_stop",
+         when={"recompute": "full_early_stop"}, **EARLY)  # fmt: skip
 
 
-total(
-    "moe_layer_recompute_time",
-    ("moe_layer_matmul_forward_time", "attention_forward_time",
-     "moe_layer_elementwise_forward_time"),
-    assumes=("the probabilities' gradient needs the experts' outputs, so nothing is left out",),
-    name="moe_layer_recompute_time_of_early_stop",
-    when={"recompute": "full_early_stop"},
+@formula(
+    returns="dense_layer_matmul_again_time",
+    when={"recompute": "full|full_early_stop"},
     **EARLY,
-)  # fmt: skip
+)
+def whole_dense_layer_matmul_again_time(
+    dense_layer_matmul_forward_time: Array, stops_early: Array, mlp_down_forward_time: Array
+) -> Array:
+    """Time of a dense layer's products that are repeated: all, or all but the last."""
+    return dense_layer_matmul_forward_time - stops_early * mlp_down_forward_time
 
 
 def _keys(weights: Array, hidden_size: Array, width: Array, time: Array) -> Array:

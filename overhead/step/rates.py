@@ -80,7 +80,7 @@ total(
 alias(
     "recomputed_flops_per_token",
     "layer_flops_per_token",
-    when={"recompute": "full|uniform"},
+    when={"recompute": "uniform"},
     **AGAIN,
 )
 product(
@@ -129,19 +129,20 @@ def module_flops_per_token(
 
 @formula(
     returns="recomputed_flops_per_token",
-    assumes=("the last product of a dense layer isn't repeated",),
-    when={"recompute": "full_early_stop"},
+    assumes=("the output layer isn't repeated",),
+    when={"recompute": "full|full_early_stop"},
     **AGAIN,
 )
-def early_stop_recomputed_flops_per_token(
+def whole_recomputed_flops_per_token(
     weight_flops_per_token: Array,
+    stops_early: Array,
     dense_mlp_layers: Array,
     hidden_size: Array,
     ffn_size: Array,
     attention_flops_per_token: Array,
 ) -> Array:
-    """FLOPs of one token that are computed again: all but dense layers' last product."""
-    last = 2.0 * dense_mlp_layers * (hidden_size * ffn_size)
+    """FLOPs of one token that are computed again: all, or all but dense layers' last product."""
+    last = stops_early * (2.0 * dense_mlp_layers * (hidden_size * ffn_size))
     return xp.maximum(weight_flops_per_token - last, 0.0) + attention_flops_per_token
 
 

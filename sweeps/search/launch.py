@@ -212,7 +212,7 @@ TITAN_RECOMPUTE: Mapping[str, tuple[str, ...]] = {
     "none": ('mode = "none"',),
     "per_op": ('mode = "selective"', 'selective_ac_option = "op"'),
     "full": ('mode = "full"',),
-    "full_early_stop": ('mode = "full"',),
+    "full_early_stop": ('mode = "full"', "early_stop = true"),
 }
 
 

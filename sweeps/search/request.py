@@ -73,12 +73,12 @@ HABITS: Mapping[str, Habits] = {
     ),
     "torchtitan": Habits(
         (2, 3),
-        ("none", "per_op", "full_early_stop"),
+        ("none", "per_op", "full"),
         ("one_f_one_b", "interleaved", "zero_bubble_v"),
     ),
     "deepspeed": Habits(schedules=("one_f_one_b",)),
-    "fms-fsdp": Habits((3,), ("none", "full_early_stop"), ("one_f_one_b",)),
-    "fsdp-llmfoundry": Habits((3,), ("none", "full_early_stop"), ("one_f_one_b",)),
+    "fms-fsdp": Habits((3,), schedules=("one_f_one_b",)),
+    "fsdp-llmfoundry": Habits((3,), schedules=("one_f_one_b",)),
 }
 
 

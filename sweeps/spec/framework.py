@@ -170,6 +170,9 @@ FRAMEWORK_RULE: dict[str, Figure] = {
     "whole_in_pipeline": _figure(
         0.0, "assumed", "a pipeline shards weights and gradients as where there is none"
     ),
+    "early_stop": _figure(
+        0.0, "assumed", "a forward is recomputed to its end, as Megatron-LM's checkpoints do"
+    ),
     "bf16_layers": _figure(
         0.0, "assumed", "all layers in the precision that is asked for, as in NVIDIA's recipes"
     ),
@@ -331,7 +334,7 @@ _FIGURES: dict[str, Entry] = {
         *map(_share, ("bf16_attention", "bf16_experts")),
         *(
             Entry(name, "1", integer=True, maximum=1.0)
-            for name in ("ends_as_layers", "dropout", "whole_in_pipeline")
+            for name in ("ends_as_layers", "dropout", "whole_in_pipeline", "early_stop")
         ),
         # Of its memory; what isn't stated has the model's own default.
         *map(_bytes, ("workspace_bytes", "context_bytes", "bucket_bytes")),
