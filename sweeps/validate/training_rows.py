@@ -23,7 +23,7 @@ from sweeps.spec.catalog import (
     load_model,
     model_names,
 )
-from sweeps.spec.framework import Framework, unknown_settings
+from sweeps.spec.framework import Framework, among_all, unknown_settings
 from sweeps.spec.machine import Machine
 from sweeps.spec.model import complete_shapes
 from sweeps.validate.run_table import (
@@ -165,6 +165,9 @@ class _Catalogue:
         quantity, measured = _measured(run, kind, settings)
         labels = self._labels(run, settings, assumed, step=kind != "memory")
         numbers = self._numbers(run, settings, labels, assumed, step=kind != "memory")
+        way = labels.get("context_parallel", "")
+        if way and not (settings.words.get("context_parallel") or run.texts.get("context_parallel")):
+            labels["context_parallel"] = among_all(way, numbers.get("index_heads", 0.0))
         group = labels.pop("class", "") or labels.get("hardware", "not classed")
         return Case(
             run.name, run.source, run.texts.get("source_ref", ""), run.texts.get("model", ""),
