@@ -341,6 +341,32 @@ def product_sizes(sizes: Sequence[str], kind: str) -> dict[str, str]:
     return {name: sizes[place] for name, place in zip(SIZES, GRADIENTS[kind], strict=True)}
 
 
+# A weights' gradient joins those of the micro-batches before it.
+
+
+@formula(
+    source="transformerengine",
+    where="transformer_engine/pytorch/module/linear.py: accumulate_wgrad_into_param_main_grad",
+    assumes=(
+        "fused, the product reads what there is and writes the sum",
+        "else a kernel of its own adds it, to all but the first micro-batch's",
+        "what is reduced in each backward (stage 2 of ZeRO and later) joins sharded",
+    ),
+)
+def weight_gradient_bytes(
+    fused_accumulation: Array,
+    gradient_bytes: Array,
+    activation_bytes: Array,
+    micro_batches: Array,
+    zero_stage: Array,
+) -> Array:
+    """Bytes that a weight's gradient moves where it is computed and added up."""
+    summed = 2.0 * gradient_bytes
+    added = (1.0 - 1.0 / micro_batches) * (activation_bytes + summed)
+    kept = xp.where(fused_accumulation > 0.0, summed, activation_bytes + added)
+    return xp.where(zero_stage >= 2.0, activation_bytes, kept)
+
+
 def _product(
     name: str,
     *sizes: str,
@@ -351,6 +377,8 @@ def _product(
     for kind in GRADIENTS:
         bound = {**product_sizes(sizes, kind), "matmul_efficiency": "sized_matmul_efficiency"}
         own = {**OF_LAYERS, **(further or {})}
+        if kind == "weight_gradient":
+            own["activation_bytes"] = "weight_gradient_bytes"
         call(returns=f"{name}_{kind}_time", of=of, bind={**bound, **own})
 
 

@@ -92,6 +92,12 @@ define(
 define("scan_rate", r"\sigma_s", "1",
        "rate at which a linear attention's kernels move bytes, by that of others", minimum=0,
        maximum=1, above=True)  # fmt: skip
+define("fused_accumulation", r"\chi_\Sigma", "1",
+       "whether the product of a weights' gradient adds it to those of earlier micro-batches",
+       minimum=0, maximum=1, integer=True)  # fmt: skip
+define("weight_gradient_bytes", r"b_{w,\Sigma}", "byte",
+       "bytes that a weight's gradient moves in its product, and where it is added up",
+       minimum=0)  # fmt: skip
 define("matmul_floor", r"t_0", "s", "least time of a matrix product's kernel", minimum=0)
 define(
     "matmul_depth_time", r"t_k", "s", "time of a matrix product by each unit of its depth",

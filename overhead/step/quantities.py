@@ -208,6 +208,7 @@ DEFAULTS: dict[str, float] = {
     "matmul_efficiency": 0.8,
     "matmul_floor": 5e-6,
     "matmul_depth_time": 0.3e-9,
+    "fused_accumulation": 0.0,
     "odd_size_loss": 0.255,  # measured: hidden sizes of 14400 and 14336 at one plan
     "memory_efficiency": 0.85,
     # Attention.

@@ -326,6 +326,7 @@ _FIGURES: dict[str, Entry] = {
         *map(_share, ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")),
         *map(_share, ("tp_gradient_overlap", "overlap_contention")),
         Entry("scatter_gather", "1", integer=True, maximum=1.0),
+        Entry("fused_accumulation", "1", integer=True, maximum=1.0),
         *map(_number, ("forward_operations", "backward_operations", "recompute_operations")),
         Entry("matmul_share", "1", above=True, maximum=1.0),
         Entry("grouped_matmul_share", "1", above=True, maximum=1.0),

@@ -72,6 +72,41 @@ def test_a_group_of_products_has_one_floor() -> None:
     assert grouped == pytest.approx(start + 8 * (one - start), rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("fused", "gradient", "micro_batches", "stage", "moved"),
+    [
+        (1, 2, 8, 1, 4),  # reads what there is, writes the sum
+        (1, 4, 1, 1, 8),
+        (0, 2, 1, 1, 2),  # nothing to add to: written once
+        (0, 2, 4, 1, 2 + 0.75 * (2 + 2 + 2)),  # three of four are added by a kernel of its own
+        (0, 4, 4, 0, 2 + 0.75 * (2 + 4 + 4)),
+        (1, 4, 8, 2, 2),  # reduced in each backward
+        (0, 4, 8, 3, 2),
+    ],
+)
+def test_a_weight_s_gradient_is_added_up(
+    fused: int, gradient: int, micro_batches: int, stage: int, moved: float
+) -> None:
+    plan = {"fused_accumulation": fused, "gradient_bytes": gradient, "dp": 2, "zero_stage": stage,
+            "micro_batch": 1, "global_batch": 2 * micro_batches}  # fmt: skip
+    assert value({**GPT, **BARE, **plan}, "weight_gradient_bytes") == pytest.approx(moved)
+
+
+def test_adding_up_takes_the_memory_s_time() -> None:
+    """A step with gradients in single precision takes longer by what those move more."""
+    plan = {**GPT, **BARE, "fused_accumulation": 1, "micro_batch": 1, "global_batch": 4}
+    plan |= {"memory_bandwidth": 1e12, "memory_efficiency": 0.5}
+    name = "dense_layer_weight_gradient_time"
+    more = value({**plan, "gradient_bytes": 4}, name) - value({**plan, "gradient_bytes": 2}, name)
+    weights = sum(columns * depth for columns, depth in (
+        (value(plan, "qkv_width"), GPT["hidden_size"]),
+        (GPT["hidden_size"], value(plan, "attention_width")),
+        (value(plan, "mlp_up_width"), GPT["hidden_size"]),
+        (GPT["hidden_size"], value(plan, "mlp_width")),
+    ))  # fmt: skip
+    assert more == pytest.approx(weights * 4 / 5e11)
+
+
 @given(sizes=st.tuples(*[st.integers(1, 10**5)] * 3), more=st.integers(2, 9))
 def test_a_product_never_beats_its_roofline(sizes: tuple[int, int, int], more: int) -> None:
     rows, columns, depth = sizes

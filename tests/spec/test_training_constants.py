@@ -41,7 +41,7 @@ EVERY = {
     "host_memory_capacity",
     "attention_speedup", "weight_copy_bytes", "tp_gather_share", "grouped_matmul_share",
     "bf16_layers", "bf16_attention", "bf16_experts", "attention_tile", "launch_share",
-    "expert_casts", "whole_in_pipeline", "placeholder_bytes", "early_stop",
+    "expert_casts", "whole_in_pipeline", "placeholder_bytes", "early_stop", "fused_accumulation",
 }  # fmt: skip
 MACHINES = sorted(path.stem for path in shipped("hardware").glob("*.toml"))
 # Sustained rates that step times were fitted with, as shares of the peak, by precision and kernel.
