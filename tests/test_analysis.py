@@ -197,7 +197,7 @@ def test_a_whole_step(cli: Runner) -> None:
     out = cli(f"analysis {LLAMA}").out
     found = record(cli, LLAMA)
     assert out.startswith("llama3-70b on 512 GPUs: a step takes 8.429 s, 497,595 tokens a second, ")
-    assert "; it fits: 35.04 GB of the GPU's 84.94 GB\n  dp 16, tp 8, cp 1, pp 4\n" in out
+    assert "; it fits: 35.26 GB of the GPU's 84.94 GB\n  dp 16, tp 8, cp 1, pp 4\n" in out
     assert "32 micro-batches of 1 on a rank" in out
     for words in (
         "memory of the fullest GPU",
@@ -662,7 +662,7 @@ def test_a_torus_is_priced_by_the_best_of_its_algorithms_where_xla_runs_it(cli: 
 
     usual = time("--framework maxtext")
     # XLA reaches 0.95 of a link; experts' products run at 0.55 of others' rate there.
-    assert usual == time("--framework maxtext --algorithm auto") == pytest.approx(24.36, abs=0.05)
+    assert usual == time("--framework maxtext --algorithm auto") == pytest.approx(24.68, abs=0.05)
     # One ring, as NCCL's, leaves most of a torus's links idle; no choice beats the best.
     assert time("--framework maxtext --algorithm nccl") > 2.3 * usual
     result = cli(f"{line.replace(' --json', '')} --framework maxtext").out
