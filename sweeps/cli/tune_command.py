@@ -32,47 +32,44 @@ from sweeps.tuner.validate import Setting, validate_file
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# Flags, option, what it is.
-VALUES: tuple[tuple[tuple[str, ...], str, str], ...] = (
-    (("--model-name", "--model"), "model_name", "Hugging Face's or ours, or a config.json."),
-    (("--max-tp-size",), "max_tp_size", "Largest tensor-parallel size: 2, 4, 8.  [default: 8]"),
-    (("--max-token-len",), "max_token_len", "Tokens that a layer works on.  [default: 8192]"),
-    (("--operators",), "operators", "Linear layers.  [default: fc1 fc2 qkv proj]"),
-    (("--min-num-sm",), "min_num_sm", "Multiprocessors of bulk, least.  [default: 1]"),
-    (("--max-num-sm",), "max_num_sm", "Multiprocessors of bulk, most.  [default: 16]"),
-    (("--overlap-threshold",), "overlap_threshold", "Overlap to be effective.  [default: 0.5]"),
-    (("--output-dir",), "output_dir", "Folder of the results.  [default: by the time]"),
-    (("--hardware",), "hardware", "Machine that is predicted for.  [default: dgx-h100]"),
-    (("--precision",), "precision", "bf16 or fp8.  [default: bf16]"),
-    (
-        ("--grid",),
-        "grid",
-        "legal (204 cases, 144 with --no-pipeline) or nominal (288).  [default: legal]",
-    ),
-    (("--search",), "search", "Over num_sm: bisection, grid, all.  [default: bisection]"),
-    (("--objective",), "objective", "e2e (least time) or ratio (most overlap).  [default: e2e]"),
-    (("--tolerance",), "tolerance", "Of TP scaling.  [default: 0.2]"),
-    (("--from-traces",), "from_traces", "Folder of recorded traces, one folder a case."),
-    (("--command",), "command", "Command that runs a case, such as 'run.sh {folder} {flags}'."),
-    (("--write-workload",), "write_workload", "Folder for a program that records cases, and stop."),
-    (("--timeout",), "timeout", "Seconds after which a case of --command is given up."),
-    (("--sms",), "sms", "Streaming multiprocessors of the GPU."),
-    (("--bandwidth",), "bandwidth", "That a GPU reaches inside a node."),
-    (("--copy-engine-bandwidth",), "copy_engine_bandwidth", "That copy engines reach."),
-    (("--latency",), "latency", "Of a step inside a node."),
-    (("--launch-time",), "launch_time", "Of a product, beside its work."),
-    (("--sm-bandwidth",), "sm_bandwidth", "That one multiprocessor of a collective reaches."),
-    (("--validate",), "validate", "Check a configuration of one's own (FILE.yaml), and stop."),
-    (("--tp-size",), "tp_size", "The one size to tune, or that --validate checks for."),
-    (("--te-version",), "te_version", "Transformer Engine's release that files are for."),
-    (("--flags",), "flags", "Megatron-LM's flags that --validate checks beside it."),
-    (("--sweep",), "sweep", "Sweep overlap's gain: a spec, such as tp-overlap."),
-)
-SWITCHES: tuple[tuple[tuple[str, ...], str, str], ...] = (
-    (("--sm-margin",), "sm_margin", "Bulk's products keep off communication's multiprocessors."),
-    (("--resume",), "resume", "Don't run cases again that have traces (--command)."),
-    (("--verbose", "-v"), "verbose", "Every figure that is taken, with its source."),
-)
+# Options, each called by its flag, and what they are.
+VALUES = {
+    "model_name": "Hugging Face's or ours, or a config.json.",
+    "max_tp_size": "Largest tensor-parallel size: 2, 4, 8.  [default: 8]",
+    "max_token_len": "Tokens that a layer works on.  [default: 8192]",
+    "operators": "Linear layers.  [default: fc1 fc2 qkv proj]",
+    "min_num_sm": "Multiprocessors of bulk, least.  [default: 1]",
+    "max_num_sm": "Multiprocessors of bulk, most.  [default: 16]",
+    "overlap_threshold": "Overlap to be effective.  [default: 0.5]",
+    "output_dir": "Folder of the results.  [default: by the time]",
+    "hardware": "Machine that is predicted for.  [default: dgx-h100]",
+    "precision": "bf16 or fp8.  [default: bf16]",
+    "grid": "legal (204 cases, 144 with --no-pipeline) or nominal (288).  [default: legal]",
+    "search": "Over num_sm: bisection, grid, all.  [default: bisection]",
+    "objective": "e2e (least time) or ratio (most overlap).  [default: e2e]",
+    "tolerance": "Of TP scaling.  [default: 0.2]",
+    "from_traces": "Folder of recorded traces, one folder a case.",
+    "command": "Command that runs a case, such as 'run.sh {folder} {flags}'.",
+    "write_workload": "Folder for a program that records cases, and stop.",
+    "timeout": "Seconds after which a case of --command is given up.",
+    "sms": "Streaming multiprocessors of the GPU.",
+    "bandwidth": "That a GPU reaches inside a node.",
+    "copy_engine_bandwidth": "That copy engines reach.",
+    "latency": "Of a step inside a node.",
+    "launch_time": "Of a product, beside its work.",
+    "sm_bandwidth": "That one multiprocessor of a collective reaches.",
+    "validate": "Check a configuration of one's own (FILE.yaml), and stop.",
+    "tp_size": "The one size to tune, or that --validate checks for.",
+    "te_version": "Transformer Engine's release that files are for.",
+    "flags": "Megatron-LM's flags that --validate checks beside it.",
+    "sweep": "Sweep overlap's gain: a spec, such as tp-overlap.",
+}
+SWITCHES = {
+    "sm_margin": "Bulk's products keep off communication's multiprocessors.",
+    "resume": "Don't run cases again that have traces (--command).",
+    "verbose": "Every figure that is taken, with its source.",
+}
+SHORT = {"model_name": ("--model",), "verbose": ("-v",)}  # Further flags
 RATES = (
     "sms", "bandwidth", "copy_engine_bandwidth", "latency", "launch_time", "sm_bandwidth",
 )  # fmt: skip
@@ -108,19 +105,23 @@ class OperatorsCommand(click.Command):
 
 def tune_options(command: Command) -> Command:
     """Add the options."""
-    for names, option, words in reversed(SWITCHES):
-        command = click.option(*names, option, is_flag=True, help=words)(command)
+    for name, words in reversed(SWITCHES.items()):
+        command = click.option(*_flags(name), name, is_flag=True, help=words)(command)
     command = click.option(
         "--pipeline/--no-pipeline", default=None,
         help="Try reduce_scatter in parts, as NVIDIA's presets have it.  [default: if legal]",
     )(command)  # fmt: skip
-    for names, option, words in reversed(VALUES):
-        command = click.option(*names, option, help=words, metavar="VALUE")(command)
+    for name, words in reversed(VALUES.items()):
+        command = click.option(*_flags(name), name, help=words, metavar="VALUE")(command)
     return command
 
 
 def _flag(option: str) -> str:
-    return next(names[0] for names, name, _ in VALUES if name == option)
+    return f"--{option.replace('_', '-')}"
+
+
+def _flags(option: str) -> tuple[str, ...]:
+    return _flag(option), *SHORT.get(option, ())
 
 
 def number_of(option: str, text: str, units: str = "1", *, whole: bool = False) -> float:
