@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from overhead.arrays import xp
 from overhead.collectives import network as networks
 from overhead.collectives.algorithm import algorithm, network
 from overhead.collectives.cost import Cost, flat, several
 from overhead.quantity import Array
+
+on_binary_tree = partial(algorithm, "binary_tree")
 
 EVERY = "(ranks - 1)/ranks*message_bytes"
 MINIMAL = "(ranks - 1)*message_bytes"
@@ -34,8 +38,7 @@ def _busiest(ranks: Array) -> Array:
     return xp.where(ranks > 4.0, 3.0, xp.minimum(ranks - 1.0, 2.0))
 
 
-@algorithm(
-    "binary_tree",
+@on_binary_tree(
     "all_reduce",
     "tree_pipe",
     time=f"where(ranks > 1, 2*{DEPTH} + chunks - 1, 0)"
@@ -55,8 +58,7 @@ def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
     )
 
 
-@algorithm(
-    "binary_tree",
+@on_binary_tree(
     "broadcast",
     "tree_pipe",
     time=f"where(ranks > 1, {DEPTH} + chunks - 1, 0)*(latency + message_bytes/(chunks*bandwidth))",
@@ -78,21 +80,21 @@ def _flood(ranks: Array, sent: Array, reduced: Array) -> Cost:
     return flat(steps, steps / ranks, sent=sent, carried=steps, reduced=reduced)
 
 
-@algorithm("binary_tree", "reduce_scatter", "flood", source="derivation", assumes=(FLOOD,))
+@on_binary_tree("reduce_scatter", "flood", source="derivation", assumes=(FLOOD,))
 def flood(ranks: Array) -> Cost:
     """Flood: blocks come in from all ranks over all links, added up where they meet."""
     share = (ranks - 1.0) / ranks
     return _flood(ranks, share, _busiest(ranks) - share)
 
 
-@algorithm("binary_tree", "all_gather", "flood", source="derivation", assumes=(FLOOD,))
+@on_binary_tree("all_gather", "flood", source="derivation", assumes=(FLOOD,))
 def all_gather_flood(ranks: Array) -> Cost:
     """Flood: blocks spread over all links, one a step."""
     sent = _busiest(ranks) - (ranks - 1.0) / ranks
     return _flood(ranks, sent, xp.zeros_like(sent))
 
 
-@algorithm("binary_tree", "all_reduce", "flood", source="derivation", assumes=(FLOOD,))
+@on_binary_tree("all_reduce", "flood", source="derivation", assumes=(FLOOD,))
 def all_reduce_flood(ranks: Array) -> Cost:
     """Flood: a reduce_scatter, then an all_gather."""
     steps = 2.0 * (ranks - 1.0)
@@ -131,8 +133,7 @@ def _passed(ranks: Array) -> Array:
     return 2.0 * total
 
 
-@algorithm(
-    "binary_tree",
+@on_binary_tree(
     "all_to_all",
     "direct",
     steps="where(ranks > 1, 1, 0)",

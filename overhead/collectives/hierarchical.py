@@ -8,6 +8,7 @@ back.  Between nodes, ranks at the same place in their nodes form a rail; a netw
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from overhead.arrays import select, xp
 from overhead.collectives import switch
@@ -22,6 +23,8 @@ from overhead.collectives.algorithm import (
 from overhead.collectives.cost import LEVELS, Cost, Level, flat, scale, several, stack
 from overhead.collectives.switch import scatter
 from overhead.quantity import Array
+
+on_nodes = partial(algorithm, "hierarchical")
 
 BOTH = ("reduce_scatter", "all_gather")
 EVERY = "(ranks - 1)/ranks*message_bytes"
@@ -103,8 +106,7 @@ TRANSFER = (
 )
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     BOTH,
     "ring_ring",
     sent=EVERY,
@@ -118,8 +120,7 @@ def ring_ring(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array
     return _phases(switch.bucket, switch.bucket, node_ranks, nodes, pods, ranks_per_nic)
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     BOTH,
     "ring_halving",
     sent=EVERY,
@@ -134,8 +135,7 @@ def ring_halving(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Ar
     return _phases(switch.bucket, switch.halving, node_ranks, nodes, pods, ranks_per_nic)
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     BOTH,
     "direct_ring",
     sent=EVERY,
@@ -149,8 +149,7 @@ def direct_ring(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Arr
     return _phases(switch.direct, switch.bucket, node_ranks, nodes, pods, ranks_per_nic)
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     BOTH,
     "direct_halving",
     sent=EVERY,
@@ -170,8 +169,7 @@ def direct_halving(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: 
 GROWN = "(node_ranks - 1)/ranks + (nodes - 1)/(nodes*pods) + (pods - 1)/pods"
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     "all_gather",
     "intra_inter",
     carried=f"ranks*({GROWN})*message_bytes",
@@ -188,8 +186,7 @@ def all_gather_intra_inter(
     return stack([node, shared(between_nodes, ranks_per_nic), shared(between_pods, ranks_per_nic)])
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     "all_to_all",
     "two_phase",
     source="derivation",
@@ -237,8 +234,7 @@ MIXED = (
 )
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     "all_to_all",
     "flat_pairwise",
     time=f"where(nodes > 1, 2*({MIXED}) + (ranks - 2*node_ranks + 1)*{INTER}, (ranks - 1)*{INTRA})",
@@ -304,8 +300,7 @@ def _inwards(
     return stack([scale(node, 1.0, nodes * pods), scale(between_nodes, 1.0, pods), between_pods])
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     "broadcast",
     "binomial",
     carried=MINIMAL,
@@ -329,8 +324,7 @@ LINKS = "where({n} > 1, {n} - 2 + chunks, 0)"
 CHAINS = [LINKS.format(n=size) for size in ("node_ranks", "nodes", "pods")]
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     "broadcast",
     "chain",
     time=f"{CHAINS[2]}*(pod_latency + {CROWD}*{WIRES[2]}/chunks)"
@@ -362,8 +356,7 @@ RAIL_TREES = (
 )
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     "broadcast",
     "scatter_rails",
     carried=RAILS_CARRIED,
@@ -386,8 +379,7 @@ def scatter_rails(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: A
     return stack([node, shared(between_nodes, ranks_per_nic), shared(between_pods, ranks_per_nic)])
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     "reduce",
     "scatter_rails",
     carried=RAILS_CARRIED,
@@ -474,8 +466,7 @@ RING_STEP = _step(
 )
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     BOTH,
     "flat_ring",
     time=f"(ranks - 1)*{RING_STEP}",
@@ -535,8 +526,7 @@ CHANNELS_STEP = _step(
 )
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     BOTH,
     "flat_ring_channels",
     time=f"(ranks - 1)*{CHANNELS_STEP}",
@@ -571,8 +561,7 @@ DIRECT_STEP = _step(
 )
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     "all_to_all",
     "flat_direct",
     time=DIRECT_STEP,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from overhead.arrays import xp
 from overhead.collectives.algorithm import (
     EQUAL_SIZES,
@@ -33,6 +35,8 @@ from overhead.collectives.torus import (
     staircase,
 )
 from overhead.quantity import Array
+
+on_mesh = partial(algorithm, "mesh")
 
 IN_TURN = "the dimensions x, y, z in turn (all_gather: z, y, x), the buffer shrinking"
 STEPS = "mesh_nx + mesh_ny + mesh_nz - 3"
@@ -75,8 +79,7 @@ def gathered_along_line(size: Array) -> Cost:
 LINE_TIME = f"({STEPS})*latency + (ranks - 1)/ranks*message_bytes/bandwidth"
 
 
-@algorithm(
-    "mesh",
+@on_mesh(
     "reduce_scatter",
     "line",
     time=LINE_TIME,
@@ -90,8 +93,7 @@ def line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return bucket(along_line, mesh_nx, mesh_ny, mesh_nz)
 
 
-@algorithm(
-    "mesh",
+@on_mesh(
     "all_gather",
     "line",
     time=LINE_TIME,
@@ -110,8 +112,7 @@ def _both(scatter: Cost, gather: Cost) -> Cost:
     return Cost(doubled.steps, scatter.sent + gather.sent, doubled.levels, scatter.reduced)
 
 
-@algorithm(
-    "mesh",
+@on_mesh(
     "all_reduce",
     "line",
     time=f"2*({LINE_TIME})",
@@ -156,8 +157,7 @@ def _multi(sizes: tuple[Array, Array, Array], sent: Array, reduced: Array) -> Co
     )
 
 
-@algorithm(
-    "mesh",
+@on_mesh(
     "reduce_scatter",
     "multi_line",
     steps=MULTI_STEPS,
@@ -174,8 +174,7 @@ def multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return _multi(sizes, (ranks - 1.0) / ranks, bytes_side_by_side(_forwarded, *sizes))
 
 
-@algorithm(
-    "mesh",
+@on_mesh(
     "all_gather",
     "multi_line",
     steps=MULTI_STEPS,
@@ -192,8 +191,7 @@ def all_gather_multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cos
     return _multi(sizes, sent, xp.zeros_like(sent))
 
 
-@algorithm(
-    "mesh",
+@on_mesh(
     "all_reduce",
     "multi_line",
     steps=f"2*{MULTI_STEPS}",
@@ -240,8 +238,7 @@ def _folded(size: Array) -> Cost:
     )
 
 
-@algorithm(
-    "mesh",
+@on_mesh(
     BOTH,
     "wrap",
     time=f"({over('({n} - 1)*({n} - 1)')})*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
@@ -256,8 +253,7 @@ def wrap(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return bucket(_wrapped, mesh_nx, mesh_ny, mesh_nz)
 
 
-@algorithm(
-    "mesh",
+@on_mesh(
     BOTH,
     "folded",
     time=f"({over('where({n} > 2, 2, 1)*({n} - 1)')})*latency"
@@ -272,8 +268,7 @@ def folded(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return bucket(_folded, mesh_nx, mesh_ny, mesh_nz)
 
 
-@algorithm(
-    "mesh",
+@on_mesh(
     BOTH,
     "hamilton",
     source="derivation",
@@ -311,8 +306,7 @@ def _ways(nx: Array, ny: Array, nz: Array) -> Array:
     return several(nx) + several(ny) + several(nz)
 
 
-@algorithm(
-    "mesh",
+@on_mesh(
     "broadcast",
     "tree_pipe",
     time=f"where(ranks > 1, {REACH} + chunks - 1, 0)*(latency + message_bytes/(chunks*bandwidth))",
@@ -331,8 +325,7 @@ def broadcast_tree_pipe(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: 
 PHASES = over("where({n} > 1, {n} - 2 + chunks, 0)")
 
 
-@algorithm(
-    "mesh",
+@on_mesh(
     "broadcast",
     "phased",
     time=f"({PHASES})*(latency + message_bytes/(chunks*bandwidth))",
@@ -371,8 +364,7 @@ def _shifted(size: Array) -> Cost:
     )
 
 
-@algorithm(
-    "mesh",
+@on_mesh(
     "all_to_all",
     "shift_line",
     source="derivation",
@@ -383,8 +375,7 @@ def shift_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return exchange(_shifted, mesh_nx, mesh_ny, mesh_nz)
 
 
-@algorithm(
-    "mesh",
+@on_mesh(
     "all_to_all",
     "multi_shift_line",
     sent=SENT,
@@ -399,8 +390,7 @@ def multi_shift_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return side_by_side(one, mesh_nx, mesh_ny, mesh_nz)
 
 
-@algorithm(
-    "mesh",
+@on_mesh(
     "all_to_all",
     "direct",
     source="derivation",

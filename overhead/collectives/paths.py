@@ -7,7 +7,7 @@ path of a block, not of so many steps of the slowest link.
 from __future__ import annotations
 
 from overhead.arrays import xp
-from overhead.collectives.algorithm import TWO_LEVELS, Requirement, algorithm
+from overhead.collectives.algorithm import TWO_LEVELS, Requirement
 from overhead.collectives.cost import LEVELS, Cost, Level, stack
 from overhead.collectives.hierarchical import (
     ABSENT,
@@ -19,6 +19,7 @@ from overhead.collectives.hierarchical import (
     MINIMAL,
     WIRES,
     edges,
+    on_nodes,
     slowest,
     wires_of,
 )
@@ -54,8 +55,7 @@ SLOWEST = (
 )
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     BOTH,
     "ring_path",
     steps="ranks - 1",
@@ -108,8 +108,7 @@ ROUNDS = (
 )
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     "all_to_all",
     "node_pairwise",
     steps="ranks - 1",
@@ -172,8 +171,7 @@ def _streamed(
     return Cost(steps[0] + steps[1], sent, (*levels, nothing), reduced, apart=0.0)
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     "all_reduce",
     "tree_path",
     time=f"2*(node_ranks - 1)*intra_latency + {DEPTH}*inter_latency + maximum({CHAINS}, {TREES})",
@@ -204,8 +202,7 @@ def tree_path(
     )
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     "all_reduce",
     "nvls_tree",
     time=f"2*{INNER_NVLS}*intra_latency*in_network_latency_factor + {DEPTH}*inter_latency"
@@ -251,8 +248,7 @@ def _slow_switch(cost: Cost, factor: Array) -> Cost:
     return Cost(cost.steps, cost.sent, (inner, *outer), cost.reduced, cost.apart)
 
 
-@algorithm(
-    "hierarchical",
+@on_nodes(
     "all_reduce",
     "nvls_sharp",
     time=f"2*{INNER_NVLS}*intra_latency*in_network_latency_factor"

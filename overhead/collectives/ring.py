@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from overhead.arrays import xp
 from overhead.collectives.algorithm import POWER_OF_TWO, algorithm, network
 from overhead.collectives.cost import Cost, flat, several
 from overhead.quantity import Array
+
+on_ring = partial(algorithm, "ring")
 
 BOTH = ("reduce_scatter", "all_gather")
 EVERY = "(ranks - 1)/ranks*message_bytes"
@@ -30,17 +34,14 @@ def _pairs(ranks: Array) -> Array:
     return xp.where(ranks % 2.0 == 0.0, even, (ranks * ranks - 1.0) / (8.0 * ranks))
 
 
-@algorithm(
-    "ring", BOTH, "ring", source="patarasuk2009", assumes=("full-duplex links",), doubled=True
-)
+@on_ring(BOTH, "ring", source="patarasuk2009", assumes=("full-duplex links",), doubled=True)
 def bucket(ranks: Array) -> Cost:
     """Ring: each rank passes one block on to its next neighbour in every step."""
     steps = ranks - 1.0
     return flat(steps, steps / ranks, sent=steps / ranks, carried=steps, reduced=steps / ranks)
 
 
-@algorithm(
-    "ring",
+@on_ring(
     BOTH,
     "ring_split",
     source="scalingbook",
@@ -56,8 +57,7 @@ def bucket_split(ranks: Array) -> Cost:
     return flat(steps, transfer, sent=share, carried=steps, reduced=share)
 
 
-@algorithm(
-    "ring",
+@on_ring(
     BOTH,
     "ring_short",
     source="scalingbook",
@@ -73,8 +73,7 @@ def bucket_short(ranks: Array) -> Cost:
     return flat(steps, transfer, sent=share, carried=ranks - 1.0, reduced=share)
 
 
-@algorithm(
-    "ring",
+@on_ring(
     "all_gather",
     "rd",
     source="desensi2024",
@@ -91,8 +90,7 @@ def all_gather_doubling(ranks: Array) -> Cost:
     )
 
 
-@algorithm(
-    "ring",
+@on_ring(
     "all_reduce",
     "tree_pipe",
     time="where(ranks > 1, 2*floor(ranks/2) + chunks - 1, 0)"
@@ -107,8 +105,7 @@ def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
     return flat(steps, steps / chunks, sent=fan, carried=2.0 * (ranks - 1.0), reduced=fan)
 
 
-@algorithm(
-    "ring",
+@on_ring(
     "broadcast",
     "chain",
     time="where(ranks > 1, ranks - 2 + chunks, 0)*(latency + message_bytes/(chunks*bandwidth))",
@@ -122,8 +119,7 @@ def broadcast_chain(ranks: Array, chunks: Array) -> Cost:
     return flat(steps, steps / chunks, sent=several(ranks), carried=ranks - 1.0)
 
 
-@algorithm(
-    "ring",
+@on_ring(
     "broadcast",
     "tree_pipe",
     time="where(ranks > 1, floor(ranks/2) + chunks - 1, 0)"
@@ -139,8 +135,7 @@ def broadcast_tree_pipe(ranks: Array, chunks: Array) -> Cost:
     return flat(steps, steps / chunks, sent=fan, carried=ranks - 1.0)
 
 
-@algorithm(
-    "ring",
+@on_ring(
     "broadcast",
     "phased",
     time="where(ranks > 1, floor(ranks/2) + chunks - 1, 0)"
@@ -154,8 +149,7 @@ def broadcast_phased(ranks: Array, chunks: Array) -> Cost:
     return broadcast_tree_pipe(ranks, chunks)
 
 
-@algorithm(
-    "ring",
+@on_ring(
     "broadcast",
     "two_chains",
     time="where(ranks > 1, ranks - 2 + chunks, 0)"
@@ -171,8 +165,7 @@ def broadcast_two_chains(ranks: Array, chunks: Array) -> Cost:
     return flat(steps, steps / (ways * chunks), sent=several(ranks), carried=ranks - 1.0)
 
 
-@algorithm(
-    "ring",
+@on_ring(
     "broadcast",
     "binomial",
     source="derivation",
@@ -186,7 +179,7 @@ def broadcast_binomial(ranks: Array) -> Cost:
     return flat(steps, steps, latencies=ranks - 1.0, sent=steps, carried=steps * ranks / 2.0)
 
 
-@algorithm("ring", "all_to_all", "shift_uni", source="derivation", assumes=("one direction only",))
+@on_ring("all_to_all", "shift_uni", source="derivation", assumes=("one direction only",))
 def all_to_all_shift_uni(ranks: Array) -> Cost:
     """Shift by 1, 2, .. N - 1 ranks, all one way round."""
     steps = ranks - 1.0
@@ -196,8 +189,7 @@ def all_to_all_shift_uni(ranks: Array) -> Cost:
     )
 
 
-@algorithm(
-    "ring",
+@on_ring(
     "all_to_all",
     "shift_min",
     source="derivation",
@@ -212,8 +204,7 @@ def all_to_all_shift_min(ranks: Array) -> Cost:
     )
 
 
-@algorithm(
-    "ring",
+@on_ring(
     "all_to_all",
     "shift_bidir",
     source="scalingbook",
@@ -234,8 +225,7 @@ def all_to_all_shift_bidir(ranks: Array) -> Cost:
     )
 
 
-@algorithm(
-    "ring",
+@on_ring(
     "all_to_all",
     "fwd_uni",
     source="derivation",
@@ -247,8 +237,7 @@ def all_to_all_fwd_uni(ranks: Array) -> Cost:
     return flat(steps, steps / 2.0, sent=steps / 2.0, carried=ranks * steps / 2.0)
 
 
-@algorithm(
-    "ring",
+@on_ring(
     "all_to_all",
     "fwd_bidir",
     source="derivation",
@@ -260,8 +249,7 @@ def all_to_all_fwd_bidir(ranks: Array) -> Cost:
     return flat(xp.floor(ranks / 2.0), _pairs(ranks), sent=carried / ranks, carried=carried)
 
 
-@algorithm(
-    "ring",
+@on_ring(
     "all_to_all",
     "direct",
     source="derivation",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from overhead.arrays import select, xp
 from overhead.collectives.algorithm import INC, NVLS, POWER_OF_TWO, algorithm, network
 from overhead.collectives.cost import Cost, Level, flat, several
 from overhead.expression import popcount_sum
 from overhead.quantity import Array
+
+on_switch = partial(algorithm, "switch")
 
 BOTH = ("reduce_scatter", "all_gather")
 EVERY = "(ranks - 1)/ranks*message_bytes"
@@ -52,7 +56,7 @@ def bucket(ranks: Array) -> Cost:
     return flat(steps, steps / ranks, sent=steps / ranks, carried=steps, reduced=steps / ranks)
 
 
-@algorithm("switch", "all_reduce", "ring", source="patarasuk2009", form="ring")
+@on_switch("all_reduce", "ring", source="patarasuk2009", form="ring")
 def all_reduce_ring(ranks: Array) -> Cost:
     """Ring: a reduce_scatter round the ring, then an all_gather."""
     steps = ranks - 1.0
@@ -60,22 +64,21 @@ def all_reduce_ring(ranks: Array) -> Cost:
     return flat(2.0 * steps, share, sent=share, carried=2.0 * steps, reduced=share / 2.0)
 
 
-@algorithm("switch", BOTH, "halving", source="thakur2005", requires=(POWER_OF_TWO,), doubled=True)
+@on_switch(BOTH, "halving", source="thakur2005", requires=(POWER_OF_TWO,), doubled=True)
 def halving(ranks: Array) -> Cost:
     """Recursive halving (all_gather: doubling) of the blocks that pairs exchange."""
     share = (ranks - 1.0) / ranks
     return flat(xp.log2(ranks), share, sent=share, carried=ranks - 1.0, reduced=share)
 
 
-@algorithm("switch", "all_gather", "bruck", source="bruck1997")
+@on_switch("all_gather", "bruck", source="bruck1997")
 def all_gather_bruck(ranks: Array) -> Cost:
     """Bruck: each rank doubles what it holds in every step, for any number of ranks."""
     share = (ranks - 1.0) / ranks
     return flat(levels(ranks), share, sent=share, carried=ranks - 1.0)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     BOTH,
     "direct",
     source="derivation",
@@ -88,8 +91,7 @@ def direct(ranks: Array) -> Cost:
     return flat(several(ranks), share, sent=share, carried=ranks - 1.0, reduced=share)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     BOTH,
     "direct_serial",
     source="derivation",
@@ -101,8 +103,7 @@ def direct_serial(ranks: Array) -> Cost:
     return bucket(ranks)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "all_reduce",
     "rabenseifner_fold",
     source="thakur2005",
@@ -124,15 +125,14 @@ def all_reduce_fold(ranks: Array) -> Cost:
     )
 
 
-@algorithm("switch", "all_reduce", "doubling", source="thakur2005", requires=(POWER_OF_TWO,))
+@on_switch("all_reduce", "doubling", source="thakur2005", requires=(POWER_OF_TWO,))
 def all_reduce_doubling(ranks: Array) -> Cost:
     """Recursive doubling: pairs exchange the whole vector."""
     steps = xp.log2(ranks)
     return flat(steps, steps, sent=steps, carried=steps * ranks, reduced=steps)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "all_reduce",
     "oneshot",
     source="derivation",
@@ -195,7 +195,7 @@ def all_reduce_dbt(ranks: Array, chunks: Array) -> Cost:
     )
 
 
-@algorithm("switch", "broadcast", "binomial", source="thakur2005", mirrored=True)
+@on_switch("broadcast", "binomial", source="thakur2005", mirrored=True)
 def binomial(ranks: Array) -> Cost:
     """Binomial tree: the ranks that have the message double in every step."""
     depth = levels(ranks)
@@ -217,8 +217,7 @@ def chain(ranks: Array, chunks: Array) -> Cost:
     return flat(steps, steps / chunks, sent=several(ranks), carried=ranks - 1.0)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "broadcast",
     "flat",
     source="derivation",
@@ -236,8 +235,7 @@ def all_to_all_pairwise(ranks: Array) -> Cost:
     return bucket(ranks)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "all_to_all",
     "direct",
     source="derivation",
@@ -248,8 +246,7 @@ def all_to_all_direct(ranks: Array) -> Cost:
     return direct(ranks)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "all_to_all",
     "direct_serial",
     source="derivation",
@@ -260,7 +257,7 @@ def all_to_all_direct_serial(ranks: Array) -> Cost:
     return bucket(ranks)
 
 
-@algorithm("switch", "all_to_all", "bruck", source="bruck1997")
+@on_switch("all_to_all", "bruck", source="bruck1997")
 def all_to_all_bruck(ranks: Array) -> Cost:
     """Bruck: blocks travel by the bits of their distance, several to a message."""
     blocks = popcount_sum(ranks)
@@ -282,8 +279,7 @@ def streamed(passes: Array, transfer: Array, sent: Array, carried: Array) -> Cos
     return Cost(passes, sent, (Level(passes, passes, transfer, carried),), apart=0.0)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "all_reduce",
     "inc",
     source="sharp2016",
@@ -297,8 +293,7 @@ def all_reduce(ranks: Array) -> Cost:
     return streamed(there, there, there, there * ranks)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "all_reduce",
     "inc_pipe",
     time=f"{ONCE}*(chunks + 1)*(in_network_latency/2 + message_bytes/(chunks*bandwidth))",
@@ -321,8 +316,7 @@ def all_reduce_stored(ranks: Array, chunks: Array) -> Cost:
     )
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "all_reduce",
     "nvls",
     source="derivation",
@@ -338,8 +332,7 @@ def all_reduce_nvls(ranks: Array) -> Cost:
     return streamed(2.0 * there, share, share, there * (ranks + 1.0))
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "reduce_scatter",
     "nvls",
     source="derivation",
@@ -353,8 +346,7 @@ def reduce_scatter_nvls(ranks: Array) -> Cost:
     return streamed(there, there, there, there * (ranks + 1.0) / 2.0)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "all_gather",
     "nvls",
     source="derivation",
@@ -368,8 +360,7 @@ def all_gather_nvls(ranks: Array) -> Cost:
     return streamed(there, there, there / ranks, there * (ranks + 1.0) / 2.0)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "broadcast",
     "inc",
     source="sharp2016",
@@ -383,8 +374,7 @@ def broadcast(ranks: Array) -> Cost:
     return streamed(there, there, there, there * ranks / 2.0)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "reduce",
     "inc",
     source="sharp2016",
@@ -426,8 +416,7 @@ def _reduce(gather: Cost, ranks: Array) -> Cost:
     return Cost(there.steps, sent, there.levels, share)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "broadcast",
     "vdg_ring",
     source="barnett1994",
@@ -438,8 +427,7 @@ def vdg_ring(ranks: Array) -> Cost:
     return _broadcast(bucket(ranks), ranks)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "reduce",
     "vdg_ring",
     source="barnett1994",
@@ -450,8 +438,7 @@ def reduce_vdg_ring(ranks: Array) -> Cost:
     return _reduce(bucket(ranks), ranks)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "broadcast",
     "vdg_doubling",
     steps="2*log2(ranks)",
@@ -464,8 +451,7 @@ def vdg_doubling(ranks: Array) -> Cost:
     return _broadcast(halving(ranks), ranks)
 
 
-@algorithm(
-    "switch",
+@on_switch(
     "reduce",
     "vdg_doubling",
     steps="2*log2(ranks)",

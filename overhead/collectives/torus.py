@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations
 
 from overhead.arrays import xp
@@ -16,6 +17,8 @@ from overhead.collectives.algorithm import (
 )
 from overhead.collectives.cost import Cost, flat, scale, several, stack
 from overhead.quantity import Array
+
+on_torus = partial(algorithm, "torus")
 
 BOTH = ("reduce_scatter", "all_gather")
 EVERY = "(ranks - 1)/ranks*message_bytes"
@@ -184,8 +187,7 @@ def _reach(nx: Array, ny: Array, nz: Array) -> Array:
     return xp.floor(nx / 2.0) + xp.floor(ny / 2.0) + xp.floor(nz / 2.0)
 
 
-@algorithm(
-    "torus",
+@on_torus(
     BOTH,
     "ring",
     time="(mesh_nx + mesh_ny + mesh_nz - 3)*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
@@ -201,8 +203,7 @@ def ring_by_ring(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return bucket(ring.bucket, mesh_nx, mesh_ny, mesh_nz)
 
 
-@algorithm(
-    "torus",
+@on_torus(
     BOTH,
     "ring_split",
     sent=EVERY,
@@ -217,8 +218,7 @@ def ring_split(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return bucket(ring.bucket_split, mesh_nx, mesh_ny, mesh_nz)
 
 
-@algorithm(
-    "torus",
+@on_torus(
     BOTH,
     "ring_short",
     sent=EVERY,
@@ -250,8 +250,7 @@ def all_reduce_tree_pipe(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks:
     return flat(steps, steps / chunks, sent=sent, carried=2.0 * (ranks - 1.0), reduced=sent)
 
 
-@algorithm(
-    "torus",
+@on_torus(
     "broadcast",
     "tree_pipe",
     time=f"where(ranks > 1, {REACH} + chunks - 1, 0)*(latency + message_bytes/(chunks*bandwidth))",
@@ -270,8 +269,7 @@ def broadcast_tree_pipe(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: 
 PHASES = over("where({n} > 1, floor({n}/2) + chunks - 1, 0)")
 
 
-@algorithm(
-    "torus",
+@on_torus(
     "broadcast",
     "phased",
     time=f"({PHASES})*(latency + message_bytes/(chunks*bandwidth))",
@@ -304,8 +302,7 @@ def broadcast_chain(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Arra
     return ring.broadcast_chain(mesh_nx * mesh_ny * mesh_nz, chunks)
 
 
-@algorithm(
-    "torus",
+@on_torus(
     "broadcast",
     "two_chains",
     time="where(ranks > 1, ranks - 2 + chunks, 0)"
@@ -384,8 +381,7 @@ def _whole(steps: Array, transfer: Array, ranks: Array) -> Cost:
     return flat(steps, transfer, sent=share, carried=ranks - 1.0, reduced=share)
 
 
-@algorithm(
-    "torus",
+@on_torus(
     BOTH,
     "multi_ring",
     steps=STEPS,
@@ -410,8 +406,7 @@ SPLIT = rotated(
 )
 
 
-@algorithm(
-    "torus",
+@on_torus(
     BOTH,
     "multi_ring_split",
     steps=STEPS,
@@ -451,8 +446,7 @@ SHORT = rotated(
 )
 
 
-@algorithm(
-    "torus",
+@on_torus(
     BOTH,
     "multi_ring_short",
     steps=SHORT_STEPS,
@@ -488,8 +482,7 @@ ONE_WAY = f"({over('({n} - 1)/2')})"
 SHORTER = f"({over('floor({n}*{n}/4)/{n}')})"
 
 
-@algorithm(
-    "torus",
+@on_torus(
     "all_to_all",
     "shift_uni",
     carried=f"ranks*{ONE_WAY}*message_bytes",
@@ -501,8 +494,7 @@ def shift_uni(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return exchange(ring.all_to_all_shift_uni, mesh_nx, mesh_ny, mesh_nz)
 
 
-@algorithm(
-    "torus",
+@on_torus(
     "all_to_all",
     "shift_min",
     source="derivation",
@@ -513,8 +505,7 @@ def shift_min(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return exchange(ring.all_to_all_shift_min, mesh_nx, mesh_ny, mesh_nz)
 
 
-@algorithm(
-    "torus",
+@on_torus(
     "all_to_all",
     "shift_bidir",
     source="scalingbook",
@@ -526,8 +517,7 @@ def shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return exchange(ring.all_to_all_shift_bidir, mesh_nx, mesh_ny, mesh_nz)
 
 
-@algorithm(
-    "torus",
+@on_torus(
     "all_to_all",
     "fwd_uni",
     carried=f"ranks*{ONE_WAY}*message_bytes",
@@ -539,8 +529,7 @@ def fwd_uni(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return exchange(ring.all_to_all_fwd_uni, mesh_nx, mesh_ny, mesh_nz)
 
 
-@algorithm(
-    "torus",
+@on_torus(
     "all_to_all",
     "fwd_bidir",
     source="derivation",
@@ -566,8 +555,7 @@ def side_by_side(one: Cost, nx: Array, ny: Array, nz: Array) -> Cost:
     )
 
 
-@algorithm(
-    "torus",
+@on_torus(
     "all_to_all",
     "multi_shift_bidir",
     time=f"{DIMENSIONS}*floor({LONGEST}/2)*(floor({LONGEST}/2) + 1)/2*latency"
@@ -584,8 +572,7 @@ def multi_shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return side_by_side(one, mesh_nx, mesh_ny, mesh_nz)
 
 
-@algorithm(
-    "torus",
+@on_torus(
     "all_to_all",
     "multi_fwd_bidir",
     time=f"{DIMENSIONS}*floor({LONGEST}/2)*latency"
@@ -602,8 +589,7 @@ def multi_fwd_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     return side_by_side(one, mesh_nx, mesh_ny, mesh_nz)
 
 
-@algorithm(
-    "torus",
+@on_torus(
     "all_to_all",
     "direct",
     source="derivation",
