@@ -8,7 +8,7 @@ import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from itertools import combinations
 from types import CodeType
 from typing import Any, TypedDict, TypeVar, Unpack
@@ -523,6 +523,10 @@ def formula(
         return kernel
 
     return declare
+
+
+# A formula that is our own derivation.
+derived = partial(formula, source="derivation")
 
 
 def call(

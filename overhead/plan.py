@@ -7,44 +7,40 @@ from collections.abc import Mapping
 from overhead.arrays import xp
 from overhead.collectives.algorithm import Requirement
 from overhead.expression import greatest_common_divisor
-from overhead.formula import alias, constant, formula, product
+from overhead.formula import alias, constant, derived, formula, product
 from overhead.labels import PREFETCHES
 from overhead.quantity import Array, amount, define
 from overhead.source import cite
 
 MEGATRON = "megatron"
-OWN = "derivation"
 
 
-@formula(source=OWN)
+@derived()
 def world_size(tp: Array, cp: Array, pp: Array, dp: Array) -> Array:
     """GPUs of the plan."""
     return tp * cp * pp * dp
 
 
-@formula(
-    returns="dp",
-    source=OWN,
-    assumes=("what the other degrees leave of the GPUs",),
-    when={"sized_by": "world"},
+@derived(
+    returns="dp", assumes=("what the other degrees leave of the GPUs",), when={"sized_by": "world"}
 )
 def dp_of_world(world_size: Array, tp: Array, cp: Array, pp: Array) -> Array:
     """Data-parallel degree: what the other degrees leave of the GPUs."""
     return xp.maximum(xp.floor(world_size / (tp * cp * pp)), 1.0)
 
 
-@formula(source=OWN, assumes=("a batch that doesn't divide belongs to a plan that can't be",))
+@derived(assumes=("a batch that doesn't divide belongs to a plan that can't be",))
 def micro_batches(global_batch: Array, dp: Array, micro_batch: Array) -> Array:
     """Micro-batches of a step on a rank."""
     return xp.maximum(xp.ceil(global_batch / (dp * micro_batch)), 1.0)
 
 
 product("global_batch", ("dp", "micro_batch", "micro_batches"),
-        "Sequences of a step: those of all micro-batches", source=OWN,
+        "Sequences of a step: those of all micro-batches",
         when={"batched_by": "micro_batches"}, name="global_batch_of_micro_batches")  # fmt: skip
 
 
-@formula(returns="global_batch", source=OWN, when={"batched_by": "tokens"})
+@derived(returns="global_batch", when={"batched_by": "tokens"})
 def global_batch_of_tokens(tokens_per_step: Array, sequence_length: Array) -> Array:
     """Sequences of a step: those of all its tokens."""
     return tokens_per_step / sequence_length
@@ -59,12 +55,12 @@ alias(
 )
 
 
-product("hsdp_shard", ("dp", "cp"), "Ranks over which hybrid sharding shards: all", source=OWN,
+product("hsdp_shard", ("dp", "cp"), "Ranks over which hybrid sharding shards: all",
         assumes=("one shard over all ranks of equal weights",),
         name="hsdp_shard_of_all")  # fmt: skip
 
 
-product("layers", ("pp", "virtual_stages"), "Layers: one in each stage", source=OWN,
+product("layers", ("pp", "virtual_stages"), "Layers: one in each stage",
         assumes=("a layer a stage, for none are given",), when={"depth": "unknown"},
         name="one_layer_a_stage")  # fmt: skip
 
@@ -76,11 +72,7 @@ alias(
 )
 
 
-@formula(
-    returns="head_size",
-    source=OWN,
-    assumes=("heads share the hidden size, for nothing else is given",),
-)
+@derived(returns="head_size", assumes=("heads share the hidden size, for nothing else is given",))
 def head_size_of_hidden(hidden_size: Array, heads: Array) -> Array:
     """Size of an attention head: the heads' share of the hidden size."""
     return xp.maximum(xp.floor(hidden_size / heads), 1.0)
@@ -525,7 +517,7 @@ FRAMEWORK: dict[str, tuple[Requirement, ...]] = {
             "DeepSpeed has no pipeline with ZeRO stage 2 or 3",
             lambda zero_stage, pp: xp.asarray((zero_stage < 2.0) | (pp == 1.0)),
         ),
-    ),
+    )
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.expression import negative_binomial_quantile, negative_binomial_tail
-from overhead.formula import formula, product, total
+from overhead.formula import derived, formula, product, total
 from overhead.quantity import Array, amount, define
 from overhead.source import cite
 
@@ -88,16 +88,13 @@ amount("run_days", r"\Theta_\mathrm{run}", "d",
 # How often it is interrupted.
 
 
-@formula(source=OWN)
+@derived()
 def servers(world_size: Array, server_gpus: Array) -> Array:
     """Servers of the run (not rounded)."""
     return world_size / server_gpus
 
 
-@formula(
-    source=OWN,
-    assumes=("an upper bound: faults that come together interrupt a run once",),
-)
+@derived(assumes=("an upper bound: faults that come together interrupt a run once",))
 def fault_interval(day: Array, fault_rate: Array, servers: Array) -> Array:
     """Mean time between interruptions of the run."""
     return day / (fault_rate * servers)
@@ -106,17 +103,14 @@ def fault_interval(day: Array, fault_rate: Array, servers: Array) -> Array:
 # What a checkpoint takes.
 
 
-@formula(source=OWN, assumes=("gradients aren't saved",))
+@derived(assumes=("gradients aren't saved",))
 def checkpoint_bytes(parameters: Array, weight_bytes: Array, optimizer_bytes: Array) -> Array:
     """Bytes of a checkpoint: weights and the optimizer's states of the whole model."""
     return parameters * (weight_bytes + optimizer_bytes)
 
 
-@formula(
-    returns="checkpoint_bytes",
-    source=OWN,
-    assumes=("frozen weights aren't saved",),
-    when={"tuning": "lora"},
+@derived(
+    returns="checkpoint_bytes", assumes=("frozen weights aren't saved",), when={"tuning": "lora"}
 )
 def adapted_checkpoint_bytes(
     adapter_parameters: Array, weight_bytes: Array, optimizer_bytes: Array
@@ -125,7 +119,7 @@ def adapted_checkpoint_bytes(
     return adapter_parameters * (weight_bytes + optimizer_bytes)
 
 
-@formula(source=OWN, assumes=("servers share out what they hold alike, and write all at once",))
+@derived(assumes=("servers share out what they hold alike, and write all at once",))
 def checkpoint_flow_time(
     checkpoint_bytes: Array,
     servers: Array,
@@ -139,15 +133,14 @@ def checkpoint_flow_time(
 total("checkpoint_write_time", ("checkpoint_start_time", "checkpoint_flow_time"))
 
 
-@formula(source=OWN, assumes=("all computing waits until a checkpoint is written",))
+@derived(assumes=("all computing waits until a checkpoint is written",))
 def checkpoint_stall_time(checkpoint_write_time: Array) -> Array:
     """Time for which a checkpoint stops computing: all of its writing."""
     return 1.0 * checkpoint_write_time
 
 
-@formula(
+@derived(
     returns="checkpoint_stall_time",
-    source=OWN,
     assumes=("computing goes on once each GPU's share is in its host's memory",),
     when={"saving": "staged"},
 )
@@ -158,11 +151,7 @@ def staged_stall_time(
     return checkpoint_bytes / (world_size * staging_bandwidth)
 
 
-@formula(
-    returns="checkpoint_interval",
-    where="equation 37",
-    **DALY,
-)
+@formula(returns="checkpoint_interval", where="equation 37", **DALY)
 def best_interval(checkpoint_stall_time: Array, fault_interval: Array, step_time: Array) -> Array:
     """Computing between two checkpoints: the best, and a step at least."""
     share = checkpoint_stall_time / (2.0 * fault_interval)
@@ -172,12 +161,7 @@ def best_interval(checkpoint_stall_time: Array, fault_interval: Array, step_time
     return xp.maximum(best, step_time)
 
 
-@formula(
-    returns="checkpoint_interval",
-    where="equation 37",
-    when={"saving": "staged"},
-    **DALY,
-)
+@formula(returns="checkpoint_interval", where="equation 37", when={"saving": "staged"}, **DALY)
 def best_staged_interval(
     checkpoint_stall_time: Array,
     fault_interval: Array,
@@ -262,7 +246,7 @@ def restarting_share(outage_time: Array, fault_interval: Array, waiting_share: A
 # Servers that are away, and those that stand ready.
 
 
-@formula(source=OWN, assumes=("a server is away for as long on average wherever it stands",))
+@derived(assumes=("a server is away for as long on average wherever it stands",))
 def servers_down(fault_rate: Array, servers: Array, repair_time: Array, day: Array) -> Array:
     """Servers that are away at once, on average: all at most."""
     return servers * xp.minimum(fault_rate * repair_time / day, 1.0)
@@ -292,13 +276,13 @@ def waiting_share(spare_servers: Array, servers_down: Array, down_dispersion: Ar
 # The run.
 
 
-@formula(source=OWN)
+@derived()
 def run_time(training_time: Array, goodput: Array) -> Array:
     """Time of a whole training with all that interrupts it."""
     return training_time / xp.maximum(goodput, LEAST)
 
 
-@formula(source=OWN)
+@derived()
 def run_days(run_time: Array, day: Array) -> Array:
     """Days of a whole training with all that interrupts it."""
     return run_time / day
@@ -477,9 +461,8 @@ amount("useful_cost", r"\Gamma_\mathrm{good}", "USD",
        "cost of 1e12 tokens of use, interruptions and spares counted")  # fmt: skip
 
 
-@formula(
+@derived(
     returns="price",
-    source=OWN,
     when={"paid": "owned"},
     assumes=("what is owned works all the time, and is worth nothing in the end",),
 )
@@ -500,13 +483,13 @@ def price_of_owning(
     return written_off + electricity_price * joules / kilowatt_hour
 
 
-@formula(source=OWN)
+@derived()
 def paid_gpus(world_size: Array, spare_servers: Array, server_gpus: Array) -> Array:
     """GPUs that are paid for, spare ones among them."""
     return world_size + spare_servers * server_gpus
 
 
-@formula(source=OWN)
+@derived()
 def run_gpu_hours(paid_gpus: Array, run_time: Array, hour: Array) -> Array:
     """GPU-hours of a whole training with all that interrupts it, spare GPUs counted."""
     return paid_gpus * run_time / hour
@@ -515,7 +498,7 @@ def run_gpu_hours(paid_gpus: Array, run_time: Array, hour: Array) -> Array:
 product("run_cost", ("run_gpu_hours", "price"))
 
 
-@formula(source=OWN)
+@derived()
 def useful_cost(
     price: Array,
     paid_gpus: Array,

@@ -8,10 +8,9 @@ from overhead.arrays import xp
 from overhead.collectives.timing import HIERARCHY
 from overhead.collectives.timing import THREE_LEVEL_CAPACITY as THREE
 from overhead.collectives.timing import TWO_LEVEL_CAPACITY as TWO
-from overhead.formula import declare, formula, product
+from overhead.formula import declare, derived, product
 from overhead.quantity import Array
 
-OWN = "derivation"
 FLAT = {"shape": "flat"}
 # What goes across the network; a message goes to a neighbour.
 ACROSS = {**FLAT, "collective": "all_reduce|all_gather|reduce_scatter|broadcast|reduce|all_to_all"}
@@ -19,26 +18,25 @@ PORT = "a rank's ports must take in, or give out, what its part of the operation
 VOLUME = "the links together must carry what the operation moves at least"
 
 
-@formula(source=OWN, assumes=("latency and transfer may overlap wholly",))
+@derived(assumes=("latency and transfer may overlap wholly",))
 def lower_bound(latency_bound: Array, bandwidth_bound: Array) -> Array:
     """Physical lower bound of the time."""
     return xp.maximum(latency_bound, bandwidth_bound)
 
 
-@formula(source=OWN)
+@derived()
 def lower_bound_ratio(time: Array, lower_bound: Array) -> Array:
     """Time over its physical lower bound."""
     return time / lower_bound
 
 
 product("latency_bound", ("diameter", "latency"), "Least latency: the way across the network",
-        source=OWN, assumes=("a latency a hop",),
+        assumes=("a latency a hop",),
         when={**ACROSS, "latency_per": "hop"})  # fmt: skip
 
 
-@formula(
+@derived(
     returns="latency_bound",
-    source=OWN,
     assumes=("a latency a message",),
     when={**ACROSS, "latency_per": "message"},
 )
@@ -47,15 +45,14 @@ def message_latency_bound(diameter: Array, latency: Array) -> Array:
     return xp.minimum(diameter, 1.0) * latency
 
 
-@formula(returns="latency_bound", source=OWN, when={**FLAT, "collective": "p2p"})
+@derived(returns="latency_bound", when={**FLAT, "collective": "p2p"})
 def p2p_latency_bound(ranks: Array, hops: Array, latency: Array) -> Array:
     """Least latency of one message: one hop's."""
     return xp.where(ranks > 1.0, xp.minimum(hops, 1.0) * latency, 0.0)
 
 
-@formula(
+@derived(
     returns="bandwidth_bound",
-    source=OWN,
     assumes=(PORT, VOLUME),
     when={**FLAT, "collective": "all_gather|reduce_scatter"},
 )
@@ -65,9 +62,8 @@ def gather_bound(ranks: Array, ports: Array, links: Array, wire_time: Array) -> 
     return share * wire_time
 
 
-@formula(
+@derived(
     returns="bandwidth_bound",
-    source=OWN,
     assumes=(PORT, VOLUME, "no reduction in the network"),
     when={**FLAT, "collective": "all_reduce", "in_network": "no"},
 )
@@ -77,9 +73,8 @@ def all_reduce_bound(ranks: Array, ports: Array, links: Array, wire_time: Array)
     return xp.where(ranks > 1.0, share, 0.0) * wire_time
 
 
-@formula(
+@derived(
     returns="bandwidth_bound",
-    source=OWN,
     assumes=(PORT,),
     when={**FLAT, "collective": "all_reduce", "in_network": "yes"},
 )
@@ -88,20 +83,16 @@ def in_network_bound(ranks: Array, ports: Array, wire_time: Array) -> Array:
     return xp.where(ranks > 1.0, 1.0 / ports, 0.0) * wire_time
 
 
-@formula(
-    returns="bandwidth_bound",
-    source=OWN,
-    assumes=(PORT,),
-    when={**FLAT, "collective": "broadcast|reduce|p2p"},
+@derived(
+    returns="bandwidth_bound", assumes=(PORT,), when={**FLAT, "collective": "broadcast|reduce|p2p"}
 )
 def broadcast_bound(ranks: Array, ports: Array, wire_time: Array) -> Array:
     """Least transfer of a broadcast, a reduce or one message."""
     return xp.where(ranks > 1.0, 1.0 / ports, 0.0) * wire_time
 
 
-@formula(
+@derived(
     returns="bandwidth_bound",
-    source=OWN,
     assumes=(PORT, "the links across the worst cut must carry what crosses it"),
     when={**FLAT, "collective": "all_to_all"},
 )
@@ -118,7 +109,7 @@ OUTERMOST = "one message crosses the outermost level that the group spans"
 # Latency.
 
 
-@formula(returns="latency_bound", source=OWN, assumes=(OUTERMOST,), when=TWO)
+@derived(returns="latency_bound", assumes=(OUTERMOST,), when=TWO)
 def two_level_latency_bound(
     node_ranks: Array, nodes: Array, intra_latency: Array, inter_latency: Array
 ) -> Array:
@@ -126,7 +117,7 @@ def two_level_latency_bound(
     return xp.where(nodes > 1.0, inter_latency, xp.where(node_ranks > 1.0, intra_latency, 0.0))
 
 
-@formula(returns="latency_bound", source=OWN, assumes=(OUTERMOST,), when=THREE)
+@derived(returns="latency_bound", assumes=(OUTERMOST,), when=THREE)
 def three_level_latency_bound(
     node_ranks: Array,
     nodes: Array,
@@ -143,7 +134,7 @@ def three_level_latency_bound(
 SENDERS = "sender and receiver are in different nodes of a pod where it has several"
 
 
-@formula(returns="latency_bound", source=OWN, assumes=(SENDERS,), when={**TWO, "collective": "p2p"})
+@derived(returns="latency_bound", assumes=(SENDERS,), when={**TWO, "collective": "p2p"})
 def two_level_p2p_latency_bound(
     node_ranks: Array, nodes: Array, hops: Array, intra_latency: Array, inter_latency: Array
 ) -> Array:
@@ -152,9 +143,7 @@ def two_level_p2p_latency_bound(
     return xp.minimum(hops, 1.0) * hop
 
 
-@formula(
-    returns="latency_bound", source=OWN, assumes=(SENDERS,), when={**THREE, "collective": "p2p"}
-)
+@derived(returns="latency_bound", assumes=(SENDERS,), when={**THREE, "collective": "p2p"})
 def three_level_p2p_latency_bound(
     node_ranks: Array,
     nodes: Array,
@@ -208,11 +197,11 @@ def _levels(
     sizes = ("message_bytes", "ranks", "node_ranks")
     switches = {"in_network": "yes"} if in_network else {}
     declare("bandwidth_bound", (*sizes, *own), on_nodes, f"{title} on two levels{ends[0]}",
-            source=OWN, assumes=(SHARED_PORT, NODE, *two), when=_of(collective, TWO) | switches,
+            assumes=(SHARED_PORT, NODE, *two), when=_of(collective, TWO) | switches,
             name=f"two_level_{name}_bound")  # fmt: skip
     declare("bandwidth_bound", (*sizes, "pods", *own, "pod_capacity"), outer,
-            f"{title} on three levels{ends[-1]}", source=OWN,
-            assumes=(SHARED_PORT, NODE, POD, *three), when=_of(collective, THREE) | switches,
+            f"{title} on three levels{ends[-1]}", assumes=(SHARED_PORT, NODE, POD, *three),
+            when=_of(collective, THREE) | switches,
             name=f"three_level_{name}_bound")  # fmt: skip
 
 
@@ -287,7 +276,7 @@ _levels("all_to_all", _exchange, _exchange_of_pod, "Least transfer of an all_to_
         name="exchange")  # fmt: skip
 
 
-@formula(returns="bandwidth_bound", source=OWN, assumes=(NODE, SENDERS), when=_of("p2p", HIERARCHY))
+@derived(returns="bandwidth_bound", assumes=(NODE, SENDERS), when=_of("p2p", HIERARCHY))
 def level_p2p_bound(
     message_bytes: Array,
     ranks: Array,

@@ -357,11 +357,7 @@ RAIL_TREES = (
 
 
 @on_nodes(
-    "broadcast",
-    "scatter_rails",
-    carried=RAILS_CARRIED,
-    source="derivation",
-    assumes=RAIL_TREES,
+    "broadcast", "scatter_rails", carried=RAILS_CARRIED, source="derivation", assumes=RAIL_TREES
 )
 def scatter_rails(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
     """Scatter in the root's node, broadcasts along the rails, an all_gather in every node."""

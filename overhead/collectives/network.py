@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from overhead.arrays import xp
-from overhead.formula import alias, constant, declare, formula, product
+from overhead.formula import alias, constant, declare, derived, product
 from overhead.quantity import Array
 
 HIERARCHY = {"topology": "hierarchical"}
 MESH = {"topology": "mesh"}
 TORUS = {"topology": "torus"}
-OWN = "derivation"
 
 
 def factors(ranks: int, dimensions: int) -> tuple[int, ...]:
@@ -25,7 +24,7 @@ def factors(ranks: int, dimensions: int) -> tuple[int, ...]:
     return best
 
 
-@formula(source=OWN, assumes=("ranks fill one node after another",), when=HIERARCHY)
+@derived(assumes=("ranks fill one node after another",), when=HIERARCHY)
 def node_ranks(gpus_per_node: Array, ranks: Array) -> Array:
     """Ranks of the group in one node."""
     return xp.minimum(gpus_per_node, ranks)
@@ -40,19 +39,19 @@ alias(
 )
 
 
-@formula(source=OWN, when={**HIERARCHY, "shape": "two_levels"})
+@derived(when={**HIERARCHY, "shape": "two_levels"})
 def nodes(ranks: Array, node_ranks: Array) -> Array:
     """Nodes of the group."""
     return ranks / node_ranks
 
 
-@formula(returns="nodes", source=OWN, when={**HIERARCHY, "shape": "three_levels"})
+@derived(returns="nodes", when={**HIERARCHY, "shape": "three_levels"})
 def pod_nodes(ranks: Array, node_ranks: Array, nodes_per_pod: Array) -> Array:
     """Nodes of the group in one pod."""
     return xp.minimum(nodes_per_pod, ranks / node_ranks)
 
 
-@formula(source=OWN, when=HIERARCHY)
+@derived(when=HIERARCHY)
 def pods(ranks: Array, node_ranks: Array, nodes: Array) -> Array:
     """Pods of the group."""
     return xp.asarray(ranks / (node_ranks * nodes))
@@ -87,7 +86,7 @@ def exchange_oversubscription(group_nodes: Array, leaf_members: Array, ratio: Ar
     return xp.where(group_nodes > leaf_members, met, 1.0)
 
 
-@formula(source=OWN, assumes=(UPLINKS, FILLED, LEAVES_ONCE), when=HIERARCHY)
+@derived(assumes=(UPLINKS, FILLED, LEAVES_ONCE), when=HIERARCHY)
 def uplink_oversubscription(
     nodes: Array, pods: Array, leaf_nodes: Array, oversubscription: Array
 ) -> Array:
@@ -95,9 +94,8 @@ def uplink_oversubscription(
     return ring_oversubscription(nodes * pods, leaf_nodes, oversubscription)
 
 
-@formula(
+@derived(
     returns="uplink_oversubscription",
-    source=OWN,
     assumes=(UPLINKS, FILLED),
     when={**HIERARCHY, "collective": "all_to_all"},
 )
@@ -108,7 +106,7 @@ def all_to_all_oversubscription(
     return exchange_oversubscription(nodes * pods, leaf_nodes, oversubscription)
 
 
-@formula(source=OWN, assumes=("the node's other ranks use their network cards at the same time",))
+@derived(assumes=("the node's other ranks use their network cards at the same time",))
 def ranks_per_nic(gpus_per_node: Array, nics_per_node: Array) -> Array:
     """Ranks of a node that share a network card."""
     return gpus_per_node / nics_per_node
@@ -117,33 +115,32 @@ def ranks_per_nic(gpus_per_node: Array, nics_per_node: Array) -> Array:
 # Measures of a network: the distance, the ports and the links that no schedule can do without.
 
 
-@formula(returns="diameter", source=OWN, when={"topology": "ring"})
+@derived(returns="diameter", when={"topology": "ring"})
 def ring_diameter(ranks: Array) -> Array:
     """Distance half round a ring."""
     return xp.floor(ranks / 2.0)
 
 
-@formula(returns="diameter", source=OWN, when={"topology": "switch|tree"})
+@derived(returns="diameter", when={"topology": "switch|tree"})
 def switch_diameter(ranks: Array) -> Array:
     """Distance through a switch."""
     return xp.where(ranks > 1.0, 1.0, 0.0)
 
 
-@formula(returns="diameter", source=OWN, when=TORUS)
+@derived(returns="diameter", when=TORUS)
 def torus_diameter(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Distance half round a torus in every dimension."""
     return xp.floor(mesh_nx / 2.0) + xp.floor(mesh_ny / 2.0) + xp.floor(mesh_nz / 2.0)
 
 
-@formula(returns="diameter", source=OWN, assumes=("a broadcast starts in a corner",), when=MESH)
+@derived(returns="diameter", assumes=("a broadcast starts in a corner",), when=MESH)
 def mesh_diameter(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Distance from corner to corner of a mesh."""
     return mesh_nx + mesh_ny + mesh_nz - 3.0
 
 
-@formula(
+@derived(
     returns="diameter",
-    source=OWN,
     assumes=("rank i hangs below rank (i - 1)/2",),
     when={
         "topology": "binary_tree",
@@ -156,9 +153,8 @@ def binary_tree_diameter(ranks: Array) -> Array:
     return xp.floor(xp.log2(ranks)) + xp.maximum(right, 0.0)
 
 
-@formula(
+@derived(
     returns="diameter",
-    source=OWN,
     assumes=("the root of the broadcast is the root of the tree",),
     when={"topology": "binary_tree", "collective": "broadcast|reduce|p2p"},
 )
@@ -167,7 +163,7 @@ def binary_tree_depth(ranks: Array) -> Array:
     return xp.floor(xp.log2(ranks))
 
 
-@formula(returns="ports", source=OWN, when={"topology": "ring"})
+@derived(returns="ports", when={"topology": "ring"})
 def ring_ports(ranks: Array) -> Array:
     """Links out of a rank of a ring."""
     return xp.where(ranks > 2.0, 2.0, 1.0)
@@ -176,33 +172,33 @@ def ring_ports(ranks: Array) -> Array:
 constant("ports", 1.0, like="ranks", when={"topology": "switch|tree|binary_tree"})
 
 
-@formula(returns="ports", source=OWN, when=TORUS)
+@derived(returns="ports", when=TORUS)
 def torus_ports(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Links out of a rank of a torus; a dimension of two ranks has one cable."""
     ports = sum(xp.minimum(size - 1.0, 2.0) for size in (mesh_nx, mesh_ny, mesh_nz))
     return xp.maximum(ports, 1.0)
 
 
-@formula(returns="ports", source=OWN, when=MESH)
+@derived(returns="ports", when=MESH)
 def mesh_ports(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Links out of a corner of a mesh."""
     ports = sum(xp.minimum(size - 1.0, 1.0) for size in (mesh_nx, mesh_ny, mesh_nz))
     return xp.maximum(ports, 1.0)
 
 
-@formula(returns="links", source=OWN, when={"topology": "ring|switch|tree|torus"})
+@derived(returns="links", when={"topology": "ring|switch|tree|torus"})
 def regular_links(ranks: Array, ports: Array) -> Array:
     """Links of a network whose ranks have equally many (on a switch: the ports)."""
     return xp.asarray(xp.maximum(ranks * ports, 1.0))
 
 
-@formula(returns="links", source=OWN, when={"topology": "binary_tree"})
+@derived(returns="links", when={"topology": "binary_tree"})
 def tree_links(ranks: Array) -> Array:
     """Links of a tree, up and down."""
     return xp.maximum(2.0 * (ranks - 1.0), 1.0)
 
 
-@formula(returns="links", source=OWN, when=MESH)
+@derived(returns="links", when=MESH)
 def mesh_links(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Links of a mesh, both directions."""
     faces = mesh_ny * mesh_nz + mesh_nx * mesh_nz + mesh_nx * mesh_ny
@@ -213,26 +209,26 @@ def _half(size: Array) -> Array:
     return xp.floor(size / 2.0) * xp.ceil(size / 2.0) / size
 
 
-@formula(returns="pair_cut", source=OWN, when={"topology": "ring"})
+@derived(returns="pair_cut", when={"topology": "ring"})
 def ring_pair_cut(ranks: Array, ports: Array) -> Array:
     """Load of a ring's links, cut into halves."""
     return _half(ranks) / ports
 
 
-@formula(returns="pair_cut", source=OWN, when={"topology": "switch|tree"})
+@derived(returns="pair_cut", when={"topology": "switch|tree"})
 def switch_pair_cut(ranks: Array) -> Array:
     """Load of a switch's port."""
     return (ranks - 1.0) / ranks
 
 
-@formula(returns="pair_cut", source=OWN, when=TORUS)
+@derived(returns="pair_cut", when=TORUS)
 def torus_pair_cut(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Load of a torus' links, cut into halves across its worst dimension."""
     loads = [_half(n) / xp.where(n > 2.0, 2.0, 1.0) for n in (mesh_nx, mesh_ny, mesh_nz)]
     return xp.maximum(xp.maximum(loads[0], loads[1]), loads[2])
 
 
-@formula(returns="pair_cut", source=OWN, when=MESH)
+@derived(returns="pair_cut", when=MESH)
 def mesh_pair_cut(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Load of a mesh's links, cut into halves across its worst dimension."""
     return xp.maximum(xp.maximum(_half(mesh_nx), _half(mesh_ny)), _half(mesh_nz))
@@ -253,7 +249,7 @@ LEFT = (
 )
 
 
-@formula(returns="pair_cut", source=OWN, when={"topology": "binary_tree"})
+@derived(returns="pair_cut", when={"topology": "binary_tree"})
 def binary_tree_pair_cut(ranks: Array) -> Array:
     """Load of the link between the root and its larger subtree."""
     below = left_subtree(ranks)
@@ -266,11 +262,11 @@ GRID = {"topology": "mesh|torus"}
 TWO = {"topology": "hierarchical", "shape": "two_levels"}
 
 
-product("ranks", ("mesh_nx", "mesh_ny", "mesh_nz"), "Ranks of a mesh or torus", source=OWN,
+product("ranks", ("mesh_nx", "mesh_ny", "mesh_nz"), "Ranks of a mesh or torus",
         when=GRID, name="grid_ranks")  # fmt: skip
 
 
-@formula(returns="mesh_ny", source=OWN, when=GRID)
+@derived(returns="mesh_ny", when=GRID)
 def grid_ny(ranks: Array, mesh_nx: Array, mesh_nz: Array) -> Array:
     """Ranks along y, from the others."""
     return ranks / (mesh_nx * mesh_nz)
@@ -299,7 +295,7 @@ for _part, _words in (
 ):  # fmt: skip
     declare(
         _part, ("ranks", "gpus_per_node", f"intra_{_part}", f"inter_{_part}"), _within,
-        f"{_words} a flat network's link", source=OWN, when={"link": "auto"}, name=f"flat_{_part}",
+        f"{_words} a flat network's link", when={"link": "auto"}, name=f"flat_{_part}",
         assumes=("a flat network lies in a node while its ranks fit into one",),
     )  # fmt: skip
 
@@ -310,9 +306,8 @@ for _level in ("intra", "inter"):
     alias("has_inc", f"{_level}_inc", when={"link": _level})
 
 
-@formula(
+@derived(
     returns="in_network_latency",
-    source=OWN,
     assumes=("the factor is that of the switch inside a node",),
     when={"link": "auto"},
 )
@@ -324,14 +319,14 @@ def flat_in_network_latency(
 
 
 product("in_network_latency", ("latency", "in_network_latency_factor"),
-        "Latency of a message that the switch inside a node reduces or multicasts", source=OWN,
+        "Latency of a message that the switch inside a node reduces or multicasts",
         when={"link": "intra"}, name="intra_only_in_network_latency")  # fmt: skip
 
 
 alias("in_network_latency", "latency", when={"link": "inter"})
 
 
-@formula(returns="has_nvls", source=OWN, when={"link": "auto"})
+@derived(returns="has_nvls", when={"link": "auto"})
 def flat_nvls(ranks: Array, gpus_per_node: Array, intra_nvls: Array) -> Array:
     """Whether the switch reduces and multicasts what ranks read and write."""
     return xp.where(ranks <= gpus_per_node, intra_nvls, 0.0)
@@ -342,5 +337,5 @@ constant("has_nvls", 0.0, like="inter_inc", when={"link": "inter"})
 
 
 declare("has_inc", ("ranks", "gpus_per_node", "intra_inc", "inter_inc"), _within,
-        "Whether the switch reduces in the network", source=OWN, when={"link": "auto"},
+        "Whether the switch reduces in the network", when={"link": "auto"},
         name="flat_inc")  # fmt: skip

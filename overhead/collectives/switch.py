@@ -280,12 +280,7 @@ def streamed(passes: Array, transfer: Array, sent: Array, carried: Array) -> Cos
 
 
 @on_switch(
-    "all_reduce",
-    "inc",
-    source="sharp2016",
-    assumes=(STREAMED,),
-    requires=(INC,),
-    in_network=True,
+    "all_reduce", "inc", source="sharp2016", assumes=(STREAMED,), requires=(INC,), in_network=True
 )
 def all_reduce(ranks: Array) -> Cost:
     """The switch adds up what comes in and streams the sum out."""
@@ -361,12 +356,7 @@ def all_gather_nvls(ranks: Array) -> Cost:
 
 
 @on_switch(
-    "broadcast",
-    "inc",
-    source="sharp2016",
-    assumes=(STREAMED,),
-    requires=(INC,),
-    in_network=True,
+    "broadcast", "inc", source="sharp2016", assumes=(STREAMED,), requires=(INC,), in_network=True
 )
 def broadcast(ranks: Array) -> Cost:
     """The switch multicasts what the root sends."""

@@ -9,7 +9,7 @@ from overhead.arrays import xp
 from overhead.collectives.algorithm import algorithm
 from overhead.collectives.cost import LEVELS, Cost, Level, flat, several
 from overhead.collectives.hierarchical import CROWD, crowd
-from overhead.formula import alias, constant, declare, formula, product, total
+from overhead.formula import alias, constant, declare, derived, formula, product, total
 from overhead.quantity import Array
 
 FLAT = {"shape": "flat"}
@@ -171,7 +171,6 @@ product("busbw", ("bus_factor", "algbw"), "Bus bandwidth", source="nccltests",
 
 HIERARCHY = {"topology": "hierarchical"}
 PIPELINED = {"phases": "pipelined"}
-OWN = "derivation"
 NUMBERS = (1, 2, 3)
 FOLLOW = (
     "chunks follow one another through the dimensions",
@@ -180,7 +179,7 @@ FOLLOW = (
 ON_THE_PATH = ("every chunk waits for the slowest dimension, the first one for the others, too",)
 
 
-@formula(source=OWN, when=PIPELINED)
+@derived(when=PIPELINED)
 def pipelined_chunks(phase_chunks: Array, phases_apart: Array) -> Array:
     """Chunks that follow one another; one where every step works on all dimensions."""
     return xp.where(phases_apart > 0.0, phase_chunks, 1.0)
@@ -205,10 +204,9 @@ for _number, _level in zip(NUMBERS, LEVELS, strict=True):
             when={**_labels, **PIPELINED},
         )
     for _labels, _wire in ((FLAT, "wire_time"), (HIERARCHY, f"{_level}_wire_time")):
-        formula(
+        derived(
             returns=f"phase_{_number}_transfer_time",
             inputs=(f"{_on}_transfer_fraction", "pipelined_chunks", _wire),
-            source=OWN,
             name=f"phase_{_number}_{_wire}",
             when={**_labels, **PIPELINED},
         )(chunk_transfer)
@@ -223,9 +221,8 @@ def _slowest(phase_1_time: Array, phase_2_time: Array, phase_3_time: Array) -> A
     return xp.maximum(xp.maximum(phase_1_time, phase_2_time), phase_3_time)
 
 
-@formula(
+@derived(
     returns="time",
-    source=OWN,
     assumes=(*FOLLOW, "the reduction itself costs nothing"),
     when={**PIPELINED, "reduction": "free"},
 )
@@ -237,9 +234,8 @@ def pipelined_time(
     return phase_1_time + phase_2_time + phase_3_time + (pipelined_chunks - 1.0) * slowest
 
 
-@formula(
+@derived(
     returns="time",
-    source=OWN,
     assumes=(*FOLLOW, "the busiest rank's reductions overlap with nothing"),
     when={**PIPELINED, "reduction": "counted"},
 )
@@ -258,7 +254,7 @@ def pipelined_reducing_time(
 # The parts of that time: what is waited for, and what goes on meanwhile.
 
 
-@formula(source=OWN, assumes=ON_THE_PATH, when=PIPELINED)
+@derived(assumes=ON_THE_PATH, when=PIPELINED)
 def phase_1_passes(
     phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, pipelined_chunks: Array
 ) -> Array:
@@ -267,7 +263,7 @@ def phase_1_passes(
     return xp.where(phase_1_time == slowest, pipelined_chunks, 1.0)
 
 
-@formula(source=OWN, assumes=ON_THE_PATH, when=PIPELINED)
+@derived(assumes=ON_THE_PATH, when=PIPELINED)
 def phase_2_passes(
     phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, pipelined_chunks: Array
 ) -> Array:
@@ -276,7 +272,7 @@ def phase_2_passes(
     return xp.where(slower, pipelined_chunks, 1.0)
 
 
-@formula(source=OWN, assumes=ON_THE_PATH, when=PIPELINED)
+@derived(assumes=ON_THE_PATH, when=PIPELINED)
 def phase_3_passes(
     phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, pipelined_chunks: Array
 ) -> Array:
@@ -299,10 +295,9 @@ def on_the_path(
 
 
 for _part, _of in (("latency_time", "latency_time"), ("bandwidth_time", "transfer_time")):
-    formula(
+    derived(
         returns=_part,
         inputs=tuple(f"phase_{n}_{x}" for n in NUMBERS for x in ("passes", _of)),
-        source=OWN,
         assumes=ON_THE_PATH,
         name=f"pipelined_{_part}",
         when=PIPELINED,
@@ -317,7 +312,7 @@ for _number, _level in zip(NUMBERS, LEVELS, strict=True):
     )
 
 
-@formula(source=OWN, assumes=ON_THE_PATH, when=PIPELINED)
+@derived(assumes=ON_THE_PATH, when=PIPELINED)
 def hidden_phase_time(
     phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, pipelined_chunks: Array
 ) -> Array:
@@ -394,17 +389,13 @@ THREE = {"shape": "three_levels"}
 PHASES = ("phases on different levels run one after another",)
 
 
-@formula(source=OWN)
+@derived()
 def intra_wire_time(message_bytes: Array, intra_bandwidth: Array) -> Array:
     """Time of the whole message over one link inside a node."""
     return message_bytes / intra_bandwidth
 
 
-@formula(
-    source=OWN,
-    assumes=("oversubscription divides the bandwidth of what leaves a node",),
-    when=HIERARCHY,
-)
+@derived(assumes=("oversubscription divides the bandwidth of what leaves a node",), when=HIERARCHY)
 def inter_wire_time(
     message_bytes: Array, inter_bandwidth: Array, uplink_oversubscription: Array
 ) -> Array:
@@ -412,7 +403,7 @@ def inter_wire_time(
     return message_bytes * (uplink_oversubscription / inter_bandwidth)
 
 
-@formula(source=OWN, assumes=("oversubscription divides the bandwidth of what leaves a pod",))
+@derived(assumes=("oversubscription divides the bandwidth of what leaves a pod",))
 def pod_wire_time(message_bytes: Array, pod_bandwidth: Array, pod_oversubscription: Array) -> Array:
     """Time of the whole message over one network card between pods."""
     return message_bytes * (pod_oversubscription / pod_bandwidth)
@@ -434,13 +425,13 @@ for _level, _where in (
     )  # fmt: skip
 
 
-total("time", ("intra_time", "inter_time"), "Time of the operation on two levels", source=OWN,
+total("time", ("intra_time", "inter_time"), "Time of the operation on two levels",
       assumes=(*PHASES, "the reduction itself costs nothing"),
       when={**TWO, **SEQUENTIAL, "reduction": "free"}, name="two_level_time")  # fmt: skip
 
 
 total("time", ("intra_time", "inter_time", "pod_time"), "Time of the operation on three levels",
-      source=OWN, assumes=(*PHASES, "the reduction itself costs nothing"),
+      assumes=(*PHASES, "the reduction itself costs nothing"),
       when={**THREE, **SEQUENTIAL, "reduction": "free"}, name="three_level_time")  # fmt: skip
 
 
@@ -459,14 +450,13 @@ for _words, _levels, _shape in (
     ):
         declare(
             _returns, [f"{_level}_{_part}" for _level in _levels for _part in _parts], _together,
-            f"Part of the time that is {_what}, on {_words} levels", source=OWN, assumes=MODEL,
+            f"Part of the time that is {_what}, on {_words} levels", assumes=MODEL,
             when={**_shape, **SEQUENTIAL}, name=f"{_words}_level_{_returns}",
         )  # fmt: skip
 
 
 total("link_fraction", ("intra_link_fraction", "inter_link_fraction", "pod_link_fraction"),
-      "Bytes over all links of all levels together, in messages", source=OWN,
-      when=HIERARCHY)  # fmt: skip
+      "Bytes over all links of all levels together, in messages", when=HIERARCHY)  # fmt: skip
 
 
 def _energy(message_bytes: Array, *pairs: Array) -> Array:
@@ -480,7 +470,7 @@ for _words, _levels, _shape in (
         "energy",
         ["message_bytes", *(f"{_level}_{_part}" for _level in _levels
                             for _part in ("link_fraction", "energy_per_bit"))],
-        _energy, f"Energy of all bytes over all links, on {_words} levels", source=OWN,
+        _energy, f"Energy of all bytes over all links, on {_words} levels",
         assumes=("every byte costs its link's energy a bit; idle links cost nothing",),
         when=_shape, name=f"{_words}_level_energy",
     )  # fmt: skip
@@ -495,7 +485,7 @@ TWO_LEVEL_CAPACITY = {**HIERARCHY, "shape": "two_levels"}
 THREE_LEVEL_CAPACITY = {**HIERARCHY, "shape": "three_levels"}
 
 
-@formula(source=OWN, when=TWO_LEVEL_CAPACITY)
+@derived(when=TWO_LEVEL_CAPACITY)
 def rank_capacity(
     node_ranks: Array,
     nodes: Array,
@@ -508,7 +498,7 @@ def rank_capacity(
     return _inside_and_outside(intra_bandwidth, cards, node_ranks, nodes)
 
 
-@formula(returns="rank_capacity", source=OWN, when=THREE_LEVEL_CAPACITY)
+@derived(returns="rank_capacity", when=THREE_LEVEL_CAPACITY)
 def three_level_rank_capacity(
     node_ranks: Array,
     nodes: Array,
@@ -535,7 +525,7 @@ def _near_and_far(near: Array, far: Array, nodes: Array, pods: Array) -> Array:
     return xp.where(pods > 1.0, xp.where(nodes > 1.0, near + far, far), near)
 
 
-@formula(source=OWN, when=TWO_LEVEL_CAPACITY)
+@derived(when=TWO_LEVEL_CAPACITY)
 def node_capacity(
     node_ranks: Array, ranks_per_nic: Array, inter_bandwidth: Array, uplink_oversubscription: Array
 ) -> Array:
@@ -543,7 +533,7 @@ def node_capacity(
     return node_ranks / ranks_per_nic * (inter_bandwidth / uplink_oversubscription)
 
 
-@formula(returns="node_capacity", source=OWN, when=THREE_LEVEL_CAPACITY)
+@derived(returns="node_capacity", when=THREE_LEVEL_CAPACITY)
 def three_level_node_capacity(
     node_ranks: Array,
     nodes: Array,
@@ -559,7 +549,7 @@ def three_level_node_capacity(
     return node_ranks / ranks_per_nic * _near_and_far(near, far, nodes, pods)
 
 
-@formula(source=OWN, when=HIERARCHY)
+@derived(when=HIERARCHY)
 def mean_capacity(
     node_ranks: Array, nodes: Array, pods: Array, intra_bandwidth: Array, node_capacity: Array
 ) -> Array:
@@ -568,7 +558,7 @@ def mean_capacity(
     return _inside_and_outside(intra_bandwidth, cards, node_ranks, nodes * pods)
 
 
-@formula(source=OWN, when=THREE_LEVEL_CAPACITY)
+@derived(when=THREE_LEVEL_CAPACITY)
 def pod_capacity(
     node_ranks: Array,
     nodes: Array,

@@ -21,7 +21,7 @@ from overhead.collectives.network import (
     ring_oversubscription,
 )
 from overhead.expression import greatest_common_divisor, square_divisor
-from overhead.formula import alias, call, constant, declare, formula, product
+from overhead.formula import alias, call, constant, declare, derived, formula, product
 from overhead.labels import GIVEN_GRID
 from overhead.quantity import Array, amount, define
 from overhead.software.flat import PRICED
@@ -205,7 +205,6 @@ for _name, _mark, _meaning in (
 ):
     amount(_name, f"q_{{{named(_mark)}}}", "1", _meaning)
 
-OWN = "derivation"
 ZERO = "rajbhandari2020"
 HYBRID = "zhao2023"
 BETWEEN_STAGES = {"group": "boundary|ends"}
@@ -231,15 +230,15 @@ call(returns="cp_nodes", of="group_nodes", bind={}, labels={"group": "cp"})
 
 
 product("effective_intra_bandwidth", ("intra_efficiency", "intra_bandwidth"),
-        "Bandwidth that long messages reach over one link inside a node", source=OWN)  # fmt: skip
+        "Bandwidth that long messages reach over one link inside a node")  # fmt: skip
 
 
 product("effective_inter_bandwidth", ("inter_efficiency", "inter_bandwidth"),
-        "Bandwidth that long messages reach over one link between nodes", source=OWN)  # fmt: skip
+        "Bandwidth that long messages reach over one link between nodes")  # fmt: skip
 
 
 product("effective_pod_bandwidth", ("inter_efficiency", "pod_bandwidth"),
-        "Bandwidth that long messages reach over one link between pods", source=OWN,
+        "Bandwidth that long messages reach over one link between pods",
         assumes=("between pods messages reach what they reach between nodes",))  # fmt: skip
 
 
@@ -259,9 +258,8 @@ alias(
 )
 
 
-@formula(
+@derived(
     returns="group_ranks_per_nic",
-    source=OWN,
     assumes=("of a node's stages one sends at a time, and its ranks use all cards",),
     when=BETWEEN_STAGES,
 )
@@ -273,9 +271,8 @@ def stage_ranks_per_nic(
     return xp.maximum(sending, xp.minimum(ranks_per_nic, 1.0))
 
 
-@formula(
+@derived(
     returns="group_ranks_per_nic",
-    source=OWN,
     assumes=("a ring leaves a node once, and the node's rings use all cards",),
     when=RING,
 )
@@ -363,38 +360,37 @@ alias("group_stride", "tp", when={"group": "shard"})
 
 
 product("group_stride", ("tp", "shards"),
-        "Distance in rank of neighbours that hold the same shard of dense layers", source=OWN,
+        "Distance in rank of neighbours that hold the same shard of dense layers",
         when={"group": "replica"}, name="replica_stride")  # fmt: skip
 
 
 product("group_stride", ("etp", "ep"),
-        "Distance in rank of neighbours among which experts' states are cut", source=OWN,
+        "Distance in rank of neighbours among which experts' states are cut",
         when={"group": "expert_shard"}, name="expert_shard_stride")  # fmt: skip
 
 
 product("group_stride", ("etp", "ep", "expert_shards"),
-        "Distance in rank of neighbours that hold the same shard of experts", source=OWN,
+        "Distance in rank of neighbours that hold the same shard of experts",
         when={"group": "expert_replica"}, name="expert_replica_stride")  # fmt: skip
 
 
 # Pairs.
 
 
-@formula(returns="group_size", source=OWN, when={"group": PAIRS})
+@derived(returns="group_size", when={"group": PAIRS})
 def stage_pair_size(pp: Array) -> Array:
     """Ranks of a pair in a pipeline: none to pair with where there is one stage."""
     return xp.where(pp > 1.0, 2.0, 1.0)
 
 
-formula(returns="group_size", inputs=("cp",), source=OWN, when={"group": "cp_ring|inner_ring"},
+derived(returns="group_size", inputs=("cp",), when={"group": "cp_ring|inner_ring"},
         name="ring_pair_size",
         title="Ranks of a pair in a context-parallel ring: none to pair with where there is one",
         )(stage_pair_size)  # fmt: skip
 
 
-@formula(
+@derived(
     returns="members_in_node",
-    source=OWN,
     assumes=("the slowest pair of the pipeline counts",),
     when=BETWEEN_STAGES,
 )
@@ -403,7 +399,7 @@ def stage_pair_members(node_boundaries: Array, group_size: Array) -> Array:
     return xp.where(node_boundaries > 0.0, 1.0, group_size)
 
 
-formula(returns="members_in_node", inputs=("cp_nodes", "group_size"), source=OWN, when=RING,
+derived(returns="members_in_node", inputs=("cp_nodes", "group_size"), when=RING,
         assumes=("the slowest pair of the ring counts",), name="ring_pair_members",
         title="Members in one node of the slowest pair in a context-parallel ring",
         )(outer_pair_members)  # fmt: skip
@@ -412,7 +408,7 @@ formula(returns="members_in_node", inputs=("cp_nodes", "group_size"), source=OWN
 alias("members_in_node", "group_size", "Members in one node of a pair inside of it", when=INSIDE)
 
 
-@formula(returns="group_nodes", source=OWN, when={"group": f"{PAIRS}|{RINGS}"})
+@derived(returns="group_nodes", when={"group": f"{PAIRS}|{RINGS}"})
 def pair_nodes(group_size: Array, members_in_node: Array) -> Array:
     """Nodes that a pair spans."""
     return xp.maximum(group_size / members_in_node, 1.0)
@@ -421,7 +417,7 @@ def pair_nodes(group_size: Array, members_in_node: Array) -> Array:
 # Pods.
 
 
-@formula(source=OWN, assumes=("pods hold equally many of a group's nodes, or but one is sure",))
+@derived(assumes=("pods hold equally many of a group's nodes, or but one is sure",))
 def group_pod_nodes(
     uneven_placement: Array,
     group_nodes: Array,
@@ -436,9 +432,8 @@ def group_pod_nodes(
     return xp.where(ragged, 1.0, near)
 
 
-@formula(
+@derived(
     returns="group_pod_nodes",
-    source=OWN,
     assumes=("the slowest pair of the pipeline counts",),
     when={"group": PAIRS},
 )
@@ -449,9 +444,8 @@ def stage_pair_pod_nodes(
     return xp.where(tp * cp * pp * dp > gpus_per_node * nodes_per_pod, 1.0, 2.0)
 
 
-@formula(
+@derived(
     returns="group_pod_nodes",
-    source=OWN,
     assumes=("the slowest pair of the ring counts",),
     when={"group": RINGS},
 )
@@ -463,7 +457,7 @@ def ring_pair_pod_nodes(tp: Array, cp: Array, gpus_per_node: Array, nodes_per_po
 # What a group meets of leaf switches that are oversubscribed.
 
 
-@formula(source=OWN, assumes=(FILLED,))
+@derived(assumes=(FILLED,))
 def leaf_members(
     leaf_nodes: Array, group_stride: Array, gpus_per_node: Array, group_nodes: Array
 ) -> Array:
@@ -472,7 +466,7 @@ def leaf_members(
     return xp.minimum(xp.maximum(xp.floor(leaf_nodes / apart), 1.0), group_nodes)
 
 
-@formula(source=OWN, assumes=(UPLINKS, LEAVES_ONCE))
+@derived(assumes=(UPLINKS, LEAVES_ONCE))
 def group_oversubscription(
     group_nodes: Array, leaf_members: Array, oversubscription: Array
 ) -> Array:
@@ -490,9 +484,8 @@ for _groups in ({"group": "ep|cp_inner"}, {"group": "cp", "context_parallel": "a
     )
 
 
-@formula(
+@derived(
     returns="group_oversubscription",
-    source=OWN,
     assumes=(UPLINKS, "the slowest pair of the pipeline counts"),
     when={"group": PAIRS},
 )
@@ -512,9 +505,8 @@ def stage_pair_oversubscription(
     return xp.where(stage * pp > leaf_nodes, met, 1.0)
 
 
-@formula(
+@derived(
     returns="group_oversubscription",
-    source=OWN,
     assumes=(UPLINKS, "the slowest pair of the ring counts"),
     when={"group": RINGS},
 )
@@ -531,7 +523,7 @@ def ring_pair_oversubscription(
 # Numbers of groups.
 
 
-@formula(source=OWN)
+@derived()
 def groups(tp: Array, cp: Array, pp: Array, dp: Array, group_size: Array) -> Array:
     """Groups of a kind in the whole plan."""
     return tp * cp * pp * dp / group_size
@@ -565,26 +557,26 @@ WHOLE = "group_size == mesh_nx*mesh_ny*mesh_nz"
 SQUARE = ("a group is a network of its own, of two dimensions",)
 
 
-@formula(source=OWN, assumes=SQUARE)
+@derived(assumes=SQUARE)
 def group_ny(group_size: Array) -> Array:
     """Ranks along y of the mesh or torus that a group is: the shorter side."""
     return square_divisor(group_size)
 
 
-@formula(source=OWN, assumes=SQUARE)
+@derived(assumes=SQUARE)
 def group_nx(group_size: Array, group_ny: Array, group_nz: Array) -> Array:
     """Ranks along x of the mesh or torus that a group is: what the other sides leave."""
     return xp.asarray(xp.maximum(xp.ceil(group_size / (group_ny * group_nz)), 1.0))
 
 
-@formula(returns="group_ny", source=OWN, assumes=SQUARE, when=GIVEN_GRID)
+@derived(returns="group_ny", assumes=SQUARE, when=GIVEN_GRID)
 def given_group_ny(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Ranks along y of the mesh or torus that a group is: as given, of a group of that size."""
     whole = group_size == mesh_nx * mesh_ny * mesh_nz
     return xp.where(whole, mesh_ny, square_divisor(group_size))
 
 
-@formula(returns="group_nz", source=OWN, assumes=SQUARE, when=GIVEN_GRID)
+@derived(returns="group_nz", assumes=SQUARE, when=GIVEN_GRID)
 def given_group_nz(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Ranks along z of the mesh or torus that a group is: as given, of a group of that size."""
     return xp.where(group_size == mesh_nx * mesh_ny * mesh_nz, mesh_nz, 1.0)

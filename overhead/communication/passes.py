@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, call, constant, declare, formula, product, total
+from overhead.formula import alias, call, constant, declare, derived, formula, product, total
 from overhead.quantity import Array, amount, define
 
-OWN = "derivation"
 FORWARD = {"schedule": "forward_only"}
 UNKNOWN = {"shapes": "unknown"}
 REPEATED: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5"}
@@ -129,7 +128,7 @@ def repeated_reductions(stops_early: Array) -> Array:
 # Layers of stages.
 
 
-@formula(source=OWN)
+@derived()
 def later_stage(pp: Array) -> Array:
     """The pipeline's last stage but one: the full one with fewest of the first dense layers."""
     return xp.maximum(pp - 2.0, 0.0)
@@ -148,7 +147,7 @@ for _stages, _counted in (
         )
 
 
-@formula(source=OWN)
+@derived()
 def busiest_layers(
     first_stage_layers: Array, second_stage_layers: Array, last_stage_layers: Array
 ) -> Array:
@@ -156,7 +155,7 @@ def busiest_layers(
     return xp.maximum(xp.maximum(first_stage_layers, second_stage_layers), last_stage_layers)
 
 
-@formula(source=OWN)
+@derived()
 def busiest_moe_layers(later_stage_moe_layers: Array, last_stage_moe_layers: Array) -> Array:
     """Mixture-of-experts layers of the stage that has most: dense layers come first."""
     return xp.maximum(later_stage_moe_layers, last_stage_moe_layers)
@@ -187,7 +186,7 @@ def dense_stage_tp_blocks(stage_layers: Array) -> Array:
     return 2.0 * stage_layers
 
 
-@formula(source=OWN)
+@derived()
 def busiest_tp_blocks(
     first_stage_tp_blocks: Array, second_stage_tp_blocks: Array, last_stage_tp_blocks: Array
 ) -> Array:
@@ -209,7 +208,7 @@ for _degree, _what, _busiest, _words in (
     ("etp", "layers", "busiest_moe_layers",
      "Most mixture-of-experts layers in a stage, if an expert is split"),
 ):  # fmt: skip
-    declare(f"{_degree}_{_what}", (_degree, _busiest), _if_split, _words, source=OWN)
+    declare(f"{_degree}_{_what}", (_degree, _busiest), _if_split, _words)
 
 
 constant("busiest_moe_layers", 0.0, like="pp", when=UNKNOWN)
@@ -233,10 +232,10 @@ def all_dense_tp_blocks(all_layers: Array) -> Array:
     return 2.0 * all_layers
 
 
-total("all_layers", ("layers", "mtp_depths"), "Layers of all stages", source=OWN)
+total("all_layers", ("layers", "mtp_depths"), "Layers of all stages")
 
 
-@formula(source=OWN)
+@derived()
 def all_moe_layers(moe_layers: Array, mtp_depths: Array) -> Array:
     """Mixture-of-experts layers of all stages."""
     return moe_layers + xp.where(moe_layers > 0.0, mtp_depths, 0.0)
@@ -252,22 +251,22 @@ for _returns, _all, _most in (
     ("layer_share", "all_layers", "busiest_layers"),
     ("moe_share", "all_moe_layers", "busiest_moe_layers"),
 ):
-    formula(returns=_returns, source=OWN, inputs=(_all, "pp", _most), name=_returns)(_mean_by_most)
+    derived(returns=_returns, inputs=(_all, "pp", _most), name=_returns)(_mean_by_most)
 
 
-@formula(returns="moe_share", source=OWN, when=UNKNOWN)
+@derived(returns="moe_share", when=UNKNOWN)
 def unknown_moe_share(pp: Array) -> Array:
     """Mixture-of-experts layers of a stage, mean by most: there are none."""
     return 1.0 / pp
 
 
-@formula(source=OWN)
+@derived()
 def end_share(pp: Array) -> Array:
     """Share of the stages that are one end of the pipeline."""
     return 1.0 / pp
 
 
-@formula(source=OWN)
+@derived()
 def ends_share(pp: Array) -> Array:
     """Pairs of the pipeline's ends, one a pipeline, by all that its ranks could be."""
     return xp.where(pp > 1.0, 2.0 / pp, 1.0)
@@ -342,7 +341,7 @@ for _stage in ("later", "last"):
     )
 
 
-@formula(source=OWN)
+@derived()
 def busiest_dense_parameters(
     first_stage_parameters: Array, second_stage_parameters: Array, last_stage_parameters: Array
 ) -> Array:
@@ -351,7 +350,7 @@ def busiest_dense_parameters(
     return xp.maximum(earlier, last_stage_parameters)
 
 
-@formula(source=OWN)
+@derived()
 def busiest_expert_parameters(
     later_stage_expert_parameters: Array, last_stage_expert_parameters: Array
 ) -> Array:
@@ -398,7 +397,7 @@ for _all, _trained in (
     ("dp_layer_parameters", "dp_layer_trained_parameters"),
     ("edp_layer_parameters", "edp_layer_trained_parameters"),
 ):
-    alias(_trained, _all, "All of them", source=OWN)
+    alias(_trained, _all, "All of them")
     if "dense" not in _all and not _all.startswith("dp"):
         constant(_trained, 0.0, "None: routed experts are frozen", like=_all, **LORA)
 for _kind in ("", "expert_"):
@@ -434,11 +433,10 @@ call(
 )
 
 
-@formula(
-    source=OWN,
+@derived(
     assumes=(
         "a tied table is in the first and in the last stage; what holds two stages holds both",
-    ),
+    )
 )
 def all_dense_parameters(
     pipeline_parameters: Array,
@@ -462,7 +460,7 @@ def all_dense_parameters(
 alias("all_dense_parameters", "pipeline_parameters", when=UNKNOWN)
 
 
-@formula(source=OWN)
+@derived()
 def dense_share(all_dense_parameters: Array, pp: Array, busiest_dense_parameters: Array) -> Array:
     """Parameters of a stage, mean by most."""
     return all_dense_parameters / (pp * xp.maximum(busiest_dense_parameters, 1.0))

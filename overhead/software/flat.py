@@ -6,6 +6,8 @@ into the best number of chunks: it grows with the root of the bytes.
 
 from __future__ import annotations
 
+from functools import partial
+
 from overhead.arrays import xp
 from overhead.formula import alias, declare, formula, product
 from overhead.labels import LABELS, NO_LIBRARY
@@ -129,6 +131,7 @@ NVLS = {**FLAT, "form": "nvls"}
 SCHEDULED = {**FLAT, "form": "schedule"}
 STEPWISE = {**FLAT, "form": "ring|schedule"}
 OWN = "software"
+priced = partial(formula, source=OWN)
 IN_NODE = "a flat network lies in a node while its ranks fit into one"
 
 
@@ -137,9 +140,8 @@ def several(ranks: Array) -> Array:
     return xp.where(ranks > 1.0, 1.0, 0.0)
 
 
-@formula(
+@priced(
     returns="port_rate",
-    source=OWN,
     assumes=("where GPUs are joined pair by pair, a rank has a link to each of its peers",),
     when=FLAT,
 )
@@ -148,9 +150,7 @@ def flat_port_rate(ranks: Array, bandwidth: Array, pair_bandwidth: Array) -> Arr
     return xp.minimum(bandwidth, xp.maximum(ranks - 1.0, 1.0) * pair_bandwidth)
 
 
-@formula(
-    returns="inner_step_latency", source=OWN, assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"}
-)
+@priced(returns="inner_step_latency", assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"})
 def flat_step_latency(
     ranks: Array, gpus_per_node: Array, step_latency: Array, fabric_latency: Array
 ) -> Array:
@@ -177,7 +177,7 @@ for _returns, _of, _name, _when, _title in (
     alias(_returns, _of, _title, source=OWN, when=_when, name=_name)
 
 
-@formula(returns="inner_share", source=OWN, assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"})
+@priced(returns="inner_share", assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"})
 def flat_share(ranks: Array, gpus_per_node: Array, link_share: Array, fabric_share: Array) -> Array:
     """Share of the link's rate, in a node or between nodes."""
     return xp.where(ranks <= gpus_per_node, link_share, fabric_share)
@@ -207,7 +207,7 @@ for _returns, _name, _entry, _latency, _when, _words in (
             when=_when, name=_name)  # fmt: skip
 
 
-@formula(returns="simple_fixed_time", source=OWN, when=PAIRS)
+@priced(returns="simple_fixed_time", when=PAIRS)
 def flat_pair_simple_fixed_time(
     ranks: Array,
     pair_entry_time: Array,
@@ -220,7 +220,7 @@ def flat_pair_simple_fixed_time(
     return entry + latency_count * pair_step_latency
 
 
-@formula(returns="simple_fixed_time", source=OWN, when=NVLS)
+@priced(returns="simple_fixed_time", when=NVLS)
 def flat_nvls_fixed_time(
     ranks: Array, gpus_per_host: Array, nvls_time: Array, nvls_hosts_time: Array
 ) -> Array:
@@ -232,7 +232,7 @@ def flat_nvls_fixed_time(
 # Bytes.
 
 
-@formula(returns="ll_byte_time", source=OWN, when={**FLAT, "form": "ring|pairs|message"})
+@priced(returns="ll_byte_time", when={**FLAT, "form": "ring|pairs|message"})
 def flat_ll_byte_time(
     transfer_fraction: Array, port_rate: Array, inner_share: Array, inner_ll_share: Array
 ) -> Array:
@@ -240,17 +240,14 @@ def flat_ll_byte_time(
     return transfer_fraction / (port_rate * inner_share * inner_ll_share)
 
 
-@formula(
-    returns="simple_byte_time", source=OWN, when={**FLAT, "form": "ring|pairs|message|schedule"}
-)
+@priced(returns="simple_byte_time", when={**FLAT, "form": "ring|pairs|message|schedule"})
 def flat_simple_byte_time(transfer_fraction: Array, port_rate: Array, inner_share: Array) -> Array:
     """Time of a byte with Simple."""
     return transfer_fraction / (port_rate * inner_share)
 
 
-@formula(
+@priced(
     returns="simple_byte_time",
-    source=OWN,
     assumes=("a rank gives the whole buffer to readers, and writes its part",),
     when=NVLS,
 )
@@ -274,9 +271,8 @@ declare("ramp_square", ("nvls_ramp_time", "sent_fraction", "port_rate"), _ramp_s
         "Ramp of NVLS", source=OWN, when=NVLS, name="flat_nvls_ramp_square")  # fmt: skip
 
 
-@formula(
+@priced(
     returns="copy_byte_time",
-    source=OWN,
     assumes=("a rank moves its own block, too, beside what it exchanges",),
     when={**FLAT, "form": "pairs"},
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from overhead.arrays import xp
 from overhead.formula import alias, declare, formula, product
 from overhead.quantity import Array
-from overhead.software.flat import OWN, PRICED, several
+from overhead.software.flat import OWN, PRICED, priced, several
 
 NODES = {"topology": "hierarchical", "library": PRICED}
 RING = {**NODES, "form": "ring"}
@@ -32,7 +32,7 @@ def depth(total_nodes: Array) -> Array:
 product("total_nodes", ("nodes", "pods"), "Nodes of the group, in all pods", source=OWN, when=NODES)
 
 
-@formula(source=OWN, when=NODES)
+@priced(when=NODES)
 def fabric_rate(
     node_ranks: Array,
     ranks_per_nic: Array,
@@ -49,21 +49,19 @@ def fabric_rate(
     return node_ranks / ranks_per_nic * slower
 
 
-@formula(returns="port_rate", source=OWN, when=NODES)
+@priced(returns="port_rate", when=NODES)
 def node_port_rate(node_ranks: Array, intra_bandwidth: Array, pair_bandwidth: Array) -> Array:
     """Rate of a rank's port inside its node, to as many peers as it has there."""
     return xp.minimum(intra_bandwidth, xp.maximum(node_ranks - 1.0, 1.0) * pair_bandwidth)
 
 
-@formula(returns="ring_passes", source=OWN, when={**RING, "collective": "all_reduce"})
+@priced(returns="ring_passes", when={**RING, "collective": "all_reduce"})
 def all_reduce_ring_passes(ranks: Array) -> Array:
     """An all_reduce's ring passes the message twice."""
     return 2.0 * several(ranks)
 
 
-@formula(
-    returns="ring_passes", source=OWN, when={**RING, "collective": "all_gather|reduce_scatter"}
-)
+@priced(returns="ring_passes", when={**RING, "collective": "all_gather|reduce_scatter"})
 def gather_ring_passes(ranks: Array) -> Array:
     """The ring of an all_gather or a reduce_scatter passes the message once."""
     return several(ranks)
@@ -72,9 +70,8 @@ def gather_ring_passes(ranks: Array) -> Array:
 # Bytes on each level, at full rate.
 
 
-@formula(
+@priced(
     returns="inner_byte_time",
-    source=OWN,
     assumes=("as many rings as ranks in a node, each leaving it by another card",),
     when=RING,
 )
@@ -86,7 +83,7 @@ def ring_inner_bytes(
     return ring_passes * (ranks - 1.0) / ranks * inside / port_rate
 
 
-@formula(returns="outer_byte_time", source=OWN, when=RING)
+@priced(returns="outer_byte_time", when=RING)
 def ring_outer_bytes(
     total_nodes: Array, ring_passes: Array, ranks: Array, fabric_rate: Array
 ) -> Array:
@@ -94,9 +91,8 @@ def ring_outer_bytes(
     return several(total_nodes) * ring_passes * (ranks - 1.0) / ranks / fabric_rate
 
 
-@formula(
+@priced(
     returns="inner_byte_time",
-    source=OWN,
     assumes=("chains in nodes, each with another rank at its head",),
     when=TREE,
 )
@@ -105,9 +101,8 @@ def tree_inner_bytes(node_ranks: Array, port_rate: Array) -> Array:
     return 2.0 * (node_ranks - 1.0) / node_ranks / port_rate
 
 
-@formula(
+@priced(
     returns="outer_byte_time",
-    source=OWN,
     assumes=("nodes carry equal parts of all trees",),
     when={**NODES, "form": "tree|nvls_tree"},
 )
@@ -116,15 +111,14 @@ def tree_outer_bytes(total_nodes: Array, fabric_rate: Array) -> Array:
     return 2.0 * (total_nodes - 1.0) / total_nodes / fabric_rate
 
 
-@formula(returns="inner_byte_time", source=OWN, when={**NODES, "form": "nvls_tree|sharp"})
+@priced(returns="inner_byte_time", when={**NODES, "form": "nvls_tree|sharp"})
 def nvls_inner_bytes(node_ranks: Array, port_rate: Array) -> Array:
     """Bytes through a rank's port where the node's switch reduces and multicasts."""
     return xp.where(node_ranks > 1.0, 1.0 + 1.0 / node_ranks, 0.0) / port_rate
 
 
-@formula(
+@priced(
     returns="outer_byte_time",
-    source=OWN,
     assumes=("the switches between nodes reduce: each node sends the message once",),
     when=SHARP,
 )
@@ -133,25 +127,25 @@ def sharp_outer_bytes(total_nodes: Array, fabric_rate: Array) -> Array:
     return several(total_nodes) / fabric_rate
 
 
-@formula(returns="inner_byte_time", source=OWN, when=PAIRS)
+@priced(returns="inner_byte_time", when=PAIRS)
 def pair_inner_bytes(node_ranks: Array, ranks: Array, port_rate: Array) -> Array:
     """Bytes of an exchange that stay in a node."""
     return (node_ranks - 1.0) / ranks / port_rate
 
 
-@formula(returns="outer_byte_time", source=OWN, when=PAIRS)
+@priced(returns="outer_byte_time", when=PAIRS)
 def pair_outer_bytes(total_nodes: Array, node_ranks: Array, fabric_rate: Array) -> Array:
     """Bytes of an exchange through a node's cards."""
     return (total_nodes - 1.0) / total_nodes * node_ranks / fabric_rate
 
 
-@formula(returns="inner_byte_time", source=OWN, when={**NODES, "form": "message|schedule"})
+@priced(returns="inner_byte_time", when={**NODES, "form": "message|schedule"})
 def phase_inner_bytes(intra_transfer_fraction: Array, port_rate: Array) -> Array:
     """Bytes of a schedule through the busiest port in a node."""
     return intra_transfer_fraction / port_rate
 
 
-@formula(returns="outer_byte_time", source=OWN, when={**NODES, "form": "message|schedule"})
+@priced(returns="outer_byte_time", when={**NODES, "form": "message|schedule"})
 def phase_outer_bytes(
     inter_transfer_fraction: Array,
     uplink_oversubscription: Array,
@@ -190,7 +184,7 @@ product("inner_share", ("link_share", "tree_link_share"),
         name="tree_inner_share")  # fmt: skip
 
 
-@formula(returns="inner_share", source=OWN, when={**NODES, "form": "nvls_tree|sharp"})
+@priced(returns="inner_share", when={**NODES, "form": "nvls_tree|sharp"})
 def nvls_inner_share(nvls_share: Array, total_nodes: Array, nvls_tree_share: Array) -> Array:
     """Share of a port's rate that NVLS reaches, under a tree a bit less."""
     return nvls_share * xp.where(total_nodes > 1.0, nvls_tree_share, 1.0)
@@ -208,9 +202,8 @@ product("outer_share", ("fabric_share", "fabric_pair_share"),
 # Time of a byte: of the slower level, or of both.
 
 
-@formula(
+@priced(
     returns="simple_byte_time",
-    source=OWN,
     assumes=("a ring or tree goes at the rate of its slowest link everywhere",),
     when=SLOWER,
 )
@@ -221,7 +214,7 @@ def slower_byte_time(
     return xp.maximum(inner_byte_time / inner_share, outer_byte_time / outer_share)
 
 
-@formula(returns="simple_byte_time", source=OWN, when=BOTH_WIRES)
+@priced(returns="simple_byte_time", when=BOTH_WIRES)
 def both_byte_times(
     inner_byte_time: Array, inner_share: Array, outer_byte_time: Array, outer_share: Array
 ) -> Array:
@@ -229,7 +222,7 @@ def both_byte_times(
     return inner_byte_time / inner_share + outer_byte_time / outer_share
 
 
-@formula(returns="ll_byte_time", source=OWN, when=PATHS)
+@priced(returns="ll_byte_time", when=PATHS)
 def slower_ll_byte_time(
     inner_byte_time: Array,
     inner_share: Array,
@@ -243,7 +236,7 @@ def slower_ll_byte_time(
     return xp.maximum(inner, outer_byte_time / (outer_share * fabric_ll_share))
 
 
-@formula(returns="ll_byte_time", source=OWN, when={**NODES, "form": "pairs|message"})
+@priced(returns="ll_byte_time", when={**NODES, "form": "pairs|message"})
 def both_ll_byte_times(
     inner_byte_time: Array,
     inner_share: Array,
@@ -286,9 +279,8 @@ for _name, _form, _outer, _ramp, _words in (
     )  # fmt: skip
 
 
-@formula(
+@priced(
     returns="ramp_square",
-    source=OWN,
     assumes=("phases follow one another, each with its ramp",),
     when=SCHEDULED,
 )
@@ -429,7 +421,7 @@ def sharp_fixed_time(
     return inside + 2.0 * several(total_nodes) * (fabric_latency * (1.0 + simple_fabric_factor))
 
 
-@formula(returns="ll_fixed_time", source=OWN, when=PAIRS)
+@priced(returns="ll_fixed_time", when=PAIRS)
 def pair_ll_fixed_time(
     ranks: Array,
     pair_entry_time: Array,
@@ -448,7 +440,7 @@ def pair_ll_fixed_time(
     )
 
 
-@formula(returns="simple_fixed_time", source=OWN, when=PAIRS)
+@priced(returns="simple_fixed_time", when=PAIRS)
 def pair_simple_fixed_time(
     ranks: Array,
     pair_entry_time: Array,
@@ -472,7 +464,7 @@ def pair_simple_fixed_time(
     return messages + (1.0 - several(total_nodes)) * several(ranks) * pair_simple_time
 
 
-@formula(returns="ll_fixed_time", source=OWN, when=MESSAGE)
+@priced(returns="ll_fixed_time", when=MESSAGE)
 def message_ll_fixed_time(
     pair_entry_time: Array,
     intra_latency_count: Array,
@@ -487,7 +479,7 @@ def message_ll_fixed_time(
     return inside + (inter_latency_count + pod_latency_count) * fabric_latency
 
 
-@formula(returns="simple_fixed_time", source=OWN, when=MESSAGE)
+@priced(returns="simple_fixed_time", when=MESSAGE)
 def message_simple_fixed_time(
     pair_entry_time: Array,
     pair_simple_time: Array,
@@ -505,7 +497,7 @@ def message_simple_fixed_time(
     return inside + (inter_latency_count + pod_latency_count) * far
 
 
-@formula(returns="simple_fixed_time", source=OWN, when=SCHEDULED)
+@priced(returns="simple_fixed_time", when=SCHEDULED)
 def phase_fixed_time(
     ranks: Array,
     simple_entry_time: Array,
@@ -522,11 +514,8 @@ def phase_fixed_time(
     return inside + (inter_latency_count + pod_latency_count) * far
 
 
-@formula(
-    returns="copy_byte_time",
-    source=OWN,
-    assumes=("between nodes it hides behind the network",),
-    when=PAIRS,
+@priced(
+    returns="copy_byte_time", assumes=("between nodes it hides behind the network",), when=PAIRS
 )
 def node_pair_copy_byte_time(total_nodes: Array, ranks: Array, pair_copy_rate: Array) -> Array:
     """Copy of the own block of an exchange."""

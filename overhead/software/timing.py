@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from overhead.arrays import PLAIN, xp
-from overhead.formula import alias, formula, product, total
+from overhead.formula import alias, product, total
 from overhead.labels import FOLLOWING
 from overhead.quantity import Array
-from overhead.software.flat import OWN, PRICED, several
+from overhead.software.flat import OWN, PRICED, priced, several
 
 ANY = {"library": PRICED}
 SEQUENTIAL = {**ANY, "phases": "sequential"}
@@ -22,15 +22,14 @@ RINGS = {**ANY, "form": "ring"}
 HASTE = ("operations are issued ahead of the GPU",)
 
 
-@formula(source=OWN, when=ANY)
+@priced(when=ANY)
 def paid_launch_time(ranks: Array, operation_launch_time: Array) -> Array:
     """Launch, where there is anything to do."""
     return several(ranks) * operation_launch_time
 
 
-@formula(
+@priced(
     returns="copy_byte_time",
-    source=OWN,
     assumes=("a rank moves its own block, too",),
     when={**RINGS, "collective": "all_gather|reduce_scatter"},
 )
@@ -39,13 +38,13 @@ def ring_copy_byte_time(ranks: Array, copy_rate: Array) -> Array:
     return several(ranks) / (ranks * copy_rate)
 
 
-@formula(returns="copy_byte_time", source=OWN, when={**RINGS, "collective": "all_reduce"})
+@priced(returns="copy_byte_time", when={**RINGS, "collective": "all_reduce"})
 def all_reduce_copy_byte_time(ranks: Array, reduced_copy_share: Array, copy_rate: Array) -> Array:
     """Copy of the own block of an all_reduce."""
     return several(ranks) * reduced_copy_share / (ranks * copy_rate)
 
 
-@formula(returns="copy_byte_time", source=OWN, when=ANY)
+@priced(returns="copy_byte_time", when=ANY)
 def no_copy_byte_time(operation_launch_time: Array) -> Array:
     """No copy."""
     return 0.0 * operation_launch_time
@@ -70,7 +69,7 @@ total("simple_slope", ("simple_byte_time", "copy_byte_time"), "Time of a byte, w
       source=OWN, when=ANY)  # fmt: skip
 
 
-@formula(source=OWN, when=ANY)
+@priced(when=ANY)
 def message_ramp_time(message_bytes: Array, ramp_square: Array) -> Array:
     """Ramp of the message."""
     return xp.sqrt(message_bytes) * xp.sqrt(ramp_square)
@@ -80,7 +79,7 @@ def message_ramp_time(message_bytes: Array, ramp_square: Array) -> Array:
 # for Simple, whose ramp grows with the root of the message, a quadratic in that root.
 
 
-@formula(source=OWN, when=ANY)
+@priced(when=ANY)
 def ll_time(
     message_bytes: Array, ll_slope: Array, ll_start_time: Array, *, out: Array | None = None
 ) -> Array:
@@ -91,7 +90,7 @@ def ll_time(
 SIMPLE = "message_bytes*simple_slope + sqrt(message_bytes*ramp_square) + simple_start_time"
 
 
-@formula(expression=SIMPLE, source=OWN, when=ANY)
+@priced(expression=SIMPLE, when=ANY)
 def simple_time(
     message_bytes: Array,
     simple_slope: Array,
@@ -133,22 +132,19 @@ for _shape in FOLLOWING["shape"]:
     _where = {**ANY, "shape": _shape}
     _exact = {**SEQUENTIAL, "shape": _shape, "reduction": "free"}
     for _returns, _more in (("device_time", _where), ("time", {**_exact, "floor": "none"})):
-        formula(
+        priced(
             returns=_returns,
-            source=OWN,
             when={**_more, "form": TWO_PROTOCOLS},
             name=f"{_shape}_{_returns}_of_two_protocols",
         )(least_time)
-        formula(
+        priced(
             returns=_returns,
             expression=SIMPLE,
-            source=OWN,
             when={**_more, "form": SIMPLE_ONLY},
             name=f"{_shape}_{_returns}_of_one_protocol",
         )(simple_time)
-    formula(
+    priced(
         returns="time",
-        source=OWN,
         assumes=HASTE,
         when={**_exact, "floor": "some"},
         name=f"{_shape}_time_with_floor",
@@ -167,13 +163,13 @@ alias(
 )  # fmt: skip
 
 
-@formula(returns="floor_time", source=OWN, when={**ANY, "shape": "flat"})
+@priced(returns="floor_time", when={**ANY, "shape": "flat"})
 def flat_floor_time(ranks: Array, host_floor_time: Array) -> Array:
     """Least time of an operation: the host's."""
     return several(ranks) * host_floor_time
 
 
-@formula(returns="floor_time", source=OWN, when={**ANY, "topology": "hierarchical"})
+@priced(returns="floor_time", when={**ANY, "topology": "hierarchical"})
 def nodes_floor_time(
     ranks: Array, host_floor_time: Array, total_nodes: Array, fabric_floor_time: Array
 ) -> Array:
@@ -185,19 +181,19 @@ def nodes_floor_time(
 # The parts of the time.
 
 
-@formula(source=OWN, when={**ANY, "form": TWO_PROTOCOLS})
+@priced(when={**ANY, "form": TWO_PROTOCOLS})
 def protocol(ll_time: Array, simple_time: Array) -> Array:
     """The protocol of least time: 0 LL, 1 Simple."""
     return xp.where(ll_time <= simple_time, 0.0, 1.0)
 
 
-@formula(returns="protocol", source=OWN, when={**ANY, "form": SIMPLE_ONLY})
+@priced(returns="protocol", when={**ANY, "form": SIMPLE_ONLY})
 def one_protocol(ranks: Array) -> Array:
     """Simple, where there is no other protocol."""
     return xp.ones_like(ranks)
 
 
-@formula(source=OWN, when={**ANY, "form": TWO_PROTOCOLS})
+@priced(when={**ANY, "form": TWO_PROTOCOLS})
 def step_part_time(protocol: Array, simple_fixed_time: Array, ll_fixed_time: Array) -> Array:
     """Entry and steps, with the protocol taken."""
     return xp.where(protocol > 0.0, simple_fixed_time, ll_fixed_time)
@@ -209,7 +205,7 @@ alias(
 )  # fmt: skip
 
 
-@formula(source=OWN, when={**ANY, "form": TWO_PROTOCOLS})
+@priced(when={**ANY, "form": TWO_PROTOCOLS})
 def wire_part_time(
     message_bytes: Array, protocol: Array, simple_byte_time: Array, ll_byte_time: Array
 ) -> Array:
@@ -230,13 +226,13 @@ product("ramp_part_time", ("protocol", "message_ramp_time"), "Ramp, which LL doe
         source=OWN, when=ANY)  # fmt: skip
 
 
-@formula(returns="wait_part_time", source=OWN, when={**ANY, "floor": "none"})
+@priced(returns="wait_part_time", when={**ANY, "floor": "none"})
 def no_wait_part_time(device_time: Array) -> Array:
     """Nothing to wait for."""
     return 0.0 * device_time
 
 
-@formula(source=OWN, when={**ANY, "floor": "some"})
+@priced(when={**ANY, "floor": "some"})
 def wait_part_time(time: Array, device_time: Array) -> Array:
     """What the operation waits for host or fabric."""
     return xp.maximum(time - device_time, 0.0)
@@ -254,32 +250,32 @@ def bandwidth_parts(wire_part_time: Array, copy_part_time: Array, ramp_part_time
 
 for _shape, _network in (*((one, "") for one in FOLLOWING["shape"]), ("flat", "yes")):
     _where = {**SEQUENTIAL, "shape": _shape} | ({"in_network": _network} if _network else {})
-    formula(
-        returns="latency_time", source=OWN, when=_where, name=f"{_shape}_latency_parts" + _network
-    )(latency_parts)
+    priced(returns="latency_time", when=_where, name=f"{_shape}_latency_parts" + _network)(
+        latency_parts
+    )
     if not _network:
-        formula(
-            returns="bandwidth_time", source=OWN, when=_where, name=f"{_shape}_bandwidth_parts"
-        )(bandwidth_parts)
+        priced(returns="bandwidth_time", when=_where, name=f"{_shape}_bandwidth_parts")(
+            bandwidth_parts
+        )
 
 
 LEVELS = {**SEQUENTIAL, "topology": "hierarchical"}
 WHOLE = ("an operation that leaves a node counts as between nodes, as a whole",)
 
 
-@formula(returns="intra_time", source=OWN, assumes=WHOLE, when=LEVELS)
+@priced(returns="intra_time", assumes=WHOLE, when=LEVELS)
 def whole_intra_time(total_nodes: Array, time: Array) -> Array:
     """Part of the time that is spent inside a node: all or nothing."""
     return xp.where(total_nodes > 1.0, 0.0, time)
 
 
-@formula(returns="inter_time", source=OWN, assumes=WHOLE, when=LEVELS)
+@priced(returns="inter_time", assumes=WHOLE, when=LEVELS)
 def whole_inter_time(total_nodes: Array, pods: Array, time: Array) -> Array:
     """Part of the time that is spent between nodes: all or nothing."""
     return xp.where((total_nodes > 1.0) & (pods <= 1.0), time, 0.0)
 
 
-@formula(returns="pod_time", source=OWN, assumes=WHOLE, when=LEVELS)
+@priced(returns="pod_time", assumes=WHOLE, when=LEVELS)
 def whole_pod_time(pods: Array, time: Array) -> Array:
     """Part of the time that is spent between pods: all or nothing."""
     return xp.where(pods > 1.0, time, 0.0)
