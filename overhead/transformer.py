@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from overhead.arrays import xp
 from overhead.formula import constant, declare, formula, product, total
 from overhead.labels import TENSORS
@@ -167,9 +169,7 @@ for _name, _symbol, _meaning in (
 # The publications that the formulas of a transformer cite, by their keys.
 
 VASWANI = cite(
-    "vaswani2017",
-    "A. Vaswani et al., Attention is all you need, NeurIPS, 2017",
-    "arXiv:1706.03762",
+    "vaswani2017", "A. Vaswani et al., Attention is all you need, NeurIPS, 2017", "arXiv:1706.03762"
 ).key
 NARAYANAN = cite(
     "narayanan2021",
@@ -188,15 +188,9 @@ AINSLIE = cite(
     "checkpoints, EMNLP, 2023",
     "arXiv:2305.13245",
 ).key
-MISTRAL = cite(
-    "mistral2023",
-    "A. Q. Jiang et al., Mistral 7B, 2023",
-    "arXiv:2310.06825",
-).key
+MISTRAL = cite("mistral2023", "A. Q. Jiang et al., Mistral 7B, 2023", "arXiv:2310.06825").key
 MIXTRAL = cite(
-    "mixtral2024",
-    "A. Q. Jiang et al., Mixtral of experts, 2024",
-    "arXiv:2401.04088",
+    "mixtral2024", "A. Q. Jiang et al., Mixtral of experts, 2024", "arXiv:2401.04088"
 ).key
 DEEPSEEK_V2 = cite(
     "deepseekv2",
@@ -213,9 +207,7 @@ cite(
     "github.com/huggingface/transformers, src/transformers/models/deepseek_v4",
 )
 DEEPSEEK_V3 = cite(
-    "deepseekv3",
-    "DeepSeek-AI, DeepSeek-V3 technical report, 2024",
-    "arXiv:2412.19437",
+    "deepseekv3", "DeepSeek-AI, DeepSeek-V3 technical report, 2024", "arXiv:2412.19437"
 ).key
 
 
@@ -305,11 +297,11 @@ def active_parameters(
 # (MLA) is what has a `kv_rank`: its queries, if they have a rank too, and its keys and values are
 # projected down to one latent vector and from there up to the heads.
 
-HEADS = (VASWANI, "section 3.2.2")
-LATENT = (DEEPSEEK_V2, "section 2.1")
+HEADS: dict[str, Any] = {"source": VASWANI, "where": "section 3.2.2"}
+LATENT: dict[str, Any] = {"source": DEEPSEEK_V2, "where": "section 2.1"}
 
 
-@formula(source=LATENT[0], where=LATENT[1])
+@formula(**LATENT)
 def query_head_size(
     kv_rank: Array, head_size_plain: Array, head_size_rope: Array, head_size: Array
 ) -> Array:
@@ -317,7 +309,7 @@ def query_head_size(
     return xp.where(kv_rank > 0.0, head_size_plain + head_size_rope, head_size)
 
 
-@formula(source=LATENT[0], where=LATENT[1])
+@formula(**LATENT)
 def value_head_size(kv_rank: Array, head_size_value: Array, head_size: Array) -> Array:
     """Size of a value head as the context has it."""
     return xp.where(kv_rank > 0.0, head_size_value, head_size)
@@ -325,18 +317,17 @@ def value_head_size(kv_rank: Array, head_size_value: Array, head_size: Array) ->
 
 product("query_down_weights", ("hidden_size", "q_rank"),
         "Weights from hidden to the queries' latent vector; none where it has no rank",
-        source=LATENT[0], where=LATENT[1])  # fmt: skip
+        **LATENT)  # fmt: skip
 
 
-@formula(source=HEADS[0], where=HEADS[1])
+@formula(**HEADS)
 def query_weights(q_rank: Array, hidden_size: Array, heads: Array, query_head_size: Array) -> Array:
     """Weights to the queries, from hidden or from their latent vector."""
     return xp.asarray(xp.where(q_rank > 0.0, q_rank, hidden_size) * heads * query_head_size)
 
 
 @formula(
-    source=LATENT[0],
-    where=LATENT[1],
+    **LATENT,
     assumes=("all heads share the rotated part of the keys, which comes straight from hidden",),
 )
 def key_value_down_weights(hidden_size: Array, kv_rank: Array, head_size_rope: Array) -> Array:
@@ -368,8 +359,9 @@ for _name, _value, _words in (
 
 
 @formula(
-    source=HEADS[0],
-    where=f"{HEADS[1]}; in groups of heads through vectors of a rank: DeepSeek-V4, section 2.3.1",
+    source=VASWANI,
+    where=f"{HEADS['where']}; in groups of heads through vectors of a rank: DeepSeek-V4, section "
+    "2.3.1",
 )
 def attention_output_weights(
     heads: Array,
@@ -384,7 +376,7 @@ def attention_output_weights(
     return xp.where(output_rank > 0.0, grouped, context * hidden_size)
 
 
-@formula(source=HEADS[0], where=HEADS[1])
+@formula(**HEADS)
 def attention_weights(
     query_down_weights: Array,
     query_weights: Array,
@@ -399,8 +391,7 @@ def attention_weights(
 
 
 @formula(
-    source=HEADS[0],
-    where=HEADS[1],
+    **HEADS,
     assumes=("with latent vectors, the projections down to them have outputs of their own",),
 )
 def qkv_outputs(
@@ -420,11 +411,7 @@ def qkv_outputs(
     return xp.where(kv_rank > 0.0, latent, (heads + 2.0 * kv_heads) * head_size)
 
 
-@formula(
-    source=HEADS[0],
-    where=HEADS[1],
-    assumes=("a bias for each output of a linear layer that has biases",),
-)
+@formula(**HEADS, assumes=("a bias for each output of a linear layer that has biases",))
 def attention_bias_parameters(
     biases: Array, qkv_biases: Array, qkv_outputs: Array, hidden_size: Array
 ) -> Array:
@@ -433,8 +420,7 @@ def attention_bias_parameters(
 
 
 @formula(
-    source=LATENT[0],
-    where=LATENT[1],
+    **LATENT,
     assumes=(
         "the norms of queries and keys are over one head, and all heads share them",
         "each latent vector has an RMS norm",
@@ -449,23 +435,23 @@ def attention_norm_parameters(
 
 total("attention_parameters",
       ("attention_weights", "attention_bias_parameters", "attention_norm_parameters"),
-      "Parameters of one layer's attention", source=HEADS[0], where=HEADS[1])  # fmt: skip
+      "Parameters of one layer's attention", **HEADS)  # fmt: skip
 
 
 # One layer's MLP: dense, or a mixture of experts with its router and shared experts.
 
-PLAIN = (VASWANI, "section 3.3; gated: Shazeer 2020, section 2")
-EXPERTS = (MIXTRAL, "section 2.1")
-SHARED = (DEEPSEEK_V3, "section 2.1.2")
+PLAIN: dict[str, Any] = {"source": VASWANI, "where": "section 3.3; gated: Shazeer 2020, section 2"}
+EXPERTS: dict[str, Any] = {"source": MIXTRAL, "where": "section 2.1"}
+SHARED: dict[str, Any] = {"source": DEEPSEEK_V3, "where": "section 2.1.2"}
 
 
-@formula(source=PLAIN[0], where=PLAIN[1])
+@formula(**PLAIN)
 def mlp_weights(gated: Array, hidden_size: Array, ffn_size: Array) -> Array:
     """Weights of one dense layer's MLP that matrix products use."""
     return (2.0 + gated) * hidden_size * ffn_size
 
 
-@formula(source=PLAIN[0], where=PLAIN[1])
+@formula(**PLAIN)
 def mlp_parameters(
     mlp_weights: Array, biases: Array, gated: Array, ffn_size: Array, hidden_size: Array
 ) -> Array:
@@ -473,13 +459,13 @@ def mlp_parameters(
     return mlp_weights + biases * ((1.0 + gated) * ffn_size + hidden_size)
 
 
-@formula(source=EXPERTS[0], where=EXPERTS[1])
+@formula(**EXPERTS)
 def expert_weights(gated: Array, expert_hidden_size: Array, expert_ffn_size: Array) -> Array:
     """Weights of one routed expert that matrix products use."""
     return (2.0 + gated) * expert_hidden_size * expert_ffn_size
 
 
-@formula(source=EXPERTS[0], where=EXPERTS[1])
+@formula(**EXPERTS)
 def expert_parameters(
     expert_weights: Array,
     biases: Array,
@@ -491,17 +477,13 @@ def expert_parameters(
     return expert_weights + biases * ((1.0 + gated) * expert_ffn_size + expert_hidden_size)
 
 
-@formula(source=SHARED[0], where=SHARED[1])
+@formula(**SHARED)
 def shared_expert_weights(gated: Array, hidden_size: Array, shared_ffn_size: Array) -> Array:
     """Weights of one layer's shared experts that matrix products use."""
     return (2.0 + gated) * hidden_size * shared_ffn_size
 
 
-@formula(
-    source=SHARED[0],
-    where=SHARED[1],
-    assumes=("the shared experts are one MLP of their widths together",),
-)
+@formula(**SHARED, assumes=("the shared experts are one MLP of their widths together",))
 def shared_expert_parameters(
     shared_expert_weights: Array,
     biases: Array,
@@ -515,16 +497,16 @@ def shared_expert_parameters(
 
 
 product("router_weights", ("hidden_size", "router_width"), "Weights of one layer's router",
-        source=EXPERTS[0], where=EXPERTS[1])  # fmt: skip
+        **EXPERTS)  # fmt: skip
 
 
-@formula(source=SHARED[0], where=f"{SHARED[1]}, bias for balancing the load")
+@formula(source=DEEPSEEK_V3, where=f"{SHARED['where']}, bias for balancing the load")
 def router_parameters(router_weights: Array, router_bias: Array, experts: Array) -> Array:
     """Parameters of one layer's router."""
     return router_weights + router_bias * experts
 
 
-@formula(source=SHARED[0], where=SHARED[1])
+@formula(**SHARED)
 def moe_parameters(
     experts: Array,
     expert_parameters: Array,
@@ -535,9 +517,7 @@ def moe_parameters(
     return experts * expert_parameters + router_parameters + shared_expert_parameters
 
 
-@formula(
-    source=EXPERTS[0], where=EXPERTS[1], assumes=("router and shared experts count as active",)
-)
+@formula(**EXPERTS, assumes=("router and shared experts count as active",))
 def active_moe_parameters(
     experts_per_token: Array,
     expert_parameters: Array,
@@ -549,7 +529,7 @@ def active_moe_parameters(
 
 
 @formula(
-    source=SHARED[0],
+    source=DEEPSEEK_V3,
     where="section 4.2; one of every few layers: Hugging Face transformers, decoder_sparse_step",
     assumes=("after the first dense layers, the last of every moe_every layers has experts",),
 )
@@ -559,7 +539,7 @@ def moe_layers(layers: Array, dense_layers: Array, moe_every: Array, experts: Ar
     return xp.where(experts > 0.0, routed, 0.0)
 
 
-@formula(source=SHARED[0], where="section 4.2")
+@formula(source=DEEPSEEK_V3, where="section 4.2")
 def dense_mlp_layers(layers: Array, moe_layers: Array) -> Array:
     """Layers whose MLP is dense."""
     return xp.maximum(layers - moe_layers, 0.0)
@@ -571,16 +551,14 @@ def dense_mlp_layers(layers: Array, moe_layers: Array) -> Array:
 # counted twice over: in full, as published utilisations are (PaLM, Megatron-LM), and without what a
 # causal mask hides.  What is recomputed counts in neither.
 
-APPENDIX = (NARAYANAN, "appendix on floating-point operations")
-PALM = (CHOWDHERY, "appendix B")
+APPENDIX: dict[str, Any] = {"source": NARAYANAN, "where": "appendix on floating-point operations"}
+PALM: dict[str, Any] = {"source": CHOWDHERY, "where": "appendix B"}
 FULL = "masked scores count as computed"
 CAUSAL = "a token attends to itself and to earlier ones: half of the scores if there is no window"
 BACKWARD = "the backward pass costs twice the forward pass"
 
 
-@formula(
-    source=PALM[0], where=PALM[1], assumes=("embedding, norms and biases cost no matrix product",)
-)
+@formula(**PALM, assumes=("embedding, norms and biases cost no matrix product",))
 def active_weights(
     layers: Array,
     attention_weights: Array,
@@ -597,15 +575,14 @@ def active_weights(
     return layers * attention_weights + dense_mlp_layers * mlp_weights + moe_layers * routed
 
 
-@formula(source=APPENDIX[0], where=APPENDIX[1])
+@formula(**APPENDIX)
 def weight_flops_per_token(active_weights: Array) -> Array:
     """Forward FLOPs of one token by the layers' weights."""
     return 2.0 * active_weights
 
 
 @formula(
-    source=APPENDIX[0],
-    where=APPENDIX[1],
+    **APPENDIX,
     assumes=("every token's logits are computed, also where the embedding's table is shared",),
 )
 def logits_flops_per_token(hidden_size: Array, vocabulary_size: Array) -> Array:
@@ -631,20 +608,20 @@ for _prefix, _masked, _words in (("", FULL, "counted"), ("causal_", CAUSAL, "not
         ("layers", f"{_prefix}attention_span", "heads", "query_head_size", "value_head_size",
          f"{_prefix}index_flops"), _scores,
         f"Forward FLOPs of one token by scores and values, masked ones {_words}",
-        source=APPENDIX[0], where=APPENDIX[1], assumes=(_masked,),
+        **APPENDIX, assumes=(_masked,),
     )  # fmt: skip
 
 
 total("forward_flops_per_token",
       ("weight_flops_per_token", "attention_flops_per_token", "logits_flops_per_token"),
-      "Forward FLOPs of one token, masked scores counted", source=APPENDIX[0], where=APPENDIX[1],
+      "Forward FLOPs of one token, masked scores counted", **APPENDIX,
       assumes=(FULL,))  # fmt: skip
 
 
 total("causal_forward_flops_per_token",
       ("weight_flops_per_token", "causal_attention_flops_per_token", "logits_flops_per_token"),
-      "Forward FLOPs of one token, masked scores not counted", source=APPENDIX[0],
-      where=APPENDIX[1], assumes=(CAUSAL,))  # fmt: skip
+      "Forward FLOPs of one token, masked scores not counted", **APPENDIX,
+      assumes=(CAUSAL,))  # fmt: skip
 
 
 def _trained(forward: Array, further: Array) -> Array:
@@ -655,7 +632,7 @@ for _prefix, _masked in (("", FULL), ("causal_", CAUSAL)):
     declare(
         f"{_prefix}model_flops_per_token",
         (f"{_prefix}forward_flops_per_token", f"{_prefix}mtp_flops_per_token"),
-        _trained, source=PALM[0], where=PALM[1],
+        _trained, **PALM,
         assumes=(BACKWARD, "nothing is recomputed", _masked),
     )  # fmt: skip
 
@@ -665,8 +642,8 @@ product("tokens_per_step", ("global_batch", "sequence_length"), "Tokens in a ste
 
 
 product("model_flops", ("model_flops_per_token", "tokens_per_step"),
-        "FLOPs of a step, masked scores counted", source=PALM[0], where=PALM[1])  # fmt: skip
+        "FLOPs of a step, masked scores counted", **PALM)  # fmt: skip
 
 
 product("causal_model_flops", ("causal_model_flops_per_token", "tokens_per_step"),
-        "FLOPs of a step, masked scores not counted", source=PALM[0], where=PALM[1])  # fmt: skip
+        "FLOPs of a step, masked scores not counted", **PALM)  # fmt: skip
