@@ -121,54 +121,24 @@ def indexed_gather_bytes(
 
 
 CP: dict[str, Any] = {"dimension": "cp", "share": "layer_share"}
-for _what, _words in (
-    ("query", "queries, or of what attention gives"),
-    ("key_value", "keys or values"),
-):
+for _all_to_all, _when, _within, _ring, _group, _round, _words in (
+    ("cp", {"context_parallel": "all_to_all"}, "", "cp_ring", "cp_ring", ROUND,
+     "keys and values, or of their gradients, to the next rank of the ring"),
+    ("cp_inner", MIXED, ", within a ring's place", "cp_outer_ring", "cp_outer", MIXED,
+     "some heads' keys and values, or of their gradients, to the ring's next place"),
+):  # fmt: skip
+    for _what, _of in (
+        ("query", "queries, or of what attention gives"), ("key_value", "keys or values"),
+    ):  # fmt: skip
+        operation(
+            f"{_all_to_all}_{_what}_all_to_all", f"all_to_all of {_of}{_within}",
+            group=_all_to_all, collective="all_to_all", message=f"cp_{_what}_bytes", when=_when,
+            **CP,
+        )  # fmt: skip
     operation(
-        f"cp_{_what}_all_to_all",
-        f"all_to_all of {_words}",
-        group="cp",
-        collective="all_to_all",
-        message=f"cp_{_what}_bytes",
-        when={"context_parallel": "all_to_all"},
-        **CP,
-    )
-operation(
-    "cp_ring",
-    "p2p of keys and values, or of their gradients, to the next rank of the ring",
-    group="cp_ring",
-    collective="p2p",
-    message="cp_ring_bytes",
-    of="cp",
-    when=ROUND,
-    own=("energy",),
-    **CP,
-)
-for _what, _words in (
-    ("query", "queries, or of what attention gives, within a ring's place"),
-    ("key_value", "keys or values, within a ring's place"),
-):
-    operation(
-        f"cp_inner_{_what}_all_to_all",
-        f"all_to_all of {_words}",
-        group="cp_inner",
-        collective="all_to_all",
-        message=f"cp_{_what}_bytes",
-        when=MIXED,
-        **CP,
-    )
-operation(
-    "cp_outer_ring",
-    "p2p of some heads' keys and values, or of their gradients, to the ring's next place",
-    group="cp_outer",
-    collective="p2p",
-    message="cp_ring_bytes",
-    of="cp",
-    when=MIXED,
-    own=("energy",),
-    **CP,
-)
+        _ring, f"p2p of {_words}", group=_group, collective="p2p", message="cp_ring_bytes",
+        of="cp", when=_round, own=("energy",), **CP,
+    )  # fmt: skip
 for _collective, _words in (
     ("all_gather", "keys and values"),
     ("reduce_scatter", "gradients of keys and values"),
