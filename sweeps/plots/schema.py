@@ -69,16 +69,26 @@ class NotReadableError(ValueError):
     """A value that doesn't have its key's form."""
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise NotReadableError
-    return value
+def _checked(fine: Callable[[Any], bool], made: Callable[[Any], Any] = lambda value: value) -> Any:
+    """Return what reads a value that is fine."""
+
+    def read(value: Any) -> Any:
+        if not fine(value):
+            raise NotReadableError
+        return made(value)
+
+    return read
 
 
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise NotReadableError
-    return value
+_text = _checked(lambda value: isinstance(value, str) and bool(value))
+_flag = _checked(lambda value: isinstance(value, bool))
+_number = _checked(
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value >= 0,
+    float,
+)
+_count = _checked(
+    lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1
+)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -88,22 +98,7 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_text(one) for one in several))
 
 
-def _some_texts(value: Any) -> tuple[str, ...]:
-    if not value:
-        raise NotReadableError
-    return _texts(value)
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise NotReadableError
-    return float(value)
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise NotReadableError
-    return value
+_some_texts = _checked(bool, _texts)
 
 
 def _numbers(value: Any) -> tuple[float, ...]:
@@ -131,12 +126,8 @@ def _entries(value: Any) -> dict[str, Any]:
 
 
 def _choice(*allowed: str) -> Form:
-    def read(value: Any) -> str:
-        if value not in allowed:
-            raise NotReadableError
-        return str(value)
-
-    return Form(read, "one of " + ", ".join(f'"{one}"' for one in allowed))
+    known = ", ".join(f'"{one}"' for one in allowed)
+    return Form(_checked(lambda value: value in allowed, str), f"one of {known}")
 
 
 FORMS: Mapping[str, Form] = {
@@ -184,6 +175,10 @@ _SCALES = {
 }
 _BETTER = Key("better", None, "whether less or more is better; more for rates by default")
 _CAPACITY = Key("quantity", None, "the limit; by default memory_capacity for a memory")
+
+
+# What a breakdown's kind shows, spreads out, fills with plans, and has no axes of numbers for.
+_OF_BARS = (("parts",), ("x", "panels"), "x", _ANY, ())
 
 
 def _lines(x: str | None, y: str | None) -> dict[str, Key]:
@@ -299,11 +294,7 @@ KINDS: Mapping[str, Kind] = {
     "memory": Kind(
         "memory by part with the capacity, for each plan",
         _breakdown("the memory's, related ones together", capacity=_CAPACITY),
-        ("parts",),
-        ("x", "panels"),
-        "x",
-        _ANY,
-        axes=(),
+        *_OF_BARS,
     ),
     "step_parts": Kind(
         "the time of a step by part, for each plan",
@@ -311,22 +302,14 @@ KINDS: Mapping[str, Kind] = {
             "the step time's",
             above=Key("quantity", None, "what stands at each bar's end; a rate by default"),
         ),
-        ("parts",),
-        ("x", "panels"),
-        "x",
-        _ANY,
-        axes=(),
+        *_OF_BARS,
     ),
     "communication": Kind(
         "communication by parallel dimension, for each plan",
         _breakdown(
             "every dimension's", of=Key("measure", "time", "what of the communication is shown")
         ),
-        ("parts",),
-        ("x", "panels"),
-        "x",
-        _ANY,
-        axes=(),
+        *_OF_BARS,
     ),
     "best_plans": Kind(
         "all plans: their step time against their memory, the best named",
