@@ -607,7 +607,9 @@ def _choose(candidate: Array, *values: Array) -> Array:
     if lowest == xp.max(candidate):
         chosen = values[int(lowest)]
         return xp.broadcast_to(chosen, xp.broadcast_shapes(candidate.shape, *_shapes(values)))
-    later = xp.where(candidate == 1.0, two, xp.where(candidate == 2.0, three, last))
+    later = xp.where(candidate == 3.0, last, two)
+    if three is not two:
+        later = xp.where(candidate == 2.0, three, later)
     return xp.where(candidate == 0.0, one, later)
 
 

@@ -7,7 +7,8 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import is_not
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from overhead.arrays import NAMESPACES, in_numpy, using, xp
 from overhead.collectives.choices import best_of, keep_least
+from overhead.formula import Formula
 from overhead.graph import Node
 from sweeps.engine.grid import Array, Grid, LabelCase, Region, cut
 from sweeps.errors import InputError, fault
@@ -28,6 +30,9 @@ WHOLE_CELLS = 1 << 18
 RETURNING = 2
 # Reasons are kept up to so many times as many: 64 MiB.
 KEPT_REASONS = 32
+# Nodes of the same value are looked for where cells are more than so many times as many.
+MERGED = 2
+LOOKED_AT = 1 << 10  # Values by which arrays that may be equal are found
 UNSET = -1
 # Other libraries' calls cost more to start, so that their blocks have more cells.
 CELLS_OF_ARRAYS = 1 << 20
@@ -76,7 +81,7 @@ def limits_of(array: str) -> Limits:
 # on the runs themselves, unless these are short: then starting each costs more than the copies.
 BUFFER_ELEMENTS = 64
 BUFFER_OF_SHORT_RUNS = 2048
-SHORT_RUN = 300
+SHORT_RUN = 64
 
 
 @contextmanager
@@ -180,8 +185,11 @@ class Evaluator:
         self._cells: dict[int, int] = {}
         self._small: dict[int, bool] = {}
         self._places: dict[int, tuple[int, ...]] = {}
+        self._twins: Twins | None = None
         self._spares: list[Array] = []
         self._used = 0
+        self._region: Region = ()  # The last one of which parts were taken
+        self._partly: frozenset[int] = frozenset()  # The dimensions of which it has a part
         self._reasons: dict[int, Array] = {}
         self._parts: dict[int, tuple[tuple[tuple[int, int], ...], Any]] = {}
         everything = [slice(0, length) for length in self.shape]
@@ -223,14 +231,16 @@ class Evaluator:
     def value(self, node: Node, region: Region | None = None) -> Any:
         """Return a node's value over a region (everything where none is given)."""
         if node.given is not None:
-            return cut(self._given(node), region or self.everything)
+            return self._part(node, self._given(node), region or self.everything)
         whole = self._whole.get(id(node))
         if whole is None and self.small(node):
             whole = self._whole[id(node)] = self._run(node, None)
         if whole is not None:
-            return whole if region is None else self._cut(whole, region)
+            return whole if region is None else self._part(node, whole, region)
         if region is None:
             return self._run(node, None)
+        if self._twins is not None and (twin := self._twins.of(node)) is not node:
+            return self.value(twin, region)
         where = self._where(node, region)
         known = self._parts.get(id(node))
         if known is not None and known[0] == where:
@@ -284,7 +294,7 @@ class Evaluator:
         if kept is None:
             places = {self.grid.position(dim) for dim in node.dims - self._fixed_dims}
             shape = [n if place in places else 1 for place, n in enumerate(self.shape)]
-            kept = self._reasons[id(node)] = np.full(shape, UNSET, dtype=np.int64)
+            kept = self._reasons[id(node)] = np.full(shape, UNSET, dtype=np.int32)
         part = cut(kept, region)
         if part.min() == UNSET:
             part[...] = in_numpy(self.value(node, region))
@@ -295,6 +305,7 @@ class Evaluator:
 
         A chain of ufuncs works in the one array, so that a block stays in cache.
         """
+        node = node if self._twins is None else self._twins.of(node)
         if not self._direct(node, region):
             out[...] = in_numpy(self.value(node, region))
             return
@@ -343,6 +354,14 @@ class Evaluator:
         with using(self.limits.arrays, self.limits.device):
             return node.run(*inputs)
 
+    def merge(self) -> None:
+        """Compute nodes of the same value once: it takes a look at those that are kept whole."""
+        self._twins = Twins(self) if self.limits.arrays is None else None
+
+    def keep(self, node: Node, value: Array) -> None:
+        """Keep the value of a node at all points."""
+        self._whole[id(node)] = value
+
     def _given(self, node: Node) -> Any:
         """Return what is given at the points that there are, in the arrays computed with."""
         if self.limits.arrays is None and self.points.keys().isdisjoint(node.dims):
@@ -361,12 +380,25 @@ class Evaluator:
         with using(self.limits.arrays, self.limits.device):
             return xp.asarray(values)
 
-    def _where(self, node: Node, region: Region) -> tuple[tuple[int, int], ...]:
+    def _places_of(self, node: Node) -> tuple[int, ...]:
         places = self._places.get(id(node))
         if places is None:
             places = tuple(sorted(self.grid.position(dim) for dim in node.dims))
             self._places[id(node)] = places
-        return tuple([(region[p].start, region[p].stop) for p in places])
+        return places
+
+    def _where(self, node: Node, region: Region) -> tuple[tuple[int, int], ...]:
+        return tuple([(region[p].start, region[p].stop) for p in self._places_of(node)])
+
+    def _part(self, node: Node, whole: Any, region: Region) -> Any:
+        """Return the part of a node's whole value; most nodes lie along what isn't cut."""
+        if region is not self._region:
+            ends = zip(region, self.shape, strict=True)
+            partly = (p for p, (part, size) in enumerate(ends) if part.stop - part.start < size)
+            self._region, self._partly = region, frozenset(partly)
+        if self._partly.isdisjoint(self._places_of(node)):
+            return whole
+        return self._cut(whole, region)
 
     def _cut(self, whole: Any, region: Region) -> Any:
         if hasattr(whole, "shape"):
@@ -375,6 +407,80 @@ class Evaluator:
         if isinstance(whole, tuple):
             return tuple(self._cut(part, region) for part in whole)
         return _CutCost(whole, region).cost
+
+
+class Twins:
+    """Which nodes of an evaluator have the same value: one is computed for all of them.
+
+    Nodes that are kept whole are compared by their values, and don't vary along a dimension where
+    these don't; others are the same where the same is computed from the same inputs.
+    """
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self._known: dict[int, Node] = {}
+        self._alike: dict[Any, list[Node]] = {}
+        self._made: dict[Any, Node] = {}
+        self._held: list[Node] = []  # A node's number isn't another's as long as it is there
+
+    def of(self, node: Node) -> Node:
+        """Return the node that is computed for a node."""
+        known = self._known.get(id(node))
+        if known is None:
+            known = node
+            if node.given is None and node.run is not None:
+                whole = self.evaluator.small(node)
+                known = self._by_value(node) if whole else self._by_inputs(node)
+            self._known[id(node)] = known
+        return known
+
+    def _by_value(self, node: Node) -> Node:
+        value = self.evaluator.value(node)
+        if not isinstance(value, np.ndarray) or value.dtype != np.float64:
+            return node
+        bits, grid = value.view(np.int64), self.evaluator.grid
+        varying = set()
+        for dim in node.dims:
+            place = grid.position(dim)
+            first = bits.take([0], axis=place)
+            # The last tells most of the time.
+            if (bits.take([-1], axis=place) != first).any() or (bits != first).any():
+                varying.add(dim)
+            else:
+                value = value.take([0], axis=place)
+                bits = value.view(np.int64)
+        # Some of the values tell most of the time.
+        some = bits.reshape(-1)[:: 1 + bits.size // LOOKED_AT]
+        alike = self._alike.setdefault((value.shape, some.tobytes()), [])
+        for known in alike:
+            if np.array_equal(self.evaluator.value(known).view(np.int64), bits):
+                return known
+        if varying != node.dims:
+            node = self._node(node, (), None, frozenset(varying))
+            self.evaluator.keep(node, np.ascontiguousarray(value))
+        alike.append(node)
+        return node
+
+    def _by_inputs(self, node: Node) -> Node:
+        inputs = tuple(self.of(one) for one in node.inputs)
+        made = node.origin.kernel if isinstance(node.origin, Formula) else node
+        key = (id(made), *map(id, inputs))
+        known = self._made.get(key)
+        if known is None:
+            known = node
+            if any(map(is_not, inputs, node.inputs)):
+                dims = frozenset[str]().union(*(one.dims for one in inputs))
+                known = self._node(node, inputs, node.run, dims)
+                if self.evaluator.small(known):
+                    known = self._by_value(known)
+            self._made[key] = known
+        return known
+
+    def _node(self, like: Node, inputs: tuple[Node, ...], run: Any, dims: frozenset[str]) -> Node:
+        made = replace(like, inputs=inputs, run=run, dims=dims)
+        self._held.append(made)
+        self._known[id(made)] = made
+        return made
 
 
 # Finds the points at which cells have none of some bits in a status, where they are few.
@@ -399,7 +505,10 @@ class Evaluators:
                     points = finding(every, case.status, bits)
                 kept[bits] = every
             if points or not bits:
-                kept[bits] = Evaluator(self.grid, dict(case.fixed), self.limits, None, points)
+                parts = dict(case.fixed), self.limits, None, points
+                made = kept[bits] = Evaluator(self.grid, *parts)
+                if made.cells(case.status) > MERGED * self.limits.whole:
+                    made.merge()
         return kept[bits]
 
     def forget(self, case: LabelCase) -> None:
@@ -411,8 +520,6 @@ class _CutCost:
     """A schedule's cost over a part of the grid."""
 
     def __init__(self, cost: Any, region: Region) -> None:
-        from dataclasses import replace
-
         def part(value: Any) -> Any:
             return cut(value, region) if getattr(value, "ndim", 0) == len(region) else value
 

@@ -56,6 +56,9 @@ class Group:
         self.everything = evaluators.of(case).everything
         self.holes = Holes(program, case, evaluators, self.evaluator, self.positions)
         self.buffers: dict[str, Array] = {}
+        # Where the points computed lie in a block, and the buffers that are blank elsewhere.
+        self._index: tuple[Any, Any] = (None, None)
+        self._blank: dict[str, tuple[Array, Any]] = {}
 
     def at(
         self,
@@ -92,7 +95,10 @@ class Group:
                 values = self._buffer(f"{name} with {other}", shape, np.dtype(np.float64))
                 self._fill(other, whole, inside, values)
                 others[other] = values.reshape(extents)
-            found.append(Block(name, own, out.reshape(extents), others))
+                others[other].flags.writeable = False
+            values = out.reshape(extents)
+            values.flags.writeable = False
+            found.append(Block(name, own, values, others))
         return found
 
     def _buffer(self, name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
@@ -117,12 +123,14 @@ class Group:
                 return None
         if not rows:
             return tuple(inside), None
-        # Places along neighbouring dimensions: of others, numpy would put the dimensions first.
-        start, stop = min(rows), max(rows) + 1
-        every = [
-            rows.get(p, np.arange(region[p].stop - region[p].start)) for p in range(start, stop)
-        ]
-        return tuple(inside), (*[slice(None)] * start, *np.ix_(*every))
+        lengths = [part.stop - part.start for part in region]
+        key = lengths, {place: (inside[place], region[place]) for place in rows}
+        if self._index[0] != key:
+            # Places along neighbouring dimensions: of others, numpy would put dimensions first.
+            start, stop = min(rows), max(rows) + 1
+            every = [rows.get(at, np.arange(lengths[at])) for at in range(start, stop)]
+            self._index = key, (*[slice(None)] * start, *np.ix_(*every))
+        return tuple(inside), self._index[1]
 
     def _fill(
         self, name: str, region: Region, inside: tuple[Region, Any] | None, out: Array
@@ -132,15 +140,18 @@ class Group:
             out[...] = self.evaluators.of(self.case).reasons(self.case.status, region)
             return
         node, missing = self.case.nodes.get(name), 0 if out.dtype.kind == "i" else np.nan
-        values = out
+        own, index = inside or (region, None)
+        if node is None or inside is None or index is not None:
+            # A buffer stays blank where nothing is computed.
+            known = self._blank.get(name)
+            if known is None or known[0] is not out or known[1] is not index:
+                out[...] = missing
+                self._blank[name] = (out, index)
         if node is None or inside is None:
-            out[...] = missing
             return
-        own, index = inside
+        values = out
         if index is not None:
-            shape = [part.stop - part.start for part in own]
-            values = self._buffer("", shape, out.dtype)
-            out[...] = missing
+            values = self._buffer("", [part.stop - part.start for part in own], out.dtype)
         self.evaluator.into(node, own, values)
         self.holes.blank(own, self.faults.masking(name), values, missing)
         if index is not None:

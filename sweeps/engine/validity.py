@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -344,17 +344,21 @@ class Holes:
         self.positions = frozenset(positions)
         self._sharing: list[tuple[LabelCase, Evaluator]] | None = None
         self._known: dict[int, tuple[Region, Array | None]] = {}
-        self._flat: dict[int, tuple[Any, Array]] = {}
+        self._flat: dict[int, tuple[Array, tuple[int, ...], Array]] = {}
         self._reasons: dict[tuple[int, int], Node | None] = {}
         self._found: dict[int, int] = {}
+        self._dims: dict[int, frozenset[str]] = {}
 
     def at(self, region: Region, bits: int) -> Array | None:
         """Return a mask of the missing values over a region; None where none are missing."""
         if not self._some(bits):
             return None
-        known = self._known.get(bits)
-        if known is None or known[0] != region:
-            known = self._known[bits] = (region, self._missing(region, bits))
+        known, where = self._known.get(bits), region
+        if len(self._cases()) == 1:
+            places = {self.evaluator.grid.position(dim) for dim in self._dims[bits]}
+            where = tuple(region[place] for place in sorted(places))
+        if known is None or known[0] != where:
+            known = self._known[bits] = (where, self._missing(region, bits))
         return known[1]
 
     def blank(self, region: Region, bits: int, out: Array, missing: float) -> None:
@@ -367,16 +371,17 @@ class Holes:
             return
         # By their places: masked copies take several times as long.
         known = self._flat.get(bits)
-        if known is None or known[0] is not wrong:
+        if known is None or known[0] is not wrong or known[1] != out.shape:
             places = np.flatnonzero(np.broadcast_to(wrong, out.shape))
-            known = self._flat[bits] = (wrong, places)
-        out.reshape(-1)[known[1]] = missing
+            known = self._flat[bits] = (wrong, out.shape, places)
+        out.reshape(-1)[known[2]] = missing
 
     def _some(self, bits: int) -> int:
         """Return which of some bits may be set."""
         found = self._found.get(bits)
         if found is None:
             found, status = bits, self._status(self.case, self.evaluator, bits)
+            self._dims[bits] = status.dims if status else frozenset()
             if status is None:
                 found = 0
             elif self.evaluator.cells(status) <= self.evaluator.limits.whole:
@@ -436,8 +441,12 @@ class Holes:
         for part in Cuts([evaluator.shape[p] for p in idle], most):
             for position, piece in zip(idle, part, strict=True):
                 place[position] = piece
-            status = evaluator.reasons(reasons, tuple(place)) & bits
-            mask = np.asarray((status != 0).all(axis=idle, keepdims=True))
+            own_region = tuple(place)
+            if idle:
+                status = evaluator.reasons(reasons, own_region) & bits
+                mask = np.asarray((status != 0).all(axis=idle, keepdims=True))
+            else:
+                mask = in_numpy(evaluator.value(reasons, own_region)) & bits != 0
             wrong = mask if wrong is None else wrong & mask
             if not wrong.any():
                 break

@@ -256,6 +256,8 @@ def spec_of(request: Request) -> dict[str, Any]:
 LARGEST_PRIME = 7
 # With so many times the GPUs of the fastest no number makes it.
 FUTILE = 4.0
+# Of the work the numbers of each doubling are about this share.
+DOUBLINGS = 0.4
 # More than these are a slip of the pen.
 MOST_GPUS = 10**7
 
@@ -349,11 +351,13 @@ def offer(
     """
     tried: dict[int, Tried] = {}
 
+    def tell(share: float) -> None:
+        if progress is not None:
+            progress(round(1000 * share), 1000)
+
     def at(gpus: int) -> Tried:
         if gpus not in tried:
             tried[gpus] = run_of(point.with_constants(world_size=float(gpus)), wish.tokens)
-            if progress is not None:
-                progress(len(tried), max(len(tried) + 4, 12))
         return tried[gpus]
 
     def offered(least: Tried | None, why: str = "", ruled_out: int = 0) -> Offer:
@@ -377,6 +381,7 @@ def offer(
         if filled(gpus) == 0.0 or (one := at(gpus)).detail is None:
             continue
         known.append(one)
+        tell(DOUBLINGS * len(known) / (len(known) + 3))
         if one.days <= wish.days:
             break
         most = FUTILE * min(known, key=lambda other: other.days).gpus
@@ -384,13 +389,14 @@ def offer(
         return offered(None, f"no plan can run on up to {most:,.0f} GPUs")
     best = min(known, key=lambda other: other.days)
     if best.days > wish.days * (1.0 + BETTER):
-        words = f"the fastest of those tried, {best.gpus:,} GPUs, take {best.days:.4g} days"
-        return offered(None, f"the batch doesn't feed enough GPUs: {words}")
+        return offered(None, f"of one number in each doubling up to {most:,.0f} none makes it"
+                             f"{_fastest(best)}")  # fmt: skip
     top = best.gpus * (1.0 if best.days <= wish.days else 2.0)
     step = _longest_step(given, wish)
+    numbers = [*itertools.takewhile(lambda gpus: gpus < top, sizes(node, bound))]
     left = (
         at(gpus)
-        for gpus in itertools.takewhile(lambda gpus: gpus < top, sizes(node, bound))
+        for gpus in _telling(numbers, tell)
         if gpus in tried or (filled(gpus) > 0.0 and may_take(point, gpus, step))
     )
     best = next((one for one in left if one.days <= wish.days), best)
@@ -403,10 +409,21 @@ def offer(
         at(next(_rungs(node, max(share * best.gpus, node), filled)))
     made = [one for one in tried.values() if one.days <= wish.days]
     if not made:
-        words = f"the fastest of those tried, {best.gpus:,} GPUs, take {best.days:.4g} days"
-        return offered(None, f"the batch doesn't feed enough GPUs: {words}")
+        return offered(None, f"no number up to {top:,.0f} makes it{_fastest(best)}")
     least = min(made, key=lambda one: one.gpus)
     return offered(least, least.fails(wish), len({*smaller} - tried.keys()))
+
+
+def _telling(numbers: Sequence[int], tell: Callable[[float], None]) -> Iterator[int]:
+    """Yield the smaller numbers, telling how far it is: of most only a bound is looked at."""
+    for count, gpus in enumerate(numbers):
+        tell(DOUBLINGS + (1.0 - DOUBLINGS) * count / len(numbers))
+        yield gpus
+
+
+def _fastest(one: Tried) -> str:
+    """Return what is known where none makes it: how near the fastest comes."""
+    return f": the fastest, {one.gpus:,} GPUs, take {one.days:.4g} days; a larger batch may do"
 
 
 def _longest_step(given: Mapping[str, float], wish: Wish) -> float:

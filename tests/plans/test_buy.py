@@ -105,7 +105,20 @@ def test_a_budget_is_kept_or_missed_by_so_much(found: Offer) -> None:
 def test_too_few_days_say_so() -> None:
     none = offer(point(global_batch=8), Wish(tokens=1e12, days=10.0), "dgx-h100")
     assert none.least is None
-    assert "the batch doesn't feed enough GPUs" in none.why
+    best = min(none.tried, key=lambda one: one.days)
+    assert f"none makes it: the fastest, {best.gpus:,} GPUs, take {best.days:.4g} days" in none.why
+
+
+def test_progress_rises_while_smaller_numbers_are_looked_at() -> None:
+    """Each of them tells how far it is, though bounds rule most of them out unsearched."""
+    told: list[float] = []
+    wish = Wish(tokens=1e12, days=10.0)
+    got = offer(point(), wish, "dgx-h100", lambda done, total: told.append(done / total))
+    assert told == sorted(told)
+    assert told[0] > 0.0
+    assert told[-1] < 1.0
+    assert len(told) > len(got.tried)
+    assert got.ruled_out > 0
 
 
 def test_more_gpus_that_cost_less_are_said(found: Offer) -> None:
