@@ -18,12 +18,18 @@ import sweeps
 from overhead import Config, analyze_config
 from overhead.config import RENAMED
 from overhead.labels import LABELS
+from overhead.memory.quantities import RECIPES
 from sweeps.cli.analysis_job import analysis_job, evaluation_of
 from sweeps.job import Job
 from sweeps.search.answer import WHOLE
 from sweeps.search.request import Execution, executions_at, read_request
 from sweeps.search.search import details
 from sweeps.search.space import space_of
+from sweeps.spec.catalog import load_framework
+from sweeps.spec.framework import ENTRIES
+from sweeps.validate.predict import predict
+from sweeps.validate.run_table import TABLES, find_runs, read_runs, shipped_rules
+from sweeps.validate.training_rows import Case, cases_of_runs
 
 Numbers = Mapping[str, NDArray[np.float64]]
 
@@ -235,3 +241,89 @@ def test_the_defaults_of_the_command_line_are_those_of_python(flags: dict[str, A
             assert float(time) == float(value), name
             compared += value > 0.0
     assert compared
+
+
+# Measured rows: what validate predicts of one is what analysis says of its plan, with the software
+# named and its habits left for it to know.
+
+# What no column tells of a shape is none; nothing is left out because it doesn't fit.
+SILENT = {"gated": 0.0, "tied_embeddings": 0.0, "memory_capacity": 1e18}
+# Rows that analysis has no place for.
+ELSEWHERE = {"M0205": "a third of a node and more: analysis has whole ones, or an even part"}
+
+
+def rows_asked() -> list[Case]:
+    """Return a measured row of each source and software, with its recomputation."""
+    chosen: dict[tuple[str, ...], Case] = {}
+    for table in TABLES:
+        for case in cases_of_runs(read_runs(find_runs(table)).runs).cases:
+            labels = case.labels
+            known = case.is_measured and "hardware" in labels and "shapes" not in labels
+            if known and labels["precision"] != "int8" and case.name not in ELSEWHERE:
+                chosen.setdefault((case.source, labels["framework"], labels["recompute"]), case)
+    return list(chosen.values())
+
+
+ROWS_ASKED = rows_asked()
+
+
+@pytest.mark.parametrize("case", ROWS_ASKED, ids=[f"{one.source}-{one.name}" for one in ROWS_ASKED])
+def test_a_measured_row_is_predicted_as_analysis_answers(case: Case) -> None:
+    software = load_framework(case.labels["framework"])
+    habits: dict[str, Any] = {name: one.value for name, one in software.plan.items()}
+    habits |= software.labels
+    own: dict[str, Any] = {**SILENT, **case.numbers, **case.labels}
+    if case.labels["recompute"] == "block":  # As few layers as the memory leaves
+        del own["memory_capacity"]
+    told = {name: value for name, value in own.items() if habits.get(name) != value}
+    assert len(told) < len(own)
+    job = analysis_job({"title": "A row", "constants": told})
+    found = job.program.evaluate(job.stored)
+    for kind, quantity, ours in (
+        ("step_time", "step_time", "step_time"),
+        ("memory", "memory", "peak_memory"),
+    ):
+        asked = dataclasses.replace(case, kind=kind, quantity=quantity)
+        (predicted,) = predict([asked]).values
+        assert predicted > 0.0
+        assert float(found[ours].item()) == predicted, ours
+
+
+# What a rule may say of a source that a framework's file could have as its habit, and why it isn't.
+PUBLISHED = {
+    "attention_kernel": "what the publication ran; a version before fused attention",
+    "context_parallel": "what the publication ran",
+    "recompute": "what its recipes set where the table has no column",
+    "zero_stage": "what its runs had where the table has no column",
+    "bf16_layers": "one model's recipe",
+    "weight_bytes": "frozen weights of one publication's runs",
+    "recipe": "another trainer's, which builds on torchtitan's sharding",
+    "gathered_layers": "another trainer's, which builds on torchtitan's sharding",
+    "logit_bytes": "a version before 2025, and other trainers that build on torchtitan",
+    "early_stop": "versions before August 2025",
+    "placeholder_bytes": "versions before April 2025",
+    "loss_bytes": "a version of 2022",
+    "reduction_bytes": "one publication's optimizer",
+}
+
+
+# What columns of their own tell of these.
+COLUMNS = {"recompute", "zero_stage", "sequence_parallel", "schedule", "reduction_bytes",
+           "optimizer_bytes"}  # fmt: skip
+
+
+def test_a_habit_stands_in_the_softwares_file() -> None:
+    """A rule that sets what a framework's file can hold reads a column, or has its reason here."""
+    bytes_of = next(iter(RECIPES.values())).given()
+    holdable = {*ENTRIES["figures"], *ENTRIES["plan"], *bytes_of, "recipe", "reduction_bytes"}
+    holdable |= {"recompute", "attention_kernel", "context_parallel", "schedule", "algorithm"}
+    found = set()
+    for rule in shipped_rules():
+        groups = {name for column in rule.where.values() for name in column.groupindex}
+        names = (rule.words.keys() | rule.numbers.keys() | groups) & holdable
+        if {"source_id", "model", "notes"} & rule.where.keys():
+            found |= names
+            assert rule.because or not names, f"{sorted(names)}: nothing says why"
+        else:
+            assert names <= COLUMNS
+    assert found == PUBLISHED.keys()

@@ -165,10 +165,10 @@ class _Catalogue:
         quantity, measured = _measured(run, kind, settings)
         labels = self._labels(run, settings, assumed, step=kind != "memory")
         numbers = self._numbers(run, settings, labels, assumed, step=kind != "memory")
-        name = "context_parallel"
-        way = labels.get(name, "")
-        if way and not (settings.words.get(name) or run.texts.get(name)):
-            labels[name] = among_all(way, numbers.get("index_heads", 0.0))
+        stated = settings.words.get("context_parallel") or run.texts.get("context_parallel")
+        if "context_parallel" in labels and not stated:
+            heads = numbers.get("index_heads", 0.0)
+            labels["context_parallel"] = among_all(labels["context_parallel"], heads)
         group = labels.pop("class", "") or labels.get("hardware", "not classed")
         return Case(
             run.name, run.source, run.texts.get("source_ref", ""), run.texts.get("model", ""),
