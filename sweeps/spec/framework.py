@@ -322,7 +322,7 @@ _FIGURES: dict[str, Entry] = {
         Entry("elementwise_factor", "1", above=True),
         _number("attention_tile", 1.0),
         Entry("attention_speedup", "1", above=True, maximum=2.0),
-        *map(_bytes, ("loss_bytes", "logit_bytes")),
+        *map(_bytes, ("loss_bytes", "logit_bytes", "placeholder_bytes")),
         *map(_share, ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")),
         *map(_share, ("tp_gradient_overlap", "overlap_contention")),
         Entry("scatter_gather", "1", integer=True, maximum=1.0),
@@ -338,8 +338,7 @@ _FIGURES: dict[str, Entry] = {
             for name in ("ends_as_layers", "dropout", "whole_in_pipeline", "early_stop")
         ),
         # Of its memory; what isn't stated has the model's own default.
-        *map(_bytes, ("workspace_bytes", "context_bytes", "bucket_bytes")),
-        *map(_bytes, ("gradient_bytes", "placeholder_bytes")),
+        *map(_bytes, ("workspace_bytes", "context_bytes", "bucket_bytes", "gradient_bytes")),
         *map(_number, ("gathered_layers", "buckets")),
         *map(_share, ("gathered_ends", "pending_share")),
         Entry("vocabulary_multiple", "1", minimum=1.0, integer=True),
