@@ -65,8 +65,8 @@ HYBRID_SHAPES = (*(f"linear_{name}" for name in _LINEAR), *HYBRID_FLAGS)
 # Shapes that models may have beyond those of all.
 FURTHER_SHAPES = (*HYBRID_SHAPES, "windowed_layers", "expert_latent_size",
                   "index_heads", "index_head_size", "index_tokens", "index_layers", "index_stride",
-                  "pooled_layers", "pooled_stride", "output_rank", "output_groups",
-                  "residual_streams")  # fmt: skip
+                   "pooled_layers", "pooled_stride", "output_rank", "output_groups",
+                   "residual_streams", "expert_groups", "groups_per_token")  # fmt: skip
 # Shapes that no rule gives.
 VITAL = (*TENSORS, "gated", "tied_embeddings")
 

@@ -234,7 +234,13 @@ OPERATIONS = declared("ep")
 DEDUPLICATED = {"dispatcher": "deduplicated", "topology": "hierarchical", "shape": "two_levels"}
 SOURCE: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.2.2"}
 BOTH = "what is handed on inside nodes overlaps with what crosses the network"
-EVENLY = "experts are chosen evenly, and without regard to nodes"
+EVENLY = "experts are chosen evenly, and without regard to nodes but for groups of them"
+LIMITED: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/moe/moe_utils.py, group_limited_topk",
+}
+for _name in ("expert_groups", "groups_per_token"):
+    constant(_name, 0.0, "A token chooses among all experts", like="experts", **LIMITED)
 
 for _name, _symbol, _words, _of in (
     ("ep_members_in_node", r"\mu_e", "members of an expert-parallel group in one node",
@@ -257,10 +263,36 @@ for _name, _mark, _words in (
     amount(_name, f"M_{{{_mark}}}", "byte", f"{_words}, of one micro-batch and layer")
 
 
-@formula(assumes=(EVENLY,), **SOURCE)
-def distinct_nodes(ep_nodes: Array, experts: Array, experts_per_token: Array) -> Array:
+@formula(
+    assumes=(
+        EVENLY,
+        "a group is chosen for its best experts, so that each that a token chooses has as many of "
+        "its experts: within 2 % of such choices drawn up to as many nodes as groups, 6 % beyond",
+        "groups and nodes have experts that follow one another",
+    ),
+    **SOURCE,
+)
+def distinct_nodes(
+    ep_nodes: Array,
+    experts: Array,
+    experts_per_token: Array,
+    expert_groups: Array,
+    groups_per_token: Array,
+) -> Array:
     """Nodes that a token's experts lie on: those of which not all experts are missed."""
-    return ep_nodes * (1.0 - never_drawn(experts, experts / ep_nodes, experts_per_token))
+    groups, chosen = xp.maximum(expert_groups, 1.0), xp.maximum(groups_per_token, 1.0)
+    own, here = experts / groups, experts / ep_nodes
+    missed = never_drawn(experts, here, experts_per_token)
+    # Of a node that is part of a group, where its group is chosen for as many experts as others or
+    # for one more; of one that holds several groups.
+    each = xp.floor(experts_per_token / chosen)
+    more = experts_per_token / chosen - each
+    fewer = (1.0 - more) * never_drawn(own, here, each) + more * never_drawn(own, here, each + 1.0)
+    part = 1.0 - fewer
+    some = 1.0 - never_drawn(groups, groups / ep_nodes, xp.minimum(chosen, experts_per_token))
+    met = xp.where(ep_nodes >= groups, chosen / groups * part, some)
+    limited = (chosen < groups) & (groups_per_token > 0.0)
+    return ep_nodes * xp.where(limited, met, 1.0 - missed)
 
 
 @formula(assumes=(EVENLY,), **SOURCE)

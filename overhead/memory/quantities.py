@@ -201,6 +201,8 @@ for _name, _symbol, _meaning in (
     ("output_rank", "r_o", "rank of each group's vector between the context and hidden; 0: none"),
     ("output_groups", "g_o", "groups of heads whose contexts are projected to such a vector each"),
     ("residual_streams", "n_r", "hidden states that the residual holds (hyper-connections)"),
+    ("expert_groups", "G_g", "groups of routed experts, of which a token chooses some; 0: none"),
+    ("groups_per_token", "M_g", "groups of routed experts in which a token has its experts"),
 ):
     define(_name, _symbol, "1", _meaning, minimum=0, integer=True)
 define("index_share", r"\lambda_i", "1", "share of layers with an indexer of their own", minimum=0,

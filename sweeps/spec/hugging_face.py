@@ -334,6 +334,9 @@ def _deepseek_v3(config: _Config) -> None:
     }.items():
         config.take(shape, key)
     _shared(config)
+    if config.content.get("n_group", 1) > 1:
+        config.take("expert_groups", "n_group")
+        config.take("groups_per_token", "topk_group")
     if config.content.get("moe_layer_freq", 1) != 1:
         config.refuse("moe_layer_freq", "isn't known", "1")
     balanced = config.content.get("topk_method", "noaux_tc") == "noaux_tc"

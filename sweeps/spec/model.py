@@ -25,6 +25,7 @@ _OF_EXPERTS = ("experts_per_token", "expert_ffn_size", "shared_ffn_size", "dense
 _INDEX = ("index_heads", "index_head_size", "index_tokens")
 _NEEDING = {"windowed_layers": "window", "expert_latent_size": "experts",
             "output_rank": "output_groups", "output_groups": "output_rank",
+            "expert_groups": "groups_per_token", "groups_per_token": "expert_groups",
             **dict.fromkeys((*_INDEX[1:], "index_layers", "index_stride", "pooled_layers"),
                             _INDEX[0]),
             "pooled_stride": "pooled_layers"}  # fmt: skip
@@ -162,6 +163,9 @@ def _mixture_faults(full: Mapping[str, float], wrong: Any, required: Any) -> Non
             wrong(name, "needs experts", "give experts, or leave it out")
     if full["experts_per_token"] > full["experts"] > 0.0:
         wrong("experts_per_token", "is more than there are", f"at most {full['experts']:g}")
+    for name, whole in (("groups_per_token", "expert_groups"), ("expert_groups", "experts")):
+        if full.get(name, 0.0) > full.get(whole, 0.0):
+            wrong(name, f"is more than {whole}", f"at most {full.get(whole, 0.0):g}")
     if full["kv_rank"] > 0.0:
         required(_OF_LATENTS[1:], "every latent attention has one")
     # Queries alone come from a latent vector where the context's projection has one, too.

@@ -66,6 +66,69 @@ def test_distinct_nodes_are_those_of_all_choices(experts: int, nodes: int, chose
     assert float(Evaluation(values)["distinct_nodes"]) == pytest.approx(mean, rel=1e-12)
 
 
+def drawn_nodes(experts: int, groups: int, limit: int, chosen: int, nodes: int) -> float:
+    """Mean number of nodes of tokens whose scores are drawn, by Megatron-LM's group_limited_topk.
+
+    A group's score is the sum of its best ones, as many as come to each group that is chosen.
+    """
+    scores = np.random.default_rng(7).random((20000, experts))
+    best = np.sort(scores.reshape(len(scores), groups, -1), axis=2)[:, :, -(chosen // limit) :]
+    kept = np.argsort(-best.sum(axis=2), axis=1)[:, :limit]
+    open_groups = np.zeros((len(scores), groups), bool)
+    np.put_along_axis(open_groups, kept, values=True, axis=1)
+    masked = np.where(np.repeat(open_groups, experts // groups, axis=1), scores, -1.0)
+    choices = np.argpartition(-masked, chosen - 1, axis=1)[:, :chosen] // (experts // nodes)
+    met = np.zeros((len(scores), nodes), bool)
+    np.put_along_axis(met, choices, values=True, axis=1)
+    return float(met.sum(axis=1).mean())
+
+
+# DeepSeek-V3, DeepSeek-V2, two groups of eight, and fewer experts.
+GROUPED = [(256, 8, 4, 8), (160, 8, 3, 6), (256, 8, 2, 8), (64, 8, 4, 8)]
+
+
+@pytest.mark.parametrize("shapes", GROUPED)
+@pytest.mark.parametrize("nodes", [2, 4, 8, 16, 32])
+def test_tokens_of_chosen_groups_meet_fewer_nodes(
+    shapes: tuple[int, int, int, int], nodes: int
+) -> None:
+    experts, groups, limit, chosen = shapes
+    values = {"ep_nodes": nodes, "experts": experts, "experts_per_token": chosen}
+    free = float(Evaluation(values)["distinct_nodes"])
+    values |= {"expert_groups": groups, "groups_per_token": limit}
+    found = float(Evaluation(values)["distinct_nodes"])
+    tolerance = 0.02 if nodes <= groups else 0.06
+    assert found == pytest.approx(drawn_nodes(experts, groups, limit, chosen, nodes), rel=tolerance)
+    assert found <= min(free, limit * max(nodes / groups, 1.0)) * (1 + 1e-12)
+
+
+def test_limits_of_chosen_groups() -> None:
+    """All groups are no limit, as is one; as many nodes as groups are met as groups are chosen."""
+    values = {"ep_nodes": 8.0, "experts": 256.0, "experts_per_token": 8.0}
+    free = Evaluation(values)["distinct_nodes"]
+    for groups, limit in ((0.0, 0.0), (1.0, 1.0), (8.0, 8.0)):
+        more = {"expert_groups": groups, "groups_per_token": limit}
+        assert Evaluation({**values, **more})["distinct_nodes"] == free
+    limits = {"expert_groups": 8.0, "groups_per_token": np.arange(1.0, 8.0)}
+    assert Evaluation({**values, **limits})["distinct_nodes"] == pytest.approx(np.arange(1.0, 8.0))
+    for nodes in (2.0, 4.0, 16.0, 64.0):
+        found = Evaluation({**values, **limits, "ep_nodes": nodes})["distinct_nodes"]
+        assert np.all(np.diff(found) > -1e-12)
+    alone = Evaluation({**values, **limits, "ep_nodes": 1.0})["distinct_nodes"]
+    assert alone == pytest.approx(np.ones(7))
+
+
+def test_deepseek_v3_sends_a_token_to_four_nodes() -> None:
+    """64-fold on 8 nodes its remote bytes are those of 3.5 nodes, not of 5.3 times 7/8."""
+    plan = {"ep": 64.0, "expert_groups": 8.0, "groups_per_token": 4.0}
+    limited = dispatch("time", "deduplicated", **plan)
+    assert limited == pytest.approx(4096 * 7168 * 2 * 4 * 7 / 8 / 50e9 + 4e-6)
+    assert limited < 0.77 * dispatch("time", "deduplicated", ep=64.0)
+    # Without deduplication a token goes to each expert, on however few nodes.
+    free = dispatch("sent_bytes", "all_to_all", ep=64.0)
+    assert dispatch("sent_bytes", "all_to_all", **plan) == free
+
+
 @given(st.integers(1, 60), st.integers(0, 60), st.integers(0, 20))
 def test_never_drawn_is_the_binomials_quotient(total: int, marked: int, draws: int) -> None:
     marked, draws = min(marked, total), min(draws, total)
