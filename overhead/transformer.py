@@ -66,7 +66,8 @@ HYBRID_SHAPES = (*(f"linear_{name}" for name in _LINEAR), *HYBRID_FLAGS)
 FURTHER_SHAPES = (*HYBRID_SHAPES, "windowed_layers", "expert_latent_size",
                   "index_heads", "index_head_size", "index_tokens", "index_layers", "index_stride",
                    "pooled_layers", "pooled_stride", "output_rank", "output_groups",
-                   "residual_streams", "expert_groups", "groups_per_token")  # fmt: skip
+                   "residual_streams", "expert_groups", "groups_per_token",
+                   "attention_sinks")  # fmt: skip
 # Shapes that no rule gives.
 VITAL = (*TENSORS, "gated", "tied_embeddings")
 
@@ -87,7 +88,7 @@ for _name, _symbol, _meaning in (
     ("attention_weights", "W_a", "weights of one layer's attention that matrix products use"),
     ("qkv_outputs", r"n_{qkv}", "outputs of the projections to queries, keys and values"),
     ("attention_bias_parameters", r"P_{\beta}", "biases of one layer's attention"),
-    ("attention_norm_parameters", r"P_{\nu a}", "norms inside one layer's attention"),
+    ("attention_norm_parameters", r"P_{\nu a}", "norms and sinks inside one layer's attention"),
     ("attention_parameters", "P_a", "parameters of one layer's attention"),
     # One layer's MLP, dense or of experts.
     ("mlp_weights", "W_m", "weights of one dense layer's MLP that matrix products use"),
@@ -427,10 +428,26 @@ def attention_bias_parameters(
     ),
 )
 def attention_norm_parameters(
-    qk_norms: Array, head_size: Array, q_rank: Array, kv_rank: Array, index_norms: Array
+    qk_norms: Array,
+    head_size: Array,
+    q_rank: Array,
+    kv_rank: Array,
+    index_norms: Array,
+    attention_sinks: Array,
 ) -> Array:
-    """Norms inside one layer's attention."""
-    return 2.0 * qk_norms * head_size + q_rank + kv_rank + index_norms
+    """Norms inside one layer's attention, and the sinks of its softmax."""
+    return 2.0 * qk_norms * head_size + q_rank + kv_rank + index_norms + attention_sinks
+
+
+constant(
+    "attention_sinks",
+    0.0,
+    "None: all that a softmax adds up are scores",
+    like="hidden_size",
+    source="megatron",
+    where="megatron/core/transformer/dot_product_attention.py: softmax_type; the attention kernel "
+    "takes them beside its scores, and moves no more",
+)
 
 
 total("attention_parameters",

@@ -361,7 +361,7 @@ def busiest_expert_parameters(
 # Of these, what products take in fewer bytes than activations have.
 
 
-@formula(source=OWN)
+@derived()
 def busiest_narrow_parameters(
     first_stage_parameters: Array,
     first_stage_narrow_parameters: Array,
@@ -377,7 +377,7 @@ def busiest_narrow_parameters(
     return xp.where(first, first_stage_narrow_parameters, later)
 
 
-@formula(source=OWN)
+@derived()
 def busiest_narrow_expert_parameters(
     busiest_expert_parameters: Array,
     narrow_expert_parameters: Array,
@@ -402,7 +402,7 @@ for _all, _trained in (
         constant(_trained, 0.0, "None: routed experts are frozen", like=_all, **LORA)
 for _kind in ("", "expert_"):
     _all, _trained = (f"busiest_{one}narrow_{_kind}parameters" for one in ("", "trained_"))
-    alias(_trained, _all, "All of them", source=OWN)
+    alias(_trained, _all, "All of them")
     constant(_trained, 0.0, "None: adapters are in 16 bits", like=_all, **LORA)
 call(
     returns="busiest_trained_parameters",

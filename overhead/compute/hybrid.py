@@ -433,15 +433,16 @@ def hybrid_attention_norm_parameters(
     linear_out_width: Array,
     mamba: Array,
     index_norms: Array,
+    attention_sinks: Array,
 ) -> Array:
-    """Norms of one layer's attention; of a linear one its convolution, decay and norm.
+    """Norms and sinks of one layer's attention; of a linear one its convolution, decay and norm.
 
     Mamba-2's convolution has a bias, its decay a third number a head, and its norm is of all heads.
     """
     convolution = (linear_kernel + mamba) * linear_convolved_width
     norm = xp.where(mamba > 0.0, linear_out_width, linear_value_size)
     linear = convolution + (2.0 + mamba) * linear_value_heads + norm
-    own = 2.0 * qk_norms * head_size + q_rank + kv_rank
+    own = 2.0 * qk_norms * head_size + q_rank + kv_rank + attention_sinks
     return _mean(linear_share, own, linear) + index_norms
 
 

@@ -201,6 +201,11 @@ for _name, _symbol, _meaning in (
     ("output_rank", "r_o", "rank of each group's vector between the context and hidden; 0: none"),
     ("output_groups", "g_o", "groups of heads whose contexts are projected to such a vector each"),
     ("residual_streams", "n_r", "hidden states that the residual holds (hyper-connections)"),
+    (
+        "attention_sinks",
+        "a_0",
+        "numbers that a layer's softmax adds to the scores it sums up, a head each; 0: none",
+    ),
     ("expert_groups", "G_g", "groups of routed experts, of which a token chooses some; 0: none"),
     ("groups_per_token", "M_g", "groups of routed experts in which a token has its experts"),
 ):

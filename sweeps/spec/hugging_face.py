@@ -219,6 +219,7 @@ def _gpt_oss(config: _Config) -> None:
         config.refuse("attention_bias", "isn't known with this kind of model", "true")
     for shape in ("biases", "router_bias"):
         config.set(shape, 1.0, "every gpt_oss model")
+    config.take("attention_sinks", "num_attention_heads")
     _experts(config, "num_local_experts", "intermediate_size")
     config.none_or("window", "sliding_window")
     _some_windows(config)

@@ -271,6 +271,18 @@ def test_windows_in_some_layers_by_hand() -> None:
     assert packed == (1024 + 128) / 2
 
 
+def test_sinks_are_parameters_and_move_nothing() -> None:
+    """With a number a head and layer GPT-OSS has its published parameters, to the last one."""
+    assert held("parameters", "gpt-oss-20b") == 20_914_757_184
+    assert held("parameters", "gpt-oss-120b") == 116_829_156_672
+    fewer = held("parameters", "gpt-oss-120b", attention_sinks=0)
+    assert 116_829_156_672 - fewer == 36 * 64
+    plan = {"rank_tokens": 4096, "tp": 1, "sequence_length": 4096}
+    for name in ("attention_forward_flops", "attention_flops_per_token"):
+        none = held(name, "gpt-oss-120b", **plan, attention_sinks=0)
+        assert held(name, "gpt-oss-120b", **plan) == none
+
+
 # Nemotron-3 Super: routed experts of 2688 work on a latent vector of 1024, a shared one on 4096.
 SUPER = "nemotron-3-super-120b-a12b"
 
