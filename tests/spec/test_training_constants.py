@@ -161,6 +161,26 @@ def test_the_typical_best_is_the_median_of_the_catalogue() -> None:
     assert TYPICAL_BEST.value == pytest.approx(statistics.median(ratios), abs=0.01)
 
 
+def test_narrow_formats_come_no_nearer_to_their_peak_than_16_bits() -> None:
+    """What AMD's GPUs reach in bf16 holds in fp8, which isn't measured; measured ratios say so."""
+    for name, precision in (("mi300x", "fp8"), ("mi355x", "fp8"), ("mi355x", "fp4")):
+        figures = load_hardware(name).figures
+        share = figures["best_matmul_flops_bf16"].value / figures["peak_flops_bf16"].value
+        assert share < TYPICAL_BEST.value
+        expected = share * figures[f"peak_flops_{precision}"].value
+        assert value(name, "best_matmul_flops", precision) == pytest.approx(expected)
+    # A machine that is better in 16 bits is taken as a typical one.
+    peak = load_hardware("tpu-7x").figures["peak_flops_fp8"].value
+    assert value("tpu-7x", "best_matmul_flops", "fp8") == pytest.approx(TYPICAL_BEST.value * peak)
+    ratios = []
+    for name in ("dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300", "gaudi3"):
+        figures = load_hardware(name).figures
+        shares = [figures[f"best_matmul_flops_{p}"].value / figures[f"peak_flops_{p}"].value
+                  for p in ("fp8", "bf16")]  # fmt: skip
+        ratios.append(shares[0] / shares[1])
+    assert statistics.mean(ratios) == pytest.approx(0.96, abs=0.01)
+
+
 def test_a_best_of_one_machine_is_not_fitted_twice() -> None:
     """Rates that a file derives from the typical best come out as the rule has them."""
     for name in ("dgx-b200", "gb200-nvl72", "gb300-nvl72"):
