@@ -488,7 +488,7 @@ def test_compressed_sparse_attention_by_hand() -> None:
 
 def test_the_first_of_two_products_behind_attention_is_in_16_bits() -> None:
     """Half of DeepSeek-V4 Flash's weights there: as long as both halves, each at its rate."""
-    rates = {"layer_matmul_flops": 4e15, "output_matmul_flops": 1e15}
+    rates = {"attention_matmul_flops": 4e15, "output_matmul_flops": 1e15}
     found = held("context_matmul_flops", FLASH, **rates)
     assert found == pytest.approx(2 / (1 / 4e15 + 1 / 1e15), rel=1e-12)
     assert held("context_matmul_flops", FLASH, **rates, output_rank=0) == 4e15
