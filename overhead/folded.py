@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, constant, formula, total
+from overhead.formula import alias, constant, derived, formula, total
 from overhead.labels import FOLDED, PAIRED
 from overhead.quantity import Array
 from overhead.schedule import AT_LEAST_H2, AT_LEAST_PP, EVEN, KEPT, UNEVEN
@@ -137,12 +137,7 @@ def dual_pipe_v_bubble_time(
     return xp.maximum((pp - 1.0) * ends, xp.maximum(single, 0.0)) / 2.0
 
 
-@formula(
-    returns="busy_time",
-    source="dualpipe",
-    where="dualpipev.py, step",
-    when=DUAL_V,
-)
+@formula(returns="busy_time", source="dualpipe", where="dualpipev.py, step", when=DUAL_V)
 def dual_pipe_v_busy_time(
     micro_batches: Array,
     stage_forward_time: Array,
@@ -197,9 +192,8 @@ def v_min_p2p_time(
     return (micro_batches - 1.0) * later + 4.0 * p2p_time * (pp - 1.0)
 
 
-@formula(
+@derived(
     returns="exposed_p2p_time",
-    source="derivation",
     assumes=(EVEN, SHORT, "there are no fewer micro-batches than 2*pp"),
     when=DUAL_V,
 )
@@ -248,9 +242,8 @@ def dual_pipe_v_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Arra
 FIRST = "the first rank's extra work is waited for in every micro-batch"
 
 
-@formula(
+@derived(
     returns="uneven_time",
-    source="derivation",
     assumes=(FIRST,),
     when={"schedule": "|".join((FOLDED[0], FOLDED[1], PAIRED[1])), **UNEVEN},
 )
@@ -261,9 +254,8 @@ def folded_imbalance_time(
     return micro_batches * xp.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
 
 
-@formula(
+@derived(
     returns="uneven_time",
-    source="derivation",
     assumes=(FIRST, "beside it the others' transfers arrive"),
     when={**V_MIN, **UNEVEN},
 )
@@ -289,13 +281,13 @@ def turned_last_stage(pp: Array) -> Array:
     return 0.0 * pp
 
 
-@formula(returns="stage_mtp_layers", source="derivation", assumes=(BOTH_ENDS,), **KNOWN)
+@derived(returns="stage_mtp_layers", assumes=(BOTH_ENDS,), **KNOWN)
 def folded_mtp_layers(mtp_depths: Array, stage: Array) -> Array:
     """Layers of the stage that predict further tokens: beside the loss."""
     return mtp_depths * xp.where(stage == 0.0, 1.0, 0.0)
 
 
-@formula(returns="stage_layers", source="derivation", assumes=(BOTH_ENDS,), **KNOWN)
+@derived(returns="stage_layers", assumes=(BOTH_ENDS,), **KNOWN)
 def folded_stage_layers(
     layers: Array,
     pp: Array,
@@ -312,7 +304,7 @@ def folded_stage_layers(
     return xp.asarray(own + stage_added_layers)
 
 
-@formula(returns="stage_leading_layers", source="derivation", assumes=(BOTH_ENDS,), **KNOWN)
+@derived(returns="stage_leading_layers", assumes=(BOTH_ENDS,), **KNOWN)
 def folded_leading_layers(
     dense_layers: Array,
     layers: Array,
@@ -333,8 +325,8 @@ def folded_leading_layers(
 
 for _which in ("embedding", "output"):
 
-    @formula(
-        returns=f"holds_{_which}", source="derivation", name=f"first_holds_{_which}",
+    @derived(
+        returns=f"holds_{_which}", name=f"first_holds_{_which}",
         title=f"Whether the stage's rank holds the {_which}: the first", **KNOWN,
     )  # fmt: skip
     def _first_holds(stage: Array) -> Array:
@@ -352,8 +344,9 @@ alias("all_dense_parameters", "pipeline_parameters", "Parameters on the ranks of
       name="folded_dense_parameters", **KNOWN)  # fmt: skip
 
 
-@formula(returns="pp_transfer_total_energy", source="derivation",
-         assumes=("at the turn nothing is transferred",), **KNOWN)  # fmt: skip
+@derived(
+    returns="pp_transfer_total_energy", assumes=("at the turn nothing is transferred",), **KNOWN
+)
 def folded_transfer_energy(
     tp: Array,
     cp: Array,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from overhead.arrays import xp
-from overhead.formula import call, formula, total
+from overhead.formula import call, derived, formula, total
 from overhead.graph import Evaluation
 from overhead.labels import LABELS, complete
 from overhead.quantity import Array, amount
@@ -258,7 +258,7 @@ def messages(
 # formulas for each type and each kind of link.
 
 
-@formula(source="derivation")
+@derived()
 def path_latency(
     intra_hops: Array, intra_latency: Array, inter_hops: Array, inter_latency: Array
 ) -> Array:
@@ -302,7 +302,7 @@ def cut_through_wire_time(
     return xp.maximum(inside, between)
 
 
-@formula(source="derivation", assumes=("every link that a bit passes takes its energy",))
+@derived(assumes=("every link that a bit passes takes its energy",))
 def path_energy_per_bit(
     intra_hops: Array, intra_energy_per_bit: Array, inter_hops: Array, inter_energy_per_bit: Array
 ) -> Array:
@@ -313,7 +313,7 @@ def path_energy_per_bit(
 total("path_time", ("path_latency", "path_wire_time"), source="hockney1994")
 
 
-@formula(source="derivation")
+@derived()
 def path_energy(message_bytes: Array, path_energy_per_bit: Array) -> Array:
     """Energy of a message: 8 bits a byte on every link of its path."""
     return message_bytes * (8.0 * path_energy_per_bit)
@@ -322,7 +322,7 @@ def path_energy(message_bytes: Array, path_energy_per_bit: Array) -> Array:
 # A ring in the order of the nodes: a link of it lies in a node, or crosses to the next one.
 
 
-@formula(source="derivation", assumes=("nodes are filled one after another",))
+@derived(assumes=("nodes are filled one after another",))
 def crossing_links(ranks: Array, gpus_per_node: Array) -> Array:
     """Links of a ring that lead from one node to the next."""
     return xp.where(ranks > gpus_per_node, xp.ceil(ranks / gpus_per_node), 0.0)
@@ -350,7 +350,7 @@ def ring_time(
     return xp.maximum(inside, xp.where(crossing_links > 0.0, crossing_ring_time, 0.0))
 
 
-@formula(source="derivation", assumes=("in each step every link of the ring carries a message",))
+@derived(assumes=("in each step every link of the ring carries a message",))
 def ring_energy(
     ranks: Array, crossing_links: Array, node_ring_energy: Array, crossing_ring_energy: Array
 ) -> Array:

@@ -233,7 +233,7 @@ product("group_stride", ("etp", "ep"),
 # On nodes.
 
 
-@formula(source="derivation", assumes=FULL_NODES)
+@derived(assumes=FULL_NODES)
 def uneven_placement(group_size: Array, group_stride: Array, gpus_per_node: Array) -> Array:
     """Whether some groups of a kind lie on other numbers of nodes, or in other shares, than others.
 
@@ -247,9 +247,8 @@ def uneven_placement(group_size: Array, group_stride: Array, gpus_per_node: Arra
     return xp.where(within & straddles, 1.0, 0.0)
 
 
-@formula(
-    source="derivation",
-    assumes=(*FULL_NODES, "of unevenly placed groups no more than one member in a node is sure"),
+@derived(
+    assumes=(*FULL_NODES, "of unevenly placed groups no more than one member in a node is sure")
 )
 def members_in_node(
     uneven_placement: Array, gpus_per_node: Array, group_stride: Array, group_size: Array
@@ -259,7 +258,7 @@ def members_in_node(
     return xp.where(uneven_placement > 0.0, 1.0, even)
 
 
-@formula(source="derivation", assumes=FULL_NODES)
+@derived(assumes=FULL_NODES)
 def group_nodes(
     uneven_placement: Array, gpus_per_node: Array, group_stride: Array, group_size: Array
 ) -> Array:
@@ -282,7 +281,7 @@ def group_nodes(
 # A pipeline's boundaries.
 
 
-@formula(source="derivation", assumes=FULL_NODES)
+@derived(assumes=FULL_NODES)
 def boundary_in_node(stage: Array, tp: Array, cp: Array, dp: Array, gpus_per_node: Array) -> Array:
     """Whether a stage and the next one lie in one node (`stage` from 0 to pp - 2)."""
     first = stage * tp * cp * dp
@@ -292,9 +291,8 @@ def boundary_in_node(stage: Array, tp: Array, cp: Array, dp: Array, gpus_per_nod
     )
 
 
-@formula(
-    source="derivation",
-    assumes=(*FULL_NODES, "where stages straddle nodes, each end of a node parts two boundaries"),
+@derived(
+    assumes=(*FULL_NODES, "where stages straddle nodes, each end of a node parts two boundaries")
 )
 def node_boundaries(pp: Array, gpus_per_node: Array, tp: Array, cp: Array, dp: Array) -> Array:
     """Boundaries between stages that lie between nodes; at most, where stages straddle nodes."""

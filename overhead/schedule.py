@@ -10,7 +10,7 @@ from __future__ import annotations
 from numpy.typing import ArrayLike
 
 from overhead.arrays import xp
-from overhead.formula import alias, formula, product, total
+from overhead.formula import alias, derived, formula, product, total
 from overhead.labels import EVEN_SCHEDULES, LABELS
 from overhead.quantity import Array, amount, define
 from overhead.source import cite
@@ -133,29 +133,26 @@ def rounds(micro_batches: Array, pp: Array) -> Array:
     return micro_batches + pp - 2.0 - xp.ceil((micro_batches - 1.0) / pp)
 
 
-@formula(returns="exposed_p2p_time", source="derivation", assumes=(EVEN, ASYNCHRONOUS), when=GPIPE)
+@derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS), when=GPIPE)
 def gpipe_p2p_time(p2p_time: Array, pp: Array) -> Array:
     """Time that transfers add to GPipe: its filling and its draining."""
     return 2.0 * p2p_time * (pp - 1.0)
 
 
-@formula(
-    returns="exposed_p2p_time", source="derivation", assumes=(EVEN, ASYNCHRONOUS), when=FORWARD
-)
+@derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS), when=FORWARD)
 def forward_only_p2p_time(p2p_time: Array, pp: Array) -> Array:
     """Time that transfers add to forwards alone: their filling."""
     return p2p_time * (pp - 1.0)
 
 
-@formula(returns="exposed_p2p_time", source="derivation", assumes=(EVEN, ASYNCHRONOUS), when=PLAIN)
+@derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS), when=PLAIN)
 def one_f_one_b_p2p_time(p2p_time: Array, micro_batches: Array, pp: Array) -> Array:
     """Time that transfers add to 1F1B: nearly two of every micro-batch, for nothing hides them."""
     return 2.0 * p2p_time * rounds(micro_batches, pp)
 
 
-@formula(
+@derived(
     returns="exposed_p2p_time",
-    source="derivation",
     assumes=(EVEN, ASYNCHRONOUS, WHOLE_GROUPS, "with one virtual stage it is plain 1F1B"),
     when=INTERLEAVED,
 )
@@ -180,9 +177,8 @@ def interleaved_p2p_time(
     return xp.where(pp > 1.0, xp.where(virtual_stages > 1.0, chunked, plain), 0.0)
 
 
-@formula(
+@derived(
     returns="exposed_p2p_time",
-    source="derivation",
     assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_PP, "weights take no longer than forward or input"),
     when=H1,
 )
@@ -196,12 +192,7 @@ def zero_bubble_h1_p2p_time(
     return 2.0 * p2p_time * xp.minimum(count, ends) + beyond * xp.maximum(count - ends, 0.0)
 
 
-@formula(
-    returns="exposed_p2p_time",
-    source="derivation",
-    assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_H2),
-    when=H2,
-)
+@derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_H2), when=H2)
 def zero_bubble_h2_p2p_time(
     pp: Array,
     p2p_time: Array,
@@ -224,12 +215,7 @@ def zero_bubble_h2_p2p_time(
     return ends + xp.where(pp > 1.0, micro_batches - 1.0, 0.0) * xp.maximum(late, 0.0)
 
 
-@formula(
-    returns="exposed_p2p_time",
-    source="derivation",
-    assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_H2),
-    when=STAGGERED,
-)
+@derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_H2), when=STAGGERED)
 def staggered_zero_bubble_h2_p2p_time(
     p2p_time: Array,
     pp: Array,
@@ -248,12 +234,7 @@ def staggered_zero_bubble_h2_p2p_time(
     return 2.0 * p2p_time * (pp - 1.0) + beyond
 
 
-@formula(
-    returns="exposed_p2p_time",
-    source="derivation",
-    assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_DUAL),
-    when=DUAL,
-)
+@derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_DUAL), when=DUAL)
 def dual_pipe_p2p_time(p2p_time: Array, pp: Array, micro_batches: Array) -> Array:
     """Time that transfers add to DualPipe, at most: one of every micro-batch, nearly."""
     return p2p_time * (pp - 1.0) * (micro_batches / pp + 2.0)
@@ -278,20 +259,20 @@ alias("imbalance_time", "uneven_time", "Time that uneven ends add", when=PARTED)
 ENDED = {**PARTED, "shapes": "known"}
 
 
-@formula(returns="bubble_time", source="derivation", when=ENDED)
+@derived(returns="bubble_time", when=ENDED)
 def ended_bubble_time(even_bubble_time: Array, uneven_time: Array) -> Array:
     """Bubble of a stage between the ends, less what shorter ends save."""
     return xp.maximum(even_bubble_time + xp.minimum(uneven_time, 0.0), 0.0)
 
 
-@formula(returns="imbalance_time", source="derivation", when=ENDED)
+@derived(returns="imbalance_time", when=ENDED)
 def ended_imbalance_time(even_bubble_time: Array, uneven_time: Array) -> Array:
     """Time that longer ends add; below nothing only where no stage is between them."""
     saved = xp.minimum(even_bubble_time + uneven_time, 0.0)
     return xp.where(uneven_time < 0.0, saved, uneven_time)
 
 
-@formula(source="derivation")
+@derived()
 def bubble_fraction(bubble_time: Array, pipeline_time: Array) -> Array:
     """Bubble over the pipeline's whole time."""
     return bubble_time / pipeline_time
@@ -526,11 +507,8 @@ def dual_pipe_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
     return xp.where(stage < pp, xp.minimum(micro_batches, pp + 1.0), 0.0)
 
 
-@formula(
-    returns="in_flight_micro_batches",
-    source="derivation",
-    assumes=("nothing is kept for a backward",),
-    when=FORWARD,
+@derived(
+    returns="in_flight_micro_batches", assumes=("nothing is kept for a backward",), when=FORWARD
 )
 def forward_only_in_flight(stage: Array, pp: Array) -> Array:
     """Micro-batches in flight where there are forwards alone: the one that is computed."""
@@ -548,9 +526,8 @@ def forward_only_in_flight(stage: Array, pp: Array) -> Array:
 ENDS = ("only the first and the last stage differ from the others",)
 
 
-@formula(
+@derived(
     returns="uneven_time",
-    source="derivation",
     assumes=(*ENDS, "the slowest forward and the slowest backward are in one stage"),
     when={"schedule": "gpipe|forward_only", **UNEVEN},
 )
@@ -587,9 +564,8 @@ def _plain(micro_batches: Array, pp: Array, first: Array, last: Array, p2p_time:
     return xp.where(pp > 1.0, longest, micro_batches * (first + last))
 
 
-@formula(
+@derived(
     returns="uneven_time",
-    source="derivation",
     assumes=(*ENDS, ASYNCHRONOUS, "extra work is a fraction of a stage's"),
     when={**PLAIN, **UNEVEN},
 )
@@ -604,9 +580,8 @@ def one_f_one_b_imbalance_time(
     return _plain(micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time)
 
 
-@formula(
+@derived(
     returns="uneven_time",
-    source="derivation",
     assumes=(*ENDS, WHOLE_GROUPS, "extra work is in the first and in the last chunk"),
     when={**INTERLEAVED, **UNEVEN},
 )

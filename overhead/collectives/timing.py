@@ -68,9 +68,8 @@ total("time", ("latency_time", "bandwidth_time", "reduction_time"),
       when={"phases": "sequential", "reduction": "counted"}, name="reducing_time")  # fmt: skip
 
 
-@formula(
+@derived(
     returns="intra_time",
-    source="derivation",
     assumes=("a flat network lies in a node while its ranks fit into one",),
     when={**FLAT, "link": "auto"},
 )
@@ -79,9 +78,8 @@ def flat_intra_time(time: Array, ranks: Array, gpus_per_node: Array) -> Array:
     return xp.where(ranks <= gpus_per_node, time, 0.0)
 
 
-@formula(
+@derived(
     returns="inter_time",
-    source="derivation",
     assumes=("a flat network lies in a node while its ranks fit into one",),
     when={**FLAT, "link": "auto"},
 )
@@ -99,20 +97,13 @@ for _within, _without in (("intra", "inter"), ("inter", "intra")):
 product("sent_bytes", ("sent_fraction", "message_bytes"), "Most bytes that one rank sends")
 
 
-@formula(
-    source="derivation",
-    assumes=("bytes are counted on every link that they pass, on a switch once a message",),
-)
+@derived(assumes=("bytes are counted on every link that they pass, on a switch once a message",))
 def link_bytes(link_fraction: Array, message_bytes: Array) -> Array:
     """Bytes over all links together."""
     return link_fraction * message_bytes
 
 
-@formula(
-    source="derivation",
-    assumes=("every byte costs its link's energy a bit; idle links cost nothing",),
-    when=FLAT,
-)
+@derived(assumes=("every byte costs its link's energy a bit; idle links cost nothing",), when=FLAT)
 def energy(link_bytes: Array, energy_per_bit: Array) -> Array:
     """Energy of all bytes over all links."""
     return link_bytes * (8.0 * energy_per_bit)

@@ -12,7 +12,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import declared, never, on_network, operation
-from overhead.formula import alias, constant, declare, formula, product
+from overhead.formula import alias, constant, declare, derived, formula, product
 from overhead.quantity import Array, amount
 
 WHOLE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
@@ -58,7 +58,7 @@ def tp_gather_message_bytes(
 
 alias("tp_gather_message_bytes", "tp_message_bytes",
       "Inputs of a block, which adapters take in 16 bits: they are gathered so, once",
-      source="derivation", when={"tuning": "lora"})  # fmt: skip
+      when={"tuning": "lora"})  # fmt: skip
 
 GATHERED = {**TP, "message": "tp_gather_message_bytes"}
 operation("tp_all_reduce", "all_reduce of a block's output", collective="all_reduce", **TP)
@@ -561,7 +561,7 @@ def pp_transfer_volume(
     return pp_transfer_sent_bytes * xp.where(pp > 2.0, both, two)
 
 
-@formula(source="derivation")
+@derived()
 def pp_transfer_total_energy(
     tp: Array,
     cp: Array,

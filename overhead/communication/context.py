@@ -13,7 +13,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import declared, never, on_network, operation
-from overhead.formula import alias, formula, product, total
+from overhead.formula import alias, derived, formula, product, total
 from overhead.quantity import Array, amount
 
 ULYSSES: dict[str, Any] = {"source": "jacobs2023", "where": "section 3.1"}
@@ -158,7 +158,7 @@ on_network("cp_hop_energy", "energy", "cp_ring", "p2p", "cp_ring_bytes")
 on_network("cp_inner_energy", "energy", "inner_ring", "p2p", "cp_ring_bytes")
 
 
-@formula(source="derivation")
+@derived()
 def cp_ring_energy(
     cp_nodes: Array, cp: Array, cp_hop_energy: Array, cp_inner_energy: Array
 ) -> Array:
@@ -167,7 +167,7 @@ def cp_ring_energy(
     return leaving * cp_hop_energy + (cp - leaving) * cp_inner_energy
 
 
-@formula(source="derivation")
+@derived()
 def cp_outer_ring_energy(
     cp_nodes: Array, cp: Array, ulysses_ranks: Array, cp_hop_energy: Array, cp_inner_energy: Array
 ) -> Array:

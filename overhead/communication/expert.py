@@ -12,7 +12,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.communication.operation import declared, operation
 from overhead.expression import never_drawn
-from overhead.formula import alias, call, constant, formula, product
+from overhead.formula import alias, call, constant, derived, formula, product
 from overhead.quantity import Array, amount, define
 from overhead.software.flat import PRICED
 from overhead.source import cite
@@ -82,9 +82,8 @@ def largest_draw(ep: Array, largest_draw_root: Array) -> Array:
     return xp.where(ep > 1.0, t - above / below, 0.0)
 
 
-@formula(
+@derived(
     returns="expert_imbalance",
-    source="derivation",
     assumes=(
         "each token draws its experts without replacement, each as likely but for the heat",
         "many choices: a rank's are normal, and together they are those of all tokens",
@@ -141,9 +140,7 @@ constant(
 )
 
 
-@formula(
-    source="derivation", assumes=("what the busiest rank gets too much, others get too little",)
-)
+@derived(assumes=("what the busiest rank gets too much, others get too little",))
 def routed_share(moe_share: Array, expert_imbalance: Array) -> Array:
     """What is sent to experts, mean by most: over stages and over ranks."""
     return moe_share / expert_imbalance

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from overhead.arrays import xp
 from overhead.communication import groups
 from overhead.communication.groups import named
-from overhead.formula import call, constant, formula, product
+from overhead.formula import call, constant, derived, product
 from overhead.quantity import Array, amount
 
 # What communicates, in the order in which reports tell it.
@@ -131,7 +131,7 @@ def _counted(made: Operation, part: str, factors: tuple[str, ...]) -> None:
         return xp.asarray(result)
 
     returns = made.quantity(part)
-    formula(returns=returns, source="derivation", inputs=(*counts, *factors), name=returns)(kernel)
+    derived(returns=returns, inputs=(*counts, *factors), name=returns)(kernel)
 
 
 def on_network(returns: str, of: str, group: str, collective: str, message: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, call, constant, formula, product, total
+from overhead.formula import alias, call, constant, derived, formula, product, total
 from overhead.labels import ONE_COMPUTATION
 from overhead.overlap import mechanisms
 from overhead.quantity import Array, amount, define
@@ -43,7 +43,7 @@ def ddp_buckets_time(
     return xp.maximum(xp.maximum(from_first, from_second), from_last)
 
 
-@formula(returns="first_bucket_share", source="derivation", assumes=("all buckets are equal",))
+@derived(returns="first_bucket_share", assumes=("all buckets are equal",))
 def equal_first_bucket(gradient_buckets: Array) -> Array:
     """Share of the first of equal buckets."""
     return 1.0 / gradient_buckets
@@ -102,9 +102,7 @@ def megatron_buckets(reduced_elements: Array, bucket_elements: Array) -> Array:
 # Gradient accumulation: only the last micro-batch's backward has gradients to be sent.
 
 
-@formula(
-    returns="overlap_window", source="derivation", assumes=("all micro-batches take equally long",)
-)
+@derived(returns="overlap_window", assumes=("all micro-batches take equally long",))
 def window_of_last_backward(
     backward_share: Array, compute_time: Array, micro_batches: Array
 ) -> Array:
@@ -168,7 +166,7 @@ def fused_communication_time(
     return message_latency + transfer_time + copy_time
 
 
-@formula(source="derivation", when=FUSED)
+@derived(when=FUSED)
 def fusing_saves(communication_time: Array, fused_communication_time: Array) -> Array:
     """Time that fusing messages saves; negative where the copies cost more than the latencies."""
     return communication_time - fused_communication_time
@@ -188,7 +186,7 @@ total(
 )
 
 
-@formula(returns="ideal_overlapped_time", source="derivation", when=FUSED)
+@derived(returns="ideal_overlapped_time", when=FUSED)
 def ideal_fused_time(compute_time: Array, fused_communication_time: Array) -> Array:
     """Time of the longer one, with the messages fused."""
     return xp.maximum(compute_time, fused_communication_time)
@@ -215,7 +213,7 @@ def free_sms(sms: Array, num_sm: Array) -> Array:
     return xp.maximum(sms - num_sm, 1.0)
 
 
-@formula(source="derivation", assumes=(ALONE, "all multiprocessors work all of the time"))
+@derived(assumes=(ALONE, "all multiprocessors work all of the time"))
 def carved_compute_time(compute_time: Array, sms: Array, free_sms: Array) -> Array:
     """Time of the computation on the multiprocessors that communication leaves."""
     return compute_time * sms / free_sms
@@ -263,20 +261,14 @@ total("overlapped_time", ("compute_time", "communication_time"),
 AT_LEAST_ONE = ("one multiprocessor at least",)
 
 
-@formula(
-    returns="transfer_bandwidth",
-    source="derivation",
-    assumes=AT_LEAST_ONE,
-    when={"sm_law": "linear"},
-)
+@derived(returns="transfer_bandwidth", assumes=AT_LEAST_ONE, when={"sm_law": "linear"})
 def linear_rate(bandwidth: Array, num_sm: Array, sm_bandwidth: Array) -> Array:
     """Rate at which multiprocessors send, each as much until the link is full."""
     return xp.minimum(bandwidth, xp.maximum(num_sm, 1.0) * sm_bandwidth)
 
 
-@formula(
+@derived(
     returns="transfer_bandwidth",
-    source="derivation",
     assumes=(*AT_LEAST_ONE, "half of the bandwidth at so many multiprocessors is measured"),
     when={"sm_law": "saturating"},
 )
@@ -446,15 +438,13 @@ product(
 )
 
 
-@formula(
-    returns="piece_time", source="derivation", assumes=("all pieces take equally long",), when=CUT
-)
+@derived(returns="piece_time", assumes=("all pieces take equally long",), when=CUT)
 def equal_piece_time(product_time: Array, product_chunks: Array) -> Array:
     """Time of one piece of a product."""
     return product_time / product_chunks
 
 
-@formula(source="derivation", assumes=("more than 1 where chunks fill their waves worse",))
+@derived(assumes=("more than 1 where chunks fill their waves worse",))
 def decomposition_factor(whole_product_time: Array, product_time: Array) -> Array:
     """Time of a cut product by that of a whole one."""
     some = whole_product_time > 0.0

@@ -7,7 +7,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.compute.quantities import MEASURED
 from overhead.expression import power_sum
-from overhead.formula import alias, call, constant, declare, formula, product, total
+from overhead.formula import alias, call, constant, declare, derived, formula, product, total
 from overhead.labels import HIERARCHY, LABELS, NCCL, ONE_COMPUTATION, complete
 from overhead.overlap import mechanisms
 from overhead.overlap.bulk import ALONE, BULK, CHUNK, CUT
@@ -16,9 +16,8 @@ from overhead.quantity import Array, amount, define
 TWO = {"mechanism": "two_durations"}
 
 
-@formula(
+@derived(
     returns="overlapped_time",
-    source="derivation",
     assumes=("the efficiency is of the shorter duration: all of it hides at 1",),
     when=TWO,
 )
@@ -30,9 +29,8 @@ def two_durations_time(
     return xp.maximum(compute_time, communication_time) + (1.0 - overlap_efficiency) * shorter
 
 
-@formula(
+@derived(
     returns="overlapped_time",
-    source="derivation",
     assumes=(
         "the efficiency is of the communication, though no more of it hides than there is"
         " computation",
@@ -56,27 +54,25 @@ def of_communication_time(
 total("sequential_time", ("compute_time", "communication_time"))
 
 
-@formula(source="derivation")
+@derived()
 def ideal_overlapped_time(compute_time: Array, communication_time: Array) -> Array:
     """Time of the longer of the two: what overlap can reach at best."""
     return xp.maximum(compute_time, communication_time)
 
 
-@formula(source="derivation")
+@derived()
 def hidden_time(sequential_time: Array, overlapped_time: Array) -> Array:
     """Time that overlap saves; negative where what runs at once slows down by more."""
     return sequential_time - overlapped_time
 
 
-@formula(source="derivation")
+@derived()
 def exposed_time(overlapped_time: Array, compute_time: Array) -> Array:
     """Time beyond that of the computation by itself."""
     return overlapped_time - compute_time
 
 
-@formula(
-    source="derivation", assumes=("of the shorter duration, so that 1 is the best there can be",)
-)
+@derived(assumes=("of the shorter duration, so that 1 is the best there can be",))
 def overlap_ratio(hidden_time: Array, compute_time: Array, communication_time: Array) -> Array:
     """Hidden time by the shorter duration; 0 where there is nothing to hide."""
     shorter = xp.minimum(compute_time, communication_time)
@@ -84,10 +80,7 @@ def overlap_ratio(hidden_time: Array, compute_time: Array, communication_time: A
     return xp.where(some, xp.minimum(hidden_time / xp.where(some, shorter, 1.0), 1.0), 0.0)
 
 
-@formula(
-    source="derivation",
-    assumes=("what tools tell of traces; it can't reach 1 where communication is the longer",),
-)
+@derived(assumes=("what tools tell of traces; it can't reach 1 where communication is the longer",))
 def hidden_communication_share(hidden_time: Array, communication_time: Array) -> Array:
     """Hidden time by the communication's; 0 where there is none."""
     some = communication_time > 0.0
@@ -95,21 +88,21 @@ def hidden_communication_share(hidden_time: Array, communication_time: Array) ->
     return xp.where(some, xp.minimum(share, 1.0), 0.0)
 
 
-@formula(source="derivation")
+@derived()
 def overlap_speedup(sequential_time: Array, overlapped_time: Array) -> Array:
     """Sequential time by overlapped time; 1 where both are nought."""
     some = overlapped_time > 0.0
     return xp.where(some, sequential_time / xp.where(some, overlapped_time, 1.0), 1.0)
 
 
-@formula(source="derivation")
+@derived()
 def ideal_speedup(sequential_time: Array, ideal_overlapped_time: Array) -> Array:
     """Speedup if all of the shorter duration hid: 1/(1 - f) at a share f of communication."""
     some = ideal_overlapped_time > 0.0
     return xp.where(some, sequential_time / xp.where(some, ideal_overlapped_time, 1.0), 1.0)
 
 
-@formula(source="derivation")
+@derived()
 def communication_share(communication_time: Array, compute_time: Array) -> Array:
     """Communication by the time of both one after the other."""
     both = compute_time + communication_time
@@ -196,9 +189,8 @@ def fsdp_backward_time(
     return compute_time + gather + waited
 
 
-@formula(
+@derived(
     returns="overlapped_time",
-    source="derivation",
     assumes=(EQUAL, "a layer waits, after what doesn't depend on it, for the one before"),
     when={"mechanism": "layer_by_layer"},
 )
@@ -285,11 +277,7 @@ total("sequential_time", ("compute_time", "communication_time", "partial_sum_tim
       name="reduce_scatter_ring_sequential_time")  # fmt: skip
 
 
-@formula(
-    returns="last_split_time",
-    source="derivation",
-    assumes=("the last part is sent as fast as the others",),
-)
+@derived(returns="last_split_time", assumes=("the last part is sent as fast as the others",))
 def last_of_equal_splits(communication_time: Array, splits: Array) -> Array:
     """Time of the last part's communication, where it isn't given."""
     return communication_time / splits
@@ -314,9 +302,8 @@ def reduce_scatter_pipeline_time(
     return xp.maximum(product_time, sent) + last_split_time
 
 
-@formula(
+@derived(
     returns="messages",
-    source="derivation",
     when={"mechanism": "ring_exchange|ring_exchange_aggregate|reduce_scatter_ring"},
 )
 def messages_of_ring(ranks: Array) -> Array:
@@ -363,11 +350,8 @@ alias("ring_bandwidth", "link_bandwidth", when=PAIRS)
 alias("group_bandwidth", "port_bandwidth")
 
 
-@formula(
-    returns="group_bandwidth",
-    source="derivation",
-    assumes=("each pair of GPUs has a link of its own",),
-    when=PAIRS,
+@derived(
+    returns="group_bandwidth", assumes=("each pair of GPUs has a link of its own",), when=PAIRS
 )
 def bandwidth_to_peers(port_bandwidth: Array, ranks: Array, link_bandwidth: Array) -> Array:
     """Bandwidth of the links that lead to a group's other ranks."""
@@ -452,9 +436,8 @@ alias("product_time", "compute_time")
 alias("product_time", "carved_compute_time", when={"mechanism": "bulk_margin"})
 
 
-@formula(
+@derived(
     returns="product_time",
-    source="derivation",
     assumes=("beside a longer collective the product has what that leaves it all of the time",),
     when={"mechanism": "bulk_shared"},
 )
@@ -537,12 +520,11 @@ declare("burst_product_time", [f"tile_{rows}_{columns}_time" for rows, columns i
         _soft_minimum, assumes=("libraries choose about the best tile",), **TABLE)  # fmt: skip
 
 
-@formula(
-    source="derivation",
+@derived(
     assumes=(
         "a long run's rate is bounded by the GPU's power, so that some multiprocessors can be given"
         " away for nothing: inferred from NVIDIA's presets, not measured",
-    ),
+    )
 )
 def confined_product_time(
     burst_ratio: Array, burst_product_time: Array, sms: Array, free_sms: Array, launch_time: Array

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from overhead.arrays import xp
-from overhead.formula import formula, total
+from overhead.formula import derived, total
 from overhead.labels import EVEN_SCHEDULES, FOLDED
 from overhead.quantity import Array
 
@@ -274,7 +274,7 @@ total("compute_time", ("busy_time", "bubble_time"), when=WHEN, name="pipeline_co
 LONG = "transfers longer than a stage's computing follow one another"
 
 
-@formula(returns="overlapped_time", source="derivation", assumes=(*EVEN, LONG), when=WHEN)
+@derived(returns="overlapped_time", assumes=(*EVEN, LONG), when=WHEN)
 def pipeline_overlapped_time(
     busy_time: Array, bubble_time: Array, exposed_p2p_time: Array, communication_time: Array
 ) -> Array:
@@ -282,9 +282,8 @@ def pipeline_overlapped_time(
     return xp.maximum(busy_time + bubble_time + exposed_p2p_time, communication_time)
 
 
-@formula(
+@derived(
     returns="communication_time",
-    source="derivation",
     assumes=("every stage waits for each transfer, there and back",),
     when=WHEN,
 )
