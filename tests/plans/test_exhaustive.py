@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sweeps.search.request import Point, read_request
-from sweeps.search.search import Found, search
+from sweeps.search.search import RESOLUTION, Found, search
 from sweeps.search.space import space_of
 from tests.plans.exhaustive import Everything, everything
 
@@ -66,10 +66,13 @@ def test_times_and_memories_are_the_scalar_interfaces(both: tuple[Found, Everyth
 
 
 def test_the_best_are_in_order(both: tuple[Found, Everything]) -> None:
+    """The simplest of those among which the model can't tell comes first, then all by time."""
     found, every = both
-    times = [time for time, _ in values(found)]
+    first, *times = [time for time, _ in values(found)]
     assert times == sorted(times)
-    assert times[0] == pytest.approx(every.best()[1][0], rel=1e-12)
+    best = min(first, times[0])
+    assert best == pytest.approx(every.best()[1][0], rel=1e-12)
+    assert first <= best * (1.0 + RESOLUTION)
 
 
 def test_the_best_of_every_split(both: tuple[Found, Everything]) -> None:
@@ -77,8 +80,10 @@ def test_the_best_of_every_split(both: tuple[Found, Everything]) -> None:
     theirs = {tuple(map(int, split)): pair for split, pair in every.of_splits().items()}
     ours = {key(one)[:6]: one.known["step_time"] for one in found.splits}
     assert set(ours) == set(theirs)
+    recommended = key(found.best[0])[:6]
     for split, time in ours.items():
-        assert time == pytest.approx(theirs[split][0], rel=1e-9)
+        more = RESOLUTION if split == recommended else 0.0
+        assert theirs[split][0] * (1.0 - 1e-9) <= time <= theirs[split][0] * (1.0 + more + 1e-9)
 
 
 def test_the_front(both: tuple[Found, Everything]) -> None:
