@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from overhead.graph import Node
-from sweeps.engine.evaluate import Cuts, Limits
-from sweeps.engine.program import Program
+from sweeps.engine import evaluate, validity
+from sweeps.engine.evaluate import Cuts, Evaluator, Limits
+from sweeps.engine.program import Program, Steps
 from sweeps.job import prepare
 from sweeps.spec.axis import DEFAULT_QUANTITIES
 
@@ -250,3 +251,70 @@ def test_the_order_in_which_axes_are_given_changes_no_bit() -> None:
             values = program.evaluate([variable.name])[variable.name]
             moved = np.moveaxis(values, [variable.dims.index(d) for d in first], range(len(first)))
             np.testing.assert_array_equal(moved, found[variable.name], variable.name)
+
+
+# Plans of which most can't be, some axes of which change nothing of some quantities.
+HOLES = {
+    "plan": {"every": "tp,cp,pp", "world_size": 16},
+    "micro_batch": "1:12:+1",
+    "virtual_stages": [1, 2],
+    "zero_stage": [0, 1, 3],
+    "recompute": ["none", "full"],
+    "global_batch": [7, 48],
+}
+PARTS = ["step_time", "exposed_dp_time", "bubble_fraction", "peak_memory", "peak_weight_memory",
+         "peak_live_activation_memory", "communication_upper_bound"]  # fmt: skip
+
+
+def plans_with_holes(limits: Limits) -> Program:
+    constants = {"model": "llama3-8b", "sequence_length": 4096}
+    found = prepare({"quantities": PARTS, "axes": HOLES, "constants": constants}).program
+    found.limits = limits
+    return found
+
+
+def computing(program: Program) -> list[Evaluator]:
+    """Return what has computed the values of each stage."""
+    steps, found = Steps(program, [v.name for v in program.variables]), []
+    with evaluate.settings(program.grid.shape[-1]):
+        for stage in steps.stages:
+            group = steps._grouped(stage)
+            group.at(stage.cuts[0], stage.variables)
+            found.append(group.evaluator)
+    return found
+
+
+@pytest.mark.parametrize("whole", [900, 2000])
+def test_what_is_left_out_and_merged_changes_no_bit(
+    monkeypatch: pytest.MonkeyPatch, whole: int
+) -> None:
+    monkeypatch.setattr(evaluate, "MERGED", 0)
+    program = plans_with_holes(Limits(1000, whole))
+    arrays, parts = program.evaluate(), gathered(program, 1000)
+    fewer = [one for one in computing(program) if one.points]
+    assert any(one._twins._held for one in fewer if one._twins)
+    monkeypatch.setattr(validity, "FEW", -1.0)
+    monkeypatch.setattr(evaluate, "MERGED", 10**9)
+    plain = plans_with_holes(Limits(1000, whole))
+    assert not any(one.points or one._twins for one in computing(plain))
+    for name, values in plain.evaluate().items():
+        assert values.tobytes() == arrays[name].tobytes(), name
+        np.testing.assert_array_equal(parts[name], values, name)
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_collectives_with_little_kept_have_the_same_bits(grid: str) -> None:
+    whole, few = plan_of(GRIDS[grid]), plan_of(GRIDS[grid])
+    few.limits = Limits(200, 40)
+    for name, values in few.evaluate().items():
+        assert values.tobytes() == whole.evaluate([name])[name].tobytes(), name
+
+
+def test_nothing_is_computed_where_no_cell_can_be() -> None:
+    axes = {**HOLES, "global_batch": [7, 11], "micro_batch": [2, 3, 4, 6]}
+    constants = {"model": "llama3-8b", "sequence_length": 4096}
+    program = prepare({"quantities": PARTS, "axes": axes, "constants": constants}).program
+    program.limits = Limits(1000, 100)
+    arrays = gathered(program, 1000)
+    assert (arrays["status"] != 0).all()
+    assert np.isnan(arrays["step_time"]).all()
