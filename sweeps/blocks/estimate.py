@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from overhead.collectives.algorithm import Algorithm
@@ -237,14 +237,18 @@ def _weight(node: Node) -> int:
 
 def _nodes(program: Program) -> Iterator[tuple[LabelCase, list[Node]]]:
     for case in program.cases:
-        stack: list[Node] = [*case.nodes.values(), case.status]
-        found: dict[int, Node] = {}
-        while stack:
-            node = stack.pop()
-            if id(node) not in found:
-                found[id(node)] = node
-                stack += node.inputs
-        yield case, list(found.values())
+        # What reasons take is computed at all points, and again at those where cells can be.
+        yield case, [*_below(case.nodes.values()), *_below([case.status])]
+
+
+def _below(nodes: Iterable[Node]) -> list[Node]:
+    stack, found = [*nodes], dict[int, Node]()
+    while stack:
+        node = stack.pop()
+        if id(node) not in found:
+            found[id(node)] = node
+            stack += node.inputs
+    return list(found.values())
 
 
 def _case_bytes(program: Program, case: LabelCase, nodes: Sequence[Node], limits: Limits) -> int:
