@@ -271,7 +271,7 @@ def _routing(way: str) -> Any:
     singles, flags = CHOSEN[way]
 
     def moved(tokens: Array, experts: Array, single_bytes: Array) -> Array:
-        return tokens * experts * (singles * single_bytes + flags)
+        return tokens * experts * (singles + flags / 4.0) * single_bytes
 
     return moved
 

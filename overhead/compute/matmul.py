@@ -12,9 +12,10 @@ from overhead.memory.activations import EVENLY, NARROW, WIDE
 from overhead.quantity import Array
 
 # A product is cut into tiles, and the last one is computed whole.
-TILE, TILE_BYTES = 128.0, 128.0
+TILE, TILE_DEPTH = 128.0, 64.0
 PADDED = (
-    "columns and depth beyond a tile are padded to whole ones, of 128 outputs and of 128 bytes "
+    "columns and depth beyond a tile are padded to whole ones, of 128 outputs and of 64 numbers in "
+    "16 bits, or as many more as they are narrower "
     f"({quantities.TILES}, section 3.1); sizes that are means of several products, no whole "
     "numbers, have no tile of their own"
 )
@@ -50,11 +51,13 @@ def _padded(size: Array, tile: Array | float) -> Array:
     return xp.where(own, size, tile * xp.ceil(size / tile))
 
 
-def _operations(rows: Array, columns: Array, depth: Array, input_bytes: Array) -> Array:
+def _operations(
+    rows: Array, columns: Array, depth: Array, input_bytes: Array, activation_bytes: Array
+) -> Array:
     """Operations of a product, those on what tiles are padded with, too."""
-    # Scales of blocks stand apart from the numbers, of 16, 8 or 4 bits.
-    width = xp.maximum(xp.floor(2.0 * input_bytes) / 2.0, 0.5)
-    inner = _padded(depth, TILE_BYTES / width)
+    # Twice as many in 8 bits, four times in 4; what is beyond that is scales.
+    half, quarter = input_bytes < activation_bytes, input_bytes < 0.5 * activation_bytes
+    inner = _padded(depth, TILE_DEPTH * xp.where(quarter, 4.0, xp.where(half, 2.0, 1.0)))
     return xp.asarray(2.0 * rows * (_padded(columns, TILE) * inner))
 
 
@@ -77,7 +80,8 @@ def matmul_time(
     inputs = matmul_rows * matmul_depth + matmul_depth * matmul_columns
     moved = matmul_input_bytes * inputs + activation_bytes * result
     start = matmul_floor + matmul_depth_time * matmul_depth
-    operations = _operations(matmul_rows, matmul_columns, matmul_depth, matmul_input_bytes)
+    sizes = (matmul_rows, matmul_columns, matmul_depth)
+    operations = _operations(*sizes, matmul_input_bytes, activation_bytes)
     worked = start + operations / (matmul_efficiency * best_matmul_flops)
     time = worked + moved / (memory_efficiency * memory_bandwidth)
     return xp.where(operations > 0.0, time, 0.0)
@@ -106,7 +110,8 @@ def grouped_matmul_time(
     result = matmul_rows * matmul_columns
     inputs = matmul_rows * matmul_depth + matmul_depth * matmul_columns
     moved = matmul_input_bytes * inputs + activation_bytes * result
-    operations = _operations(matmul_rows, matmul_columns, matmul_depth, matmul_input_bytes)
+    sizes = (matmul_rows, matmul_columns, matmul_depth)
+    operations = _operations(*sizes, matmul_input_bytes, activation_bytes)
     each = operations / (matmul_efficiency * best_matmul_flops)
     each = each + moved / (memory_efficiency * memory_bandwidth)
     time = matmul_floor + matmul_depth_time * matmul_depth + matmul_groups * each
