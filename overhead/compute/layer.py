@@ -361,9 +361,10 @@ EXPERT_HOST: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/moe: router.py, moe_utils.py, token_dispatcher.py",
     "assumes": (
-        "every expert's products are launched one by one, its casts where no kernel has all of "
+        "a call launches every expert's products one by one, its casts where no kernel has all of "
         "them; graphs of a part of a layer have none of these (cuda_graph_scope: their shapes "
         "change)",
+        "overlapped exchanges split a layer into nodes (model_chunk_schedule_plan.py)",
         "routing and permutation are fused, as in NVIDIA's recipes; unfused they are 16 more",
     ),
 }
@@ -373,15 +374,26 @@ AGAIN = {"recompute": "full|uniform|full_early_stop|per_op"}
 # loss and its log 6, tokens' counts of all ranks 8, copies to the host 4, permutations 6 less a
 # dense layer's two products, exchanges of tokens, probabilities and results 3, the sum 1.
 # Backward: exchanges 3, permutations 6, gate and routing 5, gradients' sums 4 less its four.
-# A profile has 463,348 kernels in a step of 48 layers, 64 micro-batches and 8 experts a rank, 151 a
-# layer; counted so it launches 145 (NVIDIA-NeMo/Megatron-Bridge,
-# skills/nemo-mbridge-perf-expert-parallel-overlap/SKILL.md @067f987df0).
 ROUTED = {"forward": 28.0, "backward": 14.0}
+# Where one kernel sends each token once to a node, it permutes, too (fused_a2a.py): of counts,
+# copies, permutations and exchanges remain forward a map of all ranks, its prefix sums, dispatch,
+# permutation, their waits, combine and one copy, 14; backward 6 of 9.
+SENT_ONCE = {"forward": 20.0, "backward": 11.0}
 # Products: one forward each for the first and the last, and twice as many gradients.
 PRODUCT_FLOPS = {"forward": 2.0, "backward": 4.0}
 # Casts: of a dense layer's products, of a mixture's without its experts, for which as many are
 # launched for all as one cast has: the layout of their scales, or the kernel that has them all.
 ATTENTION_CASTS, MLP_CASTS, ROUTED_CASTS, EXPERT_CASTS = 2.0, 2.0, 1.0, 2.0
+# By an operation from Python, as one call of the library has all experts: one expert's product, or
+# making its narrow tensors, both with their part of weights, gradients and their hooks, and a
+# kernel.  In 8 bits and in 4 an expert takes 0.3 ms so, forward and backward: Nemotron-3 Super has
+# 64 a rank, and steps of 9.3 s in both, of which the GPU fills half (NVIDIA-NeMo/Megatron-Bridge,
+# docs/performance-summary-archive.md @067f987df0).
+CALLED, CALLED_KERNEL = 2.0 / 3.0, 0.1
+# Where exchanges hide behind another micro-batch's computing a layer is four nodes: attention,
+# dispatch, experts, combine.  Each detaches what it takes and hands on what it gives; backward it
+# starts autograd, waits for its stream and gathers gradients.
+NODES = {"forward": 8.0, "backward": 12.0}
 constant("launch_share", 1.0, "Each operation is launched by itself", like="host_time")
 constant("expert_casts", 2.0, "Of no recipe that is named: a cast, and one beside it",
          like="host_time", **LIBRARY)  # fmt: skip
@@ -402,31 +414,35 @@ def expert_cast_launches(
     expert_casts: Array,
 ) -> Array:  # fmt: skip
     """Operations that the host launches to cast what one expert's product takes."""
-    return xp.where(matmul_input_bytes < activation_bytes, expert_casts * expert_narrow_share, 0.0)
+    each = expert_narrow_share * (CALLED + CALLED_KERNEL * expert_casts)
+    return xp.where(matmul_input_bytes < activation_bytes, each, 0.0)
 
 
 def _dense(operations: Array, casts: Array, share: Array, left: Array) -> Array:
     return share * (operations + (ATTENTION_CASTS * (1.0 - left) + MLP_CASTS) * casts)
 
 
-def _routed(way: str) -> Any:
+def _routed(way: str, routed: float) -> Any:
     def launches(
         operations: Array, casts: Array, share: Array, left: Array, left_experts: Array,
-        local_experts: Array, own_casts: Array,
+        local_experts: Array, own_casts: Array, ep_overlap: Array,
     ) -> Array:  # fmt: skip
-        own = (PRODUCT_FLOPS[way] + EXPERT_CASTS * own_casts) * local_experts
+        own = (CALLED * PRODUCT_FLOPS[way] + EXPERT_CASTS * own_casts) * local_experts
+        nodes = xp.where(ep_overlap > 0.0, NODES[way], 0.0)
         cast = ATTENTION_CASTS * (1.0 - left) + ROUTED_CASTS * (1.0 - left_experts)
-        others = share * (operations + ROUTED[way] + cast * casts)
-        return others + xp.where(share > 0.0, own, 0.0)
+        others = share * (operations + routed + cast * casts)
+        return others + xp.where(share > 0.0, own + nodes, 0.0)
 
     return launches
 
 
 for _way in ("forward", "backward"):
     _taken = (f"{_way}_operations", "cast_launches", "launch_share", "bf16_attention")
-    _own = ("bf16_experts", "local_experts", "expert_cast_launches")
+    _own = ("bf16_experts", "local_experts", "expert_cast_launches", "ep_overlap")
     declare(f"dense_{_way}_launches", _taken, _dense, **LIBRARY)
-    declare(f"moe_{_way}_launches", (*_taken, *_own), _routed(_way), **EXPERT_HOST)
+    for _count, _when in ((ROUTED, None), (SENT_ONCE, {"dispatcher": "deduplicated"})):
+        _kernel = _routed(_way, _count[_way])
+        declare(f"moe_{_way}_launches", (*_taken, *_own), _kernel, when=_when, **EXPERT_HOST)
 
 
 def _host(launches: Array, tp: Array, share: Array, host_time: Array) -> Array:

@@ -66,6 +66,7 @@ MACHINE_RULE: dict[str, Figure] = {
         "and without (NVIDIA-NeMo/Megatron-Bridge, skills/nemo-mbridge-perf-cpu-offloading/"
         "card.yaml @067f987df): 26 GB/s at 40 bytes a parameter; one value for all", "byte s-1",
     ),
+    "host_slowdown": _figure(1.0, "assumed", "an x86 processor, as those that launches are of"),
     "memory_efficiency": _figure(
         0.85, "assumed",
         f"share of the data sheet's bandwidth that long kernels reach; {RUNS} bound it only from "
@@ -139,14 +140,10 @@ FRAMEWORK_RULE: dict[str, Figure] = {
         "byte",
     ),
     "tp_overlap": _figure(0.0, "assumed", "nothing hides it unless the framework says so"),
-    "tp_gradient_overlap": _figure(
-        0.0, "assumed", "reductions are waited for unless the framework says so"
-    ),
+    "tp_gradient_overlap": _figure(0.0, "assumed", "reductions are waited for unless it says so"),
     "cp_overlap": _figure(0.8, "assumed", "the share that attention hides, as in the fits"),
     "ep_overlap": _figure(0.0, "assumed", "nothing hides it unless the framework says so"),
-    "dp_overlap": _figure(
-        0.9, "assumed", "all but a tenth hides behind the backward pass, as in the fits"
-    ),
+    "dp_overlap": _figure(0.9, "assumed", "all but a tenth hides behind the backward, as fitted"),
     "overlap_contention": _figure(
         0.08, "assumed",
         "share of its own time that the shorter of two overlapped parts costs, as in the fits; "
@@ -503,12 +500,14 @@ def training_constants(
     origins = {name: figure.origin.of(framework.name) for name, figure in figures.items()}
     del origins["matmul_share"]  # Which is in the efficiency
     found |= origins
+    found["host_time"] = _times(origins["host_time"], _plain(machine, "host_slowdown"))
     found["expert_casts"] = _expert_casts(scaling)
     return found
 
 
-# Kernels that cast one expert's tokens; with kept scales and in 4 bits one casts all experts'.
-EXPERT_CASTS = {"mxfp8": 1.0, "fp8_delayed": 0.0, "fp4": 0.0}
+# Kernels that cast one expert's tokens: with scales of the moment the largest is set to 0, sought
+# and made a scale before; with kept scales and in 4 bits one casts all experts'.
+EXPERT_CASTS = {"mxfp8": 1.0, "fp8_current": 4.0, "fp8_delayed": 0.0, "fp4": 0.0}
 
 
 def _expert_casts(scaling: str) -> Origin:
@@ -536,12 +535,16 @@ def _plain(machine: Machine, name: str) -> Origin:
     return MACHINE_RULE[name].origin if name in MACHINE_RULE else _unknown(machine)
 
 
+def _times(origin: Origin, factor: Origin) -> Origin:
+    """Return a figure times another, told with both sources; as it is where that is 1."""
+    value, more = origin.value * factor.value, f"; times {factor.text}"
+    return origin if factor.value == 1.0 else origin.derived(value, more)
+
+
 def _matmul(machine: Machine, precision: str, share: Figure) -> dict[str, Origin]:
     """Return peak, best and sustained share of matrix multiplication."""
-    best, efficiency = _best(machine, precision), _efficiency(machine, precision)
-    if share.value != 1.0:
-        times = f"; times {share.origin.text}"
-        efficiency = efficiency.derived(efficiency.value * share.value, times)
+    best = _best(machine, precision)
+    efficiency = _times(_efficiency(machine, precision), share.origin)
     return {
         "peak_flops": _plain(machine, f"peak_flops_{precision}"),
         "best_matmul_flops": best,

@@ -293,6 +293,7 @@ TABLES: dict[str, dict[str, Entry]] = {
         "matmul_depth_time": Entry("matmul_depth_time", "s"),
         "odd_size_loss": Entry("odd_size_loss", "1", maximum=0.9),
         "step_overhead": Entry("step_overhead", "s"),
+        "host_slowdown": Entry("host_slowdown", "1", above=True),
         "idle_power_fraction": Entry("idle_power_fraction", "1", maximum=1.0),
     },
     "training.matmul_efficiency": {

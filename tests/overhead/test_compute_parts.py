@@ -445,7 +445,11 @@ def test_the_host_is_told_to_rule() -> None:
     ("ep", "narrow", "recompute"), [(1, 2, "none"), (4, 2, "full"), (8, 1, "none"), (8, 1, "full")]
 )
 def test_every_expert_of_a_rank_is_launched(ep: int, narrow: float, recompute: str) -> None:
-    """A router and an exchange beyond a dense layer, and of each expert six products and casts."""
+    """A router and an exchange beyond a dense layer, and of each expert six products and casts.
+
+    One call has all experts, of which each product, and each narrow tensor, is two thirds of an
+    operation, and a cast's kernel a tenth.
+    """
     plan = {
         **MIXTRAL,
         "ep": ep,
@@ -454,10 +458,10 @@ def test_every_expert_of_a_rank_is_launched(ep: int, narrow: float, recompute: s
         "activation_bytes": 2,
     }
     values = evaluation(plan, recompute=recompute)
-    casts = 2 * (narrow < 2)
+    casts, each = 2 * (narrow < 2), (2 / 3 + 0.1 * 2) * (narrow < 2)
     experts = float(plan["experts"]) / ep
-    forward = 20 + 28 + 3 * casts + (2 + 2 * casts) * experts
-    backward = 35 + 14 + 3 * casts + (4 + 2 * casts) * experts
+    forward = 20 + 28 + 3 * casts + (2 * 2 / 3 + 2 * each) * experts
+    backward = 35 + 14 + 3 * casts + (4 * 2 / 3 + 2 * each) * experts
     if recompute == "full":
         backward += forward
     extra = (2, 4 if recompute == "full" else 2) if float(values["tp"]) > 1 else (0, 0)
@@ -476,18 +480,19 @@ def test_graphs_of_a_part_of_a_layer_save_no_expert_s_launches(recompute: str) -
         held = evaluation({**plan, "launch_share": share}, recompute=recompute)
         for way, some, rest in zip(WAYS, each, others, strict=True):
             time = float(held[f"moe_layer_{way}_host_time"])
-            assert time == pytest.approx((share * rest + own * 4 * some) * 1e-5)
+            assert time == pytest.approx((share * rest + own * 4 * some * 2 / 3) * 1e-5)
             dense = float(held[f"dense_layer_{way}_host_time"])
             count = 20 if way == "forward" else 35 + 20 * (recompute == "full")
             assert dense == pytest.approx(share * count * 1e-5)
 
 
-@pytest.mark.parametrize("casts", [0, 1, 2])
+@pytest.mark.parametrize("casts", [0, 1, 4])
 def test_an_expert_s_casts_are_as_many_as_its_scaling_launches(casts: int) -> None:
     plan = {**MIXTRAL, "ep": 2, "tp": 1, "activation_bytes": 2, "matmul_input_bytes": 1}
     held = evaluation({**plan, "expert_casts": casts, "bf16_layers": 8, "layers": 32})
-    assert float(held["expert_cast_launches"]) == pytest.approx(0.75 * casts)
-    some = 4 * (2 + 2 * 0.75 * casts)
+    each = 0.75 * (2 / 3 + 0.1 * casts)
+    assert float(held["expert_cast_launches"]) == pytest.approx(each)
+    some = 4 * (2 * 2 / 3 + 2 * each)
     assert float(held["moe_forward_launches"]) == pytest.approx(20 + 28 + 3 * 1.5 + some)
 
 
@@ -509,11 +514,39 @@ def test_many_small_experts_are_bound_by_the_host() -> None:
     assert value(many, "host_bound") == 1
     for way, launches in (("forward", 2), ("backward", 4)):
         name = f"moe_layer_{way}_host_time"
-        assert value(many, name) - value(few, name) == pytest.approx(56 * launches * 3e-5)
+        assert value(many, name) - value(few, name) == pytest.approx(56 * launches * 2e-5)
 
 
-def test_launches_are_as_many_as_a_profile_has_kernels() -> None:
-    """Of Qwen3 30B-A3B in 16 bit on 16 H100: Megatron-Bridge's skill of overlapped experts."""
-    values = evaluation({**MIXTRAL, "experts": 128, "ep": 16, "matmul_input_bytes": 2})
-    launches = sum(float(values[f"moe_{way}_launches"]) for way in WAYS)
-    assert launches == pytest.approx(463_348 / (48 * 64), rel=0.06)
+def test_launches_are_nearly_as_many_as_a_profile_has_kernels() -> None:
+    """Of Qwen3 30B-A3B in 16 bit on 16 H100: Megatron-Bridge's skill of overlapped experts.
+
+    It dispatches by HybridEP, and has norms of queries and keys and an update that aren't counted.
+    Of 8 experts' products, a kernel each, a call takes two thirds of as many operations.
+    """
+    plan = {**MIXTRAL, "experts": 128, "ep": 16, "matmul_input_bytes": 2}
+    values = evaluation(plan, dispatcher="deduplicated")
+    launches = sum(float(values[f"moe_{way}_launches"]) for way in WAYS) + 8 * 6 / 3
+    assert 0.88 < launches * 48 * 64 / 463_348 < 1.0
+
+
+def test_exchanges_that_send_a_token_once_launch_less() -> None:
+    plain, once = (evaluation(MIXTRAL, dispatcher=name) for name in ("all_to_all", "deduplicated"))
+    less = [
+        float(plain[n]) - float(once[n]) for n in ("moe_forward_launches", "moe_backward_launches")
+    ]
+    assert less == pytest.approx([8, 3])
+
+
+@pytest.mark.parametrize(("share", "nodes"), [(1.0, (8, 12)), (0.36, (8, 12)), (0.0, (0, 0))])
+def test_overlapped_exchanges_split_a_layer_into_nodes(
+    share: float, nodes: tuple[float, float]
+) -> None:
+    """These are the host's beside what graphs of a part of a layer have; whole graphs have them."""
+    serial, overlapped = (
+        evaluation({**MIXTRAL, "launch_share": share, "ep_overlap": part}) for part in (0, 0.7)
+    )
+    for way, some in zip(WAYS, nodes, strict=True):
+        name = f"moe_{way}_launches"
+        assert float(overlapped[name]) - float(serial[name]) == pytest.approx(some)
+        dense = f"dense_{way}_launches"
+        assert float(overlapped[dense]) == float(serial[dense])

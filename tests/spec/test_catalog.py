@@ -125,6 +125,7 @@ PLAUSIBLE = {
     **dict.fromkeys((f"attention_efficiency_{k}" for k in KERNELS), (0.2, 0.8)),
     "idle_power_fraction": (0.05, 0.6),
     "step_overhead": (1e-4, 0.1),
+    "host_slowdown": (1.0, 2.5),
     "gpus_per_node": (8, 10000),
     "gpus_per_host": (2, 16),
     "leaf_nodes": (1, 512),
