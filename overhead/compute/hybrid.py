@@ -14,6 +14,7 @@ from overhead.arrays import xp
 from overhead.compute.layer import half_elementwise_bytes
 from overhead.compute.matmul import FUSED, latent_width
 from overhead.formula import alias, constant, declare, formula, product
+from overhead.memory.activations import INDEX
 from overhead.quantity import Array
 from overhead.source import cite
 from overhead.transformer import BRIDGE, CAUSAL, FULL, MISTRAL
@@ -125,17 +126,13 @@ def causal_tiled_span(
 
 # Sparse attention: an indexer of its own selects for each token as many as are attended to.
 
-INDEX: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/experimental_attention_variant/dsa.py",
-}
 INDEXED: dict[str, Any] = {**INDEX, "when": {"selection": "indexed"}}
 alias("selected_span", "whole_span", "Tokens that attention selects of these: all", **INDEX)
 for _name, _like in (
     ("index_share", "experts"), ("index_weights", "hidden_size"), ("index_norms", "hidden_size"),
     ("index_flops", "sequence_length"), ("causal_index_flops", "sequence_length"),
-    ("index_backward_flops", "sequence_length"), ("index_activations", "activation_bytes"),
-    ("pooled_span", "sequence_length"), ("pooled_layers", "layers"),
+    ("index_backward_flops", "sequence_length"), ("pooled_span", "sequence_length"),
+    ("pooled_layers", "layers"),
 ):  # fmt: skip
     constant(_name, 0.0, "None: attention selects no tokens", like=_like, **INDEX)
 
@@ -257,47 +254,6 @@ def indexed_backward_flops(
     span = _attended(selected_span, whole_span)
     own, attention = index_heads * index_head_size, heads / tp * query_head_size
     return index_share * span * (6.0 * own + 2.0 * attention)
-
-
-@formula(
-    returns="index_activations",
-    assumes=("queries, keys and weights, and of each selected token a place in 64 bits",),
-    **INDEXED,
-)
-def indexed_activations(
-    index_share: Array, activation_bytes: Array, index_heads: Array, index_head_size: Array,
-    single_bytes: Array, selected_span: Array,
-) -> Array:  # fmt: skip
-    """Bytes a token of what an indexer keeps, in the mean of layers."""
-    kept = activation_bytes * (index_heads * (index_head_size + 1.0) + index_head_size)
-    return index_share * (kept + 2.0 * single_bytes * selected_span)
-
-
-# Mixtures whose routed experts work on a latent vector: smaller experts, and smaller messages.
-
-LATENT: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/moe/moe_layer.py: fc1_latent_proj, fc2_latent_proj",
-}
-SMALLER: dict[str, Any] = {**LATENT, "when": {"routed": "latent"}}
-alias("expert_hidden_size", "hidden_size", "Inputs and outputs of a routed expert", **LATENT)
-alias("router_width", "experts", "Outputs of the router, for each expert one", **LATENT)
-
-
-@formula(returns="expert_hidden_size", **SMALLER)
-def latent_expert_hidden_size(expert_latent_size: Array, hidden_size: Array) -> Array:
-    """Inputs and outputs of a routed expert: those of the latent vector, if there is one."""
-    return xp.where(expert_latent_size > 0.0, expert_latent_size, hidden_size)
-
-
-@formula(
-    returns="router_width",
-    assumes=("projections to the latent vector and back are whole on each rank, in 16 bits",),
-    **SMALLER,
-)
-def latent_router_width(experts: Array, expert_latent_size: Array) -> Array:
-    """Outputs of the router, and of both projections, as of one product."""
-    return experts + 2.0 * expert_latent_size
 
 
 MAMBA_CHUNK = 128.0  # megatron/core/ssm/mamba_mixer.py: chunk_size

@@ -161,6 +161,33 @@ def moe_elementwise_bytes(
     return inner + 8.0 * activation_bytes * routed * expert_hidden_size
 
 
+# Mixtures whose routed experts work on a latent vector: smaller experts, and smaller messages.
+
+LATENT: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/moe/moe_layer.py: fc1_latent_proj, fc2_latent_proj",
+}
+SMALLER: dict[str, Any] = {**LATENT, "when": {"routed": "latent"}}
+alias("expert_hidden_size", "hidden_size", "Inputs and outputs of a routed expert", **LATENT)
+alias("router_width", "experts", "Outputs of the router, for each expert one", **LATENT)
+
+
+@formula(returns="expert_hidden_size", **SMALLER)
+def latent_expert_hidden_size(expert_latent_size: Array, hidden_size: Array) -> Array:
+    """Inputs and outputs of a routed expert: those of the latent vector, if there is one."""
+    return xp.where(expert_latent_size > 0.0, expert_latent_size, hidden_size)
+
+
+@formula(
+    returns="router_width",
+    assumes=("projections to the latent vector and back are whole on each rank, in 16 bits",),
+    **SMALLER,
+)
+def latent_router_width(experts: Array, expert_latent_size: Array) -> Array:
+    """Outputs of the router, and of both projections, as of one product."""
+    return experts + 2.0 * expert_latent_size
+
+
 # Casts of what the products take, where that is in fewer bytes than what is kept.
 
 

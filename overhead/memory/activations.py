@@ -389,6 +389,31 @@ def adapted_expert_activations(
     return rows * activation_bytes * inside
 
 
+# Sparse attention's indexer.
+
+INDEX: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/experimental_attention_variant/dsa.py",
+}
+constant("index_activations", 0.0, "None: attention selects no tokens", like="activation_bytes",
+         **INDEX)  # fmt: skip
+
+
+@formula(
+    returns="index_activations",
+    assumes=("queries, keys and weights, and of each selected token a place in 64 bits",),
+    when={"selection": "indexed"},
+    **INDEX,
+)
+def indexed_activations(
+    index_share: Array, activation_bytes: Array, index_heads: Array, index_head_size: Array,
+    single_bytes: Array, selected_span: Array,
+) -> Array:  # fmt: skip
+    """Bytes a token of what an indexer keeps, in the mean of layers."""
+    kept = activation_bytes * (index_heads * (index_head_size + 1.0) + index_head_size)
+    return index_share * (kept + 2.0 * single_bytes * selected_span)
+
+
 # A layer, before anything is recomputed.
 
 

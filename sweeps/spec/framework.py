@@ -155,23 +155,13 @@ FRAMEWORK_RULE: dict[str, Figure] = {
         f"operations launched a layer: with the host's 42 us they are the 3.4 to 3.7 ms a layer "
         f"and micro-batch of {VTRAIN}'s small models",
     ),
-    "backward_operations": _figure(
-        35.0, "measured", f"operations launched a layer; as those of the forward pass, {VTRAIN}"
-    ),
-    "recompute_operations": _figure(
-        20.0, "assumed", "those of the forward pass once more, where all is recomputed"
-    ),
+    "backward_operations": _figure(35.0, "measured", f"a layer; as the forward's, {VTRAIN}"),
+    "recompute_operations": _figure(20.0, "assumed", "the forward's once more, all recomputed"),
     "matmul_share": _figure(1.0, "assumed", "the machine's own rate"),
     "grouped_matmul_share": _figure(1.0, "assumed", "experts' products are as fast as others"),
-    "whole_in_pipeline": _figure(
-        0.0, "assumed", "a pipeline shards weights and gradients as where there is none"
-    ),
-    "early_stop": _figure(
-        0.0, "assumed", "a forward is recomputed to its end, as Megatron-LM's checkpoints do"
-    ),
-    "bf16_layers": _figure(
-        0.0, "assumed", "all layers in the precision that is asked for, as in NVIDIA's recipes"
-    ),
+    "whole_in_pipeline": _figure(0.0, "assumed", "a pipeline shards as where there is none"),
+    "early_stop": _figure(0.0, "assumed", "a forward is recomputed to its end, as in Megatron-LM"),
+    "bf16_layers": _figure(0.0, "assumed", "none left out of the precision, as NVIDIA's recipes"),
     "bf16_attention": _figure(0.0, "assumed", "attention's products as those of other modules"),
     "bf16_experts": _figure(0.0, "assumed", "experts' products as those of other modules"),
     "launch_wait": _figure(0.0, "assumed", "the host launches ahead of the GPU"),
