@@ -363,7 +363,8 @@ def _next(best: Detail, other: Detail, objective: Objective) -> str:
         gap = other[objective.quantity] / best[objective.quantity] - 1.0
     else:
         gap = other["step_time"] / best["step_time"] - 1.0
-    text = f"the next split, {other.plan.split} ({other.plan.way}), is {gap:+.1%}"
+    digits = 2 if abs(gap) < 0.001 else 1
+    text = f"the next split, {other.plan.split} ({other.plan.way}), is {gap:+.{digits}%}"
     if other["step_time"] != best["step_time"]:
         text += f" ({seconds(other['step_time'])} a step)"
     lost, gained = differences(best, other)
