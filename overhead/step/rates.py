@@ -256,10 +256,11 @@ ERRORS: dict[str, Any] = {
 }
 # By class of run: with all settings known, and with some assumed.
 BANDS = {
-    "dense, one node": (0.075, 0.09),
-    "dense, several nodes": (0.09, 0.12),
+    "dense, one node": (0.06, 0.09),
+    "dense, several nodes": (0.085, 0.105),
     "dense, several nodes, sharded weights": (0.08, 0.10),
-    "experts": (0.16, 0.20),
+    "experts": (0.14, 0.19),
+    "adapters": (0.17, 0.19),
     "rates or cuts without runs": (0.25, 0.25),
     "hybrids": (0.30, 0.30),
     "memory": (0.04, 0.18),
@@ -293,8 +294,10 @@ def error_band(
     return xp.where(far, _band("rates or cuts without runs", unknown_settings), near)
 
 
-def _unseen(unknown_settings: Array) -> Array:
-    return _band("rates or cuts without runs", unknown_settings)
+def _adapted(unseen_device: Array, cp: Array, unknown_settings: Array) -> Array:
+    far = (unseen_device > 0.0) | (cp >= 4.0)
+    near = _band("adapters", unknown_settings)
+    return xp.where(far, _band("rates or cuts without runs", unknown_settings), near)
 
 
 for _name, _when in (
@@ -307,7 +310,7 @@ for _name, _when in (
         where="adapters beside frozen weights: no constant is fitted to such runs",
         when=_when,
         **ERRORS,
-    )(_unseen)
+    )(_adapted)
 
 
 @formula(
