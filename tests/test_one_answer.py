@@ -296,6 +296,7 @@ PUBLISHED = {
     "recompute": "what its recipes set where the table has no column",
     "zero_stage": "what its runs had where the table has no column",
     "bf16_layers": "one model's recipe",
+    "dropout": "one benchmark's GPT-3, which has none",
     "weight_bytes": "frozen weights of one publication's runs",
     "recipe": "another trainer's, which builds on torchtitan's sharding",
     "gathered_layers": "another trainer's, which builds on torchtitan's sharding",

@@ -177,6 +177,9 @@ def test_the_tuner_s_products_are_the_overlap_s_and_the_step_s(operator: str, ph
     inputs = [one for one in REGISTRY["matmul_time"].inputs if one not in sizes[phase]]
     smooth = {one: cell[one] for one in inputs} | sizes[phase]
     smooth["matmul_efficiency"] = cell["sized_matmul_efficiency"]
+    # And it adds a weight's gradient to those of earlier micro-batches, as no single product does.
+    if kind == "weight_gradient":
+        smooth["activation_bytes"] = cell["weight_gradient_bytes"]
     time_of_step = float(program.evaluate()[asked])
     assert time_of_step == float(Evaluation(smooth)["matmul_time"])
     assert time_of_step != tiled[three.index(phase)]

@@ -46,18 +46,18 @@ EVERY = {
 MACHINES = sorted(path.stem for path in shipped("hardware").glob("*.toml"))
 # Sustained rates that step times were fitted with, as shares of the peak, by precision and kernel.
 FITTED = {
-    ("dgx-a100", "bf16"): 0.767,
-    ("dgx-h100", "bf16"): 0.657,
-    ("dgx-h100", "fp8"): 0.576,
+    ("dgx-a100", "bf16"): 0.772,
+    ("dgx-h100", "bf16"): 0.663,
+    ("dgx-h100", "fp8"): 0.590,
     ("grand-teton-h100", "bf16"): 0.553,
     ("grand-teton-h100", "fp8"): 0.546,
-    ("dgx-b200", "bf16"): 0.441,
+    ("dgx-b200", "bf16"): 0.452,
     ("dgx-b200", "fp8"): 0.539,
     ("dgx-b200", "fp4"): 0.410,
     ("gb200-nvl72", "bf16"): 0.525,
     ("gb200-nvl72", "fp8"): 0.511,
-    ("gb200-nvl72", "fp4"): 0.400,
-    ("gb300-nvl72", "fp4"): 0.416,
+    ("gb200-nvl72", "fp4"): 0.434,
+    ("gb300-nvl72", "fp4"): 0.442,
     ("tpu-7x", "bf16"): 0.640,
     ("tpu-v6e", "bf16"): 0.650,
 }
