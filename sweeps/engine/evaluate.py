@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -417,7 +418,8 @@ class Twins:
     """
 
     def __init__(self, evaluator: Evaluator) -> None:
-        self.evaluator = evaluator
+        # It holds these, which would otherwise keep its values until cycles are collected.
+        self.evaluator: Evaluator = weakref.proxy(evaluator)
         self._known: dict[int, Node] = {}
         self._alike: dict[Any, list[Node]] = {}
         self._made: dict[Any, Node] = {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -300,6 +302,27 @@ def test_what_is_left_out_and_merged_changes_no_bit(
     for name, values in plain.evaluate().items():
         assert values.tobytes() == arrays[name].tobytes(), name
         np.testing.assert_array_equal(parts[name], values, name)
+
+
+def test_what_a_pass_kept_is_let_go_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes over a large grid would else add up, until cycles of references are looked for."""
+    made: list[weakref.ref[Evaluator]] = []
+    begin = Evaluator.__init__
+
+    def counted(self: Evaluator, *given: Any) -> None:
+        begin(self, *given)
+        made.append(weakref.ref(self))
+
+    monkeypatch.setattr(Evaluator, "__init__", counted)
+    monkeypatch.setattr(evaluate, "MERGED", 0)
+    program = plans_with_holes(Limits(1000, 100))
+    gc.disable()
+    try:
+        gathered(program, 1000)
+        assert made
+        assert not [one for one in made if one() is not None]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("grid", GRIDS)
