@@ -166,6 +166,8 @@ def _mixture_faults(full: Mapping[str, float], wrong: Any, required: Any) -> Non
     for name, whole in (("groups_per_token", "expert_groups"), ("expert_groups", "experts")):
         if full.get(name, 0.0) > full.get(whole, 0.0):
             wrong(name, f"is more than {whole}", f"at most {full.get(whole, 0.0):g}")
+    if full["experts"] % max(full.get("expert_groups", 0.0), 1.0):
+        wrong("expert_groups", "does not divide experts", f"a divisor of {full['experts']:g}")
     if full["kv_rank"] > 0.0:
         required(_OF_LATENTS[1:], "every latent attention has one")
     # Queries alone come from a latent vector where the context's projection has one, too.

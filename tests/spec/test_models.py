@@ -275,6 +275,10 @@ def test_a_fault_says_what_is_right(change: tuple[str, str], expected: str) -> N
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
+        (
+            MIXTURE + "expert_groups = 3\ngroups_per_token = 2\n",
+            "shapes.expert_groups = 3: does not divide experts",
+        ),
         (MIXTURE.replace("token = 2", "token = 5"), "shapes.experts_per_token = 5: is more than"),
         (f"{MIXTURE}dense_layers = 3", "shapes.dense_layers = 3: is more than there are"),
         (f"{MIXTURE}dense_layers = 2", "shapes.experts = 4: no layer has them"),
