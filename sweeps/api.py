@@ -21,7 +21,7 @@ from sweeps.result import of_dataset
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import find_sweep
 from sweeps.spec.sweep import load_sweep
-from sweeps.store.read import open_dataset, to_dataset
+from sweeps.store.netcdf import open_dataset, to_dataset
 
 if TYPE_CHECKING:
     import pandas as pd

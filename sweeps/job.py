@@ -275,7 +275,7 @@ class Job:
 
     def dataset(self, progress: Callable[[int, int], None] | None = None) -> xr.Dataset:
         """Compute the result in memory."""
-        from sweeps.store.read import to_dataset
+        from sweeps.store.netcdf import to_dataset
 
         self.check_size()
         self._check_fits()

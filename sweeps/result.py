@@ -105,7 +105,7 @@ class Result:
 
     def dataset(self) -> xr.Dataset:
         """Return it as a labelled dataset."""
-        from sweeps.store.read import to_dataset
+        from sweeps.store.netcdf import to_dataset
 
         return to_dataset(self.bare, self.blocks)
 

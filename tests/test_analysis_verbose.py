@@ -16,7 +16,7 @@ from sweeps.cli.analysis_job import evaluation_of
 from sweeps.cli.run_command import analyses
 from sweeps.plots.style import parse
 from sweeps.result import record_name
-from sweeps.store.read import open_dataset
+from sweeps.store.netcdf import open_dataset
 from tests.analysis_cases import LLAMA, SIZES, job_of
 from tests.cli_runner import Runner
 

@@ -15,7 +15,7 @@ from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from sweeps.errors import InputError
 from sweeps.job import prepare
 from sweeps.spec.axis import DEFAULT_QUANTITIES
-from sweeps.store.write import write
+from sweeps.store.netcdf import write
 
 ROOT = Path(__file__).parents[1]
 

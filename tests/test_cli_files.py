@@ -403,7 +403,7 @@ def test_a_pipe_that_closes_early_is_no_error(tmp_path: Path) -> None:
 WAITING = """
 import signal, sys
 from sweeps.cli import run
-from sweeps.store.read import OpenFile
+from sweeps.store.netcdf import OpenFile
 
 put = OpenFile.put
 

@@ -16,7 +16,7 @@ from sweeps.errors import InputError
 from sweeps.job import Job, prepare
 from sweeps.spec.sweep import load_sweep, read_sweep
 from sweeps.spec.units import to_toml, with_si_units, with_unit
-from sweeps.store.write import write
+from sweeps.store.netcdf import write
 
 SPECS: dict[str, dict[str, Any]] = {
     "machines": {

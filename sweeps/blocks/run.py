@@ -59,6 +59,7 @@ from sweeps.engine.reduce_base import Reducer
 from sweeps.errors import InputError, RunError, fault, refuse, tell_all
 from sweeps.job import Job
 from sweeps.store.encode import Storage
+from sweeps.store.netcdf import Written, output_lock, planned, write, write_under_lock
 from sweeps.store.publish import (
     check_output,
     free_bytes,
@@ -70,7 +71,6 @@ from sweeps.store.publish import (
     sweep_strays,
     system_calls,
 )
-from sweeps.store.write import Written, output_lock, planned, write, write_under_lock
 from sweeps.store.zarr_store import require_zarr
 
 # Blocks that wait for each process: enough that none idles, few enough that little is given up.

@@ -40,8 +40,8 @@ from sweeps.store.encode import (
     stored_checksum,
     versions,
 )
+from sweeps.store.netcdf import Written
 from sweeps.store.publish import NewFile, publish_folder, system_calls
-from sweeps.store.write import Written
 from sweeps.store.zarr_store import ZarrFile, ZarrStore, crc, zarr_variables
 
 # Own formulas that this process has, by file name: they join registries, and don't leave them.

@@ -238,7 +238,7 @@ def write_stored(
 ) -> None:
     """Write the page of a stored sweep, and say so."""
     from sweeps.page.pack import page_of
-    from sweeps.store.read import open_dataset
+    from sweeps.store.netcdf import open_dataset
 
     pairs = [text.partition("=") for text in given.get("held", ())]
     wrong = [

@@ -41,8 +41,8 @@ from sweeps.result import (
 from sweeps.spec.catalog import find_sweep
 from sweeps.spec.sweep import load_sweep
 from sweeps.spec.units import format_quantity
+from sweeps.store.netcdf import describe, open_dataset, verify
 from sweeps.store.publish import check_output
-from sweeps.store.read import describe, open_dataset, verify
 
 FORMATS = ("netcdf", "zarr")
 

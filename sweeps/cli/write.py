@@ -44,10 +44,9 @@ from sweeps.result import (
 from sweeps.spec.sweep import Contract, read_contract
 from sweeps.spec.units import format_bytes, format_quantity, is_binary
 from sweeps.store.encode import Storage
+from sweeps.store.netcdf import is_complete, is_ours, open_dataset, write
 from sweeps.store.publish import NewFile, check_output, system_calls
 from sweeps.store.publish import readable as text
-from sweeps.store.read import is_complete, is_ours, open_dataset
-from sweeps.store.write import write
 
 if TYPE_CHECKING:
     import xarray as xr

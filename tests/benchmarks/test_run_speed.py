@@ -17,7 +17,7 @@ from sweeps.blocks.estimate import estimate, limits_for
 from sweeps.blocks.run import Cut, Means, Pool, cut_for, here, processes, run_in_blocks, write_sweep
 from sweeps.job import Job, prepare
 from sweeps.store.encode import Storage
-from sweeps.store.write import write
+from sweeps.store.netcdf import write
 
 Ratio = Callable[[str, float, float, str], None]
 MEMORY = "2 GiB"

@@ -154,7 +154,7 @@ def test_streamed_reduction(benchmark: object, ratio: Ratio) -> None:
 
 def test_streamed_file(benchmark: object, ratio: Ratio, tmp_path: Path) -> None:
     from sweeps.job import prepare
-    from sweeps.store.write import write
+    from sweeps.store.netcdf import write
 
     spec = {
         "quantities": ["time"],

@@ -13,7 +13,7 @@ import sweeps
 from sweeps.job import prepare
 from sweeps.origin import read
 from sweeps.spec.axis import DEFAULT_QUANTITIES
-from sweeps.store.write import write
+from sweeps.store.netcdf import write
 
 # The exact forms alone.
 BARE = {"software": "none", "algorithm": "standard"}

@@ -16,7 +16,7 @@ from sweeps.errors import InputError, RunError
 from sweeps.job import prepare
 from sweeps.spec.sweep import REDUCTIONS, Reduction
 from sweeps.store.encode import check_layout
-from sweeps.store.read import to_dataset
+from sweeps.store.netcdf import to_dataset
 from tests.engine.reduce_cases import (
     ATTRS,
     Case,

@@ -316,7 +316,7 @@ def test_a_given_matrix_of_three_types(cli: Runner, tmp_path: Path) -> None:
 
 
 def test_a_file_with_charts(cli: Runner, tmp_path: Path) -> None:
-    from sweeps.store.read import is_complete, open_dataset, verify
+    from sweeps.store.netcdf import is_complete, open_dataset, verify
 
     out = cli("hops --output h.nc --plot").out
     assert "wrote h.nc" in out

@@ -234,7 +234,7 @@ def test_pipelines_by_schedule(cli: Runner) -> None:
 
 
 def test_a_file_and_its_figures(cli: Runner, tmp_path: Path) -> None:
-    from sweeps.store.read import open_dataset, verify
+    from sweeps.store.netcdf import open_dataset, verify
 
     line = "overlap --kind ddp_buckets,bulk_shared --compute 50ms --comm 1ms:1s:log40"
     out = cli(f"{line} --buckets 1,8 --output o.nc --plot").out
@@ -259,7 +259,7 @@ def test_a_file_and_its_figures(cli: Runner, tmp_path: Path) -> None:
 
 
 def test_a_file_s_spec_gives_it_again(cli: Runner, tmp_path: Path) -> None:
-    from sweeps.store.read import open_dataset
+    from sweeps.store.netcdf import open_dataset
 
     line = "overlap --kind two_durations,bulk_shared --compute 50ms --comm 1ms:1s:log4"
     cli(f"{line} --num-sm 8,16 --output one.nc")

@@ -21,7 +21,7 @@ from sweeps.search.experts import (
 )
 from sweeps.search.search import search
 from sweeps.search.space import space_of
-from sweeps.store.read import open_dataset
+from sweeps.store.netcdf import open_dataset
 from sweeps.validate.run_table import find_runs, read_runs
 from sweeps.validate.training_rows import PLAN, Case, Skipped, cases_of_runs
 from tests.cli_runner import Runner

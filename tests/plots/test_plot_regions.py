@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from sweeps.plots.best import HOLE, edges, label_place, regions_of, runs
 from sweeps.plots.draw import tabulate
-from sweeps.store.read import open_dataset
+from sweeps.store.netcdf import open_dataset
 
 values = arrays(
     np.float64, (4, 3, 5), elements=st.sampled_from([1.0, 1.0 + 1e-12, 1.5, 2.0, 7.0, np.nan])

@@ -18,7 +18,7 @@ from matplotlib.text import Text
 from sweeps.cli import run
 from sweeps.plots import breakdown, draw, measured, timeline
 from sweeps.plots.style import MUTED, USES, use, using
-from sweeps.store.read import open_dataset
+from sweeps.store.netcdf import open_dataset
 
 SWEEPS = Path(__file__).parents[2] / "specs" / "sweeps"
 # Those in the gallery are drawn in every use, below; one declares no figure.

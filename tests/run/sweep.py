@@ -14,8 +14,7 @@ from typing import Any
 from sweeps.blocks.run import Cut, clear, run_in_blocks
 from sweeps.engine.evaluate import Limits
 from sweeps.job import Job, prepare
-from sweeps.store.read import is_complete
-from sweeps.store.write import write
+from sweeps.store.netcdf import is_complete, write
 
 ROOT = Path(__file__).parents[2]
 OPERATIONS = ("min", "max", "top", "mean", "quantile", "histogram")

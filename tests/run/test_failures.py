@@ -20,7 +20,7 @@ from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError, RunError
 from sweeps.job import Job, prepare
 from sweeps.store import encode, publish
-from sweeps.store.read import open_dataset, verify
+from sweeps.store.netcdf import open_dataset, verify
 from tests.run.sweep import (
     HANG_SECONDS,
     SMALL,

@@ -13,7 +13,7 @@ import pytest
 
 from sweeps.blocks.folder import Folder
 from sweeps.blocks.work import recipe_of
-from sweeps.store.read import verify
+from sweeps.store.netcdf import verify
 from tests.run.sweep import HANG_SECONDS, SMALL_CUT, child, names, small
 
 # Runs in processes of its own, one for each line that it is told. Each says at which moment it is,

@@ -19,7 +19,7 @@ from sweeps.blocks.work import compute_block
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.program import Steps
 from sweeps.errors import RunError
-from sweeps.store.read import verify
+from sweeps.store.netcdf import verify
 from tests.engine.reduce_cases import Case, bits, cases, feed, partitions, results
 from tests.engine.reduce_cases import whole as all_of
 from tests.run.sweep import large, names, whole

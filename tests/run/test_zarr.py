@@ -15,7 +15,7 @@ from sweeps.blocks.run import Assignment, Cut, Means, here, processes, run_in_bl
 from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError
 from sweeps.store.encode import Storage
-from sweeps.store.read import describe, is_complete, verify
+from sweeps.store.netcdf import describe, is_complete, verify
 from sweeps.store.zarr_store import require_zarr
 from tests.run.sweep import SMALL_CUT, large, names, small, whole
 

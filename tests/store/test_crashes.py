@@ -18,8 +18,7 @@ import pytest
 
 from sweeps.engine.grid import Block, Layout
 from sweeps.errors import InputError, RunError
-from sweeps.store.read import open_dataset, verify
-from sweeps.store.write import write
+from sweeps.store.netcdf import open_dataset, verify, write
 from tests.store.layouts import axis, blocks, layout, names, number, usual, written_bytes
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +30,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from sweeps.errors import InputError, RunError
-from sweeps.store.write import write
+from sweeps.store.netcdf import write
 from tests.store.test_crashes import long_sweep
 
 print("ready", flush=True)

@@ -16,8 +16,7 @@ from hypothesis.extra.numpy import arrays
 from sweeps.engine.grid import Column
 from sweeps.errors import InputError
 from sweeps.store.encode import chunk_shape, round_digits
-from sweeps.store.read import open_dataset, verify
-from sweeps.store.write import write
+from sweeps.store.netcdf import open_dataset, verify, write
 from tests.store.layouts import STATUS, Case, axis, blocks, layout, number, usual
 
 

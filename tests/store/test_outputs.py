@@ -21,9 +21,8 @@ import pytest
 from sweeps.engine.grid import Block
 from sweeps.errors import InputError, RunError
 from sweeps.store import publish
+from sweeps.store.netcdf import open_dataset, verify, write
 from sweeps.store.publish import NETCDF, check_output, hold, readable
-from sweeps.store.read import open_dataset, verify
-from sweeps.store.write import write
 from tests.store.layouts import axis, blocks, layout, names, number, usual
 
 ROOT = Path(__file__).parents[2]
@@ -185,7 +184,7 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 from sweeps.errors import RunError
-from sweeps.store.write import write
+from sweeps.store.netcdf import write
 from tests.store.layouts import axis, blocks, layout, number
 
 noise = np.random.default_rng(0).random((200, 2000))

@@ -11,8 +11,7 @@ import xarray as xr
 
 from sweeps.engine.grid import Column
 from sweeps.errors import InputError
-from sweeps.store.read import describe, is_complete, open_dataset, verify
-from sweeps.store.write import write
+from sweeps.store.netcdf import describe, is_complete, open_dataset, verify, write
 from tests.store.layouts import GLOBAL, STATUS, axis, blocks, layout, number, usual
 
 

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from sweeps.engine.grid import Block, Column, Layout
 from sweeps.errors import InputError, RunError
-from sweeps.store.read import open_dataset, to_dataset, verify
-from sweeps.store.write import write
+from sweeps.store.netcdf import open_dataset, to_dataset, verify, write
 from tests.store.layouts import (
     GLOBAL,
     Case,

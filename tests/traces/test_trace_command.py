@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.store.read import open_dataset
+from sweeps.store.netcdf import open_dataset
 from tests.cli_runner import Runner
 from tests.traces.make import GEMM, NCCL, kernel, launched, step, write
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps.store.read import open_dataset, verify
-from sweeps.store.write import write as write_file
+from sweeps.store.netcdf import open_dataset, verify
+from sweeps.store.netcdf import write as write_file
 from sweeps.traces.patterns import CLASSES
 from sweeps.traces.ranks import Ranks, analyse_files, result_of
 from tests.traces.make import GEMM, NCCL, kernel, launched, step, write

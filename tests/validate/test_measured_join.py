@@ -15,8 +15,7 @@ from sweeps.origin import read
 from sweeps.plots.declare import check_figures
 from sweeps.spec.catalog import find_sweep, hardware_names
 from sweeps.spec.sweep import load_sweep, read_sweep
-from sweeps.store.read import open_dataset
-from sweeps.store.write import write
+from sweeps.store.netcdf import open_dataset, write
 from sweeps.validate.measured import join_measured
 from sweeps.validate.scores import error_lines, error_rows
 from sweeps.validate.table import find_table, read_table

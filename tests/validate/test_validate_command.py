@@ -9,7 +9,7 @@ import pytest
 
 from overhead.step.rates import BANDS
 from sweeps.spec.catalog import find_spec
-from sweeps.store.read import open_dataset, verify
+from sweeps.store.netcdf import open_dataset, verify
 from sweeps.validate.predict import running_lines
 from sweeps.validate.run_table import find_csv
 from tests.cli_runner import Runner
