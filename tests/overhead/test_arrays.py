@@ -32,7 +32,9 @@ def library(name: str) -> ModuleType:
     """Return a library's namespace; a test is skipped where the library isn't installed."""
     if name == "strict":
         return array_api_strict
-    pytest.importorskip(name, reason=f"{name} isn't installed: the extra arrays has it")
+    module = pytest.importorskip(name, reason=f"{name} isn't installed")
+    if name == "cupy" and not module.cuda.is_available():
+        pytest.skip("there is no GPU here")
     return importlib.import_module(NAMESPACES[name])
 
 
@@ -53,7 +55,7 @@ def test_a_thread_s_arrays_are_its_own_and_numpy_s_come_back() -> None:
     assert xp.sqrt is np.sqrt
 
 
-LIBRARIES = pytest.mark.parametrize("name", ["strict", "jax", "torch"])
+LIBRARIES = pytest.mark.parametrize("name", ["strict", "jax", "torch", "cupy"])
 
 
 @LIBRARIES
@@ -81,7 +83,7 @@ def test_collectives(topology: str, name: str) -> None:
 
 
 # Of JAX some: each operation is compiled once for each shape.
-SHARES = {"strict": 1, "torch": 1, "jax": 40}
+SHARES = {"strict": 1, "torch": 1, "jax": 40, "cupy": 1}
 
 
 @LIBRARIES
@@ -127,7 +129,11 @@ def test_sweeps_by_the_standard(case: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 # Starting JAX's operations, each compiled once, takes seconds.
 @pytest.mark.parametrize(
-    ("case", "name"), [*((case, "torch") for case in SWEEPS), ("a choice among algorithms", "jax")]
+    ("case", "name"),
+    [
+        *((case, name) for case in SWEEPS for name in ("torch", "cupy")),
+        ("a choice among algorithms", "jax"),
+    ],
 )
 def test_sweeps_by_other_libraries(case: str, name: str) -> None:
     library(name)
