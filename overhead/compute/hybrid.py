@@ -11,8 +11,9 @@ from operator import add
 from typing import Any
 
 from overhead.arrays import xp
+from overhead.compute.attention import FUSED
 from overhead.compute.layer import half_elementwise_bytes
-from overhead.compute.matmul import FUSED, latent_width
+from overhead.compute.matmul import latent_width
 from overhead.formula import alias, constant, declare, formula, product
 from overhead.memory.activations import INDEX
 from overhead.quantity import Array

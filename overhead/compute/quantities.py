@@ -107,6 +107,11 @@ define(
     "attention_half_length", r"s_{1/2}", "1",
     "keys at which an attention kernel runs at half of its rate", minimum=0,
 )  # fmt: skip
+define(
+    "attention_slowdown", r"\phi_a", "1",
+    "time of a fused attention by what its operations take at its rate of long sequences",
+    minimum=0,
+)  # fmt: skip
 define("host_time", r"t_h", "s", "time in which the host launches one operation", minimum=0)
 define(
     "launch_share", "s_h", "1",
@@ -328,6 +333,12 @@ MEASURED = cite(
     "xlamatmul",
     "OpenXLA, measured matrix products of two GPUs, shipped with JAX's CUDA plug-in 0.9.2",
     "github.com/openxla/xla",
+).key
+KERNELS = cite(
+    "kernels2026",
+    "Kernels alone on one H100 SXM and one H200 SXM, 700 W, PyTorch 2.11 with cuDNN 9.19, "
+    "measured for this product, 2026",
+    "specs/measured/kernels.csv",
 ).key
 TILES = cite(
     "nvidiamatmul",

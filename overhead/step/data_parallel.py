@@ -10,6 +10,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication import data
+from overhead.compute.quantities import KERNELS
 from overhead.formula import alias, call, constant, declare, formula, product, total
 from overhead.labels import LABELS, PREFETCHES
 from overhead.overlap import mechanisms
@@ -106,16 +107,19 @@ def exposed_dp_gather_time(
     return xp.maximum(dp_unhidden_share * dp_gather_time, late)
 
 
-@formula(source="rajbhandari2020", where="section 7")
-def exposed_dp_time(
-    zero_stage: Array,
-    exposed_sharded_time: Array,
-    exposed_dp_reduce_time: Array,
-    exposed_dp_gather_time: Array,
-) -> Array:
+def _either(stage: Array, layerwise: Array, copies: Array, reduce: Array, gather: Array) -> Array:
     """Data parallelism's exposed communication of a step."""
-    once = exposed_dp_reduce_time + exposed_dp_gather_time
-    return xp.where(zero_stage >= 3.0, exposed_sharded_time, once)
+    return xp.where(stage >= 3.0, layerwise + copies, reduce + gather)
+
+
+def _declare_exposed(layerwise: str, when: dict[str, str] | None = None) -> None:
+    """Declare what is exposed of a step: layer by layer in stage 3, else of the whole."""
+    once = ("exposed_dp_reduce_time", "exposed_dp_gather_time")
+    declare("exposed_dp_time", ("zero_stage", layerwise, "sharding_copy_time", *once), _either,
+            source="rajbhandari2020", where="section 7", when=when)  # fmt: skip
+
+
+_declare_exposed("exposed_sharded_time")
 
 
 # Data parallelism's exposed communication by mechanism: buckets behind backward and forward.
@@ -265,18 +269,7 @@ call(
 )
 
 
-def _either(stage: Array, layerwise: Array, reduce: Array, gather: Array) -> Array:
-    return xp.where(stage >= 3.0, layerwise, reduce + gather)
-
-
-declare(
-    "exposed_dp_time",
-    ("zero_stage", "exposed_layerwise_time", "exposed_dp_reduce_time", "exposed_dp_gather_time"),
-    _either,
-    source="rajbhandari2020",
-    where="section 7",
-    when=NAMED,
-)
+_declare_exposed("exposed_layerwise_time", NAMED)
 
 # Stage 3 of ZeRO: weights gathered and gradients reduced layer by layer, and what nothing hides.
 #
@@ -596,3 +589,51 @@ def exposed_sharded_time(
     whole = whole + paired_passes * exposed_backward_pass_time
     whole = whole + gather_passes * exposed_gather_pass_time
     return whole + reduce_passes * exposed_reduce_pass_time
+
+
+# Where a collective's buffers aren't the weights and gradients themselves.
+
+constant("sharding_copy_share", 0.0, "They lie where they are gathered, unless software says so",
+         like="pp")  # fmt: skip
+
+
+def _moved(ranks: Array, gathers: Array, reductions: Array, weights: Array, grads: Array) -> Array:
+    """Bytes that copies of one family of parameters read and write in a step."""
+    return xp.where(ranks > 1.0, 2.0 * gathers * weights + reductions * grads, 0.0)
+
+
+@formula(
+    source=KERNELS,
+    where="copies of FSDP2: split_with_sizes_copy and chunk_cat",
+    assumes=(
+        "each gathering's weights are read and written once, and each reduction's gradients",
+        "copies go in the stream of computing: nothing hides them",
+    ),
+)
+def sharding_copy_time(
+    sharding_copy_share: Array,
+    memory_bandwidth: Array,
+    shards: Array,
+    expert_shards: Array,
+    forward_gathers: Array,
+    backward_gathers: Array,
+    gradient_reductions: Array,
+    dp_messages: Array,
+    dp_gather_bytes: Array,
+    edp_messages: Array,
+    edp_gather_bytes: Array,
+    busiest_trained_parameters: Array,
+    busiest_trained_expert_parameters: Array,
+    activation_bytes: Array,
+    reduction_bytes: Array,
+) -> Array:
+    """Time of copies out of what stage 3 of ZeRO gathered and into what it reduces, in a step."""
+    often = (forward_gathers + backward_gathers, gradient_reductions)
+    # A gradient is read as it was computed, and written as it is reduced.
+    both = activation_bytes + reduction_bytes
+    dense = (dp_messages * dp_gather_bytes, both * busiest_trained_parameters)
+    experts = (edp_messages * edp_gather_bytes, both * busiest_trained_expert_parameters)
+    moved = _moved(shards, *often, *dense) + _moved(expert_shards, *often, *experts)
+    copied = sharding_copy_share > 0.0
+    rate = xp.where(copied, sharding_copy_share, 1.0) * memory_bandwidth
+    return xp.where(copied, moved / rate, 0.0)

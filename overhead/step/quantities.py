@@ -111,6 +111,12 @@ define(
     "exposed_ep_time", r"S_\mathrm{ep}", "s",
     "time of a step: expert parallelism's exposed communication",
 )  # fmt: skip
+define("sharding_copy_share", r"\sigma_z", "1",
+       "share of the memory's bandwidth at which gathered weights are copied out of a collective's "
+       "buffer and gradients into it; 0: they aren't copied", minimum=0, maximum=1)  # fmt: skip
+define("sharding_copy_time", r"T_z", "s",
+       "time of a step: copies of gathered weights and of gradients (stage 3 of ZeRO)",
+       minimum=0)  # fmt: skip
 define("step_overhead", r"S_0", "s", "time of a step that no part explains", minimum=0)
 define("step_time", "S", "s", "time of a step", minimum=0, above=True)
 define(

@@ -191,7 +191,8 @@ def _data_parallel(evaluation: Evaluation, own: Sequence[Span]) -> Iterator[Span
     gathered, reduced = (
         float(evaluation[f"dp_{way}_communication_time"]) for way in ("forward", "backward")
     )
-    left = gathered + reduced - float(evaluation["exposed_dp_time"])
+    copies = float(evaluation["sharding_copy_time"])
+    left = gathered + reduced + copies - float(evaluation["exposed_dp_time"])
     if not sharded:
         hidden = max(gathered - float(evaluation["exposed_dp_gather_time"]), 0.0)
         yield from _overlapped(work, "weights", hidden)

@@ -199,7 +199,10 @@ def test_attention_has_the_model_s_operations(
     flops = float(derive(f"{prefix}attention_flops_per_token", {**model, "window": window}))
     tokens = model["sequence_length"]
     time = value(plan, "attention_forward_time", mask=mask) * model["layers"]
-    assert time * 1e15 * 4 == pytest.approx(flops * tokens, rel=1e-9)
+    # Heads of 96 take as long as of 128.
+    size = model["hidden_size"] / model["heads"]
+    padded = 4 / 3 if size == 96 and not model.get("kv_rank") else 1.0
+    assert time * 1e15 * 4 == pytest.approx(padded * flops * tokens, rel=1e-9)
 
 
 def test_a_fused_backward_has_five_products_for_two() -> None:

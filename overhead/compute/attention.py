@@ -1,0 +1,254 @@
+"""Scores and values of a layer's attention, by the class of its kernel (label `attention_kernel`).
+
+A fused kernel leaves out what a causal mask hides, keeps no scores in memory and computes them
+again in its backward.  An unfused one is two matrix products over all scores, which stay in
+memory between its kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from overhead.arrays import xp
+from overhead.compute import quantities
+from overhead.formula import alias, constant, formula
+from overhead.quantity import Array
+
+FUSED = "flash_1|flash_2|flash_3|cudnn"
+# Those that cut heads into tiles; the first generation, in Triton, takes them as they are.
+TILED = {"attention_kernel": "flash_2|flash_3|cudnn"}
+HEAD_TILE, SMALL_HEAD = 64.0, 16.0
+UNFUSED = {"attention_kernel": "unfused"}
+KERNEL: dict[str, Any] = {"source": quantities.DAO_2023, "where": "sections 3.1 and 4.1"}
+KERNELS: dict[str, Any] = {
+    "source": "korthikanti2022",
+    "where": "section 4.1, figure 3: the kernels of self-attention",
+    "when": UNFUSED,
+}
+
+
+# How much is computed.
+
+
+alias(
+    "attended_span",
+    "attention_span",
+    "Tokens against which attention computes one token's scores: all, or the window",
+    **KERNEL,
+)
+alias("attended_span", "causal_tiled_span", when={"mask": "causal", "attention_kernel": FUSED},
+      **KERNEL)  # fmt: skip
+alias(
+    "attended_span",
+    "sequence_length",
+    assumes=("masked scores are computed, those outside of a window too",),
+    **KERNELS,
+)
+
+
+for _selected, _when in (
+    ("index_flops", {}), ("causal_index_flops", {"mask": "causal", "attention_kernel": FUSED}),
+):  # fmt: skip
+    alias("indexed_forward_flops", _selected, "What an indexer computes of these", when=_when,
+          **KERNEL)  # fmt: skip
+
+
+@formula(assumes=("with context parallelism all ranks have as many scores to compute",), **KERNEL)
+def attention_forward_flops(
+    rank_tokens: Array,
+    attended_span: Array,
+    heads: Array,
+    tp: Array,
+    query_head_size: Array,
+    value_head_size: Array,
+    indexed_forward_flops: Array,
+) -> Array:
+    """Operations of a layer's scores and values on one rank."""
+    scores = 2.0 * rank_tokens * attended_span * (heads / tp)
+    return scores * (query_head_size + value_head_size) + rank_tokens * indexed_forward_flops
+
+
+@formula(
+    source=quantities.DAO_2023,
+    where="section 3.1.2: five products where the forward has two",
+    assumes=("scores are computed again",),
+)
+def attention_backward_flops(
+    rank_tokens: Array,
+    attended_span: Array,
+    heads: Array,
+    tp: Array,
+    query_head_size: Array,
+    value_head_size: Array,
+    index_backward_flops: Array,
+) -> Array:
+    """Operations of the backward of a layer's fused scores and values on one rank."""
+    scores = 2.0 * rank_tokens * attended_span * (heads / tp)
+    own = scores * (3.0 * query_head_size + 2.0 * value_head_size)
+    return own + rank_tokens * index_backward_flops
+
+
+@formula(returns="attention_backward_flops", assumes=("scores were kept",), **KERNELS)
+def unfused_attention_backward_flops(attention_forward_flops: Array) -> Array:
+    """Operations of the backward of a layer's unfused scores and values on one rank."""
+    return 2.0 * attention_forward_flops
+
+
+# Fused.
+
+
+alias("attention_length", "attention_span", **KERNEL)
+
+
+@formula(
+    returns="attention_length",
+    source="derivation",
+    assumes=("a call for each block that comes round",),
+    when={"context_parallel": "ring"},
+)
+def ring_attention_length(attention_span: Array, sequence_length: Array, cp: Array) -> Array:
+    """Keys that one call of the attention kernel goes through in a ring: a rank's block."""
+    return xp.minimum(attention_span, sequence_length / cp)
+
+
+@formula(
+    returns="attention_length",
+    source="derivation",
+    assumes=("a call for each block that comes round",),
+    when={"context_parallel": "mixed"},
+)
+def mixed_attention_length(
+    attention_span: Array, sequence_length: Array, ring_ranks: Array
+) -> Array:
+    """Keys that one call of the attention kernel goes through in a ring of groups: a block."""
+    return xp.minimum(attention_span, sequence_length / ring_ranks)
+
+
+constant("attention_speedup", 1.0, "Scores and values in 16 bits", like="attention_peak_flops")
+
+
+@formula(assumes=("short sequences lose what a kernel's start and end cost",), **KERNEL)
+def attention_slowdown(attention_half_length: Array, attention_length: Array) -> Array:
+    """Time of a fused kernel by what its operations take at its rate of long sequences."""
+    return 1.0 + attention_half_length / xp.maximum(attention_length, 1.0)
+
+
+def _tiled(head_size: Array) -> Array:
+    """Return the head's size that a kernel's time is of."""
+    whole = HEAD_TILE * xp.ceil(head_size / HEAD_TILE)
+    return xp.where(head_size > HEAD_TILE, whole, head_size + SMALL_HEAD)
+
+
+@formula(
+    returns="attention_slowdown",
+    source=quantities.KERNELS,
+    where="attention, heads of 64 to 256",
+    assumes=(
+        "short sequences lose what a kernel's start and end cost",
+        "heads beyond a tile of 64 are padded to whole ones; of smaller ones exponentials take as "
+        "long as 16 more numbers would",
+    ),
+    when=TILED,
+)
+def tiled_attention_slowdown(
+    attention_half_length: Array,
+    attention_length: Array,
+    query_head_size: Array,
+    value_head_size: Array,
+) -> Array:
+    """Time of a kernel that cuts heads into tiles by what its operations take at its rate."""
+    slower = 1.0 + attention_half_length / xp.maximum(attention_length, 1.0)
+    padded = _tiled(query_head_size) + _tiled(value_head_size)
+    own = query_head_size + value_head_size
+    return slower * xp.where(own > 0.0, padded / xp.where(own > 0.0, own, 1.0), 1.0)
+
+
+@formula(returns="attention_forward_time", **KERNEL)
+def fused_attention_forward_time(
+    attention_forward_flops: Array,
+    attention_slowdown: Array,
+    attention_efficiency: Array,
+    attention_peak_flops: Array,
+    attention_speedup: Array,
+) -> Array:
+    """Time of a layer's fused scores and values, forward."""
+    rate = attention_efficiency * attention_peak_flops * attention_speedup
+    return attention_forward_flops * attention_slowdown / rate
+
+
+@formula(returns="attention_backward_time", **KERNEL)
+def fused_attention_backward_time(
+    attention_backward_flops: Array,
+    attention_slowdown: Array,
+    attention_backward_efficiency: Array,
+    attention_efficiency: Array,
+    attention_peak_flops: Array,
+    attention_speedup: Array,
+) -> Array:
+    """Time of a layer's fused scores and values, backward."""
+    rate = attention_backward_efficiency * (attention_efficiency * attention_peak_flops)
+    return attention_backward_flops * attention_slowdown / (rate * attention_speedup)
+
+
+# Unfused.
+
+
+@formula(**KERNELS)
+def attention_scores(rank_tokens: Array, sequence_length: Array, heads: Array, tp: Array) -> Array:
+    """Scores that a layer's unfused attention holds on one rank."""
+    return rank_tokens * sequence_length * (heads / tp)
+
+
+@formula(
+    returns="attention_forward_time",
+    assumes=(
+        "scores are written, softmax reads and writes them, values' product reads them",
+        "dropout is one kernel more",
+    ),
+    **KERNELS,
+)
+def unfused_attention_forward_time(
+    attention_forward_flops: Array,
+    unfused_efficiency: Array,
+    matmul_efficiency: Array,
+    output_matmul_flops: Array,
+    attention_scores: Array,
+    activation_bytes: Array,
+    dropout: Array,
+    mask_bytes: Array,
+    memory_efficiency: Array,
+    memory_bandwidth: Array,
+) -> Array:
+    """Time of a layer's unfused scores and values, forward: two products, and scores moved."""
+    rate = unfused_efficiency * (matmul_efficiency * output_matmul_flops)
+    each = 4.0 * activation_bytes + dropout * (2.0 * activation_bytes + mask_bytes)
+    moved = attention_scores * each / (memory_efficiency * memory_bandwidth)
+    return attention_forward_flops / rate + moved
+
+
+@formula(
+    returns="attention_backward_time",
+    assumes=(
+        "the gradient is written and read once as the values' and twice as the scores', and "
+        "softmax reads its own output beside it",
+        "dropout is one kernel more",
+    ),
+    **KERNELS,
+)
+def unfused_attention_backward_time(
+    attention_backward_flops: Array,
+    unfused_efficiency: Array,
+    matmul_efficiency: Array,
+    output_matmul_flops: Array,
+    attention_scores: Array,
+    activation_bytes: Array,
+    dropout: Array,
+    mask_bytes: Array,
+    memory_efficiency: Array,
+    memory_bandwidth: Array,
+) -> Array:
+    """Time of a layer's unfused scores and values, backward: four products, and scores moved."""
+    rate = unfused_efficiency * (matmul_efficiency * output_matmul_flops)
+    each = 7.0 * activation_bytes + dropout * (2.0 * activation_bytes + mask_bytes)
+    moved = attention_scores * each / (memory_efficiency * memory_bandwidth)
+    return attention_backward_flops / rate + moved

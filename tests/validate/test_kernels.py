@@ -1,0 +1,129 @@
+"""Laws of single kernels beside kernels that were measured alone (specs/measured/kernels.csv)."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from overhead.graph import Evaluation, derive
+from sweeps.spec.catalog import load_framework, load_hardware
+from sweeps.spec.framework import training_constants
+
+TABLE = Path("specs/measured/kernels.csv")
+MACHINES = {"h100": "dgx-h100", "h200": "dgx-h200"}
+Columns = dict[str, np.ndarray]
+
+
+def measured(*kernels: str, gpu: str = "h100", least: int = 0) -> Columns:
+    """Return kernels' rows of at least so many tokens, column by column, numbers where they are."""
+    with TABLE.open(encoding="utf-8") as file:
+        every = csv.DictReader(line for line in file if not line.startswith("#"))
+        own = [row for row in every if row["kernel"] in kernels and row["gpu"] == gpu]
+    rows = [row for row in own if float(row["tokens"] or "inf") >= least]
+    words = {name: np.array([row[name] for row in rows]) for name in ("kernel", "direction")}
+    numbers = {
+        name: np.array([float(row[name] or "nan") for row in rows])
+        for name in rows[0] if name not in ("gpu", *words)
+    }  # fmt: skip
+    return words | numbers
+
+
+def constants(gpu: str, kernel: str = "cudnn", framework: str = "torchtitan") -> dict[str, float]:
+    found = training_constants(
+        load_hardware(MACHINES[gpu]), load_framework(framework), attention_kernel=kernel
+    )
+    return {name: origin.value for name, origin in found.items()}
+
+
+def errors(predicted: np.ndarray, found: Columns) -> np.ndarray:
+    return predicted / (1e-6 * found["time_us"]) - 1.0
+
+
+@pytest.mark.parametrize(("gpu", "mean", "spread"), [("h100", 0.06, 0.09), ("h200", 0.01, 0.07)])
+def test_products_take_what_the_law_of_other_gpus_products_says(
+    gpu: str, mean: float, spread: float
+) -> None:
+    """The law is of XLA's table; none of these products was in its fit."""
+    found = measured("matmul_bf16", gpu=gpu)
+    sizes = {f"matmul_{name}": found[name] for name in ("rows", "columns", "depth")}
+    given = {**constants(gpu), **sizes, "matmul_efficiency": 1.0}
+    given |= {"matmul_input_bytes": 2.0, "activation_bytes": 2.0}
+    off = errors(derive("matmul_time", given), found)
+    assert len(off) >= 168
+    assert abs(off.mean()) < mean
+    assert np.abs(off).mean() < spread
+
+
+def attention(found: Columns, given: dict[str, float], kernel: str) -> np.ndarray:
+    """Return the law's times of causal attention of one sequence, forward or backward."""
+    plan = {**given, "rank_tokens": found["tokens"], "attention_span": found["tokens"],
+            "causal_tiled_span": 0.5 * found["tokens"], "sequence_length": found["tokens"],
+            "heads": found["heads"], "tp": 1.0, "query_head_size": found["head_size"],
+            "value_head_size": found["value_head_size"], "indexed_forward_flops": 0.0,
+            "index_backward_flops": 0.0, "attention_half_length": 512.0,
+            "attention_backward_efficiency": 0.85}  # fmt: skip
+    labels = {"attention_kernel": kernel, "mask": "causal"}
+    known = Evaluation(plan, labels)
+    both = [known[f"attention_{way}_time"] for way in ("forward", "backward")]
+    return np.where(found["direction"] == "forward", *both)
+
+
+@pytest.mark.parametrize("kernel", ["cudnn", "flash_2"])
+@pytest.mark.parametrize("gpu", MACHINES)
+def test_attention_of_many_heads(gpu: str, kernel: str) -> None:
+    """Of 2,048 tokens and 32 heads on: fewer leave multiprocessors idle, which no law has yet."""
+    found = measured(kernel, gpu=gpu, least=2048)
+    many = found["heads"] >= 32.0
+    off = errors(attention(found, constants(gpu, kernel), kernel), found)[many]
+    assert many.sum() >= 12
+    assert abs(off.mean()) < 0.08
+    assert np.abs(off).mean() < 0.11
+
+
+def test_heads_of_other_sizes_take_their_tiles() -> None:
+    """Heads of 80 to 112 take as long as of 128, and one of 64 more than half as long."""
+    found = measured("cudnn", least=4096)
+    one = (found["heads"] == 32.0) & (found["tokens"] == 4096.0)
+    part = {name: column[one] for name, column in found.items()}
+    predicted = attention(part, constants("h100"), "cudnn")
+    for way in ("forward", "backward"):
+        of = part["direction"] == way
+        whole = of & (part["head_size"] == 128.0)
+        for size in (64.0, 80.0, 96.0, 112.0, 192.0):
+            own = of & (part["head_size"] == size)
+            ratio = part["time_us"][own].mean() / part["time_us"][whole].mean()
+            law = predicted[own].mean() / predicted[whole].mean()
+            assert law == pytest.approx(ratio, rel=0.14), (way, size)
+
+
+def test_copies_of_sharded_weights_and_gradients() -> None:
+    given = constants("h100")
+    plan = {"sharding_copy_share": given["sharding_copy_share"],
+            "memory_bandwidth": given["memory_bandwidth"], "expert_shards": 1.0,
+            "edp_messages": 0.0, "edp_gather_bytes": 0.0, "busiest_trained_expert_parameters": 0.0,
+            "dp_messages": 1.0, "activation_bytes": 2.0, "reduction_bytes": 4.0,
+            "forward_gathers": 1.0, "backward_gathers": 1.0,
+            "gradient_reductions": 1.0}  # fmt: skip
+    out, into = measured("copy_out"), measured("copy_in")
+    weights = out["elements"]
+    plan |= {
+        "shards": out["ranks"],
+        "dp_gather_bytes": 2.0 * weights,
+        "busiest_trained_parameters": weights,
+    }
+    # A layer's weights are gathered twice in a step, its gradients reduced once.
+    step = 1e-6 * (2.0 * out["time_us"] + into["time_us"])
+    assert derive("sharding_copy_time", plan) == pytest.approx(step, rel=0.06)
+    assert (derive("sharding_copy_time", {**plan, "shards": 1.0}) == 0.0).all()
+
+
+@pytest.mark.parametrize("how", ["compiled", "eager"])
+def test_a_loss_moves_so_many_bytes_a_logit(how: str) -> None:
+    found = measured(f"loss_{how}")
+    given = constants("h100", framework="torchtitan" if how == "compiled" else "torchtitan+eager")
+    moved = given["loss_bytes"] * found["tokens"] * found["vocabulary"]
+    rate = given["memory_efficiency"] * given["memory_bandwidth"]
+    assert np.abs(errors(moved / rate, found)).max() < 0.08
