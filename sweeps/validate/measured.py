@@ -10,7 +10,8 @@ A spec's ``[measured]`` says which::
 
 The table gives the sweep the axis ``case`` (an operation on so many ranks of a machine, by one
 source) and the axis ``message_bytes``.  What it doesn't say of collective, hardware and ranks the
-spec has to state as a constant.  Nothing is fitted.
+spec has to state as a constant.  Its ``fabric`` and ``inter_bandwidth``, where it has them, are of
+the network between nodes; an empty cell stands for the machine's.  Nothing is fitted.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ class _Row:
             ]  # fmt: skip
         # A group that leaves some of a node's GPUs to others is as large there as its own ranks.
         self.gpus_per_node = in_node if self.nodes == 1 else int(share)
+        self._network(machine)
         if not choose:
             return []
         if machine.scale_up_kind != "switch":
@@ -106,6 +108,13 @@ class _Row:
             return [fault("hardware", self.hardware, wrong, offer)]
         self.topology = "switch" if self.nodes == 1 else "hierarchical"
         return []
+
+    def _network(self, machine: Machine) -> None:
+        """Fill in the network between nodes where the table has a column of it."""
+        if self.own.get("fabric") == "":
+            self.own["fabric"] = machine.fabric
+        if math.isnan(self.own.get("inter_bandwidth", 0.0)):
+            self.own["inter_bandwidth"] = machine.figures["inter_bandwidth"].value
 
     def label(self) -> str:
         """Return what it is called."""

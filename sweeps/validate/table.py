@@ -25,6 +25,8 @@ from sweeps.validate.run_table import Run, find_csv, measured_folders, read_csv
 # Which column of a table holds what, and in which unit.
 
 TEXTS = ("table", "source")
+# The network between nodes; an empty cell: the machine's.
+OWN = ("fabric", "inter_bandwidth")
 # What is read where the table has it; anything else only where the spec names its column.
 USUAL = (
     *TEXTS,
@@ -35,6 +37,7 @@ USUAL = (
     "gpus_per_node",
     "message_bytes",
     "time",
+    *OWN,
 )
 NEEDED = ("message_bytes", "time")
 _LISTED = 20
@@ -205,7 +208,7 @@ def _texts(
     known = label_values(column.name)
     for number, cell in cells:
         where = f"{path.name}, line {number}, {column.text}"
-        if not cell and column.name not in TEXTS:
+        if not cell and column.name not in (*TEXTS, *OWN):
             faults.append(fault(where, cell, "empty", f"a {column.name}"))
         elif known and cell not in known:
             faults.append(fault(where, cell, "unknown", nearest(cell, known)))
@@ -219,6 +222,8 @@ def _numbers(
     values = np.empty(len(cells))
     for index, (number, cell) in enumerate(cells):
         value = values[index] = _number(cell, column.unit, quantity.units)
+        if not cell and column.name in OWN:
+            continue
         where = f"{path.name}, line {number}, {column.text}"
         if math.isnan(value):
             unit = f" in {column.unit}" if column.unit else ""

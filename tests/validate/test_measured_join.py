@@ -308,6 +308,27 @@ def test_shipped_table_fits_the_catalogue() -> None:
         np.testing.assert_allclose(columns["time"][chosen], [time], rtol=1e-5)
 
 
+def test_network_between_nodes_is_the_tables(tmp_path: Path) -> None:
+    """A row is predicted as `collective` does with its fabric and its card's rate."""
+    table = tmp_path / "mine.csv"
+    table.write_text(
+        "collective,hardware,ranks,nodes,message_bytes,time_us,fabric,inter_bandwidth_GB/s\n"
+        "all_reduce,dgx-h100,16,2,1024,70,efa,12.5\n"
+        "all_reduce,dgx-h100,16,2,268435456,9000,efa,12.5\n"
+        "all_reduce,dgx-h100,32,4,1024,70,,\n",
+        encoding="utf-8",
+    )
+    constants = {"algorithm": "nccl", "software": "nccl"}
+    found = sweeps.run({"constants": constants, "measured": {"table": str(table)}})
+    own = {"efa": {"fabric": "efa", "inter_bandwidth": "12.5 GB/s"}, "none": {}}
+    for case, (ranks, given) in enumerate(zip((16, 32), own.values(), strict=True)):
+        alone = sweeps.sweep(
+            ["time"], hardware="dgx-h100", ranks=ranks, message_bytes=found["message_bytes"].values,
+            topology="hierarchical", **constants, **given,
+        )  # fmt: skip
+        np.testing.assert_array_equal(found["time"][case], alone["time"])
+
+
 def test_shipped_sweep_predicts_every_measurement() -> None:
     path = find_sweep("nccl-measured")
     sweep, text = load_sweep(path)
