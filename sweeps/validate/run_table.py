@@ -311,6 +311,7 @@ HELPERS = {
     "gpu_gigabits": "a GPU's network cards' rate, in Gbit/s",
     "loss_chunk_words": "tokens of the vocabulary in a chunk of the loss",
     "unit_bytes": "bytes of the unit in which memory is stated",
+    "layers_per_chunk": "layers of a stage's chunk, where its count isn't printed",
     "micro_batches_per_chunk": "micro-batches for each stage of the pipeline, virtual ones counted",
     "domains": "whether a node is as many of a larger machine's GPUs as a run fills evenly",
 }

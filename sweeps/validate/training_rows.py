@@ -251,6 +251,9 @@ class _Catalogue:
         known = {n: value for n, value in settings.numbers.items() if n not in HELPERS}
         numbers = {**settings.usual, **self._shapes(run, settings), **own, **known}
         _complete_shapes(run, numbers, helpers, labels)
+        if "layers_per_chunk" in helpers:
+            chunks = numbers["layers"] / (numbers["pp"] * helpers["layers_per_chunk"])
+            numbers.setdefault("virtual_stages", chunks)
         for name, remark in run.remarks.items():
             if "assumed" in remark:
                 assumed[NUMBERS.get(name) or name] = None

@@ -101,6 +101,16 @@ def test_torchtitan_of_2024_has_as_many_micro_batches_as_stages() -> None:
     assert result["micro_batches"] == 64
 
 
+def test_transfers_that_overlap_tell_interleaving() -> None:
+    """Megatron has no such overlap in any other schedule; the number of chunks stays assumed."""
+    row = {"source_id": "mcore_h100_weak", "framework": None, "vpp": None}
+    one = case(**row, overlap="grad-reduce overlap; PP overlap")
+    assert (one.labels["schedule"], one.numbers["virtual_stages"]) == ("interleaved", 20)
+    assert "virtual_stages" in one.assumed
+    for other in ({"overlap": "PP overlap", "pp": 1, "dp": 16}, {"overlap": "tp-comm-overlap"}):
+        assert case(**row | other).labels["schedule"] == "one_f_one_b"
+
+
 def test_what_isn_t_said_is_assumed_and_told() -> None:
     assert case(recompute=None).assumed == ("recompute",)
     assert case(recompute="unspecified (recipe)").assumed == ("recompute",)
