@@ -297,6 +297,7 @@ PUBLISHED = {
     "zero_stage": "what its runs had where the table has no column",
     "bf16_layers": "one model's recipe",
     "dropout": "one benchmark's GPT-3, which has none",
+    "schedule": "what the overlap of its transfers tells",
     "weight_bytes": "frozen weights of one publication's runs",
     "recipe": "another trainer's, which builds on torchtitan's sharding",
     "gathered_layers": "another trainer's, which builds on torchtitan's sharding",
