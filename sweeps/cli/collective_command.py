@@ -61,7 +61,9 @@ def command(**given: Any) -> int:
     spec = sweep_of_options(options, "Collective operations")
     folders = folders_of(given)
     job = prepare(spec, command=command_line(), folders=folders, options=file_options(given))
-    check_taken(job, options, folders)
+    # Where no network has the algorithm, that is what is wrong.
+    if any(case.algorithms for case in job.program.cases):
+        check_taken(job, options, folders)
     if given["sensitivity"] is not None:
         show_sensitivity(job, given, "collective")
         return 0
