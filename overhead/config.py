@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead.collectives.algorithm import NETWORKS, trees
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, trees
 from overhead.communication.groups import DEFAULTS as COMMUNICATION_DEFAULTS
 from overhead.labels import (
+    CHOICES,
     FULL,
     HYBRID,
     IN_A_STEP,
@@ -305,6 +306,9 @@ class Config:
 
     def _algorithm(self, topology: str) -> str:
         if not self.tree_algo:
+            known = (*CHOICES, *ALGORITHMS.names(topology))
+            if self.algorithm not in known:
+                raise ValueError(_unknown("algorithm", self.algorithm, known))
             return self.algorithm
         found = NETWORKS[topology].tree
         if not found:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from overhead.arrays import xp
-from overhead.collectives.algorithm import Requirement
+from overhead.collectives.algorithm import ALGORITHMS, Requirement
 from overhead.expression import greatest_common_divisor
 from overhead.formula import alias, constant, derived, formula, product
-from overhead.labels import PREFETCHES
+from overhead.labels import CHOICES, HIERARCHY, PREFETCHES, STANDARD
 from overhead.quantity import Array, amount, define
 from overhead.source import cite
 
@@ -519,10 +519,20 @@ FRAMEWORK: dict[str, tuple[Requirement, ...]] = {
 }
 
 
+# A collective that lacks the algorithm takes the standard one; here all would.
+NO_ALGORITHM = Requirement(
+    "algorithm_not_defined_on_topology",
+    "some collective of the network must have the algorithm",
+    lambda world_size: xp.asarray(world_size < 0.0),
+)
+
+
 def requirements(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
     """Return what a plan must fulfil."""
     context = (labels.get("context_parallel", ""), labels.get("mask", "causal"))
+    own = (*CHOICES, *ALGORITHMS.names(labels.get("topology", HIERARCHY)))
     return (
+        *(() if labels.get("algorithm", STANDARD) in own else (NO_ALGORITHM,)),
         *PLAN,
         *CONTEXT.get(context, ()),
         *SCHEDULE.get(labels.get("schedule", ""), ()),

@@ -52,6 +52,10 @@ def refused(
             ("--zero-stage = '2'", "gather weights layer by layer: stage 3 of ZeRO"),
         ),
         (
+            f"{LLAMA} --num-gpus 8 --algorithm ring",
+            ("--algorithm = 'ring'", "a hierarchical network has no such algorithm", "ring_path"),
+        ),
+        (
             f"{LLAMA} --kv-heads 64",
             ("kv_heads = '64'", "is more than there are", "at most heads = 32"),
         ),
@@ -234,6 +238,7 @@ def test_too_many_cells_to_print(refused: Refused) -> None:
         ({"dp_degree": 2.5}, "dp = 2.5: outside of its domain; a whole number"),
         ({"topology_kind": "rnig"}, "topology = 'rnig': is unknown"),
         ({"recompute": "al"}, "recompute = 'al': is unknown; one of none"),
+        ({"algorithm": "ring"}, "algorithm = 'ring': is unknown; one of standard, nccl, auto, "),
         ({"tree_algo": True}, "tree_algo = True: no tree algorithm on hierarchical"),
         ({"more": {"head": 8}}, "head: no such quantity; did you mean 'heads'"),
         ({"topology_kind": "mesh", "mesh_nx": 4}, "only one is given"),

@@ -427,9 +427,9 @@ class Algorithms(Mapping[tuple[str, str, str], Algorithm]):
             self._of[where] = tuple(sorted(found, key=lambda one: one.line))
         return self._of[where]
 
-    def names(self) -> tuple[str, ...]:
-        """Return the names of all algorithms, each once, sorted."""
-        return tuple(sorted({key[2] for key in self._algorithms}))
+    def names(self, topology: str = "") -> tuple[str, ...]:
+        """Return the names of all algorithms, or of those on a network, each once, sorted."""
+        return tuple(sorted({key[2] for key in self._algorithms if topology in ("", key[0])}))
 
     def name_of(self, code: int) -> str:
         """Return the name that a code stands for; "none" for 0."""

@@ -11,12 +11,22 @@ from typing import Any
 import numpy as np
 
 from overhead.analysis import Faulty, analyze, faults, is_needed
+from overhead.collectives.algorithm import ALGORITHMS
 from overhead.communication.operation import DIMENSIONS
 from overhead.graph import Evaluation, MissingQuantities
-from overhead.labels import EVEN_SCHEDULES, FOLDED, GIVEN_GRID, LABELS, PAIRED, needed_shapes
+from overhead.labels import (
+    CHOICES,
+    EVEN_SCHEDULES,
+    FOLDED,
+    GIVEN_GRID,
+    LABELS,
+    PAIRED,
+    needed_shapes,
+)
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.memory.stage import PEAK_PARTS
 from overhead.overlap.timeline import EXPOSED, TRANSFER, WAITING, Span
+from overhead.plan import NO_ALGORITHM
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.step.timeline import COPIES, PARTS, PASSES, STREAMS, StepTimeline, step_timeline
 from overhead.transformer import SHAPES
@@ -208,6 +218,8 @@ def plan_faults(evaluation: Evaluation) -> Iterator[str]:
                 yield _product(values)
             case "batch_not_divisible":
                 yield _batch(values)
+            case NO_ALGORITHM.fault:
+                yield _no_algorithm(evaluation.labels)
             case _:
                 yield _fault_line(one, values)
 
@@ -220,6 +232,13 @@ def _fault_line(one: Faulty, values: Mapping[str, str]) -> str:
     wrong = one.requirement.fault.replace("_", " ")
     names = ", ".join(map(flag_of, shown))
     return fault(names, ", ".join(shown.values()), wrong, one.requirement.text)
+
+
+def _no_algorithm(labels: Mapping[str, str]) -> str:
+    network = labels["topology"]
+    wrong = f"a {network} network has no such algorithm"
+    allowed = f"one of {', '.join((*CHOICES, *ALGORITHMS.names(network)))}"
+    return fault(flag_of("algorithm"), labels["algorithm"], wrong, allowed)
 
 
 def _product(values: Mapping[str, str]) -> str:

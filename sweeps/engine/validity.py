@@ -17,7 +17,16 @@ from overhead.collectives.choices import all_of
 from overhead.formula import REGISTRY
 from overhead.graph import Builder, Missing, Node
 from overhead.overlap import mechanisms
-from overhead.plan import CONTEXT, DATA, FRAMEWORK, GROUPED, PLAN, SCHEDULE, requirements
+from overhead.plan import (
+    CONTEXT,
+    DATA,
+    FRAMEWORK,
+    GROUPED,
+    NO_ALGORITHM,
+    PLAN,
+    SCHEDULE,
+    requirements,
+)
 from overhead.quantity import Array
 from overhead.topology import NOT_OF_ONE_RANK
 from sweeps.engine.evaluate import Cuts, Evaluator, Evaluators
@@ -26,7 +35,7 @@ from sweeps.engine.grid import LabelCase, Region
 if TYPE_CHECKING:
     from sweeps.engine.program import Program
 
-NOT_DEFINED = "algorithm_not_defined_on_topology"
+NOT_DEFINED = NO_ALGORITHM.fault
 ONE_RANK = "one_rank_has_no_bandwidth"
 NOT_CHUNKED = "algorithm_without_chunks"
 NOT_KNOWN = "figure_of_the_machine_not_known"
@@ -207,6 +216,7 @@ def training_faults() -> Faults:
     texts[NOT_OF_NETWORK] = "some quantities are of some plans or networks alone"
     # Last, so that files that were written before keep their flags.
     texts |= {one.fault: one.text for group in DATA.values() for one in group}
+    texts[NO_ALGORITHM.fault] = NO_ALGORITHM.text
     return Faults(texts, _concerns_plans)
 
 

@@ -106,3 +106,15 @@ def test_requirements_by_schedule_and_mask_hold_where_they_belong() -> None:
     compare(["step_time"], STEP, {"schedule": schedules})
     sequence = {**STEP, "cp": 2, "pp": 1, "sequence_length": [4096, 4098, 4099]}
     compare(["step_time"], sequence, {"mask": ["causal", "full"]})
+
+
+def test_a_step_has_no_time_by_an_algorithm_that_its_network_lacks() -> None:
+    """Collectives of a step that lack an algorithm take the standard one; not all of them may."""
+    given = {**STEP, "global_batch": 64, "virtual_stages": 1}
+    axes = {"topology": ["torus", "switch"], "algorithm": ["ring", "dbt", "nccl"]}
+    found = sweeps.sweep("dp_communication_time", **given, **axes)
+    lacking = {frozenset(): False, frozenset({"algorithm_not_defined_on_topology"}): True}
+    missing = np.vectorize(lacking.get)(reasons(found).values)
+    expected = np.array([[False, True, False], [False, False, False]])
+    np.testing.assert_array_equal(missing, expected)
+    np.testing.assert_array_equal(np.isnan(found["dp_communication_time"]), expected)
