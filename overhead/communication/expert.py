@@ -228,7 +228,8 @@ OPERATIONS = declared("ep")
 # the
 # same time, so that the slower of the two rules.  The way back is the same.
 
-DEDUPLICATED = {"dispatcher": "deduplicated", "topology": "hierarchical", "shape": "two_levels"}
+DEDUPLICATED = {"dispatcher": "deduplicated", "topology": "hierarchical"}
+PODS = {"topology": "hierarchical", "shape": "three_levels"}
 SOURCE: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.2.2"}
 BOTH = "what is handed on inside nodes overlaps with what crosses the network"
 EVENLY = "experts are chosen evenly, and without regard to nodes but for groups of them"
@@ -251,6 +252,14 @@ for _name, _symbol, _words, _of in (
 define("ep_oversubscription", "o_e", "1", "oversubscription that an expert-parallel group meets",
        minimum=1)  # fmt: skip
 call(returns="ep_oversubscription", of="group_oversubscription", bind={}, labels={"group": "ep"})
+define("ep_pod_nodes", r"G''_e", "1", "nodes of an expert-parallel group in one pod", minimum=1)
+call(returns="ep_pod_nodes", of="group_pod_nodes", bind={}, labels={"group": "ep"}, when=PODS)
+amount("ep_pod_share", r"\phi_e", "1", "share of what goes to other nodes that leaves their pod",
+       maximum=1)  # fmt: skip
+amount("ep_card_bandwidth", "B_e", "byte s-1", "rate of a network card at which tokens leave a "
+       "node, the slowest level of links counted", above=True)  # fmt: skip
+amount("ep_far_latency", r"\alpha_e", "s", "latency of the longest way of a token")
+amount("ep_energy_per_bit", r"\epsilon_e", "J bit-1", "energy of a bit that leaves its node")
 amount("distinct_nodes", "D_e", "1", "nodes that a token's experts lie on, on average")
 amount("remote_nodes", r"D'_e", "1", "nodes other than its own to which a token is sent")
 for _name, _mark, _words in (
@@ -298,6 +307,56 @@ def remote_nodes(distinct_nodes: Array, ep_nodes: Array) -> Array:
     return distinct_nodes * (ep_nodes - 1.0) / ep_nodes
 
 
+alias("ep_far_latency", "inter_latency")
+alias("ep_energy_per_bit", "inter_energy_per_bit")
+
+
+@formula(**SOURCE)
+def ep_card_bandwidth(effective_inter_bandwidth: Array, ep_oversubscription: Array) -> Array:
+    """Rate of a network card: its share of the links above."""
+    return effective_inter_bandwidth / ep_oversubscription
+
+
+@formula(assumes=(EVENLY,), when=PODS, **SOURCE)
+def ep_pod_share(ep_nodes: Array, ep_pod_nodes: Array) -> Array:
+    """Share of other nodes that are in other pods."""
+    return (ep_nodes - ep_pod_nodes) / xp.maximum(ep_nodes - 1.0, 1.0)
+
+
+@formula(
+    returns="ep_card_bandwidth",
+    assumes=("all that leaves a node passes its card, a part of it the links between pods, too",),
+    when=PODS,
+    **SOURCE,
+)
+def ep_pod_card_bandwidth(
+    effective_inter_bandwidth: Array,
+    ep_oversubscription: Array,
+    ep_pod_share: Array,
+    effective_pod_bandwidth: Array,
+    pod_oversubscription: Array,
+) -> Array:
+    """Rate of a network card: what its links and those between pods let through."""
+    near = effective_inter_bandwidth / ep_oversubscription
+    far = effective_pod_bandwidth / pod_oversubscription
+    share = xp.where(ep_pod_share > 0.0, ep_pod_share, 1.0)
+    return xp.where(ep_pod_share > 0.0, xp.minimum(near, far / share), near)
+
+
+@formula(returns="ep_far_latency", when=PODS, **SOURCE)
+def ep_pod_latency(ep_pod_share: Array, pod_latency: Array, inter_latency: Array) -> Array:
+    """Latency between pods, where a token leaves its own."""
+    return xp.where(ep_pod_share > 0.0, pod_latency, inter_latency)
+
+
+@formula(returns="ep_energy_per_bit", when=PODS, **SOURCE)
+def ep_pod_energy_per_bit(
+    ep_pod_share: Array, pod_energy_per_bit: Array, inter_energy_per_bit: Array
+) -> Array:
+    """Energy of a bit that leaves its node, some of them their pod."""
+    return ep_pod_share * pod_energy_per_bit + (1.0 - ep_pod_share) * inter_energy_per_bit
+
+
 def _remote(message: Array, experts_per_token: Array, remote_nodes: Array) -> Array:
     """Return what crosses the network of messages to every expert: one a node in their place."""
     return message / xp.maximum(experts_per_token, 1.0) * remote_nodes
@@ -308,19 +367,18 @@ def _time(
     ep_nodes: Array,
     remote: Array,
     ep_ranks_per_nic: Array,
-    oversubscription: Array,
-    effective_inter_bandwidth: Array,
+    ep_card_bandwidth: Array,
     message: Array,
     ep_members_in_node: Array,
     effective_intra_bandwidth: Array,
-    inter_latency: Array,
+    ep_far_latency: Array,
     intra_latency: Array,
 ) -> Array:
     """Return the slower of both ways, and one latency of each."""
-    across = remote * ep_ranks_per_nic * oversubscription / effective_inter_bandwidth
+    across = remote * ep_ranks_per_nic / ep_card_bandwidth
     share = (ep_members_in_node - 1.0) / ep_members_in_node
     within = message * share / effective_intra_bandwidth
-    latency = xp.where(ep_nodes > 1.0, inter_latency, 0.0) + xp.where(
+    latency = xp.where(ep_nodes > 1.0, ep_far_latency, 0.0) + xp.where(
         ep_members_in_node > 1.0, intra_latency, 0.0
     )
     return xp.where(ep > 1.0, xp.maximum(across, within) + latency, 0.0)
@@ -331,8 +389,7 @@ def _priced_time(
     ep_nodes: Array,
     remote: Array,
     ep_ranks_per_nic: Array,
-    oversubscription: Array,
-    inter_bandwidth: Array,
+    ep_card_bandwidth: Array,
     fabric_share: Array,
     message: Array,
     ep_members_in_node: Array,
@@ -348,8 +405,7 @@ def _priced_time(
         ep_nodes,
         remote,
         ep_ranks_per_nic,
-        oversubscription,
-        fabric_share * inter_bandwidth,
+        fabric_share * ep_card_bandwidth,
         message,
         ep_members_in_node,
         link_share * intra_bandwidth,
@@ -367,14 +423,14 @@ def _sent(remote: Array, message: Array, ep_members_in_node: Array) -> Array:
 def _energy(
     ep: Array,
     remote: Array,
-    inter_energy_per_bit: Array,
+    ep_energy_per_bit: Array,
     message: Array,
     ep_members_in_node: Array,
     intra_energy_per_bit: Array,
 ) -> Array:
     """Return the energy of all ranks' bytes, on the network and on the nodes' links."""
     inside = message * (ep_members_in_node - 1.0) / ep_members_in_node
-    return ep * 8.0 * (remote * inter_energy_per_bit + inside * intra_energy_per_bit)
+    return ep * 8.0 * (remote * ep_energy_per_bit + inside * intra_energy_per_bit)
 
 
 for _way in ("dispatch", "combine"):
@@ -386,67 +442,41 @@ for _way in ("dispatch", "combine"):
         assumes=(EVENLY,),
         **SOURCE,
     )(_remote)
-    formula(
-        returns=f"ep_{_way}_time",
-        inputs=(
-            "ep",
-            "ep_nodes",
-            _far,
-            "ep_ranks_per_nic",
-            "ep_oversubscription",
-            "effective_inter_bandwidth",
-            _message,
-            "ep_members_in_node",
-            "effective_intra_bandwidth",
-            "inter_latency",
-            "intra_latency",
-        ),
-        name=f"deduplicated_{_way}_time",
-        assumes=(BOTH,),
-        when=DEDUPLICATED,
-        **SOURCE,
-    )(_time)
-    formula(
-        returns=f"ep_{_way}_time",
-        inputs=(
-            "ep",
-            "ep_nodes",
-            _far,
-            "ep_ranks_per_nic",
-            "ep_oversubscription",
-            "inter_bandwidth",
-            "fabric_share",
-            _message,
-            "ep_members_in_node",
-            "intra_bandwidth",
-            "link_share",
-            "fabric_latency",
-            "step_latency",
-            "operation_launch_time",
-        ),
-        name=f"priced_deduplicated_{_way}_time",
-        assumes=(BOTH, "its kernels reach what a library's rings do"),
-        when={**DEDUPLICATED, "library": PRICED},
-        **SOURCE,
-    )(_priced_time)
-    formula(
-        returns=f"ep_{_way}_sent_bytes",
-        inputs=(_far, _message, "ep_members_in_node"),
-        name=f"deduplicated_{_way}_sent_bytes",
-        when=DEDUPLICATED,
-        **SOURCE,
-    )(_sent)
-    formula(
-        returns=f"ep_{_way}_energy",
-        inputs=(
-            "ep",
-            _far,
-            "inter_energy_per_bit",
-            _message,
-            "ep_members_in_node",
-            "intra_energy_per_bit",
-        ),
-        name=f"deduplicated_{_way}_energy",
-        when=DEDUPLICATED,
-        **SOURCE,
-    )(_energy)
+    _crossing = ("ep", "ep_nodes", _far, "ep_ranks_per_nic", "ep_card_bandwidth")
+    _inside = (_message, "ep_members_in_node")
+    _library = ("fabric_latency", "step_latency", "operation_launch_time")
+    # A time on three levels is declared for every dispatcher: these are for each number of levels.
+    for _shape, _mark in (("two_levels", ""), ("three_levels", "_of_pods")):
+        _when = {**DEDUPLICATED, "shape": _shape}
+        formula(
+            returns=f"ep_{_way}_time",
+            inputs=(*_crossing, *_inside, "effective_intra_bandwidth", "ep_far_latency",
+                    "intra_latency"),
+            name=f"deduplicated_{_way}_time{_mark}",
+            assumes=(BOTH,),
+            when=_when,
+            **SOURCE,
+        )(_time)  # fmt: skip
+        formula(
+            returns=f"ep_{_way}_time",
+            inputs=(*_crossing, "fabric_share", *_inside, "intra_bandwidth", "link_share",
+                    *_library),
+            name=f"priced_deduplicated_{_way}_time{_mark}",
+            assumes=(BOTH, "its kernels reach what a library's rings do"),
+            when={**_when, "library": PRICED},
+            **SOURCE,
+        )(_priced_time)  # fmt: skip
+        formula(
+            returns=f"ep_{_way}_sent_bytes",
+            inputs=(_far, *_inside),
+            name=f"deduplicated_{_way}_sent_bytes{_mark}",
+            when=_when,
+            **SOURCE,
+        )(_sent)
+        formula(
+            returns=f"ep_{_way}_energy",
+            inputs=("ep", _far, "ep_energy_per_bit", *_inside, "intra_energy_per_bit"),
+            name=f"deduplicated_{_way}_energy{_mark}",
+            when=_when,
+            **SOURCE,
+        )(_energy)

@@ -52,9 +52,11 @@ MODEL = {
 
 
 def dispatch(part: str, dispatcher: str, **more: float) -> float:
-    """Return a quantity of the dispatch."""
+    """Return a quantity of the dispatch, with pods where their nodes are given."""
     values = {**MACHINE, **PLAN, **MODEL, **more}
-    return float(Evaluation(values, {**LABELS, "dispatcher": dispatcher})[f"ep_dispatch_{part}"])
+    shape = "three_levels" if "nodes_per_pod" in more else "two_levels"
+    labels = {**LABELS, "dispatcher": dispatcher, "shape": shape}
+    return float(Evaluation(values, labels)[f"ep_dispatch_{part}"])
 
 
 @pytest.mark.parametrize(("experts", "nodes", "chosen"), [(8, 2, 3), (12, 4, 2), (6, 6, 6)])
@@ -143,6 +145,32 @@ def test_a_worked_example() -> None:
     assert dispatch("time", "deduplicated", ep=64.0) == pytest.approx(remote / 50e9 + 4e-6)
     inside = 4096 * 8 * 7168 * 2 * 7 / 8
     assert dispatch("sent_bytes", "deduplicated", ep=64.0) == pytest.approx(remote + inside)
+
+
+PODS = {"pod_oversubscription": 2.0, "pod_bandwidth": 40e9, "pod_latency": 5e-6,
+        "pod_energy_per_bit": 9e-11}  # fmt: skip
+
+
+def test_pods_slow_down_what_leaves_them() -> None:
+    """Of the 7 other nodes of 64 ranks 4 are in another pod, at 20 GB/s a card."""
+    distinct = 8 * (1 - comb(224, 8) / comb(256, 8))
+    remote, inside = 4096 * 7168 * 2 * distinct * 7 / 8, 4096 * 8 * 7168 * 2 * 7 / 8
+    pods = {"ep": 64.0, "nodes_per_pod": 4.0, **PODS}
+    time = dispatch("time", "deduplicated", **pods)
+    assert time == pytest.approx(remote * 4 / 7 / 20e9 + 5e-6 + 1e-6)
+    assert time < dispatch("time", "all_to_all", **pods)
+    mean = (4 * 9e-11 + 3 * 4e-11) / 7
+    energy = 64 * 8 * (remote * mean + inside * 1e-11)
+    assert dispatch("energy", "deduplicated", **pods) == pytest.approx(energy)
+
+
+def test_a_group_in_one_pod_is_as_without_pods() -> None:
+    for part in ("time", "sent_bytes", "energy"):
+        within = dispatch(part, "deduplicated", ep=64.0, nodes_per_pod=8.0, **PODS)
+        assert within == dispatch(part, "deduplicated", ep=64.0)
+    even = {**PODS, "pod_oversubscription": 1.0, "pod_bandwidth": 50e9, "pod_latency": 3e-6}
+    across = dispatch("time", "deduplicated", ep=64.0, nodes_per_pod=2.0, **even)
+    assert across == dispatch("time", "deduplicated", ep=64.0)
 
 
 def test_inside_a_node_it_is_the_plain_all_to_all_of_bytes() -> None:
