@@ -21,6 +21,7 @@ from sweeps import display
 from sweeps.engine.evaluate import BLOCK_CELLS, Cuts, Evaluator, Limits, Picked, settings
 from sweeps.engine.grid import Array, LabelCase, Picking, Region
 from sweeps.engine.program import Program
+from sweeps.engine.validity import given_below
 from sweeps.errors import InputError, fault
 from sweeps.search.request import Execution, executions_at
 from sweeps.search.space import AGAIN, PLAN, SHARE, Space
@@ -607,15 +608,14 @@ def _settled(plans: Sequence[Execution]) -> tuple[Execution, ...]:
 
 
 def _unranked(space: Space) -> None:
-    """Say which figure the machine's file lacks."""
+    """Say which figure the machine's file lacks of what plans are ranked by."""
     assert space.plan is not None
-    used = space.plan.used()
-    given = space.plan.grid.constants
-    unknown = [name for name, value in given.items() if name in used and np.isnan(value)]
-    machine = space.resolved.labels.get("hardware", "")
+    ranks = space.plan.builder(space.plan.cases[0]).node(space.point.objective.quantity)
+    known, names = space.plan.grid.constants, {one.name for one in given_below([ranks])}
+    unknown = sorted(name for name in names if np.isnan(known.get(name, 0.0)))
     wrong = f"its file has no {', '.join(unknown) or 'figure'} to rank plans by"
     allowed = "give it, another machine, or another objective"
-    raise InputError(fault("hardware", machine, wrong, allowed))
+    raise InputError(fault("hardware", space.resolved.labels.get("hardware", ""), wrong, allowed))
 
 
 # Quantities of single plans, by the scalar interface: those of equal labels together.

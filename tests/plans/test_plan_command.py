@@ -153,6 +153,10 @@ def test_a_node_lost(sweeps: Runner) -> None:
         ("plan --model llama3-8b --gpus 16:64:x1", "factor"),
         ("plan --model llama3-8b --tp 3 --gpus 16", "never multiply"),
         ("plan --model no-such-model", "no such model"),
+        (
+            "plan --model llama3-8b --hardware mi300x --gpus 8 -b 64 -s 4096 --objective cost",
+            "its file has no price to rank plans by",
+        ),
         (f"{SMALL} --gpus 1e30", "world_size = '1e+30': more than plans can divide"),
         ("plan --model llama3-8b --gpus 16 -s 2048 -b 1e308", "global_batch = '1e+308'"),
     ],
