@@ -7,9 +7,10 @@ wholly inside of nodes or wholly between them, so that both add up, as do phases
 from __future__ import annotations
 
 from overhead.arrays import xp
+from overhead.collectives.cost import several
 from overhead.formula import alias, declare, formula, product
 from overhead.quantity import Array
-from overhead.software.flat import OWN, PRICED, priced, several
+from overhead.software.flat import OWN, PRICED, priced
 
 NODES = {"topology": "hierarchical", "library": PRICED}
 RING = {**NODES, "form": "ring"}
