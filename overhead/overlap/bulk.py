@@ -15,7 +15,6 @@ IN_TURN = (
     "buckets are reduced one after another, each when its gradients are ready",
     "gradients become ready evenly",
 )
-OTHERS = "maximum(gradient_buckets - 1, 1)"
 SIZED = {"buckets": "sized"}
 MEGATRON = {"buckets": "megatron"}
 
@@ -158,12 +157,9 @@ define(
 )
 
 
-@formula(source="hockney1994", when=FUSED)
-def fused_communication_time(
-    message_latency: Array, transfer_time: Array, copy_time: Array
-) -> Array:
-    """Time of all messages fused into one: one latency, and the copies in and out."""
-    return message_latency + transfer_time + copy_time
+total("fused_communication_time", ("message_latency", "transfer_time", "copy_time"),
+      "Time of all messages fused into one: one latency, and the copies in and out",
+      source="hockney1994", when=FUSED)  # fmt: skip
 
 
 @derived(when=FUSED)
