@@ -6,21 +6,19 @@ from functools import partial
 
 from overhead.arrays import xp
 from overhead.collectives import network as networks
-from overhead.collectives.algorithm import algorithm, network
+from overhead.collectives.algorithm import BOTH, EVERY, ONCE, algorithm, network
 from overhead.collectives.cost import Cost, flat, several
 from overhead.quantity import Array
 
 on_binary_tree = partial(algorithm, "binary_tree")
 
-EVERY = "(ranks - 1)/ranks*message_bytes"
-MINIMAL = "(ranks - 1)*message_bytes"
 DEPTH = "floor(log2(ranks))"
 
 network(
     "binary_tree",
     place=7,
     standard={
-        **dict.fromkeys(("all_gather", "reduce_scatter"), "flood"),
+        **dict.fromkeys(BOTH, "flood"),
         **dict.fromkeys(("all_reduce", "broadcast", "reduce"), "tree_pipe"),
         "all_to_all": "direct",
         "p2p": "direct",
@@ -136,7 +134,7 @@ def _passed(ranks: Array) -> Array:
 @on_binary_tree(
     "all_to_all",
     "direct",
-    steps="where(ranks > 1, 1, 0)",
+    steps=ONCE,
     time=f"({DEPTH} + maximum(floor(log2(2*ranks/3)), 0))*latency"
     f" + {networks.LEFT}*(ranks - {networks.LEFT})/ranks*message_bytes/bandwidth",
     sent=EVERY,

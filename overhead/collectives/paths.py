@@ -6,17 +6,17 @@ path of a block, not of so many steps of the slowest link.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from overhead.arrays import xp
-from overhead.collectives.algorithm import TWO_LEVELS, Requirement
-from overhead.collectives.cost import LEVELS, Cost, Level, stack
+from overhead.collectives.algorithm import BOTH, EVERY, MINIMAL, ONCE, TWO_LEVELS, Requirement
+from overhead.collectives.cost import LEVELS, Cost, Level, several, stack
 from overhead.collectives.hierarchical import (
     ABSENT,
     ALL_LINKS,
-    BOTH,
     CARD,
-    EVERY,
     INSIDE,
-    MINIMAL,
     WIRES,
     edges,
     on_nodes,
@@ -37,7 +37,6 @@ FABRIC_INC = Requirement(
 )
 
 NODE_LINKS = ("message_bytes", "intra_bandwidth", "inter_bandwidth", "uplink_oversubscription")
-SEVERAL = "where(ranks > 1, 1, 0)"
 # Links of a ring through all ranks, node after node, and the latency of its quickest one.
 LOOP = (
     "where(nodes*pods > 1, nodes*pods*(node_ranks - 1), node_ranks)*intra_latency"
@@ -59,7 +58,7 @@ SLOWEST = (
     BOTH,
     "ring_path",
     steps="ranks - 1",
-    time=f"{SEVERAL}*({LOOP} - {QUICKEST}) + (ranks - 1)*{SLOWEST}",
+    time=f"{ONCE}*({LOOP} - {QUICKEST}) + (ranks - 1)*{SLOWEST}",
     sent=EVERY,
     carried=MINIMAL,
     source="derivation",
@@ -86,8 +85,7 @@ def ring_path(
         *(xp.where(here, -one, -xp.inf) for here, one in zip(present, latencies, strict=True))
     )
     around = edges(node_ranks, nodes, pods)
-    several = xp.asarray(ranks > 1.0, dtype=xp.float64)
-    passed = [several * (all_ - out) for all_, out in zip(around, left_out, strict=True)]
+    passed = [several(ranks) * (all_ - out) for all_, out in zip(around, left_out, strict=True)]
     inside = xp.where(nodes * pods > 1.0, (node_ranks - 1.0) / node_ranks, 1.0) / ranks
     outside = ranks_per_nic / (node_ranks * ranks)
     shares = (inside, outside, outside)
@@ -155,13 +153,14 @@ SWITCHES = f"where(nodes > 1, 1, 0)*{OUTSIDE}*{WIRES[1]}"
 def _streamed(
     steps: tuple[Array, Array],
     shares: tuple[Array, Array],
-    wires: tuple[Array, Array],
     carried: tuple[Array, Array],
     sent: Array,
     reduced: Array,
+    links: Mapping[str, Array],
 ) -> Cost:
     """Return the cost of a stream over two levels: latency of both, transfer of the slower."""
-    inner = wires[0] >= wires[1]
+    inside, outside = (share * w for share, w in zip(shares, wires_of(links), strict=True))
+    inner = inside >= outside
     slower = (xp.asarray(inner, dtype=xp.float64), xp.asarray(~inner, dtype=xp.float64))
     levels = [
         Level(count, count, here * share, over)
@@ -191,14 +190,13 @@ def tree_path(
     inside = 2.0 * (node_ranks - 1.0) / node_ranks + 0.0 * pods
     between = 2.0 * (nodes - 1.0) / nodes
     outside = between * ranks_per_nic / node_ranks
-    inner_wire, outer_wire = wires_of(links)
     return _streamed(
         (2.0 * (node_ranks - 1.0), 2.0 * xp.ceil(xp.log2(nodes))),
         (inside, outside),
-        (inside * inner_wire, outside * outer_wire),
         (2.0 * (node_ranks - 1.0) * nodes, 2.0 * (nodes - 1.0)),
         inside + between / node_ranks,
         (inside + between / node_ranks) / 2.0,
+        links,
     )
 
 
@@ -228,14 +226,13 @@ def nvls_tree(
     inside = there * (1.0 + 1.0 / node_ranks)
     between = 2.0 * (nodes - 1.0) / nodes
     outside = between * ranks_per_nic / node_ranks
-    inner_wire, outer_wire = wires_of(links)
     cost = _streamed(
         (2.0 * there, 2.0 * xp.ceil(xp.log2(nodes))),
         (inside, outside),
-        (inside * inner_wire, outside * outer_wire),
         (there * nodes * (node_ranks + 1.0), 2.0 * (nodes - 1.0)),
         inside + between / node_ranks,
         between / 2.0 / node_ranks,
+        links,
     )
     return _slow_switch(cost, in_network_latency_factor)
 
@@ -244,8 +241,7 @@ def _slow_switch(cost: Cost, factor: Array) -> Cost:
     """Return a cost in which latencies in nodes are those of a switch that reduces."""
     inner, *outer = cost.levels
     paid = inner.latencies * factor
-    inner = Level(paid, paid, inner.transfer, inner.carried)
-    return Cost(cost.steps, cost.sent, (inner, *outer), cost.reduced, cost.apart)
+    return replace(cost, levels=(replace(inner, latencies=paid, messages=paid), *outer))
 
 
 @on_nodes(
@@ -274,13 +270,12 @@ def nvls_sharp(
     far = xp.where(nodes > 1.0, 1.0, 0.0)
     inside = there * (1.0 + 1.0 / node_ranks)
     outside = far * ranks_per_nic / node_ranks
-    inner_wire, outer_wire = wires_of(links)
     cost = _streamed(
         (2.0 * there, 2.0 * far),
         (inside, outside),
-        (inside * inner_wire, outside * outer_wire),
         (there * nodes * (node_ranks + 1.0), far * nodes),
         inside + far / node_ranks,
         0.0 * inside,
+        links,
     )
     return _slow_switch(cost, in_network_latency_factor)

@@ -5,14 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from overhead.arrays import xp
-from overhead.collectives.algorithm import POWER_OF_TWO, algorithm, network
+from overhead.collectives.algorithm import BOTH, POWER_OF_TWO, algorithm, network
 from overhead.collectives.cost import Cost, flat, several
 from overhead.quantity import Array
 
 on_ring = partial(algorithm, "ring")
-
-BOTH = ("reduce_scatter", "all_gather")
-EVERY = "(ranks - 1)/ranks*message_bytes"
 
 network(
     "ring",

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from overhead.arrays import select, xp
-from overhead.collectives.algorithm import INC, NVLS, POWER_OF_TWO, algorithm, network
+from overhead.collectives.algorithm import (
+    BOTH,
+    INC,
+    NVLS,
+    ONCE,
+    POWER_OF_TWO,
+    algorithm,
+    network,
+)
 from overhead.collectives.cost import Cost, Level, flat, several
 from overhead.expression import popcount_sum
 from overhead.quantity import Array
 
 on_switch = partial(algorithm, "switch")
-
-BOTH = ("reduce_scatter", "all_gather")
-EVERY = "(ranks - 1)/ranks*message_bytes"
-WHOLE = "where(ranks > 1, message_bytes, 0)"
-MINIMAL = "(ranks - 1)*message_bytes"
-ONCE = "where(ranks > 1, 1, 0)"
 
 network(
     "tree",
@@ -304,7 +307,6 @@ def all_reduce_stored(ranks: Array, chunks: Array) -> Cost:
     return flat(
         steps,
         steps / chunks,
-        latencies=steps / 2.0,
         messages=steps / 2.0,
         sent=there,
         carried=there * ranks,
@@ -403,7 +405,7 @@ def _reduce(gather: Cost, ranks: Array) -> Cost:
     there = _broadcast(gather, ranks)
     share = (ranks - 1.0) / ranks
     sent = share + xp.floor(ranks / 2.0) / ranks
-    return Cost(there.steps, sent, there.levels, share)
+    return replace(there, sent=sent, reduced=share)
 
 
 @on_switch(

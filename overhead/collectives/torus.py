@@ -9,21 +9,21 @@ from itertools import combinations
 from overhead.arrays import xp
 from overhead.collectives import ring
 from overhead.collectives.algorithm import (
+    BOTH,
     EQUAL_EVEN_SIZES,
+    EVERY,
     GRID_FITS,
+    MINIMAL,
     ONE_DIMENSION,
     algorithm,
+    dimensions,
+    longest,
     network,
 )
 from overhead.collectives.cost import Cost, flat, scale, several, stack
 from overhead.quantity import Array
 
 on_torus = partial(algorithm, "torus")
-
-BOTH = ("reduce_scatter", "all_gather")
-EVERY = "(ranks - 1)/ranks*message_bytes"
-MINIMAL = "(ranks - 1)*message_bytes"
-WHOLE = "where(ranks > 1, message_bytes, 0)"
 
 SIZES = ("mesh_nx", "mesh_ny", "mesh_nz")
 # The size whose dimension a part of the buffer goes along next; before x comes z.
@@ -55,32 +55,20 @@ def bucket(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cos
 
 
 def exchange(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
-    """Return the cost of an all_to_all, one dimension after the other, each with the whole buffer.
-
-    Parameters and result are as of `bucket`.
-    """
+    """Return the cost of an all_to_all, one dimension after the other, each with all bytes."""
     return stack(
         [scale(one(nx), 1.0, ny * nz), scale(one(ny), 1.0, nx * nz), scale(one(nz), 1.0, nx * ny)]
     )
 
 
 def spread(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
-    """Return the cost of a broadcast along x, then from there along y, then along z.
-
-    Parameters and result are as of `bucket`.
-    """
+    """Return the cost of a broadcast along x, then from there along y, then along z."""
     return stack([one(nx), scale(one(ny), 1.0, nx), scale(one(nz), 1.0, nx * ny)])
 
 
 def count(*sizes: Array) -> Array:
     """Return how many dimensions are above 1, at least 1."""
-    above = [xp.asarray(size > 1.0, dtype=xp.float64) for size in sizes]
-    return xp.maximum(above[0] + above[1] + above[2], 1.0)
-
-
-def longest(*sizes: Array) -> Array:
-    """Return the largest size."""
-    return xp.maximum(xp.maximum(sizes[0], sizes[1]), sizes[2])
+    return xp.maximum(dimensions(*sizes), 1.0)
 
 
 Part = tuple[Array, Array]  # Its length and its height
@@ -119,11 +107,11 @@ def in_three_phases(
 ) -> Array:
     """Return the transfer of parts that go along the dimensions in turn, in messages."""
     ranks = nx * ny * nz
-    dimensions = count(nx, ny, nz)
+    parts = count(nx, ny, nz)
     first = slowest((1.0 / nx, 1.0 / ny, 1.0 / nz))
-    second = xp.where(dimensions > 2.0, slowest((ny / ranks, nz / ranks, nx / ranks)), 0.0)
-    last = xp.where(dimensions > 1.0, slowest((1.0 / ranks, 1.0 / ranks, 1.0 / ranks)), 0.0)
-    return (first + second + last) / dimensions
+    second = xp.where(parts > 2.0, slowest((ny / ranks, nz / ranks, nx / ranks)), 0.0)
+    last = xp.where(parts > 1.0, slowest((1.0 / ranks, 1.0 / ranks, 1.0 / ranks)), 0.0)
+    return (first + second + last) / parts
 
 
 def bytes_side_by_side(sent: Callable[[Array], Array], nx: Array, ny: Array, nz: Array) -> Array:
@@ -156,8 +144,6 @@ def union(shared: Callable[[tuple[str, ...], tuple[str, ...]], str], heights: st
     }
     return " - ".join([" + ".join(terms[1]), *terms[2]]) + f" + {terms[3][0]}"
 
-
-# Collectives on a torus: ring by ring along its dimensions, and trees over all of them.
 
 REACH = f"({over('floor({n}/2)')})"
 IN_TURN = "the dimensions x, y, z in turn (all_gather: z, y, x), the buffer shrinking"
@@ -563,7 +549,7 @@ def side_by_side(one: Cost, nx: Array, ny: Array, nz: Array) -> Cost:
     sent=SENT,
     carried=f"ranks*{SHORTER}*message_bytes",
     source="derivation",
-    assumes=("as many parts of the buffer as dimensions, their order rotated",),
+    assumes=(PARTS,),
     requires=(EQUAL_EVEN_SIZES,),
 )
 def multi_shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
@@ -580,7 +566,7 @@ def multi_shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     sent=f"{SHORTER}*message_bytes",
     carried=f"ranks*{SHORTER}*message_bytes",
     source="derivation",
-    assumes=("as many parts of the buffer as dimensions, their order rotated",),
+    assumes=(PARTS,),
     requires=(EQUAL_EVEN_SIZES,),
 )
 def multi_fwd_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
