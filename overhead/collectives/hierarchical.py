@@ -28,8 +28,10 @@ from overhead.collectives.cost import LEVELS, Cost, Level, Number, flat, scale, 
 from overhead.quantity import Array
 
 on_nodes = partial(algorithm, "hierarchical")
+on_rails = partial(on_nodes, BOTH, sent=EVERY, carried=MINIMAL, source="derivation", doubled=True)
 
 RAILS = "a node's ranks exchange with those at the same place in other nodes"
+POSTED = "in a node all messages are posted at once"
 CARD = "ranks that share a network card get equal parts of its bandwidth"
 PHASES = "phases on different levels run one after another"
 
@@ -100,59 +102,25 @@ def _shrinking(
     return _phases(inner, outer, (node_ranks, nodes, pods), ranks_per_nic, shares)
 
 
-@on_nodes(
-    BOTH,
-    "ring_ring",
-    sent=EVERY,
-    carried=MINIMAL,
-    source="derivation",
-    assumes=(RAILS, CARD, PHASES),
-    doubled=True,
-)
+@on_rails("ring_ring", assumes=(RAILS, CARD, PHASES))
 def ring_ring(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
     """Ring in every node, then rings along the rails."""
     return _shrinking(switch.bucket, switch.bucket, node_ranks, nodes, pods, ranks_per_nic)
 
 
-@on_nodes(
-    BOTH,
-    "ring_halving",
-    sent=EVERY,
-    carried=MINIMAL,
-    source="derivation",
-    assumes=(RAILS, CARD, PHASES),
-    requires=(NODES_POWER_OF_TWO,),
-    doubled=True,
-)
+@on_rails("ring_halving", assumes=(RAILS, CARD, PHASES), requires=(NODES_POWER_OF_TWO,))
 def ring_halving(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
     """Ring in every node, then recursive halving (all_gather: doubling) along the rails."""
     return _shrinking(switch.bucket, switch.halving, node_ranks, nodes, pods, ranks_per_nic)
 
 
-@on_nodes(
-    BOTH,
-    "direct_ring",
-    sent=EVERY,
-    carried=MINIMAL,
-    source="derivation",
-    assumes=(RAILS, CARD, PHASES, "in a node all messages are posted at once"),
-    doubled=True,
-)
+@on_rails("direct_ring", assumes=(RAILS, CARD, PHASES, POSTED))
 def direct_ring(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
     """All to all of a node at once, then rings along the rails."""
     return _shrinking(switch.direct, switch.bucket, node_ranks, nodes, pods, ranks_per_nic)
 
 
-@on_nodes(
-    BOTH,
-    "direct_halving",
-    sent=EVERY,
-    carried=MINIMAL,
-    source="derivation",
-    assumes=(RAILS, CARD, PHASES, "in a node all messages are posted at once"),
-    requires=(NODES_POWER_OF_TWO,),
-    doubled=True,
-)
+@on_rails("direct_halving", assumes=(RAILS, CARD, PHASES, POSTED), requires=(NODES_POWER_OF_TWO,))
 def direct_halving(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
     """All to all of a node at once, then recursive halving (all_gather: doubling) on the rails."""
     return _shrinking(switch.direct, switch.halving, node_ranks, nodes, pods, ranks_per_nic)
@@ -546,5 +514,4 @@ def all_to_all_direct(
     far = (pods - 1.0) / pods
     shares = (inside, ranks_per_nic * outside, ranks_per_nic * far)
     carried = (ranks * inside, ranks * outside, ranks * far)
-    there = xp.where(ranks > 1.0, 1.0, 0.0)
-    return _cost(there, (node_ranks, nodes, pods), shares, carried, links)
+    return _cost(several(ranks), (node_ranks, nodes, pods), shares, carried, links)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from overhead.arrays import xp
 from overhead.collectives.algorithm import BOTH, EVERY, MINIMAL, ONCE, TWO_LEVELS, Requirement
@@ -36,7 +37,6 @@ FABRIC_INC = Requirement(
     lambda inter_inc, nodes: xp.asarray((inter_inc == 1.0) | (nodes == 1.0)),
 )
 
-NODE_LINKS = ("message_bytes", "intra_bandwidth", "inter_bandwidth", "uplink_oversubscription")
 # Links of a ring through all ranks, node after node, and the latency of its quickest one.
 LOOP = (
     "where(nodes*pods > 1, nodes*pods*(node_ranks - 1), node_ranks)*intra_latency"
@@ -139,6 +139,9 @@ def node_pairwise(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: A
 # what comes in as it comes in.  So the time is the latency of the path up and down, and that of
 # the bytes through the busiest link.
 
+NODE_LINKS = ("message_bytes", "intra_bandwidth", "inter_bandwidth", "uplink_oversubscription")
+on_streams = partial(on_nodes, "all_reduce", links=NODE_LINKS)
+
 STREAM = "bytes stream: a rank passes on, up and down, what comes in as it comes in"
 CHANNELS = "each rank is the head of its node for a part of the buffer, with its network card"
 ROTATED = "two binary trees over the nodes, turned so that all nodes carry the same"
@@ -170,8 +173,7 @@ def _streamed(
     return Cost(steps[0] + steps[1], sent, (*levels, nothing), reduced, apart=0.0)
 
 
-@on_nodes(
-    "all_reduce",
+@on_streams(
     "tree_path",
     time=f"2*(node_ranks - 1)*intra_latency + {DEPTH}*inter_latency + maximum({CHAINS}, {TREES})",
     carried="2*(ranks - 1)*message_bytes",
@@ -179,7 +181,6 @@ def _streamed(
     where="two trees over the nodes; NCCL hangs a chain of the node's ranks on each",
     assumes=(STREAM, CHANNELS, ROTATED),
     requires=(TWO_LEVELS,),
-    links=NODE_LINKS,
     form="tree",
 )
 def tree_path(
@@ -200,8 +201,7 @@ def tree_path(
     )
 
 
-@on_nodes(
-    "all_reduce",
+@on_streams(
     "nvls_tree",
     time=f"2*{INNER_NVLS}*intra_latency*in_network_latency_factor + {DEPTH}*inter_latency"
     f" + maximum({SHARED}, {TREES})",
@@ -210,7 +210,6 @@ def tree_path(
     assumes=(STREAM, CHANNELS, ROTATED),
     requires=(TWO_LEVELS, NODE_NVLS),
     in_network=True,
-    links=NODE_LINKS,
     form="nvls_tree",
 )
 def nvls_tree(
@@ -244,8 +243,7 @@ def _slow_switch(cost: Cost, factor: Array) -> Cost:
     return replace(cost, levels=(replace(inner, latencies=paid, messages=paid), *outer))
 
 
-@on_nodes(
-    "all_reduce",
+@on_streams(
     "nvls_sharp",
     time=f"2*{INNER_NVLS}*intra_latency*in_network_latency_factor"
     f" + 2*where(nodes > 1, 1, 0)*inter_latency + maximum({SHARED}, {SWITCHES})",
@@ -254,7 +252,6 @@ def _slow_switch(cost: Cost, factor: Array) -> Cost:
     assumes=(STREAM, CHANNELS, "a latency up to the switches that add up, and one down"),
     requires=(TWO_LEVELS, NODE_NVLS, FABRIC_INC),
     in_network=True,
-    links=NODE_LINKS,
     form="sharp",
 )
 def nvls_sharp(

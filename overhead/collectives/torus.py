@@ -24,6 +24,7 @@ from overhead.collectives.cost import Cost, flat, scale, several, stack
 from overhead.quantity import Array
 
 on_torus = partial(algorithm, "torus")
+on_rings = partial(on_torus, BOTH, sent=EVERY, carried=MINIMAL, doubled=True)
 
 SIZES = ("mesh_nx", "mesh_ny", "mesh_nz")
 # The size whose dimension a part of the buffer goes along next; before x comes z.
@@ -173,46 +174,34 @@ def _reach(nx: Array, ny: Array, nz: Array) -> Array:
     return xp.floor(nx / 2.0) + xp.floor(ny / 2.0) + xp.floor(nz / 2.0)
 
 
-@on_torus(
-    BOTH,
+@on_rings(
     "ring",
     time="(mesh_nx + mesh_ny + mesh_nz - 3)*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=MINIMAL,
     source="jain2010",
     where="bucket algorithms",
     assumes=("full-duplex links", IN_TURN),
-    doubled=True,
 )
 def ring_by_ring(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Ring along one dimension after the other."""
     return bucket(ring.bucket, mesh_nx, mesh_ny, mesh_nz)
 
 
-@on_torus(
-    BOTH,
+@on_rings(
     "ring_split",
-    sent=EVERY,
-    carried=MINIMAL,
     source="scalingbook",
     where="chapter 3 (bandwidth of both directions)",
     assumes=("full-duplex links", "both directions at once", IN_TURN),
-    doubled=True,
 )
 def ring_split(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Two rings along one dimension after the other, half of the buffer each way round."""
     return bucket(ring.bucket_split, mesh_nx, mesh_ny, mesh_nz)
 
 
-@on_torus(
-    BOTH,
+@on_rings(
     "ring_short",
-    sent=EVERY,
-    carried=MINIMAL,
     source="scalingbook",
     where="chapter 3 (every block spreads both ways)",
     assumes=("full-duplex links", "both directions at once", IN_TURN),
-    doubled=True,
 )
 def ring_short(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Every block spreads both ways round, along one dimension after the other."""
@@ -367,17 +356,13 @@ def _whole(steps: Array, transfer: Array, ranks: Array) -> Cost:
     return flat(steps, transfer, sent=share, carried=ranks - 1.0, reduced=share)
 
 
-@on_torus(
-    BOTH,
+@on_rings(
     "multi_ring",
     steps=STEPS,
     time=f"{STEPS}*latency + {RING}*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=MINIMAL,
     source="jain2010",
     where="for equal sizes; the sum for unequal ones is derived here",
     assumes=ASSUMES,
-    doubled=True,
 )
 def multi_ring(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Rings along all dimensions at once, a part of the buffer on each."""
@@ -392,17 +377,13 @@ SPLIT = rotated(
 )
 
 
-@on_torus(
-    BOTH,
+@on_rings(
     "multi_ring_split",
     steps=STEPS,
     time=f"{STEPS}*latency + {SPLIT}*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=MINIMAL,
     source="jain2010",
     where="for equal sizes; the sum for unequal ones is derived here",
     assumes=(*ASSUMES, "both directions at once"),
-    doubled=True,
 )
 def multi_ring_split(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Two rings along all dimensions at once, a part of the buffer on each, half each way round."""
@@ -432,17 +413,13 @@ SHORT = rotated(
 )
 
 
-@on_torus(
-    BOTH,
+@on_rings(
     "multi_ring_short",
     steps=SHORT_STEPS,
     time=f"{SHORT_STEPS}*latency + {SHORT}*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=MINIMAL,
     source="scalingbook",
     where="chapter 3, for equal sizes; the sum for unequal ones is derived here",
     assumes=(*ASSUMES, "both directions at once"),
-    doubled=True,
 )
 def multi_ring_short(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Every block spreads both ways round, along all dimensions at once, a part on each."""
@@ -508,19 +485,14 @@ def shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "fwd_uni",
     carried=f"ranks*{ONE_WAY}*message_bytes",
     source="derivation",
-    assumes=("a rank stores what it receives and forwards what isn't its own", WHOLE_IN_TURN),
+    assumes=(ring.FORWARDS, WHOLE_IN_TURN),
 )
 def fwd_uni(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Neighbours store and forward, one way round, along one dimension after the other."""
     return exchange(ring.all_to_all_fwd_uni, mesh_nx, mesh_ny, mesh_nz)
 
 
-@on_torus(
-    "all_to_all",
-    "fwd_bidir",
-    source="derivation",
-    assumes=("a rank stores what it receives and forwards what isn't its own", WHOLE_IN_TURN),
-)
+@on_torus("all_to_all", "fwd_bidir", source="derivation", assumes=(ring.FORWARDS, WHOLE_IN_TURN))
 def fwd_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Neighbours store and forward, both ways round, along one dimension after the other."""
     return exchange(ring.all_to_all_fwd_bidir, mesh_nx, mesh_ny, mesh_nz)
