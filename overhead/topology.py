@@ -328,7 +328,8 @@ def _complete_grid(values: dict[str, Array], dimensions: int) -> None:
 
 
 def _check_domain(name: str, value: Array) -> None:
-    if np.any(VOCABULARY[name].outside(value)):
+    # Formulas of endlessly many ranks give no number.
+    if np.any(VOCABULARY[name].outside(value)) or (name == "ranks" and np.any(np.isinf(value))):
         message = f"{name} = {value}: outside of its domain; {VOCABULARY[name].domain()}"
         raise ValueError(message)
 
