@@ -143,10 +143,13 @@ GRID_FITS = Requirement(
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 BOTH = ("reduce_scatter", "all_gather")
 # What the statements of several algorithms say: bytes that a rank sends and bytes over all links
-# if no byte moves in vain, and 1 where there are others.
+# if no byte moves in vain; 1 where there are others; the time of a chunk over one link, and of all
+# chunks along a chain.
 EVERY = "(ranks - 1)/ranks*message_bytes"
 MINIMAL = "(ranks - 1)*message_bytes"
 ONCE = "where(ranks > 1, 1, 0)"
+CHUNK = "(latency + message_bytes/(chunks*bandwidth))"
+CHAIN = f"where(ranks > 1, ranks - 2 + chunks, 0)*{CHUNK}"
 
 # Networks.
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from overhead.arrays import xp
 from overhead.collectives import network as networks
-from overhead.collectives.algorithm import BOTH, EVERY, ONCE, algorithm, network
+from overhead.collectives.algorithm import BOTH, CHUNK, EVERY, ONCE, algorithm, network
 from overhead.collectives.cost import Cost, flat, several
 from overhead.quantity import Array
 
@@ -39,8 +39,7 @@ def _busiest(ranks: Array) -> Array:
 @on_binary_tree(
     "all_reduce",
     "tree_pipe",
-    time=f"where(ranks > 1, 2*{DEPTH} + chunks - 1, 0)"
-    "*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, 2*{DEPTH} + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=("reduce to the root and broadcast from it overlap, chunk by chunk",),
 )
@@ -59,7 +58,7 @@ def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
 @on_binary_tree(
     "broadcast",
     "tree_pipe",
-    time=f"where(ranks > 1, {DEPTH} + chunks - 1, 0)*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, {DEPTH} + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=("the root of the broadcast is the root of the tree",),
     mirrored=True,

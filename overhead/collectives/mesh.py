@@ -9,6 +9,7 @@ from overhead.arrays import xp
 from overhead.collectives import ring
 from overhead.collectives.algorithm import (
     BOTH,
+    CHUNK,
     EQUAL_SIZES,
     EVERY,
     GRID_FITS,
@@ -131,7 +132,6 @@ def all_reduce_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
 
 MULTI_STEPS = f"{DIMENSIONS}*({LONGEST} - 1)"
 MULTI_TIME = f"{MULTI_STEPS}*latency + {RING}*message_bytes/bandwidth"
-
 
 X, Y, Z = (FORWARDED.format(n=size) for size in SIZES)
 SENT_BY_PARTS = (
@@ -291,7 +291,7 @@ CORNER = "the root is a corner"
 @on_mesh(
     "broadcast",
     "tree_pipe",
-    time=f"where(ranks > 1, {REACH} + chunks - 1, 0)*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, {REACH} + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=(CORNER, "it sends all ways at once"),
     mirrored=True,
@@ -310,7 +310,7 @@ PHASES = over("where({n} > 1, {n} - 2 + chunks, 0)")
 @on_mesh(
     "broadcast",
     "phased",
-    time=f"({PHASES})*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"({PHASES})*{CHUNK}",
     carried=MINIMAL,
     source="derivation",
     assumes=(CORNER, "a dimension begins when the one before has ended"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from overhead.arrays import xp
-from overhead.collectives.algorithm import BOTH, POWER_OF_TWO, algorithm, network
+from overhead.collectives.algorithm import BOTH, CHAIN, CHUNK, POWER_OF_TWO, algorithm, network
 from overhead.collectives.cost import Cost, flat, several
 from overhead.quantity import Array
 
@@ -93,8 +93,7 @@ def all_gather_doubling(ranks: Array) -> Cost:
 @on_ring(
     "all_reduce",
     "tree_pipe",
-    time="where(ranks > 1, 2*floor(ranks/2) + chunks - 1, 0)"
-    "*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, 2*floor(ranks/2) + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=("reduce to a centre and broadcast from it overlap, chunk by chunk",),
 )
@@ -107,7 +106,7 @@ def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
 
 @broadcast(
     "chain",
-    time="where(ranks > 1, ranks - 2 + chunks, 0)*(latency + message_bytes/(chunks*bandwidth))",
+    time=CHAIN,
     source="chan2007",
     assumes=("a rank sends a chunk on while it receives the next",),
 )
@@ -119,8 +118,7 @@ def broadcast_chain(ranks: Array, chunks: Array) -> Cost:
 
 @broadcast(
     "tree_pipe",
-    time="where(ranks > 1, floor(ranks/2) + chunks - 1, 0)"
-    "*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, floor(ranks/2) + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=("the root sends both ways round at once",),
 )
@@ -133,8 +131,7 @@ def broadcast_tree_pipe(ranks: Array, chunks: Array) -> Cost:
 
 @broadcast(
     "phased",
-    time="where(ranks > 1, floor(ranks/2) + chunks - 1, 0)"
-    "*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, floor(ranks/2) + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=("the root sends both ways round at once",),
 )

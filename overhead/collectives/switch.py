@@ -8,6 +8,7 @@ from functools import partial
 from overhead.arrays import select, xp
 from overhead.collectives.algorithm import (
     BOTH,
+    CHAIN,
     INC,
     NVLS,
     ONCE,
@@ -196,7 +197,7 @@ def binomial(ranks: Array) -> Cost:
     ("switch", "tree"),
     "broadcast",
     "chain",
-    time="where(ranks > 1, ranks - 2 + chunks, 0)*(latency + message_bytes/(chunks*bandwidth))",
+    time=CHAIN,
     source="chan2007",
     assumes=("a rank sends a chunk on while it receives the next",),
     mirrored=True,

@@ -10,6 +10,8 @@ from overhead.arrays import xp
 from overhead.collectives import ring
 from overhead.collectives.algorithm import (
     BOTH,
+    CHAIN,
+    CHUNK,
     EQUAL_EVEN_SIZES,
     EVERY,
     GRID_FITS,
@@ -212,8 +214,7 @@ def ring_short(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     ("torus", "mesh"),
     "all_reduce",
     "tree_pipe",
-    time=f"where(ranks > 1, 2*{REACH} + chunks - 1, 0)"
-    "*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, 2*{REACH} + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=("reduce to a centre and broadcast from it overlap, chunk by chunk",),
 )
@@ -228,7 +229,7 @@ def all_reduce_tree_pipe(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks:
 @on_torus(
     "broadcast",
     "tree_pipe",
-    time=f"where(ranks > 1, {REACH} + chunks - 1, 0)*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, {REACH} + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=("the root sends all ways at once",),
     mirrored=True,
@@ -247,7 +248,7 @@ PHASES = over("where({n} > 1, floor({n}/2) + chunks - 1, 0)")
 @on_torus(
     "broadcast",
     "phased",
-    time=f"({PHASES})*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"({PHASES})*{CHUNK}",
     carried=MINIMAL,
     source="derivation",
     assumes=("a dimension begins when the one before has ended",),
@@ -266,7 +267,7 @@ def broadcast_phased(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Arr
     ("torus", "mesh"),
     "broadcast",
     "chain",
-    time="where(ranks > 1, ranks - 2 + chunks, 0)*(latency + message_bytes/(chunks*bandwidth))",
+    time=CHAIN,
     source="chan2007",
     assumes=("a rank sends a chunk on while it receives the next",),
     requires=(ONE_DIMENSION,),
