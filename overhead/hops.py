@@ -366,10 +366,8 @@ def _named(base: str, name: str) -> str:
     return rf"{base}_{{\mathrm{{{name}}}}}"
 
 
-for _level, _mark, _words in (("intra", "1", "inside nodes"), ("inter", "2", "between nodes")):
-    amount(
-        f"{_level}_hops", f"h_{_mark}", "1", f"links {_words} that a message passes", integer=True
-    )
+amount("intra_hops", "h_1", "1", "links inside nodes that a message passes", integer=True)
+amount("inter_hops", "h_2", "1", "links between nodes that a message passes", integer=True)
 amount("path_latency", _named("a", "path"), "s", "latency of all links of a path")
 amount("path_wire_time", _named("w", "path"), "s", "time of a message's bytes over a path")
 amount("path_energy_per_bit", _named(r"\epsilon", "path"), "J bit-1",
@@ -408,10 +406,9 @@ amount("ring_rank_bytes", _named("V", "ring"), "byte",
        "bytes that a rank sends in an all_reduce round a ring")  # fmt: skip
 
 # What a strategy sends for one layer.
-for _name, _symbol, _units, _meaning in (
-    ("strategy_time", _named("T", "s"), "s", "time of a strategy's communication of one layer"),
-    ("strategy_energy", _named("E", "s"), "J", "energy of a strategy's communication of one layer"),
-    ("rank_volume", _named("V", "rank"), "byte", "bytes that one rank sends for one layer"),
-    ("total_volume", _named("V", "all"), "byte", "bytes that all ranks send for one layer"),
-):
-    amount(_name, _symbol, _units, _meaning)
+amount("strategy_time", _named("T", "s"), "s", "time of a strategy's communication of one layer")
+amount(
+    "strategy_energy", _named("E", "s"), "J", "energy of a strategy's communication of one layer"
+)
+amount("rank_volume", _named("V", "rank"), "byte", "bytes that one rank sends for one layer")
+amount("total_volume", _named("V", "all"), "byte", "bytes that all ranks send for one layer")

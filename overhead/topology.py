@@ -18,6 +18,7 @@ import numpy as np
 from overhead.arrays import in_numpy, namespace_of, using, xp
 from overhead.collectives.algorithm import NETWORKS, STATEMENTS, Algorithm
 from overhead.collectives.choices import candidates
+from overhead.collectives.cost import LEVELS
 from overhead.collectives.network import factors
 from overhead.everything import load
 from overhead.graph import Evaluation, Node, graph_of
@@ -57,7 +58,8 @@ UNITS = {
 }
 # Of a file's tables the figures of links, by the quantity that each gives.
 LINKS = {"intra": "scale_up", "inter": "scale_out"}
-FIGURES = ("bandwidth", "latency", "energy_per_bit")
+FLAT_LINK = ("bandwidth", "latency", "energy_per_bit")
+LEVEL_LINKS = tuple(f"{level}_{figure}" for level in LINKS for figure in FLAT_LINK)
 # What a switch can do, and the words for it.
 ABILITIES = {
     "intra_nvls": ("in_network_reduction", ("nvls",)),
@@ -74,7 +76,7 @@ def default_links() -> dict[str, float]:
     found = {
         f"{level}_{figure}": _number(content[table][figure]["value"])
         for level, table in LINKS.items()
-        for figure in FIGURES
+        for figure in FLAT_LINK
     }
     for quantity, (key, words) in ABILITIES.items():
         table = content[LINKS[quantity.split("_")[0]]]
@@ -132,10 +134,6 @@ def _number(value: Any) -> float:
     digits, unit = value.split()
     power, bits = UNITS[unit]
     return float(f"{digits}e{power}") / bits
-
-
-FLAT_LINK = ("bandwidth", "latency", "energy_per_bit")
-LEVEL_LINKS = tuple(f"{level}_{name}" for level in ("intra", "inter") for name in FLAT_LINK)
 
 
 load("collectives")
@@ -278,35 +276,36 @@ def _complete_links(values: dict[str, Array]) -> None:
         if name != "nics_per_node":
             values.setdefault(name, np.asarray(value))
     if "nodes_per_pod" in values:
-        for name in ("bandwidth", "latency", "energy_per_bit"):
+        for name in FLAT_LINK:
             values.setdefault(f"pod_{name}", values[f"inter_{name}"])
 
 
 def _complete(kind: str, values: dict[str, Array], dimensions: int) -> None:
-    one = np.asarray(1.0)
     if NETWORKS[kind].grid:
         _complete_grid(values, dimensions)
+    ones: list[str] = []
+    noughts: list[str] = []
     if "bandwidth" in values:
-        values.setdefault("energy_per_bit", np.asarray(0.0))
+        noughts.append("energy_per_bit")
     if kind == "switch" and "bandwidth" in values:
-        values.setdefault("in_network_latency_factor", np.asarray(1.0))
-        values.setdefault("has_nvls", np.asarray(0.0))
-        values.setdefault("has_inc", np.asarray(0.0))
+        ones.append("in_network_latency_factor")
+        noughts += ["has_nvls", "has_inc"]
     if kind == HIERARCHY:
-        values.setdefault("gpus_per_node", np.asarray(1.0))
-        values.setdefault("in_network_latency_factor", one)
-        for name in ("intra_nvls", "inter_inc"):
-            values.setdefault(name, np.asarray(0.0))
+        ones += ["gpus_per_node", "in_network_latency_factor", "oversubscription",
+                 "pod_oversubscription"]  # fmt: skip
+        noughts += ["intra_nvls", "inter_inc", *(f"{one}_energy_per_bit" for one in LEVELS)]
         if "nics_per_node" not in values:
-            values.setdefault("ranks_per_nic", one)
-        for name in ("oversubscription", "pod_oversubscription"):
-            values.setdefault(name, one)
-        for level in ("intra", "inter", "pod"):
-            values.setdefault(f"{level}_energy_per_bit", np.asarray(0.0))
+            ones.append("ranks_per_nic")
+    defaults = {**dict.fromkeys(ones, 1.0), **dict.fromkeys(noughts, 0.0)}
+    for name, value in defaults.items():
+        values.setdefault(name, np.asarray(value))
 
 
 def _complete_grid(values: dict[str, Array], dimensions: int) -> None:
     one, sizes = np.asarray(1.0), ("mesh_nx", "mesh_ny", "mesh_nz")
+    for name in ("ranks", *sizes):
+        if name in values:
+            _check_domain(name, values[name])
     if any(name in values for name in sizes):
         open_size = "mesh_ny" if "mesh_nx" in values else "mesh_nx"
         others = [values.setdefault(name, one) for name in sizes if name != open_size]
@@ -328,6 +327,13 @@ def _complete_grid(values: dict[str, Array], dimensions: int) -> None:
             values[name] = padded[:, index].reshape(values["ranks"].shape)
 
 
+def _check_domain(name: str, value: Array) -> None:
+    # Formulas of endlessly many ranks give no number.
+    if np.any(VOCABULARY[name].outside(value)) or (name == "ranks" and np.any(np.isinf(value))):
+        message = f"{name} = {value}: outside of its domain; {VOCABULARY[name].domain()}"
+        raise ValueError(message)
+
+
 def _check(kind: str, values: Mapping[str, Array]) -> None:
     needed = ["ranks"]
     if kind == HIERARCHY:
@@ -344,9 +350,7 @@ def _check(kind: str, values: Mapping[str, Array]) -> None:
         if name not in VOCABULARY:
             message = f"a network has no '{name}'"
             raise ValueError(message)
-        if np.any(VOCABULARY[name].outside(value)):
-            message = f"{name} = {value}: outside of its domain; {VOCABULARY[name].domain()}"
-            raise ValueError(message)
+        _check_domain(name, value)
     for one in NETWORKS[kind].requires:
         own = {name: values[name] for name in one.inputs if name in values}
         if len(own) == len(one.inputs) and not np.all(one.holds(**own)):
@@ -452,7 +456,8 @@ def collective(
         default what a library takes (``nccl``), without one ``standard``.
     software : {"none", "nccl"}, optional
         Whether the exact forms hold alone, or the library's profile prices them, with the constants
-        of the default machine; by default the network's own.
+        of the default machine; by default the network's own, and ``none`` where `phase_chunks` or
+        `reduction_cost` is given, of which a profile has no form.
     chunks, phase_chunks : array_like, optional
         Chunks of a pipelined algorithm (default: the optimum), and chunks over which phases on
         different dimensions are pipelined (default: they run one after another).
@@ -496,11 +501,8 @@ def collective(
     optional = {"chunks": chunks, "phase_chunks": phase_chunks, "reduction_cost": reduction_cost}
     given |= {name: value for name, value in optional.items() if value is not None}
     for name in ("message_bytes", "hops", *optional):
-        if name in given and np.any(VOCABULARY[name].outside(given[name])):
-            domain = VOCABULARY[name].domain()
-            wrong = in_numpy(given[name]).astype(np.float64)
-            message = f"{name} = {wrong}: outside of its domain; {domain}"
-            raise ValueError(message)
+        if name in given:
+            _check_domain(name, in_numpy(given[name]).astype(np.float64))
     labels = {"topology": network.kind, "collective": kind, "algorithm": algorithm}
     labels |= {
         "latency_per": latency_per,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, TypeVar
 
 from overhead import expression as ex
@@ -42,47 +43,39 @@ class Requirement:
         return parameters(self.holds)
 
 
-def _power_of_two(values: Array) -> Array:
-    return xp.asarray(xp.exp2(xp.round(xp.log2(xp.maximum(values, 1.0)))) == values)
+def _power_of_two(ranks: Array) -> Array:
+    return xp.asarray(xp.exp2(xp.round(xp.log2(xp.maximum(ranks, 1.0)))) == ranks)
 
 
-def _ranks_power_of_two(ranks: Array) -> Array:
-    return _power_of_two(ranks)
+def dimensions(*sizes: Array) -> Array:
+    """Return how many dimensions are above 1."""
+    return xp.asarray(sum(xp.asarray(size > 1.0, dtype=xp.float64) for size in sizes))
 
 
-def _ones(*sizes: Array) -> tuple[Array, Array]:
-    """Return how many of the sizes are above 1, and the largest."""
-    count = sum((xp.asarray(size > 1.0, dtype=xp.float64) for size in sizes), start=0.0)
-    largest = sizes[0]
-    for size in sizes[1:]:
-        largest = xp.maximum(largest, size)
-    return xp.asarray(count), xp.asarray(largest)
+def longest(*sizes: Array) -> Array:
+    """Return the largest size."""
+    return xp.asarray(reduce(xp.maximum, sizes))
 
 
 def _equal(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
-    _, largest = _ones(mesh_nx, mesh_ny, mesh_nz)
+    largest = longest(mesh_nx, mesh_ny, mesh_nz)
     masks = [(size == largest) | (size == 1.0) for size in (mesh_nx, mesh_ny, mesh_nz)]
     return xp.asarray(masks[0] & masks[1] & masks[2])
 
 
 def _equal_even(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
-    _, largest = _ones(mesh_nx, mesh_ny, mesh_nz)
+    largest = longest(mesh_nx, mesh_ny, mesh_nz)
     even = (largest % 2.0 == 0.0) & (largest > 2.0)
     return xp.asarray(_equal(mesh_nx, mesh_ny, mesh_nz) & (even | (largest == 1.0)))
 
 
 def _two_dimensions(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
-    count, largest = _ones(mesh_nx, mesh_ny, mesh_nz)
-    return xp.asarray((count == 2.0) | (largest == 1.0))
-
-
-def _one_dimension(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
-    count, _ = _ones(mesh_nx, mesh_ny, mesh_nz)
-    return xp.asarray(count <= 1.0)
+    count = dimensions(mesh_nx, mesh_ny, mesh_nz)
+    return xp.asarray((count == 2.0) | (longest(mesh_nx, mesh_ny, mesh_nz) == 1.0))
 
 
 POWER_OF_TWO = Requirement(
-    "ranks_not_power_of_two", "the number of ranks must be a power of two", _ranks_power_of_two
+    "ranks_not_power_of_two", "the number of ranks must be a power of two", _power_of_two
 )
 NODES_POWER_OF_TWO = Requirement(
     "nodes_not_power_of_two",
@@ -99,7 +92,9 @@ TWO_DIMENSIONS = Requirement(
     "not_two_dimensions", "there must be two dimensions above 1", _two_dimensions
 )
 ONE_DIMENSION = Requirement(
-    "not_one_dimension", "there must be one dimension above 1", _one_dimension
+    "not_one_dimension",
+    "there must be one dimension above 1",
+    lambda mesh_nx, mesh_ny, mesh_nz: dimensions(mesh_nx, mesh_ny, mesh_nz) <= 1.0,
 )
 TWO_LEVELS = Requirement(
     "three_levels", "there must be no more than two levels", lambda pods: xp.asarray(pods == 1.0)
@@ -146,6 +141,15 @@ GRID_FITS = Requirement(
 )
 
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
+BOTH = ("reduce_scatter", "all_gather")
+# What the statements of several algorithms say: bytes that a rank sends and bytes over all links
+# if no byte moves in vain; 1 where there are others; the time of a chunk over one link, and of all
+# chunks along a chain.
+EVERY = "(ranks - 1)/ranks*message_bytes"
+MINIMAL = "(ranks - 1)*message_bytes"
+ONCE = "where(ranks > 1, 1, 0)"
+CHUNK = "(latency + message_bytes/(chunks*bandwidth))"
+CHAIN = f"where(ranks > 1, ranks - 2 + chunks, 0)*{CHUNK}"
 
 # Networks.
 

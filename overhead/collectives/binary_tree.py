@@ -6,21 +6,19 @@ from functools import partial
 
 from overhead.arrays import xp
 from overhead.collectives import network as networks
-from overhead.collectives.algorithm import algorithm, network
+from overhead.collectives.algorithm import BOTH, CHUNK, EVERY, ONCE, algorithm, network
 from overhead.collectives.cost import Cost, flat, several
 from overhead.quantity import Array
 
 on_binary_tree = partial(algorithm, "binary_tree")
 
-EVERY = "(ranks - 1)/ranks*message_bytes"
-MINIMAL = "(ranks - 1)*message_bytes"
 DEPTH = "floor(log2(ranks))"
 
 network(
     "binary_tree",
     place=7,
     standard={
-        **dict.fromkeys(("all_gather", "reduce_scatter"), "flood"),
+        **dict.fromkeys(BOTH, "flood"),
         **dict.fromkeys(("all_reduce", "broadcast", "reduce"), "tree_pipe"),
         "all_to_all": "direct",
         "p2p": "direct",
@@ -41,8 +39,7 @@ def _busiest(ranks: Array) -> Array:
 @on_binary_tree(
     "all_reduce",
     "tree_pipe",
-    time=f"where(ranks > 1, 2*{DEPTH} + chunks - 1, 0)"
-    "*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, 2*{DEPTH} + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=("reduce to the root and broadcast from it overlap, chunk by chunk",),
 )
@@ -61,7 +58,7 @@ def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
 @on_binary_tree(
     "broadcast",
     "tree_pipe",
-    time=f"where(ranks > 1, {DEPTH} + chunks - 1, 0)*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, {DEPTH} + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=("the root of the broadcast is the root of the tree",),
     mirrored=True,
@@ -136,7 +133,7 @@ def _passed(ranks: Array) -> Array:
 @on_binary_tree(
     "all_to_all",
     "direct",
-    steps="where(ranks > 1, 1, 0)",
+    steps=ONCE,
     time=f"({DEPTH} + maximum(floor(log2(2*ranks/3)), 0))*latency"
     f" + {networks.LEFT}*(ranks - {networks.LEFT})/ranks*message_bytes/bandwidth",
     sent=EVERY,

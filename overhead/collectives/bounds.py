@@ -189,10 +189,10 @@ def _levels(
         pods, *capacities, pod_capacity = rest
         within = inner(message_bytes, ranks, node_ranks, *capacities)
         whole = xp.maximum(within, pod(message_bytes, ranks, pods, pod_capacity))
-        return xp.asarray(whole if factor == 1.0 else factor * whole)
+        return xp.asarray(factor * whole)
 
     def on_nodes(*values: Array) -> Array:
-        return inner(*values) if factor == 1.0 else factor * inner(*values)
+        return factor * inner(*values)
 
     sizes = ("message_bytes", "ranks", "node_ranks")
     switches = {"in_network": "yes"} if in_network else {}

@@ -10,8 +10,10 @@ standard one.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ import numpy as np
 from overhead.arrays import PLAIN, xp
 from overhead.arrays import select as choose
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
-from overhead.collectives.cost import COST_PARTS, Cost, Level
+from overhead.collectives.cost import COST_PARTS, Cost
 from overhead.collectives.switch import levels as tree_levels
 from overhead.labels import (
     ALL,
@@ -93,17 +95,12 @@ def usable(labels: Mapping[str, str]) -> tuple[Algorithm, ...]:
 MOST_CHUNKS = 2.0**40
 
 Interval = tuple[Any, Any]
-Inputs = Mapping[str, Array]
 
 
-def _one_piece(shape: Inputs) -> list[Interval]:
-    """Return the interval of an algorithm whose time has one form for all numbers of chunks."""
-    del shape
-    return [(1.0, MOST_CHUNKS)]
-
-
-def _double_tree_pieces(shape: Inputs) -> list[Interval]:
-    """Return the intervals on which the double binary tree's time has one form each."""
+def _pieces(algorithm: Algorithm, shape: Mapping[str, Array]) -> list[Interval]:
+    """Return the intervals of numbers of chunks on which an algorithm's time has one form each."""
+    if algorithm.name != "dbt":
+        return [(1.0, MOST_CHUNKS)]
     depth = tree_levels(shape["ranks"])
     return [
         (1.0, 1.0),
@@ -112,9 +109,6 @@ def _double_tree_pieces(shape: Inputs) -> list[Interval]:
         (depth + 1.0, xp.maximum(2.0 * depth - 1.0, depth + 1.0)),
         (xp.maximum(2.0 * depth, 1.0), MOST_CHUNKS),
     ]
-
-
-PIECES: dict[str, Callable[[Inputs], list[Interval]]] = {"dbt": _double_tree_pieces}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,26 +145,17 @@ def _fit(
     # One number alone has no slope, and needs none.
     between = xp.where(apart > 0.0, 1.0 / xp.where(apart > 0.0, apart, 1.0), 0.0)
     base = slope = waiting = xp.asarray(0.0)
-    for one, other, (latency, wire_time) in _levels(few, many, prices):
-        paid, later = (_paid(level, latency_per) for level in (one, other))
+    # One price serves all levels.
+    each = list(prices) * len(few.levels) if len(prices) == 1 else prices
+    taken = "messages" if latency_per == "message" else "latencies"
+    for one, other, (latency, wire_time) in zip(few.levels, many.levels, each, strict=True):
+        paid, later = getattr(one, taken), getattr(other, taken)
         p1 = (later - paid) * between
         q1 = (one.transfer - other.transfer) * (low * high * between)
         base = base + (paid - p1 * low) * latency + (one.transfer - q1 / low) * wire_time
         slope = slope + p1 * latency
         waiting = waiting + q1 * wire_time
     return _Fit(base, slope, waiting)
-
-
-def _levels(
-    few: Cost, many: Cost, prices: Sequence[tuple[Array, Array]]
-) -> Iterator[tuple[Level, Level, tuple[Array, Array]]]:
-    """Yield the levels of two costs with the prices of each; one price serves all levels."""
-    each = list(prices) * len(few.levels) if len(prices) == 1 else prices
-    yield from zip(few.levels, many.levels, each, strict=True)
-
-
-def _paid(level: Level, latency_per: str) -> Any:
-    return level.messages if latency_per == "message" else level.latencies
 
 
 def best_chunks(
@@ -196,7 +181,7 @@ def best_chunks(
     prices = list(zip(latencies, wire_times, strict=True))
     best: Array | None = None
     least: Array = xp.asarray(xp.inf)
-    for low, high in PIECES.get(algorithm.name, _one_piece)(given):
+    for low, high in _pieces(algorithm, given):
         # An interval without an end is known from its first number and the double of that.
         known = xp.where(xp.asarray(high) == MOST_CHUNKS, 2.0 * low, high)
         few, many = (algorithm.cost(**given, chunks=xp.asarray(end)) for end in (low, known))
@@ -213,11 +198,8 @@ def best_chunks(
 
 def all_of(*reasons: Array) -> Array:
     """Return all candidates' reasons where each has one, else none."""
-    every = reasons[0] != 0
-    total = reasons[0]
-    for reason in reasons[1:]:
-        every = every & (reason != 0)
-        total = total | reason
+    every = reduce(and_, [reason != 0 for reason in reasons])
+    total = reduce(or_, reasons)
     return xp.where(every, total, total ^ total)
 
 

@@ -8,7 +8,7 @@ shape alone, and the engine multiplies the rest in.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from overhead.arrays import xp
@@ -102,38 +102,10 @@ def flat(
 def scale(cost: Cost, message: Number, copies: Number = 1.0) -> Cost:
     """Return the cost for a message of another size, with `copies` of the schedule side by side."""
     levels = tuple(
-        Level(
-            level.latencies,
-            level.messages,
-            level.transfer * message,
-            level.carried * message * copies,
-        )
-        for level in cost.levels
+        replace(one, transfer=one.transfer * message, carried=one.carried * message * copies)
+        for one in cost.levels
     )
-    return Cost(cost.steps, cost.sent * message, levels, cost.reduced * message)
-
-
-def add(costs: Sequence[Cost]) -> Cost:
-    """Return the cost of schedules that run one after another over the same links."""
-    first, *rest = costs
-    for cost in rest:
-        levels = tuple(
-            Level(
-                one.latencies + other.latencies,
-                one.messages + other.messages,
-                one.transfer + other.transfer,
-                one.carried + other.carried,
-            )
-            for one, other in zip(first.levels, cost.levels, strict=True)
-        )
-        first = Cost(
-            first.steps + cost.steps,
-            first.sent + cost.sent,
-            levels,
-            first.reduced + cost.reduced,
-            first.apart,
-        )
-    return first
+    return replace(cost, sent=cost.sent * message, levels=levels, reduced=cost.reduced * message)
 
 
 def stack(costs: Sequence[Cost]) -> Cost:
@@ -148,8 +120,11 @@ def stack(costs: Sequence[Cost]) -> Cost:
 
 def twice(cost: Cost) -> Cost:
     """Return the cost of an all_reduce made of a reduce_scatter and its mirror, an all_gather."""
-    doubled = add([cost, cost])
-    return Cost(doubled.steps, doubled.sent, doubled.levels, cost.reduced, cost.apart)
+    levels = tuple(
+        Level(2.0 * one.latencies, 2.0 * one.messages, 2.0 * one.transfer, 2.0 * one.carried)
+        for one in cost.levels
+    )
+    return replace(cost, steps=2.0 * cost.steps, sent=2.0 * cost.sent, levels=levels)
 
 
 def mirror(cost: Cost, ranks: Array) -> Cost:
@@ -157,21 +132,20 @@ def mirror(cost: Cost, ranks: Array) -> Cost:
 
     A rank sends the one message that it got there, and reduces what it sent there.
     """
-    return Cost(cost.steps, several(ranks), cost.levels, cost.sent)
+    return replace(cost, sent=several(ranks), reduced=cost.sent)
+
+
+def _part(level: Level, part: str, per_message: bool) -> Any:
+    return level.messages if part == "latencies" and per_message else getattr(level, part)
 
 
 def _total(part: str) -> Callable[[Any, bool], Any]:
-    def take(cost: Any, per_message: bool) -> Any:
-        name = "messages" if part == "latencies" and per_message else part
-        return sum(getattr(level, name) for level in cost.levels)
-
-    return take
+    return lambda cost, per_message: sum(_part(one, part, per_message) for one in cost.levels)
 
 
 def _level(index: int, part: str) -> Callable[[Any, bool], Any]:
     def take(cost: Any, per_message: bool) -> Any:
-        name = "messages" if part == "latencies" and per_message else part
-        return getattr(cost.levels[index], name) if index < len(cost.levels) else 0.0
+        return _part(cost.levels[index], part, per_message) if index < len(cost.levels) else 0.0
 
     return take
 
@@ -185,13 +159,9 @@ COST_PARTS: dict[str, Callable[[Any, bool], Any]] = {
     "phases_apart": lambda cost, _: cost.apart,
     **{name: _total(part) for name, part in _PARTS.items()},
     **{
-        f"{level}_{name}": _level(index, part)
+        f"{prefix}_{name}": _level(index, part)
         for index, level in enumerate(LEVELS)
-        for name, part in _PARTS.items()
-    },
-    **{
-        f"dimension_{index + 1}_{name}": _level(index, part)
-        for index in range(3)
+        for prefix in (level, f"dimension_{index + 1}")
         for name, part in _PARTS.items()
     },
 }

@@ -7,12 +7,16 @@ back.  Between nodes, ranks at the same place in their nodes form a rail; a netw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from overhead.arrays import select, xp
 from overhead.collectives import switch
 from overhead.collectives.algorithm import (
+    BOTH,
+    EVERY,
+    MINIMAL,
     NODES_FILLED,
     NODES_POWER_OF_TWO,
     PODS_FILLED,
@@ -20,17 +24,14 @@ from overhead.collectives.algorithm import (
     algorithm,
     network,
 )
-from overhead.collectives.cost import LEVELS, Cost, Level, flat, scale, several, stack
-from overhead.collectives.switch import scatter
+from overhead.collectives.cost import LEVELS, Cost, Level, Number, flat, scale, several, stack
 from overhead.quantity import Array
 
 on_nodes = partial(algorithm, "hierarchical")
+on_rails = partial(on_nodes, BOTH, sent=EVERY, carried=MINIMAL, source="derivation", doubled=True)
 
-BOTH = ("reduce_scatter", "all_gather")
-EVERY = "(ranks - 1)/ranks*message_bytes"
-MINIMAL = "(ranks - 1)*message_bytes"
-WHOLE = "where(ranks > 1, message_bytes, 0)"
 RAILS = "a node's ranks exchange with those at the same place in other nodes"
+POSTED = "in a node all messages are posted at once"
 CARD = "ranks that share a network card get equal parts of its bandwidth"
 PHASES = "phases on different levels run one after another"
 
@@ -64,6 +65,10 @@ network(
 )
 
 
+Kernel = Callable[[Array], Cost]
+Levels = tuple[Array, Array, Array]
+
+
 def crowd(node_ranks: Array, ranks_per_nic: Array) -> Array:
     """Return the messages through a network card when one rank of the group in a node sends."""
     return xp.maximum(1.0, ranks_per_nic / node_ranks)
@@ -71,97 +76,54 @@ def crowd(node_ranks: Array, ranks_per_nic: Array) -> Array:
 
 def shared(cost: Cost, messages: Array) -> Cost:
     """Return the cost where so many equal messages share a link."""
-    levels = tuple(
-        Level(level.latencies, level.messages, level.transfer * messages, level.carried)
-        for level in cost.levels
-    )
-    return Cost(cost.steps, cost.sent, levels, cost.reduced)
+    levels = tuple(replace(one, transfer=one.transfer * messages) for one in cost.levels)
+    return replace(cost, levels=levels)
 
 
 def _phases(
-    inner: Callable[[Array], Cost],
-    outer: Callable[[Array], Cost],
-    node_ranks: Array,
-    nodes: Array,
-    pods: Array,
-    ranks_per_nic: Array,
+    inner: Kernel, outer: Kernel, sizes: Levels, ranks_per_nic: Array, shares: tuple[Number, ...]
 ) -> Cost:
-    """Return the cost of `inner` in the nodes and of `outer` along the rails, on what is left."""
-    pod_ranks = node_ranks * nodes
-    between_nodes = scale(outer(nodes), 1.0 / node_ranks, node_ranks * pods)
-    between_pods = scale(outer(pods), 1.0 / pod_ranks, pod_ranks)
+    """Return the cost of `inner` in the nodes and of `outer` along the rails, on so much of M."""
+    node_ranks, nodes, pods = sizes
     return stack(
         [
-            scale(inner(node_ranks), 1.0, nodes * pods),
-            shared(between_nodes, ranks_per_nic),
-            shared(between_pods, ranks_per_nic),
+            scale(inner(node_ranks), shares[0], nodes * pods),
+            shared(scale(outer(nodes), shares[1], node_ranks * pods), ranks_per_nic),
+            shared(scale(outer(pods), shares[2], node_ranks * nodes), ranks_per_nic),
         ]
     )
 
 
-TRANSFER = (
-    f" + (node_ranks - 1)/node_ranks*{WIRES[0]}"
-    f" + (nodes - 1)*ranks_per_nic/(node_ranks*nodes)*{WIRES[1]}"
-    f" + (pods - 1)*ranks_per_nic/(node_ranks*nodes*pods)*{WIRES[2]}"
-)
+def _shrinking(
+    inner: Kernel, outer: Kernel, node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array
+) -> Cost:
+    """Return the cost of phases each of which works on what is left of the buffer."""
+    shares = (1.0, 1.0 / node_ranks, 1.0 / (node_ranks * nodes))
+    return _phases(inner, outer, (node_ranks, nodes, pods), ranks_per_nic, shares)
 
 
-@on_nodes(
-    BOTH,
-    "ring_ring",
-    sent=EVERY,
-    carried=MINIMAL,
-    source="derivation",
-    assumes=(RAILS, CARD, PHASES),
-    doubled=True,
-)
+@on_rails("ring_ring", assumes=(RAILS, CARD, PHASES))
 def ring_ring(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
     """Ring in every node, then rings along the rails."""
-    return _phases(switch.bucket, switch.bucket, node_ranks, nodes, pods, ranks_per_nic)
+    return _shrinking(switch.bucket, switch.bucket, node_ranks, nodes, pods, ranks_per_nic)
 
 
-@on_nodes(
-    BOTH,
-    "ring_halving",
-    sent=EVERY,
-    carried=MINIMAL,
-    source="derivation",
-    assumes=(RAILS, CARD, PHASES),
-    requires=(NODES_POWER_OF_TWO,),
-    doubled=True,
-)
+@on_rails("ring_halving", assumes=(RAILS, CARD, PHASES), requires=(NODES_POWER_OF_TWO,))
 def ring_halving(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
     """Ring in every node, then recursive halving (all_gather: doubling) along the rails."""
-    return _phases(switch.bucket, switch.halving, node_ranks, nodes, pods, ranks_per_nic)
+    return _shrinking(switch.bucket, switch.halving, node_ranks, nodes, pods, ranks_per_nic)
 
 
-@on_nodes(
-    BOTH,
-    "direct_ring",
-    sent=EVERY,
-    carried=MINIMAL,
-    source="derivation",
-    assumes=(RAILS, CARD, PHASES, "in a node all messages are posted at once"),
-    doubled=True,
-)
+@on_rails("direct_ring", assumes=(RAILS, CARD, PHASES, POSTED))
 def direct_ring(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
     """All to all of a node at once, then rings along the rails."""
-    return _phases(switch.direct, switch.bucket, node_ranks, nodes, pods, ranks_per_nic)
+    return _shrinking(switch.direct, switch.bucket, node_ranks, nodes, pods, ranks_per_nic)
 
 
-@on_nodes(
-    BOTH,
-    "direct_halving",
-    sent=EVERY,
-    carried=MINIMAL,
-    source="derivation",
-    assumes=(RAILS, CARD, PHASES, "in a node all messages are posted at once"),
-    requires=(NODES_POWER_OF_TWO,),
-    doubled=True,
-)
+@on_rails("direct_halving", assumes=(RAILS, CARD, PHASES, POSTED), requires=(NODES_POWER_OF_TWO,))
 def direct_halving(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
     """All to all of a node at once, then recursive halving (all_gather: doubling) on the rails."""
-    return _phases(switch.direct, switch.halving, node_ranks, nodes, pods, ranks_per_nic)
+    return _shrinking(switch.direct, switch.halving, node_ranks, nodes, pods, ranks_per_nic)
 
 
 # From the inside outwards an all_gather's buffer has grown before it leaves the node.
@@ -180,10 +142,8 @@ def all_gather_intra_inter(
     node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array
 ) -> Cost:
     """Ring in every node first, then rings along the rails, with all that the node has."""
-    node = scale(switch.bucket(node_ranks), 1.0 / (nodes * pods), nodes * pods)
-    between_nodes = scale(switch.bucket(nodes), 1.0 / pods, node_ranks * pods)
-    between_pods = scale(switch.bucket(pods), 1.0, node_ranks * nodes)
-    return stack([node, shared(between_nodes, ranks_per_nic), shared(between_pods, ranks_per_nic)])
+    sizes, shares = (node_ranks, nodes, pods), (1.0 / (nodes * pods), 1.0 / pods, 1.0)
+    return _phases(switch.bucket, switch.bucket, sizes, ranks_per_nic, shares)
 
 
 @on_nodes(
@@ -195,10 +155,8 @@ def all_gather_intra_inter(
 )
 def two_phase(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
     """Pairwise exchange in every node, then along the rails, level by level."""
-    node = scale(switch.bucket(node_ranks), 1.0, nodes * pods)
-    between_nodes = scale(switch.bucket(nodes), 1.0, node_ranks * pods)
-    between_pods = scale(switch.bucket(pods), 1.0, node_ranks * nodes)
-    return stack([node, shared(between_nodes, ranks_per_nic), shared(between_pods, ranks_per_nic)])
+    sizes, shares = (node_ranks, nodes, pods), (1.0, 1.0, 1.0)
+    return _phases(switch.bucket, switch.bucket, sizes, ranks_per_nic, shares)
 
 
 # Pairwise all_to_all on nodes of GPUs: in step r every rank sends to the rank r further on.
@@ -290,14 +248,16 @@ def flat_pairwise(
 
 INWARDS = "between pods first, then between nodes, then in every node"
 ALONE = "one rank of each node sends, over one network card"
-DEPTHS = "(ceil(log2(pods)) + ceil(log2(nodes)) + ceil(log2(node_ranks)))"
 
 
 def _inwards(
-    node: Cost, between_nodes: Cost, between_pods: Cost, nodes: Array, pods: Array
+    one: Kernel, node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array
 ) -> Cost:
     """Return the cost of a broadcast between pods, in each between nodes, in each of those."""
-    return stack([scale(node, 1.0, nodes * pods), scale(between_nodes, 1.0, pods), between_pods])
+    messages = crowd(node_ranks, ranks_per_nic)
+    between_nodes = scale(shared(one(nodes), messages), 1.0, pods)
+    between_pods = shared(one(pods), messages)
+    return stack([scale(one(node_ranks), 1.0, nodes * pods), between_nodes, between_pods])
 
 
 @on_nodes(
@@ -310,14 +270,7 @@ def _inwards(
 )
 def binomial(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
     """Binomial trees, level by level inwards."""
-    messages = crowd(node_ranks, ranks_per_nic)
-    return _inwards(
-        switch.binomial(node_ranks),
-        shared(switch.binomial(nodes), messages),
-        shared(switch.binomial(pods), messages),
-        nodes,
-        pods,
-    )
+    return _inwards(switch.binomial, node_ranks, nodes, pods, ranks_per_nic)
 
 
 LINKS = "where({n} > 1, {n} - 2 + chunks, 0)"
@@ -339,14 +292,11 @@ def chain(
     node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, chunks: Array
 ) -> Cost:
     """Chains, level by level inwards, pipelined over chunks on each level."""
-    messages = crowd(node_ranks, ranks_per_nic)
-    return _inwards(
-        switch.chain(node_ranks, chunks),
-        shared(switch.chain(nodes, chunks), messages),
-        shared(switch.chain(pods, chunks), messages),
-        nodes,
-        pods,
-    )
+
+    def one(size: Array) -> Cost:
+        return switch.chain(size, chunks)
+
+    return _inwards(one, node_ranks, nodes, pods, ranks_per_nic)
 
 
 RAILS_CARRIED = "(ranks - 1 + popcount_sum(node_ranks)/node_ranks)*message_bytes"
@@ -361,7 +311,7 @@ RAIL_TREES = (
 )
 def scatter_rails(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
     """Scatter in the root's node, broadcasts along the rails, an all_gather in every node."""
-    first = scatter(node_ranks)
+    first = switch.scatter(node_ranks)
     last = switch.bucket(node_ranks)
     node = flat(
         first.steps + last.steps,
@@ -404,7 +354,7 @@ def reduce_scatter_rails(
 ABSENT = -1.0
 
 
-def slowest(intra: Array, inter: Array, pod: Array) -> tuple[Array, Array, Array]:
+def slowest(intra: Array, inter: Array, pod: Array) -> Levels:
     """Return for each level 1.0 where it is the slowest, else 0.0; of equals the outermost."""
     outermost = (pod >= inter) & (pod >= intra)
     middle = ~outermost & (inter >= intra)
@@ -417,21 +367,31 @@ def slowest(intra: Array, inter: Array, pod: Array) -> tuple[Array, Array, Array
 
 
 def _cost(
-    steps: Array,
-    times: tuple[Array, Array, Array],
-    shares: tuple[Array, Array, Array],
-    carried: tuple[Array, Array, Array],
-    sent: Array,
+    steps: Array, sizes: Levels, shares: Levels, carried: Levels, links: Mapping[str, Array]
 ) -> Cost:
-    """Return the cost of equal steps, each as long as the slowest level's."""
+    """Return the cost of equal steps, each as long as the slowest level that has messages."""
+    latencies = (links[f"{level}_latency"] for level in LEVELS)
+    each = zip(sizes, latencies, shares, wires_of(links), strict=True)
+    times = (xp.where(n > 1.0, latency + share * w, ABSENT) for n, latency, share, w in each)
     levels = tuple(
         Level(steps * here, steps * here, steps * here * share, passed)
         for here, share, passed in zip(slowest(*times), shares, carried, strict=True)
     )
+    ranks = sizes[0] * sizes[1] * sizes[2]
+    sent = (ranks - 1.0) / ranks
     return Cost(steps, sent, levels, sent, apart=0.0)
 
 
-def edges(node_ranks: Array, nodes: Array, pods: Array) -> tuple[Array, Array, Array]:
+def _ring(sizes: Levels, shares: Levels, links: Mapping[str, Array]) -> Cost:
+    """Return the cost of rings through all ranks, in steps that move such a share of a buffer."""
+    ranks = sizes[0] * sizes[1] * sizes[2]
+    inside, between_nodes, between_pods = edges(*sizes)
+    sent = (ranks - 1.0) / ranks
+    carried = (inside * sent, between_nodes * sent, between_pods * sent)
+    return _cost(ranks - 1.0, sizes, shares, carried, links)
+
+
+def edges(node_ranks: Array, nodes: Array, pods: Array) -> Levels:
     """Return the edges of a ring through all ranks on each level."""
     groups = nodes * pods
     intra = xp.where(groups > 1.0, groups * (node_ranks - 1.0), node_ranks)
@@ -479,12 +439,7 @@ def flat_ring(
     ranks = node_ranks * nodes * pods
     share = 1.0 / ranks
     crowded = share * crowd(node_ranks, ranks_per_nic)
-    shares = (share, crowded, crowded)
-    times = _step_times((node_ranks, nodes, pods), shares, links)
-    sent = (ranks - 1.0) / ranks
-    inside, between_nodes, between_pods = edges(node_ranks, nodes, pods)
-    carried = (inside * sent, between_nodes * sent, between_pods * sent)
-    return _cost(ranks - 1.0, times, shares, carried, sent)
+    return _ring((node_ranks, nodes, pods), (share, crowded, crowded), links)
 
 
 def wires_of(links: Mapping[str, Array]) -> tuple[Array, ...]:
@@ -495,20 +450,6 @@ def wires_of(links: Mapping[str, Array]) -> tuple[Array, ...]:
     if "pod_bandwidth" not in links:
         return wires
     return (*wires, size * (links["pod_oversubscription"] / links["pod_bandwidth"]))
-
-
-def _step_times(
-    sizes: Sequence[Array], shares: Sequence[Array], links: Mapping[str, Array]
-) -> tuple[Array, Array, Array]:
-    """Return the times of a step on each level, `ABSENT` for levels that have no messages."""
-    latencies = (links[f"{level}_latency"] for level in LEVELS)
-    intra, inter, pod = (
-        xp.where(size > 1.0, latency + share * wire, ABSENT)
-        for size, latency, share, wire in zip(
-            sizes, latencies, shares, wires_of(links), strict=True
-        )
-    )
-    return intra, inter, pod
 
 
 # Of a node's rings all but one go on inside of it at any rank; with one node all do.
@@ -540,12 +481,7 @@ def flat_ring_channels(
     ranks = node_ranks * nodes * pods
     inside = xp.where(nodes * pods > 1.0, (node_ranks - 1.0) / node_ranks, 1.0) / ranks
     outside = ranks_per_nic / (node_ranks * ranks)
-    shares = (inside, outside, outside)
-    times = _step_times((node_ranks, nodes, pods), shares, links)
-    sent = (ranks - 1.0) / ranks
-    inside_nodes, between_nodes, between_pods = edges(node_ranks, nodes, pods)
-    carried = (inside_nodes * sent, between_nodes * sent, between_pods * sent)
-    return _cost(ranks - 1.0, times, shares, carried, sent)
+    return _ring((node_ranks, nodes, pods), (inside, outside, outside), links)
 
 
 DIRECT_STEP = _step(
@@ -577,7 +513,5 @@ def all_to_all_direct(
     outside = (nodes - 1.0) * node_ranks / ranks
     far = (pods - 1.0) / pods
     shares = (inside, ranks_per_nic * outside, ranks_per_nic * far)
-    times = _step_times((node_ranks, nodes, pods), shares, links)
     carried = (ranks * inside, ranks * outside, ranks * far)
-    there = xp.where(ranks > 1.0, 1.0, 0.0)
-    return _cost(there, times, shares, carried, (ranks - 1.0) / ranks)
+    return _cost(several(ranks), (node_ranks, nodes, pods), shares, carried, links)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
+from functools import partial, reduce
 
 from overhead.arrays import xp
+from overhead.collectives import ring
 from overhead.collectives.algorithm import (
+    BOTH,
+    CHUNK,
     EQUAL_SIZES,
+    EVERY,
     GRID_FITS,
+    MINIMAL,
     TWO_DIMENSIONS,
     algorithm,
+    longest,
     network,
 )
 from overhead.collectives.cost import Cost, flat, several, twice
 from overhead.collectives.torus import (
     BARRIER,
-    BOTH,
     DIMENSIONS,
-    EVERY,
+    IN_TURN,
     LONGEST,
-    MINIMAL,
     PARTS,
     RING,
     SIZES,
@@ -28,7 +33,6 @@ from overhead.collectives.torus import (
     count,
     exchange,
     in_three_phases,
-    longest,
     over,
     side_by_side,
     spread,
@@ -38,7 +42,6 @@ from overhead.quantity import Array
 
 on_mesh = partial(algorithm, "mesh")
 
-IN_TURN = "the dimensions x, y, z in turn (all_gather: z, y, x), the buffer shrinking"
 STEPS = "mesh_nx + mesh_ny + mesh_nz - 3"
 SPREAD = "each block spreads to both ends of a line"
 # What the busiest rank sends to gather along a line, in messages: inner ranks forward both ways.
@@ -108,8 +111,7 @@ def all_gather_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
 
 def _both(scatter: Cost, gather: Cost) -> Cost:
     """Return the cost of an all_reduce; its two halves differ in what ranks send."""
-    doubled = twice(scatter)
-    return Cost(doubled.steps, scatter.sent + gather.sent, doubled.levels, scatter.reduced)
+    return replace(twice(scatter), sent=scatter.sent + gather.sent)
 
 
 @on_mesh(
@@ -131,23 +133,17 @@ def all_reduce_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
 MULTI_STEPS = f"{DIMENSIONS}*({LONGEST} - 1)"
 MULTI_TIME = f"{MULTI_STEPS}*latency + {RING}*message_bytes/bandwidth"
 
-
-def _sent_by_parts() -> str:
-    x, y, z = (FORWARDED.format(n=size) for size in SIZES)
-    return (
-        f"(where(mesh_nx > 1, {x} + {y}/mesh_nx + {z}/(mesh_nx*mesh_ny), 0)"
-        f" + where(mesh_ny > 1, {y} + {z}/mesh_ny + {x}/(mesh_ny*mesh_nz), 0)"
-        f" + where(mesh_nz > 1, {z} + {x}/mesh_nz + {y}/(mesh_nz*mesh_nx), 0))"
-        f"/{DIMENSIONS}*message_bytes"
-    )
+X, Y, Z = (FORWARDED.format(n=size) for size in SIZES)
+SENT_BY_PARTS = (
+    f"(where(mesh_nx > 1, {X} + {Y}/mesh_nx + {Z}/(mesh_nx*mesh_ny), 0)"
+    f" + where(mesh_ny > 1, {Y} + {Z}/mesh_ny + {X}/(mesh_ny*mesh_nz), 0)"
+    f" + where(mesh_nz > 1, {Z} + {X}/mesh_nz + {Y}/(mesh_nz*mesh_nx), 0))"
+    f"/{DIMENSIONS}*message_bytes"
+)
 
 
 def _multi(sizes: tuple[Array, Array, Array], sent: Array, reduced: Array) -> Cost:
-    lengths = [size - 1.0 for size in sizes]
-
-    def slowest(heights: tuple[Array, ...]) -> Array:
-        return staircase(lengths, heights)
-
+    slowest = partial(staircase, [size - 1.0 for size in sizes])
     return flat(
         count(*sizes) * (longest(*sizes) - 1.0),
         in_three_phases(slowest, *sizes),
@@ -179,7 +175,7 @@ def multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "multi_line",
     steps=MULTI_STEPS,
     time=MULTI_TIME,
-    sent=_sent_by_parts(),
+    sent=SENT_BY_PARTS,
     carried=MINIMAL,
     source="derivation",
     assumes=(SPREAD, PARTS, BARRIER),
@@ -196,7 +192,7 @@ def all_gather_multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cos
     "multi_line",
     steps=f"2*{MULTI_STEPS}",
     time=f"2*({MULTI_TIME})",
-    sent=f"{EVERY} + {_sent_by_parts()}",
+    sent=f"{EVERY} + {SENT_BY_PARTS}",
     carried=f"2*{MINIMAL}",
     source="derivation",
     assumes=(SPREAD, PARTS, BARRIER),
@@ -210,27 +206,14 @@ def all_reduce_multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cos
 # Logical rings laid over lines.
 
 
-def _wrapped(size: Array) -> Cost:
+def _laid(size: Array, longest_hop: Array) -> Cost:
+    """Return the cost of a ring of which a step's longest message passes so many links."""
     steps = size - 1.0
     share = steps / size
     return flat(
         steps,
         share,
-        latencies=steps * steps,
-        messages=steps,
-        sent=share,
-        carried=2.0 * steps * share,
-        reduced=share,
-    )
-
-
-def _folded(size: Array) -> Cost:
-    steps = size - 1.0
-    share = steps / size
-    return flat(
-        steps,
-        share,
-        latencies=xp.where(size > 2.0, 2.0, 1.0) * steps,
+        latencies=longest_hop * steps,
         messages=steps,
         sent=share,
         carried=2.0 * steps * share,
@@ -250,7 +233,7 @@ def _folded(size: Array) -> Cost:
 )
 def wrap(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Ring in the order of a line, along one dimension after the other."""
-    return bucket(_wrapped, mesh_nx, mesh_ny, mesh_nz)
+    return bucket(lambda size: _laid(size, size - 1.0), mesh_nx, mesh_ny, mesh_nz)
 
 
 @on_mesh(
@@ -265,7 +248,11 @@ def wrap(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
 )
 def folded(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Ring that goes up a line and back, along one dimension after the other."""
-    return bucket(_folded, mesh_nx, mesh_ny, mesh_nz)
+
+    def one(size: Array) -> Cost:
+        return _laid(size, xp.where(size > 2.0, 2.0, 1.0))
+
+    return bucket(one, mesh_nx, mesh_ny, mesh_nz)
 
 
 @on_mesh(
@@ -297,19 +284,14 @@ def hamilton(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
 
 # Broadcasts and all_to_all on a mesh; with one dimension it is a line.
 
-REACH = "(mesh_nx + mesh_ny + mesh_nz - 3)"
+REACH = f"({STEPS})"
 CORNER = "the root is a corner"
-
-
-def _ways(nx: Array, ny: Array, nz: Array) -> Array:
-    """Return the neighbours of a corner."""
-    return several(nx) + several(ny) + several(nz)
 
 
 @on_mesh(
     "broadcast",
     "tree_pipe",
-    time=f"where(ranks > 1, {REACH} + chunks - 1, 0)*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, {REACH} + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=(CORNER, "it sends all ways at once"),
     mirrored=True,
@@ -318,7 +300,7 @@ def broadcast_tree_pipe(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: 
     """Tree of shortest ways from a corner, each with every chunk."""
     ranks = mesh_nx * mesh_ny * mesh_nz
     steps = several(ranks) * (mesh_nx + mesh_ny + mesh_nz - 3.0 + chunks - 1.0)
-    sent = _ways(mesh_nx, mesh_ny, mesh_nz)
+    sent = several(mesh_nx) + several(mesh_ny) + several(mesh_nz)
     return flat(steps, steps / chunks, sent=sent, carried=ranks - 1.0)
 
 
@@ -328,7 +310,7 @@ PHASES = over("where({n} > 1, {n} - 2 + chunks, 0)")
 @on_mesh(
     "broadcast",
     "phased",
-    time=f"({PHASES})*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"({PHASES})*{CHUNK}",
     carried=MINIMAL,
     source="derivation",
     assumes=(CORNER, "a dimension begins when the one before has ended"),
@@ -338,8 +320,7 @@ def broadcast_phased(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Arr
     """Chain from a corner along x, then from there along y, then along z."""
 
     def one(size: Array) -> Cost:
-        steps = several(size) * (size - 2.0 + chunks)
-        return flat(steps, steps / chunks, sent=several(size), carried=size - 1.0)
+        return ring.broadcast_chain(size, chunks)
 
     return spread(one, mesh_nx, mesh_ny, mesh_nz)
 
@@ -381,7 +362,7 @@ def shift_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     sent=SENT,
     carried=CARRIED,
     source="derivation",
-    assumes=("as many parts of the buffer as dimensions, their order rotated",),
+    assumes=(PARTS,),
     requires=(EQUAL_SIZES,),
 )
 def multi_shift_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
@@ -404,7 +385,7 @@ def direct(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     passed = sum(((size * size - 1.0) / (3.0 * size) for size in sizes), start=0.0)
     return flat(
         several(ranks),
-        xp.maximum(xp.maximum(loads[0], loads[1]), loads[2]),
+        reduce(xp.maximum, loads),
         latencies=mesh_nx + mesh_ny + mesh_nz - 3.0,
         messages=several(ranks),
         sent=(ranks - 1.0) / ranks,

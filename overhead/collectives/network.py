@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from overhead.arrays import xp
 from overhead.formula import alias, constant, declare, derived, product
 from overhead.quantity import Array
@@ -225,7 +227,7 @@ def switch_pair_cut(ranks: Array) -> Array:
 def torus_pair_cut(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Load of a torus' links, cut into halves across its worst dimension."""
     loads = [_half(n) / xp.where(n > 2.0, 2.0, 1.0) for n in (mesh_nx, mesh_ny, mesh_nz)]
-    return xp.maximum(xp.maximum(loads[0], loads[1]), loads[2])
+    return xp.asarray(reduce(xp.maximum, loads))
 
 
 @derived(returns="pair_cut", when=MESH)
@@ -275,8 +277,6 @@ def grid_ny(ranks: Array, mesh_nx: Array, mesh_nz: Array) -> Array:
 # Kernels of hierarchies take three levels.  Where there are two, the third is like the second;
 # nothing passes it.
 
-
-# Without pods there is nothing between them: it is as between nodes.
 alias("pod_latency", "inter_latency", when=TWO)
 alias("pod_bandwidth", "inter_bandwidth", when=TWO)
 alias("pod_oversubscription", "uplink_oversubscription", when=TWO)

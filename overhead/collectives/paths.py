@@ -6,17 +6,18 @@ path of a block, not of so many steps of the slowest link.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
 from overhead.arrays import xp
-from overhead.collectives.algorithm import TWO_LEVELS, Requirement
-from overhead.collectives.cost import LEVELS, Cost, Level, stack
+from overhead.collectives.algorithm import BOTH, EVERY, MINIMAL, ONCE, TWO_LEVELS, Requirement
+from overhead.collectives.cost import LEVELS, Cost, Level, several, stack
 from overhead.collectives.hierarchical import (
     ABSENT,
     ALL_LINKS,
-    BOTH,
     CARD,
-    EVERY,
     INSIDE,
-    MINIMAL,
     WIRES,
     edges,
     on_nodes,
@@ -36,8 +37,6 @@ FABRIC_INC = Requirement(
     lambda inter_inc, nodes: xp.asarray((inter_inc == 1.0) | (nodes == 1.0)),
 )
 
-NODE_LINKS = ("message_bytes", "intra_bandwidth", "inter_bandwidth", "uplink_oversubscription")
-SEVERAL = "where(ranks > 1, 1, 0)"
 # Links of a ring through all ranks, node after node, and the latency of its quickest one.
 LOOP = (
     "where(nodes*pods > 1, nodes*pods*(node_ranks - 1), node_ranks)*intra_latency"
@@ -59,7 +58,7 @@ SLOWEST = (
     BOTH,
     "ring_path",
     steps="ranks - 1",
-    time=f"{SEVERAL}*({LOOP} - {QUICKEST}) + (ranks - 1)*{SLOWEST}",
+    time=f"{ONCE}*({LOOP} - {QUICKEST}) + (ranks - 1)*{SLOWEST}",
     sent=EVERY,
     carried=MINIMAL,
     source="derivation",
@@ -86,8 +85,7 @@ def ring_path(
         *(xp.where(here, -one, -xp.inf) for here, one in zip(present, latencies, strict=True))
     )
     around = edges(node_ranks, nodes, pods)
-    several = xp.asarray(ranks > 1.0, dtype=xp.float64)
-    passed = [several * (all_ - out) for all_, out in zip(around, left_out, strict=True)]
+    passed = [several(ranks) * (all_ - out) for all_, out in zip(around, left_out, strict=True)]
     inside = xp.where(nodes * pods > 1.0, (node_ranks - 1.0) / node_ranks, 1.0) / ranks
     outside = ranks_per_nic / (node_ranks * ranks)
     shares = (inside, outside, outside)
@@ -141,6 +139,9 @@ def node_pairwise(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: A
 # what comes in as it comes in.  So the time is the latency of the path up and down, and that of
 # the bytes through the busiest link.
 
+NODE_LINKS = ("message_bytes", "intra_bandwidth", "inter_bandwidth", "uplink_oversubscription")
+on_streams = partial(on_nodes, "all_reduce", links=NODE_LINKS)
+
 STREAM = "bytes stream: a rank passes on, up and down, what comes in as it comes in"
 CHANNELS = "each rank is the head of its node for a part of the buffer, with its network card"
 ROTATED = "two binary trees over the nodes, turned so that all nodes carry the same"
@@ -155,13 +156,14 @@ SWITCHES = f"where(nodes > 1, 1, 0)*{OUTSIDE}*{WIRES[1]}"
 def _streamed(
     steps: tuple[Array, Array],
     shares: tuple[Array, Array],
-    wires: tuple[Array, Array],
     carried: tuple[Array, Array],
     sent: Array,
     reduced: Array,
+    links: Mapping[str, Array],
 ) -> Cost:
     """Return the cost of a stream over two levels: latency of both, transfer of the slower."""
-    inner = wires[0] >= wires[1]
+    inside, outside = (share * w for share, w in zip(shares, wires_of(links), strict=True))
+    inner = inside >= outside
     slower = (xp.asarray(inner, dtype=xp.float64), xp.asarray(~inner, dtype=xp.float64))
     levels = [
         Level(count, count, here * share, over)
@@ -171,8 +173,7 @@ def _streamed(
     return Cost(steps[0] + steps[1], sent, (*levels, nothing), reduced, apart=0.0)
 
 
-@on_nodes(
-    "all_reduce",
+@on_streams(
     "tree_path",
     time=f"2*(node_ranks - 1)*intra_latency + {DEPTH}*inter_latency + maximum({CHAINS}, {TREES})",
     carried="2*(ranks - 1)*message_bytes",
@@ -180,7 +181,6 @@ def _streamed(
     where="two trees over the nodes; NCCL hangs a chain of the node's ranks on each",
     assumes=(STREAM, CHANNELS, ROTATED),
     requires=(TWO_LEVELS,),
-    links=NODE_LINKS,
     form="tree",
 )
 def tree_path(
@@ -191,19 +191,17 @@ def tree_path(
     inside = 2.0 * (node_ranks - 1.0) / node_ranks + 0.0 * pods
     between = 2.0 * (nodes - 1.0) / nodes
     outside = between * ranks_per_nic / node_ranks
-    inner_wire, outer_wire = wires_of(links)
     return _streamed(
         (2.0 * (node_ranks - 1.0), 2.0 * xp.ceil(xp.log2(nodes))),
         (inside, outside),
-        (inside * inner_wire, outside * outer_wire),
         (2.0 * (node_ranks - 1.0) * nodes, 2.0 * (nodes - 1.0)),
         inside + between / node_ranks,
         (inside + between / node_ranks) / 2.0,
+        links,
     )
 
 
-@on_nodes(
-    "all_reduce",
+@on_streams(
     "nvls_tree",
     time=f"2*{INNER_NVLS}*intra_latency*in_network_latency_factor + {DEPTH}*inter_latency"
     f" + maximum({SHARED}, {TREES})",
@@ -212,7 +210,6 @@ def tree_path(
     assumes=(STREAM, CHANNELS, ROTATED),
     requires=(TWO_LEVELS, NODE_NVLS),
     in_network=True,
-    links=NODE_LINKS,
     form="nvls_tree",
 )
 def nvls_tree(
@@ -228,14 +225,13 @@ def nvls_tree(
     inside = there * (1.0 + 1.0 / node_ranks)
     between = 2.0 * (nodes - 1.0) / nodes
     outside = between * ranks_per_nic / node_ranks
-    inner_wire, outer_wire = wires_of(links)
     cost = _streamed(
         (2.0 * there, 2.0 * xp.ceil(xp.log2(nodes))),
         (inside, outside),
-        (inside * inner_wire, outside * outer_wire),
         (there * nodes * (node_ranks + 1.0), 2.0 * (nodes - 1.0)),
         inside + between / node_ranks,
         between / 2.0 / node_ranks,
+        links,
     )
     return _slow_switch(cost, in_network_latency_factor)
 
@@ -244,12 +240,10 @@ def _slow_switch(cost: Cost, factor: Array) -> Cost:
     """Return a cost in which latencies in nodes are those of a switch that reduces."""
     inner, *outer = cost.levels
     paid = inner.latencies * factor
-    inner = Level(paid, paid, inner.transfer, inner.carried)
-    return Cost(cost.steps, cost.sent, (inner, *outer), cost.reduced, cost.apart)
+    return replace(cost, levels=(replace(inner, latencies=paid, messages=paid), *outer))
 
 
-@on_nodes(
-    "all_reduce",
+@on_streams(
     "nvls_sharp",
     time=f"2*{INNER_NVLS}*intra_latency*in_network_latency_factor"
     f" + 2*where(nodes > 1, 1, 0)*inter_latency + maximum({SHARED}, {SWITCHES})",
@@ -258,7 +252,6 @@ def _slow_switch(cost: Cost, factor: Array) -> Cost:
     assumes=(STREAM, CHANNELS, "a latency up to the switches that add up, and one down"),
     requires=(TWO_LEVELS, NODE_NVLS, FABRIC_INC),
     in_network=True,
-    links=NODE_LINKS,
     form="sharp",
 )
 def nvls_sharp(
@@ -274,13 +267,12 @@ def nvls_sharp(
     far = xp.where(nodes > 1.0, 1.0, 0.0)
     inside = there * (1.0 + 1.0 / node_ranks)
     outside = far * ranks_per_nic / node_ranks
-    inner_wire, outer_wire = wires_of(links)
     cost = _streamed(
         (2.0 * there, 2.0 * far),
         (inside, outside),
-        (inside * inner_wire, outside * outer_wire),
         (there * nodes * (node_ranks + 1.0), far * nodes),
         inside + far / node_ranks,
         0.0 * inside,
+        links,
     )
     return _slow_switch(cost, in_network_latency_factor)

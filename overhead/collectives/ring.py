@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 from overhead.arrays import xp
-from overhead.collectives.algorithm import POWER_OF_TWO, algorithm, network
+from overhead.collectives.algorithm import BOTH, CHAIN, CHUNK, POWER_OF_TWO, algorithm, network
 from overhead.collectives.cost import Cost, flat, several
 from overhead.quantity import Array
 
 on_ring = partial(algorithm, "ring")
+broadcast = partial(on_ring, "broadcast", mirrored=True)
 
-BOTH = ("reduce_scatter", "all_gather")
-EVERY = "(ranks - 1)/ranks*message_bytes"
+FORWARDS = "a rank stores what it receives and forwards what isn't its own"
 
 network(
     "ring",
@@ -93,8 +93,7 @@ def all_gather_doubling(ranks: Array) -> Cost:
 @on_ring(
     "all_reduce",
     "tree_pipe",
-    time="where(ranks > 1, 2*floor(ranks/2) + chunks - 1, 0)"
-    "*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, 2*floor(ranks/2) + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=("reduce to a centre and broadcast from it overlap, chunk by chunk",),
 )
@@ -105,13 +104,11 @@ def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
     return flat(steps, steps / chunks, sent=fan, carried=2.0 * (ranks - 1.0), reduced=fan)
 
 
-@on_ring(
-    "broadcast",
+@broadcast(
     "chain",
-    time="where(ranks > 1, ranks - 2 + chunks, 0)*(latency + message_bytes/(chunks*bandwidth))",
+    time=CHAIN,
     source="chan2007",
     assumes=("a rank sends a chunk on while it receives the next",),
-    mirrored=True,
 )
 def broadcast_chain(ranks: Array, chunks: Array) -> Cost:
     """Chain: the chunks follow one another from neighbour to neighbour."""
@@ -119,14 +116,11 @@ def broadcast_chain(ranks: Array, chunks: Array) -> Cost:
     return flat(steps, steps / chunks, sent=several(ranks), carried=ranks - 1.0)
 
 
-@on_ring(
-    "broadcast",
+@broadcast(
     "tree_pipe",
-    time="where(ranks > 1, floor(ranks/2) + chunks - 1, 0)"
-    "*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, floor(ranks/2) + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=("the root sends both ways round at once",),
-    mirrored=True,
 )
 def broadcast_tree_pipe(ranks: Array, chunks: Array) -> Cost:
     """Two chains from the root, one each way round, each with every chunk."""
@@ -135,28 +129,23 @@ def broadcast_tree_pipe(ranks: Array, chunks: Array) -> Cost:
     return flat(steps, steps / chunks, sent=fan, carried=ranks - 1.0)
 
 
-@on_ring(
-    "broadcast",
+@broadcast(
     "phased",
-    time="where(ranks > 1, floor(ranks/2) + chunks - 1, 0)"
-    "*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, floor(ranks/2) + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=("the root sends both ways round at once",),
-    mirrored=True,
 )
 def broadcast_phased(ranks: Array, chunks: Array) -> Cost:
     """Dimension by dimension: on a ring, which has one, the same as the tree."""
     return broadcast_tree_pipe(ranks, chunks)
 
 
-@on_ring(
-    "broadcast",
+@broadcast(
     "two_chains",
     time="where(ranks > 1, ranks - 2 + chunks, 0)"
     "*(latency + message_bytes/(where(ranks == 2, 1, 2)*chunks*bandwidth))",
     source="derivation",
     assumes=("both directions at once",),
-    mirrored=True,
 )
 def broadcast_two_chains(ranks: Array, chunks: Array) -> Cost:
     """Two chains round the whole ring, half of the buffer each way."""
@@ -165,13 +154,11 @@ def broadcast_two_chains(ranks: Array, chunks: Array) -> Cost:
     return flat(steps, steps / (ways * chunks), sent=several(ranks), carried=ranks - 1.0)
 
 
-@on_ring(
-    "broadcast",
+@broadcast(
     "binomial",
     source="derivation",
     assumes=("a message passes the links between its ends, whole",),
     requires=(POWER_OF_TWO,),
-    mirrored=True,
 )
 def broadcast_binomial(ranks: Array) -> Cost:
     """Binomial tree, its messages routed along the ring."""
@@ -225,24 +212,14 @@ def all_to_all_shift_bidir(ranks: Array) -> Cost:
     )
 
 
-@on_ring(
-    "all_to_all",
-    "fwd_uni",
-    source="derivation",
-    assumes=("a rank stores what it receives and forwards what isn't its own",),
-)
+@on_ring("all_to_all", "fwd_uni", source="derivation", assumes=(FORWARDS,))
 def all_to_all_fwd_uni(ranks: Array) -> Cost:
     """Neighbours store and forward, one way round."""
     steps = ranks - 1.0
     return flat(steps, steps / 2.0, sent=steps / 2.0, carried=ranks * steps / 2.0)
 
 
-@on_ring(
-    "all_to_all",
-    "fwd_bidir",
-    source="derivation",
-    assumes=("a rank stores what it receives and forwards what isn't its own",),
-)
+@on_ring("all_to_all", "fwd_bidir", source="derivation", assumes=(FORWARDS,))
 def all_to_all_fwd_bidir(ranks: Array) -> Cost:
     """Neighbours store and forward, both ways round at once."""
     carried = xp.floor(ranks * ranks / 4.0)

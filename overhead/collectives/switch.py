@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from overhead.arrays import select, xp
-from overhead.collectives.algorithm import INC, NVLS, POWER_OF_TWO, algorithm, network
+from overhead.collectives.algorithm import (
+    BOTH,
+    CHAIN,
+    INC,
+    NVLS,
+    ONCE,
+    POWER_OF_TWO,
+    algorithm,
+    network,
+)
 from overhead.collectives.cost import Cost, Level, flat, several
 from overhead.expression import popcount_sum
 from overhead.quantity import Array
 
 on_switch = partial(algorithm, "switch")
+by_switch = partial(on_switch, in_network=True)
 
-BOTH = ("reduce_scatter", "all_gather")
-EVERY = "(ranks - 1)/ranks*message_bytes"
-WHOLE = "where(ranks > 1, message_bytes, 0)"
-MINIMAL = "(ranks - 1)*message_bytes"
-ONCE = "where(ranks > 1, 1, 0)"
+AT_ONCE = "a rank posts its N - 1 messages at once and they pay one latency together"
+ONE_BY_ONE = "a rank posts its N - 1 messages one after another, each for one latency"
 
 network(
     "tree",
@@ -78,26 +86,14 @@ def all_gather_bruck(ranks: Array) -> Cost:
     return flat(levels(ranks), share, sent=share, carried=ranks - 1.0)
 
 
-@on_switch(
-    BOTH,
-    "direct",
-    source="derivation",
-    assumes=("a rank posts its N - 1 messages at once and they pay one latency together",),
-    doubled=True,
-)
+@on_switch(BOTH, "direct", source="derivation", assumes=(AT_ONCE,), doubled=True)
 def direct(ranks: Array) -> Cost:
     """Direct: every rank sends to every other at once."""
     share = (ranks - 1.0) / ranks
     return flat(several(ranks), share, sent=share, carried=ranks - 1.0, reduced=share)
 
 
-@on_switch(
-    BOTH,
-    "direct_serial",
-    source="derivation",
-    assumes=("a rank posts its N - 1 messages one after another, each for one latency",),
-    doubled=True,
-)
+@on_switch(BOTH, "direct_serial", source="derivation", assumes=(ONE_BY_ONE,), doubled=True)
 def direct_serial(ranks: Array) -> Cost:
     """Direct, its messages posted one after another."""
     return bucket(ranks)
@@ -132,12 +128,7 @@ def all_reduce_doubling(ranks: Array) -> Cost:
     return flat(steps, steps, sent=steps, carried=steps * ranks, reduced=steps)
 
 
-@on_switch(
-    "all_reduce",
-    "oneshot",
-    source="derivation",
-    assumes=("a rank posts its N - 1 messages at once and they pay one latency together",),
-)
+@on_switch("all_reduce", "oneshot", source="derivation", assumes=(AT_ONCE,))
 def all_reduce_oneshot(ranks: Array) -> Cost:
     """One shot: every rank sends its whole buffer to every other at once."""
     others = ranks - 1.0
@@ -206,7 +197,7 @@ def binomial(ranks: Array) -> Cost:
     ("switch", "tree"),
     "broadcast",
     "chain",
-    time="where(ranks > 1, ranks - 2 + chunks, 0)*(latency + message_bytes/(chunks*bandwidth))",
+    time=CHAIN,
     source="chan2007",
     assumes=("a rank sends a chunk on while it receives the next",),
     mirrored=True,
@@ -235,23 +226,13 @@ def all_to_all_pairwise(ranks: Array) -> Cost:
     return bucket(ranks)
 
 
-@on_switch(
-    "all_to_all",
-    "direct",
-    source="derivation",
-    assumes=("a rank posts its N - 1 messages at once and they pay one latency together",),
-)
+@on_switch("all_to_all", "direct", source="derivation", assumes=(AT_ONCE,))
 def all_to_all_direct(ranks: Array) -> Cost:
     """Direct: every rank sends to every other at once."""
     return direct(ranks)
 
 
-@on_switch(
-    "all_to_all",
-    "direct_serial",
-    source="derivation",
-    assumes=("a rank posts its N - 1 messages one after another, each for one latency",),
-)
+@on_switch("all_to_all", "direct_serial", source="derivation", assumes=(ONE_BY_ONE,))
 def all_to_all_direct_serial(ranks: Array) -> Cost:
     """Direct, its messages posted one after another."""
     return bucket(ranks)
@@ -279,23 +260,20 @@ def streamed(passes: Array, transfer: Array, sent: Array, carried: Array) -> Cos
     return Cost(passes, sent, (Level(passes, passes, transfer, carried),), apart=0.0)
 
 
-@on_switch(
-    "all_reduce", "inc", source="sharp2016", assumes=(STREAMED,), requires=(INC,), in_network=True
-)
+@by_switch("all_reduce", "inc", source="sharp2016", assumes=(STREAMED,), requires=(INC,))
 def all_reduce(ranks: Array) -> Cost:
     """The switch adds up what comes in and streams the sum out."""
     there = several(ranks)
     return streamed(there, there, there, there * ranks)
 
 
-@on_switch(
+@by_switch(
     "all_reduce",
     "inc_pipe",
     time=f"{ONCE}*(chunks + 1)*(in_network_latency/2 + message_bytes/(chunks*bandwidth))",
     source="derivation",
     assumes=("the switch stores a chunk and sends its sum in the next step",),
     requires=(INC,),
-    in_network=True,
 )
 def all_reduce_stored(ranks: Array, chunks: Array) -> Cost:
     """The switch adds up chunk by chunk, and sends a chunk when it has it whole."""
@@ -304,20 +282,18 @@ def all_reduce_stored(ranks: Array, chunks: Array) -> Cost:
     return flat(
         steps,
         steps / chunks,
-        latencies=steps / 2.0,
         messages=steps / 2.0,
         sent=there,
         carried=there * ranks,
     )
 
 
-@on_switch(
+@by_switch(
     "all_reduce",
     "nvls",
     source="derivation",
     assumes=(PASSES, STREAMED),
     requires=(NVLS,),
-    in_network=True,
     form="nvls",
 )
 def all_reduce_nvls(ranks: Array) -> Cost:
@@ -327,50 +303,33 @@ def all_reduce_nvls(ranks: Array) -> Cost:
     return streamed(2.0 * there, share, share, there * (ranks + 1.0))
 
 
-@on_switch(
-    "reduce_scatter",
-    "nvls",
-    source="derivation",
-    assumes=(STREAMED,),
-    requires=(NVLS,),
-    in_network=True,
-)
+@by_switch("reduce_scatter", "nvls", source="derivation", assumes=(STREAMED,), requires=(NVLS,))
 def reduce_scatter_nvls(ranks: Array) -> Cost:
     """NVLS: each rank reads the sum of its slice; all must give the whole buffer."""
     there = several(ranks)
     return streamed(there, there, there, there * (ranks + 1.0) / 2.0)
 
 
-@on_switch(
-    "all_gather",
-    "nvls",
-    source="derivation",
-    assumes=(STREAMED,),
-    requires=(NVLS,),
-    in_network=True,
-)
+@by_switch("all_gather", "nvls", source="derivation", assumes=(STREAMED,), requires=(NVLS,))
 def all_gather_nvls(ranks: Array) -> Cost:
     """NVLS: each rank writes its slice to all; all must take in the whole buffer."""
     there = several(ranks)
     return streamed(there, there, there / ranks, there * (ranks + 1.0) / 2.0)
 
 
-@on_switch(
-    "broadcast", "inc", source="sharp2016", assumes=(STREAMED,), requires=(INC,), in_network=True
-)
+@by_switch("broadcast", "inc", source="sharp2016", assumes=(STREAMED,), requires=(INC,))
 def broadcast(ranks: Array) -> Cost:
     """The switch multicasts what the root sends."""
     there = several(ranks)
     return streamed(there, there, there, there * ranks / 2.0)
 
 
-@on_switch(
+@by_switch(
     "reduce",
     "inc",
     source="sharp2016",
     assumes=(STREAMED, "the root sends its buffer to the switch as well"),
     requires=(INC,),
-    in_network=True,
 )
 def reduce(ranks: Array) -> Cost:
     """The switch adds up what all send and streams the sum to the root."""
@@ -379,6 +338,8 @@ def reduce(ranks: Array) -> Cost:
 
 
 # Broadcasts on a switch that scatter the message first and gather it then (van de Geijn).
+
+LONG = "long vectors; also Thakur, Rabenseifner and Gropp 2005"
 
 
 def scatter(ranks: Array) -> Cost:
@@ -403,26 +364,16 @@ def _reduce(gather: Cost, ranks: Array) -> Cost:
     there = _broadcast(gather, ranks)
     share = (ranks - 1.0) / ranks
     sent = share + xp.floor(ranks / 2.0) / ranks
-    return Cost(there.steps, sent, there.levels, share)
+    return replace(there, sent=sent, reduced=share)
 
 
-@on_switch(
-    "broadcast",
-    "vdg_ring",
-    source="barnett1994",
-    where="long vectors; also Thakur, Rabenseifner and Gropp 2005",
-)
+@on_switch("broadcast", "vdg_ring", source="barnett1994", where=LONG)
 def vdg_ring(ranks: Array) -> Cost:
     """Binomial scatter, then a ring all_gather."""
     return _broadcast(bucket(ranks), ranks)
 
 
-@on_switch(
-    "reduce",
-    "vdg_ring",
-    source="barnett1994",
-    where="long vectors; also Thakur, Rabenseifner and Gropp 2005",
-)
+@on_switch("reduce", "vdg_ring", source="barnett1994", where=LONG)
 def reduce_vdg_ring(ranks: Array) -> Cost:
     """Ring reduce_scatter, then a binomial gather."""
     return _reduce(bucket(ranks), ranks)

@@ -6,7 +6,7 @@ from functools import reduce
 from operator import add
 
 from overhead.arrays import xp
-from overhead.collectives.algorithm import algorithm
+from overhead.collectives.algorithm import ONCE, algorithm
 from overhead.collectives.cost import LEVELS, Cost, Level, flat, several
 from overhead.collectives.hierarchical import CROWD, crowd
 from overhead.formula import alias, constant, declare, derived, formula, product, total
@@ -42,14 +42,9 @@ product("bandwidth_time", ("transfer_fraction", "wire_time"), "Part of the time 
         source=HOCKNEY, assumes=MODEL, when=FLAT_SEQUENTIAL)  # fmt: skip
 
 
-@formula(
-    source=HOCKNEY,
-    assumes=(*MODEL, "the reduction itself costs nothing"),
-    when={**FLAT_SEQUENTIAL, "reduction": "free"},
-)
-def time(latency_time: Array, bandwidth_time: Array) -> Array:
-    """Time of the operation."""
-    return latency_time + bandwidth_time
+total("time", ("latency_time", "bandwidth_time"), "Time of the operation", source=HOCKNEY,
+      assumes=(*MODEL, "the reduction itself costs nothing"),
+      when={**FLAT_SEQUENTIAL, "reduction": "free"})  # fmt: skip
 
 
 @formula(
@@ -97,10 +92,9 @@ for _within, _without in (("intra", "inter"), ("inter", "intra")):
 product("sent_bytes", ("sent_fraction", "message_bytes"), "Most bytes that one rank sends")
 
 
-@derived(assumes=("bytes are counted on every link that they pass, on a switch once a message",))
-def link_bytes(link_fraction: Array, message_bytes: Array) -> Array:
-    """Bytes over all links together."""
-    return link_fraction * message_bytes
+product("link_bytes", ("link_fraction", "message_bytes"), "Bytes over all links together",
+        assumes=("bytes are counted on every link that they pass, on a switch once a message",)
+        )  # fmt: skip
 
 
 @derived(assumes=("every byte costs its link's energy a bit; idle links cost nothing",), when=FLAT)
@@ -183,10 +177,10 @@ def chunk_transfer(transfer_fraction: Array, pipelined_chunks: Array, wire_time:
 
 for _number, _level in zip(NUMBERS, LEVELS, strict=True):
     _on = f"dimension_{_number}"
-    for _labels, _latency, _wire in (
-        (FLAT, "latency", "wire_time"),
-        ({**FLAT, "in_network": "yes"}, "in_network_latency", "wire_time"),
-        (HIERARCHY, f"{_level}_latency", f"{_level}_wire_time"),
+    for _labels, _latency in (
+        (FLAT, "latency"),
+        ({**FLAT, "in_network": "yes"}, "in_network_latency"),
+        (HIERARCHY, f"{_level}_latency"),
     ):
         product(
             f"phase_{_number}_latency_time",
@@ -315,8 +309,6 @@ def hidden_phase_time(
 
 # One message from one rank to another.
 
-ONCE = "where(ranks > 1, 1, 0)"
-
 
 @algorithm(
     ("ring", "tree", "switch", "mesh", "torus", "binary_tree"),
@@ -416,14 +408,15 @@ for _level, _where in (
     )  # fmt: skip
 
 
-total("time", ("intra_time", "inter_time"), "Time of the operation on two levels",
-      assumes=(*PHASES, "the reduction itself costs nothing"),
-      when={**TWO, **SEQUENTIAL, "reduction": "free"}, name="two_level_time")  # fmt: skip
+SHAPES = (("two", LEVELS[:2], TWO), ("three", LEVELS, THREE))
 
-
-total("time", ("intra_time", "inter_time", "pod_time"), "Time of the operation on three levels",
-      assumes=(*PHASES, "the reduction itself costs nothing"),
-      when={**THREE, **SEQUENTIAL, "reduction": "free"}, name="three_level_time")  # fmt: skip
+for _words, _levels, _shape in SHAPES:
+    total(
+        "time", [f"{_level}_time" for _level in _levels],
+        f"Time of the operation on {_words} levels",
+        assumes=(*PHASES, "the reduction itself costs nothing"),
+        when={**_shape, **SEQUENTIAL, "reduction": "free"}, name=f"{_words}_level_time",
+    )  # fmt: skip
 
 
 def _together(*pairs: Array) -> Array:
@@ -432,9 +425,7 @@ def _together(*pairs: Array) -> Array:
     return xp.asarray(reduce(add, products))
 
 
-for _words, _levels, _shape in (
-    ("two", ("intra", "inter"), TWO), ("three", ("intra", "inter", "pod"), THREE),
-):  # fmt: skip
+for _words, _levels, _shape in SHAPES:
     for _returns, _parts, _what in (
         ("latency_time", ("latency_count", "latency"), "latency"),
         ("bandwidth_time", ("transfer_fraction", "wire_time"), "transfer"),
@@ -454,9 +445,7 @@ def _energy(message_bytes: Array, *pairs: Array) -> Array:
     return 8.0 * message_bytes * _together(*pairs)
 
 
-for _words, _levels, _shape in (
-    ("two", ("intra", "inter"), TWO), ("three", ("intra", "inter", "pod"), THREE),
-):  # fmt: skip
+for _words, _levels, _shape in SHAPES:
     declare(
         "energy",
         ["message_bytes", *(f"{_level}_{_part}" for _level in _levels

@@ -9,21 +9,24 @@ from itertools import combinations
 from overhead.arrays import xp
 from overhead.collectives import ring
 from overhead.collectives.algorithm import (
+    BOTH,
+    CHAIN,
+    CHUNK,
     EQUAL_EVEN_SIZES,
+    EVERY,
     GRID_FITS,
+    MINIMAL,
     ONE_DIMENSION,
     algorithm,
+    dimensions,
+    longest,
     network,
 )
 from overhead.collectives.cost import Cost, flat, scale, several, stack
 from overhead.quantity import Array
 
 on_torus = partial(algorithm, "torus")
-
-BOTH = ("reduce_scatter", "all_gather")
-EVERY = "(ranks - 1)/ranks*message_bytes"
-MINIMAL = "(ranks - 1)*message_bytes"
-WHOLE = "where(ranks > 1, message_bytes, 0)"
+on_rings = partial(on_torus, BOTH, sent=EVERY, carried=MINIMAL, doubled=True)
 
 SIZES = ("mesh_nx", "mesh_ny", "mesh_nz")
 # The size whose dimension a part of the buffer goes along next; before x comes z.
@@ -55,32 +58,20 @@ def bucket(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cos
 
 
 def exchange(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
-    """Return the cost of an all_to_all, one dimension after the other, each with the whole buffer.
-
-    Parameters and result are as of `bucket`.
-    """
+    """Return the cost of an all_to_all, one dimension after the other, each with all bytes."""
     return stack(
         [scale(one(nx), 1.0, ny * nz), scale(one(ny), 1.0, nx * nz), scale(one(nz), 1.0, nx * ny)]
     )
 
 
 def spread(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
-    """Return the cost of a broadcast along x, then from there along y, then along z.
-
-    Parameters and result are as of `bucket`.
-    """
+    """Return the cost of a broadcast along x, then from there along y, then along z."""
     return stack([one(nx), scale(one(ny), 1.0, nx), scale(one(nz), 1.0, nx * ny)])
 
 
 def count(*sizes: Array) -> Array:
     """Return how many dimensions are above 1, at least 1."""
-    above = [xp.asarray(size > 1.0, dtype=xp.float64) for size in sizes]
-    return xp.maximum(above[0] + above[1] + above[2], 1.0)
-
-
-def longest(*sizes: Array) -> Array:
-    """Return the largest size."""
-    return xp.maximum(xp.maximum(sizes[0], sizes[1]), sizes[2])
+    return xp.maximum(dimensions(*sizes), 1.0)
 
 
 Part = tuple[Array, Array]  # Its length and its height
@@ -119,11 +110,11 @@ def in_three_phases(
 ) -> Array:
     """Return the transfer of parts that go along the dimensions in turn, in messages."""
     ranks = nx * ny * nz
-    dimensions = count(nx, ny, nz)
+    parts = count(nx, ny, nz)
     first = slowest((1.0 / nx, 1.0 / ny, 1.0 / nz))
-    second = xp.where(dimensions > 2.0, slowest((ny / ranks, nz / ranks, nx / ranks)), 0.0)
-    last = xp.where(dimensions > 1.0, slowest((1.0 / ranks, 1.0 / ranks, 1.0 / ranks)), 0.0)
-    return (first + second + last) / dimensions
+    second = xp.where(parts > 2.0, slowest((ny / ranks, nz / ranks, nx / ranks)), 0.0)
+    last = xp.where(parts > 1.0, slowest((1.0 / ranks, 1.0 / ranks, 1.0 / ranks)), 0.0)
+    return (first + second + last) / parts
 
 
 def bytes_side_by_side(sent: Callable[[Array], Array], nx: Array, ny: Array, nz: Array) -> Array:
@@ -157,8 +148,6 @@ def union(shared: Callable[[tuple[str, ...], tuple[str, ...]], str], heights: st
     return " - ".join([" + ".join(terms[1]), *terms[2]]) + f" + {terms[3][0]}"
 
 
-# Collectives on a torus: ring by ring along its dimensions, and trees over all of them.
-
 REACH = f"({over('floor({n}/2)')})"
 IN_TURN = "the dimensions x, y, z in turn (all_gather: z, y, x), the buffer shrinking"
 
@@ -187,46 +176,34 @@ def _reach(nx: Array, ny: Array, nz: Array) -> Array:
     return xp.floor(nx / 2.0) + xp.floor(ny / 2.0) + xp.floor(nz / 2.0)
 
 
-@on_torus(
-    BOTH,
+@on_rings(
     "ring",
     time="(mesh_nx + mesh_ny + mesh_nz - 3)*latency + (ranks - 1)/ranks*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=MINIMAL,
     source="jain2010",
     where="bucket algorithms",
     assumes=("full-duplex links", IN_TURN),
-    doubled=True,
 )
 def ring_by_ring(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Ring along one dimension after the other."""
     return bucket(ring.bucket, mesh_nx, mesh_ny, mesh_nz)
 
 
-@on_torus(
-    BOTH,
+@on_rings(
     "ring_split",
-    sent=EVERY,
-    carried=MINIMAL,
     source="scalingbook",
     where="chapter 3 (bandwidth of both directions)",
     assumes=("full-duplex links", "both directions at once", IN_TURN),
-    doubled=True,
 )
 def ring_split(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Two rings along one dimension after the other, half of the buffer each way round."""
     return bucket(ring.bucket_split, mesh_nx, mesh_ny, mesh_nz)
 
 
-@on_torus(
-    BOTH,
+@on_rings(
     "ring_short",
-    sent=EVERY,
-    carried=MINIMAL,
     source="scalingbook",
     where="chapter 3 (every block spreads both ways)",
     assumes=("full-duplex links", "both directions at once", IN_TURN),
-    doubled=True,
 )
 def ring_short(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Every block spreads both ways round, along one dimension after the other."""
@@ -237,8 +214,7 @@ def ring_short(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     ("torus", "mesh"),
     "all_reduce",
     "tree_pipe",
-    time=f"where(ranks > 1, 2*{REACH} + chunks - 1, 0)"
-    "*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, 2*{REACH} + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=("reduce to a centre and broadcast from it overlap, chunk by chunk",),
 )
@@ -253,7 +229,7 @@ def all_reduce_tree_pipe(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks:
 @on_torus(
     "broadcast",
     "tree_pipe",
-    time=f"where(ranks > 1, {REACH} + chunks - 1, 0)*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"where(ranks > 1, {REACH} + chunks - 1, 0)*{CHUNK}",
     source="derivation",
     assumes=("the root sends all ways at once",),
     mirrored=True,
@@ -272,7 +248,7 @@ PHASES = over("where({n} > 1, floor({n}/2) + chunks - 1, 0)")
 @on_torus(
     "broadcast",
     "phased",
-    time=f"({PHASES})*(latency + message_bytes/(chunks*bandwidth))",
+    time=f"({PHASES})*{CHUNK}",
     carried=MINIMAL,
     source="derivation",
     assumes=("a dimension begins when the one before has ended",),
@@ -291,7 +267,7 @@ def broadcast_phased(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Arr
     ("torus", "mesh"),
     "broadcast",
     "chain",
-    time="where(ranks > 1, ranks - 2 + chunks, 0)*(latency + message_bytes/(chunks*bandwidth))",
+    time=CHAIN,
     source="chan2007",
     assumes=("a rank sends a chunk on while it receives the next",),
     requires=(ONE_DIMENSION,),
@@ -381,17 +357,13 @@ def _whole(steps: Array, transfer: Array, ranks: Array) -> Cost:
     return flat(steps, transfer, sent=share, carried=ranks - 1.0, reduced=share)
 
 
-@on_torus(
-    BOTH,
+@on_rings(
     "multi_ring",
     steps=STEPS,
     time=f"{STEPS}*latency + {RING}*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=MINIMAL,
     source="jain2010",
     where="for equal sizes; the sum for unequal ones is derived here",
     assumes=ASSUMES,
-    doubled=True,
 )
 def multi_ring(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Rings along all dimensions at once, a part of the buffer on each."""
@@ -406,17 +378,13 @@ SPLIT = rotated(
 )
 
 
-@on_torus(
-    BOTH,
+@on_rings(
     "multi_ring_split",
     steps=STEPS,
     time=f"{STEPS}*latency + {SPLIT}*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=MINIMAL,
     source="jain2010",
     where="for equal sizes; the sum for unequal ones is derived here",
     assumes=(*ASSUMES, "both directions at once"),
-    doubled=True,
 )
 def multi_ring_split(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Two rings along all dimensions at once, a part of the buffer on each, half each way round."""
@@ -446,17 +414,13 @@ SHORT = rotated(
 )
 
 
-@on_torus(
-    BOTH,
+@on_rings(
     "multi_ring_short",
     steps=SHORT_STEPS,
     time=f"{SHORT_STEPS}*latency + {SHORT}*message_bytes/bandwidth",
-    sent=EVERY,
-    carried=MINIMAL,
     source="scalingbook",
     where="chapter 3, for equal sizes; the sum for unequal ones is derived here",
     assumes=(*ASSUMES, "both directions at once"),
-    doubled=True,
 )
 def multi_ring_short(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Every block spreads both ways round, along all dimensions at once, a part on each."""
@@ -522,19 +486,14 @@ def shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     "fwd_uni",
     carried=f"ranks*{ONE_WAY}*message_bytes",
     source="derivation",
-    assumes=("a rank stores what it receives and forwards what isn't its own", WHOLE_IN_TURN),
+    assumes=(ring.FORWARDS, WHOLE_IN_TURN),
 )
 def fwd_uni(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Neighbours store and forward, one way round, along one dimension after the other."""
     return exchange(ring.all_to_all_fwd_uni, mesh_nx, mesh_ny, mesh_nz)
 
 
-@on_torus(
-    "all_to_all",
-    "fwd_bidir",
-    source="derivation",
-    assumes=("a rank stores what it receives and forwards what isn't its own", WHOLE_IN_TURN),
-)
+@on_torus("all_to_all", "fwd_bidir", source="derivation", assumes=(ring.FORWARDS, WHOLE_IN_TURN))
 def fwd_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     """Neighbours store and forward, both ways round, along one dimension after the other."""
     return exchange(ring.all_to_all_fwd_bidir, mesh_nx, mesh_ny, mesh_nz)
@@ -563,7 +522,7 @@ def side_by_side(one: Cost, nx: Array, ny: Array, nz: Array) -> Cost:
     sent=SENT,
     carried=f"ranks*{SHORTER}*message_bytes",
     source="derivation",
-    assumes=("as many parts of the buffer as dimensions, their order rotated",),
+    assumes=(PARTS,),
     requires=(EQUAL_EVEN_SIZES,),
 )
 def multi_shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
@@ -580,7 +539,7 @@ def multi_shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     sent=f"{SHORTER}*message_bytes",
     carried=f"ranks*{SHORTER}*message_bytes",
     source="derivation",
-    assumes=("as many parts of the buffer as dimensions, their order rotated",),
+    assumes=(PARTS,),
     requires=(EQUAL_EVEN_SIZES,),
 )
 def multi_fwd_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:

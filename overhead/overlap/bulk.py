@@ -15,7 +15,6 @@ IN_TURN = (
     "buckets are reduced one after another, each when its gradients are ready",
     "gradients become ready evenly",
 )
-OTHERS = "maximum(gradient_buckets - 1, 1)"
 SIZED = {"buckets": "sized"}
 MEGATRON = {"buckets": "megatron"}
 
@@ -158,12 +157,9 @@ define(
 )
 
 
-@formula(source="hockney1994", when=FUSED)
-def fused_communication_time(
-    message_latency: Array, transfer_time: Array, copy_time: Array
-) -> Array:
-    """Time of all messages fused into one: one latency, and the copies in and out."""
-    return message_latency + transfer_time + copy_time
+total("fused_communication_time", ("message_latency", "transfer_time", "copy_time"),
+      "Time of all messages fused into one: one latency, and the copies in and out",
+      source="hockney1994", when=FUSED)  # fmt: skip
 
 
 @derived(when=FUSED)
@@ -371,15 +367,10 @@ def wave_matmul_time(
 
 # Cut into chunks.
 
+LOOP = "decomposition into a loop of chunks"
 
 constant("product_chunks", 1.0, "Chunks of a product that isn't cut", like="matmul_rows")
-alias(
-    "product_chunks",
-    "ranks",
-    source=mechanisms.DECOMPOSED,
-    where="decomposition into a loop of chunks",
-    when=RING,
-)
+alias("product_chunks", "ranks", source=mechanisms.DECOMPOSED, where=LOOP, when=RING)
 
 
 @formula(
@@ -396,18 +387,13 @@ def aggregate_chunks(ranks: Array) -> Array:
 alias("product_chunks", "splits", source=mechanisms.ENGINE, where="num_splits", when=SPLIT)
 
 
-@formula(source=mechanisms.DECOMPOSED, where="decomposition into a loop of chunks")
+@formula(source=mechanisms.DECOMPOSED, where=LOOP)
 def chunk_rows(matmul_rows: Array, product_chunks: Array) -> Array:
     """Rows of a chunk: rings cut along the tokens."""
     return xp.ceil(matmul_rows / product_chunks)
 
 
-alias(
-    "chunk_columns",
-    "matmul_columns",
-    source=mechanisms.DECOMPOSED,
-    where="decomposition into a loop of chunks",
-)
+alias("chunk_columns", "matmul_columns", source=mechanisms.DECOMPOSED, where=LOOP)
 alias("chunk_rows", "matmul_rows", source=mechanisms.ENGINE, where="num_splits", when=SPLIT)
 
 

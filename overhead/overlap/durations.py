@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 from overhead.arrays import xp
@@ -326,10 +327,8 @@ for _name, _mark, _meaning in (
     ("group_bandwidth", "grp", "bandwidth of those links of a GPU that lead to its group"),
 ):
     amount(_name, rf"B_{{\mathrm{{{_mark}}}}}", "byte s-1", _meaning, above=True)
-for _name, _mark, _meaning in (
-    ("split_message_bytes", "q", "bytes of one part of a split product's result"),
-):
-    amount(_name, rf"M_{{\mathrm{{{_mark}}}}}", "byte", _meaning)
+amount("split_message_bytes", r"M_{\mathrm{q}}", "byte",
+       "bytes of one part of a split product's result")  # fmt: skip
 for _name, _mark, _meaning in (
     ("gather_time", "g", "time of a linear layer's all_gather in turn"),
     ("scatter_time", "s", "time of a linear layer's reduce_scatter in turn"),
@@ -407,20 +406,11 @@ def split_message_bytes(message_bytes: Array, splits: Array) -> Array:
     return message_bytes / splits
 
 
-call(
-    returns="split_time",
-    of="communication_time",
-    bind={"message_bytes": "split_message_bytes"},
-    labels=PART,
-    when=SPLIT,
-)
-call(
-    returns="last_split_time",
-    of="communication_time",
-    bind={"message_bytes": "split_message_bytes", "num_sm": "last_split_sms"},
-    labels=PART,
-    when=SPLIT,
-)
+_bytes = {"message_bytes": "split_message_bytes"}
+for _name, _bind in (
+    ("split_time", _bytes), ("last_split_time", {**_bytes, "num_sm": "last_split_sms"}),
+):  # fmt: skip
+    call(returns=_name, of="communication_time", bind=_bind, labels=PART, when=SPLIT)
 product("communication_time", ("splits", "split_time"), when=SPLIT, name="split_parts_time")
 
 
@@ -510,10 +500,7 @@ for _rows, _columns in SIDES:
 
 
 def _soft_minimum(*times: Array) -> Array:
-    found = times[0]
-    for one in times[1:]:
-        found = power_sum(found, one, -33.0)
-    return found
+    return reduce(lambda one, other: power_sum(one, other, -33.0), times)
 
 
 declare("burst_product_time", [f"tile_{rows}_{columns}_time" for rows, columns in SIDES],

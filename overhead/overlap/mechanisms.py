@@ -93,11 +93,8 @@ amount("half_bandwidth_sms", r"k_{1/2}", "1",
        "streaming multiprocessors with which half of the bandwidth is reached")  # fmt: skip
 
 # How a matrix product fills them, in waves of tiles.
-for _name, _symbol, _meaning in (
-    ("tile_rows", "m_t", "rows of the tile that one multiprocessor computes"),
-    ("tile_columns", "n_t", "columns of the tile that one multiprocessor computes"),
-):
-    _count(_name, _symbol, _meaning)
+_count("tile_rows", "m_t", "rows of the tile that one multiprocessor computes")
+_count("tile_columns", "n_t", "columns of the tile that one multiprocessor computes")
 _count("tiles", _named("N", "t"), "tiles of a matrix product", 0)
 _count("waves", "W", "waves in which a product's tiles are computed", 0)
 _share("wave_efficiency", r"\eta_W", "tiles of a product by those that its waves have room for")
@@ -108,12 +105,11 @@ _time("wave_matmul_time", "gemm", "time of a matrix product in whole waves of ti
 _count("product_chunks", _named("n", "ch"), "chunks into which a product is cut")
 _time("whole_product_time", "gemm,1", "time of a product that isn't cut, on all multiprocessors")
 _time("chunk_product_time", "gemm,ch", "time of one chunk of a product")
-for _name, _symbol, _meaning in (
-    ("chunk_rows", _named("m", "ch"), "rows of one chunk of a product"),
-    ("chunk_columns", _named("n'", "ch"), "columns of one chunk of a product"),
-    ("decomposition_factor", _named(r"\delta", "ch"), "time of a cut product by a whole one's"),
-):
-    amount(_name, _symbol, "1", _meaning)
+amount("chunk_rows", _named("m", "ch"), "1", "rows of one chunk of a product")
+amount("chunk_columns", _named("n'", "ch"), "1", "columns of one chunk of a product")
+amount(
+    "decomposition_factor", _named(r"\delta", "ch"), "1", "time of a cut product by a whole one's"
+)
 
 # The same with a choice among tiles.
 amount("burst_matmul_flops", _named("F", "burst"), RATE, "rate of matrix products so short that "
@@ -134,11 +130,10 @@ for _name, _symbol, _meaning in (
 _share("userbuffers_share", _named("f", "UB"), "share of a link's rate that userbuffers reach")
 define("burst_ratio", r"\varphi", "1", "rate of short matrix products by that of long runs, which "
        "the limit of the GPU's power bounds", minimum=1)  # fmt: skip
-for _name, _symbol, _meaning in (
-    ("tile_depth_overhead", "K_0", "depth that starting and ending a tile is worth"),
-    ("last_wave_share", "w", "share of a whole wave's time that the part of a wave beyond takes"),
-):
-    amount(_name, _symbol, "1", _meaning)
+amount("tile_depth_overhead", "K_0", "1", "depth that starting and ending a tile is worth")
+amount(
+    "last_wave_share", "w", "1", "share of a whole wave's time that the part of a wave beyond takes"
+)
 define("tile_sharpness", "p", "1", "how sharply the slower one of operations and loads bounds a "
        "tile", minimum=1)  # fmt: skip
 _count("products_at_once", "G", "equal matrix products that run side by side")
@@ -164,23 +159,17 @@ _time("overlapped_time", "ov", "time of computation and communication that overl
 _time("sequential_time", "seq", "time of computation and communication one after the other")
 _time("ideal_overlapped_time", "ideal", "time of the longer one: what overlap can reach at best")
 # Differences, negative where what runs at once slows down: no domain.
-for _name, _symbol, _units, _meaning in (
-    ("hidden_time", _named("t", "hid"), "s", "time that overlap saves (negative: that it costs)"),
-    ("exposed_time", _named("t", "exp"), "s", "time beyond that of the computation by itself"),
-    (
-        "overlap_ratio",
-        _named("r", "ov"),
-        "1",
-        "overlap of the shorter duration (hidden time by it)",
-    ),
-    (
-        "hidden_communication_share",
-        _named("r", "comm"),
-        "1",
-        "overlap of the communication (hidden time by it)",
-    ),
-):
-    define(_name, _symbol, _units, _meaning)
+define("hidden_time", _named("t", "hid"), "s", "time that overlap saves (negative: that it costs)")
+define("exposed_time", _named("t", "exp"), "s", "time beyond that of the computation by itself")
+define(
+    "overlap_ratio", _named("r", "ov"), "1", "overlap of the shorter duration (hidden time by it)"
+)
+define(
+    "hidden_communication_share",
+    _named("r", "comm"),
+    "1",
+    "overlap of the communication (hidden time by it)",
+)
 for _name, _mark, _meaning in (
     ("overlap_speedup", "ov", "speedup by overlap (sequential time by overlapped time)"),
     ("ideal_speedup", "ideal", "speedup at best (sequential time by the longer duration)"),
@@ -238,11 +227,7 @@ class Mechanism:
     bounded: bool = True
 
 
-def _all(*mechanisms: Mechanism) -> dict[str, Mechanism]:
-    return {one.name: one for one in mechanisms}
-
-
-MECHANISMS: dict[str, Mechanism] = _all(
+_MECHANISMS = (
     Mechanism(
         "two_durations",
         "two durations with an efficiency",
@@ -360,6 +345,7 @@ MECHANISMS: dict[str, Mechanism] = _all(
         bounded=False,
     ),
 )  # fmt: skip
+MECHANISMS: dict[str, Mechanism] = {one.name: one for one in _MECHANISMS}
 
 # Labels that one mechanism heeds, and that mechanism.
 HEEDED = {"efficiency_of": "two_durations", "schedule": "pipeline"}
@@ -380,9 +366,10 @@ ASSUMED: dict[tuple[str, str], dict[str, tuple[float, str]]] = {
     },
     ("communication", "sms"): {"num_sm": (16.0, "the default")},
 }
-# What must hold for a mechanism, of what it takes.
+
 # Rounding of what was measured.
 SLACK = 1e-9
+# What must hold for a mechanism, of what it takes.
 EVEN_RANKS = Requirement(
     "ranks_odd",
     "two chunks at a time need an even number of ranks",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from overhead.arrays import xp
+from overhead.collectives.cost import several
 from overhead.formula import alias, declare, formula, product
 from overhead.labels import LABELS, NO_LIBRARY
 from overhead.quantity import Array, amount, define
@@ -133,11 +134,6 @@ STEPWISE = {**FLAT, "form": "ring|schedule"}
 OWN = "software"
 priced = partial(formula, source=OWN)
 IN_NODE = "a flat network lies in a node while its ranks fit into one"
-
-
-def several(ranks: Array) -> Array:
-    """Return 1.0 where there is more than one rank, else 0.0."""
-    return xp.where(ranks > 1.0, 1.0, 0.0)
 
 
 @priced(

@@ -6,10 +6,13 @@ wholly inside of nodes or wholly between them, so that both add up, as do phases
 
 from __future__ import annotations
 
+from typing import Any
+
 from overhead.arrays import xp
+from overhead.collectives.cost import several
 from overhead.formula import alias, declare, formula, product
 from overhead.quantity import Array
-from overhead.software.flat import OWN, PRICED, priced, several
+from overhead.software.flat import OWN, PRICED, priced
 
 NODES = {"topology": "hierarchical", "library": PRICED}
 RING = {**NODES, "form": "ring"}
@@ -298,13 +301,19 @@ def phase_ramp_square(
 
 # Steps: the sum along the path.
 
+RING_STEPS: dict[str, Any] = {
+    "source": "nccl",
+    "where": "tuning model: a ring's steps inside nodes and between them",
+    "when": RING,
+}
+TREE_STEPS: dict[str, Any] = {
+    "source": "nccl",
+    "where": "double binary tree between nodes, chains in them",
+    "when": TREE,
+}
 
-@formula(
-    returns="ll_fixed_time",
-    source="nccl",
-    where="tuning model: a ring's steps inside nodes and between them",
-    when=RING,
-)
+
+@formula(returns="ll_fixed_time", **RING_STEPS)
 def ring_ll_fixed_time(
     ring_passes: Array,
     node_ranks: Array,
@@ -317,12 +326,7 @@ def ring_ll_fixed_time(
     return ring_passes * (inside * step_latency + (total_nodes - 1.0) * fabric_latency)
 
 
-@formula(
-    returns="simple_fixed_time",
-    source="nccl",
-    where="tuning model: a ring's steps inside nodes and between them",
-    when=RING,
-)
+@formula(returns="simple_fixed_time", **RING_STEPS)
 def ring_simple_fixed_time(
     ranks: Array,
     simple_entry_time: Array,
@@ -341,12 +345,7 @@ def ring_simple_fixed_time(
     return several(ranks) * simple_entry_time + ring_passes * path
 
 
-@formula(
-    returns="ll_fixed_time",
-    source="nccl",
-    where="double binary tree between nodes, chains in them",
-    when=TREE,
-)
+@formula(returns="ll_fixed_time", **TREE_STEPS)
 def tree_ll_fixed_time(
     node_ranks: Array, step_latency: Array, total_nodes: Array, fabric_latency: Array
 ) -> Array:
@@ -354,12 +353,7 @@ def tree_ll_fixed_time(
     return 2.0 * (node_ranks - 1.0) * step_latency + depth(total_nodes) * fabric_latency
 
 
-@formula(
-    returns="simple_fixed_time",
-    source="nccl",
-    where="double binary tree between nodes, chains in them",
-    when=TREE,
-)
+@formula(returns="simple_fixed_time", **TREE_STEPS)
 def tree_simple_fixed_time(
     ranks: Array,
     simple_entry_time: Array,

@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from overhead.arrays import PLAIN, xp
-from overhead.formula import alias, product, total
+from overhead.collectives.cost import several
+from overhead.formula import alias, constant, product, total
 from overhead.labels import FOLLOWING
 from overhead.quantity import Array
-from overhead.software.flat import OWN, PRICED, priced, several
+from overhead.software.flat import OWN, PRICED, priced
 
 ANY = {"library": PRICED}
 SEQUENTIAL = {**ANY, "phases": "sequential"}
@@ -44,10 +45,8 @@ def all_reduce_copy_byte_time(ranks: Array, reduced_copy_share: Array, copy_rate
     return several(ranks) * reduced_copy_share / (ranks * copy_rate)
 
 
-@priced(returns="copy_byte_time", when=ANY)
-def no_copy_byte_time(operation_launch_time: Array) -> Array:
-    """No copy."""
-    return 0.0 * operation_launch_time
+constant("copy_byte_time", 0.0, "No copy", like="operation_launch_time", source=OWN, when=ANY,
+         name="no_copy_byte_time")  # fmt: skip
 
 
 # The time.
@@ -226,10 +225,8 @@ product("ramp_part_time", ("protocol", "message_ramp_time"), "Ramp, which LL doe
         source=OWN, when=ANY)  # fmt: skip
 
 
-@priced(returns="wait_part_time", when={**ANY, "floor": "none"})
-def no_wait_part_time(device_time: Array) -> Array:
-    """Nothing to wait for."""
-    return 0.0 * device_time
+constant("wait_part_time", 0.0, "Nothing to wait for", like="device_time", source=OWN,
+         when={**ANY, "floor": "none"}, name="no_wait_part_time")  # fmt: skip
 
 
 @priced(when={**ANY, "floor": "some"})
@@ -248,15 +245,15 @@ def bandwidth_parts(wire_part_time: Array, copy_part_time: Array, ramp_part_time
     return wire_part_time + copy_part_time + ramp_part_time
 
 
-for _shape, _network in (*((one, "") for one in FOLLOWING["shape"]), ("flat", "yes")):
-    _where = {**SEQUENTIAL, "shape": _shape} | ({"in_network": _network} if _network else {})
-    priced(returns="latency_time", when=_where, name=f"{_shape}_latency_parts" + _network)(
-        latency_parts
-    )
-    if not _network:
-        priced(returns="bandwidth_time", when=_where, name=f"{_shape}_bandwidth_parts")(
-            bandwidth_parts
-        )
+for _shape in FOLLOWING["shape"]:
+    _where = {**SEQUENTIAL, "shape": _shape}
+    for _returns, _parts in (("latency_time", latency_parts), ("bandwidth_time", bandwidth_parts)):
+        priced(returns=_returns, when=_where, name=f"{_shape}_{_parts.__name__}")(_parts)
+priced(
+    returns="latency_time",
+    when={**SEQUENTIAL, "shape": "flat", "in_network": "yes"},
+    name="in_network_latency_parts",
+)(latency_parts)
 
 
 LEVELS = {**SEQUENTIAL, "topology": "hierarchical"}
