@@ -169,7 +169,7 @@ FIRST = (
     ("normal all_reduce",
      r"Normal all_reduce of 8 ranks on NVIDIA DGX H100: \S+ us for 1 KiB, busbw"),
     ("normal mfu", r"Normal MFU of llama3-70b \(bf16\) on NVIDIA DGX H100: \S+ %, \S+ to \S+ %"),
-    ("run nccl-measured --no-plot", r"software nccl: half of 949 points within \d+ %"),
+    ("run nccl-measured --no-plot", r"software nccl: half of 928 points within \d+ %"),
     ("run all-reduce-algorithms --no-plot", r"switch: direct in \d+%, .* of 470 cases"),
     ("run llama3-70b-plans --no-plot", r"least time of a step of 768 cells: \S+ s, with tp "),
     ("run tp-overlap --no-plot", r"overlap pays in 100% of the sizes, most \S+x on "),
