@@ -22,7 +22,7 @@ from overhead.quantity import VOCABULARY
 from overhead.recording import RecordingError, recording
 from sweeps.engine import interval
 from sweeps.engine.evaluate import Cuts, settings
-from sweeps.engine.grid import LabelCase, Variable
+from sweeps.engine.grid import LabelCase, Variable, cut
 from sweeps.engine.interval import Best, Boxes, Floats, Front, Interval, Places, cells_of, halved
 from sweeps.engine.program import Program, Steps
 
@@ -279,10 +279,7 @@ class Work:
             if own & set(self.axes):
                 ends = sorted(node.given.reshape(-1)[[0, -1]])
                 return Interval(*(np.full((1,) * self.grid.ndim, end) for end in ends))
-            return node.given[tuple(
-                piece if length > 1 else slice(None)
-                for piece, length in zip(region, node.given.shape, strict=True)
-            )]  # fmt: skip
+            return cut(node.given, region)
 
         bound = self.bounds(given, shape)
         # The grid's order of dimensions is that of the points.
@@ -403,12 +400,12 @@ def search_kept(work: Work, best: Best, stop: Callable[[int, int], None]) -> Non
         boxes, group = stack.pop()
         if len(boxes) > BOXES:
             # The boxes of a result stay together.
-            cut = int(np.searchsorted(group, group[BOXES], side="left")) or int(
+            end = int(np.searchsorted(group, group[BOXES], side="left")) or int(
                 np.searchsorted(group, group[BOXES], side="right")
             )
-            if cut < len(boxes):
-                stack.append((boxes.take(slice(cut, None)), group[cut:]))
-                boxes, group = boxes.take(slice(0, cut)), group[:cut]
+            if end < len(boxes):
+                stack.append((boxes.take(slice(end, None)), group[end:]))
+                boxes, group = boxes.take(slice(0, end)), group[:end]
         alone = np.bincount(group - group[0])[group - group[0]] <= best.count
         small = (boxes.cells <= KEPT_SMALL) | (alone & (boxes.cells <= BOXES))
         _compute_all(work, best, boxes.take(small))

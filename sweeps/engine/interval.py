@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import product
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -126,10 +128,7 @@ def of(value: Any) -> Interval:
 
 def _joined(*nans: Array | None) -> Array | None:
     known = [one for one in nans if one is not None]
-    total = known[0] if known else None
-    for one in known[1:]:
-        total = total | one
-    return total
+    return reduce(or_, known) if known else None
 
 
 def _made(low: Array, high: Array, nan: Array | None) -> Interval:
@@ -150,15 +149,17 @@ def _infinite(one: Interval) -> Array | None:
     return np.asarray(~(np.isfinite(one.low) & np.isfinite(one.high)))
 
 
+def _both_infinite(one: Interval, other: Interval) -> Array | None:
+    left, right = _infinite(one), _infinite(other)
+    return None if left is None or right is None else left & right
+
+
 def _has_zero(one: Interval) -> Array:
     return np.asarray((one.low <= 0.0) & (one.high >= 0.0))
 
 
 def _add(one: Interval, other: Interval) -> Interval:
-    nan = _joined(one.nan, other.nan)
-    left, right = _infinite(one), _infinite(other)
-    if left is not None and right is not None:
-        nan = _joined(nan, left & right)
+    nan = _joined(one.nan, other.nan, _both_infinite(one, other))
     if one.low is one.high and other.low is other.high:
         total = one.low + other.low
         return _made(total, total, nan)
@@ -170,25 +171,8 @@ def _negative(one: Interval) -> Interval:
 
 
 def _subtract(one: Interval, other: Interval) -> Interval:
-    nan = _joined(one.nan, other.nan)
-    left, right = _infinite(one), _infinite(other)
-    if left is not None and right is not None:
-        nan = _joined(nan, left & right)
+    nan = _joined(one.nan, other.nan, _both_infinite(one, other))
     return _made(one.low - other.high, one.high - other.low, nan)
-
-
-def _least(values: Sequence[Array]) -> Array:
-    total = values[0]
-    for one in values[1:]:
-        total = np.minimum(total, one)
-    return total
-
-
-def _most(values: Sequence[Array]) -> Array:
-    total = values[0]
-    for one in values[1:]:
-        total = np.maximum(total, one)
-    return total
 
 
 def _multiply(one: Interval, other: Interval) -> Interval:
@@ -200,14 +184,11 @@ def _multiply(one: Interval, other: Interval) -> Interval:
     if (one.low >= 0.0).all() and (other.low >= 0.0).all():
         return _made(one.low * other.low, one.high * other.high, nan)
     ends = [x * y for x in (one.low, one.high) for y in (other.low, other.high)]
-    return _made(_least(ends), _most(ends), nan)
+    return _made(reduce(np.minimum, ends), reduce(np.maximum, ends), nan)
 
 
 def _divide(one: Interval, other: Interval) -> Interval:
-    nan = _joined(one.nan, other.nan)
-    left, right = _infinite(one), _infinite(other)
-    if left is not None and right is not None:
-        nan = _joined(nan, left & right)
+    nan = _joined(one.nan, other.nan, _both_infinite(one, other))
     zero = _has_zero(other)
     some = bool(zero.any())
     if some:
@@ -216,7 +197,7 @@ def _divide(one: Interval, other: Interval) -> Interval:
     if above and not (some and np.signbit(other.low).any()):
         return _made(one.low / other.high, one.high / other.low, nan)
     ends = [x / y for x in (one.low, one.high) for y in (other.low, other.high)]
-    low, high = _least(ends), _most(ends)
+    low, high = reduce(np.minimum, ends), reduce(np.maximum, ends)
     if some:
         # Above nought on both sides the quotient is, whatever it is divided by; noughts between
         # bounds are taken to have the lower bound's sign.
@@ -293,7 +274,7 @@ def _power(one: Interval, other: Interval) -> Interval:
     ends = [np.power(x, y) for x in (one.low, one.high) for y in (other.low, other.high)]
     if (np.isinf(other.low) | np.isinf(other.high)).any() or _infinite(one) is not None:
         nan = _joined(nan, np.ones(np.broadcast_shapes(one.shape, other.shape), dtype=np.bool_))
-    low, high = _least(ends), _most(ends)
+    low, high = reduce(np.minimum, ends), reduce(np.maximum, ends)
     wide = _widened(low, high, ULPS)
     same = one.point & other.point
     low, high = np.where(same, low, wide[0]), np.where(same, high, wide[1])
@@ -341,10 +322,6 @@ def _compared(ufunc: np.ufunc, one: Interval, other: Interval) -> Interval:
         ufunc = np.less if ufunc is np.greater else np.less_equal
     sure, perhaps = ufunc(one.high, other.low), ufunc(one.low, other.high)
     return Interval(sure if nan is None else sure & ~nan, perhaps)
-
-
-def _comparing(ufunc: np.ufunc) -> Callable[[Interval, Interval], Interval]:
-    return lambda one, other: _compared(ufunc, one, other)
 
 
 def _truth(one: Interval) -> Interval:
@@ -429,7 +406,7 @@ def best_of(*values: Any) -> tuple[Interval, list[Array]]:
     for one in others:
         first = _minimum(first, one)
     # The first of equal ones is taken; what isn't a number is never less.
-    most = _least([one.high for one in each])
+    most = reduce(np.minimum, [one.high for one in each])
     perhaps = [np.asarray(one.low <= most) for one in each]
     if first.nan is not None:
         perhaps = [np.ones(first.shape, dtype=np.bool_) for _ in each]
@@ -488,7 +465,7 @@ RULES: dict[np.ufunc, Callable[..., Any]] = {
     np.isnan: _isnan,
     np.isfinite: _isfinite,
     **{
-        one: _comparing(one)
+        one: partial(_compared, one)
         for one in (
             np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal,
         )

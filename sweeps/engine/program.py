@@ -23,7 +23,7 @@ from overhead.labels import HIERARCHY, NO_LIBRARY, complete
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.display import noun
 from sweeps.engine.evaluate import Cuts, Evaluators, Limits, settings
-from sweeps.engine.grid import Array, Block, Field, Grid, LabelCase, Region, Variable, dtype_of
+from sweeps.engine.grid import Array, Block, Field, Grid, LabelCase, Region, Variable, cut, dtype_of
 from sweeps.engine.validity import Faults, Holes, alive, collective_faults, status
 from sweeps.errors import InputError, fault, needs
 from sweeps.spec.axis import Axis, is_overlap
@@ -465,12 +465,7 @@ class Program:
         def value(one: Node) -> Any:
             if id(one) not in memo:
                 if one.given is not None:
-                    memo[id(one)] = one.given[
-                        tuple(
-                            part if length > 1 else slice(None)
-                            for part, length in zip(region, one.given.shape, strict=True)
-                        )
-                    ]
+                    memo[id(one)] = cut(one.given, tuple(region))
                 else:
                     assert one.run is not None
                     memo[id(one)] = one.run(*(value(x) for x in one.inputs))
@@ -479,11 +474,9 @@ class Program:
         with settings(self.grid.shape[-1]):
             return value(node)
 
-    @property
+    @cached_property
     def _trials(self) -> dict[tuple[int, ...], dict[int, Any]]:
-        if not hasattr(self, "_trial_memo"):
-            self._trial_memo: dict[tuple[int, ...], dict[int, Any]] = {}
-        return self._trial_memo
+        return {}
 
     def _switched(self, keys: Sequence[tuple[LabelCase, Any]]) -> frozenset[str]:
         """Return the switching dimensions along which the formulas differ."""
