@@ -23,7 +23,6 @@ from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm, Requ
 from overhead.collectives.cost import COST_PARTS, LEVELS
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
-from overhead.labels import NO_LIBRARY
 from overhead.quantity import BITS, Array, short
 
 
@@ -235,14 +234,7 @@ class Builder:
         if self.found is None:
             self.found = ()
             if "collective" in self.labels:
-                names = (self.labels[n] for n in ("topology", "collective", "algorithm"))
-                topology, collective, choice = names
-                library = self.labels.get("library", NO_LIBRARY)
-                self.found = (
-                    choices.usable(self.labels)
-                    if self.inside
-                    else choices.candidates(topology, collective, choice, library)
-                )
+                self.found = choices.usable(self.labels, inside=self.inside)
         return self.found
 
     def everywhere(self, bit: int) -> Node:
@@ -322,7 +314,10 @@ class Builder:
         if any(other is not declared for other in others):
             # The bound with reductions in the network is for the algorithms that use them alone.
             return self._chosen_of(quantity, found, [self.node(quantity, one) for one in found])
-        return self._declared(quantity, declared, algorithm)
+        node = self._declared(quantity, declared, algorithm)
+        if quantity == "time" and "group" in self.labels and found and algorithm is None:
+            return self._where_defined(node, found[0], np.nan)  # of a step's communication
+        return node
 
     def _declared(
         self, quantity: str, declared: Formula | Call | None, algorithm: Algorithm | None
@@ -503,15 +498,18 @@ class Builder:
     def _times(self, found: Sequence[Algorithm]) -> list[Node]:
         if "time" in self.given:
             raise Undecided(self.labels["algorithm"])
-        times = []
-        for algorithm in found:
-            time = self.node("time", algorithm)
-            if algorithm.requires:
-                defined = self.faults(algorithm.requires, {r.fault: 1 for r in algorithm.requires})
-                key = ("defined", time.key, defined.key)
-                time = self.intern("time", key, (time, defined), choices.where_defined)
-            times.append(time)
-        return times
+        return [
+            self._where_defined(self.node("time", algorithm), algorithm, np.inf)
+            for algorithm in found
+        ]
+
+    def _where_defined(self, time: Node, one: Algorithm, other: float) -> Node:
+        """Return the node of a time where its algorithm is defined, and of another elsewhere."""
+        if not one.conditions:
+            return time
+        undefined = self.faults(one.conditions, {r.fault: 1 for r in one.conditions})
+        key = ("defined", other, time.key, undefined.key)
+        return self.intern("time", key, (time, undefined), partial(choices.where_defined, other))
 
     def _chosen(self, found: Sequence[Algorithm]) -> Node:
         codes, shape = [one.code for one in found] or [0], self._ones()

@@ -527,12 +527,29 @@ NO_ALGORITHM = Requirement(
 )
 
 
+NOT_OF_GROUPS = Requirement(
+    "algorithm_not_defined_for_a_group",
+    "the network and its algorithm must be defined for each group's number of ranks",
+    lambda communication_upper_bound: ~xp.isnan(communication_upper_bound),
+)
+
+
+def _of_algorithm(network: str, name: str) -> tuple[Requirement, ...]:
+    """Return what the algorithm of a plan's collectives must fulfil."""
+    if name not in (*CHOICES, *ALGORITHMS.names(network)):
+        return (NO_ALGORITHM,)
+    own = (one for one in ALGORITHMS.values() if one.topology == network)
+    # A choice takes what is defined, but for a network that some numbers of ranks don't make.
+    limited = (one.conditions if one.name == name else one.of_ranks for one in own)
+    return (NOT_OF_GROUPS,) if any(limited) else ()
+
+
 def requirements(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
     """Return what a plan must fulfil."""
     context = (labels.get("context_parallel", ""), labels.get("mask", "causal"))
-    own = (*CHOICES, *ALGORITHMS.names(labels.get("topology", HIERARCHY)))
+    network, algorithm = labels.get("topology", HIERARCHY), labels.get("algorithm", STANDARD)
     return (
-        *(() if labels.get("algorithm", STANDARD) in own else (NO_ALGORITHM,)),
+        *_of_algorithm(network, algorithm),
         *PLAN,
         *CONTEXT.get(context, ()),
         *SCHEDULE.get(labels.get("schedule", ""), ()),

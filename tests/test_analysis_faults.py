@@ -56,6 +56,10 @@ def refused(
             ("--algorithm = 'ring'", "a hierarchical network has no such algorithm", "ring_path"),
         ),
         (
+            f"{LLAMA} --num-gpus 24 --tp 8 --topology switch --algorithm halving",
+            ("--algorithm = 'halving'", "isn't defined for a group's ranks", "each group's number"),
+        ),
+        (
             f"{LLAMA} --kv-heads 64",
             ("kv_heads = '64'", "is more than there are", "at most heads = 32"),
         ),

@@ -298,6 +298,16 @@ class Algorithm:
         return SOURCES[self.key_of_source]
 
     @property
+    def conditions(self) -> tuple[Requirement, ...]:
+        """Where it is defined, and of which numbers of ranks its network is."""
+        return (*self.requires, *self.of_ranks)
+
+    @property
+    def of_ranks(self) -> tuple[Requirement, ...]:
+        """Of which numbers of ranks its network is, if not of all."""
+        return tuple(one for one in NETWORKS[self.topology].requires if one.inputs == ("ranks",))
+
+    @property
     def place(self) -> str:
         """The file and line where it stands."""
         module, line = self.line

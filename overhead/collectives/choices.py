@@ -74,16 +74,16 @@ def candidates(
     return tuple(ALGORITHMS[key] for key in keys if key in ALGORITHMS)
 
 
-def usable(labels: Mapping[str, str]) -> tuple[Algorithm, ...]:
-    """Return the algorithms of a collective inside of a model: a network has one for each.
+def usable(labels: Mapping[str, str], *, inside: bool = True) -> tuple[Algorithm, ...]:
+    """Return the algorithms of a collective, by itself or inside of a model.
 
-    A name that the collective doesn't have there stands for the standard algorithm: it was meant
+    There a name that the collective doesn't have stands for the standard algorithm: it was meant
     for another of the model's collectives.
     """
     topology, collective = labels["topology"], labels["collective"]
     library = labels.get("library", NO_LIBRARY)
     found = candidates(topology, collective, labels["algorithm"], library)
-    return found or candidates(topology, collective, STANDARD)
+    return found if found or not inside else candidates(topology, collective, STANDARD)
 
 
 # Into how many chunks a pipelined algorithm cuts its message best.
@@ -203,9 +203,9 @@ def all_of(*reasons: Array) -> Array:
     return xp.where(every, total, total ^ total)
 
 
-def where_defined(time: Array, undefined: Array) -> Array:
-    """Return times, infinite where an algorithm isn't defined."""
-    return xp.where(undefined != 0, xp.inf, time) if xp.any(undefined != 0) else time
+def where_defined(other: float, time: Array, undefined: Array) -> Array:
+    """Return times, another where an algorithm isn't defined."""
+    return xp.where(undefined != 0, other, time) if xp.any(undefined != 0) else time
 
 
 def select(best: tuple[Array, Array], *values: Array) -> Array:

@@ -26,7 +26,7 @@ from overhead.labels import (
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.memory.stage import PEAK_PARTS
 from overhead.overlap.timeline import EXPOSED, TRANSFER, WAITING, Span
-from overhead.plan import NO_ALGORITHM
+from overhead.plan import NO_ALGORITHM, NOT_OF_GROUPS
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.step.timeline import COPIES, PARTS, PASSES, STREAMS, StepTimeline, step_timeline
 from overhead.transformer import SHAPES
@@ -220,6 +220,9 @@ def plan_faults(evaluation: Evaluation) -> Iterator[str]:
                 yield _batch(values)
             case NO_ALGORITHM.fault:
                 yield _no_algorithm(evaluation.labels)
+            case NOT_OF_GROUPS.fault:
+                name, wrong = evaluation.labels["algorithm"], "isn't defined for a group's ranks"
+                yield fault(flag_of("algorithm"), name, wrong, NOT_OF_GROUPS.text)
             case _:
                 yield _fault_line(one, values)
 

@@ -23,6 +23,7 @@ from overhead.plan import (
     FRAMEWORK,
     GROUPED,
     NO_ALGORITHM,
+    NOT_OF_GROUPS,
     PLAN,
     SCHEDULE,
     requirements,
@@ -216,7 +217,7 @@ def training_faults() -> Faults:
     texts[NOT_OF_NETWORK] = "some quantities are of some plans or networks alone"
     # Last, so that files that were written before keep their flags.
     texts |= {one.fault: one.text for group in DATA.values() for one in group}
-    texts[NO_ALGORITHM.fault] = NO_ALGORITHM.text
+    texts |= {one.fault: one.text for one in (NO_ALGORITHM, NOT_OF_GROUPS)}
     return Faults(texts, _concerns_plans)
 
 

@@ -118,3 +118,21 @@ def test_a_step_has_no_time_by_an_algorithm_that_its_network_lacks() -> None:
     expected = np.array([[False, True, False], [False, False, False]])
     np.testing.assert_array_equal(missing, expected)
     np.testing.assert_array_equal(np.isnan(found["dp_communication_time"]), expected)
+
+
+def test_a_step_has_no_time_by_an_algorithm_that_a_group_is_not_of() -> None:
+    """Halving is of powers of two: of 24 GPUs in groups of 8 there are three replicas."""
+    given = {
+        **STEP,
+        "global_batch": 24,
+        "virtual_stages": 1,
+        "pp": 1,
+        "tp": 8,
+        "topology": "switch",
+    }
+    axes = {"algorithm": ["halving", "ring"], "world_size": [16, 24, 32]}
+    found = sweeps.sweep("step_time", **{**given, **axes})
+    expected = np.array([[False, True, False], [False, False, False]])
+    np.testing.assert_array_equal(np.isnan(found["step_time"]), expected)
+    reason = {frozenset(), frozenset({"algorithm_not_defined_for_a_group"})}
+    assert {one - {"batch_not_divisible"} for one in reasons(found).values.flat} == reason
