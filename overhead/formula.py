@@ -292,7 +292,8 @@ class Registry(Mapping[str, Formula]):
         """
         known = self._formulas.get(declared.name)
         if known is not None:
-            message = f"a formula called '{declared.name}' is declared already: {known.place}"
+            places = f"{known.place}, and now {declared.place}"
+            message = f"a formula called '{declared.name}' is declared already: {places}"
             raise ValueError(message)
         self._formulas[declared.name] = declared
         self._enter(declared)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from overhead import Config, analyze_config
+from overhead import expression as ex
 from overhead.communication.totals import OPERATIONS
 from sweeps.cli.analysis_job import evaluation_of
 from sweeps.cli.run_command import analyses
@@ -20,7 +21,7 @@ from sweeps.store.netcdf import open_dataset
 from tests.analysis_cases import LLAMA, SIZES, job_of
 from tests.cli_runner import Runner
 
-PLAIN = ("minimum", "maximum", "ceil", "floor", "where", "sqrt", "log2")
+PLAIN = ("minimum", "maximum", "ceil", "floor", "where", "sqrt", "log2", "exp", "expm1")
 
 
 @pytest.fixture
@@ -34,10 +35,14 @@ def cli(
 # How it comes about.
 
 
-UNITS = re.compile(r"\d[\d.]*(?:e[+-]?\d+)? [pnumkKMGTP]?i?(?:B/s|B|s|J|W)(?![A-Za-z])")
+UNITS = re.compile(
+    r"(?:inf|\d[\d.]*(?:e[+-]?\d+)?) (?:days|h|min|[pnumkKMGTP]?i?(?:B/s|B|s|J|W))(?![A-Za-z])"
+)
 
 
 def _in_si(found: re.Match[str]) -> str:
+    if found.group().startswith("inf "):
+        return "inf"
     value = parse(found.group())
     assert value is not None, found.group()
     return repr(value)
@@ -61,6 +66,9 @@ def test_verbose_puts_the_numbers_in(cli: Runner, line: str) -> None:
     # Each formula with the numbers in the place of its names gives what stands below it.
     functions: dict[str, Any] = {
         "number": np.float64,
+        "inf": np.inf,
+        "negative_binomial_quantile": ex.negative_binomial_quantile,
+        "negative_binomial_tail": ex.negative_binomial_tail,
         **{name: getattr(np, name) for name in PLAIN},
         "square_divisor": lambda n: max(k for k in range(1, int(n**0.5) + 1) if n % k == 0),
         "gcd": lambda a, b: math.gcd(int(a), int(b)),

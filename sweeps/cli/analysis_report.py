@@ -555,7 +555,7 @@ def explanation(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
         yield from teller.tell("communication_upper_bound", evaluation, 0)
     if evaluation.value("step_time", {}) is not None:
         yield "step, with the numbers put in"
-        rates = display.rows("rates", "training", "cost")
+        rates = display.rows("rates", "training", "cost", "failures")
         for name in ("step_time", "pipeline_time", *STEP_PARTS, *rates):
             found = evaluation.value(name, {})
             if found is not None and not np.isnan(found):
