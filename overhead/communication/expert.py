@@ -320,7 +320,7 @@ def ep_card_bandwidth(effective_inter_bandwidth: Array, ep_oversubscription: Arr
 @formula(assumes=(EVENLY,), when=PODS, **SOURCE)
 def ep_pod_share(ep_nodes: Array, ep_pod_nodes: Array) -> Array:
     """Share of other nodes that are in other pods."""
-    return (ep_nodes - ep_pod_nodes) / xp.maximum(ep_nodes - 1.0, 1.0)
+    return xp.maximum(ep_nodes - ep_pod_nodes, 0.0) / xp.maximum(ep_nodes - 1.0, 1.0)
 
 
 @formula(
