@@ -461,11 +461,7 @@ def candidate_stages(given: Mapping[str, ArrayLike], depth: int) -> Array:
     derivation = Derivation({**given, "stage": 0.0})
     last = derivation["pp"] - 1.0
     second = xp.minimum(last, 1.0)
-    expert = second
-    if "layers" in derivation.given:
-        chunk = xp.maximum(derivation["stage_layers"] / derivation["virtual_stages"], 1.0)
-        leading = xp.ceil(derivation["dense_layers"] / chunk)
-        expert = xp.minimum(xp.maximum(leading, second), last)
+    expert = derivation["expert_stage"] if "layers" in derivation.given else second
     return _before(xp.stack(xp.broadcast_arrays(0.0 * last, second, expert, last)), depth)
 
 
@@ -557,10 +553,19 @@ def last_stage(pp: Array) -> Array:
     return pp - 1.0
 
 
-@formula(source=DERIVED, assumes=("stages are even",))
-def expert_stage(dense_layers: Array, pp: Array, layers: Array) -> Array:
-    """The second stage, or the first one whose layers are all mixtures of experts."""
-    leading = xp.ceil(dense_layers * pp / xp.maximum(layers, 1.0))
+@formula(source=DERIVED)
+def expert_stage(
+    dense_layers: Array,
+    pp: Array,
+    virtual_stages: Array,
+    layers: Array,
+    embedding_as_layer: Array,
+    loss_as_layer: Array,
+) -> Array:
+    """The second stage, or the first one with as few of the leading dense layers as any."""
+    places = layers + embedding_as_layer + loss_as_layer
+    chunk = xp.maximum(xp.ceil(places / (pp * virtual_stages)), 1.0)
+    leading = xp.ceil((dense_layers + embedding_as_layer) % (pp * chunk) / chunk)
     return xp.minimum(xp.maximum(leading, xp.minimum(pp - 1.0, 1.0)), pp - 1.0)
 
 

@@ -56,6 +56,33 @@ def test_parts_sum_to_totals(plan: dict[str, float], model: Given, kernel: str) 
 
 
 @laws
+@given(
+    pp=st.sampled_from([2.0, 4.0, 8.0, 16.0]),
+    chunks=st.integers(1, 4),
+    layers=st.integers(48, 96),
+    dense=st.integers(0, 6),
+    ends=st.tuples(st.integers(0, 1), st.integers(0, 1)),
+    micro_batches=st.sampled_from([1.0, 4.0, 16.0, 64.0]),
+)
+def test_no_stage_needs_more_than_the_fullest(
+    pp: float, chunks: int, layers: int, dense: int, ends: tuple[int, int], micro_batches: float
+) -> None:
+    """Leading dense layers fill chunks of the first stages: interleaved ones are short."""
+    embedding, loss = ends
+    values = {
+        **DEEPSEEK_V3, **MIXED, "layers": layers, "dense_layers": dense, "pp": pp, "tp": 8.0,
+        "ep": 8.0, "dp": 8.0, "virtual_stages": chunks, "micro_batches": micro_batches,
+        "embedding_as_layer": embedding, "loss_as_layer": loss, "sequence_parallel": 1.0,
+    }  # fmt: skip
+    labels = {"schedule": "interleaved" if chunks > 1 else "one_f_one_b"}
+    each = Derivation({**values, "stage": np.arange(pp)}, labels)["memory"]
+    most = float(stage_memory(values, labels).peak_memory)
+    assert most >= np.max(each) * (1 - 1e-12)
+    of_all = Derivation(values, labels)["peak_memory"]
+    assert float(of_all) == most
+
+
+@laws
 @given(plan=PLANS, model=MODELS, more=st.sampled_from([2.0, 3.0, 8.0]))
 def test_more_data_parallelism_never_needs_more_states(
     plan: dict[str, float], model: Given, more: float
