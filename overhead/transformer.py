@@ -409,7 +409,7 @@ def qkv_outputs(
     """Outputs of the projections to queries, keys and values: as many as their biases."""
     up = heads * (query_head_size + head_size_plain + value_head_size)
     latent = q_rank + kv_rank + head_size_rope + up
-    return xp.where(kv_rank > 0.0, latent, (heads + 2.0 * kv_heads) * head_size)
+    return xp.where(kv_rank > 0.0, latent, (heads + 2.0 * kv_heads) * head_size + q_rank)
 
 
 @formula(**HEADS, assumes=("a bias for each output of a linear layer that has biases",))

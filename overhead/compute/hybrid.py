@@ -13,7 +13,6 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.compute.attention import FUSED
 from overhead.compute.layer import half_elementwise_bytes
-from overhead.compute.matmul import latent_width
 from overhead.formula import alias, constant, declare, formula, product
 from overhead.memory.activations import INDEX
 from overhead.quantity import Array
@@ -276,6 +275,16 @@ def linear_share(linear_layers: Array, layers: Array) -> Array:
     return xp.minimum(linear_layers / layers, 1.0)
 
 
+constant("attention_layer_fraction", 1.0, "Every layer has attention", like="heads", **GATED)
+constant("output_gate", 0.0, "The context has no gate", like="heads", **GATED)
+
+
+@formula(returns="attention_layer_fraction", when=HYBRIDS["when"], **GATED)
+def hybrid_attention_layer_fraction(linear_share: Array) -> Array:
+    """Attention layers / layers, where the others have linear attention."""
+    return 1.0 - linear_share
+
+
 @formula(**GATED)
 def linear_convolved_width(
     linear_key_heads: Array, linear_key_size: Array, linear_out_width: Array
@@ -404,28 +413,17 @@ def hybrid_attention_norm_parameters(
 
 
 @formula(
-    returns="attention_adapter_width",
+    returns="linear_adapter_width",
     source="hu2021",
     where="section 4.1",
     assumes=(MEAN, "both products of a linear attention have one"),
     when={"tuning": "lora", **HYBRIDS["when"]},
 )
-def hybrid_attention_adapter_width(
-    lora_attention: Array,
-    linear_share: Array,
-    hidden_size: Array,
-    qkv_outputs: Array,
-    output_gate: Array,
-    heads: Array,
-    value_head_size: Array,
-    linear_in_width: Array,
-    linear_out_width: Array,
+def hybrid_linear_adapter_width(
+    linear_share: Array, hidden_size: Array, linear_in_width: Array, linear_out_width: Array
 ) -> Array:
-    """Inputs and outputs of a hybrid's attention's linear layers with adapters, in the mean."""
-    context = heads * value_head_size
-    attention = qkv_outputs + (1.0 + output_gate) * context
-    mean = _mean(linear_share, attention, linear_in_width + linear_out_width)
-    return xp.asarray(lora_attention * (2.0 * hidden_size + mean))
+    """Inputs and outputs of a linear attention's adapted products, in the mean of layers."""
+    return linear_share * (2.0 * hidden_size + linear_in_width + linear_out_width)
 
 
 HYBRID: dict[str, Any] = {
@@ -458,31 +456,17 @@ def hybrid_qkv_width(
     return mean + index_weights / hidden_size
 
 
-@formula(returns="latent_width", **HYBRID)
-def hybrid_latent_width(
-    linear_share: Array,
-    kv_rank: Array,
-    heads: Array,
-    tp: Array,
-    query_head_size: Array,
-    query_weights: Array,
-    hidden_size: Array,
-    head_size_plain: Array,
-    head_size_value: Array,
-    rank_key_value_weights: Array,
-) -> Array:
-    """Outputs of projections up from latent vectors beyond those of one like them, in the mean."""
-    own = latent_width(kv_rank, heads, tp, query_head_size, query_weights, hidden_size,
-                       head_size_plain, head_size_value, rank_key_value_weights)  # fmt: skip
-    return (1.0 - linear_share) * own
-
-
 @formula(returns="attention_width", **HYBRID)
 def hybrid_attention_width(
-    linear_share: Array, heads: Array, tp: Array, value_head_size: Array, linear_out_width: Array
+    linear_share: Array,
+    attention_output_weights: Array,
+    hidden_size: Array,
+    tp: Array,
+    linear_out_width: Array,
 ) -> Array:
     """Inputs of the last product of attention or linear attention, on one rank, in the mean."""
-    return ((1.0 - linear_share) * heads * value_head_size + linear_share * linear_out_width) / tp
+    context = attention_output_weights / hidden_size
+    return ((1.0 - linear_share) * context + linear_share * linear_out_width) / tp
 
 
 @formula(

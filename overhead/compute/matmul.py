@@ -156,12 +156,29 @@ def latent_width(
     head_size_plain: Array,
     head_size_value: Array,
     rank_key_value_weights: Array,
+    attention_layer_fraction: Array,
 ) -> Array:
     """Outputs of projections up from latent vectors beyond those of one product like them."""
     queries = (heads * query_head_size - query_weights / hidden_size) / tp
     keys = heads * (head_size_plain + head_size_value) / tp - rank_key_value_weights / hidden_size
     latent = xp.where(kv_rank > 0.0, xp.maximum(keys, 0.0), 0.0)
-    return xp.maximum(queries, 0.0) + latent
+    return attention_layer_fraction * (xp.maximum(queries, 0.0) + latent)
+
+
+@formula(assumes=("products through latent vectors are one of as many weights",), **TENSOR)
+def up_projection_width(
+    q_rank: Array,
+    kv_rank: Array,
+    query_weights: Array,
+    tp: Array,
+    rank_key_value_weights: Array,
+    hidden_size: Array,
+    attention_layer_fraction: Array,
+) -> Array:
+    """Outputs of the projections up from latent vectors, on one rank: their part of `qkv_width`."""
+    queries = xp.where(q_rank + kv_rank > 0.0, query_weights / tp, 0.0)
+    keys = xp.where(kv_rank > 0.0, rank_key_value_weights, 0.0)
+    return attention_layer_fraction * ((queries + keys) / hidden_size)
 
 
 @formula(assumes=("two products through vectors of a rank are one of as many weights",), **TENSOR)

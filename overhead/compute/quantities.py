@@ -161,6 +161,11 @@ for _name, _symbol, _meaning in (
         "n_l",
         "outputs of projections up from latent vectors beyond their weights by hidden, of one rank",
     ),
+    (
+        "up_projection_width",
+        "n_u",
+        "outputs of projections up from latent vectors: weights / hidden size, on one rank",
+    ),
     ("attention_width", "n_o", "size of the attention's context, on one rank"),
     ("mlp_width", "n_f", "inner size of a dense MLP, on one rank"),
     ("mlp_up_width", "n_{uf}", "outputs of a dense MLP's first product, on one rank"),

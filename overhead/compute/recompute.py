@@ -84,28 +84,22 @@ for _class, _, _ in quantities.CLASSES:
 
 @formula(
     returns="dense_layer_matmul_again_time",
-    assumes=("projections through latent vectors take as long as their share of the weights",),
+    assumes=("projections up from latent vectors take as long as their part of the weights",),
     when=CHOSEN,
     **MODULES,
 )
 def dense_module_matmul_time(
     recompute_mla_up_proj: Array,
-    q_rank: Array,
-    kv_rank: Array,
-    query_down_weights: Array,
-    key_value_down_weights: Array,
-    index_weights: Array,
+    up_projection_width: Array,
     qkv_width: Array,
-    hidden_size: Array,
     qkv_forward_time: Array,
     recompute_mlp: Array,
     mlp_up_forward_time: Array,
     mlp_down_forward_time: Array,
 ) -> Array:
     """Time of the matrix products of a dense layer's modules that are repeated."""
-    down = (query_down_weights + key_value_down_weights + index_weights) / hidden_size
-    up = xp.maximum(1.0 - down / xp.maximum(qkv_width, 1.0), 0.0)
-    projected = recompute_mla_up_proj * xp.where(q_rank + kv_rank > 0.0, up * qkv_forward_time, 0.0)
+    up = up_projection_width / xp.maximum(qkv_width, 1.0)
+    projected = recompute_mla_up_proj * (up * qkv_forward_time)
     return projected + recompute_mlp * (mlp_up_forward_time + mlp_down_forward_time)
 
 
@@ -146,9 +140,7 @@ def dense_module_elementwise_time(
     hidden_size: Array,
     sequence_shards: Array,
     recompute_mla_up_proj: Array,
-    q_rank: Array,
-    kv_rank: Array,
-    qkv_width: Array,
+    up_projection_width: Array,
     latent_width: Array,
     recompute_mlp: Array,
     gated: Array,
@@ -158,8 +150,7 @@ def dense_module_elementwise_time(
 ) -> Array:
     """Time of the element-wise work of a dense layer's modules that are repeated."""
     norms = 4.0 * recompute_layernorm * hidden_size / sequence_shards
-    up = xp.where(q_rank + kv_rank > 0.0, qkv_width + latent_width, 0.0)
-    rotation = 2.0 * recompute_mla_up_proj * up
+    rotation = 2.0 * recompute_mla_up_proj * (up_projection_width + latent_width)
     inside = (2.0 + gated) * recompute_mlp * mlp_width
     moved = elementwise_factor * activation_bytes * rank_tokens * (norms + rotation + inside)
     return moved / (memory_efficiency * memory_bandwidth)

@@ -87,6 +87,29 @@ for _module, _share in NARROW.items():
             assumes=(EVENLY,), **WIDE)  # fmt: skip
 
 
+# A product keeps its input for its weights' gradient; beside frozen weights, only adapters do.
+
+LORA: dict[str, Any] = {
+    "source": "hu2021",
+    "where": "section 4.1: a frozen matrix has no gradient, so that nothing asks for its input",
+    "when": {"tuning": "lora"},
+}
+for _module, _adapters in (("attention", "lora_attention"), ("layer", "lora_mlp")):
+    alias(f"kept_{_module}_input_bytes", f"{_module}_input_bytes", **LAYER)
+    product(f"kept_{_module}_input_bytes", (_adapters, "activation_bytes"),
+            "Bytes per element of an adapter's input, which is in 16 bits",
+            name=f"adapted_{_module}_input_bytes", **LORA)  # fmt: skip
+alias("kept_expert_input_bytes", "expert_input_bytes", **LAYER)
+constant("kept_expert_input_bytes", 0.0, "None: routed experts have no adapters",
+         like="expert_input_bytes", **LORA)  # fmt: skip
+alias("kept_context_bytes", "attention_input_bytes",
+      assumes=("the context is kept once, as the output projection takes it",),
+      **LAYER)  # fmt: skip
+alias("kept_context_bytes", "activation_bytes",
+      assumes=("the attention kernel keeps its output in 16 bits, which an adapter takes",),
+      **LORA)  # fmt: skip
+
+
 @formula(
     source="korthikanti2022",
     where="section 5, full recomputation; split along the sequence with sequence parallelism",
@@ -109,20 +132,37 @@ def checkpoint_activations(
 )
 def block_activations(
     activation_bytes: Array,
-    attention_input_bytes: Array,
-    layer_input_bytes: Array,
+    kept_attention_input_bytes: Array,
     dropout: Array,
     mask_bytes: Array,
     hidden_size: Array,
     sequence_shards: Array,
     residual_streams: Array,
 ) -> Array:
-    """Bytes a token of inputs of norms and of first matrix products, with dropout masks."""
-    inputs = 2.0 * activation_bytes + (attention_input_bytes + layer_input_bytes)
+    """Bytes per token of norm inputs, the first attention product's input and dropout masks."""
+    inputs = 2.0 * activation_bytes + kept_attention_input_bytes
     element = inputs + 2.0 * dropout * mask_bytes
     mixed = 2.0 * (residual_streams + 1.0) * activation_bytes
     element = element + xp.where(residual_streams > 1.0, mixed, 0.0)
     return element * hidden_size / sequence_shards
+
+
+@formula(**SEQUENCE)
+def mlp_input_activations(
+    kept_layer_input_bytes: Array, hidden_size: Array, sequence_shards: Array
+) -> Array:
+    """Bytes per token of the input of a dense MLP's first product."""
+    return kept_layer_input_bytes * hidden_size / sequence_shards
+
+
+alias("moe_input_activations", "mlp_input_activations",
+      "Bytes per token of the input of the router and of shared experts", **SEQUENCE)  # fmt: skip
+
+
+@formula(returns="moe_input_activations", assumes=("the router is frozen",), **LORA)
+def adapted_moe_input_activations(shared_ffn_size: Array, mlp_input_activations: Array) -> Array:
+    """Bytes per token of the input of shared experts' adapters; none without shared experts."""
+    return xp.where(shared_ffn_size > 0.0, mlp_input_activations, 0.0)
 
 
 @formula(
@@ -131,6 +171,7 @@ def block_activations(
     assumes=("a latent vector is stored before its norm and after it",),
 )
 def latent_activations(
+    attention_layer_fraction: Array,
     kv_rank: Array,
     activation_bytes: Array,
     q_rank: Array,
@@ -139,12 +180,15 @@ def latent_activations(
 ) -> Array:
     """Bytes a token of latent vectors of attention, and of the rotated key."""
     latent = activation_bytes * (2.0 * (q_rank + kv_rank) + head_size_rope) / sequence_shards
-    return xp.where(q_rank + kv_rank > 0.0, latent, 0.0)
+    return attention_layer_fraction * xp.where(q_rank + kv_rank > 0.0, latent, 0.0)
+
+
+constant("linear_activations", 0.0, "No layer has linear attention", like="activation_bytes",
+         **TENSOR)  # fmt: skip
 
 
 @formula(
     assumes=(
-        "the context is kept once, as the output projection takes it",
         "norms of queries and keys keep their inputs",
         CAST,
     ),
@@ -155,17 +199,27 @@ def attention_activations(
     tp: Array,
     activation_bytes: Array,
     query_head_size: Array,
-    attention_input_bytes: Array,
+    kept_context_bytes: Array,
     value_head_size: Array,
     rank_kv_heads: Array,
     qk_norms: Array,
     head_size: Array,
+    output_gate: Array,
+    kept_attention_input_bytes: Array,
+    output_rank: Array,
+    output_groups: Array,
+    attention_layer_fraction: Array,
+    linear_activations: Array,
 ) -> Array:
-    """Bytes a token of queries, keys, values and context."""
+    """Bytes per token of queries, keys, values and context, and of linear attention."""
     own = heads / tp
-    queries = own * (activation_bytes * query_head_size + attention_input_bytes * value_head_size)
+    queries = own * (activation_bytes * query_head_size + kept_context_bytes * value_head_size)
     keys = activation_bytes * rank_kv_heads * (query_head_size + value_head_size)
-    return queries + keys + qk_norms * activation_bytes * (own + rank_kv_heads) * head_size
+    norms = qk_norms * activation_bytes * (own + rank_kv_heads) * head_size
+    gates = output_gate * activation_bytes * 2.0 * own * value_head_size
+    grouped = kept_attention_input_bytes * output_rank * output_groups / tp
+    attention = queries + keys + norms + gates + grouped
+    return attention_layer_fraction * attention + linear_activations
 
 
 @formula(
@@ -181,11 +235,12 @@ def unfused_score_activations(
     dropout: Array,
     activation_bytes: Array,
     mask_bytes: Array,
+    attention_layer_fraction: Array,
 ) -> Array:
-    """Bytes a token of scores against all tokens of the sequence, masked ones too."""
+    """Bytes per token of scores against all tokens of the sequence, masked ones too."""
     dropped = 2.0 * activation_bytes + mask_bytes
     element = xp.where(dropout > 0.0, dropped, activation_bytes)
-    return xp.asarray(heads / tp * sequence_length * element)
+    return xp.asarray(attention_layer_fraction * (heads / tp * sequence_length * element))
 
 
 @formula(
@@ -195,17 +250,19 @@ def unfused_score_activations(
     assumes=("the logarithm of each row's sum is kept; dropout is drawn anew",),
     when={"attention_kernel": FUSED},
 )
-def fused_score_activations(heads: Array, tp: Array, single_bytes: Array) -> Array:
-    """Bytes a token of what a fused attention keeps of its scores."""
-    return heads / tp * single_bytes
+def fused_score_activations(
+    heads: Array, tp: Array, single_bytes: Array, attention_layer_fraction: Array
+) -> Array:
+    """Bytes per token of what a fused attention kernel keeps of its scores."""
+    return attention_layer_fraction * (heads / tp * single_bytes)
 
 
 @formula(assumes=("the activation function and the gate's product are one kernel", CAST), **TENSOR)
 def mlp_activations(
-    gated: Array, activation_bytes: Array, layer_input_bytes: Array, ffn_size: Array, tp: Array
+    gated: Array, activation_bytes: Array, kept_layer_input_bytes: Array, ffn_size: Array, tp: Array
 ) -> Array:
     """Bytes a token of the inside of a dense MLP."""
-    return ((1.0 + gated) * activation_bytes + layer_input_bytes) * ffn_size / tp
+    return ((1.0 + gated) * activation_bytes + kept_layer_input_bytes) * ffn_size / tp
 
 
 # A mixture of experts.
@@ -246,12 +303,12 @@ def latent_router_activations(
 def shared_expert_activations(
     gated: Array,
     activation_bytes: Array,
-    layer_input_bytes: Array,
+    kept_layer_input_bytes: Array,
     shared_ffn_size: Array,
     tp: Array,
 ) -> Array:
     """Bytes a token of the inside of shared experts."""
-    return ((1.0 + gated) * activation_bytes + layer_input_bytes) * shared_ffn_size / tp
+    return ((1.0 + gated) * activation_bytes + kept_layer_input_bytes) * shared_ffn_size / tp
 
 
 @formula(
@@ -268,7 +325,7 @@ def expert_activations(
     experts_per_token: Array,
     etp: Array,
     tp: Array,
-    expert_input_bytes: Array,
+    kept_expert_input_bytes: Array,
     weighted_outputs: Array,
     activation_bytes: Array,
     expert_hidden_size: Array,
@@ -277,13 +334,13 @@ def expert_activations(
 ) -> Array:
     """Bytes a token of inputs, inside and outputs of routed experts."""
     rows = expert_imbalance * experts_per_token * etp / tp
-    ends = (expert_input_bytes + weighted_outputs * activation_bytes) * expert_hidden_size
-    inside = ((1.0 + gated) * activation_bytes + expert_input_bytes) * expert_ffn_size / etp
+    ends = (kept_expert_input_bytes + weighted_outputs * activation_bytes) * expert_hidden_size
+    inside = ((1.0 + gated) * activation_bytes + kept_expert_input_bytes) * expert_ffn_size / etp
     return rows * (ends + inside)
 
 
 @formula(
-    returns="attention_activations",
+    returns="linear_activations",
     source="yang2025",
     where="section 3.4",
     assumes=(
@@ -295,98 +352,21 @@ def expert_activations(
     ),
     when={"mixers": "hybrid"},
 )
-def hybrid_attention_activations(
+def hybrid_linear_activations(
     linear_share: Array,
-    heads: Array,
     tp: Array,
     activation_bytes: Array,
-    query_head_size: Array,
-    attention_input_bytes: Array,
-    value_head_size: Array,
-    rank_kv_heads: Array,
-    qk_norms: Array,
-    head_size: Array,
-    output_gate: Array,
+    kept_attention_input_bytes: Array,
     linear_in_width: Array,
     linear_convolved_width: Array,
     linear_out_width: Array,
     mamba: Array,
 ) -> Array:
-    """Bytes a token of a layer's attention, or linear attention, in the mean."""
-    own = heads / tp
-    queries = own * (activation_bytes * query_head_size + attention_input_bytes * value_head_size)
-    keys = activation_bytes * rank_kv_heads * (query_head_size + value_head_size)
-    gates = output_gate * activation_bytes * 2.0 * own * value_head_size
-    norms = qk_norms * activation_bytes * (own + rank_kv_heads) * head_size
-    attention = queries + keys + norms + gates
+    """Bytes per token of linear attention, in the mean of layers."""
     convolved = (1.0 - mamba) * linear_convolved_width
     results = (1.0 + mamba) * linear_out_width
     kept = activation_bytes * (linear_in_width + convolved + results)
-    linear = (kept + attention_input_bytes * linear_out_width) / tp
-    return (1.0 - linear_share) * attention + linear_share * linear
-
-
-# Beside frozen weights a product's input is kept only where an adapter takes it, too.
-
-LORA: dict[str, Any] = {
-    "source": "hu2021",
-    "where": "section 4.1: a frozen matrix has no gradient, so that nothing asks for its input",
-    "when": {"tuning": "lora"},
-}
-
-
-@formula(returns="block_activations", assumes=("what adapters take is in 16 bits",), **LORA)
-def adapted_block_activations(
-    activation_bytes: Array,
-    lora_attention: Array,
-    lora_mlp: Array,
-    dropout: Array,
-    mask_bytes: Array,
-    hidden_size: Array,
-    sequence_shards: Array,
-) -> Array:
-    """Bytes a token of inputs of norms and of adapters, with dropout masks."""
-    kept = 2.0 + lora_attention + lora_mlp
-    element = kept * activation_bytes + 2.0 * dropout * mask_bytes
-    return element * hidden_size / sequence_shards
-
-
-def _inside(gated: Array, lora_mlp: Array, activation_bytes: Array, size: Array) -> Array:
-    return (1.0 + gated + lora_mlp) * activation_bytes * size
-
-
-@formula(returns="mlp_activations", **LORA)
-def adapted_mlp_activations(
-    gated: Array, lora_mlp: Array, activation_bytes: Array, ffn_size: Array, tp: Array
-) -> Array:
-    """Bytes a token of the inside of a dense MLP whose weights are frozen."""
-    return _inside(gated, lora_mlp, activation_bytes, ffn_size) / tp
-
-
-@formula(returns="shared_expert_activations", **LORA)
-def adapted_shared_expert_activations(
-    gated: Array, lora_mlp: Array, activation_bytes: Array, shared_ffn_size: Array, tp: Array
-) -> Array:
-    """Bytes a token of the inside of shared experts whose weights are frozen."""
-    return _inside(gated, lora_mlp, activation_bytes, shared_ffn_size) / tp
-
-
-@formula(returns="expert_activations", assumes=("routed experts have no adapters",), **LORA)
-def adapted_expert_activations(
-    expert_imbalance: Array,
-    experts_per_token: Array,
-    etp: Array,
-    tp: Array,
-    weighted_outputs: Array,
-    activation_bytes: Array,
-    expert_hidden_size: Array,
-    gated: Array,
-    expert_ffn_size: Array,
-) -> Array:
-    """Bytes a token of the inside of routed experts whose weights are frozen."""
-    rows = expert_imbalance * experts_per_token * etp / tp
-    inside = (1.0 + gated) * expert_ffn_size / etp + weighted_outputs * expert_hidden_size
-    return rows * activation_bytes * inside
+    return linear_share * (kept + kept_attention_input_bytes * linear_out_width) / tp
 
 
 # Sparse attention's indexer.
@@ -423,20 +403,22 @@ total("attention_block_activations",
       "Bytes a token of what a layer stores beside the inside of its MLP", **TENSOR)  # fmt: skip
 
 
-total("dense_layer_activations", ("attention_block_activations", "mlp_activations"),
+total("dense_layer_activations",
+      ("attention_block_activations", "mlp_input_activations", "mlp_activations"),
       "Bytes a token of what a dense layer makes", **TENSOR)  # fmt: skip
 
 
 @formula(source="megatron", where="megatron/core/transformer/moe/moe_layer.py")
 def moe_layer_activations(
     attention_block_activations: Array,
+    moe_input_activations: Array,
     router_activations: Array,
     shared_expert_activations: Array,
     expert_activations: Array,
 ) -> Array:
     """Bytes a token of what a mixture-of-experts layer makes."""
     experts = router_activations + shared_expert_activations + expert_activations
-    return attention_block_activations + experts
+    return attention_block_activations + moe_input_activations + experts
 
 
 # Weights that products take in fewer bytes than activations have are stored so, if the recipe says

@@ -142,6 +142,22 @@ for _name, _symbol, _meaning in (
         r"\bar{b}_e",
         "a stored input of routed experts' products, in the mean of layers",
     ),
+    (
+        "kept_attention_input_bytes",
+        r"\bar{b}_a'",
+        "an attention product's input as kept for the weight gradient",
+    ),
+    (
+        "kept_layer_input_bytes",
+        r"\bar{b}_m'",
+        "another layer product's input as kept for the weight gradient",
+    ),
+    (
+        "kept_expert_input_bytes",
+        r"\bar{b}_e'",
+        "a routed expert product's input as kept for the weight gradient",
+    ),
+    ("kept_context_bytes", r"\bar{b}_c'", "the attention context as kept for the backward pass"),
     ("wide_weight_bytes", "b_{w16}", "a weight that no product takes in fewer"),
     ("wide_gathered_bytes", "b_{gw16}", "such a weight that ZeRO-3 gathered"),
     ("weight_copy_bytes", "b_{wc}", "a weight's copies in 8 bits, which products take"),
@@ -175,10 +191,17 @@ define("output_gate", r"\gamma_o", "1", "whether attention's context has a gate 
        minimum=0, maximum=1, integer=True)  # fmt: skip
 define("linear_share", r"\lambda_\ell", "1", "share of layers that have linear attention",
        minimum=0, maximum=1)  # fmt: skip
+define("attention_layer_fraction", r"1-\lambda_\ell", "1", "attention layers / layers", minimum=0,
+       maximum=1)  # fmt: skip
 for _name, _symbol, _meaning in (
     ("linear_convolved_width", r"v_\ell", "queries, keys and values of a linear attention"),
     ("linear_in_width", r"n_\ell", "outputs of a linear attention's first product"),
     ("linear_out_width", r"m_\ell", "inputs of a linear attention's last product"),
+    (
+        "linear_adapter_width",
+        r"w_\ell",
+        "inputs and outputs of adapted linear attention, layer mean",
+    ),
     ("linear_scan_flops", r"F_\ell", "forward FLOPs of one token by a linear attention's state"),
 ):
     define(_name, _symbol, "1", _meaning, minimum=0)
@@ -260,9 +283,12 @@ define("rank_tokens", "T", "1", "tokens of a micro-batch on a rank", minimum=0, 
 define("sequence_shards", "t_s", "1", "ranks that share the activations between blocks", minimum=1)
 for _name, _mark, _meaning in (
     ("checkpoint_activations", "0", "a layer's input"),
-    ("block_activations", "block", "inputs of norms and of first matrix products, with masks"),
+    ("block_activations", "block", "norm inputs, first attention product's input and masks"),
+    ("mlp_input_activations", "in", "input of a dense MLP's first product"),
+    ("moe_input_activations", "MoE,in", "input of a mixture's first products"),
     ("latent_activations", "latent", "latent vectors of attention"),
     ("attention_activations", "attention", "queries, keys, values and context"),
+    ("linear_activations", "linear", "linear attention, layer mean"),
     ("score_activations", "scores", "what attention keeps of its scores"),
     ("mlp_activations", "MLP", "inside of a dense MLP"),
     ("router_activations", "router", "logits and probabilities of the router"),

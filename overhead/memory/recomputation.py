@@ -70,11 +70,12 @@ def dense_module_activations(
     recompute_core_attn: Array,
     score_activations: Array,
     recompute_layernorm: Array,
-    attention_input_bytes: Array,
-    layer_input_bytes: Array,
+    kept_attention_input_bytes: Array,
     hidden_size: Array,
     sequence_shards: Array,
+    mlp_input_activations: Array,
     recompute_mla_up_proj: Array,
+    attention_layer_fraction: Array,
     q_rank: Array,
     kv_rank: Array,
     activation_bytes: Array,
@@ -87,17 +88,21 @@ def dense_module_activations(
     mlp_activations: Array,
 ) -> Array:
     """Bytes a token of what the modules of a dense layer that are recomputed made."""
-    norms = (attention_input_bytes + layer_input_bytes) * hidden_size / sequence_shards
+    norms = kept_attention_input_bytes * hidden_size / sequence_shards + mlp_input_activations
+    queries = xp.where(q_rank + kv_rank > 0.0, heads / tp * query_head_size, 0.0)
     keys = rank_kv_heads * (query_head_size + value_head_size)
-    up = activation_bytes * (heads / tp * query_head_size + keys)
+    up = activation_bytes * (queries + xp.where(kv_rank > 0.0, keys, 0.0))
     half = recompute_core_attn * score_activations + recompute_layernorm * norms
-    half = half + recompute_mla_up_proj * xp.where(q_rank + kv_rank > 0.0, up, 0.0)
+    half = half + recompute_mla_up_proj * (attention_layer_fraction * up)
     return half + recompute_mlp * mlp_activations
 
 
 @formula(assumes=("experts' activation function gives what their last product takes",), **MODULES)
 def moe_module_activations(
     dense_module_activations: Array,
+    recompute_layernorm: Array,
+    mlp_input_activations: Array,
+    moe_input_activations: Array,
     recompute_mlp: Array,
     mlp_activations: Array,
     recompute_moe: Array,
@@ -109,15 +114,17 @@ def moe_module_activations(
     expert_imbalance: Array,
     experts_per_token: Array,
     tp: Array,
-    expert_input_bytes: Array,
+    kept_expert_input_bytes: Array,
     expert_ffn_size: Array,
 ) -> Array:
     """Bytes a token of what the modules of a mixture's layer that are recomputed made."""
-    half = xp.maximum(dense_module_activations - recompute_mlp * mlp_activations, 0.0)
+    other = recompute_layernorm * (mlp_input_activations - moe_input_activations)
+    other = other + recompute_mlp * mlp_activations
+    half = xp.maximum(dense_module_activations - other, 0.0)
     whole = router_activations + shared_expert_activations + expert_activations
     rows = expert_imbalance * experts_per_token / tp
     parts = recompute_shared_experts * shared_expert_activations
-    parts = parts + recompute_moe_act * rows * expert_input_bytes * expert_ffn_size
+    parts = parts + recompute_moe_act * rows * kept_expert_input_bytes * expert_ffn_size
     return half + xp.where(recompute_moe > 0.0, whole, parts)
 
 

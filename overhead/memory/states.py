@@ -137,6 +137,8 @@ LORA: dict[str, Any] = {
     "when": {"tuning": "lora"},
 }
 LATENT = "of latent attention every projection has one"
+constant("linear_adapter_width", 0.0, "No layer has linear attention", like="hidden_size",
+         **LORA)  # fmt: skip
 for _kind in ("", "_expert"):
     _all, _trained = f"stage{_kind}_parameters", f"trained{_kind}_parameters"
     alias(_trained, _all, "Parameters of a rank that are trained: all", source=ZERO,
@@ -152,17 +154,30 @@ def attention_adapter_width(
     qkv_outputs: Array,
     heads: Array,
     value_head_size: Array,
+    output_gate: Array,
+    output_rank: Array,
+    output_groups: Array,
+    attention_layer_fraction: Array,
+    linear_adapter_width: Array,
 ) -> Array:
-    """Inputs and outputs of a layer's attention's linear layers with adapters."""
-    inputs = xp.where(kv_rank > 0.0, 2.0 * hidden_size + q_rank + kv_rank, hidden_size)
-    output = heads * value_head_size + hidden_size
-    return xp.asarray(lora_attention * (inputs + qkv_outputs + output))
+    """Inputs and outputs of the adapted products of attention, or linear attention."""
+    # Queries that come from a latent vector have products of their own, and so has latent
+    # attention's gate; else queries, keys, values and gate are one product.
+    ranks = q_rank + kv_rank
+    inputs = xp.where(ranks > 0.0, 2.0 * hidden_size + ranks, hidden_size)
+    context = heads * value_head_size
+    gate = output_gate * (context + xp.where(kv_rank > 0.0, hidden_size, 0.0))
+    between = 2.0 * output_rank * output_groups
+    attention = inputs + qkv_outputs + gate + context + between + hidden_size
+    mean = attention_layer_fraction * attention + linear_adapter_width
+    return xp.asarray(lora_attention * mean)
 
 
 @formula(**LORA)
 def mlp_adapter_width(lora_mlp: Array, gated: Array, ffn_size: Array, hidden_size: Array) -> Array:
-    """Inputs and outputs of a dense MLP's linear layers with adapters."""
-    return xp.asarray(lora_mlp * (2.0 * hidden_size + (2.0 + gated) * ffn_size))
+    """Inputs and outputs of a dense MLP's adapted products; none where it has no width."""
+    width = 2.0 * hidden_size + (2.0 + gated) * ffn_size
+    return xp.asarray(lora_mlp * xp.where(ffn_size > 0.0, width, 0.0))
 
 
 @formula(assumes=("routed experts and the router have none",), **LORA)
@@ -487,7 +502,7 @@ def attention_rank_biases(
     own = heads / tp
     up = own * (query_head_size + head_size_plain + value_head_size)
     latent = q_rank + kv_rank + head_size_rope + up
-    outputs = xp.where(kv_rank > 0.0, latent, (own + 2.0 * rank_kv_heads) * head_size)
+    outputs = xp.where(kv_rank > 0.0, latent, (own + 2.0 * rank_kv_heads) * head_size + q_rank)
     return xp.maximum(biases, qkv_biases) * outputs + biases * hidden_size
 
 

@@ -1,0 +1,115 @@
+"""What layers of unlike kinds keep for their backward, and what adapters have, by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from overhead.labels import chosen
+from overhead.memory.stage import Derivation
+from sweeps.spec.catalog import load_model
+
+SEQUENCE = 4096.0
+FLASH, KIMI, NANO = "deepseek-v4-flash", "kimi-k3", "nemotron-3-nano-30b-a3b"
+
+
+def kept(
+    model: str, name: str, kernel: str = "flash_2", recompute: str = "none", **given: float
+) -> float:
+    """A quantity of a layer on one rank, in the mean of layers, per token."""
+    values = {**load_model(model).shapes, "sequence_length": SEQUENCE, "matmul_input_bytes": 2.0,
+              "weighted_outputs": 1.0, "stage": 0.0, **given}  # fmt: skip
+    labels = {"attention_kernel": kernel, "recompute": recompute, **chosen(values)}
+    return float(Derivation(values, labels)[name])
+
+
+def test_adapters_keep_residual_streams() -> None:
+    """DeepSeek-V4 Flash: what four streams add is the same whether weights are frozen or not."""
+    added = 2 * (4 + 1) * 2 * 4096  # Before each block four, and what it gives, in 16 bits
+    for tuning in ({}, {"lora_rank": 16.0}, {"lora_rank": 16.0, "lora_mlp": 0.0}):
+        four, one = (
+            kept(FLASH, "moe_layer_activations", residual_streams=count, **tuning)
+            for count in (4.0, 1.0)
+        )
+        assert four - one == added
+    # Frozen: routed experts' inputs, 6 of 4096, and their last products' inputs, 6 of 2048.
+    whole, frozen = (kept(FLASH, "moe_layer_activations", **tuning)
+                     for tuning in ({}, {"lora_rank": 16.0}))  # fmt: skip
+    assert whole - frozen == 6 * 2 * (4096 + 2048)
+
+
+def test_a_frozen_mixture_keeps_its_input_for_shared_experts_alone() -> None:
+    """Mixtral 8x7B has none: its router is frozen, too.  GLM-4.5 Air has, and a dense layer."""
+    lora = {"lora_rank": 16.0}
+    norms = 2 * 2 * 4096 + 2 * 4096  # Both norms' inputs, and what attention's adapters take
+    heads = 2 * (32 * 128 + 2 * 8 * 128 + 32 * 128) + 4 * 32
+    experts = 2 * (2 * 2 * 14336 + 2 * 4096)  # Of two experts the inside, and what they give
+    router = 2 * 4 * 8
+    found = kept("mixtral-8x7b", "moe_layer_activations", **lora)
+    assert found == norms + heads + experts + router
+    for mlp, taken in ((0.0, 0.0), (1.0, 2 * 4096)):
+        for name in ("moe_input_activations", "mlp_input_activations"):
+            assert kept("glm-4.5-air", name, **lora, lora_mlp=mlp) == taken
+
+
+def test_modules_of_frozen_layers_that_are_recomputed_made_what_is_kept() -> None:
+    """Mixtral's norms' outputs are kept for attention's adapters alone; experts' inputs aren't."""
+    lora = {"lora_rank": 16.0, "recompute_core_attn": 0.0}
+    given = {**lora, "recompute_layernorm": 1.0, "recompute_moe_act": 1.0}
+    assert kept("mixtral-8x7b", "moe_module_activations", **given) == 2 * 4096
+    given = {**given, "lora_attention": 0.0}
+    assert kept("mixtral-8x7b", "moe_module_activations", **given) == 0.0
+
+
+@pytest.mark.parametrize(("kernel", "each"), [("flash_2", 4), ("unfused", 2 * 4096)])
+def test_layers_with_linear_attention_have_no_scores(kernel: str, each: int) -> None:
+    """Qwen3.5 27B: 24 heads in 16 of 64 layers; Kimi K3: 96 in 24 of 93, and latent vectors."""
+    found = kept("qwen3.5-27b", "score_activations", kernel)
+    assert found == pytest.approx(16 / 64 * 24 * each, rel=1e-12)
+    found = kept(KIMI, "score_activations", kernel)
+    assert found == pytest.approx(24 / 93 * 96 * each, rel=1e-12)
+    latent = 2 * (2 * (1536 + 512) + 64)
+    assert kept(KIMI, "latent_activations") == pytest.approx(24 / 93 * latent, rel=1e-12)
+
+
+def test_two_products_behind_attention_keep_an_input_each() -> None:
+    """DeepSeek-V4 Flash: 64 contexts of 512, then 8 groups' vectors of 1024."""
+    one, two = (kept(FLASH, "attention_activations", output_rank=rank) for rank in (0.0, 1024.0))
+    assert two - one == 2 * 8 * 1024
+    assert kept(FLASH, "attention_activations", lora_rank=8.0, lora_attention=0.0) == one
+    split = kept(FLASH, "attention_activations", tp=8.0)
+    assert split == 2 * (2 * 8 * 512 + 2 * 512 + 1024)
+
+
+def test_projections_up_are_where_there_are_latent_vectors() -> None:
+    """Kimi K3: of 24 of 93 layers; DeepSeek-V4 Flash: of its queries, for no key is projected."""
+    up = {"recompute_mla_up_proj": 1.0, "recompute_core_attn": 0.0}
+    kimi = 2 * 96 * (192 + 192 + 128)
+    assert kept(KIMI, "dense_module_activations", **up) == pytest.approx(24 / 93 * kimi, rel=1e-12)
+    assert kept(FLASH, "dense_module_activations", **up) == 2 * 64 * 512
+    # Outputs by weights: a rank's queries, keys and values from their vectors.
+    width = (1536 * 96 * 192 + 512 * 96 * 256) / 7168
+    found = kept(KIMI, "up_projection_width")
+    assert found == pytest.approx(24 / 93 * width, rel=1e-12)
+    assert kept(FLASH, "up_projection_width") == 1024 * 64 * 512 / 4096
+    assert kept("llama3-70b", "up_projection_width") == 0.0
+
+
+def test_adapters_of_each_product_by_hand() -> None:
+    def adapters(model: str, **only: float) -> float:
+        return kept(model, "adapter_parameters", lora_rank=1.0, **only)
+
+    attention, mlps = {"lora_mlp": 0.0}, {"lora_attention": 0.0}
+    # Kimi K3, 24 latent: queries and keys down and up, a gate of 96 values, the context's product.
+    down = 7168 + 1536 + 7168 + 512 + 64
+    up = 1536 + 96 * 192 + 512 + 96 * (128 + 128)
+    out = 2 * (7168 + 96 * 128)
+    inner = 96 * 128
+    linear = 7168 + 4 * inner + 2 * 96 + inner + 7168
+    assert adapters(KIMI, **attention) == pytest.approx(24 * (down + up + out) + 69 * linear)
+    # Nemotron-3 Nano: 23 shared experts of 3,712; behind its other mixers is nothing.
+    assert adapters(NANO, **mlps) == 23 * 2 * (2688 + 3712)
+    # DeepSeek-V4 Flash: queries down and up, one vector counted as key and value, and the context
+    # in groups to 8 vectors of 1024 and from there.
+    queries, keys = 4096 + 1024 + 1024 + 64 * 512, 4096 + 2 * 512
+    output = 64 * 512 + 8 * 1024 + 8 * 1024 + 4096
+    assert adapters(FLASH, **attention) == 43 * (queries + keys + output)
