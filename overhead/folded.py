@@ -327,7 +327,9 @@ for _which in ("embedding", "output"):
 
     @derived(
         returns=f"holds_{_which}", name=f"first_holds_{_which}",
-        title=f"Whether the stage's rank holds the {_which}: the first", **KNOWN,
+        title=f"Whether the stage's rank holds the {_which}: the first",
+        lacks={"mtp_depths": "the rank of the last stage is that of the first"}
+        if _which == "embedding" else None, **KNOWN,
     )  # fmt: skip
     def _first_holds(stage: Array) -> Array:
         return xp.where(stage == 0.0, 1.0, 0.0)
@@ -335,7 +337,11 @@ for _which in ("embedding", "output"):
 
 total("last_stage_extra_time", ("output_time", "vocabulary_last_time"),
       "Time of a micro-batch's last end beyond that of layers, which count with the first end",
-      name="folded_last_extra_time", **KNOWN)  # fmt: skip
+      name="folded_last_extra_time",
+      lacks=dict.fromkeys(("last_mlp_layers", "middle_mlp_layers", "dense_layer_time",
+                           "last_moe_layers", "middle_moe_layers", "moe_layer_time"),
+                          "layers count with the first end, whose rank it shares"),
+      **KNOWN)  # fmt: skip
 
 
 constant("tied_all_reduce_backward_count", 0.0, "Never: one rank has both uses of the table",

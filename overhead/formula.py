@@ -50,6 +50,9 @@ class Formula:
         what the kernel does.
     replaces : str
         The name of the formula whose place it takes; empty: of none.
+    lacks : mapping of str to str
+        Of the more general form that it stands for: inputs that it doesn't follow from, with the
+        reason.
     words : str
         What it gives, in one line; empty: the quantity's meaning.
     place : str
@@ -66,6 +69,7 @@ class Formula:
     when: Mapping[str, str] = field(default_factory=dict)
     own_expression: str = ""
     replaces: str = ""
+    lacks: Mapping[str, str] = field(default_factory=dict)
     words: str = ""
     place: str = ""
 
@@ -149,8 +153,8 @@ class Formula:
         Raises
         ------
         ValueError
-            If its source, a parameter, the result or a name of the expression isn't what it
-            must be.
+            If its source, a parameter, the result, a name of the expression or what it says that
+            it lacks isn't what it must be.
         """
         if self.key not in SOURCES:
             message = f"{self.name}: the source '{self.key}' isn't declared; `cite` it"
@@ -165,6 +169,13 @@ class Formula:
         if strange:
             message = f"{self.name}: the expression names {sorted(strange)}, which it isn't given"
             raise ValueError(message)
+        for name, reason in self.lacks.items():
+            wrong = "isn't in the vocabulary" if name not in VOCABULARY else ""
+            wrong = "is one of its inputs" if name in self.inputs else wrong
+            wrong = wrong or ("" if reason.strip() else "has no reason")
+            if wrong:
+                message = f"{self.name}: lacks '{name}', which {wrong}"
+                raise ValueError(message)
 
 
 @dataclass(frozen=True, eq=False)
@@ -461,6 +472,7 @@ def formula(
     inputs: tuple[str, ...] = (),
     name: str = "",
     replaces: str = "",
+    lacks: Mapping[str, str] | None = None,
     title: str = "",
     place: str = "",
 ) -> Callable[[Kernel], Kernel]:
@@ -489,6 +501,8 @@ def formula(
     replaces : str, optional
         The name of the formula whose place it takes.  Without it, two formulas that give the same
         quantity under the same labels are refused.
+    lacks : mapping of str to str, optional
+        Inputs of the more general form that it doesn't follow from, each with the reason.
     title : str, optional
         What it gives, if that isn't the first line of the function's docstring.
     place : str, optional
@@ -517,6 +531,7 @@ def formula(
             when=dict(when or {}),
             own_expression=expression,
             replaces=replaces,
+            lacks=dict(lacks or {}),
             words=title or summary(kernel),
             place=place or place_of(kernel.__code__),
         )
@@ -573,6 +588,7 @@ class Further(TypedDict, total=False):
     where: str
     assumes: tuple[str, ...]
     when: Mapping[str, str] | None
+    lacks: Mapping[str, str] | None
     name: str
 
 

@@ -110,7 +110,10 @@ def checkpoint_bytes(parameters: Array, weight_bytes: Array, optimizer_bytes: Ar
 
 
 @derived(
-    returns="checkpoint_bytes", assumes=("frozen weights aren't saved",), when={"tuning": "lora"}
+    returns="checkpoint_bytes",
+    assumes=("frozen weights aren't saved",),
+    lacks={"parameters": "frozen weights aren't saved"},
+    when={"tuning": "lora"},
 )
 def adapted_checkpoint_bytes(
     adapter_parameters: Array, weight_bytes: Array, optimizer_bytes: Array

@@ -58,6 +58,8 @@ def tp_gather_message_bytes(
 
 alias("tp_gather_message_bytes", "tp_message_bytes",
       "Inputs of a block, which adapters take in 16 bits: they are gathered so, once",
+      lacks=dict.fromkeys(("attention_narrow_share", "narrow_share"),
+                          "what is gathered is in 16 bits, whatever frozen products take"),
       when={"tuning": "lora"})  # fmt: skip
 
 GATHERED = {**TP, "message": "tp_gather_message_bytes"}
@@ -190,6 +192,10 @@ for _layer, _module, _blocks in (
         f"{_layer}_recompute_time",
         (_module, *_sent, *_blocks),
         _block_again,
+        lacks=dict.fromkeys(
+            ("repeated_reductions", "repeated_gathers") if _layer == "tp_layer" else (),
+            "of a dense layer's modules the MLP alone is a block that is repeated",
+        ),
         when={"recompute": "selective"},
         **SPLIT,
     )

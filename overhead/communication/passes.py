@@ -299,6 +299,7 @@ for _name, _mark, _meaning in (
     ("mean_layer_parameters", "mean", "parameters of a layer on one rank, mean of the stage's, "
      "experts left out"),
     ("dp_layer_parameters", "l", "parameters of a layer that data parallelism exchanges"),
+    ("mean_layer_trained_parameters", "mean,t", "adapter parameters per layer on a rank, mean"),
     ("edp_layer_parameters", "l,e", "parameters of a layer's routed experts on one rank"),
     ("first_stage_narrow_parameters", "first,n", "parameters of a rank of the first stage that "
      "products take in fewer bytes, experts left out"),
@@ -412,12 +413,20 @@ call(
 )
 
 
-@formula(returns="dp_layer_trained_parameters", assumes=("a dense layer's",), **LORA)
-def dp_layer_adapter_parameters(
-    lora_rank: Array, attention_adapter_width: Array, mlp_adapter_width: Array, tp: Array
+@formula(**LORA)
+def mean_layer_trained_parameters(
+    trained_parameters: Array, weight_copies: Array, stage_layers: Array
 ) -> Array:
-    """Parameters of a layer's adapters on one rank."""
-    return lora_rank * (attention_adapter_width + mlp_adapter_width) / tp
+    """Adapter parameters per layer on one rank, mean of the stage's layers."""
+    return trained_parameters / (weight_copies * xp.maximum(stage_layers, 1.0))
+
+
+call(
+    returns="dp_layer_trained_parameters",
+    of="mean_layer_trained_parameters",
+    bind={"stage": "last_stage"},
+    when=LORA["when"],
+)
 
 
 # All stages together: as one stage would have it.

@@ -42,6 +42,7 @@ alias(
     "attended_span",
     "sequence_length",
     assumes=("masked scores are computed, those outside of a window too",),
+    lacks={"attention_span": "an unfused kernel computes all scores, whatever is masked"},
     **KERNELS,
 )
 
@@ -88,7 +89,12 @@ def attention_backward_flops(
     return own + rank_tokens * index_backward_flops
 
 
-@formula(returns="attention_backward_flops", assumes=("scores were kept",), **KERNELS)
+@formula(
+    returns="attention_backward_flops",
+    assumes=("scores were kept",),
+    lacks={"index_backward_flops": "a loss of selected tokens alone needs the fused kernel"},
+    **KERNELS,
+)
 def unfused_attention_backward_flops(attention_forward_flops: Array) -> Array:
     """Operations of the backward of a layer's unfused scores and values on one rank."""
     return 2.0 * attention_forward_flops
@@ -192,6 +198,8 @@ def fused_attention_backward_time(
 
 # Unfused.
 
+OF_PRODUCTS = "that is of a fused kernel's tiles: here two matrix products compute the scores"
+
 
 @formula(**KERNELS)
 def attention_scores(rank_tokens: Array, sequence_length: Array, heads: Array, tp: Array) -> Array:
@@ -205,6 +213,7 @@ def attention_scores(rank_tokens: Array, sequence_length: Array, heads: Array, t
         "scores are written, softmax reads and writes them, values' product reads them",
         "dropout is one kernel more",
     ),
+    lacks={"attention_slowdown": OF_PRODUCTS},
     **KERNELS,
 )
 def unfused_attention_forward_time(
@@ -233,6 +242,7 @@ def unfused_attention_forward_time(
         "softmax reads its own output beside it",
         "dropout is one kernel more",
     ),
+    lacks={"attention_slowdown": OF_PRODUCTS},
     **KERNELS,
 )
 def unfused_attention_backward_time(

@@ -10,6 +10,7 @@ from overhead.compute import quantities
 from overhead.formula import call, constant, declare, formula, product
 from overhead.memory.activations import EVENLY, NARROW, WIDE
 from overhead.quantity import Array
+from overhead.transformer import CAUSAL, FULL
 
 # A product is cut into tiles, and the last one is computed whole.
 TILE, TILE_DEPTH = 128.0, 64.0
@@ -470,28 +471,22 @@ for _class, _width in (("dense", "mlp_adapter_width"), ("moe", "shared_adapter_w
         return _adapters(rank, tokens, (attention + mlp) / tp, layers, *machine)
 
 
-@formula(
-    returns="model_flops_per_token",
-    assumes=("masked scores count as computed", "gradients of frozen weights aren't computed"),
-    **LORA,
-)
-def adapted_model_flops_per_token(
-    forward_flops_per_token: Array, attention_flops_per_token: Array, adapter_parameters: Array
+def _adapted_flops(
+    forward: Array, scores: Array, further: Array, depths: Array, layers: Array, adapters: Array
 ) -> Array:
-    """FLOPs of one token's training of adapters: forward and inputs' gradients, scores thrice."""
-    return 2.0 * forward_flops_per_token + attention_flops_per_token + 6.0 * adapter_parameters
+    every = scores + depths * (scores / xp.maximum(layers, 1.0))
+    return 2.0 * (forward + further) + every + 6.0 * adapters
 
 
-@formula(
-    returns="causal_model_flops_per_token",
-    assumes=("gradients of frozen weights aren't computed",),
-    **LORA,
-)
-def adapted_causal_model_flops_per_token(
-    causal_forward_flops_per_token: Array,
-    causal_attention_flops_per_token: Array,
-    adapter_parameters: Array,
-) -> Array:
-    """FLOPs of one token's training of adapters, masked scores not counted."""
-    scores = causal_attention_flops_per_token
-    return 2.0 * causal_forward_flops_per_token + scores + 6.0 * adapter_parameters
+for _prefix, _masked in (("", FULL), ("causal_", CAUSAL)):
+    declare(
+        f"{_prefix}model_flops_per_token",
+        (f"{_prefix}forward_flops_per_token", f"{_prefix}attention_flops_per_token",
+         f"{_prefix}mtp_flops_per_token", "mtp_layers", "layers", "adapter_parameters"),
+        _adapted_flops,
+        "FLOPs per token of training adapters: forward and input gradients, scores three times",
+        assumes=(_masked, "gradients of frozen weights aren't computed",
+                 "adapters of layers that predict further tokens aren't counted"),
+        name=f"adapted_{_prefix}model_flops_per_token",
+        **LORA,
+    )  # fmt: skip

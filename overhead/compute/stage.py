@@ -246,6 +246,7 @@ alias(
     "stage_backward_time",
     "middle_backward_time",
     "Time of a stage's backward of one micro-batch, the ends' extra work apart",
+    lacks={"ends_extra_time": "it stands apart"},
     when=PARTED,
     **PIPELINE,
 )
@@ -359,6 +360,7 @@ alias(
     "output_gpu_time",
     "logits_forward_time",
     assumes=("every token's logits are computed, and no loss",),
+    lacks={"mtp_time": "only training predicts further tokens"},
     when=FORWARD,
 )
 

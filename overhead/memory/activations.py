@@ -94,11 +94,13 @@ LORA: dict[str, Any] = {
     "where": "section 4.1: a frozen matrix has no gradient, so that nothing asks for its input",
     "when": {"tuning": "lora"},
 }
+WIDE_ADAPTERS = "what adapters take is in 16 bits in every layer"
 for _module, _adapters in (("attention", "lora_attention"), ("layer", "lora_mlp")):
     alias(f"kept_{_module}_input_bytes", f"{_module}_input_bytes", **LAYER)
     product(f"kept_{_module}_input_bytes", (_adapters, "activation_bytes"),
             "Bytes per element of an adapter's input, which is in 16 bits",
-            name=f"adapted_{_module}_input_bytes", **LORA)  # fmt: skip
+            name=f"adapted_{_module}_input_bytes",
+            lacks={f"{_module}_input_bytes": WIDE_ADAPTERS}, **LORA)  # fmt: skip
 alias("kept_expert_input_bytes", "expert_input_bytes", **LAYER)
 constant("kept_expert_input_bytes", 0.0, "None: routed experts have no adapters",
          like="expert_input_bytes", **LORA)  # fmt: skip
@@ -107,6 +109,7 @@ alias("kept_context_bytes", "attention_input_bytes",
       **LAYER)  # fmt: skip
 alias("kept_context_bytes", "activation_bytes",
       assumes=("the attention kernel keeps its output in 16 bits, which an adapter takes",),
+    lacks={"attention_input_bytes": WIDE_ADAPTERS},
       **LORA)  # fmt: skip
 
 

@@ -292,7 +292,9 @@ for _method, _kernel, _more in (
     _when = {"recompute": _method}
     declare("live_activation_memory", _inputs, _kernel, assumes=(ONE,), when=_when, **LIVE)
     _when = {"recompute": _method, "schedule": "forward_only"}
-    declare("live_activation_memory", KEPT, _one_layer, assumes=(UNLESS,), when=_when, **LIVE)
+    declare("live_activation_memory", KEPT, _one_layer, assumes=(UNLESS,), when=_when,
+            lacks={"recompute_layers": "without a backward no layer is recomputed"},
+            **LIVE)  # fmt: skip
 
 
 # What waits in the host's memory, and comes back for the backward.

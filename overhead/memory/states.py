@@ -137,6 +137,7 @@ LORA: dict[str, Any] = {
     "when": {"tuning": "lora"},
 }
 LATENT = "of latent attention every projection has one"
+FROZEN = "frozen weights have no gradients"
 constant("linear_adapter_width", 0.0, "No layer has linear attention", like="hidden_size",
          **LORA)  # fmt: skip
 for _kind in ("", "_expert"):
@@ -209,7 +210,7 @@ def adapter_parameters(
     return _adapters(lora_rank, layers, attention_adapter_width, *mlps)
 
 
-@formula(returns="trained_parameters", **LORA)
+@formula(returns="trained_parameters", lacks={"stage_parameters": FROZEN}, **LORA)
 def adapted_trained_parameters(
     weight_copies: Array,
     lora_rank: Array,
@@ -416,6 +417,7 @@ def placeholder_memory(
 @formula(
     returns="placeholder_memory",
     assumes=(ONE_A_SHAPE, FUSED),
+    lacks=dict.fromkeys(("layer_rank_parameters", "expert_weights"), FROZEN),
     when={"tuning": "lora", "schedule": TRAINING},
     **PLACEHOLDERS,
 )

@@ -388,6 +388,7 @@ def _ring_exchange(way: str, computing: str, when: dict[str, str]) -> None:
     )
 
 
+NOT_ROUND = "attention waits for what isn't sent round a ring"
 for _way in ("forward", "backward"):
     _sent = f"cp_layer_{_way}_time"
     # What is repeated in a backward changes nothing of it.
@@ -395,7 +396,11 @@ for _way in ("forward", "backward"):
         alias(
             f"exposed_cp_{_way}_time",
             _sent,
-            assumes=("attention waits for what isn't sent round a ring",),
+            assumes=(NOT_ROUND,),
+            lacks={
+                f"attention_{_way}_time": NOT_ROUND,
+                **({"layer_attention_again_time": NOT_ROUND} if len(_when) > 1 else {}),
+            },
             when=_when,
         )
     for _when in (NAMED_RING, NAMED_MIXED):
@@ -665,6 +670,11 @@ def _dense_inputs(way: str) -> tuple[str, ...]:
     return ("sequence_parallel", *pairs, "sequence_whole", whole)
 
 
+def _unpaired(*products: str) -> dict[str, str]:
+    """Return the products of experts that a mechanism doesn't pair with communication."""
+    return {f"moe_layer_{kind}_time": f"{UNPAIRED}, and routed experts none" for kind in products}
+
+
 def _layers() -> None:
     """Declare what layers of both classes expose."""
     name = "dense_exposed_tp_{}_time"
@@ -681,10 +691,12 @@ def _layers() -> None:
     taken = ("sequence_parallel", "attention_tp_{}_time", "moe_layer_blocks", "tp_layer_{}_time")
     whole = ("sequence_whole", "tp_moe_layer_{}_time")
     forward = tuple(each.format("forward") for each in (*taken, *whole))
-    declare(name.format("forward"), forward, _moe, when=TP_NAMED, assumes=(UNPAIRED,))
+    declare(name.format("forward"), forward, _moe, when=TP_NAMED, assumes=(UNPAIRED,),
+            lacks=_unpaired("matmul_forward"))  # fmt: skip
     backward = tuple(each.format("backward") for each in taken)
     backward += ("tp_layer_gather_time", whole[0], "moe_tp_waited_time")
-    declare(name.format("backward"), backward, _moe_once, when=TP_NAMED, assumes=(UNPAIRED,))
+    declare(name.format("backward"), backward, _moe_once, when=TP_NAMED, assumes=(UNPAIRED,),
+            lacks=_unpaired("input_gradient", "weight_gradient"))  # fmt: skip
     again = tuple(each.format("recompute") for each in (taken[1], taken[3], whole[1]))
     declare(
         name.format("backward"),
@@ -692,6 +704,7 @@ def _layers() -> None:
         _moe_backward,
         when={**TP_NAMED, **REPEATED},
         assumes=(UNPAIRED,),
+        lacks=_unpaired("input_gradient", "weight_gradient", "matmul_again"),
     )
 
 

@@ -211,12 +211,15 @@ def _chunked_experts() -> None:
             "expert_contention",
         )  # fmt: skip
         name = f"exposed_ep_{way}_time"
+        lacks = {"moe_layer_computing_time": "what is chunked hides behind experts' products alone"}
         assumes = ("one chunk is sent ahead", "what would take longer in chunks goes as a whole")
-        declare(name, taken, _expert_exposure, when=CHUNKED_EXPERTS, assumes=assumes, **DEEPEP)
+        declare(name, taken, _expert_exposure, when=CHUNKED_EXPERTS, assumes=assumes,
+                lacks=lacks, **DEEPEP)  # fmt: skip
         if way == "backward":
             more = ("repeated_exchanges", "exposed_ep_forward_time")
+            lacks["moe_layer_matmul_again_time"] = lacks["moe_layer_computing_time"]
             declare(name, (*taken, *more), _repeated_expert_exposure, assumes=assumes,
-                    when={**CHUNKED_EXPERTS, **REPEATED}, **DEEPEP)  # fmt: skip
+                    lacks=lacks, when={**CHUNKED_EXPERTS, **REPEATED}, **DEEPEP)  # fmt: skip
 
 
 _chunked_experts()

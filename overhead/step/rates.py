@@ -34,6 +34,7 @@ for _prefix in ("", "causal_"):
         f"{_prefix}model_flops",
         (f"{_prefix}forward_flops_per_token", "tokens_per_step"),
         assumes=("there is no backward",),
+        lacks={f"{_prefix}model_flops_per_token": "only training predicts further tokens"},
         when=FORWARD,
         name=f"{_prefix}forward_only_flops",
         **PALM,

@@ -113,3 +113,23 @@ def test_adapters_of_each_product_by_hand() -> None:
     queries, keys = 4096 + 1024 + 1024 + 64 * 512, 4096 + 2 * 512
     output = 64 * 512 + 8 * 1024 + 8 * 1024 + 4096
     assert adapters(FLASH, **attention) == 43 * (queries + keys + output)
+
+
+def test_further_tokens_cost_training_of_adapters_something() -> None:
+    """DeepSeek-V3: beside a forward and inputs' gradients, of scores a third part."""
+    plan = {"lora_rank": 1.0, "sequence_length": 4096.0}
+    names = ("", "causal_")
+    for prefix in names:
+        more = kept("deepseek-v3", f"{prefix}model_flops_per_token", **plan, mtp_layers=1.0)
+        none = kept("deepseek-v3", f"{prefix}model_flops_per_token", **plan)
+        further = kept("deepseek-v3", f"{prefix}mtp_flops_per_token", **plan, mtp_layers=1.0)
+        scores = kept("deepseek-v3", f"{prefix}attention_flops_per_token", **plan) / 61
+        assert more - none == pytest.approx(2 * further + scores, rel=1e-9)
+
+
+def test_adapters_that_a_layer_exchanges_are_the_mean_of_its_stage() -> None:
+    """DeepSeek-V3: MLPs of 18,432 in 3 of 61 layers, shared experts of 2,048 in the others."""
+    plan = {"lora_rank": 1.0, "lora_attention": 0.0}
+    found = kept("deepseek-v3", "dp_layer_trained_parameters", **plan)
+    dense, shared = 2 * 7168 + 3 * 18432, 2 * 7168 + 3 * 2048
+    assert found == pytest.approx((3 * dense + 58 * shared) / 61, rel=1e-12)
