@@ -295,7 +295,6 @@ def busy_time(micro_batches: Array, stage_forward_time: Array, stage_backward_ti
 
 product("busy_time", ("micro_batches", "stage_forward_time"),
         "Time for which a device computes all micro-batches' forwards", when=FORWARD,
-        lacks={"stage_backward_time": "there is no backward"},
         name="forward_only_busy_time")  # fmt: skip
 
 

@@ -284,16 +284,16 @@ KEPT = (*OF_LAYERS[:3], "kept_dense_layer_activations", *OF_LAYERS[3:],
         "kept_moe_layer_activations")  # fmt: skip
 UNLESS = f"{ONE} (without a backward: computed)"
 declare("live_activation_memory", KEPT, _one_layer, assumes=(UNLESS,), **LIVE)
-for _method, _kernel, _more in (
-    ("block", _one_of_block, ()),
-    ("uniform", _one_unit, ("chunk_layers",)),
+NONE_AGAIN = {"recompute_layers": "without a backward no layer is recomputed"}
+for _method, _kernel, _more, _lacks in (
+    ("block", _one_of_block, (), NONE_AGAIN),
+    ("uniform", _one_unit, ("chunk_layers",), None),
 ):
     _inputs = (*OF_LAYERS, "checkpoint_activations", "recompute_layers", *_more)
     _when = {"recompute": _method}
     declare("live_activation_memory", _inputs, _kernel, assumes=(ONE,), when=_when, **LIVE)
     _when = {"recompute": _method, "schedule": "forward_only"}
-    declare("live_activation_memory", KEPT, _one_layer, assumes=(UNLESS,), when=_when,
-            lacks={"recompute_layers": "without a backward no layer is recomputed"},
+    declare("live_activation_memory", KEPT, _one_layer, assumes=(UNLESS,), when=_when, lacks=_lacks,
             **LIVE)  # fmt: skip
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, constant, declare, formula, product, total
+from overhead.formula import alias, constant, declare, formula, parameters, product, total
 from overhead.quantity import Array, define
 from overhead.source import cite
 
@@ -295,25 +296,6 @@ def error_band(
     return xp.where(far, _band("rates or cuts without runs", unknown_settings), near)
 
 
-def _adapted(unseen_device: Array, cp: Array, unknown_settings: Array) -> Array:
-    far = (unseen_device > 0.0) | (cp >= 4.0)
-    near = _band("adapters", unknown_settings)
-    return xp.where(far, _band("rates or cuts without runs", unknown_settings), near)
-
-
-for _name, _when in (
-    ("adapted", {"tuning": "lora"}),
-    ("adapted_hybrid", {"tuning": "lora", "mixers": "hybrid"}),
-):
-    formula(
-        returns="error_band",
-        name=f"{_name}_error_band",
-        where="adapters beside frozen weights: no constant is fitted to such runs",
-        when=_when,
-        **ERRORS,
-    )(_adapted)
-
-
 @formula(
     returns="error_band",
     where="hybrids: one constant is fitted to 16 of the 22 step times that NVIDIA published",
@@ -335,6 +317,28 @@ def hybrid_error_band(
     plan = (experts, zero_stage, world_size, gpus_per_node, cp)
     others = error_band(*plan, unseen_device, unknown_settings, index_share)
     return xp.where(linear_layers > 0.0, _band("hybrids", unknown_settings), others)
+
+
+def _of_adapters(others: Callable[..., Array]) -> Callable[..., Array]:
+    """Return the kernel of adapters' error: no less than that of training all weights."""
+    place = parameters(others).index("unknown_settings")
+
+    def adapted(*known: Array) -> Array:
+        return xp.maximum(others(*known), _band("adapters", known[place]))
+
+    return adapted
+
+
+for _others, _when in ((error_band, {}), (hybrid_error_band, {"mixers": "hybrid"})):
+    formula(
+        returns="error_band",
+        name=f"adapted_{_others.__name__}",
+        title="Error of the step's time that four in five runs stay within, of adapters",
+        inputs=parameters(_others),
+        where="adapters beside frozen weights: no constant is fitted to such runs",
+        when={"tuning": "lora", **_when},
+        **ERRORS,
+    )(_of_adapters(_others))
 
 
 @formula(where="memory: bytes of states and what is recomputed are known, or not", **ERRORS)
