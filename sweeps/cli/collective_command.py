@@ -11,12 +11,13 @@ import numpy as np
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.collectives.choices import TAKEN
-from overhead.expression import evaluate, names
-from overhead.formula import REGISTRY, Formula
+from overhead.expression import names
+from overhead.graph import Evaluation
 from overhead.labels import HIERARCHY, NO_LIBRARY, OPERATION_DEFAULTS, XLA
 from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.cli import flags
+from sweeps.cli.derivation import Derivation, evaluated, same
 from sweeps.cli.options import (
     assumed_lines,
     check_taken,
@@ -28,7 +29,7 @@ from sweeps.cli.options import (
     show_sensitivity,
     sweep_of_options,
 )
-from sweeps.cli.write import Output, as_table
+from sweeps.cli.write import Output, as_table, shown
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
@@ -268,11 +269,68 @@ def statements(job: Job) -> Iterator[str]:
 def _terms(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
     (case,) = job.program.cases
     algorithm = next(a for a in case.algorithms if a.name == record["chosen_algorithm"])
-    values = _values(job, algorithm)
-    unequal = not np.isclose(evaluated(algorithm.expression, values), record["time"], rtol=1e-9)
+    scope = _of_algorithm(job, algorithm)
+    derivation = Derivation()
     yield ""
     yield f"{'.'.join(algorithm.key)}: {algorithm.title}"
+    yield from _statements_of(algorithm, scope, derivation)
+    yield from (f"  assumes {phrase}" for phrase in algorithm.assumes)
+    yield f"  source  {algorithm.reference}"
+    yield from _time(algorithm, scope, derivation)
+    if len(case.algorithms) > 1:
+        times = {
+            one.name: float(_of_algorithm(job, one)["time"])
+            for one in case.algorithms
+            if _defined(job, one)
+        }
+        told = ", ".join(f"{name} {format_quantity(time, 's')}" for name, time in times.items())
+        yield f"  fastest of {told}: {algorithm.name}"
+    if float(record.get("lower_bound", np.nan)) > 0.0:
+        yield ""
+        yield "lower bound: no algorithm is faster on these links"
+        yield from derivation.lines("lower_bound", scope, DEEP)
+    yield from derivation.where()
+    yield from derivation.references()
+    yield ""
+
+
+DEEP = 99  # Down to named constants
+
+
+def _of_algorithm(job: Job, algorithm: Algorithm) -> Evaluation:
+    """Return the evaluation of a job's one cell with one of its algorithms."""
+    (case,) = job.program.cases
+    given = job.program.builder(case).given
+    numbers = {name: node.given for name, node in given.items() if node.given is not None}
+    values = {name: np.reshape(value, ()) for name, value in numbers.items()}
+    return Evaluation(values, case.labels, algorithm)
+
+
+def _defined(job: Job, algorithm: Algorithm) -> bool:
+    return bool(np.all(_of_algorithm(job, algorithm).defined()))
+
+
+def _time(algorithm: Algorithm, scope: Evaluation, derivation: Derivation) -> Iterator[str]:
+    """Yield how the time comes about where it isn't the stated one."""
+    stated = algorithm.expression
+    values = {name: float(scope[name]) for name in names(stated)}
+    if same(evaluated(stated, values), float(scope["time"])):
+        for name in values:
+            yield from derivation.lines(name, scope, DEEP)
+        return
+    if algorithm.bound:
+        yield f"    ({algorithm.bound})"
+    yield "  time as asked for, from named constants up"
+    yield from derivation.lines("time", scope, DEEP)
+
+
+def _statements_of(
+    algorithm: Algorithm, scope: Evaluation, derivation: Derivation
+) -> Iterator[str]:
+    """Yield what the algorithm states of links alone, with the numbers put in."""
     for name, expression in algorithm.statements.items():
+        values = {needed: float(scope[needed]) for needed in names(expression)}
+        derivation.leaves |= {needed: shown(needed, value) for needed, value in values.items()}
         result, units = evaluated(expression, values), VOCABULARY[name].units
         yield f"  {name} = {expression}"
         yield f"    = {put_in(expression, values)}"
@@ -280,23 +338,6 @@ def _terms(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
         binary = units == "byte" and is_binary(values.get("message_bytes", 1.0))
         text = format_bytes(result, binary=True) if binary else format_quantity(result, units)
         yield f"    = {text}"
-        if name == "time" and unequal:
-            yield from _composed(job, algorithm)
-    yield "  where"
-    for name in dict.fromkeys(n for text in algorithm.statements.values() for n in names(text)):
-        quantity = VOCABULARY[name]
-        shown = format_quantity(values[name], quantity.units)
-        yield f"    {name} = {shown}  ({quantity.meaning})"
-    for phrase in algorithm.assumes:
-        yield f"  assumes {phrase}"
-    yield f"  source  {algorithm.reference}"
-    if float(record.get("lower_bound", np.nan)) > 0.0:
-        yield ""
-        yield "lower bound: no algorithm is faster on these links"
-        labels = {**case.labels, **algorithm.labels}
-        for name in ("latency_bound", "bandwidth_bound", "lower_bound"):
-            yield from _declared(job, algorithm, labels, name)
-    yield ""
 
 
 def _addends(expression: str, values: Mapping[str, float], units: str) -> Iterator[str]:
@@ -309,56 +350,3 @@ def _addends(expression: str, values: Mapping[str, float], units: str) -> Iterat
     terms.insert(0, ast.unparse(part))
     if len(terms) > 1:
         yield "    = " + " + ".join(format_quantity(evaluated(one, values), units) for one in terms)
-
-
-def _declared(
-    job: Job, algorithm: Algorithm, labels: Mapping[str, str], quantity: str
-) -> Iterator[str]:
-    """Yield a quantity's formula with the numbers put in, and its result."""
-    (case,) = job.program.cases
-    builder, evaluator = job.program.builder(case), Evaluator(job.program.grid, dict(case.fixed))
-    declared = REGISTRY.returning(quantity, labels)
-    if not isinstance(declared, Formula):
-        return
-
-    def value(name: str) -> float:
-        return float(np.asarray(evaluator.value(builder.node(name, algorithm))).reshape(-1)[0])
-
-    with np.errstate(all="ignore"):
-        values = {name: value(name) for name in declared.inputs}
-        result = value(quantity)
-    yield f"  {declared.statement}"
-    yield f"    = {put_in(declared.expression, values)}"
-    yield f"    = {format_quantity(result, VOCABULARY[quantity].units)}"
-
-
-def _composed(job: Job, algorithm: Algorithm) -> Iterator[str]:
-    """Yield how the time comes about where it isn't the stated one."""
-    (case,) = job.program.cases
-    labels = {**case.labels, **algorithm.labels}
-    if algorithm.bound:
-        yield f"    ({algorithm.bound})"
-    yield "  which becomes, as asked for,"
-    for quantity in ("time", *(PHASES if labels["phases"] == "pipelined" else ())):
-        yield from _declared(job, algorithm, labels, quantity)
-
-
-def _values(job: Job, algorithm: Algorithm) -> dict[str, float]:
-    """Return what stands for each name in an algorithm's statements."""
-    (case,) = job.program.cases
-    evaluator = Evaluator(job.program.grid, dict(case.fixed))
-    builder = job.program.builder(case)
-    wanted = dict.fromkeys(n for text in algorithm.statements.values() for n in names(text))
-    nodes = {name: builder.input(name, algorithm) for name in wanted}
-    with np.errstate(all="ignore"):
-        return {
-            name: float(np.asarray(evaluator.value(node)).reshape(-1)[0])
-            for name, node in nodes.items()
-        }
-
-
-def evaluated(expression: str, values: Mapping[str, float]) -> float:
-    """Return what an expression gives for some values."""
-    with np.errstate(all="ignore"):
-        arrays = {name: np.float64(value) for name, value in values.items()}
-        return float(evaluate(expression, arrays))

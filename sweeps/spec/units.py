@@ -560,7 +560,9 @@ def put_in(expression: str, values: Mapping[str, float]) -> str:
             return name
         units = VOCABULARY[name].units if name in VOCABULARY else "1"
         if units not in _PUT_IN:
-            return f"{values[name]:.6g}"
+            # Whole numbers in full: differences of large ones are exact.
+            value = values[name]
+            return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
         text = format_quantity(values[name], units, digits=6)
         return f"({text})" if "/" in text else text
 
