@@ -518,10 +518,8 @@ def forward_only_in_flight(stage: Array, pp: Array) -> Array:
 # Pipelines whose stages take unequally long: the ends by formulas, any stages by a stage axis.
 #
 # In most models only the ends differ: the embedding in the first stage, logits and loss in the
-# last,
-# and fewer layers there to make up for them.  Zero-bubble schedules and DualPipe have no closed
-# form
-# then, so none is declared for them.
+# last, and fewer layers there to make up for them.  Zero-bubble schedules and DualPipe have no
+# closed form then, so none is declared for them.
 
 ENDS = ("only the first and the last stage differ from the others",)
 

@@ -225,8 +225,7 @@ OPERATIONS = declared("ep")
 # Dispatch to experts that sends a token once to each node, however many of its experts are there.
 #
 # The copy crosses the network, and the node's own links hand it on to the experts' ranks; both at
-# the
-# same time, so that the slower of the two rules.  The way back is the same.
+# the same time, so that the slower of the two rules.  The way back is the same.
 
 DEDUPLICATED = {"dispatcher": "deduplicated", "topology": "hierarchical"}
 PODS = {"topology": "hierarchical", "shape": "three_levels"}

@@ -369,8 +369,7 @@ for _name, _merging, _words in (
 # Time in which the host launches a layer: what it launches of each kind, at one time for each.
 #
 # A mixture of experts has more to launch than a dense layer: a router, the exchange, and for each
-# of
-# the rank's experts its own products, which fused libraries launch one by one.
+# of the rank's experts its own products, which fused libraries launch one by one.
 
 MEASURED: dict[str, Any] = {
     "source": quantities.VTRAIN,

@@ -275,8 +275,7 @@ _declare_exposed("exposed_layerwise_time", NAMED)
 #
 # The next layer's weights are gathered while a layer computes, and its gradients are reduced while
 # the layer before it does.  A step has forwards that gather, and backwards that gather, reduce or
-# do
-# both; each such pass exposes its ends, and what takes longer than a layer's computing.
+# do both; each such pass exposes its ends, and what takes longer than a layer's computing.
 
 FSDP: dict[str, Any] = {"source": "zhao2023", "where": "section 3.3"}
 HIDDEN = "what hides slows down what it hides behind by a share of its own time"

@@ -427,9 +427,8 @@ for _name, _mark, _words, _parts in (
 #
 # The label ``tp_mechanism`` names what overlaps how; with ``efficiency`` a share is given
 # (`overhead.step.overlap`).  What is exposed is the time of both together beyond that of the
-# product
-# by itself.  Only what sequence parallelism sends can hide: an all_reduce has no product of its
-# own.
+# product by itself.  Only what sequence parallelism sends can hide: an all_reduce has no product of
+# its own.
 
 GATHER, SCATTER, AGAIN = "tp_all_gather_time", "tp_reduce_scatter_time", "tp_weight_gather_time"
 # First and last products of a block.

@@ -186,8 +186,8 @@ def over_slices(ufunc: np.ufunc, piece: Piece) -> NDArray[np.float64]:
 # Sums of float64 that are exact until they are rounded, once: the same in any order of addition.
 #
 # A float64 is a whole multiple of 2**-1088 below 2**1024.  Cut into limbs of 32 bits it is a
-# handful
-# of small whole numbers, whose sums are exact; the limbs that occur are kept, each an int64 a cell.
+# handful of small whole numbers, whose sums are exact; the limbs that occur are kept, each an int64
+# a cell.
 
 LIMB_BITS = 32
 # The weight of limb 0 is 2**-LOWEST_BIT: below the least float64, 2**-1074, and a whole limb.

@@ -225,8 +225,7 @@ def attention_label(figures: Mapping[str, Figure]) -> dict[str, str]:
 # A model's file: what it may hold, checked whole.
 #
 # A model file states shapes, or a bare count of parameters.  Unknown keys, missing shapes and
-# shapes
-# that contradict each other are all reported together, each with its place.
+# shapes that contradict each other are all reported together, each with its place.
 
 KEYS = ("name", "title", "summary", "hugging_face", "kind", "source", "shapes", *COUNTS)
 

@@ -84,8 +84,7 @@ def sweep(starts: Ints, ends: Ints, labels: NDArray[np.integer], classes: int) -
 # ``hta/common/trace_parser.py``, ``hta/utils/utils.py``, ``hta/analyzers``), the odd parts as well:
 # rows whose launch lies in the last step, or isn't in the file, are left out; where times have
 # fractions, starts are rounded up and ends down, so that what is shorter than a microsecond may
-# last
-# less than nothing; and all names that begin with ``hip`` are communication, copies too.
+# last less than nothing; and all names that begin with ``hip`` are communication, copies too.
 
 HTA_CLASSES = ("computation", "communication", "memory", "other")
 """The classes, in the order of the codes."""

@@ -34,8 +34,7 @@ from sweeps.traces.reader import Trace, counted, nanoseconds, read_trace
 # The same collective operation on several ranks: how long it carried data, how long it waited.
 #
 # A collective's kernel starts where its rank comes to it, and spins until the last rank has come.
-# So
-# its duration is a transfer and a wait for peers; the shortest of all ranks' is nearest to the
+# So its duration is a transfer and a wait for peers; the shortest of all ranks' is nearest to the
 # transfer.
 
 Ints = NDArray[np.int64]

@@ -21,11 +21,10 @@ from sweeps.errors import InputError, fault
 # The events of a trace file, a part of them at a time, so that any file fits into memory.
 #
 # A file is an object with ``traceEvents``, or a bare list of events, as JSON, plain or gzipped. It
-# is
-# read in parts of a quarter megabyte. Each part is cut between two events, and only those events
-# are
-# parsed that say something about the GPU: a profile of Python holds few of them. A cut in a wrong
-# place (in a list within an event, in a string) leaves text that isn't JSON, and is then moved.
+# is read in parts of a quarter megabyte. Each part is cut between two events, and only those events
+# are parsed that say something about the GPU: a profile of Python holds few of them. A cut in a
+# wrong place (in a list within an event, in a string) leaves text that isn't JSON, and is then
+# moved.
 
 Event = dict[str, Any]
 
