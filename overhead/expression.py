@@ -22,6 +22,8 @@ MOST_DRAWS = 4096
 COUNTS = 65536
 # Where laws have more counts than so many of some probability, they are integrated.
 MOST_COUNTS = 400_000.0
+# Of a continued fraction: terms at most, and the least change that is worth another one.
+MOST_TERMS, LAST_DIGIT = 10_000, 2.0**-50
 
 
 @named()
@@ -105,7 +107,12 @@ def negative_binomial_tail(count: Array, mean: Array, dispersion: Array) -> Arra
     """
     count, mean, dispersion = np.broadcast_arrays(*map(np.asarray, (count, mean, dispersion)))
     far = _far(mean, dispersion)
-    found = 1.0 - _sum_up(np.where(far, 0.0, mean), dispersion, count=count)[1]
+    near = np.where(far, 0.0, mean)
+    _, below, last = _sum_up(near, dispersion, count=count)
+    # Beyond the mean never as 1 less what lies below, which leaves no digits of a small one.
+    above = count + 1.0 >= near
+    beyond = _beyond(count, np.where(above, near, 0.0), dispersion, last)
+    found = np.where(above, beyond, 1.0 - below)
     if np.any(far):
         found = np.array(found)
         found[far] = _tail(count[far], mean[far], dispersion[far])
@@ -174,10 +181,35 @@ def _tail(count: Array, mean: Array, dispersion: Array) -> Array:
     return above / (below + above)
 
 
+def _beyond(count: Array, mean: Array, dispersion: Array, last: Array) -> Array:
+    """Return probabilities of more than counts from the mean on, by the logarithm of the count's.
+
+    The next count's probability by the continued fraction of an incomplete beta function, of
+    which the tail is one (NIST DLMF, 8.17.22, by Lentz's way); with a dispersion of 0 of a gamma.
+    """
+    first, rest = count + 1.0, mean / (1.0 + dispersion * mean)
+    share = dispersion * rest  # the function's x, and `rest` is x times its b
+    with np.errstate(divide="ignore"):
+        following = np.exp(last + np.log(rest * ((1.0 + dispersion * count) / first)))
+    upper, lower, found = np.ones(mean.shape), np.zeros(mean.shape), np.ones(mean.shape)
+    for order in range(MOST_TERMS):
+        half, at = order // 2, first + order
+        if order % 2:
+            term = (half + 1.0) * (rest - (half + 1.0) * share) / (at * (at + 1.0))
+        else:
+            term = -(first + half) * (rest + (first + half) * share) / (at * (at + 1.0))
+        upper, lower = 1.0 + term / upper, 1.0 / (1.0 + term * lower)
+        change = upper * lower
+        found = found * change
+        if not np.any(np.abs(change - 1.0) > LAST_DIGIT):
+            break
+    return following / found
+
+
 def _sum_up(
-    mean: Array, dispersion: Array, *, count: Array | float = np.inf, share: Array | float = 1.0
-) -> tuple[Array, Array]:
-    """Return counts and their cumulated probabilities: the first of as much, up to a count.
+    mean: Array, dispersion: Array, *, count: Array | float = np.inf, share: Array | float = np.inf
+) -> tuple[Array, Array, Array]:
+    """Return the first counts of a share, up to a count; what cumulates; the last one's logarithm.
 
     Probabilities follow one from another, as logarithms, for the first ones may be very small;
     they are added up block by block.
@@ -190,7 +222,7 @@ def _sum_up(
     with np.errstate(divide="ignore"):
         step = np.log(mean / (1.0 + dispersion * mean))
     found, total = np.zeros(mean.shape), np.exp(own)
-    done = (total >= wanted) | (last <= 0.0) | (mean <= 0.0)
+    done, latest = (total >= wanted) | (last <= 0.0) | (mean <= 0.0), own
     block = np.arange(max(COUNTS // max(mean.size, 1), 1), dtype=np.float64)
     while not np.all(done):
         steps = step + np.log((1.0 + dispersion * block) / (block + 1.0))
@@ -202,8 +234,9 @@ def _sum_up(
         place = np.where(enough.any(axis=-1), enough.argmax(axis=-1), block.size - 1)[..., None]
         found = np.where(done, found, np.take_along_axis(counts, place, -1))
         total = np.where(done, total, np.take_along_axis(sums, place, -1))
+        latest = np.where(done, latest, np.take_along_axis(logs, place, -1))
         own, done, block = logs[..., -1:], done | enough.any(axis=-1)[..., None], block + block.size
-    return found[..., 0], total[..., 0]
+    return found[..., 0], total[..., 0], latest[..., 0]
 
 
 def _of_arrays(name: str) -> Callable[..., Any]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from overhead import expression
 from overhead.expression import negative_binomial_quantile, negative_binomial_tail
@@ -216,6 +219,37 @@ def test_the_law_is_a_negative_binomial(mean: float, dispersion: float) -> None:
         )
         assert sum(exact(one, mean, dispersion) for one in range(count + 1)) >= share - 1e-10
         assert sum(exact(one, mean, dispersion) for one in range(count)) < share + 1e-10
+
+
+def exact_tail(count: int, mean: Fraction, dispersion: Fraction) -> float:
+    """Return the probability of more than a count, in whole fractions: (1 + d m)^(1/d) is one."""
+    power = 1 / dispersion
+    assert power.denominator == 1
+    each = total = (1 + dispersion * mean) ** -int(power)
+    for below in range(count):
+        each *= mean / (1 + dispersion * mean) * (1 + dispersion * below) / (below + 1)
+        total += each
+    return float(1 - total)
+
+
+@given(
+    count=st.integers(0, 250),
+    mean=st.fractions(Fraction(1, 1000), 60, max_denominator=1000),
+    power=st.integers(1, 30),
+)
+def test_a_tail_has_all_its_digits_however_small(count: int, mean: Fraction, power: int) -> None:
+    asked = np.array(count), np.array(float(mean)), np.array(1.0 / power)
+    wanted = exact_tail(count, mean, Fraction(1, power))
+    found = float(negative_binomial_tail(*asked))
+    assert found == pytest.approx(wanted, rel=1e-11, abs=1e-290)
+
+
+def test_a_tail_of_1e_12_has_its_digits() -> None:
+    """33 more than a mean of 4: as 1 less the sum of all below it had none of them right."""
+    wanted = exact_tail(37, Fraction(4), Fraction(1, 8))
+    assert 1e-13 < wanted < 1e-11
+    found = negative_binomial_tail(np.array(37), np.array(4.0), np.array(0.125))
+    assert float(found) == pytest.approx(wanted, rel=1e-13)
 
 
 def test_the_law_holds_for_many_servers_and_on_arrays() -> None:

@@ -78,18 +78,19 @@ function remembered(function_) {
   };
 }
 
-// Counts of a negative binomial law added up, to a count or a share: the count, and all so far.
+// Counts of a negative binomial law added up, to a count or a share: the count, all so far, and the
+// logarithm of the last.
 function summed(mean, spread, last, wanted) {
   let own = spread > 0 ? -log1p(spread * mean) / spread : -mean;
   let [count, total] = [0, exp(own)];
-  if (!(total < wanted && last > 0 && mean > 0)) return [count, total];
+  if (!(total < wanted && last > 0 && mean > 0)) return [count, total, own];
   const step = log(mean / (1 + spread * mean));
   do {
     own += step + log((1 + spread * count) / (count + 1));
     total = L(total + exp(own), 1);
     count += 1;
   } while (!(total >= wanted || count >= last || (exp(own) <= 0 && count > mean)));
-  return [count, total];
+  return [count, total, own];
 }
 
 const isFar = (mean, spread) => mean + 40 * (1 + spread * mean) > 4e5;
@@ -135,8 +136,30 @@ function farTail(count, mean, spread) {
   return above / (below + above);
 }
 
+// From the mean on more than a count, by a continued fraction: 1 less the rest would lose its digits.
+function beyond(count, mean, spread, last) {
+  const [first, rest] = [count + 1, mean / (1 + spread * mean)];
+  const share = spread * rest;
+  const following = exp(last + log(rest * ((1 + spread * count) / first)));
+  let [upper, lower, all] = [1, 0, 1];
+  for (let order = 0; order < 1e4; order += 1) {
+    const [half, at] = [F(order / 2), first + order];
+    const term =
+      (order % 2
+        ? (half + 1) * (rest - (half + 1) * share)
+        : -(first + half) * (rest + (first + half) * share)) /
+      (at * (at + 1));
+    [upper, lower] = [1 + term / upper, 1 / (1 + term * lower)];
+    all *= upper * lower;
+    if (!(Math.abs(upper * lower - 1) > 2 ** -50)) break;
+  }
+  return following / all;
+}
+
 const negative_binomial_tail = remembered((count, mean, spread) => {
-  return isFar(mean, spread) ? farTail(count, mean, spread) : 1 - summed(mean, spread, count, 1)[1];
+  if (isFar(mean, spread)) return farTail(count, mean, spread);
+  const [, below, last] = summed(mean, spread, count, Infinity);
+  return count + 1 < mean ? 1 - below : beyond(count, mean, spread, last);
 });
 
 const negative_binomial_quantile = remembered((share, mean, spread) => {
