@@ -66,8 +66,10 @@ def fill(figure: Figure, subject: Subject) -> Figure:
     elif figure.kind in BREAKDOWNS:
         # A part that is the same everywhere, or by machine, is a coordinate.
         there = {*subject.variables, *subject.dims, *(subject.columns or ())}
-        parts = known_parts(figure.kind, there, given.get("of") or "time")
-        parts = parts if {*parts} & {*subject.variables} else ()
+        measure = given.get("of") or "time"
+        parts = known_parts(figure.kind, there, measure)
+        if not {*parts} & {*subject.variables}:
+            parts = known_parts(figure.kind, subject.variables, measure)
         options = {"parts": given["parts"] or parts or None}
         if "above" in given and given["above"] is None:
             options["above"] = column_of_bars(subject.variables)

@@ -11,6 +11,8 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
@@ -26,6 +28,7 @@ from sweeps.plots.draw import draw
 from sweeps.plots.schema import known_parts, labelled, stacked
 from sweeps.plots.stacks import Stacks, _end_text
 from sweeps.plots.style import region_colour, style
+from tests.cli_runner import Runner
 from tests.plots.training_datasets import CAPACITY, MEMORY, STEP, make_training
 
 ONE = {"micro_batch": 1}
@@ -579,3 +582,45 @@ def test_a_part_that_is_the_same_everywhere_is_a_coordinate(
     assert totals(canvas) == pytest.approx(wanted)
     top = canvas.legends[0].get_texts()[0].get_text().replace("\n", " ")
     assert top == "What no part explains"
+
+
+QUANTITIES = (
+    "step_time", "peak_memory", "mfu", "headroom", "tokens_per_second", "peak_weight_memory",
+    "peak_logits_memory", "bubble_time", "exposed_dp_time", "dp_communication_time",
+    "communication_upper_bound", "goodput", "cost", "first_stage_model_state_memory",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def every_quantity() -> xr.Dataset:
+    return sweeps.sweep(
+        QUANTITIES, model="llama3-8b", hardware="dgx-h100", world_size=[32, 64, 128], tp=[2, 4],
+        sequence_length=4096, global_batch=128, price="2 USD/h", training_tokens=1e12,
+    )  # fmt: skip
+
+
+@given(st.sets(st.sampled_from(QUANTITIES), min_size=1))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_asked_for_default_figures_suit_it(
+    every_quantity: xr.Dataset, names: set[str]
+) -> None:
+    """A figure of memory is of what was asked for, not of parts that stand beside it."""
+    made = every_quantity.drop_vars([name for name in QUANTITIES if name not in names])
+    subject = subject_of(made)
+    for figure in check_figures(default_figures(made), subject.dims, subject.variables):
+        parts = figure.options.get("parts") or ()
+        assert {*parts} <= {*made.data_vars, *made.coords}
+
+
+def test_a_sweep_of_memory_without_its_parts_writes_its_file_and_figures(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text(
+        'title = "Mine"\nquantities = ["step_time", "peak_memory", "mfu"]\n'
+        '[constants]\nmodel = "llama3-8b"\nhardware = "dgx-h100"\nworld_size = 64\n'
+        "sequence_length = 4096\nglobal_batch = 128\n[axes]\ntp = [1, 2, 4, 8]\n"
+    )
+    output = Runner(capsys)("run mine.toml --plot").out
+    assert "wrote outputs/mine.nc" in output
+    assert Path("outputs/mine-memory.png").stat().st_size > 5_000
