@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -224,3 +226,49 @@ def test_formulas_load_numpy_alone() -> None:
 @pytest.mark.parametrize("arguments", [COLLECTIVE, ALL], ids=["one", "all"])
 def test_a_collective_loads_no_formulas_of_training_steps(arguments: list[str]) -> None:
     assert "overhead.step" not in command(*arguments)
+
+
+def imported(code: str) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Yield the imports of ours in some code, those in texts that it hands to Python as well."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
+            yield node
+        if isinstance(node, ast.Import) and node.names[0].name.split(".")[0] in PACKAGES:
+            yield node
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            lines = (line for line in node.value.splitlines() if line.startswith("from "))
+            for line in lines:
+                with suppress(SyntaxError):
+                    yield from imported(line)
+
+
+EXAMPLES = [path for path in SOURCES if ">>> " in path.read_text(encoding="utf-8")]
+BENCHMARKS = [path for path in modules("tests/benchmarks") if path.name.startswith("test_")]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=named)
+def test_what_examples_in_docstrings_import_is_there(path: Path) -> None:
+    lines = re.findall(r"^ *>>> ((?:from|import) .*)$", path.read_text(encoding="utf-8"), re.M)
+    for line in lines:
+        exec(line.partition("#")[0], {})
+
+
+@pytest.mark.parametrize("path", BENCHMARKS, ids=named)
+def test_benchmarks_find_what_they_import(path: Path) -> None:
+    """They run by hand alone, in minutes: what they name is looked for here."""
+    found = list(imported(path.read_text(encoding="utf-8")))
+    assert found
+    for node in found:
+        exec(ast.unparse(node), {})
+
+
+def test_benchmarks_can_be_collected_and_run(tmp_path: Path) -> None:
+    """One of them runs, once, and prints its ratio."""
+    benchmark = "tests/benchmarks/test_tune_speed.py::test_a_tuning"
+    options = ["-n0", "-q", "--benchmark-disable", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, benchmark],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert "ratios" in done.stdout

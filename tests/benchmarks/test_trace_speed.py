@@ -77,7 +77,8 @@ def make_trace(path: Path, nbytes: int) -> None:
 
 READ = """
 import sys, time
-from sweeps.traces import analyse, read_trace
+from sweeps.traces.overlap import analyse
+from sweeps.traces.reader import read_trace
 start = time.perf_counter()
 analyse(read_trace(sys.argv[1]))
 from tests.benchmarks.test_speed import peak_memory
