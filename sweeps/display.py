@@ -141,7 +141,7 @@ ROWS: dict[str, Row] = {
         _row("mfu", "rates", "usual report table plan best bar",
              "MFU (masked scores counted)", "MFU", percent=True),
         _row("causal_mfu", "rates", "report", "MFU (masked scores not counted)", percent=True),
-        _row("hfu", "rates", "usual report", "HFU (recomputation counted)", percent=True),
+        _row("hfu", "rates", "usual report", "HFU (all that kernels compute)", percent=True),
         _row("bubble_fraction", "rates", "usual report table plan",
              "bubble, of the pipeline's time", "bubble", percent=True),
         _row("step_energy", "rates", "usual report plan", "energy of a step"),

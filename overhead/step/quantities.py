@@ -163,12 +163,18 @@ define(
 for _name, _symbol, _meaning in (
     ("mfu", r"u_m", "model's FLOP/s by the peak, masked scores counted"),
     ("causal_mfu", r"u_c", "model's FLOP/s by the peak, masked scores not counted"),
-    ("hfu", r"u_h", "FLOP/s by the peak, what is recomputed counted, and masked scores"),
+    ("hfu", r"u_h", "FLOP/s by the peak, what is recomputed counted, and what kernels compute"),
 ):
     define(_name, _symbol, "1", _meaning, minimum=0)
 for _name, _symbol, _meaning in (
     ("recomputed_flops_per_token", "F_r", "FLOPs of one token that are computed again"),
-    ("hardware_flops", r"F_{\Sigma h}", "FLOPs of a step, masked scores and recomputed counted"),
+    (
+        "computed_attention_flops_per_token",
+        "F_{ak}",
+        "forward FLOPs of one token by scores and values that the attention kernel computes",
+    ),
+    ("computed_model_flops", r"F_{\Sigma k}", "FLOPs of a step that kernels compute, once"),
+    ("hardware_flops", r"F_{\Sigma h}", "FLOPs of a step that kernels compute, recomputed counted"),
 ):
     define(_name, _symbol, "1", _meaning, minimum=0)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from overhead.arrays import xp
+from overhead.compute.attention import FUSED
+from overhead.compute.quantities import DAO_2023
 from overhead.formula import alias, constant, declare, formula, parameters, product, total
 from overhead.quantity import Array, define
 from overhead.source import cite
@@ -62,10 +64,28 @@ def causal_mfu(
     return causal_model_flops / (step_time * world_size * peak_flops)
 
 
-@formula(assumes=(MASKED, "what a fused attention computes again doesn't count"), **PALM)
+@formula(assumes=("what a fused attention computes again doesn't count",), **PALM)
 def hfu(hardware_flops: Array, step_time: Array, world_size: Array, peak_flops: Array) -> Array:
     """FLOP/s by the peak, what is recomputed counted."""
     return hardware_flops / (step_time * world_size * peak_flops)
+
+
+# What kernels compute: a fused one leaves out the scores that a causal mask hides.
+
+SKIPS = {"mask": "causal", "attention_kernel": FUSED}
+for _computed, _all in (
+    ("computed_attention_flops_per_token", "attention_flops_per_token"),
+    ("computed_model_flops", "model_flops"),
+):
+    alias(_computed, _all, assumes=("masked scores are computed as others",), **AGAIN)
+    alias(
+        _computed,
+        f"causal_{_all}",
+        source=DAO_2023,
+        where="section 3.1.1: causal masking",
+        assumes=("blocks that a mask hides in part count by what it leaves",),
+        when=SKIPS,
+    )
 
 
 # What is computed again.
@@ -75,7 +95,7 @@ constant("recomputed_flops_per_token", 0.0, like="attention_flops_per_token", **
 define("layer_flops_per_token", "F_L", "1", "forward FLOPs of one token in all layers", minimum=0)
 total(
     "layer_flops_per_token",
-    ("weight_flops_per_token", "attention_flops_per_token"),
+    ("weight_flops_per_token", "computed_attention_flops_per_token"),
     assumes=("the output layer isn't repeated",),
     **AGAIN,
 )
@@ -102,7 +122,7 @@ product(
 )
 def module_flops_per_token(
     recompute_core_attn: Array,
-    attention_flops_per_token: Array,
+    computed_attention_flops_per_token: Array,
     recompute_mla_up_proj: Array,
     q_rank: Array,
     kv_rank: Array,
@@ -126,7 +146,7 @@ def module_flops_per_token(
     mixture = moe_layers * (routed + repeated_shared_experts * shared_expert_weights)
     dense = recompute_mlp * dense_mlp_layers * mlp_weights
     weights = recompute_mla_up_proj * layers * up + dense + mixture
-    return recompute_core_attn * attention_flops_per_token + 2.0 * weights
+    return recompute_core_attn * computed_attention_flops_per_token + 2.0 * weights
 
 
 @formula(
@@ -141,11 +161,11 @@ def whole_recomputed_flops_per_token(
     dense_mlp_layers: Array,
     hidden_size: Array,
     ffn_size: Array,
-    attention_flops_per_token: Array,
+    computed_attention_flops_per_token: Array,
 ) -> Array:
     """FLOPs of one token that are computed again: all, or all but dense layers' last product."""
     last = stops_early * (2.0 * dense_mlp_layers * (hidden_size * ffn_size))
-    return xp.maximum(weight_flops_per_token - last, 0.0) + attention_flops_per_token
+    return xp.maximum(weight_flops_per_token - last, 0.0) + computed_attention_flops_per_token
 
 
 @formula(
@@ -178,13 +198,19 @@ def per_op_recomputed_flops_per_token(
 
 @formula(**AGAIN)
 def hardware_flops(
-    model_flops: Array, recomputed_flops_per_token: Array, tokens_per_step: Array
+    computed_model_flops: Array, recomputed_flops_per_token: Array, tokens_per_step: Array
 ) -> Array:
     """FLOPs of a step, what is recomputed counted."""
-    return model_flops + recomputed_flops_per_token * tokens_per_step
+    return computed_model_flops + recomputed_flops_per_token * tokens_per_step
 
 
-alias("hardware_flops", "model_flops", assumes=("nothing is recomputed",), when=FORWARD, **AGAIN)
+alias(
+    "hardware_flops",
+    "computed_model_flops",
+    assumes=("nothing is recomputed",),
+    when=FORWARD,
+    **AGAIN,
+)
 
 
 # Time of a whole training, and what its computing costs.

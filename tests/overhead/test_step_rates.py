@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from overhead.graph import MissingQuantities, derive
 from overhead.step.rates import BANDS
@@ -25,14 +27,17 @@ def test_utilisation_is_of_the_peak() -> None:
     assert float(values["mfu"]) == pytest.approx(flops / 2 / 16 / 1e15)
     causal = float(derive("causal_model_flops_per_token", LLAMA)) * 64 * 4096
     assert float(values["causal_mfu"]) == pytest.approx(causal / 2 / 16 / 1e15)
-    assert float(values["hfu"]) == float(values["mfu"])
+    # A fused kernel leaves out what the mask hides; another one, or no mask, leaves nothing out.
+    assert float(values["hfu"]) == float(values["causal_mfu"])
+    for labels in ({"attention_kernel": "unfused"}, {"mask": "full"}):
+        assert value(PLAN, "hfu", **labels) == float(values["mfu"])
     assert value({**PLAN, "peak_flops": 2e15}, "mfu") == pytest.approx(flops / 2 / 16 / 2e15)
 
 
 def test_recomputed_operations_count_in_hfu_alone() -> None:
     layers = float(derive("weight_flops_per_token", LLAMA))
-    scores = float(derive("attention_flops_per_token", LLAMA))
-    whole = float(derive("model_flops_per_token", LLAMA))
+    scores = float(derive("causal_attention_flops_per_token", LLAMA))
+    whole = float(derive("causal_model_flops_per_token", LLAMA))
     down = 32 * 2 * 4096 * 14336
     kept = 32 * 2 * 4096 * (1024 + 4096 + 14336)
     for mode, again in (
@@ -44,7 +49,7 @@ def test_recomputed_operations_count_in_hfu_alone() -> None:
     ):
         values = evaluation(PLAN, recompute=mode)
         assert float(values["recomputed_flops_per_token"]) == pytest.approx(again), mode
-        ratio = float(values["hfu"]) / float(values["mfu"])
+        ratio = float(values["hfu"]) / float(values["causal_mfu"])
         assert ratio == pytest.approx((whole + again) / whole), mode
         assert float(values["mfu"]) == value(PLAN, "mfu")
 
@@ -65,7 +70,29 @@ def test_prefill_counts_its_forward() -> None:
     values = evaluation(PLAN, schedule="forward_only", recompute="full")
     flops = float(derive("forward_flops_per_token", LLAMA)) * 64 * 4096
     assert float(values["model_flops"]) == pytest.approx(flops)
-    assert float(values["hfu"]) == float(values["mfu"]) == pytest.approx(flops / 2 / 16 / 1e15)
+    assert float(values["mfu"]) == pytest.approx(flops / 2 / 16 / 1e15)
+    causal = float(derive("causal_forward_flops_per_token", LLAMA)) * 64 * 4096
+    assert float(values["hfu"]) == pytest.approx(causal / 2 / 16 / 1e15)
+
+
+@given(
+    length=st.integers(10, 24), recompute=st.sampled_from(["none", "selective", "full"]),
+    kernel=st.sampled_from(["unfused", "flash_1", "flash_2", "flash_3", "cudnn"]),
+    mask=st.sampled_from(["full", "causal"]),
+)  # fmt: skip
+def test_kernels_compute_no_more_than_the_peak(
+    length: int, recompute: str, kernel: str, mask: str
+) -> None:
+    """However long sequences are: what a kernel leaves out isn't counted as computed."""
+    bare = {
+        **GPT, **SILENT, "matmul_floor": 0, "matmul_depth_time": 0, "matmul_efficiency": 1,
+        "memory_bandwidth": 1e300, "unfused_efficiency": 1, "peak_flops": 1e15,
+        "attention_peak_flops": 1e15, "best_matmul_flops": 1e15, "global_batch": 4,
+        "attention_efficiency": 1, "attention_backward_efficiency": 1,
+        "attention_half_length": 0, "sequence_length": 2**length,
+    }  # fmt: skip
+    found = value(bare, "hfu", recompute=recompute, attention_kernel=kernel, mask=mask)
+    assert 0.5 < found <= 1.0 + 1e-12
 
 
 # Energy and cost.
