@@ -402,15 +402,27 @@ class Model:
         The ideal ones are those of the wire alone: full rates, and nothing else takes time.
         """
         changed = dict(values or {})
-        if ideal:
-            changed |= {name: ideal_of(name) for name in (*CONSTANTS, ISSUE)}
+        free = {name: ideal_of(name) for name in (*CONSTANTS, ISSUE)} if ideal else {}
+        changed |= free
         lead = np.broadcast_shapes(
             *(np.shape(one)[:-1] for one in changed.values() if np.ndim(one))
         )
         found = np.empty((*lead, len(self.rows)))
         for places, part in self._parts:
-            found[..., places] = part.times({**self.base, **changed}).min(axis=0)
+            found[..., places] = part.times({**self.base, **changed}, free).min(axis=0)
         return found
+
+    def limits(self) -> Floats:
+        """Return the times of rows on wires alone: cards at their full rate, nothing else waits.
+
+        Inside nodes at the rates that the library's algorithms reach, of which NVLS has its own.
+        """
+        kept = {
+            name for name in CONSTANTS if VOCABULARY[name].maximum == 1.0 and name not in FABRIC
+        }
+        return self.times(
+            {name: ideal_of(name) for name in (*CONSTANTS, ISSUE) if name not in kept}
+        )
 
     def wire(self) -> Floats:
         """Return the wire's share of each row's time."""
@@ -477,16 +489,22 @@ class _Part:
         known = (*FABRIC, *SHARED) if fabric != machine.fabric else ()
         self.own = {name: self.given[name] for name in known}
 
-    def _each(self, values: Mapping[str, Any]) -> list[Evaluation]:
+    def _each(
+        self, values: Mapping[str, Any], free: Mapping[str, float] | None = None
+    ) -> list[Evaluation]:
+        own = {name: value for name, value in self.own.items() if name not in (free or {})}
         return [
-            Evaluation({**self.given, **values, **self.own}, self.labels, one)
-            for one in self.choices
+            Evaluation({**self.given, **values, **own}, self.labels, one) for one in self.choices
         ]
 
-    def times(self, values: Mapping[str, Any]) -> Floats:
-        """Return the times of each algorithm, infinite where it isn't defined."""
+    def times(self, values: Mapping[str, Any], free: Mapping[str, float] | None = None) -> Floats:
+        """Return the times of each algorithm, infinite where it isn't defined.
+
+        What is free of another network's own constants is taken from the values.
+        """
         with np.errstate(all="ignore"):
-            each = [np.where(one.defined(), one["time"], np.inf) for one in self._each(values)]
+            cases = self._each(values, free)
+            each = [np.where(one.defined(), one["time"], np.inf) for one in cases]
         shape = np.broadcast_shapes(*(one.shape for one in each), (len(self.rows),))
         return np.stack([np.broadcast_to(one, shape) for one in each])
 

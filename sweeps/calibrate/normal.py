@@ -7,7 +7,7 @@ MFU that their step times are, against the peak without sparsity.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -39,6 +39,7 @@ Floats = NDArray[np.float64]
 
 TABLE = "nccl-collectives"
 HEALTHY, FAST, UNKNOWN = "healthy", "faster than peers", "no messages that tell"
+IMPOSSIBLE = "impossible, faster than the machine's wires"
 SLOW_LINKS, SLOW_LATENCY, SLOW_HOST = "slow links", "slow latency", "slow host"
 # Messages that tell latency, and bandwidth; where fewer than two are as long, the second.
 SHORT, LONG, LESS_LONG = 64.0 * 2**10, 64.0 * 2**20, 16.0 * 2**20
@@ -47,8 +48,12 @@ FLAT, LEVEL = 256.0 * 2**10, 1.25
 # The least ratio to the middle of peers that is out of their band, in a node and between nodes.
 LEAST = {"latency": 1.4, "bandwidth": 1.2}
 BETWEEN = 1.5
-# So many peers make a band; quantile and robust standard deviations of its end.
-ENOUGH, QUANTILE, WIDTH, SIGMA = 8, 0.975, 2.5, 1.4826
+# So many peers, of so many sources, make a band.
+ENOUGH, SOURCES = 8, 3
+ROUNDED = 0.01  # of a time in a log
+# The share of sources that a band is to hold, were there many of them, and the factor from the
+# middle of peers beyond which one is broken and no peer.
+HELD, BROKEN = 0.9, 3.0
 WIDER = (
     "the same operation, ranks, nodes and network",
     "the same operation and ranks",
@@ -71,6 +76,12 @@ class Peer:
     times: Floats  # Measured [s]
     ratios: Floats  # Measured by the profile's
     forced: str = ""  # Which algorithm its settings left; empty: NCCL's own choice
+    least: Floats | None = None  # Times of the wires alone, at their full rate [s]
+
+    @property
+    def impossible(self) -> bool:
+        """Whether some of its times are below what its wires take."""
+        return self.least is not None and bool(np.any(self.times < self.least * (1.0 - ROUNDED)))
 
     @property
     def latency(self) -> float:
@@ -131,7 +142,7 @@ class Band:
     @property
     def enough(self) -> bool:
         """Whether there are peers enough for a verdict."""
-        return len(self.peers) >= ENOUGH
+        return len(self.peers) >= ENOUGH  # Of however few sources, where no class has more
 
     def percentile(self, ratio: float) -> float:
         """Return which share of peers is faster [%]."""
@@ -150,7 +161,7 @@ class Verdict:
     @property
     def healthy(self) -> bool:
         """Whether nothing speaks against it."""
-        return not {SLOW_LINKS, SLOW_LATENCY, SLOW_HOST, FAST} & {*self.words}
+        return not {SLOW_LINKS, SLOW_LATENCY, SLOW_HOST, FAST, IMPOSSIBLE} & {*self.words}
 
 
 def _median(values: Floats) -> float:
@@ -160,7 +171,8 @@ def _median(values: Floats) -> float:
 def peers_of(cases: Sequence[PlacedTest], rows: Rows, machine: Machine) -> list[Peer]:
     """Return the curve of each case that has rows."""
     plain = replace(machine, constants={})
-    ratios = rows.time / Model(rows, plain).times()
+    model = Model(rows, plain)
+    ratios, ideal = rows.time / model.times(), model.times(ideal=True)
     found = []
     for place, case in enumerate(cases):
         own = rows.case == place
@@ -169,13 +181,13 @@ def peers_of(cases: Sequence[PlacedTest], rows: Rows, machine: Machine) -> list[
         sizes, at = np.unique(rows.message_bytes[own], return_inverse=True)
         each = [
             np.array([np.median(values[own][at == one]) for one in range(len(sizes))])
-            for values in (rows.time, ratios)
+            for values in (rows.time, ratios, ideal)
         ]
         network = machine.generation if case.nodes == 1 else case.test.fabric or machine.fabric
         found.append(
             Peer(
                 case.test.part or case.test.name, machine.name, case.operation, case.ranks,
-                case.nodes, network, sizes, each[0], each[1], case.test.forced,
+                case.nodes, network, sizes, each[0], each[1], case.test.forced, each[2],
             )
         )  # fmt: skip
     return found
@@ -201,28 +213,49 @@ def least_of(name: str, nodes: int) -> float:
     return LEAST[name] if nodes == 1 else BETWEEN
 
 
-def band(found: Sequence[float], least: float) -> tuple[float, float]:
-    """Return the ends of what is normal among ratios of peers."""
+def band(found: Sequence[tuple[str, float]], least: float) -> tuple[float, float]:
+    """Return the ends of what is normal among sources' ratios.
+
+    A source counts once, however many curves it has, for they share a machine and its settings;
+    of few sources all are held, since the next one is as likely to lie beyond each of them.
+    """
     if not found:
         return 1.0 / least, least
-    ratios = np.array(found)
-    middle = float(np.median(ratios))
-    spread = WIDTH * SIGMA * float(np.median(np.abs(ratios - middle)))
-    # The quantile, unless a few that are slow themselves set it.
-    high = min(float(np.quantile(ratios, QUANTILE)), middle + spread)
-    low = max(float(np.quantile(ratios, 1.0 - QUANTILE)), middle - spread)
+    names, every = np.array([name for name, _ in found]), np.array([ratio for _, ratio in found])
+    middle = float(np.median(every))
+    kept = (every < BROKEN * middle) & (every > middle / BROKEN)
+    _, place, counts = np.unique(names[kept], return_inverse=True, return_counts=True)
+    share = min(1.0, HELD * (1.0 + 1.0 / len(counts)))
+    low, high = (_quantile(every[kept], 1.0 / counts[place], one) for one in (1.0 - share, share))
     return min(low, 1.0 / least), max(high, least)
+
+
+def _quantile(values: Floats, weights: Floats, share: float) -> float:
+    """Return the least value up to which there is a share of the weights."""
+    order = np.argsort(values)
+    sums = np.cumsum(weights[order]) / np.sum(weights)
+    place = np.searchsorted(sums, share - 1e-9)
+    return float(values[order][min(int(place), len(values) - 1)])
+
+
+def _among(
+    others: Sequence[Peer], own: Peer, ratio: Callable[[Peer], float]
+) -> tuple[list[tuple[str, float]], int]:
+    """Return sources and ratios of the nearest class with enough peers, and which class it is."""
+    found: list[tuple[str, float]] = []
+    for wider in range(len(WIDER)):
+        alike = ((one.name, ratio(one)) for one in others if one is not own if one.like(own, wider))
+        found = [one for one in alike if np.isfinite(one[1])]
+        if len(found) >= ENOUGH and len({name for name, _ in found}) >= SOURCES:
+            break
+    return found, wider
 
 
 def band_of(peer: Peer, name: str, others: Sequence[Peer]) -> Band:
     """Return what is normal of latency or bandwidth among the nearest class of enough peers."""
-    found: list[float] = []
-    for wider in range(len(WIDER)):
-        alike = (one.part(name) for one in others if one is not peer and one.like(peer, wider))
-        found = [ratio for ratio in alike if np.isfinite(ratio)]
-        if len(found) >= ENOUGH:
-            break
-    return Band(*band(found, least_of(name, peer.nodes)), tuple(found), wider)
+    found, wider = _among(others, peer, lambda one: one.part(name))
+    ratios = tuple(ratio for _, ratio in found)
+    return Band(*band(found, least_of(name, peer.nodes)), ratios, wider)
 
 
 def verdict_of(case: PlacedTest, peer: Peer, others: Sequence[Peer]) -> Verdict:
@@ -232,6 +265,9 @@ def verdict_of(case: PlacedTest, peer: Peer, others: Sequence[Peer]) -> Verdict:
 
 
 def _words(peer: Peer, bands: dict[str, Band]) -> Iterator[str]:
+    if peer.impossible:
+        yield IMPOSSIBLE
+        return
     out = {name: _out(peer.part(name), band) for name, band in bands.items()}
     if all(np.isnan(peer.part(name)) for name in bands):
         yield UNKNOWN
@@ -255,7 +291,7 @@ def _out(ratio: float, band: Band) -> int:
 
 # A peer tells of sizes that are this near to its own.
 _NEAR = 1.5
-# So many peers are a class of their own; fewer are shown too, after all widenings.
+# So many runs are a class of their own; fewer are shown too, after all widenings.
 _ENOUGH = 8
 # Quantiles of a band of training runs.
 _LOW, _HIGH = 0.05, 0.95
@@ -324,9 +360,17 @@ def normal_collective(
     own = Peer("", machine.name, operation, ranks, nodes, network, each, times, np.ones(len(each)))
     factor = bus_factor(operation, ranks)
     rows, others = [], published()
-    for size, time in zip(each.tolist(), times.tolist(), strict=True):
+    # Nothing is normal beyond the wires' limit, but for what was measured on this very machine.
+    case = machine.name, operation, ranks, nodes
+    same = [one for one in others if (one.hardware, one.operation, one.ranks, one.nodes) == case]
+    seen = max((float(np.max(one.sizes / one.times)) for one in same), default=0.0)
+    for size, time, limit in zip(
+        each.tolist(), times.tolist(), model.limits().tolist(), strict=True
+    ):
         low, typical, high, count, wider = _ratios(own, others, size)
-        by = {"low": low * time, "typical": typical * time, "high": high * time}
+        least = min(limit, size / seen) if seen else limit
+        by = {"low": low, "typical": typical, "high": high}
+        by = {name: max(ratio * time, least) for name, ratio in by.items()}
         rows.append(
             {"message_bytes": size}
             | {f"time_{name}_s": value for name, value in by.items()}
@@ -362,15 +406,11 @@ def normal_collective(
 
 def _ratios(own: Peer, others: Sequence[Peer], size: float) -> tuple[float, float, float, int, int]:
     """Return the band and the middle of peers' ratios at a size, how many, and of which class."""
-    found: list[float] = []
-    for wider in range(len(WIDER)):
-        alike = (one.at(size, _NEAR) for one in others if one.like(own, wider))
-        found = [ratio for ratio in alike if np.isfinite(ratio)]
-        if len(found) >= _ENOUGH:
-            break
+    found, wider = _among(others, own, lambda one: one.at(size, _NEAR))
     part = "latency" if size < LESS_LONG else "bandwidth"
     low, high = band(found, least_of(part, own.nodes))
-    return low, float(np.median(found)) if found else 1.0, high, len(found), wider
+    middle = float(np.median([ratio for _, ratio in found])) if found else 1.0
+    return low, middle, high, len(found), wider
 
 
 def collective_lines(found: Normal) -> Iterator[str]:
