@@ -228,7 +228,7 @@ def test_a_collective_loads_no_formulas_of_training_steps(arguments: list[str]) 
     assert "overhead.step" not in command(*arguments)
 
 
-def imported(code: str) -> Iterator[ast.Import | ast.ImportFrom]:
+def imported_by(code: str) -> Iterator[ast.Import | ast.ImportFrom]:
     """Yield the imports of ours in some code, those in texts that it hands to Python as well."""
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
@@ -239,7 +239,7 @@ def imported(code: str) -> Iterator[ast.Import | ast.ImportFrom]:
             lines = (line for line in node.value.splitlines() if line.startswith("from "))
             for line in lines:
                 with suppress(SyntaxError):
-                    yield from imported(line)
+                    yield from imported_by(line)
 
 
 EXAMPLES = [path for path in SOURCES if ">>> " in path.read_text(encoding="utf-8")]
@@ -256,7 +256,7 @@ def test_what_examples_in_docstrings_import_is_there(path: Path) -> None:
 @pytest.mark.parametrize("path", BENCHMARKS, ids=named)
 def test_benchmarks_find_what_they_import(path: Path) -> None:
     """They run by hand alone, in minutes: what they name is looked for here."""
-    found = list(imported(path.read_text(encoding="utf-8")))
+    found = list(imported_by(path.read_text(encoding="utf-8")))
     assert found
     for node in found:
         exec(ast.unparse(node), {})

@@ -9,9 +9,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead import expression
@@ -232,7 +232,7 @@ def exact_tail(count: int, mean: Fraction, dispersion: Fraction) -> float:
     return float(1 - total)
 
 
-@given(
+@hypothesis.given(
     count=st.integers(0, 250),
     mean=st.fractions(Fraction(1, 1000), 60, max_denominator=1000),
     power=st.integers(1, 30),
