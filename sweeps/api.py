@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,20 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import layout_of
 from sweeps.engine.evaluate import limits_of
-from sweeps.engine.grid import is_row_number
+from sweeps.engine.grid import (
+    OPERATION,
+    OPERATION_STATUS,
+    STATUS,
+    STEP,
+    SUBJECT,
+    Block,
+    Layout,
+    is_row_number,
+    status_of,
+)
+from sweeps.engine.joint import OF_OPERATION, joined
 from sweeps.engine.program import Program
-from sweeps.errors import refuse
+from sweeps.errors import nearest, refuse
 from sweeps.job import prepare
 from sweeps.origin import GIVEN, read
 from sweeps.result import of_dataset
@@ -51,36 +63,64 @@ def recompute(dataset: xr.Dataset) -> xr.Dataset:
     InputError
         If the dataset isn't of collectives or training steps.
     """
+    if OPERATION_STATUS not in dataset.variables:
+        layout, blocks = _again(dataset, "")
+        return to_dataset(layout, blocks)
+    parts = [_again(dataset, subject) for subject in (OPERATION, STEP)]
+    sizes = {str(dim): size for dim, size in dataset.sizes.items()}
+    layout = joined([layout for layout, _ in parts], sizes, {})
+    return to_dataset(layout, chain.from_iterable(blocks for _, blocks in parts))
+
+
+def _again(dataset: xr.Dataset, subject: str) -> tuple[Layout, Iterator[Block]]:
+    """Compute a stored dataset again, or what is an operation's of it, or a step's."""
+    status_name = OPERATION_STATUS if subject == OPERATION else STATUS
     columns: dict[str, dict[str, Any]] = {}
     fields: dict[str, Any] = {}
     constants: dict[str, float] = {}
     labels: dict[str, str] = {}
-    for name, coordinate in dataset.coords.items():
+    for name, coordinate in _coordinates(dataset, subject).items():
         values = coordinate.to_numpy()
         if not coordinate.dims:
             if values.dtype.kind in "UO":
-                labels[str(name)] = str(values)
+                labels[name] = str(values)
             else:
-                constants[str(name)] = float(values)
+                constants[name] = float(values)
         elif len(coordinate.dims) > 1:
-            fields[str(name)] = (tuple(map(str, coordinate.dims)), values)
+            fields[name] = (tuple(map(str, coordinate.dims)), values)
         elif not is_row_number(coordinate.attrs):
-            columns.setdefault(str(coordinate.dims[0]), {})[str(name)] = values
+            columns.setdefault(str(coordinate.dims[0]), {})[name] = values
     axes = [Axis(dim, found) for dim, found in columns.items() if dim in dataset.sizes]
     if "topology" not in {*labels, *(name for axis in axes for name in axis.columns)}:
         allowed = "files of sweeps of collectives or training steps"
         refuse("dataset", dataset.attrs.get("title", ""), "has no network", allowed)
     # What was measured, or gathered from other variables, isn't computed from coordinates.
-    names = map(str, dataset.data_vars)
-    wanted = tuple(name for name in names if name in VOCABULARY or name == "chosen_algorithm")
+    wanted = [
+        str(name)
+        for name, variable in dataset.data_vars.items()
+        if (name in VOCABULARY or name == "chosen_algorithm")
+        and variable.attrs.get(SUBJECT, "") == subject
+    ]
     pairs = str(dataset.attrs.get("implied_labels", "")).split("; ")
-    implied = dict(pair.split(" = ", 1) for pair in pairs if pair)
+    implied = {} if subject == OPERATION else dict(pair.split(" = ", 1) for pair in pairs if pair)
     program = Program(
         axes, constants, labels, wanted, fields=fields, implied=implied,
         published="expected_error" in wanted and bool(dataset["measured_rows"].any()),
+        status_name=status_name,
     )  # fmt: skip
-    layout = layout_of(program, {}, {})
-    return to_dataset(layout, program.blocks())
+    return layout_of(program, {}, {}), program.blocks()
+
+
+def _coordinates(dataset: xr.Dataset, subject: str) -> dict[str, xr.DataArray]:
+    """Return a dataset's coordinates, or an operation's, or a step's, each by its own name."""
+    own = {
+        str(name): one
+        for name, one in dataset.coords.items()
+        if not subject or one.attrs.get(SUBJECT, subject) == subject
+    }
+    if subject != OPERATION:
+        return own
+    return {name.removeprefix(OF_OPERATION): one for name, one in own.items()}
 
 
 def run(
@@ -276,24 +316,27 @@ def plans(**given: Any) -> Plans:
     return search(**given)
 
 
-def reasons(dataset: xr.Dataset) -> xr.DataArray:
+def reasons(dataset: xr.Dataset, quantity: str | None = None) -> xr.DataArray:
     """Say in words why values of a sweep don't exist.
 
     Parameters
     ----------
     dataset : xarray.Dataset
         As `sweep`, `run` or `open` gives it.
+    quantity : str, optional
+        Whose values, where a sweep is of collectives and of training steps: these have a status
+        each.  By default those of ``status``, the steps'.
 
     Returns
     -------
     xarray.DataArray
-        Of the dimensions of ``status``: each cell's reasons, such as ``does not fit``, joined by
+        Of the dimensions of the status: each cell's reasons, such as ``does not fit``, joined by
         semicolons; empty where its values exist.
 
     Raises
     ------
     InputError
-        If the dataset has no ``status``.
+        If the dataset has no status, or doesn't have the quantity.
 
     Examples
     --------
@@ -303,10 +346,14 @@ def reasons(dataset: xr.Dataset) -> xr.DataArray:
     >>> sweeps.reasons(found).values.tolist()
     ['', 'ranks not power of two']
     """
-    if "status" not in dataset.variables:
+    if quantity is not None and quantity not in dataset.data_vars:
+        known = [*map(str, dataset.data_vars)]
+        refuse("quantity", quantity, "isn't here", nearest(quantity, known))
+    name = STATUS if quantity is None else status_of(dataset[quantity].attrs)
+    if name not in dataset.variables:
         title = dataset.attrs.get("title", "")
         refuse("dataset", title, "has no status", "a sweep's dataset")
-    status = dataset["status"]
+    status = dataset[name]
     masks = np.atleast_1d(status.attrs.get("flag_masks", ())).tolist()
     words = [word.replace("_", " ") for word in str(status.attrs["flag_meanings"]).split()]
     codes, place = np.unique(status.to_numpy(), return_inverse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overhead.collectives.algorithm import Algorithm
-from sweeps.display import of_records
+from sweeps.display import of_records, row
 from sweeps.engine.bounds import Touched
 from sweeps.engine.describe import layout_of, references
 from sweeps.engine.evaluate import Limits
-from sweeps.engine.grid import Block, Column, Layout
-from sweeps.engine.program import Program, Steps
+from sweeps.engine.grid import OPERATION_STATUS, STATUS, Block, Column, Field, Layout
+from sweeps.engine.joint import Joint, joined
+from sweeps.engine.program import EXPECTED, Program, Steps
 from sweeps.engine.reduce import feed, reduced_columns, reducers_of
 from sweeps.engine.reduce_base import Reducer
 from sweeps.errors import InputError, fault, refuse, tell_all
 from sweeps.result import Result
+from sweeps.spec.axis import OF_A_PLAN, OF_TRAINING, Axis
 from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.software import APART, load_software
-from sweeps.spec.sweep import Sweep, read_sweep
+from sweeps.spec.sweep import OF_OPERATION, Sweep, read_sweep
 from sweeps.spec.units import format_quantity, to_toml, with_si_units
 from sweeps.store import encode
 from sweeps.validate import SIZE_CLASSES
@@ -38,8 +40,63 @@ if TYPE_CHECKING:
 MOST_CELLS = 10**11
 # What records tell of a time where an algorithm's isn't exact everywhere.
 BOUND = "time_is_upper_bound"
+# Groups of quantities that an operation has, and no training step.
+OF_AN_OPERATION = ("collective", "library part")
 # Reductions whose result has no dimension of its own.
 PLAIN_RESULTS = ("min", "max", "mean")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a program is made of, as data that other processes can be sent."""
+
+    axes: tuple[Axis, ...]
+    constants: Mapping[str, float]
+    labels: Mapping[str, str]
+    fields: Mapping[str, Field]
+    implied: Mapping[str, str] = field(default_factory=dict)
+    wanted: tuple[str, ...] = ()
+    optional: bool = False
+    published: bool = False
+    conditions: tuple[str, ...] = ()
+    status_name: str = STATUS
+    parts: tuple[Inputs, ...] = ()  # Those of an operation and of a step, where it is of both
+
+    def program(self) -> Program:
+        """Make the program."""
+        if self.parts:
+            programs = [part.program() for part in self.parts]
+            return Joint(programs, self.axes, self.constants, self.fields)
+        return Program(
+            self.axes,
+            self.constants,
+            self.labels,
+            self.wanted,
+            fields=self.fields,
+            implied=self.implied,
+            optional=self.optional,
+            published=self.published,
+            conditions=self.conditions,
+            status_name=self.status_name,
+        )
+
+
+def _inputs(sweep: Sweep, resolved: Resolved, *, published: bool, status_name: str) -> Inputs:
+    """Return what the program of a sweep of one subject is made of."""
+    reduced = (name for one in sweep.reductions for name in one.quantities)
+    conditions = (one.where for one in sweep.reductions if one.where)
+    return Inputs(
+        resolved.axes,
+        resolved.constants,
+        resolved.labels,
+        resolved.fields,
+        resolved.implied,
+        tuple(dict.fromkeys((*sweep.quantities, *reduced))),
+        sweep.optional,
+        published,
+        tuple(dict.fromkeys(conditions)),
+        status_name,
+    )
 
 
 @dataclass(frozen=True)
@@ -56,6 +113,23 @@ class Job:
     options: Mapping[str, Any] = field(default_factory=dict)
     # What reductions took, where bounds left cells out
     touched: list[Touched] = field(default_factory=list, compare=False)
+    # The operation's job and the step's, of a sweep of both
+    parts: tuple[Job, ...] = ()
+
+    @property
+    def inputs(self) -> Inputs:
+        """What its program is made of."""
+        resolved, program = self.resolved, self.program
+        if self.parts:
+            own = resolved.axes, resolved.constants, resolved.labels, resolved.fields
+            return Inputs(*own, parts=tuple(part.inputs for part in self.parts))
+        published, name = program.published, program.status_name
+        return _inputs(self.sweep, resolved, published=published, status_name=name)
+
+    def of(self, name: str) -> Job:
+        """Return the part that computes a quantity."""
+        program = self.program.of(name)
+        return next((part for part in self.parts if part.program is program), self)
 
     @cached_property
     def attrs(self) -> Mapping[str, str]:
@@ -100,6 +174,8 @@ class Job:
     def _title(self) -> str:
         if self.program.overlap:
             return "Overlap of computation and communication"
+        if self.parts:
+            return "Sweep of collective operations and training steps"
         return (
             "Sweep of training steps" if self.program.training else "Sweep of collective operations"
         )
@@ -107,6 +183,9 @@ class Job:
     @property
     def layout(self) -> Layout:
         """The layout of what is stored as it is, without reductions."""
+        if self.parts:
+            own = [layout_of(part.program, part.resolved.origins, {}) for part in self.parts]
+            return joined(own, self.program.grid.sizes, self.attrs)
         return layout_of(self.program, self.resolved.origins, self.attrs)
 
     @property
@@ -118,12 +197,11 @@ class Job:
     @property
     def stored(self) -> tuple[str, ...]:
         """The variables that are stored whole."""
-        kept = self.sweep.quantities
-        return tuple(
-            variable.name
-            for variable in self.program.variables
-            if variable.name in kept or (variable.name == "status" and kept)
-        )
+        kept, found = set(self.sweep.quantities), list[str]()
+        for part in self.program.parts:
+            own = [variable.name for variable in part.variables if variable.name in kept]
+            found += [*own, part.status_name] if own else []
+        return tuple(found)
 
     def check_size(self) -> None:
         """Refuse a sweep that no disk holds."""
@@ -250,11 +328,17 @@ class Job:
     @property
     def masks(self) -> dict[str, int]:
         """By variable: the bits of a status with which it has no value."""
-        named = (BOUND, *(variable.name for variable in self.program.variables))
-        return {name: self.program.faults.masking(name) for name in named}
+        parts = {
+            variable.name: self.program.of(variable.name) for variable in self.program.variables
+        }
+        parts[BOUND] = self.program.of("time")
+        return {name: part.faults.masking(name) for name, part in parts.items()}
 
     def evaluated(self) -> Result:
         """Evaluate what is stored whole, for records and tables: without sources and provenance."""
+        if self.parts:
+            layouts = [part.evaluated().layout for part in self.parts]
+            return Result(joined(layouts, self.program.grid.sizes, {}), of_records(), self.masks)
         arrays = self.program.evaluate(self.stored)
         # What files say of upper bounds records do, too.
         bounded = any(
@@ -337,6 +421,20 @@ def _prepared(
     else:
         sweep = read_sweep(spec, bare_is_si=bare_is_si, folders=folders)
         text = text or to_toml(with_si_units(spec) if bare_is_si else spec)
+    if sweep.joint:
+        return _joint(sweep, text, command, folders, options)
+    return _compiled(sweep, text, command, folders, options)
+
+
+def _compiled(
+    sweep: Sweep,
+    text: str,
+    command: tuple[str, ...],
+    folders: Sequence[Path],
+    options: Mapping[str, Any],
+    status_name: str = STATUS,
+) -> Job:
+    """Make a sweep of one subject ready to run."""
     measured = None
     if sweep.measured:
         from sweeps.validate.measured import join_measured
@@ -346,19 +444,7 @@ def _prepared(
     published = not (sweep.training or sweep.overlap) and _published(resolved)
     if published and sweep.usual:
         sweep = replace(sweep, quantities=(*sweep.quantities, "expected_error", "measured_rows"))
-    own = (q for r in sweep.reductions for q in r.quantities)
-    wanted = dict.fromkeys((*sweep.quantities, *own))
-    program = Program(
-        resolved.axes,
-        resolved.constants,
-        resolved.labels,
-        tuple(wanted),
-        fields=resolved.fields,
-        implied=resolved.implied,
-        optional=sweep.optional,
-        published=published,
-        conditions=tuple(dict.fromkeys(one.where for one in sweep.reductions if one.where)),
-    )
+    program = _inputs(sweep, resolved, published=published, status_name=status_name).program()
     _check_computed(sweep, program)
     if measured is not None:
         resolved = replace(resolved, origins={**measured.origins, **resolved.origins})
@@ -377,3 +463,96 @@ def _check_computed(sweep: Sweep, program: Program) -> None:
         if name in given
     ]
     tell_all(faults)
+
+
+# A sweep of an operation and of a training step: each is the sweep that it would be alone.
+
+
+def _joint(
+    sweep: Sweep,
+    text: str,
+    command: tuple[str, ...],
+    folders: Sequence[Path],
+    options: Mapping[str, Any],
+) -> Job:
+    """Make a sweep of operations beside training steps ready to run."""
+    if sweep.measured:
+        wrong, allowed = "is beside operations alone", "a sweep without a training step"
+        refuse("measured", "..", wrong, allowed)
+    operation, step = sweep.split()
+    reduced = (name for one in sweep.reductions for name in one.quantities)
+    asked = tuple(dict.fromkeys((*sweep.quantities, *reduced)))
+    own = _of_operation(asked, resolve(operation, folders))
+    _check_asked(sweep, asked, own)
+    jobs = []
+    for part, name in ((operation, OPERATION_STATUS), (step, STATUS)):
+        of_it = [one for one in asked if (one in own) is (part is operation)]
+        part = replace(  # noqa: PLW2901
+            part,
+            quantities=tuple(one for one in sweep.quantities if one in of_it),
+            reductions=tuple(one for one in sweep.reductions if one.quantity in of_it),
+            optional=sweep.optional and part is step,
+        )
+        jobs.append(_compiled(part, text, command, folders, options, name))
+    resolved = _together(sweep, [job.resolved for job in jobs])
+    program = Joint(
+        [job.program for job in jobs], resolved.axes, resolved.constants, resolved.fields
+    )
+    whole = replace(sweep, quantities=tuple(n for job in jobs for n in job.sweep.quantities))
+    return Job(whole, resolved, program, text, command, None, options, parts=tuple(jobs))
+
+
+def _of_operation(names: Sequence[str], resolved: Resolved) -> set[str]:
+    """Return which of some quantities are an operation's: those that it has, and no step."""
+    told = {name: row(name).group for name in names}
+    own = {name for name, group in told.items() if group in OF_AN_OPERATION}
+    own |= {*names} & {"chosen_algorithm", *EXPECTED}
+    left = tuple(name for name, group in told.items() if not group and name not in own)
+    if left:
+        found = Program(
+            resolved.axes, resolved.constants, resolved.labels, left,
+            fields=resolved.fields, optional=True,
+        )  # fmt: skip
+        own |= {*found.wanted}
+    return own
+
+
+def _check_asked(sweep: Sweep, asked: Iterable[str], own: Container[str]) -> None:
+    """Refuse inputs of an operation, or of a step, of which nothing is asked for."""
+    subjects = {
+        "an operation": ("time", OF_OPERATION, any(name in own for name in asked)),
+        "a training step": (
+            "step_time", (*OF_A_PLAN, *OF_TRAINING), any(name not in own for name in asked)
+        ),
+    }  # fmt: skip
+    faults = [
+        fault(name, "..", f"is of {subject}, and nothing of one is asked for",
+              f"{usual} among the quantities, or leave it out")
+        for subject, (usual, names, some) in subjects.items() if not some
+        for name in names if name in sweep.given
+    ]  # fmt: skip
+    for one in sweep.reductions:
+        if one.against and (one.quantity in own) is not (one.against in own):
+            wrong = f"and {one.quantity} aren't both of an operation, or both of a step"
+            faults.append(fault("reductions.against", one.against, wrong, "another one"))
+    tell_all(faults)
+
+
+def _together(sweep: Sweep, parts: Sequence[Resolved]) -> Resolved:
+    """Return what an operation and a step have, as one; the step's, where they differ."""
+    axes = [
+        Axis(axis.name, {name: values for own in found for name, values in own.columns.items()})
+        for axis in sweep.axes
+        if (found := [one for part in parts for one in part.axes if one.name == axis.name])
+    ]
+    operation, step = parts
+    return Resolved(
+        tuple(axes),
+        {**operation.constants, **step.constants},
+        {**operation.labels, **step.labels},
+        {**operation.origins, **step.origins},
+        tuple({one.name: one for part in parts for one in part.machines}.values()),
+        {**operation.fields, **step.fields},
+        step.models,
+        step.implied,
+    )

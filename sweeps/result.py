@@ -32,7 +32,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
-from sweeps.engine.grid import Block, Column, Layout, is_row_number
+from sweeps.engine.grid import (
+    OPERATION_STATUS,
+    STATUS,
+    SUBJECT,
+    Block,
+    Column,
+    Layout,
+    is_row_number,
+)
 from sweeps.errors import ContractError, nearest, refuse
 from sweeps.origin import GIVEN, Origin, attributes
 from sweeps.spec.sweep import Contract
@@ -154,7 +162,8 @@ class Result:
                 (column.name, [dims.index(dim) for dim in column.dims], self._reader(column))
                 for column in (*coordinates, *variables)
             ]
-            place = next((n for n, one in enumerate(readers) if one[0] == "status"), None)
+            states = (n for n, one in enumerate(readers) if one[0] in (STATUS, OPERATION_STATUS))
+            place = next(states, None)
             for index in np.ndindex(*(self.layout.sizes[dim] for dim in dims)):
                 if most is not None and count >= most:
                     return
@@ -162,7 +171,7 @@ class Result:
                 cells = [tuple(index[place] for place in places) for _, places, _ in readers]
                 status = 0
                 if place is not None:
-                    status = int(_values(self._variables["status"])[cells[place]])
+                    status = int(_values(self._variables[readers[place][0]])[cells[place]])
                 yield {
                     name: read(at, status)
                     for (name, _, read), at in zip(readers, cells, strict=True)
@@ -176,15 +185,20 @@ class Result:
 
     @property
     def _parts(self) -> list[tuple[tuple[str, ...], list[Column]]]:
-        """The variables by the largest sets of dimensions that contain theirs."""
-        own = dict.fromkeys(frozenset(column.dims) for column in self.layout.variables)
-        largest = [one for one in own if not any(one < other for other in own)]
-        parts: dict[frozenset[str], list[Column]] = {one: [] for one in largest}
-        for column in self.layout.variables:
-            home = next(one for one in largest if set(column.dims) <= one)
-            parts[home].append(column)
-        order = tuple(self.layout.sizes)
-        return [(tuple(d for d in order if d in dims), own) for dims, own in parts.items()]
+        """The variables by the largest sets of dimensions that contain theirs.
+
+        Those of an operation are apart from those of a training step.
+        """
+        order, found = tuple(self.layout.sizes), []
+        for subject in dict.fromkeys(one.attrs.get(SUBJECT) for one in self.layout.variables):
+            columns = [one for one in self.layout.variables if one.attrs.get(SUBJECT) == subject]
+            own = dict.fromkeys(frozenset(column.dims) for column in columns)
+            largest = [one for one in own if not any(one < other for other in own)]
+            parts: dict[frozenset[str], list[Column]] = {one: [] for one in largest}
+            for column in columns:
+                parts[next(one for one in largest if set(column.dims) <= one)].append(column)
+            found += [(tuple(d for d in order if d in dims), own) for dims, own in parts.items()]
+        return found
 
     @cached_property
     def _names(self) -> dict[str, str]:

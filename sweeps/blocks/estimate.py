@@ -226,7 +226,11 @@ def limits_for(job: Job, limit: str, processes: int = 1) -> Limits:
 
 def _working_bytes(program: Program, limits: Limits) -> int:
     """Return the most bytes that a process needs to compute: the worst case's nodes, and arrays."""
-    return max(_case_bytes(program, case, nodes, limits) for case, nodes in _nodes(program))
+    return max(
+        _case_bytes(part, case, nodes, limits)
+        for part in program.parts
+        for case, nodes in _nodes(part)
+    )
 
 
 def _weight(node: Node) -> int:

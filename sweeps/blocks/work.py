@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 from sweeps.blocks.folder import BlockFile, Folder, Record
 from sweeps.engine import bounds
 from sweeps.engine.evaluate import Limits
-from sweeps.engine.grid import Block, Field, Layout
+from sweeps.engine.grid import Block, Layout
 from sweeps.engine.program import Program, Steps
 from sweeps.engine.reduce import part, task_of
 from sweeps.engine.reduce_base import Reducer, Task
 from sweeps.errors import RunError, fault
-from sweeps.job import Job
-from sweeps.spec.axis import Axis
+from sweeps.job import Inputs, Job
 from sweeps.spec.sweep import Reduction, partners
 from sweeps.store.encode import (
     RunningChecksum,
@@ -52,15 +51,7 @@ _LOADED: dict[str, str] = {}
 class Recipe:
     """A sweep as data."""
 
-    # What `Program` takes
-    axes: tuple[Axis, ...]
-    constants: Mapping[str, float]
-    labels: Mapping[str, str]
-    wanted: tuple[str, ...]
-    fields: Mapping[str, Field]
-    implied: Mapping[str, str]
-    optional: bool
-    published: bool
+    inputs: Inputs  # What is computed
     reductions: tuple[Reduction, ...]  # Reductions
     stored: tuple[str, ...]  # The variables that are stored whole
     limits: Limits  # How much is computed at a time, and kept
@@ -87,17 +78,7 @@ class Recipe:
             )
             raise RunError(message)
         load_own(self.formulas)
-        return Program(
-            self.axes,
-            self.constants,
-            self.labels,
-            self.wanted,
-            fields=self.fields,
-            implied=self.implied,
-            optional=self.optional,
-            published=self.published,
-            conditions=tuple(dict.fromkeys(one.where for one in self.reductions if one.where)),
-        )
+        return self.inputs.program()
 
 
 @cache
@@ -133,20 +114,10 @@ def recipe_of(
     bounded: bool = False,
 ) -> Recipe:
     """Return a job as data."""
-    program, resolved = job.program, job.resolved
-    reduced = (name for one in job.sweep.reductions for name in one.quantities)
-    wanted = dict.fromkeys((*job.sweep.quantities, *reduced))
     cut = f"{job.attrs['fingerprint']} {limits.block} {limits.whole} {per_block}"
     cut += " bounded" if bounded else ""
     return Recipe(
-        axes=tuple(resolved.axes),
-        constants=dict(resolved.constants),
-        labels=dict(resolved.labels),
-        wanted=tuple(wanted),
-        fields=dict(resolved.fields),
-        implied=dict(resolved.implied),
-        optional=program.optional,
-        published=program.published,
+        inputs=job.inputs,
         reductions=tuple(job.sweep.reductions),
         stored=job.stored,
         limits=limits,
@@ -337,7 +308,7 @@ class Chunks:
     """
 
     def __init__(self, program: Program, tasks: Sequence[Task]) -> None:
-        found = bounds.works_of(program, tasks)
+        found = bounds.works_of(program.of(tasks[0].reduction.quantity), tasks)
         assert found is not None
         self.tasks = tasks
         self.best = [bounds.nothing_of(task) for task in tasks]

@@ -548,7 +548,8 @@ def reduce_some(
     each = seconds / max(len(by_quantity), 1)
     found: list[Touched] = []
     for name, several in list(by_quantity.items()):
-        known = reduce(program, several, each, progress, kept=kept and len(by_quantity) == 1)
+        alone = kept and len(by_quantity) == 1
+        known = reduce(program.of(name), several, each, progress, kept=alone)
         if known is not None:
             found += known
             del by_quantity[name]

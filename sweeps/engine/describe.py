@@ -83,8 +83,8 @@ def coordinate(
 
 def _variable(program: Program, variable: Variable, *, brief: bool) -> Column:
     dtype = dtype_of(variable.name)
-    if variable.name == "status":
-        return Column("status", variable.dims, dtype, _status_attrs(program))
+    if variable.name == program.status_name:
+        return Column(variable.name, variable.dims, dtype, _status_attrs(program))
     if variable.name == "chosen_algorithm":
         codes = {"none": 0, **{one.name: one.code for one in program.algorithms()}}
         attrs: dict[str, Any] = {
@@ -98,7 +98,7 @@ def _variable(program: Program, variable: Variable, *, brief: bool) -> Column:
         attrs |= _sources(program, variable)
         if variable.name == "time" or (program.training and attrs.get("units") == "s"):
             attrs |= _upper_bound(program, variable)
-    attrs["ancillary_variables"] = "status"
+    attrs["ancillary_variables"] = program.status_name
     return Column(variable.name, variable.dims, dtype, attrs)
 
 

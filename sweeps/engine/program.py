@@ -23,7 +23,18 @@ from overhead.labels import HIERARCHY, NO_LIBRARY, complete
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.display import noun
 from sweeps.engine.evaluate import Cuts, Evaluators, Limits, settings
-from sweeps.engine.grid import Array, Block, Field, Grid, LabelCase, Region, Variable, cut, dtype_of
+from sweeps.engine.grid import (
+    STATUS,
+    Array,
+    Block,
+    Field,
+    Grid,
+    LabelCase,
+    Region,
+    Variable,
+    cut,
+    dtype_of,
+)
 from sweeps.engine.validity import Faults, Holes, alive, collective_faults, status
 from sweeps.errors import InputError, fault, needs
 from sweeps.spec.axis import Axis, is_overlap
@@ -45,7 +56,7 @@ class Group:
         dims: tuple[str, ...],
         bits: int,
     ) -> None:
-        grid, self.faults = program.grid, program.faults
+        grid, self.faults, self.status_name = program.grid, program.faults, program.status_name
         self.case, self.evaluators = case, evaluators
         self.positions = [grid.position(dim) for dim in dims]
         self.lengths = [1 if p in case.fixed else grid.shape[p] for p in self.positions]
@@ -136,7 +147,7 @@ class Group:
         self, name: str, region: Region, inside: tuple[Region, Any] | None, out: Array
     ) -> None:
         """Fill an array with a variable's values over a region, NaN where there are none."""
-        if name == "status":
+        if name == self.status_name:
             out[...] = self.evaluators.of(self.case).reasons(self.case.status, region)
             return
         node, missing = self.case.nodes.get(name), 0 if out.dtype.kind == "i" else np.nan
@@ -179,6 +190,7 @@ class Program:
         optional: bool = False,
         published: bool = False,
         conditions: Sequence[str] = (),
+        status_name: str = STATUS,
     ) -> None:
         self.grid = Grid(axes, constants, fields or {})
         self.labels = dict(labels)
@@ -186,6 +198,7 @@ class Program:
         self.optional = optional
         self.published = published  # Whether published rows tell how far times are off
         self.conditions = tuple(conditions)  # What reductions ask of the cells that they count
+        self.status_name = status_name  # The variable that says why cells don't exist
         self.limits = Limits()  # How much is computed at a time, and with whose arrays
         # What is given isn't computed: it is a coordinate.
         self.wanted = tuple(name for name in wanted if name not in self.grid.columns)
@@ -207,7 +220,7 @@ class Program:
     @cached_property
     def variables(self) -> tuple[Variable, ...]:
         """The quantities asked for, and the status: found when asked for, by trials on the grid."""
-        return tuple(self._variable(name) for name in (*self.wanted, "status"))
+        return tuple(self._variable(name) for name in (*self.wanted, self.status_name))
 
     def _cases(self) -> Iterator[LabelCase]:
         faults: list[str] = []
@@ -403,7 +416,7 @@ class Program:
 
     def nodes(self, *names: str) -> Iterator[Node]:
         """Yield every node on which a result, or some variables of it, depends, each once."""
-        every = [{**case.nodes, "status": case.status} for case in self.cases]
+        every = [{**case.nodes, self.status_name: case.status} for case in self.cases]
         stack = [own[name] for own in every for name in (names or own) if name in own]
         seen: set[int] = set()
         while stack:
@@ -416,6 +429,17 @@ class Program:
     def used(self) -> set[str]:
         """Return the names of given quantities on which a result depends."""
         return {node.name for node in self.nodes() if node.given is not None}
+
+    # What it consists of: itself, unless it is several at once (`sweeps.engine.joint`).
+
+    @property
+    def parts(self) -> tuple[Program, ...]:
+        """The programs of one subject each."""
+        return (self,)
+
+    def of(self, name: str) -> Program:
+        """Return the part that computes a variable."""
+        return self
 
     # What a variable depends on.
 
@@ -433,9 +457,8 @@ class Program:
         dims |= self._switched([(case, node.key if node else None) for case, node in nodes])
         return Variable(name, self.grid.ordered(dims), tuple(declarations.values()))
 
-    @staticmethod
-    def _node(case: LabelCase, name: str) -> Node | None:
-        return case.status if name == "status" else case.nodes.get(name)
+    def _node(self, case: LabelCase, name: str) -> Node | None:
+        return case.status if name == self.status_name else case.nodes.get(name)
 
     def _varying(self, case: LabelCase, node: Node) -> frozenset[str]:
         """Return the dimensions along which a node's value really varies.
@@ -551,6 +574,7 @@ class Program:
 class Stage:
     """Variables of the same dimensions in one case, and the parts that they are computed in."""
 
+    program: Program  # The one of whose variables they are
     case: LabelCase  # The case whose formulas hold
     dims: tuple[str, ...]  # The variables' dimensions
     variables: tuple[Variable, ...]  # What is computed
@@ -574,19 +598,29 @@ class Steps:
         self.program, self.limits, self.partners = program, limits or program.limits, partners
         self.stages = tuple(self._staged(names))
         self._ends = tuple(accumulate(len(stage.cuts) for stage in self.stages))
-        self._evaluators = Evaluators(program.grid, self.limits)
-        others = {other for some in (partners or {}).values() for other in some}
-        masks = [program.faults.masking(name) for name in {*names, *others} - {"status"}]
-        self._bits = reduce(and_, masks) if masks else 0  # What no variable's value survives
+        # By part: what evaluates it, and what no variable's value survives.
+        self._kept = {
+            id(part): (Evaluators(part.grid, self.limits), self._deadly(part, names))
+            for part in program.parts
+        }
         self._group: tuple[Stage, Group] | None = None
 
     def _staged(self, names: Sequence[str]) -> Iterator[Stage]:
-        for case, dims, variables in self.program.stages(names):
-            lengths = [
-                1 if position in case.fixed else self.program.grid.shape[position]
-                for position in map(self.program.grid.position, dims)
-            ]
-            yield Stage(case, dims, tuple(variables), Cuts(lengths, self.limits.block))
+        for part in self.program.parts:
+            for case, dims, variables in part.stages(names):
+                lengths = [
+                    1 if position in case.fixed else part.grid.shape[position]
+                    for position in map(part.grid.position, dims)
+                ]
+                cuts = Cuts(lengths, self.limits.block)
+                yield Stage(part, case, dims, tuple(variables), cuts)
+
+    def _deadly(self, part: Program, names: Sequence[str]) -> int:
+        """Return the bits of a part's status that the value of none of its variables survives."""
+        own = [name for name in names if self.program.of(name) is part]
+        others = [other for name in own for other in (self.partners or {}).get(name, ())]
+        masks = [part.faults.masking(name) for name in {*own, *others} - {part.status_name}]
+        return reduce(and_, masks) if masks else 0
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -607,15 +641,15 @@ class Steps:
         for step in range(start, min(stop, len(self))):
             stage, part = self.stage_of(step)
             group, cut = self._grouped(stage), stage.cuts[part]
-            with settings(self.program.grid.shape[-1]):
+            with settings(stage.program.grid.shape[-1]):
                 found = group.at(cut, stage.variables, partners=self.partners)
             yield from found
 
     def fill(self, arrays: Mapping[str, Array]) -> None:
         """Compute all steps into arrays."""
-        with settings(self.program.grid.shape[-1]):
-            for stage in self.stages:
-                group = self._grouped(stage)
+        for stage in self.stages:
+            group = self._grouped(stage)
+            with settings(stage.program.grid.shape[-1]):
                 for cut in stage.cuts:
                     group.at(cut, stage.variables, arrays)
 
@@ -623,11 +657,13 @@ class Steps:
         """Return what computes a stage; what a case's stages keep stays until the next case."""
         if self._group is None or self._group[0] is not stage:
             if self._group is not None and self._group[0].case is not stage.case:
-                self._evaluators.forget(self._group[0].case)
+                before = self._group[0]
+                self._kept[id(before.program)][0].forget(before.case)
             self._group = None
+            evaluators, bits = self._kept[id(stage.program)]
             self._group = (
                 stage,
-                Group(self.program, stage.case, self._evaluators, stage.dims, self._bits),
+                Group(stage.program, stage.case, evaluators, stage.dims, bits),
             )
         return self._group[1]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from overhead.quantity import VOCABULARY
 from sweeps.engine.bounds import TIMED, Touched, reduce_some, sample_of
 from sweeps.engine.evaluate import Limits
-from sweeps.engine.grid import Column, Layout
+from sweeps.engine.grid import SUBJECT, Column, Layout
 from sweeps.engine.program import Program, Steps
 from sweeps.engine.reduce_base import (
     FEW,
@@ -581,7 +581,8 @@ def reducers_of(program: Program, reductions: Sequence[Reduction], layout: Layou
         if one.against and (more := [d for d in dims[one.against] if d not in dims[one.quantity]])
     ]
     for one in reductions:
-        more = [dim for dim in program.dims_of(one.where) if dim not in dims[one.quantity]]
+        where = program.of(one.quantity).dims_of(one.where)
+        more = [dim for dim in where if dim not in dims[one.quantity]]
         if more:
             wrong = f"varies along {', '.join(more)}, and {one.quantity} doesn't"
             faults.append(fault("reductions.where", one.where, wrong, "another quantity"))
@@ -640,5 +641,6 @@ def reduced_columns(reducers: Sequence[Reducer], layout: Layout) -> list[Column]
     for made in reducers:
         attrs = dict(described[made.task.reduction.quantity].attrs)
         attrs.pop("ancillary_variables", None)
-        columns += made.columns(attrs)
+        subject = {SUBJECT: attrs[SUBJECT]} if SUBJECT in attrs else {}
+        columns += (replace(one, attrs={**one.attrs, **subject}) for one in made.columns(attrs))
     return columns

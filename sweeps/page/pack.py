@@ -207,7 +207,8 @@ class _Packed:
         for one in self.names:
             self._add(one, data.variables[one], "quantity")
         for one in self.states:
-            self._pack(one, *_categories(reasons(data.rename({one: "status"}))), role="status")
+            why = reasons(data[[one]].rename({one: "status"}))
+            self._pack(one, *_categories(why), role="status")
 
     def _add(self, name: str, variable: xr.Variable, role: str) -> None:
         units = self.view.units(name)

@@ -278,7 +278,7 @@ def _prepared(figure: Figure, view: View, panels: Sequence[str]) -> _Map:
     first_hole = len(regions)
     if (which == HOLE).any():
         which = which.copy()
-        for text in _fill_holes(view, which, over, dims[len(over) :], first_hole):
+        for text in _fill_holes(view, which, value, over, dims[len(over) :], first_hole):
             hatch = HATCHES[(len(regions) - first_hole) % len(HATCHES)]
             regions.append(_Region(text, HOLE_COLOUR, MUTED, hatch))
     return _Map(x, y, which, margin, regions, first_hole, notes, near)
@@ -368,10 +368,15 @@ def _flagged(
 
 
 def _fill_holes(
-    view: View, which: NDArray[np.int64], over: Sequence[str], cells: Sequence[str], first: int
+    view: View,
+    which: NDArray[np.int64],
+    value: str,
+    over: Sequence[str],
+    cells: Sequence[str],
+    first: int,
 ) -> list[str]:
     """Give each hole the number of its reason, from `first` on, and return the reasons."""
-    bits, meanings = status_bits(view, [*over, *cells])
+    bits, meanings = status_bits(view, [*over, *cells], value)
     for _ in over:
         bits = np.bitwise_or.reduce(bits, axis=0)
     bits = np.broadcast_to(bits if len(cells) == which.ndim else bits[None], which.shape)

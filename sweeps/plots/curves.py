@@ -176,7 +176,7 @@ def prepare(figure: Figure, view: View, panels: Sequence[str]) -> Plot:
     shown &= np.isfinite(x) & ((x > 0) | (xscale == "linear"))
     filled = np.asarray(shown.any(axis=(0, -1)))
     lines = lines_of(figure, view, by, filled)
-    why = "; ".join(reasons(view, missing, dims))
+    why = "; ".join(reasons(view, missing, dims, y_name))
     if not lines:
         message = (
             f"{figure.where}.y = '{y_name}': no value to show here"

@@ -161,8 +161,17 @@ def default_figures(dataset: xr.Dataset) -> list[dict[str, Any]]:
     subject = subject_of(dataset)
     if {"lower_change", "upper_change"} <= subject.variables.keys():
         return [{"kind": "tornado"}]
-    if is_of_training(subject):
-        return training_figures(dataset, subject)
+    if not is_of_training(subject):
+        return _figures(dataset, subject)
+    found = training_figures(dataset, subject)
+    if "time" in subject.variables:
+        # An operation beside training steps.
+        found += ({"name": f"operation-{one['kind']}", **one} for one in _figures(dataset, subject))
+    return found
+
+
+def _figures(dataset: xr.Dataset, subject: Subject) -> list[dict[str, Any]]:
+    """Return figures that suit what isn't of training steps."""
     variable = main_variable(dataset, subject)
     if variable is None:
         return []

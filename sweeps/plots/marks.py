@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps import display
+from sweeps.engine.grid import status_of
 from sweeps.errors import InputError
 from sweeps.plots.data import View
 from sweeps.plots.frame import ASSUMED_NOTE, Axis, Sheet
@@ -99,13 +100,16 @@ def sheet_of(
     )
 
 
-def status_bits(view: View, dims: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
-    """Return why values are missing, by the dataset's status variable."""
-    if "status" not in view.dataset:
+def status_bits(
+    view: View, dims: Sequence[str], quantity: str = ""
+) -> tuple[NDArray[np.int64], list[str]]:
+    """Return why a quantity's values are missing, by the status variable that it has."""
+    name = status_of(view.attrs(quantity))
+    if name not in view.dataset:
         return np.zeros((1,) * len(dims), dtype=np.int64), []
-    others = [str(dim) for dim in view.dataset["status"].dims if dim not in dims]
-    status = view.values("status", [*others, *dims]).astype(np.int64)
-    attrs = view.attrs("status")
+    others = [str(dim) for dim in view.dataset[name].dims if dim not in dims]
+    status = view.values(name, [*others, *dims]).astype(np.int64)
+    attrs = view.attrs(name)
     meanings = str(attrs.get("flag_meanings", "")).split()[:_MOST_BITS]
     masked = "flag_masks" in attrs
     flags = np.atleast_1d(attrs["flag_masks" if masked else "flag_values"]).astype(np.int64)
@@ -118,9 +122,11 @@ def status_bits(view: View, dims: Sequence[str]) -> tuple[NDArray[np.int64], lis
     return bits, [plain(meaning) for meaning in meanings]
 
 
-def reasons(view: View, missing: NDArray[np.bool_], dims: Sequence[str]) -> list[str]:
-    """Return why values are missing, the most frequent reason first."""
-    bits, meanings = status_bits(view, dims)
+def reasons(
+    view: View, missing: NDArray[np.bool_], dims: Sequence[str], quantity: str = ""
+) -> list[str]:
+    """Return why a quantity's values are missing, the most frequent reason first."""
+    bits, meanings = status_bits(view, dims, quantity)
     concerned = np.broadcast_to(bits, missing.shape)[missing]
     counts = [int(np.count_nonzero(concerned >> place & 1)) for place in range(len(meanings))]
     order = sorted(range(len(counts)), key=lambda place: -counts[place])

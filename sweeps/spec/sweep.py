@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,8 @@ from sweeps.errors import Faults, InputError, fault, nearest, refuse, tell_all
 from sweeps.spec.axis import (
     CATALOGUED,
     DEFAULT_QUANTITIES,
+    OF_A_PLAN,
+    OF_TRAINING,
     TRAINING_QUANTITIES,
     Axis,
     every_plan,
@@ -309,6 +311,10 @@ def changed(spec: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     return spec
 
 
+# What says that a sweep is of an operation, too, where it is of a training step.
+OF_OPERATION = ("collective", "message_bytes")
+
+
 @dataclass(frozen=True, slots=True)
 class Sweep:
     """A sweep, checked."""
@@ -331,6 +337,43 @@ class Sweep:
     def training(self) -> bool:
         """Whether it is of training steps, rather than of collective operations."""
         return is_training(self.given)
+
+    @property
+    def joint(self) -> bool:
+        """Whether it is of collective operations beside training steps."""
+        return self.training and not self.given.isdisjoint(OF_OPERATION)
+
+    def split(self) -> tuple[Sweep, Sweep]:
+        """Return the sweep of the operation and that of the step, of one that is of both.
+
+        Each has what it takes, and asks for nothing yet.  The number of GPUs is given once for
+        both, as ``ranks`` or as ``world_size``.
+        """
+        of_step = {*OF_A_PLAN, *OF_TRAINING}
+        ranks = {} if "ranks" in self.given else {"world_size": "ranks"}
+        gpus = {} if {"world_size", "dp"} & self.given else {"ranks": "world_size"}
+        return self._part(of_step, ranks), self._part({*OF_OPERATION, "ranks"}, gpus)
+
+    def _part(self, left: Container[str], renamed: Mapping[str, str]) -> Sweep:
+        """Return what is given without some names, and with others for some."""
+
+        def own(given: Mapping[str, Any]) -> dict[str, Any]:
+            names = {name: renamed.get(name, name) for name in given}
+            return {names[name]: one for name, one in given.items() if names[name] not in left}
+
+        axes, constants = [], own(self.constants)
+        for axis in self.axes:
+            columns = own(axis.columns)
+            alone = columns.keys() <= {*renamed.values()} and len(columns) < len(axis.columns)
+            if alone and all((values == values[0]).all() for values in columns.values()):
+                # Plans of one number of GPUs are no axis of it.
+                constants |= {name: float(values[0]) for name, values in columns.items()}
+            else:
+                axes.append(Axis(axis.name, columns))
+        return replace(
+            self, quantities=(), axes=tuple(axes), constants=constants, labels=own(self.labels),
+            reductions=(), figures=(), asserts=(),
+        )  # fmt: skip
 
     @property
     def overlap(self) -> bool:
@@ -401,11 +444,11 @@ class _SweepReader(Faults):
         # Axes with faults are axes too.
         dims = list(table) if isinstance(table := self.spec.get("axes"), Mapping) else []
         given = {*constants, *labels, *(name for axis in axes for name in axis.columns)}
-        training = is_training(given)
-        quantities = self._quantities(training=training)
-        if training and "collective" in given:
-            why = "of a single operation, beside a training step's"
-            self.add("collective", "..", why, "one of the two")
+        training, operation = is_training(given), not given.isdisjoint(OF_OPERATION)
+        quantities = self._quantities(training=training, operation=operation or not training)
+        if training and "ranks" in given and not operation:
+            why = "is of an operation, and no message of one is given"
+            self.add("ranks", "..", why, "world_size for a step's GPUs, or message_bytes, too")
         if is_overlap(given):
             why = "has no meaning for an overlap by itself"
             known = ("mechanism", *HEEDED, "hardware")
@@ -488,7 +531,7 @@ class _SweepReader(Faults):
         if name in LABELS or name in VOCABULARY:
             self.add(f"axes.{name}", "{..}", "a table needs a name of its own", "such as 'case'")
             return None
-        if not NAME.fullmatch(name) or name in ("status", "chosen_algorithm"):
+        if not NAME.fullmatch(name) or name in (*FLAGS, "collective_status"):
             allowed = "letters, digits and _, such as 'case'"
             self.add("axes", name, "can't be a dimension's name", allowed)
             return None
@@ -605,13 +648,13 @@ class _SweepReader(Faults):
 
     # What is asked for.
 
-    def _quantities(self, *, training: bool) -> tuple[str, ...]:
+    def _quantities(self, *, training: bool, operation: bool) -> tuple[str, ...]:
         inputs = {**self._table("axes"), **self._table("constants")}
         networks = str(inputs.get("topology", ""))
         usual = [*DEFAULT_QUANTITIES, *(part for name, part in PARTS.items() if name in inputs)]
         if not ("hierarchical" in networks or networks == "all"):
             usual = [name for name in usual if name != "pod_time"]
-        usual = list(TRAINING_QUANTITIES) if training else usual
+        usual = [*(usual if operation else ()), *(TRAINING_QUANTITIES if training else ())]
         usual = list(OUTPUTS) if is_overlap(inputs) else usual
         value = self.spec.get("quantities", usual)
         listed = value if isinstance(value, list) else str(value).split(",")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.engine.grid import Block, Column, Layout
+from sweeps.engine.grid import OPERATION_STATUS, STATUS, Block, Column, Layout
 from sweeps.errors import InputError, RunError, fault, nearest, refuse, tell_all
 
 if TYPE_CHECKING:
@@ -168,7 +168,10 @@ def attributes(layout: Layout, column: Column) -> dict[str, Any]:
     """Return a column's attributes, with the names of the flags that explain its holes."""
     attrs = normalised(column.attrs, stored_dtype(column) if not is_label(column) else None)
     if column.dtype.kind == "f" and any(each is column for each in layout.variables):
-        wanted = {"status", f"{column.name}_status"}
+        wanted = {f"{column.name}_status"}
+        if OPERATION_STATUS not in (each.name for each in layout.variables):
+            # Of two, what isn't computed cell by cell has neither.
+            wanted.add(STATUS)
         found = [
             each.name
             for each in layout.variables
