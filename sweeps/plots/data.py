@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from overhead.labels import LABELS, PLAN_LABELS, SWITCHES
 from overhead.plan import DEGREES
 from sweeps import display
+from sweeps.engine.grid import SUBJECT
 from sweeps.origin import ASSUMED, GIVEN, read
 from sweeps.plots.style import IN_BITS, as_read, parse, plain, scale_of
 
@@ -395,6 +396,26 @@ class View:
 def said(name: str, text: str) -> str:
     """Return a value as people say it, with the name that it needs to be understood."""
     return display.phrase(name, text) or f"{word_of(name)} {text}"
+
+
+# Names of one number, where an operation's and a training step's GPUs are the same.
+_GPUS = ("ranks", "world_size")
+
+
+def of_subject(dataset: xr.Dataset, names: Iterable[str]) -> xr.Dataset:
+    """Return what a dataset has of an operation, or of a training step, whichever names are of."""
+    known = dataset.variables
+    owners = {known[name].attrs.get(SUBJECT) for name in names if name in dataset.data_vars}
+    if len(owners) != 1 or None in owners:
+        return dataset
+    strange = [
+        name
+        for name, one in known.items()
+        if name not in dataset.sizes
+        and SUBJECT in one.attrs
+        and (one.attrs[SUBJECT] not in owners or name in _GPUS)
+    ]
+    return dataset.drop_vars(strange)
 
 
 def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:

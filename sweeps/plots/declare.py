@@ -234,7 +234,7 @@ def resolve(figure: Figure, subject: Subject) -> tuple[Figure, list[str]]:
         for dim in used
         if dim in figure["at"] and not isinstance(figure["at"][dim], list)
     ]
-    if any(_unsettled(name, subject) for name in (*_variables(figure), *used)):
+    if any(_unsettled(name, subject) for name in (*variables_of(figure), *used)):
         return figure, faults
     varying = _varying(figure, subject)
     left = [dim for dim in varying if dim not in used]
@@ -249,7 +249,7 @@ def resolve(figure: Figure, subject: Subject) -> tuple[Figure, list[str]]:
     ]
     ways = " or ".join(key for key in kind.used if key in {"panels", kind.filled, "best_of"})
     faults += [
-        f"{figure.where}: {', '.join(_variables(figure))} varies along {dim}, which this figure "
+        f"{figure.where}: {', '.join(variables_of(figure))} varies along {dim}, which this figure "
         f"neither shows nor holds; hold it with at = {{ {dim} = ... }} ({_listing(subject, dim)}), "
         f"or name it in {ways}"
         for dim in left
@@ -265,7 +265,8 @@ def _used(figure: Figure, subject: Subject) -> list[str]:
     return [one for dim in named for one in columns.get(dim, (dim,))]
 
 
-def _variables(figure: Figure) -> list[str]:
+def variables_of(figure: Figure) -> list[str]:
+    """Return the names of what a figure shows, and of what stands beside it."""
     names = [name for key in KINDS[figure.kind].shown for name in listed(figure[key])]
     return names + [name for key in _COMPANIONS for name in listed(figure.options.get(key))]
 
@@ -279,7 +280,7 @@ def _unsettled(name: str, subject: Subject) -> bool:
 
 def _varying(figure: Figure, subject: Subject) -> list[str]:
     """Return the dimensions of its variables that vary in what it selects."""
-    dims = dict.fromkeys(dim for name in _variables(figure) for dim in subject.varying(name))
+    dims = dict.fromkeys(dim for name in variables_of(figure) for dim in subject.varying(name))
     at = figure["at"]
     return [
         dim for dim in dims if dim not in at or (isinstance(at[dim], list) and len(at[dim]) > 1)
@@ -382,7 +383,7 @@ def _bound_faults(figure: Figure, subject: Subject) -> list[str]:
 def _nothing_along(figure: Figure, subject: Subject, varying: Sequence[str]) -> list[str]:
     """Return a fault for each numeric axis along which there is one value, or none."""
     axes = KINDS[figure.kind].axes
-    names = ", ".join(_variables(figure))
+    names = ", ".join(variables_of(figure))
     faults = []
     for key in axes:
         dim = figure[key]

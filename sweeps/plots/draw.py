@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sweeps.errors import RunError, tell_all
-from sweeps.plots.data import cell_names, entries, find, subject_of, view_of
-from sweeps.plots.declare import check_figures, in_percent, resolve
+from sweeps.plots.data import View, cell_names, entries, find, of_subject, subject_of, view_of
+from sweeps.plots.declare import check_figures, in_percent, resolve, variables_of
 from sweeps.plots.frame import better_of
 from sweeps.plots.schema import BREAKDOWNS, Figure
 from sweeps.plots.style import (
@@ -55,7 +55,7 @@ def tabulate(
         from sweeps.plots.best import table_of
     else:
         from sweeps.plots.curves import table_of
-    view = view_of(dataset, figure["at"])
+    view = _view(dataset, figure)
     title, names, rows, gaps = table_of(figure, view)
     place = ", ".join(view.phrase(dim) for dim in figure["at"] if dim in view.fixed)
     return f"{title} ({place})" if place else title, names, rows, gaps
@@ -65,7 +65,7 @@ def effects(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Iterator
     """Yield what a figure's table says: what each entry changes beside its baseline, or wins."""
     figure = _resolved(dataset, figure)
     base = figure.options.get("relative_to")
-    view = view_of(dataset, figure["at"])
+    view = _view(dataset, figure)
     if not base:
         if figure.kind == "best":
             from sweeps.plots.best import findings
@@ -125,6 +125,11 @@ def best_cells(
     return title, 1, [["", plain(name)], *map(list, zip(cells, texts, strict=True))], []
 
 
+def _view(dataset: xr.Dataset, figure: Figure) -> View:
+    """Return what a figure shows: of an operation beside a training step, one of the two."""
+    return view_of(of_subject(dataset, variables_of(figure)), figure["at"])
+
+
 def _resolved(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Figure:
     """Check a figure's declaration, and fill in what it leaves open."""
     subject = subject_of(dataset)
@@ -137,7 +142,7 @@ def _resolved(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Figure
 
 def _drawn(dataset: xr.Dataset, figure: Figure) -> Canvas:
     """Draw by kind; the kinds' modules load only when one of them is drawn."""
-    view = view_of(dataset, figure["at"])
+    view = _view(dataset, figure)
     if figure.kind == "best":
         from sweeps.plots.best import draw_best as draw_kind
     elif figure.kind == "measured":

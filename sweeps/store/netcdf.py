@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.engine.grid import Block, Layout
+from sweeps.engine.grid import SUBJECT, Block, Layout
 from sweeps.errors import InputError, fault, refuse
 from sweeps.store.encode import (
     FORMAT,
@@ -149,7 +149,7 @@ def to_dataset(layout: Layout, blocks: Iterable[Block]) -> xr.Dataset:
         arrays[block.name][region] = values
     for each in known.values():
         each.finish()
-    return xr.Dataset(
+    found = xr.Dataset(
         {
             each.name: (each.dims, arrays[each.name], attributes(layout, each))
             for each in layout.variables
@@ -160,6 +160,16 @@ def to_dataset(layout: Layout, blocks: Iterable[Block]) -> xr.Dataset:
         },
         attrs=normalised(layout.attrs),
     )
+    return _selectable(found)
+
+
+def _selectable(dataset: xr.Dataset) -> xr.Dataset:
+    """Let cells be selected by both names of the number of GPUs, where it is given once for two."""
+    for name in ("ranks", "world_size"):
+        one = dataset.variables.get(name)
+        if one is not None and SUBJECT in one.attrs and one.ndim == 1 and name not in one.dims:
+            dataset = dataset.set_xindex(name)
+    return dataset
 
 
 # What is in a file: its dimensions, coordinates and variables, with their ranges.
@@ -398,7 +408,7 @@ def open_dataset(path: Path | str, *, require_ours: bool = True) -> xr.Dataset:
                     real, engine="netcdf4", decode_times=False, mask_and_scale=not ours, lock=NETCDF
                 )
             )
-            return _restored(dataset) if ours else dataset
+            return _selectable(_restored(dataset)) if ours else dataset
         except _DAMAGED as error:
             wrong = f"can't be read, it is damaged ({_reason(error)})"
             raise InputError(fault("file", str(path), wrong, "write it again")) from error

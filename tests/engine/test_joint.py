@@ -1,0 +1,268 @@
+"""An operation and a training step in one sweep: each is the sweep that it would be alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sweeps
+from sweeps.blocks.run import Assignment, Cut, here, processes, run_in_blocks
+from sweeps.engine.evaluate import Limits
+from sweeps.errors import InputError
+from sweeps.job import Job, prepare
+from tests.cli_runner import Runner
+
+FEW = max(settings.default.max_examples // 4, 1)
+STEP: dict[str, Any] = {
+    "model": "llama3-8b", "tp": [1, 4], "pp": [1, 2], "sequence_length": 4096, "global_batch": 64,
+}  # fmt: skip
+MESSAGES = {"message_bytes": [1024.0, 2.0**20, 2.0**30]}
+NETWORK: dict[str, Any] = {
+    "topology": ["ring", "hierarchical", "torus"], "inter_bandwidth": [25e9, 50e9],
+}  # fmt: skip
+QUANTITIES = ["time", "busbw", "chosen_algorithm", "step_time", "mfu", "peak_memory", "error_band"]
+OF_OPERATION = QUANTITIES[:3]
+
+
+def alone(
+    shared: dict[str, Any], step: dict[str, Any], operation: dict[str, Any], gpus: list[int]
+) -> tuple[xr.Dataset, xr.Dataset]:
+    own = [name for name in QUANTITIES if name not in OF_OPERATION]
+    return (
+        sweeps.sweep(OF_OPERATION, ranks=gpus, **operation, **shared),
+        sweeps.sweep(own, world_size=gpus, **step, **shared),
+    )
+
+
+def equal(whole: xr.Dataset, part: xr.Dataset, renamed: dict[str, str]) -> None:
+    """Check that a part's variables are the whole's, bit for bit, dimensions included."""
+    for name, variable in part.data_vars.items():
+        own = whole[renamed.get(str(name), str(name))]
+        assert own.dims == tuple(renamed.get(str(dim), str(dim)) for dim in variable.dims), name
+        assert own.values.tobytes() == variable.values.tobytes(), name
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> dict[str, Any]:
+    bare = draw(st.booleans())
+    levels = ["inter_bandwidth", "intra_bandwidth", "oversubscription"]
+    names = ["bandwidth"] if bare else draw(st.lists(st.sampled_from(levels), unique=True))
+    values = {"oversubscription": [1.0, 2.0]}
+    found: dict[str, Any] = {name: values.get(name, [25e9, 100e9]) for name in names}
+    kinds = ["ring", "tree", "hierarchical", "switch", "mesh", "torus"]
+    found["topology"] = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3, unique=True))
+    machines = ["dgx-a100", "dgx-h100", "gb200-nvl72"]
+    found |= {"latency": 2e-6} if bare else {"hardware": draw(st.sampled_from(machines))}
+    return found
+
+
+@settings(max_examples=FEW)
+@given(
+    networks(),
+    st.lists(st.sampled_from([8, 16, 64, 144, 512]), min_size=1, max_size=3, unique=True),
+    st.sampled_from(["ranks", "world_size"]),
+)
+def test_each_part_is_the_sweep_of_it_alone(
+    network: dict[str, Any], gpus: list[int], name: str
+) -> None:
+    whole = sweeps.sweep(QUANTITIES, **{name: gpus}, **MESSAGES, **STEP, **network)
+    operation, step = alone(network, STEP, MESSAGES, gpus)
+    equal(whole, operation, {"ranks": name, "status": "collective_status"})
+    equal(whole, step, {"world_size": name})
+    assert {*whole.data_vars} == {*QUANTITIES, "status", "collective_status"}
+
+
+def card() -> xr.Dataset:
+    return sweeps.sweep(QUANTITIES, ranks=[8, 64, 512], **MESSAGES, **STEP, **NETWORK)
+
+
+def test_variables_vary_along_what_they_depend_on() -> None:
+    found = card()
+    network = ("topology", "inter_bandwidth")
+    assert set(found.time.dims) == {*network, "ranks", "message_bytes"}
+    assert set(found.step_time.dims) == {*network, "ranks", "tp", "pp"}
+    assert set(found.peak_memory.dims) == {"ranks", "tp", "pp"}
+    assert found.error_band.dims == ("ranks",)
+    assert not {"tp", "pp"} & {*found.collective_status.dims}
+    assert "message_bytes" not in found.status.dims
+
+
+@pytest.mark.parametrize("name", ["ranks", "world_size"])
+def test_gpus_have_both_names(name: str) -> None:
+    found = sweeps.sweep(QUANTITIES, **{name: [8, 64, 512]}, **MESSAGES, **STEP, **NETWORK)
+    for either in ("ranks", "world_size"):
+        part = found.sel({either: 64})
+        xr.testing.assert_identical(part.time.variable, found.time.isel({name: 1}).variable)
+        xr.testing.assert_identical(
+            part.step_time.variable, found.step_time.isel({name: 1}).variable
+        )
+
+
+def test_slices_are_of_the_whole() -> None:
+    found = card()
+    for ranks in (8, 64):
+        for topology in NETWORK["topology"]:
+            network = {**NETWORK, "topology": topology}
+            part = sweeps.sweep(QUANTITIES, ranks=ranks, **MESSAGES, **STEP, **network)
+            whole = found.sel(ranks=ranks, topology=topology)
+            for name in QUANTITIES:
+                np.testing.assert_array_equal(whole[name].values, part[name].values, err_msg=name)
+
+
+def test_gpus_of_each_where_both_are_given() -> None:
+    found = sweeps.sweep(["time", "step_time"], ranks=[4, 8], world_size=[16, 32, 64], **MESSAGES,
+                         **STEP)  # fmt: skip
+    assert (found.sizes["ranks"], found.sizes["world_size"]) == (2, 3)
+    assert "world_size" not in found.time.dims
+    assert "ranks" not in found.step_time.dims
+    # Where degrees say all, ranks are of the operation alone.
+    degrees = sweeps.sweep(["time", "step_time"], ranks=[4, 8], dp=[1, 2], **MESSAGES, **STEP)
+    assert "ranks" not in degrees.step_time.dims
+
+
+def test_plans_of_one_size_are_no_axis_of_the_operation() -> None:
+    plan = {"every": "tp,pp", "world_size": 16, "tp": [1, 2, 4, 8]}
+    step = {name: value for name, value in STEP.items() if name not in ("tp", "pp")}
+    found = sweeps.sweep(["time", "step_time"], plan=plan, **MESSAGES, **step)
+    assert found.time.dims == ("message_bytes",)
+    assert found.step_time.dims == ("plan",)
+    assert float(found.ranks) == 16
+
+
+def test_the_usual_quantities_are_of_both() -> None:
+    found = sweeps.sweep(ranks=[8, 64], **MESSAGES, **STEP)
+    assert {"time", "energy", "expected_error", "step_time", "mfu"} <= {*found.data_vars}
+    assert "reduction_time" not in found
+
+
+def test_it_is_computed_again_from_itself(tmp_path: Path) -> None:
+    run_in_blocks(job(), tmp_path / "x.nc", Cut(Limits(), 10**9))
+    with sweeps.open(tmp_path / "x.nc") as stored:
+        again = sweeps.recompute(stored)
+        for name in again.data_vars:
+            xr.testing.assert_equal(again[name].variable, stored[name].variable)
+        assert {*QUANTITIES, "status", "collective_status"} == {*again.data_vars}
+        xr.testing.assert_identical(stored.load(), job().dataset().assign_attrs(stored.attrs))
+
+
+def test_reasons_are_of_each() -> None:
+    found = sweeps.sweep(["time", "step_time"], ranks=[8, 12], topology="switch", software="none",
+                         algorithm="halving", **MESSAGES, **STEP)  # fmt: skip
+    assert sweeps.reasons(found, "time").values.tolist() == ["", "ranks not power of two"]
+    assert "product of degrees" in str(sweeps.reasons(found, "step_time").values)
+    assert sweeps.reasons(found).dims == found.status.dims
+    with pytest.raises(InputError, match="isn't here"):
+        sweeps.reasons(found, "speed")
+
+
+@pytest.mark.parametrize(("asked", "given_too", "line"), [
+    (["step_time"], {**MESSAGES, **STEP}, "message_bytes = '..': is of an operation, and nothing"),
+    (["time"], {**MESSAGES, **STEP}, "tp = '..': is of a training step, and nothing of one"),
+    (["step_time"], STEP, "ranks = '..': is of an operation, and no message of one is given"),
+    (["time", "step_time"], {"collective": "reduce", **STEP}, "give message_bytes as an axis"),
+])  # fmt: skip
+def test_what_changes_nothing_is_refused(
+    asked: list[str], given_too: dict[str, Any], line: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        sweeps.sweep(asked, ranks=[8, 16], **given_too)
+    assert line in str(error.value)
+
+
+# In a file: reductions, blocks, records.
+
+REDUCTIONS = [
+    {"quantity": "step_time", "operation": "min", "over": ["tp", "pp"], "name": "best_step_time",
+     "where": ["mfu > 0.3"]},
+    {"quantity": "time", "operation": "max", "over": ["topology"], "name": "worst_time"},
+]  # fmt: skip
+
+
+def job(**more: Any) -> Job:
+    axes = {"ranks": [8, 64, 512], **MESSAGES, **NETWORK, "tp": [1, 4], "pp": [1, 2]}
+    constants = {name: value for name, value in STEP.items() if name not in axes}
+    return prepare(
+        {"quantities": QUANTITIES, "axes": axes, "constants": constants, **more}, command=["x"]
+    )
+
+
+def test_a_reduction_is_of_either_part() -> None:
+    found = job(reductions=REDUCTIONS).dataset()
+    ours = found.step_time.where(found.mfu > 0.3).min(["tp", "pp"])
+    xr.testing.assert_equal(found.best_step_time.variable, ours.variable)
+    xr.testing.assert_equal(found.worst_time.variable, found.time.max("topology").variable)
+    assert "ancillary_variables" not in found.worst_time.attrs
+    crossed = {**REDUCTIONS[0], "operation": "pareto", "against": "energy", "where": []}
+    with pytest.raises(InputError, match="aren't both"):
+        job(reductions=[crossed])
+
+
+class Stop(Exception):
+    """What ends a run here."""
+
+
+@pytest.mark.parametrize("cells", [7, 1 << 17])
+def test_blocks_give_the_same_file(tmp_path: Path, cells: int) -> None:
+    wanted = job(reductions=REDUCTIONS).dataset()
+    cut = Cut(Limits(block=cells), 2)
+
+    def stopping(assignment: Assignment) -> Iterator[int]:
+        for count, index in enumerate(here(assignment)):
+            if count == 2:
+                raise Stop
+            yield index
+
+    path = tmp_path / "x.nc"
+    with pytest.raises(Stop):
+        run_in_blocks(job(reductions=REDUCTIONS), path, cut, pool=stopping)
+    run_in_blocks(job(reductions=REDUCTIONS), path, cut, resume=True, pool=processes(1))
+    with sweeps.open(path) as stored:
+        xr.testing.assert_identical(stored.load(), wanted.assign_attrs(stored.attrs))
+
+
+SPEC = """
+quantities = ["time", "step_time", "mfu"]
+[axes]
+ranks = [8, 16]
+message_bytes = ["1MiB", "1GiB"]
+topology = ["ring", "hierarchical"]
+tp = [1, 8]
+[constants]
+model = "llama3-8b"
+sequence_length = 4096
+global_batch = 64
+"""
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
+    return Runner(capsys)
+
+
+def test_commands_take_it(cli: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("card.toml").write_text(SPEC)
+    assert "time over topology, ranks, message_bytes: 8 cells" in cli("run card.toml --dry-run").out
+    ran = cli("run card.toml --plot --page")
+    assert "How long does" in ran.out
+    assert sorted(path.suffix for path in Path("outputs").glob("card-operation-*")) == [
+        ".png", ".png", ".png", ".svg", ".svg", ".svg"
+    ]  # fmt: skip
+    assert "collective_status" in cli("info outputs/card.nc").out
+    rows = list(
+        csv.DictReader(io.StringIO(cli("run card.toml --csv --output y.nc", fine=False).out))
+    )
+    assert [bool(row["latency_s"]) for row in rows] == [True] * 8 + [False] * 8
+    assert all(row["step_time_s"] == "" for row in rows[:8])
+    assert {row["collective_status"] for row in rows[:8]} == {"ok"}
+    ran = cli("run card.toml --json --output y.nc --overwrite", fine=False)
+    assert ran.records[-1]["tp"] == 8
