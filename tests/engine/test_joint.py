@@ -29,7 +29,7 @@ MESSAGES = {"message_bytes": [1024.0, 2.0**20, 2.0**30]}
 NETWORK: dict[str, Any] = {
     "topology": ["ring", "hierarchical", "torus"], "inter_bandwidth": [25e9, 50e9],
 }  # fmt: skip
-QUANTITIES = ["time", "busbw", "chosen_algorithm", "step_time", "mfu", "peak_memory", "error_band"]
+QUANTITIES = ["time", "busbw", "chosen_algorithm", "step_time", "mfu", "peak_memory"]
 OF_OPERATION = QUANTITIES[:3]
 
 
@@ -91,7 +91,6 @@ def test_variables_vary_along_what_they_depend_on() -> None:
     assert set(found.time.dims) == {*network, "ranks", "message_bytes"}
     assert set(found.step_time.dims) == {*network, "ranks", "tp", "pp"}
     assert set(found.peak_memory.dims) == {"ranks", "tp", "pp"}
-    assert found.error_band.dims == ("ranks",)
     assert not {"tp", "pp"} & {*found.collective_status.dims}
     assert "message_bytes" not in found.status.dims
 
