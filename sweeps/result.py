@@ -32,15 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
-from sweeps.engine.grid import (
-    OPERATION_STATUS,
-    STATUS,
-    SUBJECT,
-    Block,
-    Column,
-    Layout,
-    is_row_number,
-)
+from sweeps.engine.grid import STATUSES, SUBJECT, Block, Column, Layout, is_row_number
 from sweeps.errors import ContractError, nearest, refuse
 from sweeps.origin import GIVEN, Origin, attributes
 from sweeps.spec.sweep import Contract
@@ -162,8 +154,7 @@ class Result:
                 (column.name, [dims.index(dim) for dim in column.dims], self._reader(column))
                 for column in (*coordinates, *variables)
             ]
-            states = (n for n, one in enumerate(readers) if one[0] in (STATUS, OPERATION_STATUS))
-            place = next(states, None)
+            place = next((n for n, one in enumerate(readers) if one[0] in STATUSES), None)
             for index in np.ndindex(*(self.layout.sizes[dim] for dim in dims)):
                 if most is not None and count >= most:
                     return

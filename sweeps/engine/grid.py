@@ -163,9 +163,9 @@ def shaped(declared: Formula, ndim: int) -> Callable[..., Array]:
 # What a plan consists of: sets of labels with their nodes, and the result's variables.
 
 # Why cells don't exist: the variable that says it, and that of operations beside training steps.
-STATUS, OPERATION_STATUS = "status", "collective_status"
+STATUSES = STATUS, OPERATION_STATUS = "status", "collective_status"
 # Variables that hold flags rather than numbers.
-FLAGS = (STATUS, OPERATION_STATUS, "chosen_algorithm")
+FLAGS = (*STATUSES, "chosen_algorithm")
 # The attribute that says whose a column is, where a dataset is of an operation and of a step.
 SUBJECT = "subject"
 OPERATION, STEP = "operation", "training step"
