@@ -290,6 +290,7 @@ def folded_mtp_layers(mtp_depths: Array, stage: Array) -> Array:
 @derived(returns="stage_layers", assumes=(BOTH_ENDS,), **KNOWN)
 def folded_stage_layers(
     layers: Array,
+    pipeline_layers: Array,
     pp: Array,
     virtual_stages: Array,
     embedding_as_layer: Array,
@@ -299,15 +300,15 @@ def folded_stage_layers(
 ) -> Array:
     """Layers of the stage: two chunks, the first less what the ends count."""
     ends = embedding_as_layer + loss_as_layer
-    even = virtual_stages * xp.ceil((layers + ends) / (pp * virtual_stages))
+    even = virtual_stages * xp.ceil((pipeline_layers + ends) / (pp * virtual_stages))
     own = xp.maximum(even - xp.where(stage == 0.0, ends, 0.0), 0.0)
-    return xp.asarray(own + stage_added_layers)
+    return xp.asarray(own * layers / pipeline_layers + stage_added_layers)
 
 
 @derived(returns="stage_leading_layers", assumes=(BOTH_ENDS,), **KNOWN)
 def folded_leading_layers(
     dense_layers: Array,
-    layers: Array,
+    pipeline_layers: Array,
     pp: Array,
     virtual_stages: Array,
     embedding_as_layer: Array,
@@ -315,7 +316,7 @@ def folded_leading_layers(
     stage: Array,
 ) -> Array:
     """First dense layers of a mixture of experts that lie in the stage's two chunks."""
-    places = layers + embedding_as_layer + loss_as_layer
+    places = pipeline_layers + embedding_as_layer + loss_as_layer
     chunk = xp.ceil(places / (pp * virtual_stages))
     leading = dense_layers + embedding_as_layer
     down = xp.clip(leading - stage * chunk, 0.0, chunk)

@@ -361,8 +361,8 @@ PLAN = (
     Requirement(
         "layers_not_divisible",
         "pp*virtual_stages must divide the layers, unless stages may be uneven",
-        lambda pp, virtual_stages, layers, uneven_stages: (
-            (uneven_stages > 0.0) | _divides(pp * virtual_stages, layers)
+        lambda pp, virtual_stages, pipeline_layers, uneven_stages: (
+            (uneven_stages > 0.0) | _divides(pp * virtual_stages, pipeline_layers)
         ),
     ),
     Requirement(

@@ -67,7 +67,7 @@ FURTHER_SHAPES = (*HYBRID_SHAPES, "windowed_layers", "expert_latent_size",
                   "index_heads", "index_head_size", "index_tokens", "index_layers", "index_stride",
                    "pooled_layers", "pooled_stride", "output_rank", "output_groups",
                    "residual_streams", "expert_groups", "groups_per_token",
-                   "attention_sinks")  # fmt: skip
+                   "attention_sinks", "separate_moe_layers")  # fmt: skip
 # Shapes that no rule gives.
 VITAL = (*TENSORS, "gated", "tied_embeddings")
 
@@ -460,6 +460,10 @@ total("attention_parameters",
 PLAIN: dict[str, Any] = {"source": VASWANI, "where": "section 3.3; gated: Shazeer 2020, section 2"}
 EXPERTS: dict[str, Any] = {"source": MIXTRAL, "where": "section 2.1"}
 SHARED: dict[str, Any] = {"source": DEEPSEEK_V3, "where": "section 2.1.2"}
+HYBRID_ORDER: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/ssm/mamba_hybrid_layer_allocation.py",
+}
 
 
 @formula(**PLAIN)
@@ -550,10 +554,22 @@ def active_moe_parameters(
     where="section 4.2; one of every few layers: Hugging Face transformers, decoder_sparse_step",
     assumes=("after the first dense layers, the last of every moe_every layers has experts",),
 )
-def moe_layers(layers: Array, dense_layers: Array, moe_every: Array, experts: Array) -> Array:
+def moe_layers(
+    layers: Array,
+    dense_layers: Array,
+    moe_every: Array,
+    experts: Array,
+    separate_moe_layers: Array,
+) -> Array:
     """Layers whose MLP is a mixture of experts."""
     routed = xp.floor(xp.maximum(layers - dense_layers, 0.0) / moe_every)
-    return xp.where(experts > 0.0, routed, 0.0)
+    routed = xp.where(separate_moe_layers > 0.0, separate_moe_layers, routed)
+    return xp.where(experts > 0.0, xp.minimum(routed, layers), 0.0)
+
+
+constant("separate_moe_layers", 0.0, "Each mixture belongs to the layer of its attention",
+         like="layers", **HYBRID_ORDER)  # fmt: skip
+total("pipeline_layers", ("layers", "separate_moe_layers"), **HYBRID_ORDER)
 
 
 @formula(source=DEEPSEEK_V3, where="section 4.2")

@@ -6,8 +6,11 @@ rows, in their order.  A quantity without one is shown by its vocabulary entry.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
@@ -328,3 +331,15 @@ def title(name: str) -> str:
 def percent(name: str) -> bool:
     """Return whether a quantity is a share that people read in percent."""
     return row(name).percent
+
+
+# Models whose layers differ in more than their MLP: of these a pipeline stage has the mean.
+MEAN_OF_KINDS = "layers of several kinds: each pipeline stage counts the mean of the model's"
+KINDS = ("linear_layers", "windowed_layers", "index_layers", "pooled_layers")
+
+
+def are_mixed(given: Mapping[str, ArrayLike]) -> bool:
+    """Return whether a model has layers of several kinds whose order isn't modeled."""
+    every = given.get("layers", np.inf)
+    counts = (np.asarray(given.get(name, 0.0)) for name in KINDS)
+    return any(bool(np.any((count > 0.0) & (count < every))) for count in counts)

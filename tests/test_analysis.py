@@ -15,6 +15,7 @@ from overhead import build_topology, collective
 from overhead.communication.operation import DIMENSIONS
 from overhead.step.parts import PARTS as STEP_PARTS
 from sweeps.cli.analysis_job import evaluation_of
+from sweeps.display import MEAN_OF_KINDS
 from sweeps.spec.catalog import load_framework
 from tests.analysis_cases import LLAMA, SIZES, job_of, record
 from tests.cli_runner import Done, Runner
@@ -163,6 +164,18 @@ def test_pipeline_parallelism(cli: Runner) -> None:
     each = STEP_INSIDE + 8 * MIB / INSIDE
     assert found["pp_communication_time_s"] == pytest.approx(12 * each, rel=1e-12)
     assert found["weight_memory_bytes"] == 2 * P / 4
+
+
+@pytest.mark.parametrize(
+    ("model", "stages", "said"),
+    [("kimi-k3", 2, True), ("kimi-k3", 1, False), ("llama3-8b", 2, False)],
+)
+def test_stages_of_layers_of_several_kinds_are_said_to_be_a_mean(
+    model: str, stages: int, said: bool, cli: Runner
+) -> None:
+    line = f"--model {model} --hardware dgx-h100 --gpus 16 --pp {stages} --global-batch 64"
+    out = " ".join(cli(f"analysis {line} --seq-len 4096").out.split())
+    assert (MEAN_OF_KINDS in out) is said
 
 
 def test_a_tree_algorithm(cli: Runner) -> None:

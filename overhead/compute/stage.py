@@ -33,9 +33,11 @@ def middle_stage(pp: Array) -> Array:
     ),
     **PIPELINE,
 )
-def lacking_layers(uneven_places: Array, mtp_depths: Array) -> Array:
+def lacking_layers(
+    uneven_places: Array, mtp_depths: Array, layers: Array, pipeline_layers: Array
+) -> Array:
     """Layers that the last stage has fewer than others because they don't divide evenly."""
-    return xp.maximum(uneven_places - mtp_depths, 0.0)
+    return xp.maximum(uneven_places - mtp_depths, 0.0) * layers / pipeline_layers
 
 
 LACKING = "where(pp > 1, 0, lacking_layers)"

@@ -206,6 +206,18 @@ for _name, _symbol, _meaning in (
 ):
     define(_name, _symbol, "1", _meaning, minimum=0)
 
+# Mixtures that a config counts as layers of their own, and what a pipeline then cuts.
+define(
+    "separate_moe_layers",
+    r"L_e'",
+    "1",
+    "mixtures that are pipeline layers of their own, evenly behind the mixers; 0: none",
+    minimum=0,
+    integer=True,
+)
+define("pipeline_layers", "L_p'", "1", "layers as a pipeline cuts them into stages",
+       minimum=1)  # fmt: skip
+
 # Windows in some layers, and routed experts that work on a latent vector.
 define("windowed_layers", "L_w", "1",
        "layers in which the window holds; 0: in all, where there is one", minimum=0,

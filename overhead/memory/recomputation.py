@@ -353,14 +353,15 @@ IN_BLOCK = {"recompute": "block"}
 @formula(**PIPELINE)
 def chunk_layers(
     layers: Array,
+    pipeline_layers: Array,
     embedding_as_layer: Array,
     loss_as_layer: Array,
     pp: Array,
     virtual_stages: Array,
 ) -> Array:
     """Layers of the largest chunk of a stage."""
-    places = layers + embedding_as_layer + loss_as_layer
-    return xp.ceil(places / (pp * virtual_stages))
+    places = pipeline_layers + embedding_as_layer + loss_as_layer
+    return xp.ceil(places / (pp * virtual_stages)) * layers / pipeline_layers
 
 
 constant("recomputed_share", 0.0, "No layer is recomputed as a whole", like="pp")

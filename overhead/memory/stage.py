@@ -27,11 +27,11 @@ ENDS = "where a rank holds two stages (DualPipe), they are i and pp - 1 - i"
     assumes=("both ends count as layers where only so the stages come out even",),
 )
 def embedding_as_layer(
-    layers: Array, pp: Array, virtual_stages: Array, ends_as_layers: Array
+    pipeline_layers: Array, pp: Array, virtual_stages: Array, ends_as_layers: Array
 ) -> Array:
     """Whether the embedding counts as a layer in cutting stages, where it isn't given."""
     chunks = pp * virtual_stages
-    uneven = (layers % chunks != 0.0) & ((layers + 2.0) % chunks == 0.0)
+    uneven = (pipeline_layers % chunks != 0.0) & ((pipeline_layers + 2.0) % chunks == 0.0)
     return xp.where(uneven, 1.0, ends_as_layers)
 
 
@@ -63,12 +63,12 @@ def stage_mtp_layers(mtp_depths: Array, stage: Array, pp: Array, weight_copies: 
 def uneven_places(
     pp: Array,
     virtual_stages: Array,
-    layers: Array,
+    pipeline_layers: Array,
     embedding_as_layer: Array,
     loss_as_layer: Array,
 ) -> Array:
     """Places of layers that stay free because layers don't divide evenly."""
-    places = layers + embedding_as_layer + loss_as_layer
+    places = pipeline_layers + embedding_as_layer + loss_as_layer
     chunks = pp * virtual_stages
     return chunks * xp.ceil(places / chunks) - places
 
@@ -85,6 +85,7 @@ def stage_added_layers(stage_mtp_layers: Array, uneven_places: Array) -> Array:
 )
 def stage_layers(
     layers: Array,
+    pipeline_layers: Array,
     pp: Array,
     virtual_stages: Array,
     embedding_as_layer: Array,
@@ -92,12 +93,13 @@ def stage_layers(
     stage: Array,
     stage_added_layers: Array,
 ) -> Array:
-    """Layers of the stage."""
-    places = layers + embedding_as_layer + loss_as_layer
+    """Layers of the stage; where mixtures are layers of their own, mixers in the mean."""
+    places = pipeline_layers + embedding_as_layer + loss_as_layer
     even = virtual_stages * xp.ceil(places / (pp * virtual_stages))
     first = xp.where(stage == 0.0, embedding_as_layer, 0.0)
     own = even - first - xp.where(stage == pp - 1.0, loss_as_layer, 0.0)
-    return xp.asarray(xp.maximum(own, 0.0) + stage_added_layers)
+    mixers = xp.maximum(own, 0.0) * layers / pipeline_layers
+    return xp.asarray(mixers + stage_added_layers)
 
 
 @formula(
@@ -120,7 +122,7 @@ def holds_output(stage: Array, pp: Array, weight_copies: Array) -> Array:
 @formula(assumes=(f"{ENDS}, and this is their mean",), **PIPELINE)
 def stage_leading_layers(
     dense_layers: Array,
-    layers: Array,
+    pipeline_layers: Array,
     pp: Array,
     virtual_stages: Array,
     embedding_as_layer: Array,
@@ -129,7 +131,7 @@ def stage_leading_layers(
     weight_copies: Array,
 ) -> Array:
     """First dense layers of a mixture of experts that lie in the stage."""
-    places = layers + embedding_as_layer + loss_as_layer
+    places = pipeline_layers + embedding_as_layer + loss_as_layer
     chunk = xp.ceil(places / (pp * virtual_stages))
     period = xp.maximum(pp * chunk, 1.0)
     leading = dense_layers + embedding_as_layer
@@ -145,7 +147,10 @@ def stage_leading_layers(
 
 
 @formula(
-    assumes=("where one of several layers has experts, a stage has the larger number of them",),
+    assumes=(
+        "where one of several layers has experts, a stage has the larger number of them",
+        "mixtures that are layers of their own lie evenly among the mixers",
+    ),
     **PIPELINE,
 )
 def stage_moe_layers(
@@ -155,10 +160,15 @@ def stage_moe_layers(
     moe_every: Array,
     moe_layers: Array,
     experts: Array,
+    separate_moe_layers: Array,
+    layers: Array,
 ) -> Array:
     """Layers of the stage whose MLP is a mixture of experts."""
     after = xp.maximum(stage_layers - stage_added_layers - stage_leading_layers, 0.0)
     routed = xp.where(moe_every > 1.0, xp.ceil(after / moe_every), after)
+    # A whole number of them isn't made one more by rounding.
+    even = xp.ceil(after * separate_moe_layers / layers - 1e-9)
+    routed = xp.where(separate_moe_layers > 0.0, even, routed)
     further = xp.where(moe_layers > 0.0, stage_added_layers, 0.0)
     return xp.where(experts > 0.0, xp.minimum(routed, moe_layers) + further, 0.0)
 
@@ -558,12 +568,12 @@ def expert_stage(
     dense_layers: Array,
     pp: Array,
     virtual_stages: Array,
-    layers: Array,
+    pipeline_layers: Array,
     embedding_as_layer: Array,
     loss_as_layer: Array,
 ) -> Array:
     """The second stage, or the first one with as few of the leading dense layers as any."""
-    places = layers + embedding_as_layer + loss_as_layer
+    places = pipeline_layers + embedding_as_layer + loss_as_layer
     chunk = xp.maximum(xp.ceil(places / (pp * virtual_stages)), 1.0)
     leading = xp.ceil((dense_layers + embedding_as_layer) % (pp * chunk) / chunk)
     return xp.minimum(xp.maximum(leading, xp.minimum(pp - 1.0, 1.0)), pp - 1.0)

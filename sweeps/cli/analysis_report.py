@@ -313,7 +313,7 @@ def _notes(
         name = evaluation.labels["topology"]
         yield f"each group of ranks is a {name} of its own size"
     yield from _schedule_lacks(evaluation, job.resolved.labels.get("framework", ""))
-    layers = evaluation.value("layers", {})
+    layers = evaluation.value("pipeline_layers", {})
     chunks = evaluation["pp"] * evaluation["virtual_stages"]
     each = [_number(evaluation, name) for name in ("embedding_as_layer", "loss_as_layer")]
     if layers is not None and (ends := sum(each)) > 0.0:
@@ -321,6 +321,8 @@ def _notes(
         yield f"{layers:g} layers; embedding and loss count as {counts}: {layers + ends:g} places"
     if layers is not None and (layers + ends) % chunks > 0.0:
         yield f"{layers + ends:g} layers don't divide into {chunks:g} stages: the largest rules"
+    if evaluation["pp"] > 1.0 and display.are_mixed(evaluation.given):
+        yield display.MEAN_OF_KINDS
     uneven = [
         name
         for name in ("tp", "cp", "dp", "ep")

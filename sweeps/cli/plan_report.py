@@ -649,6 +649,8 @@ def _memory(detail: Detail) -> Iterator[str]:
     stages = detail.plan["pp"]
     place = f", stage {detail['fullest_stage'] + 1:g} of {stages:g}" if stages > 1.0 else ""
     yield f"memory of the fullest GPU{place}"
+    if stages > 1.0 and display.are_mixed(detail.plan.given):
+        yield f"  ({display.MEAN_OF_KINDS})"
     rows = []
     for name in MEMORY_PARTS:
         value = detail.values.get(f"peak_{name}", np.nan)

@@ -32,7 +32,14 @@ from sweeps.search.answer import (
 )
 from sweeps.search.answer import answer as answer_point
 from sweeps.search.repair import MEASURES, Best, best_at, flag_column, number_column
-from sweeps.search.request import DEFAULT_THRESHOLD, Execution, Point, Request, read_request
+from sweeps.search.request import (
+    DEFAULT_THRESHOLD,
+    Execution,
+    Point,
+    Request,
+    pipeline_layers,
+    read_request,
+)
 from sweeps.search.search import COMMUNICATION, ROUNDING, Detail, blocks_of, details, is_bounded
 from sweeps.search.space import common_of, space_of
 from sweeps.spec.catalog import load_hardware
@@ -468,7 +475,7 @@ def most_filled(given: Mapping[str, float], gpus: int) -> float:
 
     What isn't a stage's divides the batch, heads or tokens, whatever the plan.
     """
-    layers = int(given["layers"])
+    layers = int(pipeline_layers(given))
     rest = math.prod(int(given[name]) for name in ("global_batch", "heads", "sequence_length"))
     # The embedding and the loss may be stages of their own.
     stages = [pp for pp in range(1, layers + 3) if gpus % pp == 0 and rest % (gpus // pp) == 0]

@@ -85,7 +85,7 @@ def _megatron_pipeline(plan: Execution, missing: list[str]) -> Iterator[str]:
     schedule = plan.labels["schedule"]
     if schedule not in SCHEDULES["megatron-lm"]:
         missing.append(f"it has no schedule {schedule}")
-    chunks, layers = int(plan["pp"] * plan["virtual_stages"]), int(plan["layers"])
+    chunks, layers = int(plan["pp"] * plan["virtual_stages"]), int(plan["pipeline_layers"])
     ends = _ends(plan)
     flags = tuple(f"--account-for-{end}-in-pipeline-split" for end in ("embedding", "loss"))
     if (layers + sum(ends)) % chunks or max(ends) > 1:
@@ -274,7 +274,7 @@ def _titan_pipeline(plan: Execution, missing: list[str]) -> Iterator[str]:
         missing.append(f"it has no schedule that is {schedule} (nearest: ZBVZeroBubble)")
     yield f'pipeline_parallel_schedule = "{TITAN_SCHEDULES.get(schedule, "ZBVZeroBubble")}"'
     yield f"pipeline_parallel_microbatch_size = {plan['micro_batch']:g}"
-    layers, chunks = plan["layers"], plan["pp"] * plan["virtual_stages"]
+    layers, chunks = plan["pipeline_layers"], plan["pp"] * plan["virtual_stages"]
     ends = _ends(plan)
     yield f"pipeline_parallel_first_stage_less_layers = {ends[0]}"
     yield f"pipeline_parallel_last_stage_less_layers = {ends[1]}"

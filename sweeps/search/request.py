@@ -390,6 +390,11 @@ SCHEDULES = {"one_f_one_b": "1F1B", "interleaved": "interleaved", "gpipe": "GPip
              "dual_pipe": "DualPipe", "dual_pipe_v": "DualPipeV"}  # fmt: skip
 
 
+def pipeline_layers(given: Mapping[str, float]) -> float:
+    """Return the layers that a pipeline cuts into stages."""
+    return given["layers"] + given.get("separate_moe_layers", 0.0)
+
+
 @dataclass(frozen=True)
 class Execution:
     """One plan."""
@@ -405,6 +410,8 @@ class Execution:
             return self.given[name]
         if name == "etp":
             return self.given["tp"]
+        if name == "pipeline_layers":
+            return pipeline_layers(self.given)
         if name == "micro_batches":
             several = self["dp"] * self["micro_batch"]
             return max(float(np.ceil(self["global_batch"] / several)), 1.0)

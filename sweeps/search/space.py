@@ -28,6 +28,7 @@ from sweeps.search.request import (
     every_split,
     habits_of,
     micro_batches,
+    pipeline_layers,
     virtual_stages,
 )
 from sweeps.spec.axis import Axis
@@ -436,7 +437,7 @@ def _free(
     stages = [int(pp) for pp in np.unique(splits["pp"])]
     pipelined = max(stages) > 1 and not {*CHUNKED}.isdisjoint(habits.schedules)
     schedules = habits.schedules if max(stages) > 1 else habits.schedules[:1]
-    chunks = virtual_stages(int(shapes["layers"]), stages) if pipelined else (1,)
+    chunks = virtual_stages(int(pipeline_layers(shapes)), stages) if pipelined else (1,)
     switch = (0.0, 1.0) if float(splits["tp"].max()) > 1.0 else (0.0,)
     return {
         "micro_batch": np.array(micro_batches(point.constants["global_batch"]), dtype=float),

@@ -138,7 +138,7 @@ def _numbers(plan: Execution, choices: Mapping[str, NDArray[Any]]) -> Iterator[C
             continue
         values = np.asarray(choices[name], dtype=float)
         if name == "virtual_stages":
-            values = values[plan["layers"] % (plan["pp"] * values) == 0.0]
+            values = values[plan["pipeline_layers"] % (plan["pp"] * values) == 0.0]
         for near in _neighbours(values, plan[name]):
             labels = {}
             if name == "virtual_stages":

@@ -267,7 +267,7 @@ def _nemotron_h(config: _Config) -> None:
         config, "n_groups", "mamba_num_heads", "ssm_state_size", "mamba_head_dim", "conv_kernel"
     )
     config.set("ffn_size", 0.0, "mixers without a mixture have nothing behind them")
-    config.set("dense_layers", float(mixers - mixtures), "mixers without a mixture")
+    config.set("separate_moe_layers", float(mixtures), "layers_block_type")
     _experts(config, "n_routed_experts", "moe_intermediate_size")
     config.take("shared_ffn_size", "moe_shared_expert_intermediate_size")
     config.maybe("expert_latent_size", "moe_latent_size")

@@ -24,6 +24,7 @@ COUNTS = ("parameters", "active_parameters")
 _OF_EXPERTS = ("experts_per_token", "expert_ffn_size", "shared_ffn_size", "dense_layers")
 _INDEX = ("index_heads", "index_head_size", "index_tokens")
 _NEEDING = {"windowed_layers": "window", "expert_latent_size": "experts",
+            "separate_moe_layers": "experts",
             "output_rank": "output_groups", "output_groups": "output_rank",
             "expert_groups": "groups_per_token", "groups_per_token": "expert_groups",
             **dict.fromkeys((*_INDEX[1:], "index_layers", "index_stride", "pooled_layers"),
@@ -178,14 +179,16 @@ def _mixture_faults(full: Mapping[str, float], wrong: Any, required: Any) -> Non
 
 
 def _layer_faults(full: Mapping[str, float], wrong: Any, required: Any) -> None:
-    for name in ("windowed_layers", "index_layers", "pooled_layers"):
+    for name in ("windowed_layers", "index_layers", "pooled_layers", "separate_moe_layers"):
         if full.get(name, 0.0) > full["layers"]:
             wrong(name, "is more than there are", f"at most {full['layers']:g}")
     if full["dense_layers"] > full["layers"]:
         wrong("dense_layers", "is more than there are", f"at most {full['layers']:g}")
         return
     needed = ("layers", "dense_layers", "moe_every", "experts")
-    moe = float(derive("moe_layers", {name: full[name] for name in needed}))
+    known = {name: full[name] for name in needed}
+    known["separate_moe_layers"] = full.get("separate_moe_layers", 0.0)
+    moe = float(derive("moe_layers", known))
     if full["experts"] > 0.0 and moe == 0.0:
         wrong("experts", "no layer has them", "fewer dense_layers, or a smaller moe_every")
     # Of a hybrid's blocks one may have no MLP.

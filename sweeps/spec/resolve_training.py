@@ -66,6 +66,7 @@ DECIDING = ("hardware", "framework", "precision", "attention_kernel", "recipe")
 WITHIN = {
     "dense_layers": "layers", "linear_layers": "layers", "moe_every": "layers",
     "windowed_layers": "layers", "index_layers": "layers", "pooled_layers": "layers",
+    "separate_moe_layers": "layers",
     "expert_latent_size": "hidden_size",
     "mtp_layers": "layers", "recompute_layers": "layers", "offloaded_layers": "layers",
     "kv_heads": "heads", "experts_per_token": "experts", "lora_rank": "hidden_size",

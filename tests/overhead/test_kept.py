@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from overhead.labels import chosen
 from overhead.memory.stage import Derivation
 from sweeps.spec.catalog import load_model
 
+MODELS = Path(__file__).parents[1] / "data" / "models"
 SEQUENCE = 4096.0
 FLASH, KIMI, NANO = "deepseek-v4-flash", "kimi-k3", "nemotron-3-nano-30b-a3b"
 
@@ -140,3 +144,53 @@ def test_adapters_are_no_better_known_than_training_all_weights(model: str, whol
     plan = {"unseen_device": 0.0, "unknown_settings": 0.0, "world_size": 64.0, "gpus_per_node": 8.0}
     assert kept(model, "error_band", **plan) == whole
     assert kept(model, "error_band", **plan, lora_rank=8.0) == max(whole, 0.17)
+
+
+def order_of(model: str) -> str:
+    """The published order of a Nemotron's layers: Mamba-2, attention, experts."""
+    config = json.loads((MODELS / f"{model}.json").read_text(encoding="utf-8"))
+    letters = {"mamba": "M", "attention": "*", "moe": "E"}
+    order = config.get("hybrid_override_pattern") or config["layers_block_type"]
+    return "".join(letters.get(kind, kind) for kind in order)
+
+
+@pytest.mark.parametrize(
+    ("model", "exact"),
+    [
+        (NANO, (1, 2, 4, 13)),
+        ("nemotron-3-super-120b-a12b", (1, 2, 4, 8, 11)),
+        ("nemotron-3-ultra-550b-a55b", (1, 2, 3, 4)),
+    ],
+)
+def test_stages_hold_the_experts_of_their_slice_of_the_layers(
+    model: str, exact: tuple[int, ...]
+) -> None:
+    """As many as the slice with most of them; cut one further, no more than one off."""
+    order = order_of(model)
+    for pp in (pp for pp in range(1, 17) if len(order) % pp == 0):
+        size = len(order) // pp
+        slices = [order[first : first + size] for first in range(0, len(order), size)]
+        most = max(one.count("E") for one in slices)
+        for stage in range(pp):
+            plan = {"pp": float(pp), "stage": float(stage)}
+            found = kept(model, "stage_moe_layers", **plan)
+            assert abs(found - most) <= (0.0 if pp in exact else 1.0)
+            mixers = kept(model, "stage_layers", **plan)
+            assert mixers == pytest.approx((len(order) - order.count("E")) / pp, rel=1e-12)
+            assert abs(mixers - size + slices[stage].count("E")) <= 1.0
+
+
+def test_weights_of_nemotron_3_nano_in_four_stages() -> None:
+    """Stages of 13 of its 52 layers: beside the weights of each, mixer by mixer."""
+    order = order_of(NANO)
+    mamba = 2688 * (2 * 4096 + 2 * 1024 + 64) + 4096 * 2688
+    attention = 2688 * 128 * (32 + 2 * 2) + 32 * 128 * 2688
+    mixture = 128 * 2 * 2688 * 1856 + 2 * 2688 * 3712 + 2688 * 128
+    table = 131072 * 2688
+    for stage in range(4):
+        part = order[13 * stage : 13 * (stage + 1)]
+        sizes = {"M": mamba, "*": attention, "E": mixture}
+        whole = sum(sizes[kind] for kind in part) + table * (stage in (0, 3))
+        found = kept(NANO, "rank_parameters", pp=4.0, stage=float(stage))
+        assert found == pytest.approx(whole, rel=0.02 if part.count("E") == 6 else 0.2)
+        assert found > whole * 0.98
