@@ -389,6 +389,8 @@ def _ring_exchange(way: str, computing: str, when: dict[str, str]) -> None:
 
 
 NOT_ROUND = "attention waits for what isn't sent round a ring"
+_HIDING = {"forward": ("attention_forward_time",),
+           "backward": ("attention_backward_time", "layer_attention_again_time")}  # fmt: skip
 for _way in ("forward", "backward"):
     _sent = f"cp_layer_{_way}_time"
     # What is repeated in a backward changes nothing of it.
@@ -397,10 +399,7 @@ for _way in ("forward", "backward"):
             f"exposed_cp_{_way}_time",
             _sent,
             assumes=(NOT_ROUND,),
-            lacks={
-                f"attention_{_way}_time": NOT_ROUND,
-                **({"layer_attention_again_time": NOT_ROUND} if len(_when) > 1 else {}),
-            },
+            lacks=dict.fromkeys(_HIDING[_way][: len(_when)], NOT_ROUND),
             when=_when,
         )
     for _when in (NAMED_RING, NAMED_MIXED):
@@ -669,11 +668,6 @@ def _dense_inputs(way: str) -> tuple[str, ...]:
     return ("sequence_parallel", *pairs, "sequence_whole", whole)
 
 
-def _unpaired(*products: str) -> dict[str, str]:
-    """Return the products of experts that a mechanism doesn't pair with communication."""
-    return {f"moe_layer_{kind}_time": f"{UNPAIRED}, and routed experts none" for kind in products}
-
-
 def _layers() -> None:
     """Declare what layers of both classes expose."""
     name = "dense_exposed_tp_{}_time"
@@ -689,22 +683,18 @@ def _layers() -> None:
     name = "moe_exposed_tp_{}_time"
     taken = ("sequence_parallel", "attention_tp_{}_time", "moe_layer_blocks", "tp_layer_{}_time")
     whole = ("sequence_whole", "tp_moe_layer_{}_time")
+    of = ("matmul_forward", "input_gradient", "weight_gradient", "matmul_again")
+    lacks = dict.fromkeys((f"moe_layer_{kind}_time" for kind in of), UNPAIRED)
+    said: Any = {"when": TP_NAMED, "assumes": (UNPAIRED,)}
     forward = tuple(each.format("forward") for each in (*taken, *whole))
-    declare(name.format("forward"), forward, _moe, when=TP_NAMED, assumes=(UNPAIRED,),
-            lacks=_unpaired("matmul_forward"))  # fmt: skip
+    first, *gradients, last = lacks.items()
+    declare(name.format("forward"), forward, _moe, lacks=dict([first]), **said)
     backward = tuple(each.format("backward") for each in taken)
     backward += ("tp_layer_gather_time", whole[0], "moe_tp_waited_time")
-    declare(name.format("backward"), backward, _moe_once, when=TP_NAMED, assumes=(UNPAIRED,),
-            lacks=_unpaired("input_gradient", "weight_gradient"))  # fmt: skip
+    declare(name.format("backward"), backward, _moe_once, lacks=dict(gradients), **said)
     again = tuple(each.format("recompute") for each in (taken[1], taken[3], whole[1]))
-    declare(
-        name.format("backward"),
-        (*backward, *again),
-        _moe_backward,
-        when={**TP_NAMED, **REPEATED},
-        assumes=(UNPAIRED,),
-        lacks=_unpaired("input_gradient", "weight_gradient", "matmul_again"),
-    )
+    said |= {"when": {**TP_NAMED, **REPEATED}, "lacks": dict([*gradients, last])}
+    declare(name.format("backward"), (*backward, *again), _moe_backward, **said)
 
 
 _layers()
