@@ -550,14 +550,44 @@ def _around(declared: Call) -> dict[str, str]:
     return {name: label for name, label in declared.labels.items() if name != "collective"}
 
 
+# So many nodes at most are kept by the graph that evaluations share.
+MOST_NODES = 100_000
+_SHARED = threading.local()
+
+
+def _shared(algorithm: Algorithm | None, edition: tuple[int, ...]) -> tuple[Graph, dict[str, Node]]:
+    """Return the graph, and the given nodes, that a thread's evaluations have in common."""
+    graphs: dict[Any, tuple[Graph, dict[str, Node]]] = _SHARED.__dict__.setdefault("graphs", {})
+    key = algorithm, edition
+    if key not in graphs or len(graphs[key][0].interned) > MOST_NODES:
+        graphs[key] = Graph(), {}
+    return graphs[key]
+
+
+def builder_of(
+    labels: Iterable[tuple[str, str]],
+    given: Iterable[str],
+    algorithm: Algorithm | None,
+    graph: Graph,
+    nodes: dict[str, Node],
+) -> Builder:
+    """Return a builder of evaluations on any values; `nodes`: those of what is given there."""
+    for name in given:
+        nodes.setdefault(name, Node(name, ("given", name), (), None, frozenset()))
+    own = {name: nodes[name] for name in given}
+    found = (algorithm,) if algorithm else None
+    return Builder(ANYWHERE, dict(labels), own, graph, inside=True, found=found)
+
+
 @lru_cache(maxsize=256)
 def graph_of(
-    labels: frozenset[tuple[str, str]], given: frozenset[str], algorithm: Algorithm | None, *_: int
+    labels: frozenset[tuple[str, str]],
+    given: frozenset[str],
+    algorithm: Algorithm | None,
+    *edition: int,
 ) -> Builder:
-    """Return the graph of evaluations on any values; `_`: the registry's edition, the thread."""
-    nodes = {name: Node(name, ("given", name), (), None, frozenset()) for name in given}
-    found = (algorithm,) if algorithm else None
-    return Builder(ANYWHERE, dict(labels), nodes, Graph(), inside=True, found=found)
+    """Return the builder of evaluations; `edition`: of the registry, and the thread."""
+    return builder_of(labels, given, algorithm, *_shared(algorithm, edition))
 
 
 class Evaluation:

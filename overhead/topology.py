@@ -21,7 +21,7 @@ from overhead.collectives.choices import candidates
 from overhead.collectives.cost import LEVELS
 from overhead.collectives.network import factors
 from overhead.everything import load
-from overhead.graph import Evaluation, Node, graph_of
+from overhead.graph import Evaluation, Graph, Node, builder_of
 from overhead.labels import (
     CHOICES,
     COLLECTIVES,
@@ -579,9 +579,9 @@ def statement(algorithm: Algorithm, quantity: str) -> str:
             own: dict[str, Any] = {name: Recorded(ast.Name(name)) for name in named}
             evaluation = Evaluation(own, {**PLAIN, "shape": shape}, algorithm)
             labels = frozenset(evaluation.labels.items())
-            graph = graph_of.__wrapped__(labels, frozenset(own), algorithm)
-            graph.defaults = _Recording()
-            evaluation.place(graph)
+            builder = builder_of(labels, own, algorithm, Graph(), {})
+            builder.defaults = _Recording()
+            evaluation.place(builder)
             tree = number(tree_of(evaluation[quantity]))
     except RecordingError as error:
         name = f"{'.'.join(algorithm.key)}: {quantity}"

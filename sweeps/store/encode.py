@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +54,9 @@ def versions(names: Sequence[str] = ("overhead-sweeps", "numpy", "netCDF4")) -> 
     return found
 
 
+@cache
 def code_digest(packages: Sequence[str] = ("overhead", "sweeps")) -> str:
-    """Return a digest of the source that computes results."""
+    """Return a digest of the source that computes results; it is read once a process."""
     digest = hashlib.sha256()
     for package in packages:
         spec = importlib.util.find_spec(package)

@@ -88,6 +88,7 @@ def test_code_digest_changes_with_the_code(tmp_path: Path, monkeypatch: pytest.M
     seen = set()
     for content in ("a = 1\n", "a = 2\n"):
         (package / "__init__.py").write_text(content)
+        code_digest.cache_clear()  # it is read once a process
         seen.add(code_digest(("some_package", "no_such_package")))
     (package / "other.py").touch()
     seen.add(code_digest(("some_package",)))
