@@ -37,15 +37,15 @@ def refused(
         ),
         (
             "analysis --model qwen3-next-80b-a3b --seq-length 4096 --linear-layers 100",
-            ("linear_layers = '100'", "is more than there are", "at most layers = 48"),
+            ("--linear-layers = '100'", "is more than there are", "at most layers = 48"),
         ),
         (
             "analysis --model deepseek-v3,llama3-8b --seq-length 4096 --mtp-layers 1,62",
-            ("mtp_layers = '62'", "is more than there are", "at most layers = 61"),
+            ("--mtp-layers = '62'", "is more than there are", "at most layers = 61"),
         ),
         (
             f"{LLAMA} --overlap-contention 0.1 --communication-sms 20",
-            ("overlap_contention = 'given'", "follows from communication_sms", "one of them"),
+            ("--overlap-contention = 'given'", "follows from --communication-sms", "one of them"),
         ),
         (
             f"{LLAMA} --num-gpus 8 --zero-stage 2 --dp-mechanism fsdp_prefetch",
@@ -61,11 +61,11 @@ def refused(
         ),
         (
             f"{LLAMA} --kv-heads 64",
-            ("kv_heads = '64'", "is more than there are", "at most heads = 32"),
+            ("--kv-heads = '64'", "is more than there are", "at most heads = 32"),
         ),
         (
             f"{LLAMA} --tp 64",
-            ("--tp, --heads = '64, 32'", "heads not divisible", "tp must divide the attention"),
+            ("--tp, --num-heads = '64, 32'", "heads not divisible", "tp must divide the attention"),
         ),
         (
             f"{BARE} --tp 8 --heads 4 {SIZES}",
@@ -89,19 +89,19 @@ def refused(
         ),
         (
             f"{LLAMA} --ep 4 --num-gpus 4",
-            ("--ep, --experts = '4, 0'", "experts not divisible", "1 where there are none"),
+            ("--ep, --num-experts = '4, 0'", "experts not divisible", "1 where there are none"),
         ),
         (
             "analysis --model mixtral-8x7b --seq-length 4096 --ep 16 --num-gpus 16",
-            ("--ep, --experts = '16, 8'", "ep must divide the experts"),
+            ("--ep, --num-experts = '16, 8'", "ep must divide the experts"),
         ),
         (
             "analysis --model mixtral-8x7b --seq-length 4096 --tp 2 --sp off --num-gpus 2",
-            ("--tp, --experts, --sp = '2, 8, 0'", "needs sequence parallelism"),
+            ("--tp, --num-experts, --sp = '2, 8, 0'", "needs sequence parallelism"),
         ),
         (
             "analysis --model mixtral-8x7b --seq-length 4096 --ep 8 --etp 2 --num-gpus 8",
-            ("--etp, --ep, --dp, --experts = '2, 8, 8, 8'", "etp*ep must divide tp*cp*dp"),
+            ("--etp, --ep, --dp, --num-experts = '2, 8, 8, 8'", "etp*ep must divide tp*cp*dp"),
         ),
         (
             f"{LLAMA} --framework deepspeed --zero-stage 3 --pp 2 --num-gpus 8",
@@ -113,7 +113,7 @@ def refused(
         ),
         (
             f"{LLAMA} --pp 64 --num-gpus 64",
-            ("--pp, --virtual-stages, --num-layers, ", " = '64, 1, 32, 0, 0'", "too few layers"),
+            ("--pp, --vpp, --num-layers, ", " = '64, 1, 32, 0, 0'", "too few layers"),
         ),
         (
             f"{LLAMA} --pp 2 --virtual-stages 2 --schedule one_f_one_b",
@@ -125,11 +125,11 @@ def refused(
         ),
         (
             f"{BARE} --dp 12",
-            ("--num-gpus, --gpus-per-node = '12, 8'", "fill whole nodes"),
+            ("--gpus, --gpus-per-node = '12, 8'", "fill whole nodes"),
         ),
         (
             f"{BARE} --topology mesh --dp 16 --num-gpus 16 --mesh-nx 4 --mesh-ny 3",
-            ("mesh_nx*mesh_ny*mesh_nz = '4*3*1'", "is 12, not the 16 GPUs"),
+            ("--mesh-nx*--mesh-ny*--mesh-nz = '4*3*1'", "is 12, not the 16 GPUs"),
         ),
         (
             f"{BARE} --topology mesh --dp 16 --mesh-nx 4",
@@ -147,7 +147,7 @@ def test_all_faults_are_told_at_once(refused: Refused) -> None:
     found = [line.split(" = ")[0] for line in lines]
     assert found == [
         "dp*tp*cp*pp",
-        "--tp, --heads",
+        "--tp, --num-heads",
         "--tp, --kv-heads",
         "--tp, --ffn-size",
         "--global-batch",
@@ -169,7 +169,7 @@ def test_all_faults_are_told_at_once(refused: Refused) -> None:
 )
 def test_sizes_of_what_is_sent_are_needed(refused: Refused, plan: str, words: str) -> None:
     length, hidden = refused(f"analysis --topology ring --params 70e9 {plan}")
-    one([length], f"{words} needs the tokens in a sequence; give --seq-length")
+    one([length], f"{words} needs the tokens in a sequence; give --seq-len")
     one([hidden], f"{words} needs the hidden size; give --hidden-size, or --model with a model")
     one(
         refused(f"analysis --topology ring --params 70e9 --seq-length 1024 {plan}"),
@@ -179,7 +179,7 @@ def test_sizes_of_what_is_sent_are_needed(refused: Refused, plan: str, words: st
 
 def test_a_model_is_needed_and_one_alone(refused: Refused) -> None:
     for line in ("analysis", "analysis --topology ring", "analysis --num-gpus 8 --dp 8"):
-        one(refused(line), "an analysis needs a model; give --model NAME", "--params 70e9")
+        one(refused(line), "an analysis needs a model; give --model NAME", "--parameters 70e9")
     some = "analysis --num-layers 2 --hidden-size 512 --heads 8 --vocabulary-size 100 --gated on"
     one(refused(some), "an analysis needs a model", "or the other shapes: --tied-embeddings")
     one(refused("analysis --model llama3-8b --params 8e9"), "--params = '8e9'", "with --model")
@@ -207,19 +207,19 @@ def test_a_config_without_a_key(refused: Refused, tmp_path: Path) -> None:
             ("--batch-size = '2'", "--micro-batch 1 is the same, and another value"),
         ),
         (f"{BARE} --dp 8 --tree-algo", ("--tree-algo = 'hierarchical'", "no tree algorithm")),
-        (f"{BARE} --zero-stage 4", ("zero_stage = '4'", "outside of its domain", "up to 3")),
-        (f"{BARE} --dp 2.5", ("dp = '2.5'", "is not whole")),
-        (f"{BARE} --dp 2,2", ("dp = '2'", "is given twice")),
-        ("analysis --params=-1", ("parameters = '-1'", "outside of its domain")),
-        (f"{BARE} --cp-kind rings", ("context_parallel = 'rings'", "did you mean 'ring'")),
-        (f"{BARE} --recompute everything", ("recompute = 'everything'", "unknown")),
-        (f"{BARE} --precision int8", ("precision = 'int8'", "unknown")),
-        (f"{BARE} --sp perhaps", ("sequence_parallel = 'perhaps'", "number")),
-        ("analysis --model llama3-80b", ("model = 'llama3-80b'", "no such model", "llama3-70b")),
-        (f"{BARE} --hardware dgx-h10", ("hardware = 'dgx-h10'", "no such machine", "dgx-h100")),
-        (f"{BARE} --framework megatron", ("framework = 'megatron'", "'megatron-lm'")),
-        (f"{BARE} --topology rnig", ("topology = 'rnig'", "did you mean 'ring'")),
-        (f"{BARE} --seq-length 8q", ("sequence_length = '8q'",)),
+        (f"{BARE} --zero-stage 4", ("--zero-stage = '4'", "outside of its domain", "up to 3")),
+        (f"{BARE} --dp 2.5", ("--dp = '2.5'", "is not whole")),
+        (f"{BARE} --dp 2,2", ("--dp = '2'", "is given twice")),
+        ("analysis --params=-1", ("--params = '-1'", "outside of its domain")),
+        (f"{BARE} --cp-kind rings", ("--cp-kind = 'rings'", "did you mean 'ring'")),
+        (f"{BARE} --recompute everything", ("--recompute = 'everything'", "unknown")),
+        (f"{BARE} --precision int8", ("--precision = 'int8'", "unknown")),
+        (f"{BARE} --sp perhaps", ("--sp = 'perhaps'", "number")),
+        ("analysis --model llama3-80b", ("--model = 'llama3-80b'", "no such model", "llama3-70b")),
+        (f"{BARE} --hardware dgx-h10", ("--hardware = 'dgx-h10'", "no such machine", "dgx-h100")),
+        (f"{BARE} --framework megatron", ("--framework = 'megatron'", "'megatron-lm'")),
+        (f"{BARE} --topology rnig", ("--topology = 'rnig'", "did you mean 'ring'")),
+        (f"{BARE} --seq-length 8q", ("--seq-length = '8q'",)),
     ],
 )
 def test_values_that_are_not_there(refused: Refused, line: str, parts: tuple[str, ...]) -> None:

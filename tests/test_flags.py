@@ -69,7 +69,7 @@ def test_a_switch_is_on_or_off(cli: Runner, on: str) -> None:
 def test_the_help_of_a_command_names_units_values_and_defaults(cli: Runner) -> None:
     shown = " ".join(cli("analysis --help").out.split())
     for words in (
-        "--micro-batch VALUES Sequences of a micro-batch. [default: 1]",
+        "--micro-batch-size VALUES Sequences of a micro-batch. [default: 1]",
         "gpipe, one_f_one_b, interleaved,",
         "[B/s]. [default: the machine's]",
         "is an option by its name",

@@ -140,7 +140,7 @@ def test_an_algorithm_is_taken_by_name_by_all_and_by_auto(folder: Path) -> None:
         else:
             assert records[0]["algorithm"] == "magic"
     refused = sweeps(*base, "--N", "7", "--algorithm", "magic", cwd=folder, code=2)
-    assert refused == "sweeps: ranks = '7': ranks odd; the number of ranks must be even\n"
+    assert refused == "sweeps: --N = '7': ranks odd; the number of ranks must be even\n"
 
 
 def test_they_are_in_a_file_with_their_metadata(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -21,6 +22,7 @@ from sweeps.cli.options import (
     show_sensitivity,
     sweep_of_options,
 )
+from sweeps.cli.typed import flag_of
 from sweeps.cli.write import Output, as_table, figures_of, readable
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job
@@ -41,7 +43,7 @@ SHAPES = (*TENSORS, "gated", "tied_embeddings")
 
 def analysis_options(command: Command) -> Command:
     """Add the options that state a sweep of training steps."""
-    batch = "As --micro-batch: sequences that a rank computes at once."
+    batch = "The micro-batch size, as --micro-batch-size; in tokens (4M) the global batch."
     order = "Which ranks are neighbours, innermost first.  [default: tp-cp-dp-pp]"
     extra = (
         click.option("--batch-size", "batch_size", help=batch, metavar="VALUES"),
@@ -56,16 +58,23 @@ def analysis_options(command: Command) -> Command:
 def analysis_of_options(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Make of the command's options what a spec file would state, and say how tokens are read."""
     options = flags.given_options(given, flags.OF_TRAINING)
-    batch, name = given["batch_size"], "--global-batch"
+    batch, name = given["batch_size"], flag_of("global_batch")
+    lines: list[str] = []
     if counts_tokens(batch):
         if options["global_batch"] is not None:
-            wrong = f"is tokens of a step; --global-batch {options['global_batch']} stands beside"
+            wrong = f"is tokens of a step; {name} {options['global_batch']} stands beside"
             refuse("--batch-size", batch, wrong, "one of the two")
         options["global_batch"], batch, name = batch, None, "--batch-size"
-    counts: list[str] = []
-    if (parameters := options["parameters"]) is not None:
-        options["parameters"] = flags.scaled("--params", parameters, "billions", counts)
-    readings = (*(line for line in counts if "billion" in line), *flags.in_tokens(options, name))
+    elif batch is not None:
+        other = "for the global batch use --global-batch-size"
+        lines.append(f"--batch-size {batch} is read as the micro-batch size; {other}")
+    for one, unit in (("parameters", "billions"), ("memory_capacity", "GB")):
+        if (text := options[one]) is not None:
+            options[one] = flags.scaled(flag_of(one), text, unit, lines)
+    # Numbers that are SI are read as everywhere.
+    kept = [line for line in lines if not line.endswith((" parameters", " bytes"))
+            or "billion" in line]  # fmt: skip
+    readings = (*kept, *flags.in_tokens(options, name))
     faults = [*_batch(options, batch), *_order(given["rank_order"])]
     faults += _model(options)
     tell_all(faults)
@@ -80,7 +89,8 @@ def _batch(options: dict[str, Any], batch: str | None) -> list[str]:
     if batch is None:
         return []
     if options["micro_batch"] not in (None, batch):
-        wrong = f"--micro-batch {options['micro_batch']} is the same, and another value"
+        own = f"{flag_of('micro_batch')} {options['micro_batch']}"
+        wrong = f"{own} is the same, and another value"
         return [fault("--batch-size", batch, wrong, "one of the two")]
     options["micro_batch"] = batch
     return []
@@ -92,14 +102,14 @@ def _model(options: Mapping[str, Any]) -> list[str]:
         if options["parameters"] is None:
             return []
         wrong = "can't be given with --model, whose shapes give it"
-        return [fault("--params", options["parameters"], wrong, "one of the two")]
+        return [fault(flag_of("parameters"), options["parameters"], wrong, "one of the two")]
     inner = "ffn_size" if options["expert_ffn_size"] is None else "expert_ffn_size"
     needed = [name for name in (*SHAPES, inner) if options[name] is None]
     if options["parameters"] is not None or not needed:
         return []
     shapes = "or shapes" if len(needed) > len(SHAPES) else "or the other shapes"
-    lacking = ", ".join(map(flags.flag_of, needed))
-    allowed = f"--model NAME, --params 70e9, {shapes}: {lacking}"
+    lacking = ", ".join(map(flag_of, needed))
+    allowed = f"--model NAME, --parameters 70e9, {shapes}: {lacking}"
     return [needs("an analysis", "a model", allowed)]
 
 
@@ -154,13 +164,12 @@ def _lines(job: Job, result: Result, readings: Sequence[str], *, verbose: bool) 
     """Yield what people read: a report of one configuration, a table of many."""
     from sweeps.cli.analysis_report import report, table_notes
 
-    yield from (f"({line})" for line in readings)
-    if result.cells == 1:
-        yield from report(job, verbose)
-    else:
-        yield from as_table(result, training=True)
-        yield ""
-        yield from table_notes(job, verbose)
+    several = chain(as_table(result, training=True), [""], table_notes(job, verbose))
+    lines = report(job, verbose) if result.cells == 1 else several
+    # The answer comes first.
+    yield from islice(lines, 1)
+    yield from (f"  ({line})" for line in readings)
+    yield from lines
 
 
 @click.command("page", cls=flags.SweepCommand)
@@ -187,7 +196,7 @@ def page_command(file: str | None, **given: Any) -> int:
         return 0
     if own:
         wrong = f"a page of {file} has its own values"
-        raise InputError([fault(flags.flag_of(n), given[n], wrong, "one of the two") for n in own])
+        raise InputError([fault(flag_of(n), given[n], wrong, "one of the two") for n in own])
     path = Path(file)
     output = Path(given["output"] or path.with_suffix(".html"))
     write_stored(path, output, given, overwrite=given["overwrite"])
@@ -206,7 +215,7 @@ def write_live(given: dict[str, Any]) -> None:
     output = Path(given["output"] or f"{'-'.join(Path(name).stem for name in names)}.html")
     _check(output, overwrite=given["overwrite"])
     page = page_of(
-        spec, options, flags.flag_of, grouped_lines,
+        spec, options, flag_of, grouped_lines,
         command=command_line(), folders=folders_of(given),
     )  # fmt: skip
     sys.stdout.writelines(f"({line})\n" for line in readings)

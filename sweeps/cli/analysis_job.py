@@ -31,7 +31,7 @@ from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.step.timeline import COPIES, PARTS, PASSES, STREAMS, StepTimeline, step_timeline
 from overhead.transformer import SHAPES
 from sweeps import display
-from sweeps.cli.flags import flag_of
+from sweeps.cli.typed import flag_of
 from sweeps.cli.write import shown
 from sweeps.display import noun
 from sweeps.engine.program import Program
@@ -258,7 +258,9 @@ def _batch(values: Mapping[str, str]) -> str:
     batch = values["global_batch"]
     if not float(batch).is_integer():
         wrong = f"makes {batch} sequences of a step, and only whole ones can be"
-        return fault(flag_of("tokens_per_step"), "..", wrong, "a multiple of --seq-length")
+        return fault(
+            flag_of("tokens_per_step"), "..", wrong, f"a multiple of {flag_of('sequence_length')}"
+        )
     few = "is fewer than" if float(batch) < at_once else "isn't a multiple of"
     wrong = f"{few} the {at_once:g} sequences that dp*micro_batch compute at once"
     return fault(flag_of("global_batch"), batch, wrong, f"a multiple of {at_once:g}")
@@ -368,7 +370,7 @@ def _check_model(given: Collection[str]) -> None:
     """Refuse a number of parameters beside the shapes from which it follows."""
     if "parameters" in given and all(name in given for name in needed_shapes(given)):
         wrong = "can't be given with shapes, from which it follows"
-        refuse("--params", "..", wrong, "leave it out, or some of the shapes")
+        refuse(flag_of("parameters"), "..", wrong, "leave it out, or some of the shapes")
 
 
 def _of_one_layer(job: Job, name: str) -> bool:

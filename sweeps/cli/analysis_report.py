@@ -18,8 +18,8 @@ from overhead.transformer import SHAPES
 from sweeps import display
 from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, roots, sharded_line
 from sweeps.cli.derivation import Derivation
-from sweeps.cli.flags import flag_of
 from sweeps.cli.options import grouped_lines, price_words
+from sweeps.cli.typed import flag_of
 from sweeps.cli.write import shown, size_of
 from sweeps.job import Job
 from sweeps.result import aligned

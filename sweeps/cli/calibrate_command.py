@@ -29,6 +29,7 @@ from sweeps.calibrate.report import (
     write_hardware,
 )
 from sweeps.cli.options import folders_of, result_options
+from sweeps.cli.typed import Command
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, needs, refuse
 from sweeps.plots.measured import draw_calibrated, draw_normal
@@ -40,7 +41,7 @@ from sweeps.validate.run_table import find_runs, read_rules, read_runs, shipped_
 from sweeps.validate.training_rows import cases_of_runs
 
 
-@click.command("calibrate")
+@click.command("calibrate", cls=Command)
 @click.argument("logs", nargs=-1, metavar="LOG...")
 @click.option("--hardware", metavar="NAME", help="The machine (default: dgx-h100), or its file.")
 @click.option("--write", metavar="FILE.toml", help="Write a machine's file with the fit.")
@@ -135,7 +136,7 @@ SIZES = "1KiB:8GiB:x2"
 OF_COLLECTIVES, OF_MFU = ("ranks", "nodes", "sizes", "fabric"), ("model", "precision")
 
 
-@click.command("normal")
+@click.command("normal", cls=Command)
 @click.argument("what", metavar="OPERATION|mfu", default="")
 @click.option("--hardware", metavar="NAME", help="The machine (default: dgx-h100), or its file.")
 @click.option("--ranks", "--N", type=click.IntRange(2), help="All ranks (8).")
@@ -191,7 +192,7 @@ def _normal(what: str, given: dict[str, Any]) -> Normal:
 FITTED = {"constant": "", "prior": "1", "value": "1", "uncertainty": "1", "rows": "1"}
 
 
-@click.command("fit-constants")
+@click.command("fit-constants", cls=Command)
 @click.argument("tables", nargs=-1, metavar="[TABLE.csv]...")
 @click.option("--terms", metavar="FILE.toml", help="What is fitted, around what; specs/measured.")
 @click.option("--write", metavar="FOLDER", help="Write them into FOLDER/hardware, /frameworks.")

@@ -20,6 +20,7 @@ from overhead.formula import REGISTRY
 from overhead.labels import COLLECTIVES, LABELS, usual_spelling
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FURTHER_SHAPES, SHAPES
+from sweeps.cli.typed import Command
 from sweeps.errors import InputError, fault, nearest, needs, refuse, tell_all
 from sweeps.own_formulas import load_formulas
 from sweeps.result import BOUNDED_WORDS, SCHEMA_VERSION, UPPER_BOUNDS, aligned, fitted, record_name
@@ -55,7 +56,7 @@ PASS = (
 )
 
 
-@click.command("catalog")
+@click.command("catalog", cls=Command)
 @click.argument("names", nargs=-1)
 @click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
 @click.option("--model-folder", multiple=True, metavar="FOLDER", help="Own models.")
@@ -241,7 +242,7 @@ def _show_totals(model: Model, names: Sequence[str], width: int, **given: float)
 # ``sweeps list``: formulas and algorithms.
 
 
-@click.command("list")
+@click.command("list", cls=Command)
 @click.option("--topology", help="Only algorithms on this network.")
 @click.option("--op", "collective", help="Only algorithms of this operation.")
 @click.option("--kind", type=click.Choice(["all", "algorithms", "formulas"]), default="all")
@@ -296,7 +297,7 @@ def _write(rows: Sequence[tuple[str, ...]]) -> None:
 # ``sweeps show``: one formula or algorithm, whole.
 
 
-@click.command("show")
+@click.command("show", cls=Command)
 @click.argument("name")
 @click.option("--latex", "as_latex", is_flag=True, help="The statement as LaTeX too.")
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
@@ -359,7 +360,7 @@ def _quantity_lines(used: tuple[str, ...]) -> Iterator[str]:
 # ``sweeps docs``: all of this as a site, and the guide.
 
 
-@click.command("docs")
+@click.command("docs", cls=Command)
 @click.argument("folder", required=False, metavar="[FOLDER]")
 @click.option("--jobs", "with_jobs", is_flag=True, help="Run the guide's jobs (half a minute).")
 @click.option("--notebooks", is_flag=True, help="Run the jobs and write them as notebooks.")
@@ -402,7 +403,7 @@ TEXT: Schema = {"type": "string"}
 WORDS: Schema = {"type": "array", "items": TEXT}
 
 
-@click.command("schema")
+@click.command("schema", cls=Command)
 @click.argument("what", type=click.Choice(["specs", "hardware", "models", "records"]))
 def schema_command(what: str) -> int:
     """Print the JSON schema of WHAT: of TOML files as their tables, or of --json's records."""

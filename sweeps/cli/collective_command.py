@@ -29,6 +29,7 @@ from sweeps.cli.options import (
     show_sensitivity,
     sweep_of_options,
 )
+from sweeps.cli.typed import flag_of
 from sweeps.cli.write import Output, as_table, shown
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.validity import NOT_KNOWN, NOTES
@@ -75,10 +76,11 @@ def command(**given: Any) -> int:
 
 def _check_needed(options: dict[str, Any]) -> None:
     faults = []
+    size, gpus = map(flag_of, ("message_bytes", "ranks"))
     if options["message_bytes"] is None:
-        faults.append(needs("an operation", "a message size", "--M, such as --M 64MiB"))
-    if options["ranks"] is None and options["mesh_nx"] is None:
-        faults.append(needs("an operation", "a number of ranks", "--N, such as --N 8"))
+        faults.append(needs("an operation", "a message size", f"{size}, such as {size} 64MiB"))
+    if all(options[name] is None for name in ("ranks", "nodes", "mesh_nx")):
+        faults.append(needs("an operation", "a number of ranks", f"{gpus}, such as {gpus} 8"))
     tell_all(faults)
 
 

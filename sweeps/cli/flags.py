@@ -19,10 +19,12 @@ from overhead.collectives.algorithm import NETWORKS, trees
 from overhead.formula import REGISTRY
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
+from sweeps.cli.typed import Command, flag_of, flags_of
 from sweeps.errors import fault, refuse, tell_all
+from sweeps.spec.names import quantity_of
 from sweeps.spec.units import UNITS, counts_tokens, format_quantity, spelled_out
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 COLLECTIVE, TRAINING, SEARCH = "collective", "analysis", "plan"
 
@@ -31,50 +33,29 @@ COLLECTIVE, TRAINING, SEARCH = "collective", "analysis", "plan"
 class Flag:
     """What of an option doesn't follow from the name of what it gives."""
 
-    names: tuple[str, ...] = ()  # Its names, if they aren't that name
-    default: str = ""  # What is taken where it isn't given, if no table of defaults has it
+    default: str = ""  # What is taken where it isn't given, if formulas say it
     words: str = ""  # What it is, if people say it otherwise than the vocabulary
 
 
 FLAGS: dict[str, Flag] = {
-    "collective": Flag(("--op", "--collective")),
-    "ranks": Flag(("--N", "--ranks", "--num-gpus", "--gpus")),
-    "message_bytes": Flag(("--M", "--message-bytes")),
-    "chunks": Flag(default="the optimum"),
-    "reduction_cost": Flag(default="none"),
-    "mesh_dimensions": Flag(default="2"),
-    "world_size": Flag(("--num-gpus", "--gpus"), "dp*tp*cp*pp"),
-    "dp": Flag(default="what the others leave of the GPUs"),
-    **dict.fromkeys(("tp", "cp", "pp", "ep", "virtual_stages"), Flag(default="1")),
-    **dict.fromkeys(("micro_batch", "micro_batches"), Flag(default="1")),
+    "chunks": Flag("the optimum"),
+    "reduction_cost": Flag("none"),
+    "mesh_dimensions": Flag("2"),
+    "world_size": Flag("dp*tp*cp*pp"),
+    "nodes": Flag(words="Nodes, in place of --gpus: times the GPUs of each (--gpus-per-node)"),
+    "dp": Flag("what the others leave of the GPUs"),
     "tokens_per_step": Flag(
-        ("--batch-tokens", "--tokens-per-step"),
-        words="Tokens of a step, such as 4M (4,194,304), in place of its sequences",
+        words="Tokens of a step, such as 4M (4,194,304), in place of its sequences"
     ),
-    "etp": Flag(default="tp"),
-    "zero_stage": Flag(default="the framework's, or 0"),
-    "sequence_parallel": Flag(("--sp",), "off, or on with experts"),
-    "context_parallel": Flag(("--cp-kind",)),
-    "ulysses_ranks": Flag(default="those in one node"),
-    "expert_imbalance": Flag(("--imbalance",)),
-    "parameters": Flag(("--params", "--parameters"), words="Number of parameters, without shapes"),
+    "etp": Flag("tp"),
+    "ulysses_ranks": Flag("those in one node"),
+    "parameters": Flag(words="Number of parameters, without shapes"),
     "model": Flag(words="Model(s) of the catalogue, or of Hugging Face's config.json"),
-    "sequence_length": Flag(("--seq-length", "--seq-len")),
-    "layers": Flag(("--num-layers", "--layers")),
-    "heads": Flag(("--heads", "--num-heads")),
-    "kv_heads": Flag(default="as many as heads"),
-    "head_size": Flag(default="hidden size by heads"),
-    "vocabulary_size": Flag(("--vocabulary-size", "--vocab-size")),
-    "experts": Flag(("--experts", "--num-experts")),
-    "experts_per_token": Flag(("--experts-per-token", "--top-k")),
+    "kv_heads": Flag("as many as heads"),
+    "head_size": Flag("hidden size by heads"),
     "price": Flag(words="Price of a GPU, such as '2.5 USD/h'"),
     "hardware": Flag(words="Machine(s) of the catalogue"),
-    "software": Flag(
-        default="none",
-        words="Library whose profile prices collectives: nccl, rccl, xla, none, file",
-    ),
-    "environment": Flag(default="nccl-tests; in a training step: step"),
-    "fabric": Flag(default="the machine's"),
+    "software": Flag(words="Library whose profile prices collectives: nccl, rccl, xla, none, file"),
 }
 # The usual options, in the order of help, of axes and so of records: of which commands they are,
 # and in which part of help they stand.
@@ -84,6 +65,7 @@ BOTH = (COLLECTIVE, TRAINING)
 USUAL: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ((COLLECTIVE,), NETWORK, "collective"),
     ((TRAINING,), MACHINE, "world_size"),
+    (BOTH, MACHINE, "nodes"),
     ((TRAINING,), PLAN, "dp tp cp pp ep etp virtual_stages micro_batch"),
     ((TRAINING,), BATCH, "global_batch tokens_per_step"),
     ((TRAINING,), PLAN, "micro_batches zero_stage sequence_parallel context_parallel ulysses_ranks "
@@ -108,8 +90,8 @@ USUAL: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ((TRAINING,), MACHINE, "price"),
     ((TRAINING,), BATCH, "training_tokens"),
     # Of single commands, declared there.
-    ((), BATCH, "params moe num_experts batch_size tokens days"),
-    ((), MACHINE, "memory hardware_folder"),
+    ((), BATCH, "moe num_experts batch_size tokens days"),
+    ((), MACHINE, "hardware_folder"),
     ((), NUMBERS, "framework_folder model_folder formulas"),
     ((), FILES, "output overwrite plot as_csv as_json compress digits dtype timeline asserts"),
 )  # fmt: skip
@@ -128,35 +110,30 @@ LISTED = 8
 EXTRA = f"{__name__}.extra"
 
 
-def flag_of(name: str) -> str:
-    """Return the option by which a quantity or label is given."""
-    own = FLAGS.get(name, Flag()).names
-    return own[0] if own else f"--{name.replace('_', '-')}"
-
-
 class Option(click.Option):
     """An option that gives a quantity or label; what it says of itself is made when it is asked."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return the names of the option and what it is."""
+        """Return the name of the option and what it is."""
         self.help = self.help or words_of(str(self.name), str(ctx.command.name))
         return super().get_help_record(ctx)
 
 
-class SweepCommand(click.Command):
+class SweepCommand(Command):
     """A command that takes any quantity or label of a sweep as an option by its name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Add the options by name that the arguments have."""
         known = {text for one in self.params for text in (*one.opts, *one.secondary_opts)}
         given = {one.name for one in self.params}
-        flags = dict.fromkeys(text.partition("=")[0] for text in args if text.startswith("--"))
-        names = [text[2:].replace("-", "_") for text in flags if text not in {*known, "--help"}]
-        ctx.meta[EXTRA] = [
-            option(name)
-            for name in names
-            if name not in given and is_input(name, alone=self.name == COLLECTIVE)
-        ]
+        typed = dict.fromkeys(text.partition("=")[0] for text in args if text.startswith("--"))
+        alone = self.name == COLLECTIVE
+        extra: dict[str, list[str]] = {}
+        for text in typed:
+            name = quantity_of(text[2:].replace("-", "_"), training=not alone)
+            if text not in {*known, "--help"} and name not in given and is_input(name, alone=alone):
+                extra.setdefault(name, []).append(text)
+        ctx.meta[EXTRA] = [option(name, names) for name, names in extra.items()]
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -164,13 +141,19 @@ class SweepCommand(click.Command):
         return [*super().get_params(ctx), *ctx.meta.get(EXTRA, ())]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Show the options by what they are about, the command's own first."""
+        """Show the options by what they are about, the command's own first; then other names."""
         parts: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *SECTIONS)}
+        others: list[tuple[str, str]] = []
         for one in self.get_params(ctx):
             record = one.get_help_record(ctx) if isinstance(one, click.Option) else None
-            if record is not None:
-                parts[SECTION_OF.get(str(one.name), "Options")].append(record)
-        for title, records in parts.items():
+            if record is None:
+                continue
+            first, more = shown_and_others(one.opts)
+            names, words = record
+            shown = names.replace(", ".join(one.opts), first) if more else names
+            parts[SECTION_OF.get(str(one.name), "Options")].append((shown, words))
+            others += [(first.split(", ")[-1], ", ".join(more))] * bool(more)
+        for title, records in (*parts.items(), ("Aliases", others)):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
@@ -184,20 +167,25 @@ class SweepCommand(click.Command):
         )
 
 
+def shown_and_others(opts: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the names of an option that help shows, a short one among them, and the others."""
+    long = [one for one in opts if one.startswith("--")]
+    short = [one for one in opts if one not in long]
+    return ", ".join([*short, *long[:1]]), long[1:]
+
+
 def option(name: str, names: Sequence[str] = (), words: str | None = None) -> Option:
     """Return the option that gives a quantity or label."""
-    own = FLAGS.get(name, Flag())
     more: dict[str, Any] = {}
     if name == "sequence_parallel":
         more = {"is_flag": False, "flag_value": "on"}
-    flags = names or own.names or (flag_of(name),)
-    return Option([*flags, name], help=words, metavar="VALUES", **more)
+    return Option([*(names or flags_of(name)), name], help=words, metavar="VALUES", **more)
 
 
-def options(*names: str) -> Callable[[Command], Command]:
+def options(*names: str) -> Callable[[Decorated], Decorated]:
     """Add the options that give some quantities and labels."""
 
-    def add(command: Command) -> Command:
+    def add(command: Decorated) -> Decorated:
         for name in reversed(names):
             made = option(name)
             params: list[click.Parameter] = command.__dict__.setdefault("__click_params__", [])
@@ -265,12 +253,16 @@ def scaled(flag: str, text: str, unit: str, readings: list[str]) -> str:
     return ",".join(pieces)
 
 
+# What is the global batch in one command and the micro-batch in another.
+AMBIGUOUS = ("--batch-size", "-b")
+
+
 def in_tokens(options: dict[str, Any], batch: str) -> tuple[str, ...]:
     """Move a batch in tokens to where it is, and say how tokens written with k and M are read.
 
     `batch` is the option's name that was meant for sequences.
     """
-    lines = []
+    lines: list[str] = []
     if counts_tokens(options.get("global_batch")):
         if options.get("tokens_per_step") is not None:
             value, wrong = options["tokens_per_step"], f"stands beside {batch} in tokens"
@@ -283,9 +275,12 @@ def in_tokens(options: dict[str, Any], batch: str) -> tuple[str, ...]:
             refuse(batch, value, f"stands beside {flag_of('tokens_per_step')}", "one of the two")
         flag, text = flag_of("tokens_per_step"), options["tokens_per_step"]
         lines = _readings(flag, "tokens_per_step", text, " a step")
+    elif options.get("global_batch") is not None and batch in AMBIGUOUS:
+        wrong = "as the global batch size, in sequences of all ranks"
+        lines = [f"{batch} {options['global_batch']} is read {wrong}"]
     length = options.get("sequence_length")
     if length is not None:
-        lines += _readings("--seq-len", "sequence_length", length, "")
+        lines += _readings(flag_of("sequence_length"), "sequence_length", length, "")
     return tuple(lines)
 
 

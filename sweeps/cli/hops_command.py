@@ -13,6 +13,7 @@ import click
 from overhead.hops import SWITCHING
 from overhead.labels import NCCL
 from sweeps.cli.options import folders_of, output_options, value_options
+from sweeps.cli.typed import Command
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, fault, refuse, tell_all
 from sweeps.hops.study import (
@@ -71,7 +72,7 @@ LINKS = tuple(
 )  # fmt: skip
 
 
-@click.command("hops")
+@click.command("hops", cls=Command)
 @value_options((*FLAGS, *LINKS))
 @click.option("--messages", is_flag=True, help="Records of messages, not of strategies.")
 @click.option("--verbose", "-v", is_flag=True, help="Formula, source, and the numbers put in.")

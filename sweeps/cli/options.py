@@ -13,7 +13,7 @@ import numpy as np
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.cli.flags import flag_of
+from sweeps.cli.typed import flag_of
 from sweeps.errors import InputError, fault, tell_all
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, DEFAULT, UNKNOWN, Origin, by_owner, words_of

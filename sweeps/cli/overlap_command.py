@@ -24,6 +24,7 @@ from sweeps.cli.options import (
     result_options,
     value_options,
 )
+from sweeps.cli.typed import Command
 from sweeps.cli.write import Output, default_folder
 from sweeps.engine.grid import LabelCase
 from sweeps.errors import InputError, fault, refuse
@@ -52,7 +53,7 @@ PIPELINE = "pipeline"
 ROUNDING = 1e-9
 
 
-@click.command("overlap")
+@click.command("overlap", cls=Command)
 @click.option("--kind", "mechanism", metavar="NAMES", help="Mechanism(s), or all.  [two_durations]")
 @click.option(
     "--efficiency-of",
@@ -304,7 +305,7 @@ def _differences(job: Job, courses: Mapping[str, list[Span]]) -> Iterator[str]:
 # ``sweeps trace``: what of it profiler traces show.
 
 
-@click.command("trace")
+@click.command("trace", cls=Command)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--mode",

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from overhead.quantity import VOCABULARY
-from sweeps.cli.flags import flag_of
 from sweeps.cli.plan_command import CALCULATED, Asked
+from sweeps.cli.typed import flag_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, refuse
 from sweeps.origin import GIVEN, Origin, assumed
@@ -42,13 +42,13 @@ from sweeps.spec.units import parse_quantity, spelled_out
 # How far a number of parameters may be from that of the sizes, unsaid.
 LEAST_DIFFERENCE = 0.01
 TITLES = {"tp": "TP", "pp": "PP", "dp": "DP", "ep": "EP"}
-NUMBERS = (
-    ("parameters", "--params", "1"),
-    ("world_size", "--gpus", "1"),
-    ("memory_capacity", "--memory", "byte"),
-    ("global_batch", "--batch-size", "1"),
-    ("sequence_length", "--seq-len", "1"),
-)
+NUMBERS = {
+    "parameters": "1",
+    "world_size": "1",
+    "memory_capacity": "byte",
+    "global_batch": "1",
+    "sequence_length": "1",
+}
 WHOLE = ("world_size", "global_batch", "sequence_length")
 
 
@@ -78,7 +78,7 @@ def planned(asked: Asked, given: Mapping[str, Any]) -> Asked:
     clusters = list(_clusters(asked, given))
     if len({one.parameters for one in clusters}) > 1:
         wrong = "are several models, of which plans are searched one by one"
-        refuse("--params", given["params"], wrong, "one value")
+        refuse(flag_of("parameters"), given["parameters"], wrong, "one value")
     shapes, made = shapes_of(clusters[0])
     count = clusters[0].parameters / 1e9
     notes = [
@@ -112,17 +112,19 @@ def _clusters(asked: Asked, given: Mapping[str, Any]) -> Iterator[Cluster]:
     """Yield the questions: one for every combination of values."""
     columns = []
     tokens = asked.given.get("tokens_per_step")
-    for name, flag, units in NUMBERS:
+    for name, units in NUMBERS.items():
         text, whole = spelled_out(name, asked.given.get(name)), name in WHOLE
         if name == "global_batch" and tokens is not None:
             text = spelled_out("tokens_per_step", tokens)
-        columns.append(parse_values(text, units, field=flag, integer=whole, bare_is_si=True))
+        columns.append(
+            parse_values(text, units, field=flag_of(name), integer=whole, bare_is_si=True)
+        )
     threshold = parse_quantity(
-        given["memory_threshold"], "1", field="--memory-threshold", bare_is_si=True
+        given["memory_threshold"], "1", field=flag_of("memory_threshold"), bare_is_si=True
     )
     if not 0.0 < threshold <= 1.0:
         allowed = "a share of the memory above 0, up to 1"
-        refuse("--memory-threshold", given["memory_threshold"], "is not a share", allowed)
+        refuse(flag_of("memory_threshold"), given["memory_threshold"], "is not a share", allowed)
     experts = 0.0
     if asked.experts is not None:
         experts = parse_quantity(asked.experts, "1", field="--num-experts", bare_is_si=True)
@@ -215,11 +217,9 @@ def _result(
     given: Mapping[str, Any],
 ) -> Result:
     """Return the rows of all questions, with where their inputs come from."""
-    own = {"parameters": "params", "memory_capacity": "memory"}
     fields = []
-    for name, _, units in NUMBERS:
-        option = own.get(name, name)
-        origin = assumed(None) if given[option] is None else Origin(None, GIVEN)
+    for name, units in NUMBERS.items():
+        origin = assumed(None) if given[name] is None else Origin(None, GIVEN)
         record = f"{name}_bytes" if units == "byte" else name
         fields.append(Field(record, name, VOCABULARY[name].meaning, units, origin))
     fields += named

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan
+from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +15,14 @@ import click
 from overhead.labels import HIERARCHY
 from sweeps import display
 from sweeps.cli import flags
-from sweeps.cli.options import file_options, folders_of, output_options, price_words
+from sweeps.cli.options import (
+    file_options,
+    folders_of,
+    output_options,
+    price_words,
+    sweep_of_options,
+)
+from sweeps.cli.typed import flag_of, flags_of
 from sweeps.cli.write import Output, Progress, shown
 from sweeps.errors import InputError, fault, refuse, tell_all
 from sweeps.own_formulas import load_formulas
@@ -35,6 +43,8 @@ from sweeps.search.repair import best_at
 from sweeps.search.request import ALIASES, CHOICES, DEFAULT_THRESHOLD, Point, Request, read_request
 from sweeps.search.words import bound_by, memory_words
 from sweeps.spec.catalog import load_hardware
+from sweeps.spec.names import quantity_of
+from sweeps.spec.sweep import read_sweep
 from sweeps.spec.units import parse_quantity
 
 if TYPE_CHECKING:
@@ -44,18 +54,20 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# The flags of the strategy calculator, with its defaults.
-SEED_FLAGS: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
-    (("--params", "--parameters", "-p"), "params", "70",
+# The flags of the strategy calculator: a short name, what it gives, its default there, what it is.
+SEED_FLAGS = (
+    ("-p", "parameters", "70",
      "Parameters of a model without shapes: billions, from 1e6 on SI.  [default: 70]"),
-    (("--gpus", "--num-gpus", "-g"), "world_size", "64", "GPUs.  [default: 64]"),
-    (("--memory", "--memory-capacity", "-m"), "memory", "80",
+    ("-g", "world_size", "64", "GPUs.  [default: 64]"),
+    ("-m", "memory_capacity", "80",
      "Memory of a GPU: GB, from 1e6 on bytes.  [default: the machine's, or 80]"),
-    (("--batch-size", "--global-batch", "-b"), "global_batch", "512",
+    ("-b", "global_batch", "512",
      "Sequences of a step, over all ranks, or tokens: 4M.  [default: 512]"),
-    (("--seq-len", "--seq-length", "-s"), "sequence_length", "4096",
+    ("-s", "sequence_length", "4096",
      "Tokens of a sequence, such as 8k (8,192).  [default: 4096]"),
 )  # fmt: skip
+# Their further names, which are of the calculator's script.
+OF_SCRIPT = {"memory_capacity": ("--memory",), "global_batch": ("--batch-size",)}
 # What the search decides by itself, or the flags above give.
 LEFT_OUT = (
     "world_size", "global_batch", "micro_batches", "parameters", "sequence_length",
@@ -100,17 +112,19 @@ def plan_options(command: Command) -> Command:
         click.option("--moe", is_flag=True, help="A mixture of experts, without shapes."),
         click.option("--num-experts", "--experts", "num_experts", metavar="N",
                      help="Its experts, of every layer.  [default: 64]"),
-        click.option("--script", is_flag=True,
+        click.option(*flags_of("script"), "script", is_flag=True,
                      help="The rows of the script that the calculator follows, beside ours."),
         click.option("--objective", default=PLANNED["objective"], metavar="NAME",
                      help="time, memory, energy, cost or tokens (a GPU).  [default: time]"),
-        click.option("--memory-threshold", default="0.9", metavar="SHARE",
+        click.option(*flags_of("memory_threshold"), "memory_threshold", default="0.9",
+                     metavar="SHARE",
                      help="Share of the memory that a plan may take.  [default: 0.9]"),
         click.option("--top", type=click.IntRange(1), metavar="N",
                      help="Splits that are shown.  [default: 10; of records and files 50]"),
-        click.option("--explain", metavar="PLAN", help="Explain a plan, such as tp=8,pp=4,dp=2."),
-        click.option("--lost-nodes", type=click.IntRange(1), metavar="N",
-                     help="What is best when so many nodes are lost."),
+        click.option(*flags_of("explain"), "explain", metavar="PLAN",
+                     help="The full report of one plan, such as tp=8,pp=4,dp=2."),
+        click.option(*flags_of("lost_nodes"), "lost_nodes", type=click.IntRange(1),
+                     metavar="N", help="What is best when so many nodes are lost."),
         click.option("--sensitivity", is_flag=True,
                      help="Whether the plan stays the best with each constant at x0.9 and x1.1."),
         click.option("--tokens", metavar="N", help="Tokens of the training, such as 2T: days."),
@@ -121,30 +135,27 @@ def plan_options(command: Command) -> Command:
     for option in reversed(extra):
         command = option(command)
     command = flags.options(*OTHERS)(command)
-    for names, name, _, words in reversed(SEED_FLAGS):
+    for short, name, _, words in reversed(SEED_FLAGS):
+        names = (*flags_of(name), *OF_SCRIPT.get(name, ()), short)
         command = click.option(*names, name, help=words, metavar="VALUES")(command)
     return command
-
-
-def flag_of(name: str) -> str:
-    """Return the flag by which a quantity is given."""
-    own = {"parameters": "params", "memory_capacity": "memory"}.get(name, name)
-    return next((names[0] for names, one, _, _ in SEED_FLAGS if one == own), flags.flag_of(name))
 
 
 def read_options(given: Mapping[str, Any]) -> Asked:
     """Read what click gives."""
     model = given["model"] is not None
     shaped = [name for name in SHAPES if given[name] is not None]
-    counted = given["params"] is not None
+    counted = given["parameters"] is not None
     calculator = not model and (counted or not {"heads", "vocabulary_size"} & set(shaped))
     faults = list(_contradictions(given, model=model, calculator=calculator))
     assumed: list[str] = []
     values: dict[str, str] = {}
-    for names, name, default, _ in SEED_FLAGS:
+    for _, name, default, _ in SEED_FLAGS:
         text = given[name]
-        if text is None and (calculator or name not in ("params", "memory")):
-            assumed.append(f"{names[0]} {default}")
+        if name == "world_size" and text is None and given["nodes"] is not None:
+            continue
+        if text is None and (calculator or name not in ("parameters", "memory_capacity")):
+            assumed.append(f"{flag_of(name)} {default}")
             text = default
         if text is not None:
             values[name] = text
@@ -152,45 +163,63 @@ def read_options(given: Mapping[str, Any]) -> Asked:
     numbers = [read_number(f"--{one}", given[one], faults, one) for one in ("tokens", "days")]
     explain = _explain(given["explain"], faults)
     tell_all(faults)
-    memory = values.pop("memory", None)
-    if memory is not None:
-        values["memory_capacity"] = flags.scaled("--memory", memory, "GB", readings)
-    parameters = values.pop("params", None)
-    if calculator and parameters is not None:
-        values["parameters"] = flags.scaled("--params", parameters, "billions", readings)
+    for name, unit in (("memory_capacity", "GB"), ("parameters", "billions")):
+        if name in values:
+            values[name] = flags.scaled(flag_of(name), values[name], unit, readings)
+    if not calculator:
+        values.pop("parameters", None)
     values |= _others(given)
     if "tokens_per_step" in values and given["global_batch"] is None:
         values.pop("global_batch", None)
-        assumed = [text for text in assumed if not text.startswith("--batch-size")]
-    readings += flags.in_tokens(values, "--batch-size")
+        assumed = [text for text in assumed if not text.startswith(flag_of("global_batch"))]
+    readings += flags.in_tokens(values, flag_of("global_batch"))
     experts = given["num_experts"] if given["moe"] or given["num_experts"] else None
     if given["moe"] and experts is None:
         experts = "64"
         assumed.append("--num-experts 64")
     if not calculator and experts is not None:
         values["experts"] = experts
+    if calculator and "nodes" in values:
+        values |= {"world_size": _gpus(values, folders_of(given))}
+        values.pop("nodes")
     return Asked(values, tuple(readings), tuple(assumed), calculator, experts, explain, *numbers)
 
 
+def _gpus(values: Mapping[str, str], folders: Sequence[Path]) -> str:
+    """Return the GPUs of nodes, beside which they may be given, too."""
+    names = ("nodes", "world_size", "gpus_per_node", "hardware")
+    told = {name: values[name] for name in names if name in values}
+    # Any quantity of a plan says that it is one.
+    spec = sweep_of_options({**told, "tp": "1"}, "GPUs of nodes")
+    sweep = read_sweep(spec, bare_is_si=True, folders=folders)
+    axes = [axis.columns["world_size"] for axis in sweep.axes if "world_size" in axis.columns]
+    counts = axes[0] if axes else [sweep.constants["world_size"]]
+    return ",".join(f"{count:g}" for count in counts)
+
+
 def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) -> Iterator[str]:
-    if model and given["params"] is not None:
+    if model and given["parameters"] is not None:
         wrong = "can't be given with --model, whose shapes give it"
-        yield fault("--params", given["params"], wrong, "one of the two")
+        yield fault(flag_of("parameters"), given["parameters"], wrong, "one of the two")
     if model and (given["moe"] or given["num_experts"] is not None):
         flag = "--moe" if given["moe"] else "--num-experts"
         yield fault(
             flag, "set", "can't be given with --model, which says so itself", "one of the two"
         )
     if given["script"] and not calculator:
-        yield fault("--script", "set", "is of a number of parameters alone", "--params")
+        yield fault(
+            flag_of("script"), "set", "is of a number of parameters alone", flag_of("parameters")
+        )
     if given["script"]:
         for flag, text in _of_planner(given).items():
-            yield fault(flag, text, "is not in the script's rows", "leave it or --script out")
+            yield fault(
+                flag, text, "is not in the script's rows", f"leave it or {flag_of('script')} out"
+            )
 
 
 def _of_planner(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options given that the calculator's table hasn't: a whole plan has them."""
-    kept = (*CALCULATED, "tokens_per_step")
+    kept = (*CALCULATED, "tokens_per_step", "nodes")
     found: dict[str, Any] = {
         flag_of(name): text
         for name, text in flags.given_options(given, OTHERS).items()
@@ -199,7 +228,7 @@ def _of_planner(given: Mapping[str, Any]) -> dict[str, Any]:
     several = {name: given[name] for name, usual in PLANNED.items() if given[name] != usual}
     if given["tree_algo"]:
         several["tree_algo"] = "set"
-    return found | {f"--{name.replace('_', '-')}": value for name, value in several.items()}
+    return found | {flag_of(name): value for name, value in several.items()}
 
 
 def _others(given: Mapping[str, Any]) -> dict[str, str]:
@@ -221,14 +250,14 @@ def _explain(text: str | None, faults: list[str]) -> dict[str, str]:
         if not piece.strip():
             continue
         name, equals, value = (part.strip() for part in piece.partition("="))
-        own = ALIASES.get(name, name)
+        own = quantity_of(ALIASES.get(name, name), training=True)
         if not equals or own not in CHOICES:
             allowed = "name=value of tp, cp, pp, dp, ep, micro_batch, zero_stage, recompute, .."
-            faults.append(fault("--explain", piece.strip(), "can't be read", allowed))
+            faults.append(fault(flag_of("explain"), piece.strip(), "can't be read", allowed))
             continue
         found[own] = flags.read(own, value) or value
     if text is not None and not found and not faults:
-        faults.append(fault("--explain", text, "names no plan", "such as tp=8,pp=4,dp=2"))
+        faults.append(fault(flag_of("explain"), text, "names no plan", "such as tp=8,pp=4,dp=2"))
     return found
 
 
@@ -257,8 +286,8 @@ def command(**given: Any) -> int:
 
     One value for every argument prints a report; several of what isn't the plan's to choose, such
     as --gpus 64:4096:x2, give the best plan at each point.  Several values of tp, recompute and
-    the like limit what is searched.  With --params in place of --model it does what the parallel
-    strategy calculator does; with options that this hasn't, it plans on the calculator's sizes.
+    the like limit what is searched.  With --parameters in place of --model it does what the
+    parallel strategy calculator does; with options that this hasn't, it plans on its sizes.
     """
     load_formulas(given["formulas"])
     asked = read_options(given)
@@ -276,7 +305,7 @@ def command(**given: Any) -> int:
 
 def _request(asked: Asked, given: Mapping[str, Any]) -> Request:
     threshold = parse_quantity(
-        given["memory_threshold"], "1", field="--memory-threshold", bare_is_si=True
+        given["memory_threshold"], "1", field=flag_of("memory_threshold"), bare_is_si=True
     )
     folders = folders_of(given)
     return read_request(
@@ -329,7 +358,7 @@ def _refuse(given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed:
     """Refuse those of some options that are given: they would do nothing."""
     values = {name: given.get(name, given.get(f"as_{name}")) for name in names}
     faults = [
-        fault(f"--{name.replace('_', '-')}", "set" if value is True else value, wrong, allowed)
+        fault(flag_of(name), "set" if value is True else value, wrong, allowed)
         for name, value in values.items()
         if value not in (None, False)
     ]
@@ -385,21 +414,24 @@ def _figures(dataset: xr.Dataset, plans: Plans) -> Sequence[Mapping[str, Any]]:
 
 # What is of one machine, so that each may have its own: NAME=VALUE,NAME=VALUE.
 EACH = ("price", "capital")
+# How many GPUs is what is asked.
+GPUS_OF_PLANS = ("world_size", "nodes")
+OF_BUYING = tuple(name for name in OTHERS if name not in GPUS_OF_PLANS)
 # Taken where nothing is said, as `sweeps plan` takes them.
 USUAL = {"global_batch": "512", "sequence_length": "4096"}
-NAMES = {"global_batch": "--batch-size", "sequence_length": "--seq-len"}
 
 
 @click.command("buy", cls=flags.SweepCommand)
 @click.option("--tokens", required=True, metavar="N", help="Tokens of the training, such as 15T.")
 @click.option("--days", required=True, metavar="N", help="Days in which it has to be done.")
 @click.option("--budget", metavar="USD", help="What it may cost, such as 20M.")
-@click.option("--batch-size", "--global-batch", "-b", "global_batch", metavar="N",
+@click.option(*flags_of("global_batch"), "--batch-size", "-b", "global_batch", metavar="N",
               help="Sequences of a step, or tokens: 4M.  [default: 512]")  # fmt: skip
-@click.option("--seq-len", "--seq-length", "-s", "sequence_length", metavar="N",
+@click.option(*flags_of("sequence_length"), "-s", "sequence_length", metavar="N",
               help="Tokens of a sequence, such as 8k.  [default: 4096]")  # fmt: skip
-@click.option("--capital", metavar="USD", help="Price of owning a GPU, in place of --price.")
-@flags.options(*OTHERS)
+@click.option(*flags_of("capital"), "capital", metavar="USD",
+              help="Price of owning a GPU, in place of --price.")  # fmt: skip
+@flags.options(*OF_BUYING)
 @output_options
 def buy_command(**given: Any) -> int:
     """How many GPUs of each machine train a model on so many tokens in so many days.
@@ -437,14 +469,16 @@ def _asked(given: Mapping[str, Any]) -> tuple[Wish, Sequence[str], Sequence[str]
     tokens = read_number("--tokens", given["tokens"], faults, "tokens")
     days = read_number("--days", given["days"], faults, "days")
     budget = read_number("--budget", given["budget"], faults, "USD")
-    every = flags.given_options(given, OTHERS)
+    every = flags.given_options(given, OF_BUYING)
+    faults += [fault(flag_of(name), every[name], "is what buy finds", "sweeps plan, of so many")
+               for name in GPUS_OF_PLANS if every.get(name) is not None]  # fmt: skip
     values = {name: text for name, text in every.items() if text is not None}
     values |= {name: given[name] for name in USUAL if given[name] is not None}
-    readings = flags.in_tokens(values, "--batch-size")
+    readings = flags.in_tokens(values, flag_of("global_batch"))
     usual = {name: text for name, text in USUAL.items() if name not in values}
     if "tokens_per_step" in values:
         usual.pop("global_batch", None)
-    assumed = [f"{NAMES[name]} {text}" for name, text in usual.items()]
+    assumed = [f"{flag_of(name)} {text}" for name, text in usual.items()]
     machines = str(values.pop("hardware", "dgx-h100")).split(",")
     each = {name: _each(name, given.get(name), machines, faults) for name in EACH}
     for name in EACH:
@@ -459,7 +493,7 @@ def _asked(given: Mapping[str, Any]) -> tuple[Wish, Sequence[str], Sequence[str]
         request = read_request(asked, objective="time", folders=folders)
         if request.axes:
             raise InputError([
-                fault(flags.flag_of(axis.name), str(asked.get(axis.name, "several values")),
+                fault(flag_of(axis.name), str(asked.get(axis.name, "several values")),
                       "has several values",
                       f"one value, or {machine}=VALUE,.." if axis.name in EACH else "one value")
                 for axis in request.axes
@@ -497,7 +531,7 @@ def _each(
         machine, _, value = (part.strip() for part in piece.partition("="))
         if machine not in machines or not value:
             allowed = f"one value, or machine=value of {', '.join(machines)}"
-            faults.append(fault(f"--{name}", piece, "can't be read", allowed))
+            faults.append(fault(flag_of(name), piece, "can't be read", allowed))
         found[machine] = value
     return found
 

@@ -18,7 +18,8 @@ from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS
 from sweeps import display
 from sweeps.cli.options import grouped_lines, price_words
-from sweeps.cli.plan_command import Asked, flag_of
+from sweeps.cli.plan_command import Asked
+from sweeps.cli.typed import flag_of
 from sweeps.cli.write import Progress, shown
 from sweeps.engine.grid import is_row_number
 from sweeps.job import Job

@@ -21,6 +21,7 @@ from sweeps.cli.options import (
     result_options,
     show_sensitivity,
 )
+from sweeps.cli.typed import Command
 from sweeps.cli.write import Output, answer_lines, draw_figures
 from sweeps.display import of_records
 from sweeps.errors import RunError, fault, nearest, refuse, tell_all
@@ -47,7 +48,7 @@ from sweeps.store.publish import check_output
 FORMATS = ("netcdf", "zarr")
 
 
-@click.command("run")
+@click.command("run", cls=Command)
 @click.argument("spec")
 @click.option("--output", metavar="FILE.nc", help="The file.  [default: outputs/SPEC.nc]")
 @click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
@@ -259,7 +260,7 @@ def summary(path: Path) -> Iterator[str]:
 # ``sweeps info``: what is in a stored sweep, and whether it is intact.
 
 
-@click.command("info")
+@click.command("info", cls=Command)
 @click.argument("file", metavar="FILE.nc")
 @click.option("--verify", "verifying", is_flag=True, help="Compare the stored checksums.")
 @click.option("--spec", "showing", is_flag=True, help="Print the spec that it comes from.")
@@ -288,7 +289,7 @@ def info_command(file: str, verifying: bool, showing: bool) -> int:
 # ``sweeps plot``: figures from a stored sweep alone.
 
 
-@click.command("plot")
+@click.command("plot", cls=Command)
 @click.argument("file", metavar="FILE.nc")
 @click.option("--figure", "wanted", multiple=True, metavar="NAME", help="Only these figures.")
 @click.option("--style", default="screen", metavar="NAME", help="screen, slide (16:9, large type), "
@@ -390,7 +391,7 @@ def analyses() -> tuple[str, ...]:
 # ``sweeps list-cmds``: suggested commands, one a line.
 
 
-@click.command("list-cmds")
+@click.command("list-cmds", cls=Command)
 def list_cmds_command() -> int:
     """List suggested commands, one a line: ``sweeps list-cmds | sh`` runs them all."""
     sys.stdout.writelines(line + "\n" for line in SUGGESTED)
@@ -402,7 +403,7 @@ def list_cmds_command() -> int:
 TITLE = "Predefined combinations: collective operations and training steps"
 
 
-@click.command("run-all")
+@click.command("run-all", cls=Command)
 @result_options
 def run_all_command(**given: Any) -> int:
     """Evaluate every predefined combination; print one table, as CSV where nothing is said.

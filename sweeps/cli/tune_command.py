@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from sweeps.cli.options import folders_of, output_options
+from sweeps.cli.typed import Command
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, fault, needs, refuse, tell_all
 from sweeps.plots.breakdown import draw_benefit, draw_tuning
@@ -30,7 +31,7 @@ from sweeps.tuner.validate import Setting, validate_file
 
 # The options of ``sweeps tune``, and what they are read to.
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 # Options, each called by its flag, and what they are.
 VALUES = {
@@ -80,7 +81,7 @@ NAMES = ("hardware", "precision", "grid", "search", "objective", "output_dir", "
          "command", "te_version")  # fmt: skip
 
 
-class OperatorsCommand(click.Command):
+class OperatorsCommand(Command):
     """A command whose ``--operators`` takes words with spaces between them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -103,7 +104,7 @@ class OperatorsCommand(click.Command):
         return super().parse_args(ctx, joined)
 
 
-def tune_options(command: Command) -> Command:
+def tune_options(command: Decorated) -> Decorated:
     """Add the options."""
     for name, words in reversed(SWITCHES.items()):
         command = click.option(*_flags(name), name, is_flag=True, help=words)(command)

@@ -12,6 +12,7 @@ import click
 
 from overhead.quantity import VOCABULARY
 from sweeps.cli.options import folders_of, result_options
+from sweeps.cli.typed import Command
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 from sweeps.job import prepare
@@ -50,7 +51,7 @@ ERRORS = (
 WORDS = {"step_time": "time of a step", "memory": "memory of a GPU"}
 
 
-@click.command("validate")
+@click.command("validate", cls=Command)
 @click.argument("tables", nargs=-1, metavar="[TABLE.csv]...")
 @click.option("--kind", type=click.Choice([*KINDS]), default="all", help="What to compare.")
 @click.option("--class", "classes", multiple=True, metavar="CLASS", help="Only these classes.")

@@ -132,11 +132,11 @@ def _check(cluster: Cluster) -> None:
     faults_found = [
         fault(name, f"{value:g}", "isn't allowed", allowed)
         for name, value, allowed in (
-            ("--params", cluster.parameters, "a number above 0: of billions, or from 1e6 on"),
-            ("--gpus", cluster.gpus, "a whole number from 1"),
-            ("--memory", cluster.memory, "a size above 0: in GB, or from 1e6 on in bytes"),
-            ("--batch-size", cluster.batch, "a whole number from 1"),
-            ("--seq-len", cluster.length, "a whole number from 1"),
+            ("parameters", cluster.parameters, "a number above 0: of billions, or from 1e6 on"),
+            ("world_size", cluster.gpus, "a whole number from 1"),
+            ("memory_capacity", cluster.memory, "a size above 0: in GB, or from 1e6 on in bytes"),
+            ("global_batch", cluster.batch, "a whole number from 1"),
+            ("sequence_length", cluster.length, "a whole number from 1"),
         )
         if not (np.isfinite(value) and value > 0.0)
     ]
@@ -277,7 +277,7 @@ def script_rows(cluster: Cluster) -> tuple[ScriptRow, ...]:
     if cluster.batch < max(TRIED_PP):
         allowed = f"{max(TRIED_PP)} or more"
         wrong = "the script divides by zero where a batch is smaller than its stages"
-        raise InputError(fault("--batch-size", f"{cluster.batch:g}", wrong, allowed))
+        raise InputError(fault("global_batch", f"{cluster.batch:g}", wrong, allowed))
     evaluate = _Evaluator(cluster, sequence_parallel=True)
     pairs = [(tp, pp) for tp in TRIED_TP for pp in TRIED_PP
              if tp <= evaluate.node and tp * pp <= cluster.gpus]  # fmt: skip
@@ -393,7 +393,7 @@ def _experts(cluster: Cluster) -> dict[str, float]:
     if width < 1.0:
         text = f"{cluster.parameters:g}"
         wrong = f"leave nothing for experts: attention and embedding alone have {others:.3g}"
-        raise InputError(fault("--params", text, wrong, "more, or smaller --hidden-size, --layers"))
+        raise InputError(fault("parameters", text, wrong, "more, or smaller hidden_size, layers"))
     return {
         "experts": float(cluster.experts),
         "experts_per_token": cluster.size("experts_per_token"),

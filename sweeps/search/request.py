@@ -15,6 +15,7 @@ from overhead.labels import needed_shapes
 from overhead.memory.quantities import MODULES
 from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.spec.axis import Axis, divisors, every_plan
+from sweeps.spec.names import names_of
 from sweeps.spec.sweep import Sweep, read_sweep
 
 if TYPE_CHECKING:
@@ -30,21 +31,13 @@ LABEL_CHOICES = ("recompute", "schedule", "context_parallel")
 MODULE_CHOICES = tuple(f"recompute_{name}" for name in MODULES)
 CHOICES = (*DEGREES, *NUMBER_CHOICES, *OVERLAPS, *LABEL_CHOICES, *MODULE_CHOICES)
 
-# Other names by which people know quantities of a plan.
+# Other names by which people know quantities of a plan, beside those of all quantities.
 ALIASES = {
-    "gpus": "world_size",
-    "num_gpus": "world_size",
     "batch_size": "global_batch",
-    "batch_tokens": "tokens_per_step",
-    "seq_len": "sequence_length",
-    "seq_length": "sequence_length",
     "memory": "memory_capacity",
     "zero": "zero_stage",
     "v": "virtual_stages",
-    "vpp": "virtual_stages",
     "mb": "micro_batch",
-    "sp": "sequence_parallel",
-    "cp_kind": "context_parallel",
 }
 SHORT = {"micro_batch": "b", "virtual_stages": "v", "zero_stage": "ZeRO", "sequence_parallel": "sp"}
 
@@ -297,8 +290,14 @@ def read_request(
     """Check what is asked."""
     named = {ALIASES.get(name, name): value for name, value in given.items()}
     faults = [
-        fault(name, "..", "follows from the plan", "leave it out") for name in DERIVED
+        fault(name, str(named[name]), "follows from the plan", "leave it out") for name in DERIVED
         if name in named
+    ]  # fmt: skip
+    faults += [
+        fault(name, str(given[name]), f"stands beside {own} = {given[own]}, which is the same",
+              "one of the two")
+        for name, own in ALIASES.items()
+        if {name, own} <= given.keys() and given[name] != given[own]
     ]  # fmt: skip
     if not 0.0 < threshold <= 1.0:
         allowed = "a share of the memory above 0, up to 1"
@@ -334,7 +333,7 @@ def _check(sweep: Sweep) -> None:
     """Refuse a question that lacks what it can't do without."""
     tokens = {"global_batch"} if "tokens_per_step" in sweep.given else set()
     faults = [
-        needs("a plan", allowed, name)
+        needs("a plan", allowed, names_of(name)[0])
         for name, allowed in NEEDED.items()
         if name not in sweep.given | tokens
     ]

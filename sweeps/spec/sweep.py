@@ -32,7 +32,16 @@ from sweeps.spec.axis import (
     pieces,
 )
 from sweeps.spec.catalog import find_spec, load_model, spec_names
-from sweeps.spec.units import counts_tokens, parse_quantity, spelled_out, to_toml, with_unit
+from sweeps.spec.names import GPUS, NODES, OTHER_NAMES, quantity_of
+from sweeps.spec.nodes import gpus_of_nodes
+from sweeps.spec.units import (
+    counts_tokens,
+    format_quantity,
+    parse_quantity,
+    spelled_out,
+    to_toml,
+    with_unit,
+)
 
 # Reductions as a sweep states them.
 
@@ -433,6 +442,14 @@ class _SweepReader(Faults):
     ) -> None:
         super().__init__()
         self.spec, self.bare_is_si, self.folders = spec, bare_is_si, folders
+        self.said: dict[str, str] = {}  # What the user calls a quantity, if not by its name
+        names = [name for key in ("axes", "constants") if isinstance(spec.get(key), Mapping)
+                 for name in _names_in(spec[key])]  # fmt: skip
+        self.training = is_training({quantity_of(name, training=False) for name in names})
+
+    def add(self, field: str, value: object, wrong: str, allowed: str) -> None:
+        """Add a fault, under the name that the user gave."""
+        super().add(self.said.get(field, field), value, wrong, allowed)
 
     def read(self) -> Sweep:
         for key in self.spec:
@@ -441,8 +458,13 @@ class _SweepReader(Faults):
         axes = self._axes()
         constants, labels = self._constants()
         self._twice(axes, constants, labels)
+        gpus = self._dimension(NODES)
+        axes, constants, wrong = gpus_of_nodes(
+            axes, constants, labels, gpus, self.said.get(gpus, gpus), self.folders or ()
+        )
+        self.faults += wrong
         # Axes with faults are axes too.
-        dims = list(table) if isinstance(table := self.spec.get("axes"), Mapping) else []
+        dims = [self._dimension(name) for name in self._table("axes")]
         given = {*constants, *labels, *(name for axis in axes for name in axis.columns)}
         training, operation = is_training(given), not given.isdisjoint(OF_OPERATION)
         quantities = self._quantities(training=training, operation=operation or not training)
@@ -455,7 +477,11 @@ class _SweepReader(Faults):
             strange = [name for name in LABELS if name in given and name not in known]
             self.faults += [fault(name, "..", why, f"leave it; {', '.join(known)} are known")
                             for name in strange]  # fmt: skip
-        reductions, wrong = read_reductions(self._tables("reductions"), dims, given)
+        rows = [
+            {**row, "over": [self._dimension(dim) for dim in pieces(row["over"])]}
+            if "over" in row else row for row in self._tables("reductions")
+        ]  # fmt: skip
+        reductions, wrong = read_reductions(rows, dims, given)
         self.faults += wrong
         asserts = self._asserts(given, {one.name: one.units for one in reductions})
         asked = {*quantities, *(one.name for one in reductions)}
@@ -485,9 +511,32 @@ class _SweepReader(Faults):
         if not isinstance(value, Mapping):
             self.add(key, value, "not a table", f"[{key}] with keys below it")
             return {}
-        # A batch of so many k or M is one of tokens.
-        return {"tokens_per_step" if name == "global_batch" and counts_tokens(own) else name: own
-                for name, own in value.items()}  # fmt: skip
+        found: dict[str, Any] = {}
+        for name, own in value.items():
+            before = self.said.get(quantity := quantity_of(name, training=self.training), quantity)
+            quantity = self._meant(name)
+            # A batch of so many k or M is one of tokens.
+            if quantity == "global_batch" and counts_tokens(own):
+                quantity = self.said["tokens_per_step"] = "tokens_per_step"
+            if quantity in found and str(found[quantity]) != str(own):
+                wrong = f"stands beside {before} = {found[quantity]}, which is the same quantity"
+                self.faults.append(fault(name, own, wrong, "one of the two"))
+            found[quantity] = own
+        return found
+
+    def _dimension(self, name: Any) -> str:
+        """Return the dimension that an axis of a name has: nodes are along the GPUs'."""
+        own = str(name).strip()
+        if own == NODES:
+            return GPUS[0] if self.training else GPUS[1]
+        return quantity_of(own, training=self.training)
+
+    def _meant(self, name: str) -> str:
+        """Return the quantity or label that a name means, and keep the name."""
+        quantity = quantity_of(name, training=self.training)
+        if quantity != name:
+            self.said[quantity] = name
+        return quantity
 
     def _tables(self, key: str) -> Sequence[Mapping[str, Any]]:
         value = self.spec.get(key, [])
@@ -541,9 +590,9 @@ class _SweepReader(Faults):
         for key, value in table.items():
             if key == "every":
                 continue
-            column = self._column(key, value, joint=True)
+            column = self._column(self._meant(key), value, joint=True)
             if column is not None:
-                columns[key] = column
+                columns[self._meant(key)] = column
         if every:
             try:
                 return Axis(name, every_plan([str(one).strip() for one in every], columns))
@@ -564,7 +613,7 @@ class _SweepReader(Faults):
         if name in LABELS:
             return self._labels(name, value, joint=joint)
         if name not in VOCABULARY:
-            known = (*LABELS, *VOCABULARY)
+            known = (*LABELS, *VOCABULARY, *OTHER_NAMES)
             self.add(name, str(value), "no such quantity", nearest(name, known))
             return None
         quantity = VOCABULARY[name]
@@ -573,7 +622,7 @@ class _SweepReader(Faults):
             return None
         wrong = quantity.outside(values)
         if wrong.any():
-            shown = f"{values[wrong][0]:g}"
+            shown = format_quantity(values[wrong][0], quantity.units)
             self.add(name, shown, "outside of its domain", quantity.domain())
             return None
         return values
@@ -588,7 +637,7 @@ class _SweepReader(Faults):
         return parse_values(
             spelled_out(name, value),
             quantity.units,
-            field=name,
+            field=self.said.get(name, name),
             integer=quantity.integer,
             bare_is_si=self.bare_is_si,
             allow_infinite=name.endswith(("bandwidth", "memory_capacity")),
@@ -665,6 +714,12 @@ class _SweepReader(Faults):
                 self.add("quantities", name, "no such quantity", allowed)
         # The status is stored beside whatever is asked for.
         return tuple(dict.fromkeys(name for name in names if name != "status"))
+
+
+def _names_in(table: Mapping[str, Any]) -> list[str]:
+    """Return the names that a table of values gives, those of columns among them."""
+    inside = [key for own in table.values() if isinstance(own, Mapping) for key in own]
+    return [*map(str, table), *map(str, inside)]
 
 
 # Without these parts a time wouldn't be their sum, where what comes first is given.

@@ -1,0 +1,120 @@
+"""Commands that know how their options were typed: each has one value, and messages name it so."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+
+from overhead.quantity import VOCABULARY
+from sweeps.errors import InputError, fault, tell_all
+from sweeps.spec.axis import parse_values
+from sweeps.spec.names import names_of
+from sweeps.spec.units import spelled_out
+
+TYPED = f"{__name__}.typed"
+# Lines whose field isn't an option's, but one in a file.
+OF_FILES = re.compile(r"[^\s=]+\.\w+: |\w+\.\w+ = ")
+FIELD = re.compile(r"\w+(?:, \w+)*(?= = )")
+
+
+class Command(click.Command):
+    """A command whose options have one value each, and whose messages name them as typed."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; refuse two values of one option, under whichever of its names."""
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        every = occurrences(self, ctx, given)
+        ctx.meta[TYPED] = {name: pairs[-1][0] for name, pairs in every.items()}
+        tell_all([line for name, pairs in every.items() for line in _several(name, pairs)])
+        return rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command; what it refuses is told of options as they were typed."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            names = {str(one.name): typed_or(ctx, one) for one in self.get_params(ctx)
+                     if isinstance(one, click.Option)}  # fmt: skip
+            raise InputError([as_typed(line, names) for line in error.faults]) from None
+
+
+def flag_of(name: str) -> str:
+    """Return the option by which a quantity or label is given: as it was typed, if it was."""
+    context = click.get_current_context(silent=True)
+    typed: Mapping[str, str] = context.meta.get(TYPED, {}) if context else {}
+    return typed.get(name) or flags_of(name)[0]
+
+
+def flags_of(name: str) -> tuple[str, ...]:
+    """Return all options by which a quantity or label is given, the one that help shows first."""
+    return tuple(f"--{one.replace('_', '-')}" for one in names_of(name))
+
+
+def typed_or(ctx: click.Context, option: click.Option) -> str:
+    """Return the name by which an option was typed, or its first one."""
+    return str(ctx.meta.get(TYPED, {}).get(option.name, option.opts[0]))
+
+
+def occurrences(
+    command: click.Command, ctx: click.Context, args: Sequence[str]
+) -> dict[str, list[tuple[str, Any]]]:
+    """Return for each option that takes one value every name by which it is given, with values."""
+    names: dict[str, str] = {}
+    probes: list[click.Parameter] = []
+    for one in command.get_params(ctx):
+        if not isinstance(one, click.Option) or one.multiple or one.is_flag or one.count:
+            probes.append(one)
+            continue
+        for flag in one.opts:
+            probe = copy.copy(one)
+            probe.name, probe.opts, probe.secondary_opts, probe.multiple = flag, [flag], [], True
+            probes.append(probe)
+            names[flag] = str(one.name)
+    several = click.Command(command.name, params=probes, add_help_option=False)
+    read, _, _ = several.make_parser(ctx).parse_args([*args])
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for flag, name in names.items():
+        found.setdefault(name, []).extend((flag, value) for value in read.get(flag, ()))
+    return {name: pairs for name, pairs in found.items() if pairs}
+
+
+def _several(name: str, pairs: Sequence[tuple[str, Any]]) -> Iterator[str]:
+    """Yield a fault for each value of an option that isn't its last one."""
+    *others, (flag, last) = pairs
+    for other, value in others:
+        if not _same(name, str(value), str(last)):
+            wrong = f"stands beside {flag} {last}, which is the same option"
+            yield fault(other, value, wrong, "one of the two")
+
+
+def _same(name: str, one: str, other: str) -> bool:
+    """Return whether two texts say the same value of an option."""
+    if one.strip() == other.strip():
+        return True
+    units = VOCABULARY[name].units if name in VOCABULARY else "1"
+    try:
+        values = [parse_values(spelled_out(name, text), units, field=name, bare_is_si=True).tolist()
+                  for text in (one, other)]  # fmt: skip
+    except InputError:
+        return False
+    return bool(values[0] == values[1])
+
+
+def as_typed(line: str, names: Mapping[str, str]) -> str:
+    """Return a refusal's line with options in the place of the names of what they give."""
+    if OF_FILES.match(line):
+        return line
+
+    def flag(found: re.Match[str]) -> str:
+        return names.get(found[0], found[0])
+
+    field = FIELD.match(line)
+    head = field[0] if field else ""
+    # In a sentence a word without an underscore is a word.
+    rest = re.sub(r"(?<![\w'-])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w(])", flag, line[len(head) :])
+    return re.sub(r"\w+", flag, head) + rest
