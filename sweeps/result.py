@@ -35,7 +35,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.engine.grid import STATUSES, SUBJECT, Block, Column, Layout, is_row_number
 from sweeps.errors import ContractError, nearest, refuse
 from sweeps.origin import GIVEN, Origin, attributes
-from sweeps.spec.sweep import Contract
+from sweeps.spec.contract import Contract
 from sweeps.spec.units import format_quantity, to_toml
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from sweeps.errors import InputError
 from sweeps.result import SCHEMA_VERSION
-from sweeps.spec.sweep import read_contract
+from sweeps.spec.contract import read_contract
 from tests.calibrate.simulated import timed, write_logs
 from tests.cli_runner import Runner
 

@@ -41,7 +41,7 @@ from sweeps.result import (
     stored_as,
     table_lines,
 )
-from sweeps.spec.sweep import Contract, read_contract
+from sweeps.spec.contract import Contract, read_contract
 from sweeps.spec.units import format_bytes, format_quantity, is_binary
 from sweeps.store.encode import Storage
 from sweeps.store.netcdf import is_complete, is_ours, open_dataset, write

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from overhead.expression import evaluate, names
 from overhead.labels import CHOICES, LABELS, SWITCHES, usual_spelling
 from overhead.overlap.mechanisms import HEEDED, OUTPUTS
 from overhead.quantity import VOCABULARY
-from sweeps.errors import Faults, InputError, fault, nearest, refuse, tell_all
+from sweeps.errors import Faults, InputError, fault, nearest, tell_all
 from sweeps.spec.axis import (
     CATALOGUED,
     DEFAULT_QUANTITIES,
@@ -32,12 +32,12 @@ from sweeps.spec.axis import (
     pieces,
 )
 from sweeps.spec.catalog import find_spec, load_model, spec_names
+from sweeps.spec.contract import Contract, read_contract
 from sweeps.spec.names import GPUS, NODES, OTHER_NAMES, quantity_of
 from sweeps.spec.nodes import gpus_of_nodes
 from sweeps.spec.units import (
     counts_tokens,
     format_quantity,
-    parse_quantity,
     spelled_out,
     to_toml,
     with_unit,
@@ -243,41 +243,6 @@ def _is_fraction(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value <= 1.0
 
 
-# What is asserted of a sweep's results.
-
-_CONTRACT = re.compile(r"\s*(?P<name>[A-Za-z]\w*)\s*(?P<sign><=|>=|<|>)\s*(?P<value>.+)")
-
-
-class Contract(NamedTuple):
-    """What is asserted of a quantity, wherever it has a value."""
-
-    text: str
-    name: str
-    sign: str
-    value: float  # In the quantity's unit
-    units: str
-
-
-def read_contract(
-    text: str, field: str = "--assert", own: Mapping[str, str] | None = None
-) -> Contract:
-    """Read an assertion, such as ``step_time < 8 s``, of a quantity or an own name with a unit."""
-    found = _CONTRACT.fullmatch(text)
-    if found is None:
-        allowed = "a quantity, <, <=, > or >=, and a value: 'step_time < 8 s'"
-        refuse(field, text, "can't be read", allowed)
-    name = found["name"]
-    if name not in VOCABULARY and name not in (own or {}):
-        known = (*(own or {}), *VOCABULARY)
-        refuse(field, name, "no such quantity", nearest(name, known))
-    units = (own or {}).get(name) or VOCABULARY[name].units
-    value = parse_quantity(found["value"].strip(), units, field=field, bare_is_si=False)
-    return Contract(text.strip(), name, found["sign"], value, units)
-
-
-# Changes to a stated sweep from the command line: ``--set KEY=VALUE``.
-
-# What a stated sweep may hold.
 # Keys of a spec, with what they say.
 SETTINGS_KEYS = {
     "title": "the question that the sweep answers, in one line",
@@ -293,7 +258,7 @@ SETTINGS_KEYS = {
 
 
 def changed(spec: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """Return a stated sweep with changes; a bare name of an axis or constant is found there."""
+    """Return a stated sweep with changes (--set); a bare name of an axis or constant is found."""
     faults = []
     for setting in settings:
         name, sign, value = setting.partition("=")
@@ -308,12 +273,13 @@ def changed(spec: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
             allowed = "title=.., quantities=.., axes.NAME=.. or constants.NAME=.."
             faults.append(fault("--set", setting, "can't be changed so", allowed))
         elif key:
-            for table in ("axes", "constants"):
-                if isinstance(spec.get(table), dict):
-                    spec[table].pop(key, None)
+            meant = {quantity_of(key, training=training) for training in (True, False)}
+            for table in (spec.get("axes"), spec.get("constants")):
+                for same in {key, *meant} & set(table) if isinstance(table, dict) else ():
+                    del table[same]
             values = spec.setdefault(section, {})
             if isinstance(values, dict):
-                values[key] = with_unit(key, value)
+                values[key] = with_unit(min(meant), value)
         else:
             spec[section] = value.split(",") if section == "quantities" else value
     tell_all(faults)
