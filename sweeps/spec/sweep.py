@@ -274,8 +274,9 @@ def changed(spec: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
             faults.append(fault("--set", setting, "can't be changed so", allowed))
         elif key:
             meant = {quantity_of(key, training=training) for training in (True, False)}
-            for table in (spec.get("axes"), spec.get("constants")):
-                for same in {key, *meant} & set(table) if isinstance(table, dict) else ():
+            tables = (spec.get("axes"), spec.get("constants"))
+            for table in (one for one in tables if isinstance(one, dict)):
+                for same in {key, *meant} & set(table):
                     del table[same]
             values = spec.setdefault(section, {})
             if isinstance(values, dict):

@@ -227,7 +227,7 @@ def test_all_spellings_say_the_same(sweeps: Runner, line: str) -> None:
 
 def test_it_says_how_it_read_short_numbers(sweeps: Runner) -> None:
     out = sweeps("plan -p 70 -m 80e9").out
-    assert "--params 70 is read as 70 billion parameters" in out
+    assert "-p 70 is read as 70 billion parameters" in out
     assert "--memory 80e9 is read as 8e+10 bytes" in out
 
 
@@ -264,10 +264,10 @@ def test_nothing_fits(sweeps: Runner) -> None:
     ("line", "result"),
     [
         ("-p 70 --script --zero-stage 1", "--zero-stage = '1': is not in the script's rows"),
-        ("-p 7,70 --tp 2", "--params = '7,70': are several models"),
-        ("-p 70 --top 3 --layers 40,80", "--num-layers = '40,80'"),
-        ("-p seventy", "--params = 'seventy'"),
-        ("-g 6.5", "--gpus"),
+        ("-p 7,70 --tp 2", "-p = '7,70': are several models"),
+        ("-p 70 --top 3 --layers 40,80", "--layers = '40,80'"),
+        ("-p seventy", "-p = 'seventy'"),
+        ("-g 6.5", "-g = '6.5'"),
         ("--memory-threshold 2", "a share of the memory"),
         ("--moe --num-experts 1", "--num-experts = '1'"),
         ("-p 1 --moe", "leave nothing for experts"),
