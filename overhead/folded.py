@@ -302,7 +302,7 @@ def folded_stage_layers(
     ends = embedding_as_layer + loss_as_layer
     even = virtual_stages * xp.ceil((pipeline_layers + ends) / (pp * virtual_stages))
     own = xp.maximum(even - xp.where(stage == 0.0, ends, 0.0), 0.0)
-    return xp.asarray(own * layers / pipeline_layers + stage_added_layers)
+    return xp.asarray(own * layers / xp.maximum(pipeline_layers, 1.0) + stage_added_layers)
 
 
 @derived(returns="stage_leading_layers", assumes=(BOTH_ENDS,), **KNOWN)

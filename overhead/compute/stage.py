@@ -37,7 +37,7 @@ def lacking_layers(
     uneven_places: Array, mtp_depths: Array, layers: Array, pipeline_layers: Array
 ) -> Array:
     """Layers that the last stage has fewer than others because they don't divide evenly."""
-    return xp.maximum(uneven_places - mtp_depths, 0.0) * layers / pipeline_layers
+    return xp.maximum(uneven_places - mtp_depths, 0.0) * layers / xp.maximum(pipeline_layers, 1.0)
 
 
 LACKING = "where(pp > 1, 0, lacking_layers)"

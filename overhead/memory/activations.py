@@ -104,12 +104,26 @@ for _module, _adapters in (("attention", "lora_attention"), ("layer", "lora_mlp"
 alias("kept_expert_input_bytes", "expert_input_bytes", **LAYER)
 constant("kept_expert_input_bytes", 0.0, "None: routed experts have no adapters",
          like="expert_input_bytes", **LORA)  # fmt: skip
-alias("kept_context_bytes", "attention_input_bytes",
-      assumes=("the context is kept once, as the output projection takes it",),
-      **LAYER)  # fmt: skip
+
+
+@formula(
+    source="megatron",
+    where="megatron/core/transformer/experimental_attention_variant/deepseek_v4_hybrid_attention.py"
+    " @009276bb2f, forward: einsum over groups",
+    assumes=(
+        "the context is kept once, as its projection takes it: by groups of heads in 16 bits",
+    ),
+)
+def kept_context_bytes(
+    output_rank: Array, activation_bytes: Array, attention_input_bytes: Array
+) -> Array:
+    """Bytes per element of the attention context as kept for the backward pass."""
+    return xp.where(output_rank > 0.0, activation_bytes, attention_input_bytes)
+
+
 alias("kept_context_bytes", "activation_bytes",
       assumes=("the attention kernel keeps its output in 16 bits, which an adapter takes",),
-    lacks={"attention_input_bytes": WIDE_ADAPTERS},
+      lacks=dict.fromkeys(("output_rank", "attention_input_bytes"), WIDE_ADAPTERS),
       **LORA)  # fmt: skip
 
 

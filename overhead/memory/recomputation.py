@@ -361,7 +361,7 @@ def chunk_layers(
 ) -> Array:
     """Layers of the largest chunk of a stage."""
     places = pipeline_layers + embedding_as_layer + loss_as_layer
-    return xp.ceil(places / (pp * virtual_stages)) * layers / pipeline_layers
+    return xp.ceil(places / (pp * virtual_stages)) * layers / xp.maximum(pipeline_layers, 1.0)
 
 
 constant("recomputed_share", 0.0, "No layer is recomputed as a whole", like="pp")

@@ -98,7 +98,7 @@ def stage_layers(
     even = virtual_stages * xp.ceil(places / (pp * virtual_stages))
     first = xp.where(stage == 0.0, embedding_as_layer, 0.0)
     own = even - first - xp.where(stage == pp - 1.0, loss_as_layer, 0.0)
-    mixers = xp.maximum(own, 0.0) * layers / pipeline_layers
+    mixers = xp.maximum(own, 0.0) * layers / xp.maximum(pipeline_layers, 1.0)
     return xp.asarray(mixers + stage_added_layers)
 
 
@@ -167,7 +167,7 @@ def stage_moe_layers(
     after = xp.maximum(stage_layers - stage_added_layers - stage_leading_layers, 0.0)
     routed = xp.where(moe_every > 1.0, xp.ceil(after / moe_every), after)
     # A whole number of them isn't made one more by rounding.
-    even = xp.ceil(after * separate_moe_layers / layers - 1e-9)
+    even = xp.ceil(after * separate_moe_layers / xp.maximum(layers, 1.0) - 1e-9)
     routed = xp.where(separate_moe_layers > 0.0, even, routed)
     further = xp.where(moe_layers > 0.0, stage_added_layers, 0.0)
     return xp.where(experts > 0.0, xp.minimum(routed, moe_layers) + further, 0.0)

@@ -80,6 +80,9 @@ def test_two_products_behind_attention_keep_an_input_each() -> None:
     one, two = (kept(FLASH, "attention_activations", output_rank=rank) for rank in (0.0, 1024.0))
     assert two - one == 2 * 8 * 1024
     assert kept(FLASH, "attention_activations", lora_rank=8.0, lora_attention=0.0) == one
+    # The first takes contexts in 16 bits, whatever the second takes.
+    narrow = kept(FLASH, "attention_activations", matmul_input_bytes=1.0)
+    assert two - narrow == 8 * 1024
     split = kept(FLASH, "attention_activations", tp=8.0)
     assert split == 2 * (2 * 8 * 512 + 2 * 512 + 1024)
 
