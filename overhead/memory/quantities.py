@@ -215,7 +215,7 @@ define(
     minimum=0,
     integer=True,
 )
-define("pipeline_layers", "L_p'", "1", "layers as a pipeline cuts them into stages",
+define("pipeline_layers", "L_{pp}", "1", "layers as a pipeline cuts them into stages",
        minimum=1)  # fmt: skip
 
 # Windows in some layers, and routed experts that work on a latent vector.
