@@ -23,6 +23,7 @@ from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm, Requ
 from overhead.collectives.cost import COST_PARTS, LEVELS
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
+from overhead.labels import NO_LIBRARY
 from overhead.quantity import BITS, Array, short
 
 
@@ -447,18 +448,23 @@ class Builder:
             return self.intern("chunks", ("no chunks",), (), lambda: xp.full(ones, xp.nan))
         names = tuple(name for name in algorithm.inputs if name != "chunks")
         if self.labels["shape"] == "flat":
-            latency = "in_network_latency" if algorithm.in_network else "latency"
-            links: tuple[tuple[str, str], ...] = ((latency, "wire_time"),)
+            latency = "in_network_latency" if algorithm.in_network else "inner_step_latency"
+            steps = [[latency], ["step_wire_time"], ["step_ramp_time"]]
         else:
-            links = tuple((f"{x}_latency", f"{x}_wire_time") for x in LEVELS)
-        pairs = [name for pair in links for name in pair]
-        inputs = tuple(self.node(name) for name in (*names, *pairs))
+            whats = ("latency", "wire_time", "ramp_time")
+            steps = [[f"{level}_step_{what}" for level in LEVELS] for what in whats]
+        if self.labels.get("library", NO_LIBRARY) == NO_LIBRARY:
+            del steps[-1]  # There is no ramp.
+        count = len(steps[0])
+        paid = [self.node(name, algorithm) for each in steps for name in each]
+        inputs = (*(self.node(name) for name in names), *paid)
         latency_per = self.labels["latency_per"]
 
         def run(*values: Array) -> Array:
             shape = dict(zip(names, values, strict=False))
             rest = values[len(names) :]
-            return choices.best_chunks(algorithm, shape, rest[::2], rest[1::2], latency_per)
+            latencies, wires, *ramps = (rest[at : at + count] for at in range(0, len(rest), count))
+            return choices.best_chunks(algorithm, shape, latencies, wires, latency_per, *ramps)
 
         key = short(("chunks", *algorithm.key, latency_per, *(node.key for node in inputs)))
         return self.intern("chunks", key, inputs, run, None, algorithm)

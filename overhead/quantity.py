@@ -263,6 +263,11 @@ amount(
 
 # Results.
 amount("wire_time", r"t_w", "s", "time of the whole message over one link")
+amount("inner_step_latency", r"a'", "s", "latency of a step of a flat network")
+amount("step_wire_time", "t_s", "s",
+       "time of the whole message over one link, at the rate that steps reach")  # fmt: skip
+amount("step_ramp_time", "r_s", "s",
+       "time constant of the ramp of steps, by the time of their bytes")  # fmt: skip
 for _level, _mark, _words in (
     ("intra", "1", "inside a node"),
     ("inter", "2", "between nodes"),
@@ -273,6 +278,20 @@ for _level, _mark, _words in (
         f"t_{{w{_mark}}}",
         "s",
         f"time of the whole message over one link {_words}",
+    )
+    # What a step pays there, with a library or by the links alone
+    amount(f"{_level}_step_latency", rf"\alpha_{{s{_mark}}}", "s", f"latency of a step {_words}")
+    amount(
+        f"{_level}_step_wire_time",
+        f"t_{{s{_mark}}}",
+        "s",
+        f"time of the whole message over one link {_words}, at the rate that steps reach",
+    )
+    amount(
+        f"{_level}_step_ramp_time",
+        f"r_{{s{_mark}}}",
+        "s",
+        f"time constant of the ramp of steps {_words}, by the time of their bytes",
     )
 amount("time", "T", "s", "time of the operation")
 amount("time_is_upper_bound", r"\hat{T}", "1", "whether the time is an upper bound (1) rather than "

@@ -542,8 +542,11 @@ def algorithm(
 
 
 def _doubled(half: Algorithm, topology: str) -> Algorithm:
+    ramps = [name for name in half.inputs if name.endswith("_ramp_time")]
+
     def kernel(**inputs: Any) -> Cost:
-        return twice(half.kernel(**inputs))
+        # Both halves have one ramp, which grows with the root of what they take.
+        return twice(half.kernel(**inputs | {name: 0.5 * inputs[name] for name in ramps}))
 
     kernel.__doc__ = f"{half.title}, as reduce_scatter and then as all_gather."
     return replace(

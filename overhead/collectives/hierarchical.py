@@ -172,6 +172,19 @@ def _messages(steps: Array, ranks: Array) -> Array:
     return xp.asarray(growing * (growing + 1.0) / 2.0 + (steps - growing) * ranks)
 
 
+def _last_rise(total: Callable[[Array], Array], most: Array) -> Array:
+    """Return the whole number from 0 to `most` at which a concave function is largest."""
+    low, high = xp.zeros_like(most), most
+    for _ in range(MOST_HALVINGS):
+        middle = xp.floor((low + high) / 2.0)
+        rises = (middle < high) & (total(middle + 1.0) > total(middle))
+        low, high = xp.where(rises, middle + 1.0, low), xp.where(rises, high, middle)
+    return low
+
+
+# Halvings that leave one of the ranks of any node.
+MOST_HALVINGS = 16
+
 # A step inside nodes, one between nodes in which every rank's partner is outside, what the first
 # takes longer than latency between nodes, and a message's time through a network card.
 INTRA = f"(intra_latency + {WIRES[0]}/ranks)"
@@ -196,6 +209,8 @@ MIXED = (
     "all_to_all",
     "flat_pairwise",
     time=f"where(nodes > 1, 2*({MIXED}) + (ranks - 2*node_ranks + 1)*{INTER}, (ranks - 1)*{INTRA})",
+    steps="ranks - 1",
+    sent=EVERY,
     carried=MINIMAL,
     source="derivation",
     where="NCCL's exchange, shift by shift",
@@ -207,34 +222,49 @@ def flat_pairwise(
     nodes: Array,
     pods: Array,
     ranks_per_nic: Array,
-    message_bytes: Array,
-    intra_latency: Array,
-    intra_bandwidth: Array,
-    inter_latency: Array,
-    inter_bandwidth: Array,
-    uplink_oversubscription: Array,
+    intra_step_latency: Array,
+    intra_step_wire_time: Array,
+    inter_step_latency: Array,
+    inter_step_wire_time: Array,
+    intra_step_ramp_time: Array,
+    inter_step_ramp_time: Array,
 ) -> Cost:
     """Shift by 1, 2, .. ranks, whether in a node or between nodes."""
     ranks = node_ranks * nodes * pods
     others = node_ranks - 1.0
     at_card = xp.minimum(ranks_per_nic, node_ranks)
     crowded = crowd(node_ranks, ranks_per_nic)
-    inside = intra_latency + message_bytes / intra_bandwidth / ranks
-    wire = message_bytes * (uplink_oversubscription / inter_bandwidth) / ranks
+    inside = intra_step_latency + intra_step_wire_time / ranks
+    wire = inter_step_wire_time / ranks
     # A step with r messages through a network card is slower inside nodes while r stays below.
     one = crowded * wire
-    limit = xp.floor((inside - inter_latency) / xp.where(one > 0.0, one, 1.0))
+    limit = xp.floor((inside - inter_step_latency) / xp.where(one > 0.0, one, 1.0))
     slower = select(
-        [inside <= inter_latency, inside >= inter_latency + ranks_per_nic * wire],
+        [inside <= inter_step_latency, inside >= inter_step_latency + ranks_per_nic * wire],
         [0.0, others],
         xp.minimum(limit, others),
     )
-    mixed = crowded * (_messages(others, at_card) - _messages(slower, at_card))
     apart = ranks - 2.0 * node_ranks + 1.0
     between = nodes > 1.0
+
+    def passed_by(slower: Array) -> Array:
+        """Return the messages through a network card, so many steps slower inside nodes."""
+        mixed = crowded * (_messages(others, at_card) - _messages(slower, at_card))
+        return 2.0 * mixed + apart * ranks_per_nic
+
+    def total(slower: Array) -> Array:
+        """Return what depends on how many steps are slower inside nodes, ramps included."""
+        passed = passed_by(slower)
+        straight = 2.0 * slower * (inside - inter_step_latency) + passed * wire
+        near = xp.sqrt(intra_step_ramp_time * 2.0 * slower * intra_step_wire_time / ranks)
+        return straight + near + xp.sqrt(inter_step_ramp_time * passed * wire)
+
+    if xp.any(intra_step_ramp_time + inter_step_ramp_time > 0.0):
+        # All steps wait for the slowest, the ramps of all included: the total is concave.
+        slower = _last_rise(total, others)
     intra_steps = xp.where(between, 2.0 * slower, ranks - 1.0)
     inter_steps = xp.where(between, ranks - 1.0 - intra_steps, 0.0)
-    passed = xp.where(between, 2.0 * mixed + apart * ranks_per_nic, 0.0)
+    passed = xp.where(between, passed_by(slower), 0.0)
     sent = (ranks - 1.0) / ranks
     levels = (
         Level(intra_steps, intra_steps, intra_steps / ranks, others + 0.0 * ranks),
@@ -370,9 +400,10 @@ def _cost(
     steps: Array, sizes: Levels, shares: Levels, carried: Levels, links: Mapping[str, Array]
 ) -> Cost:
     """Return the cost of equal steps, each as long as the slowest level that has messages."""
-    latencies = (links[f"{level}_latency"] for level in LEVELS)
-    each = zip(sizes, latencies, shares, wires_of(links), strict=True)
-    times = (xp.where(n > 1.0, latency + share * w, ABSENT) for n, latency, share, w in each)
+    times = (
+        xp.where(size > 1.0, step_time(level, share, steps, links), ABSENT)
+        for level, size, share in zip(LEVELS, sizes, shares, strict=True)
+    )
     levels = tuple(
         Level(steps * here, steps * here, steps * here * share, passed)
         for here, share, passed in zip(slowest(*times), shares, carried, strict=True)
@@ -380,6 +411,13 @@ def _cost(
     ranks = sizes[0] * sizes[1] * sizes[2]
     sent = (ranks - 1.0) / ranks
     return Cost(steps, sent, levels, sent, apart=0.0)
+
+
+def step_time(level: str, share: Array, steps: Array, links: Mapping[str, Array]) -> Array:
+    """Return the time of one of equal steps on a level, its part of the ramp of all included."""
+    wire = share * links[f"{level}_step_wire_time"]
+    ramp = xp.sqrt(links[f"{level}_step_ramp_time"] * wire / xp.maximum(steps, 1.0))
+    return links[f"{level}_step_latency"] + wire + ramp
 
 
 def _ring(sizes: Levels, shares: Levels, links: Mapping[str, Array]) -> Cost:
@@ -409,6 +447,10 @@ def _step(terms: tuple[str, str, str]) -> str:
 
 
 # What the time of a step follows from on each level: the message and its links.
+# What a step takes on each level, as it is paid.
+STEPS = tuple(
+    f"{level}_step_{what}" for level in LEVELS for what in ("latency", "wire_time", "ramp_time")
+)
 ALL_LINKS = (
     "message_bytes", "intra_latency", "intra_bandwidth", "inter_latency", "inter_bandwidth",
     "uplink_oversubscription", "pod_latency", "pod_bandwidth", "pod_oversubscription",
@@ -429,7 +471,7 @@ RING_STEP = _step(
     carried=MINIMAL,
     source="derivation",
     assumes=("one ring, node after node; it leaves a node by one network card",),
-    links=ALL_LINKS,
+    links=STEPS,
     doubled=True,
 )
 def flat_ring(
@@ -471,7 +513,7 @@ CHANNELS_STEP = _step(
     source="derivation",
     where="what NCCL does: a ring a channel, each leaving a node by another network card",
     assumes=("as many rings as ranks in a node, each with its part of the buffer",),
-    links=ALL_LINKS,
+    links=STEPS,
     doubled=True,
 )
 def flat_ring_channels(
@@ -502,7 +544,7 @@ DIRECT_STEP = _step(
     assumes=(
         "a rank posts all its messages at once and those of a level pay one latency together",
     ),
-    links=ALL_LINKS,
+    links=STEPS,
 )
 def all_to_all_direct(
     node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, **links: Array

@@ -392,6 +392,19 @@ def pod_wire_time(message_bytes: Array, pod_bandwidth: Array, pod_oversubscripti
     return message_bytes * (pod_oversubscription / pod_bandwidth)
 
 
+# What a step pays on each level: of links alone their latency and bandwidth.  A library's own
+# figures stand in their place (`overhead.software`), so that both the number of chunks and the
+# level that a step waits for follow from what is paid.
+
+for _level in LEVELS:
+    alias(f"{_level}_step_latency", f"{_level}_latency", when=HIERARCHY)
+    alias(f"{_level}_step_wire_time", f"{_level}_wire_time", when=HIERARCHY)
+    constant(f"{_level}_step_ramp_time", 0.0, "No ramp", like=f"{_level}_latency", when=HIERARCHY)
+alias("inner_step_latency", "latency", when=FLAT)
+alias("step_wire_time", "wire_time", when=FLAT)
+constant("step_ramp_time", 0.0, "No ramp", like="latency", when=FLAT)
+
+
 def _one_level(count: Array, latency: Array, fraction: Array, wire_time: Array) -> Array:
     return count * latency + fraction * wire_time
 

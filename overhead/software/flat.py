@@ -91,7 +91,6 @@ _rate("port_rate", "B_p", "rate of a rank's port to as many peers as it has")
 _rate("fabric_rate", "R", "rate of a node's network cards together")
 define("total_nodes", "G_P", "1", "nodes of the group, in all pods", minimum=1, integer=True)
 amount("ring_passes", "x", "1", "times that a ring passes the message, less a rank's part")
-_time("inner_step_latency", r"a'", "latency of a step of a flat network")
 _share("inner_share", "f_i", "share of the rate of links inside nodes, or of a flat network's")
 _share("inner_ll_share", r"f_{i\mathrm{LL}}", "rate of LL over Simple there")
 _share("outer_share", "f_o", "share of the rate of network cards")
@@ -177,6 +176,16 @@ for _returns, _of, _name, _when, _title in (
 def flat_share(ranks: Array, gpus_per_node: Array, link_share: Array, fabric_share: Array) -> Array:
     """Share of the link's rate, in a node or between nodes."""
     return xp.where(ranks <= gpus_per_node, link_share, fabric_share)
+
+
+@priced(when=STEPWISE)
+def step_wire_time(message_bytes: Array, port_rate: Array, inner_share: Array) -> Array:
+    """Time of the whole message over one link, at the rate that steps reach."""
+    return message_bytes / (port_rate * inner_share)
+
+
+product("step_ramp_time", ("ramp_time", "inner_share"), "Ramp of steps", source=OWN,
+        when=STEPWISE)  # fmt: skip
 
 
 # Steps.

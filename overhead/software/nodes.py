@@ -70,6 +70,43 @@ def gather_ring_passes(ranks: Array) -> Array:
     return several(ranks)
 
 
+# What a step pays on each level.
+
+
+alias("intra_step_latency", "step_latency", "Latency of a step inside a node", source=OWN,
+      when=NODES)  # fmt: skip
+
+
+def _far(fabric_latency: Array, simple_fabric_factor: Array) -> Array:
+    """Return the latency of a step between nodes, with Simple."""
+    return fabric_latency * (1.0 + simple_fabric_factor)
+
+
+def _reached(wire_time: Array, fabric_share: Array) -> Array:
+    return wire_time / fabric_share
+
+
+def _filled(fabric_ramp_steps: Array, fabric_latency: Array, fabric_share: Array) -> Array:
+    return fabric_ramp_steps * fabric_latency * fabric_share
+
+
+for _level, _words in (("inter", "nodes"), ("pod", "pods")):
+    declare(f"{_level}_step_latency", ("fabric_latency", "simple_fabric_factor"), _far,
+            f"Latency of a step between {_words}", source=OWN, when=NODES)  # fmt: skip
+    declare(f"{_level}_step_wire_time", (f"{_level}_wire_time", "fabric_share"), _reached,
+            f"Time of the whole message between {_words}", source=OWN, when=NODES)  # fmt: skip
+    declare(f"{_level}_step_ramp_time", ("fabric_ramp_steps", "fabric_latency", "fabric_share"),
+            _filled, f"Ramp between {_words}", source=OWN, when=NODES)  # fmt: skip
+product("intra_step_ramp_time", ("ramp_time", "link_share"), "Ramp inside a node", source=OWN,
+        when=NODES)  # fmt: skip
+
+
+@priced(when=NODES)
+def intra_step_wire_time(message_bytes: Array, port_rate: Array, link_share: Array) -> Array:
+    """Time of the whole message over one link inside a node."""
+    return message_bytes / (port_rate * link_share)
+
+
 # Bytes on each level, at full rate.
 
 
@@ -340,7 +377,7 @@ def ring_simple_fixed_time(
 ) -> Array:
     """Entry and steps of a ring along its path, with Simple."""
     step = step_latency * (1.0 + several(total_nodes) * simple_step_factor)
-    far = fabric_latency * (1.0 + simple_fabric_factor)
+    far = _far(fabric_latency, simple_fabric_factor)
     path = total_nodes * (node_ranks - 1.0) * step + (total_nodes - 1.0) * far
     return several(ranks) * simple_entry_time + ring_passes * path
 
@@ -366,7 +403,7 @@ def tree_simple_fixed_time(
 ) -> Array:
     """Entry and steps up a tree and down it, with Simple."""
     step = step_latency * (1.0 + several(total_nodes) * simple_step_factor)
-    far = fabric_latency * (1.0 + simple_fabric_factor)
+    far = _far(fabric_latency, simple_fabric_factor)
     entry = several(ranks) * simple_entry_time
     return entry + 2.0 * (node_ranks - 1.0) * step + depth(total_nodes) * far
 
@@ -390,7 +427,7 @@ def nvls_tree_fixed_time(
     """NVLS, and steps up a tree and down it."""
     spans = xp.where(node_ranks > gpus_per_host, 1.0, 0.0)
     inside = several(ranks) * (nvls_time + spans * nvls_hosts_time)
-    return inside + depth(total_nodes) * (fabric_latency * (1.0 + simple_fabric_factor))
+    return inside + depth(total_nodes) * _far(fabric_latency, simple_fabric_factor)
 
 
 @formula(
@@ -412,7 +449,7 @@ def sharp_fixed_time(
     """NVLS, and a step to the switches between nodes and back."""
     spans = xp.where(node_ranks > gpus_per_host, 1.0, 0.0)
     inside = several(ranks) * (nvls_time + spans * nvls_hosts_time)
-    return inside + 2.0 * several(total_nodes) * (fabric_latency * (1.0 + simple_fabric_factor))
+    return inside + 2.0 * several(total_nodes) * _far(fabric_latency, simple_fabric_factor)
 
 
 @priced(returns="ll_fixed_time", when=PAIRS)
@@ -487,7 +524,7 @@ def message_simple_fixed_time(
     """One message in a node or between nodes, with Simple."""
     inside = several(intra_latency_count + 1.0) * (pair_entry_time + pair_simple_time)
     inside = inside + intra_latency_count * pair_step_latency
-    far = fabric_latency * (1.0 + simple_fabric_factor)
+    far = _far(fabric_latency, simple_fabric_factor)
     return inside + (inter_latency_count + pod_latency_count) * far
 
 
@@ -496,16 +533,17 @@ def phase_fixed_time(
     ranks: Array,
     simple_entry_time: Array,
     intra_latency_count: Array,
-    step_latency: Array,
+    intra_step_latency: Array,
     inter_latency_count: Array,
+    inter_step_latency: Array,
     pod_latency_count: Array,
-    fabric_latency: Array,
-    simple_fabric_factor: Array,
+    pod_step_latency: Array,
 ) -> Array:
     """Entry and steps of phases, each at its level's latency."""
-    far = fabric_latency * (1.0 + simple_fabric_factor)
-    inside = several(ranks) * simple_entry_time + intra_latency_count * step_latency
-    return inside + (inter_latency_count + pod_latency_count) * far
+    inside = several(ranks) * simple_entry_time + intra_latency_count * intra_step_latency
+    return inside + (
+        inter_latency_count * inter_step_latency + pod_latency_count * pod_step_latency
+    )
 
 
 @priced(

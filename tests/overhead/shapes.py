@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from overhead.collectives.algorithm import NETWORKS, Algorithm
+from overhead.collectives.cost import LEVELS as LINKED
 from overhead.quantity import Array
 
 Columns = dict[str, Array]
@@ -88,7 +89,7 @@ def shapes(topology: str) -> Columns:
             columns["bandwidth"] = np.resize([4e11, 5e10], rows)
         columns["chunks"] = np.resize([1.0, 2.0, 3.0, 5.0, 8.0, 40.0, 1000.0], rows)
         columns["hops"] = np.resize([1.0, 2.0, 5.0], rows)
-        CACHE[topology] = columns
+        CACHE[topology] = columns | (paid(columns) if topology == "hierarchical" else {})
     return CACHE[topology]
 
 
@@ -130,6 +131,17 @@ def links(topology: str, columns: Columns) -> list[tuple[Array, Array]]:
         (columns[f"{level}_latency"], message * (share / columns[f"{level}_bandwidth"]))
         for level, share in shares.items()
     ]
+
+
+def paid(columns: Columns) -> Columns:
+    """Return what steps pay on each level of links alone: what these have, and no ramp."""
+    found = {}
+    each = links("hierarchical", columns)
+    for level, (latency, wire_time) in zip(LINKED, each, strict=True):
+        found[f"{level}_step_latency"] = latency
+        found[f"{level}_step_wire_time"] = wire_time
+        found[f"{level}_step_ramp_time"] = np.zeros_like(latency)
+    return found
 
 
 def time_of(algorithm: Algorithm, columns: Columns, per: str = "latencies") -> Array:

@@ -14,7 +14,7 @@ from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.collectives.choices import candidates, usable
 from overhead.collectives.torus import staircase
 from overhead.labels import COLLECTIVES
-from tests.overhead.shapes import Columns, defined, shapes, time_of
+from tests.overhead.shapes import Columns, defined, paid, shapes, time_of
 
 every_algorithm = pytest.mark.parametrize(
     "algorithm", ALGORITHMS.values(), ids=[".".join(key) for key in ALGORITHMS]
@@ -189,6 +189,7 @@ def test_hierarchy_of_one_level_is_a_switch(level: str) -> None:
     for other in ("intra", "inter", "pod"):
         columns |= {f"{other}_latency": 7.0 * ones, f"{other}_bandwidth": ones}
     columns |= {f"{prefix}_{name}": columns[name] for name in ("latency", "bandwidth")}
+    columns |= paid(columns)
     pairs = {
         ("all_reduce", "ring_ring"): "ring",
         ("all_reduce", "flat_ring"): "ring",

@@ -121,8 +121,10 @@ def test_the_parts_are_the_time(algorithm: Algorithm) -> None:
     parts = found["wire_part_time"] + found["copy_part_time"] + found["ramp_part_time"]
     np.testing.assert_allclose(parts, found["bandwidth_time"], rtol=1e-12)
     assert np.all(np.diff(found["time"]) > 0.0)
-    # Bytes go no faster than links do.
-    assert np.all(found["wire_part_time"] >= values(algorithm, neutral())["wire_part_time"])
+    # Bytes go no faster than links do, in as many chunks.
+    cut = {"chunks": 4.0}
+    ours, links = (values(algorithm, one | cut)["wire_part_time"] for one in (shipped(), neutral()))
+    assert np.all(ours >= links)
 
 
 @EVERY
