@@ -564,7 +564,8 @@ NORM: dict[str, Any] = {
 }
 
 
-def _norm(gpu: Array, host: Array, launch_wait: Array) -> Array:
+def with_host(gpu: Array, host: Array, launch_wait: Array) -> Array:
+    """Return the time of what the GPU works on while the host launches it."""
     waited = launch_wait * host
     ahead = host - waited
     squares = gpu * gpu, ahead * ahead
@@ -624,7 +625,7 @@ def _layer(of: str) -> None:
     )
     for kind in ("forward", "backward"):
         gpu, host = f"{of}_layer_{kind}_gpu_time", f"{of}_layer_{kind}_host_time"
-        declare(f"{of}_layer_{kind}_time", (gpu, host, "launch_wait"), _norm, **NORM)
+        declare(f"{of}_layer_{kind}_time", (gpu, host, "launch_wait"), with_host, **NORM)
 
 
 def _both(returns: str, names: tuple[str, ...]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from overhead.arrays import xp
+from overhead.compute.layer import with_host
 from overhead.formula import call, constant, declare, formula, product, total
 from overhead.labels import EVEN_SCHEDULES, LABELS, PAIRED, TRAINING
 from overhead.quantity import Array, define
@@ -63,32 +64,68 @@ define("pair_hidden_share", r"\eta_\mathrm{FB}", "1", "share of the shorter of c
        "computing that an overlapped forward and backward hide", minimum=0, maximum=1)  # fmt: skip
 define("paired_exchange_time", r"t_\mathrm{ep,FB}", "s", "experts' exposed communication of one "
        "micro-batch's forward and backward on a stage", minimum=0)  # fmt: skip
+define("paired_computing_time", r"t_\mathrm{c,FB}", "s", "time of one micro-batch's forward and "
+       "backward on a stage without experts' exposed communication", minimum=0)  # fmt: skip
 product("paired_exchange_time", ("middle_moe_layers", "layer_exposed_ep_time"))
+LAYER_TIMES = tuple(
+    name for way in ("forward", "backward")
+    for name in (f"moe_layer_{way}_gpu_time", f"moe_layer_{way}_host_time",
+                 f"exposed_ep_{way}_time")
+)  # fmt: skip
 
 
-@formula(
-    returns="stage_overlapped_time",
-    source="deepseekv3",
-    where="section 3.2.1, figure 4: each direction's experts' communication beside the other's"
+def _saved(share: Array, launch_wait: Array, times: tuple[Array, ...]) -> Array:
+    """Return what a layer's time is less by where a share of its exchanges hides."""
+    saved = xp.asarray(0.0)
+    for gpu, host, sent in (times[:3], times[3:]):
+        less = with_host(gpu - share * sent, host, launch_wait)
+        saved = saved + (with_host(gpu, host, launch_wait) - less)
+    return saved
+
+
+def _computing(
+    forward: Array, backward: Array, layers: Array, launch_wait: Array, *times: Array
+) -> Array:
+    without = forward + backward - layers * _saved(xp.asarray(1.0), launch_wait, times)
+    return xp.maximum(without, 0.0)
+
+
+PAIR: dict[str, Any] = {
+    "source": "deepseekv3",
+    "where": "section 3.2.1, figure 4: each direction's experts' communication beside the other's"
     " computing",
+    "when": {**DUAL, "shapes": "known|unknown"},
+}
+_taken = ("stage_forward_time", "stage_backward_time", "middle_moe_layers", "launch_wait")
+declare("paired_computing_time", (*_taken, *LAYER_TIMES), _computing, **PAIR)
+
+
+def _pair(
+    forward: Array, backward: Array, layers: Array, launch_wait: Array, exchange: Array,
+    computing: Array, share: Array, contention: Array, *times: Array,
+) -> Array:  # fmt: skip
+    """Return the time of a pair: exchanges that hide leave the GPU's time, not the host's."""
+    most = xp.minimum(computing / xp.where(exchange > 0.0, exchange, 1.0), 1.0)
+    hidden = (1.0 - contention) * share * most
+    return forward + backward - layers * _saved(hidden, launch_wait, times)
+
+
+declare(
+    "stage_overlapped_time",
+    (
+        *_taken, "paired_exchange_time", "paired_computing_time", "pair_hidden_share",
+        "overlap_contention", *LAYER_TIMES,
+    ),
+    _pair,
+    "Time of a forward and a backward of two directions, overlapped",
+    name="dual_pipe_pair_time",
     assumes=(
         "as much of it hides as a public trace of this schedule shows",
         "what hides slows the computing beside it down, as other collectives do",
+        "the host launches no faster: what waits for it gains nothing",
     ),
-    when={**DUAL, "shapes": "known|unknown"},
-)
-def dual_pipe_pair_time(
-    stage_forward_time: Array,
-    stage_backward_time: Array,
-    paired_exchange_time: Array,
-    pair_hidden_share: Array,
-    overlap_contention: Array,
-) -> Array:
-    """Time of a forward and a backward of two directions, overlapped."""
-    both = stage_forward_time + stage_backward_time
-    computing = xp.maximum(both - paired_exchange_time, 0.0)
-    hidden = pair_hidden_share * xp.minimum(paired_exchange_time, computing)
-    return both - (1.0 - overlap_contention) * hidden
+    **PAIR,
+)  # fmt: skip
 
 
 @formula(
