@@ -54,20 +54,22 @@ class Family:
     # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
     # stages by that
     layers: str
+    # Of its gradients, and of its weights that are gathered
     share: str
+    gathered: str
 
 
 FAMILIES = (
     Family(
         "dp", "d", "all but routed experts", "", "zero", "shard", "replica", "shards",
         "busiest_dense_parameters", "busiest_trained_parameters", "busiest_narrow_parameters",
-        "busiest_trained_narrow_parameters", "busiest_layers", "dense_share",
+        "busiest_trained_narrow_parameters", "busiest_layers", "trained_share", "gathered_share",
     ),
     Family(
         "edp", "e", "routed experts", "routed experts' ", "edp", "expert_shard", "expert_replica",
         "expert_shards", "busiest_expert_parameters", "busiest_trained_expert_parameters",
         "busiest_narrow_expert_parameters", "busiest_trained_narrow_expert_parameters",
-        "busiest_moe_layers", "moe_share",
+        "busiest_moe_layers", "moe_share", "moe_share",
     ),
 )  # fmt: skip
 
@@ -231,7 +233,7 @@ def _declare(family: Family, name: str, collective: str, group: str, message: st
         group=group,
         collective=collective,
         message=f"{family.name}_{message}",
-        share=family.share,
+        share=family.gathered if message == "gather_bytes" else family.share,
     )
     ranks, pieces = groups.ranks_of(group), f"{family.name}_messages"
     for way, rounds in ROUNDS[name.removeprefix(f"{family.name}_")].items():
@@ -284,9 +286,15 @@ operation(
     group="ends",
     collective="all_reduce",
     message="copy_message_bytes",
-    share="dense_share",
+    share="copied_share",
 )
 never("copy_all_reduce_forward_count")
+
+
+def _owned(dense: Array, stage: Array, shards: Array, experts: Array, others: Array) -> list[Array]:
+    """Return the gradients of a rank, or of its shard: all but experts', and experts'."""
+    sharded = stage >= 1.0
+    return [dense / xp.where(sharded, shards, 1.0), experts / xp.where(sharded, others, 1.0)]
 
 
 @formula(**DUAL)
@@ -299,10 +307,36 @@ def copy_message_bytes(
     expert_shards: Array,
 ) -> Array:
     """Gradients of a rank, or of its shard, that another one with the same stages adds up."""
-    sharded = zero_stage >= 1.0
-    dense = busiest_trained_parameters / xp.where(sharded, shards, 1.0)
-    experts = busiest_trained_expert_parameters / xp.where(sharded, expert_shards, 1.0)
+    dense, experts = _owned(
+        busiest_trained_parameters,
+        zero_stage,
+        shards,
+        busiest_trained_expert_parameters,
+        expert_shards,
+    )
     return xp.asarray(reduction_bytes * (dense + experts))
+
+
+@formula(assumes=("one message has both",), **DUAL)
+def copied_share(
+    trained_share: Array,
+    moe_share: Array,
+    busiest_trained_parameters: Array,
+    zero_stage: Array,
+    shards: Array,
+    busiest_trained_expert_parameters: Array,
+    expert_shards: Array,
+) -> Array:
+    """Gradients of stages that are held twice, mean by most: each family by its own share."""
+    dense, experts = _owned(
+        busiest_trained_parameters,
+        zero_stage,
+        shards,
+        busiest_trained_expert_parameters,
+        expert_shards,
+    )
+    mean = trained_share * dense + moe_share * experts
+    return xp.asarray(mean / xp.maximum(dense + experts, 1.0))
 
 
 @formula(**DUAL)

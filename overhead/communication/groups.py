@@ -202,6 +202,9 @@ for _name, _mark, _meaning in (
     ("end_share", "end", "share of the stages that are one end of the pipeline"),
     ("ends_share", "ends", "pairs of the pipeline's ends by the pairs that its ranks could be"),
     ("dense_share", "dense", "parameters of a stage, routed experts left out, mean by most"),
+    ("trained_share", "trained", "trained ones of these, mean by most"),
+    ("gathered_share", "gathered", "those of these that are gathered, mean by most"),
+    ("copied_share", "copied", "gradients that two ranks add up, mean by most"),
 ):
     amount(_name, f"q_{{{named(_mark)}}}", "1", _meaning)
 

@@ -291,6 +291,8 @@ for _name, _mark, _meaning in (
     ("busiest_dense_parameters", "most", "most parameters of a rank, experts left out"),
     ("busiest_expert_parameters", "most,e", "most parameters of a rank that are routed experts"),
     ("busiest_trained_parameters", "most,t", "most trained parameters of a rank, experts left out"),
+    ("pipeline_trained_parameters", "all,t", "trained parameters on the ranks of one pipeline,"
+     " experts left out"),
     ("busiest_trained_expert_parameters", "most,te", "most trained parameters of a rank that are "
      "routed experts"),
     ("pipeline_parameters", "sum", "parameters of the whole model on the ranks of one pipeline, "
@@ -472,7 +474,34 @@ alias("all_dense_parameters", "pipeline_parameters", when=UNKNOWN)
 @derived()
 def dense_share(all_dense_parameters: Array, pp: Array, busiest_dense_parameters: Array) -> Array:
     """Parameters of a stage, mean by most."""
-    return all_dense_parameters / (pp * xp.maximum(busiest_dense_parameters, 1.0))
+    return _mean_by_most(all_dense_parameters, pp, busiest_dense_parameters)
+
+
+alias("trained_share", "dense_share", "All of them are trained")
+call(
+    returns="pipeline_trained_parameters",
+    of="trained_parameters",
+    bind={"pp": "one_stage", "virtual_stages": "one_stage", "stage": "first_stage"},
+    when=LORA["when"],
+)
+
+
+@derived(
+    returns="trained_share",
+    lacks={"dense_share": "frozen weights have no gradients"},
+    when=LORA["when"],
+)
+def adapter_share(
+    pipeline_trained_parameters: Array, pp: Array, busiest_trained_parameters: Array
+) -> Array:
+    """Trained parameters of a stage, mean by most: frozen weights have no gradients."""
+    return _mean_by_most(pipeline_trained_parameters, pp, busiest_trained_parameters)
+
+
+@derived()
+def gathered_share(zero_stage: Array, trained_share: Array, dense_share: Array) -> Array:
+    """Parameters of a stage that are gathered, mean by most: updated ones, or with ZeRO-3 all."""
+    return xp.where(zero_stage < 3.0, trained_share, dense_share)
 
 
 # One layer.

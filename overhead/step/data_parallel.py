@@ -10,12 +10,14 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication import data
+from overhead.communication.operation import on_network
 from overhead.compute.quantities import KERNELS
 from overhead.formula import alias, call, constant, declare, formula, product, total
-from overhead.labels import LABELS, PREFETCHES
+from overhead.labels import LABELS, PAIRED, PREFETCHES
 from overhead.overlap import mechanisms
 from overhead.overlap.durations import sharded_wait
 from overhead.quantity import Array, define
+from overhead.schedule import PARTED
 
 MEGATRON: dict[str, Any] = {
     "source": "megatron",
@@ -29,13 +31,53 @@ LAST = "the last layer's gradients are reduced when nothing is left to hide them
 # Up to stage 2.
 
 
+# A backward by itself takes a stage's time for it; in the pipeline it takes what the schedule does:
+# less where a forward of the other direction runs beside it, more where it waits for longer ends.
+# Counted so, no work makes the window longer by more than the pipeline.
+
+define("dp_backward_time", r"d_{b}", "s", "time of the pipeline that a backward takes", minimum=0)
+alias("dp_backward_time", "stage_backward_time", "All backwards take a stage's own time")
+PAIRS = {"schedule": "|".join(PAIRED)}
+UNPAIRED = "a pair's time is a forward's by itself, and the backward's the rest"
+LONGEST = "of what uneven ends add, each micro-batch has a part, and its backward hides with it"
+
+
+def _beside(backward: Array, forward: Array, micro_batches: Array, busy: Array) -> Array:
+    """Return the mean of backwards, some of which run beside forwards."""
+    return xp.maximum(backward + (busy / micro_batches - (forward + backward)), 0.0)
+
+
+def _waiting(backward: Array, micro_batches: Array, pp: Array, uneven: Array) -> Array:
+    """Return a backward with its part of what stages wait for uneven ends."""
+    return xp.maximum(backward + xp.where(pp > 1.0, uneven, 0.0) / micro_batches, 0.0)
+
+
+def _beside_and_waiting(
+    backward: Array, micro_batches: Array, pp: Array, uneven: Array, forward: Array, busy: Array
+) -> Array:
+    paired = _beside(backward, forward, micro_batches, busy)
+    return _waiting(paired, micro_batches, pp, uneven)
+
+
+_paired = ("stage_forward_time", "micro_batches", "busy_time")
+_uneven = ("stage_backward_time", "micro_batches", "pp", "uneven_time")
+declare("dp_backward_time", ("stage_backward_time", *_paired), _beside, when=PAIRS,
+        source="deepseekv3", where="section 3.2.1, figure 5", assumes=(UNPAIRED,),
+        name="paired_dp_backward_time")  # fmt: skip
+declare("dp_backward_time", _uneven, _waiting, when=PARTED, source="derivation",
+        assumes=(LONGEST,), name="uneven_dp_backward_time")  # fmt: skip
+declare("dp_backward_time", (*_uneven, "stage_forward_time", "busy_time"), _beside_and_waiting,
+        when={**PAIRS, "schedule": PAIRED[1], "stages": "uneven"}, source="derivation",
+        assumes=(UNPAIRED, LONGEST), name="uneven_paired_dp_backward_time")  # fmt: skip
+
+
 @formula(
     assumes=("gradients are done in the last micro-batch's backward, or reduced in each one's",),
     **MEGATRON,
 )
-def dp_window_time(gradient_reductions: Array, stage_backward_time: Array) -> Array:
+def dp_window_time(gradient_reductions: Array, dp_backward_time: Array) -> Array:
     """Backwards behind which gradients can be reduced: the last, or each."""
-    return xp.maximum(gradient_reductions, 1.0) * stage_backward_time
+    return xp.maximum(gradient_reductions, 1.0) * dp_backward_time
 
 
 @formula(returns="dp_window_time", assumes=EARLY, when=INTERLEAVED, **MEGATRON)
@@ -44,11 +86,11 @@ def interleaved_dp_window_time(
     virtual_stages: Array,
     micro_batches: Array,
     pp: Array,
-    stage_backward_time: Array,
+    dp_backward_time: Array,
 ) -> Array:
     """Backwards behind which gradients can be reduced where stages are interleaved."""
     count = xp.where(virtual_stages > 1.0, xp.minimum(micro_batches, pp), 1.0)
-    return xp.maximum(gradient_reductions, count) * stage_backward_time
+    return xp.maximum(gradient_reductions, count) * dp_backward_time
 
 
 alias(
@@ -289,8 +331,8 @@ def _each(time: Array, layers: Array) -> Array:
     return time / xp.maximum(layers, 1.0)
 
 
-for _way in ("forward", "backward"):
-    declare(f"layer_compute_{_way}_time", (f"stage_{_way}_time", "middle_layers"), _each)
+for _way, _whole in (("forward", "stage_forward_time"), ("backward", "dp_backward_time")):
+    declare(f"layer_compute_{_way}_time", (_whole, "middle_layers"), _each)
 
 
 def _mean(dense: Array, experts: Array, layers: Array, expert: Array) -> Array:
@@ -302,40 +344,63 @@ def _some(dense: Array, experts: Array, layers: Array, expert: Array) -> Array:
     return xp.maximum(_mean(dense, experts, layers, expert), 1.0)
 
 
-def _round(dense: Array, dense_time: Array, experts: Array, expert_time: Array) -> Array:
-    return dense * dense_time + experts * expert_time
+# What is outside of layers is a message by itself, that of its own bytes: with a library's
+# protocols two messages' times are in no proportion, and none is what others leave of a whole.
+for _part, _mark, _meaning in (("gather", "g", "weights"), ("scatter", "s", "gradients"),
+                               ("replica", "a", "gradients of a shard")):  # fmt: skip
+    define(f"dp_ends_{_part}_bytes", f"M_{{d,ends,{_mark}}}", "byte",
+           f"{_meaning} outside of layers, experts left out", minimum=0)  # fmt: skip
+    define(f"dp_ends_{_part}_time", f"d_{{d,ends,{_mark}}}", "s",
+           f"time of a message of {_meaning} outside of layers", minimum=0)  # fmt: skip
+define("dp_ends_reduce_time", r"d_{d,ends,r}", "s", "time to reduce gradients outside of layers",
+       minimum=0)  # fmt: skip
 
 
-def _outside(whole: Array, layers: Array, layer: Array) -> Array:
-    return xp.maximum(whole - layers * layer, 0.0)
+def _left(messages: Array, each: Array, layers: Array, layer: Array) -> Array:
+    """Return the bytes beside a stage's layers; rounding leaves no message of less than one."""
+    left = messages * each - layers * layer
+    return xp.where(left >= 1.0, left, 0.0)
 
 
-def _declare_rounds(way: str, sent: tuple[str, str]) -> None:
-    """Declare the times of a layer, of all that a rank has, and of what is outside of layers."""
-    times = (f"dp_layer_{way}_time", f"edp_layer_{way}_time")
+def _split(whole: Array, shards: Array) -> Array:
+    return whole / shards
+
+
+for _part, _whole in (("gather", "dp_gather_bytes"), ("scatter", "dp_reduce_bytes")):
+    _layer = f"dp_layer_{_part}_bytes"
+    declare(f"dp_ends_{_part}_bytes", ("dp_messages", _whole, "middle_layers", _layer), _left,
+            **FSDP)  # fmt: skip
+declare("dp_ends_replica_bytes", ("dp_ends_scatter_bytes", "shards"), _split, **FSDP)
+for _part, _group, _collective in (
+    ("gather", "shard", "all_gather"), ("scatter", "shard", "reduce_scatter"),
+    ("replica", "replica", "all_reduce"),
+):  # fmt: skip
+    on_network(f"dp_ends_{_part}_time", "time", _group, _collective, f"dp_ends_{_part}_bytes")
+total("dp_ends_reduce_time", ("dp_ends_scatter_time", "dp_ends_replica_time"), **FSDP)
+
+
+def _outside(sent: Array, time: Array, experts: Array, layers: Array, expert_time: Array) -> Array:
+    # A rank of more layers of experts than the stage that is told has these beside it.
+    more = xp.maximum(experts - layers, 0.0) * expert_time
+    return xp.where(sent > 0.0, time, 0.0) + more
+
+
+for _way, _sent in (("gather", "gather"), ("reduce", "scatter")):
     declare(
-        f"layer_{way}_time",
-        (times[0], "middle_moe_layers", "middle_layers", times[1]),
+        f"layer_{_way}_time",
+        (f"dp_layer_{_way}_time", "middle_moe_layers", "middle_layers", f"edp_layer_{_way}_time"),
         _mean,
         **FSDP,
     )
-    declare(f"{way}_round_time", ("dp_messages", sent[0], "edp_messages", sent[1]), _round, **FSDP)
     declare(
-        f"ends_{way}_time",
-        (f"{way}_round_time", "middle_layers", f"layer_{way}_time"),
+        f"ends_{_way}_time",
+        (
+            f"dp_ends_{_sent}_bytes", f"dp_ends_{_way}_time", "edp_messages", "middle_moe_layers",
+            f"edp_layer_{_way}_time",
+        ),
         _outside,
         **FSDP,
-    )
-
-
-for _group in ("dp", "edp"):
-    total(
-        f"{_group}_shard_reduce_time",
-        (f"{_group}_reduce_scatter_time", f"{_group}_replica_all_reduce_time"),
-        **FSDP,
-    )
-_declare_rounds("gather", ("dp_all_gather_time", "edp_all_gather_time"))
-_declare_rounds("reduce", ("dp_shard_reduce_time", "edp_shard_reduce_time"))
+    )  # fmt: skip
 
 
 @formula(

@@ -469,6 +469,7 @@ SOURCES: dict[str, dict[str, Any]] = {
             "a pair that would take longer than one after the other runs so, and so does one"
             " whose ranks are on several nodes",
             "userbuffers start no sooner and send no faster than a collective in turn",
+            "a product in pieces is slower than a whole one as in short runs, at the step's rate",
         ),
     },
     "decomposed": {
@@ -488,6 +489,7 @@ product("userbuffers_bandwidth", ("userbuffers_share", "intra_bandwidth"))
 MARKS = {"forward": "f", "input_gradient": "x", "weight_gradient": "w"}
 PARTS = {
     "cut": ("n", "the product in chunks"),
+    "burst": ("b", "the product by the best of its tiles, in a short run"),
     "tiled": ("t", "the product by itself, by the best of its tiles"),
     "parted": ("q", "the product in parts and its collective together"),
     "paired": ("2", "the product, two chunks at a time, and its collective together"),
@@ -532,6 +534,12 @@ def _paid(tp: Array, gpus_per_node: Array, sent: Array, alone: Array, *together:
     return xp.where(tp > gpus_per_node, sent, beyond)
 
 
+def _lasting(time: Array, launch: Array, burst: Array) -> Array:
+    """Return by how much a product's short runs are faster than the step's own."""
+    some = burst > 0.0
+    return xp.where(some, xp.maximum(time - launch, 0.0) / xp.where(some, burst, 1.0), 1.0)
+
+
 def _userbuffers(product: str, kind: str, sent: str, forms: str) -> str:
     """Declare a product with its collective as the tuner has it; return what it exposes."""
     when = {"tp_mechanism": "userbuffers"}
@@ -546,8 +554,17 @@ def _userbuffers(product: str, kind: str, sent: str, forms: str) -> str:
         "sm_bandwidth": f"{way}_sm_bandwidth",
         "launch_time": "matmul_floor",
     }
-    alone = _time(product, kind, "tiled")
+    whole, burst = f"{product}_{kind}_time", _time(product, kind, "burst")
     tiles = {"compute": "tiles"}
+    call(returns=burst, of="burst_product_time", bind=bind, labels=tiles, when=when)
+    # The product has one rate, the step's: that of a short run is lasting by this.
+    ratio = f"{product}_{kind}_burst_ratio"
+    define(ratio, rf"\varphi_{{\mathrm{{{product.replace('_', '')},{MARKS[kind]}}}}}", "1",
+           f"rate of {product.replace('_', ' ')}, {kind.replace('_', ' ')}, in short runs by that"
+           " in the step", minimum=0)  # fmt: skip
+    declare(ratio, (whole, "matmul_floor", burst), _lasting, when=when)
+    bind["burst_ratio"] = ratio
+    alone = _time(product, kind, "tiled")
     call(returns=alone, of="whole_product_time", bind=bind, labels=tiles, when=when)
     together = []
     for form in forms.split("|"):
@@ -555,7 +572,7 @@ def _userbuffers(product: str, kind: str, sent: str, forms: str) -> str:
         together.append(_time(product, kind, WAYS.get(form, "overlapped")))
         call(returns=together[-1], of="overlapped_time", bind=bind, labels=labels, when=when)
     exposed = _time(product, kind, "exposed")
-    taken = ("tp", "gpus_per_node", sent, alone, *together)
+    taken = ("tp", "gpus_per_node", sent, whole, *together)
     declare(exposed, taken, _paid, when=when, **SOURCES["userbuffers"])
     return exposed
 

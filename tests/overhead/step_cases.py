@@ -94,7 +94,7 @@ SILENT = dict.fromkeys(
     + [f"vocabulary_{place}_time" for place in ("first", "last")]
     + [f"{family}_{way}_time" for family in ("dp_layer", "edp_layer", "dp")
        for way in ("gather", "reduce")]
-    + ["gather_round_time", "reduce_round_time", "p2p_time", "communication_energy"],
+    + ["dp_ends_gather_time", "dp_ends_reduce_time", "p2p_time", "communication_energy"],
     0.0,
 )  # fmt: skip
 LABELS = {

@@ -83,10 +83,10 @@ def test_each_micro_batch_gathers_and_reduces() -> None:
 
 
 def test_the_embedding_is_gathered_first_and_reduced_last() -> None:
-    """What the whole takes beyond its layers is the ends'; half of it is the embedding's."""
+    """What is outside of layers is the ends'; half of it is the embedding's."""
     plan = {
         **PLAN, "zero_stage": 3, "dp_overlap": 1, "global_batch": 64, "dp_layer_gather_time": 1e-9,
-        "gather_round_time": 32e-9 + 1e-3, "reduce_round_time": 3e-3,
+        "dp_ends_gather_time": 1e-3, "dp_ends_reduce_time": 3e-3,
     }  # fmt: skip
     assert value(plan, "exposed_dp_time") == pytest.approx((1e-3 + 3e-3) / 2, rel=1e-5)
     tied = {**plan, "tied_embeddings": 1}
@@ -149,6 +149,7 @@ def test_interleaving_opens_the_window() -> None:
     plan = {
         **PLAN, "pp": 4, "virtual_stages": 2, "zero_stage": 1, "dp_overlap": 1, "dp": 16,
         "stage_forward_time": 10e-3, "stage_backward_time": 20e-3, "dp_reduce_time": 1.0,
+        "uneven_time": 0,
     }  # fmt: skip
     for micro_batches, window in ((32, 4), (2, 2), (1, 1)):
         more = {**plan, "global_batch": 16 * micro_batches}
