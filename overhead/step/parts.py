@@ -97,7 +97,8 @@ PAIR: dict[str, Any] = {
     "when": {**DUAL, "shapes": "known|unknown"},
 }
 _taken = ("stage_forward_time", "stage_backward_time", "middle_moe_layers", "launch_wait")
-declare("paired_computing_time", (*_taken, *LAYER_TIMES), _computing, **PAIR)
+declare("paired_computing_time", (*_taken, *LAYER_TIMES), _computing, name="paired_computing_time",
+        **PAIR)  # fmt: skip
 
 
 def _pair(
