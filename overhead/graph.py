@@ -20,10 +20,9 @@ from numpy.typing import ArrayLike
 from overhead.arrays import namespace_of, using, xp
 from overhead.collectives import choices
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm, Requirement
-from overhead.collectives.cost import COST_PARTS, LEVELS
+from overhead.collectives.cost import COST_PARTS
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
-from overhead.labels import NO_LIBRARY
 from overhead.quantity import BITS, Array, short
 
 
@@ -447,14 +446,7 @@ class Builder:
             ones = self._ones()
             return self.intern("chunks", ("no chunks",), (), lambda: xp.full(ones, xp.nan))
         names = tuple(name for name in algorithm.inputs if name != "chunks")
-        if self.labels["shape"] == "flat":
-            latency = "in_network_latency" if algorithm.in_network else "inner_step_latency"
-            steps = [[latency], ["step_wire_time"], ["step_ramp_time"]]
-        else:
-            whats = ("latency", "wire_time", "ramp_time")
-            steps = [[f"{level}_step_{what}" for level in LEVELS] for what in whats]
-        if self.labels.get("library", NO_LIBRARY) == NO_LIBRARY:
-            del steps[-1]  # There is no ramp.
+        steps = choices.paid_by_steps(self.labels, algorithm)
         count = len(steps[0])
         paid = [self.node(name, algorithm) for each in steps for name in each]
         inputs = (*(self.node(name) for name in names), *paid)

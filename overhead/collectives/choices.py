@@ -21,7 +21,7 @@ import numpy as np
 from overhead.arrays import PLAIN, xp
 from overhead.arrays import select as choose
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
-from overhead.collectives.cost import COST_PARTS, Cost
+from overhead.collectives.cost import COST_PARTS, LEVELS, Cost
 from overhead.collectives.switch import levels as tree_levels
 from overhead.labels import (
     ALL,
@@ -190,6 +190,17 @@ def _fit(
                 fixed, cut = fixed + ramps[-1][0], cut + ramps.pop()[1]
             ramps.append((fixed, cut))
     return _Fit(base, slope, waiting, ramps)
+
+
+def paid_by_steps(labels: Mapping[str, str], algorithm: Algorithm) -> list[tuple[str, ...]]:
+    """Return the quantities that tell what steps pay: latencies, wires and, of a library, ramps."""
+    whats = ("latency", "wire_time", "ramp_time")
+    if labels["shape"] == "flat":
+        latency = "in_network_latency" if algorithm.in_network else "inner_step_latency"
+        names = [(latency,), *((f"step_{what}",) for what in whats[1:])]
+    else:
+        names = [tuple(f"{level}_step_{what}" for level in LEVELS) for what in whats]
+    return names[:2] if labels.get("library", NO_LIBRARY) == NO_LIBRARY else names
 
 
 def best_chunks(

@@ -1,0 +1,403 @@
+"""Stage 3 of ZeRO: weights gathered and gradients reduced layer by layer, and what nothing hides.
+
+The next layer's weights are gathered while a layer computes, and its gradients are reduced while
+the layer before it does.  A step has forwards that gather, and backwards that gather, reduce or do
+both; each such pass exposes its ends, and what takes longer than a layer's computing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from overhead.arrays import xp
+from overhead.communication.operation import on_network
+from overhead.compute.quantities import KERNELS
+from overhead.formula import alias, call, constant, declare, formula, total
+from overhead.labels import PREFETCHES
+from overhead.overlap.durations import sharded_wait
+from overhead.quantity import Array, define
+
+# Of these the layers that are fetched ahead are told.
+PREFETCHED = {"dp_mechanism": "|".join(PREFETCHES)}
+FSDP: dict[str, Any] = {"source": "zhao2023", "where": "section 3.3"}
+HIDDEN = "what hides slows down what it hides behind by a share of its own time"
+AHEAD = "one layer is fetched ahead"
+
+
+# One layer, all layers, and what is outside of them.
+
+
+def _each(time: Array, layers: Array) -> Array:
+    return time / xp.maximum(layers, 1.0)
+
+
+for _way, _whole in (("forward", "stage_forward_time"), ("backward", "dp_backward_time")):
+    declare(f"layer_compute_{_way}_time", (_whole, "middle_layers"), _each)
+
+
+def _mean(dense: Array, experts: Array, layers: Array, expert: Array) -> Array:
+    return dense + experts / xp.maximum(layers, 1.0) * expert
+
+
+def _some(dense: Array, experts: Array, layers: Array, expert: Array) -> Array:
+    """A layer has a weight at least, so that a window of weights holds some number of layers."""
+    return xp.maximum(_mean(dense, experts, layers, expert), 1.0)
+
+
+# What is outside of layers is a message by itself, that of its own bytes: with a library's
+# protocols two messages' times are in no proportion, and none is what others leave of a whole.
+for _part, _mark, _meaning in (("gather", "g", "weights"), ("scatter", "s", "gradients"),
+                               ("replica", "a", "gradients of a shard")):  # fmt: skip
+    define(f"dp_ends_{_part}_bytes", f"M_{{d,ends,{_mark}}}", "byte",
+           f"{_meaning} outside of layers, experts left out", minimum=0)  # fmt: skip
+    define(f"dp_ends_{_part}_time", f"d_{{d,ends,{_mark}}}", "s",
+           f"time of a message of {_meaning} outside of layers", minimum=0)  # fmt: skip
+define("dp_ends_reduce_time", r"d_{d,ends,r}", "s", "time to reduce gradients outside of layers",
+       minimum=0)  # fmt: skip
+
+
+def _left(messages: Array, each: Array, layers: Array, layer: Array) -> Array:
+    """Return the bytes beside a stage's layers; rounding leaves no message of less than one."""
+    left = messages * each - layers * layer
+    return xp.where(left >= 1.0, left, 0.0)
+
+
+def _split(whole: Array, shards: Array) -> Array:
+    return whole / shards
+
+
+for _part, _whole in (("gather", "dp_gather_bytes"), ("scatter", "dp_reduce_bytes")):
+    _layer = f"dp_layer_{_part}_bytes"
+    declare(f"dp_ends_{_part}_bytes", ("dp_messages", _whole, "middle_layers", _layer), _left,
+            **FSDP)  # fmt: skip
+declare("dp_ends_replica_bytes", ("dp_ends_scatter_bytes", "shards"), _split, **FSDP)
+for _part, _group, _collective in (
+    ("gather", "shard", "all_gather"), ("scatter", "shard", "reduce_scatter"),
+    ("replica", "replica", "all_reduce"),
+):  # fmt: skip
+    on_network(f"dp_ends_{_part}_time", "time", _group, _collective, f"dp_ends_{_part}_bytes")
+total("dp_ends_reduce_time", ("dp_ends_scatter_time", "dp_ends_replica_time"), **FSDP)
+
+
+def _outside(sent: Array, time: Array, experts: Array, layers: Array, expert_time: Array) -> Array:
+    # A rank of more layers of experts than the stage that is told has these beside it.
+    more = xp.maximum(experts - layers, 0.0) * expert_time
+    return xp.where(sent > 0.0, time, 0.0) + more
+
+
+for _way, _sent in (("gather", "gather"), ("reduce", "scatter")):
+    declare(
+        f"layer_{_way}_time",
+        (f"dp_layer_{_way}_time", "middle_moe_layers", "middle_layers", f"edp_layer_{_way}_time"),
+        _mean,
+        **FSDP,
+    )
+    declare(
+        f"ends_{_way}_time",
+        (
+            f"dp_ends_{_sent}_bytes", f"dp_ends_{_way}_time", "edp_messages", "middle_moe_layers",
+            f"edp_layer_{_way}_time",
+        ),
+        _outside,
+        **FSDP,
+    )  # fmt: skip
+
+
+@formula(
+    assumes=(
+        "the embedding is gathered before all else and its gradients are reduced after it",
+        "an output layer of its own hides",
+    ),
+    **FSDP,
+)
+def leading_share(pp: Array, tied_embeddings: Array) -> Array:
+    """Share of what is outside of layers that nothing can hide: the embedding's."""
+    return xp.where(pp > 1.0, 1.0, 1.0 / (2.0 - tied_embeddings))
+
+
+# A pass.  One layer's weights (G) and gradients (R); its forward (F) and its backward (B).
+G, R = "layer_gather_time", "layer_reduce_time"
+F, B = "layer_compute_forward_time", "layer_compute_backward_time"
+
+
+def _exposed(
+    sent: Array, late: Array, computed: Array, overlap: Array | float, contention: Array
+) -> Array:
+    """Return what doesn't hide: a share, what comes late, what outlasts all that is computed."""
+    unhidden = xp.maximum(xp.maximum((1.0 - overlap) * sent, late), sent - computed)
+    return unhidden + contention * xp.maximum(sent - unhidden, 0.0)
+
+
+@formula(assumes=(AHEAD, "the first gathering hides behind nothing", HIDDEN), **FSDP)
+def exposed_forward_pass_time(
+    dp_overlap: Array,
+    layer_gather_time: Array,
+    ends_gather_time: Array,
+    middle_layers: Array,
+    leading_share: Array,
+    layer_compute_forward_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a forward exposes that gathers each layer's weights."""
+    between = xp.maximum(middle_layers - 1.0, 0.0)
+    sent = layer_gather_time + (ends_gather_time + between * layer_gather_time)
+    first = leading_share * ends_gather_time + layer_gather_time
+    late = first + between * xp.maximum(layer_gather_time - layer_compute_forward_time, 0.0)
+    computed = xp.maximum(middle_layers, 1.0) * layer_compute_forward_time
+    return _exposed(sent, late, computed, dp_overlap, overlap_contention)
+
+
+@formula(
+    returns="exposed_forward_pass_time",
+    assumes=("with none ahead each layer waits for its weights", HIDDEN),
+    when=PREFETCHED,
+    **FSDP,
+)
+def prefetched_forward_pass_time(
+    forward_layers_ahead: Array,
+    layer_gather_time: Array,
+    ends_gather_time: Array,
+    middle_layers: Array,
+    leading_share: Array,
+    layer_compute_forward_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a forward exposes that gathers weights so many layers ahead."""
+    between = xp.maximum(middle_layers - 1.0, 0.0)
+    sent = layer_gather_time + (ends_gather_time + between * layer_gather_time)
+    first = leading_share * ends_gather_time + layer_gather_time
+    late = first + between * xp.maximum(layer_gather_time - layer_compute_forward_time, 0.0)
+    late = xp.where(forward_layers_ahead > 0.0, late, sent)
+    computed = xp.maximum(middle_layers, 1.0) * layer_compute_forward_time
+    return _exposed(sent, late, computed, 1.0, overlap_contention)
+
+
+@formula(assumes=(AHEAD, "the first layer's weights are kept from the forward", HIDDEN), **FSDP)
+def exposed_gather_pass_time(
+    dp_overlap: Array,
+    ends_gather_time: Array,
+    middle_layers: Array,
+    layer_gather_time: Array,
+    layer_compute_backward_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a backward exposes that gathers each layer's weights, and reduces nothing."""
+    between = xp.maximum(middle_layers - 1.0, 0.0)
+    sent = ends_gather_time + between * layer_gather_time
+    late = between * xp.maximum(layer_gather_time - layer_compute_backward_time, 0.0)
+    computed = xp.maximum(middle_layers, 1.0) * layer_compute_backward_time
+    return _exposed(sent, late, computed, dp_overlap, overlap_contention)
+
+
+@formula(
+    returns="exposed_gather_pass_time",
+    assumes=("the first layer's weights are kept from the forward", HIDDEN),
+    when=PREFETCHED,
+    **FSDP,
+)
+def prefetched_gather_pass_time(
+    backward_layers_ahead: Array,
+    ends_gather_time: Array,
+    middle_layers: Array,
+    layer_gather_time: Array,
+    layer_compute_backward_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a backward exposes that gathers weights so many layers ahead, and reduces nothing."""
+    between = xp.maximum(middle_layers - 1.0, 0.0)
+    sent = ends_gather_time + between * layer_gather_time
+    late = between * xp.maximum(layer_gather_time - layer_compute_backward_time, 0.0)
+    late = xp.where(backward_layers_ahead > 0.0, late, sent)
+    computed = xp.maximum(middle_layers, 1.0) * layer_compute_backward_time
+    return _exposed(sent, late, computed, 1.0, overlap_contention)
+
+
+@formula(assumes=("the last reduction hides behind nothing", HIDDEN), **FSDP)
+def exposed_reduce_pass_time(
+    dp_overlap: Array,
+    ends_reduce_time: Array,
+    layer_reduce_time: Array,
+    middle_layers: Array,
+    leading_share: Array,
+    layer_compute_backward_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a backward exposes that reduces each layer's gradients, and gathers nothing."""
+    between = xp.maximum(middle_layers - 1.0, 0.0)
+    sent = ends_reduce_time + (layer_reduce_time + between * layer_reduce_time)
+    last = leading_share * ends_reduce_time + layer_reduce_time
+    late = last + between * xp.maximum(layer_reduce_time - layer_compute_backward_time, 0.0)
+    computed = xp.maximum(middle_layers, 1.0) * layer_compute_backward_time
+    return _exposed(sent, late, computed, dp_overlap, overlap_contention)
+
+
+@formula(
+    assumes=(
+        AHEAD,
+        "the first layer's weights are kept from the forward",
+        "gathering and reduction share the network; beside the first layer nothing is reduced, "
+        "beside the last nothing gathered",
+        HIDDEN,
+    ),
+    **FSDP,
+)
+def exposed_backward_pass_time(
+    dp_overlap: Array,
+    ends_gather_time: Array,
+    middle_layers: Array,
+    layer_gather_time: Array,
+    ends_reduce_time: Array,
+    layer_reduce_time: Array,
+    leading_share: Array,
+    layer_compute_backward_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a backward exposes that gathers each layer's weights and reduces its gradients."""
+    gather, reduce, compute = layer_gather_time, layer_reduce_time, layer_compute_backward_time
+    between = xp.maximum(middle_layers - 1.0, 0.0)
+    inner = xp.maximum(middle_layers - 2.0, 0.0)
+    sent = (ends_gather_time + between * gather) + (ends_reduce_time + (reduce + between * reduce))
+    late = leading_share * ends_reduce_time + reduce
+    late = late + inner * xp.maximum(gather + reduce - compute, 0.0)
+    ends = xp.maximum(gather - compute, 0.0) + xp.maximum(reduce - compute, 0.0)
+    computed = xp.maximum(middle_layers, 1.0) * layer_compute_backward_time
+    return _exposed(sent, late + (between - inner) * ends, computed, dp_overlap, overlap_contention)
+
+
+@formula(
+    returns="exposed_backward_pass_time",
+    assumes=(
+        "the first layer's weights are kept from the forward",
+        "gathering and reduction share one communicator, in the order in which they are issued",
+        HIDDEN,
+    ),
+    when=PREFETCHED,
+    **FSDP,
+)
+def prefetched_backward_pass_time(
+    backward_layers_ahead: Array,
+    ends_gather_time: Array,
+    middle_layers: Array,
+    layer_gather_time: Array,
+    ends_reduce_time: Array,
+    layer_reduce_time: Array,
+    leading_share: Array,
+    layer_compute_backward_time: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a backward exposes that gathers weights so many layers ahead, and reduces gradients."""
+    gather, reduce, compute = layer_gather_time, layer_reduce_time, layer_compute_backward_time
+    between = xp.maximum(middle_layers - 1.0, 0.0)
+    sent = (ends_gather_time + between * gather) + (ends_reduce_time + (reduce + between * reduce))
+    late = sharded_wait(middle_layers, compute, gather, reduce, backward_layers_ahead)
+    late = xp.where(backward_layers_ahead > 0.0, leading_share * ends_reduce_time + late, sent)
+    computed = xp.maximum(middle_layers, 1.0) * layer_compute_backward_time
+    return _exposed(sent, late, computed, 1.0, overlap_contention)
+
+
+# How many layers are fetched ahead: as given, or as many as DeepSpeed's window reaches.
+
+for _way in ("forward", "backward"):
+    alias(f"{_way}_layers_ahead", f"{_way}_prefetch", when={"dp_mechanism": PREFETCHES[0]})
+    call(
+        returns=f"{_way}_layers_ahead",
+        of="prefetched_layers",
+        bind={},
+        labels={"mechanism": PREFETCHES[1]},
+        when={"dp_mechanism": PREFETCHES[1]},
+    )
+declare("layer_elements", ("dp_layer_parameters", "middle_moe_layers", "middle_layers",
+                           "edp_layer_parameters"), _some,
+        when={"dp_mechanism": PREFETCHES[1]})  # fmt: skip
+
+# A step.
+
+
+@formula(**FSDP)
+def paired_passes(backward_gathers: Array, gradient_reductions: Array) -> Array:
+    """Backwards of a step that gather weights and reduce gradients."""
+    return xp.minimum(backward_gathers, gradient_reductions)
+
+
+@formula(**FSDP)
+def gather_passes(backward_gathers: Array, gradient_reductions: Array) -> Array:
+    """Backwards of a step that gather weights alone."""
+    return xp.maximum(backward_gathers - gradient_reductions, 0.0)
+
+
+@formula(**FSDP)
+def reduce_passes(gradient_reductions: Array, backward_gathers: Array) -> Array:
+    """Backwards of a step that reduce gradients alone."""
+    return xp.maximum(gradient_reductions - backward_gathers, 0.0)
+
+
+@formula(
+    assumes=(
+        "micro-batches hide nothing of one another's",
+        "what two ranks hold (DualPipe) isn't sharded in stage 3",
+    ),
+    **FSDP,
+)
+def exposed_sharded_time(
+    forward_gathers: Array,
+    exposed_forward_pass_time: Array,
+    paired_passes: Array,
+    exposed_backward_pass_time: Array,
+    gather_passes: Array,
+    exposed_gather_pass_time: Array,
+    reduce_passes: Array,
+    exposed_reduce_pass_time: Array,
+) -> Array:
+    """Gathering and reduction of stage 3 of ZeRO that nothing hides, in a step."""
+    whole = forward_gathers * exposed_forward_pass_time
+    whole = whole + paired_passes * exposed_backward_pass_time
+    whole = whole + gather_passes * exposed_gather_pass_time
+    return whole + reduce_passes * exposed_reduce_pass_time
+
+
+# Where a collective's buffers aren't the weights and gradients themselves.
+
+constant("sharding_copy_share", 0.0, "They lie where they are gathered, unless software says so",
+         like="pp")  # fmt: skip
+
+
+def _moved(ranks: Array, gathers: Array, reductions: Array, weights: Array, grads: Array) -> Array:
+    """Bytes that copies of one family of parameters read and write in a step."""
+    return xp.where(ranks > 1.0, 2.0 * gathers * weights + reductions * grads, 0.0)
+
+
+@formula(
+    source=KERNELS,
+    where="copies of FSDP2: split_with_sizes_copy and chunk_cat",
+    assumes=(
+        "each gathering's weights are read and written once, and each reduction's gradients",
+        "copies go in the stream of computing: nothing hides them",
+    ),
+)
+def sharding_copy_time(
+    sharding_copy_share: Array,
+    memory_bandwidth: Array,
+    shards: Array,
+    expert_shards: Array,
+    forward_gathers: Array,
+    backward_gathers: Array,
+    gradient_reductions: Array,
+    dp_messages: Array,
+    dp_gather_bytes: Array,
+    edp_messages: Array,
+    edp_gather_bytes: Array,
+    busiest_trained_parameters: Array,
+    busiest_trained_expert_parameters: Array,
+    activation_bytes: Array,
+    reduction_bytes: Array,
+) -> Array:
+    """Time of copies out of what stage 3 of ZeRO gathered and into what it reduces, in a step."""
+    often = (forward_gathers + backward_gathers, gradient_reductions)
+    # A gradient is read as it was computed, and written as it is reduced.
+    both = activation_bytes + reduction_bytes
+    dense = (dp_messages * dp_gather_bytes, both * busiest_trained_parameters)
+    experts = (edp_messages * edp_gather_bytes, both * busiest_trained_expert_parameters)
+    moved = _moved(shards, *often, *dense) + _moved(expert_shards, *often, *experts)
+    copied = sharding_copy_share > 0.0
+    rate = xp.where(copied, sharding_copy_share, 1.0) * memory_bandwidth
+    return xp.where(copied, moved / rate, 0.0)

@@ -1,0 +1,308 @@
+"""Tensor parallelism's exposed communication by mechanism: each collective beside its product.
+
+The label ``tp_mechanism`` names what overlaps how; with ``efficiency`` a share is given
+(`overhead.step.overlap`).  What is exposed is the time of both together beyond that of the product
+by itself.  Only what sequence parallelism sends can hide: an all_reduce has no product of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from overhead.arrays import xp
+from overhead.compute.matmul import LINEAR as PRODUCTS
+from overhead.compute.matmul import product_sizes
+from overhead.compute.quantities import BANDWIDTH
+from overhead.formula import call, declare, product, total
+from overhead.labels import LABELS
+from overhead.overlap import mechanisms
+from overhead.quantity import Array, define
+from overhead.step.overlap import REPEATED
+
+GATHER, SCATTER, AGAIN = "tp_all_gather_time", "tp_reduce_scatter_time", "tp_weight_gather_time"
+# First and last products of a block.
+FIRST, LAST = ("qkv", "mlp_up"), ("attention_output", "mlp_down")
+Treatment = tuple[str, tuple[str, ...], str, str]
+# How each mechanism treats the products: kind of product, which of a block's, what is sent, form.
+GATHERING = "ring_exchange|ring_exchange_aggregate"
+USERBUFFERS: tuple[Treatment, ...] = (
+    ("forward", FIRST, GATHER, GATHERING),
+    ("forward", LAST, SCATTER, "reduce_scatter_ring|reduce_scatter_pipeline"),
+    ("input_gradient", LAST, GATHER, GATHERING),
+    ("input_gradient", FIRST, AGAIN, "bulk_shared"),
+    ("weight_gradient", FIRST, SCATTER, "bulk_shared"),
+)
+# Who sends where something overlaps, and so at what rate.
+COPIES = {"communication": "sms", "sm_law": "copy_engine"}
+KERNELS = {"communication": "sms", "sm_law": "linear"}
+LAWS = {
+    "ring_exchange": COPIES,
+    "ring_exchange_aggregate": COPIES,
+    "reduce_scatter_ring": COPIES,
+    "reduce_scatter_pipeline": {**KERNELS, "communication": "split"},
+    "bulk_shared": KERNELS,
+}
+DECOMPOSED: tuple[Treatment, ...] = (
+    ("forward", FIRST, GATHER, "ring_exchange"),
+    ("forward", LAST, SCATTER, "reduce_scatter_ring"),
+    ("input_gradient", LAST, GATHER, "ring_exchange"),
+    ("input_gradient", FIRST, SCATTER, "reduce_scatter_ring"),
+    ("weight_gradient", FIRST, AGAIN, "ring_exchange"),
+)
+SOURCES: dict[str, dict[str, Any]] = {
+    "userbuffers": {
+        "source": mechanisms.ENGINE,
+        "where": "transformer_engine/pytorch/module/base.py: methods of initialize_ub; NVIDIA's"
+        " presets leave no margin in bulk (NVIDIA/NeMo, tp_overlap_configs/userbuffers.py)",
+        "assumes": (
+            "products and collectives take what the tuner of userbuffers charges for them",
+            "a pair that would take longer than one after the other runs so, and so does one"
+            " whose ranks are on several nodes",
+            "userbuffers start no sooner and send no faster than a collective in turn",
+            "a product in pieces is slower than a whole one as in short runs, at the step's rate",
+        ),
+    },
+    "decomposed": {
+        "source": mechanisms.DECOMPOSED,
+        "where": "all_gather and einsum, einsum and reduce_scatter as loops of chunks",
+    },
+}
+CUT = "rates fitted on runs whose products were cut have the cut's loss in them (0 then)"
+define("cut_slowdown", r"\lambda_c", "1", "time that a product loses by being cut into chunks, by "
+       "that of a whole one", minimum=0)  # fmt: skip
+
+
+define("userbuffers_bandwidth", r"B_\mathrm{UB}", BANDWIDTH, "bandwidth that userbuffers reach "
+       "inside a node", minimum=0)  # fmt: skip
+product("userbuffers_bandwidth", ("userbuffers_share", "intra_bandwidth"))
+
+MARKS = {"forward": "f", "input_gradient": "x", "weight_gradient": "w"}
+PARTS = {
+    "cut": ("n", "the product in chunks"),
+    "burst": ("b", "the product by the best of its tiles, in a short run"),
+    "tiled": ("t", "the product by itself, by the best of its tiles"),
+    "parted": ("q", "the product in parts and its collective together"),
+    "paired": ("2", "the product, two chunks at a time, and its collective together"),
+    "overlapped": ("ov", "the product and its collective together"),
+    "exposed": ("exp", "what the product's collective adds to it"),
+}
+
+
+def _time(product: str, kind: str, part: str) -> str:
+    """Return the name of a pair's time; define it, unless another mechanism has."""
+    name, (mark, meaning) = f"{product}_{kind}_{part}_time", PARTS[part]
+    symbol = f"{product.replace('_', '')},{MARKS[kind]},{mark}"
+    words = f"{product.replace('_', ' ')}, {kind.replace('_', ' ')}: {meaning}"
+    define(name, rf"t_{{\mathrm{{{symbol}}}}}", "s", words, minimum=0)
+    return name
+
+
+def _beyond(tp: Array, together: Array, alone: Array) -> Array:
+    return xp.where(tp > 1.0, xp.maximum(together - alone, 0.0), 0.0)
+
+
+def _slowed(slowdown: Array, time: Array) -> Array:
+    return (1.0 + slowdown) * time
+
+
+def _computing(product: str, kind: str, when: dict[str, str]) -> str:
+    """Declare the time of a product that is cut."""
+    cut = _time(product, kind, "cut")
+    declare(cut, ("cut_slowdown", f"{product}_{kind}_time"), _slowed, when=when, assumes=(CUT,))
+    return cut
+
+
+WAYS = {"reduce_scatter_pipeline": "parted", "ring_exchange_aggregate": "paired"}
+
+
+def _paid(tp: Array, gpus_per_node: Array, sent: Array, alone: Array, *together: Array) -> Array:
+    best = together[0]
+    for one in together[1:]:
+        best = xp.minimum(best, one)
+    # Hiding is all that is gained: not what a collective would be faster by.
+    beyond = xp.minimum(_beyond(tp, xp.maximum(best, sent), alone), sent)
+    return xp.where(tp > gpus_per_node, sent, beyond)
+
+
+def _lasting(time: Array, launch: Array, burst: Array) -> Array:
+    """Return by how much a product's short runs are faster than the step's own."""
+    some = burst > 0.0
+    return xp.where(some, xp.maximum(time - launch, 0.0) / xp.where(some, burst, 1.0), 1.0)
+
+
+def _userbuffers(product: str, kind: str, sent: str, forms: str) -> str:
+    """Declare a product with its collective as the tuner has it; return what it exposes."""
+    when = {"tp_mechanism": "userbuffers"}
+    way = "scatter" if sent == SCATTER else "gather"
+    bind = {
+        **product_sizes(PRODUCTS[product], kind),
+        "ranks": "tp",
+        "message_bytes": "tp_message_bytes" if sent == SCATTER else "tp_gather_message_bytes",
+        "latency": "intra_latency",
+        "bandwidth": "userbuffers_bandwidth",
+        "copy_engine_bandwidth": "userbuffers_bandwidth",
+        "sm_bandwidth": f"{way}_sm_bandwidth",
+        "launch_time": "matmul_floor",
+    }
+    whole, burst = f"{product}_{kind}_time", _time(product, kind, "burst")
+    tiles = {"compute": "tiles"}
+    call(returns=burst, of="burst_product_time", bind=bind, labels=tiles, when=when)
+    # The product has one rate, the step's: that of a short run is lasting by this.
+    ratio = f"{product}_{kind}_burst_ratio"
+    define(ratio, rf"\varphi_{{\mathrm{{{product.replace('_', '')},{MARKS[kind]}}}}}", "1",
+           f"rate of {product.replace('_', ' ')}, {kind.replace('_', ' ')}, in short runs by that"
+           " in the step", minimum=0)  # fmt: skip
+    declare(ratio, (whole, "matmul_floor", burst), _lasting, when=when)
+    bind["burst_ratio"] = ratio
+    alone = _time(product, kind, "tiled")
+    call(returns=alone, of="whole_product_time", bind=bind, labels=tiles, when=when)
+    together = []
+    for form in forms.split("|"):
+        labels = {**tiles, "mechanism": form, **LAWS[form]}
+        together.append(_time(product, kind, WAYS.get(form, "overlapped")))
+        call(returns=together[-1], of="overlapped_time", bind=bind, labels=labels, when=when)
+    exposed = _time(product, kind, "exposed")
+    taken = ("tp", "gpus_per_node", sent, whole, *together)
+    declare(exposed, taken, _paid, when=when, **SOURCES["userbuffers"])
+    return exposed
+
+
+def _pair(product: str, kind: str, sent: str, form: str, mechanism: str) -> str:
+    """Declare a product with its collective, by one form; return what it exposes."""
+    if mechanism == "userbuffers":
+        return _userbuffers(product, kind, sent, form)
+    when = {"tp_mechanism": mechanism}
+    bind = {"compute_time": _computing(product, kind, when), "communication_time": sent}
+    bind["ranks"] = "tp"
+    if form == "reduce_scatter_ring":
+        bind["message_bytes"] = "tp_message_bytes"
+    together, alone = _time(product, kind, "overlapped"), f"{product}_{kind}_time"
+    call(returns=together, of="overlapped_time", bind=bind, labels={"mechanism": form}, when=when)
+    exposed = _time(product, kind, "exposed")
+    declare(exposed, ("tp", together, alone), _beyond, when=when, **SOURCES[mechanism])
+    return exposed
+
+
+# A block's pairs, and a layer's blocks.  Beside them a layer waits for what isn't paired: an
+# all_reduce without sequence parallelism, and a mixture's blocks beyond attention.
+
+BLOCKS = {"attention": ("qkv", "attention_output"), "mlp": ("mlp_up", "mlp_down")}
+UNPAIRED = "a mixture's shared experts have no mechanism"
+
+for _block in BLOCKS:
+    for _way, _words in (
+        ("forward", "forward"),
+        ("backward", "backward"),
+        ("recompute", "repeated forward"),
+    ):
+        define(
+            f"{_block}_tp_{_way}_time",
+            rf"x_{{\mathrm{{{_block},{_way[0]}}}}}",
+            "s",
+            f"exposed tensor-parallel communication of {_block}'s products: {_words}",
+            minimum=0,
+        )
+
+
+def _repeated(gathers: Array, gather: Array, reductions: Array, scatter: Array) -> Array:
+    return gathers * gather + reductions * scatter
+
+
+def _blocks(mechanism: str, treated: Sequence[Treatment]) -> None:
+    """Declare what each block exposes."""
+    when = {"tp_mechanism": mechanism}
+    found = {
+        (product, kind): _pair(product, kind, sent, form, mechanism)
+        for kind, products, sent, form in treated
+        for product in products
+    }
+    for block, products in BLOCKS.items():
+        ways = {
+            way: [n for (product, kind), n in found.items() if product in products
+                  and (kind == "forward") == (way == "forward")]
+            for way in ("forward", "backward")
+        }  # fmt: skip
+        for way, names in ways.items():
+            returns = f"{block}_tp_{way}_time"
+            total(returns, names, when=when, name=f"{returns}_{mechanism}")
+        gather, scatter = ways["forward"]
+        declare(
+            f"{block}_tp_recompute_time",
+            ("repeated_gathers", gather, "repeated_reductions", scatter),
+            _repeated,
+            when=when,
+        )
+
+
+for _mechanism, _treated in (("userbuffers", USERBUFFERS), ("decomposed", DECOMPOSED)):
+    _blocks(_mechanism, _treated)
+
+TP_NAMED = {"tp_mechanism": "|".join(LABELS["tp_mechanism"].values[1:])}
+
+
+def _dense(split: Array, attention: Array, mlp: Array, whole: Array, unhidden: Array) -> Array:
+    return split * (attention + mlp) + whole * unhidden
+
+
+def _moe(
+    split: Array, attention: Array, blocks: Array, dense: Array, whole: Array, unhidden: Array
+) -> Array:
+    return split * (attention + xp.maximum(blocks - 1.0, 0.0) / 2.0 * dense) + whole * unhidden
+
+
+def _dense_backward(*values: Array) -> Array:
+    split, attention, mlp, whole, unhidden, attention_again, mlp_again, again = values
+    once = _dense(split, attention, mlp, whole, unhidden)
+    return once + _dense(split, attention_again, mlp_again, whole, again)
+
+
+def _moe_once(split: Array, attention: Array, blocks: Array, dense: Array, gather: Array,
+              whole: Array, unhidden: Array) -> Array:  # fmt: skip
+    return _moe(split, attention, blocks, dense + gather, whole, unhidden)
+
+
+def _moe_backward(*values: Array) -> Array:
+    split, attention, blocks, dense, gather, whole, unhidden, attention_again, again, wholly = (
+        values
+    )
+    once = _moe_once(split, attention, blocks, dense, gather, whole, unhidden)
+    return once + _moe(split, attention_again, blocks, again, whole, wholly)
+
+
+def _dense_inputs(way: str) -> tuple[str, ...]:
+    pairs = f"attention_tp_{way}_time", f"mlp_tp_{way}_time"
+    whole = "dense_tp_waited_time" if way == "backward" else f"tp_layer_{way}_time"
+    return ("sequence_parallel", *pairs, "sequence_whole", whole)
+
+
+def _layers() -> None:
+    """Declare what layers of both classes expose."""
+    name = "dense_exposed_tp_{}_time"
+    forward, backward, again = (_dense_inputs(w) for w in ("forward", "backward", "recompute"))
+    declare(name.format("forward"), forward, _dense, when=TP_NAMED)
+    declare(name.format("backward"), backward, _dense, when=TP_NAMED)
+    declare(
+        name.format("backward"),
+        (*backward, *again[1:3], again[4]),
+        _dense_backward,
+        when={**TP_NAMED, **REPEATED},
+    )
+    name = "moe_exposed_tp_{}_time"
+    taken = ("sequence_parallel", "attention_tp_{}_time", "moe_layer_blocks", "tp_layer_{}_time")
+    whole = ("sequence_whole", "tp_moe_layer_{}_time")
+    of = ("matmul_forward", "input_gradient", "weight_gradient", "matmul_again")
+    lacks = dict.fromkeys((f"moe_layer_{kind}_time" for kind in of), UNPAIRED)
+    said: Any = {"when": TP_NAMED, "assumes": (UNPAIRED,)}
+    forward = tuple(each.format("forward") for each in (*taken, *whole))
+    first, *gradients, last = lacks.items()
+    declare(name.format("forward"), forward, _moe, lacks=dict([first]), **said)
+    backward = tuple(each.format("backward") for each in taken)
+    backward += ("tp_layer_gather_time", whole[0], "moe_tp_waited_time")
+    declare(name.format("backward"), backward, _moe_once, lacks=dict(gradients), **said)
+    again = tuple(each.format("recompute") for each in (taken[1], taken[3], whole[1]))
+    said |= {"when": {**TP_NAMED, **REPEATED}, "lacks": dict([*gradients, last])}
+    declare(name.format("backward"), (*backward, *again), _moe_backward, **said)
+
+
+_layers()
