@@ -195,6 +195,7 @@ def _fit(
 def paid_by_steps(labels: Mapping[str, str], algorithm: Algorithm) -> list[tuple[str, ...]]:
     """Return the quantities that tell what steps pay: latencies, wires and, of a library, ramps."""
     whats = ("latency", "wire_time", "ramp_time")
+    names: list[tuple[str, ...]]
     if labels["shape"] == "flat":
         latency = "in_network_latency" if algorithm.in_network else "inner_step_latency"
         names = [(latency,), *((f"step_{what}",) for what in whats[1:])]
