@@ -217,6 +217,12 @@ class Choice:
         return Origin(self.value, self.kind, self.source)
 
 
+# An option of every framework: its constants, but none of its habits.
+TEXTBOOK = "textbook"
+# What comes with its constants: whose kernels they are.
+BROUGHT = frozenset({"attention_kernel"})
+
+
 @dataclass(frozen=True, slots=True)
 class Framework:
     """The software that trains: its constants, what it does by default, and its options."""
@@ -255,12 +261,16 @@ class Framework:
         wrong = [
             fault("framework", f"{self.name}+{name}", "has no such option", self._near(name))
             for name in names
-            if name not in self.options
+            if name not in (*self.options, TEXTBOOK)
         ]
         if wrong:
             raise InputError(wrong)
         whole = self
         for name in dict.fromkeys(names):
+            if name == TEXTBOOK:
+                kernel = {key: one for key, one in whole.choices.items() if key in BROUGHT}
+                whole = replace(whole, name=f"{whole.name}+{name}", choices=kernel, plan={})
+                continue
             part = self.options[name]
             whole = replace(
                 whole,
@@ -680,7 +690,7 @@ SETTINGS = ("recompute", "attention_kernel", "precision", "framework")
 
 def unknown_settings(given: Container[str]) -> list[str]:
     """Return which settings nobody stated; a framework that is named brings its kernel."""
-    brought = {"attention_kernel"} if "framework" in given else set()
+    brought = BROUGHT if "framework" in given else frozenset()
     return [name for name in SETTINGS if name not in given and name not in brought]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from overhead.labels import (
     NO_LIBRARY,
     OPERATION_DEFAULTS,
     SM_LAWS,
+    XLA,
     complete,
 )  # fmt: skip
 from overhead.overlap.mechanisms import ASSUMED, HEEDED, MECHANISMS
@@ -29,7 +32,7 @@ from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, Origins, assumed, once
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import Machine
-from sweeps.spec.software import LATENCIES, UNPRICED, own_library, priced, waits
+from sweeps.spec.software import FLOORS, STEPS, UNPRICED, own_library, priced
 from sweeps.spec.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -38,8 +41,11 @@ if TYPE_CHECKING:
 DEFAULTS = {
     "hops": assumed(1.0, "sender and receiver are neighbours"),
     "oversubscription": assumed(1.0, "not oversubscribed"),
-    "mesh_nz": assumed(1.0, "two dimensions"),
 }
+# The sides of a mesh or torus, and how many it has where nothing says it.
+SIDES = ("mesh_nx", "mesh_ny", "mesh_nz")
+PLANE = 2.0
+ONE_SIDE = assumed(1.0, "two dimensions")
 # What `Resolved` names of a training step where the user says nothing.
 NUMBER_DEFAULTS = {
     "zero_stage": assumed(0.0, "nothing is sharded"),
@@ -51,14 +57,20 @@ OF_LEAVES = {
     "oversubscription": DEFAULTS["oversubscription"],
     "leaf_nodes": assumed(LEAF_NODES, "all that leaves a node leaves its leaf switch, too"),
 }
-LINK_GIVEN = "of a link that is given, a message's latency"
-# A user who gives links without a machine has no machine: no library, no network of its own.
-LINKS = frozenset(f"{level}{what}" for level in ("", "intra_", "inter_")
-                  for what in ("bandwidth", "latency"))  # fmt: skip
-# What says which network it is.
-NETWORK = frozenset(
-    ("topology", "bandwidth", "latency", "link", "mesh_nx", "mesh_ny", "mesh_nz", "nodes_per_pod")
-)
+# With a topology and without a machine, one of these describes a bare network.
+LINK = ("bandwidth", "latency")
+BARE = "a bare network: a topology and its link, without a machine"
+# What stands for the one of a bare network's two figures that isn't given: no machine's.
+OF_BARE = {
+    "bandwidth": assumed(50e9, f"{BARE}; as a link of 400 Gbit/s"),
+    "latency": assumed(1e-6, f"{BARE}; the order of a message over one link"),
+    "energy_per_bit": Origin(np.nan, UNKNOWN, BARE),
+    "has_nvls": assumed(0.0, f"{BARE} reduces nothing"),
+    "has_inc": assumed(0.0, f"{BARE} reduces nothing"),
+    "in_network_latency_factor": assumed(1.0, f"{BARE}; as any message"),
+}
+# Its one kind of link, as formulas of a machine's network have it.
+ONE_LINK = "intra"
 PER_CARD = "GPUs by network cards of the machine's node"
 FIGURES = (
     "gpus_per_node",
@@ -117,6 +129,7 @@ class Resolver:
         self.labels = dict(sweep.labels)
         self.origins: dict[str, tuple[Origin, ...]] = {}
         self.axes = list(sweep.axes)
+        self.fields: dict[str, Field] = {}
         self.machines: list[Machine] = []
 
     def run(self) -> Resolved:
@@ -125,21 +138,54 @@ class Resolver:
             if name not in self.given:
                 self.labels[name] = value
                 self.origins[name] = (assumed(value),)
-        if {"latency", "intra_latency"} & self.given:
-            self._constant("in_network_latency_factor", assumed(1.0, LINK_GIVEN))
-        self._machines()
-        self._own()
+        if self._is_bare():
+            self._bare_network()
+        else:
+            self._machines()
+            self._own_library()
+            self._own_network()
+            self._algorithms()
+        self._check_link()
         self._every_algorithm()
         self._pods()
         for name, origin in DEFAULTS.items():
             self._constant(name, origin)
         self._grid_sizes()
         self._shared_cards()
-        fields = self._software()
+        self._software()
         return Resolved(
             tuple(self.axes), self.constants, self.labels, self.origins, tuple(self.machines),
-            fields,
+            self.fields,
         )  # fmt: skip
+
+    # A bare network: described by its topology and link, with nothing behind it.
+
+    def _is_bare(self) -> bool:
+        """Whether a network is described, and no machine or library asked for."""
+        described = "topology" in self.given and not self.given.isdisjoint(LINK)
+        if not described or "hardware" in self.given:
+            return False
+        return not self._texts("software") - {NO_LIBRARY}
+
+    def _bare_network(self) -> None:
+        """Give what a bare network has: one kind of link, and no switch that reduces."""
+        if "software" not in self.given:
+            self._by_machine("software", [assumed(NO_LIBRARY, BARE)])
+            self.given.add("software")
+        if self._texts("link") - {ONE_LINK}:
+            refuse("link", "..", "is a machine's, and none is given", "give hardware, too")
+        self.labels["link"], self.origins["link"] = ONE_LINK, (assumed(ONE_LINK, BARE),)
+        for name, origin in OF_BARE.items():
+            self._constant(name, origin)
+
+    def _check_link(self) -> None:
+        """Refuse a flat network's link where no network is flat, or a hierarchy is bare."""
+        given = [name for name in LINK if name in self.sweep.given]
+        topologies = self._values("topology") if given else set[str]()
+        if HIERARCHY in topologies and (not self.machines or topologies == {HIERARCHY}):
+            wrong = "is a flat network's, and a hierarchical one has a link of each level"
+            allowed = ", ".join(f"{level}_{given[0]}" for level in ("intra", "inter"))
+            refuse(given[0], "..", wrong, f"{allowed}, or another topology")
 
     def _constant(self, name: str, origin: Origin) -> None:
         if name not in self.given:
@@ -228,33 +274,76 @@ class Resolver:
         longer = Axis(axis.name, {**axis.columns, **columns})
         self.axes[self.axes.index(axis)] = longer
 
+    def _on_axes(self, name: str) -> NDArray[Any]:
+        """Return a quantity's or label's values on the open grid of the axes."""
+        shape = [1] * len(self.axes)
+        if name in self.fields:
+            dims, values = self.fields[name]
+            places = [[axis.name for axis in self.axes].index(dim) for dim in dims]
+            for place, length in zip(places, values.shape, strict=True):
+                shape[place] = length
+            return np.transpose(values, np.argsort(places)).reshape(shape)
+        axis = self._axis_of(name)
+        if axis is None:
+            return np.array(self.labels.get(name, self.constants.get(name))).reshape(shape)
+        shape[self.axes.index(axis)] = len(axis)
+        return axis.columns[name].reshape(shape)
+
+    def _of_machines(self, value: Callable[[Machine], float]) -> NDArray[np.float64]:
+        """Return a number of the machines on the open grid of the axes."""
+        known = {machine.name: value(machine) for machine in self.machines}
+        names = self._on_axes("hardware")
+        return np.array([known[Path(str(name)).stem] for name in names.flat]).reshape(names.shape)
+
+    def _spread(self, name: str, values: NDArray[Any], axes: Sequence[Axis] | None = None) -> None:
+        """Give a quantity values on some axes (or all), along just those on which it varies."""
+        some = self.axes if axes is None else axes
+        varying = []
+        for place, axis in enumerate(some):
+            first = np.take(values, [0], axis=place)
+            same = (values == first) | (np.isnan(values) & np.isnan(first))
+            if not same.all():
+                varying.append((place, axis))
+        kept = {place for place, _ in varying}
+        index = tuple(slice(None) if p in kept else 0 for p in range(values.ndim))
+        part = np.asarray(values[index])
+        self._remove(name)
+        if not varying:
+            self.constants[name] = float(part)
+        elif len(varying) == 1:
+            own = next(axis for axis in self.axes if axis.name == varying[0][1].name)
+            self._extend(own, {name: part})
+        else:
+            self.fields[name] = (tuple(axis.name for _, axis in varying), part)
+
+    def _remove(self, name: str) -> None:
+        """Take away what a quantity is, to give it other values."""
+        self.constants.pop(name, None)
+        self.fields.pop(name, None)
+        for place, axis in enumerate(self.axes):
+            if name in axis.columns:
+                left = {key: column for key, column in axis.columns.items() if key != name}
+                self.axes[place] = Axis(axis.name, left)
+
     # What a machine has of its own: its library, its network, and what the library takes there.
 
-    def _own(self) -> None:
-        """Take each machine's own library, network and algorithms, where none are asked for."""
-        if "hardware" in self.sweep.given or not LINKS & self.sweep.given:
-            self._own_library()
-            own = self._own_network()
-        else:
-            own = False
-        if "algorithm" not in self.sweep.given and (own or "software" in self.given):
-            self._algorithms(own)
-
-    def _algorithms(self, own: bool) -> None:
+    def _algorithms(self) -> None:
         """Let each machine's library choose, or take the field's usual algorithm without one."""
+        if "algorithm" in self.sweep.given:
+            return
         profiles, machines = self._axis_of("software"), self._axis_of("hardware")
         if profiles is None:
             profile = self.labels["software"]
-            found = [_taken(one, profile, own) for one in self.machines]
+            found = [_taken(one, profile) for one in self.machines]
             self._by_machine("algorithm", found)
             return
         names = profiles.columns["software"]
         if machines is profiles:
             places = [*zip(self._machine_names(profiles), names, strict=True)]
             by_name = {one.name: one for one in self.machines}
-            self._along(profiles, "algorithm", [_taken(by_name[m], str(s), own) for m, s in places])
+            self._along(profiles, "algorithm", [_taken(by_name[m], str(s)) for m, s in places])
             return
-        every = [[_taken(one, str(name), own) for name in names] for one in self.machines]
+        every = [[_taken(one, str(name)) for name in names] for one in self.machines]
         words = {tuple(origin.value for origin in row) for row in every}
         if len(words) > 1:
             wrong = "what is usual differs by hardware and by software, which are two axes"
@@ -273,10 +362,14 @@ class Resolver:
         )
         self.given.add("software")
 
-    def _own_network(self) -> bool:
-        """Take each machine's own network, for so many ranks; return whether it is."""
-        if "ranks" not in self.given or NETWORK & self.sweep.given:
-            return False
+    def _own_network(self) -> None:
+        """Take each machine's own network, for so many ranks, where none is given."""
+        if "topology" not in self.given and "ranks" in self.given:
+            self._networks()
+        self._whole_ports()
+
+    def _networks(self) -> None:
+        """Take each machine's own network, for so many ranks."""
         ranks, hardware = self._axis_of("ranks"), self._axis_of("hardware")
         if ranks is None or (hardware is not None and hardware is not ranks):
             most = max(self._numbers("ranks"))
@@ -289,28 +382,18 @@ class Resolver:
                 for name, count in zip(names, ranks.columns["ranks"], strict=True)
             ]
             self._along(ranks, "topology", found)
-        grids = {machine.torus_dimensions for machine in self.machines}
-        if len(grids) == 1 and grids != {0}:
-            self._constant("mesh_dimensions", assumed(float(grids.pop()), "the machine's own"))
-        self._whole_ports()
-        return True
 
     def _whole_ports(self) -> None:
         """Give a chip all links of its torus at once, where pods of them are a node each."""
-        (machine, *others) = self.machines
-        topologies = self._values("topology")
-        if others or not machine.torus_dimensions or "intra_bandwidth" in self.sweep.given:
+        if "intra_bandwidth" in self.sweep.given or HIERARCHY not in self._values("topology"):
             return
-        if HIERARCHY not in topologies:
+        if not any(machine.torus_dimensions for machine in self.machines):
             return
-        if len(topologies) > 1:
-            wrong = f"some fit into a pod of {machine.name}, others don't"
-            refuse("ranks", "..", wrong, "one kind at a time")
-        link = machine.figures["intra_bandwidth"].origin
-        ports = 2.0 * machine.torus_dimensions
-        why = f"; {ports:g} links of a chip together, as rings on every axis use them"
-        self.constants["intra_bandwidth"] = ports * link.value
-        self.origins["intra_bandwidth"] = (link.of(machine.name).derived(ports * link.value, why),)
+        ports = self._of_machines(lambda one: 2.0 * one.torus_dimensions or 1.0)
+        ports = np.where(self._on_axes("topology") == HIERARCHY, ports, 1.0)
+        values = ports * self._of_machines(lambda one: one.figures["intra_bandwidth"].value)
+        self._spread("intra_bandwidth", values)
+        self.origins["intra_bandwidth"] = once(map(_whole_port, self.machines))
 
     def _network(self, machine: Machine, ranks: float) -> Origin:
         """Return a machine's network for a number of ranks: its node's, or its nodes'."""
@@ -363,14 +446,14 @@ class Resolver:
         """Return all values of a label that may not be given."""
         return self._values(label) if label in self.given else set()
 
-    def _software(self) -> dict[str, Field]:
-        """Give what a library's profile says of the machines; return what varies along axes."""
+    def _software(self) -> None:
+        """Give what a library's profile says of the machines."""
         if not self._texts("software") - {NO_LIBRARY}:
             for name in OF_SOFTWARE[1:]:
                 if name in self.given:
                     wrong, allowed = "is of a library's profile, and none is given", "give software"
                     refuse(name, "..", wrong, allowed)
-            return {}
+            return
         if "environment" not in self.given:
             usual = IN_A_STEP if self.sweep.training else LABELS["environment"].values[0]
             self.labels["environment"], self.origins["environment"] = usual, (assumed(usual),)
@@ -384,29 +467,53 @@ class Resolver:
         else:
             along = np.moveaxis(libraries, list(axes).index(own.name), 0)
             self._extend(own, {"library": along.reshape(len(own), -1)[:, 0]})
-        self._given_latencies()
-        fields: dict[str, Field] = {}
         for name in dict.fromkeys(name for one in constants for name in one):
             if name in self.given:
                 continue
             values = np.array([one[name].value if name in one else np.nan for one in constants])
             self.given.add(name)
             self.origins[name] = once(one[name] for one in constants if name in one)
-            if not axes:
-                self.constants[name] = float(values[0])
-            elif len(axes) == 1:
-                (axis,) = (axis for axis in self.axes if axis.name in axes)
-                self._extend(axis, {name: values})
-            else:
-                fields[name] = (tuple(axes), values.reshape(shape))
-        return fields
+            self._spread(name, values.reshape(shape), list(axes.values()))
+        self._given_latencies()
+        self._check_pods()
 
     def _given_latencies(self) -> None:
-        """Put latencies that the user gives in the place of a library's steps."""
-        for step, level in LATENCIES.items():
-            given = [name for name in ("latency", level) if name in self.sweep.given]
-            if given and step not in self.given:
-                self._copy(given[0], step, f"{given[0]} as given")
+        """Move a library's steps by what a latency that is given differs from the machine's.
+
+        A library's step isn't the link's: it has a cost of its own, which stays.
+        """
+        xla = self._on_axes("library") == XLA
+        apart = {"pair_step_latency": xla, "pair_entry_time": ~xla}
+        for level, steps in STEPS.items():
+            own = f"{level}_latency"
+            given = [name for name in ("latency", own) if name in self.sweep.given]
+            if not given:
+                continue
+            base, value = self._of_machines(partial(_own_latency, own)), self._on_axes(own)
+            if "latency" in given:
+                flat = self._on_axes("topology") != HIERARCHY
+                value = np.where(flat, self._on_axes("latency"), value)
+            more = np.where(np.isnan(base), 0.0, value - base)
+            for name, times in steps.items():
+                if name in self.sweep.given or name not in self.origins or not np.any(more):
+                    continue
+                moved = np.where(apart.get(name, np.array(True)), times * more, 0.0)
+                values = np.maximum(self._on_axes(name) + moved, 0.0)
+                self._spread(name, np.asarray(values, dtype=np.float64))
+                why = f"; and what {given[0]}, which is given, is over the machine's"
+                self.origins[name] = tuple(
+                    one.derived(self.constants.get(name), why) for one in self.origins[name]
+                )
+
+    def _check_pods(self) -> None:
+        """Refuse a latency between pods that no library's profile has a form of."""
+        if "pod_latency" not in self.sweep.given or "nodes_per_pod" not in self.given:
+            return
+        between = self._on_axes("inter_latency")
+        own = self._of_machines(partial(_own_latency, "pod_latency"))
+        if np.any(self._on_axes("pod_latency") != np.where(np.isnan(own), between, own)):
+            wrong, allowed = "a library's profile has no form of it", f"software = {NO_LIBRARY}"
+            refuse("pod_latency", "..", wrong, allowed)
 
     def _priced(
         self, axes: Sequence[Axis], shape: tuple[int, ...]
@@ -422,13 +529,22 @@ class Resolver:
             machine = machines[Path(words["hardware"]).stem]
             points.append(priced(machine, words))
         unpriced = UNPRICED & self.sweep.given
-        unpriced |= {"intra_efficiency", "inter_efficiency"} & self.sweep.given
         if unpriced and any(library != NO_LIBRARY for library, _ in points):
             wrong, allowed = "a library's profile has no form of it", f"software = {NO_LIBRARY}"
             refuse(min(unpriced), "..", wrong, allowed)
         constants = [found for _, found in points]
-        self.labels["floor"] = "some" if any(map(waits, constants)) else "none"
+        self.labels["floor"] = "some" if self._waits(constants) else "none"
         return np.array([library for library, _ in points]).reshape(shape), constants
+
+    def _waits(self, constants: Sequence[Mapping[str, Origin]]) -> bool:
+        """Whether operations may wait for their host, or the network's."""
+        given = [name for name in FLOORS if name in self.sweep.given]
+        if any(np.any(self._on_axes(name) > 0.0) for name in given):
+            return True
+        return any(
+            one[name].value > 0.0 for one in constants for name in FLOORS
+            if name in one and name not in given
+        )  # fmt: skip
 
     # Shapes.
 
@@ -437,61 +553,54 @@ class Resolver:
         return {self.labels[label]} if axis is None else set(map(str, axis.columns[label]))
 
     def _grid_sizes(self) -> None:
-        """Give meshes and tori the sizes nearest to each other, where the user gave none."""
+        """Give meshes and tori the sides that aren't given: the rest of the ranks, evenly."""
+        given = [name for name in SIDES if name in self.sweep.given]
+        ranks = self._on_axes("ranks") if "ranks" in self.given else None
         if not any(NETWORKS[name].grid for name in self._values("topology")):
+            self._constant("mesh_nz", ONE_SIDE)
             return
-        given_sizes = {"mesh_nx", "mesh_ny"} & self.given
-        if "mesh_nz" in self.sweep.given:
-            given_sizes.add("mesh_nz")
-        if given_sizes and "mesh_dimensions" in self.given:
-            wrong, allowed = "sizes are given too", "mesh_dimensions, or mesh_nx, mesh_ny, mesh_nz"
-            refuse("mesh_dimensions", "..", wrong, allowed)
-        if given_sizes:
-            if "ranks" not in self.given:
-                self._constant("mesh_ny", assumed(1.0, "one dimension"))
-            self._constant("mesh_nx", assumed(1.0, "one dimension"))
+        dimensions = self._dimensions(given)
+        if (ranks is None and not given) or len(given) == len(SIDES):
             return
-        self.constants.pop("mesh_nz", None)
-        axis, ranks, dimensions = self._ranks_and_dimensions()
-        if ranks is None:
-            return
-        sizes = np.array([_sizes(n, int(d)) for n, d in zip(ranks, dimensions, strict=True)])
-        columns = {name: sizes[:, i] for i, name in enumerate(("mesh_nx", "mesh_ny", "mesh_nz"))}
-        if axis is None:
-            self.constants |= {name: float(values[0]) for name, values in columns.items()}
-        else:
-            self._extend(axis, columns)
-        kinds = sorted({int(d) for d in dimensions})
+        zero = np.zeros([1] * len(self.axes))
+        sides = [self._on_axes(name) if name in given else zero for name in SIDES]
+        every = np.broadcast_arrays(zero if ranks is None else ranks, dimensions, *sides)
+        rows, places = np.unique(
+            np.stack([one.reshape(-1) for one in every], axis=1), axis=0, return_inverse=True
+        )
+        sizes = np.array([_sides(*row) for row in rows])[places.reshape(-1)]
         words = {1: "a line", 2: "two factors nearest to a square", 3: "three nearest to a cube"}
-        why = ", or ".join(words[kind] for kind in kinds)
-        self.origins |= {name: (assumed(self.constants.get(name), why),) for name in columns}
+        why = ", or ".join(words[kind] for kind in sorted({*dimensions.reshape(-1).tolist()}))
+        if given:
+            why = "what the sides that are given leave of the ranks" if ranks is not None else "one"
+        for place, name in enumerate(SIDES):
+            if name not in given:
+                self._spread(name, sizes[:, place].reshape(every[0].shape))
+                self.origins[name] = (assumed(self.constants.get(name), why),)
+                self.given.add(name)
 
-    def _ranks_and_dimensions(self) -> tuple[Axis | None, NDArray[Any] | None, NDArray[Any]]:
-        """Return the ranks and a grid's dimensions, and the axis along which these vary."""
-        first, second = self._axis_of("ranks"), self._axis_of("mesh_dimensions")
-        if first is not None and second is not None and first is not second:
-            wrong = "varies beside the ranks"
-            allowed = "one value, or a table in which both are columns"
-            refuse("mesh_dimensions", "..", wrong, allowed)
-        axis = first or second
-        length = 1 if axis is None else len(axis)
-
-        def column(name: str, default: float | None) -> NDArray[Any] | None:
-            if axis is not None and name in axis.columns:
-                return axis.columns[name]
-            value = self.constants.get(name, default)
-            return None if value is None else np.full(length, value)
-
-        dimensions = column("mesh_dimensions", 2.0)
-        assert dimensions is not None
-        for value in dimensions:
+    def _dimensions(self, sides: Sequence[str]) -> NDArray[Any]:
+        """Return how many dimensions a mesh or torus has: as given, a machine's own, or two."""
+        if "mesh_dimensions" not in self.given:
+            if not self.machines:
+                return np.full([1] * len(self.axes), PLANE)
+            return self._of_machines(lambda one: float(one.torus_dimensions or PLANE))
+        found = self._on_axes("mesh_dimensions")
+        for value in found.flat:
             if value not in (1, 2, 3):
                 refuse("mesh_dimensions", f"{value:g}", "no mesh or torus has so many", "1, 2 or 3")
-        return axis, column("ranks", None), dimensions
+        beyond = [
+            name for place, name in enumerate(SIDES)
+            if name in sides and np.any((self._on_axes(name) > 1.0) & (found <= place))
+        ]  # fmt: skip
+        if beyond:
+            wrong, allowed = f"{beyond[0]} is given, too", "more dimensions, or fewer sides"
+            refuse("mesh_dimensions", f"{found.min():g}", wrong, allowed)
+        return found
 
     def _shared_cards(self) -> None:
         """Say how many ranks share a network card, from the machine where cards aren't given."""
-        if {"ranks_per_nic", "nics_per_node"} & self.sweep.given:
+        if {"ranks_per_nic", "nics_per_node"} & self.sweep.given or not self.machines:
             return
         if "gpus_per_node" not in self.sweep.given:
             return
@@ -515,9 +624,31 @@ def _ratio(machine: Machine) -> float:
     return count / ((cards.value if cards else 0.0) or count)
 
 
-def _sizes(ranks: float, dimensions: int) -> tuple[float, ...]:
-    sizes = factors(int(ranks), dimensions)
-    return tuple(float(n) for n in (*sizes, *(1,) * (3 - dimensions)))
+def _sides(ranks: float, dimensions: float, *given: float) -> tuple[float, ...]:
+    """Return the sides of a grid; of those given as 0 what the others leave, evenly."""
+    sides = [side or 1.0 for side in given]
+    free = [place for place in range(int(dimensions)) if not given[place]]
+    rest = ranks / math.prod(sides)
+    if ranks and free:
+        split = factors(int(rest), len(free)) if rest.is_integer() else (rest,)
+        for place, size in zip(free, split, strict=False):
+            sides[place] = float(size)
+    return tuple(sides)
+
+
+def _whole_port(machine: Machine) -> Origin:
+    """Return the rate of a chip's links together, where a pod of a torus is a node."""
+    link = machine.figures["intra_bandwidth"].origin.of(machine.name)
+    if not machine.torus_dimensions:
+        return link
+    ports = 2.0 * machine.torus_dimensions
+    why = f"; {ports:g} links of a chip together, as rings on every axis use them"
+    return link.derived(ports * link.value, why)
+
+
+def _own_latency(name: str, machine: Machine) -> float:
+    """Return a machine's latency; NaN where its file has none."""
+    return machine.figures[name].value if name in machine.figures else math.nan
 
 
 def _in_network_factor(machine: Machine) -> Origin:
@@ -593,10 +724,8 @@ class OverlapResolver(Resolver):
         return _figure(machine, OF_MACHINE[name])
 
 
-def _taken(machine: Machine, profile: str, own: bool) -> Origin:
+def _taken(machine: Machine, profile: str) -> Origin:
     """Return the choice of algorithms that a machine's library has, or the field's usual."""
-    if profile == NO_LIBRARY and not own:
-        return assumed(OPERATION_DEFAULTS["algorithm"])
     if machine.torus_dimensions:
         return assumed(AUTO, "the fastest on its torus")
     if profile != NO_LIBRARY:

@@ -18,7 +18,6 @@ from overhead.labels import (
     HYBRID,
     INTERLEAVED,
     LABELS,
-    NO_LIBRARY,
     OVERLAPS,
     SHARED,
     STEP_DEFAULTS,
@@ -39,14 +38,18 @@ from sweeps.spec.catalog import (
     usual_framework,
     usual_operation,
 )
-from sweeps.spec.framework import among_all, training_constants, unknown_settings, unseen_device
+from sweeps.spec.framework import (
+    TEXTBOOK,
+    among_all,
+    training_constants,
+    unknown_settings,
+    unseen_device,
+)
 from sweeps.spec.machine import Machine, cut_domain, rates_of
 from sweeps.spec.model import Model, complete_shapes
-from sweeps.spec.resolve import DEFAULTS, LINK_GIVEN, LINKS, NUMBER_DEFAULTS, Resolved, Resolver
+from sweeps.spec.resolve import DEFAULTS, NUMBER_DEFAULTS, Resolved, Resolver
 from sweeps.spec.software import userbuffers_figures
 
-# What of links a library's profile says itself.
-SHARES_OF_LINKS = frozenset(("intra_efficiency", "inter_efficiency"))
 # Models of parts of a step, each with its own defaults.
 MODELS = {
     "the step": step.DEFAULTS,
@@ -76,14 +79,9 @@ WITHIN = {
 class TrainingResolver(Resolver):
     """Fills in what a sweep of training steps doesn't say."""
 
-    fields: dict[str, tuple[tuple[str, ...], NDArray[Any]]]
-
     def run(self) -> Resolved:
         """Return the sweep with all that follows."""
-        self.fields = {}
         self.models: list[Model] = []
-        # What is named of the catalogue runs as software runs it; bare sizes are a textbook's.
-        self.named = not {"framework", "hardware", "model"}.isdisjoint(self.given)
         unknown = unknown_settings(self.given)
         why = f"not given are {', '.join(unknown)}" if unknown else "all are given"
         self._constant("unknown_settings", assumed(float(len(unknown)), why))
@@ -107,7 +105,7 @@ class TrainingResolver(Resolver):
                     why = f"the default of the model of {part}"
                     self._constant(name, assumed(default, why))
         self._shared_cards()
-        self.fields |= self._software()
+        self._software()
         return Resolved(
             tuple(self.axes),
             self.constants,
@@ -127,11 +125,24 @@ class TrainingResolver(Resolver):
                 pairs = zip(self.machines, usual, strict=True)
                 wrong = ", ".join(f"{one.value} trains on {machine.name}" for machine, one in pairs)
                 refuse("framework", "not given", wrong, "one beside each machine")
-            self.named = self.named or bool(self.machines[0].framework)
-            self._label("framework", usual[0])
+            self._label("framework", self._usual_framework(usual[0]))
         grids = [one for one in self.machines if one.torus_dimensions]
-        if not grids or {"topology", "nodes_per_pod"} & self.sweep.given:
-            return
+        if not {"topology", "nodes_per_pod"} & self.sweep.given and grids:
+            self._own_topology(grids)
+        self._label("topology", assumed(STEP_DEFAULTS["topology"]))
+        self._whole_ports()
+
+    def _usual_framework(self, usual: Origin) -> Origin:
+        """Return what trains: a model of the catalogue as software does, bare sizes as textbooks.
+
+        A machine that has its own software, as TPUs, trains everything with it.
+        """
+        if "model" in self.given or self.machines[0].framework:
+            return usual
+        return assumed(f"{usual.value}+{TEXTBOOK}", "bare sizes are a textbook's: its habits aside")
+
+    def _own_topology(self, grids: Sequence[Machine]) -> None:
+        """Take the torus of machines that are one, for so many GPUs."""
         axes = [one for one in self.axes if {"world_size", *WORLD} & set(one.columns)]
         sizes = np.unique(self._worlds(axes))
         each = [
@@ -149,7 +160,6 @@ class TrainingResolver(Resolver):
             wrong = "chips of some plans fit into a pod, or wrap around, and those of others don't"
             refuse("topology", "not given", wrong, "give one")
         self.given.add("topology")
-        self._whole_ports()
 
     def _worlds(self, axes: Sequence[Axis]) -> NDArray[np.float64]:
         """Return how many GPUs plans have, along some axes."""
@@ -160,14 +170,6 @@ class TrainingResolver(Resolver):
             gpus = gpus * _on_axes(axes, name, np.asarray(values))
         return gpus
 
-    def _own_library(self) -> None:
-        """Let collectives cost what the library of each machine takes, unless links are given."""
-        shares = SHARES_OF_LINKS & self.sweep.given
-        bare = shares or ("hardware" not in self.sweep.given and LINKS & self.sweep.given)
-        if bare:
-            self._label("software", assumed(NO_LIBRARY, f"{min(bare)} is given"))
-        super()._own_library()
-
     def _label(self, name: str, origin: Origin) -> None:
         if name not in self.given:
             self.labels[name] = origin.value
@@ -177,9 +179,7 @@ class TrainingResolver(Resolver):
     # Labels.
 
     def _labels(self) -> None:
-        if {"latency", "intra_latency"} & self.given:
-            self._constant("in_network_latency_factor", assumed(1.0, LINK_GIVEN))
-        if "virtual_stages" in self.given:
+        if "virtual_stages" in self.given and np.any(self._on_axes("virtual_stages") > 1.0):
             self._label("schedule", assumed(INTERLEAVED, "virtual stages are given"))
         if "hsdp_shard" in self.given:
             self._label("sharding", assumed(HYBRID, SHARD_GIVEN))
@@ -189,9 +189,6 @@ class TrainingResolver(Resolver):
 
     def _habits(self, name: str, part: str, other: Origin) -> list[Origin]:
         """Return what the software takes if the user says nothing: one, or along its axis."""
-        # The kernel of attention comes with the software's constants.
-        if not self.named and name != "attention_kernel":
-            return [other]
         axis = self._axis_of("framework")
         names = [self.labels["framework"]] if axis is None else map(str, axis.columns["framework"])
         loaded = [(one, getattr(load_framework(one, self.folders), part)) for one in names]
@@ -336,7 +333,8 @@ class TrainingResolver(Resolver):
         if not {"global_batch", "micro_batches", "tokens_per_step"} & self.given:
             self._constant("micro_batches", assumed(1.0, "one micro-batch a step"))
         experts, axis = self._first("experts") or 0.0, self._axis_of("experts")
-        if axis is not None and not self.named and "sequence_parallel" not in self.given:
+        plain = self.labels.get("framework", "").endswith(f"+{TEXTBOOK}")
+        if axis is not None and plain and "sequence_parallel" not in self.given:
             routed = (axis.columns["experts"] > 0).astype(np.float64)
             self._extend(axis, {"sequence_parallel": routed})
             self.given.add("sequence_parallel")
@@ -376,17 +374,8 @@ class TrainingResolver(Resolver):
         why = f"of a domain of {domain.max():g} GPUs a job takes the most that divides its own"
         for name, value in (("gpus_per_node", taken), ("nics_per_node", cards * taken / domain)):
             if name not in self.sweep.given:
-                self._replace(name, value, axes)
+                self._spread(name, np.asarray(value, dtype=np.float64), axes)
                 self.origins[name] = (assumed(self.constants.get(name), why),)
-
-    def _replace(self, name: str, values: NDArray[Any], axes: Sequence[Axis]) -> None:
-        """Give a quantity other values than a machine's file has."""
-        self.constants.pop(name, None)
-        for place, axis in enumerate(self.axes):
-            left = {key: column for key, column in axis.columns.items() if key != name}
-            self.axes[place] = Axis(axis.name, left)
-        kept = {axis.name for axis in axes}
-        self._spread(name, values, [axis for axis in self.axes if axis.name in kept])
 
     # Constants of the machine and its software.
 
@@ -436,25 +425,6 @@ class TrainingResolver(Resolver):
         if "userbuffers" in self._values("tp_mechanism"):
             found |= userbuffers_figures(machine, rates_of(labels["precision"]), found)
         return found | {"unseen_device": unseen_device(machine, rates_of(labels["precision"]))}
-
-    def _spread(self, name: str, values: NDArray[Any], axes: Sequence[Axis]) -> None:
-        """Give a quantity along just those axes on which it varies."""
-        varying = []
-        for place, axis in enumerate(axes):
-            first = np.take(values, [0], axis=place)
-            same = (values == first) | (np.isnan(values) & np.isnan(first))
-            if not same.all():
-                varying.append((place, axis))
-        kept = {place for place, _ in varying}
-        index = tuple(slice(None) if p in kept else 0 for p in range(values.ndim))
-        part = np.asarray(values[index])
-        if not varying:
-            self.constants[name] = float(part)
-        elif len(varying) == 1:
-            own = next(axis for axis in self.axes if axis.name == varying[0][1].name)
-            self._extend(own, {name: part})
-        else:
-            self.fields[name] = (tuple(axis.name for _, axis in varying), part)
 
 
 def _on_axes(axes: Sequence[Axis], column: str, values: NDArray[Any]) -> NDArray[np.float64]:

@@ -57,8 +57,17 @@ APART = {
 }
 # What no profile has a form of.
 UNPRICED = frozenset(
-    ("phase_chunks", "reduction_cost", "pod_latency", "latency_time", "bandwidth_time", "wire_time")
+    ("phase_chunks", "reduction_cost", "latency_time", "bandwidth_time", "wire_time")
 )
+# The steps of a library that a link's latency is a part of, by level, and how often: messages of an
+# exchange are under way together, NVLS takes a read and a write.
+STEPS = {
+    "intra": {"step_latency": 1.0, "pair_entry_time": 1.0, "pair_step_latency": 1.0,
+              "nvls_time": 2.0},
+    "inter": {"fabric_latency": 1.0},
+}  # fmt: skip
+# What an operation takes at least: its host, or the network's.
+FLOORS = ("issue_time", "fabric_floor_time")
 USUAL_FABRIC = "infiniband"
 # Who issues operations so that the host may be slower than the GPU.
 SLOW_HOSTS = ("pytorch", "group", "xla")
@@ -386,12 +395,6 @@ def on_fabric(machine: Machine, fabric: str) -> Machine:
         return machine
     kept = {n: one for n, one in machine.constants.items() if n not in (*FABRIC, *SHARED)}
     return replace(machine, fabric=fabric, constants=kept)
-
-
-def waits(constants: Mapping[str, Origin]) -> bool:
-    """Return whether operations may wait for their host, or the network's."""
-    floors = ("issue_time", "fabric_floor_time")
-    return any(constants[name].value > 0.0 for name in floors if name in constants)
 
 
 # What a machine's matrix products reach with a choice among tiles, and userbuffers' kernels.
