@@ -24,7 +24,6 @@ from overhead.expression import greatest_common_divisor, square_divisor
 from overhead.formula import alias, call, constant, declare, derived, formula, product
 from overhead.labels import GIVEN_GRID
 from overhead.quantity import Array, amount, define
-from overhead.software.flat import PRICED
 from overhead.source import cite
 
 
@@ -244,15 +243,6 @@ product("effective_pod_bandwidth", ("inter_efficiency", "pod_bandwidth"),
         "Bandwidth that long messages reach over one link between pods",
         assumes=("between pods messages reach what they reach between nodes",))  # fmt: skip
 
-
-for _level in ("intra", "inter", "pod"):
-    alias(
-        f"effective_{_level}_bandwidth",
-        f"{_level}_bandwidth",
-        "Bandwidth of a link: a library's profile has the share that long messages reach",
-        when={"library": PRICED},
-        source="software",
-    )
 
 alias(
     "group_ranks_per_nic",

@@ -427,7 +427,7 @@ def _communication(evaluation: Evaluation, result: AnalysisResult) -> Iterator[s
     if library != NO_LIBRARY:
         environment = evaluation.labels["environment"]
         yield f"(times by the profile of {library}; environment = {environment})"
-    elif any(np.any(share < 1.0) for share in shares.values()):
+    if any(np.any(share < 1.0) for share in shares.values()):
         efficiencies = ", ".join(f"{name} {_share(share)}" for name, share in shares.items())
         yield f"(links at {efficiencies} of their bandwidth; sweeps collective takes all of it)"
     yield ""

@@ -108,13 +108,14 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
     notes = _refuse(constants, labels, found, record["time"], texts)
     used = record["chosen_algorithm"]
     library = dict(_library(job, labels))
-    taken = f", software {labels['software']}" if library else ""
-    if taken and labels["library"] != XLA:
-        taken += f", protocol {library['protocol']}"
+    protocol = f", protocol {library['protocol']}" if library and labels["library"] != XLA else ""
     yield _answer(record, constants, labels)
-    yield f"  on a {labels['topology']} network, algorithm {used}{taken}"
+    bare = "" if job.resolved.machines else "bare "
+    network = f"on a {bare}{labels['topology']} network, algorithm {used}"
+    yield f"  {network}, {_behind(job, labels)}{protocol}"
     for name in display.rows("collective", place="report"):
-        if name in record:
+        # A bare network has no nodes.
+        if name in record and not (bare and name in LEVELS):
             units = VOCABULARY[name].units
             shown = format_quantity(record[name], units)
             if units == "byte":
@@ -149,6 +150,18 @@ def _answer(
     return f"{of}: {format_quantity(time, 's')}" + (f" ({', '.join(said)})" if said else "")
 
 
+def _behind(job: Job, labels: Mapping[str, str]) -> str:
+    """Return what is behind a network: a machine with its library, its links alone, or nothing."""
+    names = [machine.name for machine in job.resolved.machines]
+    if not names:
+        return "no machine and no library behind it"
+    if labels.get("library", NO_LIBRARY) == NO_LIBRARY:
+        return f"links of {names[0]} alone (software {labels['software']})"
+    return f"{names[0]} with software {labels['software']}"
+
+
+# What of a time passes inside nodes, and between them.
+LEVELS = ("intra_time", "inter_time")
 AT_BOUND = 1.005  # times above the lower bound below this are at it
 # The parts of a time that a library's profile tells apart, each below its sum.
 PARTS_OF = {

@@ -40,6 +40,7 @@ NOT_DEFINED = NO_ALGORITHM.fault
 ONE_RANK = "one_rank_has_no_bandwidth"
 NOT_CHUNKED = "algorithm_without_chunks"
 NOT_KNOWN = "figure_of_the_machine_not_known"
+UNKNOWN_TEXT = "a figure that a quantity needs, such as an energy, isn't known of what it runs on"
 NO_TIME = "nothing_takes_time"
 NOT_OF_NETWORK = "quantity_not_of_this_network"
 # What only some quantities of a cell lack; the cell itself exists.
@@ -83,7 +84,7 @@ def collective_faults() -> Faults:
     texts[NO_TIME] = "where nothing takes time, ratios to the time aren't defined"
     texts[NOT_OF_NETWORK] = "some quantities, such as nodes, are of some networks alone"
     texts[NOT_CHUNKED] = "the algorithm cuts its message into no chunks of a number to choose"
-    texts[NOT_KNOWN] = "the machine's file lacks a figure that a quantity needs, such as an energy"
+    texts[NOT_KNOWN] = UNKNOWN_TEXT
     for algorithm in ALGORITHMS.values():
         texts.update({requirement.fault: requirement.text for requirement in algorithm.requires})
     return Faults(texts, _concerns)
@@ -213,7 +214,7 @@ def training_faults() -> Faults:
             known = texts.setdefault(one.fault, one.text)
             if one.text not in known:
                 texts[one.fault] = f"{known}; or {one.text}"
-    texts[NOT_KNOWN] = "the machine's file lacks a figure that a quantity needs, such as an energy"
+    texts[NOT_KNOWN] = UNKNOWN_TEXT
     texts[NOT_OF_NETWORK] = "some quantities are of some plans or networks alone"
     # Last, so that files that were written before keep their flags.
     texts |= {one.fault: one.text for group in DATA.values() for one in group}

@@ -59,15 +59,15 @@ OF_LEAVES = {
 }
 # With a topology and without a machine, one of these describes a bare network.
 LINK = ("bandwidth", "latency")
-BARE = "a bare network: a topology and its link, without a machine"
+BARE = "of a bare network"
 # What stands for the one of a bare network's two figures that isn't given: no machine's.
 OF_BARE = {
-    "bandwidth": assumed(50e9, f"{BARE}; as a link of 400 Gbit/s"),
-    "latency": assumed(1e-6, f"{BARE}; the order of a message over one link"),
+    "bandwidth": assumed(50e9, f"{BARE}: a link of 400 Gbit/s"),
+    "latency": assumed(1e-6, f"{BARE}: the order of a message over a link"),
     "energy_per_bit": Origin(np.nan, UNKNOWN, BARE),
-    "has_nvls": assumed(0.0, f"{BARE} reduces nothing"),
-    "has_inc": assumed(0.0, f"{BARE} reduces nothing"),
-    "in_network_latency_factor": assumed(1.0, f"{BARE}; as any message"),
+    "has_nvls": assumed(0.0, f"{BARE}: its switches reduce nothing"),
+    "has_inc": assumed(0.0, f"{BARE}: its switches reduce nothing"),
+    "in_network_latency_factor": assumed(1.0, f"{BARE}: as any message"),
 }
 # Its one kind of link, as formulas of a machine's network have it.
 ONE_LINK = "intra"

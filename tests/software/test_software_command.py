@@ -66,10 +66,50 @@ def test_the_machines_own_library_is_the_default(sweeps: Runner) -> None:
     assert sweeps(line).records == sweeps(f"{line} --software nccl").records
 
 
-@pytest.mark.parametrize("links", ["--bandwidth 50GB/s --latency 1us", "--intra-bandwidth 50GB/s"])
-def test_links_without_a_machine_have_no_library(sweeps: Runner, links: str) -> None:
-    line = f"collective --N 8,16 --M 1KiB,1GiB {links} --json"
-    assert sweeps(line).records == sweeps(f"{line} --software none --topology switch").records
+def test_a_described_network_has_no_library(sweeps: Runner) -> None:
+    line = "collective --topology switch --N 8,16 --M 1KiB,1GiB --bandwidth 50GB/s --json"
+    assert sweeps(line).records == sweeps(f"{line} --software none --latency 1us").records
+    # Nor the default machine's switch, which reduces: 2 (8 - 1)/8 of 100 MB at 50 GB/s.
+    (auto,) = sweeps(
+        "collective --topology switch --N 8 --M 100MB --bandwidth 50GB/s --algorithm auto --json"
+    ).records
+    assert auto["latency_s"] == pytest.approx(3.5e-3, rel=1e-3)
+    assert auto["energy_j"] is None
+
+
+def test_a_machines_figure_is_replaced_and_nothing_else(sweeps: Runner) -> None:
+    """Without a machine named it is the default one's, whose own figure changes nothing."""
+    line = "collective --N 16 --M 1GiB --json"
+    own = sweeps(line).records
+    for given in ("--inter-bandwidth 50GB/s", "--intra-latency 800ns", "--link auto",
+                  "--hardware dgx-h100", "--hardware dgx-h100 --inter-latency 2.7us"):  # fmt: skip
+        assert sweeps(f"{line} {given}").records == own, given
+    (slow,) = sweeps(f"{line} --inter-bandwidth 25GB/s").records
+    assert (slow["algorithm"], own[0]["algorithm"]) == ("nvls_tree", "nvls_tree")
+    assert own[0]["latency_s"] < slow["latency_s"] < 2 * own[0]["latency_s"]
+
+
+def test_a_latency_moves_the_librarys_steps_by_what_it_is_off(sweeps: Runner) -> None:
+    """A tree of two nodes has two steps between them, each 1.6 more in Simple."""
+    line = "collective --N 16 --M 1GiB --json"
+
+    def latency(given: str) -> float:
+        return float(sweeps(f"{line} {given}").records[0]["latency_part_s"])
+
+    own = latency("")
+    assert latency("--inter-latency 3.7us") == pytest.approx(own + 2 * 2.6e-6)
+    assert latency("--inter-latency 2.7001us") == pytest.approx(own + 2 * 2.6e-10)
+    assert latency("--inter-latency 1.7us") == pytest.approx(own - 2 * 2.6e-6)
+
+
+@pytest.mark.parametrize(
+    "given", ["--N 16", "--N 16 --hardware dgx-a100", "--topology hierarchical --N 8"]
+)
+def test_a_flat_networks_link_is_refused_where_none_is_flat(sweeps: Runner, given: str) -> None:
+    done = sweeps(f"collective --M 1MiB {given} --bandwidth 50GB/s", fine=False)
+    assert done.code == 2
+    assert "bandwidth = '..': is a flat network's" in done.err
+    assert "intra_bandwidth, inter_bandwidth" in done.err
 
 
 @pytest.mark.parametrize(
@@ -80,7 +120,7 @@ def test_links_without_a_machine_have_no_library(sweeps: Runner, links: str) -> 
         ("--software nccl --hardware tpu-v5e", "software.generation of tpu-v5e"),
         ("--software nccl --phase-chunks 2", "phase_chunks"),
         ("--fabric efa --software none", "give software"),
-        ("--fabric efa --bandwidth 1GB/s --latency 1us", "give software"),
+        ("--fabric efa --topology ring --bandwidth 1GB/s --latency 1us", "give software"),
     ],
 )
 def test_bad_input_is_a_line(sweeps: Runner, arguments: str, words: str) -> None:
@@ -107,7 +147,6 @@ def test_bad_input_is_a_line(sweeps: Runner, arguments: str, words: str) -> None
         ("--N 64 --hardware tpu-v5p", "torus", "multi_ring_short"),
         ("--N 64 --hardware tpu-v5e", "mesh", "multi_line"),
         ("--N 512 --hardware tpu-v5e", "hierarchical", "ring_ring"),
-        ("--N 16 --bandwidth 50GB/s --latency 1us", "switch", "ring"),
     ],
 )
 def test_a_profile_takes_the_machines_own_network(
@@ -148,13 +187,12 @@ def test_a_training_step_takes_what_a_profile_has(sweeps: Runner, words: str) ->
     assert found["step_time_s"] > plain["step_time_s"]
 
 
-def test_a_share_of_links_is_the_profiles(sweeps: Runner) -> None:
-    found = sweeps(f"{STEP} --software nccl --intra-efficiency 0.7", fine=False)
-    assert found.code == 2
-    assert "intra_efficiency = '..': a library's profile has no form of it" in found.err
-    assert len(found.err.splitlines()) == 1
-    alone = sweeps(f"{STEP} --intra-efficiency 0.7", fine=False)
-    assert "links at intra_efficiency 0.7" in alone.out
+def test_a_share_of_links_is_beside_the_profiles(sweeps: Runner) -> None:
+    plain = sweeps(f"{STEP} --json").records
+    assert sweeps(f"{STEP} --intra-efficiency 1 --inter-efficiency 1 --json").records == plain
+    (found,) = sweeps(f"{STEP} --intra-efficiency 0.7 --json").records
+    assert found["step_time_s"] > plain[0]["step_time_s"]
+    assert "links at intra_efficiency 0.7" in sweeps(f"{STEP} --intra-efficiency 0.7").out
 
 
 @pytest.mark.parametrize(
