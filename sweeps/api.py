@@ -231,9 +231,10 @@ def sensitivity(
     xarray.Dataset
         Along ``constant``, the one that moves most first: ``lower_change`` and ``upper_change``,
         shares of the answer, with the constant at x0.9 and at x1.1 and all others as they are; the
-        answers there, and where each value comes from.  Whole numbers are at the next ones
-        outwards, and what has a limit stays within it: ``lower_value`` and ``upper_value``.  Of a
-        least or greatest value also where it is: ``lower_place`` and ``upper_place``.
+        answers there, and where each value comes from.  What has a limit stays within it:
+        ``lower_value`` and ``upper_value``.  Of factors of one product that are nowhere alone one
+        is named.  Sizes, formats of numbers, choices and counts aren't varied.  Of a least or
+        greatest value also where it is: ``lower_place`` and ``upper_place``.
 
     Raises
     ------

@@ -8,7 +8,7 @@ it, so that what follows from it follows.  The answer of a reduction is found ag
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import wrap
@@ -31,18 +31,32 @@ from sweeps.spec.units import format_quantity
 
 # What constants are multiplied by.
 LOWER, UPPER = 0.9, 1.1
-# What says how units convert is no assumption.
-FIXED = ("hour", "day", "kilowatt_hour")
+# What isn't known to some percent: how units convert, what is asked, formats of numbers, and
+# choices.  Whole numbers, which are counted or chosen, aren't either.
+FIXED = frozenset((
+    "hour", "day", "kilowatt_hour",
+    "message_bytes", "training_tokens", "parameters", "document_length", "memory_share",
+    "weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes", "matmul_input_bytes",
+    "gathered_bytes", "weight_copy_bytes", "tp_gather_share", "communication_bytes", "mask_bytes",
+    "single_bytes", "logit_bytes", "placeholder_bytes", "optimizer_traffic_bytes",
+    "bf16_layers", "bf16_attention", "bf16_experts", "attention_tile", "buckets", "loss_chunks",
+    "gathered_layers", "gathered_ends", "recompute_layers", "optimizer_offload",
+    "activation_offload", "offloaded_layers",
+))  # fmt: skip
+UNVARIED = "not varied: labels, whole numbers, sizes and formats of numbers"
 # The dimension along which set-ups lie.
 POINT = "setup"
-# Digits after which a product is taken for the whole number that it would be.
-DIGITS = 9
 # Rows of the table; what moves an answer by less than can be read isn't worth a row.
 SHOWN, LEAST = 15, 5e-5
 # Results of reductions, in words.
 RESULTS = {"min": "least", "max": "greatest", "mean": "mean"}
-# Moved by more than this, the answer isn't the same number.
-SAME = 1e-12
+# Moved by more than this, the answer isn't the same number; by less, two changes are one.
+SAME, ALIKE = 1e-12, 1e-9
+
+
+def is_constant(name: str) -> bool:
+    """Whether a quantity is known to some percent, rather than chosen, counted or asked."""
+    return name not in FIXED and not VOCABULARY[name].integer
 
 
 @dataclass(frozen=True)
@@ -65,17 +79,13 @@ class Moved:
     origins: tuple[Origin, ...]  # Where its value comes from
     lower: Side
     upper: Side
+    # Other names of one thing with it: factors of a product that are nowhere alone
+    factors: tuple[str, ...] = ()
 
     @property
     def most(self) -> float:
         """The larger of its two changes, without its sign; NaN where neither has an answer."""
         return float(np.fmax(abs(self.lower.change), abs(self.upper.change)))
-
-    @property
-    def switch(self) -> bool:
-        """Whether it is on or off: no share of it can be taken."""
-        one = VOCABULARY[self.name]
-        return one.integer and (one.minimum, one.maximum) == (0, 1)
 
     @property
     def holes(self) -> Iterator[Side]:
@@ -184,7 +194,7 @@ class Sensitivity:
 
     def lines(self, *, every: bool = False) -> Iterator[str]:
         """Yield it for people, the answer first; `every`: all constants, with their sources."""
-        effects = [one for one in self.moved if one.most > SAME and not one.switch]
+        effects = [one for one in self.moved if one.most > SAME]
         shown = effects if every else [one for one in effects if one.most >= LEAST][:SHOWN]
         value = format_quantity(self.answer, VOCABULARY[self.quantity].units)
         if effects:
@@ -196,10 +206,7 @@ class Sensitivity:
             yield f"  {', '.join(texts)}"
         else:
             yield f"{self.words} is {value}; no constant moves it"
-        method = (
-            "each constant by itself at x0.9 and x1.1, all others as they are (of whole numbers "
-        )
-        yield from wrap(f"{method}the next ones outwards, of limits the limit):", prose())
+        yield "each constant by itself at x0.9 and x1.1, all others as they are:"
         rows: list[Sequence[str]] = [("", "value", "x0.9", "x1.1", "from")]
         for one in shown:
             cells = (_cell(one, one.lower, LOWER), _cell(one, one.upper, UPPER))
@@ -212,10 +219,9 @@ class Sensitivity:
         yield from self._rest(every=every)
 
     def _rest(self, *, every: bool) -> Iterator[str]:
-        """Yield what stands below the table: switches, holes, and what moves nothing."""
-        switches = [one for one in self.moved if one.switch and one.most > SAME]
-        texts = [f"{one.name} {'off' if one.value else 'on'} {_change(one)}" for one in switches]
-        yield from _listed("switched over", texts)
+        """Yield what stands below the table: factors, holes, and what moves nothing."""
+        texts = [f"{name} with {one.name}" for one in self.moved for name in one.factors]
+        yield from _listed("factors of one product, so named once", texts)
         holes = [
             f"{one.name} = {_shown(one.name, side.value)} ({side.note})"
             for one in self.moved
@@ -245,21 +251,13 @@ class Sensitivity:
             yield f"{len(idle)} more move nothing (--verbose)"
         kept = [f"what is along {', '.join(self.axes)}"] if self.axes else []
         kept += [f"the shapes of {', '.join(self.models)}"] if self.models else []
-        yield from wrap(
-            ", and ".join([", ".join(["not varied: labels", *kept[:-1]]), *kept[-1:]]), prose()
-        )
+        yield from wrap(", and ".join([", ".join([UNVARIED, *kept[:-1]]), *kept[-1:]]), prose())
 
 
 def _listed(title: str, texts: Sequence[str]) -> Iterator[str]:
     if texts:
         yield f"{title}:"
         yield from wrap("; ".join(texts), prose(), initial_indent="  ", subsequent_indent="  ")
-
-
-def _change(one: Moved) -> str:
-    return ", ".join(
-        f"{side.change:+.2%}" for side in (one.lower, one.upper) if not math.isnan(side.change)
-    )
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -312,12 +310,7 @@ def points_of(name: str, value: float) -> tuple[Side, Side]:
     """Return a constant's lower and upper point, without answers."""
     quantity = VOCABULARY[name]
     sides = []
-    for factor, whole in ((LOWER, math.floor), (UPPER, math.ceil)):
-        wanted = factor * value
-        if quantity.integer:
-            step = -1.0 if factor == LOWER else 1.0
-            outwards = float(whole(round(wanted, DIGITS)))
-            wanted = outwards if outwards != value else value + step
+    for wanted in (LOWER * value, UPPER * value):
         taken = min(max(wanted, quantity.minimum), quantity.maximum)
         if taken == value or (quantity.above and taken <= quantity.minimum):
             sides.append(Side(note="at its limit" if value else "0 has no share"))
@@ -342,8 +335,9 @@ def sensitivity_of(job: Job, asked: str | Reduction, folders: Sequence[Path] = (
     base = _program([job.resolved], quantity, reduction)
     given, known = job.sweep.constants, job.resolved.constants
     own = {name for model in job.resolved.models for name in model.figures} - given.keys()
-    used = (base.used() | given.keys()) - own - {*FIXED}
-    names = [name for name, value in known.items() if name in used and math.isfinite(value)]
+    used = (base.used() | given.keys()) - own
+    names = [name for name, value in known.items()
+             if name in used and is_constant(name) and math.isfinite(value)]  # fmt: skip
     setups = Setups(job.resolved, names, given, lambda name, v: _moved(job, name, v, folders))
     if reduction is None:
         answers, reasons = _answers(setups.every, quantity)
@@ -416,9 +410,42 @@ class Setups:
             return (Origin(None, GIVEN),) if name in self.given else origins[name]
 
         return in_order(
-            [Moved(name, known[name], of(name), side(name, 0), side(name, 1))
-             for name in self.sides]
-        )  # fmt: skip
+            _without_factors(
+                Moved(name, known[name], of(name), side(name, 0), side(name, 1))
+                for name in self.sides
+            )
+        )
+
+
+def _without_factors(rows: Iterable[Moved]) -> list[Moved]:
+    """Name one thing once: of factors of a product alone the one that is given, or has a unit."""
+    found: list[Moved] = []
+    first = sorted(rows, key=lambda one: (one.origins[0].kind != GIVEN,
+                                          VOCABULARY[one.name].units == "1"))  # fmt: skip
+    for one in first:
+        for place, other in enumerate(found):
+            if _is_factor(one, other):
+                found[place] = replace(other, factors=(*other.factors, one.name))
+                break
+        else:
+            found.append(one)
+    return found
+
+
+def _is_factor(one: Moved, other: Moved) -> bool:
+    """Whether two constants move the answer by the same wherever both are at their shares."""
+    both = [
+        (mine.change, theirs.change)
+        for factor, mine, theirs in (
+            (LOWER, one.lower, other.lower),
+            (UPPER, one.upper, other.upper),
+        )
+        if math.isclose(mine.value, factor * one.value, rel_tol=SAME)
+        and math.isclose(theirs.value, factor * other.value, rel_tol=SAME)
+        and not (math.isnan(mine.change) or math.isnan(theirs.change))
+    ]
+    moved = [pair for pair in both if abs(pair[0]) > ALIKE]
+    return bool(moved) and all(math.isclose(*pair, rel_tol=ALIKE) for pair in both)
 
 
 def in_order(rows: Sequence[Moved]) -> tuple[Moved, ...]:

@@ -18,7 +18,7 @@ from overhead.step.parts import PARTS
 from sweeps import display
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column, Layout, row_numbers
-from sweeps.error_bar import FIXED, Sensitivity, Setups
+from sweeps.error_bar import Sensitivity, Setups, is_constant
 from sweeps.errors import InputError
 from sweeps.origin import attributes
 from sweeps.search.launch import Settings, settings_of
@@ -474,11 +474,14 @@ def survival(answer: Answer) -> Survival:
     assert plan is not None
     common = common_of(point)[2]
     own = {name for model in resolved.models for name in model.figures}
-    left = {*own, *FIXED, *CHOICES, *point.constants, "memory_share", "unknown_settings"}
+    left = {*own, *CHOICES, *point.constants}
     names = [
         name
         for name, value in common.constants.items()
-        if name in plan.used() - left and name in common.origins and np.isfinite(value)
+        if name in plan.used() - left
+        and name in common.origins
+        and is_constant(name)
+        and np.isfinite(value)
     ]
     setups = Setups(
         common, names, {}, lambda name, value: common_of(point.with_constants(**{name: value}))[2]
