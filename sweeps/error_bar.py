@@ -42,6 +42,8 @@ FIXED = frozenset((
     "bf16_layers", "bf16_attention", "bf16_experts", "attention_tile", "buckets", "loss_chunks",
     "gathered_layers", "gathered_ends", "recompute_layers", "optimizer_offload",
     "activation_offload", "offloaded_layers",
+    # Rates of which the share that is sustained is varied.
+    "best_matmul_flops", "output_matmul_flops", "peak_flops", "attention_peak_flops",
 ))  # fmt: skip
 UNVARIED = "not varied: labels, whole numbers, sizes and formats of numbers"
 # The dimension along which set-ups lie.

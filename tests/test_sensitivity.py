@@ -208,7 +208,7 @@ def test_the_least_of_plans_is_found_again_with_each_constant_moved(
     time, place = least()
     assert found.step_time.item() == time
     for name, side in (("memory_capacity", "upper"), ("memory_capacity", "lower"),
-                       ("best_matmul_flops", "lower"), ("memory_bandwidth", "upper")):  # fmt: skip
+                       ("matmul_efficiency", "lower"), ("memory_bandwidth", "upper")):  # fmt: skip
         of = found.sel(constant=name)
         time, place = least(**{name: of[f"{side}_value"].item()})
         assert of[f"{side}_answer"].item() == time

@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 
 import click
 
-from overhead.collectives.algorithm import NETWORKS, trees
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, trees
 from overhead.formula import REGISTRY
 from overhead.labels import LABELS
+from overhead.plan import PLAN as PLAN_CONDITIONS
 from overhead.quantity import VOCABULARY
 from sweeps.cli.typed import Command, flag_of, flags_of
 from sweeps.errors import fault, refuse, tell_all
@@ -320,7 +321,7 @@ def is_switch(name: str) -> bool:
 
 
 def is_input(name: str, *, alone: bool) -> bool:
-    """Return whether a formula takes a quantity, or a label has the name.
+    """Return whether a formula or a condition takes a quantity, or a label has the name.
 
     An operation alone takes only what is defined for collectives.
     """
@@ -329,8 +330,12 @@ def is_input(name: str, *, alone: bool) -> bool:
     if name not in VOCABULARY or (alone and name not in VOCABULARY.first):
         return False
     VOCABULARY.load_everything()
-    return any(name in one.inputs for one in REGISTRY.values()) or any(
-        name in one.bind.values() for one in REGISTRY.calls
+    conditions = [one for of in (NETWORKS, ALGORITHMS) for each in of.values()
+                  for one in each.requires] if alone else PLAN_CONDITIONS  # fmt: skip
+    return (
+        any(name in one.inputs for one in REGISTRY.values())
+        or any(name in one.bind.values() for one in REGISTRY.calls)
+        or any(name in one.inputs for one in conditions)
     )
 
 

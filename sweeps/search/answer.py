@@ -500,6 +500,8 @@ def survival(answer: Answer) -> Survival:
         rivals[name, POINTS[at]] = Rival(rival, lost, reason)
     answers = np.where(why[0] == "", values[0], np.nan).tolist()
     rows = setups.rows(answers, why[0].tolist())
+    named = {one.name for one in rows}
+    rivals = {key: rival for key, rival in rivals.items() if key[0] in named}
     asked = {**point.constants, **point.labels}
     models = tuple(model.name for model in resolved.models)
     own_value = Sensitivity(point.objective.quantity, answers[0], rows, asked, models)

@@ -607,7 +607,7 @@ class _SweepReader(Faults):
             field=self.said.get(name, name),
             integer=quantity.integer,
             bare_is_si=self.bare_is_si,
-            allow_infinite=name.endswith(("bandwidth", "memory_capacity")),
+            allow_infinite=quantity.units == "byte s-1" or name.endswith("memory_capacity"),
         )
 
     def _labels(self, name: str, value: Any, *, joint: bool) -> NDArray[Any] | None:
