@@ -70,7 +70,7 @@ def test_a_report_tells_each_quantity_with_its_unit(cli: Runner) -> None:
     assert "  algbw                     57.1" in out
     assert "latency = " not in out.split("not given")[1]  # what is given isn't told as assumed
     assert "hardware" not in out
-    assert "on a bare ring network, algorithm ring, no machine and no library behind it" in out
+    assert "on a bare ring network, algorithm ring: no machine, no library" in out
 
 
 def test_verbose_puts_the_numbers_in(cli: Runner) -> None:

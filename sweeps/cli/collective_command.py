@@ -112,7 +112,7 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
     yield _answer(record, constants, labels)
     bare = "" if job.resolved.machines else "bare "
     network = f"on a {bare}{labels['topology']} network, algorithm {used}"
-    yield f"  {network}, {_behind(job, labels)}{protocol}"
+    yield f"  {network}{_behind(job, labels, protocol)}"
     for name in display.rows("collective", place="report"):
         # A bare network has no nodes.
         if name in record and not (bare and name in LEVELS):
@@ -150,14 +150,15 @@ def _answer(
     return f"{of}: {format_quantity(time, 's')}" + (f" ({', '.join(said)})" if said else "")
 
 
-def _behind(job: Job, labels: Mapping[str, str]) -> str:
+def _behind(job: Job, labels: Mapping[str, str], protocol: str) -> str:
     """Return what is behind a network: a machine with its library, its links alone, or nothing."""
     names = [machine.name for machine in job.resolved.machines]
     if not names:
-        return "no machine and no library behind it"
+        return ": no machine, no library"
+    software = f"software {labels['software']}{protocol}"
     if labels.get("library", NO_LIBRARY) == NO_LIBRARY:
-        return f"links of {names[0]} alone (software {labels['software']})"
-    return f"{names[0]} with software {labels['software']}"
+        return f", {software}: links of {names[0]} alone"
+    return f", {software}, on {names[0]}"
 
 
 # What of a time passes inside nodes, and between them.

@@ -13,6 +13,7 @@ from sweeps.errors import InputError
 from sweeps.job import prepare
 
 RING = {"topology": "ring", "ranks": [2, 8], "message_bytes": [1e6, 1e9]}
+LINK = {"latency": 0.0, "bandwidth": 450e9}
 
 
 def computed(program: Program) -> set[str]:
@@ -72,7 +73,7 @@ def test_a_wire_time_takes_the_place_of_message_and_bandwidth() -> None:
 
 
 def test_counts_of_a_schedule_that_are_given() -> None:
-    found = sweeps.sweep(["time", "steps"], transfer_fraction=[1.0, 3.0], latency=0.0, **RING)
+    found = sweeps.sweep(["time", "steps"], transfer_fraction=[1.0, 3.0], **LINK, **RING)
     wire = RING["message_bytes"] / np.array([450e9, 450e9])  # type: ignore[operator]
     expected = np.multiply.outer([1.0, 3.0], wire)
     time = found["time"].transpose("ranks", "transfer_fraction", "message_bytes")

@@ -166,7 +166,7 @@ def test_a_torus_has_its_machines_axes(sweeps: Runner) -> None:
     found = record(sweeps, "--op all_gather --N 256 --M 1GiB --hardware tpu-v5e --software xla")
     assert found["latency_s"] == pytest.approx(21e-6 + 255 / 256 * 2**30 / (0.95 * 4 * 45e9))
     cube = sweeps("collective --N 64 --M 1GiB --hardware tpu-v5p --software xla").out
-    assert "mesh_nz, mesh_nx, mesh_ny = 4" in " ".join(cube.split())
+    assert "mesh_nx, mesh_ny, mesh_nz = 4" in " ".join(cube.split())
 
 
 STEP = "analysis --model llama3-8b --gpus 16 --tp 8 --sp on --seq-len 4096 --global-batch 32"

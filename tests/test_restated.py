@@ -1,0 +1,205 @@
+"""Giving back what was taken changes no number: one value at a time, and all together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import sweeps
+from overhead.labels import LABELS
+from overhead.quantity import VOCABULARY
+from sweeps.cli.analysis_job import analysis_job
+from sweeps.cli.options import check_taken
+from sweeps.job import Job, prepare
+from sweeps.origin import GIVEN, UNKNOWN, read
+
+Question = dict[str, Any]
+# How sure an answer is depends on what is known of a run, so on what is given.
+SURENESS = {"error_band", "memory_error_band", "unknown_settings"}
+MACHINES = ("dgx-h100", "dgx-a100", "gb200-nvl72", "mi300x", "tpu-v5p", "tpu-v5e", "gcp-a3-mega",
+            "trainium2")  # fmt: skip
+EXAMPLES = settings(deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@st.composite
+def collectives(draw: st.DrawFn) -> Question:
+    """A question of one operation: on a machine, on a flat network of one, or on a bare network."""
+    found: Question = {
+        "collective": draw(st.sampled_from(["all_reduce", "all_gather", "all_to_all", "p2p"])),
+        "ranks": draw(st.sampled_from([2, 8, 16, 64, 128])),
+        "message_bytes": draw(st.sampled_from([1e4, 2.0**26, 2.0**30])),
+    }
+    kind = draw(st.sampled_from(["machine", "default", "flat", "bare"]))
+    if kind in ("machine", "flat") and draw(st.booleans()):
+        found["hardware"] = draw(st.sampled_from(MACHINES))
+    if kind in ("flat", "bare"):
+        found["topology"] = draw(st.sampled_from(["ring", "switch", "torus", "mesh"]))
+        found["algorithm"] = draw(st.sampled_from(["auto", "standard"]))
+    if kind == "bare":
+        link = draw(st.sampled_from([{"bandwidth": 5e10}, {"latency": 2e-6}]))
+        found |= link | draw(st.sampled_from([{}, {"energy_per_bit": 5e-12}]))
+    elif draw(st.booleans()):
+        more: list[Question] = [
+            {"software": "none"}, {"inter_bandwidth": 40e9}, {"intra_latency": 2e-6},
+            {"environment": "pytorch"}, {"oversubscription": 2.0},
+        ]  # fmt: skip
+        found |= draw(st.sampled_from(more))
+    return found
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Question:
+    """A question of a training step: of a model or of bare sizes, on a machine."""
+    shape: list[Question] = [
+        {"model": "llama3-8b"}, {"model": "qwen3-30b-a3b", "ep": 4},
+        {"parameters": 7e9, "hidden_size": 4096, "layers": 32}, {"hidden_size": 4096, "layers": 32, "heads": 32,
+                              "vocabulary_size": 32000, "ffn_size": 11008},
+    ]  # fmt: skip
+    plan: list[Question] = [{"tp": 2, "pp": 2, "dp": 4}, {"dp": 16}, {"tp": 8, "dp": 2, "cp": 1}]
+    found = draw(st.sampled_from(shape)) | draw(st.sampled_from(plan))
+    found |= {"global_batch": 32, "micro_batch": 1, "sequence_length": 4096}
+    more: list[Question] = [
+        {}, {"hardware": "dgx-a100"}, {"hardware": "tpu-v5p"}, {"inter_bandwidth": 25e9},
+        {"topology": "ring"}, {"software": "none"}, {"framework": "torchtitan"},
+    ]  # fmt: skip
+    return found | draw(st.sampled_from(more))
+
+
+def job_of(question: Question) -> Job:
+    table = {"title": "Restated", "constants": question}
+    if "message_bytes" in question:
+        return prepare(table, command=["test"], folders=())
+    return analysis_job(table)
+
+
+def taken(job: Job) -> Question:
+    """Return what a report names as taken: every value that isn't given and that results take."""
+    used = {"hardware", *job.program.labels, *job.program.used()} - SURENESS
+    known = {**job.program.grid.constants, **job.program.assumed, **job.program.labels}
+    return {
+        name: known[name]
+        for name, origins in job.resolved.origins.items()
+        if name in used and name in known and origins[0].kind != UNKNOWN
+        and known[name] == known[name]  # what isn't known is no value
+    }  # fmt: skip
+
+
+def numbers(job: Job) -> Mapping[str, Any]:
+    with np.errstate(all="ignore"):
+        found = job.program.evaluate()
+    return {name: np.asarray(values) for name, values in found.items() if name not in SURENESS}
+
+
+def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Return the numbers that both have and that aren't equal bit for bit."""
+    return [
+        name for name in one.keys() & other.keys()
+        if not np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f")
+    ]  # fmt: skip
+
+
+def check(question: Question, draw: Callable[[Any], Any], *, some: int) -> None:
+    base = job_of(question)
+    known, own = numbers(base), taken(base)
+    assert own, question
+    pick = draw(st.lists(st.sampled_from(sorted(own)), min_size=1, max_size=some, unique=True))
+    for name in pick:
+        again = job_of({**question, name: own[name]})
+        assert not unlike(known, numbers(again)), (question, name, own[name])
+        if "message_bytes" in question and name not in LABELS:
+            check_taken(again, {name: "as taken"}, [])
+    together = job_of({**question, **own})
+    assert not unlike(known, numbers(together)), (question, own)
+
+
+@given(question=collectives(), data=st.data())
+@settings(EXAMPLES, max_examples=15)
+def test_an_operations_values_given_back(question: Question, data: st.DataObject) -> None:
+    check(question, data.draw, some=5)
+
+
+@given(question=steps(), data=st.data())
+@settings(EXAMPLES, max_examples=3)
+def test_a_steps_values_given_back(question: Question, data: st.DataObject) -> None:
+    check(question, data.draw, some=3)
+
+
+@pytest.mark.slow
+@given(question=steps(), data=st.data())
+@settings(EXAMPLES, max_examples=40)
+def test_many_steps_values_given_back(question: Question, data: st.DataObject) -> None:
+    check(question, data.draw, some=20)
+
+
+# Values of which each has changed an answer, and hypothesis might not draw today.
+LINKS = {
+    "link": "auto", "mesh_nz": 1, "intra_latency": 8e-7, "intra_bandwidth": 450e9,
+    "inter_latency": 2.7e-6, "inter_bandwidth": 50e9, "hardware": "dgx-h100",
+}  # fmt: skip
+TORUS = {"topology": "torus", "mesh_nx": 4, "mesh_ny": 4, "mesh_nz": 4, "link": "auto"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "values"),
+    [
+        ({"ranks": 16}, LINKS),
+        ({"ranks": 8}, LINKS),
+        ({"ranks": 16, "hardware": "dgx-h100"}, LINKS),
+        ({"ranks": 64, "hardware": "tpu-v5p"}, TORUS),
+        ({"ranks": 64, "hardware": "tpu-v5p"}, {"copy_rate": np.inf}),
+        ({"ranks": 64, "topology": "torus"}, {"mesh_nx": 8, "mesh_ny": 8, "mesh_nz": 1}),
+        ({"ranks": 1024, "hardware": "tpu-v5e"}, {"topology": "hierarchical"}),
+        ({"ranks": 512, "nodes_per_pod": 4, "topology": "hierarchical"}, {"pod_latency": 2.7e-6}),
+        ({"ranks": 16, "hardware": "trainium2"}, {"topology": "torus"}),
+    ],
+)
+def test_values_that_once_changed_an_answer(asked: Question, values: Question) -> None:
+    question = {"message_bytes": 2.0**26, **asked}
+    base = sweeps.sweep(["time", "energy"], **question)
+    for name, value in values.items():
+        again = sweeps.sweep(["time", "energy"], **{**question, name: value})
+        np.testing.assert_array_equal(again["time"].item(), base["time"].item(), name)
+        np.testing.assert_array_equal(again["energy"].item(), base["energy"].item(), name)
+
+
+def test_a_dataset_names_values_that_are_taken_back() -> None:
+    """Every coordinate that wasn't given, of a sweep over ranks and messages."""
+    axes: Question = {"ranks": [8, 16], "message_bytes": [1e6, 1e9]}
+    base = sweeps.sweep("time", **axes)
+    own = {
+        str(name): one.item() for name, one in base.coords.items()
+        if not one.dims and (name in LABELS or name in VOCABULARY)
+        and read(one.attrs)[0].kind not in (GIVEN, UNKNOWN)
+        and not (name in LABELS and LABELS[str(name)].follows)
+    }  # fmt: skip
+    assert {"hardware", "inter_bandwidth", "link_share"} <= own.keys()
+    again = sweeps.sweep("time", **axes, **own)
+    np.testing.assert_array_equal(again["time"].to_numpy(), base["time"].to_numpy())
+
+
+def test_a_plans_values_given_back() -> None:
+    asked: Question = {"model": "llama3-8b", "gpus": 16, "global_batch": 32,
+                       "sequence_length": 4096, "recompute": "none", "cp": 1}  # fmt: skip
+    base = sweeps.plans(**asked)
+    assert base.answer is not None
+    space = base.answer.found.space
+    assert space.plan is not None
+    used = space.plan.used() - SURENESS
+    own = {
+        name: space.resolved.constants[name]
+        for name, origins in space.resolved.origins.items()
+        if name in used and name in space.resolved.constants
+        and origins[0].kind != UNKNOWN and np.isfinite(space.resolved.constants[name])
+    }  # fmt: skip
+    assert {"inter_bandwidth", "link_share", "tp_overlap"} <= own.keys()
+    again = sweeps.plans(**{**asked, **own, "hardware": "dgx-h100", "software": "nccl"})
+    assert again.answer is not None
+    assert again.answer.found.values[0] == base.answer.found.values[0]
+    assert again.recommended is not None
+    assert base.recommended is not None
+    assert again.recommended.split == base.recommended.split
