@@ -48,7 +48,8 @@ OF_COLLECTIVES: Cases = {
     "hardware": "dgx-a100",
     "message_bytes": ("2MiB", "collective --N 32 --json"),
     "latency_per": ("message", f"{TORUS} --mesh-nx 4 --mesh-ny 8 --collective p2p --hops 3"),
-    "bandwidth": "'30 GB/s'", "latency": "'3 us'",
+    "bandwidth": ("'30 GB/s'", f"{BARE} --topology ring"),
+    "latency": ("'3 us'", f"{BARE} --topology ring"),
     "energy_per_bit": ("'9 pJ/bit'", f"{BARE} --topology ring"),
     "link": ("intra", f"{BARE} --topology hierarchical --collective p2p"),
     "gpus_per_node": "4", "nics_per_node": "1", "nodes_per_pod": ("2", f"{BARE} --topology "
