@@ -17,6 +17,7 @@ from sweeps.cli.analysis_job import analysis_job
 from sweeps.cli.options import check_taken
 from sweeps.job import Job, prepare
 from sweeps.origin import GIVEN, UNKNOWN, read
+from sweeps.tuner.predict import read_rates
 
 Question = dict[str, Any]
 # How sure an answer is depends on what is known of a run, so on what is given.
@@ -57,7 +58,8 @@ def steps(draw: st.DrawFn) -> Question:
     """A question of a training step: of a model or of bare sizes, on a machine."""
     shape: list[Question] = [
         {"model": "llama3-8b"}, {"model": "qwen3-30b-a3b", "ep": 4},
-        {"parameters": 7e9, "hidden_size": 4096, "layers": 32}, {"hidden_size": 4096, "layers": 32, "heads": 32,
+        {"parameters": 7e9, "hidden_size": 4096, "layers": 32},
+        {"hidden_size": 4096, "layers": 32, "heads": 32,
                               "vocabulary_size": 32000, "ffn_size": 11008},
     ]  # fmt: skip
     plan: list[Question] = [{"tp": 2, "pp": 2, "dp": 4}, {"dp": 16}, {"tp": 8, "dp": 2, "cp": 1}]
@@ -203,3 +205,17 @@ def test_a_plans_values_given_back() -> None:
     assert again.recommended is not None
     assert base.recommended is not None
     assert again.recommended.split == base.recommended.split
+
+
+def test_a_tuners_rates_given_back() -> None:
+    own = read_rates("dgx-h100")
+    for name in ("bandwidth", "latency", "sms", "copy_engine_bandwidth", "launch_time"):
+        again = read_rates("dgx-h100", given={name: own[name]})
+        assert again.library == own.library
+        assert {key: one.value for key, one in again.figures.items()} == {
+            key: one.value for key, one in own.figures.items()
+        }
+    slow = read_rates("dgx-h100", given={"bandwidth": own["bandwidth"] / 2.0})
+    assert slow.library["intra_bandwidth"] == own.library["intra_bandwidth"] / 2.0
+    late = read_rates("dgx-h100", given={"latency": own["latency"] + 1e-6})
+    assert late.library["step_latency"] == pytest.approx(own.library["step_latency"] + 1e-6)

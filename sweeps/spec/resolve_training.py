@@ -47,7 +47,7 @@ from sweeps.spec.framework import (
 )
 from sweeps.spec.machine import Machine, cut_domain, rates_of
 from sweeps.spec.model import Model, complete_shapes
-from sweeps.spec.resolve import DEFAULTS, NUMBER_DEFAULTS, Resolved, Resolver
+from sweeps.spec.resolve import DEFAULTS, NUMBER_DEFAULTS, ONE_SIDE, Resolved, Resolver
 from sweeps.spec.software import userbuffers_figures
 
 # Models of parts of a step, each with its own defaults.
@@ -104,6 +104,7 @@ class TrainingResolver(Resolver):
                 if name not in (*SHAPES, *DERIVED):
                     why = f"the default of the model of {part}"
                     self._constant(name, assumed(default, why))
+        self._constant("mesh_nz", ONE_SIDE)
         self._shared_cards()
         self._software()
         return Resolved(

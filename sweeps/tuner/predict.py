@@ -26,7 +26,14 @@ from sweeps.spec.catalog import load_framework, load_hardware
 from sweeps.spec.framework import training_constants
 from sweeps.spec.machine import Machine
 from sweeps.spec.resolve import figure_of
-from sweeps.spec.software import TILED, USERBUFFERS, own_library, priced, userbuffers_figures
+from sweeps.spec.software import (
+    STEPS,
+    TILED,
+    USERBUFFERS,
+    own_library,
+    priced,
+    userbuffers_figures,
+)
 from sweeps.spec.units import format_quantity
 from sweeps.tuner.userbuffers import (
     ALL_GATHER,
@@ -65,7 +72,7 @@ class Rates:
     # Whether every pair of GPUs has a link of its own, so that a ring uses one of them
     linked: bool
     figures: Mapping[str, Origin]  # By quantity, in canonical units
-    # What the machine's library of collectives takes of it; nothing where links are given
+    # What the machine's library of collectives takes of it; nothing where none is known
     library: Mapping[str, float] = field(default_factory=dict)
 
     def __getitem__(self, quantity: str) -> float:
@@ -91,7 +98,8 @@ def read_rates(
     if "sms" in (given or {}):
         constants["sms"] = Origin((given or {})["sms"], GIVEN)
     tiled = userbuffers_figures(machine, precision, constants)
-    found = {**tiled, **_of_machine(machine, constants, tiled["userbuffers_share"])}
+    own = _of_machine(machine, constants, tiled["userbuffers_share"])
+    found = {**tiled, **own}
     for name, value in (given or {}).items():
         names = [name] if name != "sm_bandwidth" else list(SM_BANDWIDTH.values())
         found |= dict.fromkeys(names, Origin(value, GIVEN))
@@ -107,10 +115,8 @@ def read_rates(
         refuse("hardware", machine.name, wrong, "another machine or --precision")
     ranks = int(machine.figures["gpus_per_node"].value)
     linked = machine.scale_up_kind == "fully_connected"
-    bare = {"bandwidth", "latency"} & set(given or ())
-    return Rates(
-        machine.name, machine.generation, ranks, linked, found, {} if bare else _library(machine)
-    )
+    library = _moved(_library(machine), own, given or {})
+    return Rates(machine.name, machine.generation, ranks, linked, found, library)
 
 
 SM_BANDWIDTH = {ALL_GATHER: "gather_sm_bandwidth", REDUCE_SCATTER: "scatter_sm_bandwidth"}
@@ -134,6 +140,20 @@ def _library(machine: Machine) -> dict[str, float]:
         return {}
     known = {one: figure_of(machine, one) for one in _NODE}
     return {one: origin.value for one, origin in {**known, **constants}.items()}
+
+
+def _moved(
+    library: Mapping[str, float], own: Mapping[str, Origin], given: Mapping[str, float]
+) -> dict[str, float]:
+    """Return what a library takes on links other than the machine's: its shares and costs stay."""
+    found = dict(library)
+    if "bandwidth" in given and library:
+        found["intra_bandwidth"] *= given["bandwidth"] / own["bandwidth"].value
+    more = given.get("latency", own["latency"].value) - own["latency"].value
+    for name, times in STEPS["intra"].items():
+        if name in library and name != "pair_step_latency":
+            found[name] = max(library[name] + times * more, 0.0)
+    return found
 
 
 def _of_machine(
