@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import sweeps
@@ -15,6 +15,7 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.cli.analysis_job import analysis_job
 from sweeps.cli.options import check_taken
+from sweeps.errors import InputError
 from sweeps.job import Job, prepare
 from sweeps.origin import GIVEN, UNKNOWN, read
 from sweeps.tuner.predict import read_rates
@@ -57,10 +58,11 @@ def collectives(draw: st.DrawFn) -> Question:
 def steps(draw: st.DrawFn) -> Question:
     """A question of a training step: of a model or of bare sizes, on a machine."""
     shape: list[Question] = [
-        {"model": "llama3-8b"}, {"model": "qwen3-30b-a3b", "ep": 4},
+        {"model": "llama3-8b"}, {"model": "qwen3-30b-a3b", "ep": 4, "etp": 1},
         {"parameters": 7e9, "hidden_size": 4096, "layers": 32},
         {"hidden_size": 4096, "layers": 32, "heads": 32,
-                              "vocabulary_size": 32000, "ffn_size": 11008},
+                              "vocabulary_size": 32000, "ffn_size": 11008,
+         "gated": 1, "tied_embeddings": 0},
     ]  # fmt: skip
     plan: list[Question] = [{"tp": 2, "pp": 2, "dp": 4}, {"dp": 16}, {"tp": 8, "dp": 2, "cp": 1}]
     found = draw(st.sampled_from(shape)) | draw(st.sampled_from(plan))
@@ -106,7 +108,10 @@ def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def check(question: Question, draw: Callable[[Any], Any], *, some: int) -> None:
-    base = job_of(question)
+    try:
+        base = job_of(question)
+    except InputError:
+        reject()  # no such plan or network
     known, own = numbers(base), taken(base)
     assert own, question
     pick = draw(st.lists(st.sampled_from(sorted(own)), min_size=1, max_size=some, unique=True))
