@@ -20,11 +20,12 @@ from sweeps import display
 from sweeps.blocks.estimate import Estimate, duration, lines
 from sweeps.blocks.folder import Folder
 from sweeps.blocks.run import Means, clear, write_sweep
+from sweeps.engine.grid import SUBJECT
 from sweeps.engine.validity import ONE_RANK
 from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 from sweeps.job import Job
 from sweeps.plots.data import PLACE, subject_of
-from sweeps.plots.declare import check_figures
+from sweeps.plots.declare import check_figures, variables_of
 from sweeps.plots.defaults import default_figures, main_variable
 from sweeps.plots.draw import best_cells, draw, effects, tabulate
 from sweeps.plots.schema import Figure
@@ -433,6 +434,7 @@ def answer_lines(path: Path) -> Iterator[str]:
         own = [one for one in figures_of(dataset) if one.kind in TABLES]
         shown = tabulate(dataset, own[0]) if own else best_cells(dataset, main, _BEST)
         changes = [*effects(dataset, own[0])] if own else []
+        changes += _of_others(dataset, own)
     title, names, (heads, *rows), gaps = shown
     yield from changes  # The answer, then what was asked
     yield title
@@ -442,6 +444,19 @@ def answer_lines(path: Path) -> Iterator[str]:
     if len(rows) > _MOST_ROWS:
         yield f"  ... and {len(rows) - _MOST_ROWS} more: --csv or --json give all"
     yield ""
+
+
+def _of_others(dataset: xr.Dataset, figures: Sequence[Figure]) -> Iterator[str]:
+    """Yield what the first figure of an operation says where the first of all is of a step."""
+    first: dict[str, Figure] = {}
+    for figure in figures:
+        shown = dataset.variables.get(variables_of(figure)[0])
+        first.setdefault("" if shown is None else shown.attrs.get(SUBJECT, ""), figure)
+    for figure in [*first.values()][1:]:
+        found = [f"  {line}" for line in effects(dataset, figure)]
+        if found:
+            yield str(figure["title"] or figure.name)
+            yield from found
 
 
 # A result's cells as a table for people, and values as people write them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,13 @@ import numpy as np
 
 from sweeps.errors import RunError, tell_all
 from sweeps.plots.data import View, cell_names, entries, find, of_subject, subject_of, view_of
-from sweeps.plots.declare import check_figures, in_percent, resolve, variables_of
+from sweeps.plots.declare import (
+    baseline_words,
+    check_figures,
+    in_percent,
+    resolve,
+    variables_of,
+)
 from sweeps.plots.frame import better_of
 from sweeps.plots.schema import BREAKDOWNS, Figure
 from sweeps.plots.style import (
@@ -74,11 +80,17 @@ def effects(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Iterator
         yield from findings(figure, view)
         return
     dims = [dim for dim in (figure["panels"], *figure["lines"], figure["x"]) if view.has(dim or "")]
-    if figure["best_of"] or set(view.dataset[figure["y"]].dims) - set(dims):
+    over = [dim for dim in figure["best_of"] if view.has(dim)]
+    if set(view.dataset[figure["y"]].dims) - {*dims, *over}:
         return
-    values = in_percent(figure, view, view.numbers(figure["y"], dims), dims) - 100.0
+    more = better_of(figure["better"], view.units(figure["y"]))
+    best = np.fmax if more else np.fmin
+    values = best.reduce(view.numbers(figure["y"], [*over, *dims]), axis=tuple(range(len(over))))
+    values = in_percent(figure, view, values, dims) - 100.0
     found = {dim: find(base[dim], entries(view.dataset, dim)) for dim in dims if dim in base}
     places = {dim: place for dim, place in found.items() if place is not None}
+    if {*dims} - {*places} == {figure["x"]}:
+        yield _baseline(figure, view, over, places)
     for dim, usual in places.items():
         own = values
         for place, other in enumerate(dims):
@@ -101,6 +113,21 @@ def effects(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Iterator
             yield f"{plain(dim)} {names[entry]} rather than {names[usual]}: " + (
                 ends[0].split(" (")[0] if same else f"{ends[0]} to {ends[1]}"
             )
+
+
+def _baseline(figure: Figure, view: View, over: Sequence[str], places: Mapping[str, int]) -> str:
+    """Say what percentages are of: the baseline's first and last value, each with its best plan."""
+    x, y = figure["x"], figure["y"]
+    values = view.numbers(y, [*places, *over, x])[tuple(places.values())]
+    costs = -values if better_of(figure["better"], view.units(y)) else values
+    there = np.flatnonzero(np.isfinite(costs).reshape(-1, costs.shape[-1]).any(axis=0))
+    ends = []
+    for last in dict.fromkeys(there[[0, -1]].tolist()):
+        plan = np.unravel_index(np.nanargmin(costs[..., last]), costs.shape[:-1])
+        names = [view.labels(dim)[at] for dim, at in zip((x, *over), (last, *plan), strict=True)]
+        shown = scale_of(view.units(y)).given(float(values[(*plan, last)]))
+        ends.append(f"{shown} ({', '.join(names)})")
+    return f"{baseline_words(figure, view)}: {' to '.join(ends)}"
 
 
 def best_cells(
