@@ -8,6 +8,7 @@ import os
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,9 +63,10 @@ def test_readme_is_short_and_says_the_same_in_chinese() -> None:
 def test_readme_example_runs() -> None:
     names: dict[str, object] = {}
     exec(blocks("python", README)[0], names)
-    found = names["found"]
-    sizes = {"topology": 2, "ranks": 3, "message_bytes": 11, "hardware": 2}
-    assert dict(found.busbw.sizes) == sizes  # type: ignore[attr-defined]
+    found: Any = names["found"]
+    variables = found[["time", "step_time", "peak_memory"]].data_vars
+    for line in str(variables).splitlines():
+        assert line.partition("B ")[0] in README
 
 
 def test_the_guide_s_spec_is_a_sweep() -> None:
