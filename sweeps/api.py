@@ -259,7 +259,8 @@ def sensitivity(
         one = {"quantity": asked, "operation": reduction, "over": [*table.get("axes", {})]}
         table |= {"quantities": [], "reductions": [{**one, "name": "answer"}]}
         job = prepare(table, command=["sweeps.sensitivity"], folders=folders)
-    found = sensitivity_of(job, job.sweep.reductions[0] if reduction else asked, folders)
+    answer = job.sweep.reductions[0] if reduction else asked
+    found = sensitivity_of(job.of(asked), answer, folders)
     return found.result({}, command=["sweeps.sensitivity"]).dataset()
 
 

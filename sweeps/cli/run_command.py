@@ -149,8 +149,10 @@ def _sensitivity(job: Any, given: Mapping[str, Any], name: str) -> int:
     if asked not in own and job.program.grid.cells > 1:
         allowed = nearest(asked, own) if own else "a sweep with a reduction, or of one cell"
         refuse("--sensitivity", asked, "is no reduction of this sweep", allowed)
-    found = {"sensitivity": own.get(asked, asked), "plot": bool(given["plot"])}
-    show_sensitivity(job, {**given, **found}, name)
+    answer = own.get(asked, asked)
+    found = {"sensitivity": answer, "plot": bool(given["plot"])}
+    quantity = asked if answer is asked else own[asked].quantity
+    show_sensitivity(job.of(quantity), {**given, **found}, name)
     return 0
 
 

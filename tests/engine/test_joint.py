@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -265,3 +266,32 @@ def test_commands_take_it(cli: Runner, tmp_path: Path, monkeypatch: pytest.Monke
     assert {row["collective_status"] for row in rows[:8]} == {"ok"}
     ran = cli("run card.toml --json --output y.nc --overwrite", fine=False)
     assert ran.records[-1]["tp"] == 8
+
+
+def test_what_moves_an_answer_is_of_its_part(cli: Runner) -> None:
+    whole = {**MESSAGES, **STEP, "message_bytes": 2**20, "tp": 4, "pp": 1}
+    step = {name: value for name, value in whole.items() if name != "message_bytes"}
+    for quantity, alone_ in (("time", {"message_bytes": 2**20}), ("step_time", step)):
+        found = sweeps.sensitivity(quantity, ranks=8, **whole)
+        name = "ranks" if quantity == "time" else "world_size"
+        xr.testing.assert_equal(
+            found.drop_attrs(), sweeps.sensitivity(quantity, **{name: 8}, **alone_).drop_attrs()
+        )
+    one = "--set tp=4 --set pp=1 --set world_size=64 --set topology=switch --set message_bytes=1MiB"
+    ran = cli(f"run design-space {one} --set inter_bandwidth=50GB/s --sensitivity time")
+    assert "time" in ran.out.splitlines()[0]
+
+
+def test_the_design_space_is_answered(cli: Runner, tmp_path: Path) -> None:
+    few = "--set world_size=64,512 --set message_bytes=1MiB,1GiB --set topology=ring,hierarchical"
+    ran = cli(f"run design-space {few} --output {tmp_path / 'x.nc'} --no-plot").out
+    lines = " ".join(ran.split())
+    # The baseline with its plans, then what each choice changes, then the operation's answer.
+    assert re.match(r"hierarchical, 400 Gbit/s between nodes: [\d.]+ s \(64 GPUs, tp \d", lines)
+    assert re.search(r"topology ring rather than hierarchical: [-+.\d]+ %", lines)
+    answer, table = lines.split("How long does an all_reduce of 512 GPUs take?")
+    assert "inter bandwidth 200 Gbit/s rather than 400 Gbit/s" in answer
+    assert "fastest in" in table.partition("How long is a step")[0]
+    with sweeps.open(tmp_path / "x.nc") as found:
+        step = found.step_time.min(["tp", "pp"]).sel(topology="hierarchical", inter_bandwidth=50e9)
+        assert f"{float(step[-1]):.4g} s (512 GPUs" in lines
