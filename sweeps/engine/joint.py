@@ -113,6 +113,9 @@ def joined(layouts: Sequence[Layout], sizes: Mapping[str, int], attrs: Mapping[s
         for layout, subject in zip(layouts, (OPERATION, STEP), strict=True)
         for column in layout.variables
     )
+    # Axes in the order in which variables have them, then what varies along several or none.
+    places = {dim: place for place, dim in enumerate(sizes)}
+    coordinates.sort(key=lambda one: places[one.dims[0]] if len(one.dims) == 1 else len(places))
     return Layout(dict(sizes), tuple(coordinates), variables, attrs)
 
 
