@@ -295,7 +295,7 @@ def test_the_design_space_is_answered(cli: Runner, tmp_path: Path) -> None:
     assert re.search(r"topology ring rather than hierarchical: [-+.\d]+ %", lines)
     answer, table = lines.split("How long does an all_reduce of 512 GPUs take? (512 GPUs)")
     assert "inter bandwidth 200 Gbit/s rather than 400 Gbit/s" in answer
-    assert "fastest in" in table.partition("How long is a step")[0]
+    assert "fastest in" in table.partition("How long is the best")[0]
     with sweeps.open(tmp_path / "x.nc") as found:
         step = found.step_time.min(["tp", "pp"]).sel(topology="hierarchical", inter_bandwidth=50e9)
         assert f"{float(step[-1]):.4g} s (512 GPUs" in lines
