@@ -71,7 +71,7 @@ def test_the_help_of_a_command_names_units_values_and_defaults(cli: Runner) -> N
     for words in (
         "--micro-batch-size VALUES Sequences of a micro-batch. [default: 1]",
         "gpipe, one_f_one_b, interleaved,",
-        "[B/s]. [default: the machine's]",
+        "[B/s]. [default: the machine's (dgx-h100: 50 GB/s)]",
         "is an option by its name",
     ):
         assert words in shown

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar
 
 import click
@@ -23,11 +22,12 @@ from overhead.quantity import VOCABULARY
 from sweeps.cli.typed import Command, flag_of, flags_of
 from sweeps.errors import fault, refuse, tell_all
 from sweeps.spec.names import quantity_of
-from sweeps.spec.units import UNITS, counts_tokens, format_quantity, spelled_out
+from sweeps.spec.units import UNITS, counts_tokens, spelled_out
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 COLLECTIVE, TRAINING, SEARCH = "collective", "analysis", "plan"
+SEARCHES = (SEARCH, "buy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ FLAGS: dict[str, Flag] = {
     "head_size": Flag("hidden size by heads"),
     "price": Flag(words="Price of a GPU, such as '2.5 USD/h'"),
     "hardware": Flag(words="Machine(s) of the catalogue"),
+    "fabric": Flag("the machine's"),
     "software": Flag(words="Library whose profile prices collectives: nccl, rccl, xla, none, file"),
 }
 # The usual options, in the order of help, of axes and so of records: of which commands they are,
@@ -367,40 +368,13 @@ def _of_quantity(name: str) -> str:
 
 def _default(name: str, command: str) -> str:
     """Return what is taken where nothing is said, in words."""
-    if command == SEARCH:
-        from sweeps.search.request import CHOICES, MODULE_CHOICES
+    from sweeps.cli.defaults import default_words
+    from sweeps.search.request import SEARCHED
 
-        if name in CHOICES and name not in MODULE_CHOICES:
-            return "searched"
-    if name in LABELS:
-        label = LABELS[name]
-        return (label.alone if command == COLLECTIVE else "") or label.default
-    default = FLAGS.get(name, Flag()).default or _numbers(training=command != COLLECTIVE).get(name)
-    if default in ("0", "1") and is_switch(name):
-        return "on" if default == "1" else "off"
-    return default or ""
-
-
-@cache
-def _numbers(*, training: bool) -> dict[str, str]:
-    """Return the defaults of numbers, in words."""
-    from sweeps.spec.resolve import DEFAULTS, FIGURES, NUMBER_DEFAULTS
-
-    known = {name: f"{one.value:g}" for name, one in DEFAULTS.items()}
-    if training:
-        from overhead.transformer import SHAPES
-        from sweeps.spec.catalog import usual_operation
-        from sweeps.spec.framework import FRAMEWORK_RULE, MACHINE_RULE
-        from sweeps.spec.resolve_training import MODELS
-
-        every = {key: value for own in MODELS.values() for key, value in own.items()}
-        known |= {name: f"{value:g}" for name, value in every.items() if name not in SHAPES}
-        known |= {name: f"{one.value:g}" for name, one in NUMBER_DEFAULTS.items()}
-        for name, one in usual_operation().items():
-            known[name] = format_quantity(one.value, VOCABULARY[name].units)
-        known |= dict.fromkeys(FRAMEWORK_RULE, "the framework's")
-        known |= dict.fromkeys((*MACHINE_RULE, "memory_capacity"), "the machine's")
-    return known | dict.fromkeys(FIGURES, "the machine's")
+    if command in SEARCHES and name in SEARCHED:
+        return "searched"
+    own = FLAGS.get(name, Flag()).default
+    return own or default_words(name, training=command != COLLECTIVE)
 
 
 def tree_algorithm(topology: str | None, algorithm: str | None, usual: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
@@ -127,6 +128,70 @@ NEEDED = ("ranks", "message_bytes")
 IDLE = "changes nothing: nothing that is computed here depends on it"
 
 
+# Labels that act where a plan is split so.
+SPLIT_BY = {
+    "tp_mechanism": "tp", "cp_mechanism": "cp", "context_parallel": "cp", "ep_mechanism": "ep",
+    "dispatcher": "ep", "schedule": "pp",
+}  # fmt: skip
+# Labels that always say what is computed, or which files it is taken of.
+ALWAYS = ("collective", "topology", "algorithm", "hardware", "model", "framework", "precision")
+
+
+def split_needed(name: str, degrees: Mapping[str, NDArray[Any]]) -> str:
+    """Return why a label can't act with the degrees that a plan may have; empty where it can."""
+    degree = SPLIT_BY.get(name, "")
+    values = degrees.get(degree)
+    one = values is not None and bool(np.all(values == 1.0))
+    return f"changes nothing: {degree} is 1, and it acts where that is more" if one else ""
+
+
+def check_labels(job: Job, options: Mapping[str, str | None], folders: Sequence[Path]) -> None:
+    """Refuse labels that change nothing: of one cell any, of many those of a split none has."""
+    single, faults = job.program.grid.cells == 1, []
+    for name, value in job.sweep.labels.items():
+        without = None
+        if name not in ALWAYS and options.get(name) is not None:
+            without = _without(job, name, folders)
+        if without is None:
+            continue
+        why = split_needed(name, job.program.grid.columns)
+        # Forwards alone are another question, whatever the split.
+        if _same_numbers(job, without) if single else why and name != "schedule":
+            faults.append(fault(flag_of(name), value, why or IDLE, "leave it out"))
+    tell_all(faults)
+
+
+def _without(job: Job, name: str, folders: Sequence[Path]) -> Resolved | None:
+    """Return what is taken without a label; nothing where that is the same, or can't be."""
+    others = {key: label for key, label in job.sweep.labels.items() if key != name}
+    try:
+        found = resolve(replace(job.sweep, labels=others), folders)
+    except InputError:
+        return None
+    return None if found.labels.get(name) == job.sweep.labels[name] else found
+
+
+def _same_numbers(job: Job, other: Resolved) -> bool:
+    """Return whether one cell has the same numbers with what else is taken."""
+    from sweeps.engine.program import Program
+
+    wanted = job.program.wanted
+    # What most labels change is looked at first.
+    first = tuple(name for name in ("step_time", "peak_memory", "time") if name in wanted)
+    for names in (first, wanted):
+        program = Program(
+            other.axes, other.constants, other.labels, names, fields=other.fields,
+            implied=other.implied, optional=True,
+        )  # fmt: skip
+        known, found = job.program.evaluate(names), program.evaluate(names)
+        if known.keys() != found.keys():
+            return False
+        if not all(np.array_equal(known[n], found[n], equal_nan=known[n].dtype.kind == "f")
+                   for n in known):  # fmt: skip
+            return False
+    return True
+
+
 def check_taken(job: Job, options: Mapping[str, str | None], folders: Sequence[Path]) -> None:
     """Refuse numbers that nothing here takes: they would change no result."""
     used, faults = job.program.used(), []
@@ -152,6 +217,7 @@ def check_taken(job: Job, options: Mapping[str, str | None], folders: Sequence[P
             allowed = "--nodes-per-pod, too" if alone else "leave it out"
             faults.append(fault(flag_of(name), str(options[name]), IDLE, allowed))
     tell_all(faults)
+    check_labels(job, options, folders)
 
 
 def _alike(one: Resolved, other: Resolved, names: Set[str]) -> bool:

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from overhead.labels import HIERARCHY
+from overhead.labels import HIERARCHY, SHARED
 from sweeps import display
 from sweeps.cli import flags
 from sweeps.cli.options import (
+    SPLIT_BY,
     file_options,
     folders_of,
     output_options,
     price_words,
+    split_needed,
     sweep_of_options,
 )
 from sweeps.cli.typed import flag_of, flags_of
@@ -56,16 +58,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 # The flags of the strategy calculator: a short name, what it gives, its default there, what it is.
 SEED_FLAGS = (
-    ("-p", "parameters", "70",
-     "Parameters of a model without shapes: billions, from 1e6 on SI.  [default: 70]"),
-    ("-g", "world_size", "64", "GPUs.  [default: 64]"),
-    ("-m", "memory_capacity", "80",
-     "Memory of a GPU: GB, from 1e6 on bytes.  [default: the machine's, or 80]"),
-    ("-b", "global_batch", "512",
-     "Sequences of a step, over all ranks, or tokens: 4M.  [default: 512]"),
-    ("-s", "sequence_length", "4096",
-     "Tokens of a sequence, such as 8k (8,192).  [default: 4096]"),
-)  # fmt: skip
+    ("-p", "parameters", "70", "Parameters of a model without shapes: billions, from 1e6 on SI."),
+    ("-g", "world_size", "64", "GPUs."),
+    ("-m", "memory_capacity", "80", "Memory of a GPU: GB, from 1e6 on bytes."),
+    ("-b", "global_batch", "512", "Sequences of a step, over all ranks, or tokens: 4M."),
+    ("-s", "sequence_length", "4096", "Tokens of a sequence, such as 8k (8,192)."),
+)
 # Their further names, which are of the calculator's script.
 OF_SCRIPT = {"memory_capacity": ("--memory",), "global_batch": ("--batch-size",)}
 # What the search decides by itself, or the flags above give.
@@ -135,9 +133,11 @@ def plan_options(command: Command) -> Command:
     for option in reversed(extra):
         command = option(command)
     command = flags.options(*OTHERS)(command)
-    for short, name, _, words in reversed(SEED_FLAGS):
+    for short, name, default, words in reversed(SEED_FLAGS):
         names = (*flags_of(name), *OF_SCRIPT.get(name, ()), short)
-        command = click.option(*names, name, help=words, metavar="VALUES")(command)
+        taken = f"the machine's, or {default}" if name == "memory_capacity" else default
+        text = f"{words}  [default: {taken}]"
+        command = click.option(*names, name, help=text, metavar="VALUES")(command)
     return command
 
 
@@ -298,6 +298,7 @@ def command(**given: Any) -> int:
             return calculator(asked, given)
         asked = planned(asked, given)
     request = _request(asked, given)
+    _check_labels(request, asked)
     if request.axes:
         return _many(request, asked, given)
     return _one(request, asked, given)
@@ -311,6 +312,16 @@ def _request(asked: Asked, given: Mapping[str, Any]) -> Request:
     return read_request(
         asked.given, objective=given["objective"], threshold=threshold, folders=folders
     )
+
+
+def _check_labels(request: Request, asked: Asked) -> None:
+    """Refuse mechanisms of a dimension that no plan allowed splits."""
+    given = {**request.first.labels, **request.first.choices}
+    named = [name for name in SPLIT_BY if name in asked.given and name.endswith("mechanism")
+             and str(given.get(name, SHARED)) != SHARED]  # fmt: skip
+    wrong = {name: split_needed(name, request.first.choices) for name in named}
+    tell_all([fault(flag_of(name), asked.given[name], why, "leave it out")
+              for name, why in wrong.items() if why])  # fmt: skip
 
 
 def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:

@@ -18,6 +18,8 @@ from sweeps.spec.units import spelled_out
 TYPED = f"{__name__}.typed"
 # Lines whose field isn't an option's, but one in a file.
 OF_FILES = re.compile(r"[^\s=]+\.\w+: |\w+\.\w+ = ")
+# In a sentence a word without an underscore is a word, but before its value.
+WORD = re.compile(r"(?<![\w'-])[a-z0-9]+(?:(?:_[a-z0-9]+)+(?![\w(])|(?= is \d))")
 FIELD = re.compile(r"\w+(?:, \w+)*(?= = )")
 
 
@@ -78,11 +80,13 @@ def occurrences(
             probes.append(probe)
             names[flag] = str(one.name)
     several = click.Command(command.name, params=probes, add_help_option=False)
-    read, _, _ = several.make_parser(ctx).parse_args([*args])
+    read, _, order = several.make_parser(ctx).parse_args([*args])
+    values = {flag: iter(read.get(flag, ())) for flag in names}
     found: dict[str, list[tuple[str, Any]]] = {}
-    for flag, name in names.items():
-        found.setdefault(name, []).extend((flag, value) for value in read.get(flag, ()))
-    return {name: pairs for name, pairs in found.items() if pairs}
+    for parameter in order:
+        if (flag := str(parameter.name)) in names:
+            found.setdefault(names[flag], []).append((flag, next(values[flag])))
+    return found
 
 
 def _several(name: str, pairs: Sequence[tuple[str, Any]]) -> Iterator[str]:
@@ -117,6 +121,5 @@ def as_typed(line: str, names: Mapping[str, str]) -> str:
 
     field = FIELD.match(line)
     head = field[0] if field else ""
-    # In a sentence a word without an underscore is a word.
-    rest = re.sub(r"(?<![\w'-])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w(])", flag, line[len(head) :])
+    rest = re.sub(WORD, flag, line[len(head) :])
     return re.sub(r"\w+", flag, head) + rest

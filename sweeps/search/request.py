@@ -29,6 +29,8 @@ OVERLAPS = ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap", "hsdp_shard"
 LABEL_CHOICES = ("recompute", "schedule", "context_parallel")
 # Which modules of a layer selective recomputation repeats.
 MODULE_CHOICES = tuple(f"recompute_{name}" for name in MODULES)
+# What is searched where nothing is said of it; of the others what software has by default is taken.
+SEARCHED = (*DEGREES, *NUMBER_CHOICES, "recompute", "schedule")
 CHOICES = (*DEGREES, *NUMBER_CHOICES, *OVERLAPS, *LABEL_CHOICES, *MODULE_CHOICES)
 
 # Other names by which people know quantities of a plan, beside those of all quantities.

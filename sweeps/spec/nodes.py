@@ -32,7 +32,7 @@ def gpus_of_nodes(
         return axes, constants, ()
     nodes = np.array([constants[NODES]]) if own is None else own.columns[NODES]
     try:
-        each = _sizes(own, axes, constants, labels, called, folders)
+        each = _sizes(own, axes, constants, labels, folders)
     except InputError as error:
         return axes, constants, error.faults
     counts = nodes * each
@@ -59,7 +59,6 @@ def _sizes(
     axes: Sequence[Axis],
     constants: Mapping[str, float],
     labels: Mapping[str, str],
-    called: str,
     folders: Sequence[Path],
 ) -> Floats:
     """Return how many GPUs a node has: of all, or at each point of the nodes' own axis."""
@@ -82,7 +81,7 @@ def _sizes(
     several = np.unique(sizes)
     if len(several) > 1:
         wrong = f"no one number of GPUs: a node has {_listed(several)} of them, {what}"
-        raise InputError(fault(NODES, "..", wrong, f"{called}, or one kind of node"))
+        raise InputError(fault(NODES, "..", wrong, "the number of GPUs, or one kind of node"))
     return np.asarray(several, dtype=np.float64)
 
 
