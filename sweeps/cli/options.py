@@ -134,7 +134,8 @@ SPLIT_BY = {
     "dispatcher": "ep", "schedule": "pp",
 }  # fmt: skip
 # Labels that always say what is computed, or which files it is taken of.
-ALWAYS = ("collective", "topology", "algorithm", "hardware", "model", "framework", "precision")
+ALWAYS = ("collective", "topology", "algorithm", "hardware", "model", "framework", "precision",
+          "software")  # fmt: skip
 
 
 def split_needed(name: str, degrees: Mapping[str, NDArray[Any]]) -> str:
