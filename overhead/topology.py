@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cache, lru_cache, reduce
 from operator import mul
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +43,7 @@ from overhead.recording import (
     text,
     tree_of,
 )
+from overhead.shipped import read_shipped
 
 # Powers of ten of the units in which links' figures are written, and bits in them.
 UNITS = {
@@ -71,7 +70,7 @@ ABILITIES = {
 @cache
 def default_links() -> dict[str, float]:
     """Return the default machine's nodes and links by quantity, in canonical units."""
-    content = _read("hardware", LABELS["hardware"].default)
+    content = read_shipped("hardware", LABELS["hardware"].default)
     up, out = content["scale_up"], content["scale_out"]
     found = {
         f"{level}_{figure}": _number(content[table][figure]["value"])
@@ -96,7 +95,8 @@ LIBRARY = "nccl"
 @cache
 def default_library() -> dict[str, float]:
     """Return what the library takes on the default machine, by quantity, in canonical units."""
-    machine, content = _read("hardware", LABELS["hardware"].default), _read("software", LIBRARY)
+    machine = read_shipped("hardware", LABELS["hardware"].default)
+    content = read_shipped("software", LIBRARY)
     own = machine["software"]
     tables = (content["node"][own["generation"]], content["fabric"][own["fabric"]])
     found = {
@@ -111,20 +111,9 @@ def default_library() -> dict[str, float]:
 @cache
 def default_framework() -> tuple[dict[str, str], dict[str, float]]:
     """Return the default framework's labels, and its figures by quantity in canonical units."""
-    content = _read("frameworks", LABELS["framework"].default)
+    content = read_shipped("frameworks", LABELS["framework"].default)
     labels = {name: one["value"] for name, one in content["labels"].items()}
     return labels, {name: _number(one["value"]) for name, one in content["figures"].items()}
-
-
-def _read(kind: str, name: str) -> dict[str, Any]:
-    """Read a file of the catalogue: a copy of it in an installation, or the one beside the code."""
-    package, file = Path(__file__).parent, f"{name}.toml"
-    places = (package / "machines" / file, package.parent / "specs" / kind / file)
-    path = next((one for one in places if one.exists()), None)
-    if path is None:
-        message = f"{file} is missing from the installation of overhead: install again"
-        raise FileNotFoundError(message)
-    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def _number(value: Any) -> float:

@@ -97,7 +97,8 @@ ROWS: dict[str, Row] = {
         _row("context_parallel", "plan", "record"),
         # Memory of the fullest GPU.
         _row("peak_memory", "memory", "usual table plan best", title="memory"),
-        _row("memory_error_band", "memory", "plan", percent=True),
+        _row("memory_error_band_low", "memory", "usual plan", percent=True),
+        _row("memory_error_band_high", "memory", "usual plan", percent=True),
         _row("headroom", "memory", "usual"),
         _row("first_stage_model_state_memory", "memory", "usual", title="model states"),
         *_words(
@@ -150,7 +151,8 @@ ROWS: dict[str, Row] = {
         _row("step_energy", "rates", "usual report plan", "energy of a step"),
         _row("token_energy", "rates", "report", "  a token", "energy of a token"),
         _row("node_power", "rates", "report", "power of a node, behind its supplies"),
-        _row("error_band", "rates", "usual plan", percent=True),
+        _row("error_band_low", "rates", "usual plan", percent=True),
+        _row("error_band_high", "rates", "usual plan", percent=True),
         # What interrupts a run.
         _row("fault_interval", "failures", "report", "interrupted every"),
         _row("checkpoint_interval", "failures", "report", "a checkpoint every"),
@@ -183,6 +185,11 @@ ROWS: dict[str, Row] = {
         _row("useful_cost", "cost", "report", "cost of 1e12 tokens of use"),
     )
 }  # fmt: skip
+# Of a quantity the ends of its band: measured by predicted, less 1.
+BANDS = {
+    "step_time": ("error_band_low", "error_band_high"),
+    "peak_memory": ("memory_error_band_low", "memory_error_band_high"),
+}
 # The groups of what is told of a training step.
 OF_A_STEP = ("step", "memory", "rates", "cost", "communication")
 

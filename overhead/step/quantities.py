@@ -198,17 +198,6 @@ define(
     "cost_per_trillion_tokens", r"\Gamma_{12}", "USD", "cost of training on 1e12 tokens", minimum=0
 )
 
-# The error to expect.
-define("error_band", r"\epsilon", "1", "error of the step's time to expect", minimum=0)
-define("memory_error_band", r"\epsilon_M", "1", "error of the memory to expect", minimum=0)
-define(
-    "unknown_settings", "n_u", "1", "settings of a run that aren't known", minimum=0, integer=True
-)
-define(
-    "unseen_device", r"\chi_d", "1", "whether no run on the GPU has been compared with the model",
-    minimum=0, maximum=1, integer=True,
-)  # fmt: skip
-
 # What a step takes where nothing is said, and neither the machine nor its software decides.
 
 DEFAULTS: dict[str, float] = {
@@ -264,4 +253,7 @@ DEFAULTS: dict[str, float] = {
     # What is known of the run.
     "unknown_settings": 0.0,
     "unseen_device": 0.0,
+    "device_kind": 0.0,
+    "software_kind": 0.0,
+    "given_options": 1.0,
 }

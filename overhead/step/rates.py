@@ -10,7 +10,6 @@ from overhead.compute.attention import FUSED
 from overhead.compute.quantities import DAO_2023
 from overhead.formula import alias, constant, declare, formula, parameters, product, total
 from overhead.quantity import Array, define
-from overhead.source import cite
 
 PALM: dict[str, Any] = {"source": "chowdhery2022", "where": "appendix B"}
 FORWARD = {"schedule": "forward_only"}
@@ -269,108 +268,6 @@ def cost_per_trillion_tokens(
 ) -> Array:
     """Cost of training on 1e12 tokens."""
     return price * (world_size * (1e12 / tokens_per_step * step_time) / hour)
-
-
-# How far a prediction may be off, from what is known of the run.
-
-cite(
-    "comparison",
-    "Predictions compared with published runs whose own source isn't among those that constants "
-    "are fitted to; sweeps fit-constants and sweeps validate do it again",
-)
-ERRORS: dict[str, Any] = {
-    "source": "comparison",
-    "assumes": ("four in five runs of a class are less far off",),
-}
-# By class of run: with all settings known, and with some assumed.
-BANDS = {
-    "dense, one node": (0.06, 0.09),
-    "dense, several nodes": (0.085, 0.105),
-    "dense, several nodes, sharded weights": (0.08, 0.10),
-    "experts": (0.14, 0.19),
-    "adapters": (0.17, 0.19),
-    "rates or cuts without runs": (0.25, 0.25),
-    "hybrids": (0.30, 0.30),
-    "memory": (0.04, 0.18),
-}
-
-
-def _band(name: str, unknown: Array) -> Array:
-    known, assumed = BANDS[name]
-    return xp.where(unknown > 0.0, assumed, known)
-
-
-@formula(where="class of the run: experts, or nodes and ZeRO-3; else what no run tells", **ERRORS)
-def error_band(
-    experts: Array,
-    zero_stage: Array,
-    world_size: Array,
-    gpus_per_node: Array,
-    cp: Array,
-    unseen_device: Array,
-    unknown_settings: Array,
-    index_share: Array,
-) -> Array:
-    """Error of the step's time that four in five runs stay within, as a share of it."""
-    sharded = _band("dense, several nodes, sharded weights", unknown_settings)
-    several = _band("dense, several nodes", unknown_settings)
-    several = xp.where(zero_stage >= 3.0, sharded, several)
-    one = _band("dense, one node", unknown_settings)
-    dense = xp.where(world_size > gpus_per_node, several, one)
-    near = xp.where(experts > 0.0, _band("experts", unknown_settings), dense)
-    far = (unseen_device > 0.0) | (cp >= 4.0) | (index_share > 0.0)
-    return xp.where(far, _band("rates or cuts without runs", unknown_settings), near)
-
-
-@formula(
-    returns="error_band",
-    where="hybrids: one constant is fitted to 16 of the 22 step times that NVIDIA published",
-    when={"mixers": "hybrid"},
-    **ERRORS,
-)
-def hybrid_error_band(
-    linear_layers: Array,
-    experts: Array,
-    zero_stage: Array,
-    world_size: Array,
-    gpus_per_node: Array,
-    cp: Array,
-    unseen_device: Array,
-    unknown_settings: Array,
-    index_share: Array,
-) -> Array:
-    """Error of the step's time that four in five runs stay within, of hybrids and others."""
-    plan = (experts, zero_stage, world_size, gpus_per_node, cp)
-    others = error_band(*plan, unseen_device, unknown_settings, index_share)
-    return xp.where(linear_layers > 0.0, _band("hybrids", unknown_settings), others)
-
-
-def _of_adapters(others: Callable[..., Array]) -> Callable[..., Array]:
-    """Return the kernel of adapters' error: no less than that of training all weights."""
-    place = parameters(others).index("unknown_settings")
-
-    def adapted(*known: Array) -> Array:
-        return xp.maximum(others(*known), _band("adapters", known[place]))
-
-    return adapted
-
-
-for _others, _when in ((error_band, {}), (hybrid_error_band, {"mixers": "hybrid"})):
-    formula(
-        returns="error_band",
-        name=f"adapted_{_others.__name__}",
-        title="Error of the step's time that four in five runs stay within, of adapters",
-        inputs=parameters(_others),
-        where="adapters beside frozen weights: no constant is fitted to such runs",
-        when={"tuning": "lora", **_when},
-        **ERRORS,
-    )(_of_adapters(_others))
-
-
-@formula(where="memory: bytes of states and what is recomputed are known, or not", **ERRORS)
-def memory_error_band(unknown_settings: Array) -> Array:
-    """Error of the memory that four in five runs stay within, as a share of it."""
-    return _band("memory", unknown_settings)
 
 
 # Layers that predict further tokens: each joins the hidden state with the next token's embedding.

@@ -21,7 +21,7 @@ from overhead.formula import REGISTRY, Call, Formula
 from overhead.graph import EVERYTHING, Builder, Graph, Missing, Node, Undecided
 from overhead.labels import HIERARCHY, NO_LIBRARY, complete
 from overhead.overlap.mechanisms import MECHANISMS
-from sweeps.display import noun
+from sweeps.display import BANDS, noun
 from sweeps.engine.evaluate import Cuts, Evaluators, Limits, settings
 from sweeps.engine.grid import (
     STATUS,
@@ -257,9 +257,10 @@ class Program:
             yield LabelCase(builder.labels, fixed, nodes, reasons, builder.algorithms())
         never = {name: one for name, one in lacking.items() if name not in found}
         if self.optional:
-            if "step_time" in never and "error_band" in self.wanted:
-                # An error of nothing.
-                never["error_band"] = never["step_time"]
+            # An error of nothing.
+            for value, ends in BANDS.items():
+                if value in never:
+                    never |= {end: never[value] for end in ends if end in self.wanted}
             self.missing = {name: "; ".join(_missing(one)) for name, one in never.items()}
             self.wanted = tuple(name for name in self.wanted if name not in never)
         else:

@@ -33,7 +33,8 @@ from sweeps.search.request import (
 )
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_framework, load_hardware, load_model, usual_framework
-from sweeps.spec.framework import among_all, unknown_settings
+from sweeps.spec.framework import among_all
+from sweeps.spec.known import unknown_settings
 from sweeps.spec.model import complete_shapes
 from sweeps.spec.resolve import Resolved, resolve
 from sweeps.spec.sweep import Sweep

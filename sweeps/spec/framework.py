@@ -680,31 +680,3 @@ def _scaling(
         "matmul_input_bytes": Origin(width, SPECIFICATION, f"{TE}, {name}: with its scales"),
         "weight_copy_bytes": kept,
     }
-
-
-# Defaults of a training step that neither a machine nor its software decides.
-
-# Settings of a run that move its time most; where they aren't given, the error to expect grows.
-SETTINGS = ("recompute", "attention_kernel", "precision", "framework")
-
-
-def unknown_settings(given: Container[str]) -> list[str]:
-    """Return which settings nobody stated; a framework that is named brings its kernel."""
-    brought = BROUGHT if "framework" in given else frozenset()
-    return [name for name in SETTINGS if name not in given and name not in brought]
-
-
-# How the source of what a joint fit found begins: its errors are of runs that were left out.
-FITTED = "sweeps fit-constants"
-
-
-def unseen_device(machine: Machine, precision: str) -> Origin:
-    """Return whether no run has been compared with a machine's rates, and which runs told them."""
-    figure = figure_for(machine, "matmul_efficiency", precision)
-    seen = figure is not None and figure.kind == MEASURED
-    rates = f"{machine.name}'s rates in {precision}"
-    why = f"no run was compared with {rates}"
-    if figure is not None and seen:
-        few = f"{rates} come from few runs, none of which was left out"
-        why = f"{rates} were compared with runs" if figure.source.startswith(FITTED) else few
-    return Origin(float(not seen), MEASURED if seen else ASSUMED, why)

@@ -38,13 +38,8 @@ from sweeps.spec.catalog import (
     usual_framework,
     usual_operation,
 )
-from sweeps.spec.framework import (
-    TEXTBOOK,
-    among_all,
-    training_constants,
-    unknown_settings,
-    unseen_device,
-)
+from sweeps.spec.framework import TEXTBOOK, among_all, training_constants
+from sweeps.spec.known import known_of_run, unknown_settings
 from sweeps.spec.machine import Machine, cut_domain, rates_of
 from sweeps.spec.model import Model, complete_shapes
 from sweeps.spec.resolve import DEFAULTS, NUMBER_DEFAULTS, ONE_SIDE, Resolved, Resolver
@@ -425,7 +420,7 @@ class TrainingResolver(Resolver):
         )
         if "userbuffers" in self._values("tp_mechanism"):
             found |= userbuffers_figures(machine, rates_of(labels["precision"]), found)
-        return found | {"unseen_device": unseen_device(machine, rates_of(labels["precision"]))}
+        return found | known_of_run(machine, labels["framework"], labels["precision"])
 
 
 def _on_axes(axes: Sequence[Axis], column: str, values: NDArray[Any]) -> NDArray[np.float64]:

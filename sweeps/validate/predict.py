@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from overhead.communication import groups as communication
 from overhead.everything import load
-from overhead.formula import REGISTRY
 from overhead.graph import Evaluation, MissingQuantities
 from overhead.labels import (
     IN_A_STEP,
@@ -36,8 +35,8 @@ from sweeps.spec.framework import (
     RECIPE_RULE,
     Framework,
     training_constants,
-    unseen_device,
 )
+from sweeps.spec.known import known_of_run
 from sweeps.spec.machine import Figure, Machine, rates_of
 from sweeps.spec.resolve import DEFAULTS, FIGURES, NUMBER_DEFAULTS
 from sweeps.spec.software import own_library, priced
@@ -56,8 +55,9 @@ class Predictions:
     """What is predicted of cases."""
 
     values: Floats  # In canonical units; NaN where nothing could be predicted
-    # The error that a prediction is said to have, as a fraction; NaN where nothing says so
-    bands: Floats
+    # The ends of the bands that measurements are said to lie in; NaN where nothing says so
+    low: Floats
+    high: Floats
     # Of those without a prediction, by their place: why
     reasons: dict[int, str] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class Predictions:
 def predict(cases: Sequence[Case], folders: Sequence[Path] = ()) -> Predictions:
     """Predict all cases."""
     load()
-    found = Predictions(np.full(len(cases), np.nan), np.full(len(cases), np.nan))
+    found = Predictions(*np.full((3, len(cases)), np.nan))
     constants = Constants(folders)
     for places in _groups(cases):
         first = cases[places[0]]
@@ -79,11 +79,11 @@ def predict(cases: Sequence[Case], folders: Sequence[Path] = ()) -> Predictions:
             usual = without_following(constants.of(first.labels, step=step), numbers)
             given: dict[str, Any] = {**usual, **numbers}
             own = {"library": constants.library(first.labels)[0]} if step else {}
-            pair = _values(first, given, unknown, own)
+            three = _values(first, given, unknown, own)
         except (InputError, MissingQuantities) as error:
             found.reasons.update(dict.fromkeys(places, str(error).replace("\n", "; ")))
             continue
-        for values, target in zip(pair, (found.values, found.bands), strict=True):
+        for values, target in zip(three, (found.values, found.low, found.high), strict=True):
             target[places] = np.broadcast_to(values, len(places))
         for place in places:
             if math.isnan(found.values[place]):
@@ -104,21 +104,26 @@ def _groups(cases: Sequence[Case]) -> Iterator[list[int]]:
 
 def _values(
     case: Case, given: Mapping[str, Any], unknown: Floats, own: Mapping[str, str]
-) -> tuple[Floats, Floats]:
-    """Return the values of a group like one case, and their bands."""
+) -> tuple[Floats, Floats, Floats]:
+    """Return the values of a group like one case, and their bands' ends."""
     labels = {name: value for name, value in case.labels.items() if name not in CHOOSING}
     if case.kind == "memory":
         of_memory = {name: value for name, value in given.items() if name in VOCABULARY}
         if labels.get("shapes") == "unknown":
-            return Derivation({**of_memory, "stage": 0.0}, labels)[case.quantity], np.array(np.nan)
-        band = REGISTRY["memory_error_band"].kernel(unknown) if case.is_measured else np.nan
+            values = Derivation({**of_memory, "stage": 0.0}, labels)[case.quantity]
+            return values, np.array(np.nan), np.array(np.nan)
         parts = stage_memory(of_memory, labels).parts
         values = parts[case.quantity]
         # The stages that can be the fullest lead; a part that is alike in all has no such axis.
-        return (values.max(axis=0) if values.ndim > 1 else values), np.asarray(band)
+        values = values.max(axis=0) if values.ndim > 1 else values
+        if not case.is_measured:
+            return values, np.array(np.nan), np.array(np.nan)
+        band = Evaluation({"software_kind": given["software_kind"]}, {})
+        return values, band["memory_error_band_low"], band["memory_error_band_high"]
     evaluation = Evaluation({**given, "unknown_settings": unknown}, step_labels(labels, own, given))
     with np.errstate(all="ignore"):
-        return evaluation[case.quantity], evaluation["error_band"]
+        low, high = evaluation["error_band_low"], evaluation["error_band_high"]
+        return evaluation[case.quantity], low, high
 
 
 def step_labels(
@@ -154,6 +159,9 @@ class Constants:
             found |= {**communication.DEFAULTS, **step_model.DEFAULTS}
             found |= {name: one.value for name, one in {**DEFAULTS, **NUMBER_DEFAULTS}.items()}
         framework = self.framework(labels["framework"], changes or {})
+        known = self.machine(labels["hardware"]) if "hardware" in labels else None
+        run = known_of_run(known, labels["framework"], labels["precision"])
+        found |= {name: one.value for name, one in run.items()}
         if "hardware" in labels:
             machine = self.machine(labels["hardware"], changes or {})
             constants = training_constants(
@@ -165,8 +173,7 @@ class Constants:
             )
             found |= {name: one.value for name, one in constants.items()}
             if step:
-                unseen = unseen_device(machine, rates_of(labels["precision"]))
-                found |= {**_network(machine), "unseen_device": unseen.value}
+                found |= _network(machine)
                 found |= self.library(labels)[1]
         else:
             found |= {name: figure.value for name, figure in framework.figures.items()}

@@ -37,8 +37,10 @@ class Record:
 
     case: Case  # What was measured
     predicted: float  # In the quantity's canonical unit
-    # The error that the prediction is said to have; NaN where nothing says so
-    band: float = math.nan
+    # The ends of the band in which the measured by the predicted, less 1, is said to lie; NaN where
+    # nothing says so
+    low: float = math.nan
+    high: float = math.nan
     # Its error by constants fitted without the rows of its own model, and of its own source; NaN
     # where none was fitted to it
     without_model: float = math.nan
@@ -57,7 +59,9 @@ class Record:
         """
         seen = math.isnan(self.without_source)
         error = self.error if seen else self.without_source
-        return None if math.isnan(self.band) else abs(error) <= self.band
+        if math.isnan(self.low):
+            return None
+        return self.low <= 1.0 / (1.0 + error) - 1.0 <= self.high
 
     def fields(self) -> dict[str, Any]:
         """Return it for programs: names with their units, one flat record."""
@@ -77,7 +81,8 @@ class Record:
             "error": self.error,
             "error_without_model": self.without_model,
             "error_without_source": self.without_source,
-            "error_band": self.band,
+            "error_band_low": self.low,
+            "error_band_high": self.high,
             "assumed": " ".join(case.assumed),
             "source_ref": case.reference,
         }
@@ -105,9 +110,10 @@ def records_of(cases: Cases, predictions: Predictions) -> tuple[list[Record], li
     for place, case in enumerate(cases.cases):
         reason = predictions.reasons.get(place)
         if reason is None:
-            value, band = float(predictions.values[place]), float(predictions.bands[place])
+            value = float(predictions.values[place])
+            ends = float(predictions.low[place]), float(predictions.high[place])
             model, source = left.get((case.kind, case.source, case.name), (math.nan, math.nan))
-            found.append(Record(case, value, band, model, source))
+            found.append(Record(case, value, *ends, model, source))
         else:
             skipped.append(Skipped(case.name, case.source, case.kind, reason))
     return found, skipped
@@ -336,7 +342,8 @@ def result_of(records: Sequence[Record], attrs: Mapping[str, str]) -> Result:
          [r.without_model for r in records]),
         ("error_without_source", "error if the rows of its source aren't fitted",
          [r.without_source for r in records]),
-        ("error_band", "error that the prediction is said to have", [r.band for r in records]),
+        ("error_band_low", "measured by predicted, less 1: low end", [r.low for r in records]),
+        ("error_band_high", "measured by predicted, less 1: high end", [r.high for r in records]),
     ):  # fmt: skip
         variables.append(_column(name, {"long_name": words, "units": "1"}, np.array(shares)))
     layout = Layout({"row": len(records)}, tuple(coordinates), tuple(variables), attrs)

@@ -23,7 +23,8 @@ from sweeps.spec.catalog import (
     load_model,
     model_names,
 )
-from sweeps.spec.framework import Framework, among_all, unknown_settings
+from sweeps.spec.framework import Framework, among_all
+from sweeps.spec.known import unknown_settings
 from sweeps.spec.machine import Machine
 from sweeps.spec.model import complete_shapes
 from sweeps.validate.run_table import (

@@ -1,0 +1,178 @@
+"""How far measurements may lie from predictions: bands with two sides, by what is known of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from overhead.arrays import xp
+from overhead.formula import Further, declare
+from overhead.quantity import Array, define
+from overhead.shipped import read_shipped
+from overhead.source import cite
+
+cite(
+    "comparison",
+    "Predictions compared with published runs whose own source isn't among those that constants "
+    "are fitted to; sweeps fit-constants and sweeps validate do it again",
+)
+
+for _end, _sign, _least, _most in (("low", "-", -1.0, 0.0), ("high", "+", 0.0, None)):
+    define(
+        f"error_band_{_end}", rf"\epsilon_{{{_sign}}}", "1",
+        f"the step's measured time by the predicted, less 1: {_end} end",
+        minimum=_least, **({} if _most is None else {"maximum": _most}),
+    )  # fmt: skip
+    define(
+        f"memory_error_band_{_end}", rf"\epsilon_{{M{_sign}}}", "1",
+        f"the measured memory by the predicted, less 1: {_end} end",
+        minimum=_least, **({} if _most is None else {"maximum": _most}),
+    )  # fmt: skip
+define(
+    "unknown_settings", "n_u", "1", "settings of a run that aren't known", minimum=0, integer=True
+)
+define(
+    "given_options", r"\chi_o", "1", "whether options of the software are given",
+    minimum=0, maximum=1, integer=True,
+)  # fmt: skip
+define(
+    "unseen_device", r"\chi_d", "1", "whether no run on the GPU has been compared with the model",
+    minimum=0, maximum=1, integer=True,
+)  # fmt: skip
+define(
+    "device_kind", r"\kappa_d", "1", "kind of device: 0 NVIDIA's GPUs, 1 TPUs, 2 others",
+    minimum=0, maximum=2, integer=True,
+)  # fmt: skip
+define(
+    "software_kind", r"\kappa_s", "1", "kind of software: 0 Megatron-LM, 1 PyTorch's FSDP, 2 others",
+    minimum=0, maximum=2, integer=True,
+)  # fmt: skip
+NVIDIA, TPU, OTHER_DEVICES = 0.0, 1.0, 2.0
+MEGATRON, TORCH_FSDP, OTHER_SOFTWARE = 0.0, 1.0, 2.0
+# From so many ranks of context on few runs are known.
+FEW_RANKS = 4.0
+
+
+@cache
+def table() -> Mapping[str, Any]:
+    """Return the bands of every class, and what they are of."""
+    return read_shipped("measured", "bands")
+
+
+# A class with where it holds; of a list the first that holds counts, and the last one holds always.
+Classes = Sequence[tuple[str, Array | bool]]
+
+
+def dense_classes(
+    world_size: Array, gpus_per_node: Array, software_kind: Array, device_kind: Array,
+    unknown_settings: Array,
+) -> Classes:  # fmt: skip
+    """Return the classes of models without experts."""
+    several = world_size > gpus_per_node
+    megatron = software_kind == MEGATRON
+    return [
+        ("tpu", device_kind == TPU),
+        ("megatron_nodes_told", megatron & several & (unknown_settings == 0.0)),
+        ("megatron_nodes", megatron & several),
+        ("megatron_node", megatron),
+        ("other_nodes", several),
+        ("other_node", True),
+    ]
+
+
+def step_classes(
+    experts: Array, world_size: Array, gpus_per_node: Array, cp: Array, index_share: Array,
+    device_kind: Array, software_kind: Array, unseen_device: Array, unknown_settings: Array,
+    given_options: Array,
+) -> Classes:  # fmt: skip
+    """Return the classes of a step's time."""
+    routed = experts > 0.0
+    elsewhere = (device_kind == TPU) | (software_kind > MEGATRON)
+    few = (unseen_device > 0.0) | (cp >= FEW_RANKS) | (index_share > 0.0)
+    return [
+        ("far", (device_kind == OTHER_DEVICES) | (routed & elsewhere)),
+        ("experts_bare", routed & (given_options == 0.0)),
+        ("few_runs", few),
+        ("experts_told", routed & (unknown_settings == 0.0)),
+        ("experts", routed),
+        *dense_classes(world_size, gpus_per_node, software_kind, device_kind, unknown_settings),
+    ]
+
+
+def hybrid_classes(linear_layers: Array, *known: Array) -> Classes:
+    """Return the classes of a step's time where some layers may be without softmax attention."""
+    far, bare, *others = step_classes(*known)
+    return [far, bare, ("few_runs", linear_layers > 0.0), *others]
+
+
+def adapter_classes(device_kind: Array, unseen_device: Array) -> Classes:
+    """Return the classes of a step's time with adapters beside frozen weights."""
+    return [
+        ("far", device_kind == OTHER_DEVICES),
+        ("few_runs", unseen_device > 0.0),
+        ("adapters", True),
+    ]
+
+
+def memory_classes(software_kind: Array) -> Classes:
+    """Return the classes of memory."""
+    return [
+        ("megatron", software_kind == MEGATRON),
+        ("torch_fsdp", software_kind == TORCH_FSDP),
+        ("others", True),
+    ]
+
+
+def _end_of(kind: str, end: str, classes: Callable[..., Classes]) -> Callable[..., Array]:
+    """Return the kernel of one end of a band."""
+
+    def kernel(*known: Array) -> Array:
+        *first, (last, _) = classes(*known)
+        value: Any = table()[kind][last][end]
+        for name, where in reversed(first):
+            value = xp.where(where, table()[kind][name][end], value)
+        return value
+
+    return kernel
+
+
+HYBRID_STEP: tuple[str, ...] = (
+    "linear_layers", "experts", "world_size", "gpus_per_node", "cp", "index_share", "device_kind",
+    "software_kind", "unseen_device", "unknown_settings", "given_options",
+)  # fmt: skip
+ADAPTED = ("device_kind", "unseen_device")
+WORDS: Further = {
+    "source": "comparison",
+    "where": "class of the run: specs/measured/bands.toml",
+    "assumes": ("at least four in five runs of a class are within",),
+}
+for _end in ("low", "high"):
+    for _classes, _inputs, _when in (
+        (step_classes, HYBRID_STEP[1:], {}),
+        (hybrid_classes, HYBRID_STEP, {"mixers": "hybrid"}),
+        (adapter_classes, ADAPTED, {"tuning": "lora"}),
+        (adapter_classes, ADAPTED, {"tuning": "lora", "mixers": "hybrid"}),
+    ):
+        declare(
+            f"error_band_{_end}", _inputs, _end_of("step_time", _end, _classes), when=_when, **WORDS
+        )
+    declare(
+        f"memory_error_band_{_end}", ("software_kind",), _end_of("memory", _end, memory_classes),
+        **WORDS,
+    )  # fmt: skip
+
+
+def class_of(kind: str, labels: Mapping[str, str], known: Callable[[str], Array]) -> str:
+    """Return the class whose band an answer has: of ``step_time`` or ``memory``.
+
+    `known` gives the quantities of one configuration.
+    """
+    classes, names = memory_classes, ("software_kind",)
+    if kind == "step_time":
+        classes, names = step_classes, HYBRID_STEP[1:]
+        if labels.get("mixers") == "hybrid":
+            classes, names = hybrid_classes, HYBRID_STEP
+        if labels.get("tuning") == "lora":
+            classes, names = adapter_classes, ADAPTED
+    return next(name for name, where in classes(*map(known, names)) if where)

@@ -1,0 +1,70 @@
+"""What is known of a run, by which the error of its prediction is told."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from overhead.step.bands import MEGATRON, NVIDIA, OTHER_DEVICES, OTHER_SOFTWARE, TORCH_FSDP, TPU
+from overhead.step.bands import table as bands
+from sweeps.origin import ASSUMED, MEASURED, SPECIFICATION, Origin
+from sweeps.spec.framework import BROUGHT, figure_for
+from sweeps.spec.machine import Machine, rates_of
+from sweeps.spec.software import own_library
+
+# Settings of a run that move its time most; where they aren't given, the error to expect grows.
+SETTINGS = ("recompute", "attention_kernel", "precision", "framework")
+
+
+def unknown_settings(given: Container[str]) -> list[str]:
+    """Return which settings nobody stated; a framework that is named brings its kernel."""
+    brought = BROUGHT if "framework" in given else frozenset()
+    return [name for name in SETTINGS if name not in given and name not in brought]
+
+
+# How the source of what a joint fit found begins: its errors are of runs that were left out.
+FITTED = "sweeps fit-constants"
+
+
+def unseen_device(machine: Machine, precision: str) -> Origin:
+    """Return whether no run has been compared with a machine's rates, and which runs told them."""
+    figure = figure_for(machine, "matmul_efficiency", precision)
+    seen = figure is not None and figure.kind == MEASURED
+    rates = f"{machine.name}'s rates in {precision}"
+    why = f"no run was compared with {rates}"
+    if figure is not None and seen:
+        few = f"{rates} come from few runs, none of which was left out"
+        why = f"{rates} were compared with runs" if figure.source.startswith(FITTED) else few
+    return Origin(float(not seen), MEASURED if seen else ASSUMED, why)
+
+
+def known_of_run(machine: Machine | None, framework: str, precision: str) -> dict[str, Origin]:
+    """Return of which kinds a machine and its software are, by the classes of errors."""
+    name, *options = framework.split("+")
+    said = f"{framework} has {'options' if options else 'none'}"
+    kind = software_kind(name)
+    found = {
+        "software_kind": Origin(kind, SPECIFICATION, f"what {name} is"),
+        "given_options": Origin(float(bool(options)), SPECIFICATION, said),
+    }
+    if machine is not None:
+        found |= {
+            "device_kind": Origin(device_kind(machine), SPECIFICATION, f"what {machine.name} has"),
+            "unseen_device": unseen_device(machine, rates_of(precision)),
+        }
+    return found
+
+
+def software_kind(name: str) -> float:
+    """Return of which kind software is, without its options."""
+    known = bands()["frameworks"]
+    if name in known["megatron"]:
+        return MEGATRON
+    return TORCH_FSDP if name in known["torch_fsdp"] else OTHER_SOFTWARE
+
+
+def device_kind(machine: Machine) -> float:
+    """Return of which kind a machine's devices are."""
+    library, known = own_library(machine).value, bands()["libraries"]
+    if library in known["nvidia"]:
+        return NVIDIA
+    return TPU if library in known["tpu"] else OTHER_DEVICES
