@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,3 +18,9 @@ def read_shipped(kind: str, name: str) -> dict[str, Any]:
         message = f"{file} is missing from the installation of overhead: install again"
         raise FileNotFoundError(message)
     return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+@cache
+def error_bands() -> Mapping[str, Any]:
+    """Return the bands of every class of predictions, and what tells classes apart."""
+    return read_shipped("measured", "bands")

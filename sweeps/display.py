@@ -99,6 +99,7 @@ ROWS: dict[str, Row] = {
         _row("peak_memory", "memory", "usual table plan best", title="memory"),
         _row("memory_error_band_low", "memory", "usual plan", percent=True),
         _row("memory_error_band_high", "memory", "usual plan", percent=True),
+        _row("memory_state", "memory", "usual plan"),
         _row("headroom", "memory", "usual"),
         _row("first_stage_model_state_memory", "memory", "usual", title="model states"),
         *_words(

@@ -25,7 +25,7 @@ PACKAGES = ("overhead", "sweeps")
 LONGEST_FILE = 700
 # Each wing of sweeps imports only those before it.
 WINGS = (
-    "errors", "origin", "display", "spec", "engine", "store", "result", "traces", "hops",
+    "errors", "origin", "display", "spec", "bands", "engine", "store", "result", "traces", "hops",
     "validate", "plots", "calibrate", "own_formulas", "job", "error_bar", "tuner", "overlap",
     "blocks", "search", "api", "page", "docs", "cli",
 )  # fmt: skip

@@ -1,15 +1,14 @@
-"""How far measurements may lie from predictions: bands with two sides, by what is known of a run."""
+"""How far measurements may lie from predictions: two sides, by what is known of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import Further, declare
+from overhead.formula import Further, declare, formula
 from overhead.quantity import Array, define
-from overhead.shipped import read_shipped
+from overhead.shipped import error_bands
 from overhead.source import cite
 
 cite(
@@ -18,56 +17,83 @@ cite(
     "are fitted to; sweeps fit-constants and sweeps validate do it again",
 )
 
-for _end, _sign, _least, _most in (("low", "-", -1.0, 0.0), ("high", "+", 0.0, None)):
-    define(
-        f"error_band_{_end}", rf"\epsilon_{{{_sign}}}", "1",
-        f"the step's measured time by the predicted, less 1: {_end} end",
-        minimum=_least, **({} if _most is None else {"maximum": _most}),
-    )  # fmt: skip
-    define(
-        f"memory_error_band_{_end}", rf"\epsilon_{{M{_sign}}}", "1",
-        f"the measured memory by the predicted, less 1: {_end} end",
-        minimum=_least, **({} if _most is None else {"maximum": _most}),
-    )  # fmt: skip
+for _name, _symbol, _meaning in (
+    ("error_band", r"\epsilon", "the step's measured time by the predicted, less 1"),
+    ("memory_error_band", r"\epsilon_M", "the measured memory by the predicted, less 1"),
+):
+    define(f"{_name}_low", rf"{{{_symbol}}}_-", "1", f"{_meaning}: at least", minimum=-1, maximum=0)
+    define(f"{_name}_high", rf"{{{_symbol}}}_+", "1", f"{_meaning}: at most", minimum=0)
+define(
+    "memory_state",
+    r"\chi_M",
+    "1",
+    "whether memory fits: 0 no, 1 at risk, 2 yes",
+    minimum=0,
+    maximum=2,
+    integer=True,
+)
 define(
     "unknown_settings", "n_u", "1", "settings of a run that aren't known", minimum=0, integer=True
 )
 define(
-    "given_options", r"\chi_o", "1", "whether options of the software are given",
-    minimum=0, maximum=1, integer=True,
-)  # fmt: skip
+    "given_options",
+    r"\chi_o",
+    "1",
+    "whether options of the software are given",
+    minimum=0,
+    maximum=1,
+    integer=True,
+)
 define(
-    "unseen_device", r"\chi_d", "1", "whether no run on the GPU has been compared with the model",
-    minimum=0, maximum=1, integer=True,
-)  # fmt: skip
+    "unseen_device",
+    r"\chi_d",
+    "1",
+    "whether no run on the GPU has been compared with the model",
+    minimum=0,
+    maximum=1,
+    integer=True,
+)
 define(
-    "device_kind", r"\kappa_d", "1", "kind of device: 0 NVIDIA's GPUs, 1 TPUs, 2 others",
-    minimum=0, maximum=2, integer=True,
-)  # fmt: skip
+    "device_kind",
+    r"\kappa_d",
+    "1",
+    "kind of device: 0 NVIDIA's GPUs, 1 TPUs, 2 others",
+    minimum=0,
+    maximum=2,
+    integer=True,
+)
 define(
-    "software_kind", r"\kappa_s", "1", "kind of software: 0 Megatron-LM, 1 PyTorch's FSDP, 2 others",
-    minimum=0, maximum=2, integer=True,
-)  # fmt: skip
+    "software_kind",
+    r"\kappa_s",
+    "1",
+    "kind of software: 0 Megatron-LM, 1 PyTorch's FSDP, 2 others",
+    minimum=0,
+    maximum=2,
+    integer=True,
+)
 NVIDIA, TPU, OTHER_DEVICES = 0.0, 1.0, 2.0
 MEGATRON, TORCH_FSDP, OTHER_SOFTWARE = 0.0, 1.0, 2.0
 # From so many ranks of context on few runs are known.
 FEW_RANKS = 4.0
 
 
-@cache
-def table() -> Mapping[str, Any]:
-    """Return the bands of every class, and what they are of."""
-    return read_shipped("measured", "bands")
-
+WORDS: Further = {
+    "source": "comparison",
+    "where": "class of the run: specs/measured/bands.toml",
+    "assumes": ("at least four in five runs of a class are within",),
+}
 
 # A class with where it holds; of a list the first that holds counts, and the last one holds always.
 Classes = Sequence[tuple[str, Array | bool]]
 
 
 def dense_classes(
-    world_size: Array, gpus_per_node: Array, software_kind: Array, device_kind: Array,
+    world_size: Array,
+    gpus_per_node: Array,
+    software_kind: Array,
+    device_kind: Array,
     unknown_settings: Array,
-) -> Classes:  # fmt: skip
+) -> Classes:
     """Return the classes of models without experts."""
     several = world_size > gpus_per_node
     megatron = software_kind == MEGATRON
@@ -82,10 +108,17 @@ def dense_classes(
 
 
 def step_classes(
-    experts: Array, world_size: Array, gpus_per_node: Array, cp: Array, index_share: Array,
-    device_kind: Array, software_kind: Array, unseen_device: Array, unknown_settings: Array,
+    experts: Array,
+    world_size: Array,
+    gpus_per_node: Array,
+    cp: Array,
+    index_share: Array,
+    device_kind: Array,
+    software_kind: Array,
+    unseen_device: Array,
+    unknown_settings: Array,
     given_options: Array,
-) -> Classes:  # fmt: skip
+) -> Classes:
     """Return the classes of a step's time."""
     routed = experts > 0.0
     elsewhere = (device_kind == TPU) | (software_kind > MEGATRON)
@@ -129,24 +162,42 @@ def _end_of(kind: str, end: str, classes: Callable[..., Classes]) -> Callable[..
 
     def kernel(*known: Array) -> Array:
         *first, (last, _) = classes(*known)
-        value: Any = table()[kind][last][end]
+        value: Any = error_bands()[kind][last][end]
         for name, where in reversed(first):
-            value = xp.where(where, table()[kind][name][end], value)
+            value = xp.where(where, error_bands()[kind][name][end], value)
         return value
 
     return kernel
 
 
+@formula(**WORDS)
+def memory_state(
+    peak_memory: Array,
+    memory_capacity: Array,
+    memory_error_band_low: Array,
+    memory_error_band_high: Array,
+) -> Array:
+    """Whether the fullest GPU holds its part: 0 no, 1 at risk, 2 yes."""
+    least = peak_memory * (1.0 + memory_error_band_low)
+    most = peak_memory * (1.0 + memory_error_band_high)
+    risk = xp.where(most > memory_capacity, 1.0, 2.0)
+    return xp.where(least > memory_capacity, 0.0, risk)
+
+
 HYBRID_STEP: tuple[str, ...] = (
-    "linear_layers", "experts", "world_size", "gpus_per_node", "cp", "index_share", "device_kind",
-    "software_kind", "unseen_device", "unknown_settings", "given_options",
-)  # fmt: skip
+    "linear_layers",
+    "experts",
+    "world_size",
+    "gpus_per_node",
+    "cp",
+    "index_share",
+    "device_kind",
+    "software_kind",
+    "unseen_device",
+    "unknown_settings",
+    "given_options",
+)
 ADAPTED = ("device_kind", "unseen_device")
-WORDS: Further = {
-    "source": "comparison",
-    "where": "class of the run: specs/measured/bands.toml",
-    "assumes": ("at least four in five runs of a class are within",),
-}
 for _end in ("low", "high"):
     for _classes, _inputs, _when in (
         (step_classes, HYBRID_STEP[1:], {}),
@@ -158,9 +209,11 @@ for _end in ("low", "high"):
             f"error_band_{_end}", _inputs, _end_of("step_time", _end, _classes), when=_when, **WORDS
         )
     declare(
-        f"memory_error_band_{_end}", ("software_kind",), _end_of("memory", _end, memory_classes),
+        f"memory_error_band_{_end}",
+        ("software_kind",),
+        _end_of("memory", _end, memory_classes),
         **WORDS,
-    )  # fmt: skip
+    )
 
 
 def class_of(kind: str, labels: Mapping[str, str], known: Callable[[str], Array]) -> str:

@@ -13,14 +13,26 @@ from overhead.graph import Evaluation
 from overhead.labels import NO_LIBRARY, PAIRED, PREFETCHES, SHARED
 from overhead.memory.quantities import MODULES
 from overhead.quantity import Array
+from overhead.step.bands import class_of
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer import SHAPES
 from sweeps import display
+from sweeps.bands import (
+    NO_ROOM,
+    UNKNOWN,
+    band_of,
+    brief,
+    class_words,
+    fit_of,
+    memory_words,
+    three,
+)
 from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, roots, sharded_line
 from sweeps.cli.derivation import Derivation
 from sweeps.cli.options import grouped_lines, price_words
 from sweeps.cli.typed import flag_of
 from sweeps.cli.write import shown, size_of
+from sweeps.display import BANDS
 from sweeps.job import Job
 from sweeps.result import aligned
 
@@ -200,10 +212,9 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
         for name in ("dp", "tp", "cp", "pp", "ep")
         if name != "ep" or evaluation[name] > 1.0
     )
-    step = "a forward" if labels["schedule"] == "forward_only" else "a step"
-    answer = "; ".join(_answer(evaluation, result, step)) or degrees
-    yield f"{_model(job, evaluation)} on {_some(world, 'GPU')}: {answer}"
-    yield f"  {degrees}"
+    step = "forward" if labels["schedule"] == "forward_only" else "step"
+    yield ", ".join(_answer(evaluation, result, step)) or degrees
+    yield f"  {_model(job, evaluation)} on {_some(world, 'GPU')}: {degrees}{_rate(evaluation)}"
     if result.memory_is_whole:
         memory = float(result.per_gpu_memory_bytes)
         if line := sharded_line(evaluation, memory):
@@ -230,21 +241,39 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
 def _answer(evaluation: Evaluation, result: AnalysisResult, step: str) -> Iterator[str]:
     """Yield what is asked first: how long a step takes, and whether it fits."""
     time = _number(evaluation, "step_time")
-    over = result.per_gpu_memory_bytes > _number(evaluation, "memory_capacity")
     host = _host(evaluation)
     if not np.isnan(time):
-        rate, mfu = (_number(evaluation, name) for name in ("tokens_per_second", "mfu"))
-        more = "" if np.isnan(rate) else f", {rate:,.0f} tokens a second"
-        more += "" if np.isnan(mfu) else f", MFU {shown('mfu', mfu)}"
-        can = not over and "FIT" not in host
-        yield f"{step} {'takes' if can else 'would take'} {shown('step_time', time)}{more}"
+        mfu = _number(evaluation, "mfu")
+        can = _fit(evaluation, result) != NO_ROOM and NO_ROOM not in host
+        yield (
+            f"{brief(time, 's')} per {step} ({_band(evaluation, 'step_time')})"
+            f"{'' if can else ' if the memory sufficed'}"
+        )
+        if not np.isnan(mfu):
+            yield f"MFU {mfu:.0%}"
     elif evaluation.value("step_time", {}) is not None:
-        yield f"how long {step} takes isn't known (why: below)"
+        yield f"how long a {step} takes isn't known (why: below)"
     if not np.isnan(result.per_gpu_memory_bytes):
-        known = "it fits:" if result.memory_is_whole else "it needs"
-        yield f"{'it DOES NOT FIT:' if over else known} {_needs(evaluation, result)}"
-    if "FIT" in host:
+        yield _needs(evaluation, result)
+    if NO_ROOM in host:
         yield f"the host's memory: {host}"
+
+
+def _rate(evaluation: Evaluation) -> str:
+    rate = _number(evaluation, "tokens_per_second")
+    return "" if np.isnan(rate) else f"; {rate:,.0f} tokens/s"
+
+
+def _band(evaluation: Evaluation, quantity: str) -> str:
+    return band_of(quantity, lambda name: _number(evaluation, name))
+
+
+def _fit(evaluation: Evaluation, result: AnalysisResult) -> str:
+    """Return whether the fullest GPU holds its part, as far as can be told."""
+    ends = (_number(evaluation, name) for name in BANDS["peak_memory"])
+    low, high = ends if result.memory_is_whole else (np.nan, np.nan)
+    capacity = _number(evaluation, "memory_capacity")
+    return fit_of(float(result.per_gpu_memory_bytes), capacity, low, high)
 
 
 def _settings(evaluation: Evaluation) -> Iterator[str]:
@@ -359,15 +388,19 @@ def _text(evaluation: Evaluation, name: str) -> str:
 
 
 def _needs(evaluation: Evaluation, result: AnalysisResult) -> str:
-    scope = "" if result.memory_is_whole else " for model states alone"
-    needed = size_of(result.per_gpu_memory_bytes)
-    return f"{needed}{scope} of the GPU's {size_of(_number(evaluation, 'memory_capacity'))}"
+    needed, capacity = float(result.per_gpu_memory_bytes), _number(evaluation, "memory_capacity")
+    if result.memory_is_whole:
+        low, high = (_number(evaluation, name) for name in BANDS["peak_memory"])
+        return memory_words(needed, capacity, low, high)
+    size = f"{three(needed / 1e9)} of {three(capacity / 1e9)} GB per GPU"
+    over = f": {NO_ROOM}" if needed > capacity else ""
+    return f"{size} for model states alone ({UNKNOWN}){over}"
 
 
 def _host(evaluation: Evaluation) -> str:
     needs, has = (_number(evaluation, f"host_memory{what}") for what in ("", "_capacity"))
     size = f"{size_of(needs)} a GPU of {size_of(has)}"
-    return f"{size}: DOES NOT FIT" if needs > has else size if needs > 0.0 else ""
+    return f"{size}: {NO_ROOM}" if needs > has else size if needs > 0.0 else ""
 
 
 def _line(words: str, text: str) -> str:
@@ -383,17 +416,21 @@ def _memory(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
     for name, value in result.memory.items():
         if value > 0.0:
             yield _line(display.words(name), size_of(value))
-    band = f", +- {_number(evaluation, 'memory_error_band'):.0%}" if result.memory_is_whole else ""
+    band = f", {_band(evaluation, 'peak_memory')}" if result.memory_is_whole else ""
     yield _line("all together", f"{size_of(result.per_gpu_memory_bytes)}{band}")
     left = _number(evaluation, "memory_capacity") - float(result.per_gpu_memory_bytes)
     capacity = size_of(_number(evaluation, "memory_capacity"))
     if np.isnan(left):
         yield _line("capacity", "not known")
-    elif left < 0.0:
-        yield _line("capacity", f"{capacity}: DOES NOT FIT, {size_of(-left)} too much")
     else:
-        ends = ("fits, ", "") if result.memory_is_whole else ("", " for activations")
-        yield _line("capacity", f"{capacity}: {ends[0]}{size_of(left)} left{ends[1]}")
+        fit = _fit(evaluation, result)
+        if fit == NO_ROOM:
+            more = f", {size_of(-left)} too much"
+        elif not result.memory_is_whole:
+            fit, more = "", f"{size_of(left)} left for activations"
+        else:
+            more = f": {size_of(abs(left))} {'left' if left >= 0.0 else 'over'}, by the prediction"
+        yield _line("capacity", f"{capacity}: {fit}{more}")
     if host := _host(evaluation):
         yield _line("in the host's memory", host)
     yield ""
@@ -485,18 +522,18 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
         yield f"step: its time isn't known: {text}; give {other}"
         yield ""
         return
-    fits = not _number(evaluation, "headroom") < 0.0
+    fits = _number(evaluation, "memory_state") != 0.0
     yield "step" if fits else "step, if the GPU's memory sufficed"
     for name in STEP_PARTS:
         value = _number(evaluation, name)
         if value != 0.0:
             yield _line(display.words(name), f"{shown(name, value):<12}{value / whole:6.1%}")
-    band = _number(evaluation, "error_band")
-    yield _line("all together", f"{shown('step_time', whole)}, +- {band:.0%}")
+    yield _line("all together", f"{shown('step_time', whole)}, {_band(evaluation, 'step_time')}")
     settings = job.resolved.origins["unknown_settings"][0].source
     known = job.resolved.origins["unseen_device"][0].source
-    claim = "four in five published runs are within that"
-    said = claim if known.endswith("compared with runs") else f"not calibrated: {known}"
+    name = class_of("step_time", evaluation.labels, lambda one: evaluation[one])
+    said = f"four in five published runs are within that: {class_words('step_time', name)}"
+    said += "" if known.endswith("compared with runs") else f"; not calibrated: {known}"
     yield f"  ({said}; {settings})"
     if _number(evaluation, "host_bound") > 0.0:
         yield "  (host-bound: layers wait for their launches longer than they compute)"

@@ -17,6 +17,8 @@ from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS
 from sweeps import display
+from sweeps.bands import band_of, brief, tie
+from sweeps.bands import memory_words as fitting
 from sweeps.cli.options import grouped_lines, price_words
 from sweeps.cli.plan_command import Asked
 from sweeps.cli.typed import flag_of
@@ -38,7 +40,7 @@ from sweeps.search.answer import (
 from sweeps.search.launch import Settings, settings_of
 from sweeps.search.repair import nearest_plan
 from sweeps.search.request import CHOICES, Execution, Request, read_request
-from sweeps.search.search import RESOLUTION, Detail, details, evaluation
+from sweeps.search.search import Detail, details, evaluation
 from sweeps.search.words import bound_by, differences, effects, memory_words, percent
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.sweep import Sweep
@@ -165,7 +167,8 @@ WORTH = 0.01
 
 def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterator[str]:
     """Yield the report of a question that has an answer."""
-    yield heading(answer, reached(answer.main[0]))
+    yield reached(answer.main[0])
+    yield f"  {question(answer)}; {ties(answer)}"
     run = list(training_lines(answer.main[0], asked, answer.point.folders))
     lost = list(_lost(answer, given["lost_nodes"])) if given["lost_nodes"] else []
     yield from run[:1]
@@ -192,18 +195,33 @@ def bullets(lines: Sequence[str]) -> Iterator[str]:
 
 
 def heading(answer: Answer, text: str) -> str:
-    """Return the answer, in a line."""
+    """Return what was asked and the answer, in a line."""
+    return f"{question(answer)}: {text}"
+
+
+def question(answer: Answer) -> str:
+    """Return what trains on what."""
     model = answer.point.labels.get("model", "a model")
     machine = answer.found.space.resolved.labels.get("hardware", "")
-    return f"{model} on {answer.point.world_size:,} GPUs ({machine}): {text}"
+    return f"{model} on {answer.point.world_size:,} GPUs ({machine})"
 
 
 def reached(plan: Detail) -> str:
-    """Return how fast a plan is and how full it makes the memory."""
-    time, mfu = (shown(name, plan[name]) for name in ("step_time", "mfu"))
-    share = plan["peak_memory"] / plan.capacity
-    full = f", memory {percent(share, 0)} full" if np.isfinite(share) else ""
-    return f"{time} a step, MFU {mfu}{full}"
+    """Return how fast a plan is and how full it makes the memory, each with its band."""
+    text = f"{brief(plan['step_time'], 's')} per step ({band_of('step_time', plan.values.get)})"
+    text += f", MFU {plan['mfu']:.0%}" if np.isfinite(plan["mfu"]) else ""
+    ends = (plan.values[name] for name in display.BANDS["peak_memory"])
+    return f"{text}, {fitting(plan['peak_memory'], plan.capacity, *ends)}"
+
+
+def ties(answer: Answer) -> str:
+    """Return how many splits have a plan that can't be told from the best."""
+    found = answer.found
+    if not answer.point.objective.timed:
+        return f"{answer.point.objective.words} of {len(found.splits):,} splits"
+    if found.tied < 2:
+        return f"no other split ties with it (within {tie():.0%})"
+    return f"{found.tied} splits tie (within {tie():.0%}); this plan is the simplest of them"
 
 
 def question_lines(answer: Answer, asked: Asked) -> Iterator[str]:
@@ -240,7 +258,7 @@ def space_lines(answer: Answer) -> Iterator[str]:
 def _best(answer: Answer, count: int) -> Iterator[str]:
     rows = answer.table(count)
     objective = answer.point.objective
-    yield f"the best plan of each split, {objective.words} first"
+    yield f"the best plan of each split: the recommended one, then {objective.words} first"
     yield from _plan_table(rows)
     if len(answer.found.splits) > count:
         more = len(answer.found.splits) - count
@@ -497,7 +515,8 @@ def assumed_lines(answer: Answer, asked: Asked, *, verbose: bool) -> Iterator[st
 
 def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[str]:
     """Yield whether the recommended plan stays the best with each constant moved."""
-    yield heading(answer, reached(answer.main[0]))
+    yield reached(answer.main[0])
+    yield f"  {question(answer)}; {ties(answer)}"
     yield f"recommended: {answer.main[0].plan.name}"
     places = {(one.name, which): side for one in found.own.moved
               for which, side in zip(POINTS, (one.lower, one.upper), strict=True)}  # fmt: skip
@@ -505,7 +524,7 @@ def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[
     survives = "is as good as the best" if fallen else "stays as good as the best"
     count = len(found.rivals)
     where = f"at {count - len(fallen)} of {count} points" if fallen else f"at all {count} points"
-    text = (f"{survives} (within {RESOLUTION:.1%}) {where}: each constant that wasn't given, by "
+    text = (f"{survives} (within {tie():.0%}) {where}: each constant that wasn't given, by "
             f"itself at x0.9 and x1.1. {found.kept} plans were ranked again, not searched again: "
             "the best of all, of each split, of the Pareto front")  # fmt: skip
     yield from bullets([text])
@@ -577,8 +596,8 @@ def explain(request: Request, asked: Asked, given: Mapping[str, Any]) -> int:
 def _lines(
     own: Answer, detail: Detail, best: Answer, asked: Asked, given: Mapping[str, Any]
 ) -> Iterator[str]:
-    reasons = reached(detail)
-    yield heading(own, reasons if detail.fits else f"{reasons}: DOES NOT FIT")
+    yield reached(detail)
+    yield f"  {question(own)}"
     yield f"explained: {detail.plan.name}"
     free = [name.replace("_", " ") for name in CHOICES
             if name in own.found.space.choices and name not in asked.explain
@@ -602,8 +621,8 @@ REACHED = display.rows("rates", "cost", place="report")
 
 
 def _reasons(detail: Detail, best: Answer, own: Answer) -> Iterator[str]:
-    time, band = shown("step_time", detail["step_time"]), detail["error_band"]
-    text = f"a step takes {time}, +- {band:.0%}; MFU {shown('mfu', detail['mfu'])}"
+    time, band = shown("step_time", detail["step_time"]), band_of("step_time", detail.values.get)
+    text = f"a step takes {time} ({band}); MFU {shown('mfu', detail['mfu'])}"
     yield text if detail.fits else f"{text}, if the memory sufficed"
     yield bound_by(detail)
     yield memory_words(detail, best.point.threshold)
@@ -657,8 +676,8 @@ def _memory(detail: Detail) -> Iterator[str]:
         value = detail.values.get(f"peak_{name}", np.nan)
         if value > 0.0:
             rows.append([display.words(name), f"{value / 1e9:.2f} GB"])
-    peak, band = detail["peak_memory"], detail["memory_error_band"]
-    yield from aligned([*rows, ["all together", f"{peak / 1e9:.2f} GB, +- {band:.0%}"]])
+    peak, band = detail["peak_memory"], band_of("peak_memory", detail.values.get)
+    yield from aligned([*rows, ["all together", f"{peak / 1e9:.2f} GB, {band}"]])
     yield ""
 
 

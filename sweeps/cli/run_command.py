@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from sweeps.cli.analysis_command import analysis_of_options, write_stored
 from sweeps.cli.analysis_command import command as analysis
@@ -23,7 +24,8 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.typed import Command
 from sweeps.cli.write import Output, answer_lines, draw_figures
-from sweeps.display import of_records
+from sweeps.bands import UNKNOWN, band_words
+from sweeps.display import BANDS, of_records
 from sweeps.errors import RunError, fault, nearest, refuse, tell_all
 from sweeps.job import Job, prepare
 from sweeps.plots.data import subject_of
@@ -173,6 +175,8 @@ def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
         else:
             # A terminal has "us", as every other command; the figures have the sign.
             answer = [line.replace("\u00b5", "u") for line in answer_lines(out.path)]
+            if answer:
+                answer[0] += f" ({measured_words(job)})"
     finally:
         sys.stdout.writelines(fitted(answer))
         sys.stdout.write(out.ends.getvalue())
@@ -180,6 +184,21 @@ def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
     lines += [one.words for one in job.touched]
     lines += assumed_lines(job) if verbose else grouped_lines(job, brief=True)
     sys.stdout.writelines(fitted(lines))
+
+
+def measured_words(job: Job) -> str:
+    """Return how far measurements may be from a sweep's times: the band, or its ends."""
+    if job.sweep.overlap:
+        return "exact for what is given"
+    if not job.sweep.training:
+        return UNKNOWN
+    ends = [job.program.asking(name).evaluate()[name] for name in BANDS["step_time"]]
+    low, high = (np.ravel(one) for one in np.broadcast_arrays(*ends))
+    known = np.isfinite(low) & np.isfinite(high)
+    found = {*zip(low[known].tolist(), high[known].tolist(), strict=True)}
+    pairs = sorted(found, key=lambda pair: pair[1] - pair[0])
+    several = [band_words(*pair) for pair in (*pairs[:1], *pairs[1:][-1:])]
+    return f"measured {' to '.join(several)}" if several else UNKNOWN
 
 
 def _check_options(given: Mapping[str, Any]) -> None:

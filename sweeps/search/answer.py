@@ -16,6 +16,7 @@ from overhead.graph import Evaluation
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps import display
+from sweeps.bands import tie
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column, Layout, row_numbers
 from sweeps.error_bar import Sensitivity, Setups, is_constant
@@ -36,7 +37,6 @@ from sweeps.search.repair import (
 from sweeps.search.request import CHOICES, Execution, Point, Request
 from sweeps.search.search import (
     COMMUNICATION,
-    RESOLUTION,
     TABLE,
     Counts,
     Detail,
@@ -333,7 +333,8 @@ def _fewer_replicas(plan: Execution, left: int) -> Iterator[Way]:
         (f"{text}{idle}, as many micro-batches: a batch of {batch:g}",
          {**fewer, "global_batch": batch}),
     ):  # fmt: skip
-        (one,) = details([plan.changed(numbers)], ("tokens_per_second", "peak_memory"))
+        memory = ("peak_memory", *display.BANDS["peak_memory"])
+        (one,) = details([plan.changed(numbers)], ("tokens_per_second", *memory))
         yield words, one.plan, one["tokens_per_second"], one.fits
 
 
@@ -434,8 +435,8 @@ class Rival:
 
     @property
     def survives(self) -> bool:
-        """Whether the recommended plan is as good as the model can tell."""
-        return not self.why and self.lost <= RESOLUTION
+        """Whether the recommended plan can't be told from the best."""
+        return not self.why and self.lost <= tie()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from overhead.quantity import VOCABULARY
+from overhead.shipped import error_bands
 from overhead.step.parts import PARTS
 from sweeps.errors import InputError
 from sweeps.result import Field, Result, aligned, of_rows
@@ -64,7 +65,7 @@ ROOM = "theirs has room for uneven experts"
 # So many of our best plans are looked at for one with such room.
 LOOKED_AT, AT_ONCE = 2000, 40
 # What is computed of a recipe's plan and of ours.
-QUANTITIES = ("step_time", "peak_memory", "error_band", *PARTS)
+QUANTITIES = ("step_time", "peak_memory", *PARTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class Expert:
     # Where its step is longer than that of our choice, in words, and where it is shorter
     lost: tuple[str, ...] = ()
     gained: tuple[str, ...] = ()
-    band: float = 0.0  # The error that its step time is said to have, as a fraction
+    band: float = 0.0  # What differences of two plans' step times are within, as a fraction
     why: str = ""  # Why it loses more than is allowed; empty where it doesn't
     # Memory of its fullest GPU and of ours with `UNEVEN` experts; NaN without experts or a plan
     uneven: tuple[float, float] = (math.nan, math.nan)
@@ -248,9 +249,9 @@ class _Best:
 def _best(found: Found) -> _Best:
     splits = tuple((one.split, one.known["step_time"]) for one in found.splits)
     capacity = float(found.space.resolved.constants["memory_capacity"])
-    (ours,) = details(found.best[:1], QUANTITIES) or (None,)
-    (uneven,) = _uneven(found.best[:1]) or (math.nan,)
-    return _Best(ours, splits, capacity, uneven, _roomy_time(found.best, capacity))
+    (ours,) = details(found.ranked[:1], QUANTITIES) or (None,)
+    (uneven,) = _uneven(found.ranked[:1]) or (math.nan,)
+    return _Best(ours, splits, capacity, uneven, _roomy_time(found.ranked, capacity))
 
 
 def _uneven(plans: Sequence[Execution]) -> list[float]:
@@ -304,7 +305,7 @@ def _one(case: Case, found: _Best, alone: Point) -> Expert:
         reason,
         tuple(lost),
         tuple(gained),
-        values["error_band"],
+        float(error_bands()["step_time"]["experts"]["difference"]),
         uneven=(*(_uneven([plan]) if plan else (math.nan,)), found.uneven),
         roomy_time=found.roomy_time,
     )

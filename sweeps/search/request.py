@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from overhead.labels import needed_shapes
 from overhead.memory.quantities import MODULES
+from sweeps.bands import MEMORY_LIMIT
 from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.spec.axis import Axis, divisors, every_plan
 from sweeps.spec.names import names_of
@@ -173,13 +174,14 @@ class Objective:
     second: str = "peak_memory"
     more: bool = False  # Whether more of the quantity is better
     words: str = ""  # What is best, in words
+    timed: bool = True  # Whether it follows from the step's time, which is predicted with an error
 
 
 OBJECTIVES: dict[str, Objective] = {
     one.name: one
     for one in (
         Objective("time", "step_time", words="the shortest step"),
-        Objective("memory", "peak_memory", "step_time", words="the least memory"),
+        Objective("memory", "peak_memory", "step_time", words="the least memory", timed=False),
         Objective("energy", "step_energy", words="the least energy of a step"),
         Objective("cost", "cost_per_trillion_tokens", words="the least cost of tokens"),
         Objective("tokens", "tokens_per_second_per_gpu", more=True, words="the most tokens a GPU"),
@@ -199,7 +201,7 @@ def objective_of(name: str) -> Objective:
 # What is asked: a model, a machine, a batch; what plans may vary; at which points.
 
 # Of the memory, as the strategy calculator has it: fuller ones lose time to the allocator.
-DEFAULT_THRESHOLD = 0.9
+DEFAULT_THRESHOLD = MEMORY_LIMIT
 # What nobody can do without, with the number that a person would give.
 NEEDED = {
     "world_size": "a number of GPUs, such as 64",

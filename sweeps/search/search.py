@@ -18,12 +18,14 @@ from overhead.communication.operation import DIMENSIONS
 from overhead.graph import Evaluation, MissingQuantities, Node
 from overhead.labels import CHUNKED
 from sweeps import display
+from sweeps.bands import NO_ROOM, fit_of, tie
+from sweeps.display import BANDS
 from sweeps.engine.evaluate import BLOCK_CELLS, Cuts, Evaluator, Limits, Picked, settings
 from sweeps.engine.grid import Array, LabelCase, Picking, Region
 from sweeps.engine.program import Program
 from sweeps.engine.validity import given_below
 from sweeps.errors import InputError, fault
-from sweeps.search.request import Execution, executions_at
+from sweeps.search.request import Execution, Objective, executions_at
 from sweeps.search.space import AGAIN, PLAN, SHARE, Space
 
 Floats = NDArray[np.float64]
@@ -129,9 +131,6 @@ class BestOfSplits(Kept):
 # The search: all plans of a space by blocks, in bounded memory.
 
 KEPT = 50
-# Assumed: below this share of what plans are ranked by, far below the model's own error, nobody can
-# tell which is better. The simplest of such plans is recommended, of those that are kept.
-RESOLUTION = 5e-3
 # Rows of a block: most of what is computed varies with nothing else, and is then computed once.
 ROWS = 1 << 14
 # Blocks of the same rows that are looked at together, and the share of rows with a plan that can
@@ -170,19 +169,18 @@ class Found:
     splits: Sequence[Execution]  # The best plan of every split, the recommended one's first
     front: tuple[Execution, ...]  # The Pareto front, from the best on
     values: tuple[float, ...] = ()  # What the best plans are ranked by, less is better
+    tied: int = 0  # Splits of which a plan can't be told from the best of all
 
     @property
     def recommended(self) -> Execution:
-        """The plan with the least to set up of those that are as good as can be told."""
+        """The plan with the least to set up of those that can't be told from the best."""
         return self.best[0]
 
-    def within(self, share: float) -> tuple[Execution, ...]:
-        """Return those that are worse than the best by at most this share."""
-        edge = min(self.values, default=0.0)
-        edge += share * abs(edge)
-        return tuple(
-            one for one, value in zip(self.best, self.values, strict=True) if value <= edge
-        )
+    @property
+    def ranked(self) -> tuple[Execution, ...]:
+        """The best plans by their numbers alone, whatever of these can be told apart."""
+        pairs = zip(self.values, self.best, strict=True)
+        return tuple(plan for _, plan in sorted(pairs, key=lambda one: one[0]))
 
 
 def search(
@@ -534,20 +532,31 @@ class _Keeper:
     def found(self, counts: Counts) -> Found:
         """Return what was kept.
 
-        Recommended is the simplest plan of those among which the model can't tell.
+        Recommended is the simplest plan of those among which the model can't tell: of the best
+        plans, and of the best ones of splits.
         """
         top, splits, order = self.top, self.splits, self.splits.order()
         best = self._plans(*top.kept)
         found = Found(self.space, counts, best, (), self._plans(*self.front.kept),
                       tuple(top.first.tolist()))  # fmt: skip
-        if near := found.within(RESOLUTION)[:KEPT]:
-            place = min(range(len(near)), key=lambda index: effort(near[index]))
-            row = np.unravel_index(top.places[place], self.shape)[self.axis]
+        if best:
+            edge = _edge(float(top.first[0]), self.space.point.objective)
+            tied = order[splits.first[order] <= edge]
+            near = np.isin(splits.places[tied[:KEPT]], top.places, invert=True)
+            more = tied[:KEPT][near]
+            count = int(np.count_nonzero(top.first[:KEPT] <= edge))
+            places = np.concatenate([top.places[:count], splits.places[more]])
+            values = [*found.values[:count], *splits.first[more].tolist()]
+            others = self._plans(splits.first[more], splits.second[more], splits.places[more])
+            each = [*best[:count], *others]
+            place = min(range(len(each)), key=lambda at: (effort(each[at]), values[at]))
+            row = np.unravel_index(places[place], self.shape)[self.axis]
             own = int(self.space.rows.split[row])
             order = np.array([own, *order[order != own]])
-            ranks = [place, *(at for at in range(len(best)) if at != place)]
-            found = replace(found, best=tuple(best[at] for at in ranks),
-                            values=tuple(found.values[at] for at in ranks))  # fmt: skip
+            rest = [at for at in range(len(best)) if at != place]
+            found = replace(found, best=(each[place], *(best[at] for at in rest)),
+                            values=(values[place], *(found.values[at] for at in rest)),
+                            tied=len(tied))  # fmt: skip
 
         def make(some: slice) -> Sequence[Execution]:
             own = order[some]
@@ -583,11 +592,16 @@ class Ranked(Sequence[Execution]):
         return tuple(self._made[one] for one in at) if several else self._made[at]
 
 
+def _edge(best: float, objective: Objective) -> float:
+    """Return up to which value plans can't be told from the best."""
+    return best + (tie() if objective.timed else 0.0) * abs(best)
+
+
 def effort(plan: Execution) -> tuple[float, ...]:
-    """Return how much there is to set up for a plan."""
-    degrees = sum(plan[name] > 1.0 for name in ("tp", "cp", "pp", "ep"))
+    """Return how much there is to set up for a plan; of the same, the less memory the better."""
+    kinds = sum(plan[name] > 1.0 for name in ("tp", "cp", "pp", "ep", "virtual_stages"))
     again = plan.labels["recompute"] != "none"
-    return (degrees, again, plan["virtual_stages"], plan["zero_stage"], plan["pp"])
+    return (kinds + again, plan["zero_stage"], plan.known.get("peak_memory", 0.0))
 
 
 def _settled(plans: Sequence[Execution]) -> tuple[Execution, ...]:
@@ -643,9 +657,15 @@ class Detail:
         return self.plan.given["memory_capacity"]
 
     @property
+    def fit(self) -> str:
+        """Whether the fullest GPU holds its part, as `sweeps.bands` says it."""
+        low, high = (self.values.get(name, np.nan) for name in BANDS["peak_memory"])
+        return fit_of(self.values["peak_memory"], self.capacity, low, high)
+
+    @property
     def fits(self) -> bool:
-        """Whether the fullest GPU holds its part."""
-        return not self.values["peak_memory"] > self.capacity
+        """Whether the fullest GPU holds its part, at risk or not."""
+        return self.fit != NO_ROOM
 
 
 def details(

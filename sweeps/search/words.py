@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps.bands import AT_RISK, NO_ROOM, band_of, difference_words, tie
 from sweeps.search.request import Execution, Objective
-from sweeps.search.search import Detail, Found, details, effort
+from sweeps.search.search import Detail, Found, details
 from sweeps.spec.axis import divisors
 from sweeps.spec.units import format_quantity
 
@@ -231,7 +232,6 @@ MEMORY_GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 # Parts below this share of the step aren't worth a word.
 NOTABLE = 0.01
-CLOSE = 0.01
 
 
 def seconds(value: float) -> str:
@@ -321,10 +321,13 @@ def memory_words(detail: Detail, threshold: float) -> str:
     if not np.isfinite(capacity):
         return f"the fullest GPU needs {format_quantity(peak, 'byte')}"
     share = f" ({percent(peak / capacity, 0)})" if capacity > 0.0 else ""
-    text = f"the fullest GPU needs {_size(peak)} of {_size(capacity)}{share}"
+    band = band_of("peak_memory", detail.values.get)
+    text = f"the fullest GPU needs {_size(peak)} of {_size(capacity)}{share}, {band}"
     left = threshold * capacity - peak
-    if peak > capacity:
+    if detail.fit == NO_ROOM:
         text += f": {_size(peak - capacity)} too much"
+    elif detail.fit == AT_RISK and peak > capacity:
+        text += f": {_size(peak - capacity)} over, {AT_RISK}"
     elif threshold < 1.0:
         way = f"{_size(left)} below" if left >= 0.0 else f"{_size(-left)} above"
         text += f", {way} the threshold of {percent(threshold, 0)}"
@@ -365,6 +368,7 @@ def _next(best: Detail, other: Detail, objective: Objective) -> str:
         gap = other["step_time"] / best["step_time"] - 1.0
     digits = 2 if abs(gap) < 0.001 else 1
     text = f"the next split, {other.plan.split} ({other.plan.way}), is {gap:+.{digits}%}"
+    text += f", {difference_words(gap)}" if objective.timed else ""
     if other["step_time"] != best["step_time"]:
         text += f" ({seconds(other['step_time'])} a step)"
     lost, gained = differences(best, other)
@@ -374,19 +378,16 @@ def _next(best: Detail, other: Detail, objective: Objective) -> str:
 
 
 def _within(found: Found, best: Detail) -> Iterator[str]:
-    """Say how many plans are as good as can be told."""
-    near = found.within(CLOSE)
-    if len(near) < 2:
+    """Say how many splits have plans that can't be told from the best."""
+    if found.tied < 2 or not found.space.point.objective.timed:
         return
-    more = "at least " if len(near) == len(found.best) < found.counts.feasible else ""
-    band = best.values.get("error_band", np.nan)
-    error = (
-        f" (four in five times the model is within {percent(band, 0)})" if np.isfinite(band) else ""
+    fastest = found.ranked[0]
+    text = (
+        f"{found.tied} of {len(found.splits):,} splits tie with the best: below {tie():.0%} "
+        "published runs don't tell which is better"
     )
-    text = f"{more}{len(near)} plans are within {percent(CLOSE, 0)} of it{error}"
-    simplest = min(near, key=effort)
-    if effort(simplest) < effort(found.recommended):
-        text += f"; with less to set up: {simplest.name}"
+    if fastest.key != best.plan.key:
+        text += f"; by the numbers first is {fastest.name}"
     yield text
 
 

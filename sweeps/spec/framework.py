@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from overhead.labels import CHOICES, LABELS, OVERLAPS
 from overhead.memory.quantities import RECIPES, Recipe
 from overhead.step import quantities as step
 from sweeps.errors import InputError, fault, nearest
-from sweeps.origin import ASSUMED, MEASURED, SPECIFICATION, UNKNOWN, Origin, assumed
+from sweeps.origin import ASSUMED, SPECIFICATION, UNKNOWN, Origin, assumed
 from sweeps.spec.machine import (
     KERNELS,
     ORIGINS,

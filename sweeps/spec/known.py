@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from overhead.shipped import error_bands
 from overhead.step.bands import MEGATRON, NVIDIA, OTHER_DEVICES, OTHER_SOFTWARE, TORCH_FSDP, TPU
-from overhead.step.bands import table as bands
 from sweeps.origin import ASSUMED, MEASURED, SPECIFICATION, Origin
 from sweeps.spec.framework import BROUGHT, figure_for
 from sweeps.spec.machine import Machine, rates_of
@@ -56,7 +56,7 @@ def known_of_run(machine: Machine | None, framework: str, precision: str) -> dic
 
 def software_kind(name: str) -> float:
     """Return of which kind software is, without its options."""
-    known = bands()["frameworks"]
+    known = error_bands()["frameworks"]
     if name in known["megatron"]:
         return MEGATRON
     return TORCH_FSDP if name in known["torch_fsdp"] else OTHER_SOFTWARE
@@ -64,7 +64,7 @@ def software_kind(name: str) -> float:
 
 def device_kind(machine: Machine) -> float:
     """Return of which kind a machine's devices are."""
-    library, known = own_library(machine).value, bands()["libraries"]
+    library, known = own_library(machine).value, error_bands()["libraries"]
     if library in known["nvidia"]:
         return NVIDIA
     return TPU if library in known["tpu"] else OTHER_DEVICES

@@ -358,9 +358,11 @@ function answer(page, chosen, found) {
       ...why.map((one) => make("p", {}, `${one.text}.`)),
     ];
   }
-  const band = (name) => {
-    const error = found.would(name);
-    return error > 0 ? ` ± ${(100 * error).toFixed(0)}%` : "";
+  // Whole percents, rounded outwards.
+  const band = (low, high) => {
+    const [below, above] = [low, high].map((one) => Math.ceil(Math.abs(100 * found.would(one)) - 1e-9));
+    if (Number.isNaN(below + above)) return " (band not known)";
+    return below === above ? ` (±${above} %)` : ` (-${below}/+${above} %)`;
   };
   const [peak, capacity] = [found.would("peak_memory"), valueText(chosen.memory_capacity, "byte (GB)")];
   const verb = found.fits ? "takes" : "would take";
@@ -368,12 +370,13 @@ function answer(page, chosen, found) {
   const time = Number.isNaN(found.would("step_time")) && unknown ? say(
     make("strong", { className: "alarm" }, "How long a step takes isn't known"), ": the machine's file lacks a figure.",
   ) : say(
-    `A step ${verb} `, strong("step_time"), band("error_band"), ": MFU ", strong("mfu"), ", ",
+    `A step ${verb} `, strong("step_time"), band("error_band_low", "error_band_high"), ": MFU ", strong("mfu"), ", ",
     `${Math.round(found.would("tokens_per_second")).toLocaleString("en")} tokens a second on `,
     `${found.would("world_size").toLocaleString("en")} GPUs.`,
   );
-  const memory = [strong("peak_memory", peak), band("memory_error_band"), ` of a GPU's ${capacity}`];
-  const fit = found.fits ? say("It fits: ", ...memory, ".")
+  const memory = [strong("peak_memory", peak), band("memory_error_band_low", "memory_error_band_high"), ` of a GPU's ${capacity}`];
+  const risk = found.would("memory_state") === 1;
+  const fit = found.fits ? say(risk ? "It fits, at risk: " : "It fits: ", ...memory, ".")
     : say(make("strong", { className: "alarm" }, "It doesn't fit: "), ...memory, ".");
   const more = [];
   const run = Number.isNaN(found.would("goodput")) ? [] : [make("p", {},

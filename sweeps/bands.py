@@ -1,0 +1,97 @@
+"""How sure an answer is, in words: its band, whether memory fits, whether two answers differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from overhead.shipped import error_bands
+from sweeps.display import BANDS
+from sweeps.spec.units import format_quantity
+
+UNKNOWN = "band not known"
+# What memory does, by the formula's number.
+FIT = ("does not fit", "fits, at risk", "fits")
+NO_ROOM, AT_RISK, FITS = FIT
+# The share of a GPU's memory that a plan which is recommended may take: the rest goes to fragments
+# and to what the prediction is off.
+MEMORY_LIMIT = 0.9
+# Rounding of a share in binary, which isn't to be rounded outwards.
+NOISE = 1e-9
+
+
+def tie() -> float:
+    """Return the relative difference below which two plans can't be told apart."""
+    return float(error_bands()["tie"])
+
+
+def band_words(low: float, high: float) -> str:
+    """Return a band in whole percents, rounded outwards: ``-8/+10 %``, ``±9 %``."""
+    if math.isnan(low) or math.isnan(high):
+        return UNKNOWN
+    below, above = (math.ceil(abs(end) * 100.0 - NOISE) for end in (low, high))
+    return f"±{above} %" if below == above else f"-{below}/+{above} %"
+
+
+def band_of(quantity: str, value: Callable[[str], float | None]) -> str:
+    """Return the words of a quantity's band; `value` gives quantities, or nothing."""
+    low, high = (value(name) for name in BANDS[quantity])
+    return UNKNOWN if low is None or high is None else band_words(low, high)
+
+
+def memory_words(needed: float, capacity: float, low: float, high: float) -> str:
+    """Return what memory is needed, of how much, how sure that is, and whether it fits.
+
+    ``35.3 of 84.9 GB per GPU (-8/+10 %): fits``.
+    """
+    band = band_words(low, high)
+    if math.isnan(capacity):
+        return f"{three(needed / 1e9)} GB per GPU ({band}), of a memory that isn't known"
+    size = f"{three(needed / 1e9)} of {three(capacity / 1e9)} GB per GPU ({band})"
+    return f"{size}: {fit_of(needed, capacity, low, high)}"
+
+
+def fit_of(needed: float, capacity: float, low: float, high: float) -> str:
+    """Return whether memory fits, in the words of `FIT`; without a band what is needed decides."""
+    ends = (0.0, 0.0) if math.isnan(low) or math.isnan(high) else (low, high)
+    if needed * (1.0 + ends[0]) > capacity:
+        return NO_ROOM
+    return AT_RISK if needed * (1.0 + ends[1]) > capacity else FITS
+
+
+def limit_words(value: float, limit: float, low: float, high: float) -> str:
+    """Return how a value compares with what it may be at most, by its band."""
+    if value <= limit:
+        return "meets" if value * (1.0 + high) <= limit else "meets within the error"
+    return "misses" if value * (1.0 + low) > limit else "misses within the error"
+
+
+def difference_words(slower: float) -> str:
+    """Return what a relative difference of two plans' times says of which is faster."""
+    size = abs(slower)
+    if size <= tie():
+        return "a tie"
+    which = "slower" if slower > 0.0 else "faster"
+    return which if size >= error_bands()["faster"] else f"likely {which}"
+
+
+def class_words(kind: str, name: str) -> str:
+    """Return what a class of errors is."""
+    return str(error_bands()[kind][name]["words"])
+
+
+def three(value: float) -> str:
+    """Return a number in three digits, with separators and without an exponent."""
+    if not math.isfinite(value) or value == 0.0:
+        return f"{value:g}"
+    if abs(value) < 1e-3:
+        return f"{value:.3g}"
+    rounded = float(f"{value:.3g}")
+    digits = max(2 - math.floor(math.log10(abs(rounded))), 0)
+    return f"{rounded:,.{digits}f}"
+
+
+def brief(value: float, units: str) -> str:
+    """Return a quantity in three digits with its unit."""
+    text = format_quantity(value, units, digits=3)
+    return format_quantity(value, units) if "e" in text.partition(" ")[0] else text
