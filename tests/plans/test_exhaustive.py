@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sweeps.bands import tie
 from sweeps.search.request import Point, read_request
-from sweeps.search.search import RESOLUTION, Found, search
+from sweeps.search.search import Found, search
 from sweeps.search.space import space_of
 from tests.plans.exhaustive import Everything, everything
 
@@ -72,7 +73,7 @@ def test_the_best_are_in_order(both: tuple[Found, Everything]) -> None:
     assert times == sorted(times)
     best = min(first, times[0])
     assert best == pytest.approx(every.best()[1][0], rel=1e-12)
-    assert first <= best * (1.0 + RESOLUTION)
+    assert first <= best * (1.0 + tie())
 
 
 def test_the_best_of_every_split(both: tuple[Found, Everything]) -> None:
@@ -82,7 +83,7 @@ def test_the_best_of_every_split(both: tuple[Found, Everything]) -> None:
     assert set(ours) == set(theirs)
     recommended = key(found.best[0])[:6]
     for split, time in ours.items():
-        more = RESOLUTION if split == recommended else 0.0
+        more = tie() if split == recommended else 0.0
         assert theirs[split][0] * (1.0 - 1e-9) <= time <= theirs[split][0] * (1.0 + more + 1e-9)
 
 
