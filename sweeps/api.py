@@ -105,7 +105,7 @@ def _again(dataset: xr.Dataset, subject: str) -> tuple[Layout, Iterator[Block]]:
     implied = {} if subject == OPERATION else dict(pair.split(" = ", 1) for pair in pairs if pair)
     program = Program(
         axes, constants, labels, wanted, fields=fields, implied=implied,
-        published="expected_error" in wanted and bool(dataset["measured_rows"].any()),
+        published="time_band_low" in wanted and bool(dataset["measured_rows"].any()),
         status_name=status_name,
     )  # fmt: skip
     return layout_of(program, {}, {}), program.blocks()

@@ -80,7 +80,8 @@ ROWS: dict[str, Row] = {
         _row("message_bytes", "collective", "title record"),
         _row("time_is_upper_bound", "collective", "", title="upper bound"),
         _row("chosen_algorithm", "collective", "usual table", title="algorithm used"),
-        _row("expected_error", "collective", "table", title="error", percent=True),
+        _row("time_band_low", "collective", "table", title="band, low", percent=True),
+        _row("time_band_high", "collective", "table", title="high", percent=True),
         _row("measured_rows", "collective", "table", title="of rows"),
         # Of a plan.
         _row("best_split", "plan", "best", title="best split"),
@@ -188,6 +189,7 @@ ROWS: dict[str, Row] = {
 }  # fmt: skip
 # Of a quantity the ends of its band: measured by predicted, less 1.
 BANDS = {
+    "time": ("time_band_low", "time_band_high"),
     "step_time": ("error_band_low", "error_band_high"),
     "peak_memory": ("memory_error_band_low", "memory_error_band_high"),
 }

@@ -443,7 +443,7 @@ def _compiled(
     resolved = resolve(sweep, folders)
     published = not (sweep.training or sweep.overlap) and _published(resolved)
     if published and sweep.usual:
-        sweep = replace(sweep, quantities=(*sweep.quantities, "expected_error", "measured_rows"))
+        sweep = replace(sweep, quantities=(*sweep.quantities, *EXPECTED))
     program = _inputs(sweep, resolved, published=published, status_name=status_name).program()
     _check_computed(sweep, program)
     if measured is not None:

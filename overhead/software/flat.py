@@ -121,8 +121,10 @@ _time("wire_part_time", r"T_\mathrm{w}", "part of the time that is wire")
 _time("copy_part_time", r"T_\mathrm{c}", "part of the time that is copy")
 _time("ramp_part_time", r"T_\mathrm{r}", "part of the time that is ramp")
 _time("wait_part_time", r"T_\mathrm{h}", "part of the time that is waiting for host or fabric")
-amount("expected_error", r"\epsilon_T", "1", "error of the time to expect, by rows like it")
-amount("measured_rows", r"n_\epsilon", "1", "measured rows that tell the error")
+_BAND = "measured time by the predicted, less 1, of rows like it"
+define("time_band_low", r"\epsilon_{T-}", "1", f"{_BAND}: at least", minimum=-1, maximum=0)
+amount("time_band_high", r"\epsilon_{T+}", "1", f"{_BAND}: at most")
+amount("measured_rows", r"n_\epsilon", "1", "measured rows that tell the band")
 
 FLAT = {"shape": "flat", "library": PRICED}
 RING = {**FLAT, "form": "ring"}

@@ -133,19 +133,25 @@ def step_classes(
     ]
 
 
+def adapter_classes(*known: Array) -> Classes:
+    """Return the classes of a step's time with adapters beside frozen weights."""
+    far, bare, few, *_ = step_classes(*known)
+    return [far, bare, few, ("adapters", True)]
+
+
 def hybrid_classes(linear_layers: Array, *known: Array) -> Classes:
     """Return the classes of a step's time where some layers may be without softmax attention."""
-    far, bare, *others = step_classes(*known)
+    return _with_linear(linear_layers, step_classes(*known))
+
+
+def adapted_hybrid_classes(linear_layers: Array, *known: Array) -> Classes:
+    """Return the same with adapters beside frozen weights."""
+    return _with_linear(linear_layers, adapter_classes(*known))
+
+
+def _with_linear(linear_layers: Array, classes: Classes) -> Classes:
+    far, bare, *others = classes
     return [far, bare, ("few_runs", linear_layers > 0.0), *others]
-
-
-def adapter_classes(device_kind: Array, unseen_device: Array) -> Classes:
-    """Return the classes of a step's time with adapters beside frozen weights."""
-    return [
-        ("far", device_kind == OTHER_DEVICES),
-        ("few_runs", unseen_device > 0.0),
-        ("adapters", True),
-    ]
 
 
 def memory_classes(software_kind: Array) -> Classes:
@@ -197,14 +203,16 @@ HYBRID_STEP: tuple[str, ...] = (
     "unknown_settings",
     "given_options",
 )
-ADAPTED = ("device_kind", "unseen_device")
+STEP_INPUTS = HYBRID_STEP[1:]
+# By labels, the classes of a step's time and what they are told by.
+OF_STEPS: Sequence[tuple[Mapping[str, str], Callable[..., Classes], tuple[str, ...]]] = (
+    ({"tuning": "lora", "mixers": "hybrid"}, adapted_hybrid_classes, HYBRID_STEP),
+    ({"tuning": "lora"}, adapter_classes, STEP_INPUTS),
+    ({"mixers": "hybrid"}, hybrid_classes, HYBRID_STEP),
+    ({}, step_classes, STEP_INPUTS),
+)
 for _end in ("low", "high"):
-    for _classes, _inputs, _when in (
-        (step_classes, HYBRID_STEP[1:], {}),
-        (hybrid_classes, HYBRID_STEP, {"mixers": "hybrid"}),
-        (adapter_classes, ADAPTED, {"tuning": "lora"}),
-        (adapter_classes, ADAPTED, {"tuning": "lora", "mixers": "hybrid"}),
-    ):
+    for _when, _classes, _inputs in OF_STEPS:
         declare(
             f"error_band_{_end}", _inputs, _end_of("step_time", _end, _classes), when=_when, **WORDS
         )
@@ -216,16 +224,11 @@ for _end in ("low", "high"):
     )
 
 
-def class_of(kind: str, labels: Mapping[str, str], known: Callable[[str], Array]) -> str:
-    """Return the class whose band an answer has: of ``step_time`` or ``memory``.
-
-    `known` gives the quantities of one configuration.
-    """
-    classes, names = memory_classes, ("software_kind",)
-    if kind == "step_time":
-        classes, names = step_classes, HYBRID_STEP[1:]
-        if labels.get("mixers") == "hybrid":
-            classes, names = hybrid_classes, HYBRID_STEP
-        if labels.get("tuning") == "lora":
-            classes, names = adapter_classes, ADAPTED
+def class_of_step(labels: Mapping[str, str], known: Callable[[str], Array]) -> str:
+    """Return the class whose band a step's time has; `known` gives one step's quantities."""
+    classes, names = next(
+        (classes, names)
+        for when, classes, names in OF_STEPS
+        if all(labels.get(label) == value for label, value in when.items())
+    )
     return next(name for name, where in classes(*map(known, names)) if where)

@@ -13,7 +13,7 @@ from overhead.graph import Evaluation
 from overhead.labels import NO_LIBRARY, PAIRED, PREFETCHES, SHARED
 from overhead.memory.quantities import MODULES
 from overhead.quantity import Array
-from overhead.step.bands import class_of
+from overhead.step.bands import class_of_step
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer import SHAPES
 from sweeps import display
@@ -531,7 +531,7 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     yield _line("all together", f"{shown('step_time', whole)}, {_band(evaluation, 'step_time')}")
     settings = job.resolved.origins["unknown_settings"][0].source
     known = job.resolved.origins["unseen_device"][0].source
-    name = class_of("step_time", evaluation.labels, lambda one: evaluation[one])
+    name = class_of_step(evaluation.labels, lambda one: evaluation[one])
     said = f"four in five published runs are within that: {class_words('step_time', name)}"
     said += "" if known.endswith("compared with runs") else f"; not calibrated: {known}"
     yield f"  ({said}; {settings})"

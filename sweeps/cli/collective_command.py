@@ -16,6 +16,7 @@ from overhead.graph import Evaluation
 from overhead.labels import HIERARCHY, NO_LIBRARY, OPERATION_DEFAULTS, XLA
 from overhead.quantity import VOCABULARY
 from sweeps import display
+from sweeps.bands import UNKNOWN, band_words
 from sweeps.cli import flags
 from sweeps.cli.derivation import Derivation, evaluated, same
 from sweeps.cli.options import (
@@ -109,7 +110,8 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
     used = record["chosen_algorithm"]
     library = dict(_library(job, labels))
     protocol = f", protocol {library['protocol']}" if library and labels["library"] != XLA else ""
-    yield _answer(record, constants, labels)
+    band = _band(job, labels, constants, str(used)) if library else no_rows(used, labels)
+    yield _answer(record, constants, labels, band)
     bare = "" if job.resolved.machines else "bare "
     network = f"on a {bare}{labels['topology']} network, algorithm {used}"
     yield f"  {network}{_behind(job, labels, protocol)}"
@@ -122,8 +124,8 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
                 shown = format_bytes(record[name], binary=is_binary(constants["message_bytes"]))
             shown += "  (an upper bound)" * (name == "time" and bool(record.get(BOUND, 0.0)))
             yield f"  {display.words(name):<26}{shown}"
-        if name == "time" and library:
-            yield f"  {'  expected error':<26}{_error(job, labels, constants, str(used))}"
+        if name == "time":
+            yield f"  {'  measured':<26}{band[1]}"
         for part in PARTS_OF.get(name, ()) if library else ():
             yield f"      {display.words(part):<22}{library[part]}"
     yield from (f"  ({texts[note]})" for note in notes)
@@ -133,7 +135,10 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
 
 
 def _answer(
-    record: Mapping[str, Any], constants: Mapping[str, float], labels: Mapping[str, str]
+    record: Mapping[str, Any],
+    constants: Mapping[str, float],
+    labels: Mapping[str, str],
+    band: tuple[str, str],
 ) -> str:
     """Return what is asked: how long it takes, how near to the bound that is, and what it pays."""
     ranks = format_quantity(constants["ranks"], "1") if "ranks" in constants else ""
@@ -147,7 +152,8 @@ def _answer(
         paid = "latency" if latency >= 0.5 else "bandwidth"
         said.append(f"{max(latency, 1.0 - latency):.0%} {paid}")
     of = f"{labels['collective']} of {message} on {ranks or _sizes(constants)} ranks"
-    return f"{of}: {format_quantity(time, 's')}" + (f" ({', '.join(said)})" if said else "")
+    text = f"{of}: {format_quantity(time, 's')} ({band[0]})"
+    return ", ".join((text, *said))
 
 
 def _behind(job: Job, labels: Mapping[str, str], protocol: str) -> str:
@@ -188,18 +194,18 @@ def _library(job: Job, labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield name, PROTOCOLS[int(value)] if name == "protocol" else shown
 
 
-def _error(
+def _band(
     job: Job, labels: Mapping[str, str], constants: Mapping[str, float], algorithm: str
-) -> str:
-    """Return the error that is to be expected of a cell's time, in words."""
+) -> tuple[str, str]:
+    """Return the band of a cell's time, and what it comes from or why it isn't known, in words."""
     from sweeps.spec.software import APART, load_software
 
     (machine, *_) = job.resolved.machines
     profile = load_software(labels["software"])
     if not profile.errors:
-        return f"not known: there are no measured rows of {profile.title}"
+        return UNKNOWN, f"{UNKNOWN}: there are no measured rows of {profile.title}"
     if machine.generation in APART:
-        return f"not known: {APART[machine.generation]}"
+        return UNKNOWN, f"{UNKNOWN}: {APART[machine.generation]}"
     form = ALGORITHMS[labels["topology"], labels["collective"], algorithm].form
     (case,), grid = job.program.cases, job.program.grid
     # The ranks of a mesh or torus may follow from its sides.
@@ -207,10 +213,21 @@ def _error(
     ranks, node = float(np.asarray(every).reshape(-1)[0]), constants["gpus_per_node"]
     outside = labels["topology"] != HIERARCHY and ranks > node
     if form not in TAKEN or outside:
-        return f"not known: no measured rows of {algorithm} on a {labels['topology']} network"
+        return no_rows(algorithm, labels)
     if machine.constants:
-        return "that of the machine's own calibration"
-    return profile.expected_error(labels["collective"], constants["message_bytes"], ranks, node)
+        return UNKNOWN, "that of the machine's own calibration"
+    given = (np.asarray(value) for value in (constants["message_bytes"], ranks, node))
+    low, high, rows = map(float, profile.bands(labels["collective"], *given))
+    if not rows:
+        return UNKNOWN, f"{UNKNOWN}: {profile.lacks_rows(labels['collective'], ranks, node)}"
+    words = band_words(low, high)
+    return words, f"{words} in four of five, of {rows:.0f} rows whose tables were left out of a fit"
+
+
+def no_rows(algorithm: str, labels: Mapping[str, str]) -> tuple[str, str]:
+    """Say that nobody measured an algorithm on a network."""
+    why = f"no measured rows of {algorithm} on a {labels['topology']} network"
+    return UNKNOWN, f"{UNKNOWN}: {why}"
 
 
 def _sizes(constants: Mapping[str, float]) -> str:

@@ -172,7 +172,7 @@ class Group:
 # What follows from the time alone, whichever algorithm has it.
 OF_TIME = {"time", "algbw", "busbw"}
 # What published rows tell of a time.
-EXPECTED = {"expected_error", "measured_rows"}
+EXPECTED = ("time_band_low", "time_band_high", "measured_rows")
 
 
 class Program:
@@ -237,7 +237,7 @@ class Program:
                 {**self.implied, **complete(labels, self._given)},
                 self._given,
                 self._graph,
-                only_time=set(self.wanted) <= OF_TIME | EXPECTED,
+                only_time=set(self.wanted) <= OF_TIME.union(EXPECTED),
                 defaults=self._defaults(labels),
             )
             self._expect(builder, fixed)
@@ -342,11 +342,11 @@ class Program:
         return self._builders[id(case)]
 
     def _expect(self, builder: Builder, fixed: Mapping[int, slice]) -> None:
-        """Give a builder the errors that times are expected to have, and how many rows tell them.
+        """Give a builder the bands of times, and how many rows tell them.
 
         Where none does they are NaN and 0.
         """
-        if not self.collective or not EXPECTED & set(self.wanted):
+        if not self.collective or set(EXPECTED).isdisjoint(self.wanted):
             return
         from sweeps.spec.software import load_software
 
@@ -362,19 +362,23 @@ class Program:
         profile, operation = load_software(software), builder.labels["collective"]
         nested = builder.labels["topology"] == HIERARCHY
 
-        def run(message: Array, ranks: Array, node: Array) -> tuple[Array, Array]:
+        def run(message: Array, ranks: Array, node: Array) -> tuple[Array, Array, Array]:
             message, ranks, node = map(in_numpy, (message, ranks, node))
-            error, rows = profile.expected_errors(operation, message, ranks, node)
-            outside = (ranks > node) & (not nested)
-            return np.where(outside, np.nan, error), np.where(outside, 0.0, rows)
+            low, high, rows = profile.bands(operation, message, ranks, node)
+            inside = (ranks <= node) | nested
+            return (
+                np.where(inside, low, np.nan),
+                np.where(inside, high, np.nan),
+                np.where(inside, rows, 0.0),
+            )
 
         ones = (1,) * self.grid.ndim
-        for place, name in enumerate(("expected_error", "measured_rows")):
+        for place, name in enumerate(EXPECTED):
             if known:
                 key = (name, str(profile.path), operation, nested, *(one.key for one in inputs))
                 one = builder.intern(name, key, inputs, lambda *v, at=place: run(*v)[at])
             else:
-                value = (np.nan, 0.0)[place]
+                value = (np.nan, np.nan, 0.0)[place]
                 one = builder.intern(name, (name,), (), lambda at=value: np.full(ones, at))
             builder.memo[name, ""] = one, EVERYTHING
 

@@ -7,7 +7,7 @@ from collections.abc import Container
 from overhead.shipped import error_bands
 from overhead.step.bands import MEGATRON, NVIDIA, OTHER_DEVICES, OTHER_SOFTWARE, TORCH_FSDP, TPU
 from sweeps.origin import ASSUMED, MEASURED, SPECIFICATION, Origin
-from sweeps.spec.framework import BROUGHT, figure_for
+from sweeps.spec.framework import BROUGHT, TEXTBOOK, figure_for
 from sweeps.spec.machine import Machine, rates_of
 from sweeps.spec.software import own_library
 
@@ -39,7 +39,7 @@ def unseen_device(machine: Machine, precision: str) -> Origin:
 
 def known_of_run(machine: Machine | None, framework: str, precision: str) -> dict[str, Origin]:
     """Return of which kinds a machine and its software are, by the classes of errors."""
-    name, *options = framework.split("+")
+    name, *options = framework.removesuffix(f"+{TEXTBOOK}").split("+")
     said = f"{framework} has {'options' if options else 'none'}"
     kind = software_kind(name)
     found = {

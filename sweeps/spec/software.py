@@ -76,13 +76,14 @@ OWN_HOSTS = ("nccl-tests", "step")
 
 
 # Errors by class of size: measured rows, their mean in percent, and that of rows that are left out
-# of the fit, which is what to expect.
-Errors = tuple[tuple[int, float, float], ...]
+# of the fit; of these the low and high end of four in five, measured by predicted, less 1.
+Errors = tuple[tuple[int, float, float, float, float], ...]
 SIZES = (2.0**18, 2.0**24)
-NO_ERRORS: Errors = ((0, 0.0, 0.0),) * 3
+NO_ERRORS: Errors = ((0, 0.0, 0.0, 0.0, 0.0),) * 3
 PLACES = ("one_node", "several_nodes")
-# Ranks in a rack beyond which all_reduce alone was measured.
+# Ranks in a rack beyond which all_reduce alone was measured, and ranks beyond which nothing was.
 MEASURED = 16
+MOST_RANKS = 72
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,33 +102,31 @@ class Profile:
     # By place and operation, for each class of size
     errors: Mapping[str, Mapping[str, Errors]]
 
-    def expected_errors(
+    def bands(
         self, operation: str, message_bytes: Array, ranks: Array, gpus_per_node: Array
-    ) -> tuple[Array, Array]:
-        """Return the errors that times have to be expected to have, and of how many rows.
+    ) -> tuple[Array, Array, Array]:
+        """Return the ends of times' bands, and how many rows tell them.
 
-        Where none tells it, NaN and 0.
+        Where none does, NaN and 0.
         """
         several, size = ranks > gpus_per_node, np.searchsorted(SIZES, message_bytes, side="right")
         tables = [self.errors.get(place, {}).get(operation, NO_ERRORS) for place in PLACES]
-        rows, _, mean = np.moveaxis(np.array(tables), -1, 0)[:, several.astype(int), size]
+        table = np.moveaxis(np.array(tables), -1, 0)
+        rows, _, _, low, high = table[:, several.astype(int), size]
         rack = gpus_per_node > MEASURED
         unknown = rack & (ranks > MEASURED) & (several | (operation != "all_reduce"))
-        rows = np.where(unknown, 0.0, rows)
-        return np.where(rows > 0.0, np.round(mean / 100.0, 4), np.nan), rows
+        rows = np.where(unknown | (ranks > MOST_RANKS), 0.0, rows)
+        known = rows > 0.0
+        return np.where(known, low / 100.0, np.nan), np.where(known, high / 100.0, np.nan), rows
 
-    def expected_error(
-        self, operation: str, message_bytes: float, ranks: float, gpus_per_node: float
-    ) -> str:
-        """Return what error a time has to be expected to have, in words."""
-        given = (np.asarray(value) for value in (message_bytes, ranks, gpus_per_node))
-        mean, rows = (float(value) for value in self.expected_errors(operation, *given))
-        if rows:
-            return f"about +-{mean:.0%}".replace("%", " %") + f", from {rows:.0f} measured rows"
+    def lacks_rows(self, operation: str, ranks: float, gpus_per_node: float) -> str:
+        """Say of what there are no measured rows."""
+        if ranks > MOST_RANKS:
+            return f"no measured rows of more than {MOST_RANKS:,} ranks"
         which = f"{operation} of such a size, {PLACES[ranks > gpus_per_node].replace('_', ' ')}"
         if gpus_per_node > MEASURED and ranks > MEASURED:
             which += f", above {MEASURED} ranks in a rack"
-        return f"not known: no measured rows of {which}"
+        return f"no measured rows of {which}"
 
     @property
     def error_words(self) -> str:
@@ -135,10 +134,10 @@ class Profile:
         below, above = (f"{bound / 2**20:g} MiB" for bound in SIZES)
         classes = (f"below {below}", f"to {above}", "above")
         return "; ".join(
-            f"{operation}, {place.replace('_', ' ')}, {size}: {mean:g} % of {rows} rows"
+            f"{operation}, {place.replace('_', ' ')}, {size}: {low:g} to +{high:g} % of {rows} rows"
             for place, operations in self.errors.items()
             for operation, each in operations.items()
-            for size, (rows, _, mean) in zip(classes, each, strict=True)
+            for size, (rows, _, _, low, high) in zip(classes, each, strict=True)
             if rows
         )
 
@@ -333,10 +332,10 @@ class _ProfileFile(FigureReader):
                 pairs = given if isinstance(given, list) else []
                 fine = len(pairs) == len(NO_ERRORS) and all(map(_is_error, pairs))
                 if fine:
-                    each = tuple((int(rows), float(own), float(out)) for rows, own, out in pairs)
+                    each = tuple((int(rows), *map(float, others)) for rows, *others in pairs)
                     found.setdefault(place, {})[operation] = each
                 else:
-                    allowed = "[rows, percent, percent left out] for each of three sizes"
+                    allowed = "[rows, percent, percent left out, low, high] for each of three sizes"
                     self.fault(f"errors.{place}.{operation}", given, "isn't allowed", allowed)
         return found
 
@@ -371,11 +370,13 @@ class _ProfileFile(FigureReader):
 
 
 def _is_error(pair: object) -> bool:
-    """Return whether it is a number of rows and an error."""
+    """Return whether it is a number of rows and its errors."""
     return (
         isinstance(pair, list)
-        and len(pair) == len(("rows", "mean", "left out"))
-        and all(isinstance(one, int | float) and 0 <= one < math.inf for one in pair)
+        and len(pair) == len(("rows", "mean", "left out", "low", "high"))
+        and all(isinstance(one, int | float) and math.isfinite(one) for one in pair)
+        and min(pair[:3]) >= 0 >= pair[3]
+        and pair[4] >= 0
     )
 
 

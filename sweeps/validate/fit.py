@@ -21,7 +21,7 @@ from overhead.graph import Evaluation
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.catalog import load_framework, load_hardware, read_toml, shipped
-from sweeps.spec.framework import FITTED
+from sweeps.spec.known import FITTED
 from sweeps.spec.machine import KERNELS, PRECISIONS, Figure, rates_of
 from sweeps.validate.predict import CHOOSING, Constants, Place, step_labels
 from sweeps.validate.scores import LEFT_OUT

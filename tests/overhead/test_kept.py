@@ -142,11 +142,13 @@ def test_adapters_that_a_layer_exchanges_are_the_mean_of_its_stage() -> None:
     assert found == pytest.approx((3 * dense + 58 * shared) / 61, rel=1e-12)
 
 
-@pytest.mark.parametrize(("model", "whole"), [(FLASH, 0.25), (KIMI, 0.3), ("llama3-70b", 0.085)])
-def test_adapters_are_no_better_known_than_training_all_weights(model: str, whole: float) -> None:
+@pytest.mark.parametrize("model", [FLASH, KIMI, "llama3-70b"])
+def test_adapters_are_no_better_known_than_training_all_weights(model: str) -> None:
     plan = {"unseen_device": 0.0, "unknown_settings": 0.0, "world_size": 64.0, "gpus_per_node": 8.0}
-    assert kept(model, "error_band", **plan) == whole
-    assert kept(model, "error_band", **plan, lora_rank=8.0) == max(whole, 0.17)
+    plan |= {"device_kind": 0.0, "software_kind": 0.0, "given_options": 1.0}
+    for name in ("error_band_low", "error_band_high"):
+        whole, adapted = (kept(model, name, **plan, **more) for more in ({}, {"lora_rank": 8.0}))
+        assert abs(adapted) >= abs(whole)
 
 
 def order_of(model: str) -> str:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.graph import MissingQuantities, derive
-from overhead.step.rates import BANDS
+from overhead.shipped import error_bands
 from tests.overhead.step_cases import DEEPSEEK, GPT, LLAMA, MIXTRAL, SILENT, evaluation, value
 
 PLAN = {**LLAMA, **SILENT, "tp": 2, "dp": 4, "pp": 2, "global_batch": 64, "step_time": 2.0}
@@ -137,28 +137,46 @@ def test_a_training_is_its_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "band"),
+    ("plan", "known", "assumed"),
     [
-        ({}, "dense, one node"),
-        ({"world_size": 64}, "dense, several nodes"),
-        ({"world_size": 64, "zero_stage": 3}, "dense, several nodes, sharded weights"),
-        ({"world_size": 64, "cp": 2}, "dense, several nodes"),
-        ({"cp": 4}, "rates or cuts without runs"),
-        ({"unseen_device": 1}, "rates or cuts without runs"),
-        (MIXTRAL, "experts"),
-        (DEEPSEEK, "experts"),
+        ({}, "megatron_node", "megatron_node"),
+        ({"world_size": 64}, "megatron_nodes_told", "megatron_nodes"),
+        ({"world_size": 64, "zero_stage": 3}, "megatron_nodes_told", "megatron_nodes"),
+        ({"world_size": 64, "cp": 2}, "megatron_nodes_told", "megatron_nodes"),
+        ({"software_kind": 1}, "other_node", "other_node"),
+        ({"software_kind": 2, "world_size": 64}, "other_nodes", "other_nodes"),
+        ({"device_kind": 1, "software_kind": 2}, "tpu", "tpu"),
+        ({"device_kind": 2}, "far", "far"),
+        ({"cp": 4}, "few_runs", "few_runs"),
+        ({"unseen_device": 1}, "few_runs", "few_runs"),
+        (MIXTRAL, "experts_told", "experts"),
+        ({**MIXTRAL, "given_options": 0}, "experts_bare", "experts_bare"),
+        ({**DEEPSEEK, "software_kind": 1}, "far", "far"),
+        (DEEPSEEK, "experts_told", "experts"),
     ],
 )
-def test_the_error_to_expect(plan: dict[str, float], band: str) -> None:
-    known, assumed = BANDS[band]
-    assert known <= assumed
-    assert value({**LLAMA, **plan}, "error_band") == known
-    assert value({**LLAMA, **plan, "unknown_settings": 1}, "error_band") == assumed
-    assert value({**LLAMA, **plan, "unknown_settings": 3}, "error_band") == assumed
-    memory = BANDS["memory"]
-    for unknown, expected in zip((0, 2), memory, strict=True):
-        with_unknown = {**LLAMA, **plan, "unknown_settings": unknown}
-        assert value(with_unknown, "memory_error_band") == expected
+def test_the_error_to_expect(plan: dict[str, float], known: str, assumed: str) -> None:
+    bands = error_bands()["step_time"]
+    for name, end in (("error_band_low", "low"), ("error_band_high", "high")):
+        assert value({**LLAMA, **plan}, name) == bands[known][end]
+        for unknown in (1, 3):
+            own = {**LLAMA, **plan, "unknown_settings": unknown}
+            assert value(own, name) == bands[assumed][end]
+    assert abs(bands[known]["low"]) <= abs(bands[assumed]["low"])
+    assert bands[known]["high"] <= bands[assumed]["high"]
+
+
+@pytest.mark.parametrize(("kind", "name"), [(0, "megatron"), (1, "torch_fsdp"), (2, "others")])
+def test_memory_has_three_states(kind: float, name: str) -> None:
+    band = error_bands()["memory"][name]
+    plan = {**LLAMA, "software_kind": kind, "memory_capacity": 80e9}
+    states = {}
+    for peak in np.linspace(20e9, 120e9, 201).tolist():
+        found = value({**plan, "peak_memory": peak}, "memory_state")
+        low, high = peak * (1 + band["low"]), peak * (1 + band["high"])
+        assert found == (0 if low > 80e9 else 1 if high > 80e9 else 2)
+        states[found] = peak
+    assert set(states) == {0, 1, 2}
 
 
 def test_rates_broadcast() -> None:

@@ -207,13 +207,14 @@ def test_the_command_on_the_page_gives_its_numbers(
     process.stdout.write(JSON.stringify(asked.map((own) => {
       const chosen = { ...startOf(data), ...own };
       const found = computed(data, chosen);
-      return [commandOf(data, chosen), found.value("step_time"), found.value("error_band")];
+      return [commandOf(data, chosen), found.value("step_time"), found.value("error_band_high")];
     })));
     """
     result = run_script(tmp_path, page, page.code + code, changes)
     for command, step, band in result:
         (row,) = Runner(capsys)(command.removeprefix("sweeps "), "--json").records
-        assert (row["step_time_s"], row["error_band"]) == pytest.approx((step, band), rel=1e-12)
+        found = (row["step_time_s"], row["error_band_high"])
+        assert found == pytest.approx((step, band), rel=1e-12)
     assert len({step for _, step, _ in result}) == len(changes)
 
 

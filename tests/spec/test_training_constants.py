@@ -17,12 +17,10 @@ from sweeps.spec.framework import (
     INPUT_WIDTHS,
     MACHINE_RULE,
     RECIPE_RULE,
-    SETTINGS,
     TYPICAL_BEST,
     training_constants,
-    unknown_settings,
-    unseen_device,
 )
+from sweeps.spec.known import SETTINGS, unknown_settings, unseen_device
 from sweeps.spec.machine import KERNELS, ORIGINS, PRECISIONS, Figure, Machine
 from sweeps.validate.predict import Constants
 

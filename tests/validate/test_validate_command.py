@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overhead.step.rates import BANDS
+from overhead.shipped import error_bands
 from sweeps.spec.catalog import find_spec
 from sweeps.store.netcdf import open_dataset, verify
 from sweeps.validate.predict import running_lines
@@ -59,10 +59,10 @@ def test_records(cli: Runner) -> None:
     for row in rows:
         measured, predicted = float(row["measured"]), float(row["predicted"])
         assert float(row["error"]) == pytest.approx(predicted / measured - 1)
-    assert [float(row["error_band"]) for row in rows] == [
-        *(known for known, _ in (BANDS["dense, several nodes"], BANDS["memory"])),
-        BANDS["dense, one node"][0],
-    ]
+    steps, memory = error_bands()["step_time"], error_bands()["memory"]["megatron"]
+    bands = (steps["megatron_nodes_told"], memory, steps["other_node"])
+    for end in ("low", "high"):
+        assert [float(row[f"error_band_{end}"]) for row in rows] == [one[end] for one in bands]
     assert {row["error_without_source"] for row in rows} == {""}
     same = cli("validate own.csv --json").records
     assert [row["predicted"] for row in same] == [float(row["predicted"]) for row in rows]
