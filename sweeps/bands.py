@@ -59,9 +59,18 @@ def fit_of(needed: float, capacity: float, low: float, high: float) -> str:
     return AT_RISK if needed * (1.0 + ends[1]) > capacity else FITS
 
 
+# Below this two numbers of a report are no different.
+SAME = 0.01
+
+
+def meets(value: float, limit: float) -> bool:
+    """Return whether a value is no more than what it may be at most, as far as is told."""
+    return value <= limit * (1.0 + SAME)
+
+
 def limit_words(value: float, limit: float, low: float, high: float) -> str:
     """Return how a value compares with what it may be at most, by its band."""
-    if value <= limit:
+    if meets(value, limit):
         return "meets" if value * (1.0 + high) <= limit else "meets within the error"
     return "misses" if value * (1.0 + low) > limit else "misses within the error"
 

@@ -19,20 +19,14 @@ from overhead.transformer import SHAPES
 from sweeps import display
 from sweeps.bands import (
     NO_ROOM,
-    UNKNOWN,
-    band_of,
-    brief,
     class_words,
-    fit_of,
-    memory_words,
-    three,
 )
+from sweeps.cli.analysis_headline import answer, band, fit, host, number
 from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, roots, sharded_line
 from sweeps.cli.derivation import Derivation
 from sweeps.cli.options import grouped_lines, price_words
 from sweeps.cli.typed import flag_of
 from sweeps.cli.write import shown, size_of
-from sweeps.display import BANDS
 from sweeps.job import Job
 from sweeps.result import aligned
 
@@ -213,7 +207,7 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
         if name != "ep" or evaluation[name] > 1.0
     )
     step = "forward" if labels["schedule"] == "forward_only" else "step"
-    yield ", ".join(_answer(evaluation, result, step)) or degrees
+    yield ", ".join(answer(evaluation, result, step)) or degrees
     yield f"  {_model(job, evaluation)} on {_some(world, 'GPU')}: {degrees}{_rate(evaluation)}"
     if result.memory_is_whole:
         memory = float(result.per_gpu_memory_bytes)
@@ -238,42 +232,13 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     yield ""
 
 
-def _answer(evaluation: Evaluation, result: AnalysisResult, step: str) -> Iterator[str]:
-    """Yield what is asked first: how long a step takes, and whether it fits."""
-    time = _number(evaluation, "step_time")
-    host = _host(evaluation)
-    if not np.isnan(time):
-        mfu = _number(evaluation, "mfu")
-        can = _fit(evaluation, result) != NO_ROOM and NO_ROOM not in host
-        yield (
-            f"{brief(time, 's')} per {step} ({_band(evaluation, 'step_time')})"
-            f"{'' if can else ' if the memory sufficed'}"
-        )
-        if not np.isnan(mfu):
-            yield f"MFU {mfu:.0%}"
-    elif evaluation.value("step_time", {}) is not None:
-        yield f"how long a {step} takes isn't known (why: below)"
-    if not np.isnan(result.per_gpu_memory_bytes):
-        yield _needs(evaluation, result)
-    if NO_ROOM in host:
-        yield f"the host's memory: {host}"
-
-
 def _rate(evaluation: Evaluation) -> str:
-    rate = _number(evaluation, "tokens_per_second")
+    rate = number(evaluation, "tokens_per_second")
     return "" if np.isnan(rate) else f"; {rate:,.0f} tokens/s"
 
 
-def _band(evaluation: Evaluation, quantity: str) -> str:
-    return band_of(quantity, lambda name: _number(evaluation, name))
-
-
-def _fit(evaluation: Evaluation, result: AnalysisResult) -> str:
-    """Return whether the fullest GPU holds its part, as far as can be told."""
-    ends = (_number(evaluation, name) for name in BANDS["peak_memory"])
-    low, high = ends if result.memory_is_whole else (np.nan, np.nan)
-    capacity = _number(evaluation, "memory_capacity")
-    return fit_of(float(result.per_gpu_memory_bytes), capacity, low, high)
+def _some(count: Any, word: str, words: str = "") -> str:
+    return f"{count:g} {word if count == 1.0 else words or word + 's'}"
 
 
 def _settings(evaluation: Evaluation) -> Iterator[str]:
@@ -313,10 +278,6 @@ def _recomputed(evaluation: Evaluation) -> str:
             return ""
 
 
-def _some(count: Any, word: str, words: str = "") -> str:
-    return f"{count:g} {word if count == 1.0 else words or word + 's'}"
-
-
 def _model(job: Job, evaluation: Evaluation) -> str:
     for model in job.resolved.models:
         return model.name
@@ -344,7 +305,7 @@ def _notes(
     yield from _schedule_lacks(evaluation, job.resolved.labels.get("framework", ""))
     layers = evaluation.value("pipeline_layers", {})
     chunks = evaluation["pp"] * evaluation["virtual_stages"]
-    each = [_number(evaluation, name) for name in ("embedding_as_layer", "loss_as_layer")]
+    each = [number(evaluation, name) for name in ("embedding_as_layer", "loss_as_layer")]
     if layers is not None and (ends := sum(each)) > 0.0:
         counts = " and ".join(f"{n:g}" for n in each)
         yield f"{layers:g} layers; embedding and loss count as {counts}: {layers + ends:g} places"
@@ -377,30 +338,8 @@ def _uneven(evaluation: Evaluation, group: str) -> bool:
     return bool(scope["uneven_placement"] > 0.0)
 
 
-def _number(evaluation: Evaluation, name: str) -> float:
-    """Return a quantity; NaN where it can't be told."""
-    value = evaluation.value(name, {})
-    return float("nan") if value is None else float(value)
-
-
 def _text(evaluation: Evaluation, name: str) -> str:
-    return shown(name, _number(evaluation, name))
-
-
-def _needs(evaluation: Evaluation, result: AnalysisResult) -> str:
-    needed, capacity = float(result.per_gpu_memory_bytes), _number(evaluation, "memory_capacity")
-    if result.memory_is_whole:
-        low, high = (_number(evaluation, name) for name in BANDS["peak_memory"])
-        return memory_words(needed, capacity, low, high)
-    size = f"{three(needed / 1e9)} of {three(capacity / 1e9)} GB per GPU"
-    over = f": {NO_ROOM}" if needed > capacity else ""
-    return f"{size} for model states alone ({UNKNOWN}){over}"
-
-
-def _host(evaluation: Evaluation) -> str:
-    needs, has = (_number(evaluation, f"host_memory{what}") for what in ("", "_capacity"))
-    size = f"{size_of(needs)} a GPU of {size_of(has)}"
-    return f"{size}: {NO_ROOM}" if needs > has else size if needs > 0.0 else ""
+    return shown(name, number(evaluation, name))
 
 
 def _line(words: str, text: str) -> str:
@@ -416,23 +355,23 @@ def _memory(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
     for name, value in result.memory.items():
         if value > 0.0:
             yield _line(display.words(name), size_of(value))
-    band = f", {_band(evaluation, 'peak_memory')}" if result.memory_is_whole else ""
-    yield _line("all together", f"{size_of(result.per_gpu_memory_bytes)}{band}")
-    left = _number(evaluation, "memory_capacity") - float(result.per_gpu_memory_bytes)
-    capacity = size_of(_number(evaluation, "memory_capacity"))
+    off = f", {band(evaluation, 'peak_memory')}" if result.memory_is_whole else ""
+    yield _line("all together", f"{size_of(result.per_gpu_memory_bytes)}{off}")
+    left = number(evaluation, "memory_capacity") - float(result.per_gpu_memory_bytes)
+    capacity = size_of(number(evaluation, "memory_capacity"))
     if np.isnan(left):
         yield _line("capacity", "not known")
     else:
-        fit = _fit(evaluation, result)
-        if fit == NO_ROOM:
-            more = f", {size_of(-left)} too much"
+        verdict = fit(evaluation, result)
+        if verdict == NO_ROOM:
+            more = f"{verdict}, {size_of(-left)} too much"
         elif not result.memory_is_whole:
-            fit, more = "", f"{size_of(left)} left for activations"
+            more = f"{size_of(left)} left for activations"
         else:
-            more = f": {size_of(abs(left))} {'left' if left >= 0.0 else 'over'}, by the prediction"
-        yield _line("capacity", f"{capacity}: {fit}{more}")
-    if host := _host(evaluation):
-        yield _line("in the host's memory", host)
+            more = f"{verdict}, {size_of(abs(left))} {'left' if left >= 0.0 else 'over'}"
+        yield _line("capacity", f"{capacity}: {more}")
+    if on_host := host(evaluation):
+        yield _line("in the host's memory", on_host)
     yield ""
 
 
@@ -515,30 +454,30 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     if np.isnan(whole):
         moved = "stashing" in evaluation.labels or "updating" in evaluation.labels
         needed = (*RATES, "host_bandwidth") if moved else RATES
-        lacking = [name for name in needed if np.isnan(_number(evaluation, name))]
+        lacking = [name for name in needed if np.isnan(number(evaluation, name))]
         machine, precision = (job.resolved.labels.get(n) for n in ("hardware", "precision"))
         other = "it" if "host_bandwidth" in lacking else "it, or another --precision"
         text = f"{machine}'s file has no {', '.join(lacking) or 'figure'} in {precision}"
         yield f"step: its time isn't known: {text}; give {other}"
         yield ""
         return
-    fits = _number(evaluation, "memory_state") != 0.0
+    fits = number(evaluation, "memory_state") != 0.0
     yield "step" if fits else "step, if the GPU's memory sufficed"
     for name in STEP_PARTS:
-        value = _number(evaluation, name)
+        value = number(evaluation, name)
         if value != 0.0:
             yield _line(display.words(name), f"{shown(name, value):<12}{value / whole:6.1%}")
-    yield _line("all together", f"{shown('step_time', whole)}, {_band(evaluation, 'step_time')}")
+    yield _line("all together", f"{shown('step_time', whole)}, {band(evaluation, 'step_time')}")
     settings = job.resolved.origins["unknown_settings"][0].source
     known = job.resolved.origins["unseen_device"][0].source
     name = class_of_step(evaluation.labels, lambda one: evaluation[one])
     said = f"four in five published runs are within that: {class_words('step_time', name)}"
     said += "" if known.endswith("compared with runs") else f"; not calibrated: {known}"
     yield f"  ({said}; {settings})"
-    if _number(evaluation, "host_bound") > 0.0:
+    if number(evaluation, "host_bound") > 0.0:
         yield "  (host-bound: layers wait for their launches longer than they compute)"
     for name in _quantities(job):
-        value = _number(evaluation, name)
+        value = number(evaluation, name)
         if not np.isnan(value) and (value > 0.0 or name != "bubble_fraction"):
             yield _line(display.words(name), shown(name, value))
     yield ""

@@ -14,6 +14,7 @@ import click
 
 from overhead.labels import HIERARCHY, SHARED
 from sweeps import display
+from sweeps.bands import band_of, band_words, three
 from sweeps.cli import flags
 from sweeps.cli.options import (
     SPLIT_BY,
@@ -582,7 +583,8 @@ def _lines(
         (one for one in found if one.least is not None), key=lambda one: _order(one.least, wish)
     )
     asked = f"{model} on {wish.tokens / 1e12:.4g} T tokens in {wish.days:g} days{budget}"
-    yield f"{asked}: {_first(made, wish)}"
+    yield _first(made, wish)
+    yield f"  {asked}"
     yield f"  {batch:g} sequences of {length:g} tokens a step"
     yield from (f"  ({line})" for line in readings)
     if made:
@@ -603,11 +605,22 @@ def _lines(
             old := price_words(load_hardware(name, point.folders))
         ):
             yield from wrap(old, prose(), subsequent_indent="  ")
-    yield "times are good to the error of a step's time that each plan states"
     yield "numbers of nodes with prime factors up to 7 are looked at; sweeps plan says all of one"
 
 
-HEAD = ["", "GPUs", "days", "goodput", "cost", "1e12 tokens", "energy", "spare servers", "MFU", ""]
+HEAD = [
+    "",
+    "GPUs",
+    "days",
+    "measured",
+    "goodput",
+    "cost",
+    "1e12 tokens",
+    "energy",
+    "spare servers",
+    "MFU",
+    "",
+]
 
 
 def _order(one: Tried | None, wish: Wish) -> tuple[bool, float]:
@@ -625,16 +638,22 @@ def _first(made: Sequence[Offer], wish: Wish) -> str:
     if why := least.fails(wish):
         return f"no machine can; nearest are {least.gpus:,} GPUs of {made[0].machine} ({why})"
     cost = "" if isnan(least.cost) else f", {shown('run_cost', detail['run_cost'])}"
-    days = shown("run_days", detail["run_days"])
-    return f"{least.gpus:,} GPUs of {made[0].machine}, {days}{cost}"
+    low, high = (detail[name] for name in display.BANDS["step_time"])
+    days = detail["run_days"]
+    ends = " to ".join(three(days * (1.0 + end)) for end in (low, high))
+    band = f"{band_words(low, high)}: {ends}"
+    text = f"{least.gpus:,} GPUs of {made[0].machine}: {three(days)} days ({band}){cost}"
+    return f"{text}; {least.verdict(wish)} the {wish.days:g} days"
 
 
 def _row(machine: str, one: Tried | None, wish: Wish) -> list[str]:
     assert one is not None
     assert one.detail is not None
     names = ("run_days", "goodput", "run_cost", "useful_cost", "training_energy", "spare_servers")
-    texts = [shown(name, one.detail[name]) for name in names]
-    return [machine, f"{one.gpus:,}", *texts, shown("mfu", one.detail["mfu"]), one.fails(wish)]
+    days, *texts = (shown(name, one.detail[name]) for name in names)
+    band = band_of("step_time", one.detail.values.get)
+    start = [machine, f"{one.gpus:,}", days, band]
+    return [*start, *texts, shown("mfu", one.detail["mfu"]), one.fails(wish)]
 
 
 def _of_machine(one: Offer, wish: Wish) -> Iterator[str]:
@@ -647,7 +666,8 @@ def _of_machine(one: Offer, wish: Wish) -> Iterator[str]:
         yield ""
         return
     detail = one.least.detail
-    lines = [f"{one.least.gpus:,} GPUs: {detail.plan.name}", bound_by(detail)]
+    lines = [f"{one.least.gpus:,} GPUs, {one.least.verdict(wish)}: {detail.plan.name}"]
+    lines.append(bound_by(detail))
     lines.append(memory_words(detail, DEFAULT_THRESHOLD))
     if one.why:
         lines.append(f"over what is allowed: {one.why}")
@@ -655,7 +675,7 @@ def _of_machine(one: Offer, wish: Wish) -> Iterator[str]:
     if less is not None:
         short = less.fails(wish) or "it would do"
         plan = f" ({less.detail.plan.split})" if less.detail else ""
-        lines.append(f"fewer just fail: {less.gpus:,} GPUs{plan}: {short}")
+        lines.append(f"next smaller: {less.gpus:,} GPUs{plan}: {short}")
     in_time = (own for own in one.tried if own.detail is not None and not own.fails(wish))
     cheapest = min(in_time, key=lambda own: own.cost, default=one.least)
     if cheapest.detail is not None and cheapest.cost < one.least.cost:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
@@ -21,6 +21,7 @@ from sweeps.bands import band_of, brief, tie
 from sweeps.bands import memory_words as fitting
 from sweeps.cli.options import grouped_lines, price_words
 from sweeps.cli.plan_command import Asked
+from sweeps.cli.plan_experts import bullets, expert_lines
 from sweeps.cli.typed import flag_of
 from sweeps.cli.write import Progress, shown
 from sweeps.engine.grid import is_row_number
@@ -39,7 +40,7 @@ from sweeps.search.answer import (
 )
 from sweeps.search.launch import Settings, settings_of
 from sweeps.search.repair import nearest_plan
-from sweeps.search.request import CHOICES, Execution, Request, read_request
+from sweeps.search.request import CHOICES, Request, read_request
 from sweeps.search.search import Detail, details, evaluation
 from sweeps.search.words import bound_by, differences, effects, memory_words, percent
 from sweeps.spec.catalog import load_hardware
@@ -180,18 +181,12 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
     yield from lost[1:]
     yield from _best(answer, given["top"] or SHOWN_SPLITS)
     yield from _front(answer)
-    yield from _experts(answer)
+    yield from expert_lines(answer)
     yield from what_if_lines(answer.effects)
     yield from _other_batch(answer)
     yield from space_lines(answer)
     yield from settings_lines(answer.settings)
     yield from assumed_lines(answer, asked, verbose=given["verbose"])
-
-
-def bullets(lines: Sequence[str]) -> Iterator[str]:
-    """Yield lines as wrapped points of a list."""
-    for line in lines:
-        yield from wrap(line, prose(), initial_indent="  - ", subsequent_indent="    ")
 
 
 def heading(answer: Answer, text: str) -> str:
@@ -301,68 +296,6 @@ def what_if_lines(effects: Sequence[Any]) -> Iterator[str]:
         )
     yield from aligned(rows, last=True)
     yield ""
-
-
-def _experts(answer: Answer) -> Iterator[str]:
-    """Yield what is to be known of experts: from the plans' own numbers."""
-    plan = answer.main[0].plan
-    if not plan.routed:
-        return
-    yield "experts"
-    yield from bullets(list(_expert_words(answer)))
-    yield ""
-
-
-def _expert_words(answer: Answer) -> Iterator[str]:
-    best = answer.main[0]
-    plan = best.plan
-    names = ("ep_dispatch_forward_count", "ep_combine_forward_count", "ep_dispatch_backward_count",
-             "ep_combine_backward_count", "ep_layers", "micro_batches", "dispatch_message_bytes",
-             "ep_dispatch_time", "ep_communication_time", "group_nodes")  # fmt: skip
-    (one,) = details([plan], names)
-    experts = plan["experts"] / plan["ep"]
-    split = f", each split over {plan['etp']:g}" if plan["etp"] > 1.0 else ", each whole"
-    yield (
-        f"a GPU holds {experts:g} of {plan['experts']:g} experts{split}; a token goes to "
-        f"{plan['experts_per_token']:g}"
-    )
-    layers = one["ep_layers"] * one["micro_batches"]
-    if plan["ep"] > 1.0 and layers > 0.0:
-        there, back = (
-            sum(one[f"ep_{what}_{way}_count"] for what in ("dispatch", "combine")) / layers
-            for way in ("forward", "backward")
-        )
-        yield (
-            f"a layer has {there:g} all-to-alls in its forward and {back:g} in its backward, of "
-            f"{shown('message_bytes', one['dispatch_message_bytes'])} and "
-            f"{shown('time', one['ep_dispatch_time'])} each; of a step "
-            f"{shown('time', one['ep_communication_time'])}, nothing hidden"
-        )
-    yield from _instead(answer, best)
-
-
-def _instead(answer: Answer, best: Detail) -> Iterator[str]:
-    """Compare with other ways to split experts."""
-    ways: tuple[tuple[str, Callable[[Execution], bool]], ...] = (
-        ("without expert parallelism (ep 1)", lambda plan: plan["ep"] == 1.0),
-        (
-            "with tensor-parallel experts instead (ep 1, etp above 1)",
-            lambda plan: plan["ep"] == 1.0 and plan["etp"] > 1.0,
-        ),
-        ("with both (ep and etp above 1)", lambda plan: plan["ep"] > 1.0 and plan["etp"] > 1.0),
-    )
-    keys: set[tuple[object, ...]] = {best.plan.key}
-    for words, fits in ways:
-        own = [plan for plan in answer.found.splits if fits(plan)]
-        if fits(best.plan) or (own and own[0].key in keys):
-            continue
-        if not own:
-            yield f"{words} nothing can run"
-            continue
-        keys.add(own[0].key)
-        (other,) = details(own[:1], ("step_time",))
-        slower = other["step_time"] / best["step_time"] - 1.0
-        yield f"{words} the best is {slower:+.1%}: {other.plan.name}"
 
 
 # Of a whole training.

@@ -17,6 +17,7 @@ import numpy as np
 
 from overhead.quantity import VOCABULARY, Array
 from sweeps import display
+from sweeps.bands import AT_RISK, FIT, FITS, NO_ROOM, band_of, brief
 from sweeps.blocks.estimate import Estimate, duration, lines
 from sweeps.blocks.folder import Folder
 from sweeps.blocks.run import Means, clear, write_sweep
@@ -503,32 +504,78 @@ def extremes(result: Result, *, training: bool) -> Iterator[str]:
     if not done or len(rows) > _MOST_COMPARED:
         return
     axes = [n for n in rows[0] if n not in variables and len({row[n] for row in rows}) > 1]
-
-    def place(row: Mapping[str, Any]) -> str:
-        return ", ".join(
-            str(row[name]) if name in (*_RIVALS, "collective")
-            else f"{_SAID.get(name) or name.replace('_', ' ')} {shown(name, row[name])}"
-            for name in axes if name not in FOLLOWING
-        )  # fmt: skip
-
-    least, most = (best(done, key=lambda row: float(row[main])) for best in (min, max))
     if training:
-        fits = [row for row in done if not float(row.get("headroom", 0.0)) < 0.0]
-        few = f"; {len(rows) - len(fits):,} of {len(rows):,} don't fit or can't be"
-        least = min(fits, key=lambda row: float(row[main]), default=least)
-        words = "shortest step" if fits else "nothing fits: the shortest step would be"
-        rate = f", MFU {shown('mfu', least['mfu'])}" if "mfu" in least else ""
-        yield f"{words} {shown(main, least[main])}{rate}: {place(least)}" + few * (
-            0 < len(fits) < len(rows)
-        )
+        yield from _best_steps(rows, done, axes)
     else:
-        yield (
-            f"from {shown(main, least[main])} ({place(least)}) "
-            f"to {shown(main, most[main])} ({place(most)})"
+        ends = (pick(done, key=lambda row: float(row[main])) for pick in (min, max))
+        yield "from " + " to ".join(
+            f"{shown(main, row[main])} ({_place(row, axes)}; {band_of(main, row.get)})"
+            for row in ends
         )
-    rival = next((name for name in axes if name in _RIVALS), "")
-    if rival:
-        yield from _winners(done, main, rival, [n for n in axes if n not in (rival, *FOLLOWING)])
+    # Models are no rivals: their steps are of other work.
+    rivals = [name for name in axes if name in _RIVALS and name != "model"]
+    if rivals:
+        others = [n for n in axes if n not in (rivals[0], *FOLLOWING)]
+        yield from _winners(done, main, rivals[0], others)
+
+
+def _place(row: Mapping[str, Any], axes: Sequence[str]) -> str:
+    return ", ".join(
+        str(row[name])
+        if name in (*_RIVALS, "collective")
+        else f"{_SAID.get(name) or name.replace('_', ' ')} {shown(name, row[name])}"
+        for name in axes
+        if name not in FOLLOWING
+    )
+
+
+def _best_steps(
+    rows: Sequence[Mapping[str, Any]], done: Sequence[Mapping[str, Any]], axes: Sequence[str]
+) -> Iterator[str]:
+    """Yield the best step of each model, with its band; never one model's beside another's."""
+    models = dict.fromkeys(str(row.get("model", "")) for row in rows)
+    rest = [name for name in axes if name != "model"]
+    for model in models:
+        every, own = (
+            [row for row in some if str(row.get("model", "")) == model] for some in (rows, done)
+        )
+        head = f"{model}: " if len(models) > 1 else ""
+        if not own:
+            yield f"{head}nothing fits or can be"
+            continue
+        yield head + _best_step(every, own, rest)
+
+
+def _best_step(
+    every: Sequence[Mapping[str, Any]], done: Sequence[Mapping[str, Any]], axes: Sequence[str]
+) -> str:
+    """Return the best step of one model: the shortest, or of unlike work the most tokens a GPU."""
+    rate = "tokens_per_second_per_gpu"
+    work = {(row.get("global_batch"), row.get("sequence_length")) for row in done}
+    fits = [row for row in done if float(row.get("memory_state", FITTING)) > 0.0]
+    if len(work) > 1 and rate in done[0]:
+        best = max(fits or done, key=lambda row: float(row[rate]))
+        text = f"{float(best[rate]):,.0f} tokens/s per GPU ({band_of('step_time', best.get)})"
+        what = "most, steps being of unlike batches"
+    else:
+        best = min(fits or done, key=lambda row: float(row["step_time"]))
+        text, what = (
+            f"{brief(best['step_time'], 's')} per step ({band_of('step_time', best.get)})",
+            "shortest",
+        )
+    text += f", MFU {float(best['mfu']):.0%}" if "mfu" in best else ""
+    if not fits:
+        text += f": {NO_ROOM}"
+    elif float(best.get("memory_state", FITTING)) < FITTING:
+        text += f": {AT_RISK}"
+    where = _place(best, axes)
+    text += f"; {what}, with {where}" if where else ""
+    few = f"; {len(every) - len(fits):,} of {len(every):,} don't fit or can't be"
+    return text + few * (0 < len(fits) < len(every))
+
+
+# The state of memory that fits, by the formula's number.
+FITTING = float(FIT.index(FITS))
 
 
 def _winners(
@@ -586,6 +633,8 @@ def as_table(result: Result, *, training: bool, most: int = 40) -> Iterator[str]
             if name in record
         }
         why = set(str(record.get("status", "ok")).split()) - {"ok", ONE_RANK}
+        if training and float(record.get("memory_state", FITTING)) == 1.0:
+            why.add(AT_RISK)
         if why:
             row["why"] = " ".join(sorted(why))
         rows.append(row)

@@ -16,6 +16,8 @@ from overhead.graph import derive
 from overhead.labels import LABELS
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
+from sweeps.bands import SAME, brief, limit_words, meets, three
+from sweeps.display import BANDS
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Layout, row_numbers
 from sweeps.errors import InputError, fault
@@ -40,7 +42,7 @@ from sweeps.search.request import (
     pipeline_layers,
     read_request,
 )
-from sweeps.search.search import COMMUNICATION, ROUNDING, Detail, blocks_of, details, is_bounded
+from sweeps.search.search import COMMUNICATION, Detail, blocks_of, details, is_bounded
 from sweeps.search.space import common_of, space_of
 from sweeps.spec.catalog import load_hardware
 
@@ -295,12 +297,24 @@ class Tried:
         """What the run costs; NaN where no price is known."""
         return np.nan if self.detail is None else self.detail["run_cost"]
 
+    def in_time(self, wish: Wish) -> bool:
+        """Return whether it is done in time, as predicted."""
+        return meets(self.days, wish.days)
+
+    def verdict(self, wish: Wish) -> str:
+        """Return how it compares with the days that it has, by the error of a step's time."""
+        if self.detail is None:
+            return "no plan can run"
+        ends = (self.detail.values.get(name, np.nan) for name in BANDS["step_time"])
+        return limit_words(self.days, wish.days, *ends)
+
     def fails(self, wish: Wish) -> str:
         """Return why it isn't enough, in words; nothing where it is."""
         if self.detail is None:
             return "no plan can run"
-        if self.days > wish.days:
-            return f"{self.days:.4g} days, {self.days - wish.days:.2g} too many"
+        if not self.in_time(wish):
+            late = brief(86400.0 * (self.days - wish.days), "s")
+            return f"{three(self.days)} days, {self.verdict(wish)} by {late}"
         if self.cost > wish.budget:
             return f"{self.cost:,.0f} USD, {self.cost - wish.budget:,.0f} over the budget"
         return ""
@@ -389,7 +403,7 @@ def offer(
             continue
         known.append(one)
         tell(DOUBLINGS * len(known) / (len(known) + 3))
-        if one.days <= wish.days:
+        if one.in_time(wish):
             break
         most = FUTILE * min(known, key=lambda other: other.days).gpus
     if not known:
@@ -398,7 +412,7 @@ def offer(
     if best.days > wish.days * (1.0 + BETTER):
         return offered(None, f"of one number in each doubling up to {most:,.0f} none makes it"
                              f"{_fastest(best)}")  # fmt: skip
-    top = best.gpus * (1.0 if best.days <= wish.days else 2.0)
+    top = best.gpus * (1.0 if best.in_time(wish) else 2.0)
     step = _longest_step(given, wish)
     numbers = [*itertools.takewhile(lambda gpus: gpus < top, sizes(node, bound))]
     left = (
@@ -406,7 +420,7 @@ def offer(
         for gpus in _telling(numbers, tell)
         if gpus in tried or (filled(gpus) > 0.0 and may_take(point, gpus, step))
     )
-    best = next((one for one in left if one.days <= wish.days), best)
+    best = next((one for one in left if one.in_time(wish)), best)
     # Told beside it: the smaller number that keeps most GPUs busy.
     smaller = [*itertools.takewhile(lambda gpus: gpus < best.gpus, sizes(node, bound))]
     if any(map(filled, smaller)):
@@ -414,7 +428,7 @@ def offer(
     # For the figure: what half and twice as many do.
     for share in (0.5, 2.0):
         at(next(_rungs(node, max(share * best.gpus, node), filled)))
-    made = [one for one in tried.values() if one.days <= wish.days]
+    made = [one for one in tried.values() if one.in_time(wish)]
     if not made:
         return offered(None, f"no number up to {top:,.0f} makes it{_fastest(best)}")
     least = min(made, key=lambda one: one.gpus)
@@ -436,7 +450,7 @@ def _fastest(one: Tried) -> str:
 def _longest_step(given: Mapping[str, float], wish: Wish) -> float:
     """Return how long a step may take at most: nothing interrupts the run."""
     steps = wish.tokens / (given["global_batch"] * given["sequence_length"])
-    return wish.days * given["day"] / steps * (1.0 + ROUNDING)
+    return wish.days * given["day"] / steps * (1.0 + SAME)
 
 
 def may_take(point: Point, gpus: int, step: float) -> bool:
@@ -498,8 +512,10 @@ def layout(found: Sequence[Offer], wish: Wish, first: Point, attrs: Mapping[str,
         if not np.all(np.isnan(values)):
             variables.append(placed(number_column(name, values)))
     computed = [column.name for column in variables]
-    verdicts = ["least" if own is one.least else "too_slow" if own.days > wish.days else "in_time"
-            for one, own in rows]  # fmt: skip
+    verdicts = [
+        "least" if own is one.least else "in_time" if own.in_time(wish) else "too_slow"
+        for one, own in rows
+    ]
     variables.append(placed(flag_column("verdict", "whether it makes it in time", verdicts)))
     names = [one.machine for one, _ in rows]
     variables.append(placed(flag_column("hardware", LABELS["hardware"].meaning, names)))

@@ -1,0 +1,70 @@
+"""The first line of a report of one training configuration: how long, how sure, whether it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from overhead.analysis import AnalysisResult
+from overhead.graph import Evaluation
+from sweeps.bands import NO_ROOM, UNKNOWN, band_of, brief, fit_of, memory_words, three
+from sweeps.cli.write import size_of
+from sweeps.display import BANDS
+
+
+def answer(evaluation: Evaluation, result: AnalysisResult, step: str) -> Iterator[str]:
+    """Yield what is asked first: how long a step takes, and whether it fits."""
+    time = number(evaluation, "step_time")
+    on_host = host(evaluation)
+    if not np.isnan(time):
+        mfu = number(evaluation, "mfu")
+        can = fit(evaluation, result) != NO_ROOM and NO_ROOM not in on_host
+        yield (
+            f"{brief(time, 's')} per {step} ({band(evaluation, 'step_time')})"
+            f"{'' if can else ' if the memory sufficed'}"
+        )
+        if not np.isnan(mfu):
+            yield f"MFU {mfu:.0%}"
+    elif evaluation.value("step_time", {}) is not None:
+        yield f"how long a {step} takes isn't known (why: below)"
+    if not np.isnan(result.per_gpu_memory_bytes):
+        yield _needs(evaluation, result)
+    if NO_ROOM in on_host:
+        yield f"the host's memory: {on_host}"
+
+
+def band(evaluation: Evaluation, quantity: str) -> str:
+    """Return the words of a quantity's band."""
+    return band_of(quantity, lambda name: number(evaluation, name))
+
+
+def fit(evaluation: Evaluation, result: AnalysisResult) -> str:
+    """Return whether the fullest GPU holds its part, as far as can be told."""
+    ends = (number(evaluation, name) for name in BANDS["peak_memory"])
+    low, high = ends if result.memory_is_whole else (np.nan, np.nan)
+    capacity = number(evaluation, "memory_capacity")
+    return fit_of(float(result.per_gpu_memory_bytes), capacity, low, high)
+
+
+def number(evaluation: Evaluation, name: str) -> float:
+    """Return a quantity; NaN where it can't be told."""
+    value = evaluation.value(name, {})
+    return float("nan") if value is None else float(value)
+
+
+def _needs(evaluation: Evaluation, result: AnalysisResult) -> str:
+    needed, capacity = float(result.per_gpu_memory_bytes), number(evaluation, "memory_capacity")
+    if result.memory_is_whole:
+        low, high = (number(evaluation, name) for name in BANDS["peak_memory"])
+        return memory_words(needed, capacity, low, high)
+    size = f"{three(needed / 1e9)} of {three(capacity / 1e9)} GB per GPU"
+    over = f": {NO_ROOM}" if needed > capacity else ""
+    return f"{size} for model states alone ({UNKNOWN}){over}"
+
+
+def host(evaluation: Evaluation) -> str:
+    """Return what the host's memory has to hold, and whether it can; nothing where none does."""
+    needs, has = (number(evaluation, f"host_memory{what}") for what in ("", "_capacity"))
+    size = f"{size_of(needs)} a GPU of {size_of(has)}"
+    return f"{size}: {NO_ROOM}" if needs > has else size if needs > 0.0 else ""

@@ -1,0 +1,80 @@
+"""What the report of ``sweeps plan`` says of experts: how they are split, against other ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from textwrap import wrap
+
+from sweeps.cli.write import shown
+from sweeps.result import prose
+from sweeps.search.answer import Answer
+from sweeps.search.request import Execution
+from sweeps.search.search import Detail, details
+
+
+def bullets(lines: Sequence[str]) -> Iterator[str]:
+    """Yield lines as wrapped points of a list."""
+    for line in lines:
+        yield from wrap(line, prose(), initial_indent="  - ", subsequent_indent="    ")
+
+
+def expert_lines(answer: Answer) -> Iterator[str]:
+    """Yield what is to be known of experts: from the plans' own numbers."""
+    plan = answer.main[0].plan
+    if not plan.routed:
+        return
+    yield "experts"
+    yield from bullets(list(_expert_words(answer)))
+    yield ""
+
+
+def _expert_words(answer: Answer) -> Iterator[str]:
+    best = answer.main[0]
+    plan = best.plan
+    names = ("ep_dispatch_forward_count", "ep_combine_forward_count", "ep_dispatch_backward_count",
+             "ep_combine_backward_count", "ep_layers", "micro_batches", "dispatch_message_bytes",
+             "ep_dispatch_time", "ep_communication_time", "group_nodes")  # fmt: skip
+    (one,) = details([plan], names)
+    experts = plan["experts"] / plan["ep"]
+    split = f", each split over {plan['etp']:g}" if plan["etp"] > 1.0 else ", each whole"
+    yield (
+        f"a GPU holds {experts:g} of {plan['experts']:g} experts{split}; a token goes to "
+        f"{plan['experts_per_token']:g}"
+    )
+    layers = one["ep_layers"] * one["micro_batches"]
+    if plan["ep"] > 1.0 and layers > 0.0:
+        there, back = (
+            sum(one[f"ep_{what}_{way}_count"] for what in ("dispatch", "combine")) / layers
+            for way in ("forward", "backward")
+        )
+        yield (
+            f"a layer has {there:g} all-to-alls in its forward and {back:g} in its backward, of "
+            f"{shown('message_bytes', one['dispatch_message_bytes'])} and "
+            f"{shown('time', one['ep_dispatch_time'])} each; of a step "
+            f"{shown('time', one['ep_communication_time'])}, nothing hidden"
+        )
+    yield from _instead(answer, best)
+
+
+def _instead(answer: Answer, best: Detail) -> Iterator[str]:
+    """Compare with other ways to split experts."""
+    ways: tuple[tuple[str, Callable[[Execution], bool]], ...] = (
+        ("without expert parallelism (ep 1)", lambda plan: plan["ep"] == 1.0),
+        (
+            "with tensor-parallel experts instead (ep 1, etp above 1)",
+            lambda plan: plan["ep"] == 1.0 and plan["etp"] > 1.0,
+        ),
+        ("with both (ep and etp above 1)", lambda plan: plan["ep"] > 1.0 and plan["etp"] > 1.0),
+    )
+    keys: set[tuple[object, ...]] = {best.plan.key}
+    for words, fits in ways:
+        own = [plan for plan in answer.found.splits if fits(plan)]
+        if fits(best.plan) or (own and own[0].key in keys):
+            continue
+        if not own:
+            yield f"{words} nothing can run"
+            continue
+        keys.add(own[0].key)
+        (other,) = details(own[:1], ("step_time",))
+        slower = other["step_time"] / best["step_time"] - 1.0
+        yield f"{words} the best is {slower:+.1%}: {other.plan.name}"
