@@ -7,7 +7,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.compute.attention import FUSED
 from overhead.compute.quantities import DAO_2023
-from overhead.formula import alias, constant, declare, formula, parameters, product, total
+from overhead.formula import alias, constant, declare, formula, product, total
 from overhead.quantity import Array, define
 
 PALM: dict[str, Any] = {"source": "chowdhery2022", "where": "appendix B"}

@@ -12,6 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
+from sweeps.bands import UNKNOWN, band_words
 from sweeps.cli.analysis_command import analysis_of_options, write_stored
 from sweeps.cli.analysis_command import command as analysis
 from sweeps.cli.options import (
@@ -24,7 +25,6 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.typed import Command
 from sweeps.cli.write import Output, answer_lines, draw_figures
-from sweeps.bands import UNKNOWN, band_words
 from sweeps.display import BANDS, of_records
 from sweeps.errors import RunError, fault, nearest, refuse, tell_all
 from sweeps.job import Job, prepare

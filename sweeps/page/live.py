@@ -101,7 +101,8 @@ SENT = tuple(
     for part in ("time", "count", "volume", "energy")
 )
 OUTPUTS = (
-    *PLAN, "peak_memory", *display.BANDS["peak_memory"], "memory_state", "headroom", *PEAK_PARTS, *SENT,
+    *PLAN, "peak_memory", *display.BANDS["peak_memory"], "memory_state", "headroom",
+    *PEAK_PARTS, *SENT,
     *display.rows("communication"), *display.rows("step"), *STEP_PARTS, *display.rows("rates"),
     *display.rows("failures"), *display.rows("training", "cost"),
 )  # fmt: skip

@@ -144,7 +144,7 @@ def test_plans_of_one_size_are_no_axis_of_the_operation() -> None:
 
 def test_the_usual_quantities_are_of_both() -> None:
     found = sweeps.sweep(ranks=[8, 64], **MESSAGES, **STEP)
-    assert {"time", "energy", "expected_error", "step_time", "mfu"} <= {*found.data_vars}
+    assert {"time", "energy", "time_band_low", "step_time", "mfu"} <= {*found.data_vars}
     assert "reduction_time" not in found
 
 
