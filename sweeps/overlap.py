@@ -17,6 +17,7 @@ from overhead.labels import LABELS
 from overhead.overlap.mechanisms import HEEDED, MECHANISMS, OUTPUTS
 from overhead.overlap.timeline import PIPELINES
 from overhead.quantity import VOCABULARY
+from sweeps.bands import UNKNOWN
 from sweeps.display import noun
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.grid import LabelCase
@@ -118,6 +119,8 @@ CHOSEN = {
     "schedule": (PIPELINES, "--schedule"),
 }
 # Labels that say how a duration or a count comes about.
+# Of two durations that are given nothing is predicted.
+PLAIN = "two_durations"
 WAYS = ("communication", "compute", "buckets", "sm_law", "mechanism")
 TITLE = "Overlap of computation and communication"
 SUMMARY = "What of computation and communication overlaps, by closed forms."
@@ -401,10 +404,11 @@ def report_lines(job: Job, case: LabelCase, verbose: bool) -> Iterator[str]:
     )
     gain = f"{found['overlap_speedup']:.4g}x as fast"
     shown = f": {hidden} is hidden" if found["hidden_time"] > 0.0 else ""
+    sure = "exact for what is given" if mechanism.name == PLAIN else UNKNOWN
     if time == whole:
-        yield f"overlap gains nothing: it takes {time} either way"
+        yield f"overlap gains nothing: it takes {time} either way ({sure})"
     else:
-        yield f"overlapped it takes {time} rather than {whole}, {gain}{shown}"
+        yield f"overlapped it takes {time} rather than {whole}, {gain}{shown} ({sure})"
     yield f"  {'measured' if measured else f'{mechanism.name}: {mechanism.title}'}"
     for name, words in LINES:
         yield _line(words, format_quantity(found[name], "s"))

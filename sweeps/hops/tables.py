@@ -127,7 +127,7 @@ def _answer(study: HopStudy) -> Iterator[str]:
         time, energy = (format_quantity(one[f"{name}"], unit)
                         for name, unit in (("latency_s", "s"), ("energy_j", "J")))  # fmt: skip
         lines.append(f"{one['layer']} {one['mode']} {time}, {energy} ({own[0]['case']})")
-    yield f"longest communication: {'; '.join(lines)}\n"
+    yield f"longest communication: {'; '.join(lines)} (band not known: no measurements)\n"
     for own in others:
         texts = []
         for name, what in (("latency_s", "the time"), ("energy_j", "the energy")):

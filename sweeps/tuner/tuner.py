@@ -143,7 +143,8 @@ class TuningReport:
         dense = ", dense layers' MLPs not counted" if mixture else ""
         count = len(best.layers)
         shown = f"{count} layer{'s'[: count > 1]}: {', '.join(best.layers)}"
-        return f"on at TP {size}: {each}{dense}, with {shown}"
+        unsure = "band not known: no published timings of these cases"
+        return f"on at TP {size}: {each}{dense} ({unsure}), with {shown}"
 
     @cached_property
     def step(self) -> float | None:
