@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from overhead.shipped import error_bands
 from sweeps.display import BANDS
 from sweeps.spec.units import format_quantity
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 UNKNOWN = "band not known"
 # What memory does, by the formula's number.
@@ -37,6 +41,21 @@ def band_of(quantity: str, value: Callable[[str], float | None]) -> str:
     """Return the words of a quantity's band; `value` gives quantities, or nothing."""
     low, high = (value(name) for name in BANDS[quantity])
     return UNKNOWN if low is None or high is None else band_words(low, high)
+
+
+def bands_of(dataset: xr.Dataset) -> str:
+    """Return how far measurements may be from a dataset's times, the narrowest and widest band.
+
+    Nothing where it holds none.
+    """
+    names = next((ends for ends in BANDS.values() if {*ends} <= {*dataset.data_vars}), None)
+    if names is None:
+        return ""
+    low, high = (dataset[name].to_numpy().ravel() for name in names)
+    pairs = {pair for pair in zip(low.tolist(), high.tolist(), strict=True) if pair[0] <= pair[1]}
+    order = sorted(pairs, key=lambda pair: pair[1] - pair[0])
+    several = [band_words(*pair) for pair in (*order[:1], *order[1:][-1:])]
+    return f"measured {' to '.join(several)}" if several else ""
 
 
 def memory_words(needed: float, capacity: float, low: float, high: float) -> str:

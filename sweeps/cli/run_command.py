@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from sweeps.bands import UNKNOWN, band_words
+from sweeps.bands import UNKNOWN, bands_of
 from sweeps.cli.analysis_command import analysis_of_options, write_stored
 from sweeps.cli.analysis_command import command as analysis
 from sweeps.cli.options import (
@@ -25,7 +24,7 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.typed import Command
 from sweeps.cli.write import Output, answer_lines, draw_figures
-from sweeps.display import BANDS, of_records
+from sweeps.display import of_records
 from sweeps.errors import RunError, fault, nearest, refuse, tell_all
 from sweeps.job import Job, prepare
 from sweeps.plots.data import subject_of
@@ -176,7 +175,7 @@ def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
             # A terminal has "us", as every other command; the figures have the sign.
             answer = [line.replace("\u00b5", "u") for line in answer_lines(out.path)]
             if answer:
-                answer[0] += f" ({measured_words(job)})"
+                answer[0] += f" ({measured_words(out.path)})"
     finally:
         sys.stdout.writelines(fitted(answer))
         sys.stdout.write(out.ends.getvalue())
@@ -186,19 +185,10 @@ def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
     sys.stdout.writelines(fitted(lines))
 
 
-def measured_words(job: Job) -> str:
-    """Return how far measurements may be from a sweep's times: the band, or its ends."""
-    if job.sweep.overlap:
-        return "exact for what is given"
-    if not job.sweep.training:
-        return UNKNOWN
-    ends = [job.program.asking(name).evaluate()[name] for name in BANDS["step_time"]]
-    low, high = (np.ravel(one) for one in np.broadcast_arrays(*ends))
-    known = np.isfinite(low) & np.isfinite(high)
-    found = {*zip(low[known].tolist(), high[known].tolist(), strict=True)}
-    pairs = sorted(found, key=lambda pair: pair[1] - pair[0])
-    several = [band_words(*pair) for pair in (*pairs[:1], *pairs[1:][-1:])]
-    return f"measured {' to '.join(several)}" if several else UNKNOWN
+def measured_words(path: Path) -> str:
+    """Return how far measurements may be from a stored sweep's times."""
+    with open_dataset(path) as dataset:
+        return bands_of(dataset) or UNKNOWN
 
 
 def _check_options(given: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps.bands import MEMORY_LIMIT
 from sweeps.errors import InputError
 from sweeps.plots.data import View, cell_names, is_label, said, shown
 from sweeps.plots.frame import Axis, Legend, Sample, axis_of, better_of, frame, scale_for
@@ -158,7 +159,9 @@ def _colours(
 
 def _best(points: _Points, count: int, *, more: bool) -> NDArray[np.int64]:
     """Return the best plans' places: of equal times those of less memory first."""
-    places = np.nonzero(points.fits)[0]
+    # As a search has it: what fills more of the memory isn't recommended, unless all do.
+    roomy = points.fits & (points.x <= MEMORY_LIMIT * points.limit)
+    places = np.nonzero(roomy if roomy.any() else points.fits)[0]
     order = np.lexsort((points.x[places], -points.y[places] if more else points.y[places]))
     return np.asarray(places[order][:count])
 

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sweeps.bands import MEMORY_LIMIT
+from sweeps.display import rows
 from sweeps.errors import RunError, tell_all
 from sweeps.plots.data import View, cell_names, entries, find, of_subject, subject_of, view_of
 from sweeps.plots.declare import (
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
 _RESOLUTION = 150  # dots per inch of a PNG
 _NO_CHANGE = 0.05  # percent
+_OF_STEPS = frozenset(rows("step", "rates", "cost", place="usual"))
 
 
 def draw(dataset: xr.Dataset, figure: Figure | Mapping[str, Any], stem: Path) -> list[Path]:
@@ -138,6 +142,11 @@ def best_cells(
     one = view.dataset.variables[name]
     more = better_of(None, view.units(name))
     values = np.asarray(one.values, np.float64)
+    room = _with_room(view.dataset, name)
+    if room is not None and np.any(room & ~np.isnan(values)):
+        values = np.where(room, values, np.nan)
+    else:
+        room = None
     order = np.argsort(-values.ravel() if more else values.ravel(), kind="stable")
     there = order[: min(most, np.count_nonzero(~np.isnan(values)))]
     places = np.unravel_index(there, values.shape)
@@ -147,9 +156,20 @@ def best_cells(
     degree = "most" if more else "least"
     what = long_name(name, view.attrs(name), short=True)
     title = f"{degree} {what} of {values.size:,} cells"
+    title += "" if room is None else f", memory up to {MEMORY_LIMIT:.0%} full"
     if texts:
         title += f": {texts[0]}, with {cells[0]}"
     return title, 1, [["", plain(name)], *map(list, zip(cells, texts, strict=True))], []
+
+
+def _with_room(dataset: xr.Dataset, name: str) -> NDArray[np.bool_] | None:
+    """Return where the memory is no fuller than of a plan that is recommended."""
+    needed = ("peak_memory", "memory_capacity")
+    if name not in _OF_STEPS or any(one not in dataset for one in needed):
+        return None
+    peak, capacity = (dataset[one] for one in needed)
+    fits = (peak <= MEMORY_LIMIT * capacity).broadcast_like(dataset[name])
+    return np.asarray(fits.transpose(*dataset[name].dims).to_numpy())
 
 
 def _view(dataset: xr.Dataset, figure: Figure) -> View:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps import display
+from sweeps.bands import bands_of
 from sweeps.engine.grid import status_of
 from sweeps.errors import InputError
 from sweeps.plots.data import View
@@ -93,11 +94,19 @@ def sheet_of(
         below.append(ASSUMED_NOTE)
     return Sheet(
         figure["title"] or sentence(title),
-        fixed=" · ".join(unbroken(view.phrase(name)) for name in view.fixed),
+        fixed=" · ".join(
+            [*_measured(view, figure), *(unbroken(view.phrase(name)) for name in view.fixed)]
+        ),
         notes=below,
         panels=panels,
         **measures,
     )
+
+
+def _measured(view: View, figure: Figure) -> list[str]:
+    """Return how far measurements may be from what is drawn, where that is known."""
+    found = "" if figure.kind in ("memory", "communication") else bands_of(view.dataset)
+    return [unbroken(found)] if found else []
 
 
 def status_bits(

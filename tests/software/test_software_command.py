@@ -201,7 +201,10 @@ def test_a_share_of_links_is_beside_the_profiles(sweeps: Runner) -> None:
         ("--N 8", "-8/+17 % in four of five, of 182 rows"),
         ("--N 16 --op all_to_all", "-11/+53 % in four of five, of 11 rows"),
         ("--N 8 --op broadcast", "band not known: no measured rows of chain on a switch network"),
-        ("--N 16 --topology switch", "band not known: no measured rows of ring on a switch network"),
+        (
+            "--N 16 --topology switch",
+            "band not known: no measured rows of ring on a switch network",
+        ),
         ("--N 72 --hardware gb200-nvl72 --op all_to_all", "above 16 ranks in a rack"),
         ("--N 8 --hardware l40s", "band not known: rows of errors are of NVLink; 147 rows of two"),
         ("--N 8 --hardware mi300x", "band not known: there are no measured rows of AMD RCCL"),
