@@ -161,7 +161,8 @@ class Limits:
     ) -> NDArray[np.int64]:
         """Return all reasons why plans don't count, over a region."""
         capacity = cut(self._capacity, region)
-        full = (peak_memory > self.threshold * capacity) & (peak_memory <= capacity)
+        fits = (status & self.bits[DOES_NOT_FIT]) == 0
+        full = fits & (peak_memory > self.threshold * capacity)
         found = (status & self.masking) | np.where(full, self.bits[FULL], 0)
         for rule, columns in self._known.items():
             holds = rule.holds(**{name: cut(v, region) for name, v in columns.items()})

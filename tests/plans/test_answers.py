@@ -48,10 +48,10 @@ def test_reasons_say_what_the_numbers_say() -> None:
     assert f"twice the bandwidth between nodes {between.slower:+.1%}" in result
 
 
-def test_the_next_split_is_another_one_and_worse() -> None:
+def test_the_next_split_is_another_one_and_no_faster_as_far_as_can_be_told() -> None:
     best, other = usual().main
     assert other.plan.split != best.plan.split
-    assert other["step_time"] >= best["step_time"]
+    assert best["step_time"] <= (1.0 + tie()) * other["step_time"]
 
 
 def test_changes_are_evaluated_again() -> None:
@@ -163,7 +163,7 @@ def test_layouts_are_those_that_stages_are_counted_by(
 
 
 def test_deepspeed_is_a_configuration() -> None:
-    plan = usual().main[0].plan
+    plan = usual().found.ranked[0]
     content = json.loads("\n".join(deepspeed(plan).lines))
     product = (
         content["train_micro_batch_size_per_gpu"]
@@ -176,7 +176,7 @@ def test_deepspeed_is_a_configuration() -> None:
 
 
 def test_torchtitan_is_a_configuration() -> None:
-    plan = usual().main[0].plan
+    plan = usual().found.ranked[0]
     content = tomllib.loads("\n".join(torchtitan(plan).lines))
     degrees = content["parallelism"]
     world = 1
