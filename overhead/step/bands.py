@@ -213,9 +213,8 @@ OF_STEPS: Sequence[tuple[Mapping[str, str], Callable[..., Classes], tuple[str, .
 )
 for _end in ("low", "high"):
     for _when, _classes, _inputs in OF_STEPS:
-        declare(
-            f"error_band_{_end}", _inputs, _end_of("step_time", _end, _classes), when=_when, **WORDS
-        )
+        _said: Further = {**WORDS, "when": _when}
+        declare(f"error_band_{_end}", _inputs, _end_of("step_time", _end, _classes), **_said)
     declare(
         f"memory_error_band_{_end}",
         ("software_kind",),

@@ -658,7 +658,7 @@ def _row(machine: str, one: Tried | None, wish: Wish) -> list[str]:
 
 def _of_machine(one: Offer, wish: Wish) -> Iterator[str]:
     """Yield what binds on a machine: its plan, and the number of GPUs that just fails."""
-    from sweeps.cli.plan_report import bullets
+    from sweeps.cli.plan_experts import bullets
 
     yield one.machine
     if one.least is None or one.least.detail is None:

@@ -332,7 +332,10 @@ class _ProfileFile(FigureReader):
                 pairs = given if isinstance(given, list) else []
                 fine = len(pairs) == len(NO_ERRORS) and all(map(_is_error, pairs))
                 if fine:
-                    each = tuple((int(rows), *map(float, others)) for rows, *others in pairs)
+                    each = tuple(
+                        (int(rows), float(own), float(out), float(low), float(high))
+                        for rows, own, out, low, high in pairs
+                    )
                     found.setdefault(place, {})[operation] = each
                 else:
                     allowed = "[rows, percent, percent left out, low, high] for each of three sizes"
