@@ -275,6 +275,7 @@ def test_settings_change_a_spec_and_its_text(tmp_path: Path) -> None:
         "title=Another",
         "quantities=time,steps",
         "latency=0,2e-6",
+        "hardware=dgx-h100",
     )
     assert job.sweep.title == "Another"
     assert job.sweep.quantities == ("time", "steps")

@@ -175,10 +175,10 @@ def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
 
 @pytest.mark.parametrize(
     ("hardware", "name", "gpus"),
-    [("tpu-v5p", "intra_latency", 64)],
+    [("tpu-v5p", "step_latency", 64)],
 )
 def test_what_follows_from_a_plan_s_constant_follows(hardware: str, name: str, gpus: int) -> None:
-    """A library's step follows from a link's latency."""
+    """Times of messages follow from a library's step."""
     asked = {"model": "llama3-8b", "hardware": hardware, "gpus": gpus, "global_batch": 2 * gpus,
              "sequence_length": 4096, "recompute": "full", "cp": 1, "tp": 1}  # fmt: skip
     plans = sweeps.plans(**asked)

@@ -185,7 +185,8 @@ class Resolver:
         if HIERARCHY in topologies and (not self.machines or topologies == {HIERARCHY}):
             wrong = "is a flat network's, and a hierarchical one has a link of each level"
             allowed = ", ".join(f"{level}_{given[0]}" for level in ("intra", "inter"))
-            refuse(given[0], "..", wrong, f"{allowed}, or another topology")
+            more = "" if self.machines else ", or hardware, too, whose levels a hierarchy has"
+            refuse(given[0], "..", wrong, f"{allowed}, or another topology{more}")
 
     def _constant(self, name: str, origin: Origin) -> None:
         if name not in self.given:
