@@ -59,7 +59,8 @@ def networks(draw: st.DrawFn) -> dict[str, Any]:
     names = ["bandwidth"] if bare else draw(st.lists(st.sampled_from(levels), unique=True))
     values = {"oversubscription": [1.0, 2.0]}
     found: dict[str, Any] = {name: values.get(name, [25e9, 100e9]) for name in names}
-    kinds = ["ring", "tree", "hierarchical", "switch", "mesh", "torus"]
+    # A bare network has no levels.
+    kinds = ["ring", "tree", "switch", "mesh", "torus", *(["hierarchical"] if not bare else [])]
     found["topology"] = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3, unique=True))
     machines = ["dgx-a100", "dgx-h100", "gb200-nvl72"]
     found |= {"latency": 2e-6} if bare else {"hardware": draw(st.sampled_from(machines))}
