@@ -164,8 +164,8 @@ class Job:
         }
         inputs = {**self.options, "versions": encode.versions(), "machines": repr(machines)}
         if self.resolved.models:
-            shapes = {model.name: model.shapes for model in self.resolved.models}
-            inputs["models"] = repr(shapes)
+            said = {one.name: (one.shapes, one.trained) for one in self.resolved.models}
+            inputs["models"] = repr(said)
         if self.measured is not None:
             inputs["measured"] = self.measured.digest
         return {"code": encode.code_digest(), "inputs": inputs}

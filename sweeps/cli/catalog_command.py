@@ -37,7 +37,7 @@ from sweeps.spec.catalog import (
     spec_names,
 )
 from sweeps.spec.machine import ORIGINS, Figure, Machine
-from sweeps.spec.model import Model, shape_value
+from sweeps.spec.model import USUAL_LENGTH, Model, shape_value
 from sweeps.spec.software import Profile, load_software
 from sweeps.spec.units import format_quantity
 
@@ -64,17 +64,15 @@ PASS = (
 @click.option(
     "--seq-length",
     "--seq-len",
-    default="4096",
-    show_default=True,
     metavar="TOKENS",
-    help="Sequence for a model's FLOPs.",
+    help="Sequence for a model's FLOPs.  [default: the model's training length, or 4096]",
 )
 def command(
     names: tuple[str, ...],
     hardware_folder: tuple[str, ...],
     model_folder: tuple[str, ...],
     framework_folder: tuple[str, ...],
-    seq_length: str,
+    seq_length: str | None,
 ) -> int:
     """List machines, models, frameworks and libraries; with NAMES, all of these with its sources.
 
@@ -205,8 +203,11 @@ def _show_figures(figures: Mapping[str, Figure], *, shares: bool = False) -> Non
         sys.stdout.write(line.rstrip() + "\n")
 
 
-def _show_model(model: Model, seq_length: str) -> None:
-    length = shape_value("sequence_length", seq_length, "seq_length")
+def _show_model(model: Model, seq_length: str | None) -> None:
+    trained = model.published("sequence_length")
+    length = USUAL_LENGTH if trained is None else float(trained.value)
+    if seq_length is not None:
+        length = shape_value("sequence_length", seq_length, "seq_length")
     sys.stdout.write(f"{model.name}  {model.title}\n")
     if model.summary:
         sys.stdout.write(f"  {model.summary}\n")
@@ -223,6 +224,10 @@ def _show_model(model: Model, seq_length: str) -> None:
     for name, figure in own.items():
         origin = "" if figure.source == model.source else f"   {figure.kind}, {figure.source}"
         sys.stdout.write(f"  {name.ljust(width)}  {figure.value:,.0f}{origin}\n")
+    sources = list(dict.fromkeys(figure.source for figure in model.trained.values()))
+    sys.stdout.writelines(f"  its training: {source}\n" for source in sources)
+    for name, figure in model.trained.items():
+        sys.stdout.write(f"  {name.ljust(width)}  {figure.value:,.0f}\n")
     if not model.labels:
         sys.stdout.write("  it is a number of parameters alone: no shapes, no FLOPs\n")
         return
@@ -481,7 +486,7 @@ def _hardware_schema() -> Schema:
 
 
 def _model_schema() -> Schema:
-    from sweeps.spec.model import KEYS
+    from sweeps.spec.model import KEYS, TRAINING_KEYS
 
     def value(name: str) -> Schema:
         plain = {"type": ["number", "boolean", "string"], "description": VOCABULARY[name].meaning}
@@ -490,6 +495,7 @@ def _model_schema() -> Schema:
     shapes = _table({one: value(one) for one in (*SHAPES, *FURTHER_SHAPES)})
     others = {"name": TEXT, "title": TEXT, "summary": TEXT, "hugging_face": WORDS, "source": TEXT,
               "kind": {"enum": list(ORIGINS)}, "shapes": shapes}  # fmt: skip
+    others["training"] = _table({one: others.get(one) or value(one) for one in TRAINING_KEYS})
     return _table({name: others.get(name) or value(name) for name in KEYS})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, isnan
 from pathlib import Path
 from textwrap import wrap
@@ -28,9 +28,11 @@ from sweeps.cli.options import (
 from sweeps.cli.typed import flag_of, flags_of
 from sweeps.cli.write import Output, Progress, shown
 from sweeps.errors import InputError, fault, refuse, tell_all
+from sweeps.origin import Origin
 from sweeps.own_formulas import load_formulas
 from sweeps.result import Result, aligned, fitted, prose, provenance_of
 from sweeps.search.answer import answer, point_figures, range_figures, survival
+from sweeps.search.batches import Batches, batches_of
 from sweeps.search.interface import (
     FIGURE,
     KEPT_SPLITS,
@@ -38,14 +40,17 @@ from sweeps.search.interface import (
     Plans,
     Tried,
     Wish,
+    best_batch,
     layout,
-    offer,
+    offers,
     spec_of,
 )
 from sweeps.search.repair import best_at
 from sweeps.search.request import ALIASES, CHOICES, DEFAULT_THRESHOLD, Point, Request, read_request
+from sweeps.search.space import common_of
 from sweeps.search.words import bound_by, memory_words
 from sweeps.spec.catalog import load_hardware
+from sweeps.spec.model import USUAL_LENGTH
 from sweeps.spec.names import quantity_of
 from sweeps.spec.sweep import read_sweep
 from sweeps.spec.units import parse_quantity
@@ -65,6 +70,8 @@ SEED_FLAGS = (
     ("-b", "global_batch", "512", "Sequences of a step, over all ranks, or tokens: 4M."),
     ("-s", "sequence_length", "4096", "Tokens of a sequence, such as 8k (8,192)."),
 )
+# Whose value is taken first where nothing is said.
+WHOSE = {"memory_capacity": "the machine's", "sequence_length": "the model's training length"}
 # Their further names, which are of the calculator's script.
 OF_SCRIPT = {"memory_capacity": ("--memory",), "global_batch": ("--batch-size",)}
 # What the search decides by itself, or the flags above give.
@@ -136,7 +143,11 @@ def plan_options(command: Command) -> Command:
     command = flags.options(*OTHERS)(command)
     for short, name, default, words in reversed(SEED_FLAGS):
         names = (*flags_of(name), *OF_SCRIPT.get(name, ()), short)
-        taken = f"the machine's, or {default}" if name == "memory_capacity" else default
+        whose = {
+            "memory_capacity": "the machine's",
+            "sequence_length": "the model's training length",
+        }
+        taken = f"{whose[name]}, or {default}" if name in whose else default
         text = f"{words}  [default: {taken}]"
         command = click.option(*names, name, help=text, metavar="VALUES")(command)
     return command
@@ -155,7 +166,7 @@ def read_options(given: Mapping[str, Any]) -> Asked:
         text = given[name]
         if name == "world_size" and text is None and given["nodes"] is not None:
             continue
-        if text is None and (calculator or name not in ("parameters", "memory_capacity")):
+        if text is None and (calculator or name in ("world_size", "global_batch")):
             assumed.append(f"{flag_of(name)} {default}")
             text = default
         if text is not None:
@@ -300,6 +311,7 @@ def command(**given: Any) -> int:
         asked = planned(asked, given)
     request = _request(asked, given)
     _check_labels(request, asked)
+    asked = replace(asked, assumed=(*asked.assumed, *map(length_words, request.lengths)))
     if request.axes:
         return _many(request, asked, given)
     return _one(request, asked, given)
@@ -311,8 +323,15 @@ def _request(asked: Asked, given: Mapping[str, Any]) -> Request:
     )
     folders = folders_of(given)
     return read_request(
-        asked.given, objective=given["objective"], threshold=threshold, folders=folders
-    )
+        asked.given, objective=given["objective"], threshold=threshold, folders=folders,
+        usual_length=USUAL_LENGTH,
+    )  # fmt: skip
+
+
+def length_words(origin: Origin) -> str:
+    """Return how long sequences are taken to be, as an option, and whose length it is."""
+    whose = f" (as {origin.owner} was trained)" if origin.owner else ""
+    return f"{flag_of('sequence_length')} {origin.value:g}{whose}"
 
 
 def _check_labels(request: Request, asked: Asked) -> None:
@@ -429,8 +448,8 @@ EACH = ("price", "capital")
 # How many GPUs is what is asked.
 GPUS_OF_PLANS = ("world_size", "nodes")
 OF_BUYING = tuple(name for name in OTHERS if name not in GPUS_OF_PLANS)
-# Taken where nothing is said, as `sweeps plan` takes them.
-USUAL = {"global_batch": "512", "sequence_length": "4096"}
+# Sequences of a step where neither is said nor does a publication help, as `sweeps plan` has them.
+USUAL_BATCH = "512"
 
 
 @click.command("buy", cls=flags.SweepCommand)
@@ -438,9 +457,10 @@ USUAL = {"global_batch": "512", "sequence_length": "4096"}
 @click.option("--days", required=True, metavar="N", help="Days in which it has to be done.")
 @click.option("--budget", metavar="USD", help="What it may cost, such as 20M.")
 @click.option(*flags_of("global_batch"), "--batch-size", "-b", "global_batch", metavar="N",
-              help="Sequences of a step, or tokens: 4M.  [default: 512]")  # fmt: skip
+              help="Sequences of a step, or tokens: 4M.  [default: searched]")  # fmt: skip
 @click.option(*flags_of("sequence_length"), "-s", "sequence_length", metavar="N",
-              help="Tokens of a sequence, such as 8k.  [default: 4096]")  # fmt: skip
+              help="Tokens of a sequence, such as 8k.  "
+                   "[default: the model's training length, or 4096]")  # fmt: skip
 @click.option(*flags_of("capital"), "capital", metavar="USD",
               help="Price of owning a GPU, in place of --price.")  # fmt: skip
 @flags.options(*OF_BUYING)
@@ -451,31 +471,65 @@ def buy_command(**given: Any) -> int:
     For each machine of --hardware the least number of GPUs that makes it, with its plan, days,
     dollars, energy and spares, what binds, and the next smaller number, which just fails.
     --price and --capital take one value, or one a machine: dgx-h100=2.5,dgx-b200=4 (USD/h).
+    A batch that isn't given is searched between published ones: the answer names the smallest whose
+    run is as cheap as any within a step's error, and a table says what the others do.
     """
     load_formulas(given["formulas"])
-    wish, readings, assumed, points = _asked(given)
-    if wish.budget < inf:
-        readings = [*readings, *_unpriced(points, given["budget"])]
+    asked = _asked(given)
+    if asked.wish.budget < inf:
+        asked = replace(
+            asked, readings=[*asked.readings, *_unpriced(asked.points, given["budget"])]
+        )
     out = Output(given, "buy").checked()
-    found = []
-    for name, point in points.items():
-        progress = Progress(f"searching {name}")
-        found.append(offer(point, wish, name, progress))
-        progress.end()
-    first = next(iter(points.values()))
-    attrs = _provenance(points, wish, given)
+    bars = [Progress("")]
+
+    def telling(name: str, batch: float) -> Progress:
+        bars[-1].end()
+        bars.append(Progress(f"searching {name}, {asked.tokens(batch)} tokens a step"))
+        return bars[-1]
+
+    found = offers(asked.points, asked.wish, asked.sequences, telling)
+    bars[-1].end()
+    attrs = _provenance(asked.points, asked.wish, given)
+    lines = _lines(found, asked)
     if any(one.detail for own in found for one in own.tried):
-        result = Result(layout(found, wish, first, attrs))
+        result = Result(layout(found, asked.wish, asked.first, attrs))
         priced = any(not isnan(one.cost) for own in found for one in own.tried)
         figure = FIGURE if priced else {**FIGURE, "name": "days-over-gpu-hours",
                                         "x": "run_gpu_hours"}  # fmt: skip
-        out.deliver(result, _lines(found, wish, points, readings, assumed), [figure])
+        out.deliver(result, lines, [figure])
     else:
-        sys.stdout.writelines(fitted(_lines(found, wish, points, readings, assumed)))
-    return 0 if any(one.least and not one.least.fails(wish) for one in found) else 1
+        sys.stdout.writelines(fitted(lines))
+    return 0 if any(_makes(one, asked.wish) for one in found) else 1
 
 
-def _asked(given: Mapping[str, Any]) -> tuple[Wish, Sequence[str], Sequence[str], dict[str, Point]]:
+@dataclass(frozen=True)
+class Purchase:
+    """What the command is asked."""
+
+    wish: Wish
+    points: Mapping[str, Point]  # Each machine's question
+    sequences: tuple[float, ...]  # Of a step: the batches that are searched, from small to large
+    batches: Batches | None  # Whose they are, where none is given
+    readings: Sequence[str]  # How numbers were read
+    assumed: Sequence[str]  # What wasn't given, as it was taken
+
+    @property
+    def first(self) -> Point:
+        """The question about the first machine."""
+        return next(iter(self.points.values()))
+
+    def tokens(self, batch: float) -> str:
+        """Return the tokens of so many sequences, in words."""
+        return f"{batch * self.first.constants['sequence_length'] / 1e6:.3g} M"
+
+
+def _makes(one: Offer, wish: Wish) -> bool:
+    """Whether a number of a machine's GPUs makes it."""
+    return one.least is not None and not one.least.fails(wish)
+
+
+def _asked(given: Mapping[str, Any]) -> Purchase:
     """Return what is wanted, how it was read, what is assumed, and each machine's question."""
     faults: list[str] = []
     tokens = read_number("--tokens", given["tokens"], faults, "tokens")
@@ -485,12 +539,10 @@ def _asked(given: Mapping[str, Any]) -> tuple[Wish, Sequence[str], Sequence[str]
     faults += [fault(flag_of(name), every[name], "is what buy finds", "sweeps plan, of so many")
                for name in GPUS_OF_PLANS if every.get(name) is not None]  # fmt: skip
     values = {name: text for name, text in every.items() if text is not None}
-    values |= {name: given[name] for name in USUAL if given[name] is not None}
+    own = ("global_batch", "sequence_length")
+    values |= {name: given[name] for name in own if given[name] is not None}
     readings = flags.in_tokens(values, flag_of("global_batch"))
-    usual = {name: text for name, text in USUAL.items() if name not in values}
-    if "tokens_per_step" in values:
-        usual.pop("global_batch", None)
-    assumed = [f"{flag_of(name)} {text}" for name, text in usual.items()]
+    free = not {"global_batch", "tokens_per_step"} & values.keys()
     machines = str(values.pop("hardware", "dgx-h100")).split(",")
     each = {name: _each(name, given.get(name), machines, faults) for name in EACH}
     for name in EACH:
@@ -500,9 +552,10 @@ def _asked(given: Mapping[str, Any]) -> tuple[Wish, Sequence[str], Sequence[str]
     folders = folders_of(given)
     points = {}
     for machine in machines:
-        own = {name: texts[machine] for name, texts in each.items() if machine in texts}
-        asked = {"world_size": "8", **usual, **values, **own, "hardware": machine}
-        request = read_request(asked, objective="time", folders=folders)
+        prices = {name: texts[machine] for name, texts in each.items() if machine in texts}
+        asked = {"world_size": "8", **({"global_batch": USUAL_BATCH} if free else {}),
+                 **values, **prices, "hardware": machine}  # fmt: skip
+        request = read_request(asked, objective="time", folders=folders, usual_length=USUAL_LENGTH)
         if request.axes:
             raise InputError([
                 fault(flag_of(axis.name), str(asked.get(axis.name, "several values")),
@@ -511,8 +564,17 @@ def _asked(given: Mapping[str, Any]) -> tuple[Wish, Sequence[str], Sequence[str]
                 for axis in request.axes
             ])  # fmt: skip
         points[machine] = request.first
+    first = points[machines[0]]
+    assumed = [length_words(one) for one in request.lengths]
+    known = common_of(first)[2].constants
+    batches = batches_of(first.labels.get("model", ""), known, tokens, folders) if free else None
+    if batches is not None:
+        assumed.append(batches.words)
+    elif free:
+        assumed.append(f"{flag_of('global_batch')} {USUAL_BATCH}")
+    sequences = batches.sequences if batches else (first.constants["global_batch"],)
     wish = Wish(tokens, days, inf if budget is None else budget)
-    return wish, readings, assumed, points
+    return Purchase(wish, points, sequences, batches, readings, assumed)
 
 
 def _unpriced(points: Mapping[str, Point], budget: str) -> Iterator[str]:
@@ -568,44 +630,65 @@ def _provenance(
 # The report.
 
 
-def _lines(
-    found: Sequence[Offer],
-    wish: Wish,
-    points: Mapping[str, Point],
-    readings: Sequence[str],
-    assumed: Sequence[str],
-) -> Iterator[str]:
-    first = next(iter(points.values()))
+def _lines(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
+    wish = asked.wish
+    batch = best_batch(found, wish) or found[-1].batch
     budget = f", for up to {wish.budget:,.0f} USD" if wish.budget < inf else ""
-    model = first.labels.get("model", "the model")
-    batch, length = (first.constants[name] for name in USUAL)
-    made = sorted(
-        (one for one in found if one.least is not None), key=lambda one: _order(one.least, wish)
-    )
-    asked = f"{model} on {wish.tokens / 1e12:.4g} T tokens in {wish.days:g} days{budget}"
+    here = [one for one in found if one.batch == batch]
+    made = _ordered([one for one in here if one.least], wish)
+    model = asked.first.labels.get("model", "the model")
     yield _first(made, wish)
-    yield f"  {asked}"
-    yield f"  {batch:g} sequences of {length:g} tokens a step"
-    yield from (f"  ({line})" for line in readings)
+    yield f"  {model} on {wish.tokens / 1e12:.4g} T tokens in {wish.days:g} days{budget}"
+    length = asked.first.constants["sequence_length"]
+    line = f"  {batch:g} sequences of {length:g} tokens a step, {asked.tokens(batch)} tokens"
+    chosen = len(asked.sequences) > 1 and any(_makes(one, wish) for one in made)
+    why = "the smallest of those searched whose run is as cheap as any, within a step's error"
+    yield f"{line}: {why}" if chosen else line
+    yield from (f"  ({line})" for line in asked.readings)
     if made:
-        yield from aligned([HEAD, *(_row(one.machine, one.least, wish) for one in made)], left=1)
-    lacking = [
-        one.machine for one in made
-        if one.least and one.least.detail and isnan(one.least.detail["run_cost"])
+        yield from aligned([HEAD, *(row for one in made for row in _rows(one, wish))], left=1)
+    unpriced = [
+        name for name in asked.points
+        if any(own.detail and isnan(own.cost) for one in found for own in one.tried
+               if one.machine == name)
     ]  # fmt: skip
-    if lacking:
-        yield f"  cost: no price is known of {', '.join(lacking)}; give --price or --capital"
+    if unpriced:
+        names = ", ".join(unpriced)
+        yield (f"  cost: no price is known of {names}; give --price {unpriced[0]}=2.5 (USD for a "
+               "GPU-hour) or --capital")  # fmt: skip
     yield ""
-    for one in [*made, *(one for one in found if one.least is None)]:
+    if len(asked.sequences) > 1 and any(one.tried for one in found):
+        yield from _by_batch(found, asked)
+    for one in [*made, *(one for one in here if one.least is None)]:
         yield from _of_machine(one, wish)
-    if assumed:
-        yield f"not given, so taken as: {', '.join(assumed)}"
-    for name, point in points.items():
+    if not made and asked.batches is None and any(one.tried for one in here):
+        yield f"a larger batch may do: {flag_of('global_batch')}"
+    if asked.assumed:
+        yield from wrap(f"not given, so taken as: {', '.join(asked.assumed)}", prose(),
+                        subsequent_indent="  ", break_on_hyphens=False)  # fmt: skip
+    for name, point in asked.points.items():
         if not {"price", "capital"} & set(point.constants) and (
             old := price_words(load_hardware(name, point.folders))
         ):
             yield from wrap(old, prose(), subsequent_indent="  ")
     yield "numbers of nodes with prime factors up to 7 are looked at; sweeps plan says all of one"
+
+
+def _by_batch(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
+    """Yield what each batch that was searched does."""
+    rows = [["tokens a step", "", "GPUs", "days", "cost", "MFU", ""]]
+    for one in found:
+        best = one.best(asked.wish)
+        if best is None or best.detail is None:
+            rows.append([asked.tokens(one.batch), one.machine, "-", "-", "-", "-", one.why])
+            continue
+        texts = [shown(name, best.detail[name]) for name in ("run_days", "run_cost", "mfu")]
+        late = best.fails(asked.wish)
+        late = f"at best; {late}" if one.least is None else late
+        rows.append([asked.tokens(one.batch), one.machine, f"{best.gpus:,}", *texts, late])
+    yield "by batch (of batches but the one above one number of GPUs in each doubling was tried)"
+    yield from aligned(rows, left=2)
+    yield ""
 
 
 HEAD = [
@@ -623,37 +706,51 @@ HEAD = [
 ]
 
 
-def _order(one: Tried | None, wish: Wish) -> tuple[bool, float]:
-    assert one is not None
-    assert one.detail is not None
-    hours = one.detail["run_gpu_hours"]
-    return bool(one.fails(wish)), hours if isnan(one.cost) else one.cost
+def _ordered(made: Sequence[Offer], wish: Wish) -> list[Offer]:
+    """Return machines that can, the cheapest first, then those that just can't."""
+
+    def key(one: Offer) -> tuple[bool, float]:
+        best = one.best(wish)
+        assert best is not None
+        return bool(best.fails(wish)), best.cost if priced else best.hours
+
+    priced = not any(isnan(one.least.cost) for one in made if one.least)
+    return sorted(made, key=key)
 
 
 def _first(made: Sequence[Offer], wish: Wish) -> str:
     """Return what to buy, in a few words."""
-    if not made or made[0].least is None or made[0].least.detail is None:
+    best = made[0].best(wish) if made else None
+    if best is None or best.detail is None:
         return "no machine can"
-    least, detail = made[0].least, made[0].least.detail
-    if why := least.fails(wish):
-        return f"no machine can; nearest are {least.gpus:,} GPUs of {made[0].machine} ({why})"
-    cost = "" if isnan(least.cost) else f", {shown('run_cost', detail['run_cost'])}"
-    low, high = (detail[name] for name in display.BANDS["step_time"])
-    days = detail["run_days"]
-    ends = " to ".join(three(days * (1.0 + end)) for end in (low, high))
+    if why := best.fails(wish):
+        return f"no machine can; nearest are {best.gpus:,} GPUs of {made[0].machine} ({why})"
+    cost = "" if isnan(best.cost) else f", {shown('run_cost', best.detail['run_cost'])}"
+    low, high = (best.detail[name] for name in display.BANDS["step_time"])
+    ends = " to ".join(three(best.days * (1.0 + end)) for end in (low, high))
     band = f"{band_words(low, high)}: {ends}"
-    text = f"{least.gpus:,} GPUs of {made[0].machine}: {three(days)} days ({band}){cost}"
-    return f"{text}; {least.verdict(wish)} the {wish.days:g} days"
+    text = f"{best.gpus:,} GPUs of {made[0].machine}: {three(best.days)} days ({band}){cost}"
+    return f"{text}; {best.verdict(wish)} the {wish.days:g} days"
 
 
-def _row(machine: str, one: Tried | None, wish: Wish) -> list[str]:
-    assert one is not None
+def _run_words(one: Tried) -> str:
+    """Return how long a run takes and what it costs."""
     assert one.detail is not None
+    cost = "" if isnan(one.cost) else f", {shown('run_cost', one.detail['run_cost'])}"
+    return f"{shown('run_days', one.detail['run_days'])}{cost}"
+
+
+def _rows(one: Offer, wish: Wish) -> Iterator[list[str]]:
+    """Yield a machine's rows: the number of GPUs to take, and the least that makes it."""
     names = ("run_days", "goodput", "run_cost", "useful_cost", "training_energy", "spare_servers")
-    days, *texts = (shown(name, one.detail[name]) for name in names)
-    band = band_of("step_time", one.detail.values.get)
-    start = [machine, f"{one.gpus:,}", days, band]
-    return [*start, *texts, shown("mfu", one.detail["mfu"]), one.fails(wish)]
+    best = one.best(wish)
+    for own in (best, one.least) if one.least is not best else (best,):
+        assert own is not None
+        assert own.detail is not None
+        days, *texts = (shown(name, own.detail[name]) for name in (*names, "mfu"))
+        band = band_of("step_time", own.detail.values.get)
+        why = own.fails(wish) or ("" if own is best else "the fewest")
+        yield [one.machine, f"{own.gpus:,}", days, band, *texts, why]
 
 
 def _of_machine(one: Offer, wish: Wish) -> Iterator[str]:
@@ -661,26 +758,24 @@ def _of_machine(one: Offer, wish: Wish) -> Iterator[str]:
     from sweeps.cli.plan_experts import bullets
 
     yield one.machine
-    if one.least is None or one.least.detail is None:
+    best = one.best(wish)
+    if one.least is None or best is None or best.detail is None:
         yield from bullets([one.why])
         yield ""
         return
-    detail = one.least.detail
-    lines = [f"{one.least.gpus:,} GPUs, {one.least.verdict(wish)}: {detail.plan.name}"]
-    lines.append(bound_by(detail))
+    detail = best.detail
+    lines = [f"{best.gpus:,} GPUs, {best.verdict(wish)}: {detail.plan.name}", bound_by(detail)]
     lines.append(memory_words(detail, DEFAULT_THRESHOLD))
     if one.why:
         lines.append(f"over what is allowed: {one.why}")
+    if best is not one.least:
+        lines.append(f"fewer make it, and cost more: {one.least.gpus:,} GPUs: "
+                     f"{_run_words(one.least)}")  # fmt: skip
     less = one.neighbour
     if less is not None:
         short = less.fails(wish) or "it would do"
         plan = f" ({less.detail.plan.split})" if less.detail else ""
         lines.append(f"next smaller: {less.gpus:,} GPUs{plan}: {short}")
-    in_time = (own for own in one.tried if own.detail is not None and not own.fails(wish))
-    cheapest = min(in_time, key=lambda own: own.cost, default=one.least)
-    if cheapest.detail is not None and cheapest.cost < one.least.cost:
-        cost, days = (shown(name, cheapest.detail[name]) for name in ("run_cost", "run_days"))
-        lines.append(f"more cost less: {cheapest.gpus:,} GPUs take {days} and {cost}")
     searched = f"searched: {', '.join(f'{own.gpus:,}' for own in one.tried)} GPUs"
     rest = f"; bounds rule out the {one.ruled_out} other smaller numbers" if one.ruled_out else ""
     lines.append(searched + rest)

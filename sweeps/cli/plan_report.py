@@ -143,11 +143,14 @@ def range_rows(result: Result, names: Sequence[str]) -> list[list[str]]:
     """Return a table of many points for people: what varies, then some of the plan."""
     columns = {column.name: column for column in result.layout.coordinates if column.dims}
     variables = {column.name for column in result.layout.variables}
-    varying = [name for name, column in columns.items() if not is_row_number(column.attrs)]
+    records = [*result.values()]
+    # What goes with a model's name isn't told beside it.
+    told = records[0] if records else {}
+    varying = [name for name in columns if name in told and not is_row_number(columns[name].attrs)]
     wanted = [name for name in names if name in variables]
     rows = [[*(name.replace("_", " ") for name in varying), *map(display.title, wanted)]]
     shown_names = (*varying, *wanted)
-    rows += [[_text(name, record[name]) for name in shown_names] for record in result.values()]
+    rows += [[_text(name, record[name]) for name in shown_names] for record in records]
     return rows
 
 
@@ -509,7 +512,8 @@ def explain(request: Request, asked: Asked, given: Mapping[str, Any]) -> int:
     """Explain a plan: what isn't said of it is chosen as is best for it."""
     point = request.first
     explained = read_request({**asked.given, **asked.explain}, objective=point.objective.name,
-                          threshold=point.threshold, folders=point.folders)  # fmt: skip
+                          threshold=point.threshold, folders=point.folders,
+                          usual_length=point.constants["sequence_length"])  # fmt: skip
     # Any share of the memory will do: whether it is too much is told.
     own = answer(replace(point, choices=explained.first.choices, threshold=1.0))
     plan = own.recommended

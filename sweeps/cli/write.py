@@ -433,18 +433,27 @@ def answer_lines(path: Path) -> Iterator[str]:
         if main is None or dataset.variables[main].size > _MOST_READ:
             return
         own = [one for one in figures_of(dataset) if one.kind in TABLES]
-        shown = tabulate(dataset, own[0]) if own else best_cells(dataset, main, _BEST)
+        # What is asked first, and what stands beside it: of the same lines another quantity.
+        alike = [one for one in own if _along(one) == _along(own[0])]
+        shown = [tabulate(dataset, one) for one in alike]
+        shown = shown or [best_cells(dataset, main, _BEST)]
         changes = [*effects(dataset, own[0])] if own else []
         changes += _of_others(dataset, own)
-    title, names, (heads, *rows), gaps = shown
     yield from changes  # The answer, then what was asked
-    yield title
-    table, last = [heads, *rows[:_MOST_ROWS]], heads[-1].startswith(PLACE)
-    yield from aligned(table, left=names, keys=names, last=last)
-    yield from (f"  {gap}" for gap in gaps)
-    if len(rows) > _MOST_ROWS:
-        yield f"  ... and {len(rows) - _MOST_ROWS} more: --csv or --json give all"
-    yield ""
+    for title, names, (heads, *rows), gaps in shown:
+        yield title
+        table, last = [heads, *rows[:_MOST_ROWS]], heads[-1].startswith(PLACE)
+        yield from aligned(table, left=names, keys=names, last=last)
+        yield from (f"  {gap}" for gap in gaps)
+        if len(rows) > _MOST_ROWS:
+            yield f"  ... and {len(rows) - _MOST_ROWS} more: --csv or --json give all"
+        yield ""
+
+
+def _along(figure: Figure) -> tuple[Any, ...]:
+    """Return what a figure lays its quantity along."""
+    keys = ("x", "lines", "panels", "at")
+    return (figure.kind, *(str(figure.options.get(key)) for key in keys))
 
 
 def _of_others(dataset: xr.Dataset, figures: Sequence[Figure]) -> Iterator[str]:

@@ -79,21 +79,21 @@ def cell_names(
     """Return what tells some cells from all others along some dimensions."""
     if not dims:
         return [""]
-    columns = naming(dataset, dims)
-    for name in ("hardware", "model"):
-        # Where each row has a machine, or a model, of its own, what else it has goes with that.
-        if name in columns and len(set(dataset.variables[name].values.tolist())) == len(places[0]):
-            columns = [name]
+    named = naming(dataset, dims)
+    values = {}
+    for name in named:
+        coordinate = dataset.variables[name]
+        at = tuple(places[list(dims).index(str(dim))] for dim in coordinate.dims)
+        values[name] = coordinate.values[at].tolist()
+    columns = _telling(values, len(places[0]))
     texts: list[list[str]] = []
     plans = [name for name in columns if name in PLAN_NAMES]
     for name in columns:
-        coordinate = dataset.variables[name]
-        at = tuple(places[list(dims).index(str(dim))] for dim in coordinate.dims)
-        units = str(coordinate.attrs.get("units", "1"))
+        units = str(dataset.variables[name].attrs.get("units", "1"))
         without = len(plans) > 1 and name not in _ALWAYS
         texts.append([
             "" if without and _is_without(name, value) else worded(name, value, units)
-            for value in coordinate.values[at].tolist()
+            for value in values[name]
         ])  # fmt: skip
     cells = [" · ".join(filter(None, parts)) for parts in zip(*texts, strict=True)] if texts else []
     rows = [place for place, dim in enumerate(dims) if dim not in dataset.coords]
@@ -103,6 +103,21 @@ def cell_names(
     cells = cells or [plain(dims[rows[0]])] * len(places[0])
     marks = zip(*(places[row].tolist() for row in rows), strict=True)
     return [f"{cell} #{', '.join(map(str, mark))}" for cell, mark in zip(cells, marks, strict=True)]
+
+
+def _telling(values: Mapping[str, Sequence[Any]], rows: int) -> list[str]:
+    """Return the columns that name rows.
+
+    Where each has a machine, or a model, of its own, what else it has goes with that; likewise
+    where a machine and one thing more tell each, unless rows are plans.
+    """
+    plans = any(name in PLAN_NAMES and name not in PLAN_LABELS for name in values)
+    for name in ("hardware", "model"):
+        others = [one for one in values if one not in (name, *PLAN_NAMES) and not plans]
+        for few in ([name], *([name, one] for one in others)) if name in values else ():
+            if len(set(zip(*(values[one] for one in few), strict=True))) == rows:
+                return few
+    return [*values]
 
 
 def coordinates_of(dataset: xr.Dataset) -> list[tuple[str, xr.Variable]]:

@@ -100,7 +100,7 @@ def effects(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Iterator
         for place, other in enumerate(dims):
             if other in places and other != dim:
                 own = np.take(own, [places[other]], axis=place)
-        names = view.labels(dim, bare=True)
+        names, still = view.labels(dim, bare=True), False
         for entry in (one for one in range(len(names)) if one != usual):
             changes = np.take(own, [entry], axis=dims.index(dim))
             if np.isnan(changes).all():
@@ -113,10 +113,28 @@ def effects(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Iterator
                 change = float(changes[where])
                 text = "0 %" if abs(change) < _NO_CHANGE else f"{change:+.1f} %"
                 ends.append(text + f" ({', '.join(whose)})" * bool(whose))
+            still = still or any(text.startswith("0 %") for text in ends)
             same = ends[0].split(" (")[0] == ends[1].split(" (")[0]
             yield f"{plain(dim)} {names[entry]} rather than {names[usual]}: " + (
                 ends[0].split(" (")[0] if same else f"{ends[0]} to {ends[1]}"
             )
+        if still and dim == "oversubscription":
+            yield from _why_uplinks_suffice(view)
+
+
+def _why_uplinks_suffice(view: View) -> Iterator[str]:
+    """Yield why an oversubscription changes nothing, where a step's rings meet none of it."""
+    known = ("leaf_nodes", "gpus_per_node", "world_size")
+    fixed = {name: view.dataset.variables.get(name) for name in known}
+    if any(one is None or one.size != 1 for one in fixed.values()):
+        return
+    nodes, gpus, world = (float(one.values.item()) for one in fixed.values() if one is not None)
+    if world <= nodes * gpus:
+        yield f"0 %: all {world:g} GPUs are under one leaf switch, of {nodes:g} nodes"
+    elif max(entries(view.dataset, "oversubscription")) <= nodes:  # type: ignore[arg-type]
+        yield (f"0 %: a ring or a tree leaves a leaf switch once, a pipeline from one stage alone: "
+               f"of the {nodes:g} nodes under one few send out, and share its uplinks; groups of "
+               f"experts of up to {nodes * gpus:g} GPUs stay under one")  # fmt: skip
 
 
 def _baseline(figure: Figure, view: View, over: Sequence[str], places: Mapping[str, int]) -> str:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,8 @@ from sweeps.spec.catalog import load_hardware
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from sweeps.spec.resolve import Resolved
 
 # Splits that a dataset of one point keeps, beside the Pareto front.
 KEPT_SPLITS = 50
@@ -179,9 +182,9 @@ def plans(
         Folders of own machines.
     **given
         By quantity or label: what is asked (``model``, ``hardware``, ``world_size`` or ``gpus``,
-        ``global_batch``, ``sequence_length``), and which values plans may have (``tp``,
-        ``recompute``, ..).  Several values of what plans don't choose make a question at many
-        points.  Numbers are SI.
+        ``global_batch``, ``sequence_length``, by default the model's training length), and which
+        values plans may have (``tp``, ``recompute``, ..).  Several values of what plans don't
+        choose make a question at many points.  Numbers are SI.
 
     Returns
     -------
@@ -267,8 +270,9 @@ LARGEST_PRIME = 7
 FUTILE = 4.0
 # Of the work the numbers of each doubling are about this share.
 DOUBLINGS = 0.4
-# More than these are a slip of the pen.
-MOST_GPUS = 10**7
+# The largest cluster that is let: Oracle, OCI Supercluster (2024-09), up to 131,072 Blackwell GPUs.
+# Of a torus the largest is its pod.
+LARGEST_CLUSTER = 131_072
 
 
 @dataclass(frozen=True)
@@ -308,6 +312,11 @@ class Tried:
         ends = (self.detail.values.get(name, np.nan) for name in BANDS["step_time"])
         return limit_words(self.days, wish.days, *ends)
 
+    @property
+    def hours(self) -> float:
+        """The GPU-hours of the run, with spares."""
+        return np.inf if self.detail is None else self.detail["run_gpu_hours"]
+
     def fails(self, wish: Wish) -> str:
         """Return why it isn't enough, in words; nothing where it is."""
         if self.detail is None:
@@ -320,6 +329,15 @@ class Tried:
         return ""
 
 
+def as_cheap(several: Sequence[Tried]) -> list[Tried]:
+    """Return the runs whose cost is the least within a step's error: GPU-hours without prices."""
+    price = attrgetter("hours" if any(np.isnan(one.cost) for one in several) else "cost")
+    best = min(several, key=price)
+    assert best.detail is not None
+    worst = price(best) * (1.0 + best.detail[BANDS["step_time"][1]])
+    return [one for one in several if price(one) <= worst]
+
+
 @dataclass(frozen=True)
 class Offer:
     """What was found of one machine."""
@@ -329,6 +347,15 @@ class Offer:
     least: Tried | None  # The least that makes it in time
     why: str = ""  # Why there is none
     ruled_out: int = 0  # Smaller numbers that can't make it by bounds, so that none was searched
+    batch: float = 0.0  # Sequences of a step
+
+    def best(self, wish: Wish) -> Tried | None:
+        """Return the fewest GPUs whose run is as cheap as any; where none makes it the nearest."""
+        made = [one for one in self.tried if not one.fails(wish)]
+        if made:
+            return min(as_cheap(made), key=lambda one: one.gpus)
+        able = [one for one in self.tried if one.detail is not None]
+        return self.least or min(able, key=lambda one: one.days, default=None)
 
     @property
     def neighbour(self) -> Tried | None:
@@ -361,16 +388,61 @@ def run_of(point: Point, tokens: float) -> Tried:
     return Tried(point.world_size, one)
 
 
+def offers(
+    points: Mapping[str, Point],
+    wish: Wish,
+    sequences: Sequence[float],
+    telling: Callable[[str, float], Callable[[int, int], None]],
+) -> tuple[Offer, ...]:
+    """Return what was found of each machine with each batch, and the whole of the best batch's.
+
+    Of the others one number of GPUs in each doubling was tried.
+    """
+    found: dict[tuple[str, float], Offer] = {}
+    near: dict[str, int] = {}
+    for batch in sequences:
+        for name, point in points.items():
+            own = point.with_constants(global_batch=batch)
+            alone = len(sequences) == 1
+            one = offer(own, wish, name, telling(name, batch), whole=alone, near=near.get(name, 0))
+            found[name, batch] = one
+            if one.least is not None:
+                near[name] = one.least.gpus
+    best = best_batch([*found.values()], wish) if len(sequences) > 1 else None
+    for name, point in points.items():
+        if best is None:
+            break
+        own, known = point.with_constants(global_batch=best), found[name, best].tried
+        found[name, best] = offer(own, wish, name, telling(name, best), known=known)
+    return tuple(found.values())
+
+
+def best_batch(found: Sequence[Offer], wish: Wish) -> float | None:
+    """Return the smallest batch whose run is as cheap as any; None where none makes it."""
+    some = [(one.batch, one.best(wish)) for one in found]
+    made = [(batch, one) for batch, one in some if one is not None and not one.fails(wish)]
+    cheap = as_cheap([one for _, one in made]) if made else []
+    return min((batch for batch, one in made if one in cheap), default=None)
+
+
 def offer(
-    point: Point, wish: Wish, machine: str, progress: Callable[[int, int], None] | None = None
+    point: Point,
+    wish: Wish,
+    machine: str,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    whole: bool = True,
+    near: int = 0,
+    known: Sequence[Tried] = (),
 ) -> Offer:
     """Return the least number of a machine's GPUs that makes it in time.
 
     Days don't fall steadily with GPUs, for some numbers divide badly.  Of each doubling one number
-    is tried of which plans keep their stages busy, until one makes it; then, from few to many, each
-    smaller one that bounds of its plans' steps don't rule out.
+    is tried of which plans keep their stages busy, until one makes it, from half of as many on as
+    are near; then, if the whole is asked for, from few to many each smaller one that bounds of its
+    plans' steps don't rule out.
     """
-    tried: dict[int, Tried] = {}
+    tried: dict[int, Tried] = {one.gpus: one for one in known}
 
     def tell(share: float) -> None:
         if progress is not None:
@@ -383,36 +455,41 @@ def offer(
 
     def offered(least: Tried | None, why: str = "", ruled_out: int = 0) -> Offer:
         several = tuple(tried[gpus] for gpus in sorted(tried))
-        return Offer(machine, several, least, why, ruled_out)
+        batch = point.constants["global_batch"]
+        return Offer(machine, several, least, why, ruled_out, batch)
 
-    given = common_of(point)[2].constants
+    common = common_of(point)[2]
+    given, largest = common.constants, largest_of(common)
     node, bound = _bound(given, wish)
-    if not bound <= MOST_GPUS:
-        words = f"{bound:.3g} GPUs would be needed at their peak"
-        return offered(None, f"{words}, and no more than {MOST_GPUS:,} are tried")
+    if bound > largest:
+        days = _days_at_peak(given, wish.tokens, largest)
+        return offered(None, f"{wish.days:.3g} days are below the {days:.3g} days of {largest:,} "
+                             "GPUs at 100 % MFU, the largest number considered")  # fmt: skip
 
     def filled(gpus: int) -> float:
         return most_filled(given, gpus)
 
-    known: list[Tried] = []
-    most = FUTILE**2 * max(bound, node)
-    for gpus in _rungs(node, bound, filled):
+    rungs: list[Tried] = []
+    most = min(FUTILE**2 * max(bound, node), largest)
+    for gpus in _rungs(node, max(bound, near / 2.0), filled):
         if gpus > most:
             break
         if filled(gpus) == 0.0 or (one := at(gpus)).detail is None:
             continue
-        known.append(one)
-        tell(DOUBLINGS * len(known) / (len(known) + 3))
+        rungs.append(one)
+        tell(DOUBLINGS * len(rungs) / (len(rungs) + 3))
         if one.in_time(wish):
             break
-        most = FUTILE * min(known, key=lambda other: other.days).gpus
-    if not known:
+        most = min(FUTILE * min(rungs, key=lambda other: other.days).gpus, largest)
+    if not rungs:
         return offered(None, f"no plan can run on up to {most:,.0f} GPUs")
-    best = min(known, key=lambda other: other.days)
+    best = min(rungs, key=lambda other: other.days)
     if best.days > wish.days * (1.0 + BETTER):
         return offered(None, f"of one number in each doubling up to {most:,.0f} none makes it"
                              f"{_fastest(best)}")  # fmt: skip
-    top = best.gpus * (1.0 if best.in_time(wish) else 2.0)
+    if not whole and best.in_time(wish):
+        return offered(best, best.fails(wish))
+    top = min(best.gpus * (1.0 if best.in_time(wish) else 2.0), largest + 1)
     step = _longest_step(given, wish)
     numbers = [*itertools.takewhile(lambda gpus: gpus < top, sizes(node, bound))]
     left = (
@@ -427,7 +504,9 @@ def offer(
         at(max(smaller, key=lambda gpus: gpus * filled(gpus)))
     # For the figure: what half and twice as many do.
     for share in (0.5, 2.0):
-        at(next(_rungs(node, max(share * best.gpus, node), filled)))
+        other = next(_rungs(node, max(share * best.gpus, node), filled))
+        if other <= largest:
+            at(other)
     made = [one for one in tried.values() if one.in_time(wish)]
     if not made:
         return offered(None, f"no number up to {top:,.0f} makes it{_fastest(best)}")
@@ -444,7 +523,7 @@ def _telling(numbers: Sequence[int], tell: Callable[[float], None]) -> Iterator[
 
 def _fastest(one: Tried) -> str:
     """Return what is known where none makes it: how near the fastest comes."""
-    return f": the fastest, {one.gpus:,} GPUs, take {one.days:.4g} days; a larger batch may do"
+    return f": the fastest, {one.gpus:,} GPUs, take {one.days:.4g} days"
 
 
 def _longest_step(given: Mapping[str, float], wish: Wish) -> float:
@@ -479,9 +558,20 @@ def _rungs(node: int, least: float, filled: Callable[[int], float]) -> Iterator[
 def _bound(given: Mapping[str, float], wish: Wish) -> tuple[int, float]:
     """Return the GPUs of a node, and how many are needed at least: all at their peak, always."""
     node = given.get("gpus_per_node", np.nan)
-    flops = float(derive("causal_model_flops_per_token", given)) * wish.tokens
-    seconds = wish.days * given["day"]
-    return int(node) if np.isfinite(node) else 1, flops / (given["peak_flops"] * seconds)
+    least = _days_at_peak(given, wish.tokens, 1) / wish.days
+    return int(node) if np.isfinite(node) else 1, least
+
+
+def _days_at_peak(given: Mapping[str, float], tokens: float, gpus: int) -> float:
+    """Return the days of so many GPUs that are never idle: no run is shorter."""
+    flops = float(derive("causal_model_flops_per_token", given)) * tokens
+    return flops / (given["peak_flops"] * gpus * given["day"])
+
+
+def largest_of(common: Resolved) -> int:
+    """Return the most GPUs of a machine that are considered: its pod, or the largest cluster."""
+    pods = [one.figures["gpus_per_node"].value for one in common.machines if one.torus_dimensions]
+    return int(min(pods, default=LARGEST_CLUSTER))
 
 
 def most_filled(given: Mapping[str, float], gpus: int) -> float:
@@ -512,24 +602,37 @@ def layout(found: Sequence[Offer], wish: Wish, first: Point, attrs: Mapping[str,
         if not np.all(np.isnan(values)):
             variables.append(placed(number_column(name, values)))
     computed = [column.name for column in variables]
-    verdicts = [
-        "least" if own is one.least else "in_time" if own.in_time(wish) else "too_slow"
-        for one, own in rows
-    ]
+    verdicts = [_verdict(one, own, wish) for one, own in rows]
     variables.append(placed(flag_column("verdict", "whether it makes it in time", verdicts)))
     names = [one.machine for one, _ in rows]
     variables.append(placed(flag_column("hardware", LABELS["hardware"].meaning, names)))
-    gpus = np.array([float(own.gpus) for _, own in rows])
+    asked = {
+        "world_size": [float(own.gpus) for _, own in rows],
+        "global_batch": [one.batch for one, _ in rows],
+        "tokens_per_step": [one.batch * first.constants["sequence_length"] for one, _ in rows],
+    }
     columns = [
         row_numbers(PLAN, len(rows)),
-        placed(replace(coordinate("world_size", (), gpus), dims=())),
+        *(
+            placed(replace(coordinate(name, (), np.array(values)), dims=()))
+            for name, values in asked.items()
+        ),
         *(placed(column) for column in plan_choices([detail.plan for detail in known])),
     ]
     given: dict[str, Any] = {**first.constants, **first.labels, "training_tokens": wish.tokens}
-    for name in ("world_size", "hardware", *computed):
+    for name in (*asked, "hardware", *computed):
         given.pop(name, None)
     constants = [coordinate(name, (), np.array(value)) for name, value in given.items()]
     return Layout({PLAN: len(rows)}, (*columns, *constants), tuple(variables), attrs)
+
+
+def _verdict(one: Offer, own: Tried, wish: Wish) -> str:
+    """Return what a number of GPUs is, among those of its machine and batch."""
+    if not own.in_time(wish):
+        return "too_slow"
+    if own is one.least:
+        return "least"
+    return "best" if own is one.best(wish) else "in_time"
 
 
 FIGURE = {

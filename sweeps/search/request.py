@@ -15,7 +15,9 @@ from overhead.labels import needed_shapes
 from overhead.memory.quantities import MODULES
 from sweeps.bands import MEMORY_LIMIT
 from sweeps.errors import InputError, fault, nearest, needs
+from sweeps.origin import Origin, assumed, once
 from sweeps.spec.axis import Axis, divisors, every_plan
+from sweeps.spec.catalog import load_model
 from sweeps.spec.names import names_of
 from sweeps.spec.sweep import Sweep, read_sweep
 
@@ -250,6 +252,8 @@ class Request:
     first: Point  # The question at the first point
     axes: tuple[Axis, ...] = ()  # What varies from point to point
     batch_tokens: float | None = None  # Tokens of a step, where these say how large a batch is
+    # How many tokens a sequence has where that isn't given, once for each model; none where it is
+    lengths: tuple[Origin, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -290,8 +294,12 @@ def read_request(
     objective: str = "time",
     threshold: float = DEFAULT_THRESHOLD,
     folders: Sequence[Path] = (),
+    usual_length: float | None = None,
 ) -> Request:
-    """Check what is asked."""
+    """Check what is asked.
+
+    Sequences that aren't given are as long as the model's publication says, or the usual ones.
+    """
     named = {ALIASES.get(name, name): value for name, value in given.items()}
     faults = [
         fault(name, str(named[name]), "follows from the plan", "leave it out") for name in DERIVED
@@ -308,7 +316,7 @@ def read_request(
         faults.append(fault("memory_threshold", f"{threshold:g}", "is not a share", allowed))
     if faults:
         raise InputError(faults)
-    sweep = _read(named, folders)
+    sweep, lengths = _with_length(_read(named, folders), folders, usual_length)
     _check(sweep)
     point, axes = _split(sweep)
     chosen = objective_of(objective)
@@ -316,7 +324,37 @@ def read_request(
         replace(point, objective=chosen, threshold=threshold, folders=tuple(folders)),
         axes,
         sweep.constants.get("tokens_per_step"),
+        lengths,
     )
+
+
+def _with_length(
+    sweep: Sweep, folders: Sequence[Path], usual: float | None
+) -> tuple[Sweep, tuple[Origin, ...]]:
+    """Return a sweep with sequences as long as its models' publications say, and their origins."""
+    if "sequence_length" in sweep.given:
+        return sweep, ()
+    axis = next((one for one in sweep.axes if "model" in one.columns), None)
+    names = [sweep.labels.get("model", "")] if axis is None else axis.columns["model"].tolist()
+    found = [_length_of(str(name), folders, usual) for name in names]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return sweep, ()
+    values = np.array([float(one.value) for one in known])
+    if axis is None or np.all(values == values[0]):
+        constants = {**sweep.constants, "sequence_length": float(values[0])}
+        return replace(sweep, constants=constants), once(known)
+    longer = Axis(axis.name, {**axis.columns, "sequence_length": values})
+    axes = tuple(longer if one is axis else one for one in sweep.axes)
+    return replace(sweep, axes=axes), once(known)
+
+
+def _length_of(model: str, folders: Sequence[Path], usual: float | None) -> Origin | None:
+    """Return how long a model's sequences are, as its publication says, or the usual length."""
+    known = load_model(model, folders).published("sequence_length") if model else None
+    if known is None and usual is not None:
+        known = assumed(usual)
+    return known
 
 
 def _read(named: Mapping[str, Any], folders: Sequence[Path]) -> Sweep:

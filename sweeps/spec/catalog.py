@@ -160,6 +160,8 @@ def machine_content(path: Path, folders: Sequence[StrPath] = ()) -> dict[str, An
     if "like" in other:
         refuse(f"{path}: like", like, "is itself like another", "a machine with figures of its own")
     tables = {key: table for key, table in other.items() if isinstance(table, dict)}
+    # A price is of the one who lets the machine.
+    tables.get("device", {}).pop("price", None)
     return _joined(_taken(tables, like), content)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from overhead.labels import chosen
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FLAGS, FURTHER_SHAPES, HYBRID_FLAGS, HYBRID_SHAPES, SHAPES, VITAL
 from sweeps.errors import fault, nearest, refuse
+from sweeps.origin import Origin
 from sweeps.spec.machine import ORIGINS, Figure, FigureReader
 from sweeps.spec.units import parse_quantity
 
@@ -21,6 +22,11 @@ from sweeps.spec.units import parse_quantity
 # Far above any model; products of shapes stay finite.
 LARGEST = 1e18
 COUNTS = ("parameters", "active_parameters")
+# What a publication may say of a training: of most of it, where lengths or batches grow.
+TRAINED = ("sequence_length", "tokens_per_step", "training_tokens")
+TRAINING_KEYS = ("kind", "source", *TRAINED)
+# Tokens of a sequence where commands ask for none and no publication says.
+USUAL_LENGTH = 4096.0
 _OF_EXPERTS = ("experts_per_token", "expert_ffn_size", "shared_ffn_size", "dense_layers")
 _INDEX = ("index_heads", "index_head_size", "index_tokens")
 _NEEDING = {"windowed_layers": "window", "expert_latent_size": "experts",
@@ -52,11 +58,18 @@ class Model:
     # ``attention``: ``mha`` (heads of their own, grouped or not) or ``mla`` (latent); none for a
     # bare count
     labels: Mapping[str, str]
+    # How its publication says that it was trained, as far as it says: `TRAINED`
+    trained: Mapping[str, Figure] = field(default_factory=dict)
 
     @property
     def shapes(self) -> dict[str, float]:
         """The values by quantity: what formulas are given."""
         return {name: figure.value for name, figure in self.figures.items()}
+
+    def published(self, name: str) -> Origin | None:
+        """Return what its publication says of its training (`TRAINED`); None where it doesn't."""
+        figure = self.trained.get(name)
+        return None if figure is None else figure.origin.of(self.name)
 
     def quantity(self, name: str, **given: float) -> float:
         """Compute a quantity of this model."""
@@ -230,7 +243,7 @@ def attention_label(figures: Mapping[str, Figure]) -> dict[str, str]:
 # A model file states shapes, or a bare count of parameters.  Unknown keys, missing shapes and
 # shapes that contradict each other are all reported together, each with its place.
 
-KEYS = ("name", "title", "summary", "hugging_face", "kind", "source", "shapes", *COUNTS)
+KEYS = ("name", "title", "summary", "hugging_face", "kind", "source", "shapes", "training", *COUNTS)
 
 
 def read_model(path: Path, content: Mapping[str, Any]) -> Model:
@@ -264,7 +277,22 @@ class _ModelFile(FigureReader):
             figures=figures,
             own=frozenset(own),
             labels=attention_label(figures) if whole else {},
+            trained=self._trained(),
         )
+
+    def _trained(self) -> dict[str, Figure]:
+        """Read how its publication says that it was trained."""
+        table = self.table("training")
+        if not table:
+            return {}
+        self.unknown("training", table, TRAINING_KEYS)
+        kind, source = self._origin(table, "training")
+        figures = {
+            name: self._figure(f"training.{name}", table[name], kind, source)
+            for name in TRAINED
+            if name in table
+        }
+        return {name: figure for name, figure in figures.items() if figure}
 
     def _counts(self, kind: str, source: str) -> dict[str, Figure]:
         found = {name: self.content[name] for name in COUNTS if name in self.content}
@@ -313,7 +341,7 @@ class _ModelFile(FigureReader):
                 self.faults.append(f"{self.path}: {place}.value: is missing")
                 return None
             given, place = given["value"], f"{place}.value"
-        name = place.removeprefix("shapes.").removesuffix(".value")
+        name = place.removesuffix(".value").rpartition(".")[2]
         value = self.of(shape_value, name, given, f"{self.path}: {place}")
         return None if value is None else Figure(value, "1", kind, source)
 

@@ -246,6 +246,9 @@ class TrainingResolver(Resolver):
         elif "model" in self.labels:
             model = load_model(self.labels["model"], self.folders)
             self.models.append(model)
+            # First, for it is what a user looks for among what wasn't given.
+            if (length := model.published("sequence_length")) is not None:
+                self._constant("sequence_length", length)
             for name, figure in model.figures.items():
                 self._constant(name, figure.origin.of(model.name))
         else:
@@ -295,6 +298,11 @@ class TrainingResolver(Resolver):
             self.origins[name] = tuple(
                 m.figures[name].origin.of(m.name) for m in found.values() if name in m.figures
             )
+        lengths = [model.published("sequence_length") for model in rows]
+        known = [one for one in lengths if one is not None]
+        if len(known) == len(rows) and "sequence_length" not in self.given:
+            columns["sequence_length"] = np.array([float(one.value) for one in known])
+            self.origins["sequence_length"] = once(known)
         self.given |= set(columns)
         self._extend(axis, columns)
 

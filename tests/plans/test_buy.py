@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 
+from overhead.graph import derive
 from sweeps.cli.plan_command import _of_machine, _unpriced
 from sweeps.search.interface import (
+    LARGEST_CLUSTER,
     Offer,
     Tried,
     Wish,
     _bound,
     _rungs,
+    largest_of,
     may_take,
     most_filled,
     offer,
@@ -121,16 +124,22 @@ def test_progress_rises_while_smaller_numbers_are_looked_at() -> None:
     assert got.ruled_out > 0
 
 
-def test_more_gpus_that_cost_less_are_said(found: Offer) -> None:
-    assert found.least is not None
-    detail = cast(Any, {"run_days": 2.0, "run_cost": found.least.cost / 2.0})
-    more = replace(found, tried=(*found.tried, Tried(8 * found.least.gpus, detail)))
-    (line,) = (one for one in _of_machine(more, WISH) if "more cost less" in one)
-    assert f"{8 * found.least.gpus:,} GPUs take 2 days" in line
-    late = replace(
-        found, tried=(*found.tried, Tried(4096, cast(Any, {**detail, "run_days": 99.0})))
-    )
-    assert not any("4,096 GPUs take" in one for one in _of_machine(late, WISH))
+def test_more_gpus_that_cost_less_are_taken(found: Offer) -> None:
+    """Not for a saving within a step's error, nor where they are too late."""
+    least = found.least
+    assert least is not None
+    assert least.detail is not None
+
+    def with_cost(gpus: int, cost: float, days: float = 2.0) -> Offer:
+        values = {**least.detail.values, "run_days": days, "run_cost": cost}
+        other = Tried(gpus, replace(least.detail, values=values))
+        return replace(found, tried=(least, other))
+
+    assert with_cost(512, least.cost / 2.0).best(WISH).gpus == 512
+    assert with_cost(512, least.cost * 0.97).best(WISH) is least
+    assert with_cost(512, least.cost / 2.0, days=99.0).best(WISH) is least
+    lines = [*_of_machine(with_cost(512, least.cost / 2.0), WISH)]
+    assert any(f"fewer make it, and cost more: {least.gpus:,} GPUs" in line for line in lines)
 
 
 @pytest.mark.parametrize("days", [1e-6, 1e-320])
@@ -138,7 +147,19 @@ def test_days_that_no_cluster_can_meet_are_said_at_once(days: float) -> None:
     none = offer(point(), Wish(tokens=1e12, days=days), "dgx-h100")
     assert none.least is None
     assert not none.tried
-    assert "no more than 10,000,000 are tried" in none.why
+    given = common_of(point())[2].constants
+    peak = given["peak_flops"] * LARGEST_CLUSTER * 86400.0
+    flops = float(derive("causal_model_flops_per_token", given)) * 1e12
+    assert f"are below the {flops / peak:.3g} days of 131,072 GPUs at 100 % MFU" in none.why
+
+
+def test_no_number_beyond_the_largest_pod_is_tried() -> None:
+    asked = point(hardware="tpu-v5e", global_batch=512)
+    none = offer(asked, Wish(tokens=1e12, days=15.0), "tpu-v5e")
+    assert largest_of(common_of(asked)[2]) == 256
+    assert none.tried
+    assert max(one.gpus for one in none.tried) <= 256
+    assert "of one number in each doubling up to 256 none makes it" in none.why
 
 
 def test_a_start_that_no_plan_divides_is_no_end() -> None:
@@ -201,16 +222,16 @@ def test_each_machine_has_its_own_price(sweeps: Runner) -> None:
 
 
 def test_a_cost_that_is_not_known_says_why(sweeps: Runner) -> None:
-    line = "buy --model llama3-8b -b 64 -s 4096 --tokens 1B --days 30"
-    output = "cost: no price is known of dgx-h100; give --price or --capital"
+    line = "buy --model llama3-8b -b 64 -s 4096 --tokens 1B --days 30 --hardware grand-teton-h100"
+    output = "no price is known of grand-teton-h100; give --price grand-teton-h100=2.5"
     assert output in sweeps(line).out
     assert output not in sweeps(f"{line} --price 2").out
 
 
 def test_a_budget_says_which_machines_it_doesn_t_bind() -> None:
-    points = {name: point(hardware=name) for name in ("dgx-h100", "aws-p5")}
+    points = {name: point(hardware=name) for name in ("grand-teton-h100", "aws-p5")}
     (note,) = _unpriced(points, "1M")
-    assert "no price is known of dgx-h100, which" in note
+    assert "no price is known of grand-teton-h100, which" in note
     assert list(_unpriced({"aws-p5": points["aws-p5"]}, "1M")) == []
 
 
@@ -221,7 +242,7 @@ def test_a_budget_says_which_machines_it_doesn_t_bind() -> None:
         ("--tokens 1T --days 0", "--days = '0'"),
         ("--tokens 1T --days 3 --price dgx-a100=2", "machine=value of dgx-h100"),
         ("--tokens 1T --days 3 --seq-len 4096,8192", "one value"),
-        ("--tokens 1T --days 3 --budget 1M", "no price is known of dgx-h100"),
+        ("--tokens 1T --days 3 --budget 1M --hardware mi300x", "no price is known of mi300x"),
         ("--tokens 1T --days 3 --hardware dgx", "there is no such machine"),
     ],
 )

@@ -1,0 +1,109 @@
+"""Shipped sweeps that compare networks and domains: equal work, own plans, money beside time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import sweeps as public
+from sweeps.cli.write import answer_lines
+from sweeps.job import prepare
+from sweeps.plots.draw import effects
+from sweeps.spec.catalog import find_sweep
+from sweeps.spec.sweep import load_sweep
+from sweeps.store.netcdf import write
+
+
+@pytest.fixture(scope="module")
+def domains(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return stored("scale-up-domain", tmp_path_factory.mktemp("domain"), "expert_imbalance=1,2")
+
+
+def stored(name: str, folder: Path, *settings: str) -> Path:
+    sweep, text = load_sweep(find_sweep(name), settings)
+    job = prepare(sweep, text=text)
+    write(folder / "x.nc", *job.result())
+    return folder / "x.nc"
+
+
+def test_each_machine_has_the_plan_that_a_search_finds(domains: Path) -> None:
+    """Within 1 %, for a search tries more of what doesn't matter much."""
+    with public.open(domains) as found:
+        times = found.best_step_time.sel(expert_imbalance=1).values
+        nodes = found.gpus_per_node.values
+        machines = [str(one) for one in found.hardware.values]
+    for place in (0, 2, 3):
+        best = public.plans(
+            model="deepseek-v3", hardware=machines[place], gpus=1024, global_batch=4096,
+            gpus_per_node=nodes[place], nics_per_node=nodes[place], etp=1,
+        )  # fmt: skip
+        assert best.answer is not None
+        assert times[place] == pytest.approx(best.answer.main[0]["step_time"], rel=0.01)
+    # The chip alone, and the domain alone, which is less.
+    assert machines[2] == machines[3] == "gb200-nvl72"
+    chip, domain = times[2] / times[0], times[3] / times[2]
+    assert 0.40 < chip < 0.55
+    assert 0.65 < domain < 0.85
+
+
+def test_the_answer_says_what_is_the_domain_and_has_dollars(domains: Path) -> None:
+    text = "\n".join(answer_lines(domains))
+    change = "gb200-nvl72 · gpus per node 64 rather than gb200-nvl72 · gpus per node 8"
+    assert f"domain {change}: -2" in text
+    assert "USD" in text
+    assert text.count("dgx-h100 · gpus per node 8") > 3
+
+
+NETWORKS = """
+title = "x"
+quantities = []
+[axes]
+oversubscription = {ratios}
+tp = [1, 8]
+[constants]
+model = "llama3-8b"
+hardware = "dgx-h100"
+world_size = {gpus}
+global_batch = 512
+[[reductions]]
+quantity = "step_time"
+operation = "min"
+over = ["tp"]
+name = "best_step_time"
+[[figures]]
+kind = "curves"
+x = "oversubscription"
+y = "best_step_time"
+relative_to = {{ oversubscription = 1 }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ratios", "reason"),
+    [
+        (512, "[1, 2, 4]", "a ring or a tree leaves a leaf switch once"),
+        (128, "[1, 2, 4]", "all 128 GPUs are under one leaf switch, of 32 nodes"),
+        (512, "[1, 64]", ""),
+    ],
+)
+def test_an_oversubscription_that_costs_nothing_says_why(
+    gpus: int, ratios: str, reason: str, tmp_path: Path
+) -> None:
+    spec = tmp_path / "own.toml"
+    spec.write_text(NETWORKS.format(gpus=gpus, ratios=ratios), encoding="utf-8")
+    found = public.run(spec)
+    with_figure(found, reason)
+    times = found.best_step_time.values
+    # Beyond as many as a leaf's nodes a ring pays.
+    assert np.all(times[1:] == times[0]) == bool(reason)
+
+
+def with_figure(found: xr.Dataset, reason: str) -> None:
+    declared = {"kind": "curves", "x": "oversubscription", "y": "best_step_time",
+                "relative_to": {"oversubscription": 1}}  # fmt: skip
+    lines = [*effects(found, declared)]
+    assert any(line.startswith("0 %: ") for line in lines) == bool(reason)
+    assert reason in "\n".join(lines)

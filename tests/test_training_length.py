@@ -1,0 +1,129 @@
+"""Sequences that aren't given are as long as the model's publication says, and reports say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sweeps as public
+from sweeps.errors import InputError
+from sweeps.search.request import read_request
+from sweeps.spec.catalog import load_model, model_names
+from tests.cli_runner import Runner
+
+
+@pytest.fixture
+def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
+    return Runner(capsys)
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_what_publications_say_is_whole_and_sourced(name: str) -> None:
+    trained = load_model(name).trained
+    for figure in trained.values():
+        assert figure.source
+        assert figure.value >= 1.0
+    batch, length = trained.get("tokens_per_step"), trained.get("sequence_length")
+    if batch is not None:
+        assert length is not None, "a batch in sequences of unknown length"
+        assert batch.value >= length.value
+
+
+STEP: dict[str, Any] = {"hardware": "dgx-h100", "tp": 8, "dp": 2, "zero_stage": 1}
+
+
+def test_a_sweep_takes_the_model_s_length_and_says_whose_it_is() -> None:
+    wanted = ["step_time", "peak_memory", "mfu"]
+    taken = public.sweep(wanted, model="llama3-8b", **STEP)
+    given = public.sweep(wanted, model="llama3-8b", sequence_length=8192, **STEP)
+    for name in wanted:
+        assert taken[name].item() == given[name].item(), name
+    origin = taken.sequence_length.attrs["origin"]
+    assert '"owner": "llama3-8b"' in origin
+    assert "sequences of 8,192 tokens" in origin
+
+
+def test_each_model_of_several_has_its_own_length() -> None:
+    wanted = ["step_time"]
+    both = public.sweep(wanted, model=["llama3-8b", "llama2-7b"], **STEP).step_time
+    for name, length in (("llama3-8b", 8192), ("llama2-7b", 4096)):
+        alone = public.sweep(wanted, model=name, sequence_length=length, **STEP).step_time
+        assert both.sel(model=name).item() == alone.item(), name
+    with pytest.raises(InputError, match="tokens in a sequence"):
+        public.sweep(wanted, model=["llama3-8b", "grok-1"], **STEP)
+
+
+def test_analysis_says_the_length_that_it_takes(sweeps: Runner) -> None:
+    line = "analysis --model llama3-8b --hardware dgx-h100 --gpus 8 --tp 8"
+    taken = sweeps(line).out
+    assert "of 8192 tokens" in taken
+    assert "specification (llama3-8b): sequence_length = 8192" in taken
+    (first,), (second,) = (
+        sweeps(f"{line} --json {more}").records for more in ("", "--seq-len 8192")
+    )
+    assert {k: v for k, v in first.items() if isinstance(v, float)} == {
+        k: v for k, v in second.items() if isinstance(v, float)
+    }
+
+
+def test_plan_takes_it_and_the_usual_where_none_is_known(sweeps: Runner) -> None:
+    line = "plan --hardware dgx-h100 --gpus 8 --batch-size 64"
+    assert "--seq-len 8192 (as llama3-8b was trained)" in sweeps(f"{line} --model llama3-8b").out
+    assert "taken as: --seq-len 4096" in sweeps(f"{line} --model llama3.2-1b").out
+    taken, given = (
+        sweeps(f"{line} --model llama3-8b --json {more}").records for more in ("", "--seq-len 8k")
+    )
+    assert taken == given
+
+
+def test_a_batch_in_tokens_has_sequences_of_the_model_s_length() -> None:
+    asked = {"model": "llama3-8b,llama2-7b", "gpus": "8", "batch_tokens": 2**20}
+    request = read_request(asked, folders=())
+    counts = [one.constants["global_batch"] for one in request.points()]
+    assert counts == [2**20 / 8192, 2**20 / 4096]
+    assert [one.owner for one in request.lengths] == ["llama3-8b", "llama2-7b"]
+    assert read_request({**asked, "sequence_length": 2048}).lengths == ()
+
+
+def test_python_s_plans_take_it() -> None:
+    asked: dict[str, Any] = {"model": "llama3-8b", "gpus": 8, "global_batch": 64, "tp": [1, 2]}
+    taken, given = public.plans(**asked), public.plans(**asked, sequence_length=8192)
+    assert taken.recommended is not None
+    assert given.recommended is not None
+    assert taken.recommended.key == given.recommended.key
+    with pytest.raises(InputError, match="tokens of a sequence"):
+        public.plans(**{**asked, "model": "llama3.2-1b"})
+
+
+@pytest.mark.parametrize(
+    ("table", "line"),
+    [
+        (
+            'kind = "specification"\nsource = "x"\nsequence_len = 8',
+            "training.sequence_len: no such",
+        ),
+        ('source = "x"\nsequence_length = 8', "training.kind"),
+        ('kind = "specification"\nsource = "x"\nsequence_length = 8.5', "a whole number from 1"),
+    ],
+)
+def test_a_model_file_s_training_is_checked(tmp_path: Path, table: str, line: str) -> None:
+    text = Path(load_model("llama3-8b").path or "").read_text(encoding="utf-8")
+    own = tmp_path / "own.toml"
+    whole = text.replace('"llama3-8b"', '"own"').partition("[training]")[0]
+    own.write_text(f"{whole}[training]\n{table}\n", encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        load_model(own)
+    assert any(line in one for one in caught.value.faults)
+    own.write_text(f'{whole}[training]\nkind = "measured"\nsource = "x"\nsequence_length = 512\n')
+    assert np.isclose(load_model(own).trained["sequence_length"].value, 512)
+
+
+def test_the_catalogue_tells_it(sweeps: Runner) -> None:
+    out = sweeps("catalog llama3-405b").out
+    assert "its training: The Llama 3 herd of models" in " ".join(out.split())
+    assert "in a sequence of 8,192" in out
+    assert "in a sequence of 4,096" in sweeps("catalog grok-1").out
+    assert "in a sequence of 512" in sweeps("catalog llama3-405b --seq-len 512").out
