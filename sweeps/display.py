@@ -182,9 +182,9 @@ ROWS: dict[str, Row] = {
              "cost of the training's computing"),
         _row("run_cost", "cost", "report", "  cost, all counted",
              "cost of the training, all counted"),
-        _row("cost_per_trillion_tokens", "cost", "report plan best", "cost of 1e12 tokens",
-             "1e12 tokens"),
-        _row("useful_cost", "cost", "report", "cost of 1e12 tokens of use"),
+        _row("cost_per_trillion_tokens", "cost", "report plan best", "cost of a trillion tokens",
+             "T tokens"),
+        _row("useful_cost", "cost", "report", "cost of a trillion tokens of use"),
     )
 }  # fmt: skip
 # Of a quantity the ends of its band: measured by predicted, less 1.

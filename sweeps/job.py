@@ -390,6 +390,16 @@ def prepare(
         raise InputError([where + line for line in error.faults]) from None
 
 
+def bounds_of(spec: Mapping[str, Any] | Sweep, folders: Sequence[Path] = ()) -> xr.DataArray:
+    """Return the physical lower bounds of the operations of a sweep beside measurements."""
+    wanted = ("lower_bound",)
+    if isinstance(spec, Sweep):
+        spec = replace(spec, quantities=wanted, reductions=(), figures=(), asserts=())
+    else:
+        spec = {**spec, "quantities": list(wanted)}
+    return prepare(spec, folders=folders).dataset()["lower_bound"]
+
+
 def _profiles(resolved: Resolved) -> set[str]:
     """Return the names of the libraries' profiles of a sweep."""
     columns = (axis.columns.get("software", ()) for axis in resolved.axes)

@@ -25,9 +25,9 @@ PACKAGES = ("overhead", "sweeps")
 LONGEST_FILE = 700
 # Each wing of sweeps imports only those before it.
 WINGS = (
-    "errors", "origin", "display", "spec", "bands", "engine", "store", "result", "traces", "hops",
-    "validate", "plots", "calibrate", "own_formulas", "job", "error_bar", "tuner", "overlap",
-    "blocks", "search", "api", "page", "docs", "cli",
+    "errors", "origin", "display", "spec", "impossible", "bands", "engine", "store", "result",
+    "traces", "hops", "validate", "plots", "calibrate", "own_formulas", "job", "error_bar",
+    "tuner", "overlap", "blocks", "search", "api", "page", "docs", "cli",
 )  # fmt: skip
 # What sweeps has at its top hands on to api and cli.
 ENTRIES = ("__init__", "__main__")

@@ -27,8 +27,10 @@ from sweeps.cli.derivation import Derivation
 from sweeps.cli.options import grouped_lines, price_words
 from sweeps.cli.typed import flag_of
 from sweeps.cli.write import shown, size_of
+from sweeps.impossible import LIMITS, impossible, too_many
 from sweeps.job import Job
 from sweeps.result import aligned
+from sweeps.spec.units import plain
 
 # What a training step's communication hides behind: how much of it, and why not all.
 
@@ -202,12 +204,15 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     labels = evaluation.labels
     world = evaluation["tp"] * evaluation["cp"] * evaluation["pp"] * evaluation["dp"]
     degrees = ", ".join(
-        f"{name} {evaluation[name]:g}"
+        f"{name} {plain(float(evaluation[name]), 15)}"
         for name in ("dp", "tp", "cp", "pp", "ep")
         if name != "ep" or evaluation[name] > 1.0
     )
     step = "forward" if labels["schedule"] == "forward_only" else "step"
     yield ", ".join(answer(evaluation, result, step)) or degrees
+    limited = {limit.name: _value(evaluation, limit.name) for limit in LIMITS}
+    limited["mfu"] = _value(evaluation, "mfu")
+    yield from (f"  {line}" for line in (*impossible(limited), *too_many(world)))
     yield f"  {_model(job, evaluation)} on {_some(world, 'GPU')}: {degrees}{_rate(evaluation)}"
     if result.memory_is_whole:
         memory = float(result.per_gpu_memory_bytes)
@@ -217,7 +222,7 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
             yield from lightest_lines(evaluation, memory)
     batch = evaluation.value("global_batch", {})
     length = evaluation.value("sequence_length", {})
-    tokens = "" if length is None else f" of {length:g} tokens"
+    tokens = "" if length is None else f" of {plain(float(length), 15)} tokens"
     several = _some(evaluation["micro_batches"], "micro-batch", "micro-batches")
     each = f"{several} of {_text(evaluation, 'micro_batch')} on a rank"
     if batch is not None:
@@ -238,7 +243,7 @@ def _rate(evaluation: Evaluation) -> str:
 
 
 def _some(count: Any, word: str, words: str = "") -> str:
-    return f"{count:g} {word if count == 1.0 else words or word + 's'}"
+    return f"{plain(float(count), 15)} {word if count == 1.0 else words or word + 's'}"
 
 
 def _settings(evaluation: Evaluation) -> Iterator[str]:

@@ -31,10 +31,11 @@ from sweeps.cli.options import (
     sweep_of_options,
 )
 from sweeps.cli.typed import flag_of
-from sweeps.cli.write import Output, as_table, shown
+from sweeps.cli.write import SHORT, Output, as_table, shown
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
+from sweeps.impossible import LARGEST, impossible, too_many
 from sweeps.job import BOUND, Job, prepare
 from sweeps.result import Result, command_line
 from sweeps.spec.units import format_bytes, format_quantity, is_binary, put_in
@@ -112,22 +113,27 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
     protocol = f", protocol {library['protocol']}" if library and labels["library"] != XLA else ""
     band = _band(job, labels, constants, str(used)) if library else no_rows(used, labels)
     yield _answer(record, constants, labels, band)
+    yield from (
+        f"  {line}" for line in (*impossible(record), *too_many(constants.get("ranks", 0.0)))
+    )
     bare = "" if job.resolved.machines else "bare "
     network = f"on a {bare}{labels['topology']} network, algorithm {used}"
     yield f"  {network}{_behind(job, labels, protocol)}"
     for name in display.rows("collective", place="report"):
-        # A bare network has no nodes.
-        if name in record and not (bare and name in LEVELS):
+        # A bare network has no nodes; what takes no time isn't told.
+        idle = name in PHASE_PARTS and record.get(name) == 0.0
+        if name in record and not (idle or (bare and name in LEVELS)):
             units = VOCABULARY[name].units
-            shown = format_quantity(record[name], units)
+            text = shown(name, record[name])
             if units == "byte":
-                shown = format_bytes(record[name], binary=is_binary(constants["message_bytes"]))
-            shown += "  (an upper bound)" * (name == "time" and bool(record.get(BOUND, 0.0)))
-            yield f"  {display.words(name):<26}{shown}"
+                text = format_bytes(record[name], binary=is_binary(constants["message_bytes"]))
+            text += "  (an upper bound)" * (name == "time" and bool(record.get(BOUND, 0.0)))
+            yield f"  {display.words(name):<26}{text}"
         if name == "time":
             yield f"  {'  measured':<26}{band[1]}"
         for part in PARTS_OF.get(name, ()) if library else ():
-            yield f"      {display.words(part):<22}{library[part]}"
+            if library[part] not in (SHORT, "0 s"):
+                yield f"      {display.words(part):<22}{library[part]}"
     yield from (f"  ({texts[note]})" for note in notes)
     if verbose:
         yield from _terms(job, record)
@@ -147,7 +153,8 @@ def _answer(
     latency = float(record.get("latency_time", np.nan)) / time if time else np.nan
     said = []
     if bound > 0.0:
-        said.append("the lower bound" if bound < AT_BOUND else f"{bound:.3g} x the lower bound")
+        at = abs(bound - 1.0) < AT_BOUND
+        said.append("the lower bound" if at else f"{bound:.3g} x the lower bound")
     if np.isfinite(latency):
         paid = "latency" if latency >= 0.5 else "bandwidth"
         said.append(f"{max(latency, 1.0 - latency):.0%} {paid}")
@@ -169,7 +176,9 @@ def _behind(job: Job, labels: Mapping[str, str], protocol: str) -> str:
 
 # What of a time passes inside nodes, and between them.
 LEVELS = ("intra_time", "inter_time")
-AT_BOUND = 1.005  # times above the lower bound below this are at it
+# Parts of a time that not every network has: what takes none isn't told.
+PHASE_PARTS = ("reduction_time", "intra_time", "inter_time", "pod_time", "hidden_phase_time")
+AT_BOUND = 0.005  # times this share about the lower bound are at it
 # The parts of a time that a library's profile tells apart, each below its sum.
 PARTS_OF = {
     "latency_time": ("paid_launch_time", "step_part_time", "wait_part_time"),
@@ -190,8 +199,8 @@ def _library(job: Job, labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     with np.errstate(all="ignore"):
         for name in ("protocol", *(part for parts in PARTS_OF.values() for part in parts)):
             value = float(np.asarray(evaluator.value(builder.node(name))).reshape(-1)[0])
-            shown = format_quantity(value, VOCABULARY[name].units)
-            yield name, PROTOCOLS[int(value)] if name == "protocol" else shown
+            text = shown(name, value)
+            yield name, PROTOCOLS[int(value)] if name == "protocol" else text
 
 
 def _band(
@@ -214,6 +223,8 @@ def _band(
     outside = labels["topology"] != HIERARCHY and ranks > node
     if form not in TAKEN or outside:
         return no_rows(algorithm, labels)
+    if ranks > LARGEST:
+        return UNKNOWN, f"{UNKNOWN}: no run of more than {LARGEST:,.0f} GPUs was measured"
     if machine.constants:
         return UNKNOWN, "that of the machine's own calibration"
     given = (np.asarray(value) for value in (constants["message_bytes"], ranks, node))

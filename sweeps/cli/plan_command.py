@@ -698,7 +698,7 @@ HEAD = [
     "measured",
     "goodput",
     "cost",
-    "1e12 tokens",
+    "T tokens",
     "energy",
     "spare servers",
     "MFU",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ from sweeps.cli.typed import Command
 from sweeps.cli.write import Output, answer_lines, draw_figures
 from sweeps.display import of_records
 from sweeps.errors import RunError, fault, nearest, refuse, tell_all
-from sweeps.job import Job, prepare
+from sweeps.impossible import impossible_rows
+from sweeps.job import Job, bounds_of, prepare
 from sweeps.plots.data import subject_of
 from sweeps.plots.declare import check_figures
 from sweeps.plots.style import using
@@ -41,7 +42,7 @@ from sweeps.result import (
     provenance_of,
 )
 from sweeps.spec.catalog import find_sweep
-from sweeps.spec.sweep import load_sweep
+from sweeps.spec.sweep import Sweep, load_sweep
 from sweeps.spec.units import format_quantity
 from sweeps.store.netcdf import describe, open_dataset, verify
 from sweeps.store.publish import check_output
@@ -128,7 +129,7 @@ def command(spec: str, **given: Any) -> int:
     page = out.stem.with_name(f"{out.stem.name}.html")
     if given["page"]:
         check_output(page, overwrite=True)
-    _deliver(out, job, verbose=given["verbose"])
+    _deliver(out, job, sweep, folders, verbose=given["verbose"])
     if given["page"]:
         write_stored(out.path, page, {}, overwrite=True, notes=out.notes)
     out.hold_stored((*sweep.asserts, *out.contracts))
@@ -157,7 +158,7 @@ def _sensitivity(job: Any, given: Mapping[str, Any], name: str) -> int:
     return 0
 
 
-def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
+def _deliver(out: Any, job: Any, sweep: Sweep, folders: Sequence[Path], *, verbose: bool) -> None:
     """Write a sweep's file and figures; print its records, or its answer before all else."""
     if out.programs:
         out.write(job, job.sweep.figures)
@@ -170,7 +171,7 @@ def _deliver(out: Any, job: Any, *, verbose: bool) -> None:
     try:
         out.write(job, job.sweep.figures)
         if job.measured is not None:
-            answer = [*_error_lines(out.path), ""]
+            answer = [*_error_lines(out.path, bounds_of(sweep, folders)), ""]
         else:
             # A terminal has "us", as every other command; the figures have the sign.
             answer = [line.replace("\u00b5", "u") for line in answer_lines(out.path)]
@@ -234,11 +235,12 @@ def dry_run(job: Any, given: Mapping[str, Any]) -> Iterator[str]:
     yield from lines(estimate(job, limits))
 
 
-def _error_lines(path: Path) -> Iterator[str]:
+def _error_lines(path: Path, bounds: Any) -> Iterator[str]:
     from sweeps.validate.scores import error_answer, error_lines, error_rows
 
     with open_dataset(path) as dataset:
         yield from error_answer(dataset)
+        yield from impossible_rows(dataset, bounds)
         yield "predicted beside measured, errors by table and message size:"
         yield from error_lines(error_rows(dataset))
 

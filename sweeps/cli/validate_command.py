@@ -15,7 +15,8 @@ from sweeps.cli.options import folders_of, result_options
 from sweeps.cli.typed import Command
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault, nearest, refuse, tell_all
-from sweeps.job import prepare
+from sweeps.impossible import impossible_rows
+from sweeps.job import bounds_of, prepare
 from sweeps.result import Result, command_line, provenance_of
 from sweeps.spec.catalog import find_sweep, is_file, read_toml
 from sweeps.spec.units import parse_quantity
@@ -374,7 +375,9 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         spec["measured"] = read_toml(find_sweep("nccl-measured"))["measured"]
     folders = folders_of(given)
     job = prepare(spec, command=command_line(), folders=folders)
-    rows = error_rows(job.dataset())
+    dataset = job.dataset()
+    rows = error_rows(dataset)
+    bounds = bounds_of(spec, folders)
     attrs = provenance_of(
         title="Collective operations: errors of predictions beside measurements",
         spec={**spec, "tables": list(tables)},
@@ -386,7 +389,8 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     known = [row["median_error"] for row in rows if not math.isnan(row["median_error"])]
     near = sum(one <= _HALF for one in known)
     words = f"half of the points within {_HALF:.0%} in {near} of {len(known)} groups"
-    out.deliver(result, [words, "", *error_lines(rows), *_judged(words, fine=True)], ERRORS)
+    lines = [words, *impossible_rows(dataset, bounds), "", *error_lines(rows)]
+    out.deliver(result, [*lines, *_judged(words, fine=True)], ERRORS)
     return 0
 
 

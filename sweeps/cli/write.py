@@ -24,6 +24,7 @@ from sweeps.blocks.run import Means, clear, write_sweep
 from sweeps.engine.grid import SUBJECT
 from sweeps.engine.validity import ONE_RANK
 from sweeps.errors import InputError, fault, nearest, refuse, tell_all
+from sweeps.impossible import impossible, too_many
 from sweeps.job import Job
 from sweeps.plots.data import PLACE, subject_of
 from sweeps.plots.declare import check_figures, variables_of
@@ -44,7 +45,7 @@ from sweeps.result import (
     table_lines,
 )
 from sweeps.spec.contract import Contract, read_contract
-from sweeps.spec.units import format_bytes, format_quantity, is_binary
+from sweeps.spec.units import format_bytes, format_quantity, is_binary, plain
 from sweeps.store.encode import Storage
 from sweeps.store.netcdf import is_complete, is_ours, open_dataset, write
 from sweeps.store.publish import NewFile, check_output, system_calls
@@ -628,6 +629,10 @@ def _of_row(result: Result, record: Mapping[str, Any]) -> Callable[[str, Any], s
 def as_table(result: Result, *, training: bool, most: int = 40) -> Iterator[str]:
     """Yield the cells as a table with aligned columns, cut after some rows."""
     yield from extremes(result, training=training)
+    columns = (*result.layout.variables, *result.layout.coordinates)
+    values = {column.name: column.values for column in columns}
+    yield from impossible(values)
+    yield from too_many(values.get("world_size" if training else "ranks", 0.0))
     rows = []
     wanted = _wanted(result, training=training)
     variables = {column.name for column in result.layout.variables}
@@ -662,6 +667,10 @@ def as_table(result: Result, *, training: bool, most: int = 40) -> Iterator[str]
     )
 
 
+# Below it a predicted time says nothing.
+LEAST_TIME, SHORT = 1e-9, "below 1 ns"
+
+
 def shown(name: str, value: Any) -> str:
     """Return a value as people write it."""
     if isinstance(value, str):
@@ -672,8 +681,11 @@ def shown(name: str, value: Any) -> str:
         if display.percent(name):
             return f"{value:.1%}"
         if units in ("s-1", "h", "d"):
-            words = {"s-1": "/s", "h": "h", "d": "days"}[units]
-            return f"{value:,.0f} {words}" if abs(value) >= 1000 else f"{value:.4g} {words}"
+            words = {"s-1": "tokens/s" if "token" in name else "/s", "h": "h", "d": "days"}[units]
+            text = f"{value:,.0f}" if abs(value) >= 1000 else plain(value)
+            return f"{text} {words}"
+        if units == "s" and 0.0 < abs(value) < LEAST_TIME and display.row(name).group:
+            return SHORT
         if units == "USD":
             return f"{value:,.2f} USD" if abs(value) < 1000 else f"{value:,.0f} USD"
     return format_quantity(value, units)

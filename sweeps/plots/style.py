@@ -269,6 +269,8 @@ def _prefixed(unit: str, least: int, most: int) -> Scale:
 IN_BITS = "byte s-1 (bit)"
 # Only messages are counted in powers of two; memory and what is sent in all are GB, as in reports.
 IN_GB = "byte (GB)"
+# Of a rate the noun is told: nobody reads "k/s".
+TOKENS = "s-1 (tokens)"
 IN_GPU = "byte (a GPU's GB)"  # beside a GPU's capacity
 
 _SCALES = {
@@ -285,6 +287,9 @@ _SCALES = {
     "J byte-1": _prefixed("J/B", -12, 0),
     "W": _prefixed("W", -3, 12),
     "s-1": _prefixed("/s", 0, 15),
+    TOKENS: Scale(
+        ((1.0, "tokens/s"), (1e3, "k tokens/s"), (1e6, "M tokens/s"), (1e9, "G tokens/s"))
+    ),
     "1 s-1": _prefixed("FLOP/s", 0, 15),
     "USD": Scale(((1.0, "USD"), (1e3, "k USD"), (1e6, "M USD"))),
     "USD h-1": Scale(((1.0, "USD an hour"),)),
@@ -296,6 +301,8 @@ _SCALES = {
 
 def as_read(name: str, units: str) -> str:
     """Return the unit in which a quantity's numbers are read."""
+    if units == "s-1" and "token" in name:
+        return TOKENS
     return IN_GB if units == "byte" and not name.startswith("message") else units
 
 
@@ -318,6 +325,8 @@ def number(value: float, digits: int = 3) -> str:
         return f"{value:.0f}"
     text = f"{value:.{digits}g}"
     mantissa, mark, exponent = text.partition("e")
+    if mark and 0 < int(exponent) < _PLAIN_DIGITS:
+        return f"{float(text):.0f}"
     return f"{mantissa}e{int(exponent)}" if mark else mantissa
 
 

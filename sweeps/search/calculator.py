@@ -213,7 +213,8 @@ class _Evaluator:
         volumes = {name: column(f"{name}_communication_volume") for name in DIMENSIONS}
         ends = column("vocabulary_communication_volume")
         # A stage's forward of one, its backward of two: even stages, whatever they take.
-        even = {"stage_forward_time": 1.0, "stage_backward_time": 2.0}
+        alike = dict.fromkeys(("first_stage_extra_time", "last_stage_extra_time"), 0.0)
+        even = {"stage_forward_time": 1.0, "stage_backward_time": 2.0, **alike}
         timed = Evaluation({**one.given, **even}, {**self.labels, "schedule": PLAIN})
         ratio = np.broadcast_to(timed["bubble_over_ideal"], (count,))
         limit = self.cluster.threshold * self.cluster.memory

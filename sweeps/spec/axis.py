@@ -69,6 +69,9 @@ def parse_values(
         raise about.error(text, "holds no value", "give one value at least")
     if "" in [piece for piece in pieces if isinstance(piece, str)]:
         raise about.error(text, "has a comma without a value", "put single commas between values")
+    if isinstance(text, str) and _GROUPED.fullmatch(text):
+        wrong, allowed = "has commas, which are between values", f"write {text.replace(',', '')}"
+        raise about.error(text, wrong, allowed)
     faults = _half_labelled(pieces, about)
     found: list[Floats] = []
     for piece in pieces:
@@ -367,6 +370,17 @@ def _of_world(
 # What flags are given: numbers of a quantity, or names.
 
 
+def typed(given: object, values: Floats, value: float, units: str) -> str:
+    """Return one of the values that were given, as it was typed where it stands alone."""
+    alone = given[0] if isinstance(given, list | tuple) and len(given) == 1 else given
+    single = values.size == 1 and not isinstance(alone, list | tuple)
+    return str(alone) if single else format_quantity(value, units)
+
+
+# Digits in groups of three, as people write large numbers: of values the commas are between them.
+_GROUPED = re.compile(r"\s*\d{1,3}(,\d{3})*,0\d\d(,\d{3})*\s*[a-zA-Z/]*\s*")
+
+
 def numbers_of(name: str, text: str, flag: str) -> NDArray[np.float64]:
     """Read one value or many of a quantity."""
     quantity = VOCABULARY[name]
@@ -381,7 +395,7 @@ def numbers_of(name: str, text: str, flag: str) -> NDArray[np.float64]:
     )
     wrong = quantity.outside(values)
     if wrong.any():
-        shown = f"{values[wrong][0]:g}"
+        shown = typed(text, values, float(values[wrong][0]), quantity.units)
         refuse(flag, shown, "outside of its domain", quantity.domain())
     return values
 

@@ -30,6 +30,7 @@ from sweeps.spec.axis import (
     label_values,
     parse_values,
     pieces,
+    typed,
 )
 from sweeps.spec.catalog import find_spec, load_model, spec_names
 from sweeps.spec.contract import Contract, read_contract
@@ -37,7 +38,6 @@ from sweeps.spec.names import GPUS, NODES, OTHER_NAMES, quantity_of
 from sweeps.spec.nodes import gpus_of_nodes
 from sweeps.spec.units import (
     counts_tokens,
-    format_quantity,
     spelled_out,
     to_toml,
     with_unit,
@@ -589,7 +589,7 @@ class _SweepReader(Faults):
             return None
         wrong = quantity.outside(values)
         if wrong.any():
-            shown = format_quantity(values[wrong][0], quantity.units)
+            shown = typed(value, values, float(values[wrong][0]), quantity.units)
             self.add(name, shown, "outside of its domain", quantity.domain())
             return None
         return values

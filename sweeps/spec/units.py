@@ -96,7 +96,8 @@ _NUMBER = re.compile(
     r"(?P<sign>[+-]?)(?:(?P<whole>\d[\d_]*)(?:\.(?P<part>[\d_]*))?|\.(?P<only>\d[\d_]*))"
     r"(?:[eE](?P<exponent>[+-]?\d+))?"
 )
-_NOT_FINITE = re.compile(r"(?P<sign>[+-]?)(?P<word>infinity|inf|nan)\b", re.IGNORECASE)
+_NOT_FINITE = re.compile(r"(?P<sign>[+-]?)(?P<word>infinity|inf|unlimited|nan)\b", re.IGNORECASE)
+UNLIMITED = "unlimited"  # how people write an infinite rate or size
 _TOKEN = re.compile(r"(?P<symbol>[^\W\d_]+|%|\$)(?P<power>-?\d)?")
 _UNDERSCORES = re.compile(r"_(?!\d)|__")
 # Not for pint: powers of powers, which take forever, and characters without a meaning here.
@@ -161,7 +162,7 @@ class _Asked:
 
     def finite(self, value: float) -> float:
         """Return a value, or refuse it for its size."""
-        said = str(self.given).lower()
+        said = str(self.given).lower().replace(UNLIMITED, "inf")
         if "nan" in said and math.isnan(value):
             self.refuse("is not a number")
         if "inf" in said and math.isinf(value) and not self.allow_infinite:
@@ -252,7 +253,7 @@ def _number(found: re.Match[str], unit: _Unit) -> float:
     groups = found.groupdict()
     sign = -1.0 if groups["sign"] == "-" else 1.0
     if "word" in groups:
-        return sign * float(groups["word"])
+        return sign * float(groups["word"].lower().replace(UNLIMITED, "inf"))
     part = (groups["part"] or groups["only"] or "").replace("_", "")
     mantissa = int((groups["whole"] or "").replace("_", "") + part)
     exponent = int(groups["exponent"] or 0)
@@ -360,6 +361,29 @@ def _from_arithmetic(text: str, asked: _Asked) -> float:
     return asked.finite(value * wanted.denominator / wanted.numerator)
 
 
+def plain(value: float, digits: int = 4) -> str:
+    """Write a number as people do: some significant digits, no exponent, no negative zero.
+
+    What is missing is a dash.  All that is written for people passes here.
+    """
+    if math.isnan(value):
+        return "-"
+    if math.isinf(value):
+        return UNLIMITED if value > 0.0 else f"-{UNLIMITED}"
+    text = f"{value:.{digits}g}"
+    if "e" in text:
+        rounded = float(text)
+        if abs(rounded) >= 1.0:
+            return f"{rounded:.0f}"
+        if abs(rounded) >= LEAST:
+            places = digits - 1 - math.floor(math.log10(abs(rounded)))
+            text = f"{rounded:.{places}f}".rstrip("0")
+    return text.removeprefix("-") if float(text) == 0.0 else text
+
+
+LEAST = 1e-15  # smaller plain numbers than this keep their exponent
+
+
 def format_quantity(value: float, units: str, *, binary: bool = True, digits: int = 4) -> str:
     """Write a value in canonical units as people do: four digits at most, prefix and unit.
 
@@ -370,19 +394,21 @@ def format_quantity(value: float, units: str, *, binary: bool = True, digits: in
         return "-"
     if units == "1":
         whole = value.is_integer() and abs(value) < 1e15
-        return f"{int(value)}" if whole else f"{value:.{digits}g}"
+        return f"{int(value)}" if whole else plain(value, digits)
     if units == "byte" and binary and (exact := _binary_size(value)):
         return exact
     symbol, prefixes = _about(units)[2:]
     if units == "s" and 7200 <= abs(value) < math.inf:
         hours = value / 3600
-        return f"{hours:.4g} h" if abs(hours) < 48 else f"{hours / 24:.4g} days"
-    if not value or math.isinf(value):
-        return f"{value:g} {symbol}"
+        return f"{plain(hours)} h" if abs(hours) < 48 else f"{plain(hours / 24)} days"
+    if math.isinf(value):
+        return plain(value)
+    if not value:
+        return f"0 {symbol}"
     powers = {"": 0, **{prefix: (_SMALL | _LARGE)[prefix] for prefix in prefixes.split()}}
     for prefix, power in sorted(powers.items(), key=lambda item: item[1]):
         scaled = value / 10**power if power > 0 else value * 10**-power
-        shown = f"{scaled:.{digits}g} {prefix}{symbol}"
+        shown = f"{plain(scaled, digits)} {prefix}{symbol}"
         # By the rounded number: 999.96 is written 1000, which belongs to the next prefix.
         if abs(float(f"{scaled:.4g}")) < 1000:
             break
@@ -563,6 +589,8 @@ def put_in(expression: str, values: Mapping[str, float]) -> str:
             # Whole numbers in full: differences of large ones are exact.
             value = values[name]
             return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
+        if math.isinf(values[name]):
+            return f"(inf {_about(units).symbol})"
         text = format_quantity(values[name], units, digits=6)
         return f"({text})" if "/" in text else text
 

@@ -310,7 +310,7 @@ _WORDS = {
     "other": "other (synchronisation)",
 }
 _HEADINGS = (
-    "end to end", "computation", "communication", "hidden", "of comm.", "of smaller", "exposed",
+    "end to end", "computation", "communication", "hidden", "of comm.", "of the smaller", "exposed",
     "idle",
 )  # fmt: skip
 

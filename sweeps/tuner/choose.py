@@ -8,6 +8,7 @@ the case in which it alone overlaps; gains add up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +21,7 @@ ALIKE = 0.003
 """Cases of a layer that differ by less than this share, about 1 % of one phase, are as good."""
 GROUPS = ("ag", "rs", "bulk_dgrad", "bulk_wgrad")
 """What Megatron-LM switches; scattered input gradients take the place of the last two."""
+NO_BASELINE = "its baseline is missing: nothing says what overlap saves"
 OTHER = {"ring_exchange": "pipeline", "pipeline": "ring_exchange"}
 """What a reduce_scatter with its own product can overlap by instead."""
 
@@ -74,15 +76,10 @@ class _Layers:
             elif case.legality.level == "legal":
                 self.cases.setdefault(case.layer, []).append(result)
 
-    def reference(self, operator: str) -> float:
-        """Return the time that gains are counted from: without overlap, or the slowest case's."""
-        if operator in self.baselines:
-            return self.baselines[operator].e2e
-        own = [r.e2e for p in PHASES for r in self.cases.get(f"{operator}_{p}", ())]
-        return max(own)
-
     def gain(self, result: CaseTimes) -> float:
-        return self.reference(result.case.operator) - result.e2e
+        """Return what a case saves; nothing of an operator without baseline, where none knows."""
+        base = self.baselines.get(result.case.operator)
+        return 0.0 if base is None else base.e2e - result.e2e
 
     def best(self, layer: str, methods: Sequence[str]) -> CaseTimes | None:
         """Return a layer's best case of some methods.
@@ -167,11 +164,13 @@ def _switch(
     if not picked:
         return False
     gains = {layer: known.gain(result) for layer, result in picked.items()}
-    # Nothing is known of a layer without baseline, and by ratio every overlap is as good.
-    compared = all(result.case.operator in known.baselines for result in picked.values())
-    on = sum(gains.values()) > 0.0 or known.objective == "ratio" or not compared
+    # By ratio every overlap is as good; of layers without baseline nothing says what it saves.
+    unknown = [layer for layer, one in picked.items() if one.case.operator not in known.baselines]
+    on = sum(gains.values()) > 0.0 or (known.objective == "ratio" and len(unknown) < len(gains))
     for layer, gain in gains.items():
-        if on and gain <= 0.0 and compared:
+        if layer in unknown:
+            reasons[layer] = NO_BASELINE
+        elif on and gain <= 0.0:
             reasons[layer] = "by itself it would better run in turn, but its switch is shared"
         elif not on and gain > 0.0:
             reasons[layer] = "by itself it gains, but its switch is shared, and others lose more"
@@ -265,9 +264,10 @@ class Recommendation:
 
     def __str__(self) -> str:
         how = _how(self.method, self.aggregate, self.num_sm)
-        gain = f"{self.saved * 1e6:+,.1f} us saved, {self.speedup:.3f}x"
         text = f"TP={self.tp_size} {self.operator} {self.phase}: {how}, "
-        text += f"overlap {self.overlap_ratio:.2f}, {gain}"
+        text += f"overlap {self.overlap_ratio:.2f}"
+        if not math.isnan(self.saved):
+            text += f", {self.saved * 1e6:+,.1f} us saved, {self.speedup:.3f}x"
         if self.other is not None:
             how = _how(self.other.method, self.other.aggregate, self.other.num_sm)
             text += f"; {how} would save {self.other_saved * 1e6:,.1f} us"
@@ -314,8 +314,8 @@ def recommend(choices: Iterable[Choice], threshold: float) -> list[Recommendatio
             if saved <= 0.0:
                 reasons.append("slower than without overlap")
             if base is None:
-                reasons.append("nothing to compare with: its baseline is missing")
-            effective = ratio >= threshold and not saved <= 0.0
+                reasons = [NO_BASELINE]
+            effective = ratio >= threshold and saved > 0.0
             speedup = float("nan") if base is None else base.e2e / result.e2e
             other = None if base is None else choice.others.get(layer)
             found.append(

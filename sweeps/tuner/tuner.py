@@ -55,9 +55,10 @@ class TuningReport:
 
     @property
     def best(self) -> Choice:
-        """The configuration of the optimal size; of the smallest where none is efficient."""
-        sizes = {choice.tp_size: choice for choice in self.choices}
-        return sizes.get(self.scaling.optimal or 0) or self.choices[0]
+        """The configuration of the optimal size; of the smallest known where none is efficient."""
+        sizes = {choice.tp_size: choice for choice in self.choices if choice.baselines}
+        smallest = next(iter(sizes.values()), self.choices[0])
+        return sizes.get(self.scaling.optimal or 0, smallest)
 
     @property
     def missing(self) -> list[CaseTimes]:
@@ -127,6 +128,11 @@ class TuningReport:
         """Say whether to overlap, at which size, what it saves of a step, and in which layers."""
         best, model = self.best, self.config.model
         size = best.tp_size
+        if not best.baselines:
+            return (
+                f"not known: no baseline was recorded at TP {size} (tp{size}_fc1_baseline, ..), "
+                "and nothing else says what overlap saves; no configuration is written"
+            )
         if not best.layers:
             return f"off at TP {size}: no overlap saves time"
         mixture = bool(model.shapes.get("experts"))
@@ -213,6 +219,8 @@ class TuningReport:
         for layer, reason in choice.reasons.items():
             if layer not in choice.layers:
                 yield f"  . {layer.replace('_', ' ')}: in turn: {reason}"
+        if not choice.baselines:
+            return
         companion = self.companion(choice)
         flags = " ".join(companion.flags).replace("-cfg", "-cfg FILE")
         yield f"  flags: {flags or 'none'}{'' if companion.overlaps else ' (nothing overlaps)'}"
@@ -223,7 +231,12 @@ class TuningReport:
             yield "TP scaling: the times on one rank aren't known"
             return
         tolerance = f"{self.scaling.tolerance:.0%}"
-        yield f"TP scaling: use TP={optimal} (a size counts while within {tolerance} of linear)"
+        needed = (
+            ""
+            if optimal == self.best.tp_size
+            else (f": TP={self.best.tp_size} is for what doesn't fit otherwise")
+        )
+        yield f"TP scaling: up to TP={optimal} sizes are within {tolerance} of linear{needed}"
         for operator, one in self.scaling.operators.items():
             ratios = ", ".join(f"TP={n} {r:.2f}" for n, r in one.ratios.items() if n > 1)
             yield f"  {operator}: up to TP={one.optimal} ({ratios})"
@@ -322,7 +335,8 @@ def write_report(report: TuningReport, folder: Path) -> list[Path]:
     texts: dict[str, str] = {}
     stem = BEST_YAML.removesuffix(".yaml")
     named = {f"{stem}_tp{choice.tp_size}": choice for choice in report.choices}
-    for name, choice in {**named, stem: report.best}.items():
+    known = {name: one for name, one in {**named, stem: report.best}.items() if one.baselines}
+    for name, choice in known.items():
         texts[f"{name}.yaml"] = report.yaml(choice)
         generation = report.config.machine.generation
         texts[f"{name}.flags.sh"] = report.companion(choice).text(f"{name}.yaml", generation)

@@ -79,17 +79,32 @@ def predict(cases: Sequence[Case], folders: Sequence[Path] = ()) -> Predictions:
             usual = without_following(constants.of(first.labels, step=step), numbers)
             given: dict[str, Any] = {**usual, **numbers}
             own = {"library": constants.library(first.labels)[0]} if step else {}
-            three = _values(first, given, unknown, own)
+            *three, least = _values(first, given, unknown, own)
         except (InputError, MissingQuantities) as error:
             found.reasons.update(dict.fromkeys(places, str(error).replace("\n", "; ")))
             continue
         for values, target in zip(three, (found.values, found.low, found.high), strict=True):
             target[places] = np.broadcast_to(values, len(places))
+        found.reasons.update(_impossible(cases, places, least))
         for place in places:
             if math.isnan(found.values[place]):
                 nothing = [name for name, value in given.items() if np.isnan(value).any()]
                 found.reasons[place] = f"not known: {', '.join(nothing) or 'why'}"
     return found
+
+
+def _impossible(
+    cases: Sequence[Case], places: Sequence[int], least: Floats
+) -> Iterator[tuple[int, str]]:
+    """Yield the places of steps that are said to be faster than the GPUs' peak, and why."""
+    for place, time in zip(places, np.broadcast_to(least, len(places)).tolist(), strict=True):
+        if cases[place].measured < time:
+            share = time / cases[place].measured
+            at_best = format_quantity(time, "s")
+            yield (
+                place,
+                f"impossible: {100.0 * share:.0f} % of the GPUs' peak, {at_best} a step at least",
+            )
 
 
 def _groups(cases: Sequence[Case]) -> Iterator[list[int]]:
@@ -104,26 +119,30 @@ def _groups(cases: Sequence[Case]) -> Iterator[list[int]]:
 
 def _values(
     case: Case, given: Mapping[str, Any], unknown: Floats, own: Mapping[str, str]
-) -> tuple[Floats, Floats, Floats]:
-    """Return the values of a group like one case, and their bands' ends."""
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the values of a group like one case, bands' ends, and the least that can be."""
+    nothing = np.array(np.nan)
     labels = {name: value for name, value in case.labels.items() if name not in CHOOSING}
     if case.kind == "memory":
         of_memory = {name: value for name, value in given.items() if name in VOCABULARY}
         if labels.get("shapes") == "unknown":
             values = Derivation({**of_memory, "stage": 0.0}, labels)[case.quantity]
-            return values, np.array(np.nan), np.array(np.nan)
+            return values, nothing, nothing, nothing
         parts = stage_memory(of_memory, labels).parts
         values = parts[case.quantity]
         # The stages that can be the fullest lead; a part that is alike in all has no such axis.
         values = values.max(axis=0) if values.ndim > 1 else values
         if not case.is_measured:
-            return values, np.array(np.nan), np.array(np.nan)
+            return values, nothing, nothing, nothing
         band = Evaluation({"software_kind": given["software_kind"]}, {})
-        return values, band["memory_error_band_low"], band["memory_error_band_high"]
+        return values, band["memory_error_band_low"], band["memory_error_band_high"], nothing
     evaluation = Evaluation({**given, "unknown_settings": unknown}, step_labels(labels, own, given))
     with np.errstate(all="ignore"):
         low, high = evaluation["error_band_low"], evaluation["error_band_high"]
-        return evaluation[case.quantity], low, high
+        # Masked scores and what is computed again left out: no GPU is faster than that at its peak.
+        at_peak = evaluation["causal_mfu"] * evaluation["step_time"]
+        least = np.asarray(at_peak if case.is_measured else np.nan)
+        return evaluation[case.quantity], low, high, least
 
 
 def step_labels(

@@ -190,7 +190,9 @@ def skipped_lines(skipped: Sequence[Skipped], *, every: bool = False) -> Iterato
     sources: dict[str, dict[str, None]] = {}
     for one in skipped:
         sources.setdefault(one.reason, {})[one.source] = None
-    shown = counts.most_common(None if every else MOST)
+    # What can't be is told first, however seldom.
+    order = sorted(counts.most_common(), key=lambda one: not one[0].startswith("impossible"))
+    shown = order[: None if every else MOST]
     for reason, count in shown:
         yield f"  {count:>4}  {reason} ({', '.join(sources[reason])})"
     more = len(counts) - len(shown)

@@ -351,3 +351,14 @@ def test_gpus_that_no_row_divides_say_so(sweeps: Runner) -> None:
     part = sweeps("plan --params 2 --gpus 6 -b 60", fine=False).out
     assert "whole nodes" not in part
     assert "recommended: TP=1, PP=1, DP=6" in part
+
+
+def test_a_mixtures_bubble_is_that_of_even_stages(sweeps: Runner) -> None:
+    """(pp - 1)/m of the ideal time, as without experts: of their layers' times nothing is known."""
+    line = "plan --params 70 --gpus 64 --memory 80 --batch-size 512 --seq-len 4096 --json"
+    for more in ("", " --moe --num-experts 64"):
+        rows = sweeps(line + more).records
+        assert [row["pp"] for row in rows] == [1, 1, 2, 4]
+        for row in rows:
+            over_ideal = (row["pp"] - 1) * row["dp"] / 512
+            assert row["bubble_fraction"] == pytest.approx(over_ideal / (1.0 + over_ideal))

@@ -261,3 +261,12 @@ def test_the_same_run_writes_the_same_bytes(tmp_path: Path) -> None:
         run = tmp_path / name / "run"
         texts.append({p.relative_to(run): p.read_bytes() for p in run.rglob("*") if p.is_file()})
     assert texts[0] == texts[1]
+
+
+def test_a_summary_has_one_answer_about_the_size(tmp_path: Path) -> None:
+    """Whether a size scales is said of it, not as a second size to use."""
+    lines = tuned(tmp_path, max_tp_size=2, model_name="Qwen/Qwen3-0.6B").summary().splitlines()
+    assert lines[0].startswith("on at TP 2: ")
+    (scaling,) = (line for line in lines if line.startswith("TP scaling: "))
+    assert scaling.endswith("linear: TP=2 is for what doesn't fit otherwise")
+    assert not [line for line in lines if "use TP=" in line]

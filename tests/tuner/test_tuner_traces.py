@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import sys
 from collections.abc import Sequence
@@ -545,3 +546,21 @@ def test_the_workload_runs_what_a_case_says(
         program["main"](folder, "tp4_fc1_baseline")
     with pytest.raises(InputError, match="is there already"):
         write_workload(tmp_path / "work", CONFIG)
+
+
+def test_without_baselines_the_tuner_abstains(tmp_path: Path) -> None:
+    """Nothing says what overlap saves: no gain is made up, and no configuration is written."""
+    record(tmp_path / "traces", [case for case in CASES if not case.is_baseline])
+    config = TPOverlapTunerConfig(
+        "llama3-8b", max_tp_size=2, operators=["fc1"], from_traces=tmp_path / "traces",
+        max_token_len=512, hardware="dgx-b200", output_dir=str(tmp_path / "run"),
+    )  # fmt: skip
+    report = TPOverlapTuner(config).run()
+    summary = report.summary()
+    assert summary.startswith("not known: no baseline was recorded at TP 2 (tp2_fc1_baseline")
+    assert not re.search(r"\bnan|-0\.0|\bon at\b|flags:", summary)
+    assert report.recommendations == []
+    assert "its baseline is missing: nothing says what overlap saves" in summary
+    assert not list((tmp_path / "run").glob("*.yaml"))
+    assert not list((tmp_path / "run").glob("*.flags.sh"))
+    assert (tmp_path / "run/tuning_report.json").exists()
