@@ -584,6 +584,8 @@ def _entry(view: View, dim: str, wanted: Any) -> str:
     units = view.units(dim)
     known = entries(view.dataset, dim)
     place = find(wanted, known)
+    if place is not None and isinstance(known, int):
+        return view.labels(dim)[place]  # A row is known by what it has, not by its number
     if place is None or isinstance(known, int) or isinstance(known[place], str):
         return said(dim, str(wanted))
     return said(dim, scale_of(units).given(float(known[place])))
