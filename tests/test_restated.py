@@ -22,7 +22,7 @@ from sweeps.tuner.predict import read_rates
 
 Question = dict[str, Any]
 # How sure an answer is depends on what is known of a run, so on what is given.
-SURENESS = {"error_band", "memory_error_band", "unknown_settings"}
+SURENESS = {"unknown_settings", "expected_error", "measured_rows"}
 MACHINES = ("dgx-h100", "dgx-a100", "gb200-nvl72", "mi300x", "tpu-v5p", "tpu-v5e", "gcp-a3-mega",
             "trainium2")  # fmt: skip
 EXAMPLES = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -96,7 +96,10 @@ def taken(job: Job) -> Question:
 def numbers(job: Job) -> Mapping[str, Any]:
     with np.errstate(all="ignore"):
         found = job.program.evaluate()
-    return {name: np.asarray(values) for name, values in found.items() if name not in SURENESS}
+    return {
+        name: np.asarray(values) for name, values in found.items()
+        if name not in SURENESS and "error_band" not in name
+    }  # fmt: skip
 
 
 def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
