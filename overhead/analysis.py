@@ -12,8 +12,8 @@ from overhead.communication import groups
 from overhead.communication.operation import DIMENSIONS, Operation
 from overhead.communication.totals import OPERATIONS
 from overhead.config import Config
+from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.formula import REGISTRY, Call
-from overhead.graph import Evaluation, MissingQuantities
 from overhead.memory.quantities import PARTS
 from overhead.memory.stage import PEAK_PARTS
 from overhead.plan import requirements

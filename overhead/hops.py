@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from overhead.arrays import xp
+from overhead.evaluation import Evaluation
 from overhead.formula import call, derived, formula, total
-from overhead.graph import Evaluation
 from overhead.labels import LABELS, complete
 from overhead.quantity import Array, amount
 

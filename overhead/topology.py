@@ -18,8 +18,9 @@ from overhead.collectives.algorithm import NETWORKS, STATEMENTS, Algorithm
 from overhead.collectives.choices import candidates
 from overhead.collectives.cost import LEVELS
 from overhead.collectives.network import factors
+from overhead.evaluation import Evaluation, builder_of
 from overhead.everything import load
-from overhead.graph import Evaluation, Graph, Node, builder_of
+from overhead.graph import Graph, Node
 from overhead.labels import (
     CHOICES,
     COLLECTIVES,

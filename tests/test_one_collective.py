@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from overhead.evaluation import Evaluation
 from overhead.formula import REGISTRY
-from overhead.graph import Evaluation
 from overhead.hops import LevelHops, Links, message_time, ring_all_reduce
 from overhead.labels import ELSEWHERE, LABELS, usual_spelling
 from overhead.topology import build_topology, collective

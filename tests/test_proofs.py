@@ -27,7 +27,7 @@ import pytest
 from overhead import expression as ex
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.collectives.cost import LEVELS
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from tests.simulator import SCHEDULES, STREAMS, simulate
 from tests.simulator.core import Outcome
 from tests.simulator.model import Case, Undefined

@@ -10,8 +10,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from overhead.arrays import xp
+from overhead.evaluation import Evaluation
 from overhead.formula import REGISTRY, alias, call, constant, formula
-from overhead.graph import Evaluation
 from overhead.labels import LABELS, chosen, without_following
 from overhead.memory.quantities import MODULES, PARTS
 from overhead.quantity import VOCABULARY, Array, define

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from overhead.communication.operation import Operation
 from overhead.communication.totals import of_dimension
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.labels import FOLDED, PAIRED
 from overhead.overlap.timeline import (
     BACKWARD,

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import ALGORITHMS, Algorithm
 from overhead.collectives.choices import candidates, usable
+from overhead.evaluation import Evaluation
 from overhead.everything import load
 from overhead.formula import REGISTRY, Formula
-from overhead.graph import Evaluation
 from overhead.labels import ALL, HIERARCHY, LABELS, NO_LIBRARY, OPERATION_DEFAULTS, complete
 from overhead.quantity import VOCABULARY
 from sweeps.calibrate.logs import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from overhead.analysis import AnalysisResult
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from sweeps.bands import NO_ROOM, UNKNOWN, band_of, brief, fit_of, memory_words, three
 from sweeps.cli.write import size_of
 from sweeps.display import BANDS

@@ -13,7 +13,7 @@ import numpy as np
 from overhead.analysis import Faulty, analyze, faults, is_needed
 from overhead.collectives.algorithm import ALGORITHMS
 from overhead.communication.operation import DIMENSIONS
-from overhead.graph import Evaluation, MissingQuantities
+from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.labels import (
     CHOICES,
     EVEN_SCHEDULES,

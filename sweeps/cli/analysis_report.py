@@ -9,7 +9,7 @@ import numpy as np
 
 from overhead.analysis import AnalysisResult, CollectiveReport, analyze
 from overhead.communication.operation import DIMENSIONS
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.labels import NO_LIBRARY, PAIRED, PREFETCHES, SHARED
 from overhead.memory.quantities import MODULES
 from overhead.quantity import Array

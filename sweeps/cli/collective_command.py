@@ -11,8 +11,8 @@ import numpy as np
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.collectives.choices import TAKEN
+from overhead.evaluation import Evaluation
 from overhead.expression import names
-from overhead.graph import Evaluation
 from overhead.labels import HIERARCHY, NO_LIBRARY, OPERATION_DEFAULTS, XLA
 from overhead.quantity import VOCABULARY
 from sweeps import display

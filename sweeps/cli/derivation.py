@@ -8,9 +8,9 @@ import numpy as np
 
 from overhead.collectives.algorithm import Algorithm
 from overhead.collectives.cost import COST_PARTS
+from overhead.evaluation import Evaluation
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
-from overhead.graph import Evaluation
 from overhead.quantity import VOCABULARY
 from overhead.recording import RecordingError
 from overhead.topology import statement

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.overlap.mechanisms import MECHANISMS
 from overhead.overlap.timeline import DERIVED, Span, pipeline_timeline, timeline
 from overhead.quantity import VOCABULARY

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.analysis import faults
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps import display

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from overhead.graph import derive
+from overhead.evaluation import derive
 from sweeps.spec.catalog import find_spec, load_model, model_names, read_toml
 
 # A publication of so much longer a training still counts as one on no more tokens.

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.analysis import faults
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.labels import LABELS, PLAIN, complete
 from sweeps.errors import InputError, fault
 from sweeps.search.request import DEFAULT_THRESHOLD, Execution

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overhead.graph import derive
+from overhead.evaluation import derive
 from overhead.labels import LABELS
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 import overhead
 from overhead.analysis import faults
 from overhead.communication.operation import DIMENSIONS
-from overhead.graph import Evaluation, MissingQuantities, Node
+from overhead.evaluation import Evaluation, MissingQuantities
+from overhead.graph import Node
 from overhead.labels import CHUNKED
 from sweeps import display
 from sweeps.bands import NO_ROOM, fit_of, tie

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from overhead.analysis import faults
 from overhead.collectives.algorithm import Requirement
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.labels import CHUNKED, FOLDED, HYBRID, LABELS, PLAIN, complete
 from sweeps.engine.grid import Array, Picking, cut
 from sweeps.engine.program import Program

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.graph import Evaluation, MissingQuantities, derive
+from overhead.evaluation import Evaluation, MissingQuantities, derive
 from overhead.labels import chosen
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FLAGS, FURTHER_SHAPES, HYBRID_FLAGS, HYBRID_SHAPES, SHAPES, VITAL

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from overhead.communication.operation import Operation
 from overhead.communication.totals import OPERATIONS, of_dimension
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.overlap.timeline import (
     COMMUNICATION,
     COMPUTATION,

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.labels import HIERARCHY, LABELS
 from overhead.overlap.durations import PAIRS
 from overhead.quantity import VOCABULARY

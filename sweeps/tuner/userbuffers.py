@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.compute.matmul import GRADIENTS, LINEAR, product_sizes
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from sweeps.errors import refuse
 from sweeps.spec.model import Model
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.evaluation import Evaluation
 from overhead.everything import load
-from overhead.graph import Evaluation
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.catalog import load_framework, load_hardware, read_toml, shipped

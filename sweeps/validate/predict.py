@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.communication import groups as communication
+from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.everything import load
-from overhead.graph import Evaluation, MissingQuantities
 from overhead.labels import (
     IN_A_STEP,
     NO_LIBRARY,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps.blocks.estimate import estimate

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import sweeps
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps.errors import InputError

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.hops import HopMatrix, ring_all_reduce
 from sweeps.cli.analysis_job import evaluation_of
 from tests.analysis_cases import job_of

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.hops import (
     SWITCHING,
     HopMatrix,

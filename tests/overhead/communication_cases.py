@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from overhead.communication.groups import DEFAULTS
 from overhead.communication.totals import OPERATIONS
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.memory.stage import DEFAULTS as MEMORY
 
 __all__ = [

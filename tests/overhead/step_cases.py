@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from numpy.typing import ArrayLike
 
 from overhead.communication.groups import DEFAULTS as OF_COMMUNICATION
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.memory.stage import DEFAULTS as OF_MEMORY
 from overhead.step.quantities import DEFAULTS
 from tests.overhead.transformers import shapes

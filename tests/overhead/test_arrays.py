@@ -15,8 +15,8 @@ import pytest
 import sweeps
 from overhead import build_topology, collective
 from overhead.arrays import NAMESPACES, in_numpy, namespace_of, select, using, xp
+from overhead.evaluation import derive
 from overhead.everything import algorithms, formulas
-from overhead.graph import derive
 from overhead.labels import COLLECTIVES
 from sweeps.engine.evaluate import limits_of
 from sweeps.engine.program import Program

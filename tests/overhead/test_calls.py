@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from overhead import REGISTRY, VOCABULARY, define
+from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.everything import load
 from overhead.formula import Call, call
-from overhead.graph import Evaluation, MissingQuantities
 
 load()
 define("called_time", "T", "s", "time that a test calls", minimum=0)

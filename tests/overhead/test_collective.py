@@ -12,7 +12,7 @@ import sweeps
 from overhead import CollectiveKind, CollectiveResult, TopologyKind, build_topology, collective
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.collectives.choices import candidates
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.labels import COLLECTIVES
 from overhead.topology import TopologyDesc
 from tests.overhead.shapes import fitting

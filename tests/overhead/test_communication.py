@@ -7,7 +7,7 @@ import pytest
 
 from overhead.communication.operation import DIMENSIONS
 from overhead.communication.totals import OPERATIONS
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from tests.overhead.communication_cases import GPT, LLAMA, MACHINE, MOE, held
 
 A = 2 * 2048 * 1024  # 16-bit activations of 2048 tokens and hidden size 1024

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overhead.evaluation import Evaluation
 from overhead.everything import load
 from overhead.expression import never_drawn
-from overhead.graph import Evaluation
 
 load()
 LABELS = {

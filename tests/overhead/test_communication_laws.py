@@ -9,7 +9,7 @@ import pytest
 
 from overhead.communication.operation import DIMENSIONS
 from overhead.communication.totals import OPERATIONS, TOTALS
-from overhead.graph import Evaluation, MissingQuantities
+from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.labels import LABELS
 from overhead.quantity import Array
 from tests.overhead.communication_cases import GPT, MACHINE, MOE, TOPOLOGIES, held

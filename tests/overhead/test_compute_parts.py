@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
 from overhead import REGISTRY
-from overhead.graph import derive
+from overhead.evaluation import derive
 from tests.overhead.step_cases import BARE, DEEPSEEK, GPT, LLAMA, MIXTRAL, MODELS, evaluation, value
 
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)

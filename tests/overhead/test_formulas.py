@@ -15,8 +15,8 @@ from matplotlib.mathtext import MathTextParser
 
 from overhead import ALGORITHMS, REGISTRY, VOCABULARY, Algorithm, Formula, Quantity
 from overhead import expression as ex
+from overhead.evaluation import Evaluation
 from overhead.everything import formulas
-from overhead.graph import Evaluation
 from tests.strategies import POINTS, drawing, networks, prices, quantities
 
 # Other tests may declare formulas of their own.

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from overhead.compute.layer import MIXING_RATE
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.labels import chosen
 from overhead.shipped import error_bands
 from sweeps import sweep

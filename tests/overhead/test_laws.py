@@ -15,7 +15,7 @@ from numpy.random import Generator
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.collectives.choices import candidates
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.labels import COLLECTIVES
 from tests.strategies import POINTS, drawing, networks, prices
 

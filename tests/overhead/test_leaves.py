@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sweeps
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.labels import complete
 from sweeps.spec.resolve import resolve
 from sweeps.spec.sweep import Sweep

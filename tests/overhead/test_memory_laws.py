@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overhead.graph import MissingQuantities
+from overhead.evaluation import MissingQuantities
 from overhead.memory.quantities import PARTS, RECIPES
 from overhead.memory.stage import Derivation, stage_memory
 from tests.overhead.memory_cases import (

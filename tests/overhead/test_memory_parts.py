@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overhead.graph import derive
+from overhead.evaluation import derive
 from overhead.memory.quantities import RECIPES
 from overhead.memory.stage import DEFAULTS, stage_memory
 from tests.overhead.memory_cases import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from overhead.graph import derive
+from overhead.evaluation import derive
 from tests.overhead.memory_cases import DEEPSEEK_V3, LLAMA3_70B, held
 from tests.overhead.step_cases import BARE, DEEPSEEK, GPT, evaluation
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import strategies as st
 
 from overhead import expression
+from overhead.evaluation import Evaluation
 from overhead.expression import negative_binomial_quantile, negative_binomial_tail
-from overhead.graph import Evaluation
 from overhead.labels import implied
 
 # Facts of public traces and papers, each with its source.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.labels import implied
 from sweeps.spec.catalog import usual_operation
 from tests.cli_runner import Runner

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.step.quantities import DEFAULTS
 from tests.overhead.step_cases import LLAMA, MIXTRAL, SILENT, evaluation, value
 from tests.overlap.cases import overlapped

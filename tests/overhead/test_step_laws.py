@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.labels import LABELS, STEP_DEFAULTS, complete
 from overhead.labels import OVERLAPS as MECHANISMS
 from overhead.quantity import Array

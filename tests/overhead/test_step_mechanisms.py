@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.labels import FOLDED, LABELS, OVERLAPS
 from tests.overhead.step_cases import DEEPSEEK, LLAMA, MIXTRAL, evaluation
 from tests.simulator import overlap as simulator

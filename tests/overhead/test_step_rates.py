@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overhead.graph import MissingQuantities, derive
+from overhead.evaluation import MissingQuantities, derive
 from overhead.shipped import error_bands
 from tests.overhead.step_cases import DEEPSEEK, GPT, LLAMA, MIXTRAL, SILENT, evaluation, value
 

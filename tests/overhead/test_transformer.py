@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overhead.evaluation import MissingQuantities, derive
 from overhead.formula import REGISTRY
-from overhead.graph import MissingQuantities, derive
 from overhead.quantity import VOCABULARY
 from overhead.transformer import SHAPES
 from tests.overhead.transformers import Shapes, count, routed, shapes

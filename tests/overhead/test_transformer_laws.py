@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from overhead.graph import derive
+from overhead.evaluation import derive
 from overhead.transformer import SHAPES
 from tests.overhead.transformers import Shapes, count, models
 

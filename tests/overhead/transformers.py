@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from overhead.graph import derive
+from overhead.evaluation import derive
 from overhead.transformer import FLAGS, SHAPES
 
 __all__ = ["NONE", "Shapes", "count", "models", "routed", "shapes"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.overlap.mechanisms import MECHANISMS
 
 __all__ = [

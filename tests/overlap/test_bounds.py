@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overhead import REGISTRY
+from overhead.evaluation import Evaluation
 from overhead.formula import Formula
-from overhead.graph import Evaluation
 from overhead.overlap.mechanisms import MECHANISMS
 from overhead.overlap.timeline import COUNTS, DERIVED, PIPELINES, TIMELINES, timeline
 from tests.overlap.cases import (

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.overlap.mechanisms import MECHANISMS
 from overhead.overlap.timeline import TIMELINES
 from sweeps.tuner.predict import TAKEN, read_rates

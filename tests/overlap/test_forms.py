@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overhead.evaluation import Evaluation
 from overhead.expression import power_sum
-from overhead.graph import Evaluation
 from sweeps.tuner.predict import TAKEN, read_rates
 from tests.overlap.cases import (
     EXACT,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.labels import FOLDED
 from overhead.overlap.timeline import (
     EXPOSED,

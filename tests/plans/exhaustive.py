@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from overhead.analysis import faults
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.labels import CHUNKED
 from sweeps.search.request import Point
 from sweeps.search.space import space_of

@@ -9,7 +9,7 @@ import tomllib
 import numpy as np
 import pytest
 
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps.bands import tie

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overhead.collectives.algorithm import ALGORITHMS, Algorithm
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.labels import complete
 from overhead.topology import build_topology, collective, default_library, default_links
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from overhead.communication.totals import OPERATIONS
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from overhead.step.timeline import StepTimeline, step_timeline
 from sweeps.cli.analysis_job import evaluation_of
 from sweeps.traces import write

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sweeps
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 from sweeps.job import prepare
 from sweeps.origin import GIVEN, Origin
 from sweeps.spec.catalog import load_model

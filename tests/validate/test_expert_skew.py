@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sweeps
-from overhead.graph import Evaluation
+from overhead.evaluation import Evaluation
 
 PUBLIC = Path(__file__).parent.parent / "data" / "expert_skew.csv"
 Row = dict[str, str]

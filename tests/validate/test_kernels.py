@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overhead.graph import Evaluation, derive
+from overhead.evaluation import Evaluation, derive
 from sweeps.spec.catalog import load_framework, load_hardware
 from sweeps.spec.framework import training_constants
 

@@ -1,0 +1,217 @@
+"""Quantities from given ones, for one call: an evaluation on a graph that a thread shares."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from overhead.arrays import namespace_of, using, xp
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
+from overhead.formula import REGISTRY, Call
+from overhead.graph import ANYWHERE, Builder, Graph, Missing, Node, labels_around
+from overhead.quantity import Array
+
+
+class MissingQuantities(LookupError):
+    """Quantities that nothing gives, and without which another can't be had."""
+
+    def __init__(self, quantity: str, missing: tuple[str, ...], circle: Sequence[str] = ()) -> None:
+        super().__init__(needs(quantity, missing, circle))
+        self.quantity = quantity
+        self.missing = missing
+
+
+def needs(quantity: str, missing: Sequence[str], circle: Sequence[str] = ()) -> str:
+    """Return in words what a quantity needs that nothing gives."""
+    *first, last = [name for name in missing if name != quantity] or missing
+    listed = f"{', '.join(first)} and {last}" if first else last
+    if circle:
+        *others, end = circle
+        round_ = " needs ".join((*circle, circle[0]))
+        either = f"{', '.join(others)} or {end}" if others else end
+        return f"{quantity} can't be had: {round_}; give {either}"
+    return f"{quantity} needs {listed}, which nothing gives"
+
+
+# So many nodes at most are kept by the graph that evaluations share.
+MOST_NODES = 100_000
+_SHARED = threading.local()
+
+
+def _shared(algorithm: Algorithm | None, edition: tuple[int, ...]) -> tuple[Graph, dict[str, Node]]:
+    """Return the graph, and the given nodes, that a thread's evaluations have in common."""
+    graphs: dict[Any, tuple[Graph, dict[str, Node]]] = _SHARED.__dict__.setdefault("graphs", {})
+    key = algorithm, edition
+    if key not in graphs or len(graphs[key][0].interned) > MOST_NODES:
+        graphs[key] = Graph(), {}
+    return graphs[key]
+
+
+def builder_of(
+    labels: Iterable[tuple[str, str]],
+    given: Iterable[str],
+    algorithm: Algorithm | None,
+    graph: Graph,
+    nodes: dict[str, Node],
+) -> Builder:
+    """Return a builder of evaluations on any values; `nodes`: those of what is given there."""
+    for name in given:
+        nodes.setdefault(name, Node(name, ("given", name), (), None, frozenset()))
+    own = {name: nodes[name] for name in given}
+    found = (algorithm,) if algorithm else None
+    return Builder(ANYWHERE, dict(labels), own, graph, inside=True, found=found)
+
+
+@lru_cache(maxsize=256)
+def graph_of(
+    labels: frozenset[tuple[str, str]],
+    given: frozenset[str],
+    algorithm: Algorithm | None,
+    *edition: int,
+) -> Builder:
+    """Return the builder of evaluations; `edition`: of the registry, and the thread."""
+    return builder_of(labels, given, algorithm, *_shared(algorithm, edition))
+
+
+class Evaluation:
+    """Quantities from given ones, each computed once, when it is asked for."""
+
+    def __init__(
+        self,
+        given: Mapping[str, ArrayLike],
+        labels: Mapping[str, str] | None = None,
+        algorithm: Algorithm | None = None,
+    ) -> None:
+        self._namespace = namespace_of(*given.values())
+        with using(self._namespace):
+            self.given: dict[str, Array] = {
+                name: xp.asarray(value, dtype=xp.float64) for name, value in given.items()
+            }
+        self.labels = dict(labels or {})
+        if algorithm is not None:
+            self.labels |= algorithm.labels
+        edition = (REGISTRY.edition, len(ALGORITHMS), threading.get_ident())
+        of = frozenset(self.labels.items()), frozenset(self.given)
+        self.place(graph_of(*of, algorithm, *edition))
+        self._of_a_cell = False
+
+    def place(self, builder: Builder) -> None:
+        """Evaluate on another graph."""
+        self.builder = builder
+        self._values: dict[int, Any] = {
+            id(node): self.given[name] for name, node in builder.given.items()
+        }
+
+    @classmethod
+    def of_cell(cls, builder: Builder, values: dict[int, Any]) -> Evaluation:
+        """Return the evaluation of a grid's one cell; what is known of it by node stays so."""
+        numbers = {name: node.given for name, node in builder.given.items()}
+        given = {name: one.reshape(()) for name, one in numbers.items() if one is not None}
+        found = cls(given, builder.labels)
+        found.builder, found._values, found._of_a_cell = builder, values, True
+        return found
+
+    @property
+    def algorithms(self) -> tuple[Algorithm, ...]:
+        """The collective's algorithms: one, or several of which the fastest is taken."""
+        return self.builder.algorithms()
+
+    @property
+    def algorithm(self) -> Algorithm | None:
+        """The collective's algorithm, if it is one."""
+        found = self.algorithms
+        return found[0] if len(found) == 1 else None
+
+    def __getitem__(self, quantity: str) -> Array:
+        """Return a quantity, of the shape to which broadcast what it depends on."""
+        try:
+            return self._array(self.builder.node(quantity))
+        except Missing as missing:
+            raise MissingQuantities(quantity, missing.roots, missing.circle) from None
+
+    def value(self, quantity: str, missing: dict[str, None]) -> Array | None:
+        """Return a quantity, or None where something is missing, which is added to `missing`."""
+        try:
+            return self._array(self.builder.node(quantity))
+        except Missing as error:
+            missing.update(dict.fromkeys(error.roots))
+            return None
+
+    def called(self, declared: Call, *, one: bool = True) -> tuple[Evaluation, Evaluation]:
+        """Return where a call's quantities are, and where they are bound, which is what it gives.
+
+        Of several algorithms the fastest is taken if `one` is asked for.
+        """
+        plain = labels_around(declared)
+        outer = Evaluation(self.given, {**self.labels, **plain}) if plain else self
+        bound = {inner: outer[name] for inner, name in declared.bind.items()}
+        given, labels = outer.given | bound, {**outer.labels, **declared.labels}
+        inner = Evaluation(given, labels)
+        if one and "collective" in declared.labels and inner.algorithm is None:
+            inner = Evaluation(given, labels, inner.algorithms[int(inner.fastest())])
+        return outer, inner
+
+    def defined(self) -> Array:
+        """Return a mask of where an algorithm is defined, on a network that can be."""
+        masks = [
+            self._array(self.builder.faults(one.requires, {r.fault: 1 for r in one.requires})) == 0
+            for one in self.algorithms
+        ]
+        defined: Any = reduce(operator.or_, masks) if masks else np.asarray(True)
+        # A network's own conditions, as far as what they look at is known.
+        network = NETWORKS.get(self.labels.get("topology", ""))
+        for one in network.existing(self.labels) if network else ():
+            if all(self.builder.perhaps(name) is not None for name in one.inputs):
+                with using(self._namespace):
+                    defined = defined & one.holds(*(self[name] for name in one.inputs))
+        return defined
+
+    def fastest(self) -> Array:
+        """Return which of the algorithms has the least time, by its place among them."""
+        found = self.algorithms
+        with using(self._namespace):
+            return np.asarray(0) if len(found) == 1 else self._of(self.builder.best(found))[1]
+
+    def _array(self, node: Node) -> Array:
+        with using(self._namespace):
+            value = xp.asarray(self._of(node), dtype=xp.float64)
+            return xp.reshape(value, ()) if self._of_a_cell else value
+
+    def _of(self, node: Node) -> Any:
+        """Return a node's value; what is computed once is kept."""
+        if node.given is not None:
+            return node.given
+        known = self._values.get(id(node))
+        if known is None:
+            assert node.run is not None
+            known = self._values[id(node)] = node.run(*[self._of(one) for one in node.inputs])
+        return known
+
+
+def derive(quantity: str, given: Mapping[str, ArrayLike]) -> Array:
+    """Compute one quantity.
+
+    Parameters
+    ----------
+    quantity : str
+        Its name, such as ``parameters`` or ``forward_flops_per_token``.
+    given : mapping of str to array_like
+        What is given, in canonical units; the arrays broadcast.
+
+    Returns
+    -------
+    ndarray
+        The quantity, of the shape to which broadcast what it depends on.
+
+    Raises
+    ------
+    MissingQuantities
+        If something that it needs is neither given nor follows from what is.
+    """
+    return Evaluation(given)[quantity]
