@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overhead.graph import derive
+from overhead.evaluation import derive
 from sweeps.cli.plan_command import _of_machine, _unpriced
 from sweeps.search.interface import (
     LARGEST_CLUSTER,
