@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from overhead.shipped import error_bands
@@ -51,11 +51,20 @@ def bands_of(dataset: xr.Dataset) -> str:
     names = next((ends for ends in BANDS.values() if {*ends} <= {*dataset.data_vars}), None)
     if names is None:
         return ""
-    low, high = (dataset[name].to_numpy().ravel() for name in names)
-    pairs = {pair for pair in zip(low.tolist(), high.tolist(), strict=True) if pair[0] <= pair[1]}
-    order = sorted(pairs, key=lambda pair: pair[1] - pair[0])
-    several = [band_words(*pair) for pair in (*order[:1], *order[1:][-1:])]
-    return f"measured {' to '.join(several)}" if several else ""
+    low, high = (dataset[name].to_numpy().ravel().tolist() for name in names)
+    pairs = [pair for pair in zip(low, high, strict=True) if pair[0] <= pair[1]]
+    return f"measured {' to '.join(bands_words(pairs))}" if pairs else ""
+
+
+def bands_words(pairs: Iterable[tuple[float, float]]) -> list[str]:
+    """Return the narrowest and the widest of several bands, in words; one where they agree.
+
+    Where one isn't known, none is.
+    """
+    order = sorted(set(pairs), key=lambda pair: pair[1] - pair[0])
+    if any(math.isnan(end) for pair in order for end in pair):
+        return [UNKNOWN]
+    return list(dict.fromkeys(band_words(*pair) for pair in (*order[:1], *order[-1:])))
 
 
 def memory_words(needed: float, capacity: float, low: float, high: float) -> str:
@@ -117,6 +126,13 @@ def three(value: float) -> str:
     rounded = float(f"{value:.3g}")
     digits = max(2 - math.floor(math.log10(abs(rounded))), 0)
     return f"{rounded:,.{digits}f}"
+
+
+def money(dollars: float) -> str:
+    """Return an amount of money in three digits: ``21,100 USD``, ``24.6 M USD``."""
+    if math.isfinite(dollars) and abs(float(f"{dollars:.3g}")) >= 1e6:
+        return f"{three(dollars / 1e6)} M USD"
+    return f"{three(dollars)} USD"
 
 
 def brief(value: float, units: str) -> str:

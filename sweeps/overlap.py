@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -391,6 +391,11 @@ def check_cell(job: Job, case: LabelCase) -> None:
     tell_all(faults)
 
 
+def sure_words(mechanisms: Iterable[str]) -> str:
+    """Return how sure times are: two durations and an efficiency are all that there is to know."""
+    return "exact for what is given" if {*mechanisms} <= {PLAIN} else UNKNOWN
+
+
 def report_lines(job: Job, case: LabelCase, verbose: bool) -> Iterator[str]:
     """Yield the report of one case."""
     check_cell(job, case)
@@ -404,7 +409,7 @@ def report_lines(job: Job, case: LabelCase, verbose: bool) -> Iterator[str]:
     )
     gain = f"{found['overlap_speedup']:.4g}x as fast"
     shown = f": {hidden} is hidden" if found["hidden_time"] > 0.0 else ""
-    sure = "exact for what is given" if mechanism.name == PLAIN else UNKNOWN
+    sure = sure_words([mechanism.name])
     if time == whole:
         yield f"overlap gains nothing: it takes {time} either way ({sure})"
     else:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from overhead.quantity import VOCABULARY
+from sweeps.bands import money
 from sweeps.errors import InputError
 from sweeps.plots.style import number
 from sweeps.spec.units import UNLIMITED, format_quantity, parse_quantity, plain
-from tests.cli_runner import Runner
+from tests.calibrate.simulated import timed, write_logs
+from tests.cli_runner import Done, Runner
+from tests.traces.make import GEMM, NCCL, call, kernel, launched, step, write
 
 TRACES = Path(__file__).parent / "data" / "traces"
 # What no report prints: an exponent, what isn't a number, a negative zero, a time that nothing
 # measures, a rate of nothing.
 NEVER = {
-    "exponent": r"(?<![\w.])\d[\d.]*e[+-]?\d+",
+    "exponent": r"(?<![\w.@])\d[\d.]*e[+-]?\d+",
     "not a number": r"\bnan\b(?!o)|\bnan%|\bnanx",
     "infinite": r"\binf\b",
     "negative zero": r"(?<![\w.])-0(\.0+)?(?![\d.])",
@@ -29,6 +36,10 @@ NEVER = {
 TRAINING = "--model llama3-8b --hardware dgx-h100 --seq-len 8192 --global-batch 128"
 MIXTURE = "--model deepseek-v3 --hardware dgx-h100 --gpus 512 --seq-len 4096 --global-batch 512"
 SEED = "plan --params 70 --gpus 64 --memory 80 --batch-size 512 --seq-len 4096"
+TRAINED = (
+    "--model llama3-8b --hardware dgx-h100 --seq-len 4096 --global-batch 32 --recompute none --cp 1"
+)
+CATALOGUED = ("dgx-h100", "hop-energy-notebook", "llama3-8b", "deepseek-v3", "nccl", "megatron-lm")
 LINES = (
     "collective --N 16 --M 1GiB",
     "collective --topology hierarchical --N 8 --gpus-per-node 4 --M 140e9",
@@ -52,6 +63,19 @@ LINES = (
     f"{SEED} --moe --num-experts 7",
     "overlap --kind all --compute 50ms --comm 10ms",
     "overlap --kind all --compute 0ms --comm 10ms",
+    "overlap --compute 50ms,60ms --comm 10ms,0ms",
+    f"plan {TRAINED} --gpus 16",
+    f"plan {TRAINED} --gpus 16,32",
+    f"plan {TRAINED} --gpus 16 --sensitivity",
+    "buy --model qwen3-0.6b --tokens 10B --days 30 --hardware dgx-h100 --global-batch 256",
+    "buy --model llama3-8b --tokens 15T --days 0.01 --hardware dgx-h100",
+    "collective --N 16 --M 1GiB --sensitivity",
+    f"analysis {TRAINING} --gpus 64 --sensitivity",
+    "hops",
+    "hops --dp 1 --tp 1",
+    "hops --model llama3-70b --hardware tpu-v5p --dp 16 --verbose",
+    *(f"catalog {name}" for name in CATALOGUED),
+    "normal mfu",
     "normal all_reduce --N 16 --hardware dgx-h100",
     "normal mfu --hardware dgx-a100",
     "tune --model Qwen/Qwen3-0.6B --max-tp-size 2",
@@ -77,13 +101,80 @@ def cli(
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_report_has_numbers_that_people_read(cli: Runner, line: str) -> None:
-    done = cli(line, fine=False)
+    check_numbers(cli(line, fine=False))
+
+
+def check_numbers(done: Done) -> None:
     assert done.code in (0, 1)
+    assert done.out
     for text in done.out.splitlines():
-        # A constant, with its name, may be as small as picoseconds for a byte.
         for what, pattern in NEVER.items():
             found = re.search(pattern, text)
-            assert not found or (what == "below a nanosecond" and " = " in text), (what, text)
+            assert not found or (what == "below a nanosecond" and of_a_constant(text)), (what, text)
+
+
+def of_a_constant(text: str) -> bool:
+    """Whether a line names a constant, which may be as small as picoseconds for a byte."""
+    return " = " in text or text.split(maxsplit=1)[0] in VOCABULARY
+
+
+# Traces without steps, launches, computing or communication, or cut off within.
+TRACED = {
+    "no steps": [kernel(GEMM, 0, 10)],
+    "communication only": [kernel(NCCL, 0, 10)],
+    "nothing takes time": [kernel(GEMM, 5, 0), kernel(NCCL, 5, 0)],
+    "picoseconds": [kernel(GEMM, 0, 1e-6), kernel(NCCL, 0, 1e9)],
+    "launches without kernels, a step without its end": [
+        step(1, 0, 100), *launched(GEMM, 10, 20, 50, 7, 1), kernel(NCCL, 30, 40, 20), call(80, 9),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TRACED)
+@pytest.mark.parametrize("mode", ["full", "hta"])
+def test_what_traces_lack_is_no_number(cli: Runner, kind: str, mode: str) -> None:
+    write(Path("whole.json"), TRACED["no steps"] + [kernel(NCCL, 5, 10)])
+    write(Path("t.json"), TRACED[kind])
+    check_numbers(cli(f"trace t.json --mode {mode}", fine=False))
+    check_numbers(cli(f"trace t.json whole.json --mode {mode}", fine=False))
+
+
+def test_a_calibration_has_numbers_that_people_read(cli: Runner) -> None:
+    groups = [("all_reduce", 8, 1)]
+    logs = write_logs(Path(), timed(groups, {"link_share": 0.62}, noise=0.001), groups)
+    check_numbers(cli(f"calibrate {shlex.join(logs)}"))
+
+
+def strings(value: object) -> Iterator[str]:
+    """Yield the texts of a table, however deep."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for own in value.values() if isinstance(value, dict) else value:
+            yield from strings(own)
+
+
+def test_texts_of_the_catalogue_have_no_exponents() -> None:
+    """What commands print of it: notes and sources, which are prose; values aren't."""
+    for path in sorted((Path(__file__).parents[1] / "specs").rglob("*.toml")):
+        for text in strings(tomllib.loads(path.read_text(encoding="utf-8"))):
+            assert " " not in text or not re.search(NEVER["exponent"], text), (path, text)
+
+
+@pytest.mark.parametrize(
+    ("dollars", "text"),
+    [(0.0, "0 USD"), (2.468, "2.47 USD"), (21_089.0, "21,100 USD"), (999_499.0, "999,000 USD"),
+     (999_600.0, "1.00 M USD"), (24_627_902.0, "24.6 M USD"), (1.234e9, "1,230 M USD")],
+)  # fmt: skip
+def test_money_has_three_digits(dollars: float, text: str) -> None:
+    assert money(dollars) == text
+
+
+def test_what_cannot_be_bought_says_why_at_once(cli: Runner) -> None:
+    done = cli("buy --tokens 15T --days 0.01 --model llama3-8b --hardware dgx-h100", fine=False)
+    assert done.code == 1
+    answer = " ".join(done.out.split("\n  llama3-8b on")[0].split())
+    assert answer.startswith("no machine can: 0.01 days are below the 0.0689 days of 131,072 GPUs")
 
 
 def test_parts_that_take_nothing_are_left_out(cli: Runner) -> None:

@@ -150,7 +150,8 @@ def test_bytes_of_a_row_are_all_in_powers_of_two_or_of_ten(cli: Runner) -> None:
 def test_commands_begin_with_their_answer(cli: Runner) -> None:
     output = cli("overlap --compute 1ms,10ms,50ms --comm 10ms").out.splitlines()[0]
     assert output == (
-        "overlap gains most, 2x, with compute time 10 ms; least, 1.1x, with compute time 1 ms"
+        "overlap gains most, 2x, with compute time 10 ms; least, 1.1x, with compute time 1 ms "
+        "(exact for what is given)"
     )
     first, output, *_ = cli("hops").out.splitlines()
     assert first.startswith("longest communication: MLP DP-16 18.67 ms, 493.3 mJ (notebook); MLP ")

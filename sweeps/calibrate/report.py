@@ -227,7 +227,11 @@ def report_lines(found: Calibration, *, verbose: bool = False) -> Iterator[str]:
 
 
 def _percent(value: float, sign: str = "") -> str:
-    return "-" if math.isnan(value) else f"{100.0 * value:{sign}.0f} %"
+    if math.isnan(value):
+        return "-"
+    # What rounds to nothing has no side.
+    whole = round(100.0 * value)
+    return f"{whole:{sign}d} %" if whole else "0 %"
 
 
 def _logs(found: Calibration, verbose: bool) -> Iterator[str]:

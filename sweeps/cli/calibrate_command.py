@@ -119,9 +119,9 @@ def _check(out: Output) -> None:
 
 def _lines(found: Calibration, given: Mapping[str, Any]) -> Iterator[str]:
     """Yield what people read."""
+    yield from (line + "\n" for line in report_lines(found, verbose=given["verbose"]))
     if not given["hardware"]:
         yield f"--hardware isn't given: taken as {found.machine.name}\n"
-    yield from (line + "\n" for line in report_lines(found, verbose=given["verbose"]))
 
 
 def _draw(found: Calibration, stem: Path) -> list[Path]:

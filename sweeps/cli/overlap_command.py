@@ -38,6 +38,7 @@ from sweeps.overlap import (
     job_of,
     report_lines,
     statement_lines,
+    sure_words,
     values_of,
 )
 from sweeps.plots.data import worded
@@ -107,7 +108,7 @@ def _lines(job: Job, given: Mapping[str, Any]) -> Iterable[str]:
         yield from _as_tuned(job, case)
     else:
         rows = [*_rows(job)]
-        yield from _gain(rows)
+        yield _gain(rows, sure_words(case.labels["mechanism"] for case in job.program.cases))
         yield from table_lines(rows, total=job.program.grid.cells)
         yield ""
         if given["verbose"]:
@@ -143,13 +144,13 @@ def _rows(job: Job) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _gain(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the answer in a line: where overlap gains most and least."""
+def _gain(rows: Sequence[Mapping[str, Any]], sure: str) -> str:
+    """Return the answer in a line: where overlap gains most and least."""
     from sweeps.result import shown
 
     done = [row for row in rows if row.get("overlap_speedup", 0.0) > 0.0]
     if not done:
-        return
+        return f"overlap gains nothing in any of {len(rows)} cases ({sure})"
     asked = [*itertools.takewhile(lambda name: name != "overlapped_time", done[0])]
 
     def place(row: Mapping[str, Any]) -> str:
@@ -160,9 +161,9 @@ def _gain(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         )
 
     most, least = (best(done, key=lambda row: row["overlap_speedup"]) for best in (max, min))
-    yield (
+    return (
         f"overlap gains most, {most['overlap_speedup']:.4g}x, with {place(most)}; "
-        f"least, {least['overlap_speedup']:.4g}x, with {place(least)}"
+        f"least, {least['overlap_speedup']:.4g}x, with {place(least)} ({sure})"
     )
 
 

@@ -14,7 +14,7 @@ import click
 
 from overhead.labels import HIERARCHY, SHARED
 from sweeps import display
-from sweeps.bands import band_of, band_words, three
+from sweeps.bands import band_of, band_words, bands_words, money, three
 from sweeps.cli import flags
 from sweeps.cli.options import (
     SPLIT_BY,
@@ -419,7 +419,10 @@ def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
     count = len(plans.best.plans)
     times = [float(one["step_time"]) for one in result.values() if one.get("step_time")]
     ends = [f"{shown('step_time', end)}" for end in (max(times), min(times))] if times else []
-    steps = f": steps of {' to '.join(dict.fromkeys(ends))}" if ends else ""
+    names = display.BANDS["step_time"]
+    pairs = [(own[names[0]], own[names[1]]) for own in result.values() if own.get("step_time")]
+    band = " to ".join(bands_words(pairs))
+    steps = f": steps of {' to '.join(dict.fromkeys(ends))} ({band})" if ends else ""
     yield f"the plan with {first.objective.words} at each of {count:,} points{steps}"
     yield from (f"  ({line})" for line in asked.readings)
     groups = ("plan", "step", "memory", "rates", "cost")
@@ -633,11 +636,11 @@ def _provenance(
 def _lines(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
     wish = asked.wish
     batch = best_batch(found, wish) or found[-1].batch
-    budget = f", for up to {wish.budget:,.0f} USD" if wish.budget < inf else ""
+    budget = f", for up to {money(wish.budget)}" if wish.budget < inf else ""
     here = [one for one in found if one.batch == batch]
     made = _ordered([one for one in here if one.least], wish)
     model = asked.first.labels.get("model", "the model")
-    yield _first(made, wish)
+    yield _first(made, here, wish)
     yield f"  {model} on {wish.tokens / 1e12:.4g} T tokens in {wish.days:g} days{budget}"
     length = asked.first.constants["sequence_length"]
     line = f"  {batch:g} sequences of {length:g} tokens a step, {asked.tokens(batch)} tokens"
@@ -718,11 +721,13 @@ def _ordered(made: Sequence[Offer], wish: Wish) -> list[Offer]:
     return sorted(made, key=key)
 
 
-def _first(made: Sequence[Offer], wish: Wish) -> str:
-    """Return what to buy, in a few words."""
+def _first(made: Sequence[Offer], every: Sequence[Offer], wish: Wish) -> str:
+    """Return what to buy, in a few words; of what can't be, what bounds it."""
     best = made[0].best(wish) if made else None
     if best is None or best.detail is None:
-        return "no machine can"
+        several = len(every) > 1
+        why = "; ".join(f"{one.machine}: {one.why}" if several else one.why for one in every)
+        return f"no machine can: {why}"
     if why := best.fails(wish):
         return f"no machine can; nearest are {best.gpus:,} GPUs of {made[0].machine} ({why})"
     cost = "" if isnan(best.cost) else f", {shown('run_cost', best.detail['run_cost'])}"

@@ -336,7 +336,7 @@ def training_lines(detail: Detail, asked: Asked, folders: Sequence[Path]) -> Ite
     sums = [f"{shown('run_gpu_hours', whole['run_gpu_hours'])} of GPUs with the spare ones"]
     if np.isfinite(whole["run_cost"]):
         each = shown("useful_cost", whole["useful_cost"])
-        sums += [shown("run_cost", whole["run_cost"]), f"{each} for 1e12 tokens"]
+        sums += [shown("run_cost", whole["run_cost"]), f"{each} for a trillion tokens"]
     if np.isfinite(whole["training_energy"]):
         joules = whole["training_energy"]
         sums.append(f"{shown('training_energy', joules)} ({joules / 3.6e12:,.4g} GWh)")

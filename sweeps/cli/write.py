@@ -17,7 +17,7 @@ import numpy as np
 
 from overhead.quantity import VOCABULARY, Array
 from sweeps import display
-from sweeps.bands import AT_RISK, FIT, FITS, NO_ROOM, band_of, brief
+from sweeps.bands import AT_RISK, FIT, FITS, NO_ROOM, band_of, brief, money
 from sweeps.blocks.estimate import Estimate, duration, lines
 from sweeps.blocks.folder import Folder
 from sweeps.blocks.run import Means, clear, write_sweep
@@ -687,7 +687,7 @@ def shown(name: str, value: Any) -> str:
         if units == "s" and 0.0 < abs(value) < LEAST_TIME and display.row(name).group:
             return SHORT
         if units == "USD":
-            return f"{value:,.2f} USD" if abs(value) < 1000 else f"{value:,.0f} USD"
+            return money(value)
     return format_quantity(value, units)
 
 

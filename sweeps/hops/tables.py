@@ -16,7 +16,7 @@ from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column
 from sweeps.hops.study import LEVEL_NAMES, PASSES, HopStudy, Scenario, messages_of, parted, rows_of
 from sweeps.result import Result, of_columns, prose, table_lines
-from sweeps.spec.units import format_quantity
+from sweeps.spec.units import format_quantity, plain
 
 MB, MIB = 1e6, 2.0**20
 PCIE = (
@@ -191,7 +191,7 @@ def _paired_rows(study: HopStudy) -> Iterator[dict[str, Any]]:
             row[f"ms, {case.name}"] = f"{1e3 * record['latency_s']:.3f}"
         for case, record in zip(study.cases[1:], rows[1:], strict=True):
             ratio = record["latency_s"] / first["latency_s"] if first["latency_s"] else np.nan
-            row[f"{case.name} / {study.cases[0].name}"] = f"{ratio:.3g}"
+            row[f"{case.name} / {study.cases[0].name}"] = plain(ratio, 3)
         for case, record in zip(study.cases, rows, strict=True):
             row[f"mJ, {case.name}"] = f"{1e3 * record['energy_j']:.3f}"
         yield row

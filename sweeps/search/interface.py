@@ -17,7 +17,7 @@ from overhead.evaluation import derive
 from overhead.labels import LABELS
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
-from sweeps.bands import SAME, brief, limit_words, meets, three
+from sweeps.bands import SAME, brief, limit_words, meets, money, three
 from sweeps.display import BANDS
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Layout, row_numbers
@@ -325,7 +325,7 @@ class Tried:
             late = brief(86400.0 * (self.days - wish.days), "s")
             return f"{three(self.days)} days, {self.verdict(wish)} by {late}"
         if self.cost > wish.budget:
-            return f"{self.cost:,.0f} USD, {self.cost - wish.budget:,.0f} over the budget"
+            return f"{money(self.cost)}, {money(self.cost - wish.budget)} over the budget"
         return ""
 
 

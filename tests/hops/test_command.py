@@ -43,7 +43,7 @@ def test_corrected_stands_beside_with_its_reasons(cli: Runner) -> None:
     assert len(table) == 1 + len(TABLE)
     assert "11.11" in out
     assert "2.222" in out
-    for words in ("90e9 byte/s", "450 GB/s of one direction", "gate"):
+    for words in ("90 GB/s, a fifth", "450 GB/s of one direction", "gate"):
         assert words in out.replace("\n", " ")
     records = cli("hops --json").records
     by_case = {(r["case"], r["layer"], r["mode"]): r for r in records}
