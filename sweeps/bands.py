@@ -24,6 +24,9 @@ MEMORY_LIMIT = 0.9
 NOISE = 1e-9
 
 
+TIE = "a tie"
+
+
 def tie() -> float:
     """Return the relative difference below which two plans can't be told apart."""
     return float(error_bands()["tie"])
@@ -107,7 +110,7 @@ def difference_words(slower: float) -> str:
     """Return what a relative difference of two plans' times says of which is faster."""
     size = abs(slower)
     if size <= tie():
-        return "a tie"
+        return TIE
     which = "slower" if slower > 0.0 else "faster"
     return which if size >= error_bands()["faster"] else f"likely {which}"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.bands import MEMORY_LIMIT
+from sweeps.bands import MEMORY_LIMIT, TIE, tie
 from sweeps.display import rows
 from sweeps.errors import RunError, tell_all
 from sweeps.plots.data import View, cell_names, entries, find, of_subject, subject_of, view_of
@@ -100,26 +100,38 @@ def effects(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Iterator
         for place, other in enumerate(dims):
             if other in places and other != dim:
                 own = np.take(own, [places[other]], axis=place)
+        free = [(place, view.labels(d)) for place, d in enumerate(dims) if d not in base]
         names, still = view.labels(dim, bare=True), False
         for entry in (one for one in range(len(names)) if one != usual):
             changes = np.take(own, [entry], axis=dims.index(dim))
             if np.isnan(changes).all():
                 continue
-            ends = []
-            for which in (np.nanargmin, np.nanargmax):
-                where = np.unravel_index(which(changes), changes.shape)
-                free = [d for d in dims if d not in base]
-                whose = [view.labels(d)[where[dims.index(d)]] for d in free]
-                change = float(changes[where])
-                text = "0 %" if abs(change) < _NO_CHANGE else f"{change:+.1f} %"
-                ends.append(text + f" ({', '.join(whose)})" * bool(whose))
-            still = still or any(text.startswith("0 %") for text in ends)
-            same = ends[0].split(" (")[0] == ends[1].split(" (")[0]
-            yield f"{plain(dim)} {names[entry]} rather than {names[usual]}: " + (
-                ends[0].split(" (")[0] if same else f"{ends[0]} to {ends[1]}"
-            )
+            still = still or min(np.abs([np.nanmin(changes), np.nanmax(changes)])) < _NO_CHANGE
+            words = _changes_words(changes, free, figure["y"])
+            yield f"{plain(dim)} {names[entry]} rather than {names[usual]}: {words}"
         if still and dim == "oversubscription":
             yield from _why_uplinks_suffice(view)
+
+
+def _changes_words(
+    changes: NDArray[np.float64], free: Sequence[tuple[int, Sequence[str]]], quantity: str
+) -> str:
+    """Return the least and the largest of changes [%], each with the entries that have it.
+
+    Of a step's time a tie where published runs don't tell the two apart.
+    """
+    ends, words = [], []
+    for which in (np.nanargmin, np.nanargmax):
+        where = np.unravel_index(which(changes), changes.shape)
+        change = float(changes[where])
+        tied = quantity.endswith("step_time") and abs(change) <= 100.0 * tie()
+        word = "0 %" if abs(change) < _NO_CHANGE else TIE if tied else f"{change:+.1f} %"
+        whose = ", ".join(labels[where[place]] for place, labels in free)
+        words.append(word)
+        ends.append(f"{word} ({whose})" if whose else word)
+    if {*words} == {"0 %", TIE}:
+        return TIE
+    return words[0] if words[0] == words[1] else " to ".join(ends)
 
 
 def _why_uplinks_suffice(view: View) -> Iterator[str]:

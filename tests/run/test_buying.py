@@ -57,6 +57,23 @@ def test_the_answer_says_what_is_the_domain_and_has_dollars(domains: Path) -> No
     assert text.count("dgx-h100 · gpus per node 8") > 3
 
 
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ([10.0, 10.39, 9.62], ["a tie", "a tie"]),
+        ([10.0, 10.5, 9.5], ["+5.0 %", "-5.0 %"]),
+        ([10.0, 10.0, 10.2], ["0 %", "a tie"]),
+    ],
+)
+def test_what_published_runs_do_not_tell_apart_ties(times: list[float], said: list[str]) -> None:
+    grid = {"oversubscription": ("oversubscription", [1.0, 2.0, 4.0])}
+    found = xr.Dataset({"step_time": ("oversubscription", times, {"units": "s"})}, coords=grid)
+    declared = {"kind": "curves", "x": "oversubscription", "y": "step_time",
+                "relative_to": {"oversubscription": 1}}  # fmt: skip
+    told = [line.partition(": ")[2] for line in effects(found, declared) if "rather than" in line]
+    assert told == said
+
+
 NETWORKS = """
 title = "x"
 quantities = []
