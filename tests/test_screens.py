@@ -195,6 +195,41 @@ def test_the_first_line_is_the_answer(
     assert re.match(answer, cli(line, fine=False).out)
 
 
+# Of one value and of several, what every first line says of how sure the answer is.
+SURE = r"±\d+ %|-\d+/\+\d+ %|band not known|exact"
+ANSWERS = (
+    "collective --N 16 --M 1GiB",
+    "collective --N 16,64 --M 1GiB",
+    "collective --topology ring --N 16 --bandwidth 50GB/s --latency 1us --M 1GiB",
+    "analysis --model llama3-8b --gpus 16 --seq-len 8k --global-batch 128",
+    "analysis --model llama3-8b --gpus 16 --seq-len 8k --global-batch 128 --tp 1,2",
+    "plan --model llama3-8b --gpus 8 --seq-len 4096 --tp 1 --cp 1 --pp 1",
+    "plan --model llama3-8b --gpus 8,16 --seq-len 4096 --tp 1 --cp 1 --pp 1",
+    "buy --model qwen3-0.6b --tokens 10B --days 30 --global-batch 256 --tp 1 --cp 1 --pp 1",
+    "tune --model Qwen/Qwen3-0.6B --max-tp-size 2",
+    "run all-reduce-algorithms --no-plot",
+    "run quickstart --no-plot",
+    "hops",
+    "hops --dp 4,8",
+    "hops --hardware dgx-h100,dgx-a100",
+    "overlap --compute 50ms --comm 10ms",
+    "overlap --compute 50ms,60ms --comm 10ms",
+    "overlap --kind all --compute 50ms --comm 10ms",
+    "overlap --compute 0ms,1ms --comm 0ms",
+)
+
+
+@pytest.mark.parametrize("line", ANSWERS)
+def test_the_first_line_says_how_sure_it_is(
+    cli: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    monkeypatch.chdir(tmp_path)
+    first = cli(line).out.splitlines()[0]
+    assert re.search(r"\d", first) or "nothing" in first
+    assert re.search(SURE, first)
+
+
 def test_a_sweeps_table_has_the_units_of_other_commands(cli: Runner, tmp_path: Path) -> None:
     output = cli(f"run quickstart --no-plot --output {tmp_path / 'a.nc'}").out
     assert re.match(r"fastest of the \d+ cases: ", output)

@@ -126,7 +126,7 @@ def _changes_words(
         change = float(changes[where])
         tied = quantity.endswith("step_time") and abs(change) <= 100.0 * tie()
         word = "0 %" if abs(change) < _NO_CHANGE else TIE if tied else f"{change:+.1f} %"
-        whose = ", ".join(labels[where[place]] for place, labels in free)
+        whose = ", ".join(labels[int(where[place])] for place, labels in free)
         words.append(word)
         ends.append(f"{word} ({whose})" if whose else word)
     if {*words} == {"0 %", TIE}:
