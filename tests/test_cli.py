@@ -96,11 +96,12 @@ def test_parts_of_phases_in_a_pipeline_add_up(cli: Runner) -> None:
         "collective --topology torus --mesh-nx 4 --mesh-ny 4 --N 16 --M 1MiB --bandwidth 50GB/s"
         " --latency 5us --phase-chunks 8 --verbose"
     ).out
-    assert "  time                      302.4 us\n    latency part            270 us\n" in answer
+    assert "  time                      302.4 us\n" in answer
+    assert "\n    latency part            270 us\n" in answer
     assert "    bandwidth part          32.44 us\n" in answer
     assert "  phases hidden behind it   216.9 us\n" in answer
     assert "  latency_time = phase_1_passes*phase_1_latency_time + " in answer
-    assert "    = 8*30 us + 1*30 us + 1*0 s\n    = 270 us\n" in answer
+    assert "    = 8*30 us + 1*30 us + 1*0 s\n    = 270 us  [" in answer
 
 
 def test_a_time_that_is_an_upper_bound_says_so_wherever_it_is_shown(
@@ -120,7 +121,8 @@ def test_a_time_that_is_an_upper_bound_says_so_wherever_it_is_shown(
     head, *lines = cli(f"{many} --csv").out.splitlines()
     assert head.endswith(",time_is_upper_bound")
     assert [line.rpartition(",")[2] for line in lines] == ["1.0", "0.0", "0.0", "0.0"]
-    holes = cli(f"{base} --topology ring,switch --N 12 --algorithm dbt --json").out
+    two = base.replace("--topology switch", "--topology ring,switch")
+    holes = cli(f"{two} --N 12 --algorithm dbt --json").out
     assert [row["time_is_upper_bound"] for row in json.loads(holes)] == [None, 1.0]
     assert "time_is_upper_bound" not in cli(f"{base} --N 12,16 --csv").out
     cli(f"{many} --output {tmp_path}/x.nc")
@@ -133,14 +135,18 @@ def test_a_time_that_is_an_upper_bound_says_so_wherever_it_is_shown(
 def test_what_reductions_cost_is_a_part_of_its_own(cli: Runner) -> None:
     answer = cli("collective --topology ring --N 8 --M 1GB --bandwidth 100GB/s --latency 1us"
                " --reduction-cost 1e-12")  # fmt: skip
-    assert "  time                      18.39 ms\n    latency part            14 us\n" in answer.out
+    assert "  time                      18.39 ms\n" in answer.out
+    assert "\n    latency part            14 us\n" in answer.out
     assert "    bandwidth part          17.5 ms\n    reduction part          875 us\n" in answer.out
 
 
 @pytest.mark.parametrize(
     ("more", "statement"),
     [
-        ("--reduction-cost 1e-12", "time = latency_time + bandwidth_time + reduction_time"),
+        (
+            "--topology ring --N 9 --reduction-cost 1e-12",
+            "time = latency_time + bandwidth_time + reduction_time",
+        ),
         (
             "--op all_to_all --topology torus --N 64 --latency-per message --software none",
             "time = latency_time + bandwidth_time",
@@ -152,8 +158,7 @@ def test_what_reductions_cost_is_a_part_of_its_own(cli: Runner) -> None:
 def test_verbose_says_how_the_time_differs_from_the_statement(
     cli: Runner, more: str, statement: str
 ) -> None:
-    base = "collective --topology ring --N 9 --M 1e9 --verbose "
-    out = cli(base + more).out
+    out = cli(f"collective --M 1e9 --verbose {more}").out
     before, _, after = out.partition("  time as asked for, from named constants up\n")
     assert statement in after
     answer = re.search(r"\n  time +(.*)\n", before).group(1)  # type: ignore[union-attr]

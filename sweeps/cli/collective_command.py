@@ -329,6 +329,11 @@ def _terms(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
         }
         told = ", ".join(f"{name} {format_quantity(time, 's')}" for name, time in times.items())
         yield f"  fastest of {told}: {algorithm.name}"
+    # What else the report prints: parts of the time, energy, rates.
+    for name in display.rows("collective", place="report"):
+        known = name in record and np.isfinite(float(record[name]))
+        if known and name not in (*algorithm.statements, "lower_bound", "lower_bound_ratio"):
+            yield from derivation.lines(name, scope, DEEP)
     if float(record.get("lower_bound", np.nan)) > 0.0:
         yield ""
         yield "lower bound: no algorithm is faster on these links"
@@ -356,10 +361,8 @@ def _defined(job: Job, algorithm: Algorithm) -> bool:
 
 def _time(algorithm: Algorithm, scope: Evaluation, derivation: Derivation) -> Iterator[str]:
     """Yield how the time comes about where it isn't the stated one."""
-    stated = algorithm.expression
-    values = {name: float(scope[name]) for name in names(stated)}
-    if same(evaluated(stated, values), float(scope["time"])):
-        for name in values:
+    if "time" in derivation.stated:
+        for name in names(algorithm.expression):
             yield from derivation.lines(name, scope, DEEP)
         return
     if algorithm.bound:
@@ -376,6 +379,8 @@ def _statements_of(
         values = {needed: float(scope[needed]) for needed in names(expression)}
         derivation.leaves |= {needed: shown(needed, value) for needed, value in values.items()}
         result, units = evaluated(expression, values), VOCABULARY[name].units
+        if same(result, float(scope[name])):
+            derivation.stated.add(name)
         yield f"  {name} = {expression}"
         yield f"    = {put_in(expression, values)}"
         yield from _addends(expression, values, units)

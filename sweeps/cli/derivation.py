@@ -37,11 +37,14 @@ class Derivation:
         self.keys: set[tuple[str, str, str]] = set()
         self.leaves: dict[str, str] = {}  # Named constants that were met, as shown
         self.sources: dict[str, int] = {}
+        self.stated: set[str] = set()  # What an algorithm's own statement gives already
 
     def lines(self, name: str, scope: Evaluation, depth: int) -> Iterator[str]:
         """Yield a quantity's statement with the numbers, if it isn't given or derived already."""
         if name in scope.given:
             self.leaves.setdefault(name, shown(name, scope[name]))
+            return
+        if name in self.stated:
             return
         declared = REGISTRY.returning(name, scope.labels)
         algorithm = scope.algorithm

@@ -250,8 +250,8 @@ def scaled(flag: str, text: str, unit: str, readings: list[str]) -> str:
             readings.append(f"{flag} {piece} is read as {value:g} {SHORT[unit]}")
         else:
             pieces.append(piece)
-            word = "parameters" if unit == "billions" else "bytes"
-            readings.append(f"{flag} {piece} is read as {value:.4g} {word}")
+            read = f"{value / 1e9:,.4g} {SHORT[unit]}"
+            readings.append(f"{flag} {piece} is read as {read}")
     return ",".join(pieces)
 
 

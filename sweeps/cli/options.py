@@ -157,9 +157,23 @@ def check_labels(job: Job, options: Mapping[str, str | None], folders: Sequence[
             continue
         why = split_needed(name, job.program.grid.columns)
         # Forwards alone are another question, whatever the split.
-        if _same_numbers(job, without) if single else why and name != "schedule":
+        if _is_idle(job, name, without, folders) if single else why and name != "schedule":
             faults.append(fault(flag_of(name), value, why or IDLE, "leave it out"))
     tell_all(faults)
+
+
+def _is_idle(job: Job, name: str, without: Resolved, folders: Sequence[Path]) -> bool:
+    """Return whether one cell has the same numbers whatever a label is, or without it."""
+    if not _same_numbers(job, without):
+        return False
+    for value in LABELS[name].values:
+        try:
+            other = resolve(replace(job.sweep, labels={**job.sweep.labels, name: value}), folders)
+        except InputError:
+            continue
+        if not _same_numbers(job, other):
+            return False  # what is given is what would be taken here, by another name
+    return True
 
 
 def _without(job: Job, name: str, folders: Sequence[Path]) -> Resolved | None:

@@ -477,7 +477,7 @@ def _whole(one: Calculation, asked: Asked) -> Iterator[str]:
     (found,) = details([best], ("step_time", "peak_memory"))
     yield from _bullet(
         f"activations, buffers, ZeRO and time: of all plans of its sizes ({made / 1e9:.4g} billion "
-        f"parameters) the fastest is {best.name}: {_gb(found['peak_memory'])}, "
+        f"parameters) the best is {best.name}: {_gb(found['peak_memory'])}, "
         f"{found['step_time']:.4g} s a step on {best.labels['hardware']}; any option of plans, "
         "such as --objective time, says it whole"
     )
