@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import numpy as np
-from numpy.typing import NDArray
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.cli.typed import flag_of
 from sweeps.errors import InputError, fault, tell_all
+from sweeps.idle import ALWAYS, IDLE, alike, split_needed
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, DEFAULT, UNKNOWN, Origin, by_owner, words_of
 from sweeps.result import prose, room, stored_as
@@ -125,25 +125,6 @@ def file_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 # What a question is about, whether or not its answer is a hole.
 NEEDED = ("ranks", "message_bytes")
-IDLE = "changes nothing: nothing that is computed here depends on it"
-
-
-# Labels that act where a plan is split so.
-SPLIT_BY = {
-    "tp_mechanism": "tp", "cp_mechanism": "cp", "context_parallel": "cp", "ep_mechanism": "ep",
-    "dispatcher": "ep", "schedule": "pp",
-}  # fmt: skip
-# Labels that always say what is computed, or which files it is taken of.
-ALWAYS = ("collective", "topology", "algorithm", "hardware", "model", "framework", "precision",
-          "software")  # fmt: skip
-
-
-def split_needed(name: str, degrees: Mapping[str, NDArray[Any]]) -> str:
-    """Return why a label can't act with the degrees that a plan may have; empty where it can."""
-    degree = SPLIT_BY.get(name, "")
-    values = degrees.get(degree)
-    one = values is not None and bool(np.all(values == 1.0))
-    return f"changes nothing: {degree} is 1, and it acts where that is more" if one else ""
 
 
 def check_labels(job: Job, options: Mapping[str, str | None], folders: Sequence[Path]) -> None:
@@ -215,7 +196,8 @@ def check_taken(job: Job, options: Mapping[str, str | None], folders: Sequence[P
         alone = name.startswith("pod_") and not pods
         if name not in job.sweep.given or name in LABELS or name in NEEDED:
             continue
-        if name in used and not alone:
+        why = split_needed(name, job.program.grid.columns)
+        if name in used and not alone and not why:
             continue
         axes = tuple(axis for axis in job.sweep.axes if axis.name != name)
         others = {key: value for key, value in job.sweep.constants.items() if key != name}
@@ -228,23 +210,11 @@ def check_taken(job: Job, options: Mapping[str, str | None], folders: Sequence[P
             continue  # it says what is taken anyway
         # What comes along with it and nothing takes either changes as little.
         along = job.resolved.constants.keys() - without.constants.keys() - used
-        if alone or _alike(without, job.resolved, {name, *along}):
+        if alone or why or alike(without, job.resolved, {name, *along}):
             allowed = "--nodes-per-pod, too" if alone else "leave it out"
-            faults.append(fault(flag_of(name), str(options[name]), IDLE, allowed))
+            faults.append(fault(flag_of(name), str(options[name]), why or IDLE, allowed))
     tell_all(faults)
     check_labels(job, options, folders)
-
-
-def _alike(one: Resolved, other: Resolved, names: Set[str]) -> bool:
-    """Return whether two sweeps have the same values, but for some that one of them lacks."""
-
-    def values(found: Resolved) -> dict[str, Any]:
-        columns = {key: own.tolist() for axis in found.axes for key, own in axis.columns.items()}
-        fields = {key: own.tolist() for key, (_, own) in found.fields.items()}
-        every = {**columns, **fields, **found.constants, **found.labels, **found.implied}
-        return {key: repr(value) for key, value in every.items() if key not in names}
-
-    return values(one) == values(other)
 
 
 # What the user didn't give: the values taken, and where they come from.

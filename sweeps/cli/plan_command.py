@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isnan
 from pathlib import Path
@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from overhead.labels import HIERARCHY, SHARED
+from overhead.labels import HIERARCHY
 from sweeps import display
 from sweeps.bands import band_of, band_words, bands_words, money, three
 from sweeps.cli import flags
 from sweeps.cli.options import (
-    SPLIT_BY,
     file_options,
     folders_of,
     output_options,
     price_words,
-    split_needed,
     sweep_of_options,
 )
 from sweeps.cli.typed import flag_of, flags_of
@@ -33,6 +31,7 @@ from sweeps.own_formulas import load_formulas
 from sweeps.result import Result, aligned, fitted, prose, provenance_of
 from sweeps.search.answer import answer, point_figures, range_figures, survival
 from sweeps.search.batches import Batches, batches_of
+from sweeps.search.idle import check_used
 from sweeps.search.interface import (
     FIGURE,
     KEPT_SPLITS,
@@ -310,7 +309,8 @@ def command(**given: Any) -> int:
             return calculator(asked, given)
         asked = planned(asked, given)
     request = _request(asked, given)
-    _check_labels(request, asked)
+    run = asked.tokens is not None or asked.days is not None
+    _check_used(request.points(), asked.given, run=run)
     asked = replace(asked, assumed=(*asked.assumed, *map(length_words, request.lengths)))
     if request.axes:
         return _many(request, asked, given)
@@ -334,14 +334,11 @@ def length_words(origin: Origin) -> str:
     return f"{flag_of('sequence_length')} {origin.value:g}{whose}"
 
 
-def _check_labels(request: Request, asked: Asked) -> None:
-    """Refuse mechanisms of a dimension that no plan allowed splits."""
-    given = {**request.first.labels, **request.first.choices}
-    named = [name for name in SPLIT_BY if name in asked.given and name.endswith("mechanism")
-             and str(given.get(name, SHARED)) != SHARED]  # fmt: skip
-    wrong = {name: split_needed(name, request.first.choices) for name in named}
-    tell_all([fault(flag_of(name), asked.given[name], why, "leave it out")
-              for name, why in wrong.items() if why])  # fmt: skip
+def _check_used(points: Iterable[Point], asked: Mapping[str, str], *, run: bool) -> None:
+    """Refuse options that no plan that is searched can use."""
+    typed = click.get_current_context().params
+    check_used(points, {name: asked[name] for name in asked if typed.get(name) is not None},
+               run=run)  # fmt: skip
 
 
 def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
@@ -450,6 +447,8 @@ def _figures(dataset: xr.Dataset, plans: Plans) -> Sequence[Mapping[str, Any]]:
 EACH = ("price", "capital")
 # How many GPUs is what is asked.
 GPUS_OF_PLANS = ("world_size", "nodes")
+# Of so many all splits can be that a purchase may have: nodes of 8 and 72 GPUs, and stages of 3.
+MANY_GPUS = 2304.0
 OF_BUYING = tuple(name for name in OTHERS if name not in GPUS_OF_PLANS)
 # Sequences of a step where neither is said nor does a publication help, as `sweeps plan` has them.
 USUAL_BATCH = "512"
@@ -567,6 +566,9 @@ def _asked(given: Mapping[str, Any]) -> Purchase:
                 for axis in request.axes
             ])  # fmt: skip
         points[machine] = request.first
+    some = [one.with_constants(world_size=MANY_GPUS) for one in points.values()]
+    told = {name: text for name, text in every.items() if text is not None}
+    _check_used(some, {**told, **values}, run=True)
     first = points[machines[0]]
     assumed = [length_words(one) for one in request.lengths]
     known = common_of(first)[2].constants

@@ -34,8 +34,10 @@ from sweeps.search.answer import (
     table_layout,
 )
 from sweeps.search.answer import answer as answer_point
+from sweeps.search.idle import check_used
 from sweeps.search.repair import MEASURES, Best, best_at, flag_column, number_column
 from sweeps.search.request import (
+    ALIASES,
     DEFAULT_THRESHOLD,
     Execution,
     Point,
@@ -46,6 +48,7 @@ from sweeps.search.request import (
 from sweeps.search.search import COMMUNICATION, Detail, blocks_of, details, is_bounded
 from sweeps.search.space import common_of, space_of
 from sweeps.spec.catalog import load_hardware
+from sweeps.spec.names import quantity_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -207,6 +210,9 @@ def plans(
     folders = [Path(folder) for folder in hardware_folders]
     plain = {name: _plain(value) for name, value in given.items()}
     request = read_request(plain, objective=objective, threshold=memory_threshold, folders=folders)
+    texts = {quantity_of(ALIASES.get(name, name), training=True): str(value)
+             for name, value in plain.items()}  # fmt: skip
+    check_used(request.points(), texts, run=False)
     if request.axes:
         return Plans(request, best=best_at(request))
     return Plans(request, answer=answer_point(request.first))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from overhead.labels import needed_shapes
 from overhead.memory.quantities import MODULES
 from sweeps.bands import MEMORY_LIMIT
-from sweeps.errors import InputError, fault, nearest, needs
+from sweeps.errors import InputError, fault, nearest, needs, tell_all
 from sweeps.origin import Origin, assumed, once
 from sweeps.spec.axis import Axis, divisors, every_plan
 from sweeps.spec.catalog import load_model
@@ -116,9 +116,10 @@ def every_split(
 ) -> Columns:
     """Enumerate the splits of a number of GPUs."""
     names = ("tp", "cp", "pp", *(("ep",) if experts else ()))
-    if not experts and "ep" in limits and 1.0 not in limits["ep"]:
-        allowed = "leave it out, or a model with experts"
-        raise InputError(fault("ep", _listed(limits["ep"]), "the model has no experts", allowed))
+    of_experts = [] if experts else [name for name in ("ep", "etp") if name in limits]
+    allowed = "leave it out, or a model with experts"
+    tell_all([fault(name, _listed(limits[name]), "the model has no experts", allowed)
+              for name in of_experts if 1.0 not in limits[name]])  # fmt: skip
     own = {name: values for name, values in limits.items() if name in names}
     try:
         columns = every_plan(names, {**own, "world_size": np.array([float(world_size)])})

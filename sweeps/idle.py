@@ -1,0 +1,46 @@
+"""What is given and changes nothing: which labels and numbers can't act, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.spec.resolve import Resolved
+
+IDLE = "changes nothing: nothing that is computed here depends on it"
+# Labels and shares that act where a plan is split so.
+SPLIT_BY = {
+    "tp_mechanism": "tp", "cp_mechanism": "cp", "context_parallel": "cp", "ep_mechanism": "ep",
+    "dispatcher": "ep", "schedule": "pp", "tp_overlap": "tp", "cp_overlap": "cp",
+    "ep_overlap": "ep",
+}  # fmt: skip
+# What acts where a model has experts.
+OF_EXPERTS = ("expert_imbalance", "expert_heat")
+# Labels that always say what is computed, or which files it is taken of.
+ALWAYS = ("collective", "topology", "algorithm", "hardware", "model", "framework", "precision",
+          "software")  # fmt: skip
+
+
+def split_needed(name: str, columns: Mapping[str, NDArray[Any]]) -> str:
+    """Return why something can't act with what plans may have; empty where it can."""
+    if name in OF_EXPERTS and not np.any(columns.get("experts", np.zeros(1)) > 0.0):
+        return "changes nothing: the model has no experts"
+    degree = SPLIT_BY.get(name, "")
+    values = columns.get(degree)
+    one = values is not None and bool(np.all(values == 1.0))
+    return f"changes nothing: {degree} is 1, and it acts where that is more" if one else ""
+
+
+def alike(one: Resolved, other: Resolved, names: Set[str]) -> bool:
+    """Return whether two sweeps have the same values, but for some that one of them lacks."""
+
+    def values(found: Resolved) -> dict[str, Any]:
+        columns = {key: own.tolist() for axis in found.axes for key, own in axis.columns.items()}
+        fields = {key: own.tolist() for key, (_, own) in found.fields.items()}
+        every = {**columns, **fields, **found.constants, **found.labels, **found.implied}
+        return {key: repr(value) for key, value in every.items() if key not in names}
+
+    return values(one) == values(other)
