@@ -1,0 +1,65 @@
+"""What no plan that is searched can use is refused; what one of them can, and defaults, are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import sweeps
+from sweeps.errors import InputError
+from sweeps.search.idle import check_used
+from sweeps.search.request import read_request
+from tests.cli_runner import Runner
+
+DENSE = "plan --model llama3-8b --gpus 8 -b 64 --hardware dgx-h100"
+BUY = "buy --model llama3-8b --tokens 1T --days 30 --hardware dgx-h100 -b 512"
+ASKED: dict[str, Any] = {"model": "llama3-8b", "gpus": 8, "global_batch": 64,
+                         "sequence_length": 4096, "hardware": "dgx-h100"}  # fmt: skip
+ROUTED: dict[str, Any] = {**ASKED, "model": "qwen3-30b-a3b", "gpus": 16}
+
+
+@pytest.mark.parametrize(("line", "flag", "why"), [
+    (f"{DENSE} --cp-kind all_gather --cp 1", "--cp-kind = 'all_gather'", "--cp is 1"),
+    (f"{DENSE} --tp-overlap 0.5 --tp 1", "--tp-overlap = '0.5'", "--tp is 1"),
+    (f"{DENSE} --etp 2", "--etp = '2'", "the model has no experts"),
+    (f"{DENSE} --imbalance 1.3", "--imbalance = '1.3'", "the model has no experts"),
+    (f"{DENSE} --recompute-mlp 1", "--recompute-mlp = '1'", "nothing that is computed here"),
+    (f"{DENSE} --electricity-price 0.1", "--electricity-price = '0.1'", "changes nothing"),
+    (f"{DENSE} --fault-rate 1e-5", "--fault-rate = '1e-5'", "changes nothing"),
+    (f"{DENSE.replace('8 -b', '8,16 -b')} --electricity-price 1", "--electricity-price", "nothing"),
+    (f"{BUY} --cp-comm-type all_gather --cp 1", "--cp-comm-type", "--cp is 1"),
+    (f"{BUY} --expert-load-imbalance 1.3", "--expert-load-imbalance", "no experts"),
+])  # fmt: skip
+def test_what_no_plan_can_use_is_refused(
+    capsys: pytest.CaptureFixture[str], line: str, flag: str, why: str
+) -> None:
+    ran = Runner(capsys)(line, fine=False)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert len(ran.err.splitlines()) == 1
+    assert flag in ran.err
+    assert why in ran.err
+
+
+def test_python_refuses_it_too() -> None:
+    with pytest.raises(InputError, match=r"expert_imbalance = '1.3': changes nothing"):
+        sweeps.plans(**ASKED, imbalance=1.3)
+
+
+@pytest.mark.parametrize(("asked", "more", "run"), [
+    (ASKED, {"context_parallel": "all_gather"}, False),  # searched with cp above 1
+    (ASKED, {"context_parallel": "ring", "cp": 1}, False),  # what is taken anyway
+    (ASKED, {"cp_overlap": 0.8, "cp": 1}, False),
+    (ASKED, {"recompute": "selective", "recompute_mlp": 1}, False),
+    (ASKED, {"capital": 30000, "electricity_price": 1e-7}, False),
+    (ASKED, {"window": 1024}, False),
+    (ASKED, {"fault_rate": 1e-9}, True),
+    (ROUTED, {"expert_imbalance": 1.3, "etp": 1}, False),
+    ({**ROUTED, "model": ["llama3-8b", "qwen3-30b-a3b"]}, {"expert_imbalance": 1.3}, False),
+])  # fmt: skip
+def test_what_a_plan_can_use_and_what_is_taken_anyway_is_fine(
+    asked: dict[str, Any], more: dict[str, Any], run: bool
+) -> None:
+    request = read_request({**asked, **more})
+    check_used(request.points(), {name: str(value) for name, value in more.items()}, run=run)
