@@ -12,13 +12,22 @@ from hypothesis import strategies as st
 
 import sweeps
 from overhead.labels import LABELS
+from overhead.overlap.mechanisms import MECHANISMS
 from overhead.quantity import VOCABULARY
 from sweeps.cli.analysis_job import analysis_job
+from sweeps.cli.hops_command import LINKS as LINK_FLAGS
 from sweeps.cli.options import check_taken
 from sweeps.errors import InputError
 from sweeps.job import Job, prepare
 from sweeps.origin import GIVEN, UNKNOWN, read
+from sweeps.overlap import FLAGS
+from sweeps.overlap import job_of as overlap_of
+from sweeps.search.answer import answer
+from sweeps.search.interface import Wish, offer
+from sweeps.search.request import read_request
+from sweeps.spec.catalog import load_hardware
 from sweeps.tuner.predict import read_rates
+from tests.cli_runner import Runner
 
 Question = dict[str, Any]
 # How sure an answer is depends on what is known of a run, so on what is given.
@@ -227,3 +236,96 @@ def test_a_tuners_rates_given_back() -> None:
     assert slow.library["intra_bandwidth"] == own.library["intra_bandwidth"] / 2.0
     late = read_rates("dgx-h100", given={"latency": own["latency"] + 1e-6})
     assert late.library["step_latency"] == pytest.approx(own.library["step_latency"] + 1e-6)
+
+
+DURATIONS = {"compute_time": "50ms", "communication_time": "10ms"}
+PRODUCT = {"communication_time": "1ms", "matmul_rows": "8192", "matmul_columns": "8192",
+           "matmul_depth": "4096", "tile_time": "5us"}  # fmt: skip
+OVERLAPS = [
+    *((name, DURATIONS) for name in MECHANISMS
+      if name not in ("pipeline", "fused_messages", "zero3_prefetch")),
+    *((name, PRODUCT) for name in ("two_durations", "bulk_shared", "ring_exchange")),
+    ("zero3_prefetch", {**DURATIONS, "prefetched_layers": "2"}),
+    ("fused_messages", {"compute_time": "5ms", "messages": "32", "message_latency": "20us",
+                        "transfer_time": "2ms"}),
+    ("pipeline", {"stage_forward_time": "10ms", "stage_backward_time": "20ms",
+                  "p2p_time": "1ms"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("hardware", [None, "dgx-h100"])
+@pytest.mark.parametrize(("mechanism", "asked"), OVERLAPS)
+def test_an_overlaps_values_given_back(
+    mechanism: str, asked: dict[str, str], hardware: str | None
+) -> None:
+    question = {**asked, "mechanism": mechanism}
+    base = overlap_of(question, hardware)
+    flags = {name for _, name, _ in FLAGS}
+    own = {
+        name: value if isinstance(value, str) else repr(float(value))
+        for name, value in taken(base).items() if name in flags
+    }  # fmt: skip
+    known = numbers(base)
+    for name, value in own.items():
+        again = overlap_of({**question, name: value}, hardware)
+        assert not unlike(known, numbers(again)), (name, value)
+    assert not unlike(known, numbers(overlap_of({**question, **own}, hardware))), own
+    assert own or mechanism == "bulk_queued"
+
+
+# What `hops` takes where it isn't given, and the machine's links as its table has them.
+HOPS = {"spec": "llama3-8b-hops", "layers": "one", "switching": "cut_through",
+        "algorithm": "nccl", "tensor": "ring", "wiring": "rails"}  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", ["dgx-h100", "tpu-v5p"])
+@pytest.mark.parametrize("record", ["", "--messages"])
+def test_hops_values_given_back(
+    capsys: pytest.CaptureFixture[str], machine: str, record: str
+) -> None:
+    cli = Runner(capsys)
+    asked = f"hops --hardware {machine} --json {record}"
+    base = cli(asked).records
+    links = load_hardware(machine).figures
+    names = [name for _, name, _ in LINK_FLAGS if name in links]
+    own = {name: repr(links[name].value) for name in names}
+    if machine == "dgx-h100":
+        own |= HOPS
+    given = [f"--{name.replace('_', '-')} {value}" for name, value in own.items()]
+    for flag in given:
+        assert cli(f"{asked} {flag}").records == base, flag
+    assert cli(f"{asked} {' '.join(given)}").records == base
+    assert len(given) >= 4
+
+
+TRAINED = {"model": "qwen3-0.6b", "hardware": "dgx-h100", "global_batch": "256", "tp": "1",
+           "sequence_length": "4096", "world_size": "8", "cp": "1", "pp": "1", "micro_batch": "4",
+           "zero_stage": "1", "recompute": "none"}  # fmt: skip
+
+
+def test_a_purchases_values_given_back() -> None:
+    def bought(given: Mapping[str, str]) -> Mapping[str, float]:
+        point = read_request({**TRAINED, **given}, objective="time").first
+        least = offer(point, Wish(tokens=10e9, days=0.2), "dgx-h100").least
+        assert least is not None
+        assert least.detail is not None
+        return {"gpus": least.gpus, **least.detail.values}
+
+    base = bought({})
+    space = answer(read_request(TRAINED, objective="time").first).found.space
+    assert space.plan is not None
+    every = space.resolved.constants
+    own = {
+        name: repr(float(every[name])) for name, origins in space.resolved.origins.items()
+        if name in space.plan.used() - SURENESS and name in every and name not in TRAINED
+        and origins[0].kind != UNKNOWN and np.isfinite(every[name])
+    }  # fmt: skip
+    few = ("inter_bandwidth", "link_share", "matmul_efficiency", "memory_capacity", "dp_overlap")
+    assert {*few} <= own.keys()
+    own["price"] = repr(load_hardware("dgx-h100").figures["price"].value)
+    for again in (bought(some) for some in (*({name: own[name]} for name in (*few, "price")), own)):
+        known = {name for name in base.keys() & again.keys() - SURENESS if "error_band" not in name}
+        assert {"gpus", "run_cost", "run_days"} <= known
+        unequal = {name for name in known
+                   if not np.array_equal(again[name], base[name], equal_nan=True)}  # fmt: skip
+        assert not unequal

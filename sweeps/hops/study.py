@@ -108,11 +108,15 @@ class Scenario:
 
     def constants(self, ranks: int, stride: int = 1) -> dict[str, float]:
         """Return what `sweeps collective` is given for an all_reduce of every stride-th rank."""
-        levels = load_hardware(self.where, self.folders).figures
+        machine = load_hardware(self.where, self.folders)
+        levels = machine.figures
         pods = {"nodes_per_pod": levels["nodes_per_pod"].value} if "pod_bandwidth" in levels else {}
         own = {name: value for name, value in self.given.items() if not name.startswith("card_")}
         figures = {name: figure.value for name, figure in levels.items()} | dict(self.given)
         own |= _through_cards(figures, self.given)
+        if "intra_bandwidth" in own:
+            # Here a link's; a collective operation has all of a chip's at once.
+            own["intra_bandwidth"] *= machine.ports
         return {"ranks": float(ranks), **pods, **own, **_spread(levels, ranks, stride)}
 
 

@@ -228,6 +228,11 @@ class Machine:
     profile: str = ""  # The profile whose constants the machine has measured ones in place of
     constants: Mapping[str, Figure] = field(default_factory=dict)  # These, by quantity
 
+    @property
+    def ports(self) -> float:
+        """How many links a chip drives at once where a pod of a torus is a node; one elsewhere."""
+        return 2.0 * self.torus_dimensions or 1.0
+
 
 def _count(quantity: str, *, required: bool = False) -> Entry:
     return Entry(quantity, "1", minimum=1.0, integer=True, required=required)

@@ -390,7 +390,7 @@ class Resolver:
             return
         if not any(machine.torus_dimensions for machine in self.machines):
             return
-        ports = self._of_machines(lambda one: 2.0 * one.torus_dimensions or 1.0)
+        ports = self._of_machines(lambda one: one.ports)
         ports = np.where(self._on_axes("topology") == HIERARCHY, ports, 1.0)
         values = ports * self._of_machines(lambda one: one.figures["intra_bandwidth"].value)
         self._spread("intra_bandwidth", values)
@@ -642,9 +642,8 @@ def _whole_port(machine: Machine) -> Origin:
     link = machine.figures["intra_bandwidth"].origin.of(machine.name)
     if not machine.torus_dimensions:
         return link
-    ports = 2.0 * machine.torus_dimensions
-    why = f"; {ports:g} links of a chip together, as rings on every axis use them"
-    return link.derived(ports * link.value, why)
+    why = f"; {machine.ports:g} links of a chip together, as rings on every axis use them"
+    return link.derived(machine.ports * link.value, why)
 
 
 def _own_latency(name: str, machine: Machine) -> float:
