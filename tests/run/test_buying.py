@@ -41,7 +41,8 @@ def test_each_machine_has_the_plan_that_a_search_finds(domains: Path) -> None:
             gpus_per_node=nodes[place], nics_per_node=nodes[place], etp=1,
         )  # fmt: skip
         assert best.answer is not None
-        assert times[place] == pytest.approx(best.answer.main[0]["step_time"], rel=0.01)
+        # The recommended plan may be a simpler one that ties.
+        assert times[place] == pytest.approx(min(best.answer.found.values), rel=0.01)
     # The chip alone, and the domain alone, which is less.
     assert machines[2] == machines[3] == "gb200-nvl72"
     chip, domain = times[2] / times[0], times[3] / times[2]
