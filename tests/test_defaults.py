@@ -37,14 +37,11 @@ def value_of(name: str, command: str) -> str:
     return values.split(", ")[-1].removesuffix(" over several")
 
 
-# Who gives one of these describes a network of their own.
-OF_NETWORKS = {"link", "mesh_nz", *(f"{level}_{what}" for level in ("intra", "inter")
-               for what in ("bandwidth", "latency", "efficiency"))}  # fmt: skip
 STATED = [
     (command, name)
     for command, names in (("collective", flags.OF_COLLECTIVES), ("analysis", flags.OF_TRAINING))
     for name in names
-    if value_of(name, command) and name not in OF_NETWORKS
+    if value_of(name, command)
 ]
 
 
