@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -27,7 +28,8 @@ from sweeps.engine.grid import (
 from sweeps.engine.joint import OF_OPERATION, joined
 from sweeps.engine.program import Program
 from sweeps.errors import nearest, refuse
-from sweeps.job import prepare
+from sweeps.idle import UNUSED, unused
+from sweeps.job import Job, prepare
 from sweeps.origin import GIVEN, read
 from sweeps.result import of_dataset
 from sweeps.spec.axis import Axis
@@ -147,12 +149,21 @@ def run(
     """
     folders = [Path(folder) for folder in hardware_folders]
     if isinstance(spec, Mapping):
-        return prepare(spec, command=["sweeps.run"], folders=folders).dataset()
+        job = prepare(spec, command=["sweeps.run"], folders=folders)
+        _warn(job)
+        return job.dataset()
     path = find_sweep(spec)
     read, text = load_sweep(path, folders=folders)
     where = f"{path.name}: "
     job = prepare(read, text=text, command=["sweeps.run"], folders=folders, where=where)
+    _warn(job)
     return job.dataset()
+
+
+def _warn(job: Job) -> None:
+    """Tell the caller of a function here what was given and changes nothing."""
+    if idle := unused(job):
+        warnings.warn(f"{UNUSED}: {', '.join(idle)}", stacklevel=3)
 
 
 def sweep(
@@ -200,6 +211,7 @@ def sweep(
         table["quantities"] = names
     folders = [Path(folder) for folder in hardware_folders]
     job = prepare(table, command=["sweeps.sweep"], folders=folders)
+    _warn(job)
     job.program.limits = limits_of(array)
     return job.dataset()
 

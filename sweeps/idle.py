@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.spec.resolve import Resolved
 
+if TYPE_CHECKING:
+    from sweeps.job import Job
+
+# What a question is about, whether or not its answer is a hole.
+NEEDED = ("ranks", "message_bytes")
+UNUSED = "given, but nothing here depends on it"
 IDLE = "changes nothing: nothing that is computed here depends on it"
 # Labels and shares that act where a plan is split so.
 SPLIT_BY = {
@@ -44,3 +50,9 @@ def alike(one: Resolved, other: Resolved, names: Set[str]) -> bool:
         return {key: repr(value) for key, value in every.items() if key not in names}
 
     return values(one) == values(other)
+
+
+def unused(job: Job) -> list[str]:
+    """Return the quantities that the user gave and no result depends on."""
+    known = {*job.program.used(), *job.program.labels, *job.resolved.origins, *NEEDED}
+    return [name for name in job.program.grid.columns if name not in known]

@@ -24,7 +24,7 @@ from sweeps.bands import (
 from sweeps.cli.analysis_headline import answer, band, fit, host, number
 from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, roots, sharded_line
 from sweeps.cli.derivation import Derivation
-from sweeps.cli.options import grouped_lines, price_words
+from sweeps.cli.options import grouped_lines, price_words, unused_lines
 from sweeps.cli.typed import flag_of
 from sweeps.cli.write import shown, size_of
 from sweeps.impossible import LIMITS, impossible, too_many
@@ -183,18 +183,6 @@ def table_notes(job: Job, verbose: bool) -> Iterator[str]:
     yield from grouped_lines(job, brief=not verbose)
     if verbose:
         yield from declarations(job)
-
-
-def unused_lines(job: Job) -> Iterator[str]:
-    """Yield what the user gave and nothing that is told depends on."""
-    used = job.program.used() | set(job.program.labels)
-    idle = [
-        flag_of(name)
-        for name in job.program.grid.columns
-        if name not in used and name not in job.resolved.origins
-    ]
-    if idle:
-        yield f"given, but nothing here depends on it: {', '.join(idle)}"
 
 
 # The parts of a report.

@@ -15,7 +15,7 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.cli.typed import flag_of
 from sweeps.errors import InputError, fault, tell_all
-from sweeps.idle import ALWAYS, IDLE, alike, split_needed
+from sweeps.idle import ALWAYS, IDLE, NEEDED, UNUSED, alike, split_needed, unused
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, DEFAULT, UNKNOWN, Origin, by_owner, words_of
 from sweeps.result import prose, room, stored_as
@@ -123,10 +123,6 @@ def file_options(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**stored_as(given), **kind, "formulas": "".join(formulas)}
 
 
-# What a question is about, whether or not its answer is a hole.
-NEEDED = ("ranks", "message_bytes")
-
-
 def check_labels(job: Job, options: Mapping[str, str | None], folders: Sequence[Path]) -> None:
     """Refuse labels that change nothing: of one cell any, of many those of a split none has."""
     single, faults = job.program.grid.cells == 1, []
@@ -222,6 +218,12 @@ def check_taken(job: Job, options: Mapping[str, str | None], folders: Sequence[P
 # What says how units convert, and a model's shapes that it doesn't have.
 CONVERSIONS = ("hour", "day", "kilowatt_hour")
 ABSENT = (ASSUMED, "not stated: none")
+
+
+def unused_lines(job: Job, named: Callable[[str], str] = flag_of) -> Iterator[str]:
+    """Yield what the user gave and nothing that is told depends on, as it is named there."""
+    if idle := unused(job):
+        yield f"{UNUSED}: {', '.join(map(named, idle))}"
 
 
 def assumed_lines(job: Job) -> Iterator[str]:

@@ -21,6 +21,7 @@ from sweeps.cli.options import (
     grouped_lines,
     result_options,
     show_sensitivity,
+    unused_lines,
 )
 from sweeps.cli.typed import Command
 from sweeps.cli.write import Output, answer_lines, draw_figures
@@ -164,7 +165,8 @@ def _deliver(out: Any, job: Any, sweep: Sweep, folders: Sequence[Path], *, verbo
         out.write(job, job.sweep.figures)
         with open_dataset(out.path) as dataset:
             out.show(of_dataset(dataset, of_records(), job.masks))
-        out.notes.writelines(one.words + "\n" for one in job.touched)
+        notes = (*(one.words for one in job.touched), *unused_lines(job, str))
+        out.notes.writelines(line + "\n" for line in notes)
         return
     out.ends = io.StringIO()
     answer: list[str] = []
@@ -182,6 +184,7 @@ def _deliver(out: Any, job: Any, sweep: Sweep, folders: Sequence[Path], *, verbo
         sys.stdout.write(out.ends.getvalue())
     lines = [] if answer and not verbose else [*summary(out.path)]
     lines += [one.words for one in job.touched]
+    lines += unused_lines(job, str)
     lines += assumed_lines(job) if verbose else grouped_lines(job, brief=True)
     sys.stdout.writelines(fitted(lines))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import sweeps
 from sweeps.errors import InputError
 from sweeps.search.idle import check_used
 from sweeps.search.request import read_request
+from sweeps.spec.units import to_toml
 from tests.cli_runner import Runner
 
 DENSE = "plan --model llama3-8b --gpus 8 -b 64 --hardware dgx-h100"
@@ -63,3 +66,34 @@ def test_what_a_plan_can_use_and_what_is_taken_anyway_is_fine(
 ) -> None:
     request = read_request({**asked, **more})
     check_used(request.points(), {name: str(value) for name, value in more.items()}, run=run)
+
+
+IDLE = {"title": "Idle", "quantities": ["time"], "axes": {"ranks": [8, 16]},
+        "constants": {"message_bytes": "1 GB", "chunks": 4}}  # fmt: skip
+
+
+@pytest.mark.parametrize("more", ["", "--json"])
+def test_a_spec_says_which_constants_change_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, more: str
+) -> None:
+    path = tmp_path / "idle.toml"
+    path.write_text(to_toml(IDLE))
+    line = f"run {path} --no-plot --output {tmp_path / 'x.nc'} {more}"
+    ran = Runner(capsys)(line, fine=False)
+    assert ran.code == 0
+    assert "given, but nothing here depends on it: chunks\n" in ran.out + ran.err
+
+
+def test_python_warns_of_constants_that_change_nothing() -> None:
+    with pytest.warns(UserWarning, match="nothing here depends on it: chunks"):
+        sweeps.run(IDLE)
+    with pytest.warns(UserWarning, match="nothing here depends on it: chunks"):
+        sweeps.sweep("time", ranks=8, message_bytes=1e9, chunks=4)
+
+
+def test_a_joint_sweep_warns_of_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sweeps.sweep(["time"], ranks=[8, 16], message_bytes=1e9)
+        sweeps.sweep(["time", "step_time"], ranks=[8, 16], message_bytes=1e9, tp=[1, 2],
+                     model="llama3-8b", global_batch=32, sequence_length=4096)  # fmt: skip
