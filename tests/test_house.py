@@ -26,8 +26,8 @@ LONGEST_FILE = 700
 # Each wing of sweeps imports only those before it.
 WINGS = (
     "errors", "origin", "display", "spec", "impossible", "bands", "engine", "store", "result",
-    "traces", "hops", "validate", "plots", "calibrate", "own_formulas", "job", "error_bar",
-    "tuner", "overlap", "blocks", "search", "api", "page", "docs", "cli",
+    "traces", "hops", "validate", "plots", "calibrate", "own_formulas", "job", "idle",
+    "error_bar", "tuner", "overlap", "blocks", "search", "api", "page", "docs", "cli",
 )  # fmt: skip
 # What sweeps has at its top hands on to api and cli.
 ENTRIES = ("__init__", "__main__")
