@@ -333,6 +333,13 @@ def test_a_sweep_that_memory_cannot_hold_is_refused_at_once() -> None:
 
 def test_a_sweep_that_no_disk_holds_is_refused_at_once() -> None:
     axes = {"latency": "1e-7:1:log100000", "message_bytes": "1:1e9:log100000", "ranks": "2:1001:+1"}
-    job = prepare({"quantities": ["time"], "axes": axes})
+    job = prepare({"quantities": ["time"], "axes": axes, "constants": {"topology": "switch"}})
     with pytest.raises(InputError, match=r"1e\+13 cells, 80 TB; at most .* ask for a reduction"):
         job.check_size()
+
+
+def test_steps_along_links_and_networks_at_once_are_refused_before_they_fill_memory() -> None:
+    axes = {"latency": "1e-7:1:log100000", "ranks": "2:1001:+1"}
+    asked = {"quantities": ["time"], "axes": axes, "constants": {"message_bytes": 1e6}}
+    with pytest.raises(InputError, match="values of a library's steps"):
+        prepare(asked)

@@ -22,11 +22,8 @@ from overhead.labels import (
     NCCL,
     NO_LIBRARY,
     OPERATION_DEFAULTS,
-    SM_LAWS,
     XLA,
-    complete,
 )  # fmt: skip
-from overhead.overlap.mechanisms import ASSUMED, HEEDED, MECHANISMS
 from sweeps.errors import of_each, refuse
 from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, Origins, assumed, once
 from sweeps.spec.axis import Axis
@@ -87,6 +84,8 @@ FIGURES = (
     "in_network_latency_factor",
 )
 # Labels by which a library's profile is chosen; the first says which.
+# So many values of a library's steps at most: they vary along the axes of links and of networks.
+MOST_STEPS = 10**7
 OF_SOFTWARE = ("software", "environment", "fabric")
 # Quantities that vary along several axes: these, and the values.
 Field = tuple[tuple[str, ...], NDArray[Any]]
@@ -115,6 +114,8 @@ def resolve(sweep: Sweep, folders: Sequence[Path] = ()) -> Resolved:
 
         return TrainingResolver(sweep, folders).run()
     if sweep.overlap:
+        from sweeps.spec.resolve_overlap import OverlapResolver
+
         return OverlapResolver(sweep, folders).run()
     return Resolver(sweep, folders).run()
 
@@ -494,6 +495,10 @@ class Resolver:
             if "latency" in given:
                 flat = self._on_axes("topology") != HIERARCHY
                 value = np.where(flat, self._on_axes("latency"), value)
+            cells = np.broadcast(base, value).size
+            if cells > MOST_STEPS:
+                wrong = f"makes {cells:,} values of a library's steps, for networks vary along axes"
+                refuse(given[0], "..", wrong, "give topology, software = none, or a shorter axis")
             more = np.where(np.isnan(base), 0.0, value - base)
             for name, times in steps.items():
                 if name in self.sweep.given or name not in self.origins or not np.any(more):
@@ -677,51 +682,6 @@ def figure_of(machine: Machine, name: str) -> Origin:
         return _in_network_factor(machine)
     found = machine.figures.get(name)
     return OF_LEAVES.get(name, Origin(np.nan, UNKNOWN)) if found is None else found.origin
-
-
-# Overlap asked for by itself: a machine's figures, and what they are there.
-OF_MACHINE = {
-    "memory_bandwidth": "memory_bandwidth",
-    "best_matmul_flops": "best_matmul_flops_bf16",
-    "latency": "intra_latency",
-    "bandwidth": "intra_bandwidth",
-    "sms": "sms",
-}
-# What is computed at a machine's rates.
-RATED = {"hardware", "matmul_rows", *SM_LAWS}
-
-
-class OverlapResolver(Resolver):
-    """Fills in what a sweep of computation and communication at once doesn't say."""
-
-    def run(self) -> Resolved:
-        """Return the sweep with all that follows."""
-        chosen: list[str] = []
-        for name in ("mechanism", *HEEDED):
-            if name not in self.given and HEEDED.get(name, "") in ("", *chosen):
-                self.labels[name] = LABELS[name].default
-                self.origins[name] = (assumed(self.labels[name]),)
-            if name == "mechanism":
-                chosen = [one for one in MECHANISMS if one in self._values(name)]
-        if RATED & self.given:
-            self._machines()
-        for way, more in ASSUMED.items():
-            if any(way in complete({"mechanism": m}, self.sweep.given).items() for m in chosen):
-                for name, (default, why) in more.items():
-                    self._constant(name, assumed(default, why))
-        for mechanism in chosen:
-            for name, default in MECHANISMS[mechanism].defaults.items():
-                if name not in self.given:
-                    self.origins[name] = (assumed(default),)
-        return Resolved(
-            tuple(self.axes), self.constants, self.labels, self.origins, tuple(self.machines)
-        )
-
-    def _figures(self) -> tuple[str, ...]:
-        return tuple(OF_MACHINE)
-
-    def _figure(self, machine: Machine, name: str) -> Origin:
-        return _figure(machine, OF_MACHINE[name])
 
 
 def _taken(machine: Machine, profile: str) -> Origin:

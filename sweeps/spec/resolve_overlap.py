@@ -1,0 +1,53 @@
+"""What a sweep of computation and communication at once doesn't say: figures and defaults."""
+
+from __future__ import annotations
+
+from overhead.labels import LABELS, SM_LAWS, complete
+from overhead.overlap.mechanisms import ASSUMED, HEEDED, MECHANISMS
+from sweeps.origin import Origin, assumed
+from sweeps.spec.machine import Machine
+from sweeps.spec.resolve import Resolved, Resolver, figure_of
+
+# Overlap asked for by itself: a machine's figures, and what they are there.
+OF_MACHINE = {
+    "memory_bandwidth": "memory_bandwidth",
+    "best_matmul_flops": "best_matmul_flops_bf16",
+    "latency": "intra_latency",
+    "bandwidth": "intra_bandwidth",
+    "sms": "sms",
+}
+# What is computed at a machine's rates.
+RATED = {"hardware", "matmul_rows", *SM_LAWS}
+
+
+class OverlapResolver(Resolver):
+    """Fills in what a sweep of computation and communication at once doesn't say."""
+
+    def run(self) -> Resolved:
+        """Return the sweep with all that follows."""
+        chosen: list[str] = []
+        for name in ("mechanism", *HEEDED):
+            if name not in self.given and HEEDED.get(name, "") in ("", *chosen):
+                self.labels[name] = LABELS[name].default
+                self.origins[name] = (assumed(self.labels[name]),)
+            if name == "mechanism":
+                chosen = [one for one in MECHANISMS if one in self._values(name)]
+        if RATED & self.given:
+            self._machines()
+        for way, more in ASSUMED.items():
+            if any(way in complete({"mechanism": m}, self.sweep.given).items() for m in chosen):
+                for name, (default, why) in more.items():
+                    self._constant(name, assumed(default, why))
+        for mechanism in chosen:
+            for name, default in MECHANISMS[mechanism].defaults.items():
+                if name not in self.given:
+                    self.origins[name] = (assumed(default),)
+        return Resolved(
+            tuple(self.axes), self.constants, self.labels, self.origins, tuple(self.machines)
+        )
+
+    def _figures(self) -> tuple[str, ...]:
+        return tuple(OF_MACHINE)
+
+    def _figure(self, machine: Machine, name: str) -> Origin:
+        return figure_of(machine, OF_MACHINE[name]).of(machine.name)
