@@ -141,8 +141,9 @@ def check_labels(job: Job, options: Mapping[str, str | None], folders: Sequence[
 
 def _is_idle(job: Job, name: str, without: Resolved, folders: Sequence[Path]) -> bool:
     """Return whether one cell has the same numbers whatever a label is, or without it."""
-    if not _same_numbers(job, without):
-        return False
+    same = _same_numbers(job, without)
+    if not same or split_needed(name, job.program.grid.columns):
+        return same
     for value in LABELS[name].values:
         try:
             other = resolve(replace(job.sweep, labels={**job.sweep.labels, name: value}), folders)
