@@ -44,7 +44,7 @@ COMMANDS = {
 FILES = {
     "plot": "run", "info": "run", "list": "catalog", "show": "catalog", "docs": "catalog",
     "schema": "catalog", "list-cmds": "run", "run-all": "run", "normal": "calibrate",
-    "fit-constants": "calibrate", "buy": "plan", "trace": "overlap", "page": "analysis",
+    "fit-constants": "calibrate", "trace": "overlap", "page": "analysis",
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from overhead.evaluation import derive
 from sweeps.bands import money
-from sweeps.cli.plan_command import _of_machine, _unpriced
+from sweeps.cli.buy_command import _of_machine, _unpriced
 from sweeps.search.interface import (
     LARGEST_CLUSTER,
     Offer,

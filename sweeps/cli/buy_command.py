@@ -1,0 +1,390 @@
+"""``sweeps buy``: how many GPUs of which machine a training needs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, isnan
+from textwrap import wrap
+from typing import Any
+
+import click
+
+from sweeps import display
+from sweeps.bands import band_of, band_words, money, three
+from sweeps.cli import flags
+from sweeps.cli.options import (
+    file_options,
+    folders_of,
+    output_options,
+    price_words,
+)
+from sweeps.cli.plan_command import OTHERS, check_options_used, length_words, read_number
+from sweeps.cli.typed import flag_of, flags_of
+from sweeps.cli.write import Output, Progress, shown
+from sweeps.errors import InputError, fault, refuse
+from sweeps.own_formulas import load_formulas
+from sweeps.result import Result, aligned, fitted, prose, provenance_of
+from sweeps.search.batches import Batches, batches_of
+from sweeps.search.interface import (
+    FIGURE,
+    Offer,
+    Tried,
+    Wish,
+    best_batch,
+    layout,
+    offers,
+    spec_of,
+)
+from sweeps.search.request import DEFAULT_THRESHOLD, Point, Request, read_request
+from sweeps.search.space import common_of
+from sweeps.search.words import bound_by, memory_words
+from sweeps.spec.catalog import load_hardware
+from sweeps.spec.model import USUAL_LENGTH
+
+# What is of one machine, so that each may have its own: NAME=VALUE,NAME=VALUE.
+EACH = ("price", "capital")
+# How many GPUs is what is asked.
+GPUS_OF_PLANS = ("world_size", "nodes")
+# Of so many all splits can be that a purchase may have: nodes of 8 and 72 GPUs, and stages of 3.
+MANY_GPUS = 2304.0
+OF_BUYING = tuple(name for name in OTHERS if name not in GPUS_OF_PLANS)
+# Sequences of a step where neither is said nor does a publication help, as `sweeps plan` has them.
+USUAL_BATCH = "512"
+
+
+@click.command("buy", cls=flags.SweepCommand)
+@click.option("--tokens", required=True, metavar="N", help="Tokens of the training, such as 15T.")
+@click.option("--days", required=True, metavar="N", help="Days in which it has to be done.")
+@click.option("--budget", metavar="USD", help="What it may cost, such as 20M.")
+@click.option(*flags_of("global_batch"), "--batch-size", "-b", "global_batch", metavar="N",
+              help="Sequences of a step, or tokens: 4M.  [default: searched]")  # fmt: skip
+@click.option(*flags_of("sequence_length"), "-s", "sequence_length", metavar="N",
+              help="Tokens of a sequence, such as 8k.  "
+                   "[default: the model's training length, or 4096]")  # fmt: skip
+@click.option(*flags_of("capital"), "capital", metavar="USD",
+              help="Price of owning a GPU, in place of --price.")  # fmt: skip
+@flags.options(*OF_BUYING)
+@output_options
+def command(**given: Any) -> int:
+    """How many GPUs of each machine train a model on so many tokens in so many days.
+
+    For each machine of --hardware the least number of GPUs that makes it, with its plan, days,
+    dollars, energy and spares, what binds, and the next smaller number, which just fails.
+    --price and --capital take one value, or one a machine: dgx-h100=2.5,dgx-b200=4 (USD/h).
+    A batch that isn't given is searched between published ones: the answer names the smallest whose
+    run is as cheap as any within a step's error, and a table says what the others do.
+    """
+    load_formulas(given["formulas"])
+    asked = _asked(given)
+    if asked.wish.budget < inf:
+        asked = replace(
+            asked, readings=[*asked.readings, *_unpriced(asked.points, given["budget"])]
+        )
+    out = Output(given, "buy").checked()
+    bars = [Progress("")]
+
+    def telling(name: str, batch: float) -> Progress:
+        bars[-1].end()
+        bars.append(Progress(f"searching {name}, {asked.tokens(batch)} tokens a step"))
+        return bars[-1]
+
+    found = offers(asked.points, asked.wish, asked.sequences, telling)
+    bars[-1].end()
+    attrs = _provenance(asked.points, asked.wish, given)
+    lines = _lines(found, asked)
+    if any(one.detail for own in found for one in own.tried):
+        result = Result(layout(found, asked.wish, asked.first, attrs))
+        priced = any(not isnan(one.cost) for own in found for one in own.tried)
+        figure = FIGURE if priced else {**FIGURE, "name": "days-over-gpu-hours",
+                                        "x": "run_gpu_hours"}  # fmt: skip
+        out.deliver(result, lines, [figure])
+    else:
+        sys.stdout.writelines(fitted(lines))
+    return 0 if any(_makes(one, asked.wish) for one in found) else 1
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """What the command is asked."""
+
+    wish: Wish
+    points: Mapping[str, Point]  # Each machine's question
+    sequences: tuple[float, ...]  # Of a step: the batches that are searched, from small to large
+    batches: Batches | None  # Whose they are, where none is given
+    readings: Sequence[str]  # How numbers were read
+    assumed: Sequence[str]  # What wasn't given, as it was taken
+
+    @property
+    def first(self) -> Point:
+        """The question about the first machine."""
+        return next(iter(self.points.values()))
+
+    def tokens(self, batch: float) -> str:
+        """Return the tokens of so many sequences, in words."""
+        return f"{batch * self.first.constants['sequence_length'] / 1e6:.3g} M"
+
+
+def _makes(one: Offer, wish: Wish) -> bool:
+    """Whether a number of a machine's GPUs makes it."""
+    return one.least is not None and not one.least.fails(wish)
+
+
+def _asked(given: Mapping[str, Any]) -> Purchase:
+    """Return what is wanted, how it was read, what is assumed, and each machine's question."""
+    faults: list[str] = []
+    tokens = read_number("--tokens", given["tokens"], faults, "tokens")
+    days = read_number("--days", given["days"], faults, "days")
+    budget = read_number("--budget", given["budget"], faults, "USD")
+    every = flags.given_options(given, OF_BUYING)
+    faults += [fault(flag_of(name), every[name], "is what buy finds", "sweeps plan, of so many")
+               for name in GPUS_OF_PLANS if every.get(name) is not None]  # fmt: skip
+    values = {name: text for name, text in every.items() if text is not None}
+    own = ("global_batch", "sequence_length")
+    values |= {name: given[name] for name in own if given[name] is not None}
+    readings = flags.in_tokens(values, flag_of("global_batch"))
+    free = not {"global_batch", "tokens_per_step"} & values.keys()
+    machines = str(values.pop("hardware", "dgx-h100")).split(",")
+    each = {name: _each(name, given.get(name), machines, faults) for name in EACH}
+    for name in EACH:
+        values.pop(name, None)
+    if faults or tokens is None or days is None:
+        raise InputError(faults)
+    folders = folders_of(given)
+    points = {}
+    for machine in machines:
+        prices = {name: texts[machine] for name, texts in each.items() if machine in texts}
+        asked = {"world_size": "8", **({"global_batch": USUAL_BATCH} if free else {}),
+                 **values, **prices, "hardware": machine}  # fmt: skip
+        request = read_request(asked, objective="time", folders=folders, usual_length=USUAL_LENGTH)
+        if request.axes:
+            raise InputError([
+                fault(flag_of(axis.name), str(asked.get(axis.name, "several values")),
+                      "has several values",
+                      f"one value, or {machine}=VALUE,.." if axis.name in EACH else "one value")
+                for axis in request.axes
+            ])  # fmt: skip
+        points[machine] = request.first
+    some = [one.with_constants(world_size=MANY_GPUS) for one in points.values()]
+    told = {name: text for name, text in every.items() if text is not None}
+    check_options_used(some, {**told, **values}, run=True)
+    first = points[machines[0]]
+    assumed = [length_words(one) for one in request.lengths]
+    known = common_of(first)[2].constants
+    batches = batches_of(first.labels.get("model", ""), known, tokens, folders) if free else None
+    if batches is not None:
+        assumed.append(batches.words)
+    elif free:
+        assumed.append(f"{flag_of('global_batch')} {USUAL_BATCH}")
+    sequences = batches.sequences if batches else (first.constants["global_batch"],)
+    wish = Wish(tokens, days, inf if budget is None else budget)
+    return Purchase(wish, points, sequences, batches, readings, assumed)
+
+
+def _unpriced(points: Mapping[str, Point], budget: str) -> Iterator[str]:
+    """Yield a note on machines without a price, which no budget binds; refuse one for nothing."""
+    names = [
+        name for name, point in points.items()
+        if not {"price", "capital"} & set(point.constants)
+        and "price" not in load_hardware(name, point.folders).figures
+    ]  # fmt: skip
+    listed = ", ".join(names)
+    if len(names) == len(points):
+        wrong = f"can't be kept: no price is known of {listed}"
+        refuse("--budget", budget, wrong, "--price or --capital, too")
+    if names:
+        yield f"no price is known of {listed}, which no budget binds: --price {names[0]}=2.5"
+
+
+def _each(
+    name: str, text: str | None, machines: Sequence[str], faults: list[str]
+) -> dict[str, str]:
+    """Return a value for each machine: one for all, or those of ``machine=value,..``."""
+    if text is None:
+        return {}
+    if "=" not in text:
+        return dict.fromkeys(machines, text)
+    found = {}
+    for piece in text.split(","):
+        machine, _, value = (part.strip() for part in piece.partition("="))
+        if machine not in machines or not value:
+            allowed = f"one value, or machine=value of {', '.join(machines)}"
+            faults.append(fault(flag_of(name), piece, "can't be read", allowed))
+        found[machine] = value
+    return found
+
+
+def _provenance(
+    points: Mapping[str, Point], wish: Wish, given: Mapping[str, Any]
+) -> dict[str, str]:
+    asked = {name: spec_of(Request(point)) for name, point in points.items()}
+    machines = [load_hardware(name, point.folders) for name, point in points.items()]
+    formulas = file_options(given)["formulas"]
+    wanted = {"tokens": wish.tokens, "days": wish.days}
+    return provenance_of(
+        title="GPUs for a training in time",
+        summary="For each machine numbers of GPUs with their best plan, days and cost.",
+        spec={"title": "GPUs for a training in time", **wanted, "machines": asked},
+        given=given,
+        references="formulas of the training step: sweeps list",
+        inputs=[formulas, *((machine.name, machine.figures) for machine in machines)],
+    )
+
+
+# The report.
+
+
+def _lines(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
+    wish = asked.wish
+    batch = best_batch(found, wish) or found[-1].batch
+    budget = f", for up to {money(wish.budget)}" if wish.budget < inf else ""
+    here = [one for one in found if one.batch == batch]
+    made = _ordered([one for one in here if one.least], wish)
+    model = asked.first.labels.get("model", "the model")
+    yield _first(made, here, wish)
+    yield f"  {model} on {wish.tokens / 1e12:.4g} T tokens in {wish.days:g} days{budget}"
+    length = asked.first.constants["sequence_length"]
+    line = f"  {batch:g} sequences of {length:g} tokens a step, {asked.tokens(batch)} tokens"
+    chosen = len(asked.sequences) > 1 and any(_makes(one, wish) for one in made)
+    why = "the smallest of those searched whose run is as cheap as any, within a step's error"
+    yield f"{line}: {why}" if chosen else line
+    yield from (f"  ({line})" for line in asked.readings)
+    if made:
+        yield from aligned([HEAD, *(row for one in made for row in _rows(one, wish))], left=1)
+    unpriced = [
+        name for name in asked.points
+        if any(own.detail and isnan(own.cost) for one in found for own in one.tried
+               if one.machine == name)
+    ]  # fmt: skip
+    if unpriced:
+        names = ", ".join(unpriced)
+        yield (f"  cost: no price is known of {names}; give --price {unpriced[0]}=2.5 (USD for a "
+               "GPU-hour) or --capital")  # fmt: skip
+    yield ""
+    if len(asked.sequences) > 1 and any(one.tried for one in found):
+        yield from _by_batch(found, asked)
+    for one in [*made, *(one for one in here if one.least is None)]:
+        yield from _of_machine(one, wish)
+    if not made and asked.batches is None and any(one.tried for one in here):
+        yield f"a larger batch may do: {flag_of('global_batch')}"
+    if asked.assumed:
+        yield from wrap(f"not given, so taken as: {', '.join(asked.assumed)}", prose(),
+                        subsequent_indent="  ", break_on_hyphens=False)  # fmt: skip
+    for name, point in asked.points.items():
+        if not {"price", "capital"} & set(point.constants) and (
+            old := price_words(load_hardware(name, point.folders))
+        ):
+            yield from wrap(old, prose(), subsequent_indent="  ")
+    yield "numbers of nodes with prime factors up to 7 are looked at; sweeps plan says all of one"
+
+
+def _by_batch(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
+    """Yield what each batch that was searched does."""
+    rows = [["tokens a step", "", "GPUs", "days", "cost", "MFU", ""]]
+    for one in found:
+        best = one.best(asked.wish)
+        if best is None or best.detail is None:
+            rows.append([asked.tokens(one.batch), one.machine, "-", "-", "-", "-", one.why])
+            continue
+        texts = [shown(name, best.detail[name]) for name in ("run_days", "run_cost", "mfu")]
+        late = best.fails(asked.wish)
+        late = f"at best; {late}" if one.least is None else late
+        rows.append([asked.tokens(one.batch), one.machine, f"{best.gpus:,}", *texts, late])
+    yield "by batch (of batches but the one above one number of GPUs in each doubling was tried)"
+    yield from aligned(rows, left=2)
+    yield ""
+
+
+HEAD = [
+    "",
+    "GPUs",
+    "days",
+    "measured",
+    "goodput",
+    "cost",
+    "T tokens",
+    "energy",
+    "spare servers",
+    "MFU",
+    "",
+]
+
+
+def _ordered(made: Sequence[Offer], wish: Wish) -> list[Offer]:
+    """Return machines that can, the cheapest first, then those that just can't."""
+
+    def key(one: Offer) -> tuple[bool, float]:
+        best = one.best(wish)
+        assert best is not None
+        return bool(best.fails(wish)), best.cost if priced else best.hours
+
+    priced = not any(isnan(one.least.cost) for one in made if one.least)
+    return sorted(made, key=key)
+
+
+def _first(made: Sequence[Offer], every: Sequence[Offer], wish: Wish) -> str:
+    """Return what to buy, in a few words; of what can't be, what bounds it."""
+    best = made[0].best(wish) if made else None
+    if best is None or best.detail is None:
+        several = len(every) > 1
+        why = "; ".join(f"{one.machine}: {one.why}" if several else one.why for one in every)
+        return f"no machine can: {why}"
+    if why := best.fails(wish):
+        return f"no machine can; nearest are {best.gpus:,} GPUs of {made[0].machine} ({why})"
+    cost = "" if isnan(best.cost) else f", {shown('run_cost', best.detail['run_cost'])}"
+    low, high = (best.detail[name] for name in display.BANDS["step_time"])
+    ends = " to ".join(three(best.days * (1.0 + end)) for end in (low, high))
+    band = f"{band_words(low, high)}: {ends}"
+    text = f"{best.gpus:,} GPUs of {made[0].machine}: {three(best.days)} days ({band}){cost}"
+    return f"{text}; {best.verdict(wish)} the {wish.days:g} days"
+
+
+def _run_words(one: Tried) -> str:
+    """Return how long a run takes and what it costs."""
+    assert one.detail is not None
+    cost = "" if isnan(one.cost) else f", {shown('run_cost', one.detail['run_cost'])}"
+    return f"{shown('run_days', one.detail['run_days'])}{cost}"
+
+
+def _rows(one: Offer, wish: Wish) -> Iterator[list[str]]:
+    """Yield a machine's rows: the number of GPUs to take, and the least that makes it."""
+    names = ("run_days", "goodput", "run_cost", "useful_cost", "training_energy", "spare_servers")
+    best = one.best(wish)
+    for own in (best, one.least) if one.least is not best else (best,):
+        assert own is not None
+        assert own.detail is not None
+        days, *texts = (shown(name, own.detail[name]) for name in (*names, "mfu"))
+        band = band_of("step_time", own.detail.values.get)
+        why = own.fails(wish) or ("" if own is best else "the fewest")
+        yield [one.machine, f"{own.gpus:,}", days, band, *texts, why]
+
+
+def _of_machine(one: Offer, wish: Wish) -> Iterator[str]:
+    """Yield what binds on a machine: its plan, and the number of GPUs that just fails."""
+    from sweeps.cli.plan_experts import bullets
+
+    yield one.machine
+    best = one.best(wish)
+    if one.least is None or best is None or best.detail is None:
+        yield from bullets([one.why])
+        yield ""
+        return
+    detail = best.detail
+    lines = [f"{best.gpus:,} GPUs, {best.verdict(wish)}: {detail.plan.name}", bound_by(detail)]
+    lines.append(memory_words(detail, DEFAULT_THRESHOLD))
+    if one.why:
+        lines.append(f"over what is allowed: {one.why}")
+    if best is not one.least:
+        lines.append(f"fewer make it, and cost more: {one.least.gpus:,} GPUs: "
+                     f"{_run_words(one.least)}")  # fmt: skip
+    less = one.neighbour
+    if less is not None:
+        short = less.fails(wish) or "it would do"
+        plan = f" ({less.detail.plan.split})" if less.detail else ""
+        lines.append(f"next smaller: {less.gpus:,} GPUs{plan}: {short}")
+    searched = f"searched: {', '.join(f'{own.gpus:,}' for own in one.tried)} GPUs"
+    rest = f"; bounds rule out the {one.ruled_out} other smaller numbers" if one.ruled_out else ""
+    lines.append(searched + rest)
+    yield from bullets(lines)
+    yield ""
