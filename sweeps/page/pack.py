@@ -6,7 +6,7 @@ one of them has no single; coordinates are packed as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from overhead.everything import load
 from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.api import reasons
+from sweeps.bands import MEMORY_LIMIT
 from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 from sweeps.origin import read
 from sweeps.page.write import Page
@@ -129,6 +130,7 @@ def page_of(
             "naming": _naming(view, packed.dims),
             "told": [one for one in _FACTS if one in packed.names],
             "constants": list(_constants(view)),
+            "most": _most(view, packed.names),
             "figures": asked,
             "groups": list(packed.groups.values()),
             "arrays": packed.arrays,
@@ -330,6 +332,16 @@ def _limit_of(name: str, units: str, view: View) -> str:
     """Return what a memory is limited by, where the view has it."""
     known = CAPACITY in view.dataset.coords and view.units(CAPACITY) == units
     return CAPACITY if known and name in ("memory", "peak_memory") else ""
+
+
+def _most(view: View, names: Collection[str]) -> dict[str, float]:
+    """Return what memory a plan may fill to be called the best, as searches have it."""
+    capacity = view.dataset.coords.get(CAPACITY)
+    if capacity is None or capacity.ndim:
+        return {}
+    limit = MEMORY_LIMIT * float(capacity)
+    return {name: limit for name in ("peak_memory", "memory")
+            if name in names and view.units(name) == view.units(CAPACITY)}
 
 
 def _dim(view: View, dim: str) -> dict[str, Any]:

@@ -62,7 +62,7 @@ function fieldsOf(page) {
     ly: one("", ["", "log", "linear"]),
     unit: one("", null),
     best: one("", ["", "less", "more"]),
-    max: number,
+    max: { ...number, initial: first.max },
     min: { ...number },
     cell, a: { ...cell }, b: { ...cell },
   };
@@ -76,7 +76,7 @@ function firstState(page) {
   const y = numbers.find((name) => sweep.arrays[name].dims.length) || numbers[0] || quantities[0];
   const usual = {
     fig: "none", view: "lines", y, x: axisName(page, "", sweep.arrays[y]), by: "", c: "", p: "", g: (sweep.data.groups[0] || {}).name || "", sort: "", at,
-    also: "", rel: {},
+    also: "", rel: {}, max: sweep.data.most,
   };
   const [asked] = sweep.data.figures;
   return asked ? { ...usual, ...asked.state, fig: asked.name, at: { ...at, ...asked.state.at } } : usual;
