@@ -57,7 +57,7 @@ def page_from(**given: str) -> Page:
 
 def choices(model: str, sets: int, rows: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return labels of some sets, and numbers of some rows."""
-    rng = np.random.default_rng(16)
+    rng = np.random.default_rng(19)
     names = ("schedule", "recompute", "attention_kernel", "context_parallel", *MECHANISMS)
     labels = {}
     for name in (*names, "dispatcher", "ep_mechanism") if model == EXPERTS else names:
@@ -82,7 +82,6 @@ def choices(model: str, sets: int, rows: int) -> tuple[dict[str, Any], dict[str,
         "intra_bandwidth": between(1e11, 9e11), "inter_bandwidth": between(1e10, 1e11),
         "fault_rate": between(1e-3, 0.5), "storage_bandwidth": between(1e8, 1e10),
         "spare_probability": between(0.5, 0.999), "repair_time": draw(3600, 475200),
-        "intra_latency": between(1e-7, 1e-5), "inter_latency": between(1e-6, 1e-5),
     }  # fmt: skip
     if model == EXPERTS:
         numbers |= {"ep": draw(1, 2, 8), "expert_imbalance": between(1, 2)}
@@ -311,16 +310,16 @@ def test_texts_of_a_page_stay_texts() -> None:
         replace(page, title=evil, data={**page.data, "assumed": [evil]}), "x.html"
     ).decode()
     assert evil not in whole
-    assert len(whole) < 220_000
+    assert len(whole) < 230_000
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ("", "a page needs what it is of; give FILE.nc, or --model NAME"),
-        (f"{OPTIONS} --tp 4,8", "--tp = '4,8': is several; one value"),
+        (f"{OPTIONS} --cp 1,2", "--cp = '1,2': is several; one value"),
         ("x.nc --tp 8", "--tp = '8': a page of x.nc has its own values"),
-        (f"--model {DENSE} --gpus 512", "a page needs the tokens in a sequence; give --seq-length"),
+        ("--params 7e9 --gpus 8", "a page needs the tokens in a sequence; give --seq-len"),
         (f"{OPTIONS}.txt", "FILE.html"),
     ],
 )
