@@ -218,8 +218,30 @@ def write_live(given: dict[str, Any]) -> None:
         spec, options, flag_of, grouped_lines,
         command=command_line(), folders=folders_of(given),
     )  # fmt: skip
+    _check_page(spec, options, folders_of(given))
     sys.stdout.writelines(f"({line})\n" for line in readings)
     _write(page, output, overwrite=given["overwrite"])
+
+
+# A split whose every dimension takes part, as a reader of a page may make one.
+SPLIT = {"tp": 2, "cp": 2, "pp": 2, "dp": 2, "zero_stage": 3}
+
+
+def _check_page(
+    spec: Mapping[str, Any], options: Mapping[str, str | None], folders: Sequence[Path]
+) -> None:
+    """Refuse what no plan of a page takes: neither the one given nor one that is split."""
+    from sweeps.cli.analysis_job import analysis_job
+
+    job = analysis_job(spec, folders=folders)
+    experts = job.resolved.constants.get("experts", 0.0) > 0.0
+    constants = {**spec["constants"], **SPLIT, **({"ep": 2} if experts else {})}
+    others = {name: value for name, value in constants.items() if name != "world_size"}
+    try:
+        split = analysis_job({**spec, "constants": others}, folders=folders)
+    except InputError:
+        return  # what is given keeps it from being split: its own faults are told elsewhere
+    check_taken(job, options, folders, (split,))
 
 
 def _check(output: Path, *, overwrite: bool) -> None:

@@ -185,15 +185,20 @@ def _same_numbers(job: Job, other: Resolved) -> bool:
     return True
 
 
-def check_taken(job: Job, options: Mapping[str, str | None], folders: Sequence[Path]) -> None:
-    """Refuse numbers that nothing here takes: they would change no result."""
-    used, faults = job.program.used(), []
+def check_taken(
+    job: Job,
+    options: Mapping[str, str | None],
+    folders: Sequence[Path],
+    beside: Sequence[Job] = (),
+) -> None:
+    """Refuse what nothing here takes, nor where jobs beside it are asked for, too."""
+    used, faults = job.program.used().union(*(other.program.used() for other in beside)), []
     pods = "nodes_per_pod" in job.sweep.given
     for name in options:
         alone = name.startswith("pod_") and not pods
         if name not in job.sweep.given or name in LABELS or name in NEEDED:
             continue
-        why = split_needed(name, job.program.grid.columns)
+        why = split_needed(name, (job, *beside)[-1].program.grid.columns)
         if name in used and not alone and not why:
             continue
         axes = tuple(axis for axis in job.sweep.axes if axis.name != name)
@@ -211,7 +216,8 @@ def check_taken(job: Job, options: Mapping[str, str | None], folders: Sequence[P
             allowed = "--nodes-per-pod, too" if alone else "leave it out"
             faults.append(fault(flag_of(name), str(options[name]), why or IDLE, allowed))
     tell_all(faults)
-    check_labels(job, options, folders)
+    if not beside:
+        check_labels(job, options, folders)
 
 
 # What the user didn't give: the values taken, and where they come from.

@@ -349,3 +349,16 @@ def test_what_cannot_be_traced_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(live, name, {})
     with pytest.raises(InputError, match=r"^--topology = 'hierarchical': has .* another network$"):
         page_of({"title": "A plan", "constants": FITTING}, FITTING, flag_of, grouped_lines)
+
+
+def test_what_no_plan_of_a_page_takes_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = f"page --model {DENSE} --gpus 64 --seq-len 4096"
+    idle = Runner(capsys)(f"{page} --expert-load-imbalance 1.3", fine=False)
+    assert idle.code == 2
+    assert "changes nothing" in idle.err
+    assert not list(tmp_path.iterdir())
+    # A reader may split what isn't split here.
+    assert Runner(capsys)(f"{page} --tp-overlap 0.5 --output x.html").code == 0
