@@ -24,7 +24,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
 
 
 STEP = "analysis --model llama3-8b --seq-len 4096"
-SMALL = "plan --model llama3-8b -b 64 --tp 1 --pp 1 --cp 1 --zero-stage 1 --recompute none --seq-len 4k"
+SMALL = "plan --model llama3-8b -b 64 -s 4k --tp 1 --pp 1 --cp 1 --zero-stage 1 --recompute none"
 
 
 def test_a_name_means_one_thing() -> None:
