@@ -340,8 +340,11 @@ def _most(view: View, names: Collection[str]) -> dict[str, float]:
     if capacity is None or capacity.ndim:
         return {}
     limit = MEMORY_LIMIT * float(capacity)
-    return {name: limit for name in ("peak_memory", "memory")
-            if name in names and view.units(name) == view.units(CAPACITY)}
+    return {
+        name: limit
+        for name in ("peak_memory", "memory")
+        if name in names and view.units(name) == view.units(CAPACITY)
+    }
 
 
 def _dim(view: View, dim: str) -> dict[str, Any]:
