@@ -366,7 +366,12 @@ def test_a_model_without_shapes_is_a_fault() -> None:
     with pytest.raises(InputError, match="needs a model's shapes"):
         read_request(asked)
     with pytest.raises(InputError) as raised:
-        read_request({"model": "llama3-8b"})
+        read_request({"model": "llama3-8b"})  # sequences are as long as it was trained on
+    assert [one.split("; ")[1] for one in raised.value.faults] == [
+        "give gpus", "give global_batch_size",
+    ]  # fmt: skip
+    with pytest.raises(InputError) as raised:
+        read_request({"model": "gpt-oss-20b"})  # its publication doesn't say how long
     assert len(raised.value.faults) == 3
 
 
@@ -380,4 +385,4 @@ def test_a_machine_without_what_is_ranked_is_a_fault() -> None:
     with pytest.raises(InputError, match="peak_flops"):
         answer(point(hardware="strategy-calculator"))
     with pytest.raises(InputError, match="price"):
-        answer(point("cost"))
+        answer(point("cost", hardware="mi300x"))  # its file has none
