@@ -121,8 +121,10 @@ def test_what_is_needed_is_said(refused: Refused) -> None:
         "an operation needs a message size; give --message-size, such as --message-size 64MiB",
         "an operation needs a number of ranks; give --gpus, such as --gpus 8",
     ]
-    assert refused("analysis --model llama3-70b --gpus 512 --tp 8") == [
-        "memory and tensor parallelism (tp 8) need the tokens in a sequence; give --seq-len"
+    # A model whose publication doesn't say on how long sequences it was trained.
+    assert refused("analysis --model glm-5.2 --gpus 512 --tp 8") == [
+        "memory, tensor parallelism (tp 8) and expert parallelism (ep 1) need the tokens in a "
+        "sequence; give --seq-len"
     ]
 
 

@@ -114,20 +114,23 @@ def cell(made: Job, values: np.ndarray, name: str, place: dict[str, int]) -> flo
 
 def test_a_plan_that_cant_be_is_masked_with_its_reasons() -> None:
     found = sweeps.sweep(
-        ["step_time", "peak_memory"],
+        ["step_time", "peak_memory", "memory_state"],
         **SMALL,
-        plan={"tp": [8, 3, 1, 1, 64], "dp": [1, 1, 7, 8, 1]},
+        plan={"tp": [8, 3, 1, 1, 64, 1], "dp": [1, 1, 7, 8, 1, 1]},
         gpus_per_node=8,
     )
-    ok, heads, batch, whole, wide = np.isnan(found.step_time.values)
+    ok, heads, batch, risky, wide, full = np.isnan(found.step_time.values)
     assert (ok, heads, batch, wide) == (False, True, True, True)
     assert {"heads_not_divisible", "batch_not_divisible", "does_not_fit"} <= faults(found)
     # A plan that doesn't fit has memory to tell of, one that can't be has none.
-    assert whole
+    assert full
     np.testing.assert_array_equal(
-        np.isnan(found.peak_memory.values), [False, True, True, False, True]
+        np.isnan(found.peak_memory.values), [False, True, True, False, True, False]
     )
-    assert found.peak_memory.values[3] > 79.11 * 2**30
+    # Above the capacity by less than memory's band, a plan is at risk, and has a time.
+    assert not risky
+    assert (found.peak_memory.values[[3, 5]] > 79.11 * 2**30).all()
+    np.testing.assert_array_equal(found.memory_state.values, [2, np.nan, np.nan, 1, np.nan, 0])
 
 
 def test_memory_without_limit_lets_every_plan_run() -> None:
@@ -187,9 +190,17 @@ def test_what_cant_be_told_is_left_out_only_where_nothing_is_asked_for() -> None
         prepare({"quantities": ["step_time"], "constants": {"parameters": 70e9, "dp": 8}})
 
 
-def test_a_step_beside_an_operation_is_a_fault() -> None:
-    with pytest.raises(InputError, match="collective"):
+def test_an_operation_beside_a_step_needs_its_size_and_ranks() -> None:
+    with pytest.raises(InputError) as raised:
         prepare({"constants": {"collective": "all_reduce", "tp": 2}})
+    size, ranks = str(raised.value).splitlines()
+    assert size.startswith("time needs the message size")
+    assert size.endswith("give message_bytes as an axis or a constant")
+    assert ranks == (
+        "time needs the number of ranks in the group; give ranks as an axis or a constant"
+    )
+    with pytest.raises(InputError, match=r"ranks = '\.\.': is of an operation, and no message"):
+        prepare({"constants": {**RUN, "ranks": 8}})
 
 
 def test_a_file_holds_only_the_constants_that_it_takes(tmp_path: Any) -> None:

@@ -419,4 +419,4 @@ def test_the_catalogue_shows_the_user_s_own(
         in capsys.readouterr().err
     )
     assert run(["catalog", "llama3-8b", "--seq-length", "0"]) == 2
-    assert "seq_length = '0': isn't allowed; write a whole number" in capsys.readouterr().err
+    assert "--seq-length = '0': isn't allowed; write a whole number" in capsys.readouterr().err
