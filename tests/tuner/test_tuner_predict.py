@@ -341,7 +341,11 @@ def test_links_of_pairs_carry_a_ring_each() -> None:
 def test_a_step_saves_what_the_tuner_says(
     model: str, tp: int, tokens: int, hardware: str, precision: str
 ) -> None:
-    """A layer's time saved by userbuffers, as `sweeps analysis` has it and as `sweeps tune`."""
+    """A layer's time saved by userbuffers, as `sweeps analysis` has it and as `sweeps tune`.
+
+    A long run of a product has one rate in a step, that of its own size, and in a tuning its burst
+    rate by one ratio: at the tuner's rates both are the same within 1 %, at their own within 2.5 %.
+    """
     exposed = [f"dense_exposed_tp_{way}_time" for way in ("forward", "backward")]
     sent = [f"tp_layer_{way}_time" for way in ("forward", "backward", "gather")]
     constants = {
@@ -349,15 +353,31 @@ def test_a_step_saves_what_the_tuner_says(
         "sequence_length": tokens, "micro_batch": 1, "global_batch": 1,
         "tp_mechanism": "userbuffers", "precision": precision,
     }  # fmt: skip
-    step = prepare({"quantities": [*exposed, *sent], "constants": constants}).program.evaluate()
-    whole = sum(float(step[name]) for name in sent)
-    saved = whole - sum(float(step[name]) for name in exposed)
+    products = [
+        f"{product}_{kind}"
+        for product in ("qkv", "attention_output", "mlp_up", "mlp_down")
+        for kind in ("forward", "input_gradient", "weight_gradient")
+        if kind != "weight_gradient" or product in ("qkv", "mlp_up")
+    ]
+    ratio = read_rates(hardware, precision)["burst_ratio"]
+    ratios = {f"{product}_burst_ratio": ratio for product in products}
+    spec = {"quantities": [*exposed, *sent], "constants": constants | ratios}
+    program = prepare(spec).program
+    cell = Evaluation.of_cell(program.builder(program.cases[0]), {})
+    alike = {f"{product}_time": float(cell[f"{product}_tiled_time"]) for product in products}
+    whole, saved = [], []
+    for rates in ({}, alike):
+        spec = {"quantities": [*exposed, *sent], "constants": constants | rates}
+        step = prepare(spec).program.evaluate()
+        whole.append(sum(float(step[name]) for name in sent))
+        saved.append(whole[-1] - sum(float(step[name]) for name in exposed))
     config = TPOverlapTunerConfig(
         model, max_tp_size=tp, max_token_len=tokens, hardware=hardware, pipeline=True,
         max_num_sm=32, search="grid", precision=precision,
     )  # fmt: skip
     choice = TPOverlapTuner(config).run(write=False).choices[-1]
     bases = choice.baselines.values()
-    assert sum(one.comm for base in bases for one in base.passes) == pytest.approx(whole)
+    assert [sum(one.comm for base in bases for one in base.passes)] * 2 == pytest.approx(whole)
     tuned = sum(base.e2e - choice.e2e(base.case.operator) for base in bases)
-    assert tuned == pytest.approx(saved, rel=0.01)
+    assert tuned == pytest.approx(saved[0], rel=0.025)
+    assert tuned == pytest.approx(saved[1], rel=0.01)
