@@ -107,6 +107,26 @@ def dense_classes(
     ]
 
 
+def wide_classes(
+    experts: Array,
+    cp: Array,
+    index_share: Array,
+    device_kind: Array,
+    software_kind: Array,
+    unseen_device: Array,
+    given_options: Array,
+) -> Classes:
+    """Return the classes of runs that few published ones are like."""
+    routed = experts > 0.0
+    elsewhere = (device_kind == TPU) | (software_kind > MEGATRON)
+    few = (unseen_device > 0.0) | (cp >= FEW_RANKS) | (index_share > 0.0)
+    return [
+        ("far", (device_kind == OTHER_DEVICES) | (routed & elsewhere)),
+        ("experts_bare", routed & (given_options == 0.0)),
+        ("few_runs", few),
+    ]
+
+
 def step_classes(
     experts: Array,
     world_size: Array,
@@ -121,22 +141,27 @@ def step_classes(
 ) -> Classes:
     """Return the classes of a step's time."""
     routed = experts > 0.0
-    elsewhere = (device_kind == TPU) | (software_kind > MEGATRON)
-    few = (unseen_device > 0.0) | (cp >= FEW_RANKS) | (index_share > 0.0)
+    known = experts, cp, index_share, device_kind, software_kind, unseen_device, given_options
     return [
-        ("far", (device_kind == OTHER_DEVICES) | (routed & elsewhere)),
-        ("experts_bare", routed & (given_options == 0.0)),
-        ("few_runs", few),
+        *wide_classes(*known),
         ("experts_told", routed & (unknown_settings == 0.0)),
         ("experts", routed),
         *dense_classes(world_size, gpus_per_node, software_kind, device_kind, unknown_settings),
     ]
 
 
-def adapter_classes(*known: Array) -> Classes:
+def adapter_classes(
+    experts: Array,
+    cp: Array,
+    index_share: Array,
+    device_kind: Array,
+    software_kind: Array,
+    unseen_device: Array,
+    given_options: Array,
+) -> Classes:
     """Return the classes of a step's time with adapters beside frozen weights."""
-    far, bare, few, *_ = step_classes(*known)
-    return [far, bare, few, ("adapters", True)]
+    known = experts, cp, index_share, device_kind, software_kind, unseen_device, given_options
+    return [*wide_classes(*known), ("adapters", True)]
 
 
 def hybrid_classes(linear_layers: Array, *known: Array) -> Classes:
@@ -204,10 +229,23 @@ HYBRID_STEP: tuple[str, ...] = (
     "given_options",
 )
 STEP_INPUTS = HYBRID_STEP[1:]
+ADAPTED_INPUTS = (
+    "experts",
+    "cp",
+    "index_share",
+    "device_kind",
+    "software_kind",
+    "unseen_device",
+    "given_options",
+)
 # By labels, the classes of a step's time and what they are told by.
 OF_STEPS: Sequence[tuple[Mapping[str, str], Callable[..., Classes], tuple[str, ...]]] = (
-    ({"tuning": "lora", "mixers": "hybrid"}, adapted_hybrid_classes, HYBRID_STEP),
-    ({"tuning": "lora"}, adapter_classes, STEP_INPUTS),
+    (
+        {"tuning": "lora", "mixers": "hybrid"},
+        adapted_hybrid_classes,
+        ("linear_layers", *ADAPTED_INPUTS),
+    ),
+    ({"tuning": "lora"}, adapter_classes, ADAPTED_INPUTS),
     ({"mixers": "hybrid"}, hybrid_classes, HYBRID_STEP),
     ({}, step_classes, STEP_INPUTS),
 )

@@ -57,9 +57,9 @@ define("dp_ends_reduce_time", r"d_{d,ends,r}", "s", "time to reduce gradients ou
 
 
 def _left(messages: Array, each: Array, layers: Array, layer: Array) -> Array:
-    """Return the bytes beside a stage's layers; rounding leaves no message of less than one."""
+    """Return the bytes beside a stage's layers; what rounding leaves is no message."""
     left = messages * each - layers * layer
-    return xp.where(left >= 1.0, left, 0.0)
+    return xp.where(left > 1e-12 * messages * each, left, 0.0)
 
 
 def _split(whole: Array, shards: Array) -> Array:

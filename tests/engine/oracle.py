@@ -69,6 +69,8 @@ def network(answer: Mapping[str, Any], machine: Machine) -> TopologyDesc | None:
     if not all(one.holds(np.asarray(ranks)) for one in sizes_alone):
         return None
     if kind == "hierarchical":
+        # A chip of a torus reaches the others of its node by all of its links.
+        figures["intra_bandwidth"] *= machine.ports
         return hierarchy(answer, figures, ranks)
     inside = {"intra": True, "inter": False}.get(
         answer["link"], ranks <= answer.get("gpus_per_node", figures["gpus_per_node"])

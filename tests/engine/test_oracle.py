@@ -60,6 +60,10 @@ def stated(draw: st.DrawFn) -> dict[str, Any]:
     if "hierarchical" in found.get("topology", ()) and "p2p" in found.get("collective", ()):
         # A single call sends a hierarchy's message between nodes, if there are several.
         found.pop("link", None)
+    if found.get("topology") in ("hierarchical", ["hierarchical"]):
+        # A hierarchy has a link of each level: a flat network's alone is refused.
+        for name in ("bandwidth", "latency"):
+            found.pop(name, None)
     return found
 
 
@@ -96,9 +100,8 @@ def at(dataset: xr.Dataset, name: str, place: dict[str, int]) -> float:
 
 def bare(found: dict[str, Any]) -> xr.Dataset:
     """Evaluate a grid by the exact forms alone, as the single calls do."""
-    return sweeps.sweep(
-        **({"software": "none", "algorithm": "standard", "topology": "switch"} | found)
-    )
+    usual = {"hardware": "dgx-h100", "topology": "switch"}  # a given link replaces the machine's
+    return sweeps.sweep(**({"software": "none", "algorithm": "standard", **usual} | found))
 
 
 @settings(

@@ -103,7 +103,7 @@ def test_every_formula(name: str) -> None:
 SWEEPS: dict[str, dict[str, Any]] = {
     "a choice among algorithms": {
         "algorithm": "auto", "topology": ["switch", "hierarchical"], "ranks": [8, 16, 12],
-        "message_bytes": [1e3, 1e9], "bandwidth": [1e9, 1e11],
+        "message_bytes": [1e3, 1e9], "bandwidth": [1e9, 1e11], "hardware": "dgx-h100",
     },
     "steps with holes": {
         "model": "llama3-8b", "hardware": "dgx-h100", "world_size": 64, "tp": [2, 16],
