@@ -287,6 +287,10 @@ def shown(value: object, units: str = "1") -> str:
     return scale_of(units).given(float(value))  # type: ignore[arg-type]
 
 
+# Where times of trees in two halves are exact, however long a message: of so many ranks.
+_EXACT = "(log2(ranks) == ceil(log2(ranks)))"
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """The part of a dataset that a figure shows: selected, without dimensions of one entry."""
@@ -393,7 +397,19 @@ class View:
         """Say which algorithms' times are upper bounds somewhere, where a figure has times."""
         found = (self.attrs(name).get("upper_bound") for name in ("time", "step_time"))
         bound = str(next(filter(None, found), ""))
+        if _EXACT in bound and self._is_of_powers():
+            return []
         return [f"Upper bounds in places ({bound.partition(':')[0]}): see the file."] * bool(bound)
+
+    def _is_of_powers(self) -> bool:
+        """Return whether GPUs are by powers of two, all of them and a node's: so is any group."""
+        own = self.dataset.variables
+        known = [own[name] for name in ("world_size", "gpus_per_node") if name in own]
+        more = [own[name] for name in ("ranks", "nodes_per_pod") if name in own]
+        values = [np.asarray(one.values, np.float64).ravel() for one in (*known, *more)]
+        return len(known) == 2 and all(
+            bool(np.all((one >= 1.0) & (np.exp2(np.round(np.log2(one))) == one))) for one in values
+        )
 
     def is_assumed(self) -> bool:
         """Return whether something here is an assumption."""

@@ -392,3 +392,16 @@ def test_faults_of_a_baseline_read_well(changed: dict[str, Any], fault: str) -> 
     }
     made = make_training(bandwidth=BANDWIDTH)
     assert fault in faults_of(made, **{**declared, **changed})
+
+
+@pytest.mark.parametrize(
+    ("worlds", "node", "noted"), [((8, 64), 8, 0), ((8, 24), 8, 1), ((8, 64), 72, 1)]
+)
+def test_bounds_are_noted_unless_all_groups_are_powers_of_two(
+    worlds: tuple[int, ...], node: int, noted: int
+) -> None:
+    where = "dbt: exact where (log2(ranks) == ceil(log2(ranks))); elsewhere an upper bound"
+    time = ("world_size", [1.0] * len(worlds), {"units": "s", "upper_bound": where})
+    made = xr.Dataset({"step_time": time}, {"world_size": [*worlds], "gpus_per_node": node})
+    note = "Upper bounds in places (dbt): see the file."
+    assert view_of(made, {}).bounds_note() == [note] * noted
