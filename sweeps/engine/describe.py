@@ -19,8 +19,8 @@ from sweeps.spec.axis import Axis
 
 # A formula's text grows with the networks and algorithms of a sweep; this many are told.
 MOST_PARTS = 60
-# What a step's operations are asked on every network, also on one whose times don't depend on it:
-# without these a stored step can't be computed again.
+# What a step's operations are asked on every network, also on a flat one, whose times don't depend
+# on it: without these a stored step can't be computed again.
 ASKED = (
     "gpus_per_node",
     "nics_per_node",
@@ -41,7 +41,8 @@ def layout_of(
     coordinates: list[Column] = []
     # A training step has more constants than it takes: those of what it doesn't do.
     whole = program.collective or brief
-    used = set(program.grid.columns) if whole else program.used() | {*ASKED}
+    asked = {*ASKED} if program.labels.get("topology") != "hierarchical" else set()
+    used = set(program.grid.columns) if whole else program.used() | asked
     kept = used | {name for name in program.grid.columns if name not in origins}
     for axis in program.grid.axes:
         coordinates += _axis_columns(axis, origins, kept)

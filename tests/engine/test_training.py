@@ -227,6 +227,15 @@ def test_a_dataset_is_computed_again_from_what_is_in_it() -> None:
         np.testing.assert_array_equal(found[name].values, again[name].values)
 
 
+@pytest.mark.parametrize("topology", ["hierarchical", "ring", ["switch", "hierarchical"]])
+@pytest.mark.parametrize("name", ["step_time", "peak_memory", "communication_volume"])
+@pytest.mark.parametrize("software", ["nccl", "none"])
+def test_a_step_on_any_network_is_computed_again(name: str, topology: Any, software: str) -> None:
+    found = sweeps.sweep(name, **RUN, topology=topology, software=software)
+    again = sweeps.recompute(found)
+    np.testing.assert_array_equal(found[name].values, again[name].values)
+
+
 def test_a_file_is_computed_again_by_a_process_that_knows_no_training_yet(tmp_path: Path) -> None:
     path = tmp_path / "step.nc"
     found = sweeps.sweep("step_time", **SMALL, tp=[4, 8], world_size=64)
