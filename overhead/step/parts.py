@@ -106,7 +106,7 @@ def _pair(
     computing: Array, share: Array, contention: Array, *times: Array,
 ) -> Array:  # fmt: skip
     """Return the time of a pair: exchanges that hide leave the GPU's time, not the host's."""
-    most = xp.minimum(computing / xp.where(exchange > 0.0, exchange, 1.0), 1.0)
+    most = xp.where(exchange > computing, computing / xp.maximum(exchange, computing), 1.0)
     hidden = (1.0 - contention) * share * most
     return forward + backward - layers * _saved(hidden, launch_wait, times)
 
