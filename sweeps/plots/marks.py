@@ -105,7 +105,11 @@ def sheet_of(
 
 def _measured(view: View, figure: Figure) -> list[str]:
     """Return how far measurements may be from what is drawn, where that is known."""
-    found = "" if figure.kind in ("memory", "communication") else bands_of(view.dataset)
+    found = (
+        ""
+        if figure.kind in ("memory", "communication")
+        else bands_of(view.dataset).removeprefix("measured ")
+    )
     return [unbroken(found)] if found else []
 
 
