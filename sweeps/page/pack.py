@@ -131,6 +131,9 @@ def page_of(
             "told": [one for one in _FACTS if one in packed.names],
             "constants": list(_constants(view)),
             "most": _most(view, packed.names),
+            "bands": {
+                name: ends for name, ends in display.BANDS.items() if {*ends} <= {*packed.names}
+            },
             "figures": asked,
             "groups": list(packed.groups.values()),
             "arrays": packed.arrays,

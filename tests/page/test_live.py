@@ -313,7 +313,7 @@ def test_texts_of_a_page_stay_texts() -> None:
         replace(page, title=evil, data={**page.data, "assumed": [evil]}), "x.html"
     ).decode()
     assert evil not in whole
-    assert len(whole) < 230_000
+    assert len(whole) < 222_000
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 import xarray as xr
 
 import sweeps
+from sweeps.bands import band_words
 from sweeps.cli.write import figures_of
 from sweeps.errors import InputError
 from sweeps.page import pack, write
@@ -113,12 +114,23 @@ def test_the_best_cells_are_those_of_the_first_screen(tmp_path: Path) -> None:
       });
     };
     const own = found({ max: { peak_memory: 5e10 } });
-    process.stdout.write(JSON.stringify([found({ max: data.most }), own]));
+    const plain = found({ max: data.most });
+    const place = bestPlaces(gather(sweep.arrays.step_time, dims, {}, sweep.sizes),
+      keeping(sweep, { max: data.most }, dims, {}), false, 1)[0];
+    const bands = ["step_time", "peak_memory"].map((name) =>
+      bandAt(sweep, sweep.arrays[name], cellOf(place, dims, {}, sweep.sizes)));
+    process.stdout.write(JSON.stringify([plain, own, bands]));
     """
     page = page_from(PLANS)
     # As searches do, a page begins with plans that leave a tenth of the memory free.
     assert page.data["most"]["peak_memory"] == 0.9 * float(dataset.memory_capacity)
-    plain, limited = run_script(tmp_path, page, code)
+    plain, limited, bands = run_script(tmp_path, page, code)
+    ends = ("error_band", "memory_error_band")
+    words = [
+        band_words(*(float(dataset[f"{one}_{end}"].max()) for end in ("low", "high")))
+        for one in ends
+    ]
+    assert bands == [f" ({text})" for text in words]
     assert [one[:2] for one in plain] == rows
     true = dataset.step_time.where(dataset.peak_memory <= 5e10)
     assert limited[0][3] == pytest.approx(float(true.min()), rel=1e-6)

@@ -73,6 +73,13 @@ function percentText(value, digits = 1) {
   return Number.isNaN(value) ? "none" : `${(100 * value).toFixed(digits)}%`;
 }
 
+// A band in whole percents, rounded outwards, but for what numbers are rounded to in a page.
+function bandText(low, high) {
+  const [below, above] = [low, high].map((one) => Math.ceil(Math.abs(100 * one) - 1e-4));
+  if (below !== above) return Number.isNaN(below + above) ? " (band not known)" : ` (-${below}/+${above} %)`;
+  return ` (±${above} %)`;
+}
+
 // Every multiple in which a unit may be shown or given.
 function multiplesOf(units) {
   const scale = scaleOf(units);

@@ -358,12 +358,7 @@ function answer(page, chosen, found) {
       ...why.map((one) => make("p", {}, `${one.text}.`)),
     ];
   }
-  // Whole percents, rounded outwards.
-  const band = (low, high) => {
-    const [below, above] = [low, high].map((one) => Math.ceil(Math.abs(100 * found.would(one)) - 1e-9));
-    if (Number.isNaN(below + above)) return " (band not known)";
-    return below === above ? ` (±${above} %)` : ` (-${below}/+${above} %)`;
-  };
+  const band = (...ends) => bandText(...ends.map((one) => found.would(one)));
   const [peak, capacity] = [found.would("peak_memory"), valueText(chosen.memory_capacity, "byte (GB)")];
   const verb = found.fits ? "takes" : "would take";
   const unknown = found.status & page.data.faults.find((one) => one.name === page.data.lacks).bit;

@@ -117,6 +117,9 @@ function placeOf(sweep, dim, text) {
   return place;
 }
 
+// What the reader limits.
+const limitedBy = ({ max, min }) => [...Object.keys(max), ...Object.keys(min)];
+
 // What the state asks for, resolved: what is spread out, what is held, what is better.
 function resolved(page) {
   const { state, sweep } = page;
@@ -139,7 +142,7 @@ function resolved(page) {
   const named = Boolean(array.texts);
   const panel = line && sweep.dims.find((dim) => (dim.key || dim.name) === state.p && !axes.includes(dim.name));
   // What nothing shown depends on isn't looked through.
-  const shown = [main, ...Object.keys(state.max), ...Object.keys(state.min), state.also, state.c,
+  const shown = [main, ...limitedBy(state), state.also, state.c,
     ...(state.view === "points" ? [xOfPoints(page, main)] : []), ...(bars ? group.parts.flatMap((one) => one.variables) : [])];
   const matters = new Set(shown.flatMap((name) => (sweep.arrays[name] ? sweep.arrays[name].dims : [])));
   const all = Object.keys(sweep.sizes).filter((dim) => {
@@ -259,6 +262,7 @@ function questions(page) {
 function answer(page) {
   const { sweep, state, best } = page;
   const { array, more, all, axes } = page.asked;
+  const [first] = best.cells;
   const lines = [];
   if (array.texts) {
     lines.push(said(shares(page)));
@@ -267,37 +271,41 @@ function answer(page) {
     lines.push(said(head || why(page)), ...texts.map((text) => make("p", {}, text)));
     fill("answer", ...lines);
     return;
-  } else if (best.cells.length && state.view === "bars") {
-    lines.push(said(largestOf(page, best.cells[0])));
-  } else if (best.cells.length) {
-    const [first] = best.cells;
+  } else if (first && state.view === "bars") {
+    lines.push(said(largestOf(page, first)));
+  } else if (first) {
     const conditions = axes.filter((dim) => !best.dims.includes(dim));
     const at = conditions.length ? ` at ${nameOf(sweep, first, conditions)}` : "";
     const told = /^(least|greatest|best) /i.test(array.title) ? capital(array.title)
       : `${more ? "Greatest" : "Least"} ${array.title}`;
     const each = (best.each ? best.cells : [first]).map((one, n) => {
       const [head, name] = bestName(page, one);
-      return [n ? "; " : "", head && `${head} `, make("strong", {}, shownText(array, numberAt(array, one))), name ? ` (${name})` : ""];
+      return [n ? "; " : "", head && `${head} `, make("strong", {}, shownText(array, numberAt(array, one))), bandAt(sweep, array, one), name ? ` (${name})` : ""];
     });
     lines.push(said(`${told}${at}: `, ...each.flat()));
   } else {
     lines.push(said(why(page)));
   }
-  const besides = best.cells.length && !best.each ? foundAt(sweep, array, best.cells[0]) : [];
-  if (best.cells.length && !best.each && !array.texts) {
+  const besides = first && !best.each ? foundAt(sweep, array, first) : [];
+  if (first && !best.each && !array.texts) {
     for (const name of [...(state.view === "bars" ? [array.name] : []), ...tellers(page)]) {
       const one = sweep.arrays[name];
-      besides.push(`${one.title} ${shownText(one, numberAt(one, best.cells[0]))}`);
+      besides.push(`${one.title} ${shownText(one, numberAt(one, first))}${bandAt(sweep, one, first)}`);
     }
   }
   if (best.total > 1 && !array.texts) {
-    const limited = Object.keys(state.max).length + Object.keys(state.min).length;
-    besides.push(`the best ${best.each ? "in each panel, " : ""}of ${grouped(best.total)} cells${limited ? " within your limits" : ""}`);
+    besides.push(`the best ${best.each ? "in each panel, " : ""}of ${grouped(best.total)} cells${limitedBy(state).length ? " within your limits" : ""}`);
   }
-  if (besides.length) lines.push(make("p", { className: "quiet" }, besides.join(" · ")));
-  const ranges = state.view === "lines" ? rangesOf(page) : "";
-  if (ranges) lines.push(make("p", { className: "quiet" }, ranges));
+  for (const text of [besides.join(" · "), state.view === "lines" && rangesOf(page)]) {
+    if (text) lines.push(make("p", { className: "quiet" }, text));
+  }
   fill("answer", ...lines);
+}
+
+// How far a measurement may be from what is shown, where the file says it.
+function bandAt(sweep, array, cell) {
+  const ends = sweep.data.bands[array.name];
+  return ends ? bandText(...ends.map((name) => numberAt(sweep.arrays[name], cell))) : "";
 }
 
 // What fills the best cell's total most.
@@ -352,8 +360,7 @@ function bestName({ sweep, best }, cell) {
 // What is told of the best cell besides: the sweep's usual quantities.
 function tellers(page) {
   const { sweep, state } = page;
-  const limited = [...Object.keys(state.max), ...Object.keys(state.min)];
-  const wanted = [...limited, ...(state.view === "points" ? [xOfPoints(page)] : []), ...sweep.data.told];
+  const wanted = [...limitedBy(state), ...(state.view === "points" ? [xOfPoints(page)] : []), ...sweep.data.told];
   const known = [...new Set(wanted)].filter((name) => name !== page.asked.main && page.numbers.includes(name));
   return known.slice(0, 4);
 }
