@@ -184,7 +184,7 @@ def test_a_model_is_needed_and_one_alone(refused: Refused) -> None:
     one(refused(some), "an analysis needs a model", "or the other shapes: --tied-embeddings")
     one(refused("analysis --model llama3-8b --params 8e9"), "--params = '8e9'", "with --model")
     both = f"{some} --tied-embeddings on --ffn-size 64 --params 7e9"
-    one(refused(both), "--params = '..'", "given with shapes, from which it follows")
+    one(refused(both), "--params = '7e9'", "given with shapes, from which it follows")
 
 
 def test_a_config_without_a_key(refused: Refused, tmp_path: Path) -> None:

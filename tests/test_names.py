@@ -61,7 +61,7 @@ def test_the_nodes_of_several_machines(cli: Runner, refused: Refused) -> None:
     assert [row["ranks"] for row in cli(f"{line}dgx-a100 --json").records] == [8, 16, 8, 16]
     one(
         refused(f"{line}gb200-nvl72"),
-        "--nodes = '..'",
+        "--nodes = '1,2'",
         "8, 72",
         "the number of GPUs, or one kind of node",
     )

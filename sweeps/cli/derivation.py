@@ -14,7 +14,7 @@ from overhead.formula import REGISTRY, Call, Formula
 from overhead.quantity import VOCABULARY
 from overhead.recording import RecordingError
 from overhead.topology import statement
-from sweeps.cli.write import shown
+from sweeps.cli.write import exact
 from sweeps.spec.units import put_in
 
 
@@ -30,6 +30,15 @@ def same(number: float, other: float) -> bool:
     return bool(np.isclose(number, other, rtol=1e-9, atol=0.0))
 
 
+def digits_for(expression: str, values: Mapping[str, float], result: float) -> int:
+    """Return how many digits of the values give the result: more where it is a small difference."""
+    for digits in (6, 9, 12):
+        rounded = {name: float(f"{value:.{digits}g}") for name, value in values.items()}
+        if np.isclose(evaluated(expression, rounded), result, rtol=1e-4, atol=0.0):
+            return digits
+    return 15
+
+
 class Derivation:
     """Quantities, each once, and before it what it is made of."""
 
@@ -42,7 +51,7 @@ class Derivation:
     def lines(self, name: str, scope: Evaluation, depth: int) -> Iterator[str]:
         """Yield a quantity's statement with the numbers, if it isn't given or derived already."""
         if name in scope.given:
-            self.leaves.setdefault(name, shown(name, scope[name]))
+            self.leaves.setdefault(name, exact(name, scope[name]))
             return
         if name in self.stated:
             return
@@ -53,7 +62,7 @@ class Derivation:
             return
         if declared is None:
             return
-        key = (name, declared.statement, shown(name, scope[name]))
+        key = (name, declared.statement, exact(name, scope[name]))
         if key in self.keys:
             return
         self.keys.add(key)
@@ -90,13 +99,14 @@ class Derivation:
         """Yield an equation, the same with the numbers put in, and what it gives."""
         values = {needed: float(scope[needed]) for needed in names(expression)}
         for needed in values.keys() & scope.given.keys():
-            self.leaves.setdefault(needed, shown(needed, values[needed]))
+            self.leaves.setdefault(needed, exact(needed, values[needed]))
         numbers = (
             self.sources.setdefault(one.reference, len(self.sources) + 1) for one in declared
         )
         yield f"  {called or name} = {expression}"
-        yield f"    = {put_in(expression, values)}"
-        yield f"    = {shown(name, scope[name])}  {' '.join(f'[{n}]' for n in numbers)}"
+        digits = digits_for(expression, values, float(scope[name]))
+        yield f"    = {put_in(expression, values, digits)}"
+        yield f"    = {exact(name, scope[name])}  {' '.join(f'[{n}]' for n in numbers)}"
 
     def _counted(
         self, name: str, algorithm: Algorithm, scope: Evaluation, depth: int
@@ -108,13 +118,13 @@ class Derivation:
             stated = same(evaluated(expression, values), float(scope[name]))
         except (RecordingError, LookupError, TypeError):
             stated = False
-        key = (name, ".".join(algorithm.key), shown(name, scope[name]))
+        key = (name, ".".join(algorithm.key), exact(name, scope[name]))
         if key in self.keys:
             return
         self.keys.add(key)
         if not stated:
             where = f"counted from the schedule of {'.'.join(algorithm.key)}"
-            yield f"  {name} = {shown(name, scope[name])}  ({where})"
+            yield f"  {name} = {exact(name, scope[name])}  ({where})"
             return
         for needed in values if depth else ():
             yield from self.lines(needed, scope, depth - 1)
@@ -127,12 +137,12 @@ class Derivation:
             yield from self.lines(bound, outer, depth - 1)
         yield from self.lines(declared.of, inner, max(depth - 1, 0))
         bound_to = [
-            f"{name} = {shown(name, outer[source])} ({source})"
+            f"{name} = {exact(name, outer[source])} ({source})"
             for name, source in declared.bind.items()
         ]
         places = [f"{label} {value}" for label, value in declared.labels.items()]
         yield f"  {declared.returns} = {declared.of} with {', '.join((*places, *bound_to))}"
-        yield f"    = {shown(declared.returns, inner[declared.of])}"
+        yield f"    = {exact(declared.returns, inner[declared.of])}"
 
     def collective(
         self, wanted: Sequence[str], title: str, evaluation: Evaluation, depth: int = 0
@@ -148,7 +158,7 @@ class Derivation:
                     yield from self.lines(source, outer, 0)
                 yield f"  {title}: {'.'.join(fastest.algorithm.key)} with"
                 for name, source in declared.bind.items():
-                    yield f"    {name} = {shown(name, outer[source])} ({source})"
+                    yield f"    {name} = {exact(name, outer[source])} ({source})"
             yield from self.of_algorithm(declared.of, fastest, depth, declared.returns)
 
     def of_algorithm(self, name: str, scope: Evaluation, depth: int, called: str) -> Iterator[str]:

@@ -20,6 +20,8 @@ TYPED = f"{__name__}.typed"
 OF_FILES = re.compile(r"[^\s=]+\.\w+: |\w+\.\w+ = ")
 # In a sentence a word without an underscore is a word, but before its value.
 WORD = re.compile(r"(?<![\w'-])[a-z0-9]+(?:(?:_[a-z0-9]+)+(?![\w(])|(?= is \d))")
+# Along an axis whoever refuses a value doesn't know how it was written.
+UNSAID = re.compile(r"([\w-]+) = '\.\.'")
 FIELD = re.compile(r"\w+(?:, \w+)*(?= = )")
 
 
@@ -44,7 +46,8 @@ class Command(click.Command):
         except InputError as error:
             names = {str(one.name): typed_or(ctx, one) for one in self.get_params(ctx)
                      if isinstance(one, click.Option)}  # fmt: skip
-            raise InputError([as_typed(line, names) for line in error.faults]) from None
+            values = {name: text for name in names if isinstance(text := ctx.params.get(name), str)}
+            raise InputError([as_typed(line, names, values) for line in error.faults]) from None
 
 
 def flag_of(name: str) -> str:
@@ -111,10 +114,14 @@ def _same(name: str, one: str, other: str) -> bool:
     return bool(values[0] == values[1])
 
 
-def as_typed(line: str, names: Mapping[str, str]) -> str:
-    """Return a refusal's line with options in the place of the names of what they give."""
+def as_typed(line: str, names: Mapping[str, str], values: Mapping[str, str]) -> str:
+    """Return a refusal's line with options, and their values, in the place of what they give."""
     if OF_FILES.match(line):
         return line
+    unsaid = UNSAID.match(line)
+    for name, value in values.items() if unsaid else ():
+        if unsaid and unsaid[1] in (name, names[name]):
+            line = f"{unsaid[1]} = {value!r}{line[unsaid.end() :]}"
 
     def flag(found: re.Match[str]) -> str:
         return names.get(found[0], found[0])

@@ -673,6 +673,13 @@ LEAST_TIME, SHORT = 1e-9, "below 1 ns"
 
 def shown(name: str, value: Any) -> str:
     """Return a value as people write it."""
+    least = 0.0 if isinstance(value, str) else abs(float(value))
+    short = name in VOCABULARY and VOCABULARY[name].units == "s" and 0.0 < least < LEAST_TIME
+    return SHORT if short and display.row(name).group else exact(name, value)
+
+
+def exact(name: str, value: Any) -> str:
+    """Return a value as people write it, however small it is."""
     if isinstance(value, str):
         return value
     units = VOCABULARY[name].units if name in VOCABULARY else "1"
@@ -684,8 +691,6 @@ def shown(name: str, value: Any) -> str:
             words = {"s-1": "tokens/s" if "token" in name else "/s", "h": "h", "d": "days"}[units]
             text = f"{value:,.0f}" if abs(value) >= 1000 else plain(value)
             return f"{text} {words}"
-        if units == "s" and 0.0 < abs(value) < LEAST_TIME and display.row(name).group:
-            return SHORT
         if units == "USD":
             return money(value)
     return format_quantity(value, units)

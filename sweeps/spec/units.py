@@ -577,7 +577,7 @@ def without_infinities(value: Any) -> Any:
 _PUT_IN = ("s", "byte", "byte s-1", "J", "W")  # Units that are read at a glance in a formula
 
 
-def put_in(expression: str, values: Mapping[str, float]) -> str:
+def put_in(expression: str, values: Mapping[str, float], digits: int = 6) -> str:
     """Return an expression with values, and their units, in the place of names."""
 
     def number(found: re.Match[str]) -> str:
@@ -588,10 +588,14 @@ def put_in(expression: str, values: Mapping[str, float]) -> str:
         if units not in _PUT_IN:
             # Whole numbers in full: differences of large ones are exact.
             value = values[name]
-            return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
+            return (
+                f"{value:.0f}"
+                if value.is_integer() and abs(value) < 1e15
+                else f"{value:.{digits}g}"
+            )
         if math.isinf(values[name]):
             return f"(inf {_about(units).symbol})"
-        text = format_quantity(values[name], units, digits=6)
+        text = format_quantity(values[name], units, digits=digits)
         return f"({text})" if "/" in text else text
 
     return re.sub(r"[A-Za-z_][A-Za-z_0-9]*", number, expression)

@@ -353,7 +353,7 @@ def test_timelines_as_a_figure(cli: Runner, tmp_path: Path) -> None:
         ("", ["--kind two_durations needs the time of the computation", "; give --comm"]),
         ("--kind all", ["--kind all needs the time of the computation", "; give --comm"]),
         ("--kind foo --compute 1x --comm -3", ["--kind = 'foo'", "--compute = '1x'", "--comm"]),
-        ("--compute 1 --comm 1 --buckets 3", ["--buckets = '..': --kind two_durations doesn't"]),
+        ("--compute 1 --comm 1 --buckets 3", ["--buckets = '3': --kind two_durations doesn't"]),
         ("--compute 1 --comm 1 --efficiency 1.2", ["--efficiency = '1.2': outside of its domain"]),
         ("--compute 1 --comm 1 --kind bulk_margin --num-sm 132", ["--num-sm = '132'"]),
         (
