@@ -25,7 +25,8 @@ from sweeps.job import PLAIN_RESULTS, Job
 from sweeps.origin import GIVEN, Origin, words_of
 from sweeps.result import Result, aligned, of_columns, prose
 from sweeps.spec.axis import Axis
-from sweeps.spec.resolve import Resolved, resolve
+from sweeps.spec.resolve import resolve
+from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.sweep import Reduction, Sweep
 from sweeps.spec.units import format_quantity
 

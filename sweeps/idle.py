@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.spec.resolve import Resolved
+from sweeps.spec.resolve_operation import Resolved
 
 if TYPE_CHECKING:
     from sweeps.job import Job

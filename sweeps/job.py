@@ -24,7 +24,8 @@ from sweeps.engine.reduce_base import Reducer
 from sweeps.errors import InputError, fault, refuse, tell_all
 from sweeps.result import Result
 from sweeps.spec.axis import OF_A_PLAN, OF_TRAINING, Axis
-from sweeps.spec.resolve import Resolved, resolve
+from sweeps.spec.resolve import resolve
+from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.software import APART, load_software
 from sweeps.spec.sweep import OF_OPERATION, Sweep, read_sweep
 from sweeps.spec.units import format_quantity, to_toml, with_si_units

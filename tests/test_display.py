@@ -9,7 +9,7 @@ from overhead.formula import REGISTRY
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps import display
-from sweeps.cli.write import shown
+from sweeps.cli.numbers import shown
 from sweeps.engine.validity import of_a_run
 
 load()

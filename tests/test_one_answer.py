@@ -22,9 +22,9 @@ from overhead.memory.quantities import RECIPES
 from sweeps.cli.analysis_job import analysis_job, evaluation_of
 from sweeps.job import Job
 from sweeps.search.answer import WHOLE
-from sweeps.search.request import Execution, executions_at, read_request
+from sweeps.search.request import Execution, read_request
 from sweeps.search.search import details
-from sweeps.search.space import space_of
+from sweeps.search.space import executions_at, space_of
 from sweeps.spec.catalog import load_framework
 from sweeps.spec.framework import ENTRIES
 from sweeps.validate.predict import predict

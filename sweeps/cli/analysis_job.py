@@ -31,8 +31,8 @@ from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.step.timeline import COPIES, PARTS, PASSES, STREAMS, StepTimeline, step_timeline
 from overhead.transformer import SHAPES
 from sweeps import display
+from sweeps.cli.numbers import shown
 from sweeps.cli.typed import flag_of
-from sweeps.cli.write import shown
 from sweeps.display import noun
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault, needs, refuse, tell_all

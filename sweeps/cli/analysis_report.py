@@ -24,9 +24,9 @@ from sweeps.bands import (
 from sweeps.cli.analysis_headline import answer, band, fit, host, number
 from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, roots, sharded_line
 from sweeps.cli.derivation import Derivation
+from sweeps.cli.numbers import shown, size_of
 from sweeps.cli.options import grouped_lines, price_words, unused_lines
 from sweeps.cli.typed import flag_of
-from sweeps.cli.write import shown, size_of
 from sweeps.impossible import LIMITS, impossible, too_many
 from sweeps.job import Job
 from sweeps.result import aligned

@@ -14,6 +14,7 @@ import click
 from sweeps import display
 from sweeps.bands import band_of, band_words, money, three
 from sweeps.cli import flags
+from sweeps.cli.numbers import shown
 from sweeps.cli.options import (
     file_options,
     folders_of,
@@ -22,7 +23,7 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.plan_command import OTHERS, check_options_used, length_words, read_number
 from sweeps.cli.typed import flag_of, flags_of
-from sweeps.cli.write import Output, Progress, shown
+from sweeps.cli.write import Output, Progress
 from sweeps.errors import InputError, fault, refuse
 from sweeps.own_formulas import load_formulas
 from sweeps.result import Result, aligned, fitted, prose, provenance_of

@@ -19,6 +19,7 @@ from sweeps import display
 from sweeps.bands import UNKNOWN, band_words
 from sweeps.cli import flags
 from sweeps.cli.derivation import Derivation, evaluated, same
+from sweeps.cli.numbers import SHORT, shown
 from sweeps.cli.options import (
     assumed_lines,
     check_taken,
@@ -31,7 +32,7 @@ from sweeps.cli.options import (
     sweep_of_options,
 )
 from sweeps.cli.typed import flag_of
-from sweeps.cli.write import SHORT, Output, as_table, shown
+from sweeps.cli.write import Output, as_table
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault, needs, refuse, tell_all

@@ -9,7 +9,8 @@ from typing import Any
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.spec.resolve import Resolved, resolve
+from sweeps.spec.resolve import resolve
+from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.sweep import read_sweep
 from sweeps.spec.units import format_quantity
 

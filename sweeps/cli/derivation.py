@@ -14,7 +14,7 @@ from overhead.formula import REGISTRY, Call, Formula
 from overhead.quantity import VOCABULARY
 from overhead.recording import RecordingError
 from overhead.topology import statement
-from sweeps.cli.write import exact
+from sweeps.cli.numbers import exact
 from sweeps.spec.units import put_in
 
 

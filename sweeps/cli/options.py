@@ -20,7 +20,8 @@ from sweeps.job import Job
 from sweeps.origin import ASSUMED, DEFAULT, UNKNOWN, Origin, by_owner, words_of
 from sweeps.result import prose, room, stored_as
 from sweeps.spec.machine import Machine
-from sweeps.spec.resolve import Resolved, resolve
+from sweeps.spec.resolve import resolve
+from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.units import format_quantity
 
 if TYPE_CHECKING:

@@ -287,7 +287,7 @@ def _staged(courses: Mapping[str, list[Span]]) -> dict[str, dict[str, list[Span]
 
 def _differences(job: Job, courses: Mapping[str, list[Span]]) -> Iterator[str]:
     """Yield a line for each course of a pipeline that doesn't end when its form says."""
-    from sweeps.cli.write import shown
+    from sweeps.cli.numbers import shown
 
     for (name, spans), case in zip(courses.items(), job.program.cases, strict=True):
         if case.labels["mechanism"] != PIPELINE:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from overhead.quantity import VOCABULARY
-from sweeps.cli.plan_command import CALCULATED, Asked
+from sweeps.cli.plan_question import CALCULATED, Asked
 from sweeps.cli.typed import flag_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, refuse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,14 +14,16 @@ from overhead.labels import HIERARCHY
 from sweeps import display
 from sweeps.bands import bands_words
 from sweeps.cli import flags
+from sweeps.cli.numbers import shown
 from sweeps.cli.options import (
     file_options,
     folders_of,
     output_options,
     sweep_of_options,
 )
+from sweeps.cli.plan_question import CALCULATED, Asked
 from sweeps.cli.typed import flag_of, flags_of
-from sweeps.cli.write import Output, Progress, shown
+from sweeps.cli.write import Output, Progress
 from sweeps.errors import fault, tell_all
 from sweeps.origin import Origin
 from sweeps.own_formulas import load_formulas
@@ -71,29 +73,9 @@ PLANNED: dict[str, Any] = {
     **dict.fromkeys(("explain", "lost_nodes", "tokens", "days", "top")),
     "objective": "time", "verbose": False, "sensitivity": False,
 }  # fmt: skip
-# What the calculator takes of sizes, beside what it asks for.
-CALCULATED = (
-    "layers", "hidden_size", "heads", "vocabulary_size", "ffn_size", "experts_per_token",
-    "gpus_per_node", "weight_bytes", "gradient_bytes", "optimizer_bytes",
-)  # fmt: skip
 # A schedule without a backward is none of training.
 FORWARD = "forward_only"
 SCALES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What the command is asked."""
-
-    given: Mapping[str, str]  # Values by quantity or label, as text
-    readings: tuple[str, ...]  # How numbers were read that could be read in two ways
-    assumed: tuple[str, ...]  # What wasn't given, as it was taken
-    calculator: bool  # Whether it is a question for the strategy calculator's table
-    experts: str | None = None  # How many experts, of such a model
-    # The plan that is to be explained; empty where none is
-    explain: Mapping[str, str] = field(default_factory=dict)
-    tokens: float | None = None  # Of the whole training
-    days: float | None = None
 
 
 def plan_options(command: Command) -> Command:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
 
-from sweeps.cli.write import shown
+from sweeps.cli.numbers import shown
 from sweeps.result import prose
 from sweeps.search.answer import Answer
 from sweeps.search.request import Execution

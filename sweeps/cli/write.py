@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import numpy as np
 
-from overhead.quantity import VOCABULARY, Array
 from sweeps import display
-from sweeps.bands import AT_RISK, FIT, FITS, NO_ROOM, band_of, brief, money
+from sweeps.bands import AT_RISK, FIT, FITS, NO_ROOM, band_of, brief
 from sweeps.blocks.estimate import Estimate, duration, lines
 from sweeps.blocks.folder import Folder
 from sweeps.blocks.run import Means, clear, write_sweep
+from sweeps.cli.numbers import shown
 from sweeps.engine.grid import SUBJECT
 from sweeps.engine.validity import ONE_RANK
 from sweeps.errors import InputError, fault, nearest, refuse, tell_all
@@ -45,7 +45,7 @@ from sweeps.result import (
     table_lines,
 )
 from sweeps.spec.contract import Contract, read_contract
-from sweeps.spec.units import format_bytes, format_quantity, is_binary, plain
+from sweeps.spec.units import format_bytes, is_binary
 from sweeps.store.encode import Storage
 from sweeps.store.netcdf import is_complete, is_ours, open_dataset, write
 from sweeps.store.publish import NewFile, check_output, system_calls
@@ -665,37 +665,3 @@ def as_table(result: Result, *, training: bool, most: int = 40) -> Iterator[str]
         title=lambda name: display.title(name) if name in variables else name,
         keys=sum(name not in variables for name in next(iter(rows), {})),
     )
-
-
-# Below it a predicted time says nothing.
-LEAST_TIME, SHORT = 1e-9, "below 1 ns"
-
-
-def shown(name: str, value: Any) -> str:
-    """Return a value as people write it."""
-    least = 0.0 if isinstance(value, str) else abs(float(value))
-    short = name in VOCABULARY and VOCABULARY[name].units == "s" and 0.0 < least < LEAST_TIME
-    return SHORT if short and display.row(name).group else exact(name, value)
-
-
-def exact(name: str, value: Any) -> str:
-    """Return a value as people write it, however small it is."""
-    if isinstance(value, str):
-        return value
-    units = VOCABULARY[name].units if name in VOCABULARY else "1"
-    value = float(value)
-    if np.isfinite(value):
-        if display.percent(name):
-            return f"{value:.1%}"
-        if units in ("s-1", "h", "d"):
-            words = {"s-1": "tokens/s" if "token" in name else "/s", "h": "h", "d": "days"}[units]
-            text = f"{value:,.0f}" if abs(value) >= 1000 else plain(value)
-            return f"{text} {words}"
-        if units == "USD":
-            return money(value)
-    return format_quantity(value, units)
-
-
-def size_of(value: float | Array) -> str:
-    """Return bytes that stand beside others."""
-    return format_quantity(float(value), "byte", binary=False)

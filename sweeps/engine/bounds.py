@@ -22,8 +22,9 @@ from overhead.quantity import VOCABULARY
 from overhead.recording import RecordingError, recording
 from sweeps.engine import interval
 from sweeps.engine.evaluate import Cuts, settings
+from sweeps.engine.front import Floats, Places
 from sweeps.engine.grid import LabelCase, Variable, cut
-from sweeps.engine.interval import Best, Boxes, Floats, Front, Interval, Places, cells_of, halved
+from sweeps.engine.interval import Best, Boxes, Front, Interval, cells_of, halved
 from sweeps.engine.program import Program, Steps
 
 Progress = Callable[[int, int], None]

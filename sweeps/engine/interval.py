@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.recording import FUNCTIONS, Recorded, RecordingError
+from sweeps.engine.front import Floats, Places, front, joined, no_points
 
 Array = NDArray[Any]
 # Units in the last place by which functions may be off that nobody has proven monotone.
@@ -493,8 +494,6 @@ OWN: dict[Any, Callable[..., Any]] = {
 
 # Boxes of a grid, and the best cells of each result that are known while boxes are looked at.
 
-Places = NDArray[np.int64]
-Floats = NDArray[np.float64]
 # Of each result the most promising boxes are looked at first, to have something to beat.
 PROMISING = 4
 
@@ -590,18 +589,12 @@ class Front:
     """The cells of each result that no other has both keys of better, or the same at once."""
 
     def __init__(self) -> None:
-        whole = np.zeros(0, dtype=np.int64)
-        self.points = (whole, np.zeros(0), np.zeros(0), whole)
+        self.points = no_points()
 
     def add(self, results: Places, every: Floats, places: Places) -> None:
         """Take cells in."""
-        from sweeps.engine.reduce import front
-
         offered = (results, every[0] + 0.0, every[1] + 0.0, places)
-        cells, first, second, third = (
-            np.concatenate(pair) for pair in zip(self.points, offered, strict=True)
-        )
-        self.points = front((cells, first, second, third))
+        self.points = front(joined(self.points, offered))
 
     def beats(self, results: Places, bound: Floats, first: Places) -> NDArray[np.bool_]:
         """Return which boxes hold nothing that is missing here."""
@@ -623,8 +616,6 @@ class Front:
 
     def promising(self, results: Places, bound: Floats) -> Places:
         """Return the boxes whose bounds no other has both of better."""
-        from sweeps.engine.reduce import front
-
         return front((results, bound[0], bound[1], np.arange(len(results))))[3]
 
     def state(self, _: Sequence[int]) -> dict[str, NDArray[Any]]:

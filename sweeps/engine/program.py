@@ -22,6 +22,7 @@ from overhead.graph import EVERYTHING, Builder, Graph, Missing, Node, Undecided
 from overhead.labels import HIERARCHY, NO_LIBRARY, complete
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.display import BANDS, noun
+from sweeps.engine import validity
 from sweeps.engine.evaluate import Cuts, Evaluators, Limits, settings
 from sweeps.engine.grid import (
     STATUS,
@@ -35,7 +36,6 @@ from sweeps.engine.grid import (
     cut,
     dtype_of,
 )
-from sweeps.engine.validity import Faults, Holes, alive, collective_faults, status
 from sweeps.errors import InputError, fault, needs
 from sweeps.spec.axis import Axis, is_overlap
 
@@ -63,9 +63,11 @@ class Group:
         self.idle = set(range(len(grid.shape))) - set(self.positions) - set(case.fixed)
         # Values that another case shares may be there where this one's cells can't be.
         alone = set(case.fixed) <= set(self.positions)
-        self.evaluator = evaluators.of(case, bits if alone else 0, alive)
+        self.evaluator = evaluators.of(case, bits if alone else 0, validity.alive)
         self.everything = evaluators.of(case).everything
-        self.holes = Holes(program, case, evaluators, self.evaluator, self.positions)
+        self.holes = validity.Holes(
+            program.cases, program.builder, case, evaluators, self.evaluator, self.positions
+        )
         self.buffers: dict[str, Array] = {}
         # Where the points computed lie in a block, and the buffers that are blank elsewhere.
         self._index: tuple[Any, Any] = (None, None)
@@ -206,7 +208,7 @@ class Program:
         self.collective = "collective" in {*labels, *named}
         self.overlap = is_overlap({*labels, *named})
         self.training = not (self.collective or self.overlap)
-        self.faults: Faults = _faults(training=self.training, overlap=self.overlap)
+        self.faults: validity.Faults = _faults(training=self.training, overlap=self.overlap)
         self.missing: dict[str, str] = {}  # What was asked for and nothing gives, and why
         self._graph = Graph()
         self._builders: dict[int, Builder] = {}
@@ -281,15 +283,11 @@ class Program:
 
     def _status(self, builder: Builder, nodes: Mapping[str, Node]) -> Node:
         if self.training:
-            from sweeps.engine.validity import feasibility
-
-            return feasibility(builder, self.faults.bits, nodes)
+            return validity.feasibility(builder, self.faults.bits, nodes)
         if self.overlap:
-            from sweeps.engine.validity import overlap_feasibility
-
-            return overlap_feasibility(builder, self.faults.bits, nodes)
+            return validity.overlap_feasibility(builder, self.faults.bits, nodes)
         some = len(nodes) < len(self.wanted)
-        return status(builder, self.faults.bits, nodes, lacking=some)
+        return validity.status(builder, self.faults.bits, nodes, lacking=some)
 
     def _nodes(self, builder: Builder, lacking: dict[str, Missing]) -> dict[str, Node]:
         """Return the wanted quantities' nodes; those that nothing gives here are told."""
@@ -673,12 +671,10 @@ class Steps:
         return self._group[1]
 
 
-def _faults(*, training: bool, overlap: bool) -> Faults:
+def _faults(*, training: bool, overlap: bool) -> validity.Faults:
     if not (training or overlap):
-        return collective_faults()
-    from sweeps.engine.validity import overlap_faults, training_faults
-
-    return training_faults() if training else overlap_faults()
+        return validity.collective_faults()
+    return validity.training_faults() if training else validity.overlap_faults()
 
 
 AS = "as an axis or a constant"

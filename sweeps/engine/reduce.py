@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from overhead.quantity import VOCABULARY
 from sweeps.engine.bounds import TIMED, Touched, reduce_some, sample_of
 from sweeps.engine.evaluate import Limits
+from sweeps.engine.front import Floats, Places, Points, front, joined, no_points, thinned
 from sweeps.engine.grid import SUBJECT, Column, Layout
 from sweeps.engine.program import Program, Steps
 from sweeps.engine.reduce_base import (
@@ -33,7 +34,6 @@ from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.sweep import REDUCTIONS, Reduction, partners
 
 Keys = NDArray[np.float64]
-Places = NDArray[np.int64]
 # Up to so many ranks a key is put in its place by comparing neighbours, beyond by sorting.
 BUBBLED = 8
 
@@ -301,10 +301,6 @@ class Mean(Reducer):
         ]
 
 
-Floats = NDArray[np.float64]
-# Points: result cell, first and second key, place.  Keys are values of the other sign where more
-# is better.
-Points = tuple[Places, Floats, Floats, Places]
 # Cells of a piece that are looked at together.
 AT_ONCE = 1 << 18
 
@@ -320,7 +316,7 @@ class Pareto(Reducer):
         super().__init__(task)
         names = task.reduction.quantity, task.reduction.against
         self._signs = tuple(-1.0 if name in task.reduction.greatest else 1.0 for name in names)
-        self._points = _none()
+        self._points = no_points()
 
     def update(
         self,
@@ -348,7 +344,7 @@ class Pareto(Reducer):
                 found = self._candidates(cells[part[0]], rows[part], others[part])
                 local = found[3] + left
                 where = self.task.split.places(first, local)
-                self._points = front(_joined(self._points, (*found[:3], where)))
+                self._points = front(joined(self._points, (*found[:3], where)))
 
     def _candidates(self, cells: Places, rows: Floats, others: Floats) -> Points:
         """Return the front of each row, with columns for places."""
@@ -369,7 +365,7 @@ class Pareto(Reducer):
         kept = np.arange(self.task.split.kept_cells).reshape(self.task.split.kept_shape)
         cells = kept[where].ravel()
         theirs = (cells[other._points[0]], *other._points[1:])
-        self._points = front(_joined(self._points, theirs))
+        self._points = front(joined(self._points, theirs))
 
     def _state(self) -> dict[str, NDArray[Any]]:
         return dict(zip(("cells", "first", "second", "places"), self._points, strict=True))
@@ -379,7 +375,7 @@ class Pareto(Reducer):
 
     def _columns(self, attrs: Mapping[str, Any]) -> list[Column]:
         task, name = self.task, self.task.name
-        cells, first, second, places = _thinned(self._points, task.reduction.count)
+        cells, first, second, places = thinned(self._points, task.reduction.count)
         rank = np.arange(len(cells)) - np.searchsorted(cells, cells)
         length = int(rank.max()) + 1 if len(rank) else 1
         shape = task.split.kept_cells, length
@@ -409,59 +405,11 @@ class Pareto(Reducer):
         return [(self.task.reduction.quantity, attrs), (against, VOCABULARY[against].attrs())]
 
 
-def front(points: Points) -> Points:
-    """Return those points that no other of the same result beats or equals in both keys."""
-    cells, first, second, places = points
-    order = np.lexsort((places, second, first, cells))
-    cells, first = cells[order], first[order]
-    second, places = second[order], places[order]
-    if not len(cells):
-        return cells, first, second, places
-    # The least second key so far in each cell, that of the point itself left out.
-    begins = np.flatnonzero(np.r_[True, cells[1:] != cells[:-1]])
-    lengths = np.diff(np.r_[begins, len(cells)])
-    # Ranks of keys are whole numbers, which one running minimum serves for all cells: each cell
-    # has a range of its own, below that of the cell before.
-    _, ranks = np.unique(second, return_inverse=True)
-    group = np.repeat(np.arange(len(begins)), lengths)
-    own = ranks - group * (ranks.max() + 1)
-    before = np.minimum.accumulate(own)
-    kept = np.r_[True, own[1:] < before[:-1]]
-    return cells[kept], first[kept], second[kept], places[kept]
-
-
 def _beaten(one: Floats, two: Floats, best: Floats) -> NDArray[np.bool_]:
     """Return which cells are worse in both keys than the cell of their row with the best key."""
     column = np.argmin(best, axis=1)[:, np.newaxis]
     first, second = (np.take_along_axis(each, column, axis=1) for each in (one, two))
     return (one > first) & (two > second)
-
-
-def _thinned(points: Points, count: int) -> Points:
-    """Return at most so many points of each result: the ends, and what lies evenly between."""
-    cells = points[0]
-    if count <= 0 or not len(cells):
-        return points
-    begins = np.searchsorted(cells, cells)
-    lengths = np.searchsorted(cells, cells, side="right") - begins
-    rank = np.arange(len(cells)) - begins
-    steps = max(count - 1, 1)
-    # Of as many equal parts a point is the first in one, or the very last.
-    part = rank * steps // np.maximum(lengths - 1, 1)
-    earlier = np.maximum(rank - 1, 0) * steps // np.maximum(lengths - 1, 1)
-    kept = (lengths <= count) | (rank == 0) | ((part > earlier) & (count > 1))
-    _, first, second, places = points
-    return cells[kept], first[kept], second[kept], places[kept]
-
-
-def _joined(one: Points, other: Points) -> Points:
-    first, second, third, fourth = (np.concatenate(pair) for pair in zip(one, other, strict=True))
-    return first, second, third, fourth
-
-
-def _none() -> Points:
-    whole = np.zeros(0, dtype=np.int64)
-    return whole, np.zeros(0), np.zeros(0), whole
 
 
 KINDS: Mapping[str, type[Reducer]] = {

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
 from operator import or_
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,9 +31,6 @@ from overhead.quantity import Array
 from overhead.topology import NOT_OF_ONE_RANK
 from sweeps.engine.evaluate import Cuts, Evaluator, Evaluators
 from sweeps.engine.grid import LabelCase, Region
-
-if TYPE_CHECKING:
-    from sweeps.engine.program import Program
 
 NOT_DEFINED = NO_ALGORITHM.fault
 ONE_RANK = "one_rank_has_no_bandwidth"
@@ -348,13 +344,15 @@ class Holes:
 
     def __init__(
         self,
-        program: Program,
+        cases: Sequence[LabelCase],
+        builder: Callable[[LabelCase], Builder],
         case: LabelCase,
         evaluators: Evaluators,
         evaluator: Evaluator,
         positions: Sequence[int],
     ) -> None:
-        self.program, self.case, self.evaluators = program, case, evaluators
+        self.cases, self.builder = cases, builder
+        self.case, self.evaluators = case, evaluators
         self.evaluator = evaluator  # What computes the variables
         self.positions = frozenset(positions)
         self._sharing: list[tuple[LabelCase, Evaluator]] | None = None
@@ -411,7 +409,7 @@ class Holes:
             return case.status
         key = id(case), bits
         if key not in self._reasons:
-            self._reasons[key] = narrowed(self.program.builder(case), case.status, bits)
+            self._reasons[key] = narrowed(self.builder(case), case.status, bits)
         return self._reasons[key]
 
     def _missing(self, region: Region, bits: int) -> Array | None:
@@ -429,7 +427,7 @@ class Holes:
             own = self._fixed_places(self.case)
             others = [
                 (case, self.evaluators.of(case))
-                for case in self.program.cases
+                for case in self.cases
                 if case is not self.case and self._fixed_places(case) == own
             ]
             self._sharing = [(self.case, self.evaluator), *others]

@@ -33,7 +33,8 @@ from sweeps.search.space import FULL, REFUSED, UNSUPPORTED
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.known import SETTINGS
-from sweeps.spec.resolve import Resolved, resolve
+from sweeps.spec.resolve import resolve
+from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.resolve_training import WORLD, per_node
 from sweeps.spec.sweep import Sweep, read_sweep
 

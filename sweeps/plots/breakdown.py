@@ -13,9 +13,9 @@ from sweeps import display
 from sweeps.errors import InputError
 from sweeps.plots.data import View, cell_names
 from sweeps.plots.declare import Bars, are_plans, select, with_options
-from sweeps.plots.draw import save
 from sweeps.plots.frame import Legend, Sheet, frame
 from sweeps.plots.marks import joined, panels_of, question, sheet_of, short_name, status_bits
+from sweeps.plots.save import save
 from sweeps.plots.schema import STEP_TOTAL, Figure, known_parts, labelled, stacked, total_of
 from sweeps.plots.stacks import Stacks, draw_stacks, refuse_mixed_units
 from sweeps.plots.style import (

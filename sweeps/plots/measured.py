@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sweeps.errors import InputError
 from sweeps.plots.curves import Line, lines_of, pick, stroke
 from sweeps.plots.data import View
-from sweeps.plots.draw import save
 from sweeps.plots.frame import (
     Axis,
     Legend,
@@ -26,6 +25,7 @@ from sweeps.plots.frame import (
     scale_for,
 )
 from sweeps.plots.marks import panels_of, sheet_of, short_name
+from sweeps.plots.save import save
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
     ALARM,

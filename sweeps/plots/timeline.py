@@ -27,8 +27,8 @@ from overhead.overlap.timeline import (
     WEIGHTS,
     Span,
 )
-from sweeps.plots.draw import save
 from sweeps.plots.frame import Axis, Legend, Sheet, axis_of, frame
+from sweeps.plots.save import save
 from sweeps.plots.style import (
     COLOURS,
     FAINT,

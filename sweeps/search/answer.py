@@ -46,7 +46,7 @@ from sweeps.search.search import (
 )
 from sweeps.search.space import common_of, space_of
 from sweeps.search.words import Effect, because, effects
-from sweeps.spec.resolve import Resolved
+from sweeps.spec.resolve_operation import Resolved
 
 # What is told of one plan.
 WHOLE = (*MEASURES, *PARTS, *PEAK_PARTS, *COMMUNICATION, "fullest_stage", "micro_batches")

@@ -53,7 +53,7 @@ from sweeps.spec.names import quantity_of
 if TYPE_CHECKING:
     import xarray as xr
 
-    from sweeps.spec.resolve import Resolved
+    from sweeps.spec.resolve_operation import Resolved
 
 # Splits that a dataset of one point keeps, beside the Pareto front.
 KEPT_SPLITS = 50

@@ -27,10 +27,9 @@ from sweeps.search.request import (
     Execution,
     Point,
     Request,
-    executions_at,
 )
 from sweeps.search.search import COMMUNICATION, Counts, Detail, Found, blocks_of, details, search
-from sweeps.search.space import Space, space_of
+from sweeps.search.space import Space, executions_at, space_of
 
 # How far GPUs are doubled in search of a plan that fits.
 DOUBLINGS = 6

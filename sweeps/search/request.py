@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from sweeps.spec.axis import Axis, divisors, every_plan
 from sweeps.spec.catalog import load_model
 from sweeps.spec.names import names_of
 from sweeps.spec.sweep import Sweep, read_sweep
-
-if TYPE_CHECKING:
-    from sweeps.search.space import Space
 
 # How the GPUs are cut; what the first three leave of them is data-parallel.
 DEGREES = ("tp", "cp", "pp", "dp", "ep", "etp")
@@ -535,33 +532,3 @@ class Execution:
     ) -> Execution:
         """Return the plan with some numbers and labels changed."""
         return Execution({**self.given, **(numbers or {})}, {**self.labels, **(labels or {})})
-
-
-def executions_at(
-    space: Space,
-    places: NDArray[np.int64],
-    known: Mapping[str, NDArray[np.float64]] | None = None,
-) -> tuple[Execution, ...]:
-    """Return the plans at places of the grid (flat indices, in C order)."""
-    if space.plan is None or not len(places):
-        return ()
-    grid = space.plan.grid
-    index = np.unravel_index(places, grid.shape)
-    columns = {
-        name: np.broadcast_to(values[tuple(
-            at if length > 1 else 0 for at, length in zip(index, values.shape, strict=True)
-        )], len(places)).tolist()
-        for name, values in grid.columns.items()
-    }  # fmt: skip
-    labels = [
-        dict(case.labels)
-        for at in zip(*(one.tolist() for one in index), strict=True)
-        for case in space.plan.cases
-        if all(part.start == at[position] for position, part in case.fixed.items())
-    ]
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    values = {name: own.tolist() for name, own in (known or {}).items()}
-    return tuple(
-        Execution(given, own, {name: column[place] for name, column in values.items()})
-        for place, (given, own) in enumerate(zip(rows, labels, strict=True))
-    )

@@ -27,8 +27,8 @@ from sweeps.engine.program import Program
 from sweeps.engine.validity import given_below
 from sweeps.errors import InputError, fault
 from sweeps.search.keep import BestOfSplits, Floats, Front, Places, Top
-from sweeps.search.request import Execution, Objective, executions_at
-from sweeps.search.space import AGAIN, PLAN, SHARE, Space
+from sweeps.search.request import Execution, Objective
+from sweeps.search.space import AGAIN, PLAN, SHARE, Space, executions_at
 
 # The search: all plans of a space by blocks, in bounded memory.
 

@@ -23,6 +23,7 @@ from sweeps.search.request import (
     DEGREES,
     MODULE_CHOICES,
     Columns,
+    Execution,
     Habits,
     Point,
     every_split,
@@ -36,7 +37,8 @@ from sweeps.spec.catalog import load_framework, load_hardware, load_model, usual
 from sweeps.spec.framework import among_all
 from sweeps.spec.known import unknown_settings
 from sweeps.spec.model import complete_shapes
-from sweeps.spec.resolve import Resolved, resolve
+from sweeps.spec.resolve import resolve
+from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.sweep import Sweep
 
 FULL = "fuller_than_the_threshold"
@@ -511,3 +513,33 @@ def _check_size(rows: Rows, choices: Mapping[str, NDArray[Any]]) -> None:
         sizes = " x ".join(f"{name} {size}" for name, size in {PLAN: len(rows), **others}.items())
         allowed = f"{MOST_CELLS:,} at most: limit some of the choices"
         raise InputError(fault("choices", sizes, f"{cells:,} plans", allowed))
+
+
+def executions_at(
+    space: Space,
+    places: NDArray[np.int64],
+    known: Mapping[str, NDArray[np.float64]] | None = None,
+) -> tuple[Execution, ...]:
+    """Return the plans at places of the grid (flat indices, in C order)."""
+    if space.plan is None or not len(places):
+        return ()
+    grid = space.plan.grid
+    index = np.unravel_index(places, grid.shape)
+    columns = {
+        name: np.broadcast_to(values[tuple(
+            at if length > 1 else 0 for at, length in zip(index, values.shape, strict=True)
+        )], len(places)).tolist()
+        for name, values in grid.columns.items()
+    }  # fmt: skip
+    labels = [
+        dict(case.labels)
+        for at in zip(*(one.tolist() for one in index), strict=True)
+        for case in space.plan.cases
+        if all(part.start == at[position] for position, part in case.fixed.items())
+    ]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    values = {name: own.tolist() for name, own in (known or {}).items()}
+    return tuple(
+        Execution(given, own, {name: column[place] for name, column in values.items()})
+        for place, (given, own) in enumerate(zip(rows, labels, strict=True))
+    )

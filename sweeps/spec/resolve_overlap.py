@@ -6,7 +6,7 @@ from overhead.labels import LABELS, SM_LAWS, complete
 from overhead.overlap.mechanisms import ASSUMED, HEEDED, MECHANISMS
 from sweeps.origin import Origin, assumed
 from sweeps.spec.machine import Machine
-from sweeps.spec.resolve import Resolved, Resolver, figure_of
+from sweeps.spec.resolve_operation import Resolved, Resolver, figure_of
 
 # Overlap asked for by itself: a machine's figures, and what they are there.
 OF_MACHINE = {

@@ -42,7 +42,7 @@ from sweeps.spec.framework import TEXTBOOK, among_all, training_constants
 from sweeps.spec.known import known_of_run, unknown_settings
 from sweeps.spec.machine import Machine, cut_domain, rates_of
 from sweeps.spec.model import Model, complete_shapes
-from sweeps.spec.resolve import DEFAULTS, NUMBER_DEFAULTS, ONE_SIDE, Resolved, Resolver
+from sweeps.spec.resolve_operation import DEFAULTS, NUMBER_DEFAULTS, ONE_SIDE, Resolved, Resolver
 from sweeps.spec.software import userbuffers_figures
 
 # Models of parts of a step, each with its own defaults.

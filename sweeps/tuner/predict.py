@@ -25,7 +25,7 @@ from sweeps.origin import GIVEN, Origin, assumed
 from sweeps.spec.catalog import load_framework, load_hardware
 from sweeps.spec.framework import training_constants
 from sweeps.spec.machine import Machine
-from sweeps.spec.resolve import figure_of
+from sweeps.spec.resolve_operation import figure_of
 from sweeps.spec.software import (
     STEPS,
     TILED,

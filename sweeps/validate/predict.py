@@ -38,7 +38,7 @@ from sweeps.spec.framework import (
 )
 from sweeps.spec.known import known_of_run
 from sweeps.spec.machine import Figure, Machine, rates_of
-from sweeps.spec.resolve import DEFAULTS, FIGURES, NUMBER_DEFAULTS
+from sweeps.spec.resolve_operation import DEFAULTS, FIGURES, NUMBER_DEFAULTS
 from sweeps.spec.software import own_library, priced
 from sweeps.spec.units import format_quantity, parse_quantity
 from sweeps.validate.run_table import read_csv

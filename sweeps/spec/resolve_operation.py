@@ -1,0 +1,680 @@
+"""What a sweep of operations doesn't say: machines' figures, shapes, defaults, with origins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
+from overhead.collectives.network import LEAF_NODES, factors
+from overhead.labels import (
+    AUTO,
+    HIERARCHY,
+    IN_A_STEP,
+    LABELS,
+    NCCL,
+    NO_LIBRARY,
+    OPERATION_DEFAULTS,
+    XLA,
+)  # fmt: skip
+from sweeps.errors import of_each, refuse
+from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, Origins, assumed, once
+from sweeps.spec.axis import Axis
+from sweeps.spec.catalog import load_hardware
+from sweeps.spec.machine import Machine
+from sweeps.spec.software import FLOORS, STEPS, UNPRICED, own_library, priced
+from sweeps.spec.sweep import Sweep
+
+if TYPE_CHECKING:
+    from sweeps.spec.model import Model
+
+DEFAULTS = {
+    "hops": assumed(1.0, "sender and receiver are neighbours"),
+    "oversubscription": assumed(1.0, "not oversubscribed"),
+}
+# The sides of a mesh or torus, and how many it has where nothing says it.
+SIDES = ("mesh_nx", "mesh_ny", "mesh_nz")
+PLANE = 2.0
+ONE_SIDE = assumed(1.0, "two dimensions")
+# What `Resolved` names of a training step where the user says nothing.
+NUMBER_DEFAULTS = {
+    "zero_stage": assumed(0.0, "nothing is sharded"),
+    "expert_imbalance": assumed(1.0, "experts are used evenly"),
+    "uneven_stages": assumed(1.0, "the largest stage rules where layers don't divide evenly"),
+}
+# Of machines whose files don't say it.
+OF_LEAVES = {
+    "oversubscription": DEFAULTS["oversubscription"],
+    "leaf_nodes": assumed(LEAF_NODES, "all that leaves a node leaves its leaf switch, too"),
+}
+# With a topology and without a machine, one of these describes a bare network.
+LINK = ("bandwidth", "latency")
+BARE = "of a bare network"
+# What stands for the one of a bare network's two figures that isn't given: no machine's.
+OF_BARE = {
+    "bandwidth": assumed(50e9, f"{BARE}: a link of 400 Gbit/s"),
+    "latency": assumed(1e-6, f"{BARE}: the order of a message over a link"),
+    "energy_per_bit": Origin(np.nan, UNKNOWN, BARE),
+    "has_nvls": assumed(0.0, f"{BARE}: its switches reduce nothing"),
+    "has_inc": assumed(0.0, f"{BARE}: its switches reduce nothing"),
+    "in_network_latency_factor": assumed(1.0, f"{BARE}: as any message"),
+}
+# Its one kind of link, as formulas of a machine's network have it.
+ONE_LINK = "intra"
+PER_CARD = "GPUs by network cards of the machine's node"
+FIGURES = (
+    "gpus_per_node",
+    "nics_per_node",
+    "intra_latency",
+    "intra_bandwidth",
+    "intra_energy_per_bit",
+    "inter_latency",
+    "inter_bandwidth",
+    "inter_energy_per_bit",
+    "intra_nvls",
+    "intra_inc",
+    "inter_inc",
+    "in_network_latency_factor",
+)
+# Labels by which a library's profile is chosen; the first says which.
+# So many values of a library's steps at most: they vary along the axes of links and of networks.
+MOST_STEPS = 10**7
+OF_SOFTWARE = ("software", "environment", "fabric")
+# Quantities that vary along several axes: these, and the values.
+Field = tuple[tuple[str, ...], NDArray[Any]]
+PODS = ("pod_latency", "pod_bandwidth", "pod_energy_per_bit", "pod_oversubscription")
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A sweep with everything that it needs."""
+
+    axes: tuple[Axis, ...]  # The user's axes, with what follows from them as further columns
+    constants: Mapping[str, float]  # Quantities of one value
+    labels: Mapping[str, str]  # Labels of one value
+    origins: Origins  # For each quantity and label that the user didn't give
+    machines: tuple[Machine, ...]  # The machines that were read
+    fields: Mapping[str, Field] = field(default_factory=dict)
+    models: tuple[Model, ...] = ()  # The models that were read
+    # Labels that follow from what is given and what isn't; no coordinates
+    implied: Mapping[str, str] = field(default_factory=dict)
+
+
+class Resolver:
+    """Fills in what a sweep of collective operations doesn't say."""
+
+    def __init__(self, sweep: Sweep, folders: Sequence[Path]) -> None:
+        self.sweep, self.folders = sweep, folders
+        self.given = set(sweep.given)
+        self.constants = dict(sweep.constants)
+        self.labels = dict(sweep.labels)
+        self.origins: dict[str, tuple[Origin, ...]] = {}
+        self.axes = list(sweep.axes)
+        self.fields: dict[str, Field] = {}
+        self.machines: list[Machine] = []
+
+    def run(self) -> Resolved:
+        """Return the sweep with all that follows."""
+        for name, value in OPERATION_DEFAULTS.items():
+            if name not in self.given:
+                self.labels[name] = value
+                self.origins[name] = (assumed(value),)
+        if self._is_bare():
+            self._bare_network()
+        else:
+            self._machines()
+            self._own_library()
+            self._own_network()
+            self._algorithms()
+        self._check_link()
+        self._every_algorithm()
+        self._pods()
+        for name, origin in DEFAULTS.items():
+            self._constant(name, origin)
+        self._grid_sizes()
+        self._shared_cards()
+        self._software()
+        return Resolved(
+            tuple(self.axes), self.constants, self.labels, self.origins, tuple(self.machines),
+            self.fields,
+        )  # fmt: skip
+
+    # A bare network: described by its topology and link, with nothing behind it.
+
+    def _is_bare(self) -> bool:
+        """Whether a network is described, and no machine or library asked for."""
+        described = "topology" in self.given and not self.given.isdisjoint(LINK)
+        if not described or "hardware" in self.given:
+            return False
+        return not self._texts("software") - {NO_LIBRARY}
+
+    def _bare_network(self) -> None:
+        """Give what a bare network has: one kind of link, and no switch that reduces."""
+        if "software" not in self.given:
+            self._by_machine("software", [assumed(NO_LIBRARY, BARE)])
+            self.given.add("software")
+        if self._texts("link") - {ONE_LINK}:
+            refuse("link", "..", "is a machine's, and none is given", "give hardware, too")
+        self.labels["link"], self.origins["link"] = ONE_LINK, (assumed(ONE_LINK, BARE),)
+        for name, origin in OF_BARE.items():
+            self._constant(name, origin)
+
+    def _check_link(self) -> None:
+        """Refuse a flat network's link where no network is flat, or a hierarchy is bare."""
+        given = [name for name in LINK if name in self.sweep.given]
+        topologies = self._values("topology") if given else set[str]()
+        if HIERARCHY in topologies and (not self.machines or topologies == {HIERARCHY}):
+            wrong = "is a flat network's, and a hierarchical one has a link of each level"
+            allowed = ", ".join(f"{level}_{given[0]}" for level in ("intra", "inter"))
+            more = "" if self.machines else ", or hardware, too, whose levels a hierarchy has"
+            refuse(given[0], "..", wrong, f"{allowed}, or another topology{more}")
+
+    def _constant(self, name: str, origin: Origin) -> None:
+        if name not in self.given:
+            self.constants[name] = origin.value
+            self.origins[name] = (origin,)
+            self.given.add(name)
+
+    def _every_algorithm(self) -> None:
+        """Leave out, where all algorithms are asked for, those that nothing here has."""
+        axis = self._axis_of("algorithm")
+        names = ALGORITHMS.names()
+        if axis is None or axis.name != "algorithm" or len(axis) < len(names):
+            return
+        topologies, collectives = self._values("topology"), self._values("collective")
+        here = {
+            a.name
+            for a in ALGORITHMS.values()
+            if a.topology in topologies and a.collective in collectives
+        }
+        column = np.array([name for name in axis.columns["algorithm"] if name in here])
+        self.axes[self.axes.index(axis)] = Axis("algorithm", {"algorithm": column})
+
+    # Machines.
+
+    def _machines(self) -> None:
+        axis = self._axis_of("hardware")
+        if axis is None:
+            name = self.labels.get("hardware")
+            if name is None:
+                name = self.labels["hardware"] = LABELS["hardware"].default
+                self.origins["hardware"] = (assumed(name),)
+            machine = load_hardware(name, self.folders)
+            self.machines.append(machine)
+            for figure in self._figures():
+                origin = self._figure(machine, figure)
+                if origin.kind != UNKNOWN or figure in FIGURES:
+                    self._constant(figure, origin)
+            return
+        names = map(str, axis.columns["hardware"])
+        found = of_each(lambda name: load_hardware(name, self.folders), names)
+        self.machines += found.values()
+        rows = [found[str(name)] for name in axis.columns["hardware"]]
+        columns: dict[str, NDArray[Any]] = {}
+        for figure in self._figures():
+            if figure in self.given:
+                continue
+            origins = [self._figure(machine, figure) for machine in rows]
+            if all(one.kind == UNKNOWN for one in origins) and figure not in FIGURES:
+                continue
+            columns[figure] = np.array([one.value for one in origins])
+            self.origins[figure] = once(origins)
+        self.given |= set(columns)
+        self._extend(axis, columns)
+
+    def _figures(self) -> tuple[str, ...]:
+        """Return what is taken of machines."""
+        own = any("oversubscription" in machine.figures for machine in self.machines)
+        met = self.sweep.training or own or "oversubscription" in self.given
+        leaves = (*("oversubscription",) * own, *("leaf_nodes",) * met)
+        return (*FIGURES, *leaves, *(PODS if "nodes_per_pod" in self.given else ()))
+
+    def _figure(self, machine: Machine, name: str) -> Origin:
+        return _figure(machine, name)
+
+    def _pods(self) -> None:
+        if "nodes_per_pod" not in self.given:
+            return
+        self._constant("pod_oversubscription", assumed(1.0, "not oversubscribed"))
+        for name in ("latency", "bandwidth", "energy_per_bit"):
+            if f"pod_{name}" not in self.given:
+                self._copy(f"inter_{name}", f"pod_{name}", "as between nodes")
+
+    def _copy(self, source: str, target: str, why: str) -> None:
+        axis = self._axis_of(source)
+        if axis is not None:
+            self._extend(axis, {target: axis.columns[source]})
+        elif source in self.constants:
+            self.constants[target] = self.constants[source]
+        self.origins[target] = (assumed(self.constants.get(source), why),)
+        self.given.add(target)
+
+    def _axis_of(self, column: str) -> Axis | None:
+        return next((axis for axis in self.axes if column in axis.columns), None)
+
+    def _extend(self, axis: Axis, columns: Mapping[str, NDArray[Any]]) -> None:
+        longer = Axis(axis.name, {**axis.columns, **columns})
+        self.axes[self.axes.index(axis)] = longer
+
+    def _on_axes(self, name: str) -> NDArray[Any]:
+        """Return a quantity's or label's values on the open grid of the axes."""
+        shape = [1] * len(self.axes)
+        if name in self.fields:
+            dims, values = self.fields[name]
+            places = [[axis.name for axis in self.axes].index(dim) for dim in dims]
+            for place, length in zip(places, values.shape, strict=True):
+                shape[place] = length
+            return np.transpose(values, np.argsort(places)).reshape(shape)
+        axis = self._axis_of(name)
+        if axis is None:
+            return np.array(self.labels.get(name, self.constants.get(name))).reshape(shape)
+        shape[self.axes.index(axis)] = len(axis)
+        return axis.columns[name].reshape(shape)
+
+    def _of_machines(self, value: Callable[[Machine], float]) -> NDArray[np.float64]:
+        """Return a number of the machines on the open grid of the axes."""
+        known = {machine.name: value(machine) for machine in self.machines}
+        names = self._on_axes("hardware")
+        return np.array([known[Path(str(name)).stem] for name in names.flat]).reshape(names.shape)
+
+    def _spread(self, name: str, values: NDArray[Any], axes: Sequence[Axis] | None = None) -> None:
+        """Give a quantity values on some axes (or all), along just those on which it varies."""
+        some = self.axes if axes is None else axes
+        varying = []
+        for place, axis in enumerate(some):
+            first = np.take(values, [0], axis=place)
+            same = (values == first) | (np.isnan(values) & np.isnan(first))
+            if not same.all():
+                varying.append((place, axis))
+        kept = {place for place, _ in varying}
+        index = tuple(slice(None) if p in kept else 0 for p in range(values.ndim))
+        part = np.asarray(values[index])
+        self._remove(name)
+        if not varying:
+            self.constants[name] = float(part)
+        elif len(varying) == 1:
+            own = next(axis for axis in self.axes if axis.name == varying[0][1].name)
+            self._extend(own, {name: part})
+        else:
+            self.fields[name] = (tuple(axis.name for _, axis in varying), part)
+
+    def _remove(self, name: str) -> None:
+        """Take away what a quantity is, to give it other values."""
+        self.constants.pop(name, None)
+        self.fields.pop(name, None)
+        for place, axis in enumerate(self.axes):
+            if name in axis.columns:
+                left = {key: column for key, column in axis.columns.items() if key != name}
+                self.axes[place] = Axis(axis.name, left)
+
+    # What a machine has of its own: its library, its network, and what the library takes there.
+
+    def _algorithms(self) -> None:
+        """Let each machine's library choose, or take the field's usual algorithm without one."""
+        if "algorithm" in self.sweep.given:
+            return
+        profiles, machines = self._axis_of("software"), self._axis_of("hardware")
+        if profiles is None:
+            profile = self.labels["software"]
+            found = [_taken(one, profile) for one in self.machines]
+            self._by_machine("algorithm", found)
+            return
+        names = profiles.columns["software"]
+        if machines is profiles:
+            places = [*zip(self._machine_names(profiles), names, strict=True)]
+            by_name = {one.name: one for one in self.machines}
+            self._along(profiles, "algorithm", [_taken(by_name[m], str(s)) for m, s in places])
+            return
+        every = [[_taken(one, str(name)) for name in names] for one in self.machines]
+        words = {tuple(origin.value for origin in row) for row in every}
+        if len(words) > 1:
+            wrong = "what is usual differs by hardware and by software, which are two axes"
+            refuse("algorithm", "not given", wrong, "give one, or an axis of both")
+        self._along(profiles, "algorithm", every[0])
+
+    def _own_library(self) -> None:
+        """Take the profile of the library that runs on each machine."""
+        if "software" in self.given:
+            return
+        unpriced = min(UNPRICED & self.sweep.given, default="")
+        why = f"a library's profile has no form of {unpriced}"
+        self._by_machine(
+            "software",
+            [assumed(NO_LIBRARY, why) if unpriced else own_library(one) for one in self.machines],
+        )
+        self.given.add("software")
+
+    def _own_network(self) -> None:
+        """Take each machine's own network, for so many ranks, where none is given."""
+        if "topology" not in self.given and "ranks" in self.given:
+            self._networks()
+        self._whole_ports()
+
+    def _networks(self) -> None:
+        """Take each machine's own network, for so many ranks."""
+        ranks, hardware = self._axis_of("ranks"), self._axis_of("hardware")
+        if ranks is None or (hardware is not None and hardware is not ranks):
+            most = max(self._numbers("ranks"))
+            self._by_machine("topology", [self._network(one, most) for one in self.machines])
+        else:
+            names = self._machine_names(ranks)
+            by_name = {machine.name: machine for machine in self.machines}
+            found = [
+                self._network(by_name[name], count)
+                for name, count in zip(names, ranks.columns["ranks"], strict=True)
+            ]
+            self._along(ranks, "topology", found)
+
+    def _whole_ports(self) -> None:
+        """Give a chip all links of its torus at once, where pods of them are a node each."""
+        if "intra_bandwidth" in self.sweep.given or HIERARCHY not in self._values("topology"):
+            return
+        if not any(machine.torus_dimensions for machine in self.machines):
+            return
+        ports = self._of_machines(lambda one: one.ports)
+        ports = np.where(self._on_axes("topology") == HIERARCHY, ports, 1.0)
+        values = ports * self._of_machines(lambda one: one.figures["intra_bandwidth"].value)
+        self._spread("intra_bandwidth", values)
+        self.origins["intra_bandwidth"] = once(map(_whole_port, self.machines))
+
+    def _network(self, machine: Machine, ranks: float) -> Origin:
+        """Return a machine's network for a number of ranks: its node's, or its nodes'."""
+        sizes = self._numbers("gpus_per_node") if "gpus_per_node" in self.sweep.given else ()
+        node = min(sizes) if len(sizes) else machine.figures["gpus_per_node"].value
+        if ranks > node:
+            why = f"the machine's own, for more than the {node:g} ranks of a node"
+            return assumed(HIERARCHY, why).of(machine.name)
+        if not machine.torus_dimensions:
+            why = "the machine's own, inside a node"
+            return assumed("switch", why).of(machine.name)
+        whole = machine.wrap_multiple
+        split = factors(int(ranks), machine.torus_dimensions)
+        if whole and any(size > 1 and size % whole for size in split):
+            why = f"the machine's own: an axis wraps around where {whole} divides it"
+            return assumed("mesh", why).of(machine.name)
+        return assumed(machine.scale_up_kind, "the machine's own").of(machine.name)
+
+    def _by_machine(self, label: str, found: Sequence[Origin]) -> None:
+        """Give a label what it is on each machine."""
+        axis = self._axis_of("hardware")
+        if axis is None:
+            self.labels[label], self.origins[label] = found[0].value, once(found)
+            return
+        by_name = {one.name: origin for one, origin in zip(self.machines, found, strict=True)}
+        self._along(axis, label, [by_name[name] for name in self._machine_names(axis)])
+
+    def _along(self, axis: Axis, label: str, found: Sequence[Origin]) -> None:
+        """Give a label what it is at each point of an axis."""
+        values = [str(origin.value) for origin in found]
+        self.origins[label] = once(found)
+        if len(set(values)) == 1:
+            self.labels[label] = values[0]
+            return
+        self.labels.pop(label, None)
+        self._extend(axis, {label: np.array(values)})
+
+    def _machine_names(self, axis: Axis) -> list[str]:
+        """Return the machine's name at each point of an axis."""
+        if "hardware" not in axis.columns:
+            return [self.machines[0].name] * len(axis)
+        return [Path(str(name)).stem for name in axis.columns["hardware"]]
+
+    def _numbers(self, name: str) -> NDArray[Any]:
+        """Return all values of a quantity that the user gives."""
+        axis = self._axis_of(name)
+        return np.array([self.constants[name]]) if axis is None else axis.columns[name]
+
+    def _texts(self, label: str) -> set[str]:
+        """Return all values of a label that may not be given."""
+        return self._values(label) if label in self.given else set()
+
+    def _software(self) -> None:
+        """Give what a library's profile says of the machines."""
+        if not self._texts("software") - {NO_LIBRARY}:
+            for name in OF_SOFTWARE[1:]:
+                if name in self.given:
+                    wrong, allowed = "is of a library's profile, and none is given", "give software"
+                    refuse(name, "..", wrong, allowed)
+            return
+        if "environment" not in self.given:
+            usual = IN_A_STEP if self.sweep.training else LABELS["environment"].values[0]
+            self.labels["environment"], self.origins["environment"] = usual, (assumed(usual),)
+        found = [self._axis_of(name) for name in (*OF_SOFTWARE, "hardware")]
+        axes = {axis.name: axis for axis in found if axis is not None}
+        shape = tuple(map(len, axes.values()))
+        libraries, constants = self._priced(list(axes.values()), shape)
+        own = self._axis_of("software")
+        if own is None:
+            self.labels["library"] = str(libraries.reshape(-1)[0])
+        else:
+            along = np.moveaxis(libraries, list(axes).index(own.name), 0)
+            self._extend(own, {"library": along.reshape(len(own), -1)[:, 0]})
+        for name in dict.fromkeys(name for one in constants for name in one):
+            if name in self.given:
+                continue
+            values = np.array([one[name].value if name in one else np.nan for one in constants])
+            self.given.add(name)
+            self.origins[name] = once(one[name] for one in constants if name in one)
+            self._spread(name, values.reshape(shape), list(axes.values()))
+        self._given_latencies()
+        self._check_pods()
+
+    def _given_latencies(self) -> None:
+        """Move a library's steps by what a latency that is given differs from the machine's.
+
+        A library's step isn't the link's: it has a cost of its own, which stays.
+        """
+        xla = self._on_axes("library") == XLA
+        apart = {"pair_step_latency": xla, "pair_entry_time": ~xla}
+        for level, steps in STEPS.items():
+            own = f"{level}_latency"
+            given = [name for name in ("latency", own) if name in self.sweep.given]
+            if not given:
+                continue
+            base, value = self._of_machines(partial(_own_latency, own)), self._on_axes(own)
+            if "latency" in given:
+                flat = self._on_axes("topology") != HIERARCHY
+                value = np.where(flat, self._on_axes("latency"), value)
+            cells = np.broadcast(base, value).size
+            if cells > MOST_STEPS:
+                wrong = f"makes {cells:,} values of a library's steps, for networks vary along axes"
+                refuse(given[0], "..", wrong, "give topology, software = none, or a shorter axis")
+            more = np.where(np.isnan(base), 0.0, value - base)
+            for name, times in steps.items():
+                if name in self.sweep.given or name not in self.origins or not np.any(more):
+                    continue
+                moved = np.where(apart.get(name, np.array(True)), times * more, 0.0)
+                values = np.maximum(self._on_axes(name) + moved, 0.0)
+                self._spread(name, np.asarray(values, dtype=np.float64))
+                why = f"; and what {given[0]}, which is given, is over the machine's"
+                self.origins[name] = tuple(
+                    one.derived(self.constants.get(name), why) for one in self.origins[name]
+                )
+
+    def _check_pods(self) -> None:
+        """Refuse a latency between pods that no library's profile has a form of."""
+        if "pod_latency" not in self.sweep.given or "nodes_per_pod" not in self.given:
+            return
+        between = self._on_axes("inter_latency")
+        own = self._of_machines(partial(_own_latency, "pod_latency"))
+        if np.any(self._on_axes("pod_latency") != np.where(np.isnan(own), between, own)):
+            wrong, allowed = "a library's profile has no form of it", f"software = {NO_LIBRARY}"
+            refuse("pod_latency", "..", wrong, allowed)
+
+    def _priced(
+        self, axes: Sequence[Axis], shape: tuple[int, ...]
+    ) -> tuple[NDArray[Any], list[dict[str, Origin]]]:
+        """Return the library, and the constants, at each point of axes."""
+        machines = {machine.name: machine for machine in self.machines}
+        points = []
+        for place in np.ndindex(*shape):
+            words = dict(self.labels)
+            for axis, index in zip(axes, place, strict=True):
+                texts = {n: v for n, v in axis.columns.items() if v.dtype.kind in "UO"}
+                words |= {name: str(values[index]) for name, values in texts.items()}
+            machine = machines[Path(words["hardware"]).stem]
+            points.append(priced(machine, words))
+        unpriced = UNPRICED & self.sweep.given
+        if unpriced and any(library != NO_LIBRARY for library, _ in points):
+            wrong, allowed = "a library's profile has no form of it", f"software = {NO_LIBRARY}"
+            refuse(min(unpriced), "..", wrong, allowed)
+        constants = [found for _, found in points]
+        self.labels["floor"] = "some" if self._waits(constants) else "none"
+        return np.array([library for library, _ in points]).reshape(shape), constants
+
+    def _waits(self, constants: Sequence[Mapping[str, Origin]]) -> bool:
+        """Whether operations may wait for their host, or the network's."""
+        given = [name for name in FLOORS if name in self.sweep.given]
+        if any(np.any(self._on_axes(name) > 0.0) for name in given):
+            return True
+        return any(
+            one[name].value > 0.0 for one in constants for name in FLOORS
+            if name in one and name not in given
+        )  # fmt: skip
+
+    # Shapes.
+
+    def _values(self, label: str) -> set[str]:
+        axis = self._axis_of(label)
+        return {self.labels[label]} if axis is None else set(map(str, axis.columns[label]))
+
+    def _grid_sizes(self) -> None:
+        """Give meshes and tori the sides that aren't given: the rest of the ranks, evenly."""
+        given = [name for name in SIDES if name in self.sweep.given]
+        ranks = self._on_axes("ranks") if "ranks" in self.given else None
+        if not any(NETWORKS[name].grid for name in self._values("topology")):
+            self._constant("mesh_nz", ONE_SIDE)
+            return
+        dimensions = self._dimensions(given)
+        if (ranks is None and not given) or len(given) == len(SIDES):
+            return
+        zero = np.zeros([1] * len(self.axes))
+        sides = [self._on_axes(name) if name in given else zero for name in SIDES]
+        every = np.broadcast_arrays(zero if ranks is None else ranks, dimensions, *sides)
+        rows, places = np.unique(
+            np.stack([one.reshape(-1) for one in every], axis=1), axis=0, return_inverse=True
+        )
+        sizes = np.array([_sides(*row) for row in rows])[places.reshape(-1)]
+        words = {1: "a line", 2: "two factors nearest to a square", 3: "three nearest to a cube"}
+        why = ", or ".join(words[kind] for kind in sorted({*dimensions.reshape(-1).tolist()}))
+        if given:
+            why = "what the sides that are given leave of the ranks" if ranks is not None else "one"
+        for place, name in enumerate(SIDES):
+            if name not in given:
+                self._spread(name, sizes[:, place].reshape(every[0].shape))
+                self.origins[name] = (assumed(self.constants.get(name), why),)
+                self.given.add(name)
+
+    def _dimensions(self, sides: Sequence[str]) -> NDArray[Any]:
+        """Return how many dimensions a mesh or torus has: as given, a machine's own, or two."""
+        if "mesh_dimensions" not in self.given:
+            if not self.machines:
+                return np.full([1] * len(self.axes), PLANE)
+            return self._of_machines(lambda one: float(one.torus_dimensions or PLANE))
+        found = self._on_axes("mesh_dimensions")
+        for value in found.flat:
+            if value not in (1, 2, 3):
+                refuse("mesh_dimensions", f"{value:g}", "no mesh or torus has so many", "1, 2 or 3")
+        beyond = [
+            name for place, name in enumerate(SIDES)
+            if name in sides and np.any((self._on_axes(name) > 1.0) & (found <= place))
+        ]  # fmt: skip
+        if beyond:
+            wrong, allowed = f"{beyond[0]} is given, too", "more dimensions, or fewer sides"
+            refuse("mesh_dimensions", f"{found.min():g}", wrong, allowed)
+        return found
+
+    def _shared_cards(self) -> None:
+        """Say how many ranks share a network card, from the machine where cards aren't given."""
+        if {"ranks_per_nic", "nics_per_node"} & self.sweep.given or not self.machines:
+            return
+        if "gpus_per_node" not in self.sweep.given:
+            return
+        # The group may have fewer members in a node than the node has: its other ranks use their
+        # network cards at the same time, so the machine's own ratio holds.
+        ratios = [_ratio(machine) for machine in self.machines]
+        axis = self._axis_of("hardware")
+        origins = [Origin(ratio, SPECIFICATION, PER_CARD) for ratio in ratios]
+        if axis is None:
+            self._constant("ranks_per_nic", origins[0])
+        else:
+            by_name = {m.name: r for m, r in zip(self.machines, ratios, strict=True)}
+            names = [str(name) for name in axis.columns["hardware"]]
+            self._extend(axis, {"ranks_per_nic": np.array([by_name[n] for n in names])})
+            self.origins["ranks_per_nic"] = once(origins)
+
+
+def _ratio(machine: Machine) -> float:
+    gpus, cards = (machine.figures.get(f"{name}_per_node") for name in ("gpus", "nics"))
+    count = gpus.value if gpus else 1.0
+    return count / ((cards.value if cards else 0.0) or count)
+
+
+def _sides(ranks: float, dimensions: float, *given: float) -> tuple[float, ...]:
+    """Return the sides of a grid; of those given as 0 what the others leave, evenly."""
+    sides = [side or 1.0 for side in given]
+    free = [place for place in range(int(dimensions)) if not given[place]]
+    rest = ranks / math.prod(sides)
+    if ranks and free:
+        split = factors(int(rest), len(free)) if rest.is_integer() else (rest,)
+        for place, size in zip(free, split, strict=False):
+            sides[place] = float(size)
+    return tuple(sides)
+
+
+def _whole_port(machine: Machine) -> Origin:
+    """Return the rate of a chip's links together, where a pod of a torus is a node."""
+    link = machine.figures["intra_bandwidth"].origin.of(machine.name)
+    if not machine.torus_dimensions:
+        return link
+    why = f"; {machine.ports:g} links of a chip together, as rings on every axis use them"
+    return link.derived(machine.ports * link.value, why)
+
+
+def _own_latency(name: str, machine: Machine) -> float:
+    """Return a machine's latency; NaN where its file has none."""
+    return machine.figures[name].value if name in machine.figures else math.nan
+
+
+def _in_network_factor(machine: Machine) -> Origin:
+    """Return how much slower a message is that the switch reduces or multicasts."""
+    slow, plain = machine.figures.get("in_network_latency"), machine.figures.get("intra_latency")
+    if slow is None or plain is None or not plain.value:
+        return assumed(1.0, "as any message")
+    return replace(slow.origin, value=slow.value / plain.value)
+
+
+def _figure(machine: Machine, name: str) -> Origin:
+    """Return a machine's figure and where it comes from; NaN where its file doesn't have it."""
+    return figure_of(machine, name).of(machine.name)
+
+
+def figure_of(machine: Machine, name: str) -> Origin:
+    """Return a machine's figure of a quantity; of what it can do as 0 or 1."""
+    if name.endswith(("_nvls", "_inc")):
+        level, ability = name.split("_")
+        abilities: Iterable[str] = (
+            machine.in_network if level == "intra" else machine.scale_out_in_network
+        )
+        wanted = {"nvls": ("nvls",), "inc": ("inc", "sharp")}[ability]
+        return Origin(float(any(word in abilities for word in wanted)), SPECIFICATION)
+    if name == "in_network_latency_factor":
+        return _in_network_factor(machine)
+    found = machine.figures.get(name)
+    return OF_LEAVES.get(name, Origin(np.nan, UNKNOWN)) if found is None else found.origin
+
+
+def _taken(machine: Machine, profile: str) -> Origin:
+    """Return the choice of algorithms that a machine's library has, or the field's usual."""
+    if machine.torus_dimensions:
+        return assumed(AUTO, "the fastest on its torus")
+    if profile != NO_LIBRARY:
+        return assumed(NCCL, "what a library takes by itself")
+    return assumed(OPERATION_DEFAULTS["algorithm"])
