@@ -53,7 +53,7 @@ __all__ = [
 
 # A single collective needs no more; what a training step is made of comes when it is asked for.
 load("collectives", "software")
-VOCABULARY.wait(load)
+REGISTRY.wait(load)
 
 LATE = {"AnalysisResult": "analysis", "Config": "config", "analyze_config": "analysis"}
 

@@ -13,18 +13,6 @@ from overhead.formula import alias, constant, derived, formula, total
 from overhead.labels import FOLDED, PAIRED
 from overhead.quantity import Array
 from overhead.schedule import AT_LEAST_H2, AT_LEAST_PP, EVEN, KEPT, UNEVEN
-from overhead.source import cite
-
-cite(
-    "qi2024",
-    "P. Qi, X. Wan, N. Amar and M. Lin, Pipeline parallelism with controllable memory, 2024",
-    "arXiv:2405.15362",
-)
-cite(
-    "dualpipe",
-    "DeepSeek, DualPipe: a bidirectional pipeline parallelism algorithm, README and dualpipev.py",
-    "github.com/deepseek-ai/DualPipe",
-)
 
 ALL: dict[str, Any] = {"when": {"schedule": "|".join(FOLDED)}}
 KNOWN: dict[str, Any] = {"when": {**ALL["when"], "shapes": "known"}}

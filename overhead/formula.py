@@ -275,10 +275,21 @@ class Registry(Mapping[str, Formula]):
         self._new: list[Formula | Call] = []
         self.calls: list[Call] = []
         self.edition = 0  # Another whenever what it holds is
+        self._load_rest: Callable[[], None] | None = None
+
+    def wait(self, load: Callable[[], None]) -> None:
+        """Let the modules that no collective by itself needs be loaded when they are asked for."""
+        self._load_rest = load
+
+    def load_everything(self) -> None:
+        """Declare what isn't loaded yet."""
+        if self._load_rest is not None:
+            load, self._load_rest = self._load_rest, None
+            load()
 
     def __getitem__(self, name: str) -> Formula:
         if name not in self._formulas:
-            VOCABULARY.load_everything()
+            self.load_everything()
         try:
             return self._formulas[name]
         except KeyError:
@@ -367,8 +378,8 @@ class Registry(Mapping[str, Formula]):
 
     def _special_first(self, quantity: str) -> list[tuple[Formula | Call, Condition]]:
         ranked = self._ranked.get(quantity)
-        if ranked is None and quantity not in VOCABULARY.first:
-            VOCABULARY.load_everything()
+        if ranked is None and quantity not in VOCABULARY.of_collectives:
+            self.load_everything()
             ranked = self._ranked.get(quantity)
         if ranked is None:
             pairs = [(one, expanded(one.holds)) for one in self._candidates.get(quantity, ())]

@@ -13,7 +13,7 @@ from overhead.arrays import xp
 from overhead.evaluation import Evaluation
 from overhead.formula import call, derived, formula, total
 from overhead.labels import LABELS, complete
-from overhead.quantity import Array, amount
+from overhead.quantity import Array
 
 # How a path's types of links join: each waits for the whole message, or the slowest one counts.
 JOINED: dict[str, Callable[..., Any]] = {"store_and_forward": np.sum, "cut_through": np.max}
@@ -357,58 +357,3 @@ def ring_energy(
     """Energy of an all_reduce round a ring of typed links."""
     inside = xp.maximum(ranks - crossing_links, 0.0) / ranks * node_ring_energy
     return inside + crossing_links / ranks * crossing_ring_energy
-
-
-# The vocabulary of typed hops: paths over links of two types, and what strategies send on them.
-
-
-def _named(base: str, name: str) -> str:
-    return rf"{base}_{{\mathrm{{{name}}}}}"
-
-
-amount("intra_hops", "h_1", "1", "links inside nodes that a message passes", integer=True)
-amount("inter_hops", "h_2", "1", "links between nodes that a message passes", integer=True)
-amount("path_latency", _named("a", "path"), "s", "latency of all links of a path")
-amount("path_wire_time", _named("w", "path"), "s", "time of a message's bytes over a path")
-amount("path_energy_per_bit", _named(r"\epsilon", "path"), "J bit-1",
-       "energy of a bit on all links of a path")  # fmt: skip
-amount("path_time", _named("t", "path"), "s", "time of a message over all links of its path")
-amount("path_energy", _named("e", "path"), "J", "energy of a message over all links of its path")
-
-# Between a GPU and its network card.
-amount("card_latency", "a_c", "s", "latency of the link between a GPU and its network card")
-amount("card_bandwidth", "B_c", "byte s-1", "bandwidth of one direction of the link between a GPU "
-       "and its network card", above=True)  # fmt: skip
-amount("card_energy_per_bit", r"\epsilon_c", "J bit-1",
-       "energy of one bit over the link between a GPU and its network card")  # fmt: skip
-
-# A ring of ranks, in the order of their nodes.
-amount("crossing_links", _named("n", "x"), "1", "links of a ring between nodes")
-for _end, _words in (("node", "a link inside a node"), ("crossing", "a link between nodes")):
-    for _level, _mark, _type in (("intra", "1", "inside nodes"), ("inter", "2", "between nodes")):
-        amount(
-            f"{_end}_{_level}_hops",
-            f"h_{{{_mark},{_end[0]}}}",
-            "1",
-            f"links {_type} that {_words} of the ring consists of",
-            integer=True,
-        )
-for _end, _mark, _words in (("path", "p", "paths that are all alike"),
-                            ("node", "n", "links that all lie inside nodes"),
-                            ("crossing", "c", "links that all lie between nodes")):  # fmt: skip
-    amount(f"{_end}_ring_time", _named("T", f"ring,{_mark}"), "s",
-           f"time of an all_reduce round a ring of {_words}")  # fmt: skip
-    amount(f"{_end}_ring_energy", _named("E", f"ring,{_mark}"), "J",
-           f"energy of an all_reduce round a ring of {_words}")  # fmt: skip
-amount("ring_time", _named("T", "ring"), "s", "time of an all_reduce round a ring")
-amount("ring_energy", _named("E", "ring"), "J", "energy of an all_reduce round a ring")
-amount("ring_rank_bytes", _named("V", "ring"), "byte",
-       "bytes that a rank sends in an all_reduce round a ring")  # fmt: skip
-
-# What a strategy sends for one layer.
-amount("strategy_time", _named("T", "s"), "s", "time of a strategy's communication of one layer")
-amount(
-    "strategy_energy", _named("E", "s"), "J", "energy of a strategy's communication of one layer"
-)
-amount("rank_volume", _named("V", "rank"), "byte", "bytes that one rank sends for one layer")
-amount("total_volume", _named("V", "all"), "byte", "bytes that all ranks send for one layer")

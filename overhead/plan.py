@@ -9,8 +9,7 @@ from overhead.collectives.algorithm import ALGORITHMS, Requirement
 from overhead.expression import greatest_common_divisor
 from overhead.formula import alias, constant, derived, formula, product
 from overhead.labels import CHOICES, HIERARCHY, PREFETCHES, STANDARD
-from overhead.quantity import Array, amount, define
-from overhead.source import cite
+from overhead.quantity import Array
 
 MEGATRON = "megatron"
 
@@ -78,67 +77,13 @@ def head_size_of_hidden(hidden_size: Array, heads: Array) -> Array:
     return xp.maximum(xp.floor(hidden_size / heads), 1.0)
 
 
-# The vocabulary of parallel plans: degrees, batches, sharding, precision, placement.
-
 __all__: list[str] = []
 
 # In the order in which people name them.
 DEGREES = (
-    ("tp", "t", "tensor-parallel degree"),
-    ("pp", "p", "pipeline-parallel degree"),
-    ("cp", "c_p", "context-parallel degree"),
-    ("ep", "e_p", "expert-parallel degree"),
-    ("etp", "e_t", "tensor-parallel degree of experts"),
-    ("dp", "d", "data-parallel degree"),
-    ("hsdp_shard", "w", "ranks over which hybrid sharding shards"),
-    ("virtual_stages", "v", "virtual pipeline stages of a rank (interleaving)"),
-    ("micro_batch", "b", "sequences of a micro-batch"),
-)
-BATCHES = (
-    ("global_batch", "B_g", "sequences of a step, over all ranks"),
-    ("micro_batches", "m", "micro-batches of a step on a rank"),
-)
-for _name, _symbol, _words in (*DEGREES, *BATCHES):
-    define(_name, _symbol, "1", _words, minimum=1, integer=True)
-
-amount("zero_stage", "z", "1", "stage of ZeRO sharding", maximum=3, integer=True)
-amount(
-    "sequence_parallel",
-    "s_p",
-    "1",
-    "whether activations between tensor-parallel blocks are split along the sequence",
-    maximum=1,
-    integer=True,
-)
-define("expert_imbalance", r"\lambda", "1", "tokens of the busiest expert by the mean", minimum=1)
-define(
-    "expert_heat",
-    r"\lambda_h",
-    "1",
-    "tokens that routing sends on average to the busiest rank's experts, by the mean",
-    minimum=1,
-)
-for _kind, _mark, _words in (
-    ("weight", "w", "a weight"),
-    ("gradient", "g", "a gradient"),
-    ("optimizer", "o", "an optimizer's states, a parameter"),
-    ("activation", "a", "an activation"),
-):
-    amount(f"{_kind}_bytes", f"b_{_mark}", "byte", f"bytes of {_words}")
-
-# Where a group of ranks sits.
-define("group_size", "n", "1", "ranks of a group", minimum=1, integer=True)
-define("group_stride", "r", "1", "distance in rank between a group's neighbours", minimum=1)
-define("members_in_node", r"\mu", "1", "members of a group in one node", minimum=1)
-define("group_nodes", "G_g", "1", "nodes that a group spans", minimum=1)
-amount(
-    "uneven_placement",
-    "u",
-    "1",
-    "whether some groups straddle nodes unevenly",
-    maximum=1,
-    integer=True,
-)
+    "tp", "pp", "cp", "ep", "etp", "dp", "hsdp_shard", "virtual_stages", "micro_batch",
+)  # fmt: skip
+BATCHES = ("global_batch", "micro_batches")
 
 
 # Where the groups of a parallel plan sit: their ranks, and how they lie on nodes.
@@ -154,23 +99,6 @@ amount(
 # "zero" shards over data and context; "hsdp_*" cut those ranks into shards and their replicas.
 GROUPS = ("tp", "cp", "dp", "zero", "hsdp_shard", "hsdp_replica", "pp", "etp", "ep", "edp")
 
-define("edp", "e_d", "1", "data-parallel degree of experts", minimum=1, integer=True)
-amount(
-    "boundary_in_node",
-    r"\nu_i",
-    "1",
-    "whether all ranks of a stage share a node with theirs in the next one",
-    maximum=1,
-    integer=True,
-)
-amount(
-    "node_boundaries",
-    r"\chi_p",
-    "1",
-    "boundaries between stages of a pipeline that lie between nodes",
-    integer=True,
-)
-cite("megatron", "NVIDIA, Megatron-LM", "github.com/NVIDIA/Megatron-LM")
 
 ORDER = "megatron/core/parallel_state.py, the default order of ranks"
 FULL_NODES = ("nodes are full, or there is one",)
@@ -302,16 +230,6 @@ def node_boundaries(pp: Array, gpus_per_node: Array, tp: Array, cp: Array, dp: A
 
 
 # Which parallel plans there are: conditions on degrees, shapes and batches, with their faults.
-
-define("world_size", "N_w", "1", "GPUs of the plan", minimum=1, integer=True)
-amount(
-    "uneven_stages",
-    r"u_p",
-    "1",
-    "whether stages of a pipeline may hold different numbers of layers",
-    maximum=1,
-    integer=True,
-)
 
 
 def _divides(divisor: Array, number: Array) -> Array:

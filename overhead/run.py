@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from overhead.arrays import xp
 from overhead.expression import negative_binomial_quantile, negative_binomial_tail
 from overhead.formula import derived, formula, product, total
-from overhead.quantity import Array, amount, define
-from overhead.source import cite
+from overhead.quantity import Array
 
-cite(
-    "young1974",
-    "J. W. Young, A first order approximation to the optimum checkpoint interval, Communications "
-    "of the ACM 17(9), 1974",
-    "doi:10.1145/361147.361115",
-)
-cite(
-    "daly2006",
-    "J. T. Daly, A higher order estimate of the optimum checkpoint interval for restart dumps, "
-    "Future Generation Computer Systems 22(3), 2006",
-    "doi:10.1016/j.future.2004.11.016",
-)
 OWN = "derivation"
 # A run with less of its time in use never ends.
 LEAST = 1e-12
@@ -30,59 +16,6 @@ DALY: dict[str, Any] = {
     "source": "daly2006",
     "assumes": ("interruptions come at random and one by one, while restarting as well",),
 }
-
-
-# The vocabulary of failures.
-
-
-def _named(name: str) -> str:
-    return rf"\mathrm{{{name}}}"
-
-
-amount("fault_rate", r"\lambda_1", "d-1", "interruptions a day for each server", above=True)
-define("server_gpus", r"n_\mathrm{srv}", "1", "GPUs of a server: what fails and is replaced as one",
-       minimum=1, integer=True)  # fmt: skip
-amount("servers", r"N_\mathrm{srv}", "1", "servers of the run", above=True)
-for _name, _mark, _meaning in (
-    ("fault_interval", "M", "mean time between interruptions of the run"),
-    ("checkpoint_start_time", "save,0", "start of a checkpoint, before its bytes flow"),
-    ("checkpoint_flow_time", "flow", "a checkpoint's bytes on their way to storage"),
-    ("checkpoint_write_time", "save", "writing of a checkpoint"),
-    ("checkpoint_stall_time", "stall", "for which a checkpoint stops computing"),
-    ("checkpoint_interval", "int", "computing between two checkpoints"),
-    ("detection_time", "det", "from an interruption until it is noticed"),
-    ("job_start_time", "job", "start of a job, before it reads its checkpoint"),
-    ("outage_time", "out", "from an interruption until the run computes again"),
-    ("repair_time", "rep", "mean time until a server that failed is back"),
-    ("run_time", "run", "whole training with all that interrupts it"),
-):
-    amount(_name, rf"\theta_{{{_named(_mark)}}}", "s", f"time: {_meaning}",
-           above=_name in ("fault_interval", "checkpoint_interval"))  # fmt: skip
-amount("checkpoint_bytes", r"V_\mathrm{save}", "byte",
-       "bytes of a checkpoint: weights and the optimizer's states of the whole model")  # fmt: skip
-for _name, _mark, _meaning in (
-    ("storage_bandwidth", "srv", "to storage, of one server"),
-    ("total_storage_bandwidth", "all", "of the storage, over all servers"),
-    ("staging_bandwidth", "host", "from a GPU to its host's memory, where checkpoints are staged"),
-):
-    amount(_name, rf"B_{{{_named(_mark)}}}", "byte s-1", f"bandwidth {_meaning}", above=True)
-for _name, _mark, _meaning in (
-    ("goodput", "good", "share of the run's time that brings the training on"),
-    ("saving_share", "save", "share of the run's time lost to writing checkpoints"),
-    ("redone_share", "again", "share of the run's time lost to work that is done again"),
-    ("restarting_share", "out", "share of the run's time lost from interruption to restart"),
-    ("waiting_share", "wait", "share of the run's time lost to waiting for servers"),
-    ("spare_probability", "spare", "share of the time for which spare servers are to suffice"),
-):
-    amount(_name, rf"\gamma_{{{_named(_mark)}}}", "1",
-           _meaning, maximum=0.999999 if _name == "spare_probability" else 1)  # fmt: skip
-amount("servers_down", r"\mu_\mathrm{down}", "1", "servers that are away at once, on average")
-amount("down_dispersion", r"\phi", "1",
-       "variance of the servers away beyond a Poisson law's, by their mean squared")  # fmt: skip
-amount("spare_servers", r"N_\mathrm{spare}", "1",
-       "servers kept ready beside the run's", integer=True)  # fmt: skip
-amount("run_days", r"\Theta_\mathrm{run}", "d",
-       "days of a whole training with all that interrupts it")  # fmt: skip
 
 
 # How often it is interrupted.
@@ -296,29 +229,6 @@ def run_days(run_time: Array, day: Array) -> Array:
 MODELLED: dict[str, Any] = {"source": "derivation"}
 
 
-for _name, _mark, _meaning in (
-    ("host_power", "host", "power of processors, memory, disks of a node: a GPU's share"),
-    ("fan_power", "fan", "power of a node's fans: a GPU's share"),
-    ("card_power", "card", "power of a network card"),
-    ("switch_power", "switch", "power of the switches between nodes: a network card's share"),
-    ("node_power", "node", "power of a node in a step, on average, behind its supplies"),
-):
-    amount(_name, f"P_{{{_named(_mark)}}}", "W", _meaning)
-for _name, _mark, _meaning in (
-    ("host_energy", "host", "energy of a step: hosts and fans"),
-    ("card_energy", "card", "energy of a step: network cards"),
-    ("switch_energy", "switch", "energy of a step: switches between nodes"),
-    ("node_energy", "node", "energy of a step: all nodes, behind their supplies"),
-    ("token_energy", "1", "energy of a token: a step's by its tokens"),
-):
-    amount(_name, f"W_{{{_named(_mark)}}}", "J", _meaning)
-amount("cards", r"N_\mathrm{card}", "1", "network cards of all nodes")
-amount("conversion_efficiency", r"\eta_\mathrm{ac}", "1",
-       "share of a node's power that its supplies hand on", above=True, maximum=1)  # fmt: skip
-define("pue", r"\eta_\mathrm{site}", "1",
-       "power of the site, cooling included, by that of its machines", minimum=1)  # fmt: skip
-
-
 @formula(assumes=("a GPU that communicates or waits takes what an idle one does",), **MODELLED)
 def device_energy(
     world_size: Array,
@@ -334,24 +244,6 @@ def device_energy(
 
 # Under a limit of its power a GPU runs at lower clocks.
 
-cite(
-    "zeus2023",
-    "J. You et al., Zeus: understanding and optimizing GPU energy consumption of DNN training, "
-    "NSDI 2023; times of epochs by limit of power: ml-energy/zeus, "
-    "examples/research_reproducibility/zeus_nsdi23/trace @75a8b93980",
-    "arXiv:2208.06102",
-)
-amount("power_limit", r"P_\mathrm{lim}", "W", "power to which a GPU is limited", above=True)
-amount("power_slowdown", r"\kappa_P", "1", "loss of a GPU's rate by the square of the share of its "
-       "power that a limit takes")  # fmt: skip
-amount("clock_share", r"\gamma_\mathrm{clk}", "1",
-       "rate of a GPU under its limit by that without", above=True, maximum=1)  # fmt: skip
-for _name, _mark, _meaning, _most in (
-    ("full_matmul_efficiency", "m", "share of the best product's rate", math.inf),
-    ("full_attention_efficiency", "a", "share of the peak that the attention kernel reaches", 1),
-):
-    amount(_name, rf"\eta_{{{_mark},0}}", "1",
-           f"{_meaning} without a limit of power", above=True, maximum=_most)  # fmt: skip
 LIMITED: dict[str, Any] = {"when": {"clock": "limited"}}
 # Beyond what was measured a GPU is as slow as at the lowest limit that was.
 LEAST_LIMIT = 0.35
@@ -448,20 +340,6 @@ product("training_energy", ("training_steps", "step_energy"))
 
 
 # What a run costs: GPU-hours rented or owned, with all that interrupts it.
-
-amount("capital", r"\Gamma_\mathrm{cap}", "USD", "price of owning a GPU with its share of a node")
-amount("network_share", r"\gamma_\mathrm{net}", "1", "price of the network by that of the nodes")
-amount("ownership_time", r"\theta_\mathrm{own}", "s",
-       "time: for which what is owned is used", above=True)  # fmt: skip
-amount("electricity_price", r"p_\mathrm{el}", "USD kWh-1", "price of electricity")
-amount("kilowatt_hour", r"\eta_\mathrm{kWh}", "J kWh-1", "joules of a kilowatt-hour", above=True)
-amount("paid_gpus", r"N_\mathrm{paid}", "1", "GPUs that are paid for, spare ones among them")
-amount("run_gpu_hours", r"\Theta_\mathrm{paid}", "h",
-       "GPU-hours that a whole training takes, interruptions and spares counted")  # fmt: skip
-amount("run_cost", r"\Gamma_\mathrm{run}", "USD",
-       "cost of a whole training, interruptions and spares counted")  # fmt: skip
-amount("useful_cost", r"\Gamma_\mathrm{good}", "USD",
-       "cost of 1e12 tokens of use, interruptions and spares counted")  # fmt: skip
 
 
 @derived(

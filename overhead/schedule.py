@@ -12,88 +12,12 @@ from numpy.typing import ArrayLike
 from overhead.arrays import xp
 from overhead.formula import alias, derived, formula, product, total
 from overhead.labels import EVEN_SCHEDULES, LABELS
-from overhead.quantity import Array, amount, define
-from overhead.source import cite
+from overhead.quantity import Array
 
 __all__: list[str] = []
 
-# One micro-batch on one device: all of the device's virtual stages together.
-amount("stage_forward_time", "t_f", "s", "time of a stage's forward of one micro-batch", above=True)
-for _name, _symbol, _meaning in (
-    (
-        "stage_backward_time",
-        "t_b",
-        "time of a stage's whole backward of one micro-batch, what it recomputes included",
-    ),
-    (
-        "stage_weight_time",
-        r"t_{bw}",
-        "part of a stage's backward that gives the weights' gradients",
-    ),
-    (
-        "stage_overlapped_time",
-        r"t_{fb}",
-        "time of one micro-batch's forward and another's backward that overlap",
-    ),
-    ("p2p_time", r"t_\mathrm{p2p}", "time of one transfer between neighbouring stages"),
-):
-    amount(_name, _symbol, "s", _meaning)
-for _end, _mark in (("first", "0"), ("last", r"\ell")):
-    # Negative where it holds fewer layers than the stages between: no domain.
-    define(
-        f"{_end}_stage_extra_time",
-        f"x_{{{_mark}}}",
-        "s",
-        f"time of a micro-batch in the {_end} stage beyond that in a stage between",
-    )
-amount("stage", "i", "1", "place of a stage in the pipeline, from 0", integer=True)
-
-# The pipeline, from its first start to its last end.
-amount(
-    "busy_time",
-    r"T_\mathrm{busy}",
-    "s",
-    "time for which a device computes all micro-batches (ideal time of the pipeline)",
-    above=True,
-)
-for _name, _mark, _meaning in (
-    ("bubble_time", "bubble", "time for which a device waits for the pipeline to fill and drain"),
-    ("even_bubble_time", "even", "bubble of a pipeline all of whose stages take equally long"),
-    ("exposed_p2p_time", "p2p", "time that transfers between stages add to the pipeline"),
-):
-    amount(_name, rf"T_\mathrm{{{_mark}}}", "s", _meaning)
-define("imbalance_time", r"T_\mathrm{ends}", "s",
-       "time that the first and the last stage's extra work adds to the pipeline")  # fmt: skip
-define("uneven_time", r"T_\mathrm{uneven}", "s", "time of a pipeline beyond that of equal stages; "
-       "below nothing where the ends have less to do than the others")  # fmt: skip
-amount("pipeline_time", "T_p", "s", "time of the pipeline", above=True)
-amount("bubble_fraction", r"\beta_p", "1", "bubble over the pipeline's whole time")
-amount("bubble_over_ideal", r"\beta_0", "1", "bubble over the pipeline's ideal time")
-amount(
-    "in_flight_micro_batches",
-    "a_i",
-    "1",
-    "most micro-batches whose activations a stage holds, in whole stages' worth",
-)
-
 # The schedules by name, the conditions under which their forms hold, and their sources.
 
-cite(
-    "huang2019",
-    "Y. Huang et al., GPipe: efficient training of giant neural networks using pipeline "
-    "parallelism, NeurIPS, 2019",
-    "arXiv:1811.06965",
-)
-cite(
-    "qi2023",
-    "P. Qi, X. Wan, G. Huang and M. Lin, Zero bubble pipeline parallelism, 2023",
-    "arXiv:2401.10241",
-)
-cite(
-    "korthikanti2022",
-    "V. Korthikanti et al., Reducing activation recomputation in large transformer models, 2022",
-    "arXiv:2205.05198",
-)
 
 GPIPE = {"schedule": "gpipe"}
 PLAIN = {"schedule": "one_f_one_b"}

@@ -7,8 +7,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.formula import constant, declare, formula, product, total
 from overhead.labels import TENSORS
-from overhead.quantity import Array, amount, define
-from overhead.source import cite
+from overhead.quantity import Array
 
 # A model's own shapes, in the order in which people give them; a flag is 0 or 1.
 _SIZES = {
@@ -52,10 +51,6 @@ _FLAGS = {
     "router_bias": (r"\beta_r", "whether the router has a bias for each expert"),
 }
 
-for _name, (_symbol, _meaning, _least) in _SIZES.items():
-    define(_name, _symbol, "1", _meaning, minimum=_least, integer=True)
-for _name, (_symbol, _meaning) in _FLAGS.items():
-    amount(_name, _symbol, "1", _meaning, maximum=1, integer=True)
 
 FLAGS: tuple[str, ...] = tuple(_FLAGS)
 SHAPES: tuple[str, ...] = (*_SIZES, *_FLAGS)
@@ -71,145 +66,18 @@ FURTHER_SHAPES = (*HYBRID_SHAPES, "windowed_layers", "expert_latent_size",
 # Shapes that no rule gives.
 VITAL = (*TENSORS, "gated", "tied_embeddings")
 
-define("sequence_length", "s", "1", "tokens in a sequence", minimum=1, integer=True)
-define("document_length", "s_d", "1", "tokens of each document that a sequence is packed of",
-       minimum=1)  # fmt: skip
-define("tokens_per_step", "T_s", "1", "tokens in a step's global batch", minimum=1, integer=True)
-
-# One layer's attention.
-amount("query_head_size", "d_q", "1", "size of a query or key head as scores need it")
-amount("value_head_size", r"d_{vo}", "1", "size of a value head as the context has it")
-for _name, _symbol, _meaning in (
-    ("query_down_weights", r"W_{\downarrow q}", "weights from hidden to the queries' latent"),
-    ("query_weights", "W_q", "weights to the queries (from their latent vector, if any)"),
-    ("key_value_down_weights", r"W_{\downarrow kv}", "weights from hidden to the latent vector"),
-    ("key_value_weights", r"W_{kv}", "weights to keys and values (from the latent vector, if any)"),
-    ("attention_output_weights", "W_o", "weights from the attention's context back to hidden"),
-    ("attention_weights", "W_a", "weights of one layer's attention that matrix products use"),
-    ("qkv_outputs", r"n_{qkv}", "outputs of the projections to queries, keys and values"),
-    ("attention_bias_parameters", r"P_{\beta}", "biases of one layer's attention"),
-    ("attention_norm_parameters", r"P_{\nu a}", "norms and sinks inside one layer's attention"),
-    ("attention_parameters", "P_a", "parameters of one layer's attention"),
-    # One layer's MLP, dense or of experts.
-    ("mlp_weights", "W_m", "weights of one dense layer's MLP that matrix products use"),
-    ("mlp_parameters", "P_m", "parameters of one dense layer's MLP"),
-    ("expert_weights", "W_e", "weights of one routed expert that matrix products use"),
-    ("expert_parameters", "P_e", "parameters of one routed expert"),
-    ("shared_expert_weights", "W_s", "weights of a layer's shared experts that products use"),
-    ("shared_expert_parameters", "P_s", "parameters of one layer's shared experts"),
-    ("router_weights", "W_r", "weights of one layer's router"),
-    ("router_parameters", "P_r", "parameters of one layer's router"),
-    ("moe_parameters", r"P_\mathrm{moe}", "parameters of one layer's mixture of experts"),
-    (
-        "active_moe_parameters",
-        r"P'_\mathrm{moe}",
-        "parameters of one layer's mixture of experts that one token meets",
-    ),
-    ("moe_layers", r"L_\mathrm{moe}", "layers whose MLP is a mixture of experts"),
-    ("dense_mlp_layers", r"L_\mathrm{mlp}", "layers whose MLP is dense"),
-    # The whole.
-    ("norm_parameters", r"P_\nu", "parameters of one norm over the hidden size"),
-    ("dense_layer_parameters", r"P_{Ld}", "parameters of one dense layer"),
-    ("moe_layer_parameters", r"P_{Le}", "parameters of one mixture-of-experts layer"),
-    (
-        "active_moe_layer_parameters",
-        r"P'_{Le}",
-        "parameters of one mixture-of-experts layer that one token meets",
-    ),
-    ("embedding_parameters", "P_V", "parameters of the embedding's table"),
-    ("output_parameters", "P_{V'}", "parameters of the output layer that the embedding lacks"),
-    ("position_parameters", "P_s", "parameters of the learned positions"),
-    ("outside_parameters", "P_0", "parameters outside of the layers"),
-    ("parameters", r"\Psi", "parameters of the model"),
-    ("active_parameters", r"\Psi'", "parameters of the model that one token meets"),
-    # Floating-point operations: a multiplication and an addition are two.
-    ("active_weights", "W'", "weights in the layers whose matrix products one token goes through"),
-    ("weight_flops_per_token", r"F_W", "forward FLOPs of one token by the layers' weights"),
-    ("logits_flops_per_token", r"F_V", "forward FLOPs of one token by the output layer"),
-    ("attention_span", r"\bar{s}", "tokens that one token's scores span, masked ones counted"),
-    (
-        "causal_attention_span",
-        r"\bar{s}_c",
-        "mean number of tokens that one token attends to, masked ones not counted",
-    ),
-    (
-        "attention_flops_per_token",
-        "F_a",
-        "forward FLOPs of one token by scores and values, masked ones counted",
-    ),
-    (
-        "causal_attention_flops_per_token",
-        r"F_{ac}",
-        "forward FLOPs of one token by scores and values, masked ones not counted",
-    ),
-    ("forward_flops_per_token", "F", "forward FLOPs of one token, masked scores counted"),
-    (
-        "causal_forward_flops_per_token",
-        "F_c",
-        "forward FLOPs of one token, masked scores not counted",
-    ),
-    (
-        "model_flops_per_token",
-        "F_3",
-        "FLOPs of one token's training, masked scores counted, nothing recomputed",
-    ),
-    (
-        "causal_model_flops_per_token",
-        r"F_{3c}",
-        "FLOPs of one token's training, masked scores not counted, nothing recomputed",
-    ),
-    ("model_flops", r"F_\Sigma", "FLOPs of a step, masked scores counted, nothing recomputed"),
-    (
-        "causal_model_flops",
-        r"F_{\Sigma c}",
-        "FLOPs of a step, masked scores not counted, nothing recomputed",
-    ),
-):
-    amount(_name, _symbol, "1", _meaning)
 
 # The publications that the formulas of a transformer cite, by their keys.
 
-VASWANI = cite(
-    "vaswani2017", "A. Vaswani et al., Attention is all you need, NeurIPS, 2017", "arXiv:1706.03762"
-).key
-NARAYANAN = cite(
-    "narayanan2021",
-    "D. Narayanan et al., Efficient large-scale language model training on GPU clusters using "
-    "Megatron-LM, SC, 2021",
-    "arXiv:2104.04473",
-).key
-CHOWDHERY = cite(
-    "chowdhery2022",
-    "A. Chowdhery et al., PaLM: scaling language modeling with Pathways, 2022",
-    "arXiv:2204.02311",
-).key
-AINSLIE = cite(
-    "ainslie2023",
-    "J. Ainslie et al., GQA: training generalized multi-query transformer models from multi-head "
-    "checkpoints, EMNLP, 2023",
-    "arXiv:2305.13245",
-).key
-MISTRAL = cite("mistral2023", "A. Q. Jiang et al., Mistral 7B, 2023", "arXiv:2310.06825").key
-MIXTRAL = cite(
-    "mixtral2024", "A. Q. Jiang et al., Mixtral of experts, 2024", "arXiv:2401.04088"
-).key
-DEEPSEEK_V2 = cite(
-    "deepseekv2",
-    "DeepSeek-AI, DeepSeek-V2: a strong, economical, and efficient mixture-of-experts language "
-    "model, 2024",
-    "arXiv:2405.04434",
-).key
-BRIDGE = cite(
-    "megatronbridge", "NVIDIA NeMo, Megatron-Bridge", "github.com/NVIDIA-NeMo/Megatron-Bridge"
-).key
-cite(
-    "deepseekv4",
-    "DeepSeek-AI, DeepSeek-V4, configuration and model as in Hugging Face transformers, 2026",
-    "github.com/huggingface/transformers, src/transformers/models/deepseek_v4",
-)
-DEEPSEEK_V3 = cite(
-    "deepseekv3", "DeepSeek-AI, DeepSeek-V3 technical report, 2024", "arXiv:2412.19437"
-).key
+VASWANI = "vaswani2017"
+NARAYANAN = "narayanan2021"
+CHOWDHERY = "chowdhery2022"
+AINSLIE = "ainslie2023"
+MISTRAL = "mistral2023"
+MIXTRAL = "mixtral2024"
+DEEPSEEK_V2 = "deepseekv2"
+BRIDGE = "megatronbridge"
+DEEPSEEK_V3 = "deepseekv3"
 
 
 # Parameters of a layer and of the whole model, and how many of them one token meets.

@@ -34,7 +34,7 @@ def _load(path: Path) -> None:
     if found is None or found.loader is None or not path.is_file():
         refuse("--formulas", str(path), "no such file", "a Python file")
     # All of ours first: a file's formulas may take any of them, and must not tie with any.
-    VOCABULARY.load_everything()
+    REGISTRY.load_everything()
     module = importlib.util.module_from_spec(found)
     before = {*REGISTRY, *ALGORITHMS}
     try:

@@ -13,7 +13,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.communication.operation import declared, never, on_network, operation
 from overhead.formula import alias, constant, declare, derived, formula, product
-from overhead.quantity import Array, amount
+from overhead.quantity import Array
 
 WHOLE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
 SPLIT: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.2.2"}
@@ -24,18 +24,11 @@ TP: dict[str, Any] = {
     "share": "tp_share",
 }
 
-amount("tp_message_bytes", "M_t", "byte", "activations of a micro-batch on a rank, whole")
-
 
 product("tp_message_bytes", ("communication_bytes", "rank_tokens", "hidden_size"),
         "Activations between blocks of a micro-batch's tokens on a rank", **WHOLE)  # fmt: skip
 
 
-amount("tp_gather_share", r"\beta_g", "1", "bytes of an activation as tensor-parallel ranks gather "
-       "it, by those as it is sent elsewhere (Transformer Engine in FP8: 0.5)",
-       above=True, maximum=1)  # fmt: skip
-amount("tp_gather_message_bytes", "M_g", "byte",
-       "a block's input of a micro-batch's tokens on a rank, whole, as it is gathered")  # fmt: skip
 constant("tp_gather_share", 1.0, "Activations are gathered as they are sent elsewhere", like="tp")
 
 
@@ -91,23 +84,6 @@ product(
 
 
 # One layer and micro-batch.
-
-for _name, _mark, _meaning in (
-    ("forward", "f", "forward of {}"),
-    ("backward", "b", "backward of {}, but for gathers for the weights' gradients"),
-    ("gather", "g", "gathers for the weights' gradients of {}"),
-    ("recompute", "r", "what the backward repeats of the forward of {}"),
-):
-    for _prefix, _sort, _words in (
-        ("tp_layer", "", "a dense layer"),
-        ("tp_moe_layer", "'", "a mixture-of-experts layer"),
-    ):
-        amount(
-            f"{_prefix}_{_name}_time",
-            rf"\tau{_sort}_{_mark}",
-            "s",
-            f"time of tensor-parallel communication: {_meaning.format(_words)}, one micro-batch",
-        )
 
 
 @formula(**SPLIT)
@@ -219,21 +195,6 @@ TIED: dict[str, Any] = {
 UNKNOWN = {"shapes": "unknown"}
 END: dict[str, Any] = {"dimension": "vocabulary", "group": "tp", "share": "end_share"}
 ACTIVATION: dict[str, Any] = {**END, "message": "tp_message_bytes"}
-
-amount("loss_message_bytes", "M_l", "byte", "a number of each of a micro-batch's tokens on a rank")
-amount("tied_message_bytes", r"M_\tau", "byte", "gradients of a rank's part of the embedding")
-amount("vocabulary_passes", "m_V", "1", "micro-batches of a step whose vocabulary is split")
-amount("logits_passes", "m_l", "1", "times that a step computes logits of a split vocabulary")
-amount("logits_returns", "m'_l", "1", "backwards of logits of a split vocabulary")
-amount("vocabulary_returns", "m'_V", "1", "backwards of a step whose vocabulary is split")
-amount("mtp_passes", "m_p", "1",
-       "forwards of a step's projections for further tokens, which are split")  # fmt: skip
-amount("mtp_returns", "m'_p", "1",
-       "backwards of a step's projections for further tokens, which are split")  # fmt: skip
-amount("mtp_message_bytes", "M_p", "byte",
-       "hidden states and embeddings of a micro-batch's tokens on a rank, together")  # fmt: skip
-amount("mtp_gather_message_bytes", "M'_p", "byte", "hidden states and embeddings of a micro-batch's"
-       " tokens on a rank, as they are gathered together")  # fmt: skip
 
 
 product("loss_message_bytes", ("single_bytes", "rank_tokens"),
@@ -406,21 +367,6 @@ def tied_all_reduce_backward_count(
 
 # One micro-batch.
 
-for _end, _mark, _words in (
-    ("first", "0", "embedding, on the first stage"),
-    ("last", r"\ell", "output layer and loss, on the last stage"),
-):
-    amount(
-        f"vocabulary_{_end}_time",
-        rf"\tau_{{V{_mark}}}",
-        "s",
-        f"time of communication of one micro-batch for the {_words}, forward and backward",
-    )
-
-
-amount("mtp_communication_time", r"\tau_p", "s", "time of communication of one micro-batch for "
-       "further tokens' embeddings and projections")  # fmt: skip
-
 
 @formula(**SPLIT)
 def vocabulary_first_time(
@@ -483,13 +429,6 @@ def vocabulary_last_time(
 
 STAGES: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 IN_PARTS: dict[str, Any] = {"source": "narayanan2021", "where": "section 4.1"}
-
-amount("pp_message_bytes", "M_p", "byte", "what a rank sends to the next stage")
-amount("pp_inner_energy", r"e_{\mathrm{p,in}}", "J",
-       "energy of a transfer between stages in one node")  # fmt: skip
-amount("gathered_at_stages", r"\chi_g", "1",
-       "whether what a stage receives in parts is gathered", maximum=1)  # fmt: skip
-amount("pp_share", r"q_{\mathrm{pp}}", "1", "messages that stages receive, mean by most")
 
 
 @formula(**IN_PARTS)

@@ -14,7 +14,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.communication.operation import declared, never, on_network, operation
 from overhead.formula import alias, derived, formula, product, total
-from overhead.quantity import Array, amount
+from overhead.quantity import Array
 
 ULYSSES: dict[str, Any] = {"source": "jacobs2023", "where": "section 3.1"}
 RING: dict[str, Any] = {"source": "liu2023", "where": "section 3"}
@@ -29,18 +29,6 @@ BOTH: dict[str, Any] = {
     " cp_comm_type a2a+p2p",
 }
 LATENT = "of latent attention, whose keys and values differ in size, their mean"
-
-for _name, _mark, _meaning in (
-    ("cp_query_bytes", "q", "queries of a micro-batch's tokens on a rank, or what attention gives"),
-    ("cp_key_value_bytes", "k", "keys of a micro-batch's tokens on a rank, or values"),
-    ("cp_ring_bytes", "kv", "keys and values of a micro-batch's tokens on a rank"),
-    ("cp_gather_bytes", "KV", "keys and values of all tokens of a micro-batch"),
-):
-    amount(_name, rf"M_{{c,{_mark}}}", "byte", _meaning)
-amount("cp_inner_energy", r"e_{\mathrm{c,in}}", "J",
-       "energy of one message of a context-parallel ring inside a node")  # fmt: skip
-amount("cp_hop_energy", r"e_{\mathrm{c}}", "J",
-       "energy of one message of a context-parallel ring between nodes")  # fmt: skip
 
 
 @formula(assumes=(LATENT,), **ULYSSES)
@@ -178,9 +166,6 @@ def cp_outer_ring_energy(
 
 # Counts: two messages of queries' size and two of keys' each way, by all_to_all.
 
-amount("exchanging_layers", r"L_{\mathrm{cx}}", "1", "layers of the largest stage whose groups"
-       " exchange heads for tokens; 0 where a group is one rank")  # fmt: skip
-
 
 @formula(**BOTH)
 def exchanging_layers(ulysses_ranks: Array, cp_layers: Array) -> Array:
@@ -219,9 +204,6 @@ never(
       for name in ("cp_ring", "cp_outer_ring", "cp_all_gather", "cp_reduce_scatter")
       for way in ("forward", "backward")),
 )  # fmt: skip
-
-amount("ring_steps", "k_c", "1", "messages of a rank in one ring of keys and values")
-amount("ring_backward_steps", "k'_c", "1", "messages of a rank in the rings of a backward")
 
 
 @formula(**RING)
@@ -302,17 +284,6 @@ product(
 
 # One layer and micro-batch.
 
-for _way, _mark, _words in (
-    ("forward", "f", "forward"),
-    ("backward", "b", "backward, without what it repeats of the forward"),
-):
-    amount(
-        f"cp_layer_{_way}_time",
-        rf"\tau_{{c{_mark}}}",
-        "s",
-        f"time of context-parallel communication: {_words} of a layer, one micro-batch",
-    )
-
 
 @formula(**ULYSSES)
 def cp_layer_forward_time(
@@ -341,11 +312,7 @@ product("cp_layer_backward_time", ("ring_backward_steps", "cp_ring_time"),
 
 
 for _way, _steps in (("forward", "ring_steps"), ("backward", "ring_backward_steps")):
-    amount(f"cp_round_{_way}_time", rf"\tau_{{cr{_way[0]}}}", "s", "time of context-parallel"
-           f" communication: round the rings of groups, {_way} of a layer")  # fmt: skip
     product(f"cp_round_{_way}_time", (_steps, "cp_outer_ring_time"), **BOTH)
-amount("cp_exchange_time", r"\tau_{cx}", "s", "time of context-parallel communication: heads for"
-       " tokens and back, of a layer in one direction")  # fmt: skip
 
 
 @formula(**BOTH)

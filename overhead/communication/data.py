@@ -22,7 +22,7 @@ from overhead.communication import groups
 from overhead.communication.operation import declared, never, on_network, operation
 from overhead.formula import alias, declare, formula, product, total
 from overhead.memory.activations import in_both
-from overhead.quantity import Array, amount
+from overhead.quantity import Array
 
 ZERO: dict[str, Any] = {"source": "rajbhandari2020", "where": "section 7"}
 FSDP: dict[str, Any] = {"source": "zhao2023", "where": "section 3.2"}
@@ -32,11 +32,8 @@ FSDP: dict[str, Any] = {"source": "zhao2023", "where": "section 3.2"}
 class Family:
     """Parameters that go their own way: those of dense layers, or those of routed experts."""
 
-    # What its quantities' names, and their symbols, begin with; what it is; and whose a gradient
-    # is, where that has to be said
+    # What its quantities' names begin with, and whose a gradient is, where that has to be said
     name: str
-    mark: str
-    words: str
     owner: str
     # Its kinds of groups: of equal weights, of which one shards, which hold the same shard
     group: str
@@ -61,12 +58,12 @@ class Family:
 
 FAMILIES = (
     Family(
-        "dp", "d", "all but routed experts", "", "zero", "shard", "replica", "shards",
+        "dp", "", "zero", "shard", "replica", "shards",
         "busiest_dense_parameters", "busiest_trained_parameters", "busiest_narrow_parameters",
         "busiest_trained_narrow_parameters", "busiest_layers", "trained_share", "gathered_share",
     ),
     Family(
-        "edp", "e", "routed experts", "routed experts' ", "edp", "expert_shard", "expert_replica",
+        "edp", "routed experts' ", "edp", "expert_shard", "expert_replica",
         "expert_shards", "busiest_expert_parameters", "busiest_trained_expert_parameters",
         "busiest_narrow_expert_parameters", "busiest_trained_narrow_expert_parameters",
         "busiest_moe_layers", "moe_share", "moe_share",
@@ -84,14 +81,6 @@ alias(
 
 
 # How often.
-
-for _name, _symbol, _meaning in (
-    ("gradient_reductions", "r_z", "how often a step reduces sharded gradients"),
-    ("forward_gathers", "g_z", "how often a step gathers weights for forwards"),
-    ("backward_gathers", "g'_z", "how often a step gathers weights for backwards"),
-    ("gradient_sums", "r_0", "how often a step adds up gradients that aren't sharded"),
-):
-    amount(_name, _symbol, "1", _meaning)
 
 
 @formula(**ZERO)
@@ -182,16 +171,8 @@ def declare_pieces(
 
 def _declare_messages(family: Family) -> None:
     """Declare a family's messages, and of how many a round consists."""
-    name, mark, resident = family.name, family.mark, family.resident
+    name, resident = family.name, family.resident
     pieces = f"{name}_messages"
-    amount(pieces, f"k_{{{mark}}}", "1", f"messages in which {family.words} go")
-    for part, symbol, what in (
-        ("reduce_bytes", "r", "gradients of one message"),
-        ("gather_bytes", "g", "weights of one message"),
-        ("replica_bytes", "s", "gradients of a shard of one message"),
-    ):
-        meaning = f"{what}, of {family.words}"
-        amount(f"{name}_{part}", f"M_{{{mark}{symbol}}}", "byte", meaning)
     declare_pieces(family)
     formula(
         returns=f"{name}_reduce_bytes",
@@ -277,8 +258,6 @@ DUAL: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.2.1"}
 
 # Stages that two ranks hold.
 
-amount("copy_message_bytes", r"M_{\mathrm{copy}}", "byte",
-       "gradients that two ranks add up which hold the same stages")  # fmt: skip
 operation(
     "copy_all_reduce",
     "all_reduce of gradients between two ranks that hold the same stages",
@@ -350,11 +329,6 @@ def copy_all_reduce_backward_count(
 
 # All of a step.
 
-for _name, _mark, _meaning in (
-    ("dp_gather_time", "g", "time of a step in which data parallelism gathers weights"),
-    ("dp_reduce_time", "r", "time of a step in which data parallelism reduces gradients"),
-):
-    amount(_name, f"T_{{d{_mark}}}", "s", _meaning)
 total(
     "dp_gather_time",
     [f"{one.name}_all_gather_{way}_time" for one in FAMILIES for way in ("forward", "backward")],
@@ -385,17 +359,7 @@ def _shard(message: Array, shards: Array) -> Array:
 
 def _declare_layer(family: Family) -> None:
     """Declare a layer's messages of one family, and the times of its gather and its reduction."""
-    prefix, mark = f"{family.name}_layer", family.mark
-    for part, symbol, units, meaning in (
-        ("gather_bytes", "M^l", "byte", "weights of a layer, gathered"),
-        ("scatter_bytes", "M'^l", "byte", "gradients of a layer"),
-        ("replica_bytes", "M''^l", "byte", "gradients of a layer's shard"),
-        ("gather_time", r"\tau^g", "s", "time to gather a layer's weights once"),
-        ("scatter_time", r"\tau^s", "s", "time to reduce and scatter a layer's gradients once"),
-        ("replica_time", r"\tau^a", "s", "time to add up a layer's gradients over replicas once"),
-        ("reduce_time", r"\tau^r", "s", "time to reduce a layer's gradients once, over all ranks"),
-    ):
-        amount(f"{prefix}_{part}", f"{symbol}_{mark}", units, f"{meaning}: {family.words}")
+    prefix = f"{family.name}_layer"
     both = ("wide_gathered_bytes", "gathered_bytes")
     parts = (f"{prefix}_parameters", f"{prefix}_narrow_parameters")
     declare(f"{prefix}_gather_bytes", (*both, *parts), in_both, **FSDP_LAYERS)

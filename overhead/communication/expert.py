@@ -13,15 +13,9 @@ from overhead.arrays import xp
 from overhead.communication.operation import declared, operation
 from overhead.expression import never_drawn
 from overhead.formula import alias, call, constant, derived, formula, product
-from overhead.quantity import Array, amount, define
+from overhead.quantity import Array
 from overhead.software.flat import PRICED
-from overhead.source import cite
 
-cite(
-    "blom1958",
-    "G. Blom, Statistical estimates and transformed beta-variables, 1958, and M. Abramowitz and "
-    "I. A. Stegun (eds.), Handbook of mathematical functions, 1964",
-)
 DISPATCHER: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/moe/token_dispatcher.py",
@@ -30,28 +24,9 @@ NARROW: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.3.3"}
 UNKNOWN = {"shapes": "unknown"}
 BUSIEST = "all ranks wait for the one whose experts have most tokens"
 
-amount("routed_elements", r"n_\mathrm{route}", "1",
-       "activations of a rank's part of a micro-batch's tokens, a copy for each of their experts, "
-       "on the busiest rank")  # fmt: skip
-amount("routed_share", r"q_\mathrm{route}", "1",
-       "what is sent to experts, mean by most, over stages and ranks")  # fmt: skip
-for _name, _mark, _meaning in (
-    ("dispatch_message_bytes", "ed", "what a rank dispatches to experts"),
-    ("combine_message_bytes", "ec", "what a rank combines from experts"),
-    ("etp_gather_bytes", "tg", "what the ranks of a split expert gather"),
-    ("etp_scatter_bytes", "ts", "what the ranks of a split expert reduce and scatter"),
-):
-    amount(_name, f"M_{{{_mark}}}", "byte", f"{_meaning}, of one micro-batch and layer")
-
 
 # The busiest rank, where tokens choose their experts by chance.
 
-amount("routed_tokens", r"n_\mathrm{e}", "1",
-       "choices of a micro-batch that a rank of experts gets on average")  # fmt: skip
-define("largest_draw_root", r"\zeta_r", "1",
-       "root of -2 ln of the share of normal draws above the expected largest")  # fmt: skip
-define("largest_draw", r"\zeta_e", "1",
-       "expected largest of as many standard normal draws as experts lie on ranks")  # fmt: skip
 LN_2 = 0.6931471805599453
 
 
@@ -179,17 +154,6 @@ for _name, _words, _group, _collective, _message in (
 
 # One layer and micro-batch.
 
-for _way, _mark, _words in (
-    ("forward", "f", "forward"),
-    ("backward", "b", "backward, without what it repeats of the forward"),
-):
-    amount(
-        f"ep_layer_{_way}_time",
-        rf"\tau_{{e{_mark}}}",
-        "s",
-        f"time of expert-parallel communication: {_words} of a layer, one micro-batch",
-    )
-
 
 @formula(**DISPATCHER)
 def ep_layer_forward_time(
@@ -239,33 +203,14 @@ LIMITED: dict[str, Any] = {
 for _name in ("expert_groups", "groups_per_token"):
     constant(_name, 0.0, "A token chooses among all experts", like="experts", **LIMITED)
 
-for _name, _symbol, _words, _of in (
-    ("ep_members_in_node", r"\mu_e", "members of an expert-parallel group in one node",
-     "members_in_node"),
-    ("ep_nodes", "G_e", "nodes that an expert-parallel group spans", "group_nodes"),
-    ("ep_ranks_per_nic", "f_e", "ranks of a node that share a network card, of expert parallelism",
-     "group_ranks_per_nic"),
-):  # fmt: skip
-    define(_name, _symbol, "1", _words, minimum=0 if "nic" in _name else 1)
-    call(returns=_name, of=_of, bind={}, labels={"group": "ep"})
-define("ep_oversubscription", "o_e", "1", "oversubscription that an expert-parallel group meets",
-       minimum=1)  # fmt: skip
-call(returns="ep_oversubscription", of="group_oversubscription", bind={}, labels={"group": "ep"})
-define("ep_pod_nodes", r"G''_e", "1", "nodes of an expert-parallel group in one pod", minimum=1)
-call(returns="ep_pod_nodes", of="group_pod_nodes", bind={}, labels={"group": "ep"}, when=PODS)
-amount("ep_pod_share", r"\phi_e", "1", "share of what goes to other nodes that leaves their pod",
-       maximum=1)  # fmt: skip
-amount("ep_card_bandwidth", "B_e", "byte s-1", "rate of a network card at which tokens leave a "
-       "node, the slowest level of links counted", above=True)  # fmt: skip
-amount("ep_far_latency", r"\alpha_e", "s", "latency of the longest way of a token")
-amount("ep_energy_per_bit", r"\epsilon_e", "J bit-1", "energy of a bit that leaves its node")
-amount("distinct_nodes", "D_e", "1", "nodes that a token's experts lie on, on average")
-amount("remote_nodes", r"D'_e", "1", "nodes other than its own to which a token is sent")
-for _name, _mark, _words in (
-    ("dispatch_remote_bytes", "edr", "what a rank dispatches to other nodes, a token once to each"),
-    ("combine_remote_bytes", "ecr", "what a rank combines from other nodes, a token once of each"),
+for _name, _of in (
+    ("ep_members_in_node", "members_in_node"),
+    ("ep_nodes", "group_nodes"),
+    ("ep_ranks_per_nic", "group_ranks_per_nic"),
+    ("ep_oversubscription", "group_oversubscription"),
 ):
-    amount(_name, f"M_{{{_mark}}}", "byte", f"{_words}, of one micro-batch and layer")
+    call(returns=_name, of=_of, bind={}, labels={"group": "ep"})
+call(returns="ep_pod_nodes", of="group_pod_nodes", bind={}, labels={"group": "ep"}, when=PODS)
 
 
 @formula(

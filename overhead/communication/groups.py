@@ -23,31 +23,7 @@ from overhead.collectives.network import (
 from overhead.expression import greatest_common_divisor, square_divisor
 from overhead.formula import alias, call, constant, declare, derived, formula, product
 from overhead.labels import GIVEN_GRID
-from overhead.quantity import Array, amount, define
-from overhead.source import cite
-
-
-def named(name: str) -> str:
-    """Return a name as LaTeX writes it upright."""
-    escaped = name.replace("_", r"\_")
-    return rf"\mathrm{{{escaped}}}"
-
-
-cite(
-    "jacobs2023",
-    "S. A. Jacobs et al., DeepSpeed Ulysses: system optimizations for enabling training of extreme "
-    "long sequence transformer models, 2023",
-    "arXiv:2309.14509",
-)
-cite(
-    "liu2023",
-    "H. Liu, M. Zaharia and P. Abbeel, Ring attention with blockwise transformers for "
-    "near-infinite context, 2023",
-    "arXiv:2310.01889",
-)
-cite(
-    "grattafiori2024", "A. Grattafiori et al., The Llama 3 herd of models, 2024", "arXiv:2407.21783"
-)
+from overhead.quantity import Array
 
 # What holds where nothing is said; each is an input.
 DEFAULTS: dict[str, float] = {
@@ -61,152 +37,6 @@ DEFAULTS: dict[str, float] = {
     "hops": 1.0,  # neighbours in a pipeline or in a ring are neighbours on the network
 }
 
-# Bytes of one element as it is sent.
-for _name, _mark, _meaning in (
-    ("communication_bytes", "c", "an activation that is sent"),
-    ("dispatch_bytes", "ed", "an activation on its way to an expert (FP8: 1)"),
-    ("reduction_bytes", "r", "a gradient as it is reduced"),
-):
-    amount(_name, f"b_{{{_mark}}}", "byte", f"bytes of {_meaning}")
-
-# Choices of a framework.
-for _name, _symbol, _meaning in (
-    (
-        "ring_return",
-        r"\rho_c",
-        "whether backward rings of context parallelism go all the way round",
-    ),
-    (
-        "kept_keys",
-        r"\kappa_c",
-        "whether all_gather context parallelism keeps keys and values gathered for the backward",
-    ),
-    (
-        "scatter_gather",
-        r"\sigma_p",
-        "whether tensor-parallel ranks each send their part of a stage's output, to be gathered",
-    ),
-    ("has_backward", r"\beta_b", "whether a step has a backward"),
-    (
-        "sequence_whole",
-        r"\bar{s}_p",
-        "whether activations between tensor-parallel blocks are whole on each rank",
-    ),
-):
-    amount(_name, _symbol, "1", _meaning, maximum=1, integer=True)
-
-# The network as groups see it.
-for _name, _symbol, _words in (
-    ("intra_efficiency", r"\eta_1", "inside a node"),
-    ("inter_efficiency", r"\eta_2", "between nodes"),
-):
-    amount(
-        _name,
-        _symbol,
-        "1",
-        f"share of a link's bandwidth {_words} that long messages reach",
-        above=True,
-        maximum=1,
-    )
-for _level, _mark, _words in (
-    ("intra", "1", "inside a node"),
-    ("inter", "2", "between nodes"),
-    ("pod", "3", "between pods"),
-):
-    amount(
-        f"effective_{_level}_bandwidth",
-        f"B'_{_mark}",
-        "byte s-1",
-        f"bandwidth that long messages reach over one link {_words}",
-        above=True,
-    )
-for _axis, _mark in zip("xyz", "123", strict=True):
-    define(
-        f"group_n{_axis}",
-        f"n'_{_mark}",
-        "1",
-        f"ranks along {_axis} of a mesh or torus that a group of ranks is",
-        minimum=1,
-        integer=True,
-    )
-define("group_pod_nodes", "G_p", "1", "nodes of a group in one pod", minimum=1)
-amount(
-    "group_ranks_per_nic",
-    "f_g",
-    "1",
-    "ranks that share a network card while all groups of a kind communicate",
-    above=True,
-)
-define("leaf_members", r"\mu_s", "1", "nodes of a group under one leaf switch", minimum=1)
-define("group_oversubscription", "o_g", "1", "oversubscription that a group's traffic meets",
-       minimum=1)  # fmt: skip
-amount("groups", "Q", "1", "groups of a kind in the whole plan")
-
-# How often a step's layers are passed.
-for _name, _mark, _meaning in (
-    ("backward_passes", "b", "backwards of a step through a stage"),
-    ("returning_gathers", "bg", "backwards of a step, and forwards of repeated gathers"),
-    (
-        "returning_reductions",
-        "br",
-        "backwards of a step, and forwards whose reductions they repeat",
-    ),
-    ("returning_exchanges", "be", "backwards of a step, and forwards whose exchanges they repeat"),
-    ("returning_attentions", "ba", "backwards of a step, and attention's forwards they repeat"),
-    ("repeated_gathers", "g", "share of a layer's gathers that is repeated"),
-    ("repeated_reductions", "r", "share of a layer's reductions that recomputation repeats"),
-    (
-        "repeated_exchanges",
-        "e",
-        "share of a layer's exchanges of tokens that recomputation repeats",
-    ),
-    ("repeated_attentions", "a", "share of attention's communication that recomputation repeats"),
-):
-    _base = "m" if "passes" in _name or _name.startswith("returning") else r"\varrho"
-    amount(_name, f"{_base}_{named(_mark)}", "1", _meaning)
-
-# Layers of the stages that have most of them.
-amount("later_stage", r"i_{\ell-1}", "1", "the pipeline's last stage but one, or its only one")
-for _name, _mark, _meaning in (
-    ("busiest_layers", "layers", "layers of the largest stage"),
-    ("busiest_moe_layers", "MoE", "mixture-of-experts layers of the stage that has most"),
-    ("stage_tp_blocks", "stage,blocks", "tensor-parallel blocks of a stage: attentions and MLPs"),
-    ("tp_blocks", "blocks", "tensor-parallel blocks of the stage that has most; 0 without tp"),
-    ("busiest_tp_blocks", "most,blocks", "tensor-parallel blocks of the stage that has most"),
-    ("all_layers", "all", "layers of all stages"),
-    ("all_moe_layers", "all,MoE", "mixture-of-experts layers of all stages"),
-    ("all_tp_blocks", "all,blocks", "tensor-parallel blocks of all stages"),
-    ("cp_layers", "cp", "layers of the largest stage with context parallelism; 0 without"),
-    ("ep_layers", "ep", "most mixture-of-experts layers in a stage; 0 without expert parallelism"),
-    ("etp_layers", "etp", "most mixture-of-experts layers in a stage; 0 without tp of experts"),
-    ("moe_layer_blocks", "MoE,blocks", "tensor-parallel blocks of a mixture-of-experts layer"),
-):
-    amount(_name, f"L_{{{named(_mark)}}}", "1", _meaning)
-for _name, _stages, _mark, _meaning in (
-    ("layers", ("first", "second", "last"), "layers", "layers"),
-    ("moe_layers", ("later", "last"), "MoE", "mixture-of-experts layers"),
-    ("tp_blocks", ("first", "second", "last"), "blocks", "tensor-parallel blocks"),
-):
-    for _stage in _stages:
-        amount(
-            f"{_stage}_stage_{_name}",
-            f"L_{{{named(f'{_stage},{_mark}')}}}",
-            "1",
-            f"{_meaning} of the pipeline's {_stage} stage",
-        )
-for _name, _mark, _meaning in (
-    ("tp_share", "tp", "tensor-parallel blocks of a stage, mean by most"),
-    ("layer_share", "layers", "layers of a stage, mean by most"),
-    ("moe_share", "MoE", "mixture-of-experts layers of a stage, mean by most"),
-    ("end_share", "end", "share of the stages that are one end of the pipeline"),
-    ("ends_share", "ends", "pairs of the pipeline's ends by the pairs that its ranks could be"),
-    ("dense_share", "dense", "parameters of a stage, routed experts left out, mean by most"),
-    ("trained_share", "trained", "trained ones of these, mean by most"),
-    ("gathered_share", "gathered", "those of these that are gathered, mean by most"),
-    ("copied_share", "copied", "gradients that two ranks add up, mean by most"),
-):
-    amount(_name, f"q_{{{named(_mark)}}}", "1", _meaning)
-
 ZERO = "rajbhandari2020"
 HYBRID = "zhao2023"
 BETWEEN_STAGES = {"group": "boundary|ends"}
@@ -217,13 +47,6 @@ INNER, OUTER = {"group": "cp_inner"}, {"group": "cp_outer"}
 PAIRS = "boundary|inner_boundary|ends"
 RINGS = "cp_ring|inner_ring|cp_outer"
 
-define("cp_members_in_node", r"\mu_c", "1", "members of a context-parallel group in one node",
-       minimum=1)  # fmt: skip
-define("cp_nodes", "G_c", "1", "nodes that a context-parallel group spans", minimum=1)
-define("ulysses_ranks", "u_c", "1", "ranks of a context-parallel group that exchange heads for"
-       " tokens; groups of them are rings", minimum=1, integer=True)  # fmt: skip
-define("ring_ranks", "r_c", "1", "ranks of a context-parallel group that are in one ring",
-       minimum=1)  # fmt: skip
 call(returns="cp_members_in_node", of="members_in_node", bind={}, labels={"group": "cp"})
 call(returns="cp_nodes", of="group_nodes", bind={}, labels={"group": "cp"})
 
@@ -524,21 +347,20 @@ def groups(tp: Array, cp: Array, pp: Array, dp: Array, group_size: Array) -> Arr
 
 def number_of(group: str) -> str:
     """Return the quantity that is the number of groups of a kind, declared when first wanted."""
-    return _of_group(f"{group}_groups", "groups", "Q", f"groups of the kind {group}", group, 0)
+    return _of_group(f"{group}_groups", "groups", group)
 
 
 def ranks_of(group: str) -> str:
     """Return the quantity that is the ranks of a kind of groups, declared when first wanted."""
-    return _of_group(f"{group}_ranks", "group_size", "n", f"ranks of a group, {group}", group, 1)
+    return _of_group(f"{group}_ranks", "group_size", group)
 
 
 _DECLARED: set[str] = set()
 
 
-def _of_group(name: str, of: str, symbol: str, words: str, group: str, least: float) -> str:
+def _of_group(name: str, of: str, group: str) -> str:
     if name not in _DECLARED:
         _DECLARED.add(name)
-        define(name, f"{symbol}_{{{named(group)}}}", "1", words, minimum=least)
         call(returns=name, of=of, bind={}, labels={"group": group})
     return name
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from overhead.arrays import xp
 from overhead.communication import groups
-from overhead.communication.groups import named
 from overhead.formula import call, constant, derived, product
-from overhead.quantity import Array, amount
+from overhead.quantity import Array
 
 # What communicates, in the order in which reports tell it.
 DIMENSIONS: dict[str, str] = {
@@ -26,18 +25,6 @@ DIMENSIONS: dict[str, str] = {
     "dp": "data parallelism",
 }
 
-# An operation's quantities by the end of their names: symbol, unit, and what it is.
-PARTS: dict[str, tuple[str, str, str]] = {
-    "time": ("t", "s", "time of {}"),
-    "sent_bytes": ("v", "byte", "most bytes that a rank sends in {}"),
-    "energy": ("e", "J", "energy of {}, by one group"),
-    "forward_count": ("n", "1", "how often in a step's forwards there is {}"),
-    "backward_count": ("n'", "1", "how often in a step's backwards there is {}"),
-    "forward_time": ("T", "s", "time in a step's forwards of {}"),
-    "backward_time": ("T'", "s", "time in a step's backwards of {}"),
-    "volume": ("V", "byte", "most bytes that a rank sends in a step in {}"),
-    "total_energy": ("E", "J", "energy of a step, by all groups, of {}"),
-}
 ONCE = {"time": "time", "sent_bytes": "sent_bytes", "energy": "energy"}
 
 # What a collective takes for what, of the group that the label names.
@@ -71,7 +58,7 @@ class Operation:
     when: Mapping[str, str]  # Labels of the plans that have it; empty: each has
 
     def quantity(self, part: str) -> str:
-        """Return the name of one of its quantities, of `PARTS`."""
+        """Return the name of one of its quantities, such as its time."""
         return f"{self.name}_{part}"
 
 
@@ -104,9 +91,6 @@ def operation(
         name, title, dimension, group, collective, message, of or group, share, dict(when or {})
     )
     _DECLARED.append(made)
-    mark = named(name)
-    for part, (symbol, units, meaning) in PARTS.items():
-        amount(f"{name}_{part}", f"{symbol}_{{{mark}}}", units, meaning.format(title))
     for part, quantity in ONCE.items():
         if part not in own:
             on_network(f"{name}_{part}", quantity, group, collective, message)

@@ -12,7 +12,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.formula import alias, call, constant, declare, derived, formula, product, total
-from overhead.quantity import Array, amount, define
+from overhead.quantity import Array
 
 FORWARD = {"schedule": "forward_only"}
 UNKNOWN = {"shapes": "unknown"}
@@ -59,10 +59,6 @@ MODULES: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/transformer_config.py: recompute_modules",
 }
-amount("repeated_blocks", r"\varrho_2", "1",
-       "share of tensor-parallel blocks that recomputed modules repeat")  # fmt: skip
-amount("repeated_shared_experts", r"\varrho_s", "1",
-       "whether recomputed modules repeat shared experts")  # fmt: skip
 
 
 @formula(**MODULES)
@@ -279,51 +275,6 @@ def ends_share(pp: Array) -> Array:
 
 LAYER: dict[str, Any] = {"source": "zhao2023", "where": "sections 3.2 and 4.2"}
 
-for _name, _mark, _meaning in (
-    ("first_stage_parameters", "first",
-     "parameters of a rank of the first stage, experts left out"),
-    ("second_stage_parameters", "second",
-     "parameters of a rank of the second stage, experts left out"),
-    ("last_stage_parameters", "last", "parameters of a rank of the last stage, experts left out"),
-    ("later_stage_expert_parameters", "later,e",
-     "routed experts' parameters of the last stage but one"),
-    ("last_stage_expert_parameters", "last,e", "routed experts' parameters of the last stage"),
-    ("busiest_dense_parameters", "most", "most parameters of a rank, experts left out"),
-    ("busiest_expert_parameters", "most,e", "most parameters of a rank that are routed experts"),
-    ("busiest_trained_parameters", "most,t", "most trained parameters of a rank, experts left out"),
-    ("pipeline_trained_parameters", "all,t", "trained parameters on the ranks of one pipeline,"
-     " experts left out"),
-    ("busiest_trained_expert_parameters", "most,te", "most trained parameters of a rank that are "
-     "routed experts"),
-    ("pipeline_parameters", "sum", "parameters of the whole model on the ranks of one pipeline, "
-     "experts and copies of tables left out"),
-    ("all_dense_parameters", "all", "parameters on the ranks of one pipeline, experts left out"),
-    ("mean_layer_parameters", "mean", "parameters of a layer on one rank, mean of the stage's, "
-     "experts left out"),
-    ("dp_layer_parameters", "l", "parameters of a layer that data parallelism exchanges"),
-    ("mean_layer_trained_parameters", "mean,t", "adapter parameters per layer on a rank, mean"),
-    ("edp_layer_parameters", "l,e", "parameters of a layer's routed experts on one rank"),
-    ("first_stage_narrow_parameters", "first,n", "parameters of a rank of the first stage that "
-     "products take in fewer bytes, experts left out"),
-    ("second_stage_narrow_parameters", "second,n", "parameters of a rank of the second stage that "
-     "products take in fewer bytes, experts left out"),
-    ("last_stage_narrow_parameters", "last,n", "parameters of a rank of the last stage that "
-     "products take in fewer bytes, experts left out"),
-    ("busiest_narrow_parameters", "most,n", "parameters that products take in fewer bytes of the "
-     "rank that has most parameters, experts left out"),
-    ("busiest_narrow_expert_parameters", "most,ne", "most parameters of a rank that are routed "
-     "experts and that products take in fewer bytes"),
-    ("busiest_trained_narrow_parameters", "most,tn", "trained ones of these, experts left out"),
-    ("busiest_trained_narrow_expert_parameters", "most,tne", "trained ones of these of experts"),
-    ("dp_layer_narrow_parameters", "l,n", "parameters of a layer on one rank that products take in "
-     "fewer bytes, experts left out"),
-    ("edp_layer_narrow_parameters", "l,ne", "parameters of a layer's routed experts on one rank "
-     "that products take in fewer bytes"),
-    ("dp_layer_trained_parameters", "l,t", "trained parameters of a layer on one rank"),
-    ("edp_layer_trained_parameters", "l,te", "trained parameters of a layer's routed experts"),
-):  # fmt: skip
-    amount(_name, rf"\psi_{{\mathrm{{{_mark}}}}}", "1", _meaning)
-define("one_stage", r"1_p", "1", "one, as the number of a pipeline's stages", minimum=1)
 
 for _stage in ("first", "second", "last"):
     call(

@@ -16,14 +16,8 @@ from overhead.compute.layer import half_elementwise_bytes
 from overhead.formula import alias, constant, declare, formula, product
 from overhead.memory.activations import INDEX
 from overhead.quantity import Array
-from overhead.source import cite
 from overhead.transformer import BRIDGE, CAUSAL, FULL, MISTRAL
 
-cite(
-    "mambassm",
-    "T. Dao and A. Gu, mamba_ssm: kernels of Mamba-2's state spaces, 2026",
-    "github.com/state-spaces/mamba",
-)
 MEAN = "a stage has as many layers of each kind as the mean"
 # Windows: in all layers, or in some.
 

@@ -7,7 +7,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.compute import quantities
 from overhead.formula import alias, constant, declare, formula, total
-from overhead.quantity import Array, define
+from overhead.quantity import Array
 
 KERNELS: dict[str, Any] = {"source": "megatron", "where": "megatron/core/fusions"}
 EXPERTS: dict[str, Any] = {
@@ -28,14 +28,10 @@ CASTS: dict[str, Any] = {
 # In a ring each block of keys and values that comes round gives a part of the result, in single
 # precision added up with those before.
 
-define("merged_share", "f_m", "1", "tokens to which a block that comes round brings scores",
-       minimum=0, maximum=1)  # fmt: skip
 constant("merged_share", 1.0, "All of a rank's", like="rank_tokens")
 constant("merged_share", 0.75, "Half of the blocks bring scores to the later half of a rank's "
          "tokens alone", like="rank_tokens", name="causal_merged_share",
          when={"mask": "causal"})  # fmt: skip
-define("merged_bytes", "B_m", "byte", "bytes that adding up the parts of a layer's attention, of "
-       "all blocks that come round, moves forward", minimum=0)  # fmt: skip
 constant("merged_bytes", 0.0, "There is one part", like="rank_tokens")
 
 
@@ -332,7 +328,7 @@ def _elementwise(way: str, routes: bool, scans: bool) -> Any:
     return time
 
 
-for _class, _, _ in quantities.CLASSES:
+for _class in quantities.CLASSES:
     for _kind in TIMES:
         _bytes = ["elementwise_factor", f"{_class}_elementwise_bytes",
                   f"{_class}_cast_{_kind}_bytes", f"mixing_{_kind}_bytes"]  # fmt: skip
@@ -356,13 +352,7 @@ def _merge_both(*taken: Array) -> Array:
     return 3.0 * _merge(*taken)
 
 
-for _name, _merging, _words in (
-    ("merge_forward_time", _merge, "forward"),
-    ("merge_time", _merge_both, "forward, and its gradients backward"),
-):
-    define(_name, rf"t_{{\mathrm{{{_name.removesuffix('_time').replace('_', ',')}}}}}", "s",
-           f"time in which the parts of a layer's attention are added up, {_words}",
-           minimum=0)  # fmt: skip
+for _name, _merging in (("merge_forward_time", _merge), ("merge_time", _merge_both)):
     declare(_name, ("elementwise_factor", "merged_bytes", "memory_efficiency", "memory_bandwidth"),
             _merging, **KERNELS)  # fmt: skip
 
@@ -533,7 +523,7 @@ def _declare(of: str) -> None:
         declare(name, taken, _host_routed, when=chosen, **EXPERT_HOST)
 
 
-for _class, _, _ in quantities.CLASSES:
+for _class in quantities.CLASSES:
     _declare(_class)
 
 
@@ -653,7 +643,7 @@ def _parts(of: str) -> None:
     declare(f"{of}_layer_host_time", forward, _forward_added, when=FORWARD)
 
 
-for _class, _, _ in quantities.CLASSES:
+for _class in quantities.CLASSES:
     _layer(_class)
     _parts(_class)
 _both("attention_time", ("attention_forward_time", "attention_backward_time"))

@@ -13,7 +13,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.compute import quantities
 from overhead.formula import alias, constant, formula, product, total
-from overhead.quantity import Array, define
+from overhead.quantity import Array
 
 PAPER: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5"}
 EARLY: dict[str, Any] = {
@@ -49,9 +49,6 @@ BLOCK: dict[str, Any] = {
     "where": "megatron/core/transformer/transformer_block.py: recompute_method block",
     "assumes": ("the mean of a chunk's layers",),
 }
-define("layer_attention_again_time", r"t_\mathrm{a,r}", "s",
-       "time of the forward's scores and values that the backward of a layer repeats",
-       minimum=0)  # fmt: skip
 _again = "layer_attention_again_time"
 alias(_again, "attention_forward_time", when={"recompute": "full|uniform|full_early_stop"}, **PAPER)
 product(_again, ("recomputed_share", "attention_forward_time"), name=f"{_again}_of_some",
@@ -59,7 +56,7 @@ product(_again, ("recomputed_share", "attention_forward_time"), name=f"{_again}_
 product(_again, ("recompute_core_attn", "attention_forward_time"), name=f"{_again}_of_modules",
         when=CHOSEN, **MODULES)  # fmt: skip
 
-for _class, _, _ in quantities.CLASSES:
+for _class in quantities.CLASSES:
     _again = f"{_class}_layer_recompute_time"
     constant(_again, 0.0, "Nothing is computed again", like="attention_forward_time", **PAPER)
     for _kind, _when in (("matmul", PRODUCTS_AGAIN[_class]), ("elementwise", ALL)):
@@ -197,12 +194,6 @@ def moe_module_elementwise_time(
 #
 # The probabilities' gradient needs the experts' outputs, so of a mixture nothing is left out.
 
-define("early_stop", r"\epsilon_r", "1",
-       "whether software stops recomputing layers at the last value that a backward needs",
-       minimum=0, maximum=1, integer=True)  # fmt: skip
-define("stops_early", r"\epsilon_r'", "1",
-       "whether recomputation of layers stops at the last value that a backward needs",
-       minimum=0, maximum=1, integer=True)  # fmt: skip
 constant("early_stop", 0.0, "A forward is repeated to its end, unless software says so",
          like="pp")  # fmt: skip
 alias("stops_early", "early_stop", **EARLY)

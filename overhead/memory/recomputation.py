@@ -15,7 +15,7 @@ from overhead.arrays import xp
 from overhead.formula import alias, call, constant, declare, formula
 from overhead.labels import LABELS
 from overhead.memory.stage import CANDIDATES
-from overhead.quantity import Array, define
+from overhead.quantity import Array
 
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 TOTAL: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.3"}
@@ -458,14 +458,6 @@ def needed_recompute_layers(
 
 
 for _stage in CANDIDATES:
-    define(
-        f"{_stage}_recompute_layers",
-        rf"L_r^\mathrm{{{_stage.split('_')[0]}}}",
-        "1",
-        f"layers of each chunk to recompute for the {_stage.replace('_', ' ')} to fit",
-        minimum=0,
-        integer=True,
-    )
     call(
         returns=f"{_stage}_recompute_layers",
         of="needed_recompute_layers",

@@ -14,7 +14,7 @@ from overhead.evaluation import Evaluation
 from overhead.formula import REGISTRY, alias, call, constant, formula
 from overhead.labels import LABELS, chosen, without_following
 from overhead.memory.quantities import MODULES, PARTS
-from overhead.quantity import VOCABULARY, Array, define
+from overhead.quantity import VOCABULARY, Array
 
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 ENDS = "where a rank holds two stages (DualPipe), they are i and pp - 1 - i"
@@ -521,32 +521,6 @@ CANDIDATES = ("first_stage", "second_stage", "expert_stage", "last_stage")
 # What the fullest stage's memory is made of.
 PEAK_PARTS = tuple(f"peak_{part}" for part in PARTS)
 
-for _name, _symbol, _meaning in (
-    ("first_stage", "i_0", "the pipeline's first stage"),
-    ("second_stage", "i_1", "the pipeline's second stage, or its only one"),
-    ("expert_stage", r"i_\mathrm{MoE}", "the second stage, or the first one without dense layers"),
-    ("last_stage", r"i_\ell", "the pipeline's last stage"),
-    ("fullest_stage", r"i_\mathrm{peak}", "the stage that needs most memory"),
-):
-    define(_name, _symbol, "1", _meaning, minimum=0)
-define(
-    "fullest_candidate",
-    r"\kappa_\mathrm{peak}",
-    "1",
-    "which of the stages that can be the fullest it is, from 0",
-    minimum=0,
-    maximum=3,
-    integer=True,
-)
-for _stage in ("second", "expert"):
-    define(
-        f"{_stage}_stage_memory",
-        rf"M_\mathrm{{{_stage}}}",
-        "byte",
-        f"memory: all together, on the {_stage} of the stages that can be the fullest",
-        minimum=0,
-    )
-
 
 constant("first_stage", 0.0, like="pp")
 
@@ -654,13 +628,6 @@ def _declare(returns: str, names: tuple[str, ...]) -> None:
 
 
 _declare("fullest_stage", CANDIDATES)
-define(
-    "first_stage_model_state_memory",
-    r"M_\mathrm{states}^0",
-    "byte",
-    "memory: weights, gradients and optimizer together, on the first stage",
-    minimum=0,
-)
 call(
     returns="first_stage_model_state_memory",
     of="model_state_memory",
@@ -669,21 +636,7 @@ call(
 for _part, _whole in PARTS.items():
     _words, _mark = _whole.meaning.removeprefix("memory: "), _whole.symbol
     for _stage in CANDIDATES:
-        define(
-            f"{_stage}_{_part}",
-            f"{{{_mark}}}^{{{_stage.split('_')[0]}}}",
-            "byte",
-            f"memory: {_words}, on the {_stage.replace('_', ' ')}",
-            minimum=0,
-        )
         call(returns=f"{_stage}_{_part}", of=_part, bind={"stage": _stage})
-    define(
-        f"peak_{_part}",
-        f"{{{_mark}}}^\\mathrm{{peak}}",
-        "byte",
-        f"memory of the fullest stage: {_words}",
-        minimum=0,
-    )
     _declare(f"peak_{_part}", tuple(f"{stage}_{_part}" for stage in CANDIDATES))
 
 

@@ -8,7 +8,7 @@ from overhead.arrays import xp
 from overhead.formula import alias, call, constant, formula, parameters, product, total
 from overhead.labels import PREFETCHES, SHARED, TRAINING
 from overhead.memory.activations import NARROW_ONES, in_both
-from overhead.quantity import Array, define
+from overhead.quantity import Array
 
 ZERO = "rajbhandari2020"
 FSDP: dict[str, Any] = {"source": "zhao2023", "where": "sections 3.2 and 4.2"}
@@ -321,8 +321,6 @@ def gathered_memory(
 
 
 # Where a mechanism says how many layers are fetched ahead, these are held beside the one at work.
-define("fetched_layers", "n_g'", "1", "layers whose weights are held gathered, with those that are"
-       " fetched ahead", minimum=0)  # fmt: skip
 
 
 @formula(**FSDP)
@@ -369,7 +367,6 @@ def pending_gradient_memory(
 
 
 # Gradients that are reduced once a step accumulate whole.
-define("whole_share", r"n_p'", "1", "share of the gradients that wait: all of them", minimum=0)
 constant("whole_share", 1.0, "All of them", like="pending_share")
 call(
     returns="pending_gradient_memory",

@@ -8,7 +8,7 @@ from overhead.arrays import xp
 from overhead.formula import alias, call, constant, derived, formula, product, total
 from overhead.labels import ONE_COMPUTATION
 from overhead.overlap import mechanisms
-from overhead.quantity import Array, amount, define
+from overhead.quantity import Array
 
 # The last gradients are ready when the backward ends, so the last bucket shows in any case.
 IN_TURN = (
@@ -143,18 +143,6 @@ alias("messages", "gradient_buckets", when={"mechanism": "ddp_buckets|gradient_a
 
 
 FUSED = {"mechanism": "fused_messages"}
-amount(
-    "fused_communication_time",
-    r"t_{\mathrm{fused}}",
-    "s",
-    "time of the one message into which others are fused, with its copies",
-)
-define(
-    "fusing_saves",
-    r"t_{\mathrm{saved}}",
-    "s",
-    "time that fusing messages saves (negative: that its copies cost)",
-)
 
 
 total("fused_communication_time", ("message_latency", "transfer_time", "copy_time"),

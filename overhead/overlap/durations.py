@@ -12,7 +12,7 @@ from overhead.formula import alias, call, constant, declare, derived, formula, p
 from overhead.labels import HIERARCHY, LABELS, NCCL, ONE_COMPUTATION, complete
 from overhead.overlap import mechanisms
 from overhead.overlap.bulk import ALONE, BULK, CHUNK, CUT
-from overhead.quantity import Array, amount, define
+from overhead.quantity import Array
 
 TWO = {"mechanism": "two_durations"}
 
@@ -320,27 +320,6 @@ alias("messages", "splits", when={"mechanism": "reduce_scatter_pipeline"})
 # The label ``links``: whether each pair of a node's GPUs has a link of its own, or all a switch.
 PAIRS = {"links": "pairs"}
 
-for _name, _mark, _meaning in (
-    ("link_bandwidth", "link", "bandwidth of the link between two GPUs of a node"),
-    ("ring_bandwidth", "ring", "bandwidth at which a ring inside a node sends"),
-    ("port_bandwidth", "port", "bandwidth of all links of a GPU inside a node"),
-    ("group_bandwidth", "grp", "bandwidth of those links of a GPU that lead to its group"),
-):
-    amount(_name, rf"B_{{\mathrm{{{_mark}}}}}", "byte s-1", _meaning, above=True)
-amount("split_message_bytes", r"M_{\mathrm{q}}", "byte",
-       "bytes of one part of a split product's result")  # fmt: skip
-for _name, _mark, _meaning in (
-    ("gather_time", "g", "time of a linear layer's all_gather in turn"),
-    ("scatter_time", "s", "time of a linear layer's reduce_scatter in turn"),
-    ("split_time", "q", "time of one part's communication"),
-    ("split_communication_time", "q,all", "time of all parts' communication, the last's included"),
-    ("product_time", "prod", "time during which a product runs, what slows it down included"),
-):
-    amount(_name, rf"t_{{\mathrm{{{_mark}}}}}", "s", _meaning)
-define(
-    "last_split_sms", r"k_{\mathrm{last}}", "1",
-    "streaming multiprocessors that the last part's communication takes", minimum=1, integer=True,
-)  # fmt: skip
 
 # Links inside a node.
 
@@ -491,7 +470,6 @@ for _side in (64, 128, 256):
 for _rows, _columns in SIDES:
     _time = f"tile_{_rows}_{_columns}_time"
     _mark, _words = rf"t_{{{_rows},{_columns}}}", f"with a tile of {_rows} x {_columns}"
-    amount(_time, _mark, "s", f"time of a product {_words}, launch left out")
     call(
         returns=_time,
         of="tile_product_time",

@@ -7,70 +7,9 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.formula import Further, declare, formula
-from overhead.quantity import Array, define
+from overhead.quantity import Array
 from overhead.shipped import error_bands
-from overhead.source import cite
 
-cite(
-    "comparison",
-    "Predictions compared with published runs whose own source isn't among those that constants "
-    "are fitted to; sweeps fit-constants and sweeps validate do it again",
-)
-
-for _name, _symbol, _meaning in (
-    ("error_band", r"\epsilon", "the step's measured time by the predicted, less 1"),
-    ("memory_error_band", r"\epsilon_M", "the measured memory by the predicted, less 1"),
-):
-    define(f"{_name}_low", rf"{{{_symbol}}}_-", "1", f"{_meaning}: at least", minimum=-1, maximum=0)
-    define(f"{_name}_high", rf"{{{_symbol}}}_+", "1", f"{_meaning}: at most", minimum=0)
-define(
-    "memory_state",
-    r"\chi_M",
-    "1",
-    "whether memory fits: 0 no, 1 at risk, 2 yes",
-    minimum=0,
-    maximum=2,
-    integer=True,
-)
-define(
-    "unknown_settings", "n_u", "1", "settings of a run that aren't known", minimum=0, integer=True
-)
-define(
-    "given_options",
-    r"\chi_o",
-    "1",
-    "whether options of the software are given",
-    minimum=0,
-    maximum=1,
-    integer=True,
-)
-define(
-    "unseen_device",
-    r"\chi_d",
-    "1",
-    "whether no run on the GPU has been compared with the model",
-    minimum=0,
-    maximum=1,
-    integer=True,
-)
-define(
-    "device_kind",
-    r"\kappa_d",
-    "1",
-    "kind of device: 0 NVIDIA's GPUs, 1 TPUs, 2 others",
-    minimum=0,
-    maximum=2,
-    integer=True,
-)
-define(
-    "software_kind",
-    r"\kappa_s",
-    "1",
-    "kind of software: 0 Megatron-LM, 1 PyTorch's FSDP, 2 others",
-    minimum=0,
-    maximum=2,
-    integer=True,
-)
 NVIDIA, TPU, OTHER_DEVICES = 0.0, 1.0, 2.0
 MEGATRON, TORCH_FSDP, OTHER_SOFTWARE = 0.0, 1.0, 2.0
 # From so many ranks of context on few runs are known.

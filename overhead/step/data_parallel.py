@@ -13,7 +13,7 @@ from overhead.communication import data
 from overhead.formula import alias, call, constant, declare, formula, product
 from overhead.labels import LABELS, PAIRED, PREFETCHES
 from overhead.overlap import mechanisms
-from overhead.quantity import Array, define
+from overhead.quantity import Array
 from overhead.schedule import PARTED
 
 MEGATRON: dict[str, Any] = {
@@ -32,7 +32,6 @@ LAST = "the last layer's gradients are reduced when nothing is left to hide them
 # less where a forward of the other direction runs beside it, more where it waits for longer ends.
 # Counted so, no work makes the window longer by more than the pipeline.
 
-define("dp_backward_time", r"d_{b}", "s", "time of the pipeline that a backward takes", minimum=0)
 alias("dp_backward_time", "stage_backward_time", "All backwards take a stage's own time")
 PAIRS = {"schedule": "|".join(PAIRED)}
 UNPAIRED = "a pair's time is a forward's by itself, and the backward's the rest"
@@ -172,19 +171,6 @@ MEGATRON_BUCKETS = {"dp_mechanism": "megatron_buckets"}
 # Gradients that accumulate go in DistributedDataParallel's buckets; fetched weights need stage 3
 DDP_BUCKETS = {"dp_mechanism": "|".join(("ddp_buckets", "gradient_accumulation", *PREFETCHES))}
 ACCUMULATED = {"dp_mechanism": "gradient_accumulation"}
-
-define("reduced_bucket_bytes", r"M_\mathrm{bk}", "byte",
-       "gradients at which a bucket of them is reduced", minimum=0)  # fmt: skip
-define("reducing_ranks", r"N_\mathrm{bk}", "1", "ranks among which gradients are added up",
-       minimum=0)  # fmt: skip
-define("dp_bucket_elements", r"E_\mathrm{bk,d}", "1", "gradients of one of Megatron's buckets",
-       minimum=0, above=True)  # fmt: skip
-define("dp_buckets", r"n_\mathrm{bk,d}", "1", "buckets in which a rank's gradients are reduced",
-       minimum=1)  # fmt: skip
-define("whole_overlap", r"\omega_1", "1", "share that may hide: all of it", minimum=0)
-define("exposed_layerwise_time", r"d_\mathrm{x,1}", "s",
-       "time: of a step: data parallelism of stage 3 of ZeRO, exposed where all that can hide does",
-       minimum=0)  # fmt: skip
 
 
 @formula(

@@ -13,7 +13,7 @@ from overhead.arrays import xp
 from overhead.compute.quantities import WANG
 from overhead.formula import alias, call, constant, declare, formula, product, total
 from overhead.overlap import mechanisms
-from overhead.quantity import Array, define
+from overhead.quantity import Array
 
 BOUND: dict[str, Any] = {
     "source": WANG,
@@ -32,15 +32,6 @@ def exposed(time: Array, overlap: Array, computing: Array) -> Array:
 # channels in a node and 8 across, 0.09 and 0.06 of the multiprocessors: fits took a share of 0.08.
 
 _counted: dict[str, Any] = {"when": {"contention": "counted"}}
-for _name, _mark, _meaning in (
-    ("communication_streams", "str", "collectives that run at once beside computing"),
-    ("communication_channels", "ch,o", "channels of a collective beside computing"),
-    ("communication_sms", "SM,o", "multiprocessors that communication takes beside computing"),
-):
-    define(_name, rf"n_{{\mathrm{{{_mark}}}}}", "1", _meaning, minimum=0)
-define("communication_priority", r"\pi_{\mathrm{o}}", "1", "share of the communication beside "
-       "computing whose kernels come first, as by a stream of high priority", minimum=0,
-       maximum=1)  # fmt: skip
 constant("communication_priority", 1.0, "Communication's kernels come first", like="sms")
 constant("communication_streams", 1.0, "One collective at a time", like="sms")
 alias("communication_channels", "communicator_channels", "Those of a communicator")
@@ -91,19 +82,6 @@ LINEAR: dict[str, Any] = {
     " weights' gradient",
     "assumes": ("each hides behind one product: the gradient of the same weights",),
 }
-
-define("tp_reduction_time", r"\tau_\Sigma", "s",
-       "time to add up a block's output, or its input's gradient, over tensor-parallel ranks",
-       minimum=0)  # fmt: skip
-for _name, _mark, _words in (("dense", "", "a dense"), ("moe", "'", "a mixture-of-experts")):
-    define(
-        f"{_name}_tp_waited_time",
-        rf"\tau{_mark}_w",
-        "s",
-        f"time of {_words} layer's tensor-parallel communication in its backward that the products"
-        " of weights' gradients don't hide",
-        minimum=0,
-    )
 
 
 @formula(**LINEAR)
@@ -317,9 +295,6 @@ declare("exposed_cp_backward_time", (*_taken, "layer_attention_again_time"), _mi
 
 WHERE = "megatron/core/pipeline_parallel/combined_1f1b.py"
 PAIRS: dict[str, Any] = {**BOUND, "source": "megatron", "where": WHERE}
-define("moe_layer_computing_time", r"t_\mathrm{ep,o}", "s",
-       "computing of a layer with experts, both ways, behind which its exchanges can hide",
-       minimum=0)  # fmt: skip
 total("moe_layer_computing_time",
       ("moe_layer_matmul_time", "attention_time", "moe_layer_elementwise_time"))  # fmt: skip
 
@@ -358,15 +333,7 @@ NAMED = {"cp_mechanism": "ring_exchange"}
 NAMED_RING = {**NAMED, **RING}
 NAMED_MIXED = {**NAMED, **MIXED}
 
-define("attention_again_time", r"t_\mathrm{attn,bf}", "s",
-       "time of a layer's attention in its backward, what is repeated of its forward included",
-       minimum=0)  # fmt: skip
 total("attention_again_time", ("attention_backward_time", "layer_attention_again_time"))
-
-
-for _way in ("forward", "backward"):
-    define(f"exposed_round_{_way}_time", rf"x_{{\mathrm{{cr,{_way[0]}}}}}", "s", "time, of a layer:"
-           f" blocks round the rings of groups exposed in the {_way}", minimum=0)  # fmt: skip
 
 
 def _ring_exchange(way: str, computing: str, when: dict[str, str]) -> None:
@@ -408,12 +375,6 @@ for _when in (NAMED_RING, NAMED_MIXED):
 
 # Attention by itself, with what context parallelism adds to it.
 
-for _name, _mark, _words, _parts in (
-    ("context_attention_forward_time", "f", "forward",
-     ("attention_forward_time", "merge_forward_time", "exposed_cp_forward_time")),
-    ("context_attention_time", "fb", "forward and backward",
-     ("attention_time", "merge_time", "layer_exposed_cp_time")),
-):  # fmt: skip
-    define(_name, rf"t_{{\mathrm{{attn+cp,{_mark}}}}}", "s", "time of a layer's attention with what"
-           f" context parallelism exposes, {_words}", minimum=0)  # fmt: skip
-    total(_name, _parts)
+total("context_attention_forward_time",
+      ("attention_forward_time", "merge_forward_time", "exposed_cp_forward_time"))  # fmt: skip
+total("context_attention_time", ("attention_time", "merge_time", "layer_exposed_cp_time"))

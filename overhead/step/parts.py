@@ -9,7 +9,7 @@ from overhead.arrays import xp
 from overhead.compute.layer import with_host
 from overhead.formula import call, constant, declare, formula, product, total
 from overhead.labels import EVEN_SCHEDULES, LABELS, PAIRED, TRAINING
-from overhead.quantity import Array, define
+from overhead.quantity import Array
 from overhead.step.overlap import REPEATED
 
 DUAL = {"schedule": "|".join(PAIRED)}
@@ -60,12 +60,6 @@ for _part, _layers, _time in (
     declare(f"{_part}_time", ("micro_batches", _layers, _time), _each)
 
 
-define("pair_hidden_share", r"\eta_\mathrm{FB}", "1", "share of the shorter of communication and "
-       "computing that an overlapped forward and backward hide", minimum=0, maximum=1)  # fmt: skip
-define("paired_exchange_time", r"t_\mathrm{ep,FB}", "s", "experts' exposed communication of one "
-       "micro-batch's forward and backward on a stage", minimum=0)  # fmt: skip
-define("paired_computing_time", r"t_\mathrm{c,FB}", "s", "time of one micro-batch's forward and "
-       "backward on a stage without experts' exposed communication", minimum=0)  # fmt: skip
 product("paired_exchange_time", ("middle_moe_layers", "layer_exposed_ep_time"))
 LAYER_TIMES = tuple(
     name for way in ("forward", "backward")
@@ -158,19 +152,6 @@ DEEPEP: dict[str, Any] = {
     "source": "deepseekv3",
     "where": "section 3.2.2: kernels of their own multiprocessors, 20 of 132, beside computing",
 }
-define("expert_chunks", "q_e", "1", "chunks in which tokens go to experts and back", minimum=1,
-       integer=True)  # fmt: skip
-define("expert_sms", "k_e", "1", "multiprocessors that dispatch and combine take (0: the network's"
-       " cards alone)", minimum=0)  # fmt: skip
-for _name, _mark, _units, _meaning in (
-    ("chunk_routed_elements", r"n_\mathrm{route,q}", "1", "activations sent to experts in a chunk"),
-    ("chunk_expert_tokens", r"T_\mathrm{e,q}", "1", "tokens of a chunk for one expert of a rank"),
-    ("chunk_dispatch_time", r"\tau_\mathrm{d,q}", "s", "time to send a chunk to its experts"),
-    ("chunk_combine_time", r"\tau_\mathrm{c,q}", "s", "time to bring a chunk's results back"),
-    ("expert_contention", r"\kappa_e", "1", "time that hidden dispatch and combine cost experts'"
-     " products, by their own"),
-):  # fmt: skip
-    define(_name, _mark, _units, _meaning, minimum=0)
 
 
 def _chunk(whole: Array, chunks: Array) -> Array:
@@ -183,9 +164,6 @@ def expert_contention(expert_sms: Array, sms: Array) -> Array:
     return xp.minimum(expert_sms / sms, 1.0)
 
 
-PLAIN = r"\_"  # An underscore in a symbol
-
-
 def _chunks() -> None:
     """Declare what is sent and multiplied in one chunk."""
     for part, whole in (("routed_elements", "routed_elements"), ("expert_tokens", "expert_tokens")):
@@ -194,8 +172,6 @@ def _chunks() -> None:
     for way, parts in (("dispatch", ("ep_dispatch", "etp_all_gather")),
                        ("combine", ("ep_combine", "etp_reduce_scatter"))):  # fmt: skip
         for part in parts:
-            define(f"chunk_{part}_time", rf"\tau_{{\mathrm{{{part.replace('_', PLAIN)},q}}}}", "s",
-                   f"time of a chunk's {part.replace('_', ' ')}", minimum=0)  # fmt: skip
             call(returns=f"chunk_{part}_time", of=f"{part}_time", bind=bind)
         total(f"chunk_{way}_time", [f"chunk_{part}_time" for part in parts])
     tokens = {"expert_tokens": "chunk_expert_tokens"}
@@ -203,16 +179,10 @@ def _chunks() -> None:
                        ("backward", ("input_gradient", "weight_gradient"))):  # fmt: skip
         products = [f"expert_{name}_{kind}_time" for name in ("up", "down") for kind in kinds]
         for name in products:
-            words = name.removesuffix("_time").replace("_", " ")
-            mark = name.replace("_", PLAIN)
-            define(f"chunk_{name}", rf"t_{{\mathrm{{{mark},q}}}}", "s", f"a chunk's {words}",
-                   minimum=0)  # fmt: skip
             call(returns=f"chunk_{name}", of=name, bind=tokens)
         cut = [f"chunk_{name}" for name in products]
-        for mark, words, names in (("", "all tokens'", products), ("chunk_", "a chunk's", cut)):
-            define(f"{mark}experts_{way}_time", rf"t_{{\mathrm{{e,{mark[:1]}{way[0]}}}}}", "s",
-                   f"time of experts' products: {words} {way}", minimum=0)  # fmt: skip
-            total(f"{mark}experts_{way}_time", names)
+        total(f"experts_{way}_time", products)
+        total(f"chunk_experts_{way}_time", cut)
 
 
 _chunks()

@@ -8,7 +8,7 @@ from overhead.arrays import xp
 from overhead.compute.attention import FUSED
 from overhead.compute.quantities import DAO_2023
 from overhead.formula import alias, constant, declare, formula, product, total
-from overhead.quantity import Array, define
+from overhead.quantity import Array
 
 PALM: dict[str, Any] = {"source": "chowdhery2022", "where": "appendix B"}
 FORWARD = {"schedule": "forward_only"}
@@ -90,7 +90,6 @@ for _computed, _all in (
 
 
 constant("recomputed_flops_per_token", 0.0, like="attention_flops_per_token", **AGAIN)
-define("layer_flops_per_token", "F_L", "1", "forward FLOPs of one token in all layers", minimum=0)
 total(
     "layer_flops_per_token",
     ("weight_flops_per_token", "computed_attention_flops_per_token"),
@@ -273,27 +272,6 @@ def cost_per_trillion_tokens(
 
 PREDICTION: dict[str, Any] = {"source": "deepseekv3", "where": "section 2.2"}
 LIKE_LAST = "each is a layer like the model's last, and shares embedding and output layer"
-
-for _name, _symbol, _meaning in (
-    ("mtp_projection_weights", "W_p", "weights that join a token's hidden state and the next"),
-    ("mtp_parameters", r"\Psi_p", "parameters of the layers that predict further tokens"),
-    (
-        "mtp_weight_flops_per_token",
-        r"F_{Wp}",
-        "forward FLOPs of one token by the weights of the layers that predict further tokens",
-    ),
-    (
-        "mtp_flops_per_token",
-        "F_p",
-        "forward FLOPs of one token to predict further ones, masked scores counted",
-    ),
-    (
-        "causal_mtp_flops_per_token",
-        r"F_{pc}",
-        "forward FLOPs of one token to predict further ones, masked scores not counted",
-    ),
-):
-    define(_name, _symbol, "1", _meaning, minimum=0)
 
 
 constant(

@@ -15,7 +15,7 @@ from overhead.compute.quantities import KERNELS
 from overhead.formula import alias, call, constant, declare, formula, total
 from overhead.labels import PREFETCHES
 from overhead.overlap.durations import sharded_wait
-from overhead.quantity import Array, define
+from overhead.quantity import Array
 
 # Of these the layers that are fetched ahead are told.
 PREFETCHED = {"dp_mechanism": "|".join(PREFETCHES)}
@@ -46,14 +46,6 @@ def _some(dense: Array, experts: Array, layers: Array, expert: Array) -> Array:
 
 # What is outside of layers is a message by itself, that of its own bytes: with a library's
 # protocols two messages' times are in no proportion, and none is what others leave of a whole.
-for _part, _mark, _meaning in (("gather", "g", "weights"), ("scatter", "s", "gradients"),
-                               ("replica", "a", "gradients of a shard")):  # fmt: skip
-    define(f"dp_ends_{_part}_bytes", f"M_{{d,ends,{_mark}}}", "byte",
-           f"{_meaning} outside of layers, experts left out", minimum=0)  # fmt: skip
-    define(f"dp_ends_{_part}_time", f"d_{{d,ends,{_mark}}}", "s",
-           f"time of a message of {_meaning} outside of layers", minimum=0)  # fmt: skip
-define("dp_ends_reduce_time", r"d_{d,ends,r}", "s", "time to reduce gradients outside of layers",
-       minimum=0)  # fmt: skip
 
 
 def _left(messages: Array, each: Array, layers: Array, layer: Array) -> Array:

@@ -13,11 +13,10 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.compute.matmul import LINEAR as PRODUCTS
 from overhead.compute.matmul import product_sizes
-from overhead.compute.quantities import BANDWIDTH
 from overhead.formula import call, declare, product, total
 from overhead.labels import LABELS
 from overhead.overlap import mechanisms
-from overhead.quantity import Array, define
+from overhead.quantity import Array
 from overhead.step.overlap import REPEATED
 
 GATHER, SCATTER, AGAIN = "tp_all_gather_time", "tp_reduce_scatter_time", "tp_weight_gather_time"
@@ -69,33 +68,14 @@ SOURCES: dict[str, dict[str, Any]] = {
     },
 }
 CUT = "rates fitted on runs whose products were cut have the cut's loss in them (0 then)"
-define("cut_slowdown", r"\lambda_c", "1", "time that a product loses by being cut into chunks, by "
-       "that of a whole one", minimum=0)  # fmt: skip
 
 
-define("userbuffers_bandwidth", r"B_\mathrm{UB}", BANDWIDTH, "bandwidth that userbuffers reach "
-       "inside a node", minimum=0)  # fmt: skip
 product("userbuffers_bandwidth", ("userbuffers_share", "intra_bandwidth"))
-
-MARKS = {"forward": "f", "input_gradient": "x", "weight_gradient": "w"}
-PARTS = {
-    "cut": ("n", "the product in chunks"),
-    "burst": ("b", "the product by the best of its tiles, in a short run"),
-    "tiled": ("t", "the product by itself, by the best of its tiles"),
-    "parted": ("q", "the product in parts and its collective together"),
-    "paired": ("2", "the product, two chunks at a time, and its collective together"),
-    "overlapped": ("ov", "the product and its collective together"),
-    "exposed": ("exp", "what the product's collective adds to it"),
-}
 
 
 def _time(product: str, kind: str, part: str) -> str:
-    """Return the name of a pair's time; define it, unless another mechanism has."""
-    name, (mark, meaning) = f"{product}_{kind}_{part}_time", PARTS[part]
-    symbol = f"{product.replace('_', '')},{MARKS[kind]},{mark}"
-    words = f"{product.replace('_', ' ')}, {kind.replace('_', ' ')}: {meaning}"
-    define(name, rf"t_{{\mathrm{{{symbol}}}}}", "s", words, minimum=0)
-    return name
+    """Return the name of a time of a pair: a product and its collective."""
+    return f"{product}_{kind}_{part}_time"
 
 
 def _beyond(tp: Array, together: Array, alone: Array) -> Array:
@@ -150,9 +130,6 @@ def _userbuffers(product: str, kind: str, sent: str, forms: str) -> str:
     call(returns=burst, of="burst_product_time", bind=bind, labels=tiles, when=when)
     # The product has one rate, the step's: that of a short run is lasting by this.
     ratio = f"{product}_{kind}_burst_ratio"
-    define(ratio, rf"\varphi_{{\mathrm{{{product.replace('_', '')},{MARKS[kind]}}}}}", "1",
-           f"rate of {product.replace('_', ' ')}, {kind.replace('_', ' ')}, in short runs by that"
-           " in the step", minimum=0)  # fmt: skip
     declare(ratio, (whole, "matmul_floor", burst), _lasting, when=when)
     bind["burst_ratio"] = ratio
     alone = _time(product, kind, "tiled")
@@ -189,20 +166,6 @@ def _pair(product: str, kind: str, sent: str, form: str, mechanism: str) -> str:
 
 BLOCKS = {"attention": ("qkv", "attention_output"), "mlp": ("mlp_up", "mlp_down")}
 UNPAIRED = "a mixture's shared experts have no mechanism"
-
-for _block in BLOCKS:
-    for _way, _words in (
-        ("forward", "forward"),
-        ("backward", "backward"),
-        ("recompute", "repeated forward"),
-    ):
-        define(
-            f"{_block}_tp_{_way}_time",
-            rf"x_{{\mathrm{{{_block},{_way[0]}}}}}",
-            "s",
-            f"exposed tensor-parallel communication of {_block}'s products: {_words}",
-            minimum=0,
-        )
 
 
 def _repeated(gathers: Array, gather: Array, reductions: Array, scatter: Array) -> Array:

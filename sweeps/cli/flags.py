@@ -328,9 +328,9 @@ def is_input(name: str, *, alone: bool) -> bool:
     """
     if name in LABELS:
         return not (alone and LABELS[name].training)
-    if name not in VOCABULARY or (alone and name not in VOCABULARY.first):
+    if name not in VOCABULARY or (alone and name not in VOCABULARY.of_collectives):
         return False
-    VOCABULARY.load_everything()
+    REGISTRY.load_everything()
     conditions = [one for of in (NETWORKS, ALGORITHMS) for each in of.values()
                   for one in each.requires] if alone else PLAN_CONDITIONS  # fmt: skip
     return (

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # What a plan chooses, in the order in which people name it.
 PLACE = "best plan at"  # how the heading begins of where a table's best values were found
 PLAN_NAMES = (
-    *(name for name, _, _ in DEGREES), "zero_stage", "sequence_parallel", *PLAN_LABELS
+    *DEGREES, "zero_stage", "sequence_parallel", *PLAN_LABELS
 )  # fmt: skip
 CARDS = ("inter_bandwidth", "pod_bandwidth")
 _WORDS = {"zero_stage": "ZeRO", "hsdp_shard": "HSDP", "micro_batch": "micro-batch"}

@@ -449,7 +449,8 @@ class Axis:
 # What makes a sweep one of training steps, and what it asks for if nothing is said.
 
 OF_A_PLAN = (
-    *(name for name, _, _ in (*DEGREES, *BATCHES)),
+    *DEGREES,
+    *BATCHES,
     *SHAPES,
     "world_size",
     "zero_stage",

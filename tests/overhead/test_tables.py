@@ -1,0 +1,53 @@
+"""The vocabulary's tables: each quantity has a row, and is found by plain search."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from pathlib import Path
+
+import overhead
+from overhead import REGISTRY
+from overhead.everything import formulas
+from overhead.quantity import DOMAINS, VOCABULARY
+from overhead.source import SOURCES, cite
+
+FOLDER = Path(overhead.__file__).parent
+HEAD = ["name", "symbol", "units", "domain", "meaning"]
+
+
+def rows(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+TABLES = {path.stem: rows(path) for path in sorted((FOLDER / "quantities").glob("*.csv"))}
+
+
+def test_what_formulas_name_has_one_row() -> None:
+    rows = Counter(row[0] for table in TABLES.values() for row in table[1:])
+    assert [name for name, count in rows.items() if count > 1] == []
+    named = {name for one in formulas() for name in (*one.inputs, one.returns)}
+    for one in REGISTRY.calls:
+        if one.place.startswith(str(FOLDER)):
+            named |= {one.returns, one.of, *one.bind, *one.bind.values()}
+    assert named <= {*rows}
+
+
+def test_tables_are_sound() -> None:
+    for subject, (head, *table) in TABLES.items():
+        assert head == HEAD, subject
+        for row in table:
+            name, symbol, units, domain, meaning = row
+            quantity = VOCABULARY[name]
+            assert (quantity.symbol, quantity.units, quantity.meaning) == (symbol, units, meaning)
+            assert domain in DOMAINS, name
+    used = {row[3] for table in TABLES.values() for row in table[1:]}
+    assert used == {*DOMAINS}
+
+
+def test_every_source_has_one_row() -> None:
+    head, *table = rows(FOLDER / "sources.csv")
+    assert head == ["key", "citation", "locator"]
+    assert [row[0] for row in table] == sorted(SOURCES)
+    assert all(SOURCES[row[0]] == cite(*row) for row in table)
