@@ -39,8 +39,9 @@ def needs(quantity: str, missing: Sequence[str], circle: Sequence[str] = ()) -> 
     return f"{quantity} needs {listed}, which nothing gives"
 
 
-# So many nodes at most are kept by the graph that evaluations share.
-MOST_NODES = 100_000
+# So many nodes at most are kept by the graphs that evaluations share.  Questions that are alike
+# gain by it; of many unlike ones the next takes the longer, the more nodes there are.
+MOST_NODES = 6_000
 _SHARED = threading.local()
 
 
@@ -48,9 +49,10 @@ def _shared(algorithm: Algorithm | None, edition: tuple[int, ...]) -> tuple[Grap
     """Return the graph, and the given nodes, that a thread's evaluations have in common."""
     graphs: dict[Any, tuple[Graph, dict[str, Node]]] = _SHARED.__dict__.setdefault("graphs", {})
     key = algorithm, edition
-    if key not in graphs or len(graphs[key][0].interned) > MOST_NODES:
-        graphs[key] = Graph(), {}
-    return graphs[key]
+    if sum(len(graph.interned) for graph, _ in graphs.values()) > MOST_NODES:
+        graphs.clear()
+        graph_of.cache_clear()  # Its builders hold the graphs
+    return graphs.setdefault(key, (Graph(), {}))
 
 
 def builder_of(
