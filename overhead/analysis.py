@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from overhead.collectives.algorithm import Requirement
-from overhead.communication import groups
-from overhead.communication.operation import DIMENSIONS, Operation
-from overhead.communication.totals import OPERATIONS
+from overhead.communication.operation import DIMENSIONS, WAYS, Operation, multiplied
+from overhead.communication.totals import of_dimension
 from overhead.config import Config
 from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.formula import REGISTRY, Call
@@ -26,15 +25,8 @@ FIELDS = {
     "time": "latency_s",
     "sent_bytes": "volume_bytes",
     "energy": "energy_j",
-    "forward_count": "forward_count",
-    "backward_count": "backward_count",
-    "forward_time": "forward_time_s",
-    "backward_time": "backward_time_s",
-    "volume": "total_volume_bytes",
-    "total_energy": "total_energy_j",
 }
 STATES = tuple(PARTS)[:3]
-WAYS = ("forward", "backward")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,31 +155,23 @@ def dimension_times(
 
 def is_needed(evaluation: Evaluation, dimension: str) -> bool:
     """Return whether a step has an operation of a dimension, as far as what is given tells."""
-    for one in _operations(evaluation, dimension):
-        counts = [evaluation.value(one.quantity(f"{way}_count"), {}) for way in WAYS]
+    for one in of_dimension(dimension, evaluation.labels):
+        counts = [evaluation.value(count, {}) for count in one.counts]
         known = [count for count in counts if count is not None]
         if any(np.any(count > 0.0) for count in known):
             return True
-        size = evaluation.value(groups.ranks_of(one.group), {})
+        size = evaluation.value(f"{one.group}_ranks", {})
         if len(known) < len(counts) and (size is None or bool(np.any(size > 1.0))):
             return True
     return False
-
-
-def _operations(evaluation: Evaluation, dimension: str) -> Iterator[Operation]:
-    """Yield the operations of a dimension that the labels have."""
-    for one in OPERATIONS.values():
-        apart = any(evaluation.labels.get(key) != value for key, value in one.when.items())
-        if one.dimension == dimension and not apart:
-            yield one
 
 
 def collective_reports(evaluation: Evaluation, dimension: str) -> tuple[CollectiveReport, ...]:
     """Return a report of each operation of a dimension that there is in a step."""
     return tuple(
         _report(evaluation, one)
-        for one in _operations(evaluation, dimension)
-        if any(np.any(evaluation[one.quantity(f"{way}_count")] > 0.0) for way in WAYS)
+        for one in of_dimension(dimension, evaluation.labels)
+        if any(np.any(evaluation[count] > 0.0) for count in one.counts)
     )
 
 
@@ -199,6 +183,11 @@ def _report(evaluation: Evaluation, one: Operation) -> CollectiveReport:
     nodes = np.ceil(ranks / members)
     if uneven is not None and spanned is not None:
         nodes = np.where(uneven > 0.0, spanned, nodes)
+    once = {field: evaluation[one.quantity(part)] for part, field in FIELDS.items()}
+    forward, backward = (
+        evaluation[one.quantity(f"{way}_count")] if way in one.ways else np.zeros(())
+        for way in WAYS
+    )
     return CollectiveReport(
         operation=one,
         ranks=ranks,
@@ -206,7 +195,13 @@ def _report(evaluation: Evaluation, one: Operation) -> CollectiveReport:
         members_in_node=members,
         message_bytes=evaluation[one.message],
         is_upper_bound=_is_upper_bound(evaluation, one),
-        **{field: evaluation[one.quantity(part)] for part, field in FIELDS.items()},
+        forward_count=forward,
+        backward_count=backward,
+        forward_time_s=forward * once["latency_s"],
+        backward_time_s=backward * once["latency_s"],
+        total_volume_bytes=np.asarray(multiplied(one.volume, evaluation)),
+        total_energy_j=np.asarray(multiplied(one.total_energy, evaluation)),
+        **once,
     )
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.communication.operation import declared, never, on_network, operation
-from overhead.formula import alias, constant, declare, derived, formula, product
+from overhead.communication.operation import WAYS, Factors, added, on_network, operation, times
+from overhead.formula import alias, constant, derived, formula, product
 from overhead.quantity import Array
 
 WHOLE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
@@ -20,8 +20,9 @@ SPLIT: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.2.2"}
 TP: dict[str, Any] = {
     "dimension": "tp",
     "group": "tp",
-    "message": "tp_message_bytes",
+    "each": ("busiest_tp_blocks",),
     "share": "tp_share",
+    **WHOLE,
 }
 
 
@@ -56,125 +57,38 @@ alias("tp_gather_message_bytes", "tp_message_bytes",
       when={"tuning": "lora"})  # fmt: skip
 
 GATHERED = {**TP, "message": "tp_gather_message_bytes"}
-operation("tp_all_reduce", "all_reduce of a block's output", collective="all_reduce", **TP)
-operation("tp_all_gather", "all_gather of a block's input", collective="all_gather", **GATHERED)
-operation(
-    "tp_reduce_scatter", "reduce_scatter of a block's output", collective="reduce_scatter", **TP
-)
-operation(
-    "tp_weight_gather",
-    "all_gather of a saved input, for the weights' gradient",
-    collective="all_gather",
-    **GATHERED,
-)
+REDUCED = {**TP, "message": "tp_message_bytes", "repeated": "repeated_reductions"}
+operation("tp_all_reduce", "all_reduce of a block's output", "all_reduce",
+          forward=("sequence_whole",), backward=("sequence_whole",), **REDUCED)  # fmt: skip
+operation("tp_all_gather", "all_gather of a block's input", "all_gather",
+          forward=("sequence_parallel",), backward=("sequence_parallel",),
+          repeated="repeated_gathers", **GATHERED)  # fmt: skip
+operation("tp_reduce_scatter", "reduce_scatter of a block's output", "reduce_scatter",
+          forward=("sequence_parallel",), backward=("sequence_parallel",), **REDUCED)  # fmt: skip
+operation("tp_weight_gather", "all_gather of a saved input, for the weights' gradient",
+          "all_gather", backward=("sequence_parallel",), **GATHERED)  # fmt: skip
 
-for _name, _kept, _returning in (
-    ("tp_all_reduce", "sequence_whole", "returning_reductions"),
-    ("tp_all_gather", "sequence_parallel", "returning_gathers"),
-    ("tp_reduce_scatter", "sequence_parallel", "returning_reductions"),
-):
-    product(f"{_name}_forward_count", (_kept, "micro_batches", "tp_blocks"), **WHOLE)
-    product(f"{_name}_backward_count", (_kept, _returning, "tp_blocks"), **WHOLE)
-never("tp_weight_gather_forward_count")
-product(
-    "tp_weight_gather_backward_count",
-    ("sequence_parallel", "backward_passes", "tp_blocks"),
-    **SPLIT,
-)
+# One layer and micro-batch: two blocks, or those of a mixture's layer.
 
-
-# One layer and micro-batch.
-
-
-@formula(**SPLIT)
-def tp_layer_forward_time(
-    sequence_whole: Array,
-    tp_all_reduce_time: Array,
-    sequence_parallel: Array,
-    tp_all_gather_time: Array,
-    tp_reduce_scatter_time: Array,
-) -> Array:
-    """Time of tensor-parallel communication in a dense layer's forward."""
-    split = tp_all_gather_time + tp_reduce_scatter_time
-    return 2.0 * (sequence_whole * tp_all_reduce_time + sequence_parallel * split)
-
-
-alias(
-    "tp_layer_backward_time",
-    "tp_layer_forward_time",
-    "Time of tensor-parallel communication in a dense layer's backward: that of its forward",
-    assumes=("a gather's backward is a reduce_scatter, and the other way round",),
-    **SPLIT,
-)
-
-
-@formula(**SPLIT)
-def tp_layer_gather_time(sequence_parallel: Array, tp_weight_gather_time: Array) -> Array:
-    """Time to gather a dense layer's saved inputs for its weights' gradients."""
-    return 2.0 * sequence_parallel * tp_weight_gather_time
-
-
-@formula(**SPLIT)
-def tp_layer_recompute_time(
-    repeated_reductions: Array,
-    sequence_whole: Array,
-    tp_all_reduce_time: Array,
-    sequence_parallel: Array,
-    tp_reduce_scatter_time: Array,
-    repeated_gathers: Array,
-    tp_all_gather_time: Array,
-) -> Array:
-    """Time of tensor-parallel communication that a dense layer's backward repeats."""
-    reduced = sequence_whole * tp_all_reduce_time + sequence_parallel * tp_reduce_scatter_time
-    gathered = sequence_parallel * tp_all_gather_time
-    return 2.0 * (repeated_reductions * reduced + repeated_gathers * gathered)
-
-
-def _of_moe_layer(moe_layer_blocks: Array, dense: Array) -> Array:
-    """Time of a mixture-of-experts layer: that of so many of a dense layer's two blocks."""
-    return moe_layer_blocks / 2.0 * dense
-
-
-for _name in ("forward", "backward", "gather", "recompute"):
-    formula(
-        returns=f"tp_moe_layer_{_name}_time",
-        inputs=("moe_layer_blocks", f"tp_layer_{_name}_time"),
-        name=f"tp_moe_layer_{_name}_time",
-        **WHOLE,
-    )(_of_moe_layer)
-
-
-def _block_again(
-    again: Array,
-    whole: Array,
-    all_reduce: Array,
-    split: Array,
-    gather: Array,
-    scatter: Array,
-    blocks: Array | float = 2.0,
-) -> Array:
-    each = whole * all_reduce + split * (gather + scatter)
-    return again * xp.maximum(blocks - 1.0, 0.0) * each
-
-
+OF_BLOCK = ("tp_all_reduce", "tp_all_gather", "tp_reduce_scatter")
+GATHERS_AGAIN = ("a gather's backward is a reduce_scatter, and the other way round",)
+MLP_ALONE = "of a layer's modules the MLP alone, or shared experts, are a block that is repeated"
+LACKING = dict.fromkeys(("repeated_reductions", "repeated_gathers"), MLP_ALONE)
+for _layer, _blocks in (("tp_layer", 2.0), ("tp_moe_layer", "moe_layer_blocks")):
+    _of: Factors = (_blocks,)
+    added(f"{_layer}_forward_time", times(OF_BLOCK, "forward", factors=_of), **SPLIT)
+    added(f"{_layer}_backward_time", times(OF_BLOCK, "backward", factors=_of),
+          assumes=GATHERS_AGAIN, **SPLIT)  # fmt: skip
+    added(f"{_layer}_gather_time", times(("tp_weight_gather",), "backward", factors=_of), **SPLIT)
+    added(f"{_layer}_recompute_time", times(OF_BLOCK, "again", factors=_of), **SPLIT)
+added("tp_reduction_time", times(("tp_all_reduce", "tp_reduce_scatter"), "backward"),
+      "Time to add up a block's output, or its input's gradient", **SPLIT)  # fmt: skip
 # Of recomputed modules the MLP of a dense layer is a block, and shared experts are one.
-for _layer, _module, _blocks in (
-    ("tp_layer", "recompute_mlp", ()),
-    ("tp_moe_layer", "repeated_shared_experts", ("moe_layer_blocks",)),
-):
-    _sent = ("sequence_whole", "tp_all_reduce_time", "sequence_parallel", "tp_all_gather_time",
-             "tp_reduce_scatter_time")  # fmt: skip
-    declare(
-        f"{_layer}_recompute_time",
-        (_module, *_sent, *_blocks),
-        _block_again,
-        lacks=dict.fromkeys(
-            ("repeated_reductions", "repeated_gathers") if _layer == "tp_layer" else (),
-            "of a dense layer's modules the MLP alone is a block that is repeated",
-        ),
-        when={"recompute": "selective"},
-        **SPLIT,
-    )
+added("tp_layer_recompute_time", times(OF_BLOCK, "forward", factors=("recompute_mlp",)),
+      lacks=LACKING, when={"recompute": "selective"}, **SPLIT)  # fmt: skip
+added("tp_moe_layer_recompute_time",
+      times(OF_BLOCK, "forward", factors=("repeated_shared_experts", ("moe_layer_blocks", -1.0))),
+      lacks=LACKING, when={"recompute": "selective"}, **SPLIT)  # fmt: skip
 
 
 # Embedding, output layer and loss, whose vocabulary is split over tensor-parallel ranks.
@@ -194,7 +108,6 @@ TIED: dict[str, Any] = {
 }
 UNKNOWN = {"shapes": "unknown"}
 END: dict[str, Any] = {"dimension": "vocabulary", "group": "tp", "share": "end_share"}
-ACTIVATION: dict[str, Any] = {**END, "message": "tp_message_bytes"}
 
 
 product("loss_message_bytes", ("single_bytes", "rank_tokens"),
@@ -220,23 +133,6 @@ constant(
 )
 
 
-@formula(**WHOLE)
-def vocabulary_passes(tp: Array, micro_batches: Array) -> Array:
-    """Micro-batches of a step whose vocabulary is split."""
-    return xp.where(tp > 1.0, micro_batches, 0.0)
-
-
-@formula(
-    source="megatron", where="megatron/core/transformer/multi_token_prediction.py, process_mtp_loss"
-)
-def logits_passes(vocabulary_passes: Array, mtp_depths: Array) -> Array:
-    """Times that a step computes logits of a split vocabulary, further tokens' too."""
-    return vocabulary_passes * (1.0 + mtp_depths)
-
-
-product("vocabulary_returns", ("has_backward", "vocabulary_passes"))
-product("logits_returns", ("has_backward", "logits_passes"))
-
 # A further token has an embedding of its own, looked up on the last stage.  Its projection's
 # columns are split and its results gathered, whose gradients every rank has; what it takes, a
 # hidden state beside the embedding, is twice as wide as an activation.
@@ -245,8 +141,6 @@ JOINED: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/multi_token_prediction.py, _concat_embeddings",
 }
-product("mtp_passes", ("vocabulary_passes", "mtp_depths"), **JOINED)
-product("mtp_returns", ("vocabulary_returns", "mtp_depths"), **JOINED)
 
 
 @formula(**JOINED)
@@ -261,96 +155,48 @@ def mtp_gather_message_bytes(tp_gather_message_bytes: Array) -> Array:
     return 2.0 * tp_gather_message_bytes
 
 
-for _part, _words in (("embedding", "the embedding"), ("logits", "the output layer")):
-    for _collective, _of in (
-        ("all_reduce", "activations at"),
-        ("all_gather", "activations at"),
-        ("reduce_scatter", "activations at"),
-    ):
-        operation(
-            f"{_part}_{_collective}",
-            f"{_collective} of {_of} {_words}",
-            collective=_collective,
-            **ACTIVATION,
-        )
-for _part, _collective, _words, _message in (
-    ("mtp", "all_reduce", "embeddings of further tokens", "tp_message_bytes"),
-    ("mtp", "all_gather", "projections of further tokens", "tp_message_bytes"),
-    ("mtp", "reduce_scatter", "embeddings of further tokens", "tp_message_bytes"),
-    ("mtp_input", "all_reduce", "gradients of projections' inputs", "mtp_message_bytes"),
-    ("mtp_input", "all_gather", "inputs of further tokens' projections",
-     "mtp_gather_message_bytes"),
-    ("mtp_input", "reduce_scatter", "gradients of projections' inputs", "mtp_message_bytes"),
+# A position predicts the next token and further ones, each by logits of its own.
+PREDICTED: dict[str, Any] = {**END, "each": ((1.0, "mtp_depths"),)}
+FURTHER: dict[str, Any] = {**END, "each": ("mtp_depths",)}
+WITHOUT, WITH = ("sequence_whole",), ("sequence_parallel",)
+for _name, _words, _collective, _message, _forward, _backward, _said in (
+    ("embedding_all_reduce", "activations at the embedding",
+     "all_reduce", "tp_message_bytes", WITHOUT, None, {**END, **SPLIT}),
+    ("embedding_all_gather", "activations at the embedding",
+     "all_gather", "tp_message_bytes", None, WITH, {**END, **SPLIT}),
+    ("embedding_reduce_scatter", "activations at the embedding",
+     "reduce_scatter", "tp_message_bytes", WITH, None, {**END, **SPLIT}),
+    ("logits_all_reduce", "activations at the output layer",
+     "all_reduce", "tp_message_bytes", None, WITHOUT, {**PREDICTED, **SPLIT}),
+    ("logits_all_gather", "activations at the output layer",
+     "all_gather", "tp_message_bytes", WITH, WITH, {**PREDICTED, **SPLIT}),
+    ("logits_reduce_scatter", "activations at the output layer",
+     "reduce_scatter", "tp_message_bytes", None, WITH, {**PREDICTED, **SPLIT}),
+    ("mtp_all_reduce", "embeddings of further tokens",
+     "all_reduce", "tp_message_bytes", WITHOUT, None, {**FURTHER, **SPLIT}),
+    # Of the backward, gradients of the embedding and of the projection
+    ("mtp_all_gather", "projections of further tokens",
+     "all_gather", "tp_message_bytes", (1.0,), (2.0, *WITH), {**FURTHER, **JOINED}),
+    ("mtp_reduce_scatter", "embeddings of further tokens",
+     "reduce_scatter", "tp_message_bytes", WITH, None, {**FURTHER, **SPLIT}),
+    ("mtp_input_all_reduce", "gradients of projections' inputs",
+     "all_reduce", "mtp_message_bytes", None, WITHOUT, {**FURTHER, **SPLIT}),
+    ("mtp_input_all_gather", "inputs of further tokens' projections",
+     "all_gather", "mtp_gather_message_bytes", WITH, WITH, {**FURTHER, **SPLIT}),
+    ("mtp_input_reduce_scatter", "gradients of projections' inputs",
+     "reduce_scatter", "mtp_message_bytes", None, WITH, {**FURTHER, **SPLIT}),
+    # Without a backward there is no loss
+    ("loss_all_reduce", "a number a token for the loss",
+     "all_reduce", "loss_message_bytes", (3.0, "has_backward"), None, {**PREDICTED, **LOSS}),
 ):  # fmt: skip
-    operation(
-        f"{_part}_{_collective}",
-        f"{_collective} of {_words}",
-        collective=_collective,
-        **{**END, "message": _message},
-    )
-operation(
-    "loss_all_reduce",
-    "all_reduce of a number a token for the loss",
-    collective="all_reduce",
-    message="loss_message_bytes",
-    **END,
-)
-operation(
-    "tied_all_reduce",
-    "all_reduce of the shared embedding's gradients between first and last stage",
-    dimension="vocabulary",
-    group="ends",
-    collective="all_reduce",
-    message="tied_message_bytes",
-    share="ends_share",
-)
-
-FORWARD, BACKWARD = "vocabulary_passes", "vocabulary_returns"
-for _count, _factors in (
-    ("embedding_all_reduce_forward", ("sequence_whole", FORWARD)),
-    ("embedding_reduce_scatter_forward", ("sequence_parallel", FORWARD)),
-    ("embedding_all_gather_backward", ("sequence_parallel", BACKWARD)),
-    ("logits_all_reduce_backward", ("sequence_whole", "logits_returns")),
-    ("logits_all_gather_forward", ("sequence_parallel", "logits_passes")),
-    ("logits_all_gather_backward", ("sequence_parallel", "logits_returns")),
-    ("logits_reduce_scatter_backward", ("sequence_parallel", "logits_returns")),
-    ("mtp_all_reduce_forward", ("sequence_whole", "mtp_passes")),
-    ("mtp_reduce_scatter_forward", ("sequence_parallel", "mtp_passes")),
-    ("mtp_input_all_reduce_backward", ("sequence_whole", "mtp_returns")),
-    ("mtp_input_all_gather_forward", ("sequence_parallel", "mtp_passes")),
-    ("mtp_input_all_gather_backward", ("sequence_parallel", "mtp_returns")),
-    ("mtp_input_reduce_scatter_backward", ("sequence_parallel", "mtp_returns")),
-):
-    product(f"{_count}_count", _factors, **SPLIT)
-alias("mtp_all_gather_forward_count", "mtp_passes", **JOINED)
-
-
-@formula(**JOINED)
-def mtp_all_gather_backward_count(sequence_parallel: Array, mtp_returns: Array) -> Array:
-    """How often gradients of a further token's embedding and projection are gathered."""
-    return 2.0 * sequence_parallel * mtp_returns
-
-
-never(
-    "mtp_all_reduce_backward_count",
-    "mtp_reduce_scatter_backward_count",
-    "mtp_input_all_reduce_forward_count",
-    "mtp_input_reduce_scatter_forward_count",
-    "embedding_all_reduce_backward_count",
-    "embedding_reduce_scatter_backward_count",
-    "embedding_all_gather_forward_count",
-    "logits_all_reduce_forward_count",
-    "logits_reduce_scatter_forward_count",
-    "loss_all_reduce_backward_count",
-    "tied_all_reduce_forward_count",
-)
-never("tied_all_reduce_backward_count", when=UNKNOWN)
-
-
-@formula(assumes=("without a backward there is no loss",), **LOSS)
-def loss_all_reduce_forward_count(logits_returns: Array) -> Array:
-    """How often a step adds up a number a token for the loss: three times a micro-batch."""
-    return 3.0 * logits_returns
+    operation(_name, f"{_collective} of {_words}", _collective, _message,
+              forward=_forward, backward=_backward, **_said)  # fmt: skip
+operation("tied_all_reduce",
+          "all_reduce of the shared embedding's gradients between first and last stage",
+          "all_reduce", "tied_message_bytes", dimension="vocabulary", group="ends",
+          share="ends_share", own=("backward_count",))  # fmt: skip
+constant("tied_all_reduce_backward_count", 0.0, like="micro_batches", when=UNKNOWN)
+product("tied_all_reduce_backward_time", ("tied_all_reduce_backward_count", "tied_all_reduce_time"))
 
 
 @formula(
@@ -367,58 +213,16 @@ def tied_all_reduce_backward_count(
 
 # One micro-batch.
 
-
-@formula(**SPLIT)
-def vocabulary_first_time(
-    sequence_whole: Array,
-    embedding_all_reduce_time: Array,
-    sequence_parallel: Array,
-    embedding_reduce_scatter_time: Array,
-    has_backward: Array,
-    embedding_all_gather_time: Array,
-) -> Array:
-    """Time of communication of one micro-batch for the embedding."""
-    split = embedding_reduce_scatter_time + has_backward * embedding_all_gather_time
-    return sequence_whole * embedding_all_reduce_time + sequence_parallel * split
-
-
-@formula(**JOINED)
-def mtp_communication_time(
-    mtp_depths: Array,
-    mtp_all_gather_time: Array,
-    sequence_whole: Array,
-    mtp_all_reduce_time: Array,
-    mtp_input_all_reduce_time: Array,
-    sequence_parallel: Array,
-    mtp_reduce_scatter_time: Array,
-    mtp_input_all_gather_time: Array,
-    mtp_input_reduce_scatter_time: Array,
-) -> Array:
-    """Time of communication of one micro-batch for further tokens' embeddings and projections."""
-    whole = mtp_all_reduce_time + mtp_input_all_reduce_time
-    joined = 2.0 * mtp_input_all_gather_time + mtp_input_reduce_scatter_time
-    split = mtp_reduce_scatter_time + 2.0 * mtp_all_gather_time + joined
-    return mtp_depths * (mtp_all_gather_time + sequence_whole * whole + sequence_parallel * split)
-
-
-@formula(**SPLIT)
-def vocabulary_last_time(
-    mtp_depths: Array,
-    has_backward: Array,
-    sequence_whole: Array,
-    logits_all_reduce_time: Array,
-    loss_all_reduce_time: Array,
-    sequence_parallel: Array,
-    logits_all_gather_time: Array,
-    logits_reduce_scatter_time: Array,
-    mtp_communication_time: Array,
-) -> Array:
-    """Time of communication of one micro-batch for output layer and loss, further tokens' too."""
-    whole = sequence_whole * logits_all_reduce_time + 3.0 * loss_all_reduce_time
-    back = logits_all_gather_time + logits_reduce_scatter_time
-    split = logits_all_gather_time + has_backward * back
-    each = has_backward * whole + sequence_parallel * split
-    return (1.0 + mtp_depths) * each + mtp_communication_time
+EMBEDDING = ("embedding_all_reduce", "embedding_reduce_scatter", "embedding_all_gather")
+LOGITS = ("logits_all_reduce", "logits_all_gather", "logits_reduce_scatter", "loss_all_reduce")
+MTP = ("mtp_all_gather", "mtp_all_reduce", "mtp_reduce_scatter", "mtp_input_all_reduce",
+       "mtp_input_all_gather", "mtp_input_reduce_scatter")  # fmt: skip
+added("vocabulary_first_time", times(EMBEDDING, "forward")
+      + times(EMBEDDING, "backward", factors=("has_backward",)), **SPLIT)  # fmt: skip
+added("mtp_communication_time", times(MTP, *WAYS, factors=FURTHER["each"]), **JOINED)
+added("vocabulary_last_time", times(LOGITS, "forward", factors=PREDICTED["each"])
+      + times(LOGITS, "backward", factors=("has_backward", *PREDICTED["each"]))
+      + [("mtp_communication_time",)], **SPLIT)  # fmt: skip
 
 
 # Pipeline parallelism.
@@ -456,40 +260,16 @@ def pp_share(pp: Array, virtual_stages: Array) -> Array:
     return (pp * virtual_stages - 1.0) / (pp * virtual_stages)
 
 
-operation(
-    "pp_transfer",
-    "p2p of activations, or their gradients, to a neighbouring stage",
-    dimension="pp",
-    group="boundary",
-    collective="p2p",
-    message="pp_message_bytes",
-    own=("volume", "total_energy"),
-)
-operation(
-    "pp_gather",
-    "all_gather of what a stage received in parts",
-    dimension="pp",
-    group="tp",
-    collective="all_gather",
-    message="tp_message_bytes",
-    share="pp_share",
-)
+operation("pp_transfer", "p2p of activations, or their gradients, to a neighbouring stage",
+          "p2p", "pp_message_bytes", dimension="pp", group="boundary",
+          forward=("virtual_stages",), backward=("virtual_stages",),
+          own=("volume", "total_energy"), **STAGES)  # fmt: skip
+operation("pp_gather", "all_gather of what a stage received in parts", "all_gather",
+          "tp_message_bytes", dimension="pp", group="tp", share="pp_share",
+          forward=("gathered_at_stages",), backward=("gathered_at_stages",),
+          passes=("pp_transfer_forward_count", "pp_transfer_backward_count"),
+          **IN_PARTS)  # fmt: skip
 on_network("pp_inner_energy", "energy", "inner_boundary", "p2p", "pp_message_bytes")
-
-
-@formula(**STAGES)
-def pp_transfer_forward_count(pp: Array, virtual_stages: Array, micro_batches: Array) -> Array:
-    """How often a rank sends to the next stage: once a virtual stage and micro-batch."""
-    return xp.where(pp > 1.0, virtual_stages * micro_batches, 0.0)
-
-
-product("pp_transfer_backward_count", ("has_backward", "pp_transfer_forward_count"), **STAGES)
-product("pp_gather_forward_count", ("gathered_at_stages", "pp_transfer_forward_count"), **IN_PARTS)
-product(
-    "pp_gather_backward_count", ("gathered_at_stages", "pp_transfer_backward_count"), **IN_PARTS
-)
-
-BOTH = "pp_transfer_forward_count + pp_transfer_backward_count"
 
 
 @formula(**STAGES)
@@ -533,6 +313,3 @@ def pp_transfer_total_energy(
 def p2p_time(pp_transfer_time: Array, gathered_at_stages: Array, pp_gather_time: Array) -> Array:
     """Time of one transfer between neighbouring stages, until the next can begin."""
     return pp_transfer_time + gathered_at_stages * pp_gather_time
-
-
-OPERATIONS = declared("tp", "vocabulary", "pp")

@@ -12,14 +12,15 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.communication.operation import declared, never, on_network, operation
-from overhead.formula import alias, derived, formula, product, total
+from overhead.communication.operation import WAYS, added, on_network, operation, times
+from overhead.formula import alias, constant, derived, formula, product, total
 from overhead.quantity import Array
 
 ULYSSES: dict[str, Any] = {"source": "jacobs2023", "where": "section 3.1"}
 RING: dict[str, Any] = {"source": "liu2023", "where": "section 3"}
 GATHER: dict[str, Any] = {"source": "grattafiori2024", "where": "section 3.3.2"}
 UNKNOWN = {"shapes": "unknown"}
+EXCHANGED = {"context_parallel": "all_to_all"}
 ROUND = {"context_parallel": "ring"}
 GATHERED = {"context_parallel": "all_gather"}
 MIXED = {"context_parallel": "mixed"}
@@ -108,38 +109,39 @@ def indexed_gather_bytes(
     return cp * (own + communication_bytes * rank_tokens * index_share * index_head_size)
 
 
-CP: dict[str, Any] = {"dimension": "cp", "share": "layer_share"}
-for _all_to_all, _when, _within, _ring, _group, _round, _words in (
-    ("cp", {"context_parallel": "all_to_all"}, "", "cp_ring", "cp_ring", ROUND,
-     "keys and values, or of their gradients, to the next rank of the ring"),
-    ("cp_inner", MIXED, ", within a ring's place", "cp_outer_ring", "cp_outer", MIXED,
-     "some heads' keys and values, or of their gradients, to the ring's next place"),
-):  # fmt: skip
-    for _what, _of in (
-        ("query", "queries, or of what attention gives"), ("key_value", "keys or values"),
-    ):  # fmt: skip
-        operation(
-            f"{_all_to_all}_{_what}_all_to_all", f"all_to_all of {_of}{_within}",
-            group=_all_to_all, collective="all_to_all", message=f"cp_{_what}_bytes", when=_when,
-            **CP,
-        )  # fmt: skip
-    operation(
-        _ring, f"p2p of {_words}", group=_group, collective="p2p", message="cp_ring_bytes",
-        of="cp", when=_round, own=("energy",), **CP,
-    )  # fmt: skip
-for _collective, _words in (
-    ("all_gather", "keys and values"),
-    ("reduce_scatter", "gradients of keys and values"),
-):
-    operation(
-        f"cp_{_collective}",
-        f"{_collective} of {_words}",
-        group="cp",
-        collective=_collective,
-        message="cp_gather_bytes",
-        when=GATHERED,
-        **CP,
-    )
+CP: dict[str, Any] = {"dimension": "cp", "each": ("busiest_layers",), "share": "layer_share"}
+# Both ways two messages of queries' size, and two of keys'.
+EXCHANGE: dict[str, Any] = {**CP, "forward": (2.0,), "backward": (2.0,), "collective": "all_to_all",
+                            "repeated": "repeated_attentions"}  # fmt: skip
+AROUND: dict[str, Any] = {**CP, **RING, "forward": ("ring_steps",), "of": "cp",
+                          "backward": ("ring_backward_steps",), "repeated": "repeated_attentions",
+                          "message": "cp_ring_bytes", "own": ("energy",)}  # fmt: skip
+QUERIES, KEYS = "all_to_all of queries, or of what attention gives", "all_to_all of keys or values"
+WITHIN = ", within a ring's place"
+ALONE: dict[str, Any] = {**EXCHANGE, **ULYSSES, "group": "cp", "when": EXCHANGED}
+INNER: dict[str, Any] = {**EXCHANGE, **BOTH, "group": "cp_inner", "when": MIXED}
+operation("cp_query_all_to_all", QUERIES, message="cp_query_bytes", **ALONE)
+operation("cp_key_value_all_to_all", KEYS, message="cp_key_value_bytes", **ALONE)
+operation("cp_ring", "p2p of keys and values, or of their gradients, to the next rank of the ring",
+          "p2p", group="cp_ring", when=ROUND, **AROUND)  # fmt: skip
+operation("cp_inner_query_all_to_all", QUERIES + WITHIN, message="cp_query_bytes", **INNER)
+operation("cp_inner_key_value_all_to_all", KEYS + WITHIN, message="cp_key_value_bytes", **INNER)
+operation("cp_outer_ring",
+          "p2p of some heads' keys and values, or of their gradients, to the ring's next place",
+          "p2p", group="cp_outer", when=MIXED, **AROUND)  # fmt: skip
+operation("cp_all_gather", "all_gather of keys and values", "all_gather", "cp_gather_bytes",
+          group="cp", forward=(1.0,), backward=("key_gathers",), repeated="repeated_attentions",
+          when=GATHERED, **CP, **GATHER)  # fmt: skip
+operation("cp_reduce_scatter", "reduce_scatter of gradients of keys and values", "reduce_scatter",
+          "cp_gather_bytes", group="cp", backward=(1.0,), when=GATHERED, **CP,
+          **GATHER)  # fmt: skip
+
+
+@formula(**GATHER)
+def key_gathers(kept_keys: Array) -> Array:
+    """How often a layer's backward gathers keys and values: once, unless they are kept."""
+    return 1.0 - kept_keys
+
 
 # Energy of a ring's step: as many of its messages as it spans nodes leave one.
 on_network("cp_hop_energy", "energy", "cp_ring", "p2p", "cp_ring_bytes")
@@ -164,52 +166,23 @@ def cp_outer_ring_energy(
     return leaving * cp_hop_energy + (cp - leaving) * cp_inner_energy
 
 
-# Counts: two messages of queries' size and two of keys' each way, by all_to_all.
+# How often a rank of a ring sends.
 
 
-@formula(**BOTH)
-def exchanging_layers(ulysses_ranks: Array, cp_layers: Array) -> Array:
-    """Layers whose groups exchange heads for tokens: none where a group is one rank."""
-    return xp.where(ulysses_ranks > 1.0, cp_layers, 0.0)
+constant("ring_ranks", 1.0, "Nothing goes round: each rank is a ring", like="cp")
+alias("ring_ranks", "cp", "All ranks of a group are in one ring", when=ROUND, **RING)
 
 
-BY_ALL_TO_ALL = ("cp_query_all_to_all", "cp_key_value_all_to_all")
-
-
-def _twice(times: Array, cp_layers: Array) -> Array:
-    """How often a step exchanges messages of which a layer has two."""
-    return 2.0 * times * cp_layers
-
-
-for _name in BY_ALL_TO_ALL:
-    for _way, _times in (("forward", "micro_batches"), ("backward", "returning_attentions")):
-        formula(
-            returns=f"{_name}_{_way}_count",
-            inputs=(_times, "cp_layers"),
-            name=f"{_name}_{_way}_count",
-            **ULYSSES,
-        )(_twice)
-        never(f"{_name}_{_way}_count", when={"context_parallel": "ring|all_gather|mixed"})
-        inner = _name.replace("cp_", "cp_inner_")
-        formula(
-            returns=f"{inner}_{_way}_count",
-            inputs=(_times, "exchanging_layers"),
-            name=f"{inner}_{_way}_count",
-            when=MIXED,
-            **BOTH,
-        )(_twice)
-        never(f"{inner}_{_way}_count")
-never(
-    *(f"{name}_{way}_count"
-      for name in ("cp_ring", "cp_outer_ring", "cp_all_gather", "cp_reduce_scatter")
-      for way in ("forward", "backward")),
-)  # fmt: skip
+@formula(returns="ring_ranks", when=MIXED, **BOTH)
+def outer_ring_ranks(cp: Array, ulysses_ranks: Array) -> Array:
+    """Ranks of a context-parallel group that are in one ring: one of each group that exchanges."""
+    return xp.ceil(cp / ulysses_ranks)
 
 
 @formula(**RING)
-def ring_steps(cp: Array) -> Array:
+def ring_steps(ring_ranks: Array) -> Array:
     """Messages of a rank in one ring of keys and values: to all others in turn."""
-    return cp - 1.0
+    return ring_ranks - 1.0
 
 
 @formula(
@@ -217,126 +190,26 @@ def ring_steps(cp: Array) -> Array:
     where="transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
     assumes=("keys and values go round, and their gradients with them",),
 )
-def ring_backward_steps(cp: Array, ring_return: Array) -> Array:
+def ring_backward_steps(ring_ranks: Array, ring_return: Array) -> Array:
     """Messages of a rank in a backward: keys and values, and their gradients."""
-    return xp.where(cp > 1.0, 2.0 * (cp - 1.0 + ring_return), 0.0)
+    return xp.where(ring_ranks > 1.0, 2.0 * (ring_ranks - 1.0 + ring_return), 0.0)
 
 
-formula(returns="ring_steps", inputs=("ring_ranks",), when=MIXED, name="outer_ring_steps",
-        title="Messages of a rank in a ring of groups: to all others in turn",
-        **BOTH)(ring_steps)  # fmt: skip
-formula(returns="ring_backward_steps", inputs=("ring_ranks", "ring_return"), when=MIXED,
-        name="outer_ring_backward_steps", **BOTH,
-        title="Messages of a rank in a backward through a ring of groups: with gradients",
-        )(ring_backward_steps)  # fmt: skip
+# One layer and micro-batch: heads for tokens and back, or gathers; and what goes round rings.
 
-
-for _name, _when in (("cp_ring", ROUND), ("cp_outer_ring", MIXED)):
-    product(
-        f"{_name}_forward_count",
-        ("ring_steps", "micro_batches", "cp_layers"),
-        when=_when,
-        name=f"{_name}_forward_count_of_ring",
-        **RING,
-    )
-
-
-@formula(returns="cp_outer_ring_backward_count", name="cp_outer_ring_backward_count", when=MIXED,
-         **RING)  # fmt: skip
-@formula(when=ROUND, **RING)
-def cp_ring_backward_count(
-    ring_backward_steps: Array,
-    ring_steps: Array,
-    repeated_attentions: Array,
-    backward_passes: Array,
-    cp_layers: Array,
-) -> Array:
-    """How often a rank sends keys and values, or gradients, to the next one in backwards."""
-    around = ring_backward_steps + ring_steps * repeated_attentions
-    return around * backward_passes * cp_layers
-
-
-product(
-    "cp_all_gather_forward_count",
-    ("micro_batches", "cp_layers"),
-    when=GATHERED,
-    name="cp_all_gather_forward_count_of_all_gather",
-    **GATHER,
-)
-
-
-@formula(when=GATHERED, **GATHER)
-def cp_all_gather_backward_count(
-    kept_keys: Array, repeated_attentions: Array, backward_passes: Array, cp_layers: Array
-) -> Array:
-    """How often a step's backwards gather keys and values, what they repeat included."""
-    return (1.0 - kept_keys + repeated_attentions) * backward_passes * cp_layers
-
-
-product(
-    "cp_reduce_scatter_backward_count",
-    ("backward_passes", "cp_layers"),
-    when=GATHERED,
-    name="cp_reduce_scatter_backward_count_of_all_gather",
-    **GATHER,
-)
-
-
-# One layer and micro-batch.
-
-
-@formula(**ULYSSES)
-def cp_layer_forward_time(
-    cp_query_all_to_all_time: Array, cp_key_value_all_to_all_time: Array
-) -> Array:
-    """Time of a layer's forward by all_to_all: queries, keys, values, and the result."""
-    return 2.0 * (cp_query_all_to_all_time + cp_key_value_all_to_all_time)
-
-
-alias(
-    "cp_layer_backward_time",
-    "cp_layer_forward_time",
-    "Time of a layer's backward by all_to_all: the gradients of what the forward sent",
-    **ULYSSES,
-)
-
-
-product("cp_layer_forward_time", ("ring_steps", "cp_ring_time"),
-        "Time of a layer's forward in a ring", when=ROUND, name="ring_layer_forward_time",
-        **RING)  # fmt: skip
-
-
-product("cp_layer_backward_time", ("ring_backward_steps", "cp_ring_time"),
-        "Time of a layer's backward in a ring", when=ROUND, name="ring_layer_backward_time",
-        **RING)  # fmt: skip
-
-
-for _way, _steps in (("forward", "ring_steps"), ("backward", "ring_backward_steps")):
-    product(f"cp_round_{_way}_time", (_steps, "cp_outer_ring_time"), **BOTH)
-
-
-@formula(**BOTH)
-def cp_exchange_time(
-    cp_inner_query_all_to_all_time: Array, cp_inner_key_value_all_to_all_time: Array
-) -> Array:
-    """Time in which a group exchanges a layer's heads for tokens, and back."""
-    return 2.0 * (cp_inner_query_all_to_all_time + cp_inner_key_value_all_to_all_time)
-
-
-for _way in ("forward", "backward"):
-    total(f"cp_layer_{_way}_time", ("cp_exchange_time", f"cp_round_{_way}_time"), when=MIXED,
-          name=f"mixed_layer_{_way}_time", **BOTH)  # fmt: skip
-
-
-alias("cp_layer_forward_time", "cp_all_gather_time", when=GATHERED, **GATHER)
-
-
-@formula(returns="cp_layer_backward_time", when=GATHERED, **GATHER)
-def gathered_layer_backward_time(
-    kept_keys: Array, cp_all_gather_time: Array, cp_reduce_scatter_time: Array
-) -> Array:
-    """Time of a layer's backward by all_gather."""
-    return (1.0 - kept_keys) * cp_all_gather_time + cp_reduce_scatter_time
-
-
-OPERATIONS = declared("cp")
+for _kind, _names, _said in (
+    (EXCHANGED, ("cp_query_all_to_all", "cp_key_value_all_to_all"), ULYSSES),
+    (ROUND, (), RING),
+    (MIXED, ("cp_inner_query_all_to_all", "cp_inner_key_value_all_to_all"), BOTH),
+    (GATHERED, ("cp_all_gather", "cp_reduce_scatter"), GATHER),
+):
+    _ring = {"ring": "cp_ring", "mixed": "cp_outer_ring"}.get(_kind["context_parallel"])
+    for _way in WAYS:
+        for _part, _some in (("exchange", _names), ("round", (_ring,) if _ring else ())):
+            _returns = f"cp_{_part}_{_way}_time"
+            if _some:
+                added(_returns, times(_some, _way), when=_kind, **_said)
+            else:
+                constant(_returns, 0.0, like="cp", when=_kind, **_said)
+for _way in WAYS:
+    total(f"cp_layer_{_way}_time", (f"cp_exchange_{_way}_time", f"cp_round_{_way}_time"), **ULYSSES)

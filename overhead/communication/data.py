@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.communication import groups
-from overhead.communication.operation import declared, never, on_network, operation
+from overhead.communication.operation import added, of_dimension, on_network, operation
 from overhead.formula import alias, declare, formula, product, total
 from overhead.memory.activations import in_both
 from overhead.quantity import Array
@@ -198,55 +197,33 @@ def _declare_messages(family: Family) -> None:
     )(_replicated)
 
 
-# Operations.
+# Operations: a round of a family's messages, as often as a step has one.
 
-
-def _count(ranks: Array, rounds: Array, pieces: Array) -> Array:
-    """How often a step has a message, where there are ranks to exchange it."""
-    return xp.where(ranks > 1.0, rounds * pieces, 0.0)
-
-
-def _declare(family: Family, name: str, collective: str, group: str, message: str) -> None:
-    operation(
-        name,
-        f"{collective} of {SENT[message].format(family.owner)}",
-        dimension="dp",
-        group=group,
-        collective=collective,
-        message=f"{family.name}_{message}",
-        share=family.gathered if message == "gather_bytes" else family.share,
-    )
-    ranks, pieces = groups.ranks_of(group), f"{family.name}_messages"
-    for way, rounds in ROUNDS[name.removeprefix(f"{family.name}_")].items():
-        returns = f"{name}_{way}_count"
-        if not rounds:
-            never(returns)
-            continue
-        formula(returns=returns, inputs=(ranks, rounds, pieces), name=returns, **ZERO)(_count)
-
-
-# What is sent, in words, where a family of parameters has a name of its own.
-SENT = {
-    "reduce_bytes": "{}gradients",
-    "gather_bytes": "{}weights",
-    "replica_bytes": "{}gradients of a shard over its replicas",
-}
-# By which quantity a round is repeated in a step's forwards and in its backwards.
-ROUNDS = {
-    "all_reduce": {"forward": "", "backward": "gradient_sums"},
-    "reduce_scatter": {"forward": "", "backward": "gradient_reductions"},
-    "all_gather": {"forward": "forward_gathers", "backward": "backward_gathers"},
-    "replica_all_reduce": {"forward": "", "backward": "gradient_reductions"},
-}
 for _family in FAMILIES:
     _declare_messages(_family)
-    for _operation, _collective, _group, _message in (
-        ("all_reduce", "all_reduce", _family.group, "reduce_bytes"),
-        ("reduce_scatter", "reduce_scatter", _family.shard, "reduce_bytes"),
-        ("all_gather", "all_gather", _family.shard, "gather_bytes"),
-        ("replica_all_reduce", "all_reduce", _family.replica, "replica_bytes"),
-    ):
-        _declare(_family, f"{_family.name}_{_operation}", _collective, _group, _message)
+    for _name, _collective, _words, _message, _group, _share, _forward, _backward in (
+        ("all_reduce", "all_reduce", "gradients", "reduce_bytes",
+         _family.group, _family.share, None, ("gradient_sums",)),
+        ("reduce_scatter", "reduce_scatter", "gradients", "reduce_bytes",
+         _family.shard, _family.share, None, ("gradient_reductions",)),
+        ("all_gather", "all_gather", "weights", "gather_bytes",
+         _family.shard, _family.gathered, ("forward_gathers",), ("backward_gathers",)),
+        ("replica_all_reduce", "all_reduce", "gradients of a shard over its replicas",
+         "replica_bytes", _family.replica, _family.share, None, ("gradient_reductions",)),
+    ):  # fmt: skip
+        operation(
+            f"{_family.name}_{_name}",
+            f"{_collective} of {_family.owner}{_words}",
+            _collective,
+            f"{_family.name}_{_message}",
+            dimension="dp",
+            group=_group,
+            forward=_forward,
+            backward=_backward,
+            passes=(f"{_family.name}_messages",) * 2,
+            share=_share,
+            **ZERO,
+        )
 
 
 # Data parallelism as the model of a step needs it: all of a step's, and layer by layer.
@@ -261,13 +238,13 @@ DUAL: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.2.1"}
 operation(
     "copy_all_reduce",
     "all_reduce of gradients between two ranks that hold the same stages",
+    "all_reduce",
+    "copy_message_bytes",
     dimension="dp",
     group="ends",
-    collective="all_reduce",
-    message="copy_message_bytes",
     share="copied_share",
+    own=("backward_count",),
 )
-never("copy_all_reduce_forward_count")
 
 
 def _owned(dense: Array, stage: Array, shards: Array, experts: Array, others: Array) -> list[Array]:
@@ -329,23 +306,16 @@ def copy_all_reduce_backward_count(
 
 # All of a step.
 
-total(
-    "dp_gather_time",
-    [f"{one.name}_all_gather_{way}_time" for one in FAMILIES for way in ("forward", "backward")],
-)
-total(
-    "dp_reduce_time",
-    [
-        f"{name}_backward_time"
-        for one in FAMILIES
-        for name in (
-            f"{one.name}_all_reduce",
-            f"{one.name}_reduce_scatter",
-            f"{one.name}_replica_all_reduce",
-        )
-    ]
-    + ["copy_all_reduce_backward_time"],
-)
+for _returns, _gathers in (("dp_gather_time", True), ("dp_reduce_time", False)):
+    added(
+        _returns,
+        [
+            (count, one.quantity("time"))
+            for one in of_dimension("dp")
+            for count in one.counts
+            if (one.collective == "all_gather") == _gathers
+        ],
+    )
 
 
 # One layer, of the last stage, for there the first dense ones are fewest: what of it isn't experts,
@@ -384,5 +354,3 @@ def _declare_layer(family: Family) -> None:
 
 for _family in FAMILIES:
     _declare_layer(_family)
-
-OPERATIONS = declared("dp")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.communication.operation import declared, operation
+from overhead.communication.operation import operation
 from overhead.expression import never_drawn
 from overhead.formula import alias, call, constant, derived, formula, product
 from overhead.quantity import Array
@@ -132,24 +132,19 @@ for _returns, _message in (
 ):
     product(_returns, ("etp", _message), **DISPATCHER)
 
-EP: dict[str, Any] = {"dimension": "ep", "share": "routed_share"}
-for _name, _words, _group, _collective, _message in (
-    ("ep_dispatch", "tokens to experts", "ep", "all_to_all", "dispatch_message_bytes"),
-    ("ep_combine", "experts' results", "ep", "all_to_all", "combine_message_bytes"),
-    ("etp_all_gather", "a split expert's tokens", "etp", "all_gather", "etp_gather_bytes"),
-    ("etp_reduce_scatter", "a split expert's results", "etp", "reduce_scatter",
-     "etp_scatter_bytes"),
-):  # fmt: skip
-    operation(
-        _name,
-        f"{_collective} of {_words}",
-        group=_group,
-        collective=_collective,
-        message=_message,
-        **EP,
-    )
-    for _way, _times in (("forward", "micro_batches"), ("backward", "returning_exchanges")):
-        product(f"{_name}_{_way}_count", (_times, f"{_group}_layers"), **DISPATCHER)
+EP: dict[str, Any] = {"dimension": "ep", "share": "routed_share", "each": ("busiest_moe_layers",),
+                      "forward": (1.0,), "backward": (1.0,), "repeated": "repeated_exchanges",
+                      **DISPATCHER}  # fmt: skip
+# Deduplicated dispatch has its own way over the levels of nodes and pods.
+PLAIN = {"dispatcher": "all_to_all"}
+operation("ep_dispatch", "all_to_all of tokens to experts", "all_to_all",
+          "dispatch_message_bytes", group="ep", levels=PLAIN, **EP)  # fmt: skip
+operation("ep_combine", "all_to_all of experts' results", "all_to_all",
+          "combine_message_bytes", group="ep", levels=PLAIN, **EP)  # fmt: skip
+operation("etp_all_gather", "all_gather of a split expert's tokens", "all_gather",
+          "etp_gather_bytes", group="etp", **EP)  # fmt: skip
+operation("etp_reduce_scatter", "reduce_scatter of a split expert's results", "reduce_scatter",
+          "etp_scatter_bytes", group="etp", **EP)  # fmt: skip
 
 
 # One layer and micro-batch.
@@ -183,8 +178,6 @@ constant(
     **DISPATCHER,
 )
 
-
-OPERATIONS = declared("ep")
 
 # Dispatch to experts that sends a token once to each node, however many of its experts are there.
 #
@@ -389,38 +382,34 @@ for _way in ("dispatch", "combine"):
     _crossing = ("ep", "ep_nodes", _far, "ep_ranks_per_nic", "ep_card_bandwidth")
     _inside = (_message, "ep_members_in_node")
     _library = ("fabric_latency", "step_latency", "operation_launch_time")
-    # A time on three levels is declared for every dispatcher: these are for each number of levels.
-    for _shape, _mark in (("two_levels", ""), ("three_levels", "_of_pods")):
-        _when = {**DEDUPLICATED, "shape": _shape}
-        formula(
-            returns=f"ep_{_way}_time",
-            inputs=(*_crossing, *_inside, "effective_intra_bandwidth", "ep_far_latency",
-                    "intra_latency"),
-            name=f"deduplicated_{_way}_time{_mark}",
-            assumes=(BOTH,),
-            when=_when,
-            **SOURCE,
-        )(_time)  # fmt: skip
-        formula(
-            returns=f"ep_{_way}_time",
-            inputs=(*_crossing, "fabric_share", *_inside, "intra_bandwidth", "link_share",
-                    *_library),
-            name=f"priced_deduplicated_{_way}_time{_mark}",
-            assumes=(BOTH, "its kernels reach what a library's rings do"),
-            when={**_when, "library": PRICED},
-            **SOURCE,
-        )(_priced_time)  # fmt: skip
-        formula(
-            returns=f"ep_{_way}_sent_bytes",
-            inputs=(_far, *_inside),
-            name=f"deduplicated_{_way}_sent_bytes{_mark}",
-            when=_when,
-            **SOURCE,
-        )(_sent)
-        formula(
-            returns=f"ep_{_way}_energy",
-            inputs=("ep", _far, "ep_energy_per_bit", *_inside, "intra_energy_per_bit"),
-            name=f"deduplicated_{_way}_energy{_mark}",
-            when=_when,
-            **SOURCE,
-        )(_energy)
+    formula(
+        returns=f"ep_{_way}_time",
+        inputs=(*_crossing, *_inside, "effective_intra_bandwidth", "ep_far_latency",
+                "intra_latency"),
+        name=f"deduplicated_{_way}_time",
+        assumes=(BOTH,),
+        when=DEDUPLICATED,
+        **SOURCE,
+    )(_time)  # fmt: skip
+    formula(
+        returns=f"ep_{_way}_time",
+        inputs=(*_crossing, "fabric_share", *_inside, "intra_bandwidth", "link_share", *_library),
+        name=f"priced_deduplicated_{_way}_time",
+        assumes=(BOTH, "its kernels reach what a library's rings do"),
+        when={**DEDUPLICATED, "library": PRICED},
+        **SOURCE,
+    )(_priced_time)
+    formula(
+        returns=f"ep_{_way}_sent_bytes",
+        inputs=(_far, *_inside),
+        name=f"deduplicated_{_way}_sent_bytes",
+        when=DEDUPLICATED,
+        **SOURCE,
+    )(_sent)
+    formula(
+        returns=f"ep_{_way}_energy",
+        inputs=("ep", _far, "ep_energy_per_bit", *_inside, "intra_energy_per_bit"),
+        name=f"deduplicated_{_way}_energy",
+        when=DEDUPLICATED,
+        **SOURCE,
+    )(_energy)

@@ -114,12 +114,6 @@ def ulysses_ranks(cp: Array, cp_members_in_node: Array) -> Array:
     return greatest_common_divisor(cp, cp_members_in_node)
 
 
-@formula(**MIXED)
-def ring_ranks(cp: Array, ulysses_ranks: Array) -> Array:
-    """Ranks of a context-parallel group that are in one ring: one of each group that exchanges."""
-    return xp.ceil(cp / ulysses_ranks)
-
-
 @formula(returns="group_size", when=OUTER, **MIXED)
 def outer_pair_size(ring_ranks: Array) -> Array:
     """Ranks of a pair in a ring of groups: none to pair with where there is one."""
@@ -345,24 +339,13 @@ def groups(tp: Array, cp: Array, pp: Array, dp: Array, group_size: Array) -> Arr
     return tp * cp * pp * dp / group_size
 
 
-def number_of(group: str) -> str:
-    """Return the quantity that is the number of groups of a kind, declared when first wanted."""
-    return _of_group(f"{group}_groups", "groups", group)
-
-
-def ranks_of(group: str) -> str:
-    """Return the quantity that is the ranks of a kind of groups, declared when first wanted."""
-    return _of_group(f"{group}_ranks", "group_size", group)
-
-
-_DECLARED: set[str] = set()
-
-
-def _of_group(name: str, of: str, group: str) -> str:
-    if name not in _DECLARED:
-        _DECLARED.add(name)
-        call(returns=name, of=of, bind={}, labels={"group": group})
-    return name
+PAIRED = ("boundary", "cp_ring", "cp_outer")
+ALIKE = ("tp", "cp", "cp_inner", "ep", "etp", "ends", "zero", "shard", "replica", "edp",
+         "expert_shard", "expert_replica")  # fmt: skip
+for _kind in (*ALIKE, *PAIRED):
+    call(returns=f"{_kind}_ranks", of="group_size", bind={}, labels={"group": _kind})
+for _kind in ALIKE:
+    call(returns=f"{_kind}_groups", of="groups", bind={}, labels={"group": _kind})
 
 
 # Groups of ranks on a mesh or torus: each of its own size, as near to a square as can be.

@@ -1,18 +1,21 @@
-"""How a communication of the training step is declared, and the table of all of them.
+"""What communicates in a training step: a family of operations, and the sums over it.
 
 An operation is one collective of a kind of groups with one message.  It has a time, bytes that a
-rank sends and an energy, each once; and counts: how often the rank that does it most often does it
-in a step, in the forward direction and in the backward one.  From these follow its totals.
+rank sends and an energy, each once; and a step has it so often: in each forward and each backward,
+for each of what the busiest stage has, and again where a backward repeats the forward.  What a
+layer, a dimension and a step communicate are sums over these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add, mul
+from typing import Any, Unpack
 
 from overhead.arrays import xp
-from overhead.communication import groups
-from overhead.formula import call, constant, derived, product
+from overhead.formula import Further, call, declare
 from overhead.quantity import Array
 
 # What communicates, in the order in which reports tell it.
@@ -24,8 +27,7 @@ DIMENSIONS: dict[str, str] = {
     "ep": "expert parallelism",
     "dp": "data parallelism",
 }
-
-ONCE = {"time": "time", "sent_bytes": "sent_bytes", "energy": "energy"}
+WAYS = ("forward", "backward")
 
 # What a collective takes for what, of the group that the label names.
 BIND = {
@@ -38,6 +40,9 @@ BIND = {
 }
 GRID = {f"mesh_n{axis}": f"group_n{axis}" for axis in "xyz"}
 PODS = {"nodes_per_pod": "group_pod_nodes", "pod_bandwidth": "effective_pod_bandwidth"}
+
+# What is multiplied: quantities, numbers, and sums of both.
+Factors = tuple[str | float | tuple[str | float, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,85 +57,154 @@ class Operation:
     group: str
     collective: str  # What they do
     message: str  # The quantity that is its message [byte]
-    of: str  # The kind of groups by whose number its energy is multiplied
+    # How often one pass through one thing has it: a forward, a backward; None: it never has
+    forward: Factors | None = None
+    backward: Factors | None = None
+    repeated: str = ""  # The quantity that is the share of its forwards that a backward repeats
+    each: Factors = ()  # How many such things the stage has that has most
+    passes: tuple[str, str] = ("micro_batches", "backward_passes")  # How many passes a step has
     # The quantity by which all stages' counts, on average, fall short of the busiest stage's
-    share: str
-    when: Mapping[str, str]  # Labels of the plans that have it; empty: each has
+    share: str = ""
+    of: str = ""  # The kind of groups by whose number its energy is multiplied
+    # Labels of the plans that have it; empty: each has
+    when: Mapping[str, str] = field(default_factory=dict)
+    own: tuple[str, ...] = ()  # Which of its quantities have formulas of their own
 
     def quantity(self, part: str) -> str:
         """Return the name of one of its quantities, such as its time."""
         return f"{self.name}_{part}"
 
+    def often(self, way: str) -> Factors | None:
+        """Return how often a pass through one thing has it, or repeats it; None: never."""
+        if way == "again":
+            return (*self.forward, self.repeated) if self.forward and self.repeated else None
+        return self.forward if way == "forward" else self.backward
 
-_DECLARED: list[Operation] = []
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The directions in which a step has it."""
+        return tuple(
+            way for way in WAYS if self.often(way) is not None or f"{way}_count" in self.own
+        )
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """How often a step has it, in each direction in which it does."""
+        return tuple(self.quantity(f"{way}_count") for way in self.ways)
+
+    @property
+    def volume(self) -> Factors:
+        """The most bytes that a rank sends in a step."""
+        own = "volume" in self.own
+        return (self.quantity("volume"),) if own else (self.counts, self.quantity("sent_bytes"))
+
+    @property
+    def total_energy(self) -> Factors:
+        """The energy of a step, by all groups."""
+        if "total_energy" in self.own:
+            return (self.quantity("total_energy"),)
+        groups = f"{self.of}_groups"
+        return (self.counts, self.quantity("energy"), groups, *filter(None, (self.share,)))
 
 
-def declared(*dimensions: str) -> tuple[Operation, ...]:
-    """Return the operations of some dimensions, as their module has declared them."""
-    return tuple(one for one in _DECLARED if one.dimension in dimensions)
+OPERATIONS: dict[str, Operation] = {}
+
+
+def of_dimension(dimension: str, labels: Mapping[str, str] | None = None) -> list[Operation]:
+    """Return the operations of a dimension, or those of them that plans with some labels have."""
+    return [
+        one
+        for one in OPERATIONS.values()
+        if one.dimension == dimension
+        and (labels is None or all(labels.get(key) == value for key, value in one.when.items()))
+    ]
 
 
 def operation(
     name: str,
     title: str,
+    collective: str,
+    message: str,
     *,
-    dimension: str,
+    levels: Mapping[str, str] | None = None,
+    source: str = "derivation",
+    where: str = "",
+    **more: Any,
+) -> None:
+    """Declare a communication: what it costs on the network, and how often a step has it."""
+    more.setdefault("of", more["group"])
+    made = Operation(name=name, title=title, collective=collective, message=message, **more)
+    OPERATIONS[name] = made
+    for part in ("time", "sent_bytes", "energy"):
+        if part not in made.own:
+            on_network(made.quantity(part), part, made.group, collective, message, levels)
+    for ways, passes in zip((("forward",), ("backward", "again")), made.passes, strict=True):
+        terms = [
+            (*often, passes, *made.each) for way in ways if (often := made.often(way)) is not None
+        ]
+        if terms:
+            added(made.quantity(f"{ways[0]}_count"), terms, several=f"{made.group}_ranks",
+                  source=source, where=where, when=made.when)  # fmt: skip
+
+
+def on_network(
+    returns: str,
+    of: str,
     group: str,
     collective: str,
     message: str,
-    of: str = "",
-    share: str = "",
-    when: Mapping[str, str] | None = None,
-    own: tuple[str, ...] = (),
-) -> Operation:
-    """Declare a communication: its quantities, its cost on the network, its totals of a step.
+    levels: Mapping[str, str] | None = None,
+) -> None:
+    """Declare a quantity as one of a collective by one kind of groups, on whatever network.
 
-    Its counts stay to be declared.
+    `levels` are the labels for which that holds on three levels, if it isn't always.
     """
-    made = Operation(
-        name, title, dimension, group, collective, message, of or group, share, dict(when or {})
-    )
-    _DECLARED.append(made)
-    for part, quantity in ONCE.items():
-        if part not in own:
-            on_network(f"{name}_{part}", quantity, group, collective, message)
-    for way in ("forward", "backward"):
-        product(f"{name}_{way}_time", (f"{name}_{way}_count", f"{name}_time"))
-    if "volume" not in own:
-        _counted(made, "volume", (f"{name}_sent_bytes",))
-    if "total_energy" not in own:
-        factors = (f"{name}_energy", groups.number_of(made.of), *([share] if share else []))
-        _counted(made, "total_energy", factors)
-    return made
-
-
-def _counted(made: Operation, part: str, factors: tuple[str, ...]) -> None:
-    """Declare a quantity as both counts together times some others."""
-    counts = tuple(made.quantity(f"{way}_count") for way in ("forward", "backward"))
-
-    def kernel(forward: Array, backward: Array, *others: Array) -> Array:
-        result = forward + backward
-        for other in others:
-            result = result * other
-        return xp.asarray(result)
-
-    returns = made.quantity(part)
-    derived(returns=returns, inputs=(*counts, *factors), name=returns)(kernel)
-
-
-def on_network(returns: str, of: str, group: str, collective: str, message: str) -> None:
-    """Declare a quantity as one of a collective by one kind of groups, on whatever network."""
     labels = {"group": group, "collective": collective}
     bind = {**BIND, "message_bytes": message}
     call(returns=returns, of=of, bind=bind, labels=labels)
     grid = {"topology": "mesh|torus"}
     call(returns=returns, of=of, bind={**bind, **GRID}, labels=labels, when=grid)
-    pods = {"topology": "hierarchical", "shape": "three_levels"}
+    pods = {"topology": "hierarchical", "shape": "three_levels", **(levels or {})}
     call(returns=returns, of=of, bind={**bind, **PODS}, labels=labels, when=pods)
 
 
-def never(*counts: str, when: Mapping[str, str] | None = None, mark: str = "never") -> None:
-    """Declare that there is nothing to count."""
-    for returns in counts:
-        title, name = "Nothing to count", f"{returns}_{mark}"
-        constant(returns, 0.0, title, like="micro_batches", name=name, when=when)
+def times(names: Iterable[str], *ways: str, factors: Factors = ()) -> list[Factors]:
+    """Return the times of some operations in a pass through one thing, as terms of a sum."""
+    every = ((OPERATIONS[name], way) for way in ways for name in names)
+    return [
+        (*factors, *often, one.quantity("time"))
+        for one, way in every
+        if (often := one.often(way)) is not None
+    ]
+
+
+def multiplied(factors: Factors, known: Any) -> Any:
+    """Return a product; `known` has quantities by name."""
+
+    def value(one: Any) -> Any:
+        if isinstance(one, tuple):
+            return reduce(add, map(value, one))
+        return known[one] if isinstance(one, str) else one
+
+    return reduce(mul, map(value, factors), 1.0)
+
+
+def added(
+    returns: str,
+    terms: Sequence[Factors],
+    title: str = "",
+    *,
+    several: str = "",
+    **further: Unpack[Further],
+) -> None:
+    """Declare a quantity as a sum of products; 0 where a group isn't of several ranks."""
+    factors = [one for term in terms for one in term]
+    flat = [part for one in factors for part in (one if isinstance(one, tuple) else (one,))]
+    names = dict.fromkeys(part for part in (*flat, several) if isinstance(part, str) and part)
+
+    def kernel(*values: Array) -> Array:
+        known = dict(zip(names, values, strict=True))
+        whole = reduce(add, (multiplied(term, known) for term in terms))
+        return xp.asarray(xp.where(known[several] > 1.0, whole, 0.0) if several else whole)
+
+    declare(returns, tuple(names), kernel, title, **further)

@@ -11,16 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, call, constant, declare, derived, formula, product, total
+from overhead.formula import alias, call, constant, derived, formula, product, total
 from overhead.quantity import Array
 
 FORWARD = {"schedule": "forward_only"}
 UNKNOWN = {"shapes": "unknown"}
 REPEATED: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5"}
-TITAN: dict[str, Any] = {
-    "source": "torchtitan",
-    "where": "torchtitan/models/llama3/infra/parallelize.py, _save_list",
-}
 BLOCKS: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
 
 
@@ -42,19 +38,6 @@ def sequence_whole(sequence_parallel: Array) -> Array:
 
 # What is repeated.
 
-_SHARES: tuple[tuple[str, dict[str, float]], ...] = (
-    ("gathers", {"full|full_early_stop|uniform": 1.0, "per_op": 1.0}),
-    ("reductions", {"uniform": 1.0, "per_op": 0.0}),
-    ("exchanges", {"full|full_early_stop|uniform": 1.0, "per_op": 1.0}),
-    ("attentions", {"full|full_early_stop|uniform": 1.0, "per_op": 0.0}),
-)
-# What of modules that are recomputed each repeats.
-_MODULES = {
-    "gathers": "repeated_blocks",
-    "reductions": "repeated_blocks",
-    "exchanges": "recompute_moe",
-    "attentions": "recompute_core_attn",
-}
 MODULES: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/transformer_config.py: recompute_modules",
@@ -84,39 +67,23 @@ def repeated_blocks(
 constant("repeated_blocks", 0.0, like="micro_batches", when=UNKNOWN)
 
 
-def _declare_repeats(what: str, labels: dict[str, float]) -> None:
-    returns = f"repeated_{what}"
-    for label, share in {"": 0.0, **labels}.items():
-        constant(
-            returns,
-            share,
-            f"Share of a layer's communication that is repeated: {share:g}",
-            like="micro_batches",
-            name=f"{returns}_{label.partition('|')[0] or 'none'}",
-            when={"recompute": label} if label else None,
-            **TITAN if label == "per_op" else REPEATED,
-        )
-    alias(returns, "recomputed_share", when={"recompute": "block"}, **REPEATED)
-    alias(returns, _MODULES[what], when={"recompute": "selective"}, **MODULES)
+WHOLE_LAYERS, OPERATORS = "full|full_early_stop|uniform", "per_op"
+# What of modules that are recomputed each repeats.
+for _returns, _wholly, _module in (
+    ("repeated_gathers", f"{WHOLE_LAYERS}|{OPERATORS}", "repeated_blocks"),
+    ("repeated_reductions", "uniform", "repeated_blocks"),
+    ("repeated_exchanges", f"{WHOLE_LAYERS}|{OPERATORS}", "recompute_moe"),
+    ("repeated_attentions", WHOLE_LAYERS, "recompute_core_attn"),
+):
+    constant(_returns, 0.0, "Nothing is repeated", like="micro_batches", **REPEATED)
+    constant(_returns, 1.0, "All is repeated", like="micro_batches", name=f"{_returns}_wholly",
+             when={"recompute": _wholly}, **REPEATED)  # fmt: skip
+    alias(_returns, "recomputed_share", when={"recompute": "block"}, **REPEATED)
+    alias(_returns, _module, when={"recompute": "selective"}, **MODULES)
 
 
-def _returning(backward_passes: Array, repeated: Array) -> Array:
-    """Backwards of a step, and forwards that they repeat."""
-    return backward_passes * (1.0 + repeated)
-
-
-for _what, _labels in _SHARES:
-    _declare_repeats(_what, _labels)
-    formula(
-        returns=f"returning_{_what}",
-        inputs=("backward_passes", f"repeated_{_what}"),
-        name=f"returning_{_what}",
-        **REPEATED,
-    )(_returning)
-
-
-@formula(when={"recompute": "full|full_early_stop"}, **REPEATED)
-def repeated_reductions(stops_early: Array) -> Array:
+@formula(returns="repeated_reductions", when={"recompute": "full|full_early_stop"}, **REPEATED)
+def stopped_reductions(stops_early: Array) -> Array:
     """Share of a layer's reductions that is repeated: all, or all but the last."""
     return 1.0 - 0.5 * stops_early
 
@@ -189,22 +156,6 @@ def busiest_tp_blocks(
     """Tensor-parallel blocks of the stage that has most: dense layers come first."""
     earlier = xp.maximum(first_stage_tp_blocks, second_stage_tp_blocks)
     return xp.maximum(earlier, last_stage_tp_blocks)
-
-
-def _if_split(degree: Array, busiest: Array) -> Array:
-    return xp.where(degree > 1.0, busiest, 0.0)
-
-
-for _degree, _what, _busiest, _words in (
-    ("tp", "blocks", "busiest_tp_blocks",
-     "Tensor-parallel blocks of the stage that has most, if a block is split"),
-    ("cp", "layers", "busiest_layers", "Layers of the largest stage, if sequences are split"),
-    ("ep", "layers", "busiest_moe_layers",
-     "Most mixture-of-experts layers in a stage, if experts are spread"),
-    ("etp", "layers", "busiest_moe_layers",
-     "Most mixture-of-experts layers in a stage, if an expert is split"),
-):  # fmt: skip
-    declare(f"{_degree}_{_what}", (_degree, _busiest), _if_split, _words)
 
 
 constant("busiest_moe_layers", 0.0, like="pp", when=UNKNOWN)

@@ -6,62 +6,54 @@ sums are no less than what any rank does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from overhead.communication import activations, context, data, expert
-from overhead.communication.operation import DIMENSIONS, Operation
-from overhead.formula import alias, total
+from overhead.communication.operation import (
+    DIMENSIONS,
+    OPERATIONS,
+    WAYS,
+    Factors,
+    Operation,
+    added,
+    of_dimension,
+)
+from overhead.formula import total
 from overhead.labels import LABELS
 
-OPERATIONS: dict[str, Operation] = {
-    one.name: one
-    for dimension in DIMENSIONS
-    for module in (activations, context, expert, data)
-    for one in module.OPERATIONS
-    if one.dimension == dimension
-}
-
-# A dimension's totals by the end of their names, and the parts of operations that they add up.
-TOTALS: dict[str, tuple[str, ...]] = {
-    "forward_communication_time": ("forward_time",),
-    "backward_communication_time": ("backward_time",),
-    "communication_count": ("forward_count", "backward_count"),
-    "communication_volume": ("volume",),
-    "communication_energy": ("total_energy",),
-}
+__all__ = ["OPERATIONS", "of_dimension"]
+# They declare what is added up here.
+FAMILIES = (activations, context, expert, data)
 
 
-def of_dimension(dimension: str, context_parallel: str = "") -> tuple[Operation, ...]:
-    """Return a dimension's operations."""
-    return tuple(
-        one
-        for one in OPERATIONS.values()
-        if one.dimension == dimension
-        and context_parallel in ("", one.when.get("context_parallel", context_parallel))
-    )
+def _declare(dimension: str, labels: Mapping[str, str]) -> None:
+    """Declare a dimension's totals, where operations depend on labels for these."""
+    every = of_dimension(dimension, labels)
+    counts = [(one, way) for way in WAYS for one in every if way in one.ways]
 
+    def time(one: Operation, way: str) -> Factors:
+        return one.quantity(f"{way}_count"), one.quantity("time")
 
-def _declare(returns: str, names: Sequence[str], context_parallel: str = "") -> None:
-    """Declare a total; the kind of context parallelism that is no label's is by all_to_all."""
-    default = context_parallel in ("", LABELS["context_parallel"].default)
-    when = None if default else {"context_parallel": context_parallel}
-    name = returns if default else f"{returns}_by_{context_parallel}"
-    if len(names) > 1:
-        total(returns, names, when=when, name=name)
-    else:
-        alias(returns, names[0], "What has one part alone", name=name, when=when)
+    sums: dict[str, list[Factors]] = {
+        f"{way}_communication_time": [time(one, each) for one, each in counts if each == way]
+        for way in WAYS
+    }
+    sums["communication_count"] = [(one.quantity(f"{way}_count"),) for one, way in counts]
+    sums["communication_volume"] = [one.volume for one in every]
+    sums["communication_energy"] = [one.total_energy for one in every]
+    for end, terms in sums.items():
+        added(f"{dimension}_{end}", terms, when=labels)
 
 
 for _dimension in DIMENSIONS:
-    for _end, _parts in TOTALS.items():
-        for _kind in LABELS["context_parallel"].values if _dimension == "cp" else ("",):
-            _names = [
-                one.quantity(part) for part in _parts for one in of_dimension(_dimension, _kind)
-            ]
-            _declare(f"{_dimension}_{_end}", _names, _kind)
+    if _dimension == "cp":
+        for _kind in LABELS["context_parallel"].values:
+            _declare(_dimension, {"context_parallel": _kind})
+    else:
+        _declare(_dimension, {})
     total(
         f"{_dimension}_communication_time",
-        [f"{_dimension}_{way}_communication_time" for way in ("forward", "backward")],
+        [f"{_dimension}_{way}_communication_time" for way in WAYS],
     )
 
 for _returns, _end in (

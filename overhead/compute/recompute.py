@@ -50,6 +50,7 @@ BLOCK: dict[str, Any] = {
     "assumes": ("the mean of a chunk's layers",),
 }
 _again = "layer_attention_again_time"
+constant(_again, 0.0, "No scores are computed again", like="attention_forward_time", **PAPER)
 alias(_again, "attention_forward_time", when={"recompute": "full|uniform|full_early_stop"}, **PAPER)
 product(_again, ("recomputed_share", "attention_forward_time"), name=f"{_again}_of_some",
         when=SOME, **BLOCK)  # fmt: skip
@@ -61,6 +62,7 @@ for _class in quantities.CLASSES:
     constant(_again, 0.0, "Nothing is computed again", like="attention_forward_time", **PAPER)
     for _kind, _when in (("matmul", PRODUCTS_AGAIN[_class]), ("elementwise", ALL)):
         _part, _whole = f"{_class}_layer_{_kind}_again_time", f"{_class}_layer_{_kind}_forward_time"
+        constant(_part, 0.0, "Nothing is computed again", like=_whole, **PAPER)
         alias(_part, _whole, when=_when, **PAPER)
         product(_part, ("recomputed_share", _whole), name=f"{_part}_of_some", when=SOME, **BLOCK)
     total(

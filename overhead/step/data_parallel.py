@@ -10,11 +10,12 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication import data
-from overhead.formula import alias, call, constant, declare, formula, product
-from overhead.labels import LABELS, PAIRED, PREFETCHES
+from overhead.formula import alias, call, declare, formula, product
+from overhead.labels import PAIRED, PREFETCHES
 from overhead.overlap import mechanisms
 from overhead.quantity import Array
 from overhead.schedule import PARTED
+from overhead.step.sharded import NAMED
 
 MEGATRON: dict[str, Any] = {
     "source": "megatron",
@@ -120,10 +121,6 @@ def dp_unhidden_share(dp_overlap: Array, middle_layers: Array) -> Array:
     return xp.maximum(1.0 - dp_overlap, 1.0 / xp.maximum(middle_layers, 1.0))
 
 
-def _text(time: str, window: str) -> str:
-    return f"maximum(dp_unhidden_share*{time}, {time} - dp_overlap*{window})"
-
-
 @formula(assumes=("a share of it and of the backward hide one another",), **MEGATRON)
 def exposed_dp_reduce_time(
     dp_unhidden_share: Array, dp_reduce_time: Array, dp_overlap: Array, dp_window_time: Array
@@ -145,19 +142,17 @@ def exposed_dp_gather_time(
     return xp.maximum(dp_unhidden_share * dp_gather_time, late)
 
 
-def _either(stage: Array, layerwise: Array, copies: Array, reduce: Array, gather: Array) -> Array:
-    """Data parallelism's exposed communication of a step."""
-    return xp.where(stage >= 3.0, layerwise + copies, reduce + gather)
-
-
-def _declare_exposed(layerwise: str, when: dict[str, str] | None = None) -> None:
-    """Declare what is exposed of a step: layer by layer in stage 3, else of the whole."""
-    once = ("exposed_dp_reduce_time", "exposed_dp_gather_time")
-    declare("exposed_dp_time", ("zero_stage", layerwise, "sharding_copy_time", *once), _either,
-            source="rajbhandari2020", where="section 7", when=when)  # fmt: skip
-
-
-_declare_exposed("exposed_sharded_time")
+@formula(source="rajbhandari2020", where="section 7")
+def exposed_dp_time(
+    zero_stage: Array,
+    exposed_sharded_time: Array,
+    sharding_copy_time: Array,
+    exposed_dp_reduce_time: Array,
+    exposed_dp_gather_time: Array,
+) -> Array:
+    """Data parallelism's exposed communication of a step: in stage 3 layer by layer."""
+    layerwise = exposed_sharded_time + sharding_copy_time
+    return xp.where(zero_stage >= 3.0, layerwise, exposed_dp_reduce_time + exposed_dp_gather_time)
 
 
 # Data parallelism's exposed communication by mechanism: buckets behind backward and forward.
@@ -166,7 +161,6 @@ _declare_exposed("exposed_sharded_time")
 # (above).  Up to stage 2 of ZeRO the buckets' forms of `overhead.overlap`
 # give what is exposed; stage 3 goes layer by layer, all that can hide does.
 
-NAMED = {"dp_mechanism": "|".join(LABELS["dp_mechanism"].values[1:])}
 MEGATRON_BUCKETS = {"dp_mechanism": "megatron_buckets"}
 # Gradients that accumulate go in DistributedDataParallel's buckets; fetched weights need stage 3
 DDP_BUCKETS = {"dp_mechanism": "|".join(("ddp_buckets", "gradient_accumulation", *PREFETCHES))}
@@ -274,23 +268,3 @@ call(
     labels={"mechanism": "fsdp_prefetch"},
     when=NAMED,
 )
-
-
-constant(
-    "whole_overlap",
-    1.0,
-    "Share that may hide where the mechanism says what does: all of it",
-    like="dp",
-    when=NAMED,
-)
-
-
-call(
-    returns="exposed_layerwise_time",
-    of="exposed_sharded_time",
-    bind={"dp_overlap": "whole_overlap"},
-    when=NAMED,
-)
-
-
-_declare_exposed("exposed_layerwise_time", NAMED)

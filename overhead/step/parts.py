@@ -10,7 +10,6 @@ from overhead.compute.layer import with_host
 from overhead.formula import call, constant, declare, formula, product, total
 from overhead.labels import EVEN_SCHEDULES, LABELS, PAIRED, TRAINING
 from overhead.quantity import Array
-from overhead.step.overlap import REPEATED
 
 DUAL = {"schedule": "|".join(PAIRED)}
 SCHEDULES = LABELS["schedule"].values
@@ -189,48 +188,43 @@ _chunks()
 
 
 def _expert_exposure(
-    chunks: Array, first: Array, last: Array, chunk: Array, products: Array, sent: Array,
+    chunks: Array,
+    first: Array,
+    last: Array,
+    chunk: Array,
+    products: Array,
+    sent: Array,
     contention: Array,
-) -> Array:  # fmt: skip
+    repeated: Array | float = 0.0,
+    forward: Array | float = 0.0,
+) -> Array:
     """Return what chunks expose: ends, what outlasts products, cut and slower products."""
     several = xp.minimum(xp.maximum(chunks - 1.0, 0.0), 1.0)
     late = first + last + xp.maximum(chunks - 2.0, 0.0) * xp.maximum(first + last - chunk, 0.0)
     late = late + several * (xp.maximum(first - chunk, 0.0) + xp.maximum(last - chunk, 0.0))
     cut = xp.maximum(chunks * chunk - products, 0.0)
     hidden = xp.maximum(chunks * (first + last) - late, 0.0)
-    return xp.minimum(late + cut + contention * hidden, sent)
+    return xp.minimum(late + cut + contention * hidden, sent) + repeated * forward
 
 
-def _repeated_expert_exposure(
-    chunks: Array, first: Array, last: Array, chunk: Array, products: Array, sent: Array,
-    contention: Array, repeated: Array, forward: Array,
-) -> Array:  # fmt: skip
-    once = _expert_exposure(chunks, first, last, chunk, products, sent, contention)
-    return once + repeated * forward
-
-
-def _chunked_experts() -> None:
-    """Declare what expert parallelism exposes in chunks; a backward sends the other way round."""
-    ends = {"forward": ("dispatch", "combine"), "backward": ("combine", "dispatch")}
-    for way, (first, last) in ends.items():
-        taken = (
-            "expert_chunks", f"chunk_{first}_time", f"chunk_{last}_time",
-            f"chunk_experts_{way}_time", f"experts_{way}_time", f"ep_layer_{way}_time",
-            "expert_contention",
-        )  # fmt: skip
-        name = f"exposed_ep_{way}_time"
-        lacks = {"moe_layer_computing_time": "what is chunked hides behind experts' products alone"}
-        assumes = ("one chunk is sent ahead", "what would take longer in chunks goes as a whole")
-        declare(name, taken, _expert_exposure, when=CHUNKED_EXPERTS, assumes=assumes,
-                lacks=lacks, **DEEPEP)  # fmt: skip
-        if way == "backward":
-            more = ("repeated_exchanges", "exposed_ep_forward_time")
-            lacks["moe_layer_matmul_again_time"] = lacks["moe_layer_computing_time"]
-            declare(name, (*taken, *more), _repeated_expert_exposure, assumes=assumes,
-                    lacks=lacks, when={**CHUNKED_EXPERTS, **REPEATED}, **DEEPEP)  # fmt: skip
-
-
-_chunked_experts()
+# A backward sends the other way round, and what it repeats as a forward does.
+for _way, _first, _last, _repeats in (
+    ("forward", "dispatch", "combine", ()),
+    ("backward", "combine", "dispatch", ("repeated_exchanges", "exposed_ep_forward_time")),
+):
+    declare(
+        f"exposed_ep_{_way}_time",
+        (
+            "expert_chunks", f"chunk_{_first}_time", f"chunk_{_last}_time",
+            f"chunk_experts_{_way}_time", f"experts_{_way}_time", f"ep_layer_{_way}_time",
+            "expert_contention", *_repeats,
+        ),
+        _expert_exposure,
+        assumes=("one chunk is sent ahead", "what would take longer in chunks goes as a whole"),
+        lacks={"moe_layer_computing_time": "what is chunked hides behind experts' products alone"},
+        when=CHUNKED_EXPERTS,
+        **DEEPEP,
+    )  # fmt: skip
 
 
 def _passes(micro_batches: Array, forward: Array, backward: Array) -> Array:

@@ -13,15 +13,17 @@ from overhead.arrays import xp
 from overhead.communication.operation import on_network
 from overhead.compute.quantities import KERNELS
 from overhead.formula import alias, call, constant, declare, formula, total
-from overhead.labels import PREFETCHES
+from overhead.labels import LABELS, PREFETCHES
 from overhead.overlap.durations import sharded_wait
 from overhead.quantity import Array
+from overhead.step.overlap import exposed
 
 # Of these the layers that are fetched ahead are told.
 PREFETCHED = {"dp_mechanism": "|".join(PREFETCHES)}
+# What a mechanism says hides, rather than a share that is given.
+NAMED = {"dp_mechanism": "|".join(LABELS["dp_mechanism"].values[1:])}
 FSDP: dict[str, Any] = {"source": "zhao2023", "where": "section 3.3"}
 HIDDEN = "what hides slows down what it hides behind by a share of its own time"
-AHEAD = "one layer is fetched ahead"
 
 
 # One layer, all layers, and what is outside of them.
@@ -107,159 +109,144 @@ def leading_share(pp: Array, tied_embeddings: Array) -> Array:
     return xp.where(pp > 1.0, 1.0, 1.0 / (2.0 - tied_embeddings))
 
 
-# A pass.  One layer's weights (G) and gradients (R); its forward (F) and its backward (B).
-G, R = "layer_gather_time", "layer_reduce_time"
-F, B = "layer_compute_forward_time", "layer_compute_backward_time"
+# A pass: it gathers weights, reduces gradients, or does both; what it doesn't do takes 0.
 
 
-def _exposed(
-    sent: Array, late: Array, computed: Array, overlap: Array | float, contention: Array
+def _pass(
+    layers: Array,
+    compute: Array,
+    gather: Array | float,
+    ends_gather: Array | float,
+    reduce: Array | float,
+    ends_reduce: Array | float,
+    leading: Array | float,
+    ahead: Array | float,
+    overlap: Array,
+    contention: Array,
+) -> Array:
+    """Return what a pass exposes that has the first layer's weights, and reduces its gradients."""
+    between, inner = xp.maximum(layers - 1.0, 0.0), xp.maximum(layers - 2.0, 0.0)
+    sent = _all_sent(layers, gather, ends_gather, reduce, ends_reduce)
+    ends = xp.maximum(gather - compute, 0.0) + xp.maximum(reduce - compute, 0.0)
+    late = leading * ends_reduce + reduce + inner * xp.maximum(gather + reduce - compute, 0.0)
+    late = xp.where(ahead > 0.0, late + (between - inner) * ends, sent)
+    return _shown(sent, late, layers, compute, overlap, contention)
+
+
+def _all_sent(
+    layers: Array,
+    gather: Array | float,
+    ends_gather: Array | float,
+    reduce: Array | float,
+    ends_reduce: Array | float,
+) -> Array:
+    """Return the time of all that a pass sends."""
+    between = xp.maximum(layers - 1.0, 0.0)
+    return (ends_gather + between * gather) + (ends_reduce + (reduce + between * reduce))
+
+
+def _shown(
+    sent: Array, late: Array, layers: Array, compute: Array, overlap: Array, contention: Array
 ) -> Array:
     """Return what doesn't hide: a share, what comes late, what outlasts all that is computed."""
-    unhidden = xp.maximum(xp.maximum((1.0 - overlap) * sent, late), sent - computed)
+    unhidden = xp.maximum(exposed(sent, overlap, xp.maximum(layers, 1.0) * compute), late)
     return unhidden + contention * xp.maximum(sent - unhidden, 0.0)
 
 
-@formula(assumes=(AHEAD, "the first gathering hides behind nothing", HIDDEN), **FSDP)
-def exposed_forward_pass_time(
-    dp_overlap: Array,
-    layer_gather_time: Array,
-    ends_gather_time: Array,
-    middle_layers: Array,
-    leading_share: Array,
-    layer_compute_forward_time: Array,
-    overlap_contention: Array,
-) -> Array:
-    """What a forward exposes that gathers each layer's weights."""
-    between = xp.maximum(middle_layers - 1.0, 0.0)
-    sent = layer_gather_time + (ends_gather_time + between * layer_gather_time)
-    first = leading_share * ends_gather_time + layer_gather_time
-    late = first + between * xp.maximum(layer_gather_time - layer_compute_forward_time, 0.0)
-    computed = xp.maximum(middle_layers, 1.0) * layer_compute_forward_time
-    return _exposed(sent, late, computed, dp_overlap, overlap_contention)
-
-
-@formula(
-    returns="exposed_forward_pass_time",
-    assumes=("with none ahead each layer waits for its weights", HIDDEN),
-    when=PREFETCHED,
-    **FSDP,
+SHARED = (
+    "gathering and reduction share the network; beside the first layer nothing is reduced, beside"
+    " the last nothing gathered"
 )
-def prefetched_forward_pass_time(
-    forward_layers_ahead: Array,
-    layer_gather_time: Array,
-    ends_gather_time: Array,
-    middle_layers: Array,
-    leading_share: Array,
-    layer_compute_forward_time: Array,
-    overlap_contention: Array,
-) -> Array:
-    """What a forward exposes that gathers weights so many layers ahead."""
-    between = xp.maximum(middle_layers - 1.0, 0.0)
-    sent = layer_gather_time + (ends_gather_time + between * layer_gather_time)
-    first = leading_share * ends_gather_time + layer_gather_time
-    late = first + between * xp.maximum(layer_gather_time - layer_compute_forward_time, 0.0)
-    late = xp.where(forward_layers_ahead > 0.0, late, sent)
-    computed = xp.maximum(middle_layers, 1.0) * layer_compute_forward_time
-    return _exposed(sent, late, computed, 1.0, overlap_contention)
-
-
-@formula(assumes=(AHEAD, "the first layer's weights are kept from the forward", HIDDEN), **FSDP)
-def exposed_gather_pass_time(
-    dp_overlap: Array,
-    ends_gather_time: Array,
-    middle_layers: Array,
-    layer_gather_time: Array,
-    layer_compute_backward_time: Array,
-    overlap_contention: Array,
-) -> Array:
-    """What a backward exposes that gathers each layer's weights, and reduces nothing."""
-    between = xp.maximum(middle_layers - 1.0, 0.0)
-    sent = ends_gather_time + between * layer_gather_time
-    late = between * xp.maximum(layer_gather_time - layer_compute_backward_time, 0.0)
-    computed = xp.maximum(middle_layers, 1.0) * layer_compute_backward_time
-    return _exposed(sent, late, computed, dp_overlap, overlap_contention)
-
-
-@formula(
-    returns="exposed_gather_pass_time",
-    assumes=("the first layer's weights are kept from the forward", HIDDEN),
-    when=PREFETCHED,
-    **FSDP,
-)
-def prefetched_gather_pass_time(
-    backward_layers_ahead: Array,
-    ends_gather_time: Array,
-    middle_layers: Array,
-    layer_gather_time: Array,
-    layer_compute_backward_time: Array,
-    overlap_contention: Array,
-) -> Array:
-    """What a backward exposes that gathers weights so many layers ahead, and reduces nothing."""
-    between = xp.maximum(middle_layers - 1.0, 0.0)
-    sent = ends_gather_time + between * layer_gather_time
-    late = between * xp.maximum(layer_gather_time - layer_compute_backward_time, 0.0)
-    late = xp.where(backward_layers_ahead > 0.0, late, sent)
-    computed = xp.maximum(middle_layers, 1.0) * layer_compute_backward_time
-    return _exposed(sent, late, computed, 1.0, overlap_contention)
-
-
-@formula(assumes=("the last reduction hides behind nothing", HIDDEN), **FSDP)
-def exposed_reduce_pass_time(
-    dp_overlap: Array,
-    ends_reduce_time: Array,
-    layer_reduce_time: Array,
-    middle_layers: Array,
-    leading_share: Array,
-    layer_compute_backward_time: Array,
-    overlap_contention: Array,
-) -> Array:
-    """What a backward exposes that reduces each layer's gradients, and gathers nothing."""
-    between = xp.maximum(middle_layers - 1.0, 0.0)
-    sent = ends_reduce_time + (layer_reduce_time + between * layer_reduce_time)
-    last = leading_share * ends_reduce_time + layer_reduce_time
-    late = last + between * xp.maximum(layer_reduce_time - layer_compute_backward_time, 0.0)
-    computed = xp.maximum(middle_layers, 1.0) * layer_compute_backward_time
-    return _exposed(sent, late, computed, dp_overlap, overlap_contention)
+KEPT = "the first layer's weights are kept from the forward"
 
 
 @formula(
     assumes=(
-        AHEAD,
-        "the first layer's weights are kept from the forward",
-        "gathering and reduction share the network; beside the first layer nothing is reduced, "
-        "beside the last nothing gathered",
+        "the first gathering hides behind nothing",
+        "with none ahead each layer waits",
         HIDDEN,
     ),
     **FSDP,
 )
-def exposed_backward_pass_time(
-    dp_overlap: Array,
-    ends_gather_time: Array,
+def exposed_forward_pass_time(
     middle_layers: Array,
+    layer_compute_forward_time: Array,
     layer_gather_time: Array,
-    ends_reduce_time: Array,
-    layer_reduce_time: Array,
+    ends_gather_time: Array,
     leading_share: Array,
+    forward_layers_ahead: Array,
+    sharded_overlap: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a forward exposes that gathers each layer's weights."""
+    # The first weights come before all computing, as the last gradients go after it.
+    compute, layer, ends = layer_compute_forward_time, layer_gather_time, ends_gather_time
+    return _pass(
+        middle_layers, compute, 0.0, 0.0, layer, ends, leading_share, forward_layers_ahead,
+        sharded_overlap, overlap_contention,
+    )  # fmt: skip
+
+
+@formula(assumes=(KEPT, HIDDEN), **FSDP)
+def exposed_gather_pass_time(
+    middle_layers: Array,
     layer_compute_backward_time: Array,
+    layer_gather_time: Array,
+    ends_gather_time: Array,
+    backward_layers_ahead: Array,
+    sharded_overlap: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a backward exposes that gathers each layer's weights, and reduces nothing."""
+    compute, layer, ends = layer_compute_backward_time, layer_gather_time, ends_gather_time
+    return _pass(
+        middle_layers, compute, layer, ends, 0.0, 0.0, 0.0, backward_layers_ahead,
+        sharded_overlap, overlap_contention,
+    )  # fmt: skip
+
+
+@formula(assumes=("the last reduction hides behind nothing", HIDDEN), **FSDP)
+def exposed_reduce_pass_time(
+    middle_layers: Array,
+    layer_compute_backward_time: Array,
+    layer_reduce_time: Array,
+    ends_reduce_time: Array,
+    leading_share: Array,
+    sharded_overlap: Array,
+    overlap_contention: Array,
+) -> Array:
+    """What a backward exposes that reduces each layer's gradients, and gathers nothing."""
+    compute, layer, ends = layer_compute_backward_time, layer_reduce_time, ends_reduce_time
+    return _pass(
+        middle_layers, compute, 0.0, 0.0, layer, ends, leading_share, 1.0,
+        sharded_overlap, overlap_contention,
+    )  # fmt: skip
+
+
+@formula(assumes=("one layer is fetched ahead", KEPT, SHARED, HIDDEN), **FSDP)
+def exposed_backward_pass_time(
+    middle_layers: Array,
+    layer_compute_backward_time: Array,
+    layer_gather_time: Array,
+    ends_gather_time: Array,
+    layer_reduce_time: Array,
+    ends_reduce_time: Array,
+    leading_share: Array,
+    sharded_overlap: Array,
     overlap_contention: Array,
 ) -> Array:
     """What a backward exposes that gathers each layer's weights and reduces its gradients."""
-    gather, reduce, compute = layer_gather_time, layer_reduce_time, layer_compute_backward_time
-    between = xp.maximum(middle_layers - 1.0, 0.0)
-    inner = xp.maximum(middle_layers - 2.0, 0.0)
-    sent = (ends_gather_time + between * gather) + (ends_reduce_time + (reduce + between * reduce))
-    late = leading_share * ends_reduce_time + reduce
-    late = late + inner * xp.maximum(gather + reduce - compute, 0.0)
-    ends = xp.maximum(gather - compute, 0.0) + xp.maximum(reduce - compute, 0.0)
-    computed = xp.maximum(middle_layers, 1.0) * layer_compute_backward_time
-    return _exposed(sent, late + (between - inner) * ends, computed, dp_overlap, overlap_contention)
+    return _pass(
+        middle_layers, layer_compute_backward_time, layer_gather_time, ends_gather_time,
+        layer_reduce_time, ends_reduce_time, leading_share, 1.0, sharded_overlap,
+        overlap_contention,
+    )  # fmt: skip
 
 
 @formula(
     returns="exposed_backward_pass_time",
     assumes=(
-        "the first layer's weights are kept from the forward",
+        KEPT,
         "gathering and reduction share one communicator, in the order in which they are issued",
         HIDDEN,
     ),
@@ -275,21 +262,24 @@ def prefetched_backward_pass_time(
     layer_reduce_time: Array,
     leading_share: Array,
     layer_compute_backward_time: Array,
+    sharded_overlap: Array,
     overlap_contention: Array,
 ) -> Array:
     """What a backward exposes that gathers weights so many layers ahead, and reduces gradients."""
     gather, reduce, compute = layer_gather_time, layer_reduce_time, layer_compute_backward_time
-    between = xp.maximum(middle_layers - 1.0, 0.0)
-    sent = (ends_gather_time + between * gather) + (ends_reduce_time + (reduce + between * reduce))
+    sent = _all_sent(middle_layers, gather, ends_gather_time, reduce, ends_reduce_time)
     late = sharded_wait(middle_layers, compute, gather, reduce, backward_layers_ahead)
     late = xp.where(backward_layers_ahead > 0.0, leading_share * ends_reduce_time + late, sent)
-    computed = xp.maximum(middle_layers, 1.0) * layer_compute_backward_time
-    return _exposed(sent, late, computed, 1.0, overlap_contention)
+    return _shown(sent, late, middle_layers, compute, sharded_overlap, overlap_contention)
 
 
+# A share of what can hide does; where a mechanism says what can, all of it.
+alias("sharded_overlap", "dp_overlap", **FSDP)
+constant("sharded_overlap", 1.0, "All of it", like="dp", when=NAMED)
 # How many layers are fetched ahead: as given, or as many as DeepSpeed's window reaches.
 
 for _way in ("forward", "backward"):
+    constant(f"{_way}_layers_ahead", 1.0, "The next layer's weights", like="pp")
     alias(f"{_way}_layers_ahead", f"{_way}_prefetch", when={"dp_mechanism": PREFETCHES[0]})
     call(
         returns=f"{_way}_layers_ahead",

@@ -7,17 +7,17 @@ by itself.  Only what sequence parallelism sends can hide: an all_reduce has no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from overhead.arrays import xp
+from overhead.communication.operation import Factors, added
 from overhead.compute.matmul import LINEAR as PRODUCTS
 from overhead.compute.matmul import product_sizes
 from overhead.formula import call, declare, product, total
 from overhead.labels import LABELS
 from overhead.overlap import mechanisms
 from overhead.quantity import Array
-from overhead.step.overlap import REPEATED
 
 GATHER, SCATTER, AGAIN = "tp_all_gather_time", "tp_reduce_scatter_time", "tp_weight_gather_time"
 # First and last products of a block.
@@ -204,68 +204,37 @@ for _mechanism, _treated in (("userbuffers", USERBUFFERS), ("decomposed", DECOMP
 TP_NAMED = {"tp_mechanism": "|".join(LABELS["tp_mechanism"].values[1:])}
 
 
-def _dense(split: Array, attention: Array, mlp: Array, whole: Array, unhidden: Array) -> Array:
-    return split * (attention + mlp) + whole * unhidden
+# With a split sequence a layer exposes its blocks' pairs, and of a mixture what is sent for the
+# blocks beyond attention; with a whole one its reductions.  A backward also has what it repeats.
 
 
-def _moe(
-    split: Array, attention: Array, blocks: Array, dense: Array, whole: Array, unhidden: Array
-) -> Array:
-    return split * (attention + xp.maximum(blocks - 1.0, 0.0) / 2.0 * dense) + whole * unhidden
+def _layer(way: str, unhidden: str, *sent: str) -> list[Factors]:
+    """Return what a layer exposes in one way, as terms of a sum."""
+    shared: Factors = ("sequence_parallel", ("moe_layer_blocks", -1.0), 0.5)
+    mlp = [(*shared, time) for time in sent] or [("sequence_parallel", f"mlp_tp_{way}_time")]
+    return [("sequence_parallel", f"attention_tp_{way}_time"), *mlp, ("sequence_whole", unhidden)]
 
 
-def _dense_backward(*values: Array) -> Array:
-    split, attention, mlp, whole, unhidden, attention_again, mlp_again, again = values
-    once = _dense(split, attention, mlp, whole, unhidden)
-    return once + _dense(split, attention_again, mlp_again, whole, again)
+def _declare_exposed(of: str, layer: str, beyond: Mapping[str, tuple[str, ...]]) -> None:
+    """Declare what layers of one class expose; `beyond`: what is sent for blocks without pairs."""
+    kinds = ("matmul_forward", "input_gradient", "weight_gradient") if beyond else ()
+    lacking = [f"{of}_layer_{kind}_time" for kind in kinds]
+    said: dict[str, Any] = {"when": TP_NAMED, "assumes": (UNPAIRED,) if beyond else ()}
+    ways = {
+        "forward": f"{layer}_forward_time",
+        "backward": f"{of}_tp_waited_time",
+        "recompute": f"{layer}_recompute_time",
+    }
+    forward, backward, again = (_layer(way, ways[way], *beyond.get(way, ())) for way in ways)
+    added(f"{of}_exposed_tp_forward_time", forward,
+          lacks=dict.fromkeys(lacking[:1], UNPAIRED), **said)  # fmt: skip
+    added(f"{of}_exposed_tp_backward_time", backward + again,
+          lacks=dict.fromkeys(lacking[1:], UNPAIRED), **said)  # fmt: skip
 
 
-def _moe_once(split: Array, attention: Array, blocks: Array, dense: Array, gather: Array,
-              whole: Array, unhidden: Array) -> Array:  # fmt: skip
-    return _moe(split, attention, blocks, dense + gather, whole, unhidden)
-
-
-def _moe_backward(*values: Array) -> Array:
-    split, attention, blocks, dense, gather, whole, unhidden, attention_again, again, wholly = (
-        values
-    )
-    once = _moe_once(split, attention, blocks, dense, gather, whole, unhidden)
-    return once + _moe(split, attention_again, blocks, again, whole, wholly)
-
-
-def _dense_inputs(way: str) -> tuple[str, ...]:
-    pairs = f"attention_tp_{way}_time", f"mlp_tp_{way}_time"
-    whole = "dense_tp_waited_time" if way == "backward" else f"tp_layer_{way}_time"
-    return ("sequence_parallel", *pairs, "sequence_whole", whole)
-
-
-def _layers() -> None:
-    """Declare what layers of both classes expose."""
-    name = "dense_exposed_tp_{}_time"
-    forward, backward, again = (_dense_inputs(w) for w in ("forward", "backward", "recompute"))
-    declare(name.format("forward"), forward, _dense, when=TP_NAMED)
-    declare(name.format("backward"), backward, _dense, when=TP_NAMED)
-    declare(
-        name.format("backward"),
-        (*backward, *again[1:3], again[4]),
-        _dense_backward,
-        when={**TP_NAMED, **REPEATED},
-    )
-    name = "moe_exposed_tp_{}_time"
-    taken = ("sequence_parallel", "attention_tp_{}_time", "moe_layer_blocks", "tp_layer_{}_time")
-    whole = ("sequence_whole", "tp_moe_layer_{}_time")
-    of = ("matmul_forward", "input_gradient", "weight_gradient", "matmul_again")
-    lacks = dict.fromkeys((f"moe_layer_{kind}_time" for kind in of), UNPAIRED)
-    said: Any = {"when": TP_NAMED, "assumes": (UNPAIRED,)}
-    forward = tuple(each.format("forward") for each in (*taken, *whole))
-    first, *gradients, last = lacks.items()
-    declare(name.format("forward"), forward, _moe, lacks=dict([first]), **said)
-    backward = tuple(each.format("backward") for each in taken)
-    backward += ("tp_layer_gather_time", whole[0], "moe_tp_waited_time")
-    declare(name.format("backward"), backward, _moe_once, lacks=dict(gradients), **said)
-    again = tuple(each.format("recompute") for each in (taken[1], taken[3], whole[1]))
-    said |= {"when": {**TP_NAMED, **REPEATED}, "lacks": dict([*gradients, last])}
-    declare(name.format("backward"), (*backward, *again), _moe_backward, **said)
-
-
-_layers()
+_declare_exposed("dense", "tp_layer", {})
+_declare_exposed("moe", "tp_moe_layer", {
+    "forward": ("tp_layer_forward_time",),
+    "backward": ("tp_layer_backward_time", "tp_layer_gather_time"),
+    "recompute": ("tp_layer_recompute_time",),
+})  # fmt: skip

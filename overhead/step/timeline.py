@@ -386,6 +386,8 @@ class _Passes:
             for row, share in self._shares(task) if task.kind != WEIGHTS else ():
                 own = found.setdefault(row, {})
                 for one in self._operations(row, task.chunk):
+                    if way not in one.ways:
+                        continue
                     count = share * self._time(one.quantity(f"{way}_count"))
                     if count > 0.0:
                         own[one.name] = own.get(one.name, 0.0) + count
@@ -402,13 +404,13 @@ class _Passes:
             layers += self.layers["dense"][task.chunk] if row == CONTEXT else 0.0
             if layers:
                 yield row, layers / (self._time("micro_batches") * self._time(most))
-        if self._time("vocabulary_passes") > 0.0:
-            yield VOCABULARY, 1.0 / self._time("vocabulary_passes")
+        if self._time("tp") > 1.0:
+            yield VOCABULARY, 1.0 / self._time("micro_batches")
 
     def _operations(self, row: str, chunk: int) -> Iterator[Operation]:
         """Yield the operations of a row that a chunk has in each of its passes."""
         dimension = {**DIMENSION, VOCABULARY: "vocabulary"}[row]
-        for one in of_dimension(dimension, self.evaluation.labels["context_parallel"]):
+        for one in of_dimension(dimension, self.evaluation.labels):
             ends = {"embedding": 0, "logits": self.last, "loss": self.last}
             end = ends.get(one.name.partition("_")[0], chunk)
             if one.group != "ends" and (row != VOCABULARY or end == chunk):

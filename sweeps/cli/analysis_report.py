@@ -561,6 +561,6 @@ def _operation(
     yield from derivation.collective(
         [operation.quantity(part) for part in OF_ONE], operation.title, evaluation, DEEP
     )
-    for part in ("forward_count", "backward_count", "volume", "total_energy"):
-        if float(evaluation[operation.quantity(part)]) > 0.0:
-            yield from derivation.lines(operation.quantity(part), evaluation, DEEP)
+    for count in operation.counts:
+        if float(evaluation[count]) > 0.0:
+            yield from derivation.lines(count, evaluation, DEEP)

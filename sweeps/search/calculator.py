@@ -453,10 +453,10 @@ def compared(cluster: Cluster) -> Compared:
         for way in ("forward", "backward")
         for what in ("dispatch", "combine")
     )
-    names = (*counts, "dispatch_message_bytes", "ep_layers", "micro_batches",
+    names = (*counts, "dispatch_message_bytes", "busiest_moe_layers", "micro_batches",
              "moe_layer_matmul_forward_time")  # fmt: skip
     whole, sliced = details(plans, names)
-    layers = whole["ep_layers"] * whole["micro_batches"]
+    layers = whole["busiest_moe_layers"] * whole["micro_batches"]
     forward, backward = (sum(whole[name] for name in pair) / layers
                          for pair in (counts[:2], counts[2:]))  # fmt: skip
     # What isn't the experts', attention among it, is the same in both.

@@ -371,8 +371,7 @@ class _Stage:
         return found
 
     def _count(self, operation: Operation) -> float:
-        ways = ("forward", "backward")
-        return sum(self._value(operation.quantity(f"{way}_count")) for way in ways)
+        return sum(map(self._value, operation.counts))
 
     def _after(self, done: list[int]) -> None:
         """Add what follows the passes, in order."""

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from overhead.communication.groups import DEFAULTS
+from overhead.communication.operation import (
+    DIMENSIONS,
+    WAYS,
+    Operation,
+    multiplied,
+    of_dimension,
+)
 from overhead.communication.totals import OPERATIONS
 from overhead.evaluation import Evaluation
 from overhead.memory.stage import DEFAULTS as MEMORY
+from overhead.quantity import Array
 
 __all__ = [
     "GPT",
@@ -19,8 +28,13 @@ __all__ = [
     "MOE",
     "TOPOLOGIES",
     "Plan",
+    "count",
     "counts",
+    "happening",
     "held",
+    "spent",
+    "total_energy",
+    "volume",
 ]
 
 Plan = dict[str, Any]
@@ -36,6 +50,8 @@ LABELS = {
     "recompute": "none",
     "schedule": "one_f_one_b",
     "sharding": "full",
+    "context_parallel": "all_to_all",
+    "dispatcher": "all_to_all",
 }
 # Round numbers: a byte inside a node takes 10 ps, between nodes 100 ps.
 MACHINE: dict[str, float] = {
@@ -74,8 +90,36 @@ def held(plan: Mapping[str, ArrayLike], **labels: str) -> Evaluation:
 def counts(evaluation: Evaluation) -> dict[str, tuple[float, float]]:
     """Return how often each operation happens, forward and backward, of those that do."""
     found: dict[str, tuple[float, float]] = {}
-    for name in OPERATIONS:
-        one, other = (float(evaluation[f"{name}_{way}_count"]) for way in ("forward", "backward"))
-        if one or other:
-            found[name] = one, other
+    for one in happening(evaluation):
+        forward, backward = (float(count(evaluation, one.name, way)) for way in WAYS)
+        if forward or backward:
+            found[one.name] = forward, backward
     return found
+
+
+def happening(evaluation: Evaluation) -> list[Operation]:
+    """Return the operations that plans with these labels have."""
+    return [one for name in DIMENSIONS for one in of_dimension(name, evaluation.labels)]
+
+
+def count(evaluation: Evaluation, name: str, way: str) -> Array:
+    """Return how often a step has an operation in one direction."""
+    one = OPERATIONS[name]
+    return evaluation[f"{name}_{way}_count"] if way in one.ways else np.zeros(())
+
+
+def volume(evaluation: Evaluation, name: str) -> Array:
+    """Return the most bytes that a rank sends in a step in an operation."""
+    return np.asarray(multiplied(OPERATIONS[name].volume, evaluation))
+
+
+def total_energy(evaluation: Evaluation, name: str) -> Array:
+    """Return the energy of a step of an operation, by all groups."""
+    return np.asarray(multiplied(OPERATIONS[name].total_energy, evaluation))
+
+
+def spent(evaluation: Evaluation, name: str, way: str) -> Array:
+    """Return a step's time of an operation in one direction."""
+    happens = way in OPERATIONS[name].ways
+    often = count(evaluation, name, way)
+    return np.asarray(often * evaluation[f"{name}_time"]) if happens else often

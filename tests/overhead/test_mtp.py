@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from overhead.evaluation import derive
+from tests.overhead.communication_cases import count
 from tests.overhead.memory_cases import DEEPSEEK_V3, LLAMA3_70B, held
 from tests.overhead.step_cases import BARE, DEEPSEEK, GPT, evaluation
 
@@ -104,9 +105,9 @@ def test_what_tensor_parallel_ranks_exchange_for_a_further_token(sequence_parall
     kinds = ("all_reduce", "all_gather", "reduce_scatter")
     times = 0.0
     for name in (f"{of}_{kind}" for of in ("mtp", "mtp_input") for kind in kinds):
-        counts = [float(step[f"{name}_{way}_count"]) for way in ("forward", "backward")]
+        counts = [float(count(step, name, way)) for way in ("forward", "backward")]
         expected = (split if sequence_parallel else whole).get(name, (0, 0))
-        assert counts == [6 * 2 * count for count in expected]
+        assert counts == [6 * 2 * each for each in expected]
         times += sum(counts) / 6 * float(step[f"{name}_time"])
     assert float(step["mtp_message_bytes"]) == 2 * float(step["tp_message_bytes"])
     assert float(step["mtp_communication_time"]) == pytest.approx(times)

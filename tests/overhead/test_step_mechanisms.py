@@ -249,7 +249,7 @@ def test_mixed_context_parallelism_waits_for_heads_and_hides_rings() -> None:
     values = evaluation(plan, cp_mechanism="ring_exchange", **kind)
     for way in ("forward", "backward"):
         exchange, around = (float(values[name]) for name in
-                            ("cp_exchange_time", f"cp_round_{way}_time"))  # fmt: skip
+                            (f"cp_exchange_{way}_time", f"cp_round_{way}_time"))  # fmt: skip
         other = float(values[f"attention_{way}_time"]) / 2.0  # One of two blocks comes round
         # In a ring of two the last block is computed when all has come
         waited = max(around - other, 0.0)
