@@ -163,28 +163,25 @@ def expert_contention(expert_sms: Array, sms: Array) -> Array:
     return xp.minimum(expert_sms / sms, 1.0)
 
 
-def _chunks() -> None:
-    """Declare what is sent and multiplied in one chunk."""
-    for part, whole in (("routed_elements", "routed_elements"), ("expert_tokens", "expert_tokens")):
-        declare(f"chunk_{part}", (whole, "expert_chunks"), _chunk)
-    bind = {"routed_elements": "chunk_routed_elements"}
-    for way, parts in (("dispatch", ("ep_dispatch", "etp_all_gather")),
-                       ("combine", ("ep_combine", "etp_reduce_scatter"))):  # fmt: skip
-        for part in parts:
-            call(returns=f"chunk_{part}_time", of=f"{part}_time", bind=bind)
-        total(f"chunk_{way}_time", [f"chunk_{part}_time" for part in parts])
-    tokens = {"expert_tokens": "chunk_expert_tokens"}
-    for way, kinds in (("forward", ("forward",)),
-                       ("backward", ("input_gradient", "weight_gradient"))):  # fmt: skip
-        products = [f"expert_{name}_{kind}_time" for name in ("up", "down") for kind in kinds]
-        for name in products:
-            call(returns=f"chunk_{name}", of=name, bind=tokens)
-        cut = [f"chunk_{name}" for name in products]
-        total(f"experts_{way}_time", products)
-        total(f"chunk_experts_{way}_time", cut)
-
-
-_chunks()
+declare("chunk_routed_elements", ("routed_elements", "expert_chunks"), _chunk)
+declare("chunk_expert_tokens", ("expert_tokens", "expert_chunks"), _chunk)
+total("experts_dispatch_time", ("ep_dispatch_time", "etp_all_gather_time"))
+total("experts_combine_time", ("ep_combine_time", "etp_reduce_scatter_time"))
+total("experts_forward_time", ("expert_up_forward_time", "expert_down_forward_time"))
+total(
+    "experts_backward_time",
+    (
+        "expert_up_input_gradient_time", "expert_up_weight_gradient_time",
+        "expert_down_input_gradient_time", "expert_down_weight_gradient_time",
+    ),
+)  # fmt: skip
+for _chunked, _whole, _part in (
+    ("chunk_dispatch_time", "experts_dispatch_time", "routed_elements"),
+    ("chunk_combine_time", "experts_combine_time", "routed_elements"),
+    ("chunk_experts_forward_time", "experts_forward_time", "expert_tokens"),
+    ("chunk_experts_backward_time", "experts_backward_time", "expert_tokens"),
+):
+    call(returns=_chunked, of=_whole, bind={_part: f"chunk_{_part}"})
 
 
 def _expert_exposure(

@@ -8,13 +8,14 @@ by itself.  Only what sequence parallelism sends can hide: an all_reduce has no 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import Factors, added
 from overhead.compute.matmul import LINEAR as PRODUCTS
 from overhead.compute.matmul import product_sizes
-from overhead.formula import call, declare, product, total
+from overhead.formula import call, declare, derived, product, total
 from overhead.labels import LABELS
 from overhead.overlap import mechanisms
 from overhead.quantity import Array
@@ -22,33 +23,30 @@ from overhead.quantity import Array
 GATHER, SCATTER, AGAIN = "tp_all_gather_time", "tp_reduce_scatter_time", "tp_weight_gather_time"
 # First and last products of a block.
 FIRST, LAST = ("qkv", "mlp_up"), ("attention_output", "mlp_down")
+# How a collective is paired with a product, a value of the label ``pairing``: its input comes round
+# a ring, its result goes round one, or the collective runs beside it.
+GATHERED, SCATTERED, BESIDE = "gathered", "scattered", "beside"
 Treatment = tuple[str, tuple[str, ...], str, str]
-# How each mechanism treats the products: kind of product, which of a block's, what is sent, form.
-GATHERING = "ring_exchange|ring_exchange_aggregate"
-USERBUFFERS: tuple[Treatment, ...] = (
-    ("forward", FIRST, GATHER, GATHERING),
-    ("forward", LAST, SCATTER, "reduce_scatter_ring|reduce_scatter_pipeline"),
-    ("input_gradient", LAST, GATHER, GATHERING),
-    ("input_gradient", FIRST, AGAIN, "bulk_shared"),
-    ("weight_gradient", FIRST, SCATTER, "bulk_shared"),
-)
+# How each mechanism treats the products: kind of product, which of a block's, what is sent, how.
+TREATMENTS: dict[str, tuple[Treatment, ...]] = {
+    "userbuffers": (
+        ("forward", FIRST, GATHER, GATHERED),
+        ("forward", LAST, SCATTER, SCATTERED),
+        ("input_gradient", LAST, GATHER, GATHERED),
+        ("input_gradient", FIRST, AGAIN, BESIDE),
+        ("weight_gradient", FIRST, SCATTER, BESIDE),
+    ),
+    "decomposed": (
+        ("forward", FIRST, GATHER, GATHERED),
+        ("forward", LAST, SCATTER, SCATTERED),
+        ("input_gradient", LAST, GATHER, GATHERED),
+        ("input_gradient", FIRST, SCATTER, SCATTERED),
+        ("weight_gradient", FIRST, AGAIN, GATHERED),
+    ),
+}
 # Who sends where something overlaps, and so at what rate.
 COPIES = {"communication": "sms", "sm_law": "copy_engine"}
 KERNELS = {"communication": "sms", "sm_law": "linear"}
-LAWS = {
-    "ring_exchange": COPIES,
-    "ring_exchange_aggregate": COPIES,
-    "reduce_scatter_ring": COPIES,
-    "reduce_scatter_pipeline": {**KERNELS, "communication": "split"},
-    "bulk_shared": KERNELS,
-}
-DECOMPOSED: tuple[Treatment, ...] = (
-    ("forward", FIRST, GATHER, "ring_exchange"),
-    ("forward", LAST, SCATTER, "reduce_scatter_ring"),
-    ("input_gradient", LAST, GATHER, "ring_exchange"),
-    ("input_gradient", FIRST, SCATTER, "reduce_scatter_ring"),
-    ("weight_gradient", FIRST, AGAIN, "ring_exchange"),
-)
 SOURCES: dict[str, dict[str, Any]] = {
     "userbuffers": {
         "source": mechanisms.ENGINE,
@@ -67,97 +65,89 @@ SOURCES: dict[str, dict[str, Any]] = {
         "where": "all_gather and einsum, einsum and reduce_scatter as loops of chunks",
     },
 }
-CUT = "rates fitted on runs whose products were cut have the cut's loss in them (0 then)"
-
-
 product("userbuffers_bandwidth", ("userbuffers_share", "intra_bandwidth"))
 
 
-def _time(product: str, kind: str, part: str) -> str:
-    """Return the name of a time of a pair: a product and its collective."""
-    return f"{product}_{kind}_{part}_time"
+# A pair: a product, and its collective, whose times by themselves are `step_product_time` and
+# `sent_time`.  What a step's pairs expose are calls of `pair_exposed_time`.
+
+UB, DEC = ({"tp_mechanism": mechanism} for mechanism in TREATMENTS)
+
+
+@derived(when=UB)
+def pair_burst_ratio(
+    step_product_time: Array, launch_time: Array, burst_product_time: Array
+) -> Array:
+    """Rate of a pair's product in short runs by that in the step."""
+    some = burst_product_time > 0.0
+    lasting = xp.maximum(step_product_time - launch_time, 0.0)
+    return xp.where(some, lasting / xp.where(some, burst_product_time, 1.0), 1.0)
+
+
+@derived(assumes=("rates fitted on runs whose products were cut have the cut's loss in them (0"
+                  " then)",))  # fmt: skip
+def cut_product_time(cut_slowdown: Array, step_product_time: Array) -> Array:
+    """Time of a pair's product that is cut into chunks."""
+    return (1.0 + cut_slowdown) * step_product_time
+
+
+# The product has one rate, the step's: that of a short run is lasting by the ratio.
+for _returns, _pairing, _form, _law in (
+    ("pair_first_time", GATHERED, "ring_exchange", COPIES),
+    ("pair_second_time", GATHERED, "ring_exchange_aggregate", COPIES),
+    ("pair_first_time", SCATTERED, "reduce_scatter_ring", COPIES),
+    ("pair_second_time", SCATTERED, "reduce_scatter_pipeline",
+     {**KERNELS, "communication": "split"}),
+    ("pair_first_time", BESIDE, "bulk_shared", KERNELS),
+):  # fmt: skip
+    call(returns=_returns, of="overlapped_time", bind={"burst_ratio": "pair_burst_ratio"},
+         labels={"mechanism": _form, **_law}, when={**UB, "pairing": _pairing})  # fmt: skip
+for _pairing, _form in ((GATHERED, "ring_exchange"), (SCATTERED, "reduce_scatter_ring")):
+    call(returns="pair_first_time", of="overlapped_time",
+         bind={"compute_time": "cut_product_time", "communication_time": "sent_time"},
+         labels={"mechanism": _form}, when={**DEC, "pairing": _pairing})  # fmt: skip
 
 
 def _beyond(tp: Array, together: Array, alone: Array) -> Array:
     return xp.where(tp > 1.0, xp.maximum(together - alone, 0.0), 0.0)
 
 
-def _slowed(slowdown: Array, time: Array) -> Array:
-    return (1.0 + slowdown) * time
-
-
-def _computing(product: str, kind: str, when: dict[str, str]) -> str:
-    """Declare the time of a product that is cut."""
-    cut = _time(product, kind, "cut")
-    declare(cut, ("cut_slowdown", f"{product}_{kind}_time"), _slowed, when=when, assumes=(CUT,))
-    return cut
-
-
-WAYS = {"reduce_scatter_pipeline": "parted", "ring_exchange_aggregate": "paired"}
-
-
 def _paid(tp: Array, gpus_per_node: Array, sent: Array, alone: Array, *together: Array) -> Array:
-    best = together[0]
-    for one in together[1:]:
-        best = xp.minimum(best, one)
+    best = reduce(xp.minimum, together)
     # Hiding is all that is gained: not what a collective would be faster by.
     beyond = xp.minimum(_beyond(tp, xp.maximum(best, sent), alone), sent)
     return xp.where(tp > gpus_per_node, sent, beyond)
 
 
-def _lasting(time: Array, launch: Array, burst: Array) -> Array:
-    """Return by how much a product's short runs are faster than the step's own."""
-    some = burst > 0.0
-    return xp.where(some, xp.maximum(time - launch, 0.0) / xp.where(some, burst, 1.0), 1.0)
+_alone = ("tp", "gpus_per_node", "sent_time", "step_product_time", "pair_first_time")
+declare("pair_exposed_time", (*_alone, "pair_second_time"), _paid,
+        when={**UB, "pairing": f"{GATHERED}|{SCATTERED}"}, **SOURCES["userbuffers"])  # fmt: skip
+declare("pair_exposed_time", _alone, _paid, when={**UB, "pairing": BESIDE},
+        **SOURCES["userbuffers"])  # fmt: skip
+declare("pair_exposed_time", ("tp", "pair_first_time", "step_product_time"), _beyond, when=DEC,
+        **SOURCES["decomposed"])  # fmt: skip
 
 
-def _userbuffers(product: str, kind: str, sent: str, forms: str) -> str:
-    """Declare a product with its collective as the tuner has it; return what it exposes."""
-    when = {"tp_mechanism": "userbuffers"}
-    way = "scatter" if sent == SCATTER else "gather"
-    bind = {
-        **product_sizes(PRODUCTS[product], kind),
-        "ranks": "tp",
-        "message_bytes": "tp_message_bytes" if sent == SCATTER else "tp_gather_message_bytes",
-        "latency": "intra_latency",
-        "bandwidth": "userbuffers_bandwidth",
-        "copy_engine_bandwidth": "userbuffers_bandwidth",
-        "sm_bandwidth": f"{way}_sm_bandwidth",
-        "launch_time": "matmul_floor",
-    }
-    whole, burst = f"{product}_{kind}_time", _time(product, kind, "burst")
-    tiles = {"compute": "tiles"}
-    call(returns=burst, of="burst_product_time", bind=bind, labels=tiles, when=when)
-    # The product has one rate, the step's: that of a short run is lasting by this.
-    ratio = f"{product}_{kind}_burst_ratio"
-    declare(ratio, (whole, "matmul_floor", burst), _lasting, when=when)
-    bind["burst_ratio"] = ratio
-    alone = _time(product, kind, "tiled")
-    call(returns=alone, of="whole_product_time", bind=bind, labels=tiles, when=when)
-    together = []
-    for form in forms.split("|"):
-        labels = {**tiles, "mechanism": form, **LAWS[form]}
-        together.append(_time(product, kind, WAYS.get(form, "overlapped")))
-        call(returns=together[-1], of="overlapped_time", bind=bind, labels=labels, when=when)
-    exposed = _time(product, kind, "exposed")
-    taken = ("tp", "gpus_per_node", sent, whole, *together)
-    declare(exposed, taken, _paid, when=when, **SOURCES["userbuffers"])
-    return exposed
-
-
-def _pair(product: str, kind: str, sent: str, form: str, mechanism: str) -> str:
-    """Declare a product with its collective, by one form; return what it exposes."""
+def _pair(product: str, kind: str, sent: str, pairing: str, mechanism: str) -> str:
+    """Declare what a product's collective adds to it; return its name."""
+    alone = {"step_product_time": f"{product}_{kind}_time", "sent_time": sent, "ranks": "tp"}
+    labels = {"pairing": pairing}
+    message = "tp_message_bytes" if sent == SCATTER else "tp_gather_message_bytes"
+    bind = {**alone, "message_bytes": message}
     if mechanism == "userbuffers":
-        return _userbuffers(product, kind, sent, form)
-    when = {"tp_mechanism": mechanism}
-    bind = {"compute_time": _computing(product, kind, when), "communication_time": sent}
-    bind["ranks"] = "tp"
-    if form == "reduce_scatter_ring":
-        bind["message_bytes"] = "tp_message_bytes"
-    together, alone = _time(product, kind, "overlapped"), f"{product}_{kind}_time"
-    call(returns=together, of="overlapped_time", bind=bind, labels={"mechanism": form}, when=when)
-    exposed = _time(product, kind, "exposed")
-    declare(exposed, ("tp", together, alone), _beyond, when=when, **SOURCES[mechanism])
+        labels["compute"] = "tiles"
+        way = "scatter" if sent == SCATTER else "gather"
+        bind |= {
+            **product_sizes(PRODUCTS[product], kind),
+            "latency": "intra_latency",
+            "bandwidth": "userbuffers_bandwidth",
+            "copy_engine_bandwidth": "userbuffers_bandwidth",
+            "sm_bandwidth": f"{way}_sm_bandwidth",
+            "launch_time": "matmul_floor",
+        }
+    exposed = f"{product}_{kind}_exposed_time"
+    call(returns=exposed, of="pair_exposed_time", bind=bind, labels=labels,
+         when={"tp_mechanism": mechanism})  # fmt: skip
     return exposed
 
 
@@ -176,8 +166,8 @@ def _blocks(mechanism: str, treated: Sequence[Treatment]) -> None:
     """Declare what each block exposes."""
     when = {"tp_mechanism": mechanism}
     found = {
-        (product, kind): _pair(product, kind, sent, form, mechanism)
-        for kind, products, sent, form in treated
+        (product, kind): _pair(product, kind, sent, pairing, mechanism)
+        for kind, products, sent, pairing in treated
         for product in products
     }
     for block, products in BLOCKS.items():
@@ -198,7 +188,7 @@ def _blocks(mechanism: str, treated: Sequence[Treatment]) -> None:
         )
 
 
-for _mechanism, _treated in (("userbuffers", USERBUFFERS), ("decomposed", DECOMPOSED)):
+for _mechanism, _treated in TREATMENTS.items():
     _blocks(_mechanism, _treated)
 
 TP_NAMED = {"tp_mechanism": "|".join(LABELS["tp_mechanism"].values[1:])}

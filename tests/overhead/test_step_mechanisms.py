@@ -153,7 +153,7 @@ def test_userbuffers_hide_at_most_what_is_sent_and_what_is_computed(
         for name in products:
             whole, exposed = float(values[sent]), float(values[f"{name}_{kind}_exposed_time"])
             assert 0.0 <= exposed <= whole
-            computed = float(values[f"{name}_{kind}_tiled_time"])
+            computed = float(values[f"{name}_{kind}_time"])
             assert whole - exposed <= computed * (1.0 + 1e-9)
             # What isn't in one node runs in turn.
             assert tp <= 8 or exposed == whole

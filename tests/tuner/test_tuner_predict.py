@@ -258,7 +258,7 @@ def test_gathered_bytes_have_one_answer(framework: str, precision: str) -> None:
         assert moved == each * rates["tp_gather_share"]
     assert float(cell["tp_reduce_scatter_sent_bytes"]) * 8 / 7 == each
     # Its forms follow from the same bytes: fewer are there earlier.
-    name, shares = "qkv_forward_overlapped_time", [0.01, 1.0]
+    name, shares = "qkv_forward_exposed_time", [0.01, 1.0]
     sooner, later = sweeps.sweep([name], **constants, tp_gather_share=shares)[name].to_numpy()
     assert sooner < later
 
