@@ -43,7 +43,11 @@ GROUPS: dict[str, tuple[tuple[tuple[str, ...], str, str], ...]] = {
     ),
     "gradients": (
         (("--buckets",), "gradient_buckets", "Buckets of gradients."),
-        (("--first-bucket-share",), "first_bucket_share", "The first one's share of all."),
+        (
+            ("--first-bucket-fraction", "--first-bucket-share"),
+            "first_bucket_share",
+            "The first one's share of all.",
+        ),
         (("--bucket-size",), "bucket_capacity", "Bytes of a bucket.  [PyTorch: 25MiB]"),
         (("--first-bucket-size",), "first_bucket_capacity", "Of the first.  [PyTorch: 1MiB]"),
         (("--gradients",), "reduced_elements", "Gradients of a rank, in Megatron's buckets."),
@@ -60,38 +64,42 @@ GROUPS: dict[str, tuple[tuple[tuple[str, ...], str, str], ...]] = {
         (("--independent-share",), "independent_share", "Of a layer: what needn't wait."),
     ),
     "products and collectives in chunks": (
-        (("--ranks", "--tp", "--N"), "ranks", "Ranks of the ring."),
+        (("--gpus", "--ranks", "--tp", "--N"), "ranks", "Ranks of the ring."),
         (("--splits",), "splits", "Parts of a pipelined reduce_scatter."),
         (("--last-split",), "last_split_time", "Communication of the last part."),
-        (("--sums",), "partial_sum_time", "Adding up at a ring's end."),
+        (("--reduction-time", "--sums"), "partial_sum_time", "Adding up at a ring's end."),
         (("--sms",), "sms", "Streaming multiprocessors of the GPU."),
-        (("--num-sm",), "num_sm", "Those that communication takes."),
+        (("--comm-sms", "--num-sm"), "num_sm", "Those that communication takes."),
     ),
     "pipelines": (
         (("--forward",), "stage_forward_time", "A stage's forward of a micro-batch."),
         (("--backward",), "stage_backward_time", "A stage's backward of a micro-batch."),
-        (("--p2p",), "p2p_time", "One transfer between stages."),
+        (("--stage-transfer", "--p2p"), "p2p_time", "One transfer between stages."),
         (("--pp",), "pp", "Stages."),
-        (("--virtual-stages",), "virtual_stages", "Virtual stages of a rank."),
+        (("--vpp", "--virtual-stages"), "virtual_stages", "Virtual stages of a rank."),
     ),
     "messages": (
         (("--messages",), "messages", "Messages."),
         (("--message-latency",), "message_latency", "Of each, beyond its bytes."),
-        (("--transfer",), "transfer_time", "All messages' bytes by themselves."),
-        (("--copy",), "copy_time", "Copying into one message and out of it."),
+        (("--transfer-time", "--transfer"), "transfer_time", "All messages' bytes by themselves."),
+        (("--copy-time", "--copy"), "copy_time", "Copying into one message and out of it."),
     ),
     "communication from its bytes": (
-        (("--M", "--message-bytes"), "message_bytes", "Bytes of the collective."),
+        (("--message-size", "--M", "--message-bytes"), "message_bytes", "Bytes of the collective."),
         (("--latency",), "latency", "Of a ring's step."),
         (("--bandwidth",), "bandwidth", "Of a rank's link, at most."),
         (("--sm-bandwidth",), "sm_bandwidth", "That one multiprocessor sends."),
-        (("--half-sms",), "half_bandwidth_sms", "Multiprocessors for half of the bandwidth."),
+        (
+            ("--half-rate-sms", "--half-sms"),
+            "half_bandwidth_sms",
+            "Multiprocessors for half of the bandwidth.",
+        ),
         (("--copy-engine",), "copy_engine_bandwidth", "That copy engines send."),
     ),
     "computation as a matrix product in waves of tiles": (
-        (("--rows",), "matmul_rows", "Rows (tokens)."),
-        (("--columns",), "matmul_columns", "Columns (output features)."),
-        (("--depth",), "matmul_depth", "Depth (input features)."),
+        (("--m", "--rows"), "matmul_rows", "Rows (tokens)."),
+        (("--n", "--columns"), "matmul_columns", "Columns (output features)."),
+        (("--k", "--depth"), "matmul_depth", "Depth (input features)."),
         (("--tile-rows",), "tile_rows", "Of a tile.  [128]"),
         (("--tile-columns",), "tile_columns", "Of a tile.  [256]"),
         (("--tile-time",), "tile_time", "Of a tile on one multiprocessor."),
@@ -114,7 +122,7 @@ def flag_of(quantity: str) -> str:
 BOTH = ("compute_time", "communication_time")
 # Labels: what they may be, and their flags.
 CHOSEN = {
-    "mechanism": (LABELS["mechanism"].values, "--kind"),
+    "mechanism": (LABELS["mechanism"].values, "--mechanism"),
     "efficiency_of": (LABELS["efficiency_of"].values, "--efficiency-of"),
     "schedule": (PIPELINES, "--schedule"),
 }
@@ -170,7 +178,7 @@ def _check_apart(
         labels["mechanism"] = others
     elif given and others != labels["mechanism"] and (others or "stage_forward_time" in values):
         wrong = f"{' and '.join(given)} would stand in place of what its stages do"
-        refuse("--kind", "pipeline", wrong, "--kind pipeline without them")
+        refuse("--mechanism", "pipeline", wrong, "--mechanism pipeline without them")
 
 
 def _sweep(
@@ -263,7 +271,7 @@ def _roots(builder: Builder, name: str) -> set[str]:
 
 
 def _needed(name: str, mechanism: str) -> str:
-    return needs(f"--kind {mechanism}", noun(name), flag_of(name))
+    return needs(f"--mechanism {mechanism}", noun(name), flag_of(name))
 
 
 def _check_taken(
@@ -272,12 +280,17 @@ def _check_taken(
     """Refuse what no mechanism takes."""
     used, kinds = job.program.used(), ", ".join(labels["mechanism"])
     faults = [
-        fault(flag_of(name), "..", f"--kind {kinds} doesn't take it", "leave it out")
+        fault(flag_of(name), "..", f"--mechanism {kinds} doesn't take it", "leave it out")
         for name in values
         if name not in used
     ]
     faults += [
-        fault(CHOSEN[label][1], ",".join(labels[label]), f"only --kind {one} takes it", "leave it")
+        fault(
+            CHOSEN[label][1],
+            ",".join(labels[label]),
+            f"only --mechanism {one} takes it",
+            "leave it",
+        )
         for label, one in HEEDED.items()
         if len(labels[label]) > 1 and one not in labels["mechanism"]
     ]

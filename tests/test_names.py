@@ -133,3 +133,14 @@ def test_help_lists_other_names_once(cli: Runner, command: str) -> None:
     other = "--message-bytes" if command == "collective" else "--seq-length"
     assert other not in head.split()
     assert aliases.count(other) == 1
+
+
+def test_options_of_every_command_are_told_as_typed(refused: Refused) -> None:
+    """The glossary's name first in help; whichever is typed is the one that a refusal has."""
+    one(refused("hops --gpu-nic-path foo"), "--gpu-nic-path = 'foo'", "rails")
+    one(refused("hops --wiring foo"), "--wiring = 'foo'", "rails")
+    one(refused("tune --max-token-len 0 --model llama3-8b"), "--max-token-len = 0")
+    one(refused("tune --tokens 0 --model llama3-8b"), "--tokens = 0")
+    one(refused("overlap --mechanism foo --compute 1 --comm 1"), "--mechanism = 'foo'")
+    one(refused("collective --N 8 --M 1 --hardware-folder none"), "--hardware-folder = 'none'")
+    one(refused("collective --N 8 --M 1 --hardware-dir none"), "--hardware-dir = 'none'")

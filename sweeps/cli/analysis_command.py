@@ -175,7 +175,14 @@ def _lines(job: Job, result: Result, readings: Sequence[str], *, verbose: bool) 
 @click.command("page", cls=flags.SweepCommand)
 @click.argument("file", metavar="[FILE.nc]", required=False)
 @analysis_options
-@click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
+@click.option(
+    "--hardware-dir",
+    "--hardware-folder",
+    "hardware_folder",
+    multiple=True,
+    metavar="FOLDER",
+    help="Own machines.",
+)
 @click.option("--output", metavar="FILE.html",
               help="The page.  [default: beside FILE.nc; or MODEL-HARDWARE.html]")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace a page that exists.")

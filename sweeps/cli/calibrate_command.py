@@ -45,10 +45,22 @@ from sweeps.validate.training_rows import cases_of_runs
 @click.argument("logs", nargs=-1, metavar="LOG...")
 @click.option("--hardware", metavar="NAME", help="The machine (default: dgx-h100), or its file.")
 @click.option("--write", metavar="FILE.toml", help="Write a machine's file with the fit.")
-@click.option("--at", metavar="SIZES", help="Further sizes of the logs' curves: 3MiB,96MiB.")
+@click.option(
+    "--predict-sizes",
+    "--at",
+    "at",
+    metavar="SIZES",
+    help="Further sizes of the logs' curves: 3MiB,96MiB.",
+)
 @click.option("--fabric", metavar="NAME", help="Network between nodes (the machine's).")
 @click.option("--op", metavar="NAME", help="The operation, where a log doesn't say it.")
-@click.option("--ranks", type=click.IntRange(2), help="All ranks, where a log doesn't say it.")
+@click.option(
+    "--gpus",
+    "--ranks",
+    "ranks",
+    type=click.IntRange(2),
+    help="All ranks, where a log doesn't say it.",
+)
 @click.option("--gpus-per-node", type=click.IntRange(1), help="Ranks of a node, likewise.")
 @click.option("--algorithm", default="nccl", metavar="NAME", help="As in 'collective' (nccl).")
 @click.option(
@@ -58,7 +70,14 @@ from sweeps.validate.training_rows import cases_of_runs
     help="Which of a log's two columns (out-of-place).",
 )
 @result_options
-@click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
+@click.option(
+    "--hardware-dir",
+    "--hardware-folder",
+    "hardware_folder",
+    multiple=True,
+    metavar="FOLDER",
+    help="Own machines.",
+)
 @click.option("--strict", is_flag=True, help="Exit code 1 unless every test is healthy.")
 @click.option("--verbose", "-v", is_flag=True, help="Every row that falls out, every comparison.")
 def command(logs: tuple[str, ...], **given: Any) -> int:
@@ -139,10 +158,12 @@ OF_COLLECTIVES, OF_MFU = ("ranks", "nodes", "sizes", "fabric"), ("model", "preci
 @click.command("normal", cls=Command)
 @click.argument("what", metavar="OPERATION|mfu", default="")
 @click.option("--hardware", metavar="NAME", help="The machine (default: dgx-h100), or its file.")
-@click.option("--ranks", "--N", type=click.IntRange(2), help="All ranks (8).")
+@click.option("--gpus", "--ranks", "--N", "ranks", type=click.IntRange(2), help="All ranks (8).")
 @click.option("--nodes", type=click.IntRange(1), help="Nodes (as few as hold the ranks).")
 @click.option("--fabric", metavar="NAME", help="Network between nodes (the machine's).")
-@click.option("--M", "--message-bytes", "sizes", metavar="SIZES", help=f"Sizes ({SIZES}).")
+@click.option(
+    "--message-size", "--M", "--message-bytes", "sizes", metavar="SIZES", help=f"Sizes ({SIZES})."
+)
 @click.option("--model", metavar="NAME", help="The model whose MFU it is (llama3-70b).")
 @click.option("--precision", metavar="NAME", help="Of the runs: bf16 (default), fp8, ..")
 @result_options
@@ -198,7 +219,14 @@ FITTED = {"constant": "", "prior": "1", "value": "1", "uncertainty": "1", "rows"
 @click.option("--write", metavar="FOLDER", help="Write them into FOLDER/hardware, /frameworks.")
 @click.option("--no-fit", is_flag=True, help="Errors with the constants as they are.")
 @click.option("--rules", metavar="FILE.toml", help="Own rules, after those that are shipped.")
-@click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
+@click.option(
+    "--hardware-dir",
+    "--hardware-folder",
+    "hardware_folder",
+    multiple=True,
+    metavar="FOLDER",
+    help="Own machines.",
+)
 @result_options
 def fit_constants_command(tables: tuple[str, ...], **given: Any) -> int:
     """Fit the constants of a step to measured steps, with the errors of rows left out.

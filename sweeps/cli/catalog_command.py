@@ -58,7 +58,14 @@ PASS = (
 
 @click.command("catalog", cls=Command)
 @click.argument("names", nargs=-1)
-@click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
+@click.option(
+    "--hardware-dir",
+    "--hardware-folder",
+    "hardware_folder",
+    multiple=True,
+    metavar="FOLDER",
+    help="Own machines.",
+)
 @click.option("--model-folder", multiple=True, metavar="FOLDER", help="Own models.")
 @click.option("--framework-folder", multiple=True, metavar="FOLDER", help="Own frameworks.")
 @click.option(

@@ -39,23 +39,35 @@ FLAGS = (
     (("--spec",), "spec", f"Study: a name, or a TOML file.  [default: {DEFAULT}]"),
     (("--model",), "model", "Model of the catalogue, or its config.json."),
     (("--hardware",), "hardware", "Machine(s): a case each, in place of the study's."),
-    (("--seq-length", "--seq-len"), "sequence_length", "Tokens of a sequence."),
+    (("--seq-len", "--seq-length"), "sequence_length", "Tokens of a sequence."),
     (("--element-bytes",), "element_bytes", "Bytes of a gradient and of an activation."),
     (("--gradient-bytes",), "gradient_bytes", "Bytes of a gradient as it is sent (FP32: 4)."),
     (("--activation-bytes",), "activation_bytes", "Bytes of an activation as it is sent."),
     (("--layers",), "layers", "One layer, or all of the model: one, all.  [default: one]"),
     (("--dp",), "data_parallel", "Data-parallel ranks."),
     (("--tp",), "tensor_parallel", "Tensor-parallel ranks."),
-    (("--combined",), "combined", "Tensor within data parallelism: tp8-dp2, or a list."),
+    (("--hybrid", "--combined"), "combined", "Tensor within data parallelism: tp8-dp2, or a list."),
     (("--switching",), "switching", "store_and_forward, cut_through, or a list of both."),
     (
         ("--algorithm",),
         "algorithm",
         "How machines' all_reduce runs, as of 'collective'; a case each.",
     ),
-    (("--wiring",), "wiring", "How machines' nodes are left: rails (PCIe), in_node_links."),
-    (("--tensor",), "tensor", "A block's tensor parallelism: ring, or two whole messages."),
-    (("--M", "--message-bytes"), "message_bytes", "Sizes of the per-message curves."),
+    (
+        ("--gpu-nic-path", "--wiring"),
+        "wiring",
+        "How machines' nodes are left: rails (PCIe), in_node_links.",
+    ),
+    (
+        ("--tp-communication", "--tensor"),
+        "tensor",
+        "A block's tensor parallelism: ring, or two whole messages.",
+    ),
+    (
+        ("--message-size", "--M", "--message-bytes"),
+        "message_bytes",
+        "Sizes of the per-message curves.",
+    ),
 )
 
 

@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+HARDWARE_DIR = ("--hardware-dir", "--hardware-folder", "hardware_folder")
+
 
 def output_options(command: Command) -> Command:
     """Add the options that say what becomes of the result, and the user's own files."""
-    folder = "--hardware-folder"
-    command = click.option(folder, multiple=True, metavar="FOLDER", help="Own machines.")(command)
+    folder = click.option(*HARDWARE_DIR, multiple=True, metavar="FOLDER", help="Own machines.")
     own = click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
-    return result_options(own(command))
+    return result_options(folder(own(command)))
 
 
 def result_options(command: Command) -> Command:

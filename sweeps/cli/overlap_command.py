@@ -55,7 +55,13 @@ ROUNDING = 1e-9
 
 
 @click.command("overlap", cls=Command)
-@click.option("--kind", "mechanism", metavar="NAMES", help="Mechanism(s), or all.  [two_durations]")
+@click.option(
+    "--mechanism",
+    "--kind",
+    "mechanism",
+    metavar="NAMES",
+    help="Mechanism(s), or all.  [two_durations]",
+)
 @click.option(
     "--efficiency-of",
     metavar="NAMES",
@@ -214,7 +220,7 @@ def _check_one(job: Job, timeline: str | None) -> None:
     if axes:
         shown = ", ".join(f"{axis.name} {len(axis)}" for axis in axes)
         wrong = "a timeline shows one case"
-        refuse("--timeline", shown, wrong, "one value for each argument but --kind")
+        refuse("--timeline", shown, wrong, "one value for each argument but --mechanism")
     if "overlapped_time" in job.sweep.constants:
         wrong = "a measured overlap has no timeline: only its time is known"
         refuse("--measured", "..", wrong, "leave it out, or the timeline")

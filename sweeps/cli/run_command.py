@@ -70,7 +70,14 @@ FORMATS = ("netcdf", "zarr")
 @click.option("--workers", type=int, default=0, metavar="N", help="Compute by N processes.")
 @click.option("--scheduler", metavar="ADDRESS", help="Compute by the workers of a Dask cluster.")
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
-@click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
+@click.option(
+    "--hardware-dir",
+    "--hardware-folder",
+    "hardware_folder",
+    multiple=True,
+    metavar="FOLDER",
+    help="Own machines.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="Show the formulas too.")
 @click.option("--sensitivity", metavar="NAME",
               help="What 10 % of each constant moves a reduction's result by.")  # fmt: skip

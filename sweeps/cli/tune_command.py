@@ -70,7 +70,15 @@ SWITCHES = {
     "resume": "Don't run cases again that have traces (--command).",
     "verbose": "Every figure that is taken, with its source.",
 }
-SHORT = {"model_name": ("--model",), "verbose": ("-v",)}  # Further flags
+# Flags, the one that help shows first, where they aren't the name's own
+FLAGS = {
+    "model_name": ("--model", "--model-name"),
+    "max_token_len": ("--tokens", "--max-token-len"),
+    "overlap_threshold": ("--min-overlap", "--overlap-threshold"),
+    "tolerance": ("--scaling-tolerance", "--tolerance"),
+    "sm_margin": ("--set-sm-margin", "--sm-margin"),
+    "verbose": ("--verbose", "-v"),
+}
 RATES = (
     "sms", "bandwidth", "copy_engine_bandwidth", "latency", "launch_time", "sm_bandwidth",
 )  # fmt: skip
@@ -122,7 +130,7 @@ def _flag(option: str) -> str:
 
 
 def _flags(option: str) -> tuple[str, ...]:
-    return _flag(option), *SHORT.get(option, ())
+    return FLAGS.get(option, (_flag(option),))
 
 
 def number_of(option: str, text: str, units: str = "1", *, whole: bool = False) -> float:
@@ -158,7 +166,7 @@ def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
                 faults.add(_flag(name), given[name], "isn't allowed", f"at most {MOST_SMS}")
             rates[name] = rate or 0.0
     if given["model_name"] is None:
-        faults.faults.append(needs("a tuning", "a model", "--model-name, such as Qwen/Qwen3-0.6B"))
+        faults.faults.append(needs("a tuning", "a model", "--model, such as Qwen/Qwen3-0.6B"))
     if given["tp_size"] is not None and given["max_tp_size"] is not None:
         faults.add("--max-tp-size", given["max_tp_size"], "--tp-size is given too", "one")
     faults.tell()

@@ -22,6 +22,7 @@ OF_FILES = re.compile(r"[^\s=]+\.\w+: |\w+\.\w+ = ")
 WORD = re.compile(r"(?<![\w'-])[a-z0-9]+(?:(?:_[a-z0-9]+)+(?![\w(])|(?= is \d))")
 # Along an axis whoever refuses a value doesn't know how it was written.
 UNSAID = re.compile(r"([\w-]+) = '\.\.'")
+FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 FIELD = re.compile(r"\w+(?:, \w+)*(?= = )")
 
 
@@ -47,6 +48,8 @@ class Command(click.Command):
             names = {str(one.name): typed_or(ctx, one) for one in self.get_params(ctx)
                      if isinstance(one, click.Option)}  # fmt: skip
             values = {name: text for name in names if isinstance(text := ctx.params.get(name), str)}
+            names |= {flag: typed_or(ctx, one) for one in self.get_params(ctx) for flag in one.opts
+                      if isinstance(one, click.Option)}  # fmt: skip
             raise InputError([as_typed(line, names, values) for line in error.faults]) from None
 
 
@@ -125,6 +128,8 @@ def as_typed(line: str, names: Mapping[str, str], values: Mapping[str, str]) -> 
 
     def flag(found: re.Match[str]) -> str:
         return names.get(found[0], found[0])
+
+    line = FLAG.sub(flag, line)
 
     field = FIELD.match(line)
     head = field[0] if field else ""

@@ -59,9 +59,22 @@ WORDS = {"step_time": "time of a step", "memory": "memory of a GPU"}
 @click.option("--source", "sources", multiple=True, metavar="SOURCE", help="Only these sources.")
 @result_options
 @click.option("--rules", metavar="FILE.toml", help="Own rules, after those that are shipped.")
-@click.option("--bound", metavar="SHARE", help="Error, or loss of a plan, that --strict allows.")
+@click.option(
+    "--max-error",
+    "--bound",
+    "bound",
+    metavar="SHARE",
+    help="Error, or loss of a plan, that --strict allows.",
+)
 @click.option("--strict", is_flag=True, help="Exit code 1 beyond the bound.")
-@click.option("--hardware-folder", multiple=True, metavar="FOLDER", help="Own machines.")
+@click.option(
+    "--hardware-dir",
+    "--hardware-folder",
+    "hardware_folder",
+    multiple=True,
+    metavar="FOLDER",
+    help="Own machines.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="Every reason why rows are left out.")
 def command(tables: tuple[str, ...], **given: Any) -> int:
     """Lay predictions beside published measurements of training runs, and tell the errors.

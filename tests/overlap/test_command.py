@@ -348,12 +348,15 @@ def test_timelines_as_a_figure(cli: Runner, tmp_path: Path) -> None:
     [
         (
             "--compute 1",
-            ["--kind two_durations needs the time of the communication by itself; give --comm"],
+            ["two_durations needs the time of the communication by itself; give --comm"],
         ),
-        ("", ["--kind two_durations needs the time of the computation", "; give --comm"]),
+        ("", ["--mechanism two_durations needs the time of the computation", "; give --comm"]),
         ("--kind all", ["--kind all needs the time of the computation", "; give --comm"]),
         ("--kind foo --compute 1x --comm -3", ["--kind = 'foo'", "--compute = '1x'", "--comm"]),
-        ("--compute 1 --comm 1 --buckets 3", ["--buckets = '3': --kind two_durations doesn't"]),
+        (
+            "--compute 1 --comm 1 --buckets 3",
+            ["--buckets = '3': --mechanism two_durations"],
+        ),
         ("--compute 1 --comm 1 --efficiency 1.2", ["--efficiency = '1.2': outside of its domain"]),
         ("--compute 1 --comm 1 --kind bulk_margin --num-sm 132", ["--num-sm = '132'"]),
         (
@@ -367,7 +370,7 @@ def test_timelines_as_a_figure(cli: Runner, tmp_path: Path) -> None:
         ),
         (
             "--kind pipeline --compute 1 --comm 1",
-            ["; give --forward", "; give --backward", "; give --p2p"],
+            ["; give --forward", "; give --backward", "; give --stage-transfer"],
         ),
         (
             "--kind fsdp_prefetch --layers 1e6 --compute 1 --comm 1 --timeline t.json",

@@ -144,7 +144,7 @@ def test_figures_of_one_s_own(cli: Runner) -> None:
 @pytest.mark.parametrize(
     ("line", "fields"),
     [
-        ("tune", ["a tuning needs a model; give --model-name, such as Qwen/Qwen3-0.6B"]),
+        ("tune", ["a tuning needs a model; give --model, such as Qwen/Qwen3-0.6B"]),
         ("tune --model-name nobody/nothing", ["model"]),
         (f"{QWEN} --max-tp-size 3", ["--max-tp-size"]),
         (f"{QWEN} --max-tp-size 16", ["--max-tp-size"]),
@@ -252,7 +252,7 @@ def test_validate_with_bad_input(cli: Runner, more: str) -> None:
     [
         ("tune --validate own.yaml --plot --max-num-sm 9", ["--plot = 'set'", "--max-num-sm"]),
         ("tune --validate own.yaml --sweep tp-overlap", ["--sweep"]),
-        ("tune --sweep tp-overlap --model llama3-8b --verbose", ["--model-name", "--verbose"]),
+        ("tune --sweep tp-overlap --model llama3-8b --verbose", ["--model", "--verbose"]),
         (f"{QWEN} --write-workload w --csv --resume", ["--csv", "--resume"]),
         (f"{QWEN} --flags x", ["--flags"]),
     ],
