@@ -142,5 +142,5 @@ def test_options_of_every_command_are_told_as_typed(refused: Refused) -> None:
     one(refused("tune --max-token-len 0 --model llama3-8b"), "--max-token-len = 0")
     one(refused("tune --tokens 0 --model llama3-8b"), "--tokens = 0")
     one(refused("overlap --mechanism foo --compute 1 --comm 1"), "--mechanism = 'foo'")
-    one(refused("collective --N 8 --M 1 --hardware-folder none"), "--hardware-folder = 'none'")
-    one(refused("collective --N 8 --M 1 --hardware-dir none"), "--hardware-dir = 'none'")
+    one(refused("collective --N 8 --M 1 --hardware-folder none"), "--hardware-folder = none")
+    one(refused("collective --N 8 --M 1 --hardware-dir none"), "--hardware-dir = none")

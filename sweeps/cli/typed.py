@@ -34,9 +34,9 @@ class Command(click.Command):
         given = list(args)
         rest = super().parse_args(ctx, args)
         every = occurrences(self, ctx, given)
-        switches = {str(one.name): flag for one in self.params if isinstance(one, click.Option)
-                    for flag in one.opts if one.is_flag and flag in given}  # fmt: skip
-        ctx.meta[TYPED] = switches | {name: pairs[-1][0] for name, pairs in every.items()}
+        others = {str(one.name): flag for one in self.params if isinstance(one, click.Option)
+                  for flag in one.opts if (one.is_flag or one.multiple) and flag in given}  # fmt: skip
+        ctx.meta[TYPED] = others | {name: pairs[-1][0] for name, pairs in every.items()}
         tell_all([line for name, pairs in every.items() for line in _several(name, pairs)])
         return rest
 
