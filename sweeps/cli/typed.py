@@ -34,8 +34,7 @@ class Command(click.Command):
         given = list(args)
         rest = super().parse_args(ctx, args)
         every = occurrences(self, ctx, given)
-        others = {str(one.name): flag for one in self.params if isinstance(one, click.Option)
-                  for flag in one.opts if (one.is_flag or one.multiple) and flag in given}  # fmt: skip
+        others = {str(one.name): flag for one in self.params for flag in one.opts if flag in given}
         ctx.meta[TYPED] = others | {name: pairs[-1][0] for name, pairs in every.items()}
         tell_all([line for name, pairs in every.items() for line in _several(name, pairs)])
         return rest
