@@ -30,9 +30,14 @@ STEADY_ENDS = (EVEN, STEADY, AT_LEAST_PP)
 BOUND = "an upper bound where a backward of inputs is shorter than a forward, or weights' longer"
 SHORT = "a transfer takes no longer than half of a chunk's forward"
 
-constant("virtual_stages", 1.0, "One chunk a rank, where none are given", like="pp")
-constant("virtual_stages", 2.0, "Two chunks a rank: one on the way down, one on the way up",
-         like="pp", source="qi2023", where="section 6", **ALL)  # fmt: skip
+constant(
+    "virtual_stages",
+    2.0,
+    "Two chunks a rank: one on the way down, one on the way up",
+    source="qi2023",
+    where="section 6",
+    **ALL,
+)
 
 
 # Bubbles.
@@ -333,8 +338,9 @@ total("last_stage_extra_time", ("output_time", "vocabulary_last_time"),
       **KNOWN)  # fmt: skip
 
 
-constant("tied_all_reduce_backward_count", 0.0, "Never: one rank has both uses of the table",
-         like="pp", **KNOWN)  # fmt: skip
+constant(
+    "tied_all_reduce_backward_count", 0.0, "Never: one rank has both uses of the table", **KNOWN
+)
 alias("all_dense_parameters", "pipeline_parameters", "Parameters on the ranks of one pipeline",
       name="folded_dense_parameters", **KNOWN)  # fmt: skip
 

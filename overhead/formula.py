@@ -273,6 +273,7 @@ class Registry(Mapping[str, Formula]):
         self._candidates: dict[str, list[Formula | Call]] = {}
         self._ranked: dict[str, list[tuple[Formula | Call, Condition]]] = {}
         self._new: list[Formula | Call] = []
+        self._defaults: dict[str, Formula | None] = {}
         self.calls: list[Call] = []
         self.edition = 0  # Another whenever what it holds is
         self._load_rest: Callable[[], None] | None = None
@@ -370,7 +371,17 @@ class Registry(Mapping[str, Formula]):
                     break
             else:
                 return candidate, looked | candidate.looked
-        return None, looked
+        return self._default(quantity), looked
+
+    def _default(self, quantity: str) -> Formula | None:
+        """Return what gives a quantity where no declaration does: the default of its row."""
+        if quantity not in self._defaults:
+            value = VOCABULARY[quantity].default if quantity in VOCABULARY else None
+            self._defaults[quantity] = None if value is None else Formula(
+                f"default_{quantity}", lambda: xp.asarray(value), (), quantity, "derivation",
+                own_expression=f"{value:g}", words="Where nothing else gives it",
+            )  # fmt: skip
+        return self._defaults[quantity]
 
     def candidates(self, quantity: str) -> tuple[Formula | Call, ...]:
         """Return all that give a quantity under some labels, the more special ones first."""
@@ -645,21 +656,9 @@ def _itself(value: Array) -> Array:
     return 1.0 * value
 
 
-def constant(
-    returns: str,
-    value: float,
-    title: str = "",
-    *,
-    like: str | tuple[str, ...],
-    **further: Unpack[Further],
-) -> None:
-    """Declare a quantity as a number, wherever what it is `like` is known, and of its shape."""
-
-    def kernel(*others: Array) -> Array:
-        return value + 0.0 * _product(*others)
-
-    inputs = (like,) if isinstance(like, str) else like
-    _register(kernel, returns, inputs, title, _named(returns, further), further)
+def constant(returns: str, value: float, title: str = "", **further: Unpack[Further]) -> None:
+    """Declare a quantity as a number, under some labels; one by default stands in its table."""
+    _register(lambda: xp.asarray(value), returns, (), title, _named(returns, further), further)
 
 
 def declare(

@@ -130,9 +130,7 @@ def hsdp_replica_size(dp: Array, cp: Array, hsdp_shard: Array) -> Array:
 # Strides.
 
 
-constant(
-    "group_stride", 1.0, like="group_size", source=MEGATRON, where=ORDER, when={"group": "tp|etp"}
-)
+constant("group_stride", 1.0, source=MEGATRON, where=ORDER, when={"group": "tp|etp"})
 alias("group_stride", "tp", source=MEGATRON, where=ORDER, when={"group": "cp|zero|hsdp_shard"})
 
 

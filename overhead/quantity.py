@@ -42,6 +42,8 @@ class Quantity:
         Whether the minimum itself is outside of the domain.
     integer : bool
         Whether only whole numbers are in the domain.
+    default : float, optional
+        The value where neither the user, nor a machine, nor a formula gives one.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Quantity:
     maximum: float = np.inf
     above: bool = False
     integer: bool = False
+    default: float | None = None
 
     def domain(self) -> str:
         """Return the domain in words."""
@@ -103,7 +106,7 @@ class Vocabulary(Mapping[str, Quantity]):
     """Quantities by name; a name stands once.
 
     The package's stand in ``quantities/SUBJECT.csv``, a row each: its name, symbol, units, domain
-    (of `DOMAINS`) and meaning.  A row is read when it is asked for.
+    (of `DOMAINS`), default (most have none) and meaning.  A row is read when it is asked for.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -121,8 +124,9 @@ class Vocabulary(Mapping[str, Quantity]):
             message = f"no quantity is called '{name}': define it in the vocabulary first"
             raise KeyError(message)
         if isinstance(found, str):
-            _, symbol, units, domain, meaning = next(csv.reader([found]))
-            found = Quantity(name, symbol, units, meaning, *DOMAINS[domain])
+            _, symbol, units, domain, default, meaning = next(csv.reader([found]))
+            value = float(default) if default else None
+            found = Quantity(name, symbol, units, meaning, *DOMAINS[domain], value)
             self._found[name] = found
         return found
 
@@ -156,7 +160,7 @@ def define(name: str, symbol: str, units: str, meaning: str, **domain: Any) -> Q
     name, symbol, units, meaning : str
         As in `Quantity`.
     **domain
-        ``minimum``, ``maximum``, ``above`` and ``integer`` of `Quantity`.
+        ``minimum``, ``maximum``, ``above``, ``integer`` and ``default`` of `Quantity`.
 
     Returns
     -------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import constant, declare, formula, product, total
+from overhead.formula import declare, formula, product, total
 from overhead.labels import TENSORS
 from overhead.quantity import Array
 
@@ -219,14 +219,6 @@ def key_value_weights(
     return xp.where(kv_rank > 0.0, latent, 2.0 * hidden_size * kv_heads * head_size)
 
 
-for _name, _value, _words in (
-    ("output_rank", 0.0, "The context's projection is one product"),
-    ("output_groups", 0.0, "The context's projection is one product"),
-    ("residual_streams", 1.0, "The residual is one hidden state"),
-):
-    constant(_name, _value, _words, like="hidden_size", source="deepseekv4")
-
-
 @formula(
     source=VASWANI,
     where=f"{HEADS['where']}; in groups of heads through vectors of a rank: DeepSeek-V4, section "
@@ -305,17 +297,6 @@ def attention_norm_parameters(
 ) -> Array:
     """Norms inside one layer's attention, and the sinks of its softmax."""
     return 2.0 * qk_norms * head_size + q_rank + kv_rank + index_norms + attention_sinks
-
-
-constant(
-    "attention_sinks",
-    0.0,
-    "None: all that a softmax adds up are scores",
-    like="hidden_size",
-    source="megatron",
-    where="megatron/core/transformer/dot_product_attention.py: softmax_type; the attention kernel "
-    "takes them beside its scores, and moves no more",
-)
 
 
 total("attention_parameters",
@@ -435,8 +416,6 @@ def moe_layers(
     return xp.where(experts > 0.0, xp.minimum(routed, layers), 0.0)
 
 
-constant("separate_moe_layers", 0.0, "Each mixture belongs to the layer of its attention",
-         like="layers", **HYBRID_ORDER)  # fmt: skip
 total("pipeline_layers", ("layers", "separate_moe_layers"), **HYBRID_ORDER)
 
 

@@ -399,10 +399,11 @@ class Site:
     def _section(self, name: str) -> str:
         one = VOCABULARY[name]
         unit = "a bare number" if one.units == "1" else one.units
+        default = "" if one.default is None else f"; {one.default:g} where nothing gives it"
         lines = [
             f'<section id="{name}">\n<h3>{_code(name)} {ex.math(ex.symbol(one.symbol))}</h3>\n',
             f"<p>{escape(one.meaning)}</p>\n",
-            f'<p class="quiet">{escape(unit)}; {escape(one.domain())}</p>\n',
+            f'<p class="quiet">{escape(unit)}; {escape(one.domain())}{default}</p>\n',
         ]
         lines += map(self._formula, _candidates(name))
         users = ", ".join(link for _, link in sorted(self._users.get(name, {}).items()))

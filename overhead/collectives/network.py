@@ -61,18 +61,9 @@ def pods(ranks: Array, node_ranks: Array, nodes: Array) -> Array:
 
 # Leaf switches.  What stays under one pays no oversubscription; what leaves it shares its uplinks.
 
-LEAF_NODES = 1.0
 UPLINKS = "a leaf's uplinks are those of its nodes by the oversubscription, shared evenly"
 FILLED = "a group's nodes fill one leaf after another"
 LEAVES_ONCE = "a ring or a tree leaves a leaf once, whatever it has of the group"
-
-constant(
-    "leaf_nodes",
-    LEAF_NODES,
-    "Nodes under one leaf switch, where nothing is said",
-    like="oversubscription",
-    assumes=("all that leaves a node leaves its leaf switch, too",),
-)
 
 
 def ring_oversubscription(group_nodes: Array, leaf_members: Array, ratio: Array) -> Array:
@@ -171,7 +162,7 @@ def ring_ports(ranks: Array) -> Array:
     return xp.where(ranks > 2.0, 2.0, 1.0)
 
 
-constant("ports", 1.0, like="ranks", when={"topology": "switch|tree|binary_tree"})
+constant("ports", 1.0, when={"topology": "switch|tree|binary_tree"})
 
 
 @derived(returns="ports", when=TORUS)
@@ -333,7 +324,7 @@ def flat_nvls(ranks: Array, gpus_per_node: Array, intra_nvls: Array) -> Array:
 
 
 alias("has_nvls", "intra_nvls", when={"link": "intra"})
-constant("has_nvls", 0.0, like="inter_inc", when={"link": "inter"})
+constant("has_nvls", 0.0, when={"link": "inter"})
 
 
 declare("has_inc", ("ranks", "gpus_per_node", "intra_inc", "inter_inc"), _within,

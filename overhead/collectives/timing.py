@@ -86,7 +86,7 @@ def flat_inter_time(time: Array, ranks: Array, gpus_per_node: Array) -> Array:
 for _within, _without in (("intra", "inter"), ("inter", "intra")):
     _all = {**FLAT, "link": _within}
     alias(f"{_within}_time", "time", "All of the time", when=_all)
-    constant(f"{_without}_time", 0.0, "No part of the time", like="time", when=_all)
+    constant(f"{_without}_time", 0.0, "No part of the time", when=_all)
 
 
 product("sent_bytes", ("sent_fraction", "message_bytes"), "Most bytes that one rank sends")
@@ -399,10 +399,10 @@ def pod_wire_time(message_bytes: Array, pod_bandwidth: Array, pod_oversubscripti
 for _level in LEVELS:
     alias(f"{_level}_step_latency", f"{_level}_latency", when=HIERARCHY)
     alias(f"{_level}_step_wire_time", f"{_level}_wire_time", when=HIERARCHY)
-    constant(f"{_level}_step_ramp_time", 0.0, "No ramp", like=f"{_level}_latency", when=HIERARCHY)
+    constant(f"{_level}_step_ramp_time", 0.0, "No ramp", when=HIERARCHY)
 alias("inner_step_latency", "latency", when=FLAT)
 alias("step_wire_time", "wire_time", when=FLAT)
-constant("step_ramp_time", 0.0, "No ramp", like="latency", when=FLAT)
+constant("step_ramp_time", 0.0, "No ramp", when=FLAT)
 
 
 def _one_level(count: Array, latency: Array, fraction: Array, wire_time: Array) -> Array:

@@ -30,9 +30,6 @@ product("tp_message_bytes", ("communication_bytes", "rank_tokens", "hidden_size"
         "Activations between blocks of a micro-batch's tokens on a rank", **WHOLE)  # fmt: skip
 
 
-constant("tp_gather_share", 1.0, "Activations are gathered as they are sent elsewhere", like="tp")
-
-
 @formula(
     source="derivation",
     assumes=(
@@ -126,7 +123,6 @@ def tied_message_bytes(
 constant(
     "tied_message_bytes",
     0.0,
-    like="reduction_bytes",
     assumes=("shapes aren't known: no table is shared",),
     when=UNKNOWN,
     **TIED,
@@ -195,7 +191,7 @@ operation("tied_all_reduce",
           "all_reduce of the shared embedding's gradients between first and last stage",
           "all_reduce", "tied_message_bytes", dimension="vocabulary", group="ends",
           share="ends_share", own=("backward_count",))  # fmt: skip
-constant("tied_all_reduce_backward_count", 0.0, like="micro_batches", when=UNKNOWN)
+constant("tied_all_reduce_backward_count", 0.0, when=UNKNOWN)
 product("tied_all_reduce_backward_time", ("tied_all_reduce_backward_count", "tied_all_reduce_time"))
 
 

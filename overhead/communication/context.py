@@ -169,7 +169,6 @@ def cp_outer_ring_energy(
 # How often a rank of a ring sends.
 
 
-constant("ring_ranks", 1.0, "Nothing goes round: each rank is a ring", like="cp")
 alias("ring_ranks", "cp", "All ranks of a group are in one ring", when=ROUND, **RING)
 
 
@@ -210,6 +209,6 @@ for _kind, _names, _said in (
             if _some:
                 added(_returns, times(_some, _way), when=_kind, **_said)
             else:
-                constant(_returns, 0.0, like="cp", when=_kind, **_said)
+                constant(_returns, 0.0, when=_kind, **_said)
 for _way in WAYS:
     total(f"cp_layer_{_way}_time", (f"cp_exchange_{_way}_time", f"cp_round_{_way}_time"), **ULYSSES)

@@ -108,7 +108,6 @@ def routed_elements(
 constant(
     "routed_elements",
     0.0,
-    like="tp",
     assumes=("shapes aren't known: there are no experts",),
     when=UNKNOWN,
     **DISPATCHER,
@@ -172,7 +171,6 @@ alias(
 constant(
     "ep_layer_forward_time",
     0.0,
-    like="ep_dispatch_time",
     assumes=("shapes aren't known: there are no experts",),
     when=UNKNOWN,
     **DISPATCHER,
@@ -189,13 +187,6 @@ PODS = {"topology": "hierarchical", "shape": "three_levels"}
 SOURCE: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.2.2"}
 BOTH = "what is handed on inside nodes overlaps with what crosses the network"
 EVENLY = "experts are chosen evenly, and without regard to nodes but for groups of them"
-LIMITED: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/moe/moe_utils.py, group_limited_topk",
-}
-for _name in ("expert_groups", "groups_per_token"):
-    constant(_name, 0.0, "A token chooses among all experts", like="experts", **LIMITED)
-
 for _name, _of in (
     ("ep_members_in_node", "members_in_node"),
     ("ep_nodes", "group_nodes"),

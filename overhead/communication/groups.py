@@ -21,7 +21,7 @@ from overhead.collectives.network import (
     ring_oversubscription,
 )
 from overhead.expression import greatest_common_divisor, square_divisor
-from overhead.formula import alias, call, constant, declare, derived, formula, product
+from overhead.formula import alias, call, declare, derived, formula, product
 from overhead.labels import GIVEN_GRID
 from overhead.quantity import Array
 
@@ -378,6 +378,3 @@ def given_group_ny(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: A
 def given_group_nz(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
     """Ranks along z of the mesh or torus that a group is: as given, of a group of that size."""
     return xp.where(group_size == mesh_nx * mesh_ny * mesh_nz, mesh_nz, 1.0)
-
-
-constant("group_nz", 1.0, like="group_size", assumes=SQUARE)

@@ -23,8 +23,7 @@ BLOCKS: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
 # Directions.
 
 
-constant("has_backward", 1.0, "Whether a step has a backward: it trains", like="micro_batches")
-constant("has_backward", 0.0, like="micro_batches", when=FORWARD)
+constant("has_backward", 0.0, when=FORWARD)
 
 
 product("backward_passes", ("has_backward", "micro_batches"))
@@ -64,7 +63,7 @@ def repeated_blocks(
     return (recompute_mlp * dense_mlp_layers + shared) / xp.maximum(blocks, 1.0)
 
 
-constant("repeated_blocks", 0.0, like="micro_batches", when=UNKNOWN)
+constant("repeated_blocks", 0.0, when=UNKNOWN)
 
 
 WHOLE_LAYERS, OPERATORS = "full|full_early_stop|uniform", "per_op"
@@ -75,8 +74,7 @@ for _returns, _wholly, _module in (
     ("repeated_exchanges", f"{WHOLE_LAYERS}|{OPERATORS}", "recompute_moe"),
     ("repeated_attentions", WHOLE_LAYERS, "recompute_core_attn"),
 ):
-    constant(_returns, 0.0, "Nothing is repeated", like="micro_batches", **REPEATED)
-    constant(_returns, 1.0, "All is repeated", like="micro_batches", name=f"{_returns}_wholly",
+    constant(_returns, 1.0, "All is repeated", name=f"{_returns}_wholly",
              when={"recompute": _wholly}, **REPEATED)  # fmt: skip
     alias(_returns, "recomputed_share", when={"recompute": "block"}, **REPEATED)
     alias(_returns, _module, when={"recompute": "selective"}, **MODULES)
@@ -158,7 +156,7 @@ def busiest_tp_blocks(
     return xp.maximum(earlier, last_stage_tp_blocks)
 
 
-constant("busiest_moe_layers", 0.0, like="pp", when=UNKNOWN)
+constant("busiest_moe_layers", 0.0, when=UNKNOWN)
 
 
 # All stages by the busiest one.
@@ -304,11 +302,11 @@ for _all, _trained in (
 ):
     alias(_trained, _all, "All of them")
     if "dense" not in _all and not _all.startswith("dp"):
-        constant(_trained, 0.0, "None: routed experts are frozen", like=_all, **LORA)
+        constant(_trained, 0.0, "None: routed experts are frozen", **LORA)
 for _kind in ("", "expert_"):
     _all, _trained = (f"busiest_{one}narrow_{_kind}parameters" for one in ("", "trained_"))
     alias(_trained, _all, "All of them")
-    constant(_trained, 0.0, "None: adapters are in 16 bits", like=_all, **LORA)
+    constant(_trained, 0.0, "None: adapters are in 16 bits", **LORA)
 call(
     returns="busiest_trained_parameters",
     of="trained_parameters",
@@ -334,9 +332,6 @@ call(
 
 
 # All stages together: as one stage would have it.
-
-
-constant("one_stage", 1.0, "One, as the number of a pipeline's stages", like="pp")
 
 
 call(
@@ -465,7 +460,6 @@ for _experts in (
     constant(
         _experts,
         0.0,
-        like="pp",
         assumes=("shapes aren't known: nothing is an expert",),
         when=UNKNOWN,
         **LAYER,

@@ -11,7 +11,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute import quantities
-from overhead.formula import alias, constant, formula
+from overhead.formula import alias, formula
 from overhead.quantity import Array
 
 FUSED = "flash_1|flash_2|flash_3|cudnn"
@@ -128,9 +128,6 @@ def mixed_attention_length(
 ) -> Array:
     """Keys that one call of the attention kernel goes through in a ring of groups: a block."""
     return xp.minimum(attention_span, sequence_length / ring_ranks)
-
-
-constant("attention_speedup", 1.0, "Scores and values in 16 bits", like="attention_peak_flops")
 
 
 @formula(assumes=("short sequences lose what a kernel's start and end cost",), **KERNEL)

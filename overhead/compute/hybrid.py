@@ -13,7 +13,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.compute.attention import FUSED
 from overhead.compute.layer import half_elementwise_bytes
-from overhead.formula import alias, constant, declare, formula, product
+from overhead.formula import alias, declare, formula, product
 from overhead.memory.activations import INDEX
 from overhead.quantity import Array
 from overhead.transformer import BRIDGE, CAUSAL, FULL, MISTRAL
@@ -23,8 +23,6 @@ MEAN = "a stage has as many layers of each kind as the mean"
 
 WINDOW: dict[str, Any] = {"source": MISTRAL, "where": "section 2, sliding window attention"}
 WINDOWED = "layers without the window attend to all tokens"
-constant("windowed_share", 1.0, "Share of layers that the window holds in: all", like="window",
-         **WINDOW)  # fmt: skip
 
 
 @formula(
@@ -90,10 +88,6 @@ def causal_attention_span(
     return windowed_share * within + (1.0 - windowed_share) * whole + 0.5 * pooled_span
 
 
-constant("attention_tile", 128.0, "Tokens along a side of a fused kernel's blocks of scores",
-         like="window", source="dao2023", where="section 3.3: sizes of blocks")  # fmt: skip
-
-
 @formula(
     source="dao2023",
     where="section 3.1.1: blocks that a mask hides as a whole are left out",
@@ -122,17 +116,6 @@ def causal_tiled_span(
 
 INDEXED: dict[str, Any] = {**INDEX, "when": {"selection": "indexed"}}
 alias("selected_span", "whole_span", "Tokens that attention selects of these: all", **INDEX)
-for _name, _like in (
-    ("index_share", "experts"), ("index_weights", "hidden_size"), ("index_norms", "hidden_size"),
-    ("index_flops", "sequence_length"), ("causal_index_flops", "sequence_length"),
-    ("index_backward_flops", "sequence_length"), ("pooled_span", "sequence_length"),
-    ("pooled_layers", "layers"),
-):  # fmt: skip
-    constant(_name, 0.0, "None: attention selects no tokens", like=_like, **INDEX)
-
-
-for _name, _like in (("index_stride", "index_tokens"), ("pooled_stride", "layers")):
-    constant(_name, 1.0, "Each token has a key of its own", like=_like, **INDEX)
 
 
 @formula(
@@ -267,10 +250,6 @@ HYBRIDS: dict[str, Any] = {
 def linear_share(linear_layers: Array, layers: Array) -> Array:
     """Share of layers that have linear attention: no more than all."""
     return xp.minimum(linear_layers / layers, 1.0)
-
-
-constant("attention_layer_fraction", 1.0, "Every layer has attention", like="heads", **GATED)
-constant("output_gate", 0.0, "The context has no gate", like="heads", **GATED)
 
 
 @formula(returns="attention_layer_fraction", when=HYBRIDS["when"], **GATED)

@@ -28,11 +28,9 @@ CASTS: dict[str, Any] = {
 # In a ring each block of keys and values that comes round gives a part of the result, in single
 # precision added up with those before.
 
-constant("merged_share", 1.0, "All of a rank's", like="rank_tokens")
 constant("merged_share", 0.75, "Half of the blocks bring scores to the later half of a rank's "
-         "tokens alone", like="rank_tokens", name="causal_merged_share",
+         "tokens alone", name="causal_merged_share",
          when={"mask": "causal"})  # fmt: skip
-constant("merged_bytes", 0.0, "There is one part", like="rank_tokens")
 
 
 def _merged(*taken: Array) -> Array:
@@ -410,9 +408,6 @@ CALLED, CALLED_KERNEL = 2.0 / 3.0, 0.1
 # dispatch, experts, combine.  Each detaches what it takes and hands on what it gives; backward it
 # starts autograd, waits for its stream and gathers gradients.
 NODES = {"forward": 8.0, "backward": 12.0}
-constant("launch_share", 1.0, "Each operation is launched by itself", like="host_time")
-constant("expert_casts", 2.0, "Of no recipe that is named: a cast, and one beside it",
-         like="host_time", **LIBRARY)  # fmt: skip
 
 
 @formula(

@@ -301,8 +301,6 @@ def sized_matmul_efficiency(
     return matmul_efficiency * xp.where(odd, 1.0 - odd_size_loss, 1.0)
 
 
-constant("grouped_matmul_share", 1.0, "Experts' products are as fast as others",
-         like="matmul_efficiency")  # fmt: skip
 product("grouped_matmul_efficiency", ("grouped_matmul_share", "sized_matmul_efficiency"))
 
 
@@ -435,8 +433,7 @@ LORA: dict[str, Any] = {
 ADAPTED = ("router", "shared_up", "shared_down", "expert_up", "expert_down", "logits",
            "mtp_projection")  # fmt: skip
 for _name in (*LINEAR, *ADAPTED):
-    constant(f"{_name}_weight_gradient_time", 0.0, "None: the weights are frozen",
-             like=f"{_name}_forward_time", **LORA)  # fmt: skip
+    constant(f"{_name}_weight_gradient_time", 0.0, "None: the weights are frozen", **LORA)
 
 
 def _adapters(rank: Array, tokens: Array, width: Array, layers: Array, *machine: Array) -> Array:

@@ -50,7 +50,6 @@ BLOCK: dict[str, Any] = {
     "assumes": ("the mean of a chunk's layers",),
 }
 _again = "layer_attention_again_time"
-constant(_again, 0.0, "No scores are computed again", like="attention_forward_time", **PAPER)
 alias(_again, "attention_forward_time", when={"recompute": "full|uniform|full_early_stop"}, **PAPER)
 product(_again, ("recomputed_share", "attention_forward_time"), name=f"{_again}_of_some",
         when=SOME, **BLOCK)  # fmt: skip
@@ -59,10 +58,8 @@ product(_again, ("recompute_core_attn", "attention_forward_time"), name=f"{_agai
 
 for _class in quantities.CLASSES:
     _again = f"{_class}_layer_recompute_time"
-    constant(_again, 0.0, "Nothing is computed again", like="attention_forward_time", **PAPER)
     for _kind, _when in (("matmul", PRODUCTS_AGAIN[_class]), ("elementwise", ALL)):
         _part, _whole = f"{_class}_layer_{_kind}_again_time", f"{_class}_layer_{_kind}_forward_time"
-        constant(_part, 0.0, "Nothing is computed again", like=_whole, **PAPER)
         alias(_part, _whole, when=_when, **PAPER)
         product(_part, ("recomputed_share", _whole), name=f"{_part}_of_some", when=SOME, **BLOCK)
     total(
@@ -196,10 +193,8 @@ def moe_module_elementwise_time(
 #
 # The probabilities' gradient needs the experts' outputs, so of a mixture nothing is left out.
 
-constant("early_stop", 0.0, "A forward is repeated to its end, unless software says so",
-         like="pp")  # fmt: skip
 alias("stops_early", "early_stop", **EARLY)
-constant("stops_early", 1.0, "It does, whatever the software", like="early_stop",
+constant("stops_early", 1.0, "It does, whatever the software",
          when={"recompute": "full_early_stop"}, **EARLY)  # fmt: skip
 
 

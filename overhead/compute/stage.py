@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, call, constant, declare, formula, total
+from overhead.formula import alias, call, declare, formula, total
 from overhead.quantity import Array
 from overhead.schedule import PARTED
 
@@ -102,7 +102,6 @@ OFFLOAD: dict[str, Any] = {
     "source": "transformerengine",
     "where": "transformer_engine/pytorch/cpu_offload.py",
 }
-constant("offload_transfer_time", 0.0, "No activations are moved", like="pp", **OFFLOAD)
 call(returns="middle_activation_memory", of="micro_batch_activation_memory",
      bind={"stage": "middle_stage"})  # fmt: skip
 

@@ -47,16 +47,11 @@ WIDE: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/fp8_utils.py, is_first_last_bf16_layer: first_last_layers_bf16",
 }
-constant("bf16_layers", 0.0, "No layer is left out of the products' precision", like="layers",
-         **WIDE)  # fmt: skip
 # Modules that stay in 16 bits in every layer: recipes name them one by one.
 MODULES: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/extensions/TransformerEngineMixedPrecision.md: a recipe a module",
 }
-for _name, _words in (("bf16_attention", "attention's"), ("bf16_experts", "experts'")):
-    constant(_name, 0.0, f"None of {_words} products is left out of their precision",
-             like="layers", **MODULES)  # fmt: skip
 
 
 @formula(**WIDE)
@@ -102,8 +97,7 @@ for _module, _adapters in (("attention", "lora_attention"), ("layer", "lora_mlp"
             name=f"adapted_{_module}_input_bytes",
             lacks={f"{_module}_input_bytes": WIDE_ADAPTERS}, **LORA)  # fmt: skip
 alias("kept_expert_input_bytes", "expert_input_bytes", **LAYER)
-constant("kept_expert_input_bytes", 0.0, "None: routed experts have no adapters",
-         like="expert_input_bytes", **LORA)  # fmt: skip
+constant("kept_expert_input_bytes", 0.0, "None: routed experts have no adapters", **LORA)
 
 
 @formula(
@@ -198,10 +192,6 @@ def latent_activations(
     """Bytes a token of latent vectors of attention, and of the rotated key."""
     latent = activation_bytes * (2.0 * (q_rank + kv_rank) + head_size_rope) / sequence_shards
     return attention_layer_fraction * xp.where(q_rank + kv_rank > 0.0, latent, 0.0)
-
-
-constant("linear_activations", 0.0, "No layer has linear attention", like="activation_bytes",
-         **TENSOR)  # fmt: skip
 
 
 @formula(
@@ -392,8 +382,6 @@ INDEX: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/experimental_attention_variant/dsa.py",
 }
-constant("index_activations", 0.0, "None: attention selects no tokens", like="activation_bytes",
-         **INDEX)  # fmt: skip
 
 
 @formula(

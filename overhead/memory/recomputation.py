@@ -215,7 +215,6 @@ for _kind in ("dense", "moe"):
         constant(
             f"kept_{_kind}_layer_activations",
             0.0,
-            like=f"{_kind}_layer_activations",
             name=f"kept_{_kind}_layer_activations_without_backward_{_recompute}",
             assumes=("there is no backward",),
             when={"schedule": "forward_only", "recompute": _recompute},
@@ -304,7 +303,6 @@ OFFLOAD: dict[str, Any] = {
     "where": "transformer_engine/pytorch/cpu_offload.py",
     "when": {"stashing": "host"},
 }
-constant("offloaded_activation_memory", 0.0, "None is in the host's memory", like="pp")
 
 
 @formula(**OFFLOAD)
@@ -364,8 +362,7 @@ def chunk_layers(
     return xp.ceil(places / (pp * virtual_stages)) * layers / xp.maximum(pipeline_layers, 1.0)
 
 
-constant("recomputed_share", 0.0, "No layer is recomputed as a whole", like="pp")
-constant("recomputed_share", 1.0, "Every layer is recomputed", like="pp",
+constant("recomputed_share", 1.0, "Every layer is recomputed",
          when={"recompute": "full|full_early_stop|uniform"})  # fmt: skip
 
 
@@ -409,7 +406,6 @@ def whole_activation_memory(
     return in_flight_micro_batches * (rank_tokens * layers)
 
 
-constant("no_memory", 0.0, like="rank_tokens")
 call(
     returns="unrecomputed_memory",
     of="memory",

@@ -45,7 +45,7 @@ MTP: dict[str, Any] = {
     "where": "megatron/core/transformer/multi_token_prediction.py",
 }
 alias("mtp_depths", "mtp_layers", **MTP)
-constant("mtp_depths", 0.0, "Only training predicts further tokens", like="mtp_layers",
+constant("mtp_depths", 0.0, "Only training predicts further tokens",
          when={"schedule": "forward_only"}, **MTP)  # fmt: skip
 
 
@@ -293,7 +293,6 @@ EXCHANGE: dict[str, Any] = {
     "source": "hybridep",
     "where": "csrc/hybrid_ep/buffer/intranode.cu @94a9f8f6b1: allocate_combine_buffers",
 }
-constant("exchange_memory", 0.0, "NCCL's buffers alone", like="communicators", **EXCHANGE)
 
 
 @formula(
@@ -522,9 +521,6 @@ CANDIDATES = ("first_stage", "second_stage", "expert_stage", "last_stage")
 PEAK_PARTS = tuple(f"peak_{part}" for part in PARTS)
 
 
-constant("first_stage", 0.0, like="pp")
-
-
 @formula(source=DERIVED)
 def second_stage(pp: Array) -> Array:
     """The pipeline's second stage, or its only one."""
@@ -640,11 +636,9 @@ for _part, _whole in PARTS.items():
     _declare(f"peak_{_part}", tuple(f"{stage}_{_part}" for stage in CANDIDATES))
 
 
-constant("weight_copies", 1.0, like="pp")
 constant(
     "weight_copies",
     2.0,
-    like="pp",
     source="deepseekv3",
     where="section 3.2.1",
     when={"schedule": "dual_pipe"},

@@ -101,7 +101,6 @@ def optimizer_memory(
     return device_optimizer_bytes * _share(zero_stage >= 1.0, *kept)
 
 
-constant("weight_copy_bytes", 0.0, "None is counted where no recipe says so", like="weight_bytes")
 alias("device_optimizer_bytes", "optimizer_bytes", "Bytes of the optimizer's states: all of them")
 
 
@@ -138,7 +137,7 @@ LORA: dict[str, Any] = {
 }
 LATENT = "of latent attention every projection has one"
 FROZEN = "frozen weights have no gradients"
-constant("linear_adapter_width", 0.0, "No layer has linear attention", like="hidden_size",
+constant("linear_adapter_width", 0.0, "No layer has linear attention",
          **LORA)  # fmt: skip
 for _kind in ("", "_expert"):
     _all, _trained = f"stage{_kind}_parameters", f"trained{_kind}_parameters"
@@ -228,8 +227,7 @@ def adapted_trained_parameters(
     return weight_copies * adapters / tp
 
 
-constant("trained_expert_parameters", 0.0, "None: routed experts are frozen",
-         like="stage_expert_parameters", **LORA)  # fmt: skip
+constant("trained_expert_parameters", 0.0, "None: routed experts are frozen", **LORA)
 
 
 @formula(
@@ -242,10 +240,6 @@ def adapted_weight_memory(trained: Array, frozen: Array, *taken: Array) -> Array
 
 
 # What sharded parameters need beside their shards.
-
-
-constant("whole_in_pipeline", 0.0, "Stages shard as without a pipeline, unless software says so",
-         like="pp")  # fmt: skip
 
 
 @formula(**FSDP2)
@@ -367,7 +361,6 @@ def pending_gradient_memory(
 
 
 # Gradients that are reduced once a step accumulate whole.
-constant("whole_share", 1.0, "All of them", like="pending_share")
 call(
     returns="pending_gradient_memory",
     of="pending_gradient_memory",
@@ -645,7 +638,6 @@ def even_stage_parameters(weight_copies: Array, parameters: Array, tp: Array, pp
 constant(
     "stage_expert_parameters",
     0.0,
-    like="parameters",
     assumes=("shapes aren't known: nothing is an expert",),
     when=BARE,
     **TENSOR,
@@ -672,7 +664,6 @@ for _name in NONE:
         _name,
         0.0,
         "None: forwards alone need none",
-        like="weight_memory",
         name=f"forward_only_{_name}",
         assumes=("forwards alone need no gradients and no optimizer",),
         when={"schedule": "forward_only"},

@@ -177,9 +177,7 @@ def ideal_fused_time(compute_time: Array, fused_communication_time: Array) -> Ar
 
 
 # What fusing saves isn't hidden: it isn't sent at all.
-constant(
-    "hidden_time", 0.0, "No time: one message hides behind nothing", like="compute_time", when=FUSED
-)
+constant("hidden_time", 0.0, "No time: one message hides behind nothing", when=FUSED)
 
 
 # A whole product beside a whole collective that takes some of the GPU's multiprocessors.
@@ -357,7 +355,6 @@ def wave_matmul_time(
 
 LOOP = "decomposition into a loop of chunks"
 
-constant("product_chunks", 1.0, "Chunks of a product that isn't cut", like="matmul_rows")
 alias("product_chunks", "ranks", source=mechanisms.DECOMPOSED, where=LOOP, when=RING)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.compute.quantities import MEASURED
 from overhead.expression import power_sum
-from overhead.formula import alias, call, constant, declare, derived, formula, product, total
+from overhead.formula import alias, call, declare, derived, formula, product, total
 from overhead.labels import HIERARCHY, LABELS, NCCL, ONE_COMPUTATION, complete
 from overhead.overlap import mechanisms
 from overhead.overlap.bulk import ALONE, BULK, CHUNK, CUT
@@ -367,14 +367,6 @@ for _kind, _name, _moved in (
 
 # Parts of a product, each reduced and scattered behind the next one's product.
 
-constant(
-    "last_split_sms",
-    32.0,
-    "Multiprocessors of the last part, whatever the others take",
-    like="splits",
-    source=mechanisms.ENGINE,
-    where="comm_gemm_overlap.cpp: split_overlap_rs",
-)
 SPLIT = {"communication": "split", "mechanism": "reduce_scatter_pipeline"}
 PART = {"communication": "sms"}
 
@@ -463,10 +455,7 @@ def tile_product_time(
     return xp.where(matmul_rows * matmul_columns * matmul_depth > 0.0, time, 0.0)
 
 
-constant("products_at_once", 1.0, "One product by itself", like="matmul_rows")
 SIDES = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128), (256, 256))
-for _side in (64, 128, 256):
-    constant(f"tile_side_{_side}", float(_side), f"{_side} rows or columns", like="matmul_rows")
 for _rows, _columns in SIDES:
     _time = f"tile_{_rows}_{_columns}_time"
     _mark, _words = rf"t_{{{_rows},{_columns}}}", f"with a tile of {_rows} x {_columns}"

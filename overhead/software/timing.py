@@ -45,7 +45,7 @@ def all_reduce_copy_byte_time(ranks: Array, reduced_copy_share: Array, copy_rate
     return several(ranks) * reduced_copy_share / (ranks * copy_rate)
 
 
-constant("copy_byte_time", 0.0, "No copy", like="operation_launch_time", source=OWN, when=ANY,
+constant("copy_byte_time", 0.0, "No copy", source=OWN, when=ANY,
          name="no_copy_byte_time")  # fmt: skip
 
 
@@ -225,7 +225,7 @@ product("ramp_part_time", ("protocol", "message_ramp_time"), "Ramp, which LL doe
         source=OWN, when=ANY)  # fmt: skip
 
 
-constant("wait_part_time", 0.0, "Nothing to wait for", like="device_time", source=OWN,
+constant("wait_part_time", 0.0, "Nothing to wait for", source=OWN,
          when={**ANY, "floor": "none"}, name="no_wait_part_time")  # fmt: skip
 
 

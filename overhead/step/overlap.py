@@ -11,7 +11,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute.quantities import WANG
-from overhead.formula import alias, call, constant, declare, formula, product, total
+from overhead.formula import alias, call, declare, formula, product, total
 from overhead.overlap import mechanisms
 from overhead.quantity import Array
 
@@ -32,8 +32,6 @@ def exposed(time: Array, overlap: Array, computing: Array | float) -> Array:
 # channels in a node and 8 across, 0.09 and 0.06 of the multiprocessors: fits took a share of 0.08.
 
 _counted: dict[str, Any] = {"when": {"contention": "counted"}}
-constant("communication_priority", 1.0, "Communication's kernels come first", like="sms")
-constant("communication_streams", 1.0, "One collective at a time", like="sms")
 alias("communication_channels", "communicator_channels", "Those of a communicator")
 product(
     "communication_sms",

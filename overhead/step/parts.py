@@ -42,7 +42,6 @@ for _part, _name in (
 constant(
     "recompute_part_time",
     0.0,
-    like=("micro_batches", "attention_forward_time"),
     when={"schedule": "forward_only"},
 )
 
@@ -291,9 +290,6 @@ def owned_parameters(
     return dense + updated_expert_parameters / xp.where(zero_stage >= 1.0, expert_shards, 1.0)
 
 
-constant("device_update_share", 1.0, "All of it", like="pp")
-
-
 @formula(returns="device_update_share", source="derivation", when={"updating": "host"})
 def left_update_share(optimizer_offload: Array) -> Array:
     """Share of the update that the GPU does where its host does some."""
@@ -317,9 +313,6 @@ def device_update_time(
     return moved / (memory_efficiency * memory_bandwidth) * device_update_share
 
 
-constant("host_optimizer_memory", 0.0, "The host holds nothing of it", like="pp")
-
-
 @formula(
     returns="host_optimizer_memory",
     source="megatron",
@@ -340,7 +333,6 @@ def offloaded_optimizer_memory(
 # The first stage has most micro-batches in flight.
 call(returns="host_stored_memory", of="offloaded_activation_memory", bind={"stage": "first_stage"})
 total("host_memory", ("host_stored_memory", "host_optimizer_memory"), source=ZERO["source"])
-constant("host_update_time", 0.0, "The host updates nothing", like="pp")
 
 
 @formula(
@@ -379,7 +371,6 @@ def optimizer_time(device_update_time: Array, host_update_time: Array) -> Array:
 constant(
     "device_update_time",
     0.0,
-    like="step_overhead",
     assumes=("nothing is updated",),
     when={"schedule": "forward_only"},
 )

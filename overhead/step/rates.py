@@ -7,7 +7,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.compute.attention import FUSED
 from overhead.compute.quantities import DAO_2023
-from overhead.formula import alias, constant, declare, formula, product, total
+from overhead.formula import alias, declare, formula, product, total
 from overhead.quantity import Array
 
 PALM: dict[str, Any] = {"source": "chowdhery2022", "where": "appendix B"}
@@ -89,7 +89,6 @@ for _computed, _all in (
 # What is computed again.
 
 
-constant("recomputed_flops_per_token", 0.0, like="attention_flops_per_token", **AGAIN)
 total(
     "layer_flops_per_token",
     ("weight_flops_per_token", "computed_attention_flops_per_token"),
@@ -272,17 +271,6 @@ def cost_per_trillion_tokens(
 
 PREDICTION: dict[str, Any] = {"source": "deepseekv3", "where": "section 2.2"}
 LIKE_LAST = "each is a layer like the model's last, and shares embedding and output layer"
-
-
-constant(
-    "mtp_layers",
-    0.0,
-    "Layers that predict further tokens, where nothing is said",
-    like="layers",
-    source="megatron",
-    where="megatron/core/transformer/transformer_config.py, mtp_num_layers",
-    assumes=("none is trained",),
-)
 
 
 @formula(**PREDICTION)

@@ -275,11 +275,10 @@ def prefetched_backward_pass_time(
 
 # A share of what can hide does; where a mechanism says what can, all of it.
 alias("sharded_overlap", "dp_overlap", **FSDP)
-constant("sharded_overlap", 1.0, "All of it", like="dp", when=NAMED)
+constant("sharded_overlap", 1.0, "All of it", when=NAMED)
 # How many layers are fetched ahead: as given, or as many as DeepSpeed's window reaches.
 
 for _way in ("forward", "backward"):
-    constant(f"{_way}_layers_ahead", 1.0, "The next layer's weights", like="pp")
     alias(f"{_way}_layers_ahead", f"{_way}_prefetch", when={"dp_mechanism": PREFETCHES[0]})
     call(
         returns=f"{_way}_layers_ahead",
@@ -338,9 +337,6 @@ def exposed_sharded_time(
 
 
 # Where a collective's buffers aren't the weights and gradients themselves.
-
-constant("sharding_copy_share", 0.0, "They lie where they are gathered, unless software says so",
-         like="pp")  # fmt: skip
 
 
 def _moved(ranks: Array, gathers: Array, reductions: Array, weights: Array, grads: Array) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
-from overhead.collectives.network import LEAF_NODES, factors
+from overhead.collectives.network import factors
 from overhead.labels import (
     AUTO,
     HIERARCHY,
@@ -24,6 +24,7 @@ from overhead.labels import (
     OPERATION_DEFAULTS,
     XLA,
 )  # fmt: skip
+from overhead.quantity import VOCABULARY
 from sweeps.errors import of_each, refuse
 from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, Origins, assumed, once
 from sweeps.spec.axis import Axis
@@ -52,7 +53,9 @@ NUMBER_DEFAULTS = {
 # Of machines whose files don't say it.
 OF_LEAVES = {
     "oversubscription": DEFAULTS["oversubscription"],
-    "leaf_nodes": assumed(LEAF_NODES, "all that leaves a node leaves its leaf switch, too"),
+    "leaf_nodes": assumed(
+        VOCABULARY["leaf_nodes"].default, "all that leaves a node leaves its leaf switch, too"
+    ),
 }
 # With a topology and without a machine, one of these describes a bare network.
 LINK = ("bandwidth", "latency")

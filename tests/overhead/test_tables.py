@@ -6,6 +6,8 @@ import csv
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+
 import overhead
 from overhead import REGISTRY
 from overhead.everything import formulas
@@ -13,7 +15,7 @@ from overhead.quantity import DOMAINS, VOCABULARY
 from overhead.source import SOURCES, cite
 
 FOLDER = Path(overhead.__file__).parent
-HEAD = ["name", "symbol", "units", "domain", "meaning"]
+HEAD = ["name", "symbol", "units", "domain", "default", "meaning"]
 
 
 def rows(path: Path) -> list[list[str]]:
@@ -38,10 +40,13 @@ def test_tables_are_sound() -> None:
     for subject, (head, *table) in TABLES.items():
         assert head == HEAD, subject
         for row in table:
-            name, symbol, units, domain, meaning = row
+            name, symbol, units, domain, default, meaning = row
             quantity = VOCABULARY[name]
             assert (quantity.symbol, quantity.units, quantity.meaning) == (symbol, units, meaning)
             assert domain in DOMAINS, name
+            if default:
+                assert quantity.default == float(default)
+                assert not quantity.outside(np.asarray(quantity.default)), name
     used = {row[3] for table in TABLES.values() for row in table[1:]}
     assert used == {*DOMAINS}
 
