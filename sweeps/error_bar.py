@@ -10,13 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
+from overhead.evaluation import Evaluation
 from overhead.quantity import VOCABULARY
+from sweeps.bands import band_of
+from sweeps.display import BANDS
 from sweeps.engine.describe import coordinate, layout_of
 from sweeps.engine.grid import Column
 from sweeps.engine.program import Program
@@ -110,6 +114,7 @@ class Sensitivity:
     reduction: Reduction | None = None  # Whose result the answer is
     axes: Mapping[str, int] = field(default_factory=dict)  # What it is over, and how long they are
     place: str = ""  # Where the least or greatest value is
+    band: str = ""  # How far measurements may be from the answer, in words
 
     @property
     def words(self) -> str:
@@ -200,15 +205,16 @@ class Sensitivity:
         effects = [one for one in self.moved if one.most > SAME]
         shown = effects if every else [one for one in effects if one.most >= LEAST][:SHOWN]
         value = format_quantity(self.answer, VOCABULARY[self.quantity].units)
+        band = self.band and f" ({self.band})"
         if effects:
             first = effects[0]
             sides = [one for one in (first.lower, first.upper) if not math.isnan(one.change)]
             texts = (f"{one.change:+.2%} at {_shown(first.name, one.value)}" for one in sides)
             own = _shown(first.name, first.value)
-            yield f"{self.words} is {value}; {first.name}, {own}, moves it most:"
+            yield f"{self.words} is {value}{band}; {first.name}, {own}, moves it most:"
             yield f"  {', '.join(texts)}"
         else:
-            yield f"{self.words} is {value}; no constant moves it"
+            yield f"{self.words} is {value}{band}; no constant moves it"
         yield "each constant by itself at x0.9 and x1.1, all others as they are:"
         rows: list[Sequence[str]] = [("", "value", "x0.9", "x1.1", "from")]
         for one in shown:
@@ -356,9 +362,10 @@ def sensitivity_of(job: Job, asked: str | Reduction, folders: Sequence[Path] = (
     rows = setups.rows(answers, reasons, where)
     models = tuple(model.name for model in job.resolved.models)
     axes = {} if reduction is None else {axis.name: len(axis) for axis in job.resolved.axes}
-    return Sensitivity(
-        quantity, answer, rows, {**given, **job.sweep.labels}, models, reduction, axes, where[0]
-    )
+    banded = reduction is None and quantity in BANDS
+    band = band_of(quantity, partial(_value, job)) if banded else ""
+    asked_of = {**given, **job.sweep.labels}
+    return Sensitivity(quantity, answer, rows, asked_of, models, reduction, axes, where[0], band)
 
 
 class Setups:
@@ -594,6 +601,13 @@ def _reduced(program: Program, reduction: Reduction, count: int) -> list[tuple[f
 
 def _plain(dim: str, value: float) -> str:
     return _shown(dim, value) if dim in VOCABULARY else f"{value:g}"
+
+
+def _value(job: Job, name: str) -> float | None:
+    """Return a further quantity of a job's one cell, or nothing where it has none."""
+    (case, *_), grid = job.program.cases, job.program.grid
+    found = Evaluation.of_cell(job.program.builder(case), grid.values).value(name, {})
+    return None if found is None else float(found.reshape(-1)[0])
 
 
 def _answers(setups: Sequence[Resolved], quantity: str) -> tuple[list[float], list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -107,7 +108,11 @@ def test_the_commands_tell_it_first_and_write_it(
     runner = Runner(capsys)
     line = "collective --topology ring --N 8 --M 1e9 --latency 0s --bandwidth 50GB/s --sensitivity"
     output = runner(line).out.splitlines()
-    assert output[0].startswith("time is 35 ms; bandwidth, 50 GB/s, moves it most:")
+    assert output[0].startswith(
+        "time is 35 ms (band not known); bandwidth, 50 GB/s, moves it most:"
+    )
+    of_machine = runner("collective --N 16 --M 1GiB --sensitivity").out
+    assert of_machine.startswith("time is 4.595 ms (-11/+21 %); intra_bandwidth, 450 GB/s, moves")
     rows = runner(f"{line} --csv").rows
     (row,) = (row for row in rows if row["constant"] == "bandwidth")
     assert float(row["lower_change"]) == pytest.approx(1 / 9)
@@ -118,7 +123,7 @@ def test_the_commands_tell_it_first_and_write_it(
         assert stored.lower_change.sel(constant="bandwidth").item() == pytest.approx(-0.1)
     step = "analysis --model llama3-8b --num-gpus 16 --tp 4 --pp 2 --global-batch 32"
     out = runner(f"{step} --seq-length 4096 --sensitivity peak_memory").out
-    assert out.startswith("peak_memory is ")
+    assert re.match(r"peak_memory is [\d.]+ GB \(-8/\+10 %\)", out)
     assert "whole numbers, sizes and formats of numbers, and the shapes of llama3-8b" in " ".join(
         out.split()
     )
