@@ -5,10 +5,9 @@ micro-batch if it shards them at once, and gather the updated weights; 3 gathers
 micro-batch's forward and again for its backward.  With hybrid sharding that goes on within a shard
 group, and gradients of a shard are added up over its replicas.  Experts do the same by themselves.
 
-By default (`overhead.communication.operation.DEFAULTS`) ZeRO-3 gathers for each micro-batch, and
-again for the backward.  Gradients are reduced each micro-batch unless they wait for the end of the
-step (``pending_share`` of the model of memory).  A message is a layer's (ZeRO-3), a bucket's where
-buckets have a size, or everything.
+By default ZeRO-3 gathers for each micro-batch, and again for the backward.  Gradients are reduced
+each micro-batch unless they wait for the end of the step (``pending_share`` of the model of
+memory).  A message is a layer's (ZeRO-3), a bucket's where buckets have a size, or everything.
 """
 
 from __future__ import annotations
