@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps.errors import InputError
+from sweeps.spec.resolve import resolve
 from sweeps.spec.resolve_operation import Resolved
+from sweeps.spec.sweep import Sweep
 
 if TYPE_CHECKING:
     from sweeps.job import Job
@@ -53,6 +57,18 @@ def alike(one: Resolved, other: Resolved, names: Set[str]) -> bool:
 
 
 def unused(job: Job) -> list[str]:
-    """Return the quantities that the user gave and no result depends on."""
+    """Return the quantities and labels that the user gave and no result depends on."""
+    columns = job.program.grid.columns
     known = {*job.program.used(), *job.program.labels, *job.resolved.origins, *NEEDED}
-    return [name for name in job.program.grid.columns if name not in known]
+    labels = [name for name in job.sweep.labels
+              if split_needed(name, columns) and not _taken_anyway(job.sweep, name)]  # fmt: skip
+    return [*(name for name in columns if name not in known), *labels]
+
+
+def _taken_anyway(sweep: Sweep, name: str) -> bool:
+    """Return whether a label is what is taken where it isn't given."""
+    labels = {key: value for key, value in sweep.labels.items() if key != name}
+    try:
+        return resolve(replace(sweep, labels=labels)).labels.get(name) == sweep.labels[name]
+    except InputError:
+        return False  # such as a machine from the user's own folder

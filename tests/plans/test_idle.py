@@ -91,6 +91,29 @@ def test_python_warns_of_constants_that_change_nothing() -> None:
         sweeps.sweep("time", ranks=8, message_bytes=1e9, chunks=4)
 
 
+STEP = {"model": "llama3-8b", "world_size": 16, "pp": 2, "global_batch": 32,
+        "sequence_length": 4096}  # fmt: skip
+
+
+def test_python_warns_of_labels_that_change_nothing() -> None:
+    with pytest.warns(UserWarning, match="nothing here depends on it: tp_mechanism"):
+        sweeps.sweep("step_time", **STEP, tp=1, tp_mechanism="userbuffers")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"tp": 4, "tp_mechanism": "userbuffers"},
+        {"tp": [1, 4], "tp_mechanism": "userbuffers"},
+        {"tp": 1, "context_parallel": "ring"},  # What is taken anyway
+    ],
+)
+def test_labels_that_act_somewhere_or_are_taken_anyway_are_fine(more: dict[str, Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sweeps.sweep("step_time", **STEP, **more)
+
+
 def test_a_joint_sweep_warns_of_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
