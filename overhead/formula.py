@@ -379,7 +379,7 @@ class Registry(Mapping[str, Formula]):
             value = VOCABULARY[quantity].default if quantity in VOCABULARY else None
             self._defaults[quantity] = None if value is None else Formula(
                 f"default_{quantity}", lambda: xp.asarray(value), (), quantity, "derivation",
-                own_expression=f"{value:g}", words="Where nothing else gives it",
+                own_expression=f"{value:g}", words="Where nothing else gives it", place=__file__,
             )  # fmt: skip
         return self._defaults[quantity]
 

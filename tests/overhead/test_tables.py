@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import overhead
-from overhead import REGISTRY
+from overhead import REGISTRY, Formula
 from overhead.everything import formulas
 from overhead.quantity import DOMAINS, VOCABULARY
 from overhead.source import SOURCES, cite
@@ -49,6 +49,22 @@ def test_tables_are_sound() -> None:
                 assert not quantity.outside(np.asarray(quantity.default)), name
     used = {row[3] for table in TABLES.values() for row in table[1:]}
     assert used == {*DOMAINS}
+
+
+def test_a_default_gives_what_nothing_else_does() -> None:
+    for name, quantity in VOCABULARY.items():
+        if quantity.default is not None and not REGISTRY.candidates(name):
+            found = REGISTRY.returning(name, {})
+            assert isinstance(found, Formula)
+            assert found.kernel() == quantity.default
+            # Bounds of a search trust what is the package's own
+            assert found.place.startswith(str(FOLDER))
+    trains = REGISTRY.returning("has_backward", {"schedule": "one_f_one_b"})
+    assert isinstance(trains, Formula)
+    assert trains.expression == "1"
+    never = REGISTRY.returning("has_backward", {"schedule": "forward_only"})
+    assert isinstance(never, Formula)
+    assert never.expression == "0"
 
 
 def test_every_source_has_one_row() -> None:
