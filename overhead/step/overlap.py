@@ -176,7 +176,7 @@ for _of, _layer, _blocks in (
 
 
 def _cp(
-    exchange: Array,
+    sent: Array,
     around: Array,
     ring_ranks: Array,
     overlap: Array,
@@ -184,8 +184,13 @@ def _cp(
     again: Array | float = 0.0,
 ) -> Array:
     behind = computing + again
-    other = exposed(around, overlap, behind * (1.0 - 1.0 / ring_ranks))
-    return xp.maximum(exposed(exchange, overlap, behind) + other, exchange + around - behind)
+    round_ = xp.minimum(around, sent)
+    other = exposed(round_, overlap, behind * (1.0 - 1.0 / ring_ranks))
+    return xp.maximum(exposed(sent - round_, overlap, behind) + other, sent - behind)
+
+
+def _waited_for(sent: Array, around: Array, shown: Array) -> Array:
+    return xp.maximum(sent - around, 0.0) + xp.minimum(shown, sent)
 
 
 # By mechanism: only a ring has something to compute while it sends; exchanging heads for tokens, or
@@ -199,7 +204,7 @@ for _way, _computing, _behind in (
     ("backward", "attention_again_time",
      ("attention_backward_time", "layer_attention_again_time")),
 ):  # fmt: skip
-    _sent = (f"cp_exchange_{_way}_time", f"cp_round_{_way}_time")
+    _sent = (f"cp_layer_{_way}_time", f"cp_round_{_way}_time")
     declare(f"exposed_cp_{_way}_time", (*_sent, "ring_ranks", "cp_overlap", *_behind), _cp, **BOUND)
     call(
         returns=f"exposed_round_{_way}_time",
@@ -208,8 +213,8 @@ for _way, _computing, _behind in (
         labels={"mechanism": "ring_exchange"},
         when=NAMED,
     )
-    total(f"exposed_cp_{_way}_time", (_sent[0], f"exposed_round_{_way}_time"), when=NAMED,
-          name=f"exposed_cp_{_way}_time_by_ring_exchange", assumes=(NOT_ROUND,))  # fmt: skip
+    declare(f"exposed_cp_{_way}_time", (*_sent, f"exposed_round_{_way}_time"), _waited_for,
+            when=NAMED, assumes=(NOT_ROUND,))  # fmt: skip
 
 
 # Expert parallelism hides behind another micro-batch's computing: its forward behind that one's
