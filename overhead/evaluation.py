@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from overhead.arrays import namespace_of, using, xp
+from overhead.choose import Builder
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.formula import REGISTRY, Call
-from overhead.graph import ANYWHERE, Builder, Graph, Missing, Node, labels_around
+from overhead.graph import ANYWHERE, Graph, Missing, Node
 from overhead.quantity import Array
 
 
@@ -67,7 +68,9 @@ def builder_of(
         nodes.setdefault(name, Node(name, ("given", name), (), None, frozenset()))
     own = {name: nodes[name] for name in given}
     found = (algorithm,) if algorithm else None
-    return Builder(ANYWHERE, dict(labels), own, graph, inside=True, found=found)
+    builder = Builder(ANYWHERE, dict(labels), own, graph, inside=True)
+    builder.found = found
+    return builder
 
 
 @lru_cache(maxsize=256)
@@ -150,7 +153,7 @@ class Evaluation:
 
         Of several algorithms the fastest is taken if `one` is asked for.
         """
-        plain = labels_around(declared)
+        plain = declared.around
         outer = Evaluation(self.given, {**self.labels, **plain}) if plain else self
         bound = {inner: outer[name] for inner, name in declared.bind.items()}
         given, labels = outer.given | bound, {**outer.labels, **declared.labels}

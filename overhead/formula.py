@@ -16,7 +16,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from overhead import expression as ex
 from overhead.arrays import xp
 from overhead.labels import Condition, both, expanded, implies
-from overhead.quantity import BITS, VOCABULARY, Array, Quantity
+from overhead.quantity import VOCABULARY, Array, Quantity
 from overhead.recording import RecordingError, record, text, ufunc_of
 from overhead.source import SOURCES, Source
 
@@ -82,11 +82,6 @@ class Formula:
     def holds(self) -> Condition:
         """For each label in `when` the values for which it holds."""
         return {name: frozenset(values.split("|")) for name, values in self.when.items()}
-
-    @cached_property
-    def looked(self) -> int:
-        """The bits of the labels in `when`."""
-        return BITS.of(self.when)
 
     @property
     def result(self) -> Quantity:
@@ -219,14 +214,9 @@ class Call:
         return {name: frozenset(values.split("|")) for name, values in self.when.items()}
 
     @cached_property
-    def looked(self) -> int:
-        """The bits of the labels in `when`."""
-        return BITS.of(self.when)
-
-    @cached_property
-    def inside(self) -> tuple[int, int]:
-        """The bits of what it binds, and of the labels that it sets."""
-        return BITS.of(self.bind), BITS.of(self.labels)
+    def around(self) -> dict[str, str]:
+        """The labels that it sets for the quantities that it binds, too."""
+        return {name: label for name, label in self.labels.items() if name != "collective"}
 
     @property
     def result(self) -> Quantity:
@@ -359,19 +349,13 @@ class Registry(Mapping[str, Formula]):
         Formula, Call or None
             The most special one that holds; None where nothing gives it.
         """
-        return self.found(quantity, labels)[0]
-
-    def found(self, quantity: str, labels: Mapping[str, str]) -> tuple[Formula | Call | None, int]:
-        """Return what gives a quantity, and the bits of the labels that had to be looked at."""
-        looked = 0
         for candidate, _ in self._special_first(quantity):
             for name, values in candidate.holds.items():
                 if labels.get(name) not in values:
-                    looked |= BITS[name]
                     break
             else:
-                return candidate, looked | candidate.looked
-        return self._default(quantity), looked
+                return candidate
+        return self._default(quantity)
 
     def _default(self, quantity: str) -> Formula | None:
         """Return what gives a quantity where no declaration does: the default of its row."""
@@ -382,6 +366,10 @@ class Registry(Mapping[str, Formula]):
                 own_expression=f"{value:g}", words="Where nothing else gives it", place=__file__,
             )  # fmt: skip
         return self._defaults[quantity]
+
+    def of(self, quantity: str) -> Sequence[Formula | Call]:
+        """Return all that give a quantity under some labels, as far as they are loaded."""
+        return self._candidates.get(quantity, ())
 
     def candidates(self, quantity: str) -> tuple[Formula | Call, ...]:
         """Return all that give a quantity under some labels, the more special ones first."""

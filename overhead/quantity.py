@@ -7,10 +7,8 @@ user's own formulas may add to it with `define`.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -173,25 +171,3 @@ def define(name: str, symbol: str, units: str, meaning: str, **domain: Any) -> Q
         If another quantity has the name already.
     """
     return VOCABULARY.add(Quantity(name, symbol, units, meaning, **domain))
-
-
-class Bits(dict[str, int]):
-    """A bit for each name, so that a set of names is a number."""
-
-    def __missing__(self, name: str) -> int:
-        return self.setdefault(name, 1 << len(self))
-
-    def of(self, names: Iterable[str]) -> int:
-        """Return the bits of several names."""
-        return reduce(or_, (self[name] for name in names), 0)
-
-
-BITS = Bits()  # Of labels and quantities alike: those of one name are taken for one another
-
-
-def short(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a key of small integers in place of nested ones (interning keeps them apart)."""
-    return ("k", _NUMBERS.setdefault(key, len(_NUMBERS)))
-
-
-_NUMBERS: dict[tuple[Any, ...], int] = {}

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from overhead.arrays import in_numpy, namespace_of, using, xp
+from overhead.choose import candidates
 from overhead.collectives.algorithm import NETWORKS, STATEMENTS, Algorithm
-from overhead.collectives.choices import candidates
 from overhead.collectives.cost import LEVELS
 from overhead.collectives.network import factors
 from overhead.evaluation import Evaluation, builder_of

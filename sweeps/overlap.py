@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.choose import Builder
 from overhead.expression import evaluate as evaluated
 from overhead.formula import REGISTRY, Call
-from overhead.graph import Builder, Missing
+from overhead.graph import Missing
 from overhead.labels import LABELS
 from overhead.overlap.mechanisms import HEEDED, MECHANISMS, OUTPUTS
 from overhead.overlap.timeline import PIPELINES

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from overhead.choose import best_of
 from overhead.collectives.algorithm import Algorithm
-from overhead.collectives.choices import best_of
 from overhead.graph import Node
 from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Evaluator, Limits
 from sweeps.engine.grid import LabelCase

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.choose import candidates, usable
 from overhead.collectives.algorithm import ALGORITHMS, Algorithm
-from overhead.collectives.choices import candidates, usable
 from overhead.evaluation import Evaluation
 from overhead.everything import load
 from overhead.formula import REGISTRY, Formula

@@ -9,8 +9,8 @@ from typing import Any
 import click
 import numpy as np
 
+from overhead.choose import TAKEN
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
-from overhead.collectives.choices import TAKEN
 from overhead.evaluation import Evaluation
 from overhead.expression import names
 from overhead.labels import HIERARCHY, NO_LIBRARY, OPERATION_DEFAULTS, XLA

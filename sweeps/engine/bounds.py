@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.collectives import choices
+from overhead import choose
 from overhead.graph import Node
 from overhead.quantity import VOCABULARY
 from overhead.recording import RecordingError, recording
@@ -48,8 +48,8 @@ LASTING, KEPT_RESULTS = 10.0, 1 << 16
 WORTH, TRIAL, SHARE = 3.0, 0.05, 0.12
 BOUNDED = ("min", "max", "top", "pareto")
 INSTEAD: dict[Any, Callable[..., Any]] = {
-    choices.best_of: interval.best_of,
-    choices.select: interval.select,
+    choose.best_of: interval.best_of,
+    choose.select: interval.select,
 }
 
 

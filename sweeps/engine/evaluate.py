@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from overhead.arrays import NAMESPACES, in_numpy, using, xp
-from overhead.collectives.choices import best_of, keep_least
+from overhead.choose import best_of, keep_least
 from overhead.formula import Formula
 from overhead.graph import Node
 from sweeps.engine.grid import Array, Grid, LabelCase, Region, cut

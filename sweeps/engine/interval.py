@@ -401,7 +401,7 @@ def _chosen(condition: Array, yes: Array | None, no: Array | None) -> Array | No
 
 
 def best_of(*values: Any) -> tuple[Interval, list[Array]]:
-    """Return what `overhead.collectives.choices.best_of` may give, and which may be the best."""
+    """Return what `overhead.choose.best_of` may give, and which may be the best."""
     each = [of(value) for value in values]
     first, *others = each
     for one in others:
@@ -415,7 +415,7 @@ def best_of(*values: Any) -> tuple[Interval, list[Array]]:
 
 
 def select(best: tuple[Any, Any], *values: Any) -> Interval:
-    """Return what `overhead.collectives.choices.select` may give."""
+    """Return what `overhead.choose.select` may give."""
     marks = best[1]
     every = marks if isinstance(marks, list) else [marks == at for at in range(len(values))]
     shape = np.broadcast_shapes(*(one.shape for one in every), *(np.shape(v) for v in values))

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from overhead.arrays import in_numpy
+from overhead.choose import TAKEN, Builder, Undecided
 from overhead.collectives.algorithm import Algorithm
-from overhead.collectives.choices import TAKEN
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
-from overhead.graph import EVERYTHING, Builder, Graph, Missing, Node, Undecided
+from overhead.graph import Graph, Missing, Node
 from overhead.labels import HIERARCHY, NO_LIBRARY, complete
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.display import BANDS, noun
@@ -234,15 +234,11 @@ class Program:
             for axis, index in zip(self.switching, point, strict=True):
                 labels.update({name: str(axis.columns[name][index]) for name in axis.switching})
                 fixed[self.grid.position(axis.name)] = slice(index, index + 1)
-            builder = Builder(
-                self.grid,
+            builder = self._builder(
                 {**self.implied, **complete(labels, self._given)},
-                self._given,
-                self._graph,
+                fixed,
                 only_time=set(self.wanted) <= OF_TIME.union(EXPECTED),
-                defaults=self._defaults(labels),
             )
-            self._expect(builder, fixed)
             try:
                 nodes = self._nodes(builder, lacking)
                 reasons = self._status(builder, nodes)
@@ -317,8 +313,7 @@ class Program:
                 return np.where(mask, 1.0, 0.0)
 
             inputs = tuple(builder.node(name) for name in asked)
-            key = ("condition", text, *(node.key for node in inputs))
-            found[text] = builder.intern(text, key, inputs, run)
+            found[text] = builder.intern(text, ("condition", text), inputs, run)
         return found
 
     def dims_of(self, text: str) -> tuple[str, ...]:
@@ -332,20 +327,22 @@ class Program:
     def builder(self, case: LabelCase) -> Builder:
         """Return a builder of further nodes for a case."""
         if id(case) not in self._builders:
-            self._builders[id(case)] = Builder(
-                self.grid, case.labels, self._given, self._graph,
-                defaults=self._defaults(case.labels),
-            )  # fmt: skip
-            self._expect(self._builders[id(case)], case.fixed)
+            self._builders[id(case)] = self._builder(case.labels, case.fixed)
         return self._builders[id(case)]
 
-    def _expect(self, builder: Builder, fixed: Mapping[int, slice]) -> None:
-        """Give a builder the bands of times, and how many rows tell them.
-
-        Where none does they are NaN and 0.
-        """
+    def _builder(
+        self, labels: Mapping[str, str], fixed: Mapping[int, slice], *, only_time: bool = False
+    ) -> Builder:
+        """Return a builder for labels, which what published rows tell of times is given to."""
+        further: dict[str, Any] = {"only_time": only_time, "defaults": self._defaults(labels)}
+        builder = Builder(self.grid, labels, self._given, self._graph, **further)
         if not self.collective or set(EXPECTED).isdisjoint(self.wanted):
-            return
+            return builder
+        given = {**self._given, **self._expected(builder, fixed)}
+        return Builder(self.grid, labels, given, self._graph, **further)
+
+    def _expected(self, builder: Builder, fixed: Mapping[int, slice]) -> dict[str, Node]:
+        """Return the bands of times, and how many rows tell them; NaN and 0 where none does."""
         from sweeps.spec.software import load_software
 
         names = ("message_bytes", "ranks", "gpus_per_node")
@@ -371,14 +368,16 @@ class Program:
             )
 
         ones = (1,) * self.grid.ndim
+        found = {}
         for place, name in enumerate(EXPECTED):
             if known:
-                key = (name, str(profile.path), operation, nested, *(one.key for one in inputs))
-                one = builder.intern(name, key, inputs, lambda *v, at=place: run(*v)[at])
+                what = (name, str(profile.path), operation, nested)
+                one = builder.intern(name, what, inputs, lambda *v, at=place: run(*v)[at])
             else:
                 value = (np.nan, np.nan, 0.0)[place]
                 one = builder.intern(name, (name,), (), lambda at=value: np.full(ones, at))
-            builder.memo[name, ""] = one, EVERYTHING
+            found[name] = one
+        return found
 
     def asking(self, name: str) -> Program:
         """Return the program of another quantity, on the same graph, in cases with an algorithm."""
@@ -403,7 +402,7 @@ class Program:
     @cached_property
     def assumed(self) -> dict[str, float]:
         """The defaults on which results depend."""
-        taken = (node for node in self.nodes() if node.key[0] == "default")
+        taken = (node for node in self.nodes() if node.what[0] == "default")
         return {node.name: float(node.given.flat[0]) for node in taken if node.given is not None}
 
     def algorithms(self) -> tuple[Algorithm, ...]:

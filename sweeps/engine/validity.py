@@ -11,10 +11,10 @@ from operator import or_
 import numpy as np
 
 from overhead.arrays import in_numpy, xp
+from overhead.choose import Builder, all_of
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Requirement
-from overhead.collectives.choices import all_of
 from overhead.formula import REGISTRY
-from overhead.graph import Builder, Missing, Node
+from overhead.graph import Missing, Node
 from overhead.overlap import mechanisms
 from overhead.plan import (
     CONTEXT,
@@ -166,14 +166,14 @@ def status(
     each = [builder.faults(algorithm.requires, faults) for algorithm in found]
     if len(each) > 1:
         # A choice fails only where no candidate is defined.
-        each = [builder.intern("status", ("all", *(n.key for n in each)), tuple(each), all_of)]
+        each = [builder.intern("status", ("all",), tuple(each), all_of)]
     return builder.either([*shared, *each])
 
 
 def noted(builder: Builder, note: Note) -> Node:
     """Return the node of a note's bit."""
     node, bit, run = note
-    return builder.intern("status", ("note", bit, node.key), (node,), run)
+    return builder.intern("status", ("note", bit), (node,), run)
 
 
 # Why a parallel plan can't be, or can't run: the conditions on it, as flags of its cells.
@@ -294,14 +294,15 @@ FEW = 0.9
 
 def _leaves(status: Node) -> Iterator[tuple[Node, int]]:
     """Yield the nodes of which a status is put together, each with the bits that it may set."""
-    kind, first, *_ = status.key
+    kind, *more = status.what
     if kind == "either":
         for one in status.inputs:
             yield from _leaves(one)
     elif kind == "all":
         yield status, reduce(or_, (own for one in status.inputs for _, own in _leaves(one)), 0)
     else:
-        yield status, reduce(or_, (bit for _, bit, _ in first), 0) if kind == "faults" else first
+        (bits,) = more
+        yield status, reduce(or_, (bit for _, bit, _ in bits), 0) if kind == "faults" else bits
 
 
 def narrowed(builder: Builder, status: Node, bits: int) -> Node | None:

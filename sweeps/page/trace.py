@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from overhead.choose import OF_ALGORITHMS, Builder, best_of, select
 from overhead.collectives.algorithm import Algorithm
-from overhead.collectives.choices import best_of, select
 from overhead.expression import evaluate
 from overhead.formula import REGISTRY, Call, Formula
-from overhead.graph import OF_ALGORITHMS, Broadcast, Builder, Graph, Missing, Node
+from overhead.graph import Broadcast, Graph, Missing, Node
 from overhead.labels import HIERARCHY, complete
 from overhead.plan import requirements
-from overhead.quantity import BITS, Array, short
+from overhead.quantity import Array
 from overhead.recording import FUNCTIONS, Recorded, RecordingError, recording
 from sweeps.engine.validity import FITS, NOT_KNOWN
 
@@ -188,7 +188,7 @@ class Traceable(Broadcast):
 
 
 def _best(*values: Any) -> tuple[Any, Any]:
-    """Return what `overhead.collectives.choices.best_of` does."""
+    """Return what `overhead.choose.best_of` does."""
     best: Any = values[0]
     code: Any = np.float64(0.0)
     for index, value in enumerate(values[1:], 1):
@@ -198,7 +198,7 @@ def _best(*values: Any) -> tuple[Any, Any]:
 
 
 def _select(best: tuple[Any, Any], *values: Any) -> Any:
-    """Return what `overhead.collectives.choices.select` does."""
+    """Return what `overhead.choose.select` does."""
     found = values[0]
     for index, value in enumerate(values[1:], 1):
         found = np.where(np.equal(best[1], float(index)), value, found)
@@ -391,8 +391,7 @@ class Merged(Builder):
         each: dict[Point, Formula | Call | None] = {}
         for point in self.points(names):
             labels = self.at(dict(zip(names, point, strict=True)))
-            each[point], looked = REGISTRY.found(quantity, {**labels, **kind})
-            self.graph.looked[-1] |= looked | BITS.of(names)
+            each[point] = REGISTRY.returning(quantity, {**labels, **kind})
         nodes: dict[Formula | Call | None, Node] = {}
         missing = Missing(quantity)
         for declared in dict.fromkeys(each.values()):
@@ -437,11 +436,11 @@ class Merged(Builder):
         lacking = self.taken(node, self.nothing())
         if lacking is None:
             return node
-        key = short(("defined", node.key, lacking.key, repr(otherwise)))
-        inputs = (lacking, node)
-        return self.intern(
-            node.name, key, inputs, lambda lacks, value: np.where(lacks != 0, otherwise, value)
-        )
+
+        def run(lacks: Any, value: Any) -> Any:
+            return np.where(lacks != 0, otherwise, value)
+
+        return self.intern(node.name, ("defined", repr(otherwise)), (lacking, node), run)
 
     def taken(self, node: Node, given: Node) -> Node | None:
         """Return the node of whether a node takes a given one: 1, or as labels have it."""
@@ -472,8 +471,7 @@ class Merged(Builder):
             return self.number(1) if each else None
         first, *rest = each
         for node in rest:
-            key = short(("either", first.key, node.key))
-            first = self.intern("status", key, (first, node), np.bitwise_or)
+            first = self.intern("status", ("either",), (first, node), np.bitwise_or)
         return first
 
     def choice(self, name: str, names: Sequence[str], each: Mapping[Point, Node]) -> Node:
@@ -500,9 +498,8 @@ class Merged(Builder):
                 found = np.where(holds, value, found)
             return found
 
-        each_key = ((tuple(parts[node]), node.key) for node in nodes)
-        key = short(("choice", first, *each_key))
-        found = self.intern(name, key, (self.graph.codes[first], *nodes), run)
+        what = ("choice", first, *(tuple(parts[node]) for node in nodes))
+        found = self.intern(name, what, (self.graph.codes[first], *nodes), run)
         self.graph.choices[found] = (first, [parts[node] for node in nodes])
         return found
 
@@ -557,8 +554,8 @@ def _unknown(builder: Merged, wanted: Sequence[Node], names: Iterable[str], bit:
         node = builder.given[name]
         used = builder.any_of(builder.taken(root, node) for root in wanted)
         if used is not None:
-            key = short(("unknown", node.key, used.key))
-            found.append(builder.intern("status", key, (node, used), partial(_lacking, bit)))
+            run = partial(_lacking, bit)
+            found.append(builder.intern("status", ("unknown", bit), (node, used), run))
     return builder.either(found)
 
 

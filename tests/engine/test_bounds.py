@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from overhead.collectives import choices
+from overhead import choose
 from overhead.recording import RecordingError, recording
 from sweeps.engine import bounds, interval, reduce
 from sweeps.engine.evaluate import Limits
@@ -200,10 +200,10 @@ def number_of(rng: np.random.Generator, depth: int, count: int) -> Callable[[Val
     if kind < 0.8:
         result = truth_of(rng, depth - 1, count)
         return lambda values: np.where(result(values), one(values), two(values))
-    best = lambda values: _run(choices.best_of, one(values), two(values))  # noqa: E731
+    best = lambda values: _run(choose.best_of, one(values), two(values))  # noqa: E731
     if kind < 0.9:
         return lambda values: best(values)[0]
-    return lambda values: _run(choices.select, best(values), three(values), four(values))
+    return lambda values: _run(choose.select, best(values), three(values), four(values))
 
 
 def truth_of(rng: np.random.Generator, depth: int, count: int) -> Callable[[Values], Any]:
@@ -232,7 +232,7 @@ def reasons_of(rng: np.random.Generator, depth: int, count: int) -> Callable[[Va
     if rng.random() < 0.4:
         return lambda values: one(values) | two(values)
     if rng.random() < 0.4:
-        return lambda values: choices.all_of(one(values), two(values))
+        return lambda values: choose.all_of(one(values), two(values))
     chosen = truth_of(rng, 1, count)
     return lambda values: np.where(chosen(values), one(values), two(values))
 

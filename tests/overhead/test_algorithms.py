@@ -10,8 +10,8 @@ import pytest
 import overhead
 import sweeps
 from overhead import expression as ex
+from overhead.choose import candidates, usable
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
-from overhead.collectives.choices import candidates, usable
 from overhead.collectives.torus import staircase
 from overhead.labels import COLLECTIVES
 from tests.overhead.shapes import Columns, defined, paid, shapes, time_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from overhead.collectives.algorithm import ALGORITHMS, Algorithm
-from overhead.collectives.choices import MOST_CHUNKS, best_chunks
+from overhead.collectives.chunks import MOST_CHUNKS, best_chunks
 from tests.overhead.shapes import Columns, defined, links, time_of
 
 CHUNKED = [algorithm for algorithm in ALGORITHMS.values() if algorithm.chunked]

@@ -10,8 +10,8 @@ import pytest
 
 import sweeps
 from overhead import CollectiveKind, CollectiveResult, TopologyKind, build_topology, collective
+from overhead.choose import candidates
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
-from overhead.collectives.choices import candidates
 from overhead.evaluation import Evaluation
 from overhead.labels import COLLECTIVES
 from overhead.topology import TopologyDesc

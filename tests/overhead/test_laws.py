@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from numpy.random import Generator
 
+from overhead.choose import candidates
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
-from overhead.collectives.choices import candidates
 from overhead.evaluation import Evaluation
 from overhead.labels import COLLECTIVES
 from tests.strategies import POINTS, drawing, networks, prices

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overhead.choose import TAKEN, candidates
 from overhead.collectives.algorithm import ALGORITHMS, SCHEDULE, Algorithm
-from overhead.collectives.choices import TAKEN, candidates
 from overhead.quantity import VOCABULARY
 from sweeps.engine.program import Program
 from sweeps.spec.catalog import load_hardware

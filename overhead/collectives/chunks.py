@@ -1,96 +1,22 @@
-"""Which algorithm stands for a collective where none is named, and how many chunks it takes.
+r"""Into how many chunks a pipelined algorithm cuts its message best.
 
-``standard`` is the one that the field means by a network and an operation.  ``nccl`` is the fastest
-of those that NCCL has on such a machine: between nodes a ring along its path, the double tree, NVLS
-under a tree, exchanges node by node; on networks for which NCCL has nothing of its own, the
-standard one.
-``auto`` is the fastest of all that are defined there; ``all`` is each of them.
+Of k chunks the time on each level of links is :math:`(p_0 + p_1 k) \alpha + (q_0 + q_1/k) M/B`:
+every chunk costs latencies, and fewer bytes wait for one another.  The sum over levels is least
+at :math:`k = \sqrt{\sum q_1 M/B / \sum p_1 \alpha}` or at one of the whole numbers beside that.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_, or_
 from typing import Any
 
-import numpy as np
-
-from overhead.arrays import PLAIN, xp
-from overhead.arrays import select as choose
-from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
+from overhead.arrays import xp
+from overhead.collectives.algorithm import Algorithm
 from overhead.collectives.cost import COST_PARTS, LEVELS, Cost
 from overhead.collectives.switch import levels as tree_levels
-from overhead.labels import (
-    ALL,
-    AUTO,
-    CHOICES,
-    COLLECTIVES,
-    HIERARCHY,
-    NCCL,
-    NO_LIBRARY,
-    STANDARD,
-    XLA,
-)
+from overhead.labels import NO_LIBRARY
 from overhead.quantity import Array
-
-# Forms of what a library takes by itself: reduction by switches between nodes has to be asked for.
-TAKEN = ("ring", "nvls", "tree", "nvls_tree", "pairs", "message")
-
-
-def candidates(
-    topology: str, collective: str, choice: str, library: str = NO_LIBRARY
-) -> tuple[Algorithm, ...]:
-    """Return the algorithms among which a choice takes the fastest that is defined.
-
-    With a library's profile NCCL's are those that have a form of their own in it; XLA has no trees
-    of NCCL between pods of a torus, but phases: rings inside pods, then between them.
-    """
-    for word, known in ((topology, NETWORKS), (collective, COLLECTIVES)):
-        if word not in known:
-            message = f"'{word}' is unknown; known: {', '.join(known)}"
-            raise ValueError(message)
-    network = NETWORKS[topology]
-    standard: tuple[str, ...] = (network.standard.get(collective, ""),)
-    if choice == STANDARD or (choice, library, topology) == (AUTO, XLA, HIERARCHY):
-        names = standard
-    elif choice == NCCL:
-        own = [one for one in ALGORITHMS.of(topology, collective) if one.form in TAKEN]
-        if library != NO_LIBRARY and own:
-            return tuple(own)
-        names = network.nccl.get(collective, standard)
-    elif choice in (AUTO, ALL):
-        return ALGORITHMS.of(topology, collective)
-    elif choice in ALGORITHMS.names():
-        names = (choice,)
-    else:
-        near = difflib.get_close_matches(choice, (*CHOICES, ALL, *ALGORITHMS.names()), n=2)
-        offer = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-        message = f"no algorithm is called '{choice}'{offer}"
-        raise ValueError(message)
-    keys = ((topology, collective, name) for name in names)
-    return tuple(ALGORITHMS[key] for key in keys if key in ALGORITHMS)
-
-
-def usable(labels: Mapping[str, str], *, inside: bool = True) -> tuple[Algorithm, ...]:
-    """Return the algorithms of a collective, by itself or inside of a model.
-
-    There a name that the collective doesn't have stands for the standard algorithm: it was meant
-    for another of the model's collectives.
-    """
-    topology, collective = labels["topology"], labels["collective"]
-    library = labels.get("library", NO_LIBRARY)
-    found = candidates(topology, collective, labels["algorithm"], library)
-    return found if found or not inside else candidates(topology, collective, STANDARD)
-
-
-# Into how many chunks a pipelined algorithm cuts its message best.
-#
-# Of k chunks the time on each level of links is :math:`(p_0 + p_1 k) \alpha + (q_0 + q_1/k) M/B`:
-# every chunk costs latencies, and fewer bytes wait for one another.  The sum over levels is least
-# at :math:`k = \sqrt{\sum q_1 M/B / \sum p_1 \alpha}` or at one of the whole numbers beside that.
 
 MOST_CHUNKS = 2.0**40
 
@@ -192,6 +118,12 @@ def _fit(
     return _Fit(base, slope, waiting, ramps)
 
 
+PAID = (
+    "in_network_latency", "inner_step_latency", "step_wire_time", "step_ramp_time",
+    *(f"{level}_step_{what}" for level in LEVELS for what in ("latency", "wire_time", "ramp_time")),
+)  # fmt: skip
+
+
 def paid_by_steps(labels: Mapping[str, str], algorithm: Algorithm) -> list[tuple[str, ...]]:
     """Return the quantities that tell what steps pay: latencies, wires and, of a library, ramps."""
     whats = ("latency", "wire_time", "ramp_time")
@@ -240,67 +172,6 @@ def best_chunks(
         best = chunks if best is None else xp.where(time < least, chunks, best)
         least = xp.minimum(time, least)
     return xp.asarray(best)
-
-
-# The fastest of several, cell by cell.
-
-
-def all_of(*reasons: Array) -> Array:
-    """Return all candidates' reasons where each has one, else none."""
-    every = reduce(and_, [reason != 0 for reason in reasons])
-    total = reduce(or_, reasons)
-    return xp.where(every, total, total ^ total)
-
-
-def where_defined(other: float, time: Array, undefined: Array) -> Array:
-    """Return times, another where an algorithm isn't defined."""
-    return xp.where(undefined != 0, other, time) if xp.any(undefined != 0) else time
-
-
-def select(best: tuple[Array, Array], *values: Array) -> Array:
-    """Return the value of the algorithm that was the best, cell by cell."""
-    shape = xp.broadcast_shapes(best[1].shape, *(value.shape for value in values))
-    chosen = xp.broadcast_to(best[1], shape)
-    return choose([chosen == place for place in range(len(values) - 1)], values[:-1], values[-1])
-
-
-def lesser(one: Array, other: Array) -> Array:
-    """Return the lesser, cell by cell."""
-    return xp.minimum(one, other)
-
-
-def code_of(codes: Sequence[int], best: tuple[Array, Array]) -> Array:
-    """Return the code of the algorithm that was the best, cell by cell."""
-    return xp.asarray(codes, dtype=xp.int32)[xp.asarray(best[1], dtype=xp.int64)]
-
-
-def best_of(*values: Array) -> tuple[Array, Array]:
-    """Return the least of several arrays and the index of the first that has it.
-
-    A value that isn't defined is infinite.
-    """
-    shape = xp.broadcast_shapes(*(value.shape for value in values))
-    best = xp.broadcast_to(values[0], shape)
-    if not isinstance(best, PLAIN):
-        code = xp.zeros(shape)
-        for index, value in enumerate(values[1:], 1):
-            code = xp.where(value < best, index, code)
-            best = xp.minimum(best, value)
-        return best, code
-    best, code, less = best.copy(), np.zeros(shape, np.int8), np.empty(shape, np.bool_)
-    for index, value in enumerate(values[1:], 1):
-        keep_least(best, code, value, index, less)
-    return best, code
-
-
-def keep_least(best: Array, code: Array, value: Array, index: int, less: Array) -> None:
-    """Update the least and its index, in place, by a value of a higher index."""
-    np.less(value, best, out=less)
-    np.minimum(best, value, out=best)
-    # Later indices are larger, so the maximum keeps the last that was less.
-    marks = less.view(np.int8)
-    np.multiply(marks, np.int8(index), out=marks)
-    np.maximum(code, marks, out=code)
 
 
 def depends_on_chunks(algorithm: Algorithm, quantity: str, cost: Callable[..., Any]) -> bool:

@@ -1,0 +1,114 @@
+"""What a quantity can depend on: the labels and quantities that formulas below it may look at.
+
+A formula looks at the labels of its ``when`` and at its parameters, and the formulas of these do in
+turn.  So much is known before anything is given: the registry is a graph of functions, of which
+the names of parameters are the edges, and `Dependencies.of` is all that can be reached in it from a
+quantity, by whichever formulas the labels choose.  Wherever two sets of labels and given quantities
+differ in nothing of this, the quantity is the same, and is made once (`overhead.graph`).
+
+A name is a bit and a set of names a number: there are a thousand sets of up to a thousand names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from overhead.formula import REGISTRY, Call
+
+# What a collective's algorithm decides; a call of a collective decides it for itself.
+ITSELF, FORM = "the algorithm", ("in_network", "form")
+
+
+class Dependencies:
+    """What each quantity can depend on, found when it is first asked for.
+
+    Parameters
+    ----------
+    further : callable
+        From a quantity to the names of what it depends on beside its formulas.
+    """
+
+    def __init__(self, further: Callable[[str], Iterable[str]]) -> None:
+        self._further = further
+        self._known: dict[str, int] = {}
+        self._edition = 0
+
+    def of(self, quantity: str) -> int:
+        """Return the bits of all that a quantity can depend on, itself included."""
+        if self._edition != REGISTRY.edition:
+            self._known, self._edition = {}, REGISTRY.edition
+        known = self._known.get(quantity)
+        if known is None:
+            self._reach(quantity)
+            known = self._known[quantity]
+        return known
+
+    def _reach(self, quantity: str) -> None:
+        """Follow the edges from a quantity: Tarjan's strongly connected components.
+
+        Those that need one another can depend on the same.
+        """
+        known, found = self._known, dict[str, int]()
+        earliest: dict[str, int] = {}  # The earliest that is reached, by the order in which met
+        open_names: list[str] = []
+        path: list[tuple[str, int, list[tuple[str, int]]]] = []
+
+        def enter(name: str) -> None:
+            path.append((name, len(earliest), list(self._edges(name))))
+            earliest[name], found[name] = len(earliest), bits((name,))
+            open_names.append(name)
+
+        enter(quantity)
+        while path:
+            name, place, edges = path[-1]
+            if edges:
+                to, seen = edges[-1]
+                if to in known:
+                    found[name] |= known[to] & seen
+                elif to in earliest:
+                    earliest[name] = min(earliest[name], earliest[to])
+                else:
+                    enter(to)
+                    continue
+                edges.pop()
+                continue
+            path.pop()
+            if earliest[name] == place:
+                circle, total = [], 0
+                while name not in circle:
+                    circle.append(open_names.pop())
+                    total |= found[circle[-1]]
+                known.update(dict.fromkeys(circle, total))
+
+    def _edges(self, quantity: str) -> Iterator[tuple[str, int]]:
+        """Yield what a quantity needs, with the bits that can be seen through it."""
+        for name in self._further(quantity):
+            yield name, ALL
+        for declared in REGISTRY.of(quantity):
+            for name in declared.holds:
+                yield name, ALL
+            if isinstance(declared, Call):
+                around = ~bits(declared.around)
+                for name in declared.bind.values():
+                    yield name, around
+                # What it binds and sets is the same there, whatever it is here.
+                chosen = (ITSELF, *FORM) if "collective" in declared.labels else ()
+                yield declared.of, ~bits((*declared.bind, *declared.labels, *chosen))
+            else:
+                for name in declared.inputs:
+                    yield name, ALL
+
+
+ALL = -1
+_BITS: dict[str, int] = {}
+
+
+def bits(names: Iterable[str]) -> int:
+    """Return the bits of some names together."""
+    found = 0
+    for name in names:
+        bit = _BITS.get(name)
+        if bit is None:
+            bit = _BITS[name] = 1 << len(_BITS)
+        found |= bit
+    return found
