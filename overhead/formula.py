@@ -133,11 +133,6 @@ class Formula:
         return f"{self.returns} = {self.expression}"
 
     @property
-    def latex(self) -> str:
-        """The statement as LaTeX."""
-        return f"{self.result.symbol} = {ex.latex(self.expression)}"
-
-    @property
     def reference(self) -> str:
         """The source with the place in it."""
         return self.source.at(self.where)
@@ -381,9 +376,11 @@ class Registry(Mapping[str, Formula]):
             self.load_everything()
             ranked = self._ranked.get(quantity)
         if ranked is None:
-            pairs = [(one, expanded(one.holds)) for one in self._candidates.get(quantity, ())]
-            # A more special one implies all that a more general one implies, and that one.
-            ranked = sorted(pairs, key=lambda pair: -sum(implies(pair[1], c) for _, c in pairs))
+            ranked = [(one, expanded(one.holds)) for one in self._candidates.get(quantity, ())]
+            if len(ranked) > 1:
+                # A more special one implies all that a more general one implies, and that one.
+                every = [holds for _, holds in ranked]
+                ranked.sort(key=lambda pair: -sum(implies(pair[1], holds) for holds in every))
             self._ranked[quantity] = ranked
         return ranked
 

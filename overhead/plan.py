@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from overhead.arrays import xp
 from overhead.collectives.algorithm import ALGORITHMS, Requirement
-from overhead.expression import greatest_common_divisor
 from overhead.formula import alias, constant, derived, formula, product
 from overhead.labels import CHOICES, HIERARCHY, PREFETCHES, STANDARD
 from overhead.quantity import Array
+from overhead.special import greatest_common_divisor
 
 MEGATRON = "megatron"
 

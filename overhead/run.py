@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.expression import negative_binomial_quantile, negative_binomial_tail
 from overhead.formula import derived, formula, product, total
 from overhead.quantity import Array
+from overhead.special import negative_binomial_quantile, negative_binomial_tail
 
 OWN = "derivation"
 # A run with less of its time in use never ends.

@@ -28,14 +28,16 @@ from typing import Any
 
 import click
 
-from overhead import expression as ex
+import overhead
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.everything import load
+from overhead.expression import names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.labels import LABELS
-from overhead.quantity import VOCABULARY
+from overhead.quantity import VOCABULARY, Quantity
 from overhead.source import SOURCES
 from overhead.transformer import FURTHER_SHAPES, SHAPES
+from sweeps import mathml
 from sweeps.errors import RunError, refuse
 from sweeps.result import LINE
 from sweeps.spec.catalog import (
@@ -351,9 +353,7 @@ class Site:
         return _link(self._place[name], name, name, f"{one.meaning} [{one.units}]")
 
     def _with_symbols(self, names: Iterable[str]) -> str:
-        return ", ".join(
-            f"{ex.math(ex.symbol(VOCABULARY[one].symbol))} {self._quantity(one)}" for one in names
-        )
+        return ", ".join(f"{_symbol(VOCABULARY[one])} {self._quantity(one)}" for one in names)
 
     def _use(self, names: Iterable[str], key: str, link: str) -> None:
         for name in names:
@@ -401,7 +401,7 @@ class Site:
         unit = "a bare number" if one.units == "1" else one.units
         default = "" if one.default is None else f"; {one.default:g} where nothing gives it"
         lines = [
-            f'<section id="{name}">\n<h3>{_code(name)} {ex.math(ex.symbol(one.symbol))}</h3>\n',
+            f'<section id="{name}">\n<h3>{_code(name)} {_symbol(one)}</h3>\n',
             f"<p>{escape(one.meaning)}</p>\n",
             f'<p class="quiet">{escape(unit)}; {escape(one.domain())}{default}</p>\n',
         ]
@@ -427,7 +427,7 @@ class Site:
         }  # fmt: skip
         return (
             f'<div id="formula-{one.name}">{words}'
-            f'<div class="math">{ex.mathml(one.returns, one.expression)}</div>\n'
+            f'<div class="math">{mathml.equation(one.returns, one.expression)}</div>\n'
             f"<p>{_code(one.statement)}</p>\n{_facts(facts)}</div>\n"
         )
 
@@ -447,7 +447,7 @@ class Site:
 
     def _algorithm(self, one: Algorithm, link: str) -> str:
         statements = one.statements
-        used = tuple(dict.fromkeys(n for text in statements.values() for n in ex.names(text)))
+        used = tuple(dict.fromkeys(n for text in statements.values() for n in names(text)))
         self._use(used, ".".join(one.key), link)
         facts = {
             "with": self._with_symbols(used),
@@ -456,7 +456,7 @@ class Site:
             "source": self._source(one, ".".join(one.key), link),
         }  # fmt: skip
         math = "".join(
-            f'<div class="math">{ex.mathml(name, text)}</div>\n'
+            f'<div class="math">{mathml.equation(name, text)}</div>\n'
             for name, text in statements.items()
         )
         title = escape(f"{one.collective}: {one.name}")
@@ -634,10 +634,14 @@ def _candidates(name: str) -> list[Formula | Call]:
     return sorted(found, key=lambda one: (len(one.when), sorted(one.when.items()), one.name))
 
 
+def _symbol(quantity: Quantity) -> str:
+    return mathml.math(mathml.symbol(quantity.symbol))
+
+
 def _module(place: str) -> str:
     """Return what a page is called after the module in which something is declared."""
     path = Path(place.rpartition(":")[0])
-    top = Path(ex.__file__).parent
+    top = Path(overhead.__file__).parent
     parts = path.relative_to(top).with_suffix("").parts if path.is_relative_to(top) else (OWN,)
     return "-".join(part for part in parts if part != "__init__")
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overhead import Config, analyze_config
-from overhead import expression as ex
+from overhead import Config, analyze_config, special
 from overhead.communication.totals import OPERATIONS
 from sweeps.cli.analysis_job import evaluation_of
 from sweeps.cli.run_command import analyses
@@ -74,8 +73,8 @@ def test_verbose_puts_the_numbers_in(cli: Runner, line: str) -> None:
     functions: dict[str, Any] = {
         "number": np.float64,
         "inf": np.inf,
-        "negative_binomial_quantile": ex.negative_binomial_quantile,
-        "negative_binomial_tail": ex.negative_binomial_tail,
+        "negative_binomial_quantile": special.negative_binomial_quantile,
+        "negative_binomial_tail": special.negative_binomial_tail,
         **{name: getattr(np, name) for name in PLAIN},
         "square_divisor": lambda n: max(k for k in range(1, int(n**0.5) + 1) if n % k == 0),
         "gcd": lambda a, b: math.gcd(int(a), int(b)),

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from overhead.collectives.algorithm import ALGORITHMS
-from overhead.expression import popcount_sum
 from overhead.quantity import VOCABULARY
+from overhead.special import popcount_sum
 from sweeps.cli.collective_command import report
 from sweeps.job import Job, prepare
 from sweeps.plots.style import parse

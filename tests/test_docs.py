@@ -13,7 +13,6 @@ from xml.etree import ElementTree
 import pytest
 
 from overhead.collectives.algorithm import ALGORITHMS
-from overhead.expression import mathml, symbol
 from overhead.formula import REGISTRY
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
@@ -30,6 +29,7 @@ from sweeps.docs import (
     write_site,
 )
 from sweeps.errors import InputError
+from sweeps.mathml import equation, symbol
 from sweeps.plots.schema import KINDS
 from sweeps.spec.catalog import load_hardware, spec_names
 from sweeps.spec.framework import ENTRIES
@@ -99,7 +99,7 @@ def test_formulas_and_users_refer_to_one_another(files: Mapping[str, str]) -> No
 def test_statement_source_and_figures_are_shown(files: Mapping[str, str]) -> None:
     ring = ALGORITHMS["ring", "all_reduce", "ring"]
     page = files["algorithms-ring.html"].split('id="ring.all_reduce.ring"')[1]
-    assert mathml("time", ring.expression) in page
+    assert equation("time", ring.expression) in page
     assert ring.reference in page
     bandwidth = load_hardware("dgx-h100").figures["intra_bandwidth"]
     machine = files["hardware-dgx-h100.html"]
@@ -145,12 +145,12 @@ def test_site_is_the_same_again(files: Mapping[str, str]) -> None:
         ("where(ranks > 1, latency, 0)", "{αif\N{NO-BREAK SPACE}N>10else\N{NO-BREAK SPACE}"),
     ],
 )  # fmt: skip
-def test_statements_as_mathml(expression: str, shown: str) -> None:
-    tree = ElementTree.fromstring(mathml("time", expression))
+def test_statements_as_equation(expression: str, shown: str) -> None:
+    tree = ElementTree.fromstring(equation("time", expression))
     assert "".join(tree.itertext()) == f"T={shown}"
 
 
-def test_symbols_are_mathml() -> None:
+def test_symbols_are_equation() -> None:
     assert symbol(r"T'_{\mathrm{a\_b},1}").count("<msubsup>") == 1
     assert "a_b" in symbol(r"T'_{\mathrm{a\_b},1}")
     with pytest.raises(ValueError, match="closes a group"):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overhead.everything import algorithm_table, references
+from sweeps.references import algorithm_table, references
 
 TOP = Path(__file__).parents[1]
 TABLE = "<!-- algorithms: sweeps list --markdown -->\n"

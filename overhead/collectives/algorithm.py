@@ -346,11 +346,6 @@ class Algorithm:
         return f"time = {self.expression}"
 
     @property
-    def latex(self) -> str:
-        """The time as LaTeX."""
-        return f"T = {ex.latex(self.expression)}"
-
-    @property
     def reference(self) -> str:
         """The source with the place in it."""
         return self.source.at(self.where)

@@ -17,8 +17,8 @@ from overhead.collectives.algorithm import (
     network,
 )
 from overhead.collectives.cost import Cost, Level, flat, several
-from overhead.expression import popcount_sum
 from overhead.quantity import Array
+from overhead.special import popcount_sum
 
 on_switch = partial(algorithm, "switch")
 by_switch = partial(on_switch, in_network=True)

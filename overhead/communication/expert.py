@@ -11,10 +11,10 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import operation
-from overhead.expression import never_drawn
 from overhead.formula import alias, call, constant, derived, formula, product
 from overhead.quantity import Array
 from overhead.software.flat import PRICED
+from overhead.special import never_drawn
 
 DISPATCHER: dict[str, Any] = {
     "source": "megatron",

@@ -20,10 +20,10 @@ from overhead.collectives.network import (
     exchange_oversubscription,
     ring_oversubscription,
 )
-from overhead.expression import greatest_common_divisor, square_divisor
 from overhead.formula import alias, call, declare, derived, formula, product
 from overhead.labels import GIVEN_GRID
 from overhead.quantity import Array
+from overhead.special import greatest_common_divisor, square_divisor
 
 # What holds where nothing is said; each is an input.
 DEFAULTS: dict[str, float] = {

@@ -7,12 +7,12 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute.quantities import MEASURED
-from overhead.expression import power_sum
 from overhead.formula import alias, call, declare, derived, formula, product, total
 from overhead.labels import HIERARCHY, LABELS, NCCL, ONE_COMPUTATION, complete
 from overhead.overlap import mechanisms
 from overhead.overlap.bulk import ALONE, BULK, CHUNK, CUT
 from overhead.quantity import Array
+from overhead.special import power_sum
 
 TWO = {"mechanism": "two_durations"}
 

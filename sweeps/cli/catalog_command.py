@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from overhead import everything
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.everything import load
 from overhead.expression import names
@@ -20,8 +19,10 @@ from overhead.formula import REGISTRY
 from overhead.labels import COLLECTIVES, LABELS, usual_spelling
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FURTHER_SHAPES, SHAPES
+from sweeps import references as documents
 from sweeps.cli.typed import Command
 from sweeps.errors import InputError, fault, nearest, needs, refuse, tell_all
+from sweeps.latex import equation
 from sweeps.own_formulas import load_formulas
 from sweeps.result import BOUNDED_WORDS, SCHEMA_VERSION, UPPER_BOUNDS, aligned, fitted, record_name
 from sweeps.spec.axis import label_values
@@ -273,7 +274,7 @@ def list_command(
     load()
     load_formulas(formulas)
     if references or markdown:
-        make = everything.references if references else everything.algorithm_table
+        make = documents.references if references else documents.algorithm_table
         sys.stdout.write(make(others=True))
         return 0
     faults = []
@@ -335,7 +336,7 @@ def _formula_lines(name: str, as_latex: bool) -> Iterator[str]:
     yield f"{name}  {one.title}"
     yield f"  {one.statement}  [{one.result.units}]"
     if as_latex:
-        yield f"  {one.latex}"
+        yield f"  {equation(one.returns, one.expression)}"
     yield from _quantity_lines(one.inputs)
     for label, value in one.when.items():
         yield f"  where   {label} = {value.replace('|', ' or ')}"
@@ -350,7 +351,7 @@ def _algorithm_lines(key: tuple[str, str, str], as_latex: bool) -> Iterator[str]
     for quantity, expression in one.statements.items():
         yield f"  {quantity} = {expression}"
     if as_latex:
-        yield f"  {one.latex}"
+        yield f"  {equation('time', one.expression)}"
     used = dict.fromkeys(n for text in one.statements.values() for n in names(text))
     yield from _quantity_lines(tuple(used))
     for requirement in one.requires:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from overhead.collectives.algorithm import Algorithm
-from overhead.expression import latex
 from overhead.formula import Call, Formula
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.engine.grid import Column, Layout, Variable, dtype_of, row_numbers
 from sweeps.engine.program import Program
+from sweeps.latex import equation
 from sweeps.origin import Origin, Origins, attributes
 from sweeps.spec.axis import Axis
 
@@ -169,8 +169,8 @@ def _statement(declared: Formula | Algorithm, name: str) -> str:
 
 def _latex(declared: Formula | Algorithm, name: str) -> str:
     if isinstance(declared, Formula):
-        return declared.latex
-    return f"{VOCABULARY[name].symbol} = {latex(declared.statements[name])}"
+        return equation(declared.returns, declared.expression)
+    return equation(name, declared.statements[name])
 
 
 def references(declared: Iterable[Formula | Algorithm]) -> list[str]:

@@ -14,6 +14,7 @@ from overhead.choose import candidates, usable
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.collectives.torus import staircase
 from overhead.labels import COLLECTIVES
+from sweeps.latex import latex
 from tests.overhead.shapes import Columns, defined, paid, shapes, time_of
 
 every_algorithm = pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_declaration_holds_together(algorithm: Algorithm) -> None:
     assert algorithm.title
     assert not algorithm.title.endswith(".")
     for text in algorithm.statements.values():
-        ex.latex(text)
+        latex(text)
 
 
 @every_algorithm

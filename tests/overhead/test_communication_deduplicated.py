@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from overhead.evaluation import Evaluation
 from overhead.everything import load
-from overhead.expression import never_drawn
+from overhead.special import never_drawn
 
 load()
 LABELS = {

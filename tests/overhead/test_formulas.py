@@ -17,6 +17,7 @@ from overhead import ALGORITHMS, REGISTRY, VOCABULARY, Algorithm, Formula, Quant
 from overhead import expression as ex
 from overhead.evaluation import Evaluation
 from overhead.everything import formulas
+from sweeps.latex import equation, latex
 from tests.strategies import POINTS, drawing, networks, prices, quantities
 
 # Other tests may declare formulas of their own.
@@ -320,11 +321,11 @@ def test_no_statement_has_a_symbol_twice() -> None:
 def test_latex_parses() -> None:
     parser = MathTextParser("path")
     texts = {quantity.symbol for quantity in VOCABULARY.values()}
-    texts |= {formula.latex for formula in FORMULAS}
+    texts |= {equation(formula.returns, formula.expression) for formula in FORMULAS}
     statements = {text for key in KEYS for text in ALGORITHMS[key].statements.values()}
     # What runs twice is written as twice what runs once.
     once = {text for text in statements if text[:3] != "2*(" or text[3:-1] not in statements}
-    texts |= {ex.latex(text) for text in once}
+    texts |= {latex(text) for text in once}
     # The parser takes ever longer the longer a text is: of those that are made of the same things
     # it reads the shortest.
     shortest: dict[frozenset[str], str] = {}
@@ -355,4 +356,4 @@ def test_latex_parses() -> None:
     ],
 )
 def test_latex_says_the_same(text: str, latex: str) -> None:
-    assert ex.latex(text) == latex
+    assert latex(text) == latex

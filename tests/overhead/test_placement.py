@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from overhead import REGISTRY
 from overhead.collectives.algorithm import Requirement
-from overhead.expression import greatest_common_divisor
 from overhead.plan import CONTEXT, FRAMEWORK, GROUPED, GROUPS, PLAN, SCHEDULE, requirements
+from overhead.special import greatest_common_divisor
 
 Plan = dict[str, int]
 DENSE = ("tp", "cp", "dp", "pp")

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from overhead.collectives.algorithm import STATEMENTS
 from overhead.everything import algorithms, formulas
-from overhead.expression import evaluate, latex, popcount_sum
-from overhead.expression import greatest_common_divisor as gcd
+from overhead.expression import evaluate
 from overhead.recording import Recorded, RecordingError, record, text, ufunc_of
+from overhead.special import greatest_common_divisor as gcd
+from overhead.special import popcount_sum
 from overhead.topology import statement
+from sweeps.latex import latex
 
 NAMES = ("a", "b", "c")
 OPERATORS = {

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from overhead import expression
 from overhead.evaluation import Evaluation
-from overhead.expression import negative_binomial_quantile, negative_binomial_tail
 from overhead.labels import implied
+from overhead.special import negative_binomial_quantile, negative_binomial_tail
 
 # Facts of public traces and papers, each with its source.
 ROWS = Path(__file__).parents[1] / "data" / "failures.csv"

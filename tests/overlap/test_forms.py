@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.evaluation import Evaluation
-from overhead.expression import power_sum
+from overhead.special import power_sum
 from sweeps.tuner.predict import TAKEN, read_rates
 from tests.overlap.cases import (
     EXACT,

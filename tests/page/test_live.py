@@ -16,9 +16,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 import sweeps
-from overhead.expression import negative_binomial_quantile, negative_binomial_tail
 from overhead.labels import LABELS
 from overhead.recording import RecordingError
+from overhead.special import negative_binomial_quantile, negative_binomial_tail
 from overhead.step.parts import PARTS as STEP_PARTS
 from sweeps.cli.flags import flag_of
 from sweeps.cli.options import grouped_lines

@@ -1,0 +1,230 @@
+"""Functions of expressions beyond numpy's: of whole numbers, of draws, of counts and maxima."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overhead.quantity import Array
+from overhead.recording import named
+
+# More experts a token than this no model has.
+MOST_DRAWS = 4096
+# Counts whose probabilities are added up at once, over all cells.
+COUNTS = 65536
+# Where laws have more counts than so many of some probability, they are integrated.
+MOST_COUNTS = 400_000.0
+# Of a continued fraction: terms at most, and the least change that is worth another one.
+MOST_TERMS, LAST_DIGIT = 10_000, 2.0**-50
+
+
+@named()
+def popcount_sum(ranks: Array) -> Array:
+    """Return the number of one bits in 0 .. ranks - 1 together (shape of `ranks`).
+
+    Bit i is set in half of each period of 2^(i+1) numbers.
+    """
+    whole = np.asarray(ranks, dtype=np.float64)
+    total = np.zeros_like(whole)
+    for bit in range(53):
+        half = 2.0**bit
+        if not np.any(whole > half):
+            break
+        period = 2.0 * half
+        total += np.floor(whole / period) * half + np.maximum(whole % period - half, 0.0)
+    return total
+
+
+@named("gcd")
+def greatest_common_divisor(one: Array, other: Array) -> Array:
+    """Return the greatest common divisor of whole numbers, of the shape to which they broadcast.
+
+    What isn't whole is cut off.
+    """
+    whole = (np.asarray(number, dtype=np.float64).astype(np.int64) for number in (one, other))
+    return np.asarray(np.gcd(*whole), dtype=np.float64)
+
+
+@named()
+def square_divisor(number: Array) -> Array:
+    """Return the largest divisor of whole numbers that is no larger than their root.
+
+    What isn't whole is cut off.
+    """
+    whole = np.asarray(number, dtype=np.float64).astype(np.int64)
+    each, place = np.unique(whole, return_inverse=True)
+    best = np.ones_like(each)
+    # Divisors one by one, for all numbers at once.
+    for divisor in range(2, int(np.sqrt(each[-1])) + 1 if each.size else 0):
+        best = np.where((each % divisor == 0) & (divisor * divisor <= each), divisor, best)
+    return np.asarray(best[place].reshape(whole.shape), dtype=np.float64)
+
+
+@named()
+def power_sum(one: Array, other: Array, power: Array | float) -> Array:
+    """Return (one^power + other^power)^(1/power) of numbers from 0: a maximum that is smooth.
+
+    With a power below 0 it is a smooth minimum; either way the sharper, the further from 0.
+    """
+    larger, smaller = np.maximum(one, other), np.minimum(one, other)
+    first = np.where(np.less(power, 0.0), smaller, larger)
+    second = np.where(np.less(power, 0.0), larger, smaller)
+    some = (first > 0.0) & (first < np.inf)
+    ratio = np.where(some, second, 1.0) / np.where(some, first, 1.0)
+    return np.asarray(np.where(some, first * (1.0 + ratio**power) ** (1.0 / power), first))
+
+
+@named()
+def never_drawn(total: Array, marked: Array, draws: Array) -> Array:
+    """Return the share of draws without replacement that meet none of the marked ones.
+
+    Of `total` things `draws` are drawn: C(total - marked, draws)/C(total, draws).
+    """
+    total, marked, draws = (np.asarray(n, dtype=np.float64) for n in (total, marked, draws))
+    share = np.ones(np.broadcast_shapes(total.shape, marked.shape, draws.shape))
+    most = float(np.max(draws, initial=0.0))
+    # Draw by draw, for all numbers at once; a draw beyond what there is changes nothing.
+    for drawn in range(int(min(most, MOST_DRAWS))):
+        left = np.maximum(total - drawn, 1.0)
+        missed = np.maximum(total - marked - drawn, 0.0) / left
+        share = share * np.where(drawn < np.minimum(draws, total), missed, 1.0)
+    return share
+
+
+@named()
+def negative_binomial_tail(count: Array, mean: Array, dispersion: Array) -> Array:
+    """Return the probability of more than a count, of the shape to which the inputs broadcast.
+
+    The variance is mean + dispersion*mean^2; with a dispersion of 0 it is Poisson's law.
+    """
+    count, mean, dispersion = np.broadcast_arrays(*map(np.asarray, (count, mean, dispersion)))
+    far = _far(mean, dispersion)
+    near = np.where(far, 0.0, mean)
+    _, below, last = _sum_up(near, dispersion, count=count)
+    # Beyond the mean never as 1 less what lies below, which leaves no digits of a small one.
+    above = count + 1.0 >= near
+    beyond = _beyond(count, np.where(above, near, 0.0), dispersion, last)
+    found = np.where(above, beyond, 1.0 - below)
+    if np.any(far):
+        found = np.array(found)
+        found[far] = _tail(count[far], mean[far], dispersion[far])
+    return found
+
+
+@named()
+def negative_binomial_quantile(share: Array, mean: Array, dispersion: Array) -> Array:
+    """Return the least count that isn't exceeded with a probability, as `negative_binomial_tail`.
+
+    A share must be below 1.
+    """
+    share, mean, dispersion = np.broadcast_arrays(*map(np.asarray, (share, mean, dispersion)))
+    far = _far(mean, dispersion)
+    found = _sum_up(np.where(far, 0.0, mean), dispersion, share=share)[0]
+    if np.any(far):
+        found = np.array(found)
+        found[far] = _count(share[far], mean[far], dispersion[far])
+    return found
+
+
+def _far(mean: Array, dispersion: Array) -> Array:
+    """Return whether counts of some probability are too many to be added up one by one."""
+    return mean + 40.0 * (1.0 + dispersion * mean) > MOST_COUNTS
+
+
+def _count(share: Array, mean: Array, dispersion: Array) -> Array:
+    """Return the least counts of a probability, between bounds that are halved."""
+    least, most = np.full(share.shape, -1.0), np.ones(share.shape)
+    while np.any(short := _tail(most, mean, dispersion) > 1.0 - share):
+        most = np.where(short, 2.0 * most, most)
+    while np.any(most - least > np.maximum(1.0, 1e-15 * most)):
+        middle = np.maximum(np.floor((least + most) / 2.0), 0.0)
+        enough = _tail(middle, mean, dispersion) <= 1.0 - share
+        least, most = np.where(enough, least, middle), np.where(enough, middle, most)
+    return most
+
+
+def _tail(count: Array, mean: Array, dispersion: Array) -> Array:
+    """Return probabilities of more than counts, at one dimension, as parts of a beta function.
+
+    Of its density's two sides, over the logit and from its peak on, neither is small beside the
+    other where both count; strips grow away from the peak (NIST DLMF, 8.17.24: the law's sum).
+    """
+    one = 1.0 / np.maximum(dispersion, 1e-9 / mean)
+    other = count + 1.0
+    left, right = (one / (one + other))[:, None, None], (other / (one + other))[:, None, None]
+    scale = np.minimum(np.sqrt(1.0 / one + 1.0 / other), 1.0)
+    steps = np.concatenate(([0.0], 2.0 ** np.arange(18)))
+    edges = scale[:, None] * np.concatenate((-steps[:0:-1], steps))
+    split = np.log(other / mean)[:, None]
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+
+    def integral(low: Array, high: Array) -> Array:
+        half = (high - low)[..., None] / 2.0
+        at = low[..., None] + half * (1.0 + nodes)
+        # So far from the peak that a logarithm is infinite there is nothing.
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            logs = one[:, None, None] * np.log1p(right * np.expm1(-at))
+            logs += other[:, None, None] * np.log1p(left * np.expm1(at))
+            density = np.nan_to_num(np.exp(-logs), posinf=0.0)
+        return np.sum(half * weights * density, axis=(1, 2))
+
+    below = integral(np.minimum(edges[:, :-1], split), np.minimum(edges[:, 1:], split))
+    above = integral(np.maximum(edges[:, :-1], split), np.maximum(edges[:, 1:], split))
+    return above / (below + above)
+
+
+def _beyond(count: Array, mean: Array, dispersion: Array, last: Array) -> Array:
+    """Return probabilities of more than counts from the mean on, by the logarithm of the count's.
+
+    The next count's probability by the continued fraction of an incomplete beta function, of
+    which the tail is one (NIST DLMF, 8.17.22, by Lentz's way); with a dispersion of 0 of a gamma.
+    """
+    first, rest = count + 1.0, mean / (1.0 + dispersion * mean)
+    share = dispersion * rest  # the function's x, and `rest` is x times its b
+    with np.errstate(divide="ignore"):
+        following = np.exp(last + np.log(rest * ((1.0 + dispersion * count) / first)))
+    upper, lower, found = np.ones(mean.shape), np.zeros(mean.shape), np.ones(mean.shape)
+    for order in range(MOST_TERMS):
+        half, at = order // 2, first + order
+        if order % 2:
+            term = (half + 1.0) * (rest - (half + 1.0) * share) / (at * (at + 1.0))
+        else:
+            term = -(first + half) * (rest + (first + half) * share) / (at * (at + 1.0))
+        upper, lower = 1.0 + term / upper, 1.0 / (1.0 + term * lower)
+        change = upper * lower
+        found = found * change
+        if not np.any(np.abs(change - 1.0) > LAST_DIGIT):
+            break
+    return following / found
+
+
+def _sum_up(
+    mean: Array, dispersion: Array, *, count: Array | float = np.inf, share: Array | float = np.inf
+) -> tuple[Array, Array, Array]:
+    """Return the first counts of a share, up to a count; what cumulates; the last one's logarithm.
+
+    Probabilities follow one from another, as logarithms, for the first ones may be very small;
+    they are added up block by block.
+    """
+    mean, dispersion, last, wanted = np.broadcast_arrays(
+        *(np.asarray(one, dtype=np.float64)[..., None] for one in (mean, dispersion, count, share))
+    )
+    spread = np.where(dispersion > 0.0, dispersion, 1.0)
+    own = np.where(dispersion > 0.0, -np.log1p(spread * mean) / spread, -mean)
+    with np.errstate(divide="ignore"):
+        step = np.log(mean / (1.0 + dispersion * mean))
+    found, total = np.zeros(mean.shape), np.exp(own)
+    done, latest = (total >= wanted) | (last <= 0.0) | (mean <= 0.0), own
+    block = np.arange(max(COUNTS // max(mean.size, 1), 1), dtype=np.float64)
+    while not np.all(done):
+        steps = step + np.log((1.0 + dispersion * block) / (block + 1.0))
+        logs = own + np.cumsum(steps, axis=-1)
+        sums = np.minimum(total + np.cumsum(np.exp(logs), axis=-1), 1.0)
+        counts = np.broadcast_to(block + 1.0, sums.shape)
+        # Far out nothing is added any more: all there is has been added up.
+        enough = (sums >= wanted) | (counts >= last) | (np.exp(logs) <= 0.0) & (counts > mean)
+        place = np.where(enough.any(axis=-1), enough.argmax(axis=-1), block.size - 1)[..., None]
+        found = np.where(done, found, np.take_along_axis(counts, place, -1))
+        total = np.where(done, total, np.take_along_axis(sums, place, -1))
+        latest = np.where(done, latest, np.take_along_axis(logs, place, -1))
+        own, done, block = logs[..., -1:], done | enough.any(axis=-1)[..., None], block + block.size
+    return found[..., 0], total[..., 0], latest[..., 0]
