@@ -34,7 +34,7 @@ from overhead.everything import load
 from overhead.expression import names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.labels import LABELS
-from overhead.quantity import VOCABULARY, Quantity
+from overhead.quantity import VOCABULARY
 from overhead.source import SOURCES
 from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps import mathml
@@ -353,7 +353,7 @@ class Site:
         return _link(self._place[name], name, name, f"{one.meaning} [{one.units}]")
 
     def _with_symbols(self, names: Iterable[str]) -> str:
-        return ", ".join(f"{_symbol(VOCABULARY[one])} {self._quantity(one)}" for one in names)
+        return ", ".join(f"{mathml.of(VOCABULARY[one])} {self._quantity(one)}" for one in names)
 
     def _use(self, names: Iterable[str], key: str, link: str) -> None:
         for name in names:
@@ -401,7 +401,7 @@ class Site:
         unit = "a bare number" if one.units == "1" else one.units
         default = "" if one.default is None else f"; {one.default:g} where nothing gives it"
         lines = [
-            f'<section id="{name}">\n<h3>{_code(name)} {_symbol(one)}</h3>\n',
+            f'<section id="{name}">\n<h3>{_code(name)} {mathml.of(one)}</h3>\n',
             f"<p>{escape(one.meaning)}</p>\n",
             f'<p class="quiet">{escape(unit)}; {escape(one.domain())}{default}</p>\n',
         ]
@@ -632,10 +632,6 @@ def _candidates(name: str) -> list[Formula | Call]:
     """Return what gives a quantity, the more general first, whatever was loaded first."""
     found = REGISTRY.candidates(name)
     return sorted(found, key=lambda one: (len(one.when), sorted(one.when.items()), one.name))
-
-
-def _symbol(quantity: Quantity) -> str:
-    return mathml.math(mathml.symbol(quantity.symbol))
 
 
 def _module(place: str) -> str:

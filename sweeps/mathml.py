@@ -7,7 +7,7 @@ import re
 from html import escape, unescape
 
 from overhead.expression import parse
-from overhead.quantity import VOCABULARY
+from overhead.quantity import VOCABULARY, Quantity
 from sweeps.latex import BINDING
 
 _SIGNS: dict[type[ast.AST], str] = {
@@ -21,6 +21,11 @@ _NAMES = {"minimum": "min", "maximum": "max"}
 def equation(returns: str, expression: str) -> str:
     """Return an equation as MathML."""
     return math(f"{symbol(VOCABULARY[returns].symbol)}{_sign('=')}{_mathml(parse(expression))}")
+
+
+def of(quantity: Quantity) -> str:
+    """Return a quantity's symbol as MathML."""
+    return math(symbol(quantity.symbol))
 
 
 def math(inner: str) -> str:
