@@ -14,7 +14,7 @@ import pytest
 import sweeps
 from overhead import CollectiveResult, build_topology, collective
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
-from overhead.graph import ANYWHERE, Builder
+from overhead.graph import ANYWHERE, Builder, key_of
 from overhead.labels import COLLECTIVES
 from tests.cli_runner import Runner
 
@@ -387,16 +387,18 @@ def test_every_operation_network_and_algorithm(cli: Runner) -> None:
 def test_a_cell_is_evaluated_once_for_the_terminal_and_the_file(
     cli: Runner, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    ran: Counter[tuple[Any, ...]] = Counter()
+    ran: Counter[int] = Counter()
     intern = Builder.intern
 
-    def counting(self: Builder, name: str, key: Any, inputs: Any, run: Any, *more: Any) -> Any:
+    def counting(self: Builder, name: str, what: Any, inputs: Any, run: Any, *more: Any) -> Any:
+        key = key_of(what, inputs)
+
         def counted(*values: Any) -> Any:
             ran[key] += 1
             return run(*values)
 
         on_the_grid = self.space is not ANYWHERE
-        return intern(self, name, key, inputs, counted if on_the_grid else run, *more)
+        return intern(self, name, what, inputs, counted if on_the_grid else run, *more)
 
     monkeypatch.setattr(Builder, "intern", counting)
     cli(f"{line} --output x.nc")

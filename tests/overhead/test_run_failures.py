@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from overhead import expression
+from overhead import special
 from overhead.evaluation import Evaluation
 from overhead.labels import implied
 from overhead.special import negative_binomial_quantile, negative_binomial_tail
@@ -271,7 +271,7 @@ def test_laws_of_many_counts_are_integrated_as_they_are_added_up(
     mean, dispersion = np.array([3.0, 50.0, 300.0, 2000.0, 500.0]), np.array([2, 0.53, 0.09, 0, 5])
     added = negative_binomial_quantile(shares, mean, dispersion)
     tails = negative_binomial_tail(added, mean, dispersion)
-    monkeypatch.setattr(expression, "MOST_COUNTS", 0.0)
+    monkeypatch.setattr(special, "MOST_COUNTS", 0.0)
     assert np.all(negative_binomial_quantile(shares, mean, dispersion) == added)
     assert negative_binomial_tail(added, mean, dispersion) == pytest.approx(tails, abs=1e-9)
 
