@@ -144,3 +144,9 @@ def test_options_of_every_command_are_told_as_typed(refused: Refused) -> None:
     one(refused("overlap --mechanism foo --compute 1 --comm 1"), "--mechanism = 'foo'")
     one(refused("collective --N 8 --M 1 --hardware-folder none"), "--hardware-folder = none")
     one(refused("collective --N 8 --M 1 --hardware-dir none"), "--hardware-dir = none")
+
+
+@pytest.mark.parametrize("kind", ["hardware", "model", "framework"])
+@pytest.mark.parametrize("word", ["dir", "folder"])
+def test_a_folder_that_isnt_there_is_refused(refused: Refused, kind: str, word: str) -> None:
+    one(refused(f"catalog --{kind}-{word} none"), f"--{kind}-{word} = none", "no such folder")

@@ -15,14 +15,13 @@ from sweeps.cli import flags
 from sweeps.cli.options import (
     check_taken,
     file_options,
-    folders_of,
     grouped_lines,
     output_options,
     sensitivity_option,
     show_sensitivity,
     sweep_of_options,
 )
-from sweeps.cli.typed import flag_of
+from sweeps.cli.typed import flag_of, folder_option, folders_of
 from sweeps.cli.write import Output, as_table, figures_of, readable
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job
@@ -175,14 +174,7 @@ def _lines(job: Job, result: Result, readings: Sequence[str], *, verbose: bool) 
 @click.command("page", cls=flags.SweepCommand)
 @click.argument("file", metavar="[FILE.nc]", required=False)
 @analysis_options
-@click.option(
-    "--hardware-dir",
-    "--hardware-folder",
-    "hardware_folder",
-    multiple=True,
-    metavar="FOLDER",
-    help="Own machines.",
-)
+@folder_option("hardware")
 @click.option("--output", metavar="FILE.html",
               help="The page.  [default: beside FILE.nc; or MODEL-HARDWARE.html]")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace a page that exists.")

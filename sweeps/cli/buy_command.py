@@ -17,12 +17,11 @@ from sweeps.cli import flags
 from sweeps.cli.numbers import shown
 from sweeps.cli.options import (
     file_options,
-    folders_of,
     output_options,
     price_words,
 )
 from sweeps.cli.plan_command import OTHERS, check_options_used, length_words, read_number
-from sweeps.cli.typed import flag_of, flags_of
+from sweeps.cli.typed import flag_of, flags_of, folders_of
 from sweeps.cli.write import Output, Progress
 from sweeps.errors import InputError, fault, refuse
 from sweeps.own_formulas import load_formulas

@@ -28,8 +28,8 @@ from sweeps.calibrate.report import (
     result_of,
     write_hardware,
 )
-from sweeps.cli.options import folders_of, result_options
-from sweeps.cli.typed import Command
+from sweeps.cli.options import result_options
+from sweeps.cli.typed import Command, folder_option, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, needs, refuse
 from sweeps.plots.measured import draw_calibrated, draw_normal
@@ -70,14 +70,7 @@ from sweeps.validate.training_rows import cases_of_runs
     help="Which of a log's two columns (out-of-place).",
 )
 @result_options
-@click.option(
-    "--hardware-dir",
-    "--hardware-folder",
-    "hardware_folder",
-    multiple=True,
-    metavar="FOLDER",
-    help="Own machines.",
-)
+@folder_option("hardware")
 @click.option("--strict", is_flag=True, help="Exit code 1 unless every test is healthy.")
 @click.option("--verbose", "-v", is_flag=True, help="Every row that falls out, every comparison.")
 def command(logs: tuple[str, ...], **given: Any) -> int:
@@ -219,14 +212,7 @@ FITTED = {"constant": "", "prior": "1", "value": "1", "uncertainty": "1", "rows"
 @click.option("--write", metavar="FOLDER", help="Write them into FOLDER/hardware, /frameworks.")
 @click.option("--no-fit", is_flag=True, help="Errors with the constants as they are.")
 @click.option("--rules", metavar="FILE.toml", help="Own rules, after those that are shipped.")
-@click.option(
-    "--hardware-dir",
-    "--hardware-folder",
-    "hardware_folder",
-    multiple=True,
-    metavar="FOLDER",
-    help="Own machines.",
-)
+@folder_option("hardware")
 @result_options
 def fit_constants_command(tables: tuple[str, ...], **given: Any) -> int:
     """Fit the constants of a step to measured steps, with the errors of rows left out.

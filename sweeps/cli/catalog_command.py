@@ -20,7 +20,7 @@ from overhead.labels import COLLECTIVES, LABELS, usual_spelling
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps import references as documents
-from sweeps.cli.typed import Command
+from sweeps.cli.typed import OWN, Command, folder_option, folders_of
 from sweeps.errors import InputError, fault, nearest, needs, refuse, tell_all
 from sweeps.latex import equation
 from sweeps.own_formulas import load_formulas
@@ -59,16 +59,9 @@ PASS = (
 
 @click.command("catalog", cls=Command)
 @click.argument("names", nargs=-1)
-@click.option(
-    "--hardware-dir",
-    "--hardware-folder",
-    "hardware_folder",
-    multiple=True,
-    metavar="FOLDER",
-    help="Own machines.",
-)
-@click.option("--model-folder", multiple=True, metavar="FOLDER", help="Own models.")
-@click.option("--framework-folder", multiple=True, metavar="FOLDER", help="Own frameworks.")
+@folder_option("hardware")
+@folder_option("model")
+@folder_option("framework")
 @click.option(
     "--seq-length",
     "--seq-len",
@@ -77,10 +70,8 @@ PASS = (
 )
 def command(
     names: tuple[str, ...],
-    hardware_folder: tuple[str, ...],
-    model_folder: tuple[str, ...],
-    framework_folder: tuple[str, ...],
     seq_length: str | None,
+    **given: Any,
 ) -> int:
     """List machines, models, frameworks and libraries; with NAMES, all of these with its sources.
 
@@ -89,9 +80,7 @@ def command(
     """
     from sweeps.spec.framework import Framework
 
-    machines = [Path(folder) for folder in hardware_folder]
-    models = [Path(folder) for folder in model_folder]
-    frameworks = [Path(folder) for folder in framework_folder]
+    machines, models, frameworks = (folders_of(given, kind) for kind in OWN)
     if not names:
         known = hardware_names(machines)
         _list("machines", known, lambda name: load_hardware(name, machines).title)

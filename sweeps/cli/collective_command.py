@@ -24,14 +24,13 @@ from sweeps.cli.options import (
     assumed_lines,
     check_taken,
     file_options,
-    folders_of,
     grouped_lines,
     output_options,
     sensitivity_option,
     show_sensitivity,
     sweep_of_options,
 )
-from sweeps.cli.typed import flag_of
+from sweeps.cli.typed import flag_of, folders_of
 from sweeps.cli.write import Output, as_table
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.validity import NOT_KNOWN, NOTES

@@ -12,8 +12,8 @@ import click
 
 from overhead.hops import SWITCHING
 from overhead.labels import NCCL
-from sweeps.cli.options import folders_of, output_options, value_options
-from sweeps.cli.typed import Command
+from sweeps.cli.options import output_options, value_options
+from sweeps.cli.typed import Command, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, fault, refuse, tell_all
 from sweeps.hops.study import (

@@ -13,7 +13,7 @@ import numpy as np
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.cli.typed import flag_of
+from sweeps.cli.typed import flag_of, folder_option, folders_of
 from sweeps.errors import InputError, fault, tell_all
 from sweeps.idle import ALWAYS, IDLE, NEEDED, UNUSED, alike, split_needed, unused
 from sweeps.job import Job
@@ -29,14 +29,11 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-HARDWARE_DIR = ("--hardware-dir", "--hardware-folder", "hardware_folder")
-
 
 def output_options(command: Command) -> Command:
     """Add the options that say what becomes of the result, and the user's own files."""
-    folder = click.option(*HARDWARE_DIR, multiple=True, metavar="FOLDER", help="Own machines.")
     own = click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
-    return result_options(folder(own(command)))
+    return result_options(folder_option("hardware")(own(command)))
 
 
 def result_options(command: Command) -> Command:
@@ -107,15 +104,6 @@ def sweep_of_options(given: Mapping[str, str | None], title: str) -> dict[str, A
     if constants:
         spec["constants"] = constants
     return spec
-
-
-def folders_of(given: Mapping[str, Any]) -> list[Path]:
-    """Return the folders of the user's own machines."""
-    found = [Path(folder) for folder in given["hardware_folder"]]
-    faults = [fault("--hardware-folder", folder, "no such folder", "one of machines' files")
-              for folder in found if not folder.is_dir()]  # fmt: skip
-    tell_all(faults)
-    return found
 
 
 def file_options(given: Mapping[str, Any]) -> dict[str, Any]:

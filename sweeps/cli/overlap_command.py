@@ -18,13 +18,12 @@ from sweeps import display
 from sweeps.cli.options import (
     assumed_lines,
     file_options,
-    folders_of,
     grouped_lines,
     output_options,
     result_options,
     value_options,
 )
-from sweeps.cli.typed import Command
+from sweeps.cli.typed import Command, folders_of
 from sweeps.cli.write import Output, default_folder
 from sweeps.engine.grid import LabelCase
 from sweeps.errors import InputError, fault, refuse

@@ -17,12 +17,11 @@ from sweeps.cli import flags
 from sweeps.cli.numbers import shown
 from sweeps.cli.options import (
     file_options,
-    folders_of,
     output_options,
     sweep_of_options,
 )
 from sweeps.cli.plan_question import CALCULATED, Asked
-from sweeps.cli.typed import flag_of, flags_of
+from sweeps.cli.typed import flag_of, flags_of, folders_of
 from sweeps.cli.write import Output, Progress
 from sweeps.errors import fault, tell_all
 from sweeps.origin import Origin

@@ -17,13 +17,12 @@ from sweeps.cli.analysis_command import command as analysis
 from sweeps.cli.options import (
     assumed_lines,
     file_options,
-    folders_of,
     grouped_lines,
     result_options,
     show_sensitivity,
     unused_lines,
 )
-from sweeps.cli.typed import Command
+from sweeps.cli.typed import Command, folder_option, folders_of
 from sweeps.cli.write import Output, answer_lines, draw_figures
 from sweeps.display import of_records
 from sweeps.errors import RunError, fault, nearest, refuse, tell_all
@@ -70,14 +69,7 @@ FORMATS = ("netcdf", "zarr")
 @click.option("--workers", type=int, default=0, metavar="N", help="Compute by N processes.")
 @click.option("--scheduler", metavar="ADDRESS", help="Compute by the workers of a Dask cluster.")
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
-@click.option(
-    "--hardware-dir",
-    "--hardware-folder",
-    "hardware_folder",
-    multiple=True,
-    metavar="FOLDER",
-    help="Own machines.",
-)
+@folder_option("hardware")
 @click.option("--verbose", "-v", is_flag=True, help="Show the formulas too.")
 @click.option("--sensitivity", metavar="NAME",
               help="What 10 % of each constant moves a reduction's result by.")  # fmt: skip

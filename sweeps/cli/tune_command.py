@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import click
 
-from sweeps.cli.options import folders_of, output_options
-from sweeps.cli.typed import Command
+from sweeps.cli.options import output_options
+from sweeps.cli.typed import Command, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, fault, needs, refuse, tell_all
 from sweeps.plots.breakdown import draw_benefit, draw_tuning

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -14,6 +15,8 @@ from sweeps.errors import InputError, fault, tell_all
 from sweeps.spec.axis import parse_values
 from sweeps.spec.names import names_of
 from sweeps.spec.units import spelled_out
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 TYPED = f"{__name__}.typed"
 # Lines whose field isn't an option's, but one in a file.
@@ -62,6 +65,25 @@ def flag_of(name: str) -> str:
 def flags_of(name: str) -> tuple[str, ...]:
     """Return all options by which a quantity or label is given, the one that help shows first."""
     return tuple(f"--{one.replace('_', '-')}" for one in names_of(name))
+
+
+# The user's own files by kind, each in folders of its own.
+OWN = {"hardware": "machines", "model": "models", "framework": "frameworks"}
+
+
+def folder_option(kind: str) -> Callable[[Decorated], Decorated]:
+    """Return the option of folders with a user's own files of a kind of `OWN`."""
+    names = (f"--{kind}-dir", f"--{kind}-folder", f"{kind}_folder")
+    return click.option(*names, multiple=True, metavar="FOLDER", help=f"Own {OWN[kind]}.")
+
+
+def folders_of(given: Mapping[str, Any], kind: str = "hardware") -> list[Path]:
+    """Return the folders of the user's own files of a kind, or refuse those that there aren't."""
+    folders = [Path(folder) for folder in given[f"{kind}_folder"]]
+    allowed = f"one of {OWN[kind]}' files"
+    tell_all([fault(f"--{kind}-dir", folder, "no such folder", allowed)
+              for folder in folders if not folder.is_dir()])  # fmt: skip
+    return folders
 
 
 def typed_or(ctx: click.Context, option: click.Option) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from overhead.quantity import VOCABULARY
-from sweeps.cli.options import folders_of, result_options
-from sweeps.cli.typed import Command
+from sweeps.cli.options import result_options
+from sweeps.cli.typed import Command, folder_option, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 from sweeps.impossible import impossible_rows
@@ -66,15 +66,8 @@ WORDS = {"step_time": "time of a step", "memory": "memory of a GPU"}
     metavar="SHARE",
     help="Error, or loss of a plan, that --strict allows.",
 )
-@click.option("--strict", is_flag=True, help="Exit code 1 beyond the bound.")
-@click.option(
-    "--hardware-dir",
-    "--hardware-folder",
-    "hardware_folder",
-    multiple=True,
-    metavar="FOLDER",
-    help="Own machines.",
-)
+@click.option("--strict", is_flag=True, help="Exit code 1 beyond --max-error.")
+@folder_option("hardware")
 @click.option("--verbose", "-v", is_flag=True, help="Every reason why rows are left out.")
 def command(tables: tuple[str, ...], **given: Any) -> int:
     """Lay predictions beside published measurements of training runs, and tell the errors.
