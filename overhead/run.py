@@ -388,6 +388,6 @@ def useful_cost(
     goodput: Array,
     hour: Array,
 ) -> Array:
-    """Cost of training on 1e12 tokens with all that interrupts it, spare GPUs counted."""
+    """Cost of training on a trillion tokens with all that interrupts it, spare GPUs counted."""
     lasting = 1e12 / tokens_per_step * step_time / xp.maximum(goodput, LEAST)
     return price * (paid_gpus * lasting / hour)

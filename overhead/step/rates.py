@@ -263,7 +263,7 @@ product("cost", ("gpu_hours", "price"), assumes=("GPUs alone are paid for",))
 def cost_per_trillion_tokens(
     price: Array, world_size: Array, tokens_per_step: Array, step_time: Array, hour: Array
 ) -> Array:
-    """Cost of training on 1e12 tokens."""
+    """Cost of training on a trillion tokens."""
     return price * (world_size * (1e12 / tokens_per_step * step_time) / hour)
 
 

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps import display
-from sweeps.bands import bands_of
+from sweeps.bands import UNKNOWN, bands_of
 from sweeps.engine.grid import status_of
 from sweeps.errors import InputError
 from sweeps.plots.data import View
 from sweeps.plots.frame import ASSUMED_NOTE, Axis, Sheet
-from sweeps.plots.schema import Figure
+from sweeps.plots.schema import KINDS, Figure, listed
 from sweeps.plots.style import (
     INK,
     MUTED,
@@ -103,13 +103,18 @@ def sheet_of(
     )
 
 
+# Times, and what follows from them alone: a figure of these tells its band.
+TIMED = {"time", "algbw", "busbw", "chosen_algorithm", "step_time"}
+
+
 def _measured(view: View, figure: Figure) -> list[str]:
-    """Return how far measurements may be from what is drawn, where that is known."""
-    found = (
-        ""
-        if figure.kind in ("memory", "communication")
-        else bands_of(view.dataset).removeprefix("measured ")
-    )
+    """Return how far measurements may be from the times that are drawn."""
+    if figure.kind in ("memory", "communication"):
+        return []
+    found = bands_of(view.dataset).removeprefix("measured ")
+    shown = {name for key in KINDS[figure.kind].shown for name in listed(figure[key])}
+    if not found and shown & TIMED:
+        found = UNKNOWN
     return [unbroken(found)] if found else []
 
 

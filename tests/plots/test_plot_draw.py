@@ -44,7 +44,7 @@ def test_curves_say_what_they_show(networks: Make, tmp_path: Path) -> None:
     text = drawn(networks(), tmp_path, kind="curves", at=at, lower_bound=True)
     for words in (
         "How long does all_reduce take, by message size and topology?",
-        "all_reduce · dgx-h100 · 64 ranks",
+        "band not known · all_reduce · dgx-h100 · 64 ranks",
         "Message size (as nccl-tests counts it), M",
         "Time of the operation, T",
         "32 MiB",

@@ -378,7 +378,7 @@ function answer(page, chosen, found) {
     `Interrupted every ${shown(page, "fault_interval", found.would("fault_interval"))}, `,
     `${shown(page, "goodput", found.would("goodput"))} of a run's time is of use.`)];
   for (const [name, words] of [["step_energy", "energy of a step"],
-    ["cost_per_trillion_tokens", "1e12 tokens cost"], ["training_days", "the training takes"],
+    ["cost_per_trillion_tokens", "a trillion tokens cost"], ["training_days", "the training takes"],
     ["run_days", "with what interrupts it"], ["run_cost", "and costs"]]) {
     const value = found.would(name);
     if (!Number.isNaN(value)) more.push(`${words} ${shown(page, name, value)}`);
