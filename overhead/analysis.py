@@ -338,7 +338,7 @@ def analyze(evaluation: Evaluation) -> AnalysisResult:
     return replace(result, summary="\n".join(_summary(result, size)))
 
 
-def _kept(value: Array, valid: Array) -> Array:
+def _kept(value, valid):
     """Return a value as it is where all configurations can be, else with NaN where they can't."""
     return value if valid.all() else np.where(valid, value, np.nan)
 

@@ -44,9 +44,7 @@ constant(
 
 
 @formula(returns="even_bubble_time", assumes=(EVEN, AT_LEAST_H2, BOUND), when=ZB_V, **SPLIT)
-def zero_bubble_v_bubble_time(
-    pp: Array, stage_forward_time: Array, stage_backward_time: Array, stage_weight_time: Array
-) -> Array:
+def zero_bubble_v_bubble_time(pp, stage_forward_time, stage_backward_time, stage_weight_time):
     """Bubble of ZB-V if all devices wait for the last: that of the first chunk's way down."""
     inputs = stage_backward_time - stage_weight_time
     longer = xp.maximum(stage_forward_time, inputs)
@@ -63,12 +61,8 @@ def _half_excess(forward: Array, inputs: Array, weights: Array, transfer: Array 
 
 @formula(returns="even_bubble_time", assumes=STEADY_ENDS, when=V_HALF, **PATTERN)
 def v_half_bubble_time(
-    pp: Array,
-    stage_forward_time: Array,
-    stage_backward_time: Array,
-    stage_weight_time: Array,
-    micro_batches: Array,
-) -> Array:
+    pp, stage_forward_time, stage_backward_time, stage_weight_time, micro_batches
+):
     """Bubble of V-half, whose ranks hold half of the activations of 1F1B's first."""
     inputs = stage_backward_time - stage_weight_time
     later = xp.maximum(inputs - stage_forward_time, 0.0)
@@ -90,12 +84,8 @@ def _min_excess(forward: Array, inputs: Array, weights: Array, transfer: Array |
 
 @formula(returns="even_bubble_time", assumes=STEADY_ENDS, when=V_MIN, **PATTERN)
 def v_min_bubble_time(
-    pp: Array,
-    stage_forward_time: Array,
-    stage_backward_time: Array,
-    stage_weight_time: Array,
-    micro_batches: Array,
-) -> Array:
+    pp, stage_forward_time, stage_backward_time, stage_weight_time, micro_batches
+):
     """Bubble of V-min, of the least memory: unequal parts cost it time in every micro-batch.
 
     Of two stages, up to a fifth of the pipeline's time above the simulated one.
@@ -118,12 +108,8 @@ def v_min_bubble_time(
     when=DUAL_V,
 )
 def dual_pipe_v_bubble_time(
-    pp: Array,
-    stage_overlapped_time: Array,
-    stage_backward_time: Array,
-    stage_weight_time: Array,
-    stage_forward_time: Array,
-) -> Array:
+    pp, stage_overlapped_time, stage_backward_time, stage_weight_time, stage_forward_time
+):
     """Bubble of DualPipeV: that of DualPipe on twice as many ranks with chunks half as long."""
     ends = stage_overlapped_time + stage_backward_time - 3.0 * stage_weight_time
     single = stage_forward_time + stage_backward_time - stage_overlapped_time
@@ -132,12 +118,8 @@ def dual_pipe_v_bubble_time(
 
 @formula(returns="busy_time", source="dualpipe", where="dualpipev.py, step", when=DUAL_V)
 def dual_pipe_v_busy_time(
-    micro_batches: Array,
-    stage_forward_time: Array,
-    stage_backward_time: Array,
-    pp: Array,
-    stage_overlapped_time: Array,
-) -> Array:
+    micro_batches, stage_forward_time, stage_backward_time, pp, stage_overlapped_time
+):
     """Time for which the first rank computes: one by one, and all others overlapped in pairs."""
     pairs = xp.maximum(micro_batches + 0.5 - 1.5 * pp, 0.0)
     both = stage_forward_time + stage_backward_time
@@ -148,20 +130,15 @@ def dual_pipe_v_busy_time(
 
 
 @formula(returns="exposed_p2p_time", assumes=(EVEN, AT_LEAST_H2, SHORT), when=ZB_V, **SPLIT)
-def zero_bubble_v_p2p_time(p2p_time: Array, pp: Array) -> Array:
+def zero_bubble_v_p2p_time(p2p_time, pp):
     """Time that transfers add to ZB-V: once it is full, other work hides them."""
     return p2p_time * xp.where(pp > 1.0, 5.0 * pp - 7.0, 0.0)
 
 
 @formula(returns="exposed_p2p_time", assumes=(*STEADY_ENDS, SHORT), when=V_HALF, **PATTERN)
 def v_half_p2p_time(
-    p2p_time: Array,
-    pp: Array,
-    micro_batches: Array,
-    stage_forward_time: Array,
-    stage_backward_time: Array,
-    stage_weight_time: Array,
-) -> Array:
+    p2p_time, pp, micro_batches, stage_forward_time, stage_backward_time, stage_weight_time
+):
     """Time that transfers add to V-half: of its ends, and what the steady order can't hide."""
     parts = (stage_forward_time, stage_backward_time - stage_weight_time, stage_weight_time)
     later = _half_excess(*parts, p2p_time) - _half_excess(*parts, 0.0)
@@ -171,13 +148,8 @@ def v_half_p2p_time(
 
 @formula(returns="exposed_p2p_time", assumes=(*STEADY_ENDS, SHORT), when=V_MIN, **PATTERN)
 def v_min_p2p_time(
-    p2p_time: Array,
-    pp: Array,
-    micro_batches: Array,
-    stage_forward_time: Array,
-    stage_backward_time: Array,
-    stage_weight_time: Array,
-) -> Array:
+    p2p_time, pp, micro_batches, stage_forward_time, stage_backward_time, stage_weight_time
+):
     """Time that transfers add to V-min, at most: all move in step, and wait for each other."""
     parts = (stage_forward_time, stage_backward_time - stage_weight_time, stage_weight_time)
     crossing = (pp - 1.0) / xp.maximum(pp, 1.0) * p2p_time
@@ -190,7 +162,7 @@ def v_min_p2p_time(
     assumes=(EVEN, SHORT, "there are no fewer micro-batches than 2*pp"),
     when=DUAL_V,
 )
-def dual_pipe_v_p2p_time(p2p_time: Array, pp: Array, micro_batches: Array) -> Array:
+def dual_pipe_v_p2p_time(p2p_time, pp, micro_batches):
     """Time that transfers add to DualPipeV, at most: as to DualPipe on twice as many ranks."""
     several = p2p_time * (2.0 * pp - 1.0) * (micro_batches / pp + 2.0)
     return xp.where(pp > 1.0, several, 0.0 * p2p_time)
@@ -200,20 +172,20 @@ def dual_pipe_v_p2p_time(p2p_time: Array, pp: Array, micro_batches: Array) -> Ar
 
 
 @formula(returns="in_flight_micro_batches", assumes=KEPT, when=ZB_V, **SPLIT)
-def zero_bubble_v_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+def zero_bubble_v_in_flight(micro_batches, stage, pp):
     """Micro-batches in flight in ZB-V: in every rank as many as in 1F1B's first."""
     return xp.where(stage < pp, xp.minimum(micro_batches, pp), 0.0)
 
 
 @formula(returns="in_flight_micro_batches", assumes=(*KEPT, STEADY), when=V_HALF, **PATTERN)
-def v_half_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+def v_half_in_flight(micro_batches, stage, pp):
     """Micro-batches in flight in V-half: those of half the stages, and one."""
     most = xp.where(pp > 1.0, xp.floor(pp / 2.0) + 1.0, 1.0)
     return xp.where(stage < pp, xp.minimum(micro_batches, most), 0.0)
 
 
 @formula(returns="in_flight_micro_batches", assumes=(*KEPT, STEADY), when=V_MIN, **PATTERN)
-def v_min_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+def v_min_in_flight(micro_batches, stage, pp):
     """Micro-batches in flight in V-min: those of a third of the stages, and one; at most."""
     return xp.where(stage < pp, xp.minimum(micro_batches, xp.floor((pp + 4.0) / 3.0)), 0.0)
 
@@ -225,7 +197,7 @@ def v_min_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
     assumes=KEPT,
     when=DUAL_V,
 )
-def dual_pipe_v_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+def dual_pipe_v_in_flight(micro_batches, stage, pp):
     """Micro-batches in flight in DualPipeV, of both chunks together."""
     return xp.where(stage < pp, xp.minimum(micro_batches, pp + 0.5), 0.0)
 
@@ -240,9 +212,7 @@ FIRST = "the first rank's extra work is waited for in every micro-batch"
     assumes=(FIRST,),
     when={"schedule": "|".join((FOLDED[0], FOLDED[1], PAIRED[1])), **UNEVEN},
 )
-def folded_imbalance_time(
-    micro_batches: Array, first_stage_extra_time: Array, last_stage_extra_time: Array
-) -> Array:
+def folded_imbalance_time(micro_batches, first_stage_extra_time, last_stage_extra_time):
     """Time that both ends' extra work adds to a folded pipeline."""
     return micro_batches * xp.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
 
@@ -253,11 +223,8 @@ def folded_imbalance_time(
     when={**V_MIN, **UNEVEN},
 )
 def v_min_imbalance_time(
-    micro_batches: Array,
-    first_stage_extra_time: Array,
-    last_stage_extra_time: Array,
-    exposed_p2p_time: Array,
-) -> Array:
+    micro_batches, first_stage_extra_time, last_stage_extra_time, exposed_p2p_time
+):
     """Time that both ends' extra work adds to V-min."""
     extra = micro_batches * xp.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
     return xp.maximum(extra - exposed_p2p_time, 0.0)
@@ -269,28 +236,28 @@ BOTH_ENDS = "the first rank holds the embedding and the output layer"
 
 
 @formula(returns="last_stage", source="qi2023", where="section 6", **KNOWN)
-def turned_last_stage(pp: Array) -> Array:
+def turned_last_stage(pp):
     """The stage that has the model's last layers: the first."""
     return 0.0 * pp
 
 
 @derived(returns="stage_mtp_layers", assumes=(BOTH_ENDS,), **KNOWN)
-def folded_mtp_layers(mtp_depths: Array, stage: Array) -> Array:
+def folded_mtp_layers(mtp_depths, stage):
     """Layers of the stage that predict further tokens: beside the loss."""
     return mtp_depths * xp.where(stage == 0.0, 1.0, 0.0)
 
 
 @derived(returns="stage_layers", assumes=(BOTH_ENDS,), **KNOWN)
 def folded_stage_layers(
-    layers: Array,
-    pipeline_layers: Array,
-    pp: Array,
-    virtual_stages: Array,
-    embedding_as_layer: Array,
-    loss_as_layer: Array,
-    stage: Array,
-    stage_added_layers: Array,
-) -> Array:
+    layers,
+    pipeline_layers,
+    pp,
+    virtual_stages,
+    embedding_as_layer,
+    loss_as_layer,
+    stage,
+    stage_added_layers,
+):
     """Layers of the stage: two chunks, the first less what the ends count."""
     ends = embedding_as_layer + loss_as_layer
     even = virtual_stages * xp.ceil((pipeline_layers + ends) / (pp * virtual_stages))
@@ -300,14 +267,8 @@ def folded_stage_layers(
 
 @derived(returns="stage_leading_layers", assumes=(BOTH_ENDS,), **KNOWN)
 def folded_leading_layers(
-    dense_layers: Array,
-    pipeline_layers: Array,
-    pp: Array,
-    virtual_stages: Array,
-    embedding_as_layer: Array,
-    loss_as_layer: Array,
-    stage: Array,
-) -> Array:
+    dense_layers, pipeline_layers, pp, virtual_stages, embedding_as_layer, loss_as_layer, stage
+):
     """First dense layers of a mixture of experts that lie in the stage's two chunks."""
     places = pipeline_layers + embedding_as_layer + loss_as_layer
     chunk = xp.ceil(places / (pp * virtual_stages))
@@ -349,17 +310,17 @@ alias("all_dense_parameters", "pipeline_parameters", "Parameters on the ranks of
     returns="pp_transfer_total_energy", assumes=("at the turn nothing is transferred",), **KNOWN
 )
 def folded_transfer_energy(
-    tp: Array,
-    cp: Array,
-    dp: Array,
-    micro_batches: Array,
-    has_backward: Array,
-    node_boundaries: Array,
-    virtual_stages: Array,
-    pp_transfer_energy: Array,
-    pp: Array,
-    pp_inner_energy: Array,
-) -> Array:
+    tp,
+    cp,
+    dp,
+    micro_batches,
+    has_backward,
+    node_boundaries,
+    virtual_stages,
+    pp_transfer_energy,
+    pp,
+    pp_inner_energy,
+):
     """Energy of a folded pipeline's transfers in a step, those between nodes and those inside."""
     inside = xp.maximum(pp - 1.0 - node_boundaries, 0.0)
     ways = virtual_stages * tp * cp * dp * micro_batches * (1.0 + has_backward)

@@ -624,11 +624,11 @@ def product(
     _register(_product, returns, names, title, returns, further)
 
 
-def _sum(*values: Array) -> Array:
+def _sum(*values):
     return xp.asarray(reduce(operator.add, values))
 
 
-def _product(*values: Array) -> Array:
+def _product(*values):
     return xp.asarray(reduce(operator.mul, values))
 
 
@@ -637,7 +637,7 @@ def alias(returns: str, of: str, title: str = "", **further: Unpack[Further]) ->
     _register(_itself, returns, (of,), title, _named(returns, further), further)
 
 
-def _itself(value: Array) -> Array:
+def _itself(value):
     return 1.0 * value
 
 

@@ -259,9 +259,7 @@ def messages(
 
 
 @derived()
-def path_latency(
-    intra_hops: Array, intra_latency: Array, inter_hops: Array, inter_latency: Array
-) -> Array:
+def path_latency(intra_hops, intra_latency, inter_hops, inter_latency):
     """Latency of all links of a path."""
     return intra_hops * intra_latency + inter_hops * inter_latency
 
@@ -272,12 +270,8 @@ def path_latency(
     assumes=("each link waits for the whole message: store and forward",),
 )
 def store_and_forward_wire_time(
-    message_bytes: Array,
-    intra_hops: Array,
-    intra_bandwidth: Array,
-    inter_hops: Array,
-    inter_bandwidth: Array,
-) -> Array:
+    message_bytes, intra_hops, intra_bandwidth, inter_hops, inter_bandwidth
+):
     """Time of a message's bytes where every link passes it on when it has all of it."""
     inside = intra_hops * (message_bytes / intra_bandwidth)
     return inside + inter_hops * (message_bytes / inter_bandwidth)
@@ -289,13 +283,7 @@ def store_and_forward_wire_time(
     assumes=("a link passes a message on while it comes in: cut-through",),
     when={"switching": "cut_through"},
 )
-def cut_through_wire_time(
-    message_bytes: Array,
-    intra_hops: Array,
-    intra_bandwidth: Array,
-    inter_hops: Array,
-    inter_bandwidth: Array,
-) -> Array:
+def cut_through_wire_time(message_bytes, intra_hops, intra_bandwidth, inter_hops, inter_bandwidth):
     """Time of a message's bytes that stream through all links at the slowest one's bandwidth."""
     inside = xp.where(intra_hops > 0.0, message_bytes / intra_bandwidth, 0.0)
     between = xp.where(inter_hops > 0.0, message_bytes / inter_bandwidth, 0.0)
@@ -303,9 +291,7 @@ def cut_through_wire_time(
 
 
 @derived(assumes=("every link that a bit passes takes its energy",))
-def path_energy_per_bit(
-    intra_hops: Array, intra_energy_per_bit: Array, inter_hops: Array, inter_energy_per_bit: Array
-) -> Array:
+def path_energy_per_bit(intra_hops, intra_energy_per_bit, inter_hops, inter_energy_per_bit):
     """Energy of a bit on all links of a path."""
     return intra_hops * intra_energy_per_bit + inter_hops * inter_energy_per_bit
 
@@ -314,7 +300,7 @@ total("path_time", ("path_latency", "path_wire_time"), source="hockney1994")
 
 
 @derived()
-def path_energy(message_bytes: Array, path_energy_per_bit: Array) -> Array:
+def path_energy(message_bytes, path_energy_per_bit):
     """Energy of a message: 8 bits a byte on every link of its path."""
     return message_bytes * (8.0 * path_energy_per_bit)
 
@@ -323,7 +309,7 @@ def path_energy(message_bytes: Array, path_energy_per_bit: Array) -> Array:
 
 
 @derived(assumes=("nodes are filled one after another",))
-def crossing_links(ranks: Array, gpus_per_node: Array) -> Array:
+def crossing_links(ranks, gpus_per_node):
     """Links of a ring that lead from one node to the next."""
     return xp.where(ranks > gpus_per_node, xp.ceil(ranks / gpus_per_node), 0.0)
 
@@ -342,18 +328,14 @@ call(returns="ring_rank_bytes", of="sent_bytes", bind={}, labels=RING)
 
 
 @formula(source="patarasuk2009", assumes=("a step takes as long as its slowest link",))
-def ring_time(
-    ranks: Array, crossing_links: Array, node_ring_time: Array, crossing_ring_time: Array
-) -> Array:
+def ring_time(ranks, crossing_links, node_ring_time, crossing_ring_time):
     """Time of an all_reduce round a ring of typed links."""
     inside = xp.where(ranks > crossing_links, node_ring_time, 0.0)
     return xp.maximum(inside, xp.where(crossing_links > 0.0, crossing_ring_time, 0.0))
 
 
 @derived(assumes=("in each step every link of the ring carries a message",))
-def ring_energy(
-    ranks: Array, crossing_links: Array, node_ring_energy: Array, crossing_ring_energy: Array
-) -> Array:
+def ring_energy(ranks, crossing_links, node_ring_energy, crossing_ring_energy):
     """Energy of an all_reduce round a ring of typed links."""
     inside = xp.maximum(ranks - crossing_links, 0.0) / ranks * node_ring_energy
     return inside + crossing_links / ranks * crossing_ring_energy

@@ -8,14 +8,13 @@ from overhead.arrays import xp
 from overhead.collectives.algorithm import ALGORITHMS, Requirement
 from overhead.formula import alias, constant, derived, formula, product
 from overhead.labels import CHOICES, HIERARCHY, PREFETCHES, STANDARD
-from overhead.quantity import Array
 from overhead.special import greatest_common_divisor
 
 MEGATRON = "megatron"
 
 
 @derived()
-def world_size(tp: Array, cp: Array, pp: Array, dp: Array) -> Array:
+def world_size(tp, cp, pp, dp):
     """GPUs of the plan."""
     return tp * cp * pp * dp
 
@@ -23,13 +22,13 @@ def world_size(tp: Array, cp: Array, pp: Array, dp: Array) -> Array:
 @derived(
     returns="dp", assumes=("what the other degrees leave of the GPUs",), when={"sized_by": "world"}
 )
-def dp_of_world(world_size: Array, tp: Array, cp: Array, pp: Array) -> Array:
+def dp_of_world(world_size, tp, cp, pp):
     """Data-parallel degree: what the other degrees leave of the GPUs."""
     return xp.maximum(xp.floor(world_size / (tp * cp * pp)), 1.0)
 
 
 @derived(assumes=("a batch that doesn't divide belongs to a plan that can't be",))
-def micro_batches(global_batch: Array, dp: Array, micro_batch: Array) -> Array:
+def micro_batches(global_batch, dp, micro_batch):
     """Micro-batches of a step on a rank."""
     return xp.maximum(xp.ceil(global_batch / (dp * micro_batch)), 1.0)
 
@@ -40,7 +39,7 @@ product("global_batch", ("dp", "micro_batch", "micro_batches"),
 
 
 @derived(returns="global_batch", when={"batched_by": "tokens"})
-def global_batch_of_tokens(tokens_per_step: Array, sequence_length: Array) -> Array:
+def global_batch_of_tokens(tokens_per_step, sequence_length):
     """Sequences of a step: those of all its tokens."""
     return tokens_per_step / sequence_length
 
@@ -72,7 +71,7 @@ alias(
 
 
 @derived(returns="head_size", assumes=("heads share the hidden size, for nothing else is given",))
-def head_size_of_hidden(hidden_size: Array, heads: Array) -> Array:
+def head_size_of_hidden(hidden_size, heads):
     """Size of an attention head: the heads' share of the hidden size."""
     return xp.maximum(xp.floor(hidden_size / heads), 1.0)
 
@@ -108,7 +107,7 @@ FULL_NODES = ("nodes are full, or there is one",)
 
 
 @formula(source=MEGATRON, where=ORDER)
-def edp(tp: Array, cp: Array, dp: Array, etp: Array, ep: Array) -> Array:
+def edp(tp, cp, dp, etp, ep):
     """Data-parallel degree of experts: what their other degrees leave of a stage's ranks."""
     return xp.ceil(tp * cp * dp / (etp * ep))
 
@@ -122,7 +121,7 @@ product("group_size", ("dp", "cp"), "Ranks over which ZeRO shards: those of equa
 
 
 @formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "hsdp_replica"})
-def hsdp_replica_size(dp: Array, cp: Array, hsdp_shard: Array) -> Array:
+def hsdp_replica_size(dp, cp, hsdp_shard):
     """Ranks that hold the same shard in hybrid sharding."""
     return xp.ceil(dp * cp / hsdp_shard)
 
@@ -160,7 +159,7 @@ product("group_stride", ("etp", "ep"),
 
 
 @derived(assumes=FULL_NODES)
-def uneven_placement(group_size: Array, group_stride: Array, gpus_per_node: Array) -> Array:
+def uneven_placement(group_size, group_stride, gpus_per_node):
     """Whether some groups of a kind lie on other numbers of nodes, or in other shares, than others.
 
     They lie alike if their members are on a node each, or if each node's members fill it in strides
@@ -176,18 +175,14 @@ def uneven_placement(group_size: Array, group_stride: Array, gpus_per_node: Arra
 @derived(
     assumes=(*FULL_NODES, "of unevenly placed groups no more than one member in a node is sure")
 )
-def members_in_node(
-    uneven_placement: Array, gpus_per_node: Array, group_stride: Array, group_size: Array
-) -> Array:
+def members_in_node(uneven_placement, gpus_per_node, group_stride, group_size):
     """Members of a group in one node."""
     even = xp.minimum(xp.maximum(gpus_per_node / group_stride, 1.0), group_size)
     return xp.where(uneven_placement > 0.0, 1.0, even)
 
 
 @derived(assumes=FULL_NODES)
-def group_nodes(
-    uneven_placement: Array, gpus_per_node: Array, group_stride: Array, group_size: Array
-) -> Array:
+def group_nodes(uneven_placement, gpus_per_node, group_stride, group_size):
     """Nodes that a group spans; of unevenly placed groups, the one that spans most.
 
     Blocks of size times stride ranks start at multiples of the common divisor of that and of a
@@ -208,7 +203,7 @@ def group_nodes(
 
 
 @derived(assumes=FULL_NODES)
-def boundary_in_node(stage: Array, tp: Array, cp: Array, dp: Array, gpus_per_node: Array) -> Array:
+def boundary_in_node(stage, tp, cp, dp, gpus_per_node):
     """Whether a stage and the next one lie in one node (`stage` from 0 to pp - 2)."""
     first = stage * tp * cp * dp
     end = (stage + 2.0) * tp * cp * dp
@@ -220,7 +215,7 @@ def boundary_in_node(stage: Array, tp: Array, cp: Array, dp: Array, gpus_per_nod
 @derived(
     assumes=(*FULL_NODES, "where stages straddle nodes, each end of a node parts two boundaries")
 )
-def node_boundaries(pp: Array, gpus_per_node: Array, tp: Array, cp: Array, dp: Array) -> Array:
+def node_boundaries(pp, gpus_per_node, tp, cp, dp):
     """Boundaries between stages that lie between nodes; at most, where stages straddle nodes."""
     parted = xp.where(gpus_per_node % (tp * cp * dp) > 0.0, 2.0, 1.0)
     ends = xp.ceil(pp * tp * cp * dp / gpus_per_node) - 1.0
@@ -230,7 +225,7 @@ def node_boundaries(pp: Array, gpus_per_node: Array, tp: Array, cp: Array, dp: A
 # Which parallel plans there are: conditions on degrees, shapes and batches, with their faults.
 
 
-def _divides(divisor: Array, number: Array) -> Array:
+def _divides(divisor, number):
     return xp.asarray(number % divisor == 0.0)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.formula import derived, formula, product, total
-from overhead.quantity import Array
 from overhead.special import negative_binomial_quantile, negative_binomial_tail
 
 OWN = "derivation"
@@ -22,13 +21,13 @@ DALY: dict[str, Any] = {
 
 
 @derived()
-def servers(world_size: Array, server_gpus: Array) -> Array:
+def servers(world_size, server_gpus):
     """Servers of the run (not rounded)."""
     return world_size / server_gpus
 
 
 @derived(assumes=("an upper bound: faults that come together interrupt a run once",))
-def fault_interval(day: Array, fault_rate: Array, servers: Array) -> Array:
+def fault_interval(day, fault_rate, servers):
     """Mean time between interruptions of the run."""
     return day / (fault_rate * servers)
 
@@ -37,7 +36,7 @@ def fault_interval(day: Array, fault_rate: Array, servers: Array) -> Array:
 
 
 @derived(assumes=("gradients aren't saved",))
-def checkpoint_bytes(parameters: Array, weight_bytes: Array, optimizer_bytes: Array) -> Array:
+def checkpoint_bytes(parameters, weight_bytes, optimizer_bytes):
     """Bytes of a checkpoint: weights and the optimizer's states of the whole model."""
     return parameters * (weight_bytes + optimizer_bytes)
 
@@ -48,20 +47,13 @@ def checkpoint_bytes(parameters: Array, weight_bytes: Array, optimizer_bytes: Ar
     lacks={"parameters": "frozen weights aren't saved"},
     when={"tuning": "lora"},
 )
-def adapted_checkpoint_bytes(
-    adapter_parameters: Array, weight_bytes: Array, optimizer_bytes: Array
-) -> Array:
+def adapted_checkpoint_bytes(adapter_parameters, weight_bytes, optimizer_bytes):
     """Bytes of a checkpoint: adapters and the optimizer's states of them."""
     return adapter_parameters * (weight_bytes + optimizer_bytes)
 
 
 @derived(assumes=("servers share out what they hold alike, and write all at once",))
-def checkpoint_flow_time(
-    checkpoint_bytes: Array,
-    servers: Array,
-    storage_bandwidth: Array,
-    total_storage_bandwidth: Array,
-) -> Array:
+def checkpoint_flow_time(checkpoint_bytes, servers, storage_bandwidth, total_storage_bandwidth):
     """Time of a checkpoint's bytes on their way to storage."""
     return checkpoint_bytes / xp.minimum(servers * storage_bandwidth, total_storage_bandwidth)
 
@@ -70,7 +62,7 @@ total("checkpoint_write_time", ("checkpoint_start_time", "checkpoint_flow_time")
 
 
 @derived(assumes=("all computing waits until a checkpoint is written",))
-def checkpoint_stall_time(checkpoint_write_time: Array) -> Array:
+def checkpoint_stall_time(checkpoint_write_time):
     """Time for which a checkpoint stops computing: all of its writing."""
     return 1.0 * checkpoint_write_time
 
@@ -80,15 +72,13 @@ def checkpoint_stall_time(checkpoint_write_time: Array) -> Array:
     assumes=("computing goes on once each GPU's share is in its host's memory",),
     when={"saving": "staged"},
 )
-def staged_stall_time(
-    checkpoint_bytes: Array, world_size: Array, staging_bandwidth: Array
-) -> Array:
+def staged_stall_time(checkpoint_bytes, world_size, staging_bandwidth):
     """Time for which a staged checkpoint stops computing: its way to the hosts' memory."""
     return checkpoint_bytes / (world_size * staging_bandwidth)
 
 
 @formula(returns="checkpoint_interval", where="equation 37", **DALY)
-def best_interval(checkpoint_stall_time: Array, fault_interval: Array, step_time: Array) -> Array:
+def best_interval(checkpoint_stall_time, fault_interval, step_time):
     """Computing between two checkpoints: the best, and a step at least."""
     share = checkpoint_stall_time / (2.0 * fault_interval)
     order = 1.0 + xp.sqrt(share) / 3.0 + share / 9.0
@@ -98,12 +88,7 @@ def best_interval(checkpoint_stall_time: Array, fault_interval: Array, step_time
 
 
 @formula(returns="checkpoint_interval", where="equation 37", when={"saving": "staged"}, **DALY)
-def best_staged_interval(
-    checkpoint_stall_time: Array,
-    fault_interval: Array,
-    step_time: Array,
-    checkpoint_write_time: Array,
-) -> Array:
+def best_staged_interval(checkpoint_stall_time, fault_interval, step_time, checkpoint_write_time):
     """Computing between two staged checkpoints: the best, once the last one is written."""
     best = best_interval(checkpoint_stall_time, fault_interval, step_time)
     return xp.maximum(best, checkpoint_write_time)
@@ -119,24 +104,18 @@ total(
 # Of the run's time the shares that interruptions take: together with the goodput they are all.
 
 
-def _running(outage: Array, interval: Array, waiting: Array) -> Array:
+def _running(outage, interval, waiting):
     """Return the share of the time in which the run computes or saves."""
     return (1.0 - waiting) * xp.exp(-outage / interval)
 
 
-def _kept(attempt: Array) -> Array:
+def _kept(attempt):
     """Return 1/(e^x - 1): attempts that come to their end by those that don't."""
     return xp.exp(-attempt) / -xp.expm1(-attempt)
 
 
 @formula(where="equation 20", **DALY)
-def goodput(
-    checkpoint_interval: Array,
-    checkpoint_stall_time: Array,
-    fault_interval: Array,
-    outage_time: Array,
-    waiting_share: Array,
-) -> Array:
+def goodput(checkpoint_interval, checkpoint_stall_time, fault_interval, outage_time, waiting_share):
     """Share of the run's time that brings the training on."""
     attempt = (checkpoint_interval + checkpoint_stall_time) / fault_interval
     running = _running(outage_time, fault_interval, waiting_share)
@@ -145,12 +124,8 @@ def goodput(
 
 @formula(where="equation 20, the part of what is saved", **DALY)
 def saving_share(
-    checkpoint_interval: Array,
-    checkpoint_stall_time: Array,
-    fault_interval: Array,
-    outage_time: Array,
-    waiting_share: Array,
-) -> Array:
+    checkpoint_interval, checkpoint_stall_time, fault_interval, outage_time, waiting_share
+):
     """Share of the run's time lost to writing checkpoints that are of use."""
     attempt = (checkpoint_interval + checkpoint_stall_time) / fault_interval
     running = _running(outage_time, fault_interval, waiting_share)
@@ -159,12 +134,8 @@ def saving_share(
 
 @formula(where="equation 20, the part of what is broken off", **DALY)
 def redone_share(
-    checkpoint_interval: Array,
-    checkpoint_stall_time: Array,
-    fault_interval: Array,
-    outage_time: Array,
-    waiting_share: Array,
-) -> Array:
+    checkpoint_interval, checkpoint_stall_time, fault_interval, outage_time, waiting_share
+):
     """Share of the run's time lost to work that is done again."""
     attempt = (checkpoint_interval + checkpoint_stall_time) / fault_interval
     # Of a short attempt the first terms: the difference would lose its digits.
@@ -174,7 +145,7 @@ def redone_share(
 
 
 @formula(where="equation 20, the part of restarts", **DALY)
-def restarting_share(outage_time: Array, fault_interval: Array, waiting_share: Array) -> Array:
+def restarting_share(outage_time, fault_interval, waiting_share):
     """Share of the run's time lost from interruptions until it computes again."""
     return (1.0 - waiting_share) * -xp.expm1(-outage_time / fault_interval)
 
@@ -183,7 +154,7 @@ def restarting_share(outage_time: Array, fault_interval: Array, waiting_share: A
 
 
 @derived(assumes=("a server is away for as long on average wherever it stands",))
-def servers_down(fault_rate: Array, servers: Array, repair_time: Array, day: Array) -> Array:
+def servers_down(fault_rate, servers, repair_time, day):
     """Servers that are away at once, on average: all at most."""
     return servers * xp.minimum(fault_rate * repair_time / day, 1.0)
 
@@ -197,14 +168,14 @@ GAMMA: dict[str, Any] = {
 
 
 @formula(**GAMMA)
-def spare_servers(servers_down: Array, down_dispersion: Array, spare_probability: Array) -> Array:
+def spare_servers(servers_down, down_dispersion, spare_probability):
     """Servers that must stand ready to suffice for a share of the time."""
     return negative_binomial_quantile(spare_probability, servers_down, down_dispersion)
 
 
 @formula(**{**GAMMA, "assumes": (*GAMMA["assumes"], "a run waits while more are away than stand "
                                  "ready")})  # fmt: skip
-def waiting_share(spare_servers: Array, servers_down: Array, down_dispersion: Array) -> Array:
+def waiting_share(spare_servers, servers_down, down_dispersion):
     """Share of the run's time in which more servers are away than stand ready."""
     return negative_binomial_tail(spare_servers, servers_down, down_dispersion)
 
@@ -213,13 +184,13 @@ def waiting_share(spare_servers: Array, servers_down: Array, down_dispersion: Ar
 
 
 @derived()
-def run_time(training_time: Array, goodput: Array) -> Array:
+def run_time(training_time, goodput):
     """Time of a whole training with all that interrupts it."""
     return training_time / xp.maximum(goodput, LEAST)
 
 
 @derived()
-def run_days(run_time: Array, day: Array) -> Array:
+def run_days(run_time, day):
     """Days of a whole training with all that interrupts it."""
     return run_time / day
 
@@ -230,13 +201,7 @@ MODELLED: dict[str, Any] = {"source": "derivation"}
 
 
 @formula(assumes=("a GPU that communicates or waits takes what an idle one does",), **MODELLED)
-def device_energy(
-    world_size: Array,
-    power: Array,
-    idle_power_fraction: Array,
-    step_time: Array,
-    computing_time: Array,
-) -> Array:
+def device_energy(world_size, power, idle_power_fraction, step_time, computing_time):
     """Energy of a step: all GPUs, idle all the time and busy while they compute."""
     busy = xp.maximum(1.0 - idle_power_fraction, 0.0) * xp.minimum(computing_time, step_time)
     return world_size * power * (idle_power_fraction * step_time + busy)
@@ -257,7 +222,7 @@ LEAST_LIMIT = 0.35
     ),
     **LIMITED,
 )
-def clock_share(power_limit: Array, power: Array, power_slowdown: Array) -> Array:
+def clock_share(power_limit, power, power_slowdown):
     """Rate of a GPU under a limit of its power by that without one."""
     share = xp.minimum(xp.maximum(power_limit / power, LEAST_LIMIT), 1.0)
     return xp.maximum(1.0 - power_slowdown * (1.0 - share) ** 2.0, 0.01)
@@ -274,13 +239,8 @@ product("attention_efficiency", ("full_attention_efficiency", "clock_share"), **
     **MODELLED,
 )
 def limited_device_energy(
-    world_size: Array,
-    power: Array,
-    power_limit: Array,
-    idle_power_fraction: Array,
-    step_time: Array,
-    computing_time: Array,
-) -> Array:
+    world_size, power, power_limit, idle_power_fraction, step_time, computing_time
+):
     """Energy of a step: all GPUs, idle all the time and at their limit while they compute."""
     idle = idle_power_fraction * power
     more = xp.maximum(xp.minimum(power_limit, power) - idle, 0.0)
@@ -288,13 +248,13 @@ def limited_device_energy(
 
 
 @formula(assumes=("hosts take the same whatever the GPUs do",), **MODELLED)
-def host_energy(world_size: Array, host_power: Array, fan_power: Array, step_time: Array) -> Array:
+def host_energy(world_size, host_power, fan_power, step_time):
     """Energy of a step: hosts and fans."""
     return world_size * (host_power + fan_power) * step_time
 
 
 @formula(**MODELLED)
-def cards(world_size: Array, nics_per_node: Array, gpus_per_node: Array) -> Array:
+def cards(world_size, nics_per_node, gpus_per_node):
     """Network cards of all nodes."""
     return world_size * nics_per_node / gpus_per_node
 
@@ -305,9 +265,7 @@ total("node_energy", ("device_energy", "host_energy", "card_energy"))
 
 
 @formula(**MODELLED)
-def node_power(
-    node_energy: Array, step_time: Array, world_size: Array, gpus_per_node: Array
-) -> Array:
+def node_power(node_energy, step_time, world_size, gpus_per_node):
     """Power of a node in a step, on average, behind its supplies."""
     return node_energy / (step_time * world_size) * gpus_per_node
 
@@ -319,19 +277,13 @@ def node_power(
     ),
     **MODELLED,
 )
-def step_energy(
-    node_energy: Array,
-    conversion_efficiency: Array,
-    switch_energy: Array,
-    communication_energy: Array,
-    pue: Array,
-) -> Array:
+def step_energy(node_energy, conversion_efficiency, switch_energy, communication_energy, pue):
     """Energy of a step: nodes with their supplies, switches, moved bits, the site."""
     return pue * (node_energy / conversion_efficiency + switch_energy + communication_energy)
 
 
 @formula(**MODELLED)
-def token_energy(step_energy: Array, tokens_per_step: Array) -> Array:
+def token_energy(step_energy, tokens_per_step):
     """Energy of a token: a step's by its tokens."""
     return step_energy / tokens_per_step
 
@@ -348,16 +300,16 @@ product("training_energy", ("training_steps", "step_energy"))
     assumes=("what is owned works all the time, and is worth nothing in the end",),
 )
 def price_of_owning(
-    capital: Array,
-    network_share: Array,
-    ownership_time: Array,
-    hour: Array,
-    electricity_price: Array,
-    kilowatt_hour: Array,
-    step_energy: Array,
-    world_size: Array,
-    step_time: Array,
-) -> Array:
+    capital,
+    network_share,
+    ownership_time,
+    hour,
+    electricity_price,
+    kilowatt_hour,
+    step_energy,
+    world_size,
+    step_time,
+):
     """Price of a GPU for an hour: what owning it costs, with its electricity."""
     written_off = capital * (1.0 + network_share) / (ownership_time / hour)
     joules = step_energy / (world_size * (step_time / hour))
@@ -365,13 +317,13 @@ def price_of_owning(
 
 
 @derived()
-def paid_gpus(world_size: Array, spare_servers: Array, server_gpus: Array) -> Array:
+def paid_gpus(world_size, spare_servers, server_gpus):
     """GPUs that are paid for, spare ones among them."""
     return world_size + spare_servers * server_gpus
 
 
 @derived()
-def run_gpu_hours(paid_gpus: Array, run_time: Array, hour: Array) -> Array:
+def run_gpu_hours(paid_gpus, run_time, hour):
     """GPU-hours of a whole training with all that interrupts it, spare GPUs counted."""
     return paid_gpus * run_time / hour
 
@@ -380,14 +332,7 @@ product("run_cost", ("run_gpu_hours", "price"))
 
 
 @derived()
-def useful_cost(
-    price: Array,
-    paid_gpus: Array,
-    tokens_per_step: Array,
-    step_time: Array,
-    goodput: Array,
-    hour: Array,
-) -> Array:
+def useful_cost(price, paid_gpus, tokens_per_step, step_time, goodput, hour):
     """Cost of training on a trillion tokens with all that interrupts it, spare GPUs counted."""
     lasting = 1e12 / tokens_per_step * step_time / xp.maximum(goodput, LEAST)
     return price * (paid_gpus * lasting / hour)

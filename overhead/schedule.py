@@ -58,19 +58,19 @@ def rounds(micro_batches: Array, pp: Array) -> Array:
 
 
 @derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS), when=GPIPE)
-def gpipe_p2p_time(p2p_time: Array, pp: Array) -> Array:
+def gpipe_p2p_time(p2p_time, pp):
     """Time that transfers add to GPipe: its filling and its draining."""
     return 2.0 * p2p_time * (pp - 1.0)
 
 
 @derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS), when=FORWARD)
-def forward_only_p2p_time(p2p_time: Array, pp: Array) -> Array:
+def forward_only_p2p_time(p2p_time, pp):
     """Time that transfers add to forwards alone: their filling."""
     return p2p_time * (pp - 1.0)
 
 
 @derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS), when=PLAIN)
-def one_f_one_b_p2p_time(p2p_time: Array, micro_batches: Array, pp: Array) -> Array:
+def one_f_one_b_p2p_time(p2p_time, micro_batches, pp):
     """Time that transfers add to 1F1B: nearly two of every micro-batch, for nothing hides them."""
     return 2.0 * p2p_time * rounds(micro_batches, pp)
 
@@ -81,13 +81,8 @@ def one_f_one_b_p2p_time(p2p_time: Array, micro_batches: Array, pp: Array) -> Ar
     when=INTERLEAVED,
 )
 def interleaved_p2p_time(
-    pp: Array,
-    virtual_stages: Array,
-    p2p_time: Array,
-    micro_batches: Array,
-    stage_forward_time: Array,
-    stage_backward_time: Array,
-) -> Array:
+    pp, virtual_stages, p2p_time, micro_batches, stage_forward_time, stage_backward_time
+):
     """Time that transfers add to interleaved 1F1B.
 
     Exact while a transfer is no longer than a chunk's forward and backward, each; beyond that the
@@ -106,9 +101,7 @@ def interleaved_p2p_time(
     assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_PP, "weights take no longer than forward or input"),
     when=H1,
 )
-def zero_bubble_h1_p2p_time(
-    p2p_time: Array, micro_batches: Array, pp: Array, stage_weight_time: Array
-) -> Array:
+def zero_bubble_h1_p2p_time(p2p_time, micro_batches, pp, stage_weight_time):
     """Time that transfers add to ZB-H1: once it is full, weights hide them."""
     count = rounds(micro_batches, pp)
     ends = 2.0 * (pp - 1.0)
@@ -118,13 +111,8 @@ def zero_bubble_h1_p2p_time(
 
 @derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_H2), when=H2)
 def zero_bubble_h2_p2p_time(
-    pp: Array,
-    p2p_time: Array,
-    stage_backward_time: Array,
-    stage_weight_time: Array,
-    stage_forward_time: Array,
-    micro_batches: Array,
-) -> Array:
+    pp, p2p_time, stage_backward_time, stage_weight_time, stage_forward_time, micro_batches
+):
     """Time that transfers add to ZB-H2 if all devices wait for the last: one or two a stage.
 
     Exact while a transfer takes no longer than half of a forward and the input's backward; beyond
@@ -141,13 +129,8 @@ def zero_bubble_h2_p2p_time(
 
 @derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_H2), when=STAGGERED)
 def staggered_zero_bubble_h2_p2p_time(
-    p2p_time: Array,
-    pp: Array,
-    micro_batches: Array,
-    stage_forward_time: Array,
-    stage_backward_time: Array,
-    stage_weight_time: Array,
-) -> Array:
+    p2p_time, pp, micro_batches, stage_forward_time, stage_backward_time, stage_weight_time
+):
     """Time that transfers add to ZB-H2 if devices update one by one: two a stage.
 
     Exact while a transfer takes no longer than half of a forward and the input's backward; beyond
@@ -159,7 +142,7 @@ def staggered_zero_bubble_h2_p2p_time(
 
 
 @derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_DUAL), when=DUAL)
-def dual_pipe_p2p_time(p2p_time: Array, pp: Array, micro_batches: Array) -> Array:
+def dual_pipe_p2p_time(p2p_time, pp, micro_batches):
     """Time that transfers add to DualPipe, at most: one of every micro-batch, nearly."""
     return p2p_time * (pp - 1.0) * (micro_batches / pp + 2.0)
 
@@ -184,26 +167,26 @@ ENDED = {**PARTED, "shapes": "known"}
 
 
 @derived(returns="bubble_time", when=ENDED)
-def ended_bubble_time(even_bubble_time: Array, uneven_time: Array) -> Array:
+def ended_bubble_time(even_bubble_time, uneven_time):
     """Bubble of a stage between the ends, less what shorter ends save."""
     return xp.maximum(even_bubble_time + xp.minimum(uneven_time, 0.0), 0.0)
 
 
 @derived(returns="imbalance_time", when=ENDED)
-def ended_imbalance_time(even_bubble_time: Array, uneven_time: Array) -> Array:
+def ended_imbalance_time(even_bubble_time, uneven_time):
     """Time that longer ends add; below nothing only where no stage is between them."""
     saved = xp.minimum(even_bubble_time + uneven_time, 0.0)
     return xp.where(uneven_time < 0.0, saved, uneven_time)
 
 
 @derived()
-def bubble_fraction(bubble_time: Array, pipeline_time: Array) -> Array:
+def bubble_fraction(bubble_time, pipeline_time):
     """Bubble over the pipeline's whole time."""
     return bubble_time / pipeline_time
 
 
 @formula(source="narayanan2021", where="section 2.2.1")
-def bubble_over_ideal(bubble_time: Array, busy_time: Array) -> Array:
+def bubble_over_ideal(bubble_time, busy_time):
     """Bubble over the ideal time: of plain schedules (pp - 1)/micro_batches."""
     return bubble_time / busy_time
 
@@ -212,7 +195,7 @@ def bubble_over_ideal(bubble_time: Array, busy_time: Array) -> Array:
 
 
 @formula(source="narayanan2021", where="section 2.2.1, the ideal time")
-def busy_time(micro_batches: Array, stage_forward_time: Array, stage_backward_time: Array) -> Array:
+def busy_time(micro_batches, stage_forward_time, stage_backward_time):
     """Time for which a device computes all micro-batches."""
     return micro_batches * (stage_forward_time + stage_backward_time)
 
@@ -234,12 +217,8 @@ total("stage_overlapped_time", ("stage_forward_time", "stage_backward_time"),
     when=DUAL,
 )
 def dual_pipe_busy_time(
-    micro_batches: Array,
-    stage_forward_time: Array,
-    stage_backward_time: Array,
-    pp: Array,
-    stage_overlapped_time: Array,
-) -> Array:
+    micro_batches, stage_forward_time, stage_backward_time, pp, stage_overlapped_time
+):
     """Time for which the first rank computes: one by one, and all others overlapped in pairs."""
     pairs = xp.maximum(micro_batches + 1.0 - 1.5 * pp, 0.0)
     both = stage_forward_time + stage_backward_time
@@ -256,7 +235,7 @@ def dual_pipe_busy_time(
     assumes=(EVEN,),
     when=BOTH,
 )
-def plain_bubble_time(pp: Array, stage_forward_time: Array, stage_backward_time: Array) -> Array:
+def plain_bubble_time(pp, stage_forward_time, stage_backward_time):
     """Bubble of GPipe and of 1F1B."""
     return (pp - 1.0) * (stage_forward_time + stage_backward_time)
 
@@ -268,7 +247,7 @@ def plain_bubble_time(pp: Array, stage_forward_time: Array, stage_backward_time:
     assumes=(EVEN,),
     when=FORWARD,
 )
-def forward_only_bubble_time(pp: Array, stage_forward_time: Array) -> Array:
+def forward_only_bubble_time(pp, stage_forward_time):
     """Bubble of forwards alone (prefill)."""
     return (pp - 1.0) * stage_forward_time
 
@@ -280,9 +259,7 @@ def forward_only_bubble_time(pp: Array, stage_forward_time: Array) -> Array:
     assumes=(EVEN, WHOLE_GROUPS),
     when=INTERLEAVED,
 )
-def interleaved_bubble_time(
-    pp: Array, stage_forward_time: Array, stage_backward_time: Array, virtual_stages: Array
-) -> Array:
+def interleaved_bubble_time(pp, stage_forward_time, stage_backward_time, virtual_stages):
     """Bubble of interleaved 1F1B."""
     return (pp - 1.0) * (stage_forward_time + stage_backward_time) / virtual_stages
 
@@ -294,9 +271,7 @@ def interleaved_bubble_time(
     assumes=(EVEN, AT_LEAST_PP),
     when=H1,
 )
-def zero_bubble_h1_bubble_time(
-    pp: Array, stage_forward_time: Array, stage_backward_time: Array, stage_weight_time: Array
-) -> Array:
+def zero_bubble_h1_bubble_time(pp, stage_forward_time, stage_backward_time, stage_weight_time):
     """Bubble of the zero-bubble schedule that needs no more memory than 1F1B."""
     inputs = stage_backward_time - stage_weight_time
     longer = xp.maximum(stage_forward_time, inputs)
@@ -310,9 +285,7 @@ def zero_bubble_h1_bubble_time(
     assumes=(EVEN, AT_LEAST_H2, "all devices update together"),
     when=H2,
 )
-def zero_bubble_h2_bubble_time(
-    pp: Array, stage_forward_time: Array, stage_backward_time: Array, stage_weight_time: Array
-) -> Array:
+def zero_bubble_h2_bubble_time(pp, stage_forward_time, stage_backward_time, stage_weight_time):
     """Bubble of the zero-bubble schedule of twice the memory, if all devices wait for the last."""
     least = xp.maximum(
         stage_forward_time, stage_backward_time - stage_weight_time - stage_forward_time
@@ -329,8 +302,8 @@ def zero_bubble_h2_bubble_time(
     when=STAGGERED,
 )
 def staggered_zero_bubble_h2_bubble_time(
-    pp: Array, stage_forward_time: Array, stage_backward_time: Array, stage_weight_time: Array
-) -> Array:
+    pp, stage_forward_time, stage_backward_time, stage_weight_time
+):
     """Bubble of the zero-bubble schedule of twice the memory, if devices update one by one."""
     least = xp.maximum(stage_backward_time - stage_weight_time - stage_forward_time, 0.0)
     tail = stage_forward_time + stage_backward_time - 3.0 * stage_weight_time
@@ -345,12 +318,8 @@ def staggered_zero_bubble_h2_bubble_time(
     when=DUAL,
 )
 def dual_pipe_bubble_time(
-    pp: Array,
-    stage_overlapped_time: Array,
-    stage_backward_time: Array,
-    stage_weight_time: Array,
-    stage_forward_time: Array,
-) -> Array:
+    pp, stage_overlapped_time, stage_backward_time, stage_weight_time, stage_forward_time
+):
     """Bubble of DualPipe: up to 4 % of the pipeline's time above the simulated one."""
     ends = stage_overlapped_time + stage_backward_time - 3.0 * stage_weight_time
     single = stage_forward_time + stage_backward_time - stage_overlapped_time
@@ -366,7 +335,7 @@ KEPT = ("activations are held until the weights' gradients are done",)
 
 
 @formula(returns="in_flight_micro_batches", source="huang2019", where="section 2.3", when=GPIPE)
-def gpipe_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+def gpipe_in_flight(micro_batches, stage, pp):
     """Micro-batches in flight in GPipe: all."""
     return xp.where(stage < pp, micro_batches, 0.0)
 
@@ -374,7 +343,7 @@ def gpipe_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
 @formula(
     returns="in_flight_micro_batches", source="narayanan2021", where="section 2.2.1", when=PLAIN
 )
-def one_f_one_b_in_flight(micro_batches: Array, pp: Array, stage: Array) -> Array:
+def one_f_one_b_in_flight(micro_batches, pp, stage):
     """Micro-batches in flight in 1F1B: those that the stages ahead have."""
     return xp.maximum(xp.minimum(micro_batches, pp - stage), 0.0)
 
@@ -386,9 +355,7 @@ def one_f_one_b_in_flight(micro_batches: Array, pp: Array, stage: Array) -> Arra
     assumes=(WHOLE_GROUPS, "with one virtual stage it is plain 1F1B"),
     when=INTERLEAVED,
 )
-def interleaved_in_flight(
-    micro_batches: Array, virtual_stages: Array, pp: Array, stage: Array
-) -> Array:
+def interleaved_in_flight(micro_batches, virtual_stages, pp, stage):
     """Micro-batches in flight in interleaved 1F1B."""
     chunks = 2.0 * (pp - 1.0 - stage) + (virtual_stages - 1.0) * pp + 1.0
     ahead = xp.where(virtual_stages > 1.0, chunks / virtual_stages, pp - stage)
@@ -402,7 +369,7 @@ def interleaved_in_flight(
     assumes=KEPT,
     when=H1,
 )
-def zero_bubble_h1_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+def zero_bubble_h1_in_flight(micro_batches, stage, pp):
     """Micro-batches in flight in ZB-H1: in every stage as many as in 1F1B's first."""
     return xp.where(stage < pp, xp.minimum(micro_batches, pp), 0.0)
 
@@ -414,7 +381,7 @@ def zero_bubble_h1_in_flight(micro_batches: Array, stage: Array, pp: Array) -> A
     assumes=KEPT,
     when=H2,
 )
-def zero_bubble_h2_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+def zero_bubble_h2_in_flight(micro_batches, stage, pp):
     """Micro-batches in flight in ZB-H2."""
     return xp.where(stage < pp, xp.minimum(micro_batches, 2.0 * pp - 1.0), 0.0)
 
@@ -426,7 +393,7 @@ def zero_bubble_h2_in_flight(micro_batches: Array, stage: Array, pp: Array) -> A
     assumes=(*KEPT, "a device holds the weights of two stages"),
     when=DUAL,
 )
-def dual_pipe_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
+def dual_pipe_in_flight(micro_batches, stage, pp):
     """Micro-batches in flight in DualPipe, of both directions together."""
     return xp.where(stage < pp, xp.minimum(micro_batches, pp + 1.0), 0.0)
 
@@ -434,7 +401,7 @@ def dual_pipe_in_flight(micro_batches: Array, stage: Array, pp: Array) -> Array:
 @derived(
     returns="in_flight_micro_batches", assumes=("nothing is kept for a backward",), when=FORWARD
 )
-def forward_only_in_flight(stage: Array, pp: Array) -> Array:
+def forward_only_in_flight(stage, pp):
     """Micro-batches in flight where there are forwards alone: the one that is computed."""
     return xp.where(stage < pp, 1.0, 0.0)
 
@@ -453,9 +420,7 @@ ENDS = ("only the first and the last stage differ from the others",)
     assumes=(*ENDS, "the slowest forward and the slowest backward are in one stage"),
     when={"schedule": "gpipe|forward_only", **UNEVEN},
 )
-def flow_imbalance_time(
-    micro_batches: Array, pp: Array, first_stage_extra_time: Array, last_stage_extra_time: Array
-) -> Array:
+def flow_imbalance_time(micro_batches, pp, first_stage_extra_time, last_stage_extra_time):
     """Time that uneven ends add to GPipe and to forwards alone: the slowest stage's, each time."""
     both = first_stage_extra_time + last_stage_extra_time
     slower = xp.maximum(first_stage_extra_time, last_stage_extra_time)
@@ -463,7 +428,7 @@ def flow_imbalance_time(
     return (micro_batches - 1.0) * slowest + both
 
 
-def _plain(micro_batches: Array, pp: Array, first: Array, last: Array, p2p_time: Array) -> Array:
+def _plain(micro_batches, pp, first, last, p2p_time):
     before = micro_batches - 1.0
     loops = before / pp
     whole = xp.ceil(loops)
@@ -492,12 +457,8 @@ def _plain(micro_batches: Array, pp: Array, first: Array, last: Array, p2p_time:
     when={**PLAIN, **UNEVEN},
 )
 def one_f_one_b_imbalance_time(
-    micro_batches: Array,
-    pp: Array,
-    first_stage_extra_time: Array,
-    last_stage_extra_time: Array,
-    p2p_time: Array,
-) -> Array:
+    micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time
+):
     """Time that uneven ends add to 1F1B: exact without transfers, else within 3 %."""
     return _plain(micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time)
 
@@ -508,13 +469,8 @@ def one_f_one_b_imbalance_time(
     when={**INTERLEAVED, **UNEVEN},
 )
 def interleaved_imbalance_time(
-    micro_batches: Array,
-    pp: Array,
-    first_stage_extra_time: Array,
-    last_stage_extra_time: Array,
-    p2p_time: Array,
-    virtual_stages: Array,
-) -> Array:
+    micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time, virtual_stages
+):
     """Time that uneven ends add to interleaved 1F1B.
 
     Exact without transfers where the last stage has no less extra work than the first, else up to

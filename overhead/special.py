@@ -125,12 +125,12 @@ def negative_binomial_quantile(share: Array, mean: Array, dispersion: Array) -> 
     return found
 
 
-def _far(mean: Array, dispersion: Array) -> Array:
+def _far(mean, dispersion):
     """Return whether counts of some probability are too many to be added up one by one."""
     return mean + 40.0 * (1.0 + dispersion * mean) > MOST_COUNTS
 
 
-def _count(share: Array, mean: Array, dispersion: Array) -> Array:
+def _count(share, mean, dispersion):
     """Return the least counts of a probability, between bounds that are halved."""
     least, most = np.full(share.shape, -1.0), np.ones(share.shape)
     while np.any(short := _tail(most, mean, dispersion) > 1.0 - share):
@@ -142,7 +142,7 @@ def _count(share: Array, mean: Array, dispersion: Array) -> Array:
     return most
 
 
-def _tail(count: Array, mean: Array, dispersion: Array) -> Array:
+def _tail(count, mean, dispersion):
     """Return probabilities of more than counts, at one dimension, as parts of a beta function.
 
     Of its density's two sides, over the logit and from its peak on, neither is small beside the
@@ -172,7 +172,7 @@ def _tail(count: Array, mean: Array, dispersion: Array) -> Array:
     return above / (below + above)
 
 
-def _beyond(count: Array, mean: Array, dispersion: Array, last: Array) -> Array:
+def _beyond(count, mean, dispersion, last):
     """Return probabilities of more than counts from the mean on, by the logarithm of the count's.
 
     The next count's probability by the continued fraction of an incomplete beta function, of

@@ -7,7 +7,6 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.formula import declare, formula, product, total
 from overhead.labels import TENSORS
-from overhead.quantity import Array
 
 # A model's own shapes, in the order in which people give them; a flag is 0 or 1.
 _SIZES = {
@@ -89,12 +88,12 @@ MTP = ("layers that predict further tokens (MTP) aren't counted: mtp_parameters 
 @formula(
     source=VASWANI, where="section 3.1", assumes=("a layer norm has a bias, an RMS norm has none",)
 )
-def norm_parameters(layer_norm: Array, hidden_size: Array) -> Array:
+def norm_parameters(layer_norm, hidden_size):
     """Parameters of one norm over the hidden size."""
     return (1.0 + layer_norm) * hidden_size
 
 
-def _layer(attention: Array, mlp: Array, norm: Array) -> Array:
+def _layer(attention, mlp, norm):
     return attention + mlp + 2.0 * norm
 
 
@@ -115,7 +114,7 @@ product("embedding_parameters", ("vocabulary_size", "hidden_size"),
 
 
 @formula(assumes=("the output layer has no bias",), source=VASWANI, where="section 3.4")
-def output_parameters(tied_embeddings: Array, vocabulary_size: Array, hidden_size: Array) -> Array:
+def output_parameters(tied_embeddings, vocabulary_size, hidden_size):
     """Parameters of the output layer that the embedding lacks: none where they are tied."""
     return (1.0 - tied_embeddings) * vocabulary_size * hidden_size
 
@@ -136,12 +135,8 @@ total("outside_parameters",
     assumes=MTP,
 )
 def parameters(
-    dense_mlp_layers: Array,
-    dense_layer_parameters: Array,
-    moe_layers: Array,
-    moe_layer_parameters: Array,
-    outside_parameters: Array,
-) -> Array:
+    dense_mlp_layers, dense_layer_parameters, moe_layers, moe_layer_parameters, outside_parameters
+):
     """Parameters of the model."""
     dense = dense_mlp_layers * dense_layer_parameters
     return dense + moe_layers * moe_layer_parameters + outside_parameters
@@ -149,12 +144,12 @@ def parameters(
 
 @formula(source=MIXTRAL, where="section 2.1", assumes=(*MTP, "embeddings count as active"))
 def active_parameters(
-    dense_mlp_layers: Array,
-    dense_layer_parameters: Array,
-    moe_layers: Array,
-    active_moe_layer_parameters: Array,
-    outside_parameters: Array,
-) -> Array:
+    dense_mlp_layers,
+    dense_layer_parameters,
+    moe_layers,
+    active_moe_layer_parameters,
+    outside_parameters,
+):
     """Parameters of the model that one token meets."""
     dense = dense_mlp_layers * dense_layer_parameters
     return dense + moe_layers * active_moe_layer_parameters + outside_parameters
@@ -171,15 +166,13 @@ LATENT: dict[str, Any] = {"source": DEEPSEEK_V2, "where": "section 2.1"}
 
 
 @formula(**LATENT)
-def query_head_size(
-    kv_rank: Array, head_size_plain: Array, head_size_rope: Array, head_size: Array
-) -> Array:
+def query_head_size(kv_rank, head_size_plain, head_size_rope, head_size):
     """Size of a query or key head as scores need it."""
     return xp.where(kv_rank > 0.0, head_size_plain + head_size_rope, head_size)
 
 
 @formula(**LATENT)
-def value_head_size(kv_rank: Array, head_size_value: Array, head_size: Array) -> Array:
+def value_head_size(kv_rank, head_size_value, head_size):
     """Size of a value head as the context has it."""
     return xp.where(kv_rank > 0.0, head_size_value, head_size)
 
@@ -190,7 +183,7 @@ product("query_down_weights", ("hidden_size", "q_rank"),
 
 
 @formula(**HEADS)
-def query_weights(q_rank: Array, hidden_size: Array, heads: Array, query_head_size: Array) -> Array:
+def query_weights(q_rank, hidden_size, heads, query_head_size):
     """Weights to the queries, from hidden or from their latent vector."""
     return xp.asarray(xp.where(q_rank > 0.0, q_rank, hidden_size) * heads * query_head_size)
 
@@ -199,21 +192,15 @@ def query_weights(q_rank: Array, hidden_size: Array, heads: Array, query_head_si
     **LATENT,
     assumes=("all heads share the rotated part of the keys, which comes straight from hidden",),
 )
-def key_value_down_weights(hidden_size: Array, kv_rank: Array, head_size_rope: Array) -> Array:
+def key_value_down_weights(hidden_size, kv_rank, head_size_rope):
     """Weights from hidden to the latent vector and to the rotated key."""
     return xp.where(kv_rank > 0.0, hidden_size * (kv_rank + head_size_rope), 0.0)
 
 
 @formula(source=AINSLIE, where="section 2.2; latent attention: DeepSeek-V2, section 2.1")
 def key_value_weights(
-    hidden_size: Array,
-    heads: Array,
-    kv_heads: Array,
-    head_size: Array,
-    kv_rank: Array,
-    head_size_plain: Array,
-    head_size_value: Array,
-) -> Array:
+    hidden_size, heads, kv_heads, head_size, kv_rank, head_size_plain, head_size_value
+):
     """Weights to keys and values, from hidden or from the latent vector."""
     latent = kv_rank * heads * (head_size_plain + head_size_value)
     return xp.where(kv_rank > 0.0, latent, 2.0 * hidden_size * kv_heads * head_size)
@@ -224,13 +211,7 @@ def key_value_weights(
     where=f"{HEADS['where']}; in groups of heads through vectors of a rank: DeepSeek-V4, section "
     "2.3.1",
 )
-def attention_output_weights(
-    heads: Array,
-    value_head_size: Array,
-    hidden_size: Array,
-    output_rank: Array,
-    output_groups: Array,
-) -> Array:
+def attention_output_weights(heads, value_head_size, hidden_size, output_rank, output_groups):
     """Weights from the attention's context back to hidden, in one product or in two of a rank."""
     context = heads * value_head_size
     grouped = output_rank * (context + output_groups * hidden_size)
@@ -239,13 +220,13 @@ def attention_output_weights(
 
 @formula(**HEADS)
 def attention_weights(
-    query_down_weights: Array,
-    query_weights: Array,
-    key_value_down_weights: Array,
-    key_value_weights: Array,
-    attention_output_weights: Array,
-    index_weights: Array,
-) -> Array:
+    query_down_weights,
+    query_weights,
+    key_value_down_weights,
+    key_value_weights,
+    attention_output_weights,
+    index_weights,
+):
     """Weights of one layer's attention that matrix products use."""
     down = query_down_weights + key_value_down_weights
     return down + query_weights + key_value_weights + attention_output_weights + index_weights
@@ -256,16 +237,16 @@ def attention_weights(
     assumes=("with latent vectors, the projections down to them have outputs of their own",),
 )
 def qkv_outputs(
-    heads: Array,
-    kv_heads: Array,
-    head_size: Array,
-    q_rank: Array,
-    kv_rank: Array,
-    head_size_plain: Array,
-    head_size_rope: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-) -> Array:
+    heads,
+    kv_heads,
+    head_size,
+    q_rank,
+    kv_rank,
+    head_size_plain,
+    head_size_rope,
+    query_head_size,
+    value_head_size,
+):
     """Outputs of the projections to queries, keys and values: as many as their biases."""
     up = heads * (query_head_size + head_size_plain + value_head_size)
     latent = q_rank + kv_rank + head_size_rope + up
@@ -273,9 +254,7 @@ def qkv_outputs(
 
 
 @formula(**HEADS, assumes=("a bias for each output of a linear layer that has biases",))
-def attention_bias_parameters(
-    biases: Array, qkv_biases: Array, qkv_outputs: Array, hidden_size: Array
-) -> Array:
+def attention_bias_parameters(biases, qkv_biases, qkv_outputs, hidden_size):
     """Biases of one layer's attention."""
     return xp.maximum(biases, qkv_biases) * qkv_outputs + biases * hidden_size
 
@@ -287,14 +266,7 @@ def attention_bias_parameters(
         "each latent vector has an RMS norm",
     ),
 )
-def attention_norm_parameters(
-    qk_norms: Array,
-    head_size: Array,
-    q_rank: Array,
-    kv_rank: Array,
-    index_norms: Array,
-    attention_sinks: Array,
-) -> Array:
+def attention_norm_parameters(qk_norms, head_size, q_rank, kv_rank, index_norms, attention_sinks):
     """Norms inside one layer's attention, and the sinks of its softmax."""
     return 2.0 * qk_norms * head_size + q_rank + kv_rank + index_norms + attention_sinks
 
@@ -316,51 +288,37 @@ HYBRID_ORDER: dict[str, Any] = {
 
 
 @formula(**PLAIN)
-def mlp_weights(gated: Array, hidden_size: Array, ffn_size: Array) -> Array:
+def mlp_weights(gated, hidden_size, ffn_size):
     """Weights of one dense layer's MLP that matrix products use."""
     return (2.0 + gated) * hidden_size * ffn_size
 
 
 @formula(**PLAIN)
-def mlp_parameters(
-    mlp_weights: Array, biases: Array, gated: Array, ffn_size: Array, hidden_size: Array
-) -> Array:
+def mlp_parameters(mlp_weights, biases, gated, ffn_size, hidden_size):
     """Parameters of one dense layer's MLP."""
     return mlp_weights + biases * ((1.0 + gated) * ffn_size + hidden_size)
 
 
 @formula(**EXPERTS)
-def expert_weights(gated: Array, expert_hidden_size: Array, expert_ffn_size: Array) -> Array:
+def expert_weights(gated, expert_hidden_size, expert_ffn_size):
     """Weights of one routed expert that matrix products use."""
     return (2.0 + gated) * expert_hidden_size * expert_ffn_size
 
 
 @formula(**EXPERTS)
-def expert_parameters(
-    expert_weights: Array,
-    biases: Array,
-    gated: Array,
-    expert_ffn_size: Array,
-    expert_hidden_size: Array,
-) -> Array:
+def expert_parameters(expert_weights, biases, gated, expert_ffn_size, expert_hidden_size):
     """Parameters of one routed expert."""
     return expert_weights + biases * ((1.0 + gated) * expert_ffn_size + expert_hidden_size)
 
 
 @formula(**SHARED)
-def shared_expert_weights(gated: Array, hidden_size: Array, shared_ffn_size: Array) -> Array:
+def shared_expert_weights(gated, hidden_size, shared_ffn_size):
     """Weights of one layer's shared experts that matrix products use."""
     return (2.0 + gated) * hidden_size * shared_ffn_size
 
 
 @formula(**SHARED, assumes=("the shared experts are one MLP of their widths together",))
-def shared_expert_parameters(
-    shared_expert_weights: Array,
-    biases: Array,
-    gated: Array,
-    shared_ffn_size: Array,
-    hidden_size: Array,
-) -> Array:
+def shared_expert_parameters(shared_expert_weights, biases, gated, shared_ffn_size, hidden_size):
     """Parameters of one layer's shared experts; none where there are none."""
     bias = biases * ((1.0 + gated) * shared_ffn_size + hidden_size)
     return shared_expert_weights + xp.where(shared_ffn_size > 0.0, bias, 0.0)
@@ -371,29 +329,21 @@ product("router_weights", ("hidden_size", "router_width"), "Weights of one layer
 
 
 @formula(source=DEEPSEEK_V3, where=f"{SHARED['where']}, bias for balancing the load")
-def router_parameters(router_weights: Array, router_bias: Array, experts: Array) -> Array:
+def router_parameters(router_weights, router_bias, experts):
     """Parameters of one layer's router."""
     return router_weights + router_bias * experts
 
 
 @formula(**SHARED)
-def moe_parameters(
-    experts: Array,
-    expert_parameters: Array,
-    router_parameters: Array,
-    shared_expert_parameters: Array,
-) -> Array:
+def moe_parameters(experts, expert_parameters, router_parameters, shared_expert_parameters):
     """Parameters of one layer's mixture of experts."""
     return experts * expert_parameters + router_parameters + shared_expert_parameters
 
 
 @formula(**EXPERTS, assumes=("router and shared experts count as active",))
 def active_moe_parameters(
-    experts_per_token: Array,
-    expert_parameters: Array,
-    router_parameters: Array,
-    shared_expert_parameters: Array,
-) -> Array:
+    experts_per_token, expert_parameters, router_parameters, shared_expert_parameters
+):
     """Parameters of one layer's mixture of experts that one token meets."""
     return experts_per_token * expert_parameters + router_parameters + shared_expert_parameters
 
@@ -403,13 +353,7 @@ def active_moe_parameters(
     where="section 4.2; one of every few layers: Hugging Face transformers, decoder_sparse_step",
     assumes=("after the first dense layers, the last of every moe_every layers has experts",),
 )
-def moe_layers(
-    layers: Array,
-    dense_layers: Array,
-    moe_every: Array,
-    experts: Array,
-    separate_moe_layers: Array,
-) -> Array:
+def moe_layers(layers, dense_layers, moe_every, experts, separate_moe_layers):
     """Layers whose MLP is a mixture of experts."""
     routed = xp.floor(xp.maximum(layers - dense_layers, 0.0) / moe_every)
     routed = xp.where(separate_moe_layers > 0.0, separate_moe_layers, routed)
@@ -420,7 +364,7 @@ total("pipeline_layers", ("layers", "separate_moe_layers"), **HYBRID_ORDER)
 
 
 @formula(source=DEEPSEEK_V3, where="section 4.2")
-def dense_mlp_layers(layers: Array, moe_layers: Array) -> Array:
+def dense_mlp_layers(layers, moe_layers):
     """Layers whose MLP is dense."""
     return xp.maximum(layers - moe_layers, 0.0)
 
@@ -440,23 +384,23 @@ BACKWARD = "the backward pass costs twice the forward pass"
 
 @formula(**PALM, assumes=("embedding, norms and biases cost no matrix product",))
 def active_weights(
-    layers: Array,
-    attention_weights: Array,
-    dense_mlp_layers: Array,
-    mlp_weights: Array,
-    moe_layers: Array,
-    router_weights: Array,
-    shared_expert_weights: Array,
-    experts_per_token: Array,
-    expert_weights: Array,
-) -> Array:
+    layers,
+    attention_weights,
+    dense_mlp_layers,
+    mlp_weights,
+    moe_layers,
+    router_weights,
+    shared_expert_weights,
+    experts_per_token,
+    expert_weights,
+):
     """Weights in the layers whose matrix products one token goes through."""
     routed = router_weights + shared_expert_weights + experts_per_token * expert_weights
     return layers * attention_weights + dense_mlp_layers * mlp_weights + moe_layers * routed
 
 
 @formula(**APPENDIX)
-def weight_flops_per_token(active_weights: Array) -> Array:
+def weight_flops_per_token(active_weights):
     """Forward FLOPs of one token by the layers' weights."""
     return 2.0 * active_weights
 
@@ -465,19 +409,12 @@ def weight_flops_per_token(active_weights: Array) -> Array:
     **APPENDIX,
     assumes=("every token's logits are computed, also where the embedding's table is shared",),
 )
-def logits_flops_per_token(hidden_size: Array, vocabulary_size: Array) -> Array:
+def logits_flops_per_token(hidden_size, vocabulary_size):
     """Forward FLOPs of one token by the output layer."""
     return 2.0 * hidden_size * vocabulary_size
 
 
-def _scores(
-    layers: Array,
-    span: Array,
-    heads: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-    index_flops: Array,
-) -> Array:
+def _scores(layers, span, heads, query_head_size, value_head_size, index_flops):
     scores = 2.0 * layers * span * heads * (query_head_size + value_head_size)
     return scores + layers * index_flops
 
@@ -504,7 +441,7 @@ total("causal_forward_flops_per_token",
       assumes=(CAUSAL,))  # fmt: skip
 
 
-def _trained(forward: Array, further: Array) -> Array:
+def _trained(forward, further):
     return 3.0 * (forward + further)
 
 

@@ -43,7 +43,7 @@ class Requirement:
         return parameters(self.holds)
 
 
-def _power_of_two(ranks: Array) -> Array:
+def _power_of_two(ranks):
     return xp.asarray(xp.exp2(xp.round(xp.log2(xp.maximum(ranks, 1.0)))) == ranks)
 
 
@@ -57,19 +57,19 @@ def longest(*sizes: Array) -> Array:
     return xp.asarray(reduce(xp.maximum, sizes))
 
 
-def _equal(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+def _equal(mesh_nx, mesh_ny, mesh_nz):
     largest = longest(mesh_nx, mesh_ny, mesh_nz)
     masks = [(size == largest) | (size == 1.0) for size in (mesh_nx, mesh_ny, mesh_nz)]
     return xp.asarray(masks[0] & masks[1] & masks[2])
 
 
-def _equal_even(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+def _equal_even(mesh_nx, mesh_ny, mesh_nz):
     largest = longest(mesh_nx, mesh_ny, mesh_nz)
     even = (largest % 2.0 == 0.0) & (largest > 2.0)
     return xp.asarray(_equal(mesh_nx, mesh_ny, mesh_nz) & (even | (largest == 1.0)))
 
 
-def _two_dimensions(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+def _two_dimensions(mesh_nx, mesh_ny, mesh_nz):
     count = dimensions(mesh_nx, mesh_ny, mesh_nz)
     return xp.asarray((count == 2.0) | (longest(mesh_nx, mesh_ny, mesh_nz) == 1.0))
 
@@ -119,7 +119,7 @@ NODES_FILLED = Requirement(
 )
 
 
-def _pods_filled(ranks: Array, gpus_per_node: Array, nodes_per_pod: Array) -> Array:
+def _pods_filled(ranks, gpus_per_node, nodes_per_pod):
     per_pod = gpus_per_node * nodes_per_pod
     return xp.asarray((ranks <= per_pod) | (ranks % per_pod == 0.0))
 

@@ -27,11 +27,11 @@ network(
 )
 
 
-def _depth(ranks: Array) -> Array:
+def _depth(ranks):
     return xp.floor(xp.log2(ranks))
 
 
-def _busiest(ranks: Array) -> Array:
+def _busiest(ranks):
     # Links at the rank that has most: at a root with its children, or with a parent as well.
     return xp.where(ranks > 4.0, 3.0, xp.minimum(ranks - 1.0, 2.0))
 
@@ -43,7 +43,7 @@ def _busiest(ranks: Array) -> Array:
     source="derivation",
     assumes=("reduce to the root and broadcast from it overlap, chunk by chunk",),
 )
-def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
+def all_reduce_tree_pipe(ranks, chunks):
     """Reduce to the root and broadcast from it, pipelined over chunks."""
     steps = several(ranks) * (2.0 * _depth(ranks) + chunks - 1.0)
     return flat(
@@ -63,7 +63,7 @@ def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
     assumes=("the root of the broadcast is the root of the tree",),
     mirrored=True,
 )
-def broadcast_tree_pipe(ranks: Array, chunks: Array) -> Cost:
+def broadcast_tree_pipe(ranks, chunks):
     """Down the tree, pipelined over chunks."""
     steps = several(ranks) * (_depth(ranks) + chunks - 1.0)
     return flat(steps, steps / chunks, sent=xp.minimum(2.0, ranks - 1.0), carried=ranks - 1.0)
@@ -78,21 +78,21 @@ def _flood(ranks: Array, sent: Array, reduced: Array) -> Cost:
 
 
 @on_binary_tree("reduce_scatter", "flood", source="derivation", assumes=(FLOOD,))
-def flood(ranks: Array) -> Cost:
+def flood(ranks):
     """Flood: blocks come in from all ranks over all links, added up where they meet."""
     share = (ranks - 1.0) / ranks
     return _flood(ranks, share, _busiest(ranks) - share)
 
 
 @on_binary_tree("all_gather", "flood", source="derivation", assumes=(FLOOD,))
-def all_gather_flood(ranks: Array) -> Cost:
+def all_gather_flood(ranks):
     """Flood: blocks spread over all links, one a step."""
     sent = _busiest(ranks) - (ranks - 1.0) / ranks
     return _flood(ranks, sent, xp.zeros_like(sent))
 
 
 @on_binary_tree("all_reduce", "flood", source="derivation", assumes=(FLOOD,))
-def all_reduce_flood(ranks: Array) -> Cost:
+def all_reduce_flood(ranks):
     """Flood: a reduce_scatter, then an all_gather."""
     steps = 2.0 * (ranks - 1.0)
     busiest = _busiest(ranks)
@@ -116,7 +116,7 @@ PASSED = (
 )
 
 
-def _passed(ranks: Array) -> Array:
+def _passed(ranks):
     """Return how many links all pairs' messages pass together."""
     depth = _depth(ranks)
     complete = (depth + 1.0) * (ranks * ranks + 3.0 * ranks + 1.0)
@@ -141,7 +141,7 @@ def _passed(ranks: Array) -> Array:
     source="derivation",
     assumes=("all messages at once, each along its only path",),
 )
-def direct(ranks: Array) -> Cost:
+def direct(ranks):
     """All pairs at once; the link to the root's larger subtree is the busiest."""
     below = networks.left_subtree(ranks)
     return flat(

@@ -19,13 +19,13 @@ VOLUME = "the links together must carry what the operation moves at least"
 
 
 @derived(assumes=("latency and transfer may overlap wholly",))
-def lower_bound(latency_bound: Array, bandwidth_bound: Array) -> Array:
+def lower_bound(latency_bound, bandwidth_bound):
     """Physical lower bound of the time."""
     return xp.maximum(latency_bound, bandwidth_bound)
 
 
 @derived()
-def lower_bound_ratio(time: Array, lower_bound: Array) -> Array:
+def lower_bound_ratio(time, lower_bound):
     """Time over its physical lower bound."""
     return time / lower_bound
 
@@ -40,13 +40,13 @@ product("latency_bound", ("diameter", "latency"), "Least latency: the way across
     assumes=("a latency a message",),
     when={**ACROSS, "latency_per": "message"},
 )
-def message_latency_bound(diameter: Array, latency: Array) -> Array:
+def message_latency_bound(diameter, latency):
     """Least latency: one message's."""
     return xp.minimum(diameter, 1.0) * latency
 
 
 @derived(returns="latency_bound", when={**FLAT, "collective": "p2p"})
-def p2p_latency_bound(ranks: Array, hops: Array, latency: Array) -> Array:
+def p2p_latency_bound(ranks, hops, latency):
     """Least latency of one message: one hop's."""
     return xp.where(ranks > 1.0, xp.minimum(hops, 1.0) * latency, 0.0)
 
@@ -56,7 +56,7 @@ def p2p_latency_bound(ranks: Array, hops: Array, latency: Array) -> Array:
     assumes=(PORT, VOLUME),
     when={**FLAT, "collective": "all_gather|reduce_scatter"},
 )
-def gather_bound(ranks: Array, ports: Array, links: Array, wire_time: Array) -> Array:
+def gather_bound(ranks, ports, links, wire_time):
     """Least transfer of an all_gather or a reduce_scatter."""
     share: Array = xp.maximum((ranks - 1.0) / (ranks * ports), (ranks - 1.0) / links)
     return share * wire_time
@@ -67,7 +67,7 @@ def gather_bound(ranks: Array, ports: Array, links: Array, wire_time: Array) -> 
     assumes=(PORT, VOLUME, "no reduction in the network"),
     when={**FLAT, "collective": "all_reduce", "in_network": "no"},
 )
-def all_reduce_bound(ranks: Array, ports: Array, links: Array, wire_time: Array) -> Array:
+def all_reduce_bound(ranks, ports, links, wire_time):
     """Least transfer of an all_reduce."""
     share = xp.maximum(1.0 / ports, 2.0 * (ranks - 1.0) / links)
     return xp.where(ranks > 1.0, share, 0.0) * wire_time
@@ -78,7 +78,7 @@ def all_reduce_bound(ranks: Array, ports: Array, links: Array, wire_time: Array)
     assumes=(PORT,),
     when={**FLAT, "collective": "all_reduce", "in_network": "yes"},
 )
-def in_network_bound(ranks: Array, ports: Array, wire_time: Array) -> Array:
+def in_network_bound(ranks, ports, wire_time):
     """Least transfer of an all_reduce where the network reduces."""
     return xp.where(ranks > 1.0, 1.0 / ports, 0.0) * wire_time
 
@@ -86,7 +86,7 @@ def in_network_bound(ranks: Array, ports: Array, wire_time: Array) -> Array:
 @derived(
     returns="bandwidth_bound", assumes=(PORT,), when={**FLAT, "collective": "broadcast|reduce|p2p"}
 )
-def broadcast_bound(ranks: Array, ports: Array, wire_time: Array) -> Array:
+def broadcast_bound(ranks, ports, wire_time):
     """Least transfer of a broadcast, a reduce or one message."""
     return xp.where(ranks > 1.0, 1.0 / ports, 0.0) * wire_time
 
@@ -96,7 +96,7 @@ def broadcast_bound(ranks: Array, ports: Array, wire_time: Array) -> Array:
     assumes=(PORT, "the links across the worst cut must carry what crosses it"),
     when={**FLAT, "collective": "all_to_all"},
 )
-def all_to_all_bound(ranks: Array, ports: Array, pair_cut: Array, wire_time: Array) -> Array:
+def all_to_all_bound(ranks, ports, pair_cut, wire_time):
     """Least transfer of an all_to_all."""
     share: Array = xp.maximum((ranks - 1.0) / (ranks * ports), pair_cut)
     return share * wire_time
@@ -110,22 +110,13 @@ OUTERMOST = "one message crosses the outermost level that the group spans"
 
 
 @derived(returns="latency_bound", assumes=(OUTERMOST,), when=TWO)
-def two_level_latency_bound(
-    node_ranks: Array, nodes: Array, intra_latency: Array, inter_latency: Array
-) -> Array:
+def two_level_latency_bound(node_ranks, nodes, intra_latency, inter_latency):
     """Least latency: one message across the outermost level, on two levels."""
     return xp.where(nodes > 1.0, inter_latency, xp.where(node_ranks > 1.0, intra_latency, 0.0))
 
 
 @derived(returns="latency_bound", assumes=(OUTERMOST,), when=THREE)
-def three_level_latency_bound(
-    node_ranks: Array,
-    nodes: Array,
-    pods: Array,
-    intra_latency: Array,
-    inter_latency: Array,
-    pod_latency: Array,
-) -> Array:
+def three_level_latency_bound(node_ranks, nodes, pods, intra_latency, inter_latency, pod_latency):
     """Least latency: one message across the outermost level, on three levels."""
     inner = two_level_latency_bound(node_ranks, nodes, intra_latency, inter_latency)
     return xp.where(pods > 1.0, pod_latency, inner)
@@ -135,9 +126,7 @@ SENDERS = "sender and receiver are in different nodes of a pod where it has seve
 
 
 @derived(returns="latency_bound", assumes=(SENDERS,), when={**TWO, "collective": "p2p"})
-def two_level_p2p_latency_bound(
-    node_ranks: Array, nodes: Array, hops: Array, intra_latency: Array, inter_latency: Array
-) -> Array:
+def two_level_p2p_latency_bound(node_ranks, nodes, hops, intra_latency, inter_latency):
     """Least latency of one message on two levels: one hop's."""
     hop = two_level_latency_bound(node_ranks, nodes, intra_latency, inter_latency)
     return xp.minimum(hops, 1.0) * hop
@@ -145,14 +134,8 @@ def two_level_p2p_latency_bound(
 
 @derived(returns="latency_bound", assumes=(SENDERS,), when={**THREE, "collective": "p2p"})
 def three_level_p2p_latency_bound(
-    node_ranks: Array,
-    nodes: Array,
-    pods: Array,
-    hops: Array,
-    intra_latency: Array,
-    inter_latency: Array,
-    pod_latency: Array,
-) -> Array:
+    node_ranks, nodes, pods, hops, intra_latency, inter_latency, pod_latency
+):
     """Least latency of one message on three levels: one hop's."""
     inner = xp.where(node_ranks > 1.0, intra_latency, 0.0)
     outer = xp.where(pods > 1.0, pod_latency, inner)
@@ -205,50 +188,38 @@ def _levels(
             name=f"three_level_{name}_bound")  # fmt: skip
 
 
-def _gather(
-    message_bytes: Array, ranks: Array, node_ranks: Array, mean_capacity: Array,
-    node_capacity: Array,
-) -> Array:  # fmt: skip
+def _gather(message_bytes, ranks, node_ranks, mean_capacity, node_capacity):
     entering = (ranks - node_ranks) / node_capacity
     return message_bytes / ranks * xp.maximum((ranks - 1.0) / mean_capacity, entering)
 
 
-def _gather_of_pod(message_bytes: Array, ranks: Array, pods: Array, pod_capacity: Array) -> Array:
+def _gather_of_pod(message_bytes, ranks, pods, pod_capacity):
     return message_bytes / ranks * ((ranks - ranks / pods) / pod_capacity)
 
 
-def _in_network(
-    message_bytes: Array, ranks: Array, node_ranks: Array, mean_capacity: Array,
-    node_capacity: Array,
-) -> Array:  # fmt: skip
+def _in_network(message_bytes, ranks, node_ranks, mean_capacity, node_capacity):
     node = xp.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
     whole = xp.maximum(1.0 / mean_capacity, node)
     return xp.asarray(message_bytes * xp.where(ranks > 1.0, whole, 0.0))
 
 
-def _once_a_pod(message_bytes: Array, ranks: Array, pods: Array, pod_capacity: Array) -> Array:
+def _once_a_pod(message_bytes, ranks, pods, pod_capacity):
     return message_bytes * xp.where(pods > 1.0, 1.0 / pod_capacity, 0.0)
 
 
-def _broadcast(
-    message_bytes: Array, ranks: Array, node_ranks: Array, rank_capacity: Array,
-    mean_capacity: Array, node_capacity: Array,
-) -> Array:  # fmt: skip
+def _broadcast(message_bytes, ranks, node_ranks, rank_capacity, mean_capacity, node_capacity):
     port = xp.maximum(1.0 / rank_capacity, (ranks - 1.0) / ranks / mean_capacity)
     node = xp.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
     return xp.asarray(message_bytes * xp.where(ranks > 1.0, xp.maximum(port, node), 0.0))
 
 
-def _exchange(
-    message_bytes: Array, ranks: Array, node_ranks: Array, mean_capacity: Array,
-    node_capacity: Array,
-) -> Array:  # fmt: skip
+def _exchange(message_bytes, ranks, node_ranks, mean_capacity, node_capacity):
     leaving = node_ranks * (ranks - node_ranks) / node_capacity
     most: Array = xp.maximum((ranks - 1.0) / mean_capacity, leaving)
     return message_bytes / ranks * most
 
 
-def _exchange_of_pod(message_bytes: Array, ranks: Array, pods: Array, pod_capacity: Array) -> Array:
+def _exchange_of_pod(message_bytes, ranks, pods, pod_capacity):
     pod_ranks = ranks / pods
     return message_bytes / ranks * (pod_ranks * (ranks - pod_ranks) / pod_capacity)
 
@@ -277,13 +248,7 @@ _levels("all_to_all", _exchange, _exchange_of_pod, "Least transfer of an all_to_
 
 
 @derived(returns="bandwidth_bound", assumes=(NODE, SENDERS), when=_of("p2p", HIERARCHY))
-def level_p2p_bound(
-    message_bytes: Array,
-    ranks: Array,
-    node_ranks: Array,
-    rank_capacity: Array,
-    node_capacity: Array,
-) -> Array:
+def level_p2p_bound(message_bytes, ranks, node_ranks, rank_capacity, node_capacity):
     """Least transfer of one message, between nodes where there are several."""
     node = xp.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
     port = 1.0 / rank_capacity

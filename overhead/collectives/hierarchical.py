@@ -103,25 +103,25 @@ def _shrinking(
 
 
 @on_rails("ring_ring", assumes=(RAILS, CARD, PHASES))
-def ring_ring(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
+def ring_ring(node_ranks, nodes, pods, ranks_per_nic):
     """Ring in every node, then rings along the rails."""
     return _shrinking(switch.bucket, switch.bucket, node_ranks, nodes, pods, ranks_per_nic)
 
 
 @on_rails("ring_halving", assumes=(RAILS, CARD, PHASES), requires=(NODES_POWER_OF_TWO,))
-def ring_halving(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
+def ring_halving(node_ranks, nodes, pods, ranks_per_nic):
     """Ring in every node, then recursive halving (all_gather: doubling) along the rails."""
     return _shrinking(switch.bucket, switch.halving, node_ranks, nodes, pods, ranks_per_nic)
 
 
 @on_rails("direct_ring", assumes=(RAILS, CARD, PHASES, POSTED))
-def direct_ring(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
+def direct_ring(node_ranks, nodes, pods, ranks_per_nic):
     """All to all of a node at once, then rings along the rails."""
     return _shrinking(switch.direct, switch.bucket, node_ranks, nodes, pods, ranks_per_nic)
 
 
 @on_rails("direct_halving", assumes=(RAILS, CARD, PHASES, POSTED), requires=(NODES_POWER_OF_TWO,))
-def direct_halving(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
+def direct_halving(node_ranks, nodes, pods, ranks_per_nic):
     """All to all of a node at once, then recursive halving (all_gather: doubling) on the rails."""
     return _shrinking(switch.direct, switch.halving, node_ranks, nodes, pods, ranks_per_nic)
 
@@ -138,9 +138,7 @@ GROWN = "(node_ranks - 1)/ranks + (nodes - 1)/(nodes*pods) + (pods - 1)/pods"
     source="derivation",
     assumes=("every rank of a node fetches what the node lacks", CARD, PHASES),
 )
-def all_gather_intra_inter(
-    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array
-) -> Cost:
+def all_gather_intra_inter(node_ranks, nodes, pods, ranks_per_nic):
     """Ring in every node first, then rings along the rails, with all that the node has."""
     sizes, shares = (node_ranks, nodes, pods), (1.0 / (nodes * pods), 1.0 / pods, 1.0)
     return _phases(switch.bucket, switch.bucket, sizes, ranks_per_nic, shares)
@@ -153,7 +151,7 @@ def all_gather_intra_inter(
     where="what NCCL does where it forwards through a GPU on the receiver's rail (PXN)",
     assumes=("blocks go to the rank on the receiver's rail first", CARD, PHASES),
 )
-def two_phase(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
+def two_phase(node_ranks, nodes, pods, ranks_per_nic):
     """Pairwise exchange in every node, then along the rails, level by level."""
     sizes, shares = (node_ranks, nodes, pods), (1.0, 1.0, 1.0)
     return _phases(switch.bucket, switch.bucket, sizes, ranks_per_nic, shares)
@@ -166,7 +164,7 @@ def two_phase(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array
 # partner outside: r of them in the first steps, until all have.
 
 
-def _messages(steps: Array, ranks: Array) -> Array:
+def _messages(steps, ranks):
     """Return the sum over r = 1 .. steps of min(r, ranks): messages through a network card."""
     growing = xp.minimum(steps, xp.floor(ranks))
     return xp.asarray(growing * (growing + 1.0) / 2.0 + (steps - growing) * ranks)
@@ -218,17 +216,17 @@ MIXED = (
     requires=(TWO_LEVELS,),
 )
 def flat_pairwise(
-    node_ranks: Array,
-    nodes: Array,
-    pods: Array,
-    ranks_per_nic: Array,
-    intra_step_latency: Array,
-    intra_step_wire_time: Array,
-    inter_step_latency: Array,
-    inter_step_wire_time: Array,
-    intra_step_ramp_time: Array,
-    inter_step_ramp_time: Array,
-) -> Cost:
+    node_ranks,
+    nodes,
+    pods,
+    ranks_per_nic,
+    intra_step_latency,
+    intra_step_wire_time,
+    inter_step_latency,
+    inter_step_wire_time,
+    intra_step_ramp_time,
+    inter_step_ramp_time,
+):
     """Shift by 1, 2, .. ranks, whether in a node or between nodes."""
     ranks = node_ranks * nodes * pods
     others = node_ranks - 1.0
@@ -298,7 +296,7 @@ def _inwards(
     assumes=(INWARDS, ALONE),
     mirrored=True,
 )
-def binomial(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
+def binomial(node_ranks, nodes, pods, ranks_per_nic):
     """Binomial trees, level by level inwards."""
     return _inwards(switch.binomial, node_ranks, nodes, pods, ranks_per_nic)
 
@@ -318,9 +316,7 @@ CHAINS = [LINKS.format(n=size) for size in ("node_ranks", "nodes", "pods")]
     assumes=(INWARDS, ALONE, "a level begins when the one outside of it has ended"),
     mirrored=True,
 )
-def chain(
-    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, chunks: Array
-) -> Cost:
+def chain(node_ranks, nodes, pods, ranks_per_nic, chunks):
     """Chains, level by level inwards, pipelined over chunks on each level."""
 
     def one(size: Array) -> Cost:
@@ -339,7 +335,7 @@ RAIL_TREES = (
 @on_nodes(
     "broadcast", "scatter_rails", carried=RAILS_CARRIED, source="derivation", assumes=RAIL_TREES
 )
-def scatter_rails(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
+def scatter_rails(node_ranks, nodes, pods, ranks_per_nic):
     """Scatter in the root's node, broadcasts along the rails, an all_gather in every node."""
     first = switch.scatter(node_ranks)
     last = switch.bucket(node_ranks)
@@ -362,9 +358,7 @@ def scatter_rails(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: A
     source="derivation",
     assumes=("the broadcast backwards; at its end the root's node only gathers", CARD),
 )
-def reduce_scatter_rails(
-    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array
-) -> Cost:
+def reduce_scatter_rails(node_ranks, nodes, pods, ranks_per_nic):
     """Reduce_scatter in every node, reduces along the rails, a gather in the root's node."""
     there = scatter_rails(node_ranks, nodes, pods, ranks_per_nic)
     depth = switch.levels(node_ranks)
@@ -474,9 +468,7 @@ RING_STEP = _step(
     links=STEPS,
     doubled=True,
 )
-def flat_ring(
-    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, **links: Array
-) -> Cost:
+def flat_ring(node_ranks, nodes, pods, ranks_per_nic, **links):
     """One ring through all ranks, node after node."""
     ranks = node_ranks * nodes * pods
     share = 1.0 / ranks
@@ -516,9 +508,7 @@ CHANNELS_STEP = _step(
     links=STEPS,
     doubled=True,
 )
-def flat_ring_channels(
-    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, **links: Array
-) -> Cost:
+def flat_ring_channels(node_ranks, nodes, pods, ranks_per_nic, **links):
     """Rings through all ranks, as many as a node has ranks, each entering nodes at another."""
     ranks = node_ranks * nodes * pods
     inside = xp.where(nodes * pods > 1.0, (node_ranks - 1.0) / node_ranks, 1.0) / ranks
@@ -546,9 +536,7 @@ DIRECT_STEP = _step(
     ),
     links=STEPS,
 )
-def all_to_all_direct(
-    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, **links: Array
-) -> Cost:
+def all_to_all_direct(node_ranks, nodes, pods, ranks_per_nic, **links):
     """All pairs at once, each message straight over the level at which its ranks meet."""
     ranks = node_ranks * nodes * pods
     inside = (node_ranks - 1.0) / ranks

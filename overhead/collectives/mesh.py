@@ -62,7 +62,7 @@ network(
 )
 
 
-def _forwarded(size: Array) -> Array:
+def _forwarded(size):
     return xp.where(size > 2.0, size + 1.0, size - 1.0) / size
 
 
@@ -91,7 +91,7 @@ LINE_TIME = f"({STEPS})*latency + (ranks - 1)/ranks*message_bytes/bandwidth"
     source="derivation",
     assumes=(SPREAD, IN_TURN),
 )
-def line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def line(mesh_nx, mesh_ny, mesh_nz):
     """Every block comes in from both ends of a line, along one dimension after the other."""
     return bucket(along_line, mesh_nx, mesh_ny, mesh_nz)
 
@@ -104,7 +104,7 @@ def line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     source="derivation",
     assumes=(SPREAD, IN_TURN),
 )
-def all_gather_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def all_gather_line(mesh_nx, mesh_ny, mesh_nz):
     """Every block spreads to both ends of a line, along one dimension after the other."""
     return bucket(gathered_along_line, mesh_nx, mesh_ny, mesh_nz)
 
@@ -122,7 +122,7 @@ def _both(scatter: Cost, gather: Cost) -> Cost:
     source="derivation",
     assumes=(SPREAD, IN_TURN),
 )
-def all_reduce_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def all_reduce_line(mesh_nx, mesh_ny, mesh_nz):
     """Reduce_scatter and all_gather along lines, one dimension after the other."""
     sizes = (mesh_nx, mesh_ny, mesh_nz)
     return _both(bucket(along_line, *sizes), bucket(gathered_along_line, *sizes))
@@ -163,7 +163,7 @@ def _multi(sizes: tuple[Array, Array, Array], sent: Array, reduced: Array) -> Co
     source="derivation",
     assumes=(SPREAD, PARTS, BARRIER),
 )
-def multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def multi_line(mesh_nx, mesh_ny, mesh_nz):
     """Every block comes in from both ends of a line, along all dimensions at once."""
     sizes = (mesh_nx, mesh_ny, mesh_nz)
     ranks = mesh_nx * mesh_ny * mesh_nz
@@ -180,7 +180,7 @@ def multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     source="derivation",
     assumes=(SPREAD, PARTS, BARRIER),
 )
-def all_gather_multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def all_gather_multi_line(mesh_nx, mesh_ny, mesh_nz):
     """Every block spreads to both ends of a line, along all dimensions at once."""
     sizes = (mesh_nx, mesh_ny, mesh_nz)
     sent = bytes_side_by_side(_forwarded, *sizes)
@@ -197,7 +197,7 @@ def all_gather_multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cos
     source="derivation",
     assumes=(SPREAD, PARTS, BARRIER),
 )
-def all_reduce_multi_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def all_reduce_multi_line(mesh_nx, mesh_ny, mesh_nz):
     """Reduce_scatter and all_gather along lines, all dimensions at once, a part on each."""
     sizes = (mesh_nx, mesh_ny, mesh_nz)
     return _both(multi_line(*sizes), all_gather_multi_line(*sizes))
@@ -231,7 +231,7 @@ def _laid(size: Array, longest_hop: Array) -> Cost:
     assumes=("the last rank's message goes back over the whole line", IN_TURN),
     doubled=True,
 )
-def wrap(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def wrap(mesh_nx, mesh_ny, mesh_nz):
     """Ring in the order of a line, along one dimension after the other."""
     return bucket(lambda size: _laid(size, size - 1.0), mesh_nx, mesh_ny, mesh_nz)
 
@@ -246,7 +246,7 @@ def wrap(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     assumes=("a ring up over every other rank and back over the rest", IN_TURN),
     doubled=True,
 )
-def folded(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def folded(mesh_nx, mesh_ny, mesh_nz):
     """Ring that goes up a line and back, along one dimension after the other."""
 
     def one(size: Array) -> Cost:
@@ -263,7 +263,7 @@ def folded(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     requires=(TWO_DIMENSIONS,),
     doubled=True,
 )
-def hamilton(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def hamilton(mesh_nx, mesh_ny, mesh_nz):
     """Ring through all ranks of two dimensions."""
     ranks = mesh_nx * mesh_ny * mesh_nz
     across = xp.maximum(mesh_nx + mesh_ny + mesh_nz - 3.0, 1.0)
@@ -296,7 +296,7 @@ CORNER = "the root is a corner"
     assumes=(CORNER, "it sends all ways at once"),
     mirrored=True,
 )
-def broadcast_tree_pipe(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Array) -> Cost:
+def broadcast_tree_pipe(mesh_nx, mesh_ny, mesh_nz, chunks):
     """Tree of shortest ways from a corner, each with every chunk."""
     ranks = mesh_nx * mesh_ny * mesh_nz
     steps = several(ranks) * (mesh_nx + mesh_ny + mesh_nz - 3.0 + chunks - 1.0)
@@ -316,7 +316,7 @@ PHASES = over("where({n} > 1, {n} - 2 + chunks, 0)")
     assumes=(CORNER, "a dimension begins when the one before has ended"),
     mirrored=True,
 )
-def broadcast_phased(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Array) -> Cost:
+def broadcast_phased(mesh_nx, mesh_ny, mesh_nz, chunks):
     """Chain from a corner along x, then from there along y, then along z."""
 
     def one(size: Array) -> Cost:
@@ -351,7 +351,7 @@ def _shifted(size: Array) -> Cost:
     source="derivation",
     assumes=("one shift at a time", "x, y, z in turn, each with the whole buffer"),
 )
-def shift_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def shift_line(mesh_nx, mesh_ny, mesh_nz):
     """Shift by 1, 2, .. ranks along a line, one dimension after the other."""
     return exchange(_shifted, mesh_nx, mesh_ny, mesh_nz)
 
@@ -365,7 +365,7 @@ def shift_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     assumes=(PARTS,),
     requires=(EQUAL_SIZES,),
 )
-def multi_shift_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def multi_shift_line(mesh_nx, mesh_ny, mesh_nz):
     """Shift by 1, 2, .. ranks along lines, all dimensions at once, a part of the buffer on each."""
     one = _shifted(longest(mesh_nx, mesh_ny, mesh_nz))
     return side_by_side(one, mesh_nx, mesh_ny, mesh_nz)
@@ -377,7 +377,7 @@ def multi_shift_line(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     source="derivation",
     assumes=("all messages at once, along x, then y, then z",),
 )
-def direct(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def direct(mesh_nx, mesh_ny, mesh_nz):
     """All pairs at once, each message straight along every dimension."""
     sizes = (mesh_nx, mesh_ny, mesh_nz)
     loads = [xp.floor(size * size / 4.0) / size for size in sizes]

@@ -27,7 +27,7 @@ def factors(ranks: int, dimensions: int) -> tuple[int, ...]:
 
 
 @derived(assumes=("ranks fill one node after another",), when=HIERARCHY)
-def node_ranks(gpus_per_node: Array, ranks: Array) -> Array:
+def node_ranks(gpus_per_node, ranks):
     """Ranks of the group in one node."""
     return xp.minimum(gpus_per_node, ranks)
 
@@ -42,19 +42,19 @@ alias(
 
 
 @derived(when={**HIERARCHY, "shape": "two_levels"})
-def nodes(ranks: Array, node_ranks: Array) -> Array:
+def nodes(ranks, node_ranks):
     """Nodes of the group."""
     return ranks / node_ranks
 
 
 @derived(returns="nodes", when={**HIERARCHY, "shape": "three_levels"})
-def pod_nodes(ranks: Array, node_ranks: Array, nodes_per_pod: Array) -> Array:
+def pod_nodes(ranks, node_ranks, nodes_per_pod):
     """Nodes of the group in one pod."""
     return xp.minimum(nodes_per_pod, ranks / node_ranks)
 
 
 @derived(when=HIERARCHY)
-def pods(ranks: Array, node_ranks: Array, nodes: Array) -> Array:
+def pods(ranks, node_ranks, nodes):
     """Pods of the group."""
     return xp.asarray(ranks / (node_ranks * nodes))
 
@@ -80,9 +80,7 @@ def exchange_oversubscription(group_nodes: Array, leaf_members: Array, ratio: Ar
 
 
 @derived(assumes=(UPLINKS, FILLED, LEAVES_ONCE), when=HIERARCHY)
-def uplink_oversubscription(
-    nodes: Array, pods: Array, leaf_nodes: Array, oversubscription: Array
-) -> Array:
+def uplink_oversubscription(nodes, pods, leaf_nodes, oversubscription):
     """Oversubscription that a collective on neighbouring nodes meets."""
     return ring_oversubscription(nodes * pods, leaf_nodes, oversubscription)
 
@@ -92,15 +90,13 @@ def uplink_oversubscription(
     assumes=(UPLINKS, FILLED),
     when={**HIERARCHY, "collective": "all_to_all"},
 )
-def all_to_all_oversubscription(
-    nodes: Array, pods: Array, leaf_nodes: Array, oversubscription: Array
-) -> Array:
+def all_to_all_oversubscription(nodes, pods, leaf_nodes, oversubscription):
     """Oversubscription that an all_to_all on neighbouring nodes meets."""
     return exchange_oversubscription(nodes * pods, leaf_nodes, oversubscription)
 
 
 @derived(assumes=("the node's other ranks use their network cards at the same time",))
-def ranks_per_nic(gpus_per_node: Array, nics_per_node: Array) -> Array:
+def ranks_per_nic(gpus_per_node, nics_per_node):
     """Ranks of a node that share a network card."""
     return gpus_per_node / nics_per_node
 
@@ -109,25 +105,25 @@ def ranks_per_nic(gpus_per_node: Array, nics_per_node: Array) -> Array:
 
 
 @derived(returns="diameter", when={"topology": "ring"})
-def ring_diameter(ranks: Array) -> Array:
+def ring_diameter(ranks):
     """Distance half round a ring."""
     return xp.floor(ranks / 2.0)
 
 
 @derived(returns="diameter", when={"topology": "switch|tree"})
-def switch_diameter(ranks: Array) -> Array:
+def switch_diameter(ranks):
     """Distance through a switch."""
     return xp.where(ranks > 1.0, 1.0, 0.0)
 
 
 @derived(returns="diameter", when=TORUS)
-def torus_diameter(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+def torus_diameter(mesh_nx, mesh_ny, mesh_nz):
     """Distance half round a torus in every dimension."""
     return xp.floor(mesh_nx / 2.0) + xp.floor(mesh_ny / 2.0) + xp.floor(mesh_nz / 2.0)
 
 
 @derived(returns="diameter", assumes=("a broadcast starts in a corner",), when=MESH)
-def mesh_diameter(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+def mesh_diameter(mesh_nx, mesh_ny, mesh_nz):
     """Distance from corner to corner of a mesh."""
     return mesh_nx + mesh_ny + mesh_nz - 3.0
 
@@ -140,7 +136,7 @@ def mesh_diameter(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
         "collective": "all_reduce|all_gather|reduce_scatter|all_to_all",
     },
 )
-def binary_tree_diameter(ranks: Array) -> Array:
+def binary_tree_diameter(ranks):
     """Distance between the deepest leaves left and right of the root."""
     right = xp.floor(xp.log2(2.0 * ranks / 3.0))
     return xp.floor(xp.log2(ranks)) + xp.maximum(right, 0.0)
@@ -151,13 +147,13 @@ def binary_tree_diameter(ranks: Array) -> Array:
     assumes=("the root of the broadcast is the root of the tree",),
     when={"topology": "binary_tree", "collective": "broadcast|reduce|p2p"},
 )
-def binary_tree_depth(ranks: Array) -> Array:
+def binary_tree_depth(ranks):
     """Distance from the root to the deepest leaf."""
     return xp.floor(xp.log2(ranks))
 
 
 @derived(returns="ports", when={"topology": "ring"})
-def ring_ports(ranks: Array) -> Array:
+def ring_ports(ranks):
     """Links out of a rank of a ring."""
     return xp.where(ranks > 2.0, 2.0, 1.0)
 
@@ -166,63 +162,63 @@ constant("ports", 1.0, when={"topology": "switch|tree|binary_tree"})
 
 
 @derived(returns="ports", when=TORUS)
-def torus_ports(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+def torus_ports(mesh_nx, mesh_ny, mesh_nz):
     """Links out of a rank of a torus; a dimension of two ranks has one cable."""
     ports = sum(xp.minimum(size - 1.0, 2.0) for size in (mesh_nx, mesh_ny, mesh_nz))
     return xp.maximum(ports, 1.0)
 
 
 @derived(returns="ports", when=MESH)
-def mesh_ports(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+def mesh_ports(mesh_nx, mesh_ny, mesh_nz):
     """Links out of a corner of a mesh."""
     ports = sum(xp.minimum(size - 1.0, 1.0) for size in (mesh_nx, mesh_ny, mesh_nz))
     return xp.maximum(ports, 1.0)
 
 
 @derived(returns="links", when={"topology": "ring|switch|tree|torus"})
-def regular_links(ranks: Array, ports: Array) -> Array:
+def regular_links(ranks, ports):
     """Links of a network whose ranks have equally many (on a switch: the ports)."""
     return xp.asarray(xp.maximum(ranks * ports, 1.0))
 
 
 @derived(returns="links", when={"topology": "binary_tree"})
-def tree_links(ranks: Array) -> Array:
+def tree_links(ranks):
     """Links of a tree, up and down."""
     return xp.maximum(2.0 * (ranks - 1.0), 1.0)
 
 
 @derived(returns="links", when=MESH)
-def mesh_links(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+def mesh_links(mesh_nx, mesh_ny, mesh_nz):
     """Links of a mesh, both directions."""
     faces = mesh_ny * mesh_nz + mesh_nx * mesh_nz + mesh_nx * mesh_ny
     return xp.asarray(xp.maximum(2.0 * (3.0 * mesh_nx * mesh_ny * mesh_nz - faces), 1.0))
 
 
-def _half(size: Array) -> Array:
+def _half(size):
     return xp.floor(size / 2.0) * xp.ceil(size / 2.0) / size
 
 
 @derived(returns="pair_cut", when={"topology": "ring"})
-def ring_pair_cut(ranks: Array, ports: Array) -> Array:
+def ring_pair_cut(ranks, ports):
     """Load of a ring's links, cut into halves."""
     return _half(ranks) / ports
 
 
 @derived(returns="pair_cut", when={"topology": "switch|tree"})
-def switch_pair_cut(ranks: Array) -> Array:
+def switch_pair_cut(ranks):
     """Load of a switch's port."""
     return (ranks - 1.0) / ranks
 
 
 @derived(returns="pair_cut", when=TORUS)
-def torus_pair_cut(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+def torus_pair_cut(mesh_nx, mesh_ny, mesh_nz):
     """Load of a torus' links, cut into halves across its worst dimension."""
     loads = [_half(n) / xp.where(n > 2.0, 2.0, 1.0) for n in (mesh_nx, mesh_ny, mesh_nz)]
     return xp.asarray(reduce(xp.maximum, loads))
 
 
 @derived(returns="pair_cut", when=MESH)
-def mesh_pair_cut(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+def mesh_pair_cut(mesh_nx, mesh_ny, mesh_nz):
     """Load of a mesh's links, cut into halves across its worst dimension."""
     return xp.maximum(xp.maximum(_half(mesh_nx), _half(mesh_ny)), _half(mesh_nz))
 
@@ -243,7 +239,7 @@ LEFT = (
 
 
 @derived(returns="pair_cut", when={"topology": "binary_tree"})
-def binary_tree_pair_cut(ranks: Array) -> Array:
+def binary_tree_pair_cut(ranks):
     """Load of the link between the root and its larger subtree."""
     below = left_subtree(ranks)
     return xp.asarray(below * (ranks - below) / ranks)
@@ -260,7 +256,7 @@ product("ranks", ("mesh_nx", "mesh_ny", "mesh_nz"), "Ranks of a mesh or torus",
 
 
 @derived(returns="mesh_ny", when=GRID)
-def grid_ny(ranks: Array, mesh_nx: Array, mesh_nz: Array) -> Array:
+def grid_ny(ranks, mesh_nx, mesh_nz):
     """Ranks along y, from the others."""
     return ranks / (mesh_nx * mesh_nz)
 
@@ -276,7 +272,7 @@ alias("pod_oversubscription", "uplink_oversubscription", when=TWO)
 # What a flat network takes from a machine: its link, and what its switch can do.
 
 
-def _within(ranks: Array, gpus_per_node: Array, intra: Array, inter: Array) -> Array:
+def _within(ranks, gpus_per_node, intra, inter):
     return xp.where(ranks <= gpus_per_node, intra, inter)
 
 
@@ -302,9 +298,7 @@ for _level in ("intra", "inter"):
     assumes=("the factor is that of the switch inside a node",),
     when={"link": "auto"},
 )
-def flat_in_network_latency(
-    latency: Array, ranks: Array, gpus_per_node: Array, in_network_latency_factor: Array
-) -> Array:
+def flat_in_network_latency(latency, ranks, gpus_per_node, in_network_latency_factor):
     """Latency of a message that the switch reduces or multicasts."""
     return latency * xp.where(ranks <= gpus_per_node, in_network_latency_factor, 1.0)
 
@@ -318,7 +312,7 @@ alias("in_network_latency", "latency", when={"link": "inter"})
 
 
 @derived(returns="has_nvls", when={"link": "auto"})
-def flat_nvls(ranks: Array, gpus_per_node: Array, intra_nvls: Array) -> Array:
+def flat_nvls(ranks, gpus_per_node, intra_nvls):
     """Whether the switch reduces and multicasts what ranks read and write."""
     return xp.where(ranks <= gpus_per_node, intra_nvls, 0.0)
 

@@ -72,9 +72,7 @@ SLOWEST = (
     links=ALL_LINKS,
     form="ring",
 )
-def ring_path(
-    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, **links: Array
-) -> Cost:
+def ring_path(node_ranks, nodes, pods, ranks_per_nic, **links):
     """Rings through all ranks without waiting: latency of the longest path, largest transfer."""
     ranks = node_ranks * nodes * pods
     present = (node_ranks > 1.0, nodes > 1.0, pods > 1.0)
@@ -118,7 +116,7 @@ ROUNDS = (
     assumes=("a round lies wholly inside nodes, or wholly between them", CARD),
     form="pairs",
 )
-def node_pairwise(node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array) -> Cost:
+def node_pairwise(node_ranks, nodes, pods, ranks_per_nic):
     """Pairwise exchange node by node: rounds inside of the own one, then rounds between nodes."""
     ranks = node_ranks * nodes * pods
 
@@ -183,9 +181,7 @@ def _streamed(
     requires=(TWO_LEVELS,),
     form="tree",
 )
-def tree_path(
-    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, **links: Array
-) -> Cost:
+def tree_path(node_ranks, nodes, pods, ranks_per_nic, **links):
     """Double binary tree between nodes, chains in them: latency of the path up and down."""
     # With more pods it isn't defined.
     inside = 2.0 * (node_ranks - 1.0) / node_ranks + 0.0 * pods
@@ -212,14 +208,7 @@ def tree_path(
     in_network=True,
     form="nvls_tree",
 )
-def nvls_tree(
-    node_ranks: Array,
-    nodes: Array,
-    pods: Array,
-    ranks_per_nic: Array,
-    in_network_latency_factor: Array,
-    **links: Array,
-) -> Cost:
+def nvls_tree(node_ranks, nodes, pods, ranks_per_nic, in_network_latency_factor, **links):
     """The switch of a node reduces and multicasts (NVLS); double binary tree between nodes."""
     there = xp.where(node_ranks > 1.0, 1.0, 0.0) + 0.0 * pods
     inside = there * (1.0 + 1.0 / node_ranks)
@@ -254,14 +243,7 @@ def _slow_switch(cost: Cost, factor: Array) -> Cost:
     in_network=True,
     form="sharp",
 )
-def nvls_sharp(
-    node_ranks: Array,
-    nodes: Array,
-    pods: Array,
-    ranks_per_nic: Array,
-    in_network_latency_factor: Array,
-    **links: Array,
-) -> Cost:
+def nvls_sharp(node_ranks, nodes, pods, ranks_per_nic, in_network_latency_factor, **links):
     """The switches of nodes (NVLS), and those between them (SHARP), reduce and multicast."""
     there = xp.where(node_ranks > 1.0, 1.0, 0.0) + 0.0 * pods
     far = xp.where(nodes > 1.0, 1.0, 0.0)

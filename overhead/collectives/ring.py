@@ -28,14 +28,14 @@ network(
 )
 
 
-def _pairs(ranks: Array) -> Array:
+def _pairs(ranks):
     """Return the busiest link's load if all pairs exchange blocks the short way, in messages."""
     even = xp.where(ranks == 2.0, 0.5, ranks / 8.0)
     return xp.where(ranks % 2.0 == 0.0, even, (ranks * ranks - 1.0) / (8.0 * ranks))
 
 
 @on_ring(BOTH, "ring", source="patarasuk2009", assumes=("full-duplex links",), doubled=True)
-def bucket(ranks: Array) -> Cost:
+def bucket(ranks):
     """Ring: each rank passes one block on to its next neighbour in every step."""
     steps = ranks - 1.0
     return flat(steps, steps / ranks, sent=steps / ranks, carried=steps, reduced=steps / ranks)
@@ -49,7 +49,7 @@ def bucket(ranks: Array) -> Cost:
     assumes=("full-duplex links", "both directions at once"),
     doubled=True,
 )
-def bucket_split(ranks: Array) -> Cost:
+def bucket_split(ranks):
     """Two rings, half of the buffer each way round."""
     steps = ranks - 1.0
     share = steps / ranks
@@ -65,7 +65,7 @@ def bucket_split(ranks: Array) -> Cost:
     assumes=("full-duplex links", "both directions at once"),
     doubled=True,
 )
-def bucket_short(ranks: Array) -> Cost:
+def bucket_short(ranks):
     """Every block spreads both ways round, half of the ring each."""
     share = (ranks - 1.0) / ranks
     transfer = xp.where(ranks == 2.0, share, share / 2.0)
@@ -81,7 +81,7 @@ def bucket_short(ranks: Array) -> Cost:
     assumes=("messages to ranks further away pass the links between, and share them",),
     requires=(POWER_OF_TWO,),
 )
-def all_gather_doubling(ranks: Array) -> Cost:
+def all_gather_doubling(ranks):
     """Recursive doubling, its messages routed along the ring."""
     steps = xp.log2(ranks)
     load = (ranks * ranks - 1.0) / 3.0
@@ -97,7 +97,7 @@ def all_gather_doubling(ranks: Array) -> Cost:
     source="derivation",
     assumes=("reduce to a centre and broadcast from it overlap, chunk by chunk",),
 )
-def all_reduce_tree_pipe(ranks: Array, chunks: Array) -> Cost:
+def all_reduce_tree_pipe(ranks, chunks):
     """Reduce to a centre and broadcast from it, pipelined over chunks."""
     steps = several(ranks) * (2.0 * xp.floor(ranks / 2.0) + chunks - 1.0)
     fan = xp.minimum(2.0, ranks - 1.0)
@@ -167,7 +167,7 @@ def broadcast_binomial(ranks: Array) -> Cost:
 
 
 @on_ring("all_to_all", "shift_uni", source="derivation", assumes=("one direction only",))
-def all_to_all_shift_uni(ranks: Array) -> Cost:
+def all_to_all_shift_uni(ranks):
     """Shift by 1, 2, .. N - 1 ranks, all one way round."""
     steps = ranks - 1.0
     hops = ranks * steps / 2.0
@@ -182,7 +182,7 @@ def all_to_all_shift_uni(ranks: Array) -> Cost:
     source="derivation",
     assumes=("each shift the shorter way", "one shift at a time"),
 )
-def all_to_all_shift_min(ranks: Array) -> Cost:
+def all_to_all_shift_min(ranks):
     """Shift by 1, 2, .. N - 1 ranks, each the shorter way round."""
     steps = ranks - 1.0
     hops = xp.floor(ranks * ranks / 4.0)
@@ -198,7 +198,7 @@ def all_to_all_shift_min(ranks: Array) -> Cost:
     where="chapter 3 (bandwidth)",
     assumes=("shifts by +r and -r together", "the shift by half of the ring is split both ways"),
 )
-def all_to_all_shift_bidir(ranks: Array) -> Cost:
+def all_to_all_shift_bidir(ranks):
     """Shift by r ranks both ways at once, for r = 1 .. N/2."""
     steps = xp.floor(ranks / 2.0)
     hops = steps * (steps + 1.0) / 2.0
@@ -213,14 +213,14 @@ def all_to_all_shift_bidir(ranks: Array) -> Cost:
 
 
 @on_ring("all_to_all", "fwd_uni", source="derivation", assumes=(FORWARDS,))
-def all_to_all_fwd_uni(ranks: Array) -> Cost:
+def all_to_all_fwd_uni(ranks):
     """Neighbours store and forward, one way round."""
     steps = ranks - 1.0
     return flat(steps, steps / 2.0, sent=steps / 2.0, carried=ranks * steps / 2.0)
 
 
 @on_ring("all_to_all", "fwd_bidir", source="derivation", assumes=(FORWARDS,))
-def all_to_all_fwd_bidir(ranks: Array) -> Cost:
+def all_to_all_fwd_bidir(ranks):
     """Neighbours store and forward, both ways round at once."""
     carried = xp.floor(ranks * ranks / 4.0)
     return flat(xp.floor(ranks / 2.0), _pairs(ranks), sent=carried / ranks, carried=carried)
@@ -232,7 +232,7 @@ def all_to_all_fwd_bidir(ranks: Array) -> Cost:
     source="derivation",
     assumes=("all messages at once, the shorter way", "the message to half of the ring is split"),
 )
-def all_to_all_direct(ranks: Array) -> Cost:
+def all_to_all_direct(ranks):
     """All pairs at once, each message the shorter way round."""
     steps = several(ranks)
     return flat(

@@ -58,14 +58,14 @@ def levels(ranks: Array) -> Array:
 
 
 @algorithm(("switch", "tree"), BOTH, "ring", source="thakur2005", form="ring")
-def bucket(ranks: Array) -> Cost:
+def bucket(ranks):
     """Ring: each rank passes one block on to its next neighbour in every step."""
     steps = ranks - 1.0
     return flat(steps, steps / ranks, sent=steps / ranks, carried=steps, reduced=steps / ranks)
 
 
 @on_switch("all_reduce", "ring", source="patarasuk2009", form="ring")
-def all_reduce_ring(ranks: Array) -> Cost:
+def all_reduce_ring(ranks):
     """Ring: a reduce_scatter round the ring, then an all_gather."""
     steps = ranks - 1.0
     share = 2.0 * steps / ranks
@@ -73,28 +73,28 @@ def all_reduce_ring(ranks: Array) -> Cost:
 
 
 @on_switch(BOTH, "halving", source="thakur2005", requires=(POWER_OF_TWO,), doubled=True)
-def halving(ranks: Array) -> Cost:
+def halving(ranks):
     """Recursive halving (all_gather: doubling) of the blocks that pairs exchange."""
     share = (ranks - 1.0) / ranks
     return flat(xp.log2(ranks), share, sent=share, carried=ranks - 1.0, reduced=share)
 
 
 @on_switch("all_gather", "bruck", source="bruck1997")
-def all_gather_bruck(ranks: Array) -> Cost:
+def all_gather_bruck(ranks):
     """Bruck: each rank doubles what it holds in every step, for any number of ranks."""
     share = (ranks - 1.0) / ranks
     return flat(levels(ranks), share, sent=share, carried=ranks - 1.0)
 
 
 @on_switch(BOTH, "direct", source="derivation", assumes=(AT_ONCE,), doubled=True)
-def direct(ranks: Array) -> Cost:
+def direct(ranks):
     """Direct: every rank sends to every other at once."""
     share = (ranks - 1.0) / ranks
     return flat(several(ranks), share, sent=share, carried=ranks - 1.0, reduced=share)
 
 
 @on_switch(BOTH, "direct_serial", source="derivation", assumes=(ONE_BY_ONE,), doubled=True)
-def direct_serial(ranks: Array) -> Cost:
+def direct_serial(ranks):
     """Direct, its messages posted one after another."""
     return bucket(ranks)
 
@@ -106,7 +106,7 @@ def direct_serial(ranks: Array) -> Cost:
     where="on numbers of ranks that are no power of two (variants differ)",
     assumes=("the ranks beyond the power of two hand their buffers to a partner and back",),
 )
-def all_reduce_fold(ranks: Array) -> Cost:
+def all_reduce_fold(ranks):
     """Recursive halving and doubling on the largest power of two, the rest folded in and out."""
     depth = xp.floor(xp.log2(ranks))
     inner = xp.exp2(depth)
@@ -122,21 +122,21 @@ def all_reduce_fold(ranks: Array) -> Cost:
 
 
 @on_switch("all_reduce", "doubling", source="thakur2005", requires=(POWER_OF_TWO,))
-def all_reduce_doubling(ranks: Array) -> Cost:
+def all_reduce_doubling(ranks):
     """Recursive doubling: pairs exchange the whole vector."""
     steps = xp.log2(ranks)
     return flat(steps, steps, sent=steps, carried=steps * ranks, reduced=steps)
 
 
 @on_switch("all_reduce", "oneshot", source="derivation", assumes=(AT_ONCE,))
-def all_reduce_oneshot(ranks: Array) -> Cost:
+def all_reduce_oneshot(ranks):
     """One shot: every rank sends its whole buffer to every other at once."""
     others = ranks - 1.0
     return flat(several(ranks), others, sent=others, carried=ranks * others, reduced=others)
 
 
 @algorithm(("switch", "tree"), "all_reduce", "binomial", source="thakur2005")
-def all_reduce_binomial(ranks: Array) -> Cost:
+def all_reduce_binomial(ranks):
     """Binomial tree: reduce to the root, then broadcast from it."""
     depth = levels(ranks)
     return flat(2.0 * depth, 2.0 * depth, sent=depth, carried=2.0 * (ranks - 1.0), reduced=depth)
@@ -160,7 +160,7 @@ def all_reduce_binomial(ranks: Array) -> Cost:
     exact_chunks="(ranks <= 4) | (log2(ranks) == ceil(log2(ranks)))"
     " | (chunks == 1) | (chunks >= 2*ceil(log2(ranks)))",
 )
-def all_reduce_dbt(ranks: Array, chunks: Array) -> Cost:
+def all_reduce_dbt(ranks, chunks):
     """Double binary tree, each tree with half of the buffer, pipelined over chunks."""
     depth = levels(ranks)
     there = several(ranks)
@@ -187,7 +187,7 @@ def all_reduce_dbt(ranks: Array, chunks: Array) -> Cost:
 
 
 @on_switch("broadcast", "binomial", source="thakur2005", mirrored=True)
-def binomial(ranks: Array) -> Cost:
+def binomial(ranks):
     """Binomial tree: the ranks that have the message double in every step."""
     depth = levels(ranks)
     return flat(depth, depth, sent=depth, carried=ranks - 1.0)
@@ -202,7 +202,7 @@ def binomial(ranks: Array) -> Cost:
     assumes=("a rank sends a chunk on while it receives the next",),
     mirrored=True,
 )
-def chain(ranks: Array, chunks: Array) -> Cost:
+def chain(ranks, chunks):
     """Chain: the chunks follow one another from rank to rank."""
     steps = several(ranks) * (ranks - 2.0 + chunks)
     return flat(steps, steps / chunks, sent=several(ranks), carried=ranks - 1.0)
@@ -215,31 +215,31 @@ def chain(ranks: Array, chunks: Array) -> Cost:
     assumes=("the root posts its N - 1 messages at once and they pay one latency together",),
     mirrored=True,
 )
-def broadcast_flat(ranks: Array) -> Cost:
+def broadcast_flat(ranks):
     """Flat: the root sends to every other rank at once."""
     return flat(several(ranks), ranks - 1.0, sent=ranks - 1.0, carried=ranks - 1.0)
 
 
 @algorithm(("switch", "tree"), "all_to_all", "pairwise", source="thakur2005", form="pairs")
-def all_to_all_pairwise(ranks: Array) -> Cost:
+def all_to_all_pairwise(ranks):
     """Pairwise exchange: with one other rank in every step."""
     return bucket(ranks)
 
 
 @on_switch("all_to_all", "direct", source="derivation", assumes=(AT_ONCE,))
-def all_to_all_direct(ranks: Array) -> Cost:
+def all_to_all_direct(ranks):
     """Direct: every rank sends to every other at once."""
     return direct(ranks)
 
 
 @on_switch("all_to_all", "direct_serial", source="derivation", assumes=(ONE_BY_ONE,))
-def all_to_all_direct_serial(ranks: Array) -> Cost:
+def all_to_all_direct_serial(ranks):
     """Direct, its messages posted one after another."""
     return bucket(ranks)
 
 
 @on_switch("all_to_all", "bruck", source="bruck1997")
-def all_to_all_bruck(ranks: Array) -> Cost:
+def all_to_all_bruck(ranks):
     """Bruck: blocks travel by the bits of their distance, several to a message."""
     blocks = popcount_sum(ranks)
     return flat(levels(ranks), blocks / ranks, sent=blocks / ranks, carried=blocks)
@@ -261,7 +261,7 @@ def streamed(passes: Array, transfer: Array, sent: Array, carried: Array) -> Cos
 
 
 @by_switch("all_reduce", "inc", source="sharp2016", assumes=(STREAMED,), requires=(INC,))
-def all_reduce(ranks: Array) -> Cost:
+def all_reduce(ranks):
     """The switch adds up what comes in and streams the sum out."""
     there = several(ranks)
     return streamed(there, there, there, there * ranks)
@@ -275,7 +275,7 @@ def all_reduce(ranks: Array) -> Cost:
     assumes=("the switch stores a chunk and sends its sum in the next step",),
     requires=(INC,),
 )
-def all_reduce_stored(ranks: Array, chunks: Array) -> Cost:
+def all_reduce_stored(ranks, chunks):
     """The switch adds up chunk by chunk, and sends a chunk when it has it whole."""
     there = several(ranks)
     steps = there * (chunks + 1.0)
@@ -296,7 +296,7 @@ def all_reduce_stored(ranks: Array, chunks: Array) -> Cost:
     requires=(NVLS,),
     form="nvls",
 )
-def all_reduce_nvls(ranks: Array) -> Cost:
+def all_reduce_nvls(ranks):
     """NVLS: each rank reads the sum of its slice and writes it to all, both at once."""
     there = several(ranks)
     share = there * (1.0 + 1.0 / ranks)
@@ -304,21 +304,21 @@ def all_reduce_nvls(ranks: Array) -> Cost:
 
 
 @by_switch("reduce_scatter", "nvls", source="derivation", assumes=(STREAMED,), requires=(NVLS,))
-def reduce_scatter_nvls(ranks: Array) -> Cost:
+def reduce_scatter_nvls(ranks):
     """NVLS: each rank reads the sum of its slice; all must give the whole buffer."""
     there = several(ranks)
     return streamed(there, there, there, there * (ranks + 1.0) / 2.0)
 
 
 @by_switch("all_gather", "nvls", source="derivation", assumes=(STREAMED,), requires=(NVLS,))
-def all_gather_nvls(ranks: Array) -> Cost:
+def all_gather_nvls(ranks):
     """NVLS: each rank writes its slice to all; all must take in the whole buffer."""
     there = several(ranks)
     return streamed(there, there, there / ranks, there * (ranks + 1.0) / 2.0)
 
 
 @by_switch("broadcast", "inc", source="sharp2016", assumes=(STREAMED,), requires=(INC,))
-def broadcast(ranks: Array) -> Cost:
+def broadcast(ranks):
     """The switch multicasts what the root sends."""
     there = several(ranks)
     return streamed(there, there, there, there * ranks / 2.0)
@@ -331,7 +331,7 @@ def broadcast(ranks: Array) -> Cost:
     assumes=(STREAMED, "the root sends its buffer to the switch as well"),
     requires=(INC,),
 )
-def reduce(ranks: Array) -> Cost:
+def reduce(ranks):
     """The switch adds up what all send and streams the sum to the root."""
     there = several(ranks)
     return streamed(there, there, there, there * (ranks + 1.0) / 2.0)
@@ -368,13 +368,13 @@ def _reduce(gather: Cost, ranks: Array) -> Cost:
 
 
 @on_switch("broadcast", "vdg_ring", source="barnett1994", where=LONG)
-def vdg_ring(ranks: Array) -> Cost:
+def vdg_ring(ranks):
     """Binomial scatter, then a ring all_gather."""
     return _broadcast(bucket(ranks), ranks)
 
 
 @on_switch("reduce", "vdg_ring", source="barnett1994", where=LONG)
-def reduce_vdg_ring(ranks: Array) -> Cost:
+def reduce_vdg_ring(ranks):
     """Ring reduce_scatter, then a binomial gather."""
     return _reduce(bucket(ranks), ranks)
 
@@ -387,7 +387,7 @@ def reduce_vdg_ring(ranks: Array) -> Cost:
     where="long vectors; also Chan et al. 2007",
     requires=(POWER_OF_TWO,),
 )
-def vdg_doubling(ranks: Array) -> Cost:
+def vdg_doubling(ranks):
     """Binomial scatter, then an all_gather by recursive doubling."""
     return _broadcast(halving(ranks), ranks)
 
@@ -400,6 +400,6 @@ def vdg_doubling(ranks: Array) -> Cost:
     where="long vectors; also Chan et al. 2007",
     requires=(POWER_OF_TWO,),
 )
-def reduce_vdg_doubling(ranks: Array) -> Cost:
+def reduce_vdg_doubling(ranks):
     """Reduce_scatter by recursive halving, then a binomial gather."""
     return _reduce(halving(ranks), ranks)

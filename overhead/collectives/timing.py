@@ -23,7 +23,7 @@ MODEL = ("a latency a hop, and the slowest link's bytes by its bandwidth",)
 
 
 @formula(source=HOCKNEY)
-def wire_time(message_bytes: Array, bandwidth: Array) -> Array:
+def wire_time(message_bytes, bandwidth):
     """Time of the whole message over one link."""
     return message_bytes / bandwidth
 
@@ -52,7 +52,7 @@ total("time", ("latency_time", "bandwidth_time"), "Time of the operation", sourc
     where="the term in gamma",
     assumes=("the busiest rank's reductions overlap with nothing",),
 )
-def reduction_time(reduced_fraction: Array, message_bytes: Array, reduction_cost: Array) -> Array:
+def reduction_time(reduced_fraction, message_bytes, reduction_cost):
     """Part of the time that is reduction."""
     return reduced_fraction * (message_bytes * reduction_cost)
 
@@ -68,7 +68,7 @@ total("time", ("latency_time", "bandwidth_time", "reduction_time"),
     assumes=("a flat network lies in a node while its ranks fit into one",),
     when={**FLAT, "link": "auto"},
 )
-def flat_intra_time(time: Array, ranks: Array, gpus_per_node: Array) -> Array:
+def flat_intra_time(time, ranks, gpus_per_node):
     """Part of a flat network's time that is spent inside a node: all or nothing."""
     return xp.where(ranks <= gpus_per_node, time, 0.0)
 
@@ -78,7 +78,7 @@ def flat_intra_time(time: Array, ranks: Array, gpus_per_node: Array) -> Array:
     assumes=("a flat network lies in a node while its ranks fit into one",),
     when={**FLAT, "link": "auto"},
 )
-def flat_inter_time(time: Array, ranks: Array, gpus_per_node: Array) -> Array:
+def flat_inter_time(time, ranks, gpus_per_node):
     """Part of a flat network's time that is spent between nodes: all or nothing."""
     return xp.where(ranks <= gpus_per_node, 0.0, time)
 
@@ -98,7 +98,7 @@ product("link_bytes", ("link_fraction", "message_bytes"), "Bytes over all links 
 
 
 @derived(assumes=("every byte costs its link's energy a bit; idle links cost nothing",), when=FLAT)
-def energy(link_bytes: Array, energy_per_bit: Array) -> Array:
+def energy(link_bytes, energy_per_bit):
     """Energy of all bytes over all links."""
     return link_bytes * (8.0 * energy_per_bit)
 
@@ -107,7 +107,7 @@ def energy(link_bytes: Array, energy_per_bit: Array) -> Array:
 
 
 @formula(source="nccltests", where="doc/PERFORMANCE.md, algorithm bandwidth")
-def algbw(message_bytes: Array, time: Array) -> Array:
+def algbw(message_bytes, time):
     """Algorithm bandwidth."""
     return message_bytes / time
 
@@ -118,7 +118,7 @@ def algbw(message_bytes: Array, time: Array) -> Array:
     where="doc/PERFORMANCE.md, AllReduce",
     when={"collective": "all_reduce"},
 )
-def all_reduce_bus_factor(ranks: Array) -> Array:
+def all_reduce_bus_factor(ranks):
     """Factor from algorithm to bus bandwidth of an all_reduce."""
     return 2.0 * (ranks - 1.0) / ranks
 
@@ -129,7 +129,7 @@ def all_reduce_bus_factor(ranks: Array) -> Array:
     where="doc/PERFORMANCE.md, ReduceScatter, AllGather, AlltoAll",
     when={"collective": "all_gather|reduce_scatter|all_to_all"},
 )
-def scattered_bus_factor(ranks: Array) -> Array:
+def scattered_bus_factor(ranks):
     """Factor from algorithm to bus bandwidth where ranks hold a share each."""
     return (ranks - 1.0) / ranks
 
@@ -140,7 +140,7 @@ def scattered_bus_factor(ranks: Array) -> Array:
     where="doc/PERFORMANCE.md, Broadcast, Reduce",
     when={"collective": "broadcast|reduce|p2p"},
 )
-def whole_bus_factor(ranks: Array) -> Array:
+def whole_bus_factor(ranks):
     """Factor from algorithm to bus bandwidth where the message stays whole."""
     return xp.where(ranks > 1.0, 1.0, 0.0)
 
@@ -165,7 +165,7 @@ ON_THE_PATH = ("every chunk waits for the slowest dimension, the first one for t
 
 
 @derived(when=PIPELINED)
-def pipelined_chunks(phase_chunks: Array, phases_apart: Array) -> Array:
+def pipelined_chunks(phase_chunks, phases_apart):
     """Chunks that follow one another; one where every step works on all dimensions."""
     return xp.where(phases_apart > 0.0, phase_chunks, 1.0)
 
@@ -202,7 +202,7 @@ for _number, _level in zip(NUMBERS, LEVELS, strict=True):
     )
 
 
-def _slowest(phase_1_time: Array, phase_2_time: Array, phase_3_time: Array) -> Array:
+def _slowest(phase_1_time, phase_2_time, phase_3_time):
     return xp.maximum(xp.maximum(phase_1_time, phase_2_time), phase_3_time)
 
 
@@ -211,9 +211,7 @@ def _slowest(phase_1_time: Array, phase_2_time: Array, phase_3_time: Array) -> A
     assumes=(*FOLLOW, "the reduction itself costs nothing"),
     when={**PIPELINED, "reduction": "free"},
 )
-def pipelined_time(
-    phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, pipelined_chunks: Array
-) -> Array:
+def pipelined_time(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
     """Time of the operation, its phases pipelined over chunks."""
     slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)
     return phase_1_time + phase_2_time + phase_3_time + (pipelined_chunks - 1.0) * slowest
@@ -225,12 +223,8 @@ def pipelined_time(
     when={**PIPELINED, "reduction": "counted"},
 )
 def pipelined_reducing_time(
-    phase_1_time: Array,
-    phase_2_time: Array,
-    phase_3_time: Array,
-    pipelined_chunks: Array,
-    reduction_time: Array,
-) -> Array:
+    phase_1_time, phase_2_time, phase_3_time, pipelined_chunks, reduction_time
+):
     """Time of the operation, its phases pipelined over chunks and its reductions included."""
     pipelined = pipelined_time(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks)
     return pipelined + reduction_time
@@ -240,27 +234,21 @@ def pipelined_reducing_time(
 
 
 @derived(assumes=ON_THE_PATH, when=PIPELINED)
-def phase_1_passes(
-    phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, pipelined_chunks: Array
-) -> Array:
+def phase_1_passes(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
     """Chunks whose phases on the first dimension are waited for."""
     slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)
     return xp.where(phase_1_time == slowest, pipelined_chunks, 1.0)
 
 
 @derived(assumes=ON_THE_PATH, when=PIPELINED)
-def phase_2_passes(
-    phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, pipelined_chunks: Array
-) -> Array:
+def phase_2_passes(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
     """Chunks whose phases on the second dimension are waited for; of equal ones the first's."""
     slower = (phase_2_time > phase_1_time) & (phase_2_time >= phase_3_time)
     return xp.where(slower, pipelined_chunks, 1.0)
 
 
 @derived(assumes=ON_THE_PATH, when=PIPELINED)
-def phase_3_passes(
-    phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, pipelined_chunks: Array
-) -> Array:
+def phase_3_passes(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
     """Chunks whose phases on the third dimension are waited for; of equal ones the first's."""
     slower = phase_3_time > xp.maximum(phase_1_time, phase_2_time)
     return xp.where(slower, pipelined_chunks, 1.0)
@@ -298,9 +286,7 @@ for _number, _level in zip(NUMBERS, LEVELS, strict=True):
 
 
 @derived(assumes=ON_THE_PATH, when=PIPELINED)
-def hidden_phase_time(
-    phase_1_time: Array, phase_2_time: Array, phase_3_time: Array, pipelined_chunks: Array
-) -> Array:
+def hidden_phase_time(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
     """Time of the phases that go on while a chunk waits for the slowest dimension."""
     every = phase_1_time + phase_2_time + phase_3_time
     slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)
@@ -318,7 +304,7 @@ def hidden_phase_time(
     assumes=("a latency a hop; the bytes stream through the links between",),
     form="message",
 )
-def direct(ranks: Array, hops: Array) -> Cost:
+def direct(ranks, hops):
     """One message over so many links."""
     there = several(ranks)
     return flat(
@@ -348,9 +334,7 @@ def direct(ranks: Array, hops: Array) -> Cost:
     ),
     form="message",
 )
-def direct_between_nodes(
-    node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array, hops: Array
-) -> Cost:
+def direct_between_nodes(node_ranks, nodes, pods, ranks_per_nic, hops):
     """One message, between nodes where there are several."""
     inter = several(nodes)
     pod = (1.0 - inter) * several(pods)
@@ -373,21 +357,19 @@ PHASES = ("phases on different levels run one after another",)
 
 
 @derived()
-def intra_wire_time(message_bytes: Array, intra_bandwidth: Array) -> Array:
+def intra_wire_time(message_bytes, intra_bandwidth):
     """Time of the whole message over one link inside a node."""
     return message_bytes / intra_bandwidth
 
 
 @derived(assumes=("oversubscription divides the bandwidth of what leaves a node",), when=HIERARCHY)
-def inter_wire_time(
-    message_bytes: Array, inter_bandwidth: Array, uplink_oversubscription: Array
-) -> Array:
+def inter_wire_time(message_bytes, inter_bandwidth, uplink_oversubscription):
     """Time of the whole message over one network card between nodes."""
     return message_bytes * (uplink_oversubscription / inter_bandwidth)
 
 
 @derived(assumes=("oversubscription divides the bandwidth of what leaves a pod",))
-def pod_wire_time(message_bytes: Array, pod_bandwidth: Array, pod_oversubscription: Array) -> Array:
+def pod_wire_time(message_bytes, pod_bandwidth, pod_oversubscription):
     """Time of the whole message over one network card between pods."""
     return message_bytes * (pod_oversubscription / pod_bandwidth)
 
@@ -405,7 +387,7 @@ alias("step_wire_time", "wire_time", when=FLAT)
 constant("step_ramp_time", 0.0, "No ramp", when=FLAT)
 
 
-def _one_level(count: Array, latency: Array, fraction: Array, wire_time: Array) -> Array:
+def _one_level(count, latency, fraction, wire_time):
     return count * latency + fraction * wire_time
 
 
@@ -432,7 +414,7 @@ for _words, _levels, _shape in SHAPES:
     )  # fmt: skip
 
 
-def _together(*pairs: Array) -> Array:
+def _together(*pairs):
     """Return the sum of products: of what each level has, and what that takes there."""
     products = [count * each for count, each in zip(pairs[::2], pairs[1::2], strict=True)]
     return xp.asarray(reduce(add, products))
@@ -454,7 +436,7 @@ total("link_fraction", ("intra_link_fraction", "inter_link_fraction", "pod_link_
       "Bytes over all links of all levels together, in messages", when=HIERARCHY)  # fmt: skip
 
 
-def _energy(message_bytes: Array, *pairs: Array) -> Array:
+def _energy(message_bytes, *pairs):
     return 8.0 * message_bytes * _together(*pairs)
 
 
@@ -479,13 +461,7 @@ THREE_LEVEL_CAPACITY = {**HIERARCHY, "shape": "three_levels"}
 
 
 @derived(when=TWO_LEVEL_CAPACITY)
-def rank_capacity(
-    node_ranks: Array,
-    nodes: Array,
-    ranks_per_nic: Array,
-    intra_bandwidth: Array,
-    inter_bandwidth: Array,
-) -> Array:
+def rank_capacity(node_ranks, nodes, ranks_per_nic, intra_bandwidth, inter_bandwidth):
     """Bytes a second out of one rank that sends alone: its port in the node and its cards."""
     cards = xp.maximum(1.0, 1.0 / ranks_per_nic) * inter_bandwidth
     return _inside_and_outside(intra_bandwidth, cards, node_ranks, nodes)
@@ -493,71 +469,55 @@ def rank_capacity(
 
 @derived(returns="rank_capacity", when=THREE_LEVEL_CAPACITY)
 def three_level_rank_capacity(
-    node_ranks: Array,
-    nodes: Array,
-    pods: Array,
-    ranks_per_nic: Array,
-    intra_bandwidth: Array,
-    inter_bandwidth: Array,
-    pod_bandwidth: Array,
-) -> Array:
+    node_ranks, nodes, pods, ranks_per_nic, intra_bandwidth, inter_bandwidth, pod_bandwidth
+):
     """Bytes a second out of one rank that sends alone: its port in the node and its cards."""
     links = _near_and_far(inter_bandwidth, pod_bandwidth, nodes, pods)
     cards = xp.maximum(1.0, 1.0 / ranks_per_nic) * links
     return _inside_and_outside(intra_bandwidth, cards, node_ranks, nodes * pods)
 
 
-def _inside_and_outside(inside: Array, outside: Array, node_ranks: Array, groups: Array) -> Array:
+def _inside_and_outside(inside, outside, node_ranks, groups):
     """Return what the links in a node and out of it bring, of those that the group uses."""
     alone = xp.where(groups > 1.0, inside + outside, inside)
     return xp.where(node_ranks > 1.0, alone, outside)
 
 
-def _near_and_far(near: Array, far: Array, nodes: Array, pods: Array) -> Array:
+def _near_and_far(near, far, nodes, pods):
     """Return what the links between nodes and between pods bring, of those that the group uses."""
     return xp.where(pods > 1.0, xp.where(nodes > 1.0, near + far, far), near)
 
 
 @derived(when=TWO_LEVEL_CAPACITY)
-def node_capacity(
-    node_ranks: Array, ranks_per_nic: Array, inter_bandwidth: Array, uplink_oversubscription: Array
-) -> Array:
+def node_capacity(node_ranks, ranks_per_nic, inter_bandwidth, uplink_oversubscription):
     """Bytes a second out of one node."""
     return node_ranks / ranks_per_nic * (inter_bandwidth / uplink_oversubscription)
 
 
 @derived(returns="node_capacity", when=THREE_LEVEL_CAPACITY)
 def three_level_node_capacity(
-    node_ranks: Array,
-    nodes: Array,
-    pods: Array,
-    ranks_per_nic: Array,
-    inter_bandwidth: Array,
-    uplink_oversubscription: Array,
-    pod_bandwidth: Array,
-    pod_oversubscription: Array,
-) -> Array:
+    node_ranks,
+    nodes,
+    pods,
+    ranks_per_nic,
+    inter_bandwidth,
+    uplink_oversubscription,
+    pod_bandwidth,
+    pod_oversubscription,
+):
     """Bytes a second out of one node, to its pod and to other pods."""
     near, far = inter_bandwidth / uplink_oversubscription, pod_bandwidth / pod_oversubscription
     return node_ranks / ranks_per_nic * _near_and_far(near, far, nodes, pods)
 
 
 @derived(when=HIERARCHY)
-def mean_capacity(
-    node_ranks: Array, nodes: Array, pods: Array, intra_bandwidth: Array, node_capacity: Array
-) -> Array:
+def mean_capacity(node_ranks, nodes, pods, intra_bandwidth, node_capacity):
     """Bytes a second out of one rank when all send: its port and its part of the cards."""
     cards = node_capacity / node_ranks
     return _inside_and_outside(intra_bandwidth, cards, node_ranks, nodes * pods)
 
 
 @derived(when=THREE_LEVEL_CAPACITY)
-def pod_capacity(
-    node_ranks: Array,
-    nodes: Array,
-    ranks_per_nic: Array,
-    pod_bandwidth: Array,
-    pod_oversubscription: Array,
-) -> Array:
+def pod_capacity(node_ranks, nodes, ranks_per_nic, pod_bandwidth, pod_oversubscription):
     """Bytes a second out of one pod."""
     return node_ranks * nodes / ranks_per_nic * (pod_bandwidth / pod_oversubscription)

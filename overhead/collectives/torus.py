@@ -172,7 +172,7 @@ def fan(nx: Array, ny: Array, nz: Array) -> Array:
     return x + y + z
 
 
-def _reach(nx: Array, ny: Array, nz: Array) -> Array:
+def _reach(nx, ny, nz):
     return xp.floor(nx / 2.0) + xp.floor(ny / 2.0) + xp.floor(nz / 2.0)
 
 
@@ -183,7 +183,7 @@ def _reach(nx: Array, ny: Array, nz: Array) -> Array:
     where="bucket algorithms",
     assumes=("full-duplex links", IN_TURN),
 )
-def ring_by_ring(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def ring_by_ring(mesh_nx, mesh_ny, mesh_nz):
     """Ring along one dimension after the other."""
     return bucket(ring.bucket, mesh_nx, mesh_ny, mesh_nz)
 
@@ -194,7 +194,7 @@ def ring_by_ring(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     where="chapter 3 (bandwidth of both directions)",
     assumes=("full-duplex links", "both directions at once", IN_TURN),
 )
-def ring_split(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def ring_split(mesh_nx, mesh_ny, mesh_nz):
     """Two rings along one dimension after the other, half of the buffer each way round."""
     return bucket(ring.bucket_split, mesh_nx, mesh_ny, mesh_nz)
 
@@ -205,7 +205,7 @@ def ring_split(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     where="chapter 3 (every block spreads both ways)",
     assumes=("full-duplex links", "both directions at once", IN_TURN),
 )
-def ring_short(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def ring_short(mesh_nx, mesh_ny, mesh_nz):
     """Every block spreads both ways round, along one dimension after the other."""
     return bucket(ring.bucket_short, mesh_nx, mesh_ny, mesh_nz)
 
@@ -218,7 +218,7 @@ def ring_short(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     source="derivation",
     assumes=("reduce to a centre and broadcast from it overlap, chunk by chunk",),
 )
-def all_reduce_tree_pipe(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Array) -> Cost:
+def all_reduce_tree_pipe(mesh_nx, mesh_ny, mesh_nz, chunks):
     """Reduce to a centre and broadcast from it, pipelined over chunks."""
     ranks = mesh_nx * mesh_ny * mesh_nz
     steps = several(ranks) * (2.0 * _reach(mesh_nx, mesh_ny, mesh_nz) + chunks - 1.0)
@@ -234,7 +234,7 @@ def all_reduce_tree_pipe(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks:
     assumes=("the root sends all ways at once",),
     mirrored=True,
 )
-def broadcast_tree_pipe(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Array) -> Cost:
+def broadcast_tree_pipe(mesh_nx, mesh_ny, mesh_nz, chunks):
     """Tree of shortest ways from the root, each with every chunk."""
     ranks = mesh_nx * mesh_ny * mesh_nz
     steps = several(ranks) * (_reach(mesh_nx, mesh_ny, mesh_nz) + chunks - 1.0)
@@ -254,7 +254,7 @@ PHASES = over("where({n} > 1, floor({n}/2) + chunks - 1, 0)")
     assumes=("a dimension begins when the one before has ended",),
     mirrored=True,
 )
-def broadcast_phased(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Array) -> Cost:
+def broadcast_phased(mesh_nx, mesh_ny, mesh_nz, chunks):
     """Broadcast both ways round along x, then from there along y, then along z."""
 
     def one(size: Array) -> Cost:
@@ -273,7 +273,7 @@ def broadcast_phased(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Arr
     requires=(ONE_DIMENSION,),
     mirrored=True,
 )
-def broadcast_chain(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Array) -> Cost:
+def broadcast_chain(mesh_nx, mesh_ny, mesh_nz, chunks):
     """Chain along the one dimension: the chunks follow one another."""
     return ring.broadcast_chain(mesh_nx * mesh_ny * mesh_nz, chunks)
 
@@ -288,7 +288,7 @@ def broadcast_chain(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Arra
     requires=(ONE_DIMENSION,),
     mirrored=True,
 )
-def broadcast_two_chains(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array, chunks: Array) -> Cost:
+def broadcast_two_chains(mesh_nx, mesh_ny, mesh_nz, chunks):
     """Two chains round the one dimension, half of the buffer each way."""
     return ring.broadcast_two_chains(mesh_nx * mesh_ny * mesh_nz, chunks)
 
@@ -365,7 +365,7 @@ def _whole(steps: Array, transfer: Array, ranks: Array) -> Cost:
     where="for equal sizes; the sum for unequal ones is derived here",
     assumes=ASSUMES,
 )
-def multi_ring(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def multi_ring(mesh_nx, mesh_ny, mesh_nz):
     """Rings along all dimensions at once, a part of the buffer on each."""
     return _rings(mesh_nx, mesh_ny, mesh_nz, 1.0)
 
@@ -386,7 +386,7 @@ SPLIT = rotated(
     where="for equal sizes; the sum for unequal ones is derived here",
     assumes=(*ASSUMES, "both directions at once"),
 )
-def multi_ring_split(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def multi_ring_split(mesh_nx, mesh_ny, mesh_nz):
     """Two rings along all dimensions at once, a part of the buffer on each, half each way round."""
     return _rings(mesh_nx, mesh_ny, mesh_nz, 0.5)
 
@@ -422,7 +422,7 @@ SHORT = rotated(
     where="chapter 3, for equal sizes; the sum for unequal ones is derived here",
     assumes=(*ASSUMES, "both directions at once"),
 )
-def multi_ring_short(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def multi_ring_short(mesh_nx, mesh_ny, mesh_nz):
     """Every block spreads both ways round, along all dimensions at once, a part on each."""
     sizes = (mesh_nx, mesh_ny, mesh_nz)
     lengths = [xp.floor(size / 2.0) for size in sizes]
@@ -453,7 +453,7 @@ SHORTER = f"({over('floor({n}*{n}/4)/{n}')})"
     source="derivation",
     assumes=("one direction only", WHOLE_IN_TURN),
 )
-def shift_uni(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def shift_uni(mesh_nx, mesh_ny, mesh_nz):
     """Shift by 1, 2, .. ranks, all one way round, along one dimension after the other."""
     return exchange(ring.all_to_all_shift_uni, mesh_nx, mesh_ny, mesh_nz)
 
@@ -464,7 +464,7 @@ def shift_uni(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     source="derivation",
     assumes=("each shift the shorter way", "one shift at a time", WHOLE_IN_TURN),
 )
-def shift_min(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def shift_min(mesh_nx, mesh_ny, mesh_nz):
     """Shift by 1, 2, .. ranks, each the shorter way, along one dimension after the other."""
     return exchange(ring.all_to_all_shift_min, mesh_nx, mesh_ny, mesh_nz)
 
@@ -476,7 +476,7 @@ def shift_min(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     where="chapter 3 (bandwidth)",
     assumes=("shifts by +r and -r together", "the shift by half a ring is split", WHOLE_IN_TURN),
 )
-def shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def shift_bidir(mesh_nx, mesh_ny, mesh_nz):
     """Shift by r ranks both ways at once, along one dimension after the other."""
     return exchange(ring.all_to_all_shift_bidir, mesh_nx, mesh_ny, mesh_nz)
 
@@ -488,13 +488,13 @@ def shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     source="derivation",
     assumes=(ring.FORWARDS, WHOLE_IN_TURN),
 )
-def fwd_uni(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def fwd_uni(mesh_nx, mesh_ny, mesh_nz):
     """Neighbours store and forward, one way round, along one dimension after the other."""
     return exchange(ring.all_to_all_fwd_uni, mesh_nx, mesh_ny, mesh_nz)
 
 
 @on_torus("all_to_all", "fwd_bidir", source="derivation", assumes=(ring.FORWARDS, WHOLE_IN_TURN))
-def fwd_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def fwd_bidir(mesh_nx, mesh_ny, mesh_nz):
     """Neighbours store and forward, both ways round, along one dimension after the other."""
     return exchange(ring.all_to_all_fwd_bidir, mesh_nx, mesh_ny, mesh_nz)
 
@@ -525,7 +525,7 @@ def side_by_side(one: Cost, nx: Array, ny: Array, nz: Array) -> Cost:
     assumes=(PARTS,),
     requires=(EQUAL_EVEN_SIZES,),
 )
-def multi_shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def multi_shift_bidir(mesh_nx, mesh_ny, mesh_nz):
     """Shift by r ranks both ways at once, along all dimensions at once, a part on each."""
     one = ring.all_to_all_shift_bidir(longest(mesh_nx, mesh_ny, mesh_nz))
     return side_by_side(one, mesh_nx, mesh_ny, mesh_nz)
@@ -542,7 +542,7 @@ def multi_shift_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
     assumes=(PARTS,),
     requires=(EQUAL_EVEN_SIZES,),
 )
-def multi_fwd_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def multi_fwd_bidir(mesh_nx, mesh_ny, mesh_nz):
     """Neighbours store and forward, along all dimensions at once, a part of the buffer on each."""
     one = ring.all_to_all_fwd_bidir(longest(mesh_nx, mesh_ny, mesh_nz))
     return side_by_side(one, mesh_nx, mesh_ny, mesh_nz)
@@ -557,7 +557,7 @@ def multi_fwd_bidir(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
         "the message to half of a ring is split",
     ),
 )
-def direct(mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Cost:
+def direct(mesh_nx, mesh_ny, mesh_nz):
     """All pairs at once, each message the shorter way round every dimension."""
     sizes = (mesh_nx, mesh_ny, mesh_nz)
     along = [ring.all_to_all_direct(size) for size in sizes]

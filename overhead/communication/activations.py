@@ -13,7 +13,6 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.communication.operation import WAYS, Factors, added, on_network, operation, times
 from overhead.formula import alias, constant, derived, formula, product
-from overhead.quantity import Array
 
 WHOLE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
 SPLIT: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.2.2"}
@@ -37,11 +36,8 @@ product("tp_message_bytes", ("communication_bytes", "rank_tokens", "hidden_size"
     ),
 )
 def tp_gather_message_bytes(
-    tp_gather_share: Array,
-    attention_narrow_share: Array,
-    narrow_share: Array,
-    tp_message_bytes: Array,
-) -> Array:
+    tp_gather_share, attention_narrow_share, narrow_share, tp_message_bytes
+):
     """Inputs of a block of a micro-batch's tokens on a rank, as they are gathered."""
     narrow = 0.5 * (attention_narrow_share + narrow_share)
     return (1.0 - narrow * (1.0 - tp_gather_share)) * tp_message_bytes
@@ -113,9 +109,7 @@ product("loss_message_bytes", ("single_bytes", "rank_tokens"),
 
 
 @formula(**TIED)
-def tied_message_bytes(
-    reduction_bytes: Array, padded_vocabulary: Array, hidden_size: Array, tp: Array
-) -> Array:
+def tied_message_bytes(reduction_bytes, padded_vocabulary, hidden_size, tp):
     """Gradients of a rank's part of the embedding's table."""
     return reduction_bytes * padded_vocabulary * hidden_size / tp
 
@@ -140,13 +134,13 @@ JOINED: dict[str, Any] = {
 
 
 @formula(**JOINED)
-def mtp_message_bytes(tp_message_bytes: Array) -> Array:
+def mtp_message_bytes(tp_message_bytes):
     """Hidden states and embeddings of a micro-batch's tokens on a rank, together."""
     return 2.0 * tp_message_bytes
 
 
 @formula(**JOINED)
-def mtp_gather_message_bytes(tp_gather_message_bytes: Array) -> Array:
+def mtp_gather_message_bytes(tp_gather_message_bytes):
     """Hidden states and embeddings of a micro-batch's tokens on a rank, as they are gathered."""
     return 2.0 * tp_gather_message_bytes
 
@@ -198,9 +192,7 @@ product("tied_all_reduce_backward_time", ("tied_all_reduce_backward_count", "tie
 @formula(
     assumes=("a rank that holds both ends shares all its gradients with its like anyway",), **TIED
 )
-def tied_all_reduce_backward_count(
-    pp: Array, weight_copies: Array, has_backward: Array, tied_embeddings: Array, mtp_depths: Array
-) -> Array:
+def tied_all_reduce_backward_count(pp, weight_copies, has_backward, tied_embeddings, mtp_depths):
     """How often a step adds up the gradients of a table that first and last stage hold: once."""
     both = xp.where(mtp_depths > 0.0, 1.0, tied_embeddings)
     once = xp.where(weight_copies > 1.0, 0.0, has_backward * both)
@@ -232,26 +224,20 @@ IN_PARTS: dict[str, Any] = {"source": "narayanan2021", "where": "section 4.1"}
 
 
 @formula(**IN_PARTS)
-def pp_message_bytes(
-    tp_message_bytes: Array,
-    residual_streams: Array,
-    sequence_parallel: Array,
-    scatter_gather: Array,
-    tp: Array,
-) -> Array:
+def pp_message_bytes(tp_message_bytes, residual_streams, sequence_parallel, scatter_gather, tp):
     """What a rank sends to the next stage: its part, if activations are split, else the whole."""
     whole = xp.maximum(residual_streams, 1.0) * tp_message_bytes
     return whole / xp.where(sequence_parallel + scatter_gather > 0.0, tp, 1.0)
 
 
 @formula(**IN_PARTS)
-def gathered_at_stages(tp: Array, scatter_gather: Array, sequence_whole: Array) -> Array:
+def gathered_at_stages(tp, scatter_gather, sequence_whole):
     """Whether what a stage receives in parts is gathered: with sequence parallelism it isn't."""
     return xp.where(tp > 1.0, scatter_gather * sequence_whole, 0.0)
 
 
 @formula(**STAGES)
-def pp_share(pp: Array, virtual_stages: Array) -> Array:
+def pp_share(pp, virtual_stages):
     """Messages that stages receive, mean by most: nobody sends to the first chunk."""
     return (pp * virtual_stages - 1.0) / (pp * virtual_stages)
 
@@ -270,12 +256,8 @@ on_network("pp_inner_energy", "energy", "inner_boundary", "p2p", "pp_message_byt
 
 @formula(**STAGES)
 def pp_transfer_volume(
-    pp_transfer_sent_bytes: Array,
-    pp: Array,
-    pp_transfer_forward_count: Array,
-    pp_transfer_backward_count: Array,
-    micro_batches: Array,
-) -> Array:
+    pp_transfer_sent_bytes, pp, pp_transfer_forward_count, pp_transfer_backward_count, micro_batches
+):
     """Most bytes that a rank sends to its neighbours in a step."""
     both = pp_transfer_forward_count + pp_transfer_backward_count
     two = xp.maximum(both - micro_batches, pp_transfer_forward_count)
@@ -284,17 +266,17 @@ def pp_transfer_volume(
 
 @derived()
 def pp_transfer_total_energy(
-    tp: Array,
-    cp: Array,
-    dp: Array,
-    micro_batches: Array,
-    has_backward: Array,
-    node_boundaries: Array,
-    virtual_stages: Array,
-    pp_transfer_energy: Array,
-    pp: Array,
-    pp_inner_energy: Array,
-) -> Array:
+    tp,
+    cp,
+    dp,
+    micro_batches,
+    has_backward,
+    node_boundaries,
+    virtual_stages,
+    pp_transfer_energy,
+    pp,
+    pp_inner_energy,
+):
     """Energy of all pipelines' transfers in a step, those between nodes and those inside."""
     # Boundaries between nodes on a micro-batch's way through all virtual stages; from one to the
     # next it goes from the last stage back to the first.
@@ -306,6 +288,6 @@ def pp_transfer_total_energy(
 
 
 @formula(assumes=("all boundaries take as long as one between nodes, if there is any",), **IN_PARTS)
-def p2p_time(pp_transfer_time: Array, gathered_at_stages: Array, pp_gather_time: Array) -> Array:
+def p2p_time(pp_transfer_time, gathered_at_stages, pp_gather_time):
     """Time of one transfer between neighbouring stages, until the next can begin."""
     return pp_transfer_time + gathered_at_stages * pp_gather_time

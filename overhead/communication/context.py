@@ -14,7 +14,6 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.communication.operation import WAYS, added, on_network, operation, times
 from overhead.formula import alias, constant, derived, formula, product, total
-from overhead.quantity import Array
 
 ULYSSES: dict[str, Any] = {"source": "jacobs2023", "where": "section 3.1"}
 RING: dict[str, Any] = {"source": "liu2023", "where": "section 3"}
@@ -33,14 +32,7 @@ LATENT = "of latent attention, whose keys and values differ in size, their mean"
 
 
 @formula(assumes=(LATENT,), **ULYSSES)
-def cp_query_bytes(
-    communication_bytes: Array,
-    rank_tokens: Array,
-    heads: Array,
-    tp: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-) -> Array:
+def cp_query_bytes(communication_bytes, rank_tokens, heads, tp, query_head_size, value_head_size):
     """Queries of a micro-batch's tokens on a rank, or what attention gives for them."""
     head = (query_head_size + value_head_size) / 2.0
     return communication_bytes * rank_tokens * (heads / tp) * head
@@ -48,18 +40,14 @@ def cp_query_bytes(
 
 @formula(assumes=(LATENT,), **ULYSSES)
 def cp_key_value_bytes(
-    communication_bytes: Array,
-    rank_tokens: Array,
-    rank_kv_heads: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-) -> Array:
+    communication_bytes, rank_tokens, rank_kv_heads, query_head_size, value_head_size
+):
     """Keys of a micro-batch's tokens on a rank, or values."""
     head = (query_head_size + value_head_size) / 2.0
     return communication_bytes * rank_tokens * rank_kv_heads * head
 
 
-def _hidden(tp_message_bytes: Array, tp: Array) -> Array:
+def _hidden(tp_message_bytes, tp):
     """A rank's part of the activations of a micro-batch's tokens."""
     return tp_message_bytes / tp
 
@@ -76,7 +64,7 @@ for _name in ("cp_query_bytes", "cp_key_value_bytes"):
 
 
 @formula(**RING)
-def cp_ring_bytes(cp_key_value_bytes: Array) -> Array:
+def cp_ring_bytes(cp_key_value_bytes):
     """Keys and values of a micro-batch's tokens on a rank."""
     return 2.0 * cp_key_value_bytes
 
@@ -93,16 +81,16 @@ product("cp_gather_bytes", ("cp", "cp_ring_bytes"),
     assumes=("latent attention selects among latent vectors, one for all heads of a token",),
 )
 def indexed_gather_bytes(
-    cp: Array,
-    cp_ring_bytes: Array,
-    communication_bytes: Array,
-    rank_tokens: Array,
-    kv_rank: Array,
-    head_size_rope: Array,
-    index_heads: Array,
-    index_share: Array,
-    index_head_size: Array,
-) -> Array:
+    cp,
+    cp_ring_bytes,
+    communication_bytes,
+    rank_tokens,
+    kv_rank,
+    head_size_rope,
+    index_heads,
+    index_share,
+    index_head_size,
+):
     """What tokens are selected among, of all tokens of a micro-batch, with the indexer's keys."""
     latent = communication_bytes * rank_tokens * (kv_rank + head_size_rope)
     own = xp.where((kv_rank > 0.0) & (index_heads > 0.0), latent, cp_ring_bytes)
@@ -138,7 +126,7 @@ operation("cp_reduce_scatter", "reduce_scatter of gradients of keys and values",
 
 
 @formula(**GATHER)
-def key_gathers(kept_keys: Array) -> Array:
+def key_gathers(kept_keys):
     """How often a layer's backward gathers keys and values: once, unless they are kept."""
     return 1.0 - kept_keys
 
@@ -149,18 +137,14 @@ on_network("cp_inner_energy", "energy", "inner_ring", "p2p", "cp_ring_bytes")
 
 
 @derived()
-def cp_ring_energy(
-    cp_nodes: Array, cp: Array, cp_hop_energy: Array, cp_inner_energy: Array
-) -> Array:
+def cp_ring_energy(cp_nodes, cp, cp_hop_energy, cp_inner_energy):
     """Energy of one step of a ring, in which each of its ranks sends a message."""
     leaving = xp.where(cp_nodes > 1.0, xp.minimum(cp_nodes, cp), 0.0)
     return leaving * cp_hop_energy + (cp - leaving) * cp_inner_energy
 
 
 @derived()
-def cp_outer_ring_energy(
-    cp_nodes: Array, cp: Array, ulysses_ranks: Array, cp_hop_energy: Array, cp_inner_energy: Array
-) -> Array:
+def cp_outer_ring_energy(cp_nodes, cp, ulysses_ranks, cp_hop_energy, cp_inner_energy):
     """Energy of one step of rings of groups, in which each rank sends a message."""
     leaving = xp.where(cp_nodes > 1.0, xp.minimum(ulysses_ranks * cp_nodes, cp), 0.0)
     return leaving * cp_hop_energy + (cp - leaving) * cp_inner_energy
@@ -173,13 +157,13 @@ alias("ring_ranks", "cp", "All ranks of a group are in one ring", when=ROUND, **
 
 
 @formula(returns="ring_ranks", when=MIXED, **BOTH)
-def outer_ring_ranks(cp: Array, ulysses_ranks: Array) -> Array:
+def outer_ring_ranks(cp, ulysses_ranks):
     """Ranks of a context-parallel group that are in one ring: one of each group that exchanges."""
     return xp.ceil(cp / ulysses_ranks)
 
 
 @formula(**RING)
-def ring_steps(ring_ranks: Array) -> Array:
+def ring_steps(ring_ranks):
     """Messages of a rank in one ring of keys and values: to all others in turn."""
     return ring_ranks - 1.0
 
@@ -189,7 +173,7 @@ def ring_steps(ring_ranks: Array) -> Array:
     where="transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
     assumes=("keys and values go round, and their gradients with them",),
 )
-def ring_backward_steps(ring_ranks: Array, ring_return: Array) -> Array:
+def ring_backward_steps(ring_ranks, ring_return):
     """Messages of a rank in a backward: keys and values, and their gradients."""
     return xp.where(ring_ranks > 1.0, 2.0 * (ring_ranks - 1.0 + ring_return), 0.0)
 

@@ -82,15 +82,13 @@ alias(
 
 
 @formula(**ZERO)
-def gradient_sums(zero_stage: Array, has_backward: Array) -> Array:
+def gradient_sums(zero_stage, has_backward):
     """How often a step adds up gradients that aren't sharded: once, without ZeRO."""
     return xp.where(zero_stage < 1.0, has_backward, 0.0)
 
 
 @formula(assumes=("from stage 2 on gradients may be sharded as soon as they are there",), **ZERO)
-def gradient_reductions(
-    zero_stage: Array, has_backward: Array, reduce_every_micro_batch: Array, backward_passes: Array
-) -> Array:
+def gradient_reductions(zero_stage, has_backward, reduce_every_micro_batch, backward_passes):
     """How often a step reduces and scatters gradients."""
     sharded = xp.where(reduce_every_micro_batch > 0.0, backward_passes, has_backward)
     once = xp.where(zero_stage < 2.0, has_backward, sharded)
@@ -98,9 +96,7 @@ def gradient_reductions(
 
 
 @formula(assumes=("updated weights count for the forward that they precede",), **ZERO)
-def forward_gathers(
-    zero_stage: Array, has_backward: Array, gather_every_micro_batch: Array, micro_batches: Array
-) -> Array:
+def forward_gathers(zero_stage, has_backward, gather_every_micro_batch, micro_batches):
     """How often a step gathers weights, updated ones or for forwards."""
     sharded = xp.where(gather_every_micro_batch > 0.0, micro_batches, 1.0)
     once = xp.where(zero_stage < 3.0, has_backward, sharded)
@@ -108,9 +104,7 @@ def forward_gathers(
 
 
 @formula(**ZERO)
-def backward_gathers(
-    zero_stage: Array, gather_every_micro_batch: Array, keep_gathered: Array, backward_passes: Array
-) -> Array:
+def backward_gathers(zero_stage, gather_every_micro_batch, keep_gathered, backward_passes):
     """How often a step gathers weights for backwards."""
     again = gather_every_micro_batch * (1.0 - keep_gathered) * backward_passes
     return xp.where(zero_stage < 3.0, 0.0, again)
@@ -119,15 +113,7 @@ def backward_gathers(
 # Messages of one round, in which all of a rank's parameters go.
 
 
-def _pieces(
-    trained: Array,
-    resident: Array,
-    zero_stage: Array,
-    weight_copies: Array,
-    layers: Array,
-    bucket_bytes: Array,
-    reduction_bytes: Array,
-) -> Array:
+def _pieces(trained, resident, zero_stage, weight_copies, layers, bucket_bytes, reduction_bytes):
     """Messages of a round: one a layer, one a bucket, or one; none where there is nothing."""
     size = xp.where(bucket_bytes > 0.0, bucket_bytes, 1.0)
     buckets = xp.maximum(xp.ceil(reduction_bytes * trained / size), 1.0)
@@ -136,18 +122,18 @@ def _pieces(
     return xp.where(xp.where(zero_stage < 3.0, trained, resident) > 0.0, pieces, 0.0)
 
 
-def _reduced(reduction_bytes: Array, trained: Array, pieces: Array) -> Array:
+def _reduced(reduction_bytes, trained, pieces):
     """Gradients of one message."""
     return xp.asarray(reduction_bytes * trained / xp.maximum(pieces, 1.0))
 
 
-def _gathered(pieces: Array, zero_stage: Array, *both: Array) -> Array:
+def _gathered(pieces, zero_stage, *both):
     """Weights of one message: updated ones, or with ZeRO-3 all."""
     moved = xp.where(zero_stage < 3.0, in_both(*both[:4]), in_both(*both[4:]))
     return xp.asarray(moved / xp.maximum(pieces, 1.0))
 
 
-def _replicated(message: Array, shards: Array) -> Array:
+def _replicated(message, shards):
     """Gradients of a shard, of one message."""
     return xp.asarray(message / shards)
 
@@ -254,13 +240,13 @@ def _owned(dense: Array, stage: Array, shards: Array, experts: Array, others: Ar
 
 @formula(**DUAL)
 def copy_message_bytes(
-    reduction_bytes: Array,
-    busiest_trained_parameters: Array,
-    zero_stage: Array,
-    shards: Array,
-    busiest_trained_expert_parameters: Array,
-    expert_shards: Array,
-) -> Array:
+    reduction_bytes,
+    busiest_trained_parameters,
+    zero_stage,
+    shards,
+    busiest_trained_expert_parameters,
+    expert_shards,
+):
     """Gradients of a rank, or of its shard, that another one with the same stages adds up."""
     dense, experts = _owned(
         busiest_trained_parameters,
@@ -274,14 +260,14 @@ def copy_message_bytes(
 
 @formula(assumes=("one message has both",), **DUAL)
 def copied_share(
-    trained_share: Array,
-    moe_share: Array,
-    busiest_trained_parameters: Array,
-    zero_stage: Array,
-    shards: Array,
-    busiest_trained_expert_parameters: Array,
-    expert_shards: Array,
-) -> Array:
+    trained_share,
+    moe_share,
+    busiest_trained_parameters,
+    zero_stage,
+    shards,
+    busiest_trained_expert_parameters,
+    expert_shards,
+):
     """Gradients of stages that are held twice, mean by most: each family by its own share."""
     dense, experts = _owned(
         busiest_trained_parameters,
@@ -295,9 +281,7 @@ def copied_share(
 
 
 @formula(**DUAL)
-def copy_all_reduce_backward_count(
-    pp: Array, weight_copies: Array, gradient_sums: Array, gradient_reductions: Array
-) -> Array:
+def copy_all_reduce_backward_count(pp, weight_copies, gradient_sums, gradient_reductions):
     """How often a step adds up the gradients of stages that are held twice."""
     rounds = (weight_copies - 1.0) * (gradient_sums + gradient_reductions)
     return xp.where(pp > 1.0, rounds, 0.0)
@@ -321,7 +305,7 @@ for _returns, _gathers in (("dp_gather_time", True), ("dp_reduce_time", False)):
 # and its experts if it has any.
 
 
-def _shard(message: Array, shards: Array) -> Array:
+def _shard(message, shards):
     """Gradients of a layer's shard."""
     return xp.asarray(message / shards)
 

@@ -12,7 +12,6 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.communication.operation import operation
 from overhead.formula import alias, call, constant, derived, formula, product
-from overhead.quantity import Array
 from overhead.software.flat import PRICED
 from overhead.special import never_drawn
 
@@ -31,7 +30,7 @@ LN_2 = 0.6931471805599453
 
 
 @formula(**DISPATCHER)
-def routed_tokens(rank_tokens: Array, experts_per_token: Array, etp: Array, tp: Array) -> Array:
+def routed_tokens(rank_tokens, experts_per_token, etp, tp):
     """Choices of a micro-batch's tokens that a rank of experts gets on average."""
     return rank_tokens * experts_per_token * etp / tp
 
@@ -43,13 +42,13 @@ BLOM: dict[str, Any] = {
 
 
 @formula(**BLOM)
-def largest_draw_root(ep: Array) -> Array:
+def largest_draw_root(ep):
     """Root of -2 ln of the share of normal draws above the largest of a number of ranks."""
     return xp.sqrt(-2.0 * LN_2 * xp.log2(0.625 / (ep + 0.25)))
 
 
 @formula(assumes=("within 2 % from 8 ranks on, 5 % of two",), **BLOM)
-def largest_draw(ep: Array, largest_draw_root: Array) -> Array:
+def largest_draw(ep, largest_draw_root):
     """Expected largest of as many standard normal draws as there are ranks of experts."""
     t = largest_draw_root
     above = 2.515517 + t * (0.802853 + t * 0.010328)
@@ -66,13 +65,8 @@ def largest_draw(ep: Array, largest_draw_root: Array) -> Array:
     when={"routing": "drawn"},
 )
 def drawn_expert_imbalance(
-    expert_heat: Array,
-    largest_draw: Array,
-    experts: Array,
-    experts_per_token: Array,
-    routed_tokens: Array,
-    ep: Array,
-) -> Array:
+    expert_heat, largest_draw, experts, experts_per_token, routed_tokens, ep
+):
     """Tokens of the busiest rank's experts by the mean: heat times the largest of a multinomial."""
     # Each choice of a token rules out its other choices, as the sum over ranks is known.
     spread = (experts - experts_per_token) / xp.maximum(experts - 1.0, 1.0)
@@ -94,13 +88,7 @@ alias(
     assumes=("tensor parallelism splits the sequence where there are experts", BUSIEST),
     **DISPATCHER,
 )
-def routed_elements(
-    rank_tokens: Array,
-    experts_per_token: Array,
-    expert_hidden_size: Array,
-    expert_imbalance: Array,
-    tp: Array,
-) -> Array:
+def routed_elements(rank_tokens, experts_per_token, expert_hidden_size, expert_imbalance, tp):
     """Activations that a rank sends to experts, by the busiest rank."""
     return rank_tokens * experts_per_token * expert_hidden_size * expert_imbalance / tp
 
@@ -115,7 +103,7 @@ constant(
 
 
 @derived(assumes=("what the busiest rank gets too much, others get too little",))
-def routed_share(moe_share: Array, expert_imbalance: Array) -> Array:
+def routed_share(moe_share, expert_imbalance):
     """What is sent to experts, mean by most: over stages and over ranks."""
     return moe_share / expert_imbalance
 
@@ -151,12 +139,8 @@ operation("etp_reduce_scatter", "reduce_scatter of a split expert's results", "r
 
 @formula(**DISPATCHER)
 def ep_layer_forward_time(
-    experts: Array,
-    ep_dispatch_time: Array,
-    ep_combine_time: Array,
-    etp_all_gather_time: Array,
-    etp_reduce_scatter_time: Array,
-) -> Array:
+    experts, ep_dispatch_time, ep_combine_time, etp_all_gather_time, etp_reduce_scatter_time
+):
     """Time of expert-parallel communication in a layer's forward; none where there are none."""
     split = etp_all_gather_time + etp_reduce_scatter_time
     return xp.where(experts > 0.0, ep_dispatch_time + ep_combine_time + split, 0.0)
@@ -206,13 +190,7 @@ call(returns="ep_pod_nodes", of="group_pod_nodes", bind={}, labels={"group": "ep
     ),
     **SOURCE,
 )
-def distinct_nodes(
-    ep_nodes: Array,
-    experts: Array,
-    experts_per_token: Array,
-    expert_groups: Array,
-    groups_per_token: Array,
-) -> Array:
+def distinct_nodes(ep_nodes, experts, experts_per_token, expert_groups, groups_per_token):
     """Nodes that a token's experts lie on: those of which not all experts are missed."""
     groups, chosen = xp.maximum(expert_groups, 1.0), xp.maximum(groups_per_token, 1.0)
     own, here = experts / groups, experts / ep_nodes
@@ -230,7 +208,7 @@ def distinct_nodes(
 
 
 @formula(assumes=(EVENLY,), **SOURCE)
-def remote_nodes(distinct_nodes: Array, ep_nodes: Array) -> Array:
+def remote_nodes(distinct_nodes, ep_nodes):
     """Nodes other than its own to which a token is sent."""
     return distinct_nodes * (ep_nodes - 1.0) / ep_nodes
 
@@ -240,13 +218,13 @@ alias("ep_energy_per_bit", "inter_energy_per_bit")
 
 
 @formula(**SOURCE)
-def ep_card_bandwidth(effective_inter_bandwidth: Array, ep_oversubscription: Array) -> Array:
+def ep_card_bandwidth(effective_inter_bandwidth, ep_oversubscription):
     """Rate of a network card: its share of the links above."""
     return effective_inter_bandwidth / ep_oversubscription
 
 
 @formula(assumes=(EVENLY,), when=PODS, **SOURCE)
-def ep_pod_share(ep_nodes: Array, ep_pod_nodes: Array) -> Array:
+def ep_pod_share(ep_nodes, ep_pod_nodes):
     """Share of other nodes that are in other pods."""
     return xp.maximum(ep_nodes - ep_pod_nodes, 0.0) / xp.maximum(ep_nodes - 1.0, 1.0)
 
@@ -258,12 +236,12 @@ def ep_pod_share(ep_nodes: Array, ep_pod_nodes: Array) -> Array:
     **SOURCE,
 )
 def ep_pod_card_bandwidth(
-    effective_inter_bandwidth: Array,
-    ep_oversubscription: Array,
-    ep_pod_share: Array,
-    effective_pod_bandwidth: Array,
-    pod_oversubscription: Array,
-) -> Array:
+    effective_inter_bandwidth,
+    ep_oversubscription,
+    ep_pod_share,
+    effective_pod_bandwidth,
+    pod_oversubscription,
+):
     """Rate of a network card: what its links and those between pods let through."""
     near = effective_inter_bandwidth / ep_oversubscription
     far = effective_pod_bandwidth / pod_oversubscription
@@ -272,36 +250,34 @@ def ep_pod_card_bandwidth(
 
 
 @formula(returns="ep_far_latency", when=PODS, **SOURCE)
-def ep_pod_latency(ep_pod_share: Array, pod_latency: Array, inter_latency: Array) -> Array:
+def ep_pod_latency(ep_pod_share, pod_latency, inter_latency):
     """Latency between pods, where a token leaves its own."""
     return xp.where(ep_pod_share > 0.0, pod_latency, inter_latency)
 
 
 @formula(returns="ep_energy_per_bit", when=PODS, **SOURCE)
-def ep_pod_energy_per_bit(
-    ep_pod_share: Array, pod_energy_per_bit: Array, inter_energy_per_bit: Array
-) -> Array:
+def ep_pod_energy_per_bit(ep_pod_share, pod_energy_per_bit, inter_energy_per_bit):
     """Energy of a bit that leaves its node, some of them their pod."""
     return ep_pod_share * pod_energy_per_bit + (1.0 - ep_pod_share) * inter_energy_per_bit
 
 
-def _remote(message: Array, experts_per_token: Array, remote_nodes: Array) -> Array:
+def _remote(message, experts_per_token, remote_nodes):
     """Return what crosses the network of messages to every expert: one a node in their place."""
     return message / xp.maximum(experts_per_token, 1.0) * remote_nodes
 
 
 def _time(
-    ep: Array,
-    ep_nodes: Array,
-    remote: Array,
-    ep_ranks_per_nic: Array,
-    ep_card_bandwidth: Array,
-    message: Array,
-    ep_members_in_node: Array,
-    effective_intra_bandwidth: Array,
-    ep_far_latency: Array,
-    intra_latency: Array,
-) -> Array:
+    ep,
+    ep_nodes,
+    remote,
+    ep_ranks_per_nic,
+    ep_card_bandwidth,
+    message,
+    ep_members_in_node,
+    effective_intra_bandwidth,
+    ep_far_latency,
+    intra_latency,
+):
     """Return the slower of both ways, and one latency of each."""
     across = remote * ep_ranks_per_nic / ep_card_bandwidth
     share = (ep_members_in_node - 1.0) / ep_members_in_node
@@ -313,20 +289,20 @@ def _time(
 
 
 def _priced_time(
-    ep: Array,
-    ep_nodes: Array,
-    remote: Array,
-    ep_ranks_per_nic: Array,
-    ep_card_bandwidth: Array,
-    fabric_share: Array,
-    message: Array,
-    ep_members_in_node: Array,
-    intra_bandwidth: Array,
-    link_share: Array,
-    fabric_latency: Array,
-    step_latency: Array,
-    operation_launch_time: Array,
-) -> Array:
+    ep,
+    ep_nodes,
+    remote,
+    ep_ranks_per_nic,
+    ep_card_bandwidth,
+    fabric_share,
+    message,
+    ep_members_in_node,
+    intra_bandwidth,
+    link_share,
+    fabric_latency,
+    step_latency,
+    operation_launch_time,
+):
     """Return the same at a library's constants: its shares of the links, latencies, launch."""
     both = _time(
         ep,
@@ -343,19 +319,12 @@ def _priced_time(
     return xp.where(ep > 1.0, operation_launch_time + both, 0.0)
 
 
-def _sent(remote: Array, message: Array, ep_members_in_node: Array) -> Array:
+def _sent(remote, message, ep_members_in_node):
     """Return what a rank sends: to other nodes, and on to the node's other ranks."""
     return remote + message * (ep_members_in_node - 1.0) / ep_members_in_node
 
 
-def _energy(
-    ep: Array,
-    remote: Array,
-    ep_energy_per_bit: Array,
-    message: Array,
-    ep_members_in_node: Array,
-    intra_energy_per_bit: Array,
-) -> Array:
+def _energy(ep, remote, ep_energy_per_bit, message, ep_members_in_node, intra_energy_per_bit):
     """Return the energy of all ranks' bytes, on the network and on the nodes' links."""
     inside = message * (ep_members_in_node - 1.0) / ep_members_in_node
     return ep * 8.0 * (remote * ep_energy_per_bit + inside * intra_energy_per_bit)

@@ -22,7 +22,6 @@ from overhead.collectives.network import (
 )
 from overhead.formula import alias, call, declare, derived, formula, product
 from overhead.labels import GIVEN_GRID
-from overhead.quantity import Array
 from overhead.special import greatest_common_divisor, square_divisor
 
 # What holds where nothing is said; each is an input.
@@ -79,9 +78,7 @@ alias(
     assumes=("of a node's stages one sends at a time, and its ranks use all cards",),
     when=BETWEEN_STAGES,
 )
-def stage_ranks_per_nic(
-    ranks_per_nic: Array, tp: Array, cp: Array, dp: Array, gpus_per_node: Array
-) -> Array:
+def stage_ranks_per_nic(ranks_per_nic, tp, cp, dp, gpus_per_node):
     """Ranks at a network card where one stage's ranks send."""
     sending = ranks_per_nic * xp.minimum(tp * cp * dp / gpus_per_node, 1.0)
     return xp.maximum(sending, xp.minimum(ranks_per_nic, 1.0))
@@ -92,7 +89,7 @@ def stage_ranks_per_nic(
     assumes=("a ring leaves a node once, and the node's rings use all cards",),
     when=RING,
 )
-def ring_ranks_per_nic(ranks_per_nic: Array, cp_members_in_node: Array) -> Array:
+def ring_ranks_per_nic(ranks_per_nic, cp_members_in_node):
     """Ranks at a network card that send out of the node, in context-parallel rings."""
     return xp.maximum(ranks_per_nic / cp_members_in_node, xp.minimum(ranks_per_nic, 1.0))
 
@@ -109,13 +106,13 @@ alias("group_stride", "tp", when=INNER, **MIXED)
 
 
 @formula(**MIXED)
-def ulysses_ranks(cp: Array, cp_members_in_node: Array) -> Array:
+def ulysses_ranks(cp, cp_members_in_node):
     """Ranks that exchange heads, unless given: as many in one node as groups alike can have."""
     return greatest_common_divisor(cp, cp_members_in_node)
 
 
 @formula(returns="group_size", when=OUTER, **MIXED)
-def outer_pair_size(ring_ranks: Array) -> Array:
+def outer_pair_size(ring_ranks):
     """Ranks of a pair in a ring of groups: none to pair with where there is one."""
     return xp.where(ring_ranks > 1.0, 2.0, 1.0)
 
@@ -123,15 +120,13 @@ def outer_pair_size(ring_ranks: Array) -> Array:
 @formula(
     returns="members_in_node", assumes=("the slowest pair of the ring counts",), when=OUTER, **MIXED
 )
-def outer_pair_members(cp_nodes: Array, group_size: Array) -> Array:
+def outer_pair_members(cp_nodes, group_size):
     """Members in one node of the slowest pair in a ring of groups."""
     return xp.where(cp_nodes > 1.0, 1.0, group_size)
 
 
 @formula(returns="group_ranks_per_nic", when=OUTER, **MIXED)
-def outer_ranks_per_nic(
-    ranks_per_nic: Array, cp_members_in_node: Array, ulysses_ranks: Array
-) -> Array:
+def outer_ranks_per_nic(ranks_per_nic, cp_members_in_node, ulysses_ranks):
     """Ranks at a network card that send out of the node: all, but for those of rings inside it."""
     inside = xp.maximum(cp_members_in_node / ulysses_ranks, 1.0)
     return xp.maximum(ranks_per_nic / inside, xp.minimum(ranks_per_nic, 1.0))
@@ -141,19 +136,19 @@ def outer_ranks_per_nic(
 
 
 @formula(returns="group_size", source=ZERO, where="section 5", when={"group": "shard"})
-def shard_size(shards: Array) -> Array:
+def shard_size(shards):
     """Ranks among which the states of dense layers are cut."""
     return xp.ceil(shards)
 
 
 @formula(returns="group_size", source=HYBRID, where="section 3.2.2", when={"group": "replica"})
-def replica_size(dp: Array, cp: Array, shards: Array) -> Array:
+def replica_size(dp, cp, shards):
     """Ranks that hold the same shard of dense layers."""
     return xp.ceil(dp * cp / shards)
 
 
 @formula(returns="group_size", source=ZERO, where="section 5", when={"group": "expert_shard"})
-def expert_shard_size(expert_shards: Array) -> Array:
+def expert_shard_size(expert_shards):
     """Ranks among which the states of experts are cut."""
     return xp.ceil(expert_shards)
 
@@ -161,7 +156,7 @@ def expert_shard_size(expert_shards: Array) -> Array:
 @formula(
     returns="group_size", source=HYBRID, where="section 3.2.2", when={"group": "expert_replica"}
 )
-def expert_replica_size(edp: Array, expert_shards: Array) -> Array:
+def expert_replica_size(edp, expert_shards):
     """Ranks that hold the same shard of experts."""
     return xp.ceil(edp / expert_shards)
 
@@ -188,7 +183,7 @@ product("group_stride", ("etp", "ep", "expert_shards"),
 
 
 @derived(returns="group_size", when={"group": PAIRS})
-def stage_pair_size(pp: Array) -> Array:
+def stage_pair_size(pp):
     """Ranks of a pair in a pipeline: none to pair with where there is one stage."""
     return xp.where(pp > 1.0, 2.0, 1.0)
 
@@ -204,7 +199,7 @@ derived(returns="group_size", inputs=("cp",), when={"group": "cp_ring|inner_ring
     assumes=("the slowest pair of the pipeline counts",),
     when=BETWEEN_STAGES,
 )
-def stage_pair_members(node_boundaries: Array, group_size: Array) -> Array:
+def stage_pair_members(node_boundaries, group_size):
     """Members in one node of the slowest pair in a pipeline."""
     return xp.where(node_boundaries > 0.0, 1.0, group_size)
 
@@ -219,7 +214,7 @@ alias("members_in_node", "group_size", "Members in one node of a pair inside of 
 
 
 @derived(returns="group_nodes", when={"group": f"{PAIRS}|{RINGS}"})
-def pair_nodes(group_size: Array, members_in_node: Array) -> Array:
+def pair_nodes(group_size, members_in_node):
     """Nodes that a pair spans."""
     return xp.maximum(group_size / members_in_node, 1.0)
 
@@ -228,13 +223,7 @@ def pair_nodes(group_size: Array, members_in_node: Array) -> Array:
 
 
 @derived(assumes=("pods hold equally many of a group's nodes, or but one is sure",))
-def group_pod_nodes(
-    uneven_placement: Array,
-    group_nodes: Array,
-    nodes_per_pod: Array,
-    group_stride: Array,
-    gpus_per_node: Array,
-) -> Array:
+def group_pod_nodes(uneven_placement, group_nodes, nodes_per_pod, group_stride, gpus_per_node):
     """Nodes of a group in one pod."""
     apart = xp.maximum(group_stride / gpus_per_node, 1.0)
     near = xp.minimum(xp.maximum(xp.floor(nodes_per_pod / apart), 1.0), group_nodes)
@@ -247,9 +236,7 @@ def group_pod_nodes(
     assumes=("the slowest pair of the pipeline counts",),
     when={"group": PAIRS},
 )
-def stage_pair_pod_nodes(
-    tp: Array, cp: Array, pp: Array, dp: Array, gpus_per_node: Array, nodes_per_pod: Array
-) -> Array:
+def stage_pair_pod_nodes(tp, cp, pp, dp, gpus_per_node, nodes_per_pod):
     """Nodes in one pod of the slowest pair in a pipeline."""
     return xp.where(tp * cp * pp * dp > gpus_per_node * nodes_per_pod, 1.0, 2.0)
 
@@ -259,7 +246,7 @@ def stage_pair_pod_nodes(
     assumes=("the slowest pair of the ring counts",),
     when={"group": RINGS},
 )
-def ring_pair_pod_nodes(tp: Array, cp: Array, gpus_per_node: Array, nodes_per_pod: Array) -> Array:
+def ring_pair_pod_nodes(tp, cp, gpus_per_node, nodes_per_pod):
     """Nodes in one pod of the slowest pair in a context-parallel ring."""
     return xp.where(tp * cp > gpus_per_node * nodes_per_pod, 1.0, 2.0)
 
@@ -268,18 +255,14 @@ def ring_pair_pod_nodes(tp: Array, cp: Array, gpus_per_node: Array, nodes_per_po
 
 
 @derived(assumes=(FILLED,))
-def leaf_members(
-    leaf_nodes: Array, group_stride: Array, gpus_per_node: Array, group_nodes: Array
-) -> Array:
+def leaf_members(leaf_nodes, group_stride, gpus_per_node, group_nodes):
     """Nodes of a group under one leaf switch: neighbours as far apart as the group places them."""
     apart = xp.maximum(group_stride / gpus_per_node, 1.0)
     return xp.minimum(xp.maximum(xp.floor(leaf_nodes / apart), 1.0), group_nodes)
 
 
 @derived(assumes=(UPLINKS, LEAVES_ONCE))
-def group_oversubscription(
-    group_nodes: Array, leaf_members: Array, oversubscription: Array
-) -> Array:
+def group_oversubscription(group_nodes, leaf_members, oversubscription):
     """Oversubscription that a group meets: of a leaf's members one sends out of it."""
     return ring_oversubscription(group_nodes, leaf_members, oversubscription)
 
@@ -299,15 +282,7 @@ for _groups in ({"group": "ep|cp_inner"}, {"group": "cp", "context_parallel": "a
     assumes=(UPLINKS, "the slowest pair of the pipeline counts"),
     when={"group": PAIRS},
 )
-def stage_pair_oversubscription(
-    tp: Array,
-    cp: Array,
-    dp: Array,
-    pp: Array,
-    gpus_per_node: Array,
-    leaf_nodes: Array,
-    oversubscription: Array,
-) -> Array:
+def stage_pair_oversubscription(tp, cp, dp, pp, gpus_per_node, leaf_nodes, oversubscription):
     """Oversubscription that stages meet: of a leaf's nodes those of its last stage send out."""
     stage = tp * cp * dp / gpus_per_node
     near = xp.maximum(xp.floor(leaf_nodes / xp.maximum(stage, 1.0)), 1.0)
@@ -320,9 +295,7 @@ def stage_pair_oversubscription(
     assumes=(UPLINKS, "the slowest pair of the ring counts"),
     when={"group": RINGS},
 )
-def ring_pair_oversubscription(
-    tp: Array, cp: Array, gpus_per_node: Array, leaf_nodes: Array, oversubscription: Array
-) -> Array:
+def ring_pair_oversubscription(tp, cp, gpus_per_node, leaf_nodes, oversubscription):
     """Oversubscription that neighbours in a ring meet: a ring leaves a leaf once."""
     apart = xp.maximum(tp / gpus_per_node, 1.0)
     near = xp.maximum(xp.floor(leaf_nodes / apart), 1.0)
@@ -334,7 +307,7 @@ def ring_pair_oversubscription(
 
 
 @derived()
-def groups(tp: Array, cp: Array, pp: Array, dp: Array, group_size: Array) -> Array:
+def groups(tp, cp, pp, dp, group_size):
     """Groups of a kind in the whole plan."""
     return tp * cp * pp * dp / group_size
 
@@ -356,25 +329,25 @@ SQUARE = ("a group is a network of its own, of two dimensions",)
 
 
 @derived(assumes=SQUARE)
-def group_ny(group_size: Array) -> Array:
+def group_ny(group_size):
     """Ranks along y of the mesh or torus that a group is: the shorter side."""
     return square_divisor(group_size)
 
 
 @derived(assumes=SQUARE)
-def group_nx(group_size: Array, group_ny: Array, group_nz: Array) -> Array:
+def group_nx(group_size, group_ny, group_nz):
     """Ranks along x of the mesh or torus that a group is: what the other sides leave."""
     return xp.asarray(xp.maximum(xp.ceil(group_size / (group_ny * group_nz)), 1.0))
 
 
 @derived(returns="group_ny", assumes=SQUARE, when=GIVEN_GRID)
-def given_group_ny(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+def given_group_ny(group_size, mesh_nx, mesh_ny, mesh_nz):
     """Ranks along y of the mesh or torus that a group is: as given, of a group of that size."""
     whole = group_size == mesh_nx * mesh_ny * mesh_nz
     return xp.where(whole, mesh_ny, square_divisor(group_size))
 
 
 @derived(returns="group_nz", assumes=SQUARE, when=GIVEN_GRID)
-def given_group_nz(group_size: Array, mesh_nx: Array, mesh_ny: Array, mesh_nz: Array) -> Array:
+def given_group_nz(group_size, mesh_nx, mesh_ny, mesh_nz):
     """Ranks along z of the mesh or torus that a group is: as given, of a group of that size."""
     return xp.where(group_size == mesh_nx * mesh_ny * mesh_nz, mesh_nz, 1.0)

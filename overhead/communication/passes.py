@@ -12,7 +12,6 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.formula import alias, call, constant, derived, formula, product, total
-from overhead.quantity import Array
 
 FORWARD = {"schedule": "forward_only"}
 UNKNOWN = {"shapes": "unknown"}
@@ -30,7 +29,7 @@ product("backward_passes", ("has_backward", "micro_batches"))
 
 
 @formula(source="korthikanti2022", where="section 4.2.2")
-def sequence_whole(sequence_parallel: Array) -> Array:
+def sequence_whole(sequence_parallel):
     """Whether activations between tensor-parallel blocks are whole on each rank."""
     return 1.0 - sequence_parallel
 
@@ -44,19 +43,15 @@ MODULES: dict[str, Any] = {
 
 
 @formula(**MODULES)
-def repeated_shared_experts(recompute_moe: Array, recompute_shared_experts: Array) -> Array:
+def repeated_shared_experts(recompute_moe, recompute_shared_experts):
     """Whether recomputed modules repeat shared experts: by themselves, or with all experts."""
     return xp.maximum(recompute_moe, recompute_shared_experts)
 
 
 @formula(assumes=("the mean of all blocks",), **MODULES)
 def repeated_blocks(
-    recompute_mlp: Array,
-    dense_mlp_layers: Array,
-    repeated_shared_experts: Array,
-    moe_layer_blocks: Array,
-    moe_layers: Array,
-) -> Array:
+    recompute_mlp, dense_mlp_layers, repeated_shared_experts, moe_layer_blocks, moe_layers
+):
     """Share of tensor-parallel blocks that recomputed modules repeat."""
     blocks = 2.0 * dense_mlp_layers + moe_layer_blocks * moe_layers
     shared = repeated_shared_experts * xp.maximum(moe_layer_blocks - 1.0, 0.0) * moe_layers
@@ -81,7 +76,7 @@ for _returns, _wholly, _module in (
 
 
 @formula(returns="repeated_reductions", when={"recompute": "full|full_early_stop"}, **REPEATED)
-def stopped_reductions(stops_early: Array) -> Array:
+def stopped_reductions(stops_early):
     """Share of a layer's reductions that is repeated: all, or all but the last."""
     return 1.0 - 0.5 * stops_early
 
@@ -90,7 +85,7 @@ def stopped_reductions(stops_early: Array) -> Array:
 
 
 @derived()
-def later_stage(pp: Array) -> Array:
+def later_stage(pp):
     """The pipeline's last stage but one: the full one with fewest of the first dense layers."""
     return xp.maximum(pp - 2.0, 0.0)
 
@@ -109,29 +104,25 @@ for _stages, _counted in (
 
 
 @derived()
-def busiest_layers(
-    first_stage_layers: Array, second_stage_layers: Array, last_stage_layers: Array
-) -> Array:
+def busiest_layers(first_stage_layers, second_stage_layers, last_stage_layers):
     """Layers of the largest stage: of three or more the second has no end of the model."""
     return xp.maximum(xp.maximum(first_stage_layers, second_stage_layers), last_stage_layers)
 
 
 @derived()
-def busiest_moe_layers(later_stage_moe_layers: Array, last_stage_moe_layers: Array) -> Array:
+def busiest_moe_layers(later_stage_moe_layers, last_stage_moe_layers):
     """Mixture-of-experts layers of the stage that has most: dense layers come first."""
     return xp.maximum(later_stage_moe_layers, last_stage_moe_layers)
 
 
 @formula(assumes=("routed experts are no tensor-parallel block",), **BLOCKS)
-def moe_layer_blocks(shared_ffn_size: Array) -> Array:
+def moe_layer_blocks(shared_ffn_size):
     """Tensor-parallel blocks of a mixture-of-experts layer: attention, and shared experts."""
     return xp.where(shared_ffn_size > 0.0, 2.0, 1.0)
 
 
 @formula(**BLOCKS)
-def stage_tp_blocks(
-    stage_mlp_layers: Array, moe_layer_blocks: Array, stage_moe_layers: Array
-) -> Array:
+def stage_tp_blocks(stage_mlp_layers, moe_layer_blocks, stage_moe_layers):
     """Tensor-parallel blocks of a stage: attention and MLP of each dense layer."""
     return 2.0 * stage_mlp_layers + moe_layer_blocks * stage_moe_layers
 
@@ -142,15 +133,13 @@ def stage_tp_blocks(
     when=UNKNOWN,
     **BLOCKS,
 )
-def dense_stage_tp_blocks(stage_layers: Array) -> Array:
+def dense_stage_tp_blocks(stage_layers):
     """Tensor-parallel blocks of a stage whose layers all are dense."""
     return 2.0 * stage_layers
 
 
 @derived()
-def busiest_tp_blocks(
-    first_stage_tp_blocks: Array, second_stage_tp_blocks: Array, last_stage_tp_blocks: Array
-) -> Array:
+def busiest_tp_blocks(first_stage_tp_blocks, second_stage_tp_blocks, last_stage_tp_blocks):
     """Tensor-parallel blocks of the stage that has most: dense layers come first."""
     earlier = xp.maximum(first_stage_tp_blocks, second_stage_tp_blocks)
     return xp.maximum(earlier, last_stage_tp_blocks)
@@ -163,16 +152,14 @@ constant("busiest_moe_layers", 0.0, when=UNKNOWN)
 
 
 @formula(**BLOCKS)
-def all_tp_blocks(
-    dense_mlp_layers: Array, moe_layer_blocks: Array, moe_layers: Array, mtp_depths: Array
-) -> Array:
+def all_tp_blocks(dense_mlp_layers, moe_layer_blocks, moe_layers, mtp_depths):
     """Tensor-parallel blocks of all stages."""
     further = mtp_depths * xp.where(moe_layers > 0.0, moe_layer_blocks, 2.0)
     return 2.0 * dense_mlp_layers + moe_layer_blocks * moe_layers + further
 
 
 @formula(returns="all_tp_blocks", when=UNKNOWN, **BLOCKS)
-def all_dense_tp_blocks(all_layers: Array) -> Array:
+def all_dense_tp_blocks(all_layers):
     """Tensor-parallel blocks of all stages, if all layers are dense."""
     return 2.0 * all_layers
 
@@ -181,12 +168,12 @@ total("all_layers", ("layers", "mtp_depths"), "Layers of all stages")
 
 
 @derived()
-def all_moe_layers(moe_layers: Array, mtp_depths: Array) -> Array:
+def all_moe_layers(moe_layers, mtp_depths):
     """Mixture-of-experts layers of all stages."""
     return moe_layers + xp.where(moe_layers > 0.0, mtp_depths, 0.0)
 
 
-def _mean_by_most(everything: Array, pp: Array, most: Array) -> Array:
+def _mean_by_most(everything, pp, most):
     """What stages have on average, by what one has at most."""
     return xp.asarray(everything / (pp * xp.maximum(most, 1.0)))
 
@@ -200,19 +187,19 @@ for _returns, _all, _most in (
 
 
 @derived(returns="moe_share", when=UNKNOWN)
-def unknown_moe_share(pp: Array) -> Array:
+def unknown_moe_share(pp):
     """Mixture-of-experts layers of a stage, mean by most: there are none."""
     return 1.0 / pp
 
 
 @derived()
-def end_share(pp: Array) -> Array:
+def end_share(pp):
     """Share of the stages that are one end of the pipeline."""
     return 1.0 / pp
 
 
 @derived()
-def ends_share(pp: Array) -> Array:
+def ends_share(pp):
     """Pairs of the pipeline's ends, one a pipeline, by all that its ranks could be."""
     return xp.where(pp > 1.0, 2.0 / pp, 1.0)
 
@@ -246,17 +233,15 @@ for _stage in ("later", "last"):
 
 @derived()
 def busiest_dense_parameters(
-    first_stage_parameters: Array, second_stage_parameters: Array, last_stage_parameters: Array
-) -> Array:
+    first_stage_parameters, second_stage_parameters, last_stage_parameters
+):
     """Parameters of the rank that has most, experts left out."""
     earlier = xp.maximum(first_stage_parameters, second_stage_parameters)
     return xp.maximum(earlier, last_stage_parameters)
 
 
 @derived()
-def busiest_expert_parameters(
-    later_stage_expert_parameters: Array, last_stage_expert_parameters: Array
-) -> Array:
+def busiest_expert_parameters(later_stage_expert_parameters, last_stage_expert_parameters):
     """Parameters of the rank that has most routed experts."""
     return xp.maximum(later_stage_expert_parameters, last_stage_expert_parameters)
 
@@ -266,13 +251,13 @@ def busiest_expert_parameters(
 
 @derived()
 def busiest_narrow_parameters(
-    first_stage_parameters: Array,
-    first_stage_narrow_parameters: Array,
-    second_stage_parameters: Array,
-    second_stage_narrow_parameters: Array,
-    last_stage_narrow_parameters: Array,
-    busiest_dense_parameters: Array,
-) -> Array:
+    first_stage_parameters,
+    first_stage_narrow_parameters,
+    second_stage_parameters,
+    second_stage_narrow_parameters,
+    last_stage_narrow_parameters,
+    busiest_dense_parameters,
+):
     """Parameters that products take in fewer bytes, of the rank that has most parameters."""
     second = second_stage_parameters == busiest_dense_parameters
     later = xp.where(second, second_stage_narrow_parameters, last_stage_narrow_parameters)
@@ -282,10 +267,8 @@ def busiest_narrow_parameters(
 
 @derived()
 def busiest_narrow_expert_parameters(
-    busiest_expert_parameters: Array,
-    narrow_expert_parameters: Array,
-    expert_rank_parameters: Array,
-) -> Array:
+    busiest_expert_parameters, narrow_expert_parameters, expert_rank_parameters
+):
     """Routed experts' parameters that products take in fewer bytes: the same share of each."""
     each = narrow_expert_parameters / xp.maximum(expert_rank_parameters, 1.0)
     return busiest_expert_parameters * each
@@ -316,9 +299,7 @@ call(
 
 
 @formula(**LORA)
-def mean_layer_trained_parameters(
-    trained_parameters: Array, weight_copies: Array, stage_layers: Array
-) -> Array:
+def mean_layer_trained_parameters(trained_parameters, weight_copies, stage_layers):
     """Adapter parameters per layer on one rank, mean of the stage's layers."""
     return trained_parameters / (weight_copies * xp.maximum(stage_layers, 1.0))
 
@@ -347,16 +328,16 @@ call(
     )
 )
 def all_dense_parameters(
-    pipeline_parameters: Array,
-    pp: Array,
-    tied_embeddings: Array,
-    weight_copies: Array,
-    mtp_depths: Array,
-    padded_vocabulary: Array,
-    hidden_size: Array,
-    tp: Array,
-    position_parameters: Array,
-) -> Array:
+    pipeline_parameters,
+    pp,
+    tied_embeddings,
+    weight_copies,
+    mtp_depths,
+    padded_vocabulary,
+    hidden_size,
+    tp,
+    position_parameters,
+):
     """Parameters on the ranks of one pipeline, experts left out."""
     further = xp.where((mtp_depths > 0.0) & (weight_copies == 1.0), 1.0, 0.0)
     copies = 2.0 * (weight_copies - 1.0) + further
@@ -369,7 +350,7 @@ alias("all_dense_parameters", "pipeline_parameters", when=UNKNOWN)
 
 
 @derived()
-def dense_share(all_dense_parameters: Array, pp: Array, busiest_dense_parameters: Array) -> Array:
+def dense_share(all_dense_parameters, pp, busiest_dense_parameters):
     """Parameters of a stage, mean by most."""
     return _mean_by_most(all_dense_parameters, pp, busiest_dense_parameters)
 
@@ -388,15 +369,13 @@ call(
     lacks={"dense_share": "frozen weights have no gradients"},
     when=LORA["when"],
 )
-def adapter_share(
-    pipeline_trained_parameters: Array, pp: Array, busiest_trained_parameters: Array
-) -> Array:
+def adapter_share(pipeline_trained_parameters, pp, busiest_trained_parameters):
     """Trained parameters of a stage, mean by most: frozen weights have no gradients."""
     return _mean_by_most(pipeline_trained_parameters, pp, busiest_trained_parameters)
 
 
 @derived()
-def gathered_share(zero_stage: Array, trained_share: Array, dense_share: Array) -> Array:
+def gathered_share(zero_stage, trained_share, dense_share):
     """Parameters of a stage that are gathered, mean by most: updated ones, or with ZeRO-3 all."""
     return xp.where(zero_stage < 3.0, trained_share, dense_share)
 
@@ -406,14 +385,14 @@ def gathered_share(zero_stage: Array, trained_share: Array, dense_share: Array) 
 
 @formula(**LAYER)
 def mean_layer_parameters(
-    attention_rank_parameters: Array,
-    norm_parameters: Array,
-    stage_mlp_layers: Array,
-    mlp_rank_parameters: Array,
-    stage_moe_layers: Array,
-    shared_rank_parameters: Array,
-    stage_layers: Array,
-) -> Array:
+    attention_rank_parameters,
+    norm_parameters,
+    stage_mlp_layers,
+    mlp_rank_parameters,
+    stage_moe_layers,
+    shared_rank_parameters,
+    stage_layers,
+):
     """Parameters of a layer on one rank, mean of the stage's layers, experts left out."""
     mlp = stage_mlp_layers * mlp_rank_parameters + stage_moe_layers * shared_rank_parameters
     both = attention_rank_parameters + 2.0 * norm_parameters
@@ -426,9 +405,7 @@ def mean_layer_parameters(
     when=UNKNOWN,
     **LAYER,
 )
-def even_layer_parameters(
-    stage_parameters: Array, weight_copies: Array, stage_layers: Array
-) -> Array:
+def even_layer_parameters(stage_parameters, weight_copies, stage_layers):
     """Parameters of a layer on one rank, where only their total is known."""
     return stage_parameters / (weight_copies * xp.maximum(stage_layers, 1.0))
 
@@ -447,9 +424,7 @@ call(
 
 
 @formula(**LAYER)
-def edp_layer_narrow_parameters(
-    narrow_expert_parameters: Array, edp_layer_parameters: Array
-) -> Array:
+def edp_layer_narrow_parameters(narrow_expert_parameters, edp_layer_parameters):
     """Parameters of a layer's routed experts that products take in fewer bytes, if it has any."""
     return xp.where(edp_layer_parameters > 0.0, narrow_expert_parameters, 0.0)
 

@@ -12,7 +12,6 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.compute import quantities
 from overhead.formula import alias, formula
-from overhead.quantity import Array
 
 FUSED = "flash_1|flash_2|flash_3|cudnn"
 # Those that cut heads into tiles; the first generation, in Triton, takes them as they are.
@@ -56,14 +55,8 @@ for _selected, _when in (
 
 @formula(assumes=("with context parallelism all ranks have as many scores to compute",), **KERNEL)
 def attention_forward_flops(
-    rank_tokens: Array,
-    attended_span: Array,
-    heads: Array,
-    tp: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-    indexed_forward_flops: Array,
-) -> Array:
+    rank_tokens, attended_span, heads, tp, query_head_size, value_head_size, indexed_forward_flops
+):
     """Operations of a layer's scores and values on one rank."""
     scores = 2.0 * rank_tokens * attended_span * (heads / tp)
     return scores * (query_head_size + value_head_size) + rank_tokens * indexed_forward_flops
@@ -75,14 +68,8 @@ def attention_forward_flops(
     assumes=("scores are computed again",),
 )
 def attention_backward_flops(
-    rank_tokens: Array,
-    attended_span: Array,
-    heads: Array,
-    tp: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-    index_backward_flops: Array,
-) -> Array:
+    rank_tokens, attended_span, heads, tp, query_head_size, value_head_size, index_backward_flops
+):
     """Operations of the backward of a layer's fused scores and values on one rank."""
     scores = 2.0 * rank_tokens * attended_span * (heads / tp)
     own = scores * (3.0 * query_head_size + 2.0 * value_head_size)
@@ -95,7 +82,7 @@ def attention_backward_flops(
     lacks={"index_backward_flops": "a loss of selected tokens alone needs the fused kernel"},
     **KERNELS,
 )
-def unfused_attention_backward_flops(attention_forward_flops: Array) -> Array:
+def unfused_attention_backward_flops(attention_forward_flops):
     """Operations of the backward of a layer's unfused scores and values on one rank."""
     return 2.0 * attention_forward_flops
 
@@ -112,7 +99,7 @@ alias("attention_length", "attention_span", **KERNEL)
     assumes=("a call for each block that comes round",),
     when={"context_parallel": "ring"},
 )
-def ring_attention_length(attention_span: Array, sequence_length: Array, cp: Array) -> Array:
+def ring_attention_length(attention_span, sequence_length, cp):
     """Keys that one call of the attention kernel goes through in a ring: a rank's block."""
     return xp.minimum(attention_span, sequence_length / cp)
 
@@ -123,20 +110,18 @@ def ring_attention_length(attention_span: Array, sequence_length: Array, cp: Arr
     assumes=("a call for each block that comes round",),
     when={"context_parallel": "mixed"},
 )
-def mixed_attention_length(
-    attention_span: Array, sequence_length: Array, ring_ranks: Array
-) -> Array:
+def mixed_attention_length(attention_span, sequence_length, ring_ranks):
     """Keys that one call of the attention kernel goes through in a ring of groups: a block."""
     return xp.minimum(attention_span, sequence_length / ring_ranks)
 
 
 @formula(assumes=("short sequences lose what a kernel's start and end cost",), **KERNEL)
-def attention_slowdown(attention_half_length: Array, attention_length: Array) -> Array:
+def attention_slowdown(attention_half_length, attention_length):
     """Time of a fused kernel by what its operations take at its rate of long sequences."""
     return 1.0 + attention_half_length / xp.maximum(attention_length, 1.0)
 
 
-def _tiled(head_size: Array) -> Array:
+def _tiled(head_size):
     """Return the head's size that a kernel's time is of."""
     whole = HEAD_TILE * xp.ceil(head_size / HEAD_TILE)
     return xp.where(head_size > HEAD_TILE, whole, head_size + SMALL_HEAD)
@@ -154,11 +139,8 @@ def _tiled(head_size: Array) -> Array:
     when=TILED,
 )
 def tiled_attention_slowdown(
-    attention_half_length: Array,
-    attention_length: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-) -> Array:
+    attention_half_length, attention_length, query_head_size, value_head_size
+):
     """Time of a kernel that cuts heads into tiles by what its operations take at its rate."""
     slower = 1.0 + attention_half_length / xp.maximum(attention_length, 1.0)
     padded = _tiled(query_head_size) + _tiled(value_head_size)
@@ -168,12 +150,12 @@ def tiled_attention_slowdown(
 
 @formula(returns="attention_forward_time", **KERNEL)
 def fused_attention_forward_time(
-    attention_forward_flops: Array,
-    attention_slowdown: Array,
-    attention_efficiency: Array,
-    attention_peak_flops: Array,
-    attention_speedup: Array,
-) -> Array:
+    attention_forward_flops,
+    attention_slowdown,
+    attention_efficiency,
+    attention_peak_flops,
+    attention_speedup,
+):
     """Time of a layer's fused scores and values, forward."""
     rate = attention_efficiency * attention_peak_flops * attention_speedup
     return attention_forward_flops * attention_slowdown / rate
@@ -181,13 +163,13 @@ def fused_attention_forward_time(
 
 @formula(returns="attention_backward_time", **KERNEL)
 def fused_attention_backward_time(
-    attention_backward_flops: Array,
-    attention_slowdown: Array,
-    attention_backward_efficiency: Array,
-    attention_efficiency: Array,
-    attention_peak_flops: Array,
-    attention_speedup: Array,
-) -> Array:
+    attention_backward_flops,
+    attention_slowdown,
+    attention_backward_efficiency,
+    attention_efficiency,
+    attention_peak_flops,
+    attention_speedup,
+):
     """Time of a layer's fused scores and values, backward."""
     rate = attention_backward_efficiency * (attention_efficiency * attention_peak_flops)
     return attention_backward_flops * attention_slowdown / (rate * attention_speedup)
@@ -199,7 +181,7 @@ OF_PRODUCTS = "that is of a fused kernel's tiles: here two matrix products compu
 
 
 @formula(**KERNELS)
-def attention_scores(rank_tokens: Array, sequence_length: Array, heads: Array, tp: Array) -> Array:
+def attention_scores(rank_tokens, sequence_length, heads, tp):
     """Scores that a layer's unfused attention holds on one rank."""
     return rank_tokens * sequence_length * (heads / tp)
 
@@ -214,17 +196,17 @@ def attention_scores(rank_tokens: Array, sequence_length: Array, heads: Array, t
     **KERNELS,
 )
 def unfused_attention_forward_time(
-    attention_forward_flops: Array,
-    unfused_efficiency: Array,
-    matmul_efficiency: Array,
-    output_matmul_flops: Array,
-    attention_scores: Array,
-    activation_bytes: Array,
-    dropout: Array,
-    mask_bytes: Array,
-    memory_efficiency: Array,
-    memory_bandwidth: Array,
-) -> Array:
+    attention_forward_flops,
+    unfused_efficiency,
+    matmul_efficiency,
+    output_matmul_flops,
+    attention_scores,
+    activation_bytes,
+    dropout,
+    mask_bytes,
+    memory_efficiency,
+    memory_bandwidth,
+):
     """Time of a layer's unfused scores and values, forward: two products, and scores moved."""
     rate = unfused_efficiency * (matmul_efficiency * output_matmul_flops)
     each = 4.0 * activation_bytes + dropout * (2.0 * activation_bytes + mask_bytes)
@@ -243,17 +225,17 @@ def unfused_attention_forward_time(
     **KERNELS,
 )
 def unfused_attention_backward_time(
-    attention_backward_flops: Array,
-    unfused_efficiency: Array,
-    matmul_efficiency: Array,
-    output_matmul_flops: Array,
-    attention_scores: Array,
-    activation_bytes: Array,
-    dropout: Array,
-    mask_bytes: Array,
-    memory_efficiency: Array,
-    memory_bandwidth: Array,
-) -> Array:
+    attention_backward_flops,
+    unfused_efficiency,
+    matmul_efficiency,
+    output_matmul_flops,
+    attention_scores,
+    activation_bytes,
+    dropout,
+    mask_bytes,
+    memory_efficiency,
+    memory_bandwidth,
+):
     """Time of a layer's unfused scores and values, backward: four products, and scores moved."""
     rate = unfused_efficiency * (matmul_efficiency * output_matmul_flops)
     each = 7.0 * activation_bytes + dropout * (2.0 * activation_bytes + mask_bytes)

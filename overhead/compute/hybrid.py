@@ -31,16 +31,16 @@ WINDOWED = "layers without the window attend to all tokens"
     when={"windows": "some"},
     **WINDOW,
 )
-def some_windowed_share(windowed_layers: Array, layers: Array) -> Array:
+def some_windowed_share(windowed_layers, layers):
     """Share of layers that the window holds in, of those that are named."""
     return xp.where(windowed_layers > 0.0, xp.minimum(windowed_layers / layers, 1.0), 1.0)
 
 
-def _within(whole: Array, window: Array) -> Array:
+def _within(whole, window):
     return xp.where(window > 0.0, xp.minimum(whole, window), whole)
 
 
-def _attended(most: Array, sequence: Array) -> Array:
+def _attended(most, sequence):
     span = xp.minimum(most, sequence)
     return xp.asarray(span * (1.0 - span / (2.0 * sequence)))
 
@@ -56,15 +56,13 @@ alias("whole_span", "sequence_length", "Tokens that attention stays within: the 
     assumes=("documents are equally long, and as many as fill a sequence",),
     when={"packing": "documents"},
 )
-def packed_whole_span(sequence_length: Array, document_length: Array) -> Array:
+def packed_whole_span(sequence_length, document_length):
     """Tokens that attention stays within: its document of the sequence."""
     return xp.minimum(sequence_length, document_length)
 
 
 @formula(assumes=(WINDOWED, FULL), **WINDOW)
-def attention_span(
-    selected_span: Array, window: Array, windowed_share: Array, pooled_span: Array
-) -> Array:
+def attention_span(selected_span, window, windowed_share, pooled_span):
     """Tokens that one token's scores span, masked ones counted, in the mean of layers."""
     within = _within(selected_span, window)
     return windowed_share * within + (1.0 - windowed_share) * selected_span + pooled_span
@@ -75,13 +73,7 @@ def attention_span(
     where=f"{WINDOW['where']}, summed over the sequence",
     assumes=(WINDOWED, CAUSAL),
 )
-def causal_attention_span(
-    selected_span: Array,
-    whole_span: Array,
-    window: Array,
-    windowed_share: Array,
-    pooled_span: Array,
-) -> Array:
+def causal_attention_span(selected_span, whole_span, window, windowed_share, pooled_span):
     """Mean number of tokens that one token attends to, masked ones not counted."""
     within = _attended(_within(selected_span, window), whole_span)
     whole = _attended(selected_span, whole_span)
@@ -98,13 +90,8 @@ def causal_attention_span(
     ),
 )
 def causal_tiled_span(
-    selected_span: Array,
-    whole_span: Array,
-    window: Array,
-    windowed_share: Array,
-    pooled_span: Array,
-    attention_tile: Array,
-) -> Array:
+    selected_span, whole_span, window, windowed_share, pooled_span, attention_tile
+):
     """Mean number of tokens of the blocks in which a fused kernel computes one token's scores."""
     tile = xp.maximum(attention_tile, 1.0)
     reached = tile * (xp.ceil((window - 1.0) / tile) + 0.5)
@@ -125,9 +112,7 @@ alias("selected_span", "whole_span", "Tokens that attention selects of these: al
     assumes=(MEAN,),
     when={"selection": "indexed"},
 )
-def attended_pools(
-    pooled_layers: Array, layers: Array, whole_span: Array, pooled_stride: Array
-) -> Array:
+def attended_pools(pooled_layers, layers, whole_span, pooled_stride):
     """Vectors of several tokens that a token attends to beside its window, in the mean."""
     return pooled_layers / layers * whole_span / xp.maximum(pooled_stride, 1.0)
 
@@ -140,10 +125,7 @@ def attended_pools(
         MEAN,
     ),
 )
-def pooling_weights(
-    index_share: Array, index_stride: Array, pooled_layers: Array, layers: Array,
-    hidden_size: Array, head_size: Array,
-) -> Array:  # fmt: skip
+def pooling_weights(index_share, index_stride, pooled_layers, layers, hidden_size, head_size):
     """Weights that make one vector of several tokens', for attention, in the mean of layers."""
     selected = index_share * xp.where(index_stride > 1.0, 4.0, 0.0)
     return (selected + 2.0 * pooled_layers / layers) * hidden_size * head_size
@@ -154,7 +136,7 @@ def pooling_weights(
     assumes=("training on what is selected: the warm-up that attends to all is short",),
     **INDEXED,
 )
-def indexed_span(whole_span: Array, index_heads: Array, index_tokens: Array) -> Array:
+def indexed_span(whole_span, index_heads, index_tokens):
     """Tokens that an indexer selects."""
     most = xp.maximum(xp.minimum(whole_span, index_tokens), 1.0)
     return xp.where(index_heads > 0.0, most, whole_span)
@@ -165,7 +147,7 @@ def indexed_span(whole_span: Array, index_heads: Array, index_tokens: Array) -> 
     assumes=("none are named: all layers have an indexer", MEAN),
     **INDEXED,
 )
-def indexed_share(index_heads: Array, index_layers: Array, layers: Array) -> Array:
+def indexed_share(index_heads, index_layers, layers):
     """Share of layers with an indexer of their own; the others take what one before selected."""
     own = xp.where(index_layers > 0.0, xp.minimum(index_layers / layers, 1.0), 1.0)
     return xp.where(index_heads > 0.0, own, 0.0)
@@ -181,9 +163,8 @@ def indexed_share(index_heads: Array, index_layers: Array, layers: Array) -> Arr
     **INDEXED,
 )
 def indexed_weights(
-    index_share: Array, q_rank: Array, hidden_size: Array, index_heads: Array,
-    index_head_size: Array, index_stride: Array, pooling_weights: Array,
-) -> Array:  # fmt: skip
+    index_share, q_rank, hidden_size, index_heads, index_head_size, index_stride, pooling_weights
+):
     """Weights of a layer's indexer, in the mean: to queries, to one key, to a weight a head."""
     queries = xp.where(q_rank > 0.0, q_rank, hidden_size) * index_heads * index_head_size
     keys = xp.where(index_stride > 1.0, 4.0, 1.0) * index_head_size
@@ -192,23 +173,20 @@ def indexed_weights(
 
 
 @formula(returns="index_norms", **INDEXED)
-def indexed_norms(index_share: Array, index_head_size: Array) -> Array:
+def indexed_norms(index_share, index_head_size):
     """Parameters of the layer norm of an indexer's keys, in the mean of layers."""
     return 2.0 * index_share * index_head_size
 
 
 @formula(returns="index_flops", assumes=(FULL,), **INDEXED)
-def indexed_flops(
-    index_share: Array, whole_span: Array, index_heads: Array, index_head_size: Array,
-    index_stride: Array,
-) -> Array:  # fmt: skip
+def indexed_flops(index_share, whole_span, index_heads, index_head_size, index_stride):
     """Forward FLOPs of one token by an indexer's scores and their sum, in the mean of layers."""
     keys = whole_span / xp.maximum(index_stride, 1.0)
     return 2.0 * index_share * keys * index_heads * (index_head_size + 1.0)
 
 
 @formula(returns="causal_index_flops", assumes=(CAUSAL,), **INDEXED)
-def causal_indexed_flops(index_flops: Array) -> Array:
+def causal_indexed_flops(index_flops):
     """Forward FLOPs of one token by an indexer's scores, masked ones not counted."""
     return 0.5 * index_flops
 
@@ -224,9 +202,8 @@ def causal_indexed_flops(index_flops: Array) -> Array:
     when=INDEXED["when"],
 )
 def indexed_backward_flops(
-    index_share: Array, selected_span: Array, whole_span: Array, index_heads: Array,
-    index_head_size: Array, heads: Array, tp: Array, query_head_size: Array,
-) -> Array:  # fmt: skip
+    index_share, selected_span, whole_span, index_heads, index_head_size, heads, tp, query_head_size
+):
     """Backward FLOPs of one token by an indexer: its loss, two products over what it selected."""
     span = _attended(selected_span, whole_span)
     own, attention = index_heads * index_head_size, heads / tp * query_head_size
@@ -247,21 +224,19 @@ HYBRIDS: dict[str, Any] = {
 
 
 @formula(**GATED)
-def linear_share(linear_layers: Array, layers: Array) -> Array:
+def linear_share(linear_layers, layers):
     """Share of layers that have linear attention: no more than all."""
     return xp.minimum(linear_layers / layers, 1.0)
 
 
 @formula(returns="attention_layer_fraction", when=HYBRIDS["when"], **GATED)
-def hybrid_attention_layer_fraction(linear_share: Array) -> Array:
+def hybrid_attention_layer_fraction(linear_share):
     """Attention layers / layers, where the others have linear attention."""
     return 1.0 - linear_share
 
 
 @formula(**GATED)
-def linear_convolved_width(
-    linear_key_heads: Array, linear_key_size: Array, linear_out_width: Array
-) -> Array:
+def linear_convolved_width(linear_key_heads, linear_key_size, linear_out_width):
     """Queries, keys and values of a linear attention, over which its convolution goes."""
     return 2.0 * linear_key_heads * linear_key_size + linear_out_width
 
@@ -273,12 +248,7 @@ def linear_convolved_width(
     ),
     **GATED,
 )
-def linear_in_width(
-    linear_convolved_width: Array,
-    linear_value_heads: Array,
-    linear_out_width: Array,
-    mamba: Array,
-) -> Array:
+def linear_in_width(linear_convolved_width, linear_value_heads, linear_out_width, mamba):
     """Outputs of a linear attention's first product."""
     return linear_convolved_width + linear_out_width + (2.0 - mamba) * linear_value_heads
 
@@ -287,24 +257,24 @@ product("linear_out_width", ("linear_value_heads", "linear_value_size"),
         "Inputs of a linear attention's last product", **GATED)  # fmt: skip
 
 
-def _mean(share: Array, attention: Array, linear: Array) -> Array:
+def _mean(share, attention, linear):
     return xp.asarray((1.0 - share) * attention + share * linear)
 
 
 @formula(returns="attention_weights", **HYBRIDS)
 def hybrid_attention_weights(
-    linear_share: Array,
-    output_gate: Array,
-    query_down_weights: Array,
-    key_value_down_weights: Array,
-    query_weights: Array,
-    key_value_weights: Array,
-    attention_output_weights: Array,
-    hidden_size: Array,
-    linear_in_width: Array,
-    linear_out_width: Array,
-    index_weights: Array,
-) -> Array:
+    linear_share,
+    output_gate,
+    query_down_weights,
+    key_value_down_weights,
+    query_weights,
+    key_value_weights,
+    attention_output_weights,
+    hidden_size,
+    linear_in_width,
+    linear_out_width,
+    index_weights,
+):
     """Weights of one layer's attention, or linear attention, in the mean."""
     down = query_down_weights + key_value_down_weights
     gate = output_gate * attention_output_weights
@@ -321,14 +291,14 @@ def hybrid_attention_weights(
     when=HYBRIDS["when"],
 )
 def hybrid_attention_narrow_share(
-    narrow_share: Array,
-    bf16_attention: Array,
-    linear_share: Array,
-    hidden_size: Array,
-    linear_in_width: Array,
-    linear_out_width: Array,
-    attention_weights: Array,
-) -> Array:
+    narrow_share,
+    bf16_attention,
+    linear_share,
+    hidden_size,
+    linear_in_width,
+    linear_out_width,
+    attention_weights,
+):
     """Share of attention's and linear attention's products that aren't left in 16 bits."""
     linear = linear_share * hidden_size * (linear_in_width + linear_out_width)
     others = xp.minimum(linear / xp.maximum(attention_weights, 1.0), 1.0)
@@ -337,19 +307,19 @@ def hybrid_attention_narrow_share(
 
 @formula(returns="attention_rank_weights", **HYBRIDS)
 def hybrid_attention_rank_weights(
-    linear_share: Array,
-    output_gate: Array,
-    query_down_weights: Array,
-    key_value_down_weights: Array,
-    query_weights: Array,
-    rank_key_value_weights: Array,
-    attention_output_weights: Array,
-    tp: Array,
-    hidden_size: Array,
-    linear_in_width: Array,
-    linear_out_width: Array,
-    index_weights: Array,
-) -> Array:
+    linear_share,
+    output_gate,
+    query_down_weights,
+    key_value_down_weights,
+    query_weights,
+    rank_key_value_weights,
+    attention_output_weights,
+    tp,
+    hidden_size,
+    linear_in_width,
+    linear_out_width,
+    index_weights,
+):
     """Weights of one layer's attention on one rank, in the mean."""
     own = query_weights + (1.0 + output_gate) * attention_output_weights
     linear = hidden_size * (linear_in_width + linear_out_width) / tp
@@ -360,20 +330,20 @@ def hybrid_attention_rank_weights(
 
 @formula(returns="attention_norm_parameters", **HYBRIDS)
 def hybrid_attention_norm_parameters(
-    linear_share: Array,
-    qk_norms: Array,
-    head_size: Array,
-    q_rank: Array,
-    kv_rank: Array,
-    linear_kernel: Array,
-    linear_convolved_width: Array,
-    linear_value_heads: Array,
-    linear_value_size: Array,
-    linear_out_width: Array,
-    mamba: Array,
-    index_norms: Array,
-    attention_sinks: Array,
-) -> Array:
+    linear_share,
+    qk_norms,
+    head_size,
+    q_rank,
+    kv_rank,
+    linear_kernel,
+    linear_convolved_width,
+    linear_value_heads,
+    linear_value_size,
+    linear_out_width,
+    mamba,
+    index_norms,
+    attention_sinks,
+):
     """Norms and sinks of one layer's attention; of a linear one its convolution, decay and norm.
 
     Mamba-2's convolution has a bias, its decay a third number a head, and its norm is of all heads.
@@ -392,9 +362,7 @@ def hybrid_attention_norm_parameters(
     assumes=(MEAN, "both products of a linear attention have one"),
     when={"tuning": "lora", **HYBRIDS["when"]},
 )
-def hybrid_linear_adapter_width(
-    linear_share: Array, hidden_size: Array, linear_in_width: Array, linear_out_width: Array
-) -> Array:
+def hybrid_linear_adapter_width(linear_share, hidden_size, linear_in_width, linear_out_width):
     """Inputs and outputs of a linear attention's adapted products, in the mean of layers."""
     return linear_share * (2.0 * hidden_size + linear_in_width + linear_out_width)
 
@@ -409,18 +377,18 @@ AT_RATE = "a linear attention's state is computed at attention's rate"
 
 @formula(returns="qkv_width", **HYBRID)
 def hybrid_qkv_width(
-    linear_share: Array,
-    query_down_weights: Array,
-    key_value_down_weights: Array,
-    rank_key_value_weights: Array,
-    output_gate: Array,
-    query_weights: Array,
-    attention_output_weights: Array,
-    tp: Array,
-    hidden_size: Array,
-    linear_in_width: Array,
-    index_weights: Array,
-) -> Array:
+    linear_share,
+    query_down_weights,
+    key_value_down_weights,
+    rank_key_value_weights,
+    output_gate,
+    query_weights,
+    attention_output_weights,
+    tp,
+    hidden_size,
+    linear_in_width,
+    index_weights,
+):
     """Outputs of the first products of attention or linear attention, on one rank, in the mean."""
     whole = query_down_weights + key_value_down_weights + rank_key_value_weights
     gate = output_gate * attention_output_weights
@@ -431,12 +399,8 @@ def hybrid_qkv_width(
 
 @formula(returns="attention_width", **HYBRID)
 def hybrid_attention_width(
-    linear_share: Array,
-    attention_output_weights: Array,
-    hidden_size: Array,
-    tp: Array,
-    linear_out_width: Array,
-) -> Array:
+    linear_share, attention_output_weights, hidden_size, tp, linear_out_width
+):
     """Inputs of the last product of attention or linear attention, on one rank, in the mean."""
     context = attention_output_weights / hidden_size
     return ((1.0 - linear_share) * context + linear_share * linear_out_width) / tp
@@ -448,36 +412,34 @@ def hybrid_attention_width(
     assumes=("Mamba-2's state is counted as of a scan: 7 for each of its numbers",),
 )
 def linear_scan_flops(
-    linear_kernel: Array,
-    linear_convolved_width: Array,
-    linear_value_heads: Array,
-    linear_value_size: Array,
-    linear_key_size: Array,
-    mamba: Array,
-) -> Array:
+    linear_kernel,
+    linear_convolved_width,
+    linear_value_heads,
+    linear_value_size,
+    linear_key_size,
+    mamba,
+):
     """Forward FLOPs of one token by a linear attention's convolution and state."""
     own = linear_value_heads * linear_value_size
     state = xp.where(mamba > 0.0, 7.0 * own * linear_key_size, 8.0 * own * linear_value_size)
     return 2.0 * linear_kernel * linear_convolved_width + state
 
 
-def _scores(
-    layers: Array, share: Array, span: Array, heads: Array, size: Array, scan: Array, index: Array
-) -> Array:
+def _scores(layers, share, span, heads, size, scan, index):
     return layers * ((1.0 - share) * 2.0 * span * heads * size + share * scan + index)
 
 
 @formula(returns="attention_flops_per_token", **HYBRID)
 def hybrid_attention_flops_per_token(
-    layers: Array,
-    linear_share: Array,
-    attention_span: Array,
-    heads: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-    linear_scan_flops: Array,
-    index_flops: Array,
-) -> Array:
+    layers,
+    linear_share,
+    attention_span,
+    heads,
+    query_head_size,
+    value_head_size,
+    linear_scan_flops,
+    index_flops,
+):
     """Forward FLOPs of one token by scores and values, or by a linear attention's state."""
     size = query_head_size + value_head_size
     mixers = (linear_share, attention_span, heads, size, linear_scan_flops)
@@ -486,15 +448,15 @@ def hybrid_attention_flops_per_token(
 
 @formula(returns="causal_attention_flops_per_token", **HYBRID)
 def hybrid_causal_attention_flops_per_token(
-    layers: Array,
-    linear_share: Array,
-    causal_attention_span: Array,
-    heads: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-    linear_scan_flops: Array,
-    causal_index_flops: Array,
-) -> Array:
+    layers,
+    linear_share,
+    causal_attention_span,
+    heads,
+    query_head_size,
+    value_head_size,
+    linear_scan_flops,
+    causal_index_flops,
+):
     """Forward FLOPs of one token, masked scores not counted, with a linear attention's state."""
     size = query_head_size + value_head_size
     mixers = (linear_share, causal_attention_span, heads, size, linear_scan_flops)
@@ -506,16 +468,16 @@ HYBRID_FUSED = {**HYBRID, "when": {"mixers": "hybrid", "attention_kernel": FUSED
 
 @formula(returns="attention_forward_flops", assumes=(AT_RATE,), **HYBRID)
 def hybrid_attention_forward_flops(
-    rank_tokens: Array,
-    attended_span: Array,
-    heads: Array,
-    tp: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-    linear_share: Array,
-    linear_scan_flops: Array,
-    indexed_forward_flops: Array,
-) -> Array:
+    rank_tokens,
+    attended_span,
+    heads,
+    tp,
+    query_head_size,
+    value_head_size,
+    linear_share,
+    linear_scan_flops,
+    indexed_forward_flops,
+):
     """Operations of a layer's scores and values, or linear attention, on one rank."""
     scores = 2.0 * attended_span * heads * (query_head_size + value_head_size)
     mean = (1.0 - linear_share) * scores + linear_share * linear_scan_flops
@@ -524,16 +486,16 @@ def hybrid_attention_forward_flops(
 
 @formula(returns="attention_backward_flops", assumes=(AT_RATE,), **HYBRID_FUSED)
 def hybrid_attention_backward_flops(
-    rank_tokens: Array,
-    attended_span: Array,
-    heads: Array,
-    tp: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-    linear_share: Array,
-    linear_scan_flops: Array,
-    index_backward_flops: Array,
-) -> Array:
+    rank_tokens,
+    attended_span,
+    heads,
+    tp,
+    query_head_size,
+    value_head_size,
+    linear_share,
+    linear_scan_flops,
+    index_backward_flops,
+):
     """Operations of the backward of a layer's scores and values, or linear attention."""
     scores = 2.0 * attended_span * heads * (3.0 * query_head_size + 2.0 * value_head_size)
     mean = (1.0 - linear_share) * scores + 2.0 * linear_share * linear_scan_flops
@@ -547,20 +509,20 @@ def hybrid_attention_backward_flops(
     when={"mixers": "hybrid"},
 )
 def hybrid_half_elementwise_bytes(
-    activation_bytes: Array,
-    dropout: Array,
-    mask_bytes: Array,
-    rank_tokens: Array,
-    hidden_size: Array,
-    sequence_shards: Array,
-    qkv_width: Array,
-    latent_width: Array,
-    merged_bytes: Array,
-    residual_streams: Array,
-    linear_share: Array,
-    linear_in_width: Array,
-    tp: Array,
-) -> Array:
+    activation_bytes,
+    dropout,
+    mask_bytes,
+    rank_tokens,
+    hidden_size,
+    sequence_shards,
+    qkv_width,
+    latent_width,
+    merged_bytes,
+    residual_streams,
+    linear_share,
+    linear_in_width,
+    tp,
+):
     """Bytes that a hybrid's layer's forward moves beside its MLP and its scan, in the mean."""
     rotated = xp.maximum(qkv_width - linear_share * linear_in_width / tp, 0.0)
     merged = (1.0 - linear_share) * merged_bytes
@@ -650,7 +612,7 @@ for _way in MOVED:
     ),
     **SCAN,
 )
-def scan_rate(mamba: Array) -> Array:
+def scan_rate(mamba):
     """Rate at which a linear attention's kernels move bytes, by that of others."""
     # Triton's kernels wait rather than move: a scan's tuned for H800 reaches 0.4 (tile-ai/tilelang,
     # benchmark/mamba2/README.md @be9c08f6fd).

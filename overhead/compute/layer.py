@@ -33,7 +33,7 @@ constant("merged_share", 0.75, "Half of the blocks bring scores to the later hal
          when={"mask": "causal"})  # fmt: skip
 
 
-def _merged(*taken: Array) -> Array:
+def _merged(*taken):
     ranks, share, activation_bytes, single_bytes, tokens, width = taken
     element = activation_bytes + 2.0 * single_bytes
     return xp.maximum(ranks - 1.0, 0.0) * share * element * tokens * width
@@ -62,17 +62,17 @@ for _around, _ranks in (("ring", "cp"), ("mixed", "ring_ranks")):
     **KERNELS,
 )
 def half_elementwise_bytes(
-    activation_bytes: Array,
-    dropout: Array,
-    mask_bytes: Array,
-    rank_tokens: Array,
-    hidden_size: Array,
-    sequence_shards: Array,
-    qkv_width: Array,
-    latent_width: Array,
-    merged_bytes: Array,
-    residual_streams: Array,
-) -> Array:
+    activation_bytes,
+    dropout,
+    mask_bytes,
+    rank_tokens,
+    hidden_size,
+    sequence_shards,
+    qkv_width,
+    latent_width,
+    merged_bytes,
+    residual_streams,
+):
     """Bytes that a layer's forward moves beside its MLP: norms, residuals, rotation."""
     sums = xp.where(residual_streams > 1.0, 0.0, 6.0)
     element = (4.0 + sums) * activation_bytes + 2.0 * dropout * mask_bytes
@@ -121,12 +121,8 @@ for _way in MIXED:
 
 @formula(assumes=("the activation function and the gate's product are one kernel",), **KERNELS)
 def dense_elementwise_bytes(
-    half_elementwise_bytes: Array,
-    gated: Array,
-    activation_bytes: Array,
-    rank_tokens: Array,
-    mlp_width: Array,
-) -> Array:
+    half_elementwise_bytes, gated, activation_bytes, rank_tokens, mlp_width
+):
     """Bytes that a dense layer's forward moves."""
     return half_elementwise_bytes + (2.0 + gated) * activation_bytes * rank_tokens * mlp_width
 
@@ -138,16 +134,16 @@ def dense_elementwise_bytes(
     **EXPERTS,
 )
 def moe_elementwise_bytes(
-    half_elementwise_bytes: Array,
-    gated: Array,
-    activation_bytes: Array,
-    rank_tokens: Array,
-    shared_width: Array,
-    local_experts: Array,
-    expert_tokens: Array,
-    expert_width: Array,
-    expert_hidden_size: Array,
-) -> Array:
+    half_elementwise_bytes,
+    gated,
+    activation_bytes,
+    rank_tokens,
+    shared_width,
+    local_experts,
+    expert_tokens,
+    expert_width,
+    expert_hidden_size,
+):
     """Bytes that a mixture-of-experts layer's forward moves."""
     routed = local_experts * expert_tokens
     inside = rank_tokens * shared_width + routed * expert_width
@@ -167,7 +163,7 @@ alias("router_width", "experts", "Outputs of the router, for each expert one", *
 
 
 @formula(returns="expert_hidden_size", **SMALLER)
-def latent_expert_hidden_size(expert_latent_size: Array, hidden_size: Array) -> Array:
+def latent_expert_hidden_size(expert_latent_size, hidden_size):
     """Inputs and outputs of a routed expert: those of the latent vector, if there is one."""
     return xp.where(expert_latent_size > 0.0, expert_latent_size, hidden_size)
 
@@ -177,7 +173,7 @@ def latent_expert_hidden_size(expert_latent_size: Array, hidden_size: Array) -> 
     assumes=("projections to the latent vector and back are whole on each rank, in 16 bits",),
     **SMALLER,
 )
-def latent_router_width(experts: Array, expert_latent_size: Array) -> Array:
+def latent_router_width(experts, expert_latent_size):
     """Outputs of the router, and of both projections, as of one product."""
     return experts + 2.0 * expert_latent_size
 
@@ -185,22 +181,22 @@ def latent_router_width(experts: Array, expert_latent_size: Array) -> Array:
 # Casts of what the products take, where that is in fewer bytes than what is kept.
 
 
-def _cast(activation_bytes: Array, matmul_input_bytes: Array, elements: Array) -> Array:
+def _cast(activation_bytes, matmul_input_bytes, elements):
     both = (activation_bytes + matmul_input_bytes) * elements
     return xp.where(matmul_input_bytes < activation_bytes, both, 0.0)
 
 
 @formula(**CASTS)
 def dense_cast_forward_bytes(
-    matmul_input_bytes: Array,
-    activation_bytes: Array,
-    narrow_share: Array,
-    attention_narrow_share: Array,
-    rank_tokens: Array,
-    hidden_size: Array,
-    attention_width: Array,
-    mlp_width: Array,
-) -> Array:
+    matmul_input_bytes,
+    activation_bytes,
+    narrow_share,
+    attention_narrow_share,
+    rank_tokens,
+    hidden_size,
+    attention_width,
+    mlp_width,
+):
     """Bytes that casts of a dense layer's inputs of products move."""
     mlp = narrow_share * (hidden_size + mlp_width)
     each = attention_narrow_share * (hidden_size + attention_width) + mlp
@@ -209,16 +205,16 @@ def dense_cast_forward_bytes(
 
 @formula(**CASTS)
 def dense_cast_backward_bytes(
-    matmul_input_bytes: Array,
-    activation_bytes: Array,
-    narrow_share: Array,
-    attention_narrow_share: Array,
-    rank_tokens: Array,
-    hidden_size: Array,
-    qkv_width: Array,
-    latent_width: Array,
-    mlp_up_width: Array,
-) -> Array:
+    matmul_input_bytes,
+    activation_bytes,
+    narrow_share,
+    attention_narrow_share,
+    rank_tokens,
+    hidden_size,
+    qkv_width,
+    latent_width,
+    mlp_up_width,
+):
     """Bytes that casts of the gradients of a dense layer's products move."""
     mlp = narrow_share * (hidden_size + mlp_up_width)
     each = attention_narrow_share * (hidden_size + qkv_width + latent_width) + mlp
@@ -227,20 +223,20 @@ def dense_cast_backward_bytes(
 
 @formula(**CASTS)
 def moe_cast_forward_bytes(
-    matmul_input_bytes: Array,
-    activation_bytes: Array,
-    narrow_share: Array,
-    attention_narrow_share: Array,
-    expert_narrow_share: Array,
-    rank_tokens: Array,
-    hidden_size: Array,
-    attention_width: Array,
-    shared_width: Array,
-    local_experts: Array,
-    expert_tokens: Array,
-    expert_width: Array,
-    expert_hidden_size: Array,
-) -> Array:
+    matmul_input_bytes,
+    activation_bytes,
+    narrow_share,
+    attention_narrow_share,
+    expert_narrow_share,
+    rank_tokens,
+    hidden_size,
+    attention_width,
+    shared_width,
+    local_experts,
+    expert_tokens,
+    expert_width,
+    expert_hidden_size,
+):
     """Bytes that casts of a mixture-of-experts layer's inputs of products move."""
     shared = narrow_share * (hidden_size + shared_width)
     each = attention_narrow_share * (hidden_size + attention_width) + shared
@@ -251,21 +247,21 @@ def moe_cast_forward_bytes(
 
 @formula(**CASTS)
 def moe_cast_backward_bytes(
-    matmul_input_bytes: Array,
-    activation_bytes: Array,
-    narrow_share: Array,
-    attention_narrow_share: Array,
-    expert_narrow_share: Array,
-    rank_tokens: Array,
-    hidden_size: Array,
-    qkv_width: Array,
-    latent_width: Array,
-    shared_up_width: Array,
-    local_experts: Array,
-    expert_tokens: Array,
-    expert_up_width: Array,
-    expert_hidden_size: Array,
-) -> Array:
+    matmul_input_bytes,
+    activation_bytes,
+    narrow_share,
+    attention_narrow_share,
+    expert_narrow_share,
+    rank_tokens,
+    hidden_size,
+    qkv_width,
+    latent_width,
+    shared_up_width,
+    local_experts,
+    expert_tokens,
+    expert_up_width,
+    expert_hidden_size,
+):
     """Bytes that casts of the gradients of a mixture-of-experts layer's products move."""
     shared = narrow_share * (hidden_size + shared_up_width)
     each = attention_narrow_share * (hidden_size + qkv_width + latent_width) + shared
@@ -342,11 +338,11 @@ for _class in quantities.CLASSES:
             )
 
 
-def _merge(factor: Array, moved: Array, share: Array, bandwidth: Array) -> Array:
+def _merge(factor, moved, share, bandwidth):
     return factor * moved / (share * bandwidth)
 
 
-def _merge_both(*taken: Array) -> Array:
+def _merge_both(*taken):
     return 3.0 * _merge(*taken)
 
 
@@ -414,22 +410,19 @@ NODES = {"forward": 8.0, "backward": 12.0}
     assumes=("a cast, and the layout of its scales; scales of whole tensors need one more",),
     **LIBRARY,
 )
-def cast_launches(matmul_input_bytes: Array, activation_bytes: Array, narrow_share: Array) -> Array:
+def cast_launches(matmul_input_bytes, activation_bytes, narrow_share):
     """Operations that the host launches to cast what a product takes, where it is narrower."""
     return xp.where(matmul_input_bytes < activation_bytes, 2.0 * narrow_share, 0.0)
 
 
 @formula(**LIBRARY)
-def expert_cast_launches(
-    matmul_input_bytes: Array, activation_bytes: Array, expert_narrow_share: Array,
-    expert_casts: Array,
-) -> Array:  # fmt: skip
+def expert_cast_launches(matmul_input_bytes, activation_bytes, expert_narrow_share, expert_casts):
     """Operations that the host launches to cast what one expert's product takes."""
     each = expert_narrow_share * (CALLED + CALLED_KERNEL * expert_casts)
     return xp.where(matmul_input_bytes < activation_bytes, each, 0.0)
 
 
-def _dense(operations: Array, casts: Array, share: Array, left: Array) -> Array:
+def _dense(operations, casts, share, left):
     return share * (operations + (ATTENTION_CASTS * (1.0 - left) + MLP_CASTS) * casts)
 
 
@@ -456,48 +449,23 @@ for _way in ("forward", "backward"):
         declare(f"moe_{_way}_launches", (*_taken, *_own), _kernel, when=_when, **EXPERT_HOST)
 
 
-def _host(launches: Array, tp: Array, share: Array, host_time: Array) -> Array:
+def _host(launches, tp, share, host_time):
     return xp.asarray((launches + share * xp.where(tp > 1.0, 2.0, 0.0)) * host_time)
 
 
-def _host_again(
-    backward: Array,
-    again: Array,
-    forward: Array,
-    operations: Array,
-    tp: Array,
-    share: Array,
-    host_time: Array,
-) -> Array:
+def _host_again(backward, again, forward, operations, tp, share, host_time):
     collectives = xp.where(tp > 1.0, 4.0, 0.0)
     beyond = xp.maximum(forward - share * operations, 0.0)
     return xp.asarray((backward + share * (again + collectives) + beyond) * host_time)
 
 
-def _host_some(
-    backward: Array,
-    again: Array,
-    forward: Array,
-    operations: Array,
-    tp: Array,
-    share: Array,
-    host_time: Array,
-    part: Array,
-) -> Array:
+def _host_some(backward, again, forward, operations, tp, share, host_time, part):
     once = _host(backward, tp, share, host_time)
     whole = _host_again(backward, again, forward, operations, tp, share, host_time)
     return once + part * (whole - once)
 
 
-def _host_routed(
-    backward: Array,
-    forward: Array,
-    operations: Array,
-    tp: Array,
-    share: Array,
-    host_time: Array,
-    moe: Array,
-) -> Array:
+def _host_routed(backward, forward, operations, tp, share, host_time, moe):
     again = moe * xp.maximum(forward - share * operations, 0.0) * host_time
     return _host(backward, tp, share, host_time) + again
 
@@ -557,11 +525,11 @@ def with_host(gpu: Array, host: Array, launch_wait: Array) -> Array:
     return xp.sqrt(xp.sqrt(squares[0] * squares[0] + squares[1] * squares[1])) + waited
 
 
-def _added(forward: Array, forward_gpu: Array, backward: Array, backward_gpu: Array) -> Array:
+def _added(forward, forward_gpu, backward, backward_gpu):
     return xp.maximum(forward - forward_gpu, 0.0) + xp.maximum(backward - backward_gpu, 0.0)
 
 
-def _forward_added(forward: Array, forward_gpu: Array) -> Array:
+def _forward_added(forward, forward_gpu):
     return xp.maximum(forward - forward_gpu, 0.0)
 
 

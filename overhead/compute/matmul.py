@@ -39,9 +39,7 @@ FORM: dict[str, Any] = {
     where="rates by precision",
     assumes=("16 bit reaches the share of its peak that the products' own precision reaches",),
 )
-def output_matmul_flops(
-    best_matmul_flops: Array, attention_peak_flops: Array, peak_flops: Array
-) -> Array:
+def output_matmul_flops(best_matmul_flops, attention_peak_flops, peak_flops):
     """Rate of the best matrix product in 16 bit, where it isn't given."""
     return best_matmul_flops * attention_peak_flops / peak_flops
 
@@ -52,9 +50,7 @@ def _padded(size: Array, tile: Array | float) -> Array:
     return xp.where(own, size, tile * xp.ceil(size / tile))
 
 
-def _operations(
-    rows: Array, columns: Array, depth: Array, input_bytes: Array, activation_bytes: Array
-) -> Array:
+def _operations(rows, columns, depth, input_bytes, activation_bytes):
     """Operations of a product, those on what tiles are padded with, too."""
     # Twice as many in 8 bits, four times in 4; what is beyond that is scales.
     half, quarter = input_bytes < activation_bytes, input_bytes < 0.5 * activation_bytes
@@ -64,18 +60,18 @@ def _operations(
 
 @formula(**FORM)
 def matmul_time(
-    matmul_rows: Array,
-    matmul_columns: Array,
-    matmul_depth: Array,
-    matmul_floor: Array,
-    matmul_depth_time: Array,
-    matmul_efficiency: Array,
-    best_matmul_flops: Array,
-    matmul_input_bytes: Array,
-    activation_bytes: Array,
-    memory_efficiency: Array,
-    memory_bandwidth: Array,
-) -> Array:
+    matmul_rows,
+    matmul_columns,
+    matmul_depth,
+    matmul_floor,
+    matmul_depth_time,
+    matmul_efficiency,
+    best_matmul_flops,
+    matmul_input_bytes,
+    activation_bytes,
+    memory_efficiency,
+    memory_bandwidth,
+):
     """Time of a matrix product: floor, depth, operations and bytes."""
     result = matmul_rows * matmul_columns
     inputs = matmul_rows * matmul_depth + matmul_depth * matmul_columns
@@ -94,19 +90,19 @@ def matmul_time(
     assumes=("the groups are equal and fill the GPU together", PADDED),
 )
 def grouped_matmul_time(
-    matmul_groups: Array,
-    matmul_rows: Array,
-    matmul_columns: Array,
-    matmul_depth: Array,
-    matmul_floor: Array,
-    matmul_depth_time: Array,
-    matmul_efficiency: Array,
-    best_matmul_flops: Array,
-    matmul_input_bytes: Array,
-    activation_bytes: Array,
-    memory_efficiency: Array,
-    memory_bandwidth: Array,
-) -> Array:
+    matmul_groups,
+    matmul_rows,
+    matmul_columns,
+    matmul_depth,
+    matmul_floor,
+    matmul_depth_time,
+    matmul_efficiency,
+    best_matmul_flops,
+    matmul_input_bytes,
+    activation_bytes,
+    memory_efficiency,
+    memory_bandwidth,
+):
     """Time of equal matrix products in one kernel: one floor, and each one's work."""
     result = matmul_rows * matmul_columns
     inputs = matmul_rows * matmul_depth + matmul_depth * matmul_columns
@@ -133,14 +129,14 @@ EXPERTS: dict[str, Any] = {
 
 @formula(assumes=("products through latent vectors are one of as many weights",), **TENSOR)
 def qkv_width(
-    query_down_weights: Array,
-    key_value_down_weights: Array,
-    rank_key_value_weights: Array,
-    query_weights: Array,
-    tp: Array,
-    hidden_size: Array,
-    index_weights: Array,
-) -> Array:
+    query_down_weights,
+    key_value_down_weights,
+    rank_key_value_weights,
+    query_weights,
+    tp,
+    hidden_size,
+    index_weights,
+):
     """Outputs of the projections to queries, keys, values, on one rank."""
     whole = query_down_weights + key_value_down_weights + rank_key_value_weights + index_weights
     return (whole + query_weights / tp) / hidden_size
@@ -148,17 +144,17 @@ def qkv_width(
 
 @formula(source="deepseekv2", where="section 2.1")
 def latent_width(
-    kv_rank: Array,
-    heads: Array,
-    tp: Array,
-    query_head_size: Array,
-    query_weights: Array,
-    hidden_size: Array,
-    head_size_plain: Array,
-    head_size_value: Array,
-    rank_key_value_weights: Array,
-    attention_layer_fraction: Array,
-) -> Array:
+    kv_rank,
+    heads,
+    tp,
+    query_head_size,
+    query_weights,
+    hidden_size,
+    head_size_plain,
+    head_size_value,
+    rank_key_value_weights,
+    attention_layer_fraction,
+):
     """Outputs of projections up from latent vectors beyond those of one product like them."""
     queries = (heads * query_head_size - query_weights / hidden_size) / tp
     keys = heads * (head_size_plain + head_size_value) / tp - rank_key_value_weights / hidden_size
@@ -168,14 +164,14 @@ def latent_width(
 
 @formula(assumes=("products through latent vectors are one of as many weights",), **TENSOR)
 def up_projection_width(
-    q_rank: Array,
-    kv_rank: Array,
-    query_weights: Array,
-    tp: Array,
-    rank_key_value_weights: Array,
-    hidden_size: Array,
-    attention_layer_fraction: Array,
-) -> Array:
+    q_rank,
+    kv_rank,
+    query_weights,
+    tp,
+    rank_key_value_weights,
+    hidden_size,
+    attention_layer_fraction,
+):
     """Outputs of the projections up from latent vectors, on one rank: their part of `qkv_width`."""
     queries = xp.where(q_rank + kv_rank > 0.0, query_weights / tp, 0.0)
     keys = xp.where(kv_rank > 0.0, rank_key_value_weights, 0.0)
@@ -183,49 +179,49 @@ def up_projection_width(
 
 
 @formula(assumes=("two products through vectors of a rank are one of as many weights",), **TENSOR)
-def attention_width(attention_output_weights: Array, hidden_size: Array, tp: Array) -> Array:
+def attention_width(attention_output_weights, hidden_size, tp):
     """Size of the attention's context on one rank."""
     return attention_output_weights / hidden_size / tp
 
 
 @formula(**TENSOR)
-def mlp_width(ffn_size: Array, tp: Array) -> Array:
+def mlp_width(ffn_size, tp):
     """Inner size of a dense MLP on one rank."""
     return ffn_size / tp
 
 
 @formula(**TENSOR)
-def mlp_up_width(gated: Array, mlp_width: Array) -> Array:
+def mlp_up_width(gated, mlp_width):
     """Outputs of a dense MLP's first product on one rank: with a gate, twice the inner size."""
     return (1.0 + gated) * mlp_width
 
 
 @formula(**TENSOR)
-def shared_width(shared_ffn_size: Array, tp: Array) -> Array:
+def shared_width(shared_ffn_size, tp):
     """Inner size of shared experts on one rank."""
     return shared_ffn_size / tp
 
 
 @formula(**TENSOR)
-def shared_up_width(gated: Array, shared_width: Array) -> Array:
+def shared_up_width(gated, shared_width):
     """Outputs of the shared experts' first product on one rank."""
     return (1.0 + gated) * shared_width
 
 
 @formula(**EXPERTS)
-def expert_width(expert_ffn_size: Array, etp: Array) -> Array:
+def expert_width(expert_ffn_size, etp):
     """Inner size of one routed expert on one rank."""
     return expert_ffn_size / etp
 
 
 @formula(**EXPERTS)
-def expert_up_width(gated: Array, expert_width: Array) -> Array:
+def expert_up_width(gated, expert_width):
     """Outputs of a routed expert's first product on one rank."""
     return (1.0 + gated) * expert_width
 
 
 @formula(**EXPERTS)
-def local_experts(experts: Array, ep: Array) -> Array:
+def local_experts(experts, ep):
     """Routed experts of a rank."""
     return experts / ep
 
@@ -238,28 +234,20 @@ def local_experts(experts: Array, ep: Array) -> Array:
         "all experts of the busiest rank are as busy as its busiest",
     ),
 )
-def expert_tokens(
-    expert_imbalance: Array,
-    experts_per_token: Array,
-    rank_tokens: Array,
-    etp: Array,
-    ep: Array,
-    tp: Array,
-    experts: Array,
-) -> Array:
+def expert_tokens(expert_imbalance, experts_per_token, rank_tokens, etp, ep, tp, experts):
     """Tokens of a micro-batch that one expert of a rank works on."""
     sent = expert_imbalance * experts_per_token * rank_tokens
     return sent * (etp * ep) / (tp * xp.maximum(experts, 1.0))
 
 
 @formula(source="megatron", where="megatron/core/transformer/moe/router.py")
-def router_tokens(rank_tokens: Array, sequence_shards: Array) -> Array:
+def router_tokens(rank_tokens, sequence_shards):
     """Tokens that a rank routes."""
     return rank_tokens / sequence_shards
 
 
 @formula(**TENSOR)
-def vocabulary_width(padded_vocabulary: Array, tp: Array) -> Array:
+def vocabulary_width(padded_vocabulary, tp):
     """Rows of the output layer's table on one rank."""
     return padded_vocabulary / tp
 
@@ -271,13 +259,13 @@ MTP: dict[str, Any] = {
 
 
 @formula(**MTP)
-def mtp_width(hidden_size: Array, tp: Array) -> Array:
+def mtp_width(hidden_size, tp):
     """Outputs of the projection for a further token on one rank."""
     return hidden_size / tp
 
 
 @formula(**MTP)
-def mtp_depth(hidden_size: Array) -> Array:
+def mtp_depth(hidden_size):
     """Inputs of the projection for a further token: a hidden state and an embedding."""
     return 2.0 * hidden_size
 
@@ -293,9 +281,7 @@ def mtp_depth(hidden_size: Array) -> Array:
         "beside what the last tiles waste: as much at half a tile left of 112 as of 22",
     ),
 )
-def sized_matmul_efficiency(
-    matmul_efficiency: Array, odd_size_loss: Array, hidden_size: Array
-) -> Array:
+def sized_matmul_efficiency(matmul_efficiency, odd_size_loss, hidden_size):
     """Share of the best product's rate, less where tiles of 128 don't fill the hidden size."""
     odd = hidden_size % 128.0 > 0.0
     return matmul_efficiency * xp.where(odd, 1.0 - odd_size_loss, 1.0)
@@ -304,7 +290,7 @@ def sized_matmul_efficiency(
 product("grouped_matmul_efficiency", ("grouped_matmul_share", "sized_matmul_efficiency"))
 
 
-def _rate(best_matmul_flops: Array, output_matmul_flops: Array, narrow: Array) -> Array:
+def _rate(best_matmul_flops, output_matmul_flops, narrow):
     """Rate of the best product in the mean of layers: of their times, not of their rates."""
     mixed = 1.0 / (narrow / best_matmul_flops + (1.0 - narrow) / output_matmul_flops)
     return xp.where(narrow < 1.0, mixed, best_matmul_flops)
@@ -322,13 +308,13 @@ for _module, _share in NARROW.items():
     assumes=("of two products behind attention the first, by groups of heads, is in 16 bits",),
 )
 def context_matmul_flops(
-    attention_matmul_flops: Array,
-    output_matmul_flops: Array,
-    output_rank: Array,
-    heads: Array,
-    value_head_size: Array,
-    attention_output_weights: Array,
-) -> Array:
+    attention_matmul_flops,
+    output_matmul_flops,
+    output_rank,
+    heads,
+    value_head_size,
+    attention_output_weights,
+):
     """Rate of the best product of attention's context: of two the mean of their times."""
     context = heads * value_head_size
     wide = xp.minimum(output_rank * context / attention_output_weights, 1.0)
@@ -375,12 +361,8 @@ def product_sizes(sizes: Sequence[str], kind: str) -> dict[str, str]:
     ),
 )
 def weight_gradient_bytes(
-    fused_accumulation: Array,
-    gradient_bytes: Array,
-    activation_bytes: Array,
-    micro_batches: Array,
-    zero_stage: Array,
-) -> Array:
+    fused_accumulation, gradient_bytes, activation_bytes, micro_batches, zero_stage
+):
     """Bytes that a weight's gradient moves where it is computed and added up."""
     summed = 2.0 * gradient_bytes
     added = (1.0 - 1.0 / micro_batches) * (activation_bytes + summed)
@@ -436,7 +418,7 @@ for _name in (*LINEAR, *ADAPTED):
     constant(f"{_name}_weight_gradient_time", 0.0, "None: the weights are frozen", **LORA)
 
 
-def _adapters(rank: Array, tokens: Array, width: Array, layers: Array, *machine: Array) -> Array:
+def _adapters(rank, tokens, width, layers, *machine):
     floor, efficiency, best, element, share, bandwidth = machine
     each = 2.0 * rank * tokens * width / (efficiency * best)
     moved = 3.5 * element * tokens * width / (share * bandwidth)
@@ -468,9 +450,7 @@ for _class, _width in (("dense", "mlp_adapter_width"), ("moe", "shared_adapter_w
         return _adapters(rank, tokens, (attention + mlp) / tp, layers, *machine)
 
 
-def _adapted_flops(
-    forward: Array, scores: Array, further: Array, depths: Array, layers: Array, adapters: Array
-) -> Array:
+def _adapted_flops(forward, scores, further, depths, layers, adapters):
     every = scores + depths * (scores / xp.maximum(layers, 1.0))
     return 2.0 * (forward + further) + every + 6.0 * adapters
 

@@ -13,7 +13,6 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.compute import quantities
 from overhead.formula import alias, constant, formula, product, total
-from overhead.quantity import Array
 
 PAPER: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5"}
 EARLY: dict[str, Any] = {
@@ -85,14 +84,14 @@ for _class in quantities.CLASSES:
     **MODULES,
 )
 def dense_module_matmul_time(
-    recompute_mla_up_proj: Array,
-    up_projection_width: Array,
-    qkv_width: Array,
-    qkv_forward_time: Array,
-    recompute_mlp: Array,
-    mlp_up_forward_time: Array,
-    mlp_down_forward_time: Array,
-) -> Array:
+    recompute_mla_up_proj,
+    up_projection_width,
+    qkv_width,
+    qkv_forward_time,
+    recompute_mlp,
+    mlp_up_forward_time,
+    mlp_down_forward_time,
+):
     """Time of the matrix products of a dense layer's modules that are repeated."""
     up = up_projection_width / xp.maximum(qkv_width, 1.0)
     projected = recompute_mla_up_proj * (up * qkv_forward_time)
@@ -101,18 +100,18 @@ def dense_module_matmul_time(
 
 @formula(returns="moe_layer_matmul_again_time", when=CHOSEN, **MODULES)
 def moe_module_matmul_time(
-    dense_layer_matmul_again_time: Array,
-    recompute_mlp: Array,
-    mlp_up_forward_time: Array,
-    mlp_down_forward_time: Array,
-    recompute_moe: Array,
-    router_forward_time: Array,
-    expert_up_forward_time: Array,
-    expert_down_forward_time: Array,
-    recompute_shared_experts: Array,
-    shared_up_forward_time: Array,
-    shared_down_forward_time: Array,
-) -> Array:
+    dense_layer_matmul_again_time,
+    recompute_mlp,
+    mlp_up_forward_time,
+    mlp_down_forward_time,
+    recompute_moe,
+    router_forward_time,
+    expert_up_forward_time,
+    expert_down_forward_time,
+    recompute_shared_experts,
+    shared_up_forward_time,
+    shared_down_forward_time,
+):
     """Time of the matrix products of a mixture's modules that are repeated."""
     mlp = recompute_mlp * (mlp_up_forward_time + mlp_down_forward_time)
     routed = router_forward_time + expert_up_forward_time + expert_down_forward_time
@@ -129,21 +128,21 @@ def moe_module_matmul_time(
     **MODULES,
 )
 def dense_module_elementwise_time(
-    elementwise_factor: Array,
-    activation_bytes: Array,
-    rank_tokens: Array,
-    recompute_layernorm: Array,
-    hidden_size: Array,
-    sequence_shards: Array,
-    recompute_mla_up_proj: Array,
-    up_projection_width: Array,
-    latent_width: Array,
-    recompute_mlp: Array,
-    gated: Array,
-    mlp_width: Array,
-    memory_efficiency: Array,
-    memory_bandwidth: Array,
-) -> Array:
+    elementwise_factor,
+    activation_bytes,
+    rank_tokens,
+    recompute_layernorm,
+    hidden_size,
+    sequence_shards,
+    recompute_mla_up_proj,
+    up_projection_width,
+    latent_width,
+    recompute_mlp,
+    gated,
+    mlp_width,
+    memory_efficiency,
+    memory_bandwidth,
+):
     """Time of the element-wise work of a dense layer's modules that are repeated."""
     norms = 4.0 * recompute_layernorm * hidden_size / sequence_shards
     rotation = 2.0 * recompute_mla_up_proj * (up_projection_width + latent_width)
@@ -159,25 +158,25 @@ def dense_module_elementwise_time(
     **MODULES,
 )
 def moe_module_elementwise_time(
-    dense_layer_elementwise_again_time: Array,
-    dense_elementwise_bytes: Array,
-    moe_elementwise_bytes: Array,
-    half_elementwise_bytes: Array,
-    recompute_mlp: Array,
-    recompute_moe: Array,
-    recompute_moe_act: Array,
-    recompute_shared_experts: Array,
-    gated: Array,
-    activation_bytes: Array,
-    local_experts: Array,
-    expert_tokens: Array,
-    expert_width: Array,
-    rank_tokens: Array,
-    shared_width: Array,
-    elementwise_factor: Array,
-    memory_efficiency: Array,
-    memory_bandwidth: Array,
-) -> Array:
+    dense_layer_elementwise_again_time,
+    dense_elementwise_bytes,
+    moe_elementwise_bytes,
+    half_elementwise_bytes,
+    recompute_mlp,
+    recompute_moe,
+    recompute_moe_act,
+    recompute_shared_experts,
+    gated,
+    activation_bytes,
+    local_experts,
+    expert_tokens,
+    expert_width,
+    rank_tokens,
+    shared_width,
+    elementwise_factor,
+    memory_efficiency,
+    memory_bandwidth,
+):
     """Time of the element-wise work of a mixture's modules that are repeated."""
     rate = memory_efficiency * memory_bandwidth
     mlp = recompute_mlp * (dense_elementwise_bytes - half_elementwise_bytes)
@@ -204,27 +203,27 @@ constant("stops_early", 1.0, "It does, whatever the software",
     **EARLY,
 )
 def whole_dense_layer_matmul_again_time(
-    dense_layer_matmul_forward_time: Array, stops_early: Array, mlp_down_forward_time: Array
-) -> Array:
+    dense_layer_matmul_forward_time, stops_early, mlp_down_forward_time
+):
     """Time of a dense layer's products that are repeated: all, or all but the last."""
     return dense_layer_matmul_forward_time - stops_early * mlp_down_forward_time
 
 
-def _keys(weights: Array, hidden_size: Array, width: Array, time: Array) -> Array:
+def _keys(weights, hidden_size, width, time):
     return weights / (2.0 * hidden_size * xp.maximum(width, 1.0)) * time
 
 
 @formula(returns="dense_layer_recompute_time", **PER_OP)
 def per_op_dense_layer_recompute_time(
-    rank_key_value_weights: Array,
-    hidden_size: Array,
-    qkv_width: Array,
-    qkv_forward_time: Array,
-    attention_output_forward_time: Array,
-    gated: Array,
-    mlp_up_forward_time: Array,
-    dense_layer_elementwise_forward_time: Array,
-) -> Array:
+    rank_key_value_weights,
+    hidden_size,
+    qkv_width,
+    qkv_forward_time,
+    attention_output_forward_time,
+    gated,
+    mlp_up_forward_time,
+    dense_layer_elementwise_forward_time,
+):
     """Time of what a dense layer computes again: every second product, and what is cheap."""
     keys = _keys(rank_key_value_weights, hidden_size, qkv_width, qkv_forward_time)
     gate = gated / (1.0 + gated) * mlp_up_forward_time
@@ -233,18 +232,18 @@ def per_op_dense_layer_recompute_time(
 
 @formula(returns="moe_layer_recompute_time", **PER_OP)
 def per_op_moe_layer_recompute_time(
-    rank_key_value_weights: Array,
-    hidden_size: Array,
-    qkv_width: Array,
-    qkv_forward_time: Array,
-    attention_output_forward_time: Array,
-    router_forward_time: Array,
-    gated: Array,
-    shared_up_forward_time: Array,
-    expert_up_forward_time: Array,
-    expert_down_forward_time: Array,
-    moe_layer_elementwise_forward_time: Array,
-) -> Array:
+    rank_key_value_weights,
+    hidden_size,
+    qkv_width,
+    qkv_forward_time,
+    attention_output_forward_time,
+    router_forward_time,
+    gated,
+    shared_up_forward_time,
+    expert_up_forward_time,
+    expert_down_forward_time,
+    moe_layer_elementwise_forward_time,
+):
     """Time of what a mixture-of-experts layer computes again: routed experts as a whole."""
     keys = _keys(rank_key_value_weights, hidden_size, qkv_width, qkv_forward_time)
     shared = gated / (1.0 + gated) * shared_up_forward_time

@@ -21,7 +21,7 @@ PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 
 
 @formula(assumes=("stages between the ends take equally long",), **PIPELINE)
-def middle_stage(pp: Array) -> Array:
+def middle_stage(pp):
     """Place of the stage that stands for those between the ends: the last of them."""
     return xp.maximum(pp - 2.0, 0.0)
 
@@ -33,9 +33,7 @@ def middle_stage(pp: Array) -> Array:
     ),
     **PIPELINE,
 )
-def lacking_layers(
-    uneven_places: Array, mtp_depths: Array, layers: Array, pipeline_layers: Array
-) -> Array:
+def lacking_layers(uneven_places, mtp_depths, layers, pipeline_layers):
     """Layers that the last stage has fewer than others because they don't divide evenly."""
     return xp.maximum(uneven_places - mtp_depths, 0.0) * layers / xp.maximum(pipeline_layers, 1.0)
 
@@ -43,19 +41,19 @@ def lacking_layers(
 LACKING = "where(pp > 1, 0, lacking_layers)"
 
 
-def _fewer(layers: Array, lacking: Array) -> Array:
+def _fewer(layers, lacking):
     return xp.maximum(layers - lacking, 0.0)
 
 
-def _fewer_experts(experts: Array, lacking: Array, dense: Array) -> Array:
+def _fewer_experts(experts, lacking, dense):
     return _fewer(experts, xp.maximum(lacking - dense, 0.0))
 
 
-def _single_fewer(layers: Array, pp: Array, lacking: Array) -> Array:
+def _single_fewer(layers, pp, lacking):
     return _fewer(layers, xp.where(pp > 1.0, 0.0, lacking))
 
 
-def _single_fewer_experts(experts: Array, pp: Array, lacking: Array, dense: Array) -> Array:
+def _single_fewer_experts(experts, pp, lacking, dense):
     return _fewer_experts(experts, xp.where(pp > 1.0, 0.0, lacking), dense)
 
 
@@ -82,7 +80,7 @@ for _place in ("first", "middle", "last"):
 # A stage's layers.
 
 
-def _layers(dense: Array, dense_time: Array, experts: Array, expert_time: Array) -> Array:
+def _layers(dense, dense_time, experts, expert_time):
     return dense * dense_time + experts * expert_time
 
 
@@ -112,14 +110,12 @@ call(returns="middle_activation_memory", of="micro_batch_activation_memory",
     when={"stashing": "host"},
     **OFFLOAD,
 )
-def activation_transfer_time(
-    activation_offload: Array, middle_activation_memory: Array, host_bandwidth: Array
-) -> Array:
+def activation_transfer_time(activation_offload, middle_activation_memory, host_bandwidth):
     """Time to move a micro-batch's activations of a stage to the host's memory, or back."""
     return activation_offload * middle_activation_memory / host_bandwidth
 
 
-def _longer(transfer: Array, time: Array) -> Array:
+def _longer(transfer, time):
     return xp.maximum(transfer - time, 0.0)
 
 
@@ -129,9 +125,7 @@ for _name in ("forward", "backward"):
     total(f"middle_{_name}_time", (_own, _exposed), **PIPELINE)
 
 
-def _weights(
-    dense: Array, dense_time: Array, experts: Array, expert_time: Array, *more: Array
-) -> Array:
+def _weights(dense, dense_time, experts, expert_time, *more):
     whole, layers = more[0], _layers(dense, more[1], experts, more[2])
     return _layers(dense, dense_time, experts, expert_time) + xp.maximum(whole - layers, 0.0) / 2.0
 
@@ -152,15 +146,8 @@ declare(
 
 
 def _extra(
-    dense: Array,
-    middle_dense: Array,
-    dense_time: Array,
-    experts: Array,
-    middle_experts: Array,
-    expert_time: Array,
-    own: Array,
-    communication: Array,
-) -> Array:
+    dense, middle_dense, dense_time, experts, middle_experts, expert_time, own, communication
+):
     layers = (dense - middle_dense) * dense_time + (experts - middle_experts) * expert_time
     return layers + own + communication
 
@@ -184,9 +171,7 @@ for _place, _own in (("first", "embedding_time"), ("last", "output_time")):
 
 
 @formula(source="derivation", assumes=("one stage is both ends",))
-def ends_extra_time(
-    pp: Array, first_stage_extra_time: Array, last_stage_extra_time: Array
-) -> Array:
+def ends_extra_time(pp, first_stage_extra_time, last_stage_extra_time):
     """Time of a micro-batch in the slower of the ends beyond that in a stage between."""
     slower = xp.maximum(xp.maximum(first_stage_extra_time, last_stage_extra_time), 0.0)
     return xp.where(pp > 1.0, slower, first_stage_extra_time + last_stage_extra_time)
@@ -197,20 +182,18 @@ def ends_extra_time(
 EVERY = "every stage takes as long as the slower end; its extra work counts as backward"
 
 
-def _at_least(time: Array, rank_tokens: Array, attention_peak_flops: Array) -> Array:
+def _at_least(time, rank_tokens, attention_peak_flops):
     return xp.maximum(time, rank_tokens / attention_peak_flops)
 
 
 @formula(returns="stage_forward_time", **PIPELINE)
-def even_stage_forward_time(
-    middle_forward_time: Array, rank_tokens: Array, attention_peak_flops: Array
-) -> Array:
+def even_stage_forward_time(middle_forward_time, rank_tokens, attention_peak_flops):
     """Time of a stage's forward of one micro-batch."""
     return _at_least(middle_forward_time, rank_tokens, attention_peak_flops)
 
 
 @formula(returns="stage_backward_time", assumes=(EVERY,), **PIPELINE)
-def even_stage_backward_time(middle_backward_time: Array, ends_extra_time: Array) -> Array:
+def even_stage_backward_time(middle_backward_time, ends_extra_time):
     """Time of a stage's backward of one micro-batch, the slower end's extra work included."""
     return xp.maximum(middle_backward_time + ends_extra_time, 0.0)
 
@@ -222,11 +205,8 @@ def even_stage_backward_time(middle_backward_time: Array, ends_extra_time: Array
     **PIPELINE,
 )
 def forward_only_stage_forward_time(
-    middle_forward_time: Array,
-    ends_extra_time: Array,
-    rank_tokens: Array,
-    attention_peak_flops: Array,
-) -> Array:
+    middle_forward_time, ends_extra_time, rank_tokens, attention_peak_flops
+):
     """Time of a stage's forward where there are forwards alone, the slower end's work included."""
     return _at_least(middle_forward_time + ends_extra_time, rank_tokens, attention_peak_flops)
 
@@ -236,9 +216,7 @@ def forward_only_stage_forward_time(
     when=PARTED,
     **PIPELINE,
 )
-def uneven_stage_forward_time(
-    middle_forward_time: Array, rank_tokens: Array, attention_peak_flops: Array
-) -> Array:
+def uneven_stage_forward_time(middle_forward_time, rank_tokens, attention_peak_flops):
     """Time of a stage's forward of one micro-batch, the ends' extra work apart."""
     return _at_least(middle_forward_time, rank_tokens, attention_peak_flops)
 
@@ -269,12 +247,8 @@ EMBEDDING: dict[str, Any] = {
     **EMBEDDING,
 )
 def embedding_gpu_time(
-    activation_bytes: Array,
-    rank_tokens: Array,
-    hidden_size: Array,
-    memory_efficiency: Array,
-    memory_bandwidth: Array,
-) -> Array:
+    activation_bytes, rank_tokens, hidden_size, memory_efficiency, memory_bandwidth
+):
     """Time of the embedding on the GPU, forward and backward."""
     moved = 5.0 * activation_bytes * rank_tokens * hidden_size
     return moved / (memory_efficiency * memory_bandwidth)
@@ -284,25 +258,15 @@ def embedding_gpu_time(
     returns="embedding_gpu_time", assumes=("rows are read and written",), when=FORWARD, **EMBEDDING
 )
 def forward_embedding_gpu_time(
-    activation_bytes: Array,
-    rank_tokens: Array,
-    hidden_size: Array,
-    memory_efficiency: Array,
-    memory_bandwidth: Array,
-) -> Array:
+    activation_bytes, rank_tokens, hidden_size, memory_efficiency, memory_bandwidth
+):
     """Time of the embedding on the GPU where there are forwards alone."""
     moved = 2.0 * activation_bytes * rank_tokens * hidden_size
     return moved / (memory_efficiency * memory_bandwidth)
 
 
 @formula(source="megatron", where="megatron/core/tensor_parallel/cross_entropy.py")
-def loss_time(
-    loss_bytes: Array,
-    rank_tokens: Array,
-    vocabulary_width: Array,
-    memory_efficiency: Array,
-    memory_bandwidth: Array,
-) -> Array:
+def loss_time(loss_bytes, rank_tokens, vocabulary_width, memory_efficiency, memory_bandwidth):
     """Time of loss and its gradient: softmax over the rank's part of the vocabulary."""
     moved = loss_bytes * rank_tokens * vocabulary_width
     return moved / (memory_efficiency * memory_bandwidth)
@@ -321,20 +285,20 @@ _LOGITS = ("logits_forward_time", "logits_input_gradient_time", "logits_weight_g
     ),
 )
 def mtp_elementwise_time(
-    elementwise_factor: Array,
-    activation_bytes: Array,
-    rank_tokens: Array,
-    hidden_size: Array,
-    sequence_shards: Array,
-    memory_efficiency: Array,
-    memory_bandwidth: Array,
-) -> Array:
+    elementwise_factor,
+    activation_bytes,
+    rank_tokens,
+    hidden_size,
+    sequence_shards,
+    memory_efficiency,
+    memory_bandwidth,
+):
     """Time of the norms before and after a further token's layer, and of joining its inputs."""
     moved = 30.0 * activation_bytes * rank_tokens * hidden_size / sequence_shards
     return elementwise_factor * moved / (memory_efficiency * memory_bandwidth)
 
 
-def _further(depths: Array, *times: Array) -> Array:
+def _further(depths, *times):
     return xp.asarray(depths * sum(times))
 
 

@@ -22,13 +22,13 @@ FUSED = "flash_1|flash_2|flash_3|cudnn"
 
 
 @formula(**LAYER)
-def rank_tokens(sequence_length: Array, micro_batch: Array, cp: Array) -> Array:
+def rank_tokens(sequence_length, micro_batch, cp):
     """Tokens of a micro-batch on a rank."""
     return sequence_length * micro_batch / cp
 
 
 @formula(**SEQUENCE)
-def sequence_shards(sequence_parallel: Array, tp: Array) -> Array:
+def sequence_shards(sequence_parallel, tp):
     """Ranks that share the activations between blocks."""
     return xp.where(sequence_parallel > 0.0, tp, 1.0)
 
@@ -55,17 +55,17 @@ MODULES: dict[str, Any] = {
 
 
 @formula(**WIDE)
-def narrow_share(bf16_layers: Array, layers: Array) -> Array:
+def narrow_share(bf16_layers, layers):
     """Share of layers whose products take what they are asked to: the others stay in 16 bits."""
     return 1.0 - xp.minimum(bf16_layers / layers, 1.0)
 
 
-def _also_narrow(narrow_share: Array, left: Array) -> Array:
+def _also_narrow(narrow_share, left):
     """Share of a module's products that aren't left in 16 bits."""
     return narrow_share * (1.0 - left)
 
 
-def _stored(activation_bytes: Array, narrow: Array, matmul_input_bytes: Array) -> Array:
+def _stored(activation_bytes, narrow, matmul_input_bytes):
     """Bytes of a stored input of a module's products, in the mean of layers."""
     return activation_bytes + narrow * (matmul_input_bytes - activation_bytes)
 
@@ -108,9 +108,7 @@ constant("kept_expert_input_bytes", 0.0, "None: routed experts have no adapters"
         "the context is kept once, as its projection takes it: by groups of heads in 16 bits",
     ),
 )
-def kept_context_bytes(
-    output_rank: Array, activation_bytes: Array, attention_input_bytes: Array
-) -> Array:
+def kept_context_bytes(output_rank, activation_bytes, attention_input_bytes):
     """Bytes per element of the attention context as kept for the backward pass."""
     return xp.where(output_rank > 0.0, activation_bytes, attention_input_bytes)
 
@@ -125,9 +123,7 @@ alias("kept_context_bytes", "activation_bytes",
     source="korthikanti2022",
     where="section 5, full recomputation; split along the sequence with sequence parallelism",
 )
-def checkpoint_activations(
-    activation_bytes: Array, hidden_size: Array, sequence_shards: Array, residual_streams: Array
-) -> Array:
+def checkpoint_activations(activation_bytes, hidden_size, sequence_shards, residual_streams):
     """Bytes a token of a layer's input: all that full recomputation keeps."""
     streams = xp.maximum(residual_streams, 1.0)
     return streams * (activation_bytes * hidden_size / sequence_shards)
@@ -142,14 +138,14 @@ def checkpoint_activations(
     **SEQUENCE,
 )
 def block_activations(
-    activation_bytes: Array,
-    kept_attention_input_bytes: Array,
-    dropout: Array,
-    mask_bytes: Array,
-    hidden_size: Array,
-    sequence_shards: Array,
-    residual_streams: Array,
-) -> Array:
+    activation_bytes,
+    kept_attention_input_bytes,
+    dropout,
+    mask_bytes,
+    hidden_size,
+    sequence_shards,
+    residual_streams,
+):
     """Bytes per token of norm inputs, the first attention product's input and dropout masks."""
     inputs = 2.0 * activation_bytes + kept_attention_input_bytes
     element = inputs + 2.0 * dropout * mask_bytes
@@ -159,9 +155,7 @@ def block_activations(
 
 
 @formula(**SEQUENCE)
-def mlp_input_activations(
-    kept_layer_input_bytes: Array, hidden_size: Array, sequence_shards: Array
-) -> Array:
+def mlp_input_activations(kept_layer_input_bytes, hidden_size, sequence_shards):
     """Bytes per token of the input of a dense MLP's first product."""
     return kept_layer_input_bytes * hidden_size / sequence_shards
 
@@ -171,7 +165,7 @@ alias("moe_input_activations", "mlp_input_activations",
 
 
 @formula(returns="moe_input_activations", assumes=("the router is frozen",), **LORA)
-def adapted_moe_input_activations(shared_ffn_size: Array, mlp_input_activations: Array) -> Array:
+def adapted_moe_input_activations(shared_ffn_size, mlp_input_activations):
     """Bytes per token of the input of shared experts' adapters; none without shared experts."""
     return xp.where(shared_ffn_size > 0.0, mlp_input_activations, 0.0)
 
@@ -182,13 +176,8 @@ def adapted_moe_input_activations(shared_ffn_size: Array, mlp_input_activations:
     assumes=("a latent vector is stored before its norm and after it",),
 )
 def latent_activations(
-    attention_layer_fraction: Array,
-    kv_rank: Array,
-    activation_bytes: Array,
-    q_rank: Array,
-    head_size_rope: Array,
-    sequence_shards: Array,
-) -> Array:
+    attention_layer_fraction, kv_rank, activation_bytes, q_rank, head_size_rope, sequence_shards
+):
     """Bytes a token of latent vectors of attention, and of the rotated key."""
     latent = activation_bytes * (2.0 * (q_rank + kv_rank) + head_size_rope) / sequence_shards
     return attention_layer_fraction * xp.where(q_rank + kv_rank > 0.0, latent, 0.0)
@@ -202,22 +191,22 @@ def latent_activations(
     **TENSOR,
 )
 def attention_activations(
-    heads: Array,
-    tp: Array,
-    activation_bytes: Array,
-    query_head_size: Array,
-    kept_context_bytes: Array,
-    value_head_size: Array,
-    rank_kv_heads: Array,
-    qk_norms: Array,
-    head_size: Array,
-    output_gate: Array,
-    kept_attention_input_bytes: Array,
-    output_rank: Array,
-    output_groups: Array,
-    attention_layer_fraction: Array,
-    linear_activations: Array,
-) -> Array:
+    heads,
+    tp,
+    activation_bytes,
+    query_head_size,
+    kept_context_bytes,
+    value_head_size,
+    rank_kv_heads,
+    qk_norms,
+    head_size,
+    output_gate,
+    kept_attention_input_bytes,
+    output_rank,
+    output_groups,
+    attention_layer_fraction,
+    linear_activations,
+):
     """Bytes per token of queries, keys, values and context, and of linear attention."""
     own = heads / tp
     queries = own * (activation_bytes * query_head_size + kept_context_bytes * value_head_size)
@@ -236,14 +225,8 @@ def attention_activations(
     **TENSOR,
 )
 def unfused_score_activations(
-    heads: Array,
-    tp: Array,
-    sequence_length: Array,
-    dropout: Array,
-    activation_bytes: Array,
-    mask_bytes: Array,
-    attention_layer_fraction: Array,
-) -> Array:
+    heads, tp, sequence_length, dropout, activation_bytes, mask_bytes, attention_layer_fraction
+):
     """Bytes per token of scores against all tokens of the sequence, masked ones too."""
     dropped = 2.0 * activation_bytes + mask_bytes
     element = xp.where(dropout > 0.0, dropped, activation_bytes)
@@ -257,17 +240,13 @@ def unfused_score_activations(
     assumes=("the logarithm of each row's sum is kept; dropout is drawn anew",),
     when={"attention_kernel": FUSED},
 )
-def fused_score_activations(
-    heads: Array, tp: Array, single_bytes: Array, attention_layer_fraction: Array
-) -> Array:
+def fused_score_activations(heads, tp, single_bytes, attention_layer_fraction):
     """Bytes per token of what a fused attention kernel keeps of its scores."""
     return attention_layer_fraction * (heads / tp * single_bytes)
 
 
 @formula(assumes=("the activation function and the gate's product are one kernel", CAST), **TENSOR)
-def mlp_activations(
-    gated: Array, activation_bytes: Array, kept_layer_input_bytes: Array, ffn_size: Array, tp: Array
-) -> Array:
+def mlp_activations(gated, activation_bytes, kept_layer_input_bytes, ffn_size, tp):
     """Bytes a token of the inside of a dense MLP."""
     return ((1.0 + gated) * activation_bytes + kept_layer_input_bytes) * ffn_size / tp
 
@@ -280,7 +259,7 @@ def mlp_activations(
     where="megatron/core/transformer/moe/router.py",
     assumes=("logits and probabilities are in single precision",),
 )
-def router_activations(single_bytes: Array, experts: Array, sequence_shards: Array) -> Array:
+def router_activations(single_bytes, experts, sequence_shards):
     """Bytes a token of logits and probabilities of the router."""
     return 2.0 * single_bytes * experts / sequence_shards
 
@@ -293,12 +272,8 @@ def router_activations(single_bytes: Array, experts: Array, sequence_shards: Arr
     when={"routed": "latent"},
 )
 def latent_router_activations(
-    single_bytes: Array,
-    experts: Array,
-    activation_bytes: Array,
-    expert_latent_size: Array,
-    sequence_shards: Array,
-) -> Array:
+    single_bytes, experts, activation_bytes, expert_latent_size, sequence_shards
+):
     """Bytes a token of the router's logits and probabilities, and of experts' latent result."""
     router = 2.0 * single_bytes * experts
     return (router + activation_bytes * expert_latent_size) / sequence_shards
@@ -307,13 +282,7 @@ def latent_router_activations(
 @formula(
     source="megatron", where="megatron/core/transformer/moe/shared_experts.py", assumes=(CAST,)
 )
-def shared_expert_activations(
-    gated: Array,
-    activation_bytes: Array,
-    kept_layer_input_bytes: Array,
-    shared_ffn_size: Array,
-    tp: Array,
-) -> Array:
+def shared_expert_activations(gated, activation_bytes, kept_layer_input_bytes, shared_ffn_size, tp):
     """Bytes a token of the inside of shared experts."""
     return ((1.0 + gated) * activation_bytes + kept_layer_input_bytes) * shared_ffn_size / tp
 
@@ -328,17 +297,17 @@ def shared_expert_activations(
     ),
 )
 def expert_activations(
-    expert_imbalance: Array,
-    experts_per_token: Array,
-    etp: Array,
-    tp: Array,
-    kept_expert_input_bytes: Array,
-    weighted_outputs: Array,
-    activation_bytes: Array,
-    expert_hidden_size: Array,
-    gated: Array,
-    expert_ffn_size: Array,
-) -> Array:
+    expert_imbalance,
+    experts_per_token,
+    etp,
+    tp,
+    kept_expert_input_bytes,
+    weighted_outputs,
+    activation_bytes,
+    expert_hidden_size,
+    gated,
+    expert_ffn_size,
+):
     """Bytes a token of inputs, inside and outputs of routed experts."""
     rows = expert_imbalance * experts_per_token * etp / tp
     ends = (kept_expert_input_bytes + weighted_outputs * activation_bytes) * expert_hidden_size
@@ -360,15 +329,15 @@ def expert_activations(
     when={"mixers": "hybrid"},
 )
 def hybrid_linear_activations(
-    linear_share: Array,
-    tp: Array,
-    activation_bytes: Array,
-    kept_attention_input_bytes: Array,
-    linear_in_width: Array,
-    linear_convolved_width: Array,
-    linear_out_width: Array,
-    mamba: Array,
-) -> Array:
+    linear_share,
+    tp,
+    activation_bytes,
+    kept_attention_input_bytes,
+    linear_in_width,
+    linear_convolved_width,
+    linear_out_width,
+    mamba,
+):
     """Bytes per token of linear attention, in the mean of layers."""
     convolved = (1.0 - mamba) * linear_convolved_width
     results = (1.0 + mamba) * linear_out_width
@@ -391,9 +360,8 @@ INDEX: dict[str, Any] = {
     **INDEX,
 )
 def indexed_activations(
-    index_share: Array, activation_bytes: Array, index_heads: Array, index_head_size: Array,
-    single_bytes: Array, selected_span: Array,
-) -> Array:  # fmt: skip
+    index_share, activation_bytes, index_heads, index_head_size, single_bytes, selected_span
+):
     """Bytes a token of what an indexer keeps, in the mean of layers."""
     kept = activation_bytes * (index_heads * (index_head_size + 1.0) + index_head_size)
     return index_share * (kept + 2.0 * single_bytes * selected_span)
@@ -415,12 +383,12 @@ total("dense_layer_activations",
 
 @formula(source="megatron", where="megatron/core/transformer/moe/moe_layer.py")
 def moe_layer_activations(
-    attention_block_activations: Array,
-    moe_input_activations: Array,
-    router_activations: Array,
-    shared_expert_activations: Array,
-    expert_activations: Array,
-) -> Array:
+    attention_block_activations,
+    moe_input_activations,
+    router_activations,
+    shared_expert_activations,
+    expert_activations,
+):
     """Bytes a token of what a mixture-of-experts layer makes."""
     experts = router_activations + shared_expert_activations + expert_activations
     return attention_block_activations + moe_input_activations + experts
@@ -435,7 +403,7 @@ QUANTIZED: dict[str, Any] = {
 }
 
 
-def _wide(bytes_of: Array, matmul_input_bytes: Array, activation_bytes: Array) -> Array:
+def _wide(bytes_of, matmul_input_bytes, activation_bytes):
     """Bytes of a weight that no product takes in fewer: those of activations at least."""
     narrow = matmul_input_bytes < activation_bytes
     return xp.where(narrow, xp.maximum(bytes_of, activation_bytes), bytes_of)
@@ -453,31 +421,27 @@ for _name, _of in (("wide_weight_bytes", "weight_bytes"),
 
 
 @formula(**QUANTIZED)
-def narrow_attention_parameters(
-    attention_narrow_share: Array, attention_rank_weights: Array
-) -> Array:
+def narrow_attention_parameters(attention_narrow_share, attention_rank_weights):
     """Parameters of one layer's attention that products take in fewer bytes."""
     return attention_narrow_share * attention_rank_weights
 
 
 @formula(**QUANTIZED)
-def narrow_expert_parameters(
-    expert_narrow_share: Array, experts: Array, ep: Array, expert_weights: Array, etp: Array
-) -> Array:
+def narrow_expert_parameters(expert_narrow_share, experts, ep, expert_weights, etp):
     """Parameters of one layer's routed experts on one rank that products take in fewer bytes."""
     return expert_narrow_share * (experts / ep) * (expert_weights / etp)
 
 
 @formula(**QUANTIZED)
 def layer_narrow_parameters(
-    narrow_attention_parameters: Array,
-    narrow_share: Array,
-    stage_mlp_layers: Array,
-    mlp_weights: Array,
-    stage_moe_layers: Array,
-    shared_expert_weights: Array,
-    tp: Array,
-) -> Array:
+    narrow_attention_parameters,
+    narrow_share,
+    stage_mlp_layers,
+    mlp_weights,
+    stage_moe_layers,
+    shared_expert_weights,
+    tp,
+):
     """Parameters of the stage's largest layer that products take in fewer bytes."""
     dense = xp.where(stage_mlp_layers > 0.0, mlp_weights, 0.0)
     shared = xp.where(stage_moe_layers > 0.0, shared_expert_weights, 0.0)
@@ -486,15 +450,15 @@ def layer_narrow_parameters(
 
 @formula(**QUANTIZED)
 def mean_layer_narrow_parameters(
-    narrow_attention_parameters: Array,
-    narrow_share: Array,
-    stage_mlp_layers: Array,
-    mlp_weights: Array,
-    stage_moe_layers: Array,
-    shared_expert_weights: Array,
-    tp: Array,
-    stage_layers: Array,
-) -> Array:
+    narrow_attention_parameters,
+    narrow_share,
+    stage_mlp_layers,
+    mlp_weights,
+    stage_moe_layers,
+    shared_expert_weights,
+    tp,
+    stage_layers,
+):
     """Parameters of a layer that products take in fewer bytes, mean of the stage's layers."""
     mlps = stage_mlp_layers * mlp_weights + stage_moe_layers * shared_expert_weights
     others = narrow_share * mlps / tp / xp.maximum(stage_layers, 1.0)
@@ -503,14 +467,14 @@ def mean_layer_narrow_parameters(
 
 @formula(assumes=(EVENLY,), **QUANTIZED)
 def stage_narrow_parameters(
-    weight_copies: Array,
-    stage_layers: Array,
-    mean_layer_narrow_parameters: Array,
-    narrow_share: Array,
-    stage_mtp_layers: Array,
-    mtp_projection_weights: Array,
-    tp: Array,
-) -> Array:
+    weight_copies,
+    stage_layers,
+    mean_layer_narrow_parameters,
+    narrow_share,
+    stage_mtp_layers,
+    mtp_projection_weights,
+    tp,
+):
     """Parameters of a rank that products take in fewer bytes, its routed experts left out."""
     further = narrow_share * stage_mtp_layers * mtp_projection_weights / tp
     return weight_copies * (stage_layers * mean_layer_narrow_parameters + further)

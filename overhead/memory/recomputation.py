@@ -15,7 +15,6 @@ from overhead.arrays import xp
 from overhead.formula import alias, call, constant, declare, formula
 from overhead.labels import LABELS
 from overhead.memory.stage import CANDIDATES
-from overhead.quantity import Array
 
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 TOTAL: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.3"}
@@ -67,26 +66,26 @@ for _class in ("dense", "moe"):
     assumes=("the norms' outputs are what the products take", "masks and inputs stay"), **MODULES
 )
 def dense_module_activations(
-    recompute_core_attn: Array,
-    score_activations: Array,
-    recompute_layernorm: Array,
-    kept_attention_input_bytes: Array,
-    hidden_size: Array,
-    sequence_shards: Array,
-    mlp_input_activations: Array,
-    recompute_mla_up_proj: Array,
-    attention_layer_fraction: Array,
-    q_rank: Array,
-    kv_rank: Array,
-    activation_bytes: Array,
-    heads: Array,
-    tp: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-    rank_kv_heads: Array,
-    recompute_mlp: Array,
-    mlp_activations: Array,
-) -> Array:
+    recompute_core_attn,
+    score_activations,
+    recompute_layernorm,
+    kept_attention_input_bytes,
+    hidden_size,
+    sequence_shards,
+    mlp_input_activations,
+    recompute_mla_up_proj,
+    attention_layer_fraction,
+    q_rank,
+    kv_rank,
+    activation_bytes,
+    heads,
+    tp,
+    query_head_size,
+    value_head_size,
+    rank_kv_heads,
+    recompute_mlp,
+    mlp_activations,
+):
     """Bytes a token of what the modules of a dense layer that are recomputed made."""
     norms = kept_attention_input_bytes * hidden_size / sequence_shards + mlp_input_activations
     queries = xp.where(q_rank + kv_rank > 0.0, heads / tp * query_head_size, 0.0)
@@ -99,24 +98,24 @@ def dense_module_activations(
 
 @formula(assumes=("experts' activation function gives what their last product takes",), **MODULES)
 def moe_module_activations(
-    dense_module_activations: Array,
-    recompute_layernorm: Array,
-    mlp_input_activations: Array,
-    moe_input_activations: Array,
-    recompute_mlp: Array,
-    mlp_activations: Array,
-    recompute_moe: Array,
-    router_activations: Array,
-    expert_activations: Array,
-    recompute_shared_experts: Array,
-    shared_expert_activations: Array,
-    recompute_moe_act: Array,
-    expert_imbalance: Array,
-    experts_per_token: Array,
-    tp: Array,
-    kept_expert_input_bytes: Array,
-    expert_ffn_size: Array,
-) -> Array:
+    dense_module_activations,
+    recompute_layernorm,
+    mlp_input_activations,
+    moe_input_activations,
+    recompute_mlp,
+    mlp_activations,
+    recompute_moe,
+    router_activations,
+    expert_activations,
+    recompute_shared_experts,
+    shared_expert_activations,
+    recompute_moe_act,
+    expert_imbalance,
+    experts_per_token,
+    tp,
+    kept_expert_input_bytes,
+    expert_ffn_size,
+):
     """Bytes a token of what the modules of a mixture's layer that are recomputed made."""
     other = recompute_layernorm * (mlp_input_activations - moe_input_activations)
     other = other + recompute_mlp * mlp_activations
@@ -128,15 +127,15 @@ def moe_module_activations(
     return half + xp.where(recompute_moe > 0.0, whole, parts)
 
 
-def _all_but(whole: Array, modules: Array) -> Array:
+def _all_but(whole, modules):
     return xp.maximum(whole - modules, 0.0)
 
 
-def _some(whole: Array, checkpoint: Array, share: Array) -> Array:
+def _some(whole, checkpoint, share):
     return share * checkpoint + (1.0 - share) * whole
 
 
-def _units(checkpoint: Array, units: Array, chunk_layers: Array) -> Array:
+def _units(checkpoint, units, chunk_layers):
     return checkpoint * units / xp.maximum(chunk_layers, 1.0)
 
 
@@ -154,17 +153,17 @@ for _class in ("dense", "moe"):
     assumes=(EVERY_SECOND, "queries, keys and values are one product each, in that order"), **PER_OP
 )
 def saved_attention_activations(
-    checkpoint_activations: Array,
-    activation_bytes: Array,
-    heads: Array,
-    tp: Array,
-    query_head_size: Array,
-    value_head_size: Array,
-    rank_kv_heads: Array,
-    score_activations: Array,
-    hidden_size: Array,
-    sequence_shards: Array,
-) -> Array:
+    checkpoint_activations,
+    activation_bytes,
+    heads,
+    tp,
+    query_head_size,
+    value_head_size,
+    rank_kv_heads,
+    score_activations,
+    hidden_size,
+    sequence_shards,
+):
     """Bytes a token that a layer keeps beside its MLP where every second product is kept."""
     outputs = heads / tp * (query_head_size + value_head_size) + rank_kv_heads * value_head_size
     reduced = xp.where(tp > 1.0, 2.0 * hidden_size / sequence_shards, 0.0)
@@ -179,13 +178,8 @@ def saved_attention_activations(
     **PER_OP,
 )
 def per_op_dense_layer_activations(
-    saved_attention_activations: Array,
-    activation_bytes: Array,
-    ffn_size: Array,
-    tp: Array,
-    gated: Array,
-    hidden_size: Array,
-) -> Array:
+    saved_attention_activations, activation_bytes, ffn_size, tp, gated, hidden_size
+):
     """Bytes a token that a dense layer keeps where every second product's output is kept."""
     return saved_attention_activations + activation_bytes * (ffn_size / tp + gated * hidden_size)
 
@@ -197,12 +191,8 @@ def per_op_dense_layer_activations(
     **PER_OP,
 )
 def per_op_moe_layer_activations(
-    saved_attention_activations: Array,
-    activation_bytes: Array,
-    gated: Array,
-    shared_ffn_size: Array,
-    tp: Array,
-) -> Array:
+    saved_attention_activations, activation_bytes, gated, shared_ffn_size, tp
+):
     """Bytes a token that a mixture-of-experts layer keeps where every second product is kept."""
     return saved_attention_activations + activation_bytes * gated * shared_ffn_size / tp
 
@@ -224,50 +214,25 @@ for _kind in ("dense", "moe"):
 # What is there while a layer is computed again.
 
 
-def _live(
-    rank_tokens: Array, dense_layers: Array, dense: Array, moe_layers: Array, moe: Array
-) -> Array:
+def _live(rank_tokens, dense_layers, dense, moe_layers, moe):
     return rank_tokens * xp.maximum(
         xp.where(dense_layers > 0.0, xp.maximum(dense, 0.0), 0.0),
         xp.where(moe_layers > 0.0, xp.maximum(moe, 0.0), 0.0),
     )
 
 
-def _one_layer(
-    rank_tokens: Array,
-    dense_layers: Array,
-    dense: Array,
-    kept_dense: Array,
-    moe_layers: Array,
-    moe: Array,
-    kept_moe: Array,
-) -> Array:
+def _one_layer(rank_tokens, dense_layers, dense, kept_dense, moe_layers, moe, kept_moe):
     return _live(rank_tokens, dense_layers, dense - kept_dense, moe_layers, moe - kept_moe)
 
 
-def _one_of_block(
-    rank_tokens: Array,
-    dense_layers: Array,
-    dense: Array,
-    moe_layers: Array,
-    moe: Array,
-    checkpoint: Array,
-    recompute_layers: Array,
-) -> Array:
+def _one_of_block(rank_tokens, dense_layers, dense, moe_layers, moe, checkpoint, recompute_layers):
     one = _live(rank_tokens, dense_layers, dense - checkpoint, moe_layers, moe - checkpoint)
     return xp.where(recompute_layers > 0.0, one, 0.0)
 
 
 def _one_unit(
-    rank_tokens: Array,
-    dense_layers: Array,
-    dense: Array,
-    moe_layers: Array,
-    moe: Array,
-    checkpoint: Array,
-    recompute_layers: Array,
-    chunk_layers: Array,
-) -> Array:
+    rank_tokens, dense_layers, dense, moe_layers, moe, checkpoint, recompute_layers, chunk_layers
+):
     unit = xp.minimum(xp.maximum(recompute_layers, 1.0), chunk_layers)
     whole = unit * dense - checkpoint, unit * moe - checkpoint
     return _live(rank_tokens, dense_layers, whole[0], moe_layers, whole[1])
@@ -306,7 +271,7 @@ OFFLOAD: dict[str, Any] = {
 
 
 @formula(**OFFLOAD)
-def activation_offload(offloaded_layers: Array, layers: Array) -> Array:
+def activation_offload(offloaded_layers, layers):
     """Share of layers whose activations the host's memory holds."""
     return xp.minimum(offloaded_layers / layers, 1.0)
 
@@ -321,15 +286,15 @@ def activation_offload(offloaded_layers: Array, layers: Array) -> Array:
     **OFFLOAD,
 )
 def host_activation_memory(
-    activation_offload: Array,
-    in_flight_micro_batches: Array,
-    micro_batch_activation_memory: Array,
-    rank_tokens: Array,
-    stage_mlp_layers: Array,
-    kept_dense_layer_activations: Array,
-    stage_moe_layers: Array,
-    kept_moe_layer_activations: Array,
-) -> Array:
+    activation_offload,
+    in_flight_micro_batches,
+    micro_batch_activation_memory,
+    rank_tokens,
+    stage_mlp_layers,
+    kept_dense_layer_activations,
+    stage_moe_layers,
+    kept_moe_layer_activations,
+):
     """Memory of activations that a GPU's host holds."""
     moved = activation_offload * (in_flight_micro_batches * micro_batch_activation_memory)
     layer = xp.maximum(
@@ -349,14 +314,7 @@ IN_BLOCK = {"recompute": "block"}
 
 
 @formula(**PIPELINE)
-def chunk_layers(
-    layers: Array,
-    pipeline_layers: Array,
-    embedding_as_layer: Array,
-    loss_as_layer: Array,
-    pp: Array,
-    virtual_stages: Array,
-) -> Array:
+def chunk_layers(layers, pipeline_layers, embedding_as_layer, loss_as_layer, pp, virtual_stages):
     """Layers of the largest chunk of a stage."""
     places = pipeline_layers + embedding_as_layer + loss_as_layer
     return xp.ceil(places / (pp * virtual_stages)) * layers / xp.maximum(pipeline_layers, 1.0)
@@ -373,34 +331,32 @@ constant("recomputed_share", 1.0, "Every layer is recomputed",
     when=IN_BLOCK,
     **MEGATRON_BLOCK,
 )
-def block_recomputed_share(recompute_layers: Array, chunk_layers: Array) -> Array:
+def block_recomputed_share(recompute_layers, chunk_layers):
     """Share of a chunk's layers that are recomputed."""
     return xp.minimum(recompute_layers / xp.maximum(chunk_layers, 1.0), 1.0)
 
 
 @formula(**MEGATRON_BLOCK)
-def stage_recomputed_share(
-    recompute_layers: Array, virtual_stages: Array, stage_layers: Array
-) -> Array:
+def stage_recomputed_share(recompute_layers, virtual_stages, stage_layers):
     """Share of the stage's layers that are recomputed."""
     return xp.minimum(recompute_layers * virtual_stages / xp.maximum(stage_layers, 1.0), 1.0)
 
 
 @formula(**MEGATRON_BLOCK)
-def recompute_units(chunk_layers: Array, recompute_layers: Array) -> Array:
+def recompute_units(chunk_layers, recompute_layers):
     """Units of layers of a chunk, each of which keeps its first input."""
     return xp.ceil(chunk_layers / xp.maximum(recompute_layers, 1.0))
 
 
 @formula(**TOTAL)
 def whole_activation_memory(
-    in_flight_micro_batches: Array,
-    rank_tokens: Array,
-    stage_mlp_layers: Array,
-    dense_layer_activations: Array,
-    stage_moe_layers: Array,
-    moe_layer_activations: Array,
-) -> Array:
+    in_flight_micro_batches,
+    rank_tokens,
+    stage_mlp_layers,
+    dense_layer_activations,
+    stage_moe_layers,
+    moe_layer_activations,
+):
     """Memory of the layers' activations of all micro-batches in flight if all is kept."""
     layers = stage_mlp_layers * dense_layer_activations + stage_moe_layers * moe_layer_activations
     return in_flight_micro_batches * (rank_tokens * layers)
@@ -418,23 +374,23 @@ call(
 
 @formula(source="derivation", assumes=("a layer's mean over the stage",))
 def needed_recompute_layers(
-    unrecomputed_memory: Array,
-    memory_share: Array,
-    memory_capacity: Array,
-    reserve_factor: Array,
-    whole_activation_memory: Array,
-    in_flight_micro_batches: Array,
-    rank_tokens: Array,
-    checkpoint_activations: Array,
-    stage_layers: Array,
-    virtual_stages: Array,
-    chunk_layers: Array,
-    stage_mlp_layers: Array,
-    dense_layer_activations: Array,
-    stage_moe_layers: Array,
-    moe_layer_activations: Array,
-    single_bytes: Array,
-) -> Array:
+    unrecomputed_memory,
+    memory_share,
+    memory_capacity,
+    reserve_factor,
+    whole_activation_memory,
+    in_flight_micro_batches,
+    rank_tokens,
+    checkpoint_activations,
+    stage_layers,
+    virtual_stages,
+    chunk_layers,
+    stage_mlp_layers,
+    dense_layer_activations,
+    stage_moe_layers,
+    moe_layer_activations,
+    single_bytes,
+):
     """Layers of each chunk that have to be recomputed for the stage to fit."""
     left = memory_share * memory_capacity - unrecomputed_memory
     live = _live(
@@ -462,7 +418,7 @@ for _stage in CANDIDATES:
     )
 
 
-def _most(*values: Array) -> Array:
+def _most(*values):
     one, two, three, last = values
     return xp.maximum(xp.maximum(one, two), xp.maximum(three, last))
 

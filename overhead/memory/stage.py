@@ -26,9 +26,7 @@ ENDS = "where a rank holds two stages (DualPipe), they are i and pp - 1 - i"
     " account_for_embedding_in_pipeline_split and .._loss_in_pipeline_split",
     assumes=("both ends count as layers where only so the stages come out even",),
 )
-def embedding_as_layer(
-    pipeline_layers: Array, pp: Array, virtual_stages: Array, ends_as_layers: Array
-) -> Array:
+def embedding_as_layer(pipeline_layers, pp, virtual_stages, ends_as_layers):
     """Whether the embedding counts as a layer in cutting stages, where it isn't given."""
     chunks = pp * virtual_stages
     uneven = (pipeline_layers % chunks != 0.0) & ((pipeline_layers + 2.0) % chunks == 0.0)
@@ -52,7 +50,7 @@ constant("mtp_depths", 0.0, "Only training predicts further tokens",
 @formula(
     assumes=("all of them are on the last stage, and don't count in cutting stages", ENDS), **MTP
 )
-def stage_mtp_layers(mtp_depths: Array, stage: Array, pp: Array, weight_copies: Array) -> Array:
+def stage_mtp_layers(mtp_depths, stage, pp, weight_copies):
     """Layers of the stage that predict further tokens."""
     last = xp.where(stage == pp - 1.0, 1.0, 0.0)
     both = (last + xp.where(stage == 0.0, 1.0, 0.0)) / 2.0
@@ -60,13 +58,7 @@ def stage_mtp_layers(mtp_depths: Array, stage: Array, pp: Array, weight_copies: 
 
 
 @formula(**PIPELINE)
-def uneven_places(
-    pp: Array,
-    virtual_stages: Array,
-    pipeline_layers: Array,
-    embedding_as_layer: Array,
-    loss_as_layer: Array,
-) -> Array:
+def uneven_places(pp, virtual_stages, pipeline_layers, embedding_as_layer, loss_as_layer):
     """Places of layers that stay free because layers don't divide evenly."""
     places = pipeline_layers + embedding_as_layer + loss_as_layer
     chunks = pp * virtual_stages
@@ -74,7 +66,7 @@ def uneven_places(
 
 
 @formula(assumes=("they take places that the last stage has free",), **MTP)
-def stage_added_layers(stage_mtp_layers: Array, uneven_places: Array) -> Array:
+def stage_added_layers(stage_mtp_layers, uneven_places):
     """Layers of the stage that predict further tokens, beyond the places of others."""
     return xp.maximum(stage_mtp_layers - uneven_places, 0.0)
 
@@ -84,15 +76,15 @@ def stage_added_layers(stage_mtp_layers: Array, uneven_places: Array) -> Array:
     **PIPELINE,
 )
 def stage_layers(
-    layers: Array,
-    pipeline_layers: Array,
-    pp: Array,
-    virtual_stages: Array,
-    embedding_as_layer: Array,
-    loss_as_layer: Array,
-    stage: Array,
-    stage_added_layers: Array,
-) -> Array:
+    layers,
+    pipeline_layers,
+    pp,
+    virtual_stages,
+    embedding_as_layer,
+    loss_as_layer,
+    stage,
+    stage_added_layers,
+):
     """Layers of the stage; where mixtures are layers of their own, mixers in the mean."""
     places = pipeline_layers + embedding_as_layer + loss_as_layer
     even = virtual_stages * xp.ceil(places / (pp * virtual_stages))
@@ -106,14 +98,14 @@ def stage_layers(
     assumes=(ENDS, "layers that predict further tokens need a copy of the table beside them"),
     **PIPELINE,
 )
-def holds_embedding(stage: Array, pp: Array, weight_copies: Array, mtp_depths: Array) -> Array:
+def holds_embedding(stage, pp, weight_copies, mtp_depths):
     """Whether the stage's rank holds the embedding."""
     other = (stage == pp - 1.0) & ((weight_copies > 1.0) | (mtp_depths > 0.0))
     return xp.where((stage == 0.0) | other, 1.0, 0.0)
 
 
 @formula(assumes=(ENDS,), **PIPELINE)
-def holds_output(stage: Array, pp: Array, weight_copies: Array) -> Array:
+def holds_output(stage, pp, weight_copies):
     """Whether the stage's rank holds the output layer."""
     other = (stage == 0.0) & (weight_copies > 1.0)
     return xp.where((stage == pp - 1.0) | other, 1.0, 0.0)
@@ -121,15 +113,15 @@ def holds_output(stage: Array, pp: Array, weight_copies: Array) -> Array:
 
 @formula(assumes=(f"{ENDS}, and this is their mean",), **PIPELINE)
 def stage_leading_layers(
-    dense_layers: Array,
-    pipeline_layers: Array,
-    pp: Array,
-    virtual_stages: Array,
-    embedding_as_layer: Array,
-    loss_as_layer: Array,
-    stage: Array,
-    weight_copies: Array,
-) -> Array:
+    dense_layers,
+    pipeline_layers,
+    pp,
+    virtual_stages,
+    embedding_as_layer,
+    loss_as_layer,
+    stage,
+    weight_copies,
+):
     """First dense layers of a mixture of experts that lie in the stage."""
     places = pipeline_layers + embedding_as_layer + loss_as_layer
     chunk = xp.ceil(places / (pp * virtual_stages))
@@ -154,15 +146,15 @@ def stage_leading_layers(
     **PIPELINE,
 )
 def stage_moe_layers(
-    stage_layers: Array,
-    stage_added_layers: Array,
-    stage_leading_layers: Array,
-    moe_every: Array,
-    moe_layers: Array,
-    experts: Array,
-    separate_moe_layers: Array,
-    layers: Array,
-) -> Array:
+    stage_layers,
+    stage_added_layers,
+    stage_leading_layers,
+    moe_every,
+    moe_layers,
+    experts,
+    separate_moe_layers,
+    layers,
+):
     """Layers of the stage whose MLP is a mixture of experts."""
     after = xp.maximum(stage_layers - stage_added_layers - stage_leading_layers, 0.0)
     routed = xp.where(moe_every > 1.0, xp.ceil(after / moe_every), after)
@@ -174,7 +166,7 @@ def stage_moe_layers(
 
 
 @formula(**PIPELINE)
-def stage_mlp_layers(stage_layers: Array, stage_moe_layers: Array) -> Array:
+def stage_mlp_layers(stage_layers, stage_moe_layers):
     """Layers of the stage whose MLP is dense."""
     return xp.maximum(stage_layers - stage_moe_layers, 0.0)
 
@@ -188,12 +180,12 @@ LAST = "one micro-batch at a time"
 
 @formula(**TOTAL)
 def micro_batch_activation_memory(
-    rank_tokens: Array,
-    stage_mlp_layers: Array,
-    kept_dense_layer_activations: Array,
-    stage_moe_layers: Array,
-    kept_moe_layer_activations: Array,
-) -> Array:
+    rank_tokens,
+    stage_mlp_layers,
+    kept_dense_layer_activations,
+    stage_moe_layers,
+    kept_moe_layer_activations,
+):
     """Memory of what the stage's layers keep of a micro-batch, wherever it is."""
     dense = stage_mlp_layers * kept_dense_layer_activations
     return rank_tokens * (dense + stage_moe_layers * kept_moe_layer_activations)
@@ -201,10 +193,8 @@ def micro_batch_activation_memory(
 
 @formula(**TOTAL)
 def stored_activation_memory(
-    in_flight_micro_batches: Array,
-    micro_batch_activation_memory: Array,
-    offloaded_activation_memory: Array,
-) -> Array:
+    in_flight_micro_batches, micro_batch_activation_memory, offloaded_activation_memory
+):
     """Memory of the layers' activations of all micro-batches in flight, but for the host's."""
     kept = in_flight_micro_batches * micro_batch_activation_memory
     return xp.maximum(kept - offloaded_activation_memory, 0.0)
@@ -212,14 +202,14 @@ def stored_activation_memory(
 
 @formula(**TOTAL)
 def embedding_activation_memory(
-    holds_embedding: Array,
-    in_flight_micro_batches: Array,
-    rank_tokens: Array,
-    dropout: Array,
-    mask_bytes: Array,
-    hidden_size: Array,
-    sequence_shards: Array,
-) -> Array:
+    holds_embedding,
+    in_flight_micro_batches,
+    rank_tokens,
+    dropout,
+    mask_bytes,
+    hidden_size,
+    sequence_shards,
+):
     """Memory of the dropout mask behind the embedding."""
     mask = dropout * mask_bytes * hidden_size * holds_embedding
     return in_flight_micro_batches * (mask * rank_tokens / sequence_shards)
@@ -227,14 +217,14 @@ def embedding_activation_memory(
 
 @formula(assumes=(LAST, "a further token: inputs of four norms and products"), **TOTAL)
 def output_activation_memory(
-    holds_output: Array,
-    rank_tokens: Array,
-    activation_bytes: Array,
-    mtp_depths: Array,
-    matmul_input_bytes: Array,
-    hidden_size: Array,
-    sequence_shards: Array,
-) -> Array:
+    holds_output,
+    rank_tokens,
+    activation_bytes,
+    mtp_depths,
+    matmul_input_bytes,
+    hidden_size,
+    sequence_shards,
+):
     """Memory of the inputs of the last norm and of the output layer, for further tokens too."""
     further = mtp_depths * (4.0 * activation_bytes + 2.0 * matmul_input_bytes)
     element = activation_bytes + activation_bytes + further
@@ -243,11 +233,11 @@ def output_activation_memory(
 
 @formula(assumes=(SUM,), **TOTAL)
 def activation_memory(
-    stored_activation_memory: Array,
-    live_activation_memory: Array,
-    embedding_activation_memory: Array,
-    output_activation_memory: Array,
-) -> Array:
+    stored_activation_memory,
+    live_activation_memory,
+    embedding_activation_memory,
+    output_activation_memory,
+):
     """Memory of all activations but logits."""
     layers = stored_activation_memory + live_activation_memory
     return layers + embedding_activation_memory + output_activation_memory
@@ -263,15 +253,15 @@ def activation_memory(
     ),
 )
 def logits_memory(
-    holds_output: Array,
-    rank_tokens: Array,
-    padded_vocabulary: Array,
-    tp: Array,
-    logit_bytes: Array,
-    mtp_depths: Array,
-    single_bytes: Array,
-    loss_chunks: Array,
-) -> Array:
+    holds_output,
+    rank_tokens,
+    padded_vocabulary,
+    tp,
+    logit_bytes,
+    mtp_depths,
+    single_bytes,
+    loss_chunks,
+):
     """Memory of logits and loss."""
     logits = holds_output * rank_tokens * padded_vocabulary / tp
     further = mtp_depths * xp.minimum(single_bytes, logit_bytes)
@@ -283,7 +273,7 @@ def logits_memory(
     where="megatron/core/parallel_state.py",
     assumes=("one communicator a dimension of the plan",),
 )
-def communicators(tp: Array, pp: Array, cp: Array, dp: Array, ep: Array) -> Array:
+def communicators(tp, pp, cp, dp, ep):
     """Communicators of more than one rank."""
     groups = (tp, pp, cp, dp * cp, ep)
     return xp.asarray(sum(xp.where(size > 1.0, 1.0, 0.0) for size in groups))
@@ -305,15 +295,8 @@ EXCHANGE: dict[str, Any] = {
     **EXCHANGE,
 )
 def deduplicated_exchange_memory(
-    rank_tokens: Array,
-    tp: Array,
-    ep: Array,
-    gpus_per_node: Array,
-    expert_hidden_size: Array,
-    experts: Array,
-    activation_bytes: Array,
-    single_bytes: Array,
-) -> Array:
+    rank_tokens, tp, ep, gpus_per_node, expert_hidden_size, experts, activation_bytes, single_bytes
+):
     """Memory of what experts are sent, and send back, where a token goes once to each node."""
     near = experts * xp.minimum(gpus_per_node, ep) / ep
     token = activation_bytes * expert_hidden_size + single_bytes * (
@@ -328,26 +311,23 @@ def deduplicated_exchange_memory(
     assumes=("one receiving connection a channel",),
 )
 def communicator_memory(
-    communicators: Array,
-    communicator_channels: Array,
-    channel_buffer_bytes: Array,
-    exchange_memory: Array,
-) -> Array:
+    communicators, communicator_channels, channel_buffer_bytes, exchange_memory
+):
     """Memory of the communicators' buffers, and of experts' exchange."""
     return communicators * communicator_channels * channel_buffer_bytes + exchange_memory
 
 
 @formula(assumes=(SUM,), **TOTAL)
 def allocated_memory(
-    model_state_memory: Array,
-    activation_memory: Array,
-    logits_memory: Array,
-    gathered_memory: Array,
-    pending_gradient_memory: Array,
-    bucket_memory: Array,
-    placeholder_memory: Array,
-    workspace_bytes: Array,
-) -> Array:
+    model_state_memory,
+    activation_memory,
+    logits_memory,
+    gathered_memory,
+    pending_gradient_memory,
+    bucket_memory,
+    placeholder_memory,
+    workspace_bytes,
+):
     """Memory that the framework allocates."""
     # What depends on few axes of a sweep is added up first.
     gradients = pending_gradient_memory + bucket_memory + placeholder_memory
@@ -359,27 +339,20 @@ def allocated_memory(
     source="derivation",
     assumes=("the allocator reserves a multiple; communicators and the driver allocate outside",),
 )
-def memory(
-    reserve_factor: Array,
-    allocated_memory: Array,
-    communicator_memory: Array,
-    context_bytes: Array,
-) -> Array:
+def memory(reserve_factor, allocated_memory, communicator_memory, context_bytes):
     """Memory of all parts together."""
     reserved = xp.asarray(reserve_factor * allocated_memory)
     return reserved + (communicator_memory + context_bytes)
 
 
 @formula(source="derivation")
-def peak_memory(
-    first_stage_memory: Array, middle_stage_memory: Array, last_stage_memory: Array
-) -> Array:
+def peak_memory(first_stage_memory, middle_stage_memory, last_stage_memory):
     """Memory of the fullest stage."""
     return xp.maximum(xp.maximum(first_stage_memory, middle_stage_memory), last_stage_memory)
 
 
 @formula(source="derivation")
-def headroom(memory_capacity: Array, peak_memory: Array) -> Array:
+def headroom(memory_capacity, peak_memory):
     """Memory that is left on the fullest stage; below nought the plan doesn't fit."""
     return memory_capacity - peak_memory
 
@@ -522,26 +495,21 @@ PEAK_PARTS = tuple(f"peak_{part}" for part in PARTS)
 
 
 @formula(source=DERIVED)
-def second_stage(pp: Array) -> Array:
+def second_stage(pp):
     """The pipeline's second stage, or its only one."""
     return xp.minimum(pp - 1.0, 1.0)
 
 
 @formula(source=DERIVED)
-def last_stage(pp: Array) -> Array:
+def last_stage(pp):
     """The pipeline's last stage."""
     return pp - 1.0
 
 
 @formula(source=DERIVED)
 def expert_stage(
-    dense_layers: Array,
-    pp: Array,
-    virtual_stages: Array,
-    pipeline_layers: Array,
-    embedding_as_layer: Array,
-    loss_as_layer: Array,
-) -> Array:
+    dense_layers, pp, virtual_stages, pipeline_layers, embedding_as_layer, loss_as_layer
+):
     """The second stage, or the first one with as few of the leading dense layers as any."""
     places = pipeline_layers + embedding_as_layer + loss_as_layer
     chunk = xp.maximum(xp.ceil(places / (pp * virtual_stages)), 1.0)
@@ -555,7 +523,7 @@ def expert_stage(
     assumes=("nothing is known of layers",),
     when={"shapes": "unknown"},
 )
-def expert_stage_of_unknown(pp: Array) -> Array:
+def expert_stage_of_unknown(pp):
     """The second stage, for nothing is known of layers."""
     return xp.minimum(pp - 1.0, 1.0)
 
@@ -565,25 +533,20 @@ for _stage in CANDIDATES:
 
 
 @formula(source=DERIVED)
-def middle_stage_memory(second_stage_memory: Array, expert_stage_memory: Array) -> Array:
+def middle_stage_memory(second_stage_memory, expert_stage_memory):
     """Memory of the fullest of the middle stages."""
     return xp.maximum(second_stage_memory, expert_stage_memory)
 
 
 @formula(source=DERIVED, assumes=("of equals the first",))
-def fullest_candidate(
-    first_stage_memory: Array,
-    peak_memory: Array,
-    second_stage_memory: Array,
-    expert_stage_memory: Array,
-) -> Array:
+def fullest_candidate(first_stage_memory, peak_memory, second_stage_memory, expert_stage_memory):
     """Which of the stages that can be the fullest it is, from 0."""
     later = xp.where(expert_stage_memory == peak_memory, 2.0, 3.0)
     later = xp.where(second_stage_memory == peak_memory, 1.0, later)
     return xp.where(first_stage_memory == peak_memory, 0.0, later)
 
 
-def _choose(candidate: Array, *values: Array) -> Array:
+def _choose(candidate, *values):
     """Return the value of the stage that is the fullest."""
     one, two, three, last = values
     if all(value is one for value in values):

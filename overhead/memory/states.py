@@ -8,7 +8,6 @@ from overhead.arrays import xp
 from overhead.formula import alias, call, constant, formula, parameters, product, total
 from overhead.labels import PREFETCHES, SHARED, TRAINING
 from overhead.memory.activations import NARROW_ONES, in_both
-from overhead.quantity import Array
 
 ZERO = "rajbhandari2020"
 FSDP: dict[str, Any] = {"source": "zhao2023", "where": "sections 3.2 and 4.2"}
@@ -43,19 +42,17 @@ alias("expert_shards", "edp", **MEGATRON)
     when=HYBRID,
     **FSDP,
 )
-def hybrid_expert_shards(hsdp_shard: Array, tp: Array, ep: Array, etp: Array) -> Array:
+def hybrid_expert_shards(hsdp_shard, tp, ep, etp):
     """Ranks over which hybrid sharding shards experts."""
     return xp.maximum(hsdp_shard * tp / (ep * etp), 1.0)
 
 
-def _share(
-    sharded: Array, parameters: Array, experts: Array, shards: Array, expert_shards: Array
-) -> Array:
+def _share(sharded, parameters, experts, shards, expert_shards):
     dense = parameters / xp.where(sharded, shards, 1.0)
     return dense + experts / xp.where(sharded, expert_shards, 1.0)
 
 
-def _stored(every: Array, *taken: Array) -> Array:
+def _stored(every, *taken):
     wide, own, copies, zero_stage, shards, expert_shards, experts, narrow, narrow_experts = taken
     dense = in_both(wide, own + copies, every, narrow)
     routed = in_both(wide, own + copies, experts, narrow_experts)
@@ -68,20 +65,15 @@ STORED = ("stage_parameters", "wide_weight_bytes", "weight_bytes", "weight_copy_
 
 
 @formula(source=ZERO, where="section 5.3", inputs=STORED)
-def weight_memory(*taken: Array) -> Array:
+def weight_memory(*taken):
     """Memory of weights: sharded from stage 3."""
     return _stored(*taken)
 
 
 @formula(source=ZERO, where="section 5.2")
 def gradient_memory(
-    gradient_bytes: Array,
-    zero_stage: Array,
-    trained_parameters: Array,
-    trained_expert_parameters: Array,
-    shards: Array,
-    expert_shards: Array,
-) -> Array:
+    gradient_bytes, zero_stage, trained_parameters, trained_expert_parameters, shards, expert_shards
+):
     """Memory of gradients: sharded from stage 2."""
     kept = (trained_parameters, trained_expert_parameters, shards, expert_shards)
     return gradient_bytes * _share(zero_stage >= 2.0, *kept)
@@ -89,13 +81,13 @@ def gradient_memory(
 
 @formula(source=ZERO, where="section 5.1")
 def optimizer_memory(
-    device_optimizer_bytes: Array,
-    zero_stage: Array,
-    trained_parameters: Array,
-    trained_expert_parameters: Array,
-    shards: Array,
-    expert_shards: Array,
-) -> Array:
+    device_optimizer_bytes,
+    zero_stage,
+    trained_parameters,
+    trained_expert_parameters,
+    shards,
+    expert_shards,
+):
     """Memory of the optimizer's states: sharded from stage 1 (Megatron's distributed optimizer)."""
     kept = (trained_parameters, trained_expert_parameters, shards, expert_shards)
     return device_optimizer_bytes * _share(zero_stage >= 1.0, *kept)
@@ -112,9 +104,7 @@ alias("device_optimizer_bytes", "optimizer_bytes", "Bytes of the optimizer's sta
     assumes=("narrower weights' master copy stays on the GPU, too, as in Megatron-Bridge",),
     when={"updating": "host"},
 )
-def offloaded_optimizer_bytes(
-    optimizer_bytes: Array, optimizer_offload: Array, weight_bytes: Array, single_bytes: Array
-) -> Array:
+def offloaded_optimizer_bytes(optimizer_bytes, optimizer_offload, weight_bytes, single_bytes):
     """Bytes a parameter of the optimizer's states that stay on the GPU, in the mean."""
     master = xp.where(weight_bytes < single_bytes, single_bytes, 0.0)
     moments = xp.maximum(optimizer_bytes - master, 0.0)
@@ -147,19 +137,19 @@ for _kind in ("", "_expert"):
 
 @formula(assumes=(LATENT,), **LORA)
 def attention_adapter_width(
-    lora_attention: Array,
-    kv_rank: Array,
-    hidden_size: Array,
-    q_rank: Array,
-    qkv_outputs: Array,
-    heads: Array,
-    value_head_size: Array,
-    output_gate: Array,
-    output_rank: Array,
-    output_groups: Array,
-    attention_layer_fraction: Array,
-    linear_adapter_width: Array,
-) -> Array:
+    lora_attention,
+    kv_rank,
+    hidden_size,
+    q_rank,
+    qkv_outputs,
+    heads,
+    value_head_size,
+    output_gate,
+    output_rank,
+    output_groups,
+    attention_layer_fraction,
+    linear_adapter_width,
+):
     """Inputs and outputs of the adapted products of attention, or linear attention."""
     # Queries that come from a latent vector have products of their own, and so has latent
     # attention's gate; else queries, keys, values and gate are one product.
@@ -174,36 +164,34 @@ def attention_adapter_width(
 
 
 @formula(**LORA)
-def mlp_adapter_width(lora_mlp: Array, gated: Array, ffn_size: Array, hidden_size: Array) -> Array:
+def mlp_adapter_width(lora_mlp, gated, ffn_size, hidden_size):
     """Inputs and outputs of a dense MLP's adapted products; none where it has no width."""
     width = 2.0 * hidden_size + (2.0 + gated) * ffn_size
     return xp.asarray(lora_mlp * xp.where(ffn_size > 0.0, width, 0.0))
 
 
 @formula(assumes=("routed experts and the router have none",), **LORA)
-def shared_adapter_width(
-    lora_mlp: Array, gated: Array, shared_ffn_size: Array, hidden_size: Array
-) -> Array:
+def shared_adapter_width(lora_mlp, gated, shared_ffn_size, hidden_size):
     """Inputs and outputs of shared experts' linear layers with adapters."""
     width = 2.0 * hidden_size + (2.0 + gated) * shared_ffn_size
     return xp.asarray(lora_mlp * xp.where(shared_ffn_size > 0.0, width, 0.0))
 
 
-def _adapters(rank: Array, every: Array, attention: Array, *rest: Array) -> Array:
+def _adapters(rank, every, attention, *rest):
     dense, mlp, routed, shared = rest
     return xp.asarray(rank * (every * attention + dense * mlp + routed * shared))
 
 
 @formula(**LORA)
 def adapter_parameters(
-    lora_rank: Array,
-    layers: Array,
-    attention_adapter_width: Array,
-    dense_mlp_layers: Array,
-    mlp_adapter_width: Array,
-    moe_layers: Array,
-    shared_adapter_width: Array,
-) -> Array:
+    lora_rank,
+    layers,
+    attention_adapter_width,
+    dense_mlp_layers,
+    mlp_adapter_width,
+    moe_layers,
+    shared_adapter_width,
+):
     """Parameters of all adapters of the model."""
     mlps = (dense_mlp_layers, mlp_adapter_width, moe_layers, shared_adapter_width)
     return _adapters(lora_rank, layers, attention_adapter_width, *mlps)
@@ -211,16 +199,16 @@ def adapter_parameters(
 
 @formula(returns="trained_parameters", lacks={"stage_parameters": FROZEN}, **LORA)
 def adapted_trained_parameters(
-    weight_copies: Array,
-    lora_rank: Array,
-    stage_layers: Array,
-    attention_adapter_width: Array,
-    stage_mlp_layers: Array,
-    mlp_adapter_width: Array,
-    stage_moe_layers: Array,
-    shared_adapter_width: Array,
-    tp: Array,
-) -> Array:
+    weight_copies,
+    lora_rank,
+    stage_layers,
+    attention_adapter_width,
+    stage_mlp_layers,
+    mlp_adapter_width,
+    stage_moe_layers,
+    shared_adapter_width,
+    tp,
+):
     """Parameters of a rank that are trained: those of its adapters."""
     mlps = (stage_mlp_layers, mlp_adapter_width, stage_moe_layers, shared_adapter_width)
     adapters = _adapters(lora_rank, stage_layers, attention_adapter_width, *mlps)
@@ -234,7 +222,7 @@ constant("trained_expert_parameters", 0.0, "None: routed experts are frozen", **
     returns="weight_memory", inputs=("trained_parameters", *STORED),
     assumes=("adapters are in 16 bits",), **LORA,
 )  # fmt: skip
-def adapted_weight_memory(trained: Array, frozen: Array, *taken: Array) -> Array:
+def adapted_weight_memory(trained, frozen, *taken):
     """Memory of frozen weights and of adapters: sharded from stage 3."""
     return _stored(frozen + trained, *taken)
 
@@ -243,7 +231,7 @@ def adapted_weight_memory(trained: Array, frozen: Array, *taken: Array) -> Array
 
 
 @formula(**FSDP2)
-def gather_every_micro_batch(pp: Array, whole_in_pipeline: Array) -> Array:
+def gather_every_micro_batch(pp, whole_in_pipeline):
     """Whether ZeRO-3 gathers weights each micro-batch."""
     return xp.where(pp > 1.0, 1.0 - whole_in_pipeline, 1.0)
 
@@ -251,7 +239,7 @@ def gather_every_micro_batch(pp: Array, whole_in_pipeline: Array) -> Array:
 @formula(
     assumes=("gradients that don't wait for the end of the step are sharded at once",), **FSDP2
 )
-def reduce_every_micro_batch(pending_share: Array, pp: Array, whole_in_pipeline: Array) -> Array:
+def reduce_every_micro_batch(pending_share, pp, whole_in_pipeline):
     """Whether ZeRO-2 and 3 reduce gradients each micro-batch."""
     each = xp.where(pp > 1.0, 1.0 - whole_in_pipeline, 1.0)
     return xp.where(pending_share < 1.0, each, 0.0)
@@ -259,13 +247,13 @@ def reduce_every_micro_batch(pending_share: Array, pp: Array, whole_in_pipeline:
 
 @formula(**FSDP)
 def layer_rank_parameters(
-    attention_rank_parameters: Array,
-    norm_parameters: Array,
-    stage_mlp_layers: Array,
-    mlp_rank_parameters: Array,
-    stage_moe_layers: Array,
-    shared_rank_parameters: Array,
-) -> Array:
+    attention_rank_parameters,
+    norm_parameters,
+    stage_mlp_layers,
+    mlp_rank_parameters,
+    stage_moe_layers,
+    shared_rank_parameters,
+):
     """Parameters of the stage's largest layer on one rank, its routed experts left out."""
     dense = xp.where(stage_mlp_layers > 0.0, mlp_rank_parameters, 0.0)
     shared = xp.where(stage_moe_layers > 0.0, shared_rank_parameters, 0.0)
@@ -273,7 +261,7 @@ def layer_rank_parameters(
 
 
 @formula(**FSDP)
-def layer_rank_expert_parameters(stage_moe_layers: Array, expert_rank_parameters: Array) -> Array:
+def layer_rank_expert_parameters(stage_moe_layers, expert_rank_parameters):
     """Parameters of one layer's routed experts on one rank of a stage that has them."""
     return xp.where(stage_moe_layers > 0.0, expert_rank_parameters, 0.0)
 
@@ -283,24 +271,24 @@ def layer_rank_expert_parameters(stage_moe_layers: Array, expert_rank_parameters
     **FSDP,
 )
 def gathered_memory(
-    zero_stage: Array,
-    gathered_bytes: Array,
-    wide_gathered_bytes: Array,
-    layer_narrow_parameters: Array,
-    narrow_expert_parameters: Array,
-    shards: Array,
-    gathered_layers: Array,
-    gather_every_micro_batch: Array,
-    keep_gathered: Array,
-    weight_copies: Array,
-    stage_layers: Array,
-    layer_rank_parameters: Array,
-    gathered_ends: Array,
-    embedding_rank_parameters: Array,
-    output_rank_parameters: Array,
-    expert_shards: Array,
-    layer_rank_expert_parameters: Array,
-) -> Array:
+    zero_stage,
+    gathered_bytes,
+    wide_gathered_bytes,
+    layer_narrow_parameters,
+    narrow_expert_parameters,
+    shards,
+    gathered_layers,
+    gather_every_micro_batch,
+    keep_gathered,
+    weight_copies,
+    stage_layers,
+    layer_rank_parameters,
+    gathered_ends,
+    embedding_rank_parameters,
+    output_rank_parameters,
+    expert_shards,
+    layer_rank_expert_parameters,
+):
     """Memory of the weights that ZeRO-3 holds gathered."""
     every = weight_copies * stage_layers
     kept = (gather_every_micro_batch < 1.0) | (keep_gathered > 0.0)
@@ -318,9 +306,7 @@ def gathered_memory(
 
 
 @formula(**FSDP)
-def fetched_layers(
-    gathered_layers: Array, forward_layers_ahead: Array, backward_layers_ahead: Array
-) -> Array:
+def fetched_layers(gathered_layers, forward_layers_ahead, backward_layers_ahead):
     """Layers held gathered: as the software does, or the one at work and those fetched ahead."""
     ahead = xp.maximum(forward_layers_ahead, backward_layers_ahead)
     return xp.maximum(gathered_layers, 1.0 + ahead)
@@ -343,15 +329,15 @@ formula(
     **FSDP,
 )
 def pending_gradient_memory(
-    zero_stage: Array,
-    pending_share: Array,
-    reduce_every_micro_batch: Array,
-    gradient_bytes: Array,
-    shards: Array,
-    trained_parameters: Array,
-    expert_shards: Array,
-    trained_expert_parameters: Array,
-) -> Array:
+    zero_stage,
+    pending_share,
+    reduce_every_micro_batch,
+    gradient_bytes,
+    shards,
+    trained_parameters,
+    expert_shards,
+    trained_expert_parameters,
+):
     """Memory of gradients that wait for being sharded: all where a step reduces them once."""
     dense = xp.where(shards > 1.0, trained_parameters, 0.0)
     experts = xp.where(expert_shards > 1.0, trained_expert_parameters, 0.0)
@@ -375,7 +361,7 @@ call(
     where="section 6.2",
     assumes=("buckets are beside the gradients; where they are parts of one buffer, give none",),
 )
-def bucket_memory(dp: Array, cp: Array, buckets: Array, bucket_bytes: Array) -> Array:
+def bucket_memory(dp, cp, buckets, bucket_bytes):
     """Memory of buckets of gradients on their way."""
     return xp.where(dp * cp > 1.0, buckets * bucket_bytes, 0.0)
 
@@ -391,13 +377,8 @@ FUSED = "sharded gradients aren't added up in products, as recipes of Megatron-F
 
 @formula(assumes=(ONE_A_SHAPE, "the experts of a layer share theirs", FUSED), **PLACEHOLDERS)
 def placeholder_memory(
-    placeholder_bytes: Array,
-    zero_stage: Array,
-    layer_rank_parameters: Array,
-    stage_moe_layers: Array,
-    expert_weights: Array,
-    etp: Array,
-) -> Array:
+    placeholder_bytes, zero_stage, layer_rank_parameters, stage_moe_layers, expert_weights, etp
+):
     """Memory of what a product hands back whose gradient was added to the sum already."""
     expert = xp.where(stage_moe_layers > 0.0, expert_weights / etp, 0.0)
     kept = placeholder_bytes * (layer_rank_parameters + expert)
@@ -412,17 +393,17 @@ def placeholder_memory(
     **PLACEHOLDERS,
 )
 def adapted_placeholder_memory(
-    placeholder_bytes: Array,
-    zero_stage: Array,
-    lora_rank: Array,
-    stage_layers: Array,
-    attention_adapter_width: Array,
-    stage_mlp_layers: Array,
-    mlp_adapter_width: Array,
-    stage_moe_layers: Array,
-    shared_adapter_width: Array,
-    tp: Array,
-) -> Array:
+    placeholder_bytes,
+    zero_stage,
+    lora_rank,
+    stage_layers,
+    attention_adapter_width,
+    stage_mlp_layers,
+    mlp_adapter_width,
+    stage_moe_layers,
+    shared_adapter_width,
+    tp,
+):
     """Memory of what products of adapters hand back, each kind of layer counted once."""
     every, dense, routed = (
         xp.minimum(count, 1.0) for count in (stage_layers, stage_mlp_layers, stage_moe_layers)
@@ -445,15 +426,13 @@ ROWS = "the bias of a product that is split by rows is whole on each rank"
     where="megatron/core/transformer/attention.py, num_query_groups_per_partition",
     assumes=("with fewer heads than ranks each rank has one, a copy",),
 )
-def rank_kv_heads(kv_rank: Array, heads: Array, kv_heads: Array, tp: Array) -> Array:
+def rank_kv_heads(kv_rank, heads, kv_heads, tp):
     """Key and value heads of a rank."""
     return xp.where(kv_rank > 0.0, heads / tp, xp.maximum(kv_heads / tp, 1.0))
 
 
 @formula(**TENSOR)
-def rank_key_value_weights(
-    kv_rank: Array, key_value_weights: Array, tp: Array, rank_kv_heads: Array, kv_heads: Array
-) -> Array:
+def rank_key_value_weights(kv_rank, key_value_weights, tp, rank_kv_heads, kv_heads):
     """Weights to keys and values on one rank."""
     latent = key_value_weights / tp
     return xp.where(kv_rank > 0.0, latent, key_value_weights * (rank_kv_heads / kv_heads))
@@ -461,14 +440,14 @@ def rank_key_value_weights(
 
 @formula(assumes=("projections down to latent vectors are whole on each rank",), **TENSOR)
 def attention_rank_weights(
-    query_down_weights: Array,
-    key_value_down_weights: Array,
-    rank_key_value_weights: Array,
-    query_weights: Array,
-    attention_output_weights: Array,
-    tp: Array,
-    index_weights: Array,
-) -> Array:
+    query_down_weights,
+    key_value_down_weights,
+    rank_key_value_weights,
+    query_weights,
+    attention_output_weights,
+    tp,
+    index_weights,
+):
     """Weights of one layer's attention on one rank."""
     whole = query_down_weights + key_value_down_weights + rank_key_value_weights + index_weights
     return whole + (query_weights + attention_output_weights) / tp
@@ -476,20 +455,20 @@ def attention_rank_weights(
 
 @formula(assumes=(ROWS,), **TENSOR)
 def attention_rank_biases(
-    biases: Array,
-    qkv_biases: Array,
-    kv_rank: Array,
-    q_rank: Array,
-    head_size_rope: Array,
-    heads: Array,
-    tp: Array,
-    query_head_size: Array,
-    head_size_plain: Array,
-    value_head_size: Array,
-    rank_kv_heads: Array,
-    head_size: Array,
-    hidden_size: Array,
-) -> Array:
+    biases,
+    qkv_biases,
+    kv_rank,
+    q_rank,
+    head_size_rope,
+    heads,
+    tp,
+    query_head_size,
+    head_size_plain,
+    value_head_size,
+    rank_kv_heads,
+    head_size,
+    hidden_size,
+):
     """Biases of one layer's attention on one rank."""
     own = heads / tp
     up = own * (query_head_size + head_size_plain + value_head_size)
@@ -505,9 +484,7 @@ total("attention_rank_parameters",
 
 
 @formula(assumes=(ROWS,), **TENSOR)
-def mlp_rank_parameters(
-    mlp_weights: Array, tp: Array, biases: Array, gated: Array, ffn_size: Array, hidden_size: Array
-) -> Array:
+def mlp_rank_parameters(mlp_weights, tp, biases, gated, ffn_size, hidden_size):
     """Parameters of one dense layer's MLP on one rank."""
     return mlp_weights / tp + biases * ((1.0 + gated) * ffn_size / tp + hidden_size)
 
@@ -518,14 +495,8 @@ def mlp_rank_parameters(
     assumes=("the router is whole on each rank", ROWS),
 )
 def shared_rank_parameters(
-    router_parameters: Array,
-    shared_expert_weights: Array,
-    tp: Array,
-    shared_ffn_size: Array,
-    biases: Array,
-    gated: Array,
-    hidden_size: Array,
-) -> Array:
+    router_parameters, shared_expert_weights, tp, shared_ffn_size, biases, gated, hidden_size
+):
     """Parameters of one layer's router and shared experts on one rank."""
     bias = biases * ((1.0 + gated) * shared_ffn_size / tp + hidden_size)
     shared = shared_expert_weights / tp + xp.where(shared_ffn_size > 0.0, bias, 0.0)
@@ -534,22 +505,15 @@ def shared_rank_parameters(
 
 @formula(source=MEGATRON_CODE, where="megatron/core/transformer/moe/experts.py", assumes=(ROWS,))
 def expert_rank_parameters(
-    experts: Array,
-    ep: Array,
-    expert_weights: Array,
-    etp: Array,
-    biases: Array,
-    gated: Array,
-    expert_ffn_size: Array,
-    expert_hidden_size: Array,
-) -> Array:
+    experts, ep, expert_weights, etp, biases, gated, expert_ffn_size, expert_hidden_size
+):
     """Parameters of one layer's routed experts on one rank."""
     bias = biases * ((1.0 + gated) * expert_ffn_size / etp + expert_hidden_size)
     return experts / ep * (expert_weights / etp + bias)
 
 
 @formula(source=MEGATRON_CODE, where="make-vocab-size-divisible-by")
-def padded_vocabulary(vocabulary_size: Array, vocabulary_multiple: Array, tp: Array) -> Array:
+def padded_vocabulary(vocabulary_size, vocabulary_multiple, tp):
     """Vocabulary as it is padded, so that every rank has as many rows of the tables."""
     multiple = vocabulary_multiple * tp
     return xp.asarray(multiple * xp.ceil(vocabulary_size / multiple))
@@ -557,26 +521,22 @@ def padded_vocabulary(vocabulary_size: Array, vocabulary_multiple: Array, tp: Ar
 
 @formula(assumes=("learned positions are whole on each rank",), **TENSOR)
 def embedding_rank_parameters(
-    holds_embedding: Array,
-    padded_vocabulary: Array,
-    hidden_size: Array,
-    tp: Array,
-    position_parameters: Array,
-) -> Array:
+    holds_embedding, padded_vocabulary, hidden_size, tp, position_parameters
+):
     """Parameters of embedding and positions on one rank; none but where they are held."""
     return holds_embedding * (padded_vocabulary * hidden_size / tp + position_parameters)
 
 
 @formula(assumes=("a tied table that two stages need is held by both",), **TENSOR)
 def output_rank_parameters(
-    holds_output: Array,
-    norm_parameters: Array,
-    tied_embeddings: Array,
-    holds_embedding: Array,
-    padded_vocabulary: Array,
-    hidden_size: Array,
-    tp: Array,
-) -> Array:
+    holds_output,
+    norm_parameters,
+    tied_embeddings,
+    holds_embedding,
+    padded_vocabulary,
+    hidden_size,
+    tp,
+):
     """Parameters of the last norm and the output layer on one rank; none but where held."""
     table = padded_vocabulary * hidden_size / tp
     return holds_output * (norm_parameters + (1.0 - tied_embeddings * holds_embedding) * table)
@@ -587,26 +547,26 @@ def output_rank_parameters(
     where="megatron/core/transformer/multi_token_prediction.py, MultiTokenPredictionLayer",
     assumes=("the projection is split by columns; its three norms are whole on each rank",),
 )
-def mtp_rank_parameters(mtp_projection_weights: Array, tp: Array, norm_parameters: Array) -> Array:
+def mtp_rank_parameters(mtp_projection_weights, tp, norm_parameters):
     """Parameters on one rank of a layer that predicts a further token, beyond other layers'."""
     return mtp_projection_weights / tp + 3.0 * norm_parameters
 
 
 @formula(assumes=("a rank that holds two stages keeps states for both",), **TENSOR)
 def stage_parameters(
-    weight_copies: Array,
-    stage_layers: Array,
-    attention_rank_parameters: Array,
-    norm_parameters: Array,
-    stage_mtp_layers: Array,
-    mtp_rank_parameters: Array,
-    stage_mlp_layers: Array,
-    mlp_rank_parameters: Array,
-    stage_moe_layers: Array,
-    shared_rank_parameters: Array,
-    embedding_rank_parameters: Array,
-    output_rank_parameters: Array,
-) -> Array:
+    weight_copies,
+    stage_layers,
+    attention_rank_parameters,
+    norm_parameters,
+    stage_mtp_layers,
+    mtp_rank_parameters,
+    stage_mlp_layers,
+    mlp_rank_parameters,
+    stage_moe_layers,
+    shared_rank_parameters,
+    embedding_rank_parameters,
+    output_rank_parameters,
+):
     """Parameters of a rank, its routed experts left out."""
     every = stage_layers * (attention_rank_parameters + 2.0 * norm_parameters)
     mlp = stage_mlp_layers * mlp_rank_parameters + stage_moe_layers * shared_rank_parameters
@@ -630,7 +590,7 @@ BARE: dict[str, Any] = {"shapes": "unknown"}
     when=BARE,
     **TENSOR,
 )
-def even_stage_parameters(weight_copies: Array, parameters: Array, tp: Array, pp: Array) -> Array:
+def even_stage_parameters(weight_copies, parameters, tp, pp):
     """Parameters of a rank where only the model's total is known."""
     return weight_copies * parameters / (tp * pp)
 

@@ -8,7 +8,6 @@ from overhead.arrays import xp
 from overhead.formula import alias, call, constant, derived, formula, product, total
 from overhead.labels import ONE_COMPUTATION
 from overhead.overlap import mechanisms
-from overhead.quantity import Array
 
 # The last gradients are ready when the backward ends, so the last bucket shows in any case.
 IN_TURN = (
@@ -26,12 +25,7 @@ MEGATRON = {"buckets": "megatron"}
     assumes=(*IN_TURN, "all buckets but the first are equal"),
     when={"mechanism": "ddp_buckets"},
 )
-def ddp_buckets_time(
-    gradient_buckets: Array,
-    first_bucket_share: Array,
-    compute_time: Array,
-    communication_time: Array,
-) -> Array:
+def ddp_buckets_time(gradient_buckets, first_bucket_share, compute_time, communication_time):
     """Time of a backward behind which its gradients' buckets are reduced."""
     first = xp.where(gradient_buckets > 1.0, first_bucket_share, 1.0)
     others = xp.maximum(gradient_buckets - 1.0, 1.0)
@@ -43,7 +37,7 @@ def ddp_buckets_time(
 
 
 @derived(returns="first_bucket_share", assumes=("all buckets are equal",))
-def equal_first_bucket(gradient_buckets: Array) -> Array:
+def equal_first_bucket(gradient_buckets):
     """Share of the first of equal buckets."""
     return 1.0 / gradient_buckets
 
@@ -54,9 +48,7 @@ def equal_first_bucket(gradient_buckets: Array) -> Array:
     where="section 3.2.2 (PyTorch's reducer.hpp: first bucket 1 MiB, then 25 MiB)",
     when=SIZED,
 )
-def sized_buckets(
-    message_bytes: Array, first_bucket_capacity: Array, bucket_capacity: Array
-) -> Array:
+def sized_buckets(message_bytes, first_bucket_capacity, bucket_capacity):
     """Buckets of all gradients: a first one, and what the others hold."""
     left = xp.maximum(message_bytes - first_bucket_capacity, 0.0)
     return 1.0 + xp.ceil(left / bucket_capacity)
@@ -69,7 +61,7 @@ def sized_buckets(
     assumes=("time is in proportion to bytes",),
     when=SIZED,
 )
-def sized_first_bucket(message_bytes: Array, first_bucket_capacity: Array) -> Array:
+def sized_first_bucket(message_bytes, first_bucket_capacity):
     """Share of the gradients that the first bucket holds."""
     whole = xp.maximum(message_bytes, first_bucket_capacity)
     return xp.where(message_bytes > first_bucket_capacity, first_bucket_capacity / whole, 1.0)
@@ -81,7 +73,7 @@ def sized_first_bucket(message_bytes: Array, first_bucket_capacity: Array) -> Ar
     where="megatron/core/distributed/distributed_data_parallel.py",
     when=MEGATRON,
 )
-def megatron_bucket_elements(dp: Array) -> Array:
+def megatron_bucket_elements(dp):
     """Gradients of a bucket as Megatron chooses them: a million a rank, and 40 at least."""
     return xp.maximum(40e6, 1e6 * dp)
 
@@ -93,7 +85,7 @@ def megatron_bucket_elements(dp: Array) -> Array:
     assumes=("buckets are filled to the last gradient",),
     when=MEGATRON,
 )
-def megatron_buckets(reduced_elements: Array, bucket_elements: Array) -> Array:
+def megatron_buckets(reduced_elements, bucket_elements):
     """Buckets of all gradients where each holds as many."""
     return xp.maximum(xp.ceil(reduced_elements / bucket_elements), 1.0)
 
@@ -102,9 +94,7 @@ def megatron_buckets(reduced_elements: Array, bucket_elements: Array) -> Array:
 
 
 @derived(returns="overlap_window", assumes=("all micro-batches take equally long",))
-def window_of_last_backward(
-    backward_share: Array, compute_time: Array, micro_batches: Array
-) -> Array:
+def window_of_last_backward(backward_share, compute_time, micro_batches):
     """Computation of the last micro-batch's backward."""
     return backward_share * compute_time / micro_batches
 
@@ -116,9 +106,7 @@ def window_of_last_backward(
     assumes=(*IN_TURN, "all buckets are equal", "only the last micro-batch's backward reduces"),
     when={"mechanism": "gradient_accumulation"},
 )
-def gradient_accumulation_time(
-    compute_time: Array, communication_time: Array, gradient_buckets: Array, overlap_window: Array
-) -> Array:
+def gradient_accumulation_time(compute_time, communication_time, gradient_buckets, overlap_window):
     """Time of micro-batches of which only the last one's backward hides the reduction."""
     window = xp.minimum(overlap_window, compute_time)
     beyond = communication_time - window * (1.0 - 1.0 / gradient_buckets)
@@ -134,7 +122,7 @@ def gradient_accumulation_time(
     assumes=("messages follow one another",),
     when={"communication": "messages", "mechanism": ONE_COMPUTATION},
 )
-def counted_messages_time(messages: Array, message_latency: Array, transfer_time: Array) -> Array:
+def counted_messages_time(messages, message_latency, transfer_time):
     """Time of the communication by itself, from its messages."""
     return messages * message_latency + transfer_time
 
@@ -151,7 +139,7 @@ total("fused_communication_time", ("message_latency", "transfer_time", "copy_tim
 
 
 @derived(when=FUSED)
-def fusing_saves(communication_time: Array, fused_communication_time: Array) -> Array:
+def fusing_saves(communication_time, fused_communication_time):
     """Time that fusing messages saves; negative where the copies cost more than the latencies."""
     return communication_time - fused_communication_time
 
@@ -171,7 +159,7 @@ total(
 
 
 @derived(returns="ideal_overlapped_time", when=FUSED)
-def ideal_fused_time(compute_time: Array, fused_communication_time: Array) -> Array:
+def ideal_fused_time(compute_time, fused_communication_time):
     """Time of the longer one, with the messages fused."""
     return xp.maximum(compute_time, fused_communication_time)
 
@@ -190,13 +178,13 @@ BULK: dict[str, Any] = {
 
 
 @formula(source=mechanisms.ENGINE, where="set_sm_margin", assumes=("one is left at least",))
-def free_sms(sms: Array, num_sm: Array) -> Array:
+def free_sms(sms, num_sm):
     """Multiprocessors that communication leaves to the computation."""
     return xp.maximum(sms - num_sm, 1.0)
 
 
 @derived(assumes=(ALONE, "all multiprocessors work all of the time"))
-def carved_compute_time(compute_time: Array, sms: Array, free_sms: Array) -> Array:
+def carved_compute_time(compute_time, sms, free_sms):
     """Time of the computation on the multiprocessors that communication leaves."""
     return compute_time * sms / free_sms
 
@@ -207,7 +195,7 @@ def carved_compute_time(compute_time: Array, sms: Array, free_sms: Array) -> Arr
     when={"mechanism": "bulk_margin"},
     **BULK,
 )
-def bulk_margin_time(carved_compute_time: Array, communication_time: Array) -> Array:
+def bulk_margin_time(carved_compute_time, communication_time):
     """Time of a product that leaves room for a collective beside it.
 
     It can be longer than both one after the other.
@@ -224,9 +212,7 @@ def bulk_margin_time(carved_compute_time: Array, communication_time: Array) -> A
     when={"mechanism": "bulk_shared"},
     **BULK,
 )
-def bulk_shared_time(
-    communication_time: Array, compute_time: Array, num_sm: Array, sms: Array
-) -> Array:
+def bulk_shared_time(communication_time, compute_time, num_sm, sms):
     """Time of a product that gets a collective's multiprocessors when that is done."""
     taken = communication_time * xp.minimum(num_sm / sms, 1.0)
     return xp.maximum(communication_time, compute_time + taken)
@@ -244,7 +230,7 @@ AT_LEAST_ONE = ("one multiprocessor at least",)
 
 
 @derived(returns="transfer_bandwidth", assumes=AT_LEAST_ONE, when={"sm_law": "linear"})
-def linear_rate(bandwidth: Array, num_sm: Array, sm_bandwidth: Array) -> Array:
+def linear_rate(bandwidth, num_sm, sm_bandwidth):
     """Rate at which multiprocessors send, each as much until the link is full."""
     return xp.minimum(bandwidth, xp.maximum(num_sm, 1.0) * sm_bandwidth)
 
@@ -254,7 +240,7 @@ def linear_rate(bandwidth: Array, num_sm: Array, sm_bandwidth: Array) -> Array:
     assumes=(*AT_LEAST_ONE, "half of the bandwidth at so many multiprocessors is measured"),
     when={"sm_law": "saturating"},
 )
-def saturating_rate(bandwidth: Array, num_sm: Array, half_bandwidth_sms: Array) -> Array:
+def saturating_rate(bandwidth, num_sm, half_bandwidth_sms):
     """Rate at which multiprocessors send, each one adding less."""
     sending = xp.maximum(num_sm, 1.0)
     return bandwidth * sending / (sending + half_bandwidth_sms)
@@ -275,9 +261,7 @@ alias(
     assumes=("an all_gather or a reduce_scatter around a ring",),
     when={"communication": "sms", "mechanism": ONE_COMPUTATION},
 )
-def sms_communication_time(
-    ranks: Array, latency: Array, message_bytes: Array, transfer_bandwidth: Array
-) -> Array:
+def sms_communication_time(ranks, latency, message_bytes, transfer_bandwidth):
     """Time of an all_gather or a reduce_scatter at the rate of its multiprocessors."""
     return (ranks - 1.0) * (latency + message_bytes / (ranks * transfer_bandwidth))
 
@@ -295,21 +279,19 @@ WHERE = "chapter 3, tile and wave quantization"
 
 
 @formula(source=mechanisms.TILES, where=WHERE)
-def tiles(
-    matmul_rows: Array, tile_rows: Array, matmul_columns: Array, tile_columns: Array
-) -> Array:
+def tiles(matmul_rows, tile_rows, matmul_columns, tile_columns):
     """Tiles of a matrix product."""
     return xp.ceil(matmul_rows / tile_rows) * xp.ceil(matmul_columns / tile_columns)
 
 
 @formula(source=mechanisms.TILES, where=WHERE)
-def waves(tiles: Array, free_sms: Array) -> Array:
+def waves(tiles, free_sms):
     """Waves of a product's tiles, one on each multiprocessor at a time."""
     return xp.ceil(tiles / free_sms)
 
 
 @formula(source=mechanisms.TILES, where=WHERE)
-def wave_efficiency(tiles: Array, free_sms: Array) -> Array:
+def wave_efficiency(tiles, free_sms):
     """Tiles of a product by those that its waves have room for."""
     room = xp.ceil(xp.maximum(tiles, 1.0) / free_sms) * free_sms
     return xp.where(tiles > 0.0, tiles / room, 1.0)
@@ -320,9 +302,7 @@ def wave_efficiency(tiles: Array, free_sms: Array) -> Array:
     where=WHERE,
     assumes=("a multiprocessor has its part of the best product's rate",),
 )
-def tile_time(
-    tile_rows: Array, tile_columns: Array, matmul_depth: Array, sms: Array, best_matmul_flops: Array
-) -> Array:
+def tile_time(tile_rows, tile_columns, matmul_depth, sms, best_matmul_flops):
     """Time in which one multiprocessor computes a tile, where it isn't given."""
     return 2.0 * tile_rows * tile_columns * matmul_depth * sms / best_matmul_flops
 
@@ -330,9 +310,7 @@ def tile_time(
 @formula(
     source=mechanisms.TILES, where="math and memory bounds", assumes=("each matrix is moved once",)
 )
-def moved_bytes(
-    activation_bytes: Array, matmul_rows: Array, matmul_depth: Array, matmul_columns: Array
-) -> Array:
+def moved_bytes(activation_bytes, matmul_rows, matmul_depth, matmul_columns):
     """Bytes that a product reads and writes."""
     inputs = matmul_rows * matmul_depth + matmul_depth * matmul_columns
     return activation_bytes * (inputs + matmul_rows * matmul_columns)
@@ -343,9 +321,7 @@ def moved_bytes(
     where=WHERE,
     assumes=("a tile takes as long whether its multiprocessor has neighbours or not",),
 )
-def wave_matmul_time(
-    waves: Array, tile_time: Array, moved_bytes: Array, memory_bandwidth: Array, launch_time: Array
-) -> Array:
+def wave_matmul_time(waves, tile_time, moved_bytes, memory_bandwidth, launch_time):
     """Time of a matrix product in whole waves, or of its bytes if that is longer."""
     time = xp.maximum(waves * tile_time, moved_bytes / memory_bandwidth) + launch_time
     return xp.where(waves > 0.0, time, 0.0)
@@ -364,7 +340,7 @@ alias("product_chunks", "ranks", source=mechanisms.DECOMPOSED, where=LOOP, when=
     where="aggregate",
     when={"mechanism": "ring_exchange_aggregate"},
 )
-def aggregate_chunks(ranks: Array) -> Array:
+def aggregate_chunks(ranks):
     """Chunks of a product whose input comes round a ring, two at a time."""
     return xp.maximum(xp.ceil(ranks / 2.0), 1.0)
 
@@ -373,7 +349,7 @@ alias("product_chunks", "splits", source=mechanisms.ENGINE, where="num_splits", 
 
 
 @formula(source=mechanisms.DECOMPOSED, where=LOOP)
-def chunk_rows(matmul_rows: Array, product_chunks: Array) -> Array:
+def chunk_rows(matmul_rows, product_chunks):
     """Rows of a chunk: rings cut along the tokens."""
     return xp.ceil(matmul_rows / product_chunks)
 
@@ -388,7 +364,7 @@ alias("chunk_rows", "matmul_rows", source=mechanisms.ENGINE, where="num_splits",
     where="num_splits: along the output's features",
     when=SPLIT,
 )
-def split_columns(matmul_columns: Array, product_chunks: Array) -> Array:
+def split_columns(matmul_columns, product_chunks):
     """Columns of a part."""
     return xp.ceil(matmul_columns / product_chunks)
 
@@ -410,13 +386,13 @@ product(
 
 
 @derived(returns="piece_time", assumes=("all pieces take equally long",), when=CUT)
-def equal_piece_time(product_time: Array, product_chunks: Array) -> Array:
+def equal_piece_time(product_time, product_chunks):
     """Time of one piece of a product."""
     return product_time / product_chunks
 
 
 @derived(assumes=("more than 1 where chunks fill their waves worse",))
-def decomposition_factor(whole_product_time: Array, product_time: Array) -> Array:
+def decomposition_factor(whole_product_time, product_time):
     """Time of a cut product by that of a whole one."""
     some = whole_product_time > 0.0
     return xp.where(some, product_time / xp.where(some, whole_product_time, 1.0), 1.0)

@@ -22,9 +22,7 @@ TWO = {"mechanism": "two_durations"}
     assumes=("the efficiency is of the shorter duration: all of it hides at 1",),
     when=TWO,
 )
-def two_durations_time(
-    compute_time: Array, communication_time: Array, overlap_efficiency: Array
-) -> Array:
+def two_durations_time(compute_time, communication_time, overlap_efficiency):
     """Time of two durations of which a share of the shorter one hides."""
     shorter = xp.minimum(compute_time, communication_time)
     return xp.maximum(compute_time, communication_time) + (1.0 - overlap_efficiency) * shorter
@@ -38,9 +36,7 @@ def two_durations_time(
     ),
     when={**TWO, "efficiency_of": "communication"},
 )
-def of_communication_time(
-    compute_time: Array, communication_time: Array, overlap_efficiency: Array
-) -> Array:
+def of_communication_time(compute_time, communication_time, overlap_efficiency):
     """Time of two durations of which a share of the communication hides, as far as it can.
 
     Without the bound a communication of 80 ms behind a computation of 50 ms would take 50 ms at
@@ -56,25 +52,25 @@ total("sequential_time", ("compute_time", "communication_time"))
 
 
 @derived()
-def ideal_overlapped_time(compute_time: Array, communication_time: Array) -> Array:
+def ideal_overlapped_time(compute_time, communication_time):
     """Time of the longer of the two: what overlap can reach at best."""
     return xp.maximum(compute_time, communication_time)
 
 
 @derived()
-def hidden_time(sequential_time: Array, overlapped_time: Array) -> Array:
+def hidden_time(sequential_time, overlapped_time):
     """Time that overlap saves; negative where what runs at once slows down by more."""
     return sequential_time - overlapped_time
 
 
 @derived()
-def exposed_time(overlapped_time: Array, compute_time: Array) -> Array:
+def exposed_time(overlapped_time, compute_time):
     """Time beyond that of the computation by itself."""
     return overlapped_time - compute_time
 
 
 @derived(assumes=("of the shorter duration, so that 1 is the best there can be",))
-def overlap_ratio(hidden_time: Array, compute_time: Array, communication_time: Array) -> Array:
+def overlap_ratio(hidden_time, compute_time, communication_time):
     """Hidden time by the shorter duration; 0 where there is nothing to hide."""
     shorter = xp.minimum(compute_time, communication_time)
     some = shorter > 0.0
@@ -82,7 +78,7 @@ def overlap_ratio(hidden_time: Array, compute_time: Array, communication_time: A
 
 
 @derived(assumes=("what tools tell of traces; it can't reach 1 where communication is the longer",))
-def hidden_communication_share(hidden_time: Array, communication_time: Array) -> Array:
+def hidden_communication_share(hidden_time, communication_time):
     """Hidden time by the communication's; 0 where there is none."""
     some = communication_time > 0.0
     share = hidden_time / xp.where(some, communication_time, 1.0)
@@ -90,21 +86,21 @@ def hidden_communication_share(hidden_time: Array, communication_time: Array) ->
 
 
 @derived()
-def overlap_speedup(sequential_time: Array, overlapped_time: Array) -> Array:
+def overlap_speedup(sequential_time, overlapped_time):
     """Sequential time by overlapped time; 1 where both are nought."""
     some = overlapped_time > 0.0
     return xp.where(some, sequential_time / xp.where(some, overlapped_time, 1.0), 1.0)
 
 
 @derived()
-def ideal_speedup(sequential_time: Array, ideal_overlapped_time: Array) -> Array:
+def ideal_speedup(sequential_time, ideal_overlapped_time):
     """Speedup if all of the shorter duration hid: 1/(1 - f) at a share f of communication."""
     some = ideal_overlapped_time > 0.0
     return xp.where(some, sequential_time / xp.where(some, ideal_overlapped_time, 1.0), 1.0)
 
 
 @derived()
-def communication_share(communication_time: Array, compute_time: Array) -> Array:
+def communication_share(communication_time, compute_time):
     """Communication by the time of both one after the other."""
     both = compute_time + communication_time
     some = both > 0.0
@@ -124,9 +120,7 @@ ONE_LINK = "collectives follow one another on one communicator"
     assumes=(EQUAL, ONE_LINK, "the first layer's weights hide behind nothing"),
     when={"mechanism": "fsdp_prefetch|zero3_prefetch"},
 )
-def fsdp_prefetch_time(
-    prefetched_layers: Array, compute_time: Array, communication_time: Array, layers: Array
-) -> Array:
+def fsdp_prefetch_time(prefetched_layers, compute_time, communication_time, layers):
     """Time of a forward whose layers' weights are gathered ahead."""
     ahead = xp.maximum(
         compute_time + communication_time / layers, communication_time + compute_time / layers
@@ -141,7 +135,7 @@ def fsdp_prefetch_time(
     assumes=("a layer is what is gathered at once",),
     when={"mechanism": "zero3_prefetch"},
 )
-def window_of_elements(prefetched_elements: Array, layer_elements: Array) -> Array:
+def window_of_elements(prefetched_elements, layer_elements):
     """Layers that a window of elements gathers ahead: one at least, unless it is nought."""
     return xp.ceil(prefetched_elements / layer_elements)
 
@@ -177,12 +171,8 @@ def sharded_wait(
     when={"mechanism": "fsdp_backward"},
 )
 def fsdp_backward_time(
-    layers: Array,
-    communication_time: Array,
-    compute_time: Array,
-    reduction_share: Array,
-    prefetched_layers: Array,
-) -> Array:
+    layers, communication_time, compute_time, reduction_share, prefetched_layers
+):
     """Time of a backward whose layers gather weights ahead and reduce their gradients behind."""
     gather = (1.0 - reduction_share) * communication_time / layers
     reduce = reduction_share * communication_time / layers
@@ -195,9 +185,7 @@ def fsdp_backward_time(
     assumes=(EQUAL, "a layer waits, after what doesn't depend on it, for the one before"),
     when={"mechanism": "layer_by_layer"},
 )
-def layer_by_layer_time(
-    compute_time: Array, communication_time: Array, layers: Array, independent_share: Array
-) -> Array:
+def layer_by_layer_time(compute_time, communication_time, layers, independent_share):
     """Time of layers each of whose communication hides behind the next one's computation."""
     independent = xp.maximum(communication_time, independent_share * compute_time)
     between = (layers - 1.0) * (independent + (1.0 - independent_share) * compute_time)
@@ -221,7 +209,7 @@ RING = {"mechanism": "reduce_scatter_ring"}
     assumes=(CHUNKS, "a rank starts with the chunk that it holds"),
     when={"mechanism": "ring_exchange"},
 )
-def ring_exchange_time(product_time: Array, communication_time: Array, piece_time: Array) -> Array:
+def ring_exchange_time(product_time, communication_time, piece_time):
     """Time of a product whose input comes round a ring, a chunk of it each step."""
     return xp.maximum(product_time, communication_time + piece_time)
 
@@ -233,9 +221,7 @@ def ring_exchange_time(product_time: Array, communication_time: Array, piece_tim
     assumes=(CHUNKS, "an even number of ranks", "nothing is computed until the first chunk is in"),
     when={"mechanism": "ring_exchange_aggregate"},
 )
-def ring_exchange_aggregate_time(
-    product_time: Array, communication_time: Array, ranks: Array, piece_time: Array
-) -> Array:
+def ring_exchange_aggregate_time(product_time, communication_time, ranks, piece_time):
     """Time of a product whose input comes round a ring, two chunks multiplied at a time.
 
     Two ranks overlap nothing: the only chunk that comes is waited for first.
@@ -253,7 +239,7 @@ alias("summing_bandwidth", "memory_bandwidth")
     where=ORDER,
     assumes=("every partial result is read and the sum written once, at the memory's bandwidth",),
 )
-def ring_partial_sum_time(ranks: Array, message_bytes: Array, summing_bandwidth: Array) -> Array:
+def ring_partial_sum_time(ranks, message_bytes, summing_bandwidth):
     """Time in which a rank adds up what it got from the others."""
     time = (ranks + 1.0) * message_bytes / (ranks * summing_bandwidth)
     return xp.where(ranks > 1.0, time, 0.0)
@@ -266,9 +252,7 @@ def ring_partial_sum_time(ranks: Array, message_bytes: Array, summing_bandwidth:
     assumes=(CHUNKS, "a rank's own chunk comes last, and needs no message"),
     when=RING,
 )
-def reduce_scatter_ring_time(
-    product_time: Array, communication_time: Array, piece_time: Array, partial_sum_time: Array
-) -> Array:
+def reduce_scatter_ring_time(product_time, communication_time, piece_time, partial_sum_time):
     """Time of a product whose partial results go round a ring, and are added up at the end."""
     return xp.maximum(product_time, communication_time + piece_time) + partial_sum_time
 
@@ -279,7 +263,7 @@ total("sequential_time", ("compute_time", "communication_time", "partial_sum_tim
 
 
 @derived(returns="last_split_time", assumes=("the last part is sent as fast as the others",))
-def last_of_equal_splits(communication_time: Array, splits: Array) -> Array:
+def last_of_equal_splits(communication_time, splits):
     """Time of the last part's communication, where it isn't given."""
     return communication_time / splits
 
@@ -292,12 +276,8 @@ def last_of_equal_splits(communication_time: Array, splits: Array) -> Array:
     when={"mechanism": "reduce_scatter_pipeline"},
 )
 def reduce_scatter_pipeline_time(
-    product_time: Array,
-    piece_time: Array,
-    splits: Array,
-    communication_time: Array,
-    last_split_time: Array,
-) -> Array:
+    product_time, piece_time, splits, communication_time, last_split_time
+):
     """Time of a product in parts, each of them reduced and scattered behind the next one."""
     sent = piece_time + (splits - 1.0) * communication_time / splits
     return xp.maximum(product_time, sent) + last_split_time
@@ -307,7 +287,7 @@ def reduce_scatter_pipeline_time(
     returns="messages",
     when={"mechanism": "ring_exchange|ring_exchange_aggregate|reduce_scatter_ring"},
 )
-def messages_of_ring(ranks: Array) -> Array:
+def messages_of_ring(ranks):
     """Messages of a ring: a step each."""
     return xp.maximum(ranks - 1.0, 1.0)
 
@@ -331,7 +311,7 @@ alias("group_bandwidth", "port_bandwidth")
 @derived(
     returns="group_bandwidth", assumes=("each pair of GPUs has a link of its own",), when=PAIRS
 )
-def bandwidth_to_peers(port_bandwidth: Array, ranks: Array, link_bandwidth: Array) -> Array:
+def bandwidth_to_peers(port_bandwidth, ranks, link_bandwidth):
     """Bandwidth of the links that lead to a group's other ranks."""
     return xp.minimum(port_bandwidth, xp.maximum(ranks - 1.0, 1.0) * link_bandwidth)
 
@@ -372,7 +352,7 @@ PART = {"communication": "sms"}
 
 
 @formula(source=mechanisms.ENGINE, where="num_splits")
-def split_message_bytes(message_bytes: Array, splits: Array) -> Array:
+def split_message_bytes(message_bytes, splits):
     """Bytes of one of equal parts."""
     return message_bytes / splits
 
@@ -386,7 +366,7 @@ product("communication_time", ("splits", "split_time"), when=SPLIT, name="split_
 
 
 @formula(source=mechanisms.ENGINE, where="the last part has multiprocessors of its own")
-def split_communication_time(splits: Array, split_time: Array, last_split_time: Array) -> Array:
+def split_communication_time(splits, split_time, last_split_time):
     """Time of the parts' communication, the last one's at a rate of its own."""
     return (splits - 1.0) * split_time + last_split_time
 
@@ -402,9 +382,7 @@ alias("product_time", "carved_compute_time", when={"mechanism": "bulk_margin"})
     assumes=("beside a longer collective the product has what that leaves it all of the time",),
     when={"mechanism": "bulk_shared"},
 )
-def slowed_product_time(
-    overlapped_time: Array, compute_time: Array, sms: Array, free_sms: Array
-) -> Array:
+def slowed_product_time(overlapped_time, compute_time, sms, free_sms):
     """Time of a product that gets a collective's multiprocessors when that is done."""
     return xp.minimum(overlapped_time, compute_time * sms / free_sms)
 
@@ -425,22 +403,22 @@ TABLE: dict[str, Any] = {
     **TABLE,
 )
 def tile_product_time(
-    products_at_once: Array,
-    matmul_rows: Array,
-    tile_rows: Array,
-    matmul_columns: Array,
-    tile_columns: Array,
-    sms: Array,
-    last_wave_share: Array,
-    matmul_depth: Array,
-    tile_depth_overhead: Array,
-    burst_matmul_flops: Array,
-    matmul_input_bytes: Array,
-    sm_load_bandwidth: Array,
-    tile_sharpness: Array,
-    activation_bytes: Array,
-    burst_memory_bandwidth: Array,
-) -> Array:
+    products_at_once,
+    matmul_rows,
+    tile_rows,
+    matmul_columns,
+    tile_columns,
+    sms,
+    last_wave_share,
+    matmul_depth,
+    tile_depth_overhead,
+    burst_matmul_flops,
+    matmul_input_bytes,
+    sm_load_bandwidth,
+    tile_sharpness,
+    activation_bytes,
+    burst_memory_bandwidth,
+):
     """Time of equal products at once with one tile, or of their bytes if that is longer."""
     each = xp.ceil(matmul_rows / tile_rows) * xp.ceil(matmul_columns / tile_columns)
     full = xp.maximum(products_at_once * each / sms, 1.0)
@@ -466,7 +444,7 @@ for _rows, _columns in SIDES:
     )
 
 
-def _soft_minimum(*times: Array) -> Array:
+def _soft_minimum(*times):
     return reduce(lambda one, other: power_sum(one, other, -33.0), times)
 
 
@@ -480,9 +458,7 @@ declare("burst_product_time", [f"tile_{rows}_{columns}_time" for rows, columns i
         " away for nothing: inferred from NVIDIA's presets, not measured",
     )
 )
-def confined_product_time(
-    burst_ratio: Array, burst_product_time: Array, sms: Array, free_sms: Array, launch_time: Array
-) -> Array:
+def confined_product_time(burst_ratio, burst_product_time, sms, free_sms, launch_time):
     """Time of a product in a long run, on the multiprocessors that are left."""
     slowed = power_sum(burst_ratio * burst_product_time, burst_product_time * sms / free_sms, 20.0)
     return xp.where(burst_product_time > 0.0, slowed + launch_time, 0.0)
@@ -497,7 +473,7 @@ alias("summing_bandwidth", "sum_bandwidth", when=TILED)
     where="streams of comm_gemm_overlap.cpp: a piece each in turn, of three",
     when={**TILED, "mechanism": "ring_exchange|ring_exchange_aggregate"},
 )
-def gathering_pieces_at_once(product_chunks: Array) -> Array:
+def gathering_pieces_at_once(product_chunks):
     """Pieces that run side by side while their inputs come in."""
     return xp.minimum(product_chunks, 3.0)
 
@@ -508,7 +484,7 @@ def gathering_pieces_at_once(product_chunks: Array) -> Array:
     where="a piece waits for the last but one before it",
     when={**TILED, "mechanism": "reduce_scatter_ring"},
 )
-def scattering_pieces_at_once(product_chunks: Array) -> Array:
+def scattering_pieces_at_once(product_chunks):
     """Pieces that run side by side while partial results go round."""
     return xp.minimum(product_chunks, 2.0)
 
@@ -539,13 +515,8 @@ alias("compute_time", "whole_product_time", when={**TILED, "mechanism": ONE_COMP
     when={**TILED, **CUT},
 )
 def side_by_side_time(
-    launch_time: Array,
-    product_chunks: Array,
-    pieces_at_once: Array,
-    pieces_at_once_time: Array,
-    piece_gap: Array,
-    whole_product_time: Array,
-) -> Array:
+    launch_time, product_chunks, pieces_at_once, pieces_at_once_time, piece_gap, whole_product_time
+):
     """Time of a product in pieces that run side by side."""
     busy = product_chunks / pieces_at_once * xp.maximum(pieces_at_once_time - launch_time, 0.0)
     time = launch_time + busy + xp.maximum(product_chunks - 1.0, 0.0) * piece_gap
@@ -558,9 +529,7 @@ def side_by_side_time(
     when={**TILED, "mechanism": "bulk_shared"},
     **BULK,
 )
-def tiled_bulk_time(
-    communication_time: Array, compute_time: Array, carved_compute_time: Array
-) -> Array:
+def tiled_bulk_time(communication_time, compute_time, carved_compute_time):
     """Time of a product that is slower while a collective beside it runs."""
     some = carved_compute_time > 0.0
     kept = xp.where(some, compute_time / xp.where(some, carved_compute_time, 1.0), 1.0)

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from overhead.arrays import xp
 from overhead.formula import derived, total
 from overhead.labels import EVEN_SCHEDULES, FOLDED
-from overhead.quantity import Array
 
 COMPUTATION, COMMUNICATION = "computation", "communication"
 # A figure or a trace of more can't be read.
@@ -275,9 +274,7 @@ LONG = "transfers longer than a stage's computing follow one another"
 
 
 @derived(returns="overlapped_time", assumes=(*EVEN, LONG), when=WHEN)
-def pipeline_overlapped_time(
-    busy_time: Array, bubble_time: Array, exposed_p2p_time: Array, communication_time: Array
-) -> Array:
+def pipeline_overlapped_time(busy_time, bubble_time, exposed_p2p_time, communication_time):
     """Time of a pipeline with what its transfers add, and no less than these by themselves."""
     return xp.maximum(busy_time + bubble_time + exposed_p2p_time, communication_time)
 
@@ -287,9 +284,7 @@ def pipeline_overlapped_time(
     assumes=("every stage waits for each transfer, there and back",),
     when=WHEN,
 )
-def pipeline_communication_time(
-    pp: Array, p2p_time: Array, micro_batches: Array, virtual_stages: Array
-) -> Array:
+def pipeline_communication_time(pp, p2p_time, micro_batches, virtual_stages):
     """Time that transfers add to a pipeline if nothing hides them."""
     waited = 2.0 * p2p_time * (micro_batches * virtual_stages + pp - 1.0)
     return xp.where(pp > 1.0, waited, 0.0 * p2p_time)

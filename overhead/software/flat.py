@@ -12,7 +12,6 @@ from overhead.arrays import xp
 from overhead.collectives.cost import several
 from overhead.formula import alias, declare, formula, product
 from overhead.labels import LABELS, NO_LIBRARY
-from overhead.quantity import Array
 
 # The labels under which forms hold.
 PRICED = "|".join(name for name in LABELS["library"].values if name != NO_LIBRARY)
@@ -34,15 +33,13 @@ IN_NODE = "a flat network lies in a node while its ranks fit into one"
     assumes=("where GPUs are joined pair by pair, a rank has a link to each of its peers",),
     when=FLAT,
 )
-def flat_port_rate(ranks: Array, bandwidth: Array, pair_bandwidth: Array) -> Array:
+def flat_port_rate(ranks, bandwidth, pair_bandwidth):
     """Rate of a rank's port, to as many peers as it has."""
     return xp.minimum(bandwidth, xp.maximum(ranks - 1.0, 1.0) * pair_bandwidth)
 
 
 @priced(returns="inner_step_latency", assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"})
-def flat_step_latency(
-    ranks: Array, gpus_per_node: Array, step_latency: Array, fabric_latency: Array
-) -> Array:
+def flat_step_latency(ranks, gpus_per_node, step_latency, fabric_latency):
     """Latency of a step, in a node or between nodes."""
     return xp.where(ranks <= gpus_per_node, step_latency, fabric_latency)
 
@@ -67,13 +64,13 @@ for _returns, _of, _name, _when, _title in (
 
 
 @priced(returns="inner_share", assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"})
-def flat_share(ranks: Array, gpus_per_node: Array, link_share: Array, fabric_share: Array) -> Array:
+def flat_share(ranks, gpus_per_node, link_share, fabric_share):
     """Share of the link's rate, in a node or between nodes."""
     return xp.where(ranks <= gpus_per_node, link_share, fabric_share)
 
 
 @priced(when=STEPWISE)
-def step_wire_time(message_bytes: Array, port_rate: Array, inner_share: Array) -> Array:
+def step_wire_time(message_bytes, port_rate, inner_share):
     """Time of the whole message over one link, at the rate that steps reach."""
     return message_bytes / (port_rate * inner_share)
 
@@ -90,7 +87,7 @@ product("ll_fixed_time", ("latency_count", "inner_step_latency"),
         name="flat_ll_fixed_time")  # fmt: skip
 
 
-def _entered(ranks: Array, entry_time: Array, count: Array, latency: Array) -> Array:
+def _entered(ranks, entry_time, count, latency):
     return several(ranks) * entry_time + count * latency
 
 
@@ -108,21 +105,15 @@ for _returns, _name, _entry, _latency, _when, _words in (
 
 @priced(returns="simple_fixed_time", when=PAIRS)
 def flat_pair_simple_fixed_time(
-    ranks: Array,
-    pair_entry_time: Array,
-    pair_simple_time: Array,
-    latency_count: Array,
-    pair_step_latency: Array,
-) -> Array:
+    ranks, pair_entry_time, pair_simple_time, latency_count, pair_step_latency
+):
     """Entry and messages of an exchange of pairs, with Simple."""
     entry = several(ranks) * (pair_entry_time + pair_simple_time)
     return entry + latency_count * pair_step_latency
 
 
 @priced(returns="simple_fixed_time", when=NVLS)
-def flat_nvls_fixed_time(
-    ranks: Array, gpus_per_host: Array, nvls_time: Array, nvls_hosts_time: Array
-) -> Array:
+def flat_nvls_fixed_time(ranks, gpus_per_host, nvls_time, nvls_hosts_time):
     """Time of NVLS without bytes: more where the domain spans hosts."""
     spans = xp.where(ranks > gpus_per_host, 1.0, 0.0)
     return several(ranks) * (nvls_time + spans * nvls_hosts_time)
@@ -132,15 +123,13 @@ def flat_nvls_fixed_time(
 
 
 @priced(returns="ll_byte_time", when={**FLAT, "form": "ring|pairs|message"})
-def flat_ll_byte_time(
-    transfer_fraction: Array, port_rate: Array, inner_share: Array, inner_ll_share: Array
-) -> Array:
+def flat_ll_byte_time(transfer_fraction, port_rate, inner_share, inner_ll_share):
     """Time of a byte with LL."""
     return transfer_fraction / (port_rate * inner_share * inner_ll_share)
 
 
 @priced(returns="simple_byte_time", when={**FLAT, "form": "ring|pairs|message|schedule"})
-def flat_simple_byte_time(transfer_fraction: Array, port_rate: Array, inner_share: Array) -> Array:
+def flat_simple_byte_time(transfer_fraction, port_rate, inner_share):
     """Time of a byte with Simple."""
     return transfer_fraction / (port_rate * inner_share)
 
@@ -150,12 +139,12 @@ def flat_simple_byte_time(transfer_fraction: Array, port_rate: Array, inner_shar
     assumes=("a rank gives the whole buffer to readers, and writes its part",),
     when=NVLS,
 )
-def flat_nvls_byte_time(sent_fraction: Array, port_rate: Array, nvls_share: Array) -> Array:
+def flat_nvls_byte_time(sent_fraction, port_rate, nvls_share):
     """Time of a byte with NVLS."""
     return sent_fraction / (port_rate * nvls_share)
 
 
-def _ramp_square(ramp_time: Array, fraction: Array, port_rate: Array) -> Array:
+def _ramp_square(ramp_time, fraction, port_rate):
     return ramp_time * fraction / port_rate
 
 
@@ -175,6 +164,6 @@ declare("ramp_square", ("nvls_ramp_time", "sent_fraction", "port_rate"), _ramp_s
     assumes=("a rank moves its own block, too, beside what it exchanges",),
     when={**FLAT, "form": "pairs"},
 )
-def flat_pair_copy_byte_time(ranks: Array, pair_copy_rate: Array) -> Array:
+def flat_pair_copy_byte_time(ranks, pair_copy_rate):
     """Copy of the own block of an exchange."""
     return several(ranks) / (ranks * pair_copy_rate)

@@ -37,15 +37,15 @@ product("total_nodes", ("nodes", "pods"), "Nodes of the group, in all pods", sou
 
 @priced(when=NODES)
 def fabric_rate(
-    node_ranks: Array,
-    ranks_per_nic: Array,
-    nodes: Array,
-    pods: Array,
-    inter_bandwidth: Array,
-    uplink_oversubscription: Array,
-    pod_bandwidth: Array,
-    pod_oversubscription: Array,
-) -> Array:
+    node_ranks,
+    ranks_per_nic,
+    nodes,
+    pods,
+    inter_bandwidth,
+    uplink_oversubscription,
+    pod_bandwidth,
+    pod_oversubscription,
+):
     """Rate of a node's network cards together, on the slower of the levels that are passed."""
     near, far = inter_bandwidth / uplink_oversubscription, pod_bandwidth / pod_oversubscription
     slower = xp.where(pods > 1.0, xp.where(nodes > 1.0, xp.minimum(near, far), far), near)
@@ -53,19 +53,19 @@ def fabric_rate(
 
 
 @priced(returns="port_rate", when=NODES)
-def node_port_rate(node_ranks: Array, intra_bandwidth: Array, pair_bandwidth: Array) -> Array:
+def node_port_rate(node_ranks, intra_bandwidth, pair_bandwidth):
     """Rate of a rank's port inside its node, to as many peers as it has there."""
     return xp.minimum(intra_bandwidth, xp.maximum(node_ranks - 1.0, 1.0) * pair_bandwidth)
 
 
 @priced(returns="ring_passes", when={**RING, "collective": "all_reduce"})
-def all_reduce_ring_passes(ranks: Array) -> Array:
+def all_reduce_ring_passes(ranks):
     """An all_reduce's ring passes the message twice."""
     return 2.0 * several(ranks)
 
 
 @priced(returns="ring_passes", when={**RING, "collective": "all_gather|reduce_scatter"})
-def gather_ring_passes(ranks: Array) -> Array:
+def gather_ring_passes(ranks):
     """The ring of an all_gather or a reduce_scatter passes the message once."""
     return several(ranks)
 
@@ -77,16 +77,16 @@ alias("intra_step_latency", "step_latency", "Latency of a step inside a node", s
       when=NODES)  # fmt: skip
 
 
-def _far(fabric_latency: Array, simple_fabric_factor: Array) -> Array:
+def _far(fabric_latency, simple_fabric_factor):
     """Return the latency of a step between nodes, with Simple."""
     return fabric_latency * (1.0 + simple_fabric_factor)
 
 
-def _reached(wire_time: Array, fabric_share: Array) -> Array:
+def _reached(wire_time, fabric_share):
     return wire_time / fabric_share
 
 
-def _filled(fabric_ramp_steps: Array, fabric_latency: Array, fabric_share: Array) -> Array:
+def _filled(fabric_ramp_steps, fabric_latency, fabric_share):
     return fabric_ramp_steps * fabric_latency * fabric_share
 
 
@@ -102,7 +102,7 @@ product("intra_step_ramp_time", ("ramp_time", "link_share"), "Ramp inside a node
 
 
 @priced(when=NODES)
-def intra_step_wire_time(message_bytes: Array, port_rate: Array, link_share: Array) -> Array:
+def intra_step_wire_time(message_bytes, port_rate, link_share):
     """Time of the whole message over one link inside a node."""
     return message_bytes / (port_rate * link_share)
 
@@ -115,18 +115,14 @@ def intra_step_wire_time(message_bytes: Array, port_rate: Array, link_share: Arr
     assumes=("as many rings as ranks in a node, each leaving it by another card",),
     when=RING,
 )
-def ring_inner_bytes(
-    ring_passes: Array, ranks: Array, total_nodes: Array, node_ranks: Array, port_rate: Array
-) -> Array:
+def ring_inner_bytes(ring_passes, ranks, total_nodes, node_ranks, port_rate):
     """Bytes of rings through a rank's port."""
     inside = xp.where(total_nodes > 1.0, (node_ranks - 1.0) / node_ranks, 1.0)
     return ring_passes * (ranks - 1.0) / ranks * inside / port_rate
 
 
 @priced(returns="outer_byte_time", when=RING)
-def ring_outer_bytes(
-    total_nodes: Array, ring_passes: Array, ranks: Array, fabric_rate: Array
-) -> Array:
+def ring_outer_bytes(total_nodes, ring_passes, ranks, fabric_rate):
     """Bytes of rings through a node's cards."""
     return several(total_nodes) * ring_passes * (ranks - 1.0) / ranks / fabric_rate
 
@@ -136,7 +132,7 @@ def ring_outer_bytes(
     assumes=("chains in nodes, each with another rank at its head",),
     when=TREE,
 )
-def tree_inner_bytes(node_ranks: Array, port_rate: Array) -> Array:
+def tree_inner_bytes(node_ranks, port_rate):
     """Bytes of chains through a rank's port."""
     return 2.0 * (node_ranks - 1.0) / node_ranks / port_rate
 
@@ -146,13 +142,13 @@ def tree_inner_bytes(node_ranks: Array, port_rate: Array) -> Array:
     assumes=("nodes carry equal parts of all trees",),
     when={**NODES, "form": "tree|nvls_tree"},
 )
-def tree_outer_bytes(total_nodes: Array, fabric_rate: Array) -> Array:
+def tree_outer_bytes(total_nodes, fabric_rate):
     """Bytes of trees through a node's cards: with two nodes once the message."""
     return 2.0 * (total_nodes - 1.0) / total_nodes / fabric_rate
 
 
 @priced(returns="inner_byte_time", when={**NODES, "form": "nvls_tree|sharp"})
-def nvls_inner_bytes(node_ranks: Array, port_rate: Array) -> Array:
+def nvls_inner_bytes(node_ranks, port_rate):
     """Bytes through a rank's port where the node's switch reduces and multicasts."""
     return xp.where(node_ranks > 1.0, 1.0 + 1.0 / node_ranks, 0.0) / port_rate
 
@@ -162,38 +158,38 @@ def nvls_inner_bytes(node_ranks: Array, port_rate: Array) -> Array:
     assumes=("the switches between nodes reduce: each node sends the message once",),
     when=SHARP,
 )
-def sharp_outer_bytes(total_nodes: Array, fabric_rate: Array) -> Array:
+def sharp_outer_bytes(total_nodes, fabric_rate):
     """Bytes through a node's cards where the switches between nodes reduce."""
     return several(total_nodes) / fabric_rate
 
 
 @priced(returns="inner_byte_time", when=PAIRS)
-def pair_inner_bytes(node_ranks: Array, ranks: Array, port_rate: Array) -> Array:
+def pair_inner_bytes(node_ranks, ranks, port_rate):
     """Bytes of an exchange that stay in a node."""
     return (node_ranks - 1.0) / ranks / port_rate
 
 
 @priced(returns="outer_byte_time", when=PAIRS)
-def pair_outer_bytes(total_nodes: Array, node_ranks: Array, fabric_rate: Array) -> Array:
+def pair_outer_bytes(total_nodes, node_ranks, fabric_rate):
     """Bytes of an exchange through a node's cards."""
     return (total_nodes - 1.0) / total_nodes * node_ranks / fabric_rate
 
 
 @priced(returns="inner_byte_time", when={**NODES, "form": "message|schedule"})
-def phase_inner_bytes(intra_transfer_fraction: Array, port_rate: Array) -> Array:
+def phase_inner_bytes(intra_transfer_fraction, port_rate):
     """Bytes of a schedule through the busiest port in a node."""
     return intra_transfer_fraction / port_rate
 
 
 @priced(returns="outer_byte_time", when={**NODES, "form": "message|schedule"})
 def phase_outer_bytes(
-    inter_transfer_fraction: Array,
-    uplink_oversubscription: Array,
-    inter_bandwidth: Array,
-    pod_transfer_fraction: Array,
-    pod_oversubscription: Array,
-    pod_bandwidth: Array,
-) -> Array:
+    inter_transfer_fraction,
+    uplink_oversubscription,
+    inter_bandwidth,
+    pod_transfer_fraction,
+    pod_oversubscription,
+    pod_bandwidth,
+):
     """Bytes of a schedule through the busiest network card."""
     near = inter_transfer_fraction * uplink_oversubscription / inter_bandwidth
     return near + pod_transfer_fraction * pod_oversubscription / pod_bandwidth
@@ -225,7 +221,7 @@ product("inner_share", ("link_share", "tree_link_share"),
 
 
 @priced(returns="inner_share", when={**NODES, "form": "nvls_tree|sharp"})
-def nvls_inner_share(nvls_share: Array, total_nodes: Array, nvls_tree_share: Array) -> Array:
+def nvls_inner_share(nvls_share, total_nodes, nvls_tree_share):
     """Share of a port's rate that NVLS reaches, under a tree a bit less."""
     return nvls_share * xp.where(total_nodes > 1.0, nvls_tree_share, 1.0)
 
@@ -247,30 +243,21 @@ product("outer_share", ("fabric_share", "fabric_pair_share"),
     assumes=("a ring or tree goes at the rate of its slowest link everywhere",),
     when=SLOWER,
 )
-def slower_byte_time(
-    inner_byte_time: Array, inner_share: Array, outer_byte_time: Array, outer_share: Array
-) -> Array:
+def slower_byte_time(inner_byte_time, inner_share, outer_byte_time, outer_share):
     """Time of a byte with Simple: that of the slower level."""
     return xp.maximum(inner_byte_time / inner_share, outer_byte_time / outer_share)
 
 
 @priced(returns="simple_byte_time", when=BOTH_WIRES)
-def both_byte_times(
-    inner_byte_time: Array, inner_share: Array, outer_byte_time: Array, outer_share: Array
-) -> Array:
+def both_byte_times(inner_byte_time, inner_share, outer_byte_time, outer_share):
     """Time of a byte with Simple: first inside nodes, then between them."""
     return inner_byte_time / inner_share + outer_byte_time / outer_share
 
 
 @priced(returns="ll_byte_time", when=PATHS)
 def slower_ll_byte_time(
-    inner_byte_time: Array,
-    inner_share: Array,
-    inner_ll_share: Array,
-    outer_byte_time: Array,
-    outer_share: Array,
-    fabric_ll_share: Array,
-) -> Array:
+    inner_byte_time, inner_share, inner_ll_share, outer_byte_time, outer_share, fabric_ll_share
+):
     """Time of a byte with LL: that of the slower level."""
     inner = inner_byte_time / (inner_share * inner_ll_share)
     return xp.maximum(inner, outer_byte_time / (outer_share * fabric_ll_share))
@@ -278,13 +265,8 @@ def slower_ll_byte_time(
 
 @priced(returns="ll_byte_time", when={**NODES, "form": "pairs|message"})
 def both_ll_byte_times(
-    inner_byte_time: Array,
-    inner_share: Array,
-    inner_ll_share: Array,
-    outer_byte_time: Array,
-    outer_share: Array,
-    fabric_ll_share: Array,
-) -> Array:
+    inner_byte_time, inner_share, inner_ll_share, outer_byte_time, outer_share, fabric_ll_share
+):
     """Time of a byte with LL: first inside nodes, then between them."""
     inner = inner_byte_time / (inner_share * inner_ll_share)
     return inner + outer_byte_time / (outer_share * fabric_ll_share)
@@ -294,13 +276,8 @@ def both_ll_byte_times(
 
 
 def _ramp_square(
-    total_nodes: Array,
-    fabric_ramp_steps: Array,
-    fabric_latency: Array,
-    outer_byte_time: Array,
-    ramp_time: Array,
-    inner_byte_time: Array,
-) -> Array:
+    total_nodes, fabric_ramp_steps, fabric_latency, outer_byte_time, ramp_time, inner_byte_time
+):
     between = fabric_ramp_steps * fabric_latency * outer_byte_time
     return xp.where(total_nodes > 1.0, between, ramp_time * inner_byte_time)
 
@@ -325,12 +302,8 @@ for _name, _form, _outer, _ramp, _words in (
     when=SCHEDULED,
 )
 def phase_ramp_square(
-    ramp_time: Array,
-    inner_byte_time: Array,
-    fabric_ramp_steps: Array,
-    fabric_latency: Array,
-    outer_byte_time: Array,
-) -> Array:
+    ramp_time, inner_byte_time, fabric_ramp_steps, fabric_latency, outer_byte_time
+):
     """Ramps of phases, one a level."""
     between = xp.sqrt(fabric_ramp_steps * fabric_latency * outer_byte_time)
     return (xp.sqrt(ramp_time * inner_byte_time) + between) ** 2
@@ -351,13 +324,7 @@ TREE_STEPS: dict[str, Any] = {
 
 
 @formula(returns="ll_fixed_time", **RING_STEPS)
-def ring_ll_fixed_time(
-    ring_passes: Array,
-    node_ranks: Array,
-    total_nodes: Array,
-    step_latency: Array,
-    fabric_latency: Array,
-) -> Array:
+def ring_ll_fixed_time(ring_passes, node_ranks, total_nodes, step_latency, fabric_latency):
     """Steps of a ring along its path, with LL."""
     inside = total_nodes * (node_ranks - 1.0)
     return ring_passes * (inside * step_latency + (total_nodes - 1.0) * fabric_latency)
@@ -365,16 +332,16 @@ def ring_ll_fixed_time(
 
 @formula(returns="simple_fixed_time", **RING_STEPS)
 def ring_simple_fixed_time(
-    ranks: Array,
-    simple_entry_time: Array,
-    ring_passes: Array,
-    node_ranks: Array,
-    total_nodes: Array,
-    step_latency: Array,
-    simple_step_factor: Array,
-    fabric_latency: Array,
-    simple_fabric_factor: Array,
-) -> Array:
+    ranks,
+    simple_entry_time,
+    ring_passes,
+    node_ranks,
+    total_nodes,
+    step_latency,
+    simple_step_factor,
+    fabric_latency,
+    simple_fabric_factor,
+):
     """Entry and steps of a ring along its path, with Simple."""
     step = step_latency * (1.0 + several(total_nodes) * simple_step_factor)
     far = _far(fabric_latency, simple_fabric_factor)
@@ -383,24 +350,22 @@ def ring_simple_fixed_time(
 
 
 @formula(returns="ll_fixed_time", **TREE_STEPS)
-def tree_ll_fixed_time(
-    node_ranks: Array, step_latency: Array, total_nodes: Array, fabric_latency: Array
-) -> Array:
+def tree_ll_fixed_time(node_ranks, step_latency, total_nodes, fabric_latency):
     """Steps up a tree and down it, with LL."""
     return 2.0 * (node_ranks - 1.0) * step_latency + depth(total_nodes) * fabric_latency
 
 
 @formula(returns="simple_fixed_time", **TREE_STEPS)
 def tree_simple_fixed_time(
-    ranks: Array,
-    simple_entry_time: Array,
-    node_ranks: Array,
-    step_latency: Array,
-    total_nodes: Array,
-    simple_step_factor: Array,
-    fabric_latency: Array,
-    simple_fabric_factor: Array,
-) -> Array:
+    ranks,
+    simple_entry_time,
+    node_ranks,
+    step_latency,
+    total_nodes,
+    simple_step_factor,
+    fabric_latency,
+    simple_fabric_factor,
+):
     """Entry and steps up a tree and down it, with Simple."""
     step = step_latency * (1.0 + several(total_nodes) * simple_step_factor)
     far = _far(fabric_latency, simple_fabric_factor)
@@ -415,15 +380,15 @@ def tree_simple_fixed_time(
     when=NVLS_TREE,
 )
 def nvls_tree_fixed_time(
-    ranks: Array,
-    node_ranks: Array,
-    gpus_per_host: Array,
-    nvls_time: Array,
-    nvls_hosts_time: Array,
-    total_nodes: Array,
-    fabric_latency: Array,
-    simple_fabric_factor: Array,
-) -> Array:
+    ranks,
+    node_ranks,
+    gpus_per_host,
+    nvls_time,
+    nvls_hosts_time,
+    total_nodes,
+    fabric_latency,
+    simple_fabric_factor,
+):
     """NVLS, and steps up a tree and down it."""
     spans = xp.where(node_ranks > gpus_per_host, 1.0, 0.0)
     inside = several(ranks) * (nvls_time + spans * nvls_hosts_time)
@@ -437,15 +402,15 @@ def nvls_tree_fixed_time(
     when=SHARP,
 )
 def sharp_fixed_time(
-    ranks: Array,
-    node_ranks: Array,
-    gpus_per_host: Array,
-    nvls_time: Array,
-    nvls_hosts_time: Array,
-    total_nodes: Array,
-    fabric_latency: Array,
-    simple_fabric_factor: Array,
-) -> Array:
+    ranks,
+    node_ranks,
+    gpus_per_host,
+    nvls_time,
+    nvls_hosts_time,
+    total_nodes,
+    fabric_latency,
+    simple_fabric_factor,
+):
     """NVLS, and a step to the switches between nodes and back."""
     spans = xp.where(node_ranks > gpus_per_host, 1.0, 0.0)
     inside = several(ranks) * (nvls_time + spans * nvls_hosts_time)
@@ -454,14 +419,8 @@ def sharp_fixed_time(
 
 @priced(returns="ll_fixed_time", when=PAIRS)
 def pair_ll_fixed_time(
-    ranks: Array,
-    pair_entry_time: Array,
-    node_ranks: Array,
-    pair_step_latency: Array,
-    total_nodes: Array,
-    fabric_latency: Array,
-    peer_time: Array,
-) -> Array:
+    ranks, pair_entry_time, node_ranks, pair_step_latency, total_nodes, fabric_latency, peer_time
+):
     """Messages of an exchange node by node, with LL."""
     inside = several(ranks) * pair_entry_time + (node_ranks - 1.0) * pair_step_latency
     return (
@@ -473,15 +432,15 @@ def pair_ll_fixed_time(
 
 @priced(returns="simple_fixed_time", when=PAIRS)
 def pair_simple_fixed_time(
-    ranks: Array,
-    pair_entry_time: Array,
-    node_ranks: Array,
-    pair_step_latency: Array,
-    total_nodes: Array,
-    fabric_latency: Array,
-    peer_time: Array,
-    pair_simple_time: Array,
-) -> Array:
+    ranks,
+    pair_entry_time,
+    node_ranks,
+    pair_step_latency,
+    total_nodes,
+    fabric_latency,
+    peer_time,
+    pair_simple_time,
+):
     """Messages of an exchange node by node, with Simple."""
     messages = pair_ll_fixed_time(
         ranks,
@@ -497,13 +456,13 @@ def pair_simple_fixed_time(
 
 @priced(returns="ll_fixed_time", when=MESSAGE)
 def message_ll_fixed_time(
-    pair_entry_time: Array,
-    intra_latency_count: Array,
-    pair_step_latency: Array,
-    inter_latency_count: Array,
-    pod_latency_count: Array,
-    fabric_latency: Array,
-) -> Array:
+    pair_entry_time,
+    intra_latency_count,
+    pair_step_latency,
+    inter_latency_count,
+    pod_latency_count,
+    fabric_latency,
+):
     """One message in a node or between nodes, with LL."""
     inside = several(intra_latency_count + 1.0) * pair_entry_time
     inside = inside + intra_latency_count * pair_step_latency
@@ -512,15 +471,15 @@ def message_ll_fixed_time(
 
 @priced(returns="simple_fixed_time", when=MESSAGE)
 def message_simple_fixed_time(
-    pair_entry_time: Array,
-    pair_simple_time: Array,
-    intra_latency_count: Array,
-    pair_step_latency: Array,
-    inter_latency_count: Array,
-    pod_latency_count: Array,
-    fabric_latency: Array,
-    simple_fabric_factor: Array,
-) -> Array:
+    pair_entry_time,
+    pair_simple_time,
+    intra_latency_count,
+    pair_step_latency,
+    inter_latency_count,
+    pod_latency_count,
+    fabric_latency,
+    simple_fabric_factor,
+):
     """One message in a node or between nodes, with Simple."""
     inside = several(intra_latency_count + 1.0) * (pair_entry_time + pair_simple_time)
     inside = inside + intra_latency_count * pair_step_latency
@@ -530,15 +489,15 @@ def message_simple_fixed_time(
 
 @priced(returns="simple_fixed_time", when=SCHEDULED)
 def phase_fixed_time(
-    ranks: Array,
-    simple_entry_time: Array,
-    intra_latency_count: Array,
-    intra_step_latency: Array,
-    inter_latency_count: Array,
-    inter_step_latency: Array,
-    pod_latency_count: Array,
-    pod_step_latency: Array,
-) -> Array:
+    ranks,
+    simple_entry_time,
+    intra_latency_count,
+    intra_step_latency,
+    inter_latency_count,
+    inter_step_latency,
+    pod_latency_count,
+    pod_step_latency,
+):
     """Entry and steps of phases, each at its level's latency."""
     inside = several(ranks) * simple_entry_time + intra_latency_count * intra_step_latency
     return inside + (
@@ -549,6 +508,6 @@ def phase_fixed_time(
 @priced(
     returns="copy_byte_time", assumes=("between nodes it hides behind the network",), when=PAIRS
 )
-def node_pair_copy_byte_time(total_nodes: Array, ranks: Array, pair_copy_rate: Array) -> Array:
+def node_pair_copy_byte_time(total_nodes, ranks, pair_copy_rate):
     """Copy of the own block of an exchange."""
     return (1.0 - several(total_nodes)) * several(ranks) / (ranks * pair_copy_rate)

@@ -24,7 +24,7 @@ HASTE = ("operations are issued ahead of the GPU",)
 
 
 @priced(when=ANY)
-def paid_launch_time(ranks: Array, operation_launch_time: Array) -> Array:
+def paid_launch_time(ranks, operation_launch_time):
     """Launch, where there is anything to do."""
     return several(ranks) * operation_launch_time
 
@@ -34,13 +34,13 @@ def paid_launch_time(ranks: Array, operation_launch_time: Array) -> Array:
     assumes=("a rank moves its own block, too",),
     when={**RINGS, "collective": "all_gather|reduce_scatter"},
 )
-def ring_copy_byte_time(ranks: Array, copy_rate: Array) -> Array:
+def ring_copy_byte_time(ranks, copy_rate):
     """Copy of the own block."""
     return several(ranks) / (ranks * copy_rate)
 
 
 @priced(returns="copy_byte_time", when={**RINGS, "collective": "all_reduce"})
-def all_reduce_copy_byte_time(ranks: Array, reduced_copy_share: Array, copy_rate: Array) -> Array:
+def all_reduce_copy_byte_time(ranks, reduced_copy_share, copy_rate):
     """Copy of the own block of an all_reduce."""
     return several(ranks) * reduced_copy_share / (ranks * copy_rate)
 
@@ -69,7 +69,7 @@ total("simple_slope", ("simple_byte_time", "copy_byte_time"), "Time of a byte, w
 
 
 @priced(when=ANY)
-def message_ramp_time(message_bytes: Array, ramp_square: Array) -> Array:
+def message_ramp_time(message_bytes, ramp_square):
     """Ramp of the message."""
     return xp.sqrt(message_bytes) * xp.sqrt(ramp_square)
 
@@ -163,15 +163,13 @@ alias(
 
 
 @priced(returns="floor_time", when={**ANY, "shape": "flat"})
-def flat_floor_time(ranks: Array, host_floor_time: Array) -> Array:
+def flat_floor_time(ranks, host_floor_time):
     """Least time of an operation: the host's."""
     return several(ranks) * host_floor_time
 
 
 @priced(returns="floor_time", when={**ANY, "topology": "hierarchical"})
-def nodes_floor_time(
-    ranks: Array, host_floor_time: Array, total_nodes: Array, fabric_floor_time: Array
-) -> Array:
+def nodes_floor_time(ranks, host_floor_time, total_nodes, fabric_floor_time):
     """Least time of an operation: the host's, and the fabric's."""
     fabric = several(total_nodes) * fabric_floor_time
     return several(ranks) * xp.sqrt(xp.sqrt(host_floor_time**4 + fabric**4))
@@ -181,19 +179,19 @@ def nodes_floor_time(
 
 
 @priced(when={**ANY, "form": TWO_PROTOCOLS})
-def protocol(ll_time: Array, simple_time: Array) -> Array:
+def protocol(ll_time, simple_time):
     """The protocol of least time: 0 LL, 1 Simple."""
     return xp.where(ll_time <= simple_time, 0.0, 1.0)
 
 
 @priced(returns="protocol", when={**ANY, "form": SIMPLE_ONLY})
-def one_protocol(ranks: Array) -> Array:
+def one_protocol(ranks):
     """Simple, where there is no other protocol."""
     return xp.ones_like(ranks)
 
 
 @priced(when={**ANY, "form": TWO_PROTOCOLS})
-def step_part_time(protocol: Array, simple_fixed_time: Array, ll_fixed_time: Array) -> Array:
+def step_part_time(protocol, simple_fixed_time, ll_fixed_time):
     """Entry and steps, with the protocol taken."""
     return xp.where(protocol > 0.0, simple_fixed_time, ll_fixed_time)
 
@@ -205,9 +203,7 @@ alias(
 
 
 @priced(when={**ANY, "form": TWO_PROTOCOLS})
-def wire_part_time(
-    message_bytes: Array, protocol: Array, simple_byte_time: Array, ll_byte_time: Array
-) -> Array:
+def wire_part_time(message_bytes, protocol, simple_byte_time, ll_byte_time):
     """Bytes on the wire, with the protocol taken."""
     return message_bytes * xp.where(protocol > 0.0, simple_byte_time, ll_byte_time)
 
@@ -230,7 +226,7 @@ constant("wait_part_time", 0.0, "Nothing to wait for", source=OWN,
 
 
 @priced(when={**ANY, "floor": "some"})
-def wait_part_time(time: Array, device_time: Array) -> Array:
+def wait_part_time(time, device_time):
     """What the operation waits for host or fabric."""
     return xp.maximum(time - device_time, 0.0)
 
@@ -261,18 +257,18 @@ WHOLE = ("an operation that leaves a node counts as between nodes, as a whole",)
 
 
 @priced(returns="intra_time", assumes=WHOLE, when=LEVELS)
-def whole_intra_time(total_nodes: Array, time: Array) -> Array:
+def whole_intra_time(total_nodes, time):
     """Part of the time that is spent inside a node: all or nothing."""
     return xp.where(total_nodes > 1.0, 0.0, time)
 
 
 @priced(returns="inter_time", assumes=WHOLE, when=LEVELS)
-def whole_inter_time(total_nodes: Array, pods: Array, time: Array) -> Array:
+def whole_inter_time(total_nodes, pods, time):
     """Part of the time that is spent between nodes: all or nothing."""
     return xp.where((total_nodes > 1.0) & (pods <= 1.0), time, 0.0)
 
 
 @priced(returns="pod_time", assumes=WHOLE, when=LEVELS)
-def whole_pod_time(pods: Array, time: Array) -> Array:
+def whole_pod_time(pods, time):
     """Part of the time that is spent between pods: all or nothing."""
     return xp.where(pods > 1.0, time, 0.0)

@@ -141,12 +141,7 @@ def _end_of(kind: str, end: str, classes: Callable[..., Classes]) -> Callable[..
 
 
 @formula(**WORDS)
-def memory_state(
-    peak_memory: Array,
-    memory_capacity: Array,
-    memory_error_band_low: Array,
-    memory_error_band_high: Array,
-) -> Array:
+def memory_state(peak_memory, memory_capacity, memory_error_band_low, memory_error_band_high):
     """Whether the fullest GPU holds its part: 0 no, 1 at risk, 2 yes."""
     least = peak_memory * (1.0 + memory_error_band_low)
     most = peak_memory * (1.0 + memory_error_band_high)

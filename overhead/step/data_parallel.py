@@ -13,7 +13,6 @@ from overhead.communication import data
 from overhead.formula import alias, call, declare, formula, product
 from overhead.labels import PAIRED, PREFETCHES
 from overhead.overlap import mechanisms
-from overhead.quantity import Array
 from overhead.schedule import PARTED
 from overhead.step.sharded import NAMED
 
@@ -39,19 +38,17 @@ UNPAIRED = "a pair's time is a forward's by itself, and the backward's the rest"
 LONGEST = "of what uneven ends add, each micro-batch has a part, and its backward hides with it"
 
 
-def _beside(backward: Array, forward: Array, micro_batches: Array, busy: Array) -> Array:
+def _beside(backward, forward, micro_batches, busy):
     """Return the mean of backwards, some of which run beside forwards."""
     return xp.maximum(backward + (busy / micro_batches - (forward + backward)), 0.0)
 
 
-def _waiting(backward: Array, micro_batches: Array, pp: Array, uneven: Array) -> Array:
+def _waiting(backward, micro_batches, pp, uneven):
     """Return a backward with its part of what stages wait for uneven ends."""
     return xp.maximum(backward + xp.where(pp > 1.0, uneven, 0.0) / micro_batches, 0.0)
 
 
-def _beside_and_waiting(
-    backward: Array, micro_batches: Array, pp: Array, uneven: Array, forward: Array, busy: Array
-) -> Array:
+def _beside_and_waiting(backward, micro_batches, pp, uneven, forward, busy):
     paired = _beside(backward, forward, micro_batches, busy)
     return _waiting(paired, micro_batches, pp, uneven)
 
@@ -72,19 +69,15 @@ declare("dp_backward_time", (*_uneven, "stage_forward_time", "busy_time"), _besi
     assumes=("gradients are done in the last micro-batch's backward, or reduced in each one's",),
     **MEGATRON,
 )
-def dp_window_time(gradient_reductions: Array, dp_backward_time: Array) -> Array:
+def dp_window_time(gradient_reductions, dp_backward_time):
     """Backwards behind which gradients can be reduced: the last, or each."""
     return xp.maximum(gradient_reductions, 1.0) * dp_backward_time
 
 
 @formula(returns="dp_window_time", assumes=EARLY, when=INTERLEAVED, **MEGATRON)
 def interleaved_dp_window_time(
-    gradient_reductions: Array,
-    virtual_stages: Array,
-    micro_batches: Array,
-    pp: Array,
-    dp_backward_time: Array,
-) -> Array:
+    gradient_reductions, virtual_stages, micro_batches, pp, dp_backward_time
+):
     """Backwards behind which gradients can be reduced where stages are interleaved."""
     count = xp.where(virtual_stages > 1.0, xp.minimum(micro_batches, pp), 1.0)
     return xp.maximum(gradient_reductions, count) * dp_backward_time
@@ -104,9 +97,7 @@ alias(
     when=INTERLEAVED,
     **MEGATRON,
 )
-def interleaved_dp_forward_window_time(
-    virtual_stages: Array, micro_batches: Array, pp: Array, stage_forward_time: Array
-) -> Array:
+def interleaved_dp_forward_window_time(virtual_stages, micro_batches, pp, stage_forward_time):
     """Forwards behind which weights can be gathered where stages are interleaved."""
     count = xp.where(virtual_stages > 1.0, xp.minimum(micro_batches, pp), 1.0)
     return xp.asarray(count * stage_forward_time)
@@ -116,27 +107,20 @@ def interleaved_dp_forward_window_time(
     assumes=(LAST, "the first layer's weights are gathered before there is anything to hide them"),
     **MEGATRON,
 )
-def dp_unhidden_share(dp_overlap: Array, middle_layers: Array) -> Array:
+def dp_unhidden_share(dp_overlap, middle_layers):
     """Share of a reduction or a gathering that nothing hides, however long the window is."""
     return xp.maximum(1.0 - dp_overlap, 1.0 / xp.maximum(middle_layers, 1.0))
 
 
 @formula(assumes=("a share of it and of the backward hide one another",), **MEGATRON)
-def exposed_dp_reduce_time(
-    dp_unhidden_share: Array, dp_reduce_time: Array, dp_overlap: Array, dp_window_time: Array
-) -> Array:
+def exposed_dp_reduce_time(dp_unhidden_share, dp_reduce_time, dp_overlap, dp_window_time):
     """Reduction of gradients that nothing hides, up to stage 2 of ZeRO."""
     late = dp_reduce_time - dp_overlap * dp_window_time
     return xp.maximum(dp_unhidden_share * dp_reduce_time, late)
 
 
 @formula(assumes=("a share of it and of the forward hide one another",), **MEGATRON)
-def exposed_dp_gather_time(
-    dp_unhidden_share: Array,
-    dp_gather_time: Array,
-    dp_overlap: Array,
-    dp_forward_window_time: Array,
-) -> Array:
+def exposed_dp_gather_time(dp_unhidden_share, dp_gather_time, dp_overlap, dp_forward_window_time):
     """Gathering of updated weights that nothing hides, up to stage 2 of ZeRO."""
     late = dp_gather_time - dp_overlap * dp_forward_window_time
     return xp.maximum(dp_unhidden_share * dp_gather_time, late)
@@ -144,12 +128,12 @@ def exposed_dp_gather_time(
 
 @formula(source="rajbhandari2020", where="section 7")
 def exposed_dp_time(
-    zero_stage: Array,
-    exposed_sharded_time: Array,
-    sharding_copy_time: Array,
-    exposed_dp_reduce_time: Array,
-    exposed_dp_gather_time: Array,
-) -> Array:
+    zero_stage,
+    exposed_sharded_time,
+    sharding_copy_time,
+    exposed_dp_reduce_time,
+    exposed_dp_gather_time,
+):
     """Data parallelism's exposed communication of a step: in stage 3 layer by layer."""
     layerwise = exposed_sharded_time + sharding_copy_time
     return xp.where(zero_stage >= 3.0, layerwise, exposed_dp_reduce_time + exposed_dp_gather_time)
@@ -173,7 +157,7 @@ ACCUMULATED = {"dp_mechanism": "gradient_accumulation"}
     where="section 3.2.2",
     when=DDP_BUCKETS,
 )
-def ddp_bucket_bytes(bucket_bytes: Array, bucket_capacity: Array) -> Array:
+def ddp_bucket_bytes(bucket_bytes, bucket_capacity):
     """Gradients of a bucket in PyTorch's DistributedDataParallel: as given, or its usual ones."""
     return xp.where(bucket_bytes > 0.0, bucket_bytes, bucket_capacity)
 
@@ -199,9 +183,7 @@ call(
     where="megatron/core/distributed/distributed_data_parallel.py",
     when=MEGATRON_BUCKETS,
 )
-def megatron_bucket_bytes(
-    bucket_bytes: Array, reduction_bytes: Array, dp_bucket_elements: Array
-) -> Array:
+def megatron_bucket_bytes(bucket_bytes, reduction_bytes, dp_bucket_elements):
     """Gradients of a bucket in Megatron: as given, or as many elements as it takes by itself."""
     return xp.where(bucket_bytes > 0.0, bucket_bytes, reduction_bytes * dp_bucket_elements)
 
@@ -216,7 +198,7 @@ for _family in data.FAMILIES:
     assumes=("experts' buckets become ready between the others",),
     when=NAMED,
 )
-def dp_buckets(dp_messages: Array, edp_messages: Array) -> Array:
+def dp_buckets(dp_messages, edp_messages):
     """Buckets in which a rank's gradients are reduced, and its weights gathered."""
     return xp.maximum(dp_messages + edp_messages, 1.0)
 
@@ -250,7 +232,7 @@ call(
     assumes=("only the last micro-batch's backward reduces",),
     when=ACCUMULATED,
 )
-def accumulated_reductions(zero_stage: Array, has_backward: Array) -> Array:
+def accumulated_reductions(zero_stage, has_backward):
     """How often a step reduces sharded gradients where they accumulate whole: once."""
     return xp.where(zero_stage < 1.0, 0.0, has_backward)
 

@@ -51,9 +51,7 @@ product(
     ),
     **_counted,
 )
-def overlap_contention(
-    communication_priority: Array, communication_sms: Array, sms: Array
-) -> Array:
+def overlap_contention(communication_priority, communication_sms, sms):
     """Time that hidden communication costs the computing beside it, by its own."""
     taken = xp.minimum(communication_sms / sms, 1.0)
     return communication_priority * taken + (1.0 - communication_priority)
@@ -67,7 +65,7 @@ def overlap_contention(
     source="megatron",
     where="megatron/core/model_parallel_config.py: tp_comm_overlap needs sequence parallelism",
 )
-def tp_hidden_share(sequence_parallel: Array, tp_overlap: Array, tp_whole_overlap: Array) -> Array:
+def tp_hidden_share(sequence_parallel, tp_overlap, tp_whole_overlap):
     """Share of tensor parallelism's communication that hides, with a split sequence or a whole."""
     return xp.where(sequence_parallel > 0.0, tp_overlap, tp_whole_overlap)
 
@@ -99,7 +97,7 @@ def _waited(
     return blocks * split * gather + one + (blocks - 1.0) * other
 
 
-def _moe_waited(*taken: Array) -> Array:
+def _moe_waited(*taken):
     *known, blocks = taken
     return _waited(*known, blocks=blocks)
 
@@ -115,16 +113,7 @@ declare("moe_tp_waited_time", (*_taken, "moe_layer_blocks"), _moe_waited,
         )  # fmt: skip
 
 
-def _tp_backward(
-    again: Array,
-    forward: Array,
-    overlap: Array,
-    time: Array,
-    inputs: Array,
-    gather: Array,
-    waited: Array,
-    weights: Array,
-) -> Array:
+def _tp_backward(again, forward, overlap, time, inputs, gather, waited, weights):
     # The more of both hides: the share, or what runs beside the weights' gradients
     sent = xp.minimum(exposed(time, overlap, inputs + weights), waited)
     # What is gathered hides behind the same products: both together no longer than these
@@ -189,7 +178,7 @@ def _cp(
     return xp.maximum(exposed(sent - round_, overlap, behind) + other, sent - behind)
 
 
-def _waited_for(sent: Array, around: Array, shown: Array) -> Array:
+def _waited_for(sent, around, shown):
     return xp.maximum(sent - around, 0.0) + xp.minimum(shown, sent)
 
 
@@ -230,23 +219,21 @@ total("moe_layer_computing_time",
 
 
 @formula(**PAIRS)
-def exposed_ep_forward_time(
-    ep_layer_forward_time: Array, ep_overlap: Array, moe_layer_computing_time: Array
-) -> Array:
+def exposed_ep_forward_time(ep_layer_forward_time, ep_overlap, moe_layer_computing_time):
     """Expert parallelism's communication of a layer's forward that nothing hides."""
     return exposed(ep_layer_forward_time, ep_overlap, moe_layer_computing_time)
 
 
 @formula(**PAIRS)
 def exposed_ep_backward_time(
-    ep_layer_backward_time: Array,
-    ep_layer_forward_time: Array,
-    exposed_ep_forward_time: Array,
-    ep_overlap: Array,
-    moe_layer_computing_time: Array,
-    repeated_exchanges: Array,
-    moe_layer_matmul_again_time: Array,
-) -> Array:
+    ep_layer_backward_time,
+    ep_layer_forward_time,
+    exposed_ep_forward_time,
+    ep_overlap,
+    moe_layer_computing_time,
+    repeated_exchanges,
+    moe_layer_matmul_again_time,
+):
     """Expert parallelism's communication of a layer's backward that nothing hides."""
     behind = moe_layer_computing_time - (ep_layer_forward_time - exposed_ep_forward_time)
     again = repeated_exchanges * ep_layer_forward_time

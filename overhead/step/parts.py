@@ -18,9 +18,7 @@ SCHEDULES = LABELS["schedule"].values
 total("middle_layers", ("middle_mlp_layers", "middle_moe_layers"))
 
 
-def _by_class(
-    micro_batches: Array, dense: Array, dense_time: Array, experts: Array, expert_time: Array
-) -> Array:
+def _by_class(micro_batches, dense, dense_time, experts, expert_time):
     return micro_batches * (dense * dense_time + experts * expert_time)
 
 
@@ -46,7 +44,7 @@ constant(
 )
 
 
-def _each(micro_batches: Array, layers: Array, time: Array) -> Array:
+def _each(micro_batches, layers, time):
     return micro_batches * (layers * time)
 
 
@@ -75,9 +73,7 @@ def _saved(share: Array, launch_wait: Array, times: tuple[Array, ...]) -> Array:
     return saved
 
 
-def _computing(
-    forward: Array, backward: Array, layers: Array, launch_wait: Array, *times: Array
-) -> Array:
+def _computing(forward, backward, layers, launch_wait, *times):
     without = forward + backward - layers * _saved(xp.asarray(1.0), launch_wait, times)
     return xp.maximum(without, 0.0)
 
@@ -93,10 +89,7 @@ declare("paired_computing_time", (*_taken, *LAYER_TIMES), _computing, name="pair
         **PAIR)  # fmt: skip
 
 
-def _pair(
-    forward: Array, backward: Array, layers: Array, launch_wait: Array, exchange: Array,
-    computing: Array, share: Array, contention: Array, *times: Array,
-) -> Array:  # fmt: skip
+def _pair(forward, backward, layers, launch_wait, exchange, computing, share, contention, *times):
     """Return the time of a pair: exchanges that hide leave the GPU's time, not the host's."""
     most = xp.where(exchange > computing, computing / xp.maximum(exchange, computing), 1.0)
     hidden = (1.0 - contention) * share * most
@@ -129,13 +122,13 @@ declare(
     when=DUAL,
 )
 def dual_pipe_exposed_ep_time(
-    micro_batches: Array,
-    middle_moe_layers: Array,
-    layer_exposed_ep_time: Array,
-    stage_forward_time: Array,
-    stage_backward_time: Array,
-    busy_time: Array,
-) -> Array:
+    micro_batches,
+    middle_moe_layers,
+    layer_exposed_ep_time,
+    stage_forward_time,
+    stage_backward_time,
+    busy_time,
+):
     """Expert parallelism's exposed communication in DualPipe, less what overlapped pairs gain."""
     alone = micro_batches * (stage_forward_time + stage_backward_time)
     return micro_batches * (middle_moe_layers * layer_exposed_ep_time) - (alone - busy_time)
@@ -152,12 +145,12 @@ DEEPEP: dict[str, Any] = {
 }
 
 
-def _chunk(whole: Array, chunks: Array) -> Array:
+def _chunk(whole, chunks):
     return whole / chunks
 
 
 @formula(**DEEPEP)
-def expert_contention(expert_sms: Array, sms: Array) -> Array:
+def expert_contention(expert_sms, sms):
     """Share of the products' rate that the kernels' multiprocessors take while they run."""
     return xp.minimum(expert_sms / sms, 1.0)
 
@@ -223,7 +216,7 @@ for _way, _first, _last, _repeats in (
     )  # fmt: skip
 
 
-def _passes(micro_batches: Array, forward: Array, backward: Array) -> Array:
+def _passes(micro_batches, forward, backward):
     return micro_batches * (forward + backward)
 
 
@@ -240,7 +233,7 @@ product("imbalance_time", ("micro_batches", "ends_extra_time"),
 # Whether the host rules.
 
 
-def _host_bound(dense: Array, experts: Array, *times: Array) -> Array:
+def _host_bound(dense, experts, *times):
     """Return 1 where the host takes longer; a class's times are the host's, then the GPU's."""
     each = len(times) // 4
     sums = [sum(times[place * each : (place + 1) * each]) for place in range(4)]
@@ -279,19 +272,15 @@ for _returns, _of in (
 
 @formula(assumes=("the last stage's ranks have as many as any",), **ZERO)
 def owned_parameters(
-    updated_parameters: Array,
-    zero_stage: Array,
-    shards: Array,
-    updated_expert_parameters: Array,
-    expert_shards: Array,
-) -> Array:
+    updated_parameters, zero_stage, shards, updated_expert_parameters, expert_shards
+):
     """Parameters that a rank updates: all that it holds, or from stage 1 of ZeRO its shard."""
     dense = updated_parameters / xp.where(zero_stage >= 1.0, shards, 1.0)
     return dense + updated_expert_parameters / xp.where(zero_stage >= 1.0, expert_shards, 1.0)
 
 
 @formula(returns="device_update_share", source="derivation", when={"updating": "host"})
-def left_update_share(optimizer_offload: Array) -> Array:
+def left_update_share(optimizer_offload):
     """Share of the update that the GPU does where its host does some."""
     return xp.asarray(1.0 - optimizer_offload)
 
@@ -302,12 +291,12 @@ def left_update_share(optimizer_offload: Array) -> Array:
     assumes=("gradients are read twice, states and weights read and written once",),
 )
 def device_update_time(
-    optimizer_traffic_bytes: Array,
-    owned_parameters: Array,
-    memory_efficiency: Array,
-    memory_bandwidth: Array,
-    device_update_share: Array,
-) -> Array:
+    optimizer_traffic_bytes,
+    owned_parameters,
+    memory_efficiency,
+    memory_bandwidth,
+    device_update_share,
+):
     """Time of the optimizer's update on the GPU."""
     moved = optimizer_traffic_bytes * owned_parameters
     return moved / (memory_efficiency * memory_bandwidth) * device_update_share
@@ -320,12 +309,7 @@ def device_update_time(
     assumes=("the host has a copy of the gradients and of the master copy, in single precision",),
     when={"updating": "host"},
 )
-def offloaded_optimizer_memory(
-    optimizer_offload: Array,
-    owned_parameters: Array,
-    optimizer_bytes: Array,
-    single_bytes: Array,
-) -> Array:
+def offloaded_optimizer_memory(optimizer_offload, owned_parameters, optimizer_bytes, single_bytes):
     """Memory of states and gradients that a GPU's host holds for its update."""
     return optimizer_offload * owned_parameters * (optimizer_bytes + single_bytes)
 
@@ -346,14 +330,14 @@ total("host_memory", ("host_stored_memory", "host_optimizer_memory"), source=ZER
     when={"updating": "host", "schedule": TRAINING},
 )
 def offloaded_update_time(
-    optimizer_offload: Array,
-    owned_parameters: Array,
-    single_bytes: Array,
-    host_bandwidth: Array,
-    optimizer_traffic_bytes: Array,
-    host_update_bandwidth: Array,
-    host_update_overlap: Array,
-) -> Array:
+    optimizer_offload,
+    owned_parameters,
+    single_bytes,
+    host_bandwidth,
+    optimizer_traffic_bytes,
+    host_update_bandwidth,
+    host_update_overlap,
+):
     """Time of the update on the host: gradients there, states, weights back."""
     moved = optimizer_offload * owned_parameters
     transfer = moved * single_bytes / host_bandwidth
@@ -363,7 +347,7 @@ def offloaded_update_time(
 
 
 @formula(source="megatron", where="megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py")
-def optimizer_time(device_update_time: Array, host_update_time: Array) -> Array:
+def optimizer_time(device_update_time, host_update_time):
     """Time of the optimizer's update: the GPU's part and the host's run at once."""
     return xp.maximum(device_update_time, host_update_time)
 
@@ -419,6 +403,6 @@ total(
     assumes=("every stage takes as long as the slower end, for no other form is known",),
     when={"schedule": "|".join(EVEN_SCHEDULES), "stages": "uneven"},
 )
-def even_pipeline_time(busy_time: Array, bubble_time: Array, exposed_p2p_time: Array) -> Array:
+def even_pipeline_time(busy_time, bubble_time, exposed_p2p_time):
     """Time of a pipeline whose schedule has a form for even stages alone."""
     return xp.asarray(busy_time + bubble_time + exposed_p2p_time)

@@ -8,7 +8,6 @@ from overhead.arrays import xp
 from overhead.compute.attention import FUSED
 from overhead.compute.quantities import DAO_2023
 from overhead.formula import alias, declare, formula, product, total
-from overhead.quantity import Array
 
 PALM: dict[str, Any] = {"source": "chowdhery2022", "where": "appendix B"}
 FORWARD = {"schedule": "forward_only"}
@@ -17,13 +16,13 @@ AGAIN: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5 and ap
 
 
 @formula(**PALM)
-def tokens_per_second(tokens_per_step: Array, step_time: Array) -> Array:
+def tokens_per_second(tokens_per_step, step_time):
     """Tokens a second, over all GPUs."""
     return tokens_per_step / step_time
 
 
 @formula(**PALM)
-def tokens_per_second_per_gpu(tokens_per_second: Array, world_size: Array) -> Array:
+def tokens_per_second_per_gpu(tokens_per_second, world_size):
     """Tokens a second, a GPU."""
     return tokens_per_second / world_size
 
@@ -43,27 +42,25 @@ for _prefix in ("", "causal_"):
 
 
 @formula(assumes=(MASKED, "nothing recomputed counts"), **PALM)
-def model_flops_per_gpu(model_flops: Array, step_time: Array, world_size: Array) -> Array:
+def model_flops_per_gpu(model_flops, step_time, world_size):
     """Model's FLOP/s of a GPU."""
     return model_flops / (step_time * world_size)
 
 
 @formula(assumes=(MASKED, "the peak is dense, at the matrix products' precision"), **PALM)
-def mfu(model_flops_per_gpu: Array, peak_flops: Array) -> Array:
+def mfu(model_flops_per_gpu, peak_flops):
     """Model's FLOP/s by the peak, masked scores counted."""
     return model_flops_per_gpu / peak_flops
 
 
 @formula(assumes=("masked scores don't count", "nothing recomputed counts"), **PALM)
-def causal_mfu(
-    causal_model_flops: Array, step_time: Array, world_size: Array, peak_flops: Array
-) -> Array:
+def causal_mfu(causal_model_flops, step_time, world_size, peak_flops):
     """Model's FLOP/s by the peak, masked scores not counted."""
     return causal_model_flops / (step_time * world_size * peak_flops)
 
 
 @formula(assumes=("what a fused attention computes again doesn't count",), **PALM)
-def hfu(hardware_flops: Array, step_time: Array, world_size: Array, peak_flops: Array) -> Array:
+def hfu(hardware_flops, step_time, world_size, peak_flops):
     """FLOP/s by the peak, what is recomputed counted."""
     return hardware_flops / (step_time * world_size * peak_flops)
 
@@ -117,25 +114,25 @@ product(
     when={"recompute": "selective"},
 )
 def module_flops_per_token(
-    recompute_core_attn: Array,
-    computed_attention_flops_per_token: Array,
-    recompute_mla_up_proj: Array,
-    q_rank: Array,
-    kv_rank: Array,
-    layers: Array,
-    query_weights: Array,
-    key_value_weights: Array,
-    recompute_mlp: Array,
-    dense_mlp_layers: Array,
-    mlp_weights: Array,
-    moe_layers: Array,
-    recompute_moe: Array,
-    router_weights: Array,
-    experts_per_token: Array,
-    expert_weights: Array,
-    repeated_shared_experts: Array,
-    shared_expert_weights: Array,
-) -> Array:
+    recompute_core_attn,
+    computed_attention_flops_per_token,
+    recompute_mla_up_proj,
+    q_rank,
+    kv_rank,
+    layers,
+    query_weights,
+    key_value_weights,
+    recompute_mlp,
+    dense_mlp_layers,
+    mlp_weights,
+    moe_layers,
+    recompute_moe,
+    router_weights,
+    experts_per_token,
+    expert_weights,
+    repeated_shared_experts,
+    shared_expert_weights,
+):
     """FLOPs of one token that are computed again in modules of layers."""
     up = xp.where(q_rank + kv_rank > 0.0, query_weights + key_value_weights, 0.0)
     routed = recompute_moe * (router_weights + experts_per_token * expert_weights)
@@ -152,13 +149,13 @@ def module_flops_per_token(
     **AGAIN,
 )
 def whole_recomputed_flops_per_token(
-    weight_flops_per_token: Array,
-    stops_early: Array,
-    dense_mlp_layers: Array,
-    hidden_size: Array,
-    ffn_size: Array,
-    computed_attention_flops_per_token: Array,
-) -> Array:
+    weight_flops_per_token,
+    stops_early,
+    dense_mlp_layers,
+    hidden_size,
+    ffn_size,
+    computed_attention_flops_per_token,
+):
     """FLOPs of one token that are computed again: all, or all but dense layers' last product."""
     last = stops_early * (2.0 * dense_mlp_layers * (hidden_size * ffn_size))
     return xp.maximum(weight_flops_per_token - last, 0.0) + computed_attention_flops_per_token
@@ -171,19 +168,19 @@ def whole_recomputed_flops_per_token(
     **AGAIN,
 )
 def per_op_recomputed_flops_per_token(
-    layers: Array,
-    key_value_weights: Array,
-    attention_output_weights: Array,
-    dense_mlp_layers: Array,
-    gated: Array,
-    hidden_size: Array,
-    ffn_size: Array,
-    moe_layers: Array,
-    router_weights: Array,
-    shared_ffn_size: Array,
-    experts_per_token: Array,
-    expert_weights: Array,
-) -> Array:
+    layers,
+    key_value_weights,
+    attention_output_weights,
+    dense_mlp_layers,
+    gated,
+    hidden_size,
+    ffn_size,
+    moe_layers,
+    router_weights,
+    shared_ffn_size,
+    experts_per_token,
+    expert_weights,
+):
     """FLOPs of one token that are computed again where every second product is kept."""
     attention = layers * (key_value_weights / 2.0 + attention_output_weights)
     dense = dense_mlp_layers * (gated * hidden_size * ffn_size)
@@ -193,9 +190,7 @@ def per_op_recomputed_flops_per_token(
 
 
 @formula(**AGAIN)
-def hardware_flops(
-    computed_model_flops: Array, recomputed_flops_per_token: Array, tokens_per_step: Array
-) -> Array:
+def hardware_flops(computed_model_flops, recomputed_flops_per_token, tokens_per_step):
     """FLOPs of a step, what is recomputed counted."""
     return computed_model_flops + recomputed_flops_per_token * tokens_per_step
 
@@ -216,16 +211,16 @@ OWN = "derivation"
 
 @formula(source=OWN, assumes=("the ends' extra work is shared out over all stages: their mean",))
 def computing_time(
-    matmul_part_time: Array,
-    attention_part_time: Array,
-    elementwise_part_time: Array,
-    recompute_part_time: Array,
-    device_update_time: Array,
-    micro_batches: Array,
-    first_stage_extra_time: Array,
-    last_stage_extra_time: Array,
-    pp: Array,
-) -> Array:
+    matmul_part_time,
+    attention_part_time,
+    elementwise_part_time,
+    recompute_part_time,
+    device_update_time,
+    micro_batches,
+    first_stage_extra_time,
+    last_stage_extra_time,
+    pp,
+):
     """Time for which a GPU computes in a step, on average."""
     layers = matmul_part_time + attention_part_time + elementwise_part_time + recompute_part_time
     ends = micro_batches * (first_stage_extra_time + last_stage_extra_time) / pp
@@ -236,7 +231,7 @@ def computing_time(
 
 
 @formula(source=OWN, assumes=("steps are all alike, and nothing interrupts them",))
-def training_steps(training_tokens: Array, tokens_per_step: Array) -> Array:
+def training_steps(training_tokens, tokens_per_step):
     """Steps of a whole training."""
     return training_tokens / tokens_per_step
 
@@ -245,13 +240,13 @@ product("training_time", ("training_steps", "step_time"))
 
 
 @formula(source=OWN)
-def gpu_hours(world_size: Array, training_time: Array, hour: Array) -> Array:
+def gpu_hours(world_size, training_time, hour):
     """GPU-hours of a whole training."""
     return world_size * training_time / hour
 
 
 @formula(source=OWN)
-def training_days(training_time: Array, day: Array) -> Array:
+def training_days(training_time, day):
     """Days of a whole training."""
     return training_time / day
 
@@ -260,9 +255,7 @@ product("cost", ("gpu_hours", "price"), assumes=("GPUs alone are paid for",))
 
 
 @formula(source=OWN, assumes=("GPUs alone are paid for",))
-def cost_per_trillion_tokens(
-    price: Array, world_size: Array, tokens_per_step: Array, step_time: Array, hour: Array
-) -> Array:
+def cost_per_trillion_tokens(price, world_size, tokens_per_step, step_time, hour):
     """Cost of training on a trillion tokens."""
     return price * (world_size * (1e12 / tokens_per_step * step_time) / hour)
 
@@ -274,7 +267,7 @@ LIKE_LAST = "each is a layer like the model's last, and shares embedding and out
 
 
 @formula(**PREDICTION)
-def mtp_projection_weights(hidden_size: Array) -> Array:
+def mtp_projection_weights(hidden_size):
     """Weights from a token's hidden state and the next one's embedding to hidden."""
     return 2.0 * hidden_size * hidden_size
 
@@ -284,13 +277,13 @@ def mtp_projection_weights(hidden_size: Array) -> Array:
     **PREDICTION,
 )
 def mtp_parameters(
-    mtp_layers: Array,
-    moe_layers: Array,
-    moe_layer_parameters: Array,
-    dense_layer_parameters: Array,
-    mtp_projection_weights: Array,
-    norm_parameters: Array,
-) -> Array:
+    mtp_layers,
+    moe_layers,
+    moe_layer_parameters,
+    dense_layer_parameters,
+    mtp_projection_weights,
+    norm_parameters,
+):
     """Parameters of the layers that predict further tokens."""
     layer = xp.where(moe_layers > 0.0, moe_layer_parameters, dense_layer_parameters)
     return mtp_layers * (layer + mtp_projection_weights + 3.0 * norm_parameters)
@@ -301,24 +294,24 @@ def mtp_parameters(
     **PREDICTION,
 )
 def mtp_weight_flops_per_token(
-    mtp_layers: Array,
-    attention_weights: Array,
-    moe_layers: Array,
-    router_weights: Array,
-    shared_expert_weights: Array,
-    experts_per_token: Array,
-    expert_weights: Array,
-    mlp_weights: Array,
-    mtp_projection_weights: Array,
-    logits_flops_per_token: Array,
-) -> Array:
+    mtp_layers,
+    attention_weights,
+    moe_layers,
+    router_weights,
+    shared_expert_weights,
+    experts_per_token,
+    expert_weights,
+    mlp_weights,
+    mtp_projection_weights,
+    logits_flops_per_token,
+):
     """Forward FLOPs of one token by what predicts further ones, scores and values left out."""
     routed = router_weights + shared_expert_weights + experts_per_token * expert_weights
     layer = attention_weights + xp.where(moe_layers > 0.0, routed, mlp_weights)
     return mtp_layers * (2.0 * (layer + mtp_projection_weights) + logits_flops_per_token)
 
 
-def _with_scores(mtp_layers: Array, weights: Array, layers: Array, scores: Array) -> Array:
+def _with_scores(mtp_layers, weights, layers, scores):
     return weights + mtp_layers * (scores / xp.maximum(layers, 1.0))
 
 

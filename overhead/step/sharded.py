@@ -29,7 +29,7 @@ HIDDEN = "what hides slows down what it hides behind by a share of its own time"
 # One layer, all layers, and what is outside of them.
 
 
-def _each(time: Array, layers: Array) -> Array:
+def _each(time, layers):
     return time / xp.maximum(layers, 1.0)
 
 
@@ -37,11 +37,11 @@ for _way, _whole in (("forward", "stage_forward_time"), ("backward", "dp_backwar
     declare(f"layer_compute_{_way}_time", (_whole, "middle_layers"), _each)
 
 
-def _mean(dense: Array, experts: Array, layers: Array, expert: Array) -> Array:
+def _mean(dense, experts, layers, expert):
     return dense + experts / xp.maximum(layers, 1.0) * expert
 
 
-def _some(dense: Array, experts: Array, layers: Array, expert: Array) -> Array:
+def _some(dense, experts, layers, expert):
     """A layer has a weight at least, so that a window of weights holds some number of layers."""
     return xp.maximum(_mean(dense, experts, layers, expert), 1.0)
 
@@ -50,13 +50,13 @@ def _some(dense: Array, experts: Array, layers: Array, expert: Array) -> Array:
 # protocols two messages' times are in no proportion, and none is what others leave of a whole.
 
 
-def _left(messages: Array, each: Array, layers: Array, layer: Array) -> Array:
+def _left(messages, each, layers, layer):
     """Return the bytes beside a stage's layers; what rounding leaves is no message."""
     left = messages * each - layers * layer
     return xp.where(left > 1e-12 * messages * each, left, 0.0)
 
 
-def _split(whole: Array, shards: Array) -> Array:
+def _split(whole, shards):
     return whole / shards
 
 
@@ -73,7 +73,7 @@ for _part, _group, _collective in (
 total("dp_ends_reduce_time", ("dp_ends_scatter_time", "dp_ends_replica_time"), **FSDP)
 
 
-def _outside(sent: Array, time: Array, experts: Array, layers: Array, expert_time: Array) -> Array:
+def _outside(sent, time, experts, layers, expert_time):
     # A rank of more layers of experts than the stage that is told has these beside it.
     more = xp.maximum(experts - layers, 0.0) * expert_time
     return xp.where(sent > 0.0, time, 0.0) + more
@@ -104,7 +104,7 @@ for _way, _sent in (("gather", "gather"), ("reduce", "scatter")):
     ),
     **FSDP,
 )
-def leading_share(pp: Array, tied_embeddings: Array) -> Array:
+def leading_share(pp, tied_embeddings):
     """Share of what is outside of layers that nothing can hide: the embedding's."""
     return xp.where(pp > 1.0, 1.0, 1.0 / (2.0 - tied_embeddings))
 
@@ -145,9 +145,7 @@ def _all_sent(
     return (ends_gather + between * gather) + (ends_reduce + (reduce + between * reduce))
 
 
-def _shown(
-    sent: Array, late: Array, layers: Array, compute: Array, overlap: Array, contention: Array
-) -> Array:
+def _shown(sent, late, layers, compute, overlap, contention):
     """Return what doesn't hide: a share, what comes late, what outlasts all that is computed."""
     unhidden = xp.maximum(exposed(sent, overlap, xp.maximum(layers, 1.0) * compute), late)
     return unhidden + contention * xp.maximum(sent - unhidden, 0.0)
@@ -169,15 +167,15 @@ KEPT = "the first layer's weights are kept from the forward"
     **FSDP,
 )
 def exposed_forward_pass_time(
-    middle_layers: Array,
-    layer_compute_forward_time: Array,
-    layer_gather_time: Array,
-    ends_gather_time: Array,
-    leading_share: Array,
-    forward_layers_ahead: Array,
-    sharded_overlap: Array,
-    overlap_contention: Array,
-) -> Array:
+    middle_layers,
+    layer_compute_forward_time,
+    layer_gather_time,
+    ends_gather_time,
+    leading_share,
+    forward_layers_ahead,
+    sharded_overlap,
+    overlap_contention,
+):
     """What a forward exposes that gathers each layer's weights."""
     # The first weights come before all computing, as the last gradients go after it.
     compute, layer, ends = layer_compute_forward_time, layer_gather_time, ends_gather_time
@@ -189,14 +187,14 @@ def exposed_forward_pass_time(
 
 @formula(assumes=(KEPT, HIDDEN), **FSDP)
 def exposed_gather_pass_time(
-    middle_layers: Array,
-    layer_compute_backward_time: Array,
-    layer_gather_time: Array,
-    ends_gather_time: Array,
-    backward_layers_ahead: Array,
-    sharded_overlap: Array,
-    overlap_contention: Array,
-) -> Array:
+    middle_layers,
+    layer_compute_backward_time,
+    layer_gather_time,
+    ends_gather_time,
+    backward_layers_ahead,
+    sharded_overlap,
+    overlap_contention,
+):
     """What a backward exposes that gathers each layer's weights, and reduces nothing."""
     compute, layer, ends = layer_compute_backward_time, layer_gather_time, ends_gather_time
     return _pass(
@@ -207,14 +205,14 @@ def exposed_gather_pass_time(
 
 @formula(assumes=("the last reduction hides behind nothing", HIDDEN), **FSDP)
 def exposed_reduce_pass_time(
-    middle_layers: Array,
-    layer_compute_backward_time: Array,
-    layer_reduce_time: Array,
-    ends_reduce_time: Array,
-    leading_share: Array,
-    sharded_overlap: Array,
-    overlap_contention: Array,
-) -> Array:
+    middle_layers,
+    layer_compute_backward_time,
+    layer_reduce_time,
+    ends_reduce_time,
+    leading_share,
+    sharded_overlap,
+    overlap_contention,
+):
     """What a backward exposes that reduces each layer's gradients, and gathers nothing."""
     compute, layer, ends = layer_compute_backward_time, layer_reduce_time, ends_reduce_time
     return _pass(
@@ -225,16 +223,16 @@ def exposed_reduce_pass_time(
 
 @formula(assumes=("one layer is fetched ahead", KEPT, SHARED, HIDDEN), **FSDP)
 def exposed_backward_pass_time(
-    middle_layers: Array,
-    layer_compute_backward_time: Array,
-    layer_gather_time: Array,
-    ends_gather_time: Array,
-    layer_reduce_time: Array,
-    ends_reduce_time: Array,
-    leading_share: Array,
-    sharded_overlap: Array,
-    overlap_contention: Array,
-) -> Array:
+    middle_layers,
+    layer_compute_backward_time,
+    layer_gather_time,
+    ends_gather_time,
+    layer_reduce_time,
+    ends_reduce_time,
+    leading_share,
+    sharded_overlap,
+    overlap_contention,
+):
     """What a backward exposes that gathers each layer's weights and reduces its gradients."""
     return _pass(
         middle_layers, layer_compute_backward_time, layer_gather_time, ends_gather_time,
@@ -254,17 +252,17 @@ def exposed_backward_pass_time(
     **FSDP,
 )
 def prefetched_backward_pass_time(
-    backward_layers_ahead: Array,
-    ends_gather_time: Array,
-    middle_layers: Array,
-    layer_gather_time: Array,
-    ends_reduce_time: Array,
-    layer_reduce_time: Array,
-    leading_share: Array,
-    layer_compute_backward_time: Array,
-    sharded_overlap: Array,
-    overlap_contention: Array,
-) -> Array:
+    backward_layers_ahead,
+    ends_gather_time,
+    middle_layers,
+    layer_gather_time,
+    ends_reduce_time,
+    layer_reduce_time,
+    leading_share,
+    layer_compute_backward_time,
+    sharded_overlap,
+    overlap_contention,
+):
     """What a backward exposes that gathers weights so many layers ahead, and reduces gradients."""
     gather, reduce, compute = layer_gather_time, layer_reduce_time, layer_compute_backward_time
     sent = _all_sent(middle_layers, gather, ends_gather_time, reduce, ends_reduce_time)
@@ -295,19 +293,19 @@ declare("layer_elements", ("dp_layer_parameters", "middle_moe_layers", "middle_l
 
 
 @formula(**FSDP)
-def paired_passes(backward_gathers: Array, gradient_reductions: Array) -> Array:
+def paired_passes(backward_gathers, gradient_reductions):
     """Backwards of a step that gather weights and reduce gradients."""
     return xp.minimum(backward_gathers, gradient_reductions)
 
 
 @formula(**FSDP)
-def gather_passes(backward_gathers: Array, gradient_reductions: Array) -> Array:
+def gather_passes(backward_gathers, gradient_reductions):
     """Backwards of a step that gather weights alone."""
     return xp.maximum(backward_gathers - gradient_reductions, 0.0)
 
 
 @formula(**FSDP)
-def reduce_passes(gradient_reductions: Array, backward_gathers: Array) -> Array:
+def reduce_passes(gradient_reductions, backward_gathers):
     """Backwards of a step that reduce gradients alone."""
     return xp.maximum(gradient_reductions - backward_gathers, 0.0)
 
@@ -320,15 +318,15 @@ def reduce_passes(gradient_reductions: Array, backward_gathers: Array) -> Array:
     **FSDP,
 )
 def exposed_sharded_time(
-    forward_gathers: Array,
-    exposed_forward_pass_time: Array,
-    paired_passes: Array,
-    exposed_backward_pass_time: Array,
-    gather_passes: Array,
-    exposed_gather_pass_time: Array,
-    reduce_passes: Array,
-    exposed_reduce_pass_time: Array,
-) -> Array:
+    forward_gathers,
+    exposed_forward_pass_time,
+    paired_passes,
+    exposed_backward_pass_time,
+    gather_passes,
+    exposed_gather_pass_time,
+    reduce_passes,
+    exposed_reduce_pass_time,
+):
     """Gathering and reduction of stage 3 of ZeRO that nothing hides, in a step."""
     whole = forward_gathers * exposed_forward_pass_time
     whole = whole + paired_passes * exposed_backward_pass_time
@@ -339,7 +337,7 @@ def exposed_sharded_time(
 # Where a collective's buffers aren't the weights and gradients themselves.
 
 
-def _moved(ranks: Array, gathers: Array, reductions: Array, weights: Array, grads: Array) -> Array:
+def _moved(ranks, gathers, reductions, weights, grads):
     """Bytes that copies of one family of parameters read and write in a step."""
     return xp.where(ranks > 1.0, 2.0 * gathers * weights + reductions * grads, 0.0)
 
@@ -353,22 +351,22 @@ def _moved(ranks: Array, gathers: Array, reductions: Array, weights: Array, grad
     ),
 )
 def sharding_copy_time(
-    sharding_copy_share: Array,
-    memory_bandwidth: Array,
-    shards: Array,
-    expert_shards: Array,
-    forward_gathers: Array,
-    backward_gathers: Array,
-    gradient_reductions: Array,
-    dp_messages: Array,
-    dp_gather_bytes: Array,
-    edp_messages: Array,
-    edp_gather_bytes: Array,
-    busiest_trained_parameters: Array,
-    busiest_trained_expert_parameters: Array,
-    activation_bytes: Array,
-    reduction_bytes: Array,
-) -> Array:
+    sharding_copy_share,
+    memory_bandwidth,
+    shards,
+    expert_shards,
+    forward_gathers,
+    backward_gathers,
+    gradient_reductions,
+    dp_messages,
+    dp_gather_bytes,
+    edp_messages,
+    edp_gather_bytes,
+    busiest_trained_parameters,
+    busiest_trained_expert_parameters,
+    activation_bytes,
+    reduction_bytes,
+):
     """Time of copies out of what stage 3 of ZeRO gathered and into what it reduces, in a step."""
     often = (forward_gathers + backward_gathers, gradient_reductions)
     # A gradient is read as it was computed, and written as it is reduced.

@@ -18,7 +18,6 @@ from overhead.compute.matmul import product_sizes
 from overhead.formula import call, declare, derived, product, total
 from overhead.labels import LABELS
 from overhead.overlap import mechanisms
-from overhead.quantity import Array
 
 GATHER, SCATTER, AGAIN = "tp_all_gather_time", "tp_reduce_scatter_time", "tp_weight_gather_time"
 # First and last products of a block.
@@ -75,9 +74,7 @@ UB, DEC = ({"tp_mechanism": mechanism} for mechanism in TREATMENTS)
 
 
 @derived(when=UB)
-def pair_burst_ratio(
-    step_product_time: Array, launch_time: Array, burst_product_time: Array
-) -> Array:
+def pair_burst_ratio(step_product_time, launch_time, burst_product_time):
     """Rate of a pair's product in short runs by that in the step."""
     some = burst_product_time > 0.0
     lasting = xp.maximum(step_product_time - launch_time, 0.0)
@@ -86,7 +83,7 @@ def pair_burst_ratio(
 
 @derived(assumes=("rates fitted on runs whose products were cut have the cut's loss in them (0"
                   " then)",))  # fmt: skip
-def cut_product_time(cut_slowdown: Array, step_product_time: Array) -> Array:
+def cut_product_time(cut_slowdown, step_product_time):
     """Time of a pair's product that is cut into chunks."""
     return (1.0 + cut_slowdown) * step_product_time
 
@@ -108,11 +105,11 @@ for _pairing, _form in ((GATHERED, "ring_exchange"), (SCATTERED, "reduce_scatter
          labels={"mechanism": _form}, when={**DEC, "pairing": _pairing})  # fmt: skip
 
 
-def _beyond(tp: Array, together: Array, alone: Array) -> Array:
+def _beyond(tp, together, alone):
     return xp.where(tp > 1.0, xp.maximum(together - alone, 0.0), 0.0)
 
 
-def _paid(tp: Array, gpus_per_node: Array, sent: Array, alone: Array, *together: Array) -> Array:
+def _paid(tp, gpus_per_node, sent, alone, *together):
     best = reduce(xp.minimum, together)
     # Hiding is all that is gained: not what a collective would be faster by.
     beyond = xp.minimum(_beyond(tp, xp.maximum(best, sent), alone), sent)
@@ -158,7 +155,7 @@ BLOCKS = {"attention": ("qkv", "attention_output"), "mlp": ("mlp_up", "mlp_down"
 UNPAIRED = "a mixture's shared experts have no mechanism"
 
 
-def _repeated(gathers: Array, gather: Array, reductions: Array, scatter: Array) -> Array:
+def _repeated(gathers, gather, reductions, scatter):
     return gathers * gather + reductions * scatter
 
 
