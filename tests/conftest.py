@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import pytest
@@ -19,9 +20,37 @@ sys.dont_write_bytecode = False
 # Python does by default takes a fifth of the tests' time.
 gc.set_threshold(100_000, 10, 10)
 
+# Over half a second is thorough; a slow machine and the first test of a process need leeway.
+UNMARKED_CPU = 2.0
+LIMITED = "TESTS_LIMIT_CPU" in os.environ
+
 settings.register_profile("dev", max_examples=20, deadline=None, derandomize=True, database=None)
 settings.register_profile("deep", max_examples=500, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `thorough_cases` says of a test's parameters as thorough."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("thorough_cases")
+        if marker is None:
+            continue
+        test, _, case = item.nodeid.partition("[")
+        if _is_thorough(case, seen[test], *marker.args, **marker.kwargs):
+            item.add_marker(pytest.mark.thorough)
+        seen[test] += 1
+
+
+def _is_thorough(
+    case: str, number: int, *parts: str, but: Sequence[str] = (), every: int = 1
+) -> bool:
+    if parts:
+        return any(part in case for part in parts)
+    if but:
+        return not any(part in case for part in but)
+    return number % every > 0
 
 
 def pytest_collection_finish() -> None:
@@ -44,7 +73,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Give a test back its settings: each of its parameters would nest them once more.
 
     A thousand parameters, such as all formulas, would nest them deeper than Python recurses.
+    With ``TESTS_LIMIT_CPU`` a test that takes long must be marked as thorough.
     """
+    before = _cpu_seconds()
     test, name = getattr(item, "obj", None), "_hypothesis_internal_use_settings"
     kept = getattr(test, name, None)
     try:
@@ -52,3 +83,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     finally:
         if kept is not None:
             setattr(test, name, kept)
+        taken = _cpu_seconds() - before
+        if LIMITED and taken > UNMARKED_CPU and not item.get_closest_marker("thorough"):
+            pytest.fail(f"takes {taken:.1f} s of CPU: mark it as thorough, or make it faster")
+
+
+def _cpu_seconds() -> float:
+    """Return what this process and the children that it waited for have used."""
+    return sum(os.times()[:4])

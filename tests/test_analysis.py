@@ -79,6 +79,7 @@ def test_gradients_of_four_bytes_are_twice_the_message(cli: Runner) -> None:
     assert found["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
 
 
+@pytest.mark.thorough
 def test_data_parallelism_on_two_nodes(cli: Runner) -> None:
     base = "--topology hierarchical --num-gpus 8 --dp 8 --gpus-per-node 4 --params 70e9"
     # NCCL's double tree: chains of 4 in a node, one level between two nodes, where the buffer
@@ -243,6 +244,7 @@ def test_a_plan_that_does_not_fit_is_told_loudly(cli: Runner) -> None:
     assert "step, if the GPU's memory sufficed" in out
 
 
+@pytest.mark.thorough
 def test_flags_that_mean_the_same(cli: Runner) -> None:
     outputs = {
         json.dumps(record(cli, f"--topology ring {n} 8 --dp 8 --params 7e9 {b} 2 {s} 512"))
@@ -287,6 +289,7 @@ def test_each_flag_changes_what_it_says(
         assert (after > before) if rises else (after < before)
 
 
+@pytest.mark.thorough
 def test_experts(cli: Runner) -> None:
     base = "--model mixtral-8x7b --num-gpus 64 --tp 2 --zero-stage 1 --seq-length 4096"
     base += " --global-batch 256"
@@ -308,6 +311,7 @@ def test_experts(cli: Runner) -> None:
         assert hot[name] < worse[name]
 
 
+@pytest.mark.thorough
 def test_a_price(cli: Runner) -> None:
     found = record(cli, f"{LLAMA} --price 2.5USD/h --training-tokens 1e12")
     hours = 1e12 / (512 * 8192) * found["step_time_s"] * 512 / 3600
@@ -316,6 +320,7 @@ def test_a_price(cli: Runner) -> None:
     assert "cost" in cli(f"analysis {LLAMA} --price 2.5USD/h --training-tokens 1e12").out
 
 
+@pytest.mark.thorough
 def test_a_model_of_hugging_face(cli: Runner, tmp_path: Path) -> None:
     shapes = {
         "model_type": "llama",
@@ -336,6 +341,7 @@ def test_a_model_of_hugging_face(cli: Runner, tmp_path: Path) -> None:
 # Many configurations.
 
 
+@pytest.mark.thorough
 def test_several_values_make_a_table(cli: Runner) -> None:
     line = "--model llama3-8b --num-gpus 64 --zero-stage 0,1 --tp 1,4,8 --seq-length 8192"
     result = cli(f"analysis {line} --global-batch 64").out
@@ -372,6 +378,7 @@ def test_plans_that_cannot_be_are_masked_with_their_reasons(cli: Runner) -> None
     assert result[4, 2]["dp_communication_time_s"] > 0.0
 
 
+@pytest.mark.thorough
 def test_machines_models_and_labels_are_axes(cli: Runner) -> None:
     line = "--model llama3-8b,mixtral-8x7b --hardware dgx-a100,dgx-h100 --num-gpus 64 --tp 2"
     line += " --recompute none,full --zero-stage 1 --seq-length 4096 --global-batch 128"
@@ -386,6 +393,7 @@ def test_machines_models_and_labels_are_axes(cli: Runner) -> None:
     assert len(every) >= 4
 
 
+@pytest.mark.thorough
 def test_a_file_recomputes_from_its_own_spec(cli: Runner, tmp_path: Path) -> None:
     line = "analysis --model llama3-8b --num-gpus 64 --tp 4,8 --seq-length 8192"
     out = cli(f"{line} --global-batch 64 --output plans.nc").out
@@ -397,6 +405,7 @@ def test_a_file_recomputes_from_its_own_spec(cli: Runner, tmp_path: Path) -> Non
         np.testing.assert_array_equal(stored[name].values, again[name].values)
 
 
+@pytest.mark.thorough
 def test_communication_says_what_it_hides_behind(cli: Runner) -> None:
     asked = "--hardware dgx-h100 --gpus 256 --tp 4 --pp 4 --ep 8 --etp 1 --seq-len 4096"
     line = f"analysis --model mixtral-8x22b {asked} --global-batch 512 --zero-stage 1 --sp"
@@ -416,6 +425,7 @@ def test_communication_says_what_it_hides_behind(cli: Runner) -> None:
     assert float(twice[1]) == pytest.approx(1.5 * float(once[1]), rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_megatron_hides_reductions_of_gradients_unless_told_otherwise(cli: Runner) -> None:
     plan = "--gpus 64 --tp 8 --pp 8 --global-batch 64 --seq-length 2048"
     line = f"analysis --model gpt3-175b --hardware dgx-a100 {plan} --software none --sp 0"
@@ -435,6 +445,7 @@ def test_megatron_hides_reductions_of_gradients_unless_told_otherwise(cli: Runne
     assert "947.1 ms" in exposed(f"--framework torchtitan {plain}")
 
 
+@pytest.mark.thorough
 def test_software_that_is_not_named_trains_as_if_it_were(cli: Runner) -> None:
     """A machine or model of the catalogue brings the habits of what trains; bare sizes don't."""
     step = "analysis --model llama3-70b --gpus 64 --tp 8 --pp 2 --seq-len 8192 --json"
@@ -476,6 +487,7 @@ SHARDED = " --whole-in-pipeline 0"
 LLAMA_405B = "--model llama3-405b --gpus 8192 --tp 8 --pp 16 --sp --seq-len 8192"
 
 
+@pytest.mark.thorough
 def test_feasibility_counts_places_of_stages(cli: Runner) -> None:
     """126 layers, embedding and loss are 128 places: 16 stages of 8 chunks of one place each."""
     line = f"analysis {LLAMA_405B} --global-batch 2048 --schedule interleaved"
@@ -501,6 +513,7 @@ def test_a_plan_has_the_same_memory_and_time_in_analysis(cli: Runner) -> None:
         assert one[name] == pytest.approx(rounded, rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_as_few_layers_are_recomputed_as_fit(cli: Runner) -> None:
     """Llama 3 405B on 8,192 H100: published runs reach an MFU of 0.41 to 0.43."""
     more = "--batch-size 2048 --cp 1 --tp 8 --pp 16 --model llama3-405b --gpus 8192 -s 8192"
@@ -523,6 +536,7 @@ def test_as_few_layers_are_recomputed_as_fit(cli: Runner) -> None:
     assert "give --recompute-layers" in cli(line.replace("block", "uniform"), fine=False).err
 
 
+@pytest.mark.thorough
 def test_both_directions_of_dual_pipe_hide_experts_communication(cli: Runner) -> None:
     line = "analysis --model deepseek-v3 --gpus 1024 --pp 16 --ep 64 --seq-len 4096"
     line += " --global-batch 15360 --schedule"
@@ -535,6 +549,7 @@ def test_both_directions_of_dual_pipe_hide_experts_communication(cli: Runner) ->
     assert "the other direction's forward and backward" in paired
 
 
+@pytest.mark.thorough
 def test_a_schedule_that_the_framework_lacks_is_flagged(cli: Runner) -> None:
     line = "analysis --model deepseek-v3 --gpus 512 --pp 8 --ep 64 --seq-len 4096 --sp 0"
     line += " --global-batch 2048"
@@ -544,6 +559,7 @@ def test_a_schedule_that_the_framework_lacks_is_flagged(cli: Runner) -> None:
     assert "torchtitan has no" in cli(f"{line} --schedule dual_pipe --framework torchtitan").out
 
 
+@pytest.mark.thorough
 def test_stages_of_deepspeed_send_their_parts(cli: Runner) -> None:
     """By hand: a message is 4096 tokens x 8192 x 2 bytes, of eight ranks each its eighth."""
     line = "analysis --model llama3-70b --hardware dgx-a100 --gpus 64 --tp 8 --pp 4 --sp 0"
@@ -581,6 +597,7 @@ def test_a_name_too_long_for_a_file_is_refused(cli: Runner, line: str) -> None:
     assert len(found.err.splitlines()) == 1
 
 
+@pytest.mark.thorough
 def test_a_tpu_trains_on_its_torus_by_xla(cli: Runner) -> None:
     line = "--model llama3-8b --hardware tpu-v5p --gpus 64 --tp 4 --seq-len 4096"
     step = f"{line} --micro-batch 1 --global-batch 64 --json"
@@ -632,6 +649,7 @@ def test_a_domain_of_72_is_cut_as_jobs_are_placed(cli: Runner, gpus: int, taken:
     assert (whole.code == 0) == (72 % gpus == 0 or gpus % 72 == 0)
 
 
+@pytest.mark.thorough
 def test_the_lightest_recomputation_that_fits_is_told_where_none_is_stated(cli: Runner) -> None:
     line = "analysis --model llama3-70b --gpus 64 --tp 8 --sp --zero-stage 1 --global-batch 128"
     long = cli(f"{line} --seq-len 32768").out.splitlines()
@@ -654,6 +672,7 @@ def test_the_lightest_recomputation_that_fits_is_told_where_none_is_stated(cli: 
     assert "nor with all layers recomputed (--recompute full): 1.143 TB" in alone
 
 
+@pytest.mark.thorough
 def test_the_first_stage_of_zero_that_fits_is_told(cli: Runner) -> None:
     line = "analysis --model llama3-8b --gpus 8 --seq-len 8192 --global-batch 64"
     (result,) = (one for one in cli(line).out.splitlines() if "--zero-stage" in one)
@@ -672,6 +691,7 @@ def test_plans_on_a_part_of_a_domain_can_run(cli: Runner) -> None:
     assert "recommended:" in out
 
 
+@pytest.mark.thorough
 def test_a_torus_is_priced_by_the_best_of_its_algorithms_where_xla_runs_it(cli: Runner) -> None:
     plan = "--gpus 128 --global-batch 2048 --micro-batch 16 --seq-len 4096 --zero-stage 3"
     line = f"analysis --model deepseek-v3 --hardware tpu-7x --topology torus {plan}"
@@ -700,6 +720,7 @@ def test_a_run_that_ran_fits(cli: Runner) -> None:
     assert "85 GB: fits" in cli(line).out
 
 
+@pytest.mark.thorough
 def test_what_recipes_set_is_an_option_of_the_framework(cli: Runner) -> None:
     """By hand: 70e9 parameters, nothing sharded, bytes of weights, gradients, master, moments."""
     line = "analysis --topology ring --num-gpus 8 --dp 8 --params 70e9 --zero-stage 0 --json"
@@ -727,6 +748,7 @@ def test_what_recipes_set_is_an_option_of_the_framework(cli: Runner) -> None:
         assert load_framework(f"megatron-lm{option}").figures["loss_bytes"].value == moved
 
 
+@pytest.mark.thorough
 def test_the_host_s_memory_is_an_option(cli: Runner) -> None:
     """Where a machine's file has another: what is offloaded fits, or doesn't, in that."""
     step = "analysis --model llama3-8b --gpus 8 --global-batch 64 --seq-len 8192 --recompute full"

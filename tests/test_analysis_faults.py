@@ -226,6 +226,7 @@ def test_values_that_are_not_there(refused: Refused, line: str, parts: tuple[str
     one(refused(line), *parts)
 
 
+@pytest.mark.thorough
 def test_too_many_cells_to_print(refused: Refused) -> None:
     line = f"{BARE} --dp 1:4096:x2 --micro-batch 1:2000:+1 --zero-stage 0:3:+1 --global-batch"
     one(refused(f"{line} 1:100:+1"), "axes = '", "too many to print", "--output FILE.nc")

@@ -54,6 +54,7 @@ def _stated(shown: str) -> float | None:
     return parse(shown) if UNITS.fullmatch(shown) else None
 
 
+@pytest.mark.thorough_cases("line2", "line3", "mixtral")
 @pytest.mark.parametrize(
     "line",
     [
@@ -167,6 +168,7 @@ def test_the_command_tells_what_the_call_gives(line: str) -> None:
 # Of several configurations.
 
 
+@pytest.mark.thorough
 def test_every_formula_of_several_configurations_has_its_statement_and_source(
     cli: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +195,7 @@ def test_an_operation_says_that_its_time_is_an_upper_bound(cli: Runner) -> None:
         assert ("(its time is an upper bound)" in shown) == is_bound
 
 
+@pytest.mark.thorough
 def test_a_file_of_steps_says_which_times_are_upper_bounds(cli: Runner, tmp_path: Path) -> None:
     for algorithm in ("dbt", "ring"):
         plan = "--model llama3-8b --seq-length 4096 --num-gpus 12 --tp 1 --dp 12 --global-batch 12"
@@ -206,6 +209,7 @@ def test_a_file_of_steps_says_which_times_are_upper_bounds(cli: Runner, tmp_path
         assert not found["matmul_part_time"]
 
 
+@pytest.mark.thorough
 def test_records_of_steps_say_which_times_are_upper_bounds(cli: Runner) -> None:
     """They name the times of which a file says it; where none is, there is no such column."""
     plan = "--model llama3-8b --seq-length 4096 --num-gpus 12 --tp 1 --dp 12 --global-batch 12"

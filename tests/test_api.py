@@ -164,6 +164,7 @@ def test_all_means_each_that_there_is() -> None:
     assert np.isfinite(both["time"]).any("topology").all()
 
 
+@pytest.mark.thorough
 def test_runs_a_mapping_a_path_and_a_name(tmp_path: Path) -> None:
     statement = {
         "quantities": ["time"],

@@ -166,6 +166,7 @@ def test_verbose_says_how_the_time_differs_from_the_statement(
     assert results == [answer]
 
 
+@pytest.mark.thorough_cases("torus")
 @pytest.mark.parametrize(
     ("topology", "collective_name"),
     [
@@ -199,6 +200,7 @@ def test_flags_that_mean_the_same(cli: Runner) -> None:
     assert len(outputs) == 1
 
 
+@pytest.mark.thorough
 def test_each_flag_changes_what_it_says(cli: Runner) -> None:
     def time(line: str) -> float:
         (record,) = cli(f"collective --N 64 --M 1e6 --json {line}").records

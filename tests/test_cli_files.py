@@ -109,6 +109,7 @@ def test_a_cell_that_cannot_be_is_not_written(cli: Runner, tmp_path: Path) -> No
     assert not (tmp_path / "x.nc").exists()
 
 
+@pytest.mark.thorough
 def test_options_of_a_file(cli: Runner, tmp_path: Path) -> None:
     line = "collective --topology ring --N 2:64:+1 --M 1KiB:1GiB:log50"
     for name, options in (
@@ -127,6 +128,7 @@ def test_options_of_a_file(cli: Runner, tmp_path: Path) -> None:
                 np.testing.assert_allclose(other["time"], plain["time"], rtol=places)
 
 
+@pytest.mark.thorough
 def test_plot_draws_beside_the_output(cli: Runner, tmp_path: Path) -> None:
     line = "collective --topology ring,torus --N 2:64:x2 --M 1KiB:1GiB:log7 --plot"
     done = cli(line)
@@ -157,6 +159,7 @@ def spec(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_a_run_writes_prints_and_draws(cli: Runner, spec: Path, tmp_path: Path) -> None:
     done = cli("run mine.toml")
     assert "wrote outputs/mine.nc" in done.out
@@ -194,6 +197,7 @@ def test_a_run_writes_prints_and_draws(cli: Runner, spec: Path, tmp_path: Path) 
         assert dataset.coords["ranks"].to_numpy().tolist() == [8, 16]
 
 
+@pytest.mark.thorough
 def test_a_run_says_which_plan_is_best(cli: Runner, tmp_path: Path) -> None:
     (tmp_path / "best.toml").write_text(
         """
@@ -241,6 +245,7 @@ def test_a_dry_run_computes_nothing(cli: Runner, spec: Path, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == [spec]
 
 
+@pytest.mark.thorough
 def test_figures_are_checked_in_a_dry_run_and_drawn_where_asked_for(
     cli: Runner, spec: Path, tmp_path: Path
 ) -> None:
@@ -261,10 +266,12 @@ def test_a_huge_sweep_says_how_large_it_is_in_a_dry_run(cli: Runner, spec: Path)
     assert "grid: 80,000,000,000 cells" in cli(f"{line} --no-plot --dry-run").out
 
 
+@pytest.mark.thorough
 def test_a_name_is_a_shipped_sweep(cli: Runner) -> None:
     assert "axis collective: 7" in cli("run quickstart --dry-run").out
 
 
+@pytest.mark.thorough
 def test_a_stored_spec_runs_again(cli: Runner, tmp_path: Path) -> None:
     cli("collective --topology ring,torus --N 4,16 --M 1e3:1e9:log4 --latency 0,2us --output x.nc")
     (tmp_path / "again.toml").write_text(cli("info --spec x.nc").out, encoding="utf-8")
@@ -275,6 +282,7 @@ def test_a_stored_spec_runs_again(cli: Runner, tmp_path: Path) -> None:
         assert one.attrs["spec"] == other.attrs["spec"]
 
 
+@pytest.mark.thorough
 def test_plot_info_and_verify_of_a_stored_sweep(cli: Runner, spec: Path, tmp_path: Path) -> None:
     cli("run mine.toml --no-plot")
     drawn = re.findall(r"drew (.*)", cli("plot outputs/mine.nc").out)
@@ -336,6 +344,7 @@ def test_help_names_every_command(cli: Runner) -> None:
     assert places[2] < help_of_plans.index("--hardware VALUES") < places[3]
 
 
+@pytest.mark.thorough
 def test_the_suggested_commands_all_run(cli: Runner) -> None:
     listed = cli("list-cmds").out.splitlines()
     assert listed == list(SUGGESTED)
@@ -345,6 +354,7 @@ def test_the_suggested_commands_all_run(cli: Runner) -> None:
         assert cli(shlex.join(args)).out, line
 
 
+@pytest.mark.thorough
 def test_all_predefined_combinations(cli: Runner) -> None:
     every = cli("run-all").rows
     rows = [row for row in every if row["command"] == "collective"]
@@ -373,6 +383,7 @@ def test_all_predefined_combinations(cli: Runner) -> None:
 # Pipes and signals.
 
 
+@pytest.mark.thorough
 def test_a_pipe_that_closes_early_is_no_error(tmp_path: Path) -> None:
     for args in (
         (
@@ -419,6 +430,7 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
+@pytest.mark.thorough
 def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(SPEC, encoding="utf-8")
     process = started("run", "small.toml", cwd=tmp_path, code=WAITING)

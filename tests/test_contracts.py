@@ -90,6 +90,7 @@ def test_a_quantity_that_isnt_computed_is_refused(cli: Runner) -> None:
     assert (ran.code, "isn't among what is computed" in ran.err) == (2, True)
 
 
+@pytest.mark.thorough
 def test_of_plans_the_recommended_one_counts(cli: Runner) -> None:
     best, *others = cli(f"{PLAN} --json").records
     worse = max(one["step_time_s"] for one in others)
@@ -100,6 +101,7 @@ def test_of_plans_the_recommended_one_counts(cli: Runner) -> None:
     assert (ran.code, "(100.00%) too much" in ran.err) == (3, True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("limit", "code"), [("1 s", 0), ("1 ms", 3)])
 def test_a_spec_asserts_of_its_results(cli: Runner, tmp_path: Path, limit: str, code: int) -> None:
     path = tmp_path / "contract.toml"
@@ -195,6 +197,7 @@ def test_a_schema_refuses_what_readers_refuse(cli: Runner, what: str, wrong: Any
     assert faults(wrong, schema, schema)
 
 
+@pytest.mark.thorough_cases("normal mfu", "validate")
 @pytest.mark.parametrize("line", [LINE, PLAN, "plan --params 70", "hops", "normal mfu",
     "analysis --model llama3-8b --gpus 16 --tp 8 --seq-len 4096 --global-batch 64",
     "overlap --compute 50ms --comm 10ms --efficiency 0.8", "validate running",

@@ -63,6 +63,7 @@ def places(trees: Mapping[str, ElementTree.Element]) -> list[tuple[str, str]]:
             if "id" in one.attrib]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_links_lead_somewhere(trees: dict[str, ElementTree.Element]) -> None:
     known = places(trees)
     assert len(known) == len(set(known))
@@ -125,6 +126,7 @@ def test_site_needs_nothing_else(files: Mapping[str, str]) -> None:
     assert not re.search(r"url\(|@import", files["style.css"])
 
 
+@pytest.mark.thorough
 def test_site_is_the_same_again(files: Mapping[str, str]) -> None:
     assert new_site(*JOBS, NASTY).make() == files
 
@@ -185,6 +187,7 @@ def test_command_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
 # The guide.
 
 
+@pytest.mark.thorough_cases("plan", "network", "scale-up", "formula")
 @pytest.mark.parametrize(("place", "job"), list(enumerate(JOBS, 1)), ids=[job.name for job in JOBS])
 def test_job_prints_what_the_guide_shows(place: int, job: Job) -> None:
     before = {*ALGORITHMS}
@@ -206,6 +209,7 @@ def test_job_prints_what_the_guide_shows(place: int, job: Job) -> None:
     assert stored == notebook(place, done), "sweeps docs outputs/notebooks --notebooks --overwrite"
 
 
+@pytest.mark.thorough
 def test_a_notebook_shows_the_figure() -> None:
     job = next(job for job in JOBS if job.name == "paper")
     done = run_job(job, run, draw=True)

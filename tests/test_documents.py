@@ -86,6 +86,7 @@ def test_the_guide_s_notebook_cells_run(tmp_path: Path, monkeypatch: pytest.Monk
     assert np.isfinite(names["best"]).all()  # type: ignore[call-overload]
 
 
+@pytest.mark.thorough
 def test_the_guide_s_algorithm_of_ones_own(tmp_path: Path) -> None:
     import subprocess
     import sys

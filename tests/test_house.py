@@ -263,6 +263,7 @@ def test_benchmarks_find_what_they_import(path: Path) -> None:
         exec(ast.unparse(node), {})
 
 
+@pytest.mark.thorough
 def test_benchmarks_can_be_collected_and_run(tmp_path: Path) -> None:
     """One of them runs, once, and prints its ratio."""
     benchmark = "tests/benchmarks/test_tune_speed.py::test_a_tuning"

@@ -42,6 +42,7 @@ def said(done: str) -> str:
     return " ".join(done.split())
 
 
+@pytest.mark.thorough
 def test_more_flops_than_the_peak_are_impossible(cli: Runner) -> None:
     """A peak that is given below what the step reaches: HFU would be 169 %."""
     assert "IMPOSSIBLE" not in cli(STEP).out
@@ -51,6 +52,7 @@ def test_more_flops_than_the_peak_are_impossible(cli: Runner) -> None:
     assert "IMPOSSIBLE in 1 of 2 cells: HFU above 100 %" in table
 
 
+@pytest.mark.thorough
 def test_an_own_algorithm_below_the_bound_is_impossible(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(HALF)
     line = "collective --topology ring --algorithm magic --N 8 --M 1GB --bandwidth 50GB/s"
@@ -91,10 +93,12 @@ def test_measured_steps_above_the_peak_are_left_out(cli: Runner) -> None:
     assert "impossible: 120 % of the GPUs' peak" in done.err
 
 
+@pytest.mark.thorough
 def test_no_published_step_is_impossible(cli: Runner) -> None:
     assert "impossible" not in cli("validate training --kind step-time --verbose").out
 
 
+@pytest.mark.thorough
 def test_measured_operations_below_the_bound_are_impossible(cli: Runner) -> None:
     Path("own.csv").write_text(
         "collective,hardware,ranks,nodes,message_bytes,time_us\n"
@@ -108,6 +112,7 @@ def test_measured_operations_below_the_bound_are_impossible(cli: Runner) -> None
     assert "IMPOSSIBLE" not in cli("validate nccl-collectives").out
 
 
+@pytest.mark.thorough
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=9))
 def test_what_can_be_is_not_doubted(shares: list[float]) -> None:
     values = np.array(shares)

@@ -57,6 +57,7 @@ def test_a_batch_in_tokens_is_that_of_its_sequences(cli: Runner, flag: str) -> N
     assert found["step_time_s"] == plain["step_time_s"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("flag", ["-b 4M", "--batch-tokens 4M"])
 def test_plans_of_a_batch_in_tokens_are_those_of_its_sequences(cli: Runner, flag: str) -> None:
     best = cli(f"{PLAN} -b 512 -s 8192 --json").records
@@ -75,6 +76,7 @@ def test_what_is_read_is_said(cli: Runner) -> None:
     assert third == "  (--seq-len 8k is read as 8,192 tokens)"
 
 
+@pytest.mark.thorough
 def test_tokens_are_an_axis_of_every_road(
     cli: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,7 @@ def same(one: xr.Dataset, other: xr.Dataset) -> None:
         np.testing.assert_array_equal(coordinate, other.coords[name], str(name))
 
 
+@pytest.mark.thorough_cases("machines", "table", "auto")
 @pytest.mark.parametrize("name", SPECS)
 def test_a_file_computes_itself_again_bit_for_bit(name: str, tmp_path: Path) -> None:
     path = stored(tmp_path / "x.nc", prepare(SPECS[name]))
@@ -125,6 +126,7 @@ def test_what_a_notebook_gives_reads_back_as_a_spec(tmp_path: Path) -> None:
     same(found, sweeps.run(spec))
 
 
+@pytest.mark.thorough
 def test_the_same_spec_twice_makes_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,6 +340,7 @@ def test_a_sweep_that_no_disk_holds_is_refused_at_once() -> None:
         job.check_size()
 
 
+@pytest.mark.thorough
 def test_steps_along_links_and_networks_at_once_are_refused_before_they_fill_memory() -> None:
     axes = {"latency": "1e-7:1:log100000", "ranks": "2:1001:+1"}
     asked = {"quantities": ["time"], "axes": axes, "constants": {"message_bytes": 1e6}}

@@ -35,6 +35,7 @@ def test_a_name_means_one_thing() -> None:
         assert flags_of(own)[0] == f"--{names_of(own)[0].replace('_', '-')}"
 
 
+@pytest.mark.thorough_cases("analysis", "plan")
 @pytest.mark.parametrize(("line", "names"), [
     ("collective --message-size 1MiB", ("ranks",)), (STEP, ("world_size",)),
     (f"{SMALL} --top 1", ("world_size",)),
@@ -100,6 +101,7 @@ def test_a_batch_size_says_what_it_is_read_as(cli: Runner, line: str, words: str
     assert words in " ".join(cli(line).out.split())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("label", "degree"), [
     ("tp-mechanism userbuffers", "tp"), ("cp-mechanism ring_exchange", "cp"),
     ("schedule gpipe", "pp"), ("cp-comm-type all_gather", "cp"), ("latency-model message", ""),
@@ -121,6 +123,7 @@ def test_a_default_label_given_back_is_fine(cli: Runner) -> None:
     assert cli(f"{line} {given}").records == cli(line).records
 
 
+@pytest.mark.thorough
 def test_a_plan_refuses_the_mechanism_of_what_it_never_splits(refused: Refused) -> None:
     one(refused(f"{SMALL} --gpus 8 --tp-mechanism userbuffers"), "--tp-mechanism", "tp is 1")
 

@@ -116,6 +116,7 @@ def wrong(job: Job, rows: Numbers, name: str) -> NDArray[np.bool_]:
     return (rows["status"] & job.program.faults.masking(name)) != 0
 
 
+@pytest.mark.thorough
 def test_a_sweep_says_what_analysis_says(
     asked: tuple[dict[str, Any], list[Execution], Job, Numbers],
 ) -> None:
@@ -267,6 +268,7 @@ def rows_asked() -> list[Case]:
 ROWS_ASKED = rows_asked()
 
 
+@pytest.mark.thorough_cases(every=8)
 @pytest.mark.parametrize("case", ROWS_ASKED, ids=[f"{one.source}-{one.name}" for one in ROWS_ASKED])
 def test_a_measured_row_is_predicted_as_analysis_answers(case: Case) -> None:
     software = load_framework(case.labels["framework"])

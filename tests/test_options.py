@@ -317,11 +317,13 @@ def test_options_of_collective(cli: Runner, name: str) -> None:
     check(cli, "collective", OF_COLLECTIVES, COLLECTIVE, name)
 
 
+@pytest.mark.thorough_cases("verbose", "sensitivity", "ep_mechanism")
 @pytest.mark.parametrize("name", options_of("analysis"))
 def test_options_of_analysis(cli: Runner, name: str) -> None:
     check(cli, "analysis", OF_TRAINING, DENSE, name)
 
 
+@pytest.mark.thorough_cases("memory", "moe", "num_experts", "lost_nodes", "sensitivity")
 @pytest.mark.parametrize("name", [one for one in options_of("plan") if one in OF_PLANS])
 def test_options_of_plan(cli: Runner, name: str) -> None:
     check(cli, "plan", OF_PLANS, SMALL, name)
@@ -349,6 +351,14 @@ def inputs(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.thorough_cases(
+    "hops-verbose",
+    "normal-model",
+    "normal-precision",
+    "trace-window",
+    "validate-kind",
+    "validate-verbose",
+)
 @pytest.mark.usefixtures("inputs")
 @pytest.mark.parametrize(("command", "name"), [
     (command, name) for command in OF_OTHERS for name in options_of(command)
@@ -434,6 +444,7 @@ OTHER = {"gated": "on", "tied_embeddings": "off"}  # Of the calculator's sizes
 ELSEWHERE = {"model", "batch_size", "rank_order", "timeline", "verbose", "tree_algo"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("command", "base"), [
     ("plan", "--model llama3-8b"), ("plan", "--params 70 --objective time"),
     ("buy", "--model llama3-8b --tokens 1T --days 9"),
@@ -484,6 +495,7 @@ def test_what_concerns_a_file_needs_one(cli: Runner, line: str, option: str) -> 
     assert ran.out == ""
 
 
+@pytest.mark.thorough
 def test_how_a_file_is_stored(cli: Runner, tmp_path: Path) -> None:
     line = "collective --N 2:64:x2 --M 1KiB:1GiB:log199"
     sizes = {}
@@ -540,6 +552,7 @@ def test_an_objective_that_is_none_is_refused_of_a_number_of_parameters_too(cli:
     assert (ran.code, "objective = 'bananas'" in ran.err) == (2, True)
 
 
+@pytest.mark.thorough
 def test_records_of_plans_tell_of_the_training(cli: Runner) -> None:
     first, *_ = cli(f"{SMALL} --tokens 1T --price 2 --json").records
     assert first["training_tokens"] == 1e12

@@ -169,6 +169,7 @@ def test_every_command_that_computes_is_here() -> None:
     assert {case.line.split()[0] for case in CASES.values()} == set(COMMANDS) - OTHERS
 
 
+@pytest.mark.thorough_cases(but=("collective", "overlap", "tune", "trace", "normal", "calibrate"))
 @pytest.mark.parametrize("name", CASES)
 def test_a_result_leaves_by_one_way(told: Callable[[str], Done], tmp_path: Path, name: str) -> None:
     line, pairs, scale = CASES[name]

@@ -136,12 +136,14 @@ def check(question: Question, draw: Callable[[Any], Any], *, some: int) -> None:
     assert not unlike(known, numbers(together)), (question, own)
 
 
+@pytest.mark.thorough
 @given(question=collectives(), data=st.data())
 @settings(EXAMPLES, max_examples=15)
 def test_an_operations_values_given_back(question: Question, data: st.DataObject) -> None:
     check(question, data.draw, some=5)
 
 
+@pytest.mark.thorough
 @given(question=steps(), data=st.data())
 @settings(EXAMPLES, max_examples=3)
 def test_a_steps_values_given_back(question: Question, data: st.DataObject) -> None:
@@ -201,6 +203,7 @@ def test_a_dataset_names_values_that_are_taken_back() -> None:
     np.testing.assert_array_equal(again["time"].to_numpy(), base["time"].to_numpy())
 
 
+@pytest.mark.thorough
 def test_a_plans_values_given_back() -> None:
     asked: Question = {"model": "llama3-8b", "gpus": 16, "global_batch": 32,
                        "sequence_length": 4096, "recompute": "none", "cp": 1}  # fmt: skip
@@ -278,6 +281,7 @@ HOPS = {"spec": "llama3-8b-hops", "layers": "one", "switching": "cut_through",
         "algorithm": "nccl", "tensor": "ring", "wiring": "rails"}  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("machine", ["dgx-h100", "tpu-v5p"])
 @pytest.mark.parametrize("record", ["", "--messages"])
 def test_hops_values_given_back(
@@ -303,6 +307,7 @@ TRAINED = {"model": "qwen3-0.6b", "hardware": "dgx-h100", "global_batch": "256",
            "zero_stage": "1", "recompute": "none"}  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_a_purchases_values_given_back() -> None:
     def bought(given: Mapping[str, str]) -> Mapping[str, float]:
         point = read_request({**TRAINED, **given}, objective="time").first

@@ -48,6 +48,7 @@ def numbers(text: str) -> set[str]:
 BAND = r"\((?:±\d+|-\d+/\+\d+) %\)"
 
 
+@pytest.mark.thorough_cases("line4", "hops", "quickstart")
 @pytest.mark.parametrize("line", COMMANDS)
 def test_lines_fit_the_terminal_and_nothing_is_lost(
     cli: Runner, narrow: pytest.MonkeyPatch, line: str
@@ -147,6 +148,7 @@ def test_bytes_of_a_row_are_all_in_powers_of_two_or_of_ten(cli: Runner) -> None:
         assert not re.search(r" [KMG]iB\b", output)
 
 
+@pytest.mark.thorough
 def test_commands_begin_with_their_answer(cli: Runner) -> None:
     output = cli("overlap --compute 1ms,10ms,50ms --comm 10ms").out.splitlines()[0]
     assert output == (
@@ -186,6 +188,9 @@ FIRST = (
 )  # fmt: skip
 
 
+@pytest.mark.thorough_cases(
+    "llama3-405b", "--params 70", "buy", "normal mfu", "nccl-measured", "llama3-70b-plans"
+)
 @pytest.mark.parametrize(("line", "answer"), FIRST)
 def test_the_first_line_is_the_answer(
     cli: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str, answer: str
@@ -219,6 +224,7 @@ ANSWERS = (
 )
 
 
+@pytest.mark.thorough_cases("quickstart", "hops --")
 @pytest.mark.parametrize("line", ANSWERS)
 def test_the_first_line_says_how_sure_it_is(
     cli: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str
@@ -230,6 +236,7 @@ def test_the_first_line_says_how_sure_it_is(
     assert re.search(SURE, first)
 
 
+@pytest.mark.thorough
 def test_a_sweeps_table_has_the_units_of_other_commands(cli: Runner, tmp_path: Path) -> None:
     output = cli(f"run quickstart --no-plot --output {tmp_path / 'a.nc'}").out
     assert re.match(r"fastest of the \d+ cases: ", output)
@@ -257,6 +264,7 @@ def test_what_a_newcomer_leaves_out_is_said_with_an_example(
     assert done.err.startswith(f"sweeps: {output}")
 
 
+@pytest.mark.thorough
 def test_validate_begins_with_its_errors_and_ends_with_a_verdict(cli: Runner) -> None:
     line = "validate training --source torchtitan_202412"
     first, *_, last = cli(line).out.splitlines()
@@ -274,6 +282,7 @@ def test_of_several_prices_a_machine_each_is_named(cli: Runner) -> None:
     assert (done.code, done.err) == (2, output)
 
 
+@pytest.mark.thorough
 def test_a_sweeps_table_begins_with_what_it_says(cli: Runner, tmp_path: Path) -> None:
     sets = "--set axes.hardware=dgx-a100,dgx-h100 --set axes.world_size=256,512"
     found = cli(f"run models-on-machines {sets} --no-plot --output {tmp_path / 'a.nc'}").out
@@ -284,6 +293,7 @@ def test_a_sweeps_table_begins_with_what_it_says(cli: Runner, tmp_path: Path) ->
     assert reached.startswith("the best at 512 GPUs: from ")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("table", "words"),
     [

@@ -42,6 +42,7 @@ def _most(found: xr.Dataset) -> list[float]:
     return [-1.0 if np.isnan(one) else float(one) for one in most]
 
 
+@pytest.mark.thorough
 def test_a_step_is_sorted_has_origins_holes_and_what_a_sweep_gives() -> None:
     found = sweeps.sensitivity(**STEP, inter_bandwidth=50e9)
     most = _most(found)
@@ -102,6 +103,7 @@ def test_what_has_no_answer_or_several_is_refused() -> None:
         sweeps.sensitivity("latency_time", **PURE)
 
 
+@pytest.mark.thorough
 def test_the_commands_tell_it_first_and_write_it(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -148,6 +150,7 @@ def test_the_figure_has_a_bar_a_constant_the_longest_on_top(tmp_path: Path) -> N
     assert "What constants move the time by" in [text.get_text() for text in canvas.texts]
 
 
+@pytest.mark.thorough
 def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -178,6 +181,7 @@ def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
     assert Runner(capsys)(f"{line} --gpus 8,16 --sensitivity", fine=False).code == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("hardware", "name", "gpus"),
     [("tpu-v5p", "step_latency", 64)],
@@ -198,6 +202,7 @@ def test_what_follows_from_a_plan_s_constant_follows(hardware: str, name: str, g
         assert of[f"{side}_answer"].item() == again.found.values[0]
 
 
+@pytest.mark.thorough
 def test_the_least_of_plans_is_found_again_with_each_constant_moved(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

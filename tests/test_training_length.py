@@ -69,6 +69,7 @@ def test_analysis_says_the_length_that_it_takes(sweeps: Runner) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_plan_takes_it_and_the_usual_where_none_is_known(sweeps: Runner) -> None:
     line = "plan --hardware dgx-h100 --gpus 8 --batch-size 64"
     assert "--seq-len 8192 (as llama3-8b was trained)" in sweeps(f"{line} --model llama3-8b").out

@@ -99,6 +99,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.thorough
 def test_they_are_listed_and_shown(folder: Path) -> None:
     listed = sweeps("list", "--formulas", "own.py", cwd=folder)
     rows = [line.split("  ") for line in listed.splitlines()]
@@ -121,6 +122,7 @@ def test_they_are_listed_and_shown(folder: Path) -> None:
     assert "magic" not in sweeps("list", cwd=folder)
 
 
+@pytest.mark.thorough
 def test_an_algorithm_is_taken_by_name_by_all_and_by_auto(folder: Path) -> None:
     base = ("collective", "--topology", "ring", "--M", "1e9", "--formulas", "own.py",
             "--software", "none")  # fmt: skip
@@ -143,6 +145,7 @@ def test_an_algorithm_is_taken_by_name_by_all_and_by_auto(folder: Path) -> None:
     assert refused == "sweeps: --N = '7': ranks odd; the number of ranks must be even\n"
 
 
+@pytest.mark.thorough
 def test_they_are_in_a_file_with_their_metadata(folder: Path) -> None:
     run = ("run", "spec.toml", "--formulas", "own.py", "--output", "x.nc")
     sweeps(*run, cwd=folder)
@@ -173,6 +176,7 @@ def test_they_are_in_a_file_with_their_metadata(folder: Path) -> None:
     assert "exists already; --overwrite replaces it" in sweeps(*run, cwd=folder, code=2)
 
 
+@pytest.mark.thorough
 def test_a_formula_of_ones_own_takes_the_place_of_ours(folder: Path) -> None:
     (folder / "other.py").write_text(OTHER, encoding="utf-8")
     base = ("collective", "--topology", "ring", "--N", "8", "--M", "1e9", "--json",
@@ -246,12 +250,14 @@ def test_a_broken_file_is_one_line(folder: Path, content: str, words: list[str])
         assert word in line
 
 
+@pytest.mark.thorough
 def test_a_file_that_is_not_there(folder: Path) -> None:
     for command in (("list",), ("collective", "--N", "8", "--M", "1"), ("run", "spec.toml")):
         line = sweeps(*command, "--formulas", "nothing.py", cwd=folder, code=2)
         assert line == "sweeps: --formulas = 'nothing.py': no such file; a Python file\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -274,6 +280,7 @@ def test_a_formula_that_fails_when_it_runs_is_one_line(folder: Path, body: str, 
     assert not (folder / "x.nc").exists()
 
 
+@pytest.mark.thorough
 def test_an_algorithm_that_fails_when_it_runs_is_one_line(folder: Path) -> None:
     texts = 'steps="ranks", time="latency", sent="message_bytes", carried="message_bytes"'
     given = OWN.replace('source="own2026",\n    where="section 4"', f'source="own2026", {texts}')
@@ -285,6 +292,7 @@ def test_an_algorithm_that_fails_when_it_runs_is_one_line(folder: Path) -> None:
     assert "the algorithm 'ring.all_reduce.magic' failed: AttributeError" in line
 
 
+@pytest.mark.thorough
 def test_what_an_algorithm_states_must_be_what_it_costs(folder: Path) -> None:
     own = (folder / "own.py").read_text(encoding="utf-8")
     for text, right in (("ranks/2", True), ("0.5*ranks", True), ("ranks/3", False)):
@@ -298,6 +306,7 @@ def test_what_an_algorithm_states_must_be_what_it_costs(folder: Path) -> None:
             assert "where ranks = " in output
 
 
+@pytest.mark.thorough
 def test_a_formula_may_give_one_number_for_all_cells(folder: Path) -> None:
     constant = OWN.replace("    return time + 2.0 * spread\n", "    return 7.0\n")
     (folder / "own.py").write_text(constant, encoding="utf-8")

@@ -35,6 +35,7 @@ def logs(tmp_path: Path) -> str:
     return shlex.join(write_logs(tmp_path, timed(GROUPS, TRUE, noise=0.01, seed=5), GROUPS))
 
 
+@pytest.mark.thorough
 def test_report_and_files(run: Runner, logs: str) -> None:
     done = run(f"calibrate {logs} --write mine.toml --output rows.nc --plot")
     assert "--hardware isn't given: taken as dgx-h100" in done.out
@@ -100,6 +101,7 @@ def test_a_calibrated_machine_answers_as_each_published_log(run: Runner, test: L
     assert np.median(errors) < 0.2
 
 
+@pytest.mark.thorough
 def test_times_at_other_sizes(run: Runner, logs: str) -> None:
     found = json.loads(run(f"calibrate {logs} --at 3MiB,96MiB --json").out)
     assert [len(one["predicted_time_s"]) for one in found["at"]] == [2, 2, 2]
@@ -108,6 +110,7 @@ def test_times_at_other_sizes(run: Runner, logs: str) -> None:
     assert times == pytest.approx(model.times(TRUE).tolist(), rel=0.06)
 
 
+@pytest.mark.thorough
 def test_strict_is_an_exit_code(run: Runner) -> None:
     group = ("all_reduce", 8, 1)
     for name, share, code in (("fine.log", 0.693, 0), ("slow.log", 0.4, 1)):
@@ -117,6 +120,7 @@ def test_strict_is_an_exit_code(run: Runner) -> None:
         assert run(f"calibrate {name} --strict", fine=code == 0).code == code
 
 
+@pytest.mark.thorough
 def test_records(run: Runner, logs: str) -> None:
     rows = run(f"calibrate {logs} --csv").rows
     assert len(rows) == len(GROUPS) * len(SIZES)

@@ -202,6 +202,7 @@ def test_a_curve_of_few_sizes_is_the_machines() -> None:
 GOALS = (0.08, 0.10, 0.05)
 
 
+@pytest.mark.thorough
 def test_left_out_sizes_of_published_curves() -> None:
     """By class of size: mean errors of the profile, of its fit, and along the curve."""
     errors: list[list[np.ndarray]] = []

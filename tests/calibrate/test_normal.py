@@ -82,6 +82,7 @@ def test_several_nodes_are_told_by_few(run: Runner) -> None:
     assert "peers: curves of " in output
 
 
+@pytest.mark.thorough
 def test_mfu_is_against_the_dense_peak(run: Runner) -> None:
     output = run("normal mfu --model llama3-70b --hardware dgx-h100 --output mfu.nc --plot").out
     assert "against the dense peak" in output
@@ -95,6 +96,7 @@ def test_mfu_is_against_the_dense_peak(run: Runner) -> None:
         assert int(last["runs"]) > 20
 
 
+@pytest.mark.thorough
 def test_records_are_rows(run: Runner) -> None:
     found = json.loads(run("normal mfu --hardware dgx-a100 --json").out)
     assert [row["gpus"] for row in found][-1] == "all"

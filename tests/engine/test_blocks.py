@@ -96,6 +96,7 @@ def gathered(program: Program, cells: int) -> dict[str, NDArray[Any]]:
     return arrays
 
 
+@pytest.mark.thorough_cases("auto", "pods", "grids")
 @pytest.mark.parametrize("grid", GRIDS)
 def test_blocks_of_any_size_give_the_same_bits(grid: str) -> None:
     whole = plan_of(GRIDS[grid]).evaluate()
@@ -119,6 +120,7 @@ def test_a_single_cell_at_a_time() -> None:
         np.testing.assert_array_equal(values, program.evaluate()[name], name)
 
 
+@pytest.mark.thorough
 def test_large_nodes_are_computed_in_parts_with_the_same_bits() -> None:
     """Above the size up to which a value is kept whole, each block computes its part."""
     axes = {
@@ -243,6 +245,7 @@ def test_regions_cover_a_shape_once_and_in_order(shape: list[int], cells: int) -
     assert starts == sorted(starts)
 
 
+@pytest.mark.thorough
 def test_the_order_in_which_axes_are_given_changes_no_bit() -> None:
     axes = GRIDS["pods"]
     found = plan_of(axes).evaluate()
@@ -286,6 +289,7 @@ def computing(program: Program) -> list[Evaluator]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("whole", [900, 2000])
 def test_what_is_left_out_and_merged_changes_no_bit(
     monkeypatch: pytest.MonkeyPatch, whole: int
@@ -325,6 +329,7 @@ def test_what_a_pass_kept_is_let_go_when_it_ends(monkeypatch: pytest.MonkeyPatch
         gc.enable()
 
 
+@pytest.mark.thorough_cases("auto", "pods", "grids")
 @pytest.mark.parametrize("grid", GRIDS)
 def test_collectives_with_little_kept_have_the_same_bits(grid: str) -> None:
     whole, few = plan_of(GRIDS[grid]), plan_of(GRIDS[grid])

@@ -138,6 +138,7 @@ def both(job: Job) -> list[bounds.Touched]:
 
 
 # Each sweep has eight reductions; `HYPOTHESIS_PROFILE=deep` draws 200 sweeps, others each time.
+@pytest.mark.thorough
 @drawing(share=0.4, least=8)
 def test_random_sweeps_have_what_computing_everything_finds(rng: np.random.Generator) -> None:
     with contextlib.suppress(InputError):
@@ -245,6 +246,7 @@ def _run(function: Any, *values: Any) -> Any:
     )
 
 
+@pytest.mark.thorough
 @drawing(share=4.0, least=200)
 def test_random_expressions_lie_within_their_bounds(rng: np.random.Generator) -> None:
     size, count = 32, int(rng.integers(2, 5))
@@ -276,6 +278,7 @@ def test_random_expressions_lie_within_their_bounds(rng: np.random.Generator) ->
             assert not none.any() or np.all(np.broadcast_to(found.nan, none.shape)[none])
 
 
+@pytest.mark.thorough
 def test_what_a_run_leaves_out_is_told_and_nothing_else_changes() -> None:
     axes = {"tp": [1, 2, 3], "micro_batch": [1, 2], "price": np.linspace(1.0, 9.0, 40).tolist(),
             "inter_bandwidth": np.linspace(1e10, 8e10, 40).tolist()}  # fmt: skip
@@ -325,6 +328,7 @@ def _long(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reduce, "reduce_some", lambda program, left, _: tried(program, left, 1e9))
 
 
+@pytest.mark.thorough
 def test_what_is_computed_to_see_how_long_it_takes_counts_once() -> None:
     axes = {"tp": [1, 2, 3], "pp": [1, 2], "micro_batch": [1, 2], "price": [1.0, 3.0, 4.0],
             "inter_bandwidth": np.linspace(1e10, 8e10, 40).tolist()}  # fmt: skip

@@ -143,6 +143,7 @@ OF_NETWORKS = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pods", [{}, {"nodes_per_pod": 2, "gpus_per_node": 4}])
 def test_whatever_a_formula_gives_can_be_asked_for(pods: dict[str, float]) -> None:
     """On the networks that have it: there it has values, elsewhere none."""

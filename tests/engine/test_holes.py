@@ -138,6 +138,7 @@ def test_a_hole_along_one_axis_hides_nothing_that_does_not_vary_along_it(sizes: 
     assert np.isnan(found["time"]).sum() == 1
 
 
+@pytest.mark.thorough
 def test_one_rank_takes_no_time_and_has_no_bandwidth() -> None:
     for topology in NETWORKS:
         there = sorted({key[1] for key in ALGORITHMS if key[0] == topology})

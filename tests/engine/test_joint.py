@@ -67,6 +67,7 @@ def networks(draw: st.DrawFn) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.thorough
 @settings(max_examples=FEW)
 @given(
     networks(),
@@ -112,6 +113,7 @@ def test_gpus_have_both_names(name: str) -> None:
         )
 
 
+@pytest.mark.thorough
 def test_slices_are_of_the_whole() -> None:
     found = card()
     for ranks in (8, 64):
@@ -149,6 +151,7 @@ def test_the_usual_quantities_are_of_both() -> None:
     assert "reduction_time" not in found
 
 
+@pytest.mark.thorough
 def test_it_is_computed_again_from_itself(tmp_path: Path) -> None:
     run_in_blocks(job(), tmp_path / "x.nc", Cut(Limits(), 10**9))
     with sweeps.open(tmp_path / "x.nc") as stored:
@@ -215,6 +218,7 @@ class Stop(Exception):
     """What ends a run here."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cells", [7, 1 << 17])
 def test_blocks_give_the_same_file(tmp_path: Path, cells: int) -> None:
     wanted = job(reductions=REDUCTIONS).dataset()
@@ -253,6 +257,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
     return Runner(capsys)
 
 
+@pytest.mark.thorough
 def test_commands_take_it(cli: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("card.toml").write_text(SPEC)
@@ -273,6 +278,7 @@ def test_commands_take_it(cli: Runner, tmp_path: Path, monkeypatch: pytest.Monke
     assert ran.records[-1]["tp"] == 8
 
 
+@pytest.mark.thorough
 def test_what_moves_an_answer_is_of_its_part(cli: Runner) -> None:
     whole = {**MESSAGES, **STEP, "message_bytes": 2**20, "tp": 4, "pp": 1}
     step = {name: value for name, value in whole.items() if name != "message_bytes"}
@@ -287,6 +293,7 @@ def test_what_moves_an_answer_is_of_its_part(cli: Runner) -> None:
     assert "time" in ran.out.splitlines()[0]
 
 
+@pytest.mark.thorough
 def test_the_design_space_is_answered(cli: Runner, tmp_path: Path) -> None:
     few = "--set world_size=64,512 --set message_bytes=1MiB,1GiB --set topology=ring,hierarchical"
     ran = cli(f"run design-space {few} --output {tmp_path / 'x.nc'} --no-plot").out

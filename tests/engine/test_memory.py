@@ -7,6 +7,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 START = """
 from pathlib import Path
@@ -60,6 +62,7 @@ def test_two_hundred_million_cells_in_blocks() -> None:
     assert after - before < 60
 
 
+@pytest.mark.thorough
 def test_a_choice_of_many_algorithms_with_all_quantities() -> None:
     """What is kept for a block doesn't add up over a dozen algorithms and their parts."""
     before, cells, after = told("""
@@ -73,6 +76,7 @@ def test_a_choice_of_many_algorithms_with_all_quantities() -> None:
     assert after - before < 200
 
 
+@pytest.mark.thorough
 def test_reasons_for_holes_are_streamed_too() -> None:
     """The reasons vary along four axes here; the answer along fewer."""
     before, cells, after = told("""
@@ -90,6 +94,7 @@ def test_reasons_for_holes_are_streamed_too() -> None:
     assert after - before < 100
 
 
+@pytest.mark.thorough
 def test_a_value_is_never_larger_than_its_axes() -> None:
     """Ten million latencies and a thousand messages: nothing is made for all pairs of them."""
     before, shape, after = told("""

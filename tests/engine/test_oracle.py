@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import xarray as xr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -104,6 +105,7 @@ def bare(found: dict[str, Any]) -> xr.Dataset:
     return sweeps.sweep(**({"software": "none", "algorithm": "standard", **usual} | found))
 
 
+@pytest.mark.thorough
 @settings(
     max_examples=35, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
@@ -112,6 +114,7 @@ def test_a_grid_equals_its_cells(found: dict[str, Any]) -> None:
     check(bare(found), found)
 
 
+@pytest.mark.thorough
 def test_every_network_and_operation_by_every_choice() -> None:
     for topology in NETWORKS:
         found = {
@@ -124,6 +127,7 @@ def test_every_network_and_operation_by_every_choice() -> None:
         assert check(bare(found), found) == 0
 
 
+@pytest.mark.thorough
 def test_shared_network_cards() -> None:
     """A group with fewer ranks in a node than it has shares its cards as the machine does."""
     found = {

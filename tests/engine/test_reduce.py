@@ -60,6 +60,7 @@ def check(case: Case, found: dict[str, np.ndarray], operation: str, count: int =
     assert set(found) == {"r", *named_dims} | ({"r_rank"} if operation == "top" else set())
 
 
+@pytest.mark.thorough
 @given(case=cases(), operation=st.sampled_from(["min", "max"]), data=st.data())
 @settings(max_examples=200, deadline=None)
 def test_extremes_in_any_blocks(case: Case, operation: str, data: st.DataObject) -> None:
@@ -67,6 +68,7 @@ def test_extremes_in_any_blocks(case: Case, operation: str, data: st.DataObject)
     check(case, results(alone), operation)
 
 
+@pytest.mark.thorough
 @given(case=cases(), count=st.integers(1, 20), data=st.data())
 @settings(max_examples=200, deadline=None)
 def test_ranked_in_any_blocks(case: Case, count: int, data: st.DataObject) -> None:
@@ -308,6 +310,7 @@ def test_bins_for_too_many_cells_are_refused(operation: str) -> None:
         reducer(Reduction("time", operation, ("a",), "r"), ("a", "b"), sizes, {})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("over", [("topology", "ranks"), ("message_bytes",), ("topology",)])
 def test_blocks_of_a_sweep(over: tuple[str, ...]) -> None:
     spec = {

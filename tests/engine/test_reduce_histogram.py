@@ -12,6 +12,7 @@ from sweeps.errors import RunError
 from tests.engine.reduce_cases import ATTRS, Case, cases, feed, in_any_blocks, named, results, whole
 
 
+@pytest.mark.thorough
 @given(case=cases(), data=st.data())
 @settings(max_examples=200, deadline=None)
 def test_histogram_in_any_blocks(case: Case, data: st.DataObject) -> None:
@@ -71,6 +72,7 @@ def test_nothing_to_count(hole: float) -> None:
     np.testing.assert_array_equal(found["r_infinite"], [3 * np.isinf(hole)] * 2)
 
 
+@pytest.mark.thorough
 @given(st.data(), st.integers(1, 60), st.integers(0, 4))
 @settings(max_examples=200, deadline=None)
 def test_sparse_counts(data: st.DataObject, limit: int, waiting: int) -> None:

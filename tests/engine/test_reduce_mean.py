@@ -32,6 +32,7 @@ def mean_of(row: list[float]) -> float:
         return float(total / len(cells))
 
 
+@pytest.mark.thorough
 @given(case=cases(), data=st.data())
 @settings(max_examples=200, deadline=None)
 def test_mean_in_any_blocks(case: Case, data: st.DataObject) -> None:
@@ -47,6 +48,7 @@ def test_mean_in_any_blocks(case: Case, data: st.DataObject) -> None:
     assert set(found) == {"r", "r_count"}
 
 
+@pytest.mark.thorough
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=60))
 @settings(max_examples=300, deadline=None)
 def test_sums_of_any_floats_are_those_of_fsum(numbers: list[float]) -> None:
@@ -130,6 +132,7 @@ def test_limbs_do_not_overflow_where_carries_are_due() -> None:
     assert after == before
 
 
+@pytest.mark.thorough
 @given(st.dictionaries(st.integers(0, 67), st.integers(-(2**62), 2**62), min_size=1, max_size=5))
 @settings(max_examples=300, deadline=None)
 def test_limbs_are_rounded_to_nearest_even(limbs: dict[int, int]) -> None:

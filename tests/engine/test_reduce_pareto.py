@@ -54,6 +54,7 @@ def front_of(row: list[float], others: list[float], greatest: tuple[str, ...]) -
     return [(signs[0] * a + 0.0, signs[1] * b + 0.0, place) for a, b, place in sorted(kept)]
 
 
+@pytest.mark.thorough
 @given(
     case=cases(longest=25),
     seed=st.integers(0, 2**32 - 1),

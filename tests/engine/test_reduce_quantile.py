@@ -40,6 +40,7 @@ def numpy_quantiles(case: Case, quantiles: tuple[float, ...]) -> np.ndarray:
     return np.array(rows).reshape(*case.kept_shape, len(quantiles))
 
 
+@pytest.mark.thorough
 @given(case=cases(("tied", "usual")), data=st.data())
 @settings(max_examples=150, deadline=None)
 def test_exact_in_any_blocks(case: Case, data: st.DataObject) -> None:
@@ -48,6 +49,7 @@ def test_exact_in_any_blocks(case: Case, data: st.DataObject) -> None:
     np.testing.assert_array_equal(found["r_quantile"], QUANTILES)
 
 
+@pytest.mark.thorough
 @given(case=cases(), data=st.data(), row=st.sampled_from([0, 1 << 17]))
 @settings(max_examples=200, deadline=None)
 def test_every_store_in_any_blocks(case: Case, data: st.DataObject, row: int) -> None:
@@ -183,6 +185,7 @@ def test_rows_are_not_held_once_they_are_whole(monkeypatch: pytest.MonkeyPatch) 
     np.testing.assert_array_equal(results(made)["r"], numpy_quantiles(case, QUANTILES))
 
 
+@pytest.mark.thorough
 @given(st.lists(st.floats(allow_nan=False), min_size=1), st.integers(0, 16))
 @settings(max_examples=300, deadline=None)
 def test_bins(listed: list[float], bits: int) -> None:

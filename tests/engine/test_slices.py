@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pytest
 import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,6 +84,7 @@ def label_axes(draw: st.DrawFn, names: tuple[str, ...]) -> dict[str, list[str]]:
     }  # fmt: skip
 
 
+@pytest.mark.thorough
 @settings(max_examples=FEW)
 @given(label_axes(STEP_LABELS), st.sampled_from([(1, 1), (2, 1), (1, 2), (2, 2)]))
 def test_a_sweep_of_steps_over_labels_is_its_slices(
@@ -92,6 +94,7 @@ def test_a_sweep_of_steps_over_labels_is_its_slices(
     compare(["step_time", "peak_memory", "communication_upper_bound"], fixed, axes)
 
 
+@pytest.mark.thorough
 @settings(max_examples=FEW)
 @given(label_axes(OPERATION_LABELS))
 def test_a_sweep_of_operations_over_labels_is_its_slices(axes: dict[str, list[str]]) -> None:
@@ -100,6 +103,7 @@ def test_a_sweep_of_operations_over_labels_is_its_slices(axes: dict[str, list[st
     compare(["time", "lower_bound", "busbw"], {**OPERATION, **fixed}, axes)
 
 
+@pytest.mark.thorough
 def test_requirements_by_schedule_and_mask_hold_where_they_belong() -> None:
     """Of twelve cells three were shown as valid: a schedule took another one's condition."""
     schedules = ["zero_bubble_h1", "zero_bubble_h2", "dual_pipe"]

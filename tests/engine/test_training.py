@@ -53,6 +53,7 @@ def faults(found: Any) -> set[str]:
     return {name for name, bit in pairs if status & bit}
 
 
+@pytest.mark.thorough_cases(every=5)
 @pytest.mark.parametrize(
     "more",
     [
@@ -236,6 +237,7 @@ def test_a_step_on_any_network_is_computed_again(name: str, topology: Any, softw
     np.testing.assert_array_equal(found[name].values, again[name].values)
 
 
+@pytest.mark.thorough
 def test_a_file_is_computed_again_by_a_process_that_knows_no_training_yet(tmp_path: Path) -> None:
     path = tmp_path / "step.nc"
     found = sweeps.sweep("step_time", **SMALL, tp=[4, 8], world_size=64)
@@ -248,6 +250,7 @@ def test_a_file_is_computed_again_by_a_process_that_knows_no_training_yet(tmp_pa
     assert [float(text) for text in done.stdout.split()] == list(found.step_time.values)
 
 
+@pytest.mark.thorough
 def test_a_share_beside_a_mechanism_that_says_itself_what_hides_is_a_fault() -> None:
     with pytest.raises(InputError) as raised:
         sweeps.sweep("step_time", **RUN, tp_mechanism="userbuffers", tp_overlap=0.5)
@@ -265,6 +268,7 @@ def test_a_share_beside_a_mechanism_that_says_itself_what_hides_is_a_fault() -> 
     assert first[1] == second[1]
 
 
+@pytest.mark.thorough
 def test_what_whole_steps_differ_by_from_measured_schedules() -> None:
     """The forms are within 5 % of published ratios; whole steps have ends, which theirs don't show.
 

@@ -25,6 +25,7 @@ def cli(
     return Runner(capsys)
 
 
+@pytest.mark.thorough
 def test_the_notebook_s_table_to_the_printed_digit(cli: Runner) -> None:
     out = cli("hops").out
     table = out.split("\nnotebook (")[1].split("\n\n")[0].splitlines()[2:]
@@ -36,6 +37,7 @@ def test_the_notebook_s_table_to_the_printed_digit(cli: Runner) -> None:
     assert found == TABLE
 
 
+@pytest.mark.thorough
 def test_corrected_stands_beside_with_its_reasons(cli: Runner) -> None:
     out = cli("hops").out
     table = out.split("\nside by side\n")[1].split("\n\n")[0].splitlines()
@@ -61,6 +63,7 @@ def test_corrected_stands_beside_with_its_reasons(cli: Runner) -> None:
     assert real["volume_MiB"] == real["volume_bytes"] / 2**20
 
 
+@pytest.mark.thorough
 def test_corrected_is_what_collective_charges(cli: Runner) -> None:
     for case in ("corrected model", "dgx-a100"):
         line, machine = "hops --json --hardware dgx-a100 --dp 2,8,16,32 --tp 4,8", case
@@ -111,6 +114,7 @@ def test_each_algorithm_is_what_collective_charges(cli: Runner) -> None:
         assert result in done.err
 
 
+@pytest.mark.thorough
 def test_messages_by_mix_of_hops(cli: Runner) -> None:
     rows = cli("hops --messages --csv").rows
     notebook = [row for row in rows if row["case"] == "notebook"]
@@ -122,6 +126,7 @@ def test_messages_by_mix_of_hops(cli: Runner) -> None:
     assert "per message, by mix of hops" in cli("hops").out
 
 
+@pytest.mark.thorough
 def test_flags_change_the_study(cli: Runner) -> None:
     line = "hops --model llama3-70b --hardware dgx-h100,dgx-a100 --dp 8,64 --tp 4 --json"
     records = cli(
@@ -146,6 +151,7 @@ def test_flags_change_the_study(cli: Runner) -> None:
     assert any(a["latency_s"] != b["latency_s"] for a, b in zip(whole, ring, strict=True))
 
 
+@pytest.mark.thorough
 def test_link_figures_are_changed_as_collective_changes_them(cli: Runner) -> None:
     flags = "--intra-bandwidth 300GB/s --inter-latency 1us --inter-energy-per-bit 9pJ/bit"
     records = cli(f"hops --json --hardware dgx-h100 --dp 16 --tp 8 {flags}").records
@@ -230,6 +236,7 @@ def test_bytes_of_gradients_and_of_activations_are_apart(cli: Runner) -> None:
         assert activations[layer, mode] == both[layer, mode] * (1.0 if data else 0.5)
 
 
+@pytest.mark.thorough
 def test_all_layers_are_the_layers_one_after_another(cli: Runner) -> None:
     one = cli("hops --json --combined tp4-dp2").records
     whole = cli("hops --json --combined tp4-dp2 --layers all").records
@@ -245,6 +252,7 @@ def test_all_layers_are_the_layers_one_after_another(cli: Runner) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_combined_strategies_are_their_groups(cli: Runner) -> None:
     line = "hops --json --hardware dgx-a100 --dp 2 --tp 4 --combined tp4-dp4"
     found = {(r["layer"], r["mode"]): r for r in cli(line).records}
@@ -315,6 +323,7 @@ def test_a_given_matrix_of_three_types(cli: Runner, tmp_path: Path) -> None:
     assert done.err == "sweeps: --dp = 8: 'own' has fewer ranks; at most 4\n"
 
 
+@pytest.mark.thorough
 def test_a_file_with_charts(cli: Runner, tmp_path: Path) -> None:
     from sweeps.store.netcdf import is_complete, open_dataset, verify
 
@@ -397,6 +406,7 @@ def test_the_shipped_study_is_read_by_its_path(cli: Runner) -> None:
     assert cli(f"hops --spec {SHIPPED} --json").out == cli("hops --json").out
 
 
+@pytest.mark.thorough
 def test_run_runs_a_study_as_it_does_a_sweep(cli: Runner, tmp_path: Path) -> None:
     output = tmp_path / "mine.nc"
     done = cli(f"run llama3-8b-hops --output {output} --no-plot")

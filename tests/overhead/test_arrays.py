@@ -121,6 +121,7 @@ SWEEPS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough_cases("steps", "mixture")
 @pytest.mark.parametrize("case", SWEEPS)
 def test_sweeps_by_the_standard(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(NAMESPACES, "strict", "array_api_strict")

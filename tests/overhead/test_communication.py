@@ -276,6 +276,7 @@ def test_what_is_dispatched_may_be_narrower_and_uneven() -> None:
     assert float(total_energy(uneven, "ep_dispatch")) == pytest.approx(energy / 2)
 
 
+@pytest.mark.thorough_cases("8-256-8", "256-64", "384-128", "256-256")
 @pytest.mark.parametrize(
     ("tokens", "per_token", "experts", "ep"),
     [

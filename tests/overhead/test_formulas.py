@@ -319,6 +319,7 @@ def test_no_statement_has_a_symbol_twice() -> None:
         assert max(symbols.values()) == 1, (names, symbols)
 
 
+@pytest.mark.thorough
 def test_latex_parses() -> None:
     parser = MathTextParser("path")
     texts = {quantity.symbol for quantity in VOCABULARY.values()}

@@ -67,6 +67,7 @@ def test_a_step_computes_no_gradients_of_frozen_weights() -> None:
     assert outputs == 2 * flops + scores + 6 * 16 * (ATTENTION + MLPS)
 
 
+@pytest.mark.thorough
 def test_with_no_rank_nothing_is_trained() -> None:
     """The limit: a forward and its inputs' gradients, and nothing to exchange."""
     names = ("peak_gradient_memory", "peak_optimizer_memory", "dp_reduce_time", "dp_gather_time",
@@ -133,6 +134,7 @@ def test_published_steps_of_llama2_70b() -> None:
         assert time == pytest.approx(np.mean(measured), rel=0.05)
 
 
+@pytest.mark.thorough
 def test_attention_of_packed_sequences_stays_within_documents() -> None:
     """A pack of n documents has an n-th of the scores; one that fills it is none."""
     names = ("attention_flops_per_token", "causal_attention_flops_per_token",

@@ -81,6 +81,7 @@ def plans(draw: st.DrawFn) -> Plan:
     }
 
 
+@pytest.mark.thorough
 @more
 @given(plans())
 def test_groups_lie_as_enumerated(plan: Plan) -> None:
@@ -106,6 +107,7 @@ def test_groups_lie_as_enumerated(plan: Plan) -> None:
             assert members * nodes == size
 
 
+@pytest.mark.thorough
 @more
 @given(plans())
 def test_uneven_is_said_only_where_groups_differ(plan: Plan) -> None:

@@ -88,6 +88,7 @@ def parts(labels: str, **more: float) -> np.ndarray:
     return np.array([float(found[part]) for part in (*PARTS, "step_time", "hardware_flops")])
 
 
+@pytest.mark.thorough
 def test_a_block_of_all_layers_is_full_recomputation_and_of_none_is_none() -> None:
     np.testing.assert_allclose(parts("block", recompute_layers=14), parts("full"), rtol=1e-13)
     np.testing.assert_allclose(parts("block", recompute_layers=99), parts("full"), rtol=1e-13)
@@ -129,6 +130,7 @@ def test_modules_take_the_time_of_their_forwards() -> None:
     assert float(mlp["repeated_gathers"]) == 0.5
 
 
+@pytest.mark.thorough
 @settings(max_examples=60)
 @given(
     capacity=st.floats(10e9, 400e9),
@@ -161,6 +163,7 @@ def test_as_few_layers_are_recomputed_as_fit(
         assert peak(layers - 1) > room * (1 - 1e-12)
 
 
+@pytest.mark.thorough
 @settings(max_examples=40)
 @given(names=st.sets(st.sampled_from(sorted(MODULES))), more=st.sampled_from(sorted(MODULES)))
 def test_each_module_more_takes_no_less_time_and_no_more_memory(names: set[str], more: str) -> None:

@@ -165,6 +165,7 @@ def test_other_threads_make_arrays_while_one_records() -> None:
     assert not wrong
 
 
+@pytest.mark.thorough
 def test_an_expression_is_stated_only_where_it_does_not_follow() -> None:
     for formula in formulas():
         if not formula.own_expression:
@@ -177,6 +178,7 @@ def test_an_expression_is_stated_only_where_it_does_not_follow() -> None:
         assert derived != formula.own_expression, f"{formula.name}: expression= says nothing new"
 
 
+@pytest.mark.thorough
 def test_an_algorithm_states_only_what_does_not_follow() -> None:
     for algorithm in algorithms():
         for quantity in STATEMENTS:

@@ -132,6 +132,7 @@ print(values(["time", "lower_bound", "chosen_algorithm", "energy", "steps", "bus
 """
 
 
+@pytest.mark.thorough
 def test_loading_modules_in_reversed_order_gives_the_same_bits() -> None:
     result = []
     for direction in ("sorted", "reversed"):

@@ -141,6 +141,7 @@ def test_a_limit_of_power_slows_down_and_saves() -> None:
     assert float(energy[-1]) == pytest.approx(float(run()["device_energy"]))
 
 
+@pytest.mark.thorough
 def test_a_step_under_a_limit_of_power(sweeps: Runner) -> None:
     line = ("analysis --model llama3-8b --gpus 16 --tp 2 --seq-len 4096 --micro-batches 8 "
             "--zero-stage 1 --json")  # fmt: skip

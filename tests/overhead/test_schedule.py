@@ -126,11 +126,13 @@ def test_time_is_exact_whatever_transfers_take(schedule: str) -> None:
         assert abs(case.error()) < EXACT, case
 
 
+@pytest.mark.thorough
 def test_time_of_interleaved_is_exact_while_transfers_are_short() -> None:
     for case in cases("interleaved", (Fraction(0), Fraction(1, 7), Fraction(1, 3)), (0, 1, 3)):
         assert abs(case.error()) < EXACT, case
 
 
+@pytest.mark.thorough
 def test_time_of_interleaved_with_long_transfers() -> None:
     """Up to transfers of five chunks, which no pipeline should have."""
     errors = [
@@ -144,6 +146,7 @@ def test_time_of_interleaved_with_long_transfers() -> None:
     assert np.mean(np.abs(errors)) < 0.03
 
 
+@pytest.mark.thorough
 def test_time_of_zero_bubble_h2_is_exact_while_transfers_are_short() -> None:
     for case in cases("zero_bubble_h2", (Fraction(0), Fraction(1, 7), Fraction(1)), (0, 1, 4, 11)):
         assert abs(case.error()) < EXACT, case
@@ -162,6 +165,7 @@ def test_time_of_zero_bubble_h2_with_long_transfers() -> None:
     assert np.mean(np.abs(errors)) < 0.05
 
 
+@pytest.mark.thorough
 def test_time_of_dual_pipe_is_an_upper_bound() -> None:
     """The published bubble is exact with even parts, else and with transfers a little long."""
     errors = []
@@ -209,6 +213,7 @@ def test_times_of_less_memory_are_upper_bounds(schedule: str, most: float, mean:
     assert np.mean(errors) < mean
 
 
+@pytest.mark.thorough
 def test_time_of_dual_pipe_v_is_an_upper_bound() -> None:
     errors = []
     for case in cases("dual_pipe_v", (Fraction(0), Fraction(1, 14)), (0, 1, 5)):
@@ -320,6 +325,7 @@ def test_uneven_ends_are_exact(schedule: str) -> None:
         assert abs(uneven_error(case, *(end * whole for end in ends))) < EXACT, (case, ends)
 
 
+@pytest.mark.thorough
 def test_uneven_ends_of_one_f_one_b() -> None:
     for case, ends in product(cases("one_f_one_b", TRANSFERS[:3], (0, 2, 4, 9)), ENDS):
         whole = case.forward + case.inputs + case.weights
@@ -329,6 +335,7 @@ def test_uneven_ends_of_one_f_one_b() -> None:
         assert -0.03 < error < EXACT, (case, ends)
 
 
+@pytest.mark.thorough
 def test_uneven_ends_of_interleaved() -> None:
     for case, ends in product(cases("interleaved", (Fraction(0),), (0, 2)), ENDS):
         whole = (case.forward + case.inputs + case.weights) / case.virtual_stages

@@ -47,6 +47,7 @@ def chain(layers: int, forward: float, backward: float, gather: float, reduce: f
 seconds = st.floats(0.05, 2.0)
 
 
+@pytest.mark.thorough
 @settings(max_examples=200, deadline=None)
 @given(forward=seconds, backward=seconds, gather=seconds, reduce=seconds, layers=st.integers(1, 40))
 def test_a_chain_of_layers_is_that_of_a_simulation(
@@ -181,6 +182,7 @@ def test_stages_of_zero_are_told_apart() -> None:
 # Weights fetched so many layers ahead.
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(
     forward=seconds, backward=seconds, gather=seconds, reduce=seconds, layers=st.integers(1, 9),

@@ -67,6 +67,7 @@ def step(plan: Mapping[str, Any], labels: Mapping[str, str], **more: Any) -> Arr
     return evaluation({**plan, **more}, **labels)["step_time"]
 
 
+@pytest.mark.thorough
 @laws
 @given(case=plans())
 def test_parts_sum_and_none_is_longer_than_the_step(
@@ -116,6 +117,7 @@ def test_twice_the_bandwidth_never_slows_a_step(
     assert np.all(np.diff(times, axis=0) <= 1e-12 * times[:-1])
 
 
+@pytest.mark.thorough
 @laws
 @given(case=plans(), name=st.sampled_from(OVERLAPS))
 def test_more_overlap_is_never_slower(
@@ -156,6 +158,7 @@ def test_a_longer_batch_takes_longer_and_has_a_smaller_bubble(
     assert np.all(np.diff(share, axis=0) <= 1e-12)
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None)
 @given(case=plans())
 def test_recomputation_costs_time(case: tuple[dict[str, Any], dict[str, str]]) -> None:
@@ -172,6 +175,7 @@ def test_recomputation_costs_time(case: tuple[dict[str, Any], dict[str, str]]) -
             assert np.all(one <= other * (1 + 1e-12))
 
 
+@pytest.mark.thorough
 @laws
 @given(case=plans(), efficiency=st.floats(0.1, 0.9))
 def test_a_faster_gpu_is_faster(

@@ -130,6 +130,7 @@ def test_what_userbuffers_expose_is_beyond_the_step_s_own_product(burst: float) 
     assert exposed == pytest.approx(1e-3 - product, rel=1e-9)
 
 
+@pytest.mark.thorough
 @laws
 @given(plan=plans(mixtures=False), slower=st.sampled_from([RATES, ("best_matmul_flops",)]))
 def test_a_slower_gpu_is_never_faster_under_userbuffers(

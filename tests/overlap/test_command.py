@@ -236,6 +236,7 @@ def test_pipelines_by_schedule(cli: Runner) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_a_file_and_its_figures(cli: Runner, tmp_path: Path) -> None:
     from sweeps.store.netcdf import open_dataset, verify
 
@@ -331,6 +332,7 @@ def test_timelines_are_chrome_traces(cli: Runner, tmp_path: Path, mechanism: str
     assert "exists already" in done.err
 
 
+@pytest.mark.thorough
 def test_timelines_as_a_figure(cli: Runner, tmp_path: Path) -> None:
     cli("overlap --kind ddp_buckets --compute 50ms --comm 10ms --plot")
     assert (tmp_path / "outputs" / "overlap-ddp_buckets-timeline.png").stat().st_size > 5000

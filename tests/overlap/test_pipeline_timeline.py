@@ -243,6 +243,7 @@ def test_the_command_tells_where_the_form_is_not_exact(cli: Runner) -> None:
     assert "(pipeline: the course ends at 39.1 ms; its form gives 39.9 ms, 2 % more" in out
 
 
+@pytest.mark.thorough
 def test_the_command_draws_courses(cli: Runner, tmp_path: Path) -> None:
     cli(f"{LINE} --schedule gpipe,one_f_one_b --plot")
     drawn = (tmp_path / "outputs" / "overlap-pipeline-timeline.svg").read_text()

@@ -119,6 +119,7 @@ def test_a_step_with_light_ends_ends_near_its_time() -> None:
     assert -0.03 < course(LIGHT).difference < 0.0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("line", INTERLEAVED)
 def test_an_interleaved_step_ends_at_its_time(line: str) -> None:
     known = evaluation(line)
@@ -323,6 +324,7 @@ def test_the_ends_have_their_own_work() -> None:
     assert output == pytest.approx(8 * float(known["output_time"]), rel=1e-9)
 
 
+@pytest.mark.thorough
 def test_a_pair_gains_what_overlap_gains() -> None:
     line = f"{DEEPSEEK} --pp 8 --micro-batches 16 --schedule dual_pipe"
     known = evaluation(line)
@@ -346,6 +348,7 @@ def test_waiting_for_the_host_is_told() -> None:
 # The command.
 
 
+@pytest.mark.thorough
 def test_the_command_writes_a_step(cli: Runner, tmp_path: Path) -> None:
     out = cli(f"analysis {STEP} --schedule gpipe --timeline s.json --plot").out
     assert "wrote s.json: open it in Perfetto" in out
@@ -365,6 +368,7 @@ def test_the_command_writes_a_step(cli: Runner, tmp_path: Path) -> None:
         assert words in drawn
 
 
+@pytest.mark.thorough
 def test_the_command_marks_the_time_of_a_form_that_is_not_exact(
     cli: Runner, tmp_path: Path
 ) -> None:
@@ -379,6 +383,7 @@ def test_the_command_marks_the_time_of_a_form_that_is_not_exact(
     assert "Step time by its formula" in (tmp_path / "s.svg").read_text()
 
 
+@pytest.mark.thorough
 def test_many_micro_batches_are_drawn_without_names(cli: Runner, tmp_path: Path) -> None:
     for count, named in ((8, True), (80, False)):
         line = STEP.replace("--micro-batches 8", f"--micro-batches {count}")
@@ -409,6 +414,7 @@ def test_what_has_no_timeline_is_told(cli: Runner, tmp_path: Path, line: str, wo
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough
 def test_a_file_that_is_there_is_kept(cli: Runner, tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text("mine")
     done = cli(f"analysis {STEP} --timeline t.json", fine=False)

@@ -92,6 +92,7 @@ def choices(model: str, sets: int, rows: int) -> tuple[dict[str, Any], dict[str,
     return labels, numbers
 
 
+@pytest.mark.thorough
 @needs_node
 @pytest.mark.parametrize("model", [DENSE, EXPERTS])
 def test_what_the_page_computes_is_the_sweep(tmp_path: Path, model: str) -> None:
@@ -99,6 +100,7 @@ def test_what_the_page_computes_is_the_sweep(tmp_path: Path, model: str) -> None
     compare(tmp_path, {"model": model, "hardware": "dgx-h100"}, labels, numbers)
 
 
+@pytest.mark.thorough
 @needs_node
 def test_a_page_of_a_torus_is_the_sweep(tmp_path: Path) -> None:
     labels, numbers = choices(DENSE, *ON_TORUS)
@@ -111,6 +113,7 @@ def test_a_page_of_a_torus_is_the_sweep(tmp_path: Path) -> None:
     assert not tensor["only"]
 
 
+@pytest.mark.thorough
 @needs_node
 @pytest.mark.parametrize("given", ["world_size", "dp"])
 def test_a_page_of_racks_is_the_sweep(tmp_path: Path, given: str) -> None:
@@ -123,6 +126,7 @@ def test_a_page_of_racks_is_the_sweep(tmp_path: Path, given: str) -> None:
     assert page.data["domain"]["most"] == 72
 
 
+@pytest.mark.thorough
 @needs_node
 def test_what_a_machine_lacks_a_figure_for_is_not_offered(tmp_path: Path) -> None:
     page = page_from(**{**FITTING, **TORUS, "model": EXPERTS, "ep_mechanism": "chunked"})
@@ -194,6 +198,7 @@ OPTIONS = (
 )
 
 
+@pytest.mark.thorough
 @needs_node
 def test_the_command_on_the_page_gives_its_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -220,6 +225,7 @@ def test_the_command_on_the_page_gives_its_numbers(
     assert len({step for _, step, _ in result}) == len(changes)
 
 
+@pytest.mark.thorough
 @needs_node
 def test_the_gallerys_calculator_is_of_the_present_formulas(tmp_path: Path) -> None:
     page = page_from(**FITTING)
@@ -261,6 +267,7 @@ def test_a_law_of_counts_is_the_one_of_numpy(tmp_path: Path) -> None:
     np.testing.assert_allclose(result[:, 1], tails, rtol=1e-9, atol=1e-290)
 
 
+@pytest.mark.thorough
 @needs_node
 def test_the_best_plans_on_a_page_are_those_of_a_sweep(tmp_path: Path) -> None:
     own = {"world_size": 16, "global_batch": 16, "sequence_length": 4096, "memory_capacity": 141e9}
@@ -351,6 +358,7 @@ def test_what_cannot_be_traced_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         page_of({"title": "A plan", "constants": FITTING}, FITTING, flag_of, grouped_lines)
 
 
+@pytest.mark.thorough
 def test_what_no_plan_of_a_page_takes_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

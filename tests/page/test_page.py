@@ -54,6 +54,7 @@ def states(dataset: xr.Dataset, count: int) -> list[dict[str, int]]:
     return [{dim: places[dim][n] for dim in sizes} for n in range(count)]
 
 
+@pytest.mark.thorough_cases("plans")
 @needs_node
 @pytest.mark.parametrize("name", STORED)
 def test_what_a_page_shows_is_what_is_stored(tmp_path: Path, name: str) -> None:
@@ -438,6 +439,7 @@ name = "least"
 """
 
 
+@pytest.mark.thorough
 @needs_node
 def test_a_page_of_reductions_tells_what_was_found(cli: Runner, tmp_path: Path) -> None:
     (tmp_path / "best.toml").write_text(REDUCED, encoding="utf-8")

@@ -22,6 +22,7 @@ from sweeps.search.space import space_of
 from tests.plans.cases import mixture, point, usual
 
 
+@pytest.mark.thorough
 def test_parts_add_up_to_what_was_searched_for() -> None:
     for detail in usual().main:
         parts = sum(detail[name] for name in PARTS)
@@ -30,6 +31,7 @@ def test_parts_add_up_to_what_was_searched_for() -> None:
         assert memory == pytest.approx(detail["peak_memory"], rel=1e-9)
 
 
+@pytest.mark.thorough
 def test_reasons_say_what_the_numbers_say() -> None:
     one = usual()
     best, other = one.main
@@ -72,6 +74,7 @@ def test_changes_are_evaluated_again() -> None:
     assert min(e.slower for e in own) >= -1e-9
 
 
+@pytest.mark.thorough
 def test_a_change_that_cant_be_says_why() -> None:
     one = mixture()
     ep = next(e for e in one.effects if e.change.words == f"ep {one.main[0].plan['ep'] * 2:g}")
@@ -204,6 +207,7 @@ def test_the_nearest_plan_needs_least_memory() -> None:
     assert detail["peak_memory"] == pytest.approx(least.recommended.known["peak_memory"])
 
 
+@pytest.mark.thorough
 def test_more_gpus_make_it_fit() -> None:
     one = answer(point(model="llama3-70b", gpus=8))
     assert one.recommended is None
@@ -214,6 +218,7 @@ def test_more_gpus_make_it_fit() -> None:
     assert all(remedy.found.best for remedy in one.remedies), words
 
 
+@pytest.mark.thorough
 def test_what_the_user_forbade_would_make_it_fit() -> None:
     asked = point(model="llama3-70b", gpus=32, zero_stage=0, recompute="none", tp="1,2")
     one = answer(asked)
@@ -249,6 +254,7 @@ def test_an_odd_batch_has_another_one_near() -> None:
 # A node lost.
 
 
+@pytest.mark.thorough
 def test_a_node_lost() -> None:
     first = usual()
     every = nodes_lost(first)
@@ -269,6 +275,7 @@ def test_a_node_lost() -> None:
             assert rate["tokens_per_second"] <= kept.rate * (1 + 1e-12), gpus
 
 
+@pytest.mark.thorough
 def test_fewer_replicas_take_as_much_longer_as_they_have_more_to_do() -> None:
     first = usual()
     plan = first.main[0].plan
@@ -321,6 +328,7 @@ def test_imbalance_costs_time() -> None:
     assert other["step_time"] > one["step_time"]
 
 
+@pytest.mark.thorough
 def test_of_plans_as_good_as_can_be_told_the_simplest_is_recommended() -> None:
     for several in (1, 4 * KEPT):  # Whatever is kept beside it
         found = search(space_of(point(model="llama3-70b", gpus=256)), several)

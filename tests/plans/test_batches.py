@@ -63,6 +63,7 @@ def test_no_batch_exceeds_what_was_published_of_as_short_a_training(
     ] == [2.0] * (len(found.sequences) - 1)
 
 
+@pytest.mark.thorough
 def test_a_training_shorter_than_any_published_has_the_usual_batch(sweeps: Runner) -> None:
     assert batches_of("llama3-8b", given("llama3-8b"), 1e9) is None
     out = sweeps("buy --model llama3-8b --tokens 20B --days 30").out
@@ -81,6 +82,7 @@ def offered(batch: float, *runs: tuple[int, float, float]) -> Offer:
     return Offer("dgx-h100", tried, made[0] if made else None, batch=batch)
 
 
+@pytest.mark.thorough
 def test_the_smallest_batch_is_taken_that_costs_as_little_as_any() -> None:
     wish = Wish(tokens=100e9, days=10.0)
     few = offered(64.0, (512, 12.0, 90.0), (1024, 9.0, 130.0))
@@ -94,6 +96,7 @@ def test_the_smallest_batch_is_taken_that_costs_as_little_as_any() -> None:
     assert best_batch([few, some, many], replace(wish, budget=101.0)) == 256.0
 
 
+@pytest.mark.thorough
 def test_each_batch_s_run_is_that_of_the_batch_alone() -> None:
     """The best batch's numbers are all looked at, as if it alone had been asked for."""
     wish = Wish(tokens=100e9, days=10.0)
@@ -121,6 +124,7 @@ def test_each_batch_s_run_is_that_of_the_batch_alone() -> None:
     np.testing.assert_array_equal(columns["tokens_per_step"], 4096 * columns["global_batch"])
 
 
+@pytest.mark.thorough
 def test_buy_names_the_batch_gpus_and_dollars(sweeps: Runner) -> None:
     line = "buy --model llama3-8b --tokens 9T --days 60 --hardware dgx-h100"
     ran = sweeps(line)

@@ -50,6 +50,7 @@ def test_numbers_of_nodes_divide_well() -> None:
     assert next(sizes(72, 1.0)) == 72
 
 
+@pytest.mark.thorough
 def test_the_least_number_makes_it_and_the_next_smaller_fails(found: Offer) -> None:
     assert found.least is not None
     assert found.least.in_time(WISH)
@@ -63,6 +64,7 @@ def test_the_least_number_makes_it_and_the_next_smaller_fails(found: Offer) -> N
         assert not run_of(point(gpus=gpus), WISH.tokens).in_time(WISH), gpus
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("asked", "tokens", "days"),
     [
@@ -89,6 +91,7 @@ def test_no_smaller_number_makes_it(asked: dict[str, Any], tokens: float, days: 
         assert late is None or late.gpus <= smaller[-1]
 
 
+@pytest.mark.thorough
 def test_bounds_rule_out_what_takes_longer_and_nothing_else() -> None:
     for gpus in (8, 24, 32, 40, 56):
         one = run_of(point(gpus=gpus), 100e9).detail
@@ -108,6 +111,7 @@ def test_a_budget_is_kept_or_missed_by_so_much(found: Offer) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_too_few_days_say_so() -> None:
     none = offer(point(global_batch=8), Wish(tokens=1e12, days=10.0), "dgx-h100")
     assert none.least is None
@@ -115,6 +119,7 @@ def test_too_few_days_say_so() -> None:
     assert f"none makes it: the fastest, {best.gpus:,} GPUs, take {best.days:.4g} days" in none.why
 
 
+@pytest.mark.thorough
 def test_progress_rises_while_smaller_numbers_are_looked_at() -> None:
     """Each of them tells how far it is, though bounds rule most of them out unsearched."""
     told: list[float] = []
@@ -156,6 +161,7 @@ def test_days_that_no_cluster_can_meet_are_said_at_once(days: float) -> None:
     assert f"are below the {flops / peak:.3g} days of 131,072 GPUs at 100 % MFU" in none.why
 
 
+@pytest.mark.thorough
 def test_no_number_beyond_the_largest_pod_is_tried() -> None:
     asked = point(hardware="tpu-v5e", global_batch=512)
     none = offer(asked, Wish(tokens=1e12, days=15.0), "tpu-v5e")
@@ -165,6 +171,7 @@ def test_no_number_beyond_the_largest_pod_is_tried() -> None:
     assert "of one number in each doubling up to 256 none makes it" in none.why
 
 
+@pytest.mark.thorough
 def test_a_start_that_no_plan_divides_is_no_end() -> None:
     """840 GPUs and twice as many have the factors 3, 5 and 7, which a batch of 2048 hasn't."""
     long = Wish(tokens=1e12, days=1.0)
@@ -180,6 +187,7 @@ def test_a_start_that_no_plan_divides_is_no_end() -> None:
     assert got.least.days <= wish.days
 
 
+@pytest.mark.thorough
 def test_the_plan_command_has_the_same_numbers(sweeps: Runner) -> None:
     base = "--model llama3-8b --batch-size 64 --seq-len 4096 --price 2.5"
     rows = sweeps(f"buy {base} --tokens 100B --days 10 --json").records
@@ -213,6 +221,7 @@ def test_of_each_doubling_the_number_is_tried_whose_stages_are_fullest() -> None
     assert most_filled(given, 8 * 83) == 0.0
 
 
+@pytest.mark.thorough
 def test_each_machine_has_its_own_price(sweeps: Runner) -> None:
     line = ("buy --model llama3-8b -b 64 -s 4096 --tokens 100B --days 10 "
             "--hardware dgx-h100,dgx-b200 --price dgx-h100=2,dgx-b200=4")  # fmt: skip
@@ -224,6 +233,7 @@ def test_each_machine_has_its_own_price(sweeps: Runner) -> None:
         assert np.isfinite(row["training_energy_j"])
 
 
+@pytest.mark.thorough
 def test_a_cost_that_is_not_known_says_why(sweeps: Runner) -> None:
     line = "buy --model llama3-8b -b 64 -s 4096 --tokens 1B --days 30 --hardware grand-teton-h100"
     output = "no price is known of grand-teton-h100; give --price grand-teton-h100=2.5"

@@ -199,6 +199,7 @@ def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
     return Runner(capsys)
 
 
+@pytest.mark.thorough
 def test_without_arguments_it_prints_the_example(sweeps: Runner) -> None:
     out = sweeps("plan").out
     assert "840 GB" in out
@@ -245,6 +246,7 @@ def test_several_values_make_one_table(sweeps: Runner) -> None:
                            ("70000000000.0", "64"), ("70000000000.0", "128")]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_notes_on_experts(sweeps: Runner) -> None:
     out = sweeps("plan --moe").out
     assert "8 of 64 experts" in out
@@ -280,6 +282,7 @@ def test_bad_input(sweeps: Runner, line: str, result: str) -> None:
     assert len(ran.err.splitlines()) == 1
 
 
+@pytest.mark.thorough
 def test_the_command_lays_the_script_beside_ours(sweeps: Runner) -> None:
     out = sweeps("plan --script").out
     assert "recommended: TP=2, PP=16, DP=2" in out
@@ -297,11 +300,13 @@ def test_the_command_lays_the_script_beside_ours(sweeps: Runner) -> None:
     assert (refused.code, "--script" in refused.err) == (2, True)
 
 
+@pytest.mark.thorough
 def test_shapes_that_make_another_number_are_told(sweeps: Runner) -> None:
     out = " ".join(sweeps("plan --params 70 --hidden-size 4096 --layers 64").out.split())
     assert "the sizes given make 13.4 billion parameters, not 70" in out
 
 
+@pytest.mark.thorough
 def test_sizes_are_honoured(sweeps: Runner) -> None:
     plain = sweeps("plan --params 70 --json").records
     ffn = sweeps("plan --params 70 --vocab-size 32000 --ffn-size 8192 --heads 32").out
@@ -316,6 +321,7 @@ def test_sizes_are_honoured(sweeps: Runner) -> None:
     assert top[1]["ep_volume_bytes"] == pytest.approx(2.0 * one[1]["ep_volume_bytes"])
 
 
+@pytest.mark.thorough
 def test_the_planner_plans_on_the_calculators_sizes(sweeps: Runner) -> None:
     shapes = ("--hidden-size 8192 --layers 80 --heads 64 --vocabulary-size 128000 --ffn-size 32768 "
               "--gated off --tied-embeddings on")  # fmt: skip
@@ -337,6 +343,7 @@ def test_the_planner_plans_on_the_calculators_sizes(sweeps: Runner) -> None:
     assert "of all plans of its sizes (65.47 billion parameters) the best is tp 8, pp 1" in plain
 
 
+@pytest.mark.thorough
 def test_experts_that_nothing_divides(sweeps: Runner) -> None:
     out = " ".join(sweeps("plan --params 70 --moe --num-experts 7", fine=False).out.split())
     assert "no part of 7 experts divides TP x DP" in out
@@ -344,6 +351,7 @@ def test_experts_that_nothing_divides(sweeps: Runner) -> None:
     assert "invented, so that there are so many parameters" in out
 
 
+@pytest.mark.thorough
 def test_gpus_that_no_row_divides_say_so(sweeps: Runner) -> None:
     out = sweeps("plan --params 70 --gpus 60", fine=False).out
     assert "for 60 GPUs leave no rows whose degrees make up all GPUs" in out

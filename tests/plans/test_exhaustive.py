@@ -48,6 +48,7 @@ def key(one: Any) -> tuple[Any, ...]:
     return (*(int(one[name]) for name in numbers), one.labels["recompute"], one.labels["schedule"])
 
 
+@pytest.mark.thorough
 def test_it_finds_every_plan_that_can_run(both: tuple[Found, Everything]) -> None:
     found, every = both
     assert found.counts.feasible == len(every.times) > 10
@@ -127,6 +128,7 @@ def test_ends_count_as_layers_where_only_so_stages_are_even() -> None:
     assert best[0].known["step_time"] == found.best[0].known["step_time"]
 
 
+@pytest.mark.thorough
 def test_modules_are_tried_as_if_each_were_asked_for() -> None:
     """Each set of modules by a search of its own; where nothing is repeated, layers' are there."""
     asked: dict[str, Any] = {
@@ -153,6 +155,7 @@ def test_modules_are_tried_as_if_each_were_asked_for() -> None:
     assert f"recompute selective ({', '.join(some.modules)})" in some.name
 
 
+@pytest.mark.thorough
 def test_blocks_of_any_size_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = point("dense")
     whole = search(space_of(asked))

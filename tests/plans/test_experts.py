@@ -86,6 +86,7 @@ def test_a_recipe_s_own_question_has_its_plan_alone() -> None:
         assert (asked.threshold, plan_alone(case).threshold) == (0.9, 1.0)
 
 
+@pytest.mark.thorough
 def test_what_megatron_refuses_is_not_tried() -> None:
     """Overlap of experts: stages only interleaved, no whole layers again (@d98e8a64dd)."""
     (case,) = cases(None, "E0251")
@@ -102,6 +103,7 @@ def test_what_megatron_refuses_is_not_tried() -> None:
     assert {"block", "full"} <= set(free.choices["recompute"].tolist())
 
 
+@pytest.mark.thorough
 def test_no_plan_that_is_tried_beats_the_best(own: dict[str, Expert]) -> None:
     assert set(own) == {"good", "cut", "big", "odd"}
     good, cut = own["good"], own["cut"]
@@ -162,6 +164,7 @@ def test_each_loss_has_its_strongest_reason(own: dict[str, Expert]) -> None:
     assert any(line == f"  why: {first.why}" for line in choice_lines([first], 0.03, every=True))
 
 
+@pytest.mark.thorough
 def test_uneven_experts_take_more_memory() -> None:
     (case,) = cases(None, "E0291")
     (one,) = (found for found in comparisons([case]) if isinstance(found, Expert))
@@ -204,6 +207,7 @@ def test_summaries_count_what_can_t_be(own: dict[str, Expert]) -> None:
     assert any("big llama3-70b on 8 dgx-h100" in line and "does not fit" in line for line in result)
 
 
+@pytest.mark.thorough
 def test_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

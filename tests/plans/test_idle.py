@@ -22,6 +22,7 @@ ASKED: dict[str, Any] = {"model": "llama3-8b", "gpus": 8, "global_batch": 64,
 ROUTED: dict[str, Any] = {**ASKED, "model": "qwen3-30b-a3b", "gpus": 16}
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(("line", "flag", "why"), [
     (f"{DENSE} --cp-kind all_gather --cp 1", "--cp-kind = 'all_gather'", "--cp is 1"),
     (f"{DENSE} --tp-overlap 0.5 --tp 1", "--tp-overlap = '0.5'", "--tp is 1"),
@@ -45,11 +46,13 @@ def test_what_no_plan_can_use_is_refused(
     assert why in ran.err
 
 
+@pytest.mark.thorough
 def test_python_refuses_it_too() -> None:
     with pytest.raises(InputError, match=r"expert_imbalance = '1.3': changes nothing"):
         sweeps.plans(**ASKED, imbalance=1.3)
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(("asked", "more", "run"), [
     (ASKED, {"context_parallel": "all_gather"}, False),  # searched with cp above 1
     (ASKED, {"context_parallel": "ring", "cp": 1}, False),  # what is taken anyway

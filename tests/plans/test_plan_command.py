@@ -27,6 +27,7 @@ def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
     return Runner(capsys)
 
 
+@pytest.mark.thorough
 def test_the_report(sweeps: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     out = sweeps("plan --model llama3-70b --hardware dgx-h100 --gpus 64 --batch-size 512 "
@@ -45,6 +46,7 @@ def test_tensor_parallelism_across_nodes_is_marked(sweeps: Runner) -> None:
     assert "* tensor parallelism crosses nodes of 8 GPUs" in out
 
 
+@pytest.mark.thorough
 def test_records(sweeps: Runner) -> None:
     rows = sweeps(f"{SMALL} --csv").rows
     assert rows[0]["place"] == "recommended"
@@ -58,6 +60,7 @@ def test_records(sweeps: Runner) -> None:
         assert record["per_gpu_memory_bytes"] <= 0.9 * 79.11 * 2**30
 
 
+@pytest.mark.thorough
 def test_explain(sweeps: Runner) -> None:
     out = " ".join(sweeps("plan --model llama3-70b --gpus 64 --explain tp=8,pp=4,dp=2").out.split())
     assert "explained: tp 8, pp 4, dp 2;" in out
@@ -70,6 +73,7 @@ def test_explain(sweeps: Runner) -> None:
     assert "it is the recommended plan" in sweeps(f"{SMALL} --explain {plan}").out
 
 
+@pytest.mark.thorough
 def test_a_plan_that_doesnt_fit_is_explained_too(sweeps: Runner) -> None:
     ran = sweeps("plan --model llama3-70b --gpus 64 --explain tp=1,pp=1,zero=0", fine=False)
     assert ran.code == 1
@@ -88,6 +92,7 @@ def test_a_plan_that_cant_be_explained(sweeps: Runner, plan: str, output: str) -
     assert output in ran.err
 
 
+@pytest.mark.thorough
 def test_days_and_cost(sweeps: Runner) -> None:
     base = f"{SMALL} --price 2.5"
     out = sweeps(f"{base} --tokens 100B").out
@@ -109,6 +114,7 @@ def test_days_and_cost(sweeps: Runner) -> None:
     assert float(output[1]) == pytest.approx(tokens / 1e9, rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_tokens_in_days(sweeps: Runner) -> None:
     few = " ".join(sweeps(f"{SMALL} --tokens 100B --days 1").out.split())
     assert "days too late, of 1: sweeps buy" in few
@@ -119,6 +125,7 @@ def test_tokens_in_days(sweeps: Runner) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_nothing_fits(sweeps: Runner) -> None:
     ran = sweeps("plan --model llama3-405b --gpus 16", fine=False)
     assert ran.code == 1
@@ -128,6 +135,7 @@ def test_nothing_fits(sweeps: Runner) -> None:
     assert ran.err == ""
 
 
+@pytest.mark.thorough
 def test_a_node_lost(sweeps: Runner) -> None:
     out = sweeps(f"{SMALL} --lost-nodes 1").out
     told = r"^a node lost: a spare takes over, or else -\S+% of tokens"
@@ -172,6 +180,7 @@ def test_refusals(sweeps: Runner, line: str, output: str) -> None:
 # Many points.
 
 
+@pytest.mark.thorough
 def test_a_range_of_gpus(sweeps: Runner) -> None:
     rows = sweeps("plan --model llama3-8b,llama3-70b --gpus 8:64:x2 --csv").rows
     assert len(rows) == 8
@@ -190,6 +199,7 @@ def _links(place: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in place.items() if name != "world_size"}
 
 
+@pytest.mark.thorough
 def test_each_point_is_its_own_search() -> None:
     request = read_request({**BASE, "gpus": "8,16", "inter_bandwidth": "25GB/s,50GB/s"})
     best = best_at(request)
@@ -206,6 +216,7 @@ def test_a_point_that_cant_be_is_refused_alone(sweeps: Runner) -> None:
     assert "refused at some points: tp = '16'" in out
 
 
+@pytest.mark.thorough
 def test_a_file_and_its_figures(sweeps: Runner, tmp_path: Path) -> None:
     path = tmp_path / "best.nc"
     line = "plan --model llama3-8b,llama3-70b --gpus 16:64:x2 --inter-bandwidth 25GB/s,50GB/s"
@@ -226,6 +237,7 @@ def test_a_file_and_its_figures(sweeps: Runner, tmp_path: Path) -> None:
     assert other.code == 2
 
 
+@pytest.mark.thorough
 def test_a_file_of_one_point(sweeps: Runner, tmp_path: Path) -> None:
     path = tmp_path / "plans.nc"
     sweeps(f"{SMALL} --output {path} --plot")
@@ -241,6 +253,7 @@ def test_a_file_of_one_point(sweeps: Runner, tmp_path: Path) -> None:
 # Python.
 
 
+@pytest.mark.thorough
 def test_a_price_that_is_given_is_in_the_file_once(sweeps: Runner, tmp_path: Path) -> None:
     line = f"{SMALL} --tp 2 --pp 1 --price 2.5 --days 21"
     sweeps(f"{line} --output {tmp_path}/run.nc")
@@ -251,6 +264,7 @@ def test_a_price_that_is_given_is_in_the_file_once(sweeps: Runner, tmp_path: Pat
     assert (first["price"], first["run_cost_usd"]) == (2.5, paid)
 
 
+@pytest.mark.thorough
 def test_the_interface() -> None:
     found = package.plans(**BASE)
     assert found.recommended is not None
@@ -270,6 +284,7 @@ def test_the_interface() -> None:
     assert package.plans(**BASE).recommended is not None
 
 
+@pytest.mark.thorough
 def test_plans_of_a_mechanism_are_those_that_it_suits(sweeps: Runner) -> None:
     """Weights are fetched ahead where ZeRO shards them: the search finds its stage 3 by itself."""
     records = sweeps(f"{SMALL} --tp 1 --cp 1 --pp 1 --dp-mechanism fsdp_prefetch --json").records
@@ -277,6 +292,7 @@ def test_plans_of_a_mechanism_are_those_that_it_suits(sweeps: Runner) -> None:
     assert {record["zero_stage"] for record in records} == {3.0}
 
 
+@pytest.mark.thorough
 def test_a_gpu_without_memory_holds_nothing(sweeps: Runner) -> None:
     step = "plan --model llama3-8b --gpus 16 --seq-len 2048 --batch-size 32 --memory-capacity 0"
     out = sweeps(step, fine=False).out

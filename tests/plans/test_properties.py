@@ -25,6 +25,7 @@ def best_time(one: Found) -> float:
     return one.best[0].known["step_time"] if one.best else np.inf
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
     ("name", "values"),
@@ -42,6 +43,7 @@ def test_a_faster_network_never_makes_the_best_plan_slower(
     assert (np.diff(times) <= 1e-9 * np.array(times[:-1])).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("model", MODELS)
 def test_more_memory_never_removes_a_plan(model: str) -> None:
     every = [found(model=model, memory=size) for size in ("40GB", "80GB", "120GB", "192GB")]
@@ -76,6 +78,7 @@ def test_the_recommended_plan_is_on_the_front(objective: str) -> None:
         assert effort(plan) < effort(best)
 
 
+@pytest.mark.thorough
 def test_each_objective_is_least_where_it_is_asked_for() -> None:
     names = [one.quantity for one in OBJECTIVES.values()]
     rows = {}

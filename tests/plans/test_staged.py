@@ -74,6 +74,7 @@ def cut_small(patch: pytest.MonkeyPatch, seed: int) -> None:
     patch.setattr(engine, "KEPT", int(random.choice([1, 5, 50])))
 
 
+@pytest.mark.thorough_cases(every=6)
 @pytest.mark.parametrize("seed", range(14))
 def test_bounds_change_nothing(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     question = point(**asked(seed))
@@ -84,6 +85,7 @@ def test_bounds_change_nothing(monkeypatch: pytest.MonkeyPatch, seed: int) -> No
         assert told(staged) == told(search(space_of(question)))
 
 
+@pytest.mark.thorough
 def test_bounds_leave_plans_out(monkeypatch: pytest.MonkeyPatch) -> None:
     question = point(model="mixtral-8x7b", gpus=64, global_batch=256)
     monkeypatch.setattr(engine, "WORTH", 0)

@@ -56,6 +56,7 @@ def test_curves_say_what_they_show(networks: Make, tmp_path: Path) -> None:
         assert words in text
 
 
+@pytest.mark.thorough
 def test_crossovers_stand_where_costs_are_equal(networks: Make, tmp_path: Path) -> None:
     # 64 ranks: switch 12 x 2 us + 3 63/64 M/B, torus 16.8 x 2 us + 2.05 63/64 M/B, B = 50 GB/s:
     # equal at M = 9.6 us x B x 64/63 / 0.95 = 513283 byte = 501 KiB.
@@ -67,6 +68,7 @@ def test_crossovers_stand_where_costs_are_equal(networks: Make, tmp_path: Path) 
         assert "501 KiB" not in plain.splitlines()
 
 
+@pytest.mark.thorough
 def test_panels_have_headings_and_one_legend(networks: Make, tmp_path: Path) -> None:
     text = drawn(networks(), tmp_path, kind="curves", at={"ranks": 64}, panels="collective")
     lines = text.splitlines()
@@ -74,6 +76,7 @@ def test_panels_have_headings_and_one_legend(networks: Make, tmp_path: Path) -> 
     assert lines.count("torus") == 1
 
 
+@pytest.mark.thorough
 def test_a_map_names_its_regions_ties_and_holes(algorithms: Make, tmp_path: Path) -> None:
     text = drawn(algorithms(), tmp_path, kind="best", levels=[2])
     lines = text.splitlines()
@@ -84,6 +87,7 @@ def test_a_map_names_its_regions_ties_and_holes(algorithms: Make, tmp_path: Path
     assert "second best / best = 2" in lines
 
 
+@pytest.mark.thorough
 def test_a_map_tells_where_the_best_changes_and_where_the_bound_is_near(
     networks: Make, tmp_path: Path
 ) -> None:
@@ -121,6 +125,7 @@ def test_scaling_has_a_tick_at_each_number_of_ranks(networks: Make, tmp_path: Pa
     assert "Gaps: ranks make no square." in " ".join(lines)
 
 
+@pytest.mark.thorough
 def test_measured_shows_the_median_error(measured: Make, tmp_path: Path) -> None:
     made = measured(3)
     made["measured_time"] = xr.where(made["measured_time"].isnull(), np.nan, made["time"] / 1.1)
@@ -180,6 +185,7 @@ def test_zeros_and_infinities_are_left_out_and_counted(networks: Make, tmp_path:
     assert "Not shown, as a logarithmic axis has no 0 or infinity: 6 points." in text
 
 
+@pytest.mark.thorough_cases(but=("memory",))
 @pytest.mark.parametrize("make", ["networks", "algorithms", "measured", "memory"])
 def test_the_same_data_give_the_same_bytes(
     make: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -194,6 +200,7 @@ def test_the_same_data_give_the_same_bytes(
     assert "atplotlib v" not in svg
 
 
+@pytest.mark.thorough
 def test_a_stored_file_gives_the_same_figure(algorithms: Make, tmp_path: Path) -> None:
     made = algorithms(24)
     made.to_netcdf(tmp_path / "data.nc", engine="netcdf4")
@@ -203,6 +210,7 @@ def test_a_stored_file_gives_the_same_figure(algorithms: Make, tmp_path: Path) -
     assert here[1].read_bytes() == there[1].read_bytes()
 
 
+@pytest.mark.thorough
 def test_a_users_own_style_does_not_change_figures(networks: Make, tmp_path: Path) -> None:
     made = networks(points=9)
     declaration = {"kind": "curves", "at": {"ranks": 4, "collective": "p2p"}}
@@ -310,6 +318,7 @@ def straight(**costs: tuple[float, float]) -> xr.Dataset:
     )
 
 
+@pytest.mark.thorough
 def test_a_title_says_which_line_is_best_where(tmp_path: Path) -> None:
     made = straight(tree=(1e-5, 2e-11), ring=(1e-4, 1e-11), switch=(1e-4, 1e-11))
     text = drawn(made, tmp_path, kind="curves")
@@ -322,6 +331,7 @@ def test_a_title_says_which_line_is_best_where(tmp_path: Path) -> None:
     assert "Tree is fastest throughout" in text
 
 
+@pytest.mark.thorough
 def test_panels_without_lines_need_no_legend(networks: Make, tmp_path: Path) -> None:
     at = {"topology": "ring", "ranks": 64}
     text = drawn(networks(points=5), tmp_path, kind="curves", panels="collective", at=at)

@@ -451,6 +451,7 @@ def test_default_figures_are_what_the_file_has(make: dict[str, Any], kinds: list
     assert {one["kind"] for one in default_figures(nothing)} <= {"bars", "curves", "scaling"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", range(4))
 def test_the_same_data_give_the_same_bytes(place: int, tmp_path: Path) -> None:
     made = make_training()
@@ -552,6 +553,7 @@ def test_memory_of_a_sweep_adds_up(real: xr.Dataset) -> None:
     assert "The rest" not in legend
 
 
+@pytest.mark.thorough
 def test_default_figures_of_a_sweep_can_be_drawn(real: xr.Dataset, tmp_path: Path) -> None:
     (declared,) = default_figures(real)
     assert declared["kind"] == "memory"
@@ -599,6 +601,7 @@ def every_quantity() -> xr.Dataset:
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 @given(st.sets(st.sampled_from(QUANTITIES), min_size=1))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_asked_for_default_figures_suit_it(
@@ -612,6 +615,7 @@ def test_whatever_is_asked_for_default_figures_suit_it(
         assert {*parts} <= {*made.data_vars, *made.coords}
 
 
+@pytest.mark.thorough
 def test_a_sweep_of_memory_without_its_parts_writes_its_file_and_figures(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

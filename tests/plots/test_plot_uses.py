@@ -51,6 +51,7 @@ def texts_that_meet(canvas: Canvas, size: float = 1.0) -> list[tuple[str, ...]]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in USES if name != "dark"])  # laid out as screen is
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_no_text_meets_another(path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +124,9 @@ DRAWN = (
 )  # fmt: skip
 
 
+@pytest.mark.thorough_cases(
+    but=("overlap --", "--hardware dgx-h100,dgx-b200", "--op all --topology ring")
+)
 @pytest.mark.parametrize("line", DRAWN)
 def test_every_figure_can_be_read(
     line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -85,6 +85,7 @@ def whole(computed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return computed
 
 
+@pytest.mark.thorough
 def test_parts_give_what_computing_everything_gives(tmp_path: Path, whole: Path) -> None:
     path, made = tmp_path / "parts.nc", job()
     run_in_blocks(made, path, CUT)
@@ -93,6 +94,7 @@ def test_parts_give_what_computing_everything_gives(tmp_path: Path, whole: Path)
     assert all(0 < one.cells < one.total for one in made.touched)
 
 
+@pytest.mark.thorough
 def test_a_killed_run_goes_on_with_what_it_has(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +121,7 @@ def test_a_killed_run_goes_on_with_what_it_has(
     assert not Folder(path).exists()
 
 
+@pytest.mark.thorough
 def test_processes_that_share_parts_give_the_same(tmp_path: Path, whole: Path) -> None:
     path = tmp_path / "shared.nc"
     # Processes of their own have parts of the usual size, of which there is one for each label.
@@ -129,6 +132,7 @@ def test_processes_that_share_parts_give_the_same(tmp_path: Path, whole: Path) -
     assert path.read_bytes() == whole.read_bytes()
 
 
+@pytest.mark.thorough
 def test_bounds_that_take_long_are_kept(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ def stored(name: str, folder: Path, *settings: str) -> Path:
     return folder / "x.nc"
 
 
+@pytest.mark.thorough
 def test_each_machine_has_the_plan_that_a_search_finds(domains: Path) -> None:
     """Within 1 %, for a search tries more of what doesn't matter much."""
     with public.open(domains) as found:
@@ -50,6 +51,7 @@ def test_each_machine_has_the_plan_that_a_search_finds(domains: Path) -> None:
     assert 0.65 < domain < 0.85
 
 
+@pytest.mark.thorough
 def test_the_answer_says_what_is_the_domain_and_has_dollars(domains: Path) -> None:
     text = "\n".join(answer_lines(domains))
     change = "gb200-nvl72 · gpus per node 64 rather than gb200-nvl72 · gpus per node 8"

@@ -103,6 +103,7 @@ def failed(folder: Path, step: int, operations: tuple[str, ...]) -> None:
     assert found["silent"] <= minor + len(found["died"])
 
 
+@pytest.mark.thorough
 def test_calls_that_fail(tmp_path: Path) -> None:
     failed(tmp_path, 40, LIBRARY)
 

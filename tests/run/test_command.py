@@ -57,6 +57,7 @@ def test_a_dry_run_says_cells_bytes_and_seconds(runner: Runner) -> None:
     assert not Path("outputs").exists()
 
 
+@pytest.mark.thorough
 def test_killed_resumed_and_by_workers_the_same_bytes(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,6 +88,7 @@ def test_killed_resumed_and_by_workers_the_same_bytes(
     assert not [name for name in Path().iterdir() if name.name.startswith(".")]
 
 
+@pytest.mark.thorough
 def test_own_formulas_travel_to_workers(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Path(__file__).parents[2] / "README.md"
     assert shown.exists()
@@ -225,6 +227,7 @@ def test_memory_stays_within_the_limit(name: str, limit: int) -> None:
     assert peak < limit * 2**20
 
 
+@pytest.mark.thorough
 def test_memory_that_cannot_suffice() -> None:
     with pytest.raises(InputError, match="--max-memory = '1 kB'"):
         limits_for(small(), "1 kB")

@@ -76,6 +76,7 @@ def calls_of(operation: str, path: Path, how: dict[str, Any]) -> int:
     return next(count)
 
 
+@pytest.mark.thorough_cases("open", "fsync", "replace")
 @pytest.mark.parametrize("operation", ["open", "write", "fsync", "replace", "link", "mkdir"])
 def test_every_operation_may_fail(tmp_path: Path, operation: str) -> None:
     fail_at(tmp_path / "x.nc", operation)
@@ -315,6 +316,7 @@ except (InputError, RunError) as error:
 """
 
 
+@pytest.mark.thorough
 def test_of_two_racing_runs_one_wins(tmp_path: Path) -> None:
     path = tmp_path / "x.nc"
     racers = [child(RACER, str(path)) for _ in range(2)]

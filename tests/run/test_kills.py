@@ -154,6 +154,7 @@ KILLED = [
 ]
 
 
+@pytest.mark.thorough
 def test_killed_at_every_stage(tmp_path: Path, runs: Runs, complete: tuple[bytes, int]) -> None:
     path, computed = tmp_path / "x.nc", list[int]()
     for moment, blocks in KILLED:
@@ -208,6 +209,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.thorough
 def test_processes_end_when_the_one_that_started_them_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(PARENT, encoding="utf-8")

@@ -149,6 +149,7 @@ def distinct(states: Iterable[State]) -> list[State]:
     return kept
 
 
+@pytest.mark.thorough
 def test_every_prefix_and_torn_write(tmp_path: Path, run: Run) -> None:
     operations = {event[0] for event in run.events}
     assert operations >= {"create", "write", "fsync", "rename", "unlink", "mkdir", "rmdir"}
@@ -163,6 +164,7 @@ def test_every_prefix_and_torn_write_of_the_library_too(tmp_path: Path, run: Run
     assert run.wrong(states, tmp_path) == []
 
 
+@pytest.mark.thorough
 def test_power_loss(tmp_path: Path, run: Run) -> None:
     states = run.lost(40)
     assert len(states) > 15
@@ -195,6 +197,7 @@ def test_power_loss_at_length(tmp_path: Path, run: Run) -> None:
     assert run.wrong(run.lost(300, seed=1), tmp_path) == []
 
 
+@pytest.mark.thorough
 def test_without_syncs_the_same_power_loss_does_harm(tmp_path: Path, run: Run) -> None:
     # The control: a test that finds nothing here would find nothing above either.
     found = run.wrong(run.lost(30, syncing=False), tmp_path)

@@ -68,6 +68,7 @@ class Stop(Exception):
     """What ends a run here."""
 
 
+@pytest.mark.thorough_cases(but=("7-0", "64-2"))
 @pytest.mark.parametrize("workers", [0, 1, 2])
 @pytest.mark.parametrize("per_block", [1, 7, 64, EVERYTHING])
 def test_workers_and_resume_points(tmp_path: Path, workers: int, per_block: int) -> None:
@@ -164,6 +165,7 @@ def test_processes_that_die_again_and_again(
     assert (tmp_path / "x.nc").read_bytes() == whole(large)
 
 
+@pytest.mark.thorough
 def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
     import multiprocessing
 

@@ -110,6 +110,7 @@ def test_errors_by_operation_are_those_of_the_profile() -> None:
             assert not rows or abs(np.mean(own) - mean) < 0.1, name
 
 
+@pytest.mark.thorough
 def test_left_out_errors_are_those_of_the_profile() -> None:
     """What a report tells, here of several nodes: tables predicted by constants of the others."""
     from tests.software.left_out import by_operation

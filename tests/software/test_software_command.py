@@ -172,6 +172,7 @@ def test_a_torus_has_its_machines_axes(sweeps: Runner) -> None:
 STEP = "analysis --model llama3-8b --gpus 16 --tp 8 --sp on --seq-len 4096 --global-batch 32"
 
 
+@pytest.mark.thorough
 def test_a_training_step_names_its_profile(sweeps: Runner) -> None:
     for given in ("", " --software nccl"):
         output = sweeps(f"{STEP}{given}", fine=False).out
@@ -180,6 +181,7 @@ def test_a_training_step_names_its_profile(sweeps: Runner) -> None:
     assert "times by" not in sweeps(f"{STEP} --software none", fine=False).out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", ["environment pytorch", "fabric efa"])
 def test_a_training_step_takes_what_a_profile_has(sweeps: Runner, words: str) -> None:
     plain = sweeps(f"{STEP} --json").records[0]
@@ -187,6 +189,7 @@ def test_a_training_step_takes_what_a_profile_has(sweeps: Runner, words: str) ->
     assert found["step_time_s"] > plain["step_time_s"]
 
 
+@pytest.mark.thorough
 def test_a_share_of_links_is_beside_the_profiles(sweeps: Runner) -> None:
     plain = sweeps(f"{STEP} --json").records
     assert sweeps(f"{STEP} --intra-efficiency 1 --inter-efficiency 1 --json").records == plain

@@ -103,6 +103,7 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["new", "overwrite"])
 def test_a_killed_run_leaves_the_old_or_nothing(tmp_path: Path, how: str, complete: bytes) -> None:
     kill_in_rounds(tmp_path / "x.nc", how, complete, (0, 1, STEPS // 2, STEPS))
@@ -134,6 +135,7 @@ def test_many_killed_runs(tmp_path: Path, how: str, complete: bytes) -> None:
     kill_in_rounds(tmp_path / "x.nc", how, complete, rounds)
 
 
+@pytest.mark.thorough
 def test_of_two_racing_runs_one_wins(tmp_path: Path, complete: bytes) -> None:
     path = tmp_path / "x.nc"
     children = [start(path), start(path)]

@@ -199,6 +199,7 @@ except RunError as error:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["plain", "compress"])
 def test_the_cause_behind_the_library_s_error_is_found(tmp_path: Path, how: str) -> None:
     # A file that may not grow: plainly written it shows when space is reserved; compressed, the
@@ -234,6 +235,7 @@ def test_a_library_failure_without_a_cause_is_passed_on(
     assert names(tmp_path) == []
 
 
+@pytest.mark.thorough
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     with hold(tmp_path / "x.nc"):
         text = refusal(tmp_path / "x.nc")

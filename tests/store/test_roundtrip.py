@@ -66,6 +66,7 @@ def test_usual_dataset(tmp_path: Path) -> None:
     assert verify(tmp_path / "a.nc") == ()
 
 
+@pytest.mark.thorough
 @given(data=st.data(), case=layouts())
 def test_any_layout_in_any_blocks(data: st.DataObject, case: Case) -> None:
     made, values = case

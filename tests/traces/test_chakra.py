@@ -217,6 +217,7 @@ def test_groups_and_pairs_belong_together(line: str) -> None:
         assert all(other == first for other in others)
 
 
+@pytest.mark.thorough
 def test_the_command_writes_a_file_a_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,6 +29,7 @@ def texts(path: Path) -> str:
     return "\n".join(unescape(text) for text in found)
 
 
+@pytest.mark.thorough
 def test_report(sweeps: Runner) -> None:
     result = sweeps(f"trace {TWO}").out
     for words in (
@@ -47,6 +48,7 @@ def test_report(sweeps: Runner) -> None:
     assert re.search(r"\n +551 +600\.1 ms", result)
 
 
+@pytest.mark.thorough
 def test_the_answer_stands_first(sweeps: Runner, tmp_path: Path) -> None:
     result = " ".join(sweeps(f"trace {TWO}").out.split())
     assert result.startswith(
@@ -78,6 +80,7 @@ def test_names_by_class(sweeps: Runner) -> None:
     assert re.search(r"gemm: \d+ names, 19\.65 ms", result)
 
 
+@pytest.mark.thorough
 def test_records(sweeps: Runner) -> None:
     records = sweeps(f"trace {TWO} --json").records
     rows = sweeps(f"trace {TWO} --csv").rows
@@ -105,6 +108,7 @@ def test_records(sweeps: Runner) -> None:
     assert only["overlap_of_communication"] is None
 
 
+@pytest.mark.thorough
 def test_file_and_figures(sweeps: Runner, tmp_path: Path) -> None:
     done = sweeps(f"trace {TWO} --output t.nc --plot")
     assert "wrote t.nc" in done.out
@@ -136,6 +140,7 @@ def test_file_and_figures(sweeps: Runner, tmp_path: Path) -> None:
     assert len(quiet.records) == 20
 
 
+@pytest.mark.thorough
 def test_figures_of_one_trace(sweeps: Runner, tmp_path: Path) -> None:
     events = [step(k, 100 * k, 100) for k in range(3)]
     for k in range(3):
@@ -158,6 +163,7 @@ def test_figures_of_one_trace(sweeps: Runner, tmp_path: Path) -> None:
     assert "Nothing runs in this time." in result
 
 
+@pytest.mark.thorough
 def test_figures_by_holistic_trace_analysis(sweeps: Runner, tmp_path: Path) -> None:
     sweeps(f"trace {TWO} --mode hta --output h.nc --plot")
     result = texts(tmp_path / "h-classes.svg")
@@ -165,6 +171,7 @@ def test_figures_by_holistic_trace_analysis(sweeps: Runner, tmp_path: Path) -> N
     assert "11.8 % hidden" in result
 
 
+@pytest.mark.thorough
 def test_clocks_that_differ(sweeps: Runner, tmp_path: Path) -> None:
     for rank, zero in ((0, 0), (1, 10**9)):
         rows = [kernel(GEMM, zero, 30), kernel(NCCL, zero + 20, 30, 20)]

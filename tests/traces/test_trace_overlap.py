@@ -233,6 +233,7 @@ def test_groups_of_an_operation_are_told_apart_and_the_worst_is_found(tmp_path: 
     assert [one.name for one in exposures(trace, PATTERNS)] == ["allreduce"]
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=ROWS)
 def test_reasons_sum_to_what_is_exposed(

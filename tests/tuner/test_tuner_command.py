@@ -24,6 +24,7 @@ def cli(
     return Runner(capsys)
 
 
+@pytest.mark.thorough
 def test_with_every_flag_of_the_documentation(cli: Runner) -> None:
     out = cli(
         f"{QWEN} --max-tp-size 4 --max-token-len 4096 --operators fc1 fc2 qkv proj --min-num-sm 2"
@@ -40,6 +41,7 @@ def test_with_every_flag_of_the_documentation(cli: Runner) -> None:
     assert {c["tp_size"] for c in result["cases"]} == {1, 2, 4}
 
 
+@pytest.mark.thorough
 def test_the_model_alone(cli: Runner, tmp_path: Path) -> None:
     out = cli(QWEN).out
     folder = tmp_path / out.rsplit("wrote ", 1)[1].strip()
@@ -47,6 +49,7 @@ def test_the_model_alone(cli: Runner, tmp_path: Path) -> None:
     assert (folder / "summary.txt").read_text() in out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "operators", ["--operators qkv proj", "--operators qkv,proj", "--operators=qkv,proj"]
 )
@@ -63,6 +66,7 @@ def test_records(cli: Runner) -> None:
     assert "wrote o/" in done.err
 
 
+@pytest.mark.thorough
 def test_one_size(cli: Runner, tmp_path: Path) -> None:
     out = cli("tune --model-name llama3-8b --tp-size 4 --output-dir o").out
     assert out.startswith("on at TP 4: ")
@@ -80,6 +84,7 @@ def test_one_size(cli: Runner, tmp_path: Path) -> None:
     assert words in Path("w/README.md").read_text()
 
 
+@pytest.mark.thorough
 def test_a_workload_is_tuned_as_it_was_asked(cli: Runner) -> None:
     """The command that it prints asks what was asked, and nothing else."""
     asked = (
@@ -95,6 +100,7 @@ def test_a_workload_is_tuned_as_it_was_asked(cli: Runner) -> None:
     assert json.loads(again) == json.loads(plain)
 
 
+@pytest.mark.thorough
 def test_figures_of_a_tuning(cli: Runner) -> None:
     """The figure says what overlap saves of each linear layer."""
     out = cli(f"{QWEN} --max-tp-size 2 --output-dir o --plot --output mine.nc --verbose").out
@@ -105,6 +111,7 @@ def test_figures_of_a_tuning(cli: Runner) -> None:
     assert "What does overlap save of each linear layer?" in text
 
 
+@pytest.mark.thorough
 def test_the_nominal_grid(cli: Runner) -> None:
     done = cli(f"{QWEN} --grid nominal --json --output-dir o", fine=False)
     found = json.loads(done.out)
@@ -115,6 +122,7 @@ def test_the_nominal_grid(cli: Runner) -> None:
     assert all(c["reason"] and c["operator_e2e_time_us"] is None for c in illegal)
 
 
+@pytest.mark.thorough
 def test_a_config_json(cli: Runner, tmp_path: Path) -> None:
     content = {
         "model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "vocab_size": 151936,
@@ -128,6 +136,7 @@ def test_a_config_json(cli: Runner, tmp_path: Path) -> None:
     assert one["cases"] == two["cases"]
 
 
+@pytest.mark.thorough
 def test_figures_of_one_s_own(cli: Runner) -> None:
     line = f"{QWEN} --json --bandwidth 100GB/s --launch-time 0s --latency 0"
     slow = cli(f"{line} --output-dir a", fine=False)
@@ -183,6 +192,7 @@ def test_bad_input(cli: Runner, line: str, fields: list[str], tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_an_output_that_is_there(cli: Runner) -> None:
     cli(f"{QWEN} --output-dir o")
     done = cli(f"{QWEN} --output-dir o", fine=False)
@@ -191,6 +201,7 @@ def test_an_output_that_is_there(cli: Runner) -> None:
     cli(f"{QWEN} --output-dir o --overwrite")
 
 
+@pytest.mark.thorough
 def test_a_folder_that_can_t_be_written(cli: Runner, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = cli(f"{QWEN} --output-dir file/o", fine=False)
@@ -201,6 +212,7 @@ def test_a_folder_that_can_t_be_written(cli: Runner, tmp_path: Path) -> None:
 # Models that lack something.
 
 
+@pytest.mark.thorough
 def test_layers_that_a_model_lacks_are_named(cli: Runner) -> None:
     latent = cli("tune --model-name deepseek-ai/DeepSeek-V3 --output-dir a").out
     assert "qkv is left out" in latent
@@ -284,6 +296,7 @@ def test_validate_what_isn_t_there(cli: Runner) -> None:
     assert done.err == "sweeps: none.yaml: can't be read: No such file or directory\n"
 
 
+@pytest.mark.thorough
 def test_its_own_configuration_is_valid(cli: Runner) -> None:
     cli("tune --model-name llama3-70b --output-dir o")
     for size in (2, 4, 8):
@@ -304,6 +317,7 @@ num_sm = "1,8"
 """
 
 
+@pytest.mark.thorough
 def test_the_shipped_sweep(cli: Runner) -> None:
     out = cli("tune --sweep tp-overlap --plot").out
     assert "1,890 cells" in out

@@ -26,6 +26,7 @@ def tuned(folder: Path, **more: Any) -> TuningReport:
     return TPOverlapTuner(config, overlap_threshold=0.5).run()
 
 
+@pytest.mark.thorough
 def test_the_interface_as_documented(tmp_path: Path) -> None:
     config = TPOverlapTunerConfig(
         model_name="Qwen/Qwen3-0.6B",
@@ -44,6 +45,7 @@ def test_the_interface_as_documented(tmp_path: Path) -> None:
         assert str(recommendation).startswith("TP=")
 
 
+@pytest.mark.thorough
 def test_the_folder(tmp_path: Path) -> None:
     tuned(tmp_path)
     run = tmp_path / "run"
@@ -60,6 +62,7 @@ def test_the_folder(tmp_path: Path) -> None:
     assert (run / "traces/tp2_fc1_dgrad_bulk_sm2/tp_comm_overlap_cfg.yaml").is_file()
 
 
+@pytest.mark.thorough
 def test_the_report(tmp_path: Path) -> None:
     report = tuned(tmp_path)
     cells = json.loads((tmp_path / "run/tuning_report.json").read_text())
@@ -78,6 +81,7 @@ def test_the_report(tmp_path: Path) -> None:
     assert "TP scaling" in text
 
 
+@pytest.mark.thorough_cases(every=13)
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-0.6B", "llama3-8b", "llama3-405b", "llama2-7b"])
 @pytest.mark.parametrize("tokens", [1024, 8192, 65536])
 @pytest.mark.parametrize("more", [{}, {"objective": "ratio"}, {"pipeline": True, "max_num_sm": 32}])
@@ -133,6 +137,7 @@ def test_the_flags_can_be_sourced(tmp_path: Path) -> None:
     assert flags[:2] == ["--tp-comm-overlap", "--sequence-parallel"]
 
 
+@pytest.mark.thorough
 def test_what_doesn_t_overlap_is_switched_off(tmp_path: Path) -> None:
     # Slow copy engines: rings cost more than they hide.
     report = tuned(tmp_path, rates={"copy_engine_bandwidth": 1e10}, pipeline=False)
@@ -142,6 +147,7 @@ def test_what_doesn_t_overlap_is_switched_off(tmp_path: Path) -> None:
     assert flags[3:] == ("--disable-tp-comm-overlap-ag", "--disable-tp-comm-overlap-rs")
 
 
+@pytest.mark.thorough
 def test_nothing_pays_at_all(tmp_path: Path) -> None:
     report = tuned(
         tmp_path, max_token_len=1024, rates={"sm_bandwidth": 1e7, "copy_engine_bandwidth": 1e9}
@@ -155,6 +161,7 @@ def test_nothing_pays_at_all(tmp_path: Path) -> None:
     assert report.recommendations == [r for r in report.recommendations if r.tp_size != 8]
 
 
+@pytest.mark.thorough
 def test_files_are_for_a_release_and_a_generation(tmp_path: Path) -> None:
     plain = tuned(tmp_path, operators=["qkv"], max_tp_size=2)
     old = tuned(tmp_path / "old", operators=["qkv"], max_tp_size=2, te_version="1.13",
@@ -180,6 +187,7 @@ def test_files_are_for_a_release_and_a_generation(tmp_path: Path) -> None:
         tuned(tmp_path / "new", te_version="new")
 
 
+@pytest.mark.thorough
 def test_the_verdict_comes_first(tmp_path: Path) -> None:
     report = tuned(tmp_path, max_tp_size=4, model_name="llama3-70b")
     head, sep, layers = report.verdict().partition(" of the step (a micro-batch forward and back")
@@ -240,6 +248,7 @@ def test_clusters_divide_their_multiprocessors() -> None:
 # Folders.
 
 
+@pytest.mark.thorough
 def test_results_aren_t_overwritten_unasked(tmp_path: Path) -> None:
     tuned(tmp_path)
     with pytest.raises(InputError, match="holds results already"):
@@ -248,12 +257,14 @@ def test_results_aren_t_overwritten_unasked(tmp_path: Path) -> None:
     TPOverlapTuner(config).run(overwrite=True)
 
 
+@pytest.mark.thorough
 def test_nothing_is_written_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     TPOverlapTuner(TPOverlapTunerConfig("llama3-8b")).run(write=False)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_the_same_run_writes_the_same_bytes(tmp_path: Path) -> None:
     texts = []
     for name in ("a", "b"):
@@ -263,6 +274,7 @@ def test_the_same_run_writes_the_same_bytes(tmp_path: Path) -> None:
     assert texts[0] == texts[1]
 
 
+@pytest.mark.thorough
 def test_a_summary_has_one_answer_about_the_size(tmp_path: Path) -> None:
     """Whether a size scales is said of it, not as a second size to use."""
     lines = tuned(tmp_path, max_tp_size=2, model_name="Qwen/Qwen3-0.6B").summary().splitlines()

@@ -145,6 +145,7 @@ def in_turn(case: LayerOverlap, phase: str) -> float:
     return found + (0.0 if silent else collective_time(case.tp_size, H100["bandwidth"]))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("margin", [False, True])
 def test_every_case_beside_an_account_of_its_own(margin: bool) -> None:
     for case in GRID:
@@ -171,6 +172,7 @@ def test_many_models_at_once_are_each_alone() -> None:
 # Properties.
 
 
+@pytest.mark.thorough
 @given(
     st.sampled_from(GRID),
     st.sampled_from(["llama3-8b", "qwen3-0.6b", "llama3-405b"]),

@@ -395,6 +395,7 @@ def ran(tmp_path: Path, script: str, **more: Any) -> TuningReport:
     return TPOverlapTuner(config).run(overwrite=True)
 
 
+@pytest.mark.thorough
 def test_a_command_runs_each_case_once(tmp_path: Path, script: str) -> None:
     report = ran(tmp_path, script)
     names = (tmp_path / "run" / "ran.txt").read_text().split()
@@ -408,6 +409,7 @@ def test_a_command_runs_each_case_once(tmp_path: Path, script: str) -> None:
     assert (tmp_path / "run" / "tuning_report.json").is_file()
 
 
+@pytest.mark.thorough
 def test_a_failing_case_doesn_t_end_the_run(tmp_path: Path, script: str) -> None:
     """There the first one that fails aborts all."""
     report = ran(tmp_path, script)
@@ -417,6 +419,7 @@ def test_a_failing_case_doesn_t_end_the_run(tmp_path: Path, script: str) -> None
     assert report.choices[0].layers["fc1_fprop"].case == RING
 
 
+@pytest.mark.thorough
 def test_what_has_traces_isn_t_run_again(tmp_path: Path, script: str) -> None:
     ran(tmp_path, script)
     (tmp_path / "run" / "ran.txt").write_text("")

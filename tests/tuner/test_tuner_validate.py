@@ -55,6 +55,7 @@ def test_schema(tmp_path: Path, text: str, line: int, words: str) -> None:
     assert words in one[1]
 
 
+@pytest.mark.thorough_cases("nested")
 @pytest.mark.parametrize(
     ("text", "words"),
     [

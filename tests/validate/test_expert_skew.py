@@ -56,6 +56,7 @@ def _slower(row: Row) -> float:
     return float(uneven / even)
 
 
+@pytest.mark.thorough
 def test_time_of_the_busiest_rank_is_as_measured(rows: list[Row]) -> None:
     """A row is one draw.  On one rank uneven groups cost 5 to 80 %, which no ratio says."""
     some = [row for row in rows if float(row["expected_max_over_mean"]) > 1.0][::2]

@@ -50,6 +50,7 @@ def as_if(cases: list[Case], value: float, folder: Path) -> list[Case]:
     return [replace(c, measured=float(v)) for c, v in zip(cases, found.values, strict=True)]
 
 
+@pytest.mark.thorough
 def test_a_known_constant_is_found_again(tmp_path: Path) -> None:
     cases = as_if(cases_on("dgx-h100", "bf16")[:20], 0.7, tmp_path)
     found = fit(cases, FitPlan((RATE,), {}))
@@ -58,6 +59,7 @@ def test_a_known_constant_is_found_again(tmp_path: Path) -> None:
     assert found.spread[0] < 0.1
 
 
+@pytest.mark.thorough
 def test_a_prior_holds_where_rows_are_few(tmp_path: Path) -> None:
     cases = as_if(cases_on("dgx-h100", "bf16")[:20], 0.6, tmp_path)
     many, one = fit(cases, FitPlan((RATE,), {})), fit(cases[:1], FitPlan((RATE,), {}))
@@ -67,12 +69,14 @@ def test_a_prior_holds_where_rows_are_few(tmp_path: Path) -> None:
     assert fit(cases, FitPlan((narrow,), {})).values()[0] == pytest.approx(0.8, rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_an_outlier_hardly_counts(tmp_path: Path) -> None:
     cases = as_if(cases_on("dgx-h100", "bf16")[:20], 0.7, tmp_path)
     cases[0] = replace(cases[0], measured=3.0 * cases[0].measured)
     assert fit(cases, FitPlan((RATE,), {})).values()[0] == pytest.approx(0.7, rel=0.02)
 
 
+@pytest.mark.thorough
 def test_what_is_left_out_is_worse() -> None:
     cases = cases_on("dgx-h100", "fp8")
     term = replace(RATE, figure="matmul_efficiency_fp8")
@@ -83,6 +87,7 @@ def test_what_is_left_out_is_worse() -> None:
     assert rows_of(found)[0] > 10
 
 
+@pytest.mark.thorough
 def test_files_are_written(tmp_path: Path) -> None:
     shutil.copytree(shipped("hardware"), tmp_path / "hardware")
     shutil.copytree(shipped("frameworks"), tmp_path / "frameworks")
@@ -99,6 +104,7 @@ def test_files_are_written(tmp_path: Path) -> None:
     assert "step_overhead" not in new.on("ampere")
 
 
+@pytest.mark.thorough
 def test_what_hardly_moves_is_not_written(tmp_path: Path) -> None:
     shutil.copytree(shipped("hardware"), tmp_path / "hardware")
     shutil.copytree(shipped("frameworks"), tmp_path / "frameworks")

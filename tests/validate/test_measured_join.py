@@ -329,6 +329,7 @@ def test_network_between_nodes_is_the_tables(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found["time"][case], alone["time"])
 
 
+@pytest.mark.thorough
 def test_shipped_sweep_predicts_every_measurement() -> None:
     path = find_sweep("nccl-measured")
     sweep, text = load_sweep(path)

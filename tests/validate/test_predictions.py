@@ -53,11 +53,13 @@ STEP_TIME = {"dense A100": 0.09, "dense H100": 0.065, "H100 500 W": 0.08,
              "dense Blackwell": 0.08, "TPU": 0.05, "MoE": 0.40}  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("source", MEMORY)
 def test_memory_by_source(source: str) -> None:
     assert of("memory", "source")[source].mape <= MEMORY[source]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("group", STEP_TIME)
 def test_step_time_by_class(group: str) -> None:
     one = of("step_time", "class")[group]
@@ -66,6 +68,7 @@ def test_step_time_by_class(group: str) -> None:
     assert abs(one.bias) <= one.mape
 
 
+@pytest.mark.thorough
 def test_most_rows_are_predicted() -> None:
     records, skipped = compared()
     assert len(records) > 900
@@ -74,6 +77,7 @@ def test_most_rows_are_predicted() -> None:
     assert all(record.predicted > 0.0 for record in records)
 
 
+@pytest.mark.thorough
 def test_bands_go_with_what_is_known() -> None:
     records = compared()[0][::7]
     known = predict([replace(record.case, assumed=()) for record in records])
@@ -88,6 +92,7 @@ def test_bands_go_with_what_is_known() -> None:
             assert (record.low, record.high) == (low, high)
 
 
+@pytest.mark.thorough
 def test_bands_hold_four_in_five() -> None:
     """Of rows without their own source, where constants were fitted to it, in every class."""
     found: dict[tuple[str, float, float], list[bool]] = {}
@@ -108,6 +113,7 @@ def test_bands_hold_four_in_five() -> None:
     assert {key: one for key, one in shares.items() if one > 0.95 and key not in wide} == {}
 
 
+@pytest.mark.thorough
 def test_every_row_that_is_measured_has_a_class() -> None:
     ends = {
         (kind, one["low"], one["high"])
@@ -118,6 +124,7 @@ def test_every_row_that_is_measured_has_a_class() -> None:
     assert {(r.case.kind, r.low, r.high) for r in measured} <= ends
 
 
+@pytest.mark.thorough
 def test_what_is_simulated_is_in_no_error_that_is_quoted() -> None:
     rows = [r for r in compared()[0] if r.case.source == "vtrain_single"]
     assert len(rows) > 400
@@ -138,6 +145,7 @@ def test_errors_of_rows_left_out_are_those_of_the_table() -> None:
         assert stored["step_time", case.source, case.name] == pytest.approx(own, abs=0.003)
 
 
+@pytest.mark.thorough
 def test_together_as_one_by_one() -> None:
     records, _ = compared()
     chosen = records[:: max(len(records) // 40, 1)]
@@ -149,7 +157,7 @@ def test_together_as_one_by_one() -> None:
 
 
 def test_what_isn_t_known_has_a_reason() -> None:
-    (one,) = [r.case for r in compared()[0][:1]]
+    (one, *_) = cases_of_runs(read_runs(find_runs(TABLES[0])).runs).cases
     fields = {name: getattr(one, name) for name in one.__slots__}
     lacking = Case(**{**fields, "labels": {**one.labels, "precision": "fp8"}})  # A100 hasn't it
     unknown = Case(**{**fields, "labels": {**one.labels, "precision": "int8"}})
@@ -163,7 +171,7 @@ def test_what_isn_t_known_has_a_reason() -> None:
 
 
 def test_scores_by_hand() -> None:
-    (one,) = [r.case for r in compared()[0][:1]]
+    (one, *_) = cases_of_runs(read_runs(find_runs(TABLES[0])).runs).cases
     records = [Record(one, one.measured * (1 + e), -0.12, 0.12) for e in (-0.1, 0.0, 0.05, 0.25)]
     found = score(records)
     assert found.rows == 4

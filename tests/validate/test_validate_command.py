@@ -113,6 +113,7 @@ def test_files(cli: Runner) -> None:
     assert "FILE.csv or FILE.nc" in refused.err
 
 
+@pytest.mark.thorough
 def test_figures(cli: Runner) -> None:
     cli("validate own.csv --plot --output rows.csv")
     for name in ("rows-step-time", "rows-memory"):
@@ -156,6 +157,7 @@ def test_tables_of_operations(cli: Runner) -> None:
     assert row["points"] == "1"
 
 
+@pytest.mark.thorough
 def test_what_running_takes_is_laid_beside_what_was_published(cli: Runner) -> None:
     """Interruptions of another fleet, spare servers, goodput, and power of logged nodes."""
     rows = cli("validate running --json").records
@@ -178,6 +180,7 @@ def test_what_running_takes_is_laid_beside_what_was_published(cli: Runner) -> No
     assert cli("validate running --strict", fine=False).code == 1
 
 
+@pytest.mark.thorough
 def test_attention_with_context_parallelism_is_laid_beside_benchmarks(cli: Runner) -> None:
     rows = cli("validate context --json").records
     by = {name: [r for r in rows if r["class"] == name] for name in
@@ -215,6 +218,7 @@ def test_faults_of_what_running_takes(cli: Runner) -> None:
     assert "comes alone" in cli("validate running --kind memory", fine=False).err
 
 
+@pytest.mark.thorough
 def test_nvidia_s_settings_of_overlap_are_near_the_best(cli: Runner) -> None:
     text = cli("validate userbuffers").out
     assert text.startswith("NVIDIA's choice is within 2% of our best in 95.5% of 88 layers")
@@ -234,6 +238,7 @@ def test_nvidia_s_settings_of_overlap_are_near_the_best(cli: Runner) -> None:
     assert "inferred from 9 of these presets" in text
 
 
+@pytest.mark.thorough
 def test_settings_leave_as_a_file_with_a_figure(cli: Runner, tmp_path: Path) -> None:
     out = cli("validate userbuffers --output own.nc --plot").out
     assert "own-loss.png" in out
