@@ -28,6 +28,7 @@ def blocks(language: str, text: str = GUIDE) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.S | re.M)
 
 
+@pytest.mark.thorough
 def test_reference_table_is_the_declarations() -> None:
     path = TOP / "overhead" / "REFERENCES.md"
     if WRITE:

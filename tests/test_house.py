@@ -224,6 +224,7 @@ def test_formulas_load_numpy_alone() -> None:
     assert loaded("import overhead") & HEAVY == {"numpy"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("arguments", [COLLECTIVE, ALL], ids=["one", "all"])
 def test_a_collective_loads_no_formulas_of_training_steps(arguments: list[str]) -> None:
     assert "overhead.step" not in command(*arguments)
