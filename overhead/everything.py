@@ -10,7 +10,8 @@ from overhead.collectives.algorithm import ALGORITHMS, Algorithm
 from overhead.formula import REGISTRY, Formula
 
 SUBJECTS = (
-    "collectives", "communication", "compute", "folded", "hops", "memory", "overlap", "plan", "run",
+    "collectives", "communication", "compute", "folded", "hops", "memory", "model", "overlap",
+    "plan", "run",
     "schedule", "software", "step", "transformer",
 )  # fmt: skip
 

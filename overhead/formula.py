@@ -199,6 +199,11 @@ class Call:
     place: str = ""
 
     @property
+    def is_bare(self) -> bool:
+        """Whether it is the quantity itself, which then has to be given: it has no default."""
+        return self.of == self.returns and not (self.bind or self.labels)
+
+    @property
     def name(self) -> str:
         """What an error message calls it."""
         return f"{self.returns} as {self.of}"
@@ -349,7 +354,7 @@ class Registry(Mapping[str, Formula]):
                 if labels.get(name) not in values:
                     break
             else:
-                return candidate
+                return None if isinstance(candidate, Call) and candidate.is_bare else candidate
         return self._default(quantity)
 
     def _default(self, quantity: str) -> Formula | None:

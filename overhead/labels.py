@@ -219,10 +219,8 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "clock": ("limited",),  # whether a limit of its power slows a GPU down
     "routing": ("drawn",),  # whether the busiest expert's tokens follow from chance and heat
     "tuning": ("lora",),  # whether adapters alone are trained
-    "windows": ("some",),  # whether some layers' attention has a window, and others' none
+    "mixers": ("hybrid",),  # whether some layers are said to have linear attention
     "selection": ("indexed",),  # whether attention selects tokens by an indexer
-    "routed": ("latent",),  # whether routed experts work on a latent vector
-    "mixers": ("hybrid",),  # whether some layers have linear attention in place of attention
     "stashing": ("host",),  # whether activations wait for their backward in the host's memory
     "contention": ("counted",),  # whether it follows from the multiprocessors that are taken
     "updating": ("host",),  # whether the host updates weights, with the optimizer's states
@@ -351,9 +349,7 @@ def chosen(given: Container[str]) -> dict[str, str]:
     found = {"routing": "drawn"} if "expert_heat" in given else {}
     found |= {"tuning": "lora"} if "lora_rank" in given else {}
     found |= {"mixers": "hybrid"} if "linear_layers" in given else {}
-    found |= {"windows": "some"} if "windowed_layers" in given else {}
     found |= {"selection": "indexed"} if "index_heads" in given else {}
-    found |= {"routed": "latent"} if "expert_latent_size" in given else {}
     offloaded = "activation_offload" in given or "offloaded_layers" in given
     found |= {"stashing": "host"} if offloaded else {}
     found |= {"updating": "host"} if "optimizer_offload" in given else {}

@@ -54,8 +54,9 @@ _FLAGS = {
 FLAGS: tuple[str, ...] = tuple(_FLAGS)
 SHAPES: tuple[str, ...] = (*_SIZES, *_FLAGS)
 HYBRID_FLAGS = ("mamba", "output_gate")
-_LINEAR = ["layers", "key_heads", "value_heads", "key_size", "value_size", "kernel"]
-HYBRID_SHAPES = (*(f"linear_{name}" for name in _LINEAR), *HYBRID_FLAGS)
+
+HYBRID_SHAPES = ("linear_layers", "linear_key_heads", "linear_value_heads", "linear_key_size",
+                 "linear_value_size", "linear_kernel", *HYBRID_FLAGS)  # fmt: skip
 # Shapes that models may have beyond those of all.
 FURTHER_SHAPES = (*HYBRID_SHAPES, "windowed_layers", "expert_latent_size",
                   "index_heads", "index_head_size", "index_tokens", "index_layers", "index_stride",
@@ -104,7 +105,7 @@ for _name, _mlp, _words in (
 ):
     declare(
         f"{_name}_parameters",
-        ("attention_parameters", f"{_mlp}_parameters", "norm_parameters"), _layer,
+        ("mixer_parameters", f"{_mlp}_parameters", "norm_parameters"), _layer,
         f"Parameters of one {_words}", source=VASWANI, where="section 3.1", assumes=NORMS,
     )  # fmt: skip
 
@@ -155,13 +156,8 @@ def active_parameters(
     return dense + moe_layers * active_moe_layer_parameters + outside_parameters
 
 
-# One layer's attention: its weights, biases and norms, with separate or with latent heads.
-#
-# Multi-head, grouped-query and multi-query attention differ in `kv_heads` alone.  Latent attention
-# (MLA) is what has a `kv_rank`: its queries, if they have a rank too, and its keys and values are
-# projected down to one latent vector and from there up to the heads.
+# One layer's attention, and its feed-forward (`overhead.model` has what they are made of).
 
-HEADS: dict[str, Any] = {"source": VASWANI, "where": "section 3.2.2"}
 LATENT: dict[str, Any] = {"source": DEEPSEEK_V2, "where": "section 2.1"}
 
 
@@ -177,161 +173,12 @@ def value_head_size(kv_rank, head_size_value, head_size):
     return xp.where(kv_rank > 0.0, head_size_value, head_size)
 
 
-product("query_down_weights", ("hidden_size", "q_rank"),
-        "Weights from hidden to the queries' latent vector; none where it has no rank",
-        **LATENT)  # fmt: skip
-
-
-@formula(**HEADS)
-def query_weights(q_rank, hidden_size, heads, query_head_size):
-    """Weights to the queries, from hidden or from their latent vector."""
-    return xp.asarray(xp.where(q_rank > 0.0, q_rank, hidden_size) * heads * query_head_size)
-
-
-@formula(
-    **LATENT,
-    assumes=("all heads share the rotated part of the keys, which comes straight from hidden",),
-)
-def key_value_down_weights(hidden_size, kv_rank, head_size_rope):
-    """Weights from hidden to the latent vector and to the rotated key."""
-    return xp.where(kv_rank > 0.0, hidden_size * (kv_rank + head_size_rope), 0.0)
-
-
-@formula(source=AINSLIE, where="section 2.2; latent attention: DeepSeek-V2, section 2.1")
-def key_value_weights(
-    hidden_size, heads, kv_heads, head_size, kv_rank, head_size_plain, head_size_value
-):
-    """Weights to keys and values, from hidden or from the latent vector."""
-    latent = kv_rank * heads * (head_size_plain + head_size_value)
-    return xp.where(kv_rank > 0.0, latent, 2.0 * hidden_size * kv_heads * head_size)
-
-
-@formula(
-    source=VASWANI,
-    where=f"{HEADS['where']}; in groups of heads through vectors of a rank: DeepSeek-V4, section "
-    "2.3.1",
-)
-def attention_output_weights(heads, value_head_size, hidden_size, output_rank, output_groups):
-    """Weights from the attention's context back to hidden, in one product or in two of a rank."""
-    context = heads * value_head_size
-    grouped = output_rank * (context + output_groups * hidden_size)
-    return xp.where(output_rank > 0.0, grouped, context * hidden_size)
-
-
-@formula(**HEADS)
-def attention_weights(
-    query_down_weights,
-    query_weights,
-    key_value_down_weights,
-    key_value_weights,
-    attention_output_weights,
-    index_weights,
-):
-    """Weights of one layer's attention that matrix products use."""
-    down = query_down_weights + key_value_down_weights
-    return down + query_weights + key_value_weights + attention_output_weights + index_weights
-
-
-@formula(
-    **HEADS,
-    assumes=("with latent vectors, the projections down to them have outputs of their own",),
-)
-def qkv_outputs(
-    heads,
-    kv_heads,
-    head_size,
-    q_rank,
-    kv_rank,
-    head_size_plain,
-    head_size_rope,
-    query_head_size,
-    value_head_size,
-):
-    """Outputs of the projections to queries, keys and values: as many as their biases."""
-    up = heads * (query_head_size + head_size_plain + value_head_size)
-    latent = q_rank + kv_rank + head_size_rope + up
-    return xp.where(kv_rank > 0.0, latent, (heads + 2.0 * kv_heads) * head_size + q_rank)
-
-
-@formula(**HEADS, assumes=("a bias for each output of a linear layer that has biases",))
-def attention_bias_parameters(biases, qkv_biases, qkv_outputs, hidden_size):
-    """Biases of one layer's attention."""
-    return xp.maximum(biases, qkv_biases) * qkv_outputs + biases * hidden_size
-
-
-@formula(
-    **LATENT,
-    assumes=(
-        "the norms of queries and keys are over one head, and all heads share them",
-        "each latent vector has an RMS norm",
-    ),
-)
-def attention_norm_parameters(qk_norms, head_size, q_rank, kv_rank, index_norms, attention_sinks):
-    """Norms inside one layer's attention, and the sinks of its softmax."""
-    return 2.0 * qk_norms * head_size + q_rank + kv_rank + index_norms + attention_sinks
-
-
-total("attention_parameters",
-      ("attention_weights", "attention_bias_parameters", "attention_norm_parameters"),
-      "Parameters of one layer's attention", **HEADS)  # fmt: skip
-
-
-# One layer's MLP: dense, or a mixture of experts with its router and shared experts.
-
-PLAIN: dict[str, Any] = {"source": VASWANI, "where": "section 3.3; gated: Shazeer 2020, section 2"}
 EXPERTS: dict[str, Any] = {"source": MIXTRAL, "where": "section 2.1"}
 SHARED: dict[str, Any] = {"source": DEEPSEEK_V3, "where": "section 2.1.2"}
 HYBRID_ORDER: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/ssm/mamba_hybrid_layer_allocation.py",
 }
-
-
-@formula(**PLAIN)
-def mlp_weights(gated, hidden_size, ffn_size):
-    """Weights of one dense layer's MLP that matrix products use."""
-    return (2.0 + gated) * hidden_size * ffn_size
-
-
-@formula(**PLAIN)
-def mlp_parameters(mlp_weights, biases, gated, ffn_size, hidden_size):
-    """Parameters of one dense layer's MLP."""
-    return mlp_weights + biases * ((1.0 + gated) * ffn_size + hidden_size)
-
-
-@formula(**EXPERTS)
-def expert_weights(gated, expert_hidden_size, expert_ffn_size):
-    """Weights of one routed expert that matrix products use."""
-    return (2.0 + gated) * expert_hidden_size * expert_ffn_size
-
-
-@formula(**EXPERTS)
-def expert_parameters(expert_weights, biases, gated, expert_ffn_size, expert_hidden_size):
-    """Parameters of one routed expert."""
-    return expert_weights + biases * ((1.0 + gated) * expert_ffn_size + expert_hidden_size)
-
-
-@formula(**SHARED)
-def shared_expert_weights(gated, hidden_size, shared_ffn_size):
-    """Weights of one layer's shared experts that matrix products use."""
-    return (2.0 + gated) * hidden_size * shared_ffn_size
-
-
-@formula(**SHARED, assumes=("the shared experts are one MLP of their widths together",))
-def shared_expert_parameters(shared_expert_weights, biases, gated, shared_ffn_size, hidden_size):
-    """Parameters of one layer's shared experts; none where there are none."""
-    bias = biases * ((1.0 + gated) * shared_ffn_size + hidden_size)
-    return shared_expert_weights + xp.where(shared_ffn_size > 0.0, bias, 0.0)
-
-
-product("router_weights", ("hidden_size", "router_width"), "Weights of one layer's router",
-        **EXPERTS)  # fmt: skip
-
-
-@formula(source=DEEPSEEK_V3, where=f"{SHARED['where']}, bias for balancing the load")
-def router_parameters(router_weights, router_bias, experts):
-    """Parameters of one layer's router."""
-    return router_weights + router_bias * experts
 
 
 @formula(**SHARED)
@@ -385,7 +232,7 @@ BACKWARD = "the backward pass costs twice the forward pass"
 @formula(**PALM, assumes=("embedding, norms and biases cost no matrix product",))
 def active_weights(
     layers,
-    attention_weights,
+    mixer_weights,
     dense_mlp_layers,
     mlp_weights,
     moe_layers,
@@ -396,7 +243,7 @@ def active_weights(
 ):
     """Weights in the layers whose matrix products one token goes through."""
     routed = router_weights + shared_expert_weights + experts_per_token * expert_weights
-    return layers * attention_weights + dense_mlp_layers * mlp_weights + moe_layers * routed
+    return layers * mixer_weights + dense_mlp_layers * mlp_weights + moe_layers * routed
 
 
 @formula(**APPENDIX)
@@ -414,17 +261,27 @@ def logits_flops_per_token(hidden_size, vocabulary_size):
     return 2.0 * hidden_size * vocabulary_size
 
 
-def _scores(layers, span, heads, query_head_size, value_head_size, index_flops):
-    scores = 2.0 * layers * span * heads * (query_head_size + value_head_size)
-    return scores + layers * index_flops
+def _scores(
+    layers,
+    linear_share,
+    span,
+    heads,
+    query_head_size,
+    value_head_size,
+    linear_scan_flops,
+    index_flops,
+):
+    scores = 2.0 * span * heads * (query_head_size + value_head_size)
+    mean = (1.0 - linear_share) * scores + linear_share * linear_scan_flops
+    return layers * (mean + index_flops)
 
 
 for _prefix, _masked, _words in (("", FULL, "counted"), ("causal_", CAUSAL, "not counted")):
     declare(
         f"{_prefix}attention_flops_per_token",
-        ("layers", f"{_prefix}attention_span", "heads", "query_head_size", "value_head_size",
-         f"{_prefix}index_flops"), _scores,
-        f"Forward FLOPs of one token by scores and values, masked ones {_words}",
+        ("layers", "linear_share", f"{_prefix}attention_span", "heads", "query_head_size",
+         "value_head_size", "linear_scan_flops", f"{_prefix}index_flops"), _scores,
+        f"Forward FLOPs of one token by scores and values or a state, masked ones {_words}",
         **APPENDIX, assumes=(_masked,),
     )  # fmt: skip
 

@@ -385,7 +385,7 @@ def gathered_share(zero_stage, trained_share, dense_share):
 
 @formula(**LAYER)
 def mean_layer_parameters(
-    attention_rank_parameters,
+    mixer_rank_parameters,
     norm_parameters,
     stage_mlp_layers,
     mlp_rank_parameters,
@@ -395,7 +395,7 @@ def mean_layer_parameters(
 ):
     """Parameters of a layer on one rank, mean of the stage's layers, experts left out."""
     mlp = stage_mlp_layers * mlp_rank_parameters + stage_moe_layers * shared_rank_parameters
-    both = attention_rank_parameters + 2.0 * norm_parameters
+    both = mixer_rank_parameters + 2.0 * norm_parameters
     return xp.asarray(both + mlp / xp.maximum(stage_layers, 1.0))
 
 

@@ -16,6 +16,7 @@ from overhead.formula import alias, formula
 FUSED = "flash_1|flash_2|flash_3|cudnn"
 # Those that cut heads into tiles; the first generation, in Triton, takes them as they are.
 TILED = {"attention_kernel": "flash_2|flash_3|cudnn"}
+AT_RATE = "a linear attention's state is computed at attention's rate"
 HEAD_TILE, SMALL_HEAD = 64.0, 16.0
 UNFUSED = {"attention_kernel": "unfused"}
 KERNEL: dict[str, Any] = {"source": quantities.DAO_2023, "where": "sections 3.1 and 4.1"}
@@ -53,27 +54,47 @@ for _selected, _when in (
           **KERNEL)  # fmt: skip
 
 
-@formula(assumes=("with context parallelism all ranks have as many scores to compute",), **KERNEL)
+@formula(
+    assumes=("with context parallelism all ranks have as many scores to compute", AT_RATE),
+    **KERNEL,
+)
 def attention_forward_flops(
-    rank_tokens, attended_span, heads, tp, query_head_size, value_head_size, indexed_forward_flops
+    rank_tokens,
+    attended_span,
+    heads,
+    tp,
+    query_head_size,
+    value_head_size,
+    linear_share,
+    linear_scan_flops,
+    indexed_forward_flops,
 ):
-    """Operations of a layer's scores and values on one rank."""
-    scores = 2.0 * rank_tokens * attended_span * (heads / tp)
-    return scores * (query_head_size + value_head_size) + rank_tokens * indexed_forward_flops
+    """Operations of a layer's scores and values, or of a linear attention's state, on one rank."""
+    scores = 2.0 * attended_span * heads * (query_head_size + value_head_size)
+    mean = (1.0 - linear_share) * scores + linear_share * linear_scan_flops
+    return rank_tokens * (mean / tp + indexed_forward_flops)
 
 
 @formula(
     source=quantities.DAO_2023,
     where="section 3.1.2: five products where the forward has two",
-    assumes=("scores are computed again",),
+    assumes=("scores are computed again", AT_RATE),
 )
 def attention_backward_flops(
-    rank_tokens, attended_span, heads, tp, query_head_size, value_head_size, index_backward_flops
+    rank_tokens,
+    attended_span,
+    heads,
+    tp,
+    query_head_size,
+    value_head_size,
+    linear_share,
+    linear_scan_flops,
+    index_backward_flops,
 ):
     """Operations of the backward of a layer's fused scores and values on one rank."""
-    scores = 2.0 * rank_tokens * attended_span * (heads / tp)
-    own = scores * (3.0 * query_head_size + 2.0 * value_head_size)
-    return own + rank_tokens * index_backward_flops
+    scores = 2.0 * attended_span * heads * (3.0 * query_head_size + 2.0 * value_head_size)
+    mean = (1.0 - linear_share) * scores + 2.0 * linear_share * linear_scan_flops
+    return rank_tokens * (mean / tp + index_backward_flops)
 
 
 @formula(

@@ -58,6 +58,7 @@ for _around, _ranks in (("ring", "cp"), ("mixed", "ring_ranks")):
         "queries, keys and values are read and written once (rotation, or a copy)",
         "outputs of projections up from latent vectors are as wide as they are",
         "several residuals are mixed instead of summed: mixing_forward_bytes are theirs",
+        "what leads to a linear attention's scan isn't rotated (megatron/core/ssm)",
     ),
     **KERNELS,
 )
@@ -72,13 +73,17 @@ def half_elementwise_bytes(
     latent_width,
     merged_bytes,
     residual_streams,
+    linear_share,
+    linear_in_width,
+    tp,
 ):
-    """Bytes that a layer's forward moves beside its MLP: norms, residuals, rotation."""
+    """Bytes that a layer's forward moves beside its MLP and scan: norms, residuals, rotation."""
     sums = xp.where(residual_streams > 1.0, 0.0, 6.0)
     element = (4.0 + sums) * activation_bytes + 2.0 * dropout * mask_bytes
     between = element * rank_tokens * hidden_size / sequence_shards
-    rotated = 2.0 * activation_bytes * rank_tokens * (qkv_width + latent_width)
-    return between + rotated + merged_bytes
+    plain = xp.maximum(qkv_width - linear_share * linear_in_width / tp, 0.0)
+    rotated = 2.0 * activation_bytes * rank_tokens * (plain + latent_width)
+    return between + rotated + (1.0 - linear_share) * merged_bytes
 
 
 # Several residuals (manifold-constrained hyper-connections) are mixed before and behind each of a
@@ -157,23 +162,19 @@ LATENT: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/moe/moe_layer.py: fc1_latent_proj, fc2_latent_proj",
 }
-SMALLER: dict[str, Any] = {**LATENT, "when": {"routed": "latent"}}
-alias("expert_hidden_size", "hidden_size", "Inputs and outputs of a routed expert", **LATENT)
-alias("router_width", "experts", "Outputs of the router, for each expert one", **LATENT)
 
 
-@formula(returns="expert_hidden_size", **SMALLER)
-def latent_expert_hidden_size(expert_latent_size, hidden_size):
+@formula(**LATENT)
+def expert_hidden_size(expert_latent_size, hidden_size):
     """Inputs and outputs of a routed expert: those of the latent vector, if there is one."""
     return xp.where(expert_latent_size > 0.0, expert_latent_size, hidden_size)
 
 
 @formula(
-    returns="router_width",
     assumes=("projections to the latent vector and back are whole on each rank, in 16 bits",),
-    **SMALLER,
+    **LATENT,
 )
-def latent_router_width(experts, expert_latent_size):
+def router_width(experts, expert_latent_size):
     """Outputs of the router, and of both projections, as of one product."""
     return experts + 2.0 * expert_latent_size
 
@@ -303,21 +304,15 @@ for _way in CHOSEN:
 
 TIMES = {"forward": 1.0, "backward": 2.0}
 RATE_OF_BYTES = ("memory_efficiency", "memory_bandwidth")
-SCAN: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/ssm/mamba_mixer.py",
-    "when": {"mixers": "hybrid"},
-}
 TWICE = {"forward": (), "backward": ("the backward moves twice: gradients beside activations",)}
 
 
-def _elementwise(way: str, routes: bool, scans: bool) -> Any:
+def _elementwise(way: str) -> Any:
     def time(factor: Array, moved: Array, casts: Array, mixed: Array, *rest: Array) -> Array:
-        *others, share, bandwidth = rest
+        *routed, scanned, scan_rate, share, bandwidth = rest
         every = TIMES[way] * factor * moved + casts + mixed / MIXING_RATE[way]
-        every = every + factor * others[0] if routes else every
-        every = every + others[-2] / others[-1] if scans else every
-        return every / (share * bandwidth)
+        every = every + factor * routed[0] if routed else every
+        return (every + scanned / scan_rate) / (share * bandwidth)
 
     return time
 
@@ -327,15 +322,13 @@ for _class in quantities.CLASSES:
         _bytes = ["elementwise_factor", f"{_class}_elementwise_bytes",
                   f"{_class}_cast_{_kind}_bytes", f"mixing_{_kind}_bytes"]  # fmt: skip
         _bytes += [f"routing_{_kind}_bytes"] if _class == "moe" else []
-        _scan = (f"scan_{_kind}_bytes", "scan_rate")
-        for _scanned, _further in (((), KERNELS), (_scan, SCAN)):
-            declare(
-                f"{_class}_layer_elementwise_{_kind}_time",
-                (*_bytes, *_scanned, *RATE_OF_BYTES),
-                _elementwise(_kind, _class == "moe", bool(_scanned)),
-                assumes=TWICE[_kind],
-                **_further,
-            )
+        declare(
+            f"{_class}_layer_elementwise_{_kind}_time",
+            (*_bytes, f"scan_{_kind}_bytes", "scan_rate", *RATE_OF_BYTES),
+            _elementwise(_kind),
+            assumes=TWICE[_kind],
+            **KERNELS,
+        )
 
 
 def _merge(factor, moved, share, bandwidth):

@@ -127,63 +127,6 @@ EXPERTS: dict[str, Any] = {
 }
 
 
-@formula(assumes=("products through latent vectors are one of as many weights",), **TENSOR)
-def qkv_width(
-    query_down_weights,
-    key_value_down_weights,
-    rank_key_value_weights,
-    query_weights,
-    tp,
-    hidden_size,
-    index_weights,
-):
-    """Outputs of the projections to queries, keys, values, on one rank."""
-    whole = query_down_weights + key_value_down_weights + rank_key_value_weights + index_weights
-    return (whole + query_weights / tp) / hidden_size
-
-
-@formula(source="deepseekv2", where="section 2.1")
-def latent_width(
-    kv_rank,
-    heads,
-    tp,
-    query_head_size,
-    query_weights,
-    hidden_size,
-    head_size_plain,
-    head_size_value,
-    rank_key_value_weights,
-    attention_layer_fraction,
-):
-    """Outputs of projections up from latent vectors beyond those of one product like them."""
-    queries = (heads * query_head_size - query_weights / hidden_size) / tp
-    keys = heads * (head_size_plain + head_size_value) / tp - rank_key_value_weights / hidden_size
-    latent = xp.where(kv_rank > 0.0, xp.maximum(keys, 0.0), 0.0)
-    return attention_layer_fraction * (xp.maximum(queries, 0.0) + latent)
-
-
-@formula(assumes=("products through latent vectors are one of as many weights",), **TENSOR)
-def up_projection_width(
-    q_rank,
-    kv_rank,
-    query_weights,
-    tp,
-    rank_key_value_weights,
-    hidden_size,
-    attention_layer_fraction,
-):
-    """Outputs of the projections up from latent vectors, on one rank: their part of `qkv_width`."""
-    queries = xp.where(q_rank + kv_rank > 0.0, query_weights / tp, 0.0)
-    keys = xp.where(kv_rank > 0.0, rank_key_value_weights, 0.0)
-    return attention_layer_fraction * ((queries + keys) / hidden_size)
-
-
-@formula(assumes=("two products through vectors of a rank are one of as many weights",), **TENSOR)
-def attention_width(attention_output_weights, hidden_size, tp):
-    """Size of the attention's context on one rank."""
-    return attention_output_weights / hidden_size / tp
-
-
 @formula(**TENSOR)
 def mlp_width(ffn_size, tp):
     """Inner size of a dense MLP on one rank."""
@@ -313,11 +256,12 @@ def context_matmul_flops(
     output_rank,
     heads,
     value_head_size,
-    attention_output_weights,
+    output_groups,
+    hidden_size,
 ):
     """Rate of the best product of attention's context: of two the mean of their times."""
     context = heads * value_head_size
-    wide = xp.minimum(output_rank * context / attention_output_weights, 1.0)
+    wide = context / (context + output_groups * hidden_size)
     mixed = 1.0 / (wide / output_matmul_flops + (1.0 - wide) / attention_matmul_flops)
     return xp.where(output_rank > 0.0, mixed, attention_matmul_flops)
 
@@ -431,7 +375,7 @@ for _class, _width in (("dense", "mlp_adapter_width"), ("moe", "shared_adapter_w
         returns=f"{_class}_layer_adapter_time",
         name=f"{_class}_layer_adapter_time",
         inputs=(
-            "lora_rank", "rank_tokens", "attention_adapter_width", _width, "tp", "lora_attention",
+            "lora_rank", "rank_tokens", "mixer_adapter_width", _width, "tp", "lora_attention",
             "lora_mlp", "matmul_floor", "sized_matmul_efficiency", "output_matmul_flops",
             "activation_bytes", "memory_efficiency", "memory_bandwidth",
         ),

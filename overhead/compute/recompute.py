@@ -209,14 +209,13 @@ def whole_dense_layer_matmul_again_time(
     return dense_layer_matmul_forward_time - stops_early * mlp_down_forward_time
 
 
-def _keys(weights, hidden_size, width, time):
-    return weights / (2.0 * hidden_size * xp.maximum(width, 1.0)) * time
+def _keys(keys_and_values, width, time):
+    return keys_and_values / (2.0 * xp.maximum(width, 1.0)) * time
 
 
 @formula(returns="dense_layer_recompute_time", **PER_OP)
 def per_op_dense_layer_recompute_time(
-    rank_key_value_weights,
-    hidden_size,
+    key_value_width,
     qkv_width,
     qkv_forward_time,
     attention_output_forward_time,
@@ -225,15 +224,14 @@ def per_op_dense_layer_recompute_time(
     dense_layer_elementwise_forward_time,
 ):
     """Time of what a dense layer computes again: every second product, and what is cheap."""
-    keys = _keys(rank_key_value_weights, hidden_size, qkv_width, qkv_forward_time)
+    keys = _keys(key_value_width, qkv_width, qkv_forward_time)
     gate = gated / (1.0 + gated) * mlp_up_forward_time
     return keys + attention_output_forward_time + gate + dense_layer_elementwise_forward_time
 
 
 @formula(returns="moe_layer_recompute_time", **PER_OP)
 def per_op_moe_layer_recompute_time(
-    rank_key_value_weights,
-    hidden_size,
+    key_value_width,
     qkv_width,
     qkv_forward_time,
     attention_output_forward_time,
@@ -245,7 +243,7 @@ def per_op_moe_layer_recompute_time(
     moe_layer_elementwise_forward_time,
 ):
     """Time of what a mixture-of-experts layer computes again: routed experts as a whole."""
-    keys = _keys(rank_key_value_weights, hidden_size, qkv_width, qkv_forward_time)
+    keys = _keys(key_value_width, qkv_width, qkv_forward_time)
     shared = gated / (1.0 + gated) * shared_up_forward_time
     half = keys + attention_output_forward_time + router_forward_time + shared
     experts = expert_up_forward_time + expert_down_forward_time

@@ -60,9 +60,19 @@ def narrow_share(bf16_layers, layers):
     return 1.0 - xp.minimum(bf16_layers / layers, 1.0)
 
 
-def _also_narrow(narrow_share, left):
-    """Share of a module's products that aren't left in 16 bits."""
-    return narrow_share * (1.0 - left)
+@formula(
+    assumes=("products of linear attention are no attention's; of all products by their weights",),
+    **MODULES,
+)
+def attention_narrow_share(narrow_share, bf16_attention, linear_weight_share):
+    """Share of attention's and linear attention's products that aren't left in 16 bits."""
+    return narrow_share * (1.0 - bf16_attention * (1.0 - linear_weight_share))
+
+
+@formula(**MODULES)
+def expert_narrow_share(narrow_share, bf16_experts):
+    """Share of experts' products that aren't left in 16 bits."""
+    return narrow_share * (1.0 - bf16_experts)
 
 
 def _stored(activation_bytes, narrow, matmul_input_bytes):
@@ -75,9 +85,6 @@ NARROW = {"layer": "narrow_share", "attention": "attention_narrow_share",
           "expert": "expert_narrow_share"}  # fmt: skip
 EVENLY = "a stage has as many layers in 16 bits as the mean"
 for _module, _share in NARROW.items():
-    if _module != "layer":
-        _left = "bf16_attention" if _module == "attention" else "bf16_experts"
-        declare(_share, ("narrow_share", _left), _also_narrow, **MODULES)
     declare(f"{_module}_input_bytes", ("activation_bytes", _share, "matmul_input_bytes"), _stored,
             assumes=(EVENLY,), **WIDE)  # fmt: skip
 
@@ -129,269 +136,39 @@ def checkpoint_activations(activation_bytes, hidden_size, sequence_shards, resid
     return streams * (activation_bytes * hidden_size / sequence_shards)
 
 
-@formula(
-    assumes=(
-        "dropout behind attention and behind the MLP",
-        CAST,
-        "several residuals are kept before each of a layer's two blocks, and what the block gives",
-    ),
-    **SEQUENCE,
-)
-def block_activations(
-    activation_bytes,
-    kept_attention_input_bytes,
-    dropout,
-    mask_bytes,
-    hidden_size,
-    sequence_shards,
-    residual_streams,
-):
-    """Bytes per token of norm inputs, the first attention product's input and dropout masks."""
-    inputs = 2.0 * activation_bytes + kept_attention_input_bytes
-    element = inputs + 2.0 * dropout * mask_bytes
-    mixed = 2.0 * (residual_streams + 1.0) * activation_bytes
-    element = element + xp.where(residual_streams > 1.0, mixed, 0.0)
-    return element * hidden_size / sequence_shards
+alias("kept_moe_input_bytes", "kept_layer_input_bytes", **LAYER)
 
 
-@formula(**SEQUENCE)
-def mlp_input_activations(kept_layer_input_bytes, hidden_size, sequence_shards):
-    """Bytes per token of the input of a dense MLP's first product."""
-    return kept_layer_input_bytes * hidden_size / sequence_shards
-
-
-alias("moe_input_activations", "mlp_input_activations",
-      "Bytes per token of the input of the router and of shared experts", **SEQUENCE)  # fmt: skip
-
-
-@formula(returns="moe_input_activations", assumes=("the router is frozen",), **LORA)
-def adapted_moe_input_activations(shared_ffn_size, mlp_input_activations):
-    """Bytes per token of the input of shared experts' adapters; none without shared experts."""
-    return xp.where(shared_ffn_size > 0.0, mlp_input_activations, 0.0)
+@formula(returns="kept_moe_input_bytes", assumes=("the router is frozen",), **LORA)
+def adapted_moe_input_bytes(shared_ffn_size, kept_layer_input_bytes):
+    """Bytes per element of the input of shared experts' adapters; none without shared experts."""
+    return xp.where(shared_ffn_size > 0.0, kept_layer_input_bytes, 0.0)
 
 
 @formula(
-    source="deepseekv2",
-    where="section 2.1",
-    assumes=("a latent vector is stored before its norm and after it",),
-)
-def latent_activations(
-    attention_layer_fraction, kv_rank, activation_bytes, q_rank, head_size_rope, sequence_shards
-):
-    """Bytes a token of latent vectors of attention, and of the rotated key."""
-    latent = activation_bytes * (2.0 * (q_rank + kv_rank) + head_size_rope) / sequence_shards
-    return attention_layer_fraction * xp.where(q_rank + kv_rank > 0.0, latent, 0.0)
-
-
-@formula(
-    assumes=(
-        "norms of queries and keys keep their inputs",
-        CAST,
-    ),
-    **TENSOR,
-)
-def attention_activations(
-    heads,
-    tp,
-    activation_bytes,
-    query_head_size,
-    kept_context_bytes,
-    value_head_size,
-    rank_kv_heads,
-    qk_norms,
-    head_size,
-    output_gate,
-    kept_attention_input_bytes,
-    output_rank,
-    output_groups,
-    attention_layer_fraction,
-    linear_activations,
-):
-    """Bytes per token of queries, keys, values and context, and of linear attention."""
-    own = heads / tp
-    queries = own * (activation_bytes * query_head_size + kept_context_bytes * value_head_size)
-    keys = activation_bytes * rank_kv_heads * (query_head_size + value_head_size)
-    norms = qk_norms * activation_bytes * (own + rank_kv_heads) * head_size
-    gates = output_gate * activation_bytes * 2.0 * own * value_head_size
-    grouped = kept_attention_input_bytes * output_rank * output_groups / tp
-    attention = queries + keys + norms + gates + grouped
-    return attention_layer_fraction * attention + linear_activations
-
-
-@formula(
-    returns="score_activations",
+    returns="score_bytes",
     assumes=("the softmax's output, and with dropout the mask and the output of it",),
     when={"attention_kernel": "unfused"},
     **TENSOR,
 )
-def unfused_score_activations(
-    heads, tp, sequence_length, dropout, activation_bytes, mask_bytes, attention_layer_fraction
-):
-    """Bytes per token of scores against all tokens of the sequence, masked ones too."""
+def unfused_score_bytes(sequence_length, dropout, activation_bytes, mask_bytes):
+    """Bytes a token and head of scores against all tokens of the sequence, masked ones too."""
     dropped = 2.0 * activation_bytes + mask_bytes
-    element = xp.where(dropout > 0.0, dropped, activation_bytes)
-    return xp.asarray(attention_layer_fraction * (heads / tp * sequence_length * element))
+    return sequence_length * xp.where(dropout > 0.0, dropped, activation_bytes)
 
 
-@formula(
-    returns="score_activations",
-    source="dao2022",
-    where="section 3.1",
-    assumes=("the logarithm of each row's sum is kept; dropout is drawn anew",),
-    when={"attention_kernel": FUSED},
-)
-def fused_score_activations(heads, tp, single_bytes, attention_layer_fraction):
-    """Bytes per token of what a fused attention kernel keeps of its scores."""
-    return attention_layer_fraction * (heads / tp * single_bytes)
-
-
-@formula(assumes=("the activation function and the gate's product are one kernel", CAST), **TENSOR)
-def mlp_activations(gated, activation_bytes, kept_layer_input_bytes, ffn_size, tp):
-    """Bytes a token of the inside of a dense MLP."""
-    return ((1.0 + gated) * activation_bytes + kept_layer_input_bytes) * ffn_size / tp
-
-
-# A mixture of experts.
-
-
-@formula(
-    source="megatron",
-    where="megatron/core/transformer/moe/router.py",
-    assumes=("logits and probabilities are in single precision",),
-)
-def router_activations(single_bytes, experts, sequence_shards):
-    """Bytes a token of logits and probabilities of the router."""
-    return 2.0 * single_bytes * experts / sequence_shards
-
-
-@formula(
-    returns="router_activations",
-    source="megatron",
-    where="megatron/core/transformer/moe/moe_layer.py: fc2_latent_proj",
-    assumes=("what experts give is kept for the projection back to the hidden state",),
-    when={"routed": "latent"},
-)
-def latent_router_activations(
-    single_bytes, experts, activation_bytes, expert_latent_size, sequence_shards
-):
-    """Bytes a token of the router's logits and probabilities, and of experts' latent result."""
-    router = 2.0 * single_bytes * experts
-    return (router + activation_bytes * expert_latent_size) / sequence_shards
-
-
-@formula(
-    source="megatron", where="megatron/core/transformer/moe/shared_experts.py", assumes=(CAST,)
-)
-def shared_expert_activations(gated, activation_bytes, kept_layer_input_bytes, shared_ffn_size, tp):
-    """Bytes a token of the inside of shared experts."""
-    return ((1.0 + gated) * activation_bytes + kept_layer_input_bytes) * shared_ffn_size / tp
-
-
-@formula(
-    source="megatron",
-    where="megatron/core/transformer/moe/experts.py and token_dispatcher.py",
-    assumes=(
-        "tensor-parallel ranks dispatch a share of the tokens each (sequence parallelism)",
-        "an expert's output is kept where the probabilities multiply it, not its inside",
-        CAST,
-    ),
-)
-def expert_activations(
-    expert_imbalance,
-    experts_per_token,
-    etp,
-    tp,
-    kept_expert_input_bytes,
-    weighted_outputs,
-    activation_bytes,
-    expert_hidden_size,
-    gated,
-    expert_ffn_size,
-):
-    """Bytes a token of inputs, inside and outputs of routed experts."""
-    rows = expert_imbalance * experts_per_token * etp / tp
-    ends = (kept_expert_input_bytes + weighted_outputs * activation_bytes) * expert_hidden_size
-    inside = ((1.0 + gated) * activation_bytes + kept_expert_input_bytes) * expert_ffn_size / etp
-    return rows * (ends + inside)
-
-
-@formula(
-    returns="linear_activations",
-    source="yang2025",
-    where="section 3.4",
-    assumes=(
-        "of linear attention: what its first product gives, the convolution's output (which "
-        "Mamba-2's kernel computes again), the state's output before and after its gated norm; "
-        "Mamba-2's kernel has the gate, so that the norm keeps what is gated, too",
-        "a stage has as many layers of each kind as the mean",
-        CAST,
-    ),
-    when={"mixers": "hybrid"},
-)
-def hybrid_linear_activations(
-    linear_share,
-    tp,
-    activation_bytes,
-    kept_attention_input_bytes,
-    linear_in_width,
-    linear_convolved_width,
-    linear_out_width,
-    mamba,
-):
-    """Bytes per token of linear attention, in the mean of layers."""
-    convolved = (1.0 - mamba) * linear_convolved_width
-    results = (1.0 + mamba) * linear_out_width
-    kept = activation_bytes * (linear_in_width + convolved + results)
-    return linear_share * (kept + kept_attention_input_bytes * linear_out_width) / tp
-
-
-# Sparse attention's indexer.
-
-INDEX: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/experimental_attention_variant/dsa.py",
-}
-
-
-@formula(
-    returns="index_activations",
-    assumes=("queries, keys and weights, and of each selected token a place in 64 bits",),
-    when={"selection": "indexed"},
-    **INDEX,
-)
-def indexed_activations(
-    index_share, activation_bytes, index_heads, index_head_size, single_bytes, selected_span
-):
-    """Bytes a token of what an indexer keeps, in the mean of layers."""
-    kept = activation_bytes * (index_heads * (index_head_size + 1.0) + index_head_size)
-    return index_share * (kept + 2.0 * single_bytes * selected_span)
+alias("score_bytes", "single_bytes", "Bytes a token and head of scores that a fused kernel keeps",
+      source="dao2022", where="section 3.1",
+      assumes=("the logarithm of each row's sum is kept; dropout is drawn anew",),
+      when={"attention_kernel": FUSED})  # fmt: skip
 
 
 # A layer, before anything is recomputed.
 
 
-total("attention_block_activations",
-      ("block_activations", "latent_activations", "attention_activations", "score_activations",
-       "index_activations"),
-      "Bytes a token of what a layer stores beside the inside of its MLP", **TENSOR)  # fmt: skip
-
-
-total("dense_layer_activations",
-      ("attention_block_activations", "mlp_input_activations", "mlp_activations"),
-      "Bytes a token of what a dense layer makes", **TENSOR)  # fmt: skip
-
-
-@formula(source="megatron", where="megatron/core/transformer/moe/moe_layer.py")
-def moe_layer_activations(
-    attention_block_activations,
-    moe_input_activations,
-    router_activations,
-    shared_expert_activations,
-    expert_activations,
-):
-    """Bytes a token of what a mixture-of-experts layer makes."""
-    experts = router_activations + shared_expert_activations + expert_activations
-    return attention_block_activations + moe_input_activations + experts
+for _class, _block in (("dense", "mlp"), ("moe", "moe")):
+    total(f"{_class}_layer_activations", ("mixer_activations", f"{_block}_block_activations"),
+          **TENSOR)  # fmt: skip
 
 
 # Weights that products take in fewer bytes than activations have are stored so, if the recipe says
@@ -421,12 +198,6 @@ for _name, _of in (("wide_weight_bytes", "weight_bytes"),
 
 
 @formula(**QUANTIZED)
-def narrow_attention_parameters(attention_narrow_share, attention_rank_weights):
-    """Parameters of one layer's attention that products take in fewer bytes."""
-    return attention_narrow_share * attention_rank_weights
-
-
-@formula(**QUANTIZED)
 def narrow_expert_parameters(expert_narrow_share, experts, ep, expert_weights, etp):
     """Parameters of one layer's routed experts on one rank that products take in fewer bytes."""
     return expert_narrow_share * (experts / ep) * (expert_weights / etp)
@@ -434,7 +205,7 @@ def narrow_expert_parameters(expert_narrow_share, experts, ep, expert_weights, e
 
 @formula(**QUANTIZED)
 def layer_narrow_parameters(
-    narrow_attention_parameters,
+    mixer_narrow_parameters,
     narrow_share,
     stage_mlp_layers,
     mlp_weights,
@@ -445,12 +216,12 @@ def layer_narrow_parameters(
     """Parameters of the stage's largest layer that products take in fewer bytes."""
     dense = xp.where(stage_mlp_layers > 0.0, mlp_weights, 0.0)
     shared = xp.where(stage_moe_layers > 0.0, shared_expert_weights, 0.0)
-    return narrow_attention_parameters + narrow_share * xp.maximum(dense, shared) / tp
+    return mixer_narrow_parameters + narrow_share * xp.maximum(dense, shared) / tp
 
 
 @formula(**QUANTIZED)
 def mean_layer_narrow_parameters(
-    narrow_attention_parameters,
+    mixer_narrow_parameters,
     narrow_share,
     stage_mlp_layers,
     mlp_weights,
@@ -462,7 +233,7 @@ def mean_layer_narrow_parameters(
     """Parameters of a layer that products take in fewer bytes, mean of the stage's layers."""
     mlps = stage_mlp_layers * mlp_weights + stage_moe_layers * shared_expert_weights
     others = narrow_share * mlps / tp / xp.maximum(stage_layers, 1.0)
-    return narrow_attention_parameters + others
+    return mixer_narrow_parameters + others
 
 
 @formula(assumes=(EVENLY,), **QUANTIZED)

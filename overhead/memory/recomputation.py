@@ -62,73 +62,8 @@ for _class in ("dense", "moe"):
     alias(_kept, "checkpoint_activations", "A layer's input alone", **CHECKPOINTED, **PLACE)
 
 
-@formula(
-    assumes=("the norms' outputs are what the products take", "masks and inputs stay"), **MODULES
-)
-def dense_module_activations(
-    recompute_core_attn,
-    score_activations,
-    recompute_layernorm,
-    kept_attention_input_bytes,
-    hidden_size,
-    sequence_shards,
-    mlp_input_activations,
-    recompute_mla_up_proj,
-    attention_layer_fraction,
-    q_rank,
-    kv_rank,
-    activation_bytes,
-    heads,
-    tp,
-    query_head_size,
-    value_head_size,
-    rank_kv_heads,
-    recompute_mlp,
-    mlp_activations,
-):
-    """Bytes a token of what the modules of a dense layer that are recomputed made."""
-    norms = kept_attention_input_bytes * hidden_size / sequence_shards + mlp_input_activations
-    queries = xp.where(q_rank + kv_rank > 0.0, heads / tp * query_head_size, 0.0)
-    keys = rank_kv_heads * (query_head_size + value_head_size)
-    up = activation_bytes * (queries + xp.where(kv_rank > 0.0, keys, 0.0))
-    half = recompute_core_attn * score_activations + recompute_layernorm * norms
-    half = half + recompute_mla_up_proj * (attention_layer_fraction * up)
-    return half + recompute_mlp * mlp_activations
-
-
-@formula(assumes=("experts' activation function gives what their last product takes",), **MODULES)
-def moe_module_activations(
-    dense_module_activations,
-    recompute_layernorm,
-    mlp_input_activations,
-    moe_input_activations,
-    recompute_mlp,
-    mlp_activations,
-    recompute_moe,
-    router_activations,
-    expert_activations,
-    recompute_shared_experts,
-    shared_expert_activations,
-    recompute_moe_act,
-    expert_imbalance,
-    experts_per_token,
-    tp,
-    kept_expert_input_bytes,
-    expert_ffn_size,
-):
-    """Bytes a token of what the modules of a mixture's layer that are recomputed made."""
-    other = recompute_layernorm * (mlp_input_activations - moe_input_activations)
-    other = other + recompute_mlp * mlp_activations
-    half = xp.maximum(dense_module_activations - other, 0.0)
-    whole = router_activations + shared_expert_activations + expert_activations
-    rows = expert_imbalance * experts_per_token / tp
-    parts = recompute_shared_experts * shared_expert_activations
-    parts = parts + recompute_moe_act * rows * kept_expert_input_bytes * expert_ffn_size
-    return half + xp.where(recompute_moe > 0.0, whole, parts)
-
-
-def _all_but(whole, modules):
-    return xp.maximum(whole - modules, 0.0)
+def _all_but(whole, mixer, block):
+    return xp.maximum(whole - (mixer + block), 0.0)
 
 
 def _some(whole, checkpoint, share):
@@ -139,10 +74,10 @@ def _units(checkpoint, units, chunk_layers):
     return checkpoint * units / xp.maximum(chunk_layers, 1.0)
 
 
-for _class in ("dense", "moe"):
+for _class, _block in (("dense", "mlp"), ("moe", "moe")):
     _kept, _all = f"kept_{_class}_layer_activations", f"{_class}_layer_activations"
-    _modules = f"{_class}_module_activations"
-    declare(_kept, (_all, _modules), _all_but, when={"recompute": "selective"}, **MODULES)
+    _modules = ("mixer_module_activations", f"{_block}_block_module_activations")
+    declare(_kept, (_all, *_modules), _all_but, when={"recompute": "selective"}, **MODULES)
     _inputs = (_all, "checkpoint_activations", "stage_recomputed_share")
     declare(_kept, _inputs, _some, assumes=("the mean of a stage's layers",), **BLOCK)
     _inputs = ("checkpoint_activations", "recompute_units", "chunk_layers")
@@ -160,14 +95,15 @@ def saved_attention_activations(
     query_head_size,
     value_head_size,
     rank_kv_heads,
-    score_activations,
+    score_bytes,
     hidden_size,
     sequence_shards,
+    attention_layer_fraction,
 ):
     """Bytes a token that a layer keeps beside its MLP where every second product is kept."""
     outputs = heads / tp * (query_head_size + value_head_size) + rank_kv_heads * value_head_size
     reduced = xp.where(tp > 1.0, 2.0 * hidden_size / sequence_shards, 0.0)
-    own = checkpoint_activations + score_activations
+    own = checkpoint_activations + attention_layer_fraction * heads / tp * score_bytes
     return own + activation_bytes * (outputs + reduced)
 
 

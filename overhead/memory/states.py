@@ -127,54 +127,10 @@ LORA: dict[str, Any] = {
 }
 LATENT = "of latent attention every projection has one"
 FROZEN = "frozen weights have no gradients"
-constant("linear_adapter_width", 0.0, "No layer has linear attention",
-         **LORA)  # fmt: skip
 for _kind in ("", "_expert"):
     _all, _trained = f"stage{_kind}_parameters", f"trained{_kind}_parameters"
     alias(_trained, _all, "Parameters of a rank that are trained: all", source=ZERO,
           where="section 3.1")  # fmt: skip
-
-
-@formula(assumes=(LATENT,), **LORA)
-def attention_adapter_width(
-    lora_attention,
-    kv_rank,
-    hidden_size,
-    q_rank,
-    qkv_outputs,
-    heads,
-    value_head_size,
-    output_gate,
-    output_rank,
-    output_groups,
-    attention_layer_fraction,
-    linear_adapter_width,
-):
-    """Inputs and outputs of the adapted products of attention, or linear attention."""
-    # Queries that come from a latent vector have products of their own, and so has latent
-    # attention's gate; else queries, keys, values and gate are one product.
-    ranks = q_rank + kv_rank
-    inputs = xp.where(ranks > 0.0, 2.0 * hidden_size + ranks, hidden_size)
-    context = heads * value_head_size
-    gate = output_gate * (context + xp.where(kv_rank > 0.0, hidden_size, 0.0))
-    between = 2.0 * output_rank * output_groups
-    attention = inputs + qkv_outputs + gate + context + between + hidden_size
-    mean = attention_layer_fraction * attention + linear_adapter_width
-    return xp.asarray(lora_attention * mean)
-
-
-@formula(**LORA)
-def mlp_adapter_width(lora_mlp, gated, ffn_size, hidden_size):
-    """Inputs and outputs of a dense MLP's adapted products; none where it has no width."""
-    width = 2.0 * hidden_size + (2.0 + gated) * ffn_size
-    return xp.asarray(lora_mlp * xp.where(ffn_size > 0.0, width, 0.0))
-
-
-@formula(assumes=("routed experts and the router have none",), **LORA)
-def shared_adapter_width(lora_mlp, gated, shared_ffn_size, hidden_size):
-    """Inputs and outputs of shared experts' linear layers with adapters."""
-    width = 2.0 * hidden_size + (2.0 + gated) * shared_ffn_size
-    return xp.asarray(lora_mlp * xp.where(shared_ffn_size > 0.0, width, 0.0))
 
 
 def _adapters(rank, every, attention, *rest):
@@ -186,7 +142,7 @@ def _adapters(rank, every, attention, *rest):
 def adapter_parameters(
     lora_rank,
     layers,
-    attention_adapter_width,
+    mixer_adapter_width,
     dense_mlp_layers,
     mlp_adapter_width,
     moe_layers,
@@ -194,7 +150,7 @@ def adapter_parameters(
 ):
     """Parameters of all adapters of the model."""
     mlps = (dense_mlp_layers, mlp_adapter_width, moe_layers, shared_adapter_width)
-    return _adapters(lora_rank, layers, attention_adapter_width, *mlps)
+    return _adapters(lora_rank, layers, mixer_adapter_width, *mlps)
 
 
 @formula(returns="trained_parameters", lacks={"stage_parameters": FROZEN}, **LORA)
@@ -202,7 +158,7 @@ def adapted_trained_parameters(
     weight_copies,
     lora_rank,
     stage_layers,
-    attention_adapter_width,
+    mixer_adapter_width,
     stage_mlp_layers,
     mlp_adapter_width,
     stage_moe_layers,
@@ -211,7 +167,7 @@ def adapted_trained_parameters(
 ):
     """Parameters of a rank that are trained: those of its adapters."""
     mlps = (stage_mlp_layers, mlp_adapter_width, stage_moe_layers, shared_adapter_width)
-    adapters = _adapters(lora_rank, stage_layers, attention_adapter_width, *mlps)
+    adapters = _adapters(lora_rank, stage_layers, mixer_adapter_width, *mlps)
     return weight_copies * adapters / tp
 
 
@@ -247,7 +203,7 @@ def reduce_every_micro_batch(pending_share, pp, whole_in_pipeline):
 
 @formula(**FSDP)
 def layer_rank_parameters(
-    attention_rank_parameters,
+    mixer_rank_parameters,
     norm_parameters,
     stage_mlp_layers,
     mlp_rank_parameters,
@@ -257,7 +213,7 @@ def layer_rank_parameters(
     """Parameters of the stage's largest layer on one rank, its routed experts left out."""
     dense = xp.where(stage_mlp_layers > 0.0, mlp_rank_parameters, 0.0)
     shared = xp.where(stage_moe_layers > 0.0, shared_rank_parameters, 0.0)
-    return attention_rank_parameters + 2.0 * norm_parameters + xp.maximum(dense, shared)
+    return mixer_rank_parameters + 2.0 * norm_parameters + xp.maximum(dense, shared)
 
 
 @formula(**FSDP)
@@ -397,7 +353,7 @@ def adapted_placeholder_memory(
     zero_stage,
     lora_rank,
     stage_layers,
-    attention_adapter_width,
+    mixer_adapter_width,
     stage_mlp_layers,
     mlp_adapter_width,
     stage_moe_layers,
@@ -409,7 +365,7 @@ def adapted_placeholder_memory(
         xp.minimum(count, 1.0) for count in (stage_layers, stage_mlp_layers, stage_moe_layers)
     )
     mlps = (dense, mlp_adapter_width, routed, shared_adapter_width)
-    kept = placeholder_bytes * _adapters(lora_rank, every, attention_adapter_width, *mlps) / tp
+    kept = placeholder_bytes * _adapters(lora_rank, every, mixer_adapter_width, *mlps) / tp
     return xp.where(zero_stage >= 2.0, 0.0, kept)
 
 
@@ -429,87 +385,6 @@ ROWS = "the bias of a product that is split by rows is whole on each rank"
 def rank_kv_heads(kv_rank, heads, kv_heads, tp):
     """Key and value heads of a rank."""
     return xp.where(kv_rank > 0.0, heads / tp, xp.maximum(kv_heads / tp, 1.0))
-
-
-@formula(**TENSOR)
-def rank_key_value_weights(kv_rank, key_value_weights, tp, rank_kv_heads, kv_heads):
-    """Weights to keys and values on one rank."""
-    latent = key_value_weights / tp
-    return xp.where(kv_rank > 0.0, latent, key_value_weights * (rank_kv_heads / kv_heads))
-
-
-@formula(assumes=("projections down to latent vectors are whole on each rank",), **TENSOR)
-def attention_rank_weights(
-    query_down_weights,
-    key_value_down_weights,
-    rank_key_value_weights,
-    query_weights,
-    attention_output_weights,
-    tp,
-    index_weights,
-):
-    """Weights of one layer's attention on one rank."""
-    whole = query_down_weights + key_value_down_weights + rank_key_value_weights + index_weights
-    return whole + (query_weights + attention_output_weights) / tp
-
-
-@formula(assumes=(ROWS,), **TENSOR)
-def attention_rank_biases(
-    biases,
-    qkv_biases,
-    kv_rank,
-    q_rank,
-    head_size_rope,
-    heads,
-    tp,
-    query_head_size,
-    head_size_plain,
-    value_head_size,
-    rank_kv_heads,
-    head_size,
-    hidden_size,
-):
-    """Biases of one layer's attention on one rank."""
-    own = heads / tp
-    up = own * (query_head_size + head_size_plain + value_head_size)
-    latent = q_rank + kv_rank + head_size_rope + up
-    outputs = xp.where(kv_rank > 0.0, latent, (own + 2.0 * rank_kv_heads) * head_size + q_rank)
-    return xp.maximum(biases, qkv_biases) * outputs + biases * hidden_size
-
-
-total("attention_rank_parameters",
-      ("attention_rank_weights", "attention_rank_biases", "attention_norm_parameters"),
-      "Parameters of one layer's attention on one rank", assumes=("norms are whole on each rank",),
-      **TENSOR)  # fmt: skip
-
-
-@formula(assumes=(ROWS,), **TENSOR)
-def mlp_rank_parameters(mlp_weights, tp, biases, gated, ffn_size, hidden_size):
-    """Parameters of one dense layer's MLP on one rank."""
-    return mlp_weights / tp + biases * ((1.0 + gated) * ffn_size / tp + hidden_size)
-
-
-@formula(
-    source=MEGATRON_CODE,
-    where="megatron/core/transformer/moe (router.py, shared_experts.py)",
-    assumes=("the router is whole on each rank", ROWS),
-)
-def shared_rank_parameters(
-    router_parameters, shared_expert_weights, tp, shared_ffn_size, biases, gated, hidden_size
-):
-    """Parameters of one layer's router and shared experts on one rank."""
-    bias = biases * ((1.0 + gated) * shared_ffn_size / tp + hidden_size)
-    shared = shared_expert_weights / tp + xp.where(shared_ffn_size > 0.0, bias, 0.0)
-    return xp.asarray(router_parameters + shared)
-
-
-@formula(source=MEGATRON_CODE, where="megatron/core/transformer/moe/experts.py", assumes=(ROWS,))
-def expert_rank_parameters(
-    experts, ep, expert_weights, etp, biases, gated, expert_ffn_size, expert_hidden_size
-):
-    """Parameters of one layer's routed experts on one rank."""
-    bias = biases * ((1.0 + gated) * expert_ffn_size / etp + expert_hidden_size)
-    return experts / ep * (expert_weights / etp + bias)
 
 
 @formula(source=MEGATRON_CODE, where="make-vocab-size-divisible-by")
@@ -556,7 +431,7 @@ def mtp_rank_parameters(mtp_projection_weights, tp, norm_parameters):
 def stage_parameters(
     weight_copies,
     stage_layers,
-    attention_rank_parameters,
+    mixer_rank_parameters,
     norm_parameters,
     stage_mtp_layers,
     mtp_rank_parameters,
@@ -568,7 +443,7 @@ def stage_parameters(
     output_rank_parameters,
 ):
     """Parameters of a rank, its routed experts left out."""
-    every = stage_layers * (attention_rank_parameters + 2.0 * norm_parameters)
+    every = stage_layers * (mixer_rank_parameters + 2.0 * norm_parameters)
     mlp = stage_mlp_layers * mlp_rank_parameters + stage_moe_layers * shared_rank_parameters
     further = stage_mtp_layers * mtp_rank_parameters
     return (

@@ -50,6 +50,7 @@ def wide_classes(
     experts: Array,
     cp: Array,
     index_share: Array,
+    linear_share: Array,
     device_kind: Array,
     software_kind: Array,
     unseen_device: Array,
@@ -58,7 +59,7 @@ def wide_classes(
     """Return the classes of runs that few published ones are like."""
     routed = experts > 0.0
     elsewhere = (device_kind == TPU) | (software_kind > MEGATRON)
-    few = (unseen_device > 0.0) | (cp >= FEW_RANKS) | (index_share > 0.0)
+    few = (unseen_device > 0.0) | (cp >= FEW_RANKS) | (index_share + linear_share > 0.0)
     return [
         ("far", (device_kind == OTHER_DEVICES) | (routed & elsewhere)),
         ("experts_bare", routed & (given_options == 0.0)),
@@ -72,6 +73,7 @@ def step_classes(
     gpus_per_node: Array,
     cp: Array,
     index_share: Array,
+    linear_share: Array,
     device_kind: Array,
     software_kind: Array,
     unseen_device: Array,
@@ -80,9 +82,9 @@ def step_classes(
 ) -> Classes:
     """Return the classes of a step's time."""
     routed = experts > 0.0
-    known = experts, cp, index_share, device_kind, software_kind, unseen_device, given_options
+    known = experts, cp, index_share, linear_share, device_kind, software_kind
     return [
-        *wide_classes(*known),
+        *wide_classes(*known, unseen_device, given_options),
         ("experts_told", routed & (unknown_settings == 0.0)),
         ("experts", routed),
         *dense_classes(world_size, gpus_per_node, software_kind, device_kind, unknown_settings),
@@ -93,29 +95,15 @@ def adapter_classes(
     experts: Array,
     cp: Array,
     index_share: Array,
+    linear_share: Array,
     device_kind: Array,
     software_kind: Array,
     unseen_device: Array,
     given_options: Array,
 ) -> Classes:
     """Return the classes of a step's time with adapters beside frozen weights."""
-    known = experts, cp, index_share, device_kind, software_kind, unseen_device, given_options
-    return [*wide_classes(*known), ("adapters", True)]
-
-
-def hybrid_classes(linear_layers: Array, *known: Array) -> Classes:
-    """Return the classes of a step's time where some layers may be without softmax attention."""
-    return _with_linear(linear_layers, step_classes(*known))
-
-
-def adapted_hybrid_classes(linear_layers: Array, *known: Array) -> Classes:
-    """Return the same with adapters beside frozen weights."""
-    return _with_linear(linear_layers, adapter_classes(*known))
-
-
-def _with_linear(linear_layers: Array, classes: Classes) -> Classes:
-    far, bare, *others = classes
-    return [far, bare, ("few_runs", linear_layers > 0.0), *others]
+    known = experts, cp, index_share, linear_share, device_kind, software_kind
+    return [*wide_classes(*known, unseen_device, given_options), ("adapters", True)]
 
 
 def memory_classes(software_kind: Array) -> Classes:
@@ -149,24 +137,24 @@ def memory_state(peak_memory, memory_capacity, memory_error_band_low, memory_err
     return xp.where(least > memory_capacity, 0.0, risk)
 
 
-HYBRID_STEP: tuple[str, ...] = (
-    "linear_layers",
+STEP_INPUTS: tuple[str, ...] = (
     "experts",
     "world_size",
     "gpus_per_node",
     "cp",
     "index_share",
+    "linear_share",
     "device_kind",
     "software_kind",
     "unseen_device",
     "unknown_settings",
     "given_options",
 )
-STEP_INPUTS = HYBRID_STEP[1:]
 ADAPTED_INPUTS = (
     "experts",
     "cp",
     "index_share",
+    "linear_share",
     "device_kind",
     "software_kind",
     "unseen_device",
@@ -174,13 +162,7 @@ ADAPTED_INPUTS = (
 )
 # By labels, the classes of a step's time and what they are told by.
 OF_STEPS: Sequence[tuple[Mapping[str, str], Callable[..., Classes], tuple[str, ...]]] = (
-    (
-        {"tuning": "lora", "mixers": "hybrid"},
-        adapted_hybrid_classes,
-        ("linear_layers", *ADAPTED_INPUTS),
-    ),
     ({"tuning": "lora"}, adapter_classes, ADAPTED_INPUTS),
-    ({"mixers": "hybrid"}, hybrid_classes, HYBRID_STEP),
     ({}, step_classes, STEP_INPUTS),
 )
 for _end in ("low", "high"):

@@ -117,11 +117,8 @@ def module_flops_per_token(
     recompute_core_attn,
     computed_attention_flops_per_token,
     recompute_mla_up_proj,
-    q_rank,
-    kv_rank,
     layers,
-    query_weights,
-    key_value_weights,
+    up_projection_weights,
     recompute_mlp,
     dense_mlp_layers,
     mlp_weights,
@@ -134,11 +131,10 @@ def module_flops_per_token(
     shared_expert_weights,
 ):
     """FLOPs of one token that are computed again in modules of layers."""
-    up = xp.where(q_rank + kv_rank > 0.0, query_weights + key_value_weights, 0.0)
     routed = recompute_moe * (router_weights + experts_per_token * expert_weights)
     mixture = moe_layers * (routed + repeated_shared_experts * shared_expert_weights)
     dense = recompute_mlp * dense_mlp_layers * mlp_weights
-    weights = recompute_mla_up_proj * layers * up + dense + mixture
+    weights = recompute_mla_up_proj * layers * up_projection_weights + dense + mixture
     return recompute_core_attn * computed_attention_flops_per_token + 2.0 * weights
 
 
@@ -169,8 +165,7 @@ def whole_recomputed_flops_per_token(
 )
 def per_op_recomputed_flops_per_token(
     layers,
-    key_value_weights,
-    attention_output_weights,
+    repeated_mixer_weights,
     dense_mlp_layers,
     gated,
     hidden_size,
@@ -182,7 +177,7 @@ def per_op_recomputed_flops_per_token(
     expert_weights,
 ):
     """FLOPs of one token that are computed again where every second product is kept."""
-    attention = layers * (key_value_weights / 2.0 + attention_output_weights)
+    attention = layers * repeated_mixer_weights
     dense = dense_mlp_layers * (gated * hidden_size * ffn_size)
     routed = router_weights + gated * hidden_size * shared_ffn_size
     experts = moe_layers * (routed + experts_per_token * expert_weights)
@@ -295,7 +290,7 @@ def mtp_parameters(
 )
 def mtp_weight_flops_per_token(
     mtp_layers,
-    attention_weights,
+    mixer_weights,
     moe_layers,
     router_weights,
     shared_expert_weights,
@@ -307,7 +302,7 @@ def mtp_weight_flops_per_token(
 ):
     """Forward FLOPs of one token by what predicts further ones, scores and values left out."""
     routed = router_weights + shared_expert_weights + experts_per_token * expert_weights
-    layer = attention_weights + xp.where(moe_layers > 0.0, routed, mlp_weights)
+    layer = mixer_weights + xp.where(moe_layers > 0.0, routed, mlp_weights)
     return mtp_layers * (2.0 * (layer + mtp_projection_weights) + logits_flops_per_token)
 
 

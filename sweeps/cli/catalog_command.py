@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sweeps.spec.framework import Choice, Framework
 # What is told of a model's parameters, and of one token's forward pass.
 COUNTS = ("parameters", "active_parameters")
-PARTS = ("attention_parameters", "mlp_parameters", "moe_parameters", "embedding_parameters")
+PARTS = ("mixer_parameters", "mlp_parameters", "moe_parameters", "embedding_parameters")
 PASS = (
     "weight_flops_per_token",
     "logits_flops_per_token",

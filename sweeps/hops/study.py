@@ -183,7 +183,7 @@ class HopStudy:
         if given:
             figures = {n: f for n, f in model.figures.items() if n not in given}
             model = replace(model, figures=figures)
-        names = {"ATTN": "attention_parameters", "MLP": "mlp_parameters", "MoE": "moe_parameters"}
+        names = {"ATTN": "mixer_parameters", "MLP": "mlp_parameters", "MoE": "moe_parameters"}
         return {
             part: self.gradient_bytes * model.quantity(names[part], **given) for part in self.layers
         }

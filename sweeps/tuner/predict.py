@@ -468,6 +468,7 @@ class _Problem:
             "ranks": self.tp[where],
             "num_sm": self.num_sm[where],
             "oversubscription": 1.0,
+            "linear_weight_share": 0.0,  # Products by themselves
         }
         labels = {"compute": "tiles", "mechanism": mechanism, **LAWS.get(mechanism, {})}
         if mechanism == IN_TURN and rates.library:

@@ -362,7 +362,8 @@ def products_of(
     shapes: Mapping[str, Any], tp: Any, attention: str = "mha", tokens: Any = 1.0
 ) -> dict[tuple[str, str], dict[str, Floats]]:
     """Return rows, columns and depth of each linear layer's product in each phase, on one rank."""
-    given = {**dict.fromkeys(_LATENTS, 0.0), **shapes, "tp": tp, "rank_tokens": tokens}
+    one = {"layers": 1.0, **dict.fromkeys(_LATENTS, 0.0)}  # Unless the shapes say otherwise
+    given = {**one, **shapes, "tp": tp, "rank_tokens": tokens}
     found = Evaluation(given, {"attention": attention})
     return {
         (operator, phase): {

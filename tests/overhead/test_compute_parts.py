@@ -140,7 +140,8 @@ def test_products_have_the_model_s_operations(model: Mapping[str, float], tp: in
             dense * values[f"dense_layer_{part}_time"] + experts * values[f"moe_layer_{part}_time"]
         )
         # Every rank has what all project down to latent vectors.
-        down = derive("query_down_weights", model) + derive("key_value_down_weights", model)
+        latent = model["kv_rank"] + model["head_size_rope"] * (model["kv_rank"] > 0)
+        down = model["hidden_size"] * (model["q_rank"] + latent)
         again = 2 * tokens * float(down) * (dense + experts) * (tp - 1)
         assert float(layers) * 1e15 * tp == pytest.approx(times * (weights + again), rel=1e-9)
     logits = float(derive("logits_flops_per_token", model)) * tokens

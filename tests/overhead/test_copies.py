@@ -16,7 +16,7 @@ from overhead.transformer import FURTHER_SHAPES, SHAPES
 OWN = frozenset((*SHAPES, *FURTHER_SHAPES))
 FORMULAS = formulas()
 # What a model may have beyond others, and what then holds.
-FEATURES = {"mixers": "hybrid", "windows": "some", "selection": "indexed", "routed": "latent"}
+FEATURES = {"mixers": "hybrid", "selection": "indexed"}
 
 
 def is_constant(formula: Formula) -> bool:
@@ -111,8 +111,8 @@ def test_a_reason_is_of_something_that_is_missing() -> None:
 
 
 def test_a_copy_that_forgets_an_input_is_found() -> None:
-    """As adapters' copy of a block's activations forgot residual streams."""
-    general = REGISTRY["block_activations"]
+    """As a copy for adapters once forgot residual streams."""
+    general = REGISTRY["half_elementwise_bytes"]
     names = tuple(name for name in general.inputs if name != "residual_streams")
     copy = Formula(
         "copy", general.kernel, names, general.returns, "hu2021", when={"tuning": "lora"}

@@ -239,8 +239,7 @@ def test_what_a_mamba_layer_keeps() -> None:
     """
     plan = {**PLAN, "model": NANO, "tp": 1, "dp": 8, "sequence_parallel": 0, "global_batch": 8}
     mamba, delta = (
-        sweep(["attention_activations"], **plan, mamba=flag).attention_activations
-        for flag in (1, 0)
+        sweep(["mixer_activations"], **plan, mamba=flag).mixer_activations for flag in (1, 0)
     )
     width = INNER + 2 * STATES
     assert float(delta - mamba) == pytest.approx(23 / 29 * 2 * (width + 64 - INNER))
@@ -298,14 +297,13 @@ def test_latent_mixtures_by_hand() -> None:
     assert held("parameters", SUPER) == pytest.approx(whole, rel=1e-12)
     plan = {**PLAN, "model": SUPER, "tp": 1, "dp": 64, "ep": 64, "global_batch": 64,
             "sequence_parallel": 0, "micro_batch": 1, "hardware": "gb200-nvl72"}  # fmt: skip
-    names = ["routed_elements", "router_activations", "expert_activations", "step_time"]
+    names = ["routed_elements", "moe_block_activations", "step_time"]
     latent, plain = (sweep(names, **plan, **more) for more in ({}, {"expert_latent_size": 0}))
     # A message is a quarter of what it would be, and so are experts' inputs and outputs.
     assert float(latent.routed_elements) == 4096 * 22 * 1024
     assert float(plain.routed_elements) == 4 * float(latent.routed_elements)
-    saved = float(plain.expert_activations - latent.expert_activations)
-    assert saved == 22 * 2 * (4096 - 1024)
-    assert float(latent.router_activations - plain.router_activations) == 2 * 1024
+    saved = float(plain.moe_block_activations - latent.moe_block_activations)
+    assert saved == 22 * 2 * (4096 - 1024) - 2 * 1024
     assert float(latent.step_time) < float(plain.step_time)
 
 
@@ -314,9 +312,10 @@ def test_gated_latent_attention_among_linear_layers() -> None:
     inner = 96 * 128
     full = 7168 * 1536 + 1536 * 96 * 192 + 7168 * 576 + 512 * 96 * 256 + 2 * inner * 7168
     linear = 7168 * (4 * inner + 2 * 96) + inner * 7168
-    found = 93 * held("attention_weights", "kimi-k3")
+    found = 93 * held("mixer_weights", "kimi-k3")
     assert found == pytest.approx(24 * full + 69 * linear, rel=1e-12)
-    rank = 93 * held("attention_rank_weights", "kimi-k3", tp=8)
+    small = held("mixer_parameters", "kimi-k3") - held("mixer_weights", "kimi-k3")
+    rank = 93 * (held("mixer_rank_parameters", "kimi-k3", tp=8) - small)
     whole = 7168 * (1536 + 576)
     assert rank == pytest.approx(24 * (whole + (full - whole) / 8) + 69 * linear / 8, rel=1e-12)
 
@@ -357,13 +356,14 @@ def test_a_rank_s_part_of_sparse_attention() -> None:
     """Each tensor-parallel rank has the whole indexer; steps of long sequences are shorter."""
     plan = {**PLAN, "model": "glm-5", "tp": 8, "dp": 32, "ep": 32, "global_batch": 32,
             "sequence_length": 65536, "hardware": "gb200-nvl72"}  # fmt: skip
-    names = ["attention_rank_weights", "qkv_width", "index_activations", "step_time",
+    names = ["mixer_rank_parameters", "qkv_width", "mixer_activations", "step_time",
              "attention_backward_flops", "attention_forward_flops"]  # fmt: skip
     sparse, full = (sweep(names, **plan, index_heads=heads) for heads in (32, 0))
-    assert float(sparse.attention_rank_weights - full.attention_rank_weights) == INDEXER
+    more = float(sparse.mixer_rank_parameters - full.mixer_rank_parameters)
+    assert more == INDEXER + 2 * 128
     assert float(sparse.qkv_width - full.qkv_width) == pytest.approx(INDEXER / 6144)
-    assert float(sparse.index_activations) == 2 * (32 * 129 + 128) + 8 * 2048
-    assert float(full.index_activations) == 0
+    more = float(sparse.mixer_activations - full.mixer_activations)
+    assert more == 2 * (32 * 129 + 128) + 8 * 2048
     mean = 2048 * (1 - 2048 / (2 * 65536))
     own = 65536 * mean * 8 * 512 * 2
     assert float(sparse.attention_forward_flops) == own + 65536 * 65536 * 32 * 129
@@ -413,11 +413,13 @@ PLAN = {
 
 
 def test_activations_and_weights_of_a_rank() -> None:
-    found = sweep(["attention_activations", "peak_weight_memory"], model="qwen3.5-27b", **PLAN)
+    found = sweep(["mixer_activations", "peak_weight_memory"], model="qwen3.5-27b", **PLAN)
     # 16 bits: queries, context, gate and its product, keys and values; norms' inputs; by 2 ranks.
     full = 2 * 256 * (4 * 12 + 2 * 2) + 2 * 256 * (12 + 2)
     linear = 2 * ((2 * 16 + 2 * 48) * 128 + 2 * 48 + (2 * 16 + 48) * 128 + 2 * 48 * 128) / 2
-    assert float(found.attention_activations) == (16 * full + 48 * linear) / 64
+    # Around each its norm's input and output; of 12 heads a rank a number in single precision.
+    around, scores = 2 * 2 * 5120 / 2, 12 * 4
+    assert float(found.mixer_activations) == around + (16 * (full + scores) + 48 * linear) / 64
     small = 64 * 2 * 5120 + 5120 + SMALL
     weights = (48 * LINEAR + 16 * FULL + 64 * MLP) / 2 + small + 248320 * 5120
     assert float(found.peak_weight_memory) == pytest.approx(2 * weights)
@@ -475,8 +477,8 @@ V4_INDEXER = 1024 * 64 * 128 + 4096 * (4 * 128 + 64 + 4 * 512)
 
 def test_compressed_sparse_attention_by_hand() -> None:
     output = 8 * (8 * 512) * 1024 + 8 * 1024 * 4096
-    assert held("attention_output_weights", FLASH) == output
-    assert held("attention_output_weights", FLASH, output_rank=0) == 64 * 512 * 4096
+    grouped, plain = (held("grouped_query_weights", FLASH, output_rank=r) for r in (1024, 0))
+    assert grouped - plain == output - 64 * 512 * 4096
     attention = 4096 * 1024 + 1024 * 64 * 512 + 2 * 4096 * 512 + output
     mixture = 257 * 3 * 4096 * 2048 + 256 * 4096 + 256
     small = 1024 + 2 * 4096
@@ -504,7 +506,7 @@ def test_several_residuals_by_hand() -> None:
     """Bytes, what is kept and what stages send, beside those of one residual."""
     plan = {**PLAN, "model": FLASH, "tp": 1, "pp": 4, "dp": 64, "ep": 64, "global_batch": 256,
             "sequence_length": 4096, "hardware": "gb200-nvl72"}  # fmt: skip
-    names = ["half_elementwise_bytes", "block_activations", "checkpoint_activations",
+    names = ["half_elementwise_bytes", "moe_layer_activations", "checkpoint_activations",
              "mixing_forward_bytes", "mixing_backward_bytes", "pp_message_bytes",
              "tp_message_bytes", "rank_tokens"]  # fmt: skip
     four, one = (sweep(names, **plan, residual_streams=count) for count in (4, 1))
@@ -523,7 +525,7 @@ def test_several_residuals_by_hand() -> None:
     # three gradients added up.
     backward = (4 + 4 + 1 + 4 + 1) + (1 + 4 + 4) + (4 + 4) + (3 * 4 + 4)
     assert float(four.mixing_backward_bytes) == 2 * backward * token * tokens
-    assert float(four.block_activations - one.block_activations) == 2 * (4 + 1) * token
+    assert float(four.moe_layer_activations - one.moe_layer_activations) == 2 * (4 + 1) * token
     assert float(four.checkpoint_activations) == 4 * float(one.checkpoint_activations) == 4 * token
     assert float(four.pp_message_bytes) == 4 * float(four.tp_message_bytes)
     assert float(one.pp_message_bytes) == float(one.tp_message_bytes) == token * tokens

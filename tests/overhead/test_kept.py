@@ -50,49 +50,58 @@ def test_a_frozen_mixture_keeps_its_input_for_shared_experts_alone() -> None:
     router = 2 * 4 * 8
     found = kept("mixtral-8x7b", "moe_layer_activations", **lora)
     assert found == norms + heads + experts + router
-    for mlp, taken in ((0.0, 0.0), (1.0, 2 * 4096)):
-        for name in ("moe_input_activations", "mlp_input_activations"):
-            assert kept("glm-4.5-air", name, **lora, lora_mlp=mlp) == taken
+    # What adapters of an MLP, or of shared experts, take: its input and its last product's.
+    for name, size in (("moe_block_activations", 1408), ("mlp_block_activations", 10944)):
+        none, taken = (kept("glm-4.5-air", name, **lora, lora_mlp=mlp) for mlp in (0.0, 1.0))
+        assert taken - none == 2 * (4096 + size)
 
 
 def test_modules_of_frozen_layers_that_are_recomputed_made_what_is_kept() -> None:
     """Mixtral's norms' outputs are kept for attention's adapters alone; experts' inputs aren't."""
     lora = {"lora_rank": 16.0, "recompute_core_attn": 0.0}
     given = {**lora, "recompute_layernorm": 1.0, "recompute_moe_act": 1.0}
-    assert kept("mixtral-8x7b", "moe_module_activations", **given) == 2 * 4096
+    names = ("mixer_module_activations", "moe_block_module_activations")
+    assert [kept("mixtral-8x7b", name, **given) for name in names] == [2 * 4096, 0.0]
     given = {**given, "lora_attention": 0.0}
-    assert kept("mixtral-8x7b", "moe_module_activations", **given) == 0.0
+    assert [kept("mixtral-8x7b", name, **given) for name in names] == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(("kernel", "each"), [("flash_2", 4), ("unfused", 2 * 4096)])
 def test_layers_with_linear_attention_have_no_scores(kernel: str, each: int) -> None:
     """Qwen3.5 27B: 24 heads in 16 of 64 layers; Kimi K3: 96 in 24 of 93, and latent vectors."""
-    found = kept("qwen3.5-27b", "score_activations", kernel)
+    found = kept("qwen3.5-27b", "mixer_module_activations", kernel)
     assert found == pytest.approx(16 / 64 * 24 * each, rel=1e-12)
-    found = kept(KIMI, "score_activations", kernel)
+    found = kept(KIMI, "mixer_module_activations", kernel)
     assert found == pytest.approx(24 / 93 * 96 * each, rel=1e-12)
-    latent = 2 * (2 * (1536 + 512) + 64)
-    assert kept(KIMI, "latent_activations") == pytest.approx(24 / 93 * latent, rel=1e-12)
+    # Around it norm and input; latent vectors; queries, keys, values, gate, its product, context.
+    latent = 2 * 2 * 7168 + 2 * (2 * (1536 + 512) + 64) + 96 * each
+    latent += 2 * 96 * (2 * 192 + 128 + 2 * 128 + 128)
+    assert kept(KIMI, "latent_attention_activations", kernel) == latent
+    share = kept(KIMI, "latent_attention_share"), kept(KIMI, "grouped_query_share")
+    assert share == (pytest.approx(24 / 93), 0.0)
 
 
 def test_two_products_behind_attention_keep_an_input_each() -> None:
     """DeepSeek-V4 Flash: 64 contexts of 512, then 8 groups' vectors of 1024."""
-    one, two = (kept(FLASH, "attention_activations", output_rank=rank) for rank in (0.0, 1024.0))
+    name = "grouped_query_activations"
+    one, two = (kept(FLASH, name, output_rank=rank) for rank in (0.0, 1024.0))
     assert two - one == 2 * 8 * 1024
-    assert kept(FLASH, "attention_activations", lora_rank=8.0, lora_attention=0.0) == one
+    # Frozen, neither it nor the first products keep what they take.
+    assert kept(FLASH, name, lora_rank=8.0, lora_attention=0.0) == one - 2 * 4096
     # The first takes contexts in 16 bits, whatever the second takes.
-    narrow = kept(FLASH, "attention_activations", matmul_input_bytes=1.0)
-    assert two - narrow == 8 * 1024
-    split = kept(FLASH, "attention_activations", tp=8.0)
-    assert split == 2 * (2 * 8 * 512 + 2 * 512 + 1024)
+    narrow = kept(FLASH, name, matmul_input_bytes=1.0)
+    assert two - narrow == 8 * 1024 + 4096
+    split = kept(FLASH, name, tp=8.0)
+    between = 2 * (2 * 4096 + 5 * 4096 + 2 * 1024)  # Input, streams and queries' latent vector
+    assert split == between + 2 * (2 * 8 * 512 + 2 * 512 + 1024) + 4 * 8
 
 
 def test_projections_up_are_where_there_are_latent_vectors() -> None:
     """Kimi K3: of 24 of 93 layers; DeepSeek-V4 Flash: of its queries, for no key is projected."""
     up = {"recompute_mla_up_proj": 1.0, "recompute_core_attn": 0.0}
     kimi = 2 * 96 * (192 + 192 + 128)
-    assert kept(KIMI, "dense_module_activations", **up) == pytest.approx(24 / 93 * kimi, rel=1e-12)
-    assert kept(FLASH, "dense_module_activations", **up) == 2 * 64 * 512
+    assert kept(KIMI, "mixer_module_activations", **up) == pytest.approx(24 / 93 * kimi, rel=1e-12)
+    assert kept(FLASH, "mixer_module_activations", **up) == 2 * 64 * 512
     # Outputs by weights: a rank's queries, keys and values from their vectors.
     width = (1536 * 96 * 192 + 512 * 96 * 256) / 7168
     found = kept(KIMI, "up_projection_width")

@@ -40,9 +40,7 @@ def test_llama_3_70b_by_hand() -> None:
 def test_heads_that_are_fewer_than_ranks_are_copied() -> None:
     eight, sixteen = (held({**LLAMA3_70B, "tp": t}) for t in (8, 16))
     np.testing.assert_array_equal(sixteen["rank_kv_heads"], 1.0)
-    np.testing.assert_array_equal(
-        eight["rank_key_value_weights"], sixteen["rank_key_value_weights"]
-    )
+    np.testing.assert_array_equal(eight["key_value_width"], sixteen["key_value_width"])
 
 
 def test_a_tied_table_is_held_at_both_ends_of_a_pipeline() -> None:

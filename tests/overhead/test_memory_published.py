@@ -100,7 +100,7 @@ def test_figure_1_of_korthikanti(
     split = held({**plan, "sequence_parallel": 1}, **UNFUSED, recompute="selective")
     assert float(split["stored_activation_memory"]) / GIB == pytest.approx(selective, rel=1e-12)
     # The figure counts the layers' matrices alone, 18 bytes each.
-    matrices = whole["stage_layers"] * (whole["attention_rank_weights"] + whole["mlp_weights"] / 8)
+    matrices = whole["stage_layers"] * (whole["mixer_weights"] + whole["mlp_weights"]) / 8
     assert float(matrices) * 18 / GIB == pytest.approx(states, rel=1e-12)
     # Beyond it we have the embedding, positions, biases and norms.
     h, layers = K22[model]["hidden_size"], float(whole["stage_layers"])

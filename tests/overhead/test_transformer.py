@@ -183,10 +183,8 @@ TINY = decoder(2, 8, 2, 1, 4, 16, 10)
 
 def test_a_tiny_decoder() -> None:
     # Attention: 8*2*4 to queries, 2*8*1*4 to keys and values, 2*4*8 back; MLP: 3*8*16.
-    assert count(TINY, "query_weights") == 64
-    assert count(TINY, "key_value_weights") == 64
-    assert count(TINY, "attention_output_weights") == 64
-    assert count(TINY, "attention_parameters") == 192
+    assert count(TINY, "grouped_query_weights") == 64 + 64 + 64
+    assert count(TINY, "mixer_parameters") == 192
     assert count(TINY, "mlp_parameters") == 384
     # A layer: 192 + 384 + two norms of 8; two of them, two tables of 10*8, and the last norm.
     assert count(TINY, "dense_layer_parameters") == 592
@@ -222,14 +220,14 @@ def test_a_tiny_gpt() -> None:
         layer_norm=1,
     )
     # Attention 4*4*4 and biases 3*4 + 4; MLP 2*4*16 and biases 16 + 4; two norms of 8.
-    assert count(tiny, "attention_parameters") == 64 + 16
+    assert count(tiny, "mixer_parameters") == 64 + 16
     assert count(tiny, "mlp_parameters") == 128 + 20
     assert count(tiny) == 80 + 148 + 16 + 5 * 4 + 3 * 4 + 8
     # Biases, positions and norms cost no FLOPs.
     assert count(tiny, "weight_flops_per_token") == 2 * (64 + 128)
     # Biases of queries, keys and values alone: 2*2 + 2*(1*2) with one key and value head.
     one = {**tiny, "biases": 0, "qkv_biases": 1, "kv_heads": 1}
-    assert count(one, "attention_bias_parameters") == 8
+    assert count(one, "mixer_parameters") - count(one, "mixer_weights") == 8
     assert count({**tiny, "qkv_biases": 1}) == count(tiny)
 
 
@@ -248,17 +246,15 @@ LATENT = shapes(
 
 def test_a_tiny_latent_attention() -> None:
     # Queries 8*4 down and 4*2*(2+1) up; keys and values 8*(3+1) down and 3*2*(2+2) up; 2*2*8 back.
-    assert count(LATENT, "query_down_weights") == 32
-    assert count(LATENT, "query_weights") == 24
-    assert count(LATENT, "key_value_down_weights") == 32
-    assert count(LATENT, "key_value_weights") == 24
-    assert count(LATENT, "attention_output_weights") == 32
+    assert count(LATENT, "latent_attention_weights") == 32 + 24 + 32 + 24 + 32
+    assert count(LATENT, "up_projection_weights") == 24 + 24
     # Norms of both latent vectors.
-    assert count(LATENT, "attention_parameters") == 144 + 4 + 3
+    assert count(LATENT, "mixer_parameters") == 144 + 4 + 3
     # Queries straight from hidden: 8*2*3.
-    assert count({**LATENT, "q_rank": 0}, "attention_parameters") == 48 + 32 + 24 + 32 + 3
+    assert count({**LATENT, "q_rank": 0}, "mixer_parameters") == 48 + 32 + 24 + 32 + 3
     # Biases: outputs 4 + 2*3 of queries, 3 + 1 + 2*(2+2) of keys and values, 8 back.
-    assert count({**LATENT, "biases": 1}, "attention_bias_parameters") == 10 + 12 + 8
+    biased = count({**LATENT, "biases": 1}, "mixer_parameters")
+    assert biased - count(LATENT, "mixer_parameters") == 10 + 12 + 8
     # Scores over 2 + 1, values over 2: 2*10*2*(3 + 2).
     assert count(LATENT, "attention_flops_per_token", sequence_length=10) == 200
 
@@ -321,7 +317,7 @@ def test_every_shape_counts_for_something() -> None:
     used = {
         name
         for formula in REGISTRY.values()
-        if "overhead/transformer.py" in formula.place or formula.name == "attention_span"
+        if "overhead/transformer.py" in formula.place or "overhead/model/" in formula.place
         for name in formula.inputs
     }
     # What predicts further tokens stands beside a step's FLOPs.

@@ -52,10 +52,10 @@ def test_tied_embeddings_save_a_table(model: Shapes) -> None:
 def test_as_many_key_heads_as_query_heads_is_multi_head_attention(model: Shapes) -> None:
     plain = {**model, "kv_heads": model["heads"], "q_rank": 0.0, "kv_rank": 0.0}
     width = model["heads"] * model["head_size"]
-    assert count(plain, "attention_weights") == 4 * model["hidden_size"] * width
+    assert count(plain, "mixer_weights") == 4 * model["hidden_size"] * width
     fewer = {**plain, "kv_heads": 1.0}
     # Grouping changes weights, not the work on scores.
-    assert count(fewer, "attention_weights") <= count(plain, "attention_weights")
+    assert count(fewer, "mixer_weights") <= count(plain, "mixer_weights")
     flops = [count(one, "attention_flops_per_token", sequence_length=64) for one in (fewer, plain)]
     assert flops[0] == flops[1]
 
@@ -76,7 +76,7 @@ def test_a_window_as_long_as_the_sequence_is_none(
 def test_a_narrower_window_costs_less(sequence: float, window: int) -> None:
     for name in ("attention_span", "causal_attention_span"):
         narrow, wide = (
-            float(derive(name, {"sequence_length": sequence, "window": size}))
+            float(derive(name, {"sequence_length": sequence, "window": size, "layers": 1}))
             for size in (window, window + 1)
         )
         assert narrow <= wide <= sequence
@@ -84,7 +84,7 @@ def test_a_narrower_window_costs_less(sequence: float, window: int) -> None:
 
 @given(st.integers(1, 400), st.integers(0, 500))
 def test_the_causal_span_is_the_mean_over_tokens(sequence: int, window: int) -> None:
-    given = {"sequence_length": sequence, "window": window}
+    given = {"sequence_length": sequence, "window": window, "layers": 1}
     attended = [min(place, window or sequence) for place in range(1, sequence + 1)]
     ours = float(derive("causal_attention_span", given))
     # The closed form leaves out half of each token's attention to itself.

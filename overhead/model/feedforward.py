@@ -1,0 +1,178 @@
+"""What works on each token by itself: an MLP, or a router with its experts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from overhead.arrays import xp
+from overhead.formula import Further, product, total
+from overhead.model.layer import (
+    AGAIN,
+    HEADS,
+    OF_KEPT,
+    ROWS,
+    WHOLE,
+    Kept,
+    Linear,
+    Part,
+    adapter_width,
+    all_parameters,
+    declare_sum,
+    kept_bytes,
+    module_bytes,
+    rank_parameters,
+    residual,
+    weights,
+)
+from overhead.quantity import Array
+
+
+def mlp(hidden_size: Array, gated: Array, ffn_size: Array, biases: Array) -> Part:
+    """A dense layer's MLP; one of no width has nothing."""
+    down = Linear(ffn_size, hidden_size, ROWS, xp.where(ffn_size > 0.0, biases, 0.0))
+    return Part((Linear(hidden_size, (1.0 + gated) * ffn_size, bias=biases), down))
+
+
+def shared_experts(hidden_size: Array, gated: Array, shared_ffn_size: Array, biases: Array) -> Part:
+    """A layer's shared experts, which are one MLP of their widths together."""
+    return mlp(hidden_size, gated, shared_ffn_size, biases)
+
+
+def expert(expert_hidden_size: Array, gated: Array, expert_ffn_size: Array, biases: Array) -> Part:
+    """One routed expert."""
+    return mlp(expert_hidden_size, gated, expert_ffn_size, biases)
+
+
+def router(hidden_size: Array, router_width: Array, experts: Array, router_bias: Array) -> Part:
+    """Scores of the experts, with a bias each that balances their load, and latent projections."""
+    return Part(
+        (Linear(hidden_size, router_width, WHOLE, adapted=False),), (router_bias * experts,)
+    )
+
+
+# What each keeps for its backward.
+
+
+def mlp_kept(
+    hidden_size: Array,
+    gated: Array,
+    ffn_size: Array,
+    activation_bytes: Array,
+    kept_layer_input_bytes: Array,
+    dropout: Array,
+    mask_bytes: Array,
+    residual_streams: Array,
+) -> tuple[Kept, ...]:
+    """A dense layer's MLP: its input, and both sides of its activation function."""
+    return (
+        *residual(hidden_size, activation_bytes, kept_layer_input_bytes, dropout, mask_bytes,
+                  residual_streams),
+        *_inside(ffn_size, gated, activation_bytes, kept_layer_input_bytes,
+                 ("recompute_mlp",), ("recompute_mlp",)),
+    )  # fmt: skip
+
+
+def _inside(
+    size: Array, gated: Array, element: Array, input_bytes: Array, again: tuple[str, ...],
+    act: tuple[str, ...],
+) -> tuple[Kept, Kept]:  # fmt: skip
+    """What the first GEMM gives, and what the last one takes: one kernel is between them."""
+    return (
+        Kept((1.0 + gated) * size, element, HEADS, again),
+        Kept(size, input_bytes, HEADS, act),
+    )
+
+
+def moe_kept(
+    hidden_size: Array,
+    gated: Array,
+    shared_ffn_size: Array,
+    experts: Array,
+    experts_per_token: Array,
+    expert_imbalance: Array,
+    etp: Array,
+    expert_hidden_size: Array,
+    expert_ffn_size: Array,
+    expert_latent_size: Array,
+    weighted_outputs: Array,
+    activation_bytes: Array,
+    kept_moe_input_bytes: Array,
+    kept_layer_input_bytes: Array,
+    kept_expert_input_bytes: Array,
+    single_bytes: Array,
+    dropout: Array,
+    mask_bytes: Array,
+    residual_streams: Array,
+) -> tuple[Kept, ...]:
+    """A mixture of experts: of the router, shared experts, and the rows of routed ones.
+
+    Ranks dispatch a share of the tokens each; an expert's output is kept where the probabilities
+    multiply it.
+    """
+    moe, rows = ("recompute_moe",), expert_imbalance * experts_per_token
+    both, act = (*moe, "recompute_shared_experts"), (*moe, "recompute_moe_act")
+    ends = rows * etp * expert_hidden_size
+    return (
+        *residual(hidden_size, activation_bytes, kept_moe_input_bytes, dropout, mask_bytes,
+                  residual_streams),
+        Kept(2.0 * experts, single_bytes, again=moe),
+        Kept(expert_latent_size, activation_bytes, again=moe),
+        *_inside(shared_ffn_size, gated, activation_bytes, kept_layer_input_bytes, both, both),
+        Kept(ends, kept_expert_input_bytes, HEADS, moe),
+        *_inside(rows * expert_ffn_size, gated, activation_bytes, kept_expert_input_bytes, moe,
+                 act),
+        Kept(weighted_outputs * ends, activation_bytes, HEADS, moe),
+    )  # fmt: skip
+
+
+PLAIN: Further = {"source": "vaswani2017", "where": "section 3.3; gated: Shazeer 2020, section 2"}
+ROUTED: Further = {"source": "mixtral2024", "where": "section 2.1"}
+SHARED: Further = {
+    "source": "deepseekv3",
+    "where": "section 2.1.2",
+    "assumes": ("the shared experts are one MLP of their widths together",),
+}
+SPLIT = "the bias of a GEMM that is split by inputs is whole on each rank"
+for _name, _kind, _source in (
+    ("mlp", mlp, PLAIN), ("expert", expert, ROUTED), ("shared_expert", shared_experts, SHARED),
+    ("router", router, ROUTED),
+):  # fmt: skip
+    declare_sum(f"{_name}_weights", weights, _kind, **_source)
+    declare_sum(f"{_name}_parameters", all_parameters, _kind, (f"{_name}_weights",), **_source)
+TENSOR: Further = {"source": "narayanan2021", "where": "section 2.3", "assumes": (SPLIT,)}
+declare_sum("mlp_rank_parameters", rank_parameters, mlp, ("tp",), **TENSOR)
+declare_sum("shared_expert_rank_parameters", rank_parameters, shared_experts, ("tp",), **TENSOR)
+declare_sum("one_expert_rank_parameters", rank_parameters, expert, ("etp",), **TENSOR)
+total("shared_rank_parameters", ("router_parameters", "shared_expert_rank_parameters"),
+      "Parameters of one layer's router and shared experts on one rank", source="megatron",
+      where="megatron/core/transformer/moe (router.py, shared_experts.py)",
+      assumes=("the router is whole on each rank",))  # fmt: skip
+product("expert_rank_parameters", ("local_experts", "one_expert_rank_parameters"),
+        "Parameters of one layer's routed experts on one rank", source="megatron",
+        where="megatron/core/transformer/moe/experts.py")  # fmt: skip
+ADAPTED: dict[str, Any] = {"source": "hu2021", "where": "section 4.1"}
+declare_sum("mlp_adapter_width", adapter_width, mlp, ("lora_mlp",), **ADAPTED)
+declare_sum("shared_adapter_width", adapter_width, shared_experts, ("lora_mlp",),
+            assumes=("routed experts and the router have none",), **ADAPTED)  # fmt: skip
+
+KEPT: dict[str, Any] = {"source": "korthikanti2022", "where": "sections 4.1 and 4.2.2"}
+MOE: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/moe: router.py, shared_experts.py, experts.py and "
+    "token_dispatcher.py; moe_layer.py: fc2_latent_proj",
+    "assumes": (
+        "logits and probabilities are in single precision",
+        "tensor-parallel ranks dispatch a share of the tokens each (sequence parallelism)",
+        "what experts give is kept where probabilities multiply it, and from a latent vector",
+    ),
+}
+MODULES: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/transformer_config.py: recompute_modules",
+    "assumes": ("experts' activation function gives what their last GEMM takes",),
+}
+for _name, _kept, _further in (("mlp", mlp_kept, KEPT), ("moe", moe_kept, MOE)):
+    declare_sum(f"{_name}_block_activations", kept_bytes, _kept, OF_KEPT, **_further)
+    declare_sum(
+        f"{_name}_block_module_activations", module_bytes, _kept, (*OF_KEPT, *AGAIN), **MODULES
+    )

@@ -1,0 +1,461 @@
+"""What mixes tokens in a layer, by kind: attention, linear attention, and what selects tokens.
+
+Each kind has its share of a model's layers.  An indexer and a compressor are beside attention, in
+the layers that have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any, Unpack
+
+from overhead.arrays import xp
+from overhead.formula import Further, call, constant, declare, formula
+from overhead.model.layer import (
+    AGAIN,
+    HEADS,
+    OF_KEPT,
+    ROWS,
+    WHOLE,
+    Kept,
+    Linear,
+    Part,
+    Sum,
+    adapter_width,
+    all_parameters,
+    declare_sum,
+    first_width,
+    further_up_width,
+    kept_bytes,
+    key_value_width,
+    last_width,
+    module_bytes,
+    rank_parameters,
+    rank_weights,
+    repeated_weights,
+    residual,
+    sum_of,
+    up_weights,
+    up_width,
+    weights,
+)
+from overhead.quantity import Array
+
+VASWANI, DEEPSEEK_V2, DSV4 = "vaswani2017", "deepseekv2", "deepseekv4"
+DSA = "megatron/core/transformer/experimental_attention_variant/dsa.py"
+
+
+def _output(
+    context: Array, hidden_size: Array, rank: Array, groups: Array, biases: Array
+) -> tuple[Linear, Linear]:
+    """From the context back to hidden: one GEMM, or groups of heads through a rank's vectors."""
+    between = rank * groups
+    return (
+        Linear(context, between, ROWS, groups=xp.maximum(groups, 1.0)),
+        Linear(xp.where(rank > 0.0, between, context), hidden_size, ROWS, biases),
+    )
+
+
+def grouped_query(
+    hidden_size: Array,
+    heads: Array,
+    kv_heads: Array,
+    head_size: Array,
+    q_rank: Array,
+    output_gate: Array,
+    output_rank: Array,
+    output_groups: Array,
+    biases: Array,
+    qkv_biases: Array,
+    qk_norms: Array,
+    attention_sinks: Array,
+) -> Part:
+    """Attention with heads of their own; queries may come from a latent vector."""
+    context, bias = heads * head_size, xp.maximum(biases, qkv_biases)
+    low = xp.where(q_rank > 0.0, 1.0, 0.0)
+    linears = (
+        Linear(hidden_size, q_rank, WHOLE, bias),
+        Linear(xp.where(q_rank > 0.0, q_rank, hidden_size), context, bias=bias, up=low),
+        Linear(hidden_size, 2.0 * kv_heads * head_size, bias=bias, most=kv_heads,
+               keys=True, alone=low),
+        Linear(hidden_size, output_gate * context, alone=0.0),
+        *_output(context, hidden_size, output_rank, output_groups, biases),
+    )  # fmt: skip
+    return Part(linears, (2.0 * qk_norms * head_size + q_rank + attention_sinks,))
+
+
+def latent_attention(
+    hidden_size: Array,
+    heads: Array,
+    head_size: Array,
+    q_rank: Array,
+    kv_rank: Array,
+    head_size_plain: Array,
+    head_size_rope: Array,
+    head_size_value: Array,
+    output_gate: Array,
+    output_rank: Array,
+    output_groups: Array,
+    biases: Array,
+    qkv_biases: Array,
+    qk_norms: Array,
+    attention_sinks: Array,
+) -> Part:
+    """Attention whose keys and values are projected up from one latent vector (MLA)."""
+    context, bias = heads * head_size_value, xp.maximum(biases, qkv_biases)
+    queries = heads * (head_size_plain + head_size_rope)
+    linears = (
+        Linear(hidden_size, q_rank, WHOLE, bias),
+        Linear(xp.where(q_rank > 0.0, q_rank, hidden_size), queries, bias=bias, up=1.0),
+        Linear(hidden_size, kv_rank + head_size_rope, WHOLE, bias),
+        Linear(kv_rank, heads * (head_size_plain + head_size_value), bias=bias, up=1.0,
+               keys=True),
+        Linear(hidden_size, output_gate * context),
+        *_output(context, hidden_size, output_rank, output_groups, biases),
+    )  # fmt: skip
+    return Part(linears, (2.0 * qk_norms * head_size + q_rank + kv_rank + attention_sinks,))
+
+
+def linear_attention(
+    hidden_size: Array,
+    linear_in_width: Array,
+    linear_out_width: Array,
+    linear_convolved_width: Array,
+    linear_kernel: Array,
+    linear_value_heads: Array,
+    linear_value_size: Array,
+    mamba: Array,
+    biases: Array,
+) -> Part:
+    """A gated delta net or Mamba-2: convolution, decay and norm beside two GEMMs.
+
+    Mamba-2's convolution has a bias, its decay a third number a head, and its norm is of all heads.
+    """
+    linears = (
+        Linear(hidden_size, linear_in_width, bias=biases),
+        Linear(linear_out_width, hidden_size, ROWS, biases),
+    )
+    norm = xp.where(mamba > 0.0, linear_out_width, linear_value_size)
+    convolution = (linear_kernel + mamba) * linear_convolved_width
+    return Part(linears, (convolution + (2.0 + mamba) * linear_value_heads + norm,))
+
+
+def indexer(
+    hidden_size: Array,
+    head_size: Array,
+    q_rank: Array,
+    index_heads: Array,
+    index_head_size: Array,
+    index_stride: Array,
+) -> Part:
+    """What selects tokens for attention, or vectors of several, which it then makes as well."""
+    several = xp.where(index_stride > 1.0, 1.0, 0.0)
+    source = xp.where(q_rank > 0.0, q_rank, hidden_size)
+    linears = (
+        Linear(source, index_heads * index_head_size, WHOLE, adapted=False),
+        Linear(hidden_size, (1.0 + 3.0 * several) * index_head_size, WHOLE, adapted=False),
+        Linear(hidden_size, index_heads, WHOLE, adapted=False),
+        Linear(hidden_size, 4.0 * several * head_size, WHOLE, adapted=False),
+    )
+    return Part(linears, (2.0 * index_head_size,))
+
+
+def compressor(hidden_size: Array, head_size: Array) -> Part:
+    """What makes one vector of several tokens', all of which are attended to."""
+    return Part((Linear(hidden_size, 2.0 * head_size, WHOLE, adapted=False),))
+
+
+# What each keeps for its backward.
+
+CAST = "an FP8 GEMM's input is kept as FP8 alone"
+
+
+def grouped_query_kept(
+    hidden_size: Array,
+    heads: Array,
+    kv_heads: Array,
+    head_size: Array,
+    q_rank: Array,
+    output_gate: Array,
+    output_rank: Array,
+    output_groups: Array,
+    qk_norms: Array,
+    score_bytes: Array,
+    activation_bytes: Array,
+    kept_attention_input_bytes: Array,
+    kept_context_bytes: Array,
+    dropout: Array,
+    mask_bytes: Array,
+    residual_streams: Array,
+) -> tuple[Kept, ...]:
+    """Queries, keys, values, scores and context, and latent vectors before and after their norm."""
+    context, keys = heads * head_size, kv_heads * head_size
+    low = xp.where(q_rank > 0.0, 1.0, 0.0)
+    return (
+        *residual(hidden_size, activation_bytes, kept_attention_input_bytes, dropout, mask_bytes,
+                  residual_streams),
+        Kept(2.0 * q_rank, activation_bytes),
+        Kept(low * context, activation_bytes, HEADS, ("recompute_mla_up_proj",)),
+        Kept((1.0 - low) * context, activation_bytes, HEADS),
+        Kept(2.0 * keys, activation_bytes, HEADS, most=kv_heads),
+        Kept(qk_norms * context, activation_bytes, HEADS),
+        Kept(qk_norms * keys, activation_bytes, HEADS, most=kv_heads),
+        Kept(2.0 * output_gate * context, activation_bytes, HEADS),
+        Kept(heads, score_bytes, HEADS, ("recompute_core_attn",)),
+        Kept(context, kept_context_bytes, HEADS),
+        Kept(output_rank * output_groups, kept_attention_input_bytes, HEADS),
+    )  # fmt: skip
+
+
+def latent_attention_kept(
+    hidden_size: Array,
+    heads: Array,
+    head_size: Array,
+    q_rank: Array,
+    kv_rank: Array,
+    head_size_plain: Array,
+    head_size_rope: Array,
+    head_size_value: Array,
+    output_gate: Array,
+    output_rank: Array,
+    output_groups: Array,
+    qk_norms: Array,
+    score_bytes: Array,
+    activation_bytes: Array,
+    kept_attention_input_bytes: Array,
+    kept_context_bytes: Array,
+    dropout: Array,
+    mask_bytes: Array,
+    residual_streams: Array,
+) -> tuple[Kept, ...]:
+    """Latent vectors before and after their norm; queries, keys and values from them; context."""
+    context, queries = heads * head_size_value, heads * (head_size_plain + head_size_rope)
+    up = ("recompute_mla_up_proj",)
+    return (
+        *residual(hidden_size, activation_bytes, kept_attention_input_bytes, dropout, mask_bytes,
+                  residual_streams),
+        Kept(2.0 * (q_rank + kv_rank) + head_size_rope, activation_bytes),
+        Kept(2.0 * queries + context, activation_bytes, HEADS, up),
+        Kept(2.0 * qk_norms * heads * head_size, activation_bytes, HEADS),
+        Kept(2.0 * output_gate * context, activation_bytes, HEADS),
+        Kept(heads, score_bytes, HEADS, ("recompute_core_attn",)),
+        Kept(context, kept_context_bytes, HEADS),
+        Kept(output_rank * output_groups, kept_attention_input_bytes, HEADS),
+    )  # fmt: skip
+
+
+def linear_attention_kept(
+    hidden_size: Array,
+    linear_in_width: Array,
+    linear_convolved_width: Array,
+    linear_out_width: Array,
+    mamba: Array,
+    activation_bytes: Array,
+    kept_attention_input_bytes: Array,
+    dropout: Array,
+    mask_bytes: Array,
+    residual_streams: Array,
+) -> tuple[Kept, ...]:
+    """What the first GEMM gives, the convolution's output, the state's before and after its norm.
+
+    Mamba-2's kernel computes the convolution again, and has the gate, whose result the norm keeps.
+    """
+    return (
+        *residual(hidden_size, activation_bytes, kept_attention_input_bytes, dropout, mask_bytes,
+                  residual_streams),
+        Kept(linear_in_width, activation_bytes, HEADS),
+        Kept((1.0 - mamba) * linear_convolved_width, activation_bytes, HEADS),
+        Kept((1.0 + mamba) * linear_out_width, activation_bytes, HEADS),
+        Kept(linear_out_width, kept_attention_input_bytes, HEADS),
+    )  # fmt: skip
+
+
+def indexer_kept(
+    index_heads: Array,
+    index_head_size: Array,
+    selected_span: Array,
+    activation_bytes: Array,
+    single_bytes: Array,
+) -> tuple[Kept, ...]:
+    """Queries, keys and weights, and of each selected token a place in 64 bits."""
+    width = index_heads * (index_head_size + 1.0) + index_head_size
+    places = Kept(2.0 * selected_span, single_bytes, WHOLE)
+    return Kept(width, activation_bytes, WHOLE), places
+
+
+@dataclass(frozen=True)
+class Mixer:
+    """A kind of mixer: its GEMMs, its share of the layers, and where it is described."""
+
+    name: str  # With which its quantities' names begin
+    part: Callable[..., Part]
+    kept: Callable[..., tuple[Kept, ...]] | None
+    share: str
+    left: str  # Whether its GEMMs stay in 16 bits where others take fewer; "" if they never do
+    source: str
+    where: str
+    assumes: tuple[str, ...] = ()
+
+
+GDN = "megatron/core/ssm/gated_delta_net and mamba_mixer.py"
+MIXERS = (
+    Mixer("grouped_query", grouped_query, grouped_query_kept, "grouped_query_share",
+          "bf16_attention", VASWANI,
+          "section 3.2.2; groups: Ainslie et al. 2023, section 2.2; output in groups of heads "
+          "through vectors of a rank: DeepSeek-V4, section 2.3.1",
+          ("the norms of queries and keys are over one head, and all heads share them",)),
+    Mixer("latent_attention", latent_attention, latent_attention_kept, "latent_attention_share",
+          "bf16_attention", DEEPSEEK_V2, "section 2.1",
+          ("all heads share the rotated part of the keys, which comes straight from hidden",
+           "each latent vector has an RMS norm; projections down to it are whole on each rank")),
+    Mixer("linear_attention", linear_attention, linear_attention_kept, "linear_share", "",
+          "megatron", GDN),
+    Mixer("indexer", indexer, indexer_kept, "index_share", "bf16_attention", "megatron", DSA,
+          ("whole on each rank; queries come from the latent vector, if there is one",
+           "a key of several tokens takes a value and a gate of each, of two windows")),
+    Mixer("compressor", compressor, None, "pooled_share", "bf16_attention", DSV4,
+          "DeepseekV4HCACompressor", ("a value and a gate of each token",)),
+)  # fmt: skip
+
+
+def _mean(*values):
+    """Mean over layers: shares and what a layer has, by turns."""
+    each = [share * value for share, value in zip(values[::2], values[1::2], strict=True)]
+    return xp.asarray(reduce(add, each))
+
+
+def _over_mixers(quantity: str, mixers: Sequence[Mixer]) -> list[str]:
+    return [name for mixer in mixers for name in (mixer.share, f"{mixer.name}_{quantity}")]
+
+
+for _mixer in MIXERS:
+    _of: Further = {"source": _mixer.source, "where": _mixer.where, "assumes": _mixer.assumes}
+    _name = _mixer.name
+    declare_sum(f"{_name}_weights", weights, _mixer.part, **_of)
+    declare_sum(f"{_name}_parameters", all_parameters, _mixer.part, (f"{_name}_weights",), **_of)
+    declare_sum(f"{_name}_rank_parameters", rank_parameters, _mixer.part, ("tp",), **_of)
+    if _mixer.kept:
+        declare_sum(f"{_name}_activations", kept_bytes, _mixer.kept, OF_KEPT, **_of)
+for _quantity in ("weights", "parameters", "rank_parameters"):
+    declare(f"mixer_{_quantity}", _over_mixers(_quantity, MIXERS), _mean)
+_keeping = [mixer for mixer in MIXERS if mixer.kept]
+declare("mixer_activations", _over_mixers("activations", _keeping), _mean, assumes=(CAST,))
+
+
+def mean_of(
+    returns: str, of: Sum, more: Sequence[str] = (), *, kept: bool = False, narrow: bool = False,
+    **further: Unpack[Further],
+) -> None:  # fmt: skip
+    """Declare the mean over layers of a sum over GEMMs (narrow ones), or over what is kept."""
+    kinds = [(mixer, mixer.kept if kept else mixer.part) for mixer in MIXERS]
+    each = [(mixer, *sum_of(of, kind, more)) for mixer, kind in kinds if kind]
+    each = [(mixer, names, own) for mixer, names, own in each if names]
+    names = [name for mixer, names, _ in each for name in (mixer.share, *names)]
+    names += ["narrow_share", "bf16_attention"] if narrow else []
+    inputs = tuple(dict.fromkeys(names))
+
+    def kernel(*values: Array) -> Any:
+        given = dict(zip(inputs, values, strict=True))
+        parts = []
+        for mixer, names, own in each:
+            share = given[mixer.share]
+            if narrow:
+                left = given[mixer.left] if mixer.left else 0.0
+                share = share * (given["narrow_share"] * (1.0 - left))
+            parts.append(share * own(*(given[name] for name in names)))
+        return reduce(add, parts)
+
+    declare(returns, inputs, kernel, **further)
+
+
+# Shares of the layers: of mixers, which are one a layer, and of what is beside attention in some.
+
+
+@formula(source="megatron", where=GDN)
+def linear_share(linear_layers, layers):
+    """Share of layers that have linear attention: no more than all."""
+    return xp.minimum(linear_layers / layers, 1.0)
+
+
+@formula(source="megatron", where=GDN)
+def attention_layer_fraction(linear_share):
+    """Attention layers / layers, where the others have linear attention."""
+    return 1.0 - linear_share
+
+
+@formula(source=DEEPSEEK_V2, where="section 2.1")
+def grouped_query_share(attention_layer_fraction, kv_rank):
+    """Share of layers whose attention has keys and values of its own."""
+    return xp.where(kv_rank > 0.0, 0.0, attention_layer_fraction)
+
+
+@formula(source=DEEPSEEK_V2, where="section 2.1")
+def latent_attention_share(attention_layer_fraction, kv_rank):
+    """Share of layers whose attention has keys and values from a latent vector."""
+    return xp.where(kv_rank > 0.0, attention_layer_fraction, 0.0)
+
+
+@formula(source="megatron", where=DSA, assumes=("none are named: all layers have an indexer",))
+def index_share(index_heads, index_layers, layers):
+    """Share of layers with an indexer of their own; the others take what one before selected."""
+    own = xp.where(index_layers > 0.0, xp.minimum(index_layers / layers, 1.0), 1.0)
+    return xp.where(index_heads > 0.0, own, 0.0)
+
+
+@formula(source=DSV4, where="DeepseekV4HCACompressor")
+def pooled_share(pooled_layers, layers):
+    """Share of layers that attend to vectors of several tokens."""
+    return xp.minimum(pooled_layers / layers, 1.0)
+
+
+@formula(source="megatron", where=GDN)
+def linear_weight_share(linear_share, linear_attention_weights, mixer_weights):
+    """Share of the mixers' weights that linear attention has."""
+    linear = linear_share * linear_attention_weights
+    return xp.minimum(linear / xp.maximum(mixer_weights, 1.0), 1.0)
+
+
+# Whoever says that layers have linear attention, or an indexer, has to say its sizes: there they
+# have no default.
+for _size in ("linear_key_heads", "linear_value_heads", "linear_key_size", "linear_value_size",
+              "linear_kernel", "mamba"):  # fmt: skip
+    call(returns=_size, of=_size, bind={}, when={"mixers": "hybrid"})
+for _size in ("index_head_size", "index_tokens", "index_layers"):
+    call(returns=_size, of=_size, bind={}, when={"selection": "indexed"})
+UNKNOWN = {"shapes": "unknown"}
+for _share in ("linear_share", "index_share", "linear_weight_share"):
+    constant(_share, 0.0, "Nothing is known of layers", when=UNKNOWN,
+             source="megatron", where=GDN)  # fmt: skip
+
+
+# What products behind and before the mixers come to on a rank, in the mean of layers.
+
+TENSOR: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
+ONE_GEMM = "GEMMs through latent vectors are one of as many weights"
+SIDES = ("tp", "hidden_size")
+mean_of("qkv_width", first_width, SIDES, assumes=(ONE_GEMM,), **TENSOR)
+mean_of("attention_width", last_width, SIDES, assumes=(ONE_GEMM,), **TENSOR)
+mean_of("up_projection_width", up_width, SIDES, assumes=(ONE_GEMM,), **TENSOR)
+mean_of("latent_width", further_up_width, SIDES, source=DEEPSEEK_V2, where="section 2.1")
+mean_of("key_value_width", key_value_width, SIDES, **TENSOR)
+mean_of("up_projection_weights", up_weights, source=DEEPSEEK_V2, where="section 2.1")
+mean_of("repeated_mixer_weights", repeated_weights, source="torchtitan",
+        where="torchtitan/models/llama3/infra/parallelize.py, _custom_policy")  # fmt: skip
+mean_of("mixer_narrow_parameters", rank_weights, ("tp",), narrow=True, source="megatron",
+        where="megatron/core/fp8_utils.py, get_fp8_context with is_init")  # fmt: skip
+mean_of(
+    "mixer_adapter_width", adapter_width, ("lora_attention",), source="hu2021", where="section 4.1"
+)
+mean_of(
+    "mixer_module_activations",
+    module_bytes,
+    (*OF_KEPT, *AGAIN),
+    kept=True,
+    source="megatron",
+    where="megatron/core/transformer/transformer_config.py: recompute_modules;"
+    " transformer_layer.py, multi_latent_attention.py",
+    assumes=("the norms' outputs are what the GEMMs take", "masks and inputs stay"),
+)

@@ -1,0 +1,135 @@
+"""What a token attends to: windows, selected tokens, vectors of several, and what that costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from overhead.arrays import xp
+from overhead.formula import alias, formula
+from overhead.model.mixers import DSA
+from overhead.transformer import BRIDGE, CAUSAL, FULL, MISTRAL
+
+INDEX: dict[str, Any] = {"source": "megatron", "where": DSA}
+# Windows: in all layers, or in some.
+
+WINDOW: dict[str, Any] = {"source": MISTRAL, "where": "section 2, sliding window attention"}
+WINDOWED = "layers without the window attend to all tokens"
+
+
+@formula(
+    assumes=("none are named: all have it", "a stage has as many of them as the mean"), **WINDOW
+)
+def windowed_share(windowed_layers, layers):
+    """Share of layers that the window holds in, of those that are named."""
+    return xp.where(windowed_layers > 0.0, xp.minimum(windowed_layers / layers, 1.0), 1.0)
+
+
+def _within(whole, window):
+    return xp.where(window > 0.0, xp.minimum(whole, window), whole)
+
+
+def _attended(most, sequence):
+    span = xp.minimum(most, sequence)
+    return xp.asarray(span * (1.0 - span / (2.0 * sequence)))
+
+
+alias("whole_span", "sequence_length", "Tokens that attention stays within: the sequence",
+      **WINDOW)  # fmt: skip
+
+
+@formula(
+    returns="whole_span",
+    source=BRIDGE,
+    where="docs/training/packed-sequences.md: sequence boundaries for attention",
+    assumes=("documents are equally long, and as many as fill a sequence",),
+    when={"packing": "documents"},
+)
+def packed_whole_span(sequence_length, document_length):
+    """Tokens that attention stays within: its document of the sequence."""
+    return xp.minimum(sequence_length, document_length)
+
+
+@formula(assumes=(WINDOWED, FULL), **WINDOW)
+def attention_span(selected_span, window, windowed_share, pooled_span):
+    """Tokens that one token's scores span, masked ones counted, in the mean of layers."""
+    within = _within(selected_span, window)
+    return windowed_share * within + (1.0 - windowed_share) * selected_span + pooled_span
+
+
+@formula(
+    source=MISTRAL,
+    where=f"{WINDOW['where']}, summed over the sequence",
+    assumes=(WINDOWED, CAUSAL),
+)
+def causal_attention_span(selected_span, whole_span, window, windowed_share, pooled_span):
+    """Mean number of tokens that one token attends to, masked ones not counted."""
+    within = _attended(_within(selected_span, window), whole_span)
+    whole = _attended(selected_span, whole_span)
+    return windowed_share * within + (1.0 - windowed_share) * whole + 0.5 * pooled_span
+
+
+@formula(
+    source="dao2023",
+    where="section 3.1.1: blocks that a mask hides as a whole are left out",
+    assumes=(
+        WINDOWED,
+        "of blocks that a mask cuts those of the window's far end are computed whole; those on the "
+        "diagonal are in the kernel's rate, as without a window",
+    ),
+)
+def causal_tiled_span(
+    selected_span, whole_span, window, windowed_share, pooled_span, attention_tile
+):
+    """Mean number of tokens of the blocks in which a fused kernel computes one token's scores."""
+    tile = xp.maximum(attention_tile, 1.0)
+    reached = tile * (xp.ceil((window - 1.0) / tile) + 0.5)
+    blocks = xp.where(window > 0.0, xp.maximum(window, reached), 0.0)
+    return causal_attention_span(selected_span, whole_span, blocks, windowed_share, pooled_span)
+
+
+# Sparse attention: an indexer of its own selects for each token as many as are attended to.
+
+
+@formula(source="deepseekv4", where="DeepseekV4HCACompressor")
+def pooled_span(pooled_share, whole_span, pooled_stride):
+    """Vectors of several tokens that a token attends to beside its window, in the mean."""
+    return pooled_share * whole_span / xp.maximum(pooled_stride, 1.0)
+
+
+@formula(
+    assumes=("training on what is selected: the warm-up that attends to all is short",), **INDEX
+)
+def selected_span(whole_span, index_heads, index_tokens):
+    """Tokens that attention selects: all, or as many as an indexer does."""
+    most = xp.maximum(xp.minimum(whole_span, index_tokens), 1.0)
+    return xp.where(index_heads > 0.0, most, whole_span)
+
+
+@formula(assumes=(FULL,), **INDEX)
+def index_flops(index_share, whole_span, index_heads, index_head_size, index_stride):
+    """Forward FLOPs of one token by an indexer's scores and their sum, in the mean of layers."""
+    keys = whole_span / xp.maximum(index_stride, 1.0)
+    return 2.0 * index_share * keys * index_heads * (index_head_size + 1.0)
+
+
+@formula(assumes=(CAUSAL,), **INDEX)
+def causal_index_flops(index_flops):
+    """Forward FLOPs of one token by an indexer's scores, masked ones not counted."""
+    return 0.5 * index_flops
+
+
+@formula(
+    source="megatron",
+    where="megatron/core/transformer/experimental_attention_variant/dsa_cudnn_kernels.py",
+    assumes=(
+        "its loss is of the selected tokens alone, for which its scores and attention's are "
+        "computed again",
+    ),
+)
+def index_backward_flops(
+    index_share, selected_span, whole_span, index_heads, index_head_size, heads, tp, query_head_size
+):
+    """Backward FLOPs of one token by an indexer: its loss, two products over what it selected."""
+    span = _attended(selected_span, whole_span)
+    own, attention = index_heads * index_head_size, heads / tp * query_head_size
+    return index_share * span * (6.0 * own + 2.0 * attention)
