@@ -40,14 +40,17 @@ def _path(
         message = f"'{switching}' is not a way of switching; known: {', '.join(SWITCHING)}"
         raise ValueError(message)
     size = np.asarray(message_bytes, dtype=np.float64)
-    figures = {"hops": hops, "latency": latency, "bandwidth": bandwidth,
-               "energy_per_bit": energy_per_bit}  # fmt: skip
+    figures = {
+        "intra_hops": hops,
+        "intra_latency": latency,
+        "intra_bandwidth": bandwidth,
+        "intra_energy_per_bit": energy_per_bit,
+    }
     arrays = {name: np.atleast_1d(np.asarray(one, np.float64)) for name, one in figures.items()}
     axes = max(size.ndim, *(one.ndim - 1 for one in arrays.values()))
     given: dict[str, ArrayLike] = {"message_bytes": size, **NO_LINKS}
     for name, one in arrays.items():
-        given[f"intra_{name}"] = one.reshape(one.shape[:1] + (1,) * (axes + 1 - one.ndim)
-                                             + one.shape[1:])  # fmt: skip
+        given[name] = one.reshape(one.shape[:1] + (1,) * (axes + 1 - one.ndim) + one.shape[1:])
     found = Evaluation(given, {"switching": switching})
     joins: dict[str, Callable[..., Any]] = {
         "path_latency": np.sum, "path_wire_time": JOINED[switching],
@@ -226,7 +229,7 @@ def ring_all_reduce(
         size[..., np.newaxis], kinds, links.latency, links.bandwidth, links.energy_per_bit,
         switching,
     )  # fmt: skip
-    given = {name: path[f"path_{name}"] for name in ("latency", "wire_time", "energy_per_bit")}
+    given = {name: path[of] for name, of in PATH.items()}
     found = Evaluation({**given, "message_bytes": path["message_bytes"], "ranks": ranks}, RING)
     return Traffic(
         rank_bytes=found["sent_bytes"][..., 0],
@@ -314,16 +317,19 @@ def crossing_links(ranks, gpus_per_node):
     return xp.where(ranks > gpus_per_node, xp.ceil(ranks / gpus_per_node), 0.0)
 
 
-_PATH = {
+PATH = {
     "latency": "path_latency",
     "wire_time": "path_wire_time",
     "energy_per_bit": "path_energy_per_bit",
 }
-for _what in ("time", "energy"):
-    call(returns=f"path_ring_{_what}", of=_what, bind=_PATH, labels=RING)
-    for _end in ("node", "crossing"):
-        _bind = {f"{_level}_hops": f"{_end}_{_level}_hops" for _level in ("intra", "inter")}
-        call(returns=f"{_end}_ring_{_what}", of=f"path_ring_{_what}", bind=_bind)
+NODE = {"intra_hops": "node_intra_hops", "inter_hops": "node_inter_hops"}
+CROSSING = {"intra_hops": "crossing_intra_hops", "inter_hops": "crossing_inter_hops"}
+call(returns="path_ring_time", of="time", bind=PATH, labels=RING)
+call(returns="path_ring_energy", of="energy", bind=PATH, labels=RING)
+call(returns="node_ring_time", of="path_ring_time", bind=NODE)
+call(returns="node_ring_energy", of="path_ring_energy", bind=NODE)
+call(returns="crossing_ring_time", of="path_ring_time", bind=CROSSING)
+call(returns="crossing_ring_energy", of="path_ring_energy", bind=CROSSING)
 call(returns="ring_rank_bytes", of="sent_bytes", bind={}, labels=RING)
 
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from functools import cache, lru_cache, reduce
-from operator import mul
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from overhead.arrays import in_numpy, namespace_of, using, xp
 from overhead.choose import candidates
-from overhead.collectives.algorithm import NETWORKS, STATEMENTS, Algorithm
-from overhead.collectives.cost import LEVELS
-from overhead.collectives.network import factors
-from overhead.evaluation import Evaluation, builder_of
+from overhead.collectives.algorithm import NETWORKS
+from overhead.collectives.grid import factors
+from overhead.evaluation import Evaluation
 from overhead.everything import load
-from overhead.graph import Graph, Node
 from overhead.labels import (
     CHOICES,
     COLLECTIVES,
-    FOLLOWING,
     HIERARCHY,
     LABELS,
     NCCL,
@@ -34,16 +29,6 @@ from overhead.labels import (
     usual_spelling,
 )
 from overhead.quantity import VOCABULARY, Array
-from overhead.recording import (
-    Recorded,
-    RecordingError,
-    Replacing,
-    number,
-    record,
-    recording,
-    text,
-    tree_of,
-)
 from overhead.shipped import read_shipped
 
 # Powers of ten of the units in which links' figures are written, and bits in them.
@@ -56,15 +41,17 @@ UNITS = {
     "us": (-6, 1),
     "pJ/bit": (-12, 1),
 }
-# Of a file's tables the figures of links, by the quantity that each gives.
-LINKS = {"intra": "scale_up", "inter": "scale_out"}
+# The figures of links: those of a flat network, and of a hierarchy by the file's table.
 FLAT_LINK = ("bandwidth", "latency", "energy_per_bit")
-LEVEL_LINKS = tuple(f"{level}_{figure}" for level in LINKS for figure in FLAT_LINK)
-# What a switch can do, and the words for it.
+SCALE_UP = ("intra_bandwidth", "intra_latency", "intra_energy_per_bit")
+SCALE_OUT = ("inter_bandwidth", "inter_latency", "inter_energy_per_bit")
+LEVEL_LINKS = (*SCALE_UP, *SCALE_OUT)
+POD_LINKS = ("pod_bandwidth", "pod_latency", "pod_energy_per_bit")
+# What a switch can do: the table and the key that say it, and the words for it.
 ABILITIES = {
-    "intra_nvls": ("in_network_reduction", ("nvls",)),
-    "intra_inc": ("in_network_reduction", ("inc", "sharp")),
-    "inter_inc": ("in_network", ("inc", "sharp")),
+    "intra_nvls": ("scale_up", "in_network_reduction", ("nvls",)),
+    "intra_inc": ("scale_up", "in_network_reduction", ("inc", "sharp")),
+    "inter_inc": ("scale_out", "in_network", ("inc", "sharp")),
 }
 
 
@@ -74,13 +61,12 @@ def default_links() -> dict[str, float]:
     content = read_shipped("hardware", LABELS["hardware"].default)
     up, out = content["scale_up"], content["scale_out"]
     found = {
-        f"{level}_{figure}": _number(content[table][figure]["value"])
-        for level, table in LINKS.items()
-        for figure in FLAT_LINK
+        quantity: _number(table[figure]["value"])
+        for table, quantities in ((up, SCALE_UP), (out, SCALE_OUT))
+        for quantity, figure in zip(quantities, FLAT_LINK, strict=True)
     }
-    for quantity, (key, words) in ABILITIES.items():
-        table = content[LINKS[quantity.split("_")[0]]]
-        found[quantity] = float(bool(set(words) & set(table[key])))
+    for quantity, (name, key, words) in ABILITIES.items():
+        found[quantity] = float(bool(set(words) & set(content[name][key])))
     within = _number(up["in_network_latency"]["value"])
     return found | {
         "gpus_per_node": _number(up["gpus_per_node"]["value"]),
@@ -266,8 +252,8 @@ def _complete_links(values: dict[str, Array]) -> None:
         if name != "nics_per_node":
             values.setdefault(name, np.asarray(value))
     if "nodes_per_pod" in values:
-        for name in FLAT_LINK:
-            values.setdefault(f"pod_{name}", values[f"inter_{name}"])
+        for name, between_nodes in zip(POD_LINKS, SCALE_OUT, strict=True):
+            values.setdefault(name, values[between_nodes])
 
 
 def _complete(kind: str, values: dict[str, Array], dimensions: int) -> None:
@@ -283,7 +269,8 @@ def _complete(kind: str, values: dict[str, Array], dimensions: int) -> None:
     if kind == HIERARCHY:
         ones += ["gpus_per_node", "in_network_latency_factor", "oversubscription",
                  "pod_oversubscription"]  # fmt: skip
-        noughts += ["intra_nvls", "inter_inc", *(f"{one}_energy_per_bit" for one in LEVELS)]
+        noughts += ["intra_nvls", "inter_inc", "intra_energy_per_bit", "inter_energy_per_bit",
+                    "pod_energy_per_bit"]  # fmt: skip
         if "nics_per_node" not in values:
             ones.append("ranks_per_nic")
     defaults = {**dict.fromkeys(ones, 1.0), **dict.fromkeys(noughts, 0.0)}
@@ -523,7 +510,7 @@ def _library(network: TopologyDesc, software: str | None, unpriced: Mapping[str,
 def _result(evaluation: Evaluation) -> CollectiveResult:
     """Return the quantities of the algorithm that has the least time, cell by cell."""
     values = {field: evaluation[quantity] for field, quantity in QUANTITIES.items()}
-    if evaluation.labels["shape"] == "three_levels":
+    if evaluation.labels["topology"] == HIERARCHY:
         # What goes between pods goes between nodes too.
         values["inter_latency_s"] = values["inter_latency_s"] + evaluation["pod_time"]
     names = np.array([one.name for one in evaluation.algorithms])
@@ -536,47 +523,3 @@ def _result(evaluation: Evaluation) -> CollectiveResult:
         values[field] = xp.where(missing, np.nan, xp.broadcast_to(value, shape))
     chosen = np.broadcast_to(names[fastest], shape)
     return CollectiveResult(**values, algorithm=np.where(in_numpy(undefined), "", chosen))
-
-
-# What an algorithm's kernel says, in words.
-
-# The labels under which an algorithm's time is stated.
-PLAIN = {name: FOLLOWING[name][0] for name in ("phases", "reduction")}
-PLAIN["latency_per"] = LABELS["latency_per"].default
-
-
-class _Recording(dict[str, Node]):
-    """Quantities that stand for themselves."""
-
-    def get(self, name: str, default: Any = None) -> Node:
-        value: Any = Recorded(ast.Name(name))
-        return self.setdefault(name, Node(name, ("given", name), (), None, frozenset(), value))
-
-
-@lru_cache(maxsize=4096)
-def statement(algorithm: Algorithm, quantity: str) -> str:
-    """Return what an algorithm's kernel says of one of its quantities.
-
-    Raises
-    ------
-    RecordingError
-        If the kernel can't be recorded.
-    """
-    shape = "three_levels" if algorithm.topology == "hierarchical" else "flat"
-    try:
-        with recording():
-            named = (*algorithm.inputs, "ranks_per_nic", "uplink_oversubscription")
-            own: dict[str, Any] = {name: Recorded(ast.Name(name)) for name in named}
-            evaluation = Evaluation(own, {**PLAIN, "shape": shape}, algorithm)
-            labels = frozenset(evaluation.labels.items())
-            builder = builder_of(labels, own, algorithm, Graph(), {})
-            builder.defaults = _Recording()
-            evaluation.place(builder)
-            tree = number(tree_of(evaluation[quantity]))
-    except RecordingError as error:
-        name = f"{'.'.join(algorithm.key)}: {quantity}"
-        raise error.of(name, STATEMENTS[quantity]) from None
-    for sizes in (("mesh_nx", "mesh_ny", "mesh_nz"), ("node_ranks", "nodes", "pods")):
-        ranks = record(lambda *sizes: reduce(mul, sizes), sizes)
-        tree = Replacing(ranks, ast.Name("ranks")).of(tree)
-    return text(tree)

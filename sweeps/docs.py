@@ -36,6 +36,7 @@ from overhead.formula import REGISTRY, Call, Formula
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from overhead.source import SOURCES
+from overhead.statements import statements
 from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps import mathml
 from sweeps.errors import RunError, refuse
@@ -446,8 +447,8 @@ class Site:
         self._page("algorithms", "Algorithms by network", index)
 
     def _algorithm(self, one: Algorithm, link: str) -> str:
-        statements = one.statements
-        used = tuple(dict.fromkeys(n for text in statements.values() for n in names(text)))
+        stated = statements(one)
+        used = tuple(dict.fromkeys(n for text in stated.values() for n in names(text)))
         self._use(used, ".".join(one.key), link)
         facts = {
             "with": self._with_symbols(used),
@@ -457,7 +458,7 @@ class Site:
         }  # fmt: skip
         math = "".join(
             f'<div class="math">{mathml.equation(name, text)}</div>\n'
-            for name, text in statements.items()
+            for name, text in stated.items()
         )
         title = escape(f"{one.collective}: {one.name}")
         head = f'<section id="{".".join(one.key)}">\n<h3>{title}</h3>'

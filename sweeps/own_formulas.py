@@ -16,7 +16,7 @@ from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Formula
 from overhead.quantity import VOCABULARY, Array, Quantity
 from overhead.recording import RecordingError
-from overhead.topology import statement
+from overhead.statements import recorded
 from sweeps.errors import InputError, fault, refuse
 
 # Where a stated expression is compared with the code.
@@ -76,7 +76,7 @@ def _check_algorithm(own: Algorithm) -> None:
         name = f"{'.'.join(own.key)}: {quantity}"
         expression = own.own_statements.get(quantity, "")
         try:
-            derived = statement(own, quantity)
+            derived = recorded(own, quantity)
         except RecordingError:
             if expression:
                 continue

@@ -9,6 +9,7 @@ from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.everything import algorithms, formulas
 from overhead.formula import Formula
 from overhead.source import SOURCES
+from overhead.statements import statements
 
 
 def references(*, others: bool = False) -> str:
@@ -42,10 +43,10 @@ def _algorithms(algorithms: Sequence[Algorithm]) -> Iterator[str]:
     )
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for one in algorithms:
-        statements = [f"`{text}`" for text in one.statements.values()]
-        statements[1] += f" ({one.bound})" * bool(one.bound)
+        stated = [f"`{text}`" for text in statements(one).values()]
+        stated[1] += f" ({one.bound})" * bool(one.bound)
         place = f"{one.source.key}{', ' + one.where if one.where else ''}"
-        cells = [one.collective, one.name, *statements, place]
+        cells = [one.collective, one.name, *stated, place]
         yield "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from overhead import Config, analyze_config, special
 from overhead.communication.totals import OPERATIONS
+from overhead.statements import statement
 from sweeps.cli.analysis_job import evaluation_of
 from sweeps.cli.run_command import analyses
 from sweeps.plots.style import parse
@@ -176,11 +177,11 @@ def test_every_formula_of_several_configurations_has_its_statement_and_source(
     line = "--topology switch --model llama3-8b --num-gpus 8,16 --seq-length 4096"
     brief, long = (cli(f"analysis {line} {more}").out for more in ("", "--verbose"))
     assert "source  " not in brief
-    declared = {(one.statement, one.reference) for one in job_of(line).program.declarations()}
+    declared = {(statement(one), one.reference) for one in job_of(line).program.declarations()}
     assert long.count("\n  source  ") == len(declared) > 100
     words = " ".join(long.split())
-    for statement, source in declared:
-        assert " ".join(f"{statement} source {source}".split()) in words
+    for stated, source in declared:
+        assert " ".join(f"{stated} source {source}".split()) in words
 
 
 # Times that are upper bounds.

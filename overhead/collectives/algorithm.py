@@ -250,7 +250,8 @@ class Algorithm:
     inputs : tuple of str
         The quantities that the kernel takes.
     own_statements : mapping of str to str
-        Those of the `statements` that say it better than what follows from the kernel.
+        What it states in words of its own, where that says it better than what follows from the
+        kernel (`overhead.statements`).
     source, where, assumes
         As of a `Formula`.
     requires : tuple of Requirement
@@ -327,23 +328,6 @@ class Algorithm:
     def chunked(self) -> bool:
         """Whether it cuts its message into chunks."""
         return "chunks" in self.inputs
-
-    @property
-    def statements(self) -> dict[str, str]:
-        """The expressions of ``steps``, ``time``, ``sent_bytes`` and ``link_bytes``."""
-        from overhead.topology import statement  # noqa: PLC0415 - it imports algorithms
-
-        return {name: self.own_statements.get(name) or statement(self, name) for name in STATEMENTS}
-
-    @property
-    def expression(self) -> str:
-        """The expression of its time."""
-        return self.statements["time"]
-
-    @property
-    def statement(self) -> str:
-        """The time as an equation."""
-        return f"time = {self.expression}"
 
     @property
     def reference(self) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from overhead.arrays import xp
-from overhead.collectives import network as networks
 from overhead.collectives.algorithm import BOTH, CHUNK, EVERY, ONCE, algorithm, network
 from overhead.collectives.cost import Cost, flat, several
+from overhead.formula import constant, derived
 from overhead.quantity import Array
 
 on_binary_tree = partial(algorithm, "binary_tree")
@@ -25,6 +25,67 @@ network(
     },
     tree="tree_pipe",
 )
+
+
+# Measures: the distance, the ports, the links and the cut that no schedule can do without.
+
+
+@derived(
+    returns="diameter",
+    assumes=("rank i hangs below rank (i - 1)/2",),
+    when={
+        "topology": "binary_tree",
+        "collective": "all_reduce|all_gather|reduce_scatter|all_to_all",
+    },
+)
+def binary_tree_diameter(ranks):
+    """Distance between the deepest leaves left and right of the root."""
+    right = xp.floor(xp.log2(2.0 * ranks / 3.0))
+    return xp.floor(xp.log2(ranks)) + xp.maximum(right, 0.0)
+
+
+@derived(
+    returns="diameter",
+    assumes=("the root of the broadcast is the root of the tree",),
+    when={"topology": "binary_tree", "collective": "broadcast|reduce|p2p"},
+)
+def binary_tree_depth(ranks):
+    """Distance from the root to the deepest leaf."""
+    return xp.floor(xp.log2(ranks))
+
+
+constant("ports", 1.0, when={"topology": "binary_tree"}, name="binary_tree_ports")
+
+
+@derived(returns="links", when={"topology": "binary_tree"})
+def tree_links(ranks):
+    """Links of a tree, up and down."""
+    return xp.maximum(2.0 * (ranks - 1.0), 1.0)
+
+
+def left_subtree(ranks: Array) -> Array:
+    """Return the size of the larger subtree below the root of the binary tree of ranks."""
+    depth = xp.floor(xp.log2(ranks))
+    below = xp.exp2(xp.maximum(depth - 1.0, 0.0))
+    last = xp.minimum(ranks - xp.exp2(depth) + 1.0, below)
+    return xp.where(ranks > 1.0, below - 1.0 + last, 0.0)
+
+
+# Ranks in the larger subtree below the root of the binary tree.
+LEFT = (
+    "where(ranks > 1, 2**maximum(floor(log2(ranks)) - 1, 0) - 1 + minimum("
+    "ranks - 2**floor(log2(ranks)) + 1, 2**maximum(floor(log2(ranks)) - 1, 0)), 0)"
+)
+
+
+@derived(returns="pair_cut", when={"topology": "binary_tree"})
+def binary_tree_pair_cut(ranks):
+    """Load of the link between the root and its larger subtree."""
+    below = left_subtree(ranks)
+    return xp.asarray(below * (ranks - below) / ranks)
+
+
+# Algorithms.
 
 
 def _depth(ranks):
@@ -135,7 +196,7 @@ def _passed(ranks):
     "direct",
     steps=ONCE,
     time=f"({DEPTH} + maximum(floor(log2(2*ranks/3)), 0))*latency"
-    f" + {networks.LEFT}*(ranks - {networks.LEFT})/ranks*message_bytes/bandwidth",
+    f" + {LEFT}*(ranks - {LEFT})/ranks*message_bytes/bandwidth",
     sent=EVERY,
     carried=PASSED,
     source="derivation",
@@ -143,11 +204,11 @@ def _passed(ranks):
 )
 def direct(ranks):
     """All pairs at once; the link to the root's larger subtree is the busiest."""
-    below = networks.left_subtree(ranks)
+    below = left_subtree(ranks)
     return flat(
         several(ranks),
         below * (ranks - below) / ranks,
-        latencies=networks.binary_tree_diameter(ranks),
+        latencies=binary_tree_diameter(ranks),
         messages=several(ranks),
         sent=(ranks - 1.0) / ranks,
         carried=_passed(ranks) / ranks,

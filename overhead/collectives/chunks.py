@@ -13,7 +13,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.collectives.algorithm import Algorithm
-from overhead.collectives.cost import COST_PARTS, LEVELS, Cost
+from overhead.collectives.cost import COST_PARTS, STEP_PRICES, Cost
 from overhead.collectives.switch import levels as tree_levels
 from overhead.labels import NO_LIBRARY
 from overhead.quantity import Array
@@ -118,22 +118,18 @@ def _fit(
     return _Fit(base, slope, waiting, ramps)
 
 
-PAID = (
-    "in_network_latency", "inner_step_latency", "step_wire_time", "step_ramp_time",
-    *(f"{level}_step_{what}" for level in LEVELS for what in ("latency", "wire_time", "ramp_time")),
-)  # fmt: skip
+FLAT_PRICES = ("inner_step_latency", "step_wire_time", "step_ramp_time")
+PAID = ("in_network_latency", *FLAT_PRICES, *(name for names in STEP_PRICES for name in names))
 
 
 def paid_by_steps(labels: Mapping[str, str], algorithm: Algorithm) -> list[tuple[str, ...]]:
     """Return the quantities that tell what steps pay: latencies, wires and, of a library, ramps."""
-    whats = ("latency", "wire_time", "ramp_time")
-    names: list[tuple[str, ...]]
+    prices: tuple[tuple[str, ...], ...] = STEP_PRICES
     if labels["shape"] == "flat":
-        latency = "in_network_latency" if algorithm.in_network else "inner_step_latency"
-        names = [(latency,), *((f"step_{what}",) for what in whats[1:])]
-    else:
-        names = [tuple(f"{level}_step_{what}" for level in LEVELS) for what in whats]
-    return names[:2] if labels.get("library", NO_LIBRARY) == NO_LIBRARY else names
+        in_network = ("in_network_latency", *FLAT_PRICES[1:])
+        prices = (in_network if algorithm.in_network else FLAT_PRICES,)
+    each = list(zip(*prices, strict=True))
+    return each[:2] if labels.get("library", NO_LIBRARY) == NO_LIBRARY else each
 
 
 def best_chunks(

@@ -16,6 +16,12 @@ from overhead.quantity import Array
 
 Number = Array | float
 LEVELS = ("intra", "inter", "pod")
+# What a step pays on each level: a latency, the time of the whole message, a ramp's time constant.
+STEP_PRICES = (
+    ("intra_step_latency", "intra_step_wire_time", "intra_step_ramp_time"),
+    ("inter_step_latency", "inter_step_wire_time", "inter_step_ramp_time"),
+    ("pod_step_latency", "pod_step_wire_time", "pod_step_ramp_time"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +156,31 @@ def _level(index: int, part: str) -> Callable[[Any, bool], Any]:
     return take
 
 
-_PARTS = {"latency_count": "latencies", "transfer_fraction": "transfer", "link_fraction": "carried"}
 # The quantities that a cost gives, from (cost, whether a message pays one latency).
 COST_PARTS: dict[str, Callable[[Any, bool], Any]] = {
     "steps": lambda cost, _: cost.steps,
     "sent_fraction": lambda cost, _: cost.sent,
     "reduced_fraction": lambda cost, _: cost.reduced,
     "phases_apart": lambda cost, _: cost.apart,
-    **{name: _total(part) for name, part in _PARTS.items()},
-    **{
-        f"{prefix}_{name}": _level(index, part)
-        for index, level in enumerate(LEVELS)
-        for prefix in (level, f"dimension_{index + 1}")
-        for name, part in _PARTS.items()
-    },
+    "latency_count": _total("latencies"),
+    "transfer_fraction": _total("transfer"),
+    "link_fraction": _total("carried"),
+    "intra_latency_count": _level(0, "latencies"),
+    "intra_transfer_fraction": _level(0, "transfer"),
+    "intra_link_fraction": _level(0, "carried"),
+    "inter_latency_count": _level(1, "latencies"),
+    "inter_transfer_fraction": _level(1, "transfer"),
+    "inter_link_fraction": _level(1, "carried"),
+    "pod_latency_count": _level(2, "latencies"),
+    "pod_transfer_fraction": _level(2, "transfer"),
+    "pod_link_fraction": _level(2, "carried"),
+    "dimension_1_latency_count": _level(0, "latencies"),
+    "dimension_1_transfer_fraction": _level(0, "transfer"),
+    "dimension_1_link_fraction": _level(0, "carried"),
+    "dimension_2_latency_count": _level(1, "latencies"),
+    "dimension_2_transfer_fraction": _level(1, "transfer"),
+    "dimension_2_link_fraction": _level(1, "carried"),
+    "dimension_3_latency_count": _level(2, "latencies"),
+    "dimension_3_transfer_fraction": _level(2, "transfer"),
+    "dimension_3_link_fraction": _level(2, "carried"),
 }

@@ -24,7 +24,16 @@ from overhead.collectives.algorithm import (
     algorithm,
     network,
 )
-from overhead.collectives.cost import LEVELS, Cost, Level, Number, flat, scale, several, stack
+from overhead.collectives.cost import (
+    STEP_PRICES,
+    Cost,
+    Level,
+    Number,
+    flat,
+    scale,
+    several,
+    stack,
+)
 from overhead.quantity import Array
 
 on_nodes = partial(algorithm, "hierarchical")
@@ -376,6 +385,8 @@ def reduce_scatter_rails(node_ranks, nodes, pods, ranks_per_nic):
 # the quantities of its level may have any value.
 
 ABSENT = -1.0
+# What a step takes on each level, as it is paid.
+PAID = tuple(name for names in STEP_PRICES for name in names)
 
 
 def slowest(intra: Array, inter: Array, pod: Array) -> Levels:
@@ -394,9 +405,10 @@ def _cost(
     steps: Array, sizes: Levels, shares: Levels, carried: Levels, links: Mapping[str, Array]
 ) -> Cost:
     """Return the cost of equal steps, each as long as the slowest level that has messages."""
+    prices = [[links[name] for name in names] for names in STEP_PRICES]
     times = (
-        xp.where(size > 1.0, step_time(level, share, steps, links), ABSENT)
-        for level, size, share in zip(LEVELS, sizes, shares, strict=True)
+        xp.where(size > 1.0, step_time(share, steps, *paid), ABSENT)
+        for paid, size, share in zip(prices, sizes, shares, strict=True)
     )
     levels = tuple(
         Level(steps * here, steps * here, steps * here * share, passed)
@@ -407,11 +419,13 @@ def _cost(
     return Cost(steps, sent, levels, sent, apart=0.0)
 
 
-def step_time(level: str, share: Array, steps: Array, links: Mapping[str, Array]) -> Array:
+def step_time(
+    share: Array, steps: Array, latency: Array, wire_time: Array, ramp_time: Array
+) -> Array:
     """Return the time of one of equal steps on a level, its part of the ramp of all included."""
-    wire = share * links[f"{level}_step_wire_time"]
-    ramp = xp.sqrt(links[f"{level}_step_ramp_time"] * wire / xp.maximum(steps, 1.0))
-    return links[f"{level}_step_latency"] + wire + ramp
+    wire = share * wire_time
+    ramp = xp.sqrt(ramp_time * wire / xp.maximum(steps, 1.0))
+    return latency + wire + ramp
 
 
 def _ring(sizes: Levels, shares: Levels, links: Mapping[str, Array]) -> Cost:
@@ -440,15 +454,6 @@ def _step(terms: tuple[str, str, str]) -> str:
     return f"maximum(maximum({intra}, {inter}), {pod})"
 
 
-# What the time of a step follows from on each level: the message and its links.
-# What a step takes on each level, as it is paid.
-STEPS = tuple(
-    f"{level}_step_{what}" for level in LEVELS for what in ("latency", "wire_time", "ramp_time")
-)
-ALL_LINKS = (
-    "message_bytes", "intra_latency", "intra_bandwidth", "inter_latency", "inter_bandwidth",
-    "uplink_oversubscription", "pod_latency", "pod_bandwidth", "pod_oversubscription",
-)  # fmt: skip
 RING_STEP = _step(
     (
         f"intra_latency + {WIRES[0]}/ranks",
@@ -465,7 +470,7 @@ RING_STEP = _step(
     carried=MINIMAL,
     source="derivation",
     assumes=("one ring, node after node; it leaves a node by one network card",),
-    links=STEPS,
+    links=PAID,
     doubled=True,
 )
 def flat_ring(node_ranks, nodes, pods, ranks_per_nic, **links):
@@ -474,16 +479,6 @@ def flat_ring(node_ranks, nodes, pods, ranks_per_nic, **links):
     share = 1.0 / ranks
     crowded = share * crowd(node_ranks, ranks_per_nic)
     return _ring((node_ranks, nodes, pods), (share, crowded, crowded), links)
-
-
-def wires_of(links: Mapping[str, Array]) -> tuple[Array, ...]:
-    """Return the time of the whole message over a link of each level."""
-    size = links["message_bytes"]
-    inter = size * (links["uplink_oversubscription"] / links["inter_bandwidth"])
-    wires = (size / links["intra_bandwidth"], inter)
-    if "pod_bandwidth" not in links:
-        return wires
-    return (*wires, size * (links["pod_oversubscription"] / links["pod_bandwidth"]))
 
 
 # Of a node's rings all but one go on inside of it at any rank; with one node all do.
@@ -505,7 +500,7 @@ CHANNELS_STEP = _step(
     source="derivation",
     where="what NCCL does: a ring a channel, each leaving a node by another network card",
     assumes=("as many rings as ranks in a node, each with its part of the buffer",),
-    links=STEPS,
+    links=PAID,
     doubled=True,
 )
 def flat_ring_channels(node_ranks, nodes, pods, ranks_per_nic, **links):
@@ -534,7 +529,7 @@ DIRECT_STEP = _step(
     assumes=(
         "a rank posts all its messages at once and those of a level pay one latency together",
     ),
-    links=STEPS,
+    links=PAID,
 )
 def all_to_all_direct(node_ranks, nodes, pods, ranks_per_nic, **links):
     """All pairs at once, each message straight over the level at which its ranks meet."""

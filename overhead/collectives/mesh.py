@@ -19,25 +19,29 @@ from overhead.collectives.algorithm import (
     longest,
     network,
 )
+from overhead.collectives.bounds import across_halves
 from overhead.collectives.cost import Cost, flat, several, twice
-from overhead.collectives.torus import (
-    BARRIER,
+from overhead.collectives.grid import (
     DIMENSIONS,
-    IN_TURN,
     LONGEST,
-    PARTS,
-    RING,
     SIZES,
     bucket,
-    bytes_side_by_side,
     count,
     exchange,
-    in_three_phases,
     over,
-    side_by_side,
     spread,
+)
+from overhead.collectives.torus import (
+    BARRIER,
+    IN_TURN,
+    PARTS,
+    RING,
+    bytes_side_by_side,
+    in_three_phases,
+    side_by_side,
     staircase,
 )
+from overhead.formula import derived
 from overhead.quantity import Array
 
 on_mesh = partial(algorithm, "mesh")
@@ -60,6 +64,40 @@ network(
     requires=(GRID_FITS,),
     grid=True,
 )
+
+
+# Measures: the distance, the ports, the links and the cut that no schedule can do without.
+
+
+@derived(returns="diameter", assumes=("a broadcast starts in a corner",), when={"topology": "mesh"})
+def mesh_diameter(mesh_nx, mesh_ny, mesh_nz):
+    """Distance from corner to corner of a mesh."""
+    return mesh_nx + mesh_ny + mesh_nz - 3.0
+
+
+@derived(returns="ports", when={"topology": "mesh"})
+def mesh_ports(mesh_nx, mesh_ny, mesh_nz):
+    """Links out of a corner of a mesh."""
+    ports = sum(xp.minimum(size - 1.0, 1.0) for size in (mesh_nx, mesh_ny, mesh_nz))
+    return xp.maximum(ports, 1.0)
+
+
+@derived(returns="links", when={"topology": "mesh"})
+def mesh_links(mesh_nx, mesh_ny, mesh_nz):
+    """Links of a mesh, both directions."""
+    faces = mesh_ny * mesh_nz + mesh_nx * mesh_nz + mesh_nx * mesh_ny
+    return xp.asarray(xp.maximum(2.0 * (3.0 * mesh_nx * mesh_ny * mesh_nz - faces), 1.0))
+
+
+@derived(returns="pair_cut", when={"topology": "mesh"})
+def mesh_pair_cut(mesh_nx, mesh_ny, mesh_nz):
+    """Load of a mesh's links, cut into halves across its worst dimension."""
+    return xp.maximum(
+        xp.maximum(across_halves(mesh_nx), across_halves(mesh_ny)), across_halves(mesh_nz)
+    )
+
+
+# Algorithms.
 
 
 def _forwarded(size):

@@ -12,17 +12,17 @@ from functools import partial
 
 from overhead.arrays import xp
 from overhead.collectives.algorithm import BOTH, EVERY, MINIMAL, ONCE, TWO_LEVELS, Requirement
-from overhead.collectives.cost import LEVELS, Cost, Level, several, stack
+from overhead.collectives.cost import Cost, Level, several, stack
 from overhead.collectives.hierarchical import (
     ABSENT,
-    ALL_LINKS,
     CARD,
+    CROWD,
     INSIDE,
     WIRES,
+    crowd,
     edges,
     on_nodes,
     slowest,
-    wires_of,
 )
 from overhead.quantity import Array
 
@@ -54,6 +54,19 @@ SLOWEST = (
 )
 
 
+ALL_LINKS = (
+    "message_bytes", "intra_latency", "intra_bandwidth", "inter_latency", "inter_bandwidth",
+    "uplink_oversubscription", "pod_latency", "pod_bandwidth", "pod_oversubscription",
+)  # fmt: skip
+
+
+def _wires(links: Mapping[str, Array]) -> tuple[Array, Array]:
+    """Return the time of the whole message over a link inside a node, and between nodes."""
+    size = links["message_bytes"]
+    inter = size * (links["uplink_oversubscription"] / links["inter_bandwidth"])
+    return size / links["intra_bandwidth"], inter
+
+
 @on_nodes(
     BOTH,
     "ring_path",
@@ -78,7 +91,7 @@ def ring_path(node_ranks, nodes, pods, ranks_per_nic, **links):
     present = (node_ranks > 1.0, nodes > 1.0, pods > 1.0)
     # A block doesn't pass one of the links; the block that is the last there passes all but the
     # quickest.
-    latencies = [links[f"{level}_latency"] for level in LEVELS]
+    latencies = [links["intra_latency"], links["inter_latency"], links["pod_latency"]]
     left_out = slowest(
         *(xp.where(here, -one, -xp.inf) for here, one in zip(present, latencies, strict=True))
     )
@@ -87,7 +100,9 @@ def ring_path(node_ranks, nodes, pods, ranks_per_nic, **links):
     inside = xp.where(nodes * pods > 1.0, (node_ranks - 1.0) / node_ranks, 1.0) / ranks
     outside = ranks_per_nic / (node_ranks * ranks)
     shares = (inside, outside, outside)
-    wires = zip(present, shares, wires_of(links), strict=True)
+    size = links["message_bytes"]
+    between_pods = size * (links["pod_oversubscription"] / links["pod_bandwidth"])
+    wires = zip(present, shares, (*_wires(links), between_pods), strict=True)
     busiest = slowest(*(xp.where(here, share * wire, ABSENT) for here, share, wire in wires))
     sent = (ranks - 1.0) / ranks
     levels = tuple(
@@ -133,6 +148,37 @@ def node_pairwise(node_ranks, nodes, pods, ranks_per_nic):
     )
 
 
+@on_nodes(
+    "p2p",
+    "direct",
+    time="where(nodes > 1, hops*inter_latency"
+    f" + {CROWD}*message_bytes*uplink_oversubscription/inter_bandwidth,"
+    " where(pods > 1, hops*pod_latency"
+    f" + {CROWD}*message_bytes*pod_oversubscription/pod_bandwidth,"
+    f" {ONCE}*(hops*intra_latency + message_bytes/intra_bandwidth)))",
+    carried=f"{ONCE}*hops*message_bytes",
+    source="hockney1994",
+    assumes=(
+        "between nodes of a pod; between pods if those have one node, else in the node",
+        "the node's other ranks use their network cards at the same time",
+    ),
+    form="message",
+)
+def direct_between_nodes(node_ranks, nodes, pods, ranks_per_nic, hops):
+    """One message, between nodes where there are several."""
+    inter = several(nodes)
+    pod = (1.0 - inter) * several(pods)
+    intra = (1.0 - inter) * (1.0 - pod) * several(node_ranks)
+    there = several(node_ranks * nodes * pods)
+    shared = crowd(node_ranks, ranks_per_nic)
+    fewer = xp.minimum(hops, 1.0)
+    levels = tuple(
+        Level(here * hops, here * fewer, here * share, here * hops)
+        for here, share in ((intra, 1.0), (inter, shared), (pod, shared))
+    )
+    return Cost(there, there, levels)
+
+
 # Trees between nodes, through which bytes stream: of a buffer cut finely enough, a rank passes on
 # what comes in as it comes in.  So the time is the latency of the path up and down, and that of
 # the bytes through the busiest link.
@@ -160,7 +206,7 @@ def _streamed(
     links: Mapping[str, Array],
 ) -> Cost:
     """Return the cost of a stream over two levels: latency of both, transfer of the slower."""
-    inside, outside = (share * w for share, w in zip(shares, wires_of(links), strict=True))
+    inside, outside = (share * w for share, w in zip(shares, _wires(links), strict=True))
     inner = inside >= outside
     slower = (xp.asarray(inner, dtype=xp.float64), xp.asarray(~inner, dtype=xp.float64))
     levels = [

@@ -6,7 +6,9 @@ from functools import partial
 
 from overhead.arrays import xp
 from overhead.collectives.algorithm import BOTH, CHAIN, CHUNK, POWER_OF_TWO, algorithm, network
+from overhead.collectives.bounds import across_halves
 from overhead.collectives.cost import Cost, flat, several
+from overhead.formula import derived
 from overhead.quantity import Array
 
 on_ring = partial(algorithm, "ring")
@@ -26,6 +28,30 @@ network(
     nccl={"all_to_all": ("shift_min",)},
     tree="tree_pipe",
 )
+
+
+# Measures: the distance, the ports and the cut that no schedule can do without.
+
+
+@derived(returns="diameter", when={"topology": "ring"})
+def ring_diameter(ranks):
+    """Distance half round a ring."""
+    return xp.floor(ranks / 2.0)
+
+
+@derived(returns="ports", when={"topology": "ring"})
+def ring_ports(ranks):
+    """Links out of a rank of a ring."""
+    return xp.where(ranks > 2.0, 2.0, 1.0)
+
+
+@derived(returns="pair_cut", when={"topology": "ring"})
+def ring_pair_cut(ranks, ports):
+    """Load of a ring's links, cut into halves."""
+    return across_halves(ranks) / ports
+
+
+# Algorithms.
 
 
 def _pairs(ranks):

@@ -17,6 +17,7 @@ from overhead.collectives.algorithm import (
     network,
 )
 from overhead.collectives.cost import Cost, Level, flat, several
+from overhead.formula import constant, derived
 from overhead.quantity import Array
 from overhead.special import popcount_sum
 
@@ -50,6 +51,27 @@ network(
     nccl={"all_reduce": ("ring", "dbt", "nvls", "inc"), **dict.fromkeys(BOTH, ("ring", "nvls"))},
     tree="dbt",
 )
+
+
+# Measures: the distance, the ports and the load that no schedule can do without.
+
+
+@derived(returns="diameter", when={"topology": "switch|tree"})
+def switch_diameter(ranks):
+    """Distance through a switch."""
+    return xp.where(ranks > 1.0, 1.0, 0.0)
+
+
+constant("ports", 1.0, when={"topology": "switch|tree"}, name="switch_ports")
+
+
+@derived(returns="pair_cut", when={"topology": "switch|tree"})
+def switch_pair_cut(ranks):
+    """Load of a switch's port."""
+    return (ranks - 1.0) / ranks
+
+
+# Algorithms.
 
 
 def levels(ranks: Array) -> Array:

@@ -18,61 +18,29 @@ from overhead.collectives.algorithm import (
     MINIMAL,
     ONE_DIMENSION,
     algorithm,
-    dimensions,
     longest,
     network,
 )
-from overhead.collectives.cost import Cost, flat, scale, several, stack
+from overhead.collectives.bounds import across_halves
+from overhead.collectives.cost import Cost, flat, several
+from overhead.collectives.grid import (
+    DIMENSIONS,
+    FOLLOWING,
+    LONGEST,
+    MIDDLE,
+    SHORTEST,
+    SIZES,
+    bucket,
+    count,
+    exchange,
+    over,
+    spread,
+)
+from overhead.formula import derived
 from overhead.quantity import Array
 
 on_torus = partial(algorithm, "torus")
 on_rings = partial(on_torus, BOTH, sent=EVERY, carried=MINIMAL, doubled=True)
-
-SIZES = ("mesh_nx", "mesh_ny", "mesh_nz")
-# The size whose dimension a part of the buffer goes along next; before x comes z.
-FOLLOWING = ("mesh_ny", "mesh_nz", "mesh_nx")
-SHARES = ("message_bytes", "message_bytes/mesh_nx", "message_bytes/(mesh_nx*mesh_ny)")
-DIMENSIONS = " + ".join(f"where({size} > 1, 1, 0)" for size in SIZES)
-DIMENSIONS = f"maximum({DIMENSIONS}, 1)"
-LONGEST = "maximum(maximum(mesh_nx, mesh_ny), mesh_nz)"
-SHORTEST = "minimum(minimum(mesh_nx, mesh_ny), mesh_nz)"
-MIDDLE = f"(mesh_nx + mesh_ny + mesh_nz - {LONGEST} - {SHORTEST})"
-
-
-def over(template: str) -> str:
-    """Return the sum over dimensions of an expression."""
-    return " + ".join(
-        template.format(n=size, m=share) for size, share in zip(SIZES, SHARES, strict=True)
-    )
-
-
-def bucket(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
-    """Return the cost of a reduce_scatter or all_gather, one dimension after the other."""
-    return stack(
-        [
-            scale(one(nx), 1.0, ny * nz),
-            scale(one(ny), 1.0 / nx, nx * nz),
-            scale(one(nz), 1.0 / (nx * ny), nx * ny),
-        ]
-    )
-
-
-def exchange(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
-    """Return the cost of an all_to_all, one dimension after the other, each with all bytes."""
-    return stack(
-        [scale(one(nx), 1.0, ny * nz), scale(one(ny), 1.0, nx * nz), scale(one(nz), 1.0, nx * ny)]
-    )
-
-
-def spread(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
-    """Return the cost of a broadcast along x, then from there along y, then along z."""
-    return stack([one(nx), scale(one(ny), 1.0, nx), scale(one(nz), 1.0, nx * ny)])
-
-
-def count(*sizes: Array) -> Array:
-    """Return how many dimensions are above 1, at least 1."""
-    return xp.maximum(dimensions(*sizes), 1.0)
-
 
 Part = tuple[Array, Array]  # Its length and its height
 
@@ -164,6 +132,32 @@ network(
     requires=(GRID_FITS,),
     grid=True,
 )
+
+
+# Measures: the distance, the ports and the cut that no schedule can do without.
+
+
+@derived(returns="diameter", when={"topology": "torus"})
+def torus_diameter(mesh_nx, mesh_ny, mesh_nz):
+    """Distance half round a torus in every dimension."""
+    return xp.floor(mesh_nx / 2.0) + xp.floor(mesh_ny / 2.0) + xp.floor(mesh_nz / 2.0)
+
+
+@derived(returns="ports", when={"topology": "torus"})
+def torus_ports(mesh_nx, mesh_ny, mesh_nz):
+    """Links out of a rank of a torus; a dimension of two ranks has one cable."""
+    ports = sum(xp.minimum(size - 1.0, 2.0) for size in (mesh_nx, mesh_ny, mesh_nz))
+    return xp.maximum(ports, 1.0)
+
+
+@derived(returns="pair_cut", when={"topology": "torus"})
+def torus_pair_cut(mesh_nx, mesh_ny, mesh_nz):
+    """Load of a torus' links, cut into halves across its worst dimension."""
+    loads = [across_halves(n) / xp.where(n > 2.0, 2.0, 1.0) for n in (mesh_nx, mesh_ny, mesh_nz)]
+    return longest(*loads)
+
+
+# Algorithms.
 
 
 def fan(nx: Array, ny: Array, nz: Array) -> Array:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.collectives.network import (
+from overhead.collectives.levels import (
     FILLED,
     LEAVES_ONCE,
     UPLINKS,

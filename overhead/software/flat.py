@@ -10,7 +10,7 @@ from functools import partial
 
 from overhead.arrays import xp
 from overhead.collectives.cost import several
-from overhead.formula import alias, declare, formula, product
+from overhead.formula import alias, formula, product
 from overhead.labels import LABELS, NO_LIBRARY
 
 # The labels under which forms hold.
@@ -44,23 +44,20 @@ def flat_step_latency(ranks, gpus_per_node, step_latency, fabric_latency):
     return xp.where(ranks <= gpus_per_node, step_latency, fabric_latency)
 
 
-for _returns, _of, _name, _when, _title in (
-    ("inner_step_latency", "step_latency", "intra_step_latency", {**STEPWISE, "link": "intra"},
-     "Latency of a step, in a node"),
-    ("inner_step_latency", "fabric_latency", "inter_step_latency", {**STEPWISE, "link": "inter"},
-     "Latency of a step, between nodes"),
-    ("inner_share", "link_share", "intra_share", {**STEPWISE, "link": "intra"},
-     "Share of the link's rate, in a node"),
-    ("inner_share", "fabric_share", "inter_share", {**STEPWISE, "link": "inter"},
-     "Share of the link's rate, between nodes"),
-    ("inner_share", "pair_share", "flat_pair_share", PAIRS,
-     "Share of the link's rate that an exchange of pairs reaches"),
-    ("inner_ll_share", "ll_share", "flat_ll_share", RING,
-     "Rate of LL over that of Simple, of a ring"),
-    ("inner_ll_share", "pair_ll_share", "flat_pair_ll_share", PAIRS,
-     "Rate of LL over that of Simple, of an exchange of pairs"),
-):  # fmt: skip
-    alias(_returns, _of, _title, source=OWN, when=_when, name=_name)
+alias("inner_step_latency", "step_latency", "Latency of a step, in a node", source=OWN,
+      when={**STEPWISE, "link": "intra"}, name="intra_step_latency")  # fmt: skip
+alias("inner_step_latency", "fabric_latency", "Latency of a step, between nodes", source=OWN,
+      when={**STEPWISE, "link": "inter"}, name="inter_step_latency")  # fmt: skip
+alias("inner_share", "link_share", "Share of the link's rate, in a node", source=OWN,
+      when={**STEPWISE, "link": "intra"}, name="intra_share")  # fmt: skip
+alias("inner_share", "fabric_share", "Share of the link's rate, between nodes", source=OWN,
+      when={**STEPWISE, "link": "inter"}, name="inter_share")  # fmt: skip
+alias("inner_share", "pair_share", "Share of the link's rate that an exchange of pairs reaches",
+      source=OWN, when=PAIRS, name="flat_pair_share")  # fmt: skip
+alias("inner_ll_share", "ll_share", "Rate of LL over that of Simple, of a ring", source=OWN,
+      when=RING, name="flat_ll_share")  # fmt: skip
+alias("inner_ll_share", "pair_ll_share", "Rate of LL over that of Simple, of an exchange of pairs",
+      source=OWN, when=PAIRS, name="flat_pair_ll_share")  # fmt: skip
 
 
 @priced(returns="inner_share", assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"})
@@ -87,20 +84,22 @@ product("ll_fixed_time", ("latency_count", "inner_step_latency"),
         name="flat_ll_fixed_time")  # fmt: skip
 
 
-def _entered(ranks, entry_time, count, latency):
-    return several(ranks) * entry_time + count * latency
+@priced(returns="simple_fixed_time", when=STEPWISE)
+def flat_simple_fixed_time(ranks, simple_entry_time, latency_count, inner_step_latency):
+    """Entry and steps with protocol Simple."""
+    return several(ranks) * simple_entry_time + latency_count * inner_step_latency
 
 
-for _returns, _name, _entry, _latency, _when, _words in (
-    ("simple_fixed_time", "flat_simple_fixed_time", "simple_entry_time", "inner_step_latency",
-     STEPWISE, "Entry and steps with protocol Simple"),
-    ("simple_fixed_time", "in_network_fixed_time", "simple_entry_time", "in_network_latency",
-     {**SCHEDULED, "in_network": "yes"}, "Entry and steps where the switch takes part"),
-    ("ll_fixed_time", "flat_pair_ll_fixed_time", "pair_entry_time", "pair_step_latency", PAIRS,
-     "Entry and messages of an exchange of pairs, with LL"),
-):  # fmt: skip
-    declare(_returns, ("ranks", _entry, "latency_count", _latency), _entered, _words, source=OWN,
-            when=_when, name=_name)  # fmt: skip
+@priced(returns="simple_fixed_time", when={**SCHEDULED, "in_network": "yes"})
+def in_network_fixed_time(ranks, simple_entry_time, latency_count, in_network_latency):
+    """Entry and steps where the switch takes part."""
+    return several(ranks) * simple_entry_time + latency_count * in_network_latency
+
+
+@priced(returns="ll_fixed_time", when=PAIRS)
+def flat_pair_ll_fixed_time(ranks, pair_entry_time, latency_count, pair_step_latency):
+    """Entry and messages of an exchange of pairs, with LL."""
+    return several(ranks) * pair_entry_time + latency_count * pair_step_latency
 
 
 @priced(returns="simple_fixed_time", when=PAIRS)
@@ -144,19 +143,26 @@ def flat_nvls_byte_time(sent_fraction, port_rate, nvls_share):
     return sent_fraction / (port_rate * nvls_share)
 
 
-def _ramp_square(ramp_time, fraction, port_rate):
-    return ramp_time * fraction / port_rate
+@priced(
+    returns="ramp_square",
+    assumes=("a message is cut into the best number of chunks, which follow one another",),
+    when=STEPWISE,
+)
+def flat_ramp_square(ramp_time, transfer_fraction, port_rate):
+    """Ramp of a ring, or of any schedule."""
+    return ramp_time * transfer_fraction / port_rate
 
 
-declare("ramp_square", ("ramp_time", "transfer_fraction", "port_rate"), _ramp_square,
-        "Ramp of a ring, or of any schedule", source=OWN, when=STEPWISE, name="flat_ramp_square",
-        assumes=("a message is cut into the best number of chunks, which follow one another",)
-        )  # fmt: skip
-declare("ramp_square", ("pair_ramp_time", "transfer_fraction", "port_rate"), _ramp_square,
-        "Ramp of an exchange of pairs", source=OWN, when=PAIRS,
-        name="flat_pair_ramp_square")  # fmt: skip
-declare("ramp_square", ("nvls_ramp_time", "sent_fraction", "port_rate"), _ramp_square,
-        "Ramp of NVLS", source=OWN, when=NVLS, name="flat_nvls_ramp_square")  # fmt: skip
+@priced(returns="ramp_square", when=PAIRS)
+def flat_pair_ramp_square(pair_ramp_time, transfer_fraction, port_rate):
+    """Ramp of an exchange of pairs."""
+    return pair_ramp_time * transfer_fraction / port_rate
+
+
+@priced(returns="ramp_square", when=NVLS)
+def flat_nvls_ramp_square(nvls_ramp_time, sent_fraction, port_rate):
+    """Ramp of NVLS."""
+    return nvls_ramp_time * sent_fraction / port_rate
 
 
 @priced(

@@ -10,7 +10,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.collectives.cost import several
-from overhead.formula import alias, declare, formula, product
+from overhead.formula import alias, formula, product
 from overhead.quantity import Array
 from overhead.software.flat import OWN, PRICED, priced
 
@@ -77,26 +77,29 @@ alias("intra_step_latency", "step_latency", "Latency of a step inside a node", s
       when=NODES)  # fmt: skip
 
 
-def _far(fabric_latency, simple_fabric_factor):
-    """Return the latency of a step between nodes, with Simple."""
+@priced(returns="inter_step_latency", name="inter_step_latency_on_nodes", when=NODES)
+@priced(returns="pod_step_latency", name="pod_step_latency_on_nodes", when=NODES)
+def far_latency(fabric_latency, simple_fabric_factor):
+    """Latency of a step between nodes, or between pods, with Simple."""
     return fabric_latency * (1.0 + simple_fabric_factor)
 
 
-def _reached(wire_time, fabric_share):
+@priced(returns="inter_step_wire_time", name="inter_step_wire_time_on_nodes", when=NODES,
+        inputs=("inter_wire_time", "fabric_share"))  # fmt: skip
+@priced(returns="pod_step_wire_time", name="pod_step_wire_time_on_nodes", when=NODES,
+        inputs=("pod_wire_time", "fabric_share"))  # fmt: skip
+def far_wire_time(wire_time, fabric_share):
+    """Time of the whole message between nodes, or between pods."""
     return wire_time / fabric_share
 
 
-def _filled(fabric_ramp_steps, fabric_latency, fabric_share):
+@priced(returns="inter_step_ramp_time", name="inter_step_ramp_time_on_nodes", when=NODES)
+@priced(returns="pod_step_ramp_time", name="pod_step_ramp_time_on_nodes", when=NODES)
+def far_ramp_time(fabric_ramp_steps, fabric_latency, fabric_share):
+    """Ramp between nodes, or between pods."""
     return fabric_ramp_steps * fabric_latency * fabric_share
 
 
-for _level, _words in (("inter", "nodes"), ("pod", "pods")):
-    declare(f"{_level}_step_latency", ("fabric_latency", "simple_fabric_factor"), _far,
-            f"Latency of a step between {_words}", source=OWN, when=NODES)  # fmt: skip
-    declare(f"{_level}_step_wire_time", (f"{_level}_wire_time", "fabric_share"), _reached,
-            f"Time of the whole message between {_words}", source=OWN, when=NODES)  # fmt: skip
-    declare(f"{_level}_step_ramp_time", ("fabric_ramp_steps", "fabric_latency", "fabric_share"),
-            _filled, f"Ramp between {_words}", source=OWN, when=NODES)  # fmt: skip
 product("intra_step_ramp_time", ("ramp_time", "link_share"), "Ramp inside a node", source=OWN,
         when=NODES)  # fmt: skip
 
@@ -198,21 +201,18 @@ def phase_outer_bytes(
 # The shares of the rates that a library reaches.
 
 
-for _returns, _of, _name, _when, _title in (
-    ("inner_share", "link_share", "ring_inner_share", {**NODES, "form": "ring|schedule"},
-     "Share of a port's rate that rings reach"),
-    ("inner_share", "pair_share", "pair_inner_share", {**NODES, "form": "pairs|message"},
-     "Share of a port's rate that pairs reach"),
-    ("outer_share", "fabric_share", "ring_outer_share", {**NODES, "form": "ring|message|schedule"},
-     "Share of the cards' rate that rings reach"),
-    ("outer_share", "sharp_share", "sharp_outer_share", SHARP,
-     "Share of the cards' rate that reduction by switches reaches"),
-    ("inner_ll_share", "ll_share", "path_ll_share", PATHS,
-     "Rate of LL over that of Simple in nodes, of rings and trees"),
-    ("inner_ll_share", "pair_ll_share", "pair_inner_ll_share", {**NODES, "form": "pairs|message"},
-     "Rate of LL over that of Simple in nodes, of pairs"),
-):  # fmt: skip
-    alias(_returns, _of, _title, source=OWN, when=_when, name=_name)
+alias("inner_share", "link_share", "Share of a port's rate that rings reach", source=OWN,
+      when={**NODES, "form": "ring|schedule"}, name="ring_inner_share")  # fmt: skip
+alias("inner_share", "pair_share", "Share of a port's rate that pairs reach", source=OWN,
+      when={**NODES, "form": "pairs|message"}, name="pair_inner_share")  # fmt: skip
+alias("outer_share", "fabric_share", "Share of the cards' rate that rings reach", source=OWN,
+      when={**NODES, "form": "ring|message|schedule"}, name="ring_outer_share")  # fmt: skip
+alias("outer_share", "sharp_share", "Share of the cards' rate that reduction by switches reaches",
+      source=OWN, when=SHARP, name="sharp_outer_share")  # fmt: skip
+alias("inner_ll_share", "ll_share", "Rate of LL over that of Simple in nodes, of rings and trees",
+      source=OWN, when=PATHS, name="path_ll_share")  # fmt: skip
+alias("inner_ll_share", "pair_ll_share", "Rate of LL over that of Simple in nodes, of pairs",
+      source=OWN, when={**NODES, "form": "pairs|message"}, name="pair_inner_ll_share")  # fmt: skip
 
 
 product("inner_share", ("link_share", "tree_link_share"),
@@ -275,25 +275,36 @@ def both_ll_byte_times(
 # The ramp: inside of a node, or between nodes; of phases, both.
 
 
-def _ramp_square(
+@priced(returns="ramp_square", when=PATHS)
+def path_ramp_square(
     total_nodes, fabric_ramp_steps, fabric_latency, outer_byte_time, ramp_time, inner_byte_time
 ):
+    """Ramp of rings and trees."""
     between = fabric_ramp_steps * fabric_latency * outer_byte_time
     return xp.where(total_nodes > 1.0, between, ramp_time * inner_byte_time)
 
 
-for _name, _form, _outer, _ramp, _words in (
-    ("path", "ring|tree", "outer_byte_time", "ramp_time", "rings and trees"),
-    ("nvls", "nvls_tree|sharp", "simple_byte_time", "nvls_ramp_time",
-     "NVLS and what is between nodes"),
-    ("pair", "pairs|message", "outer_byte_time", "pair_ramp_time", "pairs"),
-):  # fmt: skip
-    declare(
-        "ramp_square",
-        ("total_nodes", "fabric_ramp_steps", "fabric_latency", _outer, _ramp, "inner_byte_time"),
-        _ramp_square, f"Ramp of {_words}", source=OWN, when={**NODES, "form": _form},
-        name=f"{_name}_ramp_square",
-    )  # fmt: skip
+@priced(returns="ramp_square", when={**NODES, "form": "nvls_tree|sharp"})
+def nvls_ramp_square(
+    total_nodes,
+    fabric_ramp_steps,
+    fabric_latency,
+    simple_byte_time,
+    nvls_ramp_time,
+    inner_byte_time,
+):
+    """Ramp of NVLS and what is between nodes."""
+    between = fabric_ramp_steps * fabric_latency * simple_byte_time
+    return xp.where(total_nodes > 1.0, between, nvls_ramp_time * inner_byte_time)
+
+
+@priced(returns="ramp_square", when={**NODES, "form": "pairs|message"})
+def pair_ramp_square(
+    total_nodes, fabric_ramp_steps, fabric_latency, outer_byte_time, pair_ramp_time, inner_byte_time
+):
+    """Ramp of pairs."""
+    between = fabric_ramp_steps * fabric_latency * outer_byte_time
+    return xp.where(total_nodes > 1.0, between, pair_ramp_time * inner_byte_time)
 
 
 @priced(
@@ -344,7 +355,7 @@ def ring_simple_fixed_time(
 ):
     """Entry and steps of a ring along its path, with Simple."""
     step = step_latency * (1.0 + several(total_nodes) * simple_step_factor)
-    far = _far(fabric_latency, simple_fabric_factor)
+    far = far_latency(fabric_latency, simple_fabric_factor)
     path = total_nodes * (node_ranks - 1.0) * step + (total_nodes - 1.0) * far
     return several(ranks) * simple_entry_time + ring_passes * path
 
@@ -368,7 +379,7 @@ def tree_simple_fixed_time(
 ):
     """Entry and steps up a tree and down it, with Simple."""
     step = step_latency * (1.0 + several(total_nodes) * simple_step_factor)
-    far = _far(fabric_latency, simple_fabric_factor)
+    far = far_latency(fabric_latency, simple_fabric_factor)
     entry = several(ranks) * simple_entry_time
     return entry + 2.0 * (node_ranks - 1.0) * step + depth(total_nodes) * far
 
@@ -392,7 +403,7 @@ def nvls_tree_fixed_time(
     """NVLS, and steps up a tree and down it."""
     spans = xp.where(node_ranks > gpus_per_host, 1.0, 0.0)
     inside = several(ranks) * (nvls_time + spans * nvls_hosts_time)
-    return inside + depth(total_nodes) * _far(fabric_latency, simple_fabric_factor)
+    return inside + depth(total_nodes) * far_latency(fabric_latency, simple_fabric_factor)
 
 
 @formula(
@@ -414,7 +425,7 @@ def sharp_fixed_time(
     """NVLS, and a step to the switches between nodes and back."""
     spans = xp.where(node_ranks > gpus_per_host, 1.0, 0.0)
     inside = several(ranks) * (nvls_time + spans * nvls_hosts_time)
-    return inside + 2.0 * several(total_nodes) * _far(fabric_latency, simple_fabric_factor)
+    return inside + 2.0 * several(total_nodes) * far_latency(fabric_latency, simple_fabric_factor)
 
 
 @priced(returns="ll_fixed_time", when=PAIRS)
@@ -483,7 +494,7 @@ def message_simple_fixed_time(
     """One message in a node or between nodes, with Simple."""
     inside = several(intra_latency_count + 1.0) * (pair_entry_time + pair_simple_time)
     inside = inside + intra_latency_count * pair_step_latency
-    far = _far(fabric_latency, simple_fabric_factor)
+    far = far_latency(fabric_latency, simple_fabric_factor)
     return inside + (inter_latency_count + pod_latency_count) * far
 
 

@@ -11,15 +11,19 @@ import numpy as np
 from overhead.arrays import PLAIN, xp
 from overhead.collectives.cost import several
 from overhead.formula import alias, constant, product, total
-from overhead.labels import FOLLOWING
 from overhead.quantity import Array
 from overhead.software.flat import OWN, PRICED, priced
 
 ANY = {"library": PRICED}
 SEQUENTIAL = {**ANY, "phases": "sequential"}
+FLAT, NODES = {"shape": "flat"}, {"topology": "hierarchical"}
+# Where a library's form stands in the place of that of links alone.
+EXACT = {**SEQUENTIAL, "reduction": "free"}
+ON_FLAT, ON_NODES = {**EXACT, **FLAT, "floor": "none"}, {**EXACT, **NODES, "floor": "none"}
 TWO_PROTOCOLS = "ring|pairs|message|tree"
 SIMPLE_ONLY = "nvls|nvls_tree|sharp|schedule"
 RINGS = {**ANY, "form": "ring"}
+WAITING = {"floor": "some"}
 HASTE = ("operations are issued ahead of the GPU",)
 
 
@@ -90,6 +94,12 @@ SIMPLE = "message_bytes*simple_slope + sqrt(message_bytes*ramp_square) + simple_
 
 
 @priced(expression=SIMPLE, when=ANY)
+@priced(returns="device_time", expression=SIMPLE, when={**ANY, "form": SIMPLE_ONLY},
+        name="simple_device_time")  # fmt: skip
+@priced(returns="time", expression=SIMPLE, when={**ON_FLAT, "form": SIMPLE_ONLY},
+        name="flat_simple_time")  # fmt: skip
+@priced(returns="time", expression=SIMPLE, when={**ON_NODES, "form": SIMPLE_ONLY},
+        name="nodes_simple_time")  # fmt: skip
 def simple_time(
     message_bytes: Array,
     simple_slope: Array,
@@ -117,37 +127,21 @@ def _on(change: np.ufunc, total: Array, other: Array) -> Array:
     return np.asarray(change(total, other, out=total if fits else None))
 
 
-def least_time(ll_time: Array, simple_time: Array) -> Array:
+@priced(returns="device_time", when={**ANY, "form": TWO_PROTOCOLS}, name="least_device_time")
+@priced(returns="time", when={**ON_FLAT, "form": TWO_PROTOCOLS}, name="flat_least_time")
+@priced(returns="time", when={**ON_NODES, "form": TWO_PROTOCOLS}, name="nodes_least_time")
+def least_time(ll_time, simple_time):
     """Time with the protocol of least time, LL or Simple."""
     return xp.minimum(ll_time, simple_time)
 
 
-def floored_time(device_time: Array, floor_time: Array) -> Array:
+@priced(returns="time", assumes=HASTE, when={**ON_FLAT, "floor": "some"}, name="flat_floored_time")
+@priced(
+    returns="time", assumes=HASTE, when={**ON_NODES, "floor": "some"}, name="nodes_floored_time"
+)
+def floored_time(device_time, floor_time):
     """Time of the operation, with what it waits for host or fabric."""
     return xp.sqrt(xp.sqrt(device_time**4 + floor_time**4))
-
-
-for _shape in FOLLOWING["shape"]:
-    _where = {**ANY, "shape": _shape}
-    _exact = {**SEQUENTIAL, "shape": _shape, "reduction": "free"}
-    for _returns, _more in (("device_time", _where), ("time", {**_exact, "floor": "none"})):
-        priced(
-            returns=_returns,
-            when={**_more, "form": TWO_PROTOCOLS},
-            name=f"{_shape}_{_returns}_of_two_protocols",
-        )(least_time)
-        priced(
-            returns=_returns,
-            expression=SIMPLE,
-            when={**_more, "form": SIMPLE_ONLY},
-            name=f"{_shape}_{_returns}_of_one_protocol",
-        )(simple_time)
-    priced(
-        returns="time",
-        assumes=HASTE,
-        when={**_exact, "floor": "some"},
-        name=f"{_shape}_time_with_floor",
-    )(floored_time)
 
 
 product("host_floor_time", ("issue_time", "ranks"),
@@ -162,13 +156,13 @@ alias(
 )  # fmt: skip
 
 
-@priced(returns="floor_time", when={**ANY, "shape": "flat"})
+@priced(returns="floor_time", when={**ANY, **FLAT})
 def flat_floor_time(ranks, host_floor_time):
     """Least time of an operation: the host's."""
     return several(ranks) * host_floor_time
 
 
-@priced(returns="floor_time", when={**ANY, "topology": "hierarchical"})
+@priced(returns="floor_time", when={**ANY, **NODES})
 def nodes_floor_time(ranks, host_floor_time, total_nodes, fabric_floor_time):
     """Least time of an operation: the host's, and the fabric's."""
     fabric = several(total_nodes) * fabric_floor_time
@@ -231,28 +225,26 @@ def wait_part_time(time, device_time):
     return xp.maximum(time - device_time, 0.0)
 
 
-def latency_parts(paid_launch_time: Array, step_part_time: Array, wait_part_time: Array) -> Array:
+@priced(returns="latency_time", when={**SEQUENTIAL, **FLAT}, name="flat_latency_parts")
+@priced(
+    returns="latency_time",
+    when={**SEQUENTIAL, **FLAT, "in_network": "yes"},
+    name="in_network_latency_parts",
+)
+@priced(returns="latency_time", when={**SEQUENTIAL, **NODES}, name="nodes_latency_parts")
+def latency_parts(paid_launch_time, step_part_time, wait_part_time):
     """Part of the time that doesn't grow with the message."""
     return paid_launch_time + step_part_time + wait_part_time
 
 
-def bandwidth_parts(wire_part_time: Array, copy_part_time: Array, ramp_part_time: Array) -> Array:
+@priced(returns="bandwidth_time", when={**SEQUENTIAL, **FLAT}, name="flat_bandwidth_parts")
+@priced(returns="bandwidth_time", when={**SEQUENTIAL, **NODES}, name="nodes_bandwidth_parts")
+def bandwidth_parts(wire_part_time, copy_part_time, ramp_part_time):
     """Part of the time that grows with the message."""
     return wire_part_time + copy_part_time + ramp_part_time
 
 
-for _shape in FOLLOWING["shape"]:
-    _where = {**SEQUENTIAL, "shape": _shape}
-    for _returns, _parts in (("latency_time", latency_parts), ("bandwidth_time", bandwidth_parts)):
-        priced(returns=_returns, when=_where, name=f"{_shape}_{_parts.__name__}")(_parts)
-priced(
-    returns="latency_time",
-    when={**SEQUENTIAL, "shape": "flat", "in_network": "yes"},
-    name="in_network_latency_parts",
-)(latency_parts)
-
-
-LEVELS = {**SEQUENTIAL, "topology": "hierarchical"}
+LEVELS = {**SEQUENTIAL, **NODES}
 WHOLE = ("an operation that leaves a node counts as between nodes, as a whole",)
 
 

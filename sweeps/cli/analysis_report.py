@@ -13,6 +13,7 @@ from overhead.evaluation import Evaluation
 from overhead.labels import NO_LIBRARY, PAIRED, PREFETCHES, SHARED
 from overhead.memory.quantities import MODULES
 from overhead.quantity import Array
+from overhead.statements import statement
 from overhead.step.bands import class_of_step
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer import SHAPES
@@ -532,9 +533,9 @@ def explanation(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
 
 def declarations(job: Job) -> Iterator[str]:
     """Yield the statement and source of every formula and algorithm that takes part, once."""
-    found = ((one.statement, one.reference) for one in job.program.declarations())
-    for statement, reference in dict.fromkeys(found):
-        yield from (statement, f"  source  {reference}")
+    found = ((statement(one), one.reference) for one in job.program.declarations())
+    for stated, reference in dict.fromkeys(found):
+        yield from (stated, f"  source  {reference}")
 
 
 def _memory_formulas(

@@ -18,6 +18,7 @@ from overhead.expression import names
 from overhead.formula import REGISTRY
 from overhead.labels import COLLECTIVES, LABELS, usual_spelling
 from overhead.quantity import VOCABULARY
+from overhead.statements import statements
 from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps import references as documents
 from sweeps.cli.typed import OWN, Command, folder_option, folders_of
@@ -337,11 +338,12 @@ def _formula_lines(name: str, as_latex: bool) -> Iterator[str]:
 def _algorithm_lines(key: tuple[str, str, str], as_latex: bool) -> Iterator[str]:
     one = ALGORITHMS[key]
     yield f"{'.'.join(key)}  {one.title}"
-    for quantity, expression in one.statements.items():
+    stated = statements(one)
+    for quantity, expression in stated.items():
         yield f"  {quantity} = {expression}"
     if as_latex:
-        yield f"  {equation('time', one.expression)}"
-    used = dict.fromkeys(n for text in one.statements.values() for n in names(text))
+        yield f"  {equation('time', stated['time'])}"
+    used = dict.fromkeys(n for text in stated.values() for n in names(text))
     yield from _quantity_lines(tuple(used))
     for requirement in one.requires:
         yield f"  needs   {requirement.text}"

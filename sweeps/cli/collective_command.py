@@ -10,11 +10,12 @@ import click
 import numpy as np
 
 from overhead.choose import TAKEN
-from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, STATEMENTS, Algorithm
 from overhead.evaluation import Evaluation
 from overhead.expression import names
 from overhead.labels import HIERARCHY, NO_LIBRARY, OPERATION_DEFAULTS, XLA
 from overhead.quantity import VOCABULARY
+from overhead.statements import statement, statements
 from sweeps import display
 from sweeps.bands import UNKNOWN, band_words
 from sweeps.cli import flags
@@ -95,7 +96,7 @@ def _lines(job: Job, result: Result, *, verbose: bool) -> Iterator[str]:
         yield ""
         yield from assumed_lines(job) if verbose else grouped_lines(job, brief=True)
         if verbose:
-            yield from statements(job)
+            yield from statement_lines(job)
 
 
 # The report of one cell for a person: values, and what they come from.
@@ -301,12 +302,12 @@ def _about(name: str) -> tuple[str, ...]:
     return next((one.inputs for one in conditions if one.fault == name), ())
 
 
-def statements(job: Job) -> Iterator[str]:
+def statement_lines(job: Job) -> Iterator[str]:
     """Yield the statement and source of every algorithm that takes part."""
     for algorithm in job.program.algorithms():
         yield ".".join(algorithm.key)
         yield f"  {algorithm.title}"
-        yield f"  {algorithm.statement}"
+        yield f"  {statement(algorithm)}"
         yield f"  source  {algorithm.reference}"
 
 
@@ -332,7 +333,7 @@ def _terms(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
     # What else the report prints: parts of the time, energy, rates.
     for name in display.rows("collective", place="report"):
         known = name in record and np.isfinite(float(record[name]))
-        if known and name not in (*algorithm.statements, "lower_bound", "lower_bound_ratio"):
+        if known and name not in (*STATEMENTS, "lower_bound", "lower_bound_ratio"):
             yield from derivation.lines(name, scope, DEEP)
     if float(record.get("lower_bound", np.nan)) > 0.0:
         yield ""
@@ -362,7 +363,7 @@ def _defined(job: Job, algorithm: Algorithm) -> bool:
 def _time(algorithm: Algorithm, scope: Evaluation, derivation: Derivation) -> Iterator[str]:
     """Yield how the time comes about where it isn't the stated one."""
     if "time" in derivation.stated:
-        for name in names(algorithm.expression):
+        for name in names(statements(algorithm)["time"]):
             yield from derivation.lines(name, scope, DEEP)
         return
     if algorithm.bound:
@@ -375,7 +376,7 @@ def _statements_of(
     algorithm: Algorithm, scope: Evaluation, derivation: Derivation
 ) -> Iterator[str]:
     """Yield what the algorithm states of links alone, with the numbers put in."""
-    for name, expression in algorithm.statements.items():
+    for name, expression in statements(algorithm).items():
         values = {needed: float(scope[needed]) for needed in names(expression)}
         derivation.leaves |= {needed: shown(needed, value) for needed, value in values.items()}
         result, units = evaluated(expression, values), VOCABULARY[name].units

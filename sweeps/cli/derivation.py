@@ -13,7 +13,7 @@ from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.quantity import VOCABULARY
 from overhead.recording import RecordingError
-from overhead.topology import statement
+from overhead.statements import recorded, statements
 from sweeps.cli.numbers import exact
 from sweeps.spec.units import put_in
 
@@ -113,7 +113,7 @@ class Derivation:
     ) -> Iterator[str]:
         """Yield what an algorithm's schedule counts, such as its latencies."""
         try:
-            expression = statement(algorithm, name)
+            expression = recorded(algorithm, name)
             values = {needed: float(scope[needed]) for needed in names(expression)}
             stated = same(evaluated(expression, values), float(scope[name]))
         except (RecordingError, LookupError, TypeError):
@@ -168,7 +168,7 @@ class Derivation:
         """
         algorithm = scope.algorithm
         assert algorithm is not None
-        expression = algorithm.statements.get(name, "")
+        expression = statements(algorithm).get(name, "")
         if expression:
             values = {needed: float(scope[needed]) for needed in names(expression)}
             if same(evaluated(expression, values), float(scope[name])):

@@ -80,7 +80,7 @@ def command(spec: str, **given: Any) -> int:
 
     SPEC is a path, or the name of a sweep that is shipped.
     """
-    from sweeps.cli.collective_command import statements
+    from sweeps.cli.collective_command import statement_lines
     from sweeps.hops.study import is_study
     from sweeps.own_formulas import load_formulas
     from sweeps.tuner.benefit import is_study as is_tuning
@@ -118,7 +118,7 @@ def command(spec: str, **given: Any) -> int:
     own = {one.name: one.units for one in sweep.reductions}
     out = Output({**given, "verbose": False, "plot": asked}, found.stem, own)
     if given["verbose"]:
-        out.notes.writelines(line + "\n" for line in statements(job))
+        out.notes.writelines(line + "\n" for line in statement_lines(job))
     if asked:
         _check_declared(job)
     if given["dry_run"]:

@@ -11,6 +11,7 @@ from overhead.collectives.algorithm import Algorithm
 from overhead.formula import Call, Formula
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
+from overhead.statements import statement, statements
 from sweeps.engine.grid import Column, Layout, Variable, dtype_of, row_numbers
 from sweeps.engine.program import Program
 from sweeps.latex import equation
@@ -131,10 +132,10 @@ def _sources(program: Program, variable: Variable) -> dict[str, str]:
         declared = [*program.algorithms(), *declared]
     if not declared:
         return {}
-    statements = list(dict.fromkeys(_statement(one, variable.name) for one in declared))
-    more = f"; and {len(statements) - MOST_PARTS} more" if len(statements) > MOST_PARTS else ""
+    stated = list(dict.fromkeys(_statement(one, variable.name) for one in declared))
+    more = f"; and {len(stated) - MOST_PARTS} more" if len(stated) > MOST_PARTS else ""
     attrs = {
-        "formula": "; ".join(statements[:MOST_PARTS]) + more,
+        "formula": "; ".join(stated[:MOST_PARTS]) + more,
         "references": "; ".join(references(declared)),
     }
     if variable.name == "chunks":
@@ -163,14 +164,14 @@ def _statement(declared: Formula | Algorithm, name: str) -> str:
     if isinstance(declared, Formula):
         return declared.statement
     if name == "chunks":
-        return f"{'.'.join(declared.key)}: chunks of the least {declared.statement}"
-    return f"{'.'.join(declared.key)}: {name} = {declared.statements[name]}"
+        return f"{'.'.join(declared.key)}: chunks of the least {statement(declared)}"
+    return f"{'.'.join(declared.key)}: {name} = {statements(declared)[name]}"
 
 
 def _latex(declared: Formula | Algorithm, name: str) -> str:
     if isinstance(declared, Formula):
         return equation(declared.returns, declared.expression)
-    return equation(name, declared.statements[name])
+    return equation(name, statements(declared)[name])
 
 
 def references(declared: Iterable[Formula | Algorithm]) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
-from overhead.collectives.network import factors
+from overhead.collectives.grid import factors
 from overhead.labels import (
     AUTO,
     HIERARCHY,

@@ -11,9 +11,10 @@ import overhead
 import sweeps
 from overhead import expression as ex
 from overhead.choose import candidates, usable
-from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, STATEMENTS, Algorithm
 from overhead.collectives.torus import staircase
 from overhead.labels import COLLECTIVES
+from overhead.statements import statements
 from sweeps.latex import latex
 from tests.overhead.shapes import Columns, defined, paid, shapes, time_of
 
@@ -27,7 +28,7 @@ ONE = {"rtol": 1e-12, "atol": 0.0}
 def stated(algorithm: Algorithm, quantity: str, columns: Columns) -> np.ndarray:
     # A quotient may be without meaning where another branch is taken.
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = ex.evaluate(algorithm.statements[quantity], columns)
+        value = ex.evaluate(statements(algorithm)[quantity], columns)
     return np.broadcast_to(value, columns["ranks"].shape)
 
 
@@ -48,10 +49,10 @@ def kernel(algorithm: Algorithm, columns: Columns) -> dict[str, np.ndarray]:
 @every_algorithm
 def test_declaration_holds_together(algorithm: Algorithm) -> None:
     algorithm.check()
-    assert set(algorithm.statements) == {"steps", "time", "sent_bytes", "link_bytes"}
+    assert set(statements(algorithm)) == {"steps", "time", "sent_bytes", "link_bytes"}
     assert algorithm.title
     assert not algorithm.title.endswith(".")
-    for text in algorithm.statements.values():
+    for text in statements(algorithm).values():
         latex(text)
 
 
@@ -70,7 +71,7 @@ def test_statements_use_nothing_that_the_kernel_cannot_know(algorithm: Algorithm
     for level in ("", "intra_", "inter_", "pod_"):
         prices |= {f"{level}latency", f"{level}bandwidth"}
     prices |= {"uplink_oversubscription", "pod_oversubscription", "in_network_latency"}
-    named = {name for text in algorithm.statements.values() for name in ex.names(text)}
+    named = {name for text in statements(algorithm).values() for name in ex.names(text)}
     assert named <= prices | set(algorithm.inputs)
 
 
@@ -85,7 +86,7 @@ def test_one_rank_costs_nothing(algorithm: Algorithm) -> None:
     for level in cost.levels:
         for part in (level.latencies, level.messages, level.transfer, level.carried):
             assert np.all(np.asarray(part) == 0.0)
-    for quantity in algorithm.statements:
+    for quantity in STATEMENTS:
         assert np.all(stated(algorithm, quantity, alone) == 0.0)
 
 

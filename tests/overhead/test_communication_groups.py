@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from overhead import build_topology, collective
-from overhead.collectives.network import factors
+from overhead.collectives.grid import factors
 from overhead.communication.totals import OPERATIONS
 from overhead.expression import FUNCTIONS
 from tests.overhead.communication_cases import GPT, MACHINE, MOE, TOPOLOGIES, held

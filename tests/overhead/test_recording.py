@@ -18,7 +18,7 @@ from overhead.expression import evaluate
 from overhead.recording import Recorded, RecordingError, record, text, ufunc_of
 from overhead.special import greatest_common_divisor as gcd
 from overhead.special import popcount_sum
-from overhead.topology import statement
+from overhead.statements import recorded
 from sweeps.latex import latex
 
 NAMES = ("a", "b", "c")
@@ -183,10 +183,10 @@ def test_an_algorithm_states_only_what_does_not_follow() -> None:
     for algorithm in algorithms():
         for quantity in STATEMENTS:
             if quantity not in algorithm.own_statements:
-                assert statement(algorithm, quantity)
+                assert recorded(algorithm, quantity)
                 continue
             try:
-                derived = statement(algorithm, quantity)
+                derived = recorded(algorithm, quantity)
             except RecordingError:
                 continue
             name = ".".join((*algorithm.key, quantity))

@@ -1,0 +1,83 @@
+"""What meshes and tori have in common: sizes along three dimensions, of which some may be 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from overhead.arrays import xp
+from overhead.collectives.algorithm import dimensions
+from overhead.collectives.cost import Cost, scale, stack
+from overhead.formula import derived, product
+from overhead.quantity import Array
+
+GRID = {"topology": "mesh|torus"}
+SIZES = ("mesh_nx", "mesh_ny", "mesh_nz")
+# The size whose dimension a part of the buffer goes along next; before x comes z.
+FOLLOWING = ("mesh_ny", "mesh_nz", "mesh_nx")
+SHARES = ("message_bytes", "message_bytes/mesh_nx", "message_bytes/(mesh_nx*mesh_ny)")
+DIMENSIONS = " + ".join(f"where({size} > 1, 1, 0)" for size in SIZES)
+DIMENSIONS = f"maximum({DIMENSIONS}, 1)"
+LONGEST = "maximum(maximum(mesh_nx, mesh_ny), mesh_nz)"
+SHORTEST = "minimum(minimum(mesh_nx, mesh_ny), mesh_nz)"
+MIDDLE = f"(mesh_nx + mesh_ny + mesh_nz - {LONGEST} - {SHORTEST})"
+
+
+def over(template: str) -> str:
+    """Return the sum over dimensions of an expression."""
+    return " + ".join(
+        template.format(n=size, m=share) for size, share in zip(SIZES, SHARES, strict=True)
+    )
+
+
+def bucket(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
+    """Return the cost of a reduce_scatter or all_gather, one dimension after the other."""
+    return stack(
+        [
+            scale(one(nx), 1.0, ny * nz),
+            scale(one(ny), 1.0 / nx, nx * nz),
+            scale(one(nz), 1.0 / (nx * ny), nx * ny),
+        ]
+    )
+
+
+def exchange(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
+    """Return the cost of an all_to_all, one dimension after the other, each with all bytes."""
+    return stack(
+        [scale(one(nx), 1.0, ny * nz), scale(one(ny), 1.0, nx * nz), scale(one(nz), 1.0, nx * ny)]
+    )
+
+
+def spread(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
+    """Return the cost of a broadcast along x, then from there along y, then along z."""
+    return stack([one(nx), scale(one(ny), 1.0, nx), scale(one(nz), 1.0, nx * ny)])
+
+
+def count(*sizes: Array) -> Array:
+    """Return how many dimensions are above 1, at least 1."""
+    return xp.maximum(dimensions(*sizes), 1.0)
+
+
+# Sizes that are given in part.
+
+
+def factors(ranks: int, dimensions: int) -> tuple[int, ...]:
+    """Split a number of ranks into sizes as near to each other as they get."""
+    if dimensions == 1:
+        return (ranks,)
+    best: tuple[int, ...] = (ranks,) + (1,) * (dimensions - 1)
+    for first in range(1, int(ranks ** (1.0 / dimensions) + 1e-9) + 1):
+        if ranks % first == 0:
+            sizes = tuple(sorted((first, *factors(ranks // first, dimensions - 1)), reverse=True))
+            if max(sizes) < max(best) or (max(sizes) == max(best) and sum(sizes) < sum(best)):
+                best = sizes
+    return best
+
+
+product("ranks", ("mesh_nx", "mesh_ny", "mesh_nz"), "Ranks of a mesh or torus", when=GRID,
+        name="grid_ranks")  # fmt: skip
+
+
+@derived(returns="mesh_ny", when=GRID)
+def grid_ny(ranks, mesh_nx, mesh_nz):
+    """Ranks along y, from the others."""
+    return ranks / (mesh_nx * mesh_nz)

@@ -1,0 +1,218 @@
+"""A hierarchy level by level: its shape, and what is paid in nodes, between them, between pods.
+
+There are three levels always.  Where no pods are given there is one pod: nothing passes between
+pods, so that what is paid there counts nothing.
+"""
+
+from __future__ import annotations
+
+from overhead.arrays import xp
+from overhead.formula import alias, constant, derived, formula, total
+from overhead.labels import HIERARCHY as NAME
+from overhead.quantity import Array
+
+HIERARCHY = {"topology": NAME}
+ONE_POD = {**HIERARCHY, "shape": "two_levels"}
+SEQUENTIAL = {**HIERARCHY, "phases": "sequential"}
+MODEL = ("a latency a hop, and the slowest link's bytes by its bandwidth",)
+
+
+# The shape.
+
+
+@derived(assumes=("ranks fill one node after another",), when=HIERARCHY)
+def node_ranks(gpus_per_node, ranks):
+    """Ranks of the group in one node."""
+    return xp.minimum(gpus_per_node, ranks)
+
+
+alias(
+    "node_ranks",
+    "ranks",
+    "Ranks in one node, of a message that is said to stay inside it: all",
+    assumes=("both ranks of a message share a node",),
+    when={**HIERARCHY, "collective": "p2p", "link": "intra"},
+)
+
+
+@derived(when=ONE_POD)
+def nodes(ranks, node_ranks):
+    """Nodes of the group."""
+    return ranks / node_ranks
+
+
+@derived(returns="nodes", when={**HIERARCHY, "shape": "three_levels"})
+def pod_nodes(ranks, node_ranks, nodes_per_pod):
+    """Nodes of the group in one pod."""
+    return xp.minimum(nodes_per_pod, ranks / node_ranks)
+
+
+@derived(when=HIERARCHY)
+def pods(ranks, node_ranks, nodes):
+    """Pods of the group."""
+    return xp.asarray(ranks / (node_ranks * nodes))
+
+
+@derived(assumes=("the node's other ranks use their network cards at the same time",))
+def ranks_per_nic(gpus_per_node, nics_per_node):
+    """Ranks of a node that share a network card."""
+    return gpus_per_node / nics_per_node
+
+
+# Leaf switches.  What stays under one pays no oversubscription; what leaves it shares its uplinks.
+
+UPLINKS = "a leaf's uplinks are those of its nodes by the oversubscription, shared evenly"
+FILLED = "a group's nodes fill one leaf after another"
+LEAVES_ONCE = "a ring or a tree leaves a leaf once, whatever it has of the group"
+
+
+def ring_oversubscription(group_nodes: Array, leaf_members: Array, ratio: Array) -> Array:
+    """Return what a ring meets: of a leaf's members one sends out of it."""
+    met = xp.maximum(ratio / leaf_members, 1.0)
+    return xp.where(group_nodes > leaf_members, met, 1.0)
+
+
+def exchange_oversubscription(group_nodes: Array, leaf_members: Array, ratio: Array) -> Array:
+    """Return what an all_to_all meets: of what a node sends, a share leaves."""
+    share = (group_nodes - leaf_members) / xp.maximum(group_nodes - 1.0, 1.0)
+    met = xp.maximum(ratio * share, 1.0)
+    return xp.where(group_nodes > leaf_members, met, 1.0)
+
+
+@derived(assumes=(UPLINKS, FILLED, LEAVES_ONCE), when=HIERARCHY)
+def uplink_oversubscription(nodes, pods, leaf_nodes, oversubscription):
+    """Oversubscription that a collective on neighbouring nodes meets."""
+    return ring_oversubscription(nodes * pods, leaf_nodes, oversubscription)
+
+
+@derived(
+    returns="uplink_oversubscription",
+    assumes=(UPLINKS, FILLED),
+    when={**HIERARCHY, "collective": "all_to_all"},
+)
+def all_to_all_oversubscription(nodes, pods, leaf_nodes, oversubscription):
+    """Oversubscription that an all_to_all on neighbouring nodes meets."""
+    return exchange_oversubscription(nodes * pods, leaf_nodes, oversubscription)
+
+
+# Links between pods where there is one: like those between nodes; nothing passes them.
+
+alias("pod_latency", "inter_latency", when=ONE_POD)
+alias("pod_bandwidth", "inter_bandwidth", when=ONE_POD)
+alias("pod_oversubscription", "uplink_oversubscription", when=ONE_POD)
+alias("pod_energy_per_bit", "inter_energy_per_bit", when=ONE_POD)
+
+
+# Time of the whole message over one link.
+
+
+@derived()
+def intra_wire_time(message_bytes, intra_bandwidth):
+    """Time of the whole message over one link inside a node."""
+    return message_bytes / intra_bandwidth
+
+
+@derived(assumes=("oversubscription divides the bandwidth of what leaves a node",), when=HIERARCHY)
+def inter_wire_time(message_bytes, inter_bandwidth, uplink_oversubscription):
+    """Time of the whole message over one network card between nodes."""
+    return message_bytes * (uplink_oversubscription / inter_bandwidth)
+
+
+@derived(assumes=("oversubscription divides the bandwidth of what leaves a pod",))
+def pod_wire_time(message_bytes, pod_bandwidth, pod_oversubscription):
+    """Time of the whole message over one network card between pods."""
+    return message_bytes * (pod_oversubscription / pod_bandwidth)
+
+
+# What a step pays: of links alone their latency and bandwidth.  A library's own figures stand in
+# their place (`overhead.software`), so that both the number of chunks and the level that a step
+# waits for follow from what is paid.
+
+alias("intra_step_latency", "intra_latency", when=HIERARCHY)
+alias("intra_step_wire_time", "intra_wire_time", when=HIERARCHY)
+constant("intra_step_ramp_time", 0.0, "No ramp", when=HIERARCHY)
+alias("inter_step_latency", "inter_latency", when=HIERARCHY)
+alias("inter_step_wire_time", "inter_wire_time", when=HIERARCHY)
+constant("inter_step_ramp_time", 0.0, "No ramp", when=HIERARCHY)
+alias("pod_step_latency", "pod_latency", when=HIERARCHY)
+alias("pod_step_wire_time", "pod_wire_time", when=HIERARCHY)
+constant("pod_step_ramp_time", 0.0, "No ramp", when=HIERARCHY)
+
+
+# The time, by levels and by what grows with the message.
+
+
+@formula(source="hockney1994", assumes=MODEL, when=SEQUENTIAL)
+def intra_time(intra_latency_count, intra_latency, intra_transfer_fraction, intra_wire_time):
+    """Part of the time spent inside nodes."""
+    return intra_latency_count * intra_latency + intra_transfer_fraction * intra_wire_time
+
+
+@formula(source="hockney1994", assumes=MODEL, when=SEQUENTIAL)
+def inter_time(inter_latency_count, inter_latency, inter_transfer_fraction, inter_wire_time):
+    """Part of the time spent between nodes."""
+    return inter_latency_count * inter_latency + inter_transfer_fraction * inter_wire_time
+
+
+@formula(source="hockney1994", assumes=MODEL, when=SEQUENTIAL)
+def pod_time(pod_latency_count, pod_latency, pod_transfer_fraction, pod_wire_time):
+    """Part of the time spent between pods."""
+    return pod_latency_count * pod_latency + pod_transfer_fraction * pod_wire_time
+
+
+total("time", ("intra_time", "inter_time", "pod_time"),
+      "Time of the operation, level by level", name="level_time",
+      assumes=("phases on different levels run one after another",
+               "the reduction itself costs nothing"),
+      when={**SEQUENTIAL, "reduction": "free"})  # fmt: skip
+
+
+@derived(returns="latency_time", assumes=MODEL, when=SEQUENTIAL)
+def level_latency_time(
+    intra_latency_count,
+    intra_latency,
+    inter_latency_count,
+    inter_latency,
+    pod_latency_count,
+    pod_latency,
+):
+    """Part of the time that is latency, on all levels."""
+    inside = intra_latency_count * intra_latency + inter_latency_count * inter_latency
+    return inside + pod_latency_count * pod_latency
+
+
+@derived(returns="bandwidth_time", assumes=MODEL, when=SEQUENTIAL)
+def level_bandwidth_time(
+    intra_transfer_fraction,
+    intra_wire_time,
+    inter_transfer_fraction,
+    inter_wire_time,
+    pod_transfer_fraction,
+    pod_wire_time,
+):
+    """Part of the time that is transfer, on all levels."""
+    inside = intra_transfer_fraction * intra_wire_time + inter_transfer_fraction * inter_wire_time
+    return inside + pod_transfer_fraction * pod_wire_time
+
+
+total("link_fraction", ("intra_link_fraction", "inter_link_fraction", "pod_link_fraction"),
+      "Bytes over all links of all levels together, in messages", when=HIERARCHY)  # fmt: skip
+
+
+@derived(
+    returns="energy",
+    assumes=("every byte costs its link's energy a bit; idle links cost nothing",),
+    when=HIERARCHY,
+)
+def level_energy(
+    message_bytes,
+    intra_link_fraction,
+    intra_energy_per_bit,
+    inter_link_fraction,
+    inter_energy_per_bit,
+    pod_link_fraction,
+    pod_energy_per_bit,
+):
+    """Energy of all bytes over all links, on all levels."""
+    inside = intra_link_fraction * intra_energy_per_bit + inter_link_fraction * inter_energy_per_bit
+    return 8.0 * message_bytes * (inside + pod_link_fraction * pod_energy_per_bit)

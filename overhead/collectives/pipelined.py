@@ -1,0 +1,185 @@
+"""Phases on different dimensions or levels, pipelined over chunks of the buffer.
+
+First come one chunk's phases, then the slowest dimension's phases for each further chunk.
+"""
+
+from __future__ import annotations
+
+from overhead.arrays import xp
+from overhead.collectives.levels import HIERARCHY
+from overhead.formula import derived, product, total
+
+PIPELINED = {"phases": "pipelined"}
+FLAT = {"shape": "flat", **PIPELINED}
+LEVELS = {**HIERARCHY, **PIPELINED}
+FOLLOW = (
+    "chunks follow one another through the dimensions",
+    "the phases of one chunk on one dimension block it for the others",
+)
+ON_THE_PATH = ("every chunk waits for the slowest dimension, the first one for the others, too",)
+
+
+@derived(when=PIPELINED)
+def pipelined_chunks(phase_chunks, phases_apart):
+    """Chunks that follow one another; one where every step works on all dimensions."""
+    return xp.where(phases_apart > 0.0, phase_chunks, 1.0)
+
+
+# One chunk's phases on a dimension of a flat network, where all links are alike, or on a level.
+
+product("phase_1_latency_time", ("dimension_1_latency_count", "latency"), when=FLAT,
+        name="phase_1_latency_time")  # fmt: skip
+product("phase_1_latency_time", ("dimension_1_latency_count", "in_network_latency"),
+        when={**FLAT, "in_network": "yes"}, name="phase_1_in_network_latency_time")  # fmt: skip
+product("phase_1_latency_time", ("dimension_1_latency_count", "intra_latency"), when=LEVELS,
+        name="phase_1_intra_latency_time")  # fmt: skip
+product("phase_2_latency_time", ("dimension_2_latency_count", "latency"), when=FLAT,
+        name="phase_2_latency_time")  # fmt: skip
+product("phase_2_latency_time", ("dimension_2_latency_count", "inter_latency"), when=LEVELS,
+        name="phase_2_inter_latency_time")  # fmt: skip
+product("phase_3_latency_time", ("dimension_3_latency_count", "latency"), when=FLAT,
+        name="phase_3_latency_time")  # fmt: skip
+product("phase_3_latency_time", ("dimension_3_latency_count", "pod_latency"), when=LEVELS,
+        name="phase_3_pod_latency_time")  # fmt: skip
+
+
+@derived(
+    returns="phase_1_transfer_time",
+    inputs=("dimension_1_transfer_fraction", "pipelined_chunks", "wire_time"),
+    name="phase_1_wire_time",
+    when=FLAT,
+)
+@derived(
+    returns="phase_1_transfer_time",
+    inputs=("dimension_1_transfer_fraction", "pipelined_chunks", "intra_wire_time"),
+    name="phase_1_intra_wire_time",
+    when=LEVELS,
+)
+@derived(
+    returns="phase_2_transfer_time",
+    inputs=("dimension_2_transfer_fraction", "pipelined_chunks", "wire_time"),
+    name="phase_2_wire_time",
+    when=FLAT,
+)
+@derived(
+    returns="phase_2_transfer_time",
+    inputs=("dimension_2_transfer_fraction", "pipelined_chunks", "inter_wire_time"),
+    name="phase_2_inter_wire_time",
+    when=LEVELS,
+)
+@derived(
+    returns="phase_3_transfer_time",
+    inputs=("dimension_3_transfer_fraction", "pipelined_chunks", "wire_time"),
+    name="phase_3_wire_time",
+    when=FLAT,
+)
+@derived(
+    returns="phase_3_transfer_time",
+    inputs=("dimension_3_transfer_fraction", "pipelined_chunks", "pod_wire_time"),
+    name="phase_3_pod_wire_time",
+    when=LEVELS,
+)
+def chunk_transfer(transfer_fraction, pipelined_chunks, wire_time):
+    """Transfer of one chunk's phases on one dimension."""
+    return transfer_fraction / pipelined_chunks * wire_time
+
+
+total("phase_1_time", ("phase_1_latency_time", "phase_1_transfer_time"), when=PIPELINED)
+total("phase_2_time", ("phase_2_latency_time", "phase_2_transfer_time"), when=PIPELINED)
+total("phase_3_time", ("phase_3_latency_time", "phase_3_transfer_time"), when=PIPELINED)
+
+
+def _slowest(phase_1_time, phase_2_time, phase_3_time):
+    return xp.maximum(xp.maximum(phase_1_time, phase_2_time), phase_3_time)
+
+
+@derived(
+    returns="time",
+    assumes=(*FOLLOW, "the reduction itself costs nothing"),
+    when={**PIPELINED, "reduction": "free"},
+)
+def pipelined_time(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
+    """Time of the operation, its phases pipelined over chunks."""
+    slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)
+    return phase_1_time + phase_2_time + phase_3_time + (pipelined_chunks - 1.0) * slowest
+
+
+@derived(
+    returns="time",
+    assumes=(*FOLLOW, "the busiest rank's reductions overlap with nothing"),
+    when={**PIPELINED, "reduction": "counted"},
+)
+def pipelined_reducing_time(
+    phase_1_time, phase_2_time, phase_3_time, pipelined_chunks, reduction_time
+):
+    """Time of the operation, its phases pipelined over chunks and its reductions included."""
+    pipelined = pipelined_time(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks)
+    return pipelined + reduction_time
+
+
+# The parts of that time: what is waited for, and what goes on meanwhile.
+
+
+@derived(assumes=ON_THE_PATH, when=PIPELINED)
+def phase_1_passes(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
+    """Chunks whose phases on the first dimension are waited for."""
+    slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)
+    return xp.where(phase_1_time == slowest, pipelined_chunks, 1.0)
+
+
+@derived(assumes=ON_THE_PATH, when=PIPELINED)
+def phase_2_passes(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
+    """Chunks whose phases on the second dimension are waited for; of equal ones the first's."""
+    slower = (phase_2_time > phase_1_time) & (phase_2_time >= phase_3_time)
+    return xp.where(slower, pipelined_chunks, 1.0)
+
+
+@derived(assumes=ON_THE_PATH, when=PIPELINED)
+def phase_3_passes(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
+    """Chunks whose phases on the third dimension are waited for; of equal ones the first's."""
+    slower = phase_3_time > xp.maximum(phase_1_time, phase_2_time)
+    return xp.where(slower, pipelined_chunks, 1.0)
+
+
+@derived(returns="latency_time", assumes=ON_THE_PATH, when=PIPELINED)
+def pipelined_latency_time(
+    phase_1_passes,
+    phase_1_latency_time,
+    phase_2_passes,
+    phase_2_latency_time,
+    phase_3_passes,
+    phase_3_latency_time,
+):
+    """Part of the time, of phases that are waited for."""
+    two = phase_1_passes * phase_1_latency_time + phase_2_passes * phase_2_latency_time
+    return two + phase_3_passes * phase_3_latency_time
+
+
+@derived(returns="bandwidth_time", assumes=ON_THE_PATH, when=PIPELINED)
+def pipelined_bandwidth_time(
+    phase_1_passes,
+    phase_1_transfer_time,
+    phase_2_passes,
+    phase_2_transfer_time,
+    phase_3_passes,
+    phase_3_transfer_time,
+):
+    """Part of the time, of phases that are waited for."""
+    two = phase_1_passes * phase_1_transfer_time + phase_2_passes * phase_2_transfer_time
+    return two + phase_3_passes * phase_3_transfer_time
+
+
+product("intra_time", ("phase_1_passes", "phase_1_time"), name="pipelined_intra_time",
+        assumes=ON_THE_PATH, when=LEVELS)  # fmt: skip
+product("inter_time", ("phase_2_passes", "phase_2_time"), name="pipelined_inter_time",
+        assumes=ON_THE_PATH, when=LEVELS)  # fmt: skip
+product("pod_time", ("phase_3_passes", "phase_3_time"), name="pipelined_pod_time",
+        assumes=ON_THE_PATH, when=LEVELS)  # fmt: skip
+
+
+@derived(assumes=ON_THE_PATH, when=PIPELINED)
+def hidden_phase_time(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
+    """Time of the phases that go on while a chunk waits for the slowest dimension."""
+    every = phase_1_time + phase_2_time + phase_3_time
+    slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)
+    return (pipelined_chunks - 1.0) * (every - slowest)
