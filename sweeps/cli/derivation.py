@@ -98,8 +98,9 @@ class Derivation:
     ) -> Iterator[str]:
         """Yield an equation, the same with the numbers put in, and what it gives."""
         values = {needed: float(scope[needed]) for needed in names(expression)}
-        for needed in values.keys() & scope.given.keys():
-            self.leaves.setdefault(needed, exact(needed, values[needed]))
+        for needed, value in values.items():
+            if needed in scope.given:
+                self.leaves.setdefault(needed, exact(needed, value))
         numbers = (
             self.sources.setdefault(one.reference, len(self.sources) + 1) for one in declared
         )
