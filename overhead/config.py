@@ -11,25 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, trees
-from overhead.communication.groups import DEFAULTS as COMMUNICATION_DEFAULTS
+from overhead.completion import Statement, complete, following, implied, library_labels
 from overhead.labels import (
     CHOICES,
-    FULL,
-    HYBRID,
-    IN_A_STEP,
-    INTERLEAVED,
     LABELS,
     NO_LIBRARY,
     OVERLAPS,
-    PLAIN,
     STEP_DEFAULTS,
-    complete,
-    implied,
     usual_spelling,
-    without_following,
 )
-from overhead.memory.stage import DEFAULTS as MEMORY_DEFAULTS
+from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY, Array
+from overhead.shipped import Usual, usual_table
 from overhead.topology import LIBRARY, default_framework, default_library, default_links
 from overhead.transformer import VITAL
 
@@ -62,28 +55,69 @@ CHOSEN = (
     *OVERLAPS,
 )
 OTHERS = ("topology_kind", "algorithm", "tree_algo", "more", *CHOSEN)
-# What an operation may wait for: its host, or the network.
-FLOORS, ZERO = ("issue_time", "fabric_floor_time"), np.zeros(())
-# What formulas give if it isn't given.
-DERIVED = ("dp", "etp", "weight_copies", "kv_heads", "head_size", "ffn_size")
 LINKS = default_links()
-# A framework's habits are a user's who names it; its kernels and bytes come with its constants.
 KERNEL = default_framework()[0]["attention_kernel"]
-BYTES = {
-    name: value for name, value in default_framework()[1].items()
-    if name in {**MEMORY_DEFAULTS, **COMMUNICATION_DEFAULTS}
-}  # fmt: skip
+RECIPE = RECIPES["mixed_adam"].given()
 # What is given of links that leaves a library's constants without meaning.
 BARE = frozenset(
     f"{level}{figure}"
     for level in ("", "intra_", "inter_")
     for figure in ("bandwidth", "latency", "efficiency")
 )
-NETWORK_DEFAULTS = {
-    **{name: value for name, value in LINKS.items() if not name.endswith("_per_node")},
-    "uneven_stages": 1.0,
-    "mesh_nz": 1.0,
-}
+
+
+class PythonStatement(Statement):
+    """A configuration on the default machine, with the default software's constants.
+
+    Its habits are a user's who names it.
+    """
+
+    def __init__(self, inputs: Mapping[str, Array], labels: Mapping[str, str]) -> None:
+        bare = not BARE.isdisjoint(inputs)
+        super().__init__(inputs, {"library": NO_LIBRARY if bare else LIBRARY, **labels})
+
+    def _take(self, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self.number(name, Usual(value, "", ""))
+
+    def take_machine(self) -> None:
+        """Take the default machine's links, and a card a GPU where cards aren't given."""
+        if "nics_per_node" not in self.given:
+            self._take({"ranks_per_nic": 1.0})
+        self._take({name: one for name, one in LINKS.items() if not name.endswith("_per_node")})
+
+    def take_model(self) -> None:
+        """Take what a model lacks of which nothing is said."""
+        shapes = usual_table()["shapes"]
+        self._take({name: one.value for name, one in shapes.items() if name not in VITAL})
+
+    def take_constants(self) -> None:
+        """Take the default software's constants."""
+        tables = usual_table()
+        taken = {*tables["step"], *tables["communication"], *tables["memory"]}
+        figures = default_framework()[1]
+        self._take({name: value for name, value in figures.items() if name in taken})
+
+    def check(self) -> None:
+        """Refuse sides of a mesh or torus that aren't all there, or don't multiply to its ranks."""
+        if ("mesh_nx" in self.given) != ("mesh_ny" in self.given):
+            message = "mesh_nx and mesh_ny: only one is given; give both"
+            raise ValueError(message)
+        if not {"mesh_nx", "world_size"} <= self.given:
+            return
+        sides = self.numbers["mesh_nx"] * self.numbers["mesh_ny"]
+        sides = sides * self.numbers.get("mesh_nz", 1.0)
+        if np.any(sides != self.numbers["world_size"]):
+            world = self.numbers["world_size"]
+            message = f"mesh_nx x mesh_ny x mesh_nz = {sides}: isn't the number of GPUs, {world}"
+            raise ValueError(message)
+
+    def take_library(self) -> None:
+        """Take the library's constants on the default machine, and its labels."""
+        library = self.labels["library"]
+        if library != NO_LIBRARY:
+            self._take(default_library())
+        self.labels |= library_labels(library, self.numbers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +139,11 @@ class Config:
         network each group is that network of its own size.
     dp_degree, tp_degree, cp_degree, pp_degree, ep_degree, etp_degree : array_like, optional
         Degrees of parallelism; `etp_degree`, of experts, is by default `tp_degree`.
-    virtual_stages : array_like
+    virtual_stages : array_like, optional
         Virtual stages of a rank; above 1 the schedule is ``interleaved`` unless it is given.
     num_parameters : array_like, optional
         The model's parameters; with shapes they follow from these.
-    batch_size : array_like
+    batch_size : array_like, optional
         Sequences that a rank computes at once: the micro-batch.
     global_batch, micro_batches : array_like, optional
         Sequences of a step over all ranks, or micro-batches of a step on a rank (default: 1).
@@ -135,7 +169,7 @@ class Config:
         Between nodes: byte/s of one direction of a card, s, J/bit.
     intra_efficiency, inter_efficiency : array_like
         Share of these bandwidths that long messages reach.
-    oversubscription : array_like
+    oversubscription : array_like, optional
         Of the network between nodes.
     algorithm : str
         A name, or ``standard``, ``nccl``, ``auto``.
@@ -155,14 +189,14 @@ class Config:
     num_gpus: ArrayLike | None = None
     topology_kind: str = STEP_DEFAULTS["topology"]
     dp_degree: ArrayLike | None = None
-    tp_degree: ArrayLike = 1.0
-    cp_degree: ArrayLike = 1.0
-    pp_degree: ArrayLike = 1.0
-    ep_degree: ArrayLike = 1.0
+    tp_degree: ArrayLike | None = None
+    cp_degree: ArrayLike | None = None
+    pp_degree: ArrayLike | None = None
+    ep_degree: ArrayLike | None = None
     etp_degree: ArrayLike | None = None
-    virtual_stages: ArrayLike = 1.0
+    virtual_stages: ArrayLike | None = None
     num_parameters: ArrayLike | None = None
-    batch_size: ArrayLike = 1.0
+    batch_size: ArrayLike | None = None
     global_batch: ArrayLike | None = None
     micro_batches: ArrayLike | None = None
     seq_length: ArrayLike | None = None
@@ -175,12 +209,12 @@ class Config:
     vocabulary_size: ArrayLike | None = None
     gated: ArrayLike | None = None
     tied_embeddings: ArrayLike | None = None
-    zero_stage: ArrayLike = 0.0
-    sequence_parallel: ArrayLike = 0.0
+    zero_stage: ArrayLike | None = None
+    sequence_parallel: ArrayLike | None = None
     hsdp_shard: ArrayLike | None = None
-    weight_bytes: ArrayLike = 2.0
-    gradient_bytes: ArrayLike = 2.0
-    optimizer_bytes: ArrayLike = 12.0
+    weight_bytes: ArrayLike = RECIPE["weight_bytes"]
+    gradient_bytes: ArrayLike = RECIPE["gradient_bytes"]
+    optimizer_bytes: ArrayLike = RECIPE["optimizer_bytes"]
     memory_capacity: ArrayLike | None = None
     gpus_per_node: ArrayLike = LINKS["gpus_per_node"]
     nics_per_node: ArrayLike | None = None
@@ -198,7 +232,7 @@ class Config:
     inter_latency: ArrayLike | None = None
     inter_energy_per_bit: ArrayLike | None = None
     inter_efficiency: ArrayLike | None = None
-    oversubscription: ArrayLike = 1.0
+    oversubscription: ArrayLike | None = None
     algorithm: str = STEP_DEFAULTS["algorithm"]
     tree_algo: bool = False
     context_parallel: str = STEP_DEFAULTS["context_parallel"]
@@ -237,72 +271,38 @@ class Config:
                 raise ValueError(message)
         return values
 
-    def given(self) -> dict[str, Array]:
-        """Return all that is given, by quantity: what the fields give, and defaults.
+    def completed(self) -> Statement:
+        """Return all that holds: what the fields give, and what is taken beside it.
 
         Raises
         ------
         ValueError
-            As `inputs`.
+            As `inputs`; or if a label has no such value.
         """
-        inputs = self.inputs()
-        _check_sides(inputs)
-        shapes = (*VITAL, *DERIVED)
-        defaults = {**MEMORY_DEFAULTS, **COMMUNICATION_DEFAULTS, **NETWORK_DEFAULTS, **BYTES}
-        if self._library(inputs) != NO_LIBRARY:
-            defaults |= default_library()
-        values = {
-            name: np.asarray(value)
-            for name, value in without_following(defaults, inputs).items()
-            if name not in shapes
-        } | inputs
-        if not {"global_batch", "micro_batches"} & set(inputs):
-            values["micro_batches"] = np.asarray(1.0)
-        if not {"dp", "world_size"} & set(inputs):
-            values["dp"] = np.asarray(1.0)
-        if "tp_overlap" in inputs and "tp_whole_overlap" not in inputs:
-            values["tp_whole_overlap"] = inputs["tp_overlap"]
-        if "nics_per_node" not in inputs:
-            values.setdefault("ranks_per_nic", np.asarray(1.0))
-        return values
+        found = PythonStatement(self.inputs(), self._words())
+        complete(found)
+        found.labels = following(found.labels, found.given) | implied(found.given)
+        return found
+
+    def given(self) -> dict[str, Array]:
+        """Return the numbers of `completed`, by quantity."""
+        return {name: np.asarray(value) for name, value in self.completed().numbers.items()}
 
     def labels(self) -> dict[str, str]:
-        """Return the labels that hold.
+        """Return the labels of `completed`."""
+        return self.completed().labels
 
-        Raises
-        ------
-        ValueError
-            If a label has no such value.
-        """
+    def _words(self) -> dict[str, str]:
+        """Return what the fields give of labels, each as it is usually spelled."""
         topology = usual_spelling(str(self.topology_kind), NETWORKS)
         if topology not in NETWORKS:
             raise ValueError(_unknown("topology", topology, NETWORKS))
-        inputs = self.inputs()
-        plain = bool(np.all(np.asarray(self.virtual_stages) == 1.0))
-        schedule = self.schedule or (PLAIN if plain else INTERLEAVED)
-        library = self._library(inputs)
-        labels = {name: getattr(self, name) for name in CHOSEN}
-        labels |= {"schedule": schedule, "library": library}
-        for name in labels:
-            value = labels[name] = usual_spelling(labels[name], LABELS[name].values)
+        words = {name: getattr(self, name) for name in CHOSEN if getattr(self, name)}
+        labels = {name: usual_spelling(word, LABELS[name].values) for name, word in words.items()}
+        for name, value in labels.items():
             if value not in LABELS[name].values:
                 raise ValueError(_unknown(name, value, LABELS[name].values))
-        waits = (default_library() if library != NO_LIBRARY else {}) | inputs
-        labels |= {
-            "topology": topology,
-            "algorithm": self._algorithm(topology),
-            "link": LABELS["link"].default,
-            "sharding": HYBRID if "hsdp_shard" in inputs else FULL,
-            **({"environment": IN_A_STEP} if library != NO_LIBRARY else {}),
-            "floor": "some" if any(np.any(waits.get(n, ZERO) > 0.0) for n in FLOORS) else "none",
-        }
-        return complete(labels, inputs) | implied(inputs)
-
-    def _library(self, inputs: Mapping[str, Array]) -> str:
-        """Return the library whose profile prices collectives."""
-        if self.library is not None:
-            return self.library
-        return NO_LIBRARY if BARE & set(inputs) else LIBRARY
+        return {**labels, "topology": topology, "algorithm": self._algorithm(topology)}
 
     def _algorithm(self, topology: str) -> str:
         if not self.tree_algo:
@@ -315,20 +315,6 @@ class Config:
             message = f"tree_algo = True: no tree algorithm on {topology}; one of "
             raise ValueError(message + ", ".join(trees()))
         return found
-
-
-def _check_sides(inputs: Mapping[str, Array]) -> None:
-    """Refuse sides of a mesh or torus that aren't all there, or don't multiply to its ranks."""
-    if ("mesh_nx" in inputs) != ("mesh_ny" in inputs):
-        message = "mesh_nx and mesh_ny: only one is given; give both"
-        raise ValueError(message)
-    world = inputs.get("world_size")
-    if "mesh_nx" not in inputs or world is None:
-        return
-    sides = inputs["mesh_nx"] * inputs["mesh_ny"] * inputs.get("mesh_nz", np.asarray(1.0))
-    if np.any(sides != world):
-        message = f"mesh_nx x mesh_ny x mesh_nz = {sides}: isn't the number of GPUs, {world}"
-        raise ValueError(message)
 
 
 def _near(name: str, known: Any) -> str:

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from overhead.arrays import xp
+from overhead.completion import following
 from overhead.evaluation import Evaluation
 from overhead.formula import call, derived, formula, total
-from overhead.labels import LABELS, complete
+from overhead.labels import LABELS
 from overhead.quantity import Array
 
 # How a path's types of links join: each waits for the whole message, or the slowest one counts.
@@ -20,7 +21,7 @@ JOINED: dict[str, Callable[..., Any]] = {"store_and_forward": np.sum, "cut_throu
 SWITCHING = tuple(JOINED)
 # A ring of links that are all alike is the collective's.
 RING = {
-    **complete({"topology": "ring"}, ()),
+    **following({"topology": "ring"}, ()),
     "collective": "all_reduce",
     "algorithm": "ring",
     "latency_per": LABELS["latency_per"].default,

@@ -1,16 +1,13 @@
 """Labels: words that decide which formulas hold, or which figures of the catalogue they take.
 
-This is the one table of them: the values of each, what holds where nothing is said, what it means,
-and what follows from the others.
+This is the one table of them: the values of each, what holds where nothing is said, what it means.
+Which hold of a configuration that doesn't say them, `overhead.completion` says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
-
-T = TypeVar("T")
 
 # For each label the values for which something holds.
 Condition = Mapping[str, frozenset[str]]
@@ -212,17 +209,13 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "stages": ("uneven", "even"),  # whether a schedule's form is of stages of one length
     "shapes": ("known", "unknown"),  # whether a model is more than a number of parameters
     "depth": ("unknown",),  # without layers
-    "sized_by": ("world",),  # dp is what the other degrees leave of the GPUs
-    "batched_by": ("micro_batches", "tokens"),  # what the global batch follows from
+    "batched_by": ("tokens",),  # the global batch follows from a step's tokens
     "saving": ("staged",),  # whether a checkpoint goes by way of the hosts' memory
-    "paid": ("owned",),  # whether a GPU's price follows from what owning it costs
     "clock": ("limited",),  # whether a limit of its power slows a GPU down
-    "routing": ("drawn",),  # whether the busiest expert's tokens follow from chance and heat
     "tuning": ("lora",),  # whether adapters alone are trained
     "mixers": ("hybrid",),  # whether some layers are said to have linear attention
     "selection": ("indexed",),  # whether attention selects tokens by an indexer
     "stashing": ("host",),  # whether activations wait for their backward in the host's memory
-    "contention": ("counted",),  # whether it follows from the multiprocessors that are taken
     "updating": ("host",),  # whether the host updates weights, with the optimizer's states
     "packing": ("documents",),  # whether attention stays within documents of a sequence
     "grid": ("given",),  # groups lie on a mesh or torus of given sides
@@ -235,8 +228,6 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
 }
 
 GIVEN_GRID = {"grid": "given"}
-# Without these shapes a model has no tensors of its own, only a number of parameters.
-TENSORS = ("layers", "hidden_size", "heads", "vocabulary_size")
 
 
 def usual_spelling(word: str, known: Iterable[str]) -> str:
@@ -274,105 +265,6 @@ def _bare(word: str) -> str:
     """Return a name without what people write in many ways."""
     plain = word.lower().translate({ord(mark): None for mark in "-_ "})
     return ELSEWHERE.get(plain, plain.replace("all2all", "alltoall"))
-
-
-def needed_shapes(given: Container[str]) -> tuple[str, ...]:
-    """Return the shapes without which only a parameter count is known."""
-    inner = "expert_ffn_size" if "expert_ffn_size" in given else "ffn_size"
-    return (*TENSORS, inner)
-
-
-def complete(labels: Mapping[str, str], given: Container[str]) -> dict[str, str]:
-    """Return labels with what follows: a network's levels, phases, reductions, even stages."""
-    found = dict(labels)
-    if "topology" in labels:
-        levels = "three_levels" if "nodes_per_pod" in given else "two_levels"
-        found["shape"] = levels if labels["topology"] == HIERARCHY else "flat"
-        found["phases"] = "pipelined" if "phase_chunks" in given else "sequential"
-        found["reduction"] = "counted" if "reduction_cost" in given else "free"
-    if "mechanism" in labels:
-        return found | _ways(labels["mechanism"], given)
-    if "schedule" in labels:
-        found["stages"] = "even" if labels["schedule"] in EVEN_SCHEDULES else "uneven"
-    return found
-
-
-# Given one of these, the rate of communication follows this law.
-SM_LAWS = {
-    "sm_bandwidth": "linear",
-    "half_bandwidth_sms": "saturating",
-    "copy_engine_bandwidth": "copy_engine",
-}
-
-
-def _ways(mechanism: str, given: Container[str]) -> dict[str, str]:
-    """Return how durations and buckets of an overlap come about."""
-    found: dict[str, str] = {}
-    if "transfer_time" in given or "message_latency" in given or mechanism == "fused_messages":
-        found["communication"] = "messages"
-    law = next((law for name, law in SM_LAWS.items() if name in given), None)
-    if law is not None and "communication_time" not in given:
-        found |= {"communication": "sms", "sm_law": law}
-    if "matmul_rows" in given:
-        found["compute"] = "tiles" if "burst_matmul_flops" in given else "waves"
-    if "bucket_capacity" in given or "first_bucket_capacity" in given:
-        found["buckets"] = "sized"
-    elif "reduced_elements" in given:
-        found["buckets"] = "megatron"
-    return found
-
-
-def implied(given: Container[str]) -> dict[str, str]:
-    """Return the labels that say what of a plan is given, and what has to follow from the rest."""
-    known = all(name in given for name in needed_shapes(given))
-    found = {"shapes": "known" if known else "unknown"}
-    if "layers" not in given:
-        found["depth"] = "unknown"
-    if "dp" not in given:
-        found["sized_by"] = "world"
-    if "global_batch" not in given:
-        found["batched_by"] = "tokens" if "tokens_per_step" in given else "micro_batches"
-    if "staging_bandwidth" in given:
-        found["saving"] = "staged"
-    if "capital" in given:
-        found["paid"] = "owned"
-    if "power_limit" in given:
-        found["clock"] = "limited"
-    found |= chosen(given)
-    if "mesh_nx" in given and "mesh_ny" in given:
-        found |= GIVEN_GRID
-    return found
-
-
-def chosen(given: Container[str]) -> dict[str, str]:
-    """Return what else holds of a model where some quantities are given."""
-    found = {"routing": "drawn"} if "expert_heat" in given else {}
-    found |= {"tuning": "lora"} if "lora_rank" in given else {}
-    found |= {"mixers": "hybrid"} if "linear_layers" in given else {}
-    found |= {"selection": "indexed"} if "index_heads" in given else {}
-    offloaded = "activation_offload" in given or "offloaded_layers" in given
-    found |= {"stashing": "host"} if offloaded else {}
-    found |= {"updating": "host"} if "optimizer_offload" in given else {}
-    found |= {"contention": "counted"} if any(name in given for name in TAKEN_SMS) else {}
-    return found | ({"packing": "documents"} if "document_length" in given else {})
-
-
-# Any of these says what communication takes of the GPU's multiprocessors.
-CONTENTION = "overlap_contention"
-TAKEN_SMS = (
-    "communication_sms", "communication_channels", "communication_streams",
-    "communication_priority",
-)  # fmt: skip
-# What a GPU reaches, which a limit of its power makes less.
-CLOCKED = {"matmul_efficiency", "attention_efficiency"}
-
-
-def without_following(defaults: Mapping[str, T], given: Container[str]) -> dict[str, T]:
-    """Return defaults but for that of what follows from a quantity that is given."""
-    drawn = {"expert_imbalance"} if "expert_heat" in given else set()
-    out = drawn | (CLOCKED if "power_limit" in given else set())
-    out |= {CONTENTION} if any(name in given for name in TAKEN_SMS) else set()
-    return {name: one for name, one in defaults.items() if name not in out}
 
 
 # Conditions on labels: what implies what.

@@ -19,9 +19,7 @@ def world_size(tp, cp, pp, dp):
     return tp * cp * pp * dp
 
 
-@derived(
-    returns="dp", assumes=("what the other degrees leave of the GPUs",), when={"sized_by": "world"}
-)
+@derived(returns="dp", assumes=("what the other degrees leave of the GPUs",))
 def dp_of_world(world_size, tp, cp, pp):
     """Data-parallel degree: what the other degrees leave of the GPUs."""
     return xp.maximum(xp.floor(world_size / (tp * cp * pp)), 1.0)
@@ -35,7 +33,7 @@ def micro_batches(global_batch, dp, micro_batch):
 
 product("global_batch", ("dp", "micro_batch", "micro_batches"),
         "Sequences of a step: those of all micro-batches",
-        when={"batched_by": "micro_batches"}, name="global_batch_of_micro_batches")  # fmt: skip
+        name="global_batch_of_micro_batches")  # fmt: skip
 
 
 @derived(returns="global_batch", when={"batched_by": "tokens"})

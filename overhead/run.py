@@ -6,9 +6,9 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.formula import derived, formula, product, total
+from overhead.shipped import usual_table
 from overhead.special import negative_binomial_quantile, negative_binomial_tail
 
-OWN = "derivation"
 # A run with less of its time in use never ends.
 LEAST = 1e-12
 DALY: dict[str, Any] = {
@@ -160,7 +160,7 @@ def servers_down(fault_rate, servers, repair_time, day):
 
 
 GAMMA: dict[str, Any] = {
-    "source": OWN,
+    "source": "derivation",
     "assumes": (
         "servers away are a negative binomial: a Poisson law whose rate itself varies, by a gamma",
     ),
@@ -197,10 +197,8 @@ def run_days(run_time, day):
 
 # Energy of a step: GPUs by what they do, hosts, cards, fans, switches, conversion, the site.
 
-MODELLED: dict[str, Any] = {"source": "derivation"}
 
-
-@formula(assumes=("a GPU that communicates or waits takes what an idle one does",), **MODELLED)
+@derived(assumes=("a GPU that communicates or waits takes what an idle one does",))
 def device_energy(world_size, power, idle_power_fraction, step_time, computing_time):
     """Energy of a step: all GPUs, idle all the time and busy while they compute."""
     busy = xp.maximum(1.0 - idle_power_fraction, 0.0) * xp.minimum(computing_time, step_time)
@@ -211,7 +209,7 @@ def device_energy(world_size, power, idle_power_fraction, step_time, computing_t
 
 LIMITED: dict[str, Any] = {"when": {"clock": "limited"}}
 # Beyond what was measured a GPU is as slow as at the lowest limit that was.
-LEAST_LIMIT = 0.35
+LEAST_LIMIT = usual_table()["run"]["least_power_share"].value
 
 
 @formula(
@@ -232,11 +230,10 @@ product("matmul_efficiency", ("full_matmul_efficiency", "clock_share"), **LIMITE
 product("attention_efficiency", ("full_attention_efficiency", "clock_share"), **LIMITED)
 
 
-@formula(
+@derived(
     returns="device_energy",
     assumes=("a GPU at work takes what its limit allows, and never less than an idle one",),
     **LIMITED,
-    **MODELLED,
 )
 def limited_device_energy(
     world_size, power, power_limit, idle_power_fraction, step_time, computing_time
@@ -247,13 +244,13 @@ def limited_device_energy(
     return world_size * (idle * step_time + more * xp.minimum(computing_time, step_time))
 
 
-@formula(assumes=("hosts take the same whatever the GPUs do",), **MODELLED)
+@derived(assumes=("hosts take the same whatever the GPUs do",))
 def host_energy(world_size, host_power, fan_power, step_time):
     """Energy of a step: hosts and fans."""
     return world_size * (host_power + fan_power) * step_time
 
 
-@formula(**MODELLED)
+@derived()
 def cards(world_size, nics_per_node, gpus_per_node):
     """Network cards of all nodes."""
     return world_size * nics_per_node / gpus_per_node
@@ -264,25 +261,24 @@ product("switch_energy", ("cards", "switch_power", "step_time"))
 total("node_energy", ("device_energy", "host_energy", "card_energy"))
 
 
-@formula(**MODELLED)
+@derived()
 def node_power(node_energy, step_time, world_size, gpus_per_node):
     """Power of a node in a step, on average, behind its supplies."""
     return node_energy / (step_time * world_size) * gpus_per_node
 
 
-@formula(
+@derived(
     assumes=(
         "a GPU's power holds its own links' ports, so that moved bits' energy is that of what "
         "lies outside of its board: links, cables, transceivers",
-    ),
-    **MODELLED,
+    )
 )
 def step_energy(node_energy, conversion_efficiency, switch_energy, communication_energy, pue):
     """Energy of a step: nodes with their supplies, switches, moved bits, the site."""
     return pue * (node_energy / conversion_efficiency + switch_energy + communication_energy)
 
 
-@formula(**MODELLED)
+@derived()
 def token_energy(step_energy, tokens_per_step):
     """Energy of a token: a step's by its tokens."""
     return step_energy / tokens_per_step
@@ -296,7 +292,6 @@ product("training_energy", ("training_steps", "step_energy"))
 
 @derived(
     returns="price",
-    when={"paid": "owned"},
     assumes=("what is owned works all the time, and is worth nothing in the end",),
 )
 def price_of_owning(

@@ -15,6 +15,7 @@ from overhead.arrays import in_numpy, namespace_of, using, xp
 from overhead.choose import candidates
 from overhead.collectives.algorithm import NETWORKS
 from overhead.collectives.grid import factors
+from overhead.completion import following
 from overhead.evaluation import Evaluation
 from overhead.everything import load
 from overhead.labels import (
@@ -25,7 +26,6 @@ from overhead.labels import (
     NCCL,
     NO_LIBRARY,
     OPERATION_DEFAULTS,
-    complete,
     usual_spelling,
 )
 from overhead.quantity import VOCABULARY, Array
@@ -149,7 +149,7 @@ class TopologyDesc:
     @property
     def shape(self) -> str:
         """Which formulas hold: flat, or so many levels."""
-        return complete({"topology": self.kind}, self.values)["shape"]
+        return following({"topology": self.kind}, self.values)["shape"]
 
 
 def build_topology(
@@ -490,7 +490,7 @@ def collective(
         "environment": LABELS["environment"].values[0],
     }
     with np.errstate(all="ignore"), using(namespace_of(*given.values())):
-        return _result(Evaluation(given, complete(labels, given)))
+        return _result(Evaluation(given, following(labels, given)))
 
 
 def _library(network: TopologyDesc, software: str | None, unpriced: Mapping[str, Any]) -> str:

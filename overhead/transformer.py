@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
+from overhead.completion import TENSORS
 from overhead.formula import declare, formula, product, total
-from overhead.labels import TENSORS
 
 # A model's own shapes, in the order in which people give them; a flag is 0 or 1.
 _SIZES = {

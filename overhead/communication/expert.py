@@ -62,7 +62,6 @@ def largest_draw(ep, largest_draw_root):
         "each token draws its experts without replacement, each as likely but for the heat",
         "many choices: a rank's are normal, and together they are those of all tokens",
     ),
-    when={"routing": "drawn"},
 )
 def drawn_expert_imbalance(
     expert_heat, largest_draw, experts, experts_per_token, routed_tokens, ep

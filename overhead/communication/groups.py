@@ -24,18 +24,6 @@ from overhead.formula import alias, call, declare, derived, formula, product
 from overhead.labels import GIVEN_GRID
 from overhead.special import greatest_common_divisor, square_divisor
 
-# What holds where nothing is said; each is an input.
-DEFAULTS: dict[str, float] = {
-    "communication_bytes": 2.0,  # activations are sent in 16 bits
-    "ring_return": 0.0,  # the backward's ring begins with the block held last (TransformerEngine)
-    "kept_keys": 0.0,  # keys and values are gathered again in the backward
-    "scatter_gather": 0.0,  # a stage's ranks all send the whole activation
-    # Links as their data sheets have them: what software leaves of them is its profile's.
-    "intra_efficiency": 1.0,
-    "inter_efficiency": 1.0,
-    "hops": 1.0,  # neighbours in a pipeline or in a ring are neighbours on the network
-}
-
 ZERO = "rajbhandari2020"
 HYBRID = "zhao2023"
 BETWEEN_STAGES = {"group": "boundary|ends"}

@@ -8,7 +8,10 @@ from overhead.arrays import xp
 from overhead.compute import quantities
 from overhead.formula import alias, constant, declare, formula, total
 from overhead.quantity import Array
+from overhead.shipped import usual_table
 
+# What was fitted: specs/training/usual.csv says to which rows.
+FITTED = usual_table()["kernels"]
 KERNELS: dict[str, Any] = {"source": "megatron", "where": "megatron/core/fusions"}
 EXPERTS: dict[str, Any] = {
     "source": "megatron",
@@ -93,11 +96,11 @@ def half_elementwise_bytes(
 # output and writes two gradients, the sum reads all and writes theirs, the projection too; these
 # three are added up.
 MIXED = {"forward": (4.0, 2.0), "backward": (11.0, 3.0)}
-# Of the rate at which others' kernels move bytes, as Triton's kernels reach on B200 at 13 sizes of
-# four residuals (kainzhong/mhc_bench, benchmark.md @bdb9d71259): forward 0.72 of 8 TB/s, 0.68 to
-# 0.81, backward 0.52, 0.50 to 0.55, of which others reach 0.92; adding up gradients, which isn't
-# measured there, goes at others' rate.  DeepSeek's own kernels are at 0.7 and 0.5 of these rates.
-MIXING_RATE = {"forward": 0.78, "backward": 0.67}
+# Of the rate at which others' kernels move bytes.
+MIXING_RATE = {
+    "forward": FITTED["mixing_forward_rate"].value,
+    "backward": FITTED["mixing_backward_rate"].value,
+}
 
 
 def _mixed(way: str) -> Any:
@@ -387,12 +390,10 @@ PRODUCT_FLOPS = {"forward": 2.0, "backward": 4.0}
 # Casts: of a dense layer's products, of a mixture's without its experts, for which as many are
 # launched for all as one cast has: the layout of their scales, or the kernel that has them all.
 ATTENTION_CASTS, MLP_CASTS, ROUTED_CASTS, EXPERT_CASTS = 2.0, 2.0, 1.0, 2.0
-# By an operation from Python, as one call of the library has all experts: one expert's product, or
-# making its narrow tensors, both with their part of weights, gradients and their hooks, and a
-# kernel.  In 8 bits and in 4 an expert takes 0.3 ms so, forward and backward: Nemotron-3 Super has
-# 64 a rank, and steps of 9.3 s in both, of which the GPU fills half (NVIDIA-NeMo/Megatron-Bridge,
-# docs/performance-summary-archive.md @067f987df0).
-CALLED, CALLED_KERNEL = 2.0 / 3.0, 0.1
+# By an operation from Python: one expert's product, or making its narrow tensors, in one call of
+# the library for all experts, and a kernel of it.
+CALLED = FITTED["called_expert_launches"].value
+CALLED_KERNEL = FITTED["called_kernel_launches"].value
 # Where exchanges hide behind another micro-batch's computing a layer is four nodes: attention,
 # dispatch, experts, combine.  Each detaches what it takes and hands on what it gives; backward it
 # starts autograd, waits for its stream and gathers gradients.

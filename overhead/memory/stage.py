@@ -10,11 +10,13 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from overhead.arrays import xp
+from overhead.completion import features, follows
 from overhead.evaluation import Evaluation
 from overhead.formula import REGISTRY, alias, call, constant, formula
-from overhead.labels import LABELS, chosen, without_following
-from overhead.memory.quantities import MODULES, PARTS
+from overhead.labels import LABELS
+from overhead.memory.quantities import PARTS
 from overhead.quantity import VOCABULARY, Array
+from overhead.shipped import usual_table
 
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 ENDS = "where a rank holds two stages (DualPipe), they are i and pp - 1 - i"
@@ -364,38 +366,6 @@ TOTALS = ("model_state_memory", "activation_memory", "allocated_memory", "memory
 # Labels that memory depends on; where there is no schedule, what is in flight is given.
 DEPENDS = ("recompute", "attention_kernel", "sharding", "dispatcher")
 
-_NONE = {
-    "learned_positions", "experts", "experts_per_token", "expert_ffn_size", "shared_ffn_size",
-    "dense_layers", "q_rank", "kv_rank", "head_size_plain", "head_size_rope", "head_size_value",
-    "window", "gated", "tied_embeddings", "biases", "qkv_biases", "qk_norms",
-    "layer_norm", "router_bias", "zero_stage", "sequence_parallel", "dropout", "ends_as_layers",
-    "pending_share", "keep_gathered", "buckets", "bucket_bytes", "placeholder_bytes",
-    "weighted_outputs",
-    *(f"recompute_{name}" for name in MODULES if name != "core_attn"),
-}  # fmt: skip
-_ONE = {
-    "tp", "cp", "pp", "dp", "ep", "virtual_stages", "micro_batch", "moe_every", "weight_copies",
-    "expert_imbalance", "loss_chunks", "gathered_ends", "mask_bytes", "reserve_factor",
-    "lora_attention", "lora_mlp",
-}  # fmt: skip
-GIB = 2.0**30
-DEFAULTS: dict[str, float] = {
-    **dict.fromkeys(sorted(_NONE), 0.0),
-    **dict.fromkeys(sorted(_ONE), 1.0),
-    "recompute_core_attn": 1.0,  # Megatron-LM's only module unless others are given
-    "memory_share": 0.95,  # assumed: the rest goes to fragments
-    "activation_bytes": 2.0,
-    "gathered_bytes": 2.0,
-    "gathered_layers": 2.0,  # the layer at work and the one fetched ahead
-    "single_bytes": 4.0,
-    "logit_bytes": 8.0,  # Megatron-LM; 12 where the loss is in single precision (torchtitan)
-    "vocabulary_multiple": 128.0,  # Megatron-LM's default
-    "communicator_channels": 16.0,  # assumed
-    "channel_buffer_bytes": 9633792.0,  # NCCL: Simple 4 MiB, LL 512 KiB, LL128 4800 KiB
-    "workspace_bytes": 0.7 * GIB,  # assumed: workspaces of libraries, small tensors
-    "context_bytes": 0.5 * GIB,  # assumed: CUDA context and modules
-}
-
 
 class Derivation(Evaluation):
     """Quantities of memory from given ones; what is computed once is kept."""
@@ -403,10 +373,14 @@ class Derivation(Evaluation):
     def __init__(
         self, given: Mapping[str, ArrayLike], labels: Mapping[str, str] | None = None
     ) -> None:
-        values = {**without_following(DEFAULTS, given), **given}
-        values.setdefault("etp", values["tp"])
+        usual = {
+            name: taken.value
+            for name, taken in usual_table()["memory"].items()
+            if not follows(name, given)
+        }
+        values = {**usual, **given}
         every_label = {name: LABELS[name].default for name in DEPENDS}
-        every_label |= chosen(given) | dict(labels or {})
+        every_label |= features(given) | dict(labels or {})
         for name in (*DEPENDS, "schedule"):
             known = LABELS[name].values
             if name in every_label and every_label[name] not in known:

@@ -10,6 +10,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.formula import declare, formula, product
 from overhead.quantity import Array
+from overhead.shipped import usual_table
 
 MAMBA_CHUNK = 128.0  # megatron/core/ssm/mamba_mixer.py: chunk_size
 GATED: dict[str, Any] = {
@@ -128,6 +129,10 @@ for _way in MOVED:
     declare(f"scan_{_way}_bytes", SIZES, _scanned(_way), **SCAN)
 
 
+MAMBA_RATE = usual_table()["kernels"]["mamba_scan_rate"].value
+DELTA_RATE = usual_table()["kernels"]["delta_scan_rate"].value
+
+
 @formula(
     assumes=(
         "Mamba-2's: as fitted to 16 step times of Nemotron-3 Nano (NVIDIA-NeMo/Megatron-Bridge, "
@@ -141,6 +146,4 @@ for _way in MOVED:
 )
 def scan_rate(mamba):
     """Rate at which a linear attention's kernels move bytes, by that of others."""
-    # Triton's kernels wait rather than move: a scan's tuned for H800 reaches 0.4 (tile-ai/tilelang,
-    # benchmark/mamba2/README.md @be9c08f6fd).
-    return xp.where(mamba > 0.0, 0.34, 0.45)
+    return xp.where(mamba > 0.0, MAMBA_RATE, DELTA_RATE)

@@ -6,9 +6,10 @@ from functools import reduce
 from typing import Any
 
 from overhead.arrays import xp
+from overhead.completion import following
 from overhead.compute.quantities import MEASURED
 from overhead.formula import alias, call, declare, derived, formula, product, total
-from overhead.labels import HIERARCHY, LABELS, NCCL, ONE_COMPUTATION, complete
+from overhead.labels import HIERARCHY, LABELS, NCCL, ONE_COMPUTATION
 from overhead.overlap import mechanisms
 from overhead.overlap.bulk import ALONE, BULK, CHUNK, CUT
 from overhead.quantity import Array
@@ -337,7 +338,7 @@ for _kind, _name, _moved in (
             "inter_bandwidth": "ring_bandwidth",
         },
         labels={
-            **complete({"topology": HIERARCHY}, ()),
+            **following({"topology": HIERARCHY}, ()),
             "collective": _kind,
             "algorithm": NCCL,
             "latency_per": LABELS["latency_per"].default,

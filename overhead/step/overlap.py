@@ -31,7 +31,6 @@ def exposed(time: Array, overlap: Array, computing: Array | float) -> Array:
 # that its kernels take where they come first, one a channel.  On DGX H100 NCCL's search ends at 12
 # channels in a node and 8 across, 0.09 and 0.06 of the multiprocessors: fits took a share of 0.08.
 
-_counted: dict[str, Any] = {"when": {"contention": "counted"}}
 alias("communication_channels", "communicator_channels", "Those of a communicator")
 product(
     "communication_sms",
@@ -49,7 +48,6 @@ product(
         "a product slows down by the multiprocessors that it has less, none by a copy engine",
         "a product that comes first fills the GPU: communication waits for its end",
     ),
-    **_counted,
 )
 def overlap_contention(communication_priority, communication_sms, sms):
     """Time that hidden communication costs the computing beside it, by its own."""

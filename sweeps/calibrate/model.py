@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from overhead.choose import candidates, usable
 from overhead.collectives.algorithm import ALGORITHMS, Algorithm
+from overhead.completion import following
 from overhead.evaluation import Evaluation
 from overhead.everything import load
 from overhead.formula import REGISTRY, Formula
-from overhead.labels import ALL, HIERARCHY, LABELS, NO_LIBRARY, OPERATION_DEFAULTS, complete
+from overhead.labels import ALL, HIERARCHY, LABELS, NO_LIBRARY, OPERATION_DEFAULTS
 from overhead.quantity import VOCABULARY
 from sweeps.calibrate.logs import (
     NO_NVLS,
@@ -481,7 +482,7 @@ class _Part:
         numbers = {n: v for n, v in columns.items() if n not in words}
         self.given: dict[str, Any] = {**found.constants, **numbers}
         labels = {**OPERATION_DEFAULTS, **found.labels, **words, "floor": "some"}
-        self.labels = complete(labels, self.given)
+        self.labels = following(labels, self.given)
         self.choices = _left(usable(self.labels), str(rows.forced[0]))
         if any(one.form == "sharp" for one in self.choices):
             self.given["inter_inc"] = 1.0  # The run had it, whatever the machine has

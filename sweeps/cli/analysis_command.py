@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from overhead.labels import HIERARCHY, LABELS, TENSORS
+from overhead.completion import TENSORS
+from overhead.labels import HIERARCHY, LABELS
 from sweeps.cli import flags
 from sweeps.cli.options import (
     check_taken,

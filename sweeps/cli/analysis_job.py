@@ -13,15 +13,14 @@ import numpy as np
 from overhead.analysis import Faulty, analyze, faults, is_needed
 from overhead.collectives.algorithm import ALGORITHMS
 from overhead.communication.operation import DIMENSIONS
+from overhead.completion import needed_shapes
 from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.labels import (
     CHOICES,
     EVEN_SCHEDULES,
     FOLDED,
-    GIVEN_GRID,
     LABELS,
     PAIRED,
-    needed_shapes,
 )
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.memory.stage import PEAK_PARTS
@@ -34,7 +33,6 @@ from sweeps import display
 from sweeps.cli.numbers import shown
 from sweeps.cli.typed import flag_of
 from sweeps.display import noun
-from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job, prepare
 from sweeps.spec.catalog import load_hardware, usual_operation
@@ -315,7 +313,7 @@ def analysis_job(
         folders=folders,
         options=options,
     )
-    job = _with_sides(job)
+    _check_sides(job)
     _check_needed(job)
     wanted = [name for name in job.program.wanted if not _of_one_layer(job, name)]
     text = to_toml(with_si_units({**spec, "quantities": wanted}))
@@ -338,11 +336,11 @@ def _costs(sweep: Sweep, folders: Sequence[Path]) -> tuple[str, ...]:
     return COSTS if any(priced) else ()
 
 
-def _with_sides(job: Job) -> Job:
-    """Give the sides of a mesh or torus to the group that is the whole of it."""
+def _check_sides(job: Job) -> None:
+    """Refuse sides of a mesh or torus that aren't all there, or no plan's GPUs."""
     given = {"mesh_nx", "mesh_ny"} & job.sweep.given
     if not given:
-        return job
+        return
     for name in sorted({"mesh_nx", "mesh_ny"} - given):
         other = flag_of(given.pop())
         raise InputError(needs(other, "the other side", f"{flag_of(name)}, too"))
@@ -353,17 +351,6 @@ def _with_sides(job: Job) -> Job:
         text = "*".join(f"{side.flat[0]:g}" for side in each)
         wrong = f"is {sides.flat[0]:g}, not the {world.flat[0]:g} GPUs"
         refuse("mesh_nx*mesh_ny*mesh_nz", text, wrong, "sides of all GPUs")
-    resolved = replace(job.resolved, implied={**job.resolved.implied, **GIVEN_GRID})
-    program = Program(
-        resolved.axes,
-        resolved.constants,
-        resolved.labels,
-        job.sweep.quantities,
-        fields=resolved.fields,
-        implied=resolved.implied,
-        optional=True,
-    )
-    return replace(job, resolved=resolved, program=program)
 
 
 def _check_model(given: Collection[str]) -> None:

@@ -16,10 +16,11 @@ import numpy as np
 from overhead.arrays import in_numpy
 from overhead.choose import TAKEN, Builder, Undecided
 from overhead.collectives.algorithm import Algorithm
+from overhead.completion import following
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.graph import Graph, Missing, Node
-from overhead.labels import HIERARCHY, NO_LIBRARY, complete
+from overhead.labels import HIERARCHY, NO_LIBRARY
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.display import BANDS, noun
 from sweeps.engine import validity
@@ -235,7 +236,7 @@ class Program:
                 labels.update({name: str(axis.columns[name][index]) for name in axis.switching})
                 fixed[self.grid.position(axis.name)] = slice(index, index + 1)
             builder = self._builder(
-                {**self.implied, **complete(labels, self._given)},
+                {**self.implied, **following(labels, self._given)},
                 fixed,
                 only_time=set(self.wanted) <= OF_TIME.union(EXPECTED),
             )

@@ -19,10 +19,11 @@ import numpy as np
 
 from overhead.choose import OF_ALGORITHMS, Builder, best_of, select
 from overhead.collectives.algorithm import Algorithm
+from overhead.completion import following
 from overhead.expression import evaluate
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.graph import Broadcast, Graph, Missing, Node
-from overhead.labels import HIERARCHY, complete
+from overhead.labels import HIERARCHY
 from overhead.plan import requirements
 from overhead.quantity import Array
 from overhead.recording import FUNCTIONS, Recorded, RecordingError, recording
@@ -416,7 +417,7 @@ class Merged(Builder):
 
     def at(self, chosen: Mapping[str, str]) -> dict[str, str]:
         """Return the labels where some open ones are chosen: what a call sets stays."""
-        found = complete(chosen, ())
+        found = following(chosen, ())
         return {name: found.get(name, v) if v == OPEN else v for name, v in self.labels.items()}
 
     def points(self, names: Sequence[str]) -> Iterator[Point]:
@@ -513,7 +514,7 @@ def merged(
     """Return the builder of labels of which some are chosen later."""
     codes = {name: Node(name, ("given", name), (), None, frozenset()) for name in live}
     graph = Live(labels=dict(live), codes=codes)
-    opened = {**complete(labels, given), **dict.fromkeys((*live, *FOLLOWS), OPEN)}
+    opened = {**following(labels, given), **dict.fromkeys((*live, *FOLLOWS), OPEN)}
     return Merged(space, opened, given, graph)
 
 

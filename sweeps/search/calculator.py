@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.analysis import faults
+from overhead.completion import following
 from overhead.evaluation import Evaluation
-from overhead.labels import LABELS, PLAIN, complete
+from overhead.labels import LABELS, PLAIN
 from sweeps.errors import InputError, fault
 from sweeps.search.request import DEFAULT_THRESHOLD, Execution
 from sweeps.search.search import details
@@ -173,7 +174,7 @@ class _Evaluator:
         labels = {"hardware": HARDWARE, "recipe": RECIPE}
         found = resolve(Sweep("", constants={**constants, "tp": 1.0}, labels=labels))
         self.given = {name: v for name, v in found.constants.items() if name not in ("tp", "dp")}
-        self.labels = complete({**found.labels, **found.implied}, found.constants)
+        self.labels = following({**found.labels, **found.implied}, found.constants)
         self.node = int(found.constants["gpus_per_node"])
         if cluster.gpus < self.node:  # a part of a node is one as well
             self.given["gpus_per_node"] = float(cluster.gpus)
@@ -442,7 +443,7 @@ def compared(cluster: Cluster) -> Compared:
         "sequence_parallel": 1.0,
     }
     found = resolve(Sweep("", constants=constants, labels={"hardware": LABELS["hardware"].default}))
-    labels = complete({**found.labels, **found.implied}, found.constants)
+    labels = following({**found.labels, **found.implied}, found.constants)
     plain = Execution({**found.constants, "ep": float(ranks), "etp": 1.0}, labels)
     # One rank holds a slice of every expert; the slice is as wide as divides evenly.
     width = np.ceil(plain["expert_ffn_size"] / ranks) * ranks

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.labels import needed_shapes
+from overhead.completion import needed_shapes
 from overhead.memory.quantities import MODULES
 from sweeps.bands import MEMORY_LIMIT
 from sweeps.errors import InputError, fault, nearest, needs, tell_all

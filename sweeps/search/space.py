@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from overhead.analysis import faults
 from overhead.collectives.algorithm import Requirement
+from overhead.completion import following
 from overhead.evaluation import Evaluation
-from overhead.labels import CHUNKED, FOLDED, HYBRID, LABELS, PLAIN, complete
+from overhead.labels import CHUNKED, FOLDED, LABELS, PLAIN
 from sweeps.engine.grid import Array, Picking, cut
 from sweeps.engine.program import Program
 from sweeps.engine.validity import DOES_NOT_FIT, training_faults
@@ -394,8 +395,6 @@ def common_of(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]
     if "context_parallel" in framework.choices and "context_parallel" not in point.choices:
         way = framework.choices["context_parallel"].value
         labels["context_parallel"] = among_all(way, _shapes(point).get("index_heads", 0.0))
-    if "hsdp_shard" in point.choices:
-        labels.setdefault("sharding", HYBRID)
     constants = dict(point.constants)
     # A plan says itself what is recomputed.
     unknown = unknown_settings((*point.labels, *CHOICES))
@@ -431,7 +430,7 @@ def _of_all(common: Resolved) -> dict[str, str]:
     # The stage of ZeRO, which mechanisms ask for, varies, too
     free = ("recompute", "schedule", "dp_mechanism")
     kept = {name: label for name, label in common.labels.items() if name not in free}
-    return complete({**kept, **common.implied}, common.constants)
+    return following({**kept, **common.implied}, common.constants)
 
 
 def _free(

@@ -10,7 +10,8 @@ from typing import Any
 
 from overhead.labels import CHOICES, LABELS, OVERLAPS
 from overhead.memory.quantities import RECIPES, Recipe
-from overhead.step import quantities as step
+from overhead.quantity import VOCABULARY
+from overhead.shipped import usual_table
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import ASSUMED, SPECIFICATION, UNKNOWN, Origin, assumed
 from sweeps.spec.machine import (
@@ -30,148 +31,26 @@ from sweeps.spec.machine import (
 # They are rules over many machines rather than fits of one: good to about a tenth of a step's time
 # on machines whose best matrix multiplication is known, worse elsewhere.
 
-NEMO = "NVIDIA/dgxc-benchmarking @8f5cbb3"
-VTRAIN = "VIA-Research/vTrain @f8dda8473a"
-XLA = "jax-cuda12-pjrt 0.9.2, table of matrix multiplications on H100 and B200"
-RUNS = f"public step times ({VTRAIN}, {NEMO} and others)"
+
+def _rules(taker: str) -> dict[str, Figure]:
+    """Return what a table of specs/training/usual.csv has, as figures."""
+    return {
+        name: Figure(
+            taken.value, VOCABULARY[name].units if name in VOCABULARY else "1", taken.kind,
+            taken.source,
+        )
+        for name, taken in usual_table()[taker].items()
+    }  # fmt: skip
 
 
-def _figure(value: float, kind: str, source: str, units: str = "1") -> Figure:
-    return Figure(value, units, kind, source)
-
-
-# A machine's constants.
-MACHINE_RULE: dict[str, Figure] = {
-    "matmul_efficiency": _figure(
-        0.8, "measured",
-        "long runs sustain 0.77 to 0.93 of the best measured matrix multiplication on A100 and "
-        f"H100, 0.62 to 0.70 on B200; one value for all, by {RUNS}",
-    ),
-    "matmul_floor": _figure(
-        5e-6, "measured",
-        f"{XLA}: 5.6 and 5.8 us in bf16 where the rest tends to nothing; rounded as in the fits of "
-        "the rates", "s",
-    ),
-    "matmul_depth_time": _figure(
-        3e-10, "measured", f"{XLA}: 0.31 and 0.38 ns in bf16 for each unit of k", "s"
-    ),
-    "odd_size_loss": _figure(
-        step.DEFAULTS["odd_size_loss"], "measured",
-        "fitted on step times of one cluster of A100 at hidden sizes of 14400 and 14336 "
-        "(bigscience-workshop/bigscience, train/tr11-176B-ml/chronicles-prequel.md @9e64edec2a)",
-    ),
-    "host_update_bandwidth": _figure(
-        step.DEFAULTS["host_update_bandwidth"], "measured",
-        "two nodes of H100 whose hosts update all weights of Qwen3-30B, with transfers beside it "
-        "and without (NVIDIA-NeMo/Megatron-Bridge, skills/nemo-mbridge-perf-cpu-offloading/"
-        "card.yaml @067f987df): 26 GB/s at 40 bytes a parameter; one value for all", "byte s-1",
-    ),
-    "host_slowdown": _figure(1.0, "assumed", "an x86 processor, as those that launches are of"),
-    "memory_efficiency": _figure(
-        0.85, "assumed",
-        f"share of the data sheet's bandwidth that long kernels reach; {RUNS} bound it only from "
-        "below",
-    ),
-    "step_overhead": _figure(
-        1e-3, "assumed",
-        "a step's bookkeeping; too little for step times to tell, and more where a fit says so",
-        "s",
-    ),
-    "idle_power_fraction": _figure(
-        0.2, "assumed",
-        "P. Patel et al., Characterizing power management opportunities for LLMs in the cloud, "
-        "ASPLOS, 2024, section 4: about a fifth of the limit between phases of computing; from "
-        "memory, unverified",
-    ),
-}  # fmt: skip
-
-# Best measured matrix multiplication by peak, where it isn't measured: the median of those that
-# the catalogue has in bf16 and fp8 (0.51 on MI300X to 0.87 on A100).
-TYPICAL_BEST = _figure(0.74, "assumed", "median of the catalogue's best measured by the peak")
-NARROWER = "on H100, H200, B200, B300, Gaudi 3 fp8 reaches 0.96 of that share, on average"
-
+MACHINE_RULE, FRAMEWORK_RULE = _rules("machine"), _rules("framework")
 # A fused kernel's share of the peak of 16 bits, long sequences.
-ATTENTION_RULE: dict[str, Figure] = {
-    "flash_1": _figure(
-        0.28, "assumed",
-        "between the 0.21 and the 0.35 fitted on H100 and A100 (mosaicml/llm-foundry @8c8dd48f72)",
-    ),
-    "flash_2": _figure(
-        0.4, "assumed",
-        "arXiv:2307.08691: 0.5 to 0.73 on A100; specs/measured/kernels.csv: 0.35 on H100; 0.27 "
-        "fitted on H100 at 500 W (pytorch/torchtitan @b5bcd76c66)",
-    ),
-    "flash_3": _figure(
-        0.6, "assumed", "arXiv:2407.08608, figure 5: 0.65 forward on H100, heads of 128"
-    ),
-    "cudnn": _figure(
-        0.6, "assumed",
-        "0.66 forward on H100 and H200, heads of 128 (specs/measured/kernels.csv); fits on step "
-        f"times give 0.56 on B200 ({NEMO} and others)",
-    ),
-}  # fmt: skip
-# Without a fused kernel the products are matrix multiplications, small and batched.
-UNFUSED_SHARE = _figure(
-    0.6, "assumed",
-    f"of the sustained rate of matrix multiplications; as in the fits on {VTRAIN}, whose byte "
-    "counts are the rest of unfused attention",
-)  # fmt: skip
-
-# A framework's constants.
-FRAMEWORK_RULE: dict[str, Figure] = {
-    "host_time": _figure(
-        8e-6, "assumed",
-        "an operation launched from Python; step times of current frameworks only bound it, for "
-        "0.4 ms a layer changes none of them", "s",
-    ),
-    "attention_tile": _figure(
-        128.0, "specification", "arXiv:2307.08691, section 3.3: blocks of 64 or 128 tokens a side"
-    ),
-    "attention_speedup": _figure(1.0, "assumed", "scores and values in 16 bits"),
-    "elementwise_factor": _figure(1.0, "assumed", "element-wise operations fused"),
-    "loss_bytes": _figure(
-        40.0, "assumed",
-        "bytes moved a logit by loss and its gradient in single precision, as in the fits",
-        "byte",
-    ),
-    "logit_bytes": _figure(
-        8.0, "specification",
-        "bytes stored a logit: 16 bits, its softmax in single precision, 16 bits of gradient",
-        "byte",
-    ),
-    "tp_overlap": _figure(0.0, "assumed", "nothing hides it unless the framework says so"),
-    "tp_gradient_overlap": _figure(0.0, "assumed", "reductions are waited for unless it says so"),
-    "cp_overlap": _figure(0.8, "assumed", "the share that attention hides, as in the fits"),
-    "ep_overlap": _figure(0.0, "assumed", "nothing hides it unless the framework says so"),
-    "dp_overlap": _figure(0.9, "assumed", "all but a tenth hides behind the backward, as fitted"),
-    "overlap_contention": _figure(
-        0.08, "assumed",
-        "share of its own time that the shorter of two overlapped parts costs, as in the fits; "
-        "10.6 of an H100's 132 multiprocessors, where NCCL's search ends at 12 channels, a "
-        "multiprocessor each, in a node and 8 across nodes",
-    ),
-    "forward_operations": _figure(
-        20.0, "measured",
-        f"operations launched a layer: with the host's 42 us they are the 3.4 to 3.7 ms a layer "
-        f"and micro-batch of {VTRAIN}'s small models",
-    ),
-    "backward_operations": _figure(35.0, "measured", f"a layer; as the forward's, {VTRAIN}"),
-    "recompute_operations": _figure(20.0, "assumed", "the forward's once more, all recomputed"),
-    "matmul_share": _figure(1.0, "assumed", "the machine's own rate"),
-    "grouped_matmul_share": _figure(1.0, "assumed", "experts' products are as fast as others"),
-    "whole_in_pipeline": _figure(0.0, "assumed", "a pipeline shards as where there is none"),
-    "sharding_copy_share": _figure(0.0, "assumed", "weights lie where they are gathered"),
-    "early_stop": _figure(0.0, "assumed", "a forward is recomputed to its end, as in Megatron-LM"),
-    "bf16_layers": _figure(0.0, "assumed", "none left out of the precision, as NVIDIA's recipes"),
-    "bf16_attention": _figure(0.0, "assumed", "attention's products as those of other modules"),
-    "bf16_experts": _figure(0.0, "assumed", "experts' products as those of other modules"),
-    "launch_wait": _figure(0.0, "assumed", "the host launches ahead of the GPU"),
-    "launch_share": _figure(1.0, "assumed", "each operation launched by itself"),
-    "ends_as_layers": _figure(
-        0.0, "assumed", "the ends count in cutting stages only where these come out even so"
-    ),
-    "dropout": _figure(0.0, "assumed", "none, as in current models"),
-}  # fmt: skip
+ATTENTION_RULE = _rules("attention")
+# Best measured matrix multiplication by peak, where it isn't measured: the median of those that
+# the catalogue has in bf16 and fp8.  Without a fused kernel attention's products are matrix
+# multiplications, small and batched.
+TYPICAL_BEST, UNFUSED_SHARE = _rules("products").values()
+NARROWER = "on H100, H200, B200, B300, Gaudi 3 fp8 reaches 0.96 of that share, on average"
 
 
 # Bytes a parameter by precision, where a framework has no recipe of its own: Megatron-LM's.

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from overhead.completion import features
 from overhead.evaluation import Evaluation, MissingQuantities, derive
-from overhead.labels import chosen
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FLAGS, FURTHER_SHAPES, HYBRID_FLAGS, HYBRID_SHAPES, SHAPES, VITAL
 from sweeps.errors import fault, nearest, refuse
@@ -77,7 +77,7 @@ class Model:
             refuse("quantity", name, "is unknown", nearest(name, VOCABULARY))
         try:
             known = {**self.shapes, **given}
-            return float(Evaluation(known, chosen(known))[name])
+            return float(Evaluation(known, features(known))[name])
         except MissingQuantities as error:
             self.need(error.missing, name, given)
             raise

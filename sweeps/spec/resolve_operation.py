@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.collectives.grid import factors
+from overhead.completion import FLOORS, floor_label
 from overhead.labels import (
     AUTO,
     HIERARCHY,
@@ -24,39 +25,21 @@ from overhead.labels import (
     OPERATION_DEFAULTS,
     XLA,
 )  # fmt: skip
-from overhead.quantity import VOCABULARY
+from overhead.shipped import Usual, usual_table
 from sweeps.errors import of_each, refuse
 from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, Origins, assumed, once
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import Machine
-from sweeps.spec.software import FLOORS, STEPS, UNPRICED, own_library, priced
+from sweeps.spec.software import STEPS, UNPRICED, own_library, priced
 from sweeps.spec.sweep import Sweep
 
 if TYPE_CHECKING:
     from sweeps.spec.model import Model
 
-DEFAULTS = {
-    "hops": assumed(1.0, "sender and receiver are neighbours"),
-    "oversubscription": assumed(1.0, "not oversubscribed"),
-}
 # The sides of a mesh or torus, and how many it has where nothing says it.
 SIDES = ("mesh_nx", "mesh_ny", "mesh_nz")
 PLANE = 2.0
-ONE_SIDE = assumed(1.0, "two dimensions")
-# What `Resolved` names of a training step where the user says nothing.
-NUMBER_DEFAULTS = {
-    "zero_stage": assumed(0.0, "nothing is sharded"),
-    "expert_imbalance": assumed(1.0, "experts are used evenly"),
-    "uneven_stages": assumed(1.0, "the largest stage rules where layers don't divide evenly"),
-}
-# Of machines whose files don't say it.
-OF_LEAVES = {
-    "oversubscription": DEFAULTS["oversubscription"],
-    "leaf_nodes": assumed(
-        VOCABULARY["leaf_nodes"].default, "all that leaves a node leaves its leaf switch, too"
-    ),
-}
 # With a topology and without a machine, one of these describes a bare network.
 LINK = ("bandwidth", "latency")
 BARE = "of a bare network"
@@ -139,8 +122,8 @@ class Resolver:
         self._check_link()
         self._every_algorithm()
         self._pods()
-        for name, origin in DEFAULTS.items():
-            self._constant(name, origin)
+        for name, taken in usual_table()["operation"].items():
+            self.number(name, taken)
         self._grid_sizes()
         self._shared_cards()
         self._software()
@@ -178,6 +161,10 @@ class Resolver:
             allowed = ", ".join(f"{level}_{given[0]}" for level in ("intra", "inter"))
             more = "" if self.machines else ", or hardware, too, whose levels a hierarchy has"
             refuse(given[0], "..", wrong, f"{allowed}, or another topology{more}")
+
+    def number(self, name: str, taken: Usual) -> None:
+        """Take a quantity's number, unless it is known."""
+        self._constant(name, Origin(*taken))
 
     def _constant(self, name: str, origin: Origin) -> None:
         if name not in self.given:
@@ -529,18 +516,17 @@ class Resolver:
             wrong, allowed = "a library's profile has no form of it", f"software = {NO_LIBRARY}"
             refuse(min(unpriced), "..", wrong, allowed)
         constants = [found for _, found in points]
-        self.labels["floor"] = "some" if self._waits(constants) else "none"
+        self.labels["floor"] = floor_label(self._waits(constants))
         return np.array([library for library, _ in points]).reshape(shape), constants
 
-    def _waits(self, constants: Sequence[Mapping[str, Origin]]) -> bool:
-        """Whether operations may wait for their host, or the network's."""
-        given = [name for name in FLOORS if name in self.sweep.given]
-        if any(np.any(self._on_axes(name) > 0.0) for name in given):
-            return True
-        return any(
-            one[name].value > 0.0 for one in constants for name in FLOORS
-            if name in one and name not in given
-        )  # fmt: skip
+    def _waits(self, constants: Sequence[Mapping[str, Origin]]) -> dict[str, Any]:
+        """Return the times for which operations may wait for their host, or the network's."""
+        return {
+            name: self._on_axes(name) if name in self.sweep.given
+            else [one[name].value for one in constants if name in one]
+            for name in FLOORS
+            if name in self.sweep.given or any(name in one for one in constants)
+        }  # fmt: skip
 
     # Shapes.
 
@@ -553,7 +539,7 @@ class Resolver:
         given = [name for name in SIDES if name in self.sweep.given]
         ranks = self._on_axes("ranks") if "ranks" in self.given else None
         if not any(NETWORKS[name].grid for name in self._values("topology")):
-            self._constant("mesh_nz", ONE_SIDE)
+            self.number("mesh_nz", usual_table()["grid"]["mesh_nz"])
             return
         dimensions = self._dimensions(given)
         if (ranks is None and not given) or len(given) == len(SIDES):
@@ -671,7 +657,10 @@ def figure_of(machine: Machine, name: str) -> Origin:
     if name == "in_network_latency_factor":
         return _in_network_factor(machine)
     found = machine.figures.get(name)
-    return OF_LEAVES.get(name, Origin(np.nan, UNKNOWN)) if found is None else found.origin
+    if found is not None:
+        return found.origin
+    taken = usual_table()["leaves"].get(name)
+    return Origin(np.nan, UNKNOWN) if taken is None else Origin(*taken)
 
 
 def _taken(machine: Machine, profile: str) -> Origin:

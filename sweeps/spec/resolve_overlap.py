@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from overhead.labels import LABELS, SM_LAWS, complete
+from overhead.completion import SM_LAWS, following
+from overhead.labels import LABELS
 from overhead.overlap.mechanisms import ASSUMED, HEEDED, MECHANISMS
 from sweeps.origin import Origin, assumed
 from sweeps.spec.machine import Machine
@@ -35,7 +36,7 @@ class OverlapResolver(Resolver):
         if RATED & self.given:
             self._machines()
         for way, more in ASSUMED.items():
-            if any(way in complete({"mechanism": m}, self.sweep.given).items() for m in chosen):
+            if any(way in following({"mechanism": m}, self.sweep.given).items() for m in chosen):
                 for name, (default, why) in more.items():
                     self._constant(name, assumed(default, why))
         for mechanism in chosen:

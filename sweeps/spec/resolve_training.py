@@ -9,27 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.communication import groups as communication
-from overhead.labels import (
+from overhead.completion import (
     CLOCKED,
-    CONTENTION,
-    FOLDED,
-    HIERARCHY,
-    HYBRID,
-    INTERLEAVED,
-    LABELS,
-    OVERLAPS,
-    SHARED,
-    STEP_DEFAULTS,
+    DEFAULT,
+    OF_EXPERTS,
     TAKEN_SMS,
+    Statement,
+    complete,
+    follows,
     implied,
-    without_following,
 )
-from overhead.memory import stage as memory
-from overhead.step import quantities as step
+from overhead.labels import HIERARCHY, LABELS, OVERLAPS, SHARED, STEP_DEFAULTS
+from overhead.shipped import Usual, usual_table
 from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps.errors import fault, of_each, refuse, tell_all
-from sweeps.origin import UNKNOWN, Origin, assumed, once
+from sweeps.origin import ASSUMED, UNKNOWN, Origin, assumed, once
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import (
     load_framework,
@@ -42,19 +36,10 @@ from sweeps.spec.framework import TEXTBOOK, among_all, training_constants
 from sweeps.spec.known import known_of_run, unknown_settings
 from sweeps.spec.machine import Machine, cut_domain, rates_of
 from sweeps.spec.model import Model, complete_shapes
-from sweeps.spec.resolve_operation import DEFAULTS, NUMBER_DEFAULTS, ONE_SIDE, Resolved, Resolver
+from sweeps.spec.resolve_operation import Resolved, Resolver
 from sweeps.spec.software import userbuffers_figures
 
-# Models of parts of a step, each with its own defaults.
-MODELS = {
-    "the step": step.DEFAULTS,
-    "communication": communication.DEFAULTS,
-    "memory": memory.DEFAULTS,
-}
-SHARD_GIVEN = "the ranks of a shard are given"
 SELECTING = "attention that selects tokens selects among all of them"
-# What formulas give if the user doesn't.
-DERIVED = ("weight_copies", "etp", "dp", "hsdp_shard", "virtual_stages")
 # Their product is the number of GPUs, where that isn't given.
 WORLD = ("tp", "cp", "pp", "dp")
 # The labels on which the constants of a machine and its software depend.
@@ -71,37 +56,13 @@ WITHIN = {
 }  # fmt: skip
 
 
-class TrainingResolver(Resolver):
-    """Fills in what a sweep of training steps doesn't say."""
+class TrainingResolver(Resolver, Statement):
+    """Fills in what a sweep of training steps doesn't say, by the rules of `complete`."""
 
     def run(self) -> Resolved:
         """Return the sweep with all that follows."""
         self.models: list[Model] = []
-        unknown = unknown_settings(self.given)
-        why = f"not given are {', '.join(unknown)}" if unknown else "all are given"
-        self._constant("unknown_settings", assumed(float(len(unknown)), why))
-        self._label("precision", assumed(LABELS["precision"].default))
-        self._machines()
-        self._own_fabric()
-        self._own_library()
-        self._pods()
-        self._model()
-        self._labels()
-        self._check_counts()
-        self._plan()
-        self._domains()
-        self._constants()
-        usual = {**DEFAULTS, **NUMBER_DEFAULTS, **usual_operation()}
-        for name, origin in without_following(usual, self.given).items():
-            self._constant(name, origin)
-        for part, defaults in MODELS.items():
-            for name, default in without_following(defaults, self.given).items():
-                if name not in (*SHAPES, *DERIVED):
-                    why = f"the default of the model of {part}"
-                    self._constant(name, assumed(default, why))
-        self._constant("mesh_nz", ONE_SIDE)
-        self._shared_cards()
-        self._software()
+        complete(self)
         return Resolved(
             tuple(self.axes),
             self.constants,
@@ -112,6 +73,50 @@ class TrainingResolver(Resolver):
             tuple(self.models),
             implied(self.given),
         )
+
+    def label(self, name: str, value: str, why: str = DEFAULT) -> None:
+        """Take a label's value, for a reason, unless it is known."""
+        self._label(name, assumed(value, why))
+
+    def exceeds(self, name: str, limit: float) -> bool:
+        """Return whether a quantity is known and some of its values are above a limit."""
+        return name in self.given and bool(np.any(self._on_axes(name) > limit))
+
+    def words(self, label: str) -> set[str]:
+        """Return all values of a label."""
+        return self._values(label)
+
+    def same(self, name: str, other: str, why: str) -> None:
+        """Take for a quantity what another one that is given is, unless it is known."""
+        axis = self._axis_of(other)
+        if axis is None:
+            super().number(name, Usual(self.constants[other], ASSUMED, why))
+        elif name not in self.given:
+            self._extend(axis, {name: axis.columns[other]})
+            self.given.add(name)
+            self.origins[name] = (assumed(None, why),)
+
+    def take_machine(self) -> None:
+        """Take the machines' figures, what trains on them, and their network."""
+        unknown = unknown_settings(self.given)
+        why = f"not given are {', '.join(unknown)}" if unknown else "all are given"
+        self._constant("unknown_settings", assumed(float(len(unknown)), why))
+        self.label("precision", LABELS["precision"].default)
+        self._machines()
+        self._own_fabric()
+        self._own_library()
+        self._pods()
+
+    def take_operation(self) -> None:
+        """Take what failures, storage, power and money are."""
+        for name, origin in usual_operation().items():
+            if not follows(name, self.given):
+                self._constant(name, origin)
+
+    def take_library(self) -> None:
+        """Take how cards are shared, and what libraries' profiles say of the machines."""
+        self._shared_cards()
+        self._software()
 
     def _own_fabric(self) -> None:
         """Take what trains on the machines, and the torus of those that are one."""
@@ -125,7 +130,7 @@ class TrainingResolver(Resolver):
         grids = [one for one in self.machines if one.torus_dimensions]
         if not {"topology", "nodes_per_pod"} & self.sweep.given and grids:
             self._own_topology(grids)
-        self._label("topology", assumed(STEP_DEFAULTS["topology"]))
+        self.label("topology", STEP_DEFAULTS["topology"])
         self._whole_ports()
 
     def _usual_framework(self, usual: Origin) -> Origin:
@@ -174,15 +179,6 @@ class TrainingResolver(Resolver):
 
     # Labels.
 
-    def _labels(self) -> None:
-        if "virtual_stages" in self.given and np.any(self._on_axes("virtual_stages") > 1.0):
-            self._label("schedule", assumed(INTERLEAVED, "virtual stages are given"))
-        if "hsdp_shard" in self.given:
-            self._label("sharding", assumed(HYBRID, SHARD_GIVEN))
-        for name, value in STEP_DEFAULTS.items():
-            self._usual_label(name, value)
-        self._overlap()
-
     def _habits(self, name: str, part: str, other: Origin) -> list[Origin]:
         """Return what the software takes if the user says nothing: one, or along its axis."""
         axis = self._axis_of("framework")
@@ -195,14 +191,14 @@ class TrainingResolver(Resolver):
         ways = [(one, among_all(one.value, heads)) for one in found]
         return [one if one.value == way else assumed(way, SELECTING) for one, way in ways]
 
-    def _usual_label(self, name: str, other: str) -> None:
-        """Take a label as the software that trains has it, if it says."""
-        found, axis = self._habits(name, "choices", assumed(other)), self._axis_of("framework")
-        if name in self.given or axis is None:
-            self._label(name, found[0])
+    def habit(self, label: str, value: str) -> None:
+        """Take a label as the software that trains has it, or else this value."""
+        found, axis = self._habits(label, "choices", assumed(value)), self._axis_of("framework")
+        if label in self.given or axis is None:
+            self._label(label, found[0])
         else:
-            self._along(axis, name, found)
-            self.given.add(name)
+            self._along(axis, label, found)
+            self.given.add(label)
 
     def _usual_number(self, name: str, other: Origin) -> None:
         """Take a number of the plan as the software that trains has it, if it says."""
@@ -214,19 +210,13 @@ class TrainingResolver(Resolver):
             self.origins[name] = once(found)
             self.given.add(name)
 
-    def _overlap(self) -> None:
-        """Check and complete what is given of overlap."""
-        # A framework's share needs sequence parallelism; one that is given holds without it, too.
-        why, axis = "as tp_overlap, which is given", self._axis_of("tp_overlap")
-        if axis is not None:
-            if "tp_whole_overlap" not in self.given:
-                self._extend(axis, {"tp_whole_overlap": axis.columns["tp_overlap"]})
-                self.given.add("tp_whole_overlap")
-                self.origins["tp_whole_overlap"] = (assumed(None, why),)
-        elif "tp_overlap" in self.constants:
-            self._constant("tp_whole_overlap", assumed(self.constants["tp_overlap"], why))
-        if "tp_overlap" in self.given:
-            self._constant("tp_gradient_overlap", assumed(0.0, "tp_overlap, which is given"))
+    def check(self) -> None:
+        """Refuse what can't be of labels and shapes."""
+        self._check_overlap()
+        self._check_counts()
+
+    def _check_overlap(self) -> None:
+        """Refuse a share of what hides beside a mechanism, which says itself what does."""
         faults = []
         for label in OVERLAPS:
             share, named = f"{label[:2]}_overlap", self.labels.get(label, SHARED)
@@ -238,7 +228,7 @@ class TrainingResolver(Resolver):
 
     # The model.
 
-    def _model(self) -> None:
+    def take_model(self) -> None:
         """Give the shapes of the models, or of what the user gave of one."""
         axis = self._axis_of("model")
         if axis is not None:
@@ -271,9 +261,9 @@ class TrainingResolver(Resolver):
                     fault(part, value, "is more than there are", f"at most {whole} = {limit:g}")
                 )
         taken = [name for name in TAKEN_SMS if name in self.sweep.given]
-        if CONTENTION in self.sweep.given and taken:
+        if "overlap_contention" in self.sweep.given and taken:
             wrong = f"follows from {taken[0]}, which is given, too"
-            faults.append(fault(CONTENTION, "given", wrong, "one of them"))
+            faults.append(fault("overlap_contention", "given", wrong, "one of them"))
         tell_all(faults)
 
     def _all(self, name: str, axis: Axis | None) -> NDArray[Any]:
@@ -323,19 +313,8 @@ class TrainingResolver(Resolver):
 
     # The plan.
 
-    def _plan(self) -> None:
-        one = assumed(1.0, "not given, so not split")
-        for name in ("tp", "cp", "pp", "ep"):
-            self._constant(name, one)
-        # Folded schedules have two chunks a rank, and others beside them one.
-        if not {*FOLDED} & {*self._values("schedule")}:
-            self._constant("virtual_stages", one)
-        if not {"dp", "world_size"} & self.given:
-            self._constant("dp", one)
-        if "micro_batch" not in self.given:
-            self._constant("micro_batch", assumed(1.0, "one sequence"))
-        if not {"global_batch", "micro_batches", "tokens_per_step"} & self.given:
-            self._constant("micro_batches", assumed(1.0, "one micro-batch a step"))
+    def take_habits(self) -> None:
+        """Take what plans of the software that trains usually have."""
         experts, axis = self._first("experts") or 0.0, self._axis_of("experts")
         plain = self.labels.get("framework", "").endswith(f"+{TEXTBOOK}")
         if axis is not None and plain and "sequence_parallel" not in self.given:
@@ -344,9 +323,9 @@ class TrainingResolver(Resolver):
             self.given.add("sequence_parallel")
             why = "with experts, as Megatron-LM demands"
             self.origins["sequence_parallel"] = (assumed(None, why),)
-        why = "as Megatron-LM demands of experts" if experts else "off"
+        why = OF_EXPERTS if experts else "off"
         self._usual_number("sequence_parallel", assumed(float(experts > 0), why))
-        self._usual_number("zero_stage", NUMBER_DEFAULTS["zero_stage"])
+        self._usual_number("zero_stage", Origin(*usual_table()["training"]["zero_stage"]))
 
     # Domains of many hosts.
 
@@ -383,24 +362,24 @@ class TrainingResolver(Resolver):
 
     # Constants of the machine and its software.
 
-    def _constants(self) -> None:
+    def take_constants(self) -> None:
         """Give every constant, along the axes on which it depends."""
+        self._domains()
         axes = [axis for axis in self.axes if set(DECIDING) & set(axis.columns)]
         lengths = [len(axis) for axis in axes]
         tables = [self._table(labels) for labels in self._combinations(axes)]
-        taken = not self.given.isdisjoint(TAKEN_SMS)
+        usual = usual_table()
+        models = {**usual["memory"], **usual["communication"], **usual["step"]}
         for name in dict.fromkeys(name for table in tables for name in table):
-            # What is owned has a price that follows.
-            owned = name == "price" and "capital" in self.given
-            if name in self.given or owned or (name == CONTENTION and taken):
-                continue
-            # What a framework doesn't state has the model's own default, if there is one.
-            usual = next((d[name] for d in MODELS.values() if name in d), np.nan)
-            other = Origin(np.nan, UNKNOWN) if np.isnan(usual) else assumed(usual)
-            origins = [table.get(name, other) for table in tables]
-            values = np.array([one.value for one in origins])
             # Under a limit of power what a GPU reaches follows from what it does without one.
             limited = name in CLOCKED and "power_limit" in self.given
+            if name in self.given or (follows(name, self.given) and not limited):
+                continue
+            # What a framework doesn't state has the model's own default, if there is one.
+            taken = models.get(name)
+            other = Origin(np.nan, UNKNOWN) if taken is None else assumed(taken.value)
+            origins = [table.get(name, other) for table in tables]
+            values = np.array([one.value for one in origins])
             own = f"full_{name}" if limited else name
             self._spread(own, values.reshape(lengths), axes)
             self.origins[own] = once(origins)

@@ -66,8 +66,6 @@ STEPS = {
               "nvls_time": 2.0},
     "inter": {"fabric_latency": 1.0},
 }  # fmt: skip
-# What an operation takes at least: its host, or the network's.
-FLOORS = ("issue_time", "fabric_floor_time")
 USUAL_FABRIC = "infiniband"
 # Who issues operations so that the host may be slower than the GPU.
 SLOW_HOSTS = ("pytorch", "group", "xla")

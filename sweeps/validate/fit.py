@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.evaluation import Evaluation
 from overhead.everything import load
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.catalog import load_framework, load_hardware, read_toml, shipped
 from sweeps.spec.known import FITTED
 from sweeps.spec.machine import KERNELS, PRECISIONS, Figure, rates_of
-from sweeps.validate.predict import CHOOSING, Constants, Place, step_labels
+from sweeps.validate.predict import CHOOSING, Constants, MeasuredRow, Place
 from sweeps.validate.scores import LEFT_OUT
 from sweeps.validate.training_rows import Case
 
@@ -193,7 +192,8 @@ class _Model:
                     else base
                     for index, one in enumerate(changes)
                 ]
-        given: dict[str, Any] = {}
+        rows: dict[str, Any] = {}
+        constants: dict[str, Any] = {}
         for name in {*cases[0].numbers, *known[_chosen(cases[0])][0]}:
             columns = [
                 [case.numbers[name]] * len(changes)
@@ -202,11 +202,11 @@ class _Model:
                 for case in cases
             ]
             table = np.array(columns).T
-            given[name] = table[:1] if (table == table[:1]).all() else table
-        labels = {n: v for n, v in cases[0].labels.items() if n not in CHOOSING}
-        own = {"library": self.constants.library(cases[0].labels)[0]}
+            table = table[:1] if (table == table[:1]).all() else table
+            (rows if name in cases[0].numbers else constants)[name] = table
+        labels, library = cases[0].labels, self.constants.library(cases[0].labels)[0]
         with np.errstate(all="ignore"):
-            times = Evaluation(given, step_labels(labels, own, given))["step_time"]
+            times = MeasuredRow(rows, labels, constants, library).of_step()["step_time"]
         return np.broadcast_to(times, (len(changes), len(cases)))
 
     def _touches(self, index: int, case: Case) -> bool:

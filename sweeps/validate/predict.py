@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.communication import groups as communication
+from overhead.completion import (
+    Statement,
+    complete,
+    following,
+    follows,
+    implied,
+    library_labels,
+    take_usual,
+)
 from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.everything import load
-from overhead.labels import (
-    IN_A_STEP,
-    NO_LIBRARY,
-    STEP_DEFAULTS,
-    chosen,
-    complete,
-    without_following,
-)
+from overhead.labels import IN_A_STEP, NO_LIBRARY
 from overhead.memory.quantities import RECIPES, Recipe
-from overhead.memory.stage import DEFAULTS as MEMORY_DEFAULTS
 from overhead.memory.stage import Derivation, stage_memory
 from overhead.quantity import VOCABULARY
-from overhead.step import quantities as step_model
+from overhead.shipped import Usual, usual_table
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import MEASURED
 from sweeps.result import Field, Result, aligned, of_rows
@@ -38,7 +38,7 @@ from sweeps.spec.framework import (
 )
 from sweeps.spec.known import known_of_run
 from sweeps.spec.machine import Figure, Machine, rates_of
-from sweeps.spec.resolve_operation import DEFAULTS, FIGURES, NUMBER_DEFAULTS
+from sweeps.spec.resolve_operation import FIGURES
 from sweeps.spec.software import own_library, priced
 from sweeps.spec.units import format_quantity, parse_quantity
 from sweeps.validate.run_table import read_csv
@@ -76,10 +76,13 @@ def predict(cases: Sequence[Case], folders: Sequence[Path] = ()) -> Predictions:
         unknown = np.array([float(len(cases[place].assumed)) for place in places])
         try:
             step = first.kind == "step_time"
-            usual = without_following(constants.of(first.labels, step=step), numbers)
-            given: dict[str, Any] = {**usual, **numbers}
-            own = {"library": constants.library(first.labels)[0]} if step else {}
-            *three, least = _values(first, given, unknown, own)
+            row = MeasuredRow(
+                numbers | {"unknown_settings": unknown},
+                first.labels,
+                constants.of(first.labels, step=step),
+                constants.library(first.labels)[0] if step else NO_LIBRARY,
+            )
+            *three, least = _values(first, row)
         except (InputError, MissingQuantities) as error:
             found.reasons.update(dict.fromkeys(places, str(error).replace("\n", "; ")))
             continue
@@ -88,7 +91,7 @@ def predict(cases: Sequence[Case], folders: Sequence[Path] = ()) -> Predictions:
         found.reasons.update(_impossible(cases, places, least))
         for place in places:
             if math.isnan(found.values[place]):
-                nothing = [name for name, value in given.items() if np.isnan(value).any()]
+                nothing = [name for name, value in row.numbers.items() if np.isnan(value).any()]
                 found.reasons[place] = f"not known: {', '.join(nothing) or 'why'}"
     return found
 
@@ -117,13 +120,11 @@ def _groups(cases: Sequence[Case]) -> Iterator[list[int]]:
     yield from groups.values()
 
 
-def _values(
-    case: Case, given: Mapping[str, Any], unknown: Floats, own: Mapping[str, str]
-) -> tuple[Floats, Floats, Floats, Floats]:
+def _values(case: Case, row: MeasuredRow) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the values of a group like one case, bands' ends, and the least that can be."""
     nothing = np.array(np.nan)
-    labels = {name: value for name, value in case.labels.items() if name not in CHOOSING}
     if case.kind == "memory":
+        given, labels = row.of_memory(), row.labels
         of_memory = {name: value for name, value in given.items() if name in VOCABULARY}
         if labels.get("shapes") == "unknown":
             values = Derivation({**of_memory, "stage": 0.0}, labels)[case.quantity]
@@ -136,7 +137,7 @@ def _values(
             return values, nothing, nothing, nothing
         band = Evaluation({"software_kind": given["software_kind"]}, {})
         return values, band["memory_error_band_low"], band["memory_error_band_high"], nothing
-    evaluation = Evaluation({**given, "unknown_settings": unknown}, step_labels(labels, own, given))
+    evaluation = row.of_step()
     with np.errstate(all="ignore"):
         low, high = evaluation["error_band_low"], evaluation["error_band_high"]
         # Masked scores and what is computed again left out: no GPU is faster than that at its peak.
@@ -145,14 +146,46 @@ def _values(
         return evaluation[case.quantity], low, high, least
 
 
-def step_labels(
-    labels: Mapping[str, str], own: Mapping[str, str], given: Mapping[str, Any]
-) -> dict[str, str]:
-    """Return the labels of a step on a machine with its own library."""
-    floor = "some" if np.any(np.asarray(given.get("fabric_floor_time", 0.0)) > 0.0) else "none"
-    network = {"library": NO_LIBRARY, "environment": IN_A_STEP, "floor": floor, **own}
-    network |= chosen(given)
-    return complete({**STEP_DEFAULTS, "shapes": "known", **network, **labels}, given)
+class MeasuredRow(Statement):
+    """A measured configuration, or several alike, with the constants of what it ran on."""
+
+    def __init__(
+        self,
+        numbers: Mapping[str, Any],
+        labels: Mapping[str, str],
+        constants: Mapping[str, Any],
+        library: str = NO_LIBRARY,
+    ) -> None:
+        super().__init__(numbers, {k: v for k, v in labels.items() if k not in CHOOSING})
+        self.constants, self.runs = constants, library
+
+    def of_step(self) -> Evaluation:
+        """Return the evaluation of its step."""
+        complete(self)
+        labels = {**implied(self.given), **following(self.labels, self.given)}
+        return Evaluation(self.numbers, labels)
+
+    def of_memory(self) -> dict[str, Any]:
+        """Return what its memory follows from, for which less has to be known."""
+        self.take_constants()
+        for name, taken in usual_table()["memory"].items():
+            if not follows(name, self.given):
+                self.number(name, taken)
+        return self.numbers
+
+    def take_model(self) -> None:
+        """Take what a model lacks of which nothing is said."""
+        take_usual(self, "shapes")
+
+    def take_constants(self) -> None:
+        """Take the constants of the machine and its software."""
+        for name, value in self.constants.items():
+            if not follows(name, self.given):
+                self.number(name, Usual(value, MEASURED, ""))
+
+    def take_library(self) -> None:
+        """Take the labels of the library that ran; its constants are the machine's."""
+        self.labels |= library_labels(self.runs, self.numbers)
 
 
 # Where a constant stands: ``hardware`` or ``framework``, the file, the generation of GPUs for which
@@ -172,15 +205,11 @@ class Constants:
     def of(
         self, labels: Mapping[str, str], *, step: bool, changes: Mapping[Place, float] | None = None
     ) -> dict[str, float]:
-        """Return the constants that a prediction takes."""
-        found = dict(MEMORY_DEFAULTS)
-        if step:
-            found |= {**communication.DEFAULTS, **step_model.DEFAULTS}
-            found |= {name: one.value for name, one in {**DEFAULTS, **NUMBER_DEFAULTS}.items()}
+        """Return the constants of the machine and its software that a prediction takes."""
         framework = self.framework(labels["framework"], changes or {})
         known = self.machine(labels["hardware"]) if "hardware" in labels else None
         run = known_of_run(known, labels["framework"], labels["precision"])
-        found |= {name: one.value for name, one in run.items()}
+        found = {name: one.value for name, one in run.items()}
         if "hardware" in labels:
             machine = self.machine(labels["hardware"], changes or {})
             constants = training_constants(

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from overhead.completion import TENSORS
 from overhead.labels import LABELS as DEFAULTS
-from overhead.labels import TENSORS
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, nearest
 from sweeps.spec.axis import label_values

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead.communication.groups import DEFAULTS
 from overhead.communication.operation import (
     DIMENSIONS,
     WAYS,
@@ -18,8 +17,8 @@ from overhead.communication.operation import (
 )
 from overhead.communication.totals import OPERATIONS
 from overhead.evaluation import Evaluation
-from overhead.memory.stage import DEFAULTS as MEMORY
 from overhead.quantity import Array
+from tests.overhead.usual import usual
 
 __all__ = [
     "GPT",
@@ -80,8 +79,8 @@ DERIVED = ("weight_copies", "etp", "kv_heads", "head_size")
 
 def held(plan: Mapping[str, ArrayLike], **labels: str) -> Evaluation:
     """Return all that follows from a plan on the machine; what it doesn't say is not split."""
-    defaults = {name: value for name, value in MEMORY.items() if name not in DERIVED}
-    given = {**defaults, **DEFAULTS, **MACHINE, **BYTES, "micro_batches": 1, **plan}
+    defaults = {name: value for name, value in usual("memory").items() if name not in DERIVED}
+    given = {**defaults, **usual("communication"), **MACHINE, **BYTES, "micro_batches": 1, **plan}
     topology = labels.get("topology", "hierarchical")
     shape = {"hierarchical": "two_levels"}.get(topology, "flat")
     return Evaluation(given, {**LABELS, "shape": shape, **labels})

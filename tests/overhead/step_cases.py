@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 from numpy.typing import ArrayLike
 
-from overhead.communication.groups import DEFAULTS as OF_COMMUNICATION
 from overhead.evaluation import Evaluation
-from overhead.memory.stage import DEFAULTS as OF_MEMORY
-from overhead.step.quantities import DEFAULTS
 from tests.overhead.transformers import shapes
+from tests.overhead.usual import STEP, usual
 
 __all__ = [
     "BARE",
@@ -113,11 +111,11 @@ def evaluation(given: Given, **labels: str) -> Evaluation:
     values = {**LABELS, **labels}
     if values["schedule"] in EVEN_ONLY and "stages" not in labels:
         values["stages"] = "even"
-    defaults = {name: value for name, value in OF_MEMORY.items() if name not in DERIVED}
+    defaults = {name: value for name, value in usual("memory").items() if name not in DERIVED}
     plain = {"micro_batches": 1, "zero_stage": 0, "dropout": 0, "weight_copies": 1}
     states = {"weight_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 12}
     machine = {**NETWORK, **MACHINE}
-    everything = {**defaults, **OF_COMMUNICATION, **DEFAULTS, **plain, **states, **machine}
+    everything = {**defaults, **usual("communication"), **STEP, **plain, **states, **machine}
     if "micro_batches" not in given:
         everything |= {"global_batch": 1}
         del everything["micro_batches"]

@@ -110,7 +110,7 @@ def test_quantities_that_follow_from_each_other_are_named() -> None:
     assert Evaluation({**known, "ranks": 12.0}, labels)["mesh_ny"] == 3.0
     assert Evaluation({**known, "mesh_ny": 3.0}, labels)["ranks"] == 12.0
     with pytest.raises(MissingQuantities, match="dp needs tp, cp, pp and world_size, which"):
-        Evaluation({}, {"sized_by": "world"})["dp"]
+        Evaluation({})["dp"]
 
 
 def test_a_circle_through_a_call_is_found() -> None:

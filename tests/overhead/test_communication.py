@@ -311,7 +311,7 @@ def test_the_busiest_rank_s_experts_by_chance(
         return float(np.mean(ratios))
 
     def formula(heat: float) -> float:
-        given = Evaluation({**plan, "expert_heat": heat}, {"routing": "drawn"})
+        given = Evaluation({**plan, "expert_heat": heat})
         return float(given["expert_imbalance"])
 
     even = drawn(1.0)
@@ -325,7 +325,7 @@ def test_the_busiest_rank_s_experts_by_chance(
 
 def test_one_rank_of_experts_has_no_busiest() -> None:
     plan = {"rank_tokens": 64, "experts_per_token": 2, "experts": 8, "ep": 1, "etp": 1, "tp": 1}
-    drawn = Evaluation({**plan, "expert_heat": 1.0}, {"routing": "drawn"})
+    drawn = Evaluation({**plan, "expert_heat": 1.0})
     assert float(drawn["expert_imbalance"]) == 1.0
 
 

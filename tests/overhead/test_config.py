@@ -14,9 +14,9 @@ from overhead import AnalysisResult, Config, TopologyKind, analyze_config, build
 from overhead.communication.operation import DIMENSIONS
 from overhead.communication.totals import OPERATIONS
 from overhead.memory.quantities import PARTS
-from overhead.memory.stage import DEFAULTS as MEMORY_DEFAULTS
 from overhead.memory.stage import stage_memory
 from sweeps.spec.catalog import load_hardware, load_model
+from tests.overhead.usual import usual
 
 LLAMA = load_model("llama3-70b").shapes
 FIELDS = {
@@ -117,7 +117,7 @@ def test_a_whole_model() -> None:
     given |= {"sequence_length": 8192, "weight_bytes": 2, "gradient_bytes": 2}
     given |= {"optimizer_bytes": 12, "matmul_input_bytes": 2, "placeholder_bytes": 2}
     labels = {"schedule": "one_f_one_b"}
-    alone = stage_memory({**MEMORY_DEFAULTS, **LLAMA, **given}, labels)
+    alone = stage_memory({**usual("memory"), **LLAMA, **given}, labels)
     assert result.per_gpu_memory_bytes == pytest.approx(float(alone.peak_memory), rel=1e-12)
     assert set(result.collective_reports) == {"tp", "vocabulary", "pp", "dp"}
     for name, reports in result.collective_reports.items():

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import pytest
 
 from overhead import REGISTRY, Formula
+from overhead.completion import following
 from overhead.everything import formulas
 from overhead.formula import Call
-from overhead.labels import STEP_DEFAULTS, complete, expanded, implies
+from overhead.labels import STEP_DEFAULTS, expanded, implies
 from overhead.transformer import FURTHER_SHAPES, SHAPES
 
 # A model's own shapes: what a copy of a formula forgets without anything else noticing.
@@ -37,7 +38,7 @@ def general_form(variant: Formula) -> Formula | None:
 def labels_of(variant: Formula) -> dict[str, str]:
     """Return labels for which a variant holds, the others as they are by default."""
     own = {name: values.split("|")[0] for name, values in variant.when.items()}
-    return {"shapes": "known", **FEATURES, **complete({**STEP_DEFAULTS, **own}, ()), **own}
+    return {"shapes": "known", **FEATURES, **following({**STEP_DEFAULTS, **own}, ()), **own}
 
 
 def followed(

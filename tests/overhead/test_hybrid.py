@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from overhead.completion import features
 from overhead.compute.layer import MIXING_RATE
 from overhead.evaluation import Evaluation
-from overhead.labels import chosen
 from overhead.shipped import error_bands
 from sweeps import sweep
 from sweeps.spec.catalog import load_model
@@ -31,7 +31,7 @@ SMALL = 48 * (4 * (2 * 16 + 48) * 128 + 2 * 48 + 128) + 16 * 2 * 256
 
 def held(name: str, model: str = "qwen3.5-27b", **more: Any) -> float:
     given = {**load_model(model).shapes, **more}
-    return float(Evaluation(given, chosen(given))[name])
+    return float(Evaluation(given, features(given))[name])
 
 
 def test_parameters_by_hand() -> None:

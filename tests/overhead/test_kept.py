@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from overhead.labels import chosen
+from overhead.completion import features
 from overhead.memory.stage import Derivation
 from sweeps.spec.catalog import load_model
 
@@ -22,7 +22,7 @@ def kept(
     """A quantity of a layer on one rank, in the mean of layers, per token."""
     values = {**load_model(model).shapes, "sequence_length": SEQUENCE, "matmul_input_bytes": 2.0,
               "weighted_outputs": 1.0, "stage": 0.0, **given}  # fmt: skip
-    labels = {"attention_kernel": kernel, "recompute": recompute, **chosen(values)}
+    labels = {"attention_kernel": kernel, "recompute": recompute, **features(values)}
     return float(Derivation(values, labels)[name])
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from overhead.completion import features
 from overhead.evaluation import Evaluation
-from overhead.labels import chosen
 from sweeps.spec.catalog import load_model
 
 KIMI, QWEN, FLASH = "kimi-k3", "qwen3.5-27b", "deepseek-v4-flash"
@@ -16,7 +16,7 @@ KIMI, QWEN, FLASH = "kimi-k3", "qwen3.5-27b", "deepseek-v4-flash"
 def found(name: str, model: str, **given: Any) -> float:
     labels = {"recompute": given.pop("recompute", "none")}
     values = {**load_model(model).shapes, **given}
-    return float(Evaluation(values, {**labels, **chosen(values)})[name])
+    return float(Evaluation(values, {**labels, **features(values)})[name])
 
 
 def test_projections_up_are_made_again_where_they_are() -> None:

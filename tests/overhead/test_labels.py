@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from overhead.collectives.algorithm import ALGORITHMS
+from overhead.completion import following, implied
 from overhead.everything import load
 from overhead.formula import REGISTRY, Formula
 from overhead.labels import (
@@ -16,8 +17,6 @@ from overhead.labels import (
     LABELS,
     OPERATION_DEFAULTS,
     STEP_DEFAULTS,
-    complete,
-    implied,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -116,7 +115,7 @@ def test_defaults_are_values() -> None:
 def test_what_follows_of_a_network(
     labels: dict[str, str], given: tuple[str, ...], follows: str
 ) -> None:
-    found = complete(labels, given)
+    found = following(labels, given)
     assert [found[name] for name in ("shape", "phases", "reduction")] == follows.split()
 
 
@@ -128,7 +127,7 @@ def test_what_follows_of_a_plan() -> None:
             if isinstance(one, Formula) and schedule in one.holds.get("schedule", ())
         ]
         even = all("stages" not in one.holds or "even" in one.holds["stages"] for one in forms)
-        assert even or complete({"schedule": schedule}, ())["stages"] == "uneven"
+        assert even or following({"schedule": schedule}, ())["stages"] == "uneven"
     assert implied(("layers", "dp", "global_batch")) == {"shapes": "unknown"}
-    assert set(implied(())) == {"shapes", "depth", "sized_by", "batched_by"}
+    assert set(implied(())) == {"shapes", "depth"}
     assert implied(("mesh_nx", "mesh_ny"))["grid"] == "given"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import sweeps
+from overhead.completion import following
 from overhead.evaluation import Evaluation
-from overhead.labels import complete
 from sweeps.spec.resolve import resolve
 from sweeps.spec.sweep import Sweep
 
@@ -22,7 +22,7 @@ def met(group: str, **given: float) -> float:
     plan = {"tp": 8.0, "cp": 1.0, "pp": 1.0, "dp": 8.0, "ep": 1.0, "oversubscription": 4.0,
             "leaf_nodes": 4.0, "gpus_per_node": float(NODE)}  # fmt: skip
     labels = {"topology": "hierarchical", "group": group}
-    return float(Evaluation({**plan, **given}, complete(labels, ()))["group_oversubscription"])
+    return float(Evaluation({**plan, **given}, following(labels, ()))["group_oversubscription"])
 
 
 def crossing(nodes: list[int], leaf: int) -> dict[int, int]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from overhead.evaluation import derive
 from overhead.memory.quantities import RECIPES
-from overhead.memory.stage import DEFAULTS, stage_memory
+from overhead.memory.stage import stage_memory
 from tests.overhead.memory_cases import (
     DEEPSEEK_V3,
     LLAMA3_70B,
@@ -16,13 +16,14 @@ from tests.overhead.memory_cases import (
     gpt,
     held,
 )
+from tests.overhead.usual import usual
 
 # Parameters of a rank.
 
 
 def test_no_parallelism_holds_the_whole_model() -> None:
     for shapes in (LLAMA3_70B, DEEPSEEK_V3, gpt(96, 12288, 96, 50304)):
-        whole = derive("parameters", {**DEFAULTS, **shapes})
+        whole = derive("parameters", {**usual("memory"), **shapes})
         assert float(held(shapes)["rank_parameters"]) == float(whole)
 
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import strategies as st
 
 from overhead import special
+from overhead.completion import implied
 from overhead.evaluation import Evaluation
-from overhead.labels import implied
 from overhead.special import negative_binomial_quantile, negative_binomial_tail
 
 # Facts of public traces and papers, each with its source.

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from overhead.completion import implied
 from overhead.evaluation import Evaluation
-from overhead.labels import implied
 from sweeps.spec.catalog import usual_operation
 from tests.cli_runner import Runner
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overhead.evaluation import Evaluation
-from overhead.step.quantities import DEFAULTS
 from tests.overhead.step_cases import LLAMA, MIXTRAL, SILENT, evaluation, value
+from tests.overhead.usual import STEP
 from tests.overlap.cases import overlapped
 from tests.simulator import overlap as simulated
 
@@ -246,7 +246,7 @@ def test_gradients_that_accumulate_are_reduced_once() -> None:
 
 def contention(**taken: float) -> float:
     values = {"sms": 132.0, "communicator_channels": 16.0, **taken}
-    return float(Evaluation(values, {"contention": "counted"})["overlap_contention"])
+    return float(Evaluation(values)["overlap_contention"])
 
 
 @given(sms=st.floats(0, 300), streams=st.integers(1, 3), channels=st.integers(1, 32))
@@ -279,4 +279,4 @@ def test_contention_follows_from_who_comes_first(
 def test_contention_of_fits_is_that_of_nccls_channels() -> None:
     """On DGX H100 its search ends at 8 channels across nodes and at 12 in one."""
     least, most = (contention(communication_channels=n) for n in (8, 12))
-    assert least < DEFAULTS["overlap_contention"] < most
+    assert least < STEP["overlap_contention"] < most

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overhead.completion import following
 from overhead.evaluation import Evaluation
-from overhead.labels import LABELS, STEP_DEFAULTS, complete
+from overhead.labels import LABELS, STEP_DEFAULTS
 from overhead.labels import OVERLAPS as MECHANISMS
 from overhead.quantity import Array
 from overhead.step.parts import PARTS
@@ -202,7 +203,7 @@ def test_exchanges_of_both_directions_hide_behind_one_layer_s_computing(
         "ep_overlap": share, "moe_layer_computing_time": computing,
     }  # fmt: skip
     both = forward + backward
-    exposed = Evaluation(known, complete(STEP_DEFAULTS, known))["layer_exposed_ep_time"]
+    exposed = Evaluation(known, following(STEP_DEFAULTS, known))["layer_exposed_ep_time"]
     hidden = both - exposed
     assert hidden <= computing + 1e-9
     assert hidden == pytest.approx(min(share * both, computing), abs=1e-9)

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overhead.collectives.algorithm import ALGORITHMS, Algorithm
+from overhead.completion import following
 from overhead.evaluation import Evaluation
-from overhead.labels import complete
 from overhead.topology import build_topology, collective, default_library, default_links
 
 US, GB = 1e-6, 1e9
@@ -69,7 +69,7 @@ def test_the_number_of_chunks_is_best_with_its_ramp() -> None:
     labels = {"topology": "switch", "collective": "broadcast", "algorithm": "chain",
               "latency_per": "hop", "link": "intra", "library": "nccl", "floor": "none",
               "environment": "nccl-tests"}  # fmt: skip
-    found = Evaluation(given, complete(labels, given))
+    found = Evaluation(given, following(labels, given))
     assert float(found["chunks"]) == best
     start = library["operation_launch_time"] + library["simple_entry_time"]
     assert float(found["time"]) == pytest.approx(start + time(best))
@@ -112,7 +112,7 @@ def evaluated(algorithm: Algorithm, values: dict[str, Any], library: str) -> Eva
     labels = {"topology": algorithm.topology, "collective": algorithm.collective,
               "algorithm": algorithm.name, "latency_per": "hop", "link": "auto",
               "library": library, "floor": "none", "environment": "nccl-tests"}  # fmt: skip
-    return Evaluation(values, complete(labels, values), algorithm)
+    return Evaluation(values, following(labels, values), algorithm)
 
 
 @pytest.mark.parametrize("algorithm", STEPWISE, ids=[".".join(one.key) for one in STEPWISE])
