@@ -18,8 +18,6 @@ from overhead.memory.stage import PEAK_PARTS
 from overhead.plan import requirements
 from overhead.quantity import Array
 
-# What an evaluation tells of a plan: memory by part, communication by operation, what is wrong.
-
 # Of one operation's report, the quantities by the end of their names.
 FIELDS = {
     "time": "latency_s",
@@ -27,6 +25,8 @@ FIELDS = {
     "energy": "energy_j",
 }
 STATES = tuple(PARTS)[:3]
+# By dimension, all of its communication in a step.
+TOTALS = {name: f"{name}_communication_time" for name in DIMENSIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +106,15 @@ def faults(evaluation: Evaluation) -> tuple[Faulty, ...]:
     """Return the conditions on a plan that don't hold everywhere; what isn't given is left out."""
     flat = evaluation.labels["topology"] != "hierarchical"
     found = []
-    for one in requirements(evaluation.labels):
-        if flat and one.fault == "nodes_not_filled":
+    for requirement in requirements(evaluation.labels):
+        if flat and requirement.fault == "nodes_not_filled":
             continue  # a flat network has no nodes
-        values = {name: evaluation.value(name, {}) for name in one.inputs}
+        values = {name: evaluation.value(name, {}) for name in requirement.inputs}
         known = {name: value for name, value in values.items() if value is not None}
         if len(known) == len(values):
-            wrong = ~np.asarray(one.holds(**known), dtype=bool)
+            wrong = ~np.asarray(requirement.holds(**known), dtype=bool)
             if wrong.any():
-                found.append(Faulty(one, wrong, known))
+                found.append(Faulty(requirement, wrong, known))
     return tuple(found)
 
 
@@ -141,8 +141,7 @@ def dimension_times(
 ) -> dict[str, Array]:
     """Return the time of a step's communication by dimension, nothing hidden."""
     times: dict[str, Array] = {}
-    for name in DIMENSIONS:
-        total = f"{name}_communication_time"
+    for name, total in TOTALS.items():
         try:
             times[name] = evaluation[total]
         except MissingQuantities as error:
@@ -155,12 +154,12 @@ def dimension_times(
 
 def is_needed(evaluation: Evaluation, dimension: str) -> bool:
     """Return whether a step has an operation of a dimension, as far as what is given tells."""
-    for one in of_dimension(dimension, evaluation.labels):
-        counts = [evaluation.value(count, {}) for count in one.counts]
+    for operation in of_dimension(dimension, evaluation.labels):
+        counts = [evaluation.value(count, {}) for count in operation.counts]
         known = [count for count in counts if count is not None]
         if any(np.any(count > 0.0) for count in known):
             return True
-        size = evaluation.value(f"{one.group}_ranks", {})
+        size = evaluation.value(f"{operation.group}_ranks", {})
         if len(known) < len(counts) and (size is None or bool(np.any(size > 1.0))):
             return True
     return False
@@ -169,49 +168,49 @@ def is_needed(evaluation: Evaluation, dimension: str) -> bool:
 def collective_reports(evaluation: Evaluation, dimension: str) -> tuple[CollectiveReport, ...]:
     """Return a report of each operation of a dimension that there is in a step."""
     return tuple(
-        _report(evaluation, one)
-        for one in of_dimension(dimension, evaluation.labels)
-        if any(np.any(evaluation[count] > 0.0) for count in one.counts)
+        _report(evaluation, operation)
+        for operation in of_dimension(dimension, evaluation.labels)
+        if any(np.any(evaluation[count] > 0.0) for count in operation.counts)
     )
 
 
-def _report(evaluation: Evaluation, one: Operation) -> CollectiveReport:
-    group = Evaluation(evaluation.given, evaluation.labels | {"group": one.group})
+def _report(evaluation: Evaluation, operation: Operation) -> CollectiveReport:
+    group = Evaluation(evaluation.given, evaluation.labels | {"group": operation.group})
     ranks, members = group["group_size"], group["members_in_node"]
     uneven = group.value("uneven_placement", {})
     spanned = group.value("group_nodes", {})
     nodes = np.ceil(ranks / members)
     if uneven is not None and spanned is not None:
         nodes = np.where(uneven > 0.0, spanned, nodes)
-    once = {field: evaluation[one.quantity(part)] for part, field in FIELDS.items()}
+    once = {field: evaluation[operation.quantity(part)] for part, field in FIELDS.items()}
     forward, backward = (
-        evaluation[one.quantity(f"{way}_count")] if way in one.ways else np.zeros(())
+        evaluation[operation.quantity(f"{way}_count")] if way in operation.ways else np.zeros(())
         for way in WAYS
     )
     return CollectiveReport(
-        operation=one,
+        operation=operation,
         ranks=ranks,
         nodes=nodes,
         members_in_node=members,
-        message_bytes=evaluation[one.message],
-        is_upper_bound=_is_upper_bound(evaluation, one),
+        message_bytes=evaluation[operation.message],
+        is_upper_bound=_is_upper_bound(evaluation, operation),
         forward_count=forward,
         backward_count=backward,
         forward_time_s=forward * once["latency_s"],
         backward_time_s=backward * once["latency_s"],
-        total_volume_bytes=np.asarray(multiplied(one.volume, evaluation)),
-        total_energy_j=np.asarray(multiplied(one.total_energy, evaluation)),
+        total_volume_bytes=np.asarray(multiplied(operation.volume, evaluation)),
+        total_energy_j=np.asarray(multiplied(operation.total_energy, evaluation)),
         **once,
     )
 
 
-def _is_upper_bound(evaluation: Evaluation, one: Operation) -> Array:
+def _is_upper_bound(evaluation: Evaluation, operation: Operation) -> Array:
     """Return whether the time of an operation is an upper bound, as few algorithms' are."""
-    declared = REGISTRY.returning(one.quantity("time"), evaluation.labels)
+    declared = REGISTRY.returning(operation.quantity("time"), evaluation.labels)
     if isinstance(declared, Call):
-        _, operation = evaluation.called(declared, one=False)
-        if any(algorithm.bound for algorithm in operation.algorithms):
-            return operation["time_is_upper_bound"]
+        _, collective = evaluation.called(declared, one=False)
+        if any(algorithm.bound for algorithm in collective.algorithms):
+            return collective["time_is_upper_bound"]
     return np.zeros(())
 
 
@@ -282,11 +281,12 @@ def analyze_config(config: Config) -> AnalysisResult:
         If a value can't be, what a dimension needs isn't given, or the one configuration can't be:
         with a line for each reason.
     """
+    statement = config.completed()
     with np.errstate(all="ignore"):
-        result = analyze(Evaluation(config.given(), config.labels()))
+        result = analyze(Evaluation(statement.numbers, statement.labels))
     lines = [f"{name} needs {', '.join(needed)}" for name, needed in _needed(result).items()]
     if result.valid.size == 1 and not result.valid.all():
-        lines += [one.text for one in result.faults]
+        lines += [fault.text for fault in result.faults]
     if lines:
         raise ValueError("\n".join(lines))
     return result
@@ -294,9 +294,10 @@ def analyze_config(config: Config) -> AnalysisResult:
 
 def _needed(result: AnalysisResult) -> dict[str, tuple[str, ...]]:
     """Return what is missing that has to be given: what the plan's own dimensions need."""
-    dimensions = {f"{name}_communication_time": DIMENSIONS[name] for name in DIMENSIONS}
     found = {
-        dimensions[name]: result.missing[name] for name in result.missing if name in dimensions
+        DIMENSIONS[name]: result.missing[total]
+        for name, total in TOTALS.items()
+        if total in result.missing
     }
     if not result.memory:
         first, *others = result.missing["model_state_memory"]
@@ -309,7 +310,9 @@ def analyze(evaluation: Evaluation) -> AnalysisResult:
     missing: dict[str, tuple[str, ...]] = {}
     wrong = faults(evaluation)
     world = evaluation["tp"] * evaluation["cp"] * evaluation["pp"] * evaluation["dp"]
-    valid = np.asarray(~np.any(np.broadcast_arrays(*(one.where for one in wrong), world < 0), 0))
+    valid = np.asarray(
+        ~np.any(np.broadcast_arrays(*(fault.where for fault in wrong), world < 0), 0)
+    )
     parts, whole = memory_by_part(evaluation, missing)
     total = sum(parts.values(), start=np.zeros(())) if not whole else evaluation["peak_memory"]
     times = dimension_times(evaluation, missing)
@@ -345,9 +348,9 @@ def _kept(value, valid):
 
 def _all_reduce_time(reports: Mapping[str, Iterable[CollectiveReport]]) -> Array:
     """Return the time of one all_reduce of all gradients."""
-    for one in reports.get("dp", ()):
-        if one.operation.name == "dp_all_reduce":
-            return np.where(one.backward_count > 0.0, one.latency_s, np.nan)
+    for report in reports.get("dp", ()):
+        if report.operation.name == "dp_all_reduce":
+            return np.where(report.backward_count > 0.0, report.latency_s, np.nan)
     return np.asarray(np.nan)
 
 
@@ -375,17 +378,13 @@ def _summary(result: AnalysisResult, size: Array) -> Iterable[str]:
     for name, time in result.dimension_times.items():
         if name in result.collective_reports:
             yield f"{DIMENSIONS[name]}: {_range(time)} s"
-    if not result.collective_reports and not result.missing.keys() & set(_totals()):
+    if not result.collective_reports and not result.missing.keys() & {*TOTALS.values()}:
         yield "no communication: nothing is split"
     if result.total_comm_time_per_step_upper_bound_s is not None:
         total = _range(result.total_comm_time_per_step_upper_bound_s)
         yield f"communication of a step, if nothing overlaps: {total} s"
     for name, needed in result.missing.items():
         yield f"{name} needs {', '.join(needed)}"
-
-
-def _totals() -> tuple[str, ...]:
-    return tuple(f"{name}_communication_time" for name in DIMENSIONS)
 
 
 def _range(values: Array) -> str:
