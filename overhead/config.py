@@ -16,7 +16,6 @@ from overhead.labels import (
     CHOICES,
     LABELS,
     NO_LIBRARY,
-    OVERLAPS,
     STEP_DEFAULTS,
     usual_spelling,
 )
@@ -42,19 +41,6 @@ RENAMED = {
     "num_heads": "heads",
     "num_kv_heads": "kv_heads",
 }
-# Fields that are labels.
-CHOSEN = (
-    "context_parallel",
-    "recompute",
-    "attention_kernel",
-    "schedule",
-    "mask",
-    "dispatcher",
-    "latency_per",
-    "library",
-    *OVERLAPS,
-)
-OTHERS = ("topology_kind", "algorithm", "tree_algo", "more", *CHOSEN)
 LINKS = default_links()
 KERNEL = default_framework()[0]["attention_kernel"]
 RECIPE = RECIPES["mixed_adam"].given()
@@ -257,9 +243,12 @@ class Config:
         ValueError
             If a value is outside of its domain, or a name isn't a quantity's.
         """
-        names = {one.name: RENAMED.get(one.name, one.name) for one in fields(self)}
-        own = {name: getattr(self, field) for field, name in names.items() if field not in OTHERS}
-        given = {name: value for name, value in {**own, **self.more}.items() if value is not None}
+        names = {field.name: RENAMED.get(field.name, field.name) for field in fields(self)}
+        every = {
+            **{name: getattr(self, field) for field, name in names.items() if name in VOCABULARY},
+            **self.more,
+        }
+        given = {name: value for name, value in every.items() if value is not None}
         values = {name: np.asarray(value, dtype=np.float64) for name, value in given.items()}
         for name, value in values.items():
             if name not in VOCABULARY:
@@ -279,10 +268,10 @@ class Config:
         ValueError
             As `inputs`; or if a label has no such value.
         """
-        found = PythonStatement(self.inputs(), self._words())
-        complete(found)
-        found.labels = following(found.labels, found.given) | implied(found.given)
-        return found
+        statement = PythonStatement(self.inputs(), self._words())
+        complete(statement)
+        statement.labels = following(statement.labels, statement.given) | implied(statement.given)
+        return statement
 
     def given(self) -> dict[str, Array]:
         """Return the numbers of `completed`, by quantity."""
@@ -297,12 +286,14 @@ class Config:
         topology = usual_spelling(str(self.topology_kind), NETWORKS)
         if topology not in NETWORKS:
             raise ValueError(_unknown("topology", topology, NETWORKS))
-        words = {name: getattr(self, name) for name in CHOSEN if getattr(self, name)}
-        labels = {name: usual_spelling(word, LABELS[name].values) for name, word in words.items()}
-        for name, value in labels.items():
-            if value not in LABELS[name].values:
-                raise ValueError(_unknown(name, value, LABELS[name].values))
-        return {**labels, "topology": topology, "algorithm": self._algorithm(topology)}
+        labels = {"topology": topology, "algorithm": self._algorithm(topology)}
+        for name in (entry.name for entry in fields(self) if entry.name in LABELS):
+            if name not in labels and (word := getattr(self, name)):
+                known = LABELS[name].values
+                labels[name] = usual_spelling(word, known)
+                if labels[name] not in known:
+                    raise ValueError(_unknown(name, labels[name], known))
+        return labels
 
     def _algorithm(self, topology: str) -> str:
         if not self.tree_algo:
@@ -310,11 +301,11 @@ class Config:
             if self.algorithm not in known:
                 raise ValueError(_unknown("algorithm", self.algorithm, known))
             return self.algorithm
-        found = NETWORKS[topology].tree
-        if not found:
+        tree = NETWORKS[topology].tree
+        if not tree:
             message = f"tree_algo = True: no tree algorithm on {topology}; one of "
             raise ValueError(message + ", ".join(trees()))
-        return found
+        return tree
 
 
 def _near(name: str, known: Any) -> str:
