@@ -26,7 +26,7 @@ from overhead.labels import IN_A_STEP, NO_LIBRARY
 from overhead.memory.quantities import RECIPES, Recipe
 from overhead.memory.stage import Derivation, stage_memory
 from overhead.quantity import VOCABULARY
-from overhead.shipped import Usual, usual_table
+from overhead.shipped import Usual
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import MEASURED
 from sweeps.result import Field, Result, aligned, of_rows
@@ -125,11 +125,10 @@ def _values(case: Case, row: MeasuredRow) -> tuple[Floats, Floats, Floats, Float
     nothing = np.array(np.nan)
     if case.kind == "memory":
         given, labels = row.of_memory(), row.labels
-        of_memory = {name: value for name, value in given.items() if name in VOCABULARY}
         if labels.get("shapes") == "unknown":
-            values = Derivation({**of_memory, "stage": 0.0}, labels)[case.quantity]
+            values = Derivation({**given, "stage": 0.0}, labels)[case.quantity]
             return values, nothing, nothing, nothing
-        parts = stage_memory(of_memory, labels).parts
+        parts = stage_memory(given, labels).parts
         values = parts[case.quantity]
         # The stages that can be the fullest lead; a part that is alike in all has no such axis.
         values = values.max(axis=0) if values.ndim > 1 else values
@@ -168,10 +167,7 @@ class MeasuredRow(Statement):
     def of_memory(self) -> dict[str, Any]:
         """Return what its memory follows from, for which less has to be known."""
         self.take_constants()
-        for name, taken in usual_table()["memory"].items():
-            if not follows(name, self.given):
-                self.number(name, taken)
-        return self.numbers
+        return {name: value for name, value in self.numbers.items() if name in VOCABULARY}
 
     def take_model(self) -> None:
         """Take what a model lacks of which nothing is said."""
