@@ -524,12 +524,10 @@ def _program(
             constants[name] = float(values[0])
         else:
             columns[name] = values
-    axes = [Axis(POINT, columns)] if columns else []
+    axes = (Axis(POINT, columns),) if columns else ()
     conditions = (reduction.where,) if reduction and reduction.where else ()
-    return Program(
-        [*axes, *first.axes], constants, first.labels, (quantity,), fields=first.fields,
-        implied=first.implied, conditions=conditions,
-    )  # fmt: skip
+    resolved = replace(first, axes=(*axes, *first.axes), constants=constants)
+    return Program.of_sweep(resolved, (quantity,), conditions=conditions)
 
 
 def _results(setups: Sequence[Resolved], reduction: Reduction) -> tuple[list[float], list[str]]:

@@ -520,11 +520,7 @@ def _of_operation(names: Sequence[str], resolved: Resolved) -> set[str]:
     own |= {*names} & {"chosen_algorithm", *EXPECTED}
     left = tuple(name for name, group in told.items() if not group and name not in own)
     if left:
-        found = Program(
-            resolved.axes, resolved.constants, resolved.labels, left,
-            fields=resolved.fields, optional=True,
-        )  # fmt: skip
-        own |= {*found.wanted}
+        own |= {*Program.of_sweep(resolved, left, optional=True).wanted}
     return own
 
 

@@ -162,10 +162,7 @@ def _same_numbers(job: Job, other: Resolved) -> bool:
     # What most labels change is looked at first.
     first = tuple(name for name in ("step_time", "peak_memory", "time") if name in wanted)
     for names in (first, wanted):
-        program = Program(
-            other.axes, other.constants, other.labels, names, fields=other.fields,
-            implied=other.implied, optional=True,
-        )  # fmt: skip
+        program = Program.of_sweep(other, names, optional=True)
         known, found = job.program.evaluate(names), program.evaluate(names)
         if known.keys() != found.keys():
             return False

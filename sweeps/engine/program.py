@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import accumulate, product
 from operator import and_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,6 +39,9 @@ from sweeps.engine.grid import (
 )
 from sweeps.errors import InputError, fault, needs
 from sweeps.spec.axis import Axis, is_overlap
+
+if TYPE_CHECKING:
+    from sweeps.spec.resolve_operation import Resolved
 
 # Variables of the same dimensions, computed together block by block.
 
@@ -219,6 +222,14 @@ class Program:
         }
         self.switching = tuple(axis for axis in self.grid.axes if axis.switching)
         self.cases = tuple(self._cases())
+
+    @classmethod
+    def of_sweep(cls, resolved: Resolved, wanted: Sequence[str], **options: Any) -> Program:
+        """Return the program of a resolved sweep."""
+        return cls(
+            resolved.axes, resolved.constants, resolved.labels, wanted, fields=resolved.fields,
+            implied=resolved.implied, **options,
+        )  # fmt: skip
 
     @cached_property
     def variables(self) -> tuple[Variable, ...]:

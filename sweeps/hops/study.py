@@ -92,7 +92,7 @@ class Scenario:
         own_labels = {"collective": "all_reduce", **labels}
         sweep = Sweep("", "", wanted, (sizes,), self.constants(ranks, stride), own_labels)
         found = resolve(sweep, self.folders)
-        program = Program(found.axes, found.constants, found.labels, wanted, implied=found.implied)
+        program = Program.of_sweep(found, wanted)
         values = program.evaluate()
         faults = program.faults.named(int(np.bitwise_or.reduce(values["status"], axis=None)))
         for name in faults:

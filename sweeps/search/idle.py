@@ -81,16 +81,10 @@ def _value(space: Space, name: str) -> object:
 
 def _whole(space: Space, *, run: bool) -> Program:
     """Return the graph of all that is told of plans."""
-    found = space.resolved
-    return Program(
-        found.axes,
-        {**(SOME_TOKENS if run else {}), **found.constants},
-        found.labels,
-        tuple(dict.fromkeys((*WHOLE, *(RUN if run else ()), space.point.objective.quantity))),
-        fields=found.fields,
-        implied=found.implied,
-        optional=True,
-    )
+    constants = {**(SOME_TOKENS if run else {}), **space.resolved.constants}
+    wanted = dict.fromkeys((*WHOLE, *(RUN if run else ()), space.point.objective.quantity))
+    resolved = replace(space.resolved, constants=constants)
+    return Program.of_sweep(resolved, tuple(wanted), optional=True)
 
 
 def _same(without: Space, space: Space, names: set[str], whole: Program, *, run: bool) -> bool:

@@ -495,14 +495,7 @@ def _graph(resolved: Resolved, point: Point) -> Program:
     wanted = dict.fromkeys(
         ("step_time", "peak_memory", SHARE, objective.quantity, objective.second)
     )
-    return Program(
-        resolved.axes,
-        resolved.constants,
-        resolved.labels,
-        tuple(wanted),
-        fields=resolved.fields,
-        implied=resolved.implied,
-    )
+    return Program.of_sweep(resolved, tuple(wanted))
 
 
 def _check_size(rows: Rows, choices: Mapping[str, NDArray[Any]]) -> None:
