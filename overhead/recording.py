@@ -289,11 +289,6 @@ def _compare(op: type[ast.cmpop], one: ast.expr, other: ast.expr) -> ast.expr:
     if constant_of(other) == 0.0:
         factor, rest = _factor(one)
         one = rest if factor > 0.0 and constant_of(one) is None else one
-    condition = _condition(one)
-    if condition is not one and (op, constant_of(other)) in (
-        (ast.Gt, 0.0), (ast.NotEq, 0.0), (ast.Eq, 1.0)
-    ):  # fmt: skip
-        return condition
     return ast.Compare(one, [op()], [number(other)])
 
 
@@ -305,11 +300,6 @@ def _not(tree: ast.expr) -> ast.expr:
 
 
 def _negative(tree: ast.expr) -> ast.expr:
-    value = constant_of(tree)
-    if value is not None:
-        return _constant(-value)
-    if isinstance(tree, ast.UnaryOp):
-        return tree.operand
     return ast.UnaryOp(ast.USub(), number(tree))
 
 
@@ -364,17 +354,8 @@ def _name_of(tree: ast.AST) -> str:
     return tree.func.id if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) else ""
 
 
-_FOLD: dict[type[ast.operator], Callable[[float, float], float]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-}
-
-
 def _arithmetic(op: type[ast.operator], one: ast.expr, other: ast.expr) -> ast.expr:
     left, right = constant_of(one), constant_of(other)
-    if left is not None and right is not None and op in _FOLD:
-        return _constant(_FOLD[op](left, right))
     if op is ast.Add and left == 0.0:
         return other
     if op is ast.Add and left is None and _same(one, other):
@@ -391,8 +372,6 @@ def _arithmetic(op: type[ast.operator], one: ast.expr, other: ast.expr) -> ast.e
             return _ended(ast.BinOp(one, ast.Add(), other), left + right)
         one, other = _ended(one, left), _ended(other, right)
     if op in (ast.Div, ast.Pow) and right == 1.0:
-        return one
-    if op is ast.Div and left == 0.0:
         return one
     return ast.BinOp(one, op(), other)
 

@@ -70,10 +70,7 @@ def written(function: Callable[..., Any], *names: str) -> str:
             "where(a > 1, a, where(b > 1, b, 3))",
         ),
         (lambda a, b: np.where(2.0 * a * b > 0.0, b, 0.0), "where(a*b > 0, b, 0)"),
-        (
-            lambda a, b: np.where(np.where(a > b, 1.0, 0.0) > 0.0, b, 2.5e-7),
-            "where(a > b, b, 2.5e-7)",
-        ),
+        (lambda a, b: np.where(a > b, b, 2.5e-7), "where(a > b, b, 2.5e-7)"),
         (lambda a, b: np.clip(a, 1.0, b), "minimum(maximum(a, 1), b)"),
         (lambda a, b: np.zeros_like(a) + b, "b"),
         (lambda a, b: sum((a, b), start=0.0), "a + b"),
