@@ -22,7 +22,7 @@ from overhead.arrays import PLAIN, xp
 from overhead.arrays import select as choose
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.collectives.chunks import PAID, best_chunks, depends_on_chunks, paid_by_steps
-from overhead.collectives.cost import COST_PARTS
+from overhead.collectives.cost import COST_PARTS, LATENCY_COUNTS
 from overhead.dependencies import FORM, ITSELF, Dependencies, bits
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
@@ -269,8 +269,7 @@ class Builder(graph.Builder):
         cost = self.intern("cost", ("cost", only), inputs, self.space.cost(only), None, only)
         take, ndim = COST_PARTS[quantity], self.space.ndim
         # What pays a latency decides how many latencies there are, and nothing else.
-        counted = quantity.endswith("latency_count")
-        per_message = counted and self.labels["latency_per"] == "message"
+        per_message = quantity in LATENCY_COUNTS and self.labels["latency_per"] == "message"
 
         def extract(value: Any) -> Array:
             part = xp.asarray(take(value, per_message), dtype=xp.float64)

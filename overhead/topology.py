@@ -41,12 +41,14 @@ UNITS = {
     "us": (-6, 1),
     "pJ/bit": (-12, 1),
 }
-# The figures of links: those of a flat network, and of a hierarchy by the file's table.
-FLAT_LINK = ("bandwidth", "latency", "energy_per_bit")
+# The figures of links as machines' files have them, in the order of the quantities of each level.
+FIGURES = ("bandwidth", "latency", "energy_per_bit")
 SCALE_UP = ("intra_bandwidth", "intra_latency", "intra_energy_per_bit")
 SCALE_OUT = ("inter_bandwidth", "inter_latency", "inter_energy_per_bit")
-LEVEL_LINKS = (*SCALE_UP, *SCALE_OUT)
 POD_LINKS = ("pod_bandwidth", "pod_latency", "pod_energy_per_bit")
+# What a network's links must have.
+FLAT_LINK, POD_LINK = ["bandwidth", "latency"], ["pod_bandwidth", "pod_latency"]
+LEVEL_LINKS = ["intra_bandwidth", "intra_latency", "inter_bandwidth", "inter_latency"]
 # What a switch can do: the table and the key that say it, and the words for it.
 ABILITIES = {
     "intra_nvls": ("scale_up", "in_network_reduction", ("nvls",)),
@@ -63,7 +65,7 @@ def default_links() -> dict[str, float]:
     found = {
         quantity: _number(table[figure]["value"])
         for table, quantities in ((up, SCALE_UP), (out, SCALE_OUT))
-        for quantity, figure in zip(quantities, FLAT_LINK, strict=True)
+        for quantity, figure in zip(quantities, FIGURES, strict=True)
     }
     for quantity, (name, key, words) in ABILITIES.items():
         found[quantity] = float(bool(set(words) & set(content[name][key])))
@@ -226,7 +228,7 @@ def build_topology(
     values = {n: np.asarray(v, dtype=np.float64) for n, v in given.items() if v is not None}
     own = LEVEL_LINKS if kind == HIERARCHY else FLAT_LINK
     library = NO_LIBRARY
-    if not {name for name in own if not name.endswith("bit")} & set(values):
+    if not set(own) & set(values):
         _complete_links(values)
         library = LIBRARY
     _complete(kind, values, dimensions)
@@ -314,11 +316,11 @@ def _check_domain(name: str, value: Array) -> None:
 def _check(kind: str, values: Mapping[str, Array]) -> None:
     needed = ["ranks"]
     if kind == HIERARCHY:
-        needed += [name for name in LEVEL_LINKS if not name.endswith("bit")]
+        needed += LEVEL_LINKS
         if "nodes_per_pod" in values:
-            needed += ["pod_bandwidth", "pod_latency"]
+            needed += POD_LINK
     elif "intra_bandwidth" not in values:
-        needed += ["bandwidth", "latency"]
+        needed += FLAT_LINK
     missing = [name for name in needed if name not in values]
     if missing:
         message = f"a {kind} network needs {', '.join(missing)}"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from overhead import expression as ex
 from overhead.arrays import xp
-from overhead.collectives.cost import Cost, mirror, twice
+from overhead.collectives.cost import STEP_PRICES, Cost, mirror, twice
 from overhead.formula import document, parameters, summary
 from overhead.labels import COLLECTIVES
 from overhead.quantity import VOCABULARY, Array
@@ -236,6 +236,15 @@ STATEMENTS = {"steps": "steps", "time": "time", "sent_bytes": "sent", "link_byte
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Cost])
 
+# Of numbers of chunks, both ends included.
+Interval = tuple[Any, Any]
+MOST_CHUNKS = 2.0**40
+
+
+def one_piece(**_: Any) -> list[Interval]:
+    """Return all numbers of chunks: an algorithm's time has one form of them."""
+    return [(1.0, MOST_CHUNKS)]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Algorithm:
@@ -263,6 +272,9 @@ class Algorithm:
     form : str
         How a library's profile prices it (`overhead.software`): by its schedule, or in a form of
         its own, which only algorithms have that a library runs.
+    pieces : callable
+        From its inputs but chunks, by keyword, to the intervals of numbers of chunks on each of
+        which its time has one form.
     """
 
     topology: str
@@ -278,6 +290,7 @@ class Algorithm:
     in_network: bool = False
     exact_chunks: str = ""
     form: str = SCHEDULE
+    pieces: Callable[..., list[Interval]] = one_piece
     # Module and line of the declaration: what stands first goes first, whatever is loaded first
     line: tuple[str, int] = ("", 0)
 
@@ -457,6 +470,7 @@ def algorithm(
     in_network: bool = False,
     exact_chunks: str = "",
     form: str = SCHEDULE,
+    pieces: Callable[..., list[Interval]] = one_piece,
     links: tuple[str, ...] = (),
     doubled: bool = False,
     mirrored: bool = False,
@@ -482,6 +496,8 @@ def algorithm(
         Condition under which the time is exact rather than an upper bound.
     form : str
         How a library's profile prices it, if not by its schedule.
+    pieces : callable
+        As of an `Algorithm`, where its time has several forms by the number of chunks.
     links : tuple of str
         What of its links the function takes beside its parameters, by keyword.
     doubled : bool
@@ -505,7 +521,7 @@ def algorithm(
     def declare(kernel: Kernel) -> Kernel:
         common = Algorithm(
             "", "", name, kernel, (*parameters(kernel), *links), own_statements, source, where,
-            assumes, requires, in_network, exact_chunks, form,
+            assumes, requires, in_network, exact_chunks, form, pieces,
             (kernel.__code__.co_filename, kernel.__code__.co_firstlineno),
         )  # fmt: skip
         for network in _together(topology):
@@ -521,7 +537,7 @@ def algorithm(
 
 
 def _doubled(half: Algorithm, topology: str) -> Algorithm:
-    ramps = [name for name in half.inputs if name.endswith("_ramp_time")]
+    ramps = {ramp for *_, ramp in STEP_PRICES} & {*half.inputs}
 
     def kernel(**inputs: Any) -> Cost:
         # Both halves have one ramp, which grows with the root of what they take.

@@ -12,30 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.collectives.algorithm import Algorithm
+from overhead.collectives.algorithm import MOST_CHUNKS, Algorithm, Interval
 from overhead.collectives.cost import COST_PARTS, STEP_PRICES, Cost
-from overhead.collectives.switch import levels as tree_levels
 from overhead.labels import NO_LIBRARY
 from overhead.quantity import Array
-
-MOST_CHUNKS = 2.0**40
-
-Interval = tuple[Any, Any]
-
-
-def _pieces(algorithm: Algorithm, shape: Mapping[str, Array]) -> list[Interval]:
-    """Return the intervals of numbers of chunks on which an algorithm's time has one form each."""
-    if algorithm.name != "dbt":
-        return [(1.0, MOST_CHUNKS)]
-    depth = tree_levels(shape["ranks"])
-    return [
-        (1.0, 1.0),
-        (2.0, 2.0),
-        (3.0, xp.maximum(depth + 1.0, 3.0)),
-        (depth + 1.0, xp.maximum(2.0 * depth - 1.0, depth + 1.0)),
-        (xp.maximum(2.0 * depth, 1.0), MOST_CHUNKS),
-    ]
-
 
 # With a library each level's bytes have a ramp, too, the root of a term like that of the transfer.
 # A root's slope in 1/k is :math:`q_1/2` by the root, which hardly changes with k: put into the
@@ -158,7 +138,7 @@ def best_chunks(
     prices = list(zip(*figures, strict=True))
     best: Array | None = None
     least: Array = xp.asarray(xp.inf)
-    for low, high in _pieces(algorithm, given):
+    for low, high in algorithm.pieces(**given):
         # An interval without an end is known from its first number and the double of that.
         known = xp.where(xp.asarray(high) == MOST_CHUNKS, 2.0 * low, high)
         few, many = (algorithm.cost(**given, chunks=xp.asarray(end)) for end in (low, known))

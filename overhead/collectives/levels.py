@@ -7,7 +7,7 @@ pods, so that what is paid there counts nothing.
 from __future__ import annotations
 
 from overhead.arrays import xp
-from overhead.formula import alias, constant, derived, formula, total
+from overhead.formula import alias, derived, formula, total
 from overhead.labels import HIERARCHY as NAME
 from overhead.quantity import Array
 
@@ -124,19 +124,16 @@ def pod_wire_time(message_bytes, pod_bandwidth, pod_oversubscription):
     return message_bytes * (pod_oversubscription / pod_bandwidth)
 
 
-# What a step pays: of links alone their latency and bandwidth.  A library's own figures stand in
-# their place (`overhead.software`), so that both the number of chunks and the level that a step
-# waits for follow from what is paid.
+# What a step pays: of links alone their latency and bandwidth, and no ramp.  A library's own
+# figures stand in their place (`overhead.software`), so that both the number of chunks and the
+# level that a step waits for follow from what is paid.
 
 alias("intra_step_latency", "intra_latency", when=HIERARCHY)
 alias("intra_step_wire_time", "intra_wire_time", when=HIERARCHY)
-constant("intra_step_ramp_time", 0.0, "No ramp", when=HIERARCHY)
 alias("inter_step_latency", "inter_latency", when=HIERARCHY)
 alias("inter_step_wire_time", "inter_wire_time", when=HIERARCHY)
-constant("inter_step_ramp_time", 0.0, "No ramp", when=HIERARCHY)
 alias("pod_step_latency", "pod_latency", when=HIERARCHY)
 alias("pod_step_wire_time", "pod_wire_time", when=HIERARCHY)
-constant("pod_step_ramp_time", 0.0, "No ramp", when=HIERARCHY)
 
 
 # The time, by levels and by what grows with the message.

@@ -10,9 +10,11 @@ from overhead.collectives.algorithm import (
     BOTH,
     CHAIN,
     INC,
+    MOST_CHUNKS,
     NVLS,
     ONCE,
     POWER_OF_TWO,
+    Interval,
     algorithm,
     network,
 )
@@ -168,6 +170,18 @@ def all_reduce_binomial(ranks):
 # and down some steps are not full; for powers of two it is known by how much.
 
 
+def _double_tree_pieces(ranks: Array) -> list[Interval]:
+    """Return the numbers of chunks on which the load of a double tree's port has one form each."""
+    depth = levels(ranks)
+    return [
+        (1.0, 1.0),
+        (2.0, 2.0),
+        (3.0, xp.maximum(depth + 1.0, 3.0)),
+        (depth + 1.0, xp.maximum(2.0 * depth - 1.0, depth + 1.0)),
+        (xp.maximum(2.0 * depth, 1.0), MOST_CHUNKS),
+    ]
+
+
 @algorithm(
     ("switch", "tree"),
     "all_reduce",
@@ -181,6 +195,7 @@ def all_reduce_binomial(ranks):
     ),
     exact_chunks="(ranks <= 4) | (log2(ranks) == ceil(log2(ranks)))"
     " | (chunks == 1) | (chunks >= 2*ceil(log2(ranks)))",
+    pieces=_double_tree_pieces,
 )
 def all_reduce_dbt(ranks, chunks):
     """Double binary tree, each tree with half of the buffer, pipelined over chunks."""

@@ -207,11 +207,10 @@ product("busbw", ("bus_factor", "algbw"), "Bus bandwidth", source="nccltests",
         assumes=("with reduction in the network it is no wire speed",))  # fmt: skip
 
 
-# What a step pays: of links alone their latency and bandwidth; a library has its own.
+# What a step pays: of links alone their latency and bandwidth, and no ramp; a library has its own.
 
 alias("inner_step_latency", "latency", when=FLAT)
 alias("step_wire_time", "wire_time", when=FLAT)
-constant("step_ramp_time", 0.0, "No ramp", when=FLAT)
 
 
 # One message from one rank to another.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from overhead.collectives.algorithm import ALGORITHMS, Algorithm
-from overhead.collectives.chunks import MOST_CHUNKS, best_chunks
+from overhead.collectives.algorithm import ALGORITHMS, MOST_CHUNKS, Algorithm
+from overhead.collectives.chunks import best_chunks
 from tests.overhead.shapes import Columns, defined, links, time_of
 
 CHUNKED = [algorithm for algorithm in ALGORITHMS.values() if algorithm.chunked]

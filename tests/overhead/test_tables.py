@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -34,6 +35,22 @@ def test_what_formulas_name_has_one_row() -> None:
         if one.place.startswith(str(FOLDER)):
             named |= {one.returns, one.of, *one.bind, *one.bind.values()}
     assert named <= {*rows}
+
+
+# Where every quantity's name stands whole in the file that gives it.
+WHOLE = ("collectives/", "software/", "hops.py")
+
+
+def test_names_are_found_where_quantities_are_made() -> None:
+    made: dict[str, set[str]] = {}
+    for one in (*formulas(), *REGISTRY.calls):
+        path = one.place.rpartition(":")[0].removeprefix(f"{FOLDER}/")
+        if path.startswith(WHOLE):
+            made.setdefault(path, set()).add(one.returns)
+    assert len(made) > 10
+    for path, names in made.items():
+        words = set(re.findall(r"\w+", (FOLDER / path).read_text(encoding="utf-8")))
+        assert names - words == set(), path
 
 
 def test_tables_are_sound() -> None:
