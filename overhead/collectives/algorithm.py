@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any, TypeVar
 
 from overhead import expression as ex
@@ -43,102 +42,15 @@ class Requirement:
         return parameters(self.holds)
 
 
-def _power_of_two(ranks):
+def power_of_two(ranks: Array) -> Array:
+    """Return whether numbers are powers of two."""
     return xp.asarray(xp.exp2(xp.round(xp.log2(xp.maximum(ranks, 1.0)))) == ranks)
 
 
-def dimensions(*sizes: Array) -> Array:
-    """Return how many dimensions are above 1."""
-    return xp.asarray(sum(xp.asarray(size > 1.0, dtype=xp.float64) for size in sizes))
-
-
-def longest(*sizes: Array) -> Array:
-    """Return the largest size."""
-    return xp.asarray(reduce(xp.maximum, sizes))
-
-
-def _equal(mesh_nx, mesh_ny, mesh_nz):
-    largest = longest(mesh_nx, mesh_ny, mesh_nz)
-    masks = [(size == largest) | (size == 1.0) for size in (mesh_nx, mesh_ny, mesh_nz)]
-    return xp.asarray(masks[0] & masks[1] & masks[2])
-
-
-def _equal_even(mesh_nx, mesh_ny, mesh_nz):
-    largest = longest(mesh_nx, mesh_ny, mesh_nz)
-    even = (largest % 2.0 == 0.0) & (largest > 2.0)
-    return xp.asarray(_equal(mesh_nx, mesh_ny, mesh_nz) & (even | (largest == 1.0)))
-
-
-def _two_dimensions(mesh_nx, mesh_ny, mesh_nz):
-    count = dimensions(mesh_nx, mesh_ny, mesh_nz)
-    return xp.asarray((count == 2.0) | (longest(mesh_nx, mesh_ny, mesh_nz) == 1.0))
-
-
 POWER_OF_TWO = Requirement(
-    "ranks_not_power_of_two", "the number of ranks must be a power of two", _power_of_two
-)
-NODES_POWER_OF_TWO = Requirement(
-    "nodes_not_power_of_two",
-    "the number of nodes, and of pods, must be a power of two",
-    lambda nodes, pods: _power_of_two(nodes) & _power_of_two(pods),
-)
-EQUAL_SIZES = Requirement("dimensions_unequal", "the dimensions must be of equal size", _equal)
-EQUAL_EVEN_SIZES = Requirement(
-    "dimensions_not_equal_and_even",
-    "the dimensions must be of equal, even size above 2",
-    _equal_even,
-)
-TWO_DIMENSIONS = Requirement(
-    "not_two_dimensions", "there must be two dimensions above 1", _two_dimensions
-)
-ONE_DIMENSION = Requirement(
-    "not_one_dimension",
-    "there must be one dimension above 1",
-    lambda mesh_nx, mesh_ny, mesh_nz: dimensions(mesh_nx, mesh_ny, mesh_nz) <= 1.0,
-)
-TWO_LEVELS = Requirement(
-    "three_levels", "there must be no more than two levels", lambda pods: xp.asarray(pods == 1.0)
-)
-NVLS = Requirement(
-    "no_nvls_in_the_network",
-    "the switch must reduce and multicast (NVLS): has_nvls = 1",
-    lambda has_nvls: xp.asarray(has_nvls == 1.0),
-)
-INC = Requirement(
-    "no_reduction_in_the_network",
-    "the switch must reduce in the network (SHARP): has_inc = 1",
-    lambda has_inc: xp.asarray(has_inc == 1.0),
+    "ranks_not_power_of_two", "the number of ranks must be a power of two", power_of_two
 )
 
-NODES_FILLED = Requirement(
-    "ranks_not_multiple_of_gpus_per_node",
-    "gpus_per_node must divide the number of ranks",
-    lambda ranks, gpus_per_node: xp.asarray(
-        (ranks <= gpus_per_node) | (ranks % gpus_per_node == 0.0)
-    ),
-)
-
-
-def _pods_filled(ranks, gpus_per_node, nodes_per_pod):
-    per_pod = gpus_per_node * nodes_per_pod
-    return xp.asarray((ranks <= per_pod) | (ranks % per_pod == 0.0))
-
-
-PODS_FILLED = Requirement(
-    "nodes_not_multiple_of_nodes_per_pod",
-    "nodes_per_pod must divide the number of nodes",
-    _pods_filled,
-)
-GRID_FITS = Requirement(
-    "mesh_sizes_do_not_multiply_to_ranks",
-    "mesh_nx x mesh_ny x mesh_nz must be the number of ranks, each a whole number",
-    lambda ranks, mesh_nx, mesh_ny, mesh_nz: xp.asarray(
-        (mesh_nx * mesh_ny * mesh_nz == ranks)
-        & (mesh_nx == xp.floor(mesh_nx))
-        & (mesh_ny == xp.floor(mesh_ny))
-        & (mesh_nz == xp.floor(mesh_nz))
-    ),
-)
 
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 BOTH = ("reduce_scatter", "all_gather")

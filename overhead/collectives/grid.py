@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 
 from overhead.arrays import xp
-from overhead.collectives.algorithm import dimensions
+from overhead.collectives.algorithm import Requirement
 from overhead.collectives.cost import Cost, scale, stack
 from overhead.formula import derived, product
 from overhead.quantity import Array
@@ -20,6 +21,65 @@ DIMENSIONS = f"maximum({DIMENSIONS}, 1)"
 LONGEST = "maximum(maximum(mesh_nx, mesh_ny), mesh_nz)"
 SHORTEST = "minimum(minimum(mesh_nx, mesh_ny), mesh_nz)"
 MIDDLE = f"(mesh_nx + mesh_ny + mesh_nz - {LONGEST} - {SHORTEST})"
+
+
+# Conditions on the sizes.
+
+
+def dimensions(*sizes: Array) -> Array:
+    """Return how many dimensions are above 1."""
+    return xp.asarray(sum(xp.asarray(size > 1.0, dtype=xp.float64) for size in sizes))
+
+
+def longest(*sizes: Array) -> Array:
+    """Return the largest size."""
+    return xp.asarray(reduce(xp.maximum, sizes))
+
+
+def _equal(mesh_nx, mesh_ny, mesh_nz):
+    largest = longest(mesh_nx, mesh_ny, mesh_nz)
+    masks = [(size == largest) | (size == 1.0) for size in (mesh_nx, mesh_ny, mesh_nz)]
+    return xp.asarray(masks[0] & masks[1] & masks[2])
+
+
+def _equal_even(mesh_nx, mesh_ny, mesh_nz):
+    largest = longest(mesh_nx, mesh_ny, mesh_nz)
+    even = (largest % 2.0 == 0.0) & (largest > 2.0)
+    return xp.asarray(_equal(mesh_nx, mesh_ny, mesh_nz) & (even | (largest == 1.0)))
+
+
+def _two_dimensions(mesh_nx, mesh_ny, mesh_nz):
+    count = dimensions(mesh_nx, mesh_ny, mesh_nz)
+    return xp.asarray((count == 2.0) | (longest(mesh_nx, mesh_ny, mesh_nz) == 1.0))
+
+
+EQUAL_SIZES = Requirement("dimensions_unequal", "the dimensions must be of equal size", _equal)
+EQUAL_EVEN_SIZES = Requirement(
+    "dimensions_not_equal_and_even",
+    "the dimensions must be of equal, even size above 2",
+    _equal_even,
+)
+TWO_DIMENSIONS = Requirement(
+    "not_two_dimensions", "there must be two dimensions above 1", _two_dimensions
+)
+ONE_DIMENSION = Requirement(
+    "not_one_dimension",
+    "there must be one dimension above 1",
+    lambda mesh_nx, mesh_ny, mesh_nz: dimensions(mesh_nx, mesh_ny, mesh_nz) <= 1.0,
+)
+GRID_FITS = Requirement(
+    "mesh_sizes_do_not_multiply_to_ranks",
+    "mesh_nx x mesh_ny x mesh_nz must be the number of ranks, each a whole number",
+    lambda ranks, mesh_nx, mesh_ny, mesh_nz: xp.asarray(
+        (mesh_nx * mesh_ny * mesh_nz == ranks)
+        & (mesh_nx == xp.floor(mesh_nx))
+        & (mesh_ny == xp.floor(mesh_ny))
+        & (mesh_nz == xp.floor(mesh_nz))
+    ),
+)
+
+
+# One dimension after another.
 
 
 def over(template: str) -> str:

@@ -13,17 +13,7 @@ from functools import partial
 
 from overhead.arrays import select, xp
 from overhead.collectives import switch
-from overhead.collectives.algorithm import (
-    BOTH,
-    EVERY,
-    MINIMAL,
-    NODES_FILLED,
-    NODES_POWER_OF_TWO,
-    PODS_FILLED,
-    TWO_LEVELS,
-    algorithm,
-    network,
-)
+from overhead.collectives.algorithm import BOTH, EVERY, MINIMAL, algorithm, network
 from overhead.collectives.cost import (
     STEP_PRICES,
     Cost,
@@ -34,6 +24,7 @@ from overhead.collectives.cost import (
     several,
     stack,
 )
+from overhead.collectives.levels import NODES_FILLED, NODES_POWER_OF_TWO, PODS_FILLED, TWO_LEVELS
 from overhead.quantity import Array
 
 on_nodes = partial(algorithm, "hierarchical")

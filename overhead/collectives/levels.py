@@ -7,6 +7,7 @@ pods, so that what is paid there counts nothing.
 from __future__ import annotations
 
 from overhead.arrays import xp
+from overhead.collectives.algorithm import Requirement, power_of_two
 from overhead.formula import alias, derived, formula, total
 from overhead.labels import HIERARCHY as NAME
 from overhead.quantity import Array
@@ -57,6 +58,36 @@ def pods(ranks, node_ranks, nodes):
 def ranks_per_nic(gpus_per_node, nics_per_node):
     """Ranks of a node that share a network card."""
     return gpus_per_node / nics_per_node
+
+
+# Conditions on the shape.
+
+
+def _pods_filled(ranks, gpus_per_node, nodes_per_pod):
+    per_pod = gpus_per_node * nodes_per_pod
+    return xp.asarray((ranks <= per_pod) | (ranks % per_pod == 0.0))
+
+
+NODES_FILLED = Requirement(
+    "ranks_not_multiple_of_gpus_per_node",
+    "gpus_per_node must divide the number of ranks",
+    lambda ranks, gpus_per_node: xp.asarray(
+        (ranks <= gpus_per_node) | (ranks % gpus_per_node == 0.0)
+    ),
+)
+PODS_FILLED = Requirement(
+    "nodes_not_multiple_of_nodes_per_pod",
+    "nodes_per_pod must divide the number of nodes",
+    _pods_filled,
+)
+NODES_POWER_OF_TWO = Requirement(
+    "nodes_not_power_of_two",
+    "the number of nodes, and of pods, must be a power of two",
+    lambda nodes, pods: power_of_two(nodes) & power_of_two(pods),
+)
+TWO_LEVELS = Requirement(
+    "three_levels", "there must be no more than two levels", lambda pods: xp.asarray(pods == 1.0)
+)
 
 
 # Leaf switches.  What stays under one pays no oversubscription; what leaves it shares its uplinks.

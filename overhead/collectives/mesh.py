@@ -7,27 +7,20 @@ from functools import partial, reduce
 
 from overhead.arrays import xp
 from overhead.collectives import ring
-from overhead.collectives.algorithm import (
-    BOTH,
-    CHUNK,
-    EQUAL_SIZES,
-    EVERY,
-    GRID_FITS,
-    MINIMAL,
-    TWO_DIMENSIONS,
-    algorithm,
-    longest,
-    network,
-)
+from overhead.collectives.algorithm import BOTH, CHUNK, EVERY, MINIMAL, algorithm, network
 from overhead.collectives.bounds import across_halves
 from overhead.collectives.cost import Cost, flat, several, twice
 from overhead.collectives.grid import (
     DIMENSIONS,
+    EQUAL_SIZES,
+    GRID_FITS,
     LONGEST,
     SIZES,
+    TWO_DIMENSIONS,
     bucket,
     count,
     exchange,
+    longest,
     over,
     spread,
 )

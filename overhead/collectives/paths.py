@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from overhead.arrays import xp
-from overhead.collectives.algorithm import BOTH, EVERY, MINIMAL, ONCE, TWO_LEVELS, Requirement
+from overhead.collectives.algorithm import BOTH, EVERY, MINIMAL, ONCE, Requirement
 from overhead.collectives.cost import Cost, Level, several, stack
 from overhead.collectives.hierarchical import (
     ABSENT,
@@ -24,6 +24,7 @@ from overhead.collectives.hierarchical import (
     on_nodes,
     slowest,
 )
+from overhead.collectives.levels import TWO_LEVELS
 from overhead.quantity import Array
 
 NODE_NVLS = Requirement(
@@ -227,10 +228,9 @@ def _streamed(
     requires=(TWO_LEVELS,),
     form="tree",
 )
-def tree_path(node_ranks, nodes, pods, ranks_per_nic, **links):
+def tree_path(node_ranks, nodes, ranks_per_nic, **links):
     """Double binary tree between nodes, chains in them: latency of the path up and down."""
-    # With more pods it isn't defined.
-    inside = 2.0 * (node_ranks - 1.0) / node_ranks + 0.0 * pods
+    inside = 2.0 * (node_ranks - 1.0) / node_ranks
     between = 2.0 * (nodes - 1.0) / nodes
     outside = between * ranks_per_nic / node_ranks
     return _streamed(
@@ -254,9 +254,9 @@ def tree_path(node_ranks, nodes, pods, ranks_per_nic, **links):
     in_network=True,
     form="nvls_tree",
 )
-def nvls_tree(node_ranks, nodes, pods, ranks_per_nic, in_network_latency_factor, **links):
+def nvls_tree(node_ranks, nodes, ranks_per_nic, in_network_latency_factor, **links):
     """The switch of a node reduces and multicasts (NVLS); double binary tree between nodes."""
-    there = xp.where(node_ranks > 1.0, 1.0, 0.0) + 0.0 * pods
+    there = several(node_ranks)
     inside = there * (1.0 + 1.0 / node_ranks)
     between = 2.0 * (nodes - 1.0) / nodes
     outside = between * ranks_per_nic / node_ranks
@@ -289,10 +289,10 @@ def _slow_switch(cost: Cost, factor: Array) -> Cost:
     in_network=True,
     form="sharp",
 )
-def nvls_sharp(node_ranks, nodes, pods, ranks_per_nic, in_network_latency_factor, **links):
+def nvls_sharp(node_ranks, nodes, ranks_per_nic, in_network_latency_factor, **links):
     """The switches of nodes (NVLS), and those between them (SHARP), reduce and multicast."""
-    there = xp.where(node_ranks > 1.0, 1.0, 0.0) + 0.0 * pods
-    far = xp.where(nodes > 1.0, 1.0, 0.0)
+    there = several(node_ranks)
+    far = several(nodes)
     inside = there * (1.0 + 1.0 / node_ranks)
     outside = far * ranks_per_nic / node_ranks
     cost = _streamed(

@@ -9,12 +9,11 @@ from overhead.arrays import select, xp
 from overhead.collectives.algorithm import (
     BOTH,
     CHAIN,
-    INC,
     MOST_CHUNKS,
-    NVLS,
     ONCE,
     POWER_OF_TWO,
     Interval,
+    Requirement,
     algorithm,
     network,
 )
@@ -52,6 +51,17 @@ network(
     },
     nccl={"all_reduce": ("ring", "dbt", "nvls", "inc"), **dict.fromkeys(BOTH, ("ring", "nvls"))},
     tree="dbt",
+)
+
+NVLS = Requirement(
+    "no_nvls_in_the_network",
+    "the switch must reduce and multicast (NVLS): has_nvls = 1",
+    lambda has_nvls: xp.asarray(has_nvls == 1.0),
+)
+INC = Requirement(
+    "no_reduction_in_the_network",
+    "the switch must reduce in the network (SHARP): has_inc = 1",
+    lambda has_inc: xp.asarray(has_inc == 1.0),
 )
 
 

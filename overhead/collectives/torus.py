@@ -8,31 +8,23 @@ from itertools import combinations
 
 from overhead.arrays import xp
 from overhead.collectives import ring
-from overhead.collectives.algorithm import (
-    BOTH,
-    CHAIN,
-    CHUNK,
-    EQUAL_EVEN_SIZES,
-    EVERY,
-    GRID_FITS,
-    MINIMAL,
-    ONE_DIMENSION,
-    algorithm,
-    longest,
-    network,
-)
+from overhead.collectives.algorithm import BOTH, CHAIN, CHUNK, EVERY, MINIMAL, algorithm, network
 from overhead.collectives.bounds import across_halves
 from overhead.collectives.cost import Cost, flat, several
 from overhead.collectives.grid import (
     DIMENSIONS,
+    EQUAL_EVEN_SIZES,
     FOLLOWING,
+    GRID_FITS,
     LONGEST,
     MIDDLE,
+    ONE_DIMENSION,
     SHORTEST,
     SIZES,
     bucket,
     count,
     exchange,
+    longest,
     over,
     spread,
 )

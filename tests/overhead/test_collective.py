@@ -163,6 +163,23 @@ def test_three_levels() -> None:
     assert float(result.inter_latency_s) == 70.0
 
 
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce", "all_to_all", "p2p"])
+@pytest.mark.parametrize("software", ["none", "nccl"])
+def test_two_levels_are_three_with_one_pod(kind: str, software: str) -> None:
+    """To the bit, whatever the links between pods."""
+    ranks = np.array([1.0, 2.0, 8.0, 16.0, 64.0])
+    two = build_topology("hierarchical", ranks)
+    far = {"pod_bandwidth": 1e9, "pod_latency": 1e-3, "pod_energy_per_bit": 1e-9}
+    three = build_topology("hierarchical", ranks, nodes_per_pod=8.0, **far)
+    for algorithm in ALGORITHMS.of("hierarchical", kind):
+        asked = {"algorithm": algorithm.name, "software": software}
+        with np.errstate(all="ignore"):
+            one, other = (collective(kind, 1e6, levels, **asked) for levels in (two, three))
+        for field in fields(one):
+            ours, theirs = getattr(one, field.name), getattr(other, field.name)
+            np.testing.assert_array_equal(ours, theirs, f"{algorithm.name}: {field.name}")
+
+
 @pytest.mark.parametrize(
     ("kind", "ranks", "algorithm", "share"),
     [
