@@ -137,7 +137,8 @@ class Config:
     vocabulary_size, gated, tied_embeddings : array_like, optional
         The model's shapes; without layers, communication is that of one layer a stage.
     zero_stage, sequence_parallel, hsdp_shard : array_like, optional
-        Stage of ZeRO; whether tensor parallelism splits the sequence; ranks of a hybrid shard.
+        Stage of ZeRO; whether tensor parallelism splits the sequence (by default with experts);
+        ranks of a hybrid shard.
     weight_bytes, gradient_bytes, optimizer_bytes : array_like
         Bytes of a parameter.
     memory_capacity : array_like, optional

@@ -38,7 +38,7 @@ class Usual(NamedTuple):
     """What is taken where neither the user nor the catalogue says it: a row of a table."""
 
     value: Any  # A number in the canonical unit; of several configurations, one each
-    kind: str  # ``specification``, ``measured`` or ``assumed``
+    kind: str  # ``specification``, ``measured``, ``assumed``, or ``unknown`` where none is known
     source: str  # What is told of it
 
 

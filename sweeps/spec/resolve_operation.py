@@ -43,15 +43,6 @@ PLANE = 2.0
 # With a topology and without a machine, one of these describes a bare network.
 LINK = ("bandwidth", "latency")
 BARE = "of a bare network"
-# What stands for the one of a bare network's two figures that isn't given: no machine's.
-OF_BARE = {
-    "bandwidth": assumed(50e9, f"{BARE}: a link of 400 Gbit/s"),
-    "latency": assumed(1e-6, f"{BARE}: the order of a message over a link"),
-    "energy_per_bit": Origin(np.nan, UNKNOWN, BARE),
-    "has_nvls": assumed(0.0, f"{BARE}: its switches reduce nothing"),
-    "has_inc": assumed(0.0, f"{BARE}: its switches reduce nothing"),
-    "in_network_latency_factor": assumed(1.0, f"{BARE}: as any message"),
-}
 # Its one kind of link, as formulas of a machine's network have it.
 ONE_LINK = "intra"
 PER_CARD = "GPUs by network cards of the machine's node"
@@ -149,8 +140,8 @@ class Resolver:
         if self._texts("link") - {ONE_LINK}:
             refuse("link", "..", "is a machine's, and none is given", "give hardware, too")
         self.labels["link"], self.origins["link"] = ONE_LINK, (assumed(ONE_LINK, BARE),)
-        for name, origin in OF_BARE.items():
-            self._constant(name, origin)
+        for name, taken in usual_table()["bare"].items():
+            self.number(name, taken)
 
     def _check_link(self) -> None:
         """Refuse a flat network's link where no network is flat, or a hierarchy is bare."""
@@ -232,7 +223,8 @@ class Resolver:
     def _pods(self) -> None:
         if "nodes_per_pod" not in self.given:
             return
-        self._constant("pod_oversubscription", assumed(1.0, "not oversubscribed"))
+        for name, taken in usual_table()["pods"].items():
+            self.number(name, taken)
         for name in ("latency", "bandwidth", "energy_per_bit"):
             if f"pod_{name}" not in self.given:
                 self._copy(f"inter_{name}", f"pod_{name}", "as between nodes")

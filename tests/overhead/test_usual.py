@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import tomllib
 from pathlib import Path
 
@@ -27,10 +28,12 @@ def test_a_row_says_what_it_must(row: dict[str, str]) -> None:
     if name in VOCABULARY:
         default = VOCABULARY[name].default
         assert (row["value"] == "") == (default is not None), "one place has the value"
-        assert not VOCABULARY[name].outside(float(row["value"] or default or 0.0))
+        value = float(row["value"] or default or 0.0)
+        assert math.isnan(value) == (row["kind"] == "unknown")
+        assert row["kind"] == "unknown" or not VOCABULARY[name].outside(value)
     else:
         assert takers <= OF_NO_FORMULA
-    assert row["kind"] in ("specification", "measured", "assumed")
+    assert row["kind"] in ("specification", "measured", "assumed", "unknown")
     assert row["source"] or takers & {"step", "communication", "memory"}
     if row["kind"] == "measured":
         assert row["rows"]
