@@ -263,24 +263,24 @@ def logits_flops_per_token(hidden_size, vocabulary_size):
 
 def _scores(
     layers,
-    linear_share,
+    attention_layer_fraction,
     span,
     heads,
     query_head_size,
     value_head_size,
-    linear_scan_flops,
+    mixer_scan_flops,
     index_flops,
 ):
     scores = 2.0 * span * heads * (query_head_size + value_head_size)
-    mean = (1.0 - linear_share) * scores + linear_share * linear_scan_flops
-    return layers * (mean + index_flops)
+    mixed = attention_layer_fraction * scores + mixer_scan_flops
+    return layers * (mixed + index_flops)
 
 
 for _prefix, _masked, _words in (("", FULL, "counted"), ("causal_", CAUSAL, "not counted")):
     declare(
         f"{_prefix}attention_flops_per_token",
-        ("layers", "linear_share", f"{_prefix}attention_span", "heads", "query_head_size",
-         "value_head_size", "linear_scan_flops", f"{_prefix}index_flops"), _scores,
+        ("layers", "attention_layer_fraction", f"{_prefix}attention_span", "heads", "query_head_size",
+         "value_head_size", "mixer_scan_flops", f"{_prefix}index_flops"), _scores,
         f"Forward FLOPs of one token by scores and values or a state, masked ones {_words}",
         **APPENDIX, assumes=(_masked,),
     )  # fmt: skip

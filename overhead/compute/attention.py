@@ -65,13 +65,13 @@ def attention_forward_flops(
     tp,
     query_head_size,
     value_head_size,
-    linear_share,
-    linear_scan_flops,
+    attention_layer_fraction,
+    mixer_scan_flops,
     indexed_forward_flops,
 ):
     """Operations of a layer's scores and values, or of a linear attention's state, on one rank."""
     scores = 2.0 * attended_span * heads * (query_head_size + value_head_size)
-    mean = (1.0 - linear_share) * scores + linear_share * linear_scan_flops
+    mean = attention_layer_fraction * scores + mixer_scan_flops
     return rank_tokens * (mean / tp + indexed_forward_flops)
 
 
@@ -87,13 +87,13 @@ def attention_backward_flops(
     tp,
     query_head_size,
     value_head_size,
-    linear_share,
-    linear_scan_flops,
+    attention_layer_fraction,
+    mixer_scan_flops,
     index_backward_flops,
 ):
     """Operations of the backward of a layer's fused scores and values on one rank."""
     scores = 2.0 * attended_span * heads * (3.0 * query_head_size + 2.0 * value_head_size)
-    mean = (1.0 - linear_share) * scores + 2.0 * linear_share * linear_scan_flops
+    mean = attention_layer_fraction * scores + 2.0 * mixer_scan_flops
     return rank_tokens * (mean / tp + index_backward_flops)
 
 

@@ -72,21 +72,18 @@ def half_elementwise_bytes(
     rank_tokens,
     hidden_size,
     sequence_shards,
-    qkv_width,
+    rotated_width,
     latent_width,
     merged_bytes,
     residual_streams,
-    linear_share,
-    linear_in_width,
-    tp,
+    attention_layer_fraction,
 ):
     """Bytes that a layer's forward moves beside its MLP and scan: norms, residuals, rotation."""
     sums = xp.where(residual_streams > 1.0, 0.0, 6.0)
     element = (4.0 + sums) * activation_bytes + 2.0 * dropout * mask_bytes
     between = element * rank_tokens * hidden_size / sequence_shards
-    plain = xp.maximum(qkv_width - linear_share * linear_in_width / tp, 0.0)
-    rotated = 2.0 * activation_bytes * rank_tokens * (plain + latent_width)
-    return between + rotated + (1.0 - linear_share) * merged_bytes
+    rotated = 2.0 * activation_bytes * rank_tokens * (rotated_width + latent_width)
+    return between + rotated + attention_layer_fraction * merged_bytes
 
 
 # Several residuals (manifold-constrained hyper-connections) are mixed before and behind each of a
@@ -311,11 +308,10 @@ TWICE = {"forward": (), "backward": ("the backward moves twice: gradients beside
 
 
 def _elementwise(way: str) -> Any:
-    def time(factor: Array, moved: Array, casts: Array, mixed: Array, *rest: Array) -> Array:
-        *routed, scanned, scan_rate, share, bandwidth = rest
+    def time(factor, moved, casts, mixed, scanning, share, bandwidth, *routed):
         every = TIMES[way] * factor * moved + casts + mixed / MIXING_RATE[way]
         every = every + factor * routed[0] if routed else every
-        return (every + scanned / scan_rate) / (share * bandwidth)
+        return every / (share * bandwidth) + scanning
 
     return time
 
@@ -324,10 +320,10 @@ for _class in quantities.CLASSES:
     for _kind in TIMES:
         _bytes = ["elementwise_factor", f"{_class}_elementwise_bytes",
                   f"{_class}_cast_{_kind}_bytes", f"mixing_{_kind}_bytes"]  # fmt: skip
-        _bytes += [f"routing_{_kind}_bytes"] if _class == "moe" else []
+        _routed = [f"routing_{_kind}_bytes"] if _class == "moe" else []
         declare(
             f"{_class}_layer_elementwise_{_kind}_time",
-            (*_bytes, f"scan_{_kind}_bytes", "scan_rate", *RATE_OF_BYTES),
+            (*_bytes, f"scan_{_kind}_time", *RATE_OF_BYTES, *_routed),
             _elementwise(_kind),
             assumes=TWICE[_kind],
             **KERNELS,

@@ -294,31 +294,34 @@ class Mixer:
     part: Callable[..., Part]
     kept: Callable[..., tuple[Kept, ...]] | None
     share: str
-    left: str  # Whether its GEMMs stay in 16 bits where others take fewer; "" if they never do
     source: str
     where: str
     assumes: tuple[str, ...] = ()
+    layers: str = ""  # How many have it, where a model says so
+    scans: bool = False  # Over a state in place of scores: its GEMMs aren't attention's
 
 
 GDN = "megatron/core/ssm/gated_delta_net and mamba_mixer.py"
 MIXERS = (
     Mixer("grouped_query", grouped_query, grouped_query_kept, "grouped_query_share",
-          "bf16_attention", VASWANI,
+          VASWANI,
           "section 3.2.2; groups: Ainslie et al. 2023, section 2.2; output in groups of heads "
           "through vectors of a rank: DeepSeek-V4, section 2.3.1",
           ("the norms of queries and keys are over one head, and all heads share them",)),
     Mixer("latent_attention", latent_attention, latent_attention_kept, "latent_attention_share",
-          "bf16_attention", DEEPSEEK_V2, "section 2.1",
+          DEEPSEEK_V2, "section 2.1",
           ("all heads share the rotated part of the keys, which comes straight from hidden",
            "each latent vector has an RMS norm; projections down to it are whole on each rank")),
-    Mixer("linear_attention", linear_attention, linear_attention_kept, "linear_share", "",
-          "megatron", GDN),
-    Mixer("indexer", indexer, indexer_kept, "index_share", "bf16_attention", "megatron", DSA,
+    Mixer("linear_attention", linear_attention, linear_attention_kept, "linear_share",
+          "megatron", GDN, layers="linear_layers", scans=True),
+    Mixer("indexer", indexer, indexer_kept, "index_share", "megatron", DSA,
           ("whole on each rank; queries come from the latent vector, if there is one",
            "a key of several tokens takes a value and a gate of each, of two windows")),
-    Mixer("compressor", compressor, None, "pooled_share", "bf16_attention", DSV4,
-          "DeepseekV4HCACompressor", ("a value and a gate of each token",)),
+    Mixer("compressor", compressor, None, "pooled_share", DSV4, "DeepseekV4HCACompressor",
+          ("a value and a gate of each token",), layers="pooled_layers"),
 )  # fmt: skip
+SCANNING = tuple(mixer for mixer in MIXERS if mixer.scans)
+ATTENDING = tuple(mixer for mixer in MIXERS if not mixer.scans)
 
 
 def _mean(*values):
@@ -346,11 +349,11 @@ declare("mixer_activations", _over_mixers("activations", _keeping), _mean, assum
 
 
 def mean_of(
-    returns: str, of: Sum, more: Sequence[str] = (), *, kept: bool = False, narrow: bool = False,
-    **further: Unpack[Further],
+    returns: str, of: Sum, more: Sequence[str] = (), *, mixers: Sequence[Mixer] = MIXERS,
+    kept: bool = False, narrow: bool = False, **further: Unpack[Further],
 ) -> None:  # fmt: skip
     """Declare the mean over layers of a sum over GEMMs (narrow ones), or over what is kept."""
-    kinds = [(mixer, mixer.kept if kept else mixer.part) for mixer in MIXERS]
+    kinds = [(mixer, mixer.kept if kept else mixer.part) for mixer in mixers]
     each = [(mixer, *sum_of(of, kind, more)) for mixer, kind in kinds if kind]
     each = [(mixer, names, own) for mixer, names, own in each if names]
     names = [name for mixer, names, _ in each for name in (mixer.share, *names)]
@@ -363,7 +366,7 @@ def mean_of(
         for mixer, names, own in each:
             share = given[mixer.share]
             if narrow:
-                left = given[mixer.left] if mixer.left else 0.0
+                left = 0.0 if mixer.scans else given["bf16_attention"]
                 share = share * (given["narrow_share"] * (1.0 - left))
             parts.append(share * own(*(given[name] for name in names)))
         return reduce(add, parts)
@@ -374,16 +377,21 @@ def mean_of(
 # Shares of the layers: of mixers, which are one a layer, and of what is beside attention in some.
 
 
-@formula(source="megatron", where=GDN)
-def linear_share(linear_layers, layers):
-    """Share of layers that have linear attention: no more than all."""
-    return xp.minimum(linear_layers / layers, 1.0)
+def _share(some, layers):
+    return xp.minimum(some / layers, 1.0)
 
 
-@formula(source="megatron", where=GDN)
-def attention_layer_fraction(linear_share):
-    """Attention layers / layers, where the others have linear attention."""
-    return 1.0 - linear_share
+def _others(*shares):
+    return 1.0 - reduce(add, shares)
+
+
+for _mixer in MIXERS:
+    if _mixer.layers:
+        declare(_mixer.share, (_mixer.layers, "layers"), _share, source=_mixer.source,
+                where=_mixer.where, assumes=("no more than all",))  # fmt: skip
+declare("attention_layer_fraction", [mixer.share for mixer in SCANNING], _others,
+        "Attention layers / layers, where the others have linear attention", source="megatron",
+        where=GDN)  # fmt: skip
 
 
 @formula(source=DEEPSEEK_V2, where="section 2.1")
@@ -405,17 +413,27 @@ def index_share(index_heads, index_layers, layers):
     return xp.where(index_heads > 0.0, own, 0.0)
 
 
-@formula(source=DSV4, where="DeepseekV4HCACompressor")
-def pooled_share(pooled_layers, layers):
-    """Share of layers that attend to vectors of several tokens."""
-    return xp.minimum(pooled_layers / layers, 1.0)
+def _part(every, *some):
+    return xp.minimum(_mean(*some) / xp.maximum(every, 1.0), 1.0)
 
 
-@formula(source="megatron", where=GDN)
-def linear_weight_share(linear_share, linear_attention_weights, mixer_weights):
-    """Share of the mixers' weights that linear attention has."""
-    linear = linear_share * linear_attention_weights
-    return xp.minimum(linear / xp.maximum(mixer_weights, 1.0), 1.0)
+declare("linear_weight_share", ("mixer_weights", *_over_mixers("weights", SCANNING)), _part,
+        "Share of the mixers' weights that linear attention has", source="megatron",
+        where=GDN)  # fmt: skip
+declare("mixer_scan_flops", _over_mixers("scan_flops", SCANNING), _mean, source="megatron",
+        where=GDN)  # fmt: skip
+
+
+def _scan_time(share, bandwidth, *scans):
+    each = zip(scans[::3], scans[1::3], scans[2::3], strict=True)
+    return reduce(add, [part * moved / rate for part, moved, rate in each]) / (share * bandwidth)
+
+
+for _way in ("forward", "backward"):
+    _scans = [name for mixer in SCANNING for name in (
+        mixer.share, f"{mixer.name}_scan_{_way}_bytes", f"{mixer.name}_scan_rate")]  # fmt: skip
+    declare(f"scan_{_way}_time", ("memory_efficiency", "memory_bandwidth", *_scans), _scan_time,
+            source="megatron", where=GDN)  # fmt: skip
 
 
 # Whoever says that layers have linear attention, or an indexer, has to say its sizes: there they
@@ -426,8 +444,8 @@ for _size in ("linear_key_heads", "linear_value_heads", "linear_key_size", "line
 for _size in ("index_head_size", "index_tokens", "index_layers"):
     call(returns=_size, of=_size, bind={}, when={"selection": "indexed"})
 UNKNOWN = {"shapes": "unknown"}
-for _share in ("linear_share", "index_share", "linear_weight_share"):
-    constant(_share, 0.0, "Nothing is known of layers", when=UNKNOWN,
+for _name in (*(mixer.share for mixer in SCANNING), "index_share", "linear_weight_share"):
+    constant(_name, 0.0, "Nothing is known of layers", when=UNKNOWN,
              source="megatron", where=GDN)  # fmt: skip
 
 
@@ -437,6 +455,7 @@ TENSOR: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
 ONE_GEMM = "GEMMs through latent vectors are one of as many weights"
 SIDES = ("tp", "hidden_size")
 mean_of("qkv_width", first_width, SIDES, assumes=(ONE_GEMM,), **TENSOR)
+mean_of("rotated_width", first_width, SIDES, mixers=ATTENDING, assumes=(ONE_GEMM,), **TENSOR)
 mean_of("attention_width", last_width, SIDES, assumes=(ONE_GEMM,), **TENSOR)
 mean_of("up_projection_width", up_width, SIDES, assumes=(ONE_GEMM,), **TENSOR)
 mean_of("latent_width", further_up_width, SIDES, source=DEEPSEEK_V2, where="section 2.1")

@@ -46,7 +46,7 @@ product("linear_out_width", ("linear_value_heads", "linear_value_size"),
     where="megatron/training/training.py, gdn_layer_flops and mamba_layer_flops",
     assumes=("Mamba-2's state is counted as of a scan: 7 for each of its numbers",),
 )
-def linear_scan_flops(
+def linear_attention_scan_flops(
     linear_kernel,
     linear_convolved_width,
     linear_value_heads,
@@ -90,7 +90,7 @@ DELTA_MOVED = {
 }
 DELTA_CHUNK = 64.0  # chunk_size
 SIZES = (
-    "linear_share", "mamba", "rank_tokens", "tp", "micro_batch", "activation_bytes", "single_bytes",
+    "mamba", "rank_tokens", "tp", "micro_batch", "activation_bytes", "single_bytes",
     "linear_in_width", "linear_convolved_width", "linear_out_width", "linear_key_heads",
     "linear_key_size", "linear_value_heads",
 )  # fmt: skip
@@ -101,7 +101,7 @@ def _scanned(way: str) -> Any:
     delta_halves, delta_singles = DELTA_MOVED[way]
 
     def moved(
-        share: Array, mamba: Array, tokens: Array, tp: Array, micro_batch: Array, half: Array,
+        mamba: Array, tokens: Array, tp: Array, micro_batch: Array, half: Array,
         single: Array, into: Array, convolved: Array, inner: Array, key_heads: Array,
         key_size: Array, heads: Array,
     ) -> Array:  # fmt: skip
@@ -115,7 +115,7 @@ def _scanned(way: str) -> Any:
         delta = (convolved, groups, repeated, inner, inner * key_size / DELTA_CHUNK, within, heads)
         ruled = half * _weighted(delta_halves, delta) + single * delta_singles * heads
         ruled = ruled + xp.where(micro_batch > 1.0, 2.0 * half * inner, 0.0)
-        return share * tokens / tp * xp.where(mamba > 0.0, scanned, ruled)
+        return tokens / tp * xp.where(mamba > 0.0, scanned, ruled)
 
     return moved
 
@@ -126,7 +126,7 @@ def _weighted(counts: Sequence[float], sizes: Sequence[Array]) -> Array:
 
 
 for _way in MOVED:
-    declare(f"scan_{_way}_bytes", SIZES, _scanned(_way), **SCAN)
+    declare(f"linear_attention_scan_{_way}_bytes", SIZES, _scanned(_way), **SCAN)
 
 
 MAMBA_RATE = usual_table()["kernels"]["mamba_scan_rate"].value
@@ -144,6 +144,6 @@ DELTA_RATE = usual_table()["kernels"]["delta_scan_rate"].value
     ),
     **SCAN,
 )
-def scan_rate(mamba):
+def linear_attention_scan_rate(mamba):
     """Rate at which a linear attention's kernels move bytes, by that of others."""
     return xp.where(mamba > 0.0, MAMBA_RATE, DELTA_RATE)

@@ -50,7 +50,7 @@ def wide_classes(
     experts: Array,
     cp: Array,
     index_share: Array,
-    linear_share: Array,
+    attention_layer_fraction: Array,
     device_kind: Array,
     software_kind: Array,
     unseen_device: Array,
@@ -59,7 +59,7 @@ def wide_classes(
     """Return the classes of runs that few published ones are like."""
     routed = experts > 0.0
     elsewhere = (device_kind == TPU) | (software_kind > MEGATRON)
-    few = (unseen_device > 0.0) | (cp >= FEW_RANKS) | (index_share + linear_share > 0.0)
+    few = (unseen_device > 0.0) | (cp >= FEW_RANKS) | (attention_layer_fraction - index_share < 1.0)
     return [
         ("far", (device_kind == OTHER_DEVICES) | (routed & elsewhere)),
         ("experts_bare", routed & (given_options == 0.0)),
@@ -73,7 +73,7 @@ def step_classes(
     gpus_per_node: Array,
     cp: Array,
     index_share: Array,
-    linear_share: Array,
+    attention_layer_fraction: Array,
     device_kind: Array,
     software_kind: Array,
     unseen_device: Array,
@@ -82,7 +82,7 @@ def step_classes(
 ) -> Classes:
     """Return the classes of a step's time."""
     routed = experts > 0.0
-    known = experts, cp, index_share, linear_share, device_kind, software_kind
+    known = experts, cp, index_share, attention_layer_fraction, device_kind, software_kind
     return [
         *wide_classes(*known, unseen_device, given_options),
         ("experts_told", routed & (unknown_settings == 0.0)),
@@ -95,14 +95,14 @@ def adapter_classes(
     experts: Array,
     cp: Array,
     index_share: Array,
-    linear_share: Array,
+    attention_layer_fraction: Array,
     device_kind: Array,
     software_kind: Array,
     unseen_device: Array,
     given_options: Array,
 ) -> Classes:
     """Return the classes of a step's time with adapters beside frozen weights."""
-    known = experts, cp, index_share, linear_share, device_kind, software_kind
+    known = experts, cp, index_share, attention_layer_fraction, device_kind, software_kind
     return [*wide_classes(*known, unseen_device, given_options), ("adapters", True)]
 
 
@@ -143,7 +143,7 @@ STEP_INPUTS: tuple[str, ...] = (
     "gpus_per_node",
     "cp",
     "index_share",
-    "linear_share",
+    "attention_layer_fraction",
     "device_kind",
     "software_kind",
     "unseen_device",
@@ -154,7 +154,7 @@ ADAPTED_INPUTS = (
     "experts",
     "cp",
     "index_share",
-    "linear_share",
+    "attention_layer_fraction",
     "device_kind",
     "software_kind",
     "unseen_device",

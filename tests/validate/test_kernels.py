@@ -63,7 +63,7 @@ def attention(found: Columns, given: dict[str, float], kernel: str) -> np.ndarra
             "causal_tiled_span": 0.5 * found["tokens"], "sequence_length": found["tokens"],
             "heads": found["heads"], "tp": 1.0, "query_head_size": found["head_size"],
             "value_head_size": found["value_head_size"], "indexed_forward_flops": 0.0,
-            "linear_share": 0.0, "linear_scan_flops": 0.0, "index_backward_flops": 0.0,
+            "attention_layer_fraction": 1.0, "mixer_scan_flops": 0.0, "index_backward_flops": 0.0,
             "attention_half_length": 512.0,
             "attention_backward_efficiency": 0.85}  # fmt: skip
     labels = {"attention_kernel": kernel, "mask": "causal"}
