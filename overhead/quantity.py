@@ -54,6 +54,11 @@ class Quantity:
     integer: bool = False
     default: float | None = None
 
+    @property
+    def flag(self) -> bool:
+        """Whether it is 0 or 1."""
+        return self.integer and self.maximum == 1.0
+
     def domain(self) -> str:
         """Return the domain in words."""
         kind = "a whole number" if self.integer else "a number"
@@ -109,12 +114,12 @@ class Vocabulary(Mapping[str, Quantity]):
 
     def __init__(self, folder: Path) -> None:
         self._found: dict[str, Quantity | str] = {}
-        self.of_collectives: frozenset[str] = frozenset()
+        self.tables: dict[str, tuple[str, ...]] = {}  # Names by subject
         for path in sorted(folder.glob("*.csv")):
             rows = path.read_text(encoding="utf-8").splitlines()[1:]
             self._found |= (table := {row.partition(",")[0]: row for row in rows})
-            if path.stem in COLLECTIVE:
-                self.of_collectives |= table.keys()
+            self.tables[path.stem] = tuple(table)
+        self.of_collectives = frozenset().union(*(self.tables[name] for name in COLLECTIVE))
 
     def __getitem__(self, name: str) -> Quantity:
         found = self._found.get(name)

@@ -7,62 +7,13 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.completion import TENSORS
 from overhead.formula import declare, formula, product, total
+from overhead.quantity import VOCABULARY
 
-# A model's own shapes, in the order in which people give them; a flag is 0 or 1.
-_SIZES = {
-    "layers": ("L", "transformer layers", 1),
-    "hidden_size": ("h", "hidden size", 1),
-    "heads": ("a", "query heads of a layer's attention", 1),
-    "kv_heads": ("k", "key and value heads of a layer's attention", 1),
-    "head_size": ("d", "size of an attention head", 1),
-    "ffn_size": ("f", "inner size of a dense layer's MLP", 0),
-    "vocabulary_size": ("V", "tokens in the vocabulary", 1),
-    "learned_positions": (r"s_\mathrm{max}", "learned positions; 0 where there are none", 0),
-    "experts": ("E", "routed experts of a mixture-of-experts layer; 0 in a dense model", 0),
-    "experts_per_token": ("E_t", "routed experts that a token is sent to", 0),
-    "expert_ffn_size": ("f_e", "inner size of one routed expert", 0),
-    "shared_ffn_size": ("f_s", "inner size of all shared experts together", 0),
-    "dense_layers": ("L_d", "first layers, which are dense in a mixture of experts", 0),
-    "moe_every": (
-        "m_e",
-        "of how many layers one is a mixture of experts, after the first dense ones",
-        1,
-    ),
-    "q_rank": ("r_q", "rank of the queries' latent vector; 0 where there is none", 0),
-    "kv_rank": (
-        r"r_{kv}",
-        "rank of the latent vector of keys and values (multi-head latent attention); 0: none",
-        0,
-    ),
-    "head_size_plain": ("d_n", "part of a latent attention's head that has no rotation", 0),
-    "head_size_rope": ("d_r", "part of a latent attention's head that is rotated", 0),
-    "head_size_value": ("d_v", "size of a latent attention's value head", 0),
-    "window": ("w", "tokens that the attention window holds; 0 where there is none", 0),
-    "mtp_layers": ("L_p", "layers that predict a further token each in training (MTP)", 0),
-}
-_FLAGS = {
-    "gated": ("g", "whether the MLP is gated (three matrices, not two)"),
-    "tied_embeddings": (r"\tau", "whether the output layer shares the embedding's table"),
-    "biases": (r"\beta", "whether all linear layers have a bias"),
-    "qkv_biases": (r"\beta_{qkv}", "whether the projections to queries, keys, values have one"),
-    "qk_norms": (r"\nu_{qk}", "whether each head's queries and keys are normalised"),
-    "layer_norm": (r"\nu", "whether norms are layer norms with a bias (0: RMS norms)"),
-    "router_bias": (r"\beta_r", "whether the router has a bias for each expert"),
-}
-
-
-FLAGS: tuple[str, ...] = tuple(_FLAGS)
-SHAPES: tuple[str, ...] = (*_SIZES, *_FLAGS)
+# A model's own shapes, in the order in which people give them, and those that some have beyond.
+SHAPES, FURTHER_SHAPES = VOCABULARY.tables["shapes"], VOCABULARY.tables["features"]
 HYBRID_FLAGS = ("mamba", "output_gate")
-
 HYBRID_SHAPES = ("linear_layers", "linear_key_heads", "linear_value_heads", "linear_key_size",
                  "linear_value_size", "linear_kernel", *HYBRID_FLAGS)  # fmt: skip
-# Shapes that models may have beyond those of all.
-FURTHER_SHAPES = (*HYBRID_SHAPES, "windowed_layers", "expert_latent_size",
-                  "index_heads", "index_head_size", "index_tokens", "index_layers", "index_stride",
-                   "pooled_layers", "pooled_stride", "output_rank", "output_groups",
-                   "residual_streams", "expert_groups", "groups_per_token",
-                   "attention_sinks", "separate_moe_layers")  # fmt: skip
 # Shapes that no rule gives.
 VITAL = (*TENSORS, "gated", "tied_embeddings")
 

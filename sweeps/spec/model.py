@@ -12,7 +12,7 @@ import numpy as np
 from overhead.completion import features
 from overhead.evaluation import Evaluation, MissingQuantities, derive
 from overhead.quantity import VOCABULARY
-from overhead.transformer import FLAGS, FURTHER_SHAPES, HYBRID_FLAGS, HYBRID_SHAPES, SHAPES, VITAL
+from overhead.transformer import FURTHER_SHAPES, HYBRID_FLAGS, HYBRID_SHAPES, SHAPES, VITAL
 from sweeps.errors import fault, nearest, refuse
 from sweeps.origin import Origin
 from sweeps.spec.machine import ORIGINS, Figure, FigureReader
@@ -99,17 +99,17 @@ def _order(name: str) -> int:
 
 def shape_value(name: str, given: object, place: str) -> float:
     """Read one shape."""
-    if name in (*FLAGS, *HYBRID_FLAGS) and isinstance(given, bool):
+    quantity = VOCABULARY[name]
+    if quantity.flag and isinstance(given, bool):
         return float(given)
     value = parse_quantity(given, "1", field=place, bare_is_si=False)
-    quantity = VOCABULARY[name]
     if name in COUNTS:
         outside, domain = not (value >= 1.0 and value.is_integer()), "a whole number from 1"
     else:
         outside, domain = bool(quantity.outside(np.asarray(value))), quantity.domain()
     if outside or value > LARGEST:
         domain = domain if value <= LARGEST else f"{domain} up to {LARGEST:g}"
-        domain = "true or false" if name in (*FLAGS, *HYBRID_FLAGS) else domain
+        domain = "true or false" if quantity.flag else domain
         refuse(place, given, "isn't allowed", f"write {domain} ({quantity.meaning})")
     return value
 
