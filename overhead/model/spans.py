@@ -99,9 +99,9 @@ def pooled_span(pooled_share, whole_span, pooled_stride):
 @formula(
     assumes=("training on what is selected: the warm-up that attends to all is short",), **INDEX
 )
-def selected_span(whole_span, index_heads, index_tokens):
-    """Tokens that attention selects: all, or as many as an indexer does."""
-    most = xp.maximum(xp.minimum(whole_span, index_tokens), 1.0)
+def selected_span(whole_span, index_heads, index_tokens, window):
+    """Tokens that attention selects: all, or as many as an indexer does and those of a window."""
+    most = xp.maximum(xp.minimum(whole_span, index_tokens + window), 1.0)
     return xp.where(index_heads > 0.0, most, whole_span)
 
 

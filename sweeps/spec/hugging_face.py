@@ -380,9 +380,6 @@ def _deepseek_v4(config: _Config) -> None:
         config.take(shape, key)
     _shared(config)
     config.set("router_bias", 1.0, "scores have a bias for each expert")
-    chosen, window = (config.figures.get(name) for name in ("index_tokens", "window"))
-    if chosen and window:
-        config.set("index_tokens", chosen.value + window.value, "index_topk and sliding_window")
     layers = config.figures.get("layers")
     strides = config.content.get("compress_ratios")
     if not isinstance(strides, list) or not layers or len(strides) < layers.value:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from hypothesis import strategies as st
 
 from overhead.evaluation import derive
-from overhead.transformer import FLAGS, SHAPES
+from overhead.quantity import VOCABULARY
+from overhead.transformer import SHAPES
 
 __all__ = ["NONE", "Shapes", "count", "models", "routed", "shapes"]
 
@@ -50,7 +51,7 @@ def models(draw: st.DrawFn) -> Shapes:
         "vocabulary_size": pick(1, 10**6),
         "learned_positions": pick(0, 4096),
         "window": pick(0, 4096),
-        **{flag: pick(0, 1) for flag in FLAGS},
+        **{flag: pick(0, 1) for flag in SHAPES if VOCABULARY[flag].flag},
     }
     if draw(st.booleans()):
         model |= routed(pick(1, 64), 1, pick(1, 1000))
