@@ -231,7 +231,8 @@ for _prefix, _masked, _words in (("", FULL, "counted"), ("causal_", CAUSAL, "not
     declare(
         f"{_prefix}attention_flops_per_token",
         ("layers", "attention_layer_fraction", f"{_prefix}attention_span", "heads",
-         "query_head_size", "value_head_size", "mixer_scan_flops", f"{_prefix}index_flops"), _scores,
+         "query_head_size", "value_head_size", "mixer_scan_flops", f"{_prefix}index_flops"),
+        _scores,
         f"Forward FLOPs of one token by scores and values or a state, masked ones {_words}",
         **APPENDIX, assumes=(_masked,),
     )  # fmt: skip

@@ -320,10 +320,10 @@ for _class in quantities.CLASSES:
     for _kind in TIMES:
         _bytes = ["elementwise_factor", f"{_class}_elementwise_bytes",
                   f"{_class}_cast_{_kind}_bytes", f"mixing_{_kind}_bytes"]  # fmt: skip
-        _routed = [f"routing_{_kind}_bytes"] if _class == "moe" else []
+        _router = [f"routing_{_kind}_bytes"] if _class == "moe" else []
         declare(
             f"{_class}_layer_elementwise_{_kind}_time",
-            (*_bytes, f"scan_{_kind}_time", *RATE_OF_BYTES, *_routed),
+            (*_bytes, f"scan_{_kind}_time", *RATE_OF_BYTES, *_router),
             _elementwise(_kind),
             assumes=TWICE[_kind],
             **KERNELS,

@@ -27,23 +27,23 @@ from overhead.model.layer import (
 from overhead.quantity import Array
 
 
-def mlp(hidden_size: Array, gated: Array, ffn_size: Array, biases: Array) -> Part:
+def mlp(hidden_size, gated, ffn_size, biases):
     """A dense layer's MLP; one of no width has nothing."""
     down = Linear(ffn_size, hidden_size, ROWS, xp.where(ffn_size > 0.0, biases, 0.0))
     return Part((Linear(hidden_size, (1.0 + gated) * ffn_size, bias=biases), down))
 
 
-def shared_experts(hidden_size: Array, gated: Array, shared_ffn_size: Array, biases: Array) -> Part:
+def shared_experts(hidden_size, gated, shared_ffn_size, biases):
     """A layer's shared experts, which are one MLP of their widths together."""
     return mlp(hidden_size, gated, shared_ffn_size, biases)
 
 
-def expert(expert_hidden_size: Array, gated: Array, expert_ffn_size: Array, biases: Array) -> Part:
+def expert(expert_hidden_size, gated, expert_ffn_size, biases):
     """One routed expert."""
     return mlp(expert_hidden_size, gated, expert_ffn_size, biases)
 
 
-def router(hidden_size: Array, router_width: Array, experts: Array, router_bias: Array) -> Part:
+def router(hidden_size, router_width, experts, router_bias):
     """Scores of the experts, with a bias each that balances their load, and latent projections."""
     return Part(
         (Linear(hidden_size, router_width, WHOLE, adapted=False),), (router_bias * experts,)
@@ -54,15 +54,15 @@ def router(hidden_size: Array, router_width: Array, experts: Array, router_bias:
 
 
 def mlp_kept(
-    hidden_size: Array,
-    gated: Array,
-    ffn_size: Array,
-    activation_bytes: Array,
-    kept_layer_input_bytes: Array,
-    dropout: Array,
-    mask_bytes: Array,
-    residual_streams: Array,
-) -> tuple[Kept, ...]:
+    hidden_size,
+    gated,
+    ffn_size,
+    activation_bytes,
+    kept_layer_input_bytes,
+    dropout,
+    mask_bytes,
+    residual_streams,
+):
     """A dense layer's MLP: its input, and both sides of its activation function."""
     return (
         *residual(hidden_size, activation_bytes, kept_layer_input_bytes, dropout, mask_bytes,
@@ -84,26 +84,26 @@ def _inside(
 
 
 def moe_kept(
-    hidden_size: Array,
-    gated: Array,
-    shared_ffn_size: Array,
-    experts: Array,
-    experts_per_token: Array,
-    expert_imbalance: Array,
-    etp: Array,
-    expert_hidden_size: Array,
-    expert_ffn_size: Array,
-    expert_latent_size: Array,
-    weighted_outputs: Array,
-    activation_bytes: Array,
-    kept_moe_input_bytes: Array,
-    kept_layer_input_bytes: Array,
-    kept_expert_input_bytes: Array,
-    single_bytes: Array,
-    dropout: Array,
-    mask_bytes: Array,
-    residual_streams: Array,
-) -> tuple[Kept, ...]:
+    hidden_size,
+    gated,
+    shared_ffn_size,
+    experts,
+    experts_per_token,
+    expert_imbalance,
+    etp,
+    expert_hidden_size,
+    expert_ffn_size,
+    expert_latent_size,
+    weighted_outputs,
+    activation_bytes,
+    kept_moe_input_bytes,
+    kept_layer_input_bytes,
+    kept_expert_input_bytes,
+    single_bytes,
+    dropout,
+    mask_bytes,
+    residual_streams,
+):
     """A mixture of experts: of the router, shared experts, and the rows of routed ones.
 
     Ranks dispatch a share of the tokens each; an expert's output is kept where the probabilities

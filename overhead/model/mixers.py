@@ -48,9 +48,7 @@ VASWANI, DEEPSEEK_V2, DSV4 = "vaswani2017", "deepseekv2", "deepseekv4"
 DSA = "megatron/core/transformer/experimental_attention_variant/dsa.py"
 
 
-def _output(
-    context: Array, hidden_size: Array, rank: Array, groups: Array, biases: Array
-) -> tuple[Linear, Linear]:
+def _output(context, hidden_size, rank, groups, biases):
     """From the context back to hidden: one GEMM, or groups of heads through a rank's vectors."""
     between = rank * groups
     return (
@@ -60,19 +58,19 @@ def _output(
 
 
 def grouped_query(
-    hidden_size: Array,
-    heads: Array,
-    kv_heads: Array,
-    head_size: Array,
-    q_rank: Array,
-    output_gate: Array,
-    output_rank: Array,
-    output_groups: Array,
-    biases: Array,
-    qkv_biases: Array,
-    qk_norms: Array,
-    attention_sinks: Array,
-) -> Part:
+    hidden_size,
+    heads,
+    kv_heads,
+    head_size,
+    q_rank,
+    output_gate,
+    output_rank,
+    output_groups,
+    biases,
+    qkv_biases,
+    qk_norms,
+    attention_sinks,
+):
     """Attention with heads of their own; queries may come from a latent vector."""
     context, bias = heads * head_size, xp.maximum(biases, qkv_biases)
     low = xp.where(q_rank > 0.0, 1.0, 0.0)
@@ -88,22 +86,22 @@ def grouped_query(
 
 
 def latent_attention(
-    hidden_size: Array,
-    heads: Array,
-    head_size: Array,
-    q_rank: Array,
-    kv_rank: Array,
-    head_size_plain: Array,
-    head_size_rope: Array,
-    head_size_value: Array,
-    output_gate: Array,
-    output_rank: Array,
-    output_groups: Array,
-    biases: Array,
-    qkv_biases: Array,
-    qk_norms: Array,
-    attention_sinks: Array,
-) -> Part:
+    hidden_size,
+    heads,
+    head_size,
+    q_rank,
+    kv_rank,
+    head_size_plain,
+    head_size_rope,
+    head_size_value,
+    output_gate,
+    output_rank,
+    output_groups,
+    biases,
+    qkv_biases,
+    qk_norms,
+    attention_sinks,
+):
     """Attention whose keys and values are projected up from one latent vector (MLA)."""
     context, bias = heads * head_size_value, xp.maximum(biases, qkv_biases)
     queries = heads * (head_size_plain + head_size_rope)
@@ -120,16 +118,16 @@ def latent_attention(
 
 
 def linear_attention(
-    hidden_size: Array,
-    linear_in_width: Array,
-    linear_out_width: Array,
-    linear_convolved_width: Array,
-    linear_kernel: Array,
-    linear_value_heads: Array,
-    linear_value_size: Array,
-    mamba: Array,
-    biases: Array,
-) -> Part:
+    hidden_size,
+    linear_in_width,
+    linear_out_width,
+    linear_convolved_width,
+    linear_kernel,
+    linear_value_heads,
+    linear_value_size,
+    mamba,
+    biases,
+):
     """A gated delta net or Mamba-2: convolution, decay and norm beside two GEMMs.
 
     Mamba-2's convolution has a bias, its decay a third number a head, and its norm is of all heads.
@@ -143,14 +141,7 @@ def linear_attention(
     return Part(linears, (convolution + (2.0 + mamba) * linear_value_heads + norm,))
 
 
-def indexer(
-    hidden_size: Array,
-    head_size: Array,
-    q_rank: Array,
-    index_heads: Array,
-    index_head_size: Array,
-    index_stride: Array,
-) -> Part:
+def indexer(hidden_size, head_size, q_rank, index_heads, index_head_size, index_stride):
     """What selects tokens for attention, or vectors of several, which it then makes as well."""
     several = xp.where(index_stride > 1.0, 1.0, 0.0)
     source = xp.where(q_rank > 0.0, q_rank, hidden_size)
@@ -163,7 +154,7 @@ def indexer(
     return Part(linears, (2.0 * index_head_size,))
 
 
-def compressor(hidden_size: Array, head_size: Array) -> Part:
+def compressor(hidden_size, head_size):
     """What makes one vector of several tokens', all of which are attended to."""
     return Part((Linear(hidden_size, 2.0 * head_size, WHOLE, adapted=False),))
 
@@ -174,23 +165,23 @@ CAST = "an FP8 GEMM's input is kept as FP8 alone"
 
 
 def grouped_query_kept(
-    hidden_size: Array,
-    heads: Array,
-    kv_heads: Array,
-    head_size: Array,
-    q_rank: Array,
-    output_gate: Array,
-    output_rank: Array,
-    output_groups: Array,
-    qk_norms: Array,
-    score_bytes: Array,
-    activation_bytes: Array,
-    kept_attention_input_bytes: Array,
-    kept_context_bytes: Array,
-    dropout: Array,
-    mask_bytes: Array,
-    residual_streams: Array,
-) -> tuple[Kept, ...]:
+    hidden_size,
+    heads,
+    kv_heads,
+    head_size,
+    q_rank,
+    output_gate,
+    output_rank,
+    output_groups,
+    qk_norms,
+    score_bytes,
+    activation_bytes,
+    kept_attention_input_bytes,
+    kept_context_bytes,
+    dropout,
+    mask_bytes,
+    residual_streams,
+):
     """Queries, keys, values, scores and context, and latent vectors before and after their norm."""
     context, keys = heads * head_size, kv_heads * head_size
     low = xp.where(q_rank > 0.0, 1.0, 0.0)
@@ -211,26 +202,26 @@ def grouped_query_kept(
 
 
 def latent_attention_kept(
-    hidden_size: Array,
-    heads: Array,
-    head_size: Array,
-    q_rank: Array,
-    kv_rank: Array,
-    head_size_plain: Array,
-    head_size_rope: Array,
-    head_size_value: Array,
-    output_gate: Array,
-    output_rank: Array,
-    output_groups: Array,
-    qk_norms: Array,
-    score_bytes: Array,
-    activation_bytes: Array,
-    kept_attention_input_bytes: Array,
-    kept_context_bytes: Array,
-    dropout: Array,
-    mask_bytes: Array,
-    residual_streams: Array,
-) -> tuple[Kept, ...]:
+    hidden_size,
+    heads,
+    head_size,
+    q_rank,
+    kv_rank,
+    head_size_plain,
+    head_size_rope,
+    head_size_value,
+    output_gate,
+    output_rank,
+    output_groups,
+    qk_norms,
+    score_bytes,
+    activation_bytes,
+    kept_attention_input_bytes,
+    kept_context_bytes,
+    dropout,
+    mask_bytes,
+    residual_streams,
+):
     """Latent vectors before and after their norm; queries, keys and values from them; context."""
     context, queries = heads * head_size_value, heads * (head_size_plain + head_size_rope)
     up = ("recompute_mla_up_proj",)
@@ -248,17 +239,17 @@ def latent_attention_kept(
 
 
 def linear_attention_kept(
-    hidden_size: Array,
-    linear_in_width: Array,
-    linear_convolved_width: Array,
-    linear_out_width: Array,
-    mamba: Array,
-    activation_bytes: Array,
-    kept_attention_input_bytes: Array,
-    dropout: Array,
-    mask_bytes: Array,
-    residual_streams: Array,
-) -> tuple[Kept, ...]:
+    hidden_size,
+    linear_in_width,
+    linear_convolved_width,
+    linear_out_width,
+    mamba,
+    activation_bytes,
+    kept_attention_input_bytes,
+    dropout,
+    mask_bytes,
+    residual_streams,
+):
     """What the first GEMM gives, the convolution's output, the state's before and after its norm.
 
     Mamba-2's kernel computes the convolution again, and has the gate, whose result the norm keeps.
@@ -273,13 +264,7 @@ def linear_attention_kept(
     )  # fmt: skip
 
 
-def indexer_kept(
-    index_heads: Array,
-    index_head_size: Array,
-    selected_span: Array,
-    activation_bytes: Array,
-    single_bytes: Array,
-) -> tuple[Kept, ...]:
+def indexer_kept(index_heads, index_head_size, selected_span, activation_bytes, single_bytes):
     """Queries, keys and weights, and of each selected token a place in 64 bits."""
     width = index_heads * (index_head_size + 1.0) + index_head_size
     places = Kept(2.0 * selected_span, single_bytes, WHOLE)
