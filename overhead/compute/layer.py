@@ -412,18 +412,19 @@ def expert_cast_launches(matmul_input_bytes, activation_bytes, expert_narrow_sha
     return xp.where(matmul_input_bytes < activation_bytes, each, 0.0)
 
 
-def _dense(operations, casts, share, left):
-    return share * (operations + (ATTENTION_CASTS * (1.0 - left) + MLP_CASTS) * casts)
+def _dense(operations, casts, share, left, attending):
+    attention = ATTENTION_CASTS * (1.0 - left * attending)  # Only attention is left in 16 bits
+    return share * (operations + (attention + MLP_CASTS) * casts)
 
 
 def _routed(way: str, routed: float) -> Any:
     def launches(
-        operations: Array, casts: Array, share: Array, left: Array, left_experts: Array,
-        local_experts: Array, own_casts: Array, ep_overlap: Array,
-    ) -> Array:  # fmt: skip
+        operations, casts, share, left, attending, left_experts, local_experts, own_casts,
+        ep_overlap,
+    ):  # fmt: skip
         own = (CALLED * PRODUCT_FLOPS[way] + EXPERT_CASTS * own_casts) * local_experts
         nodes = xp.where(ep_overlap > 0.0, NODES[way], 0.0)
-        cast = ATTENTION_CASTS * (1.0 - left) + ROUTED_CASTS * (1.0 - left_experts)
+        cast = ATTENTION_CASTS * (1.0 - left * attending) + ROUTED_CASTS * (1.0 - left_experts)
         others = share * (operations + routed + cast * casts)
         return others + xp.where(share > 0.0, own + nodes, 0.0)
 
@@ -431,7 +432,8 @@ def _routed(way: str, routed: float) -> Any:
 
 
 for _way in ("forward", "backward"):
-    _taken = (f"{_way}_operations", "cast_launches", "launch_share", "bf16_attention")
+    _taken = (f"{_way}_operations", "cast_launches", "launch_share", "bf16_attention",
+              "attention_layer_fraction")  # fmt: skip
     _own = ("bf16_experts", "local_experts", "expert_cast_launches", "ep_overlap")
     declare(f"dense_{_way}_launches", _taken, _dense, **LIBRARY)
     for _count, _when in ((ROUTED, None), (SENT_ONCE, {"dispatcher": "deduplicated"})):

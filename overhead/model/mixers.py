@@ -367,7 +367,7 @@ def _share(some, layers):
 
 
 def _others(*shares):
-    return 1.0 - reduce(add, shares)
+    return xp.maximum(1.0 - reduce(add, shares), 0.0)
 
 
 for _mixer in MIXERS:
