@@ -46,11 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _is_thorough(
     case: str, number: int, *parts: str, but: Sequence[str] = (), every: int = 1
 ) -> bool:
-    if parts:
-        return any(part in case for part in parts)
-    if but:
-        return not any(part in case for part in but)
-    return number % every > 0
+    other = bool(but) and not any(part in case for part in but)
+    return other or number % every > 0 or any(part in case for part in parts)
 
 
 def pytest_collection_finish() -> None:

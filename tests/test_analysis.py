@@ -167,6 +167,7 @@ def test_pipeline_parallelism(cli: Runner) -> None:
     assert found["weight_memory_bytes"] == 2 * P / 4
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize(
     ("model", "stages", "said"),
     [("kimi-k3", 2, True), ("kimi-k3", 1, False), ("llama3-8b", 2, False)],
@@ -257,6 +258,7 @@ def test_flags_that_mean_the_same(cli: Runner) -> None:
     assert on[0] == on[1] == on[2] != record(cli, LLAMA.replace("--sp", "--sp off"))
 
 
+@pytest.mark.thorough_cases(every=4)
 @pytest.mark.parametrize(
     ("more", "name", "rises"),
     [
@@ -633,6 +635,7 @@ def test_a_tpu_trains_on_its_torus_by_xla(cli: Runner) -> None:
     assert "framework = 'not given': maxtext trains on tpu-v5p, megatron-lm trains" in both.err
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(
     ("gpus", "taken"), [(8, 8), (64, 64), (72, 72), (128, 64), (144, 72), (256, 64), (2048, 64)]
 )

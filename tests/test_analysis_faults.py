@@ -28,6 +28,7 @@ def refused(
 # Plans that can't be.
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(
     ("line", "parts"),
     [
@@ -158,6 +159,7 @@ def test_all_faults_are_told_at_once(refused: Refused) -> None:
 # What isn't given.
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize(
     ("plan", "words"),
     [

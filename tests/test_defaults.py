@@ -54,6 +54,7 @@ def answer(command: str, name: str = "", text: str = "") -> tuple[float, ...]:
     return tuple(float(found[one]) for one in wanted)
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(("command", "name"), STATED)
 def test_a_default_given_back_changes_nothing(command: str, name: str) -> None:
     assert np.isfinite(answer(command)).all()

@@ -48,6 +48,7 @@ def test_what_counts_tokens(text: object, counts: bool) -> None:
     assert counts_tokens(text) == counts
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize("flag", ["--batch-size 4M", "--global-batch 4M", "--batch-tokens 4M",
                                   "--batch-tokens 4194304"])  # fmt: skip
 def test_a_batch_in_tokens_is_that_of_its_sequences(cli: Runner, flag: str) -> None:
@@ -148,6 +149,7 @@ def test_a_spec_needs_units_as_it_did() -> None:
         read_sweep(statement, bare_is_si=False)
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize("written", ["70", "70B", "70e9"])
 def test_parameters_mean_one_thing(cli: Runner, written: str) -> None:
     """Below 1e6 they are billions, in an analysis as in the calculator."""

@@ -98,6 +98,7 @@ def test_a_file_computes_itself_again_bit_for_bit(name: str, tmp_path: Path) -> 
         same(dataset, prepare(SPECS[name]).dataset())
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize("name", SPECS)
 def test_a_stored_spec_is_a_spec_file_of_the_same_dataset(name: str, tmp_path: Path) -> None:
     with sweeps.open(stored(tmp_path / "x.nc", prepare(SPECS[name]))) as dataset:

@@ -99,9 +99,7 @@ def cli(
     return Runner(capsys)
 
 
-@pytest.mark.thorough_cases(
-    "plan --params", "line24", "line28", "buy", "normal mfu", "run", "control", "hops"
-)
+@pytest.mark.thorough_cases("--params", "line2", "buy", "mfu", "run", "control", "hops", every=2)
 @pytest.mark.parametrize("line", LINES)
 def test_a_report_has_numbers_that_people_read(cli: Runner, line: str) -> None:
     check_numbers(cli(line, fine=False))

@@ -196,6 +196,7 @@ SHAPE = {
 EXPERT_SHAPE = {**SHAPE, "experts": 8, "experts_per_token": 2, "expert_ffn_size": 14336}
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize(
     "flags",
     [

@@ -72,6 +72,7 @@ def step(name: str, given: dict[str, Any], folder: Path) -> dict[str, float]:
     return {quantity: float(arrays[quantity]) for quantity in wanted}
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize("seed", range(12))
 def test_collective_is_what_everyone_charges(seed: int, tmp_path: Path) -> None:
     draw = Random(seed)

@@ -317,7 +317,7 @@ def test_options_of_collective(cli: Runner, name: str) -> None:
     check(cli, "collective", OF_COLLECTIVES, COLLECTIVE, name)
 
 
-@pytest.mark.thorough_cases("verbose", "sensitivity", "ep_mechanism")
+@pytest.mark.thorough_cases("verbose", "sensitivity", "ep_mechanism", every=4)
 @pytest.mark.parametrize("name", options_of("analysis"))
 def test_options_of_analysis(cli: Runner, name: str) -> None:
     check(cli, "analysis", OF_TRAINING, DENSE, name)
@@ -351,14 +351,7 @@ def inputs(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.thorough_cases(
-    "hops-verbose",
-    "normal-model",
-    "normal-precision",
-    "trace-window",
-    "validate-kind",
-    "validate-verbose",
-)
+@pytest.mark.thorough_cases("hops-v", "normal", "window", "te-kind", "te-verbose", every=2)
 @pytest.mark.usefixtures("inputs")
 @pytest.mark.parametrize(("command", "name"), [
     (command, name) for command in OF_OTHERS for name in options_of(command)
@@ -372,6 +365,7 @@ OF_STUDIES = ["--set title=x", "--verbose", "--max-memory 1MiB", "--workers 2", 
               "--scheduler tcp://127.0.0.1:1", "--assert 'step_time < 1 s'", "--page"]  # fmt: skip
 
 
+@pytest.mark.thorough_cases(every=4)
 @pytest.mark.parametrize("study", ["llama3-8b-hops", "tp-overlap"])
 @pytest.mark.parametrize("option", OF_STUDIES)
 def test_studies_refuse_what_is_of_sweeps_alone(cli: Runner, study: str, option: str) -> None:
@@ -406,6 +400,7 @@ def test_what_a_command_alone_has_is_asserted_too(cli: Runner, tmp_path: Path) -
     assert (ran.code, "assert least < 1 us: is" in ran.err) == (3, True)
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize("name", [one for one in options_of("tune") if one != "output_dir"])
 def test_options_of_the_tuner(cli: Runner, tmp_path: Path, name: str) -> None:
     plain = cli(f"{TUNED} plain --json", fine=False)

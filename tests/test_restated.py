@@ -256,6 +256,7 @@ OVERLAPS = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize("hardware", [None, "dgx-h100"])
 @pytest.mark.parametrize(("mechanism", "asked"), OVERLAPS)
 def test_an_overlaps_values_given_back(

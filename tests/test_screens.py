@@ -224,7 +224,7 @@ ANSWERS = (
 )
 
 
-@pytest.mark.thorough_cases("quickstart", "hops --")
+@pytest.mark.thorough_cases("quickstart", "hops --", every=2)
 @pytest.mark.parametrize("line", ANSWERS)
 def test_the_first_line_says_how_sure_it_is(
     cli: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str

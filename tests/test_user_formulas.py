@@ -190,6 +190,7 @@ HEAD = "from overhead import define, formula, algorithm, flat\n"
 FORMULA = HEAD + '@formula(returns="{returns}", expression="{text}", source="{source}")\n'
 
 
+@pytest.mark.thorough_cases(every=4)
 @pytest.mark.parametrize(
     ("content", "words"),
     [

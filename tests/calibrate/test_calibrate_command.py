@@ -77,6 +77,7 @@ def test_the_written_file_predicts_what_the_fit_does(run: Runner, logs: str) -> 
 PUBLISHED = [test for test in read_table_log(TABLE) if len({row.size for row in test.rows}) > 5]
 
 
+@pytest.mark.thorough_cases(every=7)
 @pytest.mark.parametrize(
     "test", PUBLISHED, ids=lambda one: f"{one.part}-{one.hardware}-{one.operation}-{one.ranks}"
 )

@@ -248,6 +248,7 @@ def published(hardware: str) -> Rows:
     return rows_of(cases_of(tests, machine_for(hardware), LogDefaults()), ("out-of-place",))
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize("hardware", MACHINES)
 def test_slower_links_of_fewer_ranks_tell_of_most(hardware: str) -> None:
     """Wires of 1.3 times their time, on the published curves."""
@@ -272,6 +273,7 @@ def test_a_later_launch_is_told(hardware: str) -> None:
     assert error(fit.after[short], rows.where(short)) < 0.07
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize("hardware", MACHINES)
 def test_rows_that_tell_one_end_leave_the_other(hardware: str) -> None:
     rows = published(hardware)
@@ -282,6 +284,7 @@ def test_rows_that_tell_one_end_leave_the_other(hardware: str) -> None:
     assert not {"operation_launch_time", "issue_time"} & changed(long)
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize("hardware", MACHINES)
 def test_a_tenth_of_rows_tripled_changes_little(hardware: str) -> None:
     rows = published(hardware)

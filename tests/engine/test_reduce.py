@@ -80,6 +80,7 @@ def test_ranked_in_any_blocks(case: Case, count: int, data: st.DataObject) -> No
 SHAPES = [(3, 200), (200, 3), (40, 50), (1, 4000), (4000, 1), (2, 30, 40)]
 
 
+@pytest.mark.thorough_cases(every=5)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("over", [("a",), ("b",), ("a", "c"), ("a", "b", "c")])
 @pytest.mark.parametrize("kind", ["tied", "usual", "special"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -259,14 +260,14 @@ def test_arrays_are_scalars_side_by_side(topology: str, kind: str) -> None:
             values = getattr(whole, field)
             assert values.shape == (4, 5)
             assert (values.dtype == np.float64) == (field != "algorithm")
-        for row, column in np.ndindex(4, 5):
-            small = network(topology, ranks[column], **sized)
-            cell = collective(kind, messages[row, 0], small, algorithm=name)
-            for field in (*NUMBERS, "algorithm"):
-                value = getattr(cell, field)
-                assert isinstance(value, np.ndarray)
-                assert value.shape == ()
-                np.testing.assert_array_equal(getattr(whole, field)[row, column], value)
+        cells = [
+            collective(kind, message, network(topology, count, **sized), algorithm=name)
+            for message, count in product(messages[:, 0], ranks)
+        ]
+        for field in (*NUMBERS, "algorithm"):
+            values = [getattr(cell, field) for cell in cells]
+            assert {(type(value), np.shape(value)) for value in values} == {(np.ndarray, ())}
+            np.testing.assert_array_equal(getattr(whole, field).ravel(), values)
 
 
 @pytest.mark.parametrize(("topology", "kind"), PAIRS, ids=map("-".join, PAIRS))

@@ -89,6 +89,7 @@ def drawn_nodes(experts: int, groups: int, limit: int, chosen: int, nodes: int) 
 GROUPED = [(256, 8, 4, 8), (160, 8, 3, 6), (256, 8, 2, 8), (64, 8, 4, 8)]
 
 
+@pytest.mark.thorough_cases(every=4)
 @pytest.mark.parametrize("shapes", GROUPED)
 @pytest.mark.parametrize("nodes", [2, 4, 8, 16, 32])
 def test_tokens_of_chosen_groups_meet_fewer_nodes(

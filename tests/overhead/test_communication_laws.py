@@ -254,6 +254,7 @@ def test_energy_of_gradients_is_that_of_all_stages(tied: float) -> None:
 # What can't get worse.
 
 
+@pytest.mark.thorough_cases(every=3)
 @every_topology
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_bandwidth_never_slows(topology: str, kind: str) -> None:

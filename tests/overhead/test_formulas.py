@@ -70,16 +70,17 @@ def test_a_kernel_is_what_it_states(formula: Formula, rng: np.random.Generator) 
         given_by_kernel, np.broadcast_to(given_by_text, shape), rtol=1e-11, atol=0.0
     )
     for name, column in before.items():
-        np.testing.assert_array_equal(columns[name], column)
+        assert np.array_equal(columns[name], column)
     outside = formula.result.outside(given_by_kernel)
     assert not outside.any(), f"{given_by_kernel[outside]} isn't {formula.result.domain()}"
 
     spread = {name: np.broadcast_to(column, shape) for name, column in columns.items()}
-    for cell in np.ndindex(shape):
-        scalars = [np.asarray(column[cell]) for column in spread.values()]
-        alone = formula.kernel(*scalars)
-        assert np.shape(alone) == ()
-        np.testing.assert_allclose(given_by_kernel[cell], alone, rtol=1e-15, atol=0.0)
+    alone = [
+        formula.kernel(*(np.asarray(column[cell]) for column in spread.values()))
+        for cell in np.ndindex(shape)
+    ]
+    assert {np.shape(value) for value in alone} == {()}
+    np.testing.assert_allclose(given_by_kernel.ravel(), alone, rtol=1e-15, atol=0.0)
 
 
 def test_ufuncs_are_their_kernels() -> None:

@@ -120,6 +120,7 @@ def cases(schedule: str, transfers: tuple[Fraction, ...], steps: tuple[int, ...]
             yield Case(schedule, pp, pp * (1 + extra), *work, transfer, chunks)
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize("schedule", ["gpipe", "one_f_one_b", "forward_only", "zero_bubble_h1"])
 def test_time_is_exact_whatever_transfers_take(schedule: str) -> None:
     for case in cases(schedule, TRANSFERS, (0, 1, 2, 5, 9, 16)):
@@ -243,6 +244,7 @@ def test_zero_bubbles_whatever_the_parts(
             assert abs(staggered) < EXACT
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize("schedule", TRAINING)
 def test_in_flight_is_what_stages_hold(schedule: str) -> None:
     for case in cases(schedule, (Fraction(0),), (0, 1, 2, 5)):

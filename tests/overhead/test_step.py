@@ -42,6 +42,7 @@ PLANS = {
 # Parts.
 
 
+@pytest.mark.thorough_cases(every=4)
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("schedule", [*SCHEDULES, "forward_only"])
 def test_parts_sum_to_the_step(model: Mapping[str, float], schedule: str) -> None:

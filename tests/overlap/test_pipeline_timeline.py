@@ -134,6 +134,7 @@ def test_stages_that_wait_for_one_another_are_told() -> None:
 lengths = st.fractions(Fraction(1, 20), 9, max_denominator=20)
 
 
+@pytest.mark.thorough_cases(every=4)
 @pytest.mark.parametrize("schedule", LABELS["schedule"].values)
 @given(parts=st.tuples(lengths, lengths, lengths), transfer=lengths | st.just(Fraction(0)),
        data=st.data())  # fmt: skip
@@ -176,6 +177,7 @@ def test_a_course_is_as_early_as_can_be(
     assert crossing == (ways * count * boundaries if pp > 1 else 0)
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize("schedule", PIPELINES)
 @given(forward=lengths, backward=lengths, share=st.fractions(0, 1, max_denominator=30),
        pp=st.integers(1, 8), groups=st.integers(1, 5), chunks=st.integers(1, 4))  # fmt: skip

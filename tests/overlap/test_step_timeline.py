@@ -97,6 +97,7 @@ def of(spans: list[Span], row: str) -> list[Span]:
 # When it ends.
 
 
+@pytest.mark.thorough_cases(every=4)
 @pytest.mark.parametrize("line", PLANS)
 def test_a_step_ends_at_its_time(line: str) -> None:
     """Exactly where transfers take no time, or the schedule's form is exact with them, too."""
@@ -131,6 +132,7 @@ def test_an_interleaved_step_ends_at_its_time(line: str) -> None:
     assert abs(course(line).difference) < 0.08
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize("schedule", SPLIT)
 def test_a_split_backward_ends_before_its_form(schedule: str) -> None:
     """For the forms have every stage take as long as the slower end."""
@@ -151,6 +153,7 @@ def test_a_split_backward_ends_before_its_form(schedule: str) -> None:
     assert known["step_time"] == step.step_time
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize("schedule", FOLDED)
 def test_a_folded_step_ends_near_its_time(schedule: str) -> None:
     """The forms have every micro-batch wait for both ends' work, or are bounds."""
@@ -169,6 +172,7 @@ def test_a_folded_step_ends_near_its_time(schedule: str) -> None:
 # What it holds.
 
 
+@pytest.mark.thorough_cases(every=5)
 @pytest.mark.parametrize(
     "line", [*PLANS, LIGHT, *INTERLEAVED, *(f"{STEP} --schedule {s}" for s in (*SPLIT, *FOLDED))]
 )
@@ -191,6 +195,7 @@ def test_rows_are_whole_and_do_not_overlap(line: str) -> None:
             )
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(
     "line",
     [*(line for line in PLANS if "--pp 4" in line or "--pp 8" in line), LIGHT, INTERLEAVED[0]],
@@ -222,6 +227,7 @@ def test_a_middle_stage_has_the_parts_of_the_step(line: str) -> None:
     assert after.get(UNEXPLAINED, 0.0) == pytest.approx(float(known["step_overhead"]), abs=1e-12)
 
 
+@pytest.mark.thorough_cases(every=4)
 @pytest.mark.parametrize(
     "line",
     [PLANS[1], *PLANS[5:7], PLANS[9], PLANS[10], INTERLEAVED[0],
@@ -257,6 +263,7 @@ def test_traces_say_what_analysis_says_of_overlap(line: str, tmp_path: Path) -> 
         assert sent == pytest.approx(float(known["pp_communication_time"]), rel=1e-5)
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(
     "line",
     [
@@ -290,6 +297,7 @@ def test_traces_have_what_the_ends_communicate(line: str, tmp_path: Path) -> Non
     assert not any(between)
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize("line", [PLANS[12], INTERLEAVED[2],
                                   PLANS[12].replace("5GB/s", "1TB/s")])  # fmt: skip
 def test_copies_to_the_host_have_a_stream(line: str, tmp_path: Path) -> None:

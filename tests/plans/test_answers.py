@@ -228,6 +228,7 @@ def test_what_the_user_forbade_would_make_it_fit() -> None:
     assert "any ZeRO" in words
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(("world", "nodes"), [(61, (56, 64)), (7, (4, 8)), (13, (8, 16))])
 def test_gpus_that_dont_fill_nodes(world: int, nodes: tuple[int, int]) -> None:
     assert filled(world, 8.0) == nodes

@@ -47,6 +47,7 @@ def test_batches_go_from_the_nearest_in_size_to_the_largest_of_the_kind() -> Non
     assert own.sequences == (15360,)
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize("model", ["llama3-8b", "qwen3-235b-a22b", "gpt3-175b"])
 @pytest.mark.parametrize("tokens", [3e11, 1e12, 9e12, 4e13])
 def test_no_batch_exceeds_what_was_published_of_as_short_a_training(

@@ -56,6 +56,7 @@ def test_more_memory_never_removes_a_plan(model: str) -> None:
         assert {one.split for one in less.splits} <= {one.split for one in more.splits}
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize("threshold", [0.5, 0.8, 0.9, 1.0])
 def test_no_plan_is_fuller_than_the_threshold(threshold: float) -> None:
     one = found(threshold=threshold)
@@ -64,6 +65,7 @@ def test_no_plan_is_fuller_than_the_threshold(threshold: float) -> None:
     assert max(plan.known["peak_memory"] for plan in plans) <= threshold * 79.11 * 2**30
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize("objective", list(OBJECTIVES))
 def test_the_recommended_plan_is_on_the_front(objective: str) -> None:
     # Or it can't be told from the front's best plan, and is less to set up than that.
@@ -90,6 +92,7 @@ def test_each_objective_is_least_where_it_is_asked_for() -> None:
         assert own == pytest.approx(max(others) if objective.more else min(others), rel=1e-9)
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(
     "limits",
     [{"tp": "1,2"}, {"zero_stage": 1}, {"recompute": "full"}, {"virtual_stages": 1}, {"pp": "2,4"}],
@@ -105,6 +108,7 @@ def test_fewer_choices_are_never_better(limits: dict[str, Any]) -> None:
             assert own in allowed
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize(
     "more", [{"schedule": "gpipe,one_f_one_b,interleaved,zero_bubble_h1,dual_pipe"},
              {"context_parallel": "all_to_all,ring,all_gather,mixed"},

@@ -40,6 +40,7 @@ def test_steps_are_the_plan_s_blocks(cells: int) -> None:
     assert alone == [(b.name, b.region, b.values.tobytes()) for b in plan.blocks(None, cells)]
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize("per_block", [1, 7, 64, EVERYTHING])
 @pytest.mark.parametrize("cells", [13, 1 << 17])
 def test_blocks_of_any_size(tmp_path: Path, cells: int, per_block: int) -> None:
@@ -107,6 +108,7 @@ def at_resume_points(tmp_path: Path, workers: int, per_block: int, *, everywhere
         path.unlink()
 
 
+@pytest.mark.thorough_cases("False-max", every=2)
 @pytest.mark.parametrize("operation", ["min", "max", "top", "mean", "quantile", "histogram"])
 @pytest.mark.parametrize("in_memory", [True, False])
 @settings(max_examples=12)

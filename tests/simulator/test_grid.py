@@ -35,6 +35,7 @@ def defined(algorithm: str, sizes: tuple[int, ...]) -> bool:
     return algorithm not in EXCHANGES_SIDE_BY_SIDE or len(set(used)) == 1
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize("key", GRIDS, ids="-".join)
 def test_it_computes_its_collective(key: tuple[str, str, str]) -> None:
     for sizes in SHAPES:

@@ -115,6 +115,7 @@ def evaluated(algorithm: Algorithm, values: dict[str, Any], library: str) -> Eva
     return Evaluation(values, following(labels, values), algorithm)
 
 
+@pytest.mark.thorough_cases(every=4)
 @pytest.mark.parametrize("algorithm", STEPWISE, ids=[".".join(one.key) for one in STEPWISE])
 @settings(max_examples=3, deadline=None, derandomize=True)
 @given(

@@ -262,6 +262,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.thorough_cases(every=5)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_an_operation_that_fails(

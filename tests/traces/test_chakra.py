@@ -141,6 +141,7 @@ def test_a_node_is_the_bytes_of_the_schema() -> None:
     assert second == b"\x08\x02\x12\x01y\x18\x04\x2a\x01\x01\x30\xac\x02\x38\x01" + off
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize("line", PLANS)
 def test_a_simulation_ends_when_the_step_does(line: str) -> None:
     course, known, traces, _ = made(line)

@@ -55,6 +55,7 @@ def trace(name: str) -> Trace:
     return read_trace(FOLDER / f"{NAMES[name]}.json.gz")
 
 
+@pytest.mark.thorough_cases("control-True")
 @pytest.mark.parametrize(("name", "last"), HTA)
 def test_figures_of_holistic_trace_analysis(name: str, last: bool) -> None:
     share, *times = HTA[name, last]

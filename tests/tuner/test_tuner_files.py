@@ -81,7 +81,7 @@ def test_the_report(tmp_path: Path) -> None:
     assert "TP scaling" in text
 
 
-@pytest.mark.thorough_cases(every=13)
+@pytest.mark.thorough_cases(every=17)
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-0.6B", "llama3-8b", "llama3-405b", "llama2-7b"])
 @pytest.mark.parametrize("tokens", [1024, 8192, 65536])
 @pytest.mark.parametrize("more", [{}, {"objective": "ratio"}, {"pipeline": True, "max_num_sm": 32}])

@@ -344,6 +344,7 @@ def tiled_time(cell: Evaluation, product: str, ratio: float) -> float:
     return float(Evaluation(rates, inner.labels)["whole_product_time"])
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(
     ("model", "tp", "tokens", "hardware", "precision"),
     [("llama3-70b", 8, 2048, "dgx-h100", "bf16"), ("llama3-405b", 2, 8192, "dgx-h100", "bf16"),

@@ -91,6 +91,7 @@ def test_between_the_neighbours_of_the_best() -> None:
     assert bracket([], 3, 9) == (3, 9)
 
 
+@pytest.mark.thorough_cases("qwen3")
 @pytest.mark.parametrize("model", ["qwen3-0.6b", "llama3-70b"])
 def test_a_tuning_by_bisection_is_a_tuning_of_all(model: str) -> None:
     found = {}
