@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from overhead.everything import load
 from overhead.formula import REGISTRY
 from overhead.labels import LABELS
@@ -11,6 +9,7 @@ from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.cli.numbers import shown
 from sweeps.engine.validity import of_a_run
+from tests.each import each
 
 load()
 # What tables show that is no quantity.
@@ -18,7 +17,7 @@ OTHERS = {"chosen_algorithm", "best_split", *LABELS}
 PLACES = {"usual", "report", "table", "plan", "best", "bar", "title", "record"}
 
 
-@pytest.mark.parametrize("name", display.ROWS)
+@each("name", display.ROWS)
 def test_a_row_says_what_the_vocabulary_does_not(name: str) -> None:
     one = display.ROWS[name]
     assert name in VOCABULARY or name in OTHERS

@@ -10,6 +10,7 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.cli import flags
 from tests.cli_runner import Runner
+from tests.each import each
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
 PLAN = "--model llama3-8b --num-gpus 8 --seq-length 4096 --global-batch 8"
 
 
-@pytest.mark.parametrize("name", [*flags.OF_COLLECTIVES, *flags.OF_TRAINING])
+@each("name", [*flags.OF_COLLECTIVES, *flags.OF_TRAINING])
 def test_an_option_says_what_it_gives(name: str) -> None:
     command = flags.COLLECTIVE if name in flags.OF_COLLECTIVES else flags.TRAINING
     words = flags.words_of(name, command)

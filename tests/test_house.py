@@ -19,6 +19,7 @@ import pytest
 
 import overhead
 import sweeps
+from tests.each import each
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("overhead", "sweeps")
@@ -145,7 +146,7 @@ def test_the_simulator_is_independent(path: Path) -> None:
 # What is in a file.
 
 
-@every_source
+@each("path", SOURCES)
 def test_a_file_is_short(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
 

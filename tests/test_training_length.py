@@ -13,6 +13,7 @@ from sweeps.errors import InputError
 from sweeps.search.request import read_request
 from sweeps.spec.catalog import load_model, model_names
 from tests.cli_runner import Runner
+from tests.each import each
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
     return Runner(capsys)
 
 
-@pytest.mark.parametrize("name", model_names())
+@each("name", model_names())
 def test_what_publications_say_is_whole_and_sourced(name: str) -> None:
     trained = load_model(name).trained
     for figure in trained.values():

@@ -16,13 +16,19 @@ from overhead.collectives.torus import staircase
 from overhead.labels import COLLECTIVES
 from overhead.statements import statements
 from sweeps.latex import latex
+from tests.each import each
 from tests.overhead.shapes import Columns, defined, paid, shapes, time_of
 
-every_algorithm = pytest.mark.parametrize(
-    "algorithm", ALGORITHMS.values(), ids=[".".join(key) for key in ALGORITHMS]
-)
+every_algorithm = each("algorithm", ALGORITHMS.values(), lambda algorithm: algorithm.key)
 PAIRS = [(topology, collective) for topology in NETWORKS for collective in COLLECTIVES]
 ONE = {"rtol": 1e-12, "atol": 0.0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def recorded() -> None:
+    """Record what all state, which takes a second once and then stays."""
+    for algorithm in ALGORITHMS.values():
+        assert algorithm.statements
 
 
 def stated(algorithm: Algorithm, quantity: str, columns: Columns) -> np.ndarray:

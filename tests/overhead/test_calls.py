@@ -11,6 +11,7 @@ from overhead import REGISTRY, VOCABULARY, define
 from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.everything import load
 from overhead.formula import Call, call
+from tests.each import each
 
 load()
 define("called_time", "T", "s", "time that a test calls", minimum=0)
@@ -80,7 +81,7 @@ def test_what_a_call_lacks_is_told() -> None:
         ]
 
 
-@pytest.mark.parametrize("made", REGISTRY.calls, ids=lambda made: made.statement[:60])
+@each("made", REGISTRY.calls, lambda made: made.statement)
 def test_a_declaration_holds_together(made: Call) -> None:
     made.check()
     assert made.returns in made.statement

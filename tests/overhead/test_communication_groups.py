@@ -11,6 +11,7 @@ from overhead import build_topology, collective
 from overhead.collectives.grid import factors
 from overhead.communication.totals import OPERATIONS
 from overhead.expression import FUNCTIONS
+from tests.each import each
 from tests.overhead.communication_cases import GPT, MACHINE, MOE, TOPOLOGIES, held
 
 FLAT = tuple(name for name in TOPOLOGIES if name != "hierarchical")
@@ -21,9 +22,10 @@ def node(rank: float) -> int:
     return int(rank) // 8
 
 
-@pytest.mark.parametrize(("tp", "cp", "dp", "pp"), DEGREES)
-def test_pairs_of_stages(tp: int, cp: int, dp: int, pp: int) -> None:
+@each("degrees", DEGREES)
+def test_pairs_of_stages(degrees: tuple[int, int, int, int]) -> None:
     """A pipeline's pairs share a node if all of them do, of all its ranks."""
+    tp, cp, dp, pp = degrees
     size = tp * cp * dp
     world = size * pp
     step = held({**GPT, "tp": tp, "cp": cp, "dp": dp, "pp": pp}, group="boundary")

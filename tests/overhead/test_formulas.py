@@ -19,6 +19,7 @@ from overhead.evaluation import Evaluation
 from overhead.everything import formulas
 from overhead.statements import statements
 from sweeps.latex import equation, latex
+from tests.each import each
 from tests.strategies import POINTS, drawing, networks, prices, quantities
 
 # Other tests may declare formulas of their own.
@@ -30,7 +31,7 @@ COMMAND = re.compile(r"\\[A-Za-z]+|[_^]")
 STATEMENT_UNITS = {"steps": "1", "time": "s", "sent_bytes": "byte", "link_bytes": "byte"}
 
 every_formula = pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: formula.name)
-every_algorithm = pytest.mark.parametrize("key", KEYS, ids=map(".".join, KEYS))
+every_algorithm = each("key", KEYS)
 every_network = pytest.mark.parametrize(
     ("topology", "collective"), NETWORKS, ids=map("-".join, NETWORKS)
 )

@@ -7,11 +7,10 @@ import inspect
 from collections import Counter
 from types import ModuleType
 
-import pytest
-
 from overhead import REGISTRY, VOCABULARY, Formula
 from overhead.labels import FOLLOWING, LABELS
 from overhead.memory import activations, stage, states
+from tests.each import each
 
 MODULES = (stage, states, states, activations, activations, stage)
 
@@ -23,7 +22,7 @@ def declared(module: ModuleType) -> list[Formula]:
 
 
 FORMULAS = [one for module in MODULES for one in declared(module)]
-every_formula = pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: formula.name)
+every_formula = each("formula", FORMULAS, lambda formula: formula.name)
 
 
 def test_all_formulas_are_found() -> None:

@@ -24,6 +24,7 @@ from sweeps.spec.framework import (
 from sweeps.spec.known import SETTINGS, unknown_settings, unseen_device
 from sweeps.spec.machine import KERNELS, ORIGINS, PRECISIONS, Figure, Machine
 from sweeps.validate.predict import Constants
+from tests.each import each
 
 MEGATRON = load_framework("megatron-lm")
 # What a step takes of a machine and of the software, whatever these are.
@@ -76,7 +77,7 @@ def without(name: str, *dropped: str, **changed: float) -> Machine:
     return replace(machine, figures=figures)
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@each("name", MACHINES)
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_every_constant_has_a_value_and_an_origin(name: str, precision: str) -> None:
     machine = load_hardware(name)

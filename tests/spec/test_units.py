@@ -13,6 +13,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
 from sweeps.spec import units
 from sweeps.spec.units import example, format_quantity, has_unit, parse_quantity
+from tests.each import each
 
 
 def read(
@@ -161,7 +162,7 @@ def test_a_prefix_rounds_once(number: object) -> None:
     assert read(f"{number} pJ/bit", "J bit-1") == float(f"{number}e-12")
 
 
-@pytest.mark.parametrize("symbol", [name for name in units._SYMBOLS if name.isidentifier()])
+@each("symbol", [name for name in units._SYMBOLS if name.isidentifier()])
 def test_pint_reads_units_as_the_table_does(symbol: str) -> None:
     unit = units._SYMBOLS[symbol]
     for wanted in units._CANONICAL:
