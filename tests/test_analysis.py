@@ -190,6 +190,7 @@ def test_a_tree_algorithm(cli: Runner) -> None:
     assert plain < result
 
 
+@pytest.mark.thorough
 def test_sides_of_a_mesh_are_those_of_the_whole(cli: Runner) -> None:
     base = "--topology torus --num-gpus 16 --params 7e9 --seq-length 1024 --hidden-size 4096"
     link: dict[str, Any] = {"bandwidth": BETWEEN, "latency": STEP_BETWEEN}
@@ -258,7 +259,7 @@ def test_flags_that_mean_the_same(cli: Runner) -> None:
     assert on[0] == on[1] == on[2] != record(cli, LLAMA.replace("--sp", "--sp off"))
 
 
-@pytest.mark.thorough_cases(every=4)
+@pytest.mark.thorough_cases(every=6)
 @pytest.mark.parametrize(
     ("more", "name", "rises"),
     [
@@ -635,7 +636,7 @@ def test_a_tpu_trains_on_its_torus_by_xla(cli: Runner) -> None:
     assert "framework = 'not given': maxtext trains on tpu-v5p, megatron-lm trains" in both.err
 
 
-@pytest.mark.thorough_cases(every=3)
+@pytest.mark.thorough_cases(every=7)
 @pytest.mark.parametrize(
     ("gpus", "taken"), [(8, 8), (64, 64), (72, 72), (128, 64), (144, 72), (256, 64), (2048, 64)]
 )

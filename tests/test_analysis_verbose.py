@@ -107,6 +107,7 @@ def test_verbose_puts_the_numbers_in(cli: Runner, line: str) -> None:
     assert re.findall(r"\n  \[1\] \S", out)
 
 
+@pytest.mark.thorough
 def test_what_is_assumed_is_said(cli: Runner) -> None:
     out = cli("analysis --topology ring --num-gpus 8 --dp 8 --params 70e9 --latency 1us").out
     after = out.split("not given, so taken as")[1]

@@ -131,6 +131,7 @@ def test_a_sweep_says_what_analysis_says(
             assert np.isnan(swept[~exists]).all(), name
 
 
+@pytest.mark.thorough_cases(every=4)
 def test_plans_explained_say_what_analysis_says(
     asked: tuple[dict[str, Any], list[Execution], Job, Numbers],
 ) -> None:
@@ -150,6 +151,7 @@ def test_plans_explained_say_what_analysis_says(
     assert len(plans) - fitting >= 3
 
 
+@pytest.mark.thorough_cases(every=4)
 def test_python_says_what_analysis_says(
     asked: tuple[dict[str, Any], list[Execution], Job, Numbers],
 ) -> None:
@@ -269,7 +271,7 @@ def rows_asked() -> list[Case]:
 ROWS_ASKED = rows_asked()
 
 
-@pytest.mark.thorough_cases(every=8)
+@pytest.mark.thorough_cases(every=12)
 @pytest.mark.parametrize("case", ROWS_ASKED, ids=[f"{one.source}-{one.name}" for one in ROWS_ASKED])
 def test_a_measured_row_is_predicted_as_analysis_answers(case: Case) -> None:
     software = load_framework(case.labels["framework"])

@@ -317,13 +317,13 @@ def test_options_of_collective(cli: Runner, name: str) -> None:
     check(cli, "collective", OF_COLLECTIVES, COLLECTIVE, name)
 
 
-@pytest.mark.thorough_cases("verbose", "sensitivity", "ep_mechanism", every=4)
+@pytest.mark.thorough_cases("verbose", "sensitivity", "ep_mechanism", every=8)
 @pytest.mark.parametrize("name", options_of("analysis"))
 def test_options_of_analysis(cli: Runner, name: str) -> None:
     check(cli, "analysis", OF_TRAINING, DENSE, name)
 
 
-@pytest.mark.thorough_cases("memory", "moe", "num_experts", "lost_nodes", "sensitivity")
+@pytest.mark.thorough_cases("memory", "moe", "num_experts", "lost_nodes", "sensitivity", every=3)
 @pytest.mark.parametrize("name", [one for one in options_of("plan") if one in OF_PLANS])
 def test_options_of_plan(cli: Runner, name: str) -> None:
     check(cli, "plan", OF_PLANS, SMALL, name)
@@ -351,7 +351,7 @@ def inputs(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.thorough_cases("hops-v", "normal", "window", "te-kind", "te-verbose", every=2)
+@pytest.mark.thorough_cases("hops-v", "normal", "window", "te-kind", "te-verbose", every=4)
 @pytest.mark.usefixtures("inputs")
 @pytest.mark.parametrize(("command", "name"), [
     (command, name) for command in OF_OTHERS for name in options_of(command)
@@ -400,7 +400,7 @@ def test_what_a_command_alone_has_is_asserted_too(cli: Runner, tmp_path: Path) -
     assert (ran.code, "assert least < 1 us: is" in ran.err) == (3, True)
 
 
-@pytest.mark.thorough_cases(every=3)
+@pytest.mark.thorough_cases(every=5)
 @pytest.mark.parametrize("name", [one for one in options_of("tune") if one != "output_dir"])
 def test_options_of_the_tuner(cli: Runner, tmp_path: Path, name: str) -> None:
     plain = cli(f"{TUNED} plain --json", fine=False)

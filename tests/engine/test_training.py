@@ -228,7 +228,7 @@ def test_a_dataset_is_computed_again_from_what_is_in_it() -> None:
         np.testing.assert_array_equal(found[name].values, again[name].values)
 
 
-@pytest.mark.thorough_cases(every=5)
+@pytest.mark.thorough_cases(every=9)
 @pytest.mark.parametrize("topology", ["hierarchical", "ring", ["switch", "hierarchical"]])
 @pytest.mark.parametrize("name", ["step_time", "peak_memory", "communication_volume"])
 @pytest.mark.parametrize("software", ["nccl", "none"])

@@ -58,6 +58,7 @@ def test_a_thread_s_arrays_are_its_own_and_numpy_s_come_back() -> None:
 LIBRARIES = pytest.mark.parametrize("name", ["strict", "jax", "torch", "cupy"])
 
 
+@pytest.mark.thorough_cases(every=3)
 @LIBRARIES
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_collectives(topology: str, name: str) -> None:
@@ -86,6 +87,7 @@ def test_collectives(topology: str, name: str) -> None:
 SHARES = {"strict": 1, "torch": 1, "jax": 40, "cupy": 1}
 
 
+@pytest.mark.thorough
 @LIBRARIES
 def test_every_formula(name: str) -> None:
     namespace, kind = library(name), type(made(library(name), 1.0))

@@ -35,6 +35,7 @@ def times(algorithm: Algorithm, columns: Columns, chunks: np.ndarray, per: str) 
     return time_of(algorithm, {**columns, "chunks": chunks}, per)
 
 
+@pytest.mark.thorough_cases(every=3)
 @every_chunked
 @pytest.mark.parametrize("per", ["hop", "message"])
 def test_no_number_of_chunks_is_better(algorithm: Algorithm, per: str) -> None:

@@ -250,6 +250,7 @@ def test_one_message_that_is_said_to_stay_in_a_node() -> None:
 # Shapes, choices, what isn't there.
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize(("topology", "kind"), PAIRS, ids=map("-".join, PAIRS))
 def test_arrays_are_scalars_side_by_side(topology: str, kind: str) -> None:
     ranks, messages = fitting(topology, (1, 2, 4, 6, 8)), np.array([0.0, 1.0, 160.0, 1e6])[:, None]
@@ -270,6 +271,7 @@ def test_arrays_are_scalars_side_by_side(topology: str, kind: str) -> None:
             np.testing.assert_array_equal(getattr(whole, field).ravel(), values)
 
 
+@pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(("topology", "kind"), PAIRS, ids=map("-".join, PAIRS))
 @pytest.mark.parametrize("per", ["hop", "message"])
 def test_auto_takes_the_least_of_all(topology: str, kind: str, per: str) -> None:

@@ -154,6 +154,7 @@ PLANS: list[Plan] = [
 DP = ("dp_", "edp_", "pp_", "copy", "tied")
 
 
+@pytest.mark.thorough_cases(every=5)
 @pytest.mark.parametrize("kind", LABELS["context_parallel"].values)
 @pytest.mark.parametrize("schedule", ["one_f_one_b", "forward_only"])
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])

@@ -87,6 +87,7 @@ def ways(algorithm: Algorithm) -> Iterable[dict[str, Any]]:
         yield {"best": True}
 
 
+@pytest.mark.thorough_cases(every=3)
 @every_network
 @few
 def test_time_never_falls_where_something_gets_worse(
@@ -124,6 +125,7 @@ def test_one_rank_costs_nothing(topology: str, collective: str, rng: Generator) 
                     assert np.all(values[:, ~alone] > 0.0), algorithm.name
 
 
+@pytest.mark.thorough_cases(every=3)
 @every_network
 @few
 def test_parts_of_the_time(topology: str, collective: str, rng: Generator) -> None:
@@ -151,6 +153,7 @@ def test_parts_of_the_time(topology: str, collective: str, rng: Generator) -> No
             equal(whole["bandwidth_time"], instant["time"], algorithm.name)
 
 
+@pytest.mark.thorough_cases(every=3)
 @every_network
 @few
 def test_nothing_beats_the_lower_bound(topology: str, collective: str, rng: Generator) -> None:
@@ -183,6 +186,7 @@ def test_no_number_of_chunks_beats_the_chosen_one(
             at_most(best["time"], any_other["time"].min(axis=0), algorithm.name)
 
 
+@pytest.mark.thorough_cases(every=3)
 @every_network
 @few
 def test_phases_pipelined_over_chunks(topology: str, collective: str, rng: Generator) -> None:
@@ -206,6 +210,7 @@ def test_phases_pipelined_over_chunks(topology: str, collective: str, rng: Gener
         equal(many["time"], evaluate(algorithm, free)["time"] if whole else slowest, algorithm.name)
 
 
+@pytest.mark.thorough_cases(every=3)
 @every_network
 @few
 def test_parts_of_phases_in_a_pipeline(topology: str, collective: str, rng: Generator) -> None:

@@ -117,6 +117,7 @@ def test_experts_are_frozen() -> None:
     assert np.isfinite(found("step_time", **moe)[0])
 
 
+@pytest.mark.thorough
 def test_published_steps_of_llama2_70b() -> None:
     """MLPerf Training v4.1 and v5.1, NVIDIA and others on H100, FP8, adapters of attention.
 

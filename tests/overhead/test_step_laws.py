@@ -105,6 +105,7 @@ def rows(values: Any) -> Array:
     return np.array(values, dtype=np.float64)[:, None]
 
 
+@pytest.mark.thorough
 @laws
 @given(case=plans(), name=st.sampled_from([*BANDWIDTHS, "all"]))
 def test_twice_the_bandwidth_never_slows_a_step(
@@ -129,6 +130,7 @@ def test_more_overlap_is_never_slower(
     assert np.all(np.diff(times, axis=0) <= 1e-12 * times[:-1])
 
 
+@pytest.mark.thorough
 @laws
 @given(
     case=plans(),
@@ -147,6 +149,7 @@ def test_what_costs_more_never_speeds_a_step_up(
     assert np.all(np.diff(times, axis=0) >= -1e-12 * times[:-1])
 
 
+@pytest.mark.thorough
 @laws
 @given(case=plans())
 def test_a_longer_batch_takes_longer_and_has_a_smaller_bubble(

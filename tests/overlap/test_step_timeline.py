@@ -110,6 +110,7 @@ def test_a_step_ends_at_its_time(line: str) -> None:
     assert with_transfers.difference < 1e-12
 
 
+@pytest.mark.thorough
 def test_a_step_with_light_ends_ends_near_its_time() -> None:
     """The form takes the ends' extra work to be a fraction of a stage's: here they have half."""
     known = evaluation(LIGHT)
@@ -132,7 +133,7 @@ def test_an_interleaved_step_ends_at_its_time(line: str) -> None:
     assert abs(course(line).difference) < 0.08
 
 
-@pytest.mark.thorough_cases(every=2)
+@pytest.mark.thorough_cases("h1")
 @pytest.mark.parametrize("schedule", SPLIT)
 def test_a_split_backward_ends_before_its_form(schedule: str) -> None:
     """For the forms have every stage take as long as the slower end."""

@@ -243,6 +243,7 @@ def test_the_gallerys_calculator_is_of_the_present_formulas(tmp_path: Path) -> N
     assert np.array(old, float) == pytest.approx(np.array(now, float), rel=0.02), again
 
 
+@pytest.mark.thorough
 @needs_node
 def test_a_law_of_counts_is_the_one_of_numpy(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)

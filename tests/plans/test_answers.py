@@ -50,6 +50,7 @@ def test_reasons_say_what_the_numbers_say() -> None:
     assert f"twice the bandwidth between nodes {between.slower:+.1%}" in result
 
 
+@pytest.mark.thorough
 def test_the_next_split_is_another_one_and_no_faster_as_far_as_can_be_told() -> None:
     best, other = usual().main
     assert other.plan.split != best.plan.split
@@ -115,6 +116,7 @@ def test_megatron() -> None:
     assert arguments(full.lines)["--recompute-granularity"] == "full"
 
 
+@pytest.mark.thorough
 def test_megatron_of_experts() -> None:
     plan = mixture().main[0].plan
     given = arguments(megatron(plan).lines)

@@ -59,6 +59,7 @@ def test_it_finds_every_plan_that_can_run(both: tuple[Found, Everything]) -> Non
     }
 
 
+@pytest.mark.thorough_cases(every=3)
 def test_times_and_memories_are_the_scalar_interfaces(both: tuple[Found, Everything]) -> None:
     found, every = both
     ours = {key(one): pair for one, pair in zip(found.best, values(found), strict=True)}

@@ -74,7 +74,7 @@ def cut_small(patch: pytest.MonkeyPatch, seed: int) -> None:
     patch.setattr(engine, "KEPT", int(random.choice([1, 5, 50])))
 
 
-@pytest.mark.thorough_cases(every=6)
+@pytest.mark.thorough_cases(every=13)
 @pytest.mark.parametrize("seed", range(14))
 def test_bounds_change_nothing(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     question = point(**asked(seed))

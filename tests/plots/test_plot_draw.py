@@ -219,6 +219,7 @@ def test_a_users_own_style_does_not_change_figures(networks: Make, tmp_path: Pat
         assert draw(made, declaration, tmp_path / "b")[1].read_bytes() == first
 
 
+@pytest.mark.thorough
 def test_a_failure_leaves_the_old_files(
     networks: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,6 +191,7 @@ def test_a_slide_is_a_page_of_16_by_9(tmp_path: Path) -> None:
     assert width / height == pytest.approx(16 / 9, rel=5e-3)
 
 
+@pytest.mark.thorough
 def test_a_paper_has_vectors_in_one_column(tmp_path: Path) -> None:
     pdf, svg = plotted(tmp_path, "paper")
     assert pdf.read_bytes().startswith(b"%PDF")

@@ -76,7 +76,7 @@ def calls_of(operation: str, path: Path, how: dict[str, Any]) -> int:
     return next(count)
 
 
-@pytest.mark.thorough_cases("open", "fsync", "replace")
+@pytest.mark.thorough_cases("open", "fsync", "replace", "write")
 @pytest.mark.parametrize("operation", ["open", "write", "fsync", "replace", "link", "mkdir"])
 def test_every_operation_may_fail(tmp_path: Path, operation: str) -> None:
     fail_at(tmp_path / "x.nc", operation)
@@ -333,6 +333,7 @@ def test_of_two_racing_runs_one_wins(tmp_path: Path) -> None:
     assert names(tmp_path) == ["x.nc"]
 
 
+@pytest.mark.thorough
 def test_a_killed_run_s_lock_holds_nobody_up(tmp_path: Path) -> None:
     path = tmp_path / "x.nc"
     one = child(RACER, str(path))

@@ -20,6 +20,7 @@ def case(key: tuple[str, str, str], ranks: int, chunks: int = 1) -> Case:
     return Case(*key, (ranks,), BYTES, (LATENCY,), (BANDWIDTH,), chunks)
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize("key", FLAT, ids="-".join)
 def test_it_computes_its_collective(key: tuple[str, str, str]) -> None:
     for ranks in range(2, 10):

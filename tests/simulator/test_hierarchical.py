@@ -43,6 +43,7 @@ def defined(algorithm: str, sizes: tuple[int, ...]) -> bool:
     return not algorithm.endswith("halving") or not any(size & (size - 1) for size in sizes[1:])
 
 
+@pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize("key", ALL, ids="-".join)
 def test_it_computes_its_collective(key: tuple[str, str]) -> None:
     for sizes in SHAPES:

@@ -127,7 +127,7 @@ def test_the_parts_are_the_time(algorithm: Algorithm) -> None:
     assert np.all(ours >= links)
 
 
-@pytest.mark.thorough_cases(every=3)
+@pytest.mark.thorough_cases(every=5)
 @EVERY
 @few
 @given(data=st.data())
