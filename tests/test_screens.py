@@ -79,6 +79,7 @@ def test_what_was_assumed_is_a_line_a_group_and_opened_by_verbose(
     assert opened.count(" = ") > left_out
 
 
+@pytest.mark.thorough
 def test_of_many_cells_the_ends_and_the_winner_come_first(
     cli: Runner, narrow: pytest.MonkeyPatch
 ) -> None:

@@ -168,6 +168,7 @@ def test_best_of_takes_the_best_and_a_rate_the_largest(networks: Make, tmp_path:
     assert "GB/s" in text
 
 
+@pytest.mark.thorough
 def test_dollars_and_angles_in_names_are_text(networks: Make, tmp_path: Path) -> None:
     made = networks(points=9, topologies=("ring", "torus"))
     made = made.assign_coords(topology=["$x$ & <ring>", "t" * 80])

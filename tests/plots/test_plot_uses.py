@@ -198,6 +198,7 @@ def test_a_paper_has_vectors_in_one_column(tmp_path: Path) -> None:
     assert svg.suffix == ".svg"
 
 
+@pytest.mark.thorough
 def test_dark_ground_has_light_words(tmp_path: Path) -> None:
     png, _ = plotted(tmp_path, "dark")
     pixels = mpl.image.imread(png)[..., :3]

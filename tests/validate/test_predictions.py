@@ -157,7 +157,7 @@ def test_together_as_one_by_one() -> None:
 
 
 def test_what_isn_t_known_has_a_reason() -> None:
-    (one, *_) = cases_of_runs(read_runs(find_runs(TABLES[0])).runs).cases
+    (one, *_) = cases_of_runs(read_runs(find_runs(TABLES[0])).runs[:9]).cases
     fields = {name: getattr(one, name) for name in one.__slots__}
     lacking = Case(**{**fields, "labels": {**one.labels, "precision": "fp8"}})  # A100 hasn't it
     unknown = Case(**{**fields, "labels": {**one.labels, "precision": "int8"}})
@@ -171,7 +171,7 @@ def test_what_isn_t_known_has_a_reason() -> None:
 
 
 def test_scores_by_hand() -> None:
-    (one, *_) = cases_of_runs(read_runs(find_runs(TABLES[0])).runs).cases
+    (one, *_) = cases_of_runs(read_runs(find_runs(TABLES[0])).runs[:9]).cases
     records = [Record(one, one.measured * (1 + e), -0.12, 0.12) for e in (-0.1, 0.0, 0.05, 0.25)]
     found = score(records)
     assert found.rows == 4
