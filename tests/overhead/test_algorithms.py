@@ -28,7 +28,7 @@ ONE = {"rtol": 1e-12, "atol": 0.0}
 def recorded() -> None:
     """Record what all state, which takes a second once and then stays."""
     for algorithm in ALGORITHMS.values():
-        assert algorithm.statements
+        assert statements(algorithm)
 
 
 def stated(algorithm: Algorithm, quantity: str, columns: Columns) -> np.ndarray:
