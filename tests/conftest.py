@@ -76,13 +76,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     test, name = getattr(item, "obj", None), "_hypothesis_internal_use_settings"
     kept = getattr(test, name, None)
     try:
-        return (yield)
+        result = yield
     finally:
         if kept is not None:
             setattr(test, name, kept)
-        taken = _cpu_seconds() - before
-        if LIMITED and taken > UNMARKED_CPU and not item.get_closest_marker("thorough"):
-            pytest.fail(f"takes {taken:.1f} s of CPU: mark it as thorough, or make it faster")
+    taken = _cpu_seconds() - before
+    if LIMITED and taken > UNMARKED_CPU and not item.get_closest_marker("thorough"):
+        pytest.fail(f"takes {taken:.1f} s of CPU: mark it as thorough, or make it faster")
+    return result
 
 
 def _cpu_seconds() -> float:
