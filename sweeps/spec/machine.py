@@ -447,6 +447,9 @@ class _MachineFile(FigureReader):
 def cut_domain(gpus: NDArray[Any], domain: NDArray[Any]) -> NDArray[Any]:
     """Return how many GPUs of each domain jobs of so many take: the most that divide all."""
     most = np.ones(np.broadcast_shapes(np.shape(gpus), np.shape(domain)))
-    for count in range(2, int(np.max(domain)) + 1):
-        most = np.where((gpus % count == 0.0) & (count <= domain), float(count), most)
+    for count in range(int(np.fmin(np.max(domain), np.max(gpus))), 1, -1):
+        fits = (most == 1.0) & (gpus % count == 0.0) & (count <= domain)
+        most = np.where(fits, float(count), most)
+        if np.all(most > 1.0):
+            break
     return most
