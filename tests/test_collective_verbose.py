@@ -94,7 +94,7 @@ def answerable(asked: dict[str, Any]) -> Job | None:
     return None
 
 
-@pytest.mark.thorough_cases(every=9)
+@pytest.mark.thorough_cases("short", every=9)
 @pytest.mark.parametrize("asked", [pytest.param(asked, id=name) for name, asked in questions()])
 def test_each_line_gives_the_result_below_it(asked: dict[str, Any]) -> None:
     job = answerable(asked)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -85,6 +86,7 @@ def kernel(words: Mapping[str, str]) -> str:
     return words.get("attention_kernel", Config().attention_kernel)
 
 
+@pytest.mark.thorough
 @given(st.sampled_from([DENSE, ROUTED]), NUMBERS, WORDS)
 @settings(max_examples=60, deadline=None)
 def test_a_configuration_is_completed_alike(
@@ -109,6 +111,7 @@ BATCH = ("ep", "hsdp_shard", "world_size", "global_batch", "tokens_per_step", "m
 OF_A_SEARCH = {"unknown_settings", "memory_share", "dp", "etp", "ep"}
 
 
+@pytest.mark.thorough
 @given(
     NUMBERS.map(lambda numbers: {k: v for k, v in numbers.items() if k not in (*PLAN, *BATCH)}),
     WORDS.map(lambda words: {"recompute": "none", "schedule": "one_f_one_b", **words}),

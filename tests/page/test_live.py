@@ -314,6 +314,7 @@ def test_the_best_plans_on_a_page_are_those_of_a_sweep(tmp_path: Path) -> None:
     assert list(best.values()) == sorted(best.values())
 
 
+@pytest.mark.thorough
 def test_texts_of_a_page_stay_texts() -> None:
     page = page_from(**FITTING)
     evil = "</script><script>alert(1)</script>"

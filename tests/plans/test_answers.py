@@ -57,6 +57,7 @@ def test_the_next_split_is_another_one_and_no_faster_as_far_as_can_be_told() -> 
     assert best["step_time"] <= (1.0 + tie()) * other["step_time"]
 
 
+@pytest.mark.thorough
 def test_changes_are_evaluated_again() -> None:
     one = usual()
     for effect in one.effects:
