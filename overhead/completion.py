@@ -128,15 +128,15 @@ def complete(statement: Statement) -> None:
 
 def complete_labels(statement: Statement) -> None:
     """Fill in labels, and shares of overlap that follow one another."""
-    if statement.exceeds("virtual_stages", 1.0):
+    if statement.exceeds("virtual_pipeline_size", 1.0):
         statement.label("schedule", INTERLEAVED, "virtual stages are given")
-    if "hsdp_shard" in statement.given:
+    if "hsdp_shard_size" in statement.given:
         statement.label("sharding", HYBRID, "the ranks of a shard are given")
     for label, value in STEP_DEFAULTS.items():
         statement.habit(label, value)
     if "tp_overlap" in statement.given:
         # A framework's share needs sequence parallelism; one that is given holds without it, too.
-        statement.same("tp_whole_overlap", "tp_overlap", "as tp_overlap, which is given")
+        statement.same("tp_all_reduce_overlap", "tp_overlap", "as tp_overlap, which is given")
         taken = Usual(0.0, "assumed", "tp_overlap, which is given")
         statement.number("tp_gradient_overlap", taken)
 
@@ -147,8 +147,10 @@ def complete_plan(statement: Statement) -> None:
     # Folded schedules have two chunks a rank.
     folded = bool({*FOLDED} & statement.words("schedule"))
     sized = not statement.given.isdisjoint({"dp", "world_size"})
-    batched = not statement.given.isdisjoint({"global_batch", "micro_batches", "tokens_per_step"})
-    follow = {"virtual_stages": folded, "dp": sized, "micro_batches": batched}
+    batched = not statement.given.isdisjoint(
+        {"global_batch_size", "num_micro_batches", "tokens_per_step"}
+    )
+    follow = {"virtual_pipeline_size": folded, "dp": sized, "num_micro_batches": batched}
     for name, taken in usual.items():
         if not follow.get(name):
             statement.number(name, taken)
@@ -169,7 +171,7 @@ def take_usual(statement: Statement, *takers: str) -> None:
 
 
 # For how long an operation waits at least: for its host, for the network.
-FLOORS = ("issue_time", "fabric_floor_time")
+FLOORS = ("collective_host_time", "inter_min_time")
 
 
 def floor_label(numbers: Mapping[str, Any]) -> str:
@@ -188,15 +190,15 @@ def library_labels(library: str, numbers: Mapping[str, Any]) -> dict[str, str]:
 
 # Any of these says what communication takes of the GPU's multiprocessors.
 TAKEN_SMS = (
-    "communication_sms", "communication_channels", "communication_streams",
+    "comm_sms", "communication_channels", "communication_streams",
     "communication_priority",
 )  # fmt: skip
 # What a GPU reaches without a limit of its power, from which follows what it does under one.
 CLOCKED = ("matmul_efficiency", "attention_efficiency")
 FOLLOWS = {
-    "expert_imbalance": ("expert_heat",),
-    "overlap_contention": TAKEN_SMS,
-    "price": ("capital",),
+    "expert_load_imbalance": ("rank_load_imbalance",),
+    "overlap_slowdown": TAKEN_SMS,
+    "gpu_hour_price": ("capital_cost",),
     **dict.fromkeys(CLOCKED, ("power_limit",)),
 }
 
@@ -249,7 +251,7 @@ def _ways(mechanism: str, given: Container[str]) -> dict[str, str]:
     law = next((law for name, law in SM_LAWS.items() if name in given), None)
     if law is not None and "communication_time" not in given:
         found |= {"communication": "sms", "sm_law": law}
-    if "matmul_rows" in given:
+    if "matmul_m" in given:
         found["compute"] = "tiles" if "burst_matmul_flops" in given else "waves"
     if "bucket_capacity" in given or "first_bucket_capacity" in given:
         found["buckets"] = "sized"
@@ -286,7 +288,7 @@ def implied(given: Container[str]) -> dict[str, str]:
     found = {"shapes": "known" if known else "unknown"}
     if "layers" not in given:
         found["depth"] = "unknown"
-    if "tokens_per_step" in given and "global_batch" not in given:
+    if "tokens_per_step" in given and "global_batch_size" not in given:
         found["batched_by"] = "tokens"
     found |= features(given)
     if "mesh_nx" in given and "mesh_ny" in given:

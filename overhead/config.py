@@ -35,7 +35,7 @@ RENAMED = {
     "ep_degree": "ep",
     "etp_degree": "etp",
     "num_parameters": "parameters",
-    "batch_size": "micro_batch",
+    "batch_size": "micro_batch_size",
     "seq_length": "sequence_length",
     "num_layers": "layers",
     "num_heads": "heads",
@@ -69,7 +69,7 @@ class PythonStatement(Statement):
     def take_machine(self) -> None:
         """Take the default machine's links, and a card a GPU where cards aren't given."""
         if "nics_per_node" not in self.given:
-            self._take({"ranks_per_nic": 1.0})
+            self._take({"ranks_sharing_nic": 1.0})
         self._take({name: one for name, one in LINKS.items() if not name.endswith("_per_node")})
 
     def take_model(self) -> None:
@@ -125,18 +125,18 @@ class Config:
         network each group is that network of its own size.
     dp_degree, tp_degree, cp_degree, pp_degree, ep_degree, etp_degree : array_like, optional
         Degrees of parallelism; `etp_degree`, of experts, is by default `tp_degree`.
-    virtual_stages : array_like, optional
+    virtual_pipeline_size : array_like, optional
         Virtual stages of a rank; above 1 the schedule is ``interleaved`` unless it is given.
     num_parameters : array_like, optional
         The model's parameters; with shapes they follow from these.
     batch_size : array_like, optional
         Sequences that a rank computes at once: the micro-batch.
-    global_batch, micro_batches : array_like, optional
+    global_batch_size, num_micro_batches : array_like, optional
         Sequences of a step over all ranks, or micro-batches of a step on a rank (default: 1).
     seq_length, hidden_size, num_layers, num_heads, num_kv_heads, head_size, ffn_size,
-    vocabulary_size, gated, tied_embeddings : array_like, optional
+    vocabulary_size, gated_mlp, tied_embeddings : array_like, optional
         The model's shapes; without layers, communication is that of one layer a stage.
-    zero_stage, sequence_parallel, hsdp_shard : array_like, optional
+    zero_stage, sequence_parallel, hsdp_shard_size : array_like, optional
         Stage of ZeRO; whether tensor parallelism splits the sequence (by default with experts);
         ranks of a hybrid shard.
     weight_bytes, gradient_bytes, optimizer_bytes : array_like
@@ -181,11 +181,11 @@ class Config:
     pp_degree: ArrayLike | None = None
     ep_degree: ArrayLike | None = None
     etp_degree: ArrayLike | None = None
-    virtual_stages: ArrayLike | None = None
+    virtual_pipeline_size: ArrayLike | None = None
     num_parameters: ArrayLike | None = None
     batch_size: ArrayLike | None = None
-    global_batch: ArrayLike | None = None
-    micro_batches: ArrayLike | None = None
+    global_batch_size: ArrayLike | None = None
+    num_micro_batches: ArrayLike | None = None
     seq_length: ArrayLike | None = None
     hidden_size: ArrayLike | None = None
     num_layers: ArrayLike | None = None
@@ -194,11 +194,11 @@ class Config:
     head_size: ArrayLike | None = None
     ffn_size: ArrayLike | None = None
     vocabulary_size: ArrayLike | None = None
-    gated: ArrayLike | None = None
+    gated_mlp: ArrayLike | None = None
     tied_embeddings: ArrayLike | None = None
     zero_stage: ArrayLike | None = None
     sequence_parallel: ArrayLike | None = None
-    hsdp_shard: ArrayLike | None = None
+    hsdp_shard_size: ArrayLike | None = None
     weight_bytes: ArrayLike = RECIPE["weight_bytes"]
     gradient_bytes: ArrayLike = RECIPE["gradient_bytes"]
     optimizer_bytes: ArrayLike = RECIPE["optimizer_bytes"]

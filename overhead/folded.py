@@ -31,7 +31,7 @@ BOUND = "an upper bound where a backward of inputs is shorter than a forward, or
 SHORT = "a transfer takes no longer than half of a chunk's forward"
 
 constant(
-    "virtual_stages",
+    "virtual_pipeline_size",
     2.0,
     "Two chunks a rank: one on the way down, one on the way up",
     source="qi2023",
@@ -43,7 +43,7 @@ constant(
 # Bubbles.
 
 
-@formula(returns="even_bubble_time", assumes=(EVEN, AT_LEAST_H2, BOUND), when=ZB_V, **SPLIT)
+@formula(returns="balanced_bubble_time", assumes=(EVEN, AT_LEAST_H2, BOUND), when=ZB_V, **SPLIT)
 def zero_bubble_v_bubble_time(pp, stage_forward_time, stage_backward_time, stage_weight_time):
     """Bubble of ZB-V if all devices wait for the last: that of the first chunk's way down."""
     inputs = stage_backward_time - stage_weight_time
@@ -59,9 +59,9 @@ def _half_excess(forward: Array, inputs: Array, weights: Array, transfer: Array 
     return xp.maximum(around - (forward + inputs + weights), 0.0)
 
 
-@formula(returns="even_bubble_time", assumes=STEADY_ENDS, when=V_HALF, **PATTERN)
+@formula(returns="balanced_bubble_time", assumes=STEADY_ENDS, when=V_HALF, **PATTERN)
 def v_half_bubble_time(
-    pp, stage_forward_time, stage_backward_time, stage_weight_time, micro_batches
+    pp, stage_forward_time, stage_backward_time, stage_weight_time, num_micro_batches
 ):
     """Bubble of V-half, whose ranks hold half of the activations of 1F1B's first."""
     inputs = stage_backward_time - stage_weight_time
@@ -73,7 +73,7 @@ def v_half_bubble_time(
     # No less than the first chunk's way down.
     ends = xp.maximum(ends, (pp - 1.0) * stage_forward_time)
     waits = _half_excess(stage_forward_time, inputs, stage_weight_time, 0.0)
-    return xp.where(pp > 1.0, ends / 2.0 + (micro_batches - 1.0) * waits, 0.0)
+    return xp.where(pp > 1.0, ends / 2.0 + (num_micro_batches - 1.0) * waits, 0.0)
 
 
 def _min_excess(forward: Array, inputs: Array, weights: Array, transfer: Array | float) -> Array:
@@ -82,9 +82,9 @@ def _min_excess(forward: Array, inputs: Array, weights: Array, transfer: Array |
     return xp.maximum(around - (forward + inputs + weights), 0.0)
 
 
-@formula(returns="even_bubble_time", assumes=STEADY_ENDS, when=V_MIN, **PATTERN)
+@formula(returns="balanced_bubble_time", assumes=STEADY_ENDS, when=V_MIN, **PATTERN)
 def v_min_bubble_time(
-    pp, stage_forward_time, stage_backward_time, stage_weight_time, micro_batches
+    pp, stage_forward_time, stage_backward_time, stage_weight_time, num_micro_batches
 ):
     """Bubble of V-min, of the least memory: unequal parts cost it time in every micro-batch.
 
@@ -97,11 +97,11 @@ def v_min_bubble_time(
     ends = (pp - 1.0) * both - stage_weight_time / 2.0 + gap
     ends = xp.maximum(ends, (pp - 1.0) * stage_forward_time / 2.0)
     waits = _min_excess(stage_forward_time, inputs, stage_weight_time, 0.0)
-    return xp.where(pp > 1.0, ends + (micro_batches - 1.0) * waits, 0.0)
+    return xp.where(pp > 1.0, ends + (num_micro_batches - 1.0) * waits, 0.0)
 
 
 @formula(
-    returns="even_bubble_time",
+    returns="balanced_bubble_time",
     source="dualpipe",
     where="README, table of bubbles; a rank's two chunks are each half of a stage",
     assumes=(EVEN, "there are no fewer micro-batches than 2*pp"),
@@ -118,53 +118,53 @@ def dual_pipe_v_bubble_time(
 
 @formula(returns="busy_time", source="dualpipe", where="dualpipev.py, step", when=DUAL_V)
 def dual_pipe_v_busy_time(
-    micro_batches, stage_forward_time, stage_backward_time, pp, stage_overlapped_time
+    num_micro_batches, stage_forward_time, stage_backward_time, pp, stage_overlapped_time
 ):
     """Time for which the first rank computes: one by one, and all others overlapped in pairs."""
-    pairs = xp.maximum(micro_batches + 0.5 - 1.5 * pp, 0.0)
+    pairs = xp.maximum(num_micro_batches + 0.5 - 1.5 * pp, 0.0)
     both = stage_forward_time + stage_backward_time
-    return micro_batches * both + pairs * (stage_overlapped_time - both)
+    return num_micro_batches * both + pairs * (stage_overlapped_time - both)
 
 
 # What transfers add: micro-batches cross all boundaries twice in each direction.
 
 
-@formula(returns="exposed_p2p_time", assumes=(EVEN, AT_LEAST_H2, SHORT), when=ZB_V, **SPLIT)
+@formula(returns="exposed_pp_time", assumes=(EVEN, AT_LEAST_H2, SHORT), when=ZB_V, **SPLIT)
 def zero_bubble_v_p2p_time(p2p_time, pp):
     """Time that transfers add to ZB-V: once it is full, other work hides them."""
     return p2p_time * xp.where(pp > 1.0, 5.0 * pp - 7.0, 0.0)
 
 
-@formula(returns="exposed_p2p_time", assumes=(*STEADY_ENDS, SHORT), when=V_HALF, **PATTERN)
+@formula(returns="exposed_pp_time", assumes=(*STEADY_ENDS, SHORT), when=V_HALF, **PATTERN)
 def v_half_p2p_time(
-    p2p_time, pp, micro_batches, stage_forward_time, stage_backward_time, stage_weight_time
+    p2p_time, pp, num_micro_batches, stage_forward_time, stage_backward_time, stage_weight_time
 ):
     """Time that transfers add to V-half: of its ends, and what the steady order can't hide."""
     parts = (stage_forward_time, stage_backward_time - stage_weight_time, stage_weight_time)
     later = _half_excess(*parts, p2p_time) - _half_excess(*parts, 0.0)
     ends = p2p_time * (5.0 * pp - 4.0 - pp % 2.0)
-    return xp.where(pp > 1.0, ends + (micro_batches - 1.0) * later, 0.0)
+    return xp.where(pp > 1.0, ends + (num_micro_batches - 1.0) * later, 0.0)
 
 
-@formula(returns="exposed_p2p_time", assumes=(*STEADY_ENDS, SHORT), when=V_MIN, **PATTERN)
+@formula(returns="exposed_pp_time", assumes=(*STEADY_ENDS, SHORT), when=V_MIN, **PATTERN)
 def v_min_p2p_time(
-    p2p_time, pp, micro_batches, stage_forward_time, stage_backward_time, stage_weight_time
+    p2p_time, pp, num_micro_batches, stage_forward_time, stage_backward_time, stage_weight_time
 ):
     """Time that transfers add to V-min, at most: all move in step, and wait for each other."""
     parts = (stage_forward_time, stage_backward_time - stage_weight_time, stage_weight_time)
     crossing = (pp - 1.0) / xp.maximum(pp, 1.0) * p2p_time
     later = _min_excess(*parts, crossing) - _min_excess(*parts, 0.0)
-    return (micro_batches - 1.0) * later + 4.0 * p2p_time * (pp - 1.0)
+    return (num_micro_batches - 1.0) * later + 4.0 * p2p_time * (pp - 1.0)
 
 
 @derived(
-    returns="exposed_p2p_time",
+    returns="exposed_pp_time",
     assumes=(EVEN, SHORT, "there are no fewer micro-batches than 2*pp"),
     when=DUAL_V,
 )
-def dual_pipe_v_p2p_time(p2p_time, pp, micro_batches):
+def dual_pipe_v_p2p_time(p2p_time, pp, num_micro_batches):
     """Time that transfers add to DualPipeV, at most: as to DualPipe on twice as many ranks."""
-    several = p2p_time * (2.0 * pp - 1.0) * (micro_batches / pp + 2.0)
+    several = p2p_time * (2.0 * pp - 1.0) * (num_micro_batches / pp + 2.0)
     return xp.where(pp > 1.0, several, 0.0 * p2p_time)
 
 
@@ -172,22 +172,22 @@ def dual_pipe_v_p2p_time(p2p_time, pp, micro_batches):
 
 
 @formula(returns="in_flight_micro_batches", assumes=KEPT, when=ZB_V, **SPLIT)
-def zero_bubble_v_in_flight(micro_batches, stage, pp):
+def zero_bubble_v_in_flight(num_micro_batches, stage, pp):
     """Micro-batches in flight in ZB-V: in every rank as many as in 1F1B's first."""
-    return xp.where(stage < pp, xp.minimum(micro_batches, pp), 0.0)
+    return xp.where(stage < pp, xp.minimum(num_micro_batches, pp), 0.0)
 
 
 @formula(returns="in_flight_micro_batches", assumes=(*KEPT, STEADY), when=V_HALF, **PATTERN)
-def v_half_in_flight(micro_batches, stage, pp):
+def v_half_in_flight(num_micro_batches, stage, pp):
     """Micro-batches in flight in V-half: those of half the stages, and one."""
     most = xp.where(pp > 1.0, xp.floor(pp / 2.0) + 1.0, 1.0)
-    return xp.where(stage < pp, xp.minimum(micro_batches, most), 0.0)
+    return xp.where(stage < pp, xp.minimum(num_micro_batches, most), 0.0)
 
 
 @formula(returns="in_flight_micro_batches", assumes=(*KEPT, STEADY), when=V_MIN, **PATTERN)
-def v_min_in_flight(micro_batches, stage, pp):
+def v_min_in_flight(num_micro_batches, stage, pp):
     """Micro-batches in flight in V-min: those of a third of the stages, and one; at most."""
-    return xp.where(stage < pp, xp.minimum(micro_batches, xp.floor((pp + 4.0) / 3.0)), 0.0)
+    return xp.where(stage < pp, xp.minimum(num_micro_batches, xp.floor((pp + 4.0) / 3.0)), 0.0)
 
 
 @formula(
@@ -197,9 +197,9 @@ def v_min_in_flight(micro_batches, stage, pp):
     assumes=KEPT,
     when=DUAL_V,
 )
-def dual_pipe_v_in_flight(micro_batches, stage, pp):
+def dual_pipe_v_in_flight(num_micro_batches, stage, pp):
     """Micro-batches in flight in DualPipeV, of both chunks together."""
-    return xp.where(stage < pp, xp.minimum(micro_batches, pp + 0.5), 0.0)
+    return xp.where(stage < pp, xp.minimum(num_micro_batches, pp + 0.5), 0.0)
 
 
 # What both ends of the model add, which are in one rank.
@@ -212,9 +212,9 @@ FIRST = "the first rank's extra work is waited for in every micro-batch"
     assumes=(FIRST,),
     when={"schedule": "|".join((FOLDED[0], FOLDED[1], PAIRED[1])), **UNEVEN},
 )
-def folded_imbalance_time(micro_batches, first_stage_extra_time, last_stage_extra_time):
+def folded_imbalance_time(num_micro_batches, first_stage_extra_time, last_stage_extra_time):
     """Time that both ends' extra work adds to a folded pipeline."""
-    return micro_batches * xp.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
+    return num_micro_batches * xp.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
 
 
 @derived(
@@ -223,11 +223,11 @@ def folded_imbalance_time(micro_batches, first_stage_extra_time, last_stage_extr
     when={**V_MIN, **UNEVEN},
 )
 def v_min_imbalance_time(
-    micro_batches, first_stage_extra_time, last_stage_extra_time, exposed_p2p_time
+    num_micro_batches, first_stage_extra_time, last_stage_extra_time, exposed_pp_time
 ):
     """Time that both ends' extra work adds to V-min."""
-    extra = micro_batches * xp.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
-    return xp.maximum(extra - exposed_p2p_time, 0.0)
+    extra = num_micro_batches * xp.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
+    return xp.maximum(extra - exposed_pp_time, 0.0)
 
 
 # What lies where: the first rank has both ends of the model.
@@ -252,30 +252,36 @@ def folded_stage_layers(
     layers,
     pipeline_layers,
     pp,
-    virtual_stages,
-    embedding_as_layer,
-    loss_as_layer,
+    virtual_pipeline_size,
+    embedding_layer_weight,
+    head_layer_weight,
     stage,
     stage_added_layers,
 ):
     """Layers of the stage: two chunks, the first less what the ends count."""
-    ends = embedding_as_layer + loss_as_layer
-    even = virtual_stages * xp.ceil((pipeline_layers + ends) / (pp * virtual_stages))
+    ends = embedding_layer_weight + head_layer_weight
+    even = virtual_pipeline_size * xp.ceil((pipeline_layers + ends) / (pp * virtual_pipeline_size))
     own = xp.maximum(even - xp.where(stage == 0.0, ends, 0.0), 0.0)
     return xp.asarray(own * layers / xp.maximum(pipeline_layers, 1.0) + stage_added_layers)
 
 
 @derived(returns="stage_leading_layers", assumes=(BOTH_ENDS,), **KNOWN)
 def folded_leading_layers(
-    dense_layers, pipeline_layers, pp, virtual_stages, embedding_as_layer, loss_as_layer, stage
+    dense_layers,
+    pipeline_layers,
+    pp,
+    virtual_pipeline_size,
+    embedding_layer_weight,
+    head_layer_weight,
+    stage,
 ):
     """First dense layers of a mixture of experts that lie in the stage's two chunks."""
-    places = pipeline_layers + embedding_as_layer + loss_as_layer
-    chunk = xp.ceil(places / (pp * virtual_stages))
-    leading = dense_layers + embedding_as_layer
+    places = pipeline_layers + embedding_layer_weight + head_layer_weight
+    chunk = xp.ceil(places / (pp * virtual_pipeline_size))
+    leading = dense_layers + embedding_layer_weight
     down = xp.clip(leading - stage * chunk, 0.0, chunk)
     up = xp.clip(leading - (2.0 * pp - 1.0 - stage) * chunk, 0.0, chunk)
-    return xp.maximum(down + up - xp.where(stage == 0.0, embedding_as_layer, 0.0), 0.0)
+    return xp.maximum(down + up - xp.where(stage == 0.0, embedding_layer_weight, 0.0), 0.0)
 
 
 for _which in ("embedding", "output"):
@@ -313,15 +319,15 @@ def folded_transfer_energy(
     tp,
     cp,
     dp,
-    micro_batches,
+    num_micro_batches,
     has_backward,
     node_boundaries,
-    virtual_stages,
+    virtual_pipeline_size,
     pp_transfer_energy,
     pp,
     pp_inner_energy,
 ):
     """Energy of a folded pipeline's transfers in a step, those between nodes and those inside."""
     inside = xp.maximum(pp - 1.0 - node_boundaries, 0.0)
-    ways = virtual_stages * tp * cp * dp * micro_batches * (1.0 + has_backward)
+    ways = virtual_pipeline_size * tp * cp * dp * num_micro_batches * (1.0 + has_backward)
     return ways * (node_boundaries * pp_transfer_energy + inside * pp_inner_energy)

@@ -54,7 +54,7 @@ def _path(
         given[name] = one.reshape(one.shape[:1] + (1,) * (axes + 1 - one.ndim) + one.shape[1:])
     found = Evaluation(given, {"switching": switching})
     joins: dict[str, Callable[..., Any]] = {
-        "path_latency": np.sum, "path_wire_time": JOINED[switching],
+        "path_latency": np.sum, "path_serialization_time": JOINED[switching],
         "path_energy_per_bit": np.sum,
     }  # fmt: skip
     path = {name: np.asarray(join(found[name], axis=0)) for name, join in joins.items()}
@@ -269,7 +269,7 @@ def path_latency(intra_hops, intra_latency, inter_hops, inter_latency):
 
 
 @formula(
-    returns="path_wire_time",
+    returns="path_serialization_time",
     source="hockney1994",
     assumes=("each link waits for the whole message: store and forward",),
 )
@@ -282,7 +282,7 @@ def store_and_forward_wire_time(
 
 
 @formula(
-    returns="path_wire_time",
+    returns="path_serialization_time",
     source="hockney1994",
     assumes=("a link passes a message on while it comes in: cut-through",),
     when={"switching": "cut_through"},
@@ -300,7 +300,7 @@ def path_energy_per_bit(intra_hops, intra_energy_per_bit, inter_hops, inter_ener
     return intra_hops * intra_energy_per_bit + inter_hops * inter_energy_per_bit
 
 
-total("path_time", ("path_latency", "path_wire_time"), source="hockney1994")
+total("path_time", ("path_latency", "path_serialization_time"), source="hockney1994")
 
 
 @derived()
@@ -320,7 +320,7 @@ def crossing_links(ranks, gpus_per_node):
 
 PATH = {
     "latency": "path_latency",
-    "wire_time": "path_wire_time",
+    "serialization_time": "path_serialization_time",
     "energy_per_bit": "path_energy_per_bit",
 }
 NODE = {"intra_hops": "node_intra_hops", "inter_hops": "node_inter_hops"}

@@ -26,17 +26,17 @@ def dp_of_world(world_size, tp, cp, pp):
 
 
 @derived(assumes=("a batch that doesn't divide belongs to a plan that can't be",))
-def micro_batches(global_batch, dp, micro_batch):
+def num_micro_batches(global_batch_size, dp, micro_batch_size):
     """Micro-batches of a step on a rank."""
-    return xp.maximum(xp.ceil(global_batch / (dp * micro_batch)), 1.0)
+    return xp.maximum(xp.ceil(global_batch_size / (dp * micro_batch_size)), 1.0)
 
 
-product("global_batch", ("dp", "micro_batch", "micro_batches"),
+product("global_batch_size", ("dp", "micro_batch_size", "num_micro_batches"),
         "Sequences of a step: those of all micro-batches",
         name="global_batch_of_micro_batches")  # fmt: skip
 
 
-@derived(returns="global_batch", when={"batched_by": "tokens"})
+@derived(returns="global_batch_size", when={"batched_by": "tokens"})
 def global_batch_of_tokens(tokens_per_step, sequence_length):
     """Sequences of a step: those of all its tokens."""
     return tokens_per_step / sequence_length
@@ -51,12 +51,12 @@ alias(
 )
 
 
-product("hsdp_shard", ("dp", "cp"), "Ranks over which hybrid sharding shards: all",
+product("hsdp_shard_size", ("dp", "cp"), "Ranks over which hybrid sharding shards: all",
         assumes=("one shard over all ranks of equal weights",),
         name="hsdp_shard_of_all")  # fmt: skip
 
 
-product("layers", ("pp", "virtual_stages"), "Layers: one in each stage",
+product("layers", ("pp", "virtual_pipeline_size"), "Layers: one in each stage",
         assumes=("a layer a stage, for none are given",), when={"depth": "unknown"},
         name="one_layer_a_stage")  # fmt: skip
 
@@ -78,9 +78,17 @@ __all__: list[str] = []
 
 # In the order in which people name them.
 DEGREES = (
-    "tp", "pp", "cp", "ep", "etp", "dp", "hsdp_shard", "virtual_stages", "micro_batch",
-)  # fmt: skip
-BATCHES = ("global_batch", "micro_batches")
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "etp",
+    "dp",
+    "hsdp_shard_size",
+    "virtual_pipeline_size",
+    "micro_batch_size",
+)
+BATCHES = ("global_batch_size", "num_micro_batches")
 
 
 # Where the groups of a parallel plan sit: their ranks, and how they lie on nodes.
@@ -94,7 +102,7 @@ BATCHES = ("global_batch", "micro_batches")
 # it is rounded up, so that it stays a size.
 
 # "zero" shards over data and context; "hsdp_*" cut those ranks into shards and their replicas.
-GROUPS = ("tp", "cp", "dp", "zero", "hsdp_shard", "hsdp_replica", "pp", "etp", "ep", "edp")
+GROUPS = ("tp", "cp", "dp", "zero", "hsdp_shard_size", "hsdp_replica", "pp", "etp", "ep", "edp")
 
 
 ORDER = "megatron/core/parallel_state.py, the default order of ranks"
@@ -110,7 +118,7 @@ def edp(tp, cp, dp, etp, ep):
     return xp.ceil(tp * cp * dp / (etp * ep))
 
 
-for _group in ("tp", "cp", "dp", "pp", "etp", "ep", "edp", "hsdp_shard"):
+for _group in ("tp", "cp", "dp", "pp", "etp", "ep", "edp", "hsdp_shard_size"):
     alias("group_size", _group, source=MEGATRON, where=ORDER, when={"group": _group})
 
 
@@ -119,23 +127,23 @@ product("group_size", ("dp", "cp"), "Ranks over which ZeRO shards: those of equa
 
 
 @formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "hsdp_replica"})
-def hsdp_replica_size(dp, cp, hsdp_shard):
+def hsdp_replica_size(dp, cp, hsdp_shard_size):
     """Ranks that hold the same shard in hybrid sharding."""
-    return xp.ceil(dp * cp / hsdp_shard)
+    return xp.ceil(dp * cp / hsdp_shard_size)
 
 
 # Strides.
 
 
 constant("group_stride", 1.0, source=MEGATRON, where=ORDER, when={"group": "tp|etp"})
-alias("group_stride", "tp", source=MEGATRON, where=ORDER, when={"group": "cp|zero|hsdp_shard"})
+alias("group_stride", "tp", source=MEGATRON, where=ORDER, when={"group": "cp|zero|hsdp_shard_size"})
 
 
 product("group_stride", ("tp", "cp"), "Distance in rank of neighbours in a data-parallel group",
         source=MEGATRON, where=ORDER, when={"group": "dp"}, name="dp_stride")  # fmt: skip
 
 
-product("group_stride", ("tp", "hsdp_shard"),
+product("group_stride", ("tp", "hsdp_shard_size"),
         "Distance in rank of neighbours that hold the same shard", source=MEGATRON, where=ORDER,
         when={"group": "hsdp_replica"}, name="hsdp_replica_stride")  # fmt: skip
 
@@ -257,27 +265,33 @@ PLAN = (
     ),
     Requirement(
         "too_few_layers",
-        "every virtual stage must have a layer, or an end that counts as some: pp*virtual_stages up"
-        " to the layers and such ends, each of which is up to a stage's places",
-        lambda pp, virtual_stages, layers, embedding_as_layer, loss_as_layer: (
-            (pp * virtual_stages <= layers + embedding_as_layer + loss_as_layer)
+        "every virtual stage must have a layer, or an end that counts as some: "
+        "pp*virtual_pipeline_size up to the layers and such ends, each of which is up to a "
+        "stage's places",
+        lambda pp, virtual_pipeline_size, layers, embedding_layer_weight, head_layer_weight: (
+            (pp * virtual_pipeline_size <= layers + embedding_layer_weight + head_layer_weight)
             & (
-                xp.maximum(embedding_as_layer, loss_as_layer)
-                <= xp.ceil((layers + embedding_as_layer + loss_as_layer) / (pp * virtual_stages))
+                xp.maximum(embedding_layer_weight, head_layer_weight)
+                <= xp.ceil(
+                    (layers + embedding_layer_weight + head_layer_weight)
+                    / (pp * virtual_pipeline_size)
+                )
             )
         ),
     ),
     Requirement(
         "layers_not_divisible",
-        "pp*virtual_stages must divide the layers, unless stages may be uneven",
-        lambda pp, virtual_stages, pipeline_layers, uneven_stages: (
-            (uneven_stages > 0.0) | _divides(pp * virtual_stages, pipeline_layers)
+        "pp*virtual_pipeline_size must divide the layers, unless stages may be uneven",
+        lambda pp, virtual_pipeline_size, pipeline_layers, uneven_stages: (
+            (uneven_stages > 0.0) | _divides(pp * virtual_pipeline_size, pipeline_layers)
         ),
     ),
     Requirement(
         "batch_not_divisible",
-        "dp*micro_batch must divide the global batch",
-        lambda dp, micro_batch, global_batch: _divides(dp * micro_batch, global_batch),
+        "dp*micro_batch_size must divide the global batch",
+        lambda dp, micro_batch_size, global_batch_size: _divides(
+            dp * micro_batch_size, global_batch_size
+        ),
     ),
     Requirement(
         "sequence_not_divisible_by_tp",
@@ -289,7 +303,7 @@ PLAN = (
     Requirement(
         "shards_not_divisible",
         "the ranks of a hybrid shard must divide dp*cp",
-        lambda hsdp_shard, dp, cp: _divides(hsdp_shard, dp * cp),
+        lambda hsdp_shard_size, dp, cp: _divides(hsdp_shard_size, dp * cp),
     ),
     Requirement(
         "expert_ranks_not_divisible",
@@ -362,12 +376,12 @@ CONTEXT: dict[tuple[str, str], tuple[Requirement, ...]] = {
 _ONE_CHUNK = Requirement(
     "virtual_stages_without_interleaving",
     "only interleaved and folded schedules have more than one virtual stage",
-    lambda virtual_stages: xp.asarray(virtual_stages == 1.0),
+    lambda virtual_pipeline_size: xp.asarray(virtual_pipeline_size == 1.0),
 )
 _TWO_CHUNKS = Requirement(
     "not_two_virtual_stages",
     "a folded schedule (ZB-V, V-half, V-min, DualPipeV) has two virtual stages",
-    lambda virtual_stages: xp.asarray(virtual_stages == 2.0),
+    lambda virtual_pipeline_size: xp.asarray(virtual_pipeline_size == 2.0),
 )
 
 
@@ -376,7 +390,7 @@ def _no_fewer(words: str, each: float, more: float) -> Requirement:
     return Requirement(
         "too_few_micro_batches",
         f"there must be no fewer micro-batches than {words}",
-        lambda pp, micro_batches: xp.asarray(micro_batches >= each * pp + more),
+        lambda pp, num_micro_batches: xp.asarray(num_micro_batches >= each * pp + more),
     )
 
 
@@ -388,8 +402,8 @@ SCHEDULE: dict[str, tuple[Requirement, ...]] = {
         Requirement(
             "micro_batches_not_divisible",
             "pp must divide the micro-batches with more than one virtual stage",
-            lambda virtual_stages, pp, micro_batches: (
-                (virtual_stages == 1.0) | _divides(pp, micro_batches)
+            lambda virtual_pipeline_size, pp, num_micro_batches: (
+                (virtual_pipeline_size == 1.0) | _divides(pp, num_micro_batches)
             ),
         ),
     ),
@@ -405,7 +419,7 @@ SCHEDULE: dict[str, tuple[Requirement, ...]] = {
         Requirement(
             "odd_stages_or_micro_batches",
             "stages and micro-batches must be even (DualPipe)",
-            lambda pp, micro_batches: (pp % 2.0 == 0.0) & (micro_batches % 2.0 == 0.0),
+            lambda pp, num_micro_batches: (pp % 2.0 == 0.0) & (num_micro_batches % 2.0 == 0.0),
         ),
     ),
 }

@@ -21,15 +21,15 @@ DALY: dict[str, Any] = {
 
 
 @derived()
-def servers(world_size, server_gpus):
+def run_nodes(world_size, gpus_per_failing_node):
     """Servers of the run (not rounded)."""
-    return world_size / server_gpus
+    return world_size / gpus_per_failing_node
 
 
 @derived(assumes=("an upper bound: faults that come together interrupt a run once",))
-def fault_interval(day, fault_rate, servers):
+def mean_time_between_failures(day, failure_rate, run_nodes):
     """Mean time between interruptions of the run."""
-    return day / (fault_rate * servers)
+    return day / (failure_rate * run_nodes)
 
 
 # What a checkpoint takes.
@@ -53,9 +53,9 @@ def adapted_checkpoint_bytes(adapter_parameters, weight_bytes, optimizer_bytes):
 
 
 @derived(assumes=("servers share out what they hold alike, and write all at once",))
-def checkpoint_flow_time(checkpoint_bytes, servers, storage_bandwidth, total_storage_bandwidth):
+def checkpoint_flow_time(checkpoint_bytes, run_nodes, storage_bandwidth, total_storage_bandwidth):
     """Time of a checkpoint's bytes on their way to storage."""
-    return checkpoint_bytes / xp.minimum(servers * storage_bandwidth, total_storage_bandwidth)
+    return checkpoint_bytes / xp.minimum(run_nodes * storage_bandwidth, total_storage_bandwidth)
 
 
 total("checkpoint_write_time", ("checkpoint_start_time", "checkpoint_flow_time"))
@@ -78,25 +78,27 @@ def staged_stall_time(checkpoint_bytes, world_size, staging_bandwidth):
 
 
 @formula(returns="checkpoint_interval", where="equation 37", **DALY)
-def best_interval(checkpoint_stall_time, fault_interval, step_time):
+def best_interval(checkpoint_stall_time, mean_time_between_failures, step_time):
     """Computing between two checkpoints: the best, and a step at least."""
-    share = checkpoint_stall_time / (2.0 * fault_interval)
+    share = checkpoint_stall_time / (2.0 * mean_time_between_failures)
     order = 1.0 + xp.sqrt(share) / 3.0 + share / 9.0
-    young = xp.sqrt(2.0 * checkpoint_stall_time * fault_interval)
-    best = xp.where(share < 1.0, young * order - checkpoint_stall_time, fault_interval)
+    young = xp.sqrt(2.0 * checkpoint_stall_time * mean_time_between_failures)
+    best = xp.where(share < 1.0, young * order - checkpoint_stall_time, mean_time_between_failures)
     return xp.maximum(best, step_time)
 
 
 @formula(returns="checkpoint_interval", where="equation 37", when={"saving": "staged"}, **DALY)
-def best_staged_interval(checkpoint_stall_time, fault_interval, step_time, checkpoint_write_time):
+def best_staged_interval(
+    checkpoint_stall_time, mean_time_between_failures, step_time, checkpoint_write_time
+):
     """Computing between two staged checkpoints: the best, once the last one is written."""
-    best = best_interval(checkpoint_stall_time, fault_interval, step_time)
+    best = best_interval(checkpoint_stall_time, mean_time_between_failures, step_time)
     return xp.maximum(best, checkpoint_write_time)
 
 
 total(
-    "outage_time",
-    ("detection_time", "job_start_time", "checkpoint_flow_time"),
+    "recovery_time",
+    ("detection_time", "job_restart_time", "checkpoint_flow_time"),
     assumes=("a checkpoint is read as fast as it is written",),
 )
 
@@ -115,48 +117,64 @@ def _kept(attempt):
 
 
 @formula(where="equation 20", **DALY)
-def goodput(checkpoint_interval, checkpoint_stall_time, fault_interval, outage_time, waiting_share):
+def goodput(
+    checkpoint_interval,
+    checkpoint_stall_time,
+    mean_time_between_failures,
+    recovery_time,
+    replacement_wait_fraction,
+):
     """Share of the run's time that brings the training on."""
-    attempt = (checkpoint_interval + checkpoint_stall_time) / fault_interval
-    running = _running(outage_time, fault_interval, waiting_share)
-    return running * (checkpoint_interval / fault_interval) * _kept(attempt)
+    attempt = (checkpoint_interval + checkpoint_stall_time) / mean_time_between_failures
+    running = _running(recovery_time, mean_time_between_failures, replacement_wait_fraction)
+    return running * (checkpoint_interval / mean_time_between_failures) * _kept(attempt)
 
 
 @formula(where="equation 20, the part of what is saved", **DALY)
-def saving_share(
-    checkpoint_interval, checkpoint_stall_time, fault_interval, outage_time, waiting_share
+def checkpoint_overhead(
+    checkpoint_interval,
+    checkpoint_stall_time,
+    mean_time_between_failures,
+    recovery_time,
+    replacement_wait_fraction,
 ):
     """Share of the run's time lost to writing checkpoints that are of use."""
-    attempt = (checkpoint_interval + checkpoint_stall_time) / fault_interval
-    running = _running(outage_time, fault_interval, waiting_share)
-    return running * (checkpoint_stall_time / fault_interval) * _kept(attempt)
+    attempt = (checkpoint_interval + checkpoint_stall_time) / mean_time_between_failures
+    running = _running(recovery_time, mean_time_between_failures, replacement_wait_fraction)
+    return running * (checkpoint_stall_time / mean_time_between_failures) * _kept(attempt)
 
 
 @formula(where="equation 20, the part of what is broken off", **DALY)
-def redone_share(
-    checkpoint_interval, checkpoint_stall_time, fault_interval, outage_time, waiting_share
+def rework_fraction(
+    checkpoint_interval,
+    checkpoint_stall_time,
+    mean_time_between_failures,
+    recovery_time,
+    replacement_wait_fraction,
 ):
     """Share of the run's time lost to work that is done again."""
-    attempt = (checkpoint_interval + checkpoint_stall_time) / fault_interval
+    attempt = (checkpoint_interval + checkpoint_stall_time) / mean_time_between_failures
     # Of a short attempt the first terms: the difference would lose its digits.
     short = attempt / 2.0 - attempt**2.0 / 12.0 + attempt**4.0 / 720.0
     lost = xp.where(attempt < 0.01, short, 1.0 - attempt * _kept(attempt))
-    return _running(outage_time, fault_interval, waiting_share) * lost
+    return _running(recovery_time, mean_time_between_failures, replacement_wait_fraction) * lost
 
 
 @formula(where="equation 20, the part of restarts", **DALY)
-def restarting_share(outage_time, fault_interval, waiting_share):
+def restart_fraction(recovery_time, mean_time_between_failures, replacement_wait_fraction):
     """Share of the run's time lost from interruptions until it computes again."""
-    return (1.0 - waiting_share) * -xp.expm1(-outage_time / fault_interval)
+    return (1.0 - replacement_wait_fraction) * -xp.expm1(
+        -recovery_time / mean_time_between_failures
+    )
 
 
 # Servers that are away, and those that stand ready.
 
 
 @derived(assumes=("a server is away for as long on average wherever it stands",))
-def servers_down(fault_rate, servers, repair_time, day):
+def nodes_down(failure_rate, run_nodes, mean_time_to_repair, day):
     """Servers that are away at once, on average: all at most."""
-    return servers * xp.minimum(fault_rate * repair_time / day, 1.0)
+    return run_nodes * xp.minimum(failure_rate * mean_time_to_repair / day, 1.0)
 
 
 GAMMA: dict[str, Any] = {
@@ -168,16 +186,16 @@ GAMMA: dict[str, Any] = {
 
 
 @formula(**GAMMA)
-def spare_servers(servers_down, down_dispersion, spare_probability):
+def spare_nodes(nodes_down, down_dispersion, spare_coverage):
     """Servers that must stand ready to suffice for a share of the time."""
-    return negative_binomial_quantile(spare_probability, servers_down, down_dispersion)
+    return negative_binomial_quantile(spare_coverage, nodes_down, down_dispersion)
 
 
 @formula(**{**GAMMA, "assumes": (*GAMMA["assumes"], "a run waits while more are away than stand "
                                  "ready")})  # fmt: skip
-def waiting_share(spare_servers, servers_down, down_dispersion):
+def replacement_wait_fraction(spare_nodes, nodes_down, down_dispersion):
     """Share of the run's time in which more servers are away than stand ready."""
-    return negative_binomial_tail(spare_servers, servers_down, down_dispersion)
+    return negative_binomial_tail(spare_nodes, nodes_down, down_dispersion)
 
 
 # The run.
@@ -199,9 +217,9 @@ def run_days(run_time, day):
 
 
 @derived(assumes=("a GPU that communicates or waits takes what an idle one does",))
-def device_energy(world_size, power, idle_power_fraction, step_time, computing_time):
+def device_energy(world_size, power, idle_power_fraction, step_time, step_compute_time):
     """Energy of a step: all GPUs, idle all the time and busy while they compute."""
-    busy = xp.maximum(1.0 - idle_power_fraction, 0.0) * xp.minimum(computing_time, step_time)
+    busy = xp.maximum(1.0 - idle_power_fraction, 0.0) * xp.minimum(step_compute_time, step_time)
     return world_size * power * (idle_power_fraction * step_time + busy)
 
 
@@ -220,14 +238,14 @@ LEAST_LIMIT = usual_table()["run"]["least_power_share"].value
     ),
     **LIMITED,
 )
-def clock_share(power_limit, power, power_slowdown):
+def power_cap_rate_ratio(power_limit, power, power_cap_slowdown):
     """Rate of a GPU under a limit of its power by that without one."""
     share = xp.minimum(xp.maximum(power_limit / power, LEAST_LIMIT), 1.0)
-    return xp.maximum(1.0 - power_slowdown * (1.0 - share) ** 2.0, 0.01)
+    return xp.maximum(1.0 - power_cap_slowdown * (1.0 - share) ** 2.0, 0.01)
 
 
-product("matmul_efficiency", ("full_matmul_efficiency", "clock_share"), **LIMITED)
-product("attention_efficiency", ("full_attention_efficiency", "clock_share"), **LIMITED)
+product("matmul_efficiency", ("uncapped_matmul_efficiency", "power_cap_rate_ratio"), **LIMITED)
+product("attention_efficiency", ("full_attention_efficiency", "power_cap_rate_ratio"), **LIMITED)
 
 
 @derived(
@@ -236,12 +254,12 @@ product("attention_efficiency", ("full_attention_efficiency", "clock_share"), **
     **LIMITED,
 )
 def limited_device_energy(
-    world_size, power, power_limit, idle_power_fraction, step_time, computing_time
+    world_size, power, power_limit, idle_power_fraction, step_time, step_compute_time
 ):
     """Energy of a step: all GPUs, idle all the time and at their limit while they compute."""
     idle = idle_power_fraction * power
     more = xp.maximum(xp.minimum(power_limit, power) - idle, 0.0)
-    return world_size * (idle * step_time + more * xp.minimum(computing_time, step_time))
+    return world_size * (idle * step_time + more * xp.minimum(step_compute_time, step_time))
 
 
 @derived(assumes=("hosts take the same whatever the GPUs do",))
@@ -251,18 +269,18 @@ def host_energy(world_size, host_power, fan_power, step_time):
 
 
 @derived()
-def cards(world_size, nics_per_node, gpus_per_node):
+def nics(world_size, nics_per_node, gpus_per_node):
     """Network cards of all nodes."""
     return world_size * nics_per_node / gpus_per_node
 
 
-product("card_energy", ("cards", "card_power", "step_time"))
-product("switch_energy", ("cards", "switch_power", "step_time"))
-total("node_energy", ("device_energy", "host_energy", "card_energy"))
+product("nic_energy", ("nics", "nic_power", "step_time"))
+product("switch_energy", ("nics", "switch_power", "step_time"))
+total("node_energy", ("device_energy", "host_energy", "nic_energy"))
 
 
 @derived()
-def node_power(node_energy, step_time, world_size, gpus_per_node):
+def node_dc_power(node_energy, step_time, world_size, gpus_per_node):
     """Power of a node in a step, on average, behind its supplies."""
     return node_energy / (step_time * world_size) * gpus_per_node
 
@@ -273,9 +291,9 @@ def node_power(node_energy, step_time, world_size, gpus_per_node):
         "lies outside of its board: links, cables, transceivers",
     )
 )
-def step_energy(node_energy, conversion_efficiency, switch_energy, communication_energy, pue):
+def step_energy(node_energy, psu_efficiency, switch_energy, communication_energy, pue):
     """Energy of a step: nodes with their supplies, switches, moved bits, the site."""
-    return pue * (node_energy / conversion_efficiency + switch_energy + communication_energy)
+    return pue * (node_energy / psu_efficiency + switch_energy + communication_energy)
 
 
 @derived()
@@ -291,13 +309,13 @@ product("training_energy", ("training_steps", "step_energy"))
 
 
 @derived(
-    returns="price",
+    returns="gpu_hour_price",
     assumes=("what is owned works all the time, and is worth nothing in the end",),
 )
 def price_of_owning(
-    capital,
-    network_share,
-    ownership_time,
+    capital_cost,
+    network_cost_fraction,
+    depreciation_time,
     hour,
     electricity_price,
     kilowatt_hour,
@@ -306,28 +324,30 @@ def price_of_owning(
     step_time,
 ):
     """Price of a GPU for an hour: what owning it costs, with its electricity."""
-    written_off = capital * (1.0 + network_share) / (ownership_time / hour)
+    written_off = capital_cost * (1.0 + network_cost_fraction) / (depreciation_time / hour)
     joules = step_energy / (world_size * (step_time / hour))
     return written_off + electricity_price * joules / kilowatt_hour
 
 
 @derived()
-def paid_gpus(world_size, spare_servers, server_gpus):
+def provisioned_gpus(world_size, spare_nodes, gpus_per_failing_node):
     """GPUs that are paid for, spare ones among them."""
-    return world_size + spare_servers * server_gpus
+    return world_size + spare_nodes * gpus_per_failing_node
 
 
 @derived()
-def run_gpu_hours(paid_gpus, run_time, hour):
+def run_gpu_hours(provisioned_gpus, run_time, hour):
     """GPU-hours of a whole training with all that interrupts it, spare GPUs counted."""
-    return paid_gpus * run_time / hour
+    return provisioned_gpus * run_time / hour
 
 
-product("run_cost", ("run_gpu_hours", "price"))
+product("run_cost", ("run_gpu_hours", "gpu_hour_price"))
 
 
 @derived()
-def useful_cost(price, paid_gpus, tokens_per_step, step_time, goodput, hour):
+def cost_per_trillion_useful_tokens(
+    gpu_hour_price, provisioned_gpus, tokens_per_step, step_time, goodput, hour
+):
     """Cost of training on a trillion tokens with all that interrupts it, spare GPUs counted."""
     lasting = 1e12 / tokens_per_step * step_time / xp.maximum(goodput, LEAST)
-    return price * (paid_gpus * lasting / hour)
+    return gpu_hour_price * (provisioned_gpus * lasting / hour)

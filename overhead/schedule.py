@@ -48,70 +48,70 @@ INPUT = "(stage_backward_time - stage_weight_time)"
 # What transfers between stages add to a pipeline although they occupy no device.
 
 
-def rounds(micro_batches: Array, pp: Array) -> Array:
+def rounds(num_micro_batches: Array, pp: Array) -> Array:
     """Return how often a transfer there and back is waited for in plain 1F1B.
 
     One round fills and drains the pipeline; of the pp micro-batches that follow one another through
     all stages, a transfer each but for one.
     """
-    return micro_batches + pp - 2.0 - xp.ceil((micro_batches - 1.0) / pp)
+    return num_micro_batches + pp - 2.0 - xp.ceil((num_micro_batches - 1.0) / pp)
 
 
-@derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS), when=GPIPE)
+@derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS), when=GPIPE)
 def gpipe_p2p_time(p2p_time, pp):
     """Time that transfers add to GPipe: its filling and its draining."""
     return 2.0 * p2p_time * (pp - 1.0)
 
 
-@derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS), when=FORWARD)
+@derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS), when=FORWARD)
 def forward_only_p2p_time(p2p_time, pp):
     """Time that transfers add to forwards alone: their filling."""
     return p2p_time * (pp - 1.0)
 
 
-@derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS), when=PLAIN)
-def one_f_one_b_p2p_time(p2p_time, micro_batches, pp):
+@derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS), when=PLAIN)
+def one_f_one_b_p2p_time(p2p_time, num_micro_batches, pp):
     """Time that transfers add to 1F1B: nearly two of every micro-batch, for nothing hides them."""
-    return 2.0 * p2p_time * rounds(micro_batches, pp)
+    return 2.0 * p2p_time * rounds(num_micro_batches, pp)
 
 
 @derived(
-    returns="exposed_p2p_time",
+    returns="exposed_pp_time",
     assumes=(EVEN, ASYNCHRONOUS, WHOLE_GROUPS, "with one virtual stage it is plain 1F1B"),
     when=INTERLEAVED,
 )
 def interleaved_p2p_time(
-    pp, virtual_stages, p2p_time, micro_batches, stage_forward_time, stage_backward_time
+    pp, virtual_pipeline_size, p2p_time, num_micro_batches, stage_forward_time, stage_backward_time
 ):
     """Time that transfers add to interleaved 1F1B.
 
     Exact while a transfer is no longer than a chunk's forward and backward, each; beyond that the
     pipeline's time is within 15 % of the simulated one up to transfers of five chunks.
     """
-    ways = 2.0 * p2p_time * (pp * virtual_stages - 1.0)
+    ways = 2.0 * p2p_time * (pp * virtual_pipeline_size - 1.0)
     shorter = xp.minimum(stage_forward_time, stage_backward_time)
-    late = xp.maximum(virtual_stages * p2p_time - shorter, 0.0)
-    chunked = ways + xp.maximum(micro_batches - pp, 0.0) * late
-    plain = 2.0 * p2p_time * rounds(micro_batches, pp)
-    return xp.where(pp > 1.0, xp.where(virtual_stages > 1.0, chunked, plain), 0.0)
+    late = xp.maximum(virtual_pipeline_size * p2p_time - shorter, 0.0)
+    chunked = ways + xp.maximum(num_micro_batches - pp, 0.0) * late
+    plain = 2.0 * p2p_time * rounds(num_micro_batches, pp)
+    return xp.where(pp > 1.0, xp.where(virtual_pipeline_size > 1.0, chunked, plain), 0.0)
 
 
 @derived(
-    returns="exposed_p2p_time",
+    returns="exposed_pp_time",
     assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_PP, "weights take no longer than forward or input"),
     when=H1,
 )
-def zero_bubble_h1_p2p_time(p2p_time, micro_batches, pp, stage_weight_time):
+def zero_bubble_h1_p2p_time(p2p_time, num_micro_batches, pp, stage_weight_time):
     """Time that transfers add to ZB-H1: once it is full, weights hide them."""
-    count = rounds(micro_batches, pp)
+    count = rounds(num_micro_batches, pp)
     ends = 2.0 * (pp - 1.0)
     beyond = xp.maximum(2.0 * p2p_time - stage_weight_time, 0.0)
     return 2.0 * p2p_time * xp.minimum(count, ends) + beyond * xp.maximum(count - ends, 0.0)
 
 
-@derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_H2), when=H2)
+@derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_H2), when=H2)
 def zero_bubble_h2_p2p_time(
-    pp, p2p_time, stage_backward_time, stage_weight_time, stage_forward_time, micro_batches
+    pp, p2p_time, stage_backward_time, stage_weight_time, stage_forward_time, num_micro_batches
 ):
     """Time that transfers add to ZB-H2 if all devices wait for the last: one or two a stage.
 
@@ -124,12 +124,12 @@ def zero_bubble_h2_p2p_time(
     ends = (pp - 1.0) * (p2p_time + xp.minimum(xp.maximum(beyond + p2p_time, 0.0), p2p_time))
     # What every micro-batch waits if transfers outlast the twice as many micro-batches in flight.
     late = p2p_time - 0.5 * (stage_forward_time + stage_backward_time + stage_weight_time)
-    return ends + xp.where(pp > 1.0, micro_batches - 1.0, 0.0) * xp.maximum(late, 0.0)
+    return ends + xp.where(pp > 1.0, num_micro_batches - 1.0, 0.0) * xp.maximum(late, 0.0)
 
 
-@derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_H2), when=STAGGERED)
+@derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_H2), when=STAGGERED)
 def staggered_zero_bubble_h2_p2p_time(
-    p2p_time, pp, micro_batches, stage_forward_time, stage_backward_time, stage_weight_time
+    p2p_time, pp, num_micro_batches, stage_forward_time, stage_backward_time, stage_weight_time
 ):
     """Time that transfers add to ZB-H2 if devices update one by one: two a stage.
 
@@ -137,45 +137,45 @@ def staggered_zero_bubble_h2_p2p_time(
     that a rough estimate.
     """
     late = p2p_time - 0.5 * (stage_forward_time + stage_backward_time + stage_weight_time)
-    beyond = xp.where(pp > 1.0, micro_batches - 1.0, 0.0) * xp.maximum(late, 0.0)
+    beyond = xp.where(pp > 1.0, num_micro_batches - 1.0, 0.0) * xp.maximum(late, 0.0)
     return 2.0 * p2p_time * (pp - 1.0) + beyond
 
 
-@derived(returns="exposed_p2p_time", assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_DUAL), when=DUAL)
-def dual_pipe_p2p_time(p2p_time, pp, micro_batches):
+@derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_DUAL), when=DUAL)
+def dual_pipe_p2p_time(p2p_time, pp, num_micro_batches):
     """Time that transfers add to DualPipe, at most: one of every micro-batch, nearly."""
-    return p2p_time * (pp - 1.0) * (micro_batches / pp + 2.0)
+    return p2p_time * (pp - 1.0) * (num_micro_batches / pp + 2.0)
 
 
 # Time of the pipeline: what its devices compute, its bubble, and what transfers add.
 
 
-total("pipeline_time", ("busy_time", "bubble_time", "exposed_p2p_time"), "Time of the pipeline",
+total("pipeline_time", ("busy_time", "bubble_time", "exposed_pp_time"), "Time of the pipeline",
       assumes=(EVEN,))  # fmt: skip
 
 
-total("pipeline_time", ("busy_time", "bubble_time", "exposed_p2p_time", "imbalance_time"),
+total("pipeline_time", ("busy_time", "bubble_time", "exposed_pp_time", "stage_imbalance_time"),
       "Time of a pipeline whose first and last stage take longer or shorter than the others",
       when=UNEVEN, name="uneven_pipeline_time")  # fmt: skip
 
 
 # A device between the ends waits less where these have less to do.
 
-alias("bubble_time", "even_bubble_time", "Bubble of a pipeline, its stages taken as even")
-alias("imbalance_time", "uneven_time", "Time that uneven ends add", when=PARTED)
+alias("bubble_time", "balanced_bubble_time", "Bubble of a pipeline, its stages taken as even")
+alias("stage_imbalance_time", "uneven_time", "Time that uneven ends add", when=PARTED)
 ENDED = {**PARTED, "shapes": "known"}
 
 
 @derived(returns="bubble_time", when=ENDED)
-def ended_bubble_time(even_bubble_time, uneven_time):
+def ended_bubble_time(balanced_bubble_time, uneven_time):
     """Bubble of a stage between the ends, less what shorter ends save."""
-    return xp.maximum(even_bubble_time + xp.minimum(uneven_time, 0.0), 0.0)
+    return xp.maximum(balanced_bubble_time + xp.minimum(uneven_time, 0.0), 0.0)
 
 
-@derived(returns="imbalance_time", when=ENDED)
-def ended_imbalance_time(even_bubble_time, uneven_time):
+@derived(returns="stage_imbalance_time", when=ENDED)
+def ended_imbalance_time(balanced_bubble_time, uneven_time):
     """Time that longer ends add; below nothing only where no stage is between them."""
-    saved = xp.minimum(even_bubble_time + uneven_time, 0.0)
+    saved = xp.minimum(balanced_bubble_time + uneven_time, 0.0)
     return xp.where(uneven_time < 0.0, saved, uneven_time)
 
 
@@ -187,7 +187,7 @@ def bubble_fraction(bubble_time, pipeline_time):
 
 @formula(source="narayanan2021", where="section 2.2.1")
 def bubble_over_ideal(bubble_time, busy_time):
-    """Bubble over the ideal time: of plain schedules (pp - 1)/micro_batches."""
+    """Bubble over the ideal time: of plain schedules (pp - 1)/num_micro_batches."""
     return bubble_time / busy_time
 
 
@@ -195,12 +195,12 @@ def bubble_over_ideal(bubble_time, busy_time):
 
 
 @formula(source="narayanan2021", where="section 2.2.1, the ideal time")
-def busy_time(micro_batches, stage_forward_time, stage_backward_time):
+def busy_time(num_micro_batches, stage_forward_time, stage_backward_time):
     """Time for which a device computes all micro-batches."""
-    return micro_batches * (stage_forward_time + stage_backward_time)
+    return num_micro_batches * (stage_forward_time + stage_backward_time)
 
 
-product("busy_time", ("micro_batches", "stage_forward_time"),
+product("busy_time", ("num_micro_batches", "stage_forward_time"),
         "Time for which a device computes all micro-batches' forwards", when=FORWARD,
         name="forward_only_busy_time")  # fmt: skip
 
@@ -217,19 +217,19 @@ total("stage_overlapped_time", ("stage_forward_time", "stage_backward_time"),
     when=DUAL,
 )
 def dual_pipe_busy_time(
-    micro_batches, stage_forward_time, stage_backward_time, pp, stage_overlapped_time
+    num_micro_batches, stage_forward_time, stage_backward_time, pp, stage_overlapped_time
 ):
     """Time for which the first rank computes: one by one, and all others overlapped in pairs."""
-    pairs = xp.maximum(micro_batches + 1.0 - 1.5 * pp, 0.0)
+    pairs = xp.maximum(num_micro_batches + 1.0 - 1.5 * pp, 0.0)
     both = stage_forward_time + stage_backward_time
-    return micro_batches * both + pairs * (stage_overlapped_time - both)
+    return num_micro_batches * both + pairs * (stage_overlapped_time - both)
 
 
 # Bubbles: how long a device waits while the pipeline fills and drains, transfers apart.
 
 
 @formula(
-    returns="even_bubble_time",
+    returns="balanced_bubble_time",
     source="narayanan2021",
     where="section 2.2.1 (GPipe: Huang et al. 2019, section 2.3)",
     assumes=(EVEN,),
@@ -241,7 +241,7 @@ def plain_bubble_time(pp, stage_forward_time, stage_backward_time):
 
 
 @formula(
-    returns="even_bubble_time",
+    returns="balanced_bubble_time",
     source="huang2019",
     where="section 2.3",
     assumes=(EVEN,),
@@ -253,19 +253,19 @@ def forward_only_bubble_time(pp, stage_forward_time):
 
 
 @formula(
-    returns="even_bubble_time",
+    returns="balanced_bubble_time",
     source="narayanan2021",
     where="section 2.2.2",
     assumes=(EVEN, WHOLE_GROUPS),
     when=INTERLEAVED,
 )
-def interleaved_bubble_time(pp, stage_forward_time, stage_backward_time, virtual_stages):
+def interleaved_bubble_time(pp, stage_forward_time, stage_backward_time, virtual_pipeline_size):
     """Bubble of interleaved 1F1B."""
-    return (pp - 1.0) * (stage_forward_time + stage_backward_time) / virtual_stages
+    return (pp - 1.0) * (stage_forward_time + stage_backward_time) / virtual_pipeline_size
 
 
 @formula(
-    returns="even_bubble_time",
+    returns="balanced_bubble_time",
     source="qi2023",
     where="section 2.3, table 2; where weights take longer than a forward, by simulation",
     assumes=(EVEN, AT_LEAST_PP),
@@ -279,7 +279,7 @@ def zero_bubble_h1_bubble_time(pp, stage_forward_time, stage_backward_time, stag
 
 
 @formula(
-    returns="even_bubble_time",
+    returns="balanced_bubble_time",
     source="qi2023",
     where="section 2.3, table 2; its least by simulation",
     assumes=(EVEN, AT_LEAST_H2, "all devices update together"),
@@ -295,7 +295,7 @@ def zero_bubble_h2_bubble_time(pp, stage_forward_time, stage_backward_time, stag
 
 
 @formula(
-    returns="even_bubble_time",
+    returns="balanced_bubble_time",
     source="qi2023",
     where="section 2.3, table 2, and section 4; its least by simulation",
     assumes=(EVEN, AT_LEAST_H2, "each device updates when it is done"),
@@ -311,7 +311,7 @@ def staggered_zero_bubble_h2_bubble_time(
 
 
 @formula(
-    returns="even_bubble_time",
+    returns="balanced_bubble_time",
     source="deepseekv3",
     where="section 3.2.1, table 2; at least the pair that the middle ranks don't overlap",
     assumes=(EVEN, AT_LEAST_DUAL),
@@ -335,17 +335,17 @@ KEPT = ("activations are held until the weights' gradients are done",)
 
 
 @formula(returns="in_flight_micro_batches", source="huang2019", where="section 2.3", when=GPIPE)
-def gpipe_in_flight(micro_batches, stage, pp):
+def gpipe_in_flight(num_micro_batches, stage, pp):
     """Micro-batches in flight in GPipe: all."""
-    return xp.where(stage < pp, micro_batches, 0.0)
+    return xp.where(stage < pp, num_micro_batches, 0.0)
 
 
 @formula(
     returns="in_flight_micro_batches", source="narayanan2021", where="section 2.2.1", when=PLAIN
 )
-def one_f_one_b_in_flight(micro_batches, pp, stage):
+def one_f_one_b_in_flight(num_micro_batches, pp, stage):
     """Micro-batches in flight in 1F1B: those that the stages ahead have."""
-    return xp.maximum(xp.minimum(micro_batches, pp - stage), 0.0)
+    return xp.maximum(xp.minimum(num_micro_batches, pp - stage), 0.0)
 
 
 @formula(
@@ -355,11 +355,11 @@ def one_f_one_b_in_flight(micro_batches, pp, stage):
     assumes=(WHOLE_GROUPS, "with one virtual stage it is plain 1F1B"),
     when=INTERLEAVED,
 )
-def interleaved_in_flight(micro_batches, virtual_stages, pp, stage):
+def interleaved_in_flight(num_micro_batches, virtual_pipeline_size, pp, stage):
     """Micro-batches in flight in interleaved 1F1B."""
-    chunks = 2.0 * (pp - 1.0 - stage) + (virtual_stages - 1.0) * pp + 1.0
-    ahead = xp.where(virtual_stages > 1.0, chunks / virtual_stages, pp - stage)
-    return xp.where(stage < pp, xp.minimum(micro_batches, ahead), 0.0)
+    chunks = 2.0 * (pp - 1.0 - stage) + (virtual_pipeline_size - 1.0) * pp + 1.0
+    ahead = xp.where(virtual_pipeline_size > 1.0, chunks / virtual_pipeline_size, pp - stage)
+    return xp.where(stage < pp, xp.minimum(num_micro_batches, ahead), 0.0)
 
 
 @formula(
@@ -369,9 +369,9 @@ def interleaved_in_flight(micro_batches, virtual_stages, pp, stage):
     assumes=KEPT,
     when=H1,
 )
-def zero_bubble_h1_in_flight(micro_batches, stage, pp):
+def zero_bubble_h1_in_flight(num_micro_batches, stage, pp):
     """Micro-batches in flight in ZB-H1: in every stage as many as in 1F1B's first."""
-    return xp.where(stage < pp, xp.minimum(micro_batches, pp), 0.0)
+    return xp.where(stage < pp, xp.minimum(num_micro_batches, pp), 0.0)
 
 
 @formula(
@@ -381,9 +381,9 @@ def zero_bubble_h1_in_flight(micro_batches, stage, pp):
     assumes=KEPT,
     when=H2,
 )
-def zero_bubble_h2_in_flight(micro_batches, stage, pp):
+def zero_bubble_h2_in_flight(num_micro_batches, stage, pp):
     """Micro-batches in flight in ZB-H2."""
-    return xp.where(stage < pp, xp.minimum(micro_batches, 2.0 * pp - 1.0), 0.0)
+    return xp.where(stage < pp, xp.minimum(num_micro_batches, 2.0 * pp - 1.0), 0.0)
 
 
 @formula(
@@ -393,9 +393,9 @@ def zero_bubble_h2_in_flight(micro_batches, stage, pp):
     assumes=(*KEPT, "a device holds the weights of two stages"),
     when=DUAL,
 )
-def dual_pipe_in_flight(micro_batches, stage, pp):
+def dual_pipe_in_flight(num_micro_batches, stage, pp):
     """Micro-batches in flight in DualPipe, of both directions together."""
-    return xp.where(stage < pp, xp.minimum(micro_batches, pp + 1.0), 0.0)
+    return xp.where(stage < pp, xp.minimum(num_micro_batches, pp + 1.0), 0.0)
 
 
 @derived(
@@ -420,35 +420,35 @@ ENDS = ("only the first and the last stage differ from the others",)
     assumes=(*ENDS, "the slowest forward and the slowest backward are in one stage"),
     when={"schedule": "gpipe|forward_only", **UNEVEN},
 )
-def flow_imbalance_time(micro_batches, pp, first_stage_extra_time, last_stage_extra_time):
+def flow_imbalance_time(num_micro_batches, pp, first_stage_extra_time, last_stage_extra_time):
     """Time that uneven ends add to GPipe and to forwards alone: the slowest stage's, each time."""
     both = first_stage_extra_time + last_stage_extra_time
     slower = xp.maximum(first_stage_extra_time, last_stage_extra_time)
     slowest = xp.where(pp > 2.0, xp.maximum(slower, 0.0), xp.where(pp > 1.0, slower, both))
-    return (micro_batches - 1.0) * slowest + both
+    return (num_micro_batches - 1.0) * slowest + both
 
 
-def _plain(micro_batches, pp, first, last, p2p_time):
-    before = micro_batches - 1.0
+def _plain(num_micro_batches, pp, first, last, p2p_time):
+    before = num_micro_batches - 1.0
     loops = before / pp
     whole = xp.ceil(loops)
     second_loops = xp.ceil(before / xp.maximum(pp - 1.0, 1.0))
     transfers = 2.0 * p2p_time
     delay = before - whole
-    twice = xp.minimum(micro_batches, 2.0) * last
+    twice = xp.minimum(num_micro_batches, 2.0) * last
 
     # Ways through plain 1F1B, by the stage at which they stay for all micro-batches that they can:
     # each way's time less that of even stages.
-    at_last = first + micro_batches * last - transfers * delay
-    at_first = (micro_batches - pp + 1.0) * first + twice + transfers * (pp - 1.0 - delay)
+    at_last = first + num_micro_batches * last - transfers * delay
+    at_first = (num_micro_batches - pp + 1.0) * first + twice + transfers * (pp - 1.0 - delay)
     between = first + twice - transfers * delay
     around = (1.0 + xp.floor(loops)) * first + (1.0 + whole) * last
     around_second = first + (1.0 + second_loops) * last - transfers * (second_loops - whole)
 
-    longest = xp.maximum(at_last, xp.where(micro_batches > pp, at_first, at_last))
+    longest = xp.maximum(at_last, xp.where(num_micro_batches > pp, at_first, at_last))
     longest = xp.maximum(longest, xp.where(pp > 2.0, between, at_last))
     longest = xp.maximum(longest, xp.maximum(around, around_second))
-    return xp.where(pp > 1.0, longest, micro_batches * (first + last))
+    return xp.where(pp > 1.0, longest, num_micro_batches * (first + last))
 
 
 @derived(
@@ -457,10 +457,10 @@ def _plain(micro_batches, pp, first, last, p2p_time):
     when={**PLAIN, **UNEVEN},
 )
 def one_f_one_b_imbalance_time(
-    micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time
+    num_micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time
 ):
     """Time that uneven ends add to 1F1B: exact without transfers, else within 3 %."""
-    return _plain(micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time)
+    return _plain(num_micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time)
 
 
 @derived(
@@ -469,7 +469,12 @@ def one_f_one_b_imbalance_time(
     when={**INTERLEAVED, **UNEVEN},
 )
 def interleaved_imbalance_time(
-    micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time, virtual_stages
+    num_micro_batches,
+    pp,
+    first_stage_extra_time,
+    last_stage_extra_time,
+    p2p_time,
+    virtual_pipeline_size,
 ):
     """Time that uneven ends add to interleaved 1F1B.
 
@@ -478,15 +483,15 @@ def interleaved_imbalance_time(
     """
     more = xp.maximum(first_stage_extra_time, last_stage_extra_time)
     less = xp.minimum(first_stage_extra_time, last_stage_extra_time)
-    several = micro_batches * xp.maximum(more, 0.0) + pp * xp.maximum(less, 0.0)
-    alone = micro_batches * (first_stage_extra_time + last_stage_extra_time)
-    plain = _plain(micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time)
-    return xp.where(virtual_stages > 1.0, xp.where(pp > 1.0, several, alone), plain)
+    several = num_micro_batches * xp.maximum(more, 0.0) + pp * xp.maximum(less, 0.0)
+    alone = num_micro_batches * (first_stage_extra_time + last_stage_extra_time)
+    plain = _plain(num_micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time)
+    return xp.where(virtual_pipeline_size > 1.0, xp.where(pp > 1.0, several, alone), plain)
 
 
 def uneven_one_f_one_b_time(
     stage_times: ArrayLike,
-    micro_batches: ArrayLike,
+    num_micro_batches: ArrayLike,
     p2p_time: ArrayLike = 0.0,
     pp: ArrayLike | None = None,
 ) -> Array:
@@ -503,4 +508,4 @@ def uneven_one_f_one_b_time(
     around = (ahead + 2.0 * transfer * (in_flight - 1.0)) / in_flight
     slowest = xp.where(inside, xp.maximum(times, around), 0.0).max(axis=-1)
     through = times.sum(axis=-1) + 2.0 * transfer[..., 0] * (count[..., 0] - 1.0)
-    return xp.asarray((xp.asarray(micro_batches, dtype=xp.float64) - 1.0) * slowest + through)
+    return xp.asarray((xp.asarray(num_micro_batches, dtype=xp.float64) - 1.0) * slowest + through)

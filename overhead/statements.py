@@ -71,7 +71,7 @@ def recorded(algorithm: Algorithm, quantity: str) -> str:
     shape = "three_levels" if algorithm.topology == HIERARCHY else "flat"
     try:
         with recording():
-            named = (*algorithm.inputs, "ranks_per_nic", "uplink_oversubscription")
+            named = (*algorithm.inputs, "ranks_sharing_nic", "effective_oversubscription")
             own: dict[str, Any] = {name: Recorded(ast.Name(name)) for name in named}
             evaluation = Evaluation(own, {**PLAIN, "shape": shape}, algorithm)
             labels = frozenset(evaluation.labels.items())

@@ -73,7 +73,7 @@ def default_links() -> dict[str, float]:
     return found | {
         "gpus_per_node": _number(up["gpus_per_node"]["value"]),
         "nics_per_node": _number(out["nics_per_node"]["value"]),
-        "leaf_nodes": _number(out["leaf_nodes"]["value"]),
+        "nodes_per_leaf": _number(out["nodes_per_leaf"]["value"]),
         "in_network_latency_factor": within / found["intra_latency"],
     }
 
@@ -94,7 +94,7 @@ def default_library() -> dict[str, float]:
         for name, figure in table.items()
     }
     host = _number(machine["scale_up"]["gpus_per_node"]["value"])
-    return found | {"pair_bandwidth": math.inf, "gpus_per_host": host, "issue_time": 0.0}
+    return found | {"pair_bandwidth": math.inf, "gpus_per_host": host, "collective_host_time": 0.0}
 
 
 @cache
@@ -190,9 +190,9 @@ def build_topology(
         How many of these.
     **levels
         Of a hierarchy: ``intra_bandwidth``, ``intra_latency``, ``inter_bandwidth``,
-        ``inter_latency``, both ``.._energy_per_bit`` (default 0), ``ranks_per_nic`` or
+        ``inter_latency``, both ``.._energy_per_bit`` (default 0), ``ranks_sharing_nic`` or
         ``nics_per_node`` (default: a card a rank), ``oversubscription`` (default 1), of leaf
-        switches of ``leaf_nodes`` (default, where links are given: 1); with
+        switches of ``nodes_per_leaf`` (default, where links are given: 1); with
         ``nodes_per_pod`` a third level's ``pod_..``; ``intra_nvls`` and ``inter_inc`` (default 0)
         say whether switches reduce.  Of a switch: ``has_nvls``, ``has_inc``.  Of both
         ``in_network_latency_factor`` (default 1).
@@ -249,7 +249,7 @@ def _complete_links(values: dict[str, Array]) -> None:
     if "nics_per_node" not in values:
         # A card serves as many ranks as the machine's, however many of a group a node has.
         share = links["gpus_per_node"] / links["nics_per_node"]
-        values.setdefault("ranks_per_nic", np.asarray(share))
+        values.setdefault("ranks_sharing_nic", np.asarray(share))
     for name, value in links.items():
         if name != "nics_per_node":
             values.setdefault(name, np.asarray(value))
@@ -274,7 +274,7 @@ def _complete(kind: str, values: dict[str, Array], dimensions: int) -> None:
         noughts += ["intra_nvls", "inter_inc", "intra_energy_per_bit", "inter_energy_per_bit",
                     "pod_energy_per_bit"]  # fmt: skip
         if "nics_per_node" not in values:
-            ones.append("ranks_per_nic")
+            ones.append("ranks_sharing_nic")
     defaults = {**dict.fromkeys(ones, 1.0), **dict.fromkeys(noughts, 0.0)}
     for name, value in defaults.items():
         values.setdefault(name, np.asarray(value))

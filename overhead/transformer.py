@@ -15,7 +15,7 @@ HYBRID_FLAGS = ("mamba", "output_gate")
 HYBRID_SHAPES = ("linear_layers", "linear_key_heads", "linear_value_heads", "linear_key_size",
                  "linear_value_size", "linear_kernel", *HYBRID_FLAGS)  # fmt: skip
 # Shapes that no rule gives.
-VITAL = (*TENSORS, "gated", "tied_embeddings")
+VITAL = (*TENSORS, "gated_mlp", "tied_embeddings")
 
 
 # The publications that the formulas of a transformer cite, by their keys.
@@ -75,7 +75,7 @@ product("position_parameters", ("learned_positions", "hidden_size"),
         "Parameters of the learned positions", source=VASWANI, where="section 3.5")  # fmt: skip
 
 
-total("outside_parameters",
+total("non_layer_parameters",
       ("embedding_parameters", "position_parameters", "norm_parameters", "output_parameters"),
       "Parameters outside of the layers", assumes=("one norm after the last layer",),
       source=VASWANI, where="section 3.4")  # fmt: skip
@@ -87,11 +87,11 @@ total("outside_parameters",
     assumes=MTP,
 )
 def parameters(
-    dense_mlp_layers, dense_layer_parameters, moe_layers, moe_layer_parameters, outside_parameters
+    dense_mlp_layers, dense_layer_parameters, moe_layers, moe_layer_parameters, non_layer_parameters
 ):
     """Parameters of the model."""
     dense = dense_mlp_layers * dense_layer_parameters
-    return dense + moe_layers * moe_layer_parameters + outside_parameters
+    return dense + moe_layers * moe_layer_parameters + non_layer_parameters
 
 
 @formula(source=MIXTRAL, where="section 2.1", assumes=(*MTP, "embeddings count as active"))
@@ -100,11 +100,11 @@ def active_parameters(
     dense_layer_parameters,
     moe_layers,
     active_moe_layer_parameters,
-    outside_parameters,
+    non_layer_parameters,
 ):
     """Parameters of the model that one token meets."""
     dense = dense_mlp_layers * dense_layer_parameters
-    return dense + moe_layers * active_moe_layer_parameters + outside_parameters
+    return dense + moe_layers * active_moe_layer_parameters + non_layer_parameters
 
 
 # One layer's attention, and its feed-forward (`overhead.model` has what they are made of).
@@ -113,15 +113,15 @@ LATENT: dict[str, Any] = {"source": DEEPSEEK_V2, "where": "section 2.1"}
 
 
 @formula(**LATENT)
-def query_head_size(kv_rank, head_size_plain, head_size_rope, head_size):
+def query_head_size(kv_lora_rank, qk_nope_head_size, qk_rope_head_size, head_size):
     """Size of a query or key head as scores need it."""
-    return xp.where(kv_rank > 0.0, head_size_plain + head_size_rope, head_size)
+    return xp.where(kv_lora_rank > 0.0, qk_nope_head_size + qk_rope_head_size, head_size)
 
 
 @formula(**LATENT)
-def value_head_size(kv_rank, head_size_value, head_size):
+def value_head_size(kv_lora_rank, v_head_size, head_size):
     """Size of a value head as the context has it."""
-    return xp.where(kv_rank > 0.0, head_size_value, head_size)
+    return xp.where(kv_lora_rank > 0.0, v_head_size, head_size)
 
 
 EXPERTS: dict[str, Any] = {"source": MIXTRAL, "where": "section 2.1"}
@@ -149,11 +149,13 @@ def active_moe_parameters(
 @formula(
     source=DEEPSEEK_V3,
     where="section 4.2; one of every few layers: Hugging Face transformers, decoder_sparse_step",
-    assumes=("after the first dense layers, the last of every moe_every layers has experts",),
+    assumes=(
+        "after the first dense layers, the last of every moe_layer_frequency layers has experts",
+    ),
 )
-def moe_layers(layers, dense_layers, moe_every, experts, separate_moe_layers):
+def moe_layers(layers, dense_layers, moe_layer_frequency, experts, separate_moe_layers):
     """Layers whose MLP is a mixture of experts."""
-    routed = xp.floor(xp.maximum(layers - dense_layers, 0.0) / moe_every)
+    routed = xp.floor(xp.maximum(layers - dense_layers, 0.0) / moe_layer_frequency)
     routed = xp.where(separate_moe_layers > 0.0, separate_moe_layers, routed)
     return xp.where(experts > 0.0, xp.minimum(routed, layers), 0.0)
 
@@ -263,8 +265,13 @@ for _prefix, _masked in (("", FULL), ("causal_", CAUSAL)):
     )  # fmt: skip
 
 
-product("tokens_per_step", ("global_batch", "sequence_length"), "Tokens in a step's global batch",
-        source=NARAYANAN, where="section 5.1")  # fmt: skip
+product(
+    "tokens_per_step",
+    ("global_batch_size", "sequence_length"),
+    "Tokens in a step's global batch",
+    source=NARAYANAN,
+    where="section 5.1",
+)
 
 
 product("model_flops", ("model_flops_per_token", "tokens_per_step"),

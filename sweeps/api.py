@@ -107,7 +107,7 @@ def _again(dataset: xr.Dataset, subject: str) -> tuple[Layout, Iterator[Block]]:
     implied = {} if subject == OPERATION else dict(pair.split(" = ", 1) for pair in pairs if pair)
     program = Program(
         axes, constants, labels, wanted, fields=fields, implied=implied,
-        published="time_band_low" in wanted and bool(dataset["measured_rows"].any()),
+        published="time_band_low" in wanted and bool(dataset["error_band_samples"].any()),
         status_name=status_name,
     )  # fmt: skip
     return layout_of(program, {}, {}), program.blocks()
@@ -320,7 +320,7 @@ def plans(**given: Any) -> Plans:
     Examples
     --------
     >>> import sweeps
-    >>> found = sweeps.plans(model="llama3-8b", hardware="dgx-h100", gpus=8, global_batch=64,
+    >>> found = sweeps.plans(model="llama3-8b", hardware="dgx-h100", gpus=8, global_batch_size=64,
     ...                      sequence_length=4096)
     >>> int(found.recommended["tp"] * found.recommended["pp"] * found.recommended["dp"])
     8

@@ -47,8 +47,10 @@ ROWS: dict[str, Row] = {
     one.name: one
     for one in (
         # What is asked of: labels.
-        *(_row(name, "label", "record") for name in (
-            "model", "hardware", "collective", "topology", "precision")),
+        *(
+            _row(name, "label", "record")
+            for name in ("model", "hardware", "collective", "topology", "precision")
+        ),
         # Of one collective operation.
         _row("time", "collective", "usual report table", "time"),
         _row("latency_time", "collective", "usual report", "  latency part"),
@@ -57,8 +59,13 @@ ROWS: dict[str, Row] = {
         _row("intra_time", "collective", "usual report", "  inside nodes"),
         _row("inter_time", "collective", "usual report", "  between nodes"),
         _row("pod_time", "collective", "report", "  between pods"),
-        _row("hidden_phase_time", "collective", "report", "phases hidden behind it",
-             "phases hidden"),
+        _row(
+            "overlapped_phase_time",
+            "collective",
+            "report",
+            "phases hidden behind it",
+            "phases hidden",
+        ),
         _row("steps", "collective", "usual report table", "steps"),
         _row("sent_bytes", "collective", "usual report table", "most bytes a rank sends"),
         _row("link_bytes", "collective", "usual report", "bytes over all links"),
@@ -69,10 +76,10 @@ ROWS: dict[str, Row] = {
         _row("lower_bound_ratio", "collective", "usual report table", "time / lower bound"),
         *_words(
             "library part",
-            paid_launch_time="launch",
+            launch_part_time="launch",
             step_part_time="steps",
-            wait_part_time="waiting for the host",
-            wire_part_time="wire",
+            host_wait_part_time="waiting for the host",
+            transfer_part_time="wire",
             copy_part_time="copy",
             ramp_part_time="ramp",
         ),
@@ -82,16 +89,16 @@ ROWS: dict[str, Row] = {
         _row("chosen_algorithm", "collective", "usual table", title="algorithm used"),
         _row("time_band_low", "collective", "table", title="band, low", percent=True),
         _row("time_band_high", "collective", "table", title="high", percent=True),
-        _row("measured_rows", "collective", "table", title="of rows"),
+        _row("error_band_samples", "collective", "table", title="of rows"),
         # Of a plan.
         _row("best_split", "plan", "best", title="best split"),
         _row("world_size", "plan", "table title record"),
         _row("dp", "plan", "table best record"),
         *(_row(name, "plan", "record") for name in ("tp", "cp", "pp", "ep")),
-        _row("virtual_stages", "plan", "best", title="chunks"),
-        _row("micro_batch", "plan", "best record", title="mb"),
+        _row("virtual_pipeline_size", "plan", "best", title="chunks"),
+        _row("micro_batch_size", "plan", "best record", title="mb"),
         _row("zero_stage", "plan", "best record", title="ZeRO"),
-        _row("global_batch", "plan", "title record"),
+        _row("global_batch_size", "plan", "title record"),
         _row("sequence_length", "plan", "title"),
         _row("recompute", "plan", "best title record"),
         _row("schedule", "plan", "title record"),
@@ -101,22 +108,26 @@ ROWS: dict[str, Row] = {
         _row("memory_error_band_low", "memory", "usual plan", percent=True),
         _row("memory_error_band_high", "memory", "usual plan", percent=True),
         _row("memory_state", "memory", "usual plan"),
-        _row("headroom", "memory", "usual"),
+        _row("memory_headroom", "memory", "usual"),
         _row("first_stage_model_state_memory", "memory", "usual", title="model states"),
         *_words(
             "memory part",
-            stored_activation_memory="activations kept for the backward",
-            live_activation_memory="activations of the layer recomputed",
+            saved_activation_memory="activations kept for the backward",
+            recompute_activation_memory="activations of the layer recomputed",
             embedding_activation_memory="dropout mask behind the embedding",
             output_activation_memory="inputs of the output layer",
-            gathered_memory="weights gathered (ZeRO-3)",
-            pending_gradient_memory="gradients not sharded yet",
+            zero3_gathered_memory="weights gathered (ZeRO-3)",
+            unsharded_gradient_memory="gradients not sharded yet",
             bucket_memory="buckets of gradients",
             placeholder_memory="placeholders for gradients",
         ),
         # Communication of a step, nothing hidden.
-        _row("communication_upper_bound", "communication", "usual table plan",
-             title="communication, upper bound"),
+        _row(
+            "communication_upper_bound",
+            "communication",
+            "usual table plan",
+            title="communication, upper bound",
+        ),
         _row("communication_volume", "communication", "usual"),
         _row("communication_energy", "communication", ""),
         # The time of a step, and its parts.
@@ -127,13 +138,13 @@ ROWS: dict[str, Row] = {
             attention_part_time="attention's scores and values",
             recompute_part_time="recomputation",
             host_part_time="waiting for the host",
-            imbalance_time="extra work of the first and last stage",
+            stage_imbalance_time="extra work of the first and last stage",
             bubble_time="bubble of the pipeline",
             exposed_tp_time="tensor parallelism, exposed",
             exposed_cp_time="context parallelism, exposed",
             exposed_ep_time="expert parallelism, exposed",
             exposed_offload_time="activations to the host and back, exposed",
-            exposed_p2p_time="transfers between stages, exposed",
+            exposed_pp_time="transfers between stages, exposed",
             exposed_dp_time="data parallelism, exposed",
             tied_all_reduce_backward_time="the shared embedding's gradients, exposed",
             optimizer_time="optimizer",
@@ -141,52 +152,126 @@ ROWS: dict[str, Row] = {
         ),
         # What a step reaches.
         _row("tokens_per_second", "rates", "usual report plan", "tokens a second"),
-        _row("tokens_per_second_per_gpu", "rates", "usual report table plan best",
-             "  a GPU", "tokens a GPU"),
-        _row("model_flops_per_gpu", "rates", "usual report plan", "model's FLOP/s of a GPU"),
-        _row("mfu", "rates", "usual report table plan best bar",
-             "MFU (masked scores counted)", "MFU", percent=True),
+        _row(
+            "tokens_per_second_per_gpu",
+            "rates",
+            "usual report table plan best",
+            "  a GPU",
+            "tokens a GPU",
+        ),
+        _row(
+            "model_flops_per_second_per_gpu",
+            "rates",
+            "usual report plan",
+            "model's FLOP/s of a GPU",
+        ),
+        _row(
+            "mfu",
+            "rates",
+            "usual report table plan best bar",
+            "MFU (masked scores counted)",
+            "MFU",
+            percent=True,
+        ),
         _row("causal_mfu", "rates", "report", "MFU (masked scores not counted)", percent=True),
         _row("hfu", "rates", "usual report", "HFU (all that kernels compute)", percent=True),
-        _row("bubble_fraction", "rates", "usual report table plan",
-             "bubble, of the pipeline's time", "bubble", percent=True),
+        _row(
+            "bubble_fraction",
+            "rates",
+            "usual report table plan",
+            "bubble, of the pipeline's time",
+            "bubble",
+            percent=True,
+        ),
         _row("step_energy", "rates", "usual report plan", "energy of a step"),
         _row("token_energy", "rates", "report", "  a token", "energy of a token"),
-        _row("node_power", "rates", "report", "power of a node, behind its supplies"),
+        _row("node_dc_power", "rates", "report", "power of a node, behind its supplies"),
         _row("error_band_low", "rates", "usual plan", percent=True),
         _row("error_band_high", "rates", "usual plan", percent=True),
         # What interrupts a run.
-        _row("fault_interval", "failures", "report", "interrupted every"),
+        _row("mean_time_between_failures", "failures", "report", "interrupted every"),
         _row("checkpoint_interval", "failures", "report", "a checkpoint every"),
-        _row("checkpoint_stall_time", "failures", "report", "  which takes",
-             "computing stopped by a checkpoint"),
+        _row(
+            "checkpoint_stall_time",
+            "failures",
+            "report",
+            "  which takes",
+            "computing stopped by a checkpoint",
+        ),
         _row("goodput", "failures", "report", "goodput: time of use", percent=True),
-        _row("saving_share", "failures", "report", "  lost to checkpoints",
-             "time lost to checkpoints", percent=True),
-        _row("redone_share", "failures", "report", "  lost to work done again",
-             "time lost to work done again", percent=True),
-        _row("restarting_share", "failures", "report", "  lost to restarts",
-             "time lost to restarts", percent=True),
-        _row("waiting_share", "failures", "report", "  lost to waiting for servers",
-             "time lost to waiting for servers", percent=True),
-        _row("spare_servers", "failures", "report", "spare servers"),
+        _row(
+            "checkpoint_overhead",
+            "failures",
+            "report",
+            "  lost to checkpoints",
+            "time lost to checkpoints",
+            percent=True,
+        ),
+        _row(
+            "rework_fraction",
+            "failures",
+            "report",
+            "  lost to work done again",
+            "time lost to work done again",
+            percent=True,
+        ),
+        _row(
+            "restart_fraction",
+            "failures",
+            "report",
+            "  lost to restarts",
+            "time lost to restarts",
+            percent=True,
+        ),
+        _row(
+            "replacement_wait_fraction",
+            "failures",
+            "report",
+            "  lost to waiting for servers",
+            "time lost to waiting for servers",
+            percent=True,
+        ),
+        _row("spare_nodes", "failures", "report", "spare servers"),
         # A whole training, and its price.
         _row("training_days", "training", "report", "whole training, uninterrupted"),
-        _row("run_days", "training", "report", "  with all that interrupts it",
-             "whole training, with all that interrupts it"),
+        _row(
+            "run_days",
+            "training",
+            "report",
+            "  with all that interrupts it",
+            "whole training, with all that interrupts it",
+        ),
         _row("gpu_hours", "training", "report", "  GPU-hours", "GPU-hours of the training"),
         _row("training_energy", "training", "report", "  energy", "energy of the training"),
-        _row("run_gpu_hours", "training", "report", "  GPU-hours, all counted",
-             "GPU-hours of the training, all counted"),
-        _row("cost", "cost", "report table", "  cost of its computing",
-             "cost of the training's computing"),
-        _row("run_cost", "cost", "report", "  cost, all counted",
-             "cost of the training, all counted"),
-        _row("cost_per_trillion_tokens", "cost", "report plan best", "cost of a trillion tokens",
-             "T tokens"),
-        _row("useful_cost", "cost", "report", "cost of a trillion tokens of use"),
+        _row(
+            "run_gpu_hours",
+            "training",
+            "report",
+            "  GPU-hours, all counted",
+            "GPU-hours of the training, all counted",
+        ),
+        _row(
+            "cost",
+            "cost",
+            "report table",
+            "  cost of its computing",
+            "cost of the training's computing",
+        ),
+        _row(
+            "run_cost", "cost", "report", "  cost, all counted", "cost of the training, all counted"
+        ),
+        _row(
+            "cost_per_trillion_tokens",
+            "cost",
+            "report plan best",
+            "cost of a trillion tokens",
+            "T tokens",
+        ),
+        _row(
+            "cost_per_trillion_useful_tokens", "cost", "report", "cost of a trillion tokens of use"
+        ),
     )
-}  # fmt: skip
+}
 # Of a quantity the ends of its band: measured by predicted, less 1.
 BANDS = {
     "time": ("time_band_low", "time_band_high"),
@@ -235,24 +320,39 @@ def noun(name: str) -> str:
 
 # What people say of a value that a figure holds: of others the name comes first.
 _PHRASES = {
-    "collective": "{}", "message_bytes": "{} a rank", "model": "{}", "hardware": "{}",
-    "topology": "{}", "ranks": "{} ranks", "world_size": "{} GPUs",
-    "global_batch": "{} sequences a step", "sequence_length": "{} tokens a sequence",
-    "precision": "{}", "algorithm": "{} algorithm", "software": "by {}",
-    "gpus_per_node": "{} GPUs a node", "nics_per_node": "{} cards a node",
-    "inter_bandwidth": "{} between nodes", "intra_bandwidth": "{} inside nodes", "price": "{}",
-    "oversubscription": "{}:1 oversubscription", "mechanism": "{}",
-    "compute_time": "computation {}", "communication_time": "communication {}",
+    "collective": "{}",
+    "message_bytes": "{} a rank",
+    "model": "{}",
+    "hardware": "{}",
+    "topology": "{}",
+    "ranks": "{} ranks",
+    "world_size": "{} GPUs",
+    "global_batch_size": "{} sequences a step",
+    "sequence_length": "{} tokens a sequence",
+    "precision": "{}",
+    "algorithm": "{} algorithm",
+    "software": "by {}",
+    "gpus_per_node": "{} GPUs a node",
+    "nics_per_node": "{} cards a node",
+    "inter_bandwidth": "{} between nodes",
+    "intra_bandwidth": "{} inside nodes",
+    "gpu_hour_price": "{}",
+    "oversubscription": "{}:1 oversubscription",
+    "mechanism": "{}",
+    "compute_time": "computation {}",
+    "communication_time": "communication {}",
     "efficiency_of": "efficiency of the {}",
     "tp_mechanism": "tensor parallelism overlapped by {}",
     "cp_mechanism": "context parallelism overlapped by {}",
     "ep_mechanism": "expert parallelism overlapped by {}",
     "dp_mechanism": "data parallelism overlapped by {}",
-    "context_parallel": "cp by {}", "dispatcher": "tokens to experts by {}",
-    "attention_kernel": "attention by {}", "sharding": "{} sharding",
-}  # fmt: skip
+    "context_parallel": "cp by {}",
+    "dispatcher": "tokens to experts by {}",
+    "attention_kernel": "attention by {}",
+    "sharding": "{} sharding",
+}
 _SPOKEN = ("context_parallel", "dispatcher", "attention_kernel", "sharding")
-_LAST = ("inter_bandwidth", "intra_bandwidth", "price")  # behind what has no phrase
+_LAST = ("inter_bandwidth", "intra_bandwidth", "gpu_hour_price")  # behind what has no phrase
 # Values of labels that say little by themselves.
 _MEANT = {
     "efficiency": "a share given", "decomposed": "products in chunks", "chunked": "chunks",
@@ -293,14 +393,14 @@ _QUESTIONS = {
     "tokens_per_second_per_gpu": "How many tokens a second does a GPU train",
     "mfu": "How much of its peak does a GPU reach",
     "cost_per_trillion_tokens": "What does a trillion tokens cost",
-    "useful_cost": "What does a trillion useful tokens cost",
+    "cost_per_trillion_useful_tokens": "What does a trillion useful tokens cost",
     "overlapped_time": "How long do computation and communication take together",
     "overlap_speedup": "How much faster is it with overlap",
 }
 # What people call an axis, where that is shorter than its name.
 _AXES = {
     "message_bytes": "message size", "ranks": "ranks", "world_size": "number of GPUs",
-    "hardware": "machine", "global_batch": "sequences a step",
+    "hardware": "machine", "global_batch_size": "sequences a step",
     "sequence_length": "tokens a sequence",
     "inter_bandwidth": "bandwidth between nodes", "intra_bandwidth": "bandwidth inside nodes",
     "tp": "tensor parallelism", "pp": "pipeline parallelism", "dp": "data parallelism",
@@ -309,7 +409,7 @@ _AXES = {
     "topology": "topology", "nics_per_node": "network cards a node",
     "num_sm": "multiprocessors given", "rank_tokens": "tokens of a rank",
     "inter_latency": "latency between nodes", "intra_latency": "latency inside nodes",
-    "collective": "operation", "expert_imbalance": "load of the busiest expert",
+    "collective": "operation", "expert_load_imbalance": "load of the busiest expert",
     "oversubscription": "oversubscription", "recompute": "recomputation", "mask": "mask",
     "schedule": "schedule of the pipeline", "attention_kernel": "kernel of the attention",
     "tp_mechanism": "how tensor parallelism overlaps",
@@ -345,7 +445,7 @@ def percent(name: str) -> bool:
 
 # Models whose layers differ in more than their MLP: of these a pipeline stage has the mean.
 MEAN_OF_KINDS = "layers of several kinds: each pipeline stage counts the mean of the model's"
-KINDS = ("linear_layers", "windowed_layers", "index_layers", "pooled_layers")
+KINDS = ("linear_layers", "sliding_window_layers", "index_layers", "pooled_layers")
 
 
 def are_mixed(given: Mapping[str, ArrayLike]) -> bool:

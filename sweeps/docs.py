@@ -50,7 +50,8 @@ from sweeps.spec.catalog import (
     spec_names,
 )
 from sweeps.spec.machine import Figure
-from sweeps.spec.sweep import KEYS, REDUCTIONS, SETTINGS_KEYS
+from sweeps.spec.reduction import KEYS, REDUCTIONS
+from sweeps.spec.sweep import SETTINGS_KEYS
 from sweeps.spec.units import format_quantity
 from sweeps.store.publish import check_output, publish_folder, system_calls, temporary
 

@@ -29,27 +29,59 @@ from sweeps.job import PLAIN_RESULTS, Job
 from sweeps.origin import GIVEN, Origin, words_of
 from sweeps.result import Result, aligned, of_columns, prose
 from sweeps.spec.axis import Axis
+from sweeps.spec.reduction import Reduction
 from sweeps.spec.resolve import resolve
 from sweeps.spec.resolve_operation import Resolved
-from sweeps.spec.sweep import Reduction, Sweep
+from sweeps.spec.sweep import Sweep
 from sweeps.spec.units import format_quantity
 
 # What constants are multiplied by.
 LOWER, UPPER = 0.9, 1.1
 # What isn't known to some percent: how units convert, what is asked, formats of numbers, and
 # choices.  Whole numbers, which are counted or chosen, aren't either.
-FIXED = frozenset((
-    "hour", "day", "kilowatt_hour",
-    "message_bytes", "training_tokens", "parameters", "document_length", "memory_share",
-    "weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes", "matmul_input_bytes",
-    "gathered_bytes", "weight_copy_bytes", "tp_gather_share", "communication_bytes", "mask_bytes",
-    "single_bytes", "logit_bytes", "placeholder_bytes", "optimizer_traffic_bytes",
-    "bf16_layers", "bf16_attention", "bf16_experts", "attention_tile", "buckets", "loss_chunks",
-    "gathered_layers", "gathered_ends", "recompute_layers", "optimizer_offload",
-    "activation_offload", "offloaded_layers",
-    # Rates of which the share that is sustained is varied.
-    "best_matmul_flops", "output_matmul_flops", "peak_flops", "attention_peak_flops",
-))  # fmt: skip
+FIXED = frozenset(
+    (
+        "hour",
+        "day",
+        "kilowatt_hour",
+        "message_bytes",
+        "training_tokens",
+        "parameters",
+        "document_length",
+        "target_memory_fraction",
+        "weight_bytes",
+        "gradient_bytes",
+        "optimizer_bytes",
+        "activation_bytes",
+        "matmul_input_bytes",
+        "gathered_bytes",
+        "weight_copy_bytes",
+        "tp_gather_byte_ratio",
+        "communication_bytes",
+        "mask_bytes",
+        "single_bytes",
+        "logit_bytes",
+        "placeholder_bytes",
+        "optimizer_traffic_bytes",
+        "bf16_layers",
+        "bf16_attention",
+        "bf16_experts",
+        "attention_tile",
+        "buckets",
+        "loss_chunks",
+        "gathered_layers",
+        "gathered_non_layer_fraction",
+        "recompute_layers",
+        "optimizer_offload",
+        "activation_offload",
+        "offloaded_layers",
+        # Rates of which the share that is sustained is varied.
+        "peak_measured_matmul_flops",
+        "output_matmul_flops",
+        "peak_flops",
+        "attention_peak_flops",
+    )
+)
 UNVARIED = "not varied: labels, whole numbers, sizes and formats of numbers"
 # The dimension along which set-ups lie.
 POINT = "setup"

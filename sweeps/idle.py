@@ -28,7 +28,7 @@ SPLIT_BY = {
     "ep_overlap": "ep",
 }  # fmt: skip
 # What acts where a model has experts.
-OF_EXPERTS = ("expert_imbalance", "expert_heat")
+OF_EXPERTS = ("expert_load_imbalance", "rank_load_imbalance")
 # Labels that always say what is computed, or which files it is taken of.
 ALWAYS = ("collective", "topology", "algorithm", "hardware", "model", "framework", "precision",
           "software")  # fmt: skip

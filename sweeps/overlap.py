@@ -16,7 +16,7 @@ from overhead.formula import REGISTRY, Call
 from overhead.graph import Missing
 from overhead.labels import LABELS
 from overhead.overlap.mechanisms import HEEDED, MECHANISMS, OUTPUTS
-from overhead.overlap.timeline import PIPELINES
+from overhead.overlap.pipeline import PIPELINES
 from overhead.quantity import VOCABULARY
 from sweeps.bands import UNKNOWN
 from sweeps.display import noun
@@ -46,23 +46,27 @@ GROUPS: dict[str, tuple[tuple[tuple[str, ...], str, str], ...]] = {
         (("--buckets",), "gradient_buckets", "Buckets of gradients."),
         (
             ("--first-bucket-fraction", "--first-bucket-share"),
-            "first_bucket_share",
+            "first_bucket_fraction",
             "The first one's share of all.",
         ),
         (("--bucket-size",), "bucket_capacity", "Bytes of a bucket.  [PyTorch: 25MiB]"),
         (("--first-bucket-size",), "first_bucket_capacity", "Of the first.  [PyTorch: 1MiB]"),
         (("--gradients",), "reduced_elements", "Gradients of a rank, in Megatron's buckets."),
         (("--dp",), "dp", "Data-parallel ranks, for Megatron's buckets."),
-        (("--micro-batches",), "micro_batches", "Micro-batches of a step."),
-        (("--backward-share",), "backward_share", "Of a micro-batch's computation.  [2/3]"),
+        (("--micro-batches",), "num_micro_batches", "Micro-batches of a step."),
+        (("--backward-share",), "backward_fraction", "Of a micro-batch's computation.  [2/3]"),
     ),
     "layers": (
         (("--layers",), "layers", "Layers."),
         (("--prefetched-layers",), "prefetched_layers", "Layers gathered ahead."),
         (("--prefetch-elements",), "prefetched_elements", "ZeRO-3's window of weights."),
         (("--layer-elements",), "layer_elements", "Weights of a layer."),
-        (("--reduction-share",), "reduction_share", "Of a backward's communication."),
-        (("--independent-share",), "independent_share", "Of a layer: what needn't wait."),
+        (("--reduction-share",), "reduction_fraction", "Of a backward's communication."),
+        (
+            ("--independent-share",),
+            "independent_compute_fraction",
+            "Of a layer: what needn't wait.",
+        ),
     ),
     "products and collectives in chunks": (
         (("--gpus", "--ranks", "--tp", "--N"), "ranks", "Ranks of the ring."),
@@ -77,7 +81,7 @@ GROUPS: dict[str, tuple[tuple[tuple[str, ...], str, str], ...]] = {
         (("--backward",), "stage_backward_time", "A stage's backward of a micro-batch."),
         (("--stage-transfer", "--p2p"), "p2p_time", "One transfer between stages."),
         (("--pp",), "pp", "Stages."),
-        (("--vpp", "--virtual-stages"), "virtual_stages", "Virtual stages of a rank."),
+        (("--vpp", "--virtual-stages"), "virtual_pipeline_size", "Virtual stages of a rank."),
     ),
     "messages": (
         (("--messages",), "messages", "Messages."),
@@ -98,16 +102,16 @@ GROUPS: dict[str, tuple[tuple[tuple[str, ...], str, str], ...]] = {
         (("--copy-engine",), "copy_engine_bandwidth", "That copy engines send."),
     ),
     "computation as a matrix product in waves of tiles": (
-        (("--m", "--rows"), "matmul_rows", "Rows (tokens)."),
-        (("--n", "--columns"), "matmul_columns", "Columns (output features)."),
-        (("--k", "--depth"), "matmul_depth", "Depth (input features)."),
+        (("--m", "--rows"), "matmul_m", "Rows (tokens)."),
+        (("--n", "--columns"), "matmul_n", "Columns (output features)."),
+        (("--k", "--depth"), "matmul_k", "Depth (input features)."),
         (("--tile-rows",), "tile_rows", "Of a tile.  [128]"),
         (("--tile-columns",), "tile_columns", "Of a tile.  [256]"),
         (("--tile-time",), "tile_time", "Of a tile on one multiprocessor."),
         (("--launch",), "launch_time", "Of starting a kernel.  [0]"),
         (("--element-bytes",), "activation_bytes", "Of an element.  [2]"),
         (("--memory-bandwidth",), "memory_bandwidth", "Of the GPU's memory."),
-        (("--matmul-flops",), "best_matmul_flops", "Rate of the best product."),
+        (("--matmul-flops",), "peak_measured_matmul_flops", "Rate of the best product."),
     ),
 }
 FLAGS = tuple(flag for group in GROUPS.values() for flag in group)
@@ -373,8 +377,8 @@ LINES = (
     ("exposed_time", "exposed"),
 )
 RATIOS = (
-    ("overlap_ratio", "hidden, of the shorter one"),
-    ("hidden_communication_share", "hidden, of communication"),
+    ("overlap_of_shorter", "hidden, of the shorter one"),
+    ("overlapped_communication_fraction", "hidden, of communication"),
 )
 SPEEDUPS = (("overlap_speedup", "speedup"), ("ideal_speedup", "ideal speedup"))
 WIDTH = 30
@@ -386,8 +390,8 @@ LEAST = 1e-9
 ABOUT = {
     "ranks_odd": "ranks",
     "no_multiprocessor_left": "num_sm",
-    "micro_batches_not_multiple_of_stages": "micro_batches",
-    "virtual_stages_need_interleaving": "virtual_stages",
+    "micro_batches_not_multiple_of_stages": "num_micro_batches",
+    "virtual_stages_need_interleaving": "virtual_pipeline_size",
     "shorter_than_possible": "overlapped_time",
 }
 
@@ -436,10 +440,10 @@ def report_lines(job: Job, case: LabelCase, verbose: bool) -> Iterator[str]:
         yield _line("saved by fusing", format_quantity(fused["fusing_saves"], "s"))
         found["communication_time"] = fused["fused_communication_time"]
     if "compute" in case.labels and not measured:
-        cut = values_of(job, case, ("product_time", "product_chunks"))
-        if cut.get("product_chunks", 1.0) > 1.0:
-            pieces = f"computation in {cut['product_chunks']:g} pieces"
-            yield _line(pieces, format_quantity(cut["product_time"], "s"))
+        cut = values_of(job, case, ("slowed_matmul_time", "matmul_chunks"))
+        if cut.get("matmul_chunks", 1.0) > 1.0:
+            pieces = f"computation in {cut['matmul_chunks']:g} pieces"
+            yield _line(pieces, format_quantity(cut["slowed_matmul_time"], "s"))
     for name, words in RATIOS:
         yield _line(words, f"{100 * found[name]:.4g} %")
     for name, words in SPEEDUPS:

@@ -10,7 +10,7 @@ import pytest
 
 from sweeps.cli import run
 from sweeps.engine.grid import Block
-from sweeps.engine.program import Group
+from sweeps.engine.group import Group
 
 __all__ = ["BASE", "Refused", "one"]
 

@@ -34,7 +34,7 @@ WIDE = 8  # Of the points
 # What stands below a fraction line is not nought, though its domain has it.
 POSITIVE = {"time", "lower_bound"}
 # Counts are added up one by one to some multiple of their product.
-LARGEST = {"servers_down": 1e3, "down_dispersion": 10.0}
+LARGEST = {"nodes_down": 1e3, "down_dispersion": 10.0}
 LEVELS = ("intra", "inter", "pod")
 GRID = ("mesh_nx", "mesh_ny", "mesh_nz")
 HIERARCHY = ("node_ranks", "nodes", "pods")
@@ -174,7 +174,7 @@ def prices(topology: str, rng: np.random.Generator) -> dict[str, Array]:
         prefix = f"{level}_" if level else ""
         names += [f"{prefix}{name}" for name in ("latency", "bandwidth", "energy_per_bit")]
     if topology == "hierarchical":
-        names += ["ranks_per_nic", "oversubscription", "pod_oversubscription"]
+        names += ["ranks_sharing_nic", "oversubscription", "pod_oversubscription"]
     drawn = {}
     for name in names:
         wide = _sample(VOCABULARY[name], WIDE, rng)

@@ -227,7 +227,7 @@ def test_a_whole_step(cli: Runner) -> None:
     # Parts make up the whole.
     parts = sum(v for name, v in found.items() if name.startswith("peak_"))
     assert parts == pytest.approx(found["per_gpu_memory_bytes"], rel=1e-12)
-    assert found["headroom_bytes"] == H100 - found["per_gpu_memory_bytes"]
+    assert found["memory_headroom_bytes"] == H100 - found["per_gpu_memory_bytes"]
     times = sum(found[f"{name}_communication_time_s"] for name in DIMENSIONS)
     assert times == pytest.approx(found["total_comm_time_per_step_upper_bound_s"], rel=1e-12)
     step = sum(found.get(f"{name}_s", found.get(name, 0.0)) for name in STEP_PARTS)
@@ -479,7 +479,7 @@ def test_torchtitan_keeps_a_pipeline_s_stages_whole(cli: Runner) -> None:
     line = "analysis --model llama3-70b --hardware dgx-h100 --seq-len 8192 --tp 8 --dp 4 --json"
     titan = f"{line} --framework torchtitan --micro-batches 4"
     (whole,), (sharded,) = (cli(f"{titan} --pp 4{more}").records for more in ("", SHARDED))
-    kept = ("peak_gathered_memory_bytes", "peak_pending_gradient_memory_bytes")
+    kept = ("peak_zero3_gathered_memory_bytes", "peak_unsharded_gradient_memory_bytes")
     # The second stage's 21 of 82 places in 16 bits, and gradients in single precision.
     assert whole[kept[1]] == 2 * whole[kept[0]] > 10 * sharded[kept[0]]
     assert sharded[kept[1]] == 0
@@ -620,11 +620,11 @@ def test_a_tpu_trains_on_its_torus_by_xla(cli: Runner) -> None:
     assert "topology = 'not given': chips of some plans" in refused.err
     found = sweeps.sweep(
         "step_time", model="llama3-8b", hardware="tpu-v5p", world_size=[16, 64], tp=4,
-        sequence_length=4096, global_batch=64,
+        sequence_length=4096, global_batch_size=64,
     )  # fmt: skip
     assert found.topology.values.tolist() == ["mesh", "torus"]
     # Another torus has no XLA of ours, and its nodes' links are used together, as in a collective.
-    given = {"hardware": "trainium2", "sequence_length": 4096, "global_batch": 64}
+    given = {"hardware": "trainium2", "sequence_length": 4096, "global_batch_size": 64}
     other = sweeps.sweep("step_time", model="llama3-8b", world_size=64, tp=4, **given)
     assert other.framework.item() == "megatron-lm"
     one = sweeps.sweep("time", hardware="trainium2", ranks=64, message_bytes=1e9)

@@ -122,7 +122,7 @@ def refused(
         ),
         (
             f"{LLAMA} --schedule zero_bubble_h1 --pp 4 --global-batch 2",
-            ("--pp, --micro-batches = '4, 2'", "too few micro batches", "ZB-H1"),
+            ("--pp, --num-micro-batches = '4, 2'", "too few micro batches", "ZB-H1"),
         ),
         (
             f"{BARE} --dp 12",
@@ -253,7 +253,7 @@ def test_too_many_cells_to_print(refused: Refused) -> None:
             {"topology_kind": "mesh", "num_gpus": 16, "mesh_nx": 4, "mesh_ny": 3},
             "= 12.0: isn't the number of GPUs, 16.0",
         ),
-        ({"dp_degree": 8, "global_batch": 12}, "must divide the global batch"),
+        ({"dp_degree": 8, "global_batch_size": 12}, "must divide the global batch"),
     ],
 )
 def test_configurations_that_cannot_be(given: dict[str, Any], words: str) -> None:

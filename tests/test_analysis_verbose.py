@@ -113,7 +113,7 @@ def test_what_is_assumed_is_said(cli: Runner) -> None:
     after = out.split("not given, so taken as")[1]
     assert "hardware = dgx-h100" in after
     assert "weight_bytes, gradient_bytes" in after
-    assert "micro_batch" in after
+    assert "micro_batch_size" in after
     assert not re.search(r"\bdp\b|\btopology\b|\blatency\b", after)
     idle = "analysis --num-gpus 8 --dp 8 --params 70e9 --bandwidth 1e9"
     assert "--bandwidth = '1e9': changes nothing" in cli(idle, fine=False).err
@@ -145,8 +145,8 @@ def test_the_command_tells_what_the_call_gives(line: str) -> None:
         *("intra_nvls", "in_network_latency_factor"),
     )
     given = {name: values[name] for name in kept if name in values}
-    if "ranks_per_nic" in values:
-        given["ranks_per_nic"] = values["ranks_per_nic"]
+    if "ranks_sharing_nic" in values:
+        given["ranks_sharing_nic"] = values["ranks_sharing_nic"]
         del given["nics_per_node"]
     if "mesh_ny" in given and "mesh_nx" not in job.sweep.given:
         del given["mesh_nx"], given["mesh_ny"]

@@ -40,7 +40,7 @@ def test_one_cell_has_its_reason() -> None:
 def test_reasons_say_why_there_is_no_value(tmp_path: Path) -> None:
     found = sweeps.sweep(
         ["step_time"], model="llama3-8b", hardware="dgx-h100", world_size=8, tp=[1, 3, 8],
-        zero_stage=[0, 1], sequence_length=8192, global_batch=64,
+        zero_stage=[0, 1], sequence_length=8192, global_batch_size=64,
     )  # fmt: skip
     result = sweeps.reasons(found)
     assert result.dims == found.status.dims
@@ -101,7 +101,7 @@ def test_xarrays_own_plot_has_names_and_units() -> None:
 
 def test_the_usual_quantities_come_by_themselves() -> None:
     found = sweeps.sweep(topology="ring", ranks=[8], message_bytes=1e9)
-    result = {"time_band_low", "time_band_high", "measured_rows", "status"}
+    result = {"time_band_low", "time_band_high", "error_band_samples", "status"}
     assert set(found.data_vars) == {*DEFAULT_QUANTITIES, *result}
     assert set(
         sweeps.sweep("time, steps", topology="ring", ranks=8, message_bytes=1).data_vars

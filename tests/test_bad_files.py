@@ -127,8 +127,8 @@ def test_a_spec_that_is_no_toml(
         ('["time"]', '["ranks"]', ("quantities = 'ranks'", "are given", "computed")),
         (
             '["time"]',
-            '["pod_wire_tiem"]',
-            ("quantities = 'pod_wire_tiem'", "no such quantity", "pod_wire_time"),
+            '["pod_serialization_tiem"]',
+            ("quantities = 'pod_serialization_tiem'", "no such quantity", "pod_serialization_time"),
         ),
         ("ranks =", "ranks = 8\nhops =", ("ranks",)),
         (

@@ -161,7 +161,10 @@ def test_what_is_needed_is_said(refused: Refused) -> None:
         (f"{BASE} --algorithm ring,ring", ("--algorithm = 'ring'", "twice", "once")),
         ("list --topology rnig", ("--topology = 'rnig'", "unknown", "did you mean 'ring'")),
         ("list --op reduse", ("--op = 'reduse'", "unknown", "did you mean 'reduce'")),
-        ("show wire_tim", ("NAME = 'wire_tim'", "no such formula", "did you mean 'wire_time'")),
+        (
+            "show serialization_tim",
+            ("NAME = 'serialization_tim'", "no such formula", "did you mean 'serialization_time'"),
+        ),
         ("catalog dgx-h10", ("name = 'dgx-h10'", "no such machine", "'dgx-h100'")),
         ("run quickstrat", ("sweep = 'quickstrat'", "no such sweep", "did you mean 'quickstart'")),
     ],

@@ -211,7 +211,7 @@ world_size = [8, 16]
 model = "llama3-8b"
 hardware = "dgx-h100"
 sequence_length = 4096
-global_batch = 64
+global_batch_size = 64
 [[reductions]]
 quantity = "step_time"
 operation = "min"
@@ -318,10 +318,13 @@ def test_lists_and_shows_each_algorithm(cli: Runner) -> None:
     shown = cli("show switch.all_reduce.ring").out
     for part in ("switch.all_reduce.ring  ", "  time = ", "  sent_bytes = ", "  source  "):
         assert part in shown
-    assert "$" in cli("show wire_time --latex").out or "\\frac" in cli("show wire_time --latex").out
+    assert (
+        "$" in cli("show serialization_time --latex").out
+        or "\\frac" in cli("show serialization_time --latex").out
+    )
     output = cli("show switch.all_reduce.ring --latex").out
     assert "\n  T = " in output
-    assert "wire_time = message_bytes/bandwidth" in cli("show wire_time").out
+    assert "serialization_time = message_bytes/bandwidth" in cli("show serialization_time").out
 
 
 def test_the_catalogue_tells_figures_with_sources(cli: Runner) -> None:

@@ -25,7 +25,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "rccl": {"software": "rccl", "hardware": "mi300x"},
     "chunks": {"software": "none", "phase_chunks": 4},
     "reduction": {"software": "none", "reduction_cost": 1e-11, "latency_per": "message"},
-    "pods": {"nodes_per_pod": 2, "leaf_nodes": 2, "oversubscription": 2, "software": "nccl"},
+    "pods": {"nodes_per_pod": 2, "nodes_per_leaf": 2, "oversubscription": 2, "software": "nccl"},
 }
 PLAIN = {"topology", "collective", "algorithm", "message_bytes", *VARIANTS["in_network"]}
 SIZES = {"small": 4096.0, "large": 1e9}

@@ -23,7 +23,7 @@ from sweeps.validate.predict import CHOOSING, Constants, MeasuredRow
 
 DENSE = {
     "sequence_length": 4096, "hidden_size": 4096, "layers": 32, "heads": 32, "kv_heads": 8,
-    "gated": 1, "ffn_size": 14336, "vocabulary_size": 128256, "tied_embeddings": 0,
+    "gated_mlp": 1, "ffn_size": 14336, "vocabulary_size": 128256, "tied_embeddings": 0,
 }  # fmt: skip
 ROUTED = {**DENSE, "experts": 8, "experts_per_token": 2, "expert_ffn_size": 14336}
 SOFTWARE = {
@@ -32,23 +32,36 @@ SOFTWARE = {
 }  # fmt: skip
 # Cards are told as a number by one road, as a share by another; what nobody stated depends on how
 # a question is asked.
-TOLD_APART = {"ranks_per_nic", "nics_per_node", "unknown_settings"}
+TOLD_APART = {"ranks_sharing_nic", "nics_per_node", "unknown_settings"}
 
 NUMBERS = st.fixed_dictionaries(
     {},
     optional={
-        "tp": st.sampled_from([1, 2, 4]), "cp": st.sampled_from([1, 2]),
-        "pp": st.sampled_from([1, 2]), "ep": st.sampled_from([1, 2]),
-        "virtual_stages": st.sampled_from([1, 2]), "micro_batch": st.sampled_from([1, 2]),
-        "zero_stage": st.sampled_from([0, 1, 3]), "sequence_parallel": st.sampled_from([0, 1]),
-        "hsdp_shard": st.just(2), "world_size": st.just(64), "oversubscription": st.just(2),
-        "global_batch": st.just(256), "tp_overlap": st.just(0.5), "power_limit": st.just(500),
-        "tokens_per_step": st.just(1048576), "lora_rank": st.just(16),
-        "communication_channels": st.just(8), "capital": st.just(30000), "memory_share": st.just(1),
-        "expert_imbalance": st.just(1.5), "expert_heat": st.just(1.2),
-        "weight_bytes": st.just(4), "fused_accumulation": st.just(0),
+        "tp": st.sampled_from([1, 2, 4]),
+        "cp": st.sampled_from([1, 2]),
+        "pp": st.sampled_from([1, 2]),
+        "ep": st.sampled_from([1, 2]),
+        "virtual_pipeline_size": st.sampled_from([1, 2]),
+        "micro_batch_size": st.sampled_from([1, 2]),
+        "zero_stage": st.sampled_from([0, 1, 3]),
+        "sequence_parallel": st.sampled_from([0, 1]),
+        "hsdp_shard_size": st.just(2),
+        "world_size": st.just(64),
+        "oversubscription": st.just(2),
+        "global_batch_size": st.just(256),
+        "tp_overlap": st.just(0.5),
+        "power_limit": st.just(500),
+        "tokens_per_step": st.just(1048576),
+        "lora_rank": st.just(16),
+        "communication_channels": st.just(8),
+        "capital_cost": st.just(30000),
+        "target_memory_fraction": st.just(1),
+        "expert_load_imbalance": st.just(1.5),
+        "rank_load_imbalance": st.just(1.2),
+        "weight_bytes": st.just(4),
+        "gradient_accumulation_fusion": st.just(0),
     },
-).filter(lambda numbers: not {"global_batch", "tokens_per_step"} <= numbers.keys())  # fmt: skip
+).filter(lambda numbers: not {"global_batch_size", "tokens_per_step"} <= numbers.keys())
 WORDS = st.fixed_dictionaries(
     {},
     optional={
@@ -104,11 +117,25 @@ def test_a_configuration_is_completed_alike(
         np.testing.assert_array_equal(measured[name], spec[name], err_msg=name)
 
 
-PLAN = {"tp": 2, "cp": 1, "pp": 2, "micro_batch": 1, "virtual_stages": 1, "zero_stage": 1,
-        "sequence_parallel": 1}  # fmt: skip
+PLAN = {
+    "tp": 2,
+    "cp": 1,
+    "pp": 2,
+    "micro_batch_size": 1,
+    "virtual_pipeline_size": 1,
+    "zero_stage": 1,
+    "sequence_parallel": 1,
+}
 # Of a search the threshold is a share of memory that plans may take.
-BATCH = ("ep", "hsdp_shard", "world_size", "global_batch", "tokens_per_step", "memory_share")
-OF_A_SEARCH = {"unknown_settings", "memory_share", "dp", "etp", "ep"}
+BATCH = (
+    "ep",
+    "hsdp_shard_size",
+    "world_size",
+    "global_batch_size",
+    "tokens_per_step",
+    "target_memory_fraction",
+)
+OF_A_SEARCH = {"unknown_settings", "target_memory_fraction", "dp", "etp", "ep"}
 
 
 @pytest.mark.thorough
@@ -122,7 +149,7 @@ def test_a_searchs_plans_are_completed_as_a_specs(
 ) -> None:
     words = {**words, "framework": SOFTWARE["framework"].removesuffix(f"+{TEXTBOOK}")}
     words |= {"schedule": "one_f_one_b"}
-    asked = {**DENSE, **numbers, **PLAN, "world_size": 64, "global_batch": 256}
+    asked = {**DENSE, **numbers, **PLAN, "world_size": 64, "global_batch_size": 256}
     space = space_of(read_request({**asked, **words}).first)
     searched = space.resolved
     spec, labels = by_spec(asked, words)

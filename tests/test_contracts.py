@@ -205,7 +205,7 @@ def test_a_schema_refuses_what_readers_refuse(cli: Runner, what: str, wrong: Any
 def test_records_fit_their_schema(cli: Runner, line: str, tmp_path: Path) -> None:
     groups = [("all_reduce", 8, 1)]
     if line.startswith("calibrate"):
-        write_logs(tmp_path, timed(groups, {"link_share": 0.6}, noise=0.01, seed=5), groups)
+        write_logs(tmp_path, timed(groups, {"channel_efficiency": 0.6}, noise=0.01, seed=5), groups)
     schema = schema_of(cli, "records")
     records = json.loads(cli(f"{line} --json").out)
     assert faults(records, schema, schema) == []

@@ -41,7 +41,7 @@ def test_a_usual_option_stands_once() -> None:
 def test_any_input_is_an_option_by_its_name(cli: Runner) -> None:
     shown = cli(f"analysis {PLAN} --dp 8 --zero-stage 3 --window 1024,2048 --json").out
     first, second = json.loads(shown)
-    assert (first["window"], second["window"]) == (1024.0, 2048.0)
+    assert (first["sliding_window"], second["sliding_window"]) == (1024.0, 2048.0)
     assert first["step_time_s"] < second["step_time_s"]
 
 
@@ -64,7 +64,7 @@ def test_what_nothing_takes_is_no_option(cli: Runner, line: str) -> None:
 def test_a_switch_is_on_or_off(cli: Runner, on: str) -> None:
     plan = f"{PLAN} --tp 2 --pp 4 --dp 1 --embedding-as-layer {on} --loss-as-layer off,{on}"
     uneven, even = json.loads(cli(f"analysis {plan} --json").out)
-    assert (uneven["loss_as_layer"], even["loss_as_layer"]) == (0.0, 1.0)
+    assert (uneven["head_layer_weight"], even["head_layer_weight"]) == (0.0, 1.0)
 
 
 def test_the_help_of_a_command_names_units_values_and_defaults(cli: Runner) -> None:

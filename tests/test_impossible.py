@@ -79,8 +79,8 @@ def test_more_gpus_than_were_measured_are_doubted_at_once(cli: Runner) -> None:
 def test_measured_steps_above_the_peak_are_left_out(cli: Runner) -> None:
     """8,708 tokens a second of a 7B on a GPU of 312 TFLOP/s: 120 % of its peak."""
     head = (
-        "row_id,source_id,model,layers,hidden,heads,kv_heads,ffn,vocab,seq_len,global_batch,"
-        "micro_batch,gpus,gpu_type,tp,pp,precision,tokens_per_s_per_gpu\n"
+        "row_id,source_id,model,layers,hidden,heads,kv_heads,ffn,vocab,seq_len,global_batch_size,"
+        "micro_batch_size,gpus,gpu_type,tp,pp,precision,tokens_per_s_per_gpu\n"
     )
     row = "{},mine,llama2-7b,32,4096,32,32,11008,32000,4096,64,1,8,dgx-a100,1,1,bf16,{}\n"
     Path("own.csv").write_text(head + row.format(1, 8708) + row.format(2, 4000))

@@ -54,7 +54,7 @@ def test_what_counts_tokens(text: object, counts: bool) -> None:
 def test_a_batch_in_tokens_is_that_of_its_sequences(cli: Runner, flag: str) -> None:
     plain = cli(f"{ANALYSIS} --global-batch 512 --seq-len 8192 --json").records[0]
     found = cli(f"{ANALYSIS} {flag} --seq-len 8k --json").records[0]
-    assert found["global_batch"] == plain["global_batch"] == 512
+    assert found["global_batch_size"] == plain["global_batch_size"] == 512
     assert found["step_time_s"] == plain["step_time_s"]
 
 
@@ -83,14 +83,14 @@ def test_tokens_are_an_axis_of_every_road(
 ) -> None:
     given = {"model": "llama3-8b", "world_size": 16, "tp": 8}
     found = sweeps.sweep(
-        ["step_time", "global_batch"], **given, tokens_per_step=["1M", "2M"],
+        ["step_time", "global_batch_size"], **given, tokens_per_step=["1M", "2M"],
         sequence_length=["4k", "8k"],
     )  # fmt: skip
-    batch = found.global_batch.transpose("tokens_per_step", "sequence_length").to_numpy()
+    batch = found.global_batch_size.transpose("tokens_per_step", "sequence_length").to_numpy()
     np.testing.assert_array_equal(batch, [[256.0, 128.0], [512.0, 256.0]])
     spec = tmp_path / "tokens.toml"
     spec.write_text(
-        'quantities = ["step_time"]\n[axes]\nglobal_batch = ["1M", "2M"]\n[constants]\n'
+        'quantities = ["step_time"]\n[axes]\nglobal_batch_size = ["1M", "2M"]\n[constants]\n'
         'model = "llama3-8b"\nworld_size = 16\ntp = 8\nsequence_length = "8k"\n'
     )
     monkeypatch.chdir(tmp_path)

@@ -144,7 +144,7 @@ def test_what_traces_lack_is_no_number(cli: Runner, kind: str, mode: str) -> Non
 
 def test_a_calibration_has_numbers_that_people_read(cli: Runner) -> None:
     groups = [("all_reduce", 8, 1)]
-    logs = write_logs(Path(), timed(groups, {"link_share": 0.62}, noise=0.001), groups)
+    logs = write_logs(Path(), timed(groups, {"channel_efficiency": 0.62}, noise=0.001), groups)
     check_numbers(cli(f"calibrate {shlex.join(logs)}"))
 
 

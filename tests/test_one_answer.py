@@ -42,8 +42,8 @@ NETWORKS = ("hierarchical", "switch", "torus", "ring")
 SCHEDULES = ("one_f_one_b", "interleaved", "gpipe", "zero_bubble_h1", "dual_pipe", "v_half")
 # What a plan is, by number.
 OF_A_PLAN = (
-    "tp", "cp", "pp", "dp", "ep", "etp", "virtual_stages", "micro_batch", "zero_stage",
-    "sequence_parallel", "embedding_as_layer", "loss_as_layer",
+    "tp", "cp", "pp", "dp", "ep", "etp", "virtual_pipeline_size", "micro_batch_size", "zero_stage",
+    "sequence_parallel", "embedding_layer_weight", "head_layer_weight",
 )  # fmt: skip
 # The labels that Python's configuration has fields for.
 FIELDS = ("algorithm", "library", "context_parallel", "recompute", "attention_kernel", "schedule",
@@ -66,7 +66,7 @@ def question(seed: int) -> tuple[dict[str, Any], dict[str, str]]:
         "context_parallel": str(draw.choice(LABELS["context_parallel"].values)),
         "schedule": schedule,
         "world_size": int(draw.choice(sizes)),
-        "global_batch": int(draw.choice([288, 576])),
+        "global_batch_size": int(draw.choice([288, 576])),
         "sequence_length": int(draw.choice([2048, 4096, 8192])),
     }
     if seed % 2:
@@ -75,10 +75,10 @@ def question(seed: int) -> tuple[dict[str, Any], dict[str, str]]:
         "tp": "1,2,4,8",
         "cp": "1,2",
         "pp": "2,4,8" if schedule in ("interleaved", "dual_pipe", "v_half") else "1,2,4,8",
-        "micro_batch": "1,2",
+        "micro_batch_size": "1,2",
         "zero_stage": "0,1,2,3",
         "sequence_parallel": "0,1",
-        "virtual_stages": {"interleaved": "2,4", "v_half": "2"}.get(schedule, "1"),
+        "virtual_pipeline_size": {"interleaved": "2,4", "v_half": "2"}.get(schedule, "1"),
     }
     return common, free | ({"ep": "1,2,4,8"} if model == EXPERTS else {})
 
@@ -91,7 +91,7 @@ def plans_of(common: Mapping[str, Any], free: Mapping[str, str], seed: int) -> l
     cells = int(np.prod(space.plan.grid.shape))
     places = np.sort(draw.choice(cells, size=ROWS, replace=cells < ROWS))
     plans = list(executions_at(space, places))
-    for place, (name, factor) in enumerate((("dp", 2.0), ("micro_batch", 7.0), ("tp", 3.0))):
+    for place, (name, factor) in enumerate((("dp", 2.0), ("micro_batch_size", 7.0), ("tp", 3.0))):
         plans[place] = plans[place].changed({name: plans[place].given[name] * factor})
     return plans
 
@@ -160,7 +160,7 @@ def test_python_says_what_analysis_says(
     figures = job.resolved.constants
     numbers = {
         **{name: value for name, value in figures.items() if not np.isnan(value)},
-        **{name: given[name] for name in ("world_size", "global_batch", "sequence_length")},
+        **{name: given[name] for name in ("world_size", "global_batch_size", "sequence_length")},
         **{name: np.array(column) for name, column in given["row"].items()},
     }
     fields = {quantity: field for field, quantity in RENAMED.items()}
@@ -193,7 +193,7 @@ def test_python_says_what_analysis_says(
 
 SHAPE = {
     "sequence_length": 4096, "hidden_size": 4096, "layers": 32, "heads": 32, "kv_heads": 8,
-    "gated": 1, "ffn_size": 14336, "vocabulary_size": 128256, "tied_embeddings": 0,
+    "gated_mlp": 1, "ffn_size": 14336, "vocabulary_size": 128256, "tied_embeddings": 0,
 }  # fmt: skip
 EXPERT_SHAPE = {**SHAPE, "experts": 8, "experts_per_token": 2, "expert_ffn_size": 14336}
 
@@ -204,8 +204,8 @@ EXPERT_SHAPE = {**SHAPE, "experts": 8, "experts_per_token": 2, "expert_ffn_size"
     [
         {"world_size": 8, "topology": "ring", "dp": 8, "parameters": 70e9},
         {"world_size": 64, "tp": 8, "pp": 2, **SHAPE},
-        {"tp": 4, "cp": 2, "pp": 4, "virtual_stages": 2, "micro_batches": 8, "zero_stage": 3,
-         "world_size": 128, **SHAPE},
+        {"tp": 4, "cp": 2, "pp": 4, "virtual_pipeline_size": 2, "num_micro_batches": 8,
+         "zero_stage": 3, "world_size": 128, **SHAPE},
         {"world_size": 64, "topology": "torus", "tp": 4, "recompute": "selective", **SHAPE},
         {"world_size": 64, "tp": 2, "ep": 8, "gpus_per_node": 4, "sequence_parallel": 1,
          **EXPERT_SHAPE},
@@ -226,7 +226,7 @@ def test_the_defaults_of_the_command_line_are_those_of_python(flags: dict[str, A
     given = {name: float(value) for name, value in config.given().items()}
     ours = job.program.grid.constants
     # Cards are told as a number by one, as a share by the other.
-    for name in given.keys() - {"ranks_per_nic"}:
+    for name in given.keys() - {"ranks_sharing_nic"}:
         assert given[name] == ours[name], name
     values = {
         name: float(value.flat[0]) for name, value in job.program.evaluate(job.stored).items()
@@ -251,7 +251,7 @@ def test_the_defaults_of_the_command_line_are_those_of_python(flags: dict[str, A
 # named and its habits left for it to know.
 
 # What no column tells of a shape is none; nothing is left out because it doesn't fit.
-SILENT = {"gated": 0.0, "tied_embeddings": 0.0, "memory_capacity": 1e18}
+SILENT = {"gated_mlp": 0.0, "tied_embeddings": 0.0, "memory_capacity": 1e18}
 # Rows that analysis has no place for.
 ELSEWHERE = {"M0205": "a third of a node and more: analysis has whole ones, or an even part"}
 

@@ -101,7 +101,7 @@ def test_collective_is_what_everyone_charges(seed: int, tmp_path: Path) -> None:
     # A step charges the same, also where its links give a share of their bandwidth.
     tp = draw.choice([2, 4, 8])
     given = {"tp": tp, "world_size": 16, "sequence_parallel": 1, "sequence_length": 4096,
-             "micro_batch": 1, "global_batch": 16, "software": "none"}  # fmt: skip
+             "micro_batch_size": 1, "global_batch_size": 16, "software": "none"}  # fmt: skip
     share = draw.uniform(0.5, 1.0)
     found = step(name, {**given, SHARE: share}, tmp_path)
     bandwidth = found["effective_intra_bandwidth"]
@@ -114,7 +114,7 @@ def test_collective_is_what_everyone_charges(seed: int, tmp_path: Path) -> None:
     assert whole["tp_all_gather_time"] == charged(name, "all_gather", tp, message, tmp_path)
 
     # The tuner: what its library's rings leave of a link, and the same operations in turn.
-    left = load_software("nccl").constants(machine)["link_share"].value
+    left = load_software("nccl").constants(machine)["channel_efficiency"].value
     assert read_rates(name, folders=(tmp_path,))["bandwidth"] == left * drawn["intra_bandwidth"]
     rates = read_rates(name, given={"bandwidth": bandwidth}, folders=(tmp_path,))
     rates = replace(rates, library={})
@@ -163,17 +163,24 @@ def test_the_tuner_s_products_are_the_overlap_s_and_the_step_s(operator: str, ph
              if layer == operator}  # fmt: skip
     # `sweeps overlap` and its sweeps: the same product by the best of its tiles.
     tiled = [
-        float(prepare({"quantities": ["whole_product_time"],
+        float(prepare({"quantities": ["unsplit_matmul_time"],
                        "constants": {"mechanism": "two_durations", **taken, **sizes[one]}})
-              .program.evaluate()["whole_product_time"])
+              .program.evaluate()["unsplit_matmul_time"])
         for one in three
     ]  # fmt: skip
     assert total == sum(tiled)
     # A step has the same rows, columns and depth at a smooth rate: the input that differs.
     kind = {"fprop": "forward", "dgrad": "input_gradient", "wgrad": "weight_gradient"}[phase]
     name = {"qkv": "qkv", "proj": "attention_output", "fc1": "mlp_up", "fc2": "mlp_down"}[operator]
-    constants = {"model": MODEL, "hardware": "dgx-h100", "world_size": 8, "tp": tp,
-                 "sequence_length": tokens, "micro_batch": 1, "global_batch": 8}  # fmt: skip
+    constants = {
+        "model": MODEL,
+        "hardware": "dgx-h100",
+        "world_size": 8,
+        "tp": tp,
+        "sequence_length": tokens,
+        "micro_batch_size": 1,
+        "global_batch_size": 8,
+    }
     asked = f"{name}_{kind}_time"
     program = prepare({"quantities": [asked], "constants": constants}).program
     cell = Evaluation.of_cell(program.builder(program.cases[0]), {})
@@ -194,7 +201,7 @@ def test_a_step_charges_a_profile_as_collective_does(seed: int, tmp_path: Path) 
     name, _ = machine_of(draw, tmp_path)
     tp = draw.choice([2, 4, 8])
     given = {"tp": tp, "world_size": 32, "sequence_parallel": 1, "sequence_length": 4096,
-             "micro_batch": 1, "global_batch": 32, "software": "nccl"}  # fmt: skip
+             "micro_batch_size": 1, "global_batch_size": 32, "software": "nccl"}  # fmt: skip
     found = step(name, given, tmp_path)
     further = {"software": "nccl", "environment": "step"}
     for kind in ("all_reduce", "all_gather", "reduce_scatter"):
@@ -209,7 +216,7 @@ def test_a_step_between_nodes_charges_a_profile_as_collective_does() -> None:
     wanted = ["dp_all_reduce_time", "dp_reduce_bytes", "pp_transfer_time", "pp_message_bytes"]
     given = {
         "model": MODEL, "hardware": "dgx-h100", "world_size": 64, "tp": 1, "pp": 2,
-        "sequence_length": 4096, "micro_batch": 1, "global_batch": 64, "zero_stage": 0,
+        "sequence_length": 4096, "micro_batch_size": 1, "global_batch_size": 64, "zero_stage": 0,
         "software": "nccl",
     }  # fmt: skip
     arrays = prepare({"quantities": wanted, "constants": given}).program.evaluate()
@@ -218,7 +225,7 @@ def test_a_step_between_nodes_charges_a_profile_as_collective_does() -> None:
     folder = Path()
     reduced = charged("dgx-h100", "all_reduce", 32, found["dp_reduce_bytes"], folder, **further)
     assert found["dp_all_reduce_time"] == reduced
-    pair = {**further, "members_in_node": 1.0, "ranks_per_nic": 1.0, "gpus_per_node": 1}
+    pair = {**further, "members_in_node": 1.0, "ranks_sharing_nic": 1.0, "gpus_per_node": 1}
     sent = charged("dgx-h100", "p2p", 2, found["pp_message_bytes"], folder, **pair)
     assert found["pp_transfer_time"] == sent
 

@@ -72,56 +72,103 @@ OF_TRAINING: Cases = {
     "world_size": ("32", DENSE.replace("--gpus 32", "")),
     "nodes": ("2", DENSE.replace("--gpus 32", "")),
     "dp": ("4", DENSE.replace("--gpus 32", "")),
-    "tp": ("4", DENSE.replace("--tp 2", "")), "cp": "2", "pp": ("4", DENSE.replace("--pp 2", "")),
-    "ep": ("2", ROUTED), "etp": ("1", ROUTED), "virtual_stages": "2", "micro_batch": "2",
-    "global_batch": ("256", DENSE.replace("--micro-batches 8", "")),
+    "tp": ("4", DENSE.replace("--tp 2", "")),
+    "cp": "2",
+    "pp": ("4", DENSE.replace("--pp 2", "")),
+    "ep": ("2", ROUTED),
+    "etp": ("1", ROUTED),
+    "virtual_pipeline_size": "2",
+    "micro_batch_size": "2",
+    "global_batch_size": ("256", DENSE.replace("--micro-batches 8", "")),
     "tokens_per_step": ("4M", DENSE.replace("--micro-batches 8", "")),
-    "micro_batches": ("16", DENSE.replace("--micro-batches 8", "")), "zero_stage": "3",
-    "sequence_parallel": "off", "context_parallel": ("all_gather", f"{DENSE} --cp 2"),
+    "num_micro_batches": ("16", DENSE.replace("--micro-batches 8", "")),
+    "zero_stage": "3",
+    "sequence_parallel": "off",
+    "context_parallel": ("all_gather", f"{DENSE} --cp 2"),
     "ulysses_ranks": ("2", f"{DENSE} --cp 4 --cp-kind mixed"),
-    "hsdp_shard": ("2", f"{DENSE} --zero-stage 3"), "schedule": "gpipe",
-    "embedding_as_layer": ("on", DENSE.replace("--pp 2", "--pp 4 --layers 31")),
-    "loss_as_layer": "on", "recompute": "full",
-    "recompute_layers": ("2", f"{DENSE} --recompute block"), "expert_imbalance": ("1.3", ROUTED),
-    "dispatcher": ("deduplicated", f"{ROUTED} --ep 8"), "mask": "full", "dropout": "on",
+    "hsdp_shard_size": ("2", f"{DENSE} --zero-stage 3"),
+    "schedule": "gpipe",
+    "embedding_layer_weight": ("on", DENSE.replace("--pp 2", "--pp 4 --layers 31")),
+    "head_layer_weight": "on",
+    "recompute": "full",
+    "recompute_layers": ("2", f"{DENSE} --recompute block"),
+    "expert_load_imbalance": ("1.3", ROUTED),
+    "dispatcher": ("deduplicated", f"{ROUTED} --ep 8"),
+    "mask": "full",
+    "dropout": "on",
     "tp_mechanism": ("userbuffers", f"{DENSE} --sp"),
-    "cp_mechanism": ("ring_exchange", f"{DENSE} --cp 2"), "dp_mechanism": "megatron_buckets",
+    "cp_mechanism": ("ring_exchange", f"{DENSE} --cp 2"),
+    "dp_mechanism": "megatron_buckets",
     "ep_mechanism": ("chunked", f"{ROUTED} --ep 8 --zero-stage 1"),
-    "tp_overlap": "0.1", "cp_overlap": ("0.1", f"{DENSE} --cp 2"),
-    "ep_overlap": ("0.1", f"{ROUTED} --ep 2"), "dp_overlap": "0.1",
-    "model": ("llama3-8b", DENSE.replace("--model llama3-8b", "")), "parameters": ("7e9", PARAMS),
-    "sequence_length": ("2048", DENSE.replace("--seq-len 4096", "")), "layers": "16",
-    "hidden_size": "2048", "heads": "16", "kv_heads": "4", "head_size": "64", "ffn_size": "4096",
-    "vocabulary_size": "32000", "gated": "off", "tied_embeddings": "on", "experts": ("16", ROUTED),
-    "experts_per_token": ("4", ROUTED), "expert_ffn_size": ("1024", ROUTED),
-    "shared_ffn_size": ("1024", ROUTED), "dense_layers": ("1", ROUTED), "topology": "ring",
-    "algorithm": ("tree_pipe", f"{DENSE} --topology ring --software none"), "hardware": "dgx-a100",
-    "framework": "torchtitan", "precision": "fp8", "recipe": "fp32_adam",
-    "attention_kernel": "unfused", "weight_bytes": "4", "gradient_bytes": "4",
-    "optimizer_bytes": "8", "memory_capacity": "40GB",
+    "tp_overlap": "0.1",
+    "cp_overlap": ("0.1", f"{DENSE} --cp 2"),
+    "ep_overlap": ("0.1", f"{ROUTED} --ep 2"),
+    "dp_overlap": "0.1",
+    "model": ("llama3-8b", DENSE.replace("--model llama3-8b", "")),
+    "parameters": ("7e9", PARAMS),
+    "sequence_length": ("2048", DENSE.replace("--seq-len 4096", "")),
+    "layers": "16",
+    "hidden_size": "2048",
+    "heads": "16",
+    "kv_heads": "4",
+    "head_size": "64",
+    "ffn_size": "4096",
+    "vocabulary_size": "32000",
+    "gated_mlp": "off",
+    "tied_embeddings": "on",
+    "experts": ("16", ROUTED),
+    "experts_per_token": ("4", ROUTED),
+    "expert_ffn_size": ("1024", ROUTED),
+    "shared_ffn_size": ("1024", ROUTED),
+    "dense_layers": ("1", ROUTED),
+    "topology": "ring",
+    "algorithm": ("tree_pipe", f"{DENSE} --topology ring --software none"),
+    "hardware": "dgx-a100",
+    "framework": "torchtitan",
+    "precision": "fp8",
+    "recipe": "fp32_adam",
+    "attention_kernel": "unfused",
+    "weight_bytes": "4",
+    "gradient_bytes": "4",
+    "optimizer_bytes": "8",
+    "memory_capacity": "40GB",
     "host_memory_capacity": ("1GB", f"{DENSE} --optimizer-offload 1"),
-    "latency_per": ("message", f"{DENSE} --cp 4 --cp-kind all_to_all --topology ring "
-    "--algorithm direct --software none"),
+    "latency_per": (
+        "message",
+        f"{DENSE} --cp 4 --cp-kind all_to_all --topology ring --algorithm direct --software none",
+    ),
     "bandwidth": ("'30 GB/s'", f"{DENSE} --topology ring --software none"),
     "latency": ("'3 us'", f"{DENSE} --topology ring --software none"),
     "energy_per_bit": ("'9 pJ/bit'", f"{DENSE} --topology ring --software none"),
-    "link": ("intra", f"{DENSE} --software none"), "gpus_per_node": "4", "nics_per_node": "1",
+    "link": ("intra", f"{DENSE} --software none"),
+    "gpus_per_node": "4",
+    "nics_per_node": "1",
     "nodes_per_pod": ("2", f"{DENSE} --oversubscription 2 --leaf-nodes 1"),
     "intra_bandwidth": "'90 GB/s'",
-    "intra_latency": "'9 us'", "inter_bandwidth": "'9 GB/s'", "inter_latency": "'9 us'",
+    "intra_latency": "'9 us'",
+    "inter_bandwidth": "'9 GB/s'",
+    "inter_latency": "'9 us'",
     "oversubscription": ("2", f"{DENSE} --leaf-nodes 1"),
     "pod_bandwidth": ("'9 GB/s'", f"{DENSE} --nodes-per-pod 2"),
     "pod_latency": ("'9 us'", f"{DENSE} --nodes-per-pod 2 --software none"),
     "pod_oversubscription": ("2", f"{DENSE} --nodes-per-pod 2"),
-    "mesh_nx": ("4", GRID.replace("--mesh-nx 4", "--mesh-ny 8")), "mesh_ny": ("8", GRID),
+    "mesh_nx": ("4", GRID.replace("--mesh-nx 4", "--mesh-ny 8")),
+    "mesh_ny": ("8", GRID),
     "mesh_nz": ("2", f"{GRID} --mesh-ny 4"),
     "intra_efficiency": ("0.5", f"{DENSE} --software none"),
-    "inter_efficiency": ("0.5", f"{DENSE} --software none"), "software": "none",
-    "environment": "group", "fabric": "roce", "price": "3", "training_tokens": "1T",
-    "batch_size": "2", "rank_order": "pp-dp-cp-tp", "tree_algo": ("", f"{DENSE} --software none "
-    "--topology ring"), "timeline": ("t.json", DENSE.replace(" --json", "")),
-    "verbose": ("", DENSE.replace(" --json", "")), "sensitivity": "",
-}  # fmt: skip
+    "inter_efficiency": ("0.5", f"{DENSE} --software none"),
+    "software": "none",
+    "environment": "group",
+    "fabric": "roce",
+    "gpu_hour_price": "3",
+    "training_tokens": "1T",
+    "batch_size": "2",
+    "rank_order": "pp-dp-cp-tp",
+    "tree_algo": ("", f"{DENSE} --software none --topology ring"),
+    "timeline": ("t.json", DENSE.replace(" --json", "")),
+    "verbose": ("", DENSE.replace(" --json", "")),
+    "sensitivity": "",
+}
 SMALL = (
     "plan --model llama3-8b --gpus 8 -b 64 --tp 1,2 --pp 1 --cp 1 --zero-stage 1 --recompute none"
 )
@@ -156,19 +203,19 @@ OF_OVERLAP: Cases = {
     "compute_time": ("30ms", "overlap --comm 40ms --efficiency 0.5 --json"),
     "communication_time": ("30ms", "overlap --compute 50ms --efficiency 0.5 --json"),
     "overlap_efficiency": "0.5", "overlapped_time": "60ms", "gradient_buckets": ("8", BUCKETS),
-    "first_bucket_share": ("0.3", f"{BUCKETS} --buckets 8"),
+    "first_bucket_fraction": ("0.3", f"{BUCKETS} --buckets 8"),
     "bucket_capacity": ("50MiB", f"{BUCKETS} --M 1GiB"),
     "first_bucket_capacity": ("9MiB", f"{BUCKETS} --M 1GiB"),
     "reduced_elements": ("1e9", f"{BUCKETS} --dp 64"), "dp": ("8", f"{BUCKETS} --gradients 1e9"),
-    "micro_batches": ("4", f"{OVERLAP} --kind gradient_accumulation"),
-    "backward_share": ("0.5", f"{OVERLAP} --kind gradient_accumulation --micro-batches 4"),
+    "num_micro_batches": ("4", f"{OVERLAP} --kind gradient_accumulation"),
+    "backward_fraction": ("0.5", f"{OVERLAP} --kind gradient_accumulation --micro-batches 4"),
     "layers": ("8", f"{OVERLAP} --kind fsdp_prefetch"),
     "prefetched_layers": ("2", f"{OVERLAP} --kind fsdp_prefetch --layers 8"),
     "prefetched_elements": ("9e8", f"{OVERLAP} --kind zero3_prefetch --layers 8 "
                             "--layer-elements 2e8"),
     "layer_elements": ("2e8", f"{OVERLAP} --kind zero3_prefetch --layers 8"),
-    "reduction_share": ("0.3", f"{OVERLAP} --kind fsdp_backward --layers 8"),
-    "independent_share": ("0.5", f"{OVERLAP} --kind layer_by_layer --layers 8"),
+    "reduction_fraction": ("0.3", f"{OVERLAP} --kind fsdp_backward --layers 8"),
+    "independent_compute_fraction": ("0.5", f"{OVERLAP} --kind layer_by_layer --layers 8"),
     "ranks": ("4", RING.replace(" --ranks 8", "")),
     "splits": ("8", f"{OVERLAP} --kind reduce_scatter_pipeline"),
     "last_split_time": ("9ms", f"{OVERLAP} --kind reduce_scatter_pipeline --splits 4"),
@@ -179,7 +226,7 @@ OF_OVERLAP: Cases = {
     "stage_backward_time": ("4ms", STAGES.replace("--backward 2ms", "--json")),
     "p2p_time": ("1ms", STAGES.replace("--p2p 100us", "--json")),
     "pp": ("8", STAGES.replace("--pp 4", "--json")),
-    "virtual_stages": ("2", f"{STAGES} --schedule interleaved --json"),
+    "virtual_pipeline_size": ("2", f"{STAGES} --schedule interleaved --json"),
     "schedule": ("gpipe", f"{STAGES} --json"),
     "messages": ("4", FUSED.replace("--messages 8", "")),
     "message_latency": ("9us", FUSED.replace("--message-latency 20us", "")),
@@ -190,14 +237,14 @@ OF_OVERLAP: Cases = {
     "sm_bandwidth": ("'9 GB/s'", LINKED.replace("--sm-bandwidth '20 GB/s'", "")),
     "half_bandwidth_sms": ("9", LINKED),
     "copy_engine_bandwidth": ("'90 GB/s'", f"{PRODUCT} --json"),
-    "matmul_rows": ("4096", PRODUCT.replace("--rows 8192", "--json")),
-    "matmul_columns": ("1024", PRODUCT.replace("--columns 3584", "--json")),
-    "matmul_depth": ("1024", PRODUCT.replace("--depth 4096", "--json")),
+    "matmul_m": ("4096", PRODUCT.replace("--rows 8192", "--json")),
+    "matmul_n": ("1024", PRODUCT.replace("--columns 3584", "--json")),
+    "matmul_k": ("1024", PRODUCT.replace("--depth 4096", "--json")),
     "tile_rows": ("256", QUEUED), "tile_columns": ("128", QUEUED),
     "tile_time": ("9us", QUEUED.replace("--tile-time 20us", "")),
     "launch_time": ("99us", f"{PRODUCT} --json"), "activation_bytes": ("4", f"{PRODUCT} --json"),
     "memory_bandwidth": ("'1 TB/s'", f"{PRODUCT} --json"),
-    "best_matmul_flops": ("'300 TFLOP/s'", f"{PRODUCT} --json"),
+    "peak_measured_matmul_flops": ("'300 TFLOP/s'", f"{PRODUCT} --json"),
     "hardware": ("dgx-a100", f"{PRODUCT} --json".replace("--hardware dgx-h100", "")),
     "timeline": ("t.json", STAGES),
     "verbose": ("", OVERLAP.replace(" --json", " --efficiency 0.5")),
@@ -211,7 +258,7 @@ OF_HOPS: Cases = {
     "wiring": ("in_node_links", f"{HOPS} --hardware dgx-h100"),
     "verbose": ("", HOPS.replace(" --json", "")),
     **{f"{level}_{name}": (text, f"{HOPS} --hardware dgx-h100")
-       for level in ("intra", "inter", "card")
+       for level in ("intra", "inter", "gpu_nic")
        for name, text in (("bandwidth", "'9 GB/s'"), ("latency", "'9 us'"),
                           ("energy_per_bit", "'9 pJ/bit'"))},
 }  # fmt: skip
@@ -341,7 +388,7 @@ MEASURED = Path(__file__).parents[1] / "specs" / "measured" / "training.csv"
 def inputs(tmp_path: Path) -> None:
     """Write what some commands read: a log, a table of runs, a sweep."""
     groups = [("all_reduce", 8, 1)]
-    slow = {"link_share": 0.62, "nvls_share": 0.52, "operation_launch_time": 9e-6}
+    slow = {"channel_efficiency": 0.62, "nvls_efficiency": 0.52, "collective_launch_time": 9e-6}
     write_logs(tmp_path, timed(groups, slow, noise=0.01, seed=5), groups)
     head, *rows = MEASURED.read_text(encoding="utf-8").splitlines()
     own = [row for row in rows if "torchtitan" in row][:6]
@@ -435,7 +482,7 @@ def asked(command: str, line: str) -> Any:
 
 
 # What a plan's shapes are is given whole or not at all; the last is --tokens here.
-OTHER = {"gated": "on", "tied_embeddings": "off"}  # Of the calculator's sizes
+OTHER = {"gated_mlp": "on", "tied_embeddings": "off"}  # Of the calculator's sizes
 ELSEWHERE = {"model", "batch_size", "rank_order", "timeline", "verbose", "tree_algo"}
 
 
@@ -447,9 +494,9 @@ ELSEWHERE = {"model", "batch_size", "rank_order", "timeline", "verbose", "tree_a
 def test_quantities_are_in_the_question_of(command: str, base: str) -> None:
     """What a quantity does in a plan's step is what it does in an analysis."""
     plain = asked(command, base)
-    of_its_own = {*OF_PLANS, "budget", "capital"}
+    of_its_own = {*OF_PLANS, "budget", "capital_cost"}
     rest = [name for name in options_of(command) if name not in of_its_own]
-    assert {"global_batch", "sequence_length", "price"} <= set(rest)
+    assert {"global_batch_size", "sequence_length", "gpu_hour_price"} <= set(rest)
     for name in rest:
         if name not in ELSEWHERE:
             flag = option_of(command, name).opts[0]

@@ -45,7 +45,7 @@ num_sm = "2,4"
 head_size = 128
 kv_heads = 8
 ffn_ratio = 3.5
-gated = true
+gated_mlp = true
 """
 # What every file says of where it comes from.
 PROVENANCE = (
@@ -142,7 +142,7 @@ def cli(
         ("own.csv", OWN),
         ("small.toml", SPEC),
         ("small-study.toml", STUDY),
-        ("a.log", log_text(timed([group], {"link_share": 0.7}, noise=0.02, seed=1), group)),
+        ("a.log", log_text(timed([group], {"channel_efficiency": 0.7}, noise=0.02, seed=1), group)),
     ):
         (tmp_path / name).write_text(text)
     return Runner(capsys)

@@ -175,7 +175,7 @@ def given(case: Case) -> dict[str, float]:
         axes = ("mesh_nx", "mesh_ny", "mesh_nz")
         values |= zip(axes, (*case.sizes, 1, 1), strict=False)
     elif case.topology == "hierarchical":
-        values |= {"ranks_per_nic": case.ranks_per_nic, "gpus_per_node": case.sizes[0]}
+        values |= {"ranks_sharing_nic": case.ranks_sharing_nic, "gpus_per_node": case.sizes[0]}
         values |= {"intra_nvls": 1, "inter_inc": 1, "in_network_latency_factor": 1}
         values |= zip(
             ("oversubscription", "pod_oversubscription"), OVERSUBSCRIPTION[1:], strict=True

@@ -31,7 +31,7 @@ from tests.cli_runner import Runner
 
 Question = dict[str, Any]
 # How sure an answer is depends on what is known of a run, so on what is given.
-SURENESS = {"unknown_settings", "expected_error", "measured_rows"}
+SURENESS = {"unknown_settings", "expected_error", "error_band_samples"}
 MACHINES = ("dgx-h100", "dgx-a100", "gb200-nvl72", "mi300x", "tpu-v5p", "tpu-v5e", "gcp-a3-mega",
             "trainium2")  # fmt: skip
 EXAMPLES = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -71,11 +71,11 @@ def steps(draw: st.DrawFn) -> Question:
         {"parameters": 7e9, "hidden_size": 4096, "layers": 32},
         {"hidden_size": 4096, "layers": 32, "heads": 32,
                               "vocabulary_size": 32000, "ffn_size": 11008,
-         "gated": 1, "tied_embeddings": 0},
+         "gated_mlp": 1, "tied_embeddings": 0},
     ]  # fmt: skip
     plan: list[Question] = [{"tp": 2, "pp": 2, "dp": 4}, {"dp": 16}, {"tp": 8, "dp": 2, "cp": 1}]
     found = draw(st.sampled_from(shape)) | draw(st.sampled_from(plan))
-    found |= {"global_batch": 32, "micro_batch": 1, "sequence_length": 4096}
+    found |= {"global_batch_size": 32, "micro_batch_size": 1, "sequence_length": 4096}
     more: list[Question] = [
         {}, {"hardware": "dgx-a100"}, {"hardware": "tpu-v5p"}, {"inter_bandwidth": 25e9},
         {"topology": "ring"}, {"software": "none"}, {"framework": "torchtitan"},
@@ -172,7 +172,7 @@ TORUS = {"topology": "torus", "mesh_nx": 4, "mesh_ny": 4, "mesh_nz": 4, "link": 
         ({"ranks": 8}, LINKS),
         ({"ranks": 16, "hardware": "dgx-h100"}, LINKS),
         ({"ranks": 64, "hardware": "tpu-v5p"}, TORUS),
-        ({"ranks": 64, "hardware": "tpu-v5p"}, {"copy_rate": np.inf}),
+        ({"ranks": 64, "hardware": "tpu-v5p"}, {"local_copy_bandwidth": np.inf}),
         ({"ranks": 64, "topology": "torus"}, {"mesh_nx": 8, "mesh_ny": 8, "mesh_nz": 1}),
         ({"ranks": 1024, "hardware": "tpu-v5e"}, {"topology": "hierarchical"}),
         ({"ranks": 512, "nodes_per_pod": 4, "topology": "hierarchical"}, {"pod_latency": 2.7e-6}),
@@ -198,14 +198,14 @@ def test_a_dataset_names_values_that_are_taken_back() -> None:
         and read(one.attrs)[0].kind not in (GIVEN, UNKNOWN)
         and not (name in LABELS and LABELS[str(name)].follows)
     }  # fmt: skip
-    assert {"hardware", "inter_bandwidth", "link_share"} <= own.keys()
+    assert {"hardware", "inter_bandwidth", "channel_efficiency"} <= own.keys()
     again = sweeps.sweep("time", **axes, **own)
     np.testing.assert_array_equal(again["time"].to_numpy(), base["time"].to_numpy())
 
 
 @pytest.mark.thorough
 def test_a_plans_values_given_back() -> None:
-    asked: Question = {"model": "llama3-8b", "gpus": 16, "global_batch": 32,
+    asked: Question = {"model": "llama3-8b", "gpus": 16, "global_batch_size": 32,
                        "sequence_length": 4096, "recompute": "none", "cp": 1}  # fmt: skip
     base = sweeps.plans(**asked)
     assert base.answer is not None
@@ -218,7 +218,7 @@ def test_a_plans_values_given_back() -> None:
         if name in used and name in space.resolved.constants
         and origins[0].kind != UNKNOWN and np.isfinite(space.resolved.constants[name])
     }  # fmt: skip
-    assert {"inter_bandwidth", "link_share", "tp_overlap"} <= own.keys()
+    assert {"inter_bandwidth", "channel_efficiency", "tp_overlap"} <= own.keys()
     again = sweeps.plans(**{**asked, **own, "hardware": "dgx-h100", "software": "nccl"})
     assert again.answer is not None
     assert again.answer.found.values[0] == base.answer.found.values[0]
@@ -242,8 +242,8 @@ def test_a_tuners_rates_given_back() -> None:
 
 
 DURATIONS = {"compute_time": "50ms", "communication_time": "10ms"}
-PRODUCT = {"communication_time": "1ms", "matmul_rows": "8192", "matmul_columns": "8192",
-           "matmul_depth": "4096", "tile_time": "5us"}  # fmt: skip
+PRODUCT = {"communication_time": "1ms", "matmul_m": "8192", "matmul_n": "8192",
+           "matmul_k": "4096", "tile_time": "5us"}  # fmt: skip
 OVERLAPS = [
     *((name, DURATIONS) for name in MECHANISMS
       if name not in ("pipeline", "fused_messages", "zero3_prefetch")),
@@ -303,9 +303,19 @@ def test_hops_values_given_back(
     assert len(given) >= 4
 
 
-TRAINED = {"model": "qwen3-0.6b", "hardware": "dgx-h100", "global_batch": "256", "tp": "1",
-           "sequence_length": "4096", "world_size": "8", "cp": "1", "pp": "1", "micro_batch": "4",
-           "zero_stage": "1", "recompute": "none"}  # fmt: skip
+TRAINED = {
+    "model": "qwen3-0.6b",
+    "hardware": "dgx-h100",
+    "global_batch_size": "256",
+    "tp": "1",
+    "sequence_length": "4096",
+    "world_size": "8",
+    "cp": "1",
+    "pp": "1",
+    "micro_batch_size": "4",
+    "zero_stage": "1",
+    "recompute": "none",
+}
 
 
 @pytest.mark.thorough
@@ -326,10 +336,18 @@ def test_a_purchases_values_given_back() -> None:
         if name in space.plan.used() - SURENESS and name in every and name not in TRAINED
         and origins[0].kind != UNKNOWN and np.isfinite(every[name])
     }  # fmt: skip
-    few = ("inter_bandwidth", "link_share", "matmul_efficiency", "memory_capacity", "dp_overlap")
+    few = (
+        "inter_bandwidth",
+        "channel_efficiency",
+        "matmul_efficiency",
+        "memory_capacity",
+        "dp_overlap",
+    )
     assert {*few} <= own.keys()
-    own["price"] = repr(load_hardware("dgx-h100").figures["price"].value)
-    for again in (bought(some) for some in (*({name: own[name]} for name in (*few, "price")), own)):
+    own["gpu_hour_price"] = repr(load_hardware("dgx-h100").figures["gpu_hour_price"].value)
+    for again in (
+        bought(some) for some in (*({name: own[name]} for name in (*few, "gpu_hour_price")), own)
+    ):
         known = {name for name in base.keys() & again.keys() - SURENESS if "error_band" not in name}
         assert {"gpus", "run_cost", "run_days"} <= known
         unequal = {name for name in known

@@ -19,7 +19,7 @@ from tests.cli_runner import Runner
 PURE = {"topology": "ring", "ranks": 8, "message_bytes": 1e9, "latency": 0.0, "bandwidth": 50e9}
 STEP = {
     "model": "llama3-8b", "hardware": "dgx-h100", "world_size": 16, "tp": 4, "pp": 2,
-    "global_batch": 32, "sequence_length": 4096, "zero_stage": 1,
+    "global_batch_size": 32, "sequence_length": 4096, "zero_stage": 1,
 }  # fmt: skip
 
 
@@ -52,7 +52,7 @@ def test_a_step_is_sorted_has_origins_holes_and_what_a_sweep_gives() -> None:
     assert kinds["elementwise_factor"] == ASSUMED
     assert not {"sequence_length", "weight_bytes", "zero_stage", "pp"} & kinds.keys()
     # One thing has one name: the best product's rate and the share of it that is sustained.
-    assert len({"best_matmul_flops", "matmul_efficiency"} & kinds.keys()) == 1
+    assert len({"peak_measured_matmul_flops", "matmul_efficiency"} & kinds.keys()) == 1
     assert kinds["intra_bandwidth"] == SPECIFICATION
     assert "stas00" in found.origin.sel(constant="intra_bandwidth").item()
     # What a model is isn't varied.
@@ -85,10 +85,10 @@ def test_points_are_within_their_domain() -> None:
         return lower.value, upper.value
 
     assert values("bandwidth", 4.0) == (3.6, 4.4)
-    lower, upper = points_of("fabric_share", 0.95)
+    lower, upper = points_of("nic_efficiency", 0.95)
     assert lower.value == 0.9 * 0.95
     assert (upper.value, upper.note) == (1.0, "the limit, 1")
-    assert points_of("fabric_share", 1.0)[1].note == "at its limit"
+    assert points_of("nic_efficiency", 1.0)[1].note == "at its limit"
     assert points_of("memory_efficiency", 0.92)[1].value == 1.0
 
 
@@ -155,7 +155,7 @@ def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     asked = {
-        "model": "llama3-8b", "hardware": "dgx-h100", "gpus": 8, "global_batch": 64,
+        "model": "llama3-8b", "hardware": "dgx-h100", "gpus": 8, "global_batch_size": 64,
         "sequence_length": 4096, "recompute": "none", "schedule": "one_f_one_b", "cp": 1,
         "zero_stage": 1,
     }  # fmt: skip
@@ -165,7 +165,9 @@ def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
     assert plans.answer is not None
     assert found.step_time.item() == plans.answer.main[0]["step_time"]
     # What was given, and what a plan chooses, isn't moved.
-    assert not {"global_batch", "world_size", "tp", "layers"} & {*found.constant.values.tolist()}
+    assert not {"global_batch_size", "world_size", "tp", "layers"} & {
+        *found.constant.values.tolist()
+    }
     # The best of those kept is what a search gives with the constant at that value.
     of = found.sel(constant="intra_bandwidth")
     again = sweeps.plans(**asked, intra_bandwidth=of.lower_value.item()).answer
@@ -188,12 +190,20 @@ def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
 )
 def test_what_follows_from_a_plan_s_constant_follows(hardware: str, name: str, gpus: int) -> None:
     """Times of messages follow from a library's step."""
-    asked = {"model": "llama3-8b", "hardware": hardware, "gpus": gpus, "global_batch": 2 * gpus,
-             "sequence_length": 4096, "recompute": "full", "cp": 1, "tp": 1}  # fmt: skip
+    asked = {
+        "model": "llama3-8b",
+        "hardware": hardware,
+        "gpus": gpus,
+        "global_batch_size": 2 * gpus,
+        "sequence_length": 4096,
+        "recompute": "full",
+        "cp": 1,
+        "tp": 1,
+    }
     plans = sweeps.plans(**asked)
     best, of = plans.recommended, plans.sensitivity.sel(constant=name)
     assert best is not None
-    numbers = ("pp", "micro_batch", "virtual_stages", "zero_stage")
+    numbers = ("pp", "micro_batch_size", "virtual_pipeline_size", "zero_stage")
     same = {one: best[one] for one in numbers}
     for side in ("lower", "upper"):
         value, labels = of[f"{side}_value"].item(), {"schedule": best.labels["schedule"]}
@@ -206,14 +216,22 @@ def test_what_follows_from_a_plan_s_constant_follows(hardware: str, name: str, g
 def test_the_least_of_plans_is_found_again_with_each_constant_moved(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    axes = {"tp": [1, 2, 4], "pp": [1, 2], "micro_batch": [1, 2], "recompute": ["none", "full"]}
+    axes = {
+        "tp": [1, 2, 4],
+        "pp": [1, 2],
+        "micro_batch_size": [1, 2],
+        "recompute": ["none", "full"],
+    }
     known = {name: value for name, value in STEP.items() if name not in axes}
     found = sweeps.sensitivity("step_time", reduction="min", **known, **axes)
 
     def least(**moved: float) -> tuple[float, str]:
         times = sweeps.sweep("step_time", **{**known, **axes, **moved}).step_time
         best = times.where(times == times.min(), drop=True)
-        return times.min().item(), f"micro_batch {best.micro_batch.item():g}, tp {best.tp.item():g}"
+        return (
+            times.min().item(),
+            f"micro_batch_size {best.micro_batch_size.item():g}, tp {best.tp.item():g}",
+        )
 
     time, place = least()
     assert found.step_time.item() == time
@@ -237,7 +255,7 @@ def test_the_least_of_plans_is_found_again_with_each_constant_moved(
     )
     runner, path = Runner(capsys), tmp_path / "moved.nc"
     output = runner(f"run {spec} --sensitivity least --output {path}").out
-    assert output.startswith("least step_time over tp, pp, micro_batch, recompute is ")
+    assert output.startswith("least step_time over tp, pp, micro_batch_size, recompute is ")
     assert "elsewhere:" in output
     with sweeps.open(path) as stored:
         assert stored.step_time.item() == found.step_time.item()

@@ -84,14 +84,14 @@ def test_plan_takes_it_and_the_usual_where_none_is_known(sweeps: Runner) -> None
 def test_a_batch_in_tokens_has_sequences_of_the_model_s_length() -> None:
     asked = {"model": "llama3-8b,llama2-7b", "gpus": "8", "batch_tokens": 2**20}
     request = read_request(asked, folders=())
-    counts = [one.constants["global_batch"] for one in request.points()]
+    counts = [one.constants["global_batch_size"] for one in request.points()]
     assert counts == [2**20 / 8192, 2**20 / 4096]
     assert [one.owner for one in request.lengths] == ["llama3-8b", "llama2-7b"]
     assert read_request({**asked, "sequence_length": 2048}).lengths == ()
 
 
 def test_python_s_plans_take_it() -> None:
-    asked: dict[str, Any] = {"model": "llama3-8b", "gpus": 8, "global_batch": 64, "tp": [1, 2]}
+    asked: dict[str, Any] = {"model": "llama3-8b", "gpus": 8, "global_batch_size": 64, "tp": [1, 2]}
     taken, given = public.plans(**asked), public.plans(**asked, sequence_length=8192)
     assert taken.recommended is not None
     assert given.recommended is not None

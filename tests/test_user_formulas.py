@@ -55,7 +55,7 @@ OTHER = '''
 from overhead import formula
 
 
-@formula(returns="wire_time", source="derivation", replaces="wire_time")
+@formula(returns="serialization_time", source="derivation", replaces="serialization_time")
 def slow_wire(message_bytes, bandwidth):
     """Time on a wire that is half as fast."""
     return 2.0 * message_bytes / bandwidth
@@ -209,9 +209,16 @@ FORMULA = HEAD + '@formula(returns="{returns}", expression="{text}", source="{so
             ["the expression names ['tiem'], which it isn't given"],
         ),
         (
-            FORMULA.format(returns="time", text="latency + 2*wire_time", source="derivation")
-            + "def f(latency, wire_time):\n    return latency + 3.0 * wire_time\n",
-            ["f: the expression latency + 2*wire_time gives ", "and the code ", "where latency ="],
+            FORMULA.format(
+                returns="time", text="latency + 2*serialization_time", source="derivation"
+            )
+            + "def f(latency, serialization_time):\n"
+            "    return latency + 3.0 * serialization_time\n",
+            [
+                "f: the expression latency + 2*serialization_time gives ",
+                "and the code ",
+                "where latency =",
+            ],
         ),
         (
             FORMULA.format(returns="time", text="", source="derivation")
@@ -224,20 +231,20 @@ FORMULA = HEAD + '@formula(returns="{returns}", expression="{text}", source="{so
             ["nobody"],
         ),
         (
-            FORMULA.format(returns="time", text="1*wire_time", source="derivation")
-            + "def wire_time(wire_time):\n    return wire_time\n",
-            ["a formula called 'wire_time' is declared already"],
+            FORMULA.format(returns="time", text="1*serialization_time", source="derivation")
+            + "def serialization_time(serialization_time):\n    return serialization_time\n",
+            ["a formula called 'serialization_time' is declared already"],
         ),
         (
-            FORMULA.format(returns="wire_time", text="2*latency", source="derivation")
+            FORMULA.format(returns="serialization_time", text="2*latency", source="derivation")
             + "def other(latency):\n    return 2.0 * latency\n",
             [
-                "'wire_time' (",
+                "'serialization_time' (",
                 "timing.py:",
                 "'other' (",
                 "broken.py:2)",
                 "both give it",
-                "replaces = 'wire_time'",
+                "replaces = 'serialization_time'",
             ],
         ),
         (HEAD + 'define("time", "T", "s", "another time")\n', ["'time' is defined already"]),

@@ -54,7 +54,7 @@ def binary_tree_depth(ranks):
     return xp.floor(xp.log2(ranks))
 
 
-constant("ports", 1.0, when={"topology": "binary_tree"}, name="binary_tree_ports")
+constant("min_degree", 1.0, when={"topology": "binary_tree"}, name="binary_tree_ports")
 
 
 @derived(returns="links", when={"topology": "binary_tree"})
@@ -78,7 +78,7 @@ LEFT = (
 )
 
 
-@derived(returns="pair_cut", when={"topology": "binary_tree"})
+@derived(returns="all_to_all_cut_load", when={"topology": "binary_tree"})
 def binary_tree_pair_cut(ranks):
     """Load of the link between the root and its larger subtree."""
     below = left_subtree(ranks)

@@ -51,10 +51,10 @@ def p2p_latency_bound(ranks, hops, latency):
     assumes=(PORT, VOLUME),
     when={**FLAT, "collective": "all_gather|reduce_scatter"},
 )
-def gather_bound(ranks, ports, links, wire_time):
+def gather_bound(ranks, min_degree, links, serialization_time):
     """Least transfer of an all_gather or a reduce_scatter."""
-    share: Array = xp.maximum((ranks - 1.0) / (ranks * ports), (ranks - 1.0) / links)
-    return share * wire_time
+    share: Array = xp.maximum((ranks - 1.0) / (ranks * min_degree), (ranks - 1.0) / links)
+    return share * serialization_time
 
 
 @derived(
@@ -62,10 +62,10 @@ def gather_bound(ranks, ports, links, wire_time):
     assumes=(PORT, VOLUME, "no reduction in the network"),
     when={**FLAT, "collective": "all_reduce", "in_network": "no"},
 )
-def all_reduce_bound(ranks, ports, links, wire_time):
+def all_reduce_bound(ranks, min_degree, links, serialization_time):
     """Least transfer of an all_reduce."""
-    share = xp.maximum(1.0 / ports, 2.0 * (ranks - 1.0) / links)
-    return xp.where(ranks > 1.0, share, 0.0) * wire_time
+    share = xp.maximum(1.0 / min_degree, 2.0 * (ranks - 1.0) / links)
+    return xp.where(ranks > 1.0, share, 0.0) * serialization_time
 
 
 @derived(
@@ -73,17 +73,17 @@ def all_reduce_bound(ranks, ports, links, wire_time):
     assumes=(PORT,),
     when={**FLAT, "collective": "all_reduce", "in_network": "yes"},
 )
-def in_network_bound(ranks, ports, wire_time):
+def in_network_bound(ranks, min_degree, serialization_time):
     """Least transfer of an all_reduce where the network reduces."""
-    return xp.where(ranks > 1.0, 1.0 / ports, 0.0) * wire_time
+    return xp.where(ranks > 1.0, 1.0 / min_degree, 0.0) * serialization_time
 
 
 @derived(
     returns="bandwidth_bound", assumes=(PORT,), when={**FLAT, "collective": "broadcast|reduce|p2p"}
 )
-def broadcast_bound(ranks, ports, wire_time):
+def broadcast_bound(ranks, min_degree, serialization_time):
     """Least transfer of a broadcast, a reduce or one message."""
-    return xp.where(ranks > 1.0, 1.0 / ports, 0.0) * wire_time
+    return xp.where(ranks > 1.0, 1.0 / min_degree, 0.0) * serialization_time
 
 
 @derived(
@@ -91,19 +91,19 @@ def broadcast_bound(ranks, ports, wire_time):
     assumes=(PORT, "the links across the worst cut must carry what crosses it"),
     when={**FLAT, "collective": "all_to_all"},
 )
-def all_to_all_bound(ranks, ports, pair_cut, wire_time):
+def all_to_all_bound(ranks, min_degree, all_to_all_cut_load, serialization_time):
     """Least transfer of an all_to_all."""
-    share: Array = xp.maximum((ranks - 1.0) / (ranks * ports), pair_cut)
-    return share * wire_time
+    share: Array = xp.maximum((ranks - 1.0) / (ranks * min_degree), all_to_all_cut_load)
+    return share * serialization_time
 
 
 # What several networks' measures have in common.
 
 
 @derived(returns="links", when={"topology": "ring|switch|tree|torus"})
-def regular_links(ranks, ports):
+def regular_links(ranks, min_degree):
     """Links of a network whose ranks have equally many (on a switch: the ports)."""
-    return xp.asarray(xp.maximum(ranks * ports, 1.0))
+    return xp.asarray(xp.maximum(ranks * min_degree, 1.0))
 
 
 def across_halves(size: Array) -> Array:

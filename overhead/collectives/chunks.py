@@ -83,22 +83,25 @@ def _fit(
     ramps: list[tuple[Array, Array]] = []
     taken = "messages" if latency_per == "message" else "latencies"
     levels = zip(few.levels, many.levels, each, strict=True)
-    for place, (one, other, (latency, wire_time, *ramp_time)) in enumerate(levels):
+    for place, (one, other, (latency, serialization_time, *ramp_time)) in enumerate(levels):
         paid, later = getattr(one, taken), getattr(other, taken)
         p1 = (later - paid) * between
         q1 = (one.transfer - other.transfer) * (low * high * between)
-        base = base + (paid - p1 * low) * latency + (one.transfer - q1 / low) * wire_time
+        base = base + (paid - p1 * low) * latency + (one.transfer - q1 / low) * serialization_time
         slope = slope + p1 * latency
-        waiting = waiting + q1 * wire_time
+        waiting = waiting + q1 * serialization_time
         for ramp in ramp_time:
-            fixed, cut = (one.transfer - q1 / low) * wire_time * ramp, q1 * wire_time * ramp
+            fixed, cut = (
+                (one.transfer - q1 / low) * serialization_time * ramp,
+                q1 * serialization_time * ramp,
+            )
             if place > 1 or (flat and place):
                 fixed, cut = fixed + ramps[-1][0], cut + ramps.pop()[1]
             ramps.append((fixed, cut))
     return _Fit(base, slope, waiting, ramps)
 
 
-FLAT_PRICES = ("inner_step_latency", "step_wire_time", "step_ramp_time")
+FLAT_PRICES = ("inner_step_latency", "step_serialization_time", "step_ramp_time")
 PAID = ("in_network_latency", *FLAT_PRICES, *(name for names in STEP_PRICES for name in names))
 
 

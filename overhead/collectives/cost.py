@@ -18,9 +18,9 @@ Number = Array | float
 LEVELS = ("intra", "inter", "pod")
 # What a step pays on each level: a latency, the time of the whole message, a ramp's time constant.
 STEP_PRICES = (
-    ("intra_step_latency", "intra_step_wire_time", "intra_step_ramp_time"),
-    ("inter_step_latency", "inter_step_wire_time", "inter_step_ramp_time"),
-    ("pod_step_latency", "pod_step_wire_time", "pod_step_ramp_time"),
+    ("intra_step_latency", "intra_step_serialization_time", "intra_step_ramp_time"),
+    ("inter_step_latency", "inter_step_serialization_time", "inter_step_ramp_time"),
+    ("pod_step_latency", "pod_step_serialization_time", "pod_step_ramp_time"),
 )
 
 
@@ -171,7 +171,7 @@ COST_PARTS: dict[str, Callable[[Any, bool], Any]] = {
     "steps": lambda cost, _: cost.steps,
     "sent_fraction": lambda cost, _: cost.sent,
     "reduced_fraction": lambda cost, _: cost.reduced,
-    "phases_apart": lambda cost, _: cost.apart,
+    "sequential_phases": lambda cost, _: cost.apart,
     "transfer_fraction": _total("transfer"),
     "intra_transfer_fraction": _level(0, "transfer"),
     "inter_transfer_fraction": _level(1, "transfer"),

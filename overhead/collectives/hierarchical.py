@@ -2,7 +2,7 @@
 
 A reduce_scatter works from the innermost level outwards on a buffer that shrinks, an all_gather
 back.  Between nodes, ranks at the same place in their nodes form a rail; a network card serves
-`ranks_per_nic` of them, so that each gets that part of its bandwidth.
+`ranks_sharing_nic` of them, so that each gets that part of its bandwidth.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ PHASES = "phases on different levels run one after another"
 # Time of the whole message over a link of each level.
 WIRES = (
     "message_bytes/intra_bandwidth",
-    "message_bytes*uplink_oversubscription/inter_bandwidth",
+    "message_bytes*effective_oversubscription/inter_bandwidth",
     "message_bytes*pod_oversubscription/pod_bandwidth",
 )
 
 # Messages through a network card when one rank of the group in each node sends: more than one if
 # ranks of other groups in the node, which do the same, share the card.
-CROWD = "maximum(1, ranks_per_nic/node_ranks)"
+CROWD = "maximum(1, ranks_sharing_nic/node_ranks)"
 
 # NCCL's logarithmic all_gather and reduce_scatter work with one GPU a node only, and are left out.
 network(
@@ -69,9 +69,9 @@ Kernel = Callable[[Array], Cost]
 Levels = tuple[Array, Array, Array]
 
 
-def crowd(node_ranks: Array, ranks_per_nic: Array) -> Array:
+def crowd(node_ranks: Array, ranks_sharing_nic: Array) -> Array:
     """Return the messages through a network card when one rank of the group in a node sends."""
-    return xp.maximum(1.0, ranks_per_nic / node_ranks)
+    return xp.maximum(1.0, ranks_sharing_nic / node_ranks)
 
 
 def shared(cost: Cost, messages: Array) -> Cost:
@@ -81,49 +81,58 @@ def shared(cost: Cost, messages: Array) -> Cost:
 
 
 def _phases(
-    inner: Kernel, outer: Kernel, sizes: Levels, ranks_per_nic: Array, shares: tuple[Number, ...]
+    inner: Kernel,
+    outer: Kernel,
+    sizes: Levels,
+    ranks_sharing_nic: Array,
+    shares: tuple[Number, ...],
 ) -> Cost:
     """Return the cost of `inner` in the nodes and of `outer` along the rails, on so much of M."""
     node_ranks, nodes, pods = sizes
     return stack(
         [
             scale(inner(node_ranks), shares[0], nodes * pods),
-            shared(scale(outer(nodes), shares[1], node_ranks * pods), ranks_per_nic),
-            shared(scale(outer(pods), shares[2], node_ranks * nodes), ranks_per_nic),
+            shared(scale(outer(nodes), shares[1], node_ranks * pods), ranks_sharing_nic),
+            shared(scale(outer(pods), shares[2], node_ranks * nodes), ranks_sharing_nic),
         ]
     )
 
 
 def _shrinking(
-    inner: Kernel, outer: Kernel, node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array
+    inner: Kernel,
+    outer: Kernel,
+    node_ranks: Array,
+    nodes: Array,
+    pods: Array,
+    ranks_sharing_nic: Array,
 ) -> Cost:
     """Return the cost of phases each of which works on what is left of the buffer."""
     shares = (1.0, 1.0 / node_ranks, 1.0 / (node_ranks * nodes))
-    return _phases(inner, outer, (node_ranks, nodes, pods), ranks_per_nic, shares)
+    return _phases(inner, outer, (node_ranks, nodes, pods), ranks_sharing_nic, shares)
 
 
 @on_rails("ring_ring", assumes=(RAILS, CARD, PHASES))
-def ring_ring(node_ranks, nodes, pods, ranks_per_nic):
+def ring_ring(node_ranks, nodes, pods, ranks_sharing_nic):
     """Ring in every node, then rings along the rails."""
-    return _shrinking(switch.bucket, switch.bucket, node_ranks, nodes, pods, ranks_per_nic)
+    return _shrinking(switch.bucket, switch.bucket, node_ranks, nodes, pods, ranks_sharing_nic)
 
 
 @on_rails("ring_halving", assumes=(RAILS, CARD, PHASES), requires=(NODES_POWER_OF_TWO,))
-def ring_halving(node_ranks, nodes, pods, ranks_per_nic):
+def ring_halving(node_ranks, nodes, pods, ranks_sharing_nic):
     """Ring in every node, then recursive halving (all_gather: doubling) along the rails."""
-    return _shrinking(switch.bucket, switch.halving, node_ranks, nodes, pods, ranks_per_nic)
+    return _shrinking(switch.bucket, switch.halving, node_ranks, nodes, pods, ranks_sharing_nic)
 
 
 @on_rails("direct_ring", assumes=(RAILS, CARD, PHASES, POSTED))
-def direct_ring(node_ranks, nodes, pods, ranks_per_nic):
+def direct_ring(node_ranks, nodes, pods, ranks_sharing_nic):
     """All to all of a node at once, then rings along the rails."""
-    return _shrinking(switch.direct, switch.bucket, node_ranks, nodes, pods, ranks_per_nic)
+    return _shrinking(switch.direct, switch.bucket, node_ranks, nodes, pods, ranks_sharing_nic)
 
 
 @on_rails("direct_halving", assumes=(RAILS, CARD, PHASES, POSTED), requires=(NODES_POWER_OF_TWO,))
-def direct_halving(node_ranks, nodes, pods, ranks_per_nic):
+def direct_halving(node_ranks, nodes, pods, ranks_sharing_nic):
     """All to all of a node at once, then recursive halving (all_gather: doubling) on the rails."""
-    return _shrinking(switch.direct, switch.halving, node_ranks, nodes, pods, ranks_per_nic)
+    return _shrinking(switch.direct, switch.halving, node_ranks, nodes, pods, ranks_sharing_nic)
 
 
 # From the inside outwards an all_gather's buffer has grown before it leaves the node.
@@ -138,10 +147,10 @@ GROWN = "(node_ranks - 1)/ranks + (nodes - 1)/(nodes*pods) + (pods - 1)/pods"
     source="derivation",
     assumes=("every rank of a node fetches what the node lacks", CARD, PHASES),
 )
-def all_gather_intra_inter(node_ranks, nodes, pods, ranks_per_nic):
+def all_gather_intra_inter(node_ranks, nodes, pods, ranks_sharing_nic):
     """Ring in every node first, then rings along the rails, with all that the node has."""
     sizes, shares = (node_ranks, nodes, pods), (1.0 / (nodes * pods), 1.0 / pods, 1.0)
-    return _phases(switch.bucket, switch.bucket, sizes, ranks_per_nic, shares)
+    return _phases(switch.bucket, switch.bucket, sizes, ranks_sharing_nic, shares)
 
 
 @on_nodes(
@@ -151,10 +160,10 @@ def all_gather_intra_inter(node_ranks, nodes, pods, ranks_per_nic):
     where="what NCCL does where it forwards through a GPU on the receiver's rail (PXN)",
     assumes=("blocks go to the rank on the receiver's rail first", CARD, PHASES),
 )
-def two_phase(node_ranks, nodes, pods, ranks_per_nic):
+def two_phase(node_ranks, nodes, pods, ranks_sharing_nic):
     """Pairwise exchange in every node, then along the rails, level by level."""
     sizes, shares = (node_ranks, nodes, pods), (1.0, 1.0, 1.0)
-    return _phases(switch.bucket, switch.bucket, sizes, ranks_per_nic, shares)
+    return _phases(switch.bucket, switch.bucket, sizes, ranks_sharing_nic, shares)
 
 
 # Pairwise all_to_all on nodes of GPUs: in step r every rank sends to the rank r further on.
@@ -186,12 +195,12 @@ MOST_HALVINGS = 16
 # A step inside nodes, one between nodes in which every rank's partner is outside, what the first
 # takes longer than latency between nodes, and a message's time through a network card.
 INTRA = f"(intra_latency + {WIRES[0]}/ranks)"
-INTER = f"(inter_latency + ranks_per_nic*{WIRES[1]}/ranks)"
+INTER = f"(inter_latency + ranks_sharing_nic*{WIRES[1]}/ranks)"
 LONGER = f"({INTRA} - inter_latency)"
 PASS = f"({CROWD}*{WIRES[1]}/ranks)"
 # In the first so many steps messages through a card grow by one a step, and in the first so many
 # of those the step is slower inside nodes.
-GROWING = "minimum(node_ranks - 1, floor(ranks_per_nic))"
+GROWING = "minimum(node_ranks - 1, floor(ranks_sharing_nic))"
 SLOWER = (
     f"where({INTRA} <= inter_latency, 0, where({INTRA} >= {INTER}, {GROWING},"
     f" minimum({GROWING}, floor({LONGER}/{PASS}))))"
@@ -219,26 +228,26 @@ def flat_pairwise(
     node_ranks,
     nodes,
     pods,
-    ranks_per_nic,
+    ranks_sharing_nic,
     intra_step_latency,
-    intra_step_wire_time,
+    intra_step_serialization_time,
     inter_step_latency,
-    inter_step_wire_time,
+    inter_step_serialization_time,
     intra_step_ramp_time,
     inter_step_ramp_time,
 ):
     """Shift by 1, 2, .. ranks, whether in a node or between nodes."""
     ranks = node_ranks * nodes * pods
     others = node_ranks - 1.0
-    at_card = xp.minimum(ranks_per_nic, node_ranks)
-    crowded = crowd(node_ranks, ranks_per_nic)
-    inside = intra_step_latency + intra_step_wire_time / ranks
-    wire = inter_step_wire_time / ranks
+    at_card = xp.minimum(ranks_sharing_nic, node_ranks)
+    crowded = crowd(node_ranks, ranks_sharing_nic)
+    inside = intra_step_latency + intra_step_serialization_time / ranks
+    wire = inter_step_serialization_time / ranks
     # A step with r messages through a network card is slower inside nodes while r stays below.
     one = crowded * wire
     limit = xp.floor((inside - inter_step_latency) / xp.where(one > 0.0, one, 1.0))
     slower = select(
-        [inside <= inter_step_latency, inside >= inter_step_latency + ranks_per_nic * wire],
+        [inside <= inter_step_latency, inside >= inter_step_latency + ranks_sharing_nic * wire],
         [0.0, others],
         xp.minimum(limit, others),
     )
@@ -248,13 +257,13 @@ def flat_pairwise(
     def passed_by(slower: Array) -> Array:
         """Return the messages through a network card, so many steps slower inside nodes."""
         mixed = crowded * (_messages(others, at_card) - _messages(slower, at_card))
-        return 2.0 * mixed + apart * ranks_per_nic
+        return 2.0 * mixed + apart * ranks_sharing_nic
 
     def total(slower: Array) -> Array:
         """Return what depends on how many steps are slower inside nodes, ramps included."""
         passed = passed_by(slower)
         straight = 2.0 * slower * (inside - inter_step_latency) + passed * wire
-        near = xp.sqrt(intra_step_ramp_time * 2.0 * slower * intra_step_wire_time / ranks)
+        near = xp.sqrt(intra_step_ramp_time * 2.0 * slower * intra_step_serialization_time / ranks)
         return straight + near + xp.sqrt(inter_step_ramp_time * passed * wire)
 
     if xp.any(intra_step_ramp_time + inter_step_ramp_time > 0.0):
@@ -279,10 +288,10 @@ ALONE = "one rank of each node sends, over one network card"
 
 
 def _inwards(
-    one: Kernel, node_ranks: Array, nodes: Array, pods: Array, ranks_per_nic: Array
+    one: Kernel, node_ranks: Array, nodes: Array, pods: Array, ranks_sharing_nic: Array
 ) -> Cost:
     """Return the cost of a broadcast between pods, in each between nodes, in each of those."""
-    messages = crowd(node_ranks, ranks_per_nic)
+    messages = crowd(node_ranks, ranks_sharing_nic)
     between_nodes = scale(shared(one(nodes), messages), 1.0, pods)
     between_pods = shared(one(pods), messages)
     return stack([scale(one(node_ranks), 1.0, nodes * pods), between_nodes, between_pods])
@@ -296,9 +305,9 @@ def _inwards(
     assumes=(INWARDS, ALONE),
     mirrored=True,
 )
-def binomial(node_ranks, nodes, pods, ranks_per_nic):
+def binomial(node_ranks, nodes, pods, ranks_sharing_nic):
     """Binomial trees, level by level inwards."""
-    return _inwards(switch.binomial, node_ranks, nodes, pods, ranks_per_nic)
+    return _inwards(switch.binomial, node_ranks, nodes, pods, ranks_sharing_nic)
 
 
 LINKS = "where({n} > 1, {n} - 2 + chunks, 0)"
@@ -316,13 +325,13 @@ CHAINS = [LINKS.format(n=size) for size in ("node_ranks", "nodes", "pods")]
     assumes=(INWARDS, ALONE, "a level begins when the one outside of it has ended"),
     mirrored=True,
 )
-def chain(node_ranks, nodes, pods, ranks_per_nic, chunks):
+def chain(node_ranks, nodes, pods, ranks_sharing_nic, chunks):
     """Chains, level by level inwards, pipelined over chunks on each level."""
 
     def one(size: Array) -> Cost:
         return switch.chain(size, chunks)
 
-    return _inwards(one, node_ranks, nodes, pods, ranks_per_nic)
+    return _inwards(one, node_ranks, nodes, pods, ranks_sharing_nic)
 
 
 RAILS_CARRIED = "(ranks - 1 + popcount_sum(node_ranks)/node_ranks)*message_bytes"
@@ -335,7 +344,7 @@ RAIL_TREES = (
 @on_nodes(
     "broadcast", "scatter_rails", carried=RAILS_CARRIED, source="derivation", assumes=RAIL_TREES
 )
-def scatter_rails(node_ranks, nodes, pods, ranks_per_nic):
+def scatter_rails(node_ranks, nodes, pods, ranks_sharing_nic):
     """Scatter in the root's node, broadcasts along the rails, an all_gather in every node."""
     first = switch.scatter(node_ranks)
     last = switch.bucket(node_ranks)
@@ -348,7 +357,9 @@ def scatter_rails(node_ranks, nodes, pods, ranks_per_nic):
     piece = 1.0 / node_ranks
     between_nodes = scale(switch.binomial(nodes), piece, node_ranks * pods)
     between_pods = scale(switch.binomial(pods), piece, node_ranks)
-    return stack([node, shared(between_nodes, ranks_per_nic), shared(between_pods, ranks_per_nic)])
+    return stack(
+        [node, shared(between_nodes, ranks_sharing_nic), shared(between_pods, ranks_sharing_nic)]
+    )
 
 
 @on_nodes(
@@ -358,9 +369,9 @@ def scatter_rails(node_ranks, nodes, pods, ranks_per_nic):
     source="derivation",
     assumes=("the broadcast backwards; at its end the root's node only gathers", CARD),
 )
-def reduce_scatter_rails(node_ranks, nodes, pods, ranks_per_nic):
+def reduce_scatter_rails(node_ranks, nodes, pods, ranks_sharing_nic):
     """Reduce_scatter in every node, reduces along the rails, a gather in the root's node."""
-    there = scatter_rails(node_ranks, nodes, pods, ranks_per_nic)
+    there = scatter_rails(node_ranks, nodes, pods, ranks_sharing_nic)
     depth = switch.levels(node_ranks)
     subtree = xp.maximum(node_ranks - xp.exp2(depth - 1.0), xp.exp2(depth - 2.0))
     pieces = several(node_ranks) * subtree
@@ -411,10 +422,10 @@ def _cost(
 
 
 def step_time(
-    share: Array, steps: Array, latency: Array, wire_time: Array, ramp_time: Array
+    share: Array, steps: Array, latency: Array, serialization_time: Array, ramp_time: Array
 ) -> Array:
     """Return the time of one of equal steps on a level, its part of the ramp of all included."""
-    wire = share * wire_time
+    wire = share * serialization_time
     ramp = xp.sqrt(ramp_time * wire / xp.maximum(steps, 1.0))
     return latency + wire + ramp
 
@@ -464,11 +475,11 @@ RING_STEP = _step(
     links=PAID,
     doubled=True,
 )
-def flat_ring(node_ranks, nodes, pods, ranks_per_nic, **links):
+def flat_ring(node_ranks, nodes, pods, ranks_sharing_nic, **links):
     """One ring through all ranks, node after node."""
     ranks = node_ranks * nodes * pods
     share = 1.0 / ranks
-    crowded = share * crowd(node_ranks, ranks_per_nic)
+    crowded = share * crowd(node_ranks, ranks_sharing_nic)
     return _ring((node_ranks, nodes, pods), (share, crowded, crowded), links)
 
 
@@ -477,8 +488,8 @@ INSIDE = "where(nodes*pods > 1, (node_ranks - 1)/node_ranks, 1)"
 CHANNELS_STEP = _step(
     (
         f"intra_latency + {INSIDE}*{WIRES[0]}/ranks",
-        f"inter_latency + ranks_per_nic/node_ranks*{WIRES[1]}/ranks",
-        f"pod_latency + ranks_per_nic/node_ranks*{WIRES[2]}/ranks",
+        f"inter_latency + ranks_sharing_nic/node_ranks*{WIRES[1]}/ranks",
+        f"pod_latency + ranks_sharing_nic/node_ranks*{WIRES[2]}/ranks",
     )
 )
 
@@ -494,19 +505,19 @@ CHANNELS_STEP = _step(
     links=PAID,
     doubled=True,
 )
-def flat_ring_channels(node_ranks, nodes, pods, ranks_per_nic, **links):
+def flat_ring_channels(node_ranks, nodes, pods, ranks_sharing_nic, **links):
     """Rings through all ranks, as many as a node has ranks, each entering nodes at another."""
     ranks = node_ranks * nodes * pods
     inside = xp.where(nodes * pods > 1.0, (node_ranks - 1.0) / node_ranks, 1.0) / ranks
-    outside = ranks_per_nic / (node_ranks * ranks)
+    outside = ranks_sharing_nic / (node_ranks * ranks)
     return _ring((node_ranks, nodes, pods), (inside, outside, outside), links)
 
 
 DIRECT_STEP = _step(
     (
         f"intra_latency + (node_ranks - 1)/ranks*{WIRES[0]}",
-        f"inter_latency + ranks_per_nic*(nodes - 1)*node_ranks/ranks*{WIRES[1]}",
-        f"pod_latency + ranks_per_nic*(pods - 1)/pods*{WIRES[2]}",
+        f"inter_latency + ranks_sharing_nic*(nodes - 1)*node_ranks/ranks*{WIRES[1]}",
+        f"pod_latency + ranks_sharing_nic*(pods - 1)/pods*{WIRES[2]}",
     )
 )
 
@@ -522,12 +533,12 @@ DIRECT_STEP = _step(
     ),
     links=PAID,
 )
-def all_to_all_direct(node_ranks, nodes, pods, ranks_per_nic, **links):
+def all_to_all_direct(node_ranks, nodes, pods, ranks_sharing_nic, **links):
     """All pairs at once, each message straight over the level at which its ranks meet."""
     ranks = node_ranks * nodes * pods
     inside = (node_ranks - 1.0) / ranks
     outside = (nodes - 1.0) * node_ranks / ranks
     far = (pods - 1.0) / pods
-    shares = (inside, ranks_per_nic * outside, ranks_per_nic * far)
+    shares = (inside, ranks_sharing_nic * outside, ranks_sharing_nic * far)
     carried = (ranks * inside, ranks * outside, ranks * far)
     return _cost(several(ranks), (node_ranks, nodes, pods), shares, carried, links)

@@ -26,42 +26,44 @@ def _inside_and_outside(inside, outside, node_ranks, groups):
 
 
 @derived(when=HIERARCHY)
-def rank_capacity(
-    node_ranks, nodes, pods, ranks_per_nic, intra_bandwidth, inter_bandwidth, pod_bandwidth
+def rank_injection_bandwidth(
+    node_ranks, nodes, pods, ranks_sharing_nic, intra_bandwidth, inter_bandwidth, pod_bandwidth
 ):
     """Bytes a second out of one rank that sends alone: its port in the node and its cards."""
     links = _near_and_far(inter_bandwidth, pod_bandwidth, nodes, pods)
-    cards = xp.maximum(1.0, 1.0 / ranks_per_nic) * links
+    cards = xp.maximum(1.0, 1.0 / ranks_sharing_nic) * links
     return _inside_and_outside(intra_bandwidth, cards, node_ranks, nodes * pods)
 
 
 @derived(when=HIERARCHY)
-def node_capacity(
+def node_injection_bandwidth(
     node_ranks,
     nodes,
     pods,
-    ranks_per_nic,
+    ranks_sharing_nic,
     inter_bandwidth,
-    uplink_oversubscription,
+    effective_oversubscription,
     pod_bandwidth,
     pod_oversubscription,
 ):
     """Bytes a second out of one node, to its pod and to other pods."""
-    near, far = inter_bandwidth / uplink_oversubscription, pod_bandwidth / pod_oversubscription
-    return node_ranks / ranks_per_nic * _near_and_far(near, far, nodes, pods)
+    near, far = inter_bandwidth / effective_oversubscription, pod_bandwidth / pod_oversubscription
+    return node_ranks / ranks_sharing_nic * _near_and_far(near, far, nodes, pods)
 
 
 @derived(when=HIERARCHY)
-def mean_capacity(node_ranks, nodes, pods, intra_bandwidth, node_capacity):
+def shared_injection_bandwidth(node_ranks, nodes, pods, intra_bandwidth, node_injection_bandwidth):
     """Bytes a second out of one rank when all send: its port and its part of the cards."""
-    cards = node_capacity / node_ranks
+    cards = node_injection_bandwidth / node_ranks
     return _inside_and_outside(intra_bandwidth, cards, node_ranks, nodes * pods)
 
 
 @derived(when=HIERARCHY)
-def pod_capacity(node_ranks, nodes, ranks_per_nic, pod_bandwidth, pod_oversubscription):
+def pod_injection_bandwidth(
+    node_ranks, nodes, ranks_sharing_nic, pod_bandwidth, pod_oversubscription
+):
     """Bytes a second out of one pod."""
-    return node_ranks * nodes / ranks_per_nic * (pod_bandwidth / pod_oversubscription)
+    return node_ranks * nodes / ranks_sharing_nic * (pod_bandwidth / pod_oversubscription)
 
 
 # Latency.
@@ -101,11 +103,20 @@ LEVELS = (SHARED_PORT, NODE, POD)
     when={**HIERARCHY, "collective": "all_gather|reduce_scatter"},
 )
 def level_gather_bound(
-    message_bytes, ranks, node_ranks, pods, mean_capacity, node_capacity, pod_capacity
+    message_bytes,
+    ranks,
+    node_ranks,
+    pods,
+    shared_injection_bandwidth,
+    node_injection_bandwidth,
+    pod_injection_bandwidth,
 ):
     """Least transfer of an all_gather or a reduce_scatter: among ranks, nodes, and pods."""
-    rank, node = (ranks - 1.0) / mean_capacity, (ranks - node_ranks) / node_capacity
-    pod = (ranks - ranks / pods) / pod_capacity
+    rank, node = (
+        (ranks - 1.0) / shared_injection_bandwidth,
+        (ranks - node_ranks) / node_injection_bandwidth,
+    )
+    pod = (ranks - ranks / pods) / pod_injection_bandwidth
     return xp.asarray(message_bytes / ranks * xp.maximum(xp.maximum(rank, node), pod))
 
 
@@ -115,10 +126,16 @@ def level_gather_bound(
     when={**HIERARCHY, "collective": "all_reduce"},
 )
 def level_all_reduce_bound(
-    message_bytes, ranks, node_ranks, pods, mean_capacity, node_capacity, pod_capacity
+    message_bytes,
+    ranks,
+    node_ranks,
+    pods,
+    shared_injection_bandwidth,
+    node_injection_bandwidth,
+    pod_injection_bandwidth,
 ):
     """Least transfer of an all_reduce: among ranks, nodes, and pods."""
-    capacities = mean_capacity, node_capacity, pod_capacity
+    capacities = shared_injection_bandwidth, node_injection_bandwidth, pod_injection_bandwidth
     return 2.0 * level_gather_bound(message_bytes, ranks, node_ranks, pods, *capacities)
 
 
@@ -128,11 +145,19 @@ def level_all_reduce_bound(
     when={**HIERARCHY, "collective": "all_reduce", "in_network": "yes"},
 )
 def level_in_network_bound(
-    message_bytes, ranks, node_ranks, pods, mean_capacity, node_capacity, pod_capacity
+    message_bytes,
+    ranks,
+    node_ranks,
+    pods,
+    shared_injection_bandwidth,
+    node_injection_bandwidth,
+    pod_injection_bandwidth,
 ):
     """Least transfer of an all_reduce whose switches reduce."""
-    rank = 1.0 / mean_capacity
-    return message_bytes * _once(rank, ranks, node_ranks, pods, node_capacity, pod_capacity)
+    rank = 1.0 / shared_injection_bandwidth
+    return message_bytes * _once(
+        rank, ranks, node_ranks, pods, node_injection_bandwidth, pod_injection_bandwidth
+    )
 
 
 @derived(
@@ -145,20 +170,24 @@ def level_broadcast_bound(
     ranks,
     node_ranks,
     pods,
-    rank_capacity,
-    mean_capacity,
-    node_capacity,
-    pod_capacity,
+    rank_injection_bandwidth,
+    shared_injection_bandwidth,
+    node_injection_bandwidth,
+    pod_injection_bandwidth,
 ):
     """Least transfer of a broadcast or a reduce."""
-    rank = xp.maximum(1.0 / rank_capacity, (ranks - 1.0) / ranks / mean_capacity)
-    return message_bytes * _once(rank, ranks, node_ranks, pods, node_capacity, pod_capacity)
+    rank = xp.maximum(
+        1.0 / rank_injection_bandwidth, (ranks - 1.0) / ranks / shared_injection_bandwidth
+    )
+    return message_bytes * _once(
+        rank, ranks, node_ranks, pods, node_injection_bandwidth, pod_injection_bandwidth
+    )
 
 
-def _once(rank, ranks, node_ranks, pods, node_capacity, pod_capacity):
+def _once(rank, ranks, node_ranks, pods, node_injection_bandwidth, pod_injection_bandwidth):
     """Return the time of a byte that every node and pod takes in or gives out once."""
-    node = xp.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
-    pod = xp.where(pods > 1.0, 1.0 / pod_capacity, 0.0)
+    node = xp.where(ranks > node_ranks, 1.0 / node_injection_bandwidth, 0.0)
+    pod = xp.where(pods > 1.0, 1.0 / pod_injection_bandwidth, 0.0)
     return xp.asarray(xp.where(ranks > 1.0, xp.maximum(xp.maximum(rank, node), pod), 0.0))
 
 
@@ -168,12 +197,21 @@ def _once(rank, ranks, node_ranks, pods, node_capacity, pod_capacity):
     when={**HIERARCHY, "collective": "all_to_all"},
 )
 def level_exchange_bound(
-    message_bytes, ranks, node_ranks, pods, mean_capacity, node_capacity, pod_capacity
+    message_bytes,
+    ranks,
+    node_ranks,
+    pods,
+    shared_injection_bandwidth,
+    node_injection_bandwidth,
+    pod_injection_bandwidth,
 ):
     """Least transfer of an all_to_all."""
     pod_ranks = ranks / pods
-    rank, node = (ranks - 1.0) / mean_capacity, node_ranks * (ranks - node_ranks) / node_capacity
-    pod = pod_ranks * (ranks - pod_ranks) / pod_capacity
+    rank, node = (
+        (ranks - 1.0) / shared_injection_bandwidth,
+        node_ranks * (ranks - node_ranks) / node_injection_bandwidth,
+    )
+    pod = pod_ranks * (ranks - pod_ranks) / pod_injection_bandwidth
     return xp.asarray(message_bytes / ranks * xp.maximum(xp.maximum(rank, node), pod))
 
 
@@ -182,8 +220,10 @@ def level_exchange_bound(
     assumes=(NODE, SENDERS),
     when={**HIERARCHY, "collective": "p2p"},
 )
-def level_p2p_bound(message_bytes, ranks, node_ranks, rank_capacity, node_capacity):
+def level_p2p_bound(
+    message_bytes, ranks, node_ranks, rank_injection_bandwidth, node_injection_bandwidth
+):
     """Least transfer of one message, between nodes where there are several."""
-    node = xp.where(ranks > node_ranks, 1.0 / node_capacity, 0.0)
-    port = 1.0 / rank_capacity
+    node = xp.where(ranks > node_ranks, 1.0 / node_injection_bandwidth, 0.0)
+    port = 1.0 / rank_injection_bandwidth
     return xp.asarray(message_bytes * xp.where(ranks > 1.0, xp.maximum(port, node), 0.0))

@@ -55,7 +55,7 @@ def pods(ranks, node_ranks, nodes):
 
 
 @derived(assumes=("the node's other ranks use their network cards at the same time",))
-def ranks_per_nic(gpus_per_node, nics_per_node):
+def ranks_sharing_nic(gpus_per_node, nics_per_node):
     """Ranks of a node that share a network card."""
     return gpus_per_node / nics_per_node
 
@@ -111,26 +111,26 @@ def exchange_oversubscription(group_nodes: Array, leaf_members: Array, ratio: Ar
 
 
 @derived(assumes=(UPLINKS, FILLED, LEAVES_ONCE), when=HIERARCHY)
-def uplink_oversubscription(nodes, pods, leaf_nodes, oversubscription):
+def effective_oversubscription(nodes, pods, nodes_per_leaf, oversubscription):
     """Oversubscription that a collective on neighbouring nodes meets."""
-    return ring_oversubscription(nodes * pods, leaf_nodes, oversubscription)
+    return ring_oversubscription(nodes * pods, nodes_per_leaf, oversubscription)
 
 
 @derived(
-    returns="uplink_oversubscription",
+    returns="effective_oversubscription",
     assumes=(UPLINKS, FILLED),
     when={**HIERARCHY, "collective": "all_to_all"},
 )
-def all_to_all_oversubscription(nodes, pods, leaf_nodes, oversubscription):
+def all_to_all_oversubscription(nodes, pods, nodes_per_leaf, oversubscription):
     """Oversubscription that an all_to_all on neighbouring nodes meets."""
-    return exchange_oversubscription(nodes * pods, leaf_nodes, oversubscription)
+    return exchange_oversubscription(nodes * pods, nodes_per_leaf, oversubscription)
 
 
 # Links between pods where there is one: like those between nodes; nothing passes them.
 
 alias("pod_latency", "inter_latency", when=ONE_POD)
 alias("pod_bandwidth", "inter_bandwidth", when=ONE_POD)
-alias("pod_oversubscription", "uplink_oversubscription", when=ONE_POD)
+alias("pod_oversubscription", "effective_oversubscription", when=ONE_POD)
 alias("pod_energy_per_bit", "inter_energy_per_bit", when=ONE_POD)
 
 
@@ -138,19 +138,19 @@ alias("pod_energy_per_bit", "inter_energy_per_bit", when=ONE_POD)
 
 
 @derived()
-def intra_wire_time(message_bytes, intra_bandwidth):
+def intra_serialization_time(message_bytes, intra_bandwidth):
     """Time of the whole message over one link inside a node."""
     return message_bytes / intra_bandwidth
 
 
 @derived(assumes=("oversubscription divides the bandwidth of what leaves a node",), when=HIERARCHY)
-def inter_wire_time(message_bytes, inter_bandwidth, uplink_oversubscription):
+def inter_serialization_time(message_bytes, inter_bandwidth, effective_oversubscription):
     """Time of the whole message over one network card between nodes."""
-    return message_bytes * (uplink_oversubscription / inter_bandwidth)
+    return message_bytes * (effective_oversubscription / inter_bandwidth)
 
 
 @derived(assumes=("oversubscription divides the bandwidth of what leaves a pod",))
-def pod_wire_time(message_bytes, pod_bandwidth, pod_oversubscription):
+def pod_serialization_time(message_bytes, pod_bandwidth, pod_oversubscription):
     """Time of the whole message over one network card between pods."""
     return message_bytes * (pod_oversubscription / pod_bandwidth)
 
@@ -160,32 +160,36 @@ def pod_wire_time(message_bytes, pod_bandwidth, pod_oversubscription):
 # level that a step waits for follow from what is paid.
 
 alias("intra_step_latency", "intra_latency", when=HIERARCHY)
-alias("intra_step_wire_time", "intra_wire_time", when=HIERARCHY)
+alias("intra_step_serialization_time", "intra_serialization_time", when=HIERARCHY)
 alias("inter_step_latency", "inter_latency", when=HIERARCHY)
-alias("inter_step_wire_time", "inter_wire_time", when=HIERARCHY)
+alias("inter_step_serialization_time", "inter_serialization_time", when=HIERARCHY)
 alias("pod_step_latency", "pod_latency", when=HIERARCHY)
-alias("pod_step_wire_time", "pod_wire_time", when=HIERARCHY)
+alias("pod_step_serialization_time", "pod_serialization_time", when=HIERARCHY)
 
 
 # The time, by levels and by what grows with the message.
 
 
 @formula(source="hockney1994", assumes=MODEL, when=SEQUENTIAL)
-def intra_time(intra_latency_count, intra_latency, intra_transfer_fraction, intra_wire_time):
+def intra_time(
+    intra_latency_count, intra_latency, intra_transfer_fraction, intra_serialization_time
+):
     """Part of the time spent inside nodes."""
-    return intra_latency_count * intra_latency + intra_transfer_fraction * intra_wire_time
+    return intra_latency_count * intra_latency + intra_transfer_fraction * intra_serialization_time
 
 
 @formula(source="hockney1994", assumes=MODEL, when=SEQUENTIAL)
-def inter_time(inter_latency_count, inter_latency, inter_transfer_fraction, inter_wire_time):
+def inter_time(
+    inter_latency_count, inter_latency, inter_transfer_fraction, inter_serialization_time
+):
     """Part of the time spent between nodes."""
-    return inter_latency_count * inter_latency + inter_transfer_fraction * inter_wire_time
+    return inter_latency_count * inter_latency + inter_transfer_fraction * inter_serialization_time
 
 
 @formula(source="hockney1994", assumes=MODEL, when=SEQUENTIAL)
-def pod_time(pod_latency_count, pod_latency, pod_transfer_fraction, pod_wire_time):
+def pod_time(pod_latency_count, pod_latency, pod_transfer_fraction, pod_serialization_time):
     """Part of the time spent between pods."""
-    return pod_latency_count * pod_latency + pod_transfer_fraction * pod_wire_time
+    return pod_latency_count * pod_latency + pod_transfer_fraction * pod_serialization_time
 
 
 total("time", ("intra_time", "inter_time", "pod_time"),
@@ -212,15 +216,18 @@ def level_latency_time(
 @derived(returns="bandwidth_time", assumes=MODEL, when=SEQUENTIAL)
 def level_bandwidth_time(
     intra_transfer_fraction,
-    intra_wire_time,
+    intra_serialization_time,
     inter_transfer_fraction,
-    inter_wire_time,
+    inter_serialization_time,
     pod_transfer_fraction,
-    pod_wire_time,
+    pod_serialization_time,
 ):
     """Part of the time that is transfer, on all levels."""
-    inside = intra_transfer_fraction * intra_wire_time + inter_transfer_fraction * inter_wire_time
-    return inside + pod_transfer_fraction * pod_wire_time
+    inside = (
+        intra_transfer_fraction * intra_serialization_time
+        + inter_transfer_fraction * inter_serialization_time
+    )
+    return inside + pod_transfer_fraction * pod_serialization_time
 
 
 total("link_fraction", ("intra_link_fraction", "inter_link_fraction", "pod_link_fraction"),

@@ -68,7 +68,7 @@ def mesh_diameter(mesh_nx, mesh_ny, mesh_nz):
     return mesh_nx + mesh_ny + mesh_nz - 3.0
 
 
-@derived(returns="ports", when={"topology": "mesh"})
+@derived(returns="min_degree", when={"topology": "mesh"})
 def mesh_ports(mesh_nx, mesh_ny, mesh_nz):
     """Links out of a corner of a mesh."""
     ports = sum(xp.minimum(size - 1.0, 1.0) for size in (mesh_nx, mesh_ny, mesh_nz))
@@ -82,7 +82,7 @@ def mesh_links(mesh_nx, mesh_ny, mesh_nz):
     return xp.asarray(xp.maximum(2.0 * (3.0 * mesh_nx * mesh_ny * mesh_nz - faces), 1.0))
 
 
-@derived(returns="pair_cut", when={"topology": "mesh"})
+@derived(returns="all_to_all_cut_load", when={"topology": "mesh"})
 def mesh_pair_cut(mesh_nx, mesh_ny, mesh_nz):
     """Load of a mesh's links, cut into halves across its worst dimension."""
     return xp.maximum(

@@ -47,7 +47,7 @@ LOOP = (
 FAR = "where(pods > 1, pod_latency, where(nodes > 1, inter_latency, intra_latency))"
 MIDDLE = f"where(nodes > 1, inter_latency, {FAR})"
 QUICKEST = f"minimum(minimum(where(node_ranks > 1, intra_latency, {MIDDLE}), {MIDDLE}), {FAR})"
-OUTSIDE = "ranks_per_nic/node_ranks"
+OUTSIDE = "ranks_sharing_nic/node_ranks"
 SLOWEST = (
     f"maximum(maximum({INSIDE}*{WIRES[0]},"
     f" where(nodes > 1, {OUTSIDE}*{WIRES[1]}, 0)),"
@@ -57,14 +57,14 @@ SLOWEST = (
 
 ALL_LINKS = (
     "message_bytes", "intra_latency", "intra_bandwidth", "inter_latency", "inter_bandwidth",
-    "uplink_oversubscription", "pod_latency", "pod_bandwidth", "pod_oversubscription",
+    "effective_oversubscription", "pod_latency", "pod_bandwidth", "pod_oversubscription",
 )  # fmt: skip
 
 
 def _wires(links: Mapping[str, Array]) -> tuple[Array, Array]:
     """Return the time of the whole message over a link inside a node, and between nodes."""
     size = links["message_bytes"]
-    inter = size * (links["uplink_oversubscription"] / links["inter_bandwidth"])
+    inter = size * (links["effective_oversubscription"] / links["inter_bandwidth"])
     return size / links["intra_bandwidth"], inter
 
 
@@ -86,7 +86,7 @@ def _wires(links: Mapping[str, Array]) -> tuple[Array, Array]:
     links=ALL_LINKS,
     form="ring",
 )
-def ring_path(node_ranks, nodes, pods, ranks_per_nic, **links):
+def ring_path(node_ranks, nodes, pods, ranks_sharing_nic, **links):
     """Rings through all ranks without waiting: latency of the longest path, largest transfer."""
     ranks = node_ranks * nodes * pods
     present = (node_ranks > 1.0, nodes > 1.0, pods > 1.0)
@@ -99,7 +99,7 @@ def ring_path(node_ranks, nodes, pods, ranks_per_nic, **links):
     around = edges(node_ranks, nodes, pods)
     passed = [several(ranks) * (all_ - out) for all_, out in zip(around, left_out, strict=True)]
     inside = xp.where(nodes * pods > 1.0, (node_ranks - 1.0) / node_ranks, 1.0) / ranks
-    outside = ranks_per_nic / (node_ranks * ranks)
+    outside = ranks_sharing_nic / (node_ranks * ranks)
     shares = (inside, outside, outside)
     size = links["message_bytes"]
     between_pods = size * (links["pod_oversubscription"] / links["pod_bandwidth"])
@@ -115,8 +115,8 @@ def ring_path(node_ranks, nodes, pods, ranks_per_nic, **links):
 
 ROUNDS = (
     f"(node_ranks - 1)*(intra_latency + {WIRES[0]}/ranks)"
-    f" + (nodes - 1)*node_ranks*(inter_latency + ranks_per_nic*{WIRES[1]}/ranks)"
-    f" + (pods - 1)*nodes*node_ranks*(pod_latency + ranks_per_nic*{WIRES[2]}/ranks)"
+    f" + (nodes - 1)*node_ranks*(inter_latency + ranks_sharing_nic*{WIRES[1]}/ranks)"
+    f" + (pods - 1)*nodes*node_ranks*(pod_latency + ranks_sharing_nic*{WIRES[2]}/ranks)"
 )
 
 
@@ -132,7 +132,7 @@ ROUNDS = (
     assumes=("a round lies wholly inside nodes, or wholly between them", CARD),
     form="pairs",
 )
-def node_pairwise(node_ranks, nodes, pods, ranks_per_nic):
+def node_pairwise(node_ranks, nodes, pods, ranks_sharing_nic):
     """Pairwise exchange node by node: rounds inside of the own one, then rounds between nodes."""
     ranks = node_ranks * nodes * pods
 
@@ -143,8 +143,8 @@ def node_pairwise(node_ranks, nodes, pods, ranks_per_nic):
     return stack(
         [
             rounds(node_ranks - 1.0, xp.ones_like(ranks)),
-            rounds((nodes - 1.0) * node_ranks, ranks_per_nic),
-            rounds((pods - 1.0) * nodes * node_ranks, ranks_per_nic),
+            rounds((nodes - 1.0) * node_ranks, ranks_sharing_nic),
+            rounds((pods - 1.0) * nodes * node_ranks, ranks_sharing_nic),
         ]
     )
 
@@ -153,7 +153,7 @@ def node_pairwise(node_ranks, nodes, pods, ranks_per_nic):
     "p2p",
     "direct",
     time="where(nodes > 1, hops*inter_latency"
-    f" + {CROWD}*message_bytes*uplink_oversubscription/inter_bandwidth,"
+    f" + {CROWD}*message_bytes*effective_oversubscription/inter_bandwidth,"
     " where(pods > 1, hops*pod_latency"
     f" + {CROWD}*message_bytes*pod_oversubscription/pod_bandwidth,"
     f" {ONCE}*(hops*intra_latency + message_bytes/intra_bandwidth)))",
@@ -165,13 +165,13 @@ def node_pairwise(node_ranks, nodes, pods, ranks_per_nic):
     ),
     form="message",
 )
-def direct_between_nodes(node_ranks, nodes, pods, ranks_per_nic, hops):
+def direct_between_nodes(node_ranks, nodes, pods, ranks_sharing_nic, hops):
     """One message, between nodes where there are several."""
     inter = several(nodes)
     pod = (1.0 - inter) * several(pods)
     intra = (1.0 - inter) * (1.0 - pod) * several(node_ranks)
     there = several(node_ranks * nodes * pods)
-    shared = crowd(node_ranks, ranks_per_nic)
+    shared = crowd(node_ranks, ranks_sharing_nic)
     fewer = xp.minimum(hops, 1.0)
     levels = tuple(
         Level(here * hops, here * fewer, here * share, here * hops)
@@ -184,7 +184,7 @@ def direct_between_nodes(node_ranks, nodes, pods, ranks_per_nic, hops):
 # what comes in as it comes in.  So the time is the latency of the path up and down, and that of
 # the bytes through the busiest link.
 
-NODE_LINKS = ("message_bytes", "intra_bandwidth", "inter_bandwidth", "uplink_oversubscription")
+NODE_LINKS = ("message_bytes", "intra_bandwidth", "inter_bandwidth", "effective_oversubscription")
 on_streams = partial(on_nodes, "all_reduce", links=NODE_LINKS)
 
 STREAM = "bytes stream: a rank passes on, up and down, what comes in as it comes in"
@@ -228,11 +228,11 @@ def _streamed(
     requires=(TWO_LEVELS,),
     form="tree",
 )
-def tree_path(node_ranks, nodes, ranks_per_nic, **links):
+def tree_path(node_ranks, nodes, ranks_sharing_nic, **links):
     """Double binary tree between nodes, chains in them: latency of the path up and down."""
     inside = 2.0 * (node_ranks - 1.0) / node_ranks
     between = 2.0 * (nodes - 1.0) / nodes
-    outside = between * ranks_per_nic / node_ranks
+    outside = between * ranks_sharing_nic / node_ranks
     return _streamed(
         (2.0 * (node_ranks - 1.0), 2.0 * xp.ceil(xp.log2(nodes))),
         (inside, outside),
@@ -254,12 +254,12 @@ def tree_path(node_ranks, nodes, ranks_per_nic, **links):
     in_network=True,
     form="nvls_tree",
 )
-def nvls_tree(node_ranks, nodes, ranks_per_nic, in_network_latency_factor, **links):
+def nvls_tree(node_ranks, nodes, ranks_sharing_nic, in_network_latency_factor, **links):
     """The switch of a node reduces and multicasts (NVLS); double binary tree between nodes."""
     there = several(node_ranks)
     inside = there * (1.0 + 1.0 / node_ranks)
     between = 2.0 * (nodes - 1.0) / nodes
-    outside = between * ranks_per_nic / node_ranks
+    outside = between * ranks_sharing_nic / node_ranks
     cost = _streamed(
         (2.0 * there, 2.0 * xp.ceil(xp.log2(nodes))),
         (inside, outside),
@@ -289,12 +289,12 @@ def _slow_switch(cost: Cost, factor: Array) -> Cost:
     in_network=True,
     form="sharp",
 )
-def nvls_sharp(node_ranks, nodes, ranks_per_nic, in_network_latency_factor, **links):
+def nvls_sharp(node_ranks, nodes, ranks_sharing_nic, in_network_latency_factor, **links):
     """The switches of nodes (NVLS), and those between them (SHARP), reduce and multicast."""
     there = several(node_ranks)
     far = several(nodes)
     inside = there * (1.0 + 1.0 / node_ranks)
-    outside = far * ranks_per_nic / node_ranks
+    outside = far * ranks_sharing_nic / node_ranks
     cost = _streamed(
         (2.0 * there, 2.0 * far),
         (inside, outside),

@@ -20,9 +20,9 @@ ON_THE_PATH = ("every chunk waits for the slowest dimension, the first one for t
 
 
 @derived(when=PIPELINED)
-def pipelined_chunks(phase_chunks, phases_apart):
+def pipelined_chunks(phase_chunks, sequential_phases):
     """Chunks that follow one another; one where every step works on all dimensions."""
-    return xp.where(phases_apart > 0.0, phase_chunks, 1.0)
+    return xp.where(sequential_phases > 0.0, phase_chunks, 1.0)
 
 
 # One chunk's phases on a dimension of a flat network, where all links are alike, or on a level.
@@ -45,43 +45,43 @@ product("phase_3_latency_time", ("dimension_3_latency_count", "pod_latency"), wh
 
 @derived(
     returns="phase_1_transfer_time",
-    inputs=("dimension_1_transfer_fraction", "pipelined_chunks", "wire_time"),
+    inputs=("dimension_1_transfer_fraction", "pipelined_chunks", "serialization_time"),
     name="phase_1_wire_time",
     when=FLAT,
 )
 @derived(
     returns="phase_1_transfer_time",
-    inputs=("dimension_1_transfer_fraction", "pipelined_chunks", "intra_wire_time"),
+    inputs=("dimension_1_transfer_fraction", "pipelined_chunks", "intra_serialization_time"),
     name="phase_1_intra_wire_time",
     when=LEVELS,
 )
 @derived(
     returns="phase_2_transfer_time",
-    inputs=("dimension_2_transfer_fraction", "pipelined_chunks", "wire_time"),
+    inputs=("dimension_2_transfer_fraction", "pipelined_chunks", "serialization_time"),
     name="phase_2_wire_time",
     when=FLAT,
 )
 @derived(
     returns="phase_2_transfer_time",
-    inputs=("dimension_2_transfer_fraction", "pipelined_chunks", "inter_wire_time"),
+    inputs=("dimension_2_transfer_fraction", "pipelined_chunks", "inter_serialization_time"),
     name="phase_2_inter_wire_time",
     when=LEVELS,
 )
 @derived(
     returns="phase_3_transfer_time",
-    inputs=("dimension_3_transfer_fraction", "pipelined_chunks", "wire_time"),
+    inputs=("dimension_3_transfer_fraction", "pipelined_chunks", "serialization_time"),
     name="phase_3_wire_time",
     when=FLAT,
 )
 @derived(
     returns="phase_3_transfer_time",
-    inputs=("dimension_3_transfer_fraction", "pipelined_chunks", "pod_wire_time"),
+    inputs=("dimension_3_transfer_fraction", "pipelined_chunks", "pod_serialization_time"),
     name="phase_3_pod_wire_time",
     when=LEVELS,
 )
-def chunk_transfer(transfer_fraction, pipelined_chunks, wire_time):
+def chunk_transfer(transfer_fraction, pipelined_chunks, serialization_time):
     """Transfer of one chunk's phases on one dimension."""
-    return transfer_fraction / pipelined_chunks * wire_time
+    return transfer_fraction / pipelined_chunks * serialization_time
 
 
 total("phase_1_time", ("phase_1_latency_time", "phase_1_transfer_time"), when=PIPELINED)
@@ -178,7 +178,7 @@ product("pod_time", ("phase_3_passes", "phase_3_time"), name="pipelined_pod_time
 
 
 @derived(assumes=ON_THE_PATH, when=PIPELINED)
-def hidden_phase_time(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
+def overlapped_phase_time(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
     """Time of the phases that go on while a chunk waits for the slowest dimension."""
     every = phase_1_time + phase_2_time + phase_3_time
     slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)

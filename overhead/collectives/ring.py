@@ -39,16 +39,16 @@ def ring_diameter(ranks):
     return xp.floor(ranks / 2.0)
 
 
-@derived(returns="ports", when={"topology": "ring"})
+@derived(returns="min_degree", when={"topology": "ring"})
 def ring_ports(ranks):
     """Links out of a rank of a ring."""
     return xp.where(ranks > 2.0, 2.0, 1.0)
 
 
-@derived(returns="pair_cut", when={"topology": "ring"})
-def ring_pair_cut(ranks, ports):
+@derived(returns="all_to_all_cut_load", when={"topology": "ring"})
+def ring_pair_cut(ranks, min_degree):
     """Load of a ring's links, cut into halves."""
-    return across_halves(ranks) / ports
+    return across_halves(ranks) / min_degree
 
 
 # Algorithms.

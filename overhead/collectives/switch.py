@@ -74,10 +74,10 @@ def switch_diameter(ranks):
     return xp.where(ranks > 1.0, 1.0, 0.0)
 
 
-constant("ports", 1.0, when={"topology": "switch|tree"}, name="switch_ports")
+constant("min_degree", 1.0, when={"topology": "switch|tree"}, name="switch_ports")
 
 
-@derived(returns="pair_cut", when={"topology": "switch|tree"})
+@derived(returns="all_to_all_cut_load", when={"topology": "switch|tree"})
 def switch_pair_cut(ranks):
     """Load of a switch's port."""
     return (ranks - 1.0) / ranks

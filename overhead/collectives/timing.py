@@ -80,7 +80,7 @@ alias("in_network_latency", "latency", when={"link": "inter"})
 
 
 @formula(source=HOCKNEY)
-def wire_time(message_bytes, bandwidth):
+def serialization_time(message_bytes, bandwidth):
     """Time of the whole message over one link."""
     return message_bytes / bandwidth
 
@@ -95,8 +95,14 @@ product("latency_time", ("latency_count", "in_network_latency"),
         when={**FLAT_SEQUENTIAL, "in_network": "yes"}, name="in_network_latency_time")  # fmt: skip
 
 
-product("bandwidth_time", ("transfer_fraction", "wire_time"), "Part of the time that is transfer",
-        source=HOCKNEY, assumes=MODEL, when=FLAT_SEQUENTIAL)  # fmt: skip
+product(
+    "bandwidth_time",
+    ("transfer_fraction", "serialization_time"),
+    "Part of the time that is transfer",
+    source=HOCKNEY,
+    assumes=MODEL,
+    when=FLAT_SEQUENTIAL,
+)
 
 
 total("time", ("latency_time", "bandwidth_time"), "Time of the operation", source=HOCKNEY,
@@ -210,7 +216,7 @@ product("busbw", ("bus_factor", "algbw"), "Bus bandwidth", source="nccltests",
 # What a step pays: of links alone their latency and bandwidth, and no ramp; a library has its own.
 
 alias("inner_step_latency", "latency", when=FLAT)
-alias("step_wire_time", "wire_time", when=FLAT)
+alias("step_serialization_time", "serialization_time", when=FLAT)
 
 
 # One message from one rank to another.

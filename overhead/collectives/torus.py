@@ -135,14 +135,14 @@ def torus_diameter(mesh_nx, mesh_ny, mesh_nz):
     return xp.floor(mesh_nx / 2.0) + xp.floor(mesh_ny / 2.0) + xp.floor(mesh_nz / 2.0)
 
 
-@derived(returns="ports", when={"topology": "torus"})
+@derived(returns="min_degree", when={"topology": "torus"})
 def torus_ports(mesh_nx, mesh_ny, mesh_nz):
     """Links out of a rank of a torus; a dimension of two ranks has one cable."""
     ports = sum(xp.minimum(size - 1.0, 2.0) for size in (mesh_nx, mesh_ny, mesh_nz))
     return xp.maximum(ports, 1.0)
 
 
-@derived(returns="pair_cut", when={"topology": "torus"})
+@derived(returns="all_to_all_cut_load", when={"topology": "torus"})
 def torus_pair_cut(mesh_nx, mesh_ny, mesh_nz):
     """Load of a torus' links, cut into halves across its worst dimension."""
     loads = [across_halves(n) / xp.where(n > 2.0, 2.0, 1.0) for n in (mesh_nx, mesh_ny, mesh_nz)]

@@ -19,8 +19,8 @@ SPLIT: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.2.2"}
 TP: dict[str, Any] = {
     "dimension": "tp",
     "group": "tp",
-    "each": ("busiest_tp_blocks",),
-    "share": "tp_share",
+    "each": ("max_stage_tp_blocks",),
+    "share": "tp_block_balance",
     **WHOLE,
 }
 
@@ -36,26 +36,35 @@ product("tp_message_bytes", ("communication_bytes", "rank_tokens", "hidden_size"
     ),
 )
 def tp_gather_message_bytes(
-    tp_gather_share, attention_narrow_share, narrow_share, tp_message_bytes
+    tp_gather_byte_ratio,
+    low_precision_attention_fraction,
+    low_precision_layer_fraction,
+    tp_message_bytes,
 ):
     """Inputs of a block of a micro-batch's tokens on a rank, as they are gathered."""
-    narrow = 0.5 * (attention_narrow_share + narrow_share)
-    return (1.0 - narrow * (1.0 - tp_gather_share)) * tp_message_bytes
+    narrow = 0.5 * (low_precision_attention_fraction + low_precision_layer_fraction)
+    return (1.0 - narrow * (1.0 - tp_gather_byte_ratio)) * tp_message_bytes
 
 
 alias("tp_gather_message_bytes", "tp_message_bytes",
       "Inputs of a block, which adapters take in 16 bits: they are gathered so, once",
-      lacks=dict.fromkeys(("attention_narrow_share", "narrow_share"),
+      lacks=dict.fromkeys(("low_precision_attention_fraction", "low_precision_layer_fraction"),
                           "what is gathered is in 16 bits, whatever frozen products take"),
       when={"tuning": "lora"})  # fmt: skip
 
 GATHERED = {**TP, "message": "tp_gather_message_bytes"}
-REDUCED = {**TP, "message": "tp_message_bytes", "repeated": "repeated_reductions"}
-operation("tp_all_reduce", "all_reduce of a block's output", "all_reduce",
-          forward=("sequence_whole",), backward=("sequence_whole",), **REDUCED)  # fmt: skip
+REDUCED = {**TP, "message": "tp_message_bytes", "repeated": "recomputed_reductions"}
+operation(
+    "tp_all_reduce",
+    "all_reduce of a block's output",
+    "all_reduce",
+    forward=("replicated_activations",),
+    backward=("replicated_activations",),
+    **REDUCED,
+)
 operation("tp_all_gather", "all_gather of a block's input", "all_gather",
           forward=("sequence_parallel",), backward=("sequence_parallel",),
-          repeated="repeated_gathers", **GATHERED)  # fmt: skip
+          repeated="recomputed_gathers", **GATHERED)  # fmt: skip
 operation("tp_reduce_scatter", "reduce_scatter of a block's output", "reduce_scatter",
           forward=("sequence_parallel",), backward=("sequence_parallel",), **REDUCED)  # fmt: skip
 operation("tp_weight_gather", "all_gather of a saved input, for the weights' gradient",
@@ -66,21 +75,21 @@ operation("tp_weight_gather", "all_gather of a saved input, for the weights' gra
 OF_BLOCK = ("tp_all_reduce", "tp_all_gather", "tp_reduce_scatter")
 GATHERS_AGAIN = ("a gather's backward is a reduce_scatter, and the other way round",)
 MLP_ALONE = "of a layer's modules the MLP alone, or shared experts, are a block that is repeated"
-LACKING = dict.fromkeys(("repeated_reductions", "repeated_gathers"), MLP_ALONE)
+LACKING = dict.fromkeys(("recomputed_reductions", "recomputed_gathers"), MLP_ALONE)
 for _layer, _blocks in (("tp_layer", 2.0), ("tp_moe_layer", "moe_layer_blocks")):
     _of: Factors = (_blocks,)
     added(f"{_layer}_forward_time", times(OF_BLOCK, "forward", factors=_of), **SPLIT)
     added(f"{_layer}_backward_time", times(OF_BLOCK, "backward", factors=_of),
           assumes=GATHERS_AGAIN, **SPLIT)  # fmt: skip
     added(f"{_layer}_gather_time", times(("tp_weight_gather",), "backward", factors=_of), **SPLIT)
-    added(f"{_layer}_recompute_time", times(OF_BLOCK, "again", factors=_of), **SPLIT)
+    added(f"{_layer}_recompute_time", times(OF_BLOCK, "recompute", factors=_of), **SPLIT)
 added("tp_reduction_time", times(("tp_all_reduce", "tp_reduce_scatter"), "backward"),
       "Time to add up a block's output, or its input's gradient", **SPLIT)  # fmt: skip
 # Of recomputed modules the MLP of a dense layer is a block, and shared experts are one.
 added("tp_layer_recompute_time", times(OF_BLOCK, "forward", factors=("recompute_mlp",)),
       lacks=LACKING, when={"recompute": "selective"}, **SPLIT)  # fmt: skip
 added("tp_moe_layer_recompute_time",
-      times(OF_BLOCK, "forward", factors=("repeated_shared_experts", ("moe_layer_blocks", -1.0))),
+      times(OF_BLOCK, "forward", factors=("recomputed_shared_experts", ("moe_layer_blocks", -1.0))),
       lacks=LACKING, when={"recompute": "selective"}, **SPLIT)  # fmt: skip
 
 
@@ -100,7 +109,7 @@ TIED: dict[str, Any] = {
     "where": "megatron/core/distributed/finalize_model_grads.py",
 }
 UNKNOWN = {"shapes": "unknown"}
-END: dict[str, Any] = {"dimension": "vocabulary", "group": "tp", "share": "end_share"}
+END: dict[str, Any] = {"dimension": "vocabulary", "group": "tp", "share": "end_stage_fraction"}
 
 
 product("loss_message_bytes", ("single_bytes", "rank_tokens"),
@@ -109,9 +118,9 @@ product("loss_message_bytes", ("single_bytes", "rank_tokens"),
 
 
 @formula(**TIED)
-def tied_message_bytes(reduction_bytes, padded_vocabulary, hidden_size, tp):
+def tied_message_bytes(reduction_bytes, padded_vocabulary_size, hidden_size, tp):
     """Gradients of a rank's part of the embedding's table."""
-    return reduction_bytes * padded_vocabulary * hidden_size / tp
+    return reduction_bytes * padded_vocabulary_size * hidden_size / tp
 
 
 constant(
@@ -148,7 +157,7 @@ def mtp_gather_message_bytes(tp_gather_message_bytes):
 # A position predicts the next token and further ones, each by logits of its own.
 PREDICTED: dict[str, Any] = {**END, "each": ((1.0, "mtp_depths"),)}
 FURTHER: dict[str, Any] = {**END, "each": ("mtp_depths",)}
-WITHOUT, WITH = ("sequence_whole",), ("sequence_parallel",)
+WITHOUT, WITH = ("replicated_activations",), ("sequence_parallel",)
 for _name, _words, _collective, _message, _forward, _backward, _said in (
     ("embedding_all_reduce", "activations at the embedding",
      "all_reduce", "tp_message_bytes", WITHOUT, None, {**END, **SPLIT}),
@@ -184,7 +193,7 @@ for _name, _words, _collective, _message, _forward, _backward, _said in (
 operation("tied_all_reduce",
           "all_reduce of the shared embedding's gradients between first and last stage",
           "all_reduce", "tied_message_bytes", dimension="vocabulary", group="ends",
-          share="ends_share", own=("backward_count",))  # fmt: skip
+          share="end_pair_fraction", own=("backward_count",))  # fmt: skip
 constant("tied_all_reduce_backward_count", 0.0, when=UNKNOWN)
 product("tied_all_reduce_backward_time", ("tied_all_reduce_backward_count", "tied_all_reduce_time"))
 
@@ -215,9 +224,9 @@ added("vocabulary_last_time", times(LOGITS, "forward", factors=PREDICTED["each"]
 
 # Pipeline parallelism.
 #
-# A micro-batch passes pp*virtual_stages - 1 boundaries in each direction.  A rank between the ends
-# sends, and receives, one message a virtual stage, micro-batch and direction; where there are two
-# stages, one of either's messages has nowhere to go.
+# A micro-batch passes pp*virtual_pipeline_size - 1 boundaries in each direction.  A rank between
+# the ends sends, and receives, one message a virtual stage, micro-batch and direction; where there
+# are two stages, one of either's messages has nowhere to go.
 
 STAGES: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 IN_PARTS: dict[str, Any] = {"source": "narayanan2021", "where": "section 4.1"}
@@ -231,23 +240,23 @@ def pp_message_bytes(tp_message_bytes, residual_streams, sequence_parallel, scat
 
 
 @formula(**IN_PARTS)
-def gathered_at_stages(tp, scatter_gather, sequence_whole):
+def gathered_at_stages(tp, scatter_gather, replicated_activations):
     """Whether what a stage receives in parts is gathered: with sequence parallelism it isn't."""
-    return xp.where(tp > 1.0, scatter_gather * sequence_whole, 0.0)
+    return xp.where(tp > 1.0, scatter_gather * replicated_activations, 0.0)
 
 
 @formula(**STAGES)
-def pp_share(pp, virtual_stages):
+def pp_message_balance(pp, virtual_pipeline_size):
     """Messages that stages receive, mean by most: nobody sends to the first chunk."""
-    return (pp * virtual_stages - 1.0) / (pp * virtual_stages)
+    return (pp * virtual_pipeline_size - 1.0) / (pp * virtual_pipeline_size)
 
 
 operation("pp_transfer", "p2p of activations, or their gradients, to a neighbouring stage",
           "p2p", "pp_message_bytes", dimension="pp", group="boundary",
-          forward=("virtual_stages",), backward=("virtual_stages",),
+          forward=("virtual_pipeline_size",), backward=("virtual_pipeline_size",),
           own=("volume", "total_energy"), **STAGES)  # fmt: skip
 operation("pp_gather", "all_gather of what a stage received in parts", "all_gather",
-          "tp_message_bytes", dimension="pp", group="tp", share="pp_share",
+          "tp_message_bytes", dimension="pp", group="tp", share="pp_message_balance",
           forward=("gathered_at_stages",), backward=("gathered_at_stages",),
           passes=("pp_transfer_forward_count", "pp_transfer_backward_count"),
           **IN_PARTS)  # fmt: skip
@@ -256,11 +265,15 @@ on_network("pp_inner_energy", "energy", "inner_boundary", "p2p", "pp_message_byt
 
 @formula(**STAGES)
 def pp_transfer_volume(
-    pp_transfer_sent_bytes, pp, pp_transfer_forward_count, pp_transfer_backward_count, micro_batches
+    pp_transfer_sent_bytes,
+    pp,
+    pp_transfer_forward_count,
+    pp_transfer_backward_count,
+    num_micro_batches,
 ):
     """Most bytes that a rank sends to its neighbours in a step."""
     both = pp_transfer_forward_count + pp_transfer_backward_count
-    two = xp.maximum(both - micro_batches, pp_transfer_forward_count)
+    two = xp.maximum(both - num_micro_batches, pp_transfer_forward_count)
     return pp_transfer_sent_bytes * xp.where(pp > 2.0, both, two)
 
 
@@ -269,10 +282,10 @@ def pp_transfer_total_energy(
     tp,
     cp,
     dp,
-    micro_batches,
+    num_micro_batches,
     has_backward,
     node_boundaries,
-    virtual_stages,
+    virtual_pipeline_size,
     pp_transfer_energy,
     pp,
     pp_inner_energy,
@@ -280,10 +293,10 @@ def pp_transfer_total_energy(
     """Energy of all pipelines' transfers in a step, those between nodes and those inside."""
     # Boundaries between nodes on a micro-batch's way through all virtual stages; from one to the
     # next it goes from the last stage back to the first.
-    crossing = virtual_stages * (node_boundaries + 1.0) - 1.0
+    crossing = virtual_pipeline_size * (node_boundaries + 1.0) - 1.0
     across = xp.where(node_boundaries > 0.0, crossing, 0.0)
-    inside = xp.maximum(pp * virtual_stages - 1.0 - across, 0.0)
-    ways = tp * cp * dp * micro_batches * (1.0 + has_backward)
+    inside = xp.maximum(pp * virtual_pipeline_size - 1.0 - across, 0.0)
+    ways = tp * cp * dp * num_micro_batches * (1.0 + has_backward)
     return ways * (across * pp_transfer_energy + inside * pp_inner_energy)
 
 

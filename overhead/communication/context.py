@@ -85,24 +85,28 @@ def indexed_gather_bytes(
     cp_ring_bytes,
     communication_bytes,
     rank_tokens,
-    kv_rank,
-    head_size_rope,
+    kv_lora_rank,
+    qk_rope_head_size,
     index_heads,
-    index_share,
+    indexer_fraction,
     index_head_size,
 ):
     """What tokens are selected among, of all tokens of a micro-batch, with the indexer's keys."""
-    latent = communication_bytes * rank_tokens * (kv_rank + head_size_rope)
-    own = xp.where((kv_rank > 0.0) & (index_heads > 0.0), latent, cp_ring_bytes)
-    return cp * (own + communication_bytes * rank_tokens * index_share * index_head_size)
+    latent = communication_bytes * rank_tokens * (kv_lora_rank + qk_rope_head_size)
+    own = xp.where((kv_lora_rank > 0.0) & (index_heads > 0.0), latent, cp_ring_bytes)
+    return cp * (own + communication_bytes * rank_tokens * indexer_fraction * index_head_size)
 
 
-CP: dict[str, Any] = {"dimension": "cp", "each": ("busiest_layers",), "share": "layer_share"}
+CP: dict[str, Any] = {
+    "dimension": "cp",
+    "each": ("max_stage_layers",),
+    "share": "stage_layer_balance",
+}
 # Both ways two messages of queries' size, and two of keys'.
 EXCHANGE: dict[str, Any] = {**CP, "forward": (2.0,), "backward": (2.0,), "collective": "all_to_all",
-                            "repeated": "repeated_attentions"}  # fmt: skip
+                            "repeated": "recomputed_attentions"}  # fmt: skip
 AROUND: dict[str, Any] = {**CP, **RING, "forward": ("ring_steps",), "of": "cp",
-                          "backward": ("ring_backward_steps",), "repeated": "repeated_attentions",
+                          "backward": ("ring_backward_steps",), "repeated": "recomputed_attentions",
                           "message": "cp_ring_bytes", "own": ("energy",)}  # fmt: skip
 QUERIES, KEYS = "all_to_all of queries, or of what attention gives", "all_to_all of keys or values"
 WITHIN = ", within a ring's place"
@@ -118,7 +122,7 @@ operation("cp_outer_ring",
           "p2p of some heads' keys and values, or of their gradients, to the ring's next place",
           "p2p", group="cp_outer", when=MIXED, **AROUND)  # fmt: skip
 operation("cp_all_gather", "all_gather of keys and values", "all_gather", "cp_gather_bytes",
-          group="cp", forward=(1.0,), backward=("key_gathers",), repeated="repeated_attentions",
+          group="cp", forward=(1.0,), backward=("key_gathers",), repeated="recomputed_attentions",
           when=GATHERED, **CP, **GATHER)  # fmt: skip
 operation("cp_reduce_scatter", "reduce_scatter of gradients of keys and values", "reduce_scatter",
           "cp_gather_bytes", group="cp", backward=(1.0,), when=GATHERED, **CP,

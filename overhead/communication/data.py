@@ -6,8 +6,9 @@ micro-batch's forward and again for its backward.  With hybrid sharding that goe
 group, and gradients of a shard are added up over its replicas.  Experts do the same by themselves.
 
 By default ZeRO-3 gathers for each micro-batch, and again for the backward.  Gradients are reduced
-each micro-batch unless they wait for the end of the step (``pending_share`` of the model of
-memory).  A message is a layer's (ZeRO-3), a bucket's where buckets have a size, or everything.
+each micro-batch unless they wait for the end of the step (``unsharded_gradient_fraction`` of the
+model of memory).  A message is a layer's (ZeRO-3), a bucket's where buckets have a size, or
+everything.
 """
 
 from __future__ import annotations
@@ -56,17 +57,36 @@ class Family:
 
 FAMILIES = (
     Family(
-        "dp", "", "zero", "shard", "replica", "shards",
-        "busiest_dense_parameters", "busiest_trained_parameters", "busiest_narrow_parameters",
-        "busiest_trained_narrow_parameters", "busiest_layers", "trained_share", "gathered_share",
+        "dp",
+        "",
+        "zero",
+        "shard",
+        "replica",
+        "shards",
+        "max_rank_dense_parameters",
+        "max_rank_trained_parameters",
+        "max_rank_low_precision_parameters",
+        "max_rank_trained_low_precision_parameters",
+        "max_stage_layers",
+        "trained_balance",
+        "gathered_balance",
     ),
     Family(
-        "edp", "routed experts' ", "edp", "expert_shard", "expert_replica",
-        "expert_shards", "busiest_expert_parameters", "busiest_trained_expert_parameters",
-        "busiest_narrow_expert_parameters", "busiest_trained_narrow_expert_parameters",
-        "busiest_moe_layers", "moe_share", "moe_share",
+        "edp",
+        "routed experts' ",
+        "edp",
+        "expert_shard",
+        "expert_replica",
+        "expert_shards",
+        "max_rank_expert_parameters",
+        "max_rank_trained_expert_parameters",
+        "max_rank_low_precision_expert_parameters",
+        "max_rank_trained_low_precision_expert_parameters",
+        "max_stage_moe_layers",
+        "stage_moe_balance",
+        "stage_moe_balance",
     ),
-)  # fmt: skip
+)
 
 
 alias(
@@ -96,9 +116,9 @@ def gradient_reductions(zero_stage, has_backward, reduce_every_micro_batch, back
 
 
 @formula(assumes=("updated weights count for the forward that they precede",), **ZERO)
-def forward_gathers(zero_stage, has_backward, gather_every_micro_batch, micro_batches):
+def forward_gathers(zero_stage, has_backward, gather_every_micro_batch, num_micro_batches):
     """How often a step gathers weights, updated ones or for forwards."""
-    sharded = xp.where(gather_every_micro_batch > 0.0, micro_batches, 1.0)
+    sharded = xp.where(gather_every_micro_batch > 0.0, num_micro_batches, 1.0)
     once = xp.where(zero_stage < 3.0, has_backward, sharded)
     return xp.where(zero_stage < 1.0, 0.0, once)
 
@@ -168,8 +188,8 @@ def _declare_messages(family: Family) -> None:
         returns=f"{name}_gather_bytes",
         inputs=(
             pieces, "zero_stage",
-            *("wide_weight_bytes", "weight_bytes", family.trained, family.trained_narrow),
-            *("wide_gathered_bytes", "gathered_bytes", resident, family.narrow),
+            *("full_precision_weight_bytes", "weight_bytes", family.trained, family.trained_narrow),
+            *("full_precision_gathered_bytes", "gathered_bytes", resident, family.narrow),
         ),
         name=f"{name}_gather_bytes",
         **ZERO,
@@ -227,7 +247,7 @@ operation(
     "copy_message_bytes",
     dimension="dp",
     group="ends",
-    share="copied_share",
+    share="copied_balance",
     own=("backward_count",),
 )
 
@@ -241,42 +261,42 @@ def _owned(dense: Array, stage: Array, shards: Array, experts: Array, others: Ar
 @formula(**DUAL)
 def copy_message_bytes(
     reduction_bytes,
-    busiest_trained_parameters,
+    max_rank_trained_parameters,
     zero_stage,
     shards,
-    busiest_trained_expert_parameters,
+    max_rank_trained_expert_parameters,
     expert_shards,
 ):
     """Gradients of a rank, or of its shard, that another one with the same stages adds up."""
     dense, experts = _owned(
-        busiest_trained_parameters,
+        max_rank_trained_parameters,
         zero_stage,
         shards,
-        busiest_trained_expert_parameters,
+        max_rank_trained_expert_parameters,
         expert_shards,
     )
     return xp.asarray(reduction_bytes * (dense + experts))
 
 
 @formula(assumes=("one message has both",), **DUAL)
-def copied_share(
-    trained_share,
-    moe_share,
-    busiest_trained_parameters,
+def copied_balance(
+    trained_balance,
+    stage_moe_balance,
+    max_rank_trained_parameters,
     zero_stage,
     shards,
-    busiest_trained_expert_parameters,
+    max_rank_trained_expert_parameters,
     expert_shards,
 ):
     """Gradients of stages that are held twice, mean by most: each family by its own share."""
     dense, experts = _owned(
-        busiest_trained_parameters,
+        max_rank_trained_parameters,
         zero_stage,
         shards,
-        busiest_trained_expert_parameters,
+        max_rank_trained_expert_parameters,
         expert_shards,
     )
-    mean = trained_share * dense + moe_share * experts
+    mean = trained_balance * dense + stage_moe_balance * experts
     return xp.asarray(mean / xp.maximum(dense + experts, 1.0))
 
 
@@ -313,8 +333,8 @@ def _shard(message, shards):
 def _declare_layer(family: Family) -> None:
     """Declare a layer's messages of one family, and the times of its gather and its reduction."""
     prefix = f"{family.name}_layer"
-    both = ("wide_gathered_bytes", "gathered_bytes")
-    parts = (f"{prefix}_parameters", f"{prefix}_narrow_parameters")
+    both = ("full_precision_gathered_bytes", "gathered_bytes")
+    parts = (f"{prefix}_parameters", f"{prefix}_low_precision_parameters")
     declare(f"{prefix}_gather_bytes", (*both, *parts), in_both, **FSDP_LAYERS)
     trained = f"{prefix}_trained_parameters"
     product(f"{prefix}_scatter_bytes", ("reduction_bytes", trained), **FSDP_LAYERS)

@@ -57,14 +57,14 @@ def largest_draw(ep, largest_draw_root):
 
 
 @derived(
-    returns="expert_imbalance",
+    returns="expert_load_imbalance",
     assumes=(
         "each token draws its experts without replacement, each as likely but for the heat",
         "many choices: a rank's are normal, and together they are those of all tokens",
     ),
 )
 def drawn_expert_imbalance(
-    expert_heat, largest_draw, experts, experts_per_token, routed_tokens, ep
+    rank_load_imbalance, largest_draw, experts, experts_per_token, routed_tokens, ep
 ):
     """Tokens of the busiest rank's experts by the mean: heat times the largest of a multinomial."""
     # Each choice of a token rules out its other choices, as the sum over ranks is known.
@@ -72,7 +72,7 @@ def drawn_expert_imbalance(
     deviation = xp.sqrt(xp.maximum(spread, 0.0) / xp.maximum(routed_tokens, 1.0))
     # At most all tokens have a rank's experts among theirs.
     most = xp.maximum(xp.minimum(ep, experts / xp.maximum(experts_per_token, 1.0)), 1.0)
-    return xp.minimum(expert_heat * (1.0 + largest_draw * deviation), most)
+    return xp.minimum(rank_load_imbalance * (1.0 + largest_draw * deviation), most)
 
 
 alias(
@@ -87,9 +87,9 @@ alias(
     assumes=("tensor parallelism splits the sequence where there are experts", BUSIEST),
     **DISPATCHER,
 )
-def routed_elements(rank_tokens, experts_per_token, expert_hidden_size, expert_imbalance, tp):
+def routed_elements(rank_tokens, experts_per_token, expert_hidden_size, expert_load_imbalance, tp):
     """Activations that a rank sends to experts, by the busiest rank."""
-    return rank_tokens * experts_per_token * expert_hidden_size * expert_imbalance / tp
+    return rank_tokens * experts_per_token * expert_hidden_size * expert_load_imbalance / tp
 
 
 constant(
@@ -102,9 +102,9 @@ constant(
 
 
 @derived(assumes=("what the busiest rank gets too much, others get too little",))
-def routed_share(moe_share, expert_imbalance):
+def routed_load_balance(stage_moe_balance, expert_load_imbalance):
     """What is sent to experts, mean by most: over stages and over ranks."""
-    return moe_share / expert_imbalance
+    return stage_moe_balance / expert_load_imbalance
 
 
 for _returns, _element in (
@@ -118,9 +118,15 @@ for _returns, _message in (
 ):
     product(_returns, ("etp", _message), **DISPATCHER)
 
-EP: dict[str, Any] = {"dimension": "ep", "share": "routed_share", "each": ("busiest_moe_layers",),
-                      "forward": (1.0,), "backward": (1.0,), "repeated": "repeated_exchanges",
-                      **DISPATCHER}  # fmt: skip
+EP: dict[str, Any] = {
+    "dimension": "ep",
+    "share": "routed_load_balance",
+    "each": ("max_stage_moe_layers",),
+    "forward": (1.0,),
+    "backward": (1.0,),
+    "repeated": "recomputed_exchanges",
+    **DISPATCHER,
+}
 # Deduplicated dispatch has its own way over the levels of nodes and pods.
 PLAIN = {"dispatcher": "all_to_all"}
 operation("ep_dispatch", "all_to_all of tokens to experts", "all_to_all",
@@ -173,7 +179,7 @@ EVENLY = "experts are chosen evenly, and without regard to nodes but for groups 
 for _name, _of in (
     ("ep_members_in_node", "members_in_node"),
     ("ep_nodes", "group_nodes"),
-    ("ep_ranks_per_nic", "group_ranks_per_nic"),
+    ("ep_ranks_sharing_nic", "group_ranks_sharing_nic"),
     ("ep_oversubscription", "group_oversubscription"),
 ):
     call(returns=_name, of=_of, bind={}, labels={"group": "ep"})
@@ -217,19 +223,19 @@ alias("ep_energy_per_bit", "inter_energy_per_bit")
 
 
 @formula(**SOURCE)
-def ep_card_bandwidth(effective_inter_bandwidth, ep_oversubscription):
+def ep_nic_bandwidth(effective_inter_bandwidth, ep_oversubscription):
     """Rate of a network card: its share of the links above."""
     return effective_inter_bandwidth / ep_oversubscription
 
 
 @formula(assumes=(EVENLY,), when=PODS, **SOURCE)
-def ep_pod_share(ep_nodes, ep_pod_nodes):
+def ep_inter_pod_fraction(ep_nodes, ep_pod_nodes):
     """Share of other nodes that are in other pods."""
     return xp.maximum(ep_nodes - ep_pod_nodes, 0.0) / xp.maximum(ep_nodes - 1.0, 1.0)
 
 
 @formula(
-    returns="ep_card_bandwidth",
+    returns="ep_nic_bandwidth",
     assumes=("all that leaves a node passes its card, a part of it the links between pods, too",),
     when=PODS,
     **SOURCE,
@@ -237,27 +243,30 @@ def ep_pod_share(ep_nodes, ep_pod_nodes):
 def ep_pod_card_bandwidth(
     effective_inter_bandwidth,
     ep_oversubscription,
-    ep_pod_share,
+    ep_inter_pod_fraction,
     effective_pod_bandwidth,
     pod_oversubscription,
 ):
     """Rate of a network card: what its links and those between pods let through."""
     near = effective_inter_bandwidth / ep_oversubscription
     far = effective_pod_bandwidth / pod_oversubscription
-    share = xp.where(ep_pod_share > 0.0, ep_pod_share, 1.0)
-    return xp.where(ep_pod_share > 0.0, xp.minimum(near, far / share), near)
+    share = xp.where(ep_inter_pod_fraction > 0.0, ep_inter_pod_fraction, 1.0)
+    return xp.where(ep_inter_pod_fraction > 0.0, xp.minimum(near, far / share), near)
 
 
 @formula(returns="ep_far_latency", when=PODS, **SOURCE)
-def ep_pod_latency(ep_pod_share, pod_latency, inter_latency):
+def ep_pod_latency(ep_inter_pod_fraction, pod_latency, inter_latency):
     """Latency between pods, where a token leaves its own."""
-    return xp.where(ep_pod_share > 0.0, pod_latency, inter_latency)
+    return xp.where(ep_inter_pod_fraction > 0.0, pod_latency, inter_latency)
 
 
 @formula(returns="ep_energy_per_bit", when=PODS, **SOURCE)
-def ep_pod_energy_per_bit(ep_pod_share, pod_energy_per_bit, inter_energy_per_bit):
+def ep_pod_energy_per_bit(ep_inter_pod_fraction, pod_energy_per_bit, inter_energy_per_bit):
     """Energy of a bit that leaves its node, some of them their pod."""
-    return ep_pod_share * pod_energy_per_bit + (1.0 - ep_pod_share) * inter_energy_per_bit
+    return (
+        ep_inter_pod_fraction * pod_energy_per_bit
+        + (1.0 - ep_inter_pod_fraction) * inter_energy_per_bit
+    )
 
 
 def _remote(message, experts_per_token, remote_nodes):
@@ -269,8 +278,8 @@ def _time(
     ep,
     ep_nodes,
     remote,
-    ep_ranks_per_nic,
-    ep_card_bandwidth,
+    ep_ranks_sharing_nic,
+    ep_nic_bandwidth,
     message,
     ep_members_in_node,
     effective_intra_bandwidth,
@@ -278,7 +287,7 @@ def _time(
     intra_latency,
 ):
     """Return the slower of both ways, and one latency of each."""
-    across = remote * ep_ranks_per_nic / ep_card_bandwidth
+    across = remote * ep_ranks_sharing_nic / ep_nic_bandwidth
     share = (ep_members_in_node - 1.0) / ep_members_in_node
     within = message * share / effective_intra_bandwidth
     latency = xp.where(ep_nodes > 1.0, ep_far_latency, 0.0) + xp.where(
@@ -291,31 +300,31 @@ def _priced_time(
     ep,
     ep_nodes,
     remote,
-    ep_ranks_per_nic,
-    ep_card_bandwidth,
-    fabric_share,
+    ep_ranks_sharing_nic,
+    ep_nic_bandwidth,
+    nic_efficiency,
     message,
     ep_members_in_node,
     intra_bandwidth,
-    link_share,
-    fabric_latency,
+    channel_efficiency,
+    inter_node_step_latency,
     step_latency,
-    operation_launch_time,
+    collective_launch_time,
 ):
     """Return the same at a library's constants: its shares of the links, latencies, launch."""
     both = _time(
         ep,
         ep_nodes,
         remote,
-        ep_ranks_per_nic,
-        fabric_share * ep_card_bandwidth,
+        ep_ranks_sharing_nic,
+        nic_efficiency * ep_nic_bandwidth,
         message,
         ep_members_in_node,
-        link_share * intra_bandwidth,
-        fabric_latency,
+        channel_efficiency * intra_bandwidth,
+        inter_node_step_latency,
         step_latency,
     )
-    return xp.where(ep > 1.0, operation_launch_time + both, 0.0)
+    return xp.where(ep > 1.0, collective_launch_time + both, 0.0)
 
 
 def _sent(remote, message, ep_members_in_node):
@@ -338,9 +347,9 @@ for _way in ("dispatch", "combine"):
         assumes=(EVENLY,),
         **SOURCE,
     )(_remote)
-    _crossing = ("ep", "ep_nodes", _far, "ep_ranks_per_nic", "ep_card_bandwidth")
+    _crossing = ("ep", "ep_nodes", _far, "ep_ranks_sharing_nic", "ep_nic_bandwidth")
     _inside = (_message, "ep_members_in_node")
-    _library = ("fabric_latency", "step_latency", "operation_launch_time")
+    _library = ("inter_node_step_latency", "step_latency", "collective_launch_time")
     formula(
         returns=f"ep_{_way}_time",
         inputs=(*_crossing, *_inside, "effective_intra_bandwidth", "ep_far_latency",
@@ -352,7 +361,14 @@ for _way in ("dispatch", "combine"):
     )(_time)  # fmt: skip
     formula(
         returns=f"ep_{_way}_time",
-        inputs=(*_crossing, "fabric_share", *_inside, "intra_bandwidth", "link_share", *_library),
+        inputs=(
+            *_crossing,
+            "nic_efficiency",
+            *_inside,
+            "intra_bandwidth",
+            "channel_efficiency",
+            *_library,
+        ),
         name=f"priced_deduplicated_{_way}_time",
         assumes=(BOTH, "its kernels reach what a library's rings do"),
         when={**DEDUPLICATED, "library": PRICED},

@@ -55,31 +55,31 @@ product("effective_pod_bandwidth", ("inter_efficiency", "pod_bandwidth"),
 
 
 alias(
-    "group_ranks_per_nic",
-    "ranks_per_nic",
+    "group_ranks_sharing_nic",
+    "ranks_sharing_nic",
     "Ranks at a network card: all of the node's, for all groups of a kind work at a time",
 )
 
 
 @derived(
-    returns="group_ranks_per_nic",
+    returns="group_ranks_sharing_nic",
     assumes=("of a node's stages one sends at a time, and its ranks use all cards",),
     when=BETWEEN_STAGES,
 )
-def stage_ranks_per_nic(ranks_per_nic, tp, cp, dp, gpus_per_node):
+def stage_ranks_per_nic(ranks_sharing_nic, tp, cp, dp, gpus_per_node):
     """Ranks at a network card where one stage's ranks send."""
-    sending = ranks_per_nic * xp.minimum(tp * cp * dp / gpus_per_node, 1.0)
-    return xp.maximum(sending, xp.minimum(ranks_per_nic, 1.0))
+    sending = ranks_sharing_nic * xp.minimum(tp * cp * dp / gpus_per_node, 1.0)
+    return xp.maximum(sending, xp.minimum(ranks_sharing_nic, 1.0))
 
 
 @derived(
-    returns="group_ranks_per_nic",
+    returns="group_ranks_sharing_nic",
     assumes=("a ring leaves a node once, and the node's rings use all cards",),
     when=RING,
 )
-def ring_ranks_per_nic(ranks_per_nic, cp_members_in_node):
+def ring_ranks_per_nic(ranks_sharing_nic, cp_members_in_node):
     """Ranks at a network card that send out of the node, in context-parallel rings."""
-    return xp.maximum(ranks_per_nic / cp_members_in_node, xp.minimum(ranks_per_nic, 1.0))
+    return xp.maximum(ranks_sharing_nic / cp_members_in_node, xp.minimum(ranks_sharing_nic, 1.0))
 
 
 # Rings of groups that exchange heads for tokens.
@@ -113,11 +113,11 @@ def outer_pair_members(cp_nodes, group_size):
     return xp.where(cp_nodes > 1.0, 1.0, group_size)
 
 
-@formula(returns="group_ranks_per_nic", when=OUTER, **MIXED)
-def outer_ranks_per_nic(ranks_per_nic, cp_members_in_node, ulysses_ranks):
+@formula(returns="group_ranks_sharing_nic", when=OUTER, **MIXED)
+def outer_ranks_per_nic(ranks_sharing_nic, cp_members_in_node, ulysses_ranks):
     """Ranks at a network card that send out of the node: all, but for those of rings inside it."""
     inside = xp.maximum(cp_members_in_node / ulysses_ranks, 1.0)
-    return xp.maximum(ranks_per_nic / inside, xp.minimum(ranks_per_nic, 1.0))
+    return xp.maximum(ranks_sharing_nic / inside, xp.minimum(ranks_sharing_nic, 1.0))
 
 
 # Sharded states.
@@ -243,10 +243,10 @@ def ring_pair_pod_nodes(tp, cp, gpus_per_node, nodes_per_pod):
 
 
 @derived(assumes=(FILLED,))
-def leaf_members(leaf_nodes, group_stride, gpus_per_node, group_nodes):
+def leaf_members(nodes_per_leaf, group_stride, gpus_per_node, group_nodes):
     """Nodes of a group under one leaf switch: neighbours as far apart as the group places them."""
     apart = xp.maximum(group_stride / gpus_per_node, 1.0)
-    return xp.minimum(xp.maximum(xp.floor(leaf_nodes / apart), 1.0), group_nodes)
+    return xp.minimum(xp.maximum(xp.floor(nodes_per_leaf / apart), 1.0), group_nodes)
 
 
 @derived(assumes=(UPLINKS, LEAVES_ONCE))
@@ -270,12 +270,12 @@ for _groups in ({"group": "ep|cp_inner"}, {"group": "cp", "context_parallel": "a
     assumes=(UPLINKS, "the slowest pair of the pipeline counts"),
     when={"group": PAIRS},
 )
-def stage_pair_oversubscription(tp, cp, dp, pp, gpus_per_node, leaf_nodes, oversubscription):
+def stage_pair_oversubscription(tp, cp, dp, pp, gpus_per_node, nodes_per_leaf, oversubscription):
     """Oversubscription that stages meet: of a leaf's nodes those of its last stage send out."""
     stage = tp * cp * dp / gpus_per_node
-    near = xp.maximum(xp.floor(leaf_nodes / xp.maximum(stage, 1.0)), 1.0)
+    near = xp.maximum(xp.floor(nodes_per_leaf / xp.maximum(stage, 1.0)), 1.0)
     met = xp.maximum(oversubscription / near, 1.0)
-    return xp.where(stage * pp > leaf_nodes, met, 1.0)
+    return xp.where(stage * pp > nodes_per_leaf, met, 1.0)
 
 
 @derived(
@@ -283,12 +283,12 @@ def stage_pair_oversubscription(tp, cp, dp, pp, gpus_per_node, leaf_nodes, overs
     assumes=(UPLINKS, "the slowest pair of the ring counts"),
     when={"group": RINGS},
 )
-def ring_pair_oversubscription(tp, cp, gpus_per_node, leaf_nodes, oversubscription):
+def ring_pair_oversubscription(tp, cp, gpus_per_node, nodes_per_leaf, oversubscription):
     """Oversubscription that neighbours in a ring meet: a ring leaves a leaf once."""
     apart = xp.maximum(tp / gpus_per_node, 1.0)
-    near = xp.maximum(xp.floor(leaf_nodes / apart), 1.0)
+    near = xp.maximum(xp.floor(nodes_per_leaf / apart), 1.0)
     met = xp.maximum(oversubscription / near, 1.0)
-    return xp.where(tp * cp > gpus_per_node * leaf_nodes, met, 1.0)
+    return xp.where(tp * cp > gpus_per_node * nodes_per_leaf, met, 1.0)
 
 
 # Numbers of groups.

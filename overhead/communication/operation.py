@@ -33,10 +33,10 @@ WAYS = ("forward", "backward")
 BIND = {
     "ranks": "group_size",
     "gpus_per_node": "members_in_node",
-    "ranks_per_nic": "group_ranks_per_nic",
+    "ranks_sharing_nic": "group_ranks_sharing_nic",
     "intra_bandwidth": "effective_intra_bandwidth",
     "inter_bandwidth": "effective_inter_bandwidth",
-    "uplink_oversubscription": "group_oversubscription",
+    "effective_oversubscription": "group_oversubscription",
 }
 GRID = {f"mesh_n{axis}": f"group_n{axis}" for axis in "xyz"}
 PODS = {"nodes_per_pod": "group_pod_nodes", "pod_bandwidth": "effective_pod_bandwidth"}
@@ -62,7 +62,7 @@ class Operation:
     backward: Factors | None = None
     repeated: str = ""  # The quantity that is the share of its forwards that a backward repeats
     each: Factors = ()  # How many such things the stage has that has most
-    passes: tuple[str, str] = ("micro_batches", "backward_passes")  # How many passes a step has
+    passes: tuple[str, str] = ("num_micro_batches", "backward_passes")  # How many passes a step has
     # The quantity by which all stages' counts, on average, fall short of the busiest stage's
     share: str = ""
     of: str = ""  # The kind of groups by whose number its energy is multiplied
@@ -76,7 +76,7 @@ class Operation:
 
     def often(self, way: str) -> Factors | None:
         """Return how often a pass through one thing has it, or repeats it; None: never."""
-        if way == "again":
+        if way == "recompute":
             return (*self.forward, self.repeated) if self.forward and self.repeated else None
         return self.forward if way == "forward" else self.backward
 
@@ -138,7 +138,7 @@ def operation(
     for part in ("time", "sent_bytes", "energy"):
         if part not in made.own:
             on_network(made.quantity(part), part, made.group, collective, message, levels)
-    for ways, passes in zip((("forward",), ("backward", "again")), made.passes, strict=True):
+    for ways, passes in zip((("forward",), ("backward", "recompute")), made.passes, strict=True):
         terms = [
             (*often, passes, *made.each) for way in ways if (often := made.often(way)) is not None
         ]

@@ -25,11 +25,11 @@ BLOCKS: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
 constant("has_backward", 0.0, when=FORWARD)
 
 
-product("backward_passes", ("has_backward", "micro_batches"))
+product("backward_passes", ("has_backward", "num_micro_batches"))
 
 
 @formula(source="korthikanti2022", where="section 4.2.2")
-def sequence_whole(sequence_parallel):
+def replicated_activations(sequence_parallel):
     """Whether activations between tensor-parallel blocks are whole on each rank."""
     return 1.0 - sequence_parallel
 
@@ -43,39 +43,39 @@ MODULES: dict[str, Any] = {
 
 
 @formula(**MODULES)
-def repeated_shared_experts(recompute_moe, recompute_shared_experts):
+def recomputed_shared_experts(recompute_moe, recompute_shared_experts):
     """Whether recomputed modules repeat shared experts: by themselves, or with all experts."""
     return xp.maximum(recompute_moe, recompute_shared_experts)
 
 
 @formula(assumes=("the mean of all blocks",), **MODULES)
-def repeated_blocks(
-    recompute_mlp, dense_mlp_layers, repeated_shared_experts, moe_layer_blocks, moe_layers
+def recomputed_blocks(
+    recompute_mlp, dense_mlp_layers, recomputed_shared_experts, moe_layer_blocks, moe_layers
 ):
     """Share of tensor-parallel blocks that recomputed modules repeat."""
     blocks = 2.0 * dense_mlp_layers + moe_layer_blocks * moe_layers
-    shared = repeated_shared_experts * xp.maximum(moe_layer_blocks - 1.0, 0.0) * moe_layers
+    shared = recomputed_shared_experts * xp.maximum(moe_layer_blocks - 1.0, 0.0) * moe_layers
     return (recompute_mlp * dense_mlp_layers + shared) / xp.maximum(blocks, 1.0)
 
 
-constant("repeated_blocks", 0.0, when=UNKNOWN)
+constant("recomputed_blocks", 0.0, when=UNKNOWN)
 
 
 WHOLE_LAYERS, OPERATORS = "full|full_early_stop|uniform", "per_op"
 # What of modules that are recomputed each repeats.
 for _returns, _wholly, _module in (
-    ("repeated_gathers", f"{WHOLE_LAYERS}|{OPERATORS}", "repeated_blocks"),
-    ("repeated_reductions", "uniform", "repeated_blocks"),
-    ("repeated_exchanges", f"{WHOLE_LAYERS}|{OPERATORS}", "recompute_moe"),
-    ("repeated_attentions", WHOLE_LAYERS, "recompute_core_attn"),
+    ("recomputed_gathers", f"{WHOLE_LAYERS}|{OPERATORS}", "recomputed_blocks"),
+    ("recomputed_reductions", "uniform", "recomputed_blocks"),
+    ("recomputed_exchanges", f"{WHOLE_LAYERS}|{OPERATORS}", "recompute_moe"),
+    ("recomputed_attentions", WHOLE_LAYERS, "recompute_core_attn"),
 ):
     constant(_returns, 1.0, "All is repeated", name=f"{_returns}_wholly",
              when={"recompute": _wholly}, **REPEATED)  # fmt: skip
-    alias(_returns, "recomputed_share", when={"recompute": "block"}, **REPEATED)
+    alias(_returns, "recomputed_fraction", when={"recompute": "block"}, **REPEATED)
     alias(_returns, _module, when={"recompute": "selective"}, **MODULES)
 
 
-@formula(returns="repeated_reductions", when={"recompute": "full|full_early_stop"}, **REPEATED)
+@formula(returns="recomputed_reductions", when={"recompute": "full|full_early_stop"}, **REPEATED)
 def stopped_reductions(stops_early):
     """Share of a layer's reductions that is repeated: all, or all but the last."""
     return 1.0 - 0.5 * stops_early
@@ -85,14 +85,14 @@ def stopped_reductions(stops_early):
 
 
 @derived()
-def later_stage(pp):
+def penultimate_stage(pp):
     """The pipeline's last stage but one: the full one with fewest of the first dense layers."""
     return xp.maximum(pp - 2.0, 0.0)
 
 
 for _stages, _counted in (
     (("first", "second", "last"), "layers"),
-    (("later", "last"), "moe_layers"),
+    (("penultimate", "last"), "moe_layers"),
     (("first", "second", "last"), "tp_blocks"),
 ):
     for _stage in _stages:
@@ -104,15 +104,15 @@ for _stages, _counted in (
 
 
 @derived()
-def busiest_layers(first_stage_layers, second_stage_layers, last_stage_layers):
+def max_stage_layers(first_stage_layers, second_stage_layers, last_stage_layers):
     """Layers of the largest stage: of three or more the second has no end of the model."""
     return xp.maximum(xp.maximum(first_stage_layers, second_stage_layers), last_stage_layers)
 
 
 @derived()
-def busiest_moe_layers(later_stage_moe_layers, last_stage_moe_layers):
+def max_stage_moe_layers(penultimate_stage_moe_layers, last_stage_moe_layers):
     """Mixture-of-experts layers of the stage that has most: dense layers come first."""
-    return xp.maximum(later_stage_moe_layers, last_stage_moe_layers)
+    return xp.maximum(penultimate_stage_moe_layers, last_stage_moe_layers)
 
 
 @formula(assumes=("routed experts are no tensor-parallel block",), **BLOCKS)
@@ -139,13 +139,13 @@ def dense_stage_tp_blocks(stage_layers):
 
 
 @derived()
-def busiest_tp_blocks(first_stage_tp_blocks, second_stage_tp_blocks, last_stage_tp_blocks):
+def max_stage_tp_blocks(first_stage_tp_blocks, second_stage_tp_blocks, last_stage_tp_blocks):
     """Tensor-parallel blocks of the stage that has most: dense layers come first."""
     earlier = xp.maximum(first_stage_tp_blocks, second_stage_tp_blocks)
     return xp.maximum(earlier, last_stage_tp_blocks)
 
 
-constant("busiest_moe_layers", 0.0, when=UNKNOWN)
+constant("max_stage_moe_layers", 0.0, when=UNKNOWN)
 
 
 # All stages by the busiest one.
@@ -179,27 +179,27 @@ def _mean_by_most(everything, pp, most):
 
 
 for _returns, _all, _most in (
-    ("tp_share", "all_tp_blocks", "busiest_tp_blocks"),
-    ("layer_share", "all_layers", "busiest_layers"),
-    ("moe_share", "all_moe_layers", "busiest_moe_layers"),
+    ("tp_block_balance", "all_tp_blocks", "max_stage_tp_blocks"),
+    ("stage_layer_balance", "all_layers", "max_stage_layers"),
+    ("stage_moe_balance", "all_moe_layers", "max_stage_moe_layers"),
 ):
     derived(returns=_returns, inputs=(_all, "pp", _most), name=_returns)(_mean_by_most)
 
 
-@derived(returns="moe_share", when=UNKNOWN)
+@derived(returns="stage_moe_balance", when=UNKNOWN)
 def unknown_moe_share(pp):
     """Mixture-of-experts layers of a stage, mean by most: there are none."""
     return 1.0 / pp
 
 
 @derived()
-def end_share(pp):
+def end_stage_fraction(pp):
     """Share of the stages that are one end of the pipeline."""
     return 1.0 / pp
 
 
 @derived()
-def ends_share(pp):
+def end_pair_fraction(pp):
     """Pairs of the pipeline's ends, one a pipeline, by all that its ranks could be."""
     return xp.where(pp > 1.0, 2.0 / pp, 1.0)
 
@@ -219,11 +219,11 @@ for _stage in ("first", "second", "last"):
         bind={"stage": f"{_stage}_stage"},
     )
     call(
-        returns=f"{_stage}_stage_narrow_parameters",
-        of="stage_narrow_parameters",
+        returns=f"{_stage}_stage_low_precision_parameters",
+        of="stage_low_precision_parameters",
         bind={"stage": f"{_stage}_stage"},
     )
-for _stage in ("later", "last"):
+for _stage in ("penultimate", "last"):
     call(
         returns=f"{_stage}_stage_expert_parameters",
         of="stage_expert_parameters",
@@ -232,7 +232,7 @@ for _stage in ("later", "last"):
 
 
 @derived()
-def busiest_dense_parameters(
+def max_rank_dense_parameters(
     first_stage_parameters, second_stage_parameters, last_stage_parameters
 ):
     """Parameters of the rank that has most, experts left out."""
@@ -241,45 +241,47 @@ def busiest_dense_parameters(
 
 
 @derived()
-def busiest_expert_parameters(later_stage_expert_parameters, last_stage_expert_parameters):
+def max_rank_expert_parameters(penultimate_stage_expert_parameters, last_stage_expert_parameters):
     """Parameters of the rank that has most routed experts."""
-    return xp.maximum(later_stage_expert_parameters, last_stage_expert_parameters)
+    return xp.maximum(penultimate_stage_expert_parameters, last_stage_expert_parameters)
 
 
 # Of these, what products take in fewer bytes than activations have.
 
 
 @derived()
-def busiest_narrow_parameters(
+def max_rank_low_precision_parameters(
     first_stage_parameters,
-    first_stage_narrow_parameters,
+    first_stage_low_precision_parameters,
     second_stage_parameters,
-    second_stage_narrow_parameters,
-    last_stage_narrow_parameters,
-    busiest_dense_parameters,
+    second_stage_low_precision_parameters,
+    last_stage_low_precision_parameters,
+    max_rank_dense_parameters,
 ):
     """Parameters that products take in fewer bytes, of the rank that has most parameters."""
-    second = second_stage_parameters == busiest_dense_parameters
-    later = xp.where(second, second_stage_narrow_parameters, last_stage_narrow_parameters)
-    first = first_stage_parameters == busiest_dense_parameters
-    return xp.where(first, first_stage_narrow_parameters, later)
+    second = second_stage_parameters == max_rank_dense_parameters
+    later = xp.where(
+        second, second_stage_low_precision_parameters, last_stage_low_precision_parameters
+    )
+    first = first_stage_parameters == max_rank_dense_parameters
+    return xp.where(first, first_stage_low_precision_parameters, later)
 
 
 @derived()
-def busiest_narrow_expert_parameters(
-    busiest_expert_parameters, narrow_expert_parameters, expert_rank_parameters
+def max_rank_low_precision_expert_parameters(
+    max_rank_expert_parameters, low_precision_expert_parameters, expert_rank_parameters
 ):
     """Routed experts' parameters that products take in fewer bytes: the same share of each."""
-    each = narrow_expert_parameters / xp.maximum(expert_rank_parameters, 1.0)
-    return busiest_expert_parameters * each
+    each = low_precision_expert_parameters / xp.maximum(expert_rank_parameters, 1.0)
+    return max_rank_expert_parameters * each
 
 
 # Of these the trained ones, which alone have gradients: all, or adapters.
 
 LORA: dict[str, Any] = {"source": "hu2021", "where": "section 4.2", "when": {"tuning": "lora"}}
 for _all, _trained in (
-    ("busiest_dense_parameters", "busiest_trained_parameters"),
-    ("busiest_expert_parameters", "busiest_trained_expert_parameters"),
+    ("max_rank_dense_parameters", "max_rank_trained_parameters"),
+    ("max_rank_expert_parameters", "max_rank_trained_expert_parameters"),
     ("dp_layer_parameters", "dp_layer_trained_parameters"),
     ("edp_layer_parameters", "edp_layer_trained_parameters"),
 ):
@@ -287,11 +289,11 @@ for _all, _trained in (
     if "dense" not in _all and not _all.startswith("dp"):
         constant(_trained, 0.0, "None: routed experts are frozen", **LORA)
 for _kind in ("", "expert_"):
-    _all, _trained = (f"busiest_{one}narrow_{_kind}parameters" for one in ("", "trained_"))
+    _all, _trained = (f"max_rank_{one}low_precision_{_kind}parameters" for one in ("", "trained_"))
     alias(_trained, _all, "All of them")
     constant(_trained, 0.0, "None: adapters are in 16 bits", **LORA)
 call(
-    returns="busiest_trained_parameters",
+    returns="max_rank_trained_parameters",
     of="trained_parameters",
     bind={"stage": "second_stage"},
     when=LORA["when"],
@@ -318,7 +320,7 @@ call(
 call(
     returns="pipeline_parameters",
     of="stage_parameters",
-    bind={"pp": "one_stage", "virtual_stages": "one_stage", "stage": "first_stage"},
+    bind={"pp": "one_stage", "virtual_pipeline_size": "one_stage", "stage": "first_stage"},
 )
 
 
@@ -333,7 +335,7 @@ def all_dense_parameters(
     tied_embeddings,
     weight_copies,
     mtp_depths,
-    padded_vocabulary,
+    padded_vocabulary_size,
     hidden_size,
     tp,
     position_parameters,
@@ -342,7 +344,7 @@ def all_dense_parameters(
     further = xp.where((mtp_depths > 0.0) & (weight_copies == 1.0), 1.0, 0.0)
     copies = 2.0 * (weight_copies - 1.0) + further
     more = tied_embeddings + (1.0 - tied_embeddings) * copies
-    tables = more * (padded_vocabulary * hidden_size / tp) + further * position_parameters
+    tables = more * (padded_vocabulary_size * hidden_size / tp) + further * position_parameters
     return pipeline_parameters + xp.where(pp > 1.0, tables, 0.0)
 
 
@@ -350,34 +352,34 @@ alias("all_dense_parameters", "pipeline_parameters", when=UNKNOWN)
 
 
 @derived()
-def dense_share(all_dense_parameters, pp, busiest_dense_parameters):
+def stage_parameter_balance(all_dense_parameters, pp, max_rank_dense_parameters):
     """Parameters of a stage, mean by most."""
-    return _mean_by_most(all_dense_parameters, pp, busiest_dense_parameters)
+    return _mean_by_most(all_dense_parameters, pp, max_rank_dense_parameters)
 
 
-alias("trained_share", "dense_share", "All of them are trained")
+alias("trained_balance", "stage_parameter_balance", "All of them are trained")
 call(
     returns="pipeline_trained_parameters",
     of="trained_parameters",
-    bind={"pp": "one_stage", "virtual_stages": "one_stage", "stage": "first_stage"},
+    bind={"pp": "one_stage", "virtual_pipeline_size": "one_stage", "stage": "first_stage"},
     when=LORA["when"],
 )
 
 
 @derived(
-    returns="trained_share",
-    lacks={"dense_share": "frozen weights have no gradients"},
+    returns="trained_balance",
+    lacks={"stage_parameter_balance": "frozen weights have no gradients"},
     when=LORA["when"],
 )
-def adapter_share(pipeline_trained_parameters, pp, busiest_trained_parameters):
+def adapter_share(pipeline_trained_parameters, pp, max_rank_trained_parameters):
     """Trained parameters of a stage, mean by most: frozen weights have no gradients."""
-    return _mean_by_most(pipeline_trained_parameters, pp, busiest_trained_parameters)
+    return _mean_by_most(pipeline_trained_parameters, pp, max_rank_trained_parameters)
 
 
 @derived()
-def gathered_share(zero_stage, trained_share, dense_share):
+def gathered_balance(zero_stage, trained_balance, stage_parameter_balance):
     """Parameters of a stage that are gathered, mean by most: updated ones, or with ZeRO-3 all."""
-    return xp.where(zero_stage < 3.0, trained_share, dense_share)
+    return xp.where(zero_stage < 3.0, trained_balance, stage_parameter_balance)
 
 
 # One layer.
@@ -414,8 +416,8 @@ call(returns="dp_layer_parameters", of="mean_layer_parameters", bind={"stage": "
 
 
 call(
-    returns="dp_layer_narrow_parameters",
-    of="mean_layer_narrow_parameters",
+    returns="dp_layer_low_precision_parameters",
+    of="mean_layer_low_precision_parameters",
     bind={"stage": "last_stage"},
 )
 call(
@@ -424,14 +426,16 @@ call(
 
 
 @formula(**LAYER)
-def edp_layer_narrow_parameters(narrow_expert_parameters, edp_layer_parameters):
+def edp_layer_low_precision_parameters(low_precision_expert_parameters, edp_layer_parameters):
     """Parameters of a layer's routed experts that products take in fewer bytes, if it has any."""
-    return xp.where(edp_layer_parameters > 0.0, narrow_expert_parameters, 0.0)
+    return xp.where(edp_layer_parameters > 0.0, low_precision_expert_parameters, 0.0)
 
 
 for _experts in (
-    "edp_layer_parameters", "edp_layer_narrow_parameters", "busiest_narrow_expert_parameters"
-):  # fmt: skip
+    "edp_layer_parameters",
+    "edp_layer_low_precision_parameters",
+    "max_rank_low_precision_expert_parameters",
+):
     constant(
         _experts,
         0.0,

@@ -31,9 +31,13 @@ CASTS: dict[str, Any] = {
 # In a ring each block of keys and values that comes round gives a part of the result, in single
 # precision added up with those before.
 
-constant("merged_share", 0.75, "Half of the blocks bring scores to the later half of a rank's "
-         "tokens alone", name="causal_merged_share",
-         when={"mask": "causal"})  # fmt: skip
+constant(
+    "merged_token_fraction",
+    0.75,
+    "Half of the blocks bring scores to the later half of a rank's tokens alone",
+    name="causal_merged_share",
+    when={"mask": "causal"},
+)
 
 
 def _merged(*taken):
@@ -45,7 +49,7 @@ def _merged(*taken):
 for _around, _ranks in (("ring", "cp"), ("mixed", "ring_ranks")):
     declare(
         "merged_bytes",
-        (_ranks, "merged_share", "activation_bytes", "single_bytes", "rank_tokens",
+        (_ranks, "merged_token_fraction", "activation_bytes", "single_bytes", "rank_tokens",
          "attention_width"),
         _merged,
         source="liu2023",
@@ -65,7 +69,7 @@ for _around, _ranks in (("ring", "cp"), ("mixed", "ring_ranks")):
     ),
     **KERNELS,
 )
-def half_elementwise_bytes(
+def attention_elementwise_bytes(
     activation_bytes,
     dropout,
     mask_bytes,
@@ -126,10 +130,12 @@ for _way in MIXED:
 
 @formula(assumes=("the activation function and the gate's product are one kernel",), **KERNELS)
 def dense_elementwise_bytes(
-    half_elementwise_bytes, gated, activation_bytes, rank_tokens, mlp_width
+    attention_elementwise_bytes, gated_mlp, activation_bytes, rank_tokens, mlp_width
 ):
     """Bytes that a dense layer's forward moves."""
-    return half_elementwise_bytes + (2.0 + gated) * activation_bytes * rank_tokens * mlp_width
+    return (
+        attention_elementwise_bytes + (2.0 + gated_mlp) * activation_bytes * rank_tokens * mlp_width
+    )
 
 
 @formula(
@@ -139,8 +145,8 @@ def dense_elementwise_bytes(
     **EXPERTS,
 )
 def moe_elementwise_bytes(
-    half_elementwise_bytes,
-    gated,
+    attention_elementwise_bytes,
+    gated_mlp,
     activation_bytes,
     rank_tokens,
     shared_width,
@@ -152,7 +158,7 @@ def moe_elementwise_bytes(
     """Bytes that a mixture-of-experts layer's forward moves."""
     routed = local_experts * expert_tokens
     inside = rank_tokens * shared_width + routed * expert_width
-    inner = half_elementwise_bytes + (2.0 + gated) * activation_bytes * inside
+    inner = attention_elementwise_bytes + (2.0 + gated_mlp) * activation_bytes * inside
     return inner + 8.0 * activation_bytes * routed * expert_hidden_size
 
 
@@ -191,16 +197,16 @@ def _cast(activation_bytes, matmul_input_bytes, elements):
 def dense_cast_forward_bytes(
     matmul_input_bytes,
     activation_bytes,
-    narrow_share,
-    attention_narrow_share,
+    low_precision_layer_fraction,
+    low_precision_attention_fraction,
     rank_tokens,
     hidden_size,
     attention_width,
     mlp_width,
 ):
     """Bytes that casts of a dense layer's inputs of products move."""
-    mlp = narrow_share * (hidden_size + mlp_width)
-    each = attention_narrow_share * (hidden_size + attention_width) + mlp
+    mlp = low_precision_layer_fraction * (hidden_size + mlp_width)
+    each = low_precision_attention_fraction * (hidden_size + attention_width) + mlp
     return _cast(activation_bytes, matmul_input_bytes, rank_tokens * each)
 
 
@@ -208,8 +214,8 @@ def dense_cast_forward_bytes(
 def dense_cast_backward_bytes(
     matmul_input_bytes,
     activation_bytes,
-    narrow_share,
-    attention_narrow_share,
+    low_precision_layer_fraction,
+    low_precision_attention_fraction,
     rank_tokens,
     hidden_size,
     qkv_width,
@@ -217,8 +223,8 @@ def dense_cast_backward_bytes(
     mlp_up_width,
 ):
     """Bytes that casts of the gradients of a dense layer's products move."""
-    mlp = narrow_share * (hidden_size + mlp_up_width)
-    each = attention_narrow_share * (hidden_size + qkv_width + latent_width) + mlp
+    mlp = low_precision_layer_fraction * (hidden_size + mlp_up_width)
+    each = low_precision_attention_fraction * (hidden_size + qkv_width + latent_width) + mlp
     return _cast(activation_bytes, matmul_input_bytes, rank_tokens * each)
 
 
@@ -226,9 +232,9 @@ def dense_cast_backward_bytes(
 def moe_cast_forward_bytes(
     matmul_input_bytes,
     activation_bytes,
-    narrow_share,
-    attention_narrow_share,
-    expert_narrow_share,
+    low_precision_layer_fraction,
+    low_precision_attention_fraction,
+    low_precision_expert_fraction,
     rank_tokens,
     hidden_size,
     attention_width,
@@ -239,10 +245,10 @@ def moe_cast_forward_bytes(
     expert_hidden_size,
 ):
     """Bytes that casts of a mixture-of-experts layer's inputs of products move."""
-    shared = narrow_share * (hidden_size + shared_width)
-    each = attention_narrow_share * (hidden_size + attention_width) + shared
+    shared = low_precision_layer_fraction * (hidden_size + shared_width)
+    each = low_precision_attention_fraction * (hidden_size + attention_width) + shared
     routed = local_experts * expert_tokens * (expert_hidden_size + expert_width)
-    elements = rank_tokens * each + expert_narrow_share * routed
+    elements = rank_tokens * each + low_precision_expert_fraction * routed
     return _cast(activation_bytes, matmul_input_bytes, elements)
 
 
@@ -250,9 +256,9 @@ def moe_cast_forward_bytes(
 def moe_cast_backward_bytes(
     matmul_input_bytes,
     activation_bytes,
-    narrow_share,
-    attention_narrow_share,
-    expert_narrow_share,
+    low_precision_layer_fraction,
+    low_precision_attention_fraction,
+    low_precision_expert_fraction,
     rank_tokens,
     hidden_size,
     qkv_width,
@@ -264,10 +270,10 @@ def moe_cast_backward_bytes(
     expert_hidden_size,
 ):
     """Bytes that casts of the gradients of a mixture-of-experts layer's products move."""
-    shared = narrow_share * (hidden_size + shared_up_width)
-    each = attention_narrow_share * (hidden_size + qkv_width + latent_width) + shared
+    shared = low_precision_layer_fraction * (hidden_size + shared_up_width)
+    each = low_precision_attention_fraction * (hidden_size + qkv_width + latent_width) + shared
     routed = local_experts * expert_tokens * (expert_hidden_size + expert_up_width)
-    elements = rank_tokens * each + expert_narrow_share * routed
+    elements = rank_tokens * each + low_precision_expert_fraction * routed
     return _cast(activation_bytes, matmul_input_bytes, elements)
 
 
@@ -400,15 +406,17 @@ NODES = {"forward": 8.0, "backward": 12.0}
     assumes=("a cast, and the layout of its scales; scales of whole tensors need one more",),
     **LIBRARY,
 )
-def cast_launches(matmul_input_bytes, activation_bytes, narrow_share):
+def cast_launches(matmul_input_bytes, activation_bytes, low_precision_layer_fraction):
     """Operations that the host launches to cast what a product takes, where it is narrower."""
-    return xp.where(matmul_input_bytes < activation_bytes, 2.0 * narrow_share, 0.0)
+    return xp.where(matmul_input_bytes < activation_bytes, 2.0 * low_precision_layer_fraction, 0.0)
 
 
 @formula(**LIBRARY)
-def expert_cast_launches(matmul_input_bytes, activation_bytes, expert_narrow_share, expert_casts):
+def expert_cast_launches(
+    matmul_input_bytes, activation_bytes, low_precision_expert_fraction, expert_casts
+):
     """Operations that the host launches to cast what one expert's product takes."""
-    each = expert_narrow_share * (CALLED + CALLED_KERNEL * expert_casts)
+    each = low_precision_expert_fraction * (CALLED + CALLED_KERNEL * expert_casts)
     return xp.where(matmul_input_bytes < activation_bytes, each, 0.0)
 
 
@@ -432,7 +440,7 @@ def _routed(way: str, routed: float) -> Any:
 
 
 for _way in ("forward", "backward"):
-    _taken = (f"{_way}_operations", "cast_launches", "launch_share", "bf16_attention",
+    _taken = (f"{_way}_operations", "cast_launches", "eager_launch_fraction", "bf16_attention",
               "attention_layer_fraction")  # fmt: skip
     _own = ("bf16_experts", "local_experts", "expert_cast_launches", "ep_overlap")
     declare(f"dense_{_way}_launches", _taken, _dense, **LIBRARY)
@@ -441,30 +449,33 @@ for _way in ("forward", "backward"):
         declare(f"moe_{_way}_launches", (*_taken, *_own), _kernel, when=_when, **EXPERT_HOST)
 
 
-def _host(launches, tp, share, host_time):
-    return xp.asarray((launches + share * xp.where(tp > 1.0, 2.0, 0.0)) * host_time)
+def _host(launches, tp, share, host_launch_time):
+    return xp.asarray((launches + share * xp.where(tp > 1.0, 2.0, 0.0)) * host_launch_time)
 
 
-def _host_again(backward, again, forward, operations, tp, share, host_time):
+def _host_again(backward, again, forward, operations, tp, share, host_launch_time):
     collectives = xp.where(tp > 1.0, 4.0, 0.0)
     beyond = xp.maximum(forward - share * operations, 0.0)
-    return xp.asarray((backward + share * (again + collectives) + beyond) * host_time)
+    return xp.asarray((backward + share * (again + collectives) + beyond) * host_launch_time)
 
 
-def _host_some(backward, again, forward, operations, tp, share, host_time, part):
-    once = _host(backward, tp, share, host_time)
-    whole = _host_again(backward, again, forward, operations, tp, share, host_time)
+def _host_some(backward, again, forward, operations, tp, share, host_launch_time, part):
+    once = _host(backward, tp, share, host_launch_time)
+    whole = _host_again(backward, again, forward, operations, tp, share, host_launch_time)
     return once + part * (whole - once)
 
 
-def _host_routed(backward, forward, operations, tp, share, host_time, moe):
-    again = moe * xp.maximum(forward - share * operations, 0.0) * host_time
-    return _host(backward, tp, share, host_time) + again
+def _host_routed(backward, forward, operations, tp, share, host_launch_time, moe):
+    again = moe * xp.maximum(forward - share * operations, 0.0) * host_launch_time
+    return _host(backward, tp, share, host_launch_time) + again
 
 
 def _declare(of: str) -> None:
     """Declare the host's time of a layer's directions."""
-    returns, last = f"{of}_layer_{{}}_host_time", ("tp", "launch_share", "host_time")
+    returns, last = (
+        f"{of}_layer_{{}}_host_time",
+        ("tp", "eager_launch_fraction", "host_launch_time"),
+    )
     for way in ("forward", "backward"):
         declare(returns.format(way), (f"{of}_{way}_launches", *last), _host, **MEASURED)
     name, backward = returns.format("backward"), f"{of}_backward_launches"
@@ -472,7 +483,7 @@ def _declare(of: str) -> None:
     taken = (backward, "recompute_operations", *beyond, *last)
     declare(name, taken, _host_again, when=AGAIN, **MEASURED)
     some = {"recompute": "block"}
-    declare(name, (*taken, "recomputed_share"), _host_some, when=some, **MEASURED)
+    declare(name, (*taken, "recomputed_fraction"), _host_some, when=some, **MEASURED)
     if of == "moe":
         chosen, taken = {"recompute": "selective"}, (backward, *beyond, *last, "recompute_moe")
         declare(name, taken, _host_routed, when=chosen, **EXPERT_HOST)
@@ -509,9 +520,9 @@ NORM: dict[str, Any] = {
 }
 
 
-def with_host(gpu: Array, host: Array, launch_wait: Array) -> Array:
+def with_host(gpu: Array, host: Array, exposed_launch_fraction: Array) -> Array:
     """Return the time of what the GPU works on while the host launches it."""
-    waited = launch_wait * host
+    waited = exposed_launch_fraction * host
     ahead = host - waited
     squares = gpu * gpu, ahead * ahead
     return xp.sqrt(xp.sqrt(squares[0] * squares[0] + squares[1] * squares[1])) + waited
@@ -570,7 +581,9 @@ def _layer(of: str) -> None:
     )
     for kind in ("forward", "backward"):
         gpu, host = f"{of}_layer_{kind}_gpu_time", f"{of}_layer_{kind}_host_time"
-        declare(f"{of}_layer_{kind}_time", (gpu, host, "launch_wait"), with_host, **NORM)
+        declare(
+            f"{of}_layer_{kind}_time", (gpu, host, "exposed_launch_fraction"), with_host, **NORM
+        )
 
 
 def _both(returns: str, names: tuple[str, ...]) -> None:

@@ -39,9 +39,9 @@ FORM: dict[str, Any] = {
     where="rates by precision",
     assumes=("16 bit reaches the share of its peak that the products' own precision reaches",),
 )
-def output_matmul_flops(best_matmul_flops, attention_peak_flops, peak_flops):
+def output_matmul_flops(peak_measured_matmul_flops, attention_peak_flops, peak_flops):
     """Rate of the best matrix product in 16 bit, where it isn't given."""
-    return best_matmul_flops * attention_peak_flops / peak_flops
+    return peak_measured_matmul_flops * attention_peak_flops / peak_flops
 
 
 def _padded(size: Array, tile: Array | float) -> Array:
@@ -60,26 +60,26 @@ def _operations(rows, columns, depth, input_bytes, activation_bytes):
 
 @formula(**FORM)
 def matmul_time(
-    matmul_rows,
-    matmul_columns,
-    matmul_depth,
-    matmul_floor,
-    matmul_depth_time,
+    matmul_m,
+    matmul_n,
+    matmul_k,
+    matmul_min_time,
+    matmul_time_per_k,
     matmul_efficiency,
-    best_matmul_flops,
+    peak_measured_matmul_flops,
     matmul_input_bytes,
     activation_bytes,
     memory_efficiency,
     memory_bandwidth,
 ):
     """Time of a matrix product: floor, depth, operations and bytes."""
-    result = matmul_rows * matmul_columns
-    inputs = matmul_rows * matmul_depth + matmul_depth * matmul_columns
+    result = matmul_m * matmul_n
+    inputs = matmul_m * matmul_k + matmul_k * matmul_n
     moved = matmul_input_bytes * inputs + activation_bytes * result
-    start = matmul_floor + matmul_depth_time * matmul_depth
-    sizes = (matmul_rows, matmul_columns, matmul_depth)
+    start = matmul_min_time + matmul_time_per_k * matmul_k
+    sizes = (matmul_m, matmul_n, matmul_k)
     operations = _operations(*sizes, matmul_input_bytes, activation_bytes)
-    worked = start + operations / (matmul_efficiency * best_matmul_flops)
+    worked = start + operations / (matmul_efficiency * peak_measured_matmul_flops)
     time = worked + moved / (memory_efficiency * memory_bandwidth)
     return xp.where(operations > 0.0, time, 0.0)
 
@@ -91,27 +91,27 @@ def matmul_time(
 )
 def grouped_matmul_time(
     matmul_groups,
-    matmul_rows,
-    matmul_columns,
-    matmul_depth,
-    matmul_floor,
-    matmul_depth_time,
+    matmul_m,
+    matmul_n,
+    matmul_k,
+    matmul_min_time,
+    matmul_time_per_k,
     matmul_efficiency,
-    best_matmul_flops,
+    peak_measured_matmul_flops,
     matmul_input_bytes,
     activation_bytes,
     memory_efficiency,
     memory_bandwidth,
 ):
     """Time of equal matrix products in one kernel: one floor, and each one's work."""
-    result = matmul_rows * matmul_columns
-    inputs = matmul_rows * matmul_depth + matmul_depth * matmul_columns
+    result = matmul_m * matmul_n
+    inputs = matmul_m * matmul_k + matmul_k * matmul_n
     moved = matmul_input_bytes * inputs + activation_bytes * result
-    sizes = (matmul_rows, matmul_columns, matmul_depth)
+    sizes = (matmul_m, matmul_n, matmul_k)
     operations = _operations(*sizes, matmul_input_bytes, activation_bytes)
-    each = operations / (matmul_efficiency * best_matmul_flops)
+    each = operations / (matmul_efficiency * peak_measured_matmul_flops)
     each = each + moved / (memory_efficiency * memory_bandwidth)
-    time = matmul_floor + matmul_depth_time * matmul_depth + matmul_groups * each
+    time = matmul_min_time + matmul_time_per_k * matmul_k + matmul_groups * each
     return xp.where(matmul_groups * operations > 0.0, time, 0.0)
 
 
@@ -134,9 +134,9 @@ def mlp_width(ffn_size, tp):
 
 
 @formula(**TENSOR)
-def mlp_up_width(gated, mlp_width):
+def mlp_up_width(gated_mlp, mlp_width):
     """Outputs of a dense MLP's first product on one rank: with a gate, twice the inner size."""
-    return (1.0 + gated) * mlp_width
+    return (1.0 + gated_mlp) * mlp_width
 
 
 @formula(**TENSOR)
@@ -146,9 +146,9 @@ def shared_width(shared_ffn_size, tp):
 
 
 @formula(**TENSOR)
-def shared_up_width(gated, shared_width):
+def shared_up_width(gated_mlp, shared_width):
     """Outputs of the shared experts' first product on one rank."""
-    return (1.0 + gated) * shared_width
+    return (1.0 + gated_mlp) * shared_width
 
 
 @formula(**EXPERTS)
@@ -158,9 +158,9 @@ def expert_width(expert_ffn_size, etp):
 
 
 @formula(**EXPERTS)
-def expert_up_width(gated, expert_width):
+def expert_up_width(gated_mlp, expert_width):
     """Outputs of a routed expert's first product on one rank."""
-    return (1.0 + gated) * expert_width
+    return (1.0 + gated_mlp) * expert_width
 
 
 @formula(**EXPERTS)
@@ -177,9 +177,9 @@ def local_experts(experts, ep):
         "all experts of the busiest rank are as busy as its busiest",
     ),
 )
-def expert_tokens(expert_imbalance, experts_per_token, rank_tokens, etp, ep, tp, experts):
+def expert_tokens(expert_load_imbalance, experts_per_token, rank_tokens, etp, ep, tp, experts):
     """Tokens of a micro-batch that one expert of a rank works on."""
-    sent = expert_imbalance * experts_per_token * rank_tokens
+    sent = expert_load_imbalance * experts_per_token * rank_tokens
     return sent * (etp * ep) / (tp * xp.maximum(experts, 1.0))
 
 
@@ -190,9 +190,9 @@ def router_tokens(rank_tokens, sequence_shards):
 
 
 @formula(**TENSOR)
-def vocabulary_width(padded_vocabulary, tp):
+def vocabulary_width(padded_vocabulary_size, tp):
     """Rows of the output layer's table on one rank."""
-    return padded_vocabulary / tp
+    return padded_vocabulary_size / tp
 
 
 MTP: dict[str, Any] = {
@@ -224,24 +224,29 @@ def mtp_depth(hidden_size):
         "beside what the last tiles waste: as much at half a tile left of 112 as of 22",
     ),
 )
-def sized_matmul_efficiency(matmul_efficiency, odd_size_loss, hidden_size):
+def sized_matmul_efficiency(matmul_efficiency, tile_quantization_loss, hidden_size):
     """Share of the best product's rate, less where tiles of 128 don't fill the hidden size."""
     odd = hidden_size % 128.0 > 0.0
-    return matmul_efficiency * xp.where(odd, 1.0 - odd_size_loss, 1.0)
+    return matmul_efficiency * xp.where(odd, 1.0 - tile_quantization_loss, 1.0)
 
 
-product("grouped_matmul_efficiency", ("grouped_matmul_share", "sized_matmul_efficiency"))
+product("grouped_matmul_efficiency", ("grouped_matmul_rate_ratio", "sized_matmul_efficiency"))
 
 
-def _rate(best_matmul_flops, output_matmul_flops, narrow):
+def _rate(peak_measured_matmul_flops, output_matmul_flops, narrow):
     """Rate of the best product in the mean of layers: of their times, not of their rates."""
-    mixed = 1.0 / (narrow / best_matmul_flops + (1.0 - narrow) / output_matmul_flops)
-    return xp.where(narrow < 1.0, mixed, best_matmul_flops)
+    mixed = 1.0 / (narrow / peak_measured_matmul_flops + (1.0 - narrow) / output_matmul_flops)
+    return xp.where(narrow < 1.0, mixed, peak_measured_matmul_flops)
 
 
 for _module, _share in NARROW.items():
-    declare(f"{_module}_matmul_flops", ("best_matmul_flops", "output_matmul_flops", _share), _rate,
-            assumes=(EVENLY,), **WIDE)  # fmt: skip
+    declare(
+        f"{_module}_matmul_flops",
+        ("peak_measured_matmul_flops", "output_matmul_flops", _share),
+        _rate,
+        assumes=(EVENLY,),
+        **WIDE,
+    )
 
 
 @formula(
@@ -268,15 +273,21 @@ def context_matmul_flops(
 
 # Of a module's products, and what stays in 16 bit whatever the others are in.
 OF_LAYERS, OF_ATTENTION, OF_EXPERTS = (
-    {"matmul_input_bytes": f"{module}_input_bytes", "best_matmul_flops": f"{module}_matmul_flops"}
+    {
+        "matmul_input_bytes": f"{module}_input_bytes",
+        "peak_measured_matmul_flops": f"{module}_matmul_flops",
+    }
     for module in NARROW
 )
-OF_CONTEXT = OF_ATTENTION | {"best_matmul_flops": "context_matmul_flops"}
-PLAIN = {"matmul_input_bytes": "activation_bytes", "best_matmul_flops": "output_matmul_flops"}
+OF_CONTEXT = OF_ATTENTION | {"peak_measured_matmul_flops": "context_matmul_flops"}
+PLAIN = {
+    "matmul_input_bytes": "activation_bytes",
+    "peak_measured_matmul_flops": "output_matmul_flops",
+}
 
 
 # A product's rows, columns and depth; of the gradients' products, where these are the result's.
-SIZES = ("matmul_rows", "matmul_columns", "matmul_depth")
+SIZES = ("matmul_m", "matmul_n", "matmul_k")
 GRADIENTS = {"forward": (0, 1, 2), "input_gradient": (0, 2, 1), "weight_gradient": (2, 1, 0)}
 # The quantities that are a dense layer's products' rows, columns and depth.
 LINEAR = {
@@ -305,12 +316,12 @@ def product_sizes(sizes: Sequence[str], kind: str) -> dict[str, str]:
     ),
 )
 def weight_gradient_bytes(
-    fused_accumulation, gradient_bytes, activation_bytes, micro_batches, zero_stage
+    gradient_accumulation_fusion, gradient_bytes, activation_bytes, num_micro_batches, zero_stage
 ):
     """Bytes that a weight's gradient moves where it is computed and added up."""
     summed = 2.0 * gradient_bytes
-    added = (1.0 - 1.0 / micro_batches) * (activation_bytes + summed)
-    kept = xp.where(fused_accumulation > 0.0, summed, activation_bytes + added)
+    added = (1.0 - 1.0 / num_micro_batches) * (activation_bytes + summed)
+    kept = xp.where(gradient_accumulation_fusion > 0.0, summed, activation_bytes + added)
     return xp.where(zero_stage >= 2.0, activation_bytes, kept)
 
 
@@ -376,7 +387,7 @@ for _class, _width in (("dense", "mlp_adapter_width"), ("moe", "shared_adapter_w
         name=f"{_class}_layer_adapter_time",
         inputs=(
             "lora_rank", "rank_tokens", "mixer_adapter_width", _width, "tp", "lora_attention",
-            "lora_mlp", "matmul_floor", "sized_matmul_efficiency", "output_matmul_flops",
+            "lora_mlp", "matmul_min_time", "sized_matmul_efficiency", "output_matmul_flops",
             "activation_bytes", "memory_efficiency", "memory_bandwidth",
         ),
         assumes=(

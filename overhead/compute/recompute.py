@@ -48,9 +48,9 @@ BLOCK: dict[str, Any] = {
     "where": "megatron/core/transformer/transformer_block.py: recompute_method block",
     "assumes": ("the mean of a chunk's layers",),
 }
-_again = "layer_attention_again_time"
+_again = "layer_attention_recompute_time"
 alias(_again, "attention_forward_time", when={"recompute": "full|uniform|full_early_stop"}, **PAPER)
-product(_again, ("recomputed_share", "attention_forward_time"), name=f"{_again}_of_some",
+product(_again, ("recomputed_fraction", "attention_forward_time"), name=f"{_again}_of_some",
         when=SOME, **BLOCK)  # fmt: skip
 product(_again, ("recompute_core_attn", "attention_forward_time"), name=f"{_again}_of_modules",
         when=CHOSEN, **MODULES)  # fmt: skip
@@ -58,15 +58,18 @@ product(_again, ("recompute_core_attn", "attention_forward_time"), name=f"{_agai
 for _class in quantities.CLASSES:
     _again = f"{_class}_layer_recompute_time"
     for _kind, _when in (("matmul", PRODUCTS_AGAIN[_class]), ("elementwise", ALL)):
-        _part, _whole = f"{_class}_layer_{_kind}_again_time", f"{_class}_layer_{_kind}_forward_time"
+        _part, _whole = (
+            f"{_class}_layer_{_kind}_recompute_time",
+            f"{_class}_layer_{_kind}_forward_time",
+        )
         alias(_part, _whole, when=_when, **PAPER)
-        product(_part, ("recomputed_share", _whole), name=f"{_part}_of_some", when=SOME, **BLOCK)
+        product(_part, ("recomputed_fraction", _whole), name=f"{_part}_of_some", when=SOME, **BLOCK)
     total(
         _again,
         (
-            f"{_class}_layer_matmul_again_time",
-            "layer_attention_again_time",
-            f"{_class}_layer_elementwise_again_time",
+            f"{_class}_layer_matmul_recompute_time",
+            "layer_attention_recompute_time",
+            f"{_class}_layer_elementwise_recompute_time",
         ),
         name=f"{_again}_of_parts",
         when=PIECES,
@@ -78,7 +81,7 @@ for _class in quantities.CLASSES:
 
 
 @formula(
-    returns="dense_layer_matmul_again_time",
+    returns="dense_layer_matmul_recompute_time",
     assumes=("projections up from latent vectors take as long as their part of the weights",),
     when=CHOSEN,
     **MODULES,
@@ -98,9 +101,9 @@ def dense_module_matmul_time(
     return projected + recompute_mlp * (mlp_up_forward_time + mlp_down_forward_time)
 
 
-@formula(returns="moe_layer_matmul_again_time", when=CHOSEN, **MODULES)
+@formula(returns="moe_layer_matmul_recompute_time", when=CHOSEN, **MODULES)
 def moe_module_matmul_time(
-    dense_layer_matmul_again_time,
+    dense_layer_matmul_recompute_time,
     recompute_mlp,
     mlp_up_forward_time,
     mlp_down_forward_time,
@@ -116,13 +119,13 @@ def moe_module_matmul_time(
     mlp = recompute_mlp * (mlp_up_forward_time + mlp_down_forward_time)
     routed = router_forward_time + expert_up_forward_time + expert_down_forward_time
     shared = xp.maximum(recompute_moe, recompute_shared_experts)
-    half = xp.maximum(dense_layer_matmul_again_time - mlp, 0.0)
+    half = xp.maximum(dense_layer_matmul_recompute_time - mlp, 0.0)
     both = shared_up_forward_time + shared_down_forward_time
     return half + recompute_moe * routed + shared * both
 
 
 @formula(
-    returns="dense_layer_elementwise_again_time",
+    returns="dense_layer_elementwise_recompute_time",
     assumes=("casts aren't repeated",),
     when=CHOSEN,
     **MODULES,
@@ -138,7 +141,7 @@ def dense_module_elementwise_time(
     up_projection_width,
     latent_width,
     recompute_mlp,
-    gated,
+    gated_mlp,
     mlp_width,
     memory_efficiency,
     memory_bandwidth,
@@ -146,27 +149,27 @@ def dense_module_elementwise_time(
     """Time of the element-wise work of a dense layer's modules that are repeated."""
     norms = 4.0 * recompute_layernorm * hidden_size / sequence_shards
     rotation = 2.0 * recompute_mla_up_proj * (up_projection_width + latent_width)
-    inside = (2.0 + gated) * recompute_mlp * mlp_width
+    inside = (2.0 + gated_mlp) * recompute_mlp * mlp_width
     moved = elementwise_factor * activation_bytes * rank_tokens * (norms + rotation + inside)
     return moved / (memory_efficiency * memory_bandwidth)
 
 
 @formula(
-    returns="moe_layer_elementwise_again_time",
+    returns="moe_layer_elementwise_recompute_time",
     assumes=("casts aren't repeated",),
     when=CHOSEN,
     **MODULES,
 )
 def moe_module_elementwise_time(
-    dense_layer_elementwise_again_time,
+    dense_layer_elementwise_recompute_time,
     dense_elementwise_bytes,
     moe_elementwise_bytes,
-    half_elementwise_bytes,
+    attention_elementwise_bytes,
     recompute_mlp,
     recompute_moe,
     recompute_moe_act,
     recompute_shared_experts,
-    gated,
+    gated_mlp,
     activation_bytes,
     local_experts,
     expert_tokens,
@@ -179,13 +182,13 @@ def moe_module_elementwise_time(
 ):
     """Time of the element-wise work of a mixture's modules that are repeated."""
     rate = memory_efficiency * memory_bandwidth
-    mlp = recompute_mlp * (dense_elementwise_bytes - half_elementwise_bytes)
+    mlp = recompute_mlp * (dense_elementwise_bytes - attention_elementwise_bytes)
     inside = recompute_moe_act * local_experts * expert_tokens * expert_width
     inside = inside + recompute_shared_experts * rank_tokens * shared_width
-    parts = (2.0 + gated) * activation_bytes * inside
-    whole = moe_elementwise_bytes - half_elementwise_bytes
+    parts = (2.0 + gated_mlp) * activation_bytes * inside
+    whole = moe_elementwise_bytes - attention_elementwise_bytes
     moved = elementwise_factor * (xp.where(recompute_moe > 0.0, whole, parts) - mlp)
-    return xp.maximum(dense_layer_elementwise_again_time + moved / rate, 0.0)
+    return xp.maximum(dense_layer_elementwise_recompute_time + moved / rate, 0.0)
 
 
 # Recomputation that stops once it has what the backward needs.
@@ -198,7 +201,7 @@ constant("stops_early", 1.0, "It does, whatever the software",
 
 
 @formula(
-    returns="dense_layer_matmul_again_time",
+    returns="dense_layer_matmul_recompute_time",
     when={"recompute": "full|full_early_stop"},
     **EARLY,
 )
@@ -219,13 +222,13 @@ def per_op_dense_layer_recompute_time(
     qkv_width,
     qkv_forward_time,
     attention_output_forward_time,
-    gated,
+    gated_mlp,
     mlp_up_forward_time,
     dense_layer_elementwise_forward_time,
 ):
     """Time of what a dense layer computes again: every second product, and what is cheap."""
     keys = _keys(key_value_width, qkv_width, qkv_forward_time)
-    gate = gated / (1.0 + gated) * mlp_up_forward_time
+    gate = gated_mlp / (1.0 + gated_mlp) * mlp_up_forward_time
     return keys + attention_output_forward_time + gate + dense_layer_elementwise_forward_time
 
 
@@ -236,7 +239,7 @@ def per_op_moe_layer_recompute_time(
     qkv_forward_time,
     attention_output_forward_time,
     router_forward_time,
-    gated,
+    gated_mlp,
     shared_up_forward_time,
     expert_up_forward_time,
     expert_down_forward_time,
@@ -244,7 +247,7 @@ def per_op_moe_layer_recompute_time(
 ):
     """Time of what a mixture-of-experts layer computes again: routed experts as a whole."""
     keys = _keys(key_value_width, qkv_width, qkv_forward_time)
-    shared = gated / (1.0 + gated) * shared_up_forward_time
+    shared = gated_mlp / (1.0 + gated_mlp) * shared_up_forward_time
     half = keys + attention_output_forward_time + router_forward_time + shared
     experts = expert_up_forward_time + expert_down_forward_time
     return half + experts + moe_layer_elementwise_forward_time

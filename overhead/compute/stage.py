@@ -33,12 +33,12 @@ def middle_stage(pp):
     ),
     **PIPELINE,
 )
-def lacking_layers(uneven_places, mtp_depths, layers, pipeline_layers):
+def last_stage_layer_deficit(uneven_places, mtp_depths, layers, pipeline_layers):
     """Layers that the last stage has fewer than others because they don't divide evenly."""
     return xp.maximum(uneven_places - mtp_depths, 0.0) * layers / xp.maximum(pipeline_layers, 1.0)
 
 
-LACKING = "where(pp > 1, 0, lacking_layers)"
+LACKING = "where(pp > 1, 0, last_stage_layer_deficit)"
 
 
 def _fewer(layers, lacking):
@@ -59,11 +59,11 @@ def _single_fewer_experts(experts, pp, lacking, dense):
 
 def _declare_layers(place: str) -> None:
     """Declare the layers of a stage by kind: as many as even stages have, but for the last."""
-    dense, experts = f"{place}_even_mlp_layers", f"{place}_even_moe_layers"
+    dense, experts = f"{place}_balanced_mlp_layers", f"{place}_balanced_moe_layers"
     for kind, returns in (("mlp", dense), ("moe", experts)):
         call(returns=returns, of=f"stage_{kind}_layers", bind={"stage": f"{place}_stage"})
     last = place == "last"
-    taken = ("lacking_layers",) if last else ("pp", "lacking_layers")
+    taken = ("last_stage_layer_deficit",) if last else ("pp", "last_stage_layer_deficit")
     declare(f"{place}_mlp_layers", (dense, *taken), _fewer if last else _single_fewer, **PIPELINE)
     declare(
         f"{place}_moe_layers",
@@ -171,7 +171,7 @@ for _place, _own in (("first", "embedding_time"), ("last", "output_time")):
 
 
 @formula(source="derivation", assumes=("one stage is both ends",))
-def ends_extra_time(pp, first_stage_extra_time, last_stage_extra_time):
+def end_stage_extra_time(pp, first_stage_extra_time, last_stage_extra_time):
     """Time of a micro-batch in the slower of the ends beyond that in a stage between."""
     slower = xp.maximum(xp.maximum(first_stage_extra_time, last_stage_extra_time), 0.0)
     return xp.where(pp > 1.0, slower, first_stage_extra_time + last_stage_extra_time)
@@ -193,9 +193,9 @@ def even_stage_forward_time(middle_forward_time, rank_tokens, attention_peak_flo
 
 
 @formula(returns="stage_backward_time", assumes=(EVERY,), **PIPELINE)
-def even_stage_backward_time(middle_backward_time, ends_extra_time):
+def even_stage_backward_time(middle_backward_time, end_stage_extra_time):
     """Time of a stage's backward of one micro-batch, the slower end's extra work included."""
-    return xp.maximum(middle_backward_time + ends_extra_time, 0.0)
+    return xp.maximum(middle_backward_time + end_stage_extra_time, 0.0)
 
 
 @formula(
@@ -205,10 +205,10 @@ def even_stage_backward_time(middle_backward_time, ends_extra_time):
     **PIPELINE,
 )
 def forward_only_stage_forward_time(
-    middle_forward_time, ends_extra_time, rank_tokens, attention_peak_flops
+    middle_forward_time, end_stage_extra_time, rank_tokens, attention_peak_flops
 ):
     """Time of a stage's forward where there are forwards alone, the slower end's work included."""
-    return _at_least(middle_forward_time + ends_extra_time, rank_tokens, attention_peak_flops)
+    return _at_least(middle_forward_time + end_stage_extra_time, rank_tokens, attention_peak_flops)
 
 
 @formula(
@@ -225,7 +225,7 @@ alias(
     "stage_backward_time",
     "middle_backward_time",
     "Time of a stage's backward of one micro-batch, the ends' extra work apart",
-    lacks={"ends_extra_time": "it stands apart"},
+    lacks={"end_stage_extra_time": "it stands apart"},
     when=PARTED,
     **PIPELINE,
 )
@@ -341,8 +341,8 @@ WHERE = {
 
 
 def _norm(launches: float) -> Any:
-    def slower(gpu: Array, launch_share: Array, host_time: Array) -> Array:
-        host = launches * launch_share * host_time
+    def slower(gpu: Array, eager_launch_fraction: Array, host_launch_time: Array) -> Array:
+        host = launches * eager_launch_fraction * host_launch_time
         return xp.sqrt(xp.sqrt(gpu * gpu * gpu * gpu + host * host * host * host))
 
     return slower
@@ -352,7 +352,7 @@ for _end, _counts in LAUNCHES.items():
     for _count, _when in zip(_counts, (None, FORWARD), strict=True):
         declare(
             f"{_end}_time",
-            (f"{_end}_gpu_time", "launch_share", "host_time"),
+            (f"{_end}_gpu_time", "eager_launch_fraction", "host_launch_time"),
             _norm(_count),
             source="megatron",
             where=WHERE[_end],

@@ -22,9 +22,9 @@ FUSED = "flash_1|flash_2|flash_3|cudnn"
 
 
 @formula(**LAYER)
-def rank_tokens(sequence_length, micro_batch, cp):
+def rank_tokens(sequence_length, micro_batch_size, cp):
     """Tokens of a micro-batch on a rank."""
-    return sequence_length * micro_batch / cp
+    return sequence_length * micro_batch_size / cp
 
 
 @formula(**SEQUENCE)
@@ -55,7 +55,7 @@ MODULES: dict[str, Any] = {
 
 
 @formula(**WIDE)
-def narrow_share(bf16_layers, layers):
+def low_precision_layer_fraction(bf16_layers, layers):
     """Share of layers whose products take what they are asked to: the others stay in 16 bits."""
     return 1.0 - xp.minimum(bf16_layers / layers, 1.0)
 
@@ -64,15 +64,19 @@ def narrow_share(bf16_layers, layers):
     assumes=("products of linear attention are no attention's; of all products by their weights",),
     **MODULES,
 )
-def attention_narrow_share(narrow_share, bf16_attention, linear_weight_share):
+def low_precision_attention_fraction(
+    low_precision_layer_fraction, bf16_attention, linear_attention_weight_fraction
+):
     """Share of attention's and linear attention's products that aren't left in 16 bits."""
-    return narrow_share * (1.0 - bf16_attention * (1.0 - linear_weight_share))
+    return low_precision_layer_fraction * (
+        1.0 - bf16_attention * (1.0 - linear_attention_weight_fraction)
+    )
 
 
 @formula(**MODULES)
-def expert_narrow_share(narrow_share, bf16_experts):
+def low_precision_expert_fraction(low_precision_layer_fraction, bf16_experts):
     """Share of experts' products that aren't left in 16 bits."""
-    return narrow_share * (1.0 - bf16_experts)
+    return low_precision_layer_fraction * (1.0 - bf16_experts)
 
 
 def _stored(activation_bytes, narrow, matmul_input_bytes):
@@ -81,8 +85,8 @@ def _stored(activation_bytes, narrow, matmul_input_bytes):
 
 
 # By module what its quantities' names begin with, and its share of narrow products.
-NARROW = {"layer": "narrow_share", "attention": "attention_narrow_share",
-          "expert": "expert_narrow_share"}  # fmt: skip
+NARROW = {"layer": "low_precision_layer_fraction", "attention": "low_precision_attention_fraction",
+          "expert": "low_precision_expert_fraction"}  # fmt: skip
 EVENLY = "a stage has as many layers in 16 bits as the mean"
 for _module, _share in NARROW.items():
     declare(f"{_module}_input_bytes", ("activation_bytes", _share, "matmul_input_bytes"), _stored,
@@ -192,21 +196,23 @@ def in_both(wide_bytes: Array, narrow_bytes: Array, every: Array, narrow: Array)
     return xp.asarray(wide_bytes * (every - some) + narrow_bytes * some)
 
 
-for _name, _of in (("wide_weight_bytes", "weight_bytes"),
-                   ("wide_gathered_bytes", "gathered_bytes")):  # fmt: skip
+for _name, _of in (("full_precision_weight_bytes", "weight_bytes"),
+                   ("full_precision_gathered_bytes", "gathered_bytes")):  # fmt: skip
     declare(_name, (_of, "matmul_input_bytes", "activation_bytes"), _wide, **QUANTIZED)
 
 
 @formula(**QUANTIZED)
-def narrow_expert_parameters(expert_narrow_share, experts, ep, expert_weights, etp):
+def low_precision_expert_parameters(
+    low_precision_expert_fraction, experts, ep, expert_weights, etp
+):
     """Parameters of one layer's routed experts on one rank that products take in fewer bytes."""
-    return expert_narrow_share * (experts / ep) * (expert_weights / etp)
+    return low_precision_expert_fraction * (experts / ep) * (expert_weights / etp)
 
 
 @formula(**QUANTIZED)
-def layer_narrow_parameters(
-    mixer_narrow_parameters,
-    narrow_share,
+def layer_low_precision_parameters(
+    mixer_low_precision_parameters,
+    low_precision_layer_fraction,
     stage_mlp_layers,
     mlp_weights,
     stage_moe_layers,
@@ -216,13 +222,16 @@ def layer_narrow_parameters(
     """Parameters of the stage's largest layer that products take in fewer bytes."""
     dense = xp.where(stage_mlp_layers > 0.0, mlp_weights, 0.0)
     shared = xp.where(stage_moe_layers > 0.0, shared_expert_weights, 0.0)
-    return mixer_narrow_parameters + narrow_share * xp.maximum(dense, shared) / tp
+    return (
+        mixer_low_precision_parameters
+        + low_precision_layer_fraction * xp.maximum(dense, shared) / tp
+    )
 
 
 @formula(**QUANTIZED)
-def mean_layer_narrow_parameters(
-    mixer_narrow_parameters,
-    narrow_share,
+def mean_layer_low_precision_parameters(
+    mixer_low_precision_parameters,
+    low_precision_layer_fraction,
     stage_mlp_layers,
     mlp_weights,
     stage_moe_layers,
@@ -232,32 +241,32 @@ def mean_layer_narrow_parameters(
 ):
     """Parameters of a layer that products take in fewer bytes, mean of the stage's layers."""
     mlps = stage_mlp_layers * mlp_weights + stage_moe_layers * shared_expert_weights
-    others = narrow_share * mlps / tp / xp.maximum(stage_layers, 1.0)
-    return mixer_narrow_parameters + others
+    others = low_precision_layer_fraction * mlps / tp / xp.maximum(stage_layers, 1.0)
+    return mixer_low_precision_parameters + others
 
 
 @formula(assumes=(EVENLY,), **QUANTIZED)
-def stage_narrow_parameters(
+def stage_low_precision_parameters(
     weight_copies,
     stage_layers,
-    mean_layer_narrow_parameters,
-    narrow_share,
+    mean_layer_low_precision_parameters,
+    low_precision_layer_fraction,
     stage_mtp_layers,
     mtp_projection_weights,
     tp,
 ):
     """Parameters of a rank that products take in fewer bytes, its routed experts left out."""
-    further = narrow_share * stage_mtp_layers * mtp_projection_weights / tp
-    return weight_copies * (stage_layers * mean_layer_narrow_parameters + further)
+    further = low_precision_layer_fraction * stage_mtp_layers * mtp_projection_weights / tp
+    return weight_copies * (stage_layers * mean_layer_low_precision_parameters + further)
 
 
-product("stage_narrow_expert_parameters",
-        ("weight_copies", "stage_moe_layers", "narrow_expert_parameters"),
+product("stage_low_precision_expert_parameters",
+        ("weight_copies", "stage_moe_layers", "low_precision_expert_parameters"),
         "Routed experts' parameters that products take in fewer bytes", **QUANTIZED)  # fmt: skip
-NARROW_ONES = ("stage_narrow_parameters", "stage_narrow_expert_parameters")
+NARROW_ONES = ("stage_low_precision_parameters", "stage_low_precision_expert_parameters")
 for _narrow, _all in (
     *zip(NARROW_ONES, ("stage_parameters", "stage_expert_parameters"), strict=True),
-    ("mean_layer_narrow_parameters", "mean_layer_parameters"),
+    ("mean_layer_low_precision_parameters", "mean_layer_parameters"),
 ):
     alias(_narrow, _all, "Shapes aren't known: products take all parameters alike",
           when={"shapes": "unknown"}, **QUANTIZED)  # fmt: skip

@@ -78,7 +78,7 @@ for _class, _block in (("dense", "mlp"), ("moe", "moe")):
     _kept, _all = f"kept_{_class}_layer_activations", f"{_class}_layer_activations"
     _modules = ("mixer_module_activations", f"{_block}_block_module_activations")
     declare(_kept, (_all, *_modules), _all_but, when={"recompute": "selective"}, **MODULES)
-    _inputs = (_all, "checkpoint_activations", "stage_recomputed_share")
+    _inputs = (_all, "checkpoint_activations", "stage_recomputed_fraction")
     declare(_kept, _inputs, _some, assumes=("the mean of a stage's layers",), **BLOCK)
     _inputs = ("checkpoint_activations", "recompute_units", "chunk_layers")
     declare(_kept, _inputs, _units, assumes=("the mean of a chunk's layers",), **UNIFORM)
@@ -114,10 +114,12 @@ def saved_attention_activations(
     **PER_OP,
 )
 def per_op_dense_layer_activations(
-    saved_attention_activations, activation_bytes, ffn_size, tp, gated, hidden_size
+    saved_attention_activations, activation_bytes, ffn_size, tp, gated_mlp, hidden_size
 ):
     """Bytes a token that a dense layer keeps where every second product's output is kept."""
-    return saved_attention_activations + activation_bytes * (ffn_size / tp + gated * hidden_size)
+    return saved_attention_activations + activation_bytes * (
+        ffn_size / tp + gated_mlp * hidden_size
+    )
 
 
 @formula(
@@ -127,10 +129,10 @@ def per_op_dense_layer_activations(
     **PER_OP,
 )
 def per_op_moe_layer_activations(
-    saved_attention_activations, activation_bytes, gated, shared_ffn_size, tp
+    saved_attention_activations, activation_bytes, gated_mlp, shared_ffn_size, tp
 ):
     """Bytes a token that a mixture-of-experts layer keeps where every second product is kept."""
-    return saved_attention_activations + activation_bytes * gated * shared_ffn_size / tp
+    return saved_attention_activations + activation_bytes * gated_mlp * shared_ffn_size / tp
 
 
 # Without a backward nothing is kept.
@@ -183,7 +185,7 @@ OF_LAYERS = (
 KEPT = (*OF_LAYERS[:3], "kept_dense_layer_activations", *OF_LAYERS[3:],
         "kept_moe_layer_activations")  # fmt: skip
 UNLESS = f"{ONE} (without a backward: computed)"
-declare("live_activation_memory", KEPT, _one_layer, assumes=(UNLESS,), **LIVE)
+declare("recompute_activation_memory", KEPT, _one_layer, assumes=(UNLESS,), **LIVE)
 NONE_AGAIN = {"recompute_layers": "without a backward no layer is recomputed"}
 for _method, _kernel, _more, _lacks in (
     ("block", _one_of_block, (), NONE_AGAIN),
@@ -191,10 +193,17 @@ for _method, _kernel, _more, _lacks in (
 ):
     _inputs = (*OF_LAYERS, "checkpoint_activations", "recompute_layers", *_more)
     _when = {"recompute": _method}
-    declare("live_activation_memory", _inputs, _kernel, assumes=(ONE,), when=_when, **LIVE)
+    declare("recompute_activation_memory", _inputs, _kernel, assumes=(ONE,), when=_when, **LIVE)
     _when = {"recompute": _method, "schedule": "forward_only"}
-    declare("live_activation_memory", KEPT, _one_layer, assumes=(UNLESS,), when=_when, lacks=_lacks,
-            **LIVE)  # fmt: skip
+    declare(
+        "recompute_activation_memory",
+        KEPT,
+        _one_layer,
+        assumes=(UNLESS,),
+        when=_when,
+        lacks=_lacks,
+        **LIVE,
+    )
 
 
 # What waits in the host's memory, and comes back for the backward.
@@ -250,18 +259,22 @@ IN_BLOCK = {"recompute": "block"}
 
 
 @formula(**PIPELINE)
-def chunk_layers(layers, pipeline_layers, embedding_as_layer, loss_as_layer, pp, virtual_stages):
+def chunk_layers(
+    layers, pipeline_layers, embedding_layer_weight, head_layer_weight, pp, virtual_pipeline_size
+):
     """Layers of the largest chunk of a stage."""
-    places = pipeline_layers + embedding_as_layer + loss_as_layer
-    return xp.ceil(places / (pp * virtual_stages)) * layers / xp.maximum(pipeline_layers, 1.0)
+    places = pipeline_layers + embedding_layer_weight + head_layer_weight
+    return (
+        xp.ceil(places / (pp * virtual_pipeline_size)) * layers / xp.maximum(pipeline_layers, 1.0)
+    )
 
 
-constant("recomputed_share", 1.0, "Every layer is recomputed",
+constant("recomputed_fraction", 1.0, "Every layer is recomputed",
          when={"recompute": "full|full_early_stop|uniform"})  # fmt: skip
 
 
 @formula(
-    returns="recomputed_share",
+    returns="recomputed_fraction",
     assumes=("the largest chunk",),
     name="block_recomputed_share",
     when=IN_BLOCK,
@@ -273,9 +286,9 @@ def block_recomputed_share(recompute_layers, chunk_layers):
 
 
 @formula(**MEGATRON_BLOCK)
-def stage_recomputed_share(recompute_layers, virtual_stages, stage_layers):
+def stage_recomputed_fraction(recompute_layers, virtual_pipeline_size, stage_layers):
     """Share of the stage's layers that are recomputed."""
-    return xp.minimum(recompute_layers * virtual_stages / xp.maximum(stage_layers, 1.0), 1.0)
+    return xp.minimum(recompute_layers * virtual_pipeline_size / xp.maximum(stage_layers, 1.0), 1.0)
 
 
 @formula(**MEGATRON_BLOCK)
@@ -285,7 +298,7 @@ def recompute_units(chunk_layers, recompute_layers):
 
 
 @formula(**TOTAL)
-def whole_activation_memory(
+def activation_memory_without_recompute(
     in_flight_micro_batches,
     rank_tokens,
     stage_mlp_layers,
@@ -299,27 +312,27 @@ def whole_activation_memory(
 
 
 call(
-    returns="unrecomputed_memory",
+    returns="memory_without_recompute",
     of="memory",
     bind={
-        "stored_activation_memory": "whole_activation_memory",
-        "live_activation_memory": "no_memory",
+        "saved_activation_memory": "activation_memory_without_recompute",
+        "recompute_activation_memory": "no_memory",
     },
 )
 
 
 @formula(source="derivation", assumes=("a layer's mean over the stage",))
 def needed_recompute_layers(
-    unrecomputed_memory,
-    memory_share,
+    memory_without_recompute,
+    target_memory_fraction,
     memory_capacity,
-    reserve_factor,
-    whole_activation_memory,
+    allocator_reserve_ratio,
+    activation_memory_without_recompute,
     in_flight_micro_batches,
     rank_tokens,
     checkpoint_activations,
     stage_layers,
-    virtual_stages,
+    virtual_pipeline_size,
     chunk_layers,
     stage_mlp_layers,
     dense_layer_activations,
@@ -328,7 +341,7 @@ def needed_recompute_layers(
     single_bytes,
 ):
     """Layers of each chunk that have to be recomputed for the stage to fit."""
-    left = memory_share * memory_capacity - unrecomputed_memory
+    left = target_memory_fraction * memory_capacity - memory_without_recompute
     live = _live(
         rank_tokens,
         stage_mlp_layers,
@@ -338,10 +351,13 @@ def needed_recompute_layers(
     )
     inputs = in_flight_micro_batches * rank_tokens * stage_layers * checkpoint_activations
     # A layer that saves nothing saves a number, so that all of them are recomputed.
-    saved = xp.maximum(whole_activation_memory - inputs, single_bytes) / xp.maximum(
+    saved = xp.maximum(activation_memory_without_recompute - inputs, single_bytes) / xp.maximum(
         stage_layers, 1.0
     )
-    several = xp.ceil((reserve_factor * live - left) / (reserve_factor * saved * virtual_stages))
+    several = xp.ceil(
+        (allocator_reserve_ratio * live - left)
+        / (allocator_reserve_ratio * saved * virtual_pipeline_size)
+    )
     return xp.where(left >= 0.0, 0.0, xp.minimum(xp.maximum(several, 1.0), chunk_layers))
 
 

@@ -28,14 +28,18 @@ ENDS = "where a rank holds two stages (DualPipe), they are i and pp - 1 - i"
     " account_for_embedding_in_pipeline_split and .._loss_in_pipeline_split",
     assumes=("both ends count as layers where only so the stages come out even",),
 )
-def embedding_as_layer(pipeline_layers, pp, virtual_stages, ends_as_layers):
+def embedding_layer_weight(pipeline_layers, pp, virtual_pipeline_size, count_end_layers):
     """Whether the embedding counts as a layer in cutting stages, where it isn't given."""
-    chunks = pp * virtual_stages
+    chunks = pp * virtual_pipeline_size
     uneven = (pipeline_layers % chunks != 0.0) & ((pipeline_layers + 2.0) % chunks == 0.0)
-    return xp.where(uneven, 1.0, ends_as_layers)
+    return xp.where(uneven, 1.0, count_end_layers)
 
 
-alias("loss_as_layer", "embedding_as_layer", "Whether the loss counts as one: as the embedding")
+alias(
+    "head_layer_weight",
+    "embedding_layer_weight",
+    "Whether the loss counts as one: as the embedding",
+)
 
 
 # Layers that predict further tokens: on the last stage, beside the loss.
@@ -60,10 +64,12 @@ def stage_mtp_layers(mtp_depths, stage, pp, weight_copies):
 
 
 @formula(**PIPELINE)
-def uneven_places(pp, virtual_stages, pipeline_layers, embedding_as_layer, loss_as_layer):
+def uneven_places(
+    pp, virtual_pipeline_size, pipeline_layers, embedding_layer_weight, head_layer_weight
+):
     """Places of layers that stay free because layers don't divide evenly."""
-    places = pipeline_layers + embedding_as_layer + loss_as_layer
-    chunks = pp * virtual_stages
+    places = pipeline_layers + embedding_layer_weight + head_layer_weight
+    chunks = pp * virtual_pipeline_size
     return chunks * xp.ceil(places / chunks) - places
 
 
@@ -81,17 +87,17 @@ def stage_layers(
     layers,
     pipeline_layers,
     pp,
-    virtual_stages,
-    embedding_as_layer,
-    loss_as_layer,
+    virtual_pipeline_size,
+    embedding_layer_weight,
+    head_layer_weight,
     stage,
     stage_added_layers,
 ):
     """Layers of the stage; where mixtures are layers of their own, mixers in the mean."""
-    places = pipeline_layers + embedding_as_layer + loss_as_layer
-    even = virtual_stages * xp.ceil(places / (pp * virtual_stages))
-    first = xp.where(stage == 0.0, embedding_as_layer, 0.0)
-    own = even - first - xp.where(stage == pp - 1.0, loss_as_layer, 0.0)
+    places = pipeline_layers + embedding_layer_weight + head_layer_weight
+    even = virtual_pipeline_size * xp.ceil(places / (pp * virtual_pipeline_size))
+    first = xp.where(stage == 0.0, embedding_layer_weight, 0.0)
+    own = even - first - xp.where(stage == pp - 1.0, head_layer_weight, 0.0)
     mixers = xp.maximum(own, 0.0) * layers / xp.maximum(pipeline_layers, 1.0)
     return xp.asarray(mixers + stage_added_layers)
 
@@ -118,22 +124,22 @@ def stage_leading_layers(
     dense_layers,
     pipeline_layers,
     pp,
-    virtual_stages,
-    embedding_as_layer,
-    loss_as_layer,
+    virtual_pipeline_size,
+    embedding_layer_weight,
+    head_layer_weight,
     stage,
     weight_copies,
 ):
     """First dense layers of a mixture of experts that lie in the stage."""
-    places = pipeline_layers + embedding_as_layer + loss_as_layer
-    chunk = xp.ceil(places / (pp * virtual_stages))
+    places = pipeline_layers + embedding_layer_weight + head_layer_weight
+    chunk = xp.ceil(places / (pp * virtual_pipeline_size))
     period = xp.maximum(pp * chunk, 1.0)
-    leading = dense_layers + embedding_as_layer
+    leading = dense_layers + embedding_layer_weight
 
     def layers_at(place: Array) -> Array:
         part = xp.maximum(xp.minimum(leading % period - place * chunk, chunk), 0.0)
         whole = xp.floor(leading / period) * chunk + part
-        ahead = xp.where(place == 0.0, embedding_as_layer, 0.0)
+        ahead = xp.where(place == 0.0, embedding_layer_weight, 0.0)
         return xp.asarray(xp.maximum(whole - ahead, 0.0))
 
     own = layers_at(stage)
@@ -151,7 +157,7 @@ def stage_moe_layers(
     stage_layers,
     stage_added_layers,
     stage_leading_layers,
-    moe_every,
+    moe_layer_frequency,
     moe_layers,
     experts,
     separate_moe_layers,
@@ -159,7 +165,7 @@ def stage_moe_layers(
 ):
     """Layers of the stage whose MLP is a mixture of experts."""
     after = xp.maximum(stage_layers - stage_added_layers - stage_leading_layers, 0.0)
-    routed = xp.where(moe_every > 1.0, xp.ceil(after / moe_every), after)
+    routed = xp.where(moe_layer_frequency > 1.0, xp.ceil(after / moe_layer_frequency), after)
     # A whole number of them isn't made one more by rounding.
     even = xp.ceil(after * separate_moe_layers / xp.maximum(layers, 1.0) - 1e-9)
     routed = xp.where(separate_moe_layers > 0.0, even, routed)
@@ -194,7 +200,7 @@ def micro_batch_activation_memory(
 
 
 @formula(**TOTAL)
-def stored_activation_memory(
+def saved_activation_memory(
     in_flight_micro_batches, micro_batch_activation_memory, offloaded_activation_memory
 ):
     """Memory of the layers' activations of all micro-batches in flight, but for the host's."""
@@ -235,13 +241,13 @@ def output_activation_memory(
 
 @formula(assumes=(SUM,), **TOTAL)
 def activation_memory(
-    stored_activation_memory,
-    live_activation_memory,
+    saved_activation_memory,
+    recompute_activation_memory,
     embedding_activation_memory,
     output_activation_memory,
 ):
     """Memory of all activations but logits."""
-    layers = stored_activation_memory + live_activation_memory
+    layers = saved_activation_memory + recompute_activation_memory
     return layers + embedding_activation_memory + output_activation_memory
 
 
@@ -257,7 +263,7 @@ def activation_memory(
 def logits_memory(
     holds_output,
     rank_tokens,
-    padded_vocabulary,
+    padded_vocabulary_size,
     tp,
     logit_bytes,
     mtp_depths,
@@ -265,7 +271,7 @@ def logits_memory(
     loss_chunks,
 ):
     """Memory of logits and loss."""
-    logits = holds_output * rank_tokens * padded_vocabulary / tp
+    logits = holds_output * rank_tokens * padded_vocabulary_size / tp
     further = mtp_depths * xp.minimum(single_bytes, logit_bytes)
     return logits * (logit_bytes + further) / loss_chunks
 
@@ -288,7 +294,7 @@ EXCHANGE: dict[str, Any] = {
 
 
 @formula(
-    returns="exchange_memory",
+    returns="expert_exchange_memory",
     assumes=(
         "room for all tokens of all ranks, whatever is sent; dispatch and combine share it",
         "beside activations a probability for each expert of the node, a scale for each 128",
@@ -312,11 +318,11 @@ def deduplicated_exchange_memory(
     where="src/init.cc, buffer sizes of the protocols",
     assumes=("one receiving connection a channel",),
 )
-def communicator_memory(
-    communicators, communicator_channels, channel_buffer_bytes, exchange_memory
+def nccl_buffer_memory(
+    communicators, communicator_channels, channel_buffer_bytes, expert_exchange_memory
 ):
     """Memory of the communicators' buffers, and of experts' exchange."""
-    return communicators * communicator_channels * channel_buffer_bytes + exchange_memory
+    return communicators * communicator_channels * channel_buffer_bytes + expert_exchange_memory
 
 
 @formula(assumes=(SUM,), **TOTAL)
@@ -324,16 +330,16 @@ def allocated_memory(
     model_state_memory,
     activation_memory,
     logits_memory,
-    gathered_memory,
-    pending_gradient_memory,
+    zero3_gathered_memory,
+    unsharded_gradient_memory,
     bucket_memory,
     placeholder_memory,
     workspace_bytes,
 ):
     """Memory that the framework allocates."""
     # What depends on few axes of a sweep is added up first.
-    gradients = pending_gradient_memory + bucket_memory + placeholder_memory
-    states = model_state_memory + (gathered_memory + gradients + workspace_bytes)
+    gradients = unsharded_gradient_memory + bucket_memory + placeholder_memory
+    states = model_state_memory + (zero3_gathered_memory + gradients + workspace_bytes)
     return states + (activation_memory + logits_memory)
 
 
@@ -341,10 +347,10 @@ def allocated_memory(
     source="derivation",
     assumes=("the allocator reserves a multiple; communicators and the driver allocate outside",),
 )
-def memory(reserve_factor, allocated_memory, communicator_memory, context_bytes):
+def memory(allocator_reserve_ratio, allocated_memory, nccl_buffer_memory, context_bytes):
     """Memory of all parts together."""
-    reserved = xp.asarray(reserve_factor * allocated_memory)
-    return reserved + (communicator_memory + context_bytes)
+    reserved = xp.asarray(allocator_reserve_ratio * allocated_memory)
+    return reserved + (nccl_buffer_memory + context_bytes)
 
 
 @formula(source="derivation")
@@ -354,7 +360,7 @@ def peak_memory(first_stage_memory, middle_stage_memory, last_stage_memory):
 
 
 @formula(source="derivation")
-def headroom(memory_capacity, peak_memory):
+def memory_headroom(memory_capacity, peak_memory):
     """Memory that is left on the fullest stage; below nought the plan doesn't fit."""
     return memory_capacity - peak_memory
 
@@ -404,7 +410,7 @@ class StageMemory:
     def headroom(self, memory_capacity: ArrayLike) -> Array:
         """Return what is left of a capacity in bytes; below nought the plan doesn't fit."""
         capacity = xp.asarray(memory_capacity, dtype=xp.float64)
-        return xp.asarray(REGISTRY["headroom"].kernel(capacity, self.peak_memory))
+        return xp.asarray(REGISTRY["memory_headroom"].kernel(capacity, self.peak_memory))
 
 
 def candidate_stages(given: Mapping[str, ArrayLike], depth: int) -> Array:
@@ -482,12 +488,17 @@ def last_stage(pp):
 
 @formula(source=DERIVED)
 def expert_stage(
-    dense_layers, pp, virtual_stages, pipeline_layers, embedding_as_layer, loss_as_layer
+    dense_layers,
+    pp,
+    virtual_pipeline_size,
+    pipeline_layers,
+    embedding_layer_weight,
+    head_layer_weight,
 ):
     """The second stage, or the first one with as few of the leading dense layers as any."""
-    places = pipeline_layers + embedding_as_layer + loss_as_layer
-    chunk = xp.maximum(xp.ceil(places / (pp * virtual_stages)), 1.0)
-    leading = xp.ceil((dense_layers + embedding_as_layer) % (pp * chunk) / chunk)
+    places = pipeline_layers + embedding_layer_weight + head_layer_weight
+    chunk = xp.maximum(xp.ceil(places / (pp * virtual_pipeline_size)), 1.0)
+    leading = xp.ceil((dense_layers + embedding_layer_weight) % (pp * chunk) / chunk)
     return xp.minimum(xp.maximum(leading, xp.minimum(pp - 1.0, 1.0)), pp - 1.0)
 
 
@@ -560,7 +571,7 @@ def _declare(returns: str, names: tuple[str, ...]) -> None:
     )(_chooser())
 
 
-_declare("fullest_stage", CANDIDATES)
+_declare("peak_memory_stage", CANDIDATES)
 call(
     returns="first_stage_model_state_memory",
     of="model_state_memory",

@@ -28,7 +28,7 @@ product("shards", ("dp", "cp"), "Ranks over which ZeRO shards: all that hold the
 
 alias(
     "shards",
-    "hsdp_shard",
+    "hsdp_shard_size",
     "Ranks over which hybrid sharding shards; the rest replicate",
     when=HYBRID,
     **FSDP,
@@ -42,9 +42,9 @@ alias("expert_shards", "edp", **MEGATRON)
     when=HYBRID,
     **FSDP,
 )
-def hybrid_expert_shards(hsdp_shard, tp, ep, etp):
+def hybrid_expert_shards(hsdp_shard_size, tp, ep, etp):
     """Ranks over which hybrid sharding shards experts."""
-    return xp.maximum(hsdp_shard * tp / (ep * etp), 1.0)
+    return xp.maximum(hsdp_shard_size * tp / (ep * etp), 1.0)
 
 
 def _share(sharded, parameters, experts, shards, expert_shards):
@@ -59,7 +59,7 @@ def _stored(every, *taken):
     return _share(zero_stage >= 3.0, dense, routed, shards, expert_shards)
 
 
-STORED = ("stage_parameters", "wide_weight_bytes", "weight_bytes", "weight_copy_bytes",
+STORED = ("stage_parameters", "full_precision_weight_bytes", "weight_bytes", "weight_copy_bytes",
           "zero_stage", "shards", "expert_shards", "stage_expert_parameters",
           *NARROW_ONES)  # fmt: skip
 
@@ -187,18 +187,18 @@ def adapted_weight_memory(trained, frozen, *taken):
 
 
 @formula(**FSDP2)
-def gather_every_micro_batch(pp, whole_in_pipeline):
+def gather_every_micro_batch(pp, unsharded_in_pipeline):
     """Whether ZeRO-3 gathers weights each micro-batch."""
-    return xp.where(pp > 1.0, 1.0 - whole_in_pipeline, 1.0)
+    return xp.where(pp > 1.0, 1.0 - unsharded_in_pipeline, 1.0)
 
 
 @formula(
     assumes=("gradients that don't wait for the end of the step are sharded at once",), **FSDP2
 )
-def reduce_every_micro_batch(pending_share, pp, whole_in_pipeline):
+def reduce_every_micro_batch(unsharded_gradient_fraction, pp, unsharded_in_pipeline):
     """Whether ZeRO-2 and 3 reduce gradients each micro-batch."""
-    each = xp.where(pp > 1.0, 1.0 - whole_in_pipeline, 1.0)
-    return xp.where(pending_share < 1.0, each, 0.0)
+    each = xp.where(pp > 1.0, 1.0 - unsharded_in_pipeline, 1.0)
+    return xp.where(unsharded_gradient_fraction < 1.0, each, 0.0)
 
 
 @formula(**FSDP)
@@ -226,12 +226,12 @@ def layer_rank_expert_parameters(stage_moe_layers, expert_rank_parameters):
     assumes=("layers are gathered one by one, embedding and output layer each on their own",),
     **FSDP,
 )
-def gathered_memory(
+def zero3_gathered_memory(
     zero_stage,
     gathered_bytes,
-    wide_gathered_bytes,
-    layer_narrow_parameters,
-    narrow_expert_parameters,
+    full_precision_gathered_bytes,
+    layer_low_precision_parameters,
+    low_precision_expert_parameters,
     shards,
     gathered_layers,
     gather_every_micro_batch,
@@ -239,7 +239,7 @@ def gathered_memory(
     weight_copies,
     stage_layers,
     layer_rank_parameters,
-    gathered_ends,
+    gathered_non_layer_fraction,
     embedding_rank_parameters,
     output_rank_parameters,
     expert_shards,
@@ -249,10 +249,10 @@ def gathered_memory(
     every = weight_copies * stage_layers
     kept = (gather_every_micro_batch < 1.0) | (keep_gathered > 0.0)
     count = xp.where(kept, every, xp.minimum(gathered_layers, every))
-    ends = gathered_ends * (embedding_rank_parameters + output_rank_parameters)
-    wide, own = wide_gathered_bytes, gathered_bytes
-    layer = in_both(wide, own, layer_rank_parameters, layer_narrow_parameters)
-    routed = in_both(wide, own, layer_rank_expert_parameters, narrow_expert_parameters)
+    ends = gathered_non_layer_fraction * (embedding_rank_parameters + output_rank_parameters)
+    wide, own = full_precision_gathered_bytes, gathered_bytes
+    layer = in_both(wide, own, layer_rank_parameters, layer_low_precision_parameters)
+    routed = in_both(wide, own, layer_rank_expert_parameters, low_precision_expert_parameters)
     dense = xp.where(shards > 1.0, count * layer + wide * ends, 0.0)
     experts = xp.where(expert_shards > 1.0, count * routed, 0.0)
     return xp.where(zero_stage >= 3.0, dense + experts, 0.0)
@@ -269,24 +269,24 @@ def fetched_layers(gathered_layers, forward_layers_ahead, backward_layers_ahead)
 
 
 formula(
-    returns="gathered_memory",
+    returns="zero3_gathered_memory",
     inputs=tuple(
         "fetched_layers" if name == "gathered_layers" else name
-        for name in parameters(gathered_memory)
+        for name in parameters(zero3_gathered_memory)
     ),
     name="prefetched_gathered_memory",
     when={"dp_mechanism": "|".join(PREFETCHES)},
     **FSDP,
-)(gathered_memory)
+)(zero3_gathered_memory)
 
 
 @formula(
     assumes=("gradients that accumulate over micro-batches before they are sharded are whole",),
     **FSDP,
 )
-def pending_gradient_memory(
+def unsharded_gradient_memory(
     zero_stage,
-    pending_share,
+    unsharded_gradient_fraction,
     reduce_every_micro_batch,
     gradient_bytes,
     shards,
@@ -297,16 +297,16 @@ def pending_gradient_memory(
     """Memory of gradients that wait for being sharded: all where a step reduces them once."""
     dense = xp.where(shards > 1.0, trained_parameters, 0.0)
     experts = xp.where(expert_shards > 1.0, trained_expert_parameters, 0.0)
-    share = xp.where(reduce_every_micro_batch > 0.0, pending_share, 1.0)
+    share = xp.where(reduce_every_micro_batch > 0.0, unsharded_gradient_fraction, 1.0)
     waiting = share * gradient_bytes * (dense + experts)
     return xp.where(zero_stage >= 2.0, waiting, 0.0)
 
 
 # Gradients that are reduced once a step accumulate whole.
 call(
-    returns="pending_gradient_memory",
-    of="pending_gradient_memory",
-    bind={"pending_share": "whole_share"},
+    returns="unsharded_gradient_memory",
+    of="unsharded_gradient_memory",
+    bind={"unsharded_gradient_fraction": "full_gradient_fraction"},
     labels={"dp_mechanism": SHARED},
     when={"dp_mechanism": "gradient_accumulation", "schedule": TRAINING},
 )
@@ -382,13 +382,13 @@ ROWS = "the bias of a product that is split by rows is whole on each rank"
     where="megatron/core/transformer/attention.py, num_query_groups_per_partition",
     assumes=("with fewer heads than ranks each rank has one, a copy",),
 )
-def rank_kv_heads(kv_rank, heads, kv_heads, tp):
+def rank_kv_heads(kv_lora_rank, heads, kv_heads, tp):
     """Key and value heads of a rank."""
-    return xp.where(kv_rank > 0.0, heads / tp, xp.maximum(kv_heads / tp, 1.0))
+    return xp.where(kv_lora_rank > 0.0, heads / tp, xp.maximum(kv_heads / tp, 1.0))
 
 
 @formula(source=MEGATRON_CODE, where="make-vocab-size-divisible-by")
-def padded_vocabulary(vocabulary_size, vocabulary_multiple, tp):
+def padded_vocabulary_size(vocabulary_size, vocabulary_multiple, tp):
     """Vocabulary as it is padded, so that every rank has as many rows of the tables."""
     multiple = vocabulary_multiple * tp
     return xp.asarray(multiple * xp.ceil(vocabulary_size / multiple))
@@ -396,10 +396,10 @@ def padded_vocabulary(vocabulary_size, vocabulary_multiple, tp):
 
 @formula(assumes=("learned positions are whole on each rank",), **TENSOR)
 def embedding_rank_parameters(
-    holds_embedding, padded_vocabulary, hidden_size, tp, position_parameters
+    holds_embedding, padded_vocabulary_size, hidden_size, tp, position_parameters
 ):
     """Parameters of embedding and positions on one rank; none but where they are held."""
-    return holds_embedding * (padded_vocabulary * hidden_size / tp + position_parameters)
+    return holds_embedding * (padded_vocabulary_size * hidden_size / tp + position_parameters)
 
 
 @formula(assumes=("a tied table that two stages need is held by both",), **TENSOR)
@@ -408,12 +408,12 @@ def output_rank_parameters(
     norm_parameters,
     tied_embeddings,
     holds_embedding,
-    padded_vocabulary,
+    padded_vocabulary_size,
     hidden_size,
     tp,
 ):
     """Parameters of the last norm and the output layer on one rank; none but where held."""
-    table = padded_vocabulary * hidden_size / tp
+    table = padded_vocabulary_size * hidden_size / tp
     return holds_output * (norm_parameters + (1.0 - tied_embeddings * holds_embedding) * table)
 
 
@@ -488,7 +488,7 @@ total("rank_parameters", ("stage_parameters", "stage_expert_parameters"), "Param
 NONE = (
     "gradient_memory",
     "optimizer_memory",
-    "pending_gradient_memory",
+    "unsharded_gradient_memory",
     "bucket_memory",
     "placeholder_memory",
 )

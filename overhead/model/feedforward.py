@@ -27,20 +27,20 @@ from overhead.model.layer import (
 from overhead.quantity import Array
 
 
-def mlp(hidden_size, gated, ffn_size, biases):
+def mlp(hidden_size, gated_mlp, ffn_size, linear_bias):
     """A dense layer's MLP; one of no width has nothing."""
-    down = Linear(ffn_size, hidden_size, ROWS, xp.where(ffn_size > 0.0, biases, 0.0))
-    return Part((Linear(hidden_size, (1.0 + gated) * ffn_size, bias=biases), down))
+    down = Linear(ffn_size, hidden_size, ROWS, xp.where(ffn_size > 0.0, linear_bias, 0.0))
+    return Part((Linear(hidden_size, (1.0 + gated_mlp) * ffn_size, bias=linear_bias), down))
 
 
-def shared_experts(hidden_size, gated, shared_ffn_size, biases):
+def shared_experts(hidden_size, gated_mlp, shared_ffn_size, linear_bias):
     """A layer's shared experts, which are one MLP of their widths together."""
-    return mlp(hidden_size, gated, shared_ffn_size, biases)
+    return mlp(hidden_size, gated_mlp, shared_ffn_size, linear_bias)
 
 
-def expert(expert_hidden_size, gated, expert_ffn_size, biases):
+def expert(expert_hidden_size, gated_mlp, expert_ffn_size, linear_bias):
     """One routed expert."""
-    return mlp(expert_hidden_size, gated, expert_ffn_size, biases)
+    return mlp(expert_hidden_size, gated_mlp, expert_ffn_size, linear_bias)
 
 
 def router(hidden_size, router_width, experts, router_bias):
@@ -55,7 +55,7 @@ def router(hidden_size, router_width, experts, router_bias):
 
 def mlp_kept(
     hidden_size,
-    gated,
+    gated_mlp,
     ffn_size,
     activation_bytes,
     kept_layer_input_bytes,
@@ -67,29 +67,29 @@ def mlp_kept(
     return (
         *residual(hidden_size, activation_bytes, kept_layer_input_bytes, dropout, mask_bytes,
                   residual_streams),
-        *_inside(ffn_size, gated, activation_bytes, kept_layer_input_bytes,
+        *_inside(ffn_size, gated_mlp, activation_bytes, kept_layer_input_bytes,
                  ("recompute_mlp",), ("recompute_mlp",)),
     )  # fmt: skip
 
 
 def _inside(
-    size: Array, gated: Array, element: Array, input_bytes: Array, again: tuple[str, ...],
+    size: Array, gated_mlp: Array, element: Array, input_bytes: Array, again: tuple[str, ...],
     act: tuple[str, ...],
 ) -> tuple[Kept, Kept]:  # fmt: skip
     """What the first GEMM gives, and what the last one takes: one kernel is between them."""
     return (
-        Kept((1.0 + gated) * size, element, HEADS, again),
+        Kept((1.0 + gated_mlp) * size, element, HEADS, again),
         Kept(size, input_bytes, HEADS, act),
     )
 
 
 def moe_kept(
     hidden_size,
-    gated,
+    gated_mlp,
     shared_ffn_size,
     experts,
     experts_per_token,
-    expert_imbalance,
+    expert_load_imbalance,
     etp,
     expert_hidden_size,
     expert_ffn_size,
@@ -109,7 +109,7 @@ def moe_kept(
     Ranks dispatch a share of the tokens each; an expert's output is kept where the probabilities
     multiply it.
     """
-    moe, rows = ("recompute_moe",), expert_imbalance * experts_per_token
+    moe, rows = ("recompute_moe",), expert_load_imbalance * experts_per_token
     both, act = (*moe, "recompute_shared_experts"), (*moe, "recompute_moe_act")
     ends = rows * etp * expert_hidden_size
     return (
@@ -117,9 +117,9 @@ def moe_kept(
                   residual_streams),
         Kept(2.0 * experts, single_bytes, again=moe),
         Kept(expert_latent_size, activation_bytes, again=moe),
-        *_inside(shared_ffn_size, gated, activation_bytes, kept_layer_input_bytes, both, both),
+        *_inside(shared_ffn_size, gated_mlp, activation_bytes, kept_layer_input_bytes, both, both),
         Kept(ends, kept_expert_input_bytes, HEADS, moe),
-        *_inside(rows * expert_ffn_size, gated, activation_bytes, kept_expert_input_bytes, moe,
+        *_inside(rows * expert_ffn_size, gated_mlp, activation_bytes, kept_expert_input_bytes, moe,
                  act),
         Kept(weighted_outputs * ends, activation_bytes, HEADS, moe),
     )  # fmt: skip

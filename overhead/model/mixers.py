@@ -48,12 +48,12 @@ VASWANI, DEEPSEEK_V2, DSV4 = "vaswani2017", "deepseekv2", "deepseekv4"
 DSA = "megatron/core/transformer/experimental_attention_variant/dsa.py"
 
 
-def _output(context, hidden_size, rank, groups, biases):
+def _output(context, hidden_size, rank, groups, linear_bias):
     """From the context back to hidden: one GEMM, or groups of heads through a rank's vectors."""
     between = rank * groups
     return (
         Linear(context, between, ROWS, groups=xp.maximum(groups, 1.0)),
-        Linear(xp.where(rank > 0.0, between, context), hidden_size, ROWS, biases),
+        Linear(xp.where(rank > 0.0, between, context), hidden_size, ROWS, linear_bias),
     )
 
 
@@ -62,59 +62,61 @@ def grouped_query(
     heads,
     kv_heads,
     head_size,
-    q_rank,
+    q_lora_rank,
     output_gate,
     output_rank,
     output_groups,
-    biases,
+    linear_bias,
     qkv_biases,
     qk_norms,
     attention_sinks,
 ):
     """Attention with heads of their own; queries may come from a latent vector."""
-    context, bias = heads * head_size, xp.maximum(biases, qkv_biases)
-    low = xp.where(q_rank > 0.0, 1.0, 0.0)
+    context, bias = heads * head_size, xp.maximum(linear_bias, qkv_biases)
+    low = xp.where(q_lora_rank > 0.0, 1.0, 0.0)
     linears = (
-        Linear(hidden_size, q_rank, WHOLE, bias),
-        Linear(xp.where(q_rank > 0.0, q_rank, hidden_size), context, bias=bias, up=low),
+        Linear(hidden_size, q_lora_rank, WHOLE, bias),
+        Linear(xp.where(q_lora_rank > 0.0, q_lora_rank, hidden_size), context, bias=bias, up=low),
         Linear(hidden_size, 2.0 * kv_heads * head_size, bias=bias, most=kv_heads,
                keys=True, alone=low),
         Linear(hidden_size, output_gate * context, alone=0.0),
-        *_output(context, hidden_size, output_rank, output_groups, biases),
+        *_output(context, hidden_size, output_rank, output_groups, linear_bias),
     )  # fmt: skip
-    return Part(linears, (2.0 * qk_norms * head_size + q_rank + attention_sinks,))
+    return Part(linears, (2.0 * qk_norms * head_size + q_lora_rank + attention_sinks,))
 
 
 def latent_attention(
     hidden_size,
     heads,
     head_size,
-    q_rank,
-    kv_rank,
-    head_size_plain,
-    head_size_rope,
-    head_size_value,
+    q_lora_rank,
+    kv_lora_rank,
+    qk_nope_head_size,
+    qk_rope_head_size,
+    v_head_size,
     output_gate,
     output_rank,
     output_groups,
-    biases,
+    linear_bias,
     qkv_biases,
     qk_norms,
     attention_sinks,
 ):
     """Attention whose keys and values are projected up from one latent vector (MLA)."""
-    context, bias = heads * head_size_value, xp.maximum(biases, qkv_biases)
-    queries = heads * (head_size_plain + head_size_rope)
+    context, bias = heads * v_head_size, xp.maximum(linear_bias, qkv_biases)
+    queries = heads * (qk_nope_head_size + qk_rope_head_size)
     linears = (
-        Linear(hidden_size, q_rank, WHOLE, bias),
-        Linear(xp.where(q_rank > 0.0, q_rank, hidden_size), queries, bias=bias, up=1.0),
-        Linear(hidden_size, kv_rank + head_size_rope, WHOLE, bias),
-        Linear(kv_rank, heads * (head_size_plain + head_size_value), bias=bias, up=1.0,
+        Linear(hidden_size, q_lora_rank, WHOLE, bias),
+        Linear(xp.where(q_lora_rank > 0.0, q_lora_rank, hidden_size), queries, bias=bias, up=1.0),
+        Linear(hidden_size, kv_lora_rank + qk_rope_head_size, WHOLE, bias),
+        Linear(kv_lora_rank, heads * (qk_nope_head_size + v_head_size), bias=bias, up=1.0,
                keys=True),
         Linear(hidden_size, output_gate * context),
-        *_output(context, hidden_size, output_rank, output_groups, biases),
+        *_output(context, hidden_size, output_rank, output_groups, linear_bias),
     )  # fmt: skip
-    return Part(linears, (2.0 * qk_norms * head_size + q_rank + kv_rank + attention_sinks,))
+    return Part(
+        linears, (2.0 * qk_norms * head_size + q_lora_rank + kv_lora_rank + attention_sinks,)
+    )
 
 
 def linear_attention(
@@ -126,25 +128,25 @@ def linear_attention(
     linear_value_heads,
     linear_value_size,
     mamba,
-    biases,
+    linear_bias,
 ):
     """A gated delta net or Mamba-2: convolution, decay and norm beside two GEMMs.
 
     Mamba-2's convolution has a bias, its decay a third number a head, and its norm is of all heads.
     """
     linears = (
-        Linear(hidden_size, linear_in_width, bias=biases),
-        Linear(linear_out_width, hidden_size, ROWS, biases),
+        Linear(hidden_size, linear_in_width, bias=linear_bias),
+        Linear(linear_out_width, hidden_size, ROWS, linear_bias),
     )
     norm = xp.where(mamba > 0.0, linear_out_width, linear_value_size)
     convolution = (linear_kernel + mamba) * linear_convolved_width
     return Part(linears, (convolution + (2.0 + mamba) * linear_value_heads + norm,))
 
 
-def indexer(hidden_size, head_size, q_rank, index_heads, index_head_size, index_stride):
+def indexer(hidden_size, head_size, q_lora_rank, index_heads, index_head_size, index_stride):
     """What selects tokens for attention, or vectors of several, which it then makes as well."""
     several = xp.where(index_stride > 1.0, 1.0, 0.0)
-    source = xp.where(q_rank > 0.0, q_rank, hidden_size)
+    source = xp.where(q_lora_rank > 0.0, q_lora_rank, hidden_size)
     linears = (
         Linear(source, index_heads * index_head_size, WHOLE, adapted=False),
         Linear(hidden_size, (1.0 + 3.0 * several) * index_head_size, WHOLE, adapted=False),
@@ -169,7 +171,7 @@ def grouped_query_kept(
     heads,
     kv_heads,
     head_size,
-    q_rank,
+    q_lora_rank,
     output_gate,
     output_rank,
     output_groups,
@@ -184,11 +186,11 @@ def grouped_query_kept(
 ):
     """Queries, keys, values, scores and context, and latent vectors before and after their norm."""
     context, keys = heads * head_size, kv_heads * head_size
-    low = xp.where(q_rank > 0.0, 1.0, 0.0)
+    low = xp.where(q_lora_rank > 0.0, 1.0, 0.0)
     return (
         *residual(hidden_size, activation_bytes, kept_attention_input_bytes, dropout, mask_bytes,
                   residual_streams),
-        Kept(2.0 * q_rank, activation_bytes),
+        Kept(2.0 * q_lora_rank, activation_bytes),
         Kept(low * context, activation_bytes, HEADS, ("recompute_mla_up_proj",)),
         Kept((1.0 - low) * context, activation_bytes, HEADS),
         Kept(2.0 * keys, activation_bytes, HEADS, most=kv_heads),
@@ -205,11 +207,11 @@ def latent_attention_kept(
     hidden_size,
     heads,
     head_size,
-    q_rank,
-    kv_rank,
-    head_size_plain,
-    head_size_rope,
-    head_size_value,
+    q_lora_rank,
+    kv_lora_rank,
+    qk_nope_head_size,
+    qk_rope_head_size,
+    v_head_size,
     output_gate,
     output_rank,
     output_groups,
@@ -223,12 +225,12 @@ def latent_attention_kept(
     residual_streams,
 ):
     """Latent vectors before and after their norm; queries, keys and values from them; context."""
-    context, queries = heads * head_size_value, heads * (head_size_plain + head_size_rope)
+    context, queries = heads * v_head_size, heads * (qk_nope_head_size + qk_rope_head_size)
     up = ("recompute_mla_up_proj",)
     return (
         *residual(hidden_size, activation_bytes, kept_attention_input_bytes, dropout, mask_bytes,
                   residual_streams),
-        Kept(2.0 * (q_rank + kv_rank) + head_size_rope, activation_bytes),
+        Kept(2.0 * (q_lora_rank + kv_lora_rank) + qk_rope_head_size, activation_bytes),
         Kept(2.0 * queries + context, activation_bytes, HEADS, up),
         Kept(2.0 * qk_norms * heads * head_size, activation_bytes, HEADS),
         Kept(2.0 * output_gate * context, activation_bytes, HEADS),
@@ -288,21 +290,21 @@ class Mixer:
 
 GDN = "megatron/core/ssm/gated_delta_net and mamba_mixer.py"
 MIXERS = (
-    Mixer("grouped_query", grouped_query, grouped_query_kept, "grouped_query_share",
+    Mixer("grouped_query", grouped_query, grouped_query_kept, "grouped_query_fraction",
           VASWANI,
           "section 3.2.2; groups: Ainslie et al. 2023, section 2.2; output in groups of heads "
           "through vectors of a rank: DeepSeek-V4, section 2.3.1",
           ("the norms of queries and keys are over one head, and all heads share them",)),
-    Mixer("latent_attention", latent_attention, latent_attention_kept, "latent_attention_share",
+    Mixer("latent_attention", latent_attention, latent_attention_kept, "latent_attention_fraction",
           DEEPSEEK_V2, "section 2.1",
           ("all heads share the rotated part of the keys, which comes straight from hidden",
            "each latent vector has an RMS norm; projections down to it are whole on each rank")),
-    Mixer("linear_attention", linear_attention, linear_attention_kept, "linear_share",
+    Mixer("linear_attention", linear_attention, linear_attention_kept, "linear_attention_fraction",
           "megatron", GDN, layers="linear_layers", scans=True),
-    Mixer("indexer", indexer, indexer_kept, "index_share", "megatron", DSA,
+    Mixer("indexer", indexer, indexer_kept, "indexer_fraction", "megatron", DSA,
           ("whole on each rank; queries come from the latent vector, if there is one",
            "a key of several tokens takes a value and a gate of each, of two windows")),
-    Mixer("compressor", compressor, None, "pooled_share", DSV4, "DeepseekV4HCACompressor",
+    Mixer("compressor", compressor, None, "pooled_fraction", DSV4, "DeepseekV4HCACompressor",
           ("a value and a gate of each token",), layers="pooled_layers"),
 )  # fmt: skip
 SCANNING = tuple(mixer for mixer in MIXERS if mixer.scans)
@@ -342,7 +344,7 @@ def mean_of(
     each = [(mixer, *sum_of(of, kind, more)) for mixer, kind in kinds if kind]
     each = [(mixer, names, own) for mixer, names, own in each if names]
     names = [name for mixer, names, _ in each for name in (mixer.share, *names)]
-    names += ["narrow_share", "bf16_attention"] if narrow else []
+    names += ["low_precision_layer_fraction", "bf16_attention"] if narrow else []
     inputs = tuple(dict.fromkeys(names))
 
     def kernel(*values: Array) -> Any:
@@ -352,7 +354,7 @@ def mean_of(
             share = given[mixer.share]
             if narrow:
                 left = 0.0 if mixer.scans else given["bf16_attention"]
-                share = share * (given["narrow_share"] * (1.0 - left))
+                share = share * (given["low_precision_layer_fraction"] * (1.0 - left))
             parts.append(share * own(*(given[name] for name in names)))
         return reduce(add, parts)
 
@@ -380,19 +382,19 @@ declare("attention_layer_fraction", [mixer.share for mixer in SCANNING], _others
 
 
 @formula(source=DEEPSEEK_V2, where="section 2.1")
-def grouped_query_share(attention_layer_fraction, kv_rank):
+def grouped_query_fraction(attention_layer_fraction, kv_lora_rank):
     """Share of layers whose attention has keys and values of its own."""
-    return xp.where(kv_rank > 0.0, 0.0, attention_layer_fraction)
+    return xp.where(kv_lora_rank > 0.0, 0.0, attention_layer_fraction)
 
 
 @formula(source=DEEPSEEK_V2, where="section 2.1")
-def latent_attention_share(attention_layer_fraction, kv_rank):
+def latent_attention_fraction(attention_layer_fraction, kv_lora_rank):
     """Share of layers whose attention has keys and values from a latent vector."""
-    return xp.where(kv_rank > 0.0, attention_layer_fraction, 0.0)
+    return xp.where(kv_lora_rank > 0.0, attention_layer_fraction, 0.0)
 
 
 @formula(source="megatron", where=DSA, assumes=("none are named: all layers have an indexer",))
-def index_share(index_heads, index_layers, layers):
+def indexer_fraction(index_heads, index_layers, layers):
     """Share of layers with an indexer of their own; the others take what one before selected."""
     own = xp.where(index_layers > 0.0, xp.minimum(index_layers / layers, 1.0), 1.0)
     return xp.where(index_heads > 0.0, own, 0.0)
@@ -402,9 +404,14 @@ def _part(every, *some):
     return xp.minimum(_mean(*some) / xp.maximum(every, 1.0), 1.0)
 
 
-declare("linear_weight_share", ("mixer_weights", *_over_mixers("weights", SCANNING)), _part,
-        "Share of the mixers' weights that linear attention has", source="megatron",
-        where=GDN)  # fmt: skip
+declare(
+    "linear_attention_weight_fraction",
+    ("mixer_weights", *_over_mixers("weights", SCANNING)),
+    _part,
+    "Share of the mixers' weights that linear attention has",
+    source="megatron",
+    where=GDN,
+)
 declare("mixer_scan_flops", _over_mixers("scan_flops", SCANNING), _mean, source="megatron",
         where=GDN)  # fmt: skip
 
@@ -426,10 +433,14 @@ for _way in ("forward", "backward"):
 for _size in ("linear_key_heads", "linear_value_heads", "linear_key_size", "linear_value_size",
               "linear_kernel", "mamba"):  # fmt: skip
     call(returns=_size, of=_size, bind={}, when={"mixers": "hybrid"})
-for _size in ("index_head_size", "index_tokens", "index_layers"):
+for _size in ("index_head_size", "index_top_k", "index_layers"):
     call(returns=_size, of=_size, bind={}, when={"selection": "indexed"})
 UNKNOWN = {"shapes": "unknown"}
-for _name in (*(mixer.share for mixer in SCANNING), "index_share", "linear_weight_share"):
+for _name in (
+    *(mixer.share for mixer in SCANNING),
+    "indexer_fraction",
+    "linear_attention_weight_fraction",
+):
     constant(_name, 0.0, "Nothing is known of layers", when=UNKNOWN,
              source="megatron", where=GDN)  # fmt: skip
 
@@ -446,9 +457,9 @@ mean_of("up_projection_width", up_width, SIDES, assumes=(ONE_GEMM,), **TENSOR)
 mean_of("latent_width", further_up_width, SIDES, source=DEEPSEEK_V2, where="section 2.1")
 mean_of("key_value_width", key_value_width, SIDES, **TENSOR)
 mean_of("up_projection_weights", up_weights, source=DEEPSEEK_V2, where="section 2.1")
-mean_of("repeated_mixer_weights", repeated_weights, source="torchtitan",
+mean_of("recomputed_mixer_weights", repeated_weights, source="torchtitan",
         where="torchtitan/models/llama3/infra/parallelize.py, _custom_policy")  # fmt: skip
-mean_of("mixer_narrow_parameters", rank_weights, ("tp",), narrow=True, source="megatron",
+mean_of("mixer_low_precision_parameters", rank_weights, ("tp",), narrow=True, source="megatron",
         where="megatron/core/fp8_utils.py, get_fp8_context with is_init")  # fmt: skip
 mean_of(
     "mixer_adapter_width", adapter_width, ("lora_attention",), source="hu2021", where="section 4.1"

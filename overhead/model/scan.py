@@ -90,7 +90,7 @@ DELTA_MOVED = {
 }
 DELTA_CHUNK = 64.0  # chunk_size
 SIZES = (
-    "mamba", "rank_tokens", "tp", "micro_batch", "activation_bytes", "single_bytes",
+    "mamba", "rank_tokens", "tp", "micro_batch_size", "activation_bytes", "single_bytes",
     "linear_in_width", "linear_convolved_width", "linear_out_width", "linear_key_heads",
     "linear_key_size", "linear_value_heads",
 )  # fmt: skip
@@ -101,7 +101,7 @@ def _scanned(way: str) -> Any:
     delta_halves, delta_singles = DELTA_MOVED[way]
 
     def moved(
-        mamba: Array, tokens: Array, tp: Array, micro_batch: Array, half: Array,
+        mamba: Array, tokens: Array, tp: Array, micro_batch_size: Array, half: Array,
         single: Array, into: Array, convolved: Array, inner: Array, key_heads: Array,
         key_size: Array, heads: Array,
     ) -> Array:  # fmt: skip
@@ -109,12 +109,14 @@ def _scanned(way: str) -> Any:
         products = key_heads * MAMBA_CHUNK
         narrow = _weighted(halves, (convolved, groups, inner, states, heads))
         wide = _weighted(singles, (states, products, groups, heads))
-        copied = xp.where(micro_batch > 1.0, 2.0 * half * _weighted(copies, (into, inner)), 0.0)
+        copied = xp.where(
+            micro_batch_size > 1.0, 2.0 * half * _weighted(copies, (into, inner)), 0.0
+        )
         scanned = half * narrow + single * wide + copied
         repeated, within = heads * key_size, heads * DELTA_CHUNK
         delta = (convolved, groups, repeated, inner, inner * key_size / DELTA_CHUNK, within, heads)
         ruled = half * _weighted(delta_halves, delta) + single * delta_singles * heads
-        ruled = ruled + xp.where(micro_batch > 1.0, 2.0 * half * inner, 0.0)
+        ruled = ruled + xp.where(micro_batch_size > 1.0, 2.0 * half * inner, 0.0)
         return tokens / tp * xp.where(mamba > 0.0, scanned, ruled)
 
     return moved

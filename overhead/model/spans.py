@@ -19,13 +19,15 @@ WINDOWED = "layers without the window attend to all tokens"
 @formula(
     assumes=("none are named: all have it", "a stage has as many of them as the mean"), **WINDOW
 )
-def windowed_share(windowed_layers, layers):
+def sliding_window_fraction(sliding_window_layers, layers):
     """Share of layers that the window holds in, of those that are named."""
-    return xp.where(windowed_layers > 0.0, xp.minimum(windowed_layers / layers, 1.0), 1.0)
+    return xp.where(
+        sliding_window_layers > 0.0, xp.minimum(sliding_window_layers / layers, 1.0), 1.0
+    )
 
 
-def _within(whole, window):
-    return xp.where(window > 0.0, xp.minimum(whole, window), whole)
+def _within(whole, sliding_window):
+    return xp.where(sliding_window > 0.0, xp.minimum(whole, sliding_window), whole)
 
 
 def _attended(most, sequence):
@@ -33,12 +35,12 @@ def _attended(most, sequence):
     return xp.asarray(span * (1.0 - span / (2.0 * sequence)))
 
 
-alias("whole_span", "sequence_length", "Tokens that attention stays within: the sequence",
+alias("full_span", "sequence_length", "Tokens that attention stays within: the sequence",
       **WINDOW)  # fmt: skip
 
 
 @formula(
-    returns="whole_span",
+    returns="full_span",
     source=BRIDGE,
     where="docs/training/packed-sequences.md: sequence boundaries for attention",
     assumes=("documents are equally long, and as many as fill a sequence",),
@@ -50,10 +52,14 @@ def packed_whole_span(sequence_length, document_length):
 
 
 @formula(assumes=(WINDOWED, FULL), **WINDOW)
-def attention_span(selected_span, window, windowed_share, pooled_span):
+def attention_span(selected_span, sliding_window, sliding_window_fraction, pooled_span):
     """Tokens that one token's scores span, masked ones counted, in the mean of layers."""
-    within = _within(selected_span, window)
-    return windowed_share * within + (1.0 - windowed_share) * selected_span + pooled_span
+    within = _within(selected_span, sliding_window)
+    return (
+        sliding_window_fraction * within
+        + (1.0 - sliding_window_fraction) * selected_span
+        + pooled_span
+    )
 
 
 @formula(
@@ -61,11 +67,17 @@ def attention_span(selected_span, window, windowed_share, pooled_span):
     where=f"{WINDOW['where']}, summed over the sequence",
     assumes=(WINDOWED, CAUSAL),
 )
-def causal_attention_span(selected_span, whole_span, window, windowed_share, pooled_span):
+def causal_attention_span(
+    selected_span, full_span, sliding_window, sliding_window_fraction, pooled_span
+):
     """Mean number of tokens that one token attends to, masked ones not counted."""
-    within = _attended(_within(selected_span, window), whole_span)
-    whole = _attended(selected_span, whole_span)
-    return windowed_share * within + (1.0 - windowed_share) * whole + 0.5 * pooled_span
+    within = _attended(_within(selected_span, sliding_window), full_span)
+    whole = _attended(selected_span, full_span)
+    return (
+        sliding_window_fraction * within
+        + (1.0 - sliding_window_fraction) * whole
+        + 0.5 * pooled_span
+    )
 
 
 @formula(
@@ -78,38 +90,40 @@ def causal_attention_span(selected_span, whole_span, window, windowed_share, poo
     ),
 )
 def causal_tiled_span(
-    selected_span, whole_span, window, windowed_share, pooled_span, attention_tile
+    selected_span, full_span, sliding_window, sliding_window_fraction, pooled_span, attention_tile
 ):
     """Mean number of tokens of the blocks in which a fused kernel computes one token's scores."""
     tile = xp.maximum(attention_tile, 1.0)
-    reached = tile * (xp.ceil((window - 1.0) / tile) + 0.5)
-    blocks = xp.where(window > 0.0, xp.maximum(window, reached), 0.0)
-    return causal_attention_span(selected_span, whole_span, blocks, windowed_share, pooled_span)
+    reached = tile * (xp.ceil((sliding_window - 1.0) / tile) + 0.5)
+    blocks = xp.where(sliding_window > 0.0, xp.maximum(sliding_window, reached), 0.0)
+    return causal_attention_span(
+        selected_span, full_span, blocks, sliding_window_fraction, pooled_span
+    )
 
 
 # Sparse attention: an indexer of its own selects for each token as many as are attended to.
 
 
 @formula(source="deepseekv4", where="DeepseekV4HCACompressor")
-def pooled_span(pooled_share, whole_span, pooled_stride):
+def pooled_span(pooled_fraction, full_span, pooled_stride):
     """Vectors of several tokens that a token attends to beside its window, in the mean."""
-    return pooled_share * whole_span / xp.maximum(pooled_stride, 1.0)
+    return pooled_fraction * full_span / xp.maximum(pooled_stride, 1.0)
 
 
 @formula(
     assumes=("training on what is selected: the warm-up that attends to all is short",), **INDEX
 )
-def selected_span(whole_span, index_heads, index_tokens, window):
+def selected_span(full_span, index_heads, index_top_k, sliding_window):
     """Tokens that attention selects: all, or as many as an indexer does and those of a window."""
-    most = xp.maximum(xp.minimum(whole_span, index_tokens + window), 1.0)
-    return xp.where(index_heads > 0.0, most, whole_span)
+    most = xp.maximum(xp.minimum(full_span, index_top_k + sliding_window), 1.0)
+    return xp.where(index_heads > 0.0, most, full_span)
 
 
 @formula(assumes=(FULL,), **INDEX)
-def index_flops(index_share, whole_span, index_heads, index_head_size, index_stride):
+def index_flops(indexer_fraction, full_span, index_heads, index_head_size, index_stride):
     """Forward FLOPs of one token by an indexer's scores and their sum, in the mean of layers."""
-    keys = whole_span / xp.maximum(index_stride, 1.0)
-    return 2.0 * index_share * keys * index_heads * (index_head_size + 1.0)
+    keys = full_span / xp.maximum(index_stride, 1.0)
+    return 2.0 * indexer_fraction * keys * index_heads * (index_head_size + 1.0)
 
 
 @formula(assumes=(CAUSAL,), **INDEX)
@@ -127,9 +141,16 @@ def causal_index_flops(index_flops):
     ),
 )
 def index_backward_flops(
-    index_share, selected_span, whole_span, index_heads, index_head_size, heads, tp, query_head_size
+    indexer_fraction,
+    selected_span,
+    full_span,
+    index_heads,
+    index_head_size,
+    heads,
+    tp,
+    query_head_size,
 ):
     """Backward FLOPs of one token by an indexer: its loss, two products over what it selected."""
-    span = _attended(selected_span, whole_span)
+    span = _attended(selected_span, full_span)
     own, attention = index_heads * index_head_size, heads / tp * query_head_size
-    return index_share * span * (6.0 * own + 2.0 * attention)
+    return indexer_fraction * span * (6.0 * own + 2.0 * attention)

@@ -25,9 +25,9 @@ MEGATRON = {"buckets": "megatron"}
     assumes=(*IN_TURN, "all buckets but the first are equal"),
     when={"mechanism": "ddp_buckets"},
 )
-def ddp_buckets_time(gradient_buckets, first_bucket_share, compute_time, communication_time):
+def ddp_buckets_time(gradient_buckets, first_bucket_fraction, compute_time, communication_time):
     """Time of a backward behind which its gradients' buckets are reduced."""
-    first = xp.where(gradient_buckets > 1.0, first_bucket_share, 1.0)
+    first = xp.where(gradient_buckets > 1.0, first_bucket_fraction, 1.0)
     others = xp.maximum(gradient_buckets - 1.0, 1.0)
     start = first * compute_time
     from_first = start + communication_time
@@ -36,7 +36,7 @@ def ddp_buckets_time(gradient_buckets, first_bucket_share, compute_time, communi
     return xp.maximum(xp.maximum(from_first, from_second), from_last)
 
 
-@derived(returns="first_bucket_share", assumes=("all buckets are equal",))
+@derived(returns="first_bucket_fraction", assumes=("all buckets are equal",))
 def equal_first_bucket(gradient_buckets):
     """Share of the first of equal buckets."""
     return 1.0 / gradient_buckets
@@ -55,7 +55,7 @@ def sized_buckets(message_bytes, first_bucket_capacity, bucket_capacity):
 
 
 @formula(
-    returns="first_bucket_share",
+    returns="first_bucket_fraction",
     source=mechanisms.BUCKETS,
     where="section 3.2.2",
     assumes=("time is in proportion to bytes",),
@@ -94,9 +94,9 @@ def megatron_buckets(reduced_elements, bucket_elements):
 
 
 @derived(returns="overlap_window", assumes=("all micro-batches take equally long",))
-def window_of_last_backward(backward_share, compute_time, micro_batches):
+def window_of_last_backward(backward_fraction, compute_time, num_micro_batches):
     """Computation of the last micro-batch's backward."""
-    return backward_share * compute_time / micro_batches
+    return backward_fraction * compute_time / num_micro_batches
 
 
 @formula(
@@ -178,15 +178,15 @@ BULK: dict[str, Any] = {
 
 
 @formula(source=mechanisms.ENGINE, where="set_sm_margin", assumes=("one is left at least",))
-def free_sms(sms, num_sm):
+def compute_sms(sms, num_sm):
     """Multiprocessors that communication leaves to the computation."""
     return xp.maximum(sms - num_sm, 1.0)
 
 
 @derived(assumes=(ALONE, "all multiprocessors work all of the time"))
-def carved_compute_time(compute_time, sms, free_sms):
+def sm_limited_compute_time(compute_time, sms, compute_sms):
     """Time of the computation on the multiprocessors that communication leaves."""
-    return compute_time * sms / free_sms
+    return compute_time * sms / compute_sms
 
 
 @formula(
@@ -195,12 +195,12 @@ def carved_compute_time(compute_time, sms, free_sms):
     when={"mechanism": "bulk_margin"},
     **BULK,
 )
-def bulk_margin_time(carved_compute_time, communication_time):
+def bulk_margin_time(sm_limited_compute_time, communication_time):
     """Time of a product that leaves room for a collective beside it.
 
     It can be longer than both one after the other.
     """
-    return xp.maximum(carved_compute_time, communication_time)
+    return xp.maximum(sm_limited_compute_time, communication_time)
 
 
 @formula(
@@ -279,21 +279,21 @@ WHERE = "chapter 3, tile and wave quantization"
 
 
 @formula(source=mechanisms.TILES, where=WHERE)
-def tiles(matmul_rows, tile_rows, matmul_columns, tile_columns):
+def tiles(matmul_m, tile_rows, matmul_n, tile_columns):
     """Tiles of a matrix product."""
-    return xp.ceil(matmul_rows / tile_rows) * xp.ceil(matmul_columns / tile_columns)
+    return xp.ceil(matmul_m / tile_rows) * xp.ceil(matmul_n / tile_columns)
 
 
 @formula(source=mechanisms.TILES, where=WHERE)
-def waves(tiles, free_sms):
+def waves(tiles, compute_sms):
     """Waves of a product's tiles, one on each multiprocessor at a time."""
-    return xp.ceil(tiles / free_sms)
+    return xp.ceil(tiles / compute_sms)
 
 
 @formula(source=mechanisms.TILES, where=WHERE)
-def wave_efficiency(tiles, free_sms):
+def wave_efficiency(tiles, compute_sms):
     """Tiles of a product by those that its waves have room for."""
-    room = xp.ceil(xp.maximum(tiles, 1.0) / free_sms) * free_sms
+    room = xp.ceil(xp.maximum(tiles, 1.0) / compute_sms) * compute_sms
     return xp.where(tiles > 0.0, tiles / room, 1.0)
 
 
@@ -302,18 +302,18 @@ def wave_efficiency(tiles, free_sms):
     where=WHERE,
     assumes=("a multiprocessor has its part of the best product's rate",),
 )
-def tile_time(tile_rows, tile_columns, matmul_depth, sms, best_matmul_flops):
+def tile_time(tile_rows, tile_columns, matmul_k, sms, peak_measured_matmul_flops):
     """Time in which one multiprocessor computes a tile, where it isn't given."""
-    return 2.0 * tile_rows * tile_columns * matmul_depth * sms / best_matmul_flops
+    return 2.0 * tile_rows * tile_columns * matmul_k * sms / peak_measured_matmul_flops
 
 
 @formula(
     source=mechanisms.TILES, where="math and memory bounds", assumes=("each matrix is moved once",)
 )
-def moved_bytes(activation_bytes, matmul_rows, matmul_depth, matmul_columns):
+def moved_bytes(activation_bytes, matmul_m, matmul_k, matmul_n):
     """Bytes that a product reads and writes."""
-    inputs = matmul_rows * matmul_depth + matmul_depth * matmul_columns
-    return activation_bytes * (inputs + matmul_rows * matmul_columns)
+    inputs = matmul_m * matmul_k + matmul_k * matmul_n
+    return activation_bytes * (inputs + matmul_m * matmul_n)
 
 
 @formula(
@@ -331,11 +331,11 @@ def wave_matmul_time(waves, tile_time, moved_bytes, memory_bandwidth, launch_tim
 
 LOOP = "decomposition into a loop of chunks"
 
-alias("product_chunks", "ranks", source=mechanisms.DECOMPOSED, where=LOOP, when=RING)
+alias("matmul_chunks", "ranks", source=mechanisms.DECOMPOSED, where=LOOP, when=RING)
 
 
 @formula(
-    returns="product_chunks",
+    returns="matmul_chunks",
     source=mechanisms.ENGINE,
     where="aggregate",
     when={"mechanism": "ring_exchange_aggregate"},
@@ -345,17 +345,17 @@ def aggregate_chunks(ranks):
     return xp.maximum(xp.ceil(ranks / 2.0), 1.0)
 
 
-alias("product_chunks", "splits", source=mechanisms.ENGINE, where="num_splits", when=SPLIT)
+alias("matmul_chunks", "splits", source=mechanisms.ENGINE, where="num_splits", when=SPLIT)
 
 
 @formula(source=mechanisms.DECOMPOSED, where=LOOP)
-def chunk_rows(matmul_rows, product_chunks):
+def chunk_rows(matmul_m, matmul_chunks):
     """Rows of a chunk: rings cut along the tokens."""
-    return xp.ceil(matmul_rows / product_chunks)
+    return xp.ceil(matmul_m / matmul_chunks)
 
 
-alias("chunk_columns", "matmul_columns", source=mechanisms.DECOMPOSED, where=LOOP)
-alias("chunk_rows", "matmul_rows", source=mechanisms.ENGINE, where="num_splits", when=SPLIT)
+alias("chunk_columns", "matmul_n", source=mechanisms.DECOMPOSED, where=LOOP)
+alias("chunk_rows", "matmul_m", source=mechanisms.ENGINE, where="num_splits", when=SPLIT)
 
 
 @formula(
@@ -364,35 +364,35 @@ alias("chunk_rows", "matmul_rows", source=mechanisms.ENGINE, where="num_splits",
     where="num_splits: along the output's features",
     when=SPLIT,
 )
-def split_columns(matmul_columns, product_chunks):
+def split_columns(matmul_n, matmul_chunks):
     """Columns of a part."""
-    return xp.ceil(matmul_columns / product_chunks)
+    return xp.ceil(matmul_n / matmul_chunks)
 
 
-CHUNK = {"matmul_rows": "chunk_rows", "matmul_columns": "chunk_columns"}
-call(returns="whole_product_time", of="wave_matmul_time", bind={"free_sms": "sms"})
-call(returns="chunk_product_time", of="wave_matmul_time", bind={**CHUNK, "free_sms": "sms"})
+CHUNK = {"matmul_m": "chunk_rows", "matmul_n": "chunk_columns"}
+call(returns="unsplit_matmul_time", of="wave_matmul_time", bind={"compute_sms": "sms"})
+call(returns="chunk_matmul_time", of="wave_matmul_time", bind={**CHUNK, "compute_sms": "sms"})
 # A product in parts leaves room for what sends them.
-call(returns="chunk_product_time", of="wave_matmul_time", bind=CHUNK, when=SPLIT)
-call(returns="carved_compute_time", of="wave_matmul_time", bind={}, when=WAVES)
-alias("compute_time", "whole_product_time", when={**WAVES, "mechanism": ONE_COMPUTATION})
+call(returns="chunk_matmul_time", of="wave_matmul_time", bind=CHUNK, when=SPLIT)
+call(returns="sm_limited_compute_time", of="wave_matmul_time", bind={}, when=WAVES)
+alias("compute_time", "unsplit_matmul_time", when={**WAVES, "mechanism": ONE_COMPUTATION})
 CUT = {"mechanism": "|".join([*RING.values(), "ring_exchange_aggregate", *SPLIT.values()])}
 product(
-    "product_time",
-    ("product_chunks", "chunk_product_time"),
+    "slowed_matmul_time",
+    ("matmul_chunks", "chunk_matmul_time"),
     when={**WAVES, **CUT},
     name="chunked_product_time",
 )
 
 
-@derived(returns="piece_time", assumes=("all pieces take equally long",), when=CUT)
-def equal_piece_time(product_time, product_chunks):
+@derived(returns="single_chunk_time", assumes=("all pieces take equally long",), when=CUT)
+def equal_piece_time(slowed_matmul_time, matmul_chunks):
     """Time of one piece of a product."""
-    return product_time / product_chunks
+    return slowed_matmul_time / matmul_chunks
 
 
 @derived(assumes=("more than 1 where chunks fill their waves worse",))
-def decomposition_factor(whole_product_time, product_time):
+def decomposition_factor(unsplit_matmul_time, slowed_matmul_time):
     """Time of a cut product by that of a whole one."""
-    some = whole_product_time > 0.0
-    return xp.where(some, product_time / xp.where(some, whole_product_time, 1.0), 1.0)
+    some = unsplit_matmul_time > 0.0
+    return xp.where(some, slowed_matmul_time / xp.where(some, unsplit_matmul_time, 1.0), 1.0)

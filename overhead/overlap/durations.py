@@ -71,7 +71,7 @@ def exposed_time(overlapped_time, compute_time):
 
 
 @derived(assumes=("of the shorter duration, so that 1 is the best there can be",))
-def overlap_ratio(hidden_time, compute_time, communication_time):
+def overlap_of_shorter(hidden_time, compute_time, communication_time):
     """Hidden time by the shorter duration; 0 where there is nothing to hide."""
     shorter = xp.minimum(compute_time, communication_time)
     some = shorter > 0.0
@@ -79,7 +79,7 @@ def overlap_ratio(hidden_time, compute_time, communication_time):
 
 
 @derived(assumes=("what tools tell of traces; it can't reach 1 where communication is the longer",))
-def hidden_communication_share(hidden_time, communication_time):
+def overlapped_communication_fraction(hidden_time, communication_time):
     """Hidden time by the communication's; 0 where there is none."""
     some = communication_time > 0.0
     share = hidden_time / xp.where(some, communication_time, 1.0)
@@ -101,7 +101,7 @@ def ideal_speedup(sequential_time, ideal_overlapped_time):
 
 
 @derived()
-def communication_share(communication_time, compute_time):
+def communication_fraction(communication_time, compute_time):
     """Communication by the time of both one after the other."""
     both = compute_time + communication_time
     some = both > 0.0
@@ -172,11 +172,11 @@ def sharded_wait(
     when={"mechanism": "fsdp_backward"},
 )
 def fsdp_backward_time(
-    layers, communication_time, compute_time, reduction_share, prefetched_layers
+    layers, communication_time, compute_time, reduction_fraction, prefetched_layers
 ):
     """Time of a backward whose layers gather weights ahead and reduce their gradients behind."""
-    gather = (1.0 - reduction_share) * communication_time / layers
-    reduce = reduction_share * communication_time / layers
+    gather = (1.0 - reduction_fraction) * communication_time / layers
+    reduce = reduction_fraction * communication_time / layers
     waited = sharded_wait(layers, compute_time / layers, gather, reduce, prefetched_layers)
     return compute_time + gather + waited
 
@@ -186,10 +186,10 @@ def fsdp_backward_time(
     assumes=(EQUAL, "a layer waits, after what doesn't depend on it, for the one before"),
     when={"mechanism": "layer_by_layer"},
 )
-def layer_by_layer_time(compute_time, communication_time, layers, independent_share):
+def layer_by_layer_time(compute_time, communication_time, layers, independent_compute_fraction):
     """Time of layers each of whose communication hides behind the next one's computation."""
-    independent = xp.maximum(communication_time, independent_share * compute_time)
-    between = (layers - 1.0) * (independent + (1.0 - independent_share) * compute_time)
+    independent = xp.maximum(communication_time, independent_compute_fraction * compute_time)
+    between = (layers - 1.0) * (independent + (1.0 - independent_compute_fraction) * compute_time)
     return (compute_time + communication_time + between) / layers
 
 
@@ -210,9 +210,9 @@ RING = {"mechanism": "reduce_scatter_ring"}
     assumes=(CHUNKS, "a rank starts with the chunk that it holds"),
     when={"mechanism": "ring_exchange"},
 )
-def ring_exchange_time(product_time, communication_time, piece_time):
+def ring_exchange_time(slowed_matmul_time, communication_time, single_chunk_time):
     """Time of a product whose input comes round a ring, a chunk of it each step."""
-    return xp.maximum(product_time, communication_time + piece_time)
+    return xp.maximum(slowed_matmul_time, communication_time + single_chunk_time)
 
 
 @formula(
@@ -222,13 +222,13 @@ def ring_exchange_time(product_time, communication_time, piece_time):
     assumes=(CHUNKS, "an even number of ranks", "nothing is computed until the first chunk is in"),
     when={"mechanism": "ring_exchange_aggregate"},
 )
-def ring_exchange_aggregate_time(product_time, communication_time, ranks, piece_time):
+def ring_exchange_aggregate_time(slowed_matmul_time, communication_time, ranks, single_chunk_time):
     """Time of a product whose input comes round a ring, two chunks multiplied at a time.
 
     Two ranks overlap nothing: the only chunk that comes is waited for first.
     """
-    first = product_time + communication_time / xp.maximum(ranks - 1.0, 1.0)
-    return xp.maximum(first, communication_time + piece_time)
+    first = slowed_matmul_time + communication_time / xp.maximum(ranks - 1.0, 1.0)
+    return xp.maximum(first, communication_time + single_chunk_time)
 
 
 alias("summing_bandwidth", "memory_bandwidth")
@@ -253,9 +253,11 @@ def ring_partial_sum_time(ranks, message_bytes, summing_bandwidth):
     assumes=(CHUNKS, "a rank's own chunk comes last, and needs no message"),
     when=RING,
 )
-def reduce_scatter_ring_time(product_time, communication_time, piece_time, partial_sum_time):
+def reduce_scatter_ring_time(
+    slowed_matmul_time, communication_time, single_chunk_time, partial_sum_time
+):
     """Time of a product whose partial results go round a ring, and are added up at the end."""
-    return xp.maximum(product_time, communication_time + piece_time) + partial_sum_time
+    return xp.maximum(slowed_matmul_time, communication_time + single_chunk_time) + partial_sum_time
 
 
 total("sequential_time", ("compute_time", "communication_time", "partial_sum_time"),
@@ -277,11 +279,11 @@ def last_of_equal_splits(communication_time, splits):
     when={"mechanism": "reduce_scatter_pipeline"},
 )
 def reduce_scatter_pipeline_time(
-    product_time, piece_time, splits, communication_time, last_split_time
+    slowed_matmul_time, single_chunk_time, splits, communication_time, last_split_time
 ):
     """Time of a product in parts, each of them reduced and scattered behind the next one."""
-    sent = piece_time + (splits - 1.0) * communication_time / splits
-    return xp.maximum(product_time, sent) + last_split_time
+    sent = single_chunk_time + (splits - 1.0) * communication_time / splits
+    return xp.maximum(slowed_matmul_time, sent) + last_split_time
 
 
 @derived(
@@ -330,7 +332,7 @@ for _kind, _name, _moved in (
         bind={
             "message_bytes": _moved,
             "gpus_per_node": "ranks",
-            "ranks_per_nic": "ranks",
+            "ranks_sharing_nic": "ranks",
             "intra_latency": "latency",
             "intra_bandwidth": "ring_bandwidth",
             # Nothing leaves the node.
@@ -374,18 +376,18 @@ def split_communication_time(splits, split_time, last_split_time):
 
 # How long a product runs beside a collective.
 
-alias("product_time", "compute_time")
-alias("product_time", "carved_compute_time", when={"mechanism": "bulk_margin"})
+alias("slowed_matmul_time", "compute_time")
+alias("slowed_matmul_time", "sm_limited_compute_time", when={"mechanism": "bulk_margin"})
 
 
 @derived(
-    returns="product_time",
+    returns="slowed_matmul_time",
     assumes=("beside a longer collective the product has what that leaves it all of the time",),
     when={"mechanism": "bulk_shared"},
 )
-def slowed_product_time(overlapped_time, compute_time, sms, free_sms):
+def slowed_product_time(overlapped_time, compute_time, sms, compute_sms):
     """Time of a product that gets a collective's multiprocessors when that is done."""
-    return xp.minimum(overlapped_time, compute_time * sms / free_sms)
+    return xp.minimum(overlapped_time, compute_time * sms / compute_sms)
 
 
 # Matrix products with a choice among tiles: whole, cut into pieces that run side by side, and on
@@ -403,15 +405,15 @@ TABLE: dict[str, Any] = {
     assumes=("operations and loads of a tile hide behind one another as sharply as was fitted",),
     **TABLE,
 )
-def tile_product_time(
-    products_at_once,
-    matmul_rows,
+def tile_matmul_time(
+    concurrent_matmuls,
+    matmul_m,
     tile_rows,
-    matmul_columns,
+    matmul_n,
     tile_columns,
     sms,
-    last_wave_share,
-    matmul_depth,
+    last_wave_fraction,
+    matmul_k,
     tile_depth_overhead,
     burst_matmul_flops,
     matmul_input_bytes,
@@ -421,17 +423,17 @@ def tile_product_time(
     burst_memory_bandwidth,
 ):
     """Time of equal products at once with one tile, or of their bytes if that is longer."""
-    each = xp.ceil(matmul_rows / tile_rows) * xp.ceil(matmul_columns / tile_columns)
-    full = xp.maximum(products_at_once * each / sms, 1.0)
-    filled = full + last_wave_share * (xp.ceil(full) - full)
-    depth = matmul_depth + tile_depth_overhead
+    each = xp.ceil(matmul_m / tile_rows) * xp.ceil(matmul_n / tile_columns)
+    full = xp.maximum(concurrent_matmuls * each / sms, 1.0)
+    filled = full + last_wave_fraction * (xp.ceil(full) - full)
+    depth = matmul_k + tile_depth_overhead
     worked = 2.0 * tile_rows * tile_columns * depth * sms / burst_matmul_flops
     loaded = (tile_rows + tile_columns) * depth * matmul_input_bytes / sm_load_bandwidth
-    inputs = matmul_input_bytes * (matmul_rows + matmul_columns) * matmul_depth
-    moved = products_at_once * (inputs + activation_bytes * matmul_rows * matmul_columns)
+    inputs = matmul_input_bytes * (matmul_m + matmul_n) * matmul_k
+    moved = concurrent_matmuls * (inputs + activation_bytes * matmul_m * matmul_n)
     tiled = filled * power_sum(worked, loaded, tile_sharpness)
     time = power_sum(tiled, moved / burst_memory_bandwidth, 4.0)
-    return xp.where(matmul_rows * matmul_columns * matmul_depth > 0.0, time, 0.0)
+    return xp.where(matmul_m * matmul_n * matmul_k > 0.0, time, 0.0)
 
 
 SIDES = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128), (256, 256))
@@ -440,7 +442,7 @@ for _rows, _columns in SIDES:
     _mark, _words = rf"t_{{{_rows},{_columns}}}", f"with a tile of {_rows} x {_columns}"
     call(
         returns=_time,
-        of="tile_product_time",
+        of="tile_matmul_time",
         bind={"tile_rows": f"tile_side_{_rows}", "tile_columns": f"tile_side_{_columns}"},
     )
 
@@ -449,7 +451,7 @@ def _soft_minimum(*times):
     return reduce(lambda one, other: power_sum(one, other, -33.0), times)
 
 
-declare("burst_product_time", [f"tile_{rows}_{columns}_time" for rows, columns in SIDES],
+declare("burst_matmul_time", [f"tile_{rows}_{columns}_time" for rows, columns in SIDES],
         _soft_minimum, assumes=("libraries choose about the best tile",), **TABLE)  # fmt: skip
 
 
@@ -459,54 +461,54 @@ declare("burst_product_time", [f"tile_{rows}_{columns}_time" for rows, columns i
         " away for nothing: inferred from NVIDIA's presets, not measured",
     )
 )
-def confined_product_time(burst_ratio, burst_product_time, sms, free_sms, launch_time):
+def sm_limited_matmul_time(burst_ratio, burst_matmul_time, sms, compute_sms, launch_time):
     """Time of a product in a long run, on the multiprocessors that are left."""
-    slowed = power_sum(burst_ratio * burst_product_time, burst_product_time * sms / free_sms, 20.0)
-    return xp.where(burst_product_time > 0.0, slowed + launch_time, 0.0)
+    slowed = power_sum(burst_ratio * burst_matmul_time, burst_matmul_time * sms / compute_sms, 20.0)
+    return xp.where(burst_matmul_time > 0.0, slowed + launch_time, 0.0)
 
 
 alias("summing_bandwidth", "sum_bandwidth", when=TILED)
 
 
 @formula(
-    returns="pieces_at_once",
+    returns="concurrent_matmul_chunks",
     source=mechanisms.ENGINE,
     where="streams of comm_gemm_overlap.cpp: a piece each in turn, of three",
     when={**TILED, "mechanism": "ring_exchange|ring_exchange_aggregate"},
 )
-def gathering_pieces_at_once(product_chunks):
+def gathering_pieces_at_once(matmul_chunks):
     """Pieces that run side by side while their inputs come in."""
-    return xp.minimum(product_chunks, 3.0)
+    return xp.minimum(matmul_chunks, 3.0)
 
 
 @formula(
-    returns="pieces_at_once",
+    returns="concurrent_matmul_chunks",
     source=mechanisms.ENGINE,
     where="a piece waits for the last but one before it",
     when={**TILED, "mechanism": "reduce_scatter_ring"},
 )
-def scattering_pieces_at_once(product_chunks):
+def scattering_pieces_at_once(matmul_chunks):
     """Pieces that run side by side while partial results go round."""
-    return xp.minimum(product_chunks, 2.0)
+    return xp.minimum(matmul_chunks, 2.0)
 
 
-alias("pieces_at_once", "product_chunks", source=mechanisms.ENGINE,
+alias("concurrent_matmul_chunks", "matmul_chunks", source=mechanisms.ENGINE,
       where="pieces wait for none before them", when={**TILED, **PARTED})  # fmt: skip
 
-WHOLE, ROUND = {"free_sms": "sms"}, {**TILED, "mechanism": CUT["mechanism"].rsplit("|", 1)[0]}
-SIDE_BY_SIDE = {**CHUNK, "products_at_once": "pieces_at_once"}
-call(returns="whole_product_time", of="confined_product_time", bind=WHOLE, when=TILED)
-call(returns="carved_compute_time", of="confined_product_time", bind={}, when=TILED)
-for _returns, _bind in (("piece_time", CHUNK), ("pieces_at_once_time", SIDE_BY_SIDE)):
-    _of = "confined_product_time"
+WHOLE, ROUND = {"compute_sms": "sms"}, {**TILED, "mechanism": CUT["mechanism"].rsplit("|", 1)[0]}
+SIDE_BY_SIDE = {**CHUNK, "concurrent_matmuls": "concurrent_matmul_chunks"}
+call(returns="unsplit_matmul_time", of="sm_limited_matmul_time", bind=WHOLE, when=TILED)
+call(returns="sm_limited_compute_time", of="sm_limited_matmul_time", bind={}, when=TILED)
+for _returns, _bind in (("single_chunk_time", CHUNK), ("concurrent_chunk_time", SIDE_BY_SIDE)):
+    _of = "sm_limited_matmul_time"
     call(returns=_returns, of=_of, bind={**_bind, **WHOLE}, when=ROUND)
     # A product in parts leaves room for what sends them.
     call(returns=_returns, of=_of, bind=_bind, when={**TILED, **PARTED})
-alias("compute_time", "whole_product_time", when={**TILED, "mechanism": ONE_COMPUTATION})
+alias("compute_time", "unsplit_matmul_time", when={**TILED, "mechanism": ONE_COMPUTATION})
 
 
 @formula(
-    returns="product_time",
+    returns="slowed_matmul_time",
     source=mechanisms.ENGINE,
     where="comm_gemm_overlap.cpp: pieces on streams of their own",
     assumes=(
@@ -516,12 +518,21 @@ alias("compute_time", "whole_product_time", when={**TILED, "mechanism": ONE_COMP
     when={**TILED, **CUT},
 )
 def side_by_side_time(
-    launch_time, product_chunks, pieces_at_once, pieces_at_once_time, piece_gap, whole_product_time
+    launch_time,
+    matmul_chunks,
+    concurrent_matmul_chunks,
+    concurrent_chunk_time,
+    matmul_chunk_gap,
+    unsplit_matmul_time,
 ):
     """Time of a product in pieces that run side by side."""
-    busy = product_chunks / pieces_at_once * xp.maximum(pieces_at_once_time - launch_time, 0.0)
-    time = launch_time + busy + xp.maximum(product_chunks - 1.0, 0.0) * piece_gap
-    return xp.where(pieces_at_once_time > 0.0, xp.maximum(time, whole_product_time), 0.0)
+    busy = (
+        matmul_chunks
+        / concurrent_matmul_chunks
+        * xp.maximum(concurrent_chunk_time - launch_time, 0.0)
+    )
+    time = launch_time + busy + xp.maximum(matmul_chunks - 1.0, 0.0) * matmul_chunk_gap
+    return xp.where(concurrent_chunk_time > 0.0, xp.maximum(time, unsplit_matmul_time), 0.0)
 
 
 @formula(
@@ -530,8 +541,8 @@ def side_by_side_time(
     when={**TILED, "mechanism": "bulk_shared"},
     **BULK,
 )
-def tiled_bulk_time(communication_time, compute_time, carved_compute_time):
+def tiled_bulk_time(communication_time, compute_time, sm_limited_compute_time):
     """Time of a product that is slower while a collective beside it runs."""
-    some = carved_compute_time > 0.0
-    kept = xp.where(some, compute_time / xp.where(some, carved_compute_time, 1.0), 1.0)
+    some = sm_limited_compute_time > 0.0
+    kept = xp.where(some, compute_time / xp.where(some, sm_limited_compute_time, 1.0), 1.0)
     return xp.maximum(communication_time, compute_time + communication_time * (1.0 - kept))

@@ -49,7 +49,7 @@ _MECHANISMS = (
     Mechanism(
         "ddp_buckets",
         "gradients reduced in buckets behind the backward",
-        (*BOTH, "gradient_buckets", "first_bucket_share"),
+        (*BOTH, "gradient_buckets", "first_bucket_fraction"),
         "the last bucket's gradients are ready only when the backward is done",
         {"gradient_buckets": 25.0},
     ),
@@ -63,9 +63,9 @@ _MECHANISMS = (
     Mechanism(
         "fsdp_backward",
         "weights gathered ahead and gradients scattered behind, in a backward",
-        (*BOTH, "layers", "reduction_share", "prefetched_layers"),
+        (*BOTH, "layers", "reduction_fraction", "prefetched_layers"),
         "the first layer waits for its weights, and the last one's gradients come at the end",
-        {"layers": 32.0, "reduction_share": 0.5, "prefetched_layers": 1.0},
+        {"layers": 32.0, "reduction_fraction": 0.5, "prefetched_layers": 1.0},
     ),
     Mechanism(
         "zero3_prefetch",
@@ -77,16 +77,16 @@ _MECHANISMS = (
     Mechanism(
         "layer_by_layer",
         "a layer's all_reduce behind the next one's computation",
-        (*BOTH, "layers", "independent_share"),
+        (*BOTH, "layers", "independent_compute_fraction"),
         "the last layer has no next one, and what depends on the all_reduce waits for it",
-        {"layers": 32.0, "independent_share": 0.0},
+        {"layers": 32.0, "independent_compute_fraction": 0.0},
     ),
     Mechanism(
         "gradient_accumulation",
         "gradients of several micro-batches reduced behind the last one's backward",
-        (*BOTH, "micro_batches", "backward_share", "gradient_buckets"),
+        (*BOTH, "num_micro_batches", "backward_fraction", "gradient_buckets"),
         "only the last micro-batch's backward has gradients to reduce",
-        {"micro_batches": 8.0, "backward_share": 2 / 3, "gradient_buckets": 25.0},
+        {"num_micro_batches": 8.0, "backward_fraction": 2 / 3, "gradient_buckets": 25.0},
     ),
     Mechanism(
         "ring_exchange",
@@ -141,11 +141,11 @@ _MECHANISMS = (
         "pipeline",
         "transfers between pipeline stages behind other micro-batches",
         (
-            "stage_forward_time", "stage_backward_time", "p2p_time", "pp", "micro_batches",
-            "virtual_stages",
+            "stage_forward_time", "stage_backward_time", "p2p_time", "pp", "num_micro_batches",
+            "virtual_pipeline_size",
         ),
         "the pipeline fills and drains, and plain 1F1B waits for nearly each micro-batch's",
-        {"pp": 8.0, "micro_batches": 8.0, "virtual_stages": 1.0},
+        {"pp": 8.0, "num_micro_batches": 8.0, "virtual_pipeline_size": 1.0},
     ),
     Mechanism(
         "fused_messages",
@@ -194,12 +194,14 @@ A_MULTIPROCESSOR_LEFT = Requirement(
 WHOLE_ROUNDS = Requirement(
     "micro_batches_not_multiple_of_stages",
     "interleaving needs a multiple of the stages as micro-batches",
-    lambda virtual_stages, micro_batches, pp: (virtual_stages <= 1.0) | (micro_batches % pp == 0.0),
+    lambda virtual_pipeline_size, num_micro_batches, pp: (
+        (virtual_pipeline_size <= 1.0) | (num_micro_batches % pp == 0.0)
+    ),
 )
 ONE_VIRTUAL_STAGE = Requirement(
     "virtual_stages_need_interleaving",
     "other schedules have one virtual stage a rank",
-    lambda virtual_stages: virtual_stages <= 1.0,
+    lambda virtual_pipeline_size: virtual_pipeline_size <= 1.0,
 )
 LONG_ENOUGH = Requirement(
     "shorter_than_possible",
@@ -234,9 +236,9 @@ OUTPUTS = (
     "ideal_overlapped_time",
     "hidden_time",
     "exposed_time",
-    "overlap_ratio",
-    "hidden_communication_share",
+    "overlap_of_shorter",
+    "overlapped_communication_fraction",
     "overlap_speedup",
     "ideal_speedup",
-    "communication_share",
+    "communication_fraction",
 )

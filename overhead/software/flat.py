@@ -39,40 +39,64 @@ def flat_port_rate(ranks, bandwidth, pair_bandwidth):
 
 
 @priced(returns="inner_step_latency", assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"})
-def flat_step_latency(ranks, gpus_per_node, step_latency, fabric_latency):
+def flat_step_latency(ranks, gpus_per_node, step_latency, inter_node_step_latency):
     """Latency of a step, in a node or between nodes."""
-    return xp.where(ranks <= gpus_per_node, step_latency, fabric_latency)
+    return xp.where(ranks <= gpus_per_node, step_latency, inter_node_step_latency)
 
 
 alias("inner_step_latency", "step_latency", "Latency of a step, in a node", source=OWN,
       when={**STEPWISE, "link": "intra"}, name="intra_step_latency")  # fmt: skip
-alias("inner_step_latency", "fabric_latency", "Latency of a step, between nodes", source=OWN,
-      when={**STEPWISE, "link": "inter"}, name="inter_step_latency")  # fmt: skip
-alias("inner_share", "link_share", "Share of the link's rate, in a node", source=OWN,
+alias(
+    "inner_step_latency",
+    "inter_node_step_latency",
+    "Latency of a step, between nodes",
+    source=OWN,
+    when={**STEPWISE, "link": "inter"},
+    name="inter_step_latency",
+)
+alias("inner_efficiency", "channel_efficiency", "Share of the link's rate, in a node", source=OWN,
       when={**STEPWISE, "link": "intra"}, name="intra_share")  # fmt: skip
-alias("inner_share", "fabric_share", "Share of the link's rate, between nodes", source=OWN,
+alias("inner_efficiency", "nic_efficiency", "Share of the link's rate, between nodes", source=OWN,
       when={**STEPWISE, "link": "inter"}, name="inter_share")  # fmt: skip
-alias("inner_share", "pair_share", "Share of the link's rate that an exchange of pairs reaches",
-      source=OWN, when=PAIRS, name="flat_pair_share")  # fmt: skip
-alias("inner_ll_share", "ll_share", "Rate of LL over that of Simple, of a ring", source=OWN,
-      when=RING, name="flat_ll_share")  # fmt: skip
-alias("inner_ll_share", "pair_ll_share", "Rate of LL over that of Simple, of an exchange of pairs",
-      source=OWN, when=PAIRS, name="flat_pair_ll_share")  # fmt: skip
+alias(
+    "inner_efficiency",
+    "sendrecv_efficiency",
+    "Share of the link's rate that an exchange of pairs reaches",
+    source=OWN,
+    when=PAIRS,
+    name="flat_pair_share",
+)
+alias(
+    "inner_ll_rate_ratio",
+    "ll_rate_ratio",
+    "Rate of LL over that of Simple, of a ring",
+    source=OWN,
+    when=RING,
+    name="flat_ll_share",
+)
+alias(
+    "inner_ll_rate_ratio",
+    "sendrecv_ll_rate_ratio",
+    "Rate of LL over that of Simple, of an exchange of pairs",
+    source=OWN,
+    when=PAIRS,
+    name="flat_pair_ll_share",
+)
 
 
-@priced(returns="inner_share", assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"})
-def flat_share(ranks, gpus_per_node, link_share, fabric_share):
+@priced(returns="inner_efficiency", assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"})
+def flat_share(ranks, gpus_per_node, channel_efficiency, nic_efficiency):
     """Share of the link's rate, in a node or between nodes."""
-    return xp.where(ranks <= gpus_per_node, link_share, fabric_share)
+    return xp.where(ranks <= gpus_per_node, channel_efficiency, nic_efficiency)
 
 
 @priced(when=STEPWISE)
-def step_wire_time(message_bytes, port_rate, inner_share):
+def step_serialization_time(message_bytes, port_rate, inner_efficiency):
     """Time of the whole message over one link, at the rate that steps reach."""
-    return message_bytes / (port_rate * inner_share)
+    return message_bytes / (port_rate * inner_efficiency)
 
 
-product("step_ramp_time", ("ramp_time", "inner_share"), "Ramp of steps", source=OWN,
+product("step_ramp_time", ("ramp_time", "inner_efficiency"), "Ramp of steps", source=OWN,
         when=STEPWISE)  # fmt: skip
 
 
@@ -85,30 +109,30 @@ product("ll_fixed_time", ("latency_count", "inner_step_latency"),
 
 
 @priced(returns="simple_fixed_time", when=STEPWISE)
-def flat_simple_fixed_time(ranks, simple_entry_time, latency_count, inner_step_latency):
+def flat_simple_fixed_time(ranks, simple_launch_time, latency_count, inner_step_latency):
     """Entry and steps with protocol Simple."""
-    return several(ranks) * simple_entry_time + latency_count * inner_step_latency
+    return several(ranks) * simple_launch_time + latency_count * inner_step_latency
 
 
 @priced(returns="simple_fixed_time", when={**SCHEDULED, "in_network": "yes"})
-def in_network_fixed_time(ranks, simple_entry_time, latency_count, in_network_latency):
+def in_network_fixed_time(ranks, simple_launch_time, latency_count, in_network_latency):
     """Entry and steps where the switch takes part."""
-    return several(ranks) * simple_entry_time + latency_count * in_network_latency
+    return several(ranks) * simple_launch_time + latency_count * in_network_latency
 
 
 @priced(returns="ll_fixed_time", when=PAIRS)
-def flat_pair_ll_fixed_time(ranks, pair_entry_time, latency_count, pair_step_latency):
+def flat_pair_ll_fixed_time(ranks, sendrecv_launch_time, latency_count, sendrecv_step_latency):
     """Entry and messages of an exchange of pairs, with LL."""
-    return several(ranks) * pair_entry_time + latency_count * pair_step_latency
+    return several(ranks) * sendrecv_launch_time + latency_count * sendrecv_step_latency
 
 
 @priced(returns="simple_fixed_time", when=PAIRS)
 def flat_pair_simple_fixed_time(
-    ranks, pair_entry_time, pair_simple_time, latency_count, pair_step_latency
+    ranks, sendrecv_launch_time, sendrecv_simple_time, latency_count, sendrecv_step_latency
 ):
     """Entry and messages of an exchange of pairs, with Simple."""
-    entry = several(ranks) * (pair_entry_time + pair_simple_time)
-    return entry + latency_count * pair_step_latency
+    entry = several(ranks) * (sendrecv_launch_time + sendrecv_simple_time)
+    return entry + latency_count * sendrecv_step_latency
 
 
 @priced(returns="simple_fixed_time", when=NVLS)
@@ -122,15 +146,15 @@ def flat_nvls_fixed_time(ranks, gpus_per_host, nvls_time, nvls_hosts_time):
 
 
 @priced(returns="ll_byte_time", when={**FLAT, "form": "ring|pairs|message"})
-def flat_ll_byte_time(transfer_fraction, port_rate, inner_share, inner_ll_share):
+def flat_ll_byte_time(transfer_fraction, port_rate, inner_efficiency, inner_ll_rate_ratio):
     """Time of a byte with LL."""
-    return transfer_fraction / (port_rate * inner_share * inner_ll_share)
+    return transfer_fraction / (port_rate * inner_efficiency * inner_ll_rate_ratio)
 
 
 @priced(returns="simple_byte_time", when={**FLAT, "form": "ring|pairs|message|schedule"})
-def flat_simple_byte_time(transfer_fraction, port_rate, inner_share):
+def flat_simple_byte_time(transfer_fraction, port_rate, inner_efficiency):
     """Time of a byte with Simple."""
-    return transfer_fraction / (port_rate * inner_share)
+    return transfer_fraction / (port_rate * inner_efficiency)
 
 
 @priced(
@@ -138,9 +162,9 @@ def flat_simple_byte_time(transfer_fraction, port_rate, inner_share):
     assumes=("a rank gives the whole buffer to readers, and writes its part",),
     when=NVLS,
 )
-def flat_nvls_byte_time(sent_fraction, port_rate, nvls_share):
+def flat_nvls_byte_time(sent_fraction, port_rate, nvls_efficiency):
     """Time of a byte with NVLS."""
-    return sent_fraction / (port_rate * nvls_share)
+    return sent_fraction / (port_rate * nvls_efficiency)
 
 
 @priced(
@@ -154,9 +178,9 @@ def flat_ramp_square(ramp_time, transfer_fraction, port_rate):
 
 
 @priced(returns="ramp_square", when=PAIRS)
-def flat_pair_ramp_square(pair_ramp_time, transfer_fraction, port_rate):
+def flat_pair_ramp_square(sendrecv_ramp_time, transfer_fraction, port_rate):
     """Ramp of an exchange of pairs."""
-    return pair_ramp_time * transfer_fraction / port_rate
+    return sendrecv_ramp_time * transfer_fraction / port_rate
 
 
 @priced(returns="ramp_square", when=NVLS)
@@ -170,6 +194,6 @@ def flat_nvls_ramp_square(nvls_ramp_time, sent_fraction, port_rate):
     assumes=("a rank moves its own block, too, beside what it exchanges",),
     when={**FLAT, "form": "pairs"},
 )
-def flat_pair_copy_byte_time(ranks, pair_copy_rate):
+def flat_pair_copy_byte_time(ranks, sendrecv_copy_rate):
     """Copy of the own block of an exchange."""
-    return several(ranks) / (ranks * pair_copy_rate)
+    return several(ranks) / (ranks * sendrecv_copy_rate)

@@ -36,20 +36,20 @@ product("total_nodes", ("nodes", "pods"), "Nodes of the group, in all pods", sou
 
 
 @priced(when=NODES)
-def fabric_rate(
+def node_nic_bandwidth(
     node_ranks,
-    ranks_per_nic,
+    ranks_sharing_nic,
     nodes,
     pods,
     inter_bandwidth,
-    uplink_oversubscription,
+    effective_oversubscription,
     pod_bandwidth,
     pod_oversubscription,
 ):
     """Rate of a node's network cards together, on the slower of the levels that are passed."""
-    near, far = inter_bandwidth / uplink_oversubscription, pod_bandwidth / pod_oversubscription
+    near, far = inter_bandwidth / effective_oversubscription, pod_bandwidth / pod_oversubscription
     slower = xp.where(pods > 1.0, xp.where(nodes > 1.0, xp.minimum(near, far), far), near)
-    return node_ranks / ranks_per_nic * slower
+    return node_ranks / ranks_sharing_nic * slower
 
 
 @priced(returns="port_rate", when=NODES)
@@ -79,35 +79,40 @@ alias("intra_step_latency", "step_latency", "Latency of a step inside a node", s
 
 @priced(returns="inter_step_latency", name="inter_step_latency_on_nodes", when=NODES)
 @priced(returns="pod_step_latency", name="pod_step_latency_on_nodes", when=NODES)
-def far_latency(fabric_latency, simple_fabric_factor):
+def far_latency(inter_node_step_latency, simple_fabric_factor):
     """Latency of a step between nodes, or between pods, with Simple."""
-    return fabric_latency * (1.0 + simple_fabric_factor)
+    return inter_node_step_latency * (1.0 + simple_fabric_factor)
 
 
-@priced(returns="inter_step_wire_time", name="inter_step_wire_time_on_nodes", when=NODES,
-        inputs=("inter_wire_time", "fabric_share"))  # fmt: skip
-@priced(returns="pod_step_wire_time", name="pod_step_wire_time_on_nodes", when=NODES,
-        inputs=("pod_wire_time", "fabric_share"))  # fmt: skip
-def far_wire_time(wire_time, fabric_share):
+@priced(returns="inter_step_serialization_time", name="inter_step_wire_time_on_nodes", when=NODES,
+        inputs=("inter_serialization_time", "nic_efficiency"))  # fmt: skip
+@priced(returns="pod_step_serialization_time", name="pod_step_wire_time_on_nodes", when=NODES,
+        inputs=("pod_serialization_time", "nic_efficiency"))  # fmt: skip
+def far_wire_time(serialization_time, nic_efficiency):
     """Time of the whole message between nodes, or between pods."""
-    return wire_time / fabric_share
+    return serialization_time / nic_efficiency
 
 
 @priced(returns="inter_step_ramp_time", name="inter_step_ramp_time_on_nodes", when=NODES)
 @priced(returns="pod_step_ramp_time", name="pod_step_ramp_time_on_nodes", when=NODES)
-def far_ramp_time(fabric_ramp_steps, fabric_latency, fabric_share):
+def far_ramp_time(fabric_ramp_steps, inter_node_step_latency, nic_efficiency):
     """Ramp between nodes, or between pods."""
-    return fabric_ramp_steps * fabric_latency * fabric_share
+    return fabric_ramp_steps * inter_node_step_latency * nic_efficiency
 
 
-product("intra_step_ramp_time", ("ramp_time", "link_share"), "Ramp inside a node", source=OWN,
-        when=NODES)  # fmt: skip
+product(
+    "intra_step_ramp_time",
+    ("ramp_time", "channel_efficiency"),
+    "Ramp inside a node",
+    source=OWN,
+    when=NODES,
+)
 
 
 @priced(when=NODES)
-def intra_step_wire_time(message_bytes, port_rate, link_share):
+def intra_step_serialization_time(message_bytes, port_rate, channel_efficiency):
     """Time of the whole message over one link inside a node."""
-    return message_bytes / (port_rate * link_share)
+    return message_bytes / (port_rate * channel_efficiency)
 
 
 # Bytes on each level, at full rate.
@@ -125,9 +130,9 @@ def ring_inner_bytes(ring_passes, ranks, total_nodes, node_ranks, port_rate):
 
 
 @priced(returns="outer_byte_time", when=RING)
-def ring_outer_bytes(total_nodes, ring_passes, ranks, fabric_rate):
+def ring_outer_bytes(total_nodes, ring_passes, ranks, node_nic_bandwidth):
     """Bytes of rings through a node's cards."""
-    return several(total_nodes) * ring_passes * (ranks - 1.0) / ranks / fabric_rate
+    return several(total_nodes) * ring_passes * (ranks - 1.0) / ranks / node_nic_bandwidth
 
 
 @priced(
@@ -145,9 +150,9 @@ def tree_inner_bytes(node_ranks, port_rate):
     assumes=("nodes carry equal parts of all trees",),
     when={**NODES, "form": "tree|nvls_tree"},
 )
-def tree_outer_bytes(total_nodes, fabric_rate):
+def tree_outer_bytes(total_nodes, node_nic_bandwidth):
     """Bytes of trees through a node's cards: with two nodes once the message."""
-    return 2.0 * (total_nodes - 1.0) / total_nodes / fabric_rate
+    return 2.0 * (total_nodes - 1.0) / total_nodes / node_nic_bandwidth
 
 
 @priced(returns="inner_byte_time", when={**NODES, "form": "nvls_tree|sharp"})
@@ -161,9 +166,9 @@ def nvls_inner_bytes(node_ranks, port_rate):
     assumes=("the switches between nodes reduce: each node sends the message once",),
     when=SHARP,
 )
-def sharp_outer_bytes(total_nodes, fabric_rate):
+def sharp_outer_bytes(total_nodes, node_nic_bandwidth):
     """Bytes through a node's cards where the switches between nodes reduce."""
-    return several(total_nodes) / fabric_rate
+    return several(total_nodes) / node_nic_bandwidth
 
 
 @priced(returns="inner_byte_time", when=PAIRS)
@@ -173,9 +178,9 @@ def pair_inner_bytes(node_ranks, ranks, port_rate):
 
 
 @priced(returns="outer_byte_time", when=PAIRS)
-def pair_outer_bytes(total_nodes, node_ranks, fabric_rate):
+def pair_outer_bytes(total_nodes, node_ranks, node_nic_bandwidth):
     """Bytes of an exchange through a node's cards."""
-    return (total_nodes - 1.0) / total_nodes * node_ranks / fabric_rate
+    return (total_nodes - 1.0) / total_nodes * node_ranks / node_nic_bandwidth
 
 
 @priced(returns="inner_byte_time", when={**NODES, "form": "message|schedule"})
@@ -187,50 +192,86 @@ def phase_inner_bytes(intra_transfer_fraction, port_rate):
 @priced(returns="outer_byte_time", when={**NODES, "form": "message|schedule"})
 def phase_outer_bytes(
     inter_transfer_fraction,
-    uplink_oversubscription,
+    effective_oversubscription,
     inter_bandwidth,
     pod_transfer_fraction,
     pod_oversubscription,
     pod_bandwidth,
 ):
     """Bytes of a schedule through the busiest network card."""
-    near = inter_transfer_fraction * uplink_oversubscription / inter_bandwidth
+    near = inter_transfer_fraction * effective_oversubscription / inter_bandwidth
     return near + pod_transfer_fraction * pod_oversubscription / pod_bandwidth
 
 
 # The shares of the rates that a library reaches.
 
 
-alias("inner_share", "link_share", "Share of a port's rate that rings reach", source=OWN,
-      when={**NODES, "form": "ring|schedule"}, name="ring_inner_share")  # fmt: skip
-alias("inner_share", "pair_share", "Share of a port's rate that pairs reach", source=OWN,
-      when={**NODES, "form": "pairs|message"}, name="pair_inner_share")  # fmt: skip
-alias("outer_share", "fabric_share", "Share of the cards' rate that rings reach", source=OWN,
+alias(
+    "inner_efficiency",
+    "channel_efficiency",
+    "Share of a port's rate that rings reach",
+    source=OWN,
+    when={**NODES, "form": "ring|schedule"},
+    name="ring_inner_share",
+)
+alias(
+    "inner_efficiency",
+    "sendrecv_efficiency",
+    "Share of a port's rate that pairs reach",
+    source=OWN,
+    when={**NODES, "form": "pairs|message"},
+    name="pair_inner_share",
+)
+alias("outer_efficiency", "nic_efficiency", "Share of the cards' rate that rings reach", source=OWN,
       when={**NODES, "form": "ring|message|schedule"}, name="ring_outer_share")  # fmt: skip
-alias("outer_share", "sharp_share", "Share of the cards' rate that reduction by switches reaches",
-      source=OWN, when=SHARP, name="sharp_outer_share")  # fmt: skip
-alias("inner_ll_share", "ll_share", "Rate of LL over that of Simple in nodes, of rings and trees",
-      source=OWN, when=PATHS, name="path_ll_share")  # fmt: skip
-alias("inner_ll_share", "pair_ll_share", "Rate of LL over that of Simple in nodes, of pairs",
-      source=OWN, when={**NODES, "form": "pairs|message"}, name="pair_inner_ll_share")  # fmt: skip
+alias(
+    "outer_efficiency",
+    "sharp_efficiency",
+    "Share of the cards' rate that reduction by switches reaches",
+    source=OWN,
+    when=SHARP,
+    name="sharp_outer_share",
+)
+alias(
+    "inner_ll_rate_ratio",
+    "ll_rate_ratio",
+    "Rate of LL over that of Simple in nodes, of rings and trees",
+    source=OWN,
+    when=PATHS,
+    name="path_ll_share",
+)
+alias(
+    "inner_ll_rate_ratio",
+    "sendrecv_ll_rate_ratio",
+    "Rate of LL over that of Simple in nodes, of pairs",
+    source=OWN,
+    when={**NODES, "form": "pairs|message"},
+    name="pair_inner_ll_share",
+)
 
 
-product("inner_share", ("link_share", "tree_link_share"),
+product("inner_efficiency", ("channel_efficiency", "tree_chain_rate_ratio"),
         "Share of a port's rate that the chains of trees reach", source=OWN, when=TREE,
         name="tree_inner_share")  # fmt: skip
 
 
-@priced(returns="inner_share", when={**NODES, "form": "nvls_tree|sharp"})
-def nvls_inner_share(nvls_share, total_nodes, nvls_tree_share):
+@priced(returns="inner_efficiency", when={**NODES, "form": "nvls_tree|sharp"})
+def nvls_inner_share(nvls_efficiency, total_nodes, nvls_tree_rate_ratio):
     """Share of a port's rate that NVLS reaches, under a tree a bit less."""
-    return nvls_share * xp.where(total_nodes > 1.0, nvls_tree_share, 1.0)
+    return nvls_efficiency * xp.where(total_nodes > 1.0, nvls_tree_rate_ratio, 1.0)
 
 
-product("outer_share", ("fabric_share", "tree_share"), "Share of the cards' rate that trees reach",
-        source=OWN, when={**NODES, "form": "tree|nvls_tree"}, name="tree_outer_share")  # fmt: skip
+product(
+    "outer_efficiency",
+    ("nic_efficiency", "tree_rate_ratio"),
+    "Share of the cards' rate that trees reach",
+    source=OWN,
+    when={**NODES, "form": "tree|nvls_tree"},
+    name="tree_outer_share",
+)
 
 
-product("outer_share", ("fabric_share", "fabric_pair_share"),
+product("outer_efficiency", ("nic_efficiency", "inter_sendrecv_rate_ratio"),
         "Share of the cards' rate that an exchange reaches", source=OWN, when=PAIRS,
         name="pair_outer_share")  # fmt: skip
 
@@ -243,33 +284,43 @@ product("outer_share", ("fabric_share", "fabric_pair_share"),
     assumes=("a ring or tree goes at the rate of its slowest link everywhere",),
     when=SLOWER,
 )
-def slower_byte_time(inner_byte_time, inner_share, outer_byte_time, outer_share):
+def slower_byte_time(inner_byte_time, inner_efficiency, outer_byte_time, outer_efficiency):
     """Time of a byte with Simple: that of the slower level."""
-    return xp.maximum(inner_byte_time / inner_share, outer_byte_time / outer_share)
+    return xp.maximum(inner_byte_time / inner_efficiency, outer_byte_time / outer_efficiency)
 
 
 @priced(returns="simple_byte_time", when=BOTH_WIRES)
-def both_byte_times(inner_byte_time, inner_share, outer_byte_time, outer_share):
+def both_byte_times(inner_byte_time, inner_efficiency, outer_byte_time, outer_efficiency):
     """Time of a byte with Simple: first inside nodes, then between them."""
-    return inner_byte_time / inner_share + outer_byte_time / outer_share
+    return inner_byte_time / inner_efficiency + outer_byte_time / outer_efficiency
 
 
 @priced(returns="ll_byte_time", when=PATHS)
 def slower_ll_byte_time(
-    inner_byte_time, inner_share, inner_ll_share, outer_byte_time, outer_share, fabric_ll_share
+    inner_byte_time,
+    inner_efficiency,
+    inner_ll_rate_ratio,
+    outer_byte_time,
+    outer_efficiency,
+    inter_ll_rate_ratio,
 ):
     """Time of a byte with LL: that of the slower level."""
-    inner = inner_byte_time / (inner_share * inner_ll_share)
-    return xp.maximum(inner, outer_byte_time / (outer_share * fabric_ll_share))
+    inner = inner_byte_time / (inner_efficiency * inner_ll_rate_ratio)
+    return xp.maximum(inner, outer_byte_time / (outer_efficiency * inter_ll_rate_ratio))
 
 
 @priced(returns="ll_byte_time", when={**NODES, "form": "pairs|message"})
 def both_ll_byte_times(
-    inner_byte_time, inner_share, inner_ll_share, outer_byte_time, outer_share, fabric_ll_share
+    inner_byte_time,
+    inner_efficiency,
+    inner_ll_rate_ratio,
+    outer_byte_time,
+    outer_efficiency,
+    inter_ll_rate_ratio,
 ):
     """Time of a byte with LL: first inside nodes, then between them."""
-    inner = inner_byte_time / (inner_share * inner_ll_share)
-    return inner + outer_byte_time / (outer_share * fabric_ll_share)
+    inner = inner_byte_time / (inner_efficiency * inner_ll_rate_ratio)
+    return inner + outer_byte_time / (outer_efficiency * inter_ll_rate_ratio)
 
 
 # The ramp: inside of a node, or between nodes; of phases, both.
@@ -277,10 +328,15 @@ def both_ll_byte_times(
 
 @priced(returns="ramp_square", when=PATHS)
 def path_ramp_square(
-    total_nodes, fabric_ramp_steps, fabric_latency, outer_byte_time, ramp_time, inner_byte_time
+    total_nodes,
+    fabric_ramp_steps,
+    inter_node_step_latency,
+    outer_byte_time,
+    ramp_time,
+    inner_byte_time,
 ):
     """Ramp of rings and trees."""
-    between = fabric_ramp_steps * fabric_latency * outer_byte_time
+    between = fabric_ramp_steps * inter_node_step_latency * outer_byte_time
     return xp.where(total_nodes > 1.0, between, ramp_time * inner_byte_time)
 
 
@@ -288,23 +344,28 @@ def path_ramp_square(
 def nvls_ramp_square(
     total_nodes,
     fabric_ramp_steps,
-    fabric_latency,
+    inter_node_step_latency,
     simple_byte_time,
     nvls_ramp_time,
     inner_byte_time,
 ):
     """Ramp of NVLS and what is between nodes."""
-    between = fabric_ramp_steps * fabric_latency * simple_byte_time
+    between = fabric_ramp_steps * inter_node_step_latency * simple_byte_time
     return xp.where(total_nodes > 1.0, between, nvls_ramp_time * inner_byte_time)
 
 
 @priced(returns="ramp_square", when={**NODES, "form": "pairs|message"})
 def pair_ramp_square(
-    total_nodes, fabric_ramp_steps, fabric_latency, outer_byte_time, pair_ramp_time, inner_byte_time
+    total_nodes,
+    fabric_ramp_steps,
+    inter_node_step_latency,
+    outer_byte_time,
+    sendrecv_ramp_time,
+    inner_byte_time,
 ):
     """Ramp of pairs."""
-    between = fabric_ramp_steps * fabric_latency * outer_byte_time
-    return xp.where(total_nodes > 1.0, between, pair_ramp_time * inner_byte_time)
+    between = fabric_ramp_steps * inter_node_step_latency * outer_byte_time
+    return xp.where(total_nodes > 1.0, between, sendrecv_ramp_time * inner_byte_time)
 
 
 @priced(
@@ -313,10 +374,10 @@ def pair_ramp_square(
     when=SCHEDULED,
 )
 def phase_ramp_square(
-    ramp_time, inner_byte_time, fabric_ramp_steps, fabric_latency, outer_byte_time
+    ramp_time, inner_byte_time, fabric_ramp_steps, inter_node_step_latency, outer_byte_time
 ):
     """Ramps of phases, one a level."""
-    between = xp.sqrt(fabric_ramp_steps * fabric_latency * outer_byte_time)
+    between = xp.sqrt(fabric_ramp_steps * inter_node_step_latency * outer_byte_time)
     return (xp.sqrt(ramp_time * inner_byte_time) + between) ** 2
 
 
@@ -335,52 +396,52 @@ TREE_STEPS: dict[str, Any] = {
 
 
 @formula(returns="ll_fixed_time", **RING_STEPS)
-def ring_ll_fixed_time(ring_passes, node_ranks, total_nodes, step_latency, fabric_latency):
+def ring_ll_fixed_time(ring_passes, node_ranks, total_nodes, step_latency, inter_node_step_latency):
     """Steps of a ring along its path, with LL."""
     inside = total_nodes * (node_ranks - 1.0)
-    return ring_passes * (inside * step_latency + (total_nodes - 1.0) * fabric_latency)
+    return ring_passes * (inside * step_latency + (total_nodes - 1.0) * inter_node_step_latency)
 
 
 @formula(returns="simple_fixed_time", **RING_STEPS)
 def ring_simple_fixed_time(
     ranks,
-    simple_entry_time,
+    simple_launch_time,
     ring_passes,
     node_ranks,
     total_nodes,
     step_latency,
     simple_step_factor,
-    fabric_latency,
+    inter_node_step_latency,
     simple_fabric_factor,
 ):
     """Entry and steps of a ring along its path, with Simple."""
     step = step_latency * (1.0 + several(total_nodes) * simple_step_factor)
-    far = far_latency(fabric_latency, simple_fabric_factor)
+    far = far_latency(inter_node_step_latency, simple_fabric_factor)
     path = total_nodes * (node_ranks - 1.0) * step + (total_nodes - 1.0) * far
-    return several(ranks) * simple_entry_time + ring_passes * path
+    return several(ranks) * simple_launch_time + ring_passes * path
 
 
 @formula(returns="ll_fixed_time", **TREE_STEPS)
-def tree_ll_fixed_time(node_ranks, step_latency, total_nodes, fabric_latency):
+def tree_ll_fixed_time(node_ranks, step_latency, total_nodes, inter_node_step_latency):
     """Steps up a tree and down it, with LL."""
-    return 2.0 * (node_ranks - 1.0) * step_latency + depth(total_nodes) * fabric_latency
+    return 2.0 * (node_ranks - 1.0) * step_latency + depth(total_nodes) * inter_node_step_latency
 
 
 @formula(returns="simple_fixed_time", **TREE_STEPS)
 def tree_simple_fixed_time(
     ranks,
-    simple_entry_time,
+    simple_launch_time,
     node_ranks,
     step_latency,
     total_nodes,
     simple_step_factor,
-    fabric_latency,
+    inter_node_step_latency,
     simple_fabric_factor,
 ):
     """Entry and steps up a tree and down it, with Simple."""
     step = step_latency * (1.0 + several(total_nodes) * simple_step_factor)
-    far = far_latency(fabric_latency, simple_fabric_factor)
-    entry = several(ranks) * simple_entry_time
+    far = far_latency(inter_node_step_latency, simple_fabric_factor)
+    entry = several(ranks) * simple_launch_time
     return entry + 2.0 * (node_ranks - 1.0) * step + depth(total_nodes) * far
 
 
@@ -397,13 +458,13 @@ def nvls_tree_fixed_time(
     nvls_time,
     nvls_hosts_time,
     total_nodes,
-    fabric_latency,
+    inter_node_step_latency,
     simple_fabric_factor,
 ):
     """NVLS, and steps up a tree and down it."""
     spans = xp.where(node_ranks > gpus_per_host, 1.0, 0.0)
     inside = several(ranks) * (nvls_time + spans * nvls_hosts_time)
-    return inside + depth(total_nodes) * far_latency(fabric_latency, simple_fabric_factor)
+    return inside + depth(total_nodes) * far_latency(inter_node_step_latency, simple_fabric_factor)
 
 
 @formula(
@@ -419,24 +480,32 @@ def sharp_fixed_time(
     nvls_time,
     nvls_hosts_time,
     total_nodes,
-    fabric_latency,
+    inter_node_step_latency,
     simple_fabric_factor,
 ):
     """NVLS, and a step to the switches between nodes and back."""
     spans = xp.where(node_ranks > gpus_per_host, 1.0, 0.0)
     inside = several(ranks) * (nvls_time + spans * nvls_hosts_time)
-    return inside + 2.0 * several(total_nodes) * far_latency(fabric_latency, simple_fabric_factor)
+    return inside + 2.0 * several(total_nodes) * far_latency(
+        inter_node_step_latency, simple_fabric_factor
+    )
 
 
 @priced(returns="ll_fixed_time", when=PAIRS)
 def pair_ll_fixed_time(
-    ranks, pair_entry_time, node_ranks, pair_step_latency, total_nodes, fabric_latency, peer_time
+    ranks,
+    sendrecv_launch_time,
+    node_ranks,
+    sendrecv_step_latency,
+    total_nodes,
+    inter_node_step_latency,
+    peer_time,
 ):
     """Messages of an exchange node by node, with LL."""
-    inside = several(ranks) * pair_entry_time + (node_ranks - 1.0) * pair_step_latency
+    inside = several(ranks) * sendrecv_launch_time + (node_ranks - 1.0) * sendrecv_step_latency
     return (
         inside
-        + several(total_nodes) * fabric_latency
+        + several(total_nodes) * inter_node_step_latency
         + peer_time * (node_ranks * (total_nodes - 1.0))
     )
 
@@ -444,64 +513,64 @@ def pair_ll_fixed_time(
 @priced(returns="simple_fixed_time", when=PAIRS)
 def pair_simple_fixed_time(
     ranks,
-    pair_entry_time,
+    sendrecv_launch_time,
     node_ranks,
-    pair_step_latency,
+    sendrecv_step_latency,
     total_nodes,
-    fabric_latency,
+    inter_node_step_latency,
     peer_time,
-    pair_simple_time,
+    sendrecv_simple_time,
 ):
     """Messages of an exchange node by node, with Simple."""
     messages = pair_ll_fixed_time(
         ranks,
-        pair_entry_time,
+        sendrecv_launch_time,
         node_ranks,
-        pair_step_latency,
+        sendrecv_step_latency,
         total_nodes,
-        fabric_latency,
+        inter_node_step_latency,
         peer_time,
     )
-    return messages + (1.0 - several(total_nodes)) * several(ranks) * pair_simple_time
+    return messages + (1.0 - several(total_nodes)) * several(ranks) * sendrecv_simple_time
 
 
 @priced(returns="ll_fixed_time", when=MESSAGE)
 def message_ll_fixed_time(
-    pair_entry_time,
+    sendrecv_launch_time,
     intra_latency_count,
-    pair_step_latency,
+    sendrecv_step_latency,
     inter_latency_count,
     pod_latency_count,
-    fabric_latency,
+    inter_node_step_latency,
 ):
     """One message in a node or between nodes, with LL."""
-    inside = several(intra_latency_count + 1.0) * pair_entry_time
-    inside = inside + intra_latency_count * pair_step_latency
-    return inside + (inter_latency_count + pod_latency_count) * fabric_latency
+    inside = several(intra_latency_count + 1.0) * sendrecv_launch_time
+    inside = inside + intra_latency_count * sendrecv_step_latency
+    return inside + (inter_latency_count + pod_latency_count) * inter_node_step_latency
 
 
 @priced(returns="simple_fixed_time", when=MESSAGE)
 def message_simple_fixed_time(
-    pair_entry_time,
-    pair_simple_time,
+    sendrecv_launch_time,
+    sendrecv_simple_time,
     intra_latency_count,
-    pair_step_latency,
+    sendrecv_step_latency,
     inter_latency_count,
     pod_latency_count,
-    fabric_latency,
+    inter_node_step_latency,
     simple_fabric_factor,
 ):
     """One message in a node or between nodes, with Simple."""
-    inside = several(intra_latency_count + 1.0) * (pair_entry_time + pair_simple_time)
-    inside = inside + intra_latency_count * pair_step_latency
-    far = far_latency(fabric_latency, simple_fabric_factor)
+    inside = several(intra_latency_count + 1.0) * (sendrecv_launch_time + sendrecv_simple_time)
+    inside = inside + intra_latency_count * sendrecv_step_latency
+    far = far_latency(inter_node_step_latency, simple_fabric_factor)
     return inside + (inter_latency_count + pod_latency_count) * far
 
 
 @priced(returns="simple_fixed_time", when=SCHEDULED)
 def phase_fixed_time(
     ranks,
-    simple_entry_time,
+    simple_launch_time,
     intra_latency_count,
     intra_step_latency,
     inter_latency_count,
@@ -510,7 +579,7 @@ def phase_fixed_time(
     pod_step_latency,
 ):
     """Entry and steps of phases, each at its level's latency."""
-    inside = several(ranks) * simple_entry_time + intra_latency_count * intra_step_latency
+    inside = several(ranks) * simple_launch_time + intra_latency_count * intra_step_latency
     return inside + (
         inter_latency_count * inter_step_latency + pod_latency_count * pod_step_latency
     )
@@ -519,6 +588,6 @@ def phase_fixed_time(
 @priced(
     returns="copy_byte_time", assumes=("between nodes it hides behind the network",), when=PAIRS
 )
-def node_pair_copy_byte_time(total_nodes, ranks, pair_copy_rate):
+def node_pair_copy_byte_time(total_nodes, ranks, sendrecv_copy_rate):
     """Copy of the own block of an exchange."""
-    return (1.0 - several(total_nodes)) * several(ranks) / (ranks * pair_copy_rate)
+    return (1.0 - several(total_nodes)) * several(ranks) / (ranks * sendrecv_copy_rate)

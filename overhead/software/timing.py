@@ -28,9 +28,9 @@ HASTE = ("operations are issued ahead of the GPU",)
 
 
 @priced(when=ANY)
-def paid_launch_time(ranks, operation_launch_time):
+def launch_part_time(ranks, collective_launch_time):
     """Launch, where there is anything to do."""
-    return several(ranks) * operation_launch_time
+    return several(ranks) * collective_launch_time
 
 
 @priced(
@@ -38,15 +38,15 @@ def paid_launch_time(ranks, operation_launch_time):
     assumes=("a rank moves its own block, too",),
     when={**RINGS, "collective": "all_gather|reduce_scatter"},
 )
-def ring_copy_byte_time(ranks, copy_rate):
+def ring_copy_byte_time(ranks, local_copy_bandwidth):
     """Copy of the own block."""
-    return several(ranks) / (ranks * copy_rate)
+    return several(ranks) / (ranks * local_copy_bandwidth)
 
 
 @priced(returns="copy_byte_time", when={**RINGS, "collective": "all_reduce"})
-def all_reduce_copy_byte_time(ranks, reduced_copy_share, copy_rate):
+def all_reduce_copy_byte_time(ranks, all_reduce_copy_ratio, local_copy_bandwidth):
     """Copy of the own block of an all_reduce."""
-    return several(ranks) * reduced_copy_share / (ranks * copy_rate)
+    return several(ranks) * all_reduce_copy_ratio / (ranks * local_copy_bandwidth)
 
 
 constant("copy_byte_time", 0.0, "No copy", source=OWN, when=ANY,
@@ -56,11 +56,11 @@ constant("copy_byte_time", 0.0, "No copy", source=OWN, when=ANY,
 # The time.
 
 
-total("ll_start_time", ("paid_launch_time", "ll_fixed_time"),
+total("ll_start_time", ("launch_part_time", "ll_fixed_time"),
       "Time of an operation of no bytes, with LL", source=OWN, when=ANY)  # fmt: skip
 
 
-total("simple_start_time", ("paid_launch_time", "simple_fixed_time"),
+total("simple_start_time", ("launch_part_time", "simple_fixed_time"),
       "Time of an operation of no bytes, with Simple", source=OWN, when=ANY)  # fmt: skip
 
 
@@ -144,16 +144,20 @@ def floored_time(device_time, floor_time):
     return xp.sqrt(xp.sqrt(device_time**4 + floor_time**4))
 
 
-product("host_floor_time", ("issue_time", "ranks"),
+product("host_floor_time", ("collective_host_time", "ranks"),
         "Time in which one process issues the operation for all ranks", source=OWN,
         assumes=("one process issues the operation for each of its GPUs in turn",),
         when={**ANY, "environment": "group"}, name="group_floor_time")  # fmt: skip
 
 
 alias(
-    "host_floor_time", "issue_time", "Time in which a process issues the operation for its rank",
-    source=OWN, when=ANY, name="host_floor_time",
-)  # fmt: skip
+    "host_floor_time",
+    "collective_host_time",
+    "Time in which a process issues the operation for its rank",
+    source=OWN,
+    when=ANY,
+    name="host_floor_time",
+)
 
 
 @priced(returns="floor_time", when={**ANY, **FLAT})
@@ -163,9 +167,9 @@ def flat_floor_time(ranks, host_floor_time):
 
 
 @priced(returns="floor_time", when={**ANY, **NODES})
-def nodes_floor_time(ranks, host_floor_time, total_nodes, fabric_floor_time):
+def nodes_floor_time(ranks, host_floor_time, total_nodes, inter_min_time):
     """Least time of an operation: the host's, and the fabric's."""
-    fabric = several(total_nodes) * fabric_floor_time
+    fabric = several(total_nodes) * inter_min_time
     return several(ranks) * xp.sqrt(xp.sqrt(host_floor_time**4 + fabric**4))
 
 
@@ -197,12 +201,12 @@ alias(
 
 
 @priced(when={**ANY, "form": TWO_PROTOCOLS})
-def wire_part_time(message_bytes, protocol, simple_byte_time, ll_byte_time):
+def transfer_part_time(message_bytes, protocol, simple_byte_time, ll_byte_time):
     """Bytes on the wire, with the protocol taken."""
     return message_bytes * xp.where(protocol > 0.0, simple_byte_time, ll_byte_time)
 
 
-product("wire_part_time", ("message_bytes", "simple_byte_time"),
+product("transfer_part_time", ("message_bytes", "simple_byte_time"),
         "Bytes on the wire, where there is one protocol", source=OWN,
         when={**ANY, "form": SIMPLE_ONLY}, name="simple_wire_part_time")  # fmt: skip
 
@@ -215,12 +219,12 @@ product("ramp_part_time", ("protocol", "message_ramp_time"), "Ramp, which LL doe
         source=OWN, when=ANY)  # fmt: skip
 
 
-constant("wait_part_time", 0.0, "Nothing to wait for", source=OWN,
+constant("host_wait_part_time", 0.0, "Nothing to wait for", source=OWN,
          when={**ANY, "floor": "none"}, name="no_wait_part_time")  # fmt: skip
 
 
 @priced(when={**ANY, "floor": "some"})
-def wait_part_time(time, device_time):
+def host_wait_part_time(time, device_time):
     """What the operation waits for host or fabric."""
     return xp.maximum(time - device_time, 0.0)
 
@@ -232,16 +236,16 @@ def wait_part_time(time, device_time):
     name="in_network_latency_parts",
 )
 @priced(returns="latency_time", when={**SEQUENTIAL, **NODES}, name="nodes_latency_parts")
-def latency_parts(paid_launch_time, step_part_time, wait_part_time):
+def latency_parts(launch_part_time, step_part_time, host_wait_part_time):
     """Part of the time that doesn't grow with the message."""
-    return paid_launch_time + step_part_time + wait_part_time
+    return launch_part_time + step_part_time + host_wait_part_time
 
 
 @priced(returns="bandwidth_time", when={**SEQUENTIAL, **FLAT}, name="flat_bandwidth_parts")
 @priced(returns="bandwidth_time", when={**SEQUENTIAL, **NODES}, name="nodes_bandwidth_parts")
-def bandwidth_parts(wire_part_time, copy_part_time, ramp_part_time):
+def bandwidth_parts(transfer_part_time, copy_part_time, ramp_part_time):
     """Part of the time that grows with the message."""
-    return wire_part_time + copy_part_time + ramp_part_time
+    return transfer_part_time + copy_part_time + ramp_part_time
 
 
 LEVELS = {**SEQUENTIAL, **NODES}

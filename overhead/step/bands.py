@@ -49,17 +49,21 @@ def dense_classes(
 def wide_classes(
     experts: Array,
     cp: Array,
-    index_share: Array,
+    indexer_fraction: Array,
     attention_layer_fraction: Array,
     device_kind: Array,
     software_kind: Array,
-    unseen_device: Array,
+    uncalibrated_device: Array,
     given_options: Array,
 ) -> Classes:
     """Return the classes of runs that few published ones are like."""
     routed = experts > 0.0
     elsewhere = (device_kind == TPU) | (software_kind > MEGATRON)
-    few = (unseen_device > 0.0) | (cp >= FEW_RANKS) | (attention_layer_fraction - index_share < 1.0)
+    few = (
+        (uncalibrated_device > 0.0)
+        | (cp >= FEW_RANKS)
+        | (attention_layer_fraction - indexer_fraction < 1.0)
+    )
     return [
         ("far", (device_kind == OTHER_DEVICES) | (routed & elsewhere)),
         ("experts_bare", routed & (given_options == 0.0)),
@@ -72,19 +76,19 @@ def step_classes(
     world_size: Array,
     gpus_per_node: Array,
     cp: Array,
-    index_share: Array,
+    indexer_fraction: Array,
     attention_layer_fraction: Array,
     device_kind: Array,
     software_kind: Array,
-    unseen_device: Array,
+    uncalibrated_device: Array,
     unknown_settings: Array,
     given_options: Array,
 ) -> Classes:
     """Return the classes of a step's time."""
     routed = experts > 0.0
-    known = experts, cp, index_share, attention_layer_fraction, device_kind, software_kind
+    known = experts, cp, indexer_fraction, attention_layer_fraction, device_kind, software_kind
     return [
-        *wide_classes(*known, unseen_device, given_options),
+        *wide_classes(*known, uncalibrated_device, given_options),
         ("experts_told", routed & (unknown_settings == 0.0)),
         ("experts", routed),
         *dense_classes(world_size, gpus_per_node, software_kind, device_kind, unknown_settings),
@@ -94,16 +98,16 @@ def step_classes(
 def adapter_classes(
     experts: Array,
     cp: Array,
-    index_share: Array,
+    indexer_fraction: Array,
     attention_layer_fraction: Array,
     device_kind: Array,
     software_kind: Array,
-    unseen_device: Array,
+    uncalibrated_device: Array,
     given_options: Array,
 ) -> Classes:
     """Return the classes of a step's time with adapters beside frozen weights."""
-    known = experts, cp, index_share, attention_layer_fraction, device_kind, software_kind
-    return [*wide_classes(*known, unseen_device, given_options), ("adapters", True)]
+    known = experts, cp, indexer_fraction, attention_layer_fraction, device_kind, software_kind
+    return [*wide_classes(*known, uncalibrated_device, given_options), ("adapters", True)]
 
 
 def memory_classes(software_kind: Array) -> Classes:
@@ -142,22 +146,22 @@ STEP_INPUTS: tuple[str, ...] = (
     "world_size",
     "gpus_per_node",
     "cp",
-    "index_share",
+    "indexer_fraction",
     "attention_layer_fraction",
     "device_kind",
     "software_kind",
-    "unseen_device",
+    "uncalibrated_device",
     "unknown_settings",
     "given_options",
 )
 ADAPTED_INPUTS = (
     "experts",
     "cp",
-    "index_share",
+    "indexer_fraction",
     "attention_layer_fraction",
     "device_kind",
     "software_kind",
-    "unseen_device",
+    "uncalibrated_device",
     "given_options",
 )
 # By labels, the classes of a step's time and what they are told by.

@@ -38,23 +38,23 @@ UNPAIRED = "a pair's time is a forward's by itself, and the backward's the rest"
 LONGEST = "of what uneven ends add, each micro-batch has a part, and its backward hides with it"
 
 
-def _beside(backward, forward, micro_batches, busy):
+def _beside(backward, forward, num_micro_batches, busy):
     """Return the mean of backwards, some of which run beside forwards."""
-    return xp.maximum(backward + (busy / micro_batches - (forward + backward)), 0.0)
+    return xp.maximum(backward + (busy / num_micro_batches - (forward + backward)), 0.0)
 
 
-def _waiting(backward, micro_batches, pp, uneven):
+def _waiting(backward, num_micro_batches, pp, uneven):
     """Return a backward with its part of what stages wait for uneven ends."""
-    return xp.maximum(backward + xp.where(pp > 1.0, uneven, 0.0) / micro_batches, 0.0)
+    return xp.maximum(backward + xp.where(pp > 1.0, uneven, 0.0) / num_micro_batches, 0.0)
 
 
-def _beside_and_waiting(backward, micro_batches, pp, uneven, forward, busy):
-    paired = _beside(backward, forward, micro_batches, busy)
-    return _waiting(paired, micro_batches, pp, uneven)
+def _beside_and_waiting(backward, num_micro_batches, pp, uneven, forward, busy):
+    paired = _beside(backward, forward, num_micro_batches, busy)
+    return _waiting(paired, num_micro_batches, pp, uneven)
 
 
-_paired = ("stage_forward_time", "micro_batches", "busy_time")
-_uneven = ("stage_backward_time", "micro_batches", "pp", "uneven_time")
+_paired = ("stage_forward_time", "num_micro_batches", "busy_time")
+_uneven = ("stage_backward_time", "num_micro_batches", "pp", "uneven_time")
 declare("dp_backward_time", ("stage_backward_time", *_paired), _beside, when=PAIRS,
         source="deepseekv3", where="section 3.2.1, figure 5", assumes=(UNPAIRED,),
         name="paired_dp_backward_time")  # fmt: skip
@@ -76,10 +76,10 @@ def dp_window_time(gradient_reductions, dp_backward_time):
 
 @formula(returns="dp_window_time", assumes=EARLY, when=INTERLEAVED, **MEGATRON)
 def interleaved_dp_window_time(
-    gradient_reductions, virtual_stages, micro_batches, pp, dp_backward_time
+    gradient_reductions, virtual_pipeline_size, num_micro_batches, pp, dp_backward_time
 ):
     """Backwards behind which gradients can be reduced where stages are interleaved."""
-    count = xp.where(virtual_stages > 1.0, xp.minimum(micro_batches, pp), 1.0)
+    count = xp.where(virtual_pipeline_size > 1.0, xp.minimum(num_micro_batches, pp), 1.0)
     return xp.maximum(gradient_reductions, count) * dp_backward_time
 
 
@@ -97,9 +97,11 @@ alias(
     when=INTERLEAVED,
     **MEGATRON,
 )
-def interleaved_dp_forward_window_time(virtual_stages, micro_batches, pp, stage_forward_time):
+def interleaved_dp_forward_window_time(
+    virtual_pipeline_size, num_micro_batches, pp, stage_forward_time
+):
     """Forwards behind which weights can be gathered where stages are interleaved."""
-    count = xp.where(virtual_stages > 1.0, xp.minimum(micro_batches, pp), 1.0)
+    count = xp.where(virtual_pipeline_size > 1.0, xp.minimum(num_micro_batches, pp), 1.0)
     return xp.asarray(count * stage_forward_time)
 
 
@@ -107,23 +109,23 @@ def interleaved_dp_forward_window_time(virtual_stages, micro_batches, pp, stage_
     assumes=(LAST, "the first layer's weights are gathered before there is anything to hide them"),
     **MEGATRON,
 )
-def dp_unhidden_share(dp_overlap, middle_layers):
+def dp_exposed_fraction(dp_overlap, middle_layers):
     """Share of a reduction or a gathering that nothing hides, however long the window is."""
     return xp.maximum(1.0 - dp_overlap, 1.0 / xp.maximum(middle_layers, 1.0))
 
 
 @formula(assumes=("a share of it and of the backward hide one another",), **MEGATRON)
-def exposed_dp_reduce_time(dp_unhidden_share, dp_reduce_time, dp_overlap, dp_window_time):
+def exposed_dp_reduce_time(dp_exposed_fraction, dp_reduce_time, dp_overlap, dp_window_time):
     """Reduction of gradients that nothing hides, up to stage 2 of ZeRO."""
     late = dp_reduce_time - dp_overlap * dp_window_time
-    return xp.maximum(dp_unhidden_share * dp_reduce_time, late)
+    return xp.maximum(dp_exposed_fraction * dp_reduce_time, late)
 
 
 @formula(assumes=("a share of it and of the forward hide one another",), **MEGATRON)
-def exposed_dp_gather_time(dp_unhidden_share, dp_gather_time, dp_overlap, dp_forward_window_time):
+def exposed_dp_gather_time(dp_exposed_fraction, dp_gather_time, dp_overlap, dp_forward_window_time):
     """Gathering of updated weights that nothing hides, up to stage 2 of ZeRO."""
     late = dp_gather_time - dp_overlap * dp_forward_window_time
-    return xp.maximum(dp_unhidden_share * dp_gather_time, late)
+    return xp.maximum(dp_exposed_fraction * dp_gather_time, late)
 
 
 @formula(source="rajbhandari2020", where="section 7")

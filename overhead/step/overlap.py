@@ -33,7 +33,7 @@ def exposed(time: Array, overlap: Array, computing: Array | float) -> Array:
 
 alias("communication_channels", "communicator_channels", "Those of a communicator")
 product(
-    "communication_sms",
+    "comm_sms",
     ("communication_streams", "communication_channels"),
     source="nccl",
     where="a block of threads a channel",
@@ -49,9 +49,9 @@ product(
         "a product that comes first fills the GPU: communication waits for its end",
     ),
 )
-def overlap_contention(communication_priority, communication_sms, sms):
+def overlap_slowdown(communication_priority, comm_sms, sms):
     """Time that hidden communication costs the computing beside it, by its own."""
-    taken = xp.minimum(communication_sms / sms, 1.0)
+    taken = xp.minimum(comm_sms / sms, 1.0)
     return communication_priority * taken + (1.0 - communication_priority)
 
 
@@ -63,9 +63,9 @@ def overlap_contention(communication_priority, communication_sms, sms):
     source="megatron",
     where="megatron/core/model_parallel_config.py: tp_comm_overlap needs sequence parallelism",
 )
-def tp_hidden_share(sequence_parallel, tp_overlap, tp_whole_overlap):
+def tp_overlapped_fraction(sequence_parallel, tp_overlap, tp_all_reduce_overlap):
     """Share of tensor parallelism's communication that hides, with a split sequence or a whole."""
-    return xp.where(sequence_parallel > 0.0, tp_overlap, tp_whole_overlap)
+    return xp.where(sequence_parallel > 0.0, tp_overlap, tp_all_reduce_overlap)
 
 
 LINEAR: dict[str, Any] = {
@@ -101,7 +101,7 @@ def _moe_waited(*taken):
 
 
 _taken = ("sequence_parallel", "tp_all_gather_time", "tp_reduction_time", "tp_gradient_overlap",
-          "overlap_contention", "qkv_weight_gradient_time")  # fmt: skip
+          "overlap_slowdown", "qkv_weight_gradient_time")  # fmt: skip
 declare("dense_tp_waited_time", (*_taken, "mlp_up_weight_gradient_time"), _waited,
         "What a dense layer waits for where reductions run beside products of weights' gradients",
         **LINEAR)  # fmt: skip
@@ -145,10 +145,10 @@ FROZEN: dict[str, Any] = {
 for _of, _layer, _blocks in (
     ("dense", "tp_layer", ()), ("moe", "tp_moe_layer", ("moe_layer_blocks",)),
 ):  # fmt: skip
-    _once = (f"{_layer}_forward_time", "tp_hidden_share", f"{_of}_layer_matmul_forward_time")
+    _once = (f"{_layer}_forward_time", "tp_overlapped_fraction", f"{_of}_layer_matmul_forward_time")
     declare(f"{_of}_exposed_tp_forward_time", _once, exposed, **BOUND)
     _back = (
-        f"{_layer}_recompute_time", f"{_of}_layer_matmul_again_time", "tp_hidden_share",
+        f"{_layer}_recompute_time", f"{_of}_layer_matmul_recompute_time", "tp_overlapped_fraction",
         f"{_layer}_backward_time", f"{_of}_layer_input_gradient_time",
     )  # fmt: skip
     _weights = (f"{_layer}_gather_time", f"{_of}_tp_waited_time",
@@ -185,11 +185,11 @@ def _waited_for(sent, around, shown):
 
 NAMED = {"cp_mechanism": "ring_exchange"}
 NOT_ROUND = "attention waits for what isn't sent round a ring"
-total("attention_again_time", ("attention_backward_time", "layer_attention_again_time"))
+total("attention_recompute_time", ("attention_backward_time", "layer_attention_recompute_time"))
 for _way, _computing, _behind in (
     ("forward", "attention_forward_time", ("attention_forward_time",)),
-    ("backward", "attention_again_time",
-     ("attention_backward_time", "layer_attention_again_time")),
+    ("backward", "attention_recompute_time",
+     ("attention_backward_time", "layer_attention_recompute_time")),
 ):  # fmt: skip
     _sent = (f"cp_layer_{_way}_time", f"cp_round_{_way}_time")
     declare(f"exposed_cp_{_way}_time", (*_sent, "ring_ranks", "cp_overlap", *_behind), _cp, **BOUND)
@@ -229,14 +229,14 @@ def exposed_ep_backward_time(
     exposed_ep_forward_time,
     ep_overlap,
     moe_layer_computing_time,
-    repeated_exchanges,
-    moe_layer_matmul_again_time,
+    recomputed_exchanges,
+    moe_layer_matmul_recompute_time,
 ):
     """Expert parallelism's communication of a layer's backward that nothing hides."""
     behind = moe_layer_computing_time - (ep_layer_forward_time - exposed_ep_forward_time)
-    again = repeated_exchanges * ep_layer_forward_time
+    again = recomputed_exchanges * ep_layer_forward_time
     return exposed(ep_layer_backward_time, ep_overlap, behind) + exposed(
-        again, ep_overlap, moe_layer_matmul_again_time
+        again, ep_overlap, moe_layer_matmul_recompute_time
     )
 
 

@@ -18,8 +18,8 @@ SCHEDULES = LABELS["schedule"].values
 total("middle_layers", ("middle_mlp_layers", "middle_moe_layers"))
 
 
-def _by_class(micro_batches, dense, dense_time, experts, expert_time):
-    return micro_batches * (dense * dense_time + experts * expert_time)
+def _by_class(num_micro_batches, dense, dense_time, experts, expert_time):
+    return num_micro_batches * (dense * dense_time + experts * expert_time)
 
 
 for _part, _name in (
@@ -32,7 +32,7 @@ for _part, _name in (
     _times = (f"dense_{_name}_time", f"moe_{_name}_time")
     declare(
         f"{_part}_time",
-        ("micro_batches", "middle_mlp_layers", _times[0], "middle_moe_layers", _times[1]),
+        ("num_micro_batches", "middle_mlp_layers", _times[0], "middle_moe_layers", _times[1]),
         _by_class,
     )
 
@@ -44,8 +44,8 @@ constant(
 )
 
 
-def _each(micro_batches, layers, time):
-    return micro_batches * (layers * time)
+def _each(num_micro_batches, layers, time):
+    return num_micro_batches * (layers * time)
 
 
 for _part, _layers, _time in (
@@ -53,7 +53,7 @@ for _part, _layers, _time in (
     ("exposed_cp", "middle_layers", "layer_exposed_cp_time"),
     ("exposed_ep", "middle_moe_layers", "layer_exposed_ep_time"),
 ):
-    declare(f"{_part}_time", ("micro_batches", _layers, _time), _each)
+    declare(f"{_part}_time", ("num_micro_batches", _layers, _time), _each)
 
 
 product("paired_exchange_time", ("middle_moe_layers", "layer_exposed_ep_time"))
@@ -64,17 +64,17 @@ LAYER_TIMES = tuple(
 )  # fmt: skip
 
 
-def _saved(share: Array, launch_wait: Array, times: tuple[Array, ...]) -> Array:
+def _saved(share: Array, exposed_launch_fraction: Array, times: tuple[Array, ...]) -> Array:
     """Return what a layer's time is less by where a share of its exchanges hides."""
     saved = xp.asarray(0.0)
     for gpu, host, sent in (times[:3], times[3:]):
-        less = with_host(gpu - share * sent, host, launch_wait)
-        saved = saved + (with_host(gpu, host, launch_wait) - less)
+        less = with_host(gpu - share * sent, host, exposed_launch_fraction)
+        saved = saved + (with_host(gpu, host, exposed_launch_fraction) - less)
     return saved
 
 
-def _computing(forward, backward, layers, launch_wait, *times):
-    without = forward + backward - layers * _saved(xp.asarray(1.0), launch_wait, times)
+def _computing(forward, backward, layers, exposed_launch_fraction, *times):
+    without = forward + backward - layers * _saved(xp.asarray(1.0), exposed_launch_fraction, times)
     return xp.maximum(without, 0.0)
 
 
@@ -84,23 +84,38 @@ PAIR: dict[str, Any] = {
     " computing",
     "when": {**DUAL, "shapes": "known|unknown"},
 }
-_taken = ("stage_forward_time", "stage_backward_time", "middle_moe_layers", "launch_wait")
+_taken = (
+    "stage_forward_time",
+    "stage_backward_time",
+    "middle_moe_layers",
+    "exposed_launch_fraction",
+)
 declare("paired_computing_time", (*_taken, *LAYER_TIMES), _computing, name="paired_computing_time",
         **PAIR)  # fmt: skip
 
 
-def _pair(forward, backward, layers, launch_wait, exchange, computing, share, contention, *times):
+def _pair(
+    forward,
+    backward,
+    layers,
+    exposed_launch_fraction,
+    exchange,
+    computing,
+    share,
+    contention,
+    *times,
+):
     """Return the time of a pair: exchanges that hide leave the GPU's time, not the host's."""
     most = xp.where(exchange > computing, computing / xp.maximum(exchange, computing), 1.0)
     hidden = (1.0 - contention) * share * most
-    return forward + backward - layers * _saved(hidden, launch_wait, times)
+    return forward + backward - layers * _saved(hidden, exposed_launch_fraction, times)
 
 
 declare(
     "stage_overlapped_time",
     (
-        *_taken, "paired_exchange_time", "paired_computing_time", "pair_hidden_share",
-        "overlap_contention", *LAYER_TIMES,
+        *_taken, "paired_exchange_time", "paired_computing_time", "pair_overlapped_fraction",
+        "overlap_slowdown", *LAYER_TIMES,
     ),
     _pair,
     "Time of a forward and a backward of two directions, overlapped",
@@ -122,7 +137,7 @@ declare(
     when=DUAL,
 )
 def dual_pipe_exposed_ep_time(
-    micro_batches,
+    num_micro_batches,
     middle_moe_layers,
     layer_exposed_ep_time,
     stage_forward_time,
@@ -130,8 +145,8 @@ def dual_pipe_exposed_ep_time(
     busy_time,
 ):
     """Expert parallelism's exposed communication in DualPipe, less what overlapped pairs gain."""
-    alone = micro_batches * (stage_forward_time + stage_backward_time)
-    return micro_batches * (middle_moe_layers * layer_exposed_ep_time) - (alone - busy_time)
+    alone = num_micro_batches * (stage_forward_time + stage_backward_time)
+    return num_micro_batches * (middle_moe_layers * layer_exposed_ep_time) - (alone - busy_time)
 
 
 # Expert parallelism by mechanism: a micro-batch's tokens in chunks, each dispatched while the one
@@ -150,9 +165,9 @@ def _chunk(whole, chunks):
 
 
 @formula(**DEEPEP)
-def expert_contention(expert_sms, sms):
+def ep_overlap_slowdown(ep_comm_sms, sms):
     """Share of the products' rate that the kernels' multiprocessors take while they run."""
-    return xp.minimum(expert_sms / sms, 1.0)
+    return xp.minimum(ep_comm_sms / sms, 1.0)
 
 
 declare("chunk_routed_elements", ("routed_elements", "expert_chunks"), _chunk)
@@ -199,14 +214,14 @@ def _expert_exposure(
 # A backward sends the other way round, and what it repeats as a forward does.
 for _way, _first, _last, _repeats in (
     ("forward", "dispatch", "combine", ()),
-    ("backward", "combine", "dispatch", ("repeated_exchanges", "exposed_ep_forward_time")),
+    ("backward", "combine", "dispatch", ("recomputed_exchanges", "exposed_ep_forward_time")),
 ):
     declare(
         f"exposed_ep_{_way}_time",
         (
             "expert_chunks", f"chunk_{_first}_time", f"chunk_{_last}_time",
             f"chunk_experts_{_way}_time", f"experts_{_way}_time", f"ep_layer_{_way}_time",
-            "expert_contention", *_repeats,
+            "ep_overlap_slowdown", *_repeats,
         ),
         _expert_exposure,
         assumes=("one chunk is sent ahead", "what would take longer in chunks goes as a whole"),
@@ -216,15 +231,15 @@ for _way, _first, _last, _repeats in (
     )  # fmt: skip
 
 
-def _passes(micro_batches, forward, backward):
-    return micro_batches * (forward + backward)
+def _passes(num_micro_batches, forward, backward):
+    return num_micro_batches * (forward + backward)
 
 
-declare("exposed_offload_time", ("micro_batches", "exposed_offload_forward_time",
+declare("exposed_offload_time", ("num_micro_batches", "exposed_offload_forward_time",
                                  "exposed_offload_backward_time"), _passes)  # fmt: skip
 
 
-product("imbalance_time", ("micro_batches", "ends_extra_time"),
+product("stage_imbalance_time", ("num_micro_batches", "end_stage_extra_time"),
         "Time that the ends' extra work adds where every stage counts as having it",
         assumes=("every stage takes as long as the slower end",), when={"stages": "even"},
         name="even_imbalance_time")  # fmt: skip
@@ -279,7 +294,7 @@ def owned_parameters(
     return dense + updated_expert_parameters / xp.where(zero_stage >= 1.0, expert_shards, 1.0)
 
 
-@formula(returns="device_update_share", source="derivation", when={"updating": "host"})
+@formula(returns="device_update_fraction", source="derivation", when={"updating": "host"})
 def left_update_share(optimizer_offload):
     """Share of the update that the GPU does where its host does some."""
     return xp.asarray(1.0 - optimizer_offload)
@@ -295,11 +310,11 @@ def device_update_time(
     owned_parameters,
     memory_efficiency,
     memory_bandwidth,
-    device_update_share,
+    device_update_fraction,
 ):
     """Time of the optimizer's update on the GPU."""
     moved = optimizer_traffic_bytes * owned_parameters
-    return moved / (memory_efficiency * memory_bandwidth) * device_update_share
+    return moved / (memory_efficiency * memory_bandwidth) * device_update_fraction
 
 
 @formula(
@@ -375,9 +390,9 @@ PARTS = (
     "exposed_cp_time",
     "exposed_ep_time",
     "exposed_offload_time",
-    "imbalance_time",
+    "stage_imbalance_time",
     "bubble_time",
-    "exposed_p2p_time",
+    "exposed_pp_time",
     "exposed_dp_time",
     "tied_all_reduce_backward_time",
     "optimizer_time",
@@ -403,6 +418,6 @@ total(
     assumes=("every stage takes as long as the slower end, for no other form is known",),
     when={"schedule": "|".join(EVEN_SCHEDULES), "stages": "uneven"},
 )
-def even_pipeline_time(busy_time, bubble_time, exposed_p2p_time):
+def even_pipeline_time(busy_time, bubble_time, exposed_pp_time):
     """Time of a pipeline whose schedule has a form for even stages alone."""
-    return xp.asarray(busy_time + bubble_time + exposed_p2p_time)
+    return xp.asarray(busy_time + bubble_time + exposed_pp_time)

@@ -42,15 +42,15 @@ for _prefix in ("", "causal_"):
 
 
 @formula(assumes=(MASKED, "nothing recomputed counts"), **PALM)
-def model_flops_per_gpu(model_flops, step_time, world_size):
+def model_flops_per_second_per_gpu(model_flops, step_time, world_size):
     """Model's FLOP/s of a GPU."""
     return model_flops / (step_time * world_size)
 
 
 @formula(assumes=(MASKED, "the peak is dense, at the matrix products' precision"), **PALM)
-def mfu(model_flops_per_gpu, peak_flops):
+def mfu(model_flops_per_second_per_gpu, peak_flops):
     """Model's FLOP/s by the peak, masked scores counted."""
-    return model_flops_per_gpu / peak_flops
+    return model_flops_per_second_per_gpu / peak_flops
 
 
 @formula(assumes=("masked scores don't count", "nothing recomputed counts"), **PALM)
@@ -100,7 +100,7 @@ alias(
 )
 product(
     "recomputed_flops_per_token",
-    ("recomputed_share", "layer_flops_per_token"),
+    ("recomputed_fraction", "layer_flops_per_token"),
     name="recomputed_flops_per_token_of_some",
     when={"recompute": "block"},
     **AGAIN,
@@ -127,12 +127,12 @@ def module_flops_per_token(
     router_weights,
     experts_per_token,
     expert_weights,
-    repeated_shared_experts,
+    recomputed_shared_experts,
     shared_expert_weights,
 ):
     """FLOPs of one token that are computed again in modules of layers."""
     routed = recompute_moe * (router_weights + experts_per_token * expert_weights)
-    mixture = moe_layers * (routed + repeated_shared_experts * shared_expert_weights)
+    mixture = moe_layers * (routed + recomputed_shared_experts * shared_expert_weights)
     dense = recompute_mlp * dense_mlp_layers * mlp_weights
     weights = recompute_mla_up_proj * layers * up_projection_weights + dense + mixture
     return recompute_core_attn * computed_attention_flops_per_token + 2.0 * weights
@@ -165,9 +165,9 @@ def whole_recomputed_flops_per_token(
 )
 def per_op_recomputed_flops_per_token(
     layers,
-    repeated_mixer_weights,
+    recomputed_mixer_weights,
     dense_mlp_layers,
-    gated,
+    gated_mlp,
     hidden_size,
     ffn_size,
     moe_layers,
@@ -177,9 +177,9 @@ def per_op_recomputed_flops_per_token(
     expert_weights,
 ):
     """FLOPs of one token that are computed again where every second product is kept."""
-    attention = layers * repeated_mixer_weights
-    dense = dense_mlp_layers * (gated * hidden_size * ffn_size)
-    routed = router_weights + gated * hidden_size * shared_ffn_size
+    attention = layers * recomputed_mixer_weights
+    dense = dense_mlp_layers * (gated_mlp * hidden_size * ffn_size)
+    routed = router_weights + gated_mlp * hidden_size * shared_ffn_size
     experts = moe_layers * (routed + experts_per_token * expert_weights)
     return 2.0 * (attention + dense + experts)
 
@@ -205,20 +205,20 @@ OWN = "derivation"
 
 
 @formula(source=OWN, assumes=("the ends' extra work is shared out over all stages: their mean",))
-def computing_time(
+def step_compute_time(
     matmul_part_time,
     attention_part_time,
     elementwise_part_time,
     recompute_part_time,
     device_update_time,
-    micro_batches,
+    num_micro_batches,
     first_stage_extra_time,
     last_stage_extra_time,
     pp,
 ):
     """Time for which a GPU computes in a step, on average."""
     layers = matmul_part_time + attention_part_time + elementwise_part_time + recompute_part_time
-    ends = micro_batches * (first_stage_extra_time + last_stage_extra_time) / pp
+    ends = num_micro_batches * (first_stage_extra_time + last_stage_extra_time) / pp
     return xp.maximum(layers + device_update_time + ends, 0.0)
 
 
@@ -246,13 +246,13 @@ def training_days(training_time, day):
     return training_time / day
 
 
-product("cost", ("gpu_hours", "price"), assumes=("GPUs alone are paid for",))
+product("cost", ("gpu_hours", "gpu_hour_price"), assumes=("GPUs alone are paid for",))
 
 
 @formula(source=OWN, assumes=("GPUs alone are paid for",))
-def cost_per_trillion_tokens(price, world_size, tokens_per_step, step_time, hour):
+def cost_per_trillion_tokens(gpu_hour_price, world_size, tokens_per_step, step_time, hour):
     """Cost of training on a trillion tokens."""
-    return price * (world_size * (1e12 / tokens_per_step * step_time) / hour)
+    return gpu_hour_price * (world_size * (1e12 / tokens_per_step * step_time) / hour)
 
 
 # Layers that predict further tokens: each joins the hidden state with the next token's embedding.

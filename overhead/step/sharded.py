@@ -62,15 +62,19 @@ def _split(whole, shards):
 
 for _part, _whole in (("gather", "dp_gather_bytes"), ("scatter", "dp_reduce_bytes")):
     _layer = f"dp_layer_{_part}_bytes"
-    declare(f"dp_ends_{_part}_bytes", ("dp_messages", _whole, "middle_layers", _layer), _left,
+    declare(f"dp_non_layer_{_part}_bytes", ("dp_messages", _whole, "middle_layers", _layer), _left,
             **FSDP)  # fmt: skip
-declare("dp_ends_replica_bytes", ("dp_ends_scatter_bytes", "shards"), _split, **FSDP)
+declare("dp_non_layer_replica_bytes", ("dp_non_layer_scatter_bytes", "shards"), _split, **FSDP)
 for _part, _group, _collective in (
     ("gather", "shard", "all_gather"), ("scatter", "shard", "reduce_scatter"),
     ("replica", "replica", "all_reduce"),
 ):  # fmt: skip
-    on_network(f"dp_ends_{_part}_time", "time", _group, _collective, f"dp_ends_{_part}_bytes")
-total("dp_ends_reduce_time", ("dp_ends_scatter_time", "dp_ends_replica_time"), **FSDP)
+    on_network(
+        f"dp_non_layer_{_part}_time", "time", _group, _collective, f"dp_non_layer_{_part}_bytes"
+    )
+total(
+    "dp_non_layer_reduce_time", ("dp_non_layer_scatter_time", "dp_non_layer_replica_time"), **FSDP
+)
 
 
 def _outside(sent, time, experts, layers, expert_time):
@@ -87,14 +91,17 @@ for _way, _sent in (("gather", "gather"), ("reduce", "scatter")):
         **FSDP,
     )
     declare(
-        f"ends_{_way}_time",
+        f"non_layer_{_way}_time",
         (
-            f"dp_ends_{_sent}_bytes", f"dp_ends_{_way}_time", "edp_messages", "middle_moe_layers",
+            f"dp_non_layer_{_sent}_bytes",
+            f"dp_non_layer_{_way}_time",
+            "edp_messages",
+            "middle_moe_layers",
             f"edp_layer_{_way}_time",
         ),
         _outside,
         **FSDP,
-    )  # fmt: skip
+    )
 
 
 @formula(
@@ -104,7 +111,7 @@ for _way, _sent in (("gather", "gather"), ("reduce", "scatter")):
     ),
     **FSDP,
 )
-def leading_share(pp, tied_embeddings):
+def exposed_non_layer_fraction(pp, tied_embeddings):
     """Share of what is outside of layers that nothing can hide: the embedding's."""
     return xp.where(pp > 1.0, 1.0, 1.0 / (2.0 - tied_embeddings))
 
@@ -170,19 +177,27 @@ def exposed_forward_pass_time(
     middle_layers,
     layer_compute_forward_time,
     layer_gather_time,
-    ends_gather_time,
-    leading_share,
+    non_layer_gather_time,
+    exposed_non_layer_fraction,
     forward_layers_ahead,
     sharded_overlap,
-    overlap_contention,
+    overlap_slowdown,
 ):
     """What a forward exposes that gathers each layer's weights."""
     # The first weights come before all computing, as the last gradients go after it.
-    compute, layer, ends = layer_compute_forward_time, layer_gather_time, ends_gather_time
+    compute, layer, ends = layer_compute_forward_time, layer_gather_time, non_layer_gather_time
     return _pass(
-        middle_layers, compute, 0.0, 0.0, layer, ends, leading_share, forward_layers_ahead,
-        sharded_overlap, overlap_contention,
-    )  # fmt: skip
+        middle_layers,
+        compute,
+        0.0,
+        0.0,
+        layer,
+        ends,
+        exposed_non_layer_fraction,
+        forward_layers_ahead,
+        sharded_overlap,
+        overlap_slowdown,
+    )
 
 
 @formula(assumes=(KEPT, HIDDEN), **FSDP)
@@ -190,16 +205,16 @@ def exposed_gather_pass_time(
     middle_layers,
     layer_compute_backward_time,
     layer_gather_time,
-    ends_gather_time,
+    non_layer_gather_time,
     backward_layers_ahead,
     sharded_overlap,
-    overlap_contention,
+    overlap_slowdown,
 ):
     """What a backward exposes that gathers each layer's weights, and reduces nothing."""
-    compute, layer, ends = layer_compute_backward_time, layer_gather_time, ends_gather_time
+    compute, layer, ends = layer_compute_backward_time, layer_gather_time, non_layer_gather_time
     return _pass(
         middle_layers, compute, layer, ends, 0.0, 0.0, 0.0, backward_layers_ahead,
-        sharded_overlap, overlap_contention,
+        sharded_overlap, overlap_slowdown,
     )  # fmt: skip
 
 
@@ -208,16 +223,16 @@ def exposed_reduce_pass_time(
     middle_layers,
     layer_compute_backward_time,
     layer_reduce_time,
-    ends_reduce_time,
-    leading_share,
+    non_layer_reduce_time,
+    exposed_non_layer_fraction,
     sharded_overlap,
-    overlap_contention,
+    overlap_slowdown,
 ):
     """What a backward exposes that reduces each layer's gradients, and gathers nothing."""
-    compute, layer, ends = layer_compute_backward_time, layer_reduce_time, ends_reduce_time
+    compute, layer, ends = layer_compute_backward_time, layer_reduce_time, non_layer_reduce_time
     return _pass(
-        middle_layers, compute, 0.0, 0.0, layer, ends, leading_share, 1.0,
-        sharded_overlap, overlap_contention,
+        middle_layers, compute, 0.0, 0.0, layer, ends, exposed_non_layer_fraction, 1.0,
+        sharded_overlap, overlap_slowdown,
     )  # fmt: skip
 
 
@@ -226,18 +241,18 @@ def exposed_backward_pass_time(
     middle_layers,
     layer_compute_backward_time,
     layer_gather_time,
-    ends_gather_time,
+    non_layer_gather_time,
     layer_reduce_time,
-    ends_reduce_time,
-    leading_share,
+    non_layer_reduce_time,
+    exposed_non_layer_fraction,
     sharded_overlap,
-    overlap_contention,
+    overlap_slowdown,
 ):
     """What a backward exposes that gathers each layer's weights and reduces its gradients."""
     return _pass(
-        middle_layers, layer_compute_backward_time, layer_gather_time, ends_gather_time,
-        layer_reduce_time, ends_reduce_time, leading_share, 1.0, sharded_overlap,
-        overlap_contention,
+        middle_layers, layer_compute_backward_time, layer_gather_time, non_layer_gather_time,
+        layer_reduce_time, non_layer_reduce_time, exposed_non_layer_fraction, 1.0, sharded_overlap,
+        overlap_slowdown,
     )  # fmt: skip
 
 
@@ -253,22 +268,24 @@ def exposed_backward_pass_time(
 )
 def prefetched_backward_pass_time(
     backward_layers_ahead,
-    ends_gather_time,
+    non_layer_gather_time,
     middle_layers,
     layer_gather_time,
-    ends_reduce_time,
+    non_layer_reduce_time,
     layer_reduce_time,
-    leading_share,
+    exposed_non_layer_fraction,
     layer_compute_backward_time,
     sharded_overlap,
-    overlap_contention,
+    overlap_slowdown,
 ):
     """What a backward exposes that gathers weights so many layers ahead, and reduces gradients."""
     gather, reduce, compute = layer_gather_time, layer_reduce_time, layer_compute_backward_time
-    sent = _all_sent(middle_layers, gather, ends_gather_time, reduce, ends_reduce_time)
+    sent = _all_sent(middle_layers, gather, non_layer_gather_time, reduce, non_layer_reduce_time)
     late = sharded_wait(middle_layers, compute, gather, reduce, backward_layers_ahead)
-    late = xp.where(backward_layers_ahead > 0.0, leading_share * ends_reduce_time + late, sent)
-    return _shown(sent, late, middle_layers, compute, sharded_overlap, overlap_contention)
+    late = xp.where(
+        backward_layers_ahead > 0.0, exposed_non_layer_fraction * non_layer_reduce_time + late, sent
+    )
+    return _shown(sent, late, middle_layers, compute, sharded_overlap, overlap_slowdown)
 
 
 # A share of what can hide does; where a mechanism says what can, all of it.
@@ -351,7 +368,7 @@ def _moved(ranks, gathers, reductions, weights, grads):
     ),
 )
 def sharding_copy_time(
-    sharding_copy_share,
+    sharding_copy_efficiency,
     memory_bandwidth,
     shards,
     expert_shards,
@@ -362,8 +379,8 @@ def sharding_copy_time(
     dp_gather_bytes,
     edp_messages,
     edp_gather_bytes,
-    busiest_trained_parameters,
-    busiest_trained_expert_parameters,
+    max_rank_trained_parameters,
+    max_rank_trained_expert_parameters,
     activation_bytes,
     reduction_bytes,
 ):
@@ -371,9 +388,9 @@ def sharding_copy_time(
     often = (forward_gathers + backward_gathers, gradient_reductions)
     # A gradient is read as it was computed, and written as it is reduced.
     both = activation_bytes + reduction_bytes
-    dense = (dp_messages * dp_gather_bytes, both * busiest_trained_parameters)
-    experts = (edp_messages * edp_gather_bytes, both * busiest_trained_expert_parameters)
+    dense = (dp_messages * dp_gather_bytes, both * max_rank_trained_parameters)
+    experts = (edp_messages * edp_gather_bytes, both * max_rank_trained_expert_parameters)
     moved = _moved(shards, *often, *dense) + _moved(expert_shards, *often, *experts)
-    copied = sharding_copy_share > 0.0
-    rate = xp.where(copied, sharding_copy_share, 1.0) * memory_bandwidth
+    copied = sharding_copy_efficiency > 0.0
+    rate = xp.where(copied, sharding_copy_efficiency, 1.0) * memory_bandwidth
     return xp.where(copied, moved / rate, 0.0)

@@ -64,28 +64,28 @@ SOURCES: dict[str, dict[str, Any]] = {
         "where": "all_gather and einsum, einsum and reduce_scatter as loops of chunks",
     },
 }
-product("userbuffers_bandwidth", ("userbuffers_share", "intra_bandwidth"))
+product("userbuffers_bandwidth", ("userbuffers_efficiency", "intra_bandwidth"))
 
 
-# A pair: a product, and its collective, whose times by themselves are `step_product_time` and
+# A pair: a product, and its collective, whose times by themselves are `step_matmul_time` and
 # `sent_time`.  What a step's pairs expose are calls of `pair_exposed_time`.
 
 UB, DEC = ({"tp_mechanism": mechanism} for mechanism in TREATMENTS)
 
 
 @derived(when=UB)
-def pair_burst_ratio(step_product_time, launch_time, burst_product_time):
+def pair_burst_ratio(step_matmul_time, launch_time, burst_matmul_time):
     """Rate of a pair's product in short runs by that in the step."""
-    some = burst_product_time > 0.0
-    lasting = xp.maximum(step_product_time - launch_time, 0.0)
-    return xp.where(some, lasting / xp.where(some, burst_product_time, 1.0), 1.0)
+    some = burst_matmul_time > 0.0
+    lasting = xp.maximum(step_matmul_time - launch_time, 0.0)
+    return xp.where(some, lasting / xp.where(some, burst_matmul_time, 1.0), 1.0)
 
 
 @derived(assumes=("rates fitted on runs whose products were cut have the cut's loss in them (0"
                   " then)",))  # fmt: skip
-def cut_product_time(cut_slowdown, step_product_time):
+def chunked_matmul_time(chunking_slowdown, step_matmul_time):
     """Time of a pair's product that is cut into chunks."""
-    return (1.0 + cut_slowdown) * step_product_time
+    return (1.0 + chunking_slowdown) * step_matmul_time
 
 
 # The product has one rate, the step's: that of a short run is lasting by the ratio.
@@ -101,7 +101,7 @@ for _returns, _pairing, _form, _law in (
          labels={"mechanism": _form, **_law}, when={**UB, "pairing": _pairing})  # fmt: skip
 for _pairing, _form in ((GATHERED, "ring_exchange"), (SCATTERED, "reduce_scatter_ring")):
     call(returns="pair_first_time", of="overlapped_time",
-         bind={"compute_time": "cut_product_time", "communication_time": "sent_time"},
+         bind={"compute_time": "chunked_matmul_time", "communication_time": "sent_time"},
          labels={"mechanism": _form}, when={**DEC, "pairing": _pairing})  # fmt: skip
 
 
@@ -116,18 +116,18 @@ def _paid(tp, gpus_per_node, sent, alone, *together):
     return xp.where(tp > gpus_per_node, sent, beyond)
 
 
-_alone = ("tp", "gpus_per_node", "sent_time", "step_product_time", "pair_first_time")
+_alone = ("tp", "gpus_per_node", "sent_time", "step_matmul_time", "pair_first_time")
 declare("pair_exposed_time", (*_alone, "pair_second_time"), _paid,
         when={**UB, "pairing": f"{GATHERED}|{SCATTERED}"}, **SOURCES["userbuffers"])  # fmt: skip
 declare("pair_exposed_time", _alone, _paid, when={**UB, "pairing": BESIDE},
         **SOURCES["userbuffers"])  # fmt: skip
-declare("pair_exposed_time", ("tp", "pair_first_time", "step_product_time"), _beyond, when=DEC,
+declare("pair_exposed_time", ("tp", "pair_first_time", "step_matmul_time"), _beyond, when=DEC,
         **SOURCES["decomposed"])  # fmt: skip
 
 
 def _pair(product: str, kind: str, sent: str, pairing: str, mechanism: str) -> str:
     """Declare what a product's collective adds to it; return its name."""
-    alone = {"step_product_time": f"{product}_{kind}_time", "sent_time": sent, "ranks": "tp"}
+    alone = {"step_matmul_time": f"{product}_{kind}_time", "sent_time": sent, "ranks": "tp"}
     labels = {"pairing": pairing}
     message = "tp_message_bytes" if sent == SCATTER else "tp_gather_message_bytes"
     bind = {**alone, "message_bytes": message}
@@ -140,7 +140,7 @@ def _pair(product: str, kind: str, sent: str, pairing: str, mechanism: str) -> s
             "bandwidth": "userbuffers_bandwidth",
             "copy_engine_bandwidth": "userbuffers_bandwidth",
             "sm_bandwidth": f"{way}_sm_bandwidth",
-            "launch_time": "matmul_floor",
+            "launch_time": "matmul_min_time",
         }
     exposed = f"{product}_{kind}_exposed_time"
     call(returns=exposed, of="pair_exposed_time", bind=bind, labels=labels,
@@ -179,7 +179,7 @@ def _blocks(mechanism: str, treated: Sequence[Treatment]) -> None:
         gather, scatter = ways["forward"]
         declare(
             f"{block}_tp_recompute_time",
-            ("repeated_gathers", gather, "repeated_reductions", scatter),
+            ("recomputed_gathers", gather, "recomputed_reductions", scatter),
             _repeated,
             when=when,
         )
@@ -199,7 +199,11 @@ def _layer(way: str, unhidden: str, *sent: str) -> list[Factors]:
     """Return what a layer exposes in one way, as terms of a sum."""
     shared: Factors = ("sequence_parallel", ("moe_layer_blocks", -1.0), 0.5)
     mlp = [(*shared, time) for time in sent] or [("sequence_parallel", f"mlp_tp_{way}_time")]
-    return [("sequence_parallel", f"attention_tp_{way}_time"), *mlp, ("sequence_whole", unhidden)]
+    return [
+        ("sequence_parallel", f"attention_tp_{way}_time"),
+        *mlp,
+        ("replicated_activations", unhidden),
+    ]
 
 
 def _declare_exposed(of: str, layer: str, beyond: Mapping[str, tuple[str, ...]]) -> None:

@@ -15,7 +15,7 @@ from overhead.communication.operation import Operation
 from overhead.communication.totals import of_dimension
 from overhead.evaluation import Evaluation
 from overhead.labels import FOLDED, PAIRED
-from overhead.overlap.timeline import (
+from overhead.overlap.pipeline import (
     BACKWARD,
     EXPOSED,
     FORWARD,
@@ -26,13 +26,10 @@ from overhead.overlap.timeline import (
     UNEXPLAINED,
     WAITING,
     WEIGHTS,
-    Course,
     Ran,
     Sent,
     Slot,
-    Span,
     Task,
-    check_spans,
     kind_of,
     run_orders,
     send_spans,
@@ -41,6 +38,7 @@ from overhead.overlap.timeline import (
     stage_row,
     tasks_of,
 )
+from overhead.overlap.timeline import Course, Span, check_spans
 
 # Rows of a stage; then one for each dimension whose communication is a stream.
 PASSES, PARTS, SENDS = "passes", "parts of them", "sends"
@@ -83,7 +81,7 @@ SENT = {
     },
 }  # fmt: skip
 # Of these the step's totals are shared out among the layers of the stage that has most.
-SHARED = {CONTEXT: ("cp", "busiest_layers"), EXPERT: ("ep", "busiest_moe_layers")}
+SHARED = {CONTEXT: ("cp", "max_stage_layers"), EXPERT: ("ep", "max_stage_moe_layers")}
 # Parts of a pass that stand on a stream as well, by the stream's row.
 STREAMED = {name: name.removesuffix(", exposed") for name in LAYER} | {
     VOCABULARY: TABLES, OFFLOAD: COPIES,
@@ -121,7 +119,7 @@ def step_timeline(evaluation: Evaluation) -> StepTimeline:
     step_time = float(evaluation["step_time"])
     passes = _Passes(evaluation)
     schedule = evaluation.labels["schedule"]
-    count = float(evaluation["micro_batches"])
+    count = float(evaluation["num_micro_batches"])
     # A pass, what it holds, what it sends, and what is on a stream of its own, hidden and not.
     each = 4 + passes.most_parts(schedule) + 2 * len(STREAMED)
     check_spans(count * tasks_of(schedule, passes.pp, 1, passes.virtual) * each)
@@ -257,7 +255,7 @@ class _Passes:
         labels = {**evaluation.labels, "schedule": "forward_only"}
         self.forward_alone = Evaluation(evaluation.given, labels)
         self.pp = int(evaluation["pp"])
-        self.virtual = int(evaluation["virtual_stages"])
+        self.virtual = int(evaluation["virtual_pipeline_size"])
         self.last = self.pp * self.virtual - 1
         self.known: dict[tuple[str, int], Parts] = {}
         schedule = evaluation.labels["schedule"]
@@ -369,7 +367,7 @@ class _Passes:
                 layers += self.layers["dense"][chunk] if row == CONTEXT else 0.0
                 if self._time(dimension) > 1.0 and layers:
                     whole = self._time(f"{dimension}_{way}_communication_time")
-                    each = whole / (self._time("micro_batches") * self._time(most))
+                    each = whole / (self._time("num_micro_batches") * self._time(most))
                     found[row] = found.get(row, 0.0) + layers * each
         return found
 
@@ -403,9 +401,9 @@ class _Passes:
             layers = self.layers["moe"][task.chunk]
             layers += self.layers["dense"][task.chunk] if row == CONTEXT else 0.0
             if layers:
-                yield row, layers / (self._time("micro_batches") * self._time(most))
+                yield row, layers / (self._time("num_micro_batches") * self._time(most))
         if self._time("tp") > 1.0:
-            yield VOCABULARY, 1.0 / self._time("micro_batches")
+            yield VOCABULARY, 1.0 / self._time("num_micro_batches")
 
     def _operations(self, row: str, chunk: int) -> Iterator[Operation]:
         """Yield the operations of a row that a chunk has in each of its passes."""

@@ -17,7 +17,7 @@ from sweeps.engine.reduce_base import Reducer, Split, split
 from sweeps.engine.reduce_quantile import MOST_BINS, MOST_VALUES, is_exact
 from sweeps.errors import InputError, fault, refuse
 from sweeps.job import Job
-from sweeps.spec.sweep import Reduction, partners
+from sweeps.spec.reduction import Reduction, partners
 from sweeps.spec.units import format_quantity, parse_quantity
 
 GIB = 1 << 30

@@ -28,7 +28,7 @@ from sweeps.engine.reduce import part, task_of
 from sweeps.engine.reduce_base import Reducer, Task
 from sweeps.errors import RunError, fault
 from sweeps.job import Inputs, Job
-from sweeps.spec.sweep import Reduction, partners
+from sweeps.spec.reduction import Reduction, partners
 from sweeps.store.encode import (
     RunningChecksum,
     Storage,

@@ -26,27 +26,48 @@ Marks = NDArray[np.bool_]
 # tells of the others.
 LINKS = "links"
 GROUPS: Mapping[str, Mapping[str, float]] = {
-    "launch": {"operation_launch_time": 0.35},
-    "step": {"step_latency": 0.2, "pair_step_latency": 0.5},
+    "launch": {"collective_launch_time": 0.35},
+    "step": {"step_latency": 0.2, "sendrecv_step_latency": 0.5},
     "entry": {
-        "simple_entry_time": 0.6, "pair_simple_time": 0.4, "pair_entry_time": 0.4,
+        "simple_launch_time": 0.6,
+        "sendrecv_simple_time": 0.4,
+        "sendrecv_launch_time": 0.4,
         "nvls_time": 0.4,
     },
-    "rate": {LINKS: 0.25, "link_share": 0.05, "pair_share": 0.05, "nvls_share": 0.05},
-    "ramp": {"ramp_time": 0.5, "pair_ramp_time": 0.5, "nvls_ramp_time": 0.7},
+    "rate": {
+        LINKS: 0.25,
+        "channel_efficiency": 0.05,
+        "sendrecv_efficiency": 0.05,
+        "nvls_efficiency": 0.05,
+    },
+    "ramp": {"ramp_time": 0.5, "sendrecv_ramp_time": 0.5, "nvls_ramp_time": 0.7},
     "copy": {
-        "copy_rate": 0.3, "pair_copy_rate": 0.3, "reduced_copy_share": 0.5, "ll_share": 0.3,
-        "pair_ll_share": 0.4,
+        "local_copy_bandwidth": 0.3,
+        "sendrecv_copy_rate": 0.3,
+        "all_reduce_copy_ratio": 0.5,
+        "ll_rate_ratio": 0.3,
+        "sendrecv_ll_rate_ratio": 0.4,
     },
     "host": {ISSUE: 1.0},
-    "fabric latency": {"fabric_latency": 0.5, "simple_fabric_factor": 0.5, "peer_time": 0.5},
-    "fabric rate": {
-        "fabric_share": 0.1, "fabric_pair_share": 0.25, "tree_share": 0.04,
-        "nvls_tree_share": 0.04, "sharp_share": 0.1,
+    "fabric latency": {
+        "inter_node_step_latency": 0.5,
+        "simple_fabric_factor": 0.5,
+        "peer_time": 0.5,
     },
-    "fabric ramp": {"fabric_ramp_steps": 0.5, "fabric_ll_share": 0.3, "simple_step_factor": 0.3},
-}  # fmt: skip
-RATES = ("link_share", "pair_share", "nvls_share")
+    "fabric rate": {
+        "nic_efficiency": 0.1,
+        "inter_sendrecv_rate_ratio": 0.25,
+        "tree_rate_ratio": 0.04,
+        "nvls_tree_rate_ratio": 0.04,
+        "sharp_efficiency": 0.1,
+    },
+    "fabric ramp": {
+        "fabric_ramp_steps": 0.5,
+        "inter_ll_rate_ratio": 0.3,
+        "simple_step_factor": 0.3,
+    },
+}
+RATES = ("channel_efficiency", "sendrecv_efficiency", "nvls_efficiency")
 TERMS = tuple((name, group) for group, terms in GROUPS.items() for name in terms)
 NAMES = tuple(name for name, _ in TERMS)
 DEVIATIONS = np.array([deviation for terms in GROUPS.values() for deviation in terms.values()])

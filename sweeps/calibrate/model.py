@@ -515,7 +515,7 @@ class _Part:
         count = len(self.rows)
         with np.errstate(all="ignore"):
             shares = [
-                np.broadcast_to(one["wire_part_time"] / one["time"], count)
+                np.broadcast_to(one["transfer_part_time"] / one["time"], count)
                 for one in self._each(values)
             ]
         return np.asarray(np.stack(shares)[chosen, np.arange(count)])

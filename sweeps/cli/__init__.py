@@ -6,6 +6,7 @@ import gc
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,6 +113,7 @@ def run(args: Sequence[str] | None = None) -> int:
     # A program that keeps 10^5 small objects: the usual thresholds would scan them again and again.
     gc.set_threshold(50_000, 20, 20)
     given = list(sys.argv[1:] if args is None else args)
+    warnings.showwarning = lambda message, *_: click.echo(f"sweeps: {message}", err=True)
     try:
         result: Any = commands.main(given or ["--help"], "sweeps", standalone_mode=False)
         sys.stdout.flush()

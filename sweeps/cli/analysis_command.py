@@ -38,7 +38,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 # Innermost first; Megatron-LM leaves out experts, or names them where they cut the same ranks.
 RANK_ORDERS = ("tp-cp-dp-pp", "tp-cp-ep-dp-pp")
 # What says all of a model, with the MLP's inner size.
-SHAPES = (*TENSORS, "gated", "tied_embeddings")
+SHAPES = (*TENSORS, "gated_mlp", "tied_embeddings")
 
 
 def analysis_options(command: Command) -> Command:
@@ -58,13 +58,13 @@ def analysis_options(command: Command) -> Command:
 def analysis_of_options(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Make of the command's options what a spec file would state, and say how tokens are read."""
     options = flags.given_options(given, flags.OF_TRAINING)
-    batch, name = given["batch_size"], flag_of("global_batch")
+    batch, name = given["batch_size"], flag_of("global_batch_size")
     lines: list[str] = []
     if counts_tokens(batch):
-        if options["global_batch"] is not None:
-            wrong = f"is tokens of a step; {name} {options['global_batch']} stands beside"
+        if options["global_batch_size"] is not None:
+            wrong = f"is tokens of a step; {name} {options['global_batch_size']} stands beside"
             refuse("--batch-size", batch, wrong, "one of the two")
-        options["global_batch"], batch, name = batch, None, "--batch-size"
+        options["global_batch_size"], batch, name = batch, None, "--batch-size"
     elif batch is not None:
         other = "for the global batch use --global-batch-size"
         lines.append(f"--batch-size {batch} is read as the micro-batch size; {other}")
@@ -88,11 +88,11 @@ def _batch(options: dict[str, Any], batch: str | None) -> list[str]:
     """Give the micro-batch under its other name, too."""
     if batch is None:
         return []
-    if options["micro_batch"] not in (None, batch):
-        own = f"{flag_of('micro_batch')} {options['micro_batch']}"
+    if options["micro_batch_size"] not in (None, batch):
+        own = f"{flag_of('micro_batch_size')} {options['micro_batch_size']}"
         wrong = f"{own} is the same, and another value"
         return [fault("--batch-size", batch, wrong, "one of the two")]
-    options["micro_batch"] = batch
+    options["micro_batch_size"] = batch
     return []
 
 

@@ -24,7 +24,8 @@ from overhead.labels import (
 )
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.memory.stage import PEAK_PARTS
-from overhead.overlap.timeline import EXPOSED, TRANSFER, WAITING, Span
+from overhead.overlap.pipeline import EXPOSED, TRANSFER, WAITING
+from overhead.overlap.timeline import Span
 from overhead.plan import NO_ALGORITHM, NOT_OF_GROUPS
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.step.timeline import COPIES, PARTS, PASSES, STREAMS, StepTimeline, step_timeline
@@ -151,7 +152,7 @@ def _drawn(step: StepTimeline) -> Mapping[str, list[Span]]:
 def sharded_line(evaluation: Evaluation, memory: float) -> str:
     """Return, where a plan doesn't fit, the first stage of ZeRO with which it does; or nothing."""
     capacity, stage = evaluation["memory_capacity"], evaluation["zero_stage"]
-    if not memory > capacity or "hsdp_shard" in evaluation.given:
+    if not memory > capacity or "hsdp_shard_size" in evaluation.given:
         return ""
     for more in range(int(stage) + 1, 4 if evaluation["dp"] > 1.0 else 0):
         again = Evaluation({**evaluation.given, "zero_stage": float(more)}, evaluation.labels)
@@ -178,7 +179,8 @@ def lightest_lines(evaluation: Evaluation, memory: float) -> Iterator[str]:
     takes = "" if time is None else f"{shown('step_time', float(time))}, "
     yield (
         f"  with --recompute block it fits: {layers:g} of each chunk's {whole:g} layers recomputed,"
-        f" as few as fit {again['memory_share']:.0%} of the memory: {takes}{shown('memory', least)}"
+        f" as few as fit {again['target_memory_fraction']:.0%} of the memory: {takes}"
+        f"{shown('memory', least)}"
     )
 
 
@@ -192,12 +194,12 @@ def _plan(evaluation: Evaluation) -> Iterator[str]:
     for name in degrees:
         if evaluation[name] > 1.0:
             yield unbroken(f"{name} {evaluation[name]:g}")
-    count = evaluation["micro_batches"]
+    count = evaluation["num_micro_batches"]
     yield unbroken(f"{count:g} micro-batches" if count > 1.0 else "1 micro-batch")
     if evaluation["pp"] > 1.0:
         yield unbroken(plain(evaluation.labels["schedule"]).replace("one f one b", "1F1B"))
-    if evaluation["virtual_stages"] > 1.0:
-        yield unbroken(f"{evaluation['virtual_stages']:g} virtual stages")
+    if evaluation["virtual_pipeline_size"] > 1.0:
+        yield unbroken(f"{evaluation['virtual_pipeline_size']:g} virtual stages")
     yield unbroken(f"ZeRO {evaluation['zero_stage']:g}")
     yield unbroken(f"recompute {evaluation.labels['recompute']}")
 
@@ -252,20 +254,20 @@ def _product(values: Mapping[str, str]) -> str:
 
 
 def _batch(values: Mapping[str, str]) -> str:
-    at_once = float(values["dp"]) * float(values["micro_batch"])
-    batch = values["global_batch"]
+    at_once = float(values["dp"]) * float(values["micro_batch_size"])
+    batch = values["global_batch_size"]
     if not float(batch).is_integer():
         wrong = f"makes {batch} sequences of a step, and only whole ones can be"
         return fault(
             flag_of("tokens_per_step"), "..", wrong, f"a multiple of {flag_of('sequence_length')}"
         )
     few = "is fewer than" if float(batch) < at_once else "isn't a multiple of"
-    wrong = f"{few} the {at_once:g} sequences that dp*micro_batch compute at once"
-    return fault(flag_of("global_batch"), batch, wrong, f"a multiple of {at_once:g}")
+    wrong = f"{few} the {at_once:g} sequences that dp*micro_batch_size compute at once"
+    return fault(flag_of("global_batch_size"), batch, wrong, f"a multiple of {at_once:g}")
 
 
 STATES = (*tuple(MEMORY_PARTS)[:3], "first_stage_model_state_memory")
-PLAN = ("world_size", "dp", "micro_batches", "global_batch")
+PLAN = ("world_size", "dp", "num_micro_batches", "global_batch_size")
 TIMES = {f"{name}_communication_time": name for name in DIMENSIONS}
 # What files and records say of each dimension's communication beside its time.
 SENT = tuple(
@@ -276,11 +278,11 @@ WHOLE_STEP = display.rows("communication")
 COSTS = display.rows("cost")
 FAILURES = display.rows("failures")
 # Beside what has a default, what a run's failures follow from.
-FAILING = ("staging_bandwidth", "checkpoint_interval", "spare_servers")
+FAILING = ("staging_bandwidth", "checkpoint_interval", "spare_nodes")
 ASKED = tuple(
     dict.fromkeys(
         (
-            *(*PLAN, "peak_memory", "headroom", *PEAK_PARTS, *STATES),
+            *(*PLAN, "peak_memory", "memory_headroom", *PEAK_PARTS, *STATES),
             *(*TIMES, *SENT, *WHOLE_STEP),
             *(*display.rows("step"), *STEP_PARTS),
             *display.rows("memory", "rates", "training"),
@@ -328,11 +330,11 @@ def _of_a_run(sweep: Sweep, folders: Sequence[Path]) -> tuple[str, ...]:
 
 def _costs(sweep: Sweep, folders: Sequence[Path]) -> tuple[str, ...]:
     """Return the costs to ask for: none where no price is known."""
-    if {"price", "capital"} & sweep.given:
+    if {"gpu_hour_price", "capital_cost"} & sweep.given:
         return COSTS
     axes = [axis.columns["hardware"] for axis in sweep.axes if "hardware" in axis.columns]
     names = axes[0] if axes else [sweep.labels.get("hardware", LABELS["hardware"].default)]
-    priced = ("price" in load_hardware(str(name), folders).figures for name in names)
+    priced = ("gpu_hour_price" in load_hardware(str(name), folders).figures for name in names)
     return COSTS if any(priced) else ()
 
 

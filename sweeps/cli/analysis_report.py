@@ -44,7 +44,7 @@ HIDING: tuple[tuple[str, str, str, str, str], ...] = (
      "attention is too short for it, or waits for it"),
     ("ep", "exposed_ep_time", "ep_overlap", "another micro-batch's computing",
      "experts wait for their tokens (dependency)"),
-    ("pp", "exposed_p2p_time", "", "the micro-batches in between",
+    ("pp", "exposed_pp_time", "", "the micro-batches in between",
      "stages wait while the pipeline fills, drains and turns"),
     ("dp", "exposed_dp_time", "dp_overlap", "the last backward's layers, and the next forward's",
      "the first gathering and the last reduction have nothing beside them"),
@@ -60,7 +60,7 @@ MECHANISM = {
     **dict.fromkeys(PREFETCHES, "the first weights, the last gradients, and what outlasts a layer"),
 }
 # Shares that hold in part of the cases alone.
-HIDDEN = {"tp_overlap": "tp_hidden_share"}
+HIDDEN = {"tp_overlap": "tp_overlapped_fraction"}
 WHOLE = "without sequence parallelism an all_reduce has no product beside it"
 SHORT = "what it hides behind is too short"
 BEHIND = {"chunked": "the products of the chunks beside it"}
@@ -154,7 +154,7 @@ WIDTH = 42
 PER_LAYER = ("tp", "cp", "ep")
 # Without these a step has no time.
 RATES = (
-    "peak_flops", "best_matmul_flops", "matmul_efficiency", "attention_peak_flops",
+    "peak_flops", "peak_measured_matmul_flops", "matmul_efficiency", "attention_peak_flops",
     "memory_bandwidth",
 )  # fmt: skip
 
@@ -209,11 +209,11 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
             yield line
         elif "recompute" in job.resolved.origins:
             yield from lightest_lines(evaluation, memory)
-    batch = evaluation.value("global_batch", {})
+    batch = evaluation.value("global_batch_size", {})
     length = evaluation.value("sequence_length", {})
     tokens = "" if length is None else f" of {plain(float(length), 15)} tokens"
-    several = _some(evaluation["micro_batches"], "micro-batch", "micro-batches")
-    each = f"{several} of {_text(evaluation, 'micro_batch')} on a rank"
+    several = _some(evaluation["num_micro_batches"], "micro-batch", "micro-batches")
+    each = f"{several} of {_text(evaluation, 'micro_batch_size')} on a rank"
     if batch is not None:
         yield f"  batch of {_some(batch, 'sequence')}{tokens}: {each}"
     flat = labels["topology"] != "hierarchical"
@@ -240,7 +240,7 @@ def _settings(evaluation: Evaluation) -> Iterator[str]:
     labels = evaluation.labels
     yield f"ZeRO stage {evaluation['zero_stage']:g}"
     if labels["sharding"] == "hybrid":
-        yield f"sharded over {evaluation['hsdp_shard']:g} ranks"
+        yield f"sharded over {evaluation['hsdp_shard_size']:g} ranks"
     if evaluation["tp"] > 1.0:
         yield f"sequence parallelism {'on' if evaluation['sequence_parallel'] > 0.0 else 'off'}"
     if evaluation["cp"] > 1.0:
@@ -250,7 +250,7 @@ def _settings(evaluation: Evaluation) -> Iterator[str]:
         kind = labels["context_parallel"]
         yield f"context parallelism by {kind}" + (groups if kind == "mixed" else "")
     if evaluation["pp"] > 1.0:
-        chunks = evaluation["virtual_stages"]
+        chunks = evaluation["virtual_pipeline_size"]
         yield f"schedule {labels['schedule']}" + (f", {chunks:g} chunks" if chunks > 1.0 else "")
     yield f"recompute {labels['recompute']}" + _recomputed(evaluation)
     yield f"attention {labels['attention_kernel']}, {labels['mask']}"
@@ -298,8 +298,8 @@ def _notes(
         yield f"each group of ranks is a {name} of its own size"
     yield from _schedule_lacks(evaluation, job.resolved.labels.get("framework", ""))
     layers = evaluation.value("pipeline_layers", {})
-    chunks = evaluation["pp"] * evaluation["virtual_stages"]
-    each = [number(evaluation, name) for name in ("embedding_as_layer", "loss_as_layer")]
+    chunks = evaluation["pp"] * evaluation["virtual_pipeline_size"]
+    each = [number(evaluation, name) for name in ("embedding_layer_weight", "head_layer_weight")]
     if layers is not None and (ends := sum(each)) > 0.0:
         counts = " and ".join(f"{n:g}" for n in each)
         yield f"{layers:g} layers; embedding and loss count as {counts}: {layers + ends:g} places"
@@ -342,7 +342,7 @@ def _line(words: str, text: str) -> str:
 
 def _memory(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
     part = "memory" if result.memory_is_whole else "model states"
-    stage = evaluation.value("fullest_stage", {}) if result.memory_is_whole else None
+    stage = evaluation.value("peak_memory_stage", {}) if result.memory_is_whole else None
     stages = evaluation["pp"]
     place = f" (stage {stage + 1:g} of {stages:g})" if stage is not None and stages > 1.0 else ""
     yield f"{part} of {'the fullest' if stages > 1.0 else 'a'} GPU{place}"
@@ -463,7 +463,7 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
             yield _line(display.words(name), f"{shown(name, value):<12}{value / whole:6.1%}")
     yield _line("all together", f"{shown('step_time', whole)}, {band(evaluation, 'step_time')}")
     settings = job.resolved.origins["unknown_settings"][0].source
-    known = job.resolved.origins["unseen_device"][0].source
+    known = job.resolved.origins["uncalibrated_device"][0].source
     name = class_of_step(evaluation.labels, lambda one: evaluation[one])
     said = f"four in five published runs are within that: {class_words('step_time', name)}"
     said += "" if known.endswith("compared with runs") else f"; not calibrated: {known}"
@@ -488,7 +488,7 @@ def _lacking(job: Job) -> Iterator[str]:
     """Yield what can't be told, and what would have to be given for it."""
     for name, words in LACKING.items():
         needed = roots(job, name)
-        if name == "cost" and not {"price", "training_tokens"} & job.sweep.given:
+        if name == "cost" and not {"gpu_hour_price", "training_tokens"} & job.sweep.given:
             continue
         if needed:
             model = ", or --model" if set(needed) & set(SHAPES) else ""
@@ -497,7 +497,10 @@ def _lacking(job: Job) -> Iterator[str]:
 
 def _prices(job: Job) -> Iterator[str]:
     """Yield how old the catalogue's prices are that costs are of."""
-    if "price" in job.resolved.origins and "cost_per_trillion_tokens" in job.sweep.quantities:
+    if (
+        "gpu_hour_price" in job.resolved.origins
+        and "cost_per_trillion_tokens" in job.sweep.quantities
+    ):
         yield from filter(None, map(price_words, job.resolved.machines))
 
 
@@ -543,9 +546,9 @@ def _memory_formulas(
 ) -> Iterator[str]:
     scope = evaluation
     if result.memory_is_whole:
-        stage = {"stage": evaluation["fullest_stage"]}
+        stage = {"stage": evaluation["peak_memory_stage"]}
         scope = Evaluation(evaluation.given | stage, evaluation.labels)
-        yield from derivation.lines("fullest_stage", evaluation, 0)
+        yield from derivation.lines("peak_memory_stage", evaluation, 0)
     for name, value in result.memory.items():
         if value > 0.0:
             yield from derivation.lines(name, scope, DEEP)

@@ -44,7 +44,7 @@ from sweeps.spec.catalog import load_hardware
 from sweeps.spec.model import USUAL_LENGTH
 
 # What is of one machine, so that each may have its own: NAME=VALUE,NAME=VALUE.
-EACH = ("price", "capital")
+EACH = ("gpu_hour_price", "capital_cost")
 # How many GPUs is what is asked.
 GPUS_OF_PLANS = ("world_size", "nodes")
 # Of so many all splits can be that a purchase may have: nodes of 8 and 72 GPUs, and stages of 3.
@@ -58,12 +58,13 @@ USUAL_BATCH = "512"
 @click.option("--tokens", required=True, metavar="N", help="Tokens of the training, such as 15T.")
 @click.option("--days", required=True, metavar="N", help="Days in which it has to be done.")
 @click.option("--budget", metavar="USD", help="What it may cost, such as 20M.")
-@click.option(*flags_of("global_batch"), "--batch-size", "-b", "global_batch", metavar="N",
+@click.option(*flags_of("global_batch_size"), "--batch-size", "-b", "global_batch_size",
+              metavar="N",
               help="Sequences of a step, or tokens: 4M.  [default: searched]")  # fmt: skip
 @click.option(*flags_of("sequence_length"), "-s", "sequence_length", metavar="N",
               help="Tokens of a sequence, such as 8k.  "
                    "[default: the model's training length, or 4096]")  # fmt: skip
-@click.option(*flags_of("capital"), "capital", metavar="USD",
+@click.option(*flags_of("capital_cost"), "capital_cost", metavar="USD",
               help="Price of owning a GPU, in place of --price.")  # fmt: skip
 @flags.options(*OF_BUYING)
 @output_options
@@ -141,10 +142,10 @@ def _asked(given: Mapping[str, Any]) -> Purchase:
     faults += [fault(flag_of(name), every[name], "is what buy finds", "sweeps plan, of so many")
                for name in GPUS_OF_PLANS if every.get(name) is not None]  # fmt: skip
     values = {name: text for name, text in every.items() if text is not None}
-    own = ("global_batch", "sequence_length")
+    own = ("global_batch_size", "sequence_length")
     values |= {name: given[name] for name in own if given[name] is not None}
-    readings = flags.in_tokens(values, flag_of("global_batch"))
-    free = not {"global_batch", "tokens_per_step"} & values.keys()
+    readings = flags.in_tokens(values, flag_of("global_batch_size"))
+    free = not {"global_batch_size", "tokens_per_step"} & values.keys()
     machines = str(values.pop("hardware", "dgx-h100")).split(",")
     each = {name: _each(name, given.get(name), machines, faults) for name in EACH}
     for name in EACH:
@@ -155,7 +156,7 @@ def _asked(given: Mapping[str, Any]) -> Purchase:
     points = {}
     for machine in machines:
         prices = {name: texts[machine] for name, texts in each.items() if machine in texts}
-        asked = {"world_size": "8", **({"global_batch": USUAL_BATCH} if free else {}),
+        asked = {"world_size": "8", **({"global_batch_size": USUAL_BATCH} if free else {}),
                  **values, **prices, "hardware": machine}  # fmt: skip
         request = read_request(asked, objective="time", folders=folders, usual_length=USUAL_LENGTH)
         if request.axes:
@@ -176,8 +177,8 @@ def _asked(given: Mapping[str, Any]) -> Purchase:
     if batches is not None:
         assumed.append(batches.words)
     elif free:
-        assumed.append(f"{flag_of('global_batch')} {USUAL_BATCH}")
-    sequences = batches.sequences if batches else (first.constants["global_batch"],)
+        assumed.append(f"{flag_of('global_batch_size')} {USUAL_BATCH}")
+    sequences = batches.sequences if batches else (first.constants["global_batch_size"],)
     wish = Wish(tokens, days, inf if budget is None else budget)
     return Purchase(wish, points, sequences, batches, readings, assumed)
 
@@ -186,8 +187,8 @@ def _unpriced(points: Mapping[str, Point], budget: str) -> Iterator[str]:
     """Yield a note on machines without a price, which no budget binds; refuse one for nothing."""
     names = [
         name for name, point in points.items()
-        if not {"price", "capital"} & set(point.constants)
-        and "price" not in load_hardware(name, point.folders).figures
+        if not {"gpu_hour_price", "capital_cost"} & set(point.constants)
+        and "gpu_hour_price" not in load_hardware(name, point.folders).figures
     ]  # fmt: skip
     listed = ", ".join(names)
     if len(names) == len(points):
@@ -267,12 +268,12 @@ def _lines(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
     for one in [*made, *(one for one in here if one.least is None)]:
         yield from _of_machine(one, wish)
     if not made and asked.batches is None and any(one.tried for one in here):
-        yield f"a larger batch may do: {flag_of('global_batch')}"
+        yield f"a larger batch may do: {flag_of('global_batch_size')}"
     if asked.assumed:
         yield from wrap(f"not given, so taken as: {', '.join(asked.assumed)}", prose(),
                         subsequent_indent="  ", break_on_hyphens=False)  # fmt: skip
     for name, point in asked.points.items():
-        if not {"price", "capital"} & set(point.constants) and (
+        if not {"gpu_hour_price", "capital_cost"} & set(point.constants) and (
             old := price_words(load_hardware(name, point.folders))
         ):
             yield from wrap(old, prose(), subsequent_indent="  ")
@@ -349,7 +350,14 @@ def _run_words(one: Tried) -> str:
 
 def _rows(one: Offer, wish: Wish) -> Iterator[list[str]]:
     """Yield a machine's rows: the number of GPUs to take, and the least that makes it."""
-    names = ("run_days", "goodput", "run_cost", "useful_cost", "training_energy", "spare_servers")
+    names = (
+        "run_days",
+        "goodput",
+        "run_cost",
+        "cost_per_trillion_useful_tokens",
+        "training_energy",
+        "spare_nodes",
+    )
     best = one.best(wish)
     for own in (best, one.least) if one.least is not best else (best,):
         assert own is not None

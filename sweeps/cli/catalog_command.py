@@ -429,7 +429,8 @@ def _table(
 
 def _spec_schema() -> Schema:
     from sweeps.plots.schema import KINDS
-    from sweeps.spec.sweep import KEYS, REDUCTIONS, SETTINGS_KEYS
+    from sweeps.spec.reduction import KEYS, REDUCTIONS
+    from sweeps.spec.sweep import SETTINGS_KEYS
 
     one = {"type": ["string", "number", "boolean"]}
     several = {"anyOf": [one, {"type": "array", "items": one}]}

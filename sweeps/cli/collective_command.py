@@ -178,16 +178,16 @@ def _behind(job: Job, labels: Mapping[str, str], protocol: str) -> str:
 # What of a time passes inside nodes, and between them.
 LEVELS = ("intra_time", "inter_time")
 # Parts of a time that not every network has: what takes none isn't told.
-PHASE_PARTS = ("reduction_time", "intra_time", "inter_time", "pod_time", "hidden_phase_time")
+PHASE_PARTS = ("reduction_time", "intra_time", "inter_time", "pod_time", "overlapped_phase_time")
 AT_BOUND = 0.005  # times this share about the lower bound are at it
 # The parts of a time that a library's profile tells apart, each below its sum.
 PARTS_OF = {
-    "latency_time": ("paid_launch_time", "step_part_time", "wait_part_time"),
-    "bandwidth_time": ("wire_part_time", "copy_part_time", "ramp_part_time"),
+    "latency_time": ("launch_part_time", "step_part_time", "host_wait_part_time"),
+    "bandwidth_time": ("transfer_part_time", "copy_part_time", "ramp_part_time"),
 }
 PROTOCOLS = ("LL", "Simple")
 # With phases in a pipeline: what of the time is waited for, and what goes on meanwhile.
-PHASES = ("latency_time", "bandwidth_time", "hidden_phase_time")
+PHASES = ("latency_time", "bandwidth_time", "overlapped_phase_time")
 # A library without protocols.
 
 

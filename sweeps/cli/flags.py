@@ -54,7 +54,7 @@ FLAGS: dict[str, Flag] = {
     "model": Flag(words="Model(s) of the catalogue, or of Hugging Face's config.json"),
     "kv_heads": Flag("as many as heads"),
     "head_size": Flag("hidden size by heads"),
-    "price": Flag(words="Price of a GPU, such as '2.5 USD/h'"),
+    "gpu_hour_price": Flag(words="Price of a GPU, such as '2.5 USD/h'"),
     "hardware": Flag(words="Machine(s) of the catalogue"),
     "fabric": Flag("the machine's"),
     "software": Flag(words="Library whose profile prices collectives: nccl, rccl, xla, none, file"),
@@ -68,14 +68,14 @@ USUAL: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ((COLLECTIVE,), NETWORK, "collective"),
     ((TRAINING,), MACHINE, "world_size"),
     (BOTH, MACHINE, "nodes"),
-    ((TRAINING,), PLAN, "dp tp cp pp ep etp virtual_stages micro_batch"),
-    ((TRAINING,), BATCH, "global_batch tokens_per_step"),
-    ((TRAINING,), PLAN, "micro_batches zero_stage sequence_parallel context_parallel ulysses_ranks "
-     "hsdp_shard schedule embedding_as_layer loss_as_layer recompute recompute_layers "
-     "expert_imbalance dispatcher mask dropout tp_mechanism cp_mechanism ep_mechanism "
-     "dp_mechanism tp_overlap cp_overlap ep_overlap dp_overlap"),
+    ((TRAINING,), PLAN, "dp tp cp pp ep etp virtual_pipeline_size micro_batch_size"),
+    ((TRAINING,), BATCH, "global_batch_size tokens_per_step"),
+    ((TRAINING,), PLAN, "num_micro_batches zero_stage sequence_parallel context_parallel "
+     "ulysses_ranks hsdp_shard_size schedule embedding_layer_weight head_layer_weight recompute "
+     "recompute_layers expert_load_imbalance dispatcher mask dropout tp_mechanism cp_mechanism "
+     "ep_mechanism dp_mechanism tp_overlap cp_overlap ep_overlap dp_overlap"),
     ((TRAINING,), BATCH, "model parameters sequence_length layers hidden_size heads kv_heads "
-     "head_size ffn_size vocabulary_size gated tied_embeddings experts experts_per_token "
+     "head_size ffn_size vocabulary_size gated_mlp tied_embeddings experts experts_per_token "
      "expert_ffn_size shared_ffn_size dense_layers"),
     (BOTH, NETWORK, "topology algorithm"),
     ((COLLECTIVE,), NETWORK, "ranks message_bytes"),
@@ -89,7 +89,7 @@ USUAL: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ((COLLECTIVE,), NETWORK, "mesh_dimensions chunks phase_chunks reduction_cost hops"),
     ((TRAINING,), NETWORK, "intra_efficiency inter_efficiency"),
     (BOTH, NETWORK, "software environment fabric"),
-    ((TRAINING,), MACHINE, "price"),
+    ((TRAINING,), MACHINE, "gpu_hour_price"),
     ((TRAINING,), BATCH, "training_tokens"),
     # Of single commands, declared there.
     ((), BATCH, "moe num_experts batch_size tokens days"),
@@ -265,21 +265,21 @@ def in_tokens(options: dict[str, Any], batch: str) -> tuple[str, ...]:
     `batch` is the option's name that was meant for sequences.
     """
     lines: list[str] = []
-    if counts_tokens(options.get("global_batch")):
+    if counts_tokens(options.get("global_batch_size")):
         if options.get("tokens_per_step") is not None:
             value, wrong = options["tokens_per_step"], f"stands beside {batch} in tokens"
             refuse(flag_of("tokens_per_step"), value, wrong, "one of the two")
-        options["tokens_per_step"] = options.pop("global_batch")
+        options["tokens_per_step"] = options.pop("global_batch_size")
         lines = _readings(batch, "tokens_per_step", options["tokens_per_step"], " a step")
     elif options.get("tokens_per_step") is not None:
-        if options.get("global_batch") is not None:
-            value = options["global_batch"]
+        if options.get("global_batch_size") is not None:
+            value = options["global_batch_size"]
             refuse(batch, value, f"stands beside {flag_of('tokens_per_step')}", "one of the two")
         flag, text = flag_of("tokens_per_step"), options["tokens_per_step"]
         lines = _readings(flag, "tokens_per_step", text, " a step")
-    elif options.get("global_batch") is not None and batch in AMBIGUOUS:
+    elif options.get("global_batch_size") is not None and batch in AMBIGUOUS:
         wrong = "as the global batch size, in sequences of all ranks"
-        lines = [f"{batch} {options['global_batch']} is read {wrong}"]
+        lines = [f"{batch} {options['global_batch_size']} is read {wrong}"]
     length = options.get("sequence_length")
     if length is not None:
         lines += _readings(flag_of("sequence_length"), "sequence_length", length, "")
@@ -311,7 +311,7 @@ def switched(name: str, word: str) -> str:
     """Return a switch's number; any other text as it is."""
     number = SWITCHED.get(word.strip().lower())
     # As how many layers an end counts is mostly one or none.
-    takes = is_switch(name) or name in ("embedding_as_layer", "loss_as_layer")
+    takes = is_switch(name) or name in ("embedding_layer_weight", "head_layer_weight")
     return number if number is not None and takes else word
 
 

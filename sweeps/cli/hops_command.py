@@ -73,7 +73,7 @@ FLAGS = (
 
 # Figures of machines' links by the level that they are of.
 LEVELS = {
-    "intra": "inside nodes", "card": "from GPU to network card", "inter": "between nodes",
+    "intra": "inside nodes", "gpu_nic": "from GPU to network card", "inter": "between nodes",
 }  # fmt: skip
 FIGURES = {"bandwidth": "Bandwidth", "latency": "Latency", "energy_per_bit": "Energy of a bit"}
 LINKS = tuple(
@@ -250,14 +250,14 @@ def _check_levels(
     """Refuse a figure of links that no case has."""
     lines = []
     for name, flag in own.items():
-        level = name.partition("_")[0]
+        level = next(level for level in LEVELS if name.startswith(f"{level}_"))
         known = [load_hardware(case.where, case.folders).figures for case in cases]
         there = any(f"{level}_bandwidth" in one or f"{level}_bandwidth" in own for one in known)
-        if level == "card":
+        if level == "gpu_nic":
             there = there and any(case.wiring == "rails" for case in cases)
         if not there:
             wrong = f"there is no link {LEVELS[level]}"
-            allowed = "a machine that has it" + (", --wiring rails" if level == "card" else "")
+            allowed = "a machine that has it" + (", --wiring rails" if level == "gpu_nic" else "")
             lines.append(fault(flag, given[name], wrong, allowed))
     tell_all(lines)
 

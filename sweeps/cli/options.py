@@ -343,7 +343,7 @@ def price_words(machine: Machine) -> str:
     """Return what a report says of a machine's price: how old it is; nothing where it has none."""
     from sweeps.store.encode import created
 
-    figure = machine.figures.get("price")
+    figure = machine.figures.get("gpu_hour_price")
     if figure is None:
         return ""
     words = f"the price, {figure.value:g} USD/h for a GPU of {machine.name}"

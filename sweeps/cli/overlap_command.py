@@ -12,7 +12,8 @@ import click
 
 from overhead.evaluation import Evaluation
 from overhead.overlap.mechanisms import MECHANISMS
-from overhead.overlap.timeline import DERIVED, Span, pipeline_timeline, timeline
+from overhead.overlap.pipeline import pipeline_timeline
+from overhead.overlap.timeline import DERIVED, Span, timeline
 from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.cli.options import (
@@ -139,7 +140,11 @@ def _records(job: Job) -> Iterator[dict[str, Any]]:
 
 def _rows(job: Job) -> Iterator[dict[str, Any]]:
     """Yield what a table for people shows."""
-    hidden = {"ideal_overlapped_time", "hidden_communication_share", "communication_share"}
+    hidden = {
+        "ideal_overlapped_time",
+        "overlapped_communication_fraction",
+        "communication_fraction",
+    }
     hidden |= set(job.sweep.constants) | ({"mechanism"} & set(job.program.labels))
     for record in _cells(job):
         row = {name: value for name, value in record.items() if name not in hidden}
@@ -173,7 +178,13 @@ def _gain(rows: Sequence[Mapping[str, Any]], sure: str) -> str:
 
 
 # What says that a tile, or the rate of one, is the user's own.
-OWN_TILE = {"tile_rows", "tile_columns", "tile_time", "best_matmul_flops", "activation_bytes"}
+OWN_TILE = {
+    "tile_rows",
+    "tile_columns",
+    "tile_time",
+    "peak_measured_matmul_flops",
+    "activation_bytes",
+}
 
 
 def _as_tuned(job: Job, case: LabelCase) -> Iterator[str]:
@@ -185,7 +196,7 @@ def _as_tuned(job: Job, case: LabelCase) -> Iterator[str]:
     from sweeps.tuner.predict import TAKEN, read_rates
 
     machines = job.resolved.machines
-    cut = values_of(job, case, ("product_chunks",)).get("product_chunks", 1.0) > 1.0
+    cut = values_of(job, case, ("matmul_chunks",)).get("matmul_chunks", 1.0) > 1.0
     if case.labels.get("compute") != "waves" or len(machines) != 1 or not cut:
         return
     if OWN_TILE & job.sweep.given:
@@ -194,13 +205,13 @@ def _as_tuned(job: Job, case: LabelCase) -> Iterator[str]:
         rates = read_rates(machines[0])
     except InputError:  # such as a torus, which has no userbuffers
         return
-    sizes = ("matmul_rows", "matmul_columns", "matmul_depth", "communication_time", "sms")
+    sizes = ("matmul_m", "matmul_n", "matmul_k", "communication_time", "sms")
     takes = [name for name in MECHANISMS[case.labels["mechanism"]].takes if name not in BOTH]
     inputs = {name: rates[name] for name in TAKEN}
     inputs |= values_of(job, case, (*sizes, *takes, "num_sm"))
     labels = {"compute": "tiles", "mechanism": case.labels["mechanism"]}
     tuned = Evaluation(inputs, labels)
-    names = ("whole_product_time", "overlapped_time")
+    names = ("unsplit_matmul_time", "overlapped_time")
     alone, both = (format_quantity(float(tuned[name]), "s") for name in names)
     yield (
         "  (with the best of seven tiles, pieces side by side, in a long run, as 'sweeps tune' has "

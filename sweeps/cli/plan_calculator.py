@@ -46,10 +46,10 @@ NUMBERS = {
     "parameters": "1",
     "world_size": "1",
     "memory_capacity": "byte",
-    "global_batch": "1",
+    "global_batch_size": "1",
     "sequence_length": "1",
 }
-WHOLE = ("world_size", "global_batch", "sequence_length")
+WHOLE = ("world_size", "global_batch_size", "sequence_length")
 
 
 def calculator(asked: Asked, given: Mapping[str, Any]) -> int:
@@ -114,7 +114,7 @@ def _clusters(asked: Asked, given: Mapping[str, Any]) -> Iterator[Cluster]:
     tokens = asked.given.get("tokens_per_step")
     for name, units in NUMBERS.items():
         text, whole = spelled_out(name, asked.given.get(name)), name in WHOLE
-        if name == "global_batch" and tokens is not None:
+        if name == "global_batch_size" and tokens is not None:
             text = spelled_out("tokens_per_step", tokens)
         columns.append(
             parse_values(text, units, field=flag_of(name), integer=whole, bare_is_si=True)
@@ -157,7 +157,7 @@ def _record(cluster: Cluster, row: Row, *, recommended: bool) -> dict[str, Any]:
         "parameters": cluster.parameters,
         "world_size": cluster.gpus,
         "memory_capacity_bytes": cluster.memory,
-        "global_batch": cluster.batch,
+        "global_batch_size": cluster.batch,
         "sequence_length": cluster.length,
         "strategy": row.name,
         "tp": row.tp,

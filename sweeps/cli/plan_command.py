@@ -52,16 +52,16 @@ SEED_FLAGS = (
     ("-p", "parameters", "70", "Parameters of a model without shapes: billions, from 1e6 on SI."),
     ("-g", "world_size", "64", "GPUs."),
     ("-m", "memory_capacity", "80", "Memory of a GPU: GB, from 1e6 on bytes."),
-    ("-b", "global_batch", "512", "Sequences of a step, over all ranks, or tokens: 4M."),
+    ("-b", "global_batch_size", "512", "Sequences of a step, over all ranks, or tokens: 4M."),
     ("-s", "sequence_length", "4096", "Tokens of a sequence, such as 8k (8,192)."),
 )
 # Whose value is taken first where nothing is said.
 WHOSE = {"memory_capacity": "the machine's", "sequence_length": "the model's training length"}
 # Their further names, which are of the calculator's script.
-OF_SCRIPT = {"memory_capacity": ("--memory",), "global_batch": ("--batch-size",)}
+OF_SCRIPT = {"memory_capacity": ("--memory",), "global_batch_size": ("--batch-size",)}
 # What the search decides by itself, or the flags above give.
 LEFT_OUT = (
-    "world_size", "global_batch", "micro_batches", "parameters", "sequence_length",
+    "world_size", "global_batch_size", "num_micro_batches", "parameters", "sequence_length",
     "memory_capacity", "experts", "training_tokens",
 )  # fmt: skip
 OTHERS = tuple(name for name in flags.OF_TRAINING if name not in LEFT_OUT)
@@ -131,7 +131,7 @@ def read_options(given: Mapping[str, Any]) -> Asked:
         text = given[name]
         if name == "world_size" and text is None and given["nodes"] is not None:
             continue
-        if text is None and (calculator or name in ("world_size", "global_batch")):
+        if text is None and (calculator or name in ("world_size", "global_batch_size")):
             assumed.append(f"{flag_of(name)} {default}")
             text = default
         if text is not None:
@@ -146,10 +146,10 @@ def read_options(given: Mapping[str, Any]) -> Asked:
     if not calculator:
         values.pop("parameters", None)
     values |= _others(given)
-    if "tokens_per_step" in values and given["global_batch"] is None:
-        values.pop("global_batch", None)
-        assumed = [text for text in assumed if not text.startswith(flag_of("global_batch"))]
-    readings += flags.in_tokens(values, flag_of("global_batch"))
+    if "tokens_per_step" in values and given["global_batch_size"] is None:
+        values.pop("global_batch_size", None)
+        assumed = [text for text in assumed if not text.startswith(flag_of("global_batch_size"))]
+    readings += flags.in_tokens(values, flag_of("global_batch_size"))
     experts = given["num_experts"] if given["moe"] or given["num_experts"] else None
     if given["moe"] and experts is None:
         experts = "64"
@@ -229,7 +229,9 @@ def _explain(text: str | None, faults: list[str]) -> dict[str, str]:
         name, equals, value = (part.strip() for part in piece.partition("="))
         own = quantity_of(ALIASES.get(name, name), training=True)
         if not equals or own not in CHOICES:
-            allowed = "name=value of tp, cp, pp, dp, ep, micro_batch, zero_stage, recompute, .."
+            allowed = (
+                "name=value of tp, cp, pp, dp, ep, micro_batch_size, zero_stage, recompute, .."
+            )
             faults.append(fault(flag_of("explain"), piece.strip(), "can't be read", allowed))
             continue
         found[own] = flags.read(own, value) or value

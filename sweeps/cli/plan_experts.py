@@ -32,7 +32,7 @@ def _expert_words(answer: Answer) -> Iterator[str]:
     best = answer.main[0]
     plan = best.plan
     names = ("ep_dispatch_forward_count", "ep_combine_forward_count", "ep_dispatch_backward_count",
-             "ep_combine_backward_count", "busiest_moe_layers", "micro_batches",
+             "ep_combine_backward_count", "max_stage_moe_layers", "num_micro_batches",
              "dispatch_message_bytes", "ep_dispatch_time", "ep_communication_time",
              "group_nodes")  # fmt: skip
     (one,) = details([plan], names)
@@ -42,7 +42,7 @@ def _expert_words(answer: Answer) -> Iterator[str]:
         f"a GPU holds {experts:g} of {plan['experts']:g} experts{split}; a token goes to "
         f"{plan['experts_per_token']:g}"
     )
-    layers = one["busiest_moe_layers"] * one["micro_batches"]
+    layers = one["max_stage_moe_layers"] * one["num_micro_batches"]
     if plan["ep"] > 1.0 and layers > 0.0:
         there, back = (
             sum(one[f"ep_{what}_{way}_count"] for what in ("dispatch", "combine")) / layers

@@ -65,9 +65,9 @@ def plan_rows(plans: Sequence[Detail], first: float = 0.0) -> list[list[str]]:
         )
     ]  # fmt: skip
     columns += [
-        ("chunks", [f"{plan.plan['virtual_stages']:g}" for plan in plans], False),
+        ("chunks", [f"{plan.plan['virtual_pipeline_size']:g}" for plan in plans], False),
         ("schedule", [_schedule(plan) for plan in plans], False),
-        ("mb", [f"{plan.plan['micro_batch']:g}" for plan in plans], True),
+        ("mb", [f"{plan.plan['micro_batch_size']:g}" for plan in plans], True),
         ("ZeRO", [f"{plan.plan['zero_stage']:g}" for plan in plans], True),
         ("sp", ["on" if plan.plan["sequence_parallel"] else "-" for plan in plans], False),
         ("recompute", [_recompute(plan) for plan in plans], False),
@@ -225,7 +225,7 @@ def ties(answer: Answer) -> str:
 
 def question_lines(answer: Answer, asked: Asked) -> Iterator[str]:
     """Yield what was asked, as it was read."""
-    batch, length = (answer.point.constants[n] for n in ("global_batch", "sequence_length"))
+    batch, length = (answer.point.constants[n] for n in ("global_batch_size", "sequence_length"))
     tokens = batch * length / 1e6
     yield f"asked: {batch:g} sequences of {length:g} tokens a step, {tokens:.3g} M tokens"
     yield from (f"  ({line})" for line in asked.readings)
@@ -308,7 +308,7 @@ TRAINING = (
     "run_days",
     "run_gpu_hours",
     "run_cost",
-    "useful_cost",
+    "cost_per_trillion_useful_tokens",
     "training_energy",
 )
 FAILURES = display.rows("failures")
@@ -328,21 +328,21 @@ def training_lines(detail: Detail, asked: Asked, folders: Sequence[Path]) -> Ite
     computing = shown("training_days", whole["training_days"])
     yield f"{text}: {days}, of which the run computes {computing} (goodput {one['goodput']:.1%})"
     lost = ", ".join(f"{display.words(name).split(' to ')[1]} {one[name]:.1%}" for name in LOST)
-    every = shown("fault_interval", one["fault_interval"])
+    every = shown("mean_time_between_failures", one["mean_time_between_failures"])
     pause = shown("checkpoint_interval", one["checkpoint_interval"])
     stall = shown("checkpoint_stall_time", one["checkpoint_stall_time"])
-    spare = f"spare servers of {plan['server_gpus']:g} GPUs: {one['spare_servers']:g}"
+    spare = f"spare servers of {plan['gpus_per_failing_node']:g} GPUs: {one['spare_nodes']:g}"
     times = f"interrupted every {every}; a checkpoint every {pause} takes {stall}; {spare}"
     lines = [f"lost to {lost}", times]
     sums = [f"{shown('run_gpu_hours', whole['run_gpu_hours'])} of GPUs with the spare ones"]
     if np.isfinite(whole["run_cost"]):
-        each = shown("useful_cost", whole["useful_cost"])
+        each = shown("cost_per_trillion_useful_tokens", whole["cost_per_trillion_useful_tokens"])
         sums += [shown("run_cost", whole["run_cost"]), f"{each} for a trillion tokens"]
     if np.isfinite(whole["training_energy"]):
         joules = whole["training_energy"]
         sums.append(f"{shown('training_energy', joules)} ({joules / 3.6e12:,.4g} GWh)")
     lines.append(f"it takes {', '.join(sums)}")
-    if np.isfinite(whole["run_cost"]) and not {"price", "capital"} & set(asked.given):
+    if np.isfinite(whole["run_cost"]) and not {"gpu_hour_price", "capital_cost"} & set(asked.given):
         lines.append(price_words(load_hardware(plan.labels["hardware"], folders)))
     if not np.isfinite(whole["run_cost"]):
         lines.append("no price is known: --price '2.5 USD/h' (or --capital '35000 USD', of a GPU "
@@ -384,8 +384,8 @@ def _lost(answer: Answer, nodes: int) -> Iterator[str]:
     otherwise = f"{-best_way.loss:.1%} of tokens a second" if best_way else "nothing can run"
     yield f"{text}: a spare takes over, or else {otherwise}"
     yield f"{text}: what can be done, by tokens a second beside the whole cluster's"
-    (best,) = details([answer.main[0].plan], ("outage_time", "checkpoint_interval"))
-    restart = shown("outage_time", best["outage_time"])
+    (best,) = details([answer.main[0].plan], ("recovery_time", "checkpoint_interval"))
+    restart = shown("recovery_time", best["recovery_time"])
     again = shown("checkpoint_interval", best["checkpoint_interval"] / 2.0)
     yield from bullets([f"0.0%: a spare takes over: {restart} of restart and on average {again} "
                         "of work done again, once"])  # fmt: skip
@@ -605,7 +605,7 @@ def _rates(detail: Detail) -> Iterator[str]:
 
 def _memory(detail: Detail) -> Iterator[str]:
     stages = detail.plan["pp"]
-    place = f", stage {detail['fullest_stage'] + 1:g} of {stages:g}" if stages > 1.0 else ""
+    place = f", stage {detail['peak_memory_stage'] + 1:g} of {stages:g}" if stages > 1.0 else ""
     yield f"memory of the fullest GPU{place}"
     if stages > 1.0 and display.are_mixed(detail.plan.given):
         yield f"  ({display.MEAN_OF_KINDS})"

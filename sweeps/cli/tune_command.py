@@ -342,7 +342,7 @@ def _draw(study: BenefitStudy, result: Result, stem: Path) -> list[Path]:
     shown = study.shape
     fixed = (
         f"heads of {shown['head_size']:g}, {shown['kv_heads']:g} of key and value, MLP "
-        f"{shown['ffn_ratio']:g} times as wide{', gated' if shown['gated'] else ''}"
+        f"{shown['ffn_ratio']:g} times as wide{', gated' if shown['gated_mlp'] else ''}"
     )
     names = [rates.name for rates in study.hardware]
     stem = stem.with_name(f"{stem.name}-where-it-pays")

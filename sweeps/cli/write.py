@@ -45,6 +45,7 @@ from sweeps.result import (
     table_lines,
 )
 from sweeps.spec.contract import Contract, read_contract
+from sweeps.spec.former import renamed
 from sweeps.spec.units import format_bytes, is_binary
 from sweeps.store.encode import Storage
 from sweeps.store.netcdf import is_complete, is_ours, open_dataset, write
@@ -413,7 +414,8 @@ def figures_of(dataset: xr.Dataset, declared: Figures | None = None) -> list[Fig
 
     if not declared:
         try:
-            declared = tomllib.loads(str(dataset.attrs.get("spec", ""))).get("figures")
+            spec = tomllib.loads(str(dataset.attrs.get("spec", "")))
+            declared = renamed(spec, "spec").get("figures")
         except tomllib.TOMLDecodeError:
             declared = None
     subject = subject_of(dataset)
@@ -500,7 +502,7 @@ def _wanted(result: Result, *, training: bool) -> list[str]:
 
 _MOST_COMPARED = 5000  # Cells among which the best is looked for before a table
 # What is compared: one of two that wins is named.
-_SAID = {"message_bytes": "message", "world_size": "GPUs", "global_batch": "sequences a step",
+_SAID = {"message_bytes": "message", "world_size": "GPUs", "global_batch_size": "sequences a step",
          "sequence_length": "tokens a sequence"}  # fmt: skip
 _RIVALS = ("algorithm", "topology", "hardware", "software", "mechanism", "model", "schedule")
 
@@ -561,7 +563,7 @@ def _best_step(
 ) -> str:
     """Return the best step of one model: the shortest, or of unlike work the most tokens a GPU."""
     rate = "tokens_per_second_per_gpu"
-    work = {(row.get("global_batch"), row.get("sequence_length")) for row in done}
+    work = {(row.get("global_batch_size"), row.get("sequence_length")) for row in done}
     fits = [row for row in done if float(row.get("memory_state", FITTING)) > 0.0]
     if len(work) > 1 and rate in done[0]:
         best = max(fits or done, key=lambda row: float(row[rate]))

@@ -31,7 +31,7 @@ from sweeps.engine.reduce_base import (
 )
 from sweeps.engine.reduce_quantile import MOST_BINNED, Histogram, Quantile, is_exact
 from sweeps.errors import InputError, fault, nearest
-from sweeps.spec.sweep import REDUCTIONS, Reduction, partners
+from sweeps.spec.reduction import REDUCTIONS, Reduction, partners
 
 Keys = NDArray[np.float64]
 # Up to so many ranks a key is put in its place by comparing neighbours, beyond by sorting.

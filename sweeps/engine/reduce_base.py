@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from overhead.quantity import VOCABULARY
 from sweeps.engine.grid import Column
 from sweeps.errors import RunError
-from sweeps.spec.sweep import Reduction
+from sweeps.spec.reduction import Reduction
 from sweeps.spec.units import format_quantity
 
 # How a variable's dimensions split into those that a reduction keeps and those that it reduces.

@@ -39,10 +39,10 @@ VOLUMES = ("all_reduce", "reduce_scatter")
 # In a block's forward and in its backward: one each.
 PASSES = 2
 # What a machine's links are called, by level, and the figures that they must have.
-LEVELS = ("intra", "card", "inter", "pod")
+LEVELS = ("intra", "gpu_nic", "inter", "pod")
 LEVEL_NAMES = {
     "intra": "in-node link",
-    "card": "PCIe",
+    "gpu_nic": "PCIe",
     "inter": "link between nodes",
     "pod": "link between pods",
 }
@@ -123,14 +123,14 @@ class Scenario:
 def _through_cards(figures: Mapping[str, float], given: Mapping[str, float]) -> dict[str, float]:
     """Return the figures of links between nodes with what is given of PCIe at either end."""
     found = {}
-    if "card_bandwidth" in given:
+    if "gpu_nic_bandwidth" in given:
         # What streams goes at the slowest link's rate.
         for name in ("inter_bandwidth", "pod_bandwidth"):
             if name in figures:
-                found[name] = min(figures[name], given["card_bandwidth"])
+                found[name] = min(figures[name], given["gpu_nic_bandwidth"])
     for figure in ("latency", "energy_per_bit"):
-        if f"card_{figure}" in given:
-            found[f"inter_{figure}"] = figures[f"inter_{figure}"] + 2.0 * given[f"card_{figure}"]
+        if f"gpu_nic_{figure}" in given:
+            found[f"inter_{figure}"] = figures[f"inter_{figure}"] + 2.0 * given[f"gpu_nic_{figure}"]
     return found
 
 
@@ -141,7 +141,7 @@ def _spread(levels: Mapping[str, Any], ranks: int, stride: int) -> dict[str, flo
     node = levels["gpus_per_node"].value
     members = min(max(node // stride, 1.0), float(ranks))
     cards = levels["nics_per_node"].value * members / node
-    shared = {"nics_per_node": cards} if cards >= 1.0 else {"ranks_per_nic": members / cards}
+    shared = {"nics_per_node": cards} if cards >= 1.0 else {"ranks_sharing_nic": members / cards}
     return {"gpus_per_node": members, **shared}
 
 
@@ -178,7 +178,7 @@ class HopStudy:
 
     def weights(self, case: Scenario) -> dict[str, float]:
         """Return the bytes of a layer's parameters by part, as a case counts them."""
-        given = {} if case.gated is None else {"gated": float(case.gated)}
+        given = {} if case.gated is None else {"gated_mlp": float(case.gated)}
         model = self.model
         if given:
             figures = {n: f for n, f in model.figures.items() if n not in given}
@@ -230,9 +230,9 @@ def from_machine(
     rails = wiring == "rails"
     levels = [
         level for level in LEVELS
-        if f"{level}_bandwidth" in known and (rails or level != "card")
+        if f"{level}_bandwidth" in known and (rails or level != "gpu_nic")
     ]  # fmt: skip
-    known |= {n: 0.0 for n in ("card_latency", "card_energy_per_bit") if n not in known}
+    known |= {n: 0.0 for n in ("gpu_nic_latency", "gpu_nic_energy_per_bit") if n not in known}
     lacking = [f"{lev}_{figure}" for figure in FIGURES for lev in levels]
     lacking = [name for name in lacking if name not in known]
     if lacking:
@@ -244,7 +244,7 @@ def from_machine(
         wrong = f"{machine.name} has {len(levels)} types of links"
         refuse("link_names", ", ".join(names), wrong, "a name for each")
     sizes = [int(known["gpus_per_node"])]
-    inside, far = {"intra": 1}, {"intra": 0 if rails else 2, "card": 2 if rails else 0}
+    inside, far = {"intra": 1}, {"intra": 0 if rails else 2, "gpu_nic": 2 if rails else 0}
     passed = [inside, {**far, "inter": 1}]
     if "pod" in levels:
         sizes.append(int(known["nodes_per_pod"]))
@@ -364,7 +364,7 @@ KEYS = (
 STRATEGIES = ("data_parallel", "tensor_parallel", "pipeline", "combined")
 LAYERS = ("one", "all")
 CASE = (
-    "name", "hardware", "network", "link_names", "switching", "gated", "tensor", "volume",
+    "name", "hardware", "network", "link_names", "switching", "gated_mlp", "tensor", "volume",
     "algorithm", "wiring", "note",
 )  # fmt: skip
 NETWORK = ("links", "sizes", "paths", "matrix")
@@ -601,7 +601,7 @@ class _StudyFile(FigureReader):
                 ("wiring", WIRINGS),
             )
         }
-        gated = table.get("gated")
+        gated = table.get("gated_mlp")
         if gated is not None and not isinstance(gated, bool):
             self.fault(f"{place}.gated", gated, "is neither true nor false", "true or false")
         if ("hardware" in table) == ("network" in table):

@@ -89,8 +89,8 @@ def report_lines(study: HopStudy, *, verbose: bool = False) -> Iterator[str]:
         yield f"gradients of {texts[0]}, activations of {texts[1]}\n"
     yield "\nlinks\n"
     yield from table_lines(_links(study), _text)
-    given = {"card_latency", "card_energy_per_bit"}
-    if any(LEVEL_NAMES["card"] in one.links.names and not given <= {*one.given}
+    given = {"gpu_nic_latency", "gpu_nic_energy_per_bit"}
+    if any(LEVEL_NAMES["gpu_nic"] in one.links.names and not given <= {*one.given}
            for one in study.cases):  # fmt: skip
         yield from _wrapped(PCIE)
     for case in study.cases:
@@ -214,7 +214,7 @@ def _derivations(study: HopStudy) -> Iterator[str]:
     yield "\nformulas\n"
     shown: dict[str, Formula] = {}
     for case in study.cases:
-        for name in ("path_time", "path_latency", "path_wire_time", "path_energy",
+        for name in ("path_time", "path_latency", "path_serialization_time", "path_energy",
                      "path_energy_per_bit", "time", "energy"):  # fmt: skip
             labels = RING if name in ("time", "energy") else {"switching": case.switching}
             found = REGISTRY.returning(name, labels)

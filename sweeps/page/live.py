@@ -49,19 +49,19 @@ STEPS: dict[str, tuple[str, str, tuple[int, ...]]] = {
     "ep": ("plan", "expert parallel", POWERS[:9]),
     "etp": ("plan", "tensor parallel, of experts", POWERS[:8]),
     "ulysses_ranks": ("plan", "ranks that exchange heads", POWERS[:7]),
-    "virtual_stages": ("plan", "virtual stages", (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20)),
-    "micro_batch": ("plan", "micro-batch", POWERS[:7]),
-    "micro_batches": ("plan", "micro-batches", POWERS[:12]),
+    "virtual_pipeline_size": ("plan", "virtual stages", (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20)),
+    "micro_batch_size": ("plan", "micro-batch", POWERS[:7]),
+    "num_micro_batches": ("plan", "micro-batches", POWERS[:12]),
     "zero_stage": ("plan", "ZeRO stage", (0, 1, 2, 3)),
-    "hsdp_shard": ("plan", "ranks of a hybrid shard", POWERS),
+    "hsdp_shard_size": ("plan", "ranks of a hybrid shard", POWERS),
     "sequence_parallel": ("plan", "sequence parallelism", (0, 1)),
 }
 # The same of what varies without steps, with the ends of its slider.
 RANGES: dict[str, tuple[str, str, tuple[float, float]]] = {
-    "global_batch": ("work", "sequences a step", (1, 2**15)),
+    "global_batch_size": ("work", "sequences a step", (1, 2**15)),
     "tokens_per_step": ("work", "tokens a step", (2**16, 2**28)),
     "sequence_length": ("work", "tokens a sequence", (512, 2**20)),
-    "expert_imbalance": ("work", "busiest expert by the mean", (1, 8)),
+    "expert_load_imbalance": ("work", "busiest expert by the mean", (1, 8)),
     "tp_overlap": ("overlap", "tensor parallelism hides", (0, 1)),
     "cp_overlap": ("overlap", "context parallelism hides", (0, 1)),
     "ep_overlap": ("overlap", "expert parallelism hides", (0, 1)),
@@ -71,14 +71,14 @@ RANGES: dict[str, tuple[str, str, tuple[float, float]]] = {
     "intra_latency": ("machine", "latency inside a node", (1e-7, 1e-4)),
     "inter_latency": ("machine", "latency between nodes", (1e-7, 1e-4)),
     "memory_capacity": ("machine", "memory of a GPU", (1.6e10, 1.6e12)),
-    "price": ("money", "price of a GPU", (0.1, 100)),
+    "gpu_hour_price": ("money", "price of a GPU", (0.1, 100)),
     "training_tokens": ("money", "tokens of the training", (1e9, 1e14)),
-    "fault_rate": ("failures", "interruptions a server and day", (1e-5, 1)),
+    "failure_rate": ("failures", "interruptions a server and day", (1e-5, 1)),
     "detection_time": ("failures", "until one is noticed", (1, 1e4)),
-    "job_start_time": ("failures", "start of the job", (1, 1e4)),
+    "job_restart_time": ("failures", "start of the job", (1, 1e4)),
     "storage_bandwidth": ("failures", "a server's way to storage", (1e7, 1e11)),
-    "repair_time": ("failures", "until a server is back", (600, 6e6)),
-    "spare_probability": ("failures", "share of time spares suffice", (0.5, 0.9999)),
+    "mean_time_to_repair": ("failures", "until a server is back", (600, 6e6)),
+    "spare_coverage": ("failures", "share of time spares suffice", (0.5, 0.9999)),
 }
 LABELLED = {
     "schedule": ("plan", "schedule"), "recompute": ("plan", "recompute"),
@@ -91,23 +91,30 @@ LABELLED = {
     "dp_mechanism": ("overlap", "data parallelism overlaps by"),
 }  # fmt: skip
 # What isn't known may be given: quantities that nothing here follows from otherwise.
-OFFERED = ("price", "training_tokens")
+OFFERED = ("gpu_hour_price", "training_tokens")
 # Of which there is something only with others.
-WITH = {"ep": "experts", "etp": "experts", "ep_overlap": "experts", "expert_imbalance": "experts",
-        "dispatcher": "experts", "ep_mechanism": "experts", "sharding": "hsdp_shard"}  # fmt: skip
-PLAN = ("world_size", "dp", "micro_batches", "global_batch")
+WITH = {
+    "ep": "experts",
+    "etp": "experts",
+    "ep_overlap": "experts",
+    "expert_load_imbalance": "experts",
+    "dispatcher": "experts",
+    "ep_mechanism": "experts",
+    "sharding": "hsdp_shard_size",
+}
+PLAN = ("world_size", "dp", "num_micro_batches", "global_batch_size")
 SENT = tuple(
     f"{name}_communication_{part}"
     for name in DIMENSIONS
     for part in ("time", "count", "volume", "energy")
 )
 OUTPUTS = (
-    *PLAN, "peak_memory", *display.BANDS["peak_memory"], "memory_state", "headroom",
+    *PLAN, "peak_memory", *display.BANDS["peak_memory"], "memory_state", "memory_headroom",
     *PEAK_PARTS, *SENT,
     *display.rows("communication"), *display.rows("step"), *STEP_PARTS, *display.rows("rates"),
     *display.rows("failures"), *display.rows("training", "cost"),
 )  # fmt: skip
-UNITS = {"price": "USD/h", "fault_rate": "1"}  # As they are said
+UNITS = {"gpu_hour_price": "USD/h", "failure_rate": "1"}  # As they are said
 NEEDED = ("step_time", "peak_memory")
 # Shares that are all of a run's time.
 RUN = ("goodput", *(name for name in display.rows("failures") if name.endswith("_share")))

@@ -50,7 +50,7 @@ MOST_PANELS = 9
 DIGITS = 7
 # More is better of these shares, as of all rates.
 _CHANGES = ("upper_change", "lower_change")  # What a constant moves an answer by
-_MORE = {"mfu", "causal_mfu", "hfu", "goodput", "headroom", *_CHANGES}
+_MORE = {"mfu", "causal_mfu", "hfu", "goodput", "memory_headroom", *_CHANGES}
 # What an answer takes as it is given, of labels: a smaller model isn't a better one.
 _CONDITIONS = ("model", "collective", "environment", "fabric")
 # What is told of a best cell besides.

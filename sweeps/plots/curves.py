@@ -444,7 +444,11 @@ def _said(dim: str, text: str) -> str:
     """Return an entry of a plan in short, as ``tp 8``; nothing of what is off."""
     if dim == "recompute":
         return "" if text == "none" else f"{plain(text)} recompute"
-    if dim in PLAN_NAMES and dim not in ("tp", "pp", "dp", "micro_batch") and text in ("0", "1"):
+    if (
+        dim in PLAN_NAMES
+        and dim not in ("tp", "pp", "dp", "micro_batch_size")
+        and text in ("0", "1")
+    ):
         return f"ZeRO {text}" if dim == "zero_stage" and text == "1" else ""
     return f"{word_of(dim) if dim in PLAN_NAMES else plain(dim)} {text}"
 

@@ -28,12 +28,12 @@ PLAN_NAMES = (
     *DEGREES, "zero_stage", "sequence_parallel", *PLAN_LABELS
 )  # fmt: skip
 CARDS = ("inter_bandwidth", "pod_bandwidth")
-_WORDS = {"zero_stage": "ZeRO", "hsdp_shard": "HSDP", "micro_batch": "micro-batch"}
+_WORDS = {"zero_stage": "ZeRO", "hsdp_shard_size": "HSDP", "micro_batch_size": "micro-batch"}
 _VALUES = {"none": "no", "one_f_one_b": "1F1B"}
 
 
 # Of a plan that does without a choice nothing is said, but of these.
-_ALWAYS = ("tp", "pp", "dp", "micro_batch", "schedule", "world_size", "hardware", "model")
+_ALWAYS = ("tp", "pp", "dp", "micro_batch_size", "schedule", "world_size", "hardware", "model")
 _WAYS = {"context_parallel": "cp", "schedule": "pp", "dispatcher": "ep"}  # of splitting, by degree
 _SWITCHED = ("zero_stage", "sequence_parallel")  # without at 0; degrees are without at 1
 

@@ -126,7 +126,7 @@ def _changes_words(
 
 def _why_uplinks_suffice(view: View) -> Iterator[str]:
     """Yield why an oversubscription changes nothing, where a step's rings meet none of it."""
-    known = ("leaf_nodes", "gpus_per_node", "world_size")
+    known = ("nodes_per_leaf", "gpus_per_node", "world_size")
     fixed = {name: view.dataset.variables.get(name) for name in known}
     if any(one is None or one.size != 1 for one in fixed.values()):
         return

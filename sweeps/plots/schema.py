@@ -370,13 +370,13 @@ class Part:
 _PREFIXES = ("peak_", "")
 _MEMORY = (
     Part(("weight_memory",), "weights", 0),
-    Part(("gradient_memory", "pending_gradient_memory", "placeholder_memory"), "gradients", 1),
+    Part(("gradient_memory", "unsharded_gradient_memory", "placeholder_memory"), "gradients", 1),
     Part(("optimizer_memory",), "states of the optimizer", 2),
-    Part(("gathered_memory",), "gathered weights", 5),
+    Part(("zero3_gathered_memory",), "gathered weights", 5),
     Part(
         (
-            "stored_activation_memory",
-            "live_activation_memory",
+            "saved_activation_memory",
+            "recompute_activation_memory",
             "embedding_activation_memory",
             "output_activation_memory",
         ),
@@ -385,7 +385,7 @@ _MEMORY = (
     ),
     Part(("logits_memory",), "logits", 4),
     Part(
-        ("bucket_memory", "workspace_bytes", "communicator_memory", "context_bytes"),
+        ("bucket_memory", "workspace_bytes", "nccl_buffer_memory", "context_bytes"),
         "buffers and context",
         7,
     ),
@@ -402,9 +402,9 @@ _STEP = (
     Part(("exposed_cp_time",), "", 9),
     Part(("exposed_ep_time",), "", 3),
     Part(("exposed_offload_time",), "", 13),
-    Part(("imbalance_time",), "", 11),
+    Part(("stage_imbalance_time",), "", 11),
     Part(("bubble_time",), "", 6),
-    Part(("exposed_p2p_time",), "", 4),
+    Part(("exposed_pp_time",), "", 4),
     Part(("exposed_dp_time",), "", 12),
     Part(("tied_all_reduce_backward_time",), "", 14),
     Part(("optimizer_time",), "", 10),

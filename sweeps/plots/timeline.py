@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.overlap.timeline import (
+from overhead.overlap.pipeline import (
     BACKWARD,
-    COMMUNICATION,
-    COMPUTATION,
     EXPOSED,
     FORWARD,
     HIDDEN,
@@ -25,8 +23,8 @@ from overhead.overlap.timeline import (
     UNEXPLAINED,
     WAITING,
     WEIGHTS,
-    Span,
 )
+from overhead.overlap.timeline import COMMUNICATION, COMPUTATION, Span
 from sweeps.plots.frame import Axis, Legend, Sheet, axis_of, frame
 from sweeps.plots.save import save
 from sweeps.plots.style import (

@@ -49,7 +49,7 @@ from sweeps.search.words import Effect, because, effects
 from sweeps.spec.resolve_operation import Resolved
 
 # What is told of one plan.
-WHOLE = (*MEASURES, *PARTS, *PEAK_PARTS, *COMMUNICATION, "fullest_stage", "micro_batches")
+WHOLE = (*MEASURES, *PARTS, *PEAK_PARTS, *COMMUNICATION, "peak_memory_stage", "num_micro_batches")
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,15 @@ def kept_plans(answer: Answer, count: int) -> list[Execution]:
 
 # What is told of a run, beside what is told of its plan.
 RUN = (
-    *display.rows("training"), *display.rows("failures"), "cost", "run_cost", "useful_cost",
-    "paid_gpus", "price", "node_power",
-)  # fmt: skip
+    *display.rows("training"),
+    *display.rows("failures"),
+    "cost",
+    "run_cost",
+    "cost_per_trillion_useful_tokens",
+    "provisioned_gpus",
+    "gpu_hour_price",
+    "node_dc_power",
+)
 
 
 def trained(
@@ -269,7 +275,7 @@ def other_batch(first: Answer) -> Alternative | None:
     batch = batch_for(first.point, _node(first))
     if batch is None:
         return None
-    point = first.point.with_constants(global_batch=batch)
+    point = first.point.with_constants(global_batch_size=batch)
     return _alternative(f"a batch of {batch:g} sequences", first, point)
 
 
@@ -319,19 +325,19 @@ def _fewer_replicas(plan: Execution, left: int) -> Iterator[Way]:
     dp = float(left // size)
     if dp < 1.0 or (plan.routed and (plan["tp"] * plan["cp"] * dp) % (plan["etp"] * plan["ep"])):
         return
-    count = plan["micro_batches"]
+    count = plan["num_micro_batches"]
     fewer = {"dp": dp, "world_size": dp * size}
-    kept = max(float(np.ceil(plan["global_batch"] / (dp * plan["micro_batch"]))), 1.0)
-    if plan["virtual_stages"] > 1.0:
+    kept = max(float(np.ceil(plan["global_batch_size"] / (dp * plan["micro_batch_size"]))), 1.0)
+    if plan["virtual_pipeline_size"] > 1.0:
         kept = float(np.ceil(kept / plan["pp"])) * plan["pp"]
-    batch = dp * plan["micro_batch"] * count
+    batch = dp * plan["micro_batch_size"] * count
     text = f"the plan with dp {dp:g} of {plan['dp']:g}"
     idle = f", {left - dp * size:g} GPUs idle" if left > dp * size else ""
     for words, numbers in (
         (f"{text}{idle}, the same batch in up to {kept:g} micro-batches of {count:g}",
-         {**fewer, "micro_batches": kept}),
+         {**fewer, "num_micro_batches": kept}),
         (f"{text}{idle}, as many micro-batches: a batch of {batch:g}",
-         {**fewer, "global_batch": batch}),
+         {**fewer, "global_batch_size": batch}),
     ):  # fmt: skip
         memory = ("peak_memory", *display.BANDS["peak_memory"])
         (one,) = details([plan.changed(numbers)], ("tokens_per_second", *memory))
@@ -350,7 +356,7 @@ def _other_plans(
         point = first.point.with_constants(world_size=float(count))
         idle = f", {left - count} idle" if count < left else ""
         batch = batch_for(point, float(node))
-        other = point if batch is None else point.with_constants(global_batch=batch)
+        other = point if batch is None else point.with_constants(global_batch_size=batch)
         batches = {False: (point, "the same batch"), True: (other, f"a batch of {batch or 0.0:g}")}
         open_ = [kind for kind in batches if kind not in best or best[kind][2] < most]
         if not open_:

@@ -136,7 +136,7 @@ def _check(cluster: Cluster) -> None:
             ("parameters", cluster.parameters, "a number above 0: of billions, or from 1e6 on"),
             ("world_size", cluster.gpus, "a whole number from 1"),
             ("memory_capacity", cluster.memory, "a size above 0: in GB, or from 1e6 on in bytes"),
-            ("global_batch", cluster.batch, "a whole number from 1"),
+            ("global_batch_size", cluster.batch, "a whole number from 1"),
             ("sequence_length", cluster.length, "a whole number from 1"),
         )
         if not (np.isfinite(value) and value > 0.0)
@@ -157,11 +157,11 @@ class _Evaluator:
     def __init__(self, cluster: Cluster, *, sequence_parallel: bool) -> None:
         self.cluster = cluster
         constants = {
-            "global_batch": cluster.batch,
+            "global_batch_size": cluster.batch,
             "sequence_length": cluster.length,
             "sequence_parallel": float(sequence_parallel),
             "zero_stage": 0.0,
-            "micro_batch": 1.0,
+            "micro_batch_size": 1.0,
             **{name: cluster.size(name) for name in ("layers", "hidden_size")},
             "memory_capacity": cluster.memory,
         }
@@ -279,7 +279,7 @@ def script_rows(cluster: Cluster) -> tuple[ScriptRow, ...]:
     if cluster.batch < max(TRIED_PP):
         allowed = f"{max(TRIED_PP)} or more"
         wrong = "the script divides by zero where a batch is smaller than its stages"
-        raise InputError(fault("global_batch", f"{cluster.batch:g}", wrong, allowed))
+        raise InputError(fault("global_batch_size", f"{cluster.batch:g}", wrong, allowed))
     evaluate = _Evaluator(cluster, sequence_parallel=True)
     pairs = [(tp, pp) for tp in TRIED_TP for pp in TRIED_PP
              if tp <= evaluate.node and tp * pp <= cluster.gpus]  # fmt: skip
@@ -377,7 +377,7 @@ def sizes_of(cluster: Cluster) -> dict[str, float]:
 
 def shapes_of(cluster: Cluster) -> tuple[dict[str, float], float]:
     """Return the shapes with which the calculator's model is planned, and their parameters."""
-    plain = {"ffn_size": cluster.size("ffn_size"), "gated": 0.0, "tied_embeddings": 1.0}
+    plain = {"ffn_size": cluster.size("ffn_size"), "gated_mlp": 0.0, "tied_embeddings": 1.0}
     shapes = plain | sizes_of(cluster)
     constants = {**shapes, "tp": 1.0, "sequence_length": cluster.length}
     found = resolve(Sweep("", constants=constants, labels={"hardware": HARDWARE, "recipe": RECIPE}))
@@ -401,7 +401,7 @@ def _experts(cluster: Cluster) -> dict[str, float]:
         "experts_per_token": cluster.size("experts_per_token"),
         "expert_ffn_size": float(width),
         "ffn_size": 0.0,
-        "gated": 0.0,
+        "gated_mlp": 0.0,
         "tied_embeddings": 1.0,
     }
 
@@ -437,8 +437,8 @@ def compared(cluster: Cluster) -> Compared:
         "dp": 1.0,
         "world_size": float(ranks),
         "sequence_length": cluster.length,
-        "global_batch": 1.0,
-        "micro_batch": 1.0,
+        "global_batch_size": 1.0,
+        "micro_batch_size": 1.0,
         "zero_stage": 0.0,
         "sequence_parallel": 1.0,
     }
@@ -454,10 +454,10 @@ def compared(cluster: Cluster) -> Compared:
         for way in ("forward", "backward")
         for what in ("dispatch", "combine")
     )
-    names = (*counts, "dispatch_message_bytes", "busiest_moe_layers", "micro_batches",
+    names = (*counts, "dispatch_message_bytes", "max_stage_moe_layers", "num_micro_batches",
              "moe_layer_matmul_forward_time")  # fmt: skip
     whole, sliced = details(plans, names)
-    layers = whole["busiest_moe_layers"] * whole["micro_batches"]
+    layers = whole["max_stage_moe_layers"] * whole["num_micro_batches"]
     forward, backward = (sum(whole[name] for name in pair) / layers
                          for pair in (counts[:2], counts[2:]))  # fmt: skip
     # What isn't the experts', attention among it, is the same in both.

@@ -30,7 +30,7 @@ from sweeps.search.words import differences
 from sweeps.validate.training_rows import Case, Skipped
 
 # What a search decides; everything else of a recipe is given.
-DECIDED = (*DEGREES, *NUMBER_CHOICES, "micro_batches", *ENDS)
+DECIDED = (*DEGREES, *NUMBER_CHOICES, "num_micro_batches", *ENDS)
 MODULE = "recompute_"
 LABELS = ("recompute", "schedule", "context_parallel")
 # What is hoped for: so many recipes lose at most so much of our best, and so many fit.
@@ -209,7 +209,7 @@ def plan_alone(case: Case) -> Point:
     copies = numbers.get("experts", 0.0) > 0.0 and ranks > numbers["etp"] * numbers["ep"]
     if numbers["dp"] * numbers["cp"] == 1.0 and not copies:
         choices["zero_stage"] = np.array([0.0])
-    several = numbers["virtual_stages"] > 1.0
+    several = numbers["virtual_pipeline_size"] > 1.0
     choices["schedule"] = np.array(["interleaved" if several else "one_f_one_b"])
     choices["recompute"] = np.array([case.labels["recompute"]])
     modules = {name: value for name, value in numbers.items() if name.startswith(MODULE)}
@@ -258,7 +258,7 @@ def _uneven(plans: Sequence[Execution]) -> list[float]:
     """Return the memory of plans' fullest GPUs if one has more tokens for its experts."""
     if not plans or not plans[0].routed:
         return [math.nan] * len(plans)
-    several = [replace(one, given={**one.given, "expert_imbalance": UNEVEN}, known={})
+    several = [replace(one, given={**one.given, "expert_load_imbalance": UNEVEN}, known={})
                for one in plans]  # fmt: skip
     return [one["peak_memory"] for one in details(several, ("peak_memory",))]
 
@@ -349,7 +349,7 @@ def _why(one: Expert, experts: Sequence[Expert], bound: float) -> str:
         return f"{WITHIN} (within {one.band:.0%})"
     for other in experts:
         if _same_but_size(one, other) and other.loss <= max(bound, other.band):
-            batch = other.case.numbers["global_batch"]
+            batch = other.case.numbers["global_batch_size"]
             where = f"{other.case.name}, {other.gpus} GPUs and {batch:g} sequences a step"
             return f"{SIZED}: {where}, where it loses {max(other.loss, 0.0):.1%}, within our error"
     part = _part(one)
@@ -358,7 +358,7 @@ def _why(one: Expert, experts: Sequence[Expert], bound: float) -> str:
 
 def _same_plan(one: Expert, other: Expert) -> bool:
     """Return whether two recipes of one model on as many GPUs have the same degrees and batches."""
-    same = _alike(one, other, ("dp", "sequence_length", "global_batch"))
+    same = _alike(one, other, ("dp", "sequence_length", "global_batch_size"))
     return same and _question(one)[0] == _question(other)[0] and one is not other
 
 
@@ -371,7 +371,7 @@ def _same_but_size(one: Expert, other: Expert) -> bool:
         (model, machine, precision, length)
         for model, machine, _, precision, length in map(_question, (one, other))
     )
-    other_size = not _alike(one, other, ("dp", "global_batch"))
+    other_size = not _alike(one, other, ("dp", "global_batch_size"))
     return other_size and _alike(one, other) and own == others
 
 
@@ -379,7 +379,7 @@ def _alike(one: Expert, other: Expert, names: Sequence[str] = ()) -> bool:
     """Return whether two recipes split a model alike, and have other numbers alike."""
     numbers = one.case.numbers, other.case.numbers
     degrees = (name for name in DEGREES if name != "dp")
-    every = (*degrees, "virtual_stages", "micro_batch", *names)
+    every = (*degrees, "virtual_pipeline_size", "micro_batch_size", *names)
     return all(numbers[0].get(name) == numbers[1].get(name) for name in every)
 
 
@@ -394,7 +394,7 @@ def _question(one: Expert) -> tuple[object, ...]:
 def _rate(one: Expert, time: float) -> float:
     """Return the tokens a second of a GPU."""
     numbers = one.case.numbers
-    return numbers["global_batch"] * numbers["sequence_length"] / (one.gpus * time)
+    return numbers["global_batch_size"] * numbers["sequence_length"] / (one.gpus * time)
 
 
 def _part(one: Expert) -> str:
@@ -507,7 +507,7 @@ def _lines(one: Expert) -> Iterator[str]:
     yield ""
     yield (
         f"{case.name} {case.model} on {one.gpus} {labels['hardware']}, {labels['precision']}, "
-        f"{case.numbers['global_batch']:g} x {case.numbers['sequence_length']:g} tokens: "
+        f"{case.numbers['global_batch_size']:g} x {case.numbers['sequence_length']:g} tokens: "
         + (f"loses {one.loss:.1%}" if math.isfinite(one.loss) else "not ranked")
         + (f", split {one.rank} of {one.splits}" if one.rank else "")
         + (f"; {one.reason}" if one.reason else "")
@@ -524,7 +524,7 @@ def _lines(one: Expert) -> Iterator[str]:
 
 
 def _setting(case: Case) -> str:
-    names = [*("tp", "cp", "pp", "dp", "ep"), "virtual_stages", "micro_batch"]
+    names = [*("tp", "cp", "pp", "dp", "ep"), "virtual_pipeline_size", "micro_batch_size"]
     return ", ".join(f"{name} {case.numbers[name]:g}" for name in names if name in case.numbers)
 
 

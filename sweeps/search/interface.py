@@ -185,8 +185,8 @@ def plans(
         Folders of own machines.
     **given
         By quantity or label: what is asked (``model``, ``hardware``, ``world_size`` or ``gpus``,
-        ``global_batch``, ``sequence_length``, by default the model's training length), and which
-        values plans may have (``tp``, ``recompute``, ..).  Several values of what plans don't
+        ``global_batch_size``, ``sequence_length``, by default the model's training length), and
+        which values plans may have (``tp``, ``recompute``, ..).  Several values of what plans don't
         choose make a question at many points.  Numbers are SI.
 
     Returns
@@ -202,7 +202,7 @@ def plans(
     Examples
     --------
     >>> import sweeps
-    >>> found = sweeps.plans(model="llama3-8b", hardware="dgx-h100", gpus=8, global_batch=64,
+    >>> found = sweeps.plans(model="llama3-8b", hardware="dgx-h100", gpus=8, global_batch_size=64,
     ...                      sequence_length=4096)
     >>> int(found.recommended["tp"] * found.recommended["pp"] * found.recommended["dp"])
     8
@@ -408,7 +408,7 @@ def offers(
     near: dict[str, int] = {}
     for batch in sequences:
         for name, point in points.items():
-            own = point.with_constants(global_batch=batch)
+            own = point.with_constants(global_batch_size=batch)
             alone = len(sequences) == 1
             one = offer(own, wish, name, telling(name, batch), whole=alone, near=near.get(name, 0))
             found[name, batch] = one
@@ -418,7 +418,7 @@ def offers(
     for name, point in points.items():
         if best is None:
             break
-        own, known = point.with_constants(global_batch=best), found[name, best].tried
+        own, known = point.with_constants(global_batch_size=best), found[name, best].tried
         found[name, best] = offer(own, wish, name, telling(name, best), known=known)
     return tuple(found.values())
 
@@ -461,7 +461,7 @@ def offer(
 
     def offered(least: Tried | None, why: str = "", ruled_out: int = 0) -> Offer:
         several = tuple(tried[gpus] for gpus in sorted(tried))
-        batch = point.constants["global_batch"]
+        batch = point.constants["global_batch_size"]
         return Offer(machine, several, least, why, ruled_out, batch)
 
     common = common_of(point)[2]
@@ -534,7 +534,7 @@ def _fastest(one: Tried) -> str:
 
 def _longest_step(given: Mapping[str, float], wish: Wish) -> float:
     """Return how long a step may take at most: nothing interrupts the run."""
-    steps = wish.tokens / (given["global_batch"] * given["sequence_length"])
+    steps = wish.tokens / (given["global_batch_size"] * given["sequence_length"])
     return wish.days * given["day"] / steps * (1.0 + SAME)
 
 
@@ -586,7 +586,7 @@ def most_filled(given: Mapping[str, float], gpus: int) -> float:
     What isn't a stage's divides the batch, heads or tokens, whatever the plan.
     """
     layers = int(pipeline_layers(given))
-    rest = math.prod(int(given[name]) for name in ("global_batch", "heads", "sequence_length"))
+    rest = math.prod(int(given[name]) for name in ("global_batch_size", "heads", "sequence_length"))
     # The embedding and the loss may be stages of their own.
     stages = [pp for pp in range(1, layers + 3) if gpus % pp == 0 and rest % (gpus // pp) == 0]
     return max((layers / pp / -(-layers // pp) for pp in stages), default=0.0)
@@ -614,7 +614,7 @@ def layout(found: Sequence[Offer], wish: Wish, first: Point, attrs: Mapping[str,
     variables.append(placed(flag_column("hardware", LABELS["hardware"].meaning, names)))
     asked = {
         "world_size": [float(own.gpus) for _, own in rows],
-        "global_batch": [one.batch for one, _ in rows],
+        "global_batch_size": [one.batch for one, _ in rows],
         "tokens_per_step": [one.batch * first.constants["sequence_length"] for one, _ in rows],
     }
     columns = [

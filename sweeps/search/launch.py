@@ -74,8 +74,8 @@ def _hides(plan: Execution, dimension: str) -> bool:
 
 
 def _megatron_batch(plan: Execution) -> Iterator[str]:
-    yield f"--micro-batch-size {plan['micro_batch']:g}"
-    yield f"--global-batch-size {plan['global_batch']:g}"
+    yield f"--micro-batch-size {plan['micro_batch_size']:g}"
+    yield f"--global-batch-size {plan['global_batch_size']:g}"
     yield f"--seq-length {plan['sequence_length']:g}"
 
 
@@ -85,7 +85,7 @@ def _megatron_pipeline(plan: Execution, missing: list[str]) -> Iterator[str]:
     schedule = plan.labels["schedule"]
     if schedule not in SCHEDULES["megatron-lm"]:
         missing.append(f"it has no schedule {schedule}")
-    chunks, layers = int(plan["pp"] * plan["virtual_stages"]), int(plan["pipeline_layers"])
+    chunks, layers = int(plan["pp"] * plan["virtual_pipeline_size"]), int(plan["pipeline_layers"])
     ends = _ends(plan)
     flags = tuple(f"--account-for-{end}-in-pipeline-split" for end in ("embedding", "loss"))
     if (layers + sum(ends)) % chunks or max(ends) > 1:
@@ -96,14 +96,14 @@ def _megatron_pipeline(plan: Execution, missing: list[str]) -> Iterator[str]:
             missing.append(f"{layers} layers in {chunks} chunks need a layout of your own")
         return
     yield from (flag for flag, end in zip(flags, ends, strict=True) if end)
-    if plan["virtual_stages"] > 1.0:
-        yield f"--num-virtual-stages-per-pipeline-rank {plan['virtual_stages']:g}"
+    if plan["virtual_pipeline_size"] > 1.0:
+        yield f"--num-virtual-stages-per-pipeline-rank {plan['virtual_pipeline_size']:g}"
 
 
 def _ends(plan: Execution) -> tuple[int, int]:
     """Return as how many layers the embedding and the loss count."""
-    embedding = int(plan.given.get("embedding_as_layer", 0.0))
-    return embedding, int(plan.given.get("loss_as_layer", embedding))
+    embedding = int(plan.given.get("embedding_layer_weight", 0.0))
+    return embedding, int(plan.given.get("head_layer_weight", embedding))
 
 
 def layout(layers: int, chunks: int, ends: tuple[int, int], further: int = 0) -> str:
@@ -168,9 +168,9 @@ def deepspeed(plan: Execution) -> Settings:
     stage, stages = int(plan["zero_stage"]), int(plan["pp"])
     hides = _hides(plan, "dp")
     content: dict[str, Any] = {
-        "train_batch_size": int(plan["global_batch"]),
-        "train_micro_batch_size_per_gpu": int(plan["micro_batch"]),
-        "gradient_accumulation_steps": int(plan["micro_batches"]),
+        "train_batch_size": int(plan["global_batch_size"]),
+        "train_micro_batch_size_per_gpu": int(plan["micro_batch_size"]),
+        "gradient_accumulation_steps": int(plan["num_micro_batches"]),
         "bf16": {"enabled": True},
         "zero_optimization": {"stage": stage, "overlap_comm": hides},
     }
@@ -186,7 +186,7 @@ def deepspeed(plan: Execution) -> Settings:
         missing.append(f"in code: PipelineModule(layers=.., num_stages={stages})")
         if stage >= 2:
             missing.append("its pipeline doesn't go with ZeRO 2 and 3")
-        if plan["virtual_stages"] > 1.0:
+        if plan["virtual_pipeline_size"] > 1.0:
             missing.append("its pipeline isn't interleaved")
     if plan.routed:
         text = f"deepspeed.moe.layer.MoE(.., ep_size={plan['ep']:g})"
@@ -219,12 +219,12 @@ TITAN_RECOMPUTE: Mapping[str, tuple[str, ...]] = {
 def torchtitan(plan: Execution) -> Settings:
     """Return a plan's configuration of torchtitan, as TOML."""
     missing: list[str] = []
-    local = plan["global_batch"] / plan["dp"]
+    local = plan["global_batch_size"] / plan["dp"]
     lines = [
         "[training]",
         # With a pipeline a rank takes its whole batch at once, and cuts it up.
-        f"local_batch_size = {local if plan['pp'] > 1.0 else plan['micro_batch']:g}",
-        f"global_batch_size = {plan['global_batch']:g}",
+        f"local_batch_size = {local if plan['pp'] > 1.0 else plan['micro_batch_size']:g}",
+        f"global_batch_size = {plan['global_batch_size']:g}",
         f"seq_len = {plan['sequence_length']:g}",
         "",
         "[parallelism]",
@@ -253,7 +253,7 @@ def _titan_sharding(plan: Execution, missing: list[str]) -> Iterator[str]:
     shard = stage >= 2.0
     replicas, shards = (1.0, plan["dp"]) if shard else (plan["dp"], 1.0)
     if shard and plan.labels.get("sharding") == "hybrid":
-        shards = plan["hsdp_shard"] / plan["cp"]
+        shards = plan["hsdp_shard_size"] / plan["cp"]
         replicas = plan["dp"] / shards
     yield f"data_parallel_replicate_degree = {replicas:g}"
     yield f"data_parallel_shard_degree = {shards:g}"
@@ -273,8 +273,8 @@ def _titan_pipeline(plan: Execution, missing: list[str]) -> Iterator[str]:
     if schedule not in TITAN_SCHEDULES:
         missing.append(f"it has no schedule that is {schedule} (nearest: ZBVZeroBubble)")
     yield f'pipeline_parallel_schedule = "{TITAN_SCHEDULES.get(schedule, "ZBVZeroBubble")}"'
-    yield f"pipeline_parallel_microbatch_size = {plan['micro_batch']:g}"
-    layers, chunks = plan["pipeline_layers"], plan["pp"] * plan["virtual_stages"]
+    yield f"pipeline_parallel_microbatch_size = {plan['micro_batch_size']:g}"
+    layers, chunks = plan["pipeline_layers"], plan["pp"] * plan["virtual_pipeline_size"]
     ends = _ends(plan)
     yield f"pipeline_parallel_first_stage_less_layers = {ends[0]}"
     yield f"pipeline_parallel_last_stage_less_layers = {ends[1]}"

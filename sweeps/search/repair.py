@@ -130,7 +130,10 @@ def _shorter(point: Point) -> Iterator[Remedy]:
     """Yield half the sequence, at as many tokens of a batch."""
     length = point.constants["sequence_length"]
     if length % 2.0 == 0.0:
-        half = {"sequence_length": length / 2, "global_batch": 2 * point.constants["global_batch"]}
+        half = {
+            "sequence_length": length / 2,
+            "global_batch_size": 2 * point.constants["global_batch_size"],
+        }
         words = f"sequences of {half['sequence_length']:g} tokens, as many tokens a step"
         yield from _tried(words, point.with_constants(**half))
 
@@ -161,7 +164,7 @@ def _fitting(point: Point) -> Iterator[Remedy]:
 
 def batch_for(point: Point, gpus_per_node: float) -> float | None:
     """Return a batch near the one that is asked for, which divides among all ranks or nodes."""
-    batch, world = point.constants["global_batch"], float(point.world_size)
+    batch, world = point.constants["global_batch_size"], float(point.world_size)
     node = gpus_per_node if np.isfinite(gpus_per_node) else 1.0
     for unit in dict.fromkeys((world, np.ceil(world / node))):
         if batch % unit == 0.0:
@@ -176,7 +179,7 @@ def _other_batch(point: Point) -> Iterator[Remedy]:
     space = space_of(point)
     batch = batch_for(point, space.resolved.constants.get("gpus_per_node", np.nan))
     if batch is not None:
-        yield from _tried(f"a batch of {batch:g}", point.with_constants(global_batch=batch))
+        yield from _tried(f"a batch of {batch:g}", point.with_constants(global_batch_size=batch))
 
 
 # The best plan at many points, as a table: for files, figures, programs and notebooks.

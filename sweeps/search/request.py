@@ -24,8 +24,8 @@ from sweeps.spec.sweep import Sweep, read_sweep
 # How the GPUs are cut; what the first three leave of them is data-parallel.
 DEGREES = ("tp", "cp", "pp", "dp", "ep", "etp")
 # How a split is run, as far as people choose it.
-NUMBER_CHOICES = ("micro_batch", "virtual_stages", "zero_stage", "sequence_parallel")
-OVERLAPS = ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap", "hsdp_shard")
+NUMBER_CHOICES = ("micro_batch_size", "virtual_pipeline_size", "zero_stage", "sequence_parallel")
+OVERLAPS = ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap", "hsdp_shard_size")
 LABEL_CHOICES = ("recompute", "schedule", "context_parallel")
 # Which modules of a layer selective recomputation repeats.
 MODULE_CHOICES = tuple(f"recompute_{name}" for name in MODULES)
@@ -35,13 +35,18 @@ CHOICES = (*DEGREES, *NUMBER_CHOICES, *OVERLAPS, *LABEL_CHOICES, *MODULE_CHOICES
 
 # Other names by which people know quantities of a plan, beside those of all quantities.
 ALIASES = {
-    "batch_size": "global_batch",
+    "batch_size": "global_batch_size",
     "memory": "memory_capacity",
     "zero": "zero_stage",
-    "v": "virtual_stages",
-    "mb": "micro_batch",
+    "v": "virtual_pipeline_size",
+    "mb": "micro_batch_size",
 }
-SHORT = {"micro_batch": "b", "virtual_stages": "v", "zero_stage": "ZeRO", "sequence_parallel": "sp"}
+SHORT = {
+    "micro_batch_size": "b",
+    "virtual_pipeline_size": "v",
+    "zero_stage": "ZeRO",
+    "sequence_parallel": "sp",
+}
 
 # Chunks of a stage that are tried even if no divisor of the layers: stages may be uneven.
 FEW_CHUNKS = (2, 3, 4)
@@ -89,13 +94,13 @@ def habits_of(framework: str, attention_kernel: str) -> Habits:
     return replace(known, recompute=several)
 
 
-def micro_batches(global_batch: float) -> tuple[int, ...]:
+def num_micro_batches(global_batch_size: float) -> tuple[int, ...]:
     """Return the micro-batches that any number of data-parallel ranks leaves possible."""
-    whole = float(global_batch).is_integer()
-    return divisors(int(global_batch), "global_batch") if whole else (1,)
+    whole = float(global_batch_size).is_integer()
+    return divisors(int(global_batch_size), "global_batch_size") if whole else (1,)
 
 
-def virtual_stages(layers: int, stages: Iterable[int]) -> tuple[int, ...]:
+def virtual_pipeline_size(layers: int, stages: Iterable[int]) -> tuple[int, ...]:
     """Return the numbers of chunks into which a stage may be cut."""
     several: Sequence[int] = [count for count in stages if count > 1]
     most = layers // min(several) if several else 1
@@ -205,11 +210,11 @@ DEFAULT_THRESHOLD = MEMORY_LIMIT
 # What nobody can do without, with the number that a person would give.
 NEEDED = {
     "world_size": "a number of GPUs, such as 64",
-    "global_batch": "sequences of a step, such as 512",
+    "global_batch_size": "sequences of a step, such as 512",
     "sequence_length": "tokens of a sequence, such as 4096",
 }
 # What a search decides by itself, so that it can't be given.
-DERIVED = ("micro_batches",)
+DERIVED = ("num_micro_batches",)
 
 Values = Mapping[str, NDArray[Any]]
 
@@ -271,7 +276,7 @@ class Request:
                         constants[name] = place[name] = float(values[at])
             tokens = constants.pop("tokens_per_step", self.batch_tokens)
             if tokens is not None:
-                constants["global_batch"] = sequences_of(tokens, constants["sequence_length"])
+                constants["global_batch_size"] = sequences_of(tokens, constants["sequence_length"])
             yield replace(self.first, constants=constants, labels=labels, place=place)
 
 
@@ -371,7 +376,7 @@ def _read(named: Mapping[str, Any], folders: Sequence[Path]) -> Sweep:
 
 def _check(sweep: Sweep) -> None:
     """Refuse a question that lacks what it can't do without."""
-    tokens = {"global_batch"} if "tokens_per_step" in sweep.given else set()
+    tokens = {"global_batch_size"} if "tokens_per_step" in sweep.given else set()
     faults = [
         needs("a plan", allowed, names_of(name)[0])
         for name, allowed in NEEDED.items()
@@ -379,7 +384,7 @@ def _check(sweep: Sweep) -> None:
     ]
     if tokens & sweep.given:
         wrong = "stands beside tokens_per_step"
-        faults.append(fault("global_batch", "..", wrong, "one of the two"))
+        faults.append(fault("global_batch_size", "..", wrong, "one of the two"))
     lacking = [name for name in needed_shapes(sweep.given) if name not in sweep.given]
     if "model" in sweep.given and "parameters" in sweep.given:
         wrong = "can't be given with a model, whose shapes give it"
@@ -451,9 +456,9 @@ class Execution:
             return self.given["tp"]
         if name == "pipeline_layers":
             return pipeline_layers(self.given)
-        if name == "micro_batches":
-            several = self["dp"] * self["micro_batch"]
-            return max(float(np.ceil(self["global_batch"] / several)), 1.0)
+        if name == "num_micro_batches":
+            several = self["dp"] * self["micro_batch_size"]
+            return max(float(np.ceil(self["global_batch_size"] / several)), 1.0)
         if name == "edp":
             ranks = self["tp"] * self["cp"] * self["dp"]
             return float(np.ceil(ranks / (self["etp"] * self["ep"])))
@@ -467,9 +472,9 @@ class Execution:
     @property
     def key(self) -> tuple[object, ...]:
         """What tells it from other plans of the same question."""
-        numbers = ("tp", "cp", "pp", "dp", "ep", "etp", "virtual_stages", "micro_batch",
+        numbers = ("tp", "cp", "pp", "dp", "ep", "etp", "virtual_pipeline_size", "micro_batch_size",
                    "zero_stage", "sequence_parallel")  # fmt: skip
-        more = ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap", "embedding_as_layer")
+        more = ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap", "embedding_layer_weight")
         return (
             *(self[name] for name in numbers),
             *(self.given.get(name, 0.0) for name in more),
@@ -497,11 +502,11 @@ class Execution:
     @property
     def way(self) -> str:
         """How it is run, in words."""
-        parts = [f"micro-batch {self['micro_batch']:g}", f"ZeRO {self['zero_stage']:g}"]
+        parts = [f"micro-batch {self['micro_batch_size']:g}", f"ZeRO {self['zero_stage']:g}"]
         if self["pp"] > 1.0:
             schedule = self.labels["schedule"]
             name = SCHEDULES.get(schedule, schedule)
-            chunks = self["virtual_stages"]
+            chunks = self["virtual_pipeline_size"]
             parts.insert(0, f"{name}, {chunks:g} chunks" if chunks > 1.0 else name)
         if self["tp"] > 1.0:
             parts.append("sequence parallel" if self["sequence_parallel"] else

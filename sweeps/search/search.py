@@ -501,7 +501,7 @@ def _edge(best: float, objective: Objective) -> float:
 
 def effort(plan: Execution) -> tuple[float, ...]:
     """Return how much there is to set up for a plan; of the same, the less memory the better."""
-    kinds = sum(plan[name] > 1.0 for name in ("tp", "cp", "pp", "ep", "virtual_stages"))
+    kinds = sum(plan[name] > 1.0 for name in ("tp", "cp", "pp", "ep", "virtual_pipeline_size"))
     again = plan.labels["recompute"] != "none"
     return (kinds + again, plan["zero_stage"], plan.known.get("peak_memory", 0.0))
 

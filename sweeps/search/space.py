@@ -29,9 +29,9 @@ from sweeps.search.request import (
     Point,
     every_split,
     habits_of,
-    micro_batches,
+    num_micro_batches,
     pipeline_layers,
-    virtual_stages,
+    virtual_pipeline_size,
 )
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_framework, load_hardware, load_model, usual_framework
@@ -44,7 +44,7 @@ from sweeps.spec.sweep import Sweep
 
 FULL = "fuller_than_the_threshold"
 AGAIN = "same_plan_again"
-SHARE = "recomputed_share"
+SHARE = "recomputed_fraction"
 UNSUPPORTED = "not_in_the_framework"
 
 # Settings without effect make a plan that is there already.
@@ -78,7 +78,9 @@ REFUSED: Mapping[str, tuple[Requirement, ...]] = {
         Requirement(
             UNSUPPORTED,
             "Megatron-LM interleaves no stages that Megatron-FSDP shards (ZeRO 2 and 3)",
-            lambda zero_stage, virtual_stages: (zero_stage < 2.0) | (virtual_stages == 1.0),
+            lambda zero_stage, virtual_pipeline_size: (
+                (zero_stage < 2.0) | (virtual_pipeline_size == 1.0)
+            ),
         ),
     ),
     "megatron-lm+ep_overlap": (
@@ -86,7 +88,7 @@ REFUSED: Mapping[str, tuple[Requirement, ...]] = {
             UNSUPPORTED,
             "Megatron-LM overlaps experts' communication of several stages only where these are"
             " interleaved",
-            lambda pp, virtual_stages: (pp == 1.0) | (virtual_stages > 1.0),
+            lambda pp, virtual_pipeline_size: (pp == 1.0) | (virtual_pipeline_size > 1.0),
         ),
     ),
     "megatron-lm+muon": (
@@ -190,7 +192,7 @@ class Limits:
 
 # Splits, chunks and micro-batches that go together: the rows of the longest axis of a search.
 
-ENDS = ("embedding_as_layer", "loss_as_layer")
+ENDS = ("embedding_layer_weight", "head_layer_weight")
 
 # Rows that are looked at together, before those that can't be go.
 AT_ONCE = 1 << 17
@@ -217,7 +219,7 @@ class Rows:
 def rows_of(
     splits: Columns,
     chunks: Values,
-    micro_batches: Values,
+    num_micro_batches: Values,
     given: Mapping[str, float],
     labels: Mapping[str, str],
     schedules: Sequence[str],
@@ -235,8 +237,8 @@ def rows_of(
             continue
         # Unless there is one schedule, only the conditions on all are looked at here.
         known = labels if of_one or weight > 1 else {**labels, "schedule": several[0]}
-        for some in _pieces(len(splits["dp"]), len(own) * len(micro_batches)):
-            opened = _opened(splits, some, own, micro_batches)
+        for some in _pieces(len(splits["dp"]), len(own) * len(num_micro_batches)):
+            opened = _opened(splits, some, own, num_micro_batches)
             wrong = _wrong(opened, given, known, weight, fallen)
             count += weight * wrong.size
             kept = ~wrong
@@ -262,11 +264,11 @@ def _pieces(splits: int, ways: int) -> Iterator[slice]:
         yield slice(start, min(start + step, splits))
 
 
-def _opened(splits: Columns, some: slice, chunks: Values, micro_batches: Values) -> Columns:
+def _opened(splits: Columns, some: slice, chunks: Values, num_micro_batches: Values) -> Columns:
     """Return some splits, chunks and micro-batches as an open grid of each with each."""
     columns = {name: values[some].reshape(-1, 1, 1) for name, values in splits.items()}
-    columns["virtual_stages"] = chunks.reshape(1, -1, 1)
-    return columns | {"micro_batch": micro_batches.reshape(1, 1, -1)}
+    columns["virtual_pipeline_size"] = chunks.reshape(1, -1, 1)
+    return columns | {"micro_batch_size": num_micro_batches.reshape(1, 1, -1)}
 
 
 def _wrong(
@@ -286,7 +288,7 @@ def _wrong(
         fallen[name] = fallen.get(name, 0) + several * int(np.count_nonzero(mask))
         wrong |= mask
 
-    again = (columns["pp"] == 1.0) & (columns["virtual_stages"] > 1.0)
+    again = (columns["pp"] == 1.0) & (columns["virtual_pipeline_size"] > 1.0)
     if again.any():
         fall(AGAIN, again)
     with np.errstate(all="ignore"):
@@ -312,7 +314,7 @@ def _joined(
 MOST_CELLS = 4 * 10**9
 # The axis of splits with their chunks and micro-batches.
 PLAN = "plan"
-IN_ROWS = (*DEGREES, "virtual_stages", "micro_batch")
+IN_ROWS = (*DEGREES, "virtual_pipeline_size", "micro_batch_size")
 
 
 @dataclass(frozen=True)
@@ -358,8 +360,8 @@ def space_of(point: Point) -> Space:
     choices = _agreeing({**_free(point, shapes, splits, habits), **others})
     rows = rows_of(
         splits,
-        choices["virtual_stages"],
-        choices["micro_batch"],
+        choices["virtual_pipeline_size"],
+        choices["micro_batch_size"],
         {**common.constants, **constants},
         _of_all(common),
         [str(one) for one in choices["schedule"]],
@@ -399,7 +401,7 @@ def common_of(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]
     # A plan says itself what is recomputed.
     unknown = unknown_settings((*point.labels, *CHOICES))
     constants.setdefault("unknown_settings", float(len(unknown)))
-    constants.setdefault("memory_share", point.threshold)
+    constants.setdefault("target_memory_fraction", point.threshold)
     kinds = point.choices.get("context_parallel")
     some = {} if kinds is None else {"context_parallel": str(kinds[0])}
     once = resolve(Sweep("", constants=constants, labels={**labels, **some}), point.folders)
@@ -413,7 +415,7 @@ def _with_origins(resolved: Resolved, point: Point) -> Resolved:
         "context_parallel": f"the default of {resolved.labels.get('framework', '')}",
         "sharding": "the ranks of a shard are given",
         "unknown_settings": "settings that aren't given",
-        "memory_share": "the threshold of memory",
+        "target_memory_fraction": "the threshold of memory",
     }
     values = {**resolved.constants, **resolved.labels}
     asked = {*point.labels, *point.constants, *point.choices}
@@ -440,11 +442,13 @@ def _free(
     stages = [int(pp) for pp in np.unique(splits["pp"])]
     pipelined = max(stages) > 1 and not {*CHUNKED}.isdisjoint(habits.schedules)
     schedules = habits.schedules if max(stages) > 1 else habits.schedules[:1]
-    chunks = virtual_stages(int(pipeline_layers(shapes)), stages) if pipelined else (1,)
+    chunks = virtual_pipeline_size(int(pipeline_layers(shapes)), stages) if pipelined else (1,)
     switch = (0.0, 1.0) if float(splits["tp"].max()) > 1.0 else (0.0,)
     return {
-        "micro_batch": np.array(micro_batches(point.constants["global_batch"]), dtype=float),
-        "virtual_stages": np.array(chunks, dtype=float),
+        "micro_batch_size": np.array(
+            num_micro_batches(point.constants["global_batch_size"]), dtype=float
+        ),
+        "virtual_pipeline_size": np.array(chunks, dtype=float),
         "zero_stage": np.array(habits.zero_stages, dtype=float),
         "sequence_parallel": np.array(switch),
         "recompute": np.array(habits.recompute),
@@ -454,13 +458,13 @@ def _free(
 
 def _agreeing(choices: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Leave out schedules that none of the chunks allowed suits."""
-    chunks = choices["virtual_stages"]
+    chunks = choices["virtual_pipeline_size"]
     kept = [str(name) for name in choices["schedule"] if _has_chunks(name, chunks).any()]
     if not kept:
         text = ",".join(f"{value:g}" for value in chunks)
         wrong = f"doesn't go with schedule {', '.join(map(str, choices['schedule']))}"
         allowed = "1, more with schedule interleaved, or 2 with a folded one"
-        raise InputError(fault("virtual_stages", text, wrong, allowed))
+        raise InputError(fault("virtual_pipeline_size", text, wrong, allowed))
     return {**choices, "schedule": np.array(kept)}
 
 

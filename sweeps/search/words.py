@@ -57,7 +57,7 @@ def effects(
     """Compute what changes of a plan do."""
     wanted = tuple(changes(detail.plan, choices)) if changed is None else tuple(changed)
     plans = [detail.plan.changed(one.numbers, one.labels) for one in wanted]
-    before = detail["step_time"] / detail.plan["global_batch"]
+    before = detail["step_time"] / detail.plan["global_batch_size"]
     found = details(plans, ASKED, check=True)
     return tuple(
         Effect(change, after, _slower(after, before))
@@ -68,7 +68,7 @@ def effects(
 def _slower(after: Detail, before: float) -> float:
     if after.faults:
         return float("nan")
-    return after["step_time"] / after.plan["global_batch"] / before - 1.0
+    return after["step_time"] / after.plan["global_batch_size"] / before - 1.0
 
 
 def changes(plan: Execution, choices: Mapping[str, NDArray[Any]]) -> Iterator[Change]:
@@ -110,13 +110,13 @@ def _traded(plan: Execution, words: str, name: str, numbers: dict[str, float]) -
         new["sequence_parallel"] = float(numbers["tp"] > 1.0 and (
             plan["sequence_parallel"] > 0.0 or plan["tp"] == 1.0))  # fmt: skip
     labels: dict[str, str] = {}
-    if name == "pp" and plan["virtual_stages"] > 1.0:
+    if name == "pp" and plan["virtual_pipeline_size"] > 1.0:
         # As many layers in a chunk as before.
-        chunks = max(np.floor(plan["virtual_stages"] * plan["pp"] / numbers["pp"]), 1.0)
-        new["virtual_stages"] = chunks if numbers["pp"] > 1.0 else 1.0
-        several = new["virtual_stages"] > 1.0
-        text += f", {new['virtual_stages']:g} chunks" if several else ", not interleaved"
-        if new["virtual_stages"] == 1.0:
+        chunks = max(np.floor(plan["virtual_pipeline_size"] * plan["pp"] / numbers["pp"]), 1.0)
+        new["virtual_pipeline_size"] = chunks if numbers["pp"] > 1.0 else 1.0
+        several = new["virtual_pipeline_size"] > 1.0
+        text += f", {new['virtual_pipeline_size']:g} chunks" if several else ", not interleaved"
+        if new["virtual_pipeline_size"] == 1.0:
             labels = {"schedule": "one_f_one_b"}
     return Change(text, new, labels)
 
@@ -134,15 +134,15 @@ def _experts(plan: Execution) -> Iterator[Change]:
 
 
 def _numbers(plan: Execution, choices: Mapping[str, NDArray[Any]]) -> Iterator[Change]:
-    for name, words in (("micro_batch", "micro-batch"), ("virtual_stages", "chunks")):
-        if name == "virtual_stages" and plan["pp"] == 1.0:
+    for name, words in (("micro_batch_size", "micro-batch"), ("virtual_pipeline_size", "chunks")):
+        if name == "virtual_pipeline_size" and plan["pp"] == 1.0:
             continue
         values = np.asarray(choices[name], dtype=float)
-        if name == "virtual_stages":
+        if name == "virtual_pipeline_size":
             values = values[plan["pipeline_layers"] % (plan["pp"] * values) == 0.0]
         for near in _neighbours(values, plan[name]):
             labels = {}
-            if name == "virtual_stages":
+            if name == "virtual_pipeline_size":
                 labels = {"schedule": "interleaved" if near > 1.0 else "one_f_one_b"}
             yield Change(f"{words} {near:g}", {name: near}, labels)
     for stage in choices["zero_stage"].tolist():
@@ -216,18 +216,18 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "offloaded activations": ("exposed_offload_time",),
     "data parallelism's communication": ("exposed_dp_time", "tied_all_reduce_backward_time"),
     "the pipeline's bubble": ("bubble_time",),
-    "the pipeline's transfers": ("exposed_p2p_time",),
-    ENDS: ("imbalance_time",),
+    "the pipeline's transfers": ("exposed_pp_time",),
+    ENDS: ("stage_imbalance_time",),
     "the optimizer": ("optimizer_time", "step_overhead"),
 }
 COMPUTING = ("matrix products", "attention", "element-wise work")
 SENDING = tuple(name for name in GROUPS if name.endswith(("communication", "transfers")))
 # Memory by part, as people speak of it.
 MEMORY_GROUPS: Mapping[str, tuple[str, ...]] = {
-    "weights": ("peak_weight_memory", "peak_gathered_memory"),
-    "gradients": ("peak_gradient_memory", "peak_pending_gradient_memory", "peak_bucket_memory"),
+    "weights": ("peak_weight_memory", "peak_zero3_gathered_memory"),
+    "gradients": ("peak_gradient_memory", "peak_unsharded_gradient_memory", "peak_bucket_memory"),
     "the optimizer": ("peak_optimizer_memory",),
-    "activations": ("peak_stored_activation_memory", "peak_live_activation_memory"),
+    "activations": ("peak_saved_activation_memory", "peak_recompute_activation_memory"),
     "logits": ("peak_logits_memory",),
 }
 # Parts below this share of the step aren't worth a word.

@@ -13,6 +13,7 @@ from overhead.labels import LABELS, usual_spelling
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, RunError, fault, nearest, refuse
 from sweeps.origin import Origin, assumed
+from sweeps.spec.former import renamed
 from sweeps.spec.machine import FigureReader, Machine, read_machine
 
 if TYPE_CHECKING:
@@ -113,8 +114,8 @@ def _folders(kind: str, folders: Sequence[StrPath]) -> list[Path]:
 
 # A search reads the same few files for each number of GPUs.
 @lru_cache(maxsize=64)
-def _parsed(text: str) -> dict[str, Any]:
-    return tomllib.loads(text)
+def _parsed(text: str, where: str) -> Any:
+    return renamed(tomllib.loads(text), where)
 
 
 def _copy(content: Any) -> Any:
@@ -127,7 +128,7 @@ def _copy(content: Any) -> Any:
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file."""
     try:
-        return _copy(_parsed(path.read_text(encoding="utf-8")))
+        return _copy(_parsed(path.read_text(encoding="utf-8"), path.name))
     except OSError as error:
         message = f"{path}: can't be read: {error.strerror or error}"
     except UnicodeDecodeError as error:
@@ -161,7 +162,7 @@ def machine_content(path: Path, folders: Sequence[StrPath] = ()) -> dict[str, An
         refuse(f"{path}: like", like, "is itself like another", "a machine with figures of its own")
     tables = {key: table for key, table in other.items() if isinstance(table, dict)}
     # A price is of the one who lets the machine.
-    tables.get("device", {}).pop("price", None)
+    tables.get("device", {}).pop("gpu_hour_price", None)
     return _joined(_taken(tables, like), content)
 
 

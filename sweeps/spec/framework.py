@@ -112,7 +112,7 @@ class Framework:
     title: str
     summary: str
     path: Path  # Its file
-    # By quantity: ``host_time``, ``tp_overlap``, ..  What the file doesn't state is the rule's
+    # By quantity: `host_launch_time`, `tp_overlap`, ..  What the file doesn't state is the rule's
     figures: Mapping[str, Figure]
     own: frozenset[str] = frozenset()  # The quantities that the file states
     # Labels that hold if the user gives no others
@@ -193,32 +193,34 @@ def _number(name: str, minimum: float = 0.0) -> Entry:
 _FIGURES: dict[str, Entry] = {
     entry.quantity: entry
     for entry in (
-        Entry("host_time", "s"),
+        Entry("host_launch_time", "s"),
         Entry("step_overhead", "s"),
         Entry("elementwise_factor", "1", above=True),
         _number("attention_tile", 1.0),
         Entry("attention_speedup", "1", above=True, maximum=2.0),
         *map(_bytes, ("loss_bytes", "logit_bytes", "placeholder_bytes")),
         *map(_share, ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")),
-        *map(_share, ("tp_gradient_overlap", "overlap_contention")),
+        *map(_share, ("tp_gradient_overlap", "overlap_slowdown")),
         Entry("scatter_gather", "1", integer=True, maximum=1.0),
-        Entry("fused_accumulation", "1", integer=True, maximum=1.0),
+        Entry("gradient_accumulation_fusion", "1", integer=True, maximum=1.0),
         *map(_number, ("forward_operations", "backward_operations", "recompute_operations")),
         Entry("matmul_share", "1", above=True, maximum=1.0),
-        Entry("grouped_matmul_share", "1", above=True, maximum=1.0),
-        *map(_share, ("launch_share", "launch_wait", "sharding_copy_share")),
+        Entry("grouped_matmul_rate_ratio", "1", above=True, maximum=1.0),
+        *map(
+            _share, ("eager_launch_fraction", "exposed_launch_fraction", "sharding_copy_efficiency")
+        ),
         _number("bf16_layers"),
         *map(_share, ("bf16_attention", "bf16_experts")),
         *(
             Entry(name, "1", integer=True, maximum=1.0)
-            for name in ("ends_as_layers", "dropout", "whole_in_pipeline", "early_stop")
+            for name in ("count_end_layers", "dropout", "unsharded_in_pipeline", "early_stop")
         ),
         # Of its memory; what isn't stated has the model's own default.
         *map(_bytes, ("workspace_bytes", "context_bytes", "bucket_bytes", "gradient_bytes")),
         *map(_number, ("gathered_layers", "buckets")),
-        *map(_share, ("gathered_ends", "pending_share")),
+        *map(_share, ("gathered_non_layer_fraction", "unsharded_gradient_fraction")),
         Entry("vocabulary_multiple", "1", minimum=1.0, integer=True),
-        *(_number(name, 1.0) for name in ("loss_chunks", "reserve_factor")),
+        *(_number(name, 1.0) for name in ("loss_chunks", "allocator_reserve_ratio")),
     )
 }
 _PLAN: dict[str, Entry] = {
@@ -327,14 +329,14 @@ PLAIN = (
     "host_memory_capacity",
     "host_update_bandwidth",
     "memory_efficiency",
-    "matmul_floor",
-    "matmul_depth_time",
-    "odd_size_loss",
+    "matmul_min_time",
+    "matmul_time_per_k",
+    "tile_quantization_loss",
     "step_overhead",
     "power",
     "idle_power_fraction",
     "sms",
-    "price",
+    "gpu_hour_price",
 )
 # The two 16-bit formats run on the same units: where their peaks are equal, so is what is reached.
 TWINS = {"bf16": "fp16", "fp16": "bf16"}
@@ -376,11 +378,13 @@ def training_constants(
     found["output_matmul_flops"] = _output(machine, precision, found)
     found |= _training_bytes(framework, precision, recipe)
     found |= _scaling(machine, framework, scaling, found)
-    found["tp_gather_share"] = _gathered(framework, found)
+    found["tp_gather_byte_ratio"] = _gathered(framework, found)
     origins = {name: figure.origin.of(framework.name) for name, figure in figures.items()}
     del origins["matmul_share"]  # Which is in the efficiency
     found |= origins
-    found["host_time"] = _times(origins["host_time"], _plain(machine, "host_slowdown"))
+    found["host_launch_time"] = _times(
+        origins["host_launch_time"], _plain(machine, "host_slowdown")
+    )
     found["expert_casts"] = _expert_casts(scaling)
     return found
 
@@ -427,14 +431,14 @@ def _matmul(machine: Machine, precision: str, share: Figure) -> dict[str, Origin
     efficiency = _times(_efficiency(machine, precision), share.origin)
     return {
         "peak_flops": _plain(machine, f"peak_flops_{precision}"),
-        "best_matmul_flops": best,
+        "peak_measured_matmul_flops": best,
         "matmul_efficiency": efficiency if math.isfinite(best.value) else _unknown(machine),
     }
 
 
 def _output(machine: Machine, precision: str, found: Mapping[str, Origin]) -> Origin:
     """Return the rate by which products that stay in 16 bits are the sustained one of 16 bits."""
-    best, efficiency = found["best_matmul_flops"], found["matmul_efficiency"].value
+    best, efficiency = found["peak_measured_matmul_flops"], found["matmul_efficiency"].value
     if math.isnan(efficiency):
         return _unknown(machine)
     if precision in NARROW and "peak_flops_bf16" in machine.figures:
@@ -462,14 +466,16 @@ def figure_for(machine: Machine, quantity: str, precision: str) -> Origin | None
 
 def _best(machine: Machine, precision: str) -> Origin:
     """Return the best measured matrix multiplication, or what is typical of the peak."""
-    figure = figure_for(machine, "best_matmul_flops", precision)
+    figure = figure_for(machine, "peak_measured_matmul_flops", precision)
     peak = machine.figures.get(f"peak_flops_{precision}")
     if figure is not None:
         return figure
     if peak is None:
         return _unknown(machine)
     share, source, of = TYPICAL_BEST.value, TYPICAL_BEST.source, machine.figures
-    wide, most = (of.get(f"{name}_{SIXTEEN}") for name in ("best_matmul_flops", "peak_flops"))
+    wide, most = (
+        of.get(f"{name}_{SIXTEEN}") for name in ("peak_measured_matmul_flops", "peak_flops")
+    )
     if precision in NARROW and wide and most and wide.value < share * most.value:
         share, source = wide.value / most.value, f"as {SIXTEEN} reaches; {NARROWER}"
     text = f"{share:.3g} of the peak, {source}"

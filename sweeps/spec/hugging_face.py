@@ -90,7 +90,7 @@ def _tied(config: _Config, *, default: bool) -> None:
 def _gated(config: _Config) -> None:
     """Read a decoder with gated MLPs and RMS norms."""
     _sizes(config)
-    config.set("gated", 1.0, f"every {config.model_type} model")
+    config.set("gated_mlp", 1.0, f"every {config.model_type} model")
 
 
 def _heads(config: _Config, *, sized: bool = False) -> None:
@@ -122,7 +122,7 @@ def _window(config: _Config) -> None:
     layers = config.figures.get("layers")
     count = int(layers.value) if layers else 0
     if not config.flag("use_sliding_window") or config.content.get("sliding_window") is None:
-        config.set("window", 0.0, "use_sliding_window or sliding_window: none")
+        config.set("sliding_window", 0.0, "use_sliding_window or sliding_window: none")
         return
     types = config.content.get("layer_types")
     if isinstance(types, list):
@@ -139,11 +139,13 @@ def _window(config: _Config) -> None:
             return
         windowed = max(count - first, 0)
     if windowed == 0:
-        config.set("window", 0.0, f"{key}: no layer has a window")
+        config.set("sliding_window", 0.0, f"{key}: no layer has a window")
         return
-    config.maybe("window", "sliding_window")
+    config.maybe("sliding_window", "sliding_window")
     if windowed < count:
-        config.set("windowed_layers", float(windowed), f"{key}: so many of {count} have a window")
+        config.set(
+            "sliding_window_layers", float(windowed), f"{key}: so many of {count} have a window"
+        )
 
 
 def _llama(config: _Config) -> None:
@@ -155,14 +157,14 @@ def _llama(config: _Config) -> None:
     if biases[0] != biases[1]:
         key = "attention_bias" if biases[0] else "mlp_bias"
         config.refuse(key, "gives biases to a part of the layer", "both or neither is known")
-    config.set("biases", float(all(biases)), "attention_bias and mlp_bias")
+    config.set("linear_bias", float(all(biases)), "attention_bias and mlp_bias")
 
 
 def _mistral(config: _Config) -> None:
     _gated(config)
     config.take("ffn_size", "intermediate_size")
     _heads(config)
-    config.none_or("window", "sliding_window")
+    config.none_or("sliding_window", "sliding_window")
 
 
 def _qwen2(config: _Config) -> None:
@@ -189,7 +191,7 @@ def _qwen3_moe(config: _Config) -> None:
     _no_biases(config)
     _window(config)
     _experts(config, "num_experts", "moe_intermediate_size")
-    config.maybe("moe_every", "decoder_sparse_step")
+    config.maybe("moe_layer_frequency", "decoder_sparse_step")
     dense = config.content.get("mlp_only_layers") or []
     every = config.content.get("decoder_sparse_step") not in (None, 1)
     if not isinstance(dense, list) or dense != list(range(len(dense))):
@@ -207,7 +209,7 @@ def _qwen3_moe(config: _Config) -> None:
 def _mixtral(config: _Config) -> None:
     _gated(config)
     _heads(config)
-    config.maybe("window", "sliding_window")
+    config.maybe("sliding_window", "sliding_window")
     _experts(config, "num_local_experts", "intermediate_size")
 
 
@@ -217,11 +219,11 @@ def _gpt_oss(config: _Config) -> None:
     _heads(config, sized=True)
     if not config.flag("attention_bias"):
         config.refuse("attention_bias", "isn't known with this kind of model", "true")
-    for shape in ("biases", "router_bias"):
+    for shape in ("linear_bias", "router_bias"):
         config.set(shape, 1.0, "every gpt_oss model")
     config.take("attention_sinks", "num_attention_heads")
     _experts(config, "num_local_experts", "intermediate_size")
-    config.none_or("window", "sliding_window")
+    config.none_or("sliding_window", "sliding_window")
     _some_windows(config)
 
 
@@ -230,9 +232,9 @@ def _some_windows(config: _Config) -> None:
     if isinstance(types, list):
         count = sum(kind == "sliding_attention" for kind in types)
         if count:
-            config.set("windowed_layers", float(count), "layer_types")
+            config.set("sliding_window_layers", float(count), "layer_types")
         else:
-            config.set("window", 0.0, "layer_types: no layer has a window")
+            config.set("sliding_window", 0.0, "layer_types: no layer has a window")
 
 
 _MIXERS = {"mamba": "linear", "attention": "full", "moe": "moe", "mlp": "mlp",
@@ -260,7 +262,7 @@ def _nemotron_h(config: _Config) -> None:
             config.take(shape, key)
     _tied(config, default=False)
     _heads(config, sized="head_dim" in config.content)
-    config.set("gated", 0.0, "every nemotron_h model: squared ReLU")
+    config.set("gated_mlp", 0.0, "every nemotron_h model: squared ReLU")
     config.set("linear_layers", float(kinds.count("linear")), "layers_block_type")
     config.set("mamba", 1.0, "every nemotron_h model")
     _linear_shapes(
@@ -321,12 +323,12 @@ def _minimax_m2(config: _Config) -> None:
 def _deepseek_v3(config: _Config) -> None:
     _gated(config)
     _no_biases(config)
-    config.none_or("q_rank", "q_lora_rank")
+    config.none_or("q_lora_rank", "q_lora_rank")
     for shape, key in {
-        "kv_rank": "kv_lora_rank",
-        "head_size_plain": "qk_nope_head_dim",
-        "head_size_rope": "qk_rope_head_dim",
-        "head_size_value": "v_head_dim",
+        "kv_lora_rank": "kv_lora_rank",
+        "qk_nope_head_size": "qk_nope_head_dim",
+        "qk_rope_head_size": "qk_rope_head_dim",
+        "v_head_size": "v_head_dim",
         "ffn_size": "intermediate_size",
         "experts": "n_routed_experts",
         "experts_per_token": "num_experts_per_tok",
@@ -353,7 +355,7 @@ def _indexed(config: _Config) -> None:
     _deepseek_v3(config)
     config.take("index_heads", "index_n_heads")
     config.take("index_head_size", "index_head_dim")
-    config.take("index_tokens", "index_topk")
+    config.take("index_top_k", "index_topk")
     types = config.content.get("indexer_types")
     if isinstance(types, list):
         config.set("index_layers", float(sum(kind == "full" for kind in types)), "indexer_types")
@@ -365,14 +367,14 @@ def _deepseek_v4(config: _Config) -> None:
     _no_biases(config)
     _heads(config, sized=True)
     for shape, key in {
-        "q_rank": "q_lora_rank",
+        "q_lora_rank": "q_lora_rank",
         "experts": "n_routed_experts",
         "experts_per_token": "num_experts_per_tok",
         "expert_ffn_size": "moe_intermediate_size",
-        "window": "sliding_window",
+        "sliding_window": "sliding_window",
         "index_heads": "index_n_heads",
         "index_head_size": "index_head_dim",
-        "index_tokens": "index_topk",
+        "index_top_k": "index_topk",
         "output_rank": "o_lora_rank",
         "output_groups": "o_groups",
         "residual_streams": "hc_mult",
@@ -387,7 +389,7 @@ def _deepseek_v4(config: _Config) -> None:
         return
     own = strides[: int(layers.value)]
     config.set("index_layers", float(own.count(INDEXED_STRIDE)), "compress_ratios")
-    config.set("windowed_layers", layers.value - own.count(INDEXED_STRIDE), "compress_ratios")
+    config.set("sliding_window_layers", layers.value - own.count(INDEXED_STRIDE), "compress_ratios")
     config.set("index_stride", INDEXED_STRIDE, "compress_ratios")
     config.set("pooled_layers", float(own.count(POOLED_STRIDE)), "compress_ratios")
     config.set("pooled_stride", POOLED_STRIDE, "compress_ratios")
@@ -463,7 +465,7 @@ def _gpt_neox(config: _Config) -> None:
 def _plain(config: _Config) -> None:
     """Read a GPT's MLP without gate, with biases and layer norms."""
     why = f"every {config.model_type} model"
-    for shape, value in {"gated": 0.0, "biases": 1.0, "layer_norm": 1.0}.items():
+    for shape, value in {"gated_mlp": 0.0, "linear_bias": 1.0, "layer_norm": 1.0}.items():
         config.set(shape, value, why)
 
 

@@ -25,7 +25,7 @@ def unknown_settings(given: Container[str]) -> list[str]:
 FITTED = "sweeps fit-constants"
 
 
-def unseen_device(machine: Machine, precision: str) -> Origin:
+def uncalibrated_device(machine: Machine, precision: str) -> Origin:
     """Return whether no run has been compared with a machine's rates, and which runs told them."""
     figure = figure_for(machine, "matmul_efficiency", precision)
     seen = figure is not None and figure.kind == MEASURED
@@ -49,7 +49,7 @@ def known_of_run(machine: Machine | None, framework: str, precision: str) -> dic
     if machine is not None:
         found |= {
             "device_kind": Origin(device_kind(machine), SPECIFICATION, f"what {machine.name} has"),
-            "unseen_device": unseen_device(machine, rates_of(precision)),
+            "uncalibrated_device": uncalibrated_device(machine, rates_of(precision)),
         }
     return found
 

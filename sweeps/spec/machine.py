@@ -81,21 +81,33 @@ class Entry(NamedTuple):
 
 
 # Constants of a library that runs collectives: of GPUs, of the network between nodes, of all.
-NVLS = ("nvls_time", "nvls_hosts_time", "nvls_share", "nvls_ramp_time")
+NVLS = ("nvls_time", "nvls_hosts_time", "nvls_efficiency", "nvls_ramp_time")
 NODE = (
-    "operation_launch_time", "step_latency", "link_share", "copy_rate", "reduced_copy_share",
-    "ll_share", "simple_entry_time", "ramp_time", "pair_entry_time", "pair_step_latency",
-    "pair_simple_time", "pair_share", "pair_copy_rate", "pair_ll_share", "pair_ramp_time",
-)  # fmt: skip
-FABRIC = ("fabric_latency", "fabric_share", "fabric_floor_time")
+    "collective_launch_time",
+    "step_latency",
+    "channel_efficiency",
+    "local_copy_bandwidth",
+    "all_reduce_copy_ratio",
+    "ll_rate_ratio",
+    "simple_launch_time",
+    "ramp_time",
+    "sendrecv_launch_time",
+    "sendrecv_step_latency",
+    "sendrecv_simple_time",
+    "sendrecv_efficiency",
+    "sendrecv_copy_rate",
+    "sendrecv_ll_rate_ratio",
+    "sendrecv_ramp_time",
+)
+FABRIC = ("inter_node_step_latency", "nic_efficiency", "inter_min_time")
 SHARED = (
-    "simple_fabric_factor", "fabric_ramp_steps", "simple_step_factor", "fabric_ll_share",
-    "tree_share", "tree_link_share", "fabric_pair_share", "peer_time",
+    "simple_fabric_factor", "fabric_ramp_steps", "simple_step_factor", "inter_ll_rate_ratio",
+    "tree_rate_ratio", "tree_chain_rate_ratio", "inter_sendrecv_rate_ratio", "peer_time",
 )  # fmt: skip
-SWITCHED = ("nvls_tree_share", "sharp_share")
+SWITCHED = ("nvls_tree_rate_ratio", "sharp_efficiency")
 CONSTANTS = (*NODE, *NVLS, *FABRIC, *SHARED, *SWITCHED)
 # What the host takes to issue an operation is a constant of a machine, not of a library.
-ISSUE = "issue_time"
+ISSUE = "collective_host_time"
 
 
 class FigureReader(Faults):
@@ -268,10 +280,10 @@ TABLES: dict[str, dict[str, Entry]] = {
         **_link("inter"),
         "nics_per_node": _count("nics_per_node", required=True),
         "oversubscription": Entry("oversubscription", "1", minimum=1.0),
-        "leaf_nodes": _count("leaf_nodes"),
-        "card_bandwidth": Entry("card_bandwidth", "byte s-1", above=True),
-        "card_latency": Entry("card_latency", "s"),
-        "card_energy_per_bit": Entry("card_energy_per_bit", "J bit-1"),
+        "nodes_per_leaf": _count("nodes_per_leaf"),
+        "gpu_nic_bandwidth": Entry("gpu_nic_bandwidth", "byte s-1", above=True),
+        "gpu_nic_latency": Entry("gpu_nic_latency", "s"),
+        "gpu_nic_energy_per_bit": Entry("gpu_nic_energy_per_bit", "J bit-1"),
     },
     "pod": {
         **_link("pod"),
@@ -287,16 +299,16 @@ TABLES: dict[str, dict[str, Entry]] = {
         "last_level_cache": Entry("last_level_cache", "byte", above=True),
         "sms": _count("sms"),
         "power": Entry("power", "W", above=True),
-        "price": Entry("price", "USD h-1"),
+        "gpu_hour_price": Entry("gpu_hour_price", "USD h-1"),
     },
     "device.peak_flops": _rates("peak_flops"),
-    "device.best_matmul_flops": _rates("best_matmul_flops"),
+    "device.peak_measured_matmul_flops": _rates("peak_measured_matmul_flops"),
     # What long runs sustain of it: `sweeps.spec.framework` says what holds where a file doesn't.
     "training": {
         "memory_efficiency": _share("memory_efficiency"),
-        "matmul_floor": Entry("matmul_floor", "s"),
-        "matmul_depth_time": Entry("matmul_depth_time", "s"),
-        "odd_size_loss": Entry("odd_size_loss", "1", maximum=0.9),
+        "matmul_min_time": Entry("matmul_min_time", "s"),
+        "matmul_time_per_k": Entry("matmul_time_per_k", "s"),
+        "tile_quantization_loss": Entry("tile_quantization_loss", "1", maximum=0.9),
         "step_overhead": Entry("step_overhead", "s"),
         "host_slowdown": Entry("host_slowdown", "1", above=True),
         "idle_power_fraction": Entry("idle_power_fraction", "1", maximum=1.0),
@@ -324,7 +336,7 @@ KEYS = {
     "scale_up": ("kind", "dimensions", "wrap_multiple", "in_network_reduction"),
     "scale_out": ("in_network",),
     "software": ("generation", "fabric", "profile", "framework"),
-    "device": ("peak_flops", "best_matmul_flops"),
+    "device": ("peak_flops", "peak_measured_matmul_flops"),
     "training": ("matmul_efficiency", "attention_efficiency"),
 }
 
@@ -437,10 +449,12 @@ class _MachineFile(FigureReader):
     def _check_shares(self) -> None:
         """Refuse a share of a rate that isn't stated: it would be a share of another one."""
         for name in PRECISIONS:
-            share, whole = f"matmul_efficiency_{name}", f"best_matmul_flops_{name}"
+            share, whole = f"matmul_efficiency_{name}", f"peak_measured_matmul_flops_{name}"
             if share in self.figures and whole not in self.figures:
                 place = f"training.matmul_efficiency.{name}"
-                wrong = f"is a share of device.best_matmul_flops.{name}, which isn't stated"
+                wrong = (
+                    f"is a share of device.peak_measured_matmul_flops.{name}, which isn't stated"
+                )
                 self.fault(place, self.figures[share].value, wrong, "state both")
 
 

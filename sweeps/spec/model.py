@@ -28,15 +28,15 @@ TRAINING_KEYS = ("kind", "source", *TRAINED)
 # Tokens of a sequence where commands ask for none and no publication says.
 USUAL_LENGTH = 4096.0
 _OF_EXPERTS = ("experts_per_token", "expert_ffn_size", "shared_ffn_size", "dense_layers")
-_INDEX = ("index_heads", "index_head_size", "index_tokens")
-_NEEDING = {"windowed_layers": "window", "expert_latent_size": "experts",
+_INDEX = ("index_heads", "index_head_size", "index_top_k")
+_NEEDING = {"sliding_window_layers": "sliding_window", "expert_latent_size": "experts",
             "separate_moe_layers": "experts",
             "output_rank": "output_groups", "output_groups": "output_rank",
             "expert_groups": "groups_per_token", "groups_per_token": "expert_groups",
             **dict.fromkeys((*_INDEX[1:], "index_layers", "index_stride", "pooled_layers"),
                             _INDEX[0]),
             "pooled_stride": "pooled_layers"}  # fmt: skip
-_OF_LATENTS = ("q_rank", "head_size_plain", "head_size_rope", "head_size_value")
+_OF_LATENTS = ("q_lora_rank", "qk_nope_head_size", "qk_rope_head_size", "v_head_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +119,16 @@ def complete_shapes(values: Mapping[str, float]) -> dict[str, tuple[float, str]]
     added: dict[str, tuple[float, str]] = {}
     if "heads" in values:
         added["kv_heads"] = (values["heads"], "not stated: as many as heads")
-        if values.get("kv_rank", 0.0) > 0.0:
-            size = values.get("head_size_plain", 0.0) + values.get("head_size_rope", 0.0)
-            added["head_size"] = (size, "not stated: head_size_plain + head_size_rope")
+        if values.get("kv_lora_rank", 0.0) > 0.0:
+            size = values.get("qk_nope_head_size", 0.0) + values.get("qk_rope_head_size", 0.0)
+            added["head_size"] = (size, "not stated: qk_nope_head_size + qk_rope_head_size")
         elif "hidden_size" in values:
             size = values["hidden_size"] / values["heads"]
             added["head_size"] = (size, "not stated: hidden_size/heads")
     for name in SHAPES:
         if name not in (*VITAL, *added, "kv_heads", "head_size"):
-            added[name] = (float(name == "moe_every"), "not stated: none")
-    added["moe_every"] = (1.0, "not stated: every layer after the dense ones")
+            added[name] = (float(name == "moe_layer_frequency"), "not stated: none")
+    added["moe_layer_frequency"] = (1.0, "not stated: every layer after the dense ones")
     return {name: found for name, found in added.items() if name not in values}
 
 
@@ -182,28 +182,30 @@ def _mixture_faults(full: Mapping[str, float], wrong: Any, required: Any) -> Non
             wrong(name, f"is more than {whole}", f"at most {full.get(whole, 0.0):g}")
     if full["experts"] % max(full.get("expert_groups", 0.0), 1.0):
         wrong("expert_groups", "does not divide experts", f"a divisor of {full['experts']:g}")
-    if full["kv_rank"] > 0.0:
+    if full["kv_lora_rank"] > 0.0:
         required(_OF_LATENTS[1:], "every latent attention has one")
     # Queries alone come from a latent vector where the context's projection has one, too.
     alone = full.get("output_rank", 0.0) > 0.0
-    for name in () if full["kv_rank"] > 0.0 else _OF_LATENTS[alone:]:
+    for name in () if full["kv_lora_rank"] > 0.0 else _OF_LATENTS[alone:]:
         if full[name] > 0.0:
-            wrong(name, "needs kv_rank", "give kv_rank, or leave it out")
+            wrong(name, "needs kv_lora_rank", "give kv_lora_rank, or leave it out")
 
 
 def _layer_faults(full: Mapping[str, float], wrong: Any, required: Any) -> None:
-    for name in ("windowed_layers", "index_layers", "pooled_layers", "separate_moe_layers"):
+    for name in ("sliding_window_layers", "index_layers", "pooled_layers", "separate_moe_layers"):
         if full.get(name, 0.0) > full["layers"]:
             wrong(name, "is more than there are", f"at most {full['layers']:g}")
     if full["dense_layers"] > full["layers"]:
         wrong("dense_layers", "is more than there are", f"at most {full['layers']:g}")
         return
-    needed = ("layers", "dense_layers", "moe_every", "experts")
+    needed = ("layers", "dense_layers", "moe_layer_frequency", "experts")
     known = {name: full[name] for name in needed}
     known["separate_moe_layers"] = full.get("separate_moe_layers", 0.0)
     moe = float(derive("moe_layers", known))
     if full["experts"] > 0.0 and moe == 0.0:
-        wrong("experts", "no layer has them", "fewer dense_layers, or a smaller moe_every")
+        wrong(
+            "experts", "no layer has them", "fewer dense_layers, or a smaller moe_layer_frequency"
+        )
     # Of a hybrid's blocks one may have no MLP.
     bare = full.get("linear_layers", 0.0) > 0.0 and "ffn_size" in full
     if moe < full["layers"] and not bare:
@@ -213,7 +215,7 @@ def _layer_faults(full: Mapping[str, float], wrong: Any, required: Any) -> None:
 def _head_faults(full: Mapping[str, float], wrong: Any) -> None:
     if full["heads"] % full["kv_heads"]:
         wrong("kv_heads", "does not divide heads", f"a divisor of {full['heads']:g}")
-    if full["kv_rank"] > 0.0 and full["kv_heads"] != full["heads"]:
+    if full["kv_lora_rank"] > 0.0 and full["kv_heads"] != full["heads"]:
         wrong("kv_heads", "is not heads", "latent attention has keys and values for each head")
     if not full["head_size"].is_integer():
         wrong("head_size", "is not whole as hidden_size/heads", "state head_size")
@@ -235,7 +237,7 @@ def join_figures(own: Mapping[str, Figure]) -> dict[str, Figure]:
 
 def attention_label(figures: Mapping[str, Figure]) -> dict[str, str]:
     """Return the labels that shapes have."""
-    return {"attention": "mla" if figures["kv_rank"].value > 0.0 else "mha"}
+    return {"attention": "mla" if figures["kv_lora_rank"].value > 0.0 else "mha"}
 
 
 # A model's file: what it may hold, checked whole.

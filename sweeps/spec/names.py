@@ -6,36 +6,38 @@ it is.  An option has hyphens in place of underscores.
 
 from __future__ import annotations
 
+from sweeps.spec.former import FORMER
+
 NAMES: dict[str, tuple[str, ...]] = {
     "collective": ("collective", "op"),
     "ranks": ("gpus", "ranks", "N", "num_gpus"),
     "world_size": ("gpus", "world_size", "ranks", "N", "num_gpus"),
     "message_bytes": ("message_size", "message_bytes", "M"),
-    "global_batch": ("global_batch_size", "global_batch"),
-    "micro_batch": ("micro_batch_size", "micro_batch"),
+    "global_batch_size": ("global_batch_size", "global_batch"),
+    "micro_batch_size": ("micro_batch_size", "micro_batch"),
     "tokens_per_step": ("batch_tokens", "tokens_per_step"),
     "sequence_length": ("seq_len", "seq_length", "sequence_length"),
     "parameters": ("parameters", "params"),
     "layers": ("num_layers", "layers"),
     "heads": ("num_heads", "heads"),
     "vocabulary_size": ("vocabulary_size", "vocab_size"),
-    "gated": ("gated_mlp", "gated"),
+    "gated_mlp": ("gated_mlp", "gated"),
     "experts": ("num_experts", "experts"),
     "experts_per_token": ("experts_per_token", "top_k"),
     "mask": ("attention_mask", "mask"),
     "sequence_parallel": ("sequence_parallel", "sp"),
     "context_parallel": ("cp_comm_type", "cp_kind", "context_parallel"),
-    "virtual_stages": ("vpp", "virtual_stages"),
-    "embedding_as_layer": ("count_embedding_as", "embedding_as_layer"),
-    "loss_as_layer": ("count_head_as", "loss_as_layer"),
-    "expert_imbalance": ("expert_load_imbalance", "imbalance", "expert_imbalance"),
-    "expert_heat": ("rank_load_imbalance", "expert_heat"),
+    "virtual_pipeline_size": ("vpp", "virtual_stages"),
+    "embedding_layer_weight": ("count_embedding_as", "embedding_as_layer"),
+    "head_layer_weight": ("count_head_as", "loss_as_layer"),
+    "expert_load_imbalance": ("expert_load_imbalance", "imbalance", "expert_imbalance"),
+    "rank_load_imbalance": ("rank_load_imbalance", "expert_heat"),
     "recipe": ("optimizer_recipe", "recipe"),
     "memory_capacity": ("gpu_memory", "memory_capacity"),
     "software": ("collective_library", "software"),
     "environment": ("launch_mode", "environment"),
     "latency_per": ("latency_model", "latency_per"),
-    "capital": ("capital_cost", "capital"),
+    "capital_cost": ("capital_cost", "capital"),
     # Of a search alone.
     "memory_threshold": ("max_memory_use", "memory_threshold"),
     "explain": ("inspect", "explain"),
@@ -52,6 +54,9 @@ _OF_GPUS = {name for own in GPUS for name in NAMES[own]} - {*GPUS}
 _MEANT = {
     name: own for own, names in NAMES.items() for name in names if own not in GPUS and name != own
 }
+_FORMER_OF: dict[str, list[str]] = {}
+for _former, _own in FORMER.items():
+    _FORMER_OF.setdefault(_own, []).append(_former)
 OTHER_NAMES = (*sorted(_OF_GPUS), *_MEANT)
 
 
@@ -59,9 +64,11 @@ def quantity_of(name: str, *, training: bool) -> str:
     """Return the quantity or label that a name means, or the name where it is none of these."""
     if name in _OF_GPUS:
         return GPUS[0] if training else GPUS[1]
-    return _MEANT.get(name, name)
+    meant = _MEANT.get(name, name)
+    return FORMER.get(meant, meant)
 
 
 def names_of(own: str) -> tuple[str, ...]:
     """Return the names that a quantity or label is given by, the one that is shown first."""
-    return NAMES.get(own, (own,))
+    names = NAMES.get(own, (own,))
+    return (*names, *(name for name in _FORMER_OF.get(own, ()) if name not in names))

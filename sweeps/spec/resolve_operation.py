@@ -214,7 +214,7 @@ class Resolver:
         """Return what is taken of machines."""
         own = any("oversubscription" in machine.figures for machine in self.machines)
         met = self.sweep.training or own or "oversubscription" in self.given
-        leaves = (*("oversubscription",) * own, *("leaf_nodes",) * met)
+        leaves = (*("oversubscription",) * own, *("nodes_per_leaf",) * met)
         return (*FIGURES, *leaves, *(PODS if "nodes_per_pod" in self.given else ()))
 
     def _figure(self, machine: Machine, name: str) -> Origin:
@@ -454,7 +454,7 @@ class Resolver:
         A library's step isn't the link's: it has a cost of its own, which stays.
         """
         xla = self._on_axes("library") == XLA
-        apart = {"pair_step_latency": xla, "pair_entry_time": ~xla}
+        apart = {"sendrecv_step_latency": xla, "sendrecv_launch_time": ~xla}
         for level, steps in STEPS.items():
             own = f"{level}_latency"
             given = [name for name in ("latency", own) if name in self.sweep.given]
@@ -574,7 +574,7 @@ class Resolver:
 
     def _shared_cards(self) -> None:
         """Say how many ranks share a network card, from the machine where cards aren't given."""
-        if {"ranks_per_nic", "nics_per_node"} & self.sweep.given or not self.machines:
+        if {"ranks_sharing_nic", "nics_per_node"} & self.sweep.given or not self.machines:
             return
         if "gpus_per_node" not in self.sweep.given:
             return
@@ -584,12 +584,12 @@ class Resolver:
         axis = self._axis_of("hardware")
         origins = [Origin(ratio, SPECIFICATION, PER_CARD) for ratio in ratios]
         if axis is None:
-            self._constant("ranks_per_nic", origins[0])
+            self._constant("ranks_sharing_nic", origins[0])
         else:
             by_name = {m.name: r for m, r in zip(self.machines, ratios, strict=True)}
             names = [str(name) for name in axis.columns["hardware"]]
-            self._extend(axis, {"ranks_per_nic": np.array([by_name[n] for n in names])})
-            self.origins["ranks_per_nic"] = once(origins)
+            self._extend(axis, {"ranks_sharing_nic": np.array([by_name[n] for n in names])})
+            self.origins["ranks_sharing_nic"] = once(origins)
 
 
 def _ratio(machine: Machine) -> float:

@@ -12,13 +12,13 @@ from sweeps.spec.resolve_operation import Resolved, Resolver, figure_of
 # Overlap asked for by itself: a machine's figures, and what they are there.
 OF_MACHINE = {
     "memory_bandwidth": "memory_bandwidth",
-    "best_matmul_flops": "best_matmul_flops_bf16",
+    "peak_measured_matmul_flops": "peak_measured_matmul_flops_bf16",
     "latency": "intra_latency",
     "bandwidth": "intra_bandwidth",
     "sms": "sms",
 }
 # What is computed at a machine's rates.
-RATED = {"hardware", "matmul_rows", *SM_LAWS}
+RATED = {"hardware", "matmul_m", *SM_LAWS}
 
 
 class OverlapResolver(Resolver):

@@ -47,8 +47,8 @@ DECIDING = ("hardware", "framework", "precision", "attention_kernel", "recipe")
 
 # Of which a model, or a plan of it, has no more than of others.
 WITHIN = {
-    "dense_layers": "layers", "linear_layers": "layers", "moe_every": "layers",
-    "windowed_layers": "layers", "index_layers": "layers", "pooled_layers": "layers",
+    "dense_layers": "layers", "linear_layers": "layers", "moe_layer_frequency": "layers",
+    "sliding_window_layers": "layers", "index_layers": "layers", "pooled_layers": "layers",
     "separate_moe_layers": "layers",
     "expert_latent_size": "hidden_size",
     "mtp_layers": "layers", "recompute_layers": "layers", "offloaded_layers": "layers",
@@ -261,9 +261,9 @@ class TrainingResolver(Resolver, Statement):
                     fault(part, value, "is more than there are", f"at most {whole} = {limit:g}")
                 )
         taken = [name for name in TAKEN_SMS if name in self.sweep.given]
-        if "overlap_contention" in self.sweep.given and taken:
+        if "overlap_slowdown" in self.sweep.given and taken:
             wrong = f"follows from {taken[0]}, which is given, too"
-            faults.append(fault("overlap_contention", "given", wrong, "one of them"))
+            faults.append(fault("overlap_slowdown", "given", wrong, "one of them"))
         tell_all(faults)
 
     def _all(self, name: str, axis: Axis | None) -> NDArray[Any]:

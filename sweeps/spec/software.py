@@ -38,8 +38,8 @@ LIBRARIES = LABELS["library"].values
 # What a library without it, as XLA without protocols, takes in its place: the machine's latency.
 LATENCIES = {
     "step_latency": "intra_latency",
-    "pair_step_latency": "intra_latency",
-    "fabric_latency": "inter_latency",
+    "sendrecv_step_latency": "intra_latency",
+    "inter_node_step_latency": "inter_latency",
 }
 # A port's rate by generation [byte/s], for machines that don't name theirs.
 PORTS = {"ampere": 300e9, "hopper": 450e9, "blackwell": 900e9, "pcie5": 64e9, "cdna3": 448e9}
@@ -57,14 +57,14 @@ APART = {
 }
 # What no profile has a form of.
 UNPRICED = frozenset(
-    ("phase_chunks", "reduction_cost", "latency_time", "bandwidth_time", "wire_time")
+    ("phase_chunks", "reduction_cost", "latency_time", "bandwidth_time", "serialization_time")
 )
 # The steps of a library that a link's latency is a part of, by level, and how often: messages of an
 # exchange are under way together, NVLS takes a read and a write.
 STEPS = {
-    "intra": {"step_latency": 1.0, "pair_entry_time": 1.0, "pair_step_latency": 1.0,
+    "intra": {"step_latency": 1.0, "sendrecv_launch_time": 1.0, "sendrecv_step_latency": 1.0,
               "nvls_time": 2.0},
-    "inter": {"fabric_latency": 1.0},
+    "inter": {"inter_node_step_latency": 1.0},
 }  # fmt: skip
 USUAL_FABRIC = "infiniband"
 # Who issues operations so that the host may be slower than the GPU.
@@ -221,7 +221,7 @@ class Profile:
             value = figure.value if figure else math.nan
             return assumed(value, f"{self.title} has no constant of its own: the machine's")
         quantity = VOCABULARY[name]
-        neutral = 1.0 if quantity.maximum == 1.0 or name == "reduced_copy_share" else 0.0
+        neutral = 1.0 if quantity.maximum == 1.0 or name == "all_reduce_copy_ratio" else 0.0
         value = math.inf if quantity.units == "byte s-1" else neutral
         return assumed(value, f"{self.title} has no such part")
 
@@ -295,8 +295,8 @@ class _ProfileFile(FigureReader):
         library = self.choice("", self.content, "library", LIBRARIES)
         # A library without protocols may leave out what it doesn't have.
         whole = library in ("nccl", "rccl")
-        nodes = self._several("node", (*NODE, *NVLS), NODE if whole else ("link_share",))
-        fabrics = self._several("fabric", FABRIC, FABRIC if whole else ("fabric_share",))
+        nodes = self._several("node", (*NODE, *NVLS), NODE if whole else ("channel_efficiency",))
+        fabrics = self._several("fabric", FABRIC, FABRIC if whole else ("nic_efficiency",))
         shared = self._constants("shared", (*SHARED, *SWITCHED), SHARED if whole else ())
         hosts = {
             environment: figure
@@ -402,12 +402,16 @@ def on_fabric(machine: Machine, fabric: str) -> Machine:
 # What a machine's matrix products reach with a choice among tiles, and userbuffers' kernels.
 
 TILED = (
-    "burst_matmul_flops", "sm_load_bandwidth", "tile_depth_overhead", "last_wave_share",
+    "burst_matmul_flops", "sm_load_bandwidth", "tile_depth_overhead", "last_wave_fraction",
     "tile_sharpness", "burst_memory_bandwidth",
 )  # fmt: skip
 USERBUFFERS = (
-    "burst_ratio", "piece_gap", "gather_sm_bandwidth", "scatter_sm_bandwidth", "userbuffers_share",
-)  # fmt: skip
+    "burst_ratio",
+    "matmul_chunk_gap",
+    "gather_sm_bandwidth",
+    "scatter_sm_bandwidth",
+    "userbuffers_efficiency",
+)
 _MEMORY, _SUMS = "burst_memory_share", "sum_bandwidth_share"
 # The generation and precision whose tiles are taken where nothing was measured.
 _LIKE, _PLAIN = "hopper", "bf16"
@@ -439,10 +443,10 @@ def userbuffers_figures(
     _, library = priced(machine, words)
     whole = assumed(1.0, "no library's profile is known")
     found = {name: shared[name] for name in USERBUFFERS if name in shared}
-    found["userbuffers_share"] = library.get("link_share", whole)
+    found["userbuffers_efficiency"] = library.get("channel_efficiency", whole)
     tiles = {**usual, **(own or {})}
     if own is None:
-        rate = constants["best_matmul_flops"].value * constants["matmul_efficiency"].value
+        rate = constants["peak_measured_matmul_flops"].value * constants["matmul_efficiency"].value
         burst = assumed(rate * found["burst_ratio"].value, "its sustained rate by burst_ratio")
         each = burst.value / max(constants["sms"].value, 1.0)
         load = each * usual["sm_load_bandwidth"].value * 132.0 / usual["burst_matmul_flops"].value

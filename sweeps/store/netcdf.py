@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sweeps.engine.grid import SUBJECT, Block, Layout
 from sweeps.errors import InputError, fault, refuse
+from sweeps.spec.former import FORMER, warn_of
 from sweeps.store.encode import (
     FORMAT,
     RunningChecksum,
@@ -408,10 +409,22 @@ def open_dataset(path: Path | str, *, require_ours: bool = True) -> xr.Dataset:
                     real, engine="netcdf4", decode_times=False, mask_and_scale=not ours, lock=NETCDF
                 )
             )
-            return _selectable(_restored(dataset)) if ours else dataset
+            return _selectable(_restored(_with_names(dataset, real))) if ours else dataset
         except _DAMAGED as error:
             wrong = f"can't be read, it is damaged ({_reason(error)})"
             raise InputError(fault("file", str(path), wrong, "write it again")) from error
+
+
+def _with_names(dataset: xr.Dataset, path: Path) -> xr.Dataset:
+    """Give variables the names that quantities have, where a file has their former ones."""
+    met = {str(name): FORMER[str(name)] for name in {*dataset.variables, *dataset.dims}
+           if str(name) in FORMER}  # fmt: skip
+    if not met:
+        return dataset
+    warn_of(met, path.name)
+    named = dataset.rename(met)
+    named.set_close(dataset.close)
+    return named
 
 
 def _restored(dataset: xr.Dataset) -> xr.Dataset:

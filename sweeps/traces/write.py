@@ -13,19 +13,17 @@ from typing import Any, NamedTuple
 from overhead.communication.operation import Operation
 from overhead.communication.totals import OPERATIONS, of_dimension
 from overhead.evaluation import Evaluation
-from overhead.overlap.timeline import (
-    COMMUNICATION,
-    COMPUTATION,
+from overhead.overlap.pipeline import (
     EXPOSED,
     HIDDEN,
     OPTIMIZER,
     UNEXPLAINED,
     Ran,
-    Span,
     Task,
     slot_name,
     stage_row,
 )
+from overhead.overlap.timeline import COMMUNICATION, COMPUTATION, Span
 from overhead.step import timeline as step
 from sweeps.errors import refuse
 from sweeps.store.publish import check_output, publish, system_calls, temporary
@@ -221,7 +219,7 @@ class _Stage:
         self.graph = Graph()
         self.spans = course.stages[stage_row(stage)]
         self.wholes: dict[Any, _Whole] = {}
-        self.pp, self.virtual = (int(evaluation[n]) for n in ("pp", "virtual_stages"))
+        self.pp, self.virtual = (int(evaluation[n]) for n in ("pp", "virtual_pipeline_size"))
         self.tags = [{one.taker: at for at, one in enumerate(own)} for own in course.sends]
         self.gradients: list[int] = []  # The last of them that is under way
         done: list[int] = []

@@ -34,7 +34,7 @@ from sweeps.validate.run_table import read_csv
 Floats = NDArray[np.float64]
 TABLE = "tp_overlap"
 AXES = ("tp", "hidden_size", "tokens", "num_sm")
-SHAPE = {"head_size": 128.0, "kv_heads": 8.0, "ffn_ratio": 4.0, "gated": False}
+SHAPE = {"head_size": 128.0, "kv_heads": 8.0, "ffn_ratio": 4.0, "gated_mlp": False}
 MOST_CELLS = 10**7
 
 
@@ -47,7 +47,7 @@ class BenefitStudy:
     hardware: tuple[Rates, ...]  # Machines
     axes: Mapping[str, Floats]  # ``tp``, ``hidden_size``, ``tokens`` and ``num_sm``
     # How a model's other shapes follow from its hidden size: ``head_size``, ``kv_heads``,
-    # ``ffn_ratio``, ``gated``
+    # ``ffn_ratio``, ``gated_mlp``
     shape: Mapping[str, float]
     sm_margin: bool = False  # Whether products keep off the multiprocessors of the communication
     figures: tuple[Mapping[str, Any], ...] = ()  # Declared figures
@@ -74,7 +74,7 @@ class BenefitStudy:
             "kv_heads": np.minimum(self.shape["kv_heads"], heads),
             "head_size": head * same,
             "ffn_size": np.round(hidden * self.shape["ffn_ratio"]),
-            "gated": float(self.shape["gated"]) * same,
+            "gated_mlp": float(self.shape["gated_mlp"]) * same,
         }
 
 
@@ -96,7 +96,7 @@ def read_study(path: Path, folders: Sequence[Path] = ()) -> BenefitStudy:
     reader.unknown(f"{TABLE}.shape", shape, SHAPE)
     shapes = {**SHAPE, **shape}
     for name, value in shapes.items():
-        flag = name == "gated"
+        flag = name == "gated_mlp"
         good = isinstance(value, bool) if flag else _number(value) and value > 0
         if not good:
             reader.fault(
@@ -291,7 +291,7 @@ def _of_preset(
     shapes = {
         "hidden_size": numbers["hidden"], "heads": numbers["heads"],
         "kv_heads": numbers["kv_groups"], "ffn_size": numbers["ffn_hidden"],
-        "head_size": numbers["hidden"] / numbers["heads"], "gated": numbers["gated"],
+        "head_size": numbers["hidden"] / numbers["heads"], "gated_mlp": numbers["gated"],
     }  # fmt: skip
     rates = read_rates(MACHINES[gpu], first["precision"], folders=tuple(folders))
     theirs = {row["layer"]: _theirs(path, row, int(numbers["tp"])) for row in rows}

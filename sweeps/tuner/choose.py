@@ -254,7 +254,7 @@ class Recommendation:
     method: str  # Userbuffers' method
     aggregate: int  # Of a ring; of the other methods
     num_sm: int
-    overlap_ratio: float  # Overlap of the layer's pass, with all that was chosen
+    overlap_of_shorter: float  # Overlap of the layer's pass, with all that was chosen
     saved: float  # Time that it saves the layer, forward and backward, in seconds
     speedup: float  # Time without any overlap by the time with this one
     effective: bool  # Whether the overlap reaches the threshold, and saves time
@@ -265,7 +265,7 @@ class Recommendation:
     def __str__(self) -> str:
         how = _how(self.method, self.aggregate, self.num_sm)
         text = f"TP={self.tp_size} {self.operator} {self.phase}: {how}, "
-        text += f"overlap {self.overlap_ratio:.2f}"
+        text += f"overlap {self.overlap_of_shorter:.2f}"
         if not math.isnan(self.saved):
             text += f", {self.saved * 1e6:+,.1f} us saved, {self.speedup:.3f}x"
         if self.other is not None:
@@ -284,7 +284,7 @@ class Recommendation:
             "overlap_method": self.method,
             "aggregate": self.aggregate if ring else None,
             "num_sm": None if ring else self.num_sm,
-            "overlap_ratio": self.overlap_ratio,
+            "overlap_of_shorter": self.overlap_of_shorter,
             "saved_time_us": round(self.saved * 1e6, 6),
             "speedup": self.speedup,
             "effective": self.effective,

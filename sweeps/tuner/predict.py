@@ -98,7 +98,7 @@ def read_rates(
     if "sms" in (given or {}):
         constants["sms"] = Origin((given or {})["sms"], GIVEN)
     tiled = userbuffers_figures(machine, precision, constants)
-    own = _of_machine(machine, constants, tiled["userbuffers_share"])
+    own = _of_machine(machine, constants, tiled["userbuffers_efficiency"])
     found = {**tiled, **own}
     for name, value in (given or {}).items():
         names = [name] if name != "sm_bandwidth" else list(SM_BANDWIDTH.values())
@@ -129,7 +129,7 @@ IN_STEP = {
     "link": LABELS["link"].default, "phases": "sequential", "reduction": "free",
 }  # fmt: skip
 _NODE = ("intra_latency", "intra_bandwidth", "inter_latency", "inter_bandwidth", "intra_nvls",
-         "intra_inc", "inter_inc", "in_network_latency_factor", "leaf_nodes")  # fmt: skip
+         "intra_inc", "inter_inc", "in_network_latency_factor", "nodes_per_leaf")  # fmt: skip
 
 
 def _library(machine: Machine) -> dict[str, float]:
@@ -151,7 +151,7 @@ def _moved(
         found["intra_bandwidth"] *= given["bandwidth"] / own["bandwidth"].value
     more = given.get("latency", own["latency"].value) - own["latency"].value
     for name, times in STEPS["intra"].items():
-        if name in library and name != "pair_step_latency":
+        if name in library and name != "sendrecv_step_latency":
             found[name] = max(library[name] + times * more, 0.0)
     return found
 
@@ -172,11 +172,11 @@ def _of_machine(
     found = {
         "bandwidth": bandwidth,
         "latency": own("intra_latency"),
-        "launch_time": constants["matmul_floor"],
+        "launch_time": constants["matmul_min_time"],
         "activation_bytes": constants["activation_bytes"],
         "matmul_input_bytes": constants["matmul_input_bytes"],
         "communication_bytes": constants["activation_bytes"],
-        "tp_gather_share": constants["tp_gather_share"],
+        "tp_gather_byte_ratio": constants["tp_gather_byte_ratio"],
         "layers": assumed(1.0, "products by themselves, none of a layer left in 16 bits"),
     }
     if "sms" in machine.figures:
@@ -374,7 +374,7 @@ SPLITS = 4
 # What formulas take of a machine.
 TAKEN = (
     *TILED, *USERBUFFERS, "sum_bandwidth", "launch_time", "activation_bytes",
-    "matmul_input_bytes", "communication_bytes", "tp_gather_share", "layers", "latency",
+    "matmul_input_bytes", "communication_bytes", "tp_gather_byte_ratio", "layers", "latency",
     "bandwidth", "copy_engine_bandwidth", "sms",
 )  # fmt: skip
 # One product beside nothing; where a mechanism matters it takes this one's place.
@@ -468,7 +468,7 @@ class _Problem:
             "ranks": self.tp[where],
             "num_sm": self.num_sm[where],
             "oversubscription": 1.0,
-            "linear_weight_share": 0.0,  # Products by themselves
+            "linear_attention_weight_fraction": 0.0,  # Products by themselves
         }
         labels = {"compute": "tiles", "mechanism": mechanism, **LAWS.get(mechanism, {})}
         if mechanism == IN_TURN and rates.library:
@@ -477,8 +477,8 @@ class _Problem:
             inputs |= {
                 **rates.library,
                 **port,
-                "uplink_oversubscription": 1.0,
-                "ranks_per_nic": 1.0,
+                "effective_oversubscription": 1.0,
+                "ranks_sharing_nic": 1.0,
             }
             return Evaluation(inputs | further, {**labels, **IN_STEP, "library": "nccl"})
         if rates.linked:
@@ -552,7 +552,7 @@ def predict_phases(
 def _in_turn(problem: _Problem, phase: str) -> dict[str, Floats]:
     """Return the times of a phase where nothing overlaps."""
     found = problem.evaluation(phase)
-    gemm = problem.full(found["whole_product_time"])
+    gemm = problem.full(found["unsplit_matmul_time"])
     names = problem.collectives(phase)
     gathers, scatters = names == ALL_GATHER, names == REDUCE_SCATTER
     comm = problem.full(gathers * found["gather_time"] + scatters * found["scatter_time"])
@@ -588,11 +588,11 @@ def _ring(problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str
     message = problem.message(names, phase, where)
     found = problem.evaluation(phase, mechanism, where, message_bytes=message)
     return {
-        "gemm": found["product_time"],
+        "gemm": found["slowed_matmul_time"],
         "comm": found["communication_time"],
         "e2e": found["overlapped_time"],
         "other": found["partial_sum_time"] if scatters else 0.0,
-        "gemm_events": found["product_chunks"],
+        "gemm_events": found["matmul_chunks"],
         "comm_events": problem.tp[where] - 1.0,
     }
 
@@ -611,7 +611,7 @@ def _bulk(problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str
     names = problem.collectives(phase)[where]
     found = problem.evaluation(phase, mechanism, where, **_by_sms(problem, phase, where, names))
     return {
-        "gemm": found["product_time"],
+        "gemm": found["slowed_matmul_time"],
         "comm": found["communication_time"],
         "e2e": found["overlapped_time"],
     }
@@ -623,7 +623,7 @@ def _pipeline(
     rate = _by_sms(problem, phase, where, np.full(len(where), REDUCE_SCATTER))
     found = problem.evaluation(phase, mechanism, where, **rate, splits=float(SPLITS))
     return {
-        "gemm": found["product_time"],
+        "gemm": found["slowed_matmul_time"],
         "comm": found["split_communication_time"],
         "e2e": found["overlapped_time"],
         "gemm_events": float(SPLITS),

@@ -327,9 +327,7 @@ def _of_other_shape(files: Sequence[Path], case: LayerOverlap, config: TPOverlap
     if not found:
         return ""
     sizes = products_of(config.model.shapes, float(case.tp_size), config.attention)
-    columns, depth = (
-        int(sizes[case.operator, "fprop"][f"matmul_{n}"]) for n in ("columns", "depth")
-    )
+    columns, depth = (int(sizes[case.operator, "fprop"][name]) for name in ("matmul_n", "matmul_k"))
     if not {(columns, depth), (depth, columns)} & found:
         wrong = f"no operation has a weight of {columns} x {depth}"
         return f"{wrong}, which {case.operator} has on {case.tp_size} ranks: another shape's trace"
@@ -411,7 +409,7 @@ def write_workload(folder: Path, config: TPOverlapTunerConfig) -> str:
         "hidden_size": config.hidden_size,
     }  # fmt: skip
     for operator in config.operators:
-        side = "matmul_columns" if operator in COLUMN else "matmul_depth"
+        side = "matmul_n" if operator in COLUMN else "matmul_k"
         sizes[operator] = int(whole[operator, "fprop"][side])
     program = folder / WORKLOAD
     command = (

@@ -159,8 +159,8 @@ class TuningReport:
         asked = {
             "model": config.model_name, "hardware": config.hardware,
             "precision": config.precision, "world_size": size, "tp": size,
-            "sequence_parallel": 1, "sequence_length": config.max_token_len, "micro_batch": 1,
-            "global_batch": 1, "tp_overlap": 0,
+            "sequence_parallel": 1, "sequence_length": config.max_token_len, "micro_batch_size": 1,
+            "global_batch_size": 1, "tp_overlap": 0,
         }  # fmt: skip
         folders = tuple(config.hardware_folders)
         try:

@@ -352,7 +352,7 @@ def parse_case(name: str) -> tuple[LayerOverlap, ...]:
 
 Floats = NDArray[np.float64]
 # Nothing where attention isn't latent.
-_LATENTS = ("q_rank", "kv_rank", "head_size_plain", "head_size_rope", "head_size_value")
+_LATENTS = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_size", "qk_rope_head_size", "v_head_size")
 # Linear layers and phases as the layer's products have them.
 PRODUCTS = {"qkv": "qkv", "proj": "attention_output", "fc1": "mlp_up", "fc2": "mlp_down"}
 KINDS = dict(zip(PHASES, GRADIENTS, strict=True))
@@ -400,7 +400,7 @@ def outputs_of(model: Model, tp: int) -> dict[str, int]:
     lacking = missing_operators(model)
     every = products_of(model.shapes, float(tp), model.labels.get("attention", "mha"))
     return {
-        operator + {"fprop": "", "dgrad": "_dgrad"}[phase]: int(sizes["matmul_columns"])
+        operator + {"fprop": "", "dgrad": "_dgrad"}[phase]: int(sizes["matmul_n"])
         for (operator, phase), sizes in every.items()
         if operator not in lacking and phase != "wgrad"
     }

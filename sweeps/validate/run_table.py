@@ -39,14 +39,34 @@ TEXTS = (
 )  # fmt: skip
 # Columns of numbers: the quantity that each gives, or nothing where it gives none of itself.
 NUMBERS = {
-    "n_params_b": "", "layers": "layers", "hidden": "hidden_size", "heads": "heads",
-    "kv_heads": "kv_heads", "ffn": "ffn_size", "vocab": "vocabulary_size",
-    "seq_len": "sequence_length", "global_batch": "global_batch", "micro_batch": "micro_batch",
-    "grad_accum": "micro_batches", "gpus": "", "gpus_per_node": "", "tp": "tp", "pp": "pp",
-    "vpp": "virtual_stages", "cp": "cp", "dp": "dp", "ep": "ep", "step_time_s": "",
-    "tokens_per_s_per_gpu": "", "tflops_per_gpu": "", "mfu": "", "hfu": "", "peak_mem_gib": "",
-    "value": "", "mtp_layers": "mtp_layers",
-}  # fmt: skip
+    "n_params_b": "",
+    "layers": "layers",
+    "hidden": "hidden_size",
+    "heads": "heads",
+    "kv_heads": "kv_heads",
+    "ffn": "ffn_size",
+    "vocab": "vocabulary_size",
+    "seq_len": "sequence_length",
+    "global_batch_size": "global_batch_size",
+    "micro_batch_size": "micro_batch_size",
+    "grad_accum": "num_micro_batches",
+    "gpus": "",
+    "gpus_per_node": "",
+    "tp": "tp",
+    "pp": "pp",
+    "vpp": "virtual_pipeline_size",
+    "cp": "cp",
+    "dp": "dp",
+    "ep": "ep",
+    "step_time_s": "",
+    "tokens_per_s_per_gpu": "",
+    "tflops_per_gpu": "",
+    "mfu": "",
+    "hfu": "",
+    "peak_mem_gib": "",
+    "value": "",
+    "mtp_layers": "mtp_layers",
+}
 # What a table may say in words of its own, beside quantities by their names.
 LABELS = (
     "framework", "hardware", "attention_kernel", "schedule", "context_parallel", "sharding",
@@ -181,8 +201,8 @@ _REWORDED = {
         "fp8_ds": "fp8 delayed-scaling",
     },
     "dispatcher": {"flex": "deduplicated", "alltoall": "all_to_all"},
-    "embedding_as_layer": {"no": "0", "yes": "1"},
-    "loss_as_layer": {"no": "0", "yes": "1"},
+    "embedding_layer_weight": {"no": "0", "yes": "1"},
+    "head_layer_weight": {"no": "0", "yes": "1"},
     "zero_or_sharding": {"layer-wise distributed optimizer": "distributed optimizer (layer-wise)"},
 }  # fmt: skip
 _TRAYS = {"GB200": "4", "GB300": "4", "VR200": "4"}
@@ -193,7 +213,7 @@ def _of_recipes(
 ) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Turn a table of recipes into one of runs."""
     names = ("source_id", "source_ref", "gpus_per_node", "cuda_graphs")
-    further = "dispatcher", "embedding_as_layer", "loss_as_layer"
+    further = "dispatcher", "embedding_layer_weight", "head_layer_weight"
     known = {*TEXTS, *NUMBERS, *further} - set(names)
     kept = {_RENAMED.get(name, name): name for name in header if _RENAMED.get(name, name) in known}
     rows = []
@@ -498,11 +518,11 @@ def complete_plan(run: Run, numbers: dict[str, float], assumed: dict[str, None])
         # Few runs split the context, or experts that they don't have.
         if name in ("tp", "pp") or (name == "ep" and routed):
             assumed[name] = None
-    numbers.setdefault("virtual_stages", 1.0)
+    numbers.setdefault("virtual_pipeline_size", 1.0)
     if numbers["pp"] == 1.0:
-        numbers["virtual_stages"] = 1.0
+        numbers["virtual_pipeline_size"] = 1.0
     elif "vpp" not in run.numbers:
-        assumed["virtual_stages"] = None
+        assumed["virtual_pipeline_size"] = None
     others = math.prod(numbers[name] for name in ("tp", "cp", "pp"))
     gpus = run.numbers.get("gpus")
     if "dp" not in numbers:
@@ -519,8 +539,12 @@ def complete_batch(
     run: Run, numbers: dict[str, float], assumed: dict[str, None], *, step: bool
 ) -> None:
     """Fill in the batches; ``grad_accum`` gives way to what follows from the others."""
-    count = numbers.pop("micro_batches", 0.0)
-    batch, micro, ranks = numbers.get("global_batch"), numbers.get("micro_batch"), numbers["dp"]
+    count = numbers.pop("num_micro_batches", 0.0)
+    batch, micro, ranks = (
+        numbers.get("global_batch_size"),
+        numbers.get("micro_batch_size"),
+        numbers["dp"],
+    )
     if step and "sequence_length" not in numbers:
         refuse("sequence length not stated")
     if step and batch is None and not (count and micro):
@@ -532,8 +556,8 @@ def complete_batch(
         if batch is not None and count:
             micro = max(batch / (ranks * count), 1.0)
         else:
-            assumed["micro_batch"] = None
-        numbers["micro_batch"] = micro
+            assumed["micro_batch_size"] = None
+        numbers["micro_batch_size"] = micro
     if batch is not None and batch < ranks * micro:
         sizes = f"{batch:g} sequences for {ranks:g} data-parallel ranks"
         refuse(f"{sizes}: the plan isn't stated whole")
@@ -542,6 +566,8 @@ def complete_batch(
             # Enough for a full pipeline, which is what memory needs.
             count = 2.0 * numbers["pp"]
             if numbers["pp"] > 1.0:
-                assumed["global_batch"] = None
-        numbers["global_batch"] = ranks * micro * count
-    numbers["micro_batches"] = max(math.ceil(numbers["global_batch"] / (ranks * micro)), 1.0)
+                assumed["global_batch_size"] = None
+        numbers["global_batch_size"] = ranks * micro * count
+    numbers["num_micro_batches"] = max(
+        math.ceil(numbers["global_batch_size"] / (ranks * micro)), 1.0
+    )

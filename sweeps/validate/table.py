@@ -271,5 +271,5 @@ def network_of(
     elif "gpu_gigabits" in settings:
         found["inter_bandwidth"] = settings["gpu_gigabits"] * GIGABIT * node / max(cards, 1.0)
     found["nics_per_node"] = max(cards, 1.0)
-    found["ranks_per_nic"] = node / found["nics_per_node"]
+    found["ranks_sharing_nic"] = node / found["nics_per_node"]
     return found

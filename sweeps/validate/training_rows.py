@@ -254,7 +254,7 @@ class _Catalogue:
         _complete_shapes(run, numbers, helpers, labels)
         if "layers_per_chunk" in helpers:
             chunks = numbers["layers"] / (numbers["pp"] * helpers["layers_per_chunk"])
-            numbers.setdefault("virtual_stages", chunks)
+            numbers.setdefault("virtual_pipeline_size", chunks)
         for name, remark in run.remarks.items():
             if "assumed" in remark:
                 assumed[NUMBERS.get(name) or name] = None
@@ -266,8 +266,8 @@ class _Catalogue:
                 assumed[name] = None
         complete_plan(run, numbers, assumed)
         if "micro_batches_per_chunk" in helpers:
-            chunks = numbers["pp"] * numbers["virtual_stages"]
-            numbers.setdefault("micro_batches", helpers["micro_batches_per_chunk"] * chunks)
+            chunks = numbers["pp"] * numbers["virtual_pipeline_size"]
+            numbers.setdefault("num_micro_batches", helpers["micro_batches_per_chunk"] * chunks)
         complete_batch(run, numbers, assumed, step=step)
         machine = self._machine(labels["hardware"]) if "hardware" in labels else None
         if machine is not None:
@@ -306,7 +306,7 @@ def _complete_shapes(
         return
     if missing:
         refuse("shapes not stated: " + ", ".join(missing))
-    if numbers.get("gated", 1.0) == 0.0:
+    if numbers.get("gated_mlp", 1.0) == 0.0:
         numbers.setdefault("ffn_size", 4.0 * numbers["hidden_size"])
     for name, (value, _) in complete_shapes(numbers).items():
         numbers.setdefault(name, value)
@@ -328,7 +328,7 @@ def _measured(run: Run, kind: str, settings: Settings) -> tuple[str, float]:
             return "step_time", math.nan
         if "step_time_s" in run.numbers:
             return "step_time", run.numbers["step_time_s"]
-        needed = ("tokens_per_s_per_gpu", "global_batch", "seq_len", "gpus")
+        needed = ("tokens_per_s_per_gpu", "global_batch_size", "seq_len", "gpus")
         if any(name not in run.numbers for name in needed):
             refuse("no step time, and no rate to compute it from")
         rate, batch, length, gpus = (run.numbers[name] for name in needed)

@@ -18,7 +18,7 @@ from sweeps.search.request import read_request
 from sweeps.search.search import search
 from sweeps.search.space import space_of
 shares = int(sys.argv[1])
-asked = {"model": "gpt3-175b", "hardware": "dgx-h100", "gpus": 512, "global_batch": 1536,
+asked = {"model": "gpt3-175b", "hardware": "dgx-h100", "gpus": 512, "global_batch_size": 1536,
          "sequence_length": 2048, "recompute": "none,selective,full"}
 overlap = {name: [k / shares for k in range(shares)]
            for name in ("tp_overlap", "dp_overlap", "cp_overlap")}
@@ -76,7 +76,7 @@ from sweeps.search import search as engine
 from sweeps.search.request import read_request
 from sweeps.search.space import space_of
 space = space_of(read_request({"model": "deepseek-v3", "hardware": "dgx-h100", "gpus": 2048,
-                               "global_batch": 15360, "sequence_length": 4096}).first)
+                               "global_batch_size": 15360, "sequence_length": 4096}).first)
 useful = engine.Block.least
 def spent(worth, least=useful):
     engine.WORTH, engine.Block.least = worth, least

@@ -26,7 +26,7 @@ STEPS: dict[str, Any] = {
     "quantities": ["step_time"],
     "axes": {
         "plan": {"every": "tp,cp,pp", "world_size": 1024, "tp": [1, 2, 4, 8]},
-        "micro_batch": [1, 2, 4],
+        "micro_batch_size": [1, 2, 4],
         "zero_stage": [1, 3],
         "inter_bandwidth": "5e9:4e11:log97",
         "inter_latency": "1e-6:2e-5:log21",
@@ -35,7 +35,7 @@ STEPS: dict[str, Any] = {
         "model": "llama3-70b",
         "hardware": "dgx-h100",
         "sequence_length": 8192,
-        "global_batch": 1024,
+        "global_batch_size": 1024,
         "sequence_parallel": 1,
     },
 }

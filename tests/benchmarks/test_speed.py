@@ -128,7 +128,7 @@ import numpy as np
 from tests.benchmarks.test_speed import CONSTANTS, LABELS, axis
 from sweeps.engine.program import Program
 from sweeps.engine.reduce import reducer
-from sweeps.spec.sweep import Reduction
+from sweeps.spec.reduction import Reduction
 count = int(sys.argv[1]) // 10**6  # bandwidths
 axes = [axis("ranks", np.arange(2.0, 102.0)), axis("message_bytes", np.geomspace(1e3, 1e10, 1000)),
         axis("latency", np.linspace(1e-6, 1e-5, 10)),

@@ -46,14 +46,14 @@ def space() -> Job:
             "quantities": QUANTITIES,
             "axes": {
                 "plan": {"every": "tp,cp,pp", "world_size": 512},
-                "micro_batch": "1:32:+1",
-                "virtual_stages": "1:12:+1",
+                "micro_batch_size": "1:32:+1",
+                "virtual_pipeline_size": "1:12:+1",
                 "zero_stage": [0, 1, 2, 3],
                 "recompute": ["none", "selective", "full"],
                 "sequence_parallel": [0, 1],
                 "sequence_length": [1024, 2048, 4096],
             },
-            "constants": {"model": "gpt3-175b", "hardware": "dgx-h100", "global_batch": 1536},
+            "constants": {"model": "gpt3-175b", "hardware": "dgx-h100", "global_batch_size": 1536},
         }
     )
 
@@ -109,14 +109,15 @@ many = sys.argv[1] == "many"
 axes = {"model": ["llama3-8b", "llama3-70b", "llama3-405b", "mixtral-8x7b", "gpt3-175b"],
         "hardware": ["dgx-h100", "dgx-a100", "dgx-h200", "dgx-b200"],
         "world_size": [256, 512, 1024, 2048], "tp": [1, 2, 4, 8], "pp": [1, 2, 4, 8, 16],
-        "cp": [1, 2], "micro_batch": [1, 2, 4, 8], "zero_stage": [0, 1, 2, 3],
-        "global_batch": [256, 512, 1024, 2048, 4096, 8192, 16384], "recompute": ["none", "full"],
+        "cp": [1, 2], "micro_batch_size": [1, 2, 4, 8], "zero_stage": [0, 1, 2, 3],
+        "global_batch_size": [256, 512, 1024, 2048, 4096, 8192, 16384],
+        "recompute": ["none", "full"],
         "inter_bandwidth": np.linspace(1e10, 8e10, 60 if many else 1000).tolist(),
-        "price": np.linspace(1.0, 9.0, 40 if many else 1400).tolist()}
+        "gpu_hour_price": np.linspace(1.0, 9.0, 40 if many else 1400).tolist()}
 if many:
     axes |= {"world_size": [256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192],
-             "cp": [1, 2, 4], "sequence_parallel": [0, 1], "virtual_stages": [1, 2],
-             "global_batch": [b * 2**n for n in range(7) for b in (256, 384)],
+             "cp": [1, 2, 4], "sequence_parallel": [0, 1], "virtual_pipeline_size": [1, 2],
+             "global_batch_size": [b * 2**n for n in range(7) for b in (256, 384)],
              "inter_latency": np.linspace(1e-6, 8e-5, 20).tolist()}
 over = {"quantity": "cost", "over": list(axes)}
 reductions = [{**over, "name": "least", "operation": "min"}]
@@ -157,20 +158,31 @@ def test_trillion_points(benchmark: object, ratio: Ratio, which: str, what: str)
 
 def test_bounds_that_leave_nothing_out(benchmark: object, ratio: Ratio) -> None:
     """Where each plan and bandwidth is a result, or prices are on the front, a trial notices."""
-    plans = {"tp": [1, 2, 4, 8], "pp": [1, 2, 4, 8], "micro_batch": [1, 2, 4],
+    plans = {"tp": [1, 2, 4, 8], "pp": [1, 2, 4, 8], "micro_batch_size": [1, 2, 4],
              "zero_stage": [0, 1, 2, 3], "recompute": ["none", "full"],
              "inter_bandwidth": np.linspace(1e10, 8e10, 300).tolist()}  # fmt: skip
     latency = {"inter_latency": np.linspace(0.0, 5e-5, 80).tolist()}
-    price = {"price": np.linspace(1.0, 9.0, 400).tolist()}
+    price = {"gpu_hour_price": np.linspace(1.0, 9.0, 400).tolist()}
     least = {"quantity": "step_time", "operation": "min", "over": list(latency), "name": "r"}
     front = {"quantity": "cost", "against": "step_time", "operation": "pareto", "name": "r",
              "over": ["inter_bandwidth"]}  # fmt: skip
     for what, more, reduction in (("least", latency, least), ("front", price, front)):
-        job = prepare({
-            "title": what, "quantities": [], "axes": plans | more, "reductions": [reduction],
-            "constants": {"model": "llama3-8b", "hardware": "dgx-h100", "world_size": 64,
-                          "global_batch": 128, "sequence_length": 4096, "training_tokens": 1e12},
-        })  # fmt: skip
+        job = prepare(
+            {
+                "title": what,
+                "quantities": [],
+                "axes": plans | more,
+                "reductions": [reduction],
+                "constants": {
+                    "model": "llama3-8b",
+                    "hardware": "dgx-h100",
+                    "world_size": 64,
+                    "global_batch_size": 128,
+                    "sequence_length": 4096,
+                    "training_tokens": 1e12,
+                },
+            }
+        )
         touched = []
 
         times = {np.inf: [], bounds.WORTH: []}  # type: dict[float, list[float]]

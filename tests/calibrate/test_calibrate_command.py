@@ -19,7 +19,12 @@ from tests.calibrate.simulated import SIZES, log_text, rows_of_groups, timed, wr
 from tests.cli_runner import Runner
 
 GROUPS = [("all_reduce", 8, 1), ("all_gather", 8, 1), ("all_reduce", 16, 2)]
-TRUE = {"link_share": 0.62, "nvls_share": 0.52, "operation_launch_time": 9e-6, "fabric_share": 0.7}
+TRUE = {
+    "channel_efficiency": 0.62,
+    "nvls_efficiency": 0.52,
+    "collective_launch_time": 9e-6,
+    "nic_efficiency": 0.7,
+}
 
 
 @pytest.fixture
@@ -39,7 +44,7 @@ def logs(tmp_path: Path) -> str:
 def test_report_and_files(run: Runner, logs: str) -> None:
     done = run(f"calibrate {logs} --write mine.toml --output rows.nc --plot")
     assert "--hardware isn't given: taken as dgx-h100" in done.out
-    assert "link_share (share of a link's rate" in done.out
+    assert "channel_efficiency (share of a link's rate" in done.out
     assert "slow links" in done.out
     with xr.open_dataset("rows.nc") as data:
         assert data.sizes["row"] == len(GROUPS) * len(SIZES)
@@ -49,7 +54,7 @@ def test_report_and_files(run: Runner, logs: str) -> None:
     machine, base = load_hardware("mine.toml"), load_hardware("dgx-h100")
     assert machine.figures == base.figures
     assert machine.profile == "nccl"
-    share = machine.constants["link_share"]
+    share = machine.constants["channel_efficiency"]
     assert share.kind == "measured"
     assert 0.0 < share.uncertainty < 0.2
     for word in ("all_reduce-8x1.log", "69 rows", "nccl-tests 2.17.6", "0.824 before"):
@@ -115,7 +120,7 @@ def test_times_at_other_sizes(run: Runner, logs: str) -> None:
 def test_strict_is_an_exit_code(run: Runner) -> None:
     group = ("all_reduce", 8, 1)
     for name, share, code in (("fine.log", 0.693, 0), ("slow.log", 0.4, 1)):
-        true = {"nvls_share": share, "link_share": share}
+        true = {"nvls_efficiency": share, "channel_efficiency": share}
         Path(name).write_text(log_text(timed([group], true), group))
         assert run(f"calibrate {name}").code == 0
         assert run(f"calibrate {name} --strict", fine=code == 0).code == code
@@ -128,8 +133,8 @@ def test_records(run: Runner, logs: str) -> None:
     record = json.loads(run(f"calibrate {logs} --json --placement both").out)
     assert len(record["rows"]) == 2 * len(rows)
     fitted = {one["name"]: one["fitted"] for one in record["constants"]}
-    assert fitted["link_share"] == pytest.approx(TRUE["link_share"], rel=0.1)
-    assert fitted["nvls_share"] == pytest.approx(TRUE["nvls_share"], rel=0.1)
+    assert fitted["channel_efficiency"] == pytest.approx(TRUE["channel_efficiency"], rel=0.1)
+    assert fitted["nvls_efficiency"] == pytest.approx(TRUE["nvls_efficiency"], rel=0.1)
     assert [one["collective"] for one in record["verdicts"]] == [name for name, _, _ in GROUPS]
 
 
@@ -149,7 +154,7 @@ def test_nothing_is_overwritten(run: Runner, logs: str) -> None:
 
 def test_slow_links_and_odd_sizes_are_told(run: Runner) -> None:
     group = ("all_reduce", 8, 1)
-    rows = timed([group], {"link_share": 0.4, "nvls_share": 0.35})
+    rows = timed([group], {"channel_efficiency": 0.4, "nvls_efficiency": 0.35})
     rows.time[8] *= 3.0
     Path("slow.log").write_text(log_text(rows, group))
     out = run("calibrate slow.log").out

@@ -48,14 +48,14 @@ def test_a_profile_that_predicts_the_rows_stays(groups: list[Group]) -> None:
 @pytest.mark.parametrize(
     ("true", "groups", "named"),
     [
-        ({"operation_launch_time": 9e-6}, GATHER, "operation_launch_time"),
-        ({"link_share": 0.6, "pair_share": 0.53}, GATHER, "link_share"),
-        ({"link_share": 0.6, "nvls_share": 0.5}, REDUCE, "nvls_share"),
+        ({"collective_launch_time": 9e-6}, GATHER, "collective_launch_time"),
+        ({"channel_efficiency": 0.6, "sendrecv_efficiency": 0.53}, GATHER, "channel_efficiency"),
+        ({"channel_efficiency": 0.6, "nvls_efficiency": 0.5}, REDUCE, "nvls_efficiency"),
         ({"step_latency": 2e-6}, SEVERAL, "step_latency"),
-        ({"issue_time": 60e-6}, GATHER, "issue_time"),
-        ({"fabric_latency": 30e-6}, [("all_reduce", 16, 2), ("all_reduce", 32, 4)],
-         "fabric_latency"),
-        ({"fabric_share": 0.5}, [("all_gather", 16, 2)], "fabric_share"),
+        ({"collective_host_time": 60e-6}, GATHER, "collective_host_time"),
+        ({"inter_node_step_latency": 30e-6}, [("all_reduce", 16, 2), ("all_reduce", 32, 4)],
+         "inter_node_step_latency"),
+        ({"nic_efficiency": 0.5}, [("all_gather", 16, 2)], "nic_efficiency"),
     ],
 )  # fmt: skip
 def test_what_changed_is_found(true: dict[str, float], groups: list[Group], named: str) -> None:
@@ -69,7 +69,11 @@ def test_what_changed_is_found(true: dict[str, float], groups: list[Group], name
 
 
 def test_one_operations_links_tell_the_others() -> None:
-    slow = {"link_share": 0.824 / 1.3, "nvls_share": 0.693 / 1.3, "pair_share": 0.723 / 1.3}
+    slow = {
+        "channel_efficiency": 0.824 / 1.3,
+        "nvls_efficiency": 0.693 / 1.3,
+        "sendrecv_efficiency": 0.723 / 1.3,
+    }
     fit = fitted(timed(REDUCE, slow, sizes=LARGE))
     others = timed([("all_gather", 8, 1), ("all_to_all", 8, 1)], slow, sizes=LARGE)
     model = Model(others, H100)
@@ -77,7 +81,7 @@ def test_one_operations_links_tell_the_others() -> None:
 
 
 def test_fewer_ranks_tell_more() -> None:
-    slow = {"link_share": 0.824 / 1.3}
+    slow = {"channel_efficiency": 0.824 / 1.3}
     fit = fitted(timed(SEVERAL[:2], slow))
     most = timed(SEVERAL[2:], slow, sizes=LARGE)
     model = Model(most, H100)
@@ -85,26 +89,35 @@ def test_fewer_ranks_tell_more() -> None:
 
 
 def test_small_messages_alone_leave_rates() -> None:
-    fit = fitted(timed(GATHER, {"operation_launch_time": 20e-6}, sizes=SMALL))
+    fit = fitted(timed(GATHER, {"collective_launch_time": 20e-6}, sizes=SMALL))
     assert fit.groups
-    assert not changed(fit) & {"link_share", "pair_share", "nvls_share", "fabric_share"}
+    assert not changed(fit) & {
+        "channel_efficiency",
+        "sendrecv_efficiency",
+        "nvls_efficiency",
+        "nic_efficiency",
+    }
     assert "rate" in fit.kept
 
 
 def test_large_messages_alone_leave_the_launch() -> None:
-    fit = fitted(timed(GATHER, {"link_share": 0.6}, sizes=LARGE))
-    assert changed(fit) == {"link_share", "pair_share"}
+    fit = fitted(timed(GATHER, {"channel_efficiency": 0.6}, sizes=LARGE))
+    assert changed(fit) == {"channel_efficiency", "sendrecv_efficiency"}
     assert "launch" in fit.kept
 
 
 @pytest.mark.parametrize("sizes", [(1024.0,), (2.0**30,)])
 def test_one_size_leaves_the_profile(sizes: tuple[float, ...]) -> None:
-    fit = fitted(timed(GATHER, {"link_share": 0.4, "operation_launch_time": 40e-6}, sizes=sizes))
+    fit = fitted(
+        timed(GATHER, {"channel_efficiency": 0.4, "collective_launch_time": 40e-6}, sizes=sizes)
+    )
     assert fit.groups == ()
 
 
 def test_tripled_rows_change_little() -> None:
-    rows = timed(SEVERAL, {"link_share": 0.6, "operation_launch_time": 15e-6}, noise=0.02, seed=3)
+    rows = timed(
+        SEVERAL, {"channel_efficiency": 0.6, "collective_launch_time": 15e-6}, noise=0.02, seed=3
+    )
     times = rows.time.copy()
     struck = np.random.default_rng(4).choice(len(rows), len(rows) // 10, replace=False)
     times[struck] *= 3.0
@@ -117,10 +130,10 @@ def test_tripled_rows_change_little() -> None:
 def test_a_log_without_nvls_fits_the_ring_alone() -> None:
     rows = timed(REDUCE, {})
     rows = replace(rows, forced=np.array(["ring"] * len(rows)))
-    rows = replace(rows, time=Model(rows, H100).times({"link_share": 0.6}))
+    rows = replace(rows, time=Model(rows, H100).times({"channel_efficiency": 0.6}))
     fit = fitted(rows)
     assert set(fit.algorithms) == {"ring"}
-    assert fit.values["link_share"] == pytest.approx(0.6, rel=0.05)
+    assert fit.values["channel_efficiency"] == pytest.approx(0.6, rel=0.05)
     assert not {name for name in changed(fit) if name.startswith("nvls")}
 
 
@@ -191,7 +204,7 @@ def test_a_curve_never_falls_and_never_beats_the_wire(seed: int) -> None:
 
 
 def test_a_curve_of_few_sizes_is_the_machines() -> None:
-    rows = timed(GATHER, {"link_share": 0.5}, sizes=LARGE[:4])
+    rows = timed(GATHER, {"channel_efficiency": 0.5}, sizes=LARGE[:4])
     sizes, there = np.array([3e8, 5e9]), np.array([1.0, 2.0])
     found = follow(rows.message_bytes, rows.time, rows.time, sizes, there, 0.0 * there)
     assert (found == there).all()
@@ -281,7 +294,7 @@ def test_rows_that_tell_one_end_leave_the_other(hardware: str) -> None:
     assert not {name for name in changed(short) if name.endswith("_share")}
     long = fitted(rows.where(rows.message_bytes >= 2.0**26), hardware)
     assert not {name for name in changed(long) if name.endswith("_latency")}
-    assert not {"operation_launch_time", "issue_time"} & changed(long)
+    assert not {"collective_launch_time", "collective_host_time"} & changed(long)
 
 
 @pytest.mark.thorough_cases(every=3)

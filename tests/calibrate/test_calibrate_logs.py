@@ -23,7 +23,7 @@ from tests.calibrate.simulated import header, log_text, row_text, timed
 
 H100 = load_hardware("dgx-h100")
 GROUP = ("all_reduce", 16, 2)
-ROWS = timed([GROUP], {"operation_launch_time": 6e-6})
+ROWS = timed([GROUP], {"collective_launch_time": 6e-6})
 TEXT = log_text(ROWS, GROUP)
 
 

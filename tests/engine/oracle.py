@@ -120,8 +120,11 @@ def hierarchy(
         for level in ("intra", "inter")
         for name in ("bandwidth", "latency", "energy_per_bit")
     }
-    levels |= {"ranks_per_nic": shared, "oversubscription": answer.get("oversubscription", 1.0),
-               "leaf_nodes": answer.get("leaf_nodes", figures.get("leaf_nodes", 1.0))}  # fmt: skip
+    levels |= {
+        "ranks_sharing_nic": shared,
+        "oversubscription": answer.get("oversubscription", 1.0),
+        "nodes_per_leaf": answer.get("nodes_per_leaf", figures.get("nodes_per_leaf", 1.0)),
+    }
     if pod is not None:
         levels["nodes_per_pod"] = pod
         for name in ("bandwidth", "latency", "energy_per_bit"):

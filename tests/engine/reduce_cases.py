@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sweeps.engine.grid import Column
 from sweeps.engine.reduce import reducer
 from sweeps.engine.reduce_base import Reducer
-from sweeps.spec.sweep import Reduction
+from sweeps.spec.reduction import Reduction
 
 ATTRS = {"long_name": "time", "units": "s", "references": "somebody", "formula": "time = 1"}
 SPECIAL = np.array([np.inf, -np.inf, 0.0, -0.0, 5e-324, -(2.0**-1030), 1.7e308, -1.7e308])

@@ -190,9 +190,9 @@ def test_reasons_of_cases_are_found_once_for_all_variables() -> None:
     """Variables without the axis of the cases are missing where no case can be."""
     quantities = ["step_time", "attention_part_time", "optimizer_time", "peak_bucket_memory"]
     axes = {"recompute": ["none", "selective", "full"], "zero_stage": [0, 1], "tp": [3, 4],
-            "micro_batch": [1, 2], "sequence_length": [2048, 4096]}  # fmt: skip
+            "micro_batch_size": [1, 2], "sequence_length": [2048, 4096]}  # fmt: skip
     constants = {"model": "llama3-8b", "hardware": "dgx-h100", "world_size": 16, "pp": 2,
-                 "global_batch": 64}  # fmt: skip
+                 "global_batch_size": 64}  # fmt: skip
     program = prepare({"quantities": quantities, "axes": axes, "constants": constants}).program
     dims = {variable.dims for variable in program.variables if "recompute" not in variable.dims}
     assert len(dims) > 1
@@ -261,14 +261,14 @@ def test_the_order_in_which_axes_are_given_changes_no_bit() -> None:
 # Plans of which most can't be, some axes of which change nothing of some quantities.
 HOLES = {
     "plan": {"every": "tp,cp,pp", "world_size": 16},
-    "micro_batch": "1:12:+1",
-    "virtual_stages": [1, 2],
+    "micro_batch_size": "1:12:+1",
+    "virtual_pipeline_size": [1, 2],
     "zero_stage": [0, 1, 3],
     "recompute": ["none", "full"],
-    "global_batch": [7, 48],
+    "global_batch_size": [7, 48],
 }
 PARTS = ["step_time", "exposed_dp_time", "bubble_fraction", "peak_memory", "peak_weight_memory",
-         "peak_live_activation_memory", "communication_upper_bound"]  # fmt: skip
+         "peak_recompute_activation_memory", "communication_upper_bound"]  # fmt: skip
 
 
 def plans_with_holes(limits: Limits) -> Program:
@@ -339,7 +339,7 @@ def test_collectives_with_little_kept_have_the_same_bits(grid: str) -> None:
 
 
 def test_nothing_is_computed_where_no_cell_can_be() -> None:
-    axes = {**HOLES, "global_batch": [7, 11], "micro_batch": [2, 3, 4, 6]}
+    axes = {**HOLES, "global_batch_size": [7, 11], "micro_batch_size": [2, 3, 4, 6]}
     constants = {"model": "llama3-8b", "sequence_length": 4096}
     program = prepare({"quantities": PARTS, "axes": axes, "constants": constants}).program
     program.limits = Limits(1000, 100)

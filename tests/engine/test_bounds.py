@@ -24,18 +24,18 @@ from tests.strategies import drawing
 
 # Discrete choices, and continuous quantities with their ends, of a step and of an operation.
 CHOSEN: dict[str, list[Any]] = {
-    "tp": [1, 2, 3, 4, 8], "pp": [1, 2, 4, 5], "cp": [1, 2], "micro_batch": [1, 2, 4],
-    "zero_stage": [0, 1, 3], "virtual_stages": [1, 2], "global_batch": [64, 96, 128],
+    "tp": [1, 2, 3, 4, 8], "pp": [1, 2, 4, 5], "cp": [1, 2], "micro_batch_size": [1, 2, 4],
+    "zero_stage": [0, 1, 3], "virtual_pipeline_size": [1, 2], "global_batch_size": [64, 96, 128],
     "world_size": [16, 32, 64], "sequence_parallel": [0, 1], "recompute": ["none", "full"],
     "hardware": ["dgx-h100", "dgx-a100"],
 }  # fmt: skip
 RUNS: dict[str, tuple[float, float]] = {
     "intra_bandwidth": (5e10, 9e11), "inter_bandwidth": (5e9, 1e11), "inter_latency": (0.0, 5e-5),
     "intra_latency": (0.0, 5e-6), "memory_bandwidth": (1e12, 8e12), "dp_overlap": (0.0, 1.0),
-    "memory_capacity": (3e10, 2e11), "price": (1.0, 9.0), "matmul_efficiency": (0.2, 0.9),
-    "memory_efficiency": (0.3, 1.0), "host_time": (0.0, 1e-4),
+    "memory_capacity": (3e10, 2e11), "gpu_hour_price": (1.0, 9.0), "matmul_efficiency": (0.2, 0.9),
+    "memory_efficiency": (0.3, 1.0), "host_launch_time": (0.0, 1e-4),
 }  # fmt: skip
-STEP = {"model": "llama3-8b", "hardware": "dgx-h100", "world_size": 64, "global_batch": 128,
+STEP = {"model": "llama3-8b", "hardware": "dgx-h100", "world_size": 64, "global_batch_size": 128,
         "sequence_length": 4096, "zero_stage": 1}  # fmt: skip
 ASKED = ("step_time", "peak_memory", "cost", "mfu", "tokens_per_second", "communication_volume")
 # The second of a pair varies along no dimension along which the first doesn't.
@@ -74,9 +74,11 @@ def drawn(rng: np.random.Generator, longest: int, count: int) -> dict[str, Any]:
         axes[name] = np.unique(values).tolist()
     constants = {n: v for n, v in (ALONE if alone else STEP).items() if n not in axes}
     if not alone:
-        constants |= {"training_tokens": 1e12, "price": 3.0} if "price" not in axes else {
-            "training_tokens": 1e12
-        }  # fmt: skip
+        constants |= (
+            {"training_tokens": 1e12, "gpu_hour_price": 3.0}
+            if "gpu_hour_price" not in axes
+            else {"training_tokens": 1e12}
+        )
     several = [_reduction(rng, axes, number, alone=alone) for number in range(count)]
     return {
         "title": "drawn", "quantities": [], "axes": axes, "constants": constants,
@@ -280,8 +282,12 @@ def test_random_expressions_lie_within_their_bounds(rng: np.random.Generator) ->
 
 @pytest.mark.thorough
 def test_what_a_run_leaves_out_is_told_and_nothing_else_changes() -> None:
-    axes = {"tp": [1, 2, 3], "micro_batch": [1, 2], "price": np.linspace(1.0, 9.0, 40).tolist(),
-            "inter_bandwidth": np.linspace(1e10, 8e10, 40).tolist()}  # fmt: skip
+    axes = {
+        "tp": [1, 2, 3],
+        "micro_batch_size": [1, 2],
+        "gpu_hour_price": np.linspace(1.0, 9.0, 40).tolist(),
+        "inter_bandwidth": np.linspace(1e10, 8e10, 40).tolist(),
+    }
     statement = {
         "title": "least cost", "quantities": [], "axes": axes,
         "constants": {**STEP, "training_tokens": 1e12},
@@ -330,8 +336,13 @@ def _long(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.thorough
 def test_what_is_computed_to_see_how_long_it_takes_counts_once() -> None:
-    axes = {"tp": [1, 2, 3], "pp": [1, 2], "micro_batch": [1, 2], "price": [1.0, 3.0, 4.0],
-            "inter_bandwidth": np.linspace(1e10, 8e10, 40).tolist()}  # fmt: skip
+    axes = {
+        "tp": [1, 2, 3],
+        "pp": [1, 2],
+        "micro_batch_size": [1, 2],
+        "gpu_hour_price": [1.0, 3.0, 4.0],
+        "inter_bandwidth": np.linspace(1e10, 8e10, 40).tolist(),
+    }
     over = {"over": list(axes), "operation": "min"}
     statement = {
         "title": "two", "quantities": [], "axes": axes,
@@ -360,10 +371,14 @@ def test_what_is_computed_to_see_how_long_it_takes_counts_once() -> None:
 def test_what_bounds_can_t_leave_out_is_given_up_early() -> None:
     # Of a kept axis each point is a result of its own: all of them have to be looked at.
     job = prepare(
-        {"title": "kept", "quantities": [], "axes": {"tp": [1, 2], "price": [1.0, 2.0, 3.0]},
-         "constants": {**STEP, "training_tokens": 1e12},
-         "reductions": [{"quantity": "cost", "operation": "min", "over": ["tp"], "name": "c"}]}
-    )  # fmt: skip
+        {
+            "title": "kept",
+            "quantities": [],
+            "axes": {"tp": [1, 2], "gpu_hour_price": [1.0, 2.0, 3.0]},
+            "constants": {**STEP, "training_tokens": 1e12},
+            "reductions": [{"quantity": "cost", "operation": "min", "over": ["tp"], "name": "c"}],
+        }
+    )
     assert bounds.reduce(job.program, job.reducers(), np.inf) is None
     budget = bounds.Budget(1e-9, 10)
     with pytest.raises(bounds.Abandoned):
@@ -371,10 +386,10 @@ def test_what_bounds_can_t_leave_out_is_given_up_early() -> None:
 
 
 def test_cells_count_where_a_condition_holds_in_every_reduction() -> None:
-    axes = {"tp": [1, 2, 4], "micro_batch": [1, 2, 4], "price": [1.0, 2.0, 4.0]}
+    axes = {"tp": [1, 2, 4], "micro_batch_size": [1, 2, 4], "gpu_hour_price": [1.0, 2.0, 4.0]}
     reductions = [
         {"quantity": "cost", "operation": operation, "name": operation,
-         "over": ["tp", "micro_batch"], "where": "peak_memory <= 40 GB and cost < 700"}
+         "over": ["tp", "micro_batch_size"], "where": "peak_memory <= 40 GB and cost < 700"}
         for operation in ("min", "max", "mean")
     ]  # fmt: skip
     statement = {"title": "where", "quantities": ["cost", "peak_memory"], "axes": axes,
@@ -384,9 +399,9 @@ def test_cells_count_where_a_condition_holds_in_every_reduction() -> None:
     chosen = cost.where((memory <= 40e9) & (cost < 700.0))
     assert 0 < int(chosen.notnull().sum()) < int(cost.notnull().sum())
     for name in ("min", "max"):
-        wanted = getattr(chosen, name)(("tp", "micro_batch"))
+        wanted = getattr(chosen, name)(("tp", "micro_batch_size"))
         assert np.array_equal(found[name].values, wanted.values, equal_nan=True)
-    wanted = chosen.mean(("tp", "micro_batch")).values
+    wanted = chosen.mean(("tp", "micro_batch_size")).values
     assert np.allclose(found["mean"].values, wanted, rtol=1e-14, equal_nan=True)
     where = "where peak_memory <= 40 GB and cost < 700 USD"
     assert found["min"].attrs["long_name"].endswith(where)
@@ -401,18 +416,23 @@ def test_cells_count_where_a_condition_holds_in_every_reduction() -> None:
         ("peak_memory <", "can't be read"),
         ("peak_memory < 3 s", "is a time, not an amount of data"),
         ("latency_time < 1", "neither given nor computed"),
-        ("cost < 1e6", "varies along price, and step_time doesn't"),
+        ("cost < 1e6", "varies along gpu_hour_price, and step_time doesn't"),
         ("time < 1 s or busbw > 1e9", "'or' can't be asked; conditions joined by 'and'"),
     ],
 )
 def test_conditions_on_what_isn_t_there_are_refused(where: str, why: str) -> None:
     with pytest.raises(InputError, match=why):
-        prepare({
-            "title": "where", "quantities": [], "axes": {"tp": [1, 2], "price": [1.0, 2.0]},
-            "constants": {**STEP, "training_tokens": 1e10},
-            "reductions": [{"quantity": "step_time", "operation": "min", "over": ["tp"],
-                            "where": where}],
-        }).reducers()  # fmt: skip
+        prepare(
+            {
+                "title": "where",
+                "quantities": [],
+                "axes": {"tp": [1, 2], "gpu_hour_price": [1.0, 2.0]},
+                "constants": {**STEP, "training_tokens": 1e10},
+                "reductions": [
+                    {"quantity": "step_time", "operation": "min", "over": ["tp"], "where": where}
+                ],
+            }
+        ).reducers()
 
 
 def test_a_reduction_of_what_a_model_gives_is_refused() -> None:

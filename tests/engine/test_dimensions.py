@@ -56,7 +56,7 @@ def stored(
 
 @pytest.fixture(scope="module")
 def whole() -> xr.Dataset:
-    return sweeps.sweep([*DEFAULT_QUANTITIES, "bus_factor", "wire_time", "nodes"], **AXES)
+    return sweeps.sweep([*DEFAULT_QUANTITIES, "bus_factor", "serialization_time", "nodes"], **AXES)
 
 
 def test_each_variable_varies_along_what_it_depends_on(whole: xr.Dataset) -> None:
@@ -70,7 +70,7 @@ def test_each_variable_varies_along_what_it_depends_on(whole: xr.Dataset) -> Non
         "energy": bytes_along,
         "chosen_algorithm": ("collective", "topology"),
         "bus_factor": ("collective", "ranks"),
-        "wire_time": ("hardware", "ranks", "message_bytes"),
+        "serialization_time": ("hardware", "ranks", "message_bytes"),
         "nodes": ("hardware", "topology", "ranks"),
         "status": ("hardware", "topology", "ranks"),
     }

@@ -36,7 +36,7 @@ def test_only_what_is_asked_for_is_computed() -> None:
     assert computed(plan_of(["bus_factor"], **RING)) == {"bus_factor"}
     steps = computed(plan_of(["steps"], **RING))
     assert steps == {"steps", "cost"}
-    assert "wire_time" not in computed(plan_of(["latency_time"], **RING))
+    assert "serialization_time" not in computed(plan_of(["latency_time"], **RING))
 
 
 def test_a_time_that_is_given_is_not_computed() -> None:
@@ -63,13 +63,13 @@ def test_a_part_of_the_time_that_is_given() -> None:
 
 def test_a_wire_time_takes_the_place_of_message_and_bandwidth() -> None:
     axes = {"topology": "ring", "ranks": 8, "latency": 0.0}
-    found = sweeps.sweep(["time"], wire_time=[1e-3, 8e-3], **axes)
+    found = sweeps.sweep(["time"], serialization_time=[1e-3, 8e-3], **axes)
     np.testing.assert_allclose(found["time"], 2 * 7 / 8 * np.array([1e-3, 8e-3]), rtol=1e-15)
     # Not even a message is needed then, but what takes one says so.
     with pytest.raises(
         InputError, match=r"sent_bytes needs the message size .*; give message_bytes as"
     ):
-        sweeps.sweep(["sent_bytes"], wire_time=[1e-3], **axes)
+        sweeps.sweep(["sent_bytes"], serialization_time=[1e-3], **axes)
 
 
 def test_counts_of_a_schedule_that_are_given() -> None:

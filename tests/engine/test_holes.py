@@ -58,15 +58,17 @@ def test_nodes_that_do_not_fill_their_pods() -> None:
 
 def test_sizes_that_are_not_the_ranks() -> None:
     axes = {"mesh_nx": [2, 4], "mesh_ny": [4, 8], "message_bytes": 1e6}
-    found = sweeps.sweep(["time", "wire_time"], topology="torus", ranks=[8, 16, 20], **axes)
+    found = sweeps.sweep(
+        ["time", "serialization_time"], topology="torus", ranks=[8, 16, 20], **axes
+    )
     for ranks, nx, ny in itertools.product((8, 16, 20), (2, 4), (4, 8)):
         at = {"ranks": ranks, "mesh_nx": nx, "mesh_ny": ny}
         full = nx * ny == ranks
         assert np.isfinite(found["time"].sel(at).item()) == full
         assert reasons(found, **at) == (set() if full else {"mesh_sizes_do_not_multiply_to_ranks"})
     # The time on the wire has no sizes; no torus here has 20 ranks.
-    assert found["wire_time"].dims == ("ranks",)
-    assert np.isfinite(found["wire_time"]).to_numpy().tolist() == [True, True, False]
+    assert found["serialization_time"].dims == ("ranks",)
+    assert np.isfinite(found["serialization_time"]).to_numpy().tolist() == [True, True, False]
 
 
 def test_algorithms_that_are_not_defined() -> None:

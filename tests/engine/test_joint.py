@@ -24,8 +24,12 @@ from tests.cli_runner import Runner
 
 FEW = max(settings.default.max_examples // 4, 1)
 STEP: dict[str, Any] = {
-    "model": "llama3-8b", "tp": [1, 4], "pp": [1, 2], "sequence_length": 4096, "global_batch": 64,
-}  # fmt: skip
+    "model": "llama3-8b",
+    "tp": [1, 4],
+    "pp": [1, 2],
+    "sequence_length": 4096,
+    "global_batch_size": 64,
+}
 MESSAGES = {"message_bytes": [1024.0, 2.0**20, 2.0**30]}
 NETWORK: dict[str, Any] = {
     "topology": ["ring", "hierarchical", "torus"], "inter_bandwidth": [25e9, 50e9],
@@ -248,7 +252,7 @@ tp = [1, 8]
 [constants]
 model = "llama3-8b"
 sequence_length = 4096
-global_batch = 64
+global_batch_size = 64
 """
 
 

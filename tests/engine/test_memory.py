@@ -99,7 +99,7 @@ def test_a_value_is_never_larger_than_its_axes() -> None:
     """Ten million latencies and a thousand messages: nothing is made for all pairs of them."""
     before, shape, after = told("""
         axes = {"latency": "1e-7:1e-5:log1000000", "message_bytes": "1e3:1e10:log1000"}
-        names = ["latency_time", "bandwidth_time", "sent_bytes", "steps", "wire_time"]
+        names = ["latency_time", "bandwidth_time", "sent_bytes", "steps", "serialization_time"]
         plan = plan_of(names, axes, topology="ring", ranks=8)
         before = peak()
         arrays = plan.evaluate()

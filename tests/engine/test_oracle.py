@@ -141,7 +141,7 @@ def test_shared_network_cards() -> None:
     for more in (
         {},
         {"nics_per_node": [1, 2]},
-        {"nodes_per_pod": [2], "oversubscription": 2.0, "leaf_nodes": [1, 2]},
+        {"nodes_per_pod": [2], "oversubscription": 2.0, "nodes_per_leaf": [1, 2]},
     ):
         axes = {**found, **more}
         missing = check(bare(axes), axes)

@@ -14,7 +14,7 @@ from sweeps.engine.reduce import reducer
 from sweeps.engine.reduce_base import flag_words
 from sweeps.errors import InputError, RunError
 from sweeps.job import prepare
-from sweeps.spec.sweep import REDUCTIONS, Reduction
+from sweeps.spec.reduction import REDUCTIONS, Reduction
 from sweeps.store.encode import check_layout
 from sweeps.store.netcdf import to_dataset
 from tests.engine.reduce_cases import (

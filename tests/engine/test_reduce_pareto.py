@@ -13,7 +13,7 @@ import sweeps
 from sweeps.engine.reduce import part, reducer
 from sweeps.engine.reduce_base import Reducer
 from sweeps.errors import InputError
-from sweeps.spec.sweep import Reduction
+from sweeps.spec.reduction import Reduction
 from tests.engine.reduce_cases import Case, bits, cases, numbers, partitions, results, whole
 
 Point = tuple[float, float, int]
@@ -135,7 +135,7 @@ def test_the_front_of_plans() -> None:
         "model": "llama3-8b",
         "hardware": "dgx-h100",
         "sequence_length": 4096,
-        "global_batch": 64,
+        "global_batch_size": 64,
         "plan": {"every": "tp,pp", "world_size": 16},
         "recompute": ["none", "full"],
         "zero_stage": [0, 1, 3],

@@ -20,8 +20,8 @@ STEP = {
     "world_size": 16,
     "pp": 4,
     "sequence_length": 4096,
-    "global_batch": [4, 12, 16, 64],
-    "virtual_stages": [1, 2],
+    "global_batch_size": [4, 12, 16, 64],
+    "virtual_pipeline_size": [1, 2],
     "recompute_layers": 1,
 }
 STEP_LABELS = (
@@ -114,7 +114,7 @@ def test_requirements_by_schedule_and_mask_hold_where_they_belong() -> None:
 
 def test_a_step_has_no_time_by_an_algorithm_that_its_network_lacks() -> None:
     """Collectives of a step that lack an algorithm take the standard one; not all of them may."""
-    given = {**STEP, "global_batch": 64, "virtual_stages": 1}
+    given = {**STEP, "global_batch_size": 64, "virtual_pipeline_size": 1}
     axes = {"topology": ["torus", "switch"], "algorithm": ["ring", "dbt", "nccl"]}
     found = sweeps.sweep("dp_communication_time", **given, **axes)
     lacking = {frozenset(): False, frozenset({"algorithm_not_defined_on_topology"}): True}
@@ -128,8 +128,8 @@ def test_a_step_has_no_time_by_an_algorithm_that_a_group_is_not_of() -> None:
     """Halving is of powers of two: of 24 GPUs in groups of 8 there are three replicas."""
     given = {
         **STEP,
-        "global_batch": 24,
-        "virtual_stages": 1,
+        "global_batch_size": 24,
+        "virtual_pipeline_size": 1,
         "pp": 1,
         "tp": 8,
         "topology": "switch",

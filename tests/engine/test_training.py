@@ -35,7 +35,7 @@ SMALL = {
     "model": "llama3-8b",
     "hardware": "dgx-h100",
     "sequence_length": 8192,
-    "global_batch": 64,
+    "global_batch_size": 64,
 }
 RUN = {**SMALL, "tp": 2, "pp": 2, "dp": 4}
 
@@ -62,7 +62,7 @@ def faults(found: Any) -> set[str]:
         {"topology": "torus"},
         {"model": "mixtral-8x7b", "hardware": "dgx-h200", "framework": "megatron-lm"},
         {"schedule": "zero_bubble_h1"},
-        {"precision": "fp8", "hsdp_shard": 4},
+        {"precision": "fp8", "hsdp_shard_size": 4},
         {"schedule": "forward_only"},
         {"tp_mechanism": "userbuffers", "dp_mechanism": "megatron_buckets"},
         {
@@ -77,7 +77,7 @@ def faults(found: Any) -> set[str]:
 def test_every_cell_is_its_own_evaluation(more: dict[str, Any]) -> None:
     axes = {
         "plan": {"tp": [1, 2, 4, 8], "pp": [2, 2, 4, 1], "ep": [1, 1, 1, 1]},
-        "micro_batch": [1, 2],
+        "micro_batch_size": [1, 2],
         "zero_stage": [0, 1, 3],
         "recompute": ["none", "full"],
     }
@@ -88,8 +88,8 @@ def test_every_cell_is_its_own_evaluation(more: dict[str, Any]) -> None:
     grid = made.program.grid
     seen = 0
     for case in made.program.cases:
-        for index in np.ndindex(*(grid.sizes[name] for name in ("micro_batch", "plan"))):
-            at = dict(zip(("micro_batch", "plan"), index, strict=True), zero_stage=seen % 3)
+        for index in np.ndindex(*(grid.sizes[name] for name in ("micro_batch_size", "plan"))):
+            at = dict(zip(("micro_batch_size", "plan"), index, strict=True), zero_stage=seen % 3)
             place = {grid.names[p]: part.start for p, part in case.fixed.items()} | at
             given = {name: cell(made, values, name, place) for name, values in grid.columns.items()}
             alone = Evaluation(given, case.labels)
@@ -145,9 +145,9 @@ def test_constants_follow_machine_and_precision() -> None:
         **{**RUN, "hardware": ["dgx-h100", "dgx-b200"]},
         precision=["bf16", "fp8"],
     )
-    assert found.best_matmul_flops.dims == ("hardware", "precision")
+    assert found.peak_measured_matmul_flops.dims == ("hardware", "precision")
     assert found.step_time.dims == ("hardware", "precision")
-    rates = found.best_matmul_flops.values
+    rates = found.peak_measured_matmul_flops.values
     assert (rates[:, 1] > rates[:, 0]).all()
     times = found.step_time.values
     assert (times[:, 1] < times[:, 0]).all()
@@ -278,10 +278,13 @@ def test_what_whole_steps_differ_by_from_measured_schedules() -> None:
     lines = (TOP / "tests" / "data" / "schedules.csv").read_text(encoding="utf-8").splitlines()
     rows = [*csv.DictReader(line for line in lines if not line.startswith("#"))]
     plan = {"model": "llama2-7b", "layers": 16, "hardware": "mi300x", "world_size": 8, "pp": 8,
-            "micro_batch": 1, "global_batch": 32, "sequence_length": 4096}  # fmt: skip
+            "micro_batch_size": 1, "global_batch_size": 32, "sequence_length": 4096}  # fmt: skip
     speeds, memories, plain = [], [], None
     for row in rows:
-        cells = {"schedule": row["schedule"], "virtual_stages": int(row["virtual_stages"])}
+        cells = {
+            "schedule": row["schedule"],
+            "virtual_pipeline_size": int(row["virtual_pipeline_size"]),
+        }
         found = sweeps.sweep(["step_time", "peak_memory"], **plan, **cells)
         own = (found.step_time.item(), found.peak_memory.item())
         plain = plain or own

@@ -270,7 +270,7 @@ def test_combined_strategies_are_their_groups(cli: Runner) -> None:
         expected = groups[0] * inner[name] + groups[1] * outer[of_collective]
         assert both[name] == pytest.approx(expected, rel=1e-12), name
     result = cli("hops --hardware dgx-a100 --combined tp4-dp4 --verbose").out
-    assert "path_time = path_latency + path_wire_time" in result
+    assert "path_time = path_latency + path_serialization_time" in result
     assert "every 4th: sweeps collective --topology hierarchical --algorithm nccl" in result
     assert "--gpus-per-node 2 --nics-per-node 2 --verbose" in result
 

@@ -66,11 +66,11 @@ GPT: Plan = {
 }  # fmt: skip
 LLAMA: Plan = {
     "layers": 80, "hidden_size": 8192, "heads": 64, "kv_heads": 8, "head_size": 128,
-    "ffn_size": 28672, "gated": 1, "vocabulary_size": 128256, "sequence_length": 8192,
+    "ffn_size": 28672, "gated_mlp": 1, "vocabulary_size": 128256, "sequence_length": 8192,
 }  # fmt: skip
 MOE: Plan = {
     "layers": 8, "hidden_size": 1024, "heads": 16, "kv_heads": 4, "head_size": 64,
-    "ffn_size": 4096, "gated": 1, "vocabulary_size": 51200, "sequence_length": 2048,
+    "ffn_size": 4096, "gated_mlp": 1, "vocabulary_size": 51200, "sequence_length": 2048,
     "experts": 16, "experts_per_token": 2, "expert_ffn_size": 512, "dense_layers": 2,
     "sequence_parallel": 1, "etp": 1,
 }  # fmt: skip
@@ -80,7 +80,14 @@ DERIVED = ("weight_copies", "etp", "kv_heads", "head_size")
 def held(plan: Mapping[str, ArrayLike], **labels: str) -> Evaluation:
     """Return all that follows from a plan on the machine; what it doesn't say is not split."""
     defaults = {name: value for name, value in usual("memory").items() if name not in DERIVED}
-    given = {**defaults, **usual("communication"), **MACHINE, **BYTES, "micro_batches": 1, **plan}
+    given = {
+        **defaults,
+        **usual("communication"),
+        **MACHINE,
+        **BYTES,
+        "num_micro_batches": 1,
+        **plan,
+    }
     topology = labels.get("topology", "hierarchical")
     shape = {"hierarchical": "two_levels"}.get(topology, "flat")
     return Evaluation(given, {**LABELS, "shape": shape, **labels})

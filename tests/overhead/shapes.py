@@ -50,11 +50,11 @@ def _hierarchy() -> list[dict[str, float]]:
         {
             "ranks": prod(sizes),
             **dict(zip(names, sizes, strict=True)),
-            "ranks_per_nic": card,
+            "ranks_sharing_nic": card,
             "intra_nvls": 1.0,
             "inter_inc": 1.0,
             "in_network_latency_factor": 1.0,
-            "uplink_oversubscription": 1.0 + 0.5 * (card == 2.0),
+            "effective_oversubscription": 1.0 + 0.5 * (card == 2.0),
             "pod_oversubscription": 1.0 + 2.0 * (card == 3.0),
             **{f"{level}_latency": latency for level, (latency, _) in machine.items()},
             **{f"{level}_bandwidth": bandwidth for level, (_, bandwidth) in machine.items()},
@@ -124,7 +124,7 @@ def links(topology: str, columns: Columns) -> list[tuple[Array, Array]]:
         return [(columns["latency"], message / columns["bandwidth"])]
     shares = {
         "intra": 1.0,
-        "inter": columns["uplink_oversubscription"],
+        "inter": columns["effective_oversubscription"],
         "pod": columns["pod_oversubscription"],
     }
     return [
@@ -137,9 +137,9 @@ def paid(columns: Columns) -> Columns:
     """Return what steps pay on each level of links alone: what these have, and no ramp."""
     found = {}
     each = links("hierarchical", columns)
-    for level, (latency, wire_time) in zip(LINKED, each, strict=True):
+    for level, (latency, serialization_time) in zip(LINKED, each, strict=True):
         found[f"{level}_step_latency"] = latency
-        found[f"{level}_step_wire_time"] = wire_time
+        found[f"{level}_step_serialization_time"] = serialization_time
         found[f"{level}_step_ramp_time"] = np.zeros_like(latency)
     return found
 
@@ -150,6 +150,6 @@ def time_of(algorithm: Algorithm, columns: Columns, per: str = "latencies") -> A
     each = links(algorithm.topology, columns)
     each = each * len(cost.levels) if len(each) == 1 else each
     total = np.zeros_like(columns["ranks"])
-    for level, (latency, wire_time) in zip(cost.levels, each, strict=True):
-        total = total + getattr(level, per) * latency + level.transfer * wire_time
+    for level, (latency, serialization_time) in zip(cost.levels, each, strict=True):
+        total = total + getattr(level, per) * latency + level.transfer * serialization_time
     return total

@@ -31,57 +31,93 @@ Given = Mapping[str, ArrayLike]
 GPT = {
     **shapes(
         layers=48, hidden_size=6144, heads=64, ffn_size=24576, vocabulary_size=51200,
-        learned_positions=2048, tied_embeddings=1, biases=1, layer_norm=1,
+        learned_positions=2048, tied_embeddings=1, linear_bias=1, layer_norm=1,
     ),
     "sequence_length": 2048, "dropout": 1,
 }  # fmt: skip
 LLAMA = {
     **shapes(
-        layers=32, hidden_size=4096, heads=32, kv_heads=8, ffn_size=14336, gated=1,
+        layers=32, hidden_size=4096, heads=32, kv_heads=8, ffn_size=14336, gated_mlp=1,
         vocabulary_size=128000,
     ),
     "sequence_length": 4096,
 }  # fmt: skip
 MIXTRAL = {
     **shapes(
-        layers=32, hidden_size=4096, heads=32, kv_heads=8, gated=1, vocabulary_size=32000,
+        layers=32, hidden_size=4096, heads=32, kv_heads=8, gated_mlp=1, vocabulary_size=32000,
         experts=8, experts_per_token=2, expert_ffn_size=14336,
     ),
     "sequence_length": 4096, "etp": 1,
 }  # fmt: skip
 DEEPSEEK = {
     **shapes(
-        layers=61, hidden_size=7168, heads=128, head_size=128, ffn_size=18432, gated=1,
-        vocabulary_size=129280, q_rank=1536, kv_rank=512, head_size_plain=128, head_size_rope=64,
-        head_size_value=128, experts=256, experts_per_token=8, expert_ffn_size=2048,
-        shared_ffn_size=2048, dense_layers=3,
+        layers=61,
+        hidden_size=7168,
+        heads=128,
+        head_size=128,
+        ffn_size=18432,
+        gated_mlp=1,
+        vocabulary_size=129280,
+        q_lora_rank=1536,
+        kv_lora_rank=512,
+        qk_nope_head_size=128,
+        qk_rope_head_size=64,
+        v_head_size=128,
+        experts=256,
+        experts_per_token=8,
+        expert_ffn_size=2048,
+        shared_ffn_size=2048,
+        dense_layers=3,
     ),
-    "sequence_length": 4096, "etp": 1,
-}  # fmt: skip
+    "sequence_length": 4096,
+    "etp": 1,
+}
 MODELS = {"gpt": GPT, "llama": LLAMA, "mixtral": MIXTRAL, "deepseek": DEEPSEEK}
 
 MACHINE = {
-    "peak_flops": 1e15, "attention_peak_flops": 1e15, "best_matmul_flops": 8e14,
-    "memory_bandwidth": 3e12, "attention_efficiency": 0.5, "power": 700, "price": 2,
+    "peak_flops": 1e15,
+    "attention_peak_flops": 1e15,
+    "peak_measured_matmul_flops": 8e14,
+    "memory_bandwidth": 3e12,
+    "attention_efficiency": 0.5,
+    "power": 700,
+    "gpu_hour_price": 2,
     "sms": 132,
     # Tiles of an H100's products in 16 bit, and userbuffers' kernels.
-    "burst_matmul_flops": 858e12, "sm_load_bandwidth": 146e9, "tile_depth_overhead": 182,
-    "last_wave_share": 1, "tile_sharpness": 5, "burst_memory_bandwidth": 4e12, "burst_ratio": 1.4,
-    "piece_gap": 2e-6, "gather_sm_bandwidth": 42e9, "scatter_sm_bandwidth": 16.5e9,
-    "userbuffers_share": 1, "sum_bandwidth": 2e12,
-}  # fmt: skip
+    "burst_matmul_flops": 858e12,
+    "sm_load_bandwidth": 146e9,
+    "tile_depth_overhead": 182,
+    "last_wave_fraction": 1,
+    "tile_sharpness": 5,
+    "burst_memory_bandwidth": 4e12,
+    "burst_ratio": 1.4,
+    "matmul_chunk_gap": 2e-6,
+    "gather_sm_bandwidth": 42e9,
+    "scatter_sm_bandwidth": 16.5e9,
+    "userbuffers_efficiency": 1,
+    "sum_bandwidth": 2e12,
+}
 # A machine on which operations alone take time.
 BARE = {
-    "matmul_floor": 0, "matmul_depth_time": 0, "matmul_efficiency": 1, "memory_bandwidth": 1e300,
-    "attention_efficiency": 1, "attention_half_length": 0, "attention_backward_efficiency": 1,
-    "host_time": 0, "peak_flops": 1e15, "attention_peak_flops": 1e15, "best_matmul_flops": 1e15,
-    "unfused_efficiency": 1, "vocabulary_multiple": 1,
-}  # fmt: skip
+    "matmul_min_time": 0,
+    "matmul_time_per_k": 0,
+    "matmul_efficiency": 1,
+    "memory_bandwidth": 1e300,
+    "attention_efficiency": 1,
+    "attention_half_length": 0,
+    "attention_backward_efficiency": 1,
+    "host_launch_time": 0,
+    "peak_flops": 1e15,
+    "attention_peak_flops": 1e15,
+    "peak_measured_matmul_flops": 1e15,
+    "unfused_efficiency": 1,
+    "vocabulary_multiple": 1,
+}
 NETWORK = {
     "gpus_per_node": 8, "nics_per_node": 8, "intra_bandwidth": 4e11, "inter_bandwidth": 5e10,
     "intra_latency": 1e-6, "inter_latency": 3e-6, "intra_energy_per_bit": 1e-12,
     "inter_energy_per_bit": 4e-11, "oversubscription": 1, "intra_nvls": 0, "intra_inc": 0,
-    "inter_inc": 0, "in_network_latency_factor": 1, "ranks_per_nic": 1,
+    "inter_inc": 0, "in_network_latency_factor": 1, "ranks_sharing_nic": 1,
 }  # fmt: skip
 # Communication that takes no time.
 SILENT = dict.fromkeys(
@@ -92,7 +128,7 @@ SILENT = dict.fromkeys(
     + [f"vocabulary_{place}_time" for place in ("first", "last")]
     + [f"{family}_{way}_time" for family in ("dp_layer", "edp_layer", "dp")
        for way in ("gather", "reduce")]
-    + ["dp_ends_gather_time", "dp_ends_reduce_time", "p2p_time", "communication_energy"],
+    + ["dp_non_layer_gather_time", "dp_non_layer_reduce_time", "p2p_time", "communication_energy"],
     0.0,
 )  # fmt: skip
 LABELS = {
@@ -112,13 +148,13 @@ def evaluation(given: Given, **labels: str) -> Evaluation:
     if values["schedule"] in EVEN_ONLY and "stages" not in labels:
         values["stages"] = "even"
     defaults = {name: value for name, value in usual("memory").items() if name not in DERIVED}
-    plain = {"micro_batches": 1, "zero_stage": 0, "dropout": 0, "weight_copies": 1}
+    plain = {"num_micro_batches": 1, "zero_stage": 0, "dropout": 0, "weight_copies": 1}
     states = {"weight_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 12}
     machine = {**NETWORK, **MACHINE}
     everything = {**defaults, **usual("communication"), **STEP, **plain, **states, **machine}
-    if "micro_batches" not in given:
-        everything |= {"global_batch": 1}
-        del everything["micro_batches"]
+    if "num_micro_batches" not in given:
+        everything |= {"global_batch_size": 1}
+        del everything["num_micro_batches"]
     return Evaluation({**everything, **given}, values)
 
 

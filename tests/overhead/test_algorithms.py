@@ -76,7 +76,7 @@ def test_statements_use_nothing_that_the_kernel_cannot_know(algorithm: Algorithm
     prices = {"message_bytes", "ranks"}
     for level in ("", "intra_", "inter_", "pod_"):
         prices |= {f"{level}latency", f"{level}bandwidth"}
-    prices |= {"uplink_oversubscription", "pod_oversubscription", "in_network_latency"}
+    prices |= {"effective_oversubscription", "pod_oversubscription", "in_network_latency"}
     named = {name for text in statements(algorithm).values() for name in ex.names(text)}
     assert named <= prices | set(algorithm.inputs)
 
@@ -188,9 +188,9 @@ def test_hierarchy_of_one_level_is_a_switch(level: str) -> None:
     prefix = {"node_ranks": "intra", "nodes": "inter", "pods": "pod"}[level]
     columns = dict(shapes("switch"))
     ones = np.ones_like(columns["ranks"])
-    columns |= dict.fromkeys(("node_ranks", "nodes", "pods", "ranks_per_nic"), ones)
+    columns |= dict.fromkeys(("node_ranks", "nodes", "pods", "ranks_sharing_nic"), ones)
     columns |= {
-        "uplink_oversubscription": ones,
+        "effective_oversubscription": ones,
         "pod_oversubscription": ones,
         level: columns["ranks"],
     }
@@ -232,7 +232,7 @@ def test_pairwise_on_a_hierarchy_is_the_sum_of_its_shifts() -> None:
 
 
 def _shifts(v: dict[str, float]) -> float:
-    n, g, f = int(v["ranks"]), int(v["node_ranks"]), v["ranks_per_nic"]
+    n, g, f = int(v["ranks"]), int(v["node_ranks"]), v["ranks_sharing_nic"]
     block = v["message_bytes"] / n
     total = 0.0
     for shift in range(1, n):
@@ -241,7 +241,7 @@ def _shifts(v: dict[str, float]) -> float:
         # Of a node's ranks at one card `near` have their partner outside; groups of other nodes'
         # ranks use a card that serves more than the group has.
         leaving = min(near, f, g) * max(1.0, f / g)
-        wire = block * v["uplink_oversubscription"] / v["inter_bandwidth"]
+        wire = block * v["effective_oversubscription"] / v["inter_bandwidth"]
         outside = v["inter_latency"] + leaving * wire
         total += max(inside if near < g or v["nodes"] == 1 else 0.0, outside * (v["nodes"] > 1))
     return total

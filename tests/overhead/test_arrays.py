@@ -109,12 +109,12 @@ SWEEPS: dict[str, dict[str, Any]] = {
     },
     "steps with holes": {
         "model": "llama3-8b", "hardware": "dgx-h100", "world_size": 64, "tp": [2, 16],
-        "pp": [1, 4, 5], "global_batch": 512, "sequence_length": 4096, "zero_stage": [1, 3],
+        "pp": [1, 4, 5], "global_batch_size": 512, "sequence_length": 4096, "zero_stage": [1, 3],
     },
     "a mixture of experts": {
         "model": "deepseek-v3", "hardware": "gb200-nvl72", "world_size": 512, "ep": [8, 64],
-        "pp": 8, "global_batch": 1024, "sequence_length": 4096, "schedule": "dual_pipe",
-        "recompute": "block", "price": 2.0, "training_tokens": 1e12,
+        "pp": 8, "global_batch_size": 1024, "sequence_length": 4096, "schedule": "dual_pipe",
+        "recompute": "block", "gpu_hour_price": 2.0, "training_tokens": 1e12,
     },
     "an overlap": {
         "mechanism": ["ddp_buckets", "fsdp_prefetch"], "compute_time": [1e-3, 2e-3],

@@ -28,7 +28,7 @@ GROUP = {
     "ranks": "group_size",
     "message_bytes": "weight_bytes",
     "gpus_per_node": "members_in_node",
-    "ranks_per_nic": "ranks_per_nic",
+    "ranks_sharing_nic": "ranks_sharing_nic",
 }
 MACHINE = {
     "gpus_per_node": 8.0,
@@ -68,7 +68,7 @@ def test_a_call_is_the_collective_of_the_group(topology: str, algorithm: str) ->
     ours = Evaluation({**MACHINE, **plan}, {**labels, "test": "call"})["called_time"]
     # Of four tensor-parallel ranks each, two members share a node.
     shared = {"ranks": plan["dp"], "gpus_per_node": np.minimum(plan["dp"], 2.0)}
-    alone = {**MACHINE, **shared, "ranks_per_nic": 1.0, "message_bytes": 1e8}
+    alone = {**MACHINE, **shared, "ranks_sharing_nic": 1.0, "message_bytes": 1e8}
     inner = {**labels, "collective": "all_reduce"}
     np.testing.assert_array_equal(ours, Evaluation(alone, inner)["time"])
     assert ours[0] == 0.0

@@ -83,7 +83,7 @@ def test_free_latencies_take_the_most_chunks(algorithm: Algorithm) -> None:
 
 
 def _priced(columns: Columns) -> Columns:
-    prices = {"message_bytes": 1.0, "uplink_oversubscription": 1.0, "pod_oversubscription": 1.0}
+    prices = {"message_bytes": 1.0, "effective_oversubscription": 1.0, "pod_oversubscription": 1.0}
     for level in ("", "intra_", "inter_", "pod_"):
         prices |= {f"{level}latency": 0.0, f"{level}bandwidth": 1.0}
     return {name: np.full_like(columns["ranks"], value) for name, value in prices.items()}
@@ -92,9 +92,9 @@ def _priced(columns: Columns) -> Columns:
 def test_inputs_broadcast() -> None:
     ranks = np.arange(1.0, 9.0)[:, None, None]
     latency = np.array([1e-6, 1e-5, 0.0])[None, :, None]
-    wire_time = np.logspace(-7, 1, 5)[None, None, :]
+    serialization_time = np.logspace(-7, 1, 5)[None, None, :]
     chain = ALGORITHMS["ring", "broadcast", "chain"]
-    chosen = best_chunks(chain, {"ranks": ranks}, [latency], [wire_time])
+    chosen = best_chunks(chain, {"ranks": ranks}, [latency], [serialization_time])
     assert chosen.shape == (8, 3, 5)
     for index in np.ndindex(chosen.shape):
         row, column, place = index
@@ -102,7 +102,7 @@ def test_inputs_broadcast() -> None:
             chain,
             {"ranks": ranks[row, 0, 0]},
             [latency[0, column, 0]],
-            [wire_time[0, 0, place]],
+            [serialization_time[0, 0, place]],
         )
         assert one == chosen[index]
 

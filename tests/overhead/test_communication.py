@@ -33,7 +33,7 @@ def times(evaluation: Evaluation, *names: str) -> tuple[float, ...]:
 
 def test_tensor_parallelism_without_sequence_parallelism() -> None:
     """4 of a node's 8 ranks: a ring of 4 gives 2*3 steps of a quarter of the buffer."""
-    step = held({**GPT, "tp": 4, "micro_batches": 3})
+    step = held({**GPT, "tp": 4, "num_micro_batches": 3})
     once = 2 * 3 * (NEAR + A / 4 / INSIDE)
     assert float(step["tp_message_bytes"]) == A
     assert float(step["tp_all_reduce_time"]) == pytest.approx(once)
@@ -49,7 +49,7 @@ def test_tensor_parallelism_without_sequence_parallelism() -> None:
 
 
 def test_tensor_parallelism_with_sequence_parallelism() -> None:
-    step = held({**GPT, "tp": 4, "micro_batches": 3, "sequence_parallel": 1}, recompute="full")
+    step = held({**GPT, "tp": 4, "num_micro_batches": 3, "sequence_parallel": 1}, recompute="full")
     half = 3 * (NEAR + A / 4 / INSIDE)
     assert float(step["tp_all_reduce_forward_count"]) == 0.0
     for name, forward, backward in (
@@ -68,10 +68,10 @@ def test_tensor_parallelism_with_sequence_parallelism() -> None:
 def test_tensor_parallelism_of_experts() -> None:
     """Two dense layers of two blocks; six whose attention alone is tensor-parallel."""
     step = held({**MOE, "tp": 2})
-    assert float(step["busiest_tp_blocks"]) == 2 * 2 + 6
+    assert float(step["max_stage_tp_blocks"]) == 2 * 2 + 6
     assert float(step["tp_moe_layer_forward_time"]) == float(step["tp_layer_forward_time"]) / 2
     shared = held({**MOE, "tp": 2, "shared_ffn_size": 512})
-    assert float(shared["busiest_tp_blocks"]) == 2 * 8
+    assert float(shared["max_stage_tp_blocks"]) == 2 * 8
     assert float(shared["tp_moe_layer_gather_time"]) == float(shared["tp_layer_gather_time"])
 
 
@@ -97,7 +97,7 @@ def test_what_recomputation_repeats(recompute: str, gathers: int, reductions: in
 
 def test_vocabulary() -> None:
     """Tied, on two stages: 51200*1024/2 gradients of 4 bytes between first and last."""
-    step = held({**GPT, "tp": 2, "pp": 2, "dp": 2, "micro_batches": 4})
+    step = held({**GPT, "tp": 2, "pp": 2, "dp": 2, "num_micro_batches": 4})
     whole = 2 * (NEAR + A / 2 / INSIDE)
     loss = 2 * (NEAR + 4 * 2048 / 2 / INSIDE)
     assert float(spent(step, "embedding_all_reduce", "forward")) == pytest.approx(4 * whole)
@@ -117,7 +117,9 @@ def test_vocabulary() -> None:
 
 
 def test_vocabulary_with_sequence_parallelism() -> None:
-    step = held({**GPT, "tp": 2, "sequence_parallel": 1, "tied_embeddings": 0, "micro_batches": 4})
+    step = held(
+        {**GPT, "tp": 2, "sequence_parallel": 1, "tied_embeddings": 0, "num_micro_batches": 4}
+    )
     half = NEAR + A / 2 / INSIDE
     loss = 2 * (NEAR + 4 * 2048 / 2 / INSIDE)
     assert float(step["vocabulary_first_time"]) == pytest.approx(2 * half)
@@ -187,8 +189,8 @@ def test_context_parallelism_by_all_gather() -> None:
 def test_latent_attention_has_heads_of_its_own() -> None:
     """Keys of 128 + 64, values of 128: on average 160, for each of 128 heads over tp."""
     latent = {
-        "heads": 128, "kv_heads": 128, "kv_rank": 512, "head_size_plain": 128,
-        "head_size_rope": 64, "head_size_value": 128,
+        "heads": 128, "kv_heads": 128, "kv_lora_rank": 512, "qk_nope_head_size": 128,
+        "qk_rope_head_size": 64, "v_head_size": 128,
     }  # fmt: skip
     step = held({**LLAMA, **latent, "tp": 2, "cp": 4})
     expected = 2 * 2048 * 64 * 160
@@ -198,9 +200,9 @@ def test_latent_attention_has_heads_of_its_own() -> None:
 def test_attention_that_selects_gathers_latent_vectors() -> None:
     """A vector of 512 + 64 a token for all heads, and half the layers' indexer's key of 128."""
     selecting = {
-        **LLAMA, "heads": 64, "kv_heads": 64, "kv_rank": 512, "head_size_plain": 192,
-        "head_size_rope": 64, "head_size_value": 256, "index_heads": 32, "index_head_size": 128,
-        "index_tokens": 2048, "index_layers": LLAMA["layers"] / 2, "tp": 2, "cp": 4,
+        **LLAMA, "heads": 64, "kv_heads": 64, "kv_lora_rank": 512, "qk_nope_head_size": 192,
+        "qk_rope_head_size": 64, "v_head_size": 256, "index_heads": 32, "index_head_size": 128,
+        "index_top_k": 2048, "index_layers": LLAMA["layers"] / 2, "tp": 2, "cp": 4,
     }  # fmt: skip
     step = held(selecting, context_parallel="all_gather", selection="indexed")
     assert float(step["cp_gather_bytes"]) == 4 * 2 * 2048 * (512 + 64 + 64)
@@ -219,7 +221,7 @@ def test_attention_that_selects_gathers_latent_vectors() -> None:
     ],
 )
 def test_pipelines(change: dict[str, float], inside: bool, message: float) -> None:
-    step = held({**GPT, "micro_batches": 4, **change})
+    step = held({**GPT, "num_micro_batches": 4, **change})
     latency, bandwidth = (NEAR, INSIDE) if inside else (FAR, BETWEEN)
     once = latency + message / bandwidth
     assert float(step["p2p_time"]) == pytest.approx(once)
@@ -231,7 +233,7 @@ def test_pipelines(change: dict[str, float], inside: bool, message: float) -> No
 
 
 def test_stages_that_send_their_parts_gather_them() -> None:
-    plan = {**GPT, "tp": 8, "pp": 2, "micro_batches": 4}
+    plan = {**GPT, "tp": 8, "pp": 2, "num_micro_batches": 4}
     step = held({**plan, "scatter_gather": 1})
     gather = 7 * (NEAR + A / 8 / INSIDE)
     once = FAR + A / 8 / BETWEEN
@@ -254,7 +256,7 @@ def test_a_small_stage_has_all_cards_of_its_node() -> None:
 
 
 def test_expert_parallelism() -> None:
-    step = held({**MOE, "tp": 2, "dp": 4, "ep": 4, "micro_batches": 3})
+    step = held({**MOE, "tp": 2, "dp": 4, "ep": 4, "num_micro_batches": 3})
     message = 2 * 2048 / 2 * 2 * 1024
     once = 3 * (NEAR + message / 4 / INSIDE)
     assert float(step["combine_message_bytes"]) == message
@@ -266,7 +268,7 @@ def test_expert_parallelism() -> None:
 
 def test_what_is_dispatched_may_be_narrower_and_uneven() -> None:
     plan = {**MOE, "tp": 2, "dp": 4, "ep": 4}
-    plain, uneven = held(plan), held({**plan, "dispatch_bytes": 1, "expert_imbalance": 1.5})
+    plain, uneven = held(plan), held({**plan, "dispatch_bytes": 1, "expert_load_imbalance": 1.5})
     message = float(plain["combine_message_bytes"])
     assert float(uneven["dispatch_message_bytes"]) == 0.75 * message
     assert float(uneven["combine_message_bytes"]) == 1.5 * message
@@ -311,8 +313,8 @@ def test_the_busiest_rank_s_experts_by_chance(
         return float(np.mean(ratios))
 
     def formula(heat: float) -> float:
-        given = Evaluation({**plan, "expert_heat": heat})
-        return float(given["expert_imbalance"])
+        given = Evaluation({**plan, "rank_load_imbalance": heat})
+        return float(given["expert_load_imbalance"])
 
     even = drawn(1.0)
     assert formula(1.0) - 1.0 == pytest.approx(even - 1.0, rel=0.15)
@@ -325,8 +327,8 @@ def test_the_busiest_rank_s_experts_by_chance(
 
 def test_one_rank_of_experts_has_no_busiest() -> None:
     plan = {"rank_tokens": 64, "experts_per_token": 2, "experts": 8, "ep": 1, "etp": 1, "tp": 1}
-    drawn = Evaluation({**plan, "expert_heat": 1.0})
-    assert float(drawn["expert_imbalance"]) == 1.0
+    drawn = Evaluation({**plan, "rank_load_imbalance": 1.0})
+    assert float(drawn["expert_load_imbalance"]) == 1.0
 
 
 def test_split_experts_gather_their_tokens() -> None:
@@ -350,7 +352,7 @@ def test_a_bare_number_of_parameters() -> None:
     step = held(bare, shapes="unknown")
     share = 70e9 / 4
     # Four members in a node of eight: 2 nodes, through 4 rings a node that enter at other cards.
-    assert float(step["busiest_dense_parameters"]) == share
+    assert float(step["max_rank_dense_parameters"]) == share
     assert float(step["dp_communication_volume"]) == pytest.approx(2 * 7 / 8 * 2 * share)
     assert float(step["ep_communication_time"]) == 0.0
     assert float(step["tp_all_reduce_forward_count"]) == 2

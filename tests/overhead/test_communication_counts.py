@@ -16,13 +16,13 @@ from overhead.labels import LABELS
 from tests.overhead.communication_cases import GPT, MOE, Plan, counts, held, total_energy
 
 Events = Counter[tuple[str, str]]
-DEGREES: Plan = {"tp": 1, "cp": 1, "pp": 1, "dp": 1, "ep": 1, "virtual_stages": 1,
-                 "micro_batches": 1, "sequence_parallel": 0}  # fmt: skip
+DEGREES: Plan = {"tp": 1, "cp": 1, "pp": 1, "dp": 1, "ep": 1, "virtual_pipeline_size": 1,
+                 "num_micro_batches": 1, "sequence_parallel": 0}  # fmt: skip
 
 
 def layers_of(plan: Plan, stage: int) -> list[int]:
     """Return the numbers of a stage's layers, its virtual stages being dealt out in turn."""
-    chunks = int(plan["pp"] * plan["virtual_stages"])
+    chunks = int(plan["pp"] * plan["virtual_pipeline_size"])
     each = int(plan["layers"]) // chunks
     own = range(stage, chunks, int(plan["pp"]))
     return [chunk * each + place for chunk in own for place in range(each)]
@@ -118,7 +118,7 @@ def enumerated(plan: Plan, recompute: str, schedule: str, kind: str) -> dict[str
     most: dict[str, tuple[int, int]] = {}
     for stage in range(int(plan["pp"])):
         events: Events = Counter()
-        for _ in range(int(plan["micro_batches"])):
+        for _ in range(int(plan["num_micro_batches"])):
             for layer in layers_of(plan, stage):
                 events.update((name, "forward") for name in forward(plan, layer, kind))
                 if train:
@@ -136,17 +136,17 @@ def enumerated(plan: Plan, recompute: str, schedule: str, kind: str) -> dict[str
 
 PLANS: list[Plan] = [
     {**GPT, "tp": 2},
-    {**GPT, "tp": 2, "sequence_parallel": 1, "pp": 4, "micro_batches": 3},
-    {**GPT, "tp": 2, "pp": 2, "virtual_stages": 2, "micro_batches": 4, "cp": 2},
-    {**GPT, "cp": 4, "pp": 2, "micro_batches": 2},
+    {**GPT, "tp": 2, "sequence_parallel": 1, "pp": 4, "num_micro_batches": 3},
+    {**GPT, "tp": 2, "pp": 2, "virtual_pipeline_size": 2, "num_micro_batches": 4, "cp": 2},
+    {**GPT, "cp": 4, "pp": 2, "num_micro_batches": 2},
     {**MOE, "tp": 2, "dp": 4, "ep": 4},
-    {**MOE, "tp": 2, "dp": 4, "ep": 2, "etp": 2, "pp": 2, "micro_batches": 3},
-    {**MOE, "dp": 4, "ep": 4, "cp": 2, "pp": 4, "micro_batches": 4, "shared_ffn_size": 512,
+    {**MOE, "tp": 2, "dp": 4, "ep": 2, "etp": 2, "pp": 2, "num_micro_batches": 3},
+    {**MOE, "dp": 4, "ep": 4, "cp": 2, "pp": 4, "num_micro_batches": 4, "shared_ffn_size": 512,
      "tp": 2},
-    {**MOE, "dense_layers": 3, "dp": 4, "ep": 4, "pp": 2, "virtual_stages": 2, "tp": 4},
+    {**MOE, "dense_layers": 3, "dp": 4, "ep": 4, "pp": 2, "virtual_pipeline_size": 2, "tp": 4},
     {**MOE, "dense_layers": 5, "dp": 4, "ep": 4, "pp": 2, "tp": 4},
     {**MOE, "dense_layers": 0, "dp": 4, "ep": 4, "pp": 4, "tp": 4},
-    {**GPT, "cp": 4, "ulysses_ranks": 2, "pp": 2, "micro_batches": 2},
+    {**GPT, "cp": 4, "ulysses_ranks": 2, "pp": 2, "num_micro_batches": 2},
     {**GPT, "cp": 8, "ulysses_ranks": 2, "tp": 2},
     {**GPT, "cp": 4, "ulysses_ranks": 1},
     {**MOE, "cp": 4, "dp": 4, "ep": 4, "tp": 2, "ulysses_ranks": 4},
@@ -187,21 +187,31 @@ def test_the_busiest_stage(
         sum(start <= layer < start + size for layer in range(dense_layers))
         for start, size in zip(starts, sizes, strict=True)
     ]
-    plan = {**MOE, "layers": layers, "dense_layers": dense_layers, "pp": pp, "tp": 2, "cp": 2,
-            "dp": 4, "ep": 4, "embedding_as_layer": embedding, "loss_as_layer": loss}  # fmt: skip
+    plan = {
+        **MOE,
+        "layers": layers,
+        "dense_layers": dense_layers,
+        "pp": pp,
+        "tp": 2,
+        "cp": 2,
+        "dp": 4,
+        "ep": 4,
+        "embedding_layer_weight": embedding,
+        "head_layer_weight": loss,
+    }
     step = held(plan)
     routed = [size - few for size, few in zip(sizes, dense, strict=True)]
-    assert float(step["busiest_layers"]) == max(sizes)
-    assert float(step["busiest_moe_layers"]) == max(routed)
+    assert float(step["max_stage_layers"]) == max(sizes)
+    assert float(step["max_stage_moe_layers"]) == max(routed)
     experts = 16 / 4 * 3 * 1024 * 512
-    assert float(step["busiest_expert_parameters"]) == max(routed) * experts
+    assert float(step["max_rank_expert_parameters"]) == max(routed) * experts
     # All of a step's exchanges, of all stages.
     energy = float(step["ep_combine_energy"]) * 2 * sum(routed) * float(step["ep_groups"]) / pp
     assert float(total_energy(step, "ep_combine")) == pytest.approx(energy)
     blocks_of = [2 * few + own for few, own in zip(dense, routed, strict=True)]
-    assert float(step["busiest_tp_blocks"]) == max(blocks_of)
+    assert float(step["max_stage_tp_blocks"]) == max(blocks_of)
     held_by = [float(held({**plan, "stage": i})["stage_parameters"]) for i in range(pp)]
-    assert float(step["busiest_dense_parameters"]) == max(held_by)
+    assert float(step["max_rank_dense_parameters"]) == max(held_by)
 
 
 # Pipelines: every transfer of every micro-batch, from rank to rank.
@@ -209,22 +219,32 @@ def test_the_busiest_stage(
 
 def transfers(plan: Plan, train: bool) -> Iterator[tuple[int, int]]:
     """Yield sender and receiver, by stage, of all messages of one pipeline in a step."""
-    stages = [chunk % int(plan["pp"]) for chunk in range(int(plan["pp"] * plan["virtual_stages"]))]
-    for _ in range(int(plan["micro_batches"])):
+    stages = [
+        chunk % int(plan["pp"]) for chunk in range(int(plan["pp"] * plan["virtual_pipeline_size"]))
+    ]
+    for _ in range(int(plan["num_micro_batches"])):
         yield from pairwise(stages)
         if train:
             yield from pairwise(reversed(stages))
 
 
 @pytest.mark.parametrize("schedule", ["interleaved", "forward_only"])
-@pytest.mark.parametrize("virtual_stages", [1, 2, 4])
+@pytest.mark.parametrize("virtual_pipeline_size", [1, 2, 4])
 @pytest.mark.parametrize(
     ("tp", "dp", "pp"),
     [(1, 1, 2), (1, 1, 4), (2, 1, 8), (4, 1, 4), (8, 2, 2), (4, 4, 3), (1, 2, 1)],
 )
-def test_transfers(tp: int, dp: int, pp: int, virtual_stages: int, schedule: str) -> None:
-    plan: Plan = {**DEGREES, **GPT, "layers": 24, "tp": tp, "dp": dp, "pp": pp, "micro_batches": 4,
-            "virtual_stages": virtual_stages}  # fmt: skip
+def test_transfers(tp: int, dp: int, pp: int, virtual_pipeline_size: int, schedule: str) -> None:
+    plan: Plan = {
+        **DEGREES,
+        **GPT,
+        "layers": 24,
+        "tp": tp,
+        "dp": dp,
+        "pp": pp,
+        "num_micro_batches": 4,
+        "virtual_pipeline_size": virtual_pipeline_size,
+    }
     step = held(plan, schedule=schedule)
     sent: Counter[int] = Counter()
     joules = 0.0
@@ -253,9 +273,17 @@ def test_transfers(tp: int, dp: int, pp: int, virtual_stages: int, schedule: str
 def test_rounds_of_data_parallelism(
     stage: int, reduce: int, keep: int, every: int, schedule: str
 ) -> None:
-    plan: Plan = {**DEGREES, **GPT, "layers": 4, "dp": 4, "micro_batches": 5, "zero_stage": stage,
-            "reduce_every_micro_batch": reduce, "keep_gathered": keep,
-            "gather_every_micro_batch": every}  # fmt: skip
+    plan: Plan = {
+        **DEGREES,
+        **GPT,
+        "layers": 4,
+        "dp": 4,
+        "num_micro_batches": 5,
+        "zero_stage": stage,
+        "reduce_every_micro_batch": reduce,
+        "keep_gathered": keep,
+        "gather_every_micro_batch": every,
+    }
     events: Events = Counter()
     train = schedule != "forward_only"
     gathered = False

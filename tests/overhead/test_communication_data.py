@@ -12,7 +12,7 @@ NEAR, FAR = 1e-6, 5e-6  # s
 
 # Data parallelism: eight ranks a node are one stage of tp 8, so that dp goes between nodes.
 
-DP = {**GPT, "tied_embeddings": 0, "tp": 8, "dp": 4, "micro_batches": 3}
+DP = {**GPT, "tied_embeddings": 0, "tp": 8, "dp": 4, "num_micro_batches": 3}
 LAYER = (4 * 1024**2 + 2 * 1024 * 4096) / 8 + 2 * 1024
 TABLES = 2 * 51200 * 1024 / 8 + 1024
 
@@ -22,11 +22,15 @@ TABLES = 2 * 51200 * 1024 / 8 + 1024
     [
         ({"zero_stage": 1}, 1, (1, 0)),
         ({"zero_stage": 2}, 3, (1, 0)),
-        ({"zero_stage": 2, "pending_share": 1}, 1, (1, 0)),
+        ({"zero_stage": 2, "unsharded_gradient_fraction": 1}, 1, (1, 0)),
         ({"zero_stage": 3}, 3, (3, 3)),
         ({"zero_stage": 3, "keep_gathered": 1}, 3, (3, 0)),
-        ({"zero_stage": 3, "gather_every_micro_batch": 0, "pending_share": 1}, 1, (1, 0)),
-        ({"zero_stage": 3, "whole_in_pipeline": 1}, 3, (3, 3)),
+        (
+            {"zero_stage": 3, "gather_every_micro_batch": 0, "unsharded_gradient_fraction": 1},
+            1,
+            (1, 0),
+        ),
+        ({"zero_stage": 3, "unsharded_in_pipeline": 1}, 3, (3, 3)),
     ],
 )
 def test_sharded_data_parallelism(
@@ -36,7 +40,7 @@ def test_sharded_data_parallelism(
     step = held({**DP, "gathered_bytes": 3, **change})
     parameters = 8 * LAYER + TABLES
     element = 3 if change["zero_stage"] == 3 else 2
-    assert float(step["busiest_dense_parameters"]) == parameters
+    assert float(step["max_rank_dense_parameters"]) == parameters
     pieces = 8 if change["zero_stage"] == 3 else 1
     scatter = pieces * 3 * (FAR + 4 * parameters / pieces / 4 / BETWEEN)
     gather = pieces * 3 * (FAR + element * parameters / pieces / 4 / BETWEEN)
@@ -50,9 +54,9 @@ def test_sharded_data_parallelism(
 
 def test_a_pipeline_may_gather_and_reduce_once_a_step() -> None:
     """Where stages stay whole until the last micro-batch, a step has one round of each."""
-    plan = {**DP, "pp": 2, "micro_batches": 6, "zero_stage": 3}
+    plan = {**DP, "pp": 2, "num_micro_batches": 6, "zero_stage": 3}
     for whole, rounds in ((0, 6), (1, 1)):
-        step = held({**plan, "whole_in_pipeline": whole})
+        step = held({**plan, "unsharded_in_pipeline": whole})
         assert float(step["forward_gathers"]) == float(step["gradient_reductions"]) == rounds
         assert float(step["backward_gathers"]) == (0 if whole else rounds)
 
@@ -82,9 +86,9 @@ def test_buckets_pay_latency_each() -> None:
 
 def test_hybrid_sharding() -> None:
     """Shards of 4 ranks inside a node, each with its replicas on two nodes."""
-    plan = {**DP, "tp": 2, "dp": 8, "hsdp_shard": 4, "zero_stage": 1}
+    plan = {**DP, "tp": 2, "dp": 8, "hsdp_shard_size": 4, "zero_stage": 1}
     step = held(plan, sharding="hybrid")
-    parameters = float(step["busiest_dense_parameters"])
+    parameters = float(step["max_rank_dense_parameters"])
     scatter = 3 * (NEAR + 4 * parameters / 4 / INSIDE)
     gather = 3 * (NEAR + 2 * parameters / 4 / INSIDE)
     replicas = 2 * (FAR + 4 * parameters / 4 / 2 / BETWEEN)
@@ -104,7 +108,7 @@ def test_experts_have_data_parallelism_of_their_own() -> None:
     """Of 8 ranks with 4 of expert parallelism two hold the same experts, 4 apart."""
     step = held({**MOE, "dp": 8, "ep": 4, "zero_stage": 0})
     experts = 6 * 16 / 4 * 3 * 1024 * 512
-    assert float(step["busiest_expert_parameters"]) == experts
+    assert float(step["max_rank_expert_parameters"]) == experts
     once = 2 * (NEAR + 4 * experts / 2 / INSIDE)
     assert float(spent(step, "edp_all_reduce", "backward")) == pytest.approx(once)
     plain = float(spent(step, "dp_all_reduce", "backward"))
@@ -115,9 +119,9 @@ def test_experts_have_data_parallelism_of_their_own() -> None:
 
 
 def test_two_copies_of_a_stage_share_their_gradients() -> None:
-    plan = {**GPT, "tp": 8, "pp": 4, "micro_batches": 8}
+    plan = {**GPT, "tp": 8, "pp": 4, "num_micro_batches": 8}
     step = held(plan, schedule="dual_pipe")
-    parameters = float(step["busiest_dense_parameters"])
+    parameters = float(step["max_rank_dense_parameters"])
     once = 2 * (FAR + 4 * parameters / 2 / BETWEEN)
     assert float(spent(step, "copy_all_reduce", "backward")) == pytest.approx(once)
     assert float(step["dp_reduce_time"]) == pytest.approx(once)
@@ -128,9 +132,9 @@ def test_two_copies_of_a_stage_share_their_gradients() -> None:
 
 @pytest.mark.parametrize(("stage", "rounds"), [(0, 1), (1, 1), (2, 8)])
 def test_copies_of_sharded_gradients(stage: int, rounds: int) -> None:
-    plan = {**MOE, "tp": 4, "pp": 4, "dp": 4, "ep": 2, "micro_batches": 8, "zero_stage": stage}
+    plan = {**MOE, "tp": 4, "pp": 4, "dp": 4, "ep": 2, "num_micro_batches": 8, "zero_stage": stage}
     step = held(plan, schedule="dual_pipe")
-    dense, experts = (float(step[f"busiest_{kind}_parameters"]) for kind in ("dense", "expert"))
+    dense, experts = (float(step[f"max_rank_{kind}_parameters"]) for kind in ("dense", "expert"))
     shards, expert_shards = (4, 8) if stage else (1, 1)
     message = 4 * (dense / shards + experts / expert_shards)
     assert float(step["copy_message_bytes"]) == pytest.approx(message)

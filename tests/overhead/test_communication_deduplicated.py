@@ -45,7 +45,7 @@ PLAN = {"tp": 1.0, "cp": 1.0, "pp": 1.0, "dp": 64.0, "etp": 1.0, "communication_
 MODEL = {
     "experts": 256.0,
     "experts_per_token": 8.0,
-    "expert_imbalance": 1.0,
+    "expert_load_imbalance": 1.0,
     "hidden_size": 7168.0,
     "rank_tokens": 4096.0,
 }

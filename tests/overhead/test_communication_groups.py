@@ -99,7 +99,7 @@ def test_rings_of_groups_that_exchange_heads(tp: int, cp: int, inner: int) -> No
 
 def test_rings_of_one_kind_are_what_mixed_ones_end_in() -> None:
     """Groups of one are a ring, and one group of all exchanges heads."""
-    plan = {**GPT, "cp": 8, "tp": 2, "micro_batches": 3}
+    plan = {**GPT, "cp": 8, "tp": 2, "num_micro_batches": 3}
     for groups, kind in ((1, "ring"), (8, "all_to_all")):
         mixed = held({**plan, "ulysses_ranks": groups}, context_parallel="mixed")
         alone = held(plan, context_parallel=kind)
@@ -111,7 +111,7 @@ def test_rings_of_one_kind_are_what_mixed_ones_end_in() -> None:
 @pytest.mark.parametrize("shard", [1, 2, 4, 8, 16])
 def test_shards_and_their_replicas(shard: int) -> None:
     """Ranks of equal weights are every second one, of equal experts every fourth."""
-    plan = {**MOE, "tp": 2, "cp": 2, "dp": 8, "ep": 2, "etp": 2, "hsdp_shard": shard}
+    plan = {**MOE, "tp": 2, "cp": 2, "dp": 8, "ep": 2, "etp": 2, "hsdp_shard_size": shard}
     step = held(plan, sharding="hybrid")
     equal, experts = list(range(0, 32, 2)), list(range(0, 32, 4))
     cut = max(shard * 2 // 4, 1)
@@ -172,7 +172,7 @@ def test_a_group_on_nodes_is_a_hierarchy_of_its_members(algorithm: str) -> None:
     plan = {**GPT, "tp": 2, "dp": 16}
     step = held(plan, algorithm=algorithm)
     network = build_topology(
-        "hierarchical", 16, gpus_per_node=4, ranks_per_nic=1, intra_bandwidth=1e11,
+        "hierarchical", 16, gpus_per_node=4, ranks_sharing_nic=1, intra_bandwidth=1e11,
         intra_latency=1e-6, intra_energy_per_bit=1e-12, inter_bandwidth=1e10, inter_latency=5e-6,
         inter_energy_per_bit=1e-11,
     )  # fmt: skip
@@ -198,7 +198,7 @@ def test_groups_over_pods(tp: int, dp: int, nodes_per_pod: int) -> None:
     assert float(own["group_pod_nodes"]) == expected
     step = held(plan, shape="three_levels")
     network = build_topology(
-        "hierarchical", dp, gpus_per_node=float(own["members_in_node"]), ranks_per_nic=1,
+        "hierarchical", dp, gpus_per_node=float(own["members_in_node"]), ranks_sharing_nic=1,
         intra_bandwidth=1e11, intra_latency=1e-6, inter_bandwidth=1e10, inter_latency=5e-6,
         nodes_per_pod=expected, pod_bandwidth=1e9, pod_latency=1e-5,
     )  # fmt: skip

@@ -40,7 +40,7 @@ def grid(**axes: tuple[float, ...]) -> dict[str, Array]:
 
 PLANS = grid(
     tp=(1, 2, 4, 8), cp=(1, 2), pp=(1, 2, 4), dp=(1, 2, 8), sequence_parallel=(0, 1),
-    zero_stage=(0, 1, 2, 3), micro_batches=(1, 4),
+    zero_stage=(0, 1, 2, 3), num_micro_batches=(1, 4),
 )  # fmt: skip
 EXPERTS = {**MOE, **grid(tp=(1, 2), pp=(1, 2), dp=(4, 8), ep=(1, 2, 4), etp=(1, 2))}
 
@@ -81,7 +81,7 @@ def test_a_degree_of_one_sends_nothing(topology: str, kind: str) -> None:
 @every_topology
 def test_without_parallelism_there_is_no_communication(topology: str) -> None:
     for model in (GPT, {**MOE, "sequence_parallel": 0}):
-        step = held({**model, "micro_batches": 1e6, "micro_batch": 1e6}, topology=topology)
+        step = held({**model, "num_micro_batches": 1e6, "micro_batch_size": 1e6}, topology=topology)
         for name in ("upper_bound", "volume", "energy"):
             assert float(step[f"communication_{name}"]) == 0.0
         for name in OPERATIONS:
@@ -143,7 +143,7 @@ def test_an_operation_s_bytes_are_its_counts_times_what_one_sends() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 def test_layers_make_up_a_step(recompute: str, kind: str) -> None:
-    plan = {**MOE, "tp": 2, "cp": 2, "dp": 4, "ep": 4, "micro_batches": 3}
+    plan = {**MOE, "tp": 2, "cp": 2, "dp": 4, "ep": 4, "num_micro_batches": 3}
     step = held(plan, recompute=recompute, context_parallel=kind)
 
     def layer(name: str, way: str) -> float:
@@ -167,7 +167,7 @@ def test_layers_make_up_data_parallelism() -> None:
     plan = {**MOE, "tp": 2, "dp": 8, "ep": 2, "zero_stage": 3, "intra_latency": 0,
             "inter_latency": 0}  # fmt: skip
     step = held(plan)
-    dense = float(step["busiest_dense_parameters"])
+    dense = float(step["max_rank_dense_parameters"])
     tables = 2 * 51200 * 1024 / 2 + 1024
     scale = dense / (dense - tables)
     gather = 8 * float(step["dp_layer_gather_time"]) * scale + 6 * float(
@@ -201,7 +201,7 @@ def test_zero_3_sends_half_as_much_again_as_zero_0(topology: str) -> None:
 
 
 def test_sequence_parallelism_sends_as_much() -> None:
-    plan = {**GPT, **grid(tp=(1, 2, 4, 8), pp=(1, 2), micro_batches=(1, 4))}
+    plan = {**GPT, **grid(tp=(1, 2, 4, 8), pp=(1, 2), num_micro_batches=(1, 4))}
     plain, split = held(plan), held({**plan, "sequence_parallel": 1})
     sent = split["tp_communication_volume"] - volume(split, "tp_weight_gather")
     np.testing.assert_allclose(sent, plain["tp_communication_volume"], rtol=1e-13)
@@ -213,7 +213,7 @@ def test_sequence_parallelism_sends_as_much() -> None:
 def test_one_shard_over_all_is_full_sharding() -> None:
     plan = {**MOE, **grid(tp=(1, 2), dp=(4, 8), ep=(1, 4), zero_stage=(1, 2, 3)), "cp": 2}
     one = held(plan)
-    other = held({**plan, "hsdp_shard": plan["dp"] * 2}, sharding="hybrid")
+    other = held({**plan, "hsdp_shard_size": plan["dp"] * 2}, sharding="hybrid")
     for name in ("time", "volume", "energy"):
         total = f"dp_communication_{name}"
         np.testing.assert_allclose(one[total], other[total], rtol=1e-13)
@@ -277,7 +277,7 @@ def test_more_bandwidth_never_slows(topology: str, kind: str) -> None:
 
 
 def test_more_micro_batches_take_longer_and_gradients_alone_do_not() -> None:
-    few, many = (held({**GPT, **PLANS, "micro_batches": count}) for count in (2.0, 4.0))
+    few, many = (held({**GPT, **PLANS, "num_micro_batches": count}) for count in (2.0, 4.0))
     for name in ("tp", "cp", "pp"):
         time = f"{name}_communication_time"
         np.testing.assert_allclose(many[time], 2 * few[time], rtol=1e-13)

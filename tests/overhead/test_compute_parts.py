@@ -18,14 +18,14 @@ from tests.overhead.step_cases import BARE, DEEPSEEK, GPT, LLAMA, MIXTRAL, MODEL
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 WAYS = ("forward", "backward")
 PRODUCT = {
-    "matmul_floor": 5e-6, "matmul_depth_time": 1e-9, "matmul_efficiency": 0.5,
-    "best_matmul_flops": 1e14, "matmul_input_bytes": 1, "activation_bytes": 2,
+    "matmul_min_time": 5e-6, "matmul_time_per_k": 1e-9, "matmul_efficiency": 0.5,
+    "peak_measured_matmul_flops": 1e14, "matmul_input_bytes": 1, "activation_bytes": 2,
     "memory_efficiency": 0.5, "memory_bandwidth": 1e12,
 }  # fmt: skip
 
 
 def product(rows: ArrayLike, columns: ArrayLike, depth: ArrayLike, **more: ArrayLike) -> Any:
-    sizes = {"matmul_rows": rows, "matmul_columns": columns, "matmul_depth": depth}
+    sizes = {"matmul_m": rows, "matmul_n": columns, "matmul_k": depth}
     taken = {**PRODUCT, **sizes, **more}
     name = "grouped_matmul_time" if "matmul_groups" in more else "matmul_time"
     kernel = REGISTRY[name]
@@ -45,7 +45,7 @@ def test_a_product_by_hand() -> None:
 @pytest.mark.parametrize(("width", "tile"), [(2, 64), (1, 128), (33 / 32, 128), (0.5625, 256)])
 def test_the_last_tile_of_a_product_is_computed_whole(width: float, tile: int) -> None:
     """GPT-OSS's 2880 of 128 outputs a tile, and of 128 bytes, its scales apart, to the sum."""
-    bare = {"matmul_floor": 0, "matmul_depth_time": 0, "memory_bandwidth": 1e30}
+    bare = {"matmul_min_time": 0, "matmul_time_per_k": 0, "memory_bandwidth": 1e30}
     bare["matmul_input_bytes"] = width
     each = product(256, [2560, 2880, 2944, 3072], 4096, **bare) * 5e13 / (2 * 256 * 4096)
     assert each == pytest.approx(np.array([2560, 2944, 2944, 3072]))
@@ -73,7 +73,7 @@ def test_a_group_of_products_has_one_floor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fused", "gradient", "micro_batches", "stage", "moved"),
+    ("fused", "gradient", "num_micro_batches", "stage", "moved"),
     [
         (1, 2, 8, 1, 4),  # reads what there is, writes the sum
         (1, 4, 1, 1, 8),
@@ -85,16 +85,28 @@ def test_a_group_of_products_has_one_floor() -> None:
     ],
 )
 def test_a_weight_s_gradient_is_added_up(
-    fused: int, gradient: int, micro_batches: int, stage: int, moved: float
+    fused: int, gradient: int, num_micro_batches: int, stage: int, moved: float
 ) -> None:
-    plan = {"fused_accumulation": fused, "gradient_bytes": gradient, "dp": 2, "zero_stage": stage,
-            "micro_batch": 1, "global_batch": 2 * micro_batches}  # fmt: skip
+    plan = {
+        "gradient_accumulation_fusion": fused,
+        "gradient_bytes": gradient,
+        "dp": 2,
+        "zero_stage": stage,
+        "micro_batch_size": 1,
+        "global_batch_size": 2 * num_micro_batches,
+    }
     assert value({**GPT, **BARE, **plan}, "weight_gradient_bytes") == pytest.approx(moved)
 
 
 def test_adding_up_takes_the_memory_s_time() -> None:
     """A step with gradients in single precision takes longer by what those move more."""
-    plan = {**GPT, **BARE, "fused_accumulation": 1, "micro_batch": 1, "global_batch": 4}
+    plan = {
+        **GPT,
+        **BARE,
+        "gradient_accumulation_fusion": 1,
+        "micro_batch_size": 1,
+        "global_batch_size": 4,
+    }
     plan |= {"memory_bandwidth": 1e12, "memory_efficiency": 0.5}
     name = "dense_layer_weight_gradient_time"
     more = value({**plan, "gradient_bytes": 4}, name) - value({**plan, "gradient_bytes": 2}, name)
@@ -124,7 +136,7 @@ def test_products_have_the_model_s_operations(model: Mapping[str, float], tp: in
 
     Tokens are whole tiles, also those of one expert.
     """
-    plan = {"tp": tp, "micro_batch": 4, "sequence_parallel": 1, "ep": 2 if tp > 1 else 1}
+    plan = {"tp": tp, "micro_batch_size": 4, "sequence_parallel": 1, "ep": 2 if tp > 1 else 1}
     values = evaluation({**model, **BARE, **plan})
     tokens = 4 * model["sequence_length"]
     weights = float(derive("weight_flops_per_token", model)) * tokens
@@ -140,8 +152,8 @@ def test_products_have_the_model_s_operations(model: Mapping[str, float], tp: in
             dense * values[f"dense_layer_{part}_time"] + experts * values[f"moe_layer_{part}_time"]
         )
         # Every rank has what all project down to latent vectors.
-        latent = model["kv_rank"] + model["head_size_rope"] * (model["kv_rank"] > 0)
-        down = model["hidden_size"] * (model["q_rank"] + latent)
+        latent = model["kv_lora_rank"] + model["qk_rope_head_size"] * (model["kv_lora_rank"] > 0)
+        down = model["hidden_size"] * (model["q_lora_rank"] + latent)
         again = 2 * tokens * float(down) * (dense + experts) * (tp - 1)
         assert float(layers) * 1e15 * tp == pytest.approx(times * (weights + again), rel=1e-9)
     logits = float(derive("logits_flops_per_token", model)) * tokens
@@ -158,7 +170,7 @@ def test_more_ranks_than_keys_have_copies_of_them() -> None:
 
 
 def test_experts_share_what_is_routed() -> None:
-    plan = {**DEEPSEEK, "tp": 2, "ep": 32, "micro_batch": 2, "expert_imbalance": 1.5}
+    plan = {**DEEPSEEK, "tp": 2, "ep": 32, "micro_batch_size": 2, "expert_load_imbalance": 1.5}
     values = evaluation(plan)
     assert float(values["local_experts"]) == 8
     # Each rank has its tokens' copies, half of the tokens each; so many reach an expert.
@@ -176,7 +188,7 @@ def test_a_dense_model_has_no_expert_products() -> None:
 
 def test_fp8_is_faster_but_for_the_output_layer_and_the_router() -> None:
     plan = {**MIXTRAL, **BARE}
-    fast = {**plan, "best_matmul_flops": 2e15, "peak_flops": 2e15}
+    fast = {**plan, "peak_measured_matmul_flops": 2e15, "peak_flops": 2e15}
     one, other = evaluation(plan), evaluation(fast)
     for name in ("qkv", "attention_output", "expert_up", "expert_down"):
         quantity = f"{name}_weight_gradient_time"
@@ -194,15 +206,15 @@ def test_fp8_is_faster_but_for_the_output_layer_and_the_router() -> None:
 def test_attention_has_the_model_s_operations(
     model: Mapping[str, float], mask: str, window: int
 ) -> None:
-    plan = {**model, **BARE, "window": window, "tp": 4, "micro_batch": 2, "cp": 2,
+    plan = {**model, **BARE, "sliding_window": window, "tp": 4, "micro_batch_size": 2, "cp": 2,
             "attention_tile": 1}  # fmt: skip
     prefix = "causal_" if mask == "causal" else ""
-    flops = float(derive(f"{prefix}attention_flops_per_token", {**model, "window": window}))
+    flops = float(derive(f"{prefix}attention_flops_per_token", {**model, "sliding_window": window}))
     tokens = model["sequence_length"]
     time = value(plan, "attention_forward_time", mask=mask) * model["layers"]
     # Heads of 96 take as long as of 128.
     size = model["hidden_size"] / model["heads"]
-    padded = 4 / 3 if size == 96 and not model.get("kv_rank") else 1.0
+    padded = 4 / 3 if size == 96 and not model.get("kv_lora_rank") else 1.0
     assert time * 1e15 * 4 == pytest.approx(padded * flops * tokens, rel=1e-9)
 
 
@@ -274,11 +286,11 @@ def test_casts_are_for_narrow_products_alone() -> None:
 
 def test_experts_move_what_is_routed() -> None:
     plan = {**MIXTRAL, "memory_bandwidth": 1e12, "memory_efficiency": 1, "ep": 8}
-    half = value(plan, "half_elementwise_bytes")
+    half = value(plan, "attention_elementwise_bytes")
     routed = 2 * 4096
     expected = half + 6 * routed * 14336 + 16 * routed * 4096
     assert value(plan, "moe_elementwise_bytes") == pytest.approx(expected)
-    busy = value({**plan, "expert_imbalance": 2}, "moe_elementwise_bytes")
+    busy = value({**plan, "expert_load_imbalance": 2}, "moe_elementwise_bytes")
     assert busy - half == pytest.approx(2 * (expected - half))
 
 
@@ -320,7 +332,7 @@ def test_parts_of_a_ring_are_added_up() -> None:
     plan = {**LLAMA, "cp": 4, "elementwise_factor": 4, "memory_bandwidth": 1e12}
     plan = {**plan, "memory_efficiency": 1}
     tokens = value(plan, "rank_tokens")
-    names = ("merged_bytes", "half_elementwise_bytes", "merge_forward_time", "merge_time")
+    names = ("merged_bytes", "attention_elementwise_bytes", "merge_forward_time", "merge_time")
     around = {"context_parallel": "ring"}
     causal = [value(plan, name, **around, mask="causal") for name in names]
     plain = [value(plan, name, context_parallel="all_to_all", mask="causal") for name in names]
@@ -336,17 +348,22 @@ def test_parts_of_a_ring_are_added_up() -> None:
 def test_experts_products_may_run_at_a_rate_of_their_own() -> None:
     names = ("expert_up_forward_time", "qkv_forward_time")
     usual = [value(MIXTRAL, name) for name in names]
-    half = [value({**MIXTRAL, "grouped_matmul_share": 0.5}, name) for name in names]
+    half = [value({**MIXTRAL, "grouped_matmul_rate_ratio": 0.5}, name) for name in names]
     assert half[1] == usual[1]
     assert 1.5 * usual[0] < half[0] < 2.0 * usual[0]
 
 
 @every_model
 def test_layers_left_in_16_bits_take_their_own_time(model: Mapping[str, float]) -> None:
-    narrow = {**model, "matmul_input_bytes": 1, "best_matmul_flops": 2e15, "peak_flops": 2e15}
+    narrow = {
+        **model,
+        "matmul_input_bytes": 1,
+        "peak_measured_matmul_flops": 2e15,
+        "peak_flops": 2e15,
+    }
     layers, kind = model["layers"], "moe" if model["experts"] else "dense"
     narrow["output_matmul_flops"] = 7e14
-    wide = {**narrow, "matmul_input_bytes": 2, "best_matmul_flops": 7e14}
+    wide = {**narrow, "matmul_input_bytes": 2, "peak_measured_matmul_flops": 7e14}
     parts = (f"{kind}_layer_matmul_time", f"{kind}_layer_elementwise_time",
              f"{kind}_forward_launches", "layer_input_bytes")  # fmt: skip
     for name in parts:
@@ -406,7 +423,7 @@ def test_every_second_product_is_computed_again() -> None:
     ],
 )
 def test_the_host_launches_operations(recompute: str, tp: int, operations: int) -> None:
-    values = evaluation({**GPT, "tp": tp, "host_time": 1e-5}, recompute=recompute)
+    values = evaluation({**GPT, "tp": tp, "host_launch_time": 1e-5}, recompute=recompute)
     times = [float(values[f"dense_layer_{way}_host_time"]) for way in WAYS]
     assert sum(times) == pytest.approx(operations * 1e-5)
     assert times[0] == pytest.approx(2e-4 if tp == 1 else 2.2e-4)
@@ -425,20 +442,20 @@ def test_host_and_gpu_are_joined_by_a_norm(gpu: float, host: float) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_gpu_that_waits_for_each_launch_takes_both_times(way: str) -> None:
-    plan = {**GPT, "host_time": 1e-5}
+    plan = {**GPT, "host_launch_time": 1e-5}
     gpu, host, ahead = (
         value(plan, f"dense_layer_{way}_{name}") for name in ("gpu_time", "host_time", "time")
     )
     assert max(gpu, host) < ahead < gpu + host
-    waited = value({**plan, "launch_wait": 1}, f"dense_layer_{way}_time")
+    waited = value({**plan, "exposed_launch_fraction": 1}, f"dense_layer_{way}_time")
     assert waited == pytest.approx(gpu + host, rel=1e-12)
-    half = value({**plan, "launch_wait": 0.5}, f"dense_layer_{way}_time")
+    half = value({**plan, "exposed_launch_fraction": 0.5}, f"dense_layer_{way}_time")
     assert ahead < half < waited
 
 
 def test_the_host_is_told_to_rule() -> None:
-    plan = {**GPT, "host_time": 1e-3}
-    assert value({**plan, "host_time": 0}, "host_bound") == 0
+    plan = {**GPT, "host_launch_time": 1e-3}
+    assert value({**plan, "host_launch_time": 0}, "host_bound") == 0
     assert value(plan, "host_bound") == 1
     assert value(plan, "host_bound", schedule="forward_only") == 1
     host = sum(value(plan, f"dense_layer_{way}_host_time") for way in WAYS)
@@ -457,7 +474,7 @@ def test_every_expert_of_a_rank_is_launched(ep: int, narrow: float, recompute: s
     plan = {
         **MIXTRAL,
         "ep": ep,
-        "host_time": 1e-5,
+        "host_launch_time": 1e-5,
         "matmul_input_bytes": narrow,
         "activation_bytes": 2,
     }
@@ -477,11 +494,11 @@ def test_every_expert_of_a_rank_is_launched(ep: int, narrow: float, recompute: s
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_graphs_of_a_part_of_a_layer_save_no_expert_s_launches(recompute: str) -> None:
     """Of 4 experts a rank; one graph of the whole step has these, too."""
-    plan = {**MIXTRAL, "ep": 2, "tp": 1, "host_time": 1e-5, "matmul_input_bytes": 2}
+    plan = {**MIXTRAL, "ep": 2, "tp": 1, "host_launch_time": 1e-5, "matmul_input_bytes": 2}
     each = (2, 4 + 2 * (recompute == "full"))
     others = (20 + 28, 35 + 14 + (20 + 28) * (recompute == "full"))
     for share, own in ((1.0, 1.0), (0.36, 1.0), (0.0, 0.0)):
-        held = evaluation({**plan, "launch_share": share}, recompute=recompute)
+        held = evaluation({**plan, "eager_launch_fraction": share}, recompute=recompute)
         for way, some, rest in zip(WAYS, each, others, strict=True):
             time = float(held[f"moe_layer_{way}_host_time"])
             assert time == pytest.approx((share * rest + own * 4 * some * 2 / 3) * 1e-5)
@@ -501,7 +518,7 @@ def test_an_expert_s_casts_are_as_many_as_its_scaling_launches(casts: int) -> No
 
 
 def test_casts_of_a_dense_layer_are_launched() -> None:
-    plan = {**GPT, "host_time": 1e-5, "activation_bytes": 2}
+    plan = {**GPT, "host_launch_time": 1e-5, "activation_bytes": 2}
     wide, narrow = ({**plan, "matmul_input_bytes": width} for width in (2, 1))
     for way in WAYS:
         name = f"dense_layer_{way}_host_time"
@@ -510,7 +527,7 @@ def test_casts_of_a_dense_layer_are_launched() -> None:
 
 def test_many_small_experts_are_bound_by_the_host() -> None:
     """The same work in more experts takes the GPU no less, and the host more for each of them."""
-    plan = {**MIXTRAL, "host_time": 3e-5, "micro_batch": 1, "ep": 1}
+    plan = {**MIXTRAL, "host_launch_time": 3e-5, "micro_batch_size": 1, "ep": 1}
     few, many = (
         {**plan, "experts": count, "expert_ffn_size": 14336 * 8 / count} for count in (8, 64)
     )
@@ -547,7 +564,8 @@ def test_overlapped_exchanges_split_a_layer_into_nodes(
 ) -> None:
     """These are the host's beside what graphs of a part of a layer have; whole graphs have them."""
     serial, overlapped = (
-        evaluation({**MIXTRAL, "launch_share": share, "ep_overlap": part}) for part in (0, 0.7)
+        evaluation({**MIXTRAL, "eager_launch_fraction": share, "ep_overlap": part})
+        for part in (0, 0.7)
     )
     for way, some in zip(WAYS, nodes, strict=True):
         name = f"moe_{way}_launches"

@@ -34,28 +34,28 @@ def held_layers(model: Mapping[str, float], **plan: float) -> dict[str, tuple[fl
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-@pytest.mark.parametrize("virtual_stages", [1, 3])
-def test_one_stage_has_all_layers(model: Mapping[str, float], virtual_stages: int) -> None:
+@pytest.mark.parametrize("virtual_pipeline_size", [1, 3])
+def test_one_stage_has_all_layers(model: Mapping[str, float], virtual_pipeline_size: int) -> None:
     dense, experts = model["layers"], 0.0
     if model["experts"]:
         dense, experts = model["dense_layers"], model["layers"] - model["dense_layers"]
-    found = held_layers(model, pp=1, virtual_stages=virtual_stages)
+    found = held_layers(model, pp=1, virtual_pipeline_size=virtual_pipeline_size)
     assert set(found.values()) == {(dense, experts)}
 
 
 @given(
     layers=st.integers(1, 130),
     pp=st.integers(1, 16),
-    virtual_stages=st.integers(1, 4),
+    virtual_pipeline_size=st.integers(1, 4),
     ends=st.tuples(st.integers(0, 1), st.integers(0, 1)),
 )
 def test_stages_have_all_layers_together(
-    layers: int, pp: int, virtual_stages: int, ends: tuple[int, int]
+    layers: int, pp: int, virtual_pipeline_size: int, ends: tuple[int, int]
 ) -> None:
     """Unless the last stage would have to have less than nothing."""
     plan = {
-        **LLAMA, "layers": layers, "pp": pp, "virtual_stages": virtual_stages,
-        "embedding_as_layer": ends[0], "loss_as_layer": ends[1],
+        **LLAMA, "layers": layers, "pp": pp, "virtual_pipeline_size": virtual_pipeline_size,
+        "embedding_layer_weight": ends[0], "head_layer_weight": ends[1],
     }  # fmt: skip
     values = evaluation(plan)
     counts = [float(values[f"{place}_mlp_layers"]) for place in PLACES]
@@ -71,18 +71,20 @@ def test_stages_have_all_layers_together(
 def test_the_last_stage_has_what_is_left() -> None:
     found = held_layers(DEEPSEEK, pp=16)
     assert found == {"first": (3, 1), "middle": (0, 4), "last": (0, 1)}
-    found = held_layers({**LLAMA, "layers": 126}, pp=16, embedding_as_layer=1, loss_as_layer=1)
+    found = held_layers(
+        {**LLAMA, "layers": 126}, pp=16, embedding_layer_weight=1, head_layer_weight=1
+    )
     assert found == {"first": (7, 0), "middle": (8, 0), "last": (7, 0)}
     # Of 94 layers and 32 chunks, which come out even where both ends count as one.
-    found = held_layers({**LLAMA, "layers": 94}, pp=8, virtual_stages=4)
+    found = held_layers({**LLAMA, "layers": 94}, pp=8, virtual_pipeline_size=4)
     assert found == {"first": (11, 0), "middle": (12, 0), "last": (11, 0)}
-    found = held_layers({**LLAMA, "layers": 95}, pp=8, virtual_stages=4)
+    found = held_layers({**LLAMA, "layers": 95}, pp=8, virtual_pipeline_size=4)
     assert found == {"first": (12, 0), "middle": (12, 0), "last": (11, 0)}
 
 
 @pytest.mark.parametrize("pp", [1, 2, 4, 8])
 def test_the_ends_have_their_own_work_beside_their_layers(pp: int) -> None:
-    values = evaluation({**DEEPSEEK, **SILENT, "layers": 64, "pp": pp, "micro_batch": 2})
+    values = evaluation({**DEEPSEEK, **SILENT, "layers": 64, "pp": pp, "micro_batch_size": 2})
     layer = {kind: float(values[f"{kind}_layer_time"]) for kind in ("dense", "moe")}
     each = 64 / pp
     middle = 3 * layer["dense"] + (each - 3) * layer["moe"] if pp < 3 else each * layer["moe"]
@@ -116,9 +118,9 @@ def test_the_ends_work_by_hand() -> None:
 )
 def test_the_host_launches_the_ends_too(schedule: str, launches: tuple[int, int]) -> None:
     for name, count in zip(("embedding", "output"), launches, strict=True):
-        values = evaluation({**GPT, **SILENT, "host_time": 1.0}, schedule=schedule)
+        values = evaluation({**GPT, **SILENT, "host_launch_time": 1.0}, schedule=schedule)
         assert float(values[f"{name}_time"]) == pytest.approx(count)
-        unhindered = evaluation({**GPT, **SILENT, "host_time": 0.0}, schedule=schedule)
+        unhindered = evaluation({**GPT, **SILENT, "host_launch_time": 0.0}, schedule=schedule)
         gpu = float(unhindered[f"{name}_gpu_time"])
         assert gpu > 0
         assert float(unhindered[f"{name}_time"]) == pytest.approx(gpu, rel=1e-12)
@@ -135,7 +137,7 @@ def test_communication_of_the_ends_is_theirs() -> None:
 @pytest.mark.parametrize("schedule", [*EVEN_ONLY, "one_f_one_b", "forward_only"])
 @pytest.mark.parametrize("pp", [1, 2, 4])
 def test_even_stages_are_as_slow_as_the_slower_end(schedule: str, pp: int) -> None:
-    plan = {**GPT, **SILENT, "pp": pp, "micro_batches": 8}
+    plan = {**GPT, **SILENT, "pp": pp, "num_micro_batches": 8}
     values = evaluation(plan, schedule=schedule, stages="even")
     extra = [float(values[f"{place}_stage_extra_time"]) for place in ("first", "last")]
     slower = sum(extra) if pp == 1 else max(*extra, 0)
@@ -147,7 +149,7 @@ def test_even_stages_are_as_slow_as_the_slower_end(schedule: str, pp: int) -> No
         assert float(values["stage_forward_time"]) == forward
         backward = float(uneven["stage_backward_time"]) + slower
         assert float(values["stage_backward_time"]) == pytest.approx(backward)
-    assert float(values["imbalance_time"]) == pytest.approx(8 * slower)
+    assert float(values["stage_imbalance_time"]) == pytest.approx(8 * slower)
 
 
 def test_weights_are_a_part_of_the_backward() -> None:

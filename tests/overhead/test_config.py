@@ -27,7 +27,7 @@ FIELDS = {
     "head_size": "head_size",
     "ffn_size": "ffn_size",
     "vocabulary_size": "vocabulary_size",
-    "gated": "gated",
+    "gated_mlp": "gated_mlp",
     "tied_embeddings": "tied_embeddings",
 }
 SHAPES: dict[str, Any] = {field: LLAMA[name] for field, name in FIELDS.items()}
@@ -56,8 +56,8 @@ def test_the_library_is_that_of_the_machine_unless_links_are_given() -> None:
         given: dict[str, Any] = {name: 0.5}
         assert Config(**given).labels()["library"] == "none", name
         assert Config(library="nccl", **given).labels()["library"] == "nccl"
-    assert "operation_launch_time" in Config().given()
-    assert "operation_launch_time" not in Config(library="none").given()
+    assert "collective_launch_time" in Config().given()
+    assert "collective_launch_time" not in Config(library="none").given()
 
 
 def test_data_parallelism() -> None:
@@ -109,11 +109,11 @@ def test_a_total_needs_the_layers_where_it_depends_on_them() -> None:
 
 def test_a_whole_model() -> None:
     plan: dict[str, Any] = {"tp_degree": 8, "pp_degree": 4, "dp_degree": 16, "zero_stage": 1}
-    result = analyze_config(Config(**plan, **SHAPES, seq_length=8192, micro_batches=32))
+    result = analyze_config(Config(**plan, **SHAPES, seq_length=8192, num_micro_batches=32))
     assert result.memory_is_whole
     assert set(result.memory) == set(PARTS)
     assert result.per_gpu_memory_bytes == pytest.approx(sum(result.memory.values()), rel=1e-12)
-    given: dict[str, Any] = {"tp": 8, "pp": 4, "dp": 16, "zero_stage": 1, "micro_batches": 32}
+    given: dict[str, Any] = {"tp": 8, "pp": 4, "dp": 16, "zero_stage": 1, "num_micro_batches": 32}
     given |= {"sequence_length": 8192, "weight_bytes": 2, "gradient_bytes": 2}
     given |= {"optimizer_bytes": 12, "matmul_input_bytes": 2, "placeholder_bytes": 2}
     labels = {"schedule": "one_f_one_b"}

@@ -113,7 +113,7 @@ def test_a_reason_is_of_something_that_is_missing() -> None:
 
 def test_a_copy_that_forgets_an_input_is_found() -> None:
     """As a copy for adapters once forgot residual streams."""
-    general = REGISTRY["half_elementwise_bytes"]
+    general = REGISTRY["attention_elementwise_bytes"]
     names = tuple(name for name in general.inputs if name != "residual_streams")
     copy = Formula(
         "copy", general.kernel, names, general.returns, "hu2021", when={"tuning": "lora"}

@@ -262,7 +262,7 @@ def test_an_algorithm_s_statements_have_their_units(key: tuple[str, str, str]) -
 @pytest.mark.parametrize(
     "text",
     [
-        "latency + wire_time/bandwidth",
+        "latency + serialization_time/bandwidth",
         "latency + 1",
         "where(ranks > 1, latency, 1)",
         "maximum(latency, message_bytes)",

@@ -154,8 +154,15 @@ def moved_by(kernels: dict[str, tuple[str, str]], sizes: Mapping[str, float] = S
 def test_what_mamba_s_kernels_move_kernel_by_kernel() -> None:
     """Nano's forward and backward; with two sequences what leads to it and from it is copied."""
     names = ["linear_attention_scan_forward_bytes", "linear_attention_scan_backward_bytes"]
-    plan = {**PLAN, "model": NANO, "tp": 1, "dp": 8, "sequence_parallel": 0, "global_batch": 16}
-    one, two = (sweep(names, **{**plan, "micro_batch": count}) for count in (1, 2))
+    plan = {
+        **PLAN,
+        "model": NANO,
+        "tp": 1,
+        "dp": 8,
+        "sequence_parallel": 0,
+        "global_batch_size": 16,
+    }
+    one, two = (sweep(names, **{**plan, "micro_batch_size": count}) for count in (1, 2))
     width = 2 * INNER + 2 * STATES + 64
     for name, kernels, copied in (
         (names[0], SCAN_FORWARD, width + INNER), (names[1], SCAN_BACKWARD, width),
@@ -169,9 +176,16 @@ def test_what_mamba_s_kernels_move_kernel_by_kernel() -> None:
 def test_what_a_delta_net_s_kernels_move_kernel_by_kernel() -> None:
     """Qwen3-Next's forward and backward; with two sequences what leads from it is copied."""
     names = ["linear_attention_scan_forward_bytes", "linear_attention_scan_backward_bytes",
-             "half_elementwise_bytes"]  # fmt: skip
-    plan = {**PLAN, "model": NEXT, "tp": 1, "dp": 8, "sequence_parallel": 0, "global_batch": 16}
-    one, two = (sweep(names, **{**plan, "micro_batch": count}) for count in (1, 2))
+             "attention_elementwise_bytes"]  # fmt: skip
+    plan = {
+        **PLAN,
+        "model": NEXT,
+        "tp": 1,
+        "dp": 8,
+        "sequence_parallel": 0,
+        "global_batch_size": 16,
+    }
+    one, two = (sweep(names, **{**plan, "micro_batch_size": count}) for count in (1, 2))
     for name, kernels in zip(names, (DELTA_FORWARD, DELTA_BACKWARD), strict=False):
         moved = moved_by(kernels, DELTA_SIZES)
         assert float(one[name]) == pytest.approx(4096 * moved, rel=1e-12)
@@ -179,9 +193,9 @@ def test_what_a_delta_net_s_kernels_move_kernel_by_kernel() -> None:
         assert float(two[name]) == pytest.approx(2 * 4096 * both, rel=1e-12)
     # Beside them norms and sums, and the rotation of the other layers' queries, keys and values.
     attention = 12 / 48 * (2 * 16 + 2 * 2) * 256
-    assert float(one.half_elementwise_bytes) == 4096 * 2 * (10 * 2048 + 2 * attention)
+    assert float(one.attention_elementwise_bytes) == 4096 * 2 * (10 * 2048 + 2 * attention)
     # All of it is split over tensor-parallel ranks, and none is there without linear attention.
-    given = {"rank_tokens": 4096, "micro_batch": 1, "activation_bytes": 2, "single_bytes": 4}
+    given = {"rank_tokens": 4096, "micro_batch_size": 1, "activation_bytes": 2, "single_bytes": 4}
     split = held(names[1], NEXT, **given, tp=2)
     assert split == pytest.approx(float(one[names[1]]) / 2)
     rates = {"memory_efficiency": 1.0, "memory_bandwidth": 1e12, "tp": 1}
@@ -224,7 +238,7 @@ def test_mamba_s_kernels_take_a_time_of_their_own() -> None:
     names = ["dense_layer_elementwise_forward_time", "dense_layer_elementwise_backward_time"]
     scans = ["linear_attention_scan_forward_bytes", "linear_attention_scan_backward_bytes"]
     rate = ["memory_efficiency", "memory_bandwidth"]
-    plan = {**PLAN, "model": NANO, "tp": 1, "dp": 8, "sequence_parallel": 0, "global_batch": 8}
+    plan = {**PLAN, "model": NANO, "tp": 1, "dp": 8, "sequence_parallel": 0, "global_batch_size": 8}
     mixed = ["dense_elementwise_bytes", "dense_cast_forward_bytes", "dense_cast_backward_bytes"]
     for factor in (1.0, 4.0):
         found = sweep([*names, *scans, *mixed, *rate], **plan, elementwise_factor=factor)
@@ -240,7 +254,7 @@ def test_what_a_mamba_layer_keeps() -> None:
 
     A delta net of the same sizes keeps its convolution's output and one number a head more.
     """
-    plan = {**PLAN, "model": NANO, "tp": 1, "dp": 8, "sequence_parallel": 0, "global_batch": 8}
+    plan = {**PLAN, "model": NANO, "tp": 1, "dp": 8, "sequence_parallel": 0, "global_batch_size": 8}
     mamba, delta = (
         sweep(["mixer_activations"], **plan, mamba=flag).mixer_activations for flag in (1, 0)
     )
@@ -269,7 +283,7 @@ def test_windows_in_some_layers_by_hand() -> None:
     # Without a number of layers all have it.
     every = held("attention_span", "mistral-7b", sequence_length=32768)
     assert every == 4096 == held("attention_span", "mistral-7b", sequence_length=32768,
-                                 windowed_layers=32)  # fmt: skip
+                                 sliding_window_layers=32)  # fmt: skip
     packed = held("attention_span", "gpt-oss-120b", sequence_length=4096, document_length=1024)
     assert packed == (1024 + 128) / 2
 
@@ -298,8 +312,8 @@ def test_latent_mixtures_by_hand() -> None:
     norms = 48 * 2 * 4096 + 4096
     whole = 40 * (mamba + small + mixture) + 8 * attention + norms + 2 * 131072 * 4096
     assert held("parameters", SUPER) == pytest.approx(whole, rel=1e-12)
-    plan = {**PLAN, "model": SUPER, "tp": 1, "dp": 64, "ep": 64, "global_batch": 64,
-            "sequence_parallel": 0, "micro_batch": 1, "hardware": "gb200-nvl72"}  # fmt: skip
+    plan = {**PLAN, "model": SUPER, "tp": 1, "dp": 64, "ep": 64, "global_batch_size": 64,
+            "sequence_parallel": 0, "micro_batch_size": 1, "hardware": "gb200-nvl72"}  # fmt: skip
     names = ["routed_elements", "moe_block_activations", "step_time"]
     latent, plain = (sweep(names, **plan, **more) for more in ({}, {"expert_latent_size": 0}))
     # A message is a quarter of what it would be, and so are experts' inputs and outputs.
@@ -357,7 +371,7 @@ def test_sparse_attention_by_hand() -> None:
 
 def test_a_rank_s_part_of_sparse_attention() -> None:
     """Each tensor-parallel rank has the whole indexer; steps of long sequences are shorter."""
-    plan = {**PLAN, "model": "glm-5", "tp": 8, "dp": 32, "ep": 32, "global_batch": 32,
+    plan = {**PLAN, "model": "glm-5", "tp": 8, "dp": 32, "ep": 32, "global_batch_size": 32,
             "sequence_length": 65536, "hardware": "gb200-nvl72"}  # fmt: skip
     names = ["mixer_rank_parameters", "qkv_width", "mixer_activations", "step_time",
              "attention_backward_flops", "attention_forward_flops"]  # fmt: skip
@@ -407,8 +421,8 @@ PLAN = {
     "tp": 2,
     "dp": 4,
     "sequence_length": 4096,
-    "global_batch": 4,
-    "micro_batch": 1,
+    "global_batch_size": 4,
+    "micro_batch_size": 1,
     "sequence_parallel": 1,
     "recompute": "none",
     "memory_capacity": "1000 GB",
@@ -431,7 +445,7 @@ def test_activations_and_weights_of_a_rank() -> None:
 def test_models_without_linear_layers_are_as_they_were() -> None:
     """Beside a hybrid, whose formulas then hold for all, grouped and latent attention too."""
     names = ["step_time", "peak_memory", "parameters", "model_flops_per_token"]
-    plan = {**PLAN, "tp": 1, "dp": 8, "ep": 8, "sequence_parallel": 0, "global_batch": 8}
+    plan = {**PLAN, "tp": 1, "dp": 8, "ep": 8, "sequence_parallel": 0, "global_batch_size": 8}
     models = ["qwen3-30b-a3b", "deepseek-v2-lite"]
     alone = sweep(names, model=models, **plan)
     several = sweep(names, model=["qwen3.5-35b-a3b", *models], **plan)
@@ -507,16 +521,16 @@ def test_the_first_of_two_products_behind_attention_is_in_16_bits() -> None:
 
 def test_several_residuals_by_hand() -> None:
     """Bytes, what is kept and what stages send, beside those of one residual."""
-    plan = {**PLAN, "model": FLASH, "tp": 1, "pp": 4, "dp": 64, "ep": 64, "global_batch": 256,
+    plan = {**PLAN, "model": FLASH, "tp": 1, "pp": 4, "dp": 64, "ep": 64, "global_batch_size": 256,
             "sequence_length": 4096, "hardware": "gb200-nvl72"}  # fmt: skip
-    names = ["half_elementwise_bytes", "moe_layer_activations", "checkpoint_activations",
+    names = ["attention_elementwise_bytes", "moe_layer_activations", "checkpoint_activations",
              "mixing_forward_bytes", "mixing_backward_bytes", "pp_message_bytes",
              "tp_message_bytes", "rank_tokens"]  # fmt: skip
     four, one = (sweep(names, **plan, residual_streams=count) for count in (4, 1))
     token = 2 * 4096
     tokens = float(four.rank_tokens)
     # The sums of one residual, each of three hidden states, give way to kernels of the mixing.
-    sums = float(one.half_elementwise_bytes - four.half_elementwise_bytes)
+    sums = float(one.attention_elementwise_bytes - four.attention_elementwise_bytes)
     assert sums == 2 * 3 * token * tokens
     assert float(one.mixing_forward_bytes) == float(one.mixing_backward_bytes) == 0.0
     # Four are read for the mixing's weights and for the block's input, which is written; they and
@@ -551,7 +565,7 @@ def test_mixing_of_residuals_takes_as_long_as_others_measured(
 
 def test_projections_up_from_latent_vectors_are_as_wide_as_they_are() -> None:
     """DeepSeek-V3's 128 heads of 192 and of 256, beside one product of as many weights."""
-    plan = {**PLAN, "tp": 2, "pp": 1, "dp": 64, "global_batch": 128, "sequence_length": 4096,
+    plan = {**PLAN, "tp": 2, "pp": 1, "dp": 64, "global_batch_size": 128, "sequence_length": 4096,
             "hardware": "gb200-nvl72"}  # fmt: skip
     names = ["latent_width", "qkv_width"]
     latent = sweep(names, **{**plan, "model": "deepseek-v3", "ep": 64})
@@ -571,9 +585,17 @@ def test_blocks_of_a_window_are_as_many_as_are_computed(window: int, tile: int) 
     for first in range(0, sequence, tile):  # Of a block's queries; keys' blocks before it
         earlier = range(0, first, tile)
         tokens += tile * sum(first - (keys + tile - 1) < window for keys in earlier) + tile / 2
-    given = {"selected_span": sequence, "whole_span": sequence, "window": window,
-             "windowed_share": 1.0, "pooled_span": 0.0, "attention_tile": tile}  # fmt: skip
+    given = {
+        "selected_span": sequence,
+        "full_span": sequence,
+        "sliding_window": window,
+        "sliding_window_fraction": 1.0,
+        "pooled_span": 0.0,
+        "attention_tile": tile,
+    }
     found = float(Evaluation(given, {})["causal_tiled_span"])
     assert found == pytest.approx(tokens / (sequence / tile), rel=0.01)
     exact = float(Evaluation(given, {})["causal_attention_span"])
-    assert exact <= found < float(Evaluation({**given, "window": 0}, {})["causal_tiled_span"])
+    assert (
+        exact <= found < float(Evaluation({**given, "sliding_window": 0}, {})["causal_tiled_span"])
+    )

@@ -77,7 +77,7 @@ def test_layers_with_linear_attention_have_no_scores(kernel: str, each: int) -> 
     latent = 2 * 2 * 7168 + 2 * (2 * (1536 + 512) + 64) + 96 * each
     latent += 2 * 96 * (2 * 192 + 128 + 2 * 128 + 128)
     assert kept(KIMI, "latent_attention_activations", kernel) == latent
-    share = kept(KIMI, "latent_attention_share"), kept(KIMI, "grouped_query_share")
+    share = kept(KIMI, "latent_attention_fraction"), kept(KIMI, "grouped_query_fraction")
     assert share == (pytest.approx(24 / 93), 0.0)
 
 
@@ -153,7 +153,12 @@ def test_adapters_that_a_layer_exchanges_are_the_mean_of_its_stage() -> None:
 
 @pytest.mark.parametrize("model", [FLASH, KIMI, "llama3-70b"])
 def test_adapters_are_no_better_known_than_training_all_weights(model: str) -> None:
-    plan = {"unseen_device": 0.0, "unknown_settings": 0.0, "world_size": 64.0, "gpus_per_node": 8.0}
+    plan = {
+        "uncalibrated_device": 0.0,
+        "unknown_settings": 0.0,
+        "world_size": 64.0,
+        "gpus_per_node": 8.0,
+    }
     plan |= {"device_kind": 0.0, "software_kind": 0.0, "given_options": 1.0}
     for name in ("error_band_low", "error_band_high"):
         whole, adapted = (kept(model, name, **plan, **more) for more in ({}, {"lora_rank": 8.0}))

@@ -35,7 +35,7 @@ def test_projections_up_are_made_again_where_they_are() -> None:
 def test_every_second_gemm_of_a_hybrid() -> None:
     """Qwen3.5 27B: keys and output in 16 of 64 layers, what leads out of the state in 48."""
     whole = 16 * (5120 * 4 * 256 + 24 * 256 * 5120) + 48 * (48 * 128 * 5120)
-    assert 64 * found("repeated_mixer_weights", QWEN) == pytest.approx(whole, rel=1e-12)
+    assert 64 * found("recomputed_mixer_weights", QWEN) == pytest.approx(whole, rel=1e-12)
 
 
 def test_a_hybrid_s_attention_in_16_bits_leaves_its_other_mixers_narrow() -> None:
@@ -44,7 +44,8 @@ def test_a_hybrid_s_attention_in_16_bits_leaves_its_other_mixers_narrow() -> Non
     linear = (7168 * (4 * inner + 2 * 96) + inner * 7168) / 8
     latent = (1536 * 96 * 192 + 512 * 96 * 256 + 2 * inner * 7168) / 8 + 7168 * (1536 + 576)
     narrow = [
-        93 * found("mixer_narrow_parameters", KIMI, tp=8, bf16_attention=left) for left in (0, 1)
+        93 * found("mixer_low_precision_parameters", KIMI, tp=8, bf16_attention=left)
+        for left in (0, 1)
     ]
     assert narrow == [pytest.approx(24 * latent + 69 * linear, rel=1e-12),
                       pytest.approx(69 * linear, rel=1e-12)]  # fmt: skip
@@ -54,7 +55,7 @@ def test_an_mlp_of_no_width_has_no_bias() -> None:
     """GPT-OSS has biases, and experts alone; Llama has neither biases nor experts."""
     assert found("mlp_parameters", "gpt-oss-120b") == 0.0
     assert found("expert_parameters", "gpt-oss-120b") == 3 * 2880**2 + 3 * 2880
-    assert found("expert_parameters", "llama3-8b", biases=1) == 0.0
+    assert found("expert_parameters", "llama3-8b", linear_bias=1) == 0.0
 
 
 def test_a_gate_counts_without_linear_layers_too() -> None:
@@ -65,7 +66,7 @@ def test_a_gate_counts_without_linear_layers_too() -> None:
 
 def test_mixers_that_stay_narrow_are_cast() -> None:
     """Kimi K3 with attention in 16 bits: two casts a GEMM fewer in 24 of 93 layers, not in all."""
-    given = {"forward_operations": 20.0, "cast_launches": 2.0, "launch_share": 0.5}
+    given = {"forward_operations": 20.0, "cast_launches": 2.0, "eager_launch_fraction": 0.5}
     narrow, left = (
         found("dense_forward_launches", KIMI, **given, bf16_attention=left) for left in (0, 1)
     )

@@ -123,11 +123,11 @@ def test_what_follows_of_a_plan() -> None:
     for schedule in LABELS["schedule"].values:
         forms = [
             one
-            for one in REGISTRY.candidates("even_bubble_time")
+            for one in REGISTRY.candidates("balanced_bubble_time")
             if isinstance(one, Formula) and schedule in one.holds.get("schedule", ())
         ]
         even = all("stages" not in one.holds or "even" in one.holds["stages"] for one in forms)
         assert even or following({"schedule": schedule}, ())["stages"] == "uneven"
-    assert implied(("layers", "dp", "global_batch")) == {"shapes": "unknown"}
+    assert implied(("layers", "dp", "global_batch_size")) == {"shapes": "unknown"}
     assert set(implied(())) == {"shapes", "depth"}
     assert implied(("mesh_nx", "mesh_ny"))["grid"] == "given"

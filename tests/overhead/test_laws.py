@@ -59,7 +59,7 @@ def changed(price: Prices, ending: str, value: float) -> dict[str, Any]:
 
 
 # An algorithm whose steps wait for their slowest level takes one of these.
-BYTES = ("message_bytes", "wire_time")
+BYTES = ("message_bytes", "serialization_time")
 
 
 def column(rng: Generator, low: float, high: float) -> Any:
@@ -201,7 +201,7 @@ def test_phases_pipelined_over_chunks(topology: str, collective: str, rng: Gener
         many = evaluate(algorithm, {**free, "phase_chunks": 2.0**60}, latency_per=per)
         busy = [
             many[f"dimension_{number}_transfer_fraction"]
-            * many[f"{level}_wire_time" if level else "wire_time"]
+            * many[f"{level}_serialization_time" if level else "serialization_time"]
             for number, level in enumerate(levels, 1)
         ]
         slowest = np.maximum(np.maximum(busy[0], busy[1]), busy[2])
@@ -224,7 +224,9 @@ def test_parts_of_phases_in_a_pipeline(topology: str, collective: str, rng: Gene
         parts = found["latency_time"] + found["bandwidth_time"]
         equal(found["time"], parts + found["reduction_time"], algorithm.name)
         work = sum(found[f"phase_{number}_time"] for number in (1, 2, 3))
-        equal(parts + found["hidden_phase_time"], found["pipelined_chunks"] * work, algorithm.name)
+        equal(
+            parts + found["overlapped_phase_time"], found["pipelined_chunks"] * work, algorithm.name
+        )
         if topology == "hierarchical":
             levels = found["intra_time"] + found["inter_time"] + found["pod_time"]
             equal(levels, parts, algorithm.name)
@@ -288,7 +290,7 @@ ONE_LEVEL = {
 @pytest.mark.parametrize("level", ["intra", "inter", "pod"])
 @few
 def test_a_hierarchy_of_one_level_is_a_switch(level: str, collective: str, rng: Generator) -> None:
-    price = prices("hierarchical", rng) | {"ranks_per_nic": 1.0, "oversubscription": 1.0}
+    price = prices("hierarchical", rng) | {"ranks_sharing_nic": 1.0, "oversubscription": 1.0}
     price |= {"pod_oversubscription": 1.0, "in_network_latency_factor": 1.0}
     own = {name: price[f"{level}_{name}"] for name in ("latency", "bandwidth", "energy_per_bit")}
     own |= {"message_bytes": price["message_bytes"], "chunks": price["chunks"]}

@@ -19,8 +19,8 @@ PLAN = {
     "tp": 4,
     "dp": 2,
     "sequence_length": 8192,
-    "global_batch": 8,
-    "micro_batch": 1,
+    "global_batch_size": 8,
+    "micro_batch_size": 1,
     "zero_stage": 0,
     "sequence_parallel": 1,
     "recompute": "none",
@@ -107,7 +107,7 @@ def test_inputs_are_kept_where_adapters_take_them() -> None:
 def test_experts_are_frozen() -> None:
     """Adapters of attention and of shared experts; routed experts exchange no gradients."""
     moe = {"model": "deepseek-v3", "tp": 1, "dp": 64, "ep": 64, "sequence_parallel": 0,
-           "global_batch": 64, "lora_rank": 4}  # fmt: skip
+           "global_batch_size": 64, "lora_rank": 4}  # fmt: skip
     # Down to latent vectors of 1536 and 512 + 64, up to 128 heads of 192, 128 and 128.
     attention = 7168 + 1536 + 1536 + 128 * 192 + 7168 + 576 + 512 + 128 * 256 + 128 * 128 + 7168
     dense, shared = 2 * 7168 + 3 * 18432, 2 * 7168 + 3 * 2048
@@ -129,7 +129,7 @@ def test_published_steps_of_llama2_70b() -> None:
         ({}, (3.66668, 3.68673, 3.6738, 3.72435)),
         ({"dp": 8}, (0.960143,)),
         ({"dp": 8, "cp": 2}, (0.540574, 0.55500, 0.54329)),
-        ({"dp": 128, "cp": 2, "global_batch": 128}, (0.545081,)),
+        ({"dp": 128, "cp": 2, "global_batch_size": 128}, (0.545081,)),
     ):
         (time,) = found("step_time", **{**only, **changed})
         assert time == pytest.approx(np.mean(measured), rel=0.05)
@@ -146,12 +146,12 @@ def test_attention_of_packed_sequences_stays_within_documents() -> None:
     packed = found(*names, document_length=1024)
     assert packed[:2] == [flops / 8 for flops in whole[:2]]
     # As many sequences of that length take as long, but for what each costs by itself.
-    alone = found(*names, sequence_length=1024, global_batch=64, micro_batch=8)
+    alone = found(*names, sequence_length=1024, global_batch_size=64, micro_batch_size=8)
     assert packed[:3] == pytest.approx(alone[:3])
     assert packed[3] == pytest.approx(alone[3], rel=0.01)
     assert packed[4] == whole[4]
     # A window within documents: tokens beyond it are left out of each.
-    both = found("causal_attention_span", document_length=1024, window=256)
+    both = found("causal_attention_span", document_length=1024, sliding_window=256)
     assert both == [256 * (1 - 256 / 2048)]
 
 

@@ -30,11 +30,11 @@ PLANS = st.fixed_dictionaries(
         "cp": DEGREES,
         "zero_stage": st.integers(0, 3),
         "sequence_parallel": st.integers(0, 1),
-        "micro_batch": st.integers(1, 4),
+        "micro_batch_size": st.integers(1, 4),
         "in_flight_micro_batches": st.integers(1, 16),
         "dropout": st.integers(0, 1),
-        "pending_share": st.sampled_from([0.0, 0.5, 1.0]),
-        "reserve_factor": st.sampled_from([1.0, 1.25]),
+        "unsharded_gradient_fraction": st.sampled_from([0.0, 0.5, 1.0]),
+        "allocator_reserve_ratio": st.sampled_from([1.0, 1.25]),
     }
 )
 MODELS = st.sampled_from([LLAMA3_70B, DEEPSEEK_V3, K22["175B"]])
@@ -46,10 +46,12 @@ laws = settings(max_examples=40, deadline=None)
 @given(plan=PLANS, model=MODELS, kernel=KERNELS)
 def test_parts_sum_to_totals(plan: dict[str, float], model: Given, kernel: str) -> None:
     report = stage_memory({**model, **MIXED, **plan}, {"attention_kernel": kernel})
-    outside = {"communicator_memory", "context_bytes"}
+    outside = {"nccl_buffer_memory", "context_bytes"}
     inside = sum(report.parts[name] for name in PARTS if name not in outside)
     np.testing.assert_allclose(report.parts["allocated_memory"], inside, rtol=1e-12)
-    total = plan["reserve_factor"] * inside + sum(report.parts[name] for name in sorted(outside))
+    total = plan["allocator_reserve_ratio"] * inside + sum(
+        report.parts[name] for name in sorted(outside)
+    )
     np.testing.assert_allclose(report.parts["memory"], total, rtol=1e-12)
     assert float(report.peak_memory) == np.max(report.parts["memory"])
     assert all((part >= 0).all() for part in report.parts.values())
@@ -62,18 +64,28 @@ def test_parts_sum_to_totals(plan: dict[str, float], model: Given, kernel: str) 
     layers=st.integers(48, 96),
     dense=st.integers(0, 6),
     ends=st.tuples(st.integers(0, 1), st.integers(0, 1)),
-    micro_batches=st.sampled_from([1.0, 4.0, 16.0, 64.0]),
+    num_micro_batches=st.sampled_from([1.0, 4.0, 16.0, 64.0]),
 )
 def test_no_stage_needs_more_than_the_fullest(
-    pp: float, chunks: int, layers: int, dense: int, ends: tuple[int, int], micro_batches: float
+    pp: float, chunks: int, layers: int, dense: int, ends: tuple[int, int], num_micro_batches: float
 ) -> None:
     """Leading dense layers fill chunks of the first stages: interleaved ones are short."""
     embedding, loss = ends
     values = {
-        **DEEPSEEK_V3, **MIXED, "layers": layers, "dense_layers": dense, "pp": pp, "tp": 8.0,
-        "ep": 8.0, "dp": 8.0, "virtual_stages": chunks, "micro_batches": micro_batches,
-        "embedding_as_layer": embedding, "loss_as_layer": loss, "sequence_parallel": 1.0,
-    }  # fmt: skip
+        **DEEPSEEK_V3,
+        **MIXED,
+        "layers": layers,
+        "dense_layers": dense,
+        "pp": pp,
+        "tp": 8.0,
+        "ep": 8.0,
+        "dp": 8.0,
+        "virtual_pipeline_size": chunks,
+        "num_micro_batches": num_micro_batches,
+        "embedding_layer_weight": embedding,
+        "head_layer_weight": loss,
+        "sequence_parallel": 1.0,
+    }
     labels = {"schedule": "interleaved" if chunks > 1 else "one_f_one_b"}
     each = Derivation({**values, "stage": np.arange(pp)}, labels)["memory"]
     most = float(stage_memory(values, labels).peak_memory)
@@ -138,7 +150,7 @@ def test_no_parallelism_has_no_buffers_for_communication() -> None:
     parts = stage_memory(
         {**LLAMA3_70B, **MIXED, "in_flight_micro_batches": 1, "zero_stage": 3}
     ).parts
-    for name in ("communicator_memory", "gathered_memory", "bucket_memory"):
+    for name in ("nccl_buffer_memory", "zero3_gathered_memory", "bucket_memory"):
         assert not parts[name].any()
 
 
@@ -162,7 +174,7 @@ def test_one_value_is_one_of_many() -> None:
 def test_no_stage_is_fuller_than_the_headline(pp: int) -> None:
     """Of 1F1B, on every stage."""
     values = {**DEEPSEEK_V3, **MIXED, "layers": 64, "pp": pp, "dp": 64, "ep": 16, "zero_stage": 1,
-              "micro_batches": 64}  # fmt: skip
+              "num_micro_batches": 64}  # fmt: skip
     labels = {"recompute": "selective", "schedule": "one_f_one_b"}
     every = Derivation({**values, "stage": np.arange(float(pp))}, labels)
     np.testing.assert_array_equal(every["in_flight_micro_batches"], pp - np.arange(pp))
@@ -173,9 +185,9 @@ def test_no_stage_is_fuller_than_the_headline(pp: int) -> None:
 def test_without_a_backward_nothing_is_kept() -> None:
     values = {**LLAMA3_70B, **RECIPES["forward_only"].given(), "tp": 8, "logit_bytes": 2}
     report = stage_memory(values, {"schedule": "forward_only"})
-    assert not report.parts["stored_activation_memory"].any()
+    assert not report.parts["saved_activation_memory"].any()
     layer = held(values)["dense_layer_activations"] * 8192
-    np.testing.assert_array_equal(report.parts["live_activation_memory"], layer)
+    np.testing.assert_array_equal(report.parts["recompute_activation_memory"], layer)
     parameters = float(held(values)["rank_parameters"])
     np.testing.assert_array_equal(report.parts["model_state_memory"], 2 * parameters)
 
@@ -190,12 +202,21 @@ def test_what_is_missing_is_named() -> None:
         stage_memory({**LLAMA3_70B, "in_flight_micro_batches": 1})
     with pytest.raises(ValueError, match="recompute = fill: no such value; did you mean 'full'"):
         stage_memory({**LLAMA3_70B, **MIXED, "in_flight_micro_batches": 1}, {"recompute": "fill"})
-    with pytest.raises(ValueError, match="micro_bach: no such quantity; did you mean 'micro_batch"):
+    with pytest.raises(
+        ValueError, match="micro_bach: no such quantity; did you mean 'micro_batch_size"
+    ):
         stage_memory({**LLAMA3_70B, **MIXED, "in_flight_micro_batches": 1, "micro_bach": 2})
 
 
 def test_forwards_alone_have_neither_gradients_nor_optimizer() -> None:
-    values = {**LLAMA3_70B, **MIXED, "tp": 8, "zero_stage": 2, "dp": 4, "pending_share": 1}
+    values = {
+        **LLAMA3_70B,
+        **MIXED,
+        "tp": 8,
+        "zero_stage": 2,
+        "dp": 4,
+        "unsharded_gradient_fraction": 1,
+    }
     parts = stage_memory({**values, "placeholder_bytes": 2}, {"schedule": "forward_only"}).parts
     for name in PARTS:
         training = "gradient" in name or name.startswith(("optimizer", "bucket", "placeholder"))

@@ -89,9 +89,13 @@ def test_leading_dense_layers_are_where_they_are(layers: int, dense: int, pp: in
     owners = [(layer // chunk) % pp for layer in range(layers)]
     expected = [sum(owner == i for owner in owners[:dense]) for i in range(pp)]
     plan = {
-        **DEEPSEEK_V3, "layers": layers, "dense_layers": dense, "pp": pp, "virtual_stages": v,
+        **DEEPSEEK_V3,
+        "layers": layers,
+        "dense_layers": dense,
+        "pp": pp,
+        "virtual_pipeline_size": v,
         "stage": np.arange(pp),
-    }  # fmt: skip
+    }
     memory = held(plan)
     np.testing.assert_allclose(memory["stage_leading_layers"], expected, atol=1e-9)
     np.testing.assert_allclose(memory["stage_moe_layers"], layers / pp - np.array(expected))
@@ -120,9 +124,15 @@ def test_leading_dense_layers_beside_ends_that_count_as_layers(
         for kind in ("dense", "experts")
     ]
     plan = {
-        **DEEPSEEK_V3, "layers": layers, "dense_layers": dense, "pp": pp, "virtual_stages": v,
-        "embedding_as_layer": embedding, "loss_as_layer": loss, "stage": np.arange(pp),
-    }  # fmt: skip
+        **DEEPSEEK_V3,
+        "layers": layers,
+        "dense_layers": dense,
+        "pp": pp,
+        "virtual_pipeline_size": v,
+        "embedding_layer_weight": embedding,
+        "head_layer_weight": loss,
+        "stage": np.arange(pp),
+    }
     memory = held(plan)
     np.testing.assert_array_equal(memory["stage_leading_layers"], expected[0])
     np.testing.assert_array_equal(memory["stage_moe_layers"], expected[1])
@@ -138,10 +148,10 @@ def test_dualpipe_s_ranks_hold_the_stage_and_its_opposite() -> None:
 
 def test_ends_may_count_as_layers() -> None:
     """Llama-3.1 405B has 126 layers on 16 stages: the first and the last have one less."""
-    plan = {"layers": 126, "pp": 8, "virtual_stages": 8, "stage": [0.0, 1.0, 7.0],
-            "embedding_as_layer": 0}  # fmt: skip
+    plan = {"layers": 126, "pp": 8, "virtual_pipeline_size": 8, "stage": [0.0, 1.0, 7.0],
+            "embedding_layer_weight": 0}  # fmt: skip
     np.testing.assert_array_equal(held(plan)["stage_layers"], 16.0)
-    ends = {"embedding_as_layer": 1, "loss_as_layer": 1}
+    ends = {"embedding_layer_weight": 1, "head_layer_weight": 1}
     np.testing.assert_array_equal(held({**plan, **ends})["stage_layers"], [15.0, 16.0, 15.0])
 
 
@@ -163,7 +173,7 @@ def test_activations_of_eight_bit_products() -> None:
 
 
 def test_activations_of_deepseek_v3_by_hand() -> None:
-    plan = {**DEEPSEEK_V3, "tp": 2, "sequence_parallel": 1, "expert_imbalance": 1.5}
+    plan = {**DEEPSEEK_V3, "tp": 2, "sequence_parallel": 1, "expert_load_imbalance": 1.5}
     memory = held({**plan, "weighted_outputs": 1})
     attention = 8 * 7168 / 2 + (4 * (1536 + 512) + 2 * 64) / 2 + 4 * 128 * (192 + 128) / 2
     experts = 1.5 * 8 / 2 * (4 * 7168 + 2 * 3 * 2048)
@@ -185,20 +195,22 @@ def test_gathered_weights_of_fully_sharded_layers_by_hand() -> None:
     plan = {**LLAMA3_70B, "dp": 64, "zero_stage": 3, "gathered_layers": 3}
     layer = 8192 * 64 * 128 * 2 + 2 * 8192 * 8 * 128 + 3 * 8192 * 28672 + 2 * 8192
     ends = 2 * 128256 * 8192 + 8192
-    assert float(held(plan)["gathered_memory"]) == 2 * (3 * layer + ends)
-    assert float(held({**plan, "dp": 1})["gathered_memory"]) == 0.0
-    assert float(held({**plan, "zero_stage": 2})["gathered_memory"]) == 0.0
-    waiting = {**plan, **RECIPES["fsdp_adam"].given(), "pending_share": 1}
+    assert float(held(plan)["zero3_gathered_memory"]) == 2 * (3 * layer + ends)
+    assert float(held({**plan, "dp": 1})["zero3_gathered_memory"]) == 0.0
+    assert float(held({**plan, "zero_stage": 2})["zero3_gathered_memory"]) == 0.0
+    waiting = {**plan, **RECIPES["fsdp_adam"].given(), "unsharded_gradient_fraction": 1}
     parameters = float(held(plan)["rank_parameters"])
-    assert float(held(waiting)["pending_gradient_memory"]) == 4 * parameters
+    assert float(held(waiting)["unsharded_gradient_memory"]) == 4 * parameters
     # Weights that stay gathered are all of a stage's, and gradients reduced once a step wait.
     for kept in ({"keep_gathered": 1}, {"gather_every_micro_batch": 0}):
-        assert float(held({**plan, **kept})["gathered_memory"]) == 2 * (80 * layer + ends)
-    piped = {**plan, **RECIPES["fsdp_adam"].given(), "pp": 4, "whole_in_pipeline": 1}
+        assert float(held({**plan, **kept})["zero3_gathered_memory"]) == 2 * (80 * layer + ends)
+    piped = {**plan, **RECIPES["fsdp_adam"].given(), "pp": 4, "unsharded_in_pipeline": 1}
     first = 20 * layer + 128256 * 8192
-    stage = {name: held(piped)[name] for name in ("gathered_memory", "pending_gradient_memory")}
-    assert float(np.max(stage["pending_gradient_memory"])) == 4 * first
-    assert float(np.max(stage["gathered_memory"])) == 2 * first
+    stage = {
+        name: held(piped)[name] for name in ("zero3_gathered_memory", "unsharded_gradient_memory")
+    }
+    assert float(np.max(stage["unsharded_gradient_memory"])) == 4 * first
+    assert float(np.max(stage["zero3_gathered_memory"])) == 2 * first
 
 
 def test_what_every_second_product_leaves_by_hand() -> None:
@@ -210,14 +222,14 @@ def test_what_every_second_product_leaves_by_hand() -> None:
     split = held({**LLAMA3_70B, "tp": 8, "sequence_parallel": 1}, recompute="per_op")
     own = (2 * 8192 + 2 * (64 + 64 + 8) * 128 + scores + 2 * 28672 + 2 * 2 * 8192) / 8
     assert float(split["kept_dense_layer_activations"]) == own + 2 * 8192
-    plain = held({**LLAMA3_70B, "gated": 0}, recompute="per_op")
+    plain = held({**LLAMA3_70B, "gated_mlp": 0}, recompute="per_op")
     assert float(plain["kept_dense_layer_activations"]) == expected - 2 * 8192
 
 
 def test_full_recomputation_keeps_as_much_wherever_it_stops() -> None:
     for shapes in (LLAMA3_70B, DEEPSEEK_V3):
         one, other = (held(shapes, recompute=mode) for mode in ("full", "full_early_stop"))
-        for name in ("stored_activation_memory", "live_activation_memory"):
+        for name in ("saved_activation_memory", "recompute_activation_memory"):
             assert float(one[name]) == float(other[name])
 
 
@@ -258,13 +270,13 @@ def test_buffers_of_experts_exchange_by_hand() -> None:
     own = stage_memory(plan, labels)
     tokens = 64 * 4096 * (2 * 7168 + 4 * 256 + 4 * 56)
     whole = stage_memory(plan)
-    more = own.parts["communicator_memory"] - whole.parts["communicator_memory"]
+    more = own.parts["nccl_buffer_memory"] - whole.parts["nccl_buffer_memory"]
     np.testing.assert_array_equal(more, tokens)
     np.testing.assert_array_equal(own.parts["allocated_memory"], whole.parts["allocated_memory"])
     # Nodes of 8 have an eighth of the experts; a node alone has no buffers.
-    eight = stage_memory({**plan, "gpus_per_node": 8}, labels).parts["communicator_memory"]
+    eight = stage_memory({**plan, "gpus_per_node": 8}, labels).parts["nccl_buffer_memory"]
     saved = 64 * 4096 * 4 * (256 - 32)
-    np.testing.assert_allclose(own.parts["communicator_memory"] - eight, saved)
+    np.testing.assert_allclose(own.parts["nccl_buffer_memory"] - eight, saved)
     alone = {**plan, "ep": 1}
     np.testing.assert_array_equal(
         stage_memory(alone, labels).peak_memory, stage_memory(alone).peak_memory

@@ -34,7 +34,7 @@ def test_table_2_of_korthikanti(
     heads: float, size: float, tp: float, sequence: float, batch: float
 ) -> None:
     h, a, s, t = heads * size, heads, sequence, tp
-    plan = {**gpt(2, h, a), "sequence_length": s, "micro_batch": batch, "tp": t}
+    plan = {**gpt(2, h, a), "sequence_length": s, "micro_batch_size": batch, "tp": t}
     sbh, scores = s * batch * h, 5 * a * s / h
 
     def kept(values: Given, recompute: str) -> float:
@@ -72,7 +72,7 @@ def test_table_2_of_korthikanti(
 def test_layers_of_the_paper_s_models(
     model: str, batch: int, sp: int, recompute: str, tp: int, mebibytes: float
 ) -> None:
-    plan = {**K22[model], "micro_batch": batch, "sequence_parallel": sp, "tp": tp}
+    plan = {**K22[model], "micro_batch_size": batch, "sequence_parallel": sp, "tp": tp}
     memory = held(plan, **UNFUSED, recompute=recompute)
     layer = memory["rank_tokens"] * memory["kept_dense_layer_activations"]
     assert float(layer) / MIB == pytest.approx(mebibytes, rel=1e-9)
@@ -92,13 +92,18 @@ def test_figure_1_of_korthikanti(
     model: str, batch: int, pp: int, v: int, none: float, selective: float, states: float
 ) -> None:
     plan = {
-        **K22[model], **RECIPES["megatron_bf16"].given(), "micro_batch": batch, "tp": 8, "pp": pp,
-        "virtual_stages": v, "in_flight_micro_batches": pp if v == 1 else pp + (pp - 1) / v,
-    }  # fmt: skip
+        **K22[model],
+        **RECIPES["megatron_bf16"].given(),
+        "micro_batch_size": batch,
+        "tp": 8,
+        "pp": pp,
+        "virtual_pipeline_size": v,
+        "in_flight_micro_batches": pp if v == 1 else pp + (pp - 1) / v,
+    }
     whole = held(plan, **UNFUSED)
-    assert float(whole["stored_activation_memory"]) / GIB == pytest.approx(none, rel=1e-12)
+    assert float(whole["saved_activation_memory"]) / GIB == pytest.approx(none, rel=1e-12)
     split = held({**plan, "sequence_parallel": 1}, **UNFUSED, recompute="selective")
-    assert float(split["stored_activation_memory"]) / GIB == pytest.approx(selective, rel=1e-12)
+    assert float(split["saved_activation_memory"]) / GIB == pytest.approx(selective, rel=1e-12)
     # The figure counts the layers' matrices alone, 18 bytes each.
     matrices = whole["stage_layers"] * (whole["mixer_weights"] + whole["mlp_weights"]) / 8
     assert float(matrices) * 18 / GIB == pytest.approx(states, rel=1e-12)
@@ -125,7 +130,7 @@ def test_figure_7_of_korthikanti(model: str, sp: int, recompute: str, percent: f
     plan = {**K22[model], "tp": 8}
     ours = held({**plan, "sequence_parallel": sp}, **UNFUSED, recompute=recompute)
     base = held(plan, **UNFUSED)
-    share = ours["stored_activation_memory"] / base["stored_activation_memory"]
+    share = ours["saved_activation_memory"] / base["saved_activation_memory"]
     assert 100 * float(share) == pytest.approx(percent, abs=0.15)
 
 
@@ -167,6 +172,6 @@ def test_bytes_a_parameter_of_megatron_and_fsdp(dp: int, cp: int) -> None:
     assert each("fp32_adam", 0) == 16.0
     assert each("fp32_adam", 1) == pytest.approx(8 + 8 / d)
     assert each("fsdp_adam", 3) == pytest.approx(16 / d)
-    assert each("fsdp_adam", 3, hsdp_shard=4) == pytest.approx(4.0)
+    assert each("fsdp_adam", 3, hsdp_shard_size=4) == pytest.approx(4.0)
     assert each("two_moments", 0) == 12.0
     assert each("fp8_adam", 1) == pytest.approx(3 + 12 / d)

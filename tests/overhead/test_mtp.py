@@ -21,9 +21,18 @@ OWN = 2 * HIDDEN * HIDDEN + 3 * HIDDEN
 
 def test_parameters_and_operations_by_hand() -> None:
     """The report's main model has 671 billion parameters, and its weights with the module 685."""
-    one = {**DEEPSEEK_V3, "mtp_layers": 1, "moe_every": 1, "learned_positions": 0, "window": 0,
-           "tied_embeddings": 0, "biases": 0, "qkv_biases": 0, "qk_norms": 0,
-           "layer_norm": 0}  # fmt: skip
+    one = {
+        **DEEPSEEK_V3,
+        "mtp_layers": 1,
+        "moe_layer_frequency": 1,
+        "learned_positions": 0,
+        "sliding_window": 0,
+        "tied_embeddings": 0,
+        "linear_bias": 0,
+        "qkv_biases": 0,
+        "qk_norms": 0,
+        "layer_norm": 0,
+    }
     layer = ATTENTION + 1536 + 512 + 257 * EXPERT + (HIDDEN + 1) * 256 + 2 * HIDDEN
     assert float(derive("mtp_parameters", one)) == layer + OWN
     # The weights that are published with the module repeat embedding and output layer.
@@ -72,7 +81,7 @@ def test_dense_models_add_dense_layers() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_the_step_grows_by_a_layer_and_the_logits_each(count: int) -> None:
     """On one stage a further token costs a layer, its projection, embedding, logits and loss."""
-    plan = {**GPT, **BARE, "micro_batches": 8, "tp": 1, "pp": 1}
+    plan = {**GPT, **BARE, "num_micro_batches": 8, "tp": 1, "pp": 1}
     none, more = (evaluation({**plan, "mtp_layers": n}) for n in (0, count))
     each = more["dense_layer_forward_time"] + more["dense_layer_backward_time"]
     kinds = ("forward", "input_gradient", "weight_gradient")
@@ -80,14 +89,14 @@ def test_the_step_grows_by_a_layer_and_the_logits_each(count: int) -> None:
     own = own + more["loss_time"] + more["embedding_gpu_time"] + more["mtp_elementwise_time"]
     assert float(more["mtp_time"]) == pytest.approx(count * float(own))
     expected = 8 * count * float(each + own)
-    assert float(more["busy_time"] + more["imbalance_time"]) - float(
-        none["busy_time"] + none["imbalance_time"]
+    assert float(more["busy_time"] + more["stage_imbalance_time"]) - float(
+        none["busy_time"] + none["stage_imbalance_time"]
     ) == pytest.approx(expected, rel=1e-6)
 
 
 def test_more_further_tokens_never_take_less() -> None:
     counts = np.arange(4.0)
-    plan = {**DEEPSEEK, **BARE, "micro_batches": 32, "pp": 8, "ep": 8, "dp": 8}
+    plan = {**DEEPSEEK, **BARE, "num_micro_batches": 32, "pp": 8, "ep": 8, "dp": 8}
     step = evaluation({**plan, "mtp_layers": counts})
     for name in ("step_time", "last_stage_memory", "model_flops_per_token", "all_dense_parameters"):
         assert (np.diff(step[name]) > 0.0).all(), name
@@ -96,7 +105,7 @@ def test_more_further_tokens_never_take_less() -> None:
 @pytest.mark.parametrize("sequence_parallel", [0, 1])
 def test_what_tensor_parallel_ranks_exchange_for_a_further_token(sequence_parallel: int) -> None:
     """Its embedding's parts, what its projection takes, twice as wide, and the results' columns."""
-    plan = {**GPT, **BARE, "micro_batches": 6, "tp": 4, "pp": 1, "mtp_layers": 2,
+    plan = {**GPT, **BARE, "num_micro_batches": 6, "tp": 4, "pp": 1, "mtp_layers": 2,
             "sequence_parallel": sequence_parallel}  # fmt: skip
     step = evaluation(plan)
     whole = {"mtp_all_reduce": (1, 0), "mtp_all_gather": (1, 0), "mtp_input_all_reduce": (0, 1)}

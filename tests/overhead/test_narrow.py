@@ -14,7 +14,7 @@ from sweeps.spec.framework import training_constants
 
 PLAN: dict[str, Any] = {
     "model": "qwen3-30b-a3b", "hardware": "gb300-nvl72", "framework": "megatron-lm", "dp": 8,
-    "ep": 8, "precision": "fp8", "zero_stage": 1, "micro_batch": 1, "global_batch": 64,
+    "ep": 8, "precision": "fp8", "zero_stage": 1, "micro_batch_size": 1, "global_batch_size": 64,
     "sequence_length": 4096, "recompute": "none", "memory_capacity": "1000 GB",
 }  # fmt: skip
 
@@ -61,7 +61,12 @@ def test_a_recipe_of_8_bits_keeps_scales_and_copies(
     assert known["matmul_input_bytes"].value == (33 / 32 if precision == "mxfp8" else 1.0)
     # Rates are those of 8 bits.
     plain = training_constants(machine, framework, precision="fp8")
-    for name in ("peak_flops", "matmul_efficiency", "best_matmul_flops", "attention_peak_flops"):
+    for name in (
+        "peak_flops",
+        "matmul_efficiency",
+        "peak_measured_matmul_flops",
+        "attention_peak_flops",
+    ):
         assert known[name] == plain[name]
 
 
@@ -71,14 +76,14 @@ def test_hopper_has_no_products_of_scaled_blocks() -> None:
 
 
 def test_copies_of_weights_and_scales_are_in_memory() -> None:
-    names = ("peak_weight_memory", "peak_stored_activation_memory", "step_time", "host_part_time")
+    names = ("peak_weight_memory", "peak_saved_activation_memory", "step_time", "host_part_time")
     plain = found(*names)
     blocks = found(*names, precision="mxfp8")
     # Of what products take: attention, and 16 of 128 experts; tables and norms have no copies.
     products = 48 * (2048 * (2 * 4096 + 2 * 512) + 16 * 3 * 2048 * 768)
     copies = blocks["peak_weight_memory"] - plain["peak_weight_memory"]
     assert copies == pytest.approx(2.0 * 33 / 32 * products)
-    stored = "peak_stored_activation_memory"
+    stored = "peak_saved_activation_memory"
     assert plain[stored] < blocks[stored] < 33 / 32 * plain[stored]
     # The GPUs compute as long; the host launches one cast of an expert's tokens, not two.
     gpus = [one["step_time"] - one["host_part_time"] for one in (plain, blocks)]
@@ -89,7 +94,7 @@ def test_copies_of_weights_and_scales_are_in_memory() -> None:
 # What stays in 16 bits: layers, or modules of every layer.
 
 STORED: dict[str, Any] = {**PLAN, "framework": "megatron-lm+fp8_parameters"}
-KEPT = ("peak_weight_memory", "peak_stored_activation_memory", "dp_gather_bytes",
+KEPT = ("peak_weight_memory", "peak_saved_activation_memory", "dp_gather_bytes",
         "edp_gather_bytes", "matmul_part_time", "elementwise_part_time")  # fmt: skip
 # Of qwen3-30b-a3b on one of 8 ranks: weights of attention and of 16 experts.
 ATTENTION = 48 * 2048 * (2 * 4096 + 2 * 512)
@@ -112,7 +117,7 @@ def test_weights_left_in_16_bits_are_stored_and_gathered_so() -> None:
 
 def test_sharded_weights_left_in_16_bits_are_gathered_so() -> None:
     """ZeRO-3 gathers a layer's: 2 bytes a weight of what is left, of norms and of the router."""
-    names = ("dp_layer_gather_bytes", "edp_layer_gather_bytes", "peak_gathered_memory")
+    names = ("dp_layer_gather_bytes", "edp_layer_gather_bytes", "peak_zero3_gathered_memory")
     plan = {**STORED, "zero_stage": 3, "dp": 16, "gathered_layers": 2}
     wide = found(*names, **{**plan, "precision": "bf16"})
     kept = found(*names, **plan, bf16_experts=1)
@@ -126,7 +131,7 @@ def test_modules_left_in_16_bits_are_all_of_a_mixture_s_layers() -> None:
     layers = found(*KEPT, **STORED, bf16_layers=48)
     modules = found(*KEPT, **STORED, bf16_attention=1, bf16_experts=1)
     # Half of what the blocks take is kept for the router, which is no module of its own.
-    stored = "peak_stored_activation_memory"
+    stored = "peak_saved_activation_memory"
     assert modules.pop(stored) <= layers.pop(stored)
     del modules["elementwise_part_time"], layers["elementwise_part_time"]
     assert modules == pytest.approx(layers)
@@ -146,11 +151,18 @@ def test_more_in_16_bits_takes_more_memory_and_longer_products(module: str) -> N
 def test_an_attention_in_16_bits_leaves_a_hybrid_s_others_narrow() -> None:
     """Nemotron-3 Super: 8 of 48 layers have attention, 4608 + 4096 wide; Mamba's stay in 4 bits."""
     plan = {**PLAN, "model": "nemotron-3-super-120b-a12b", "precision": "fp4", "ep": 64, "dp": 64}
-    share = found("attention_narrow_share", **plan, bf16_attention=1)["attention_narrow_share"]
+    share = found("low_precision_attention_fraction", **plan, bf16_attention=1)[
+        "low_precision_attention_fraction"
+    ]
     attention = 8 * (4096 + 2 * 2 * 128 + 4096)
     mamba = 40 * ((2 * 8 * 128 + 8192) + 8192 + 128 + 8192)
     assert share == pytest.approx(mamba / (attention + mamba))
-    assert found("expert_narrow_share", **plan, bf16_attention=1)["expert_narrow_share"] == 1.0
+    assert (
+        found("low_precision_expert_fraction", **plan, bf16_attention=1)[
+            "low_precision_expert_fraction"
+        ]
+        == 1.0
+    )
 
 
 def test_tensor_parallel_ranks_gather_what_is_left_in_16_bits_as_it_is() -> None:

@@ -13,15 +13,15 @@ import sweeps
 # skills/nemo-mbridge-perf-cpu-offloading/card.yaml: share, overlap, step [s], memory saved [GB].
 QWEN: dict[str, Any] = {
     "model": "qwen3-30b-a3b", "hardware": "dgx-h100", "framework": "megatron-lm", "tp": 2, "pp": 2,
-    "dp": 4, "ep": 4, "sequence_parallel": 1, "zero_stage": 1, "global_batch": 8,
-    "micro_batch": 1, "sequence_length": 4096, "recompute": "none",
+    "dp": 4, "ep": 4, "sequence_parallel": 1, "zero_stage": 1, "global_batch_size": 8,
+    "micro_batch_size": 1, "sequence_length": 4096, "recompute": "none",
 }  # fmt: skip
 MEASURED = [(0, 0, 0.996, 0.0), (0.25, 0, 1.871, 3.8), (0.5, 0, 2.484, 7.6), (0.75, 0, 3.187, 11.6),
             (1, 0, 4.189, 15.3), (1, 1, 3.877, 15.3)]  # fmt: skip
 # Llama-3 70B on 64 GB200 with activations of 40 layers offloaded: its scripts/performance.
 LLAMA: dict[str, Any] = {
     "model": "llama3-70b", "hardware": "gb200-nvl72", "framework": "megatron-lm", "dp": 64,
-    "zero_stage": 3, "precision": "fp8", "global_batch": 256, "micro_batch": 2,
+    "zero_stage": 3, "precision": "fp8", "global_batch_size": 256, "micro_batch_size": 2,
     "sequence_length": 8192, "recompute": "none",
 }  # fmt: skip
 ROOMY = LLAMA | {"memory_capacity": "1000 GB", "host_memory_capacity": "1000 GB"}
@@ -46,16 +46,16 @@ def test_an_offloaded_optimizer_costs_what_was_measured() -> None:
 
 
 def test_a_published_plan_fits_with_its_layers_offloaded_alone() -> None:
-    without = found(LLAMA, "headroom") | found(ROOMY, "step_time")
-    offloaded = found(LLAMA, "headroom", "step_time", offloaded_layers=40)
-    assert without["headroom"] < 0.0 < offloaded["headroom"]
+    without = found(LLAMA, "memory_headroom") | found(ROOMY, "step_time")
+    offloaded = found(LLAMA, "memory_headroom", "step_time", offloaded_layers=40)
+    assert without["memory_headroom"] < 0.0 < offloaded["memory_headroom"]
     # The link of a Grace hides all of it: five published steps take 7.5 to 8.1 s.
     assert offloaded["step_time"] == without["step_time"] == pytest.approx(7.8, rel=0.04)
 
 
 @pytest.mark.parametrize("plan", [QWEN, ROOMY])
 def test_nothing_offloaded_is_what_was(plan: dict[str, Any]) -> None:
-    names = ("step_time", "peak_memory", "computing_time", "optimizer_time", "mfu")
+    names = ("step_time", "peak_memory", "step_compute_time", "optimizer_time", "mfu")
     none = {"activation_offload": 0.0, "optimizer_offload": 0.0}
     assert found(plan, *names, **none) == found(plan, *names)
 
@@ -63,7 +63,7 @@ def test_nothing_offloaded_is_what_was(plan: dict[str, Any]) -> None:
 def test_what_hides_is_no_more_than_computing_and_transfer() -> None:
     rates = np.geomspace(1e9, 1e13, 7)
     data = sweeps.sweep(
-        [*TIMES, "exposed_offload_time", "step_time", "micro_batches"],
+        [*TIMES, "exposed_offload_time", "step_time", "num_micro_batches"],
         **{**ROOMY, "activation_offload": [0.0, 0.25, 1.0], "host_bandwidth": rates},
     )
     moved, *exposed = (data[name] for name in TIMES[:3])
@@ -72,7 +72,7 @@ def test_what_hides_is_no_more_than_computing_and_transfer() -> None:
         assert (hidden <= np.minimum(moved, computing) * (1 + 1e-12)).all()
         assert (shown >= 0.0).all()
     # What isn't hidden is in the step, and a link of no limit leaves none of it.
-    both = data["micro_batches"] * sum(exposed)
+    both = data["num_micro_batches"] * sum(exposed)
     np.testing.assert_allclose(data["exposed_offload_time"], both)
     base = found(ROOMY, "step_time")["step_time"]
     longer = data["step_time"] - base
@@ -81,9 +81,9 @@ def test_what_hides_is_no_more_than_computing_and_transfer() -> None:
 
 
 def test_two_layers_stay_on_the_gpu() -> None:
-    one = found(ROOMY, "peak_stored_activation_memory")["peak_stored_activation_memory"] / 80
-    all_of_them = found(ROOMY, "peak_stored_activation_memory", activation_offload=1)
-    assert all_of_them["peak_stored_activation_memory"] == pytest.approx(2 * one)
+    one = found(ROOMY, "peak_saved_activation_memory")["peak_saved_activation_memory"] / 80
+    all_of_them = found(ROOMY, "peak_saved_activation_memory", activation_offload=1)
+    assert all_of_them["peak_saved_activation_memory"] == pytest.approx(2 * one)
 
 
 def test_forwards_alone_move_and_update_nothing() -> None:
@@ -94,7 +94,14 @@ def test_forwards_alone_move_and_update_nothing() -> None:
 
 def test_the_host_must_hold_what_is_offloaded() -> None:
     """By hand: 406e9 parameters on 8 ranks, of each master copy, moments and gradient there."""
-    plan = {**ROOMY, "model": "llama3-405b", "dp": 1, "tp": 8, "zero_stage": 0, "global_batch": 8}
+    plan = {
+        **ROOMY,
+        "model": "llama3-405b",
+        "dp": 1,
+        "tp": 8,
+        "zero_stage": 0,
+        "global_batch_size": 8,
+    }
     plan |= {"recompute": "full", "precision": "bf16", "gpus_per_node": 8}
     plan |= {"optimizer_offload": [0.1, 1.0]}
     del plan["host_memory_capacity"]

@@ -49,9 +49,9 @@ def enumerated(plan: Plan, group: str) -> list[list[int]]:
     if group == "zero":
         return by_last(plan, DENSE, ("cp", "dp"))
     if group.startswith("hsdp"):
-        replicas = plan["dp"] * plan["cp"] // plan["hsdp_shard"]
+        replicas = plan["dp"] * plan["cp"] // plan["hsdp_shard_size"]
         cut = {**plan, "hsdp_replica": replicas}
-        return by_last(cut, ("tp", "hsdp_shard", "hsdp_replica", "pp"), (group,))
+        return by_last(cut, ("tp", "hsdp_shard_size", "hsdp_replica", "pp"), (group,))
     return by_last(plan, DENSE, (group,))
 
 
@@ -76,7 +76,7 @@ def plans(draw: st.DrawFn) -> Plan:
         "etp": etp,
         "ep": ep,
         "edp": ranks // etp // ep,
-        "hsdp_shard": draw(st.sampled_from(divisors(dp * cp))),
+        "hsdp_shard_size": draw(st.sampled_from(divisors(dp * cp))),
         "gpus_per_node": draw(st.sampled_from(nodes)),
     }
 
@@ -165,11 +165,11 @@ def test_greatest_common_divisor(one: int, other: int) -> None:
 
 GOOD: Plan = {
     "world_size": 64, "gpus_per_node": 8, "tp": 4, "cp": 2, "dp": 2, "pp": 4, "etp": 2, "ep": 4,
-    "virtual_stages": 2, "uneven_stages": 0, "hsdp_shard": 2, "micro_batch": 1,
-    "global_batch": 16, "micro_batches": 8, "zero_stage": 1, "sequence_parallel": 1,
+    "virtual_pipeline_size": 2, "uneven_stages": 0, "hsdp_shard_size": 2, "micro_batch_size": 1,
+    "global_batch_size": 16, "num_micro_batches": 8, "zero_stage": 1, "sequence_parallel": 1,
     "sequence_length": 4096, "layers": 32, "pipeline_layers": 32, "heads": 32, "kv_heads": 8,
     "ffn_size": 14336,
-    "experts": 8, "expert_ffn_size": 1792, "embedding_as_layer": 0, "loss_as_layer": 0,
+    "experts": 8, "expert_ffn_size": 1792, "embedding_layer_weight": 0, "head_layer_weight": 0,
     "ulysses_ranks": 2,
 }  # fmt: skip
 ANY = {"schedule": "interleaved", "context_parallel": "ring", "mask": "causal"}
@@ -190,7 +190,7 @@ def faults(plan: Plan, labels: dict[str, str]) -> set[str]:
     [
         ({}, {}, set()),
         ({"dp": 4}, {}, {"product_of_degrees"}),
-        ({"dp": 6, "world_size": 192, "global_batch": 48, "micro_batches": 8}, {}, set()),
+        ({"dp": 6, "world_size": 192, "global_batch_size": 48, "num_micro_batches": 8}, {}, set()),
         ({"gpus_per_node": 128}, {}, set()),
         ({"gpus_per_node": 72}, {}, {"nodes_not_filled"}),
         ({"heads": 30, "kv_heads": 2}, {}, {"heads_not_divisible"}),
@@ -201,7 +201,7 @@ def faults(plan: Plan, labels: dict[str, str]) -> set[str]:
         ({"pipeline_layers": 36}, {}, {"layers_not_divisible"}),
         ({"pipeline_layers": 36, "uneven_stages": 1}, {}, set()),
         ({"layers": 6, "uneven_stages": 1}, {}, {"too_few_layers"}),
-        ({"global_batch": 15}, {}, {"batch_not_divisible"}),
+        ({"global_batch_size": 15}, {}, {"batch_not_divisible"}),
         ({"sequence_length": 4100}, {}, {"sequence_not_divisible_by_tp"}),
         ({"sequence_length": 4100, "sequence_parallel": 0, **DENSE_MODEL}, {}, set()),
         ({"sequence_length": 4098, "sequence_parallel": 0, **DENSE_MODEL}, {},
@@ -209,7 +209,7 @@ def faults(plan: Plan, labels: dict[str, str]) -> set[str]:
         ({"sequence_length": 4098, "sequence_parallel": 0, **DENSE_MODEL}, {"mask": "full"}, set()),
         ({"sequence_parallel": 0}, {}, {"experts_without_sequence_parallelism"}),
         ({"sequence_parallel": 0, **DENSE_MODEL}, {}, set()),
-        ({"hsdp_shard": 3}, {}, {"shards_not_divisible"}),
+        ({"hsdp_shard_size": 3}, {}, {"shards_not_divisible"}),
         ({"ep": 16}, {}, {"expert_ranks_not_divisible", "experts_not_divisible"}),
         ({"experts": 6}, {}, {"experts_not_divisible"}),
         ({"experts": 0, "expert_ffn_size": 0}, {}, {"experts_not_divisible"}),
@@ -221,16 +221,17 @@ def faults(plan: Plan, labels: dict[str, str]) -> set[str]:
          {"ulysses_ranks_not_divisible"}),
         ({"cp": 8, "world_size": 256, "ulysses_ranks": 2}, {"context_parallel": "mixed"},
          set()),
-        ({"micro_batches": 6}, {}, {"micro_batches_not_divisible"}),
-        ({"micro_batches": 6, "virtual_stages": 1}, {}, set()),
+        ({"num_micro_batches": 6}, {}, {"micro_batches_not_divisible"}),
+        ({"num_micro_batches": 6, "virtual_pipeline_size": 1}, {}, set()),
         ({}, {"schedule": "one_f_one_b"}, {"virtual_stages_without_interleaving"}),
-        ({"virtual_stages": 1, "micro_batches": 3}, {"schedule": "zero_bubble_h1"},
+        ({"virtual_pipeline_size": 1, "num_micro_batches": 3}, {"schedule": "zero_bubble_h1"},
          {"too_few_micro_batches"}),
-        ({"virtual_stages": 1, "micro_batches": 6}, {"schedule": "zero_bubble_h2"},
+        ({"virtual_pipeline_size": 1, "num_micro_batches": 6}, {"schedule": "zero_bubble_h2"},
          {"too_few_micro_batches"}),
-        ({"virtual_stages": 1, "micro_batches": 7}, {"schedule": "zero_bubble_h2"}, set()),
-        ({"virtual_stages": 1, "micro_batches": 8}, {"schedule": "dual_pipe"}, set()),
-        ({"virtual_stages": 1, "micro_batches": 9}, {"schedule": "dual_pipe"},
+        ({"virtual_pipeline_size": 1, "num_micro_batches": 7}, {"schedule": "zero_bubble_h2"},
+         set()),
+        ({"virtual_pipeline_size": 1, "num_micro_batches": 8}, {"schedule": "dual_pipe"}, set()),
+        ({"virtual_pipeline_size": 1, "num_micro_batches": 9}, {"schedule": "dual_pipe"},
          {"odd_stages_or_micro_batches"}),
         ({"zero_stage": 2}, {}, set()),
         ({"zero_stage": 2}, {"framework": "deepspeed"}, {"zero_stage_with_pipeline"}),

@@ -26,28 +26,28 @@ def test_layers_of_a_block_keep_their_input_alone() -> None:
     plan = {**LLAMA3_70B, "pp": 4, "in_flight_micro_batches": 2, "stage": 1}
     block = held({**plan, "recompute_layers": 3}, recompute="block")
     stored = 2 * TOKENS * (3 * INPUT + 17 * WHOLE)
-    assert float(block["stored_activation_memory"]) == stored
-    assert float(block["live_activation_memory"]) == TOKENS * (WHOLE - INPUT)
+    assert float(block["saved_activation_memory"]) == stored
+    assert float(block["recompute_activation_memory"]) == TOKENS * (WHOLE - INPUT)
     none = held({**plan, "recompute_layers": 0}, recompute="block")
-    assert float(none["stored_activation_memory"]) == 2 * TOKENS * 20 * WHOLE
-    assert float(none["live_activation_memory"]) == 0.0
+    assert float(none["saved_activation_memory"]) == 2 * TOKENS * 20 * WHOLE
+    assert float(none["recompute_activation_memory"]) == 0.0
     # Two chunks of 10 layers each have 3 of their own.
-    chunks = held({**plan, "recompute_layers": 3, "virtual_stages": 2}, recompute="block")
+    chunks = held({**plan, "recompute_layers": 3, "virtual_pipeline_size": 2}, recompute="block")
     stored = 2 * TOKENS * (6 * INPUT + 14 * WHOLE)
-    assert float(chunks["stored_activation_memory"]) == stored
+    assert float(chunks["saved_activation_memory"]) == stored
 
 
 def test_units_of_layers_keep_one_input_and_are_there_as_a_whole() -> None:
     """20 layers in units of 3 are 7, the last of 2 layers."""
     plan = {**LLAMA3_70B, "pp": 4, "stage": 1}
     units = held({**plan, "recompute_layers": 3}, recompute="uniform")
-    assert float(units["stored_activation_memory"]) == TOKENS * 7 * INPUT
-    assert float(units["live_activation_memory"]) == TOKENS * (3 * WHOLE - INPUT)
+    assert float(units["saved_activation_memory"]) == TOKENS * 7 * INPUT
+    assert float(units["recompute_activation_memory"]) == TOKENS * (3 * WHOLE - INPUT)
     single, full = (
         held({**plan, "recompute_layers": 1}, recompute="uniform"),
         held(plan, recompute="full"),
     )
-    for part in ("stored_activation_memory", "live_activation_memory"):
+    for part in ("saved_activation_memory", "recompute_activation_memory"):
         assert float(single[part]) == float(full[part])
 
 
@@ -80,7 +80,14 @@ def test_modules_drop_what_they_made() -> None:
     assert again == everything
 
 
-SEVEN = {**LLAMA3_70B, "layers": 28, "global_batch": 16, "pp": 2, "tp": 2, "sequence_parallel": 1}
+SEVEN = {
+    **LLAMA3_70B,
+    "layers": 28,
+    "global_batch_size": 16,
+    "pp": 2,
+    "tp": 2,
+    "sequence_parallel": 1,
+}
 
 
 def parts(labels: str, **more: float) -> np.ndarray:
@@ -104,12 +111,12 @@ def test_a_block_of_all_layers_is_full_recomputation_and_of_none_is_none() -> No
 
 def test_modules_take_the_time_of_their_forwards() -> None:
     """Experts by hand: products, what is put in order, and the exchange once more."""
-    plan = {**DEEPSEEK_V3, "layers": 8, "global_batch": 64, "ep": 8, "dp": 8, "stage": 0}
+    plan = {**DEEPSEEK_V3, "layers": 8, "global_batch_size": 64, "ep": 8, "dp": 8, "stage": 0}
     step = evaluation({**plan, **NOTHING, "recompute_moe": 1.0}, recompute="selective")
     none = evaluation(plan, recompute="none")
     products = ("router", "expert_up", "expert_down", "shared_up", "shared_down")
     again = sum(float(none[f"{name}_forward_time"]) for name in products)
-    bytes_moved = none["moe_elementwise_bytes"] - none["half_elementwise_bytes"]
+    bytes_moved = none["moe_elementwise_bytes"] - none["attention_elementwise_bytes"]
     again += float(bytes_moved / (none["memory_efficiency"] * none["memory_bandwidth"]))
     assert float(step["moe_layer_recompute_time"]) == pytest.approx(again, rel=1e-12)
     assert float(step["dense_layer_recompute_time"]) == 0.0
@@ -120,14 +127,14 @@ def test_modules_take_the_time_of_their_forwards() -> None:
     up = evaluation({**plan, **NOTHING, "recompute_mla_up_proj": 1.0}, recompute="selective")
     weights = 1536 * 128 * 192 + 512 * 128 * 256
     share = weights / (weights + 7168 * (1536 + 512 + 64))
-    result = float(up["dense_layer_matmul_again_time"])
+    result = float(up["dense_layer_matmul_recompute_time"])
     assert result == pytest.approx(share * float(none["qkv_forward_time"]), rel=1e-12)
     # Of the dense layers the MLP is the second block, with what it communicates.
     split = {**SEVEN, "stage": 0, **NOTHING, "recompute_mlp": 1.0}
     mlp, none = evaluation(split, recompute="selective"), evaluation(split, recompute="none")
     half = float(none["tp_layer_forward_time"]) / 2
     assert float(mlp["tp_layer_recompute_time"]) == pytest.approx(half, rel=1e-12)
-    assert float(mlp["repeated_gathers"]) == 0.5
+    assert float(mlp["recomputed_gathers"]) == 0.5
 
 
 @pytest.mark.thorough
@@ -143,10 +150,18 @@ def test_as_few_layers_are_recomputed_as_fit(
     capacity: float, share: float, pp: int, chunks: int, flying: int
 ) -> None:
     plan = {
-        **LLAMA3_70B, **MIXED, "tp": 8, "sequence_parallel": 1, "dp": 8, "zero_stage": 1, "pp": pp,
-        "virtual_stages": chunks, "in_flight_micro_batches": flying, "memory_share": share,
+        **LLAMA3_70B,
+        **MIXED,
+        "tp": 8,
+        "sequence_parallel": 1,
+        "dp": 8,
+        "zero_stage": 1,
+        "pp": pp,
+        "virtual_pipeline_size": chunks,
+        "in_flight_micro_batches": flying,
+        "target_memory_fraction": share,
         "memory_capacity": capacity,
-    }  # fmt: skip
+    }
 
     def peak(layers: float) -> float:
         return float(stage_memory({**plan, "recompute_layers": layers}, few).peak_memory)
@@ -167,16 +182,16 @@ def test_as_few_layers_are_recomputed_as_fit(
 @settings(max_examples=40)
 @given(names=st.sets(st.sampled_from(sorted(MODULES))), more=st.sampled_from(sorted(MODULES)))
 def test_each_module_more_takes_no_less_time_and_no_more_memory(names: set[str], more: str) -> None:
-    plan = {**DEEPSEEK_V3, "layers": 8, "global_batch": 64, "ep": 8, "dp": 8, "stage": 0}
+    plan = {**DEEPSEEK_V3, "layers": 8, "global_batch_size": 64, "ep": 8, "dp": 8, "stage": 0}
 
     def measured(chosen: set[str]) -> tuple[float, float]:
         switched = {f"recompute_{name}": 1.0 for name in chosen}
         step = evaluation({**plan, **NOTHING, **switched}, recompute="selective")
-        return float(step["step_time"]), float(step["stored_activation_memory"])
+        return float(step["step_time"]), float(step["saved_activation_memory"])
 
     one, other = measured(names), measured(names | {more})
     assert other[0] >= one[0] * (1 - 1e-12)
     assert other[1] <= one[1] * (1 + 1e-12)
     full = evaluation(plan, recompute="full")
     assert other[0] <= float(full["step_time"]) * (1 + 1e-9)
-    assert other[1] >= float(full["stored_activation_memory"])
+    assert other[1] >= float(full["saved_activation_memory"])

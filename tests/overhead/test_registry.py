@@ -102,7 +102,7 @@ def values(quantities, **axes):
 
 STEP = [name for name in sorted(VOCABULARY) if name.startswith((
     "step", "exposed", "stage_", "peak_", "communication_", "kept_", "cp_", "tp_layer", "bubble"))]
-common = dict(hardware="dgx-h100", world_size=64, sequence_length=8192, global_batch=64)
+common = dict(hardware="dgx-h100", world_size=64, sequence_length=8192, global_batch_size=64)
 plan = {"tp": [1, 2, 4, 8], "pp": [2, 4, 1, 2], "cp": [2, 1, 4, 1]}
 
 def possible(model):

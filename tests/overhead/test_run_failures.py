@@ -23,13 +23,19 @@ from overhead.special import negative_binomial_quantile, negative_binomial_tail
 ROWS = Path(__file__).parents[1] / "data" / "failures.csv"
 DAY = 86400.0
 RUN: Mapping[str, float] = {
-    "day": DAY, "world_size": 16384.0, "server_gpus": 8.0, "fault_rate": 3.7887e-3,
+    "day": DAY, "world_size": 16384.0, "gpus_per_failing_node": 8.0, "failure_rate": 3.7887e-3,
     "parameters": 405e9, "weight_bytes": 2.0, "optimizer_bytes": 12.0, "step_time": 10.0,
     "storage_bandwidth": 1.2e9, "total_storage_bandwidth": np.inf, "checkpoint_start_time": 5.0,
-    "detection_time": 300.0, "job_start_time": 300.0, "repair_time": 5.5 * DAY,
-    "down_dispersion": 0.53, "spare_probability": 0.99, "training_time": 54 * DAY,
+    "detection_time": 300.0, "job_restart_time": 300.0, "mean_time_to_repair": 5.5 * DAY,
+    "down_dispersion": 0.53, "spare_coverage": 0.99, "training_time": 54 * DAY,
 }  # fmt: skip
-SHARES = ("goodput", "saving_share", "redone_share", "restarting_share", "waiting_share")
+SHARES = (
+    "goodput",
+    "checkpoint_overhead",
+    "rework_fraction",
+    "restart_fraction",
+    "replacement_wait_fraction",
+)
 
 
 def run(**changed: Any) -> Evaluation:
@@ -67,10 +73,12 @@ def simulated(interval: float, stall: float, fault: float, outage: float, *, see
 
 def test_interruptions_are_those_of_all_servers() -> None:
     values = run()
-    assert float(values["servers"]) == 2048
-    assert float(values["fault_interval"]) == pytest.approx(DAY / (3.7887e-3 * 2048))
+    assert float(values["run_nodes"]) == 2048
+    assert float(values["mean_time_between_failures"]) == pytest.approx(DAY / (3.7887e-3 * 2048))
     (row,) = measured(row_id="F0134")
-    assert float(values["fault_interval"]) / 3600 == pytest.approx(float(row["value"]), rel=1e-3)
+    assert float(values["mean_time_between_failures"]) / 3600 == pytest.approx(
+        float(row["value"]), rel=1e-3
+    )
 
 
 def test_linear_in_servers_is_an_upper_bound_of_measured_interruptions() -> None:
@@ -78,8 +86,8 @@ def test_linear_in_servers_is_an_upper_bound_of_measured_interruptions() -> None
         4.48424e-3  # of the same trace, a server and day: all faults, also those that come together
     )
     for row in measured(quantity="job_interruptions", statistic="mean per day"):
-        values = run(world_size=8.0 * float(row["job_nodes"]), fault_rate=rate)
-        per_day = DAY / float(values["fault_interval"])
+        values = run(world_size=8.0 * float(row["job_nodes"]), failure_rate=rate)
+        per_day = DAY / float(values["mean_time_between_failures"])
         assert 0.95 * float(row["value"]) <= per_day
         assert per_day <= float(row["value"]) / 0.7
 
@@ -89,7 +97,7 @@ def test_a_checkpoint_is_bytes_over_storage() -> None:
     assert float(values["checkpoint_bytes"]) == 405e9 * 14
     flow = 405e9 * 14 / (2048 * 1.2e9)
     assert float(values["checkpoint_stall_time"]) == pytest.approx(5 + flow)
-    assert float(values["outage_time"]) == pytest.approx(600 + flow)
+    assert float(values["recovery_time"]) == pytest.approx(600 + flow)
     slow = run(total_storage_bandwidth=100e9)
     assert float(slow["checkpoint_write_time"]) == pytest.approx(5 + 405e9 * 14 / 100e9)
     (size,), (time,) = (measured(row_id=name) for name in ("F0148", "F0149"))
@@ -116,15 +124,20 @@ def test_a_staged_checkpoint_stops_for_its_way_to_the_host_alone() -> None:
 def test_the_goodput_is_that_of_a_simulation(
     interval: float, stall: float, fault: float, outage: float
 ) -> None:
-    values = run(checkpoint_interval=interval, checkpoint_stall_time=stall, fault_interval=fault,
-               outage_time=outage, waiting_share=0.0)  # fmt: skip
+    values = run(
+        checkpoint_interval=interval,
+        checkpoint_stall_time=stall,
+        mean_time_between_failures=fault,
+        recovery_time=outage,
+        replacement_wait_fraction=0.0,
+    )
     found = [simulated(interval, stall, fault, outage, seed=seed) for seed in range(6)]
     error = float(np.std(found, ddof=1)) / math.sqrt(len(found))
     assert float(values["goodput"]) == pytest.approx(np.mean(found), abs=4 * error + 1e-6)
 
 
 def test_shares_are_all_of_the_time() -> None:
-    for given in ({}, {"world_size": 8.0}, {"fault_rate": 10.0}, {"spare_servers": 0.0},
+    for given in ({}, {"world_size": 8.0}, {"failure_rate": 10.0}, {"spare_nodes": 0.0},
                   {"checkpoint_interval": 1e5}, {"staging_bandwidth": 1e10}):  # fmt: skip
         values = run(**given)
         assert sum(float(values[name]) for name in SHARES) == pytest.approx(1.0, abs=1e-12)
@@ -133,19 +146,19 @@ def test_shares_are_all_of_the_time() -> None:
 
 def test_rare_interruptions_lose_what_the_first_order_says() -> None:
     for fault in (1e6, 1e8):
-        values = run(fault_interval=fault, waiting_share=0.0)
+        values = run(mean_time_between_failures=fault, replacement_wait_fraction=0.0)
         stall, pause = (float(values[f"checkpoint_{what}"]) for what in ("stall_time", "interval"))
-        first = stall / pause + (pause / 2 + float(values["outage_time"])) / fault
+        first = stall / pause + (pause / 2 + float(values["recovery_time"])) / fault
         assert 1.0 - float(values["goodput"]) == pytest.approx(
             first, rel=3 * math.sqrt(stall / fault)
         )
-    nothing = run(fault_interval=1e16, waiting_share=0.0)
+    nothing = run(mean_time_between_failures=1e16, replacement_wait_fraction=0.0)
     assert float(nothing["goodput"]) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_the_best_interval_is_youngs_where_checkpoints_are_short() -> None:
     for fault in (1e7, 1e9):
-        values = run(fault_interval=fault)
+        values = run(mean_time_between_failures=fault)
         young = math.sqrt(2 * float(values["checkpoint_stall_time"]) * fault)
         assert float(values["checkpoint_interval"]) == pytest.approx(young, rel=2e-3)
 
@@ -161,7 +174,7 @@ def test_no_other_interval_does_better(stall: float) -> None:
 
 
 def test_goodput_falls_with_faults_and_rises_with_storage() -> None:
-    faults = run(fault_rate=np.geomspace(1e-5, 1.0, 50), waiting_share=0.0)["goodput"]
+    faults = run(failure_rate=np.geomspace(1e-5, 1.0, 50), replacement_wait_fraction=0.0)["goodput"]
     assert np.all(np.diff(faults) < 0.0)
     storage = run(storage_bandwidth=np.geomspace(1e7, 1e12, 50))["goodput"]
     assert np.all(np.diff(storage) > 0.0)
@@ -170,7 +183,7 @@ def test_goodput_falls_with_faults_and_rises_with_storage() -> None:
 def test_a_checkpoint_every_step_at_most() -> None:
     values = run(checkpoint_stall_time=0.0)
     assert float(values["checkpoint_interval"]) == 10.0
-    assert float(values["saving_share"]) == 0.0
+    assert float(values["checkpoint_overhead"]) == 0.0
 
 
 def test_a_run_takes_its_training_by_the_goodput() -> None:
@@ -188,8 +201,14 @@ def test_bloom_lost_more_than_interruptions_explain() -> None:
     """Of its goodput evaluations are a part, and hours until somebody came."""
     (row,), (rate,) = measured(row_id="F0141"), measured(row_id="F0143")
     per_day = float(rate["value"]) / 1000
-    values = run(world_size=384.0, parameters=176e9, step_time=105.22, waiting_share=0.0,
-               fault_rate=per_day, checkpoint_interval=105.22 * 100)  # fmt: skip
+    values = run(
+        world_size=384.0,
+        parameters=176e9,
+        step_time=105.22,
+        replacement_wait_fraction=0.0,
+        failure_rate=per_day,
+        checkpoint_interval=105.22 * 100,
+    )
     assert float(row["value"]) < float(values["goodput"]) < 1.0 - 0.01
 
 
@@ -297,7 +316,7 @@ def test_both_readings_of_the_dispersion_enclose_measured_fleets() -> None:
         (mean,) = measured(quantity="nodes_down", statistic="mean", job_nodes=nodes)
         away = float(mean["value"])
         wide, quiet, poisson = (
-            float(run(servers_down=away, down_dispersion=one)["spare_servers"])
+            float(run(nodes_down=away, down_dispersion=one)["spare_nodes"])
             for one in (0.53, 0.09, 0.0)
         )
         assert poisson <= quiet <= p99 <= wide, nodes
@@ -307,8 +326,8 @@ def test_both_readings_of_the_dispersion_enclose_measured_fleets() -> None:
 
 def test_spares_suffice_for_their_share_of_the_time() -> None:
     values = run(world_size=np.array([8.0, 512.0, 16384.0]))
-    assert np.all(values["waiting_share"] <= 0.01)
-    none = run(spare_servers=0.0)
-    assert float(none["waiting_share"]) > 0.9
-    down = float(run(world_size=3200.0, fault_rate=4.18e-3)["servers_down"])
+    assert np.all(values["replacement_wait_fraction"] <= 0.01)
+    none = run(spare_nodes=0.0)
+    assert float(none["replacement_wait_fraction"]) > 0.9
+    down = float(run(world_size=3200.0, failure_rate=4.18e-3)["nodes_down"])
     assert down == pytest.approx(400 * 4.18e-3 * 5.5)

@@ -17,7 +17,7 @@ USUAL = {name: one.value for name, one in usual_operation().items()}
 H100: Mapping[str, float] = {
     **USUAL, "power": 700.0, "idle_power_fraction": 0.2, "gpus_per_node": 8.0,
     "nics_per_node": 8.0, "hour": 3600.0, "day": 86400.0, "kilowatt_hour": 3.6e6,
-    "communication_energy": 0.0, "world_size": 512.0, "step_time": 10.0, "computing_time": 9.0,
+    "communication_energy": 0.0, "world_size": 512.0, "step_time": 10.0, "step_compute_time": 9.0,
     "tokens_per_step": 4194304.0, "parameters": 175e9, "weight_bytes": 2.0, "optimizer_bytes": 12.0,
 }  # fmt: skip
 # Mean power of a node in training [W], from logs of MLPerf Training (v4.0 @6fe954378e, v4.1
@@ -47,8 +47,8 @@ def run(**changed: Any) -> Evaluation:
 def test_a_nodes_power_is_within_a_tenth_of_measured_ones(name: str) -> None:
     watts, limit, computing, fans, handed_on = NODES[name]
     for share in computing:
-        values = run(power=limit, fan_power=fans, computing_time=10.0 * share)
-        assert float(values["node_power"]) / handed_on == pytest.approx(watts, rel=0.1), share
+        values = run(power=limit, fan_power=fans, step_compute_time=10.0 * share)
+        assert float(values["node_dc_power"]) / handed_on == pytest.approx(watts, rel=0.1), share
 
 
 def test_gpt3_takes_the_power_and_energy_that_were_measured(sweeps: Runner) -> None:
@@ -58,17 +58,17 @@ def test_gpt3_takes_the_power_and_energy_that_were_measured(sweeps: Runner) -> N
         "--global-batch 2048 --micro-batch 2 --seq-length 2048 --zero-stage 1 --sp on "
         "--precision fp8 --fan-power 0 --conversion-efficiency 1 --switch-power 0 --json"
     ).records
-    assert record["node_power"] == pytest.approx(6788.42, rel=0.05)
+    assert record["node_dc_power"] == pytest.approx(6788.42, rel=0.05)
     assert record["token_energy_j"] == pytest.approx(1.11514, rel=0.05)
 
 
 def test_a_node_takes_what_its_parts_take() -> None:
     values = run()
     gpus = 8 * 700 * (0.2 + 0.8 * 0.9)
-    node = gpus + 8 * (USUAL["host_power"] + USUAL["fan_power"]) + 8 * USUAL["card_power"]
-    assert float(values["node_power"]) == pytest.approx(node)
+    node = gpus + 8 * (USUAL["host_power"] + USUAL["fan_power"]) + 8 * USUAL["nic_power"]
+    assert float(values["node_dc_power"]) == pytest.approx(node)
     assert float(values["node_energy"]) == pytest.approx(64 * node * 10)
-    supplied = node / USUAL["conversion_efficiency"] + 8 * USUAL["switch_power"]
+    supplied = node / USUAL["psu_efficiency"] + 8 * USUAL["switch_power"]
     assert float(values["step_energy"]) == pytest.approx(64 * supplied * 10)
     assert float(values["token_energy"]) == pytest.approx(64 * supplied * 10 / 4194304)
     site = run(pue=1.3, communication_energy=1e5)
@@ -76,7 +76,7 @@ def test_a_node_takes_what_its_parts_take() -> None:
 
 
 def test_energy_grows_with_work_and_never_below_idle() -> None:
-    values = run(computing_time=np.linspace(0.0, 10.0, 11))
+    values = run(step_compute_time=np.linspace(0.0, 10.0, 11))
     assert np.all(np.diff(values["step_energy"]) > 0.0)
     assert float(values["device_energy"][0]) == pytest.approx(512 * 140 * 10)
     assert float(values["device_energy"][-1]) == pytest.approx(512 * 700 * 10)
@@ -86,28 +86,34 @@ def test_energy_grows_with_work_and_never_below_idle() -> None:
 
 
 def test_a_run_pays_for_interruptions_and_spares() -> None:
-    values = run(training_tokens=15e12, price=2.5)
-    spares = float(values["spare_servers"]) * 8
+    values = run(training_tokens=15e12, gpu_hour_price=2.5)
+    spares = float(values["spare_nodes"]) * 8
     days = float(values["run_days"])
     assert float(values["run_gpu_hours"]) == pytest.approx((512 + spares) * days * 24)
     assert float(values["run_cost"]) == pytest.approx(2.5 * (512 + spares) * days * 24)
-    assert float(values["useful_cost"]) == pytest.approx(float(values["run_cost"]) / 15)
+    assert float(values["cost_per_trillion_useful_tokens"]) == pytest.approx(
+        float(values["run_cost"]) / 15
+    )
     assert float(values["run_cost"]) > float(values["cost"])
-    ideal = run(training_tokens=15e12, price=2.5, goodput=1.0, spare_servers=0.0)
+    ideal = run(training_tokens=15e12, gpu_hour_price=2.5, goodput=1.0, spare_nodes=0.0)
     assert float(ideal["run_cost"]) == pytest.approx(float(ideal["cost"]))
     each = float(ideal["cost_per_trillion_tokens"])
-    assert float(ideal["useful_cost"]) == pytest.approx(each)
+    assert float(ideal["cost_per_trillion_useful_tokens"]) == pytest.approx(each)
 
 
 def test_what_is_owned_is_written_off_and_takes_electricity() -> None:
-    values = run(capital=35040.0, ownership_time=4 * 8760 * 3600.0, electricity_price=0.1)
+    values = run(capital_cost=35040.0, depreciation_time=4 * 8760 * 3600.0, electricity_price=0.1)
     watts = float(values["step_energy"]) / 10 / 512
-    assert float(values["price"]) == pytest.approx(1.0 + 0.1 * watts / 1000)
-    dearer = run(capital=35040.0, network_share=0.2, ownership_time=4 * 8760 * 3600.0,
-                 electricity_price=0.1)  # fmt: skip
-    assert float(dearer["price"]) == pytest.approx(1.2 + 0.1 * watts / 1000)
-    rented = run(price=2.0)
-    assert float(rented["price"]) == 2.0
+    assert float(values["gpu_hour_price"]) == pytest.approx(1.0 + 0.1 * watts / 1000)
+    dearer = run(
+        capital_cost=35040.0,
+        network_cost_fraction=0.2,
+        depreciation_time=4 * 8760 * 3600.0,
+        electricity_price=0.1,
+    )
+    assert float(dearer["gpu_hour_price"]) == pytest.approx(1.2 + 0.1 * watts / 1000)
+    rented = run(gpu_hour_price=2.0)
+    assert float(rented["gpu_hour_price"]) == 2.0
 
 
 # A limit of power.
@@ -124,13 +130,13 @@ RATES = {"V100": {0.4: 0.531, 0.5: 0.689, 0.6: 0.826, 0.7: 0.895, 0.8: 0.939, 0.
 def test_a_limited_gpu_is_as_slow_as_measured_ones(gpu: str) -> None:
     limits = np.array(list(RATES[gpu]))
     values = run(power_limit=700.0 * limits)
-    assert np.abs(values["clock_share"] - list(RATES[gpu].values())).max() < 0.11
-    assert np.abs(values["clock_share"] - list(RATES[gpu].values())).mean() < 0.03
+    assert np.abs(values["power_cap_rate_ratio"] - list(RATES[gpu].values())).max() < 0.11
+    assert np.abs(values["power_cap_rate_ratio"] - list(RATES[gpu].values())).mean() < 0.03
 
 
 def test_a_limit_of_power_slows_down_and_saves() -> None:
     limits = np.linspace(100.0, 900.0, 81)
-    shares = run(power_limit=limits)["clock_share"]
+    shares = run(power_limit=limits)["power_cap_rate_ratio"]
     assert np.all(np.diff(shares) >= 0.0)
     assert np.all(shares[limits >= 700.0] == 1.0)
     inside = shares[(limits >= 250.0) & (limits <= 700.0)]

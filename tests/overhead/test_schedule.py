@@ -49,20 +49,20 @@ class Case:
 
     schedule: str
     pp: int
-    micro_batches: int
+    num_micro_batches: int
     forward: Fraction
     inputs: Fraction
     weights: Fraction
     transfer: Fraction = Fraction(0)
-    virtual_stages: int = 1
+    virtual_pipeline_size: int = 1
     overlapped: Fraction | None = None
 
     @property
     def known(self) -> dict[str, Number]:
         found: dict[str, Number] = {
             "pp": self.pp,
-            "micro_batches": self.micro_batches,
-            "virtual_stages": self.virtual_stages,
+            "num_micro_batches": self.num_micro_batches,
+            "virtual_pipeline_size": self.virtual_pipeline_size,
             "stage_forward_time": self.forward,
             "stage_backward_time": self.inputs + self.weights,
             "stage_weight_time": self.weights,
@@ -70,19 +70,19 @@ class Case:
         }
         if self.overlapped is not None:
             # Of a chunk, as it runs.
-            found["stage_overlapped_time"] = self.overlapped * self.virtual_stages
+            found["stage_overlapped_time"] = self.overlapped * self.virtual_pipeline_size
         return found
 
     @property
     def orders(self) -> list[Order]:
-        if self.schedule == "interleaved" and self.virtual_stages > 1:
-            return interleaved(self.pp, self.micro_batches, self.virtual_stages)
+        if self.schedule == "interleaved" and self.virtual_pipeline_size > 1:
+            return interleaved(self.pp, self.num_micro_batches, self.virtual_pipeline_size)
         name = "one_f_one_b" if self.schedule == "interleaved" else self.schedule
-        return ORDERS[name](self.pp, self.micro_batches)
+        return ORDERS[name](self.pp, self.num_micro_batches)
 
     def simulate(self) -> Outcome:
         parts = (self.forward, self.inputs + self.weights, self.weights)
-        forward, backward, weights = (part / self.virtual_stages for part in parts)
+        forward, backward, weights = (part / self.virtual_pipeline_size for part in parts)
         return run(self.orders, even(forward, backward, weights, self.overlapped), self.transfer)
 
     def in_flight(self, stage: int) -> float:
@@ -141,7 +141,7 @@ def test_time_of_interleaved_with_long_transfers() -> None:
         for case in cases(
             "interleaved", (Fraction(2, 3), Fraction(1), Fraction(5, 3)), (0, 1, 3, 6)
         )
-        if case.pp > 1 and case.transfer * case.virtual_stages <= 5 * case.forward
+        if case.pp > 1 and case.transfer * case.virtual_pipeline_size <= 5 * case.forward
     ]
     assert max(map(abs, errors)) < 0.15
     assert np.mean(np.abs(errors)) < 0.03
@@ -250,7 +250,7 @@ def test_in_flight_is_what_stages_hold(schedule: str) -> None:
     for case in cases(schedule, (Fraction(0),), (0, 1, 2, 5)):
         values = case.simulate().in_flight
         found = [case.in_flight(stage) for stage in range(case.pp)]
-        chunks = [count / case.virtual_stages for count in values]
+        chunks = [count / case.virtual_pipeline_size for count in values]
         if schedule in ("v_half", "v_min"):
             # Not every rank holds as many at once.
             assert all(one >= other for one, other in zip(found, chunks, strict=True)), case
@@ -266,7 +266,7 @@ def test_in_flight_of_prefill_is_one() -> None:
 def test_published_bubbles() -> None:
     """The tables of Qi et al. and of DeepSeek-V3, with F = 2, B = 5 of which W = 2."""
     known = {
-        "pp": 8, "micro_batches": 32, "virtual_stages": 4, "stage_forward_time": 2,
+        "pp": 8, "num_micro_batches": 32, "virtual_pipeline_size": 4, "stage_forward_time": 2,
         "stage_backward_time": 5, "stage_weight_time": 2, "stage_overlapped_time": 6,
     }  # fmt: skip
     expected = {
@@ -296,12 +296,12 @@ def uneven_error(case: Case, first: Fraction, last: Fraction) -> float:
     """Return by which part the closed form is too long if the ends have extra work."""
     whole = case.forward + case.inputs + case.weights
     share = {FORWARD: case.forward / whole, BACKWARD: 1 - case.forward / whole}
-    end = case.pp * case.virtual_stages - 1
+    end = case.pp * case.virtual_pipeline_size - 1
 
     def duration(slot: tuple[Task, ...]) -> Fraction:
         (task,) = slot
         extra = first * (task.stage == 0) + last * (task.stage == end)
-        return share[task.kind] * (whole / case.virtual_stages + extra)
+        return share[task.kind] * (whole / case.virtual_pipeline_size + extra)
 
     counted = share[FORWARD] if case.schedule == "forward_only" else 1
     known = {
@@ -340,16 +340,16 @@ def test_uneven_ends_of_one_f_one_b() -> None:
 @pytest.mark.thorough
 def test_uneven_ends_of_interleaved() -> None:
     for case, ends in product(cases("interleaved", (Fraction(0),), (0, 2)), ENDS):
-        whole = (case.forward + case.inputs + case.weights) / case.virtual_stages
+        whole = (case.forward + case.inputs + case.weights) / case.virtual_pipeline_size
         error = uneven_error(case, *(end * whole for end in ends))
         assert -EXACT < error < 0.08, (case, ends)
-        if case.virtual_stages == 1 or ends[1] >= ends[0] >= 0:
+        if case.virtual_pipeline_size == 1 or ends[1] >= ends[0] >= 0:
             assert error < EXACT, (case, ends)
 
 
 def test_extra_work_of_the_last_chunk_is_paid_for_each_micro_batch() -> None:
     known = {
-        "pp": 4, "micro_batches": 8, "virtual_stages": 2, "stage_forward_time": 2,
+        "pp": 4, "num_micro_batches": 8, "virtual_pipeline_size": 2, "stage_forward_time": 2,
         "stage_backward_time": 4, "p2p_time": 0, "first_stage_extra_time": 0,
         "last_stage_extra_time": 0.5,
     }  # fmt: skip
@@ -371,18 +371,18 @@ def test_uneven_stages_of_one_f_one_b(
     times: list[Fraction], groups: int, transfer: Fraction
 ) -> None:
     """Stages that differ by up to half of the slower one."""
-    pp, micro_batches = len(times), len(times) * groups
+    pp, num_micro_batches = len(times), len(times) * groups
 
     def duration(slot: tuple[Task, ...]) -> Fraction:
         (task,) = slot
         return times[task.stage] * (Fraction(1, 3) if task.kind == FORWARD else Fraction(2, 3))
 
-    simulated = float(run(ORDERS["one_f_one_b"](pp, micro_batches), duration, transfer).time)
+    simulated = float(run(ORDERS["one_f_one_b"](pp, num_micro_batches), duration, transfer).time)
     padded = [*map(float, times), 99.0, 99.0]
-    found = uneven_one_f_one_b_time(padded, micro_batches, float(transfer), pp)
+    found = uneven_one_f_one_b_time(padded, num_micro_batches, float(transfer), pp)
     assert found.shape == ()
     assert found == pytest.approx(
-        uneven_one_f_one_b_time(padded[:pp], micro_batches, float(transfer))
+        uneven_one_f_one_b_time(padded[:pp], num_micro_batches, float(transfer))
     )
     error = float(found) / simulated - 1.0
     # Transfers of a third of a stage can hold up what the form doesn't see.
@@ -412,11 +412,16 @@ def test_one_stage_has_no_bubble(
     schedule: str, forward: float, inputs: float, weights: float, chunks: int
 ) -> None:
     known = {
-        "pp": 1, "micro_batches": 5, "virtual_stages": chunks, "stage_forward_time": forward,
-        "stage_backward_time": inputs + weights, "stage_weight_time": weights, "p2p_time": 3.0,
-    }  # fmt: skip
+        "pp": 1,
+        "num_micro_batches": 5,
+        "virtual_pipeline_size": chunks,
+        "stage_forward_time": forward,
+        "stage_backward_time": inputs + weights,
+        "stage_weight_time": weights,
+        "p2p_time": 3.0,
+    }
     assert value("bubble_time", known, schedule=schedule) == 0.0
-    assert value("exposed_p2p_time", known, schedule=schedule) == 0.0
+    assert value("exposed_pp_time", known, schedule=schedule) == 0.0
     busy = forward if schedule == "forward_only" else forward + inputs + weights
     assert value("pipeline_time", known, schedule=schedule) == pytest.approx(5 * busy)
 
@@ -436,9 +441,9 @@ def test_micro_batches_and_bubbles(
     V-min); nothing beats what has to be computed.
     """
     before = np.inf
-    for micro_batches in range(2 * pp, 7 * pp, pp):
+    for num_micro_batches in range(2 * pp, 7 * pp, pp):
         known = {
-            "pp": pp, "micro_batches": micro_batches, "virtual_stages": 2,
+            "pp": pp, "num_micro_batches": num_micro_batches, "virtual_pipeline_size": 2,
             "stage_forward_time": forward, "stage_backward_time": inputs + weights,
             "stage_weight_time": weights, "p2p_time": transfer,
         }  # fmt: skip
@@ -447,7 +452,7 @@ def test_micro_batches_and_bubbles(
         before = share
         busy = forward if schedule == "forward_only" else forward + inputs + weights
         time = value("pipeline_time", known, schedule=schedule)
-        assert time >= micro_batches * busy * (1 - 1e-12)
+        assert time >= num_micro_batches * busy * (1 - 1e-12)
         free = value("pipeline_time", {**known, "p2p_time": 0.0}, schedule=schedule)
         assert time >= free
 
@@ -458,7 +463,7 @@ def test_interleaving_is_never_slower_without_transfers(
 ) -> None:
     def time(schedule: str, chunks: int) -> float:
         known = {
-            "pp": pp, "micro_batches": pp * groups, "virtual_stages": chunks,
+            "pp": pp, "num_micro_batches": pp * groups, "virtual_pipeline_size": chunks,
             "stage_forward_time": forward, "stage_backward_time": backward, "p2p_time": 0.0,
         }  # fmt: skip
         return value("pipeline_time", known, schedule=schedule)
@@ -487,7 +492,9 @@ PARTS = {
 
 def measured(schedule: str) -> dict[str, float]:
     row = MEASURED[schedule]
-    sizes = {name: float(row[name]) for name in ("pp", "micro_batches", "virtual_stages")}
+    sizes = {
+        name: float(row[name]) for name in ("pp", "num_micro_batches", "virtual_pipeline_size")
+    }
     return {**PARTS, **sizes, "p2p_time": 0.0, "stage": 0.0}
 
 

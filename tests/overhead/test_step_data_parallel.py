@@ -15,7 +15,7 @@ from tests.overhead.usual import STEP
 from tests.overlap.cases import overlapped
 from tests.simulator import overlap as simulated
 
-PLAN = {**LLAMA, **SILENT, "dp": 64, "global_batch": 512, "overlap_contention": 0}
+PLAN = {**LLAMA, **SILENT, "dp": 64, "global_batch_size": 512, "overlap_slowdown": 0}
 
 
 def chain(layers: int, forward: float, backward: float, gather: float, reduce: float) -> float:
@@ -54,7 +54,7 @@ def test_a_chain_of_layers_is_that_of_a_simulation(
     forward: float, backward: float, gather: float, reduce: float, layers: int
 ) -> None:
     plan = {
-        **PLAN, "layers": layers, "zero_stage": 3, "dp_overlap": 1, "global_batch": 64,
+        **PLAN, "layers": layers, "zero_stage": 3, "dp_overlap": 1, "global_batch_size": 64,
         "stage_forward_time": layers * forward, "stage_backward_time": layers * backward,
         "dp_layer_gather_time": gather, "dp_layer_reduce_time": reduce,
     }  # fmt: skip
@@ -75,7 +75,7 @@ def test_each_micro_batch_gathers_and_reduces() -> None:
     }  # fmt: skip
     # 8 micro-batches of 32 layers; the first layer of a backward is kept.
     assert value(plan, "exposed_dp_time") == pytest.approx(8 * (32 + 31) * 1e-3 + 8 * 32 * 2e-3)
-    once = {**plan, "pending_share": 1}
+    once = {**plan, "unsharded_gradient_fraction": 1}
     assert value(once, "exposed_dp_time") == pytest.approx(8 * (32 + 31) * 1e-3 + 32 * 2e-3)
     kept = {**once, "keep_gathered": 1}
     assert value(kept, "exposed_dp_time") == pytest.approx(8 * 32 * 1e-3 + 32 * 2e-3)
@@ -86,9 +86,14 @@ def test_each_micro_batch_gathers_and_reduces() -> None:
 def test_the_embedding_is_gathered_first_and_reduced_last() -> None:
     """What is outside of layers is the ends'; half of it is the embedding's."""
     plan = {
-        **PLAN, "zero_stage": 3, "dp_overlap": 1, "global_batch": 64, "dp_layer_gather_time": 1e-9,
-        "dp_ends_gather_time": 1e-3, "dp_ends_reduce_time": 3e-3,
-    }  # fmt: skip
+        **PLAN,
+        "zero_stage": 3,
+        "dp_overlap": 1,
+        "global_batch_size": 64,
+        "dp_layer_gather_time": 1e-9,
+        "dp_non_layer_gather_time": 1e-3,
+        "dp_non_layer_reduce_time": 3e-3,
+    }
     assert value(plan, "exposed_dp_time") == pytest.approx((1e-3 + 3e-3) / 2, rel=1e-5)
     tied = {**plan, "tied_embeddings": 1}
     assert value(tied, "exposed_dp_time") == pytest.approx(1e-3 + 3e-3, rel=1e-5)
@@ -98,23 +103,29 @@ def test_the_embedding_is_gathered_first_and_reduced_last() -> None:
 
 def test_experts_are_gathered_with_their_layers() -> None:
     plan = {
-        **MIXTRAL, **SILENT, "dp": 8, "global_batch": 8, "zero_stage": 3, "overlap_contention": 0,
-        "dp_layer_gather_time": 1e-3, "edp_layer_gather_time": 5e-3,
-    }  # fmt: skip
+        **MIXTRAL,
+        **SILENT,
+        "dp": 8,
+        "global_batch_size": 8,
+        "zero_stage": 3,
+        "overlap_slowdown": 0,
+        "dp_layer_gather_time": 1e-3,
+        "edp_layer_gather_time": 5e-3,
+    }
     assert value(plan, "layer_gather_time") == pytest.approx(6e-3)
-    assert value({**plan, "moe_every": 2}, "layer_gather_time") == pytest.approx(3.5e-3)
+    assert value({**plan, "moe_layer_frequency": 2}, "layer_gather_time") == pytest.approx(3.5e-3)
     assert value({**plan, **LLAMA}, "layer_gather_time") == pytest.approx(1e-3)
 
 
 def test_hidden_communication_costs_its_share() -> None:
     plan = {
-        **PLAN, "zero_stage": 3, "dp_overlap": 1, "global_batch": 64,
+        **PLAN, "zero_stage": 3, "dp_overlap": 1, "global_batch_size": 64,
         "dp_layer_gather_time": 1e-5, "dp_layer_reduce_time": 1e-5,
     }  # fmt: skip
     free = value(plan, "exposed_dp_time")
     assert free == pytest.approx(2e-5)
     hidden = (63 + 32) * 1e-5 - free
-    assert value({**plan, "overlap_contention": 0.08}, "exposed_dp_time") == pytest.approx(
+    assert value({**plan, "overlap_slowdown": 0.08}, "exposed_dp_time") == pytest.approx(
         free + 0.08 * hidden
     )
 
@@ -148,12 +159,12 @@ def test_gradients_hide_behind_the_last_backward() -> None:
 
 def test_interleaving_opens_the_window() -> None:
     plan = {
-        **PLAN, "pp": 4, "virtual_stages": 2, "zero_stage": 1, "dp_overlap": 1, "dp": 16,
+        **PLAN, "pp": 4, "virtual_pipeline_size": 2, "zero_stage": 1, "dp_overlap": 1, "dp": 16,
         "stage_forward_time": 10e-3, "stage_backward_time": 20e-3, "dp_reduce_time": 1.0,
         "uneven_time": 0,
     }  # fmt: skip
-    for micro_batches, window in ((32, 4), (2, 2), (1, 1)):
-        more = {**plan, "global_batch": 16 * micro_batches}
+    for num_micro_batches, window in ((32, 4), (2, 2), (1, 1)):
+        more = {**plan, "global_batch_size": 16 * num_micro_batches}
         found = value(more, "exposed_dp_reduce_time", schedule="interleaved")
         assert found == pytest.approx(1.0 - window * 20e-3)
         assert value(more, "exposed_dp_reduce_time") == pytest.approx(1.0 - 20e-3)
@@ -165,7 +176,7 @@ def test_gradients_that_are_reduced_each_time_hide_each_time() -> None:
         "stage_backward_time": 20e-3, "dp_reduce_time": 1.0,
     }  # fmt: skip
     assert value(plan, "exposed_dp_reduce_time") == pytest.approx(1.0 - 8 * 20e-3)
-    waiting = {**plan, "pending_share": 1}
+    waiting = {**plan, "unsharded_gradient_fraction": 1}
     assert value(waiting, "exposed_dp_reduce_time") == pytest.approx(1.0 - 20e-3)
 
 
@@ -193,11 +204,17 @@ def test_layers_fetched_ahead_are_those_of_a_simulation(
     ahead: tuple[int, int],
 ) -> None:  # fmt: skip
     plan = {
-        **PLAN, "layers": layers, "zero_stage": 3, "global_batch": 64, "forward_prefetch": ahead[0],
-        "backward_prefetch": ahead[1], "stage_forward_time": layers * forward,
-        "stage_backward_time": layers * backward, "dp_layer_gather_time": gather,
+        **PLAN,
+        "layers": layers,
+        "zero_stage": 3,
+        "global_batch_size": 64,
+        "forward_prefetch": ahead[0],
+        "backward_prefetch": ahead[1],
+        "stage_forward_time": layers * forward,
+        "stage_backward_time": layers * backward,
+        "dp_layer_gather_time": gather,
         "dp_layer_reduce_time": reduce,
-    }  # fmt: skip
+    }
     found = value(plan, "exposed_dp_time", dp_mechanism="fsdp_prefetch")
     one, work, sent, back = (Fraction(t) for t in (forward, backward, gather, reduce))
     # A backward's first layer has its weights from the forward.
@@ -212,7 +229,7 @@ def test_layers_fetched_ahead_are_those_of_a_simulation(
 
 
 def test_one_layer_ahead_is_the_share_of_all() -> None:
-    plan = {**PLAN, "zero_stage": 3, "global_batch": 512, "overlap_contention": 0.08}
+    plan = {**PLAN, "zero_stage": 3, "global_batch_size": 512, "overlap_slowdown": 0.08}
     whole = value({**plan, "dp_overlap": 1}, "exposed_dp_time")
     assert value(plan, "exposed_dp_time", dp_mechanism="fsdp_prefetch") == pytest.approx(whole)
     # DeepSpeed's window of 50 million elements is one layer's of 218 million.
@@ -235,7 +252,7 @@ def test_gradients_that_accumulate_are_reduced_once() -> None:
     assert value(each, "gradient_reductions") == 8
     assert value(each, "gradient_reductions", dp_mechanism="gradient_accumulation") == 1
     # As with gradients that wait by another road.
-    waits = {**each, "zero_stage": 3, "pending_share": 1, "dp_overlap": 1}
+    waits = {**each, "zero_stage": 3, "unsharded_gradient_fraction": 1, "dp_overlap": 1}
     assert value(waits, "exposed_dp_time") == pytest.approx(
         value({**each, "zero_stage": 3}, "exposed_dp_time", dp_mechanism="gradient_accumulation")
     )
@@ -246,7 +263,7 @@ def test_gradients_that_accumulate_are_reduced_once() -> None:
 
 def contention(**taken: float) -> float:
     values = {"sms": 132.0, "communicator_channels": 16.0, **taken}
-    return float(Evaluation(values)["overlap_contention"])
+    return float(Evaluation(values)["overlap_slowdown"])
 
 
 @given(sms=st.floats(0, 300), streams=st.integers(1, 3), channels=st.integers(1, 32))
@@ -254,10 +271,10 @@ def contention(**taken: float) -> float:
 def test_contention_follows_from_the_multiprocessors_taken(
     sms: float, streams: int, channels: int
 ) -> None:
-    assert contention(communication_sms=sms) == pytest.approx(min(sms / 132, 1))
-    assert contention(communication_sms=0) == 0
+    assert contention(comm_sms=sms) == pytest.approx(min(sms / 132, 1))
+    assert contention(comm_sms=0) == 0
     both = contention(communication_streams=streams, communication_channels=channels)
-    assert both == contention(communication_sms=streams * channels)
+    assert both == contention(comm_sms=streams * channels)
     # The same as a collective beside a product that gets its multiprocessors when it is done.
     shared = overlapped("bulk_shared", 2.0, 1.0, num_sm=channels, sms=132)
     assert shared - 2.0 == pytest.approx(contention(communication_channels=channels))
@@ -273,10 +290,10 @@ def test_contention_follows_from_who_comes_first(
     queued = overlapped("bulk_queued", 1.0 * times, 1.0) - times
     taken = contention(communication_channels=channels, communication_priority=priority)
     assert taken == pytest.approx(priority * first + (1.0 - priority) * queued)
-    assert contention(communication_sms=0.0, communication_priority=0.0) == 1.0
+    assert contention(comm_sms=0.0, communication_priority=0.0) == 1.0
 
 
 def test_contention_of_fits_is_that_of_nccls_channels() -> None:
     """On DGX H100 its search ends at 8 channels across nodes and at 12 in one."""
     least, most = (contention(communication_channels=n) for n in (8, 12))
-    assert least < STEP["overlap_contention"] < most
+    assert least < STEP["overlap_slowdown"] < most

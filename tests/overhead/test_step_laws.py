@@ -40,18 +40,18 @@ def plans(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, str]]:
 
     degrees = {name: among(1, 2, 4, 8) for name in ("tp", "cp", "pp", "dp")}
     schedule = draw(st.sampled_from(SCHEDULES))
-    micro_batches = 2 * degrees["pp"] * among(1, 3)
+    num_micro_batches = 2 * degrees["pp"] * among(1, 3)
     plan = {
         **model,
         **degrees,
-        "micro_batch": among(1, 4),
-        "virtual_stages": among(1, 2) if schedule == "interleaved" else 1,
+        "micro_batch_size": among(1, 4),
+        "virtual_pipeline_size": among(1, 2) if schedule == "interleaved" else 1,
         "zero_stage": among(0, 1, 2, 3),
         "sequence_parallel": 1.0 if model["experts"] else among(0, 1),
-        "host_time": among(0.0, 1e-5, 1e-4),
+        "host_launch_time": among(0.0, 1e-5, 1e-4),
         **{name: among(0.0, 0.3, 1.0) for name in OVERLAPS},
     }
-    plan["global_batch"] = plan["dp"] * plan["micro_batch"] * micro_batches
+    plan["global_batch_size"] = plan["dp"] * plan["micro_batch_size"] * num_micro_batches
     if model["experts"]:
         plan["ep"] = np.where(rng.random(PLANS) < 0.5, 1.0, degrees["dp"])
     labels = {
@@ -82,7 +82,7 @@ def test_parts_sum_and_none_is_longer_than_the_step(
     for part, value in parts.items():
         assert np.all(value <= time * (1 + 1e-12)), part
         # Of two stages both are ends, and may have less to do than the one between that is told.
-        ends = (part == "imbalance_time") & (np.asarray(plan["pp"]) <= 2)
+        ends = (part == "stage_imbalance_time") & (np.asarray(plan["pp"]) <= 2)
         assert np.all(ends | (value >= -1e-12 * time)), part
     computed = sum(parts[f"{part}_part_time"] for part in ("matmul", "attention", "elementwise"))
     assert np.all(time >= computed)
@@ -135,8 +135,8 @@ def test_more_overlap_is_never_slower(
 @given(
     case=plans(),
     name=st.sampled_from(
-        ["host_time", "matmul_floor", "intra_latency", "inter_latency", "elementwise_factor",
-         "loss_bytes", "step_overhead", "optimizer_traffic_bytes"]
+        ["host_launch_time", "matmul_min_time", "intra_latency", "inter_latency",
+         "elementwise_factor", "loss_bytes", "step_overhead", "optimizer_traffic_bytes"]
     ),
 )  # fmt: skip
 def test_what_costs_more_never_speeds_a_step_up(
@@ -156,7 +156,9 @@ def test_a_longer_batch_takes_longer_and_has_a_smaller_bubble(
     case: tuple[dict[str, Any], dict[str, str]],
 ) -> None:
     plan, labels = case
-    result = evaluation({**plan, "global_batch": plan["global_batch"] * rows([1, 2, 5])}, **labels)
+    result = evaluation(
+        {**plan, "global_batch_size": plan["global_batch_size"] * rows([1, 2, 5])}, **labels
+    )
     assert np.all(np.diff(several(result["step_time"], 3), axis=0) > 0)
     share = several(result["bubble_time"] / result["step_time"], 3)
     assert np.all(np.diff(share, axis=0) <= 1e-12)

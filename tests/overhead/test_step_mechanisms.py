@@ -20,8 +20,8 @@ TP_MECHANISMS, DP_MECHANISMS = (
     LABELS[name].values[1:] for name in ("tp_mechanism", "dp_mechanism")
 )
 PLAN = {
-    **LLAMA, "tp": 8, "cp": 1, "pp": 2, "dp": 4, "micro_batch": 1, "virtual_stages": 1,
-    "global_batch": 32, "zero_stage": 1, "sequence_parallel": 1,
+    **LLAMA, "tp": 8, "cp": 1, "pp": 2, "dp": 4, "micro_batch_size": 1, "virtual_pipeline_size": 1,
+    "global_batch_size": 32, "zero_stage": 1, "sequence_parallel": 1,
 }  # fmt: skip
 # A whole layer runs each pair: the product, whose time it is compared with, what is sent.
 GATHER, SCATTER, AGAIN = "tp_all_gather_time", "tp_reduce_scatter_time", "tp_weight_gather_time"
@@ -89,7 +89,7 @@ def test_limits_of_tensor_parallel_mechanisms(mechanism: str) -> None:
     # Nothing sent, nothing taken: nothing exposed.
     free = {"intra_bandwidth": np.inf, "intra_latency": 0.0, "num_sm": 0, "memory_bandwidth": 1e300,
             "sum_bandwidth": 1e300, "gather_sm_bandwidth": np.inf, "scatter_sm_bandwidth": np.inf,
-            "piece_gap": 0.0}  # fmt: skip
+            "matmul_chunk_gap": 0.0}  # fmt: skip
     assert of(**free) == pytest.approx(0.0, abs=1e-12)
     # An all_reduce hides behind nothing.
     whole = evaluation({**PLAN, "sequence_parallel": 0}, tp_mechanism=mechanism)
@@ -127,7 +127,7 @@ def test_a_mixture_pairs_its_attention_alone() -> None:
 
 def test_a_cut_that_loses_time_exposes_more() -> None:
     lost = np.array([0.0, 0.05, 0.2])
-    values = evaluation({**PLAN, "cut_slowdown": lost}, tp_mechanism="decomposed")
+    values = evaluation({**PLAN, "chunking_slowdown": lost}, tp_mechanism="decomposed")
     assert np.all(np.diff(values["exposed_tp_time"]) > 0.0)
     # At most what all products that are cut lose.
     most = lost * values["matmul_part_time"]
@@ -192,7 +192,7 @@ def test_reductions_run_beside_weights_gradients_as_simulated(
 ) -> None:
     links = {"intra_bandwidth": bandwidth, "intra_latency": 1e-6, "sequence_length": tokens}
     plan = {**PLAN, **links, "tp": tp, "sequence_parallel": int(split), "tp_gradient_overlap": 1,
-            "overlap_contention": 0}  # fmt: skip
+            "overlap_slowdown": 0}  # fmt: skip
     values = evaluation(plan)
     # A layer's saved inputs are held against all products of inputs' gradients together.
     inputs = [float(values[f"{name}_input_gradient_time"]) for name in FIRST]
@@ -209,8 +209,8 @@ def test_what_runs_beside_weights_gradients_hides_in_every_mechanism(mechanism: 
                 "intra_bandwidth": 1e14, "intra_latency": 0}  # fmt: skip
         plain, other, shared = (
             evaluation({**plan, **more}, tp_mechanism=mechanism)
-            for more in ({}, {"tp_gradient_overlap": 1, "overlap_contention": 0},
-                         {"tp_gradient_overlap": 1, "overlap_contention": 0.1})
+            for more in ({}, {"tp_gradient_overlap": 1, "overlap_slowdown": 0},
+                         {"tp_gradient_overlap": 1, "overlap_slowdown": 0.1})
         )  # fmt: skip
         one = float(plain["tp_all_reduce_time"])
         assert one < float(plain["qkv_weight_gradient_time"])
@@ -265,8 +265,8 @@ def test_mixed_context_parallelism_waits_for_heads_and_hides_rings() -> None:
 # Expert parallelism.
 
 ROUTED = {
-    **MIXTRAL, "tp": 1, "pp": 1, "dp": 8, "ep": 8, "micro_batch": 1, "global_batch": 8,
-    "expert_sms": 0, "intra_bandwidth": 5e10,
+    **MIXTRAL, "tp": 1, "pp": 1, "dp": 8, "ep": 8, "micro_batch_size": 1, "global_batch_size": 8,
+    "ep_comm_sms": 0, "intra_bandwidth": 5e10,
 }  # fmt: skip
 
 
@@ -304,8 +304,8 @@ def test_chunks_pay_for_what_they_are() -> None:
     # What would take longer in chunks goes as a whole.
     assert float(many["exposed_ep_time"]) <= float(whole["exposed_ep_time"]) * (1 + 1e-12)
     assert float(many["chunk_dispatch_time"]) > float(whole["ep_dispatch_time"]) / 64
-    slower = evaluation({**ROUTED, "expert_sms": 20}, ep_mechanism="chunked")
-    assert float(slower["expert_contention"]) == pytest.approx(20 / float(slower["sms"]))
+    slower = evaluation({**ROUTED, "ep_comm_sms": 20}, ep_mechanism="chunked")
+    assert float(slower["ep_overlap_slowdown"]) == pytest.approx(20 / float(slower["sms"]))
     hidden = float(whole["exposed_ep_time"]) - float(two["exposed_ep_time"])
     lost = float(slower["exposed_ep_time"]) - float(two["exposed_ep_time"])
     assert 0.0 < lost <= hidden
@@ -339,9 +339,9 @@ def test_buckets_as_simulated(mechanism: str, stage: int) -> None:
 
 
 def test_buckets_have_the_sizes_of_their_software() -> None:
-    plan = {**PLAN, "zero_stage": 0, "tp": 1, "pp": 1, "dp": 128, "global_batch": 128}
+    plan = {**PLAN, "zero_stage": 0, "tp": 1, "pp": 1, "dp": 128, "global_batch_size": 128}
     values = {name: evaluation(plan, dp_mechanism=name) for name in DP_MECHANISMS}
-    gradients = {name: float(one["reduction_bytes"] * one["busiest_dense_parameters"])
+    gradients = {name: float(one["reduction_bytes"] * one["max_rank_dense_parameters"])
                  for name, one in values.items()}  # fmt: skip
     buckets = {name: float(one["dp_buckets"]) for name, one in values.items()}
     assert buckets["ddp_buckets"] == np.ceil(gradients["ddp_buckets"] / (25 * 2**20))
@@ -374,7 +374,9 @@ def test_a_framework_s_share_needs_sequence_parallelism() -> None:
     assert float(split["exposed_tp_time"]) < 0.5 * float(split["tp_communication_time"])
     sent = float(whole["tp_communication_time"])
     assert float(whole["exposed_tp_time"]) == pytest.approx(sent, rel=1e-12)
-    given = evaluation({**PLAN, "tp_overlap": 0.7, "tp_whole_overlap": 0.7, "sequence_parallel": 0})
+    given = evaluation(
+        {**PLAN, "tp_overlap": 0.7, "tp_all_reduce_overlap": 0.7, "sequence_parallel": 0}
+    )
     assert float(given["exposed_tp_time"]) == pytest.approx(0.3 * sent, rel=1e-9)
 
 
@@ -393,10 +395,20 @@ def test_no_mechanism_hides_more_than_there_is(label: str, mechanism: str) -> No
     dimension = label[:2]
     rates = 10.0 ** np.linspace(8.0, 13.0, 11)
     plan = {
-        **MIXTRAL, "tp": 2, "cp": 2, "pp": 1, "dp": 4, "ep": 4, "micro_batch": 1,
-        "global_batch": 16, "zero_stage": 3, "sequence_parallel": 1, f"{dimension}_overlap": 1.0,
-        "tp_gradient_overlap": 1.0, **dict.fromkeys(LINKS, rates),
-    }  # fmt: skip
+        **MIXTRAL,
+        "tp": 2,
+        "cp": 2,
+        "pp": 1,
+        "dp": 4,
+        "ep": 4,
+        "micro_batch_size": 1,
+        "global_batch_size": 16,
+        "zero_stage": 3,
+        "sequence_parallel": 1,
+        f"{dimension}_overlap": 1.0,
+        "tp_gradient_overlap": 1.0,
+        **dict.fromkeys(LINKS, rates),
+    }
     values = evaluation(plan, context_parallel="ring", **{label: mechanism})
     sent, shown = values[f"{dimension}_communication_time"], values[f"exposed_{dimension}_time"]
     computed = np.sum([values[name] for name in WINDOWS], axis=0)
@@ -412,7 +424,7 @@ def test_no_mechanism_hides_more_than_there_is(label: str, mechanism: str) -> No
     assert np.all(values["step_time"] >= np.maximum(computed, shown))
     given = {**plan, f"{dimension}_overlap": 0.0}
     given["tp_gradient_overlap"] = 0.0 if dimension == "tp" else 1.0
-    given["pending_share"] = 1.0 if mechanism == "gradient_accumulation" else 0.0
+    given["unsharded_gradient_fraction"] = 1.0 if mechanism == "gradient_accumulation" else 0.0
     alone = evaluation(given, context_parallel="ring")["step_time"]
     ideal = (computed + sent) / np.maximum(computed, sent)
     assert np.all(alone / values["step_time"] <= ideal * (1 + 1e-9))
@@ -425,14 +437,14 @@ def test_no_context_parallelism_hides_more_than_attention_computes(
 ) -> None:
     """Whatever of attention a backward repeats, which then is there to hide behind."""
     plan = {
-        **PLAN, "cp": 4, "dp": 1, "micro_batch": 1, "cp_overlap": 1.0, "ulysses_ranks": 2,
+        **PLAN, "cp": 4, "dp": 1, "micro_batch_size": 1, "cp_overlap": 1.0, "ulysses_ranks": 2,
         **dict.fromkeys(LINKS, 10.0 ** np.linspace(8.0, 13.0, 11)),
     }  # fmt: skip
     for recompute in LABELS["recompute"].values:
         labels = {"context_parallel": kind, "cp_mechanism": mechanism, "recompute": recompute}
         values = evaluation({**plan, "recompute_layers": 1}, **labels)
         kept = recompute in ("none", "per_op")
-        again = 0.0 if kept else values["layer_attention_again_time"]
+        again = 0.0 if kept else values["layer_attention_recompute_time"]
         for way, more in (("forward", 0.0), ("backward", again)):
             sent = values[f"cp_layer_{way}_time"]
             hidden = sent - values[f"exposed_cp_{way}_time"]
@@ -449,17 +461,26 @@ def test_no_schedule_hides_more_than_there_is(schedule: str) -> None:
     """Exchanges of experts beside another direction, and transfers between stages."""
     chunks = {"interleaved": 2}.get(schedule, 2 if schedule in FOLDED else 1)
     plan = {
-        **MIXTRAL, "tp": 1, "cp": 1, "pp": 4, "dp": 4, "ep": 4, "micro_batch": 1, "zero_stage": 1,
-        "global_batch": 64, "virtual_stages": chunks, "sequence_parallel": 1,
+        **MIXTRAL,
+        "tp": 1,
+        "cp": 1,
+        "pp": 4,
+        "dp": 4,
+        "ep": 4,
+        "micro_batch_size": 1,
+        "zero_stage": 1,
+        "global_batch_size": 64,
+        "virtual_pipeline_size": chunks,
+        "sequence_parallel": 1,
         **dict.fromkeys(LINKS, 10.0 ** np.linspace(8.0, 13.0, 11)),
-    }  # fmt: skip
-    values = evaluation({**plan, "pair_hidden_share": 1.0}, schedule=schedule)
+    }
+    values = evaluation({**plan, "pair_overlapped_fraction": 1.0}, schedule=schedule)
     computed = np.sum([values[name] for name in WINDOWS], axis=0)
     sent, shown = values["ep_communication_time"], values["exposed_ep_time"]
     assert np.all(shown >= 0.0)
     assert np.all(sent - shown <= np.minimum(sent, computed) * (1 + 1e-9))
     assert np.all(values["step_time"] >= np.maximum(computed, shown))
-    alone = evaluation({**plan, "pair_hidden_share": 0.0}, schedule=schedule)
+    alone = evaluation({**plan, "pair_overlapped_fraction": 0.0}, schedule=schedule)
     moved = sent + values["pp_communication_time"]
     # Bubbles are neither: a step's time without them is what overlap can shorten.
     ideal = (computed + moved) / np.maximum(computed, moved)

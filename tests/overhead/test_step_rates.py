@@ -11,7 +11,7 @@ from overhead.evaluation import MissingQuantities, derive
 from overhead.shipped import error_bands
 from tests.overhead.step_cases import DEEPSEEK, GPT, LLAMA, MIXTRAL, SILENT, evaluation, value
 
-PLAN = {**LLAMA, **SILENT, "tp": 2, "dp": 4, "pp": 2, "global_batch": 64, "step_time": 2.0}
+PLAN = {**LLAMA, **SILENT, "tp": 2, "dp": 4, "pp": 2, "global_batch_size": 64, "step_time": 2.0}
 
 
 def test_tokens() -> None:
@@ -23,7 +23,7 @@ def test_tokens() -> None:
 def test_utilisation_is_of_the_peak() -> None:
     values = evaluation(PLAN)
     flops = float(derive("model_flops_per_token", LLAMA)) * 64 * 4096
-    assert float(values["model_flops_per_gpu"]) == pytest.approx(flops / 2 / 16)
+    assert float(values["model_flops_per_second_per_gpu"]) == pytest.approx(flops / 2 / 16)
     assert float(values["mfu"]) == pytest.approx(flops / 2 / 16 / 1e15)
     causal = float(derive("causal_model_flops_per_token", LLAMA)) * 64 * 4096
     assert float(values["causal_mfu"]) == pytest.approx(causal / 2 / 16 / 1e15)
@@ -57,9 +57,9 @@ def test_recomputed_operations_count_in_hfu_alone() -> None:
 def test_recomputed_operations_take_the_time_of_their_own() -> None:
     """On a machine where operations alone take time, HFU is what of the peak is used."""
     bare = {
-        **GPT, **SILENT, "matmul_floor": 0, "matmul_depth_time": 0, "matmul_efficiency": 1,
+        **GPT, **SILENT, "matmul_min_time": 0, "matmul_time_per_k": 0, "matmul_efficiency": 1,
         "memory_bandwidth": 1e300, "unfused_efficiency": 1, "peak_flops": 1e15,
-        "attention_peak_flops": 1e15, "best_matmul_flops": 1e15, "global_batch": 4,
+        "attention_peak_flops": 1e15, "peak_measured_matmul_flops": 1e15, "global_batch_size": 4,
     }  # fmt: skip
     for mode in ("none", "selective", "full", "full_early_stop"):
         found = value(bare, "hfu", recompute=mode, attention_kernel="unfused")
@@ -85,9 +85,9 @@ def test_kernels_compute_no_more_than_the_peak(
 ) -> None:
     """However long sequences are: what a kernel leaves out isn't counted as computed."""
     bare = {
-        **GPT, **SILENT, "matmul_floor": 0, "matmul_depth_time": 0, "matmul_efficiency": 1,
+        **GPT, **SILENT, "matmul_min_time": 0, "matmul_time_per_k": 0, "matmul_efficiency": 1,
         "memory_bandwidth": 1e300, "unfused_efficiency": 1, "peak_flops": 1e15,
-        "attention_peak_flops": 1e15, "best_matmul_flops": 1e15, "global_batch": 4,
+        "attention_peak_flops": 1e15, "peak_measured_matmul_flops": 1e15, "global_batch_size": 4,
         "attention_efficiency": 1, "attention_backward_efficiency": 1,
         "attention_half_length": 0, "sequence_length": 2**length,
     }  # fmt: skip
@@ -99,25 +99,25 @@ def test_kernels_compute_no_more_than_the_peak(
 
 
 def test_idle_gpus_take_their_share_of_power() -> None:
-    plan = {**PLAN, "computing_time": 1.5, "idle_power_fraction": 0.2, "power": 700}
+    plan = {**PLAN, "step_compute_time": 1.5, "idle_power_fraction": 0.2, "power": 700}
     assert value(plan, "device_energy") == pytest.approx(16 * 700 * (0.2 * 2 + 0.8 * 1.5))
-    busy = {**plan, "computing_time": 9.0}
+    busy = {**plan, "step_compute_time": 9.0}
     assert value(busy, "device_energy") == pytest.approx(16 * 700 * 2)
 
 
 @pytest.mark.parametrize("pp", [1, 4])
 def test_a_gpu_computes_for_what_it_computes(pp: int) -> None:
-    plan = {**GPT, **SILENT, "pp": pp, "global_batch": 8, "p2p_time": 1e-3 * (pp > 1)}
+    plan = {**GPT, **SILENT, "pp": pp, "global_batch_size": 8, "p2p_time": 1e-3 * (pp > 1)}
     values = evaluation(plan)
     layers = 48 / pp * float(values["dense_layer_time"])
     ends = float(values["embedding_time"]) + float(values["output_time"])
     expected = 8 * (layers + ends / pp) + float(values["optimizer_time"])
-    assert float(values["computing_time"]) == pytest.approx(expected)
-    assert float(values["computing_time"]) <= float(values["step_time"]) * (1 + 1e-12)
+    assert float(values["step_compute_time"]) == pytest.approx(expected)
+    assert float(values["step_compute_time"]) <= float(values["step_time"]) * (1 + 1e-12)
 
 
 def test_a_training_is_its_steps() -> None:
-    plan = {**PLAN, "training_tokens": 1e12, "price": 3.0, "step_energy": 5.0}
+    plan = {**PLAN, "training_tokens": 1e12, "gpu_hour_price": 3.0, "step_energy": 5.0}
     values = evaluation(plan)
     steps = 1e12 / (64 * 4096)
     assert float(values["training_steps"]) == pytest.approx(steps)
@@ -148,7 +148,7 @@ def test_a_training_is_its_steps() -> None:
         ({"device_kind": 1, "software_kind": 2}, "tpu", "tpu"),
         ({"device_kind": 2}, "far", "far"),
         ({"cp": 4}, "few_runs", "few_runs"),
-        ({"unseen_device": 1}, "few_runs", "few_runs"),
+        ({"uncalibrated_device": 1}, "few_runs", "few_runs"),
         (MIXTRAL, "experts_told", "experts"),
         ({**MIXTRAL, "given_options": 0}, "experts_bare", "experts_bare"),
         ({**DEEPSEEK, "software_kind": 1}, "far", "far"),
@@ -184,6 +184,6 @@ def test_rates_broadcast() -> None:
         **LLAMA,
         **SILENT,
         "tp": np.array([[1.0], [2.0]]),
-        "global_batch": np.array([8.0, 16, 32]),
+        "global_batch_size": np.array([8.0, 16, 32]),
     }
     assert evaluation(plan)["mfu"].shape == (2, 3)

@@ -22,7 +22,7 @@ def gpt(layers: int, hidden: int, heads: int, vocabulary: int = 51200) -> Shapes
         vocabulary_size=vocabulary,
         learned_positions=2048,
         tied_embeddings=1,
-        biases=1,
+        linear_bias=1,
         layer_norm=1,
     )
 
@@ -30,7 +30,7 @@ def gpt(layers: int, hidden: int, heads: int, vocabulary: int = 51200) -> Shapes
 def decoder(*sizes: float, **more: float) -> Shapes:
     names = ("layers", "hidden_size", "heads", "kv_heads", "head_size", "ffn_size")
     given = dict(zip((*names, "vocabulary_size"), sizes, strict=True))
-    return shapes(**given, gated=1, **more)
+    return shapes(**given, gated_mlp=1, **more)
 
 
 def latent(layers: int, heads: int, vocabulary: int, experts: int, dense: int) -> Shapes:
@@ -40,12 +40,12 @@ def latent(layers: int, heads: int, vocabulary: int, experts: int, dense: int) -
         heads=heads,
         ffn_size=18432,
         vocabulary_size=vocabulary,
-        gated=1,
-        q_rank=1536,
-        kv_rank=512,
-        head_size_plain=128,
-        head_size_rope=64,
-        head_size_value=128,
+        gated_mlp=1,
+        q_lora_rank=1536,
+        kv_lora_rank=512,
+        qk_nope_head_size=128,
+        qk_rope_head_size=64,
+        v_head_size=128,
         experts=experts,
         experts_per_token=8,
         expert_ffn_size=2048,
@@ -96,7 +96,7 @@ TOTALS: dict[str, tuple[Shapes, int, int]] = {
         # Its model card's number; the attention's heads aren't hidden_size/heads wide.
         (
             "Mistral 7B",
-            decoder(32, 4096, 32, 8, 128, 14336, 32000, window=4096),
+            decoder(32, 4096, 32, 8, 128, 14336, 32000, sliding_window=4096),
             7_241_732_096,
             0,
         ),
@@ -162,7 +162,7 @@ def test_narayanan_2021_flops(
     full = 96 * tokens * layers * h * h * (1 + sequence / 6 / h + vocabulary / 16 / layers / h)
     assert tokens * (4 * (weights + attention) + 3 * logits) == pytest.approx(full, rel=1e-12)
     once = 72 * tokens * layers * h * h * (1 + sequence / 6 / h + vocabulary / 12 / layers / h)
-    ours = float(derive("model_flops", {**model, "global_batch": batch}))
+    ours = float(derive("model_flops", {**model, "global_batch_size": batch}))
     assert ours == pytest.approx(once, rel=1e-12)
 
 
@@ -188,7 +188,7 @@ def test_a_tiny_decoder() -> None:
     assert count(TINY, "mlp_parameters") == 384
     # A layer: 192 + 384 + two norms of 8; two of them, two tables of 10*8, and the last norm.
     assert count(TINY, "dense_layer_parameters") == 592
-    assert count(TINY, "outside_parameters") == 80 + 80 + 8
+    assert count(TINY, "non_layer_parameters") == 80 + 80 + 8
     assert count(TINY) == 2 * 592 + 168
     assert count({**TINY, "tied_embeddings": 1}) == 2 * 592 + 88
 
@@ -203,8 +203,8 @@ def test_a_tiny_decoder_s_flops() -> None:
     assert count(given, "causal_attention_flops_per_token") == 128
     assert count(given, "forward_flops_per_token") == 2720
     assert count(given, "causal_forward_flops_per_token") == 2592
-    assert count(given, "model_flops", global_batch=3) == 3 * 2720 * 12
-    assert count(given, "causal_model_flops", global_batch=3) == 3 * 2592 * 12
+    assert count(given, "model_flops", global_batch_size=3) == 3 * 2720 * 12
+    assert count(given, "causal_model_flops", global_batch_size=3) == 3 * 2592 * 12
 
 
 def test_a_tiny_gpt() -> None:
@@ -216,7 +216,7 @@ def test_a_tiny_gpt() -> None:
         vocabulary_size=5,
         learned_positions=3,
         tied_embeddings=1,
-        biases=1,
+        linear_bias=1,
         layer_norm=1,
     )
     # Attention 4*4*4 and biases 3*4 + 4; MLP 2*4*16 and biases 16 + 4; two norms of 8.
@@ -226,7 +226,7 @@ def test_a_tiny_gpt() -> None:
     # Biases, positions and norms cost no FLOPs.
     assert count(tiny, "weight_flops_per_token") == 2 * (64 + 128)
     # Biases of queries, keys and values alone: 2*2 + 2*(1*2) with one key and value head.
-    one = {**tiny, "biases": 0, "qkv_biases": 1, "kv_heads": 1}
+    one = {**tiny, "linear_bias": 0, "qkv_biases": 1, "kv_heads": 1}
     assert count(one, "mixer_parameters") - count(one, "mixer_weights") == 8
     assert count({**tiny, "qkv_biases": 1}) == count(tiny)
 
@@ -236,11 +236,11 @@ LATENT = shapes(
     hidden_size=8,
     heads=2,
     vocabulary_size=1,
-    q_rank=4,
-    kv_rank=3,
-    head_size_plain=2,
-    head_size_rope=1,
-    head_size_value=2,
+    q_lora_rank=4,
+    kv_lora_rank=3,
+    qk_nope_head_size=2,
+    qk_rope_head_size=1,
+    v_head_size=2,
 )
 
 
@@ -251,9 +251,9 @@ def test_a_tiny_latent_attention() -> None:
     # Norms of both latent vectors.
     assert count(LATENT, "mixer_parameters") == 144 + 4 + 3
     # Queries straight from hidden: 8*2*3.
-    assert count({**LATENT, "q_rank": 0}, "mixer_parameters") == 48 + 32 + 24 + 32 + 3
+    assert count({**LATENT, "q_lora_rank": 0}, "mixer_parameters") == 48 + 32 + 24 + 32 + 3
     # Biases: outputs 4 + 2*3 of queries, 3 + 1 + 2*(2+2) of keys and values, 8 back.
-    biased = count({**LATENT, "biases": 1}, "mixer_parameters")
+    biased = count({**LATENT, "linear_bias": 1}, "mixer_parameters")
     assert biased - count(LATENT, "mixer_parameters") == 10 + 12 + 8
     # Scores over 2 + 1, values over 2: 2*10*2*(3 + 2).
     assert count(LATENT, "attention_flops_per_token", sequence_length=10) == 200
@@ -265,13 +265,13 @@ MIXTURE = shapes(
     heads=2,
     ffn_size=9,
     vocabulary_size=1,
-    gated=1,
+    gated_mlp=1,
     experts=6,
     experts_per_token=2,
     expert_ffn_size=5,
     shared_ffn_size=7,
     dense_layers=1,
-    moe_every=2,
+    moe_layer_frequency=2,
     router_bias=1,
 )
 
@@ -290,7 +290,7 @@ def test_a_tiny_mixture_of_experts() -> None:
     # Attention 64 in 7 layers, MLP 108 in 4, router 24, shared 84 and two experts in 3.
     assert count(MIXTURE, "active_weights") == 7 * 64 + 4 * 108 + 3 * (24 + 84 + 120)
     # With biases an expert has 2*5 + 4 more, the shared ones 2*7 + 4, none where there are none.
-    biased = {**MIXTURE, "biases": 1}
+    biased = {**MIXTURE, "linear_bias": 1}
     assert count(biased, "expert_parameters") == 60 + 14
     assert count(biased, "shared_expert_parameters") == 84 + 18
     assert count({**biased, "shared_ffn_size": 0}, "shared_expert_parameters") == 0
@@ -304,8 +304,8 @@ def test_what_is_missing_is_named_all_at_once() -> None:
         derive("logits_flops_per_token", {})
     assert error.value.missing == ("hidden_size", "vocabulary_size")
     with pytest.raises(MissingQuantities) as error:
-        derive("parameters", {name: 1.0 for name in SHAPES if name not in {"layers", "gated"}})
-    assert set(error.value.missing) == {"layers", "gated"}
+        derive("parameters", {name: 1.0 for name in SHAPES if name not in {"layers", "gated_mlp"}})
+    assert set(error.value.missing) == {"layers", "gated_mlp"}
 
 
 def test_what_is_given_is_taken() -> None:

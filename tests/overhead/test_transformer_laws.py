@@ -33,7 +33,7 @@ def test_more_layers_have_more_parameters(model: Shapes) -> None:
     more = {**model, "layers": model["layers"] + 1}
     layer = {count(model, f"{kind}_layer_parameters") for kind in ("dense", "moe")}
     assert count(more) > count(model)
-    if model["moe_every"] == 1:
+    if model["moe_layer_frequency"] == 1:
         assert count(more) - count(model) in layer
 
 
@@ -50,7 +50,7 @@ def test_tied_embeddings_save_a_table(model: Shapes) -> None:
 
 @given(models())
 def test_as_many_key_heads_as_query_heads_is_multi_head_attention(model: Shapes) -> None:
-    plain = {**model, "kv_heads": model["heads"], "q_rank": 0.0, "kv_rank": 0.0}
+    plain = {**model, "kv_heads": model["heads"], "q_lora_rank": 0.0, "kv_lora_rank": 0.0}
     width = model["heads"] * model["head_size"]
     assert count(plain, "mixer_weights") == 4 * model["hidden_size"] * width
     fewer = {**plain, "kv_heads": 1.0}
@@ -64,8 +64,8 @@ def test_as_many_key_heads_as_query_heads_is_multi_head_attention(model: Shapes)
 def test_a_window_as_long_as_the_sequence_is_none(
     model: Shapes, sequence: float, beyond: int
 ) -> None:
-    wide = {**model, "window": sequence + beyond}
-    none = {**model, "window": 0.0}
+    wide = {**model, "sliding_window": sequence + beyond}
+    none = {**model, "sliding_window": 0.0}
     for name in ("forward_flops_per_token", "causal_forward_flops_per_token"):
         assert derive(name, {**wide, "sequence_length": sequence}) == derive(
             name, {**none, "sequence_length": sequence}
@@ -76,7 +76,7 @@ def test_a_window_as_long_as_the_sequence_is_none(
 def test_a_narrower_window_costs_less(sequence: float, window: int) -> None:
     for name in ("attention_span", "causal_attention_span"):
         narrow, wide = (
-            float(derive(name, {"sequence_length": sequence, "window": size, "layers": 1}))
+            float(derive(name, {"sequence_length": sequence, "sliding_window": size, "layers": 1}))
             for size in (window, window + 1)
         )
         assert narrow <= wide <= sequence
@@ -84,7 +84,7 @@ def test_a_narrower_window_costs_less(sequence: float, window: int) -> None:
 
 @given(st.integers(1, 400), st.integers(0, 500))
 def test_the_causal_span_is_the_mean_over_tokens(sequence: int, window: int) -> None:
-    given = {"sequence_length": sequence, "window": window, "layers": 1}
+    given = {"sequence_length": sequence, "sliding_window": window, "layers": 1}
     attended = [min(place, window or sequence) for place in range(1, sequence + 1)]
     ours = float(derive("causal_attention_span", given))
     # The closed form leaves out half of each token's attention to itself.
@@ -103,7 +103,7 @@ def test_parts_add_up(model: Shapes, sequence: float) -> None:
 
     layers = value("dense_mlp_layers") * value("dense_layer_parameters")
     layers += value("moe_layers") * value("moe_layer_parameters")
-    assert value("parameters") == layers + value("outside_parameters")
+    assert value("parameters") == layers + value("non_layer_parameters")
     assert value("moe_layers") + value("dense_mlp_layers") == model["layers"]
     assert value("forward_flops_per_token") == pytest.approx(
         value("weight_flops_per_token")

@@ -13,7 +13,7 @@ from overhead.transformer import SHAPES
 __all__ = ["NONE", "Shapes", "count", "models", "routed", "shapes"]
 
 Shapes = dict[str, float]
-NONE: Shapes = {**dict.fromkeys(SHAPES, 0.0), "moe_every": 1.0}
+NONE: Shapes = {**dict.fromkeys(SHAPES, 0.0), "moe_layer_frequency": 1.0}
 
 
 def shapes(**given: float) -> Shapes:
@@ -50,7 +50,7 @@ def models(draw: st.DrawFn) -> Shapes:
         "ffn_size": pick(1, 10**4),
         "vocabulary_size": pick(1, 10**6),
         "learned_positions": pick(0, 4096),
-        "window": pick(0, 4096),
+        "sliding_window": pick(0, 4096),
         **{flag: pick(0, 1) for flag in SHAPES if VOCABULARY[flag].flag},
     }
     if draw(st.booleans()):
@@ -58,8 +58,12 @@ def models(draw: st.DrawFn) -> Shapes:
         model["experts_per_token"] = pick(1, int(model["experts"]))
         model["shared_ffn_size"] = pick(0, 1000)
         model["dense_layers"] = pick(0, int(model["layers"]))
-        model["moe_every"] = pick(1, 4)
+        model["moe_layer_frequency"] = pick(1, 4)
     if draw(st.booleans()):
-        model |= {"kv_heads": model["heads"], "q_rank": pick(0, 100), "kv_rank": pick(1, 100)}
+        model |= {
+            "kv_heads": model["heads"],
+            "q_lora_rank": pick(0, 100),
+            "kv_lora_rank": pick(1, 100),
+        }
         model |= {f"head_size_{part}": pick(1, 64) for part in ("plain", "rope", "value")}
     return {name: float(value) for name, value in model.items()}

@@ -121,12 +121,12 @@ def sharded_backward_time(
 
 
 def layered_time(
-    compute: ArrayLike, communication: ArrayLike, independent_share: ArrayLike = 0.0
+    compute: ArrayLike, communication: ArrayLike, independent_compute_fraction: ArrayLike = 0.0
 ) -> Numbers:
     """Return the time of layers whose communication hides behind the next one's computation."""
     work, sent = _along(compute, communication)
     if not len(work):
         return np.zeros(work.shape[1:])
-    share = np.asarray(independent_share, dtype=np.float64)
+    share = np.asarray(independent_compute_fraction, dtype=np.float64)
     hidden = np.maximum(sent[:-1], share * work[1:]) + (1.0 - share) * work[1:]
     return np.asarray(work[0] + np.sum(hidden, axis=0) + sent[-1])

@@ -15,7 +15,8 @@ from overhead import REGISTRY
 from overhead.evaluation import Evaluation
 from overhead.formula import Formula
 from overhead.overlap.mechanisms import MECHANISMS
-from overhead.overlap.timeline import COUNTS, DERIVED, PIPELINES, TIMELINES, timeline
+from overhead.overlap.pipeline import PIPELINES
+from overhead.overlap.timeline import COUNTS, DERIVED, TIMELINES, timeline
 from tests.overlap.cases import (
     EXACT,
     evaluated,
@@ -58,7 +59,7 @@ def test_never_below_the_longer_nor_above_both(
 ) -> None:
     known = data.draw(cases(mechanism))
     time, ratio, speedup, ideal, hidden = evaluated(
-        mechanism, "overlapped_time", "overlap_ratio", "overlap_speedup", "ideal_speedup",
+        mechanism, "overlapped_time", "overlap_of_shorter", "overlap_speedup", "ideal_speedup",
         "hidden_time", compute_time=compute, communication_time=communication, **known,
     )  # fmt: skip
     slack = EXACT * (compute + communication)
@@ -92,7 +93,10 @@ def test_nothing_hides_more_than_the_shorter_nor_beats_its_ideal(
                   "p2p_time": communication}  # fmt: skip
         labels["schedule"] = schedule
         chunks = 2.0 if schedule == "interleaved" else 1.0
-        known |= {"virtual_stages": chunks, "micro_batches": 8.0 * known["micro_batches"]}
+        known |= {
+            "virtual_pipeline_size": chunks,
+            "num_micro_batches": 8.0 * known["num_micro_batches"],
+        }
     elif mechanism == "fused_messages":
         known |= {"messages": 5.0, "message_latency": communication, "transfer_time": compute / 3}
         known["copy_time"] = communication / 7
@@ -108,7 +112,7 @@ def test_nothing_hides_more_than_the_shorter_nor_beats_its_ideal(
     assert hidden <= min(work, sent) + EXACT * (work + sent)
     assert time >= ideal * (1 - 1e-9)
     assert speedup <= best * (1 + 1e-9)
-    assert float(result["overlap_ratio"]) <= 1.0
+    assert float(result["overlap_of_shorter"]) <= 1.0
 
 
 @given(some_times, some_times, st.integers(1, 64))
@@ -126,10 +130,10 @@ PRODUCTS = (
 )  # fmt: skip
 TILES = {
     "burst_matmul_flops": 858e12, "sm_load_bandwidth": 146e9, "tile_depth_overhead": 182.0,
-    "last_wave_share": 1.0, "tile_sharpness": 5.0, "burst_memory_bandwidth": 4e12,
-    "burst_ratio": 1.4, "piece_gap": 2e-6, "matmul_input_bytes": 2.0,
+    "last_wave_fraction": 1.0, "tile_sharpness": 5.0, "burst_memory_bandwidth": 4e12,
+    "burst_ratio": 1.4, "matmul_chunk_gap": 2e-6, "matmul_input_bytes": 2.0,
 }  # fmt: skip
-WAVES = {"tile_rows": 128.0, "tile_columns": 256.0, "best_matmul_flops": 8e14,
+WAVES = {"tile_rows": 128.0, "tile_columns": 256.0, "peak_measured_matmul_flops": 8e14,
          "memory_bandwidth": 3e12}  # fmt: skip
 
 
@@ -149,8 +153,8 @@ def test_products_hide_no_more_than_there_is(
     """Whole products and their pieces go by one form, so that cutting one gains nothing."""
     rows, columns, depth = map(float, sizes)
     known = {
-        **(TILES if form == "tiles" else WAVES), "matmul_rows": rows, "matmul_columns": columns,
-        "matmul_depth": depth, "communication_time": communication, "ranks": ranks, "sms": 132.0,
+        **(TILES if form == "tiles" else WAVES), "matmul_m": rows, "matmul_n": columns,
+        "matmul_k": depth, "communication_time": communication, "ranks": ranks, "sms": 132.0,
         "num_sm": float(num_sm), "splits": 4.0, "partial_sum_time": 1e-5, "launch_time": 5e-6,
         "activation_bytes": 2.0, "overlap_efficiency": 1.0,
     }  # fmt: skip
@@ -180,7 +184,7 @@ def test_more_parts_hide_more(compute: Fraction, communication: Fraction) -> Non
         ("fsdp_backward", "layers"), ("layer_by_layer", "layers"), ("ring_exchange", "ranks"),
         ("reduce_scatter_pipeline", "splits"), ("reduce_scatter_ring", "ranks"),
     ):  # fmt: skip
-        more = {"independent_share": 1.0} if mechanism == "layer_by_layer" else {}
+        more = {"independent_compute_fraction": 1.0} if mechanism == "layer_by_layer" else {}
         found = [
             overlapped(mechanism, compute, communication, **{count: n}, **more)
             for n in (1, 2, 7, 1e9)
@@ -204,7 +208,7 @@ def test_a_carve_out_falls_then_rises(
     }  # fmt: skip
     labels = {"mechanism": "bulk_margin", "communication": "sms", "sm_law": "linear"}
     evaluation = Evaluation(known, labels)
-    product, sent = evaluation["carved_compute_time"], evaluation["communication_time"]
+    product, sent = evaluation["sm_limited_compute_time"], evaluation["communication_time"]
     time = np.asarray(evaluation["overlapped_time"])
     assert np.all(np.diff(product) > 0)
     assert np.all(np.diff(sent) <= 0)
@@ -216,7 +220,7 @@ def test_a_carve_out_falls_then_rises(
 def test_a_carve_out_can_cost_more_than_it_hides() -> None:
     time, both, hidden, speedup, ratio = evaluated(
         "bulk_margin", "overlapped_time", "sequential_time", "hidden_time", "overlap_speedup",
-        "overlap_ratio", compute_time=1.0, communication_time=0.01, sms=100, num_sm=50,
+        "overlap_of_shorter", compute_time=1.0, communication_time=0.01, sms=100, num_sm=50,
     )  # fmt: skip
     assert time == 2.0
     assert hidden == pytest.approx(both - 2.0)
@@ -250,7 +254,7 @@ def test_the_case_that_can_not_be_is_bounded() -> None:
 @pytest.mark.parametrize(("share", "most"), [(0.1, 0.111), (0.3, 0.429)])
 def test_what_overlap_can_gain(share: float, most: float) -> None:
     ideal, found = evaluated(
-        "two_durations", "ideal_speedup", "communication_share", compute_time=1 - share,
+        "two_durations", "ideal_speedup", "communication_fraction", compute_time=1 - share,
         communication_time=share,
     )  # fmt: skip
     assert ideal - 1 == pytest.approx(most, abs=5e-4)
@@ -268,7 +272,9 @@ def test_buckets_by_size() -> None:
     }  # fmt: skip
     evaluation = Evaluation(known, {"buckets": "sized"})
     np.testing.assert_array_equal(evaluation["gradient_buckets"], [1, 1, 2, 3, 3])
-    np.testing.assert_allclose(evaluation["first_bucket_share"], [1, 1, 1 / 26, 1 / 26.5, 1 / 51])
+    np.testing.assert_allclose(
+        evaluation["first_bucket_fraction"], [1, 1, 1 / 26, 1 / 26.5, 1 / 51]
+    )
     known = {"reduced_elements": np.array([1e7, 4e7, 1e9]), "dp": 64.0}
     evaluation = Evaluation(known, {"buckets": "megatron"})
     np.testing.assert_array_equal(evaluation["gradient_buckets"], [1, 1, 16])

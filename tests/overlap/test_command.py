@@ -140,10 +140,10 @@ def test_a_cut_product_is_told_as_a_tuning_has_it(cli: Runner, machine: str) -> 
     assert found is not None
     rates = read_rates(machine)
     values = {name: rates[name] for name in TAKEN}
-    values |= {"matmul_rows": 8192.0, "matmul_columns": 3584.0, "matmul_depth": 8192.0}
+    values |= {"matmul_m": 8192.0, "matmul_n": 3584.0, "matmul_k": 8192.0}
     values |= {"communication_time": 4e-4, "ranks": 8.0}
     tuned = Evaluation(values, {"compute": "tiles", "mechanism": "ring_exchange"})
-    assert float(found[1]) == pytest.approx(1e6 * float(tuned["whole_product_time"]), abs=0.06)
+    assert float(found[1]) == pytest.approx(1e6 * float(tuned["unsplit_matmul_time"]), abs=0.06)
     assert float(found[2]) == pytest.approx(1e6 * float(tuned["overlapped_time"]), abs=0.06)
     own = cli(f"{line} --kind ring_exchange --tile-columns 128").out
     assert "seven tiles" not in own
@@ -180,7 +180,7 @@ def test_durations_from_shapes_and_bytes(cli: Runner) -> None:
     assert times[0] > times[-1]
     assert times[0] == pytest.approx(7 * (0.8e-6 + 2**26 / 8 / 40e9))
     assert len({one["compute_time_s"] for one in found}) == 1
-    assert "best_matmul_flops" in cli(line).out
+    assert "peak_measured_matmul_flops" in cli(line).out
     half = "overlap --kind bulk_margin --compute 1ms --M 64MiB --ranks 8 --latency 1us"
     assert cli(half + " --half-sms 4 --num-sm 4 --json").records[0][
         "communication_time_s"
@@ -222,13 +222,13 @@ def test_grids(cli: Runner) -> None:
     assert len(records) == 40
     assert all((r["overlapped_time_s"] is None) == (r["status"] != "ok") for r in records)
     two = [r for r in records if r["mechanism"].endswith("aggregate") and r["ranks"] == 2.0]
-    assert all(r["overlap_ratio"] == 0.0 for r in two)
+    assert all(r["overlap_of_shorter"] == 0.0 for r in two)
 
 
 def test_pipelines_by_schedule(cli: Runner) -> None:
     line = "overlap --kind pipeline --forward 1ms --backward 2ms --p2p 100us --pp 8"
     line += " --micro-batches 8,12 --schedule gpipe,interleaved --virtual-stages 2 --json"
-    by = {(r["schedule"], r["micro_batches"]): r for r in cli(line).records}
+    by = {(r["schedule"], r["num_micro_batches"]): r for r in cli(line).records}
     assert by["gpipe", 8.0]["status"] == "virtual_stages_need_interleaving"
     assert by["interleaved", 12.0]["status"] == "micro_batches_not_multiple_of_stages"
     assert by["interleaved", 8.0]["overlapped_time_s"] == pytest.approx(
@@ -284,7 +284,7 @@ def test_a_file_s_spec_gives_it_again(cli: Runner, tmp_path: Path) -> None:
     ("constants", "lines"),
     [
         (
-            'mechanism = "pipeline"\npp = 4\nmicro_batches = 8',
+            'mechanism = "pipeline"\npp = 4\nnum_micro_batches = 8',
             [
                 f"the mechanism pipeline needs the time of {what}"
                 for what in ("a stage's forward", "a stage's whole backward", "one transfer")

@@ -54,7 +54,7 @@ def test_ddp_buckets(
     for first in (None, share):
         parts = equal
         if first is not None:
-            known["first_bucket_share"] = first
+            known["first_bucket_fraction"] = first
             others = [(1 - first) / (count - 1)] * (count - 1) if count > 1 else []
             parts = [first, *others] if count > 1 else equal
         work, sent = [compute * p for p in parts], [communication * p for p in parts]
@@ -64,13 +64,13 @@ def test_ddp_buckets(
 
 @given(times, times, counts, counts, shares)
 def test_gradient_accumulation(
-    compute: Fraction, communication: Fraction, micro_batches: int, count: int, share: Fraction
+    compute: Fraction, communication: Fraction, num_micro_batches: int, count: int, share: Fraction
 ) -> None:
     ours = overlapped(
-        "gradient_accumulation", compute, communication, micro_batches=micro_batches,
-        backward_share=share, gradient_buckets=count,
+        "gradient_accumulation", compute, communication, num_micro_batches=num_micro_batches,
+        backward_fraction=share, gradient_buckets=count,
     )  # fmt: skip
-    exact = simulated.gradient_accumulation(compute, communication, micro_batches, share, count)
+    exact = simulated.gradient_accumulation(compute, communication, num_micro_batches, share, count)
     close(ours, exact)
 
 
@@ -82,11 +82,13 @@ def test_layers(
     known = {"layers": layers}
     ours = overlapped("fsdp_prefetch", compute, communication, prefetched_layers=ahead, **known)
     close(ours, simulated.prefetch(sent, work, ahead))
-    ours = overlapped("layer_by_layer", compute, communication, independent_share=share, **known)
+    ours = overlapped(
+        "layer_by_layer", compute, communication, independent_compute_fraction=share, **known
+    )
     close(ours, simulated.layer_by_layer(work, sent, share))
     gather, reduce = [t * (1 - share) for t in sent], [t * share for t in sent]
     ours = overlapped(
-        "fsdp_backward", compute, communication, reduction_share=share, prefetched_layers=ahead,
+        "fsdp_backward", compute, communication, reduction_fraction=share, prefetched_layers=ahead,
         **known,
     )  # fmt: skip
     close(ours, simulated.sharded_backward(gather, work, reduce, ahead))
@@ -162,7 +164,7 @@ def test_fused_messages(
     apart = simulated.separate(compute, latency, transfers)
     close(float(evaluation["sequential_time"]), apart)
     # What fusing saves isn't hidden, and no more is reached than the longer one allows.
-    assert float(evaluation["hidden_time"]) == float(evaluation["overlap_ratio"]) == 0.0
+    assert float(evaluation["hidden_time"]) == float(evaluation["overlap_of_shorter"]) == 0.0
     close(float(evaluation["fusing_saves"]), apart - exact)
     assert float(evaluation["overlap_speedup"]) <= float(evaluation["ideal_speedup"]) * (1 + 1e-12)
 
@@ -173,7 +175,7 @@ def test_waves(tiles: int, tile: Fraction, sms: int) -> None:
 
     assert bulk.WAVES
     known = {
-        "matmul_rows": float(tiles), "tile_rows": 1.0, "matmul_columns": 1.0, "tile_columns": 1.0,
+        "matmul_m": float(tiles), "tile_rows": 1.0, "matmul_n": 1.0, "tile_columns": 1.0,
         "tile_time": float(tile), "sms": float(sms), "num_sm": 0.0, "moved_bytes": 0.0,
         "memory_bandwidth": 1.0, "launch_time": 0.0,
     }  # fmt: skip
@@ -204,7 +206,7 @@ def test_pipelines(
     time, compute, sequential = evaluated(
         "pipeline", "overlapped_time", "compute_time", "sequential_time", schedule=schedule,
         stage_forward_time=forward, stage_backward_time=2 * forward,
-        p2p_time=transfer / virtual, pp=pp, micro_batches=count, virtual_stages=virtual,
+        p2p_time=transfer / virtual, pp=pp, num_micro_batches=count, virtual_pipeline_size=virtual,
     )  # fmt: skip
     close(time, exact)
     assert compute <= time * (1 + EXACT)
@@ -250,9 +252,9 @@ def test_equal_parts_are_the_formulas(
     general = prefetched_time(sent, work, ahead)
     same("fsdp_prefetch", general, layers=count, prefetched_layers=ahead)
     general = sharded_backward_time(sent * (1 - float(share)), work, sent * float(share), ahead)
-    same("fsdp_backward", general, layers=count, reduction_share=share, prefetched_layers=ahead)
+    same("fsdp_backward", general, layers=count, reduction_fraction=share, prefetched_layers=ahead)
     general = layered_time(work, sent, float(share))
-    same("layer_by_layer", general, layers=count, independent_share=share)
+    same("layer_by_layer", general, layers=count, independent_compute_fraction=share)
 
 
 def test_general_forms_broadcast() -> None:
@@ -319,9 +321,9 @@ def test_measured_products_are_as_the_tiles_say() -> None:
         rates = read_rates(machine)
         known = {name: rates[name] for name in TAKEN}
         m, n, k, batch, time = np.array(rows).T
-        sizes = {"matmul_rows": m, "matmul_columns": n, "matmul_depth": k}
-        values = Evaluation({**known, **sizes, "products_at_once": batch}, {"compute": "tiles"})
-        burst = values["burst_product_time"] + rates["launch_time"]
+        sizes = {"matmul_m": m, "matmul_n": n, "matmul_k": k}
+        values = Evaluation({**known, **sizes, "concurrent_matmuls": batch}, {"compute": "tiles"})
+        burst = values["burst_matmul_time"] + rates["launch_time"]
         errors = np.sort(np.abs(burst / (1e-6 * time) - 1.0))
         assert np.median(errors) < 0.03
         assert errors[-2] < 0.1

@@ -14,18 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overhead.labels import FOLDED, LABELS
-from overhead.overlap.timeline import (
+from overhead.overlap.pipeline import (
     BACKWARD,
     FORWARD,
     INPUTS,
     PIPELINES,
     WEIGHTS,
-    Span,
     pipeline_timeline,
     run_orders,
     stage_orders,
     tasks_of,
 )
+from overhead.overlap.timeline import Span
 from sweeps.traces.write import chrome_trace
 from tests.cli_runner import Runner
 from tests.overlap.cases import evaluated
@@ -191,7 +191,7 @@ def test_a_course_ends_when_the_form_says(
     known: dict[str, float] = {
         "stage_forward_time": float(forward), "stage_backward_time": float(backward),
         "p2p_time": float(min(forward, backward) / chunks * share), "pp": pp,
-        "micro_batches": count, "virtual_stages": chunks,
+        "num_micro_batches": count, "virtual_pipeline_size": chunks,
     }  # fmt: skip
     spans = pipeline_timeline(schedule, known)
     (time,) = evaluated("pipeline", "overlapped_time", schedule=schedule, **known)
@@ -207,7 +207,7 @@ def test_a_course_ends_when_the_form_says(
 def test_names_tell_micro_batch_and_chunk() -> None:
     known = {
         "stage_forward_time": 2.0, "stage_backward_time": 4.0, "p2p_time": 3.0, "pp": 2.0,
-        "micro_batches": 2.0, "virtual_stages": 2.0,
+        "num_micro_batches": 2.0, "virtual_pipeline_size": 2.0,
     }  # fmt: skip
     spans = pipeline_timeline("interleaved", known)
     names = [span.name for span in spans if span.row == "stage 1"]
@@ -216,7 +216,7 @@ def test_names_tell_micro_batch_and_chunk() -> None:
     assert "F1.1 to stage 2" in {span.name for span in sends}
     # The second is under way before the first has arrived.
     assert {"stage 1 sends", "stage 1 sends (2)"} <= {span.row for span in sends}
-    plain = pipeline_timeline("one_f_one_b", {**known, "virtual_stages": 1.0})
+    plain = pipeline_timeline("one_f_one_b", {**known, "virtual_pipeline_size": 1.0})
     assert [span.name for span in plain if span.row == "stage 2"] == ["F1", "B1", "F2", "B2"]
 
 

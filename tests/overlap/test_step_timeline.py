@@ -11,15 +11,8 @@ import pytest
 
 from overhead.evaluation import Evaluation
 from overhead.labels import FOLDED
-from overhead.overlap.timeline import (
-    EXPOSED,
-    MOST_SPANS,
-    OPTIMIZER,
-    PAIR,
-    UNEXPLAINED,
-    WAITING,
-    Span,
-)
+from overhead.overlap.pipeline import EXPOSED, OPTIMIZER, PAIR, UNEXPLAINED, WAITING
+from overhead.overlap.timeline import MOST_SPANS, Span
 from overhead.step.timeline import (
     COPIES,
     OFFLOAD,
@@ -166,8 +159,8 @@ def test_a_folded_step_ends_near_its_time(schedule: str) -> None:
     assert {"embedding", "output layer and loss"} <= names["stage 1"]
     assert not any("output layer and loss" in names[f"stage {at}"] for at in (2, 3, 4))
     known = evaluation(line)
-    assert known["virtual_stages"] == 2.0
-    assert known["fullest_stage"] == 0.0
+    assert known["virtual_pipeline_size"] == 2.0
+    assert known["peak_memory_stage"] == 0.0
 
 
 # What it holds.
@@ -288,7 +281,7 @@ def test_traces_have_what_the_ends_communicate(line: str, tmp_path: Path) -> Non
     first, *between, last = sent.values()
     tied = float(known["tied_all_reduce_backward_time"])
     assert (tied > 0.0) == ("3.2-1b" in line)
-    passes = float(known["micro_batches"])
+    passes = float(known["num_micro_batches"])
     each = [passes * float(known[f"vocabulary_{end}_time"]) for end in ("first", "last")]
     if "--schedule" in line:
         # Both ways of two directions, or both ends on one stage.
@@ -307,7 +300,7 @@ def test_copies_to_the_host_have_a_stream(line: str, tmp_path: Path) -> None:
     own = read(tmp_path / "step.json")[1][1]
     rows = list(dict.fromkeys(span.row for span in step.stages["stage 2"]))
     copies = own.by_stream[rows.index(COPIES) + 1]
-    whole = 2.0 * float(known["micro_batches"] * known["offload_transfer_time"])
+    whole = 2.0 * float(known["num_micro_batches"] * known["offload_transfer_time"])
     assert copies.times["copy"] == pytest.approx(whole, rel=1e-5)
     assert copies.communication == 0.0
     kinds = {span.kind: 0.0 for span in step.stages["stage 2"] if span.row == COPIES}

@@ -72,22 +72,35 @@ def choices(model: str, sets: int, rows: int) -> tuple[dict[str, Any], dict[str,
         return rng.uniform(low, high, rows).tolist()
 
     numbers = {
-        "world_size": draw(128, 256, 512, 1000), "tp": draw(1, 2, 4, 8), "cp": draw(1, 1, 2, 4),
-        "pp": draw(1, 2, 4, 8), "virtual_stages": draw(1, 1, 1, 2), "micro_batch": draw(1, 2),
-        "zero_stage": draw(0, 1, 2, 3), "sequence_parallel": draw(0, 1, 1),
-        "global_batch": draw(512, 1024, 2048), "sequence_length": draw(4096, 8192, 32768),
-        "memory_capacity": draw(8e10, 1e13, 1e13), "price": draw(2.0, 3.5),
-        "training_tokens": draw(1e12, 15e12), "tp_overlap": between(0, 1),
-        "cp_overlap": between(0, 1), "dp_overlap": between(0, 1),
-        "intra_bandwidth": between(1e11, 9e11), "inter_bandwidth": between(1e10, 1e11),
-        "fault_rate": between(1e-3, 0.5), "storage_bandwidth": between(1e8, 1e10),
-        "spare_probability": between(0.5, 0.999), "repair_time": draw(3600, 475200),
-        "intra_latency": between(1e-7, 1e-5), "inter_latency": between(1e-6, 1e-5),
-    }  # fmt: skip
+        "world_size": draw(128, 256, 512, 1000),
+        "tp": draw(1, 2, 4, 8),
+        "cp": draw(1, 1, 2, 4),
+        "pp": draw(1, 2, 4, 8),
+        "virtual_pipeline_size": draw(1, 1, 1, 2),
+        "micro_batch_size": draw(1, 2),
+        "zero_stage": draw(0, 1, 2, 3),
+        "sequence_parallel": draw(0, 1, 1),
+        "global_batch_size": draw(512, 1024, 2048),
+        "sequence_length": draw(4096, 8192, 32768),
+        "memory_capacity": draw(8e10, 1e13, 1e13),
+        "gpu_hour_price": draw(2.0, 3.5),
+        "training_tokens": draw(1e12, 15e12),
+        "tp_overlap": between(0, 1),
+        "cp_overlap": between(0, 1),
+        "dp_overlap": between(0, 1),
+        "intra_bandwidth": between(1e11, 9e11),
+        "inter_bandwidth": between(1e10, 1e11),
+        "failure_rate": between(1e-3, 0.5),
+        "storage_bandwidth": between(1e8, 1e10),
+        "spare_coverage": between(0.5, 0.999),
+        "mean_time_to_repair": draw(3600, 475200),
+        "intra_latency": between(1e-7, 1e-5),
+        "inter_latency": between(1e-6, 1e-5),
+    }
     # A library's steps move with latencies when a plan is resolved: pages don't offer them.
     del numbers["intra_latency"], numbers["inter_latency"]
     if model == EXPERTS:
-        numbers |= {"ep": draw(1, 2, 8), "expert_imbalance": between(1, 2)}
+        numbers |= {"ep": draw(1, 2, 8), "expert_load_imbalance": between(1, 2)}
         numbers |= {"ep_overlap": between(0, 1)}
     return labels, numbers
 
@@ -190,9 +203,18 @@ def values_of(
 
 # The gallery's calculator.
 STARTS = {"each": [{}, {"tp": 4}], "names": ["step_time", "peak_memory", "goodput"]}
-FITTING = {"world_size": "512", "tp": "8", "pp": "4", "global_batch": "1024", "zero_stage": "1",
-           "sequence_parallel": "1", "recompute": "selective", "model": DENSE,
-           "sequence_length": "8192", "hardware": "dgx-h100"}  # fmt: skip
+FITTING = {
+    "world_size": "512",
+    "tp": "8",
+    "pp": "4",
+    "global_batch_size": "1024",
+    "zero_stage": "1",
+    "sequence_parallel": "1",
+    "recompute": "selective",
+    "model": DENSE,
+    "sequence_length": "8192",
+    "hardware": "dgx-h100",
+}
 OPTIONS = (
     f"--model {DENSE} --gpus 512 --tp 8 --pp 4 --seq-len 8192 --global-batch 1024 --output x.html"
 )
@@ -271,7 +293,12 @@ def test_a_law_of_counts_is_the_one_of_numpy(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @needs_node
 def test_the_best_plans_on_a_page_are_those_of_a_sweep(tmp_path: Path) -> None:
-    own = {"world_size": 16, "global_batch": 16, "sequence_length": 4096, "memory_capacity": 141e9}
+    own = {
+        "world_size": 16,
+        "global_batch_size": 16,
+        "sequence_length": 4096,
+        "memory_capacity": 141e9,
+    }
     plan = {**FITTING, **{name: str(value) for name, value in own.items()}}
     code = """
     const chosen = { ...startOf(data), ...asked };
@@ -299,7 +326,7 @@ def test_the_best_plans_on_a_page_are_those_of_a_sweep(tmp_path: Path) -> None:
             labels = {"recompute": recompute, "schedule": schedule}
             found = sweeps.sweep(["step_time", "peak_memory"], numbers=numbers, **given, **labels)
             # Megatron-LM doesn't interleave what it shards fully.
-            runs = (numbers["zero_stage"] < 2) | (numbers["virtual_stages"] == 1)
+            runs = (numbers["zero_stage"] < 2) | (numbers["virtual_pipeline_size"] == 1)
             runs &= found.peak_memory.values <= 0.9 * 141e9
             times = np.where(runs, found.step_time.values, np.nan)
             fine += int(np.sum(~np.isnan(times)))

@@ -353,7 +353,7 @@ def test_what_is_too_large_is_refused_with_what_to_hold(monkeypatch: pytest.Monk
     assert [dim["name"] for dim in page.data["dims"]] == [
         "recompute",
         "zero_stage",
-        "micro_batch",
+        "micro_batch_size",
     ]
     monkeypatch.setattr(write, "MOST_BYTES", 1000)
     with pytest.raises(InputError, match="too large to open at once; at most"):
@@ -418,23 +418,23 @@ every = "tp,pp"
 world_size = 64
 tp = "1,8"
 [axes]
-micro_batch = [1, 2]
+micro_batch_size = [1, 2]
 inter_bandwidth = ["100 Gbit/s", "400 Gbit/s"]
 [constants]
 model = "llama3-8b"
 hardware = "dgx-h100"
 sequence_length = 8192
-global_batch = 128
+global_batch_size = 128
 [[reductions]]
 quantity = "step_time"
 operation = "top"
-over = ["plan", "micro_batch"]
+over = ["plan", "micro_batch_size"]
 name = "best"
 where = "peak_memory <= 72 GB"
 [[reductions]]
 quantity = "peak_memory"
 operation = "min"
-over = ["micro_batch", "inter_bandwidth"]
+over = ["micro_batch_size", "inter_bandwidth"]
 name = "least"
 """
 

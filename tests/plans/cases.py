@@ -12,7 +12,7 @@ BASE: dict[str, Any] = {
     "model": "llama3-8b",
     "hardware": "dgx-h100",
     "gpus": 16,
-    "global_batch": 64,
+    "global_batch_size": 64,
     "sequence_length": 4096,
 }
 
@@ -25,10 +25,10 @@ def point(objective: str = "time", threshold: float = 0.9, **changed: Any) -> Po
 @cache
 def usual() -> Answer:
     """Return the answer to a usual question: 70 billion parameters on 64 GPUs."""
-    return answer(point(model="llama3-70b", gpus=64, global_batch=512))
+    return answer(point(model="llama3-70b", gpus=64, global_batch_size=512))
 
 
 @cache
 def mixture() -> Answer:
     """Return the answer for a mixture of experts."""
-    return answer(point(model="mixtral-8x7b", gpus=32, global_batch=128))
+    return answer(point(model="mixtral-8x7b", gpus=32, global_batch_size=128))

@@ -70,11 +70,11 @@ def rows(point: Point, choices: Mapping[str, Any], experts: int) -> Iterator[Row
         ]  # fmt: skip
         for ep, etp in split:
             for v, b, z, sp in product(*(choices[name] for name in (
-                "virtual_stages", "micro_batch", "zero_stage", "sequence_parallel",
+                "virtual_pipeline_size", "micro_batch_size", "zero_stage", "sequence_parallel",
             ))):  # fmt: skip
                 yield {
                     "tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep, "etp": etp,
-                    "virtual_stages": v, "micro_batch": b, "zero_stage": z,
+                    "virtual_pipeline_size": v, "micro_batch_size": b, "zero_stage": z,
                     "sequence_parallel": sp, "world_size": world,
                 }  # fmt: skip
 
@@ -86,7 +86,7 @@ def repeated(row: Row, experts: int) -> bool:
     )
     return bool(
         (row["sequence_parallel"] and row["tp"] == 1)
-        or (row["virtual_stages"] > 1 and row["pp"] == 1)
+        or (row["virtual_pipeline_size"] > 1 and row["pp"] == 1)
         or (row["zero_stage"] and not shards)
     )
 
@@ -105,7 +105,7 @@ def everything(point: Point) -> Everything:
     for again, schedule in product(map(str, space.choices["recompute"]),
                                    map(str, space.choices["schedule"])):  # fmt: skip
         several = schedule in CHUNKED
-        own = [row for row in every if (row["virtual_stages"] > 1) == several
+        own = [row for row in every if (row["virtual_pipeline_size"] > 1) == several
                and not (megatron and row["zero_stage"] > 1 and several)
                and not repeated(row, experts)]  # fmt: skip
         if not own:
@@ -122,7 +122,7 @@ def everything(point: Point) -> Everything:
             time = np.broadcast_to(one["step_time"], (len(own),))
             memory = np.broadcast_to(one["peak_memory"], (len(own),))
         limit = point.threshold * given["memory_capacity"]
-        share = np.broadcast_to(one["recomputed_share"], (len(own),))
+        share = np.broadcast_to(one["recomputed_fraction"], (len(own),))
         # Of no layer a block is nothing, of all layers the full recomputation that is there too.
         if again == "block":
             wrong |= share >= 1.0

@@ -104,9 +104,9 @@ def test_megatron() -> None:
     given = arguments(megatron(plan).lines)
     assert given["--tensor-model-parallel-size"] == f"{plan['tp']:g}"
     assert given["--pipeline-model-parallel-size"] == f"{plan['pp']:g}"
-    assert given["--micro-batch-size"] == f"{plan['micro_batch']:g}"
+    assert given["--micro-batch-size"] == f"{plan['micro_batch_size']:g}"
     assert given["--global-batch-size"] == "512"
-    several = plan.changed({"pp": 4.0, "virtual_stages": 5.0}, {"schedule": "interleaved"})
+    several = plan.changed({"pp": 4.0, "virtual_pipeline_size": 5.0}, {"schedule": "interleaved"})
     chunks = arguments(megatron(several).lines)
     assert chunks["--num-virtual-stages-per-pipeline-rank"] == "5"
     assert "--use-distributed-optimizer" in given
@@ -126,7 +126,7 @@ def test_megatron_of_experts() -> None:
 
 
 def test_stages_that_are_uneven_have_a_layout() -> None:
-    plan = usual().main[0].plan.changed({"pp": 3.0, "virtual_stages": 1.0},
+    plan = usual().main[0].plan.changed({"pp": 3.0, "virtual_pipeline_size": 1.0},
                                         {"schedule": "one_f_one_b"})  # fmt: skip
     layout = arguments(megatron(plan).lines)["--pipeline-model-parallel-layout"].strip("'")
     chunks = layout.split("|")
@@ -154,8 +154,8 @@ def test_layouts_are_those_that_stages_are_counted_by(
     assert layout(layers, chunks, ends, further) == published
     assert published.count("t") == layers
     plan = usual().main[0].plan
-    given = {"pp": 4.0, "virtual_stages": chunks / 4.0, "layers": float(layers)}
-    given |= {"embedding_as_layer": float(ends[0]), "loss_as_layer": float(ends[1])}
+    given = {"pp": 4.0, "virtual_pipeline_size": chunks / 4.0, "layers": float(layers)}
+    given |= {"embedding_layer_weight": float(ends[0]), "head_layer_weight": float(ends[1])}
     given |= {"mtp_layers": float(further)}
     result = arguments(megatron(plan.changed(given, {"schedule": "interleaved"})).lines)
     assert result["--pipeline-model-parallel-layout"].strip("'") == published
@@ -235,24 +235,24 @@ def test_what_the_user_forbade_would_make_it_fit() -> None:
 @pytest.mark.parametrize(("world", "nodes"), [(61, (56, 64)), (7, (4, 8)), (13, (8, 16))])
 def test_gpus_that_dont_fill_nodes(world: int, nodes: tuple[int, int]) -> None:
     assert filled(world, 8.0) == nodes
-    one = answer(point(gpus=world, global_batch=64))
+    one = answer(point(gpus=world, global_batch_size=64))
     assert one.recommended is None
     assert one.counts.fallen["nodes_not_filled"] == one.counts.all
     assert [remedy.found.recommended["world_size"] for remedy in one.remedies][:2] == list(nodes)
 
 
 def test_a_batch_smaller_than_the_ranks_leaves_other_splits() -> None:
-    one = answer(point(gpus=16, global_batch=4))
+    one = answer(point(gpus=16, global_batch_size=4))
     assert one.recommended is not None
     assert max(plan["dp"] for plan in one.found.splits) <= 4
     assert one.counts.fallen["batch_not_divisible"] > 0
 
 
 def test_an_odd_batch_has_another_one_near() -> None:
-    asked = point(gpus=24, global_batch=64)
+    asked = point(gpus=24, global_batch_size=64)
     assert batch_for(asked, 8.0) == 63.0 or batch_for(asked, 8.0) == 72.0
-    assert batch_for(point(gpus=16, global_batch=64), 8.0) is None
-    assert batch_for(point(gpus=512, global_batch=8), 8.0) is None
+    assert batch_for(point(gpus=16, global_batch_size=64), 8.0) is None
+    assert batch_for(point(gpus=512, global_batch_size=8), 8.0) is None
 
 
 # A node lost.
@@ -270,10 +270,10 @@ def test_a_node_lost() -> None:
     replicas = [one for one in every if one.words.startswith("the plan with dp")]
     assert len(replicas) == 2
     assert all(one.plan["pp"] == first.main[0].plan["pp"] for one in replicas)
-    assert {one.plan["global_batch"] for one in replicas} >= {512.0}
+    assert {one.plan["global_batch_size"] for one in replicas} >= {512.0}
     # Every smaller number of nodes, searched by itself, is no better.
     for gpus in range(56, 0, -8):
-        other = answer(point(model="llama3-70b", gpus=gpus, global_batch=512))
+        other = answer(point(model="llama3-70b", gpus=gpus, global_batch_size=512))
         if other.recommended is not None:
             (rate,) = details([other.recommended], ("tokens_per_second",))
             assert rate["tokens_per_second"] <= kept.rate * (1 + 1e-12), gpus
@@ -285,21 +285,21 @@ def test_fewer_replicas_take_as_much_longer_as_they_have_more_to_do() -> None:
     plan = first.main[0].plan
     for one in nodes_lost(first):
         if one.words.startswith("the plan with dp"):
-            values = one.plan["dp"] * one.plan["micro_batch"] * one.plan["micro_batches"]
-            assert values >= one.plan["global_batch"]
+            values = one.plan["dp"] * one.plan["micro_batch_size"] * one.plan["num_micro_batches"]
+            assert values >= one.plan["global_batch_size"]
             assert one.plan["world_size"] == one.plan["dp"] * plan["tp"] * plan["cp"] * plan["pp"]
             assert one.rate <= details([plan], ("tokens_per_second",))[0]["tokens_per_second"]
 
 
 def test_504_gpus() -> None:
     """A node of 512 GPUs is gone: 504 have few divisors in common with the batch."""
-    one = answer(point(model="llama3-70b", gpus=504, global_batch=512))
+    one = answer(point(model="llama3-70b", gpus=504, global_batch_size=512))
     plan = one.recommended
     assert plan is not None
     assert plan["tp"] * plan["cp"] * plan["pp"] * plan["dp"] == 504.0
     other = other_batch(one)
     assert other is not None
-    assert other.answer.point.constants["global_batch"] == 504.0
+    assert other.answer.point.constants["global_batch_size"] == 504.0
     assert other.faster > 0.2
 
 
@@ -328,7 +328,7 @@ def test_an_all_to_all_between_nodes_takes_longer() -> None:
 
 def test_imbalance_costs_time() -> None:
     even = search(space_of(point(model="mixtral-8x7b", gpus=32))).recommended
-    (one, other) = details([even, even.changed({"expert_imbalance": 1.5})], ("step_time",))
+    (one, other) = details([even, even.changed({"expert_load_imbalance": 1.5})], ("step_time",))
     assert other["step_time"] > one["step_time"]
 
 
@@ -360,8 +360,8 @@ def test_of_plans_as_good_as_can_be_told_the_simplest_is_recommended() -> None:
         ({"dp": 5}, "never multiply"),
         ({"ep": 4}, "no experts"),
         ({"zero_stage": 4}, "zero_stage"),
-        ({"virtual_stages": 2, "schedule": "one_f_one_b"}, "virtual_stages"),
-        ({"micro_batches": 4}, "follows from the plan"),
+        ({"virtual_pipeline_size": 2, "schedule": "one_f_one_b"}, "virtual_pipeline_size"),
+        ({"num_micro_batches": 4}, "follows from the plan"),
         ({"tensor_parallel": 4}, "tensor_parallel"),
     ],
 )
@@ -373,7 +373,7 @@ def test_bad_input(changed: dict[str, object], result: str) -> None:
 def test_a_model_without_shapes_is_a_fault() -> None:
     from sweeps.search.request import read_request
 
-    asked = {"parameters": 70e9, "hardware": "dgx-h100", "gpus": 64, "global_batch": 512,
+    asked = {"parameters": 70e9, "hardware": "dgx-h100", "gpus": 64, "global_batch_size": 512,
              "sequence_length": 4096}  # fmt: skip
     with pytest.raises(InputError, match="needs a model's shapes"):
         read_request(asked)
@@ -396,5 +396,5 @@ def test_tensor_parallelism_across_nodes_is_allowed() -> None:
 def test_a_machine_without_what_is_ranked_is_a_fault() -> None:
     with pytest.raises(InputError, match="peak_flops"):
         answer(point(hardware="strategy-calculator"))
-    with pytest.raises(InputError, match="price"):
+    with pytest.raises(InputError, match="gpu_hour_price"):
         answer(point("cost", hardware="mi300x"))  # its file has none

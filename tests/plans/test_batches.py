@@ -73,7 +73,7 @@ def test_a_training_shorter_than_any_published_has_the_usual_batch(sweeps: Runne
 
 def offered(batch: float, *runs: tuple[int, float, float]) -> Offer:
     """Return a machine's offer from GPUs, days and cost."""
-    known = run_of(point(price=2.5), 100e9).detail
+    known = run_of(point(gpu_hour_price=2.5), 100e9).detail
     assert known is not None
     tried = tuple(
         Tried(gpus, replace(known, values={**known.values, "run_days": days, "run_cost": cost}))
@@ -101,7 +101,7 @@ def test_the_smallest_batch_is_taken_that_costs_as_little_as_any() -> None:
 def test_each_batch_s_run_is_that_of_the_batch_alone() -> None:
     """The best batch's numbers are all looked at, as if it alone had been asked for."""
     wish = Wish(tokens=100e9, days=10.0)
-    asked = {"dgx-h100": point(price=2.5)}
+    asked = {"dgx-h100": point(gpu_hour_price=2.5)}
     told: list[tuple[str, float]] = []
 
     def telling(name: str, batch: float) -> Any:
@@ -121,8 +121,8 @@ def test_each_batch_s_run_is_that_of_the_batch_alone() -> None:
     # Records carry the batch.
     table = layout(found, wish, asked["dgx-h100"], {})
     columns = {one.name: np.asarray(one.values) for one in table.coordinates}
-    assert set(columns["global_batch"]) == {64.0, 128.0}
-    np.testing.assert_array_equal(columns["tokens_per_step"], 4096 * columns["global_batch"])
+    assert set(columns["global_batch_size"]) == {64.0, 128.0}
+    np.testing.assert_array_equal(columns["tokens_per_step"], 4096 * columns["global_batch_size"])
 
 
 @pytest.mark.thorough

@@ -41,7 +41,7 @@ def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
 
 @pytest.fixture(scope="module")
 def found() -> Offer:
-    return offer(point(price=2.5), WISH, "dgx-h100")
+    return offer(point(gpu_hour_price=2.5), WISH, "dgx-h100")
 
 
 def test_numbers_of_nodes_divide_well() -> None:
@@ -68,10 +68,10 @@ def test_the_least_number_makes_it_and_the_next_smaller_fails(found: Offer) -> N
 @pytest.mark.parametrize(
     ("asked", "tokens", "days"),
     [
-        ({"global_batch": 96}, 100e9, 10.0),
-        ({"model": "llama3-70b", "global_batch": 120}, 20e9, 14.0),
-        ({"model": "mixtral-8x7b", "global_batch": 80, "hardware": "dgx-h200"}, 60e9, 9.0),
-        ({"model": "qwen3-30b-a3b", "global_batch": 64, "hardware": "dgx-a100"}, 60e9, 12.0),
+        ({"global_batch_size": 96}, 100e9, 10.0),
+        ({"model": "llama3-70b", "global_batch_size": 120}, 20e9, 14.0),
+        ({"model": "mixtral-8x7b", "global_batch_size": 80, "hardware": "dgx-h200"}, 60e9, 9.0),
+        ({"model": "qwen3-30b-a3b", "global_batch_size": 64, "hardware": "dgx-a100"}, 60e9, 12.0),
     ],
 )
 def test_no_smaller_number_makes_it(asked: dict[str, Any], tokens: float, days: float) -> None:
@@ -113,7 +113,7 @@ def test_a_budget_is_kept_or_missed_by_so_much(found: Offer) -> None:
 
 @pytest.mark.thorough
 def test_too_few_days_say_so() -> None:
-    none = offer(point(global_batch=8), Wish(tokens=1e12, days=10.0), "dgx-h100")
+    none = offer(point(global_batch_size=8), Wish(tokens=1e12, days=10.0), "dgx-h100")
     assert none.least is None
     best = min(none.tried, key=lambda one: one.days)
     assert f"none makes it: the fastest, {best.gpus:,} GPUs, take {best.days:.4g} days" in none.why
@@ -163,7 +163,7 @@ def test_days_that_no_cluster_can_meet_are_said_at_once(days: float) -> None:
 
 @pytest.mark.thorough
 def test_no_number_beyond_the_largest_pod_is_tried() -> None:
-    asked = point(hardware="tpu-v5e", global_batch=512)
+    asked = point(hardware="tpu-v5e", global_batch_size=512)
     none = offer(asked, Wish(tokens=1e12, days=15.0), "tpu-v5e")
     assert largest_of(common_of(asked)[2]) == 256
     assert none.tried
@@ -175,7 +175,7 @@ def test_no_number_beyond_the_largest_pod_is_tried() -> None:
 def test_a_start_that_no_plan_divides_is_no_end() -> None:
     """840 GPUs and twice as many have the factors 3, 5 and 7, which a batch of 2048 hasn't."""
     long = Wish(tokens=1e12, days=1.0)
-    asked = point(global_batch=2048)
+    asked = point(global_batch_size=2048)
     given = common_of(asked)[2].constants
     node, least = _bound(given, long)
     wish = Wish(long.tokens, least / (830.0 / long.days))
@@ -195,7 +195,7 @@ def test_the_plan_command_has_the_same_numbers(sweeps: Runner) -> None:
     line = f"plan {base} --gpus {least['world_size']:g} --tokens 100B"
     (best, *_) = sweeps(f"{line} --json").records
     shared = [name for name in best if name in least and name != "plan"]
-    assert {"step_time_s", "mfu", "tp", "pp", "dp", "run_days", "run_cost_usd", "spare_servers",
+    assert {"step_time_s", "mfu", "tp", "pp", "dp", "run_days", "run_cost_usd", "spare_nodes",
             "goodput", "training_energy_j"} <= set(shared)  # fmt: skip
     for name in shared:
         assert least[name] == best[name], name
@@ -211,7 +211,7 @@ def test_the_plan_command_has_the_same_numbers(sweeps: Runner) -> None:
 
 def test_of_each_doubling_the_number_is_tried_whose_stages_are_fullest() -> None:
     """80 layers are 3 and 7 stages badly, and none of nine times a power of two."""
-    given = {"layers": 80.0, "heads": 64.0, "global_batch": 512.0, "sequence_length": 4096.0}
+    given = {"layers": 80.0, "heads": 64.0, "global_batch_size": 512.0, "sequence_length": 4096.0}
     several = _rungs(8, 1030.0, partial(most_filled, given))
     assert [next(several) for _ in range(4)] == [1280, 2560, 5120, 10240]
     assert most_filled(given, 5120) == 1.0
@@ -226,9 +226,12 @@ def test_each_machine_has_its_own_price(sweeps: Runner) -> None:
     line = ("buy --model llama3-8b -b 64 -s 4096 --tokens 100B --days 10 "
             "--hardware dgx-h100,dgx-b200 --price dgx-h100=2,dgx-b200=4")  # fmt: skip
     rows = sweeps(f"{line} --json").records
-    assert {(row["hardware"], row["price"]) for row in rows} == {("dgx-h100", 2), ("dgx-b200", 4)}
+    assert {(row["hardware"], row["gpu_hour_price"]) for row in rows} == {
+        ("dgx-h100", 2),
+        ("dgx-b200", 4),
+    }
     for row in rows:
-        paid = row["paid_gpus"] * row["run_days"] * 24 * row["price"]
+        paid = row["provisioned_gpus"] * row["run_days"] * 24 * row["gpu_hour_price"]
         assert row["run_cost_usd"] == pytest.approx(paid, rel=1e-9)
         assert np.isfinite(row["training_energy_j"])
 

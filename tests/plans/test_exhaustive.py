@@ -15,17 +15,36 @@ from sweeps.search.search import Found, search
 from sweeps.search.space import space_of
 from tests.plans.exhaustive import Everything, everything
 
-SMALL = {"hardware": "dgx-h100", "global_batch": 16, "sequence_length": 4096}
+SMALL = {"hardware": "dgx-h100", "global_batch_size": 16, "sequence_length": 4096}
 SPACES: dict[str, dict[str, Any]] = {
     "dense": {**SMALL, "model": "llama3-8b", "gpus": 8},
-    "odd nodes": {**SMALL, "model": "llama2-7b", "gpus": 12, "gpus_per_node": 4,
-                  "global_batch": 24, "zero_stage": "0,1"},
-    "experts": {**SMALL, "model": "mixtral-8x7b", "hardware": "dgx-h200", "gpus": 16,
-                "global_batch": 32, "virtual_stages": "1,2", "micro_batch": "1,2,3"},
+    "odd nodes": {
+        **SMALL,
+        "model": "llama2-7b",
+        "gpus": 12,
+        "gpus_per_node": 4,
+        "global_batch_size": 24,
+        "zero_stage": "0,1",
+    },
+    "experts": {
+        **SMALL,
+        "model": "mixtral-8x7b",
+        "hardware": "dgx-h200",
+        "gpus": 16,
+        "global_batch_size": 32,
+        "virtual_pipeline_size": "1,2",
+        "micro_batch_size": "1,2,3",
+    },
     "sharded": {**SMALL, "model": "llama3-8b", "gpus": 16, "framework": "torchtitan"},
-    "flat network": {**SMALL, "model": "llama3-8b", "gpus": 8, "topology": "switch",
-                     "bandwidth": "100GB/s", "latency": "3us"},
-}  # fmt: skip
+    "flat network": {
+        **SMALL,
+        "model": "llama3-8b",
+        "gpus": 8,
+        "topology": "switch",
+        "bandwidth": "100GB/s",
+        "latency": "3us",
+    },
+}
 
 
 def point(name: str) -> Point:
@@ -43,8 +62,18 @@ def values(found: Found) -> list[tuple[float, float]]:
 
 
 def key(one: Any) -> tuple[Any, ...]:
-    numbers = ("tp", "cp", "pp", "dp", "ep", "etp", "virtual_stages", "micro_batch", "zero_stage",
-               "sequence_parallel")  # fmt: skip
+    numbers = (
+        "tp",
+        "cp",
+        "pp",
+        "dp",
+        "ep",
+        "etp",
+        "virtual_pipeline_size",
+        "micro_batch_size",
+        "zero_stage",
+        "sequence_parallel",
+    )
     return (*(int(one[name]) for name in numbers), one.labels["recompute"], one.labels["schedule"])
 
 
@@ -115,16 +144,16 @@ def test_all_plans_are_counted(both: tuple[Found, Everything]) -> None:
 
 def test_ends_count_as_layers_where_only_so_stages_are_even() -> None:
     """14 layers and 2 ends make 16: eight stages are even only so, and analysis takes the same."""
-    shapes = {"layers": 14, "hidden_size": 2048, "heads": 16, "ffn_size": 8192, "gated": 1,
+    shapes = {"layers": 14, "hidden_size": 2048, "heads": 16, "ffn_size": 8192, "gated_mlp": 1,
               "vocabulary_size": 32000, "tied_embeddings": 0}  # fmt: skip
-    asked = read_request({**SMALL, **shapes, "gpus": 8, "pp": 8, "virtual_stages": 1}).first
+    asked = read_request({**SMALL, **shapes, "gpus": 8, "pp": 8, "virtual_pipeline_size": 1}).first
     found = search(space_of(asked))
-    counted = {one["embedding_as_layer"] for one in found.best}
+    counted = {one["embedding_layer_weight"] for one in found.best}
     assert counted == {1.0}
     even = read_request({**SMALL, **shapes, "layers": 16, "gpus": 8, "pp": 8}).first
-    assert "embedding_as_layer" not in search(space_of(even)).space.rows.columns
+    assert "embedding_layer_weight" not in search(space_of(even)).space.rows.columns
     # Given, it is every plan's, and the output layer counts as much unless told.
-    result = replace(asked, constants={**asked.constants, "embedding_as_layer": 1.0})
+    result = replace(asked, constants={**asked.constants, "embedding_layer_weight": 1.0})
     best = search(space_of(result)).best
     assert best[0].known["step_time"] == found.best[0].known["step_time"]
 
@@ -134,7 +163,7 @@ def test_modules_are_tried_as_if_each_were_asked_for() -> None:
     """Each set of modules by a search of its own; where nothing is repeated, layers' are there."""
     asked: dict[str, Any] = {
         **SMALL, "model": "deepseek-v2-lite", "gpus": 8, "tp": 1, "cp": 1, "zero_stage": 1,
-        "micro_batch": "1,2", "virtual_stages": 1, "hardware": "dgx-a100",
+        "micro_batch_size": "1,2", "virtual_pipeline_size": 1, "hardware": "dgx-a100",
     }  # fmt: skip
     names = ("recompute_core_attn", "recompute_moe_act", "recompute_mla_up_proj")
     free = dict.fromkeys(names, "0,1")

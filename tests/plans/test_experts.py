@@ -29,7 +29,7 @@ from tests.cli_runner import Runner
 # A plan as good as any, one that cuts layers for nothing, one that can't hold its weights.
 OWN = (
     "row_id,source_id,kind,model,gpu_type,framework,gpus,tp,pp,dp,vpp,zero_or_sharding,sp,recompute,"
-    "precision,seq_len,global_batch,micro_batch,step_time_s\n"
+    "precision,seq_len,global_batch_size,micro_batch_size,step_time_s\n"
     "good,a,plan,llama3-8b,dgx-h100,megatron-lm,8,1,1,8,1,ZeRO-1,no,none,bf16,4096,32,1,\n"
     "cut,a,plan,llama3-8b,dgx-h100,megatron-lm,8,4,2,1,1,ZeRO-1,yes,none,bf16,4096,32,1,9.5\n"
     "big,b,plan,llama3-70b,dgx-h100,megatron-lm,8,1,1,8,1,ZeRO-1,no,none,bf16,4096,32,1,\n"
@@ -76,7 +76,7 @@ def test_a_recipe_s_own_question_has_its_plan_alone() -> None:
     for case in cases(None, "E0004", "E0251"):
         rows = space_of(plan_alone(case)).rows
         assert len(rows) == 1
-        for name in ("tp", "pp", "dp", "ep", "virtual_stages", "micro_batch"):
+        for name in ("tp", "pp", "dp", "ep", "virtual_pipeline_size", "micro_batch_size"):
             assert rows.columns[name] == case.numbers[name]
         asked = question(case)
         assert asked.world_size == math.prod(case.numbers[n] for n in ("tp", "cp", "pp", "dp"))
@@ -141,12 +141,14 @@ def test_each_loss_has_its_strongest_reason(own: dict[str, Expert]) -> None:
     kept = explained([roomy, twin])[0].why
     assert kept == "theirs is kept from where it is best: twin, on dgx-h100 in fp8 it loses 0.0%"
     # Theirs for another batch, where it can't be told apart; another micro-batch is no reason.
-    numbers = {**cut.case.numbers, "global_batch": 2.0 * cut.case.numbers["global_batch"]}
+    numbers = {**cut.case.numbers, "global_batch_size": 2.0 * cut.case.numbers["global_batch_size"]}
     case = replace(cut.case, name="large", numbers=numbers, measured=math.nan)
     large = replace(cut, case=case, band=cut.loss)
     (sized, _) = explained([cut, large])
     assert sized.why.startswith("theirs is kept from another number of GPUs or batch: large, ")
-    finer = replace(large.case, numbers={**numbers, "micro_batch": 0.5 * numbers["micro_batch"]})
+    finer = replace(
+        large.case, numbers={**numbers, "micro_batch_size": 0.5 * numbers["micro_batch_size"]}
+    )
     assert explained([cut, replace(large, case=finer)])[0].why == alone[1].why
     both = replace(room, uneven=(1.05 * cut.capacity, 1.1 * cut.capacity))
     assert explained([both])[0].why.startswith("the loss is within our error")

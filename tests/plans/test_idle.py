@@ -17,7 +17,7 @@ from tests.cli_runner import Runner
 
 DENSE = "plan --model llama3-8b --gpus 8 -b 64 --hardware dgx-h100"
 BUY = "buy --model llama3-8b --tokens 1T --days 30 --hardware dgx-h100 -b 512"
-ASKED: dict[str, Any] = {"model": "llama3-8b", "gpus": 8, "global_batch": 64,
+ASKED: dict[str, Any] = {"model": "llama3-8b", "gpus": 8, "global_batch_size": 64,
                          "sequence_length": 4096, "hardware": "dgx-h100"}  # fmt: skip
 ROUTED: dict[str, Any] = {**ASKED, "model": "qwen3-30b-a3b", "gpus": 16}
 
@@ -48,7 +48,7 @@ def test_what_no_plan_can_use_is_refused(
 
 @pytest.mark.thorough
 def test_python_refuses_it_too() -> None:
-    with pytest.raises(InputError, match=r"expert_imbalance = '1.3': changes nothing"):
+    with pytest.raises(InputError, match=r"expert_load_imbalance = '1.3': changes nothing"):
         sweeps.plans(**ASKED, imbalance=1.3)
 
 
@@ -58,11 +58,11 @@ def test_python_refuses_it_too() -> None:
     (ASKED, {"context_parallel": "ring", "cp": 1}, False),  # what is taken anyway
     (ASKED, {"cp_overlap": 0.8, "cp": 1}, False),
     (ASKED, {"recompute": "selective", "recompute_mlp": 1}, False),
-    (ASKED, {"capital": 30000, "electricity_price": 1e-7}, False),
-    (ASKED, {"window": 1024}, False),
-    (ASKED, {"fault_rate": 1e-9}, True),
-    (ROUTED, {"expert_imbalance": 1.3, "etp": 1}, False),
-    ({**ROUTED, "model": ["llama3-8b", "qwen3-30b-a3b"]}, {"expert_imbalance": 1.3}, False),
+    (ASKED, {"capital_cost": 30000, "electricity_price": 1e-7}, False),
+    (ASKED, {"sliding_window": 1024}, False),
+    (ASKED, {"failure_rate": 1e-9}, True),
+    (ROUTED, {"expert_load_imbalance": 1.3, "etp": 1}, False),
+    ({**ROUTED, "model": ["llama3-8b", "qwen3-30b-a3b"]}, {"expert_load_imbalance": 1.3}, False),
 ])  # fmt: skip
 def test_what_a_plan_can_use_and_what_is_taken_anyway_is_fine(
     asked: dict[str, Any], more: dict[str, Any], run: bool
@@ -94,7 +94,7 @@ def test_python_warns_of_constants_that_change_nothing() -> None:
         sweeps.sweep("time", ranks=8, message_bytes=1e9, chunks=4)
 
 
-STEP = {"model": "llama3-8b", "world_size": 16, "pp": 2, "global_batch": 32,
+STEP = {"model": "llama3-8b", "world_size": 16, "pp": 2, "global_batch_size": 32,
         "sequence_length": 4096}  # fmt: skip
 
 
@@ -122,4 +122,4 @@ def test_a_joint_sweep_warns_of_nothing() -> None:
         warnings.simplefilter("error")
         sweeps.sweep(["time"], ranks=[8, 16], message_bytes=1e9)
         sweeps.sweep(["time", "step_time"], ranks=[8, 16], message_bytes=1e9, tp=[1, 2],
-                     model="llama3-8b", global_batch=32, sequence_length=4096)  # fmt: skip
+                     model="llama3-8b", global_batch_size=32, sequence_length=4096)  # fmt: skip

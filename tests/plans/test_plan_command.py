@@ -68,7 +68,7 @@ def test_explain(sweeps: Runner) -> None:
                  "beside the recommended plan", "it loses in"):  # fmt: skip
         assert output in out
     own = sweeps(f"{SMALL} --json").records[0]
-    names = ("tp", "cp", "pp", "dp", "micro_batch", "zero_stage", "virtual_stages")
+    names = ("tp", "cp", "pp", "dp", "micro_batch_size", "zero_stage", "virtual_pipeline_size")
     plan = ",".join(f"{name}={own[name]:g}" for name in names)
     assert "it is the recommended plan" in sweeps(f"{SMALL} --explain {plan}").out
 
@@ -164,7 +164,7 @@ def test_a_node_lost(sweeps: Runner) -> None:
         ("plan --model no-such-model", "no such model"),
         (
             "plan --model llama3-8b --hardware mi300x --gpus 8 -b 64 -s 4096 --objective cost",
-            "its file has no price to rank plans by",
+            "its file has no --gpu-hour-price to rank plans by",
         ),
         (SMALL.replace("--gpus 16", "--gpus 1e30"), "--gpus = '1e+30': more than plans can divide"),
         ("plan --model llama3-8b --gpus 16 -s 2048 -b 1e308", "-b = '1e+308'"),
@@ -258,10 +258,10 @@ def test_a_price_that_is_given_is_in_the_file_once(sweeps: Runner, tmp_path: Pat
     line = f"{SMALL} --tp 2 --pp 1 --price 2.5 --days 21"
     sweeps(f"{line} --output {tmp_path}/run.nc")
     found = package.open(tmp_path / "run.nc")
-    assert "price" in found.coords
+    assert "gpu_hour_price" in found.coords
     paid = found["run_cost"].values[0]
     (first, *_) = sweeps(f"{line} --json").records
-    assert (first["price"], first["run_cost_usd"]) == (2.5, paid)
+    assert (first["gpu_hour_price"], first["run_cost_usd"]) == (2.5, paid)
 
 
 @pytest.mark.thorough

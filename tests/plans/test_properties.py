@@ -69,7 +69,7 @@ def test_no_plan_is_fuller_than_the_threshold(threshold: float) -> None:
 @pytest.mark.parametrize("objective", list(OBJECTIVES))
 def test_the_recommended_plan_is_on_the_front(objective: str) -> None:
     # Or it can't be told from the front's best plan, and is less to set up than that.
-    one, name = found(objective=objective, price=2.5), OBJECTIVES[objective].quantity
+    one, name = found(objective=objective, gpu_hour_price=2.5), OBJECTIVES[objective].quantity
     plan, best = one.recommended, one.front[0]
     assert plan.key == one.splits[0].key
     every = [other.known[name] for other in (*one.best, *one.splits, *one.front)]
@@ -85,7 +85,7 @@ def test_each_objective_is_least_where_it_is_asked_for() -> None:
     names = [one.quantity for one in OBJECTIVES.values()]
     rows = {}
     for name in OBJECTIVES:
-        (rows[name],) = details([found(objective=name, price=2.5).recommended], names)
+        (rows[name],) = details([found(objective=name, gpu_hour_price=2.5).recommended], names)
     for name, objective in OBJECTIVES.items():
         own = rows[name][objective.quantity]
         others = [row[objective.quantity] for row in rows.values()]
@@ -95,7 +95,13 @@ def test_each_objective_is_least_where_it_is_asked_for() -> None:
 @pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(
     "limits",
-    [{"tp": "1,2"}, {"zero_stage": 1}, {"recompute": "full"}, {"virtual_stages": 1}, {"pp": "2,4"}],
+    [
+        {"tp": "1,2"},
+        {"zero_stage": 1},
+        {"recompute": "full"},
+        {"virtual_pipeline_size": 1},
+        {"pp": "2,4"},
+    ],
 )
 def test_fewer_choices_are_never_better(limits: dict[str, Any]) -> None:
     free, bound = found(), found(**limits)
@@ -126,7 +132,7 @@ def test_more_choices_are_never_worse(more: dict[str, Any]) -> None:
 
 
 def test_all_divisors_are_tried_not_only_powers_of_two() -> None:
-    one = found(gpus=24, gpus_per_node=8, global_batch=72, model="llama3-8b")
+    one = found(gpus=24, gpus_per_node=8, global_batch_size=72, model="llama3-8b")
     degrees = {(plan["tp"], plan["pp"], plan["dp"]) for plan in one.splits}
     assert {tp * pp * dp for tp, pp, dp in degrees} <= {24.0, 12.0, 8.0, 6.0, 4.0, 3.0, 2.0, 1.0}
     assert (1.0, 3.0, 8.0) in degrees

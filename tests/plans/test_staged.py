@@ -18,7 +18,7 @@ CHOICES: dict[str, list[Any]] = {
     "dp_overlap": [0.0, 0.5, 1.0],
     "recompute": ["none", "full", "block"],
     "zero_stage": [0.0, 1.0, 2.0, 3.0],
-    "hsdp_shard": [1.0, 2.0, 4.0],
+    "hsdp_shard_size": [1.0, 2.0, 4.0],
 }
 
 
@@ -32,11 +32,11 @@ def asked(seed: int) -> dict[str, Any]:
         "model": str(random.choice(MODELS)),
         "hardware": str(random.choice(["dgx-h100", "dgx-a100", "gb200-nvl72"])),
         "gpus": int(random.choice([8, 16, 24, 32, 48])),
-        "global_batch": int(random.choice([16, 32, 48, 64])),
+        "global_batch_size": int(random.choice([16, 32, 48, 64])),
         "sequence_length": int(random.choice([2048, 4096])),
         "objective": str(random.choice(["time", "time", "memory", "cost", "tokens"])),
         "threshold": float(random.choice([0.5, 0.9, 1.0])),
-        "price": 2.0,
+        "gpu_hour_price": 2.0,
     }
     for name, values in CHOICES.items():
         if random.random() < 0.4:
@@ -87,7 +87,7 @@ def test_bounds_change_nothing(monkeypatch: pytest.MonkeyPatch, seed: int) -> No
 
 @pytest.mark.thorough
 def test_bounds_leave_plans_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    question = point(model="mixtral-8x7b", gpus=64, global_batch=256)
+    question = point(model="mixtral-8x7b", gpus=64, global_batch_size=256)
     monkeypatch.setattr(engine, "WORTH", 0)
     found = search(space_of(question)).counts
     assert 0 < found.computed < found.feasible / 3
@@ -98,13 +98,13 @@ def test_bounds_leave_plans_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_user_s_formulas_have_no_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "WORTH", 0)
     monkeypatch.setattr(engine, "OURS", "elsewhere")
-    found = search(space_of(point(model="mixtral-8x7b", gpus=64, global_batch=256))).counts
+    found = search(space_of(point(model="mixtral-8x7b", gpus=64, global_batch_size=256))).counts
     assert found.computed == found.feasible
 
 
 @pytest.mark.parametrize("objective", ["time", "cost", "tokens"])
 def test_no_plan_is_better_than_its_bound(objective: str) -> None:
-    space = space_of(point(objective, model="mixtral-8x7b", gpus=32, price=2.0))
+    space = space_of(point(objective, model="mixtral-8x7b", gpus=32, gpu_hour_price=2.0))
     name = space.point.objective.quantity
     sign = -1.0 if space.point.objective.more else 1.0
     for block in blocks_of(space):

@@ -186,7 +186,7 @@ def test_plans_are_named_by_what_they_do() -> None:
 
 def test_held_values_are_said_as_people_do() -> None:
     coords = {"nics_per_node": 1.0, "oversubscription": 2.0, "tp": 8.0, "sequence_parallel": 1.0,
-              "ranks": 64.0, "price": ((), 2.5, {"units": "USD h-1"})}  # fmt: skip
+              "ranks": 64.0, "gpu_hour_price": ((), 2.5, {"units": "USD h-1"})}  # fmt: skip
     view = View(xr.Dataset(coords=coords), ())
     assert [view.phrase(name) for name in coords] == [
         "1 card a node", "2:1 oversubscription", "tp 8", "sequence parallel", "64 ranks",

@@ -31,7 +31,7 @@ from sweeps.plots.style import region_colour, style
 from tests.cli_runner import Runner
 from tests.plots.training_datasets import CAPACITY, MEMORY, STEP, make_training
 
-ONE = {"micro_batch": 1}
+ONE = {"micro_batch_size": 1}
 
 
 def canvas_of(dataset: xr.Dataset, **declaration: Any) -> Canvas:
@@ -102,26 +102,26 @@ def faults_of(dataset: xr.Dataset, **declaration: Any) -> str:
 
 def test_memory_bars_are_as_long_as_the_data() -> None:
     made = make_training(recompute=("full",))
-    at = {"plan": [15, 16, 17, 18], "micro_batch": 1}
+    at = {"plan": [15, 16, 17, 18], "micro_batch_size": 1}
     canvas = canvas_of(made, kind="memory", at=at)
-    part = made.isel(plan=at["plan"]).sel(micro_batch=1)
+    part = made.isel(plan=at["plan"]).sel(micro_batch_size=1)
     assert totals(canvas) == pytest.approx(dict(enumerate(part["peak_memory"].values)))
     bars = lengths(canvas)
-    gradients = part["peak_gradient_memory"] + part["peak_pending_gradient_memory"]
+    gradients = part["peak_gradient_memory"] + part["peak_unsharded_gradient_memory"]
     for colour, values in (
         (0, part["peak_weight_memory"]),
         (1, gradients),
         (2, part["peak_optimizer_memory"]),
-        (3, part["peak_stored_activation_memory"]),
-        (7, part["peak_communicator_memory"] + part["peak_context_bytes"]),
+        (3, part["peak_saved_activation_memory"]),
+        (7, part["peak_nccl_buffer_memory"] + part["peak_context_bytes"]),
     ):
         assert bars[region_colour(colour)] == pytest.approx(dict(enumerate(values.values)))
 
 
 def test_related_parts_are_one_bar() -> None:
-    made = make_training(recompute=("full",), micro_batch=(1,))
-    made["peak_pending_gradient_memory"] = made["peak_gradient_memory"] / 2
-    made["peak_pending_gradient_memory"].attrs = dict(made["peak_gradient_memory"].attrs)
+    made = make_training(recompute=("full",), micro_batch_size=(1,))
+    made["peak_unsharded_gradient_memory"] = made["peak_gradient_memory"] / 2
+    made["peak_unsharded_gradient_memory"].attrs = dict(made["peak_gradient_memory"].attrs)
     del made["peak_memory"]
     bars = lengths(canvas_of(made, kind="memory", at={"plan": [18, 19]}))
     wanted = 1.5 * made["peak_gradient_memory"].values[18:20]
@@ -129,7 +129,7 @@ def test_related_parts_are_one_bar() -> None:
 
 
 def test_parts_named_one_by_one_stay_apart() -> None:
-    made = make_training(recompute=("full",), micro_batch=(1,))
+    made = make_training(recompute=("full",), micro_batch_size=(1,))
     parts = ["peak_optimizer_memory", "peak_weight_memory"]
     canvas = canvas_of(made, kind="memory", parts=parts, at={"plan": [18, 19]})
     bars = lengths(canvas)
@@ -141,9 +141,9 @@ def test_parts_named_one_by_one_stay_apart() -> None:
 
 def test_step_bars_add_up_to_the_step_with_mfu_beside() -> None:
     made = make_training(recompute=("full",))
-    at = {"plan": [16, 17, 18, 19], "micro_batch": 1}
+    at = {"plan": [16, 17, 18, 19], "micro_batch_size": 1}
     canvas = canvas_of(made, kind="step_parts", at=at)
-    part = made.isel(plan=at["plan"]).sel(micro_batch=1)
+    part = made.isel(plan=at["plan"]).sel(micro_batch_size=1)
     assert totals(canvas) == pytest.approx(dict(enumerate(part["step_time"].values)))
     matmul = lengths(canvas)[region_colour(0)]
     assert matmul == pytest.approx(dict(enumerate(part["matmul_part_time"].values)))
@@ -155,7 +155,7 @@ def test_step_bars_add_up_to_the_step_with_mfu_beside() -> None:
 
 @pytest.mark.parametrize(("of", "units"), [("time", "Time (s)"), ("volume", "Volume (GB)")])
 def test_communication_is_stacked_by_dimension(of: str, units: str) -> None:
-    made = make_training(recompute=("full",), micro_batch=(1,))
+    made = make_training(recompute=("full",), micro_batch_size=(1,))
     canvas = canvas_of(made, kind="communication", of=of, at={"plan": [5, 6, 7]})
     bars = lengths(canvas)
     for dim, colour in (("tp", 1), ("pp", 4), ("dp", 0)):
@@ -174,7 +174,7 @@ def test_a_dimensions_forwards_are_not_counted_twice() -> None:
 
 
 def test_at_most_seven_parts_stand_alone() -> None:
-    made = make_training(recompute=("full",), micro_batch=(1,))
+    made = make_training(recompute=("full",), micro_batch_size=(1,))
     canvas = canvas_of(made, kind="step_parts", at={"plan": [17, 18]})
     names = [text.get_text() for text in canvas.legends[0].get_texts()]
     assert len(names) == 7
@@ -188,7 +188,7 @@ def test_at_most_seven_parts_stand_alone() -> None:
 
 def test_a_part_below_nought_is_taken_off_its_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweeps.plots.breakdown._MOST_PARTS", 99)
-    made = make_training(recompute=("none",), micro_batch=(1,))
+    made = make_training(recompute=("none",), micro_batch_size=(1,))
     usual = lengths(canvas_of(made, kind="step_parts", at={"plan": [17, 18]}))
     made["exposed_ep_time"] = made["exposed_ep_time"] - 0.01
     made["exposed_ep_time"].attrs = {"long_name": "time of a step: experts", "units": "s"}
@@ -210,8 +210,8 @@ def test_a_part_below_nought_is_taken_off_its_neighbour(monkeypatch: pytest.Monk
 
 
 def test_what_no_part_explains_is_the_rest() -> None:
-    made = make_training(recompute=("full",), micro_batch=(1,)).drop_vars(
-        ["peak_stored_activation_memory", "peak_context_bytes"]
+    made = make_training(recompute=("full",), micro_batch_size=(1,)).drop_vars(
+        ["peak_saved_activation_memory", "peak_context_bytes"]
     )
     canvas = canvas_of(made, kind="memory", at={"plan": [15, 16, 17, 18]})
     assert totals(canvas) == pytest.approx(dict(enumerate(made["peak_memory"].values[15:19])))
@@ -222,7 +222,7 @@ def test_what_no_part_explains_is_the_rest() -> None:
 
 
 def test_a_masked_plan_has_no_bar_but_a_reason() -> None:
-    made = make_training(recompute=("full",), micro_batch=(1,))
+    made = make_training(recompute=("full",), micro_batch_size=(1,))
     canvas = canvas_of(made, kind="memory", at={"plan": [3, 4, 5]})
     assert names(canvas)[1] == "tp 1 · pp 16 · dp 32"
     assert set(totals(canvas)) == {0, 2}
@@ -239,7 +239,7 @@ def test_parts_that_are_nothing_are_not_in_the_legend() -> None:
 
 
 def test_the_capacity_is_a_line_and_what_is_beyond_it_striped() -> None:
-    made = make_training(recompute=("full",), micro_batch=(1,))
+    made = make_training(recompute=("full",), micro_batch_size=(1,))
     canvas = canvas_of(made, kind="memory", at={"plan": [0, 5, 10, 15]})
     assert limits(canvas) == {CAPACITY}
     peak = made["peak_memory"].values[[0, 5, 10, 15]]
@@ -254,7 +254,7 @@ def test_the_capacity_is_a_line_and_what_is_beyond_it_striped() -> None:
 
 
 def test_a_capacity_by_machine_is_each_panels_own() -> None:
-    made = make_training(recompute=("full",), micro_batch=(1,))
+    made = make_training(recompute=("full",), micro_batch_size=(1,))
     made = made.drop_vars(["hardware", "memory_capacity"])
     made = made.assign_coords(
         hardware=("hardware", ["small", "large"]),
@@ -270,7 +270,7 @@ def test_a_capacity_by_machine_is_each_panels_own() -> None:
 
 
 def test_a_step_that_does_not_fit_says_so() -> None:
-    made = make_training(recompute=("full",), micro_batch=(1,))
+    made = make_training(recompute=("full",), micro_batch_size=(1,))
     canvas = canvas_of(made, kind="step_parts", at={"plan": [15, 0]})
     assert [text.endswith("does not fit") for text in ends(canvas)] == [True, False]
     assert set(totals(canvas)) == {0, 1}
@@ -282,7 +282,7 @@ def test_a_step_that_does_not_fit_says_so() -> None:
 def test_of_many_plans_the_fastest_are_shown() -> None:
     made = make_training()
     canvas = canvas_of(made, kind="memory", most=5)
-    flat = made.stack(cell=("plan", "recompute", "micro_batch"), create_index=False)
+    flat = made.stack(cell=("plan", "recompute", "micro_batch_size"), create_index=False)
     order = np.argsort(flat["step_time"].values, kind="stable")[:5]
     assert totals(canvas) == pytest.approx(dict(enumerate(flat["peak_memory"].values[order])))
     count = int(made["step_time"].notnull().sum())
@@ -294,7 +294,7 @@ def test_of_many_plans_the_fastest_are_shown() -> None:
 
 
 def test_without_a_step_time_they_are_evenly_spread() -> None:
-    made = make_training(recompute=("full",), micro_batch=(1,)).drop_vars("step_time")
+    made = make_training(recompute=("full",), micro_batch_size=(1,)).drop_vars("step_time")
     canvas = canvas_of(made, kind="memory", most=4)
     there = np.nonzero(made["peak_memory"].notnull().values)[0]
     chosen = there[evenly(len(there), 4)]
@@ -311,7 +311,7 @@ def test_a_title_of_ones_own_keeps_the_selection() -> None:
 
 @pytest.mark.parametrize(("better", "sign"), [("more", -1), ("less", 1)])
 def test_bars_are_sorted_as_declared(better: str, sign: int) -> None:
-    made = make_training(recompute=("none",), micro_batch=(1,))
+    made = make_training(recompute=("none",), micro_batch_size=(1,))
     at = {"plan": [16, 17, 18, 19]}
     canvas = canvas_of(made, kind="step_parts", sort="mfu", better=better, at=at)
     part = made.isel(plan=at["plan"])
@@ -322,7 +322,7 @@ def test_bars_are_sorted_as_declared(better: str, sign: int) -> None:
 
 def test_any_one_axis_may_have_the_bars() -> None:
     made = make_training(bandwidth=tuple(1e9 * k for k in range(10, 50)))
-    at = {"plan": 18, "micro_batch": 1, "recompute": "none"}
+    at = {"plan": 18, "micro_batch_size": 1, "recompute": "none"}
     canvas = canvas_of(made, kind="communication", x="inter_bandwidth", most=6, at=at)
     assert names(canvas)[0] == "inter bandwidth 80 Gbit/s"
     assert names(canvas)[-1] == "inter bandwidth 392 Gbit/s"
@@ -332,23 +332,25 @@ def test_any_one_axis_may_have_the_bars() -> None:
 
 def test_few_bars_stand_where_names_fit() -> None:
     made = make_training()
-    canvas = canvas_of(made, kind="step_parts", x="recompute", at={"plan": 18, "micro_batch": 1})
+    canvas = canvas_of(
+        made, kind="step_parts", x="recompute", at={"plan": 18, "micro_batch_size": 1}
+    )
     assert stands(canvas)
-    wanted = made["step_time"].isel(plan=18).sel(micro_batch=1).values
+    wanted = made["step_time"].isel(plan=18).sel(micro_batch_size=1).values
     assert totals(canvas) == pytest.approx(dict(enumerate(wanted)))
     assert names(canvas) == ["no recompute", "full recompute"]
 
 
 def test_what_all_rows_have_in_common_is_said_once() -> None:
     made = make_training()
-    canvas = canvas_of(made, kind="memory", at={"plan": [15, 16, 17], "micro_batch": 1})
+    canvas = canvas_of(made, kind="memory", at={"plan": [15, 16, 17], "micro_batch_size": 1})
     assert all("tp" not in name for name in names(canvas))
     assert "tp 8" in title(canvas)
     assert "512 GPUs" in title(canvas)
 
 
 def test_rows_that_nothing_tells_apart_are_numbered() -> None:
-    made = make_training(micro_batch=(1,), recompute=("none",))
+    made = make_training(micro_batch_size=(1,), recompute=("none",))
     same = made.assign_coords(tp=("plan", np.ones(20)), pp=("plan", np.ones(20)))
     same = same.assign_coords(dp=("plan", np.ones(20))).drop_vars("plan")
     assert cell_names(same, ["plan"], [np.array([3, 4])]) == ["plan #3", "plan #4"]
@@ -416,7 +418,7 @@ def test_faults_read_well(declaration: dict[str, Any], fault: str) -> None:
 
 def test_columns_that_are_not_known_yet_are_checked_later() -> None:
     subject = subject_of(make_training())
-    declared = {"kind": "memory", "capacity": "memory_capacity", "at": {"micro_batch": 1}}
+    declared = {"kind": "memory", "capacity": "memory_capacity", "at": {"micro_batch_size": 1}}
     dims = {name: values for name, values in subject.dims.items() if name != "memory_capacity"}
     assert check_figures([declared], dims, subject.variables)[0]["x"] is None
     with pytest.raises(InputError, match="memory_capacity"):
@@ -518,14 +520,14 @@ def real() -> xr.Dataset:
     rows = [(t, p, 64 // (t * p)) for t in (1, 2, 4, 8) for p in (1, 2, 4)]
     columns = dict(zip(("tp", "pp", "dp"), map(list, zip(*rows, strict=True)), strict=True))
     return sweeps.sweep(
-        ["peak_memory", *PEAK_PARTS, "headroom"],
+        ["peak_memory", *PEAK_PARTS, "memory_headroom"],
         model="llama3-8b",
         hardware="dgx-h100",
         world_size=64,
         plan=columns,
         recompute=["none", "full"],
-        micro_batch=1,
-        global_batch=128,
+        micro_batch_size=1,
+        global_batch_size=128,
         sequence_length=8192,
     )
 
@@ -574,7 +576,7 @@ def test_a_part_that_is_the_same_everywhere_is_a_coordinate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sweeps.plots.breakdown._MOST_PARTS", 99)
-    made = make_training(recompute=("full",), micro_batch=(1,))
+    made = make_training(recompute=("full",), micro_batch_size=(1,))
     constant = made.drop_vars("step_overhead").assign_coords(step_overhead=0.02)
     constant["step_overhead"].attrs = made["step_overhead"].attrs
     at = {"plan": [17, 18, 19]}
@@ -587,7 +589,7 @@ def test_a_part_that_is_the_same_everywhere_is_a_coordinate(
 
 
 QUANTITIES = (
-    "step_time", "peak_memory", "mfu", "headroom", "tokens_per_second", "peak_weight_memory",
+    "step_time", "peak_memory", "mfu", "memory_headroom", "tokens_per_second", "peak_weight_memory",
     "peak_logits_memory", "bubble_time", "exposed_dp_time", "dp_communication_time",
     "communication_upper_bound", "goodput", "cost", "first_stage_model_state_memory",
 )  # fmt: skip
@@ -597,7 +599,7 @@ QUANTITIES = (
 def every_quantity() -> xr.Dataset:
     return sweeps.sweep(
         QUANTITIES, model="llama3-8b", hardware="dgx-h100", world_size=[32, 64, 128], tp=[2, 4],
-        sequence_length=4096, global_batch=128, price="2 USD/h", training_tokens=1e12,
+        sequence_length=4096, global_batch_size=128, gpu_hour_price="2 USD/h", training_tokens=1e12,
     )  # fmt: skip
 
 
@@ -623,7 +625,7 @@ def test_a_sweep_of_memory_without_its_parts_writes_its_file_and_figures(
     Path("mine.toml").write_text(
         'title = "Mine"\nquantities = ["step_time", "peak_memory", "mfu"]\n'
         '[constants]\nmodel = "llama3-8b"\nhardware = "dgx-h100"\nworld_size = 64\n'
-        "sequence_length = 4096\nglobal_batch = 128\n[axes]\ntp = [1, 2, 4, 8]\n"
+        "sequence_length = 4096\nglobal_batch_size = 128\n[axes]\ntp = [1, 2, 4, 8]\n"
     )
     output = Runner(capsys)("run mine.toml --plot").out
     assert "wrote outputs/mine.nc" in output

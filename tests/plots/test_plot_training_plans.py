@@ -25,9 +25,9 @@ from sweeps.plots.marks import pareto, thinned
 from sweeps.plots.style import style
 from tests.plots.training_datasets import CAPACITY, make_training
 
-DIMS = ("plan", "recompute", "micro_batch")
+DIMS = ("plan", "recompute", "micro_batch_size")
 BANDWIDTH = (12.5e9, 25e9, 50e9, 100e9)
-OVER = {"best_of": ["recompute", "micro_batch"]}
+OVER = {"best_of": ["recompute", "micro_batch_size"]}
 
 
 def canvas_of(dataset: xr.Dataset, **declaration: Any) -> Canvas:
@@ -228,7 +228,7 @@ def worlds() -> xr.Dataset:
 
 def test_scaling_shows_the_best_plan_of_each_number_of_gpus(worlds: xr.Dataset) -> None:
     canvas = canvas_of(worlds, kind="scaling", **OVER)
-    best = worlds["tokens_per_second"].max(["recompute", "micro_batch"])
+    best = worlds["tokens_per_second"].max(["recompute", "micro_batch_size"])
     drawn = [line for line in curves(canvas.axes[0]) if len(line[0]) == 4]
     for model in ("llama3-8b", "llama3-70b"):
         wanted = [
@@ -264,7 +264,7 @@ def test_an_ideal_starts_where_a_line_does(worlds: xr.Dataset) -> None:
 
 
 def test_a_dimension_of_gpus_needs_no_table() -> None:
-    made = make_training(worlds=(64, 128, 256, 512), recompute=("full",), micro_batch=(1,))
+    made = make_training(worlds=(64, 128, 256, 512), recompute=("full",), micro_batch_size=(1,))
     best = made["tokens_per_second"].groupby("world_size").max()
     alone = best.to_dataset().drop_vars("plan", errors="ignore")
     alone["tokens_per_second"].attrs = made["tokens_per_second"].attrs
@@ -309,11 +309,11 @@ def test_curves_are_in_percent_of_their_baseline(tmp_path: Path) -> None:
         "x": "inter_bandwidth",
         "y": "step_time",
         "lines": "recompute",
-        "best_of": ["plan", "micro_batch"],
+        "best_of": ["plan", "micro_batch_size"],
         "relative_to": {"inter_bandwidth": "50GB/s"},
     }
     canvas = canvas_of(made, **declared)
-    best = made["step_time"].min(["plan", "micro_batch"]).transpose("recompute", ...).values
+    best = made["step_time"].min(["plan", "micro_batch_size"]).transpose("recompute", ...).values
     drawn = [y for x, y in curves(canvas.axes[0], 4)]
     assert np.allclose(drawn, 100 * best / best[:, [2]])
     assert all(y[2] == 100.0 for y in drawn)
@@ -331,9 +331,9 @@ def test_a_baseline_may_be_one_of_the_lines() -> None:
     base = {"inter_bandwidth": 25e9, "recompute": "none"}
     canvas = canvas_of(
         made, kind="curves", x="inter_bandwidth", y="step_time", lines="recompute",
-        best_of=["plan", "micro_batch"], relative_to=base,
+        best_of=["plan", "micro_batch_size"], relative_to=base,
     )  # fmt: skip
-    best = made["step_time"].min(["plan", "micro_batch"]).transpose("recompute", ...).values
+    best = made["step_time"].min(["plan", "micro_batch_size"]).transpose("recompute", ...).values
     drawn = [y for x, y in curves(canvas.axes[0], 4)]
     assert np.allclose(drawn, 100 * best / best[0, 1])
 
@@ -342,7 +342,7 @@ def test_a_line_without_a_baseline_is_not_drawn() -> None:
     made = make_training(bandwidth=BANDWIDTH)
     made["step_time"].loc[{"recompute": "full", "inter_bandwidth": 50e9}] = np.nan
     values: dict[str, Any] = {"x": "inter_bandwidth", "y": "step_time", "lines": "recompute"}
-    values |= {"best_of": ["plan", "micro_batch"], "relative_to": {"inter_bandwidth": 50e9}}
+    values |= {"best_of": ["plan", "micro_batch_size"], "relative_to": {"inter_bandwidth": 50e9}}
     canvas = canvas_of(made, kind="curves", **values)
     assert len(curves(canvas.axes[0], 4)) == 1
     assert "Without values here: full." in words(canvas)
@@ -387,7 +387,7 @@ def test_faults_of_a_baseline_read_well(changed: dict[str, Any], fault: str) -> 
         "x": "inter_bandwidth",
         "y": "step_time",
         "lines": "recompute",
-        "best_of": ["plan", "micro_batch"],
+        "best_of": ["plan", "micro_batch_size"],
         "relative_to": {"inter_bandwidth": "50GB/s"},
     }
     made = make_training(bandwidth=BANDWIDTH)

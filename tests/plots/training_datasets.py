@@ -17,11 +17,11 @@ MEMORY = {
     "peak_weight_memory": "weights",
     "peak_gradient_memory": "gradients",
     "peak_optimizer_memory": "states of the optimizer",
-    "peak_gathered_memory": "weights that ZeRO-3 holds gathered",
-    "peak_pending_gradient_memory": "gradients that wait, not sharded yet",
-    "peak_stored_activation_memory": "activations of layers, of all micro-batches in flight",
+    "peak_zero3_gathered_memory": "weights that ZeRO-3 holds gathered",
+    "peak_unsharded_gradient_memory": "gradients that wait, not sharded yet",
+    "peak_saved_activation_memory": "activations of layers, of all micro-batches in flight",
     "peak_logits_memory": "logits and loss",
-    "peak_communicator_memory": "buffers of the communicators",
+    "peak_nccl_buffer_memory": "buffers of the communicators",
     "peak_context_bytes": "the driver's context",
 }
 STEP = {
@@ -33,9 +33,9 @@ STEP = {
     "exposed_tp_time": "time of a step: tensor parallelism's exposed communication",
     "exposed_cp_time": "time of a step: context parallelism's exposed communication",
     "exposed_ep_time": "time of a step: expert parallelism's exposed communication",
-    "imbalance_time": "time that the first and the last stage's extra work adds",
+    "stage_imbalance_time": "time that the first and the last stage's extra work adds",
     "bubble_time": "time for which a device waits for the pipeline to fill and drain",
-    "exposed_p2p_time": "time that transfers between stages add to the pipeline",
+    "exposed_pp_time": "time that transfers between stages add to the pipeline",
     "exposed_dp_time": "time of a step: data parallelism's exposed communication",
     "optimizer_time": "time of a step: the optimizer's update",
     "step_overhead": "time of a step that no part explains",
@@ -51,8 +51,8 @@ COORDINATES = {
     "tp": ("tensor-parallel degree", "1"),
     "pp": ("pipeline-parallel degree", "1"),
     "dp": ("data-parallel degree", "1"),
-    "micro_batch": ("sequences of a micro-batch", "1"),
-    "global_batch": ("sequences of a step, over all ranks", "1"),
+    "micro_batch_size": ("sequences of a micro-batch", "1"),
+    "global_batch_size": ("sequences of a step, over all ranks", "1"),
     "world_size": ("GPUs of the plan", "1"),
     "sequence_length": ("tokens in a sequence", "1"),
     "inter_bandwidth": ("bandwidth of one direction of one link between nodes", "byte s-1"),
@@ -83,7 +83,7 @@ def make_training(
     *,
     worlds: tuple[int, ...] = (512,),
     recompute: tuple[str, ...] = ("none", "full"),
-    micro_batch: tuple[int, ...] = (1, 2),
+    micro_batch_size: tuple[int, ...] = (1, 2),
     bandwidth: tuple[float, ...] = (50e9,),
     models: tuple[str, ...] = ("llama3-70b",),
 ) -> xr.Dataset:
@@ -93,7 +93,7 @@ def make_training(
         "model": len(models),
         "plan": len(columns["tp"]),
         "recompute": len(recompute),
-        "micro_batch": len(micro_batch),
+        "micro_batch_size": len(micro_batch_size),
         "inter_bandwidth": len(bandwidth),
     }
     dims = tuple(sizes)
@@ -104,7 +104,7 @@ def make_training(
         return np.asarray(values, dtype=np.float64).reshape(shape)
 
     tp, pp, dp, world = (along(columns[name], "plan") for name in ("tp", "pp", "dp", "world_size"))
-    b, net = along(micro_batch, "micro_batch"), along(bandwidth, "inter_bandwidth")
+    b, net = along(micro_batch_size, "micro_batch_size"), along(bandwidth, "inter_bandwidth")
     again = along([one == "full" for one in recompute], "recompute")
     size = along([70e9 if "70" in one else 8e9 for one in models], "model")
     tokens, batch, layers, hidden = 8192.0, 1024.0, 80.0, 8192.0
@@ -114,11 +114,11 @@ def make_training(
         "peak_weight_memory": 2 * share,
         "peak_gradient_memory": 4 * share,
         "peak_optimizer_memory": 12 * share / dp,
-        "peak_gathered_memory": 0 * share,
-        "peak_pending_gradient_memory": 0 * share,
-        "peak_stored_activation_memory": tokens * b * hidden * flight * np.where(again, 2, 34) / tp,
+        "peak_zero3_gathered_memory": 0 * share,
+        "peak_unsharded_gradient_memory": 0 * share,
+        "peak_saved_activation_memory": tokens * b * hidden * flight * np.where(again, 2, 34) / tp,
         "peak_logits_memory": 4 * tokens * b * 128256 / tp * np.where(pp == 1, 1, 0),
-        "peak_communicator_memory": 0.5 * GIB * (1 + (tp > 1) + (pp > 1)),
+        "peak_nccl_buffer_memory": 0.5 * GIB * (1 + (tp > 1) + (pp > 1)),
         "peak_context_bytes": 0.7 * GIB,
     }
     flops = 6 * size * tokens * batch / world
@@ -140,9 +140,9 @@ def make_training(
         "exposed_tp_time": spent["tp"],
         "exposed_cp_time": 0 * matmul,
         "exposed_ep_time": 0 * matmul,
-        "imbalance_time": 0.01 * matmul * (pp > 1),
+        "stage_imbalance_time": 0.01 * matmul * (pp > 1),
         "bubble_time": matmul * (1 + 0.33 * again) * (pp - 1) * dp * b / batch,
-        "exposed_p2p_time": 0.2 * spent["pp"],
+        "exposed_pp_time": 0.2 * spent["pp"],
         "exposed_dp_time": 0.4 * spent["dp"],
         "optimizer_time": 20 * share / dp / 3.35e12,
         "step_overhead": 0.02 + 0 * matmul,
@@ -197,11 +197,11 @@ def make_training(
     coords: dict[str, Any] = {
         "plan": ("plan", np.arange(sizes["plan"], dtype=np.int32), {"long_name": "plan (a row)"}),
         "recompute": ("recompute", list(recompute)),
-        "micro_batch": ("micro_batch", np.asarray(micro_batch, dtype=np.float64)),
+        "micro_batch_size": ("micro_batch_size", np.asarray(micro_batch_size, dtype=np.float64)),
         "inter_bandwidth": ("inter_bandwidth", np.asarray(bandwidth)),
         "model": ("model", list(models)),
         "memory_capacity": ((), CAPACITY),
-        "global_batch": ((), batch),
+        "global_batch_size": ((), batch),
         "sequence_length": ((), tokens),
         "hardware": ((), "dgx-h100"),
         "framework": ((), "megatron-lm"),

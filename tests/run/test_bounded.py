@@ -22,16 +22,16 @@ from sweeps.job import Job, prepare
 from sweeps.store.encode import Storage
 from tests.run.sweep import EPOCH, HANG_SECONDS, ROOT
 
-OVER = ["tp", "pp", "micro_batch", "recompute", "inter_bandwidth", "price"]
+OVER = ["tp", "pp", "micro_batch_size", "recompute", "inter_bandwidth", "gpu_hour_price"]
 COST = "cost_per_trillion_tokens"
 SPEC: dict[str, Any] = {
     "title": "The least, and the ten least, of plans",
     "quantities": [],
     "constants": {"model": "llama3-8b", "hardware": "dgx-h100", "world_size": 64,
-                  "global_batch": 64, "sequence_length": 4096},
-    "axes": {"tp": [1, 2, 4, 8], "pp": [1, 2, 4], "micro_batch": [1, 2], "zero_stage": [0, 1],
+                  "global_batch_size": 64, "sequence_length": 4096},
+    "axes": {"tp": [1, 2, 4, 8], "pp": [1, 2, 4], "micro_batch_size": [1, 2], "zero_stage": [0, 1],
              "recompute": ["none", "full"], "inter_bandwidth": "10GB/s:100GB/s:lin20",
-             "price": "1:3:lin10"},
+             "gpu_hour_price": "1:3:lin10"},
     "reductions": [
         {"name": "least", "quantity": COST, "operation": "min", "over": OVER},
         {"name": "most", "quantity": COST, "operation": "top", "count": 10, "over": OVER},

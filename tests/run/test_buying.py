@@ -19,7 +19,7 @@ from sweeps.store.netcdf import write
 
 @pytest.fixture(scope="module")
 def domains(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return stored("scale-up-domain", tmp_path_factory.mktemp("domain"), "expert_imbalance=1,2")
+    return stored("scale-up-domain", tmp_path_factory.mktemp("domain"), "expert_load_imbalance=1,2")
 
 
 def stored(name: str, folder: Path, *settings: str) -> Path:
@@ -33,12 +33,12 @@ def stored(name: str, folder: Path, *settings: str) -> Path:
 def test_each_machine_has_the_plan_that_a_search_finds(domains: Path) -> None:
     """Within 1 %, for a search tries more of what doesn't matter much."""
     with public.open(domains) as found:
-        times = found.best_step_time.sel(expert_imbalance=1).values
+        times = found.best_step_time.sel(expert_load_imbalance=1).values
         nodes = found.gpus_per_node.values
         machines = [str(one) for one in found.hardware.values]
     for place in (0, 2, 3):
         best = public.plans(
-            model="deepseek-v3", hardware=machines[place], gpus=1024, global_batch=4096,
+            model="deepseek-v3", hardware=machines[place], gpus=1024, global_batch_size=4096,
             gpus_per_node=nodes[place], nics_per_node=nodes[place], etp=1,
         )  # fmt: skip
         assert best.answer is not None
@@ -87,7 +87,7 @@ tp = [1, 8]
 model = "llama3-8b"
 hardware = "dgx-h100"
 world_size = {gpus}
-global_batch = 512
+global_batch_size = 512
 [[reductions]]
 quantity = "step_time"
 operation = "min"

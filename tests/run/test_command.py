@@ -196,14 +196,14 @@ GRIDS: dict[str, dict[str, Any]] = {
             "plan": {"tp": [1, 2, 4, 8], "pp": [4, 4, 2, 1], "dp": [16, 8, 8, 8]},
             "inter_bandwidth": "1e9:1e12:log200",
             "inter_latency": "1e-6:1e-5:log20",
-            "micro_batch": [1, 2, 4, 8],
+            "micro_batch_size": [1, 2, 4, 8],
             "zero_stage": [1, 3],
         },
         "constants": {
             "model": "llama3-8b",
             "hardware": "dgx-h100",
             "sequence_length": 8192,
-            "global_batch": 1024,
+            "global_batch_size": 1024,
         },
     },
 }

@@ -23,7 +23,7 @@ from tests.simulator.patterns import (
 
 
 def hierarchy(case: Case) -> Hierarchy:
-    return Hierarchy(case.sizes, ranks_per_nic=case.ranks_per_nic)
+    return Hierarchy(case.sizes, ranks_sharing_nic=case.ranks_sharing_nic)
 
 
 def network(case: Case) -> Network:

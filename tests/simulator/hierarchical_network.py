@@ -1,7 +1,7 @@
 """Nodes of GPUs, and pods of nodes: a switch in each group, adapters shared by neighbours.
 
 Rank = local + g (node + G pod). Inside a node a rank has a port to the node's switch. Outside it
-has one adapter (NIC) a level, which it shares with the `ranks_per_nic` - 1 ranks beside it: its
+has one adapter (NIC) a level, which it shares with the `ranks_sharing_nic` - 1 ranks beside it: its
 cable to the switch of the pod, or of all pods, is what the level's bandwidth belongs to.
 """
 
@@ -20,7 +20,7 @@ from tests.simulator.model import Case, Link, Network
 class Hierarchy(Grid):
     """Places are (local, node) or (local, node, pod)."""
 
-    ranks_per_nic: int = 1
+    ranks_sharing_nic: int = 1
 
     def switch(self, rank: int, level: int) -> int:
         """Return the node that stands for the switch of a rank's group at a level."""
@@ -30,7 +30,7 @@ class Hierarchy(Grid):
     def adapter(self, rank: int, level: int) -> int:
         """Return the node that stands for a rank's adapter at a level above the first."""
         node, local = divmod(rank, self.sizes[0])
-        first = node * self.sizes[0] + local // self.ranks_per_nic * self.ranks_per_nic
+        first = node * self.sizes[0] + local // self.ranks_sharing_nic * self.ranks_sharing_nic
         return -1 - level - len(self.sizes) * (prod(self.sizes) + first)
 
     def ports(self, rank: int, level: int) -> tuple[int, ...]:

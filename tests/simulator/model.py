@@ -54,7 +54,7 @@ class Case:
     latency: tuple[Fraction, ...]
     bandwidth: tuple[Fraction, ...]
     chunks: int = 1
-    ranks_per_nic: int = 1
+    ranks_sharing_nic: int = 1
     latency_per: Literal["hop", "message"] = "hop"
 
     @property

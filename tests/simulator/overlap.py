@@ -118,17 +118,17 @@ def buckets(compute: Sequence[Time], communication: Sequence[Time], before: Time
 
 
 def gradient_accumulation(
-    compute: Time, communication: Time, micro_batches: int, backward_share: Time, count: int
+    compute: Time, communication: Time, num_micro_batches: int, backward_fraction: Time, count: int
 ) -> Time:
     """Run micro-batches; the last one's backward has gradients to be reduced, bucket by bucket."""
-    each = compute / micro_batches
-    backward = each * backward_share
+    each = compute / num_micro_batches
+    backward = each * backward_fraction
     work, link = Stream(), Stream()
-    for index in range(micro_batches):
+    for index in range(num_micro_batches):
         work.add(each - backward)
         for _ in range(count):
             done = work.add(backward / count)
-            if index == micro_batches - 1:
+            if index == num_micro_batches - 1:
                 link.add(communication / count, done)
     return run(work, link)
 

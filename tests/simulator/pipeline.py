@@ -146,58 +146,58 @@ def _alone(tasks: Sequence[Task]) -> Order:
     return [(task,) for task in tasks]
 
 
-def forward_only(devices: int, micro_batches: int) -> list[Order]:
+def forward_only(devices: int, num_micro_batches: int) -> list[Order]:
     """Micro-batches one after another, without a backward."""
     return [
-        _alone([Task(FORWARD, stage, number) for number in range(micro_batches)])
+        _alone([Task(FORWARD, stage, number) for number in range(num_micro_batches)])
         for stage in range(devices)
     ]
 
 
-def gpipe(devices: int, micro_batches: int) -> list[Order]:
+def gpipe(devices: int, num_micro_batches: int) -> list[Order]:
     """All forwards, then all backwards."""
     return [
-        order + _alone([Task(BACKWARD, stage, n) for n in reversed(range(micro_batches))])
-        for stage, order in enumerate(forward_only(devices, micro_batches))
+        order + _alone([Task(BACKWARD, stage, n) for n in reversed(range(num_micro_batches))])
+        for stage, order in enumerate(forward_only(devices, num_micro_batches))
     ]
 
 
-def one_f_one_b(devices: int, micro_batches: int) -> list[Order]:
+def one_f_one_b(devices: int, num_micro_batches: int) -> list[Order]:
     """Forwards until the first backward can come, then one forward, one backward."""
-    return [_alternating(s, devices - 1 - s, micro_batches, BACKWARD) for s in range(devices)]
+    return [_alternating(s, devices - 1 - s, num_micro_batches, BACKWARD) for s in range(devices)]
 
 
-def _alternating(stage: int, ahead: int, micro_batches: int, kind: str, late: int = 0) -> Order:
+def _alternating(stage: int, ahead: int, num_micro_batches: int, kind: str, late: int = 0) -> Order:
     """Return a stage's list with so many forwards ahead, and weights so many backwards late."""
-    ahead = min(ahead, micro_batches)
+    ahead = min(ahead, num_micro_batches)
     tasks = [Task(FORWARD, stage, number) for number in range(ahead)]
     weights = 0
-    for number in range(micro_batches):
-        if ahead + number < micro_batches:
+    for number in range(num_micro_batches):
+        if ahead + number < num_micro_batches:
             tasks.append(Task(FORWARD, stage, ahead + number))
         tasks.append(Task(kind, stage, number))
         if kind == INPUT and number >= late:
             tasks.append(Task(WEIGHT, stage, weights))
             weights += 1
     if kind == INPUT:
-        tasks += [Task(WEIGHT, stage, number) for number in range(weights, micro_batches)]
+        tasks += [Task(WEIGHT, stage, number) for number in range(weights, num_micro_batches)]
     return _alone(tasks)
 
 
-def interleaved(devices: int, micro_batches: int, virtual_stages: int) -> list[Order]:
+def interleaved(devices: int, num_micro_batches: int, virtual_pipeline_size: int) -> list[Order]:
     """Run 1F1B on chunks, `devices` micro-batches a chunk at a time (Megatron-LM's order)."""
-    total = micro_batches * virtual_stages
+    total = num_micro_batches * virtual_pipeline_size
     orders = []
     for device in range(devices):
         forwards, backwards = [], []
         for number in range(total):
-            group, within = divmod(number, devices * virtual_stages)
+            group, within = divmod(number, devices * virtual_pipeline_size)
             chunk, position = divmod(within, devices)
             micro_batch = group * devices + position
             forwards.append(Task(FORWARD, chunk * devices + device, micro_batch))
-            mirrored = virtual_stages - 1 - chunk
+            mirrored = virtual_pipeline_size - 1 - chunk
             backwards.append(Task(BACKWARD, mirrored * devices + device, micro_batch))
-        ahead = min(2 * (devices - 1 - device) + (virtual_stages - 1) * devices, total)
+        ahead = min(2 * (devices - 1 - device) + (virtual_pipeline_size - 1) * devices, total)
         tasks = forwards[:ahead]
         for number in range(total - ahead):
             tasks += [forwards[ahead + number], backwards[number]]
@@ -205,30 +205,30 @@ def interleaved(devices: int, micro_batches: int, virtual_stages: int) -> list[O
     return orders
 
 
-def zero_bubble_h1(devices: int, micro_batches: int) -> list[Order]:
+def zero_bubble_h1(devices: int, num_micro_batches: int) -> list[Order]:
     """1F1B whose weights come as late as the first stage's memory allows (Qi et al., 2.1)."""
     return [
-        _alternating(stage, devices - 1 - stage, micro_batches, INPUT, late=stage)
+        _alternating(stage, devices - 1 - stage, num_micro_batches, INPUT, late=stage)
         for stage in range(devices)
     ]
 
 
-def zero_bubble_h2(devices: int, micro_batches: int) -> list[Order]:
+def zero_bubble_h2(devices: int, num_micro_batches: int) -> list[Order]:
     """Twice the forwards ahead, and weights twice as late (Qi et al., 2.2)."""
     return [
-        _alternating(stage, 2 * (devices - 1 - stage), micro_batches, INPUT, late=2 * stage)
+        _alternating(stage, 2 * (devices - 1 - stage), num_micro_batches, INPUT, late=2 * stage)
         for stage in range(devices)
     ]
 
 
-def dual_pipe(devices: int, micro_batches: int) -> list[Order]:
+def dual_pipe(devices: int, num_micro_batches: int) -> list[Order]:
     """Half of the micro-batches from each end, in the order of DeepSeek's DualPipe."""
-    return [_DualPipe(rank, devices, micro_batches).order() for rank in range(devices)]
+    return [_DualPipe(rank, devices, num_micro_batches).order() for rank in range(devices)]
 
 
-def dual_pipe_v(devices: int, micro_batches: int) -> list[Order]:
+def dual_pipe_v(devices: int, num_micro_batches: int) -> list[Order]:
     """One half of DualPipe on twice as many ranks: what the other half had comes back up."""
-    both = [_DualPipe(rank, 2 * devices, 2 * micro_batches, 0) for rank in range(devices)]
+    both = [_DualPipe(rank, 2 * devices, 2 * num_micro_batches, 0) for rank in range(devices)]
     return [one.order() for one in both]
 
 
@@ -236,9 +236,9 @@ class _DualPipe:
     """One rank's list: eight phases, direction 0 being the one that enters at the nearer end."""
 
     def __init__(
-        self, rank: int, devices: int, micro_batches: int, others: int | None = None
+        self, rank: int, devices: int, num_micro_batches: int, others: int | None = None
     ) -> None:
-        self.half = micro_batches // 2
+        self.half = num_micro_batches // 2
         # Where the other direction's micro-batches begin.
         self.others = self.half if others is None else others
         self.far = rank >= devices // 2
@@ -308,9 +308,9 @@ class _DualPipe:
         return self.slots
 
 
-def zero_bubble_v(devices: int, micro_batches: int) -> list[Order]:
+def zero_bubble_v(devices: int, num_micro_batches: int) -> list[Order]:
     """Two chunks a device, down and up (Qi et al., section 6); weights fill what would be idle."""
-    count = max(micro_batches, 2 * devices - 1)
+    count = max(num_micro_batches, 2 * devices - 1)
     orders = []
     for device in range(devices):
         stages = (device, 2 * devices - 1 - device)
@@ -322,55 +322,55 @@ def zero_bubble_v(devices: int, micro_batches: int) -> list[Order]:
         text += "BWfbw" * (up - 1)
         text += "Bb" * device + "BW" * up
         text += "w" * (count - text.count("w")) + "W" * (count - text.count("W"))
-        orders.append(_spelled(text, stages, micro_batches))
+        orders.append(_spelled(text, stages, num_micro_batches))
     return orders
 
 
-def _spelled(text: str, stages: tuple[int, int], micro_batches: int) -> Order:
+def _spelled(text: str, stages: tuple[int, int], num_micro_batches: int) -> Order:
     """Return the list that letters spell, each for its next micro-batch."""
     kinds = {"f": FORWARD, "b": INPUT, "w": WEIGHT}
     seen: dict[str, int] = {}
     tasks = []
     for letter in text:
         number = seen[letter] = seen.get(letter, -1) + 1
-        if number < micro_batches:
+        if number < num_micro_batches:
             stage = stages[letter.islower()]
             tasks.append(Task(kinds[letter.lower()], stage, number))
     return _alone(tasks)
 
 
-def v_half(devices: int, micro_batches: int) -> list[Order]:
+def v_half(devices: int, num_micro_batches: int) -> list[Order]:
     """Down at every other slot, up at each, so that half as much is held (Qi et al., 2024)."""
     back = 3 * devices + 3 * (devices % 2 == 0)
     return [
         _patterned(
             (2 * i, 3 * devices - 2 - i, back + 2 * i - 1, back + 3 * devices - 2 - i),
-            (i, 2 * devices - 1 - i), micro_batches,
+            (i, 2 * devices - 1 - i), num_micro_batches,
         )
         for i in range(devices)
     ]  # fmt: skip
 
 
-def v_min(devices: int, micro_batches: int) -> list[Order]:
+def v_min(devices: int, num_micro_batches: int) -> list[Order]:
     """Down and up as fast as can be, so that the least is held (Qi et al., 2024)."""
     more = 2 * (devices % 3 == 0)
     return [
         _patterned(
             (i, 2 * devices - 1 - i, 2 * devices + more + i, 4 * devices + more - 1 - i),
-            (i, 2 * devices - 1 - i), micro_batches,
+            (i, 2 * devices - 1 - i), num_micro_batches,
         )
         for i in range(devices)
     ]  # fmt: skip
 
 
-def _patterned(slots: tuple[int, ...], stages: tuple[int, int], micro_batches: int) -> Order:
+def _patterned(slots: tuple[int, ...], stages: tuple[int, int], num_micro_batches: int) -> Order:
     """Return a list whose forwards and backwards come every six slots, weights in idle ones."""
     down, up = stages
     each = ((FORWARD, down), (FORWARD, up), (INPUT, up), (INPUT, down))
     taken = {
         slot + 6 * number: Task(kind, stage, number)
         for slot, (kind, stage) in zip(slots, each, strict=True)
-        for number in range(micro_batches)
+        for number in range(num_micro_batches)
     }
     tasks: list[Task] = []
     late: list[Task] = []

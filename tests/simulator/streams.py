@@ -73,7 +73,7 @@ def longest(hops: Sequence[Hop], top: Place, *, up: bool) -> tuple[dict[Place, i
 
 def run(case: Case, streams: Sequence[Stream]) -> Outcome:
     """Return what streams cost; raise `ScheduleFault` where they don't compute the all_reduce."""
-    network = Hierarchy(case.sizes, ranks_per_nic=case.ranks_per_nic).network(case)
+    network = Hierarchy(case.sizes, ranks_sharing_nic=case.ranks_sharing_nic).network(case)
     if sum(stream.share for stream in streams) != 1:
         msg = "the streams aren't the buffer"
         raise ScheduleFault(msg)
@@ -146,7 +146,7 @@ def two_levels(case: Case) -> tuple[Hierarchy, int, int]:
     if len(case.sizes) > 2:
         msg = "streams know two levels"
         raise Undefined(msg)
-    return Hierarchy(case.sizes, ranks_per_nic=case.ranks_per_nic), *case.sizes
+    return Hierarchy(case.sizes, ranks_sharing_nic=case.ranks_sharing_nic), *case.sizes
 
 
 def between(case: Case, grid: Hierarchy, tree: dict[int, int], head: int) -> list[Hop]:

@@ -30,7 +30,7 @@ def run(collective: str, algorithm: str, sizes: tuple[int, ...], nic: int = 1) -
             LATENCY[:levels],
             BANDWIDTH[:levels],
             chunks=2,
-            ranks_per_nic=nic,
+            ranks_sharing_nic=nic,
         )
     )
 

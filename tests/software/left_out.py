@@ -26,14 +26,14 @@ from tests.software.test_errors import CLASSES, ROWS, SLOW_HOST
 
 UNIT, UNSURE, SHARE, STEP = 0.08, 0.7, 0.1, 1e-4
 # Rates that are NCCL's own, and what no table of one node tells.
-KEPT = ("link_share", "nvls_time", "nvls_hosts_time")
+KEPT = ("channel_efficiency", "nvls_time", "nvls_hosts_time")
 # Between nodes, of all networks.
 ALIKE = (
-    "simple_fabric_factor", "fabric_ramp_steps", "simple_step_factor", "fabric_ll_share",
-    "tree_share", "nvls_tree_share", "fabric_pair_share", "peer_time",
+    "simple_fabric_factor", "fabric_ramp_steps", "simple_step_factor", "inter_ll_rate_ratio",
+    "tree_rate_ratio", "nvls_tree_rate_ratio", "inter_sendrecv_rate_ratio", "peer_time",
 )  # fmt: skip
 # What was assumed before the one table that tells it.
-ASSUMED = {"fabric_pair_share": 0.8, "peer_time": 0.5e-6}
+ASSUMED = {"inter_sendrecv_rate_ratio": 0.8, "peer_time": 0.5e-6}
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def tables() -> tuple[Table, ...]:
     for (name, collective, hardware, nodes, fabric, host, _), lines in found.items():
         model = Model(rows_of(lines, ""), machine_for(hardware, fabric))
         if host:
-            model.base["issue_time"] = SLOW_HOST
+            model.base["collective_host_time"] = SLOW_HOST
         several = int(nodes) > 1
         generation = load_hardware(hardware).generation
         each.append(
@@ -120,7 +120,7 @@ def fitted(
     """Return constants fitted to tables, each size class of each counting alike."""
     names, start = list(base), np.log(list(base.values()))
     width = np.array([unsure[name] for name in names])
-    top = np.array([0.0 if name.endswith("share") and name != "reduced_copy_share"
+    top = np.array([0.0 if name.endswith("share") and name != "all_reduce_copy_ratio"
                     else np.inf for name in names])  # fmt: skip
     measured = np.log(np.concatenate([one.model.rows.time for one in own]))
     parts = []

@@ -48,7 +48,7 @@ def predicted(key: tuple[str, ...], ranks: np.ndarray, sizes: np.ndarray) -> np.
         "topology": "hierarchical" if several else "switch",
     }
     if host:
-        constants["issue_time"] = SLOW_HOST
+        constants["collective_host_time"] = SLOW_HOST
     if several:
         constants |= {"fabric": fabric, "inter_bandwidth": float(card) * 1e9, "inter_inc": 1.0}
         constants |= {"gpus_per_node": 8.0, "nics_per_node": 8.0}

@@ -36,11 +36,23 @@ RATES = tuple(name for name in CONSTANTS if VOCABULARY[name].units == "byte s-1"
 FACTORS = tuple(name for name in CONSTANTS if name not in (*TIMES, *SHARES, *RATES))
 SIZES = 2.0 ** np.arange(0, 36, 3)
 LINKS = {
-    "latency": 2e-6, "bandwidth": 4e11, "intra_latency": 2e-6, "intra_bandwidth": 4e11,
-    "inter_latency": 5e-6, "inter_bandwidth": 5e10, "oversubscription": 1.5, "ranks_per_nic": 2.0,
-    "in_network_latency_factor": 1.0, "has_nvls": 1.0, "intra_nvls": 1.0, "inter_inc": 1.0,
-    "hops": 1.0, "gpus_per_host": 4.0, "pair_bandwidth": np.inf, "issue_time": 0.0,
-}  # fmt: skip
+    "latency": 2e-6,
+    "bandwidth": 4e11,
+    "intra_latency": 2e-6,
+    "intra_bandwidth": 4e11,
+    "inter_latency": 5e-6,
+    "inter_bandwidth": 5e10,
+    "oversubscription": 1.5,
+    "ranks_sharing_nic": 2.0,
+    "in_network_latency_factor": 1.0,
+    "has_nvls": 1.0,
+    "intra_nvls": 1.0,
+    "inter_inc": 1.0,
+    "hops": 1.0,
+    "gpus_per_host": 4.0,
+    "pair_bandwidth": np.inf,
+    "collective_host_time": 0.0,
+}
 
 
 @cache
@@ -53,7 +65,7 @@ def neutral() -> dict[str, float]:
     """Return constants of a library that adds nothing to links."""
     found = {**dict.fromkeys(TIMES, 0.0), **dict.fromkeys(FACTORS, 0.0)}
     found |= {**dict.fromkeys(SHARES, 1.0), **dict.fromkeys(RATES, np.inf)}
-    found |= {"step_latency": 2e-6, "pair_step_latency": 2e-6, "fabric_latency": 5e-6}
+    found |= {"step_latency": 2e-6, "sendrecv_step_latency": 2e-6, "inter_node_step_latency": 5e-6}
     return found
 
 
@@ -75,7 +87,7 @@ def values(
         labels["link"] = "auto"
     wanted = ["time", "latency_time", "bandwidth_time", "lower_bound"]
     if library != "none":
-        wanted += ["wire_part_time", "copy_part_time", "ramp_part_time", "step_part_time"]
+        wanted += ["transfer_part_time", "copy_part_time", "ramp_part_time", "step_part_time"]
     axis = Axis("message_bytes", {"message_bytes": SIZES})
     plan = Program([axis], given, labels, wanted)
     return {
@@ -118,12 +130,14 @@ def test_the_parts_are_the_time(algorithm: Algorithm) -> None:
     found = values(algorithm, shipped())
     together = found["latency_time"] + found["bandwidth_time"]
     np.testing.assert_allclose(together, found["time"], rtol=1e-12)
-    parts = found["wire_part_time"] + found["copy_part_time"] + found["ramp_part_time"]
+    parts = found["transfer_part_time"] + found["copy_part_time"] + found["ramp_part_time"]
     np.testing.assert_allclose(parts, found["bandwidth_time"], rtol=1e-12)
     assert np.all(np.diff(found["time"]) > 0.0)
     # Bytes go no faster than links do, in as many chunks.
     cut = {"chunks": 4.0}
-    ours, links = (values(algorithm, one | cut)["wire_part_time"] for one in (shipped(), neutral()))
+    ours, links = (
+        values(algorithm, one | cut)["transfer_part_time"] for one in (shipped(), neutral())
+    )
     assert np.all(ours >= links)
 
 

@@ -46,7 +46,7 @@ def test_every_machine_has_every_constant(library: str) -> None:
 def test_every_constant_has_an_uncertainty(name: str) -> None:
     profile = load_software(name)
     result = {key for key, share in profile.uncertainty.items() if share > 0.0}
-    floors = {key for key in profile.uncertainty if key[1] == "fabric_floor_time"}
+    floors = {key for key in profile.uncertainty if key[1] == "inter_min_time"}
     still = {key for key in profile.uncertainty if key[0] == "environment" and name == "xla"}
     assert set(profile.uncertainty) == result | floors | still
 
@@ -74,7 +74,11 @@ def test_a_file_of_ones_own_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("link_share = { value = 0.824", "link_share = { value = 1.824", "node.hopper.link_share"),
+        (
+            "channel_efficiency = { value = 0.824",
+            "channel_efficiency = { value = 1.824",
+            "node.hopper.channel_efficiency",
+        ),
         (
             'step_latency = { value = "0.81 us"',
             'step_latency = { value = "-1 us"',
@@ -126,7 +130,7 @@ def test_a_machine_without_a_generation_gets_the_nearest_in_words(tmp_path: Path
     known = profile.constants(load_hardware("dgx-h100"))
     assert {n: one.value for n, one in found.items()} == {n: o.value for n, o in known.items()}
     assert "hopper is nearest" in found["step_latency"].source
-    assert "taken as infiniband" in found["fabric_latency"].source
+    assert "taken as infiniband" in found["inter_node_step_latency"].source
     assert "hopper is nearest" in own_library(load_hardware(path)).source
     # A torus isn't a machine of GPUs.
     torus = replace(load_hardware("tpu-v4"), generation="")
@@ -140,9 +144,9 @@ def test_every_generation_has_a_library() -> None:
 
 OWN = """
 profile = "nccl"
-operation_launch_time = { value = "15 us", kind = "measured", source = "a log", uncertainty = 0.1 }
-fabric_latency = { value = "20 us", kind = "measured", source = "a log" }
-issue_time = { value = "43 us", kind = "measured", source = "a log" }
+collective_launch_time = { value = "15 us", kind = "measured", source = "a log", uncertainty = 0.1 }
+inter_node_step_latency = { value = "20 us", kind = "measured", source = "a log" }
+collective_host_time = { value = "43 us", kind = "measured", source = "a log" }
 """
 
 
@@ -158,29 +162,32 @@ def test_a_machines_own_constants_stand_in_place_of_the_profiles(tmp_path: Path)
     path = str(own_machine(tmp_path))
     profile, machine = load_software("nccl"), load_hardware(path)
     found, known = profile.constants(machine), profile.constants(load_hardware("dgx-h100"))
-    assert {n for n in known if found[n] != known[n]} == {"operation_launch_time", "fabric_latency"}
-    launch = found["operation_launch_time"]
+    assert {n for n in known if found[n] != known[n]} == {
+        "collective_launch_time",
+        "inter_node_step_latency",
+    }
+    launch = found["collective_launch_time"]
     assert (launch.value, launch.kind, launch.owner) == (15e-6, "measured", "mine")
     assert profile.issue("nccl-tests", machine).value == 43e-6
     assert profile.issue("graph", machine).value == 0.0
     # What is known of one network between nodes says nothing of another, nor of another library.
     both = {
         fabric: sweeps.sweep("time", software="nccl", hardware=path, fabric=fabric, ranks=16,
-                             message_bytes=2.0**30, algorithm="nccl").fabric_latency.item()
+                             message_bytes=2.0**30, algorithm="nccl").inter_node_step_latency.item()
         for fabric in ("infiniband", "efa")
     }  # fmt: skip
     assert both == {"infiniband": 20e-6, "efa": 33e-6}
     other = load_software(str(edited(tmp_path)))
-    assert other.constants(machine)["operation_launch_time"].value == 5e-6
+    assert other.constants(machine)["collective_launch_time"].value == 5e-6
 
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
         ('profile = "nccl"', "", "software.profile: is missing"),
-        ('"15 us"', '"-15 us"', "software.operation_launch_time"),
-        ("uncertainty = 0.1", "uncertainty = -1", "software.operation_launch_time.uncertainty"),
-        ("fabric_latency", "fabric_lateness", "software.fabric_lateness: no such key"),
+        ('"15 us"', '"-15 us"', "software.collective_launch_time"),
+        ("uncertainty = 0.1", "uncertainty = -1", "software.collective_launch_time.uncertainty"),
+        ("inter_node_step_latency", "fabric_lateness", "software.fabric_lateness: no such key"),
     ],
 )
 def test_bad_constants_of_a_machine_are_named(

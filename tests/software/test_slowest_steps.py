@@ -21,8 +21,14 @@ from overhead.topology import build_topology, collective, default_library, defau
 US, GB = 1e-6, 1e9
 POINTS = 300
 LINKS = ("intra_latency", "inter_latency", "intra_bandwidth", "inter_bandwidth")
-LIBRARY = ("step_latency", "fabric_latency", "ramp_time", "fabric_ramp_steps", "simple_entry_time")
-SHARES = ("link_share", "fabric_share")
+LIBRARY = (
+    "step_latency",
+    "inter_node_step_latency",
+    "ramp_time",
+    "fabric_ramp_steps",
+    "simple_launch_time",
+)
+SHARES = ("channel_efficiency", "nic_efficiency")
 WORSE = (
     "intra_latency", "inter_latency", "pod_latency", *LIBRARY, "message_bytes", "oversubscription",
     "pod_oversubscription", "simple_fabric_factor",
@@ -41,12 +47,12 @@ def test_a_slower_link_makes_no_ring_faster() -> None:
     them 2,620.8 us; one inside a node takes 0.81 us, whatever latency its link is said to have.
     """
     library = default_library()
-    step = library["fabric_latency"] * (1.0 + library["simple_fabric_factor"])
+    step = library["inter_node_step_latency"] * (1.0 + library["simple_fabric_factor"])
     assert step == pytest.approx(20.8 * US)
     for latency in (0.8 * US, 2.7 * US, 5.0 * US, 15.0 * US):
         network = build_topology("hierarchical", 64, **default_links() | {"intra_latency": latency})
         found = collective("all_reduce", 0.0, network, algorithm="flat_ring", software="nccl")
-        start = library["operation_launch_time"] + library["simple_entry_time"]
+        start = library["collective_launch_time"] + library["simple_launch_time"]
         assert found.steps == 126.0
         assert float(found.latency_s) == pytest.approx(126.0 * step + start)
 
@@ -55,7 +61,7 @@ def test_the_number_of_chunks_is_best_with_its_ramp() -> None:
     """A chain of 4 ranks in a node, of 1 MiB: two steps more than chunks, by hand."""
     library = default_library() | {"step_latency": 5.0 * US, "ramp_time": 30.0 * US}
     links = {"bandwidth": 100.0 * GB, "latency": 1.0 * US}
-    message, share = 2.0**20, library["link_share"]
+    message, share = 2.0**20, library["channel_efficiency"]
     wire = message / (100.0 * GB * share)
 
     def time(chunks: float) -> float:
@@ -71,7 +77,7 @@ def test_the_number_of_chunks_is_best_with_its_ramp() -> None:
               "environment": "nccl-tests"}  # fmt: skip
     found = Evaluation(given, following(labels, given))
     assert float(found["chunks"]) == best
-    start = library["operation_launch_time"] + library["simple_entry_time"]
+    start = library["collective_launch_time"] + library["simple_launch_time"]
     assert float(found["time"]) == pytest.approx(start + time(best))
 
 
@@ -90,11 +96,11 @@ def drawn(rng: np.random.Generator, algorithm: Algorithm, pods: bool) -> dict[st
     found |= {name: rng.uniform(0.3, 1.0, POINTS) for name in SHARES}
     found["pair_bandwidth"] = found["intra_bandwidth"] * rng.choice([0.1, 0.4, np.inf], POINTS)
     found["message_bytes"] = np.exp(rng.uniform(np.log(1e2), np.log(1e11), POINTS))
-    found |= {"oversubscription": rng.uniform(1.0, 4.0, POINTS), "hops": 1.0, "leaf_nodes": 1.0}
+    found |= {"oversubscription": rng.uniform(1.0, 4.0, POINTS), "hops": 1.0, "nodes_per_leaf": 1.0}
     if algorithm.topology == "hierarchical":
         node, nodes, more = powers(5), powers(5), powers(3)
         cards = np.minimum(node, powers(3))
-        found |= {"gpus_per_node": node, "ranks_per_nic": cards, "ranks": node * nodes * more}
+        found |= {"gpus_per_node": node, "ranks_sharing_nic": cards, "ranks": node * nodes * more}
         if pods:
             found |= {f"pod_{one}": around(found[f"inter_{one}"])
                       for one in ("latency", "bandwidth")}  # fmt: skip

@@ -46,7 +46,7 @@ def test_the_report_names_profile_algorithm_protocol_and_parts(sweeps: Runner) -
     assert "algorithm tree_path, software nccl, protocol LL" in output
     for words in ("launch", "steps", "wire"):  # what takes no time isn't printed
         assert f"\n      {words} " in output
-    assert "fabric_latency = 8 us" in output
+    assert "inter_node_step_latency = 8 us" in output
     assert "(nccl, infiniband)" in output
     assert "protocol Simple" in sweeps(f"collective --N 16 --M 1GiB {NCCL}").out
     assert ", protocol" not in sweeps("collective --N 16 --M 1GiB --software none").out
@@ -177,7 +177,7 @@ def test_a_training_step_names_its_profile(sweeps: Runner) -> None:
     for given in ("", " --software nccl"):
         output = sweeps(f"{STEP}{given}", fine=False).out
         assert "times by the profile of nccl; environment = step" in output
-        assert "fabric_latency" in output
+        assert "inter_node_step_latency" in output
     assert "times by" not in sweeps(f"{STEP} --software none", fine=False).out
 
 
@@ -247,7 +247,7 @@ def test_many_times_have_their_errors_and_networks(sweeps: Runner) -> None:
         assert node
         if row["collective"] == "all_to_all" and row["ranks"] == "72.0":
             count, low, high = 0, math.nan, math.nan
-        assert float(row["measured_rows"]) == count
+        assert float(row["error_band_samples"]) == count
         for name, end in (("time_band_low", low), ("time_band_high", high)):
             assert float(row[name] or "nan") == pytest.approx(end / 100, nan_ok=True)
     output = sweeps("collective --N 8,16 --M 1GiB").out.splitlines()[1:]
@@ -262,7 +262,7 @@ def test_times_without_measured_rows_say_so(sweeps: Runner) -> None:
     for line in ("--hardware mi300x", "--software none", "--op broadcast", "--topology switch"):
         rows = sweeps(f"collective --N 16,32 --M 1GiB {line} --csv").rows
         assert all(row.get("time_band_low", "") == "" for row in rows)
-        assert all(float(row.get("measured_rows", 0.0)) == 0.0 for row in rows)
+        assert all(float(row.get("error_band_samples", 0.0)) == 0.0 for row in rows)
 
 
 def test_a_calibrated_machine_has_errors_of_its_own(sweeps: Runner, tmp_path: Path) -> None:

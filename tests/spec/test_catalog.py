@@ -102,7 +102,7 @@ PLAUSIBLE = {
     "link_bandwidth": (20e9, 130e9),
     "inter_bandwidth": (12.5e9, 100e9),
     "host_bandwidth": (25e9, 250e9),
-    "card_bandwidth": (25e9, 130e9),
+    "gpu_nic_bandwidth": (25e9, 130e9),
     "host_memory_capacity": (100e9, 600e9),
     "energy_per_bit": (1e-12, 100e-12),
     "memory_capacity": (16e9, 320e9),
@@ -116,9 +116,9 @@ PLAUSIBLE = {
     "peak_flops_fp4": (1e15, 20e15),
     "peak_flops_tf32": (100e12, 2e15),
     "peak_flops_fp32": (10e12, 250e12),
-    "best_matmul_flops_bf16": (100e12, 5e15),
-    "best_matmul_flops_fp8": (1e15, 10e15),
-    "best_matmul_flops_fp4": (5e15, 15e15),
+    "peak_measured_matmul_flops_bf16": (100e12, 5e15),
+    "peak_measured_matmul_flops_fp8": (1e15, 10e15),
+    "peak_measured_matmul_flops_fp4": (5e15, 15e15),
     # Shares that long runs reach: none of nothing, none of all.
     "memory_efficiency": (0.5, 0.95),
     **dict.fromkeys((f"matmul_efficiency_{p}" for p in ("bf16", "fp8", "fp4")), (0.45, 0.95)),
@@ -128,8 +128,8 @@ PLAUSIBLE = {
     "host_slowdown": (1.0, 2.5),
     "gpus_per_node": (8, 10000),
     "gpus_per_host": (2, 16),
-    "leaf_nodes": (1, 512),
-    "price": (0.2, 30.0),
+    "nodes_per_leaf": (1, 512),
+    "gpu_hour_price": (0.2, 30.0),
     "nics_per_node": (1, 3000),
     "intra_links": (4, 18),
 }
@@ -197,11 +197,16 @@ def test_a_machine_that_is_like_another_says_so_of_its_figures() -> None:
     cloud, own = load_hardware("aws-p5").figures, load_hardware("dgx-h100").figures
     differing = {name for name in own if cloud[name].value != own[name].value}
     assert set(cloud) == set(own)
-    assert differing == {"leaf_nodes", "price"}
+    assert differing == {"nodes_per_leaf", "gpu_hour_price"}
     taken = {name for name, figure in cloud.items() if figure.source.startswith("as on dgx-h100: ")}
-    assert set(own) - taken == {"inter_bandwidth", "nics_per_node", "leaf_nodes", "price"}
+    assert set(own) - taken == {
+        "inter_bandwidth",
+        "nics_per_node",
+        "nodes_per_leaf",
+        "gpu_hour_price",
+    }
     # A price is of the one who lets the machine.
-    assert "price" not in load_hardware("gcp-a3-mega").figures
+    assert "gpu_hour_price" not in load_hardware("gcp-a3-mega").figures
     assert {figure.kind for name, figure in cloud.items() if name in taken} == {
         "assumed",
         "specification",
@@ -237,8 +242,8 @@ def test_kinds_of_links() -> None:
 
 def test_an_achieved_matrix_multiplication_is_below_the_peak(machine: Machine) -> None:
     for name, figure in machine.figures.items():
-        if name.startswith("best_matmul_flops"):
-            peak = machine.figures[name.replace("best_matmul", "peak")].value
+        if name.startswith("peak_measured_matmul_flops"):
+            peak = machine.figures[name.replace("peak_measured_matmul", "peak")].value
             assert 0.4 * peak < figure.value < peak
 
 
@@ -323,7 +328,9 @@ def test_prices_have_a_date_and_a_source_and_say_how_old_they_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1803513600")  # 25 February 2027
-    priced = [one for one in map(load_hardware, hardware_names()) if "price" in one.figures]
+    priced = [
+        one for one in map(load_hardware, hardware_names()) if "gpu_hour_price" in one.figures
+    ]
     assert {one.name for one in priced} == {
         "aws-p4d",
         "aws-p5",
@@ -341,13 +348,15 @@ def test_prices_have_a_date_and_a_source_and_say_how_old_they_are(
         "tpu-v5p",
     }
     for one in priced:
-        assert one.figures["price"].date
-        assert one.figures["price"].origin.source.startswith(f"of {one.figures['price'].date}: ")
+        assert one.figures["gpu_hour_price"].date
+        assert one.figures["gpu_hour_price"].origin.source.startswith(
+            f"of {one.figures['gpu_hour_price'].date}: "
+        )
     assert "6.88 USD/h for a GPU of aws-p5, is of 2026-11, 3 months old" in price_words(
         load_hardware("aws-p5")
     )
     assert price_words(load_hardware("grand-teton-h100")) == ""
-    text = 'name = "ours"\ntitle = "Ours"\nlike = "dgx-h100"\n[device]\nprice = { value = '
+    text = 'name = "ours"\ntitle = "Ours"\nlike = "dgx-h100"\n[device]\ngpu_hour_price = { value = '
     own = tmp_path / "ours.toml"
     own.write_text(f'{text}"3 USD/h", kind = "assumed", source = "a contract" }}\n')
     assert "has no date" in price_words(load_hardware(own))

@@ -199,7 +199,7 @@ def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
 TRAINING = f"""
 [device.peak_flops]
 bf16 = {{ {FIGURE.format("989 TFLOP/s")} }}
-[device.best_matmul_flops]
+[device.peak_measured_matmul_flops]
 bf16 = {{ {FIGURE.format("794 TFLOP/s")} }}
 [training]
 memory_efficiency = {{ {FIGURE.format("85 %")} }}
@@ -227,8 +227,8 @@ def test_what_long_runs_sustain(tmp_path: Path) -> None:
         ("memory_eff", "memmory_eff", "training.memmory_efficiency: no such key; did you mean"),
         ("flash_2", "flash2", "training.attention_efficiency.flash2: no such key; did you mean"),
         ("[training.matmul_efficiency]\nbf16", "[training.matmul_efficiency]\nfp16",
-         "training.matmul_efficiency.fp16 = 0.8: is a share of device.best_matmul_flops.fp16, "
-         "which isn't stated; state both"),
+         "training.matmul_efficiency.fp16 = 0.8: is a share of device."
+         "peak_measured_matmul_flops.fp16, which isn't stated; state both"),
     ],
 )  # fmt: skip
 def test_faults_of_what_long_runs_sustain(tmp_path: Path, old: str, new: str, said: str) -> None:

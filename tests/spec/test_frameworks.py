@@ -28,7 +28,7 @@ SHIPPED = (
 )
 # What no framework leaves to the rule.
 OWN = (
-    "host_time",
+    "host_launch_time",
     "elementwise_factor",
     "loss_bytes",
     "logit_bytes",
@@ -40,7 +40,7 @@ OWN = (
 GOOD = """\
 title = "A framework"
 [figures]
-host_time = { value = "8 us", kind = "assumed", source = "this test" }
+host_launch_time = { value = "8 us", kind = "assumed", source = "this test" }
 tp_overlap = { value = 0.5, kind = "assumed", source = "this test" }
 [plan]
 zero_stage = { value = 3, kind = "assumed", source = "this test" }
@@ -51,7 +51,7 @@ recompute = { value = "full", kind = "assumed", source = "this test" }
 [options.slow]
 summary = "Slower."
 [options.slow.figures]
-host_time = { value = "80 us", kind = "measured", source = "this test" }
+host_launch_time = { value = "80 us", kind = "measured", source = "this test" }
 [options.serial]
 summary = "Nothing hidden."
 [options.serial.figures]
@@ -116,7 +116,7 @@ def test_names_are_the_models(framework: Framework) -> None:
 def test_sizes_are_plausible(framework: Framework) -> None:
     for part in (framework, *framework.options.values()):
         figures = {name: figure.value for name, figure in part.figures.items()}
-        assert 0.0 <= figures.get("host_time", 0.0) <= 100e-6
+        assert 0.0 <= figures.get("host_launch_time", 0.0) <= 100e-6
         assert 0.5 <= figures.get("elementwise_factor", 1.0) <= 8.0
         # A logit is read and written a few times, in two or four bytes.
         assert 6.0 <= figures.get("loss_bytes", 32.0) <= 64.0
@@ -129,7 +129,7 @@ def test_the_host_of_2022_is_what_small_models_show() -> None:
     figures = load_framework("megatron-deepspeed-2022").figures
     names = ("forward_operations", "backward_operations", "recompute_operations")
     operations = sum(figures[name].value for name in names)
-    assert 3.0e-3 < operations * figures["host_time"].value < 3.7e-3
+    assert 3.0e-3 < operations * figures["host_launch_time"].value < 3.7e-3
 
 
 def test_what_a_file_does_not_state_is_the_rule_s(tmp_path: Path) -> None:
@@ -137,20 +137,20 @@ def test_what_a_file_does_not_state_is_the_rule_s(tmp_path: Path) -> None:
     assert dict(framework.figures) == FRAMEWORK_RULE
     assert not framework.own
     assert framework.labels == {}
-    assert load(tmp_path, GOOD).own == {"host_time", "tp_overlap"}
+    assert load(tmp_path, GOOD).own == {"host_launch_time", "tp_overlap"}
 
 
 def test_options_replace_what_they_name(tmp_path: Path) -> None:
     plain, both = load(tmp_path, GOOD), load(tmp_path, GOOD, "+slow+serial")
     assert plain.name == "mine"
     assert both.name == "mine+slow+serial"
-    assert both.figures["host_time"].value == 80e-6
-    assert both.figures["host_time"].kind == "measured"
+    assert both.figures["host_launch_time"].value == 80e-6
+    assert both.figures["host_launch_time"].kind == "measured"
     assert both.figures["tp_overlap"].value == 0.0
     assert both.labels == {"recompute": "none"}
     assert both.plan == plain.plan
     unchanged = {n for n in plain.figures if plain.figures[n] == both.figures[n]}
-    assert set(plain.figures) - unchanged == {"host_time", "tp_overlap"}
+    assert set(plain.figures) - unchanged == {"host_launch_time", "tp_overlap"}
     assert load(tmp_path, GOOD, "+slow+slow").name == "mine+slow"
 
 
@@ -185,12 +185,12 @@ def test_options_are_no_part_of_the_file_s_name() -> None:
         ("value = 0.5", "value = 1.5",
          "figures.tp_overlap.value = 1.5: isn't allowed; a value from 0 to 1"),
         ("value = 0.5", "value = -0.5", "figures.tp_overlap.value = -0.5: isn't allowed"),
-        ('"8 us"', '"8 MB"', "figures.host_time.value = '8 MB': is an amount of data"),
-        ('"8 us"', "8e-6", "figures.host_time.value = 8e-06: has no unit"),
+        ('"8 us"', '"8 MB"', "figures.host_launch_time.value = '8 MB': is an amount of data"),
+        ('"8 us"', "8e-6", "figures.host_launch_time.value = 8e-06: has no unit"),
         ('kind = "measured"', 'kind = "guessed"',
-         "options.slow.figures.host_time.kind = 'guessed': is unknown"),
+         "options.slow.figures.host_launch_time.kind = 'guessed': is unknown"),
         ('{ value = "80 us", kind = "measured", source = "this test" }', '"80 us"',
-         "options.slow.figures.host_time = '80 us': is not a figure"),
+         "options.slow.figures.host_launch_time = '80 us': is not a figure"),
         ("value = 3", "value = 4", "plan.zero_stage.value = 4: isn't allowed; a whole number from"),
         ('"fsdp_adam"', '"fsdp_adm"', "recipes.bf16.value = 'fsdp_adm': is unknown; did you mean"),
         ("bf16 =", "bf61 =", "recipes.bf61: no such key; did you mean 'bf16'"),
@@ -250,7 +250,17 @@ values = st.recursive(
 )
 keys = st.sampled_from(["title", "name", "figures", "labels", "recipes", "plan", "options"])
 inner_keys = st.sampled_from(
-    ["figures", "labels", "summary", "host_time", "recompute", "bf16", "value", "kind", "source"]
+    [
+        "figures",
+        "labels",
+        "summary",
+        "host_launch_time",
+        "recompute",
+        "bf16",
+        "value",
+        "kind",
+        "source",
+    ]
 )
 
 
@@ -273,7 +283,7 @@ def test_the_catalogue_lists_and_shows_them(
     shown = capsys.readouterr().out
     assert shown.startswith("torchtitan+async_tp  torchtitan\n")
     found = [line.split() for line in shown.splitlines()]
-    assert ["host_time", "8", "us", "assumed"] in [words[:4] for words in found]
+    assert ["host_launch_time", "8", "us", "assumed"] in [words[:4] for words in found]
     assert ["tp_overlap", "0.2", "measured"] in [words[:3] for words in found]
     assert ["attention_kernel", "flash_2", "assumed"] in [words[:3] for words in found]
     assert "  options, as in torchtitan+eager\n" in shown

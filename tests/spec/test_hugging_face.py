@@ -47,9 +47,9 @@ def test_every_kind_of_model_has_a_config() -> None:
 
 
 def test_a_window_of_mistral_s() -> None:
-    assert load_model(CONFIGS / "mistral-7b.json").shapes["window"] == 4096
+    assert load_model(CONFIGS / "mistral-7b.json").shapes["sliding_window"] == 4096
     # It states a window and that it isn't used.
-    assert load_model(CONFIGS / "qwen2.5-7b.json").shapes["window"] == 0
+    assert load_model(CONFIGS / "qwen2.5-7b.json").shapes["sliding_window"] == 0
 
 
 def changed(folder: Path, name: str, change: dict[str, Any]) -> Path:
@@ -105,17 +105,22 @@ def test_a_missing_key_is_named(name: str, key: str, tmp_path: Path) -> None:
         ("llama3-70b", {"head_dim": 64}, "head_size", 64),
         ("llama3-70b", {"head_dim": ...}, "head_size", 128),
         ("llama3-70b", {"tie_word_embeddings": None}, "tied_embeddings", 0),
-        ("llama3-70b", {"attention_bias": True, "mlp_bias": True}, "biases", 1),
-        ("mistral-7b", {"sliding_window": ...}, "window", 0),
-        ("qwen2.5-7b", {"use_sliding_window": True, "max_window_layers": 0}, "window", 131072),
-        ("qwen2.5-7b", {"use_sliding_window": True}, "window", 0),
+        ("llama3-70b", {"attention_bias": True, "mlp_bias": True}, "linear_bias", 1),
+        ("mistral-7b", {"sliding_window": ...}, "sliding_window", 0),
+        (
+            "qwen2.5-7b",
+            {"use_sliding_window": True, "max_window_layers": 0},
+            "sliding_window",
+            131072,
+        ),
+        ("qwen2.5-7b", {"use_sliding_window": True}, "sliding_window", 0),
         (
             "qwen2.5-7b",
             {"use_sliding_window": True, "max_window_layers": 10},
-            "windowed_layers",
+            "sliding_window_layers",
             18,
         ),
-        ("qwen2.5-7b", {"max_window_layers": 0}, "window", 0),
+        ("qwen2.5-7b", {"max_window_layers": 0}, "sliding_window", 0),
         (
             "qwen3-0.6b",
             {
@@ -123,12 +128,12 @@ def test_a_missing_key_is_named(name: str, key: str, tmp_path: Path) -> None:
                 "sliding_window": 512,
                 "layer_types": ["sliding_attention"] * 28,
             },
-            "window",
+            "sliding_window",
             512,
         ),
         ("qwen3-30b-a3b", {"mlp_only_layers": [0, 1]}, "dense_layers", 2),
-        ("qwen3-30b-a3b", {"decoder_sparse_step": 2}, "moe_every", 2),
-        ("deepseek-v3", {"q_lora_rank": ...}, "q_rank", 0),
+        ("qwen3-30b-a3b", {"decoder_sparse_step": 2}, "moe_layer_frequency", 2),
+        ("deepseek-v3", {"q_lora_rank": ...}, "q_lora_rank", 0),
         ("deepseek-v3", {"n_shared_experts": 2}, "shared_ffn_size", 4096),
         ("deepseek-v3", {"n_shared_experts": ...}, "shared_ffn_size", 0),
         ("deepseek-v3", {"topk_method": "greedy"}, "router_bias", 0),

@@ -64,7 +64,7 @@ hidden_size = 8
 heads = 2
 ffn_size = 16
 vocabulary_size = 10
-gated = true
+gated_mlp = true
 tied_embeddings = false
 """
 
@@ -112,7 +112,7 @@ def test_a_shipped_model(name: str) -> None:
         assert figure.units == VOCABULARY[shape].units
         assert (figure.kind == "assumed") == (shape not in model.own)
     # What a catalogue shows can be had of every model.
-    assert model.quantity("causal_model_flops", sequence_length=4096, global_batch=2) > 0
+    assert model.quantity("causal_model_flops", sequence_length=4096, global_batch_size=2) > 0
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
@@ -189,7 +189,7 @@ def test_the_smallest_model() -> None:
     assert model.shapes["head_size"] == 4
     assert model.figures["head_size"].source == "not stated: hidden_size/heads"
     assert model.figures["layers"].source == "this test"
-    assert model.shapes["moe_every"] == 1
+    assert model.shapes["moe_layer_frequency"] == 1
     assert sum(value for name, value in model.shapes.items() if name not in model.own) == 7
     # Layers of 4*64 + 3*8*16 + 16, two tables of 80 and a norm.
     assert model.quantity("parameters") == 2 * (256 + 384 + 16) + 168
@@ -203,7 +203,7 @@ def test_a_shape_has_a_source_of_its_own() -> None:
 
 
 MIXTURE = "experts = 4\nexperts_per_token = 2\nexpert_ffn_size = 8\n"
-LATENT = "kv_rank = 4\nhead_size_plain = 2\nhead_size_rope = 2\nhead_size_value = 3\n"
+LATENT = "kv_lora_rank = 4\nqk_nope_head_size = 2\nqk_rope_head_size = 2\nv_head_size = 3\n"
 
 
 def test_experts_and_latent_attention() -> None:
@@ -223,7 +223,7 @@ def test_experts_and_latent_attention() -> None:
         (('source = "this test"', ""), "source: is missing"),
         (('"assumed"', '"guessed"'), "kind = 'guessed': is unknown; known: assumed, measured"),
         (("layers = 2\n", ""), "shapes.layers: is missing; every model has one"),
-        (("gated = true\n", ""), "shapes.gated: is missing; every model has one"),
+        (("gated_mlp = true\n", ""), "shapes.gated_mlp: is missing; every model has one"),
         (("ffn_size = 16\n", ""), "shapes.ffn_size: is missing; 2 layers are dense"),
         (("ffn_size = 16", "ffn_size = 0"), "shapes.ffn_size: is zero; 2 layers are dense"),
         (
@@ -237,8 +237,8 @@ def test_experts_and_latent_attention() -> None:
         (("layers = 2", "layers = true"), "shapes.layers = True: is not a number"),
         (("layers = 2", 'layers = "2 GB"'), "shapes.layers = '2 GB': is"),
         (
-            ("gated = true", "gated = 2"),
-            "shapes.gated = 2: isn't allowed; write true or false (whether",
+            ("gated_mlp = true", "gated_mlp = 2"),
+            "shapes.gated_mlp = 2: isn't allowed; write true or false (whether",
         ),
         (("heads = 2", "heads = 2\nkv_heads = 3"), "shapes.kv_heads = 3: does not divide heads"),
         (("heads = 2", "heads = 3"), "shapes.head_size = 2.667: is not whole as hidden_size/hea"),
@@ -246,12 +246,18 @@ def test_experts_and_latent_attention() -> None:
             ("layers = 2", "layers = 2\ndense_layers = 1"),
             "shapes.dense_layers = 1: needs ",
         ),
-        (("layers = 2", "layers = 2\nq_rank = 1"), "shapes.q_rank = 1: needs kv_rank"),
+        (
+            ("layers = 2", "layers = 2\nq_lora_rank = 1"),
+            "shapes.q_lora_rank = 1: needs kv_lora_rank",
+        ),
         (
             ("layers = 2", "layers = 2\nexperts = 8"),
             "shapes.experts_per_token: is missing; every m",
         ),
-        (("layers = 2", "layers = 2\nkv_rank = 8"), "shapes.head_size_plain: is missing; every la"),
+        (
+            ("layers = 2", "layers = 2\nkv_lora_rank = 8"),
+            "shapes.qk_nope_head_size: is missing; every la",
+        ),
         (("[shapes]", "shapes = 3\n[other]"), "shapes: is not a table; write [shapes]"),
         (
             ("[shapes]", "parameters = 3\n[shapes]"),
@@ -282,7 +288,7 @@ def test_a_fault_says_what_is_right(change: tuple[str, str], expected: str) -> N
         (MIXTURE.replace("token = 2", "token = 5"), "shapes.experts_per_token = 5: is more than"),
         (f"{MIXTURE}dense_layers = 3", "shapes.dense_layers = 3: is more than there are"),
         (f"{MIXTURE}dense_layers = 2", "shapes.experts = 4: no layer has them"),
-        (f"{MIXTURE}moe_every = 0", "shapes.moe_every = 0: isn't allowed"),
+        (f"{MIXTURE}moe_layer_frequency = 0", "shapes.moe_layer_frequency = 0: isn't allowed"),
         (f"{LATENT}kv_heads = 1", "shapes.kv_heads = 1: is not heads"),
     ],
 )
@@ -320,7 +326,7 @@ def test_what_needs_shapes_says_which() -> None:
     assert str(error.value) == (
         f"model = '{model.name}': doesn't say enough: it is a number of parameters alone; "
         "forward_flops_per_token needs layers, hidden_size, heads, ffn_size, vocabulary_size, "
-        "gated, sequence_length"
+        "gated_mlp, sequence_length"
     )
     with pytest.raises(InputError, match=r"alone; tensor parallelism needs hidden_size$"):
         model.need(("hidden_size", "parameters", "sequence_length"), "tensor parallelism",
@@ -384,8 +390,8 @@ def test_the_catalogue_shows_a_library_with_its_uncertainties(
 ) -> None:
     shown = told(capsys, "nccl")
     assert shown["GPUs"].startswith("of generation")
-    assert shown["operation_launch_time"].split()[:4] == ["3.9", "us", "+-30%", "measured"]
-    assert shown["tree_share"].split()[:3] == ["0.91", "+-4%", "measured"]
+    assert shown["collective_launch_time"].split()[:4] == ["3.9", "us", "+-30%", "measured"]
+    assert shown["tree_rate_ratio"].split()[:3] == ["0.91", "+-4%", "measured"]
 
 
 def test_the_catalogue_shows_a_model(capsys: pytest.CaptureFixture[str]) -> None:

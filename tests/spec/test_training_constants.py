@@ -21,7 +21,7 @@ from sweeps.spec.framework import (
     TYPICAL_BEST,
     training_constants,
 )
-from sweeps.spec.known import SETTINGS, unknown_settings, unseen_device
+from sweeps.spec.known import SETTINGS, uncalibrated_device, unknown_settings
 from sweeps.spec.machine import KERNELS, ORIGINS, PRECISIONS, Figure, Machine
 from sweeps.validate.predict import Constants
 from tests.each import each
@@ -29,21 +29,64 @@ from tests.each import each
 MEGATRON = load_framework("megatron-lm")
 # What a step takes of a machine and of the software, whatever these are.
 EVERY = {
-    "peak_flops", "attention_peak_flops", "best_matmul_flops", "matmul_efficiency",
-    "matmul_floor", "matmul_depth_time", "memory_bandwidth", "memory_efficiency",
-    "memory_capacity", "attention_efficiency",
-    "matmul_input_bytes", "weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes",
-    "gathered_bytes", "host_time", "launch_wait", "elementwise_factor", "loss_bytes", "logit_bytes",
-    "tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap", "overlap_contention",
-    "forward_operations", "backward_operations", "recompute_operations", "ends_as_layers",
-    "dropout", "step_overhead", "tp_gradient_overlap", "power", "idle_power_fraction", "price",
-    "sms", "odd_size_loss", "output_matmul_flops", "host_bandwidth", "host_update_bandwidth",
+    "peak_flops",
+    "attention_peak_flops",
+    "peak_measured_matmul_flops",
+    "matmul_efficiency",
+    "matmul_min_time",
+    "matmul_time_per_k",
+    "memory_bandwidth",
+    "memory_efficiency",
+    "memory_capacity",
+    "attention_efficiency",
+    "matmul_input_bytes",
+    "weight_bytes",
+    "gradient_bytes",
+    "optimizer_bytes",
+    "activation_bytes",
+    "gathered_bytes",
+    "host_launch_time",
+    "exposed_launch_fraction",
+    "elementwise_factor",
+    "loss_bytes",
+    "logit_bytes",
+    "tp_overlap",
+    "cp_overlap",
+    "ep_overlap",
+    "dp_overlap",
+    "overlap_slowdown",
+    "forward_operations",
+    "backward_operations",
+    "recompute_operations",
+    "count_end_layers",
+    "dropout",
+    "step_overhead",
+    "tp_gradient_overlap",
+    "power",
+    "idle_power_fraction",
+    "gpu_hour_price",
+    "sms",
+    "tile_quantization_loss",
+    "output_matmul_flops",
+    "host_bandwidth",
+    "host_update_bandwidth",
     "host_memory_capacity",
-    "attention_speedup", "weight_copy_bytes", "tp_gather_share", "grouped_matmul_share",
-    "bf16_layers", "bf16_attention", "bf16_experts", "attention_tile", "launch_share",
-    "expert_casts", "whole_in_pipeline", "placeholder_bytes", "early_stop", "fused_accumulation",
-    "sharding_copy_share",
-}  # fmt: skip
+    "attention_speedup",
+    "weight_copy_bytes",
+    "tp_gather_byte_ratio",
+    "grouped_matmul_rate_ratio",
+    "bf16_layers",
+    "bf16_attention",
+    "bf16_experts",
+    "attention_tile",
+    "eager_launch_fraction",
+    "expert_casts",
+    "unsharded_in_pipeline",
+    "placeholder_bytes",
+    "early_stop",
+    "gradient_accumulation_fusion",
+    "sharding_copy_efficiency",
+}
 MACHINES = sorted(path.stem for path in shipped("hardware").glob("*.toml"))
 # Sustained rates that step times were fitted with, as shares of the peak, by precision and kernel.
 FITTED = {
@@ -86,7 +129,7 @@ def test_every_constant_has_a_value_and_an_origin(name: str, precision: str) -> 
         assert set(found) == EVERY
         # In 8 bits Megatron-LM's tensor-parallel ranks gather what they multiply.
         share = found["matmul_input_bytes"].value / found["activation_bytes"].value
-        assert found["tp_gather_share"].value == min(share, 1.0)
+        assert found["tp_gather_byte_ratio"].value == min(share, 1.0)
         for quantity, origin in found.items():
             number = origin.value
             assert isinstance(number, float)
@@ -103,7 +146,7 @@ def test_every_constant_has_a_value_and_an_origin(name: str, precision: str) -> 
 def test_fitted_rates_are_the_published_shares_of_the_peak(name: str, precision: str) -> None:
     peak, best, share = (
         value(name, quantity, precision)
-        for quantity in ("peak_flops", "best_matmul_flops", "matmul_efficiency")
+        for quantity in ("peak_flops", "peak_measured_matmul_flops", "matmul_efficiency")
     )
     assert best * share / peak == pytest.approx(FITTED[name, precision], abs=0.002)
     figure = load_hardware(name).figures[f"matmul_efficiency_{precision}"]
@@ -114,7 +157,9 @@ def test_fitted_rates_are_the_published_shares_of_the_peak(name: str, precision:
 @pytest.mark.parametrize("name", MACHINES)
 def test_nothing_sustained_beats_a_peak(name: str) -> None:
     for precision in PRECISIONS:
-        best, peak = (value(name, n, precision) for n in ("best_matmul_flops", "peak_flops"))
+        best, peak = (
+            value(name, n, precision) for n in ("peak_measured_matmul_flops", "peak_flops")
+        )
         assert math.isnan(peak) == math.isnan(best)
         assert math.isnan(peak) or 0.0 < best < peak
         for kernel in KERNELS:
@@ -127,7 +172,7 @@ def test_nothing_sustained_beats_a_peak(name: str) -> None:
 
 def test_what_a_machine_cannot_compute_in_is_not_known() -> None:
     found = training_constants(load_hardware("dgx-a100"), MEGATRON, precision="fp8")
-    for quantity in ("peak_flops", "best_matmul_flops", "matmul_efficiency"):
+    for quantity in ("peak_flops", "peak_measured_matmul_flops", "matmul_efficiency"):
         assert math.isnan(found[quantity].value)
         assert found[quantity].words == "not known (dgx-a100)"
     # Attention is in 16 bits all the same, and the bytes of a parameter are no machine's.
@@ -137,11 +182,11 @@ def test_what_a_machine_cannot_compute_in_is_not_known() -> None:
 
 def test_the_rule_holds_where_a_file_is_silent() -> None:
     bare = without(
-        "dgx-h100", "best_matmul_flops_bf16", "matmul_efficiency_bf16", "memory_efficiency"
+        "dgx-h100", "peak_measured_matmul_flops_bf16", "matmul_efficiency_bf16", "memory_efficiency"
     )
     found = training_constants(bare, MEGATRON)
-    assert found["best_matmul_flops"].value == pytest.approx(TYPICAL_BEST.value * 989e12)
-    assert found["best_matmul_flops"].text.startswith("assumed: 0.74 of the peak, ")
+    assert found["peak_measured_matmul_flops"].value == pytest.approx(TYPICAL_BEST.value * 989e12)
+    assert found["peak_measured_matmul_flops"].text.startswith("assumed: 0.74 of the peak, ")
     for quantity in ("matmul_efficiency", "memory_efficiency"):
         rule = MACHINE_RULE[quantity]
         assert found[quantity] == rule.origin
@@ -155,7 +200,7 @@ def test_the_typical_best_is_the_median_of_the_catalogue() -> None:
     for name in MACHINES:
         figures = load_hardware(name).figures
         for precision in ("bf16", "fp8"):
-            best = figures.get(f"best_matmul_flops_{precision}")
+            best = figures.get(f"peak_measured_matmul_flops_{precision}")
             if best is not None and best.kind == "measured":
                 ratios.add(best.value / figures[f"peak_flops_{precision}"].value)
     assert len(ratios) > 10
@@ -166,18 +211,22 @@ def test_narrow_formats_come_no_nearer_to_their_peak_than_16_bits() -> None:
     """What AMD's GPUs reach in bf16 holds in fp8, which isn't measured; measured ratios say so."""
     for name, precision in (("mi300x", "fp8"), ("mi355x", "fp8"), ("mi355x", "fp4")):
         figures = load_hardware(name).figures
-        share = figures["best_matmul_flops_bf16"].value / figures["peak_flops_bf16"].value
+        share = figures["peak_measured_matmul_flops_bf16"].value / figures["peak_flops_bf16"].value
         assert share < TYPICAL_BEST.value
         expected = share * figures[f"peak_flops_{precision}"].value
-        assert value(name, "best_matmul_flops", precision) == pytest.approx(expected)
+        assert value(name, "peak_measured_matmul_flops", precision) == pytest.approx(expected)
     # A machine that is better in 16 bits is taken as a typical one.
     peak = load_hardware("tpu-7x").figures["peak_flops_fp8"].value
-    assert value("tpu-7x", "best_matmul_flops", "fp8") == pytest.approx(TYPICAL_BEST.value * peak)
+    assert value("tpu-7x", "peak_measured_matmul_flops", "fp8") == pytest.approx(
+        TYPICAL_BEST.value * peak
+    )
     ratios = []
     for name in ("dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300", "gaudi3"):
         figures = load_hardware(name).figures
-        shares = [figures[f"best_matmul_flops_{p}"].value / figures[f"peak_flops_{p}"].value
-                  for p in ("fp8", "bf16")]  # fmt: skip
+        shares = [
+            figures[f"peak_measured_matmul_flops_{p}"].value / figures[f"peak_flops_{p}"].value
+            for p in ("fp8", "bf16")
+        ]
         ratios.append(shares[0] / shares[1])
     assert statistics.mean(ratios) == pytest.approx(0.96, abs=0.01)
 
@@ -186,18 +235,22 @@ def test_a_best_of_one_machine_is_not_fitted_twice() -> None:
     """Rates that a file derives from the typical best come out as the rule has them."""
     for name in ("dgx-b200", "gb200-nvl72", "gb300-nvl72"):
         figures = load_hardware(name).figures
-        peak, best = (figures[f"{n}_fp4"].value for n in ("peak_flops", "best_matmul_flops"))
+        peak, best = (
+            figures[f"{n}_fp4"].value for n in ("peak_flops", "peak_measured_matmul_flops")
+        )
         assert best == pytest.approx(TYPICAL_BEST.value * peak)
 
 
 def test_both_formats_of_16_bits_are_as_fast() -> None:
-    for quantity in ("best_matmul_flops", "matmul_efficiency"):
+    for quantity in ("peak_measured_matmul_flops", "matmul_efficiency"):
         found = training_constants(load_hardware("dgx-a100"), MEGATRON, precision="fp16")
         assert found[quantity].value == value("dgx-a100", quantity)
         assert found[quantity].source.endswith("(of bf16, which has the same peak)")
     # Where the peaks differ one tells nothing of the other.
     slower = without("dgx-a100", peak_flops_fp16=156e12)
-    assert value(slower, "best_matmul_flops", "fp16") == pytest.approx(TYPICAL_BEST.value * 156e12)
+    assert value(slower, "peak_measured_matmul_flops", "fp16") == pytest.approx(
+        TYPICAL_BEST.value * 156e12
+    )
     assert value(slower, "matmul_efficiency", "fp16") == MACHINE_RULE["matmul_efficiency"].value
 
 
@@ -267,7 +320,7 @@ def test_a_framework_s_kernels_can_be_slower_than_the_machine() -> None:
 
 def test_a_host_can_be_slower_than_those_that_launches_were_timed_on() -> None:
     times = {
-        name: training_constants(load_hardware(name), MEGATRON)["host_time"]
+        name: training_constants(load_hardware(name), MEGATRON)["host_launch_time"]
         for name in ("dgx-b200", "gb200-nvl72", "gb300-nvl72")
     }
     slow = load_hardware("gb200-nvl72").figures["host_slowdown"]
@@ -275,7 +328,7 @@ def test_a_host_can_be_slower_than_those_that_launches_were_timed_on() -> None:
     for name in ("gb200-nvl72", "gb300-nvl72"):
         assert times[name].value == pytest.approx(slow.value * times["dgx-b200"].value)
         assert times[name].source.endswith(f"; times {slow.origin.text}")
-    assert times["dgx-b200"].source == MEGATRON.on("blackwell")["host_time"].source
+    assert times["dgx-b200"].source == MEGATRON.on("blackwell")["host_launch_time"].source
 
 
 def test_the_kernel_is_the_framework_s_unless_it_is_given() -> None:
@@ -291,9 +344,9 @@ def test_the_kernel_is_the_framework_s_unless_it_is_given() -> None:
 def test_a_framework_s_figures_come_through() -> None:
     machine = load_hardware("dgx-a100")
     found = training_constants(machine, load_framework("megatron-deepspeed-2022"), precision="fp16")
-    assert found["host_time"].value == 42e-6
-    assert found["host_time"].text.startswith("measured: fitted on step times")
-    assert found["host_time"].owner == "megatron-deepspeed-2022"
+    assert found["host_launch_time"].value == 42e-6
+    assert found["host_launch_time"].text.startswith("measured: fitted on step times")
+    assert found["host_launch_time"].owner == "megatron-deepspeed-2022"
     assert found["power"] == machine.figures["power"].origin.of("dgx-a100")
     assert found["power"].value == 400.0
 
@@ -306,8 +359,8 @@ def test_prices_and_powers_are_told_where_they_are_known(tmp_path: Path) -> None
         encoding="utf-8",
     )
     ours = training_constants(load_hardware(tmp_path / "ours.toml"), MEGATRON)
-    assert ours["price"] == Origin(2.5, "assumed", "a contract of ours", "ours")
-    assert math.isnan(value("mi300x", "price"))
+    assert ours["gpu_hour_price"] == Origin(2.5, "assumed", "a contract of ours", "ours")
+    assert math.isnan(value("mi300x", "gpu_hour_price"))
     assert math.isnan(value("tpu-v5p", "power"))
     assert value("tpu-v4", "idle_power_fraction") == 0.47
 
@@ -340,11 +393,11 @@ def test_which_rates_were_compared_with_runs(
     machine: str, precision: str, unseen: float, said: str
 ) -> None:
     """Of the precision itself, and the same for a user's question and for a published row."""
-    found = unseen_device(load_hardware(machine), precision)
+    found = uncalibrated_device(load_hardware(machine), precision)
     assert found.value == unseen
     assert said in str(found.source)
     labels = {"hardware": machine, "precision": precision, "framework": "megatron-lm"}
-    assert Constants(()).of(labels, step=True)["unseen_device"] == unseen
+    assert Constants(()).of(labels, step=True)["uncalibrated_device"] == unseen
 
 
 def test_a_framework_that_is_named_brings_its_kernel() -> None:

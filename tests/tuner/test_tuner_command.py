@@ -340,7 +340,7 @@ def test_a_sweep_s_cell_is_a_tuning(cli: Runner, tmp_path: Path) -> None:
     """Where all kinds of overlap pay, and bulk has one number, both say the same."""
     path = tmp_path / "mine.toml"
     text = SPEC.replace('"2048,8192"', '"8192"').replace('"1,8"', '"8"')
-    shape = "[tp_overlap.shape]\nhead_size = 128\nkv_heads = 8\nffn_ratio = 3.5\ngated = true\n"
+    shape = "[tp_overlap.shape]\nhead_size = 128\nkv_heads = 8\nffn_ratio = 3.5\ngated_mlp = true\n"
     path.write_text(text + shape)
     study = read_study(path)
     values = benefit(study)

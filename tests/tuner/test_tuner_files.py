@@ -41,7 +41,7 @@ def test_the_interface_as_documented(tmp_path: Path) -> None:
     assert report.recommendations
     for recommendation in report.recommendations:
         assert recommendation.effective
-        assert recommendation.overlap_ratio >= 0.5
+        assert recommendation.overlap_of_shorter >= 0.5
         assert str(recommendation).startswith("TP=")
 
 

@@ -60,7 +60,7 @@ def burst_time(rows: float, columns: float, depth: float, rates: Rates, count: f
     times = []
     for a, b in TILES:
         full = max(count * math.ceil(rows / a) * math.ceil(columns / b) / sms, 1.0)
-        waves = full + rates["last_wave_share"] * (math.ceil(full) - full)
+        waves = full + rates["last_wave_fraction"] * (math.ceil(full) - full)
         worked = 2 * a * b * longer / (rates["burst_matmul_flops"] / sms)
         loaded = (a + b) * longer * size / rates["sm_load_bandwidth"]
         tile = norm([worked, loaded], rates["tile_sharpness"])
@@ -68,7 +68,7 @@ def burst_time(rows: float, columns: float, depth: float, rates: Rates, count: f
     return norm(times, -33)
 
 
-def product_time(
+def slowed_matmul_time(
     rows: float, columns: float, depth: float, rates: Rates, sms: float, count: float = 1
 ) -> float:
     if not rows:
@@ -83,8 +83,8 @@ def in_pieces(
 ) -> float:
     """Return the time of pieces of which some run side by side: one start, and gaps."""
     start = H100["launch_time"]
-    together = product_time(rows, columns, depth, H100, sms, once) - start
-    return start + count / once * together + (count - 1) * H100["piece_gap"]
+    together = slowed_matmul_time(rows, columns, depth, H100, sms, once) - start
+    return start + count / once * together + (count - 1) * H100["matmul_chunk_gap"]
 
 
 def sizes(case: LayerOverlap, phase: str) -> tuple[float, float, float]:
@@ -112,7 +112,7 @@ def own_time(case: LayerOverlap, margin: bool) -> float:
     if case.method == "ring_exchange":
         sent = collective_time(tp, H100["copy_engine_bandwidth"])
         chunks = tp // 2 if case.aggregate and not scatters else tp
-        one = product_time(rows / chunks, columns, depth, H100, sms)
+        one = slowed_matmul_time(rows / chunks, columns, depth, H100, sms)
         once = min(2 if scatters else 3, chunks)
         every = in_pieces(rows / chunks, columns, depth, sms, chunks, once)
         if scatters:
@@ -127,20 +127,20 @@ def own_time(case: LayerOverlap, margin: bool) -> float:
 
     left = sms - case.num_sm
     if case.method == "pipeline":
-        part = product_time(rows, columns / SPLITS, depth, H100, left)
+        part = slowed_matmul_time(rows, columns / SPLITS, depth, H100, left)
         every = in_pieces(rows, columns / SPLITS, depth, left, SPLITS, SPLITS)
         others = (SPLITS - 1) * sending(case.num_sm, SPLITS)
         return max(every, part + others) + sending(32, SPLITS)
-    comm, slow = sending(case.num_sm), product_time(rows, columns, depth, H100, left)
+    comm, slow = sending(case.num_sm), slowed_matmul_time(rows, columns, depth, H100, left)
     if margin or comm >= slow:
         return max(slow, comm)
     # While the collective runs the product does what it would on the multiprocessors left.
-    whole = product_time(rows, columns, depth, H100, sms)
+    whole = slowed_matmul_time(rows, columns, depth, H100, sms)
     return comm + whole * (1.0 - comm / slow)
 
 
 def in_turn(case: LayerOverlap, phase: str) -> float:
-    found = product_time(*sizes(case, phase), H100, H100["sms"])
+    found = slowed_matmul_time(*sizes(case, phase), H100, H100["sms"])
     silent = case.operator not in COLUMN and phase == "wgrad"
     return found + (0.0 if silent else collective_time(case.tp_size, H100["bandwidth"]))
 
@@ -249,7 +249,7 @@ def test_gathered_bytes_have_one_answer(framework: str, precision: str) -> None:
     """What a step's all_gather moves is what its userbuffers and the tuner take for it."""
     constants = {
         "model": "llama3-8b", "hardware": "dgx-b200", "precision": precision, "tp": 8,
-        "world_size": 8, "sequence_length": 4096, "micro_batch": 1, "global_batch": 1,
+        "world_size": 8, "sequence_length": 4096, "micro_batch_size": 1, "global_batch_size": 1,
         "tp_mechanism": "userbuffers", "framework": framework, "sequence_parallel": 1,
     }  # fmt: skip
     program = prepare({"quantities": ["exposed_tp_time"], "constants": constants}).program
@@ -258,11 +258,11 @@ def test_gathered_bytes_have_one_answer(framework: str, precision: str) -> None:
     rates = read_rates("dgx-b200", "bf16" if precision == "bf16" else "fp8")
     each = rates["communication_bytes"] * 4096 * 4096
     if precision != "mxfp8" and framework == "megatron-lm":
-        assert moved == each * rates["tp_gather_share"]
+        assert moved == each * rates["tp_gather_byte_ratio"]
     assert float(cell["tp_reduce_scatter_sent_bytes"]) * 8 / 7 == each
     # Its forms follow from the same bytes: fewer are there earlier.
     name, shares = "qkv_forward_exposed_time", [0.01, 1.0]
-    sooner, later = sweeps.sweep([name], **constants, tp_gather_share=shares)[name].to_numpy()
+    sooner, later = sweeps.sweep([name], **constants, tp_gather_byte_ratio=shares)[name].to_numpy()
     assert sooner < later
 
 
@@ -270,8 +270,8 @@ def test_widths_know_head_size_gate_and_groups() -> None:
     # Qwen3 0.6B: 16 heads of 128 though 1024/16 is 64; 8 of key and value; a gate.
     shapes = load_model("Qwen/Qwen3-0.6B").shapes
     every = products_of(shapes, 2.0, tokens=512.0)
-    split = {"qkv": "matmul_columns", "proj": "matmul_depth", "fc1": "matmul_columns",
-             "fc2": "matmul_depth"}  # fmt: skip
+    split = {"qkv": "matmul_n", "proj": "matmul_k", "fc1": "matmul_n",
+             "fc2": "matmul_k"}  # fmt: skip
     found = {name: float(every[name, "fprop"][side]) for name, side in split.items()}
     assert found == {"qkv": (16 + 16) * 128 / 2, "proj": 1024, "fc1": 3072, "fc2": 1536}
     weights = [float(size) for size in every["fc2", "wgrad"].values()]
@@ -315,7 +315,7 @@ def test_every_scaling_of_eight_bits_has_its_tiles(scaling: str) -> None:
     def rate(precision: str) -> float:
         constants = {
             "model": "llama3-8b", "hardware": "dgx-b200", "precision": precision, "tp": 2,
-            "world_size": 2, "sequence_length": 4096, "micro_batch": 1, "global_batch": 1,
+            "world_size": 2, "sequence_length": 4096, "micro_batch_size": 1, "global_batch_size": 1,
             "tp_mechanism": "userbuffers",
         }  # fmt: skip
         program = prepare({"quantities": ["exposed_tp_time"], "constants": constants}).program
@@ -341,7 +341,7 @@ def tiled_time(cell: Evaluation, product: str, ratio: float) -> float:
     assert isinstance(pair, Call)
     _, inner = cell.called(pair)
     rates = inner.given | {"burst_ratio": np.array(ratio)}
-    return float(Evaluation(rates, inner.labels)["whole_product_time"])
+    return float(Evaluation(rates, inner.labels)["unsplit_matmul_time"])
 
 
 @pytest.mark.thorough_cases(every=3)
@@ -363,7 +363,7 @@ def test_a_step_saves_what_the_tuner_says(
     sent = [f"tp_layer_{way}_time" for way in ("forward", "backward", "gather")]
     constants = {
         "model": model, "hardware": hardware, "world_size": tp, "tp": tp, "sequence_parallel": 1,
-        "sequence_length": tokens, "micro_batch": 1, "global_batch": 1,
+        "sequence_length": tokens, "micro_batch_size": 1, "global_batch_size": 1,
         "tp_mechanism": "userbuffers", "precision": precision,
     }  # fmt: skip
     products = [

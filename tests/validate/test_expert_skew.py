@@ -31,8 +31,8 @@ def test_heat_is_the_busiest_rank_s_share_as_public_laws_have_it(rows: list[Row]
         if row["model"] != "mixtral-8x7b":
             plan |= {"experts": 384.0 if row["model"] == "kimi-k2" else 128.0}
             plan |= {"experts_per_token": 8.0}
-        drawn = Evaluation({**plan, "expert_heat": heat})
-        found = float(drawn["expert_imbalance"])
+        drawn = Evaluation({**plan, "rank_load_imbalance": heat})
+        found = float(drawn["expert_load_imbalance"])
         assert heat <= found <= max(float(row["expected_p90"]), 1.0), row["row_id"]
 
 
@@ -48,9 +48,9 @@ def _slower(row: Row) -> float:
         ep=ep,
         dp=ep,
         sequence_length=float(row["tokens_of_group"]) / ep,
-        global_batch=ep,
-        micro_batch=1,
-        expert_imbalance=[1.0, imbalance],
+        global_batch_size=ep,
+        micro_batch_size=1,
+        expert_load_imbalance=[1.0, imbalance],
     )
     even, uneven = sum(found[name].values for name in names).tolist()
     return float(uneven / even)

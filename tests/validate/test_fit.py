@@ -27,7 +27,7 @@ from sweeps.validate.training_rows import Case, cases_of_runs
 from tests.cli_runner import Runner
 
 RATE = Term("hardware", ("dgx-h100",), "", "matmul_efficiency_bf16", 0.8, 0.1)
-HOST = Term("framework", ("megatron-lm",), "hopper", "host_time", 33e-6, 0.3)
+HOST = Term("framework", ("megatron-lm",), "hopper", "host_launch_time", 33e-6, 0.3)
 
 
 def cases_on(machine: str, precision: str) -> list[Case]:

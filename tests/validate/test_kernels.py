@@ -48,7 +48,11 @@ def test_products_take_what_the_law_of_other_gpus_products_says(
 ) -> None:
     """The law is of XLA's table; none of these products was in its fit."""
     found = measured("matmul_bf16", gpu=gpu)
-    sizes = {f"matmul_{name}": found[name] for name in ("rows", "columns", "depth")}
+    sizes = {
+        "matmul_m": found["rows"],
+        "matmul_n": found["columns"],
+        "matmul_k": found["depth"],
+    }
     given = {**constants(gpu), **sizes, "matmul_efficiency": 1.0}
     given |= {"matmul_input_bytes": 2.0, "activation_bytes": 2.0}
     off = errors(derive("matmul_time", given), found)
@@ -102,9 +106,9 @@ def test_heads_of_other_sizes_take_their_tiles() -> None:
 
 def test_copies_of_sharded_weights_and_gradients() -> None:
     given = constants("h100")
-    plan = {"sharding_copy_share": given["sharding_copy_share"],
+    plan = {"sharding_copy_efficiency": given["sharding_copy_efficiency"],
             "memory_bandwidth": given["memory_bandwidth"], "expert_shards": 1.0,
-            "edp_messages": 0.0, "edp_gather_bytes": 0.0, "busiest_trained_expert_parameters": 0.0,
+            "edp_messages": 0.0, "edp_gather_bytes": 0.0, "max_rank_trained_expert_parameters": 0.0,
             "dp_messages": 1.0, "activation_bytes": 2.0, "reduction_bytes": 4.0,
             "forward_gathers": 1.0, "backward_gathers": 1.0,
             "gradient_reductions": 1.0}  # fmt: skip
@@ -113,7 +117,7 @@ def test_copies_of_sharded_weights_and_gradients() -> None:
     plan |= {
         "shards": out["ranks"],
         "dp_gather_bytes": 2.0 * weights,
-        "busiest_trained_parameters": weights,
+        "max_rank_trained_parameters": weights,
     }
     # A layer's weights are gathered twice in a step, its gradients reduced once.
     step = 1e-6 * (2.0 * out["time_us"] + into["time_us"])

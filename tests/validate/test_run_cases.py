@@ -11,7 +11,7 @@ from sweeps.validate.training_rows import Case, cases_of_runs
 STEP = {
     "model": "llama3-70b", "gpu_type": "dgx-h100", "framework": "megatron-lm", "precision": "bf16",
     "recompute": "none", "zero_or_sharding": "ZeRO-1", "sp": "yes", "gpus": 64, "tp": 4, "pp": 4,
-    "cp": 1, "dp": 4, "vpp": 1, "seq_len": 8192, "global_batch": 128, "micro_batch": 1,
+    "cp": 1, "dp": 4, "vpp": 1, "seq_len": 8192, "global_batch_size": 128, "micro_batch_size": 1,
     "step_time_s": 14.6,
 }  # fmt: skip
 
@@ -45,7 +45,7 @@ def test_a_row_that_says_it_all() -> None:
     assert one.labels["hardware"] == "dgx-h100"
     assert one.labels["attention_kernel"] == "cudnn"  # Transformer Engine's, by the framework
     assert one.labels["schedule"] == "one_f_one_b"
-    expected = {"tp": 4, "dp": 4, "micro_batches": 32, "zero_stage": 1, "layers": 80, "etp": 4}
+    expected = {"tp": 4, "dp": 4, "num_micro_batches": 32, "zero_stage": 1, "layers": 80, "etp": 4}
     assert {name: one.numbers[name] for name in expected} == expected
 
 
@@ -72,16 +72,21 @@ def test_what_recipes_of_bridge_set_is_on() -> None:
         "framework": None,
     }
     later, before = (case(source_id=f"mbridge_{name}", **row) for name in ("26.02.01", "26.02"))
-    for name, new, old in (("pp", 1, 2), ("ep", 16, 8), ("dp", 16, 8), ("virtual_stages", 1, 12)):
+    for name, new, old in (
+        ("pp", 1, 2),
+        ("ep", 16, 8),
+        ("dp", 16, 8),
+        ("virtual_pipeline_size", 1, 12),
+    ):
         assert (later.numbers[name], before.numbers[name]) == (new, old)
     assert {"pp", "ep"} <= set(later.assumed)
     # 25.11's table has the degrees of 25.09's, too.
-    row |= {"vpp": 24, "micro_batch": 2, "global_batch": 512, "grad_accum": 32}
+    row |= {"vpp": 24, "micro_batch_size": 2, "global_batch_size": 512, "grad_accum": 32}
     later, before = (case(source_id=f"mbridge_{name}", **row) for name in ("25.11", "25.09"))
-    for name, new, old in (("micro_batch", 1, 2), ("micro_batches", 64, 32),
-                           ("virtual_stages", 12, 24)):  # fmt: skip
+    for name, new, old in (("micro_batch_size", 1, 2), ("num_micro_batches", 64, 32),
+                           ("virtual_pipeline_size", 12, 24)):  # fmt: skip
         assert (later.numbers[name], before.numbers[name]) == (new, old)
-    assert {"micro_batch", "virtual_stages"} <= set(later.assumed)
+    assert {"micro_batch_size", "virtual_pipeline_size"} <= set(later.assumed)
 
 
 def test_columns_go_before_the_catalogue() -> None:
@@ -92,21 +97,21 @@ def test_columns_go_before_the_catalogue() -> None:
 
 def test_torchtitan_of_2024_has_as_many_micro_batches_as_stages() -> None:
     """Its configuration's default then: the micro-batch is what the batch leaves of them."""
-    row = {"source_id": "torchtitan_202412", "framework": "torchtitan", "micro_batch": None}
+    row = {"source_id": "torchtitan_202412", "framework": "torchtitan", "micro_batch_size": None}
     for pp, virtual, dp in ((8, 1, 2), (4, 2, 4)):
-        numbers = case(**row, pp=pp, dp=dp, vpp=virtual, global_batch=128).numbers
-        assert numbers["micro_batches"] == pp * virtual
-        assert numbers["micro_batch"] == 128 / dp / (pp * virtual)
-    result = case(**{**row, "micro_batch": 1}, pp=8, dp=2, global_batch=128).numbers
-    assert result["micro_batches"] == 64
+        numbers = case(**row, pp=pp, dp=dp, vpp=virtual, global_batch_size=128).numbers
+        assert numbers["num_micro_batches"] == pp * virtual
+        assert numbers["micro_batch_size"] == 128 / dp / (pp * virtual)
+    result = case(**{**row, "micro_batch_size": 1}, pp=8, dp=2, global_batch_size=128).numbers
+    assert result["num_micro_batches"] == 64
 
 
 def test_transfers_that_overlap_tell_interleaving() -> None:
     """Megatron has no such overlap in any other schedule; the number of chunks stays assumed."""
     row = {"source_id": "mcore_h100_weak", "framework": None, "vpp": None}
     one = case(**row, overlap="grad-reduce overlap; PP overlap")
-    assert (one.labels["schedule"], one.numbers["virtual_stages"]) == ("interleaved", 20)
-    assert "virtual_stages" in one.assumed
+    assert (one.labels["schedule"], one.numbers["virtual_pipeline_size"]) == ("interleaved", 20)
+    assert "virtual_pipeline_size" in one.assumed
     for other in ({"overlap": "PP overlap", "pp": 1, "dp": 16}, {"overlap": "tp-comm-overlap"}):
         assert case(**row | other).labels["schedule"] == "one_f_one_b"
 
@@ -115,21 +120,21 @@ def test_what_isn_t_said_is_assumed_and_told() -> None:
     assert case(recompute=None).assumed == ("recompute",)
     assert case(recompute="unspecified (recipe)").assumed == ("recompute",)
     assert case(recompute="none (assumed)").assumed == ("recompute",)
-    assert case(vpp=None).assumed == ("virtual_stages",)
-    assert "micro_batch" in case(micro_batch=None).assumed
+    assert case(vpp=None).assumed == ("virtual_pipeline_size",)
+    assert "micro_batch_size" in case(micro_batch_size=None).assumed
     assert case(framework=None).assumed == ("framework",)
     assert case(zero_or_sharding=None).assumed == ("zero_stage",)
 
 
 def test_micro_batch_from_accumulation() -> None:
-    one = case(micro_batch=None, grad_accum=16)
-    assert (one.numbers["micro_batch"], one.numbers["micro_batches"]) == (2, 16)
+    one = case(micro_batch_size=None, grad_accum=16)
+    assert (one.numbers["micro_batch_size"], one.numbers["num_micro_batches"]) == (2, 16)
     assert one.assumed == ()
 
 
 def test_degrees_that_follow() -> None:
     assert case(dp=None).numbers["dp"] == 4
-    assert case(pp=1, vpp=5, dp=16).numbers["virtual_stages"] == 1
+    assert case(pp=1, vpp=5, dp=16).numbers["virtual_pipeline_size"] == 1
 
 
 @pytest.mark.parametrize(
@@ -141,7 +146,7 @@ def test_ends_count_as_layers_only_where_that_evens_stages(
 ) -> None:
     one = case(layers=layers, pp=pp, vpp=v, dp=16 // pp)
     values = Derivation(one.numbers)
-    for name in ("embedding_as_layer", "loss_as_layer"):
+    for name in ("embedding_layer_weight", "head_layer_weight"):
         assert float(values[name]) == ends
     assert one.labels["schedule"] == "interleaved"
 
@@ -159,16 +164,16 @@ def test_ends_count_as_layers_only_where_that_evens_stages(
 )
 def test_nodes(gpu_type: str, gpus: int, spec: int | None, node: int, cards: int) -> None:
     one = case(gpu_type=gpu_type, gpus=gpus, gpus_per_node=spec, tp=1, pp=1, dp=gpus,
-               global_batch=gpus)  # fmt: skip
+               global_batch_size=gpus)  # fmt: skip
     assert one.numbers["gpus_per_node"] == node
     assert one.numbers["nics_per_node"] == cards
-    assert one.numbers["ranks_per_nic"] == 1
+    assert one.numbers["ranks_sharing_nic"] == 1
 
 
 def test_network_cards_of_a_row() -> None:
     one = case(interconnect="NVLink3; 4x100Gb RoCE per node")
     assert one.numbers["nics_per_node"] == 4
-    assert one.numbers["ranks_per_nic"] == 2
+    assert one.numbers["ranks_sharing_nic"] == 2
     assert one.numbers["inter_bandwidth"] == 12.5e9
     one = case(interconnect="NVLink; 1600 Gb/s per node RoCE")
     assert one.numbers["inter_bandwidth"] * one.numbers["nics_per_node"] == 200e9
@@ -189,8 +194,8 @@ def test_time_from_a_rate() -> None:
         ({"precision": "bf17"}, "precision 'bf17': not understood"),
         ({"recompute": "some"}, "recompute 'some': not understood"),
         ({"gpus": 65}, "plan tp 4 x cp 1 x pp 4 x dp 4 isn't 65 GPUs"),
-        ({"global_batch": None}, "global batch not stated"),
-        ({"global_batch": 2}, "2 sequences for 4 data-parallel ranks"),
+        ({"global_batch_size": None}, "global batch not stated"),
+        ({"global_batch_size": 2}, "2 sequences for 4 data-parallel ranks"),
         ({"seq_len": None}, "sequence length not stated"),
         ({"step_time_s": None}, "no step time, and no rate"),
         ({"framework": "megatron"}, "there is no such framework"),
@@ -217,9 +222,9 @@ def test_a_row_of_time_and_memory_is_two_cases_unless_a_table_of_memory_has_it()
 
 def test_memory_needs_no_machine() -> None:
     one = case(gpu_type="abacus 80 GB"[:0], quantity="peak memory per GPU", value=60, unit="GiB",
-               step_time_s=None, global_batch=None, grad_accum=8)  # fmt: skip
+               step_time_s=None, global_batch_size=None, grad_accum=8)  # fmt: skip
     assert "hardware" not in one.labels
-    assert one.numbers["micro_batches"] == 8
+    assert one.numbers["num_micro_batches"] == 8
 
 
 def test_a_count_of_parameters_is_enough_for_states() -> None:

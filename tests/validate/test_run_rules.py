@@ -27,7 +27,7 @@ def settings(**texts: str) -> Settings:
         (
             "zero_or_sharding",
             "ZeRO-1 sharded within groups of 8",
-            {"zero_stage": 1, "hsdp_shard": 8},
+            {"zero_stage": 1, "hsdp_shard_size": 8},
         ),
         ("sp", "yes (TP>1)", {"sequence_parallel": 1}),
         ("sp", "no", {"sequence_parallel": 0}),

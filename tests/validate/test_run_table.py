@@ -54,9 +54,9 @@ def test_cells_that_say_nothing(path: Path) -> None:
 def test_a_table_of_recipes_is_one_of_runs(path: Path) -> None:
     """A row of NVIDIA's recipes, as a collection of them has it, and a plan that wasn't run."""
     headings = (
-        "row_id,kind,model,task,release,hardware,gpus,precision,sequence_length,global_batch,"
-        "micro_batch,tp,pp,vp,cp,dp,ep,sequence_parallel,zero,recompute,dispatcher,"
-        "embedding_as_layer,cuda_graph_impl,cuda_graph_scope,step_time_s,recipe_source"
+        "row_id,kind,model,task,release,hardware,gpus,precision,sequence_length,global_batch_size,"
+        "micro_batch_size,tp,pp,vp,cp,dp,ep,sequence_parallel,zero,recompute,dispatcher,"
+        "embedding_layer_weight,cuda_graph_impl,cuda_graph_scope,step_time_s,recipe_source"
     )
     plan = "qwen3_30b_a3b,pretrain,26.02,GB200-NVL72,8,fp8_mx,4096,512,4,1,1,1,1,8,8,no,"
     plan += "distributed optimizer (ZeRO-1),none,flex,yes"
@@ -71,7 +71,7 @@ def test_a_table_of_recipes_is_one_of_runs(path: Path) -> None:
     assert (texts["precision"], texts["dispatcher"]) == ("mxfp8", "deduplicated")
     assert texts["cuda_graphs"] == "moe_router+moe_preprocess"
     assert second.texts["cuda_graphs"] == "whole iteration"
-    expected = {"seq_len": 4096, "vpp": 1, "gpus_per_node": 4, "embedding_as_layer": 1}
+    expected = {"seq_len": 4096, "vpp": 1, "gpus_per_node": 4, "embedding_layer_weight": 1}
     assert {name: first.numbers[name] for name in expected} == expected
 
 

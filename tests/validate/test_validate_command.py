@@ -16,7 +16,7 @@ from tests.cli_runner import Runner
 
 OWN = (
     "row_id,source_id,model,gpu_type,framework,gpus,tp,pp,dp,vpp,zero_or_sharding,sp,recompute,"
-    "precision,seq_len,global_batch,micro_batch,step_time_s,peak_mem_gib\n"
+    "precision,seq_len,global_batch_size,micro_batch_size,step_time_s,peak_mem_gib\n"
     "a,mine,llama3-70b,dgx-h100,megatron-lm,64,4,4,4,5,ZeRO-1,yes,none,bf16,8192,128,1,14.6,60\n"
     "b,mine,llama3-8b,dgx-a100,torchtitan,8,1,1,8,1,FSDP,no,full,bf16,8192,16,2,6.5,\n"
     "c,mine,llama3-8b,abacus,torchtitan,8,1,1,8,1,FSDP,no,full,bf16,8192,16,2,6.5,\n"
@@ -161,21 +161,29 @@ def test_tables_of_operations(cli: Runner) -> None:
 def test_what_running_takes_is_laid_beside_what_was_published(cli: Runner) -> None:
     """Interruptions of another fleet, spare servers, goodput, and power of logged nodes."""
     rows = cli("validate running --json").records
-    by = {name: [r for r in rows if r["quantity"] == name] for name in
-          ("fault_interval", "spare_servers", "goodput", "node_power", "token_energy")}  # fmt: skip
+    by = {
+        name: [r for r in rows if r["quantity"] == name]
+        for name in (
+            "mean_time_between_failures",
+            "spare_nodes",
+            "goodput",
+            "node_dc_power",
+            "token_energy",
+        )
+    }
     assert sum(map(len, by.values())) == len(rows) == 21
     for row in rows:
         assert row["error"] == pytest.approx(row["predicted"] / row["measured"] - 1.0)
         assert row["source_ref"]
-    assert all(abs(row["error"]) < 0.3 for row in by["fault_interval"])
+    assert all(abs(row["error"]) < 0.3 for row in by["mean_time_between_failures"])
     # Of 99 % of the time no fleet was short, and not a third too many would stand ready.
-    assert all(0.0 <= row["error"] < 0.33 for row in by["spare_servers"])
+    assert all(0.0 <= row["error"] < 0.33 for row in by["spare_nodes"])
     assert all(abs(row["error"]) < 0.06 for row in by["goodput"])
-    gpt3 = [*by["token_energy"], *(r for r in by["node_power"] if r["row_id"] == "P0002")]
+    gpt3 = [*by["token_energy"], *(r for r in by["node_dc_power"] if r["row_id"] == "P0002")]
     assert all(abs(row["error"]) < 0.05 for row in gpt3)
-    assert all(abs(row["error"]) < 0.1 for row in by["node_power"])
+    assert all(abs(row["error"]) < 0.1 for row in by["node_dc_power"])
     report = cli("validate running").out
-    assert "node_power: 4 rows, error" in report
+    assert "node_dc_power: 4 rows, error" in report
     assert cli("validate running --strict --bound 40%").code == 0
     assert cli("validate running --strict", fine=False).code == 1
 
@@ -207,8 +215,11 @@ def test_faults_of_what_running_takes(cli: Runner) -> None:
     head = "row_id,source_ref,quantity,measured,given,notes\n"
     for row, output in (
         ("a,us,goodpt,1,world_size=8,", "own2.csv, line 2: quantity = 'goodpt'"),
-        ("a,us,fault_interval,1 d,world_sise=8,", "world_sise"),
-        ("a,us,fault_interval,many,world_size=8;fault_rate=1/d,", "measured = 'many'"),
+        ("a,us,mean_time_between_failures,1 d,world_sise=8,", "world_sise"),
+        (
+            "a,us,mean_time_between_failures,many,world_size=8;failure_rate=1/d,",
+            "measured = 'many'",
+        ),
     ):
         Path("own2.csv").write_text(head + row + "\n")
         ran = cli("validate own2.csv", fine=False)

@@ -4,7 +4,7 @@ const GROUPS = { plan: "Plan", work: "Work", overlap: "Overlap", machine: "Machi
   failures: "Interruptions" };
 const HELPING = 6;
 const BEST = 8;
-const SEARCHED = ["tp", "cp", "pp", "ep", "dp", "virtual_stages", "micro_batch", "zero_stage", "sequence_parallel",
+const SEARCHED = ["tp", "cp", "pp", "ep", "dp", "virtual_pipeline_size", "micro_batch_size", "zero_stage", "sequence_parallel",
   "schedule", "recompute"];
 const at = (id) => document.getElementById(id);
 
@@ -81,9 +81,9 @@ function snapped(data, chosen, control, value) {
   const one = (name) => chosen[name] ?? 1;
   let step = 1;
   if (control.name === "sequence_length") step = value >= 4096 ? 1024 : 256;
-  if (control.name === "global_batch" || control.name === "tokens_per_step") {
+  if (control.name === "global_batch_size" || control.name === "tokens_per_step") {
     const dp = "dp" in chosen ? chosen.dp : one("world_size") / (one("tp") * one("cp") * one("pp"));
-    step = Math.max(Math.floor(dp), 1) * one("micro_batch");
+    step = Math.max(Math.floor(dp), 1) * one("micro_batch_size");
     if (control.name === "tokens_per_step") step *= one("sequence_length");
   }
   return Math.max(Math.round(value / step), 1) * step;
@@ -133,13 +133,13 @@ function* candidates(data, chosen) {
     if (!Number.isInteger(dp) || tp > (search.tp ?? Infinity)) continue;
     for (const schedule of pp > 1 ? search.schedule : search.schedule.slice(0, 1)) {
       const cut = search.chunked.includes(schedule);
-      for (const ep of stepsOf("ep")) for (const virtual_stages of stepsOf("virtual_stages")) {
-        if (virtual_stages > 1 !== (cut && pp > 1)) continue;
-        if (pp * virtual_stages > (search.chunks ?? Infinity)) continue;
-        for (const micro_batch of stepsOf("micro_batch")) {
-          if (chosen.global_batch % (dp * micro_batch)) continue;
+      for (const ep of stepsOf("ep")) for (const virtual_pipeline_size of stepsOf("virtual_pipeline_size")) {
+        if (virtual_pipeline_size > 1 !== (cut && pp > 1)) continue;
+        if (pp * virtual_pipeline_size > (search.chunks ?? Infinity)) continue;
+        for (const micro_batch_size of stepsOf("micro_batch_size")) {
+          if (chosen.global_batch_size % (dp * micro_batch_size)) continue;
           for (const zero_stage of zeros) for (const recompute of search.recompute) {
-            yield { tp, cp, pp, ep, dp, virtual_stages, micro_batch, zero_stage, recompute, schedule,
+            yield { tp, cp, pp, ep, dp, virtual_pipeline_size, micro_batch_size, zero_stage, recompute, schedule,
               sequence_parallel: Number(tp > 1) };
           }
         }
@@ -332,8 +332,8 @@ function planText(plan, offered) {
   const words = [["tp", "tp"], ["cp", "cp"], ["pp", "pp"], ["ep", "ep"]].filter(([name]) => plan[name] > 1);
   const found = words.map(([name, text]) => `${text} ${plan[name]}`);
   found.push(`dp ${plan.dp}`);
-  if (plan.virtual_stages > 1) found.push(`${plan.virtual_stages} chunks`);
-  found.push(`micro-batch ${plan.micro_batch}`);
+  if (plan.virtual_pipeline_size > 1) found.push(`${plan.virtual_pipeline_size} chunks`);
+  found.push(`micro-batch ${plan.micro_batch_size}`);
   if (offered.has("zero_stage")) found.push(`ZeRO ${plan.zero_stage}`);
   if (plan.recompute !== "none") found.push(`recompute ${plan.recompute}`);
   return found.join(", ");
@@ -375,7 +375,7 @@ function answer(page, chosen, found) {
     : say(make("strong", { className: "alarm" }, "It doesn't fit: "), ...memory, ".");
   const more = [];
   const run = Number.isNaN(found.would("goodput")) ? [] : [make("p", {},
-    `Interrupted every ${shown(page, "fault_interval", found.would("fault_interval"))}, `,
+    `Interrupted every ${shown(page, "mean_time_between_failures", found.would("mean_time_between_failures"))}, `,
     `${shown(page, "goodput", found.would("goodput"))} of a run's time is of use.`)];
   for (const [name, words] of [["step_energy", "energy of a step"],
     ["cost_per_trillion_tokens", "a trillion tokens cost"], ["training_days", "the training takes"],

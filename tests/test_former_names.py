@@ -1,0 +1,107 @@
+"""Names follow the glossary; former ones are read for one release, with a line that says so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import netCDF4
+import pytest
+
+import sweeps
+from overhead.labels import LABELS
+from overhead.quantity import VOCABULARY
+from sweeps.spec.former import FORMER, renamed
+from sweeps.spec.sweep import load_sweep
+from sweeps.store.netcdf import open_dataset
+from tests.cli_runner import Runner
+
+# Parts of names that read as something else, and what stands in their place.
+BANNED = {
+    r"(?:^|_)(?:narrow|wide)(?:_|$)": "low_precision, full_precision",
+    r"(?:^|_)again(?:_|$)": "recompute",
+    r"(?:^|_)(?:cut|paired|parted|tiled)_time$": "chunked, two_chunk, split, standalone",
+    r"^busiest_": "max_stage, max_rank",
+    r"(?:^|_)(?:product|products|piece|pieces)(?:_|$)": "matmul, chunk",
+    r"(?:^|_)cards?(?:_|$)": "nic",
+    r"(?:^|_)(?:returning|returns|repeated|redone|saving|waiting|restarting)(?:_|$)": "recomputed",
+    r"_share$": "fraction, efficiency, ratio, balance",
+    r"(?:^|_)(?:whole|lacking|later|heat|even)(?:_|$)": "full, deficit, imbalance, balanced",
+    r"(?:^|_)ends(?:_|$)": "end_stages, non_layer",
+    r"(?:^|_)wire(?:_|$)": "transfer, serialization",
+    r"(?:^|_)servers?(?:_|$)": "nodes",
+}
+# Those of the groups of a kind, which is called ends: a pipeline's first and last ranks.
+KEPT = {"ends_groups", "ends_ranks"}
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    return Runner(capsys)
+
+
+SPEC = """
+title = "wire_time is prose here"
+quantities = ["wire_time"]
+[axes]
+message_bytes = "1MiB,2MiB"
+[constants]
+topology = "ring"
+collective = "all_reduce"
+algorithm = "ring"
+ranks = 8
+bandwidth = "50 GB/s"
+latency = "2 us"
+"""
+
+
+@pytest.mark.parametrize("pattern", BANNED)
+def test_no_name_has_a_part_that_misleads(pattern: str) -> None:
+    wrong = {n for n in (*VOCABULARY, *LABELS) if re.search(pattern, n)} - KEPT
+    assert not wrong, BANNED[pattern]
+
+
+def test_every_former_name_has_a_name_and_none_is_one() -> None:
+    assert not set(FORMER) & {*VOCABULARY, *LABELS}
+    assert {*FORMER.values()} <= {*VOCABULARY, *LABELS}
+
+
+def test_a_spec_with_a_former_name_is_read_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(SPEC, encoding="utf-8")
+    with pytest.warns(FutureWarning, match=r"mine\.toml: .* wire_time is serialization_time$"):
+        sweep, _ = load_sweep(path)
+    assert sweep.quantities == ("serialization_time",)
+    assert sweep.title == "wire_time is prose here"
+
+
+def test_a_stored_file_with_a_former_name_is_read_and_told(tmp_path: Path, cli: Runner) -> None:
+    spec, path = tmp_path / "now.toml", tmp_path / "old.nc"
+    spec.write_text(SPEC.replace("wire_time", "serialization_time"), encoding="utf-8")
+    stored = sweeps.run(spec)
+    assert cli(f"run {spec} --output {path} --no-plot", fine=False).code == 0
+    with netCDF4.Dataset(path, "a") as raw:
+        raw.renameVariable("serialization_time", "wire_time")
+    with pytest.warns(FutureWarning, match=r"old\.nc: .* wire_time is serialization_time$"):
+        opened = open_dataset(path)
+    with opened:
+        assert opened["serialization_time"].equals(stored["serialization_time"])
+
+
+def test_an_option_by_its_former_name_gives_the_same(cli: Runner) -> None:
+    question = "analysis --model llama3-8b --gpus 64 --tp 2 --pp 2 --global-batch 64 --json"
+    (now,) = cli(f"{question} --num-micro-batches 4 --micro-batch-size 1").records
+    (then,) = cli(f"{question} --micro-batches 4 --micro-batch 1").records
+    assert now["step_time_s"] == then["step_time_s"]
+
+
+def test_prose_and_unknown_keys_stay_as_they_are() -> None:
+    content = {"title": "host_time", "x": {"window": 1}, "rows": ["a host_time b", 2]}
+    with pytest.warns(FutureWarning, match="window is sliding_window, host_time is host_launch_ti"):
+        changed = renamed(content, "file")
+    assert changed["title"] == "host_time"
+    assert changed["x"] == {"sliding_window": 1}
+    assert changed["rows"] == ["a host_launch_time b", 2]
