@@ -245,7 +245,9 @@ def power_cap_rate_ratio(power_limit, power, power_cap_slowdown):
 
 
 product("matmul_efficiency", ("uncapped_matmul_efficiency", "power_cap_rate_ratio"), **LIMITED)
-product("attention_efficiency", ("full_attention_efficiency", "power_cap_rate_ratio"), **LIMITED)
+product(
+    "attention_efficiency", ("uncapped_attention_efficiency", "power_cap_rate_ratio"), **LIMITED
+)
 
 
 @derived(

@@ -380,7 +380,7 @@ class TrainingResolver(Resolver, Statement):
             other = Origin(np.nan, UNKNOWN) if taken is None else assumed(taken.value)
             origins = [table.get(name, other) for table in tables]
             values = np.array([one.value for one in origins])
-            own = f"full_{name}" if limited else name
+            own = f"uncapped_{name}" if limited else name
             self._spread(own, values.reshape(lengths), axes)
             self.origins[own] = once(origins)
             self.given.add(own)

@@ -65,5 +65,6 @@ def models(draw: st.DrawFn) -> Shapes:
             "q_lora_rank": pick(0, 100),
             "kv_lora_rank": pick(1, 100),
         }
-        model |= {f"head_size_{part}": pick(1, 64) for part in ("plain", "rope", "value")}
+        sizes = ("qk_nope_head_size", "qk_rope_head_size", "v_head_size")
+        model |= {size: pick(1, 64) for size in sizes}
     return {name: float(value) for name, value in model.items()}
