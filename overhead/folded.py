@@ -27,7 +27,7 @@ PATTERN: dict[str, Any] = {
 }
 STEADY = "each rank keeps its steady order while the pipeline fills and drains"
 STEADY_ENDS = (EVEN, STEADY, AT_LEAST_PP)
-BOUND = "an upper bound where a backward of inputs is shorter than a forward, or weights' longer"
+BOUND = "an upper bound if dgrad is shorter than the forward pass, or wgrad longer"
 SHORT = "a transfer takes no longer than half of a chunk's forward"
 
 constant(
@@ -86,7 +86,7 @@ def _min_excess(forward: Array, inputs: Array, weights: Array, transfer: Array |
 def v_min_bubble_time(
     pp, stage_forward_time, stage_backward_time, stage_weight_time, num_micro_batches
 ):
-    """Bubble of V-min, of the least memory: unequal parts cost it time in every micro-batch.
+    """V-min bubble: unequal passes cost time in every micro-batch.
 
     Of two stages, up to a fifth of the pipeline's time above the simulated one.
     """
@@ -104,7 +104,7 @@ def v_min_bubble_time(
     returns="balanced_bubble_time",
     source="dualpipe",
     where="README, table of bubbles; a rank's two chunks are each half of a stage",
-    assumes=(EVEN, "there are no fewer micro-batches than 2*pp"),
+    assumes=(EVEN, "at least 2*pp micro-batches"),
     when=DUAL_V,
 )
 def dual_pipe_v_bubble_time(
@@ -120,7 +120,7 @@ def dual_pipe_v_bubble_time(
 def dual_pipe_v_busy_time(
     num_micro_batches, stage_forward_time, stage_backward_time, pp, stage_overlapped_time
 ):
-    """Time for which the first rank computes: one by one, and all others overlapped in pairs."""
+    """Compute time of the first rank: single passes, and overlapped pairs."""
     pairs = xp.maximum(num_micro_batches + 0.5 - 1.5 * pp, 0.0)
     both = stage_forward_time + stage_backward_time
     return num_micro_batches * both + pairs * (stage_overlapped_time - both)
@@ -131,7 +131,7 @@ def dual_pipe_v_busy_time(
 
 @formula(returns="exposed_pp_time", assumes=(EVEN, AT_LEAST_H2, SHORT), when=ZB_V, **SPLIT)
 def zero_bubble_v_p2p_time(p2p_time, pp):
-    """Time that transfers add to ZB-V: once it is full, other work hides them."""
+    """Exposed PP communication, ZB-V: overlapped with compute in steady state."""
     return p2p_time * xp.where(pp > 1.0, 5.0 * pp - 7.0, 0.0)
 
 
@@ -139,7 +139,7 @@ def zero_bubble_v_p2p_time(p2p_time, pp):
 def v_half_p2p_time(
     p2p_time, pp, num_micro_batches, stage_forward_time, stage_backward_time, stage_weight_time
 ):
-    """Time that transfers add to V-half: of its ends, and what the steady order can't hide."""
+    """Exposed PP communication, V-half: first and last stages, and steady state."""
     parts = (stage_forward_time, stage_backward_time - stage_weight_time, stage_weight_time)
     later = _half_excess(*parts, p2p_time) - _half_excess(*parts, 0.0)
     ends = p2p_time * (5.0 * pp - 4.0 - pp % 2.0)
@@ -150,7 +150,7 @@ def v_half_p2p_time(
 def v_min_p2p_time(
     p2p_time, pp, num_micro_batches, stage_forward_time, stage_backward_time, stage_weight_time
 ):
-    """Time that transfers add to V-min, at most: all move in step, and wait for each other."""
+    """Exposed PP communication, V-min: at most, with all ranks in lockstep."""
     parts = (stage_forward_time, stage_backward_time - stage_weight_time, stage_weight_time)
     crossing = (pp - 1.0) / xp.maximum(pp, 1.0) * p2p_time
     later = _min_excess(*parts, crossing) - _min_excess(*parts, 0.0)
@@ -159,11 +159,11 @@ def v_min_p2p_time(
 
 @derived(
     returns="exposed_pp_time",
-    assumes=(EVEN, SHORT, "there are no fewer micro-batches than 2*pp"),
+    assumes=(EVEN, SHORT, "at least 2*pp micro-batches"),
     when=DUAL_V,
 )
 def dual_pipe_v_p2p_time(p2p_time, pp, num_micro_batches):
-    """Time that transfers add to DualPipeV, at most: as to DualPipe on twice as many ranks."""
+    """Exposed PP communication, DualPipeV: at most as DualPipe on twice the ranks."""
     several = p2p_time * (2.0 * pp - 1.0) * (num_micro_batches / pp + 2.0)
     return xp.where(pp > 1.0, several, 0.0 * p2p_time)
 
@@ -204,7 +204,7 @@ def dual_pipe_v_in_flight(num_micro_batches, stage, pp):
 
 # What both ends of the model add, which are in one rank.
 
-FIRST = "the first rank's extra work is waited for in every micro-batch"
+FIRST = "extra work of the first rank delays every micro-batch"
 
 
 @derived(
@@ -213,19 +213,19 @@ FIRST = "the first rank's extra work is waited for in every micro-batch"
     when={"schedule": "|".join((FOLDED[0], FOLDED[1], PAIRED[1])), **UNEVEN},
 )
 def folded_imbalance_time(num_micro_batches, first_stage_extra_time, last_stage_extra_time):
-    """Time that both ends' extra work adds to a folded pipeline."""
+    """Pipeline time of uneven first and last stages, folded pipeline."""
     return num_micro_batches * xp.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
 
 
 @derived(
     returns="uneven_time",
-    assumes=(FIRST, "beside it the others' transfers arrive"),
+    assumes=(FIRST, "transfers of other ranks arrive concurrently"),
     when={**V_MIN, **UNEVEN},
 )
 def v_min_imbalance_time(
     num_micro_batches, first_stage_extra_time, last_stage_extra_time, exposed_pp_time
 ):
-    """Time that both ends' extra work adds to V-min."""
+    """Pipeline time of uneven first and last stages, V-min."""
     extra = num_micro_batches * xp.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
     return xp.maximum(extra - exposed_pp_time, 0.0)
 
@@ -237,13 +237,13 @@ BOTH_ENDS = "the first rank holds the embedding and the output layer"
 
 @formula(returns="last_stage", source="qi2023", where="section 6", **KNOWN)
 def turned_last_stage(pp):
-    """The stage that has the model's last layers: the first."""
+    """Index of the stage with the last layers of the model: the first."""
     return 0.0 * pp
 
 
 @derived(returns="stage_mtp_layers", assumes=(BOTH_ENDS,), **KNOWN)
 def folded_mtp_layers(mtp_depths, stage):
-    """Layers of the stage that predict further tokens: beside the loss."""
+    """MTP layers of the stage: with the loss."""
     return mtp_depths * xp.where(stage == 0.0, 1.0, 0.0)
 
 
@@ -258,7 +258,7 @@ def folded_stage_layers(
     stage,
     stage_added_layers,
 ):
-    """Layers of the stage: two chunks, the first less what the ends count."""
+    """Layers of the stage: two chunks, the first less the counted embedding and LM head."""
     ends = embedding_layer_weight + head_layer_weight
     even = virtual_pipeline_size * xp.ceil((pipeline_layers + ends) / (pp * virtual_pipeline_size))
     own = xp.maximum(even - xp.where(stage == 0.0, ends, 0.0), 0.0)
@@ -275,7 +275,7 @@ def folded_leading_layers(
     head_layer_weight,
     stage,
 ):
-    """First dense layers of a mixture of experts that lie in the stage's two chunks."""
+    """Leading dense layers of an MoE model in the two chunks of the stage."""
     places = pipeline_layers + embedding_layer_weight + head_layer_weight
     chunk = xp.ceil(places / (pp * virtual_pipeline_size))
     leading = dense_layers + embedding_layer_weight
@@ -284,11 +284,11 @@ def folded_leading_layers(
     return xp.maximum(down + up - xp.where(stage == 0.0, embedding_layer_weight, 0.0), 0.0)
 
 
-for _which in ("embedding", "output"):
+for _which, _words in (("embedding", "Embedding"), ("output", "LM head")):
 
     @derived(
         returns=f"holds_{_which}", name=f"first_holds_{_which}",
-        title=f"Whether the stage's rank holds the {_which}: the first",
+        title=f"{_words} on the stage: the first stage",
         lacks={"mtp_depths": "the rank of the last stage is that of the first"}
         if _which == "embedding" else None, **KNOWN,
     )  # fmt: skip
@@ -297,7 +297,7 @@ for _which in ("embedding", "output"):
 
 
 total("last_stage_extra_time", ("output_time", "vocabulary_last_time"),
-      "Time of a micro-batch's last end beyond that of layers, which count with the first end",
+      "Extra time of LM head and loss per micro-batch, beyond layers counted with the embedding",
       name="folded_last_extra_time",
       lacks=dict.fromkeys(("last_mlp_layers", "middle_mlp_layers", "dense_layer_time",
                            "last_moe_layers", "middle_moe_layers", "moe_layer_time"),
@@ -306,7 +306,7 @@ total("last_stage_extra_time", ("output_time", "vocabulary_last_time"),
 
 
 constant(
-    "tied_all_reduce_backward_count", 0.0, "Never: one rank has both uses of the table", **KNOWN
+    "tied_all_reduce_backward_count", 0.0, "None: embedding and LM head on the same rank", **KNOWN
 )
 alias("all_dense_parameters", "pipeline_parameters", "Parameters on the ranks of one pipeline",
       name="folded_dense_parameters", **KNOWN)  # fmt: skip
@@ -327,7 +327,7 @@ def folded_transfer_energy(
     pp,
     pp_inner_energy,
 ):
-    """Energy of a folded pipeline's transfers in a step, those between nodes and those inside."""
+    """PP transfer energy per step of a folded pipeline, inter-node and intra-node."""
     inside = xp.maximum(pp - 1.0 - node_boundaries, 0.0)
     ways = virtual_pipeline_size * tp * cp * dp * num_micro_batches * (1.0 + has_backward)
     return ways * (node_boundaries * pp_transfer_energy + inside * pp_inner_energy)

@@ -271,12 +271,12 @@ def path_latency(intra_hops, intra_latency, inter_hops, inter_latency):
 @formula(
     returns="path_serialization_time",
     source="hockney1994",
-    assumes=("each link waits for the whole message: store and forward",),
+    assumes=("each link waits for the full message: store-and-forward",),
 )
 def store_and_forward_wire_time(
     message_bytes, intra_hops, intra_bandwidth, inter_hops, inter_bandwidth
 ):
-    """Time of a message's bytes where every link passes it on when it has all of it."""
+    """Store-and-forward serialization time over all links."""
     inside = intra_hops * (message_bytes / intra_bandwidth)
     return inside + inter_hops * (message_bytes / inter_bandwidth)
 
@@ -288,7 +288,7 @@ def store_and_forward_wire_time(
     when={"switching": "cut_through"},
 )
 def cut_through_wire_time(message_bytes, intra_hops, intra_bandwidth, inter_hops, inter_bandwidth):
-    """Time of a message's bytes that stream through all links at the slowest one's bandwidth."""
+    """Cut-through serialization time: message size / bandwidth of the slowest link."""
     inside = xp.where(intra_hops > 0.0, message_bytes / intra_bandwidth, 0.0)
     between = xp.where(inter_hops > 0.0, message_bytes / inter_bandwidth, 0.0)
     return xp.maximum(inside, between)
@@ -312,7 +312,7 @@ def path_energy(message_bytes, path_energy_per_bit):
 # A ring in the order of the nodes: a link of it lies in a node, or crosses to the next one.
 
 
-@derived(assumes=("nodes are filled one after another",))
+@derived(assumes=("nodes are filled sequentially",))
 def crossing_links(ranks, gpus_per_node):
     """Links of a ring that lead from one node to the next."""
     return xp.where(ranks > gpus_per_node, xp.ceil(ranks / gpus_per_node), 0.0)
@@ -336,13 +336,13 @@ call(returns="ring_rank_bytes", of="sent_bytes", bind={}, labels=RING)
 
 @formula(source="patarasuk2009", assumes=("a step takes as long as its slowest link",))
 def ring_time(ranks, crossing_links, node_ring_time, crossing_ring_time):
-    """Time of an all_reduce round a ring of typed links."""
+    """Ring all-reduce time over typed links."""
     inside = xp.where(ranks > crossing_links, node_ring_time, 0.0)
     return xp.maximum(inside, xp.where(crossing_links > 0.0, crossing_ring_time, 0.0))
 
 
 @derived(assumes=("in each step every link of the ring carries a message",))
 def ring_energy(ranks, crossing_links, node_ring_energy, crossing_ring_energy):
-    """Energy of an all_reduce round a ring of typed links."""
+    """Ring all-reduce energy over typed links."""
     inside = xp.maximum(ranks - crossing_links, 0.0) / ranks * node_ring_energy
     return inside + crossing_links / ranks * crossing_ring_energy

@@ -83,66 +83,70 @@ MECHANISMS = (
 ONE_COMPUTATION = "|".join(name for name in MECHANISMS if name != "pipeline")
 
 LABELS: dict[str, Label] = {
-    "collective": Label("collective operation", COLLECTIVES, alone="all_reduce", training=False),
-    "topology": Label("network", default=HIERARCHY, alone="switch", training=False),
-    "algorithm": Label("algorithm asked for", default=NCCL, alone=STANDARD, training=False),
-    "latency_per": Label("what pays one latency", ("hop", "message"), "hop", training=False),
-    "link": Label("link of a flat network", ("auto", "intra", "inter"), "auto", training=False),
+    "collective": Label("collective", COLLECTIVES, alone="all_reduce", training=False),
+    "topology": Label("network topology", default=HIERARCHY, alone="switch", training=False),
+    "algorithm": Label("collective algorithm", default=NCCL, alone=STANDARD, training=False),
+    "latency_per": Label(
+        "latency model: per hop or per message", ("hop", "message"), "hop", training=False
+    ),
+    "link": Label(
+        "link type of a flat network", ("auto", "intra", "inter"), "auto", training=False
+    ),
     "library": Label(
-        "library that runs collectives: that of the software",
+        "collective library of the software",
         (NO_LIBRARY, "nccl", "rccl", XLA),
         training=False,
         follows=True,
     ),
     "floor": Label(
-        "whether an operation waits for its host or the network's",
+        "host-side launch limit of a collective",
         ("none", "some"),
         training=False,
         follows=True,
     ),
     "environment": Label(
-        "who issues operations, with a library's profile",
+        "launch mode of the NCCL model",
         ("nccl-tests", "graph", "step", "pytorch", "group", "xla"),
         training=False,
     ),
     "recompute": Label(
-        "activations computed again in the backward pass",
+        "activation recomputation",
         ("none", "selective", "full", "full_early_stop", "per_op", "block", "uniform"),
         "none",
     ),
     "attention_kernel": Label(
-        "kernel of the attention", ("flash_2", "flash_1", "flash_3", "cudnn", "unfused"), "flash_2"
+        "attention kernel", ("flash_2", "flash_1", "flash_3", "cudnn", "unfused"), "flash_2"
     ),
     "schedule": Label(
-        "schedule of the pipeline",
+        "pipeline schedule",
         ("gpipe", PLAIN, INTERLEAVED, *EVEN_SCHEDULES, *FOLDED, "forward_only"),
         PLAIN,
     ),
     "context_parallel": Label(
-        "how attention crosses context-parallel ranks",
+        "CP communication type",
         ("all_to_all", "ring", "all_gather", "mixed"),
         "all_to_all",
     ),
-    "mask": Label("mask of the attention's scores", ("causal", "full"), "causal"),
-    "sharding": Label("ranks over which ZeRO shards", (FULL, HYBRID), FULL),
-    "dispatcher": Label("how tokens reach experts", ("all_to_all", "deduplicated"), "all_to_all"),
+    "mask": Label("attention mask", ("causal", "full"), "causal"),
+    "sharding": Label("ZeRO sharding", (FULL, HYBRID), FULL),
+    "dispatcher": Label("MoE dispatcher", ("all_to_all", "deduplicated"), "all_to_all"),
     "tp_mechanism": Label(
-        "what tensor parallelism's communication overlaps with, and how",
+        "TP overlap mechanism",
         (SHARED, "userbuffers", "decomposed"),
         SHARED,
     ),
     "cp_mechanism": Label(
-        "what context parallelism's communication overlaps with, and how",
+        "CP overlap mechanism",
         (SHARED, "ring_exchange"),
         SHARED,
     ),
     "ep_mechanism": Label(
-        "what expert parallelism's communication overlaps with, and how",
+        "EP overlap mechanism",
         (SHARED, "chunked"),
         SHARED,
     ),
     "dp_mechanism": Label(
-        "what data parallelism's communication overlaps with, and how",
+        "DP overlap mechanism",
         (
             SHARED,
             "ddp_buckets",
@@ -154,27 +158,29 @@ LABELS: dict[str, Label] = {
         SHARED,
     ),
     "mechanism": Label(
-        "mechanism of overlap", MECHANISMS, MECHANISMS[0], training=False, overlap=True
+        "overlap mechanism", MECHANISMS, MECHANISMS[0], training=False, overlap=True
     ),
     "efficiency_of": Label(
-        "what the efficiency is of",
+        "base of the overlap efficiency",
         ("shorter", "communication"),
         "shorter",
         training=False,
         overlap=True,
     ),
-    "software": Label("library whose profile prices collectives", switch=False, training=False),
-    "fabric": Label("network between nodes, for a library's profile", switch=False, training=False),
-    "hardware": Label("machine", default="dgx-h100", switch=False, training=False),
-    "model": Label("model", switch=False),
-    "framework": Label("software that trains", default="megatron-lm", switch=False),
+    "software": Label(
+        "NCCL model of the collectives (NCCL, RCCL, XLA)", switch=False, training=False
+    ),
+    "fabric": Label("inter-node network of the NCCL model", switch=False, training=False),
+    "hardware": Label("machine (node type)", default="dgx-h100", switch=False, training=False),
+    "model": Label("model (catalog entry)", switch=False),
+    "framework": Label("training framework", default="megatron-lm", switch=False),
     "precision": Label(
-        "numbers of the matrix products",
+        "GEMM precision",
         ("bf16", "fp16", "fp8", "fp8_delayed", "fp8_current", "mxfp8", "fp4", "tf32", "fp32"),
         "bf16",
         switch=False,
     ),
-    "recipe": Label("bytes of weights, gradients and optimizer", switch=False),
+    "recipe": Label("mixed-precision recipe", switch=False),
 }
 # Of these each says what hides one dimension's communication in a step (`overhead.step`).
 OVERLAPS = ("tp_mechanism", "cp_mechanism", "ep_mechanism", "dp_mechanism")

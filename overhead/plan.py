@@ -19,13 +19,13 @@ def world_size(tp, cp, pp, dp):
     return tp * cp * pp * dp
 
 
-@derived(returns="dp", assumes=("what the other degrees leave of the GPUs",))
+@derived(returns="dp", assumes=("the remaining factor of the GPUs",))
 def dp_of_world(world_size, tp, cp, pp):
-    """Data-parallel degree: what the other degrees leave of the GPUs."""
+    """Data-parallel size: the remaining factor of the GPUs."""
     return xp.maximum(xp.floor(world_size / (tp * cp * pp)), 1.0)
 
 
-@derived(assumes=("a batch that doesn't divide belongs to a plan that can't be",))
+@derived(assumes=("a batch that is not divisible makes the plan invalid",))
 def num_micro_batches(global_batch_size, dp, micro_batch_size):
     """Micro-batches of a step on a rank."""
     return xp.maximum(xp.ceil(global_batch_size / (dp * micro_batch_size)), 1.0)
@@ -114,7 +114,7 @@ FULL_NODES = ("nodes are full, or there is one",)
 
 @formula(source=MEGATRON, where=ORDER)
 def edp(tp, cp, dp, etp, ep):
-    """Data-parallel degree of experts: what their other degrees leave of a stage's ranks."""
+    """Expert data-parallel size: the remaining factor of the ranks per stage."""
     return xp.ceil(tp * cp * dp / (etp * ep))
 
 
@@ -157,7 +157,7 @@ alias("group_stride", "etp", source=MEGATRON, where=ORDER, when={"group": "ep"})
 
 
 product("group_stride", ("etp", "ep"),
-        "Distance in rank of neighbours in an experts' data-parallel group", source=MEGATRON,
+        "Rank stride of an expert DP group", source=MEGATRON,
         where=ORDER, when={"group": "edp"}, name="edp_stride")  # fmt: skip
 
 
@@ -166,7 +166,7 @@ product("group_stride", ("etp", "ep"),
 
 @derived(assumes=FULL_NODES)
 def uneven_placement(group_size, group_stride, gpus_per_node):
-    """Whether some groups of a kind lie on other numbers of nodes, or in other shares, than others.
+    """Unevenly placed process groups (0 or 1).
 
     They lie alike if their members are on a node each, or if each node's members fill it in strides
     and groups and nodes fill one another.
@@ -178,9 +178,7 @@ def uneven_placement(group_size, group_stride, gpus_per_node):
     return xp.where(within & straddles, 1.0, 0.0)
 
 
-@derived(
-    assumes=(*FULL_NODES, "of unevenly placed groups no more than one member in a node is sure")
-)
+@derived(assumes=(*FULL_NODES, "for unevenly placed groups only one member per node is certain"))
 def members_in_node(uneven_placement, gpus_per_node, group_stride, group_size):
     """Members of a group in one node."""
     even = xp.minimum(xp.maximum(gpus_per_node / group_stride, 1.0), group_size)
@@ -210,7 +208,7 @@ def group_nodes(uneven_placement, gpus_per_node, group_stride, group_size):
 
 @derived(assumes=FULL_NODES)
 def boundary_in_node(stage, tp, cp, dp, gpus_per_node):
-    """Whether a stage and the next one lie in one node (`stage` from 0 to pp - 2)."""
+    """Intra-node boundary to the next stage (`stage` from 0 to pp - 2): 0 or 1."""
     first = stage * tp * cp * dp
     end = (stage + 2.0) * tp * cp * dp
     return xp.where(
@@ -222,7 +220,7 @@ def boundary_in_node(stage, tp, cp, dp, gpus_per_node):
     assumes=(*FULL_NODES, "where stages straddle nodes, each end of a node parts two boundaries")
 )
 def node_boundaries(pp, gpus_per_node, tp, cp, dp):
-    """Boundaries between stages that lie between nodes; at most, where stages straddle nodes."""
+    """Inter-node stage boundaries; the maximum if stages straddle nodes."""
     parted = xp.where(gpus_per_node % (tp * cp * dp) > 0.0, 2.0, 1.0)
     ends = xp.ceil(pp * tp * cp * dp / gpus_per_node) - 1.0
     return xp.minimum(pp - 1.0, parted * ends)

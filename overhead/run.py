@@ -13,7 +13,7 @@ from overhead.special import negative_binomial_quantile, negative_binomial_tail
 LEAST = 1e-12
 DALY: dict[str, Any] = {
     "source": "daly2006",
-    "assumes": ("interruptions come at random and one by one, while restarting as well",),
+    "assumes": ("failures are random and independent, during restarts as well",),
 }
 
 
@@ -35,26 +35,26 @@ def mean_time_between_failures(day, failure_rate, run_nodes):
 # What a checkpoint takes.
 
 
-@derived(assumes=("gradients aren't saved",))
+@derived(assumes=("gradients are not saved",))
 def checkpoint_bytes(parameters, weight_bytes, optimizer_bytes):
-    """Bytes of a checkpoint: weights and the optimizer's states of the whole model."""
+    """Checkpoint size: weights and optimizer states of the model."""
     return parameters * (weight_bytes + optimizer_bytes)
 
 
 @derived(
     returns="checkpoint_bytes",
-    assumes=("frozen weights aren't saved",),
-    lacks={"parameters": "frozen weights aren't saved"},
+    assumes=("frozen weights are not saved",),
+    lacks={"parameters": "frozen weights are not saved"},
     when={"tuning": "lora"},
 )
 def adapted_checkpoint_bytes(adapter_parameters, weight_bytes, optimizer_bytes):
-    """Bytes of a checkpoint: adapters and the optimizer's states of them."""
+    """Checkpoint size: adapters and their optimizer states."""
     return adapter_parameters * (weight_bytes + optimizer_bytes)
 
 
-@derived(assumes=("servers share out what they hold alike, and write all at once",))
+@derived(assumes=("nodes split replicated data and write concurrently",))
 def checkpoint_flow_time(checkpoint_bytes, run_nodes, storage_bandwidth, total_storage_bandwidth):
-    """Time of a checkpoint's bytes on their way to storage."""
+    """Checkpoint transfer time to storage."""
     return checkpoint_bytes / xp.minimum(run_nodes * storage_bandwidth, total_storage_bandwidth)
 
 
@@ -69,11 +69,11 @@ def checkpoint_stall_time(checkpoint_write_time):
 
 @derived(
     returns="checkpoint_stall_time",
-    assumes=("computing goes on once each GPU's share is in its host's memory",),
+    assumes=("compute resumes when the part of each GPU is in host memory",),
     when={"saving": "staged"},
 )
 def staged_stall_time(checkpoint_bytes, world_size, staging_bandwidth):
-    """Time for which a staged checkpoint stops computing: its way to the hosts' memory."""
+    """Training stall per staged checkpoint: the copy to host memory."""
     return checkpoint_bytes / (world_size * staging_bandwidth)
 
 
@@ -124,7 +124,7 @@ def goodput(
     recovery_time,
     replacement_wait_fraction,
 ):
-    """Share of the run's time that brings the training on."""
+    """Goodput (useful time / run time)."""
     attempt = (checkpoint_interval + checkpoint_stall_time) / mean_time_between_failures
     running = _running(recovery_time, mean_time_between_failures, replacement_wait_fraction)
     return running * (checkpoint_interval / mean_time_between_failures) * _kept(attempt)
@@ -138,7 +138,7 @@ def checkpoint_overhead(
     recovery_time,
     replacement_wait_fraction,
 ):
-    """Share of the run's time lost to writing checkpoints that are of use."""
+    """Fraction of run time spent writing useful checkpoints."""
     attempt = (checkpoint_interval + checkpoint_stall_time) / mean_time_between_failures
     running = _running(recovery_time, mean_time_between_failures, replacement_wait_fraction)
     return running * (checkpoint_stall_time / mean_time_between_failures) * _kept(attempt)
@@ -152,7 +152,7 @@ def rework_fraction(
     recovery_time,
     replacement_wait_fraction,
 ):
-    """Share of the run's time lost to work that is done again."""
+    """Fraction of run time spent on rework."""
     attempt = (checkpoint_interval + checkpoint_stall_time) / mean_time_between_failures
     # Of a short attempt the first terms: the difference would lose its digits.
     short = attempt / 2.0 - attempt**2.0 / 12.0 + attempt**4.0 / 720.0
@@ -162,7 +162,7 @@ def rework_fraction(
 
 @formula(where="equation 20, the part of restarts", **DALY)
 def restart_fraction(recovery_time, mean_time_between_failures, replacement_wait_fraction):
-    """Share of the run's time lost from interruptions until it computes again."""
+    """Fraction of run time from failure to resumed training."""
     return (1.0 - replacement_wait_fraction) * -xp.expm1(
         -recovery_time / mean_time_between_failures
     )
@@ -173,7 +173,7 @@ def restart_fraction(recovery_time, mean_time_between_failures, replacement_wait
 
 @derived(assumes=("a server is away for as long on average wherever it stands",))
 def nodes_down(failure_rate, run_nodes, mean_time_to_repair, day):
-    """Servers that are away at once, on average: all at most."""
+    """Nodes down, mean: at most all."""
     return run_nodes * xp.minimum(failure_rate * mean_time_to_repair / day, 1.0)
 
 
@@ -194,7 +194,7 @@ def spare_nodes(nodes_down, down_dispersion, spare_coverage):
 @formula(**{**GAMMA, "assumes": (*GAMMA["assumes"], "a run waits while more are away than stand "
                                  "ready")})  # fmt: skip
 def replacement_wait_fraction(spare_nodes, nodes_down, down_dispersion):
-    """Share of the run's time in which more servers are away than stand ready."""
+    """Fraction of run time with more nodes down than spares."""
     return negative_binomial_tail(spare_nodes, nodes_down, down_dispersion)
 
 
@@ -203,20 +203,20 @@ def replacement_wait_fraction(spare_nodes, nodes_down, down_dispersion):
 
 @derived()
 def run_time(training_time, goodput):
-    """Time of a whole training with all that interrupts it."""
+    """Training time including interruptions."""
     return training_time / xp.maximum(goodput, LEAST)
 
 
 @derived()
 def run_days(run_time, day):
-    """Days of a whole training with all that interrupts it."""
+    """Training duration including interruptions, in days."""
     return run_time / day
 
 
 # Energy of a step: GPUs by what they do, hosts, cards, fans, switches, conversion, the site.
 
 
-@derived(assumes=("a GPU that communicates or waits takes what an idle one does",))
+@derived(assumes=("a communicating or waiting GPU has idle power",))
 def device_energy(world_size, power, idle_power_fraction, step_time, step_compute_time):
     """Energy of a step: all GPUs, idle all the time and busy while they compute."""
     busy = xp.maximum(1.0 - idle_power_fraction, 0.0) * xp.minimum(step_compute_time, step_time)
@@ -233,7 +233,7 @@ LEAST_LIMIT = usual_table()["run"]["least_power_share"].value
 @formula(
     source="zeus2023",
     assumes=(
-        "products and attention slow down, memory and links don't",
+        "GEMMs and attention slow down, HBM and links do not",
         "below a third of the power it is as slow as at a third",
     ),
     **LIMITED,
@@ -272,7 +272,7 @@ def host_energy(world_size, host_power, fan_power, step_time):
 
 @derived()
 def nics(world_size, nics_per_node, gpus_per_node):
-    """Network cards of all nodes."""
+    """NICs in the cluster."""
     return world_size * nics_per_node / gpus_per_node
 
 
@@ -283,14 +283,14 @@ total("node_energy", ("device_energy", "host_energy", "nic_energy"))
 
 @derived()
 def node_dc_power(node_energy, step_time, world_size, gpus_per_node):
-    """Power of a node in a step, on average, behind its supplies."""
+    """Average node power in a step, DC side."""
     return node_energy / (step_time * world_size) * gpus_per_node
 
 
 @derived(
     assumes=(
-        "a GPU's power holds its own links' ports, so that moved bits' energy is that of what "
-        "lies outside of its board: links, cables, transceivers",
+        "GPU power includes its link ports: energy per bit is for links, cables and "
+        "transceivers outside the board",
     )
 )
 def step_energy(node_energy, psu_efficiency, switch_energy, communication_energy, pue):
@@ -300,7 +300,7 @@ def step_energy(node_energy, psu_efficiency, switch_energy, communication_energy
 
 @derived()
 def token_energy(step_energy, tokens_per_step):
-    """Energy of a token: a step's by its tokens."""
+    """Energy per token."""
     return step_energy / tokens_per_step
 
 
@@ -312,7 +312,7 @@ product("training_energy", ("training_steps", "step_energy"))
 
 @derived(
     returns="gpu_hour_price",
-    assumes=("what is owned works all the time, and is worth nothing in the end",),
+    assumes=("owned hardware is used all the time, with no residual value",),
 )
 def price_of_owning(
     capital_cost,
@@ -339,7 +339,7 @@ def provisioned_gpus(world_size, spare_nodes, gpus_per_failing_node):
 
 @derived()
 def run_gpu_hours(provisioned_gpus, run_time, hour):
-    """GPU-hours of a whole training with all that interrupts it, spare GPUs counted."""
+    """GPU-hours including interruptions and spares."""
     return provisioned_gpus * run_time / hour
 
 

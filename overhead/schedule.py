@@ -37,9 +37,9 @@ PARTED = {**UNEVEN, "schedule": "|".join(_FORMS)}
 EVEN = "all stages take equally long"
 ASYNCHRONOUS = "a transfer occupies no device"
 WHOLE_GROUPS = "the micro-batches are a multiple of the stages"
-AT_LEAST_PP = "there are no fewer micro-batches than stages"
-AT_LEAST_H2 = "there are no fewer micro-batches than 2*pp - 1"
-AT_LEAST_DUAL = "there are no fewer micro-batches than 2*pp, and both are even"
+AT_LEAST_PP = "at least pp micro-batches"
+AT_LEAST_H2 = "at least 2*pp - 1 micro-batches"
+AT_LEAST_DUAL = "at least 2*pp micro-batches, both even"
 
 # The part of a backward for which the stage before waits.
 INPUT = "(stage_backward_time - stage_weight_time)"
@@ -59,19 +59,19 @@ def rounds(num_micro_batches: Array, pp: Array) -> Array:
 
 @derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS), when=GPIPE)
 def gpipe_p2p_time(p2p_time, pp):
-    """Time that transfers add to GPipe: its filling and its draining."""
+    """Exposed PP communication, GPipe: pipeline fill and drain."""
     return 2.0 * p2p_time * (pp - 1.0)
 
 
 @derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS), when=FORWARD)
 def forward_only_p2p_time(p2p_time, pp):
-    """Time that transfers add to forwards alone: their filling."""
+    """Exposed PP communication, forward-only: pipeline fill."""
     return p2p_time * (pp - 1.0)
 
 
 @derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS), when=PLAIN)
 def one_f_one_b_p2p_time(p2p_time, num_micro_batches, pp):
-    """Time that transfers add to 1F1B: nearly two of every micro-batch, for nothing hides them."""
+    """Exposed PP communication, 1F1B: nearly two transfers per micro-batch, not overlapped."""
     return 2.0 * p2p_time * rounds(num_micro_batches, pp)
 
 
@@ -83,7 +83,7 @@ def one_f_one_b_p2p_time(p2p_time, num_micro_batches, pp):
 def interleaved_p2p_time(
     pp, virtual_pipeline_size, p2p_time, num_micro_batches, stage_forward_time, stage_backward_time
 ):
-    """Time that transfers add to interleaved 1F1B.
+    """Exposed PP communication, interleaved 1F1B.
 
     Exact while a transfer is no longer than a chunk's forward and backward, each; beyond that the
     pipeline's time is within 15 % of the simulated one up to transfers of five chunks.
@@ -102,7 +102,7 @@ def interleaved_p2p_time(
     when=H1,
 )
 def zero_bubble_h1_p2p_time(p2p_time, num_micro_batches, pp, stage_weight_time):
-    """Time that transfers add to ZB-H1: once it is full, weights hide them."""
+    """Exposed PP communication, ZB-H1: overlapped with wgrad in steady state."""
     count = rounds(num_micro_batches, pp)
     ends = 2.0 * (pp - 1.0)
     beyond = xp.maximum(2.0 * p2p_time - stage_weight_time, 0.0)
@@ -113,7 +113,7 @@ def zero_bubble_h1_p2p_time(p2p_time, num_micro_batches, pp, stage_weight_time):
 def zero_bubble_h2_p2p_time(
     pp, p2p_time, stage_backward_time, stage_weight_time, stage_forward_time, num_micro_batches
 ):
-    """Time that transfers add to ZB-H2 if all devices wait for the last: one or two a stage.
+    """Exposed PP communication, ZB-H2 with synchronized updates: one or two transfers per stage.
 
     Exact while a transfer takes no longer than half of a forward and the input's backward; beyond
     that a rough estimate.
@@ -131,7 +131,7 @@ def zero_bubble_h2_p2p_time(
 def staggered_zero_bubble_h2_p2p_time(
     p2p_time, pp, num_micro_batches, stage_forward_time, stage_backward_time, stage_weight_time
 ):
-    """Time that transfers add to ZB-H2 if devices update one by one: two a stage.
+    """Exposed PP communication, ZB-H2 with device-by-device updates: two transfers per stage.
 
     Exact while a transfer takes no longer than half of a forward and the input's backward; beyond
     that a rough estimate.
@@ -143,7 +143,7 @@ def staggered_zero_bubble_h2_p2p_time(
 
 @derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_DUAL), when=DUAL)
 def dual_pipe_p2p_time(p2p_time, pp, num_micro_batches):
-    """Time that transfers add to DualPipe, at most: one of every micro-batch, nearly."""
+    """Exposed PP communication, DualPipe: at most nearly one transfer per micro-batch."""
     return p2p_time * (pp - 1.0) * (num_micro_batches / pp + 2.0)
 
 
@@ -161,14 +161,19 @@ total("pipeline_time", ("busy_time", "bubble_time", "exposed_pp_time", "stage_im
 
 # A device between the ends waits less where these have less to do.
 
-alias("bubble_time", "balanced_bubble_time", "Bubble of a pipeline, its stages taken as even")
-alias("stage_imbalance_time", "uneven_time", "Time that uneven ends add", when=PARTED)
+alias("bubble_time", "balanced_bubble_time", "Pipeline bubble for equal stages")
+alias(
+    "stage_imbalance_time",
+    "uneven_time",
+    "Pipeline time of uneven first and last stages",
+    when=PARTED,
+)
 ENDED = {**PARTED, "shapes": "known"}
 
 
 @derived(returns="bubble_time", when=ENDED)
 def ended_bubble_time(balanced_bubble_time, uneven_time):
-    """Bubble of a stage between the ends, less what shorter ends save."""
+    """Bubble of a middle stage, less the time saved by shorter first and last stages."""
     return xp.maximum(balanced_bubble_time + xp.minimum(uneven_time, 0.0), 0.0)
 
 
@@ -181,7 +186,7 @@ def ended_imbalance_time(balanced_bubble_time, uneven_time):
 
 @derived()
 def bubble_fraction(bubble_time, pipeline_time):
-    """Bubble over the pipeline's whole time."""
+    """Bubble / pipeline time."""
     return bubble_time / pipeline_time
 
 
@@ -201,7 +206,7 @@ def busy_time(num_micro_batches, stage_forward_time, stage_backward_time):
 
 
 product("busy_time", ("num_micro_batches", "stage_forward_time"),
-        "Time for which a device computes all micro-batches' forwards", when=FORWARD,
+        "Forward compute time of a device, all micro-batches", when=FORWARD,
         name="forward_only_busy_time")  # fmt: skip
 
 
@@ -219,7 +224,7 @@ total("stage_overlapped_time", ("stage_forward_time", "stage_backward_time"),
 def dual_pipe_busy_time(
     num_micro_batches, stage_forward_time, stage_backward_time, pp, stage_overlapped_time
 ):
-    """Time for which the first rank computes: one by one, and all others overlapped in pairs."""
+    """Compute time of the first rank: single passes, and overlapped pairs."""
     pairs = xp.maximum(num_micro_batches + 1.0 - 1.5 * pp, 0.0)
     both = stage_forward_time + stage_backward_time
     return num_micro_batches * both + pairs * (stage_overlapped_time - both)
@@ -248,7 +253,7 @@ def plain_bubble_time(pp, stage_forward_time, stage_backward_time):
     when=FORWARD,
 )
 def forward_only_bubble_time(pp, stage_forward_time):
-    """Bubble of forwards alone (prefill)."""
+    """Bubble of the forward-only schedule (prefill)."""
     return (pp - 1.0) * stage_forward_time
 
 
@@ -304,7 +309,7 @@ def zero_bubble_h2_bubble_time(pp, stage_forward_time, stage_backward_time, stag
 def staggered_zero_bubble_h2_bubble_time(
     pp, stage_forward_time, stage_backward_time, stage_weight_time
 ):
-    """Bubble of the zero-bubble schedule of twice the memory, if devices update one by one."""
+    """ZB-H2 bubble with device-by-device optimizer updates."""
     least = xp.maximum(stage_backward_time - stage_weight_time - stage_forward_time, 0.0)
     tail = stage_forward_time + stage_backward_time - 3.0 * stage_weight_time
     return (pp - 1.0) * xp.maximum(least, tail)
@@ -320,7 +325,7 @@ def staggered_zero_bubble_h2_bubble_time(
 def dual_pipe_bubble_time(
     pp, stage_overlapped_time, stage_backward_time, stage_weight_time, stage_forward_time
 ):
-    """Bubble of DualPipe: up to 4 % of the pipeline's time above the simulated one."""
+    """DualPipe bubble: up to 4 % of the pipeline time above simulation."""
     ends = stage_overlapped_time + stage_backward_time - 3.0 * stage_weight_time
     single = stage_forward_time + stage_backward_time - stage_overlapped_time
     return xp.maximum((pp / 2.0 - 1.0) * ends, xp.maximum(single, 0.0))
@@ -331,7 +336,7 @@ def dual_pipe_bubble_time(
 # The first stage is ``stage = 0``, the last ``stage = pp - 1``; beyond there is none, and none in
 # flight, so that stages can stand along an axis that is longer than some of the pipelines.
 
-KEPT = ("activations are held until the weights' gradients are done",)
+KEPT = ("activations are held until wgrad completes",)
 
 
 @formula(returns="in_flight_micro_batches", source="huang2019", where="section 2.3", when=GPIPE)
@@ -399,10 +404,12 @@ def dual_pipe_in_flight(num_micro_batches, stage, pp):
 
 
 @derived(
-    returns="in_flight_micro_batches", assumes=("nothing is kept for a backward",), when=FORWARD
+    returns="in_flight_micro_batches",
+    assumes=("nothing is saved for a backward pass",),
+    when=FORWARD,
 )
 def forward_only_in_flight(stage, pp):
-    """Micro-batches in flight where there are forwards alone: the one that is computed."""
+    """In-flight micro-batches, forward-only: one."""
     return xp.where(stage < pp, 1.0, 0.0)
 
 
@@ -421,7 +428,7 @@ ENDS = ("only the first and the last stage differ from the others",)
     when={"schedule": "gpipe|forward_only", **UNEVEN},
 )
 def flow_imbalance_time(num_micro_batches, pp, first_stage_extra_time, last_stage_extra_time):
-    """Time that uneven ends add to GPipe and to forwards alone: the slowest stage's, each time."""
+    """Pipeline time of uneven stages, GPipe and forward-only: the slowest stage in every pass."""
     both = first_stage_extra_time + last_stage_extra_time
     slower = xp.maximum(first_stage_extra_time, last_stage_extra_time)
     slowest = xp.where(pp > 2.0, xp.maximum(slower, 0.0), xp.where(pp > 1.0, slower, both))
@@ -459,7 +466,7 @@ def _plain(num_micro_batches, pp, first, last, p2p_time):
 def one_f_one_b_imbalance_time(
     num_micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time
 ):
-    """Time that uneven ends add to 1F1B: exact without transfers, else within 3 %."""
+    """Pipeline time of uneven stages, 1F1B: exact without transfers, else within 3 %."""
     return _plain(num_micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time)
 
 
@@ -476,7 +483,7 @@ def interleaved_imbalance_time(
     p2p_time,
     virtual_pipeline_size,
 ):
-    """Time that uneven ends add to interleaved 1F1B.
+    """Pipeline time of uneven stages, interleaved 1F1B.
 
     Exact without transfers where the last stage has no less extra work than the first, else up to
     8 % of the pipeline's time above the simulated one.

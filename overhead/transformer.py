@@ -34,7 +34,7 @@ DEEPSEEK_V3 = "deepseekv3"
 # Parameters of a layer and of the whole model, and how many of them one token meets.
 
 NORMS = ("two norms a layer",)
-MTP = ("layers that predict further tokens (MTP) aren't counted: mtp_parameters are theirs",)
+MTP = ("MTP layers are not counted: see mtp_parameters",)
 
 
 @formula(
@@ -50,14 +50,14 @@ def _layer(attention, mlp, norm):
 
 
 for _name, _mlp, _words in (
-    ("dense_layer", "mlp", "dense layer"),
-    ("moe_layer", "moe", "mixture-of-experts layer"),
-    ("active_moe_layer", "active_moe", "mixture-of-experts layer that one token meets"),
+    ("dense_layer", "mlp", "Parameters per dense layer"),
+    ("moe_layer", "moe", "Parameters per MoE layer"),
+    ("active_moe_layer", "active_moe", "Activated parameters per MoE layer"),
 ):
     declare(
         f"{_name}_parameters",
         ("mixer_parameters", f"{_mlp}_parameters", "norm_parameters"), _layer,
-        f"Parameters of one {_words}", source=VASWANI, where="section 3.1", assumes=NORMS,
+        _words, source=VASWANI, where="section 3.1", assumes=NORMS,
     )  # fmt: skip
 
 
@@ -67,7 +67,7 @@ product("embedding_parameters", ("vocabulary_size", "hidden_size"),
 
 @formula(assumes=("the output layer has no bias",), source=VASWANI, where="section 3.4")
 def output_parameters(tied_embeddings, vocabulary_size, hidden_size):
-    """Parameters of the output layer that the embedding lacks: none where they are tied."""
+    """LM head parameters not shared with the embedding: none if tied."""
     return (1.0 - tied_embeddings) * vocabulary_size * hidden_size
 
 
@@ -134,7 +134,7 @@ HYBRID_ORDER: dict[str, Any] = {
 
 @formula(**SHARED)
 def moe_parameters(experts, expert_parameters, router_parameters, shared_expert_parameters):
-    """Parameters of one layer's mixture of experts."""
+    """MoE block parameters per layer."""
     return experts * expert_parameters + router_parameters + shared_expert_parameters
 
 
@@ -142,7 +142,7 @@ def moe_parameters(experts, expert_parameters, router_parameters, shared_expert_
 def active_moe_parameters(
     experts_per_token, expert_parameters, router_parameters, shared_expert_parameters
 ):
-    """Parameters of one layer's mixture of experts that one token meets."""
+    """Activated MoE block parameters per layer."""
     return experts_per_token * expert_parameters + router_parameters + shared_expert_parameters
 
 
@@ -154,7 +154,7 @@ def active_moe_parameters(
     ),
 )
 def moe_layers(layers, dense_layers, moe_layer_frequency, experts, separate_moe_layers):
-    """Layers whose MLP is a mixture of experts."""
+    """MoE layers."""
     routed = xp.floor(xp.maximum(layers - dense_layers, 0.0) / moe_layer_frequency)
     routed = xp.where(separate_moe_layers > 0.0, separate_moe_layers, routed)
     return xp.where(experts > 0.0, xp.minimum(routed, layers), 0.0)
@@ -177,12 +177,12 @@ def dense_mlp_layers(layers, moe_layers):
 
 APPENDIX: dict[str, Any] = {"source": NARAYANAN, "where": "appendix on floating-point operations"}
 PALM: dict[str, Any] = {"source": CHOWDHERY, "where": "appendix B"}
-FULL = "masked scores count as computed"
+FULL = "masked positions count as computed"
 CAUSAL = "a token attends to itself and to earlier ones: half of the scores if there is no window"
 BACKWARD = "the backward pass costs twice the forward pass"
 
 
-@formula(**PALM, assumes=("embedding, norms and biases cost no matrix product",))
+@formula(**PALM, assumes=("embedding, norms and biases have no GEMMs",))
 def active_weights(
     layers,
     mixer_weights,
@@ -194,23 +194,23 @@ def active_weights(
     experts_per_token,
     expert_weights,
 ):
-    """Weights in the layers whose matrix products one token goes through."""
+    """Activated GEMM weights in the layers."""
     routed = router_weights + shared_expert_weights + experts_per_token * expert_weights
     return layers * mixer_weights + dense_mlp_layers * mlp_weights + moe_layers * routed
 
 
 @formula(**APPENDIX)
 def weight_flops_per_token(active_weights):
-    """Forward FLOPs of one token by the layers' weights."""
+    """Layer weight FLOPs per token, forward."""
     return 2.0 * active_weights
 
 
 @formula(
     **APPENDIX,
-    assumes=("every token's logits are computed, also where the embedding's table is shared",),
+    assumes=("logits are computed for every token, with tied embeddings as well",),
 )
 def logits_flops_per_token(hidden_size, vocabulary_size):
-    """Forward FLOPs of one token by the output layer."""
+    """LM head FLOPs per token, forward."""
     return 2.0 * hidden_size * vocabulary_size
 
 
@@ -229,26 +229,26 @@ def _scores(
     return layers * (mixed + index_flops)
 
 
-for _prefix, _masked, _words in (("", FULL, "counted"), ("causal_", CAUSAL, "not counted")):
+for _prefix, _masked, _words in (("", FULL, "full"), ("causal_", CAUSAL, "causal")):
     declare(
         f"{_prefix}attention_flops_per_token",
         ("layers", "attention_layer_fraction", f"{_prefix}attention_span", "heads",
          "query_head_size", "value_head_size", "mixer_scan_flops", f"{_prefix}index_flops"),
         _scores,
-        f"Forward FLOPs of one token by scores and values or a state, masked ones {_words}",
+        f"Attention or linear-attention state FLOPs per token, forward, {_words} attention",
         **APPENDIX, assumes=(_masked,),
     )  # fmt: skip
 
 
 total("forward_flops_per_token",
       ("weight_flops_per_token", "attention_flops_per_token", "logits_flops_per_token"),
-      "Forward FLOPs of one token, masked scores counted", **APPENDIX,
+      "Forward FLOPs per token, full attention", **APPENDIX,
       assumes=(FULL,))  # fmt: skip
 
 
 total("causal_forward_flops_per_token",
       ("weight_flops_per_token", "causal_attention_flops_per_token", "logits_flops_per_token"),
-      "Forward FLOPs of one token, masked scores not counted", **APPENDIX,
+      "Forward FLOPs per token, causal attention", **APPENDIX,
       assumes=(CAUSAL,))  # fmt: skip
 
 
@@ -268,15 +268,15 @@ for _prefix, _masked in (("", FULL), ("causal_", CAUSAL)):
 product(
     "tokens_per_step",
     ("global_batch_size", "sequence_length"),
-    "Tokens in a step's global batch",
+    "Tokens per step",
     source=NARAYANAN,
     where="section 5.1",
 )
 
 
 product("model_flops", ("model_flops_per_token", "tokens_per_step"),
-        "FLOPs of a step, masked scores counted", **PALM)  # fmt: skip
+        "Model FLOPs per step, full attention", **PALM)  # fmt: skip
 
 
 product("causal_model_flops", ("causal_model_flops_per_token", "tokens_per_step"),
-        "FLOPs of a step, masked scores not counted", **PALM)  # fmt: skip
+        "Model FLOPs per step, causal attention", **PALM)  # fmt: skip

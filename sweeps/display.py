@@ -304,18 +304,23 @@ def row(name: str) -> Row:
 
 
 def words(name: str) -> str:
-    """Return what a report calls a quantity: its row's words, or what the vocabulary says.
+    """Return what a report calls a quantity: its row's words, or what the vocabulary says."""
+    return row(name).words or of_part(VOCABULARY[name].meaning)
 
-    Of a part the vocabulary says first of what, as in ``memory: weights``.
-    """
-    own = row(name).words
-    return own or VOCABULARY[name].meaning.rpartition(": ")[2]
+
+# What the vocabulary says before a part of it, as in ``step time: optimizer update``.
+_WHOLES = ("step time", "step energy", "collective time")
+
+
+def of_part(meaning: str) -> str:
+    """Return what a quantity means, without the total that it is a part of."""
+    whole, _, part = meaning.partition(": ")
+    return part if whole in _WHOLES else meaning
 
 
 def noun(name: str) -> str:
-    """Return what a message calls a quantity: its meaning, with an article where it is a noun."""
-    meaning = VOCABULARY[name].meaning if name in VOCABULARY else name
-    return meaning if meaning.startswith(("whether", "what", "how")) else f"the {meaning}"
+    """Return what a message calls a quantity: its meaning, with an article."""
+    return f"the {VOCABULARY[name].meaning if name in VOCABULARY else name}"
 
 
 # What people say of a value that a figure holds: of others the name comes first.

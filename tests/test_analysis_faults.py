@@ -171,7 +171,7 @@ def test_all_faults_are_told_at_once(refused: Refused) -> None:
 )
 def test_sizes_of_what_is_sent_are_needed(refused: Refused, plan: str, words: str) -> None:
     length, hidden = refused(f"analysis --topology ring --params 70e9 {plan}")
-    one([length], f"{words} needs the tokens in a sequence; give --seq-len")
+    one([length], f"{words} needs the sequence length in tokens; give --seq-len")
     one([hidden], f"{words} needs the hidden size; give --hidden-size, or --model with a model")
     one(
         refused(f"analysis --topology ring --params 70e9 --seq-length 1024 {plan}"),

@@ -79,7 +79,7 @@ def test_a_table_is_tidy_and_has_words_for_codes() -> None:
     assert np.isnan(hole.latency_s)
     assert hole.status == "ranks_not_power_of_two"
     assert table.attrs["units"]["latency_s"] == "s"
-    assert table.attrs["long_name"]["ranks"] == "number of ranks in the group"
+    assert table.attrs["long_name"]["ranks"] == "ranks in the group"
     some = sweeps.to_dataframe(found.sel(topology="switch"))
     assert len(some) == 2
     assert {*some.topology} == {"switch"}
@@ -94,7 +94,7 @@ def test_xarrays_own_plot_has_names_and_units() -> None:
     found["time"].sel(ranks=8).plot()
     axes = pyplot.gca()
     words = [text.replace("\n", " ") for text in (axes.get_xlabel(), axes.get_ylabel())]
-    assert words == ["message size (as nccl-tests counts it) [byte]", "time of the operation [s]"]
+    assert words == ["message size (nccl-tests convention) [byte]", "collective time [s]"]
     assert "ranks = 8" in axes.get_title()
     pyplot.close("all")
 

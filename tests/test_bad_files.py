@@ -214,7 +214,7 @@ def test_reductions_and_figures_that_are_no_lists(refused: Refused, tmp_path: Pa
 def test_what_nothing_gives_is_told_with_the_file(refused: Refused, tmp_path: Path) -> None:
     written(tmp_path, GOOD.replace("message_bytes", "hops").replace('"1 MB"', "1"))
     (line,) = refused("run mine.toml")
-    assert line.startswith("mine.toml: time needs the message size (as nccl-tests counts it); give")
+    assert line.startswith("mine.toml: time needs the message size (nccl-tests convention); give")
 
 
 def test_specs_that_cannot_be_read(refused: Refused, tmp_path: Path) -> None:

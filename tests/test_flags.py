@@ -27,7 +27,7 @@ def test_an_option_says_what_it_gives(name: str) -> None:
     words = flags.words_of(name, command)
     assert words.rstrip("]").rstrip()
     if name in VOCABULARY and not flags.FLAGS.get(name, flags.Flag()).words:
-        meaning = VOCABULARY[name].meaning.removeprefix("whether ")
+        meaning = VOCABULARY[name].meaning.removesuffix(" (0 or 1)")
         assert words.lower().startswith(meaning.lower())
 
 
@@ -70,7 +70,7 @@ def test_a_switch_is_on_or_off(cli: Runner, on: str) -> None:
 def test_the_help_of_a_command_names_units_values_and_defaults(cli: Runner) -> None:
     shown = " ".join(cli("analysis --help").out.split())
     for words in (
-        "--micro-batch-size VALUES Sequences of a micro-batch. [default: 1]",
+        "--micro-batch-size VALUES Sequences per micro-batch. [default: 1]",
         "gpipe, one_f_one_b, interleaved,",
         "[B/s]. [default: the machine's (dgx-h100: 50 GB/s)]",
         "is an option by its name",

@@ -184,7 +184,7 @@ FIRST = (
     ("run nccl-measured --no-plot", r"software nccl: half of 928 points within \d+ %"),
     ("run all-reduce-algorithms --no-plot", r"switch: direct in \d+%, .* of 470 cases"),
     ("run llama3-70b-plans --no-plot",
-     r"least time of a step of 768 cells, memory up to 90% full: \S+ s, with tp .* \(measured "),
+     r"least step time of 768 cells, memory up to 90% full: \S+ s, with tp .* \(measured "),
     ("run tp-overlap --no-plot", r"overlap pays in 100% of the sizes, most \S+x on "),
 )  # fmt: skip
 

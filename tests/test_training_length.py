@@ -53,7 +53,7 @@ def test_each_model_of_several_has_its_own_length() -> None:
     for name, length in (("llama3-8b", 8192), ("llama2-7b", 4096)):
         alone = public.sweep(wanted, model=name, sequence_length=length, **STEP).step_time
         assert both.sel(model=name).item() == alone.item(), name
-    with pytest.raises(InputError, match="tokens in a sequence"):
+    with pytest.raises(InputError, match="sequence length in tokens"):
         public.sweep(wanted, model=["llama3-8b", "grok-1"], **STEP)
 
 

@@ -200,7 +200,7 @@ def _passed(ranks):
     sent=EVERY,
     carried=PASSED,
     source="derivation",
-    assumes=("all messages at once, each along its only path",),
+    assumes=("all messages concurrent, each on its only path",),
 )
 def direct(ranks):
     """All pairs at once; the link to the root's larger subtree is the busiest."""

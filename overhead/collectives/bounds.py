@@ -9,8 +9,8 @@ from overhead.quantity import Array
 FLAT = {"shape": "flat"}
 # What goes across the network; a message goes to a neighbour.
 ACROSS = {**FLAT, "collective": "all_reduce|all_gather|reduce_scatter|broadcast|reduce|all_to_all"}
-PORT = "a rank's ports must take in, or give out, what its part of the operation needs"
-VOLUME = "the links together must carry what the operation moves at least"
+PORT = "rank ports must receive, or send, the data of their rank"
+VOLUME = "all links together must carry at least the collective volume"
 
 
 @derived(assumes=("latency and transfer may overlap wholly",))
@@ -52,7 +52,7 @@ def p2p_latency_bound(ranks, hops, latency):
     when={**FLAT, "collective": "all_gather|reduce_scatter"},
 )
 def gather_bound(ranks, min_degree, links, serialization_time):
-    """Least transfer of an all_gather or a reduce_scatter."""
+    """Minimum transfer of an all-gather or a reduce-scatter."""
     share: Array = xp.maximum((ranks - 1.0) / (ranks * min_degree), (ranks - 1.0) / links)
     return share * serialization_time
 
@@ -63,7 +63,7 @@ def gather_bound(ranks, min_degree, links, serialization_time):
     when={**FLAT, "collective": "all_reduce", "in_network": "no"},
 )
 def all_reduce_bound(ranks, min_degree, links, serialization_time):
-    """Least transfer of an all_reduce."""
+    """Minimum transfer of an all-reduce."""
     share = xp.maximum(1.0 / min_degree, 2.0 * (ranks - 1.0) / links)
     return xp.where(ranks > 1.0, share, 0.0) * serialization_time
 
@@ -74,7 +74,7 @@ def all_reduce_bound(ranks, min_degree, links, serialization_time):
     when={**FLAT, "collective": "all_reduce", "in_network": "yes"},
 )
 def in_network_bound(ranks, min_degree, serialization_time):
-    """Least transfer of an all_reduce where the network reduces."""
+    """Minimum transfer of an all-reduce with reduction in the network."""
     return xp.where(ranks > 1.0, 1.0 / min_degree, 0.0) * serialization_time
 
 
@@ -82,7 +82,7 @@ def in_network_bound(ranks, min_degree, serialization_time):
     returns="bandwidth_bound", assumes=(PORT,), when={**FLAT, "collective": "broadcast|reduce|p2p"}
 )
 def broadcast_bound(ranks, min_degree, serialization_time):
-    """Least transfer of a broadcast, a reduce or one message."""
+    """Minimum transfer of a broadcast, a reduce or one message."""
     return xp.where(ranks > 1.0, 1.0 / min_degree, 0.0) * serialization_time
 
 
@@ -92,7 +92,7 @@ def broadcast_bound(ranks, min_degree, serialization_time):
     when={**FLAT, "collective": "all_to_all"},
 )
 def all_to_all_bound(ranks, min_degree, all_to_all_cut_load, serialization_time):
-    """Least transfer of an all_to_all."""
+    """Minimum transfer of an all-to-all."""
     share: Array = xp.maximum((ranks - 1.0) / (ranks * min_degree), all_to_all_cut_load)
     return share * serialization_time
 

@@ -30,10 +30,10 @@ from overhead.quantity import Array
 on_nodes = partial(algorithm, "hierarchical")
 on_rails = partial(on_nodes, BOTH, sent=EVERY, carried=MINIMAL, source="derivation", doubled=True)
 
-RAILS = "a node's ranks exchange with those at the same place in other nodes"
-POSTED = "in a node all messages are posted at once"
-CARD = "ranks that share a network card get equal parts of its bandwidth"
-PHASES = "phases on different levels run one after another"
+RAILS = "ranks of a node exchange with ranks of the same local index in other nodes"
+POSTED = "in a node all messages are posted concurrently"
+CARD = "ranks that share one NIC get equal parts of its bandwidth"
+PHASES = "phases on different levels are sequential"
 
 # Time of the whole message over a link of each level.
 WIRES = (
@@ -145,7 +145,7 @@ GROWN = "(node_ranks - 1)/ranks + (nodes - 1)/(nodes*pods) + (pods - 1)/pods"
     "intra_inter",
     carried=f"ranks*({GROWN})*message_bytes",
     source="derivation",
-    assumes=("every rank of a node fetches what the node lacks", CARD, PHASES),
+    assumes=("every rank of a node fetches the missing data of the node", CARD, PHASES),
 )
 def all_gather_intra_inter(node_ranks, nodes, pods, ranks_sharing_nic):
     """Ring in every node first, then rings along the rails, with all that the node has."""
@@ -284,7 +284,7 @@ def flat_pairwise(
 # Broadcasts on nodes of GPUs, and pods of nodes, and the reduces that mirror them.
 
 INWARDS = "between pods first, then between nodes, then in every node"
-ALONE = "one rank of each node sends, over one network card"
+ALONE = "one rank per node sends, through one NIC"
 
 
 def _inwards(
@@ -367,7 +367,7 @@ def scatter_rails(node_ranks, nodes, pods, ranks_sharing_nic):
     "scatter_rails",
     carried=RAILS_CARRIED,
     source="derivation",
-    assumes=("the broadcast backwards; at its end the root's node only gathers", CARD),
+    assumes=("the broadcast reversed; at the root, the node only gathers", CARD),
 )
 def reduce_scatter_rails(node_ranks, nodes, pods, ranks_sharing_nic):
     """Reduce_scatter in every node, reduces along the rails, a gather in the root's node."""
@@ -471,7 +471,7 @@ RING_STEP = _step(
     time=f"(ranks - 1)*{RING_STEP}",
     carried=MINIMAL,
     source="derivation",
-    assumes=("one ring, node after node; it leaves a node by one network card",),
+    assumes=("one ring, node after node; it leaves a node through one NIC",),
     links=PAID,
     doubled=True,
 )
@@ -528,9 +528,7 @@ DIRECT_STEP = _step(
     time=DIRECT_STEP,
     carried=MINIMAL,
     source="derivation",
-    assumes=(
-        "a rank posts all its messages at once and those of a level pay one latency together",
-    ),
+    assumes=("a rank posts all messages concurrently, one latency per level",),
     links=PAID,
 )
 def all_to_all_direct(node_ranks, nodes, pods, ranks_sharing_nic, **links):

@@ -29,7 +29,7 @@ def _inside_and_outside(inside, outside, node_ranks, groups):
 def rank_injection_bandwidth(
     node_ranks, nodes, pods, ranks_sharing_nic, intra_bandwidth, inter_bandwidth, pod_bandwidth
 ):
-    """Bytes a second out of one rank that sends alone: its port in the node and its cards."""
+    """Injection bandwidth of one rank sending alone: intra-node port and NICs."""
     links = _near_and_far(inter_bandwidth, pod_bandwidth, nodes, pods)
     cards = xp.maximum(1.0, 1.0 / ranks_sharing_nic) * links
     return _inside_and_outside(intra_bandwidth, cards, node_ranks, nodes * pods)
@@ -53,7 +53,7 @@ def node_injection_bandwidth(
 
 @derived(when=HIERARCHY)
 def shared_injection_bandwidth(node_ranks, nodes, pods, intra_bandwidth, node_injection_bandwidth):
-    """Bytes a second out of one rank when all send: its port and its part of the cards."""
+    """Injection bandwidth per rank with all ranks sending: port and NIC fraction."""
     cards = node_injection_bandwidth / node_ranks
     return _inside_and_outside(intra_bandwidth, cards, node_ranks, nodes * pods)
 
@@ -91,9 +91,9 @@ def level_p2p_latency_bound(
 
 # Transfer.
 
-SHARED_PORT = "all ranks together must take in, or give out, what the operation moves at least"
-NODE = "what enters or leaves a node passes its network cards"
-POD = "what enters or leaves a pod passes its network cards"
+SHARED_PORT = "all ranks together must receive, or send, at least the collective volume"
+NODE = "traffic into or out of a node passes its NICs"
+POD = "traffic into or out of a pod passes its NICs"
 LEVELS = (SHARED_PORT, NODE, POD)
 
 
@@ -111,7 +111,7 @@ def level_gather_bound(
     node_injection_bandwidth,
     pod_injection_bandwidth,
 ):
-    """Least transfer of an all_gather or a reduce_scatter: among ranks, nodes, and pods."""
+    """Minimum transfer of an all-gather or reduce-scatter: among ranks, nodes, and pods."""
     rank, node = (
         (ranks - 1.0) / shared_injection_bandwidth,
         (ranks - node_ranks) / node_injection_bandwidth,
@@ -134,14 +134,14 @@ def level_all_reduce_bound(
     node_injection_bandwidth,
     pod_injection_bandwidth,
 ):
-    """Least transfer of an all_reduce: among ranks, nodes, and pods."""
+    """Minimum transfer of an all-reduce: among ranks, nodes, and pods."""
     capacities = shared_injection_bandwidth, node_injection_bandwidth, pod_injection_bandwidth
     return 2.0 * level_gather_bound(message_bytes, ranks, node_ranks, pods, *capacities)
 
 
 @derived(
     returns="bandwidth_bound",
-    assumes=(*LEVELS, "every rank gives the whole message, every node and pod once"),
+    assumes=(*LEVELS, "every rank sends the full message, every node and pod once"),
     when={**HIERARCHY, "collective": "all_reduce", "in_network": "yes"},
 )
 def level_in_network_bound(
@@ -153,7 +153,7 @@ def level_in_network_bound(
     node_injection_bandwidth,
     pod_injection_bandwidth,
 ):
-    """Least transfer of an all_reduce whose switches reduce."""
+    """Minimum transfer of an all-reduce with in-switch reduction."""
     rank = 1.0 / shared_injection_bandwidth
     return message_bytes * _once(
         rank, ranks, node_ranks, pods, node_injection_bandwidth, pod_injection_bandwidth
@@ -162,7 +162,7 @@ def level_in_network_bound(
 
 @derived(
     returns="bandwidth_bound",
-    assumes=(*LEVELS, "the whole message leaves or enters the root, every node and pod"),
+    assumes=(*LEVELS, "the full message leaves or enters the root, every node and pod"),
     when={**HIERARCHY, "collective": "broadcast|reduce"},
 )
 def level_broadcast_bound(
@@ -175,7 +175,7 @@ def level_broadcast_bound(
     node_injection_bandwidth,
     pod_injection_bandwidth,
 ):
-    """Least transfer of a broadcast or a reduce."""
+    """Minimum transfer of a broadcast or a reduce."""
     rank = xp.maximum(
         1.0 / rank_injection_bandwidth, (ranks - 1.0) / ranks / shared_injection_bandwidth
     )
@@ -205,7 +205,7 @@ def level_exchange_bound(
     node_injection_bandwidth,
     pod_injection_bandwidth,
 ):
-    """Least transfer of an all_to_all."""
+    """Minimum transfer of an all-to-all."""
     pod_ranks = ranks / pods
     rank, node = (
         (ranks - 1.0) / shared_injection_bandwidth,
@@ -223,7 +223,7 @@ def level_exchange_bound(
 def level_p2p_bound(
     message_bytes, ranks, node_ranks, rank_injection_bandwidth, node_injection_bandwidth
 ):
-    """Least transfer of one message, between nodes where there are several."""
+    """Minimum transfer of one message, inter-node if there are several nodes."""
     node = xp.where(ranks > node_ranks, 1.0 / node_injection_bandwidth, 0.0)
     port = 1.0 / rank_injection_bandwidth
     return xp.asarray(message_bytes * xp.where(ranks > 1.0, xp.maximum(port, node), 0.0))

@@ -15,7 +15,7 @@ from overhead.quantity import Array
 HIERARCHY = {"topology": NAME}
 ONE_POD = {**HIERARCHY, "shape": "two_levels"}
 SEQUENTIAL = {**HIERARCHY, "phases": "sequential"}
-MODEL = ("a latency a hop, and the slowest link's bytes by its bandwidth",)
+MODEL = ("one latency per hop, and the bytes of the slowest link / its bandwidth",)
 
 
 # The shape.
@@ -30,7 +30,7 @@ def node_ranks(gpus_per_node, ranks):
 alias(
     "node_ranks",
     "ranks",
-    "Ranks in one node, of a message that is said to stay inside it: all",
+    "Ranks per node, intra-node message: all",
     assumes=("both ranks of a message share a node",),
     when={**HIERARCHY, "collective": "p2p", "link": "intra"},
 )
@@ -54,9 +54,9 @@ def pods(ranks, node_ranks, nodes):
     return xp.asarray(ranks / (node_ranks * nodes))
 
 
-@derived(assumes=("the node's other ranks use their network cards at the same time",))
+@derived(assumes=("all other ranks of the node use their NICs at the same time",))
 def ranks_sharing_nic(gpus_per_node, nics_per_node):
-    """Ranks of a node that share a network card."""
+    """Ranks that share one NIC."""
     return gpus_per_node / nics_per_node
 
 
@@ -93,7 +93,7 @@ TWO_LEVELS = Requirement(
 # Leaf switches.  What stays under one pays no oversubscription; what leaves it shares its uplinks.
 
 UPLINKS = "a leaf's uplinks are those of its nodes by the oversubscription, shared evenly"
-FILLED = "a group's nodes fill one leaf after another"
+FILLED = "nodes of a group fill leaf after leaf"
 LEAVES_ONCE = "a ring or a tree leaves a leaf once, whatever it has of the group"
 
 
@@ -112,7 +112,7 @@ def exchange_oversubscription(group_nodes: Array, leaf_members: Array, ratio: Ar
 
 @derived(assumes=(UPLINKS, FILLED, LEAVES_ONCE), when=HIERARCHY)
 def effective_oversubscription(nodes, pods, nodes_per_leaf, oversubscription):
-    """Oversubscription that a collective on neighbouring nodes meets."""
+    """Oversubscription seen by a collective on neighboring nodes."""
     return ring_oversubscription(nodes * pods, nodes_per_leaf, oversubscription)
 
 
@@ -122,7 +122,7 @@ def effective_oversubscription(nodes, pods, nodes_per_leaf, oversubscription):
     when={**HIERARCHY, "collective": "all_to_all"},
 )
 def all_to_all_oversubscription(nodes, pods, nodes_per_leaf, oversubscription):
-    """Oversubscription that an all_to_all on neighbouring nodes meets."""
+    """Oversubscription seen by an all-to-all on neighboring nodes."""
     return exchange_oversubscription(nodes * pods, nodes_per_leaf, oversubscription)
 
 
@@ -139,19 +139,19 @@ alias("pod_energy_per_bit", "inter_energy_per_bit", when=ONE_POD)
 
 @derived()
 def intra_serialization_time(message_bytes, intra_bandwidth):
-    """Time of the whole message over one link inside a node."""
+    """Message size / intra-node link bandwidth."""
     return message_bytes / intra_bandwidth
 
 
 @derived(assumes=("oversubscription divides the bandwidth of what leaves a node",), when=HIERARCHY)
 def inter_serialization_time(message_bytes, inter_bandwidth, effective_oversubscription):
-    """Time of the whole message over one network card between nodes."""
+    """Message size / NIC bandwidth."""
     return message_bytes * (effective_oversubscription / inter_bandwidth)
 
 
 @derived(assumes=("oversubscription divides the bandwidth of what leaves a pod",))
 def pod_serialization_time(message_bytes, pod_bandwidth, pod_oversubscription):
-    """Time of the whole message over one network card between pods."""
+    """Message size / inter-pod NIC bandwidth."""
     return message_bytes * (pod_oversubscription / pod_bandwidth)
 
 
@@ -193,8 +193,8 @@ def pod_time(pod_latency_count, pod_latency, pod_transfer_fraction, pod_serializ
 
 
 total("time", ("intra_time", "inter_time", "pod_time"),
-      "Time of the operation, level by level", name="level_time",
-      assumes=("phases on different levels run one after another",
+      "Collective time, level by level", name="level_time",
+      assumes=("phases on different levels are sequential",
                "the reduction itself costs nothing"),
       when={**SEQUENTIAL, "reduction": "free"})  # fmt: skip
 
@@ -236,7 +236,7 @@ total("link_fraction", ("intra_link_fraction", "inter_link_fraction", "pod_link_
 
 @derived(
     returns="energy",
-    assumes=("every byte costs its link's energy a bit; idle links cost nothing",),
+    assumes=("every byte has the energy per bit of its link; idle links cost nothing",),
     when=HIERARCHY,
 )
 def level_energy(

@@ -40,7 +40,7 @@ from overhead.quantity import Array
 on_mesh = partial(algorithm, "mesh")
 
 STEPS = "mesh_nx + mesh_ny + mesh_nz - 3"
-SPREAD = "each block spreads to both ends of a line"
+SPREAD = "each block spreads in both directions of a line"
 # What the busiest rank sends to gather along a line, in messages: inner ranks forward both ways.
 FORWARDED = "where({n} > 2, ({n} + 1)/{n}, ({n} - 1)/{n})"
 
@@ -84,7 +84,7 @@ def mesh_links(mesh_nx, mesh_ny, mesh_nz):
 
 @derived(returns="all_to_all_cut_load", when={"topology": "mesh"})
 def mesh_pair_cut(mesh_nx, mesh_ny, mesh_nz):
-    """Load of a mesh's links, cut into halves across its worst dimension."""
+    """Load of the mesh links at the bisection across the worst dimension."""
     return xp.maximum(
         xp.maximum(across_halves(mesh_nx), across_halves(mesh_ny)), across_halves(mesh_nz)
     )
@@ -259,7 +259,7 @@ def _laid(size: Array, longest_hop: Array) -> Cost:
     sent=EVERY,
     source="chan2007",
     where="ring on a linear array; there a message pays one latency whatever its path",
-    assumes=("the last rank's message goes back over the whole line", IN_TURN),
+    assumes=("the message of the last rank returns over the full line", IN_TURN),
     doubled=True,
 )
 def wrap(mesh_nx, mesh_ny, mesh_nz):
@@ -324,7 +324,7 @@ CORNER = "the root is a corner"
     "tree_pipe",
     time=f"where(ranks > 1, {REACH} + chunks - 1, 0)*{CHUNK}",
     source="derivation",
-    assumes=(CORNER, "it sends all ways at once"),
+    assumes=(CORNER, "it sends on all links concurrently"),
     mirrored=True,
 )
 def broadcast_tree_pipe(mesh_nx, mesh_ny, mesh_nz, chunks):
@@ -380,7 +380,7 @@ def _shifted(size: Array) -> Cost:
     "all_to_all",
     "shift_line",
     source="derivation",
-    assumes=("one shift at a time", "x, y, z in turn, each with the whole buffer"),
+    assumes=("one shift at a time", "x, y, z sequentially, each with the full buffer"),
 )
 def shift_line(mesh_nx, mesh_ny, mesh_nz):
     """Shift by 1, 2, .. ranks along a line, one dimension after the other."""
@@ -406,7 +406,7 @@ def multi_shift_line(mesh_nx, mesh_ny, mesh_nz):
     "all_to_all",
     "direct",
     source="derivation",
-    assumes=("all messages at once, along x, then y, then z",),
+    assumes=("all messages concurrent, along x, then y, then z",),
 )
 def direct(mesh_nx, mesh_ny, mesh_nz):
     """All pairs at once, each message straight along every dimension."""

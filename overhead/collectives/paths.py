@@ -161,7 +161,7 @@ def node_pairwise(node_ranks, nodes, pods, ranks_sharing_nic):
     source="hockney1994",
     assumes=(
         "between nodes of a pod; between pods if those have one node, else in the node",
-        "the node's other ranks use their network cards at the same time",
+        "all other ranks of the node use their NICs at the same time",
     ),
     form="message",
 )
@@ -187,8 +187,8 @@ def direct_between_nodes(node_ranks, nodes, pods, ranks_sharing_nic, hops):
 NODE_LINKS = ("message_bytes", "intra_bandwidth", "inter_bandwidth", "effective_oversubscription")
 on_streams = partial(on_nodes, "all_reduce", links=NODE_LINKS)
 
-STREAM = "bytes stream: a rank passes on, up and down, what comes in as it comes in"
-CHANNELS = "each rank is the head of its node for a part of the buffer, with its network card"
+STREAM = "streaming: a rank relays bytes up and down the tree as they arrive"
+CHANNELS = "each rank is the head of its node for a part of the buffer, with its NIC"
 ROTATED = "two binary trees over the nodes, turned so that all nodes carry the same"
 DEPTH = "2*ceil(log2(nodes))"
 INNER_NVLS = "where(node_ranks > 1, 1, 0)"
@@ -284,7 +284,7 @@ def _slow_switch(cost: Cost, factor: Array) -> Cost:
     f" + 2*where(nodes > 1, 1, 0)*inter_latency + maximum({SHARED}, {SWITCHES})",
     source="sharp2016",
     where="NCCL joins it with NVLS in nodes",
-    assumes=(STREAM, CHANNELS, "a latency up to the switches that add up, and one down"),
+    assumes=(STREAM, CHANNELS, "one latency up to the reducing switches, and one down"),
     requires=(TWO_LEVELS, NODE_NVLS, FABRIC_INC),
     in_network=True,
     form="sharp",

@@ -99,20 +99,20 @@ def _slowest(phase_1_time, phase_2_time, phase_3_time):
     when={**PIPELINED, "reduction": "free"},
 )
 def pipelined_time(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
-    """Time of the operation, its phases pipelined over chunks."""
+    """Collective time with phases pipelined over chunks."""
     slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)
     return phase_1_time + phase_2_time + phase_3_time + (pipelined_chunks - 1.0) * slowest
 
 
 @derived(
     returns="time",
-    assumes=(*FOLLOW, "the busiest rank's reductions overlap with nothing"),
+    assumes=(*FOLLOW, "reductions of the most loaded rank are not overlapped"),
     when={**PIPELINED, "reduction": "counted"},
 )
 def pipelined_reducing_time(
     phase_1_time, phase_2_time, phase_3_time, pipelined_chunks, reduction_time
 ):
-    """Time of the operation, its phases pipelined over chunks and its reductions included."""
+    """Collective time with phases pipelined over chunks, reductions included."""
     pipelined = pipelined_time(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks)
     return pipelined + reduction_time
 
@@ -179,7 +179,7 @@ product("pod_time", ("phase_3_passes", "phase_3_time"), name="pipelined_pod_time
 
 @derived(assumes=ON_THE_PATH, when=PIPELINED)
 def overlapped_phase_time(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
-    """Time of the phases that go on while a chunk waits for the slowest dimension."""
+    """Phase time while a chunk waits for the slowest dimension."""
     every = phase_1_time + phase_2_time + phase_3_time
     slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)
     return (pipelined_chunks - 1.0) * (every - slowest)

@@ -14,7 +14,7 @@ from overhead.quantity import Array
 on_ring = partial(algorithm, "ring")
 broadcast = partial(on_ring, "broadcast", mirrored=True)
 
-FORWARDS = "a rank stores what it receives and forwards what isn't its own"
+FORWARDS = "store-and-forward of blocks for other ranks"
 
 network(
     "ring",
@@ -35,7 +35,7 @@ network(
 
 @derived(returns="diameter", when={"topology": "ring"})
 def ring_diameter(ranks):
-    """Distance half round a ring."""
+    """Distance halfway around the ring."""
     return xp.floor(ranks / 2.0)
 
 
@@ -47,7 +47,7 @@ def ring_ports(ranks):
 
 @derived(returns="all_to_all_cut_load", when={"topology": "ring"})
 def ring_pair_cut(ranks, min_degree):
-    """Load of a ring's links, cut into halves."""
+    """Load of the ring links at the bisection."""
     return across_halves(ranks) / min_degree
 
 
@@ -72,7 +72,7 @@ def bucket(ranks):
     "ring_split",
     source="scalingbook",
     where="chapter 3 (bandwidth of both directions)",
-    assumes=("full-duplex links", "both directions at once"),
+    assumes=("full-duplex links", "both directions concurrent"),
     doubled=True,
 )
 def bucket_split(ranks):
@@ -88,7 +88,7 @@ def bucket_split(ranks):
     "ring_short",
     source="scalingbook",
     where="chapter 3 (every block spreads both ways)",
-    assumes=("full-duplex links", "both directions at once"),
+    assumes=("full-duplex links", "both directions concurrent"),
     doubled=True,
 )
 def bucket_short(ranks):
@@ -146,7 +146,7 @@ def broadcast_chain(ranks: Array, chunks: Array) -> Cost:
     "tree_pipe",
     time=f"where(ranks > 1, floor(ranks/2) + chunks - 1, 0)*{CHUNK}",
     source="derivation",
-    assumes=("the root sends both ways round at once",),
+    assumes=("the root sends in both directions concurrently",),
 )
 def broadcast_tree_pipe(ranks: Array, chunks: Array) -> Cost:
     """Two chains from the root, one each way round, each with every chunk."""
@@ -159,7 +159,7 @@ def broadcast_tree_pipe(ranks: Array, chunks: Array) -> Cost:
     "phased",
     time=f"where(ranks > 1, floor(ranks/2) + chunks - 1, 0)*{CHUNK}",
     source="derivation",
-    assumes=("the root sends both ways round at once",),
+    assumes=("the root sends in both directions concurrently",),
 )
 def broadcast_phased(ranks: Array, chunks: Array) -> Cost:
     """Dimension by dimension: on a ring, which has one, the same as the tree."""
@@ -171,7 +171,7 @@ def broadcast_phased(ranks: Array, chunks: Array) -> Cost:
     time="where(ranks > 1, ranks - 2 + chunks, 0)"
     "*(latency + message_bytes/(where(ranks == 2, 1, 2)*chunks*bandwidth))",
     source="derivation",
-    assumes=("both directions at once",),
+    assumes=("both directions concurrent",),
 )
 def broadcast_two_chains(ranks: Array, chunks: Array) -> Cost:
     """Two chains round the whole ring, half of the buffer each way."""
@@ -256,7 +256,10 @@ def all_to_all_fwd_bidir(ranks):
     "all_to_all",
     "direct",
     source="derivation",
-    assumes=("all messages at once, the shorter way", "the message to half of the ring is split"),
+    assumes=(
+        "all messages concurrent, on the shorter path",
+        "the message to half of the ring is split",
+    ),
 )
 def all_to_all_direct(ranks):
     """All pairs at once, each message the shorter way round."""

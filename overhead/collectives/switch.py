@@ -25,8 +25,8 @@ from overhead.special import popcount_sum
 on_switch = partial(algorithm, "switch")
 by_switch = partial(on_switch, in_network=True)
 
-AT_ONCE = "a rank posts its N - 1 messages at once and they pay one latency together"
-ONE_BY_ONE = "a rank posts its N - 1 messages one after another, each for one latency"
+AT_ONCE = "a rank posts its N - 1 messages concurrently, with one latency in total"
+ONE_BY_ONE = "a rank posts its N - 1 messages sequentially, one latency each"
 
 network(
     "tree",
@@ -79,7 +79,7 @@ constant("min_degree", 1.0, when={"topology": "switch|tree"}, name="switch_ports
 
 @derived(returns="all_to_all_cut_load", when={"topology": "switch|tree"})
 def switch_pair_cut(ranks):
-    """Load of a switch's port."""
+    """Load of a switch port."""
     return (ranks - 1.0) / ranks
 
 
@@ -200,8 +200,8 @@ def _double_tree_pieces(ranks: Array) -> list[Interval]:
     where="two trees; the loads of a shared port are derived here",
     assumes=(
         "each tree takes half of the buffer, in chunks",
-        "reduce and broadcast overlap and share a rank's port",
-        "an upper bound where the number of ranks is no power of two and the chunks are few",
+        "reduce and broadcast overlap and share the port of a rank",
+        "an upper bound if the number of ranks is not a power of two and the chunks are few",
     ),
     exact_chunks="(ranks <= 4) | (log2(ranks) == ceil(log2(ranks)))"
     " | (chunks == 1) | (chunks >= 2*ceil(log2(ranks)))",
@@ -259,7 +259,7 @@ def chain(ranks, chunks):
     "broadcast",
     "flat",
     source="derivation",
-    assumes=("the root posts its N - 1 messages at once and they pay one latency together",),
+    assumes=("the root posts its N - 1 messages concurrently, with one latency in total",),
     mirrored=True,
 )
 def broadcast_flat(ranks):
@@ -298,7 +298,7 @@ def all_to_all_bruck(ranks):
 # way, and writes a slice to all ranks, itself included, through the switch, which multicasts it.
 # Bytes over links count once a message that passes the switch, half for each of its two ports.
 
-STREAMED = "the switch passes on what comes in as it comes in"
+STREAMED = "the switch relays bytes as they arrive (cut-through)"
 PASSES = "bytes stream: a rank writes while it reads; a latency to read, and one to write"
 
 

@@ -11,41 +11,41 @@ FLAT = {"shape": "flat"}
 SEQUENTIAL = {"phases": "sequential"}
 FLAT_SEQUENTIAL = {**FLAT, **SEQUENTIAL}
 HOCKNEY = "hockney1994"
-MODEL = ("a latency a hop, and the slowest link's bytes by its bandwidth",)
+MODEL = ("one latency per hop, and the bytes of the slowest link / its bandwidth",)
 
 
 # What a flat network takes from a machine: its link, and what its switch can do.
 
-IN_NODE = "a flat network lies in a node while its ranks fit into one"
+IN_NODE = "a flat network is intra-node while its ranks fit into one node"
 
 
 @derived(returns="latency", assumes=(IN_NODE,), when={"link": "auto"})
 def flat_latency(ranks, gpus_per_node, intra_latency, inter_latency):
-    """Latency of a flat network's link."""
+    """Link latency of a flat network."""
     return xp.where(ranks <= gpus_per_node, intra_latency, inter_latency)
 
 
 @derived(returns="bandwidth", assumes=(IN_NODE,), when={"link": "auto"})
 def flat_bandwidth(ranks, gpus_per_node, intra_bandwidth, inter_bandwidth):
-    """Bandwidth of a flat network's link."""
+    """Link bandwidth of a flat network."""
     return xp.where(ranks <= gpus_per_node, intra_bandwidth, inter_bandwidth)
 
 
 @derived(returns="energy_per_bit", assumes=(IN_NODE,), when={"link": "auto"})
 def flat_energy_per_bit(ranks, gpus_per_node, intra_energy_per_bit, inter_energy_per_bit):
-    """Energy of one bit over a flat network's link."""
+    """Energy per bit on a link of a flat network."""
     return xp.where(ranks <= gpus_per_node, intra_energy_per_bit, inter_energy_per_bit)
 
 
 @derived(returns="has_inc", when={"link": "auto"})
 def flat_inc(ranks, gpus_per_node, intra_inc, inter_inc):
-    """Whether the switch reduces in the network."""
+    """In-switch reduction available (0 or 1)."""
     return xp.where(ranks <= gpus_per_node, intra_inc, inter_inc)
 
 
 @derived(returns="has_nvls", when={"link": "auto"})
 def flat_nvls(ranks, gpus_per_node, intra_nvls):
-    """Whether the switch reduces and multicasts what ranks read and write."""
+    """NVLS available (0 or 1)."""
     return xp.where(ranks <= gpus_per_node, intra_nvls, 0.0)
 
 
@@ -81,7 +81,7 @@ alias("in_network_latency", "latency", when={"link": "inter"})
 
 @formula(source=HOCKNEY)
 def serialization_time(message_bytes, bandwidth):
-    """Time of the whole message over one link."""
+    """Message size / link bandwidth."""
     return message_bytes / bandwidth
 
 
@@ -105,7 +105,7 @@ product(
 )
 
 
-total("time", ("latency_time", "bandwidth_time"), "Time of the operation", source=HOCKNEY,
+total("time", ("latency_time", "bandwidth_time"), "Collective time", source=HOCKNEY,
       assumes=(*MODEL, "the reduction itself costs nothing"),
       when={**FLAT_SEQUENTIAL, "reduction": "free"})  # fmt: skip
 
@@ -113,7 +113,7 @@ total("time", ("latency_time", "bandwidth_time"), "Time of the operation", sourc
 @formula(
     source="thakur2005",
     where="the term in gamma",
-    assumes=("the busiest rank's reductions overlap with nothing",),
+    assumes=("reductions of the most loaded rank are not overlapped",),
 )
 def reduction_time(reduced_fraction, message_bytes, reduction_cost):
     """Part of the time that is reduction."""
@@ -121,28 +121,28 @@ def reduction_time(reduced_fraction, message_bytes, reduction_cost):
 
 
 total("time", ("latency_time", "bandwidth_time", "reduction_time"),
-      "Time of the operation, its reductions included", source="thakur2005",
+      "Collective time, reductions included", source="thakur2005",
       where="the terms in alpha, beta and gamma", assumes=MODEL,
       when={"phases": "sequential", "reduction": "counted"}, name="reducing_time")  # fmt: skip
 
 
 @derived(
     returns="intra_time",
-    assumes=("a flat network lies in a node while its ranks fit into one",),
+    assumes=("a flat network is intra-node while its ranks fit into one node",),
     when={**FLAT, "link": "auto"},
 )
 def flat_intra_time(time, ranks, gpus_per_node):
-    """Part of a flat network's time that is spent inside a node: all or nothing."""
+    """Intra-node part of the time on a flat network: all or nothing."""
     return xp.where(ranks <= gpus_per_node, time, 0.0)
 
 
 @derived(
     returns="inter_time",
-    assumes=("a flat network lies in a node while its ranks fit into one",),
+    assumes=("a flat network is intra-node while its ranks fit into one node",),
     when={**FLAT, "link": "auto"},
 )
 def flat_inter_time(time, ranks, gpus_per_node):
-    """Part of a flat network's time that is spent between nodes: all or nothing."""
+    """Inter-node part of the time on a flat network: all or nothing."""
     return xp.where(ranks <= gpus_per_node, 0.0, time)
 
 
@@ -152,7 +152,7 @@ alias("inter_time", "time", "All of the time", when={**FLAT, "link": "inter"})
 constant("intra_time", 0.0, "No part of the time", when={**FLAT, "link": "inter"})
 
 
-product("sent_bytes", ("sent_fraction", "message_bytes"), "Most bytes that one rank sends")
+product("sent_bytes", ("sent_fraction", "message_bytes"), "Bytes sent per rank (maximum)")
 
 
 product("link_bytes", ("link_fraction", "message_bytes"), "Bytes over all links together",
@@ -160,7 +160,9 @@ product("link_bytes", ("link_fraction", "message_bytes"), "Bytes over all links 
         )  # fmt: skip
 
 
-@derived(assumes=("every byte costs its link's energy a bit; idle links cost nothing",), when=FLAT)
+@derived(
+    assumes=("every byte has the energy per bit of its link; idle links cost nothing",), when=FLAT
+)
 def energy(link_bytes, energy_per_bit):
     """Energy of all bytes over all links."""
     return link_bytes * (8.0 * energy_per_bit)
@@ -182,7 +184,7 @@ def algbw(message_bytes, time):
     when={"collective": "all_reduce"},
 )
 def all_reduce_bus_factor(ranks):
-    """Factor from algorithm to bus bandwidth of an all_reduce."""
+    """Bus bandwidth / algorithm bandwidth of an all-reduce."""
     return 2.0 * (ranks - 1.0) / ranks
 
 
@@ -193,7 +195,7 @@ def all_reduce_bus_factor(ranks):
     when={"collective": "all_gather|reduce_scatter|all_to_all"},
 )
 def scattered_bus_factor(ranks):
-    """Factor from algorithm to bus bandwidth where ranks hold a share each."""
+    """Bus bandwidth / algorithm bandwidth of collectives with sharded data."""
     return (ranks - 1.0) / ranks
 
 
@@ -204,13 +206,13 @@ def scattered_bus_factor(ranks):
     when={"collective": "broadcast|reduce|p2p"},
 )
 def whole_bus_factor(ranks):
-    """Factor from algorithm to bus bandwidth where the message stays whole."""
+    """Bus bandwidth / algorithm bandwidth of collectives with the full message."""
     return xp.where(ranks > 1.0, 1.0, 0.0)
 
 
 product("busbw", ("bus_factor", "algbw"), "Bus bandwidth", source="nccltests",
         where="doc/PERFORMANCE.md, bus bandwidth",
-        assumes=("with reduction in the network it is no wire speed",))  # fmt: skip
+        assumes=("not the wire speed if the network reduces",))  # fmt: skip
 
 
 # What a step pays: of links alone their latency and bandwidth, and no ramp; a library has its own.

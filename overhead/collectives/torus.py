@@ -109,7 +109,7 @@ def union(shared: Callable[[tuple[str, ...], tuple[str, ...]], str], heights: st
 
 
 REACH = f"({over('floor({n}/2)')})"
-IN_TURN = "the dimensions x, y, z in turn (all_gather: z, y, x), the buffer shrinking"
+IN_TURN = "the dimensions x, y, z sequentially (all-gather: z, y, x), with a shrinking buffer"
 
 network(
     "torus",
@@ -144,7 +144,7 @@ def torus_ports(mesh_nx, mesh_ny, mesh_nz):
 
 @derived(returns="all_to_all_cut_load", when={"topology": "torus"})
 def torus_pair_cut(mesh_nx, mesh_ny, mesh_nz):
-    """Load of a torus' links, cut into halves across its worst dimension."""
+    """Load of the torus links at the bisection across the worst dimension."""
     loads = [across_halves(n) / xp.where(n > 2.0, 2.0, 1.0) for n in (mesh_nx, mesh_ny, mesh_nz)]
     return longest(*loads)
 
@@ -178,7 +178,7 @@ def ring_by_ring(mesh_nx, mesh_ny, mesh_nz):
     "ring_split",
     source="scalingbook",
     where="chapter 3 (bandwidth of both directions)",
-    assumes=("full-duplex links", "both directions at once", IN_TURN),
+    assumes=("full-duplex links", "both directions concurrent", IN_TURN),
 )
 def ring_split(mesh_nx, mesh_ny, mesh_nz):
     """Two rings along one dimension after the other, half of the buffer each way round."""
@@ -189,7 +189,7 @@ def ring_split(mesh_nx, mesh_ny, mesh_nz):
     "ring_short",
     source="scalingbook",
     where="chapter 3 (every block spreads both ways)",
-    assumes=("full-duplex links", "both directions at once", IN_TURN),
+    assumes=("full-duplex links", "both directions concurrent", IN_TURN),
 )
 def ring_short(mesh_nx, mesh_ny, mesh_nz):
     """Every block spreads both ways round, along one dimension after the other."""
@@ -217,7 +217,7 @@ def all_reduce_tree_pipe(mesh_nx, mesh_ny, mesh_nz, chunks):
     "tree_pipe",
     time=f"where(ranks > 1, {REACH} + chunks - 1, 0)*{CHUNK}",
     source="derivation",
-    assumes=("the root sends all ways at once",),
+    assumes=("the root sends on all links concurrently",),
     mirrored=True,
 )
 def broadcast_tree_pipe(mesh_nx, mesh_ny, mesh_nz, chunks):
@@ -270,7 +270,7 @@ def broadcast_chain(mesh_nx, mesh_ny, mesh_nz, chunks):
     time="where(ranks > 1, ranks - 2 + chunks, 0)"
     "*(latency + message_bytes/(where(ranks == 2, 1, 2)*chunks*bandwidth))",
     source="derivation",
-    assumes=("both directions at once",),
+    assumes=("both directions concurrent",),
     requires=(ONE_DIMENSION,),
     mirrored=True,
 )
@@ -370,7 +370,7 @@ SPLIT = rotated(
     time=f"{STEPS}*latency + {SPLIT}*message_bytes/bandwidth",
     source="jain2010",
     where="for equal sizes; the sum for unequal ones is derived here",
-    assumes=(*ASSUMES, "both directions at once"),
+    assumes=(*ASSUMES, "both directions concurrent"),
 )
 def multi_ring_split(mesh_nx, mesh_ny, mesh_nz):
     """Two rings along all dimensions at once, a part of the buffer on each, half each way round."""
@@ -406,7 +406,7 @@ SHORT = rotated(
     time=f"{SHORT_STEPS}*latency + {SHORT}*message_bytes/bandwidth",
     source="scalingbook",
     where="chapter 3, for equal sizes; the sum for unequal ones is derived here",
-    assumes=(*ASSUMES, "both directions at once"),
+    assumes=(*ASSUMES, "both directions concurrent"),
 )
 def multi_ring_short(mesh_nx, mesh_ny, mesh_nz):
     """Every block spreads both ways round, along all dimensions at once, a part on each."""
@@ -426,7 +426,7 @@ def multi_ring_short(mesh_nx, mesh_ny, mesh_nz):
 
 # all_to_all on a torus: dimension by dimension, parts of the buffer side by side, or directly.
 
-WHOLE_IN_TURN = "the dimensions x, y, z in turn, each with the whole buffer"
+WHOLE_IN_TURN = "the dimensions x, y, z sequentially, each with the full buffer"
 SENT = f"({over('({n} - 1)/{n}')})*message_bytes"
 ONE_WAY = f"({over('({n} - 1)/2')})"
 SHORTER = f"({over('floor({n}*{n}/4)/{n}')})"
@@ -539,7 +539,7 @@ def multi_fwd_bidir(mesh_nx, mesh_ny, mesh_nz):
     "direct",
     source="derivation",
     assumes=(
-        "all messages at once, along x, then y, then z, the shorter way",
+        "all messages concurrent, along x, then y, then z, on the shorter path",
         "the message to half of a ring is split",
     ),
 )

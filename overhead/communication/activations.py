@@ -26,14 +26,12 @@ TP: dict[str, Any] = {
 
 
 product("tp_message_bytes", ("communication_bytes", "rank_tokens", "hidden_size"),
-        "Activations between blocks of a micro-batch's tokens on a rank", **WHOLE)  # fmt: skip
+        "Activations between TP blocks of a micro-batch per rank", **WHOLE)  # fmt: skip
 
 
 @formula(
     source="derivation",
-    assumes=(
-        "modules left in 16 bits gather theirs as they are; of a layer's two blocks the mean",
-    ),
+    assumes=("modules kept in BF16 gather BF16 input; the mean of the two blocks of a layer",),
 )
 def tp_gather_message_bytes(
     tp_gather_byte_ratio,
@@ -41,13 +39,13 @@ def tp_gather_message_bytes(
     low_precision_layer_fraction,
     tp_message_bytes,
 ):
-    """Inputs of a block of a micro-batch's tokens on a rank, as they are gathered."""
+    """Gathered TP block input of a micro-batch per rank."""
     narrow = 0.5 * (low_precision_attention_fraction + low_precision_layer_fraction)
     return (1.0 - narrow * (1.0 - tp_gather_byte_ratio)) * tp_message_bytes
 
 
 alias("tp_gather_message_bytes", "tp_message_bytes",
-      "Inputs of a block, which adapters take in 16 bits: they are gathered so, once",
+      "Gathered TP block input with adapters: once, in BF16",
       lacks=dict.fromkeys(("low_precision_attention_fraction", "low_precision_layer_fraction"),
                           "what is gathered is in 16 bits, whatever frozen products take"),
       when={"tuning": "lora"})  # fmt: skip
@@ -56,18 +54,18 @@ GATHERED = {**TP, "message": "tp_gather_message_bytes"}
 REDUCED = {**TP, "message": "tp_message_bytes", "repeated": "recomputed_reductions"}
 operation(
     "tp_all_reduce",
-    "all_reduce of a block's output",
+    "all-reduce of TP block output",
     "all_reduce",
     forward=("replicated_activations",),
     backward=("replicated_activations",),
     **REDUCED,
 )
-operation("tp_all_gather", "all_gather of a block's input", "all_gather",
+operation("tp_all_gather", "all-gather of TP block input", "all_gather",
           forward=("sequence_parallel",), backward=("sequence_parallel",),
           repeated="recomputed_gathers", **GATHERED)  # fmt: skip
-operation("tp_reduce_scatter", "reduce_scatter of a block's output", "reduce_scatter",
+operation("tp_reduce_scatter", "reduce-scatter of TP block output", "reduce_scatter",
           forward=("sequence_parallel",), backward=("sequence_parallel",), **REDUCED)  # fmt: skip
-operation("tp_weight_gather", "all_gather of a saved input, for the weights' gradient",
+operation("tp_weight_gather", "all-gather of saved TP input (wgrad)",
           "all_gather", backward=("sequence_parallel",), **GATHERED)  # fmt: skip
 
 # One layer and micro-batch: two blocks, or those of a mixture's layer.
@@ -84,7 +82,7 @@ for _layer, _blocks in (("tp_layer", 2.0), ("tp_moe_layer", "moe_layer_blocks"))
     added(f"{_layer}_gather_time", times(("tp_weight_gather",), "backward", factors=_of), **SPLIT)
     added(f"{_layer}_recompute_time", times(OF_BLOCK, "recompute", factors=_of), **SPLIT)
 added("tp_reduction_time", times(("tp_all_reduce", "tp_reduce_scatter"), "backward"),
-      "Time to add up a block's output, or its input's gradient", **SPLIT)  # fmt: skip
+      "Reduction time of TP block output, or of its input gradient", **SPLIT)  # fmt: skip
 # Of recomputed modules the MLP of a dense layer is a block, and shared experts are one.
 added("tp_layer_recompute_time", times(OF_BLOCK, "forward", factors=("recompute_mlp",)),
       lacks=LACKING, when={"recompute": "selective"}, **SPLIT)  # fmt: skip
@@ -113,20 +111,20 @@ END: dict[str, Any] = {"dimension": "vocabulary", "group": "tp", "share": "end_s
 
 
 product("loss_message_bytes", ("single_bytes", "rank_tokens"),
-        "A single-precision number of each of a micro-batch's tokens on a rank",
+        "One FP32 value per token of a micro-batch per rank",
         **LOSS)  # fmt: skip
 
 
 @formula(**TIED)
 def tied_message_bytes(reduction_bytes, padded_vocabulary_size, hidden_size, tp):
-    """Gradients of a rank's part of the embedding's table."""
+    """Gradients of the embedding shard of a rank."""
     return reduction_bytes * padded_vocabulary_size * hidden_size / tp
 
 
 constant(
     "tied_message_bytes",
     0.0,
-    assumes=("shapes aren't known: no table is shared",),
+    assumes=("unknown shapes: no tied embedding",),
     when=UNKNOWN,
     **TIED,
 )
@@ -144,13 +142,13 @@ JOINED: dict[str, Any] = {
 
 @formula(**JOINED)
 def mtp_message_bytes(tp_message_bytes):
-    """Hidden states and embeddings of a micro-batch's tokens on a rank, together."""
+    """Hidden states and MTP embeddings of a micro-batch per rank."""
     return 2.0 * tp_message_bytes
 
 
 @formula(**JOINED)
 def mtp_gather_message_bytes(tp_gather_message_bytes):
-    """Hidden states and embeddings of a micro-batch's tokens on a rank, as they are gathered."""
+    """Gathered hidden states and MTP embeddings of a micro-batch per rank."""
     return 2.0 * tp_gather_message_bytes
 
 
@@ -159,39 +157,39 @@ PREDICTED: dict[str, Any] = {**END, "each": ((1.0, "mtp_depths"),)}
 FURTHER: dict[str, Any] = {**END, "each": ("mtp_depths",)}
 WITHOUT, WITH = ("replicated_activations",), ("sequence_parallel",)
 for _name, _words, _collective, _message, _forward, _backward, _said in (
-    ("embedding_all_reduce", "activations at the embedding",
+    ("embedding_all_reduce", "embedding activations",
      "all_reduce", "tp_message_bytes", WITHOUT, None, {**END, **SPLIT}),
-    ("embedding_all_gather", "activations at the embedding",
+    ("embedding_all_gather", "embedding activation gradients",
      "all_gather", "tp_message_bytes", None, WITH, {**END, **SPLIT}),
-    ("embedding_reduce_scatter", "activations at the embedding",
+    ("embedding_reduce_scatter", "embedding activations",
      "reduce_scatter", "tp_message_bytes", WITH, None, {**END, **SPLIT}),
-    ("logits_all_reduce", "activations at the output layer",
+    ("logits_all_reduce", "LM head input gradients",
      "all_reduce", "tp_message_bytes", None, WITHOUT, {**PREDICTED, **SPLIT}),
-    ("logits_all_gather", "activations at the output layer",
+    ("logits_all_gather", "LM head input",
      "all_gather", "tp_message_bytes", WITH, WITH, {**PREDICTED, **SPLIT}),
-    ("logits_reduce_scatter", "activations at the output layer",
+    ("logits_reduce_scatter", "LM head input gradients",
      "reduce_scatter", "tp_message_bytes", None, WITH, {**PREDICTED, **SPLIT}),
-    ("mtp_all_reduce", "embeddings of further tokens",
+    ("mtp_all_reduce", "MTP embeddings",
      "all_reduce", "tp_message_bytes", WITHOUT, None, {**FURTHER, **SPLIT}),
     # Of the backward, gradients of the embedding and of the projection
-    ("mtp_all_gather", "projections of further tokens",
+    ("mtp_all_gather", "MTP projections",
      "all_gather", "tp_message_bytes", (1.0,), (2.0, *WITH), {**FURTHER, **JOINED}),
-    ("mtp_reduce_scatter", "embeddings of further tokens",
+    ("mtp_reduce_scatter", "MTP embeddings",
      "reduce_scatter", "tp_message_bytes", WITH, None, {**FURTHER, **SPLIT}),
-    ("mtp_input_all_reduce", "gradients of projections' inputs",
+    ("mtp_input_all_reduce", "MTP projection input gradients",
      "all_reduce", "mtp_message_bytes", None, WITHOUT, {**FURTHER, **SPLIT}),
-    ("mtp_input_all_gather", "inputs of further tokens' projections",
+    ("mtp_input_all_gather", "MTP projection input",
      "all_gather", "mtp_gather_message_bytes", WITH, WITH, {**FURTHER, **SPLIT}),
-    ("mtp_input_reduce_scatter", "gradients of projections' inputs",
+    ("mtp_input_reduce_scatter", "MTP projection input gradients",
      "reduce_scatter", "mtp_message_bytes", None, WITH, {**FURTHER, **SPLIT}),
     # Without a backward there is no loss
-    ("loss_all_reduce", "a number a token for the loss",
+    ("loss_all_reduce", "loss statistics",
      "all_reduce", "loss_message_bytes", (3.0, "has_backward"), None, {**PREDICTED, **LOSS}),
 ):  # fmt: skip
-    operation(_name, f"{_collective} of {_words}", _collective, _message,
+    operation(_name, f"{_collective.replace('_', '-')} of {_words}", _collective, _message,
               forward=_forward, backward=_backward, **_said)  # fmt: skip
 operation("tied_all_reduce",
-          "all_reduce of the shared embedding's gradients between first and last stage",
+          "all-reduce of tied embedding gradients",
           "all_reduce", "tied_message_bytes", dimension="vocabulary", group="ends",
           share="end_pair_fraction", own=("backward_count",))  # fmt: skip
 constant("tied_all_reduce_backward_count", 0.0, when=UNKNOWN)
@@ -199,10 +197,13 @@ product("tied_all_reduce_backward_time", ("tied_all_reduce_backward_count", "tie
 
 
 @formula(
-    assumes=("a rank that holds both ends shares all its gradients with its like anyway",), **TIED
+    assumes=(
+        "a rank with both embedding and LM head reduces all its gradients with its peers anyway",
+    ),
+    **TIED,
 )
 def tied_all_reduce_backward_count(pp, weight_copies, has_backward, tied_embeddings, mtp_depths):
-    """How often a step adds up the gradients of a table that first and last stage hold: once."""
+    """All-reduces of tied embedding gradients per step: one."""
     both = xp.where(mtp_depths > 0.0, 1.0, tied_embeddings)
     once = xp.where(weight_copies > 1.0, 0.0, has_backward * both)
     return xp.where(pp > 1.0, once, 0.0)
@@ -241,21 +242,21 @@ def pp_message_bytes(tp_message_bytes, residual_streams, sequence_parallel, scat
 
 @formula(**IN_PARTS)
 def gathered_at_stages(tp, scatter_gather, replicated_activations):
-    """Whether what a stage receives in parts is gathered: with sequence parallelism it isn't."""
+    """PP activations received in parts are gathered: not with sequence parallelism."""
     return xp.where(tp > 1.0, scatter_gather * replicated_activations, 0.0)
 
 
 @formula(**STAGES)
 def pp_message_balance(pp, virtual_pipeline_size):
-    """Messages that stages receive, mean by most: nobody sends to the first chunk."""
+    """Pipeline messages per stage, mean / max: the first chunk receives none."""
     return (pp * virtual_pipeline_size - 1.0) / (pp * virtual_pipeline_size)
 
 
-operation("pp_transfer", "p2p of activations, or their gradients, to a neighbouring stage",
+operation("pp_transfer", "send/recv of PP activations or gradients",
           "p2p", "pp_message_bytes", dimension="pp", group="boundary",
           forward=("virtual_pipeline_size",), backward=("virtual_pipeline_size",),
           own=("volume", "total_energy"), **STAGES)  # fmt: skip
-operation("pp_gather", "all_gather of what a stage received in parts", "all_gather",
+operation("pp_gather", "all-gather of PP activations received in parts", "all_gather",
           "tp_message_bytes", dimension="pp", group="tp", share="pp_message_balance",
           forward=("gathered_at_stages",), backward=("gathered_at_stages",),
           passes=("pp_transfer_forward_count", "pp_transfer_backward_count"),
@@ -271,7 +272,7 @@ def pp_transfer_volume(
     pp_transfer_backward_count,
     num_micro_batches,
 ):
-    """Most bytes that a rank sends to its neighbours in a step."""
+    """PP bytes sent to neighboring stages per rank and step (maximum)."""
     both = pp_transfer_forward_count + pp_transfer_backward_count
     two = xp.maximum(both - num_micro_batches, pp_transfer_forward_count)
     return pp_transfer_sent_bytes * xp.where(pp > 2.0, both, two)
@@ -290,7 +291,7 @@ def pp_transfer_total_energy(
     pp,
     pp_inner_energy,
 ):
-    """Energy of all pipelines' transfers in a step, those between nodes and those inside."""
+    """PP transfer energy per step of all pipelines, inter-node and intra-node."""
     # Boundaries between nodes on a micro-batch's way through all virtual stages; from one to the
     # next it goes from the last stage back to the first.
     crossing = virtual_pipeline_size * (node_boundaries + 1.0) - 1.0

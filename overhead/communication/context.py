@@ -33,7 +33,7 @@ LATENT = "of latent attention, whose keys and values differ in size, their mean"
 
 @formula(assumes=(LATENT,), **ULYSSES)
 def cp_query_bytes(communication_bytes, rank_tokens, heads, tp, query_head_size, value_head_size):
-    """Queries of a micro-batch's tokens on a rank, or what attention gives for them."""
+    """Queries, or attention output, of a micro-batch per rank."""
     head = (query_head_size + value_head_size) / 2.0
     return communication_bytes * rank_tokens * (heads / tp) * head
 
@@ -42,20 +42,20 @@ def cp_query_bytes(communication_bytes, rank_tokens, heads, tp, query_head_size,
 def cp_key_value_bytes(
     communication_bytes, rank_tokens, rank_kv_heads, query_head_size, value_head_size
 ):
-    """Keys of a micro-batch's tokens on a rank, or values."""
+    """Keys, or values, of a micro-batch per rank."""
     head = (query_head_size + value_head_size) / 2.0
     return communication_bytes * rank_tokens * rank_kv_heads * head
 
 
 def _hidden(tp_message_bytes, tp):
-    """A rank's part of the activations of a micro-batch's tokens."""
+    """Activation shard of a micro-batch per rank."""
     return tp_message_bytes / tp
 
 
 for _name in ("cp_query_bytes", "cp_key_value_bytes"):
     formula(
         returns=_name,
-        assumes=("heads aren't known: they make up the hidden size, each with keys and values",),
+        assumes=("unknown heads: hidden size in total, each with keys and values",),
         when=UNKNOWN,
         inputs=("tp_message_bytes", "tp"),
         name=f"{_name}_of_hidden",
@@ -65,12 +65,16 @@ for _name in ("cp_query_bytes", "cp_key_value_bytes"):
 
 @formula(**RING)
 def cp_ring_bytes(cp_key_value_bytes):
-    """Keys and values of a micro-batch's tokens on a rank."""
+    """Keys and values of a micro-batch per rank."""
     return 2.0 * cp_key_value_bytes
 
 
-product("cp_gather_bytes", ("cp", "cp_ring_bytes"),
-        "Keys and values of all tokens of a micro-batch, for a rank's heads", **GATHER)  # fmt: skip
+product(
+    "cp_gather_bytes",
+    ("cp", "cp_ring_bytes"),
+    "Keys and values of a micro-batch, all tokens, for the heads of one rank",
+    **GATHER,
+)
 
 
 @formula(
@@ -78,7 +82,7 @@ product("cp_gather_bytes", ("cp", "cp_ring_bytes"),
     source="megatron",
     where="megatron/core/transformer/experimental_attention_variant/dsa.py",
     when={"selection": "indexed"},
-    assumes=("latent attention selects among latent vectors, one for all heads of a token",),
+    assumes=("latent attention selects among latent vectors shared by all heads",),
 )
 def indexed_gather_bytes(
     cp,
@@ -108,30 +112,35 @@ EXCHANGE: dict[str, Any] = {**CP, "forward": (2.0,), "backward": (2.0,), "collec
 AROUND: dict[str, Any] = {**CP, **RING, "forward": ("ring_steps",), "of": "cp",
                           "backward": ("ring_backward_steps",), "repeated": "recomputed_attentions",
                           "message": "cp_ring_bytes", "own": ("energy",)}  # fmt: skip
-QUERIES, KEYS = "all_to_all of queries, or of what attention gives", "all_to_all of keys or values"
-WITHIN = ", within a ring's place"
+QUERIES = "all-to-all of CP queries or attention outputs"
+KEYS = "all-to-all of CP keys or values"
+ULYSSES_OF = "Ulysses {} (hybrid)"
 ALONE: dict[str, Any] = {**EXCHANGE, **ULYSSES, "group": "cp", "when": EXCHANGED}
 INNER: dict[str, Any] = {**EXCHANGE, **BOTH, "group": "cp_inner", "when": MIXED}
 operation("cp_query_all_to_all", QUERIES, message="cp_query_bytes", **ALONE)
 operation("cp_key_value_all_to_all", KEYS, message="cp_key_value_bytes", **ALONE)
-operation("cp_ring", "p2p of keys and values, or of their gradients, to the next rank of the ring",
+operation("cp_ring", "ring send/recv of CP keys and values",
           "p2p", group="cp_ring", when=ROUND, **AROUND)  # fmt: skip
-operation("cp_inner_query_all_to_all", QUERIES + WITHIN, message="cp_query_bytes", **INNER)
-operation("cp_inner_key_value_all_to_all", KEYS + WITHIN, message="cp_key_value_bytes", **INNER)
+operation(
+    "cp_inner_query_all_to_all", ULYSSES_OF.format(QUERIES), message="cp_query_bytes", **INNER
+)
+operation(
+    "cp_inner_key_value_all_to_all", ULYSSES_OF.format(KEYS), message="cp_key_value_bytes", **INNER
+)
 operation("cp_outer_ring",
-          "p2p of some heads' keys and values, or of their gradients, to the ring's next place",
+          "ring send/recv of CP keys and values (hybrid)",
           "p2p", group="cp_outer", when=MIXED, **AROUND)  # fmt: skip
-operation("cp_all_gather", "all_gather of keys and values", "all_gather", "cp_gather_bytes",
+operation("cp_all_gather", "all-gather of CP keys and values", "all_gather", "cp_gather_bytes",
           group="cp", forward=(1.0,), backward=("key_gathers",), repeated="recomputed_attentions",
           when=GATHERED, **CP, **GATHER)  # fmt: skip
-operation("cp_reduce_scatter", "reduce_scatter of gradients of keys and values", "reduce_scatter",
+operation("cp_reduce_scatter", "reduce-scatter of CP key and value gradients", "reduce_scatter",
           "cp_gather_bytes", group="cp", backward=(1.0,), when=GATHERED, **CP,
           **GATHER)  # fmt: skip
 
 
 @formula(**GATHER)
 def key_gathers(kept_keys):
-    """How often a layer's backward gathers keys and values: once, unless they are kept."""
+    """CP all-gathers of keys and values per layer, backward: one, unless they are saved."""
     return 1.0 - kept_keys
 
 
@@ -168,17 +177,17 @@ def outer_ring_ranks(cp, ulysses_ranks):
 
 @formula(**RING)
 def ring_steps(ring_ranks):
-    """Messages of a rank in one ring of keys and values: to all others in turn."""
+    """Messages per rank and ring pass of keys and values: to all others sequentially."""
     return ring_ranks - 1.0
 
 
 @formula(
     source="transformerengine",
     where="transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py",
-    assumes=("keys and values go round, and their gradients with them",),
+    assumes=("keys and values travel around the ring with their gradients",),
 )
 def ring_backward_steps(ring_ranks, ring_return):
-    """Messages of a rank in a backward: keys and values, and their gradients."""
+    """Messages per rank and backward pass: keys and values, and their gradients."""
     return xp.where(ring_ranks > 1.0, 2.0 * (ring_ranks - 1.0 + ring_return), 0.0)
 
 

@@ -73,7 +73,7 @@ FAMILIES = (
     ),
     Family(
         "edp",
-        "routed experts' ",
+        "routed-expert ",
         "edp",
         "expert_shard",
         "expert_replica",
@@ -103,21 +103,21 @@ alias(
 
 @formula(**ZERO)
 def gradient_sums(zero_stage, has_backward):
-    """How often a step adds up gradients that aren't sharded: once, without ZeRO."""
+    """Unsharded gradient all-reduces per step: one without ZeRO."""
     return xp.where(zero_stage < 1.0, has_backward, 0.0)
 
 
 @formula(assumes=("from stage 2 on gradients may be sharded as soon as they are there",), **ZERO)
 def gradient_reductions(zero_stage, has_backward, reduce_every_micro_batch, backward_passes):
-    """How often a step reduces and scatters gradients."""
+    """Gradient reduce-scatters per step."""
     sharded = xp.where(reduce_every_micro_batch > 0.0, backward_passes, has_backward)
     once = xp.where(zero_stage < 2.0, has_backward, sharded)
     return xp.where(zero_stage < 1.0, 0.0, once)
 
 
-@formula(assumes=("updated weights count for the forward that they precede",), **ZERO)
+@formula(assumes=("updated weights count for the forward pass after the update",), **ZERO)
 def forward_gathers(zero_stage, has_backward, gather_every_micro_batch, num_micro_batches):
-    """How often a step gathers weights, updated ones or for forwards."""
+    """Weight all-gathers per step, after the update or forward."""
     sharded = xp.where(gather_every_micro_batch > 0.0, num_micro_batches, 1.0)
     once = xp.where(zero_stage < 3.0, has_backward, sharded)
     return xp.where(zero_stage < 1.0, 0.0, once)
@@ -125,7 +125,7 @@ def forward_gathers(zero_stage, has_backward, gather_every_micro_batch, num_micr
 
 @formula(**ZERO)
 def backward_gathers(zero_stage, gather_every_micro_batch, keep_gathered, backward_passes):
-    """How often a step gathers weights for backwards."""
+    """Weight all-gathers per step, backward."""
     again = gather_every_micro_batch * (1.0 - keep_gathered) * backward_passes
     return xp.where(zero_stage < 3.0, 0.0, again)
 
@@ -213,12 +213,12 @@ for _family in FAMILIES:
          _family.shard, _family.share, None, ("gradient_reductions",)),
         ("all_gather", "all_gather", "weights", "gather_bytes",
          _family.shard, _family.gathered, ("forward_gathers",), ("backward_gathers",)),
-        ("replica_all_reduce", "all_reduce", "gradients of a shard over its replicas",
+        ("replica_all_reduce", "all_reduce", "gradient shards over HSDP replicas",
          "replica_bytes", _family.replica, _family.share, None, ("gradient_reductions",)),
     ):  # fmt: skip
         operation(
             f"{_family.name}_{_name}",
-            f"{_collective} of {_family.owner}{_words}",
+            f"{_collective.replace('_', '-')} of {_family.owner}{_words}",
             _collective,
             f"{_family.name}_{_message}",
             dimension="dp",
@@ -242,7 +242,7 @@ DUAL: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.2.1"}
 
 operation(
     "copy_all_reduce",
-    "all_reduce of gradients between two ranks that hold the same stages",
+    "all-reduce of gradients between DualPipe copies of a stage",
     "all_reduce",
     "copy_message_bytes",
     dimension="dp",
@@ -267,7 +267,7 @@ def copy_message_bytes(
     max_rank_trained_expert_parameters,
     expert_shards,
 ):
-    """Gradients of a rank, or of its shard, that another one with the same stages adds up."""
+    """Gradients (or gradient shard) per rank, reduced between copies of a stage."""
     dense, experts = _owned(
         max_rank_trained_parameters,
         zero_stage,
@@ -288,7 +288,7 @@ def copied_balance(
     max_rank_trained_expert_parameters,
     expert_shards,
 ):
-    """Gradients of stages that are held twice, mean by most: each family by its own share."""
+    """Gradients of duplicated stages, mean / max: each parameter family by its fraction."""
     dense, experts = _owned(
         max_rank_trained_parameters,
         zero_stage,
@@ -302,7 +302,7 @@ def copied_balance(
 
 @formula(**DUAL)
 def copy_all_reduce_backward_count(pp, weight_copies, gradient_sums, gradient_reductions):
-    """How often a step adds up the gradients of stages that are held twice."""
+    """Gradient all-reduces per step between copies of a stage."""
     rounds = (weight_copies - 1.0) * (gradient_sums + gradient_reductions)
     return xp.where(pp > 1.0, rounds, 0.0)
 
@@ -326,7 +326,7 @@ for _returns, _gathers in (("dp_gather_time", True), ("dp_reduce_time", False)):
 
 
 def _shard(message, shards):
-    """Gradients of a layer's shard."""
+    """Gradient shard per layer."""
     return xp.asarray(message / shards)
 
 

@@ -21,7 +21,7 @@ DISPATCHER: dict[str, Any] = {
 }
 NARROW: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.3.3"}
 UNKNOWN = {"shapes": "unknown"}
-BUSIEST = "all ranks wait for the one whose experts have most tokens"
+BUSIEST = "all ranks wait for the rank with the most loaded experts"
 
 
 # The busiest rank, where tokens choose their experts by chance.
@@ -31,7 +31,7 @@ LN_2 = 0.6931471805599453
 
 @formula(**DISPATCHER)
 def routed_tokens(rank_tokens, experts_per_token, etp, tp):
-    """Choices of a micro-batch's tokens that a rank of experts gets on average."""
+    """Routed tokens per rank and micro-batch, mean."""
     return rank_tokens * experts_per_token * etp / tp
 
 
@@ -59,14 +59,15 @@ def largest_draw(ep, largest_draw_root):
 @derived(
     returns="expert_load_imbalance",
     assumes=(
-        "each token draws its experts without replacement, each as likely but for the heat",
-        "many choices: a rank's are normal, and together they are those of all tokens",
+        "each token draws its experts without replacement, equally likely up to the rank load "
+        "imbalance",
+        "many routed tokens: rank loads are normal, with a fixed sum over ranks",
     ),
 )
 def drawn_expert_imbalance(
     rank_load_imbalance, largest_draw, experts, experts_per_token, routed_tokens, ep
 ):
-    """Tokens of the busiest rank's experts by the mean: heat times the largest of a multinomial."""
+    """Expert load imbalance: rank load imbalance x expected multinomial maximum / mean."""
     # Each choice of a token rules out its other choices, as the sum over ranks is known.
     spread = (experts - experts_per_token) / xp.maximum(experts - 1.0, 1.0)
     deviation = xp.sqrt(xp.maximum(spread, 0.0) / xp.maximum(routed_tokens, 1.0))
@@ -88,22 +89,22 @@ alias(
     **DISPATCHER,
 )
 def routed_elements(rank_tokens, experts_per_token, expert_hidden_size, expert_load_imbalance, tp):
-    """Activations that a rank sends to experts, by the busiest rank."""
+    """Dispatched activations of the most loaded rank."""
     return rank_tokens * experts_per_token * expert_hidden_size * expert_load_imbalance / tp
 
 
 constant(
     "routed_elements",
     0.0,
-    assumes=("shapes aren't known: there are no experts",),
+    assumes=("unknown shapes: no experts",),
     when=UNKNOWN,
     **DISPATCHER,
 )
 
 
-@derived(assumes=("what the busiest rank gets too much, others get too little",))
+@derived(assumes=("excess load of the most loaded rank is missing on other ranks",))
 def routed_load_balance(stage_moe_balance, expert_load_imbalance):
-    """What is sent to experts, mean by most: over stages and over ranks."""
+    """Routed tokens, mean / max: over stages and over ranks."""
     return stage_moe_balance / expert_load_imbalance
 
 
@@ -129,13 +130,13 @@ EP: dict[str, Any] = {
 }
 # Deduplicated dispatch has its own way over the levels of nodes and pods.
 PLAIN = {"dispatcher": "all_to_all"}
-operation("ep_dispatch", "all_to_all of tokens to experts", "all_to_all",
+operation("ep_dispatch", "all-to-all of expert tokens (dispatch)", "all_to_all",
           "dispatch_message_bytes", group="ep", levels=PLAIN, **EP)  # fmt: skip
-operation("ep_combine", "all_to_all of experts' results", "all_to_all",
+operation("ep_combine", "all-to-all of expert outputs (combine)", "all_to_all",
           "combine_message_bytes", group="ep", levels=PLAIN, **EP)  # fmt: skip
-operation("etp_all_gather", "all_gather of a split expert's tokens", "all_gather",
+operation("etp_all_gather", "all-gather of ETP expert tokens", "all_gather",
           "etp_gather_bytes", group="etp", **EP)  # fmt: skip
-operation("etp_reduce_scatter", "reduce_scatter of a split expert's results", "reduce_scatter",
+operation("etp_reduce_scatter", "reduce-scatter of ETP expert outputs", "reduce_scatter",
           "etp_scatter_bytes", group="etp", **EP)  # fmt: skip
 
 
@@ -146,7 +147,7 @@ operation("etp_reduce_scatter", "reduce_scatter of a split expert's results", "r
 def ep_layer_forward_time(
     experts, ep_dispatch_time, ep_combine_time, etp_all_gather_time, etp_reduce_scatter_time
 ):
-    """Time of expert-parallel communication in a layer's forward; none where there are none."""
+    """EP communication per layer, forward (0 without experts)."""
     split = etp_all_gather_time + etp_reduce_scatter_time
     return xp.where(experts > 0.0, ep_dispatch_time + ep_combine_time + split, 0.0)
 
@@ -154,13 +155,13 @@ def ep_layer_forward_time(
 alias(
     "ep_layer_backward_time",
     "ep_layer_forward_time",
-    "Time of expert-parallel communication in a layer's backward: that of its forward",
+    "EP communication per layer, backward: as forward",
     **DISPATCHER,
 )
 constant(
     "ep_layer_forward_time",
     0.0,
-    assumes=("shapes aren't known: there are no experts",),
+    assumes=("unknown shapes: no experts",),
     when=UNKNOWN,
     **DISPATCHER,
 )
@@ -174,8 +175,8 @@ constant(
 DEDUPLICATED = {"dispatcher": "deduplicated", "topology": "hierarchical"}
 PODS = {"topology": "hierarchical", "shape": "three_levels"}
 SOURCE: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.2.2"}
-BOTH = "what is handed on inside nodes overlaps with what crosses the network"
-EVENLY = "experts are chosen evenly, and without regard to nodes but for groups of them"
+BOTH = "intra-node forwarding overlaps with inter-node traffic"
+EVENLY = "experts are chosen evenly and independently of nodes, except for expert groups"
 for _name, _of in (
     ("ep_members_in_node", "members_in_node"),
     ("ep_nodes", "group_nodes"),
@@ -196,7 +197,7 @@ call(returns="ep_pod_nodes", of="group_pod_nodes", bind={}, labels={"group": "ep
     **SOURCE,
 )
 def distinct_nodes(ep_nodes, experts, experts_per_token, expert_groups, groups_per_token):
-    """Nodes that a token's experts lie on: those of which not all experts are missed."""
+    """Destination nodes per token: nodes with at least one selected expert."""
     groups, chosen = xp.maximum(expert_groups, 1.0), xp.maximum(groups_per_token, 1.0)
     own, here = experts / groups, experts / ep_nodes
     missed = never_drawn(experts, here, experts_per_token)
@@ -214,7 +215,7 @@ def distinct_nodes(ep_nodes, experts, experts_per_token, expert_groups, groups_p
 
 @formula(assumes=(EVENLY,), **SOURCE)
 def remote_nodes(distinct_nodes, ep_nodes):
-    """Nodes other than its own to which a token is sent."""
+    """Remote destination nodes per token."""
     return distinct_nodes * (ep_nodes - 1.0) / ep_nodes
 
 
@@ -224,19 +225,19 @@ alias("ep_energy_per_bit", "inter_energy_per_bit")
 
 @formula(**SOURCE)
 def ep_nic_bandwidth(effective_inter_bandwidth, ep_oversubscription):
-    """Rate of a network card: its share of the links above."""
+    """Effective NIC bandwidth of expert traffic: its fraction of the links above."""
     return effective_inter_bandwidth / ep_oversubscription
 
 
 @formula(assumes=(EVENLY,), when=PODS, **SOURCE)
 def ep_inter_pod_fraction(ep_nodes, ep_pod_nodes):
-    """Share of other nodes that are in other pods."""
+    """Fraction of remote nodes in other pods."""
     return xp.maximum(ep_nodes - ep_pod_nodes, 0.0) / xp.maximum(ep_nodes - 1.0, 1.0)
 
 
 @formula(
     returns="ep_nic_bandwidth",
-    assumes=("all that leaves a node passes its card, a part of it the links between pods, too",),
+    assumes=("all inter-node traffic passes the NIC, a part of it the inter-pod links as well",),
     when=PODS,
     **SOURCE,
 )
@@ -247,7 +248,7 @@ def ep_pod_card_bandwidth(
     effective_pod_bandwidth,
     pod_oversubscription,
 ):
-    """Rate of a network card: what its links and those between pods let through."""
+    """Effective NIC bandwidth of expert traffic: NIC and inter-pod links."""
     near = effective_inter_bandwidth / ep_oversubscription
     far = effective_pod_bandwidth / pod_oversubscription
     share = xp.where(ep_inter_pod_fraction > 0.0, ep_inter_pod_fraction, 1.0)
@@ -256,7 +257,7 @@ def ep_pod_card_bandwidth(
 
 @formula(returns="ep_far_latency", when=PODS, **SOURCE)
 def ep_pod_latency(ep_inter_pod_fraction, pod_latency, inter_latency):
-    """Latency between pods, where a token leaves its own."""
+    """Inter-pod latency, if tokens leave the pod."""
     return xp.where(ep_inter_pod_fraction > 0.0, pod_latency, inter_latency)
 
 
@@ -311,7 +312,7 @@ def _priced_time(
     step_latency,
     collective_launch_time,
 ):
-    """Return the same at a library's constants: its shares of the links, latencies, launch."""
+    """Return the same with NCCL constants: link efficiencies, latencies, launch."""
     both = _time(
         ep,
         ep_nodes,
@@ -328,12 +329,12 @@ def _priced_time(
 
 
 def _sent(remote, message, ep_members_in_node):
-    """Return what a rank sends: to other nodes, and on to the node's other ranks."""
+    """Return the bytes sent per rank: to other nodes, and to other ranks of the node."""
     return remote + message * (ep_members_in_node - 1.0) / ep_members_in_node
 
 
 def _energy(ep, remote, ep_energy_per_bit, message, ep_members_in_node, intra_energy_per_bit):
-    """Return the energy of all ranks' bytes, on the network and on the nodes' links."""
+    """Return the energy of the bytes of all ranks, inter-node and intra-node."""
     inside = message * (ep_members_in_node - 1.0) / ep_members_in_node
     return ep * 8.0 * (remote * ep_energy_per_bit + inside * intra_energy_per_bit)
 
@@ -370,7 +371,7 @@ for _way in ("dispatch", "combine"):
             *_library,
         ),
         name=f"priced_deduplicated_{_way}_time",
-        assumes=(BOTH, "its kernels reach what a library's rings do"),
+        assumes=(BOTH, "its kernels reach the link efficiency of NCCL rings"),
         when={**DEDUPLICATED, "library": PRICED},
         **SOURCE,
     )(_priced_time)

@@ -51,34 +51,34 @@ product("effective_inter_bandwidth", ("inter_efficiency", "inter_bandwidth"),
 
 product("effective_pod_bandwidth", ("inter_efficiency", "pod_bandwidth"),
         "Bandwidth that long messages reach over one link between pods",
-        assumes=("between pods messages reach what they reach between nodes",))  # fmt: skip
+        assumes=("inter-pod messages reach the inter-node efficiency",))  # fmt: skip
 
 
 alias(
     "group_ranks_sharing_nic",
     "ranks_sharing_nic",
-    "Ranks at a network card: all of the node's, for all groups of a kind work at a time",
+    "Ranks per NIC: all of the node, with all groups of one kind active",
 )
 
 
 @derived(
     returns="group_ranks_sharing_nic",
-    assumes=("of a node's stages one sends at a time, and its ranks use all cards",),
+    assumes=("one stage per node sends at a time, and its ranks use all NICs",),
     when=BETWEEN_STAGES,
 )
 def stage_ranks_per_nic(ranks_sharing_nic, tp, cp, dp, gpus_per_node):
-    """Ranks at a network card where one stage's ranks send."""
+    """Ranks per NIC with one sending stage."""
     sending = ranks_sharing_nic * xp.minimum(tp * cp * dp / gpus_per_node, 1.0)
     return xp.maximum(sending, xp.minimum(ranks_sharing_nic, 1.0))
 
 
 @derived(
     returns="group_ranks_sharing_nic",
-    assumes=("a ring leaves a node once, and the node's rings use all cards",),
+    assumes=("a ring leaves a node once, and the rings of a node use all NICs",),
     when=RING,
 )
 def ring_ranks_per_nic(ranks_sharing_nic, cp_members_in_node):
-    """Ranks at a network card that send out of the node, in context-parallel rings."""
+    """Ranks per NIC that send inter-node in CP rings."""
     return xp.maximum(ranks_sharing_nic / cp_members_in_node, xp.minimum(ranks_sharing_nic, 1.0))
 
 
@@ -115,7 +115,7 @@ def outer_pair_members(cp_nodes, group_size):
 
 @formula(returns="group_ranks_sharing_nic", when=OUTER, **MIXED)
 def outer_ranks_per_nic(ranks_sharing_nic, cp_members_in_node, ulysses_ranks):
-    """Ranks at a network card that send out of the node: all, but for those of rings inside it."""
+    """Ranks per NIC that send inter-node: all except ranks of intra-node rings."""
     inside = xp.maximum(cp_members_in_node / ulysses_ranks, 1.0)
     return xp.maximum(ranks_sharing_nic / inside, xp.minimum(ranks_sharing_nic, 1.0))
 
@@ -158,7 +158,7 @@ product("group_stride", ("tp", "shards"),
 
 
 product("group_stride", ("etp", "ep"),
-        "Distance in rank of neighbours among which experts' states are cut",
+        "Rank stride of the shard group of expert states",
         when={"group": "expert_shard"}, name="expert_shard_stride")  # fmt: skip
 
 
@@ -210,7 +210,7 @@ def pair_nodes(group_size, members_in_node):
 # Pods.
 
 
-@derived(assumes=("pods hold equally many of a group's nodes, or but one is sure",))
+@derived(assumes=("pods have equal numbers of nodes of a group, or only one is certain",))
 def group_pod_nodes(uneven_placement, group_nodes, nodes_per_pod, group_stride, gpus_per_node):
     """Nodes of a group in one pod."""
     apart = xp.maximum(group_stride / gpus_per_node, 1.0)
@@ -324,7 +324,7 @@ def group_ny(group_size):
 
 @derived(assumes=SQUARE)
 def group_nx(group_size, group_ny, group_nz):
-    """Ranks along x of the mesh or torus that a group is: what the other sides leave."""
+    """Mesh or torus size of a group along x: the remaining factor."""
     return xp.asarray(xp.maximum(xp.ceil(group_size / (group_ny * group_nz)), 1.0))
 
 

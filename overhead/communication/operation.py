@@ -21,7 +21,7 @@ from overhead.quantity import Array
 # What communicates, in the order in which reports tell it.
 DIMENSIONS: dict[str, str] = {
     "tp": "tensor parallelism",
-    "vocabulary": "embedding, output layer and loss, split over tensor-parallel ranks",
+    "vocabulary": "embedding, LM head and loss (vocabulary parallel)",
     "cp": "context parallelism",
     "pp": "pipeline parallelism",
     "ep": "expert parallelism",

@@ -30,7 +30,7 @@ product("backward_passes", ("has_backward", "num_micro_batches"))
 
 @formula(source="korthikanti2022", where="section 4.2.2")
 def replicated_activations(sequence_parallel):
-    """Whether activations between tensor-parallel blocks are whole on each rank."""
+    """Activations between TP blocks replicated (0 or 1)."""
     return 1.0 - sequence_parallel
 
 
@@ -44,7 +44,7 @@ MODULES: dict[str, Any] = {
 
 @formula(**MODULES)
 def recomputed_shared_experts(recompute_moe, recompute_shared_experts):
-    """Whether recomputed modules repeat shared experts: by themselves, or with all experts."""
+    """Shared experts in recomputed modules: separately, or with all experts (0 or 1)."""
     return xp.maximum(recompute_moe, recompute_shared_experts)
 
 
@@ -52,7 +52,7 @@ def recomputed_shared_experts(recompute_moe, recompute_shared_experts):
 def recomputed_blocks(
     recompute_mlp, dense_mlp_layers, recomputed_shared_experts, moe_layer_blocks, moe_layers
 ):
-    """Share of tensor-parallel blocks that recomputed modules repeat."""
+    """Fraction of TP blocks in recomputed modules."""
     blocks = 2.0 * dense_mlp_layers + moe_layer_blocks * moe_layers
     shared = recomputed_shared_experts * xp.maximum(moe_layer_blocks - 1.0, 0.0) * moe_layers
     return (recompute_mlp * dense_mlp_layers + shared) / xp.maximum(blocks, 1.0)
@@ -69,7 +69,7 @@ for _returns, _wholly, _module in (
     ("recomputed_exchanges", f"{WHOLE_LAYERS}|{OPERATORS}", "recompute_moe"),
     ("recomputed_attentions", WHOLE_LAYERS, "recompute_core_attn"),
 ):
-    constant(_returns, 1.0, "All is repeated", name=f"{_returns}_wholly",
+    constant(_returns, 1.0, "Full recomputation", name=f"{_returns}_wholly",
              when={"recompute": _wholly}, **REPEATED)  # fmt: skip
     alias(_returns, "recomputed_fraction", when={"recompute": "block"}, **REPEATED)
     alias(_returns, _module, when={"recompute": "selective"}, **MODULES)
@@ -77,7 +77,7 @@ for _returns, _wholly, _module in (
 
 @formula(returns="recomputed_reductions", when={"recompute": "full|full_early_stop"}, **REPEATED)
 def stopped_reductions(stops_early):
-    """Share of a layer's reductions that is repeated: all, or all but the last."""
+    """Recomputed fraction of TP reductions per layer: all, or all except the last."""
     return 1.0 - 0.5 * stops_early
 
 
@@ -86,7 +86,7 @@ def stopped_reductions(stops_early):
 
 @derived()
 def penultimate_stage(pp):
-    """The pipeline's last stage but one: the full one with fewest of the first dense layers."""
+    """Index of the penultimate stage: the full one with the fewest leading dense layers."""
     return xp.maximum(pp - 2.0, 0.0)
 
 
@@ -111,36 +111,36 @@ def max_stage_layers(first_stage_layers, second_stage_layers, last_stage_layers)
 
 @derived()
 def max_stage_moe_layers(penultimate_stage_moe_layers, last_stage_moe_layers):
-    """Mixture-of-experts layers of the stage that has most: dense layers come first."""
+    """Most MoE layers in a stage, with dense layers first."""
     return xp.maximum(penultimate_stage_moe_layers, last_stage_moe_layers)
 
 
 @formula(assumes=("routed experts are no tensor-parallel block",), **BLOCKS)
 def moe_layer_blocks(shared_ffn_size):
-    """Tensor-parallel blocks of a mixture-of-experts layer: attention, and shared experts."""
+    """TP blocks per MoE layer: attention, and shared experts."""
     return xp.where(shared_ffn_size > 0.0, 2.0, 1.0)
 
 
 @formula(**BLOCKS)
 def stage_tp_blocks(stage_mlp_layers, moe_layer_blocks, stage_moe_layers):
-    """Tensor-parallel blocks of a stage: attention and MLP of each dense layer."""
+    """TP blocks per stage: attention and MLP of each dense layer."""
     return 2.0 * stage_mlp_layers + moe_layer_blocks * stage_moe_layers
 
 
 @formula(
     returns="stage_tp_blocks",
-    assumes=("shapes aren't known: all layers are dense",),
+    assumes=("unknown shapes: all layers are dense",),
     when=UNKNOWN,
     **BLOCKS,
 )
 def dense_stage_tp_blocks(stage_layers):
-    """Tensor-parallel blocks of a stage whose layers all are dense."""
+    """TP blocks per stage, all layers dense."""
     return 2.0 * stage_layers
 
 
 @derived()
 def max_stage_tp_blocks(first_stage_tp_blocks, second_stage_tp_blocks, last_stage_tp_blocks):
-    """Tensor-parallel blocks of the stage that has most: dense layers come first."""
+    """Most TP blocks in a stage, with dense layers first."""
     earlier = xp.maximum(first_stage_tp_blocks, second_stage_tp_blocks)
     return xp.maximum(earlier, last_stage_tp_blocks)
 
@@ -153,14 +153,14 @@ constant("max_stage_moe_layers", 0.0, when=UNKNOWN)
 
 @formula(**BLOCKS)
 def all_tp_blocks(dense_mlp_layers, moe_layer_blocks, moe_layers, mtp_depths):
-    """Tensor-parallel blocks of all stages."""
+    """TP blocks of all stages."""
     further = mtp_depths * xp.where(moe_layers > 0.0, moe_layer_blocks, 2.0)
     return 2.0 * dense_mlp_layers + moe_layer_blocks * moe_layers + further
 
 
 @formula(returns="all_tp_blocks", when=UNKNOWN, **BLOCKS)
 def all_dense_tp_blocks(all_layers):
-    """Tensor-parallel blocks of all stages, if all layers are dense."""
+    """TP blocks of all stages, if all layers are dense."""
     return 2.0 * all_layers
 
 
@@ -169,12 +169,12 @@ total("all_layers", ("layers", "mtp_depths"), "Layers of all stages")
 
 @derived()
 def all_moe_layers(moe_layers, mtp_depths):
-    """Mixture-of-experts layers of all stages."""
+    """MoE layers of all stages."""
     return moe_layers + xp.where(moe_layers > 0.0, mtp_depths, 0.0)
 
 
 def _mean_by_most(everything, pp, most):
-    """What stages have on average, by what one has at most."""
+    """Stage mean / max."""
     return xp.asarray(everything / (pp * xp.maximum(most, 1.0)))
 
 
@@ -188,19 +188,19 @@ for _returns, _all, _most in (
 
 @derived(returns="stage_moe_balance", when=UNKNOWN)
 def unknown_moe_share(pp):
-    """Mixture-of-experts layers of a stage, mean by most: there are none."""
+    """MoE layers per stage, mean / max: a dense model."""
     return 1.0 / pp
 
 
 @derived()
 def end_stage_fraction(pp):
-    """Share of the stages that are one end of the pipeline."""
+    """One end stage / all stages."""
     return 1.0 / pp
 
 
 @derived()
 def end_pair_fraction(pp):
-    """Pairs of the pipeline's ends, one a pipeline, by all that its ranks could be."""
+    """First-last stage pairs, one per pipeline / possible stage pairs."""
     return xp.where(pp > 1.0, 2.0 / pp, 1.0)
 
 
@@ -235,14 +235,14 @@ for _stage in ("penultimate", "last"):
 def max_rank_dense_parameters(
     first_stage_parameters, second_stage_parameters, last_stage_parameters
 ):
-    """Parameters of the rank that has most, experts left out."""
+    """Dense parameters of the largest rank."""
     earlier = xp.maximum(first_stage_parameters, second_stage_parameters)
     return xp.maximum(earlier, last_stage_parameters)
 
 
 @derived()
 def max_rank_expert_parameters(penultimate_stage_expert_parameters, last_stage_expert_parameters):
-    """Parameters of the rank that has most routed experts."""
+    """Routed-expert parameters of the largest rank."""
     return xp.maximum(penultimate_stage_expert_parameters, last_stage_expert_parameters)
 
 
@@ -258,7 +258,7 @@ def max_rank_low_precision_parameters(
     last_stage_low_precision_parameters,
     max_rank_dense_parameters,
 ):
-    """Parameters that products take in fewer bytes, of the rank that has most parameters."""
+    """Low-precision parameters of the largest rank."""
     second = second_stage_parameters == max_rank_dense_parameters
     later = xp.where(
         second, second_stage_low_precision_parameters, last_stage_low_precision_parameters
@@ -271,7 +271,7 @@ def max_rank_low_precision_parameters(
 def max_rank_low_precision_expert_parameters(
     max_rank_expert_parameters, low_precision_expert_parameters, expert_rank_parameters
 ):
-    """Routed experts' parameters that products take in fewer bytes: the same share of each."""
+    """Low-precision routed-expert parameters: the same fraction of each expert."""
     each = low_precision_expert_parameters / xp.maximum(expert_rank_parameters, 1.0)
     return max_rank_expert_parameters * each
 
@@ -291,7 +291,7 @@ for _all, _trained in (
 for _kind in ("", "expert_"):
     _all, _trained = (f"max_rank_{one}low_precision_{_kind}parameters" for one in ("", "trained_"))
     alias(_trained, _all, "All of them")
-    constant(_trained, 0.0, "None: adapters are in 16 bits", **LORA)
+    constant(_trained, 0.0, "None: adapters are in BF16", **LORA)
 call(
     returns="max_rank_trained_parameters",
     of="trained_parameters",
@@ -302,7 +302,7 @@ call(
 
 @formula(**LORA)
 def mean_layer_trained_parameters(trained_parameters, weight_copies, stage_layers):
-    """Adapter parameters per layer on one rank, mean of the stage's layers."""
+    """Adapter parameters per layer and rank, stage mean."""
     return trained_parameters / (weight_copies * xp.maximum(stage_layers, 1.0))
 
 
@@ -340,7 +340,7 @@ def all_dense_parameters(
     tp,
     position_parameters,
 ):
-    """Parameters on the ranks of one pipeline, experts left out."""
+    """Dense parameters on the ranks of one pipeline."""
     further = xp.where((mtp_depths > 0.0) & (weight_copies == 1.0), 1.0, 0.0)
     copies = 2.0 * (weight_copies - 1.0) + further
     more = tied_embeddings + (1.0 - tied_embeddings) * copies
@@ -353,7 +353,7 @@ alias("all_dense_parameters", "pipeline_parameters", when=UNKNOWN)
 
 @derived()
 def stage_parameter_balance(all_dense_parameters, pp, max_rank_dense_parameters):
-    """Parameters of a stage, mean by most."""
+    """Dense parameters per stage, mean / max."""
     return _mean_by_most(all_dense_parameters, pp, max_rank_dense_parameters)
 
 
@@ -372,13 +372,13 @@ call(
     when=LORA["when"],
 )
 def adapter_share(pipeline_trained_parameters, pp, max_rank_trained_parameters):
-    """Trained parameters of a stage, mean by most: frozen weights have no gradients."""
+    """Trainable parameters per stage, mean / max: frozen weights have no gradients."""
     return _mean_by_most(pipeline_trained_parameters, pp, max_rank_trained_parameters)
 
 
 @derived()
 def gathered_balance(zero_stage, trained_balance, stage_parameter_balance):
-    """Parameters of a stage that are gathered, mean by most: updated ones, or with ZeRO-3 all."""
+    """Gathered parameters per stage, mean / max: updated ones, or all with ZeRO-3."""
     return xp.where(zero_stage < 3.0, trained_balance, stage_parameter_balance)
 
 
@@ -395,7 +395,7 @@ def mean_layer_parameters(
     shared_rank_parameters,
     stage_layers,
 ):
-    """Parameters of a layer on one rank, mean of the stage's layers, experts left out."""
+    """Dense parameters per layer and rank, stage mean."""
     mlp = stage_mlp_layers * mlp_rank_parameters + stage_moe_layers * shared_rank_parameters
     both = mixer_rank_parameters + 2.0 * norm_parameters
     return xp.asarray(both + mlp / xp.maximum(stage_layers, 1.0))
@@ -403,7 +403,7 @@ def mean_layer_parameters(
 
 @formula(
     returns="mean_layer_parameters",
-    assumes=("shapes aren't known: all parameters are in layers",),
+    assumes=("unknown shapes: all parameters are in layers",),
     when=UNKNOWN,
     **LAYER,
 )
@@ -427,7 +427,7 @@ call(
 
 @formula(**LAYER)
 def edp_layer_low_precision_parameters(low_precision_expert_parameters, edp_layer_parameters):
-    """Parameters of a layer's routed experts that products take in fewer bytes, if it has any."""
+    """Low-precision routed-expert parameters per layer, if any."""
     return xp.where(edp_layer_parameters > 0.0, low_precision_expert_parameters, 0.0)
 
 
@@ -439,7 +439,7 @@ for _experts in (
     constant(
         _experts,
         0.0,
-        assumes=("shapes aren't known: nothing is an expert",),
+        assumes=("unknown shapes: no expert parameters",),
         when=UNKNOWN,
         **LAYER,
     )

@@ -16,7 +16,7 @@ from overhead.formula import alias, formula
 FUSED = "flash_1|flash_2|flash_3|cudnn"
 # Those that cut heads into tiles; the first generation, in Triton, takes them as they are.
 TILED = {"attention_kernel": "flash_2|flash_3|cudnn"}
-AT_RATE = "a linear attention's state is computed at attention's rate"
+AT_RATE = "linear-attention state is computed at the attention rate"
 HEAD_TILE, SMALL_HEAD = 64.0, 16.0
 UNFUSED = {"attention_kernel": "unfused"}
 KERNEL: dict[str, Any] = {"source": quantities.DAO_2023, "where": "sections 3.1 and 4.1"}
@@ -33,7 +33,7 @@ KERNELS: dict[str, Any] = {
 alias(
     "attended_span",
     "attention_span",
-    "Tokens against which attention computes one token's scores: all, or the window",
+    "Tokens per query computed by attention: all, or the window",
     **KERNEL,
 )
 alias("attended_span", "causal_tiled_span", when={"mask": "causal", "attention_kernel": FUSED},
@@ -41,7 +41,7 @@ alias("attended_span", "causal_tiled_span", when={"mask": "causal", "attention_k
 alias(
     "attended_span",
     "sequence_length",
-    assumes=("masked scores are computed, those outside of a window too",),
+    assumes=("all scores are computed, outside of a window as well",),
     lacks={"attention_span": "an unfused kernel computes all scores, whatever is masked"},
     **KERNELS,
 )
@@ -69,7 +69,7 @@ def attention_forward_flops(
     mixer_scan_flops,
     indexed_forward_flops,
 ):
-    """Operations of a layer's scores and values, or of a linear attention's state, on one rank."""
+    """Attention or linear-attention state FLOPs per layer and rank, forward."""
     scores = 2.0 * attended_span * heads * (query_head_size + value_head_size)
     mean = attention_layer_fraction * scores + mixer_scan_flops
     return rank_tokens * (mean / tp + indexed_forward_flops)
@@ -78,7 +78,7 @@ def attention_forward_flops(
 @formula(
     source=quantities.DAO_2023,
     where="section 3.1.2: five products where the forward has two",
-    assumes=("scores are computed again", AT_RATE),
+    assumes=("scores are recomputed", AT_RATE),
 )
 def attention_backward_flops(
     rank_tokens,
@@ -91,7 +91,7 @@ def attention_backward_flops(
     mixer_scan_flops,
     index_backward_flops,
 ):
-    """Operations of the backward of a layer's fused scores and values on one rank."""
+    """Fused attention FLOPs per layer and rank, backward."""
     scores = 2.0 * attended_span * heads * (3.0 * query_head_size + 2.0 * value_head_size)
     mean = attention_layer_fraction * scores + 2.0 * mixer_scan_flops
     return rank_tokens * (mean / tp + index_backward_flops)
@@ -104,7 +104,7 @@ def attention_backward_flops(
     **KERNELS,
 )
 def unfused_attention_backward_flops(attention_forward_flops):
-    """Operations of the backward of a layer's unfused scores and values on one rank."""
+    """Unfused attention FLOPs per layer and rank, backward."""
     return 2.0 * attention_forward_flops
 
 
@@ -117,18 +117,18 @@ alias("attention_length", "attention_span", **KERNEL)
 @formula(
     returns="attention_length",
     source="derivation",
-    assumes=("a call for each block that comes round",),
+    assumes=("one call per ring block",),
     when={"context_parallel": "ring"},
 )
 def ring_attention_length(attention_span, sequence_length, cp):
-    """Keys that one call of the attention kernel goes through in a ring: a rank's block."""
+    """Keys per attention kernel call in a ring: the block of one rank."""
     return xp.minimum(attention_span, sequence_length / cp)
 
 
 @formula(
     returns="attention_length",
     source="derivation",
-    assumes=("a call for each block that comes round",),
+    assumes=("one call per ring block",),
     when={"context_parallel": "mixed"},
 )
 def mixed_attention_length(attention_span, sequence_length, ring_ranks):
@@ -136,9 +136,9 @@ def mixed_attention_length(attention_span, sequence_length, ring_ranks):
     return xp.minimum(attention_span, sequence_length / ring_ranks)
 
 
-@formula(assumes=("short sequences lose what a kernel's start and end cost",), **KERNEL)
+@formula(assumes=("short sequences lose the prologue and epilogue of a kernel",), **KERNEL)
 def attention_slowdown(attention_half_length, attention_length):
-    """Time of a fused kernel by what its operations take at its rate of long sequences."""
+    """Fused attention time / time at the long-sequence rate."""
     return 1.0 + attention_half_length / xp.maximum(attention_length, 1.0)
 
 
@@ -153,7 +153,7 @@ def _tiled(head_size):
     source=quantities.KERNELS,
     where="attention, heads of 64 to 256",
     assumes=(
-        "short sequences lose what a kernel's start and end cost",
+        "short sequences lose the prologue and epilogue of a kernel",
         "heads beyond a tile of 64 are padded to whole ones; of smaller ones exponentials take as "
         "long as 16 more numbers would",
     ),
@@ -162,7 +162,7 @@ def _tiled(head_size):
 def tiled_attention_slowdown(
     attention_half_length, attention_length, query_head_size, value_head_size
 ):
-    """Time of a kernel that cuts heads into tiles by what its operations take at its rate."""
+    """Attention time of a kernel with head tiles / time at its rate."""
     slower = 1.0 + attention_half_length / xp.maximum(attention_length, 1.0)
     padded = _tiled(query_head_size) + _tiled(value_head_size)
     own = query_head_size + value_head_size
@@ -177,7 +177,7 @@ def fused_attention_forward_time(
     attention_peak_flops,
     attention_speedup,
 ):
-    """Time of a layer's fused scores and values, forward."""
+    """Fused attention time per layer, forward."""
     rate = attention_efficiency * attention_peak_flops * attention_speedup
     return attention_forward_flops * attention_slowdown / rate
 
@@ -191,7 +191,7 @@ def fused_attention_backward_time(
     attention_peak_flops,
     attention_speedup,
 ):
-    """Time of a layer's fused scores and values, backward."""
+    """Fused attention time per layer, backward."""
     rate = attention_backward_efficiency * (attention_efficiency * attention_peak_flops)
     return attention_backward_flops * attention_slowdown / (rate * attention_speedup)
 
@@ -203,14 +203,14 @@ OF_PRODUCTS = "that is of a fused kernel's tiles: here two matrix products compu
 
 @formula(**KERNELS)
 def attention_scores(rank_tokens, sequence_length, heads, tp):
-    """Scores that a layer's unfused attention holds on one rank."""
+    """Attention score matrix elements per layer and rank, unfused."""
     return rank_tokens * sequence_length * (heads / tp)
 
 
 @formula(
     returns="attention_forward_time",
     assumes=(
-        "scores are written, softmax reads and writes them, values' product reads them",
+        "scores are written, softmax reads and writes them, the PV GEMM reads them",
         "dropout is one kernel more",
     ),
     lacks={"attention_slowdown": OF_PRODUCTS},
@@ -228,7 +228,7 @@ def unfused_attention_forward_time(
     memory_efficiency,
     memory_bandwidth,
 ):
-    """Time of a layer's unfused scores and values, forward: two products, and scores moved."""
+    """Unfused attention time per layer, forward: two GEMMs and score traffic."""
     rate = unfused_efficiency * (matmul_efficiency * output_matmul_flops)
     each = 4.0 * activation_bytes + dropout * (2.0 * activation_bytes + mask_bytes)
     moved = attention_scores * each / (memory_efficiency * memory_bandwidth)
@@ -238,8 +238,8 @@ def unfused_attention_forward_time(
 @formula(
     returns="attention_backward_time",
     assumes=(
-        "the gradient is written and read once as the values' and twice as the scores', and "
-        "softmax reads its own output beside it",
+        "the gradient is read and written once as value gradient and twice as score gradient; "
+        "softmax also reads its output",
         "dropout is one kernel more",
     ),
     lacks={"attention_slowdown": OF_PRODUCTS},
@@ -257,7 +257,7 @@ def unfused_attention_backward_time(
     memory_efficiency,
     memory_bandwidth,
 ):
-    """Time of a layer's unfused scores and values, backward: four products, and scores moved."""
+    """Unfused attention time per layer, backward: four GEMMs and score traffic."""
     rate = unfused_efficiency * (matmul_efficiency * output_matmul_flops)
     each = 7.0 * activation_bytes + dropout * (2.0 * activation_bytes + mask_bytes)
     moved = attention_scores * each / (memory_efficiency * memory_bandwidth)

@@ -21,9 +21,8 @@ CASTS: dict[str, Any] = {
     "source": "transformerengine",
     "where": "transformer_engine/pytorch/module",
     "assumes": (
-        "a cast reads an element once and writes it once, in the products' precision",
-        "looking for the largest and writing it transposed is done beside: with them counted, "
-        "runs of such recipes are met less well",
+        "a cast reads and writes each element once, in the GEMM precision",
+        "amax and transpose kernels are not counted: with them, runs of such recipes fit less well",
     ),
 }
 
@@ -34,7 +33,7 @@ CASTS: dict[str, Any] = {
 constant(
     "merged_token_fraction",
     0.75,
-    "Half of the blocks bring scores to the later half of a rank's tokens alone",
+    "Half of the blocks have scores for the later half of the tokens only",
     name="causal_merged_share",
     when={"mask": "causal"},
 )
@@ -65,7 +64,7 @@ for _around, _ranks in (("ring", "cp"), ("mixed", "ring_ranks")):
         "queries, keys and values are read and written once (rotation, or a copy)",
         "outputs of projections up from latent vectors are as wide as they are",
         "several residuals are mixed instead of summed: mixing_forward_bytes are theirs",
-        "what leads to a linear attention's scan isn't rotated (megatron/core/ssm)",
+        "no rotary embedding before a linear-attention scan (megatron/core/ssm)",
     ),
     **KERNELS,
 )
@@ -82,7 +81,7 @@ def attention_elementwise_bytes(
     residual_streams,
     attention_layer_fraction,
 ):
-    """Bytes that a layer's forward moves beside its MLP and scan: norms, residuals, rotation."""
+    """HBM traffic per layer outside MLP and scan, forward: norms, residuals, rotation."""
     sums = xp.where(residual_streams > 1.0, 0.0, 6.0)
     element = (4.0 + sums) * activation_bytes + 2.0 * dropout * mask_bytes
     between = element * rank_tokens * hidden_size / sequence_shards
@@ -128,11 +127,11 @@ for _way in MIXED:
     )
 
 
-@formula(assumes=("the activation function and the gate's product are one kernel",), **KERNELS)
+@formula(assumes=("activation function and gate multiplication are one kernel",), **KERNELS)
 def dense_elementwise_bytes(
     attention_elementwise_bytes, gated_mlp, activation_bytes, rank_tokens, mlp_width
 ):
-    """Bytes that a dense layer's forward moves."""
+    """HBM traffic of element-wise kernels per dense layer, forward."""
     return (
         attention_elementwise_bytes + (2.0 + gated_mlp) * activation_bytes * rank_tokens * mlp_width
     )
@@ -155,7 +154,7 @@ def moe_elementwise_bytes(
     expert_width,
     expert_hidden_size,
 ):
-    """Bytes that a mixture-of-experts layer's forward moves."""
+    """HBM traffic of element-wise kernels per MoE layer, forward."""
     routed = local_experts * expert_tokens
     inside = rank_tokens * shared_width + routed * expert_width
     inner = attention_elementwise_bytes + (2.0 + gated_mlp) * activation_bytes * inside
@@ -177,11 +176,11 @@ def expert_hidden_size(expert_latent_size, hidden_size):
 
 
 @formula(
-    assumes=("projections to the latent vector and back are whole on each rank, in 16 bits",),
+    assumes=("latent projections are replicated on each rank, in BF16",),
     **LATENT,
 )
 def router_width(experts, expert_latent_size):
-    """Outputs of the router, and of both projections, as of one product."""
+    """Outputs of router and both latent projections, as one GEMM."""
     return experts + 2.0 * expert_latent_size
 
 
@@ -204,7 +203,7 @@ def dense_cast_forward_bytes(
     attention_width,
     mlp_width,
 ):
-    """Bytes that casts of a dense layer's inputs of products move."""
+    """HBM traffic of input casts, dense layer."""
     mlp = low_precision_layer_fraction * (hidden_size + mlp_width)
     each = low_precision_attention_fraction * (hidden_size + attention_width) + mlp
     return _cast(activation_bytes, matmul_input_bytes, rank_tokens * each)
@@ -222,7 +221,7 @@ def dense_cast_backward_bytes(
     latent_width,
     mlp_up_width,
 ):
-    """Bytes that casts of the gradients of a dense layer's products move."""
+    """HBM traffic of gradient casts, dense layer."""
     mlp = low_precision_layer_fraction * (hidden_size + mlp_up_width)
     each = low_precision_attention_fraction * (hidden_size + qkv_width + latent_width) + mlp
     return _cast(activation_bytes, matmul_input_bytes, rank_tokens * each)
@@ -244,7 +243,7 @@ def moe_cast_forward_bytes(
     expert_width,
     expert_hidden_size,
 ):
-    """Bytes that casts of a mixture-of-experts layer's inputs of products move."""
+    """HBM traffic of input casts, MoE layer."""
     shared = low_precision_layer_fraction * (hidden_size + shared_width)
     each = low_precision_attention_fraction * (hidden_size + attention_width) + shared
     routed = local_experts * expert_tokens * (expert_hidden_size + expert_width)
@@ -269,7 +268,7 @@ def moe_cast_backward_bytes(
     expert_up_width,
     expert_hidden_size,
 ):
-    """Bytes that casts of the gradients of a mixture-of-experts layer's products move."""
+    """HBM traffic of gradient casts, MoE layer."""
     shared = low_precision_layer_fraction * (hidden_size + shared_up_width)
     each = low_precision_attention_fraction * (hidden_size + qkv_width + latent_width) + shared
     routed = local_experts * expert_tokens * (expert_hidden_size + expert_up_width)
@@ -310,7 +309,7 @@ for _way in CHOSEN:
 
 TIMES = {"forward": 1.0, "backward": 2.0}
 RATE_OF_BYTES = ("memory_efficiency", "memory_bandwidth")
-TWICE = {"forward": (), "backward": ("the backward moves twice: gradients beside activations",)}
+TWICE = {"forward": (), "backward": ("the backward pass moves twice: gradients and activations",)}
 
 
 def _elementwise(way: str) -> Any:
@@ -369,9 +368,8 @@ EXPERT_HOST: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/moe: router.py, moe_utils.py, token_dispatcher.py",
     "assumes": (
-        "a call launches every expert's products one by one, its casts where no kernel has all of "
-        "them; graphs of a part of a layer have none of these (cuda_graph_scope: their shapes "
-        "change)",
+        "one call launches the GEMMs of every expert separately, with casts unless one kernel "
+        "covers all; partial CUDA graphs exclude them (cuda_graph_scope: dynamic shapes)",
         "overlapped exchanges split a layer into nodes (model_chunk_schedule_plan.py)",
         "routing and permutation are fused, as in NVIDIA's recipes; unfused they are 16 more",
     ),
@@ -407,7 +405,7 @@ NODES = {"forward": 8.0, "backward": 12.0}
     **LIBRARY,
 )
 def cast_launches(matmul_input_bytes, activation_bytes, low_precision_layer_fraction):
-    """Operations that the host launches to cast what a product takes, where it is narrower."""
+    """Cast launches per low-precision GEMM."""
     return xp.where(matmul_input_bytes < activation_bytes, 2.0 * low_precision_layer_fraction, 0.0)
 
 
@@ -415,7 +413,7 @@ def cast_launches(matmul_input_bytes, activation_bytes, low_precision_layer_frac
 def expert_cast_launches(
     matmul_input_bytes, activation_bytes, low_precision_expert_fraction, expert_casts
 ):
-    """Operations that the host launches to cast what one expert's product takes."""
+    """Cast launches per expert GEMM."""
     each = low_precision_expert_fraction * (CALLED + CALLED_KERNEL * expert_casts)
     return xp.where(matmul_input_bytes < activation_bytes, each, 0.0)
 
@@ -512,11 +510,11 @@ PRODUCTS = {
         "expert_down",
     ),
 }
-SUM: dict[str, Any] = {"assumes": ("a GPU's kernels follow one another",)}
+SUM: dict[str, Any] = {"assumes": ("kernels of a GPU are sequential",)}
 NORM: dict[str, Any] = {
     "source": quantities.VTRAIN,
     "where": "data/ground_truth_single.csv: of sum, greater and norm this fits best",
-    "assumes": ("the host launches ahead of the GPU, but for the share that it waits for",),
+    "assumes": ("the host launches ahead of the GPU, except for the always-exposed fraction",),
 }
 
 

@@ -15,10 +15,9 @@ from overhead.transformer import CAUSAL, FULL
 # A product is cut into tiles, and the last one is computed whole.
 TILE, TILE_DEPTH = 128.0, 64.0
 PADDED = (
-    "columns and depth beyond a tile are padded to whole ones, of 128 outputs and of 64 numbers in "
-    "16 bits, or as many more as they are narrower "
-    f"({quantities.TILES}, section 3.1); sizes that are means of several products, no whole "
-    "numbers, have no tile of their own"
+    "N and K are padded to full tiles, of 128 outputs and of 64 elements in BF16, or in proportion "
+    f"more in low precision ({quantities.TILES}, section 3.1); mean sizes of several GEMMs, "
+    "not integers, are not padded"
 )
 
 # Of four smooth and three tiled forms this one fits the measured products best; tiles and waves
@@ -27,8 +26,8 @@ FORM: dict[str, Any] = {
     "source": quantities.MEASURED,
     "where": "half of its bf16 products, which fit within 6 % on average",
     "assumes": (
-        "operations and bytes aren't hidden behind one another",
-        "a product of nothing takes no time",
+        "compute and memory time do not overlap",
+        "an empty GEMM takes no time",
         PADDED,
     ),
 }
@@ -37,10 +36,10 @@ FORM: dict[str, Any] = {
 @formula(
     source=quantities.MEASURED,
     where="rates by precision",
-    assumes=("16 bit reaches the share of its peak that the products' own precision reaches",),
+    assumes=("BF16 reaches the same fraction of its peak as the GEMM precision",),
 )
 def output_matmul_flops(peak_measured_matmul_flops, attention_peak_flops, peak_flops):
-    """Rate of the best matrix product in 16 bit, where it isn't given."""
+    """Best GEMM rate in BF16, by default."""
     return peak_measured_matmul_flops * attention_peak_flops / peak_flops
 
 
@@ -72,7 +71,7 @@ def matmul_time(
     memory_efficiency,
     memory_bandwidth,
 ):
-    """Time of a matrix product: floor, depth, operations and bytes."""
+    """GEMM time: minimum, K, FLOPs and bytes."""
     result = matmul_m * matmul_n
     inputs = matmul_m * matmul_k + matmul_k * matmul_n
     moved = matmul_input_bytes * inputs + activation_bytes * result
@@ -103,7 +102,7 @@ def grouped_matmul_time(
     memory_efficiency,
     memory_bandwidth,
 ):
-    """Time of equal matrix products in one kernel: one floor, and each one's work."""
+    """Time of equal GEMMs in one grouped GEMM: one minimum time, and the work of each."""
     result = matmul_m * matmul_n
     inputs = matmul_m * matmul_k + matmul_k * matmul_n
     moved = matmul_input_bytes * inputs + activation_bytes * result
@@ -135,7 +134,7 @@ def mlp_width(ffn_size, tp):
 
 @formula(**TENSOR)
 def mlp_up_width(gated_mlp, mlp_width):
-    """Outputs of a dense MLP's first product on one rank: with a gate, twice the inner size."""
+    """Dense MLP up-projection outputs per rank: twice the inner size if gated."""
     return (1.0 + gated_mlp) * mlp_width
 
 
@@ -147,7 +146,7 @@ def shared_width(shared_ffn_size, tp):
 
 @formula(**TENSOR)
 def shared_up_width(gated_mlp, shared_width):
-    """Outputs of the shared experts' first product on one rank."""
+    """Shared-expert up-projection outputs per rank."""
     return (1.0 + gated_mlp) * shared_width
 
 
@@ -159,7 +158,7 @@ def expert_width(expert_ffn_size, etp):
 
 @formula(**EXPERTS)
 def expert_up_width(gated_mlp, expert_width):
-    """Outputs of a routed expert's first product on one rank."""
+    """Routed-expert up-projection outputs per rank."""
     return (1.0 + gated_mlp) * expert_width
 
 
@@ -174,7 +173,7 @@ def local_experts(experts, ep):
     where="megatron/core/transformer/moe/token_dispatcher.py",
     assumes=(
         "tensor-parallel ranks dispatch a share of the tokens each (sequence parallelism)",
-        "all experts of the busiest rank are as busy as its busiest",
+        "all experts of the most loaded rank have the maximum load",
     ),
 )
 def expert_tokens(expert_load_imbalance, experts_per_token, rank_tokens, etp, ep, tp, experts):
@@ -191,7 +190,7 @@ def router_tokens(rank_tokens, sequence_shards):
 
 @formula(**TENSOR)
 def vocabulary_width(padded_vocabulary_size, tp):
-    """Rows of the output layer's table on one rank."""
+    """Vocabulary rows of the LM head per rank."""
     return padded_vocabulary_size / tp
 
 
@@ -203,13 +202,13 @@ MTP: dict[str, Any] = {
 
 @formula(**MTP)
 def mtp_width(hidden_size, tp):
-    """Outputs of the projection for a further token on one rank."""
+    """MTP projection outputs per rank."""
     return hidden_size / tp
 
 
 @formula(**MTP)
 def mtp_depth(hidden_size):
-    """Inputs of the projection for a further token: a hidden state and an embedding."""
+    """MTP projection inputs: a hidden state and an embedding."""
     return 2.0 * hidden_size
 
 
@@ -220,12 +219,12 @@ def mtp_depth(hidden_size):
     source=quantities.BLOOM,
     where="hidden sizes of 14400 and 14336 at one plan",
     assumes=(
-        "every product of a layer has the hidden size for one of its sides",
-        "beside what the last tiles waste: as much at half a tile left of 112 as of 22",
+        "every GEMM of a layer has the hidden size as one dimension",
+        "in addition to tile quantization: the same at half a tile left of 112 as of 22",
     ),
 )
 def sized_matmul_efficiency(matmul_efficiency, tile_quantization_loss, hidden_size):
-    """Share of the best product's rate, less where tiles of 128 don't fill the hidden size."""
+    """Sustained GEMM efficiency, less the tile quantization loss."""
     odd = hidden_size % 128.0 > 0.0
     return matmul_efficiency * xp.where(odd, 1.0 - tile_quantization_loss, 1.0)
 
@@ -253,7 +252,7 @@ for _module, _share in NARROW.items():
     source="megatron",
     where="megatron/core/transformer/experimental_attention_variant/deepseek_v4_hybrid_attention.py"
     " @009276bb2f, forward: einsum over groups",
-    assumes=("of two products behind attention the first, by groups of heads, is in 16 bits",),
+    assumes=("of two grouped output projection GEMMs the first is in BF16",),
 )
 def context_matmul_flops(
     attention_matmul_flops,
@@ -264,7 +263,7 @@ def context_matmul_flops(
     output_groups,
     hidden_size,
 ):
-    """Rate of the best product of attention's context: of two the mean of their times."""
+    """Best GEMM rate of the attention output projection: from the mean time of two GEMMs."""
     context = heads * value_head_size
     wide = context / (context + output_groups * hidden_size)
     mixed = 1.0 / (wide / output_matmul_flops + (1.0 - wide) / attention_matmul_flops)
@@ -310,15 +309,15 @@ def product_sizes(sizes: Sequence[str], kind: str) -> dict[str, str]:
     source="transformerengine",
     where="transformer_engine/pytorch/module/linear.py: accumulate_wgrad_into_param_main_grad",
     assumes=(
-        "fused, the product reads what there is and writes the sum",
+        "fused, the GEMM reads the accumulated gradient and writes the sum",
         "else a kernel of its own adds it, to all but the first micro-batch's",
-        "what is reduced in each backward (stage 2 of ZeRO and later) joins sharded",
+        "gradients reduced in each backward pass (ZeRO-2 and ZeRO-3) accumulate sharded",
     ),
 )
 def weight_gradient_bytes(
     gradient_accumulation_fusion, gradient_bytes, activation_bytes, num_micro_batches, zero_stage
 ):
-    """Bytes that a weight's gradient moves where it is computed and added up."""
+    """HBM traffic per weight gradient: wgrad and accumulation."""
     summed = 2.0 * gradient_bytes
     added = (1.0 - 1.0 / num_micro_batches) * (activation_bytes + summed)
     kept = xp.where(gradient_accumulation_fusion > 0.0, summed, activation_bytes + added)
@@ -391,15 +390,14 @@ for _class, _width in (("dense", "mlp_adapter_width"), ("moe", "shared_adapter_w
             "activation_bytes", "memory_efficiency", "memory_bandwidth",
         ),
         assumes=(
-            "an adapter's products are in 16 bits",
-            "dropout of its input, its scaling and the sum with the layer's output are operations "
-            "of their own: of a forward and its gradients' two passes each moves 3.5 elements in "
-            "the mean",
+            "adapter GEMMs are in BF16",
+            "dropout, scaling and residual sum of the adapter are separate kernels: forward "
+            "and two gradient passes each move 3.5 elements on average",
         ),
         **LORA,
     )  # fmt: skip
     def _layer_adapters(rank: Array, tokens: Array, attention: Array, *rest: Array) -> Array:
-        """Time of the products of a layer's adapters, forward or of one kind of gradients."""
+        """LoRA adapter GEMM time per layer, forward or per gradient kind."""
         mlp, tp, adapts_attention, adapts_mlp, *machine = rest
         layers = 2.0 * (adapts_attention + adapts_mlp)
         return _adapters(rank, tokens, (attention + mlp) / tp, layers, *machine)
@@ -417,8 +415,8 @@ for _prefix, _masked in (("", FULL), ("causal_", CAUSAL)):
          f"{_prefix}mtp_flops_per_token", "mtp_layers", "layers", "adapter_parameters"),
         _adapted_flops,
         "FLOPs per token of training adapters: forward and input gradients, scores three times",
-        assumes=(_masked, "gradients of frozen weights aren't computed",
-                 "adapters of layers that predict further tokens aren't counted"),
+        assumes=(_masked, "no wgrad for frozen weights",
+                 "adapters of MTP layers are not counted"),
         name=f"adapted_{_prefix}model_flops_per_token",
         **LORA,
     )  # fmt: skip

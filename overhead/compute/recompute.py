@@ -23,7 +23,7 @@ PER_OP: dict[str, Any] = {
     "source": "torchtitan",
     "where": "torchtitan/models/llama3/infra/parallelize.py, _save_list and _custom_policy",
     "assumes": (
-        "products of keys, of the attention's context and of the gate are repeated",
+        "GEMMs of keys, of the attention output and of the gate are recomputed",
         "scores and values are kept",
     ),
     "when": {"recompute": "per_op"},
@@ -95,7 +95,7 @@ def dense_module_matmul_time(
     mlp_up_forward_time,
     mlp_down_forward_time,
 ):
-    """Time of the matrix products of a dense layer's modules that are repeated."""
+    """GEMM time of the recomputed modules of a dense layer."""
     up = up_projection_width / xp.maximum(qkv_width, 1.0)
     projected = recompute_mla_up_proj * (up * qkv_forward_time)
     return projected + recompute_mlp * (mlp_up_forward_time + mlp_down_forward_time)
@@ -115,7 +115,7 @@ def moe_module_matmul_time(
     shared_up_forward_time,
     shared_down_forward_time,
 ):
-    """Time of the matrix products of a mixture's modules that are repeated."""
+    """GEMM time of the recomputed modules of an MoE layer."""
     mlp = recompute_mlp * (mlp_up_forward_time + mlp_down_forward_time)
     routed = router_forward_time + expert_up_forward_time + expert_down_forward_time
     shared = xp.maximum(recompute_moe, recompute_shared_experts)
@@ -126,7 +126,7 @@ def moe_module_matmul_time(
 
 @formula(
     returns="dense_layer_elementwise_recompute_time",
-    assumes=("casts aren't repeated",),
+    assumes=("casts are not recomputed",),
     when=CHOSEN,
     **MODULES,
 )
@@ -146,7 +146,7 @@ def dense_module_elementwise_time(
     memory_efficiency,
     memory_bandwidth,
 ):
-    """Time of the element-wise work of a dense layer's modules that are repeated."""
+    """Element-wise time of the recomputed modules of a dense layer."""
     norms = 4.0 * recompute_layernorm * hidden_size / sequence_shards
     rotation = 2.0 * recompute_mla_up_proj * (up_projection_width + latent_width)
     inside = (2.0 + gated_mlp) * recompute_mlp * mlp_width
@@ -156,7 +156,7 @@ def dense_module_elementwise_time(
 
 @formula(
     returns="moe_layer_elementwise_recompute_time",
-    assumes=("casts aren't repeated",),
+    assumes=("casts are not recomputed",),
     when=CHOSEN,
     **MODULES,
 )
@@ -180,7 +180,7 @@ def moe_module_elementwise_time(
     memory_efficiency,
     memory_bandwidth,
 ):
-    """Time of the element-wise work of a mixture's modules that are repeated."""
+    """Element-wise time of the recomputed modules of an MoE layer."""
     rate = memory_efficiency * memory_bandwidth
     mlp = recompute_mlp * (dense_elementwise_bytes - attention_elementwise_bytes)
     inside = recompute_moe_act * local_experts * expert_tokens * expert_width
@@ -208,7 +208,7 @@ constant("stops_early", 1.0, "It does, whatever the software",
 def whole_dense_layer_matmul_again_time(
     dense_layer_matmul_forward_time, stops_early, mlp_down_forward_time
 ):
-    """Time of a dense layer's products that are repeated: all, or all but the last."""
+    """Recomputed GEMM time of a dense layer: all GEMMs, or all except the last."""
     return dense_layer_matmul_forward_time - stops_early * mlp_down_forward_time
 
 
@@ -226,7 +226,7 @@ def per_op_dense_layer_recompute_time(
     mlp_up_forward_time,
     dense_layer_elementwise_forward_time,
 ):
-    """Time of what a dense layer computes again: every second product, and what is cheap."""
+    """Recomputation time of a dense layer: every second GEMM, and cheap kernels."""
     keys = _keys(key_value_width, qkv_width, qkv_forward_time)
     gate = gated_mlp / (1.0 + gated_mlp) * mlp_up_forward_time
     return keys + attention_output_forward_time + gate + dense_layer_elementwise_forward_time
@@ -245,7 +245,7 @@ def per_op_moe_layer_recompute_time(
     expert_down_forward_time,
     moe_layer_elementwise_forward_time,
 ):
-    """Time of what a mixture-of-experts layer computes again: routed experts as a whole."""
+    """Recomputation time of an MoE layer: all routed experts."""
     keys = _keys(key_value_width, qkv_width, qkv_forward_time)
     shared = gated_mlp / (1.0 + gated_mlp) * shared_up_forward_time
     half = keys + attention_output_forward_time + router_forward_time + shared

@@ -20,21 +20,21 @@ from overhead.schedule import PARTED
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 
 
-@formula(assumes=("stages between the ends take equally long",), **PIPELINE)
+@formula(assumes=("all middle stages are equal",), **PIPELINE)
 def middle_stage(pp):
-    """Place of the stage that stands for those between the ends: the last of them."""
+    """Index of the representative middle stage: the last of them."""
     return xp.maximum(pp - 2.0, 0.0)
 
 
 @formula(
     assumes=(
-        "where layers don't divide evenly, the last stage has fewer than the others",
-        "layers that predict further tokens take their places",
+        "for an uneven split, the last stage has fewer layers than the others",
+        "MTP layers occupy regular layer slots",
     ),
     **PIPELINE,
 )
 def last_stage_layer_deficit(uneven_places, mtp_depths, layers, pipeline_layers):
-    """Layers that the last stage has fewer than others because they don't divide evenly."""
+    """Layers the last stage has fewer than the others in an uneven split."""
     return xp.maximum(uneven_places - mtp_depths, 0.0) * layers / xp.maximum(pipeline_layers, 1.0)
 
 
@@ -106,12 +106,12 @@ call(returns="middle_activation_memory", of="micro_batch_activation_memory",
 
 @formula(
     returns="offload_transfer_time",
-    assumes=("copies run beside computing, at no cost to it, over a link that is the GPU's own",),
+    assumes=("copies are concurrent with compute, at no cost, over the link of the GPU",),
     when={"stashing": "host"},
     **OFFLOAD,
 )
 def activation_transfer_time(activation_offload, middle_activation_memory, host_bandwidth):
-    """Time to move a micro-batch's activations of a stage to the host's memory, or back."""
+    """Offload transfer time of one micro-batch and stage, one direction."""
     return activation_offload * middle_activation_memory / host_bandwidth
 
 
@@ -138,7 +138,7 @@ declare(
     _weights,
     source="qi2023",
     where="section 2.1",
-    assumes=("half of what waiting for the host adds to a backward is with the weights' part",),
+    assumes=("half of the launch-bound time of a backward pass is wgrad",),
 )
 
 
@@ -170,9 +170,9 @@ for _place, _own in (("first", "embedding_time"), ("last", "output_time")):
     )
 
 
-@formula(source="derivation", assumes=("one stage is both ends",))
+@formula(source="derivation", assumes=("a single stage is both first and last",))
 def end_stage_extra_time(pp, first_stage_extra_time, last_stage_extra_time):
-    """Time of a micro-batch in the slower of the ends beyond that in a stage between."""
+    """Extra time of the slower of first and last stage per micro-batch."""
     slower = xp.maximum(xp.maximum(first_stage_extra_time, last_stage_extra_time), 0.0)
     return xp.where(pp > 1.0, slower, first_stage_extra_time + last_stage_extra_time)
 
@@ -188,13 +188,13 @@ def _at_least(time, rank_tokens, attention_peak_flops):
 
 @formula(returns="stage_forward_time", **PIPELINE)
 def even_stage_forward_time(middle_forward_time, rank_tokens, attention_peak_flops):
-    """Time of a stage's forward of one micro-batch."""
+    """Forward time per stage and micro-batch."""
     return _at_least(middle_forward_time, rank_tokens, attention_peak_flops)
 
 
 @formula(returns="stage_backward_time", assumes=(EVERY,), **PIPELINE)
 def even_stage_backward_time(middle_backward_time, end_stage_extra_time):
-    """Time of a stage's backward of one micro-batch, the slower end's extra work included."""
+    """Backward time per stage and micro-batch, first or last stage included."""
     return xp.maximum(middle_backward_time + end_stage_extra_time, 0.0)
 
 
@@ -207,7 +207,7 @@ def even_stage_backward_time(middle_backward_time, end_stage_extra_time):
 def forward_only_stage_forward_time(
     middle_forward_time, end_stage_extra_time, rank_tokens, attention_peak_flops
 ):
-    """Time of a stage's forward where there are forwards alone, the slower end's work included."""
+    """Forward time per stage, forward-only, first or last stage included."""
     return _at_least(middle_forward_time + end_stage_extra_time, rank_tokens, attention_peak_flops)
 
 
@@ -217,14 +217,14 @@ def forward_only_stage_forward_time(
     **PIPELINE,
 )
 def uneven_stage_forward_time(middle_forward_time, rank_tokens, attention_peak_flops):
-    """Time of a stage's forward of one micro-batch, the ends' extra work apart."""
+    """Forward time per stage and micro-batch, without first and last stage."""
     return _at_least(middle_forward_time, rank_tokens, attention_peak_flops)
 
 
 alias(
     "stage_backward_time",
     "middle_backward_time",
-    "Time of a stage's backward of one micro-batch, the ends' extra work apart",
+    "Backward time per stage and micro-batch, without first and last stage",
     lacks={"end_stage_extra_time": "it stands apart"},
     when=PARTED,
     **PIPELINE,
@@ -260,14 +260,14 @@ def embedding_gpu_time(
 def forward_embedding_gpu_time(
     activation_bytes, rank_tokens, hidden_size, memory_efficiency, memory_bandwidth
 ):
-    """Time of the embedding on the GPU where there are forwards alone."""
+    """Embedding time on the GPU, forward-only schedule."""
     moved = 2.0 * activation_bytes * rank_tokens * hidden_size
     return moved / (memory_efficiency * memory_bandwidth)
 
 
 @formula(source="megatron", where="megatron/core/tensor_parallel/cross_entropy.py")
 def loss_time(loss_bytes, rank_tokens, vocabulary_width, memory_efficiency, memory_bandwidth):
-    """Time of loss and its gradient: softmax over the rank's part of the vocabulary."""
+    """Loss and loss gradient time: softmax over the vocabulary shard."""
     moved = loss_bytes * rank_tokens * vocabulary_width
     return moved / (memory_efficiency * memory_bandwidth)
 
@@ -280,7 +280,7 @@ _LOGITS = ("logits_forward_time", "logits_input_gradient_time", "logits_weight_g
     source="megatron",
     where="megatron/core/transformer/multi_token_prediction.py, _concat_embeddings",
     assumes=(
-        "three norms read and write, hidden state and embedding are read and written side by side",
+        "three norms, and the concatenation of hidden state and embedding, are read and written",
         "the backward moves twice as much",
     ),
 )
@@ -293,7 +293,7 @@ def mtp_elementwise_time(
     memory_efficiency,
     memory_bandwidth,
 ):
-    """Time of the norms before and after a further token's layer, and of joining its inputs."""
+    """MTP time of norms before and after the layer, and of concatenation."""
     moved = 30.0 * activation_bytes * rank_tokens * hidden_size / sequence_shards
     return elementwise_factor * moved / (memory_efficiency * memory_bandwidth)
 
@@ -315,16 +315,16 @@ declare(
     _further,
     source="megatron",
     where="megatron/core/transformer/multi_token_prediction.py",
-    assumes=("its layer is one of its stage's layers; communication stands apart",),
+    assumes=("the MTP layer is one of the layers of its stage; communication is separate",),
 )  # fmt: skip
 total("output_gpu_time", (*_LOGITS, "mtp_time"),
-      assumes=("the norm before the output layer isn't counted",))  # fmt: skip
+      assumes=("the norm before the LM head is not counted",))  # fmt: skip
 
 
 alias(
     "output_gpu_time",
     "logits_forward_time",
-    assumes=("every token's logits are computed, and no loss",),
+    assumes=("logits are computed for every token, without loss",),
     lacks={"mtp_time": "only training predicts further tokens"},
     when=FORWARD,
 )

@@ -36,7 +36,7 @@ def sequence_shards(sequence_parallel, tp):
 alias(
     "matmul_input_bytes",
     "activation_bytes",
-    assumes=("matrix products take activations as they are",),
+    assumes=("GEMMs read activations without conversion",),
     **LAYER,
 )
 
@@ -56,18 +56,18 @@ MODULES: dict[str, Any] = {
 
 @formula(**WIDE)
 def low_precision_layer_fraction(bf16_layers, layers):
-    """Share of layers whose products take what they are asked to: the others stay in 16 bits."""
+    """Fraction of layers with low-precision GEMMs: the rest are in BF16."""
     return 1.0 - xp.minimum(bf16_layers / layers, 1.0)
 
 
 @formula(
-    assumes=("products of linear attention are no attention's; of all products by their weights",),
+    assumes=("linear-attention GEMMs are not attention GEMMs; the fraction is by weights",),
     **MODULES,
 )
 def low_precision_attention_fraction(
     low_precision_layer_fraction, bf16_attention, linear_attention_weight_fraction
 ):
-    """Share of attention's and linear attention's products that aren't left in 16 bits."""
+    """Fraction of attention and linear-attention GEMMs in low precision."""
     return low_precision_layer_fraction * (
         1.0 - bf16_attention * (1.0 - linear_attention_weight_fraction)
     )
@@ -75,7 +75,7 @@ def low_precision_attention_fraction(
 
 @formula(**MODULES)
 def low_precision_expert_fraction(low_precision_layer_fraction, bf16_experts):
-    """Share of experts' products that aren't left in 16 bits."""
+    """Fraction of expert GEMMs in low precision."""
     return low_precision_layer_fraction * (1.0 - bf16_experts)
 
 
@@ -87,7 +87,7 @@ def _stored(activation_bytes, narrow, matmul_input_bytes):
 # By module what its quantities' names begin with, and its share of narrow products.
 NARROW = {"layer": "low_precision_layer_fraction", "attention": "low_precision_attention_fraction",
           "expert": "low_precision_expert_fraction"}  # fmt: skip
-EVENLY = "a stage has as many layers in 16 bits as the mean"
+EVENLY = "a stage has the mean number of BF16 layers"
 for _module, _share in NARROW.items():
     declare(f"{_module}_input_bytes", ("activation_bytes", _share, "matmul_input_bytes"), _stored,
             assumes=(EVENLY,), **WIDE)  # fmt: skip
@@ -104,7 +104,7 @@ WIDE_ADAPTERS = "what adapters take is in 16 bits in every layer"
 for _module, _adapters in (("attention", "lora_attention"), ("layer", "lora_mlp")):
     alias(f"kept_{_module}_input_bytes", f"{_module}_input_bytes", **LAYER)
     product(f"kept_{_module}_input_bytes", (_adapters, "activation_bytes"),
-            "Bytes per element of an adapter's input, which is in 16 bits",
+            "Bytes per element of a BF16 adapter input",
             name=f"adapted_{_module}_input_bytes",
             lacks={f"{_module}_input_bytes": WIDE_ADAPTERS}, **LORA)  # fmt: skip
 alias("kept_expert_input_bytes", "expert_input_bytes", **LAYER)
@@ -116,7 +116,8 @@ constant("kept_expert_input_bytes", 0.0, "None: routed experts have no adapters"
     where="megatron/core/transformer/experimental_attention_variant/deepseek_v4_hybrid_attention.py"
     " @009276bb2f, forward: einsum over groups",
     assumes=(
-        "the context is kept once, as its projection takes it: by groups of heads in 16 bits",
+        "the attention output is saved once, as input of its projection: BF16 for grouped "
+        "projections",
     ),
 )
 def kept_context_bytes(output_rank, activation_bytes, attention_input_bytes):
@@ -125,7 +126,7 @@ def kept_context_bytes(output_rank, activation_bytes, attention_input_bytes):
 
 
 alias("kept_context_bytes", "activation_bytes",
-      assumes=("the attention kernel keeps its output in 16 bits, which an adapter takes",),
+      assumes=("the attention kernel saves its output in BF16, the input of the adapter",),
       lacks=dict.fromkeys(("output_rank", "attention_input_bytes"), WIDE_ADAPTERS),
       **LORA)  # fmt: skip
 
@@ -135,7 +136,7 @@ alias("kept_context_bytes", "activation_bytes",
     where="section 5, full recomputation; split along the sequence with sequence parallelism",
 )
 def checkpoint_activations(activation_bytes, hidden_size, sequence_shards, residual_streams):
-    """Bytes a token of a layer's input: all that full recomputation keeps."""
+    """Layer input bytes per token: all that full recomputation saves."""
     streams = xp.maximum(residual_streams, 1.0)
     return streams * (activation_bytes * hidden_size / sequence_shards)
 
@@ -145,7 +146,7 @@ alias("kept_moe_input_bytes", "kept_layer_input_bytes", **LAYER)
 
 @formula(returns="kept_moe_input_bytes", assumes=("the router is frozen",), **LORA)
 def adapted_moe_input_bytes(shared_ffn_size, kept_layer_input_bytes):
-    """Bytes per element of the input of shared experts' adapters; none without shared experts."""
+    """Bytes per element of the input of shared-expert adapters; 0 without shared experts."""
     return xp.where(shared_ffn_size > 0.0, kept_layer_input_bytes, 0.0)
 
 
@@ -156,12 +157,12 @@ def adapted_moe_input_bytes(shared_ffn_size, kept_layer_input_bytes):
     **TENSOR,
 )
 def unfused_score_bytes(sequence_length, dropout, activation_bytes, mask_bytes):
-    """Bytes a token and head of scores against all tokens of the sequence, masked ones too."""
+    """Attention score bytes per token and head, all tokens of the sequence."""
     dropped = 2.0 * activation_bytes + mask_bytes
     return sequence_length * xp.where(dropout > 0.0, dropped, activation_bytes)
 
 
-alias("score_bytes", "single_bytes", "Bytes a token and head of scores that a fused kernel keeps",
+alias("score_bytes", "single_bytes", "Saved attention score bytes per token and head, fused kernel",
       source="dao2022", where="section 3.1",
       assumes=("the logarithm of each row's sum is kept; dropout is drawn anew",),
       when={"attention_kernel": FUSED})  # fmt: skip
@@ -205,7 +206,7 @@ for _name, _of in (("full_precision_weight_bytes", "weight_bytes"),
 def low_precision_expert_parameters(
     low_precision_expert_fraction, experts, ep, expert_weights, etp
 ):
-    """Parameters of one layer's routed experts on one rank that products take in fewer bytes."""
+    """Low-precision routed-expert parameters per layer and rank."""
     return low_precision_expert_fraction * (experts / ep) * (expert_weights / etp)
 
 
@@ -219,7 +220,7 @@ def layer_low_precision_parameters(
     shared_expert_weights,
     tp,
 ):
-    """Parameters of the stage's largest layer that products take in fewer bytes."""
+    """Low-precision parameters of the largest layer of the stage."""
     dense = xp.where(stage_mlp_layers > 0.0, mlp_weights, 0.0)
     shared = xp.where(stage_moe_layers > 0.0, shared_expert_weights, 0.0)
     return (
@@ -239,7 +240,7 @@ def mean_layer_low_precision_parameters(
     tp,
     stage_layers,
 ):
-    """Parameters of a layer that products take in fewer bytes, mean of the stage's layers."""
+    """Low-precision parameters per layer, stage mean."""
     mlps = stage_mlp_layers * mlp_weights + stage_moe_layers * shared_expert_weights
     others = low_precision_layer_fraction * mlps / tp / xp.maximum(stage_layers, 1.0)
     return mixer_low_precision_parameters + others
@@ -255,18 +256,18 @@ def stage_low_precision_parameters(
     mtp_projection_weights,
     tp,
 ):
-    """Parameters of a rank that products take in fewer bytes, its routed experts left out."""
+    """Low-precision dense parameters per rank."""
     further = low_precision_layer_fraction * stage_mtp_layers * mtp_projection_weights / tp
     return weight_copies * (stage_layers * mean_layer_low_precision_parameters + further)
 
 
 product("stage_low_precision_expert_parameters",
         ("weight_copies", "stage_moe_layers", "low_precision_expert_parameters"),
-        "Routed experts' parameters that products take in fewer bytes", **QUANTIZED)  # fmt: skip
+        "Low-precision routed-expert parameters", **QUANTIZED)  # fmt: skip
 NARROW_ONES = ("stage_low_precision_parameters", "stage_low_precision_expert_parameters")
 for _narrow, _all in (
     *zip(NARROW_ONES, ("stage_parameters", "stage_expert_parameters"), strict=True),
     ("mean_layer_low_precision_parameters", "mean_layer_parameters"),
 ):
-    alias(_narrow, _all, "Shapes aren't known: products take all parameters alike",
+    alias(_narrow, _all, "Unknown shapes: all parameters in the same precision",
           when={"shapes": "unknown"}, **QUANTIZED)  # fmt: skip

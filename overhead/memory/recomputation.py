@@ -45,8 +45,8 @@ PER_OP: dict[str, Any] = {
     "where": "torchtitan/models/llama3/infra/parallelize.py, _save_list and _custom_policy",
 }
 EVERY_SECOND = (
-    "the layer's input, every second matrix product's output (queries, values, the first of the "
-    "MLP, the last of a gated one), what attention gives and what is reduced and scattered"
+    "the layer input, outputs of every second GEMM (queries, values, MLP up-projection, "
+    "down-projection of a gated MLP), attention output and reduce-scatter outputs"
 )
 
 
@@ -59,7 +59,7 @@ CHECKPOINTED: dict[str, Any] = {
 for _class in ("dense", "moe"):
     _kept, _all = f"kept_{_class}_layer_activations", f"{_class}_layer_activations"
     alias(_kept, _all, "All that a layer has", **WHOLE, **PLACE)
-    alias(_kept, "checkpoint_activations", "A layer's input alone", **CHECKPOINTED, **PLACE)
+    alias(_kept, "checkpoint_activations", "Layer input only", **CHECKPOINTED, **PLACE)
 
 
 def _all_but(whole, mixer, block):
@@ -79,13 +79,13 @@ for _class, _block in (("dense", "mlp"), ("moe", "moe")):
     _modules = ("mixer_module_activations", f"{_block}_block_module_activations")
     declare(_kept, (_all, *_modules), _all_but, when={"recompute": "selective"}, **MODULES)
     _inputs = (_all, "checkpoint_activations", "stage_recomputed_fraction")
-    declare(_kept, _inputs, _some, assumes=("the mean of a stage's layers",), **BLOCK)
+    declare(_kept, _inputs, _some, assumes=("a mean over the layers of a stage",), **BLOCK)
     _inputs = ("checkpoint_activations", "recompute_units", "chunk_layers")
     declare(_kept, _inputs, _units, assumes=("the mean of a chunk's layers",), **UNIFORM)
 
 
 @formula(
-    assumes=(EVERY_SECOND, "queries, keys and values are one product each, in that order"), **PER_OP
+    assumes=(EVERY_SECOND, "queries, keys and values are one GEMM each, in that order"), **PER_OP
 )
 def saved_attention_activations(
     checkpoint_activations,
@@ -100,7 +100,7 @@ def saved_attention_activations(
     sequence_shards,
     attention_layer_fraction,
 ):
-    """Bytes a token that a layer keeps beside its MLP where every second product is kept."""
+    """Saved activations per token outside the MLP, per-operator recomputation."""
     outputs = heads / tp * (query_head_size + value_head_size) + rank_kv_heads * value_head_size
     reduced = xp.where(tp > 1.0, 2.0 * hidden_size / sequence_shards, 0.0)
     own = checkpoint_activations + attention_layer_fraction * heads / tp * score_bytes
@@ -109,14 +109,14 @@ def saved_attention_activations(
 
 @formula(
     returns="kept_dense_layer_activations",
-    assumes=(EVERY_SECOND, "the last product's output is whole on each rank"),
+    assumes=(EVERY_SECOND, "the output of the last GEMM is replicated on each rank"),
     when={"recompute": "per_op"},
     **PER_OP,
 )
 def per_op_dense_layer_activations(
     saved_attention_activations, activation_bytes, ffn_size, tp, gated_mlp, hidden_size
 ):
-    """Bytes a token that a dense layer keeps where every second product's output is kept."""
+    """Saved activations per token: dense layer, per-operator recomputation."""
     return saved_attention_activations + activation_bytes * (
         ffn_size / tp + gated_mlp * hidden_size
     )
@@ -124,14 +124,14 @@ def per_op_dense_layer_activations(
 
 @formula(
     returns="kept_moe_layer_activations",
-    assumes=(EVERY_SECOND, "the products of routed experts are not among those that are kept"),
+    assumes=(EVERY_SECOND, "routed-expert GEMMs are not among the saved outputs"),
     when={"recompute": "per_op"},
     **PER_OP,
 )
 def per_op_moe_layer_activations(
     saved_attention_activations, activation_bytes, gated_mlp, shared_ffn_size, tp
 ):
-    """Bytes a token that a mixture-of-experts layer keeps where every second product is kept."""
+    """Saved activations per token: MoE layer, per-operator recomputation."""
     return saved_attention_activations + activation_bytes * gated_mlp * shared_ffn_size / tp
 
 
@@ -184,7 +184,7 @@ OF_LAYERS = (
 )  # fmt: skip
 KEPT = (*OF_LAYERS[:3], "kept_dense_layer_activations", *OF_LAYERS[3:],
         "kept_moe_layer_activations")  # fmt: skip
-UNLESS = f"{ONE} (without a backward: computed)"
+UNLESS = f"{ONE} (computed, in a forward-only schedule)"
 declare("recompute_activation_memory", KEPT, _one_layer, assumes=(UNLESS,), **LIVE)
 NONE_AGAIN = {"recompute_layers": "without a backward no layer is recomputed"}
 for _method, _kernel, _more, _lacks in (
@@ -217,7 +217,7 @@ OFFLOAD: dict[str, Any] = {
 
 @formula(**OFFLOAD)
 def activation_offload(offloaded_layers, layers):
-    """Share of layers whose activations the host's memory holds."""
+    """Fraction of layers with offloaded activations (CPU)."""
     return xp.minimum(offloaded_layers / layers, 1.0)
 
 
@@ -240,7 +240,7 @@ def host_activation_memory(
     stage_moe_layers,
     kept_moe_layer_activations,
 ):
-    """Memory of activations that a GPU's host holds."""
+    """Offloaded activations in host memory per GPU."""
     moved = activation_offload * (in_flight_micro_batches * micro_batch_activation_memory)
     layer = xp.maximum(
         xp.where(stage_mlp_layers > 0.0, kept_dense_layer_activations, 0.0),
@@ -281,13 +281,13 @@ constant("recomputed_fraction", 1.0, "Every layer is recomputed",
     **MEGATRON_BLOCK,
 )
 def block_recomputed_share(recompute_layers, chunk_layers):
-    """Share of a chunk's layers that are recomputed."""
+    """Fraction of recomputed layers per virtual stage."""
     return xp.minimum(recompute_layers / xp.maximum(chunk_layers, 1.0), 1.0)
 
 
 @formula(**MEGATRON_BLOCK)
 def stage_recomputed_fraction(recompute_layers, virtual_pipeline_size, stage_layers):
-    """Share of the stage's layers that are recomputed."""
+    """Fraction of recomputed layers per stage."""
     return xp.minimum(recompute_layers * virtual_pipeline_size / xp.maximum(stage_layers, 1.0), 1.0)
 
 
@@ -306,7 +306,7 @@ def activation_memory_without_recompute(
     stage_moe_layers,
     moe_layer_activations,
 ):
-    """Memory of the layers' activations of all micro-batches in flight if all is kept."""
+    """Layer activations of all in-flight micro-batches without recomputation."""
     layers = stage_mlp_layers * dense_layer_activations + stage_moe_layers * moe_layer_activations
     return in_flight_micro_batches * (rank_tokens * layers)
 
@@ -321,7 +321,7 @@ call(
 )
 
 
-@formula(source="derivation", assumes=("a layer's mean over the stage",))
+@formula(source="derivation", assumes=("a layer mean over the stage",))
 def needed_recompute_layers(
     memory_without_recompute,
     target_memory_fraction,
@@ -379,6 +379,6 @@ declare(
     "recompute_layers",
     [f"{stage}_recompute_layers" for stage in CANDIDATES],
     _most,
-    assumes=("as few as fit, in every stage alike, all where that isn't enough",),
+    assumes=("the fewest that fit, equal in every stage; all if that is not enough",),
     when=IN_BLOCK,
 )

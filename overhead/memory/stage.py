@@ -26,10 +26,10 @@ ENDS = "where a rank holds two stages (DualPipe), they are i and pp - 1 - i"
     source="megatron",
     where="megatron/core/transformer/transformer_config.py:"
     " account_for_embedding_in_pipeline_split and .._loss_in_pipeline_split",
-    assumes=("both ends count as layers where only so the stages come out even",),
+    assumes=("embedding and LM head both count as layers if only then the stages are even",),
 )
 def embedding_layer_weight(pipeline_layers, pp, virtual_pipeline_size, count_end_layers):
-    """Whether the embedding counts as a layer in cutting stages, where it isn't given."""
+    """Embedding counted as a layer in the stage split by default (0 or 1)."""
     chunks = pp * virtual_pipeline_size
     uneven = (pipeline_layers % chunks != 0.0) & ((pipeline_layers + 2.0) % chunks == 0.0)
     return xp.where(uneven, 1.0, count_end_layers)
@@ -38,7 +38,7 @@ def embedding_layer_weight(pipeline_layers, pp, virtual_pipeline_size, count_end
 alias(
     "head_layer_weight",
     "embedding_layer_weight",
-    "Whether the loss counts as one: as the embedding",
+    "LM head and loss counted as a layer by default: as the embedding",
 )
 
 
@@ -49,15 +49,16 @@ MTP: dict[str, Any] = {
     "where": "megatron/core/transformer/multi_token_prediction.py",
 }
 alias("mtp_depths", "mtp_layers", **MTP)
-constant("mtp_depths", 0.0, "Only training predicts further tokens",
+constant("mtp_depths", 0.0, "MTP depth: training only",
          when={"schedule": "forward_only"}, **MTP)  # fmt: skip
 
 
 @formula(
-    assumes=("all of them are on the last stage, and don't count in cutting stages", ENDS), **MTP
+    assumes=("all MTP layers are on the last stage, and not counted in the stage split", ENDS),
+    **MTP,
 )
 def stage_mtp_layers(mtp_depths, stage, pp, weight_copies):
-    """Layers of the stage that predict further tokens."""
+    """MTP layers of the stage."""
     last = xp.where(stage == pp - 1.0, 1.0, 0.0)
     both = (last + xp.where(stage == 0.0, 1.0, 0.0)) / 2.0
     return mtp_depths * xp.where(weight_copies > 1.0, both, last)
@@ -67,7 +68,7 @@ def stage_mtp_layers(mtp_depths, stage, pp, weight_copies):
 def uneven_places(
     pp, virtual_pipeline_size, pipeline_layers, embedding_layer_weight, head_layer_weight
 ):
-    """Places of layers that stay free because layers don't divide evenly."""
+    """Empty layer slots of an uneven stage split."""
     places = pipeline_layers + embedding_layer_weight + head_layer_weight
     chunks = pp * virtual_pipeline_size
     return chunks * xp.ceil(places / chunks) - places
@@ -75,12 +76,12 @@ def uneven_places(
 
 @formula(assumes=("they take places that the last stage has free",), **MTP)
 def stage_added_layers(stage_mtp_layers, uneven_places):
-    """Layers of the stage that predict further tokens, beyond the places of others."""
+    """MTP layers of the stage beyond its layer slots."""
     return xp.maximum(stage_mtp_layers - uneven_places, 0.0)
 
 
 @formula(
-    assumes=("where layers don't divide evenly, every stage counts as large as the largest",),
+    assumes=("for an uneven split, every stage counts as the largest",),
     **PIPELINE,
 )
 def stage_layers(
@@ -93,7 +94,7 @@ def stage_layers(
     stage,
     stage_added_layers,
 ):
-    """Layers of the stage; where mixtures are layers of their own, mixers in the mean."""
+    """Layers of the stage; the mean with MoE layers as separate pipeline layers."""
     places = pipeline_layers + embedding_layer_weight + head_layer_weight
     even = virtual_pipeline_size * xp.ceil(places / (pp * virtual_pipeline_size))
     first = xp.where(stage == 0.0, embedding_layer_weight, 0.0)
@@ -103,18 +104,18 @@ def stage_layers(
 
 
 @formula(
-    assumes=(ENDS, "layers that predict further tokens need a copy of the table beside them"),
+    assumes=(ENDS, "MTP layers need their own copy of the embedding"),
     **PIPELINE,
 )
 def holds_embedding(stage, pp, weight_copies, mtp_depths):
-    """Whether the stage's rank holds the embedding."""
+    """Embedding on the stage (0 or 1)."""
     other = (stage == pp - 1.0) & ((weight_copies > 1.0) | (mtp_depths > 0.0))
     return xp.where((stage == 0.0) | other, 1.0, 0.0)
 
 
 @formula(assumes=(ENDS,), **PIPELINE)
 def holds_output(stage, pp, weight_copies):
-    """Whether the stage's rank holds the output layer."""
+    """LM head on the stage (0 or 1)."""
     other = (stage == 0.0) & (weight_copies > 1.0)
     return xp.where((stage == pp - 1.0) | other, 1.0, 0.0)
 
@@ -130,7 +131,7 @@ def stage_leading_layers(
     stage,
     weight_copies,
 ):
-    """First dense layers of a mixture of experts that lie in the stage."""
+    """Leading dense layers of an MoE model in the stage."""
     places = pipeline_layers + embedding_layer_weight + head_layer_weight
     chunk = xp.ceil(places / (pp * virtual_pipeline_size))
     period = xp.maximum(pp * chunk, 1.0)
@@ -149,7 +150,7 @@ def stage_leading_layers(
 @formula(
     assumes=(
         "where one of several layers has experts, a stage has the larger number of them",
-        "mixtures that are layers of their own lie evenly among the mixers",
+        "separate MoE layers are spread evenly among the other layers",
     ),
     **PIPELINE,
 )
@@ -163,7 +164,7 @@ def stage_moe_layers(
     separate_moe_layers,
     layers,
 ):
-    """Layers of the stage whose MLP is a mixture of experts."""
+    """MoE layers of the stage."""
     after = xp.maximum(stage_layers - stage_added_layers - stage_leading_layers, 0.0)
     routed = xp.where(moe_layer_frequency > 1.0, xp.ceil(after / moe_layer_frequency), after)
     # A whole number of them isn't made one more by rounding.
@@ -182,7 +183,7 @@ def stage_mlp_layers(stage_layers, stage_moe_layers):
 # Activations of a stage, logits, buffers, and all parts together.
 
 TOTAL: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.3"}
-SUM = "all parts are there at once"
+SUM = "all parts exist at the same time"
 LAST = "one micro-batch at a time"
 
 
@@ -194,7 +195,7 @@ def micro_batch_activation_memory(
     stage_moe_layers,
     kept_moe_layer_activations,
 ):
-    """Memory of what the stage's layers keep of a micro-batch, wherever it is."""
+    """Saved activations of the stage per micro-batch, GPU or CPU."""
     dense = stage_mlp_layers * kept_dense_layer_activations
     return rank_tokens * (dense + stage_moe_layers * kept_moe_layer_activations)
 
@@ -203,7 +204,7 @@ def micro_batch_activation_memory(
 def saved_activation_memory(
     in_flight_micro_batches, micro_batch_activation_memory, offloaded_activation_memory
 ):
-    """Memory of the layers' activations of all micro-batches in flight, but for the host's."""
+    """On-GPU layer activations of all in-flight micro-batches."""
     kept = in_flight_micro_batches * micro_batch_activation_memory
     return xp.maximum(kept - offloaded_activation_memory, 0.0)
 
@@ -223,7 +224,7 @@ def embedding_activation_memory(
     return in_flight_micro_batches * (mask * rank_tokens / sequence_shards)
 
 
-@formula(assumes=(LAST, "a further token: inputs of four norms and products"), **TOTAL)
+@formula(assumes=(LAST, "per MTP depth: inputs of four norms and GEMMs"), **TOTAL)
 def output_activation_memory(
     holds_output,
     rank_tokens,
@@ -233,7 +234,7 @@ def output_activation_memory(
     hidden_size,
     sequence_shards,
 ):
-    """Memory of the inputs of the last norm and of the output layer, for further tokens too."""
+    """Final norm and LM head inputs, MTP included."""
     further = mtp_depths * (4.0 * activation_bytes + 2.0 * matmul_input_bytes)
     element = activation_bytes + activation_bytes + further
     return holds_output * rank_tokens * element * hidden_size / sequence_shards
@@ -257,7 +258,7 @@ def activation_memory(
     assumes=(
         LAST,
         "the vocabulary is split over tensor-parallel ranks",
-        "of each further token that is predicted the softmax is kept until the backward",
+        "softmax of each MTP depth is saved until the backward pass",
     ),
 )
 def logits_memory(
@@ -297,7 +298,8 @@ EXCHANGE: dict[str, Any] = {
     returns="expert_exchange_memory",
     assumes=(
         "room for all tokens of all ranks, whatever is sent; dispatch and combine share it",
-        "beside activations a probability for each expert of the node, a scale for each 128",
+        "in addition to activations: a probability per expert of the node, a scale per 128 "
+        "elements",
     ),
     when={"dispatcher": "deduplicated"},
     **EXCHANGE,
@@ -305,7 +307,7 @@ EXCHANGE: dict[str, Any] = {
 def deduplicated_exchange_memory(
     rank_tokens, tp, ep, gpus_per_node, expert_hidden_size, experts, activation_bytes, single_bytes
 ):
-    """Memory of what experts are sent, and send back, where a token goes once to each node."""
+    """MoE dispatch and combine buffers, deduplicated per node."""
     near = experts * xp.minimum(gpus_per_node, ep) / ep
     token = activation_bytes * expert_hidden_size + single_bytes * (
         near + expert_hidden_size / 128.0
@@ -321,7 +323,7 @@ def deduplicated_exchange_memory(
 def nccl_buffer_memory(
     communicators, communicator_channels, channel_buffer_bytes, expert_exchange_memory
 ):
-    """Memory of the communicators' buffers, and of experts' exchange."""
+    """NCCL buffers, including MoE dispatch buffers."""
     return communicators * communicator_channels * channel_buffer_bytes + expert_exchange_memory
 
 
@@ -355,13 +357,13 @@ def memory(allocator_reserve_ratio, allocated_memory, nccl_buffer_memory, contex
 
 @formula(source="derivation")
 def peak_memory(first_stage_memory, middle_stage_memory, last_stage_memory):
-    """Memory of the fullest stage."""
+    """Peak memory per GPU."""
     return xp.maximum(xp.maximum(first_stage_memory, middle_stage_memory), last_stage_memory)
 
 
 @formula(source="derivation")
 def memory_headroom(memory_capacity, peak_memory):
-    """Memory that is left on the fullest stage; below nought the plan doesn't fit."""
+    """Free memory of the peak stage; negative if the plan does not fit."""
     return memory_capacity - peak_memory
 
 
@@ -476,13 +478,13 @@ PEAK_PARTS = tuple(f"peak_{part}" for part in PARTS)
 
 @formula(source=DERIVED)
 def second_stage(pp):
-    """The pipeline's second stage, or its only one."""
+    """Index of the second stage, or of the only one."""
     return xp.minimum(pp - 1.0, 1.0)
 
 
 @formula(source=DERIVED)
 def last_stage(pp):
-    """The pipeline's last stage."""
+    """Index of the last stage."""
     return pp - 1.0
 
 
@@ -519,13 +521,13 @@ for _stage in CANDIDATES:
 
 @formula(source=DERIVED)
 def middle_stage_memory(second_stage_memory, expert_stage_memory):
-    """Memory of the fullest of the middle stages."""
+    """Memory of the highest middle stage."""
     return xp.maximum(second_stage_memory, expert_stage_memory)
 
 
 @formula(source=DERIVED, assumes=("of equals the first",))
 def fullest_candidate(first_stage_memory, peak_memory, second_stage_memory, expert_stage_memory):
-    """Which of the stages that can be the fullest it is, from 0."""
+    """Candidate stage with the highest memory use, from 0."""
     later = xp.where(expert_stage_memory == peak_memory, 2.0, 3.0)
     later = xp.where(second_stage_memory == peak_memory, 1.0, later)
     return xp.where(first_stage_memory == peak_memory, 0.0, later)
@@ -577,8 +579,7 @@ call(
     of="model_state_memory",
     bind={"stage": "first_stage"},
 )
-for _part, _whole in PARTS.items():
-    _words, _mark = _whole.meaning.removeprefix("memory: "), _whole.symbol
+for _part in PARTS:
     for _stage in CANDIDATES:
         call(returns=f"{_stage}_{_part}", of=_part, bind={"stage": _stage})
     _declare(f"peak_{_part}", tuple(f"{stage}_{_part}" for stage in CANDIDATES))

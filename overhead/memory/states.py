@@ -38,7 +38,7 @@ alias("expert_shards", "edp", **MEGATRON)
 
 @formula(
     returns="expert_shards",
-    assumes=("a shard group's ranks, with tensor parallelism, are cut anew for experts",),
+    assumes=("the shard group, with TP, is re-partitioned for experts",),
     when=HYBRID,
     **FSDP,
 )
@@ -88,12 +88,16 @@ def optimizer_memory(
     shards,
     expert_shards,
 ):
-    """Memory of the optimizer's states: sharded from stage 1 (Megatron's distributed optimizer)."""
+    """Optimizer states: sharded from ZeRO-1 (Megatron-LM distributed optimizer)."""
     kept = (trained_parameters, trained_expert_parameters, shards, expert_shards)
     return device_optimizer_bytes * _share(zero_stage >= 1.0, *kept)
 
 
-alias("device_optimizer_bytes", "optimizer_bytes", "Bytes of the optimizer's states: all of them")
+alias(
+    "device_optimizer_bytes",
+    "optimizer_bytes",
+    "Optimizer state bytes per parameter, all on the GPU",
+)
 
 
 @formula(
@@ -101,11 +105,13 @@ alias("device_optimizer_bytes", "optimizer_bytes", "Bytes of the optimizer's sta
     source="megatron",
     where="megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py;"
     " Megatron-Bridge, skills/nemo-mbridge-perf-cpu-offloading/card.yaml @067f987df: measured",
-    assumes=("narrower weights' master copy stays on the GPU, too, as in Megatron-Bridge",),
+    assumes=(
+        "master weights of low-precision weights stay on the GPU as well, as in Megatron-Bridge",
+    ),
     when={"updating": "host"},
 )
 def offloaded_optimizer_bytes(optimizer_bytes, optimizer_offload, weight_bytes, single_bytes):
-    """Bytes a parameter of the optimizer's states that stay on the GPU, in the mean."""
+    """On-GPU optimizer state bytes per parameter, mean."""
     master = xp.where(weight_bytes < single_bytes, single_bytes, 0.0)
     moments = xp.maximum(optimizer_bytes - master, 0.0)
     return optimizer_bytes - optimizer_offload * moments
@@ -176,7 +182,7 @@ constant("trained_expert_parameters", 0.0, "None: routed experts are frozen", **
 
 @formula(
     returns="weight_memory", inputs=("trained_parameters", *STORED),
-    assumes=("adapters are in 16 bits",), **LORA,
+    assumes=("adapters are in BF16",), **LORA,
 )  # fmt: skip
 def adapted_weight_memory(trained, frozen, *taken):
     """Memory of frozen weights and of adapters: sharded from stage 3."""
@@ -188,15 +194,15 @@ def adapted_weight_memory(trained, frozen, *taken):
 
 @formula(**FSDP2)
 def gather_every_micro_batch(pp, unsharded_in_pipeline):
-    """Whether ZeRO-3 gathers weights each micro-batch."""
+    """ZeRO-3 weight gather per micro-batch (0 or 1)."""
     return xp.where(pp > 1.0, 1.0 - unsharded_in_pipeline, 1.0)
 
 
 @formula(
-    assumes=("gradients that don't wait for the end of the step are sharded at once",), **FSDP2
+    assumes=("gradients are sharded immediately unless kept until the end of the step",), **FSDP2
 )
 def reduce_every_micro_batch(unsharded_gradient_fraction, pp, unsharded_in_pipeline):
-    """Whether ZeRO-2 and 3 reduce gradients each micro-batch."""
+    """Gradient reduction per micro-batch in ZeRO-2 and ZeRO-3 (0 or 1)."""
     each = xp.where(pp > 1.0, 1.0 - unsharded_in_pipeline, 1.0)
     return xp.where(unsharded_gradient_fraction < 1.0, each, 0.0)
 
@@ -210,7 +216,7 @@ def layer_rank_parameters(
     stage_moe_layers,
     shared_rank_parameters,
 ):
-    """Parameters of the stage's largest layer on one rank, its routed experts left out."""
+    """Dense parameters of the largest layer of the stage per rank."""
     dense = xp.where(stage_mlp_layers > 0.0, mlp_rank_parameters, 0.0)
     shared = xp.where(stage_moe_layers > 0.0, shared_rank_parameters, 0.0)
     return mixer_rank_parameters + 2.0 * norm_parameters + xp.maximum(dense, shared)
@@ -218,12 +224,12 @@ def layer_rank_parameters(
 
 @formula(**FSDP)
 def layer_rank_expert_parameters(stage_moe_layers, expert_rank_parameters):
-    """Parameters of one layer's routed experts on one rank of a stage that has them."""
+    """Routed-expert parameters per layer and rank, in a stage with experts."""
     return xp.where(stage_moe_layers > 0.0, expert_rank_parameters, 0.0)
 
 
 @formula(
-    assumes=("layers are gathered one by one, embedding and output layer each on their own",),
+    assumes=("layers are gathered one at a time, embedding and LM head separately",),
     **FSDP,
 )
 def zero3_gathered_memory(
@@ -315,7 +321,9 @@ call(
 @formula(
     source=ZERO,
     where="section 6.2",
-    assumes=("buckets are beside the gradients; where they are parts of one buffer, give none",),
+    assumes=(
+        "buckets in addition to the gradients; give 0 if buckets are views of one gradient buffer",
+    ),
 )
 def bucket_memory(dp, cp, buckets, bucket_bytes):
     """Memory of buckets of gradients on their way."""
@@ -327,15 +335,15 @@ PLACEHOLDERS: dict[str, Any] = {
     "source": "transformerengine",
     "where": "transformer_engine/pytorch/module/base.py @d0067d0da6, get_dummy_wgrad",
 }
-ONE_A_SHAPE = "one a shape of a layer's trained weights, kept; the output layer's isn't counted"
-FUSED = "sharded gradients aren't added up in products, as recipes of Megatron-FSDP turn it off"
+ONE_A_SHAPE = "one per weight shape of a layer, kept; the LM head is not counted"
+FUSED = "no fused accumulation of sharded gradients, as set by Megatron-FSDP recipes"
 
 
 @formula(assumes=(ONE_A_SHAPE, "the experts of a layer share theirs", FUSED), **PLACEHOLDERS)
 def placeholder_memory(
     placeholder_bytes, zero_stage, layer_rank_parameters, stage_moe_layers, expert_weights, etp
 ):
-    """Memory of what a product hands back whose gradient was added to the sum already."""
+    """Dummy weight gradient of a GEMM with fused gradient accumulation."""
     expert = xp.where(stage_moe_layers > 0.0, expert_weights / etp, 0.0)
     kept = placeholder_bytes * (layer_rank_parameters + expert)
     return xp.where(zero_stage >= 2.0, 0.0, kept)
@@ -360,7 +368,7 @@ def adapted_placeholder_memory(
     shared_adapter_width,
     tp,
 ):
-    """Memory of what products of adapters hand back, each kind of layer counted once."""
+    """Dummy adapter gradients, one per layer kind."""
     every, dense, routed = (
         xp.minimum(count, 1.0) for count in (stage_layers, stage_mlp_layers, stage_moe_layers)
     )
@@ -412,7 +420,7 @@ def output_rank_parameters(
     hidden_size,
     tp,
 ):
-    """Parameters of the last norm and the output layer on one rank; none but where held."""
+    """Final norm and LM head parameters per rank; 0 on other stages."""
     table = padded_vocabulary_size * hidden_size / tp
     return holds_output * (norm_parameters + (1.0 - tied_embeddings * holds_embedding) * table)
 
@@ -423,7 +431,7 @@ def output_rank_parameters(
     assumes=("the projection is split by columns; its three norms are whole on each rank",),
 )
 def mtp_rank_parameters(mtp_projection_weights, tp, norm_parameters):
-    """Parameters on one rank of a layer that predicts a further token, beyond other layers'."""
+    """Extra parameters per MTP layer and rank."""
     return mtp_projection_weights / tp + 3.0 * norm_parameters
 
 
@@ -442,7 +450,7 @@ def stage_parameters(
     embedding_rank_parameters,
     output_rank_parameters,
 ):
-    """Parameters of a rank, its routed experts left out."""
+    """Dense parameters per rank."""
     every = stage_layers * (mixer_rank_parameters + 2.0 * norm_parameters)
     mlp = stage_mlp_layers * mlp_rank_parameters + stage_moe_layers * shared_rank_parameters
     further = stage_mtp_layers * mtp_rank_parameters
@@ -461,19 +469,19 @@ BARE: dict[str, Any] = {"shapes": "unknown"}
 
 @formula(
     returns="stage_parameters",
-    assumes=("shapes aren't known: all parameters are shared out evenly",),
+    assumes=("unknown shapes: all parameters are distributed evenly",),
     when=BARE,
     **TENSOR,
 )
 def even_stage_parameters(weight_copies, parameters, tp, pp):
-    """Parameters of a rank where only the model's total is known."""
+    """Parameters per rank, from the model total only."""
     return weight_copies * parameters / (tp * pp)
 
 
 constant(
     "stage_expert_parameters",
     0.0,
-    assumes=("shapes aren't known: nothing is an expert",),
+    assumes=("unknown shapes: no expert parameters",),
     when=BARE,
     **TENSOR,
 )
@@ -498,8 +506,8 @@ for _name in NONE:
     constant(
         _name,
         0.0,
-        "None: forwards alone need none",
+        "None in a forward-only schedule",
         name=f"forward_only_{_name}",
-        assumes=("forwards alone need no gradients and no optimizer",),
+        assumes=("a forward-only schedule needs no gradients and no optimizer",),
         when={"schedule": "forward_only"},
     )

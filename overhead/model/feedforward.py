@@ -144,11 +144,11 @@ declare_sum("mlp_rank_parameters", rank_parameters, mlp, ("tp",), **TENSOR)
 declare_sum("shared_expert_rank_parameters", rank_parameters, shared_experts, ("tp",), **TENSOR)
 declare_sum("one_expert_rank_parameters", rank_parameters, expert, ("etp",), **TENSOR)
 total("shared_rank_parameters", ("router_parameters", "shared_expert_rank_parameters"),
-      "Parameters of one layer's router and shared experts on one rank", source="megatron",
+      "Router and shared-expert parameters per layer and rank", source="megatron",
       where="megatron/core/transformer/moe (router.py, shared_experts.py)",
       assumes=("the router is whole on each rank",))  # fmt: skip
 product("expert_rank_parameters", ("local_experts", "one_expert_rank_parameters"),
-        "Parameters of one layer's routed experts on one rank", source="megatron",
+        "Routed-expert parameters per layer and rank", source="megatron",
         where="megatron/core/transformer/moe/experts.py")  # fmt: skip
 ADAPTED: dict[str, Any] = {"source": "hu2021", "where": "section 4.1"}
 declare_sum("mlp_adapter_width", adapter_width, mlp, ("lora_mlp",), **ADAPTED)
@@ -163,13 +163,13 @@ MOE: dict[str, Any] = {
     "assumes": (
         "logits and probabilities are in single precision",
         "tensor-parallel ranks dispatch a share of the tokens each (sequence parallelism)",
-        "what experts give is kept where probabilities multiply it, and from a latent vector",
+        "expert outputs are saved where scaled by router probabilities, and from a latent vector",
     ),
 }
 MODULES: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/transformer_config.py: recompute_modules",
-    "assumes": ("experts' activation function gives what their last GEMM takes",),
+    "assumes": ("expert activation functions give the input of the down-projection",),
 }
 for _name, _kept, _further in (("mlp", mlp_kept, KEPT), ("moe", moe_kept, MOE)):
     declare_sum(f"{_name}_block_activations", kept_bytes, _kept, OF_KEPT, **_further)

@@ -375,7 +375,7 @@ def _others(*shares):
 for _mixer in MIXERS:
     if _mixer.layers:
         declare(_mixer.share, (_mixer.layers, "layers"), _share, source=_mixer.source,
-                where=_mixer.where, assumes=("no more than all",))  # fmt: skip
+                where=_mixer.where, assumes=("at most 1",))  # fmt: skip
 declare("attention_layer_fraction", [mixer.share for mixer in SCANNING], _others,
         "Attention layers / layers, where the others have linear attention", source="megatron",
         where=GDN)  # fmt: skip
@@ -383,19 +383,19 @@ declare("attention_layer_fraction", [mixer.share for mixer in SCANNING], _others
 
 @formula(source=DEEPSEEK_V2, where="section 2.1")
 def grouped_query_fraction(attention_layer_fraction, kv_lora_rank):
-    """Share of layers whose attention has keys and values of its own."""
+    """Fraction of layers with grouped-query attention."""
     return xp.where(kv_lora_rank > 0.0, 0.0, attention_layer_fraction)
 
 
 @formula(source=DEEPSEEK_V2, where="section 2.1")
 def latent_attention_fraction(attention_layer_fraction, kv_lora_rank):
-    """Share of layers whose attention has keys and values from a latent vector."""
+    """Fraction of layers with latent attention (MLA)."""
     return xp.where(kv_lora_rank > 0.0, attention_layer_fraction, 0.0)
 
 
 @formula(source="megatron", where=DSA, assumes=("none are named: all layers have an indexer",))
 def indexer_fraction(index_heads, index_layers, layers):
-    """Share of layers with an indexer of their own; the others take what one before selected."""
+    """Fraction of layers with an indexer; other layers reuse the selection."""
     own = xp.where(index_layers > 0.0, xp.minimum(index_layers / layers, 1.0), 1.0)
     return xp.where(index_heads > 0.0, own, 0.0)
 
@@ -408,7 +408,7 @@ declare(
     "linear_attention_weight_fraction",
     ("mixer_weights", *_over_mixers("weights", SCANNING)),
     _part,
-    "Share of the mixers' weights that linear attention has",
+    "Fraction of attention weights in linear attention",
     source="megatron",
     where=GDN,
 )
@@ -472,5 +472,5 @@ mean_of(
     source="megatron",
     where="megatron/core/transformer/transformer_config.py: recompute_modules;"
     " transformer_layer.py, multi_latent_attention.py",
-    assumes=("the norms' outputs are what the GEMMs take", "masks and inputs stay"),
+    assumes=("norm outputs are the GEMM inputs", "masks and inputs stay"),
 )

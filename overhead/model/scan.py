@@ -33,12 +33,12 @@ def linear_convolved_width(linear_key_heads, linear_key_size, linear_out_width):
     **GATED,
 )
 def linear_in_width(linear_convolved_width, linear_value_heads, linear_out_width, mamba):
-    """Outputs of a linear attention's first product."""
+    """Linear-attention input projection outputs."""
     return linear_convolved_width + linear_out_width + (2.0 - mamba) * linear_value_heads
 
 
 product("linear_out_width", ("linear_value_heads", "linear_value_size"),
-        "Inputs of a linear attention's last product", **GATED)  # fmt: skip
+        "Linear-attention output projection inputs", **GATED)  # fmt: skip
 
 
 @formula(
@@ -54,7 +54,7 @@ def linear_attention_scan_flops(
     linear_key_size,
     mamba,
 ):
-    """Forward FLOPs of one token by a linear attention's convolution and state."""
+    """Linear-attention convolution and state FLOPs per token, forward."""
     own = linear_value_heads * linear_value_size
     state = xp.where(mamba > 0.0, 7.0 * own * linear_key_size, 8.0 * own * linear_value_size)
     return 2.0 * linear_kernel * linear_convolved_width + state
@@ -137,15 +137,15 @@ DELTA_RATE = usual_table()["kernels"]["delta_scan_rate"].value
 
 @formula(
     assumes=(
-        "Mamba-2's: as fitted to 16 step times of Nemotron-3 Nano (NVIDIA-NeMo/Megatron-Bridge, "
-        "docs/performance-summary-archive.md @067f987df0) on H100, B200, GB200 and GB300, 7 % off "
-        "in the mean",
-        "a gated delta net's: as measured of its chunked kernels on GB200, four shapes that move 3 "
-        "GB and more, forward and back (fla-org/flash-linear-attention, README.md @bc3b101dcb); "
-        "0.38 to 0.50 one by one, both directions together",
+        "Mamba-2: fitted to 16 step times of Nemotron-3 Nano (NVIDIA-NeMo/Megatron-Bridge, "
+        "docs/performance-summary-archive.md @067f987df0) on H100, B200, GB200 and GB300, mean "
+        "absolute error 7 %",
+        "gated delta net: measured chunked kernels on GB200, four shapes that move 3 GB and "
+        "more, forward and backward (fla-org/flash-linear-attention, README.md @bc3b101dcb); "
+        "0.38 to 0.50 per kernel, both directions together",
     ),
     **SCAN,
 )
 def linear_attention_scan_rate(mamba):
-    """Rate at which a linear attention's kernels move bytes, by that of others."""
+    """Linear-attention scan bandwidth / other kernels."""
     return xp.where(mamba > 0.0, MAMBA_RATE, DELTA_RATE)

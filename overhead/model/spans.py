@@ -20,7 +20,7 @@ WINDOWED = "layers without the window attend to all tokens"
     assumes=("none are named: all have it", "a stage has as many of them as the mean"), **WINDOW
 )
 def sliding_window_fraction(sliding_window_layers, layers):
-    """Share of layers that the window holds in, of those that are named."""
+    """Fraction of layers with sliding-window attention, from their number."""
     return xp.where(
         sliding_window_layers > 0.0, xp.minimum(sliding_window_layers / layers, 1.0), 1.0
     )
@@ -53,7 +53,7 @@ def packed_whole_span(sequence_length, document_length):
 
 @formula(assumes=(WINDOWED, FULL), **WINDOW)
 def attention_span(selected_span, sliding_window, sliding_window_fraction, pooled_span):
-    """Tokens that one token's scores span, masked ones counted, in the mean of layers."""
+    """Attended tokens per query, full attention, layer mean."""
     within = _within(selected_span, sliding_window)
     return (
         sliding_window_fraction * within
@@ -70,7 +70,7 @@ def attention_span(selected_span, sliding_window, sliding_window_fraction, poole
 def causal_attention_span(
     selected_span, full_span, sliding_window, sliding_window_fraction, pooled_span
 ):
-    """Mean number of tokens that one token attends to, masked ones not counted."""
+    """Attended tokens per query, causal attention, mean."""
     within = _attended(_within(selected_span, sliding_window), full_span)
     whole = _attended(selected_span, full_span)
     return (
@@ -85,14 +85,14 @@ def causal_attention_span(
     where="section 3.1.1: blocks that a mask hides as a whole are left out",
     assumes=(
         WINDOWED,
-        "of blocks that a mask cuts those of the window's far end are computed whole; those on the "
-        "diagonal are in the kernel's rate, as without a window",
+        "tiles cut by the far end of the window are computed in full; tiles on the diagonal "
+        "are in the kernel rate, as without a window",
     ),
 )
 def causal_tiled_span(
     selected_span, full_span, sliding_window, sliding_window_fraction, pooled_span, attention_tile
 ):
-    """Mean number of tokens of the blocks in which a fused kernel computes one token's scores."""
+    """Tokens per query in computed tiles of a fused kernel, mean."""
     tile = xp.maximum(attention_tile, 1.0)
     reached = tile * (xp.ceil((sliding_window - 1.0) / tile) + 0.5)
     blocks = xp.where(sliding_window > 0.0, xp.maximum(sliding_window, reached), 0.0)
@@ -106,13 +106,11 @@ def causal_tiled_span(
 
 @formula(source="deepseekv4", where="DeepseekV4HCACompressor")
 def pooled_span(pooled_fraction, full_span, pooled_stride):
-    """Vectors of several tokens that a token attends to beside its window, in the mean."""
+    """Compressed tokens attended per query in addition to the window, mean."""
     return pooled_fraction * full_span / xp.maximum(pooled_stride, 1.0)
 
 
-@formula(
-    assumes=("training on what is selected: the warm-up that attends to all is short",), **INDEX
-)
+@formula(assumes=("training on selected tokens: the dense warm-up is short",), **INDEX)
 def selected_span(full_span, index_heads, index_top_k, sliding_window):
     """Tokens that attention selects: all, or as many as an indexer does and those of a window."""
     most = xp.maximum(xp.minimum(full_span, index_top_k + sliding_window), 1.0)
@@ -121,14 +119,14 @@ def selected_span(full_span, index_heads, index_top_k, sliding_window):
 
 @formula(assumes=(FULL,), **INDEX)
 def index_flops(indexer_fraction, full_span, index_heads, index_head_size, index_stride):
-    """Forward FLOPs of one token by an indexer's scores and their sum, in the mean of layers."""
+    """Indexer score FLOPs per token, forward, layer mean."""
     keys = full_span / xp.maximum(index_stride, 1.0)
     return 2.0 * indexer_fraction * keys * index_heads * (index_head_size + 1.0)
 
 
 @formula(assumes=(CAUSAL,), **INDEX)
 def causal_index_flops(index_flops):
-    """Forward FLOPs of one token by an indexer's scores, masked ones not counted."""
+    """Indexer score FLOPs per token, forward, causal."""
     return 0.5 * index_flops
 
 
@@ -136,8 +134,7 @@ def causal_index_flops(index_flops):
     source="megatron",
     where="megatron/core/transformer/experimental_attention_variant/dsa_cudnn_kernels.py",
     assumes=(
-        "its loss is of the selected tokens alone, for which its scores and attention's are "
-        "computed again",
+        "its loss covers the selected tokens only, with recomputed indexer and attention scores",
     ),
 )
 def index_backward_flops(
@@ -150,7 +147,7 @@ def index_backward_flops(
     tp,
     query_head_size,
 ):
-    """Backward FLOPs of one token by an indexer: its loss, two products over what it selected."""
+    """Indexer FLOPs per token, backward: loss, and two GEMMs over the selection."""
     span = _attended(selected_span, full_span)
     own, attention = index_heads * index_head_size, heads / tp * query_head_size
     return indexer_fraction * span * (6.0 * own + 2.0 * attention)

@@ -11,7 +11,7 @@ from overhead.overlap import mechanisms
 
 # The last gradients are ready when the backward ends, so the last bucket shows in any case.
 IN_TURN = (
-    "buckets are reduced one after another, each when its gradients are ready",
+    "buckets are reduced sequentially, each when its gradients are ready",
     "gradients become ready evenly",
 )
 SIZED = {"buckets": "sized"}
@@ -26,7 +26,7 @@ MEGATRON = {"buckets": "megatron"}
     when={"mechanism": "ddp_buckets"},
 )
 def ddp_buckets_time(gradient_buckets, first_bucket_fraction, compute_time, communication_time):
-    """Time of a backward behind which its gradients' buckets are reduced."""
+    """Backward time overlapped with gradient bucket reductions."""
     first = xp.where(gradient_buckets > 1.0, first_bucket_fraction, 1.0)
     others = xp.maximum(gradient_buckets - 1.0, 1.0)
     start = first * compute_time
@@ -38,7 +38,7 @@ def ddp_buckets_time(gradient_buckets, first_bucket_fraction, compute_time, comm
 
 @derived(returns="first_bucket_fraction", assumes=("all buckets are equal",))
 def equal_first_bucket(gradient_buckets):
-    """Share of the first of equal buckets."""
+    """First bucket / all buckets of equal size."""
     return 1.0 / gradient_buckets
 
 
@@ -49,7 +49,7 @@ def equal_first_bucket(gradient_buckets):
     when=SIZED,
 )
 def sized_buckets(message_bytes, first_bucket_capacity, bucket_capacity):
-    """Buckets of all gradients: a first one, and what the others hold."""
+    """Gradient buckets: a first one, and the rest."""
     left = xp.maximum(message_bytes - first_bucket_capacity, 0.0)
     return 1.0 + xp.ceil(left / bucket_capacity)
 
@@ -62,7 +62,7 @@ def sized_buckets(message_bytes, first_bucket_capacity, bucket_capacity):
     when=SIZED,
 )
 def sized_first_bucket(message_bytes, first_bucket_capacity):
-    """Share of the gradients that the first bucket holds."""
+    """Gradients in the first bucket / all gradients."""
     whole = xp.maximum(message_bytes, first_bucket_capacity)
     return xp.where(message_bytes > first_bucket_capacity, first_bucket_capacity / whole, 1.0)
 
@@ -95,7 +95,7 @@ def megatron_buckets(reduced_elements, bucket_elements):
 
 @derived(returns="overlap_window", assumes=("all micro-batches take equally long",))
 def window_of_last_backward(backward_fraction, compute_time, num_micro_batches):
-    """Computation of the last micro-batch's backward."""
+    """Compute time of the last backward pass."""
     return backward_fraction * compute_time / num_micro_batches
 
 
@@ -103,11 +103,11 @@ def window_of_last_backward(backward_fraction, compute_time, num_micro_batches):
     returns="overlapped_time",
     source=mechanisms.BUCKETS,
     where="section 3.2.4 (no_sync); the closed form is derived here",
-    assumes=(*IN_TURN, "all buckets are equal", "only the last micro-batch's backward reduces"),
+    assumes=(*IN_TURN, "all buckets are equal", "only the last backward pass reduces"),
     when={"mechanism": "gradient_accumulation"},
 )
 def gradient_accumulation_time(compute_time, communication_time, gradient_buckets, overlap_window):
-    """Time of micro-batches of which only the last one's backward hides the reduction."""
+    """Time of micro-batches with reduction overlapped in the last backward pass only."""
     window = xp.minimum(overlap_window, compute_time)
     beyond = communication_time - window * (1.0 - 1.0 / gradient_buckets)
     return compute_time + xp.maximum(communication_time / gradient_buckets, beyond)
@@ -153,7 +153,7 @@ total(
     when=FUSED,
     assumes=(
         "the fused message starts when all of its parts are there, and hides behind nothing",
-        "what it is compared with waits for each of the messages",
+        "the unfused baseline pays the latency of every message",
     ),
 )
 
@@ -165,12 +165,12 @@ def ideal_fused_time(compute_time, fused_communication_time):
 
 
 # What fusing saves isn't hidden: it isn't sent at all.
-constant("hidden_time", 0.0, "No time: one message hides behind nothing", when=FUSED)
+constant("hidden_time", 0.0, "No time saved: one message has no overlap partner", when=FUSED)
 
 
 # A whole product beside a whole collective that takes some of the GPU's multiprocessors.
 
-ALONE = "the computation by itself has all multiprocessors"
+ALONE = "compute without overlap has all SMs"
 BULK: dict[str, Any] = {
     "source": mechanisms.ENGINE,
     "where": "bulk overlap; the closed form is derived here",
@@ -179,24 +179,24 @@ BULK: dict[str, Any] = {
 
 @formula(source=mechanisms.ENGINE, where="set_sm_margin", assumes=("one is left at least",))
 def compute_sms(sms, num_sm):
-    """Multiprocessors that communication leaves to the computation."""
+    """SMs left for compute."""
     return xp.maximum(sms - num_sm, 1.0)
 
 
-@derived(assumes=(ALONE, "all multiprocessors work all of the time"))
+@derived(assumes=(ALONE, "all SMs are busy all the time"))
 def sm_limited_compute_time(compute_time, sms, compute_sms):
-    """Time of the computation on the multiprocessors that communication leaves."""
+    """Compute time on the SMs left by communication."""
     return compute_time * sms / compute_sms
 
 
 @formula(
     returns="overlapped_time",
-    assumes=("the product keeps off communication's multiprocessors, also when that is done",),
+    assumes=("the GEMM leaves the communication SMs free, after the collective as well",),
     when={"mechanism": "bulk_margin"},
     **BULK,
 )
 def bulk_margin_time(sm_limited_compute_time, communication_time):
-    """Time of a product that leaves room for a collective beside it.
+    """GEMM time with SMs reserved for a concurrent collective.
 
     It can be longer than both one after the other.
     """
@@ -207,41 +207,41 @@ def bulk_margin_time(sm_limited_compute_time, communication_time):
     returns="overlapped_time",
     assumes=(
         ALONE,
-        "communication starts first, and its multiprocessors go to the product when it is done",
+        "communication starts first, and its SMs return to the GEMM when it is done",
     ),
     when={"mechanism": "bulk_shared"},
     **BULK,
 )
 def bulk_shared_time(communication_time, compute_time, num_sm, sms):
-    """Time of a product that gets a collective's multiprocessors when that is done."""
+    """GEMM time with the communication SMs back after the collective."""
     taken = communication_time * xp.minimum(num_sm / sms, 1.0)
     return xp.maximum(communication_time, compute_time + taken)
 
 
 total("overlapped_time", ("compute_time", "communication_time"),
-      "Time of a product that fills the GPU before the collective can start: nothing overlaps",
-      assumes=("a product that fills the GPU starts first, and communication finds no room",),
+      "GEMM time if it fills the GPU before the collective starts: no overlap",
+      assumes=("a GEMM that fills the GPU starts first, and communication gets no SMs",),
       when={"mechanism": "bulk_queued"}, name="bulk_queued_time", **BULK)  # fmt: skip
 
 
 # Communication by so many multiprocessors.
 
-AT_LEAST_ONE = ("one multiprocessor at least",)
+AT_LEAST_ONE = ("at least one SM",)
 
 
 @derived(returns="transfer_bandwidth", assumes=AT_LEAST_ONE, when={"sm_law": "linear"})
 def linear_rate(bandwidth, num_sm, sm_bandwidth):
-    """Rate at which multiprocessors send, each as much until the link is full."""
+    """Send bandwidth of the SMs, linear up to the link bandwidth."""
     return xp.minimum(bandwidth, xp.maximum(num_sm, 1.0) * sm_bandwidth)
 
 
 @derived(
     returns="transfer_bandwidth",
-    assumes=(*AT_LEAST_ONE, "half of the bandwidth at so many multiprocessors is measured"),
+    assumes=(*AT_LEAST_ONE, "the number of SMs for half of the bandwidth is measured"),
     when={"sm_law": "saturating"},
 )
 def saturating_rate(bandwidth, num_sm, half_bandwidth_sms):
-    """Rate at which multiprocessors send, each one adding less."""
+    """Send bandwidth of the SMs, saturating."""
     sending = xp.maximum(num_sm, 1.0)
     return bandwidth * sending / (sending + half_bandwidth_sms)
 
@@ -262,7 +262,7 @@ alias(
     when={"communication": "sms", "mechanism": ONE_COMPUTATION},
 )
 def sms_communication_time(ranks, latency, message_bytes, transfer_bandwidth):
-    """Time of an all_gather or a reduce_scatter at the rate of its multiprocessors."""
+    """All-gather or reduce-scatter time, limited by its SMs."""
     return (ranks - 1.0) * (latency + message_bytes / (ranks * transfer_bandwidth))
 
 
@@ -280,19 +280,19 @@ WHERE = "chapter 3, tile and wave quantization"
 
 @formula(source=mechanisms.TILES, where=WHERE)
 def tiles(matmul_m, tile_rows, matmul_n, tile_columns):
-    """Tiles of a matrix product."""
+    """GEMM tiles."""
     return xp.ceil(matmul_m / tile_rows) * xp.ceil(matmul_n / tile_columns)
 
 
 @formula(source=mechanisms.TILES, where=WHERE)
 def waves(tiles, compute_sms):
-    """Waves of a product's tiles, one on each multiprocessor at a time."""
+    """Waves of GEMM tiles, one tile per SM at a time."""
     return xp.ceil(tiles / compute_sms)
 
 
 @formula(source=mechanisms.TILES, where=WHERE)
 def wave_efficiency(tiles, compute_sms):
-    """Tiles of a product by those that its waves have room for."""
+    """GEMM tiles / tile slots of all waves."""
     room = xp.ceil(xp.maximum(tiles, 1.0) / compute_sms) * compute_sms
     return xp.where(tiles > 0.0, tiles / room, 1.0)
 
@@ -300,10 +300,10 @@ def wave_efficiency(tiles, compute_sms):
 @formula(
     source=mechanisms.TILES,
     where=WHERE,
-    assumes=("a multiprocessor has its part of the best product's rate",),
+    assumes=("an SM has its fraction of the best GEMM rate",),
 )
 def tile_time(tile_rows, tile_columns, matmul_k, sms, peak_measured_matmul_flops):
-    """Time in which one multiprocessor computes a tile, where it isn't given."""
+    """Time per tile on one SM, by default."""
     return 2.0 * tile_rows * tile_columns * matmul_k * sms / peak_measured_matmul_flops
 
 
@@ -311,7 +311,7 @@ def tile_time(tile_rows, tile_columns, matmul_k, sms, peak_measured_matmul_flops
     source=mechanisms.TILES, where="math and memory bounds", assumes=("each matrix is moved once",)
 )
 def moved_bytes(activation_bytes, matmul_m, matmul_k, matmul_n):
-    """Bytes that a product reads and writes."""
+    """GEMM HBM traffic."""
     inputs = matmul_m * matmul_k + matmul_k * matmul_n
     return activation_bytes * (inputs + matmul_m * matmul_n)
 
@@ -319,10 +319,10 @@ def moved_bytes(activation_bytes, matmul_m, matmul_k, matmul_n):
 @formula(
     source=mechanisms.TILES,
     where=WHERE,
-    assumes=("a tile takes as long whether its multiprocessor has neighbours or not",),
+    assumes=("tile time does not depend on neighboring SMs",),
 )
 def wave_matmul_time(waves, tile_time, moved_bytes, memory_bandwidth, launch_time):
-    """Time of a matrix product in whole waves, or of its bytes if that is longer."""
+    """GEMM time in full waves, or of its bytes if longer."""
     time = xp.maximum(waves * tile_time, moved_bytes / memory_bandwidth) + launch_time
     return xp.where(waves > 0.0, time, 0.0)
 
@@ -341,7 +341,7 @@ alias("matmul_chunks", "ranks", source=mechanisms.DECOMPOSED, where=LOOP, when=R
     when={"mechanism": "ring_exchange_aggregate"},
 )
 def aggregate_chunks(ranks):
-    """Chunks of a product whose input comes round a ring, two at a time."""
+    """Chunks of a GEMM with inputs around a ring, two at a time."""
     return xp.maximum(xp.ceil(ranks / 2.0), 1.0)
 
 
@@ -387,12 +387,12 @@ product(
 
 @derived(returns="single_chunk_time", assumes=("all pieces take equally long",), when=CUT)
 def equal_piece_time(slowed_matmul_time, matmul_chunks):
-    """Time of one piece of a product."""
+    """Time of one GEMM chunk."""
     return slowed_matmul_time / matmul_chunks
 
 
 @derived(assumes=("more than 1 where chunks fill their waves worse",))
 def decomposition_factor(unsplit_matmul_time, slowed_matmul_time):
-    """Time of a cut product by that of a whole one."""
+    """Chunked / unsplit GEMM time."""
     some = unsplit_matmul_time > 0.0
     return xp.where(some, slowed_matmul_time / xp.where(some, unsplit_matmul_time, 1.0), 1.0)

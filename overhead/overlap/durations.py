@@ -24,7 +24,7 @@ TWO = {"mechanism": "two_durations"}
     when=TWO,
 )
 def two_durations_time(compute_time, communication_time, overlap_efficiency):
-    """Time of two durations of which a share of the shorter one hides."""
+    """Time of two durations with a fraction of the shorter overlapped."""
     shorter = xp.minimum(compute_time, communication_time)
     return xp.maximum(compute_time, communication_time) + (1.0 - overlap_efficiency) * shorter
 
@@ -38,7 +38,7 @@ def two_durations_time(compute_time, communication_time, overlap_efficiency):
     when={**TWO, "efficiency_of": "communication"},
 )
 def of_communication_time(compute_time, communication_time, overlap_efficiency):
-    """Time of two durations of which a share of the communication hides, as far as it can.
+    """Time of two durations with a fraction of the communication overlapped, if possible.
 
     Without the bound a communication of 80 ms behind a computation of 50 ms would take 50 ms at
     full efficiency, less than the communication by itself.
@@ -60,27 +60,29 @@ def ideal_overlapped_time(compute_time, communication_time):
 
 @derived()
 def hidden_time(sequential_time, overlapped_time):
-    """Time that overlap saves; negative where what runs at once slows down by more."""
+    """Time saved by overlap; negative if the slowdown costs more."""
     return sequential_time - overlapped_time
 
 
 @derived()
 def exposed_time(overlapped_time, compute_time):
-    """Time beyond that of the computation by itself."""
+    """Exposed time."""
     return overlapped_time - compute_time
 
 
-@derived(assumes=("of the shorter duration, so that 1 is the best there can be",))
+@derived(assumes=("relative to the shorter duration, so that 1 is the maximum",))
 def overlap_of_shorter(hidden_time, compute_time, communication_time):
-    """Hidden time by the shorter duration; 0 where there is nothing to hide."""
+    """Overlapped time / shorter duration; 0 without communication."""
     shorter = xp.minimum(compute_time, communication_time)
     some = shorter > 0.0
     return xp.where(some, xp.minimum(hidden_time / xp.where(some, shorter, 1.0), 1.0), 0.0)
 
 
-@derived(assumes=("what tools tell of traces; it can't reach 1 where communication is the longer",))
+@derived(
+    assumes=("the definition of trace tools; below 1 if communication is the longer duration",)
+)
 def overlapped_communication_fraction(hidden_time, communication_time):
-    """Hidden time by the communication's; 0 where there is none."""
+    """Overlapped time / communication time; 0 without communication."""
     some = communication_time > 0.0
     share = hidden_time / xp.where(some, communication_time, 1.0)
     return xp.where(some, xp.minimum(share, 1.0), 0.0)
@@ -102,7 +104,7 @@ def ideal_speedup(sequential_time, ideal_overlapped_time):
 
 @derived()
 def communication_fraction(communication_time, compute_time):
-    """Communication by the time of both one after the other."""
+    """Communication / sequential time."""
     both = compute_time + communication_time
     some = both > 0.0
     return xp.where(some, communication_time / xp.where(some, both, 1.0), 0.0)
@@ -118,11 +120,11 @@ ONE_LINK = "collectives follow one another on one communicator"
     returns="overlapped_time",
     source=mechanisms.FSDP,
     where="section 3.3; the closed form is derived here",
-    assumes=(EQUAL, ONE_LINK, "the first layer's weights hide behind nothing"),
+    assumes=(EQUAL, ONE_LINK, "weights of the first layer are not overlapped"),
     when={"mechanism": "fsdp_prefetch|zero3_prefetch"},
 )
 def fsdp_prefetch_time(prefetched_layers, compute_time, communication_time, layers):
-    """Time of a forward whose layers' weights are gathered ahead."""
+    """Forward time with prefetched layer weights."""
     ahead = xp.maximum(
         compute_time + communication_time / layers, communication_time + compute_time / layers
     )
@@ -133,7 +135,7 @@ def fsdp_prefetch_time(prefetched_layers, compute_time, communication_time, laye
     returns="prefetched_layers",
     source=mechanisms.DEEPSPEED,
     where="runtime/zero/partitioned_param_coordinator.py: whole ones until the window is full",
-    assumes=("a layer is what is gathered at once",),
+    assumes=("a layer is the unit of gathering",),
     when={"mechanism": "zero3_prefetch"},
 )
 def window_of_elements(prefetched_elements, layer_elements):
@@ -167,7 +169,7 @@ def sharded_wait(
     assumes=(
         EQUAL,
         ONE_LINK,
-        "weights that are fetched ahead are gathered before this layer's gradients are reduced",
+        "prefetched weights are gathered before the gradients of this layer are reduced",
     ),
     when={"mechanism": "fsdp_backward"},
 )
@@ -183,11 +185,11 @@ def fsdp_backward_time(
 
 @derived(
     returns="overlapped_time",
-    assumes=(EQUAL, "a layer waits, after what doesn't depend on it, for the one before"),
+    assumes=(EQUAL, "a layer waits for the preceding layer, except for its independent part"),
     when={"mechanism": "layer_by_layer"},
 )
 def layer_by_layer_time(compute_time, communication_time, layers, independent_compute_fraction):
-    """Time of layers each of whose communication hides behind the next one's computation."""
+    """Layer-by-layer time, communication overlapped with the compute of the next layer."""
     independent = xp.maximum(communication_time, independent_compute_fraction * compute_time)
     between = (layers - 1.0) * (independent + (1.0 - independent_compute_fraction) * compute_time)
     return (compute_time + communication_time + between) / layers
@@ -211,7 +213,7 @@ RING = {"mechanism": "reduce_scatter_ring"}
     when={"mechanism": "ring_exchange"},
 )
 def ring_exchange_time(slowed_matmul_time, communication_time, single_chunk_time):
-    """Time of a product whose input comes round a ring, a chunk of it each step."""
+    """GEMM time with inputs around a ring, one chunk per step."""
     return xp.maximum(slowed_matmul_time, communication_time + single_chunk_time)
 
 
@@ -223,7 +225,7 @@ def ring_exchange_time(slowed_matmul_time, communication_time, single_chunk_time
     when={"mechanism": "ring_exchange_aggregate"},
 )
 def ring_exchange_aggregate_time(slowed_matmul_time, communication_time, ranks, single_chunk_time):
-    """Time of a product whose input comes round a ring, two chunks multiplied at a time.
+    """GEMM time with inputs around a ring, two chunks at a time.
 
     Two ranks overlap nothing: the only chunk that comes is waited for first.
     """
@@ -238,10 +240,10 @@ alias("summing_bandwidth", "memory_bandwidth")
     returns="partial_sum_time",
     source=mechanisms.ENGINE,
     where=ORDER,
-    assumes=("every partial result is read and the sum written once, at the memory's bandwidth",),
+    assumes=("every partial sum is read and the sum written once, at HBM bandwidth",),
 )
 def ring_partial_sum_time(ranks, message_bytes, summing_bandwidth):
-    """Time in which a rank adds up what it got from the others."""
+    """Partial-sum reduction time per rank."""
     time = (ranks + 1.0) * message_bytes / (ranks * summing_bandwidth)
     return xp.where(ranks > 1.0, time, 0.0)
 
@@ -250,24 +252,24 @@ def ring_partial_sum_time(ranks, message_bytes, summing_bandwidth):
     returns="overlapped_time",
     source=mechanisms.ENGINE,
     where=ORDER,
-    assumes=(CHUNKS, "a rank's own chunk comes last, and needs no message"),
+    assumes=(CHUNKS, "the local chunk of a rank comes last, and needs no message"),
     when=RING,
 )
 def reduce_scatter_ring_time(
     slowed_matmul_time, communication_time, single_chunk_time, partial_sum_time
 ):
-    """Time of a product whose partial results go round a ring, and are added up at the end."""
+    """GEMM time with partial sums around a ring, reduced at the end."""
     return xp.maximum(slowed_matmul_time, communication_time + single_chunk_time) + partial_sum_time
 
 
 total("sequential_time", ("compute_time", "communication_time", "partial_sum_time"),
-      "Time of product, communication and sums one after another", when=RING,
+      "GEMM, communication and partial-sum time, sequential", when=RING,
       name="reduce_scatter_ring_sequential_time")  # fmt: skip
 
 
 @derived(returns="last_split_time", assumes=("the last part is sent as fast as the others",))
 def last_of_equal_splits(communication_time, splits):
-    """Time of the last part's communication, where it isn't given."""
+    """Communication time of the last split, by default."""
     return communication_time / splits
 
 
@@ -275,13 +277,13 @@ def last_of_equal_splits(communication_time, splits):
     returns="overlapped_time",
     source=mechanisms.ENGINE,
     where=ORDER + "; the last part has multiprocessors of its own, 32",
-    assumes=("all parts take equally long", "a part is sent when its product is done"),
+    assumes=("all parts take equally long", "a split is sent when its GEMM is done"),
     when={"mechanism": "reduce_scatter_pipeline"},
 )
 def reduce_scatter_pipeline_time(
     slowed_matmul_time, single_chunk_time, splits, communication_time, last_split_time
 ):
-    """Time of a product in parts, each of them reduced and scattered behind the next one."""
+    """Split GEMM time, each reduce-scatter overlapped with the next split."""
     sent = single_chunk_time + (splits - 1.0) * communication_time / splits
     return xp.maximum(slowed_matmul_time, sent) + last_split_time
 
@@ -315,7 +317,7 @@ alias("group_bandwidth", "port_bandwidth")
     returns="group_bandwidth", assumes=("each pair of GPUs has a link of its own",), when=PAIRS
 )
 def bandwidth_to_peers(port_bandwidth, ranks, link_bandwidth):
-    """Bandwidth of the links that lead to a group's other ranks."""
+    """Bandwidth of the links to the other ranks of a group."""
     return xp.minimum(port_bandwidth, xp.maximum(ranks - 1.0, 1.0) * link_bandwidth)
 
 
@@ -382,11 +384,11 @@ alias("slowed_matmul_time", "sm_limited_compute_time", when={"mechanism": "bulk_
 
 @derived(
     returns="slowed_matmul_time",
-    assumes=("beside a longer collective the product has what that leaves it all of the time",),
+    assumes=("with a longer collective the GEMM has the remaining SMs all the time",),
     when={"mechanism": "bulk_shared"},
 )
 def slowed_product_time(overlapped_time, compute_time, sms, compute_sms):
-    """Time of a product that gets a collective's multiprocessors when that is done."""
+    """GEMM time with the communication SMs back after the collective."""
     return xp.minimum(overlapped_time, compute_time * sms / compute_sms)
 
 
@@ -422,7 +424,7 @@ def tile_matmul_time(
     activation_bytes,
     burst_memory_bandwidth,
 ):
-    """Time of equal products at once with one tile, or of their bytes if that is longer."""
+    """Time of concurrent equal GEMMs with one tile shape, or of their bytes if longer."""
     each = xp.ceil(matmul_m / tile_rows) * xp.ceil(matmul_n / tile_columns)
     full = xp.maximum(concurrent_matmuls * each / sms, 1.0)
     filled = full + last_wave_fraction * (xp.ceil(full) - full)
@@ -457,12 +459,12 @@ declare("burst_matmul_time", [f"tile_{rows}_{columns}_time" for rows, columns in
 
 @derived(
     assumes=(
-        "a long run's rate is bounded by the GPU's power, so that some multiprocessors can be given"
-        " away for nothing: inferred from NVIDIA's presets, not measured",
+        "the sustained rate is power-limited, so that some SMs can be given away at no cost: "
+        "inferred from presets by NVIDIA, not measured",
     )
 )
 def sm_limited_matmul_time(burst_ratio, burst_matmul_time, sms, compute_sms, launch_time):
-    """Time of a product in a long run, on the multiprocessors that are left."""
+    """Sustained GEMM time on the SMs left by communication."""
     slowed = power_sum(burst_ratio * burst_matmul_time, burst_matmul_time * sms / compute_sms, 20.0)
     return xp.where(burst_matmul_time > 0.0, slowed + launch_time, 0.0)
 
@@ -477,7 +479,7 @@ alias("summing_bandwidth", "sum_bandwidth", when=TILED)
     when={**TILED, "mechanism": "ring_exchange|ring_exchange_aggregate"},
 )
 def gathering_pieces_at_once(matmul_chunks):
-    """Pieces that run side by side while their inputs come in."""
+    """Concurrent GEMM chunks while inputs arrive."""
     return xp.minimum(matmul_chunks, 3.0)
 
 
@@ -488,7 +490,7 @@ def gathering_pieces_at_once(matmul_chunks):
     when={**TILED, "mechanism": "reduce_scatter_ring"},
 )
 def scattering_pieces_at_once(matmul_chunks):
-    """Pieces that run side by side while partial results go round."""
+    """Concurrent GEMM chunks while partial sums travel around the ring."""
     return xp.minimum(matmul_chunks, 2.0)
 
 
@@ -513,7 +515,7 @@ alias("compute_time", "unsplit_matmul_time", when={**TILED, "mechanism": ONE_COM
     where="comm_gemm_overlap.cpp: pieces on streams of their own",
     assumes=(
         "a start counts once, and between pieces there is a gap",
-        "pieces take no less than the whole product",
+        "chunks take at least the unsplit GEMM time",
     ),
     when={**TILED, **CUT},
 )
@@ -525,7 +527,7 @@ def side_by_side_time(
     matmul_chunk_gap,
     unsplit_matmul_time,
 ):
-    """Time of a product in pieces that run side by side."""
+    """Time of a GEMM in concurrent chunks."""
     busy = (
         matmul_chunks
         / concurrent_matmul_chunks
@@ -537,12 +539,12 @@ def side_by_side_time(
 
 @formula(
     returns="overlapped_time",
-    assumes=(ALONE, "communication's multiprocessors go to the product when it is done"),
+    assumes=(ALONE, "communication SMs return to the GEMM when it is done"),
     when={**TILED, "mechanism": "bulk_shared"},
     **BULK,
 )
 def tiled_bulk_time(communication_time, compute_time, sm_limited_compute_time):
-    """Time of a product that is slower while a collective beside it runs."""
+    """GEMM time with the slowdown of a concurrent collective."""
     some = sm_limited_compute_time > 0.0
     kept = xp.where(some, compute_time / xp.where(some, sm_limited_compute_time, 1.0), 1.0)
     return xp.maximum(communication_time, compute_time + communication_time * (1.0 - kept))

@@ -23,7 +23,7 @@ WHEN = {"mechanism": "pipeline", "schedule": "|".join(PIPELINES)}
 EVEN = ("all stages take equally long", "a transfer occupies no device")
 
 total("compute_time", ("busy_time", "bubble_time"), when=WHEN, name="pipeline_compute_time")
-LONG = "transfers longer than a stage's computing follow one another"
+LONG = "transfers longer than the stage compute are sequential"
 
 
 @derived(returns="overlapped_time", assumes=(*EVEN, LONG), when=WHEN)
@@ -38,7 +38,7 @@ def pipeline_overlapped_time(busy_time, bubble_time, exposed_pp_time, communicat
     when=WHEN,
 )
 def pipeline_communication_time(pp, p2p_time, num_micro_batches, virtual_pipeline_size):
-    """Time that transfers add to a pipeline if nothing hides them."""
+    """Pipeline transfer time before overlap."""
     waited = 2.0 * p2p_time * (num_micro_batches * virtual_pipeline_size + pp - 1.0)
     return xp.where(pp > 1.0, waited, 0.0 * p2p_time)
 

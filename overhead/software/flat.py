@@ -25,7 +25,7 @@ SCHEDULED = {**FLAT, "form": "schedule"}
 STEPWISE = {**FLAT, "form": "ring|schedule"}
 OWN = "software"
 priced = partial(formula, source=OWN)
-IN_NODE = "a flat network lies in a node while its ranks fit into one"
+IN_NODE = "a flat network is intra-node while its ranks fit into one node"
 
 
 @priced(
@@ -34,7 +34,7 @@ IN_NODE = "a flat network lies in a node while its ranks fit into one"
     when=FLAT,
 )
 def flat_port_rate(ranks, bandwidth, pair_bandwidth):
-    """Rate of a rank's port, to as many peers as it has."""
+    """Port bandwidth per rank, limited by its peers."""
     return xp.minimum(bandwidth, xp.maximum(ranks - 1.0, 1.0) * pair_bandwidth)
 
 
@@ -54,14 +54,26 @@ alias(
     when={**STEPWISE, "link": "inter"},
     name="inter_step_latency",
 )
-alias("inner_efficiency", "channel_efficiency", "Share of the link's rate, in a node", source=OWN,
-      when={**STEPWISE, "link": "intra"}, name="intra_share")  # fmt: skip
-alias("inner_efficiency", "nic_efficiency", "Share of the link's rate, between nodes", source=OWN,
-      when={**STEPWISE, "link": "inter"}, name="inter_share")  # fmt: skip
+alias(
+    "inner_efficiency",
+    "channel_efficiency",
+    "Achievable fraction of link bandwidth, intra-node",
+    source=OWN,
+    when={**STEPWISE, "link": "intra"},
+    name="intra_share",
+)
+alias(
+    "inner_efficiency",
+    "nic_efficiency",
+    "Achievable fraction of link bandwidth, inter-node",
+    source=OWN,
+    when={**STEPWISE, "link": "inter"},
+    name="inter_share",
+)
 alias(
     "inner_efficiency",
     "sendrecv_efficiency",
-    "Share of the link's rate that an exchange of pairs reaches",
+    "Achievable fraction of link bandwidth for grouped send/recv",
     source=OWN,
     when=PAIRS,
     name="flat_pair_share",
@@ -86,17 +98,17 @@ alias(
 
 @priced(returns="inner_efficiency", assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"})
 def flat_share(ranks, gpus_per_node, channel_efficiency, nic_efficiency):
-    """Share of the link's rate, in a node or between nodes."""
+    """Achievable fraction of link bandwidth, intra-node or inter-node."""
     return xp.where(ranks <= gpus_per_node, channel_efficiency, nic_efficiency)
 
 
 @priced(when=STEPWISE)
 def step_serialization_time(message_bytes, port_rate, inner_efficiency):
-    """Time of the whole message over one link, at the rate that steps reach."""
+    """Message size / achieved link bandwidth."""
     return message_bytes / (port_rate * inner_efficiency)
 
 
-product("step_ramp_time", ("ramp_time", "inner_efficiency"), "Ramp of steps", source=OWN,
+product("step_ramp_time", ("ramp_time", "inner_efficiency"), "Pipeline fill per step", source=OWN,
         when=STEPWISE)  # fmt: skip
 
 
@@ -173,27 +185,27 @@ def flat_nvls_byte_time(sent_fraction, port_rate, nvls_efficiency):
     when=STEPWISE,
 )
 def flat_ramp_square(ramp_time, transfer_fraction, port_rate):
-    """Ramp of a ring, or of any schedule."""
+    """Pipeline fill of a ring, or of any schedule."""
     return ramp_time * transfer_fraction / port_rate
 
 
 @priced(returns="ramp_square", when=PAIRS)
 def flat_pair_ramp_square(sendrecv_ramp_time, transfer_fraction, port_rate):
-    """Ramp of an exchange of pairs."""
+    """Pipeline fill of grouped send/recv."""
     return sendrecv_ramp_time * transfer_fraction / port_rate
 
 
 @priced(returns="ramp_square", when=NVLS)
 def flat_nvls_ramp_square(nvls_ramp_time, sent_fraction, port_rate):
-    """Ramp of NVLS."""
+    """Pipeline fill of NVLS."""
     return nvls_ramp_time * sent_fraction / port_rate
 
 
 @priced(
     returns="copy_byte_time",
-    assumes=("a rank moves its own block, too, beside what it exchanges",),
+    assumes=("a rank also copies its local block",),
     when={**FLAT, "form": "pairs"},
 )
 def flat_pair_copy_byte_time(ranks, sendrecv_copy_rate):
-    """Copy of the own block of an exchange."""
+    """Local copy of grouped send/recv."""
     return several(ranks) / (ranks * sendrecv_copy_rate)

@@ -46,7 +46,7 @@ def node_nic_bandwidth(
     pod_bandwidth,
     pod_oversubscription,
 ):
-    """Rate of a node's network cards together, on the slower of the levels that are passed."""
+    """Aggregate NIC bandwidth per node, limited by the slowest level."""
     near, far = inter_bandwidth / effective_oversubscription, pod_bandwidth / pod_oversubscription
     slower = xp.where(pods > 1.0, xp.where(nodes > 1.0, xp.minimum(near, far), far), near)
     return node_ranks / ranks_sharing_nic * slower
@@ -54,19 +54,19 @@ def node_nic_bandwidth(
 
 @priced(returns="port_rate", when=NODES)
 def node_port_rate(node_ranks, intra_bandwidth, pair_bandwidth):
-    """Rate of a rank's port inside its node, to as many peers as it has there."""
+    """Intra-node port bandwidth per rank, limited by its peers in the node."""
     return xp.minimum(intra_bandwidth, xp.maximum(node_ranks - 1.0, 1.0) * pair_bandwidth)
 
 
 @priced(returns="ring_passes", when={**RING, "collective": "all_reduce"})
 def all_reduce_ring_passes(ranks):
-    """An all_reduce's ring passes the message twice."""
+    """Two passes around the ring for an all-reduce."""
     return 2.0 * several(ranks)
 
 
 @priced(returns="ring_passes", when={**RING, "collective": "all_gather|reduce_scatter"})
 def gather_ring_passes(ranks):
-    """The ring of an all_gather or a reduce_scatter passes the message once."""
+    """One pass around the ring for an all-gather or reduce-scatter."""
     return several(ranks)
 
 
@@ -89,21 +89,21 @@ def far_latency(inter_node_step_latency, simple_fabric_factor):
 @priced(returns="pod_step_serialization_time", name="pod_step_wire_time_on_nodes", when=NODES,
         inputs=("pod_serialization_time", "nic_efficiency"))  # fmt: skip
 def far_wire_time(serialization_time, nic_efficiency):
-    """Time of the whole message between nodes, or between pods."""
+    """Message size / achieved inter-node or inter-pod bandwidth."""
     return serialization_time / nic_efficiency
 
 
 @priced(returns="inter_step_ramp_time", name="inter_step_ramp_time_on_nodes", when=NODES)
 @priced(returns="pod_step_ramp_time", name="pod_step_ramp_time_on_nodes", when=NODES)
 def far_ramp_time(fabric_ramp_steps, inter_node_step_latency, nic_efficiency):
-    """Ramp between nodes, or between pods."""
+    """Pipeline fill per inter-node or inter-pod step."""
     return fabric_ramp_steps * inter_node_step_latency * nic_efficiency
 
 
 product(
     "intra_step_ramp_time",
     ("ramp_time", "channel_efficiency"),
-    "Ramp inside a node",
+    "Pipeline fill per intra-node step",
     source=OWN,
     when=NODES,
 )
@@ -111,7 +111,7 @@ product(
 
 @priced(when=NODES)
 def intra_step_serialization_time(message_bytes, port_rate, channel_efficiency):
-    """Time of the whole message over one link inside a node."""
+    """Message size / achieved intra-node link bandwidth."""
     return message_bytes / (port_rate * channel_efficiency)
 
 
@@ -120,18 +120,18 @@ def intra_step_serialization_time(message_bytes, port_rate, channel_efficiency):
 
 @priced(
     returns="inner_byte_time",
-    assumes=("as many rings as ranks in a node, each leaving it by another card",),
+    assumes=("as many rings as ranks per node, each through another NIC",),
     when=RING,
 )
 def ring_inner_bytes(ring_passes, ranks, total_nodes, node_ranks, port_rate):
-    """Bytes of rings through a rank's port."""
+    """Time per byte of rings on the port of a rank."""
     inside = xp.where(total_nodes > 1.0, (node_ranks - 1.0) / node_ranks, 1.0)
     return ring_passes * (ranks - 1.0) / ranks * inside / port_rate
 
 
 @priced(returns="outer_byte_time", when=RING)
 def ring_outer_bytes(total_nodes, ring_passes, ranks, node_nic_bandwidth):
-    """Bytes of rings through a node's cards."""
+    """Time per byte of rings on the NICs of a node."""
     return several(total_nodes) * ring_passes * (ranks - 1.0) / ranks / node_nic_bandwidth
 
 
@@ -141,7 +141,7 @@ def ring_outer_bytes(total_nodes, ring_passes, ranks, node_nic_bandwidth):
     when=TREE,
 )
 def tree_inner_bytes(node_ranks, port_rate):
-    """Bytes of chains through a rank's port."""
+    """Time per byte of chains on the port of a rank."""
     return 2.0 * (node_ranks - 1.0) / node_ranks / port_rate
 
 
@@ -151,13 +151,13 @@ def tree_inner_bytes(node_ranks, port_rate):
     when={**NODES, "form": "tree|nvls_tree"},
 )
 def tree_outer_bytes(total_nodes, node_nic_bandwidth):
-    """Bytes of trees through a node's cards: with two nodes once the message."""
+    """Time per byte of trees on the NICs of a node: one message with two nodes."""
     return 2.0 * (total_nodes - 1.0) / total_nodes / node_nic_bandwidth
 
 
 @priced(returns="inner_byte_time", when={**NODES, "form": "nvls_tree|sharp"})
 def nvls_inner_bytes(node_ranks, port_rate):
-    """Bytes through a rank's port where the node's switch reduces and multicasts."""
+    """Time per byte on the switch port with in-switch reduction."""
     return xp.where(node_ranks > 1.0, 1.0 + 1.0 / node_ranks, 0.0) / port_rate
 
 
@@ -167,7 +167,7 @@ def nvls_inner_bytes(node_ranks, port_rate):
     when=SHARP,
 )
 def sharp_outer_bytes(total_nodes, node_nic_bandwidth):
-    """Bytes through a node's cards where the switches between nodes reduce."""
+    """Time per byte on the NICs of a node with SHARP in the fabric."""
     return several(total_nodes) / node_nic_bandwidth
 
 
@@ -179,13 +179,13 @@ def pair_inner_bytes(node_ranks, ranks, port_rate):
 
 @priced(returns="outer_byte_time", when=PAIRS)
 def pair_outer_bytes(total_nodes, node_ranks, node_nic_bandwidth):
-    """Bytes of an exchange through a node's cards."""
+    """Time per byte of send/recv on the NICs of a node."""
     return (total_nodes - 1.0) / total_nodes * node_ranks / node_nic_bandwidth
 
 
 @priced(returns="inner_byte_time", when={**NODES, "form": "message|schedule"})
 def phase_inner_bytes(intra_transfer_fraction, port_rate):
-    """Bytes of a schedule through the busiest port in a node."""
+    """Time per byte of a schedule on the bottleneck intra-node port."""
     return intra_transfer_fraction / port_rate
 
 
@@ -198,7 +198,7 @@ def phase_outer_bytes(
     pod_oversubscription,
     pod_bandwidth,
 ):
-    """Bytes of a schedule through the busiest network card."""
+    """Time per byte of a schedule on the bottleneck NIC."""
     near = inter_transfer_fraction * effective_oversubscription / inter_bandwidth
     return near + pod_transfer_fraction * pod_oversubscription / pod_bandwidth
 
@@ -209,7 +209,7 @@ def phase_outer_bytes(
 alias(
     "inner_efficiency",
     "channel_efficiency",
-    "Share of a port's rate that rings reach",
+    "Achievable fraction of port bandwidth for rings",
     source=OWN,
     when={**NODES, "form": "ring|schedule"},
     name="ring_inner_share",
@@ -217,17 +217,23 @@ alias(
 alias(
     "inner_efficiency",
     "sendrecv_efficiency",
-    "Share of a port's rate that pairs reach",
+    "Achievable fraction of port bandwidth for send/recv",
     source=OWN,
     when={**NODES, "form": "pairs|message"},
     name="pair_inner_share",
 )
-alias("outer_efficiency", "nic_efficiency", "Share of the cards' rate that rings reach", source=OWN,
-      when={**NODES, "form": "ring|message|schedule"}, name="ring_outer_share")  # fmt: skip
+alias(
+    "outer_efficiency",
+    "nic_efficiency",
+    "Achievable fraction of NIC bandwidth for rings",
+    source=OWN,
+    when={**NODES, "form": "ring|message|schedule"},
+    name="ring_outer_share",
+)
 alias(
     "outer_efficiency",
     "sharp_efficiency",
-    "Share of the cards' rate that reduction by switches reaches",
+    "Achievable fraction of NIC bandwidth with SHARP",
     source=OWN,
     when=SHARP,
     name="sharp_outer_share",
@@ -251,20 +257,20 @@ alias(
 
 
 product("inner_efficiency", ("channel_efficiency", "tree_chain_rate_ratio"),
-        "Share of a port's rate that the chains of trees reach", source=OWN, when=TREE,
+        "Achievable fraction of port bandwidth for tree chains", source=OWN, when=TREE,
         name="tree_inner_share")  # fmt: skip
 
 
 @priced(returns="inner_efficiency", when={**NODES, "form": "nvls_tree|sharp"})
 def nvls_inner_share(nvls_efficiency, total_nodes, nvls_tree_rate_ratio):
-    """Share of a port's rate that NVLS reaches, under a tree a bit less."""
+    """Achievable fraction of port bandwidth with NVLS or NVLS Tree."""
     return nvls_efficiency * xp.where(total_nodes > 1.0, nvls_tree_rate_ratio, 1.0)
 
 
 product(
     "outer_efficiency",
     ("nic_efficiency", "tree_rate_ratio"),
-    "Share of the cards' rate that trees reach",
+    "Achievable fraction of NIC bandwidth for trees",
     source=OWN,
     when={**NODES, "form": "tree|nvls_tree"},
     name="tree_outer_share",
@@ -272,7 +278,7 @@ product(
 
 
 product("outer_efficiency", ("nic_efficiency", "inter_sendrecv_rate_ratio"),
-        "Share of the cards' rate that an exchange reaches", source=OWN, when=PAIRS,
+        "Achievable fraction of NIC bandwidth for send/recv", source=OWN, when=PAIRS,
         name="pair_outer_share")  # fmt: skip
 
 
@@ -335,7 +341,7 @@ def path_ramp_square(
     ramp_time,
     inner_byte_time,
 ):
-    """Ramp of rings and trees."""
+    """Pipeline fill of rings and trees."""
     between = fabric_ramp_steps * inter_node_step_latency * outer_byte_time
     return xp.where(total_nodes > 1.0, between, ramp_time * inner_byte_time)
 
@@ -349,7 +355,7 @@ def nvls_ramp_square(
     nvls_ramp_time,
     inner_byte_time,
 ):
-    """Ramp of NVLS and what is between nodes."""
+    """Pipeline fill of NVLS and of the inter-node part."""
     between = fabric_ramp_steps * inter_node_step_latency * simple_byte_time
     return xp.where(total_nodes > 1.0, between, nvls_ramp_time * inner_byte_time)
 
@@ -363,7 +369,7 @@ def pair_ramp_square(
     sendrecv_ramp_time,
     inner_byte_time,
 ):
-    """Ramp of pairs."""
+    """Pipeline fill of send/recv."""
     between = fabric_ramp_steps * inter_node_step_latency * outer_byte_time
     return xp.where(total_nodes > 1.0, between, sendrecv_ramp_time * inner_byte_time)
 
@@ -376,7 +382,7 @@ def pair_ramp_square(
 def phase_ramp_square(
     ramp_time, inner_byte_time, fabric_ramp_steps, inter_node_step_latency, outer_byte_time
 ):
-    """Ramps of phases, one a level."""
+    """Pipeline fill of phases, one per level."""
     between = xp.sqrt(fabric_ramp_steps * inter_node_step_latency * outer_byte_time)
     return (xp.sqrt(ramp_time * inner_byte_time) + between) ** 2
 
@@ -589,5 +595,5 @@ def phase_fixed_time(
     returns="copy_byte_time", assumes=("between nodes it hides behind the network",), when=PAIRS
 )
 def node_pair_copy_byte_time(total_nodes, ranks, sendrecv_copy_rate):
-    """Copy of the own block of an exchange."""
+    """Local copy of grouped send/recv."""
     return (1.0 - several(total_nodes)) * several(ranks) / (ranks * sendrecv_copy_rate)

@@ -39,13 +39,13 @@ def launch_part_time(ranks, collective_launch_time):
     when={**RINGS, "collective": "all_gather|reduce_scatter"},
 )
 def ring_copy_byte_time(ranks, local_copy_bandwidth):
-    """Copy of the own block."""
+    """Local copy."""
     return several(ranks) / (ranks * local_copy_bandwidth)
 
 
 @priced(returns="copy_byte_time", when={**RINGS, "collective": "all_reduce"})
 def all_reduce_copy_byte_time(ranks, all_reduce_copy_ratio, local_copy_bandwidth):
-    """Copy of the own block of an all_reduce."""
+    """Local copy of an all-reduce."""
     return several(ranks) * all_reduce_copy_ratio / (ranks * local_copy_bandwidth)
 
 
@@ -57,11 +57,11 @@ constant("copy_byte_time", 0.0, "No copy", source=OWN, when=ANY,
 
 
 total("ll_start_time", ("launch_part_time", "ll_fixed_time"),
-      "Time of an operation of no bytes, with LL", source=OWN, when=ANY)  # fmt: skip
+      "LL time for an empty message", source=OWN, when=ANY)  # fmt: skip
 
 
 total("simple_start_time", ("launch_part_time", "simple_fixed_time"),
-      "Time of an operation of no bytes, with Simple", source=OWN, when=ANY)  # fmt: skip
+      "Simple time for an empty message", source=OWN, when=ANY)  # fmt: skip
 
 
 total("ll_slope", ("ll_byte_time", "copy_byte_time"), "Time of a byte, with LL", source=OWN,
@@ -74,7 +74,7 @@ total("simple_slope", ("simple_byte_time", "copy_byte_time"), "Time of a byte, w
 
 @priced(when=ANY)
 def message_ramp_time(message_bytes, ramp_square):
-    """Ramp of the message."""
+    """Pipeline fill of the message."""
     return xp.sqrt(message_bytes) * xp.sqrt(ramp_square)
 
 
@@ -131,7 +131,7 @@ def _on(change: np.ufunc, total: Array, other: Array) -> Array:
 @priced(returns="time", when={**ON_FLAT, "form": TWO_PROTOCOLS}, name="flat_least_time")
 @priced(returns="time", when={**ON_NODES, "form": TWO_PROTOCOLS}, name="nodes_least_time")
 def least_time(ll_time, simple_time):
-    """Time with the protocol of least time, LL or Simple."""
+    """Time with the faster protocol, LL or Simple."""
     return xp.minimum(ll_time, simple_time)
 
 
@@ -140,20 +140,20 @@ def least_time(ll_time, simple_time):
     returns="time", assumes=HASTE, when={**ON_NODES, "floor": "some"}, name="nodes_floored_time"
 )
 def floored_time(device_time, floor_time):
-    """Time of the operation, with what it waits for host or fabric."""
+    """Collective time, including host or fabric waits."""
     return xp.sqrt(xp.sqrt(device_time**4 + floor_time**4))
 
 
 product("host_floor_time", ("collective_host_time", "ranks"),
-        "Time in which one process issues the operation for all ranks", source=OWN,
-        assumes=("one process issues the operation for each of its GPUs in turn",),
+        "Host time per collective, one process for all ranks", source=OWN,
+        assumes=("one process issues the collective for its GPUs sequentially",),
         when={**ANY, "environment": "group"}, name="group_floor_time")  # fmt: skip
 
 
 alias(
     "host_floor_time",
     "collective_host_time",
-    "Time in which a process issues the operation for its rank",
+    "Host time per collective, one process per rank",
     source=OWN,
     when=ANY,
     name="host_floor_time",
@@ -162,13 +162,13 @@ alias(
 
 @priced(returns="floor_time", when={**ANY, **FLAT})
 def flat_floor_time(ranks, host_floor_time):
-    """Least time of an operation: the host's."""
+    """Minimum collective time: host."""
     return several(ranks) * host_floor_time
 
 
 @priced(returns="floor_time", when={**ANY, **NODES})
 def nodes_floor_time(ranks, host_floor_time, total_nodes, inter_min_time):
-    """Least time of an operation: the host's, and the fabric's."""
+    """Minimum collective time: host and fabric."""
     fabric = several(total_nodes) * inter_min_time
     return several(ranks) * xp.sqrt(xp.sqrt(host_floor_time**4 + fabric**4))
 
@@ -178,7 +178,7 @@ def nodes_floor_time(ranks, host_floor_time, total_nodes, inter_min_time):
 
 @priced(when={**ANY, "form": TWO_PROTOCOLS})
 def protocol(ll_time, simple_time):
-    """The protocol of least time: 0 LL, 1 Simple."""
+    """Faster protocol: 0 LL, 1 Simple."""
     return xp.where(ll_time <= simple_time, 0.0, 1.0)
 
 
@@ -190,42 +190,42 @@ def one_protocol(ranks):
 
 @priced(when={**ANY, "form": TWO_PROTOCOLS})
 def step_part_time(protocol, simple_fixed_time, ll_fixed_time):
-    """Entry and steps, with the protocol taken."""
+    """Step latency part of the chosen protocol."""
     return xp.where(protocol > 0.0, simple_fixed_time, ll_fixed_time)
 
 
 alias(
-    "step_part_time", "simple_fixed_time", "Entry and steps, where there is one protocol",
+    "step_part_time", "simple_fixed_time", "Step latency part, single protocol",
     source=OWN, when={**ANY, "form": SIMPLE_ONLY}, name="simple_step_part_time",
 )  # fmt: skip
 
 
 @priced(when={**ANY, "form": TWO_PROTOCOLS})
 def transfer_part_time(message_bytes, protocol, simple_byte_time, ll_byte_time):
-    """Bytes on the wire, with the protocol taken."""
+    """Transfer part of the chosen protocol."""
     return message_bytes * xp.where(protocol > 0.0, simple_byte_time, ll_byte_time)
 
 
 product("transfer_part_time", ("message_bytes", "simple_byte_time"),
-        "Bytes on the wire, where there is one protocol", source=OWN,
+        "Transfer part, single protocol", source=OWN,
         when={**ANY, "form": SIMPLE_ONLY}, name="simple_wire_part_time")  # fmt: skip
 
 
-product("copy_part_time", ("message_bytes", "copy_byte_time"), "Copy of a rank's own block",
+product("copy_part_time", ("message_bytes", "copy_byte_time"), "Local copy part",
         source=OWN, when=ANY)  # fmt: skip
 
 
-product("ramp_part_time", ("protocol", "message_ramp_time"), "Ramp, which LL doesn't have",
+product("ramp_part_time", ("protocol", "message_ramp_time"), "Pipeline fill, 0 with LL",
         source=OWN, when=ANY)  # fmt: skip
 
 
-constant("host_wait_part_time", 0.0, "Nothing to wait for", source=OWN,
+constant("host_wait_part_time", 0.0, "No wait part", source=OWN,
          when={**ANY, "floor": "none"}, name="no_wait_part_time")  # fmt: skip
 
 
 @priced(when={**ANY, "floor": "some"})
 def host_wait_part_time(time, device_time):
-    """What the operation waits for host or fabric."""
+    """Host or proxy wait part."""
     return xp.maximum(time - device_time, 0.0)
 
 
@@ -237,7 +237,7 @@ def host_wait_part_time(time, device_time):
 )
 @priced(returns="latency_time", when={**SEQUENTIAL, **NODES}, name="nodes_latency_parts")
 def latency_parts(launch_part_time, step_part_time, host_wait_part_time):
-    """Part of the time that doesn't grow with the message."""
+    """Latency term, independent of the message size."""
     return launch_part_time + step_part_time + host_wait_part_time
 
 

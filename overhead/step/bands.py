@@ -19,7 +19,7 @@ FEW_RANKS = 4.0
 WORDS: Further = {
     "source": "comparison",
     "where": "class of the run: specs/measured/bands.toml",
-    "assumes": ("at least four in five runs of a class are within",),
+    "assumes": ("at least 80 % of the runs of a class are within the band",),
 }
 
 # A class with where it holds; of a list the first that holds counts, and the last one holds always.
@@ -134,7 +134,7 @@ def _end_of(kind: str, end: str, classes: Callable[..., Classes]) -> Callable[..
 
 @formula(**WORDS)
 def memory_state(peak_memory, memory_capacity, memory_error_band_low, memory_error_band_high):
-    """Whether the fullest GPU holds its part: 0 no, 1 at risk, 2 yes."""
+    """Memory fit on the most loaded GPU: 0 no, 1 at risk, 2 yes."""
     least = peak_memory * (1.0 + memory_error_band_low)
     most = peak_memory * (1.0 + memory_error_band_high)
     risk = xp.where(most > memory_capacity, 1.0, 2.0)

@@ -21,8 +21,8 @@ MEGATRON: dict[str, Any] = {
     "where": "megatron/core/distributed: overlap_grad_reduce, overlap_param_gather",
 }
 INTERLEAVED = {"schedule": "interleaved"}
-EARLY = ("the first chunks' gradients are done while others' backwards run",)
-LAST = "the last layer's gradients are reduced when nothing is left to hide them"
+EARLY = ("gradients of the first chunks are complete while backward passes of other chunks run",)
+LAST = "gradients of the last layer are reduced after all compute"
 
 
 # Up to stage 2.
@@ -32,10 +32,10 @@ LAST = "the last layer's gradients are reduced when nothing is left to hide them
 # less where a forward of the other direction runs beside it, more where it waits for longer ends.
 # Counted so, no work makes the window longer by more than the pipeline.
 
-alias("dp_backward_time", "stage_backward_time", "All backwards take a stage's own time")
+alias("dp_backward_time", "stage_backward_time", "Backward time of a stage in every backward pass")
 PAIRS = {"schedule": "|".join(PAIRED)}
 UNPAIRED = "a pair's time is a forward's by itself, and the backward's the rest"
-LONGEST = "of what uneven ends add, each micro-batch has a part, and its backward hides with it"
+LONGEST = "every micro-batch has a part of the uneven-stage time, its backward part overlaps"
 
 
 def _beside(backward, forward, num_micro_batches, busy):
@@ -66,11 +66,11 @@ declare("dp_backward_time", (*_uneven, "stage_forward_time", "busy_time"), _besi
 
 
 @formula(
-    assumes=("gradients are done in the last micro-batch's backward, or reduced in each one's",),
+    assumes=("gradients are complete in the last backward pass, or reduced in each backward pass",),
     **MEGATRON,
 )
 def dp_window_time(gradient_reductions, dp_backward_time):
-    """Backwards behind which gradients can be reduced: the last, or each."""
+    """Backward time that overlaps gradient reductions: the last backward pass, or each."""
     return xp.maximum(gradient_reductions, 1.0) * dp_backward_time
 
 
@@ -78,7 +78,7 @@ def dp_window_time(gradient_reductions, dp_backward_time):
 def interleaved_dp_window_time(
     gradient_reductions, virtual_pipeline_size, num_micro_batches, pp, dp_backward_time
 ):
-    """Backwards behind which gradients can be reduced where stages are interleaved."""
+    """Backward time that overlaps gradient reductions, interleaved stages."""
     count = xp.where(virtual_pipeline_size > 1.0, xp.minimum(num_micro_batches, pp), 1.0)
     return xp.maximum(gradient_reductions, count) * dp_backward_time
 
@@ -86,44 +86,44 @@ def interleaved_dp_window_time(
 alias(
     "dp_forward_window_time",
     "stage_forward_time",
-    "Forwards behind which weights can be gathered: the first",
+    "Forward time that overlaps weight gathers: the first forward pass",
     **MEGATRON,
 )
 
 
 @formula(
     returns="dp_forward_window_time",
-    assumes=("the last chunks' weights are needed while others' forwards run",),
+    assumes=("weights of the last chunks are needed while forward passes of other chunks run",),
     when=INTERLEAVED,
     **MEGATRON,
 )
 def interleaved_dp_forward_window_time(
     virtual_pipeline_size, num_micro_batches, pp, stage_forward_time
 ):
-    """Forwards behind which weights can be gathered where stages are interleaved."""
+    """Forward time that overlaps weight gathers, interleaved stages."""
     count = xp.where(virtual_pipeline_size > 1.0, xp.minimum(num_micro_batches, pp), 1.0)
     return xp.asarray(count * stage_forward_time)
 
 
 @formula(
-    assumes=(LAST, "the first layer's weights are gathered before there is anything to hide them"),
+    assumes=(LAST, "weights of the first layer are gathered before any compute can overlap"),
     **MEGATRON,
 )
 def dp_exposed_fraction(dp_overlap, middle_layers):
-    """Share of a reduction or a gathering that nothing hides, however long the window is."""
+    """Always-exposed fraction of a gradient reduction or weight gather."""
     return xp.maximum(1.0 - dp_overlap, 1.0 / xp.maximum(middle_layers, 1.0))
 
 
 @formula(assumes=("a share of it and of the backward hide one another",), **MEGATRON)
 def exposed_dp_reduce_time(dp_exposed_fraction, dp_reduce_time, dp_overlap, dp_window_time):
-    """Reduction of gradients that nothing hides, up to stage 2 of ZeRO."""
+    """Exposed gradient reduction, up to ZeRO-2."""
     late = dp_reduce_time - dp_overlap * dp_window_time
     return xp.maximum(dp_exposed_fraction * dp_reduce_time, late)
 
 
 @formula(assumes=("a share of it and of the forward hide one another",), **MEGATRON)
 def exposed_dp_gather_time(dp_exposed_fraction, dp_gather_time, dp_overlap, dp_forward_window_time):
-    """Gathering of updated weights that nothing hides, up to stage 2 of ZeRO."""
+    """Exposed gather of updated weights, up to ZeRO-2."""
     late = dp_gather_time - dp_overlap * dp_forward_window_time
     return xp.maximum(dp_exposed_fraction * dp_gather_time, late)
 
@@ -136,7 +136,7 @@ def exposed_dp_time(
     exposed_dp_reduce_time,
     exposed_dp_gather_time,
 ):
-    """Data parallelism's exposed communication of a step: in stage 3 layer by layer."""
+    """Exposed DP communication per step: layer by layer with ZeRO-3."""
     layerwise = exposed_sharded_time + sharding_copy_time
     return xp.where(zero_stage >= 3.0, layerwise, exposed_dp_reduce_time + exposed_dp_gather_time)
 
@@ -197,11 +197,11 @@ for _family in data.FAMILIES:
 @formula(
     source=mechanisms.BUCKETS,
     where="section 3.2.3",
-    assumes=("experts' buckets become ready between the others",),
+    assumes=("expert buckets become ready between the others",),
     when=NAMED,
 )
 def dp_buckets(dp_messages, edp_messages):
-    """Buckets in which a rank's gradients are reduced, and its weights gathered."""
+    """Buckets of gradient reduction and weight gathering per rank."""
     return xp.maximum(dp_messages + edp_messages, 1.0)
 
 
@@ -231,11 +231,11 @@ call(
     returns="gradient_reductions",
     source=mechanisms.BUCKETS,
     where="section 3.2.4 (no_sync)",
-    assumes=("only the last micro-batch's backward reduces",),
+    assumes=("only the last backward pass reduces",),
     when=ACCUMULATED,
 )
 def accumulated_reductions(zero_stage, has_backward):
-    """How often a step reduces sharded gradients where they accumulate whole: once."""
+    """Gradient reduce-scatters per step with unsharded accumulation: one."""
     return xp.where(zero_stage < 1.0, 0.0, has_backward)
 
 

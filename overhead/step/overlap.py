@@ -31,7 +31,7 @@ def exposed(time: Array, overlap: Array, computing: Array | float) -> Array:
 # that its kernels take where they come first, one a channel.  On DGX H100 NCCL's search ends at 12
 # channels in a node and 8 across, 0.09 and 0.06 of the multiprocessors: fits took a share of 0.08.
 
-alias("communication_channels", "communicator_channels", "Those of a communicator")
+alias("communication_channels", "communicator_channels", "Channels of a communicator")
 product(
     "comm_sms",
     ("communication_streams", "communication_channels"),
@@ -45,12 +45,12 @@ product(
     source=mechanisms.ENGINE,
     where="bulk overlap, as the forms of bulk_shared and bulk_queued have it",
     assumes=(
-        "a product slows down by the multiprocessors that it has less, none by a copy engine",
-        "a product that comes first fills the GPU: communication waits for its end",
+        "a GEMM slows by the fraction of SMs it loses; copy engines cost none",
+        "a GEMM that starts first fills the GPU: communication waits for its completion",
     ),
 )
 def overlap_slowdown(communication_priority, comm_sms, sms):
-    """Time that hidden communication costs the computing beside it, by its own."""
+    """Compute slowdown per overlapped communication time."""
     taken = xp.minimum(comm_sms / sms, 1.0)
     return communication_priority * taken + (1.0 - communication_priority)
 
@@ -64,7 +64,7 @@ def overlap_slowdown(communication_priority, comm_sms, sms):
     where="megatron/core/model_parallel_config.py: tp_comm_overlap needs sequence parallelism",
 )
 def tp_overlapped_fraction(sequence_parallel, tp_overlap, tp_all_reduce_overlap):
-    """Share of tensor parallelism's communication that hides, with a split sequence or a whole."""
+    """Overlapped fraction of TP communication, with or without sequence parallelism."""
     return xp.where(sequence_parallel > 0.0, tp_overlap, tp_all_reduce_overlap)
 
 
@@ -73,7 +73,7 @@ LINEAR: dict[str, Any] = {
     "where": "megatron/core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsync"
     "Communication, whose backward issues the input gradient's reduction and then computes the"
     " weights' gradient",
-    "assumes": ("each hides behind one product: the gradient of the same weights",),
+    "assumes": ("each overlaps with one GEMM: wgrad of the same weights",),
 }
 
 
@@ -103,11 +103,12 @@ def _moe_waited(*taken):
 _taken = ("sequence_parallel", "tp_all_gather_time", "tp_reduction_time", "tp_gradient_overlap",
           "overlap_slowdown", "qkv_weight_gradient_time")  # fmt: skip
 declare("dense_tp_waited_time", (*_taken, "mlp_up_weight_gradient_time"), _waited,
-        "What a dense layer waits for where reductions run beside products of weights' gradients",
+        "TP communication of a dense layer not overlapped with wgrad",
         **LINEAR)  # fmt: skip
 declare("moe_tp_waited_time", (*_taken, "moe_layer_blocks"), _moe_waited,
-        "What a mixture's layer waits for where reductions run beside weights' gradients",
-        **{**LINEAR, "assumes": (*LINEAR["assumes"], "shared experts' reductions don't hide")},
+        "TP communication of an MoE layer not overlapped with wgrad",
+        **{**LINEAR, "assumes": (*LINEAR["assumes"], "reductions of shared experts do not "
+                                                     "overlap")},
         )  # fmt: skip
 
 
@@ -184,7 +185,7 @@ def _waited_for(sent, around, shown):
 # gathering keys and values, is waited for.
 
 NAMED = {"cp_mechanism": "ring_exchange"}
-NOT_ROUND = "attention waits for what isn't sent round a ring"
+NOT_ROUND = "attention waits for communication outside the ring"
 total("attention_recompute_time", ("attention_backward_time", "layer_attention_recompute_time"))
 for _way, _computing, _behind in (
     ("forward", "attention_forward_time", ("attention_forward_time",)),
@@ -218,7 +219,7 @@ total("moe_layer_computing_time",
 
 @formula(**PAIRS)
 def exposed_ep_forward_time(ep_layer_forward_time, ep_overlap, moe_layer_computing_time):
-    """Expert parallelism's communication of a layer's forward that nothing hides."""
+    """Exposed EP communication per layer, forward."""
     return exposed(ep_layer_forward_time, ep_overlap, moe_layer_computing_time)
 
 
@@ -232,7 +233,7 @@ def exposed_ep_backward_time(
     recomputed_exchanges,
     moe_layer_matmul_recompute_time,
 ):
-    """Expert parallelism's communication of a layer's backward that nothing hides."""
+    """Exposed EP communication per layer, backward."""
     behind = moe_layer_computing_time - (ep_layer_forward_time - exposed_ep_forward_time)
     again = recomputed_exchanges * ep_layer_forward_time
     return exposed(ep_layer_backward_time, ep_overlap, behind) + exposed(

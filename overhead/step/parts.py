@@ -118,12 +118,12 @@ declare(
         "overlap_slowdown", *LAYER_TIMES,
     ),
     _pair,
-    "Time of a forward and a backward of two directions, overlapped",
+    "Time of overlapped forward and backward passes of two directions",
     name="dual_pipe_pair_time",
     assumes=(
         "as much of it hides as a public trace of this schedule shows",
-        "what hides slows the computing beside it down, as other collectives do",
-        "the host launches no faster: what waits for it gains nothing",
+        "overlapped communication slows the concurrent compute, as for other collectives",
+        "the host launch rate is unchanged: launch-bound time gains nothing",
     ),
     **PAIR,
 )  # fmt: skip
@@ -133,7 +133,7 @@ declare(
     returns="exposed_ep_time",
     source="deepseekv3",
     where="section 3.2.1",
-    assumes=("what a forward and a backward gain by overlapping is experts' communication",),
+    assumes=("the gain of overlapped forward and backward passes is EP communication",),
     when=DUAL,
 )
 def dual_pipe_exposed_ep_time(
@@ -144,7 +144,7 @@ def dual_pipe_exposed_ep_time(
     stage_backward_time,
     busy_time,
 ):
-    """Expert parallelism's exposed communication in DualPipe, less what overlapped pairs gain."""
+    """Exposed EP communication in DualPipe, less the gain of overlapped pairs."""
     alone = num_micro_batches * (stage_forward_time + stage_backward_time)
     return num_micro_batches * (middle_moe_layers * layer_exposed_ep_time) - (alone - busy_time)
 
@@ -166,7 +166,7 @@ def _chunk(whole, chunks):
 
 @formula(**DEEPEP)
 def ep_overlap_slowdown(ep_comm_sms, sms):
-    """Share of the products' rate that the kernels' multiprocessors take while they run."""
+    """Fraction of the GEMM rate lost to the communication SMs."""
     return xp.minimum(ep_comm_sms / sms, 1.0)
 
 
@@ -224,7 +224,7 @@ for _way, _first, _last, _repeats in (
             "ep_overlap_slowdown", *_repeats,
         ),
         _expert_exposure,
-        assumes=("one chunk is sent ahead", "what would take longer in chunks goes as a whole"),
+        assumes=("one chunk is sent ahead", "unchunked where chunks take longer"),
         lacks={"moe_layer_computing_time": "what is chunked hides behind experts' products alone"},
         when=CHUNKED_EXPERTS,
         **DEEPEP,
@@ -240,7 +240,7 @@ declare("exposed_offload_time", ("num_micro_batches", "exposed_offload_forward_t
 
 
 product("stage_imbalance_time", ("num_micro_batches", "end_stage_extra_time"),
-        "Time that the ends' extra work adds where every stage counts as having it",
+        "Pipeline time of uneven first and last stages, counted on every stage",
         assumes=("every stage takes as long as the slower end",), when={"stages": "even"},
         name="even_imbalance_time")  # fmt: skip
 
@@ -285,7 +285,7 @@ for _returns, _of in (
     call(returns=_returns, of=_of, bind={"stage": "last_stage"})
 
 
-@formula(assumes=("the last stage's ranks have as many as any",), **ZERO)
+@formula(assumes=("ranks of the last stage have the maximum",), **ZERO)
 def owned_parameters(
     updated_parameters, zero_stage, shards, updated_expert_parameters, expert_shards
 ):
@@ -296,7 +296,7 @@ def owned_parameters(
 
 @formula(returns="device_update_fraction", source="derivation", when={"updating": "host"})
 def left_update_share(optimizer_offload):
-    """Share of the update that the GPU does where its host does some."""
+    """On-GPU fraction of an offloaded optimizer update."""
     return xp.asarray(1.0 - optimizer_offload)
 
 
@@ -312,7 +312,7 @@ def device_update_time(
     memory_bandwidth,
     device_update_fraction,
 ):
-    """Time of the optimizer's update on the GPU."""
+    """Optimizer update time on the GPU."""
     moved = optimizer_traffic_bytes * owned_parameters
     return moved / (memory_efficiency * memory_bandwidth) * device_update_fraction
 
@@ -325,7 +325,7 @@ def device_update_time(
     when={"updating": "host"},
 )
 def offloaded_optimizer_memory(optimizer_offload, owned_parameters, optimizer_bytes, single_bytes):
-    """Memory of states and gradients that a GPU's host holds for its update."""
+    """Optimizer states and gradients in host memory per GPU."""
     return optimizer_offload * owned_parameters * (optimizer_bytes + single_bytes)
 
 
@@ -363,7 +363,7 @@ def offloaded_update_time(
 
 @formula(source="megatron", where="megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py")
 def optimizer_time(device_update_time, host_update_time):
-    """Time of the optimizer's update: the GPU's part and the host's run at once."""
+    """Optimizer update time: GPU and host parts concurrent."""
     return xp.maximum(device_update_time, host_update_time)
 
 

@@ -11,7 +11,7 @@ from overhead.formula import alias, declare, formula, product, total
 
 PALM: dict[str, Any] = {"source": "chowdhery2022", "where": "appendix B"}
 FORWARD = {"schedule": "forward_only"}
-MASKED = "masked scores count as computed"
+MASKED = "masked positions count as computed"
 AGAIN: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5 and appendix A"}
 
 
@@ -23,7 +23,7 @@ def tokens_per_second(tokens_per_step, step_time):
 
 @formula(**PALM)
 def tokens_per_second_per_gpu(tokens_per_second, world_size):
-    """Tokens a second, a GPU."""
+    """Tokens/s per GPU."""
     return tokens_per_second / world_size
 
 
@@ -43,25 +43,25 @@ for _prefix in ("", "causal_"):
 
 @formula(assumes=(MASKED, "nothing recomputed counts"), **PALM)
 def model_flops_per_second_per_gpu(model_flops, step_time, world_size):
-    """Model's FLOP/s of a GPU."""
+    """Model FLOP/s per GPU."""
     return model_flops / (step_time * world_size)
 
 
-@formula(assumes=(MASKED, "the peak is dense, at the matrix products' precision"), **PALM)
+@formula(assumes=(MASKED, "dense peak at the GEMM precision"), **PALM)
 def mfu(model_flops_per_second_per_gpu, peak_flops):
-    """Model's FLOP/s by the peak, masked scores counted."""
+    """MFU, full attention FLOPs."""
     return model_flops_per_second_per_gpu / peak_flops
 
 
-@formula(assumes=("masked scores don't count", "nothing recomputed counts"), **PALM)
+@formula(assumes=("causal attention FLOPs only", "nothing recomputed counts"), **PALM)
 def causal_mfu(causal_model_flops, step_time, world_size, peak_flops):
-    """Model's FLOP/s by the peak, masked scores not counted."""
+    """MFU, causal attention FLOPs."""
     return causal_model_flops / (step_time * world_size * peak_flops)
 
 
-@formula(assumes=("what a fused attention computes again doesn't count",), **PALM)
+@formula(assumes=("recomputation inside fused attention is not counted",), **PALM)
 def hfu(hardware_flops, step_time, world_size, peak_flops):
-    """FLOP/s by the peak, what is recomputed counted."""
+    """HFU: achieved / peak FLOP/s, recomputation included."""
     return hardware_flops / (step_time * world_size * peak_flops)
 
 
@@ -72,13 +72,13 @@ for _computed, _all in (
     ("computed_attention_flops_per_token", "attention_flops_per_token"),
     ("computed_model_flops", "model_flops"),
 ):
-    alias(_computed, _all, assumes=("masked scores are computed as others",), **AGAIN)
+    alias(_computed, _all, assumes=("all scores are computed, masked or not",), **AGAIN)
     alias(
         _computed,
         f"causal_{_all}",
         source=DAO_2023,
         where="section 3.1.1: causal masking",
-        assumes=("blocks that a mask hides in part count by what it leaves",),
+        assumes=("tiles cut by the mask count by their unmasked part",),
         when=SKIPS,
     )
 
@@ -89,7 +89,7 @@ for _computed, _all in (
 total(
     "layer_flops_per_token",
     ("weight_flops_per_token", "computed_attention_flops_per_token"),
-    assumes=("the output layer isn't repeated",),
+    assumes=("the LM head is not recomputed",),
     **AGAIN,
 )
 alias(
@@ -130,7 +130,7 @@ def module_flops_per_token(
     recomputed_shared_experts,
     shared_expert_weights,
 ):
-    """FLOPs of one token that are computed again in modules of layers."""
+    """Recomputed FLOPs per token, selective recomputation of modules."""
     routed = recompute_moe * (router_weights + experts_per_token * expert_weights)
     mixture = moe_layers * (routed + recomputed_shared_experts * shared_expert_weights)
     dense = recompute_mlp * dense_mlp_layers * mlp_weights
@@ -140,7 +140,7 @@ def module_flops_per_token(
 
 @formula(
     returns="recomputed_flops_per_token",
-    assumes=("the output layer isn't repeated",),
+    assumes=("the LM head is not recomputed",),
     when={"recompute": "full|full_early_stop"},
     **AGAIN,
 )
@@ -152,14 +152,16 @@ def whole_recomputed_flops_per_token(
     ffn_size,
     computed_attention_flops_per_token,
 ):
-    """FLOPs of one token that are computed again: all, or all but dense layers' last product."""
+    """Recomputed FLOPs per token: all, or all except the last GEMM of dense layers."""
     last = stops_early * (2.0 * dense_mlp_layers * (hidden_size * ffn_size))
     return xp.maximum(weight_flops_per_token - last, 0.0) + computed_attention_flops_per_token
 
 
 @formula(
     returns="recomputed_flops_per_token",
-    assumes=("products of keys, of the context and of the gate, and routed experts are repeated",),
+    assumes=(
+        "GEMMs of keys, of the attention output and of the gate, and routed experts are recomputed",
+    ),
     when={"recompute": "per_op"},
     **AGAIN,
 )
@@ -176,7 +178,7 @@ def per_op_recomputed_flops_per_token(
     experts_per_token,
     expert_weights,
 ):
-    """FLOPs of one token that are computed again where every second product is kept."""
+    """Recomputed FLOPs per token, per-operator recomputation."""
     attention = layers * recomputed_mixer_weights
     dense = dense_mlp_layers * (gated_mlp * hidden_size * ffn_size)
     routed = router_weights + gated_mlp * hidden_size * shared_ffn_size
@@ -186,7 +188,7 @@ def per_op_recomputed_flops_per_token(
 
 @formula(**AGAIN)
 def hardware_flops(computed_model_flops, recomputed_flops_per_token, tokens_per_step):
-    """FLOPs of a step, what is recomputed counted."""
+    """Computed FLOPs per step, recomputation included."""
     return computed_model_flops + recomputed_flops_per_token * tokens_per_step
 
 
@@ -204,7 +206,9 @@ alias(
 OWN = "derivation"
 
 
-@formula(source=OWN, assumes=("the ends' extra work is shared out over all stages: their mean",))
+@formula(
+    source=OWN, assumes=("the extra work of first and last stage is averaged over all stages",)
+)
 def step_compute_time(
     matmul_part_time,
     attention_part_time,
@@ -227,7 +231,7 @@ def step_compute_time(
 
 @formula(source=OWN, assumes=("steps are all alike, and nothing interrupts them",))
 def training_steps(training_tokens, tokens_per_step):
-    """Steps of a whole training."""
+    """Training steps."""
     return training_tokens / tokens_per_step
 
 
@@ -236,13 +240,13 @@ product("training_time", ("training_steps", "step_time"))
 
 @formula(source=OWN)
 def gpu_hours(world_size, training_time, hour):
-    """GPU-hours of a whole training."""
+    """Training GPU-hours."""
     return world_size * training_time / hour
 
 
 @formula(source=OWN)
 def training_days(training_time, day):
-    """Days of a whole training."""
+    """Training duration (days)."""
     return training_time / day
 
 
@@ -258,12 +262,12 @@ def cost_per_trillion_tokens(gpu_hour_price, world_size, tokens_per_step, step_t
 # Layers that predict further tokens: each joins the hidden state with the next token's embedding.
 
 PREDICTION: dict[str, Any] = {"source": "deepseekv3", "where": "section 2.2"}
-LIKE_LAST = "each is a layer like the model's last, and shares embedding and output layer"
+LIKE_LAST = "each is a layer like the last one of the model, and shares embedding and LM head"
 
 
 @formula(**PREDICTION)
 def mtp_projection_weights(hidden_size):
-    """Weights from a token's hidden state and the next one's embedding to hidden."""
+    """MTP projection weights: hidden state and next embedding to hidden."""
     return 2.0 * hidden_size * hidden_size
 
 
@@ -279,13 +283,13 @@ def mtp_parameters(
     mtp_projection_weights,
     norm_parameters,
 ):
-    """Parameters of the layers that predict further tokens."""
+    """MTP parameters."""
     layer = xp.where(moe_layers > 0.0, moe_layer_parameters, dense_layer_parameters)
     return mtp_layers * (layer + mtp_projection_weights + 3.0 * norm_parameters)
 
 
 @formula(
-    assumes=(LIKE_LAST, "every token's logits are computed once more for each"),
+    assumes=(LIKE_LAST, "logits are computed for every token once per depth"),
     **PREDICTION,
 )
 def mtp_weight_flops_per_token(
@@ -300,7 +304,7 @@ def mtp_weight_flops_per_token(
     mtp_projection_weights,
     logits_flops_per_token,
 ):
-    """Forward FLOPs of one token by what predicts further ones, scores and values left out."""
+    """MTP weight FLOPs per token, forward, without attention."""
     routed = router_weights + shared_expert_weights + experts_per_token * expert_weights
     layer = mixer_weights + xp.where(moe_layers > 0.0, routed, mlp_weights)
     return mtp_layers * (2.0 * (layer + mtp_projection_weights) + logits_flops_per_token)
@@ -310,7 +314,7 @@ def _with_scores(mtp_layers, weights, layers, scores):
     return weights + mtp_layers * (scores / xp.maximum(layers, 1.0))
 
 
-for _prefix, _masked in (("", MASKED), ("causal_", "masked scores don't count")):
+for _prefix, _masked in (("", MASKED), ("causal_", "causal attention FLOPs only")):
     declare(
         f"{_prefix}mtp_flops_per_token",
         ("mtp_layers", "mtp_weight_flops_per_token", "layers",

@@ -23,7 +23,7 @@ PREFETCHED = {"dp_mechanism": "|".join(PREFETCHES)}
 # What a mechanism says hides, rather than a share that is given.
 NAMED = {"dp_mechanism": "|".join(LABELS["dp_mechanism"].values[1:])}
 FSDP: dict[str, Any] = {"source": "zhao2023", "where": "section 3.3"}
-HIDDEN = "what hides slows down what it hides behind by a share of its own time"
+HIDDEN = "overlapped communication slows the concurrent compute by a fraction of its time"
 
 
 # One layer, all layers, and what is outside of them.
@@ -112,7 +112,7 @@ for _way, _sent in (("gather", "gather"), ("reduce", "scatter")):
     **FSDP,
 )
 def exposed_non_layer_fraction(pp, tied_embeddings):
-    """Share of what is outside of layers that nothing can hide: the embedding's."""
+    """Non-layer fraction that cannot overlap: the embedding."""
     return xp.where(pp > 1.0, 1.0, 1.0 / (2.0 - tied_embeddings))
 
 
@@ -159,10 +159,10 @@ def _shown(sent, late, layers, compute, overlap, contention):
 
 
 SHARED = (
-    "gathering and reduction share the network; beside the first layer nothing is reduced, beside"
-    " the last nothing gathered"
+    "gathers and reductions share the network; no reduction is concurrent with the first "
+    "layer, no gather with the last"
 )
-KEPT = "the first layer's weights are kept from the forward"
+KEPT = "weights of the first layer are kept from the forward pass"
 
 
 @formula(
@@ -183,7 +183,7 @@ def exposed_forward_pass_time(
     sharded_overlap,
     overlap_slowdown,
 ):
-    """What a forward exposes that gathers each layer's weights."""
+    """Exposed ZeRO-3 weight gathers per forward pass, layer by layer."""
     # The first weights come before all computing, as the last gradients go after it.
     compute, layer, ends = layer_compute_forward_time, layer_gather_time, non_layer_gather_time
     return _pass(
@@ -210,7 +210,7 @@ def exposed_gather_pass_time(
     sharded_overlap,
     overlap_slowdown,
 ):
-    """What a backward exposes that gathers each layer's weights, and reduces nothing."""
+    """Exposed ZeRO-3 weight gathers per backward pass without reductions."""
     compute, layer, ends = layer_compute_backward_time, layer_gather_time, non_layer_gather_time
     return _pass(
         middle_layers, compute, layer, ends, 0.0, 0.0, 0.0, backward_layers_ahead,
@@ -228,7 +228,7 @@ def exposed_reduce_pass_time(
     sharded_overlap,
     overlap_slowdown,
 ):
-    """What a backward exposes that reduces each layer's gradients, and gathers nothing."""
+    """Exposed ZeRO-3 gradient reductions per backward pass without gathers."""
     compute, layer, ends = layer_compute_backward_time, layer_reduce_time, non_layer_reduce_time
     return _pass(
         middle_layers, compute, 0.0, 0.0, layer, ends, exposed_non_layer_fraction, 1.0,
@@ -248,7 +248,7 @@ def exposed_backward_pass_time(
     sharded_overlap,
     overlap_slowdown,
 ):
-    """What a backward exposes that gathers each layer's weights and reduces its gradients."""
+    """Exposed ZeRO-3 gathers and reductions per backward pass, layer by layer."""
     return _pass(
         middle_layers, layer_compute_backward_time, layer_gather_time, non_layer_gather_time,
         layer_reduce_time, non_layer_reduce_time, exposed_non_layer_fraction, 1.0, sharded_overlap,
@@ -278,7 +278,7 @@ def prefetched_backward_pass_time(
     sharded_overlap,
     overlap_slowdown,
 ):
-    """What a backward exposes that gathers weights so many layers ahead, and reduces gradients."""
+    """Exposed ZeRO-3 gathers and reductions per backward pass, with prefetched layers."""
     gather, reduce, compute = layer_gather_time, layer_reduce_time, layer_compute_backward_time
     sent = _all_sent(middle_layers, gather, non_layer_gather_time, reduce, non_layer_reduce_time)
     late = sharded_wait(middle_layers, compute, gather, reduce, backward_layers_ahead)
@@ -311,26 +311,26 @@ declare("layer_elements", ("dp_layer_parameters", "middle_moe_layers", "middle_l
 
 @formula(**FSDP)
 def paired_passes(backward_gathers, gradient_reductions):
-    """Backwards of a step that gather weights and reduce gradients."""
+    """Backward passes with weight gathers and gradient reductions per step."""
     return xp.minimum(backward_gathers, gradient_reductions)
 
 
 @formula(**FSDP)
 def gather_passes(backward_gathers, gradient_reductions):
-    """Backwards of a step that gather weights alone."""
+    """Backward passes with weight gathers only per step."""
     return xp.maximum(backward_gathers - gradient_reductions, 0.0)
 
 
 @formula(**FSDP)
 def reduce_passes(gradient_reductions, backward_gathers):
-    """Backwards of a step that reduce gradients alone."""
+    """Backward passes with gradient reductions only per step."""
     return xp.maximum(gradient_reductions - backward_gathers, 0.0)
 
 
 @formula(
     assumes=(
         "micro-batches hide nothing of one another's",
-        "what two ranks hold (DualPipe) isn't sharded in stage 3",
+        "DualPipe copies are not sharded by ZeRO-3",
     ),
     **FSDP,
 )
@@ -344,7 +344,7 @@ def exposed_sharded_time(
     reduce_passes,
     exposed_reduce_pass_time,
 ):
-    """Gathering and reduction of stage 3 of ZeRO that nothing hides, in a step."""
+    """Exposed ZeRO-3 gathers and reductions per step."""
     whole = forward_gathers * exposed_forward_pass_time
     whole = whole + paired_passes * exposed_backward_pass_time
     whole = whole + gather_passes * exposed_gather_pass_time
@@ -384,7 +384,7 @@ def sharding_copy_time(
     activation_bytes,
     reduction_bytes,
 ):
-    """Time of copies out of what stage 3 of ZeRO gathered and into what it reduces, in a step."""
+    """ZeRO-3 copy-out of gathers and copy-in of reductions per step."""
     often = (forward_gathers + backward_gathers, gradient_reductions)
     # A gradient is read as it was computed, and written as it is reduced.
     both = activation_bytes + reduction_bytes

@@ -52,11 +52,12 @@ SOURCES: dict[str, dict[str, Any]] = {
         "where": "transformer_engine/pytorch/module/base.py: methods of initialize_ub; NVIDIA's"
         " presets leave no margin in bulk (NVIDIA/NeMo, tp_overlap_configs/userbuffers.py)",
         "assumes": (
-            "products and collectives take what the tuner of userbuffers charges for them",
-            "a pair that would take longer than one after the other runs so, and so does one"
-            " whose ranks are on several nodes",
-            "userbuffers start no sooner and send no faster than a collective in turn",
-            "a product in pieces is slower than a whole one as in short runs, at the step's rate",
+            "GEMMs and collectives as in the Userbuffers tuner",
+            "a pair runs sequentially if overlap takes longer, or if its ranks are on several "
+            "nodes",
+            "Userbuffers at best have the start and bandwidth of a sequential collective",
+            "a chunked GEMM is slower than an unsplit one by the short-burst ratio, at the "
+            "rate of the step",
         ),
     },
     "decomposed": {
@@ -75,16 +76,15 @@ UB, DEC = ({"tp_mechanism": mechanism} for mechanism in TREATMENTS)
 
 @derived(when=UB)
 def pair_burst_ratio(step_matmul_time, launch_time, burst_matmul_time):
-    """Rate of a pair's product in short runs by that in the step."""
+    """Short-burst GEMM rate / rate in the step."""
     some = burst_matmul_time > 0.0
     lasting = xp.maximum(step_matmul_time - launch_time, 0.0)
     return xp.where(some, lasting / xp.where(some, burst_matmul_time, 1.0), 1.0)
 
 
-@derived(assumes=("rates fitted on runs whose products were cut have the cut's loss in them (0"
-                  " then)",))  # fmt: skip
+@derived(assumes=("rates fitted on runs with split GEMMs include the splitting loss (0 then)",))
 def chunked_matmul_time(chunking_slowdown, step_matmul_time):
-    """Time of a pair's product that is cut into chunks."""
+    """GEMM time in chunks."""
     return (1.0 + chunking_slowdown) * step_matmul_time
 
 
@@ -152,7 +152,7 @@ def _pair(product: str, kind: str, sent: str, pairing: str, mechanism: str) -> s
 # all_reduce without sequence parallelism, and a mixture's blocks beyond attention.
 
 BLOCKS = {"attention": ("qkv", "attention_output"), "mlp": ("mlp_up", "mlp_down")}
-UNPAIRED = "a mixture's shared experts have no mechanism"
+UNPAIRED = "shared experts have no overlap mechanism"
 
 
 def _repeated(gathers, gather, reductions, scatter):

@@ -362,7 +362,7 @@ def _of_label(name: str) -> str:
 def _of_quantity(name: str) -> str:
     one = VOCABULARY[name]
     unit = UNITS.get(one.units, one.units) if one.units != "1" else ""
-    text = one.meaning.removeprefix("whether ")
+    text = one.meaning.removesuffix(" (0 or 1)")
     return f"{text}: on or off" if is_switch(name) else f"{text}{f' [{unit}]' if unit else ''}"
 
 

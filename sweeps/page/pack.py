@@ -58,8 +58,6 @@ _FACTS = ("peak_memory", "mfu", "busbw", "lower_bound_ratio", "cost_per_trillion
          "chosen_algorithm")  # fmt: skip
 _GROUPS = {"memory": "Memory, by part", "step_parts": "Time of a step, by part",
            "communication": "Communication, by dimension"}  # fmt: skip
-# Of these the meaning ends with what is the same for each dimension.
-_MEASURES = ("_communication_time", "_communication_volume", "_communication_energy")
 _SHORT = 20  # letters of a name of a control
 _LARGEST = {1: np.uint8, 2: np.uint16, 4: np.int32}
 
@@ -325,8 +323,7 @@ def _title(name: str, attrs: Mapping[str, Any]) -> str:
     if row.title or row.words.strip():
         return row.title or row.words.strip()
     if name in VOCABULARY and name not in PLAN_NAMES:
-        whole, _, part = style.long_name(name, attrs, short=True).rpartition(": ")
-        return whole if name.endswith(_MEASURES) else part
+        return display.of_part(style.long_name(name, attrs, short=True))
     reduced = "long_name" in attrs and name not in PLAN_NAMES
     return style.long_name(name, attrs, short=True) if reduced else style.plain(name)
 

@@ -246,7 +246,7 @@ def _legend(figure: Figure, view: View, points: _Points, front: NDArray[np.int64
         samples.append(("Pareto front", _FRONT))
     if np.isfinite(points.limit):
         text = scale_of(view.units(figure["x"])).given(points.limit, 3)
-        name = sentence(short_name(view, figure["capacity"]).removeprefix("memory: "))
+        name = sentence(short_name(view, figure["capacity"]))
         samples.append((f"{name}: {text}", _CAPACITY))
     return Legend(samples)
 

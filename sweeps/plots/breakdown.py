@@ -174,8 +174,7 @@ def _limits(
             f"{units}"
         )
         raise InputError(message)
-    words = short_name(view, capacity)
-    return bars.values(view, capacity), sentence(words.removeprefix("memory: "))
+    return bars.values(view, capacity), sentence(short_name(view, capacity))
 
 
 def _notes(figure: Figure, view: View, rest: NDArray[np.float64], *, chosen: bool) -> list[str]:

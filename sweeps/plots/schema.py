@@ -493,7 +493,7 @@ def labelled(parts: Iterable[Part], attrs: Mapping[str, Mapping[str, Any]]) -> l
 
 
 def _distinct(names: Mapping[str, str]) -> dict[str, str]:
-    """Return names without what they have in common: what follows or leads a colon, first words."""
+    """Return names without what they share: what follows or leads a colon, first, last words."""
     if len(names) < 2:
         return dict(names)
     pieces = {name: words.rpartition(": ") for name, words in names.items()}
@@ -508,7 +508,8 @@ def _distinct(names: Mapping[str, str]) -> dict[str, str]:
             for name, (start, _, end) in pieces.items()
         }
     words = [text.split() for text in short.values()]
-    same = 0
-    while all(len(one) > same + 1 and one[same] == words[0][same] for one in words):
-        same += 1
-    return {name: " ".join(one[same:]) for name, one in zip(short, words, strict=True)}
+    while all(len(one) > 1 and one[0] == words[0][0] for one in words):
+        words = [one[1:] for one in words]
+    while all(len(one) > 1 and one[-1] == words[0][-1] for one in words):
+        words = [one[:-1] for one in words]
+    return {name: " ".join(one).rstrip(",") for name, one in zip(short, words, strict=True)}

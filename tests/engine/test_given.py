@@ -111,7 +111,7 @@ def test_what_nothing_gives_is_told_with_what_needs_it() -> None:
     with pytest.raises(InputError) as caught:
         sweeps.sweep(["time", "energy"], topology=["ring", "torus"], ranks=8)
     (line,) = caught.value.faults
-    size = "the message size (as nccl-tests counts it)"
+    size = "the message size (nccl-tests convention)"
     assert line == f"time needs {size}; give message_bytes as an axis or a constant"
 
 

@@ -197,9 +197,7 @@ def test_an_operation_beside_a_step_needs_its_size_and_ranks() -> None:
     size, ranks = str(raised.value).splitlines()
     assert size.startswith("time needs the message size")
     assert size.endswith("give message_bytes as an axis or a constant")
-    assert ranks == (
-        "time needs the number of ranks in the group; give ranks as an axis or a constant"
-    )
+    assert ranks == ("time needs the ranks in the group; give ranks as an axis or a constant")
     with pytest.raises(InputError, match=r"ranks = '\.\.': is of an operation, and no message"):
         prepare({"constants": {**RUN, "ranks": 8}})
 

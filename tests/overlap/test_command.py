@@ -286,8 +286,8 @@ def test_a_file_s_spec_gives_it_again(cli: Runner, tmp_path: Path) -> None:
         (
             'mechanism = "pipeline"\npp = 4\nnum_micro_batches = 8',
             [
-                f"the mechanism pipeline needs the time of {what}"
-                for what in ("a stage's forward", "a stage's whole backward", "one transfer")
+                f"the mechanism pipeline needs the {what} time per"
+                for what in ("forward", "backward", "PP send/recv")
             ],
         ),
         (
@@ -350,10 +350,10 @@ def test_timelines_as_a_figure(cli: Runner, tmp_path: Path) -> None:
     [
         (
             "--compute 1",
-            ["two_durations needs the time of the communication by itself; give --comm"],
+            ["two_durations needs the communication time without overlap; give --comm"],
         ),
-        ("", ["--mechanism two_durations needs the time of the computation", "; give --comm"]),
-        ("--kind all", ["--kind all needs the time of the computation", "; give --comm"]),
+        ("", ["--mechanism two_durations needs the compute time without overlap", "; give --comm"]),
+        ("--kind all", ["--kind all needs the compute time without overlap", "; give --comm"]),
         ("--kind foo --compute 1x --comm -3", ["--kind = 'foo'", "--compute = '1x'", "--comm"]),
         (
             "--compute 1 --comm 1 --buckets 3",
@@ -368,7 +368,7 @@ def test_timelines_as_a_figure(cli: Runner, tmp_path: Path) -> None:
         ("--compute 1 --comm 1,2 --timeline x.json", ["--timeline = 'communication_time 2'"]),
         (
             "--kind zero3_prefetch --compute 1 --comm 1",
-            ["--kind zero3_prefetch needs the weights of one layer; give --layer-elements"],
+            ["--kind zero3_prefetch needs the weight elements per layer; give --layer-elements"],
         ),
         (
             "--kind pipeline --compute 1 --comm 1",

@@ -22,21 +22,25 @@ COLLECTIVES = (
 )
 TOPOLOGIES = ("ring", "tree", "hierarchical", "switch", "mesh", "torus")
 ATTRS: dict[str, dict[str, str]] = {
-    "ranks": {"long_name": "number of ranks in the group", "units": "1", "symbol": "$N$"},
+    "ranks": {"long_name": "ranks in the group", "units": "1", "symbol": "$N$"},
     "message_bytes": {
-        "long_name": "message size (as nccl-tests counts it)",
+        "long_name": "message size (nccl-tests convention)",
         "units": "byte",
         "symbol": "$M$",
     },
-    "latency": {"long_name": "latency of one link", "units": "s", "symbol": r"$\alpha$"},
+    "latency": {"long_name": "link latency", "units": "s", "symbol": r"$\alpha$"},
     "bandwidth": {
         "long_name": "bandwidth of one direction of one link",
         "units": "byte s-1",
         "symbol": "$B$",
     },
-    "time": {"long_name": "time of the operation", "units": "s", "symbol": "$T$"},
-    "measured_time": {"long_name": "measured time of the operation", "units": "s"},
-    "lower_bound": {"long_name": "physical lower bound of the time", "units": "s", "symbol": "$L$"},
+    "time": {"long_name": "collective time", "units": "s", "symbol": "$T$"},
+    "measured_time": {"long_name": "measured collective time", "units": "s"},
+    "lower_bound": {
+        "long_name": "lower bound of the collective time",
+        "units": "s",
+        "symbol": "$L$",
+    },
 }
 
 

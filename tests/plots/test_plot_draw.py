@@ -45,8 +45,8 @@ def test_curves_say_what_they_show(networks: Make, tmp_path: Path) -> None:
     for words in (
         "How long does all_reduce take, by message size and topology?",
         "band not known · all_reduce · dgx-h100 · 64 ranks",
-        "Message size (as nccl-tests counts it), M",
-        "Time of the operation, T",
+        "Message size (nccl-tests convention), M",
+        "Collective time, T",
         "32 MiB",
         "100 µs",
         "hierarchical",

@@ -88,7 +88,7 @@ def test_symbols_become_plain_text_or_nothing(latex: str, text: str) -> None:
 
 
 def test_names() -> None:
-    attrs = {"long_name": "message size (as nccl-tests counts it)"}
+    attrs = {"long_name": "message size (nccl-tests convention)"}
     assert long_name("message_bytes", attrs) == attrs["long_name"]
     assert long_name("message_bytes", attrs, short=True) == "message size"
     assert long_name("message_bytes", {}) == "message bytes"

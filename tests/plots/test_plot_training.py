@@ -165,7 +165,7 @@ def test_communication_is_stacked_by_dimension(of: str, units: str) -> None:
     assert units in title(canvas)
     legend = [text.get_text() for text in canvas.legends[0].get_texts()]
     # The bars stand, and are read from the top.
-    assert legend == ["Data parallelism", "Pipeline parallelism", "Tensor parallelism"]
+    assert legend == ["DP", "PP", "TP"]
 
 
 def test_a_dimensions_forwards_are_not_counted_twice() -> None:
@@ -250,7 +250,7 @@ def test_the_capacity_is_a_line_and_what_is_beyond_it_striped() -> None:
     assert [weight == "bold" for weight in weights] == (peak > CAPACITY).tolist()
     texts = [text.get_text() for text in canvas.legends[0].get_texts()]
     assert texts[-1] == "does not fit"
-    assert texts[-2].replace("\n", " ") == "What the GPU has: 80 GB"
+    assert texts[-2].replace("\n", " ") == "GPU memory capacity: 80 GB"
 
 
 def test_a_capacity_by_machine_is_each_panels_own() -> None:
@@ -490,11 +490,11 @@ def test_every_part_of_a_step_has_its_own_colour() -> None:
 
 
 def test_labels_leave_out_what_all_have_in_common() -> None:
-    attrs = {name: {"long_name": f"memory of the fullest stage: {MEMORY[name]}"} for name in MEMORY}
+    attrs = {name: {"long_name": MEMORY[name]} for name in MEMORY}
     parts = stacked("memory", tuple(MEMORY), chosen=True)
-    assert labelled(parts, attrs) == list(MEMORY.values())
+    assert labelled(parts, attrs) == [one.removesuffix(", peak stage") for one in MEMORY.values()]
     alone = stacked("memory", ("peak_weight_memory",), chosen=True)
-    assert labelled(alone, attrs) == ["memory of the fullest stage: weights"]
+    assert labelled(alone, attrs) == ["weights, peak stage"]
 
 
 def test_a_bar_that_stands_for_nothing_keeps_its_place() -> None:

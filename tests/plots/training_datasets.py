@@ -14,49 +14,43 @@ GIB = 2.0**30
 CAPACITY = 80e9
 FAULTS = ("product_of_degrees", "batch_not_divisible", "does_not_fit")
 MEMORY = {
-    "peak_weight_memory": "weights",
-    "peak_gradient_memory": "gradients",
-    "peak_optimizer_memory": "states of the optimizer",
-    "peak_zero3_gathered_memory": "weights that ZeRO-3 holds gathered",
-    "peak_unsharded_gradient_memory": "gradients that wait, not sharded yet",
-    "peak_saved_activation_memory": "activations of layers, of all micro-batches in flight",
-    "peak_logits_memory": "logits and loss",
-    "peak_nccl_buffer_memory": "buffers of the communicators",
-    "peak_context_bytes": "the driver's context",
+    "peak_weight_memory": "weights, peak stage",
+    "peak_gradient_memory": "gradients, peak stage",
+    "peak_optimizer_memory": "optimizer states, peak stage",
+    "peak_zero3_gathered_memory": "weights gathered by ZeRO-3, peak stage",
+    "peak_unsharded_gradient_memory": "gradients not yet sharded, peak stage",
+    "peak_saved_activation_memory": "activations saved for the backward pass, peak stage",
+    "peak_logits_memory": "logits and loss, peak stage",
+    "peak_nccl_buffer_memory": "NCCL buffers, peak stage",
+    "peak_context_bytes": "CUDA context, peak stage",
 }
 STEP = {
-    "matmul_part_time": "time of a step: matrix products of its layers",
-    "attention_part_time": "time of a step: scores and values",
-    "elementwise_part_time": "time of a step: element-wise work",
-    "recompute_part_time": "time of a step: what it computes again for the backward",
-    "host_part_time": "time of a step: what waiting for the host adds",
-    "exposed_tp_time": "time of a step: tensor parallelism's exposed communication",
-    "exposed_cp_time": "time of a step: context parallelism's exposed communication",
-    "exposed_ep_time": "time of a step: expert parallelism's exposed communication",
-    "stage_imbalance_time": "time that the first and the last stage's extra work adds",
-    "bubble_time": "time for which a device waits for the pipeline to fill and drain",
-    "exposed_pp_time": "time that transfers between stages add to the pipeline",
-    "exposed_dp_time": "time of a step: data parallelism's exposed communication",
-    "optimizer_time": "time of a step: the optimizer's update",
-    "step_overhead": "time of a step that no part explains",
+    "matmul_part_time": "step time: layer GEMMs",
+    "attention_part_time": "step time: attention (QK, PV)",
+    "elementwise_part_time": "step time: element-wise kernels",
+    "recompute_part_time": "step time: recomputation",
+    "host_part_time": "step time: launch-bound time",
+    "exposed_tp_time": "step time: exposed TP communication",
+    "exposed_cp_time": "step time: exposed CP communication",
+    "exposed_ep_time": "step time: exposed EP communication",
+    "stage_imbalance_time": "step time lost to uneven first and last stages",
+    "bubble_time": "pipeline bubble",
+    "exposed_pp_time": "exposed pipeline communication per step",
+    "exposed_dp_time": "step time: exposed DP communication",
+    "optimizer_time": "step time: optimizer update",
+    "step_overhead": "step time: fixed overhead (not modeled)",
 }
-DIMENSIONS = {
-    "tp": "tensor parallelism",
-    "cp": "context parallelism",
-    "pp": "pipeline parallelism",
-    "ep": "expert parallelism",
-    "dp": "data parallelism",
-}
+DIMENSIONS = ("tp", "cp", "pp", "ep", "dp")
 COORDINATES = {
-    "tp": ("tensor-parallel degree", "1"),
-    "pp": ("pipeline-parallel degree", "1"),
-    "dp": ("data-parallel degree", "1"),
-    "micro_batch_size": ("sequences of a micro-batch", "1"),
-    "global_batch_size": ("sequences of a step, over all ranks", "1"),
-    "world_size": ("GPUs of the plan", "1"),
-    "sequence_length": ("tokens in a sequence", "1"),
-    "inter_bandwidth": ("bandwidth of one direction of one link between nodes", "byte s-1"),
-    "memory_capacity": ("memory: what the GPU has", "byte"),
+    "tp": ("tensor-parallel size (TP)", "1"),
+    "pp": ("pipeline-parallel size (PP)", "1"),
+    "dp": ("data-parallel size (DP)", "1"),
+    "micro_batch_size": ("sequences per micro-batch", "1"),
+    "global_batch_size": ("sequences per step, over all ranks", "1"),
+    "world_size": ("GPUs", "1"),
+    "sequence_length": ("sequence length in tokens", "1"),
+    "inter_bandwidth": ("NIC bandwidth, per direction", "byte s-1"),
+    "memory_capacity": ("GPU memory capacity", "byte"),
     "recompute": ("activations computed again in the backward pass", ""),
     "model": ("model", ""),
     "hardware": ("machine", ""),
@@ -169,22 +163,21 @@ def make_training(
         found[name] = (dims, values, {"long_name": words, "units": units})
 
     for name, words in MEMORY.items():
-        put(name, whole[name], f"memory of the fullest stage: {words}", "byte")
-    put("peak_memory", np.where(masked, np.nan, peak), "memory: all together", "byte")
+        put(name, whole[name], words, "byte")
+    put("peak_memory", np.where(masked, np.nan, peak), "peak memory per GPU", "byte")
     for name, words in STEP.items():
         put(name, whole[name], words, "s")
-    put("step_time", time, "time of a step", "s")
-    put("mfu", flops / time / 989e12, "model's FLOP/s by the peak, masked scores counted", "1")
-    put("tokens_per_second", tokens * batch / time, "tokens a second, over all GPUs", "s-1")
-    for name, words in DIMENSIONS.items():
-        about = f"communication of a step for {words}"
+    put("step_time", time, "step time", "s")
+    put("mfu", flops / time / 989e12, "MFU, full attention FLOPs", "1")
+    put("tokens_per_second", tokens * batch / time, "tokens/s over all GPUs", "s-1")
+    for name in DIMENSIONS:
         filled = {"time": spent[name], "volume": volume[name]}
         for measure, units, what in (
-            ("time", "s", "time, if nothing overlaps"),
-            ("volume", "byte", "most bytes that a rank sends"),
+            ("time", "s", "communication per step, before overlap"),
+            ("volume", "byte", "bytes sent per rank and step (maximum)"),
         ):
             values = np.where(masked, np.nan, filled[measure])
-            put(f"{name}_communication_{measure}", values, f"{about}: {what}", units)
+            put(f"{name}_communication_{measure}", values, f"{name.upper()} {what}", units)
     found["status"] = (
         dims,
         status,
