@@ -258,7 +258,7 @@ def test_importing_is_light() -> None:
     """Heavy libraries come when they are used."""
     script = """
 import sys, sweeps
-heavy = {"xarray", "matplotlib", "netCDF4", "pint", "rich", "numpy"}
+heavy = {"xarray", "matplotlib", "netCDF4", "rich", "numpy"}
 print(sorted(heavy & set(sys.modules)))
 sweeps.sweep
 print(sorted(heavy & set(sys.modules)))

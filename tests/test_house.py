@@ -33,7 +33,7 @@ WINGS = (
 )  # fmt: skip
 # What sweeps has at its top hands on to api and cli.
 ENTRIES = ("__init__", "__main__")
-HEAVY = {"numpy", "xarray", "matplotlib", "netCDF4", "pint", "rich", "pandas"}
+HEAVY = {"numpy", "xarray", "matplotlib", "netCDF4", "rich", "pandas"}
 STANDARD = set(sys.stdlib_module_names)
 
 

@@ -1,9 +1,9 @@
 """Text with units to numbers in canonical units, and back for people.
 
 A number, a prefix and a unit (``400 Gbit/s``, ``64MiB``, ``5 pJ/bit``) are read by the small table
-below; arithmetic (``18 * 25 GB/s``) goes to pint, with a registry that holds the same table and
-nothing else.  Bits and bytes are never guessed: ``Gb`` is a gigabit, ``GB`` a gigabyte, and what
-could be either, or decimal as well as binary (``gb``, ``KB``), is refused.
+below, and so is arithmetic with them (``18 * 25 GB/s``): exactly, and rounded once.  Bits and bytes
+are never guessed: ``Gb`` is a gigabit, ``GB`` a gigabyte, and what could be either, or decimal as
+well as binary (``gb``, ``KB``), is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.errors import nearest, refuse
 
 if TYPE_CHECKING:
-    import pint
+    from fractions import Fraction
 
 
 class _Unit(NamedTuple):
@@ -100,10 +100,9 @@ _NOT_FINITE = re.compile(r"(?P<sign>[+-]?)(?P<word>infinity|inf|unlimited|nan)\b
 UNLIMITED = "unlimited"  # how people write an infinite rate or size
 _TOKEN = re.compile(r"(?P<symbol>[^\W\d_]+|%|\$)(?P<power>-?\d)?")
 _UNDERSCORES = re.compile(r"_(?!\d)|__")
-# Not for pint: powers of powers, which take forever, and characters without a meaning here.
-_UNREADABLE = re.compile(
-    r"(\*\*|\^).*(\*\*|\^)|(\*\*|\^)\s*[^\d\s-]|(\*\*|\^)\s*-?\s*(\d{3}|\d*\.)|[^\w\s.+\-*/^()]"
-)
+# Powers of powers, which take forever, and characters without a meaning here.
+_UNREADABLE = re.compile(r"(\*\*|\^).*(\*\*|\^)|[^\w\s.+\-*/^()]")
+_PIECE = re.compile(r"(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE][+-]?\d+)?|[^\W\d_]+|\*\*|\S")
 _EXPONENT = re.compile(r"(?<![^\W\d])(\d[\d_.]*|\.\d+)[eE][+-]?\d+")
 _ARITHMETIC = re.compile(r"[*()^]|/\s*\d|\d\s*[+-]\s*\d")
 _LONGEST, _LARGEST_EXPONENT = 120, 400
@@ -320,45 +319,106 @@ def _about(units: str) -> _Canonical:
     return _CANONICAL.get(units) or _Canonical(f"a {units}", f"'1 {units}'", units, "")
 
 
-@lru_cache(maxsize=1)
-def _registry() -> pint.UnitRegistry[Any]:
-    """Return a pint registry that knows the table above and nothing else (pint's own has traps).
+class _Exact(NamedTuple):
+    """A value of an expression, exactly, and its powers of the base units."""
 
-    Its import takes as long as all the rest of a short command, so it is late.
-    """
-    import pint
+    size: Fraction
+    powers: tuple[int, ...]
 
-    registry: pint.UnitRegistry[Any] = pint.UnitRegistry(None)
-    for name in _BASE:
-        registry.define(f"{name} = [{name}]")
-    for symbol, unit in _SYMBOLS.items():
-        if symbol not in _BASE and symbol.isidentifier():
-            parts = zip(_BASE, unit.powers, strict=True)
-            size = " * ".join(f"{name} ** {power}" for name, power in parts)
-            registry.define(f"{symbol} = {unit.numerator} / {unit.denominator} * {size}")
-    return registry
+    def times(self, other: _Exact, power: int = 1) -> _Exact:
+        """Return this times a power of another."""
+        powers = (a + power * b for a, b in zip(self.powers, other.powers, strict=True))
+        return _Exact(self.size * other.size**power, tuple(powers))
 
 
 def _from_arithmetic(text: str, asked: _Asked) -> float:
-    """Read an expression of numbers and known units, by pint."""
+    """Read an expression of numbers and known units."""
     words = re.findall(r"[^\W\d]\w*", _EXPONENT.sub(r"\1", text))
     unknown = [word for word in words if word not in _SYMBOLS]
     if unknown:
         asked.refuse(f"has an unknown unit '{unknown[0]}'", _near(unknown[0]))
     if _UNREADABLE.search(text):
         asked.refuse("can't be read")
+    rest = _PIECE.findall(text)[::-1]
     try:
-        read: Any = _registry().parse_expression(text.replace("^", "**"))
-        result: Any = _registry().Quantity(read).to_root_units()
-        powers = tuple(int(result.dimensionality.get(f"[{name}]", 0)) for name in _BASE)
-        value = float(result.magnitude)
-    except Exception:  # whatever pint or its tokenizer makes of it, the user needs one line
+        read = _read_sum(rest)
+    except (ValueError, IndexError, ZeroDivisionError):
+        asked.refuse("can't be read")
+    if rest:
         asked.refuse("can't be read")
     if not words:  # without a unit, as a bare number
-        return asked.finite(asked.bare(value))
-    asked.check_kind(powers)
+        return asked.finite(asked.bare(_rounded(read.size)))
+    asked.check_kind(read.powers)
     wanted = _canonical(asked.units)
-    return asked.finite(value * wanted.denominator / wanted.numerator)
+    return asked.finite(_rounded(read.size * wanted.denominator / wanted.numerator))
+
+
+def _rounded(size: Fraction) -> float:
+    """Return the nearest 64-bit number; infinite or NaN where it doesn't fit."""
+    try:
+        return float(size) or (math.nan if size else 0.0)
+    except OverflowError:
+        return math.inf
+
+
+# Each of these takes what it reads off the end of a list of pieces, of which the next is the last.
+
+
+def _read_sum(rest: list[str]) -> _Exact:
+    total = _read_product(rest)
+    while rest and rest[-1] in ("+", "-"):
+        sign = -1 if rest.pop() == "-" else 1
+        size, powers = _read_product(rest)
+        if powers != total.powers:
+            raise ValueError
+        total = _Exact(total.size + sign * size, powers)
+    return total
+
+
+def _read_product(rest: list[str]) -> _Exact:
+    product = _read_factor(rest)
+    while rest and rest[-1] not in ("+", "-", ")"):
+        power = -1 if rest[-1] == "/" else 1
+        if rest[-1] in ("*", "/"):
+            rest.pop()
+        elif rest[-1][0] in ".0123456789":  # `1 000` isn't a product
+            raise ValueError
+        product = product.times(_read_factor(rest), power)
+    return product
+
+
+def _read_factor(rest: list[str]) -> _Exact:
+    """Read a number, a unit or a sum in parentheses, with its sign and its power."""
+    from fractions import Fraction  # few texts are arithmetic
+
+    piece = rest.pop()
+    if piece in ("+", "-"):
+        size, powers = _read_factor(rest)
+        return _Exact(-size if piece == "-" else size, powers)
+    if piece == "(":
+        value = _read_sum(rest)
+        if rest.pop() != ")":
+            raise ValueError
+    elif piece in _SYMBOLS:
+        unit = _SYMBOLS[piece]
+        value = _Exact(Fraction(unit.numerator, unit.denominator), unit.powers)
+    else:
+        exponent = re.search(r"[eE](.*)", piece)
+        if re.match(r"0\d", piece):  # a date's month isn't a number to take away
+            raise ValueError
+        if exponent and abs(int(exponent[1])) > _LARGEST_EXPONENT:
+            raise ValueError
+        value = _Exact(Fraction(piece), _PLAIN)
+    if not rest or rest[-1] not in ("**", "^"):
+        return value
+    rest.pop()
+    sign = -1 if rest[-1] == "-" else 1
+    if sign < 0:
+        rest.pop()
+    power = rest.pop()
+    if len(power) > 2:  # beyond any unit's, and soon beyond any patience
+        raise ValueError
+    return _Exact(Fraction(1), _PLAIN).times(value, sign * int(power))
 
 
 def plain(value: float, digits: int = 4) -> str:
