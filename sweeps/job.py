@@ -29,7 +29,6 @@ from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.software import APART, load_software
 from sweeps.spec.sweep import OF_OPERATION, Sweep, read_sweep
 from sweeps.spec.units import format_quantity, to_toml, with_si_units
-from sweeps.store import encode
 from sweeps.validate import SIZE_CLASSES
 
 if TYPE_CHECKING:
@@ -135,13 +134,15 @@ class Job:
     @cached_property
     def attrs(self) -> Mapping[str, str]:
         """Global attributes: made when a file or a dataset is, for they read all of the code."""
+        from sweeps.store.encode import fingerprint, provenance
+
         code, inputs = self.identity["code"], self.identity["inputs"]
-        found = encode.provenance(
+        found = provenance(
             title=self.sweep.title or self._title,
             summary=self.sweep.summary,
             spec_text=self.text,
             command=self.command,
-            fingerprint=encode.fingerprint(self.text, code, inputs),
+            fingerprint=fingerprint(self.text, code, inputs),
             references="; ".join(references(self.program.declarations())),
         )
         implied = "; ".join(f"{name} = {value}" for name, value in self.program.implied.items())
@@ -159,17 +160,19 @@ class Job:
     @cached_property
     def identity(self) -> Mapping[str, Any]:
         """What a result depends on beside the spec's text: ``code``, its digest, and ``inputs``."""
+        from sweeps.store.encode import code_digest, versions
+
         machines = {
             machine.name: (machine.figures, machine.in_network, machine.scale_out_in_network)
             for machine in self.resolved.machines
         }
-        inputs = {**self.options, "versions": encode.versions(), "machines": repr(machines)}
+        inputs = {**self.options, "versions": versions(), "machines": repr(machines)}
         if self.resolved.models:
             said = {one.name: (one.shapes, one.trained) for one in self.resolved.models}
             inputs["models"] = repr(said)
         if self.measured is not None:
             inputs["measured"] = self.measured.digest
-        return {"code": encode.code_digest(), "inputs": inputs}
+        return {"code": code_digest(), "inputs": inputs}
 
     @property
     def _title(self) -> str:

@@ -22,8 +22,9 @@ from sweeps.cli.options import (
     show_sensitivity,
     sweep_of_options,
 )
+from sweeps.cli.tables import as_table
 from sweeps.cli.typed import flag_of, folder_option, folders_of
-from sweeps.cli.write import Output, as_table, figures_of, readable
+from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job
 from sweeps.result import Result, command_line
@@ -254,6 +255,7 @@ def _check(output: Path, *, overwrite: bool) -> None:
 
 def _write(page: Page, output: Path, *, overwrite: bool, notes: TextIO | None = None) -> None:
     from sweeps.page.write import write_page
+    from sweeps.store.publish import readable
 
     written = write_page(page, output, overwrite=overwrite)
     (notes or sys.stdout).write(f"wrote {output} ({readable(written)})\n")
@@ -268,6 +270,7 @@ def write_stored(
     notes: TextIO | None = None,
 ) -> None:
     """Write the page of a stored sweep, and say so."""
+    from sweeps.cli.files import figures_of
     from sweeps.page.pack import page_of
     from sweeps.store.netcdf import open_dataset
 

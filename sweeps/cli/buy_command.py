@@ -21,8 +21,9 @@ from sweeps.cli.options import (
     price_words,
 )
 from sweeps.cli.plan_command import OTHERS, check_options_used, length_words, read_number
+from sweeps.cli.progress import Progress
 from sweeps.cli.typed import flag_of, flags_of, folders_of
-from sweeps.cli.write import Output, Progress
+from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault, refuse
 from sweeps.own_formulas import load_formulas
 from sweeps.result import Result, aligned, fitted, prose, provenance_of

@@ -31,8 +31,9 @@ from sweeps.cli.options import (
     show_sensitivity,
     sweep_of_options,
 )
+from sweeps.cli.tables import as_table
 from sweeps.cli.typed import flag_of, folders_of
-from sweeps.cli.write import Output, as_table
+from sweeps.cli.write import Output
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault, needs, refuse, tell_all

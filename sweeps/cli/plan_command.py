@@ -21,8 +21,9 @@ from sweeps.cli.options import (
     sweep_of_options,
 )
 from sweeps.cli.plan_question import CALCULATED, Asked
+from sweeps.cli.progress import Progress
 from sweeps.cli.typed import flag_of, flags_of, folders_of
-from sweeps.cli.write import Output, Progress
+from sweeps.cli.write import Output
 from sweeps.errors import fault, tell_all
 from sweeps.origin import Origin
 from sweeps.own_formulas import load_formulas

@@ -23,8 +23,8 @@ from sweeps.cli.numbers import shown
 from sweeps.cli.options import grouped_lines, price_words
 from sweeps.cli.plan_experts import bullets, expert_lines
 from sweeps.cli.plan_question import Asked
+from sweeps.cli.progress import Progress
 from sweeps.cli.typed import flag_of
-from sweeps.cli.write import Progress
 from sweeps.engine.grid import is_row_number
 from sweeps.job import Job
 from sweeps.result import Result, aligned, fitted, prose, room

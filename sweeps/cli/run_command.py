@@ -14,6 +14,7 @@ import click
 from sweeps.bands import UNKNOWN, bands_of
 from sweeps.cli.analysis_command import analysis_of_options, write_stored
 from sweeps.cli.analysis_command import command as analysis
+from sweeps.cli.files import answer_lines, draw_figures
 from sweeps.cli.options import (
     assumed_lines,
     file_options,
@@ -23,7 +24,7 @@ from sweeps.cli.options import (
     unused_lines,
 )
 from sweeps.cli.typed import Command, folder_option, folders_of
-from sweeps.cli.write import Output, answer_lines, draw_figures
+from sweeps.cli.write import Output
 from sweeps.display import of_records
 from sweeps.errors import RunError, fault, nearest, refuse, tell_all
 from sweeps.impossible import impossible_rows

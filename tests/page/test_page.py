@@ -17,7 +17,7 @@ import xarray as xr
 
 import sweeps
 from sweeps.bands import band_words
-from sweeps.cli.write import figures_of
+from sweeps.cli.files import figures_of
 from sweeps.errors import InputError
 from sweeps.page import pack, write
 from sweeps.page.pack import page_of

@@ -12,7 +12,7 @@ import pytest
 
 import sweeps as package
 from overhead.step.parts import PARTS
-from sweeps.cli.write import draw_figures
+from sweeps.cli.files import draw_figures
 from sweeps.search.answer import range_figures
 from sweeps.search.repair import best_at
 from sweeps.search.request import read_request

@@ -62,7 +62,7 @@ def test_no_text_meets_another(path: Path, name: str, monkeypatch: pytest.Monkey
         return []
 
     monkeypatch.setattr(draw, "save", take)
-    from sweeps.cli.write import draw_figures
+    from sweeps.cli.files import draw_figures
 
     with using(name):
         draw_figures(path, dataset=open_dataset(path))

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import sweeps as public
-from sweeps.cli.write import answer_lines
+from sweeps.cli.files import answer_lines
 from sweeps.job import prepare
 from sweeps.plots.draw import effects
 from sweeps.spec.catalog import find_sweep

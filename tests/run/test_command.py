@@ -13,7 +13,7 @@ import pytest
 from sweeps.blocks import run
 from sweeps.blocks.estimate import Estimate, duration, estimate, limits_for
 from sweeps.blocks.run import Assignment, Means, cut_for, here, keeps_blocks
-from sweeps.cli.write import Progress
+from sweeps.cli.progress import Progress
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import Block
 from sweeps.engine.program import Steps

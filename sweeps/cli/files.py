@@ -1,0 +1,188 @@
+"""A result or a job to a file, the figures beside it, and what a stored one says."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from sweeps.blocks.estimate import Estimate, lines
+from sweeps.blocks.run import Means, clear, write_sweep
+from sweeps.cli.progress import progress_to
+from sweeps.engine.grid import SUBJECT
+from sweeps.errors import InputError, fault, nearest
+from sweeps.job import Job
+from sweeps.plots.data import PLACE, subject_of
+from sweeps.plots.declare import check_figures, variables_of
+from sweeps.plots.defaults import default_figures, main_variable
+from sweeps.plots.draw import best_cells, draw, effects, tabulate
+from sweeps.plots.schema import Figure
+from sweeps.result import Result, aligned, csv_lines, stored_as
+from sweeps.spec.former import renamed
+from sweeps.store.encode import Storage
+from sweeps.store.netcdf import is_complete, open_dataset, write
+from sweeps.store.publish import NewFile, check_output, system_calls
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Figures = Sequence[Mapping[str, Any]]
+
+
+def store(result: Result, path: Path, given: Mapping[str, Any]) -> int:
+    """Write a result as a dataset; return its bytes."""
+    with progress_to(path) as progress:
+        written = write(
+            path,
+            result.bare,
+            result.blocks,
+            overwrite=bool(given["overwrite"]),
+            progress=progress("writing"),
+            **stored_as(given),
+        )
+    return written.nbytes
+
+
+def run_to(job: Job, path: Path, given: Mapping[str, Any], notes: TextIO) -> int:
+    """Evaluate a job block by block into a dataset; return its bytes."""
+    zarr = given.get("kind") == "zarr"
+    check_output(path, overwrite=bool(given["overwrite"]), folder=zarr)
+    job.check_size()
+    means = Means(
+        overwrite=bool(given["overwrite"]),
+        resume=bool(given.get("resume")),
+        workers=given.get("workers") or 0,
+        scheduler=given.get("scheduler"),
+        zarr=zarr,
+        max_memory=given.get("max_memory") or "2GiB",
+        formulas=own_formulas(given.get("formulas", ())),
+    )
+
+    def tell(estimate: Estimate) -> None:
+        notes.writelines(line + "\n" for line in lines(estimate))
+        notes.flush()
+
+    with progress_to(path) as progress:
+        written = write_sweep(
+            job,
+            path,
+            means,
+            Storage(**stored_as(given)),
+            progress=progress,
+            tell=tell if "max_memory" in given else None,
+        )
+    return written.nbytes
+
+
+def write_csv(result: Result, path: Path, *, overwrite: bool) -> int:
+    """Write the records as CSV, whole or not at all; return its bytes."""
+    target = check_output(path, overwrite=overwrite)
+    with system_calls(path), NewFile(target) as file:
+        for line in csv_lines(result.records(), result.header()):
+            file.write(line.encode("utf-8"))
+        file.publish()
+        return file.nbytes
+
+
+def is_done(path: Path, result: Result | Job) -> bool:
+    """Tell whether a file holds what would be written; sweep away what was left beside it."""
+    if isinstance(result, Result):
+        return is_complete(path, result.layout.attrs["fingerprint"])
+    complete = is_complete(path, result.attrs["fingerprint"])
+    if complete:
+        clear(path)
+    return complete
+
+
+def own_formulas(paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the names and the text of files of own formulas, for processes that need them too."""
+    return tuple((Path(path).name, Path(path).read_text(encoding="utf-8")) for path in paths)
+
+
+def draw_figures(
+    path: Path,
+    figures: Figures | Callable[[xr.Dataset], Figures] | None = None,
+    wanted: Sequence[str] = (),
+    notes: TextIO | None = None,
+    dataset: xr.Dataset | None = None,
+    suffix: str = "",
+) -> None:
+    """Draw figures beside a stored file: those given, its spec's, or what suits its dataset."""
+    dataset = open_dataset(path, require_ours=False) if dataset is None else dataset
+    checked = figures_of(dataset, figures(dataset) if callable(figures) else figures)
+    unknown = set(wanted) - {figure.name for figure in checked}
+    if unknown:
+        known = [figure.name for figure in checked]
+        raise InputError([fault("--figure", n, "is unknown", nearest(n, known)) for n in unknown])
+    notes = notes or sys.stdout
+    if not checked:
+        notes.write("drew nothing: no figure suits a dataset without an axis\n")
+    for figure in checked:
+        if wanted and figure.name not in wanted:
+            continue
+        stem = path.with_name(f"{path.stem}-{figure.name}{suffix}")
+        for made in draw(dataset, figure, stem):
+            notes.write(f"drew {made}\n")
+
+
+def figures_of(dataset: xr.Dataset, declared: Figures | None = None) -> list[Figure]:
+    """Return checked figures: those declared, a dataset's spec's, or what suits it."""
+    if not declared:
+        try:
+            spec = tomllib.loads(str(dataset.attrs.get("spec", "")))
+            declared = renamed(spec, "spec").get("figures")
+        except tomllib.TOMLDecodeError:
+            declared = None
+    subject = subject_of(dataset)
+    return check_figures(declared or default_figures(dataset), subject.dims, subject.variables)
+
+
+TABLES = ("curves", "scaling", "best")  # The kinds of figures that are tables as well
+_MOST_ROWS = 24
+_BEST = 8
+_MOST_READ = 10_000_000  # Cells from which nothing is read just to show some of them
+
+
+def answer_lines(path: Path) -> Iterator[str]:
+    """Yield what a stored sweep says: its first lines or map as a table, or its best cells."""
+    with open_dataset(path) as dataset:
+        main = main_variable(dataset, subject_of(dataset))
+        if main is None or dataset.variables[main].size > _MOST_READ:
+            return
+        own = [one for one in figures_of(dataset) if one.kind in TABLES]
+        # What is asked first, and what stands beside it: of the same lines another quantity.
+        alike = [one for one in own if _along(one) == _along(own[0])]
+        shown = [tabulate(dataset, one) for one in alike]
+        shown = shown or [best_cells(dataset, main, _BEST)]
+        changes = [*effects(dataset, own[0])] if own else []
+        changes += _of_others(dataset, own)
+    yield from changes  # The answer, then what was asked
+    for title, names, (heads, *rows), gaps in shown:
+        yield title
+        table, last = [heads, *rows[:_MOST_ROWS]], heads[-1].startswith(PLACE)
+        yield from aligned(table, left=names, keys=names, last=last)
+        yield from (f"  {gap}" for gap in gaps)
+        if len(rows) > _MOST_ROWS:
+            yield f"  ... and {len(rows) - _MOST_ROWS} more: --csv or --json give all"
+        yield ""
+
+
+def _along(figure: Figure) -> tuple[Any, ...]:
+    """Return what a figure lays its quantity along."""
+    keys = ("x", "lines", "panels", "at")
+    return (figure.kind, *(str(figure.options.get(key)) for key in keys))
+
+
+def _of_others(dataset: xr.Dataset, figures: Sequence[Figure]) -> Iterator[str]:
+    """Yield what the first figure of an operation says where the first of all is of a step."""
+    first: dict[str, Figure] = {}
+    for figure in figures:
+        shown = dataset.variables.get(variables_of(figure)[0])
+        first.setdefault("" if shown is None else shown.attrs.get(SUBJECT, ""), figure)
+    for figure in [*first.values()][1:]:
+        found = [f"  {line}" for line in effects(dataset, figure)]
+        if found:
+            yield tabulate(dataset, figure)[0]
+            yield from found

@@ -1,0 +1,212 @@
+"""A result's cells as a table for people, with what it says in a line or two."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sweeps import display
+from sweeps.bands import AT_RISK, FIT, FITS, NO_ROOM, band_of, brief
+from sweeps.cli.numbers import shown
+from sweeps.engine.validity import ONE_RANK
+from sweeps.impossible import impossible, too_many
+from sweeps.result import Result, table_lines
+from sweeps.spec.units import format_bytes, is_binary
+
+FOLLOWING = ("gpus_per_node", "mesh_nx", "mesh_ny", "mesh_nz")  # Axes that others tell
+PLAN = display.rows("plan", place="table")
+STATES = "first_stage_model_state_memory"
+
+
+def _wanted(result: Result, *, training: bool) -> list[str]:
+    """Return the variables that a table shows."""
+    values = {column.name: np.asarray(column.values) for column in result.layout.variables}
+    if not training:
+        shown = display.rows("collective", place="table")
+        wanted = [name for name in shown if name in values]
+        known = {*wanted, *display.rows("collective", place="report"), "chunks", "status"}
+        return wanted + [name for name in values if name not in known]
+    memory = "peak_memory" if "peak_memory" in values else STATES
+    times = [name for name in values if name.endswith("_communication_time")]
+    # Of what some plans have alone, what none here has is left out.
+    perhaps = {*times, "bubble_fraction"}
+    more = display.rows("communication", "step", "rates", "cost", place="table")
+    first = [name for name in ("step_time", "tokens_per_second_per_gpu", "mfu") if name in more]
+    usual = dict.fromkeys((*PLAN, *first, memory, *times, *more))
+    return [
+        name
+        for name in usual
+        if name in values and (name not in perhaps or np.any(values[name] > 0.0))
+    ] or list(values)
+
+
+_MOST_COMPARED = 5000  # Cells among which the best is looked for before a table
+# What is compared: one of two that wins is named.
+_SAID = {"message_bytes": "message", "world_size": "GPUs", "global_batch_size": "sequences a step",
+         "sequence_length": "tokens a sequence"}  # fmt: skip
+_RIVALS = ("algorithm", "topology", "hardware", "software", "mechanism", "model", "schedule")
+
+
+def extremes(result: Result, *, training: bool) -> Iterator[str]:
+    """Yield in a line or two what a table of many cells says: the ends, and what wins where."""
+    rows = list(result.values(_MOST_COMPARED + 1))
+    variables = {column.name for column in result.layout.variables}
+    main = next((name for name in ("step_time", "time") if name in variables), "")
+    done = [row for row in rows if main and np.isfinite(float(row[main]))]
+    if not done or len(rows) > _MOST_COMPARED:
+        return
+    axes = [n for n in rows[0] if n not in variables and len({row[n] for row in rows}) > 1]
+    if training:
+        yield from _best_steps(rows, done, axes)
+    else:
+        ends = (pick(done, key=lambda row: float(row[main])) for pick in (min, max))
+        yield "from " + " to ".join(
+            f"{shown(main, row[main])} ({_place(row, axes)}; {band_of(main, row.get)})"
+            for row in ends
+        )
+    # Models are no rivals: their steps are of other work.
+    rivals = [name for name in axes if name in _RIVALS and name != "model"]
+    if rivals:
+        others = [n for n in axes if n not in (rivals[0], *FOLLOWING)]
+        yield from _winners(done, main, rivals[0], others)
+
+
+def _place(row: Mapping[str, Any], axes: Sequence[str]) -> str:
+    return ", ".join(
+        str(row[name])
+        if name in (*_RIVALS, "collective")
+        else f"{_SAID.get(name) or name.replace('_', ' ')} {shown(name, row[name])}"
+        for name in axes
+        if name not in FOLLOWING
+    )
+
+
+def _best_steps(
+    rows: Sequence[Mapping[str, Any]], done: Sequence[Mapping[str, Any]], axes: Sequence[str]
+) -> Iterator[str]:
+    """Yield the best step of each model, with its band; never one model's beside another's."""
+    models = dict.fromkeys(str(row.get("model", "")) for row in rows)
+    rest = [name for name in axes if name != "model"]
+    for model in models:
+        every, own = (
+            [row for row in some if str(row.get("model", "")) == model] for some in (rows, done)
+        )
+        head = f"{model}: " if len(models) > 1 else ""
+        if not own:
+            yield f"{head}nothing fits or can be"
+            continue
+        yield head + _best_step(every, own, rest)
+
+
+def _best_step(
+    every: Sequence[Mapping[str, Any]], done: Sequence[Mapping[str, Any]], axes: Sequence[str]
+) -> str:
+    """Return the best step of one model: the shortest, or of unlike work the most tokens a GPU."""
+    rate = "tokens_per_second_per_gpu"
+    work = {(row.get("global_batch_size"), row.get("sequence_length")) for row in done}
+    fits = [row for row in done if float(row.get("memory_state", FITTING)) > 0.0]
+    if len(work) > 1 and rate in done[0]:
+        best = max(fits or done, key=lambda row: float(row[rate]))
+        text = f"{float(best[rate]):,.0f} tokens/s per GPU ({band_of('step_time', best.get)})"
+        what = "most, steps being of unlike batches"
+    else:
+        best = min(fits or done, key=lambda row: float(row["step_time"]))
+        text, what = (
+            f"{brief(best['step_time'], 's')} per step ({band_of('step_time', best.get)})",
+            "shortest",
+        )
+    text += f", MFU {float(best['mfu']):.0%}" if "mfu" in best else ""
+    if not fits:
+        text += f": {NO_ROOM}"
+    elif float(best.get("memory_state", FITTING)) < FITTING:
+        text += f": {AT_RISK}"
+    where = _place(best, axes)
+    text += f"; {what}, with {where}" if where else ""
+    few = f"; {len(every) - len(fits):,} of {len(every):,} don't fit or can't be"
+    return text + few * (0 < len(fits) < len(every))
+
+
+# The state of memory that fits, by the formula's number.
+FITTING = float(FIT.index(FITS))
+
+
+def _winners(
+    rows: Sequence[Mapping[str, Any]], main: str, rival: str, others: Sequence[str]
+) -> Iterator[str]:
+    """Yield which of what is compared has the least, in how many cases."""
+    cases: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        cases.setdefault(tuple(row[name] for name in others), []).append(row)
+    won: dict[str, int] = {}
+    compared = [own for own in cases.values() if len(own) > 1]
+    for own in compared:
+        best = str(min(own, key=lambda row: float(row[main]))[rival])
+        won[best] = won.get(best, 0) + 1
+    if not compared:
+        return
+    order = sorted(won.items(), key=lambda item: -item[1])
+    texts = [f"{name} in {count:,}" for name, count in order]
+    of = f" of {len(compared):,}" if len(compared) > 1 else ""
+    line = f"{texts[0]}{of}" + "".join(f", {text}" for text in texts[1:])
+    yield f"least time by {rival}: " + (line if of else order[0][0])
+
+
+_SENT = ("sent_bytes", "link_bytes")  # What stands beside a message's size
+
+
+def _of_row(result: Result, record: Mapping[str, Any]) -> Callable[[str, Any], str]:
+    """Return what writes a cell: all bytes in powers of two where the message is, else of ten."""
+    scalars = {c.name: c.values for c in result.layout.coordinates if not c.dims}
+    message = record.get("message_bytes", scalars.get("message_bytes"))
+    binary = message is not None and is_binary(float(message))
+
+    def cell(name: str, value: Any) -> str:
+        if message is not None and name in _SENT:
+            return format_bytes(float(value), binary=binary)
+        return shown(name, value)
+
+    return cell
+
+
+def as_table(result: Result, *, training: bool, most: int = 40) -> Iterator[str]:
+    """Yield the cells as a table with aligned columns, cut after some rows."""
+    yield from extremes(result, training=training)
+    columns = (*result.layout.variables, *result.layout.coordinates)
+    values = {column.name: column.values for column in columns}
+    yield from impossible(values)
+    yield from too_many(values.get("world_size" if training else "ranks", 0.0))
+    rows = []
+    wanted = _wanted(result, training=training)
+    variables = {column.name for column in result.layout.variables}
+    records = list(result.values(most))
+    if all(one.get("algorithm") == one.get("chosen_algorithm") for one in records):
+        wanted = [name for name in wanted if name != "chosen_algorithm"]
+    for record in records:
+        cell = _of_row(result, record)
+        row = {
+            name: cell(name, record[name])
+            for name in (*(name for name in record if name not in variables), *wanted)
+            if name in record
+        }
+        why = set(str(record.get("status", "ok")).split()) - {"ok", ONE_RANK}
+        if training and float(record.get("memory_state", FITTING)) == 1.0:
+            why.add(AT_RISK)
+        if why:
+            row["why"] = " ".join(sorted(why))
+        rows.append(row)
+    if any("why" in row for row in rows):
+        # Behind what is missing, not behind all columns.
+        head = [*itertools.takewhile(lambda name: name not in ("time", "step_time"), rows[0])]
+        order = dict.fromkeys([*head, *(n for n in ("step_time", "time") if n in rows[0]), "why"])
+        rows = [{name: row.get(name, "") for name in dict.fromkeys([*order, *row])} for row in rows]
+    yield from table_lines(
+        rows,
+        lambda _, text: text,
+        most=most,
+        total=result.cells,
+        title=lambda name: display.title(name) if name in variables else name,
+        keys=sum(name not in variables for name in next(iter(rows), {})),
+    )
