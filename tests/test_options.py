@@ -289,11 +289,6 @@ OF_CALIBRATIONS: Cases = {
     "ranks": "16", "gpus_per_node": "4", "algorithm": "ring", "placement": "in-place",
     "strict": "", "verbose": ("", f"{LOG} --csv"),
 }  # fmt: skip
-FIT = "fit-constants own.csv --no-fit"
-OF_FITS: Cases = {
-    "terms": "own.toml", "write": "own.folder", "no_fit": ("", FIT.replace(" --no-fit", "")),
-    "rules": "own.toml",
-}  # fmt: skip
 SWEEP = "run small.toml"
 OF_RUNS: Cases = {
     "settings": "ranks=4", "dry_run": "", "kind": "zarr", "verbose": "", "page": "",
@@ -379,7 +374,7 @@ def test_options_of_plan(cli: Runner, name: str) -> None:
 OF_OTHERS = {"overlap": (OF_OVERLAP, OVERLAP), "hops": (OF_HOPS, HOPS),
              "normal": (OF_NORMAL, NORMAL), "trace": (OF_TRACES, HTA),
              "validate": (OF_VALIDATE, RUN), "calibrate": (OF_CALIBRATIONS, LOG),
-             "fit-constants": (OF_FITS, FIT), "run": (OF_RUNS, SWEEP),
+             "run": (OF_RUNS, SWEEP),
              "run-all": ({}, "run-all")}  # fmt: skip
 MEASURED = Path(__file__).parents[1] / "specs" / "measured" / "training.csv"
 

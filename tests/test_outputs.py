@@ -119,7 +119,6 @@ CASES = {
     "validate of operations": Case(
         "validate nccl-collectives", {"median_error": "median_error", "points": "points"}
     ),
-    "fit-constants": Case("fit-constants own.csv --no-fit", {"value": "value"}),
     "calibrate": Case(
         "calibrate a.log", {"predicted_time_s": "predicted_time", "error_after": "error_after"}
     ),

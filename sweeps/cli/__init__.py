@@ -29,7 +29,6 @@ COMMANDS = {
     "page": "One page to open and touch: a stored sweep, or a calculator.",
     "info": "Say what is in a stored sweep, or verify it.",
     "validate": "Lay predictions beside published measurements.",
-    "fit-constants": "A step's constants fitted to measured steps.",
     "calibrate": "A library fitted to nccl-tests' logs, and a verdict.",
     "normal": "The band that is normal of a collective, or of MFU.",
     "list": "List the formulas and algorithms.",
@@ -45,8 +44,13 @@ COMMANDS = {
 FILES = {
     "plot": "run", "info": "run", "list": "catalog", "show": "catalog", "docs": "catalog",
     "schema": "catalog", "list-cmds": "run", "run-all": "run", "normal": "calibrate",
-    "fit-constants": "calibrate", "trace": "overlap", "page": "analysis",
+    "trace": "overlap", "page": "analysis",
 }  # fmt: skip
+
+# Commands that were, and what to do instead.
+GONE = {
+    "fit-constants": "in a checkout of the source: python -m tests.maintenance.fit_constants",
+}
 
 
 class _Commands(click.Group):
@@ -66,6 +70,8 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] in GONE:
+            refuse("command", args[0], "is no command any more", GONE[args[0]])
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             refuse("command", args[0], "unknown", nearest(args[0], COMMANDS))
         return super().resolve_command(ctx, args)

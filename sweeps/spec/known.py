@@ -22,7 +22,7 @@ def unknown_settings(given: Container[str]) -> list[str]:
 
 
 # How the source of what a joint fit found begins: its errors are of runs that were left out.
-FITTED = "sweeps fit-constants"
+FITTED = "fitted jointly with others"
 
 
 def uncalibrated_device(machine: Machine, precision: str) -> Origin:

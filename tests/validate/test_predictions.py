@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from overhead.shipped import error_bands
-from sweeps.validate.fit import fit, read_plan, taken
 from sweeps.validate.predict import predict
 from sweeps.validate.run_table import TABLES, find_runs, read_runs
 from sweeps.validate.scores import (
@@ -30,6 +29,7 @@ from sweeps.validate.training_rows import (
     Skipped,
     cases_of_runs,
 )
+from tests.maintenance.fit import fit, read_plan, taken
 
 
 @cache
@@ -134,7 +134,7 @@ def test_what_is_simulated_is_in_no_error_that_is_quoted() -> None:
 
 @pytest.mark.slow
 def test_errors_of_rows_left_out_are_those_of_the_table() -> None:
-    """Otherwise: sweeps fit-constants --no-fit --write specs, and the bands and README again."""
+    """Otherwise: tests/maintenance/fit_constants.py --no-fit --write specs, bands, README again."""
     cases = cases_of_runs(read_runs(find_runs("training")).runs, kinds=("step_time",)).cases
     plan = read_plan()
     found = fit(taken(cases, plan), plan, rounds=0)

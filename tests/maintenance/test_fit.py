@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -12,7 +13,11 @@ import pytest
 
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_framework, load_hardware, shipped
-from sweeps.validate.fit import (
+from sweeps.validate.predict import predict
+from sweeps.validate.run_table import find_runs, read_runs
+from sweeps.validate.training_rows import Case, cases_of_runs
+from tests.cli_runner import Runner
+from tests.maintenance.fit import (
     FitPlan,
     Term,
     fit,
@@ -21,10 +26,7 @@ from sweeps.validate.fit import (
     taken,
     write_constants,
 )
-from sweeps.validate.predict import predict
-from sweeps.validate.run_table import find_runs, read_runs
-from sweeps.validate.training_rows import Case, cases_of_runs
-from tests.cli_runner import Runner
+from tests.maintenance.fit_constants import command
 
 RATE = Term("hardware", ("dgx-h100",), "", "matmul_efficiency_bf16", 0.8, 0.1)
 HOST = Term("framework", ("megatron-lm",), "hopper", "host_launch_time", 33e-6, 0.3)
@@ -131,14 +133,45 @@ def test_terms_that_can_t_be(tmp_path: Path, text: str, result: str) -> None:
 
 
 @pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Runner:
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Write a table of a few runs."""
     monkeypatch.chdir(tmp_path)
+    head, *rows = (shipped("measured") / "training.csv").read_text(encoding="utf-8").splitlines()
+    few = [row for row in rows if "torchtitan" in row][:6]
+    Path("own.csv").write_text("\n".join([head, *few]), encoding="utf-8")
+    return "own.csv"
+
+
+def test_the_command_tells_constants(own: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command([own, "--no-fit", "--json"], standalone_mode=False)
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == len(read_plan().terms)
+    assert all(row["value"] > 0.0 for row in rows)
+    assert sum(row["rows"] for row in rows) >= 6
+    command([own, "--no-fit"], standalone_mode=False)
+    assert "constants fitted to 6 measured steps" in capsys.readouterr().out
+
+
+def test_the_command_writes(own: str) -> None:
+    for folder in ("hardware", "frameworks", "measured"):
+        shutil.copytree(shipped(folder), Path("specs", folder))
+    command([own, "--no-fit", "--write", "specs"], standalone_mode=False)
+    table = Path("specs/measured/left-out.csv").read_text(encoding="utf-8").splitlines()
+    assert len(table) == 3 + 6
+
+
+def test_the_command_refuses(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has no hardware"):
+        command(["--no-fit", "--write", str(tmp_path)], standalone_mode=False)
+
+
+def test_who_asks_for_the_command_is_told_where_it_is(cli: Runner) -> None:
+    done = cli("fit-constants --no-fit", fine=False)
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert "python -m tests.maintenance.fit_constants" in done.err
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
     return Runner(capsys)
-
-
-def test_the_command_refuses(cli: Runner, tmp_path: Path) -> None:
-    found = cli(f"fit-constants --no-fit --write {tmp_path}", fine=False)
-    assert found.code == 2
-    assert "has no hardware" in found.err

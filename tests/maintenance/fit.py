@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from overhead.everything import load
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
-from sweeps.spec.catalog import load_framework, load_hardware, read_toml, shipped
+from sweeps.spec.catalog import load_framework, load_hardware, read_toml
 from sweeps.spec.known import FITTED
 from sweeps.spec.machine import KERNELS, PRECISIONS, Figure, rates_of
 from sweeps.validate.predict import CHOOSING, Constants, MeasuredRow, Place
@@ -85,7 +85,7 @@ class Fit:
 
 def read_plan(path: Path | None = None) -> FitPlan:
     """Read what is fitted: terms with priors, and sources that are left out."""
-    where = path or shipped("measured") / "fit.toml"
+    where = path or Path(__file__).with_name("fit.toml")
     content = read_toml(where)
     faults: list[str] = []
     terms = []
@@ -367,7 +367,7 @@ def _left_out_table(fitted: Fit) -> str:
     """Return each row's error where the rows of its own model, or its source, aren't fitted."""
     lines = [
         "# Predicted by measured, less 1, where constants are fitted without the rows of a row's",
-        "# own model, or its own source: sweeps fit-constants --no-fit --write specs",
+        "# own model, or its own source: tests/maintenance/fit_constants.py --no-fit --write specs",
         "row_id,source_id,without_model,without_source",
     ]
     columns = [np.expm1(fitted.left_out[what]) for what in ("model", "source")]
@@ -400,7 +400,7 @@ def _telling(fitted: Fit, column: Floats) -> tuple[int, str]:
 def _line(value: float, units: str, spread: float, rows: int, sources: str) -> str:
     few = ", few, so near what was taken before" if rows < FEW_ROWS or spread > WIDE else ""
     kind = "measured" if rows else "assumed"
-    source = f"{FITTED}, fitted jointly with others to {rows} rows{few}: {sources}"
+    source = f"{FITTED} to {rows} rows{few}: {sources}"
     source = source if rows else "no row tells it: as taken before the fit"
     shown = f"{value:.3g}"
     if units in WRITTEN:
