@@ -64,7 +64,7 @@ WORDS = {"step_time": "time of a step", "memory": "memory of a GPU"}
     "--bound",
     "bound",
     metavar="SHARE",
-    help="Error, or loss of a plan, that --strict allows.",
+    help="Error that --strict allows.",
 )
 @click.option("--strict", is_flag=True, help="Exit code 1 beyond --max-error.")
 @folder_option("hardware")
@@ -73,14 +73,13 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     """Lay predictions beside published measurements of training runs, and tell the errors.
 
     TABLE is a path, or the name of a table that is shipped: training, memory (both by default),
-    plans (those of experts beside the best of our search), nccl-collectives, running
-    (interruptions, spare servers, goodput, power of nodes), context (attention by all_to_all, in a
-    ring, both), userbuffers (NVIDIA's settings of tensor-parallel overlap beside ours).
+    nccl-collectives, running (interruptions, spare servers, goodput, power of nodes), context
+    (attention by all_to_all, in a ring, both), userbuffers (NVIDIA's settings of tensor-parallel
+    overlap beside ours).
 
     With --strict the exit code is 1 where a class of what was measured is off by more than --bound
-    in the mean (10 % by default); of plans, where fewer than 80 % lose at most --bound (3 % by
-    default) of the best plan, or fewer than 98 % fit; of settings, where fewer than 95 % of the
-    layers lose at most 2 %.
+    in the mean (10 % by default); of settings, where fewer than 95 % of the layers lose at most
+    2 %.
     """
     if any(_is_of_collectives(table) for table in tables):
         _refuse(given, ("rules", "bound", "strict", "verbose"), "is not of a table of operations")
@@ -92,10 +91,15 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
         _refuse(given, ("rules", "verbose"), "is not of a table of what running takes")
         return _running(tables, given)
     if any(_is_of_plans(table, given["kind"]) for table in tables):
-        return _plans(tables, given)
+        wrong = "has plans, which are no measurements"
+        allowed = (
+            "--kind step-time takes their measured steps; beside our best plans they are laid "
+            "in a checkout of the source: python -m tests.maintenance.experts_plans"
+        )
+        refuse("TABLE", ", ".join(tables), wrong, allowed)
     if not given["strict"]:
         _refuse(given, ("bound",), "is what --strict allows", "--strict, too")
-    bound = _bound(given, 0.1)
+    bound = bound_of(given, 0.1)
     out = Output(given, "validate").checked()
     records, skipped = _compared(tables or TABLES, given)
     result = _result(records, tables or TABLES, given)
@@ -116,7 +120,7 @@ def _refuse(
         raise InputError([fault(f"--{name}", one, wrong, allowed) for name, one in shown.items()])
 
 
-def _bound(given: Mapping[str, Any], usual: float) -> float:
+def bound_of(given: Mapping[str, Any], usual: float) -> float:
     """Return the error that --strict allows."""
     if given["bound"] is None:
         return usual
@@ -142,7 +146,7 @@ def _result(records: Sequence[Record], tables: Sequence[str], given: Mapping[str
     sources = dict.fromkeys(record.case.source for record in records)
     attrs = provenance_of(
         title="Training runs: predicted and measured",
-        spec=_spec_of(tables, given),
+        spec=spec_of(tables, given),
         given=given,
         references=f"{', '.join(sources)}: each row's source_ref says where it stands",
         inputs=[record.fields() for record in records],
@@ -150,7 +154,7 @@ def _result(records: Sequence[Record], tables: Sequence[str], given: Mapping[str
     return result_of(records, attrs)
 
 
-def _spec_of(tables: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
+def spec_of(tables: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is asked, for the file."""
     chosen = {name: list(given[name]) for name in ("classes", "sources") if given[name]}
     rules = {"rules": Path(given["rules"]).name} if given["rules"] else {}
@@ -171,7 +175,7 @@ def _compared(
     rules = shipped_rules()
     if given["rules"]:
         rules = (*rules, *read_rules(Path(given["rules"])))
-    cases = _chosen(cases_of_runs(runs, rules, folders, KINDS[given["kind"]]), given)
+    cases = chosen_cases(cases_of_runs(runs, rules, folders, KINDS[given["kind"]]), given)
     records, skipped = records_of(cases, predict(cases.cases, folders))
     if not records:
         reasons = [line.strip() for line in skipped_lines(skipped)] or ["the table has none"]
@@ -180,7 +184,7 @@ def _compared(
     return records, skipped
 
 
-def _chosen(cases: Cases, given: Mapping[str, Any]) -> Cases:
+def chosen_cases(cases: Cases, given: Mapping[str, Any]) -> Cases:
     """Keep the classes and sources that are asked for."""
     classes = dict.fromkeys(name for case in cases.cases for name in case.classes)
     sources = dict.fromkeys(case.source for case in cases.cases)
@@ -257,7 +261,7 @@ def _verdict(records: Sequence[Record], bound: float) -> Iterator[str]:
         yield f"verdict: every class of what was measured is within {bound:.0%} in the mean"
 
 
-def _judged(words: str, *, fine: bool) -> list[str]:
+def verdict_lines(words: str, *, fine: bool) -> list[str]:
     """Return the last lines of a table: the verdict, and what --strict makes of it."""
     return ["", f"verdict: {words}" + ("" if fine else "; exit code 1 with --strict")]
 
@@ -294,53 +298,6 @@ def _is_of_plans(name: str, kind: str) -> bool:
     """Return whether a table's plans are asked for: of measured ones, too, a kind tells steps."""
     plans = [run.texts.get("kind") == PLAN for run in read_runs(find_runs(name)).runs]
     return any(plans) if kind == "all" else all(plans)
-
-
-def _plans(tables: Sequence[str], given: Mapping[str, Any]) -> int:
-    """Lay experts' plans beside the best of our search, and tell what they lose by our model."""
-    from sweeps.search.experts import (
-        FIT_SHARE,
-        NEAR,
-        NEAR_SHARE,
-        choice_lines,
-        choice_of,
-        choice_result,
-        comparisons,
-        explained,
-        falls_short,
-    )
-
-    if len(tables) > 1 or given["kind"] != "all":
-        wrong = "a table of plans comes alone, and has one kind of rows"
-        refuse("TABLE", ", ".join(tables), wrong, "sweeps validate plans")
-    bound = _bound(given, NEAR)
-    out = Output(given, "validate").checked()
-    folders = folders_of(given)
-    rules = (*shipped_rules(), *(read_rules(Path(given["rules"])) if given["rules"] else ()))
-    runs = read_runs(find_runs(tables[0])).runs
-    cases = _chosen(cases_of_runs(runs, rules, folders, (PLAN,)), given)
-    found = list(comparisons(cases.cases, folders))
-    experts = explained([one for one in found if not isinstance(one, Skipped)], bound)
-    skipped = [*cases.skipped, *(one for one in found if isinstance(one, Skipped))]
-    if not experts:
-        raise InputError([f"TABLE: {line.strip()}" for line in skipped_lines(skipped)])
-    attrs = provenance_of(
-        title="Plans that experts published, beside the best of our search",
-        spec=_spec_of(tables, given),
-        given=given,
-        references="each row's source_ref says where its recipe stands",
-        inputs=[one.fields() for one in experts],
-    )
-    lines = [*choice_lines(experts, bound, every=given["verbose"]), ""]
-    lines += [f"left out, {len(skipped)} rows:"] if skipped else []
-    lines += skipped_lines(skipped, every=given["verbose"])
-    whole, fine = choice_of(experts, bound), not falls_short(experts, bound)
-    words = (
-        f"{whole.near:.0%} of {whole.recipes} plans within {bound:.0%} of our best (aim "
-        f"{NEAR_SHARE:.0%}), and {whole.fit:.0%} fit the memory (aim {FIT_SHARE:.0%})"
-    )
-    out.deliver(choice_result(experts, attrs), [*lines, *_judged(words, fine=fine)])
-    return int(given["strict"] and not fine)
 
 
 # Operations rather than steps: the tables that a sweep's [measured] takes.
@@ -396,7 +353,7 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     near = sum(one <= _HALF for one in known)
     words = f"half of the points within {_HALF:.0%} in {near} of {len(known)} groups"
     lines = [words, *impossible_rows(dataset, bounds), "", *error_lines(rows)]
-    out.deliver(result, [*lines, *_judged(words, fine=True)], ERRORS)
+    out.deliver(result, [*lines, *verdict_lines(words, fine=True)], ERRORS)
     return 0
 
 
@@ -415,7 +372,7 @@ def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         refuse("TABLE", ", ".join(tables), wrong, "sweeps validate running")
     if not given["strict"]:
         _refuse(given, ("bound",), "is what --strict allows", "--strict, too")
-    bound = _bound(given, 0.1)
+    bound = bound_of(given, 0.1)
     out = Output(given, "validate").checked()
 
     def ask(spec: Mapping[str, Any], where: str) -> float:
@@ -425,7 +382,7 @@ def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     rows = running_rows(find_csv(tables[0], "TABLE", tuple(RUNNING)), ask)
     attrs = provenance_of(
         title=RUNNING.get(tables[0], RUNNING["running"]),
-        spec=_spec_of(tables, given),
+        spec=spec_of(tables, given),
         given=given,
         references="each row's source_ref says where it stands",
         inputs=rows,
@@ -433,7 +390,7 @@ def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     near = sum(abs(row["error"]) <= bound for row in rows)
     fine = near == len(rows)
     words = f"{near} of {len(rows)} rows within {bound:.0%} of what was measured"
-    lines = [words, "", *running_lines(rows), *_judged(words, fine=fine)]
+    lines = [words, "", *running_lines(rows), *verdict_lines(words, fine=fine)]
     out.deliver(running_result(rows, attrs), lines)
     return int(given["strict"] and not fine)
 
@@ -457,13 +414,13 @@ def _presets(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     rows = preset_rows(find_csv(tables[0], "TABLE", (USERBUFFERS,)), folders_of(given))
     attrs = provenance_of(
         title="NVIDIA's settings of tensor-parallel overlap, beside the best of the prediction",
-        spec=_spec_of(tables, given),
+        spec=spec_of(tables, given),
         given=given,
         references="NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/comm_overlap.py",
         inputs=rows,
     )
     near = preset_summary(rows)["near"]
     words = f"{near:.1%} of the layers have a setting near our best (aim {ENOUGH:.0%})"
-    lines = [*preset_lines(rows), *_judged(words, fine=near >= ENOUGH)]
+    lines = [*preset_lines(rows), *verdict_lines(words, fine=near >= ENOUGH)]
     out.deliver(preset_result(rows, attrs), lines, draw=lambda stem: draw_presets(rows, stem))
     return int(given["strict"] and near < ENOUGH)

@@ -1,4 +1,4 @@
-"""``sweeps validate plans``: recipes beside the best of our search, and what --strict says."""
+"""Experts' plans: recipes beside the best of our search, and what --strict says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps.search.experts import (
+from sweeps.errors import InputError
+from sweeps.search.search import search
+from sweeps.search.space import space_of
+from sweeps.store.netcdf import open_dataset
+from sweeps.validate.run_table import find_runs, read_runs
+from sweeps.validate.training_rows import PLAN, Case, Skipped, cases_of_runs
+from tests.cli_runner import Runner
+from tests.maintenance.experts import (
     Expert,
     choice_lines,
     choice_of,
@@ -19,12 +26,7 @@ from sweeps.search.experts import (
     plan_alone,
     question,
 )
-from sweeps.search.search import search
-from sweeps.search.space import space_of
-from sweeps.store.netcdf import open_dataset
-from sweeps.validate.run_table import find_runs, read_runs
-from sweeps.validate.training_rows import PLAN, Case, Skipped, cases_of_runs
-from tests.cli_runner import Runner
+from tests.maintenance.experts_plans import command
 
 # A plan as good as any, one that cuts layers for nothing, one that can't hold its weights.
 OWN = (
@@ -215,16 +217,19 @@ def test_the_command(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.csv").write_text(OWN)
-    cli = Runner(capsys)
-    done = cli("validate own.csv --source a --output own.nc --strict", fine=False)
-    assert done.code == 1
-    assert "experts' plans beside the best of our search, both predicted, by class:" in done.out
+    lined = ["own.csv", "--source", "a"]
+    assert command([*lined, "--output", "own.nc", "--strict"], standalone_mode=False) == 1
+    told = capsys.readouterr().out
+    assert "experts' plans beside the best of our search, both predicted, by class:" in told
     assert open_dataset(tmp_path / "own.nc")["loss"].sizes == {"row": 2}
-    assert cli("validate own.csv --source a --strict --bound 100%").code == 0
-    wrong = cli("validate own.csv --source a --bound 5", fine=False)
-    assert wrong.code == 2
-    assert "--bound = '5': no share" in wrong.err
-    assert "comes alone" in cli("validate own.csv training", fine=False).err
+    assert command([*lined, "--strict", "--bound", "100%"], standalone_mode=False) == 0
+    with pytest.raises(InputError, match="--bound = '5': no share"):
+        command([*lined, "--bound", "5"], standalone_mode=False)
+    cli = Runner(capsys)
+    for line in ("validate own.csv", "validate own.csv training", "validate plans"):
+        done = cli(line, fine=False)
+        assert done.code == 2
+        assert "python -m tests.maintenance.experts_plans" in done.err
 
 
 def test_strict_of_measured_runs(
