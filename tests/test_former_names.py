@@ -54,7 +54,6 @@ collective = "all_reduce"
 algorithm = "ring"
 ranks = 8
 bandwidth = "50 GB/s"
-latency = "2 us"
 """
 
 
