@@ -123,8 +123,8 @@ def test_what_is_needed_is_said(refused: Refused) -> None:
     ]
     # A model whose publication doesn't say on how long sequences it was trained.
     assert refused("analysis --model glm-5.2 --gpus 512 --tp 8") == [
-        "memory, tensor parallelism (tp 8) and expert parallelism (ep 1) need the tokens in a "
-        "sequence; give --seq-len"
+        "memory, tensor parallelism (tp 8) and expert parallelism (ep 1) need the "
+        "sequence length in tokens; give --seq-len"
     ]
 
 

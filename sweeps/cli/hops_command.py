@@ -13,7 +13,7 @@ import click
 from overhead.hops import SWITCHING
 from overhead.labels import NCCL
 from sweeps.cli.options import output_options, value_options
-from sweeps.cli.typed import Command, folders_of
+from sweeps.cli.typed import Command, flags_of, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, fault, refuse, tell_all
 from sweeps.hops.study import (
@@ -77,7 +77,7 @@ LEVELS = {
 }  # fmt: skip
 FIGURES = {"bandwidth": "Bandwidth", "latency": "Latency", "energy_per_bit": "Energy of a bit"}
 LINKS = tuple(
-    ((f"--{level}-{figure.replace('_', '-')}",), f"{level}_{figure}",
+    (flags_of(f"{level}_{figure}"), f"{level}_{figure}",
      f"{words} of one link {where}.")
     for level, where in LEVELS.items()
     for figure, words in FIGURES.items()
@@ -206,7 +206,7 @@ def _cases(study: HopStudy, given: Mapping[str, Any], folders: list[Path]) -> tu
         (changed["wiring"],) = names_of(given["wiring"], WIRINGS, "--wiring")[:1]
         # What a case calls its links is of the wiring that it has.
         changed["link_names"] = ()
-    own = {name: flag for (flag,), name, _ in LINKS if given[name] is not None}
+    own = {name: flag for (flag, *_), name, _ in LINKS if given[name] is not None}
     if own:
         changed["given"] = {name: _one(name, given[name], flag) for name, flag in own.items()}
     if changed:

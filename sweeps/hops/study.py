@@ -603,7 +603,7 @@ class _StudyFile(FigureReader):
         }
         gated = table.get("gated_mlp")
         if gated is not None and not isinstance(gated, bool):
-            self.fault(f"{place}.gated", gated, "is neither true nor false", "true or false")
+            self.fault(f"{place}.gated_mlp", gated, "is neither true nor false", "true or false")
         if ("hardware" in table) == ("network" in table):
             self.fault(place, name, "needs a machine or a network", "hardware, or network")
             return None

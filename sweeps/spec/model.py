@@ -110,7 +110,8 @@ def shape_value(name: str, given: object, place: str) -> float:
     if outside or value > LARGEST:
         domain = domain if value <= LARGEST else f"{domain} up to {LARGEST:g}"
         domain = "true or false" if quantity.flag else domain
-        refuse(place, given, "isn't allowed", f"write {domain} ({quantity.meaning})")
+        meaning = quantity.meaning.removesuffix(" (0 or 1)")
+        refuse(place, given, "isn't allowed", f"write {domain} ({meaning})")
     return value
 
 

@@ -458,7 +458,7 @@ def test_a_page_of_reductions_tells_what_was_found(cli: Runner, tmp_path: Path) 
     plan = dataset.isel(plan=int(first.best_plan))
     assert rank == 0  # Of the best ones the first, not one in their midst
     assert f"tp {float(plan.tp):g}" in found
-    assert f"micro batch {float(first.best_micro_batch):g}" in found
+    assert f"micro batch size {float(first.best_micro_batch_size):g}" in found
 
 
 @pytest.mark.parametrize(("more", "result"), [

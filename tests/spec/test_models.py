@@ -238,7 +238,7 @@ def test_experts_and_latent_attention() -> None:
         (("layers = 2", 'layers = "2 GB"'), "shapes.layers = '2 GB': is"),
         (
             ("gated_mlp = true", "gated_mlp = 2"),
-            "shapes.gated_mlp = 2: isn't allowed; write true or false (whether",
+            "shapes.gated_mlp = 2: isn't allowed; write true or false (gated MLP, SwiGLU)",
         ),
         (("heads = 2", "heads = 2\nkv_heads = 3"), "shapes.kv_heads = 3: does not divide heads"),
         (("heads = 2", "heads = 3"), "shapes.head_size = 2.667: is not whole as hidden_size/hea"),
@@ -311,7 +311,7 @@ def test_a_bare_count_of_parameters() -> None:
     assert model.labels == {}
     assert model.quantity("parameters") == 70e9
     assert faults(f"{text}parameters = 0") == (
-        "parameters = 0: isn't allowed; write a whole number from 1 (parameters of the model)",
+        "parameters = 0: isn't allowed; write a whole number from 1 (model parameters)",
     )
     assert faults(f"{text}parameters = 5\nactive_parameters = 6")[0].startswith("active_parameters")
     assert faults(f"{text}active_parameters = 6")[0].startswith("parameters: is missing")
