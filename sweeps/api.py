@@ -122,7 +122,9 @@ def _coordinates(dataset: xr.Dataset, subject: str) -> dict[str, xr.DataArray]:
     }
     if subject != OPERATION:
         return own
-    return {name.removeprefix(OF_OPERATION): one for name, one in own.items()}
+    # Some quantities' own names begin so.
+    return {name if name in VOCABULARY else name.removeprefix(OF_OPERATION): one
+            for name, one in own.items()}  # fmt: skip
 
 
 def run(

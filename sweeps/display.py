@@ -281,6 +281,11 @@ BANDS = {
 # The groups of what is told of a training step.
 OF_A_STEP = ("step", "memory", "rates", "cost", "communication")
 
+# Fractions of a run that interruptions take; what they leave is the goodput.
+LOST = (
+    "checkpoint_overhead", "rework_fraction", "restart_fraction", "replacement_wait_fraction",
+)  # fmt: skip
+
 
 def rows(*groups: str, place: str = "") -> tuple[str, ...]:
     """Return the quantities of some groups, one after another, that stand in a place."""

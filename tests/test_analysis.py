@@ -574,7 +574,7 @@ def test_stages_of_deepspeed_send_their_parts(cli: Runner) -> None:
         out = cli(f"{line} --framework {framework}").out
         sends = out[out.index("pp: pipeline parallelism") :].splitlines()[2]
         assert sends.split()[3:5] == message.split()
-        assert ("all_gather of what a stage received in parts" in out) == gathers
+        assert ("all-gather of PP activations received in parts" in out) == gathers
 
 
 def test_a_precision_that_the_machine_lacks_is_said(cli: Runner) -> None:

@@ -312,7 +312,7 @@ TRAINING = (
     "training_energy",
 )
 FAILURES = display.rows("failures")
-LOST = tuple(name for name in FAILURES if name.endswith("_share"))
+LOST = display.LOST
 
 
 def training_lines(detail: Detail, asked: Asked, folders: Sequence[Path]) -> Iterator[str]:

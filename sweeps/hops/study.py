@@ -111,7 +111,7 @@ class Scenario:
         machine = load_hardware(self.where, self.folders)
         levels = machine.figures
         pods = {"nodes_per_pod": levels["nodes_per_pod"].value} if "pod_bandwidth" in levels else {}
-        own = {name: value for name, value in self.given.items() if not name.startswith("card_")}
+        own = {name: value for name, value in self.given.items() if not name.startswith("gpu_nic_")}
         figures = {name: figure.value for name, figure in levels.items()} | dict(self.given)
         own |= _through_cards(figures, self.given)
         if "intra_bandwidth" in own:

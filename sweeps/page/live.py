@@ -117,7 +117,7 @@ OUTPUTS = (
 UNITS = {"gpu_hour_price": "USD/h", "failure_rate": "1"}  # As they are said
 NEEDED = ("step_time", "peak_memory")
 # Shares that are all of a run's time.
-RUN = ("goodput", *(name for name in display.rows("failures") if name.endswith("_share")))
+RUN = ("goodput", *display.LOST)
 UNKNOWN = "unknown_settings"
 LEFT_OUT = "left_out"
 # What a share that hides is of.

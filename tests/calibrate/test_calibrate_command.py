@@ -44,7 +44,7 @@ def logs(tmp_path: Path) -> str:
 def test_report_and_files(run: Runner, logs: str) -> None:
     done = run(f"calibrate {logs} --write mine.toml --output rows.nc --plot")
     assert "--hardware isn't given: taken as dgx-h100" in done.out
-    assert "channel_efficiency (share of a link's rate" in done.out
+    assert "channel_efficiency (achievable fraction of link" in done.out
     assert "slow links" in done.out
     with xr.open_dataset("rows.nc") as data:
         assert data.sizes["row"] == len(GROUPS) * len(SIZES)

@@ -291,7 +291,7 @@ def test_a_later_launch_is_told(hardware: str) -> None:
 def test_rows_that_tell_one_end_leave_the_other(hardware: str) -> None:
     rows = published(hardware)
     short = fitted(rows.where(rows.message_bytes <= 2.0**15), hardware)
-    assert not {name for name in changed(short) if name.endswith("_share")}
+    assert not {name for name in changed(short) if name.endswith(("_efficiency", "_rate_ratio"))}
     long = fitted(rows.where(rows.message_bytes >= 2.0**26), hardware)
     assert not {name for name in changed(long) if name.endswith("_latency")}
     assert not {"collective_launch_time", "collective_host_time"} & changed(long)

@@ -305,7 +305,7 @@ def test_what_a_run_leaves_out_is_told_and_nothing_else_changes() -> None:
     assert (touched.total, touched.cells < 200) == (9600, True)
     assert touched.words.startswith(f"c: {touched.cells} of 9,600 cells were computed")
     assert np.isfinite(found["c"].values).all()
-    for name in ("c", "c_price", "c_inter_bandwidth", "c_tp"):
+    for name in ("c", "c_gpu_hour_price", "c_inter_bandwidth", "c_tp"):
         assert np.array_equal(found[name].values, everything[name].values, equal_nan=True), name
 
 

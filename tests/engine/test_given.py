@@ -150,7 +150,7 @@ def test_whatever_a_formula_gives_can_be_asked_for(pods: dict[str, float]) -> No
     absent = set()
     for name in sorted(asked):
         constants = {n: v for n, v in given.items() if n != name}
-        if name.startswith(("phase_", "pipelined_", "hidden_phase_")):
+        if name.startswith(("phase_", "pipelined_", "overlapped_phase_")):
             constants["phase_chunks"] = 2
         spec = {"quantities": [name], "axes": labels, "constants": constants}
         try:

@@ -120,8 +120,8 @@ def fitted(
     """Return constants fitted to tables, each size class of each counting alike."""
     names, start = list(base), np.log(list(base.values()))
     width = np.array([unsure[name] for name in names])
-    top = np.array([0.0 if name.endswith("share") and name != "all_reduce_copy_ratio"
-                    else np.inf for name in names])  # fmt: skip
+    ratios = ("efficiency", "rate_ratio")
+    top = np.array([0.0 if name.endswith(ratios) else np.inf for name in names])  # fmt: skip
     measured = np.log(np.concatenate([one.model.rows.time for one in own]))
     parts = []
     for one in own:
