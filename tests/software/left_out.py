@@ -26,6 +26,8 @@ from tests.software.test_errors import CLASSES, ROWS, SLOW_HOST
 
 UNIT, UNSURE, SHARE, STEP = 0.08, 0.7, 0.1, 1e-4
 # Rates that are NCCL's own, and what no table of one node tells.
+# How names end of constants that are parts of a rate.
+RATIOS = ("efficiency", "rate_ratio")
 KEPT = ("channel_efficiency", "nvls_time", "nvls_hosts_time")
 # Between nodes, of all networks.
 ALIKE = (
@@ -108,8 +110,7 @@ def before(group: str) -> tuple[dict[str, float], dict[str, float]]:
             known = [one[name].value for one in others if name in one]
             base[name] = float(np.exp(np.mean(np.log(known))))
     unsure = {
-        name: SHARE if "share" in name and "ll_" not in name and "copy" not in name else UNSURE
-        for name in base
+        name: SHARE if name.endswith(RATIOS) and "ll_" not in name else UNSURE for name in base
     }
     return base, unsure
 
@@ -120,8 +121,7 @@ def fitted(
     """Return constants fitted to tables, each size class of each counting alike."""
     names, start = list(base), np.log(list(base.values()))
     width = np.array([unsure[name] for name in names])
-    ratios = ("efficiency", "rate_ratio")
-    top = np.array([0.0 if name.endswith(ratios) else np.inf for name in names])  # fmt: skip
+    top = np.array([0.0 if name.endswith(RATIOS) else np.inf for name in names])
     measured = np.log(np.concatenate([one.model.rows.time for one in own]))
     parts = []
     for one in own:
