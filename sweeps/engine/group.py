@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from overhead.choose import Builder
 from sweeps.engine import validity
 from sweeps.engine.evaluate import Evaluators
 from sweeps.engine.grid import (
     Array,
     Block,
+    Grid,
     LabelCase,
     Region,
     Variable,
     dtype_of,
 )
-
-if TYPE_CHECKING:
-    from sweeps.engine.program import Program
 
 
 class Group:
@@ -30,13 +29,17 @@ class Group:
 
     def __init__(
         self,
-        program: Program,
+        grid: Grid,
+        cases: Sequence[LabelCase],
         case: LabelCase,
+        builder: Callable[[LabelCase], Builder],
         evaluators: Evaluators,
         dims: tuple[str, ...],
         bits: int,
+        faults: validity.Faults,
+        status_name: str,
     ) -> None:
-        grid, self.faults, self.status_name = program.grid, program.faults, program.status_name
+        self.faults, self.status_name = faults, status_name
         self.case, self.evaluators = case, evaluators
         self.positions = [grid.position(dim) for dim in dims]
         self.lengths = [1 if p in case.fixed else grid.shape[p] for p in self.positions]
@@ -46,7 +49,7 @@ class Group:
         self.evaluator = evaluators.of(case, bits if alone else 0, validity.alive)
         self.everything = evaluators.of(case).everything
         self.holes = validity.Holes(
-            program.cases, program.builder, case, evaluators, self.evaluator, self.positions
+            cases, builder, case, evaluators, self.evaluator, self.positions
         )
         self.buffers: dict[str, Array] = {}
         # Where the points computed lie in a block, and the buffers that are blank elsewhere.

@@ -542,11 +542,11 @@ class Steps:
                 before = self._group[0]
                 self._kept[id(before.program)][0].forget(before.case)
             self._group = None
-            evaluators, bits = self._kept[id(stage.program)]
-            self._group = (
-                stage,
-                Group(stage.program, stage.case, evaluators, stage.dims, bits),
-            )
+            part = stage.program
+            evaluators, bits = self._kept[id(part)]
+            group = Group(part.grid, part.cases, stage.case, part.builder, evaluators, stage.dims,
+                          bits, part.faults, part.status_name)  # fmt: skip
+            self._group = stage, group
         return self._group[1]
 
 
