@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
+from sweeps.spec.former import FORMER
+
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 # Faults of one file that a user is shown, and headings of one that has none right.
@@ -100,6 +102,8 @@ def nearest(word: str, known: Iterable[str], *, shown: int = 12) -> str:
         ``did you mean 'x'?``, or the list of known names.
     """
     names = sorted(set(known))
+    if FORMER.get(word) in names:
+        return f"it is called '{FORMER[word]}' now"
     lowered = {name.lower(): name for name in names}
     close = difflib.get_close_matches(word.lower(), list(lowered), n=2, cutoff=0.6)
     if close:

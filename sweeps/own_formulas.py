@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from overhead.quantity import VOCABULARY, Array, Quantity
 from overhead.recording import RecordingError
 from overhead.statements import recorded
 from sweeps.errors import InputError, fault, refuse
+from sweeps.spec.former import FORMER
 
 # Where a stated expression is compared with the code.
 POINTS = 200
@@ -51,7 +53,10 @@ def _load(path: Path) -> None:
         raise InputError(message) from None
     except (Exception, SystemExit) as error:
         wrong = _error_text(error, path)
-        raise InputError(fault("--formulas", str(path), wrong, "a sound file")) from None
+        now = [f"'{name}' is called '{FORMER[name]}' now"
+               for name in re.findall(r"'(\w+)'", wrong) if name in FORMER]  # fmt: skip
+        allowed = "; ".join(now) or "a sound file"
+        raise InputError(fault("--formulas", str(path), wrong, allowed)) from None
 
 
 def _check_formula(own: Formula) -> None:

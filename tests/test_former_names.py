@@ -14,6 +14,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.spec.former import FORMER, renamed
 from sweeps.spec.sweep import load_sweep
 from sweeps.store.netcdf import open_dataset
+from sweeps.validate.run_table import read_runs
 from tests.cli_runner import Runner
 
 # Parts of names that read as something else, and what stands in their place.
@@ -104,3 +105,48 @@ def test_prose_and_unknown_keys_stay_as_they_are() -> None:
     assert changed["title"] == "host_time"
     assert changed["x"] == {"sliding_window": 1}
     assert changed["rows"] == ["a host_launch_time b", 2]
+
+
+def test_python_may_ask_by_a_former_name() -> None:
+    asked = {"ranks": 8, "message_bytes": 1e6, "bandwidth": 5e10, "latency": 2e-6,
+             "topology": "ring", "algorithm": "ring"}  # fmt: skip
+    now = sweeps.sweep(["serialization_time", "time"], **asked)
+    with pytest.warns(FutureWarning, match="wire_time is serialization_time"):
+        then = sweeps.sweep(["wire_time", "time"], **asked)
+    assert now.equals(then)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "collective --N 8 --M 1MiB --assert 'wire_time < 1 s'",
+        "analysis --model llama3-8b --gpus 8 --sensitivity wire_time",
+        "show wire_time",
+        "collective --N 8 --M 1MiB --topology ring --formulas own.py",
+    ],
+)
+def test_who_asks_by_a_former_name_is_told_the_name(cli: Runner, line: str) -> None:
+    Path("own.py").write_text(
+        "from overhead.formula import formula\n"
+        "@formula(source='derivation', returns='time', name='own', when={'topology': 'ring'})\n"
+        "def own(latency, wire_time):\n"
+        '    """Own."""\n'
+        "    return latency + wire_time\n",
+        encoding="utf-8",
+    )
+    done = cli(line, fine=False)
+    assert done.code == 2
+    assert "called 'serialization_time' now" in done.err
+    assert done.out == ""
+
+
+def test_a_table_of_runs_with_former_headings_is_read_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    head = "gpu_type,gpus,seq_len,model,tp,pp,dp,global_batch,micro_batch,precision,step_time_s\n"
+    path.write_text(
+        head + "h100,8,8192,llama3-8b,1,1,8,64,1,bf16,5.0 (assumed)\n", encoding="utf-8"
+    )
+    with pytest.warns(FutureWarning, match=r"runs\.csv: .* micro_batch is micro_batch_size$"):
+        (run,) = read_runs(path).runs
+    assert run.numbers["micro_batch_size"] == 1.0
+    assert run.numbers["global_batch_size"] == 64.0

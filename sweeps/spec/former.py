@@ -8,12 +8,14 @@ from __future__ import annotations
 import csv
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 with Path(__file__).with_name("renames.csv").open(encoding="utf-8", newline="") as _rows:
     FORMER: Mapping[str, str] = {row["former"]: row["name"] for row in csv.DictReader(_rows)}
+# Changed names that one warning lists.
+MOST_TOLD = 4
 # In texts, of which names of one word may be words.
 _NAMES = re.compile(rf"\b(?:{'|'.join(name for name in FORMER if '_' in name)})\b")
 _PROSE = ("title", "source", "where", "note", "description")
@@ -40,10 +42,26 @@ def renamed(content: Any, where: str) -> Any:
     return changed
 
 
+def renamed_table(rows: Sequence[Sequence[str]], where: str) -> list[list[str]]:
+    """Return a table's cells with the names of today in its headings and where cells hold names."""
+    met: dict[str, str] = {}
+    header = [cell.strip() for cell in rows[0]]
+    named = {index for index, cell in enumerate(header) if cell in ("quantity", "settings")}
+    first = [_present(cell, met) for cell in header]
+    below = [
+        [_renamed(cell, met) if index in named else cell for index, cell in enumerate(row)]
+        for row in rows[1:]
+    ]
+    warn_of(met, where)
+    return [first, *below]
+
+
 def warn_of(met: Mapping[str, str], where: str) -> None:
     """Warn of former names that were met, with those of today."""
     if met:
-        listed = ", ".join(f"{old} is {new}" for old, new in met.items())
+        told = [f"{old} is {new}" for old, new in tuple(met.items())[:MOST_TOLD]]
+        more = len(met) - len(told)
+        listed = ", ".join(told) + (f", and {more} more" if more else "")
         warnings.warn(f"{where}: names have changed: {listed}", FutureWarning, stacklevel=3)
 
 
@@ -64,11 +82,13 @@ def _renamed(content: Any, met: dict[str, str]) -> Any:
         return content
 
     if content in FORMER:
-        met[content] = FORMER[content]
-        return FORMER[content]
+        return _present(content, met)
+    return _NAMES.sub(lambda found: _present(found[0], met), content)
 
-    def replaced(found: re.Match[str]) -> str:
-        met[found[0]] = FORMER[found[0]]
-        return FORMER[found[0]]
 
-    return _NAMES.sub(replaced, content)
+def _present(name: str, met: dict[str, str]) -> str:
+    """Return what a name is today, and keep it if it was another."""
+    if name not in FORMER:
+        return name
+    met[name] = FORMER[name]
+    return FORMER[name]

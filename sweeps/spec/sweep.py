@@ -195,6 +195,10 @@ def read_sweep(
     folders: Sequence[Path] | None = None,
 ) -> Sweep:
     """Check what a user states and make a sweep of it."""
+    # Axes and constants are read by any name of theirs, and told of as they were given.
+    given = {key: spec[key] for key in ("axes", "constants") if key in spec}
+    others = {key: value for key, value in spec.items() if key not in given}
+    spec = {**renamed(others, where.removesuffix(": ") or "sweep"), **given}
     reader = _SweepReader(spec, bare_is_si, folders)
     sweep = reader.read()
     reader.faults = [where + line for line in reader.faults]

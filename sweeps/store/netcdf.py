@@ -417,11 +417,14 @@ def open_dataset(path: Path | str, *, require_ours: bool = True) -> xr.Dataset:
 
 def _with_names(dataset: xr.Dataset, path: Path) -> xr.Dataset:
     """Give variables the names that quantities have, where a file has their former ones."""
-    met = {str(name): FORMER[str(name)] for name in {*dataset.variables, *dataset.dims}
-           if str(name) in FORMER}  # fmt: skip
+    names = {str(name) for name in (*dataset.variables, *dataset.dims)}
+    met = {name: FORMER[name] for name in names if name in FORMER}
     if not met:
         return dataset
     warn_of(met, path.name)
+    # Where the best ones lie: the reduction's name, and a dimension's.
+    met |= {f"{name}_{old}": f"{name}_{new}" for old, new in tuple(met.items()) for name in names
+            if f"{name}_{old}" in names}  # fmt: skip
     named = dataset.rename(met)
     named.set_close(dataset.close)
     return named

@@ -23,6 +23,7 @@ from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY
 from sweeps.errors import MOST_FAULTS, InputError, fault, nearest, refuse_all
 from sweeps.spec.catalog import is_file, read_toml, shipped
+from sweeps.spec.former import renamed_table
 
 # The tables that are shipped.
 TABLES = ("training", "memory")
@@ -159,7 +160,8 @@ def read_csv(path: Path, field: str) -> tuple[bytes, list[tuple[int, list[str]]]
         wrong, allowed = str(error), "a CSV file"
     else:
         if lines[1:]:
-            return content, lines
+            cells = renamed_table([row for _, row in lines], path.name)
+            return content, [(number, row) for (number, _), row in zip(lines, cells, strict=True)]
         wrong = "has no rows" if lines else "is empty"
         allowed = "a line of headings, and rows below it"
     raise InputError(fault(field, str(path), wrong, allowed))
