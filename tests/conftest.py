@@ -10,7 +10,8 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 # Tests start a few hundred processes: each would compile all modules anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -55,6 +56,14 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    if LIMITED:
+        _draw_once()
+
+
+@settings(max_examples=1)
+@given(st.tuples(st.text(), st.integers(), st.floats()))
+def _draw_once(drawn: object) -> None:
+    """Let hypothesis read characters and modules: the first test to draw would pay for it."""
 
 
 @pytest.hookimpl(wrapper=True)
