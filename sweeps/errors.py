@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from sweeps.spec.former import FORMER
+from sweeps.former import FORMER
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

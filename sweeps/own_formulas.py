@@ -19,7 +19,7 @@ from overhead.quantity import VOCABULARY, Array, Quantity
 from overhead.recording import RecordingError
 from overhead.statements import recorded
 from sweeps.errors import InputError, fault, refuse
-from sweeps.spec.former import FORMER
+from sweeps.former import FORMER
 
 # Where a stated expression is compared with the code.
 POINTS = 200

@@ -11,7 +11,7 @@ import pytest
 import sweeps
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.spec.former import FORMER, renamed
+from sweeps.former import FORMER, renamed
 from sweeps.spec.sweep import load_sweep
 from sweeps.store.netcdf import open_dataset
 from sweeps.validate.run_table import read_runs

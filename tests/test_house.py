@@ -26,9 +26,9 @@ PACKAGES = ("overhead", "sweeps")
 LONGEST_FILE = 700
 # Each wing of sweeps imports only those before it.
 WINGS = (
-    "errors", "latex", "origin", "display", "spec", "impossible", "bands", "engine", "store",
-    "result", "traces", "hops", "validate", "plots", "calibrate", "own_formulas", "job", "idle",
-    "error_bar", "tuner", "overlap", "blocks", "search", "api", "page", "mathml",
+    "former", "errors", "latex", "origin", "display", "spec", "impossible", "bands", "engine",
+    "store", "result", "traces", "hops", "validate", "plots", "calibrate", "own_formulas", "job",
+    "idle", "error_bar", "tuner", "overlap", "blocks", "search", "api", "page", "mathml",
     "references", "docs", "cli",
 )  # fmt: skip
 # What sweeps has at its top hands on to api and cli.

@@ -13,6 +13,7 @@ from sweeps.blocks.run import Means, clear, write_sweep
 from sweeps.cli.progress import progress_to
 from sweeps.engine.grid import SUBJECT
 from sweeps.errors import InputError, fault, nearest
+from sweeps.former import renamed
 from sweeps.job import Job
 from sweeps.plots.data import PLACE, subject_of
 from sweeps.plots.declare import check_figures, variables_of
@@ -20,7 +21,6 @@ from sweeps.plots.defaults import default_figures, main_variable
 from sweeps.plots.draw import best_cells, draw, effects, tabulate
 from sweeps.plots.schema import Figure
 from sweeps.result import Result, aligned, csv_lines, stored_as
-from sweeps.spec.former import renamed
 from sweeps.store.encode import Storage
 from sweeps.store.netcdf import is_complete, open_dataset, write
 from sweeps.store.publish import NewFile, check_output, system_calls

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from overhead.labels import LABELS, usual_spelling
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, RunError, fault, nearest, refuse
+from sweeps.former import renamed
 from sweeps.origin import Origin, assumed
-from sweeps.spec.former import renamed
 from sweeps.spec.machine import FigureReader, Machine, read_machine
 
 if TYPE_CHECKING:

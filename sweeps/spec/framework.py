@@ -62,7 +62,7 @@ RECIPE_RULE: dict[str, str] = {
     "tf32": "fp32_adam",
     "fp32": "fp32_adam",
 }
-# Bytes of an input of a matrix product; 4 bits have a scale of 8 bits for each 16 (NVFP4).
+# Bytes of an input of a GEMM; 4 bits have a scale of 8 bits for each 16 (NVFP4).
 INPUT_WIDTHS: dict[str, float] = {
     "bf16": 2.0,
     "fp16": 2.0,
@@ -528,7 +528,7 @@ def _training_bytes(framework: Framework, precision: str, recipe: str | None) ->
     found = {name: Origin(value, SPECIFICATION, source) for name, value in given.items()}
     width = INPUT_WIDTHS[precision]
     if width < given["matmul_input_bytes"]:
-        why = f"matrix products in {precision}"
+        why = f"GEMMs in {precision}"
         found["matmul_input_bytes"] = Origin(width, SPECIFICATION, why)
     gathered = min(given["weight_bytes"], given["activation_bytes"])
     why = "weights are gathered as stored, or as computed with where that is narrower"

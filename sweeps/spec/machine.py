@@ -27,7 +27,7 @@ ORIGINS = (SPECIFICATION, MEASURED, ASSUMED)
 DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 # Recipes of 8 bits by how they scale, and at whose rates they run.
 SCALINGS = {"fp8_delayed": "fp8", "fp8_current": "fp8", "mxfp8": "fp8"}
-# What matrix products can be computed in, and the kinds of attention kernels.
+# What GEMMs can be computed in, and the kinds of attention kernels.
 PRECISIONS = tuple(name for name in LABELS["precision"].values if name not in SCALINGS)
 KERNELS = LABELS["attention_kernel"].values
 

@@ -6,7 +6,7 @@ it is.  An option has hyphens in place of underscores.
 
 from __future__ import annotations
 
-from sweeps.spec.former import FORMER
+from sweeps.former import FORMER
 
 NAMES: dict[str, tuple[str, ...]] = {
     "collective": ("collective", "op"),

@@ -399,7 +399,7 @@ def on_fabric(machine: Machine, fabric: str) -> Machine:
     return replace(machine, fabric=fabric, constants=kept)
 
 
-# What a machine's matrix products reach with a choice among tiles, and userbuffers' kernels.
+# What a machine's GEMMs reach with a choice among tiles, and userbuffers' kernels.
 
 TILED = (
     "burst_matmul_flops", "sm_load_bandwidth", "tile_depth_overhead", "last_wave_fraction",

@@ -15,6 +15,7 @@ from overhead.labels import CHOICES, LABELS, SWITCHES, usual_spelling
 from overhead.overlap.mechanisms import HEEDED, OUTPUTS
 from overhead.quantity import VOCABULARY
 from sweeps.errors import Faults, InputError, fault, nearest, tell_all
+from sweeps.former import renamed
 from sweeps.spec.axis import (
     CATALOGUED,
     DEFAULT_QUANTITIES,
@@ -32,7 +33,6 @@ from sweeps.spec.axis import (
 )
 from sweeps.spec.catalog import find_spec, load_model, spec_names
 from sweeps.spec.contract import Contract, read_contract
-from sweeps.spec.former import renamed
 from sweeps.spec.names import GPUS, NODES, OTHER_NAMES, quantity_of
 from sweeps.spec.nodes import gpus_of_nodes
 from sweeps.spec.reduction import NAME, Reduction, read_reductions

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sweeps.engine.grid import SUBJECT, Block, Layout
 from sweeps.errors import InputError, fault, refuse
-from sweeps.spec.former import FORMER, warn_of
+from sweeps.former import FORMER, warn_of
 from sweeps.store.encode import (
     FORMAT,
     RunningChecksum,

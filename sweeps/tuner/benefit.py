@@ -260,7 +260,7 @@ PRESET = ("preset", "gpu", "precision", *NUMBERS, "layer", "method", "num_sm", "
 
 def preset_rows(path: Path, folders: Sequence[Path] = ()) -> list[dict[str, Any]]:
     """Return a table's settings with our choice for each layer, and what theirs loses."""
-    _, ((_, heading), *lines) = read_csv(path, "TABLE")
+    _, ((_, heading), *lines) = read_csv(path, "TABLE", quantities=False)
     lacking = [name for name in PRESET if name not in heading]
     if lacking:
         refuse("TABLE", str(path), f"has no column {', '.join(lacking)}", ", ".join(PRESET))

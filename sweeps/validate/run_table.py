@@ -22,8 +22,8 @@ from overhead.everything import load
 from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY
 from sweeps.errors import MOST_FAULTS, InputError, fault, nearest, refuse_all
+from sweeps.former import renamed_table
 from sweeps.spec.catalog import is_file, read_toml, shipped
-from sweeps.spec.former import renamed_table
 
 # The tables that are shipped.
 TABLES = ("training", "memory")
@@ -142,8 +142,13 @@ def find_csv(name_or_path: str, field: str, known: Iterable[str]) -> Path:
     raise InputError(fault(field, name_or_path, "there is no such table", near))
 
 
-def read_csv(path: Path, field: str) -> tuple[bytes, list[tuple[int, list[str]]]]:
-    """Read a table's bytes, and its lines with their numbers: headings first, no comments."""
+def read_csv(
+    path: Path, field: str, *, quantities: bool = True
+) -> tuple[bytes, list[tuple[int, list[str]]]]:
+    """Read a table's bytes, and its lines with their numbers: headings first, no comments.
+
+    Former names are translated where its headings or cells name `quantities`.
+    """
     try:
         content = path.read_bytes()
         rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
@@ -159,6 +164,8 @@ def read_csv(path: Path, field: str) -> tuple[bytes, list[tuple[int, list[str]]]
     except csv.Error as error:
         wrong, allowed = str(error), "a CSV file"
     else:
+        if lines[1:] and not quantities:
+            return content, lines
         if lines[1:]:
             cells = renamed_table([row for _, row in lines], path.name)
             return content, [(number, row) for (number, _), row in zip(lines, cells, strict=True)]
