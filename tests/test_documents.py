@@ -119,6 +119,14 @@ def test_gallery_is_what_the_code_computes(path: Path) -> None:
         np.testing.assert_allclose(again[name], stored[name].values, rtol=1e-12, err_msg=str(name))
 
 
+def test_places_named_in_contributing_are_there() -> None:
+    text = (TOP / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:overhead|sweeps|specs|tests|\.ci)/[^` ]*)`", text)
+    assert len(paths) > 20
+    for path in paths:
+        assert list(TOP.glob(path.rstrip("/"))), path
+
+
 def test_links_lead_to_what_is_there() -> None:
     for text, folder in ((README, TOP), (GUIDE, GUIDES.parent)):
         for name in re.findall(r"\]\(([^)#:]+)\)", text):
