@@ -172,7 +172,7 @@ class Formula:
 class Call:
     """A quantity that is another one where some quantities are bound and some labels set.
 
-    So one formula serves many places: the time of a matrix product serves each of a layer's, the
+    So one formula serves many places: the time of a GEMM serves each of a layer's, the
     time of an all_reduce each group's.
 
     Attributes

@@ -228,7 +228,7 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     # From messages, at the rate of multiprocessors, or in parts at that rate
     "communication": ("messages", "sms", "split"),
     "sm_law": ("linear", "saturating", "copy_engine"),  # how that rate follows from their number
-    # A matrix product in whole waves of tiles, or at a smooth choice among tiles
+    # A GEMM in whole waves of tiles, or at a smooth choice among tiles
     "compute": ("waves", "tiles"),
     "buckets": ("sized", "megatron"),  # how many there are, from bytes or by Megatron-LM's rule
 }

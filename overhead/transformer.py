@@ -171,7 +171,7 @@ def dense_mlp_layers(layers, moe_layers):
 
 # Floating-point operations of one token, forward and in training, by parts.
 #
-# Matrix products alone count, a multiplication and an addition as two.  Scores and values are
+# GEMMs alone count, a multiplication and an addition as two.  Scores and values are
 # counted twice over: in full, as published utilisations are (PaLM, Megatron-LM), and without what a
 # causal mask hides.  What is recomputed counts in neither.
 

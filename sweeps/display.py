@@ -134,7 +134,7 @@ ROWS: dict[str, Row] = {
         _row("step_time", "step", "usual table plan best", title="step time"),
         *_words(
             "step part",
-            matmul_part_time="matrix products",
+            matmul_part_time="GEMMs",
             attention_part_time="attention's scores and values",
             recompute_part_time="recomputation",
             host_part_time="waiting for the host",

@@ -101,7 +101,7 @@ GROUPS: dict[str, tuple[tuple[tuple[str, ...], str, str], ...]] = {
         ),
         (("--copy-engine",), "copy_engine_bandwidth", "That copy engines send."),
     ),
-    "computation as a matrix product in waves of tiles": (
+    "computation as a GEMM in waves of tiles": (
         (("--m", "--rows"), "matmul_m", "Rows (tokens)."),
         (("--n", "--columns"), "matmul_n", "Columns (output features)."),
         (("--k", "--depth"), "matmul_k", "Depth (input features)."),

@@ -1,1 +1,1 @@
-"""What a GPU computes: matrix products, attention, element-wise work, layers, stages."""
+"""What a GPU computes: GEMMs, attention, element-wise work, layers, stages."""

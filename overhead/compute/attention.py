@@ -1,7 +1,7 @@
 """Scores and values of a layer's attention, by the class of its kernel (label `attention_kernel`).
 
 A fused kernel leaves out what a causal mask hides, keeps no scores in memory and computes them
-again in its backward.  An unfused one is two matrix products over all scores, which stay in
+again in its backward.  An unfused one is two GEMMs over all scores, which stay in
 memory between its kernels.
 """
 
@@ -198,7 +198,7 @@ def fused_attention_backward_time(
 
 # Unfused.
 
-OF_PRODUCTS = "that is of a fused kernel's tiles: here two matrix products compute the scores"
+OF_PRODUCTS = "that is of a fused kernel's tiles: here two GEMMs compute the scores"
 
 
 @formula(**KERNELS)

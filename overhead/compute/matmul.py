@@ -1,4 +1,4 @@
-"""Matrix products and attention of a layer: their work and their time."""
+"""GEMMs and attention of a layer: their work and their time."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def grouped_matmul_time(
     return xp.where(matmul_groups * operations > 0.0, time, 0.0)
 
 
-# A layer's matrix products: their sizes on one rank, and each product's time forward and back.
+# A layer's GEMMs: their sizes on one rank, and each product's time forward and back.
 #
 # Columns are split over tensor-parallel ranks in the first product of a block, the depth in its
 # last.  Projections through latent vectors count as one product of as many weights.

@@ -54,7 +54,7 @@ class Recipe:
     weight_bytes: float
     gradient_bytes: float
     optimizer_bytes: float
-    # Bytes of a stored activation, and of a stored input of a matrix product
+    # Bytes of a stored activation, and of a stored input of a GEMM
     activation_bytes: float
     matmul_input_bytes: float
     meaning: str  # What it is, in words

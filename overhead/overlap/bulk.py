@@ -266,7 +266,7 @@ def sms_communication_time(ranks, latency, message_bytes, transfer_bandwidth):
     return (ranks - 1.0) * (latency + message_bytes / (ranks * transfer_bandwidth))
 
 
-# Matrix products in whole waves of tiles: on fewer multiprocessors, and cut into chunks.
+# GEMMs in whole waves of tiles: on fewer multiprocessors, and cut into chunks.
 #
 # With the label ``compute = waves`` a mechanism's computation is a product of such a form, cut as
 # the mechanism cuts it.  Step times are better had from the smooth form in `overhead.compute`,

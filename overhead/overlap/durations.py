@@ -198,7 +198,7 @@ def layer_by_layer_time(compute_time, communication_time, layers, independent_co
 alias("messages", "layers", when={"mechanism": "fsdp_prefetch|zero3_prefetch|layer_by_layer"})
 
 
-# A matrix product and its collective cut into chunks, the one's next to the other's.
+# A GEMM and its collective cut into chunks, the one's next to the other's.
 
 CHUNKS = "all chunks take equally long"
 ORDER = "common/comm_gemm_overlap/comm_gemm_overlap.cpp: order of products and copies"
@@ -392,7 +392,7 @@ def slowed_product_time(overlapped_time, compute_time, sms, compute_sms):
     return xp.minimum(overlapped_time, compute_time * sms / compute_sms)
 
 
-# Matrix products with a choice among tiles: whole, cut into pieces that run side by side, and on
+# GEMMs with a choice among tiles: whole, cut into pieces that run side by side, and on
 # fewer multiprocessors.  Whole products and pieces are measured by one form.
 
 TILED = {"compute": "tiles"}

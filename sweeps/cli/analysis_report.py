@@ -38,7 +38,7 @@ from sweeps.spec.units import plain
 # Of each dimension: its parts of a step that are exposed, the share that may hide, behind what,
 # and why the rest can't.
 HIDING: tuple[tuple[str, str, str, str, str], ...] = (
-    ("tp", "exposed_tp_time", "tp_overlap", "the layer's own matrix products",
+    ("tp", "exposed_tp_time", "tp_overlap", "the layer's own GEMMs",
      "a block's output waits for it (dependency)"),
     ("cp", "exposed_cp_time", "cp_overlap", "scores of the blocks that are there",
      "attention is too short for it, or waits for it"),

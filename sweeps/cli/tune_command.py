@@ -218,7 +218,7 @@ def setting_of(given: Mapping[str, Any]) -> Setting:
 @tune_options
 @output_options
 def command(**given: Any) -> int:
-    """Tune the overlap of tensor-parallel communication with matrix products.
+    """Tune the overlap of tensor-parallel communication with GEMMs.
 
     For each tensor-parallel size the userbuffers' method and multiprocessors of every linear layer:
     predicted for a machine, from recorded traces, or by a command that runs each case.  Results: a

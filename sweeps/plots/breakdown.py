@@ -182,8 +182,9 @@ def _notes(figure: Figure, view: View, rest: NDArray[np.float64], *, chosen: boo
     notes = []
     above = figure.options.get("above")
     if above is not None:
-        said = (display.title(above), short_name(view, above))
-        notes.append(f"Beside each total: {', '.join(dict.fromkeys(said))}.")
+        title, name = display.title(above), short_name(view, above)
+        said = name if name.startswith(title) else f"{title}, {name}"
+        notes.append(f"Next to each total: {said}.")
     if np.any(rest < 0) or (chosen and np.any(rest > 0)):
         whole = total_of(figure.kind, figure["parts"], figure.options.get("of") or "time")
         notes.append(f"The parts shown don't add up to the {plain(whole)}.")

@@ -297,7 +297,7 @@ def _legend(stacks: Stacks) -> Legend:
     if stacks.capacity is not None:
         samples.append((_limit(stacks, stacks.capacity), {"color": INK, **_CAPACITY}))
     if stacks.striped and stacks.beyond.any():
-        samples.append(("does not fit", _OVER))
+        samples.append(("above capacity", _OVER))
     return Legend(samples)
 
 

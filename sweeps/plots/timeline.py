@@ -370,7 +370,7 @@ _COLOURS = {
     "non_computation": COLOURS[1],
 }
 _LABELS = {
-    "gemm": "Matrix products",
+    "gemm": "GEMMs",
     "other": "Other computation",
     _HIDDEN_COMMUNICATION: "Communication, hidden",
     "communication": "Communication, exposed",

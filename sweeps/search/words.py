@@ -205,7 +205,7 @@ def _machine(plan: Execution) -> Iterator[Change]:
 ENDS = "embedding, output layer and loss"
 # What a step's parts are, gathered as people speak of them.
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "matrix products": ("matmul_part_time",),
+    "GEMMs": ("matmul_part_time",),
     "attention": ("attention_part_time",),
     "element-wise work": ("elementwise_part_time",),
     "recomputation": ("recompute_part_time",),
@@ -220,7 +220,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ENDS: ("stage_imbalance_time",),
     "the optimizer": ("optimizer_time", "step_overhead"),
 }
-COMPUTING = ("matrix products", "attention", "element-wise work")
+COMPUTING = ("GEMMs", "attention", "element-wise work")
 SENDING = tuple(name for name in GROUPS if name.endswith(("communication", "transfers")))
 # Memory by part, as people speak of it.
 MEMORY_GROUPS: Mapping[str, tuple[str, ...]] = {

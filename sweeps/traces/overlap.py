@@ -266,13 +266,13 @@ class Overlap:
     # What the end to end time is made of: each class where none before it runs, and idle time. So
     # communication stands there as far as it is exposed
     parts: Mapping[str, float]
-    # Length of the unions; computation is matrix products and everything else that computes
+    # Length of the unions; computation is GEMMs and everything else that computes
     computation: float
     communication: float
     overlapped: float  # Communication while something computes
     # Computation that communication can hide behind: of a stream the whole GPU's, else its own
     concurrent_computation: float
-    # Communication while a matrix product runs; NaN in HolisticTraceAnalysis' mode
+    # Communication while a GEMM runs; NaN in HolisticTraceAnalysis' mode
     gemm_overlapped: float = float("nan")
     host: float = float("nan")  # What the step took on the host; NaN for what isn't a step
     # The same of each step and stream; empty where there are none, and in steps and streams

@@ -150,7 +150,7 @@ QUANTITIES = (
     ("computation_time", "s", "computation (union of its rows)", "computation"),
     ("communication_time", "s", "communication (union of its rows)", "communication"),
     ("overlap_time", "s", "communication while something computes", "overlapped"),
-    ("gemm_overlap_time", "s", "communication while a matrix product runs", "gemm_overlapped"),
+    ("gemm_overlap_time", "s", "communication while a GEMM runs", "gemm_overlapped"),
     ("exposed_communication_time", "s", "communication while nothing computes", "exposed"),
     ("overlap_of_communication", "1", "overlap as a share of communication", "of_communication"),
     ("overlap_of_smaller", "1", "overlap as a share of the shorter of the two", "of_smaller"),

@@ -247,7 +247,7 @@ _MICRO = 1e6
 class PassTimes:
     """Times of a forward or a backward in seconds: numbers, or arrays of many cases."""
 
-    gemm: Any  # While matrix products run, and while communication does
+    gemm: Any  # While GEMMs run, and while communication does
     comm: Any
     overlap: Any  # While both do
     # Of other work within the same span, such as sums of partial results, and gaps

@@ -365,7 +365,7 @@ Time = Callable[[Sequence[LayerOverlap]], list[CaseTimes]]
 
 
 class TPOverlapTuner:
-    """Finds how tensor-parallel communication should overlap with matrix products.
+    """Finds how tensor-parallel communication should overlap with GEMMs.
 
     Parameters
     ----------

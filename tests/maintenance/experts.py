@@ -151,7 +151,7 @@ FIELDS = (
     Field("row", "row", "row of the table"), Field("source", "source", "source of the recipe"),
     Field("class", "kind", "kind of model"), Field("model", "model", "model"),
     Field("hardware", "hardware", "machine"), Field("framework", "framework", "software"),
-    Field("precision", "precision", "numbers of the matrix products"),
+    Field("precision", "precision", "numbers of the GEMMs"),
     Field("gpus", "gpus", "GPUs", "1"),
     Field("loss", "loss", "step time by that of the best plan found, less 1", "1"),
     Field("rank", "rank", "place of its split among those found", "1"),

@@ -1,4 +1,4 @@
-"""Parts of a layer's time: matrix products, attention, element-wise work, the host."""
+"""Parts of a layer's time: GEMMs, attention, element-wise work, the host."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def product(rows: ArrayLike, columns: ArrayLike, depth: ArrayLike, **more: Array
     return kernel.kernel(*(np.asarray(taken[each], dtype=float) for each in kernel.inputs))
 
 
-# Matrix products.
+# GEMMs.
 
 
 def test_a_product_by_hand() -> None:

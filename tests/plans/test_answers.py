@@ -39,7 +39,7 @@ def test_reasons_say_what_the_numbers_say() -> None:
     assert f"{best['tokens_per_second_per_gpu']:,.0f} tokens" in result
     assert f"MFU {best['mfu']:.1%}" in result
     products = best["matmul_part_time"] / best["step_time"]
-    assert f"matrix products {products:.0%}" in result
+    assert f"GEMMs {products:.0%}" in result
     assert f"{best['peak_memory'] / 1e9:.1f} GB of 84.9 GB" in result
     assert (
         f"{0.9 * 84.9437 - best['peak_memory'] / 1e9:.1f} GB below the threshold of 90%" in result

@@ -232,7 +232,7 @@ def test_a_masked_plan_has_no_bar_but_a_reason() -> None:
 def test_parts_that_are_nothing_are_not_in_the_legend() -> None:
     canvas = canvas_of(make_training(), kind="step_parts", at=ONE)
     legend = " ".join(text.get_text() for text in canvas.legends[0].get_texts())
-    assert "Matrix products" in legend
+    assert "GEMMs" in legend
     assert "Context" not in legend
     assert "Expert" not in legend
     assert "host" not in legend
@@ -249,7 +249,7 @@ def test_the_capacity_is_a_line_and_what_is_beyond_it_striped() -> None:
     weights = [text.get_fontweight() for text in canvas.axes[0].texts]
     assert [weight == "bold" for weight in weights] == (peak > CAPACITY).tolist()
     texts = [text.get_text() for text in canvas.legends[0].get_texts()]
-    assert texts[-1] == "does not fit"
+    assert texts[-1] == "above capacity"
     assert texts[-2].replace("\n", " ") == "GPU memory capacity: 80 GB"
 
 
