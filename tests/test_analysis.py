@@ -435,7 +435,7 @@ def test_megatron_hides_reductions_of_gradients_unless_told_otherwise(cli: Runne
 
     def exposed(more: str = "") -> str:
         out = cli(f"{line} {more}").out
-        return next(row for row in out.splitlines() if "tensor parallelism, exposed" in row)
+        return next(row for row in out.splitlines() if "TP communication, exposed" in row)
 
     # 1536 all_reduces of 308 us each way; those of the backward cost 8 % of themselves.
     assert "511.4 ms" in exposed()
@@ -525,7 +525,7 @@ def test_as_few_layers_are_recomputed_as_fit(cli: Runner) -> None:
     assert best["step_time_s"] == pytest.approx(12.40, rel=0.01)
     assert 0.41 < best["mfu"] < 0.45
     assert best["recompute"] == "block"
-    result = cli(f"plan {more}").out
+    result = cli(f"plan {more} --show launch").out
     assert "recompute 1 of each chunk's layers" in result
     assert "--recompute-method block --recompute-num-layers 1" in " ".join(result.split())
     line = f"analysis {LLAMA_405B} --global-batch 2048 --zero-stage 1 --virtual-stages 4"

@@ -64,16 +64,16 @@ def test_plans_of_a_batch_in_tokens_are_those_of_its_sequences(cli: Runner, flag
     best = cli(f"{PLAN} -b 512 -s 8192 --json").records
     assert cli(f"{PLAN} {flag} -s 8k --json").records == best
     output = cli(f"{PLAN} {flag} -s 8k").out
-    assert "512 sequences of 8192 tokens a step" in output
+    assert "512 sequences of 8,192 tokens per step" in output
     assert "(-s 8k is read as 8,192 tokens)" in output
-    assert f"({flag} is read as 4,194,304 tokens a step)" in output
+    assert f"({flag} is read as 4,194,304 tokens per step)" in output
 
 
 def test_what_is_read_is_said(cli: Runner) -> None:
     output = cli(f"{ANALYSIS} --batch-size 4M --seq-len 8k").out
     first, second, third, *_ = output.splitlines()
     assert "s per step" in first
-    assert second == "  (--batch-size 4M is read as 4,194,304 tokens a step)"
+    assert second == "  (--batch-size 4M is read as 4,194,304 tokens per step)"
     assert third == "  (--seq-len 8k is read as 8,192 tokens)"
 
 

@@ -183,7 +183,7 @@ def test_what_cannot_be_bought_says_why_at_once(cli: Runner) -> None:
 def test_parts_that_take_nothing_are_left_out(cli: Runner) -> None:
     output = cli("collective --topology hierarchical --N 8 --gpus-per-node 4 --M 140e9").out
     assert not re.search(r"^ +(inside|between) (nodes|pods) +0 s$", output, re.MULTILINE)
-    assert "waiting for the host" not in cli("collective --N 16 --M 1GiB").out
+    assert "host wait" not in cli("collective --N 16 --M 1GiB").out
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.cli.plan_question import SECTIONS
 from sweeps.result import aligned, fitted
 from sweeps.spec.catalog import find_sweep, read_toml, spec_names
 from tests.cli_runner import Runner
@@ -169,7 +170,7 @@ FIRST = (
     (f"{STEP} --micro-batch 8",
      rf"\S+ m?s per step {BAND} if the memory sufficed, MFU .* GB per GPU {BAND}: does not fit\n"),
     ("plan --model llama3-8b --gpus 8 -s 8192 --tp 1 --cp 1 --pp 1",
-     rf"\S+ s per step {BAND}, MFU \d+%, \S+ of 84.9 GB per GPU {BAND}: fits\n  llama3-8b on 8 "),
+     rf"\S+ s per step {BAND}, MFU \d+%, \S+ of 84.9 GB per GPU {BAND}: fits\n  recommended: tp 1"),
     ("plan --model llama3-405b --gpus 8 -s 8192 --tp 8",
      r"llama3-405b on 8 GPUs \(dgx-h100\): no plan can run"),
     ("plan --params 70 --gpus 64",
@@ -307,3 +308,32 @@ def test_every_table_of_validate_ends_with_a_verdict(cli: Runner, table: str, wo
     last = cli(f"validate {table}").out.splitlines()[-1]
     assert last.startswith("verdict: ")
     assert words in last
+
+
+PLAN = "plan --model llama3-70b --hardware dgx-h100 --gpus 512 --batch-size 4M --seq-len 8k"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("line", [PLAN, "plan --model deepseek-v3 --gpus 1024 --objective memory",
+                                  "plan --model llama3-405b --gpus 8"])  # fmt: skip
+def test_a_plan_is_one_screen(cli: Runner, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = cli(line, fine=False)
+    lines = done.out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    assert done.code == 1 or re.search(BAND, lines[0])
+
+
+@pytest.mark.thorough
+def test_sections_are_shown_by_their_names(cli: Runner) -> None:
+    line = "plan --model llama3-8b --gpus 16 --tp 2 --pp 1"
+    plain = cli(line).out
+    assert [one.split()[0] for one in cli("plan --show").out.splitlines()] == list(SECTIONS)
+    for name in SECTIONS:
+        shown = cli(f"{line} --show {name}").out
+        assert shown.startswith(plain.rpartition("More:")[0])
+        assert len(shown.splitlines()) > len(plain.splitlines())
+    assert cli(f"{line} --show all").out.count("More:") == 0
+    assert "no such section" in cli(f"{line} --show reason", fine=False).err
+    assert "--show" in cli(f"{line} --show launch --csv", fine=False).err

@@ -74,7 +74,7 @@ def test_analysis_says_the_length_that_it_takes(sweeps: Runner) -> None:
 def test_plan_takes_it_and_the_usual_where_none_is_known(sweeps: Runner) -> None:
     line = "plan --hardware dgx-h100 --gpus 8 --batch-size 64"
     assert "--seq-len 8192 (as llama3-8b was trained)" in sweeps(f"{line} --model llama3-8b").out
-    assert "taken as: --seq-len 4096" in sweeps(f"{line} --model llama3.2-1b").out
+    assert "Defaults: --seq-len 4096" in sweeps(f"{line} --model llama3.2-1b").out
     taken, given = (
         sweeps(f"{line} --model llama3-8b --json {more}").records for more in ("", "--seq-len 8k")
     )

@@ -299,7 +299,7 @@ def _patterned(schedule: str, rank: int, pp: int, num_micro_batches: int) -> lis
 PAIR, TRANSFER = "forward and backward", "transfer"
 # What passes hold beside computing, and what comes after all of them.
 HIDDEN, EXPOSED = "hidden communication", "exposed communication"
-WAITING, OPTIMIZER, UNEXPLAINED = "waiting for the host", "optimizer", "what no part explains"
+WAITING, OPTIMIZER, UNEXPLAINED = "host wait", "optimizer", "fixed overhead"
 LETTERS = {FORWARD: "F", BACKWARD: "B", INPUTS: "B", WEIGHTS: "W"}
 
 

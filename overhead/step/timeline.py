@@ -42,14 +42,14 @@ from overhead.overlap.timeline import Course, Span, check_spans
 
 # Rows of a stage; then one for each dimension whose communication is a stream.
 PASSES, PARTS, SENDS = "passes", "parts of them", "sends"
-TENSOR, CONTEXT = "tensor parallelism", "context parallelism"
-EXPERT, DATA = "expert parallelism", "data parallelism"
+TENSOR, CONTEXT = "TP communication", "CP communication"
+EXPERT, DATA = "EP communication", "DP communication"
 DIMENSION = {TENSOR: "tp", CONTEXT: "cp", EXPERT: "ep", DATA: "dp"}
 STREAMS = tuple(DIMENSION)
 
 COMPUTING, AGAIN = "computing", "recomputation"
 EXPERTS = f"{EXPERT}, exposed"
-OFFLOAD = "activations to the host and back, exposed"
+OFFLOAD = "activation offload, exposed"
 # Communication that a layer exposes, by the words for it.
 LAYER = {
     f"{TENSOR}, exposed": "{of}_exposed_tp_{way}_time",
@@ -59,12 +59,12 @@ LAYER = {
 # What the ends have beyond layers: its time, and that of its communication.
 ENDS = {
     "first": ("embedding", "embedding_time", "vocabulary_first_time"),
-    "last": ("output layer and loss", "output_time", "vocabulary_last_time"),
+    "last": ("LM head and loss", "output_time", "vocabulary_last_time"),
 }
-VOCABULARY = "the vocabulary's communication"
-TIED = "the shared embedding's gradients, exposed"
+VOCABULARY = "vocabulary communication"
+TIED = "tied embedding gradients, exposed"
 # Streams of the ends' communication, which nothing hides, and of copies to the host and back.
-TABLES, COPIES = "embedding and output layer", "copies to the host and back"
+TABLES, COPIES = "embedding and LM head", "host copies"
 KINDS = {VOCABULARY: EXPOSED, OFFLOAD: EXPOSED, WAITING: WAITING} | dict.fromkeys(LAYER, EXPOSED)
 # Kinds of parts that compute.
 COMPUTING_KINDS = (FORWARD, BACKWARD, INPUTS, WEIGHTS, PAIR)

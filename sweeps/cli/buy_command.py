@@ -89,7 +89,7 @@ def command(**given: Any) -> int:
 
     def telling(name: str, batch: float) -> Progress:
         bars[-1].end()
-        bars.append(Progress(f"searching {name}, {asked.tokens(batch)} tokens a step"))
+        bars.append(Progress(f"searching {name}, {asked.tokens(batch)} tokens per step"))
         return bars[-1]
 
     found = offers(asked.points, asked.wish, asked.sequences, telling)
@@ -247,7 +247,7 @@ def _lines(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
     yield _first(made, here, wish)
     yield f"  {model} on {wish.tokens / 1e12:.4g} T tokens in {wish.days:g} days{budget}"
     length = asked.first.constants["sequence_length"]
-    line = f"  {batch:g} sequences of {length:g} tokens a step, {asked.tokens(batch)} tokens"
+    line = f"  {batch:g} sequences of {length:g} tokens per step, {asked.tokens(batch)} tokens"
     chosen = len(asked.sequences) > 1 and any(_makes(one, wish) for one in made)
     why = "the smallest of those searched whose run is as cheap as any, within a step's error"
     yield f"{line}: {why}" if chosen else line
@@ -283,7 +283,7 @@ def _lines(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
 
 def _by_batch(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
     """Yield what each batch that was searched does."""
-    rows = [["tokens a step", "", "GPUs", "days", "cost", "MFU", ""]]
+    rows = [["tokens per step", "", "GPUs", "days", "cost", "MFU", ""]]
     for one in found:
         best = one.best(asked.wish)
         if best is None or best.detail is None:

@@ -270,13 +270,13 @@ def in_tokens(options: dict[str, Any], batch: str) -> tuple[str, ...]:
             value, wrong = options["tokens_per_step"], f"stands beside {batch} in tokens"
             refuse(flag_of("tokens_per_step"), value, wrong, "one of the two")
         options["tokens_per_step"] = options.pop("global_batch_size")
-        lines = _readings(batch, "tokens_per_step", options["tokens_per_step"], " a step")
+        lines = _readings(batch, "tokens_per_step", options["tokens_per_step"], " per step")
     elif options.get("tokens_per_step") is not None:
         if options.get("global_batch_size") is not None:
             value = options["global_batch_size"]
             refuse(batch, value, f"stands beside {flag_of('tokens_per_step')}", "one of the two")
         flag, text = flag_of("tokens_per_step"), options["tokens_per_step"]
-        lines = _readings(flag, "tokens_per_step", text, " a step")
+        lines = _readings(flag, "tokens_per_step", text, " per step")
     elif options.get("global_batch_size") is not None and batch in AMBIGUOUS:
         wrong = "as the global batch size, in sequences of all ranks"
         lines = [f"{batch} {options['global_batch_size']} is read {wrong}"]

@@ -247,6 +247,25 @@ def assumed_lines(job: Job) -> Iterator[str]:
     yield from lines
 
 
+def taken_values(job: Job) -> dict[str, str]:
+    """Return the values that weren't given and are used, as text, by name."""
+    columns = {n: v for axis in job.program.grid.axes for n, v in axis.columns.items()}
+    constants = {**job.program.grid.constants, **job.program.assumed}
+    used = _used(job)
+    taken: dict[str, str] = {}
+    for name, origins in job.resolved.origins.items():
+        absent = all((one.kind, one.source) == ABSENT for one in origins)
+        if name not in used or name in CONVERSIONS or absent:
+            continue
+        if name in job.program.labels:
+            taken[name] = job.program.labels[name]
+        elif name in constants:
+            taken[name] = format_quantity(constants[name], VOCABULARY[name].units)
+        elif name in columns:
+            taken[name] = _several(name, columns[name])
+    return taken
+
+
 def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
     """Yield what `assumed_lines` does, gathered by origin: a line each where it is brief."""
     columns = {n: v for axis in job.program.grid.axes for n, v in axis.columns.items()}

@@ -20,8 +20,9 @@ from sweeps.cli.options import (
     output_options,
     sweep_of_options,
 )
-from sweeps.cli.plan_question import CALCULATED, Asked
+from sweeps.cli.plan_question import CALCULATED, SECTIONS, Asked
 from sweeps.cli.progress import Progress
+from sweeps.cli.sections import listed, read_show, show_option
 from sweeps.cli.typed import flag_of, flags_of, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import fault, tell_all
@@ -71,7 +72,7 @@ SHAPES = tuple(name for name in OTHERS if flags.SECTION_OF[name] == flags.BATCH
 # Options of this command that the calculator's table hasn't, with what they are if not given.
 PLANNED: dict[str, Any] = {
     **dict.fromkeys(("explain", "lost_nodes", "tokens", "days", "top")),
-    "objective": "time", "verbose": False, "sensitivity": False,
+    "objective": "time", "show": None, "verbose": False, "sensitivity": False,
 }  # fmt: skip
 # A schedule without a backward is none of training.
 FORWARD = "forward_only"
@@ -92,7 +93,7 @@ def plan_options(command: Command) -> Command:
                      metavar="SHARE",
                      help="Share of the memory that a plan may take.  [default: 0.9]"),
         click.option("--top", type=click.IntRange(1), metavar="N",
-                     help="Splits that are shown.  [default: 10; of records and files 50]"),
+                     help="Layouts that are shown.  [default: 5; of records and files 50]"),
         click.option(*flags_of("explain"), "explain", metavar="PLAN",
                      help="The full report of one plan, such as tp=8,pp=4,dp=2."),
         click.option(*flags_of("lost_nodes"), "lost_nodes", type=click.IntRange(1),
@@ -102,7 +103,9 @@ def plan_options(command: Command) -> Command:
         click.option("--tokens", metavar="N", help="Tokens of the training, such as 2T: days."),
         click.option("--days", metavar="N", help="Days of the training: tokens."),
         click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce."),
-        click.option("--verbose", "-v", is_flag=True, help="Sources of all that is assumed."),
+        show_option(SECTIONS),
+        click.option("--verbose", "-v", is_flag=True,
+                     help="As --show defaults: every value that was not given, with its source."),
     )  # fmt: skip
     for option in reversed(extra):
         command = option(command)
@@ -269,6 +272,10 @@ def command(**given: Any) -> int:
     the like limit what is searched.  With --parameters in place of --model it does what the
     parallel strategy calculator does; with options that this hasn't, it plans on its sizes.
     """
+    if given["show"] == "":
+        sys.stdout.writelines(fitted(listed(SECTIONS)))
+        return 0
+    read_show(given["show"], SECTIONS)
     load_formulas(given["formulas"])
     asked = read_options(given)
     if asked.calculator:
@@ -315,7 +322,7 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     from sweeps.cli.plan_report import answer_lines, nothing_lines
 
     if asked.explain:
-        from sweeps.cli.plan_report import explain
+        from sweeps.cli.plan_explain import explain
 
         _refuse(given, UNEXPLAINED, "says nothing of one plan that is explained", "leave it out")
         return explain(request, asked, given)
@@ -323,14 +330,14 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     if given["sensitivity"]:
         _refuse(given, UNMOVED, "is not in what constants move", "one of the two")
     if out.programs:
-        _refuse(given, ("lost_nodes",), "is told to people, not in records", "one of the two")
+        _refuse(given, ("lost_nodes", "show"), "is on screen, not in records", "one of the two")
     out.checked()
     progress = Progress("searching")
     found = answer(request.first, progress=progress)
     progress.end()
     plans = Plans(request, found, None, asked.tokens, asked.days, given["top"] or KEPT_SPLITS)
     if found.recommended is None:
-        sys.stdout.writelines(fitted(nothing_lines(found, asked)))
+        sys.stdout.writelines(fitted(nothing_lines(found, asked, given["show"])))
         return 1
     if given["sensitivity"]:
         from sweeps.cli.plan_report import survival_lines
@@ -346,9 +353,9 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
 
 
 # What a sensitivity, a plan that is explained, and many points have no use for.
-UNMOVED = ("lost_nodes", "top", "tokens", "days")
-UNEXPLAINED = ("sensitivity", "lost_nodes", "top", "csv", "json", "output", "plot", "overwrite",
-               "compress", "digits")  # fmt: skip
+UNMOVED = ("lost_nodes", "show", "top", "tokens", "days")
+UNEXPLAINED = ("sensitivity", "lost_nodes", "show", "top", "csv", "json", "output", "plot",
+               "overwrite", "compress", "digits")  # fmt: skip
 
 
 def _refuse(given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed: str) -> None:
@@ -364,7 +371,7 @@ def _refuse(given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed:
 
 def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     """Answer a question at many points."""
-    one = ("explain", "sensitivity", "lost_nodes", "tokens", "days", "top", "verbose")
+    one = ("explain", "sensitivity", "lost_nodes", "tokens", "days", "top", "show", "verbose")
     _refuse(given, one, "is for one point, and there are many", "one value for every argument")
     out = Output(given, "plan").checked()
     progress = Progress("searching")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
-from overhead.analysis import CollectiveReport, collective_reports
-from overhead.communication.operation import DIMENSIONS
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS
@@ -20,30 +16,33 @@ from sweeps import display
 from sweeps.bands import band_of, brief, tie
 from sweeps.bands import memory_words as fitting
 from sweeps.cli.numbers import shown
-from sweeps.cli.options import grouped_lines, price_words
+from sweeps.cli.options import grouped_lines, price_words, taken_values
 from sweeps.cli.plan_experts import bullets, expert_lines
-from sweeps.cli.plan_question import Asked
+from sweeps.cli.plan_question import SECTIONS, Asked
 from sweeps.cli.progress import Progress
+from sweeps.cli.sections import more_line, read_show, shown_sections, wrapped
 from sweeps.cli.typed import flag_of
 from sweeps.engine.grid import is_row_number
 from sweeps.job import Job
-from sweeps.result import Result, aligned, fitted, prose, room
+from sweeps.result import Result, aligned, prose, room
 from sweeps.search.answer import (
     NO_ROOM,
     POINTS,
-    WHOLE,
     Answer,
     Survival,
-    answer,
     nodes_lost,
     other_batch,
     trained,
 )
-from sweeps.search.launch import Settings, settings_of
-from sweeps.search.repair import nearest_plan
-from sweeps.search.request import CHOICES, Request, read_request
-from sweeps.search.search import Detail, details, evaluation
-from sweeps.search.words import bound_by, differences, effects, memory_words, percent
+from sweeps.search.launch import Settings
+from sweeps.search.search import Detail, details
+from sweeps.search.words import (
+    bound_by,
+    memory_words,
+    network,
+    percent,
+    tempting,
+)
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.sweep import Sweep
 from sweeps.spec.units import format_quantity
@@ -58,6 +57,9 @@ SCHEDULED = {"one_f_one_b": "1F1B", "interleaved": "interl."}
 def plan_rows(plans: Sequence[Detail], first: float = 0.0) -> list[list[str]]:
     """Return plans as rows of a table, with a header."""
     base = first or (plans[0]["step_time"] if plans else 1.0)
+    unit, per = ("s", 1.0) if base >= 1.0 else ("ms", 1e3)
+    # Four digits: layouts are close to each other.
+    decimals = max(0, 3 - int(np.floor(np.log10(base * per))))
     columns: list[tuple[str, list[str], bool]] = [
         (name, [_degree(plan, name) for plan in plans], shown_always)
         for name, shown_always in (
@@ -65,7 +67,7 @@ def plan_rows(plans: Sequence[Detail], first: float = 0.0) -> list[list[str]]:
         )
     ]  # fmt: skip
     columns += [
-        ("chunks", [f"{plan.plan['virtual_pipeline_size']:g}" for plan in plans], False),
+        ("vp", [f"{plan.plan['virtual_pipeline_size']:g}" for plan in plans], False),
         ("schedule", [_schedule(plan) for plan in plans], False),
         ("mb", [f"{plan.plan['micro_batch_size']:g}" for plan in plans], True),
         ("ZeRO", [f"{plan.plan['zero_stage']:g}" for plan in plans], True),
@@ -75,12 +77,10 @@ def plan_rows(plans: Sequence[Detail], first: float = 0.0) -> list[list[str]]:
           for name in ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")
           if all(name in plan.plan.given for plan in plans)
           and len({plan.plan.given[name] for plan in plans}) > 1),
-        (display.title("step_time"),
-         [shown("step_time", plan["step_time"]) for plan in plans], True),
-        ("", [_by(plan["step_time"], base) for plan in plans], True),
-        (display.title("peak_memory"),
-         [f"{plan['peak_memory'] / 1e9:.1f} GB" for plan in plans], True),
-        *((display.title(name), [shown(name, plan[name]) for plan in plans], True)
+        (f"step ({unit})", [f"{plan['step_time'] * per:,.{decimals}f}" for plan in plans], True),
+        ("vs first", [_by(plan["step_time"], base) for plan in plans], True),
+        ("GB", [f"{plan['peak_memory'] / 1e9:.1f}" for plan in plans], True),
+        *((display.title(name), [_rate(name, plan[name]) for plan in plans], True)
           for name in display.rows("rates", place="best")),
     ]  # fmt: skip
     idle = ({"1"}, {"-"}, {"1", "-"})
@@ -100,7 +100,7 @@ def _plan_table(plans: Sequence[Detail]) -> Iterator[str]:
     keys = sum(title in _DEGREES for title in rows[0])
     columns = [*zip(*rows, strict=True)]
     wide = sum(max(map(len, one)) + 2 for one in columns) > room()
-    rates = display.title("tokens_per_second_per_gpu")
+    rates = display.title("tokens_per_second_per_gpu")  # As the step time, in other units
     same = {one[0]: one[1] for one in columns[keys:] if len(rows) > 2 and len(set(one[1:])) == 1}
     said = [name for name in same if name and name in _HOW]
     if wide:
@@ -110,7 +110,11 @@ def _plan_table(plans: Sequence[Detail]) -> Iterator[str]:
         yield "  in each: " + ", ".join(f"{name} {same[name]}" for name in said)
 
 
-_HOW = ("chunks", "schedule", "mb", "ZeRO", "sp", "recompute")  # Columns of how a split is run
+_HOW = ("vp", "schedule", "mb", "ZeRO", "sp", "recompute")  # Columns of how a split is run
+
+
+def _rate(name: str, value: float) -> str:
+    return f"{value:.1%}" if display.percent(name) else shown(name, value)
 
 
 def _by(time: float, base: float) -> str:
@@ -134,7 +138,7 @@ def _schedule(plan: Detail) -> str:
 def _recompute(plan: Detail) -> str:
     label = plan.plan.labels["recompute"]
     if label == "block" and "recompute_layers" in plan.plan.known:
-        return f"{plan.plan.known['recompute_layers']:g} a chunk"
+        return f"{plan.plan.known['recompute_layers']:g}/chunk"
     if plan.plan.modules:
         return "+".join(plan.plan.modules)
     return RECOMPUTED.get(label, label)
@@ -163,34 +167,91 @@ def _text(name: str, value: Any) -> str:
     return shown(name, value)
 
 
-# How many splits, and plans of the Pareto front, are shown.
-SHOWN_SPLITS = 10
+# How many layouts, and plans of the Pareto front, are shown.
+SHOWN_SPLITS = 5
 FRONT = 8
 # Below this a batch that divides better isn't worth a line.
 WORTH = 0.01
 
 
+# Which of the values that weren't given matter most.
+MATTERING = ("framework", "precision", "attention_kernel", "software", "memory_threshold")
+
+
 def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterator[str]:
     """Yield the report of a question that has an answer."""
-    yield reached(answer.main[0])
-    yield f"  {question(answer)}; {ties(answer)}"
-    run = list(training_lines(answer.main[0], asked, answer.point.folders))
+    wanted = read_show(given["show"], SECTIONS)
+    if given["verbose"] and "defaults" not in wanted:
+        wanted = (*wanted, "defaults")
+    best = answer.main[0]
+    bodies: dict[str, Callable[[], Iterable[str]]] = {
+        "reasons": lambda: _why(answer),
+        "parts": lambda: step_lines(best),
+        "memory": lambda: memory_lines(best),
+        "pareto": lambda: _front(answer),
+        "changes": lambda: what_if_lines(answer.effects),
+        "rejected": lambda: space_lines(answer),
+        "launch": lambda: settings_lines(answer.settings),
+        "defaults": lambda: assumed_lines(answer, asked, verbose=True),
+    }
+    run = list(training_lines(best, asked, answer.point.folders))
     lost = list(_lost(answer, given["lost_nodes"])) if given["lost_nodes"] else []
-    yield from run[:1]
-    yield from lost[:1]
-    yield f"recommended: {answer.main[0].plan.name}"
-    yield from bullets(answer.reasons)
-    yield from question_lines(answer, asked)
-    yield from ("the whole run", *run[1:]) if run else ()
-    yield from lost[1:]
+    yield reached(best)
+    yield from (line for text in (*run[:1], *lost[:1]) for line in wrapped(text, indent="  "))
+    yield from _question(answer, asked)
+    yield ""
     yield from _best(answer, given["top"] or SHOWN_SPLITS)
-    yield from _front(answer)
-    yield from expert_lines(answer)
-    yield from what_if_lines(answer.effects)
+    yield from ("the training run", *run[1:]) if run else ()
+    yield from lost[1:]
+    threshold = answer.point.threshold
+    limits = (bound_by(best), *tempting(answer.effects, best, threshold), *network(answer.effects))
+    for line in limits:
+        yield from wrapped(line[0].upper() + line[1:])
     yield from _other_batch(answer)
-    yield from space_lines(answer)
-    yield from settings_lines(answer.settings)
-    yield from assumed_lines(answer, asked, verbose=given["verbose"])
+    yield ""
+    yield from _searched(answer)
+    yield from _defaults_line(answer, asked)
+    yield from more_line(wanted, SECTIONS)
+    yield from shown_sections(wanted, bodies)
+
+
+def _question(answer: Answer, asked: Asked) -> Iterator[str]:
+    """Yield the plan, and the question as it was read."""
+    best = answer.main[0]
+    yield from wrapped(f"recommended: {best.plan.name}", indent="  ")
+    batch, length = (answer.point.constants[n] for n in ("global_batch_size", "sequence_length"))
+    rate = best["tokens_per_second_per_gpu"]
+    text = f"{rate * answer.point.world_size:,.0f} tokens/s, {rate:,.0f} per GPU"
+    yield from wrapped(f"{question(answer)}: {text}", indent="  ")
+    yield from wrapped(f"{batch:g} sequences of {length:,g} tokens per step", indent="  ")
+    yield from (line for text in asked.readings for line in wrapped(f"({text})", indent="  "))
+
+
+def _searched(answer: Answer) -> Iterator[str]:
+    """Yield how many plans can run, and which options were left to the search."""
+    counts = answer.counts
+    text = f"{counts.feasible:,} of {counts.all:,} plans can run"
+    free = [
+        flag_of(name) for name in answer.found.space.choices if name not in answer.point.choices
+    ]
+    yield from wrapped(f"{text}; searched over {', '.join(free)}" if free else text)
+
+
+def _defaults_line(answer: Answer, asked: Asked) -> Iterator[str]:
+    """Yield the values that weren't given and matter most, and how many others there are."""
+    plan = answer.found.space.plan
+    if plan is None:
+        return
+    taken = taken_values(Job(Sweep(""), answer.found.space.resolved, plan, " ", ()))
+    named = [f"{name} = {taken[name]}" for name in MATTERING if name in taken]
+    others = len(taken) - len(named)
+    yield from wrapped("Defaults: " + "; ".join((*asked.assumed, *named, f"{others} more")))
+
+
+def _why(answer: Answer) -> Iterator[str]:
+    yield "why this plan"
+    yield from bullets(answer.reasons)
+    yield from expert_lines(answer)
 
 
 def heading(answer: Answer, text: str) -> str:
@@ -217,17 +278,18 @@ def ties(answer: Answer) -> str:
     """Return how many splits have a plan that can't be told from the best."""
     found = answer.found
     if not answer.point.objective.timed:
-        return f"{answer.point.objective.words} of {len(found.splits):,} splits"
+        return f"{answer.point.objective.words} of {len(found.splits):,} layouts"
     if found.tied < 2:
-        return f"no other split ties with it (within {tie():.0%})"
-    return f"{found.tied} splits tie (within {tie():.0%}); this plan is the simplest of them"
+        return f"no other layout ties with it (within {tie():.0%})"
+    return (f"{found.tied} layouts tie (within {tie():.0%}: published runs do not tell which is "
+            "faster); the first is the simplest of them")  # fmt: skip
 
 
 def question_lines(answer: Answer, asked: Asked) -> Iterator[str]:
     """Yield what was asked, as it was read."""
     batch, length = (answer.point.constants[n] for n in ("global_batch_size", "sequence_length"))
     tokens = batch * length / 1e6
-    yield f"asked: {batch:g} sequences of {length:g} tokens a step, {tokens:.3g} M tokens"
+    yield f"asked: {batch:g} sequences of {length:g} tokens per step, {tokens:.3g} M tokens"
     yield from (f"  ({line})" for line in asked.readings)
     yield ""
 
@@ -236,12 +298,12 @@ def space_lines(answer: Answer) -> Iterator[str]:
     """Yield how many plans there are, and why not all of them can run."""
     counts, texts = answer.counts, answer.found.space.texts
     splits = answer.found.space.rows.splits
-    yield (f"{counts.all:,} plans of {splits:,} splits of the GPUs; {counts.feasible:,} can run "
-           f"(of {len(answer.found.splits):,} splits)")  # fmt: skip
+    yield (f"{counts.all:,} plans of {splits:,} layouts of the GPUs; {counts.feasible:,} can run "
+           f"({len(answer.found.splits):,} layouts)")  # fmt: skip
     if counts.computed < counts.feasible:
-        yield f"  {counts.computed:,} of these were computed whole: bounds leave out the others"
+        yield f"  {counts.computed:,} of these were computed in full: bounds exclude the others"
     if counts.fallen:
-        yield "  the others fall for (one plan for several, maybe):"
+        yield "  rejected, by reason (a plan may have several):"
     rows = sorted(counts.fallen.items(), key=lambda item: -item[1])
     lines = [[f"{count:,}", name.replace("_", " "), texts.get(name, "").partition("; or ")[0]]
              for name, count in rows]  # fmt: skip
@@ -257,11 +319,12 @@ def space_lines(answer: Answer) -> Iterator[str]:
 def _best(answer: Answer, count: int) -> Iterator[str]:
     rows = answer.table(count)
     objective = answer.point.objective
-    yield f"the best plan of each split: the recommended one, then {objective.words} first"
+    several = len(answer.found.splits)
+    shown_of = f", {len(rows)} of {several:,}" if several > len(rows) else ""
+    yield f"Best plan of each layout{shown_of}: the recommended one, then {objective.words} first"
     yield from _plan_table(rows)
-    if len(answer.found.splits) > count:
-        more = len(answer.found.splits) - count
-        yield f"  ... and {more:,} more splits: --top, --csv, --json or --output give them"
+    if len(rows) > 1 or objective.timed:
+        yield from wrapped(ties(answer), indent="  ")
     node = rows[0].plan.given.get("gpus_per_node", np.inf)
     if any(row.plan["tp"] > node for row in rows):
         yield f"  {MARK} tensor parallelism crosses nodes of {node:g} GPUs"
@@ -285,8 +348,8 @@ def what_if_lines(effects: Sequence[Any]) -> Iterator[str]:
     """Yield what one change would do to a plan, as a table."""
     if not effects:
         return
-    yield "what one change would do to it"
-    rows = [["", "step time", "a token", "memory", ""]]
+    yield "single changes of the plan"
+    rows = [["", "step time", "per token", "memory", ""]]
     for one in effects:
         can = not np.isnan(one.slower)
         rows.append(
@@ -362,12 +425,11 @@ def _other_batch(answer: Answer) -> Iterator[str]:
     if other is not None and other.faster > WORTH:
         plan = other.answer.recommended
         assert plan is not None
-        yield from wrap(
-            f"the batch doesn't divide among the GPUs: with {other.words} a token would take "
-            f"{1.0 / (1.0 + other.faster) - 1.0:+.1%} ({plan.name})",
-            prose(),
+        yield from wrapped(
+            "Note: the batch does not divide among the GPUs: with "
+            f"{other.words} the time per token would change by "
+            f"{1.0 / (1.0 + other.faster) - 1.0:+.1%} ({plan.name})"
         )
-        yield ""
 
 
 # A loss below this is none: the whole cluster would do no better with nodes idle.
@@ -381,9 +443,9 @@ def _lost(answer: Answer, nodes: int) -> Iterator[str]:
     ways = nodes_lost(answer, nodes, progress)
     progress.end()
     best_way = next((one for one in ways if one.fits), None)
-    otherwise = f"{-best_way.loss:.1%} of tokens a second" if best_way else "nothing can run"
+    otherwise = f"{-best_way.loss:.1%} of tokens/s" if best_way else "nothing can run"
     yield f"{text}: a spare takes over, or else {otherwise}"
-    yield f"{text}: what can be done, by tokens a second beside the whole cluster's"
+    yield f"{text}: options, by tokens/s relative to the full cluster"
     (best,) = details([answer.main[0].plan], ("recovery_time", "checkpoint_interval"))
     restart = shown("recovery_time", best["recovery_time"])
     again = shown("checkpoint_interval", best["checkpoint_interval"] / 2.0)
@@ -392,9 +454,9 @@ def _lost(answer: Answer, nodes: int) -> Iterator[str]:
     for one in ways:
         short = "" if one.fits else "; does not fit"
         if one.loss < SMALLEST_LOSS:
-            short = " (the whole cluster would do no better)"
+            short = " (the full cluster would be no faster)"
         loss = "0.0%" if one.loss < SMALLEST_LOSS else f"{-one.loss:.1%}"
-        line = f"{loss}: {one.words}: {one.rate:,.0f} tokens a second{short}"
+        line = f"{loss}: {one.words}: {one.rate:,.0f} tokens/s{short}"
         yield from bullets([f"{line}: {one.plan.name}" if one.fits else line])
     if not any(one.fits for one in ways):
         yield "  - nothing can run on what is left"
@@ -403,7 +465,7 @@ def _lost(answer: Answer, nodes: int) -> Iterator[str]:
 
 def settings_lines(settings: Sequence[Settings]) -> Iterator[str]:
     """Yield a plan in the words of frameworks."""
-    yield "settings that express it"
+    yield "launch settings"
     for one in settings:
         yield f"  {one.framework}"
         for line in _packed(one):
@@ -442,7 +504,7 @@ def assumed_lines(answer: Answer, asked: Asked, *, verbose: bool) -> Iterator[st
         flag_of(name) for name in answer.found.space.choices if name not in answer.point.choices
     ]
     if free:
-        yield f"searched, for nothing was said of them: {', '.join(free)}"
+        yield f"searched: {', '.join(free)}"
     plan = answer.found.space.plan
     if plan is None:
         return
@@ -453,8 +515,8 @@ def assumed_lines(answer: Answer, asked: Asked, *, verbose: bool) -> Iterator[st
 def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[str]:
     """Yield whether the recommended plan stays the best with each constant moved."""
     yield reached(answer.main[0])
-    yield f"  {question(answer)}; {ties(answer)}"
-    yield f"recommended: {answer.main[0].plan.name}"
+    yield f"  {question(answer)}"
+    yield f"  recommended: {answer.main[0].plan.name}"
     places = {(one.name, which): side for one in found.own.moved
               for which, side in zip(POINTS, (one.lower, one.upper), strict=True)}  # fmt: skip
     fallen = {key: one for key, one in found.rivals.items() if not one.survives}
@@ -478,7 +540,7 @@ def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[
     yield from found.own.lines(every=every)
 
 
-def nothing_lines(answer: Answer, asked: Asked) -> Iterator[str]:
+def nothing_lines(answer: Answer, asked: Asked, show: str | None) -> Iterator[str]:
     """Yield the report of a question without an answer: the nearest plan, and what would help."""
     yield heading(answer, "no plan can run")
     nearest = answer.nearest
@@ -500,113 +562,31 @@ def nothing_lines(answer: Answer, asked: Asked) -> Iterator[str]:
     for one in remedies:
         (detail,) = details([one.found.recommended], ("step_time",))
         time = shown("step_time", detail["step_time"])
-        lines.append(f"{one.words}: {detail.plan.name} ({time} a step)")
+        lines.append(f"{one.words}: {detail.plan.name} ({time} per step)")
     yield from bullets(lines)
     yield from question_lines(answer, asked)
-    yield from space_lines(answer)
+    yield from _searched(answer)
+    if "rejected" in read_show(show, SECTIONS):
+        yield from space_lines(answer)
 
 
-# A given plan explained: what a step and the memory are made of, and what it loses.
-
-
-def explain(request: Request, asked: Asked, given: Mapping[str, Any]) -> int:
-    """Explain a plan: what isn't said of it is chosen as is best for it."""
-    point = request.first
-    explained = read_request({**asked.given, **asked.explain}, objective=point.objective.name,
-                          threshold=point.threshold, folders=point.folders,
-                          usual_length=point.constants["sequence_length"])  # fmt: skip
-    # Any share of the memory will do: whether it is too much is told.
-    own = answer(replace(point, choices=explained.first.choices, threshold=1.0))
-    plan = own.recommended
-    if plan is None:
-        near = nearest_plan(own.found.space)
-        if near is None or not near.memory:
-            sys.stdout.writelines(fitted(nothing_lines(own, asked)))
-            return 1
-        plan = near.plan
-    (detail,) = details([plan], WHOLE, check=True)
-    best = answer(point)
-    lines = _lines(own, detail, best, asked, given)
-    sys.stdout.writelines(fitted(lines))
-    return 0 if detail.fits and not detail.faults else 1
-
-
-def _lines(
-    own: Answer, detail: Detail, best: Answer, asked: Asked, given: Mapping[str, Any]
-) -> Iterator[str]:
-    yield reached(detail)
-    yield f"  {question(own)}"
-    yield f"explained: {detail.plan.name}"
-    free = [name.replace("_", " ") for name in CHOICES
-            if name in own.found.space.choices and name not in asked.explain
-            and name not in own.point.choices]  # fmt: skip
-    if free:
-        yield f"  (of what isn't said, the best was taken: {', '.join(free)})"
-    yield from bullets(list(_reasons(detail, best, own)))
-    yield from question_lines(own, asked)
-    yield from _step(detail)
-    yield from _rates(detail)
-    yield from _memory(detail)
-    yield from _communication(detail)
-    yield from what_if_lines(effects(detail, best.found.space.choices))
-    yield from training_lines(detail, asked, own.point.folders)
-    yield from settings_lines(settings_of(detail.plan))
-    yield from assumed_lines(own, asked, verbose=bool(given["verbose"]))
-
-
-# Of a plan that is explained, beside its parts.
-REACHED = display.rows("rates", "cost", place="report")
-
-
-def _reasons(detail: Detail, best: Answer, own: Answer) -> Iterator[str]:
-    time, band = shown("step_time", detail["step_time"]), band_of("step_time", detail.values.get)
-    text = f"a step takes {time} ({band}); MFU {shown('mfu', detail['mfu'])}"
-    yield text if detail.fits else f"{text}, if the memory sufficed"
-    yield bound_by(detail)
-    yield memory_words(detail, best.point.threshold)
-    plan = detail.plan
-    node = plan.given.get("gpus_per_node", np.inf)
-    if plan["tp"] > node and plan.labels["topology"] == "hierarchical":
-        yield f"tp {plan['tp']:g} crosses nodes of {node:g} GPUs"
-    if best.recommended is None:
-        yield f"no plan can run within {best.point.threshold:.0%} of the memory"
-    elif best.recommended.key == plan.key:
-        yield "it is the recommended plan"
-    else:
-        other = best.main[0]
-        slower = detail["step_time"] / other["step_time"] - 1.0
-        lost, gained = differences(other, detail)
-        line = f"beside the recommended plan, {other.plan.name}, it is {slower:+.1%}"
-        line += f": it loses in {', '.join(lost[:4])}" if lost else ""
-        line += f"; it gains in {', '.join(gained[:3])}" if gained else ""
-        yield line
-
-
-def _step(detail: Detail) -> Iterator[str]:
+def step_lines(detail: Detail) -> Iterator[str]:
+    """Yield a step by its parts, and the share of each."""
     whole = detail["step_time"]
-    yield "a step"
+    yield "step time by part"
     rows = [
         [display.words(name), shown(name, detail[name]), f"{detail[name] / whole:.1%}"]
         for name in PARTS if detail[name] != 0.0
     ]  # fmt: skip
-    yield from aligned([*rows, ["all together", shown("step_time", whole), ""]])
+    yield from aligned([*rows, ["total", shown("step_time", whole), ""]])
     yield ""
 
 
-def _rates(detail: Detail) -> Iterator[str]:
-    yield "what it reaches"
-    reached = {name: detail.values.get(name, np.nan) for name in REACHED}
-    yield from aligned([
-        [display.words(name), shown(name, value)]
-        for name, value in reached.items() if np.isfinite(value) and value != 0.0
-    ])  # fmt: skip
-    yield ""
-
-
-def _memory(detail: Detail) -> Iterator[str]:
+def memory_lines(detail: Detail) -> Iterator[str]:
+    """Yield the peak memory by its parts."""
     stages = detail.plan["pp"]
     place = f", stage {detail['peak_memory_stage'] + 1:g} of {stages:g}" if stages > 1.0 else ""
-    yield f"memory of the fullest GPU{place}"
+    yield f"peak memory by part{place}"
     if stages > 1.0 and display.are_mixed(detail.plan.given):
         yield f"  ({display.MEAN_OF_KINDS})"
     rows = []
@@ -615,37 +595,5 @@ def _memory(detail: Detail) -> Iterator[str]:
         if value > 0.0:
             rows.append([display.words(name), f"{value / 1e9:.2f} GB"])
     peak, band = detail["peak_memory"], band_of("peak_memory", detail.values.get)
-    yield from aligned([*rows, ["all together", f"{peak / 1e9:.2f} GB, {band}"]])
+    yield from aligned([*rows, ["total", f"{peak / 1e9:.2f} GB, {band}"]])
     yield ""
-
-
-def _communication(detail: Detail) -> Iterator[str]:
-    """Yield every operation of a step, nothing hidden."""
-    one = evaluation([detail.plan])
-    with np.errstate(all="ignore"):
-        rows = [
-            [f"{words.split(',', maxsplit=1)[0]}: {report.title}", *_row(report)]
-            for dimension, words in DIMENSIONS.items()
-            for report in collective_reports(one, dimension)
-        ]
-    yield "communication of a step, nothing hidden"
-    if not rows:
-        yield "  none, for nothing is split"
-    else:
-        yield from aligned([["", "times", "a message", "a rank sends", "time"], *rows])
-    yield ""
-
-
-def _row(report: CollectiveReport) -> list[str]:
-    count = _one(report.forward_count) + _one(report.backward_count)
-    time = _one(report.forward_time_s) + _one(report.backward_time_s)
-    return [
-        f"{count:g}",
-        shown("message_bytes", _one(report.message_bytes)),
-        shown("sent_bytes", _one(report.total_volume_bytes)),
-        shown("time", time),
-    ]
-
-
-def _one(value: Any) -> float:
-    return float(np.asarray(value).reshape(-1)[0])

@@ -171,9 +171,9 @@ def _labels(plan: Execution, choices: Mapping[str, NDArray[Any]]) -> Iterator[Ch
 
 def _overlap(plan: Execution) -> Iterator[Change]:
     for name, words, degrees in (
-        ("tp_overlap", "tensor parallelism", ("tp",)),
-        ("cp_overlap", "context parallelism", ("cp",)),
-        ("dp_overlap", "data parallelism", ("dp", "cp")),
+        ("tp_overlap", "TP communication", ("tp",)),
+        ("cp_overlap", "CP communication", ("cp",)),
+        ("dp_overlap", "DP communication", ("dp", "cp")),
     ):
         ranks = float(np.prod([plan[degree] for degree in degrees]))
         if ranks > 1.0 and plan.given.get(name, 0.0) > 0.0:
@@ -184,14 +184,14 @@ def _overlap(plan: Execution) -> Iterator[Change]:
 def _machine(plan: Execution) -> Iterator[Change]:
     given = plan.given
     several = plan["world_size"] > given.get("gpus_per_node", np.inf)
-    for level, words, there in (("inter", "between nodes", several), ("intra", "in nodes", True)):
+    for level, words, there in (("inter", "inter-node", several), ("intra", "intra-node", True)):
         bandwidth = given.get(f"{level}_bandwidth", np.nan)
         if not there or not np.isfinite(bandwidth):
             continue
-        yield Change(f"twice the bandwidth {words}", {f"{level}_bandwidth": 2.0 * bandwidth},
+        yield Change(f"twice the {words} bandwidth", {f"{level}_bandwidth": 2.0 * bandwidth},
                      machine=True)  # fmt: skip
         if level == "inter":
-            yield Change(f"half the bandwidth {words}", {f"{level}_bandwidth": 0.5 * bandwidth},
+            yield Change(f"half the {words} bandwidth", {f"{level}_bandwidth": 0.5 * bandwidth},
                          machine=True)  # fmt: skip
     latencies = {
         name: 0.5 * given[name] for name in ("intra_latency", "inter_latency") if name in given
@@ -202,31 +202,31 @@ def _machine(plan: Execution) -> Iterator[Change]:
 
 # Why a plan is recommended, in words that come from its numbers.
 
-ENDS = "embedding, output layer and loss"
+ENDS = "embedding, LM head and loss"
 # What a step's parts are, gathered as people speak of them.
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "GEMMs": ("matmul_part_time",),
     "attention": ("attention_part_time",),
     "element-wise work": ("elementwise_part_time",),
     "recomputation": ("recompute_part_time",),
-    "waiting for the host": ("host_part_time",),
-    "tensor parallelism's communication": ("exposed_tp_time",),
-    "context parallelism's communication": ("exposed_cp_time",),
-    "expert parallelism's communication": ("exposed_ep_time",),
-    "offloaded activations": ("exposed_offload_time",),
-    "data parallelism's communication": ("exposed_dp_time", "tied_all_reduce_backward_time"),
-    "the pipeline's bubble": ("bubble_time",),
-    "the pipeline's transfers": ("exposed_pp_time",),
+    "host wait": ("host_part_time",),
+    "TP communication": ("exposed_tp_time",),
+    "CP communication": ("exposed_cp_time",),
+    "EP communication": ("exposed_ep_time",),
+    "activation offload": ("exposed_offload_time",),
+    "DP communication": ("exposed_dp_time", "tied_all_reduce_backward_time"),
+    "pipeline bubble": ("bubble_time",),
+    "PP communication": ("exposed_pp_time",),
     ENDS: ("stage_imbalance_time",),
-    "the optimizer": ("optimizer_time", "step_overhead"),
+    "optimizer": ("optimizer_time", "step_overhead"),
 }
 COMPUTING = ("GEMMs", "attention", "element-wise work")
-SENDING = tuple(name for name in GROUPS if name.endswith(("communication", "transfers")))
+SENDING = tuple(name for name in GROUPS if name.endswith("communication"))
 # Memory by part, as people speak of it.
 MEMORY_GROUPS: Mapping[str, tuple[str, ...]] = {
     "weights": ("peak_weight_memory", "peak_zero3_gathered_memory"),
     "gradients": ("peak_gradient_memory", "peak_unsharded_gradient_memory", "peak_bucket_memory"),
-    "the optimizer": ("peak_optimizer_memory",),
+    "optimizer": ("peak_optimizer_memory",),
     "activations": ("peak_saved_activation_memory", "peak_recompute_activation_memory"),
     "logits": ("peak_logits_memory",),
 }
@@ -266,17 +266,16 @@ def because(
         yield _next(best, details[1], objective)
     yield from _within(found, best)
     yield from _placed(best)
-    tempting = list(_tempting(changes, best, found.space.point.threshold))
-    yield from tempting[:1]
-    yield from _network(changes)
+    yield from tempting(changes, best, found.space.point.threshold)
+    yield from network(changes)
 
 
 def _first(found: Found, best: Detail, objective: Objective) -> str:
     runnable = found.counts.feasible
-    several = f"{runnable:,} plans that can run" if runnable > 1 else "plans: no other can run"
+    several = f"{runnable:,} feasible plans" if runnable > 1 else "plans: no other can run"
     if objective.name in ("time", "tokens"):
         rate = best["tokens_per_second_per_gpu"]
-        text = f"a step takes {seconds(best['step_time'])}, {rate:,.0f} tokens a second and GPU"
+        text = f"a step takes {seconds(best['step_time'])}, {rate:,.0f} tokens/s per GPU"
         mfu = best["mfu"]
         text += f", MFU {percent(mfu)}" if np.isfinite(mfu) else ""
     else:
@@ -286,7 +285,7 @@ def _first(found: Found, best: Detail, objective: Objective) -> str:
         gap = found.values[0] / least - 1.0 if least else 0.0
         return (
             f"it is within {percent(abs(gap), 2)} of {objective.words} of {several}, and has the "
-            f"least to set up: {text}"
+            f"fewest settings: {text}"
         )
     return f"it has {objective.words} of {several}: {text}"
 
@@ -301,28 +300,28 @@ def bound_by(detail: Detail) -> str:
     piped = detail.plan["pp"] > 1.0
     computing = sum(sums[name] for name in (*COMPUTING, *(() if piped else (ENDS,)))) / whole
     sending = sum(sums[name] for name in SENDING) / whole
-    waiting = (sums["the pipeline's bubble"] + (sums[ENDS] if piped else 0.0)) / whole
-    host = sums["waiting for the host"] / whole
-    ranked = {"computing": computing, "communication": sending, "the pipeline": waiting,
+    waiting = (sums["pipeline bubble"] + (sums[ENDS] if piped else 0.0)) / whole
+    host = sums["host wait"] / whole
+    ranked = {"compute": computing, "communication": sending, "the pipeline": waiting,
               "the host": host, "recomputation": sums["recomputation"] / whole}  # fmt: skip
     most = max(ranked, key=lambda name: ranked[name])
-    if most == "computing" or ranked[most] < computing:
-        most = "computing"
+    if most == "compute" or ranked[most] < computing:
+        most = "compute"
         rest = sorted(((value, name) for name, value in ranked.items() if name != most))[-1]
-        more = f"; of what isn't computing most is {rest[1]}" if rest[0] >= NOTABLE else ""
+        more = f"; next: {rest[1]}" if rest[0] >= NOTABLE else ""
     else:
         more = ""
-    return f"bound by {most}: {', '.join(shares)} of the step{more}"
+    return f"limited by {most}: {', '.join(shares)} of the step{more}"
 
 
 def memory_words(detail: Detail, threshold: float) -> str:
     """Say how far a plan is from the limit of memory, and what it holds."""
     peak, capacity = detail["peak_memory"], detail.capacity
     if not np.isfinite(capacity):
-        return f"the fullest GPU needs {format_quantity(peak, 'byte')}"
+        return f"peak memory {format_quantity(peak, 'byte')}"
     share = f" ({percent(peak / capacity, 0)})" if capacity > 0.0 else ""
     band = band_of("peak_memory", detail.values.get)
-    text = f"the fullest GPU needs {_size(peak)} of {_size(capacity)}{share}, {band}"
+    text = f"peak memory {_size(peak)} of {_size(capacity)}{share}, {band}"
     left = threshold * capacity - peak
     if detail.fit == NO_ROOM:
         text += f": {_size(peak - capacity)} too much"
@@ -367,10 +366,10 @@ def _next(best: Detail, other: Detail, objective: Objective) -> str:
     else:
         gap = other["step_time"] / best["step_time"] - 1.0
     digits = 2 if abs(gap) < 0.001 else 1
-    text = f"the next split, {other.plan.split} ({other.plan.way}), is {gap:+.{digits}%}"
+    text = f"the next layout, {other.plan.split} ({other.plan.way}), is {gap:+.{digits}%}"
     text += f", {difference_words(gap)}" if objective.timed else ""
     if other["step_time"] != best["step_time"]:
-        text += f" ({seconds(other['step_time'])} a step)"
+        text += f" ({seconds(other['step_time'])} per step)"
     lost, gained = differences(best, other)
     text += f": it loses in {', '.join(lost[:3])}" if lost else ""
     text += f"{'; it' if lost else ': it'} gains in {', '.join(gained[:2])}" if gained else ""
@@ -383,11 +382,11 @@ def _within(found: Found, best: Detail) -> Iterator[str]:
         return
     fastest = found.ranked[0]
     text = (
-        f"{found.tied} of {len(found.splits):,} splits tie with the best: below {tie():.0%} "
-        "published runs don't tell which is better"
+        f"{found.tied} of {len(found.splits):,} layouts tie with the best: below {tie():.0%} "
+        "published runs do not tell which is better"
     )
     if fastest.key != best.plan.key:
-        text += f"; by the numbers first is {fastest.name}"
+        text += f"; the shortest predicted step is {fastest.name}"
     yield text
 
 
@@ -400,16 +399,16 @@ def _placed(best: Detail) -> Iterator[str]:
     places = []
     if plan["tp"] > 1.0:
         inside = plan["tp"] <= node and node % plan["tp"] == 0.0
-        places.append(f"tp {plan['tp']:g} {'stays in a node' if inside else 'crosses nodes'}")
+        places.append(f"tp {plan['tp']:g} {'stays within a node' if inside else 'crosses nodes'}")
     if plan.routed and plan["ep"] > 1.0:
         ranks = plan["ep"] * plan["etp"]
         inside = ranks <= node and node % ranks == 0.0
-        places.append(f"ep {plan['ep']:g} {'stays in a node' if inside else 'crosses nodes'}")
+        places.append(f"ep {plan['ep']:g} {'stays within a node' if inside else 'crosses nodes'}")
     if places:
         yield f"{', '.join(places)} of {node:g} GPUs"
 
 
-def _tempting(changes: Sequence[Effect], best: Detail, threshold: float) -> Iterator[str]:
+def tempting(changes: Sequence[Effect], best: Detail, threshold: float) -> Iterator[str]:
     """Say what would be faster, if memory sufficed."""
     limit = threshold * best.capacity
     faster = [
@@ -417,16 +416,16 @@ def _tempting(changes: Sequence[Effect], best: Detail, threshold: float) -> Iter
         if not one.change.machine and not one.detail.faults
         and one.slower < -1e-3 and one.detail["peak_memory"] > limit
     ]  # fmt: skip
-    for one in sorted(faster, key=lambda effect: effect.slower):
-        needs = _size(one.detail["peak_memory"])
+    if faster:
+        one = min(faster, key=lambda effect: effect.slower)
         yield (
-            f"memory holds it back: {one.change.words} would be {-one.slower:.1%} faster, "
-            f"and needs {needs}"
+            f"memory-limited: {one.change.words} would be {-one.slower:.1%} faster but needs "
+            f"{_size(one.detail['peak_memory'])}"
         )
 
 
-def _network(changes: Sequence[Effect]) -> Iterator[str]:
+def network(changes: Sequence[Effect]) -> Iterator[str]:
     """Say what more bandwidth would give."""
     costs = [f"{one.change.words} {one.slower:+.1%}" for one in changes if one.change.machine]
     if costs:
-        yield f"the same plan on another network: {', '.join(costs)} of the step"
+        yield f"step time with {', '.join(costs)}"

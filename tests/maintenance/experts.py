@@ -39,13 +39,13 @@ NEAR, NEAR_SHARE, FIT_SHARE = 0.03, 0.8, 0.98
 MOST = 12
 # Why plans that lose do so, by the part of a step in which they lose most.
 WHY = {
-    "waiting for the host": "ours has larger micro-batches or fewer experts on a GPU; room that "
+    "host wait": "ours has larger micro-batches or fewer experts on a GPU; room that "
     "theirs leave in the memory may be for what no recipe tells: buffers of graphs and exchanges",
-    "expert parallelism's communication": "ours keeps exchanges inside nodes, or more experts on a "
+    "EP communication": "ours keeps exchanges inside nodes, or more experts on a "
     "GPU, in memory that theirs leave free",
-    "embedding, output layer and loss": "ours has fewer stages, so that the last one's logits "
+    "embedding, LM head and loss": "ours has fewer stages, so that the last one's logits "
     "weigh less",
-    "the pipeline's bubble": "ours has fewer stages, or interleaves them",
+    "pipeline bubble": "ours has fewer stages, or interleaves them",
     "recomputation": "theirs recomputes more than has to be, by our memory; where their rows "
     "don't say what, taken is as little as fits",
 }

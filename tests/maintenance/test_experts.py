@@ -117,16 +117,16 @@ def test_no_plan_that_is_tried_beats_the_best(own: dict[str, Expert]) -> None:
     assert cut.fits
     assert cut.case.measured == 9.5
     # Tensor parallelism over four ranks is what it pays for.
-    assert any(one.startswith("tensor parallelism's communication +") for one in cut.lost)
+    assert any(one.startswith("TP communication +") for one in cut.lost)
     assert any("theirs loses in" in line for line in choice_lines([cut], 0.03, every=True))
 
 
 def test_each_loss_has_its_strongest_reason(own: dict[str, Expert]) -> None:
-    lost = ("tensor parallelism's communication +1 s",)
+    lost = ("TP communication +1 s",)
     good, cut = own["good"], replace(own["cut"], band=0.0, lost=lost)
     alone = explained([good, cut])
     assert alone[0].why == ""
-    assert alone[1].why.startswith("a term that we lack, or their choice: tensor")
+    assert alone[1].why.startswith("a term that we lack, or their choice: TP comm")
     # What is lost can't be told apart from an error of its size.
     (near,) = explained([replace(cut, band=cut.loss + 0.01)])
     assert near.why == f"the loss is within our error for such a step (within {near.band:.0%})"

@@ -156,8 +156,8 @@ def test_a_folded_step_ends_near_its_time(schedule: str) -> None:
     assert -0.01 < step.difference < 0.15
     # Both ends are in the first rank.
     names = {stage: {one.name for one in own} for stage, own in step.stages.items()}
-    assert {"embedding", "output layer and loss"} <= names["stage 1"]
-    assert not any("output layer and loss" in names[f"stage {at}"] for at in (2, 3, 4))
+    assert {"embedding", "LM head and loss"} <= names["stage 1"]
+    assert not any("LM head and loss" in names[f"stage {at}"] for at in (2, 3, 4))
     known = evaluation(line)
     assert known["virtual_pipeline_size"] == 2.0
     assert known["peak_memory_stage"] == 0.0
@@ -204,11 +204,11 @@ def test_a_middle_stage_has_the_parts_of_the_step(line: str) -> None:
     expected = {
         "computing": sum(float(known[name]) for name in computing),
         "recomputation": float(known["recompute_part_time"]),
-        "tensor parallelism, exposed": float(known["exposed_tp_time"]),
-        "context parallelism, exposed": float(known["exposed_cp_time"]),
-        "expert parallelism, exposed": float(known["exposed_ep_time"]),
+        "TP communication, exposed": float(known["exposed_tp_time"]),
+        "CP communication, exposed": float(known["exposed_cp_time"]),
+        "EP communication, exposed": float(known["exposed_ep_time"]),
         OFFLOAD: float(known["exposed_offload_time"]),
-        "waiting for the host": float(known["host_part_time"]),
+        "host wait": float(known["host_part_time"]),
     }
     assert set(parts) <= set(expected)
     for name, time in expected.items():
@@ -320,9 +320,9 @@ def test_the_ends_have_their_own_work() -> None:
     line = f"{LLAMA} --zero-stage 1 --tp 2 --pp 4 --micro-batches 8"
     known, step = evaluation(line), course(line)
     names = {stage: {s.name for s in of(list(own), PARTS)} for stage, own in step.stages.items()}
-    for stage, words in (("stage 1", "embedding"), ("stage 4", "output layer and loss")):
+    for stage, words in (("stage 1", "embedding"), ("stage 4", "LM head and loss")):
         assert [one for one, own in names.items() if words in own] == [stage]
-    output = sum(s.duration for s in step.stages["stage 4"] if s.name == "output layer and loss")
+    output = sum(s.duration for s in step.stages["stage 4"] if s.name == "LM head and loss")
     assert output == pytest.approx(8 * float(known["output_time"]), rel=1e-9)
 
 

@@ -326,16 +326,18 @@ def test_the_planner_plans_on_the_calculators_sizes(sweeps: Runner) -> None:
     shapes = ("--hidden-size 8192 --layers 80 --heads 64 --vocabulary-size 128000 --ffn-size 32768 "
               "--gated off --tied-embeddings on")  # fmt: skip
     options = "--gpus 64 --memory 80 --tp 4,8 --pp 2 --cp 1 --inter-bandwidth '25 GB/s'"
-    out = sweeps(f"plan --params 70 {options}").out
+    out = " ".join(sweeps(f"plan --params 70 {options}").out.split())
     assert "80 layers, hidden size 8192, 64 heads, FFN 32768, vocabulary 128000" in out
     assert "these make 65.47 billion parameters, not 70: memory and time are of the sizes" in out
     own = sweeps(f"plan --params 70 {options} --json").records
     assert own == sweeps(f"plan {shapes} {options} --json").records
     assert {row["tp"] for row in own} == {4, 8}
     smaller = sweeps("plan --params 13 --hidden-size 4096 --layers 64 --gpus 8 --objective memory")
-    assert "64 layers, hidden size 4096" in smaller.out
-    assert "these make 13.41 billion parameters, not 13: " in smaller.out
-    experts = sweeps("plan --params 70 --moe --num-experts 8 --top-k 2 --pp 2 --tp 4 --cp 1").out
+    told = " ".join(smaller.out.split())
+    assert "64 layers, hidden size 4096" in told
+    assert "these make 13.41 billion parameters, not 13: " in told
+    line = "plan --params 70 --moe --num-experts 8 --top-k 2 --pp 2 --tp 4 --cp 1"
+    experts = " ".join(sweeps(line).out.split())
     assert "experts in every layer, 4527 wide, 2 for each token" in experts
     assert "these make" not in experts
     # The calculator itself says what it finds.

@@ -182,7 +182,7 @@ def test_at_most_seven_parts_stand_alone() -> None:
     parts = int(least.split()[2])
     every = [name for name in made.data_vars if name in known_parts("step_parts", made.data_vars)]
     there = [name for name in every if np.nansum(np.abs(made[name].values[..., 17:19])) > 0.0]
-    assert 6 + parts in (len(there), len(there) + 1)  # with what no part explains
+    assert 6 + parts in (len(there), len(there) + 1)  # with fixed overhead
     assert totals(canvas) == pytest.approx(dict(enumerate(made["step_time"].values[17:19])))
 
 
@@ -204,7 +204,7 @@ def test_a_part_below_nought_is_taken_off_its_neighbour(monkeypatch: pytest.Monk
     )
     assert totals(canvas) == pytest.approx(dict(enumerate(made["step_time"].values[17:19])))
     assert canvas.axes[0].get_ylim()[0] == 0.0 or canvas.axes[0].get_xlim()[0] == 0.0
-    assert "Below zero, so taken off the part beside it: expert parallelism, exposed." in title(
+    assert "Below zero, so taken off the part beside it: EP communication, exposed." in title(
         canvas
     )
 
@@ -585,7 +585,7 @@ def test_a_part_that_is_the_same_everywhere_is_a_coordinate(
     wanted = dict(enumerate(made["step_time"].values[17:20]))
     assert totals(canvas) == pytest.approx(wanted)
     top = canvas.legends[0].get_texts()[0].get_text().replace("\n", " ")
-    assert top == "What no part explains"
+    assert top == "Fixed overhead"
 
 
 QUANTITIES = (

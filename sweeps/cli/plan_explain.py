@@ -1,0 +1,152 @@
+"""The report of ``sweeps plan --explain``: what a given plan takes, and what it loses."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from overhead.analysis import CollectiveReport, collective_reports
+from overhead.communication.operation import DIMENSIONS
+from sweeps import display
+from sweeps.bands import band_of
+from sweeps.cli.numbers import shown
+from sweeps.cli.plan_experts import bullets
+from sweeps.cli.plan_question import Asked
+from sweeps.cli.plan_report import (
+    assumed_lines,
+    memory_lines,
+    nothing_lines,
+    question,
+    question_lines,
+    reached,
+    settings_lines,
+    step_lines,
+    training_lines,
+    what_if_lines,
+)
+from sweeps.result import aligned, fitted
+from sweeps.search.answer import WHOLE, Answer, answer
+from sweeps.search.launch import settings_of
+from sweeps.search.repair import nearest_plan
+from sweeps.search.request import CHOICES, Request, read_request
+from sweeps.search.search import Detail, details, evaluation
+from sweeps.search.words import bound_by, differences, effects, memory_words
+
+
+def explain(request: Request, asked: Asked, given: Mapping[str, Any]) -> int:
+    """Explain a plan: what isn't said of it is chosen as is best for it."""
+    point = request.first
+    explained = read_request({**asked.given, **asked.explain}, objective=point.objective.name,
+                          threshold=point.threshold, folders=point.folders,
+                          usual_length=point.constants["sequence_length"])  # fmt: skip
+    # Any share of the memory will do: whether it is too much is told.
+    own = answer(replace(point, choices=explained.first.choices, threshold=1.0))
+    plan = own.recommended
+    if plan is None:
+        near = nearest_plan(own.found.space)
+        if near is None or not near.memory:
+            sys.stdout.writelines(fitted(nothing_lines(own, asked, None)))
+            return 1
+        plan = near.plan
+    (detail,) = details([plan], WHOLE, check=True)
+    best = answer(point)
+    lines = _lines(own, detail, best, asked, given)
+    sys.stdout.writelines(fitted(lines))
+    return 0 if detail.fits and not detail.faults else 1
+
+
+def _lines(
+    own: Answer, detail: Detail, best: Answer, asked: Asked, given: Mapping[str, Any]
+) -> Iterator[str]:
+    yield reached(detail)
+    yield f"  {question(own)}"
+    yield f"explained: {detail.plan.name}"
+    free = [name.replace("_", " ") for name in CHOICES
+            if name in own.found.space.choices and name not in asked.explain
+            and name not in own.point.choices]  # fmt: skip
+    if free:
+        yield f"  (of what isn't said, the best was taken: {', '.join(free)})"
+    yield from bullets(list(_reasons(detail, best, own)))
+    yield from question_lines(own, asked)
+    yield from step_lines(detail)
+    yield from _rates(detail)
+    yield from memory_lines(detail)
+    yield from _communication(detail)
+    yield from what_if_lines(effects(detail, best.found.space.choices))
+    yield from training_lines(detail, asked, own.point.folders)
+    yield from settings_lines(settings_of(detail.plan))
+    yield from assumed_lines(own, asked, verbose=bool(given["verbose"]))
+
+
+# Of a plan that is explained, beside its parts.
+REACHED = display.rows("rates", "cost", place="report")
+
+
+def _reasons(detail: Detail, best: Answer, own: Answer) -> Iterator[str]:
+    time, band = shown("step_time", detail["step_time"]), band_of("step_time", detail.values.get)
+    text = f"a step takes {time} ({band}); MFU {shown('mfu', detail['mfu'])}"
+    yield text if detail.fits else f"{text}, if the memory sufficed"
+    yield bound_by(detail)
+    yield memory_words(detail, best.point.threshold)
+    plan = detail.plan
+    node = plan.given.get("gpus_per_node", np.inf)
+    if plan["tp"] > node and plan.labels["topology"] == "hierarchical":
+        yield f"tp {plan['tp']:g} crosses nodes of {node:g} GPUs"
+    if best.recommended is None:
+        yield f"no plan can run within {best.point.threshold:.0%} of the memory"
+    elif best.recommended.key == plan.key:
+        yield "it is the recommended plan"
+    else:
+        other = best.main[0]
+        slower = detail["step_time"] / other["step_time"] - 1.0
+        lost, gained = differences(other, detail)
+        line = f"compared with the recommended plan, {other.plan.name}, it is {slower:+.1%}"
+        line += f": it loses in {', '.join(lost[:4])}" if lost else ""
+        line += f"; it gains in {', '.join(gained[:3])}" if gained else ""
+        yield line
+
+
+def _rates(detail: Detail) -> Iterator[str]:
+    yield "rates"
+    reached = {name: detail.values.get(name, np.nan) for name in REACHED}
+    yield from aligned([
+        [display.words(name), shown(name, value)]
+        for name, value in reached.items() if np.isfinite(value) and value != 0.0
+    ])  # fmt: skip
+    yield ""
+
+
+def _communication(detail: Detail) -> Iterator[str]:
+    """Yield every operation of a step, nothing hidden."""
+    one = evaluation([detail.plan])
+    with np.errstate(all="ignore"):
+        rows = [
+            [f"{words.split(',', maxsplit=1)[0]}: {report.title}", *_row(report)]
+            for dimension, words in DIMENSIONS.items()
+            for report in collective_reports(one, dimension)
+        ]
+    yield "communication per step, before overlap"
+    if not rows:
+        yield "  none, for nothing is split"
+    else:
+        yield from aligned([["", "calls", "message", "sent per rank", "time"], *rows])
+    yield ""
+
+
+def _row(report: CollectiveReport) -> list[str]:
+    count = _one(report.forward_count) + _one(report.backward_count)
+    time = _one(report.forward_time_s) + _one(report.backward_time_s)
+    return [
+        f"{count:g}",
+        shown("message_bytes", _one(report.message_bytes)),
+        shown("sent_bytes", _one(report.total_volume_bytes)),
+        shown("time", time),
+    ]
+
+
+def _one(value: Any) -> float:
+    return float(np.asarray(value).reshape(-1)[0])

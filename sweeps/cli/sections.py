@@ -1,0 +1,63 @@
+"""What a screen shows by default, and the sections that ``--show`` adds below it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from textwrap import wrap
+
+import click
+
+from sweeps.errors import InputError, fault, nearest
+from sweeps.result import prose
+
+ALL = "all"
+
+
+def show_option(sections: Mapping[str, str]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Return the option ``--show`` of a command that has these sections, with what they hold."""
+    words = f"Further sections of the report: {', '.join(sections)}, or all."
+    return click.option(
+        "--show", "show", metavar="SECTION,..", is_flag=False, flag_value="", help=words
+    )
+
+
+def read_show(text: str | None, sections: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the sections that are asked for, in their own order."""
+    asked = [one.strip() for one in (text or "").split(",") if one.strip()]
+    known = (*sections, ALL)
+    faults = [
+        fault("--show", name, "no such section", nearest(name, known))
+        for name in asked
+        if name not in known
+    ]
+    if faults:
+        raise InputError(faults)
+    return tuple(name for name in sections if name in asked or ALL in asked)
+
+
+def listed(sections: Mapping[str, str]) -> Iterator[str]:
+    """Yield what there is to show."""
+    wide = max(map(len, sections))
+    yield from (f"  {name.ljust(wide)}  {words}" for name, words in sections.items())
+
+
+def shown_sections(
+    wanted: Iterable[str], bodies: Mapping[str, Callable[[], Iterable[str]]]
+) -> Iterator[str]:
+    """Yield the sections that are wanted; one that is empty says so."""
+    for name in wanted:
+        text = "\n".join(bodies[name]()).strip("\n")
+        yield from ("", text or f"{name}: none")
+
+
+def more_line(wanted: Iterable[str], bodies: Iterable[str]) -> Iterator[str]:
+    """Yield which further sections there are."""
+    left = [name for name in bodies if name not in set(wanted)]
+    if left:
+        yield from wrapped(f"More: --show {','.join(left)}")
+
+
+def wrapped(text: str, indent: str = "") -> Iterator[str]:
+    """Yield a text as lines of prose, the first indented and the others further."""
+    yield from wrap(text, prose(), initial_indent=indent, break_on_hyphens=False,
+                             subsequent_indent=f"{indent}  ")  # fmt: skip
