@@ -247,15 +247,15 @@ def assumed_lines(job: Job) -> Iterator[str]:
     yield from lines
 
 
-def taken_values(job: Job) -> dict[str, str]:
-    """Return the values that weren't given and are used, as text, by name."""
+def taken_values(job: Job, *, absent: bool = False) -> dict[str, str]:
+    """Return the values that weren't given and are used, as text; also those that are `absent`."""
     columns = {n: v for axis in job.program.grid.axes for n, v in axis.columns.items()}
     constants = {**job.program.grid.constants, **job.program.assumed}
     used = _used(job)
     taken: dict[str, str] = {}
     for name, origins in job.resolved.origins.items():
-        absent = all((one.kind, one.source) == ABSENT for one in origins)
-        if name not in used or name in CONVERSIONS or absent:
+        lacking = all((one.kind, one.source) == ABSENT for one in origins)
+        if name not in used or name in CONVERSIONS or (lacking and not absent):
             continue
         if name in job.program.labels:
             taken[name] = job.program.labels[name]
@@ -263,29 +263,16 @@ def taken_values(job: Job) -> dict[str, str]:
             taken[name] = format_quantity(constants[name], VOCABULARY[name].units)
         elif name in columns:
             taken[name] = _several(name, columns[name])
+        elif name in job.program.grid.columns:
+            taken[name] = _several(name, job.program.grid.columns[name].reshape(-1))
     return taken
 
 
 def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
     """Yield what `assumed_lines` does, gathered by origin: a line each where it is brief."""
-    columns = {n: v for axis in job.program.grid.axes for n, v in axis.columns.items()}
-    constants = {**job.program.grid.constants, **job.program.assumed}
-    used = _used(job)
     groups: dict[str, dict[str, list[str]]] = {}
-    for name, origins in job.resolved.origins.items():
-        absent = all((one.kind, one.source) == ABSENT for one in origins)
-        if name not in used or name in CONVERSIONS or (brief and absent):
-            continue
-        if name in job.program.labels:
-            value = job.program.labels[name]
-        elif name in constants:
-            value = format_quantity(constants[name], VOCABULARY[name].units)
-        elif name in columns:
-            value = _several(name, columns[name])
-        elif name not in job.program.grid.columns:
-            continue
-        else:
-            value = _several(name, job.program.grid.columns[name].reshape(-1))
+    for name, value in taken_values(job, absent=not brief).items():
+        origins = job.resolved.origins[name]
         origin = _group(origins) if brief else words_of(origins)
         groups.setdefault(origin, {}).setdefault(value, []).append(name)
     if not groups:

@@ -59,7 +59,7 @@ def plan_rows(plans: Sequence[Detail], first: float = 0.0) -> list[list[str]]:
     base = first or (plans[0]["step_time"] if plans else 1.0)
     unit, per = ("s", 1.0) if base >= 1.0 else ("ms", 1e3)
     # Four digits: layouts are close to each other.
-    decimals = max(0, 3 - int(np.floor(np.log10(base * per))))
+    decimals = max(0, 3 - int(np.floor(np.log10(base * per)))) if np.isfinite(base) else 0
     columns: list[tuple[str, list[str], bool]] = [
         (name, [_degree(plan, name) for plan in plans], shown_always)
         for name, shown_always in (
@@ -77,10 +77,10 @@ def plan_rows(plans: Sequence[Detail], first: float = 0.0) -> list[list[str]]:
           for name in ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")
           if all(name in plan.plan.given for plan in plans)
           and len({plan.plan.given[name] for plan in plans}) > 1),
-        (f"step ({unit})", [f"{plan['step_time'] * per:,.{decimals}f}" for plan in plans], True),
+        (f"step ({unit})", [_fixed(plan["step_time"] * per, decimals) for plan in plans], True),
         ("vs first", [_by(plan["step_time"], base) for plan in plans], True),
         ("GB", [f"{plan['peak_memory'] / 1e9:.1f}" for plan in plans], True),
-        *((display.title(name), [_rate(name, plan[name]) for plan in plans], True)
+        *((display.title(name), [shown(name, plan[name]) for plan in plans], True)
           for name in display.rows("rates", place="best")),
     ]  # fmt: skip
     idle = ({"1"}, {"-"}, {"1", "-"})
@@ -113,12 +113,12 @@ def _plan_table(plans: Sequence[Detail]) -> Iterator[str]:
 _HOW = ("vp", "schedule", "mb", "ZeRO", "sp", "recompute")  # Columns of how a split is run
 
 
-def _rate(name: str, value: float) -> str:
-    return f"{value:.1%}" if display.percent(name) else shown(name, value)
+def _fixed(value: float, decimals: int) -> str:
+    return f"{value:,.{decimals}f}" if np.isfinite(value) else "-"
 
 
 def _by(time: float, base: float) -> str:
-    return "" if time == base else f"{time / base - 1.0:+.1%}"
+    return "" if time == base or np.isnan(time / base) else f"{time / base - 1.0:+.1%}"
 
 
 def _degree(plan: Detail, name: str) -> str:
@@ -172,10 +172,8 @@ SHOWN_SPLITS = 5
 FRONT = 8
 # Below this a batch that divides better isn't worth a line.
 WORTH = 0.01
-
-
 # Which of the values that weren't given matter most.
-MATTERING = ("framework", "precision", "attention_kernel", "software", "memory_threshold")
+MATTERING = ("framework", "precision", "attention_kernel", "software")
 
 
 def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterator[str]:
@@ -204,11 +202,12 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
     yield from ("the training run", *run[1:]) if run else ()
     yield from lost[1:]
     threshold = answer.point.threshold
-    limits = (bound_by(best), *tempting(answer.effects, best, threshold), *network(answer.effects))
-    for line in limits:
-        yield from wrapped(line[0].upper() + line[1:])
-    yield from _other_batch(answer)
-    yield ""
+    if np.isfinite(best["step_time"]):
+        changed = answer.effects
+        for line in (bound_by(best), *tempting(changed, best, threshold), *network(changed)):
+            yield from wrapped(line[0].upper() + line[1:])
+        yield from _other_batch(answer)
+        yield ""
     yield from _searched(answer)
     yield from _defaults_line(answer, asked)
     yield from more_line(wanted, SECTIONS)
@@ -221,8 +220,8 @@ def _question(answer: Answer, asked: Asked) -> Iterator[str]:
     yield from wrapped(f"recommended: {best.plan.name}", indent="  ")
     batch, length = (answer.point.constants[n] for n in ("global_batch_size", "sequence_length"))
     rate = best["tokens_per_second_per_gpu"]
-    text = f"{rate * answer.point.world_size:,.0f} tokens/s, {rate:,.0f} per GPU"
-    yield from wrapped(f"{question(answer)}: {text}", indent="  ")
+    rates = f": {rate * answer.point.world_size:,.0f} tokens/s, {rate:,.0f} per GPU"
+    yield from wrapped(question(answer) + (rates if np.isfinite(rate) else ""), indent="  ")
     yield from wrapped(f"{batch:g} sequences of {length:,g} tokens per step", indent="  ")
     yield from (line for text in asked.readings for line in wrapped(f"({text})", indent="  "))
 
@@ -268,17 +267,19 @@ def question(answer: Answer) -> str:
 
 def reached(plan: Detail) -> str:
     """Return how fast a plan is and how full it makes the memory, each with its band."""
-    text = f"{brief(plan['step_time'], 's')} per step ({band_of('step_time', plan.values.get)})"
+    if np.isfinite(plan["step_time"]):
+        text = f"{brief(plan['step_time'], 's')} per step"
+        text += f" ({band_of('step_time', plan.values.get)})"
+    else:
+        text = "the step time is not known"
     text += f", MFU {plan['mfu']:.0%}" if np.isfinite(plan["mfu"]) else ""
     ends = (plan.values[name] for name in display.BANDS["peak_memory"])
     return f"{text}, {fitting(plan['peak_memory'], plan.capacity, *ends)}"
 
 
 def ties(answer: Answer) -> str:
-    """Return how many splits have a plan that can't be told from the best."""
+    """Return how many layouts have a plan that can't be told from the best."""
     found = answer.found
-    if not answer.point.objective.timed:
-        return f"{answer.point.objective.words} of {len(found.splits):,} layouts"
     if found.tied < 2:
         return f"no other layout ties with it (within {tie():.0%})"
     return (f"{found.tied} layouts tie (within {tie():.0%}: published runs do not tell which is "
@@ -323,7 +324,7 @@ def _best(answer: Answer, count: int) -> Iterator[str]:
     shown_of = f", {len(rows)} of {several:,}" if several > len(rows) else ""
     yield f"Best plan of each layout{shown_of}: the recommended one, then {objective.words} first"
     yield from _plan_table(rows)
-    if len(rows) > 1 or objective.timed:
+    if objective.timed:
         yield from wrapped(ties(answer), indent="  ")
     node = rows[0].plan.given.get("gpus_per_node", np.inf)
     if any(row.plan["tp"] > node for row in rows):
@@ -357,7 +358,7 @@ def what_if_lines(effects: Sequence[Any]) -> Iterator[str]:
                 one.change.words,
                 shown("step_time", one.detail["step_time"]) if can else "-",
                 f"{one.slower:+.1%}" if can else "-",
-                f"{one.detail['peak_memory'] / 1e9:.1f} GB" if can else "-",
+                "-" if one.detail.faults else f"{one.detail['peak_memory'] / 1e9:.1f} GB",
                 one.note,
             ]
         )
@@ -573,6 +574,9 @@ def nothing_lines(answer: Answer, asked: Asked, show: str | None) -> Iterator[st
 def step_lines(detail: Detail) -> Iterator[str]:
     """Yield a step by its parts, and the share of each."""
     whole = detail["step_time"]
+    if not np.isfinite(whole):
+        yield "the step time is not known"
+        return
     yield "step time by part"
     rows = [
         [display.words(name), shown(name, detail[name]), f"{detail[name] / whole:.1%}"]

@@ -59,5 +59,7 @@ def more_line(wanted: Iterable[str], bodies: Iterable[str]) -> Iterator[str]:
 
 def wrapped(text: str, indent: str = "") -> Iterator[str]:
     """Yield a text as lines of prose, the first indented and the others further."""
-    yield from wrap(text, prose(), initial_indent=indent, break_on_hyphens=False,
-                             subsequent_indent=f"{indent}  ")  # fmt: skip
+    later = f"{indent}  "
+    yield from wrap(
+        text, prose(), initial_indent=indent, subsequent_indent=later, break_on_hyphens=False
+    )

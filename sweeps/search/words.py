@@ -218,7 +218,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "pipeline bubble": ("bubble_time",),
     "PP communication": ("exposed_pp_time",),
     ENDS: ("stage_imbalance_time",),
-    "optimizer": ("optimizer_time", "step_overhead"),
+    "optimizer and fixed overhead": ("optimizer_time", "step_overhead"),
 }
 COMPUTING = ("GEMMs", "attention", "element-wise work")
 SENDING = tuple(name for name in GROUPS if name.endswith("communication"))
@@ -260,9 +260,11 @@ def because(
     best = details[0]
     objective = found.space.point.objective
     yield _first(found, best, objective)
-    yield bound_by(best)
+    known = bool(np.isfinite(best["step_time"]))
+    if known:
+        yield bound_by(best)
     yield memory_words(best, found.space.point.threshold)
-    if len(details) > 1:
+    if known and len(details) > 1:
         yield _next(best, details[1], objective)
     yield from _within(found, best)
     yield from _placed(best)
@@ -273,7 +275,9 @@ def because(
 def _first(found: Found, best: Detail, objective: Objective) -> str:
     runnable = found.counts.feasible
     several = f"{runnable:,} feasible plans" if runnable > 1 else "plans: no other can run"
-    if objective.name in ("time", "tokens"):
+    if not np.isfinite(best["step_time"]):
+        text = "the step time is not known"
+    elif objective.name in ("time", "tokens"):
         rate = best["tokens_per_second_per_gpu"]
         text = f"a step takes {seconds(best['step_time'])}, {rate:,.0f} tokens/s per GPU"
         mfu = best["mfu"]
@@ -426,6 +430,7 @@ def tempting(changes: Sequence[Effect], best: Detail, threshold: float) -> Itera
 
 def network(changes: Sequence[Effect]) -> Iterator[str]:
     """Say what more bandwidth would give."""
-    costs = [f"{one.change.words} {one.slower:+.1%}" for one in changes if one.change.machine]
+    costs = [f"{one.change.words} {one.slower:+.1%}" for one in changes
+             if one.change.machine and np.isfinite(one.slower)]  # fmt: skip
     if costs:
         yield f"step time with {', '.join(costs)}"

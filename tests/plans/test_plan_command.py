@@ -40,6 +40,13 @@ def test_the_report(sweeps: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_a_plan_whose_time_nothing_tells_is_ranked_by_memory(sweeps: Runner) -> None:
+    line = "plan --model llama3-8b --hardware dgx-a100 --gpus 8 --precision fp8 --objective memory"
+    out = sweeps(f"{line} --show all").out
+    assert out.startswith("the step time is not known, ")
+    assert not re.search(r"\bnan\b", out)
+
+
 def test_tensor_parallelism_across_nodes_is_marked(sweeps: Runner) -> None:
     out = sweeps(f"{SMALL} --tp 16").out
     assert "16*" in out
