@@ -66,7 +66,7 @@ def test_data_parallelism_on_a_ring(cli: Runner) -> None:
     time = ring_all_reduce(8, 2 * P, STEP_INSIDE, INSIDE)
     assert found["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
     assert time == pytest.approx(0.544, abs=1e-3)
-    out = cli(f"analysis {line}").out
+    out = cli(f"analysis {line} --show communication").out
     assert "1,120 of 84.9 GB per GPU for model states alone (band not known): does not fit" in out
     # A rank sends 2 x 7/8 x 140 GB = 245 GB.
     assert re.search(r"backward +1 x 140 GB +245 GB +544.5 ms +544.5 ms", out)
@@ -94,13 +94,14 @@ def test_data_parallelism_on_two_nodes(cli: Runner) -> None:
     two = 2 * (3 * STEP_INSIDE + STEP_BETWEEN + 0.75 * 140e9 / INSIDE + 140e9 / 8 / BETWEEN)
     result = record(cli, f"{base} --algorithm standard")
     assert result["dp_communication_time_s"] == pytest.approx(two, rel=1e-12)
-    assert "on 2 nodes x 4" in cli(f"analysis {base}").out
+    assert "on 2 nodes x 4" in cli(f"analysis {base} --show communication").out
 
 
 def test_without_parallelism_there_is_memory_alone(cli: Runner) -> None:
-    out = cli("analysis --topology ring --num-gpus 1 --dp 1 --tp 1 --cp 1 --params 70e9").out
+    line = "--topology ring --num-gpus 1 --dp 1 --tp 1 --cp 1 --params 70e9"
+    out = cli(f"analysis {line} --show communication").out
     assert "communication of a step: none, for nothing is split" in out
-    assert re.search(r"all together +1.12 TB", out)
+    assert re.search(r"total +1120\.00$", out, re.MULTILINE)
     assert "upper bound" not in out
 
 
@@ -120,7 +121,7 @@ def test_tensor_parallelism_of_one_layer(cli: Runner) -> None:
     assert found["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
     assert found["weight_memory_bytes"] == 70e9
     assert "total_comm_time_per_step_upper_bound_s" not in found
-    out = cli(f"analysis {line}").out
+    out = cli(f"analysis {line} --show communication").out
     assert "communication of one layer a stage for tp (layers aren't given)" in out
     assert "upper bound" not in out
     assert "communication of a whole step: needs --num-layers, or --model" in out
@@ -154,7 +155,7 @@ def test_three_dimensions_and_all_layers(cli: Runner) -> None:
     total = 128 * each + 256 * exchange + gradients + ends
     result = found["total_comm_time_per_step_upper_bound_s"]
     assert result == pytest.approx(total, rel=1e-12)
-    out = cli(f"analysis {line}").out
+    out = cli(f"analysis {line} --show communication").out
     assert re.search(rf"upper bound of a step's communication +\S+ GB +{total * 1e3:.4g} ms", out)
 
 
@@ -210,10 +211,10 @@ def test_sides_of_a_mesh_are_those_of_the_whole(cli: Runner) -> None:
 
 
 def test_a_whole_step(cli: Runner) -> None:
-    out = cli(f"analysis {LLAMA}").out
+    out = cli(f"analysis {LLAMA} --show all").out
     found = record(cli, LLAMA)
     assert out.startswith("8.41 s per step (-12/+14 %), MFU 47%, 35.3 of 84.9 GB per GPU ")
-    assert "(-8/+10 %): fits\n  llama3-70b on 512 GPUs: dp 16, tp 8, cp 1, pp 4; " in out
+    assert "(-8/+10 %): fits\n  llama3-70b on 512 GPUs: dp 16, tp 8, cp 1, pp 4\n" in out
     assert "32 micro-batches of 1 on a rank" in out
     for words in (
         "memory of the fullest GPU",
@@ -236,12 +237,13 @@ def test_a_whole_step(cli: Runner) -> None:
     tokens = 512 * 8192 / found["step_time_s"]
     assert found["tokens_per_second"] == pytest.approx(tokens, rel=1e-12)
     # What a person reads is what a program reads.
-    assert re.search(rf"all together +{found['step_time_s']:.4g} s, -12/\+14 %", out)
+    assert re.search(rf"total +{found['step_time_s']:.4g} s, -12/\+14 %", out)
     assert f"{found['mfu']:.1%}" in out
 
 
 def test_a_plan_that_does_not_fit_is_told_loudly(cli: Runner) -> None:
-    out = cli("analysis --model llama3-70b --num-gpus 8 --tp 8 --seq-length 8192").out
+    line = "analysis --model llama3-70b --num-gpus 8 --tp 8 --seq-length 8192"
+    out = cli(f"{line} --show parts,memory").out
     assert out.count("does not fit") == 2
     assert "step, if the GPU's memory sufficed" in out
 
@@ -301,7 +303,7 @@ def test_experts(cli: Runner) -> None:
     assert one["per_gpu_memory_bytes"] > eight["per_gpu_memory_bytes"]
     worse = record(cli, f"{base} --ep 8 --imbalance 2")
     assert worse["ep_communication_time_s"] > eight["ep_communication_time_s"]
-    assert "ep: expert parallelism" in cli(f"analysis {base} --ep 8").out
+    assert "ep: expert parallelism" in cli(f"analysis {base} --ep 8 --show communication").out
     # The busiest rank's experts have 1.2 times the mean, times what chance adds: 1.218.  Of the
     # exchange's time that's the part which grows with its bytes, not its latencies.
     hot = record(cli, f"{base} --ep 8 --expert-heat 1.2")
@@ -389,7 +391,7 @@ def test_machines_models_and_labels_are_axes(cli: Runner) -> None:
     assert len(records) == 8
     assert {one["model"] for one in records} == {"llama3-8b", "mixtral-8x7b"}
     table = cli(f"analysis {line}").out
-    assert "of each machine or model" in table
+    assert "Defaults: framework = megatron-lm; " in table
     every = cli(
         "analysis --model llama3-8b --tp 2 --seq-length 4096 --recompute all --json"
     ).records
@@ -412,13 +414,15 @@ def test_a_file_recomputes_from_its_own_spec(cli: Runner, tmp_path: Path) -> Non
 def test_communication_says_what_it_hides_behind(cli: Runner) -> None:
     asked = "--hardware dgx-h100 --gpus 256 --tp 4 --pp 4 --ep 8 --etp 1 --seq-len 4096"
     line = f"analysis --model mixtral-8x22b {asked} --global-batch 512 --zero-stage 1 --sp"
-    plain = cli(line).out.split("what communication hides behind")[1]
+    plain = cli(f"{line} --show overlap").out.split("what communication hides behind")[1]
     rows = {row.split()[0]: row for row in plain.splitlines()[2:7] if row.strip()}
     assert {"tp", "ep", "pp", "dp"} <= set(rows)
     # Nothing of expert parallelism may hide: all of it is exposed.
     assert "0 s (0%)" in rows["ep"]
     assert "ep_overlap = 0" in rows["ep"]
-    repeated = cli(f"{line} --recompute full").out.split("what communication hides behind")[1]
+    repeated = cli(f"{line} --recompute full --show overlap").out.split(
+        "what communication hides behind"
+    )[1]
     again = next(row for row in repeated.splitlines() if row.split()[:1] == ["ep"])
     assert "0 s (0%)" in again
     # A backward sends tokens to their experts once more, which is exposed, too.
@@ -434,7 +438,7 @@ def test_megatron_hides_reductions_of_gradients_unless_told_otherwise(cli: Runne
     line = f"analysis --model gpt3-175b --hardware dgx-a100 {plan} --software none --sp 0"
 
     def exposed(more: str = "") -> str:
-        out = cli(f"{line} {more}").out
+        out = cli(f"{line} {more} --show parts").out.partition("More:")[2]
         return next(row for row in out.splitlines() if "TP communication, exposed" in row)
 
     # 1536 all_reduces of 308 us each way; those of the backward cost 8 % of themselves.
@@ -543,7 +547,9 @@ def test_as_few_layers_are_recomputed_as_fit(cli: Runner) -> None:
 def test_both_directions_of_dual_pipe_hide_experts_communication(cli: Runner) -> None:
     line = "analysis --model deepseek-v3 --gpus 1024 --pp 16 --ep 64 --seq-len 4096"
     line += " --global-batch 15360 --schedule"
-    paired, alone = (cli(f"{line} {name}").out for name in ("dual_pipe", "zero_bubble_h1"))
+    paired, alone = (
+        cli(f"{line} {name} --show overlap").out for name in ("dual_pipe", "zero_bubble_h1")
+    )
     rows = [next(row.split() for row in out.splitlines() if row.startswith("  ep  "))
             for out in (paired, alone)]  # fmt: skip
     assert rows[0][1:3] == rows[1][1:3]
@@ -571,7 +577,7 @@ def test_stages_of_deepspeed_send_their_parts(cli: Runner) -> None:
         ("deepspeed", "8.389 MB", True), ("megatron-deepspeed-2022", "8.389 MB", True),
         ("megatron-lm", "67.11 MB", False),
     ):  # fmt: skip
-        out = cli(f"{line} --framework {framework}").out
+        out = cli(f"{line} --framework {framework} --show communication").out
         sends = out[out.index("pp: pipeline parallelism") :].splitlines()[2]
         assert sends.split()[3:5] == message.split()
         assert ("all-gather of PP activations received in parts" in out) == gathers
@@ -721,7 +727,7 @@ def test_a_run_that_ran_fits(cli: Runner) -> None:
     """Table 2 of arXiv:2104.04473: 530B under ZeRO-3 on 640 A100 of 80 GB."""
     line = "analysis --model megatron-530b --hardware dgx-a100 --framework deepspeed --gpus 640"
     line += " --zero-stage 3 --micro-batch 4 --global-batch 2560 --seq-len 2048 --recompute full"
-    assert "85 GB: fits" in cli(line).out
+    assert "85 GB: fits" in cli(f"{line} --show memory").out
 
 
 @pytest.mark.thorough

@@ -109,12 +109,13 @@ def test_verbose_puts_the_numbers_in(cli: Runner, line: str) -> None:
 
 @pytest.mark.thorough
 def test_what_is_assumed_is_said(cli: Runner) -> None:
-    out = cli("analysis --topology ring --num-gpus 8 --dp 8 --params 70e9 --latency 1us").out
+    line = "--topology ring --num-gpus 8 --dp 8 --params 70e9 --latency 1us"
+    out = cli(f"analysis {line} --show defaults").out
     after = out.split("not given, so taken as")[1]
     assert "hardware = dgx-h100" in after
     assert "weight_bytes, gradient_bytes" in after
     assert "micro_batch_size" in after
-    assert not re.search(r"\bdp\b|\btopology\b|\blatency\b", after)
+    assert not re.search(r"\b(?:dp|topology|latency) = ", after)
     idle = "analysis --num-gpus 8 --dp 8 --params 70e9 --bandwidth 1e9"
     assert "--bandwidth = '1e9': changes nothing" in cli(idle, fine=False).err
 
@@ -193,7 +194,7 @@ FEW_CHUNKS = "--topology switch --algorithm dbt --software none --params 1e6"
 
 def test_an_operation_says_that_its_time_is_an_upper_bound(cli: Runner) -> None:
     for ranks, is_bound in ((1000, True), (1024, False)):
-        shown = cli(f"analysis {FEW_CHUNKS} --num-gpus {ranks} --dp {ranks}").out
+        shown = cli(f"analysis {FEW_CHUNKS} --num-gpus {ranks} --dp {ranks} --show all").out
         assert ("(its time is an upper bound)" in shown) == is_bound
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cli.plan_question import SECTIONS
+from sweeps.cli.sections import OF_PLAN
 from sweeps.result import aligned, fitted
 from sweeps.spec.catalog import find_sweep, read_toml, spec_names
 from tests.cli_runner import Runner
@@ -63,7 +63,7 @@ def test_lines_fit_the_terminal_and_nothing_is_lost(
         assert numbers(whole) <= numbers(output)
 
 
-@pytest.mark.parametrize("line", COMMANDS[:4])
+@pytest.mark.parametrize("line", COMMANDS[:3])
 def test_what_was_assumed_is_a_line_a_group_and_opened_by_verbose(
     cli: Runner, narrow: pytest.MonkeyPatch, line: str
 ) -> None:
@@ -72,8 +72,6 @@ def test_what_was_assumed_is_a_line_a_group_and_opened_by_verbose(
     assert 2 < len(groups) < 24
     assert all(len(group) <= 80 and re.match(r"  \S", group) for group in groups)
     assert groups[-1] == "  --verbose names every value with its source"
-    if line.startswith(STEP):  # what it opens is tested elsewhere
-        return
     left_out = sum(int(count) for count in re.findall(r"and (\d+) more$", folded, re.MULTILINE))
     opened = cli(f"{line} --verbose").out.split(NOT_GIVEN)[1]
     assert left_out > 3
@@ -313,6 +311,18 @@ def test_every_table_of_validate_ends_with_a_verdict(cli: Runner, table: str, wo
 PLAN = "plan --model llama3-70b --hardware dgx-h100 --gpus 512 --batch-size 4M --seq-len 8k"
 
 
+@pytest.mark.parametrize("line", [
+    f"{STEP} --tp 8", f"{STEP} --micro-batch 8", "analysis --params 70e9 --gpus 64 --dp 64",
+    "analysis --model deepseek-v3 --gpus 1024 --pp 8 --ep 32 --tp 4 --seq-len 4096 --price 2.5",
+])  # fmt: skip
+def test_an_analysis_is_one_screen(cli: Runner, narrow: pytest.MonkeyPatch, line: str) -> None:
+    lines = cli(line).out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    assert re.search(f"{BAND}|band not known", lines[0])
+    assert sum(one.startswith(("Defaults: ", "More: --show parts,memory,")) for one in lines) == 2
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("line", [PLAN, "plan --model deepseek-v3 --gpus 1024 --objective memory",
                                   "plan --model llama3-405b --gpus 8"])  # fmt: skip
@@ -329,8 +339,8 @@ def test_a_plan_is_one_screen(cli: Runner, monkeypatch: pytest.MonkeyPatch, line
 def test_sections_are_shown_by_their_names(cli: Runner) -> None:
     line = "plan --model llama3-8b --gpus 16 --tp 2 --pp 1"
     plain = cli(line).out
-    assert [one.split()[0] for one in cli("plan --show").out.splitlines()] == list(SECTIONS)
-    for name in SECTIONS:
+    assert [one.split()[0] for one in cli("plan --show").out.splitlines()] == list(OF_PLAN)
+    for name in OF_PLAN:
         shown = cli(f"{line} --show {name}").out
         assert shown.startswith(plain.rpartition("More:")[0])
         assert len(shown.splitlines()) > len(plain.splitlines())

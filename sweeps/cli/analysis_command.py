@@ -22,12 +22,13 @@ from sweeps.cli.options import (
     show_sensitivity,
     sweep_of_options,
 )
+from sweeps.cli.sections import OF_ANALYSIS, listed, read_show, show_option
 from sweeps.cli.tables import as_table
 from sweeps.cli.typed import flag_of, folder_option, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job
-from sweeps.result import Result, command_line
+from sweeps.result import Result, command_line, fitted
 from sweeps.spec.units import counts_tokens
 
 if TYPE_CHECKING:
@@ -126,7 +127,8 @@ def _order(order: str | None) -> list[str]:
 @click.option(
     "--timeline", metavar="FILE.json|.et", help="Predicted course: Chrome trace, or Chakra's."
 )
-@click.option("--verbose", "-v", is_flag=True, help="Formula, source, and the numbers put in.")
+@show_option(OF_ANALYSIS)
+@click.option("--verbose", "-v", is_flag=True, help="As --show formulas,defaults.")
 @sensitivity_option("step_time")
 @output_options
 def command(**given: Any) -> int:
@@ -136,6 +138,12 @@ def command(**given: Any) -> int:
     what of one plan's step runs (FILE.et: Chakra traces, one a rank, for simulators); with
     --plot, a figure of it beside.
     """
+    if given["show"] == "":
+        sys.stdout.writelines(fitted(listed(OF_ANALYSIS)))
+        return 0
+    show = read_show(given["show"], OF_ANALYSIS)
+    if given["verbose"]:
+        show = tuple(name for name in OF_ANALYSIS if name in (*show, "formulas", "defaults"))
     from sweeps.cli.analysis_job import analysis_job, timeline_of, write_timeline
     from sweeps.own_formulas import load_formulas
 
@@ -155,18 +163,18 @@ def command(**given: Any) -> int:
     # Where there is no timeline, nothing is written either.
     step = timeline_of(job) if given["timeline"] else None
     out = Output({**given, "plot": given["plot"] and (step is None or given["output"])}, "analysis")
-    out.evaluate(job, lambda found: _lines(job, found, readings, verbose=given["verbose"]))
+    out.evaluate(job, lambda found: _lines(job, found, readings, show))
     if step is not None:
         write_timeline(job, step, given)
     return 0
 
 
-def _lines(job: Job, result: Result, readings: Sequence[str], *, verbose: bool) -> Iterator[str]:
+def _lines(job: Job, result: Result, readings: Sequence[str], show: Sequence[str]) -> Iterator[str]:
     """Yield what people read: a report of one configuration, a table of many."""
     from sweeps.cli.analysis_report import report, table_notes
 
-    several = chain(as_table(result, training=True), [""], table_notes(job, verbose))
-    lines = report(job, verbose) if result.cells == 1 else several
+    several = chain(as_table(result, training=True), [""], table_notes(job, show))
+    lines = report(job, show) if result.cells == 1 else several
     # The answer comes first.
     yield from islice(lines, 1)
     yield from (f"  ({line})" for line in readings)

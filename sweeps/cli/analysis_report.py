@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,8 @@ from sweeps.cli.analysis_headline import answer, band, fit, host, number
 from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, roots, sharded_line
 from sweeps.cli.derivation import Derivation
 from sweeps.cli.numbers import shown, size_of
-from sweeps.cli.options import grouped_lines, price_words, unused_lines
+from sweeps.cli.options import MATTERING, defaults_line, grouped_lines, price_words, unused_lines
+from sweeps.cli.sections import OF_ANALYSIS, more_line, shown_sections, wrapped
 from sweeps.cli.typed import flag_of
 from sweeps.impossible import LIMITS, impossible, too_many
 from sweeps.job import Job
@@ -152,6 +153,10 @@ def _value(evaluation: Evaluation, name: str) -> float:
 
 WIDTH = 42
 PER_LAYER = ("tp", "cp", "ep")
+# What is told of a step and its run, a line each.
+GROUPS = {"rates": "Rates", "failures": "Interruptions", "training": "Training", "cost": "Cost"}
+# What the heading says.
+IN_HEADING = ("tokens_per_second", "tokens_per_second_per_gpu", "mfu", "bubble_fraction")
 # Without these a step has no time.
 RATES = (
     "peak_flops", "peak_measured_matmul_flops", "matmul_efficiency", "attention_peak_flops",
@@ -159,31 +164,109 @@ RATES = (
 )  # fmt: skip
 
 
-def report(job: Job, verbose: bool) -> Iterator[str]:
+def report(job: Job, show: Sequence[str]) -> Iterator[str]:
     """Yield the report's lines."""
     evaluation = evaluation_of(job)
     with np.errstate(all="ignore"):
         result = analyze(evaluation)
+        bodies: dict[str, Callable[[], Iterable[str]]] = {
+            "parts": lambda: _step(job, evaluation),
+            "memory": lambda: _memory(evaluation, result),
+            "communication": lambda: _communication(evaluation, result),
+            "overlap": lambda: overlap_lines(evaluation),
+            "formulas": lambda: explanation(evaluation, result),
+            "defaults": lambda: grouped_lines(job),
+        }
         yield from _heading(job, evaluation, result)
-        yield from _memory(evaluation, result)
-        yield from _communication(evaluation, result)
-        yield from _step(job, evaluation)
+        yield from _unknown_step(job, evaluation)
+        yield from _both_parts(evaluation, result)
+        yield from _summary(job, evaluation)
         yield from _lacking(job)
-        yield from _prices(job)
-        if verbose:
-            yield from explanation(evaluation, result)
-    yield from unused_lines(job)
-    yield from grouped_lines(job, brief=not verbose)
+        yield from unused_lines(job)
+        yield from defaults_line(job, MATTERING)
+        yield from more_line(show, OF_ANALYSIS)
+        yield from shown_sections(show, bodies)
 
 
-def table_notes(job: Job, verbose: bool) -> Iterator[str]:
+# Parts below this fraction of the step time or of the peak memory are shown together.
+SMALL = 0.01
+
+
+def _both_parts(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
+    """Yield the parts of the step time and of the peak memory next to each other."""
+    time, peak = number(evaluation, "step_time"), float(result.per_gpu_memory_bytes)
+    named = {name: number(evaluation, name) for name in STEP_PARTS}
+    unit, scale = ("s", 1.0) if time >= 1.0 else ("ms", 1e3)
+    decimals = 0 if np.isnan(time) else max(0, 3 - int(np.floor(np.log10(time * scale))))
+    left = [[f"Step time ({unit})", "", ""]]
+    if not np.isnan(time):
+        left += [[words, f"{value * scale:,.{decimals}f}", f"{value / time:.0%}"]
+                 for words, value in _large(named, time)]  # fmt: skip
+        left.append(["total", f"{time * scale:,.{decimals}f}", ""])
+    right = [[f"{'Peak memory' if result.memory_is_whole else 'Model states'} (GB)", ""]]
+    if not np.isnan(peak):
+        right += [[words, f"{value / 1e9:.2f}"] for words, value in _large(result.memory, peak)]
+        right.append(["total", f"{peak / 1e9:.2f}"])
+    count = max(len(left), len(right))
+    left += [["", "", ""]] * (count - len(left))
+    right += [["", ""]] * (count - len(right))
+    rows = [[*one, other[0], other[1]] for one, other in zip(left, right, strict=True)]
+    widths = [max(len(row[place]) for row in rows) for place in range(5)]
+    for row in rows:
+        first, second = row[0].ljust(widths[0]), row[3].ljust(widths[3])
+        numbers = f"{row[1].rjust(widths[1])}  {row[2].rjust(widths[2])}"
+        yield f"  {first}  {numbers}    {second}  {row[4].rjust(widths[4])}".rstrip()
+    yield ""
+
+
+def _large(parts: Mapping[str, Any], whole: float) -> Iterator[tuple[str, float]]:
+    """Yield parts with their words, the small ones as one."""
+    rest = 0.0
+    for name, value in parts.items():
+        if abs(float(value)) >= SMALL * whole:
+            yield display.words(name), float(value)
+        else:
+            rest += float(value)
+    if rest:
+        yield "other", rest
+
+
+def _summary(job: Job, evaluation: Evaluation) -> Iterator[str]:
+    """Yield what is communicated before overlap, and rates, energy and cost, a line each."""
+    sent = []
+    for dimension, part, *_ in HIDING:
+        total = _value(evaluation, f"{dimension}_communication_time")
+        exposed = min(max(_value(evaluation, part), 0.0), total)
+        if total > 0.0:
+            hidden = "" if np.isnan(exposed) else f" ({1.0 - exposed / total:.0%} overlapped)"
+            sent.append(f"{dimension.upper()} {shown('step_time', total)}{hidden}")
+    shallow = evaluation.labels.get("depth") == "unknown"
+    bound = number(evaluation, "communication_upper_bound")
+    if len(sent) > 1 and bound > 0.0 and not shallow:
+        sent.append(f"upper bound {shown('step_time', bound)}")
+    of = " of one layer per stage" if shallow else ""
+    if sent:
+        yield from wrapped(f"Communication before overlap{of}: {', '.join(sent)}")
+    shown_here = set(_quantities(job)) - set(IN_HEADING)
+    for group, words in GROUPS.items():
+        told = []
+        for name in display.rows(group, place="report"):
+            value = number(evaluation, name) if name in shown_here else np.nan
+            if value > 0.0:
+                told.append(f"{display.words(name).strip()} {shown(name, value)}")
+        if told:
+            yield from wrapped(f"{words}: {'; '.join(told)}")
+
+
+def table_notes(job: Job, show: Sequence[str]) -> Iterator[str]:
     """Yield what stands below a table of many configurations."""
     yield from _lacking(job)
     yield from _prices(job)
     yield from unused_lines(job)
-    yield from grouped_lines(job, brief=not verbose)
-    if verbose:
-        yield from declarations(job)
+    bodies = {"formulas": lambda: declarations(job), "defaults": lambda: grouped_lines(job)}
+    yield from defaults_line(job, MATTERING)
+    yield from more_line(show, bodies)
+    yield from shown_sections([name for name in show if name in bodies], bodies)
 
 
 # The parts of a report.
@@ -202,7 +285,9 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     limited = {limit.name: _value(evaluation, limit.name) for limit in LIMITS}
     limited["mfu"] = _value(evaluation, "mfu")
     yield from (f"  {line}" for line in (*impossible(limited), *too_many(world)))
-    yield f"  {_model(job, evaluation)} on {_some(world, 'GPU')}: {degrees}{_rate(evaluation)}"
+    yield f"  {_model(job, evaluation)} on {_some(world, 'GPU')}: {degrees}"
+    if rate := _rate(evaluation):
+        yield f"  {rate}"
     if result.memory_is_whole:
         memory = float(result.per_gpu_memory_bytes)
         if line := sharded_line(evaluation, memory):
@@ -228,7 +313,8 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
 
 def _rate(evaluation: Evaluation) -> str:
     rate = number(evaluation, "tokens_per_second")
-    return "" if np.isnan(rate) else f"; {rate:,.0f} tokens/s"
+    each = number(evaluation, "tokens_per_second_per_gpu")
+    return "" if np.isnan(rate) else f"{rate:,.0f} tokens/s, {each:,.0f} per GPU"
 
 
 def _some(count: Any, word: str, words: str = "") -> str:
@@ -350,7 +436,7 @@ def _memory(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
         if value > 0.0:
             yield _line(display.words(name), size_of(value))
     off = f", {band(evaluation, 'peak_memory')}" if result.memory_is_whole else ""
-    yield _line("all together", f"{size_of(result.per_gpu_memory_bytes)}{off}")
+    yield _line("total", f"{size_of(result.per_gpu_memory_bytes)}{off}")
     left = number(evaluation, "memory_capacity") - float(result.per_gpu_memory_bytes)
     capacity = size_of(number(evaluation, "memory_capacity"))
     if np.isnan(left):
@@ -441,19 +527,26 @@ def _together(words: str, reports: Sequence[CollectiveReport], time: Any) -> Seq
     return (words, "", size_of(volume), "", shown("time", time), shown("energy", energy))
 
 
+def _unknown_step(job: Job, evaluation: Evaluation) -> Iterator[str]:
+    """Yield why a step has no time, where it has none."""
+    time = evaluation.value("step_time", {})
+    if time is None or not np.isnan(time):
+        return
+    moved = "stashing" in evaluation.labels or "updating" in evaluation.labels
+    needed = (*RATES, "host_bandwidth") if moved else RATES
+    lacking = [name for name in needed if np.isnan(number(evaluation, name))]
+    machine, precision = (job.resolved.labels.get(n) for n in ("hardware", "precision"))
+    other = "it" if "host_bandwidth" in lacking else "it, or another --precision"
+    text = f"{machine}'s file has no {', '.join(lacking) or 'figure'} in {precision}"
+    yield f"step: its time isn't known: {text}; give {other}"
+
+
 def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     whole = evaluation.value("step_time", {})
     if whole is None:
         return
     if np.isnan(whole):
-        moved = "stashing" in evaluation.labels or "updating" in evaluation.labels
-        needed = (*RATES, "host_bandwidth") if moved else RATES
-        lacking = [name for name in needed if np.isnan(number(evaluation, name))]
-        machine, precision = (job.resolved.labels.get(n) for n in ("hardware", "precision"))
-        other = "it" if "host_bandwidth" in lacking else "it, or another --precision"
-        text = f"{machine}'s file has no {', '.join(lacking) or 'figure'} in {precision}"
-        yield f"step: its time isn't known: {text}; give {other}"
-        yield ""
+        yield from _unknown_step(job, evaluation)
         return
     fits = number(evaluation, "memory_state") != 0.0
     yield "step" if fits else "step, if the GPU's memory sufficed"
@@ -461,7 +554,7 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
         value = number(evaluation, name)
         if value != 0.0:
             yield _line(display.words(name), f"{shown(name, value):<12}{value / whole:6.1%}")
-    yield _line("all together", f"{shown('step_time', whole)}, {band(evaluation, 'step_time')}")
+    yield _line("total", f"{shown('step_time', whole)}, {band(evaluation, 'step_time')}")
     settings = job.resolved.origins["unknown_settings"][0].source
     known = job.resolved.origins["uncalibrated_device"][0].source
     name = class_of_step(evaluation.labels, lambda one: evaluation[one])
@@ -474,8 +567,7 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
         value = number(evaluation, name)
         if not np.isnan(value) and (value > 0.0 or name != "bubble_fraction"):
             yield _line(display.words(name), shown(name, value))
-    yield ""
-    yield from overlap_lines(evaluation)
+    yield from _prices(job)
 
 
 def _quantities(job: Job) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
+from sweeps.cli.sections import wrapped
 from sweeps.cli.typed import flag_of, folder_option, folders_of
 from sweeps.errors import InputError, fault, tell_all
 from sweeps.idle import ALWAYS, IDLE, NEEDED, UNUSED, alike, split_needed, unused
@@ -266,6 +267,19 @@ def taken_values(job: Job, *, absent: bool = False) -> dict[str, str]:
         elif name in job.program.grid.columns:
             taken[name] = _several(name, job.program.grid.columns[name].reshape(-1))
     return taken
+
+
+# Of a training configuration the values that weren't given and matter most.
+MATTERING = ("framework", "precision", "attention_kernel", "recompute", "software")
+
+
+def defaults_line(job: Job, first: Sequence[str], *more: str) -> Iterator[str]:
+    """Yield the values that weren't given and matter most, and how many others there are."""
+    taken = taken_values(job)
+    named = [f"{name} = {taken[name]}" for name in first if name in taken]
+    if taken:
+        others = len(taken) - len(named)
+        yield from wrapped("Defaults: " + "; ".join((*more, *named, f"{others} more")))
 
 
 def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:

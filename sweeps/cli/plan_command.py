@@ -20,9 +20,9 @@ from sweeps.cli.options import (
     output_options,
     sweep_of_options,
 )
-from sweeps.cli.plan_question import CALCULATED, SECTIONS, Asked
+from sweeps.cli.plan_question import CALCULATED, Asked
 from sweeps.cli.progress import Progress
-from sweeps.cli.sections import listed, read_show, show_option
+from sweeps.cli.sections import OF_PLAN, listed, read_show, show_option
 from sweeps.cli.typed import flag_of, flags_of, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import fault, tell_all
@@ -103,7 +103,7 @@ def plan_options(command: Command) -> Command:
         click.option("--tokens", metavar="N", help="Tokens of the training, such as 2T: days."),
         click.option("--days", metavar="N", help="Days of the training: tokens."),
         click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce."),
-        show_option(SECTIONS),
+        show_option(OF_PLAN),
         click.option("--verbose", "-v", is_flag=True,
                      help="As --show defaults: every value that was not given, with its source."),
     )  # fmt: skip
@@ -273,9 +273,9 @@ def command(**given: Any) -> int:
     parallel strategy calculator does; with options that this hasn't, it plans on its sizes.
     """
     if given["show"] == "":
-        sys.stdout.writelines(fitted(listed(SECTIONS)))
+        sys.stdout.writelines(fitted(listed(OF_PLAN)))
         return 0
-    read_show(given["show"], SECTIONS)
+    read_show(given["show"], OF_PLAN)
     load_formulas(given["formulas"])
     asked = read_options(given)
     if asked.calculator:

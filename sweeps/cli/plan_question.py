@@ -11,18 +11,6 @@ CALCULATED = (
     "gpus_per_node", "weight_bytes", "gradient_bytes", "optimizer_bytes",
 )  # fmt: skip
 
-# What `--show` adds, in this order.
-SECTIONS = {
-    "reasons": "why this plan, against the next layout",
-    "parts": "the step time by part",
-    "memory": "peak memory by part",
-    "pareto": "step time against memory",
-    "changes": "single changes: a degree, a setting, the network",
-    "rejected": "plans that cannot run, by reason",
-    "launch": "settings for Megatron-LM, DeepSpeed and torchtitan",
-    "defaults": "every value that was not given, with its source",
-}
-
 
 @dataclass(frozen=True)
 class Asked:

@@ -16,11 +16,11 @@ from sweeps import display
 from sweeps.bands import band_of, brief, tie
 from sweeps.bands import memory_words as fitting
 from sweeps.cli.numbers import shown
-from sweeps.cli.options import grouped_lines, price_words, taken_values
+from sweeps.cli.options import MATTERING, defaults_line, grouped_lines, price_words
 from sweeps.cli.plan_experts import bullets, expert_lines
-from sweeps.cli.plan_question import SECTIONS, Asked
+from sweeps.cli.plan_question import Asked
 from sweeps.cli.progress import Progress
-from sweeps.cli.sections import more_line, read_show, shown_sections, wrapped
+from sweeps.cli.sections import OF_PLAN, more_line, read_show, shown_sections, wrapped
 from sweeps.cli.typed import flag_of
 from sweeps.engine.grid import is_row_number
 from sweeps.job import Job
@@ -172,13 +172,11 @@ SHOWN_SPLITS = 5
 FRONT = 8
 # Below this a batch that divides better isn't worth a line.
 WORTH = 0.01
-# Which of the values that weren't given matter most.
-MATTERING = ("framework", "precision", "attention_kernel", "software")
 
 
 def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterator[str]:
     """Yield the report of a question that has an answer."""
-    wanted = read_show(given["show"], SECTIONS)
+    wanted = read_show(given["show"], OF_PLAN)
     if given["verbose"] and "defaults" not in wanted:
         wanted = (*wanted, "defaults")
     best = answer.main[0]
@@ -210,7 +208,7 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
         yield ""
     yield from _searched(answer)
     yield from _defaults_line(answer, asked)
-    yield from more_line(wanted, SECTIONS)
+    yield from more_line(wanted, OF_PLAN)
     yield from shown_sections(wanted, bodies)
 
 
@@ -241,10 +239,8 @@ def _defaults_line(answer: Answer, asked: Asked) -> Iterator[str]:
     plan = answer.found.space.plan
     if plan is None:
         return
-    taken = taken_values(Job(Sweep(""), answer.found.space.resolved, plan, " ", ()))
-    named = [f"{name} = {taken[name]}" for name in MATTERING if name in taken]
-    others = len(taken) - len(named)
-    yield from wrapped("Defaults: " + "; ".join((*asked.assumed, *named, f"{others} more")))
+    job = Job(Sweep(""), answer.found.space.resolved, plan, " ", ())
+    yield from defaults_line(job, MATTERING, *asked.assumed)
 
 
 def _why(answer: Answer) -> Iterator[str]:
@@ -567,7 +563,7 @@ def nothing_lines(answer: Answer, asked: Asked, show: str | None) -> Iterator[st
     yield from bullets(lines)
     yield from question_lines(answer, asked)
     yield from _searched(answer)
-    if "rejected" in read_show(show, SECTIONS):
+    if "rejected" in read_show(show, OF_PLAN):
         yield from space_lines(answer)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 
 import click
@@ -11,17 +11,36 @@ from sweeps.errors import InputError, fault, nearest
 from sweeps.result import prose
 
 ALL = "all"
+# A section is the same in every command that has it.
+SECTIONS = {
+    "reasons": "why this plan, against the next layout",
+    "parts": "the step time by part; rates, energy and cost",
+    "memory": "peak memory by part",
+    "communication": "every collective: calls, bytes, time and energy, before overlap",
+    "overlap": "what overlaps with what, and why the rest is exposed",
+    "pareto": "step time against memory",
+    "changes": "single changes: a degree, a setting, the network",
+    "rejected": "plans that cannot run, by reason",
+    "launch": "settings for Megatron-LM, DeepSpeed and torchtitan",
+    "formulas": "formula, source, and the numbers put in",
+    "defaults": "every value that was not given, with its source",
+}
+# What a command has, in this order.
+OF_PLAN = (
+    "reasons", "parts", "memory", "pareto", "changes", "rejected", "launch", "defaults",
+)  # fmt: skip
+OF_ANALYSIS = ("parts", "memory", "communication", "overlap", "formulas", "defaults")
 
 
-def show_option(sections: Mapping[str, str]) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Return the option ``--show`` of a command that has these sections, with what they hold."""
+def show_option(sections: Sequence[str]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Return the option ``--show`` of a command that has these sections."""
     words = f"Further sections of the report: {', '.join(sections)}, or all."
     return click.option(
         "--show", "show", metavar="SECTION,..", is_flag=False, flag_value="", help=words
     )
 
 
-def read_show(text: str | None, sections: Mapping[str, str]) -> tuple[str, ...]:
+def read_show(text: str | None, sections: Sequence[str]) -> tuple[str, ...]:
     """Return the sections that are asked for, in their own order."""
     asked = [one.strip() for one in (text or "").split(",") if one.strip()]
     known = (*sections, ALL)
@@ -35,10 +54,10 @@ def read_show(text: str | None, sections: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name in sections if name in asked or ALL in asked)
 
 
-def listed(sections: Mapping[str, str]) -> Iterator[str]:
+def listed(sections: Sequence[str]) -> Iterator[str]:
     """Yield what there is to show."""
     wide = max(map(len, sections))
-    yield from (f"  {name.ljust(wide)}  {words}" for name, words in sections.items())
+    yield from (f"  {name.ljust(wide)}  {SECTIONS[name]}" for name in sections)
 
 
 def shown_sections(
