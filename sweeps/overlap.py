@@ -414,7 +414,7 @@ def sure_words(mechanisms: Iterable[str]) -> str:
     return "exact for what is given" if {*mechanisms} <= {PLAIN} else UNKNOWN
 
 
-def report_lines(job: Job, case: LabelCase, verbose: bool) -> Iterator[str]:
+def report_lines(job: Job, case: LabelCase) -> Iterator[str]:
     """Yield the report of one case."""
     check_cell(job, case)
     names = (*BOTH, *(name for name, _ in (*LINES, *RATIOS, *SPEEDUPS)), "overlap_efficiency")
@@ -454,8 +454,6 @@ def report_lines(job: Job, case: LabelCase, verbose: bool) -> Iterator[str]:
     if found["exposed_time"] > LEAST * found["overlapped_time"]:
         yield _line("exposed because", mechanism.exposed)
     yield from _notes(case, found)
-    if verbose:
-        yield from statement_lines(job, case)
 
 
 def _line(words: str, text: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from overhead.collectives.algorithm import ALGORITHMS
 from overhead.quantity import VOCABULARY
 from overhead.special import popcount_sum
-from sweeps.cli.collective_command import report
+from sweeps.cli.collective_command import screen
 from sweeps.job import Job, prepare
 from sweeps.plots.style import parse
 
@@ -76,7 +76,7 @@ def in_si(text: str) -> str:
 
 
 def lines_of(job: Job) -> str:
-    return "\n".join(report(job, job.evaluated(), verbose=True))
+    return "\n".join(screen(job, job.evaluated(), ("formulas", "defaults")))
 
 
 def answerable(asked: dict[str, Any]) -> Job | None:

@@ -12,7 +12,7 @@ from sweeps.result import aligned, fitted
 from sweeps.spec.catalog import find_sweep, read_toml, spec_names
 from tests.cli_runner import Runner
 
-NOT_GIVEN = "not given, so taken as"
+NOT_GIVEN = "\nDefaults: "
 STEP = "analysis --model llama3-8b --gpus 64 --seq-len 8192 --global-batch 512"
 COMMANDS = (
     "collective --N 16 --M 1GiB",
@@ -64,18 +64,18 @@ def test_lines_fit_the_terminal_and_nothing_is_lost(
 
 
 @pytest.mark.parametrize("line", COMMANDS[:3])
-def test_what_was_assumed_is_a_line_a_group_and_opened_by_verbose(
+def test_defaults_are_a_line_and_whole_with_show(
     cli: Runner, narrow: pytest.MonkeyPatch, line: str
 ) -> None:
-    _, folded = cli(line).out.split(NOT_GIVEN)
-    groups = folded.splitlines()[1:]
-    assert 2 < len(groups) < 24
-    assert all(len(group) <= 80 and re.match(r"  \S", group) for group in groups)
-    assert groups[-1] == "  --verbose names every value with its source"
-    left_out = sum(int(count) for count in re.findall(r"and (\d+) more$", folded, re.MULTILINE))
-    opened = cli(f"{line} --verbose").out.split(NOT_GIVEN)[1]
+    _, after = cli(line).out.split(NOT_GIVEN)
+    folded, _ = after.split("\nMore: ")
+    assert folded.count("\n") < 3
+    assert all(len(row) <= 80 for row in folded.splitlines())
+    left_out = int(re.search(r"(\d+)\s+more$", folded)[1])  # type: ignore[index]
     assert left_out > 3
-    assert opened.count(" = ") > left_out
+    opened = cli(f"{line} --show defaults").out.split("\nnot given, so taken as:\n")[1]
+    names = [name for names in re.findall(r"([a-z_, \n]+) = ", opened) for name in names.split(",")]
+    assert len(names) >= left_out + folded.count(" = ")
 
 
 @pytest.mark.thorough
@@ -162,7 +162,7 @@ def test_commands_begin_with_their_answer(cli: Runner) -> None:
 
 FIRST = (
     ("collective --N 16 --M 1GiB",
-     r"all_reduce of 1 GiB on 16 ranks: \S+ ms \(-11/\+21 %\), \S+ x the lower bound"),
+     r"all_reduce of 1 GiB on 16 ranks: \S+ ms \(-11/\+21 %\), busbw \S+ GB/s, \S+x the lower "),
     (f"{STEP} --tp 8",
      rf"\S+ s per step {BAND}, MFU \d+%, \S+ of 84.9 GB per GPU {BAND}: fits\n  llama3-8b on 64 "),
     (f"{STEP} --micro-batch 8",

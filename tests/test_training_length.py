@@ -59,9 +59,9 @@ def test_each_model_of_several_has_its_own_length() -> None:
 
 def test_analysis_says_the_length_that_it_takes(sweeps: Runner) -> None:
     line = "analysis --model llama3-8b --hardware dgx-h100 --gpus 8 --tp 8"
-    taken = sweeps(line).out
+    taken = sweeps(f"{line} --show defaults").out
     assert "of 8192 tokens" in taken
-    assert "specification (llama3-8b): sequence_length = 8192" in taken
+    assert "on over 15T tokens (llama3-8b)\n      sequence_length = 8192\n" in taken
     (first,), (second,) = (
         sweeps(f"{line} --json {more}").records for more in ("", "--seq-len 8192")
     )

@@ -15,20 +15,20 @@ from overhead.labels import HIERARCHY, LABELS
 from sweeps.cli import flags
 from sweeps.cli.options import (
     check_taken,
+    default_lines,
     file_options,
-    grouped_lines,
     output_options,
     sensitivity_option,
     show_sensitivity,
     sweep_of_options,
 )
-from sweeps.cli.sections import OF_ANALYSIS, listed, read_show, show_option
+from sweeps.cli.sections import OF_ANALYSIS, show_options, wanted_sections
 from sweeps.cli.tables import as_table
 from sweeps.cli.typed import flag_of, folder_option, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job
-from sweeps.result import Result, command_line, fitted
+from sweeps.result import Result, command_line
 from sweeps.spec.units import counts_tokens
 
 if TYPE_CHECKING:
@@ -127,8 +127,7 @@ def _order(order: str | None) -> list[str]:
 @click.option(
     "--timeline", metavar="FILE.json|.et", help="Predicted course: Chrome trace, or Chakra's."
 )
-@show_option(OF_ANALYSIS)
-@click.option("--verbose", "-v", is_flag=True, help="As --show formulas,defaults.")
+@show_options(OF_ANALYSIS)
 @sensitivity_option("step_time")
 @output_options
 def command(**given: Any) -> int:
@@ -138,12 +137,7 @@ def command(**given: Any) -> int:
     what of one plan's step runs (FILE.et: Chakra traces, one a rank, for simulators); with
     --plot, a figure of it beside.
     """
-    if given["show"] == "":
-        sys.stdout.writelines(fitted(listed(OF_ANALYSIS)))
-        return 0
-    show = read_show(given["show"], OF_ANALYSIS)
-    if given["verbose"]:
-        show = tuple(name for name in OF_ANALYSIS if name in (*show, "formulas", "defaults"))
+    show = wanted_sections(given, OF_ANALYSIS)
     from sweeps.cli.analysis_job import analysis_job, timeline_of, write_timeline
     from sweeps.own_formulas import load_formulas
 
@@ -173,7 +167,7 @@ def _lines(job: Job, result: Result, readings: Sequence[str], show: Sequence[str
     """Yield what people read: a report of one configuration, a table of many."""
     from sweeps.cli.analysis_report import report, table_notes
 
-    several = chain(as_table(result, training=True), [""], table_notes(job, show))
+    several = chain(as_table(result, training=True), [""], table_notes(job, result, show))
     lines = report(job, show) if result.cells == 1 else several
     # The answer comes first.
     yield from islice(lines, 1)
@@ -224,7 +218,7 @@ def write_live(given: dict[str, Any]) -> None:
     output = Path(given["output"] or f"{'-'.join(Path(name).stem for name in names)}.html")
     _check(output, overwrite=given["overwrite"])
     page = page_of(
-        spec, options, flag_of, grouped_lines,
+        spec, options, flag_of, default_lines,
         command=command_line(), folders=folders_of(given),
     )  # fmt: skip
     _check_page(spec, options, folders_of(given))

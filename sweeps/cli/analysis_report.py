@@ -26,12 +26,13 @@ from sweeps.cli.analysis_headline import answer, band, fit, host, number
 from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, roots, sharded_line
 from sweeps.cli.derivation import Derivation
 from sweeps.cli.numbers import shown, size_of
-from sweeps.cli.options import MATTERING, defaults_line, grouped_lines, price_words, unused_lines
-from sweeps.cli.sections import OF_ANALYSIS, more_line, shown_sections, wrapped
+from sweeps.cli.options import MATTERING, default_lines, defaults_line, price_words, unused_lines
+from sweeps.cli.sections import more_line, shown_sections, wrapped
+from sweeps.cli.tables import every_row
 from sweeps.cli.typed import flag_of
 from sweeps.impossible import LIMITS, impossible, too_many
 from sweeps.job import Job
-from sweeps.result import aligned
+from sweeps.result import Result, aligned
 from sweeps.spec.units import plain
 
 # What a training step's communication hides behind: how much of it, and why not all.
@@ -175,7 +176,7 @@ def report(job: Job, show: Sequence[str]) -> Iterator[str]:
             "communication": lambda: _communication(evaluation, result),
             "overlap": lambda: overlap_lines(evaluation),
             "formulas": lambda: explanation(evaluation, result),
-            "defaults": lambda: grouped_lines(job),
+            "defaults": lambda: default_lines(job),
         }
         yield from _heading(job, evaluation, result)
         yield from _unknown_step(job, evaluation)
@@ -184,7 +185,7 @@ def report(job: Job, show: Sequence[str]) -> Iterator[str]:
         yield from _lacking(job)
         yield from unused_lines(job)
         yield from defaults_line(job, MATTERING)
-        yield from more_line(show, OF_ANALYSIS)
+        yield from more_line(show, bodies)
         yield from shown_sections(show, bodies)
 
 
@@ -258,15 +259,19 @@ def _summary(job: Job, evaluation: Evaluation) -> Iterator[str]:
             yield from wrapped(f"{words}: {'; '.join(told)}")
 
 
-def table_notes(job: Job, show: Sequence[str]) -> Iterator[str]:
+def table_notes(job: Job, result: Result, show: Sequence[str]) -> Iterator[str]:
     """Yield what stands below a table of many configurations."""
     yield from _lacking(job)
     yield from _prices(job)
     yield from unused_lines(job)
-    bodies = {"formulas": lambda: declarations(job), "defaults": lambda: grouped_lines(job)}
+    bodies: dict[str, Callable[[], Iterable[str]]] = {
+        "rows": lambda: every_row(result, training=True),
+        "formulas": lambda: declarations(job),
+        "defaults": lambda: default_lines(job),
+    }
     yield from defaults_line(job, MATTERING)
     yield from more_line(show, bodies)
-    yield from shown_sections([name for name in show if name in bodies], bodies)
+    yield from shown_sections(show, bodies)
 
 
 # The parts of a report.

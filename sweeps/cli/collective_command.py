@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -22,16 +22,23 @@ from sweeps.cli import flags
 from sweeps.cli.derivation import Derivation, evaluated, same
 from sweeps.cli.numbers import SHORT, shown
 from sweeps.cli.options import (
-    assumed_lines,
     check_taken,
+    default_lines,
+    defaults_line,
     file_options,
-    grouped_lines,
     output_options,
     sensitivity_option,
     show_sensitivity,
     sweep_of_options,
 )
-from sweeps.cli.tables import as_table
+from sweeps.cli.sections import (
+    OF_COLLECTIVE,
+    more_line,
+    show_options,
+    shown_sections,
+    wanted_sections,
+)
+from sweeps.cli.tables import as_table, every_row
 from sweeps.cli.typed import flag_of, folders_of
 from sweeps.cli.write import Output
 from sweeps.engine.evaluate import Evaluator
@@ -46,7 +53,7 @@ from sweeps.spec.units import format_bytes, format_quantity, is_binary, put_in
 @click.command(flags.COLLECTIVE, cls=flags.SweepCommand)
 @flags.options(*flags.OF_COLLECTIVES)
 @click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce.")
-@click.option("--verbose", "-v", is_flag=True, help="Formula, source, and the numbers put in.")
+@show_options(OF_COLLECTIVE)
 @sensitivity_option("time")
 @output_options
 def command(**given: Any) -> int:
@@ -74,7 +81,8 @@ def command(**given: Any) -> int:
         show_sensitivity(job, given, "collective")
         return 0
     out = Output(given, "collective")
-    out.evaluate(job, lambda found: _lines(job, found, verbose=given["verbose"]))
+    show = wanted_sections(given, OF_COLLECTIVE)
+    out.evaluate(job, lambda found: screen(job, found, show))
     return 0
 
 
@@ -88,24 +96,34 @@ def _check_needed(options: dict[str, Any]) -> None:
     tell_all(faults)
 
 
-def _lines(job: Job, result: Result, *, verbose: bool) -> Iterator[str]:
+# Of an operation the values that weren't given and matter most.
+MATTERING = ("collective", "software", "topology", "oversubscription", "nics_per_node")
+
+
+def screen(job: Job, result: Result, show: Sequence[str]) -> Iterator[str]:
     """Yield what people read: a report of one cell, a table of many."""
+    bodies: dict[str, Callable[[], Iterable[str]]]
+    bodies = {"defaults": lambda: default_lines(job)}
     if result.cells == 1:
-        yield from report(job, result, verbose)
+        (record,) = result.values()
+        yield from report(job, record)
+        bodies["formulas"] = lambda: _terms(job, record)
     else:
         yield from as_table(result, training=False)
-        yield ""
-        yield from assumed_lines(job) if verbose else grouped_lines(job, brief=True)
-        if verbose:
-            yield from statement_lines(job)
+        bodies["rows"] = lambda: every_row(result, training=False)
+        bodies["formulas"] = lambda: statement_lines(job)
+    yield ""
+    yield from defaults_line(job, MATTERING)
+    has = [name for name in OF_COLLECTIVE if name in bodies]
+    yield from more_line(show, has)
+    yield from shown_sections(show, bodies)
 
 
 # The report of one cell for a person: values, and what they come from.
 
 
-def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
+def report(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
     """Yield the report's lines."""
-    (record,) = result.values()
     constants, labels = _cell(job)
     texts = job.program.faults.texts
     found = [name for name in str(record["status"]).split() if name != "ok"]
@@ -132,14 +150,11 @@ def report(job: Job, result: Result, verbose: bool) -> Iterator[str]:
             text += "  (an upper bound)" * (name == "time" and bool(record.get(BOUND, 0.0)))
             yield f"  {display.words(name):<26}{text}"
         if name == "time":
-            yield f"  {'  measured':<26}{band[1]}"
+            yield f"  {'  error band':<26}{band[1]}"
         for part in PARTS_OF.get(name, ()) if library else ():
             if library[part] not in (SHORT, "0 s"):
                 yield f"      {display.words(part):<22}{library[part]}"
     yield from (f"  ({texts[note]})" for note in notes)
-    if verbose:
-        yield from _terms(job, record)
-    yield from assumed_lines(job) if verbose else grouped_lines(job, brief=True)
 
 
 def _answer(
@@ -148,18 +163,19 @@ def _answer(
     labels: Mapping[str, str],
     band: tuple[str, str],
 ) -> str:
-    """Return what is asked: how long it takes, how near to the bound that is, and what it pays."""
+    """Return what is asked: how long it takes, how near to the bound that is, and why."""
     ranks = format_quantity(constants["ranks"], "1") if "ranks" in constants else ""
     message = format_quantity(constants["message_bytes"], "byte")
     time, bound = float(record["time"]), float(record.get("lower_bound_ratio", np.nan))
     latency = float(record.get("latency_time", np.nan)) / time if time else np.nan
-    said = []
+    busbw = float(record.get("busbw", np.nan))
+    said = [f"busbw {shown('busbw', busbw)}"] if np.isfinite(busbw) else []
     if bound > 0.0:
         at = abs(bound - 1.0) < AT_BOUND
-        said.append("the lower bound" if at else f"{bound:.3g} x the lower bound")
+        said.append("at the lower bound" if at else f"{bound:.3g}x the lower bound")
     if np.isfinite(latency):
-        paid = "latency" if latency >= 0.5 else "bandwidth"
-        said.append(f"{max(latency, 1.0 - latency):.0%} {paid}")
+        limit = "latency" if latency >= 0.5 else "bandwidth"
+        said.append(f"{max(latency, 1.0 - latency):.0%} {limit}")
     of = f"{labels['collective']} of {message} on {ranks or _sizes(constants)} ranks"
     text = f"{of}: {format_quantity(time, 's')} ({band[0]})"
     return ", ".join((text, *said))
@@ -234,7 +250,7 @@ def _band(
     if not rows:
         return UNKNOWN, f"{UNKNOWN}: {profile.lacks_rows(labels['collective'], ranks, node)}"
     words = band_words(low, high)
-    return words, f"{words} in four of five, of {rows:.0f} rows whose tables were left out of a fit"
+    return words, f"{words} holds 4 of 5 measured rows ({rows:.0f}, left out of the fit by table)"
 
 
 def no_rows(algorithm: str, labels: Mapping[str, str]) -> tuple[str, str]:

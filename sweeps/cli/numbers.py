@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from overhead.quantity import VOCABULARY, Array
 from sweeps import display
 from sweeps.bands import money
-from sweeps.spec.units import format_quantity, plain
+from sweeps.spec.units import format_quantity, in_one_unit, plain
 
 # Below it a predicted time says nothing.
 LEAST_TIME, SHORT = 1e-9, "below 1 ns"
@@ -40,6 +41,26 @@ def exact(name: str, value: Any) -> str:
         if units == "USD":
             return money(value)
     return format_quantity(value, units)
+
+
+def column(name: str, values: Sequence[Any], *, binary: bool = False) -> tuple[str, list[str]]:
+    """Return a column's unit and its values in that one unit, of three digits; "-" is missing."""
+    units = VOCABULARY[name].units if name in VOCABULARY else "1"
+    if any(isinstance(value, str) for value in values) or units in ("USD", "d", "h"):
+        return "", [shown(name, value) for value in values]
+    numbers = [float(value) for value in values]
+    if display.percent(name):
+        return "%", ["-" if np.isnan(one) else grouped(100.0 * one) for one in numbers]
+    if units == "s-1":
+        return "tokens/s" if "token" in name else "1/s", [grouped(one) for one in numbers]
+    return in_one_unit(numbers, units, binary=binary, write=grouped)
+
+
+def grouped(value: float) -> str:
+    """Return a number of three digits, thousands apart; larger ones in whole."""
+    if abs(value) < 1000.0 or not np.isfinite(value):
+        return "-" if np.isnan(value) else plain(value, 3)
+    return f"{float(f'{value:.3g}'):,.0f}"
 
 
 def size_of(value: float | Array) -> str:

@@ -18,8 +18,8 @@ from sweeps.cli.typed import flag_of, folder_option, folders_of
 from sweeps.errors import InputError, fault, tell_all
 from sweeps.idle import ALWAYS, IDLE, NEEDED, UNUSED, alike, split_needed, unused
 from sweeps.job import Job
-from sweeps.origin import ASSUMED, DEFAULT, UNKNOWN, Origin, by_owner, words_of
-from sweeps.result import prose, room, stored_as
+from sweeps.origin import ASSUMED, words_of
+from sweeps.result import prose, stored_as
 from sweeps.spec.machine import Machine
 from sweeps.spec.resolve import resolve
 from sweeps.spec.resolve_operation import Resolved
@@ -221,33 +221,6 @@ def unused_lines(job: Job, named: Callable[[str], str] = flag_of) -> Iterator[st
         yield f"{UNUSED}: {', '.join(map(named, idle))}"
 
 
-def assumed_lines(job: Job) -> Iterator[str]:
-    """Yield what the user didn't give, with its values and origin."""
-    columns = {n: v for axis in job.program.grid.axes for n, v in axis.columns.items()}
-    constants = {**job.program.grid.constants, **job.program.assumed}
-    used = _used(job)
-    lines: list[str] = []
-    several: dict[str, Sequence[Origin]] = {}
-    for name, origins in job.resolved.origins.items():
-        text = words_of(origins)
-        if name not in used:
-            continue
-        if name in job.program.labels:
-            lines.append(f"  {name} = {job.program.labels[name]}  [{text}]")
-        elif name in constants:
-            shown = format_quantity(constants[name], VOCABULARY[name].units)
-            lines.append(f"  {name} = {shown}  [{text}]")
-        elif name in columns and by_owner(origins):
-            several[name] = origins
-        elif name in columns:
-            lines.append(f"  {name} = {_several(name, columns[name])}  [{text}]")
-    if not lines and not several:
-        return
-    yield "not given, so taken as:"
-    yield from _listed(several)
-    yield from lines
-
-
 def taken_values(job: Job, *, absent: bool = False) -> dict[str, str]:
     """Return the values that weren't given and are used, as text; also those that are `absent`."""
     columns = {n: v for axis in job.program.grid.axes for n, v in axis.columns.items()}
@@ -282,70 +255,18 @@ def defaults_line(job: Job, first: Sequence[str], *more: str) -> Iterator[str]:
         yield from wrapped("Defaults: " + "; ".join((*more, *named, f"{others} more")))
 
 
-def grouped_lines(job: Job, *, brief: bool = False) -> Iterator[str]:
-    """Yield what `assumed_lines` does, gathered by origin: a line each where it is brief."""
+def default_lines(job: Job) -> Iterator[str]:
+    """Yield every value that wasn't given, gathered by where it comes from."""
     groups: dict[str, dict[str, list[str]]] = {}
-    for name, value in taken_values(job, absent=not brief).items():
-        origins = job.resolved.origins[name]
-        origin = _group(origins) if brief else words_of(origins)
+    for name, value in taken_values(job, absent=True).items():
+        origin = words_of(job.resolved.origins[name])
         groups.setdefault(origin, {}).setdefault(value, []).append(name)
-    if not groups:
-        return
-    named = [one.name for one in job.resolved.machines]
-    library = job.program.labels.get("software", "none")
-    named += [one.name for one in job.resolved.models] + [library] * (library != "none")
-    machines = " ".join(named)
-    hint = f" (sources: sweeps catalog {machines})" if brief and machines else ""
-    yield f"not given, so taken as{hint}:"
-    if brief:
-        folded = [_folded(origin, values) for origin, values in groups.items()]
-        yield from (line for line, _ in folded)
-        if sum(more for _, more in folded):
-            yield "  --verbose names every value with its source"
-        return
+    if groups:
+        yield "Defaults, by source"
     for origin, values in groups.items():
         yield f"  {origin}"
         text = "; ".join(f"{', '.join(names)} = {value}" for value, names in values.items())
         yield from wrap(text, prose(), initial_indent=" " * 6, subsequent_indent=" " * 6)
-
-
-def _folded(origin: str, values: Mapping[str, Sequence[str]]) -> tuple[str, int]:
-    """Return what one origin gave in a line, and how many values that leaves out."""
-    joined = "; ".join(f"{', '.join(names)} = {value}" for value, names in values.items())
-    whole = f"  {origin.replace(': ', ', ', 1)}: {joined}"
-    if len(whole) <= room():
-        return whole, 0
-    texts = [f"{name} = {value}" for value, names in values.items() for name in names]
-    line = f"  {origin.replace(': ', ', ', 1)}: {texts[0]}"
-    for place, text in enumerate(texts[1:], 1):
-        more = f"; and {len(texts) - place} more"
-        after = "" if place == len(texts) - 1 else more
-        if len(f"{line}; {text}{after}") > room():
-            return line + more, len(texts) - place
-        line += f"; {text}"
-    return line, 0
-
-
-def _group(origins: Sequence[Origin]) -> str:
-    """Return origins in short: what stands in the catalogue for each entry, or their kind."""
-    if by_owner(origins):
-        return "of each machine or model"
-    first = origins[0]
-    default = (first.kind, first.source) == (ASSUMED, DEFAULT)
-    if default or first.kind == UNKNOWN:
-        return first.words
-    return f"{first.kind} ({first.owner})" if first.owner else first.kind
-
-
-def _listed(several: Mapping[str, Sequence[Origin]]) -> Iterator[str]:
-    for name, origins in several.items():
-        yield f"  {name}"
-        for one in origins:
-            yield f"    {one.owner} = {_shown(name, one)}  [{one.text}]"
-
-
-def _shown(name: str, origin: Origin) -> str:
-    return format_quantity(float(origin.value), VOCABULARY[name].units)
 
 
 def _several(name: str, values: Any) -> str:

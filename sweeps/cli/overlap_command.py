@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,12 +17,19 @@ from overhead.overlap.timeline import DERIVED, Span, timeline
 from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.cli.options import (
-    assumed_lines,
+    default_lines,
+    defaults_line,
     file_options,
-    grouped_lines,
     output_options,
     result_options,
     value_options,
+)
+from sweeps.cli.sections import (
+    OF_OVERLAP,
+    more_line,
+    show_options,
+    shown_sections,
+    wanted_sections,
 )
 from sweeps.cli.typed import Command, folders_of
 from sweeps.cli.write import Output, default_folder
@@ -71,7 +78,7 @@ ROUNDING = 1e-9
 @click.option("--schedule", metavar="NAMES", help="Of pipelines.  [one_f_one_b]")
 @click.option("--hardware", metavar="NAME", help="Machine for rates that aren't given.")
 @click.option("--timeline", metavar="FILE.json", help="Predicted course, as a Chrome trace.")
-@click.option("--verbose", "-v", is_flag=True, help="Formula, source, and the numbers put in.")
+@show_options(OF_OVERLAP)
 @output_options
 def command(**given: Any) -> int:
     """Overlap of computation and communication.
@@ -100,27 +107,38 @@ def command(**given: Any) -> int:
         courses = _courses(job)
     figures = figures_of(job) if given["plot"] and (given["output"] or not one) else []
     out = Output({**given, "plot": bool(figures)}, "overlap")
-    out.evaluate(job, lambda _: _lines(job, given), figures, lambda: _records(job))
+    show = wanted_sections(given, OF_OVERLAP)
+    out.evaluate(job, lambda _: _lines(job, show), figures, lambda: _records(job))
     if given["timeline"] or (given["plot"] and one):
         _draw(job, courses, given)
     return 0
 
 
-def _lines(job: Job, given: Mapping[str, Any]) -> Iterable[str]:
+# Of an overlap the values that weren't given and matter most.
+MATTERING = ("mechanism", "efficiency_of", "overlap_efficiency", "schedule")
+
+
+def _lines(job: Job, show: Sequence[str]) -> Iterable[str]:
     """Yield what people read: a report of one cell, a table of many."""
     if job.program.grid.cells == 1:
         (case,) = job.program.cases
-        yield from report_lines(job, case, given["verbose"])
+        yield from report_lines(job, case)
         yield from _as_tuned(job, case)
+        yield ""
     else:
         rows = [*_rows(job)]
         yield _gain(rows, sure_words(case.labels["mechanism"] for case in job.program.cases))
         yield from table_lines(rows, total=job.program.grid.cells)
         yield ""
-        if given["verbose"]:
-            for case in job.program.cases:
-                yield from statement_lines(job, case)
-    yield from assumed_lines(job) if given["verbose"] else grouped_lines(job, brief=True)
+    bodies: dict[str, Callable[[], Iterable[str]]] = {
+        "formulas": lambda: (
+            line for case in job.program.cases for line in statement_lines(job, case)
+        ),
+        "defaults": lambda: default_lines(job),
+    }
+    yield from defaults_line(job, MATTERING)
+    yield from more_line(show, bodies)
+    yield from shown_sections(show, bodies)
 
 
 def _cells(job: Job) -> Iterator[dict[str, Any]]:

@@ -22,7 +22,7 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.plan_question import CALCULATED, Asked
 from sweeps.cli.progress import Progress
-from sweeps.cli.sections import OF_PLAN, listed, read_show, show_option
+from sweeps.cli.sections import OF_PLAN, show_options
 from sweeps.cli.typed import flag_of, flags_of, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import fault, tell_all
@@ -72,7 +72,7 @@ SHAPES = tuple(name for name in OTHERS if flags.SECTION_OF[name] == flags.BATCH
 # Options of this command that the calculator's table hasn't, with what they are if not given.
 PLANNED: dict[str, Any] = {
     **dict.fromkeys(("explain", "lost_nodes", "tokens", "days", "top")),
-    "objective": "time", "show": None, "verbose": False, "sensitivity": False,
+    "objective": "time", "show": (), "verbose": False, "sensitivity": False,
 }  # fmt: skip
 # A schedule without a backward is none of training.
 FORWARD = "forward_only"
@@ -103,9 +103,7 @@ def plan_options(command: Command) -> Command:
         click.option("--tokens", metavar="N", help="Tokens of the training, such as 2T: days."),
         click.option("--days", metavar="N", help="Days of the training: tokens."),
         click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce."),
-        show_option(OF_PLAN),
-        click.option("--verbose", "-v", is_flag=True,
-                     help="As --show defaults: every value that was not given, with its source."),
+        show_options(OF_PLAN),
     )  # fmt: skip
     for option in reversed(extra):
         command = option(command)
@@ -272,10 +270,6 @@ def command(**given: Any) -> int:
     the like limit what is searched.  With --parameters in place of --model it does what the
     parallel strategy calculator does; with options that this hasn't, it plans on its sizes.
     """
-    if given["show"] == "":
-        sys.stdout.writelines(fitted(listed(OF_PLAN)))
-        return 0
-    read_show(given["show"], OF_PLAN)
     load_formulas(given["formulas"])
     asked = read_options(given)
     if asked.calculator:

@@ -17,13 +17,14 @@ from sweeps.cli.numbers import shown
 from sweeps.cli.plan_experts import bullets
 from sweeps.cli.plan_question import Asked
 from sweeps.cli.plan_report import (
-    assumed_lines,
+    answer_defaults,
     memory_lines,
     nothing_lines,
     question,
     question_lines,
     reached,
     settings_lines,
+    short_defaults,
     step_lines,
     training_lines,
     what_if_lines,
@@ -49,7 +50,7 @@ def explain(request: Request, asked: Asked, given: Mapping[str, Any]) -> int:
     if plan is None:
         near = nearest_plan(own.found.space)
         if near is None or not near.memory:
-            sys.stdout.writelines(fitted(nothing_lines(own, asked, None)))
+            sys.stdout.writelines(fitted(nothing_lines(own, asked, ())))
             return 1
         plan = near.plan
     (detail,) = details([plan], WHOLE, check=True)
@@ -79,7 +80,7 @@ def _lines(
     yield from what_if_lines(effects(detail, best.found.space.choices))
     yield from training_lines(detail, asked, own.point.folders)
     yield from settings_lines(settings_of(detail.plan))
-    yield from assumed_lines(own, asked, verbose=bool(given["verbose"]))
+    yield from answer_defaults(own, asked) if given["verbose"] else short_defaults(own, asked)
 
 
 # Of a plan that is explained, beside its parts.

@@ -16,11 +16,11 @@ from sweeps import display
 from sweeps.bands import band_of, brief, tie
 from sweeps.bands import memory_words as fitting
 from sweeps.cli.numbers import shown
-from sweeps.cli.options import MATTERING, defaults_line, grouped_lines, price_words
+from sweeps.cli.options import MATTERING, default_lines, defaults_line, price_words
 from sweeps.cli.plan_experts import bullets, expert_lines
 from sweeps.cli.plan_question import Asked
 from sweeps.cli.progress import Progress
-from sweeps.cli.sections import OF_PLAN, more_line, read_show, shown_sections, wrapped
+from sweeps.cli.sections import OF_PLAN, more_line, shown_sections, wanted_sections, wrapped
 from sweeps.cli.typed import flag_of
 from sweeps.engine.grid import is_row_number
 from sweeps.job import Job
@@ -176,9 +176,7 @@ WORTH = 0.01
 
 def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterator[str]:
     """Yield the report of a question that has an answer."""
-    wanted = read_show(given["show"], OF_PLAN)
-    if given["verbose"] and "defaults" not in wanted:
-        wanted = (*wanted, "defaults")
+    wanted = wanted_sections(given, OF_PLAN)
     best = answer.main[0]
     bodies: dict[str, Callable[[], Iterable[str]]] = {
         "reasons": lambda: _why(answer),
@@ -188,7 +186,7 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
         "changes": lambda: what_if_lines(answer.effects),
         "rejected": lambda: space_lines(answer),
         "launch": lambda: settings_lines(answer.settings),
-        "defaults": lambda: assumed_lines(answer, asked, verbose=True),
+        "defaults": lambda: answer_defaults(answer, asked),
     }
     run = list(training_lines(best, asked, answer.point.folders))
     lost = list(_lost(answer, given["lost_nodes"])) if given["lost_nodes"] else []
@@ -207,7 +205,7 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
         yield from _other_batch(answer)
         yield ""
     yield from _searched(answer)
-    yield from _defaults_line(answer, asked)
+    yield from short_defaults(answer, asked)
     yield from more_line(wanted, OF_PLAN)
     yield from shown_sections(wanted, bodies)
 
@@ -234,7 +232,7 @@ def _searched(answer: Answer) -> Iterator[str]:
     yield from wrapped(f"{text}; searched over {', '.join(free)}" if free else text)
 
 
-def _defaults_line(answer: Answer, asked: Asked) -> Iterator[str]:
+def short_defaults(answer: Answer, asked: Asked) -> Iterator[str]:
     """Yield the values that weren't given and matter most, and how many others there are."""
     plan = answer.found.space.plan
     if plan is None:
@@ -493,20 +491,20 @@ def _packed(settings: Settings) -> Iterator[str]:
         yield row
 
 
-def assumed_lines(answer: Answer, asked: Asked, *, verbose: bool) -> Iterator[str]:
-    """Yield what wasn't given, and how it was taken."""
+def answer_defaults(answer: Answer, asked: Asked) -> Iterator[str]:
+    """Yield what wasn't given: what was assumed, what was searched, and every value's source."""
     if asked.assumed:
-        yield f"not given, so taken as: {', '.join(asked.assumed)}"
+        yield f"Assumed: {', '.join(asked.assumed)}"
     free = [
         flag_of(name) for name in answer.found.space.choices if name not in answer.point.choices
     ]
     if free:
-        yield f"searched: {', '.join(free)}"
+        yield f"Searched: {', '.join(free)}"
     plan = answer.found.space.plan
     if plan is None:
         return
     job = Job(Sweep(""), answer.found.space.resolved, plan, " ", ())
-    yield from grouped_lines(job, brief=not verbose)
+    yield from default_lines(job)
 
 
 def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[str]:
@@ -537,7 +535,7 @@ def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[
     yield from found.own.lines(every=every)
 
 
-def nothing_lines(answer: Answer, asked: Asked, show: str | None) -> Iterator[str]:
+def nothing_lines(answer: Answer, asked: Asked, show: Sequence[str]) -> Iterator[str]:
     """Yield the report of a question without an answer: the nearest plan, and what would help."""
     yield heading(answer, "no plan can run")
     nearest = answer.nearest
@@ -563,7 +561,7 @@ def nothing_lines(answer: Answer, asked: Asked, show: str | None) -> Iterator[st
     yield from bullets(lines)
     yield from question_lines(answer, asked)
     yield from _searched(answer)
-    if "rejected" in read_show(show, OF_PLAN):
+    if "rejected" in show:
         yield from space_lines(answer)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,19 @@ from sweeps.cli.analysis_command import analysis_of_options, write_stored
 from sweeps.cli.analysis_command import command as analysis
 from sweeps.cli.files import answer_lines, draw_figures
 from sweeps.cli.options import (
-    assumed_lines,
+    default_lines,
+    defaults_line,
     file_options,
-    grouped_lines,
     result_options,
     show_sensitivity,
     unused_lines,
+)
+from sweeps.cli.sections import (
+    OF_RUN,
+    more_line,
+    show_options,
+    shown_sections,
+    wanted_sections,
 )
 from sweeps.cli.typed import Command, folder_option, folders_of
 from sweeps.cli.write import Output
@@ -49,6 +56,8 @@ from sweeps.store.netcdf import describe, open_dataset, verify
 from sweeps.store.publish import check_output
 
 FORMATS = ("netcdf", "zarr")
+# Of any sweep the values that were not given and matter most.
+MATTERING = ("model", "hardware", "framework", "precision", "software", "collective", "topology")
 
 
 @click.command("run", cls=Command)
@@ -71,7 +80,7 @@ FORMATS = ("netcdf", "zarr")
 @click.option("--scheduler", metavar="ADDRESS", help="Compute by the workers of a Dask cluster.")
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
 @folder_option("hardware")
-@click.option("--verbose", "-v", is_flag=True, help="Show the formulas too.")
+@show_options(OF_RUN)
 @click.option("--sensitivity", metavar="NAME",
               help="What 10 % of each constant moves a reduction's result by.")  # fmt: skip
 @click.option("--assert", "asserts", multiple=True, metavar="CONTRACT",
@@ -81,7 +90,6 @@ def command(spec: str, **given: Any) -> int:
 
     SPEC is a path, or the name of a sweep that is shipped.
     """
-    from sweeps.cli.collective_command import statement_lines
     from sweeps.hops.study import is_study
     from sweeps.own_formulas import load_formulas
     from sweeps.tuner.benefit import is_study as is_tuning
@@ -115,11 +123,8 @@ def command(spec: str, **given: Any) -> int:
         return _sensitivity(job, given, found.stem)
     # Undrawn unless asked for: figures of what is large, which declares none of its own.
     asked = bool(sweep.figures) if given["plot"] is None else given["plot"]
-    # Formulas are notes here, beside records.
     own = {one.name: one.units for one in sweep.reductions}
-    out = Output({**given, "verbose": False, "plot": asked}, found.stem, own)
-    if given["verbose"]:
-        out.notes.writelines(line + "\n" for line in statement_lines(job))
+    out = Output({**given, "plot": asked}, found.stem, own)
     if asked:
         _check_declared(job)
     if given["dry_run"]:
@@ -130,7 +135,7 @@ def command(spec: str, **given: Any) -> int:
     page = out.stem.with_name(f"{out.stem.name}.html")
     if given["page"]:
         check_output(page, overwrite=True)
-    _deliver(out, job, sweep, folders, verbose=given["verbose"])
+    _deliver(out, job, sweep, folders, wanted_sections(given, OF_RUN))
     if given["page"]:
         write_stored(out.path, page, {}, overwrite=True, notes=out.notes)
     out.hold_stored((*sweep.asserts, *out.contracts))
@@ -159,8 +164,12 @@ def _sensitivity(job: Any, given: Mapping[str, Any], name: str) -> int:
     return 0
 
 
-def _deliver(out: Any, job: Any, sweep: Sweep, folders: Sequence[Path], *, verbose: bool) -> None:
+def _deliver(
+    out: Any, job: Any, sweep: Sweep, folders: Sequence[Path], show: Sequence[str]
+) -> None:
     """Write a sweep's file and figures; print its records, or its answer before all else."""
+    from sweeps.cli.collective_command import statement_lines
+
     if out.programs:
         out.write(job, job.sweep.figures)
         with open_dataset(out.path) as dataset:
@@ -182,10 +191,15 @@ def _deliver(out: Any, job: Any, sweep: Sweep, folders: Sequence[Path], *, verbo
     finally:
         sys.stdout.writelines(fitted(answer))
         sys.stdout.write(out.ends.getvalue())
-    lines = [] if answer and not verbose else [*summary(out.path)]
+    bodies: dict[str, Callable[[], Iterable[str]]] = {
+        "variables": lambda: summary(out.path),
+        "formulas": lambda: statement_lines(job),
+        "defaults": lambda: default_lines(job),
+    }
+    lines = [] if answer else [*summary(out.path)]
     lines += [one.words for one in job.touched]
-    lines += unused_lines(job, str)
-    lines += assumed_lines(job) if verbose else grouped_lines(job, brief=True)
+    lines += [*unused_lines(job, str), *defaults_line(job, MATTERING)]
+    lines += [*more_line(show, bodies), *shown_sections(show, bodies)]
     sys.stdout.writelines(fitted(lines))
 
 
@@ -212,8 +226,10 @@ def _check_options(given: Mapping[str, Any]) -> None:
 
 
 # What is of sweeps of formulas alone, and what it is where nothing is said.
-OF_SWEEPS = {"settings": (), "verbose": False, "max_memory": "2GiB", "resume": False, "workers": 0,
-             "scheduler": None, "formulas": (), "page": False, "sensitivity": None}  # fmt: skip
+OF_SWEEPS = {
+    "settings": (), "verbose": False, "show": (), "max_memory": "2GiB", "resume": False,
+    "workers": 0, "scheduler": None, "formulas": (), "page": False, "sensitivity": None,
+}  # fmt: skip
 
 
 def _check_of_study(given: Mapping[str, Any], kind: str) -> None:

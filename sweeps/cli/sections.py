@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
+from typing import Any, TypeVar
 
 import click
 
 from sweeps.errors import InputError, fault, nearest
-from sweeps.result import prose
+from sweeps.result import fitted, prose
 
 ALL = "all"
 # A section is the same in every command that has it.
@@ -22,6 +24,8 @@ SECTIONS = {
     "changes": "single changes: a degree, a setting, the network",
     "rejected": "plans that cannot run, by reason",
     "launch": "settings for Megatron-LM, DeepSpeed and torchtitan",
+    "rows": "all rows of the table, with all columns",
+    "variables": "the variables of the file: dimensions, ranges, missing values",
     "formulas": "formula, source, and the numbers put in",
     "defaults": "every value that was not given, with its source",
 }
@@ -29,15 +33,32 @@ SECTIONS = {
 OF_PLAN = (
     "reasons", "parts", "memory", "pareto", "changes", "rejected", "launch", "defaults",
 )  # fmt: skip
-OF_ANALYSIS = ("parts", "memory", "communication", "overlap", "formulas", "defaults")
+OF_OVERLAP = ("formulas", "defaults")
+OF_RUN = ("variables", "formulas", "defaults")
+OF_COLLECTIVE = ("rows", "formulas", "defaults")
+OF_ANALYSIS = ("parts", "memory", "communication", "overlap", "rows", "formulas", "defaults")
 
 
-def show_option(sections: Sequence[str]) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Return the option ``--show`` of a command that has these sections."""
+Command = TypeVar("Command", bound=Callable[..., Any])
+# What ``--verbose`` is short for, in commands that have it.
+VERBOSE = ("formulas", "defaults")
+
+
+def show_options(sections: Sequence[str]) -> Callable[[Command], Command]:
+    """Return the options ``--show`` and ``--verbose`` of a command that has these sections."""
+
+    def read(context: click.Context, _: click.Parameter, text: str | None) -> tuple[str, ...]:
+        if text == "":
+            sys.stdout.writelines(fitted(listed(sections)))
+            context.exit()
+        return read_show(text, sections)
+
+    short = f"As --show {','.join(name for name in VERBOSE if name in sections)}."
     words = f"Further sections of the report: {', '.join(sections)}, or all."
-    return click.option(
-        "--show", "show", metavar="SECTION,..", is_flag=False, flag_value="", help=words
-    )
+    show = click.option("--show", metavar="SECTION,..", is_flag=False, flag_value="",
+                        is_eager=True, callback=read, help=words)  # fmt: skip
+    verbose = click.option("--verbose", "-v", is_flag=True, help=short)
+    return lambda command: show(verbose(command))
 
 
 def read_show(text: str | None, sections: Sequence[str]) -> tuple[str, ...]:
@@ -54,6 +75,12 @@ def read_show(text: str | None, sections: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in sections if name in asked or ALL in asked)
 
 
+def wanted_sections(given: Mapping[str, Any], sections: Sequence[str]) -> tuple[str, ...]:
+    """Return the sections of a command that its options ask for."""
+    also = VERBOSE if given["verbose"] else ()
+    return tuple(name for name in sections if name in (*given["show"], *also))
+
+
 def listed(sections: Sequence[str]) -> Iterator[str]:
     """Yield what there is to show."""
     wide = max(map(len, sections))
@@ -65,8 +92,9 @@ def shown_sections(
 ) -> Iterator[str]:
     """Yield the sections that are wanted; one that is empty says so."""
     for name in wanted:
-        text = "\n".join(bodies[name]()).strip("\n")
-        yield from ("", text or f"{name}: none")
+        lines = bodies[name]() if name in bodies else ()
+        text = "\n".join(line.rstrip("\n") for line in lines).strip("\n")
+        yield from ("", text or f"{name}: none here")
 
 
 def more_line(wanted: Iterable[str], bodies: Iterable[str]) -> Iterator[str]:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from sweeps import display
-from sweeps.bands import AT_RISK, FIT, FITS, NO_ROOM, band_of, brief
-from sweeps.cli.numbers import shown
+from sweeps.bands import AT_RISK, FIT, FITS, NO_ROOM, band_of, band_words, brief
+from sweeps.cli.numbers import column, shown
 from sweeps.engine.validity import ONE_RANK
 from sweeps.impossible import impossible, too_many
-from sweeps.result import Result, table_lines
+from sweeps.result import Result, aligned, table_lines
 from sweeps.spec.units import format_bytes, is_binary
 
 FOLLOWING = ("gpus_per_node", "mesh_nx", "mesh_ny", "mesh_nz")  # Axes that others tell
@@ -171,31 +171,97 @@ def _of_row(result: Result, record: Mapping[str, Any]) -> Callable[[str, Any], s
     return cell
 
 
-def as_table(result: Result, *, training: bool, most: int = 40) -> Iterator[str]:
-    """Yield the cells as a table with aligned columns, cut after some rows."""
+# Columns that ``--show rows`` adds.
+MORE = frozenset(
+    ("steps", "sent_bytes", "energy", "time_band_low", "time_band_high", "error_band_samples",
+     "communication_upper_bound", "time_is_upper_bound")
+)  # fmt: skip
+# What stands above a column, where it isn't what stands there in all rows.
+HEADS = {
+    "ranks": "ranks", "message_bytes": "message", "world_size": "GPUs", "step_time": "step",
+    "tokens_per_second_per_gpu": "tokens/s per GPU", "global_batch_size": "batch",
+    "micro_batch_size": "micro-batch", "sequence_length": "tokens", "lower_bound_ratio":
+    "vs lower bound", "chosen_algorithm": "algorithm", "zero_stage": "ZeRO",
+}  # fmt: skip
+# Rows of a screen, and of ``--show rows``.
+FEW, MANY = 24, 1000
+
+
+def as_table(result: Result, *, training: bool) -> Iterator[str]:
+    """Yield the answer and the table of a screen: its main columns, each in one unit."""
     yield from extremes(result, training=training)
     columns = (*result.layout.variables, *result.layout.coordinates)
     values = {column.name: column.values for column in columns}
     yield from impossible(values)
     yield from too_many(values.get("world_size" if training else "ranks", 0.0))
+    yield ""
+    variables = [column.name for column in result.layout.variables]
+    records = list(result.values(FEW))
+    axes = [name for name in records[0] if name not in variables]
+    axes.sort(key=lambda name: not isinstance(records[0][name], str))  # words to the left
+    wanted = [
+        name
+        for name in _wanted(result, training=training)
+        if name not in MORE and not name.endswith("_communication_time")
+    ]
+    if all(one.get("algorithm") == one.get("chosen_algorithm") for one in records):
+        wanted = [name for name in wanted if name != "chosen_algorithm"]
+    table = [_column(name, records) for name in dict.fromkeys((*axes, *wanted))]
+    if not training and any("time_band_low" in one for one in records):
+        place = 1 + next(i for i, one in enumerate(table) if one[0].startswith("time"))
+        table.insert(place, _bands(records))
+    reasons = [_why(record, training=training) for record in records]
+    if any(reasons):
+        table.append(["", *reasons])
+    lefts = sum(isinstance(records[0][name], str) for name in axes)
+    texts = list(zip(*table, strict=True))
+    yield from (
+        line + "\n" for line in aligned(texts, left=lefts, keys=len(axes), last=any(reasons))
+    )
+    if result.cells > len(records):
+        yield f"  {result.cells - len(records):,} more rows: --show rows, or --csv"
+
+
+def _column(name: str, records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a column: its head with its unit, and its cells."""
+    values = [record.get(name, np.nan) for record in records]
+    binary = name in ("message_bytes", *_SENT)
+    if binary and not isinstance(values[0], str):
+        # Sizes of messages lie far apart: each has its own unit.
+        return [HEADS.get(name, name), *(shown(name, value) for value in values)]
+    unit, texts = column(name, values)
+    head = HEADS.get(name) or display.title(name)
+    return [f"{head} ({unit})" if unit and unit not in head else head, *texts]
+
+
+def _bands(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the column of the bands of a time."""
+    ends = ([one.get(f"time_band_{end}", np.nan) for end in ("low", "high")] for one in records)
+    return ["band", *(band_words(*map(float, pair)) for pair in ends)]
+
+
+def _why(record: Mapping[str, Any], *, training: bool) -> str:
+    """Return why a row's values are missing, or that its memory is at risk."""
+    why = set(str(record.get("status", "ok")).split()) - {"ok", ONE_RANK}
+    if training and float(record.get("memory_state", FITTING)) == 1.0:
+        why.add(AT_RISK)
+    return " ".join(sorted(why))
+
+
+def every_row(result: Result, *, training: bool) -> Iterator[str]:
+    """Yield the cells as a table of all columns, cut after some rows."""
     rows = []
     wanted = _wanted(result, training=training)
     variables = {column.name for column in result.layout.variables}
-    records = list(result.values(most))
-    if all(one.get("algorithm") == one.get("chosen_algorithm") for one in records):
-        wanted = [name for name in wanted if name != "chosen_algorithm"]
-    for record in records:
+    for record in result.values(MANY):
         cell = _of_row(result, record)
         row = {
             name: cell(name, record[name])
             for name in (*(name for name in record if name not in variables), *wanted)
             if name in record
         }
-        why = set(str(record.get("status", "ok")).split()) - {"ok", ONE_RANK}
-        if training and float(record.get("memory_state", FITTING)) == 1.0:
-            why.add(AT_RISK)
-        if why:
-            row["why"] = " ".join(sorted(why))
+        if why := _why(record, training=training):
+            row["why"] = why
         rows.append(row)
     if any("why" in row for row in rows):
         # Behind what is missing, not behind all columns.
@@ -205,7 +271,7 @@ def as_table(result: Result, *, training: bool, most: int = 40) -> Iterator[str]
     yield from table_lines(
         rows,
         lambda _, text: text,
-        most=most,
+        most=MANY,
         total=result.cells,
         title=lambda name: display.title(name) if name in variables else name,
         keys=sum(name not in variables for name in next(iter(rows), {})),

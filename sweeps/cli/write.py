@@ -72,7 +72,10 @@ class Output:
         if given["as_csv"] and given["as_json"]:
             yield fault("--csv", "set", "can't be given with --json", "one of the two")
         if self.programs and given.get("verbose"):
-            yield fault("--verbose", "set", "is told to people, not in records", "one of the two")
+            yield fault("--verbose", "set", "is on screen, not in records", "one of the two")
+        if self.programs and given.get("show"):
+            shown = ",".join(given["show"])
+            yield fault("--show", shown, "is on screen, not in records", "one of the two")
         always = "max_memory" in given  # of what writes a file whether or not one is named
         stored = (self.wanted or always) and Path(given["output"] or "").suffix != ".csv"
         for name, usual in STORED.items():

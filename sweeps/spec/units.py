@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -473,6 +473,27 @@ def format_quantity(value: float, units: str, *, binary: bool = True, digits: in
         if abs(float(f"{scaled:.4g}")) < 1000:
             break
     return shown
+
+
+def in_one_unit(
+    values: Sequence[float], units: str, *, binary: bool, write: Callable[[float], str]
+) -> tuple[str, list[str]]:
+    """Write values in one prefix of their unit, in which the median has one to three digits."""
+    if units == "1":
+        return "", [str(int(one)) if one.is_integer() else write(one) for one in values]
+    symbol, prefixes = _about(units)[2:]
+    if units == "byte" and binary:
+        powers = {"": 1.0, **{prefix: 2.0**power for prefix, power in _BINARY.items()}}
+    else:
+        known = {"": 0, **{prefix: (_SMALL | _LARGE)[prefix] for prefix in prefixes.split()}}
+        powers = {prefix: 10.0**power for prefix, power in known.items()}
+    sizes = sorted(abs(one) for one in values if one and math.isfinite(one))
+    # A little above the median, for rounding.
+    median = sizes[len(sizes) // 2] * (1.0 + 1e-9) if sizes else 1.0
+    ascending = sorted(powers.items(), key=lambda item: item[1])
+    index = max(sum(power <= median for _, power in ascending) - 1, 0)
+    prefix, power = ascending[index]
+    return f"{prefix}{symbol}", [write(one / power) for one in values]
 
 
 def format_bytes(value: float, *, binary: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,23 +43,25 @@ def test_known_measurements(
 
 
 def test_the_report_names_profile_algorithm_protocol_and_parts(sweeps: Runner) -> None:
-    output = sweeps(f"collective --N 16 --M 64KiB {NCCL}").out
+    output = sweeps(f"collective --N 16 --M 64KiB {NCCL} --show defaults").out
     assert "algorithm tree_path, software nccl, protocol LL" in output
     for words in ("launch", "steps", "wire"):  # what takes no time isn't printed
         assert f"\n      {words} " in output
     assert "inter_node_step_latency = 8 us" in output
-    assert "(nccl, infiniband)" in output
+    assert "(nccl, infiniband)" in " ".join(output.split())
     assert "protocol Simple" in sweeps(f"collective --N 16 --M 1GiB {NCCL}").out
     assert ", protocol" not in sweeps("collective --N 16 --M 1GiB --software none").out
 
 
 def test_what_was_not_given_is_gathered_by_kind_and_whole_if_asked(sweeps: Runner) -> None:
-    short = sweeps("collective --N 16 --M 1GiB --hardware dgx-h100").out
-    after = " ".join(short.split("not given, so taken as")[1].split())
-    assert after.startswith("(sources: sweeps catalog dgx-h100 nccl):")
-    assert "step_latency = 810 ns" in after
-    whole = sweeps("collective --N 16 --M 1GiB --hardware dgx-h100 --verbose").out
-    assert "\n  step_latency = 810 ns  [measured: fitted to public logs" in whole
+    line = "collective --N 16 --M 1GiB --hardware dgx-h100"
+    short = " ".join(sweeps(line).out.split("Defaults: ")[1].split())
+    assert short.startswith("collective = all_reduce; software = nccl; topology = hierarchical; ")
+    left = int(re.search(r"; (\d+) more More: --show formulas,defaults$", short)[1])  # type: ignore[index]
+    whole = sweeps(f"{line} --show defaults").out.split("more")[-1]
+    assert "\n  measured: fitted to public logs" in whole
+    assert "step_latency = 810 ns" in whole
+    assert whole.count(" = ") > left / 2
 
 
 def test_the_machines_own_library_is_the_default(sweeps: Runner) -> None:
@@ -165,7 +168,7 @@ def test_a_torus_has_its_machines_axes(sweeps: Runner) -> None:
     """An all_gather of a pod's 256 chips at 0.95 of four links each."""
     found = record(sweeps, "--op all_gather --N 256 --M 1GiB --hardware tpu-v5e --software xla")
     assert found["latency_s"] == pytest.approx(21e-6 + 255 / 256 * 2**30 / (0.95 * 4 * 45e9))
-    cube = sweeps("collective --N 64 --M 1GiB --hardware tpu-v5p --software xla").out
+    cube = sweeps("collective --N 64 --M 1GiB --hardware tpu-v5p --show defaults").out
     assert "mesh_nx, mesh_ny, mesh_nz = 4" in " ".join(cube.split())
 
 
@@ -201,8 +204,8 @@ def test_a_share_of_links_is_beside_the_profiles(sweeps: Runner) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("--N 8", "-8/+17 % in four of five, of 182 rows"),
-        ("--N 16 --op all_to_all", "-11/+53 % in four of five, of 11 rows"),
+        ("--N 8", "-8/+17 % holds 4 of 5 measured rows (182,"),
+        ("--N 16 --op all_to_all", "-11/+53 % holds 4 of 5 measured rows (11,"),
         ("--N 8 --op broadcast", "band not known: no measured rows of chain on a switch network"),
         (
             "--N 16 --topology switch",
@@ -250,12 +253,13 @@ def test_many_times_have_their_errors_and_networks(sweeps: Runner) -> None:
         assert float(row["error_band_samples"]) == count
         for name, end in (("time_band_low", low), ("time_band_high", high)):
             assert float(row[name] or "nan") == pytest.approx(end / 100, nan_ok=True)
-    output = sweeps("collective --N 8,16 --M 1GiB").out.splitlines()[1:]
-    assert [line.split()[1] for line in output[:3]] == ["topology", "switch", "hierarchical"]
-    text = "\n".join(output)
-    assert "band, low" in text
+    output = sweeps("collective --N 8,16 --M 1GiB --show rows").out
+    table = output.split("\n\n")[1].splitlines()
+    assert [line.split()[0] for line in table] == ["topology", "switch", "hierarchical"]
+    assert [line.split()[3:5] for line in table[1:]] == [["-8/+17", "%"], ["-11/+21", "%"]]
+    assert "band, low" in output
     for row in ("-8.0% 17.0% 182", "-11.0% 21.0% 78"):
-        assert row in " ".join(text.split())
+        assert row in " ".join(output.split())
 
 
 def test_times_without_measured_rows_say_so(sweeps: Runner) -> None:
