@@ -33,6 +33,7 @@ from overhead.transformer import SHAPES
 from sweeps import display
 from sweeps.cli.numbers import shown
 from sweeps.cli.typed import flag_of
+from sweeps.cli.write import tell_drawn
 from sweeps.display import noun
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job, prepare
@@ -103,8 +104,8 @@ def write_timeline(job: Job, step: StepTimeline, given: Mapping[str, Any]) -> No
     if note:
         notes.write(f"  ({note})\n")
     if given["plot"]:
-        for made in _draw(job, step, path.with_suffix(""), [note] if note else []):
-            notes.write(f"drew {made}\n")
+        made = _draw(job, step, path.with_suffix(""), [note] if note else [])
+        tell_drawn(made, notes)
 
 
 def _difference(job: Job, step: StepTimeline) -> str:

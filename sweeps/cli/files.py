@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from sweeps.blocks.estimate import Estimate, lines
 from sweeps.blocks.run import Means, clear, write_sweep
 from sweeps.cli.progress import progress_to
+from sweeps.cli.write import tell_drawn
 from sweeps.engine.grid import SUBJECT
 from sweeps.errors import InputError, fault, nearest
 from sweeps.former import renamed
@@ -20,7 +21,7 @@ from sweeps.plots.declare import check_figures, variables_of
 from sweeps.plots.defaults import default_figures, main_variable
 from sweeps.plots.draw import best_cells, draw, effects, tabulate
 from sweeps.plots.schema import Figure
-from sweeps.result import Result, aligned, csv_lines, stored_as
+from sweeps.result import Result, aligned, csv_lines, fitted, room, stored_as
 from sweeps.store.encode import Storage
 from sweeps.store.netcdf import is_complete, open_dataset, write
 from sweeps.store.publish import NewFile, check_output, system_calls
@@ -123,8 +124,7 @@ def draw_figures(
         if wanted and figure.name not in wanted:
             continue
         stem = path.with_name(f"{path.stem}-{figure.name}{suffix}")
-        for made in draw(dataset, figure, stem):
-            notes.write(f"drew {made}\n")
+        tell_drawn(draw(dataset, figure, stem), notes)
 
 
 def figures_of(dataset: xr.Dataset, declared: Figures | None = None) -> list[Figure]:
@@ -140,33 +140,71 @@ def figures_of(dataset: xr.Dataset, declared: Figures | None = None) -> list[Fig
 
 
 TABLES = ("curves", "scaling", "best")  # The kinds of figures that are tables as well
-_MOST_ROWS = 24
+_MOST_LINES = 26  # of a screen, with what is said before
+_FEW_LINES = 10
 _BEST = 8
 _MOST_READ = 10_000_000  # Cells from which nothing is read just to show some of them
 
 
+# A table: its title, its number of columns of names, its heads and rows, and why some lack.
+Table = tuple[str, int, list[list[str]], list[str]]
+
+
 def answer_lines(path: Path) -> Iterator[str]:
-    """Yield what a stored sweep says: its first lines or map as a table, or its best cells."""
+    """Yield what a stored sweep says, then its first lines or map as a table, or its best cells."""
+    changes, tables = _answer(path)
+    yield from changes
+    left = max(_FEW_LINES, _MOST_LINES - sum(1 for _ in fitted(changes)))
+    for title, names, rows, gaps in tables:
+        shown = _narrowed(rows)
+        lines = [*_aligned(names, shown)]
+        while len(lines) > left and len(shown) > 2:
+            shown = shown[:-1]
+            lines = [*_aligned(names, shown)]
+        if len(lines) > left:
+            shown, lines = shown[:1], []
+        if lines:
+            yield from (title, *lines, *(f"  {gap}" for gap in gaps))
+        if len(rows) > len(shown):
+            of = "" if lines else f" of: {title}"
+            yield f"  {len(rows) - len(shown):,} more rows{of}"
+        left -= len(lines)
+        yield ""
+
+
+def row_lines(path: Path) -> Iterator[str]:
+    """Yield the tables of what a stored sweep says, whole: also the plans that they are of."""
+    _, tables = _answer(path)
+    for title, names, rows, gaps in tables:
+        yield title
+        yield from _aligned(names, rows)
+        yield from (f"  {gap}" for gap in gaps)
+        yield ""
+
+
+def _answer(path: Path) -> tuple[list[str], list[Table]]:
+    """Return what a stored sweep says, and the tables that say it."""
     with open_dataset(path) as dataset:
         main = main_variable(dataset, subject_of(dataset))
         if main is None or dataset.variables[main].size > _MOST_READ:
-            return
+            return [], []
         own = [one for one in figures_of(dataset) if one.kind in TABLES]
         # What is asked first, and what stands beside it: of the same lines another quantity.
         alike = [one for one in own if _along(one) == _along(own[0])]
         shown = [tabulate(dataset, one) for one in alike]
         shown = shown or [best_cells(dataset, main, _BEST)]
         changes = [*effects(dataset, own[0])] if own else []
-        changes += _of_others(dataset, own)
-    yield from changes  # The answer, then what was asked
-    for title, names, (heads, *rows), gaps in shown:
-        yield title
-        table, last = [heads, *rows[:_MOST_ROWS]], heads[-1].startswith(PLACE)
-        yield from aligned(table, left=names, keys=names, last=last)
-        yield from (f"  {gap}" for gap in gaps)
-        if len(rows) > _MOST_ROWS:
-            yield f"  ... and {len(rows) - _MOST_ROWS} more: --csv or --json give all"
-        yield ""
+        return [*changes, *_of_others(dataset, own)], shown
+
+
+def _aligned(names: int, rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield from aligned(rows, left=names, keys=names, last=rows[0][-1].startswith(PLACE))
+
+
+def _narrowed(rows: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+    """Return a table without the plans where a terminal can't show them beside the rest."""
+    width = sum(2 + max(map(len, column)) for column in zip(*rows, strict=True))
+    return [row[:-1] for row in rows] if rows[0][-1].startswith(PLACE) and width > room() else rows
 
 
 def _along(figure: Figure) -> tuple[Any, ...]:

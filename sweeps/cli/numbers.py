@@ -10,7 +10,7 @@ import numpy as np
 from overhead.quantity import VOCABULARY, Array
 from sweeps import display
 from sweeps.bands import money
-from sweeps.spec.units import format_quantity, in_one_unit, plain
+from sweeps.spec.units import format_quantity, grouped, in_one_unit, plain
 
 # Below it a predicted time says nothing.
 LEAST_TIME, SHORT = 1e-9, "below 1 ns"
@@ -54,13 +54,6 @@ def column(name: str, values: Sequence[Any], *, binary: bool = False) -> tuple[s
     if units == "s-1":
         return "tokens/s" if "token" in name else "1/s", [grouped(one) for one in numbers]
     return in_one_unit(numbers, units, binary=binary, write=grouped)
-
-
-def grouped(value: float) -> str:
-    """Return a number of three digits, thousands apart; larger ones in whole."""
-    if abs(value) < 1000.0 or not np.isfinite(value):
-        return "-" if np.isnan(value) else plain(value, 3)
-    return f"{float(f'{value:.3g}'):,.0f}"
 
 
 def size_of(value: float | Array) -> str:

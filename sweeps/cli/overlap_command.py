@@ -32,7 +32,7 @@ from sweeps.cli.sections import (
     wanted_sections,
 )
 from sweeps.cli.typed import Command, folders_of
-from sweeps.cli.write import Output, default_folder
+from sweeps.cli.write import Output, default_folder, tell_drawn
 from sweeps.engine.grid import LabelCase
 from sweeps.errors import InputError, fault, refuse
 from sweeps.job import Job
@@ -305,8 +305,7 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any])
         else:
             title = "What of the communication hides behind computation? Predicted"
             made = draw_timelines(courses, stem, title=title, fixed=fixed, sequential=sequential)
-        for path in made:
-            notes.write(f"drew {path}\n")
+        tell_drawn(made, notes)
 
 
 def _staged(courses: Mapping[str, list[Span]]) -> dict[str, dict[str, list[Span]]]:

@@ -14,7 +14,7 @@ import click
 from sweeps.bands import UNKNOWN, bands_of
 from sweeps.cli.analysis_command import analysis_of_options, write_stored
 from sweeps.cli.analysis_command import command as analysis
-from sweeps.cli.files import answer_lines, draw_figures
+from sweeps.cli.files import answer_lines, draw_figures, row_lines
 from sweeps.cli.options import (
     default_lines,
     defaults_line,
@@ -192,6 +192,7 @@ def _deliver(
         sys.stdout.writelines(fitted(answer))
         sys.stdout.write(out.ends.getvalue())
     bodies: dict[str, Callable[[], Iterable[str]]] = {
+        "rows": lambda: row_lines(out.path),
         "variables": lambda: summary(out.path),
         "formulas": lambda: statement_lines(job),
         "defaults": lambda: default_lines(job),

@@ -34,7 +34,7 @@ OF_PLAN = (
     "reasons", "parts", "memory", "pareto", "changes", "rejected", "launch", "defaults",
 )  # fmt: skip
 OF_OVERLAP = ("formulas", "defaults")
-OF_RUN = ("variables", "formulas", "defaults")
+OF_RUN = ("rows", "variables", "formulas", "defaults")
 OF_COLLECTIVE = ("rows", "formulas", "defaults")
 OF_ANALYSIS = ("parts", "memory", "communication", "overlap", "rows", "formulas", "defaults")
 

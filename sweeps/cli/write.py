@@ -226,11 +226,19 @@ class Output:
             self.ends.write(f"wrote {path} ({readable(written)})\n")
         if not self.given["plot"]:
             return
-        for made in draw(self.stem) if draw else ():
-            self.ends.write(f"drew {made}\n")
+        tell_drawn(draw(self.stem) if draw else (), self.ends)
         if draw is None or figures:
             dataset = result.dataset() if path.suffix == ".csv" else None
             files.draw_figures(path, figures, notes=self.ends, dataset=dataset)
+
+
+def tell_drawn(paths: Iterable[Path], notes: TextIO) -> None:
+    """Say which files a figure is in: of one in several formats in a line."""
+    formats: dict[Path, list[Path]] = {}
+    for path in paths:
+        formats.setdefault(path.with_suffix(""), []).append(path)
+    for first, *others in formats.values():
+        notes.write(f"drew {' and '.join([str(first), *(one.suffix for one in others)])}\n")
 
 
 def _most(job: Job) -> int:

@@ -49,6 +49,7 @@ from sweeps.plots.style import (
     scale_of,
     wrap,
 )
+from sweeps.spec.units import grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -361,13 +362,16 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], lis
     heads = [plain(figure["panels"] or ""), " · ".join(map(plain, by))]
     bare = {dim: view.labels(dim, bare=True) for dim in (figure["panels"], *by) if dim}
     found = _places(view, y, [*([figure["panels"]] if labelled[0] else []), *by, x])
+    values_of = [float(one) for values in plot.curves for own in values for one in own[at]]
+    factor, unit = scale.shared(values_of)
     rows = [[*compress(heads, labelled), f"{plain(x)} {first}", *others]]
     rows[0] += [f"{PLACE} {plain(x)} {others[-1]}"] if found and others else []
     for panel, values in enumerate(plot.curves):
         name = bare[figure["panels"]][panel] if labelled[0] else ""
         for line, own in zip(plot.lines, values, strict=True):
             if not np.isnan(own).all():
-                texts = ["-" if np.isnan(one) else scale.given(one) for one in own[at]]
+                texts = ["-" if np.isnan(one) else grouped(one / factor) if factor
+                         else scale.given(one) for one in own[at]]  # fmt: skip
                 cell = (*([panel] if labelled[0] else []), *line.place, -1)
                 words = (_said(dim, str(one[cell])) for dim, one in found.items())
                 texts += [", ".join(filter(None, words))]
@@ -375,7 +379,10 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], lis
                 names = [name, " · ".join(own_names)]  # The heading says what they are
                 rows.append([*compress(names, labelled), *texts][: len(rows[0])])
     gaps = [note for note in plot.notes if note.startswith(GAPS)]
-    return figure["title"] or _title(figure, view, table), sum(labelled), rows, gaps
+    title = figure["title"] or _title(figure, view, table)
+    if unit and f"in {unit}" not in title.lower():
+        title += f" ({unit})"
+    return title, sum(labelled), rows, gaps
 
 
 _MOST_WINNERS = 3  # that a sentence names

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -223,6 +224,7 @@ _STEPS = {-12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 1
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _PLAIN_DIGITS = 6  # whole numbers of at most so many digits are written out
 _NOT_A_NUMBER = "none"
+_FAR = 1e4  # values further apart than this have a unit each
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +243,18 @@ class Scale:
             return next(plain, self.multiples[0])
         fitting = [multiple for multiple in self.multiples if multiple[0] <= size]
         return fitting[-1] if fitting else self.multiples[0]
+
+    def shared(self, values: Iterable[float]) -> tuple[float, str]:
+        """Return the multiple in which a table's values are read together; 0 where none suits.
+
+        Thousands have no prefix of their own where their digits fit: "3,880 tokens/s".
+        """
+        sizes = sorted(abs(value) for value in values if value and math.isfinite(value))
+        if not sizes or sizes[-1] > _FAR * sizes[0]:
+            return 0.0, ""
+        factor, unit = self.pick(sizes[len(sizes) // 2])
+        small = [one for one in self.multiples if one[0] * 1e3 == factor]
+        return small[0] if unit.startswith("k ") and small else (factor, unit)
 
     def text(self, value: float, digits: int = 3) -> str:
         """Return a value with its unit, rounded to some significant digits."""

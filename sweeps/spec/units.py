@@ -441,6 +441,13 @@ def plain(value: float, digits: int = 4) -> str:
     return text.removeprefix("-") if float(text) == 0.0 else text
 
 
+def grouped(value: float) -> str:
+    """Write a number in three digits, thousands apart."""
+    if abs(value) < 999.5 or not math.isfinite(value):
+        return plain(value, 3)
+    return f"{float(f'{value:.3g}'):,.0f}"
+
+
 LEAST = 1e-15  # smaller plain numbers than this keep their exponent
 
 
