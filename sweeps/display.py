@@ -336,8 +336,8 @@ _PHRASES = {
     "topology": "{}",
     "ranks": "{} ranks",
     "world_size": "{} GPUs",
-    "global_batch_size": "{} sequences a step",
-    "sequence_length": "{} tokens a sequence",
+    "global_batch_size": "{} sequences per step",
+    "sequence_length": "{} tokens per sequence",
     "precision": "{}",
     "algorithm": "{} algorithm",
     "software": "by {}",
@@ -389,52 +389,52 @@ def phrase(name: str, value: str) -> str | None:
     return said.replace("s a ", " a ").removesuffix("s") if value == "1" else said
 
 
-# What a figure of a quantity asks; of others it has the name.
-_QUESTIONS = {
-    "time": "How long does {operation} take",
-    "energy": "How much energy does {operation} take",
-    "sent_bytes": "How much does a rank send in {operation}",
-    "algbw": "Which algorithm bandwidth does {operation} reach",
-    "busbw": "Which bus bandwidth does {operation} reach",
-    "step_time": "How long does a step take",
-    "peak_memory": "How much memory does the fullest GPU need",
-    "tokens_per_second": "How many tokens a second are trained",
-    "tokens_per_second_per_gpu": "How many tokens a second does a GPU train",
-    "mfu": "How much of its peak does a GPU reach",
-    "cost_per_trillion_tokens": "What does a trillion tokens cost",
-    "cost_per_trillion_useful_tokens": "What does a trillion useful tokens cost",
-    "overlapped_time": "How long do computation and communication take together",
-    "overlap_speedup": "How much faster is it with overlap",
+# What stands above a figure of a quantity; above others its name does.
+_HEADINGS = {
+    "time": "Time of {operation}",
+    "energy": "Energy of {operation}",
+    "sent_bytes": "Bytes sent per rank by {operation}",
+    "algbw": "Algorithm bandwidth of {operation}",
+    "busbw": "Bus bandwidth of {operation}",
+    "step_time": "Step time",
+    "peak_memory": "Peak memory per GPU",
+    "tokens_per_second": "Throughput",
+    "tokens_per_second_per_gpu": "Throughput per GPU",
+    "mfu": "MFU",
+    "cost_per_trillion_tokens": "Cost per trillion tokens",
+    "cost_per_trillion_useful_tokens": "Cost per trillion useful tokens",
+    "overlapped_time": "Time of computation and communication with overlap",
+    "overlap_speedup": "Speedup by overlap",
 }
 # What people call an axis, where that is shorter than its name.
 _AXES = {
     "message_bytes": "message size", "ranks": "ranks", "world_size": "number of GPUs",
-    "hardware": "machine", "global_batch_size": "sequences a step",
-    "sequence_length": "tokens a sequence",
-    "inter_bandwidth": "bandwidth between nodes", "intra_bandwidth": "bandwidth inside nodes",
+    "hardware": "machine", "global_batch_size": "global batch size (sequences)",
+    "sequence_length": "sequence length (tokens)",
+    "inter_bandwidth": "inter-node bandwidth", "intra_bandwidth": "intra-node bandwidth",
     "tp": "tensor parallelism", "pp": "pipeline parallelism", "dp": "data parallelism",
-    "cp": "context parallelism", "ep": "expert parallelism", "compute_time": "computation's time",
-    "communication_time": "communication's time", "algorithm": "algorithm",
-    "topology": "topology", "nics_per_node": "network cards a node",
-    "num_sm": "multiprocessors given", "rank_tokens": "tokens of a rank",
-    "inter_latency": "latency between nodes", "intra_latency": "latency inside nodes",
-    "collective": "operation", "expert_load_imbalance": "load of the busiest expert",
+    "cp": "context parallelism", "ep": "expert parallelism", "compute_time": "compute time",
+    "communication_time": "communication time", "algorithm": "algorithm",
+    "topology": "topology", "nics_per_node": "NICs per node",
+    "num_sm": "SMs for communication", "rank_tokens": "tokens per rank",
+    "inter_latency": "inter-node latency", "intra_latency": "intra-node latency",
+    "collective": "operation", "expert_load_imbalance": "expert load imbalance",
     "oversubscription": "oversubscription", "recompute": "recomputation", "mask": "mask",
-    "schedule": "schedule of the pipeline", "attention_kernel": "kernel of the attention",
-    "tp_mechanism": "how tensor parallelism overlaps",
-    "cp_mechanism": "how context parallelism overlaps",
-    "ep_mechanism": "how expert parallelism overlaps",
-    "dp_mechanism": "how data parallelism overlaps", "efficiency_of": "what the efficiency is of",
+    "schedule": "pipeline schedule", "attention_kernel": "attention kernel",
+    "tp_mechanism": "TP overlap",
+    "cp_mechanism": "CP overlap",
+    "ep_mechanism": "EP overlap",
+    "dp_mechanism": "DP overlap", "efficiency_of": "efficiency of",
     "software": "library", "library": "library", "fabric": "fabric", "framework": "framework",
-    "precision": "precision", "recipe": "recipe of precisions", "link": "link",
-    "context_parallel": "way of context parallelism", "sharding": "sharding",
-    "environment": "who issues operations", "floor": "wait for the host",
+    "precision": "precision", "recipe": "precision recipe", "link": "link",
+    "context_parallel": "context parallelism by", "sharding": "sharding",
+    "environment": "issued by", "floor": "host wait",
 }  # fmt: skip
 
 
-def question(name: str, operation: str) -> str | None:
-    """Return what a figure of a quantity asks, without its mark; None where it has just a name."""
-    return _QUESTIONS[name].format(operation=operation) if name in _QUESTIONS else None
+def heading(name: str, operation: str) -> str | None:
+    """Return what stands above a figure of a quantity; None where its name does."""
+    return _HEADINGS[name].format(operation=operation) if name in _HEADINGS else None
 
 
 def axis(name: str) -> str | None:

@@ -342,13 +342,13 @@ def figures_of(job: Job) -> list[dict[str, Any]]:
         "at": {name: at[name] for name in free if name not in lines},
     }  # fmt: skip
     speedup = {"y": "overlap_speedup", "yscale": "linear", "better": "more",
-               "title": "How much faster is it with overlap?"}  # fmt: skip
+               "title": "Speedup by overlap"}  # fmt: skip
     return [
         {
             **common,
             "name": "time",
             "y": "overlapped_time",
-            "title": "How long do computation and communication take together?",
+            "title": "Time of computation and communication with overlap",
         },
         {**common, "name": "speedup", **speedup},
     ]
@@ -360,7 +360,7 @@ def _bars(job: Job, at: Mapping[str, Any]) -> list[dict[str, Any]]:
     saves = bool(np.all(job.program.evaluate(("hidden_time",))["hidden_time"] >= 0.0))
     parts = ["hidden_time", "exposed_time"] if saves else ["exposed_time"]
     fixed = {name: value for name, value in at.items() if name != "mechanism"}
-    title = "How much of the communication hides, how much shows?"
+    title = "Communication time, overlapped and exposed"
     return [{"kind": "bars", "name": "hidden", "parts": parts, "x": ["mechanism"], "at": fixed,
              "title": title}]  # fmt: skip
 

@@ -166,7 +166,7 @@ def test_a_run_writes_prints_and_draws(cli: Runner, spec: Path, tmp_path: Path) 
     # The first figure as a table comes before all else.
     won, title, heads, *rows = done.out[: done.out.index("\n\n")].splitlines()
     assert won.startswith("fastest in each of 5 cases: torus, ")
-    assert title.startswith("How long does all_reduce take, by message size and topology?")
+    assert title.startswith("Time of all_reduce, by message size and topology")
     assert re.split(r"\s{2,}", heads.strip())[:2] == ["topology", "message bytes 1 KiB"]
     with sweeps.open(tmp_path / "outputs/mine.nc") as dataset:
         drawn = dataset.time.sel(ranks=16, topology="torus").to_numpy()

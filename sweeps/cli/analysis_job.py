@@ -125,7 +125,7 @@ def _draw(job: Job, step: StepTimeline, stem: Path, notes: Sequence[str]) -> lis
     kind = "Forward" if evaluation.labels["schedule"] == "forward_only" else "Training step"
     models = [model.name for model in job.resolved.models]
     what = f"{kind} of {models[0]}" if models else kind
-    title = f"What does each stage do? {what}, predicted"
+    title = f"Pipeline timeline: {what}, predicted"
     marks = {title: step.step_time} if notes else {}
     return draw_stages(
         {title: rows}, stem, title=title, fixed=" · ".join(_plan(evaluation)), marks=marks,

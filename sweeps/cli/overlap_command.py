@@ -300,10 +300,10 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any])
         if PIPELINE in (one, *kinds):
             names = [worded("schedule", case.labels["schedule"], "1") for case in job.program.cases]
             by = f" by {names[0]}" if len(names) == 1 else "s"
-            title = f"What does each stage do? Pipeline{by}, predicted"
+            title = f"Pipeline timeline{by}, predicted"
             made = draw_stages(_staged(courses), stem, title=title, fixed=fixed, marks=sequential)
         else:
-            title = "What of the communication hides behind computation? Predicted"
+            title = "Timeline of computation and communication, predicted"
             made = draw_timelines(courses, stem, title=title, fixed=fixed, sequential=sequential)
         tell_drawn(made, notes)
 

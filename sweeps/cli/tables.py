@@ -45,8 +45,8 @@ def _wanted(result: Result, *, training: bool) -> list[str]:
 
 _MOST_COMPARED = 5000  # Cells among which the best is looked for before a table
 # What is compared: one of two that wins is named.
-_SAID = {"message_bytes": "message", "world_size": "GPUs", "global_batch_size": "sequences a step",
-         "sequence_length": "tokens a sequence"}  # fmt: skip
+_SAID = {"message_bytes": "message", "world_size": "GPUs", "global_batch_size": "batch",
+         "sequence_length": "tokens per sequence"}  # fmt: skip
 _RIVALS = ("algorithm", "topology", "hardware", "software", "mechanism", "model", "schedule")
 
 

@@ -413,15 +413,13 @@ def charts_of(study: HopStudy) -> list[dict[str, Any]]:
     at = length if len(study.sequence_length) > 1 else {}
     panels = {"panels": "case"} if several else {}
     what = "all layers" if study.whole else "a layer"
-    does = "do all layers" if study.whole else "does a layer"
-    whose = "all layers'" if study.whole else "a layer's"
     bars = [
         {"kind": "bars", "name": name, "parts": [part], "x": ["strategy"], **panels, "at": at,
          "title": title}
         for name, part, title in (
-            ("latency", "strategy_time", f"How long {does} communicate, by strategy?"),
-            ("energy", "strategy_energy", f"How much energy does {whose} communication take?"),
-            ("volume", "rank_volume", f"How much does a GPU send for {what}, by strategy?"),
+            ("latency", "strategy_time", f"Communication time of {what}, by strategy"),
+            ("energy", "strategy_energy", f"Communication energy of {what}, by strategy"),
+            ("volume", "rank_volume", f"Bytes sent per GPU for {what}, by strategy"),
         )
     ]  # fmt: skip
     if len(study.message_bytes) < 2:
@@ -430,6 +428,6 @@ def charts_of(study: HopStudy) -> list[dict[str, Any]]:
     curves = {
         "kind": "curves", "name": "messages", "x": "message_bytes", "y": "path_time",
         "lines": lines, **panels, "crossovers": False,
-        "title": "How long does a message take, by the hops on its way?",
+        "title": "Message time by path",
     }  # fmt: skip
     return [*bars, *([curves] if lines or not several else [])]

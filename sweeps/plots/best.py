@@ -239,7 +239,7 @@ def findings(figure: Figure, view: View) -> Iterator[str]:
 
 
 _MOST_REGIONS = 3
-_MOST = {"time": "is fastest", "step_time": "is fastest", "energy": "takes the least energy"}
+_MOST = {"time": "Fastest", "step_time": "Fastest", "energy": "Lowest-energy"}
 
 
 def _title(figure: Figure, view: View) -> str:
@@ -250,8 +250,8 @@ def _title(figure: Figure, view: View) -> str:
     if not over:
         return f"{short_name(view, value)}{axes}"
     degree = "most" if better_of(figure["better"], view.units(value)) else "least"
-    does = _MOST.get(value) or f"has the {degree} {short_name(view, value)}"
-    return f"Which {joined(over)} {does}{axes}?"
+    best = _MOST.get(value) or f"Of the {degree} {short_name(view, value)}:"
+    return f"{best} {joined(over)}{axes}"
 
 
 def _prepared(figure: Figure, view: View, panels: Sequence[str]) -> _Map:

@@ -80,7 +80,7 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
     axes_of = _axes(figure, view, points)
     title = "Which plan is best? " + sentence(f"{plain(figure['y'])} over {plain(figure['x'])}")
     if (figure["x"], figure["y"]) == (MEMORY_TOTAL, STEP_TOTAL):
-        title = "Which plan is fastest, and which fits?"
+        title = "Step time of the best plans, and whether they fit"
     notes = _notes(figure, view, points, axes_of[0])
     sheet = sheet_of(
         figure, view, title, notes, [""], xlabel=axes_of[0].label, ylabel=axes_of[1].label,

@@ -14,7 +14,7 @@ from sweeps.errors import InputError
 from sweeps.plots.data import View, cell_names
 from sweeps.plots.declare import Bars, are_plans, select, with_options
 from sweeps.plots.frame import Legend, Sheet, frame
-from sweeps.plots.marks import joined, panels_of, question, sheet_of, short_name, status_bits
+from sweeps.plots.marks import heading, joined, panels_of, sheet_of, short_name, status_bits
 from sweeps.plots.save import save
 from sweeps.plots.schema import STEP_TOTAL, Figure, known_parts, labelled, stacked, total_of
 from sweeps.plots.stacks import Stacks, draw_stacks, refuse_mixed_units
@@ -42,11 +42,11 @@ _REASON_LETTERS = 40
 _REST = 15  # the colour of what no part is
 _MOST_PARTS = 7  # that one tells apart at a glance; the least are put together
 _TITLES = {
-    "memory": "What fills the memory of {whose} GPU",
-    "step_parts": "Where does a step's time go",
-    "time": "What does communication take in a step",
-    "volume": "What does a GPU send in a step",
-    "energy": "Which energy does communication take in a step",
+    "memory": "{memory} per GPU by part",
+    "step_parts": "Step time by part",
+    "time": "Communication time per step, before overlap",
+    "volume": "Bytes sent per GPU and step",
+    "energy": "Communication energy per step",
 }
 
 
@@ -55,14 +55,14 @@ def draw_breakdown(figure: Figure, view: View) -> Canvas:
     panels = panels_of(figure, view)
     bars = select(figure, view, [figure["panels"]] if len(panels) > 1 else [])
     stacks = _stacks(figure, view, panels, bars)
-    whose = "the fullest" if figure["parts"][0].startswith("peak_") else "a"
+    memory = "Peak memory" if figure["parts"][0].startswith("peak_") else "Memory"
     of = figure.options.get("of") if figure.kind == "communication" else figure.kind
-    title = _TITLES[str(of)].format(whose=whose)
+    title = _TITLES[str(of)].format(memory=memory)
     along = bars.dims if not are_plans(view, bars.dims) else ["plan"]
     by = ", by " + joined([display.axis(dim) or dim for dim in along]) if bars.dims else ""
-    title += f"{'' if bars.said else by}?"
+    title += "" if bars.said else by
     if len(figure["parts"]) == 1 and figure.kind != "communication":
-        title = question(view, figure["parts"][0], [] if bars.said else along[: len(bars.dims)])
+        title = heading(view, figure["parts"][0], [] if bars.said else along[: len(bars.dims)])
     if bars.said:
         figure = with_options(figure, title=f"{figure['title'] or title} ({bars.said})")
     return draw_stacks(stacks, sheet_of(figure, view, title, stacks.notes, panels))
@@ -312,7 +312,7 @@ def draw_tuning(report: TuningReport, stem: Path) -> list[Path]:
     config = report.config
     how = "predicted" if config.from_traces is None and config.command is None else "measured"
     sheet = Sheet(
-        "What does overlap save of each linear layer?",
+        "Time saved by TP overlap, by linear layer",
         fixed=f"{config.model_name} · {config.max_token_len} tokens · {config.precision} · "
         f"{config.machine.name} · forward and backward, {how}",
         panels=stacks.panels,

@@ -25,11 +25,11 @@ from sweeps.plots.frame import Axis, Frame, Legend, axis_of, better_of, frame, p
 from sweeps.plots.marks import (
     End,
     crossovers,
+    heading,
     joined,
     label_ends,
     mark_crossovers,
     panels_of,
-    question,
     reasons,
     refine,
     room_for_labels,
@@ -484,7 +484,7 @@ def _title(figure: Figure, view: View, table: str) -> str:
     found = "plan" if any(dim in PLAN_NAMES for dim in over) or table else joined(over)
     end = f", with the best {found}" if over else ""
     end += ", relatively" if figure["relative_to"] else ""
-    return question(view, figure["y"], [figure["x"], *by], end)
+    return heading(view, figure["y"], [figure["x"], *by], end)
 
 
 _BEST = {"time": "fastest", "step_time": "fastest", "overlapped_time": "fastest"}

@@ -52,17 +52,17 @@ def short_name(view: View, name: str) -> str:
     return long_name(name, view.attrs(name), short=True)
 
 
-def question(view: View, name: str, along: Sequence[str], end: str = "") -> str:
-    """Return a title: what a figure of a variable asks, by what it is spread out along."""
+def heading(view: View, name: str, along: Sequence[str], end: str = "") -> str:
+    """Return a figure's title: its quantity, and by what it is spread out."""
     column = view.dataset.variables.get("collective")
     one = column is not None and column.ndim == 0
     operation = str(column.values.item()) if column is not None and one else "each operation"
     if column is None:
         operation = "the operation"
-    asked = display.question(name, operation)
+    known = display.heading(name, operation)
     axes = [display.axis(one) or short_name(view, one).split(", ")[0] for one in along]
     by = f", by {joined(axes)}" if axes else ""
-    return f"{asked or short_name(view, name).split(', ')[0]}{by}{end}{'?' if asked else ''}"
+    return f"{known or short_name(view, name).split(', ')[0]}{by}{end}"
 
 
 def panels_of(figure: Figure, view: View) -> list[str]:

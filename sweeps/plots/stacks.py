@@ -14,7 +14,7 @@ from sweeps.errors import InputError
 from sweeps.origin import ASSUMED
 from sweeps.plots.data import View
 from sweeps.plots.frame import Axis, Frame, Legend, Sample, Sheet, axis_of, frame, panel_size
-from sweeps.plots.marks import joined, panels_of, question, reasons, sheet_of, short_name
+from sweeps.plots.marks import heading, joined, panels_of, reasons, sheet_of, short_name
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
     ALARM,
@@ -326,9 +326,9 @@ def draw_bars(figure: Figure, view: View) -> Canvas:
     several = len(figure["parts"]) > 1
     total = stacks.total_of.lower()
     axes = ", by " + joined([display.axis(dim) or dim for dim in by]) if by else ""
-    title = f"What {'fills' if total == 'memory' else 'makes up'} the {total}{axes}?"
+    title = f"{total[:1].upper()}{total[1:]} by part{axes}"
     if not several or total == "time":
-        title = question(view, "time" if several else figure["parts"][0], by)
+        title = heading(view, "time" if several else figure["parts"][0], by)
     return draw_stacks(stacks, sheet_of(figure, view, title, stacks.notes, stacks.panels))
 
 

@@ -418,7 +418,7 @@ def range_figures(request: Request) -> list[dict[str, Any]]:
 
 def point_figures(answer: Answer) -> list[dict[str, Any]]:
     """Return declarations of figures of the plans of one point."""
-    title = "Which plan is fastest, and which fits? The best of each split"
+    title = "Step time of the best plan of each layout, and whether it fits"
     if len(answer.found.splits) + len(answer.found.front) < FEWEST_POINTS:
         return []
     return [{"kind": "best_plans", "plans": [PLAN], "title": title}]

@@ -43,7 +43,7 @@ def test_curves_say_what_they_show(networks: Make, tmp_path: Path) -> None:
     at = {"collective": "all_reduce", "ranks": 64}
     text = drawn(networks(), tmp_path, kind="curves", at=at, lower_bound=True)
     for words in (
-        "How long does all_reduce take, by message size and topology?",
+        "Time of all_reduce, by message size and topology",
         "band not known · all_reduce · dgx-h100 · 64 ranks",
         "Message size (nccl-tests convention), M",
         "Collective time, T",
@@ -150,7 +150,7 @@ def test_bars_show_totals_and_the_capacity(memory: Make, tmp_path: Path) -> None
     parts = [name for name in made.data_vars if name != "memory_capacity"]
     text = drawn(made, tmp_path, kind="bars", parts=parts, capacity="memory_capacity")
     lines = text.splitlines()
-    assert "What fills the memory, by plan?" in lines
+    assert "Memory by part, by plan" in lines
     assert "Memory (GB)" in lines
     assert "44" in lines  # half of 82 GiB
     assert "none" in lines  # the plan without a value isn't a bar of height zero
@@ -164,7 +164,7 @@ def test_best_of_takes_the_best_and_a_rate_the_largest(networks: Make, tmp_path:
     made["algbw"].attrs = {"long_name": "algorithm bandwidth", "units": "byte s-1"}
     values = {"ranks": 64, "collective": "all_reduce"}
     text = drawn(made, tmp_path, kind="curves", y="algbw", lines=[], best_of="topology", at=values)
-    assert "by message size, with the best topology?" in text.replace("\n", " ")
+    assert "by message size, with the best topology" in text.replace("\n", " ")
     assert "GB/s" in text
 
 
@@ -328,7 +328,7 @@ def test_a_title_says_which_line_is_best_where(tmp_path: Path) -> None:
     assert "Tree is fastest up to 8.58 MiB, ring and switch above" in text
     assert "Coincide: ring and switch." in text
     text = drawn(straight(tree=(1e-5, 1e-9), ring=(1e-4, 1e-9)), tmp_path, kind="curves")
-    assert "How long does the operation take, by message size and topology?" in text  # equal later
+    assert "Time of the operation, by message size and topology" in text  # equal later
     text = drawn(straight(tree=(1e-5, 1e-11), ring=(1e-4, 2e-11)), tmp_path, kind="curves")
     assert "Tree is fastest throughout" in text
 
@@ -337,5 +337,5 @@ def test_a_title_says_which_line_is_best_where(tmp_path: Path) -> None:
 def test_panels_without_lines_need_no_legend(networks: Make, tmp_path: Path) -> None:
     at = {"topology": "ring", "ranks": 64}
     text = drawn(networks(points=5), tmp_path, kind="curves", panels="collective", at=at)
-    assert "How long does each operation take, by message size?" in text
+    assert "Time of each operation, by message size" in text
     assert "all_gather" in text

@@ -240,7 +240,7 @@ def test_scaling_shows_the_best_plan_of_each_number_of_gpus(worlds: xr.Dataset) 
         assert any(np.allclose(y, ideal) for _, y in drawn)
     assert len(drawn) == 4
     assert canvas.axes[0].get_xscale() == canvas.axes[0].get_yscale() == "log"
-    title = "are trained, by number of GPUs and model, with the best plan?"
+    title = "Throughput, by number of GPUs and model, with the best plan"
     assert title in words(canvas).replace("\n", " ")
 
 
@@ -322,7 +322,7 @@ def test_curves_are_in_percent_of_their_baseline(tmp_path: Path) -> None:
     text = words(canvas)
     assert "Step time by the baseline's (%)" in text
     assert "Baseline, 100 %: 400 Gbit/s between nodes." in text
-    assert "How long does a step take, by bandwidth between nodes" in text.replace("\n", " ")
+    assert "Step time, by inter-node bandwidth" in text.replace("\n", " ")
     assert draw(made, declared, tmp_path / "relative")[0].stat().st_size > 10_000
 
 

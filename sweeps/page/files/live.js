@@ -277,7 +277,7 @@ function draw(page) {
     .map(([name, one]) => ({ name, values: values(one), text: total(one) }))
     .filter((row) => row.values.some((value) => value > 0));
   bars(page, "step", "Time of a step", "s", data.parts.step, rows);
-  bars(page, "memory", "Memory of the fullest GPU", "byte (GB)", data.parts.memory, rows, [
+  bars(page, "memory", "Peak memory per GPU", "byte (GB)", data.parts.memory, rows, [
     { value: chosen.memory_capacity, label: "capacity" },
   ]);
   communication(page, rows);
@@ -366,7 +366,7 @@ function answer(page, chosen, found) {
     make("strong", { className: "alarm" }, "How long a step takes isn't known"), ": the machine's file lacks a figure.",
   ) : say(
     `A step ${verb} `, strong("step_time"), band("error_band_low", "error_band_high"), ": MFU ", strong("mfu"), ", ",
-    `${Math.round(found.would("tokens_per_second")).toLocaleString("en")} tokens a second on `,
+    `${Math.round(found.would("tokens_per_second")).toLocaleString("en")} tokens/s on `,
     `${found.would("world_size").toLocaleString("en")} GPUs.`,
   );
   const memory = [strong("peak_memory", peak), band("memory_error_band_low", "memory_error_band_high"), ` of a GPU's ${capacity}`];
