@@ -21,7 +21,7 @@ from overhead.recording import RecordingError
 from overhead.special import negative_binomial_quantile, negative_binomial_tail
 from overhead.step.parts import PARTS as STEP_PARTS
 from sweeps.cli.flags import flag_of
-from sweeps.cli.options import grouped_lines
+from sweeps.cli.options import default_lines
 from sweeps.engine.validity import training_faults
 from sweeps.errors import InputError
 from sweeps.page import live
@@ -52,7 +52,7 @@ process.stdout.write(JSON.stringify(asked.each.map((own) => {
 
 @cache
 def page_from(**given: str) -> Page:
-    return page_of({"title": "A plan", "constants": given}, given, flag_of, grouped_lines)
+    return page_of({"title": "A plan", "constants": given}, given, flag_of, default_lines)
 
 
 def choices(model: str, sets: int, rows: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -384,7 +384,7 @@ def test_what_cannot_be_traced_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("STEPS", "RANGES", "LABELLED"):  # A page that sets nothing is made sooner
         monkeypatch.setattr(live, name, {})
     with pytest.raises(InputError, match=r"^--topology = 'hierarchical': has .* another network$"):
-        page_of({"title": "A plan", "constants": FITTING}, FITTING, flag_of, grouped_lines)
+        page_of({"title": "A plan", "constants": FITTING}, FITTING, flag_of, default_lines)
 
 
 @pytest.mark.thorough
