@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import json
+import re
 import shlex
 import time
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import pytest
 
 from sweeps.cli import run
 
-__all__ = ["Done", "Runner"]
+__all__ = ["Done", "Runner", "drawn_in"]
 
 
 @dataclass(frozen=True)
@@ -52,3 +53,11 @@ class Runner:
             assert code == 0, found.err
             assert found.err == ""
         return Done(code, found.out, found.err)
+
+
+def drawn_in(text: str) -> list[str]:
+    """Return the files that a command says it drew: "drew a.png and .svg" are two."""
+    found = []
+    for first, others in re.findall(r"^drew (\S+)((?: and \.\w+)*)$", text, re.M):
+        found += [first, *(first.rpartition(".")[0] + one for one in re.findall(r"\.\w+", others))]
+    return found

@@ -22,7 +22,7 @@ from sweeps.cli import COMMANDS
 from sweeps.cli.flags import SECTIONS
 from sweeps.cli.run_command import SUGGESTED, analyses
 from sweeps.spec.units import format_quantity
-from tests.cli_runner import Runner
+from tests.cli_runner import Runner, drawn_in
 
 ROOT = Path(__file__).parents[1]
 SPEC = """
@@ -132,7 +132,7 @@ def test_options_of_a_file(cli: Runner, tmp_path: Path) -> None:
 def test_plot_draws_beside_the_output(cli: Runner, tmp_path: Path) -> None:
     line = "collective --topology ring,torus --N 2:64:x2 --M 1KiB:1GiB:log7 --plot"
     done = cli(line)
-    drawn = re.findall(r"drew (.*)", done.out)
+    drawn = drawn_in(done.out)
     assert drawn
     assert all((tmp_path / path).stat().st_size > 1000 for path in drawn)
     assert {Path(path).suffix for path in drawn} == {".png", ".svg"}
@@ -141,7 +141,7 @@ def test_plot_draws_beside_the_output(cli: Runner, tmp_path: Path) -> None:
         (tmp_path / path).unlink()
     again = cli(line)
     assert "is complete already" in again.out
-    assert re.findall(r"drew (.*)", again.out) == drawn
+    assert drawn_in(again.out) == drawn
     assert all((tmp_path / path).exists() for path in drawn)
 
 
@@ -285,9 +285,9 @@ def test_a_stored_spec_runs_again(cli: Runner, tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_plot_info_and_verify_of_a_stored_sweep(cli: Runner, spec: Path, tmp_path: Path) -> None:
     cli("run mine.toml --no-plot")
-    drawn = re.findall(r"drew (.*)", cli("plot outputs/mine.nc").out)
+    drawn = drawn_in(cli("plot outputs/mine.nc").out)
     assert drawn == ["outputs/mine-latency.png", "outputs/mine-latency.svg"]
-    assert cli("plot outputs/mine.nc --figure latency").out.count("drew") == 2
+    assert drawn_in(cli("plot outputs/mine.nc --figure latency").out) == drawn
     unknown = cli("plot outputs/mine.nc --figure latencie", fine=False)
     assert unknown.code == 2
     assert "did you mean 'latency'" in unknown.err

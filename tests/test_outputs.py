@@ -17,7 +17,7 @@ import sweeps
 from sweeps.cli import COMMANDS
 from sweeps.origin import read
 from tests.calibrate.simulated import log_text, timed
-from tests.cli_runner import Done, Runner
+from tests.cli_runner import Done, Runner, drawn_in
 from tests.validate.test_validate_command import OWN
 
 TRACE = Path(__file__).parent / "data" / "traces" / "triton_example.json.gz"
@@ -182,7 +182,7 @@ def test_a_result_leaves_by_one_way(told: Callable[[str], Done], tmp_path: Path,
     done = told(f"{line} --output x.nc --plot --json")
     assert done.code == 0, done.err
     assert "wrote x.nc (" in done.err
-    drawn = [word.removeprefix("drew ") for word in done.err.splitlines() if "drew " in word]
+    drawn = drawn_in(done.err)
     assert any(path.endswith(".png") for path in drawn), done.err
     assert all(Path(path).stat().st_size > 1000 for path in drawn)
     whole = done.records

@@ -73,8 +73,9 @@ def test_defaults_are_a_line_and_whole_with_show(
     assert all(len(row) <= 80 for row in folded.splitlines())
     left_out = int(re.search(r"(\d+)\s+more$", folded)[1])  # type: ignore[index]
     assert left_out > 3
-    opened = cli(f"{line} --show defaults").out.split("\nnot given, so taken as:\n")[1]
-    names = [name for names in re.findall(r"([a-z_, \n]+) = ", opened) for name in names.split(",")]
+    opened = cli(f"{line} --show defaults").out.split("\nDefaults, by source\n")[1]
+    lists = re.findall(r"([a-z0-9_, \n]+) = ", opened)
+    names = [name for names in lists for name in names.split(",")]
     assert len(names) >= left_out + folded.count(" = ")
 
 

@@ -252,7 +252,8 @@ def defaults_line(job: Job, first: Sequence[str], *more: str) -> Iterator[str]:
     named = [f"{name} = {taken[name]}" for name in first if name in taken]
     if taken:
         others = len(taken) - len(named)
-        yield from wrapped("Defaults: " + "; ".join((*more, *named, f"{others} more")))
+        rest = f"{others} more" if more or named else f"{others} values"
+        yield from wrapped("Defaults: " + "; ".join((*more, *named, rest)))
 
 
 def default_lines(job: Job) -> Iterator[str]:

@@ -358,7 +358,7 @@ def _refuse(given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed:
     faults = [
         fault(flag_of(name), "set" if value is True else value, wrong, allowed)
         for name, value in values.items()
-        if value not in (None, False)
+        if value not in (None, False, ())
     ]
     tell_all(faults)
 
