@@ -74,7 +74,7 @@ def test_defaults_are_a_line_and_whole_with_show(
     left_out = int(re.search(r"(\d+)\s+more$", folded)[1])  # type: ignore[index]
     assert left_out > 3
     opened = cli(f"{line} --show defaults").out.split("\nDefaults, by source\n")[1]
-    lists = re.findall(r"([a-z0-9_, \n]+) = ", opened)
+    lists = re.findall(r"([a-z0-9_, \n]+)\s=\s", opened)
     names = [name for names in lists for name in names.split(",")]
     assert len(names) >= left_out + folded.count(" = ")
 
