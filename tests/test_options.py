@@ -16,6 +16,7 @@ from tests.cli_runner import Done, Runner
 
 # Where a result goes and in which form: of every command that computes, tested on one.
 OUTPUTS = {
+    "show",
     "output",
     "overwrite",
     "plot",

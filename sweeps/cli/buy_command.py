@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isnan
-from textwrap import wrap
 from typing import Any
 
 import click
 
 from sweeps import display
-from sweeps.bands import band_of, band_words, money, three
+from sweeps.bands import FITS, band_of, band_words, money, three
 from sweeps.cli import flags
 from sweeps.cli.numbers import shown
 from sweeps.cli.options import (
@@ -22,11 +21,19 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.plan_command import OTHERS, check_options_used, length_words, read_number
 from sweeps.cli.progress import Progress
+from sweeps.cli.sections import (
+    OF_BUY,
+    more_line,
+    show_options,
+    shown_sections,
+    wanted_sections,
+    wrapped,
+)
 from sweeps.cli.typed import flag_of, flags_of, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault, refuse
 from sweeps.own_formulas import load_formulas
-from sweeps.result import Result, aligned, fitted, prose, provenance_of
+from sweeps.result import Result, aligned, fitted, provenance_of
 from sweeps.search.batches import Batches, batches_of
 from sweeps.search.interface import (
     FIGURE,
@@ -43,6 +50,7 @@ from sweeps.search.space import common_of
 from sweeps.search.words import bound_by, memory_words
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.model import USUAL_LENGTH
+from sweeps.spec.units import grouped
 
 # What is of one machine, so that each may have its own: NAME=VALUE,NAME=VALUE.
 EACH = ("gpu_hour_price", "capital_cost")
@@ -68,6 +76,7 @@ USUAL_BATCH = "512"
 @click.option(*flags_of("capital_cost"), "capital_cost", metavar="USD",
               help="Price of owning a GPU, in place of --price.")  # fmt: skip
 @flags.options(*OF_BUYING)
+@show_options(OF_BUY)
 @output_options
 def command(**given: Any) -> int:
     """How many GPUs of each machine train a model on so many tokens in so many days.
@@ -95,7 +104,7 @@ def command(**given: Any) -> int:
     found = offers(asked.points, asked.wish, asked.sequences, telling)
     bars[-1].end()
     attrs = _provenance(asked.points, asked.wish, given)
-    lines = _lines(found, asked)
+    lines = _lines(found, asked, wanted_sections(given, OF_BUY))
     if any(one.detail for own in found for one in own.tried):
         result = Result(layout(found, asked.wish, asked.first, attrs))
         priced = any(not isnan(one.cost) for own in found for one in own.tried)
@@ -237,23 +246,57 @@ def _provenance(
 # The report.
 
 
-def _lines(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
+def _lines(found: Sequence[Offer], asked: Purchase, show: Sequence[str]) -> Iterator[str]:
     wish = asked.wish
     batch = best_batch(found, wish) or found[-1].batch
-    budget = f", for up to {money(wish.budget)}" if wish.budget < inf else ""
     here = [one for one in found if one.batch == batch]
     made = _ordered([one for one in here if one.least], wish)
-    model = asked.first.labels.get("model", "the model")
+    others = [one for one in here if one.least is None]
     yield _first(made, here, wish)
-    yield f"  {model} on {wish.tokens / 1e12:.4g} T tokens in {wish.days:g} days{budget}"
-    length = asked.first.constants["sequence_length"]
-    line = f"  {batch:g} sequences of {length:g} tokens per step, {asked.tokens(batch)} tokens"
-    chosen = len(asked.sequences) > 1 and any(_makes(one, wish) for one in made)
-    why = "the smallest of those searched whose run is as cheap as any, within a step's error"
-    yield f"{line}: {why}" if chosen else line
-    yield from (f"  ({line})" for line in asked.readings)
+    yield from _question(found, asked, batch, made)
     if made:
-        yield from aligned([HEAD, *(row for one in made for row in _rows(one, wish))], left=1)
+        yield from aligned(_table(made, wish), left=1, keys=2)
+    yield from _unpriced_words(found, asked)
+    yield ""
+    if len(asked.sequences) > 1 and any(one.tried for one in found):
+        yield from _by_batch(found, asked)
+    for one in (*made, *others):
+        yield from _in_short(one, wish)
+    if not made and asked.batches is None and any(one.tried for one in here):
+        yield f"a larger batch may do: {flag_of('global_batch_size')}"
+    yield ""
+    if asked.assumed:
+        yield from wrapped(f"Defaults: {'; '.join(asked.assumed)}")
+    for name, point in asked.points.items():
+        if not {"gpu_hour_price", "capital_cost"} & set(point.constants) and (
+            old := price_words(load_hardware(name, point.folders))
+        ):
+            yield from wrapped(old[0].upper() + old[1:])
+    yield "Searched: numbers of nodes with prime factors up to 7"
+    bodies: dict[str, Callable[[], Iterable[str]]] = {
+        "reasons": lambda: (line for one in (*made, *others) for line in _of_machine(one, wish))
+    }
+    yield from more_line(show, bodies)
+    yield from shown_sections(show, bodies)
+
+
+def _question(
+    found: Sequence[Offer], asked: Purchase, batch: float, made: Sequence[Offer]
+) -> Iterator[str]:
+    """Yield what is asked, how it was read, and why this batch."""
+    wish = asked.wish
+    model = asked.first.labels.get("model", "the model")
+    budget = f", for up to {money(wish.budget)}" if wish.budget < inf else ""
+    length = asked.first.constants["sequence_length"]
+    size = f"{batch:g} sequences of {length:g} tokens per step ({asked.tokens(batch)} tokens)"
+    question = f"{model}, {wish.tokens / 1e12:.4g} T tokens, at most {wish.days:g} days{budget}"
+    yield from wrapped(f"{question}; {size}", "  ")
+    if len(asked.sequences) > 1 and any(_makes(one, wish) for one in made):
+        yield "  the smallest batch whose run is as cheap as any, within a step's error"
+    yield from (f"  ({line})" for line in asked.readings)
+
+
+def _unpriced_words(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
     unpriced = [
         name for name in asked.points
         if any(own.detail and isnan(own.cost) for one in found for own in one.tried
@@ -261,24 +304,8 @@ def _lines(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
     ]  # fmt: skip
     if unpriced:
         names = ", ".join(unpriced)
-        yield (f"  cost: no price is known of {names}; give --price {unpriced[0]}=2.5 (USD for a "
+        yield (f"  cost: no price is known of {names}; give --price {unpriced[0]}=2.5 (USD per "
                "GPU-hour) or --capital")  # fmt: skip
-    yield ""
-    if len(asked.sequences) > 1 and any(one.tried for one in found):
-        yield from _by_batch(found, asked)
-    for one in [*made, *(one for one in here if one.least is None)]:
-        yield from _of_machine(one, wish)
-    if not made and asked.batches is None and any(one.tried for one in here):
-        yield f"a larger batch may do: {flag_of('global_batch_size')}"
-    if asked.assumed:
-        yield from wrap(f"not given, so taken as: {', '.join(asked.assumed)}", prose(),
-                        subsequent_indent="  ", break_on_hyphens=False)  # fmt: skip
-    for name, point in asked.points.items():
-        if not {"gpu_hour_price", "capital_cost"} & set(point.constants) and (
-            old := price_words(load_hardware(name, point.folders))
-        ):
-            yield from wrap(old, prose(), subsequent_indent="  ")
-    yield "numbers of nodes with prime factors up to 7 are looked at; sweeps plan says all of one"
 
 
 def _by_batch(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
@@ -289,28 +316,47 @@ def _by_batch(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
         if best is None or best.detail is None:
             rows.append([asked.tokens(one.batch), one.machine, "-", "-", "-", "-", one.why])
             continue
-        texts = [shown(name, best.detail[name]) for name in ("run_days", "run_cost", "mfu")]
+        days, cost, mfu = (best.detail[name] for name in ("run_days", "run_cost", "mfu"))
         late = best.fails(asked.wish)
         late = f"at best; {late}" if one.least is None else late
+        texts = [three(days), shown("run_cost", cost), f"{mfu:.0%}"]
         rows.append([asked.tokens(one.batch), one.machine, f"{best.gpus:,}", *texts, late])
-    yield "by batch (of batches but the one above one number of GPUs in each doubling was tried)"
-    yield from aligned(rows, left=2)
+    yield "By batch"
+    yield from aligned(rows, left=2, last=True)
     yield ""
 
 
-HEAD = [
-    "",
-    "GPUs",
-    "days",
-    "measured",
-    "goodput",
-    "cost",
-    "T tokens",
-    "energy",
-    "spare servers",
-    "MFU",
-    "",
-]
+# A column of the table: its quantity, its head, and what it is multiplied by there.
+COLUMNS = (
+    ("run_days", "days", 1.0),
+    ("run_cost", "cost (M USD)", 1e-6),
+    ("cost_per_trillion_useful_tokens", "USD per T tokens", 1.0),
+    ("goodput", "goodput (%)", 100.0),
+    ("training_energy", "energy (MWh)", 1.0 / 3.6e9),
+    ("spare_nodes", "spare nodes", 1.0),
+    ("mfu", "MFU (%)", 100.0),
+)
+
+
+def _table(made: Sequence[Offer], wish: Wish) -> list[list[str]]:
+    """Return the table: a row for each machine, and one for the fewest GPUs that make it."""
+    chosen = []
+    for one in made:
+        best = one.best(wish)
+        for own in (best, one.least) if one.least is not best else (best,):
+            assert own is not None
+            why = own.fails(wish) or ("" if own is best else "the fewest")
+            chosen.append((one.machine, own, why))
+    details = [own.detail for _, own, _ in chosen if own.detail is not None]
+    columns = [one for one in COLUMNS if any(not isnan(detail[one[0]]) for detail in details)]
+    heads = [head for _, head, _ in columns]
+    rows = [["", "GPUs", heads[0], "band", *heads[1:], ""]]
+    for (machine, own, why), detail in zip(chosen, details, strict=True):
+        texts = [grouped(detail[name] * scale) for name, _, scale in columns]
+        band = band_of("step_time", detail.values.get)
+        notes = [text for text in (why, detail.fit) if text not in ("", FITS)]
+        rows.append([machine, f"{own.gpus:,}", texts[0], band, *texts[1:], "; ".join(notes)])
+    return rows if any(row[-1] for row in rows) else [row[:-1] for row in rows]
 
 
 def _ordered(made: Sequence[Offer], wish: Wish) -> list[Offer]:
@@ -349,24 +395,18 @@ def _run_words(one: Tried) -> str:
     return f"{shown('run_days', one.detail['run_days'])}{cost}"
 
 
-def _rows(one: Offer, wish: Wish) -> Iterator[list[str]]:
-    """Yield a machine's rows: the number of GPUs to take, and the least that makes it."""
-    names = (
-        "run_days",
-        "goodput",
-        "run_cost",
-        "cost_per_trillion_useful_tokens",
-        "training_energy",
-        "spare_nodes",
-    )
+def _in_short(one: Offer, wish: Wish) -> Iterator[str]:
+    """Yield a machine's plan and its next smaller number of GPUs, or why there is none."""
     best = one.best(wish)
-    for own in (best, one.least) if one.least is not best else (best,):
-        assert own is not None
-        assert own.detail is not None
-        days, *texts = (shown(name, own.detail[name]) for name in (*names, "mfu"))
-        band = band_of("step_time", own.detail.values.get)
-        why = own.fails(wish) or ("" if own is best else "the fewest")
-        yield [one.machine, f"{own.gpus:,}", days, band, *texts, why]
+    if one.least is None or best is None or best.detail is None:
+        yield from wrapped(f"{one.machine}: {one.why}")
+        return
+    yield from wrapped(f"{one.machine}: {best.detail.plan.name}")
+    less = one.neighbour
+    if less is not None:
+        short = less.fails(wish) or "it would do"
+        plan = f" ({less.detail.plan.split})" if less.detail else ""
+        yield from wrapped(f"next smaller: {less.gpus:,} GPUs{plan}: {short}", "  ")
 
 
 def _of_machine(one: Offer, wish: Wish) -> Iterator[str]:

@@ -33,6 +33,7 @@ SECTIONS = {
 OF_PLAN = (
     "reasons", "parts", "memory", "pareto", "changes", "rejected", "launch", "defaults",
 )  # fmt: skip
+OF_BUY = ("reasons",)
 OF_OVERLAP = ("formulas", "defaults")
 OF_RUN = ("rows", "variables", "formulas", "defaults")
 OF_COLLECTIVE = ("rows", "formulas", "defaults")
@@ -53,12 +54,14 @@ def show_options(sections: Sequence[str]) -> Callable[[Command], Command]:
             context.exit()
         return read_show(text, sections)
 
-    short = f"As --show {','.join(name for name in VERBOSE if name in sections)}."
     words = f"Further sections of the report: {', '.join(sections)}, or all."
     show = click.option("--show", metavar="SECTION,..", is_flag=False, flag_value="",
                         is_eager=True, callback=read, help=words)  # fmt: skip
-    verbose = click.option("--verbose", "-v", is_flag=True, help=short)
-    return lambda command: show(verbose(command))
+    if short := [name for name in VERBOSE if name in sections]:
+        words = f"As --show {','.join(short)}."
+        verbose = click.option("--verbose", "-v", is_flag=True, help=words)
+        return lambda command: show(verbose(command))
+    return show
 
 
 def read_show(text: str | None, sections: Sequence[str]) -> tuple[str, ...]:
@@ -77,7 +80,7 @@ def read_show(text: str | None, sections: Sequence[str]) -> tuple[str, ...]:
 
 def wanted_sections(given: Mapping[str, Any], sections: Sequence[str]) -> tuple[str, ...]:
     """Return the sections of a command that its options ask for."""
-    also = VERBOSE if given["verbose"] else ()
+    also = VERBOSE if given.get("verbose") else ()
     return tuple(name for name in sections if name in (*given["show"], *also))
 
 

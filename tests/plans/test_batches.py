@@ -131,6 +131,6 @@ def test_buy_names_the_batch_gpus_and_dollars(sweeps: Runner) -> None:
     ran = sweeps(line)
     assert "GPUs of dgx-h100" in ran.out.splitlines()[0]
     assert "USD" in " ".join(ran.out.splitlines()[:2])
-    assert "tokens per step" in ran.out.split("by batch")[0]
-    assert "by batch" in ran.out
+    assert "tokens per step" in ran.out.split("By batch")[0]
+    assert "By batch" in ran.out
     assert "--seq-len 8192 (as llama3-8b was trained)" in " ".join(ran.out.split())
