@@ -376,6 +376,7 @@ of_each = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.thorough_cases("hierarchical-all_reduce")
 @of_each
 def test_closed_forms_equal_their_simulation_of_few_ranks(topology: str, collective: str) -> None:
     for key in KEYS:

@@ -13,6 +13,13 @@ import click
 from overhead.hops import SWITCHING
 from overhead.labels import NCCL
 from sweeps.cli.options import output_options, value_options
+from sweeps.cli.sections import (
+    OF_HOPS,
+    more_line,
+    show_options,
+    shown_sections,
+    wanted_sections,
+)
 from sweeps.cli.typed import Command, flags_of, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, fault, refuse, tell_all
@@ -29,7 +36,7 @@ from sweeps.hops.study import (
     on_machine,
     read_study,
 )
-from sweeps.hops.tables import charts_of, report_lines, result_of
+from sweeps.hops.tables import bodies_of, charts_of, report_lines, result_of
 from sweeps.spec.axis import label_values, names_of, numbers_of
 from sweeps.spec.catalog import load_hardware, load_model
 
@@ -87,7 +94,7 @@ LINKS = tuple(
 @click.command("hops", cls=Command)
 @value_options((*FLAGS, *LINKS))
 @click.option("--messages", is_flag=True, help="Records of messages, not of strategies.")
-@click.option("--verbose", "-v", is_flag=True, help="Formula, source, and the numbers put in.")
+@show_options(OF_HOPS)
 @output_options
 def command(**given: Any) -> int:
     """Latency and energy over typed hops, per strategy and per message.
@@ -106,7 +113,7 @@ def command(**given: Any) -> int:
     asked = {name: str(given[name]) for _, name, _ in (*FLAGS, *LINKS) if given[name] is not None}
     # What can't be printed isn't written either.
     result = result_of(study, asked, given, messages=given["messages"])
-    lines = [] if out.programs else list(report_lines(study, verbose=given["verbose"]))
+    lines = [] if out.programs else list(_lines(study, wanted_sections(given, OF_HOPS)))
     out.deliver(result, lines, charts_of(study))
     return 0
 
@@ -121,9 +128,17 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
     result = result_of(study, {"spec": path.name}, given)
     with out.answered_first():
         out.write(result, charts_of(study))
-        out.show(result, report_lines(study))
+        out.show(result, _lines(study, ()))
     out.hold_stored(out.contracts)
     return 0
+
+
+def _lines(study: HopStudy, show: Sequence[str]) -> Iterator[str]:
+    """Yield a study's report with the sections that are asked for."""
+    bodies = bodies_of(study)
+    yield from report_lines(study)
+    yield from more_line(show, bodies)
+    yield from shown_sections(show, bodies)
 
 
 def _study(given: Mapping[str, Any]) -> HopStudy:

@@ -33,6 +33,7 @@ SECTIONS = {
 OF_PLAN = (
     "reasons", "parts", "memory", "pareto", "changes", "rejected", "launch", "defaults",
 )  # fmt: skip
+OF_HOPS = ("communication", "rows", "formulas", "defaults")
 OF_BUY = ("reasons",)
 OF_OVERLAP = ("formulas", "defaults")
 OF_RUN = ("rows", "variables", "formulas", "defaults")

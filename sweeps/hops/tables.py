@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column
 from sweeps.hops.study import LEVEL_NAMES, PASSES, HopStudy, Scenario, messages_of, parted, rows_of
 from sweeps.result import Result, of_columns, prose, table_lines
-from sweeps.spec.units import format_quantity, plain
+from sweeps.spec.units import format_quantity
 
 MB, MIB = 1e6, 2.0**20
 PCIE = (
@@ -74,8 +74,18 @@ def message_records(study: HopStudy) -> Iterator[dict[str, Any]]:
                 }
 
 
-def report_lines(study: HopStudy, *, verbose: bool = False) -> Iterator[str]:
-    """Yield a study for people: links, a table for each case, all side by side, messages, notes."""
+def bodies_of(study: HopStudy) -> dict[str, Callable[[], Iterable[str]]]:
+    """Return the further sections of a study's report."""
+    return {
+        "communication": lambda: _case_tables(study),
+        "rows": lambda: _message_table(study),
+        "formulas": lambda: _derivations(study),
+        "defaults": lambda: _links_and_notes(study),
+    }
+
+
+def report_lines(study: HopStudy) -> Iterator[str]:
+    """Yield a study for people: the answer, and all cases beside one another."""
     yield from _answer(study)
     yield f"{study.title}\n"
     if study.summary:
@@ -87,32 +97,44 @@ def report_lines(study: HopStudy, *, verbose: bool = False) -> Iterator[str]:
         sizes = (study.gradient_bytes, study.activation_bytes)
         texts = [format_quantity(size, "byte") for size in sizes]
         yield f"gradients of {texts[0]}, activations of {texts[1]}\n"
-    yield "\nlinks\n"
-    yield from table_lines(_links(study), _text)
-    given = {"gpu_nic_latency", "gpu_nic_energy_per_bit"}
-    if any(LEVEL_NAMES["gpu_nic"] in one.links.names and not given <= {*one.given}
-           for one in study.cases):  # fmt: skip
-        yield from _wrapped(PCIE)
+    yield "\n"
+    yield from table_lines(_paired_rows(study), _text, most=FEW, keys=2)
+    yield "\n"
+
+
+FEW = 24  # rows of the table that compares cases
+
+
+def _case_tables(study: HopStudy) -> Iterator[str]:
+    """Yield a table for each case: bytes, time and energy."""
     for case in study.cases:
-        yield f"\n{case.name} ({case.where}, {case.switching.replace('_', ' ')})\n"
+        yield f"{case.name} ({case.where}, {case.switching.replace('_', ' ')})\n"
         records = [r for r in strategy_records(study) if r["case"] == case.name]
         # The notebook's own table has both units.
         both = case is study.cases[0]
         yield from table_lines(
             [_row(study, r, both=both) for r in records], _text, most=1000, keys=2
         )
-    if len(study.cases) > 1:
-        yield "\nside by side\n"
-        yield from table_lines(_paired_rows(study), _text, most=1000, keys=2)
-    yield "\nper message, by mix of hops\n"
+        yield "\n"
+
+
+def _message_table(study: HopStudy) -> Iterator[str]:
+    """Yield a row for each message and path."""
     rows = [_message(study, record) for record in message_records(study)]
     yield from table_lines(rows, _text, most=1000, keys=2)
-    if verbose:
-        yield from _derivations(study)
-    if any(case.note for case in study.cases):
-        yield "\n"
+
+
+def _links_and_notes(study: HopStudy) -> Iterator[str]:
+    """Yield the links of each case, and what it computes."""
+    yield "Links\n"
+    yield from table_lines(_links(study), _text)
+    given = {"gpu_nic_latency", "gpu_nic_energy_per_bit"}
+    if any(LEVEL_NAMES["gpu_nic"] in one.links.names and not given <= {*one.given}
+           for one in study.cases):  # fmt: skip
+        yield from _wrapped(PCIE)
     for case in study.cases:
         if case.note:
+            yield "\n"
             yield from _wrapped(f"{case.name}: {case.note}")
 
 
@@ -182,18 +204,15 @@ def _row(study: HopStudy, record: dict[str, Any], *, both: bool) -> dict[str, An
 
 
 def _paired_rows(study: HopStudy) -> Iterator[dict[str, Any]]:
-    """Yield latency and energy of all cases in one row, and the first case's by the others'."""
+    """Yield time and energy of all cases in one row."""
     by_case = [[r for r in strategy_records(study) if r["case"] == c.name] for c in study.cases]
     for rows in zip(*by_case, strict=True):
         first = rows[0]
         row = {"Layer": first["layer"], "Mode": first["mode"], **_length(study, first)}
         for case, record in zip(study.cases, rows, strict=True):
-            row[f"ms, {case.name}"] = f"{1e3 * record['latency_s']:.3f}"
-        for case, record in zip(study.cases[1:], rows[1:], strict=True):
-            ratio = record["latency_s"] / first["latency_s"] if first["latency_s"] else np.nan
-            row[f"{case.name} / {study.cases[0].name}"] = plain(ratio, 3)
+            row[f"{case.name} (ms)"] = f"{1e3 * record['latency_s']:.3f}"
         for case, record in zip(study.cases, rows, strict=True):
-            row[f"mJ, {case.name}"] = f"{1e3 * record['energy_j']:.3f}"
+            row[f"{case.name} (mJ)"] = f"{1e3 * record['energy_j']:.1f}"
         yield row
 
 
@@ -211,7 +230,7 @@ def _message(study: HopStudy, record: dict[str, Any]) -> dict[str, Any]:
 
 def _derivations(study: HopStudy) -> Iterator[str]:
     """Yield the formulas with their sources, and where each strategy's numbers come from."""
-    yield "\nformulas\n"
+    yield "formulas\n"
     shown: dict[str, Formula] = {}
     for case in study.cases:
         for name in ("path_time", "path_latency", "path_serialization_time", "path_energy",

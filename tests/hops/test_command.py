@@ -27,7 +27,7 @@ def cli(
 
 @pytest.mark.thorough
 def test_the_notebook_s_table_to_the_printed_digit(cli: Runner) -> None:
-    out = cli("hops").out
+    out = cli("hops --show communication").out
     table = out.split("\nnotebook (")[1].split("\n\n")[0].splitlines()[2:]
     found = {}
     for line in table:
@@ -39,9 +39,9 @@ def test_the_notebook_s_table_to_the_printed_digit(cli: Runner) -> None:
 
 @pytest.mark.thorough
 def test_corrected_stands_beside_with_its_reasons(cli: Runner) -> None:
-    out = cli("hops").out
-    table = out.split("\nside by side\n")[1].split("\n\n")[0].splitlines()
-    assert table[0].count("ms, ") == table[0].count("mJ, ") == 3
+    out = cli("hops --show defaults").out
+    table = out.split("\n\n")[1].splitlines()
+    assert table[0].count("(ms)") == table[0].count("(mJ)") == 3
     assert len(table) == 1 + len(TABLE)
     assert "11.11" in out
     assert "2.222" in out
@@ -123,7 +123,8 @@ def test_messages_by_mix_of_hops(cli: Runner) -> None:
     assert float(cross["message_bytes"]) == BLOCK
     assert float(cross["latency_s"]) * 1e3 == pytest.approx(0.711, abs=5e-4)
     assert float(cross["energy_j"]) * 1e3 == pytest.approx(4.698, abs=5e-4)
-    assert "per message, by mix of hops" in cli("hops").out
+    rows = cli("hops --show rows").out.split("More: ")[1]
+    assert rows.count("1 NVLink") > 9
 
 
 @pytest.mark.thorough

@@ -219,7 +219,7 @@ def test_a_share_of_links_is_beside_the_profiles(sweeps: Runner) -> None:
 def test_a_time_has_its_band(sweeps: Runner, arguments: str, words: str) -> None:
     found = " ".join(sweeps(f"collective --M 1GiB {arguments}").out.split())
     assert words in found
-    known = words.partition(" in four")[0] if "in four" in words else "band not known"
+    known = words.partition(" holds")[0] if " holds" in words else "band not known"
     assert f"({known})" in found.partition(" on a ")[0]
 
 
