@@ -308,7 +308,7 @@ def test_plot_info_and_verify_of_a_stored_sweep(cli: Runner, spec: Path, tmp_pat
 
 
 def test_lists_and_shows_each_algorithm(cli: Runner) -> None:
-    out = cli("list").out
+    out = cli("list --show rows").out
     for key in ALGORITHMS:
         assert re.search(rf"^{key[0]} +{key[1]} +{key[2]} ", out, re.MULTILINE), key
     rows = cli("list --op all_reduce --topology switch").out.splitlines()[1:]
@@ -329,7 +329,8 @@ def test_lists_and_shows_each_algorithm(cli: Runner) -> None:
 
 def test_the_catalogue_tells_figures_with_sources(cli: Runner) -> None:
     assert "dgx-h100" in cli("catalog").out
-    output = cli("catalog dgx-h100").out
+    assert re.search(r"intra_bandwidth +450 GB/s", cli("catalog dgx-h100").out)
+    output = cli("catalog dgx-h100 --show sources").out
     assert re.search(r"intra_bandwidth +450 GB/s +specification +\S", output)
 
 

@@ -101,7 +101,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.thorough
 def test_they_are_listed_and_shown(folder: Path) -> None:
-    listed = sweeps("list", "--formulas", "own.py", cwd=folder)
+    listed = sweeps("list", "--show", "rows", "--formulas", "own.py", cwd=folder)
     rows = [line.split("  ") for line in listed.splitlines()]
     named = [[cell.strip() for cell in row if cell.strip()] for row in rows]
     assert ["ring", "all_reduce", "magic", "Magic: half of a message"] in named
@@ -119,7 +119,7 @@ def test_they_are_listed_and_shown(folder: Path) -> None:
     assert "section 4" in output
     # Without the file they aren't there.
     assert "no such formula" in sweeps("show", "slowest", cwd=folder, code=2)
-    assert "magic" not in sweeps("list", cwd=folder)
+    assert "magic" not in sweeps("list", "--show", "rows", cwd=folder)
 
 
 @pytest.mark.thorough

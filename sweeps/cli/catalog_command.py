@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,21 @@ from overhead.quantity import VOCABULARY
 from overhead.statements import statements
 from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps import references as documents
+from sweeps.bands import brief
+from sweeps.cli.sections import OF_CATALOG, OF_LIST, show_options, wrapped
 from sweeps.cli.typed import OWN, Command, folder_option, folders_of
 from sweeps.errors import InputError, fault, nearest, needs, refuse, tell_all
 from sweeps.latex import equation
 from sweeps.own_formulas import load_formulas
-from sweeps.result import BOUNDED_WORDS, SCHEMA_VERSION, UPPER_BOUNDS, aligned, fitted, record_name
+from sweeps.result import (
+    BOUNDED_WORDS,
+    SCHEMA_VERSION,
+    UPPER_BOUNDS,
+    aligned,
+    fitted,
+    record_name,
+    room,
+)
 from sweeps.spec.axis import label_values
 from sweeps.spec.catalog import (
     framework_names,
@@ -69,12 +80,13 @@ PASS = (
     metavar="TOKENS",
     help="Sequence for a model's FLOPs.  [default: the model's training length, or 4096]",
 )
+@show_options(OF_CATALOG)
 def command(
     names: tuple[str, ...],
     seq_length: str | None,
     **given: Any,
 ) -> int:
-    """List machines, models, frameworks and libraries; with NAMES, all of these with its sources.
+    """List machines, models, frameworks and libraries; with NAMES, what each of these has.
 
     A model's name may be Hugging Face's, or the path of a config.json.  A framework's options
     stand behind its name: torchtitan+eager.
@@ -82,37 +94,61 @@ def command(
     from sweeps.spec.framework import Framework
 
     machines, models, frameworks = (folders_of(given, kind) for kind in OWN)
+    whole = bool(given["show"])
     if not names:
-        known = hardware_names(machines)
-        _list("machines", known, lambda name: load_hardware(name, machines).title)
-        sys.stdout.write("\n")
-        _list("models", model_names(models), lambda name: load_model(name, models).title)
-        sys.stdout.write("\n")
-        known = framework_names(frameworks)
-        _list("frameworks", known, lambda name: load_framework(name, frameworks).title)
-        sys.stdout.write("\n")
-        _list("libraries", spec_names("software"), lambda name: load_software(name).title)
+        kinds: dict[str, tuple[Sequence[str], Callable[[str], str]]] = {
+            "machines": (
+                hardware_names(machines), lambda name: load_hardware(name, machines).title,
+            ),
+            "models": (model_names(models), lambda name: load_model(name, models).title),
+            "frameworks": (
+                framework_names(frameworks), lambda name: load_framework(name, frameworks).title,
+            ),
+            "libraries": (spec_names("software"), lambda name: load_software(name).title),
+        }  # fmt: skip
+        sys.stdout.writelines(fitted(_titles(kinds) if whole else _names(kinds)))
         return 0
     found = [_load(name, machines, models, frameworks) for name in names]
     with redirect_stdout(StringIO()) as screen:
         for one in found:
             if isinstance(one, Machine):
-                _show_machine(one)
+                _show_machine(one, whole=whole)
             elif isinstance(one, Framework):
-                _show_framework(one)
+                _show_framework(one, whole=whole)
             elif isinstance(one, Profile):
-                _show_library(one)
+                _show_library(one, whole=whole)
             else:
                 _show_model(one, seq_length)
+        if not whole and not all(isinstance(one, Model) for one in found):
+            sys.stdout.write("More: --show sources (every value with its kind and source)\n")
     sys.stdout.writelines(fitted(screen.getvalue().splitlines()))
     return 0
 
 
-def _list(heading: str, names: Sequence[str], title: Callable[[str], str]) -> None:
-    sys.stdout.write(f"{heading}\n")
-    width = max(map(len, names), default=0)
-    for name in names:
-        sys.stdout.writelines(fitted([f"  {name.ljust(width)}  {title(name)}"]))
+Kinds = Mapping[str, tuple[Sequence[str], Callable[[str], str]]]
+
+
+def _names(kinds: Kinds) -> Iterator[str]:
+    """Yield how many entries of each kind there are, and their names."""
+    yield ", ".join(f"{len(known)} {kind}" for kind, (known, _) in kinds.items())
+    for kind, (known, _) in kinds.items():
+        yield ""
+        yield from wrapped(f"{kind}: {' '.join(known)}")
+    yield ""
+    yield from wrapped(
+        "A model can be a Hugging Face name (meta-llama/Llama-3.1-70B) or the path of its "
+        "config.json"
+    )
+    yield "More: sweeps catalog NAME.., --show sources (all names with titles)"
+
+
+def _titles(kinds: Kinds) -> Iterator[str]:
+    """Yield every entry with its title."""
+    for kind, (known, title) in kinds.items():
+        yield kind
+        width = max(map(len, known), default=0)
+        yield from (f"  {name.ljust(width)}  {title(name)}" for name in known)
+        yield ""
 
 
 def _load(
@@ -143,9 +179,9 @@ def _load(
     raise InputError(fault("name", name, absent, near))
 
 
-def _show_machine(machine: Machine) -> None:
+def _show_machine(machine: Machine, *, whole: bool) -> None:
     sys.stdout.write(f"{machine.name}  {machine.title}\n  {machine.summary}\n")
-    _show_figures(machine.figures)
+    _show_figures(machine.figures, whole=whole)
     for level, abilities in (
         ("node", machine.in_network),
         ("fabric", machine.scale_out_in_network),
@@ -154,24 +190,29 @@ def _show_machine(machine: Machine) -> None:
         sys.stdout.write(f"  the {level}'s switch reduces in the network by: {text}\n")
 
 
-def _show_framework(framework: Framework) -> None:
+def _show_framework(framework: Framework, *, whole: bool) -> None:
     sys.stdout.write(f"{framework.name}  {framework.title}\n  {framework.summary}\n")
-    _show_figures(framework.figures)
-    sys.stdout.write("  what holds unless it is given\n")
-    _show_choices(framework.choices)
-    _show_figures(framework.plan)
+    _show_figures(framework.figures, whole=whole)
+    sys.stdout.write("  defaults of a plan\n")
+    _show_choices(framework.choices, whole=whole)
+    _show_figures(framework.plan, whole=whole)
     if framework.precisions:
-        sys.stdout.write("  bytes a parameter, by precision\n")
-        _show_choices(framework.precisions)
+        sys.stdout.write("  bytes per parameter, by precision\n")
+        _show_choices(framework.precisions, whole=whole)
     if framework.options:
         example = f"{framework.path.stem}+{next(iter(framework.options))}"
         sys.stdout.write(f"  options, as in {example}\n")
+        if not whole:
+            sys.stdout.writelines(
+                f"{line}\n" for line in wrapped(", ".join(framework.options), "  ")
+            )
+            return
         width = max(map(len, framework.options))
         for name, option in framework.options.items():
             sys.stdout.write(f"  {name.ljust(width)}  {option.summary}\n")
 
 
-def _show_library(profile: Profile) -> None:
+def _show_library(profile: Profile, *, whole: bool) -> None:
     sys.stdout.write(f"{profile.name}  {profile.title}\n  {profile.summary}\n")
     for place, tables in (
         ("GPUs of generation {}", profile.nodes),
@@ -179,20 +220,61 @@ def _show_library(profile: Profile) -> None:
         ("everywhere", {"": profile.shared}),
         ("time of the host to issue an operation, by environment", {"": profile.environment}),
     ):
-        for name, figures in tables.items():
-            if figures:
-                sys.stdout.write(f"  {place.format(name)}\n")
-                _show_figures(figures, shares=True)
+        filled = {name: figures for name, figures in tables.items() if figures}
+        if not whole and len(filled) > 1:
+            sys.stdout.write(f"  {place.partition(' {}')[0]}\n")
+            _show_columns(filled)
+            continue
+        for name, figures in filled.items():
+            sys.stdout.write(f"  {place.format(name)}\n")
+            _show_figures(figures, whole=whole, shares=True)
 
 
-def _show_choices(choices: Mapping[str, Choice]) -> None:
+def _show_columns(tables: Mapping[str, Mapping[str, Figure]]) -> None:
+    """Show several tables of the same figures as one: the longer side down the screen."""
+    figures = list(dict.fromkeys(name for table in tables.values() for name in table))
+
+    def cell(table: str, name: str) -> str:
+        figure = tables[table].get(name)
+        return "-" if figure is None else brief(figure.value, figure.units)
+
+    if len(figures) > len(tables):
+        rows = [["", *tables], *([name, *(cell(one, name) for one in tables)] for name in figures)]
+    else:
+        rows = [["", *figures], *([one, *(cell(one, name) for name in figures)] for one in tables)]
+    sys.stdout.writelines(f"{line}\n" for line in aligned(rows))
+
+
+def _show_choices(choices: Mapping[str, Choice], *, whole: bool) -> None:
+    if not whole:
+        _show_pairs({name: str(choice.value) for name, choice in choices.items()})
+        return
     width = max(map(len, choices), default=0)
     for name, choice in choices.items():
         text = f"{choice.value:<14} {choice.kind:<14} {choice.source}"
         sys.stdout.write(f"  {name.ljust(width)}  {text}\n")
 
 
-def _show_figures(figures: Mapping[str, Figure], *, shares: bool = False) -> None:
+def _show_pairs(texts: Mapping[str, str]) -> None:
+    """Show values without their sources, two a line where the terminal has room."""
+    items = list(texts.items())
+    count = -(-len(items) // 2)
+    halves = [_padded(half) for half in (items[:count], items[count:])]
+    if sum(len(half[0]) for half in halves if half) + 4 > room():
+        halves = [_padded(items), []]
+    for first, second in zip_longest(*halves, fillvalue=""):
+        sys.stdout.write(f"  {first}  {second}".rstrip() + "\n")
+
+
+def _padded(items: Sequence[tuple[str, str]]) -> list[str]:
+    wide, width = (max((len(one[k]) for one in items), default=0) for k in (0, 1))
+    return [f"{name.ljust(wide)}  {text.ljust(width)}" for name, text in items]
+
+
+def _show_figures(figures: Mapping[str, Figure], *, whole: bool, shares: bool = False) -> None:
+    if not whole:
+        _show_pairs({name: brief(one.value, one.units) for name, one in figures.items()})
+        return
     width = max(map(len, figures), default=0)
     for quantity, figure in figures.items():
         shown = format_quantity(figure.value, figure.units)
@@ -252,6 +334,7 @@ def _show_totals(model: Model, names: Sequence[str], width: int, **given: float)
 @click.option("--markdown", is_flag=True, help="Networks by operations, as a table for documents.")
 @click.option("--references", is_flag=True, help="All of overhead/REFERENCES.md.")
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
+@show_options(OF_LIST)
 def list_command(
     topology: str | None,
     collective: str | None,
@@ -259,8 +342,9 @@ def list_command(
     markdown: bool,
     references: bool,
     formulas: tuple[str, ...],
+    show: tuple[str, ...],
 ) -> int:
-    """List the algorithms (network, operation, name) and the formulas that they share."""
+    """Count the algorithms by network and operation; list those of --topology, --op or --kind."""
     load()
     load_formulas(formulas)
     if references or markdown:
@@ -277,6 +361,9 @@ def list_command(
         if value is not None and value not in known:
             faults.append(fault(flag, value, "unknown", nearest(value, known)))
     tell_all(faults)
+    if kind == "all" and topology is None and collective is None and not show:
+        sys.stdout.writelines(fitted(_counts()))
+        return 0
     if kind != "formulas":
         rows = [("network", "operation", "algorithm", "summary")]
         rows += [
@@ -291,6 +378,22 @@ def list_command(
         rows += [(one.name, one.returns, one.result.units, one.title) for one in formulas_by_name]
         _write(rows)
     return 0
+
+
+def _counts() -> Iterator[str]:
+    """Yield how many algorithms each operation has on each network."""
+    networks = list(dict.fromkeys(one.topology for one in ALGORITHMS.values()))
+    operations = list(dict.fromkeys(one.collective for one in ALGORITHMS.values()))
+    yield (f"{len(ALGORITHMS)} algorithms of {len(operations)} collectives on {len(networks)} "
+           f"networks, {len(REGISTRY):,} formulas")  # fmt: skip
+    yield ""
+    rows = [["", *networks]]
+    rows += [[one, *(str(len(ALGORITHMS.of(network, one))) for network in networks)]
+             for one in operations]  # fmt: skip
+    yield from aligned(rows)
+    yield ""
+    yield "More: --op all_reduce --topology switch lists those; --show rows lists all"
+    yield "  One of them: sweeps show NAME"
 
 
 def _write(rows: Sequence[tuple[str, ...]]) -> None:

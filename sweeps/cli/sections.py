@@ -25,6 +25,7 @@ SECTIONS = {
     "rejected": "plans that cannot run, by reason",
     "launch": "settings for Megatron-LM, DeepSpeed and torchtitan",
     "rows": "all rows of the table, with all columns",
+    "sources": "every value with its kind and source; all names with titles",
     "variables": "the variables of the file: dimensions, ranges, missing values",
     "formulas": "formula, source, and the numbers put in",
     "defaults": "every value that was not given, with its source",
@@ -33,6 +34,8 @@ SECTIONS = {
 OF_PLAN = (
     "reasons", "parts", "memory", "pareto", "changes", "rejected", "launch", "defaults",
 )  # fmt: skip
+OF_CATALOG = ("sources",)
+OF_LIST = ("rows",)
 OF_HOPS = ("communication", "rows", "formulas", "defaults")
 OF_BUY = ("reasons",)
 OF_OVERLAP = ("formulas", "defaults")

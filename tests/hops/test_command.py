@@ -412,7 +412,7 @@ def test_run_runs_a_study_as_it_does_a_sweep(cli: Runner, tmp_path: Path) -> Non
     output = tmp_path / "mine.nc"
     done = cli(f"run llama3-8b-hops --output {output} --no-plot")
     assert done.code == 0
-    assert "ATTN   DP-16     78.643" in done.out
+    assert "ATTN   DP-16     6.713" in done.out
     assert output.is_file()
     assert "cases" in cli("run llama3-8b-hops --dry-run").out
     assert cli("run llama3-8b-hops --set title=x", fine=False).code == 2

@@ -276,10 +276,10 @@ def test_any_content_is_read_or_refused(content: dict[str, object]) -> None:
 def test_the_catalogue_lists_and_shows_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["catalog"]) == 0
+    assert run(["catalog", "--show", "sources"]) == 0
     listed = capsys.readouterr().out
     assert all(f"\n  {name} " in listed for name in SHIPPED)
-    assert run(["catalog", "torchtitan+async_tp"]) == 0
+    assert run(["catalog", "torchtitan+async_tp", "--show", "sources"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("torchtitan+async_tp  torchtitan\n")
     found = [line.split() for line in shown.splitlines()]

@@ -371,7 +371,7 @@ def test_any_file_is_a_model_or_a_list_of_faults(
 def test_the_catalogue_lists_machines_models_frameworks_and_libraries(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["catalog"]) == 0
+    assert run(["catalog", "--show", "sources"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split() == ["dgx-h100", "NVIDIA", "DGX", "H100"] for line in lines)
     assert any(line.split() == ["llama3-70b", "Llama", "3", "70B"] for line in lines)
@@ -388,7 +388,7 @@ def told(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, str]:
 def test_the_catalogue_shows_a_library_with_its_uncertainties(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shown = told(capsys, "nccl")
+    shown = told(capsys, "nccl", "--show", "sources")
     assert shown["GPUs"].startswith("of generation")
     assert shown["collective_launch_time"].split()[:4] == ["3.9", "us", "+-30%", "measured"]
     assert shown["tree_rate_ratio"].split()[:3] == ["0.91", "+-4%", "measured"]
