@@ -21,7 +21,7 @@ from overhead.labels import LABELS
 from sweeps.cli import COMMANDS
 from sweeps.cli.flags import SECTIONS
 from sweeps.cli.run_command import SUGGESTED, analyses
-from sweeps.spec.units import format_quantity
+from sweeps.spec.units import grouped
 from tests.cli_runner import Runner, drawn_in
 
 ROOT = Path(__file__).parents[1]
@@ -167,10 +167,11 @@ def test_a_run_writes_prints_and_draws(cli: Runner, spec: Path, tmp_path: Path) 
     won, title, heads, *rows = done.out[: done.out.index("\n\n")].splitlines()
     assert won.startswith("fastest in each of 5 cases: torus, ")
     assert title.startswith("Time of all_reduce, by message size and topology")
+    assert "(µs)" in title or "(us)" in title
     assert re.split(r"\s{2,}", heads.strip())[:2] == ["topology", "message bytes 1 KiB"]
     with sweeps.open(tmp_path / "outputs/mine.nc") as dataset:
         drawn = dataset.time.sel(ranks=16, topology="torus").to_numpy()
-        ends = [format_quantity(one, "s") for one in drawn[[0, -1]]]
+        ends = [grouped(1e6 * one) for one in drawn[[0, -1]]]
     cells = re.split(r"\s{2,}", rows[-1].strip())
     assert [cells[0], cells[1], cells[-1]] == ["torus", *ends]
     assert "variable" not in done.out
@@ -234,7 +235,7 @@ y = "best"
         # What has no value is called otherwise where a label has the name.
         assert dataset.best_recompute.attrs["flag_meanings"] == "no_value none full"
         assert row.endswith(f"  tp {int(last.best_tp)}")
-        assert f"{float(last.best):.4g} s" in row
+        assert f" {grouped(float(last.best))}  tp " in row
 
 
 def test_a_dry_run_computes_nothing(cli: Runner, spec: Path, tmp_path: Path) -> None:

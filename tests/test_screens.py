@@ -288,7 +288,7 @@ def test_a_sweeps_table_begins_with_what_it_says(cli: Runner, tmp_path: Path) ->
     sets = "--set axes.hardware=dgx-a100,dgx-h100 --set axes.world_size=256,512"
     found = cli(f"run models-on-machines {sets} --no-plot --output {tmp_path / 'a.nc'}").out
     won, reached, title, *_ = found.splitlines()
-    assert title.startswith("How much does a GPU of each machine train?")
+    assert title.startswith("Throughput per GPU of the best plan (tokens/s)")
     assert won.startswith("highest in each of 10 cases: dgx-h100, 1")
     assert won.endswith("% more than the next (measured -12/+14 % to -60/+40 %)")
     assert reached.startswith("the best at 512 GPUs: from ")

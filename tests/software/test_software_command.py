@@ -178,10 +178,11 @@ STEP = "analysis --model llama3-8b --gpus 16 --tp 8 --sp on --seq-len 4096 --glo
 @pytest.mark.thorough
 def test_a_training_step_names_its_profile(sweeps: Runner) -> None:
     for given in ("", " --software nccl"):
-        output = sweeps(f"{STEP}{given}", fine=False).out
+        output = sweeps(f"{STEP}{given} --show communication,defaults", fine=False).out
         assert "times by the profile of nccl; environment = step" in output
         assert "inter_node_step_latency" in output
-    assert "times by" not in sweeps(f"{STEP} --software none", fine=False).out
+    line = f"{STEP} --software none --show communication"
+    assert "times by" not in sweeps(line, fine=False).out
 
 
 @pytest.mark.thorough
@@ -198,7 +199,8 @@ def test_a_share_of_links_is_beside_the_profiles(sweeps: Runner) -> None:
     assert sweeps(f"{STEP} --intra-efficiency 1 --inter-efficiency 1 --json").records == plain
     (found,) = sweeps(f"{STEP} --intra-efficiency 0.7 --json").records
     assert found["step_time_s"] > plain[0]["step_time_s"]
-    assert "links at intra_efficiency 0.7" in sweeps(f"{STEP} --intra-efficiency 0.7").out
+    line = f"{STEP} --intra-efficiency 0.7 --show communication"
+    assert "links at intra_efficiency 0.7" in sweeps(line).out
 
 
 @pytest.mark.parametrize(
