@@ -174,7 +174,7 @@ def test_a_run_writes_prints_and_draws(cli: Runner, spec: Path, tmp_path: Path) 
         ends = [grouped(1e6 * one) for one in drawn[[0, -1]]]
     cells = re.split(r"\s{2,}", rows[-1].strip())
     assert [cells[0], cells[1], cells[-1]] == ["torus", *ends]
-    assert "variable" not in done.out
+    assert "variable  " not in done.out
     assert re.search(
         r"time +topology 2, message_bytes 5, ranks 4|time +topology 2, ranks 4",
         cli("run mine.toml --verbose --overwrite --no-plot").out,
