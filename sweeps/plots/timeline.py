@@ -177,7 +177,7 @@ def _write_end(
 
 def _legend(marked: bool) -> Legend:
     areas = {
-        "Computation": _COMPUTE, "Communication, hidden": _HIDDEN,
+        "Computation": _COMPUTE, "Communication, overlapped": _HIDDEN,
         "Communication, exposed": _EXPOSED,
     }  # fmt: skip
     return _legend_of(areas, _SEQUENTIAL if marked else "")
@@ -198,11 +198,11 @@ _KINDS: dict[str, tuple[str, str]] = {
     BACKWARD: (region_colour(2), "Backward"),
     INPUTS: (region_colour(2), "Backward"),
     WEIGHTS: (region_colour(6), "Backward: weights apart"),
-    HIDDEN: (region_colour(9), "Communication, hidden"),
+    HIDDEN: (region_colour(9), "Communication, overlapped"),
     EXPOSED: (COLOURS[1], "Communication, exposed"),
     WAITING: (region_colour(7), "Waiting for the host"),
     OPTIMIZER: (region_colour(4), "Optimizer"),
-    UNEXPLAINED: (FAINT, "What no part explains"),
+    UNEXPLAINED: (FAINT, "Fixed overhead"),
     TRANSFER: (COLOURS[0], "Transfer between stages"),
 }
 _PASSES = (FORWARD, BACKWARD, INPUTS, WEIGHTS)
@@ -372,7 +372,7 @@ _COLOURS = {
 _LABELS = {
     "gemm": "GEMMs",
     "other": "Other computation",
-    _HIDDEN_COMMUNICATION: "Communication, hidden",
+    _HIDDEN_COMMUNICATION: "Communication, overlapped",
     "communication": "Communication, exposed",
     "copy": "Copies",
     "wait": "Waiting kernels",

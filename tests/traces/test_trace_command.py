@@ -154,7 +154,7 @@ def test_figures_of_one_trace(sweeps: Runner, tmp_path: Path) -> None:
     assert "50 % hidden" in result
     result = texts(tmp_path / "outputs" / "trace-timeline.svg")
     assert "one.json · step 1" in result
-    assert "Communication, hidden" in result
+    assert "Communication, overlapped" in result
     result = texts(tmp_path / "outputs" / "trace-exposed.svg")
     assert "Why communication is exposed, by collective" in result
     sweeps("trace one.json --plot --overwrite --window 90us:95us")
