@@ -37,6 +37,7 @@ OF_PLAN = (
 OF_CATALOG = ("sources",)
 OF_LIST = ("rows",)
 OF_HOPS = ("communication", "rows", "formulas", "defaults")
+OF_TUNE = ("reasons", "defaults")
 OF_BUY = ("reasons",)
 OF_OVERLAP = ("formulas", "defaults")
 OF_RUN = ("rows", "variables", "formulas", "defaults")

@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +14,13 @@ from typing import Any, TypeVar
 import click
 
 from sweeps.cli.options import output_options
+from sweeps.cli.sections import (
+    OF_TUNE,
+    more_line,
+    show_options,
+    shown_sections,
+    wanted_sections,
+)
 from sweeps.cli.typed import Command, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, fault, needs, refuse, tell_all
@@ -68,7 +75,6 @@ VALUES = {
 SWITCHES = {
     "sm_margin": "Bulk's products keep off communication's multiprocessors.",
     "resume": "Don't run cases again that have traces (--command).",
-    "verbose": "Every figure that is taken, with its source.",
 }
 # Flags, the one that help shows first, where they aren't the name's own
 FLAGS = {
@@ -77,7 +83,6 @@ FLAGS = {
     "overlap_threshold": ("--min-overlap", "--overlap-threshold"),
     "tolerance": ("--scaling-tolerance", "--tolerance"),
     "sm_margin": ("--set-sm-margin", "--sm-margin"),
-    "verbose": ("--verbose", "-v"),
 }
 RATES = (
     "sms", "bandwidth", "copy_engine_bandwidth", "latency", "launch_time", "sm_bandwidth",
@@ -216,6 +221,7 @@ def setting_of(given: Mapping[str, Any]) -> Setting:
 
 @click.command("tune", cls=OperatorsCommand)
 @tune_options
+@show_options(OF_TUNE)
 @output_options
 def command(**given: Any) -> int:
     """Tune the overlap of tensor-parallel communication with GEMMs.
@@ -240,7 +246,10 @@ def command(**given: Any) -> int:
     tuner = TPOverlapTuner(config, threshold, lambda line: click.echo(f"running {line}", err=True))
     report = tuner.run(overwrite=given["overwrite"])
     result = result_of_tuning(report, given)
-    lines = [report.summary(), *(config.machine.lines() if given["verbose"] else ())]
+    bodies: dict[str, Callable[[], Iterable[str]]]
+    bodies = {"reasons": report.reasons, "defaults": report.defaults}
+    show = wanted_sections(given, OF_TUNE)
+    lines = [*report.screen(), *more_line(show, bodies), *shown_sections(show, bodies)]
     out.deliver(result, lines, draw=lambda stem: draw_tuning(report, stem))
     out.notes.write(f"\nwrote {report.output_dir}{'/'}\n")
     return 0

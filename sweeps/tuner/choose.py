@@ -273,6 +273,19 @@ class Recommendation:
             text += f"; {how} would save {self.other_saved * 1e6:,.1f} us"
         return f"{text}; {self.reason}" if self.reason else text
 
+    def cells(self) -> list[str]:
+        """Return it as a row of a table: its layer, pass, gain and method."""
+        known = not math.isnan(self.saved)
+        return [
+            self.operator,
+            self.phase,
+            f"{self.saved * 1e6:,.0f}" if known else "-",
+            f"{self.speedup:.2f}x" if known else "-",
+            f"{100.0 * self.overlap_of_shorter:.0f}",
+            self.method if self.effective else f"{self.method} (not effective)",
+            "-" if self.method == "ring_exchange" else f"{self.num_sm:g}",
+        ]
+
     def record(self) -> dict[str, Any]:
         """Return it as the report has it."""
         ring = self.method == "ring_exchange"

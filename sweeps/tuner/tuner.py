@@ -21,7 +21,7 @@ from sweeps.engine.grid import Column
 from sweeps.errors import InputError, RunError, refuse
 from sweeps.job import prepare
 from sweeps.origin import once
-from sweeps.result import Result, of_columns, of_rows, provenance_of
+from sweeps.result import Result, aligned, of_columns, of_rows, provenance_of
 from sweeps.spec.units import without_infinities
 from sweeps.store.publish import write_whole
 from sweeps.tuner.benefit import BenefitStudy, benefit, fields_of, records_of
@@ -31,6 +31,7 @@ from sweeps.tuner.recorded import Runner, read_folder, write_case
 from sweeps.tuner.settings import Companion, TPOverlapTunerConfig, companion_of, yaml_of
 from sweeps.tuner.userbuffers import COLUMN, MOST_SMS, PHASES, LayerOverlap, base_cases
 
+NOTES = "Notes"
 BEST_YAML = "optimal_tp_comm_overlap_cfg.yaml"
 
 
@@ -124,7 +125,65 @@ class TuningReport:
         """Return what people read."""
         return "\n".join(self._lines()) + "\n"
 
-    def verdict(self) -> str:
+    def screen(self) -> Iterator[str]:
+        """Yield what a screen has: whether to overlap, the layers of the best size, the others."""
+        config = self.config
+        yield self.verdict(listed=False)
+        how = f"predicted for {config.machine.name}" if self._predicted else "from traces"
+        yield f"  {config.model_name}: {how}, {config.precision}, {config.max_token_len} tokens"
+        yield f"  {self._counted()}"
+        yield ""
+        rows = [one for one in self.candidates if one.tp_size == self.best.tp_size]
+        if rows:
+            table = [["layer", "pass", "saved (us)", "speedup", "overlap (%)", "method", "SMs"]]
+            table += [one.cells() for one in rows]
+            yield from aligned(table, left=2)
+            yield ""
+        for choice in self.choices:
+            if choice.baselines:
+                before = sum(base.e2e for base in choice.baselines.values())
+                after = sum(choice.e2e(operator) for operator in choice.baselines)
+                saved = f"saves {1e6 * (before - after):,.0f} of {1e6 * before:,.0f} us a layer"
+                yield f"TP {choice.tp_size} {saved} ({1.0 - after / before:.0%})"
+        yield next(self._scaling_lines())
+        yield from (f"Note: {note}" for note in self.notes)
+        for title, lines in self._troubles():
+            if title != NOTES:
+                few = f"{', '.join(lines[:2])}{', ..' if len(lines) > 2 else ''}"
+                yield f"{title}: {len(lines)} ({few})"
+
+    def reasons(self) -> Iterator[str]:
+        """Yield each size's layers with the runner-up, the scaling, and what is to be known."""
+        for choice in sorted(self.choices, key=lambda one: one.tp_size != self.best.tp_size):
+            yield from self._of_choice(choice)
+            yield ""
+        yield from self._scaling_lines()
+        for title, lines in self._troubles():
+            yield from _listed(title, lines)
+
+    def defaults(self) -> Iterator[str]:
+        """Yield what a prediction assumes, and every figure of the machine with its source."""
+        if self._predicted:
+            yield from _listed("Assumed", list(ASSUMPTIONS))
+        yield from self.config.machine.lines()
+
+    def _troubles(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield what lacks, what failed and what is to be known, where there is any."""
+        doubts = [
+            f"{r.case.config_id}: {r.reason}"
+            for r in self.results
+            if r.done and r.source == "traces" and r.reason
+        ]
+        for title, lines in (
+            ("Not recorded", [r.case.config_id for r in self.missing]),
+            ("Failed", [f"{r.case.config_id}: {r.reason}" for r in self.failed]),
+            ("To be looked at", doubts),
+            (NOTES, self.notes),
+        ):
+            if lines:
+                yield title, lines
+
+    def verdict(self, *, listed: bool = True) -> str:
         """Say whether to overlap, at which size, what it saves of a step, and in which layers."""
         best, model = self.best, self.config.model
         size = best.tp_size
@@ -150,7 +209,8 @@ class TuningReport:
         count = len(best.layers)
         shown = f"{count} layer{'s'[: count > 1]}: {', '.join(best.layers)}"
         unsure = "band not known: no published timings of these cases"
-        return f"on at TP {size}: {each}{dense} ({unsure}), with {shown}"
+        text = f"on at TP {size}: {each}{dense} ({unsure})"
+        return f"{text}, with {shown}" if listed else text
 
     @cached_property
     def step(self) -> float | None:
@@ -185,15 +245,8 @@ class TuningReport:
             yield from self._of_choice(choice)
         yield ""
         yield from self._scaling_lines()
-        yield from _listed("Not recorded", [r.case.config_id for r in self.missing])
-        yield from _listed("Failed", [f"{r.case.config_id}: {r.reason}" for r in self.failed])
-        doubts = [
-            f"{r.case.config_id}: {r.reason}"
-            for r in self.results
-            if r.done and r.source == "traces" and r.reason
-        ]
-        yield from _listed("To be looked at", doubts)
-        yield from _listed("Notes", self.notes)
+        for title, lines in self._troubles():
+            yield from _listed(title, lines)
         if self._predicted:
             yield from _listed("Assumed", list(ASSUMPTIONS))
 

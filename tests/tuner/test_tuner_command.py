@@ -32,7 +32,7 @@ def test_with_every_flag_of_the_documentation(cli: Runner) -> None:
     ).out
     verdict, about = out.splitlines()[:2]
     assert verdict.startswith("on at TP ")
-    assert about == "TP overlap of Qwen/Qwen3-0.6B: predicted for dgx-h100, bf16"
+    assert about == "  Qwen/Qwen3-0.6B: predicted for dgx-h100, bf16, 4096 tokens"
     assert out.endswith("wrote mine/\n")
     result = json.loads(Path("mine/tuning_report.json").read_text())
     assert result["overlap_threshold"] == 0.6
@@ -46,7 +46,11 @@ def test_the_model_alone(cli: Runner, tmp_path: Path) -> None:
     out = cli(QWEN).out
     folder = tmp_path / out.rsplit("wrote ", 1)[1].strip()
     assert folder.parent == tmp_path / "outputs" / "tp_overlap_tuner"
-    assert (folder / "summary.txt").read_text() in out
+    summary = (folder / "summary.txt").read_text()
+    first, *_ = out.splitlines()
+    assert summary.startswith(f"{first}, with ")
+    reasons = cli(f"{QWEN} --show reasons --output-dir again").out.split("More: ")[1]
+    assert summary.partition("\n\n")[2].partition("\n\nAssumed:")[0] in reasons
 
 
 @pytest.mark.thorough
@@ -108,7 +112,7 @@ def test_figures_of_a_tuning(cli: Runner) -> None:
     assert "  sms = 132  [assumed: " in out
     assert " (dgx-h100)]" in out
     text = Path("mine-saved.svg").read_text()
-    assert "What does overlap save of each linear layer?" in text
+    assert "Time saved by TP overlap, by linear layer" in text
 
 
 @pytest.mark.thorough
