@@ -228,3 +228,73 @@ def _sum_up(
         latest = np.where(done, latest, np.take_along_axis(logs, place, -1))
         own, done, block = logs[..., -1:], done | enough.any(axis=-1)[..., None], block + block.size
     return found[..., 0], total[..., 0], latest[..., 0]
+
+
+# Digits of base 4 in a number that says the kinds of as many layers, exact in doubles.
+LAYERS_A_NUMBER = 26
+PLACES = 65536
+Number = Array | float
+
+
+def _kinds(numbers: tuple[Array, ...]) -> Array:
+    """Return the kinds that numbers say, one after the other along a last axis."""
+    places = 4.0 ** np.arange(LAYERS_A_NUMBER)
+    each = [np.asarray(number, dtype=np.float64)[..., np.newaxis] for number in numbers]
+    each = [np.floor(number / places) % 4.0 for number in each]
+    lead = np.broadcast_shapes(*(one.shape[:-1] for one in each))
+    return np.concatenate([np.broadcast_to(one, (*lead, one.shape[-1])) for one in each], axis=-1)
+
+
+@named()
+def layers_of_kind(
+    kind: Number, index: Number, period: Number, chunk: Number, ahead: Number, *numbers: Array
+) -> Array:
+    """Return how many layers of a kind are in every `period`-th chunk from one of that index on.
+
+    The layers' kinds are digits of base 4 in `numbers`; in the first chunk places are taken ahead.
+    """
+    same = _kinds(numbers) == kind
+    cut = (index, period, np.maximum(chunk, 1.0), ahead)
+    total = np.zeros(np.broadcast_shapes(same.shape[:-1], *map(np.shape, cut)))
+    start, every, size, taken = (np.asarray(one)[..., np.newaxis] for one in cut)
+    places = np.flatnonzero(same.any(axis=tuple(range(same.ndim - 1))))
+    # As many places at once as stay small over all cells.
+    step = max(PLACES // max(total.size, 1), 1)
+    for some in np.split(places, range(step, places.size, step)):
+        held = np.floor((some + taken) / size) % every == start
+        total += (held & same[..., some]).sum(axis=-1)
+    return total
+
+
+@named()
+def fullest_stage(
+    kind: Number, pp: Number, turned: Number, chunk: Number, ahead: Number, *numbers: Array
+) -> Array:
+    """Return the first stage between the ends with most layers of a kind; the second of two.
+
+    Chunks go down the stages again and again, or (`turned`) down once and up.
+    """
+    same = _kinds(numbers) == kind
+    places = np.flatnonzero(same.any(axis=tuple(range(same.ndim - 1))))
+    cut = (pp, turned, np.maximum(chunk, 1.0), ahead)
+    shape = np.broadcast_shapes(same.shape[:-1], *map(np.shape, cut))
+    if not places.size:
+        return np.broadcast_to(np.minimum(np.asarray(pp) - 1.0, 1.0), shape)
+    depth, back, size, taken = (np.broadcast_to(one, shape).reshape(-1, 1) for one in cut)
+    same = np.broadcast_to(same[..., places], (*shape, places.size)).reshape(-1, places.size)
+    chosen, stages = np.minimum(depth[:, 0] - 1.0, 1.0), int(np.nanmax(depth, initial=1.0))
+    step = max(PLACES // max(stages, places.size, 1), 1)
+    for begin in range(0, len(depth) if stages > 2 else 0, step):
+        own = slice(begin, begin + step)
+        period = depth[own] * (1.0 + back[own])
+        stage = np.floor((places + taken[own]) / size[own]) % period
+        stage = np.where(back[own] > 0.0, np.minimum(stage, period - 1.0 - stage), stage)
+        cell = np.arange(len(stage))[:, np.newaxis] * stages
+        held = np.bincount(
+            (cell + np.nan_to_num(stage).astype(np.int64))[same[own]], minlength=len(stage) * stages
+        )
+        inner = np.arange(stages)
+        between = (inner > 0) & (inner < depth[own] - 1.0)
+        most = np.where(between, held.reshape(-1, stages), -1).argmax(axis=1)
+        chosen[own] = np.where(depth[own][:, 0] > 2.0, most, chosen[own])
+    return chosen.reshape(shape)

@@ -452,13 +452,24 @@ def percent(name: str) -> bool:
     return row(name).percent
 
 
-# Models whose layers differ in more than their MLP: of these a pipeline stage has the mean.
+# Models whose layers differ in more than their MLP: of these a pipeline stage has the mean, but for
+# its memory where the model says their order.
 MEAN_OF_KINDS = "layers of several kinds: each pipeline stage counts the mean of the model's"
+MEAN_OF_TIMES = f"{MEAN_OF_KINDS}, but for memory"
 KINDS = ("linear_layers", "sliding_window_layers", "index_layers", "pooled_layers")
 
 
-def are_mixed(given: Mapping[str, ArrayLike]) -> bool:
-    """Return whether a model has layers of several kinds whose order isn't modeled."""
+def are_mixed(given: Mapping[str, ArrayLike], kinds: Iterable[str] = KINDS) -> bool:
+    """Return whether a model has layers of several kinds."""
     every = given.get("layers", np.inf)
-    counts = (np.asarray(given.get(name, 0.0)) for name in KINDS)
+    counts = (np.asarray(given.get(name, 0.0)) for name in kinds)
     return any(bool(np.any((count > 0.0) & (count < every))) for count in counts)
+
+
+def mean_of_kinds(given: Mapping[str, ArrayLike], order_holds: float) -> str:
+    """Return what to say of a pipeline stage of several kinds of layers.
+
+    With `order_holds` its memory is of its own layers, if their kinds are those of an order.
+    """
+    ordered = order_holds > 0.0 and not are_mixed(given, KINDS[1:])
+    return MEAN_OF_TIMES if ordered else MEAN_OF_KINDS

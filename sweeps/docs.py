@@ -37,7 +37,6 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from overhead.source import SOURCES
 from overhead.statements import statements
-from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps import mathml
 from sweeps.errors import RunError, refuse
 from sweeps.result import LINE
@@ -590,10 +589,12 @@ class Site:
             prefix = f"{table}." if table else ""
             each = ", ".join(_code(prefix + key) for key in keys)
             yield f"<p>{escape(table or 'besides')}: {each}</p>\n"
-        shapes = [name for name in (*SHAPES, *FURTHER_SHAPES) if name in VOCABULARY]
+        shapes = [name for name in model.FILE_SHAPES if name in VOCABULARY]
         yield "<h2>A model's file</h2>\n"
         yield f"<p>{', '.join(map(_code, model.KEYS))}; in {_code('shapes')}: "
-        yield f"{', '.join(map(self._quantity, shapes))}.</p>\n"
+        yield f"{', '.join(map(self._quantity, shapes))}; and {_code(model.PATTERN)}, the order of "
+        yield f"a hybrid's layers: {_code('L')} or {_code('M')} with linear attention, "
+        yield f"{_code('*')} with attention, {_code('E')} a mixture of experts by itself.</p>\n"
         yield "<h2>A framework's file</h2>\n"
         yield figures(framework.ENTRIES)
 

@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike
 from overhead.arrays import xp
 from overhead.completion import features, follows
 from overhead.evaluation import Evaluation
-from overhead.formula import REGISTRY, alias, call, constant, formula
+from overhead.formula import REGISTRY, alias, constant, formula
 from overhead.labels import LABELS
 from overhead.memory.quantities import PARTS
+from overhead.model.order import NUMBERS, ORDERED, of_stage
 from overhead.quantity import VOCABULARY, Array
 from overhead.shipped import usual_table
 
@@ -198,6 +199,21 @@ def micro_batch_activation_memory(
     """Saved activations of the stage per micro-batch, GPU or CPU."""
     dense = stage_mlp_layers * kept_dense_layer_activations
     return rank_tokens * (dense + stage_moe_layers * kept_moe_layer_activations)
+
+
+@formula(returns="micro_batch_activation_memory", when=ORDERED, **TOTAL)
+def ordered_activation_memory(
+    rank_tokens,
+    stage_mlp_layers,
+    kept_dense_layer_activations,
+    stage_moe_layers,
+    kept_moe_layer_activations,
+    stage_lone_moe_layers,
+):
+    """Saved activations of the stage per micro-batch, without mixers of the stage before."""
+    dense = (stage_mlp_layers - stage_lone_moe_layers) * kept_dense_layer_activations
+    kept = dense + stage_moe_layers * kept_moe_layer_activations
+    return rank_tokens * xp.maximum(kept, 0.0)
 
 
 @formula(**TOTAL)
@@ -457,7 +473,12 @@ def stage_memory(
     )
     stages = candidate_stages(given, depth)
     staged = {name: _before(value, depth) for name, value in staged.items()}
-    derivation = Derivation({**given, **staged, "stage": stages}, labels)
+    at_stages = {**given, **staged, "stage": stages}
+    if NUMBERS[0] in given:
+        labels = {**(labels or {}), **ORDERED}
+        share = Derivation(at_stages, labels)["stage_linear_fraction"]
+        at_stages = {"linear_attention_fraction": share, **at_stages}
+    derivation = Derivation(at_stages, labels)
     parts = {name: derivation[name] for name in (*PARTS, *TOTALS)}
     shape = xp.broadcast_shapes(parts["memory"].shape, stages.shape)
     first, second, expert, last = xp.broadcast_to(parts["memory"], shape)
@@ -516,7 +537,7 @@ def expert_stage_of_unknown(pp):
 
 
 for _stage in CANDIDATES:
-    call(returns=f"{_stage}_memory", of="memory", bind={"stage": _stage})
+    of_stage(f"{_stage}_memory", "memory", _stage)
 
 
 @formula(source=DERIVED)
@@ -574,14 +595,10 @@ def _declare(returns: str, names: tuple[str, ...]) -> None:
 
 
 _declare("peak_memory_stage", CANDIDATES)
-call(
-    returns="first_stage_model_state_memory",
-    of="model_state_memory",
-    bind={"stage": "first_stage"},
-)
+of_stage("first_stage_model_state_memory", "model_state_memory", "first_stage")
 for _part in PARTS:
     for _stage in CANDIDATES:
-        call(returns=f"{_stage}_{_part}", of=_part, bind={"stage": _stage})
+        of_stage(f"{_stage}_{_part}", _part, _stage)
     _declare(f"peak_{_part}", tuple(f"{stage}_{_part}" for stage in CANDIDATES))
 
 

@@ -9,6 +9,7 @@ from overhead.arrays import xp
 from overhead.compute.layer import with_host
 from overhead.formula import call, constant, declare, formula, product, total
 from overhead.labels import EVEN_SCHEDULES, LABELS, PAIRED, TRAINING
+from overhead.model.order import of_stage
 from overhead.quantity import Array
 
 DUAL = {"schedule": "|".join(PAIRED)}
@@ -330,7 +331,7 @@ def offloaded_optimizer_memory(optimizer_offload, owned_parameters, optimizer_by
 
 
 # The first stage has most micro-batches in flight.
-call(returns="host_stored_memory", of="offloaded_activation_memory", bind={"stage": "first_stage"})
+of_stage("host_stored_memory", "offloaded_activation_memory", "first_stage")
 total("host_memory", ("host_stored_memory", "host_optimizer_memory"), source=ZERO["source"])
 
 

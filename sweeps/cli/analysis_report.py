@@ -12,6 +12,7 @@ from overhead.communication.operation import DIMENSIONS
 from overhead.evaluation import Evaluation
 from overhead.labels import NO_LIBRARY, PAIRED, PREFETCHES, SHARED
 from overhead.memory.quantities import MODULES
+from overhead.model.order import ORDERED
 from overhead.quantity import Array
 from overhead.statements import statement
 from overhead.step.bands import class_of_step
@@ -397,7 +398,7 @@ def _notes(
     if layers is not None and (layers + ends) % chunks > 0.0:
         yield f"{layers + ends:g} layers don't divide into {chunks:g} stages: the largest rules"
     if evaluation["pp"] > 1.0 and display.are_mixed(evaluation.given):
-        yield display.MEAN_OF_KINDS
+        yield display.mean_of_kinds(evaluation.given, float(evaluation["order_holds"]))
     uneven = [
         name
         for name in ("tp", "cp", "dp", "ep")
@@ -643,8 +644,12 @@ def _memory_formulas(
 ) -> Iterator[str]:
     scope = evaluation
     if result.memory_is_whole:
-        stage = {"stage": evaluation["peak_memory_stage"]}
-        scope = Evaluation(evaluation.given | stage, evaluation.labels)
+        known = evaluation.given | {"stage": evaluation["peak_memory_stage"]}
+        labels = evaluation.labels
+        if labels.get("order"):
+            labels = labels | ORDERED
+            known["linear_attention_fraction"] = Evaluation(known, labels)["stage_linear_fraction"]
+        scope = Evaluation(known, labels)
         yield from derivation.lines("peak_memory_stage", evaluation, 0)
     for name, value in result.memory.items():
         if value > 0.0:

@@ -18,9 +18,9 @@ from overhead.everything import load
 from overhead.expression import names
 from overhead.formula import REGISTRY
 from overhead.labels import COLLECTIVES, LABELS, usual_spelling
+from overhead.model.order import NUMBERS
 from overhead.quantity import VOCABULARY
 from overhead.statements import statements
-from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps import references as documents
 from sweeps.bands import brief
 from sweeps.cli.sections import OF_CATALOG, OF_LIST, show_options, wrapped
@@ -50,7 +50,7 @@ from sweeps.spec.catalog import (
     spec_names,
 )
 from sweeps.spec.machine import ORIGINS, Figure, Machine
-from sweeps.spec.model import USUAL_LENGTH, Model, shape_value
+from sweeps.spec.model import PATTERN, USUAL_LENGTH, Model, shape_value
 from sweeps.spec.software import Profile, load_software
 from sweeps.spec.units import format_quantity
 
@@ -298,12 +298,14 @@ def _show_model(model: Model, seq_length: str | None) -> None:
     own = {
         name: figure
         for name, figure in model.figures.items()
-        if name in model.own or name in {"kv_heads", "head_size"}
+        if (name in model.own and name not in NUMBERS) or name in {"kv_heads", "head_size"}
     }
     width = max(map(len, (*own, *PASS)))
     for name, figure in own.items():
         origin = "" if figure.source == model.source else f"   {figure.kind}, {figure.source}"
         sys.stdout.write(f"  {name.ljust(width)}  {figure.value:,.0f}{origin}\n")
+    if model.pattern:
+        sys.stdout.write(f"  {PATTERN.ljust(width)}  {model.pattern}\n")
     sources = list(dict.fromkeys(figure.source for figure in model.trained.values()))
     sys.stdout.writelines(f"  its training: {source}\n" for source in sources)
     for name, figure in model.trained.items():
@@ -589,13 +591,13 @@ def _hardware_schema() -> Schema:
 
 
 def _model_schema() -> Schema:
-    from sweeps.spec.model import KEYS, TRAINING_KEYS
+    from sweeps.spec.model import FILE_SHAPES, KEYS, TRAINING_KEYS
 
     def value(name: str) -> Schema:
         plain = {"type": ["number", "boolean", "string"], "description": VOCABULARY[name].meaning}
         return {"anyOf": [plain, _figure(VOCABULARY[name].units)]}
 
-    shapes = _table({one: value(one) for one in (*SHAPES, *FURTHER_SHAPES)})
+    shapes = _table({one: TEXT if one == PATTERN else value(one) for one in FILE_SHAPES})
     others = {"name": TEXT, "title": TEXT, "summary": TEXT, "hugging_face": WORDS, "source": TEXT,
               "kind": {"enum": list(ORIGINS)}, "shapes": shapes}  # fmt: skip
     others["training"] = _table({one: others.get(one) or value(one) for one in TRAINING_KEYS})

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from overhead.evaluation import derive
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS
@@ -585,8 +586,11 @@ def memory_lines(detail: Detail) -> Iterator[str]:
     stages = detail.plan["pp"]
     place = f", stage {detail['peak_memory_stage'] + 1:g} of {stages:g}" if stages > 1.0 else ""
     yield f"peak memory by part{place}"
-    if stages > 1.0 and display.are_mixed(detail.plan.given):
-        yield f"  ({display.MEAN_OF_KINDS})"
+    given = detail.plan.given
+    if stages > 1.0 and display.are_mixed(given):
+        said = display.mean_of_kinds(given, float(derive("order_holds", given)))
+        if said == display.MEAN_OF_KINDS:
+            yield f"  ({said})"
     rows = []
     for name in MEMORY_PARTS:
         value = detail.values.get(f"peak_{name}", np.nan)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from overhead.model.order import MOST, numbers_of
 from sweeps.errors import InputError, refuse
 from sweeps.spec.machine import Figure, FigureReader
 from sweeps.spec.model import Model, attention_label, join_figures, shape_faults, shape_value
@@ -54,6 +55,12 @@ class _Config(FigureReader):
     def set(self, shape: str, value: float, why: str) -> None:
         """Give a shape a value for a reason."""
         self.figures[shape] = Figure(value, "1", "specification", f"{self.path}: {why}")
+
+    def order(self, pattern: str, why: str) -> None:
+        """Give the order of layers, a letter each, where it is one of ours."""
+        if len(pattern) <= MOST:
+            for name, value in numbers_of(pattern).items():
+                self.set(name, value, why)
 
     def flag(self, key: str, *, default: bool = False) -> bool:
         """Return a key that is true or false."""
@@ -239,6 +246,7 @@ def _some_windows(config: _Config) -> None:
 
 _MIXERS = {"mamba": "linear", "attention": "full", "moe": "moe", "mlp": "mlp",
            "M": "linear", "*": "full", "E": "moe", "-": "mlp"}  # fmt: skip
+_LETTERS = {"linear": "M", "full": "*", "moe": "E"}
 
 
 def _nemotron_h(config: _Config) -> None:
@@ -264,6 +272,7 @@ def _nemotron_h(config: _Config) -> None:
     _heads(config, sized="head_dim" in config.content)
     config.set("gated_mlp", 0.0, "every nemotron_h model: squared ReLU")
     config.set("linear_layers", float(kinds.count("linear")), "layers_block_type")
+    config.order("".join(_LETTERS[kind] for kind in kinds), "layers_block_type")
     config.set("mamba", 1.0, "every nemotron_h model")
     _linear_shapes(
         config, "n_groups", "mamba_num_heads", "ssm_state_size", "mamba_head_dim", "conv_kernel"
@@ -290,13 +299,18 @@ def _linear(config: _Config) -> None:
     if isinstance(types, list):
         count = sum(kind == "linear_attention" for kind in types)
         config.set("linear_layers", float(count), "layer_types")
+        config.order("".join("L" if kind == "linear_attention" else "*" for kind in types),
+                     "layer_types")  # fmt: skip
     elif layers:
         every = config.content.get("full_attention_interval", 4)
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:
             config.refuse("full_attention_interval", "is no number of layers", "a number from 1")
             return
         linear = layers.value - layers.value // every
-        config.set("linear_layers", linear, "full_attention_interval, 4 where it isn't given")
+        why = "full_attention_interval, 4 where it isn't given"
+        config.set("linear_layers", linear, why)
+        places = range(1, int(layers.value) + 1)
+        config.order("".join("*" if place % every == 0 else "L" for place in places), why)
 
 
 def _qwen3_5(config: _Config) -> None:
@@ -411,6 +425,11 @@ def _kimi_linear(config: _Config) -> None:
     layers = config.content.get("linear_kda_layers")
     config.set("linear_layers", float(len(layers)) if isinstance(layers, list) else 0.0,
                "linear_attn_config: kda_layers")  # fmt: skip
+    every = config.figures.get("layers")
+    if every and isinstance(layers, list):
+        places = range(1, int(every.value) + 1)
+        config.order("".join("L" if place in layers else "*" for place in places),
+                     "linear_attn_config: kda_layers")  # fmt: skip
     _linear_shapes(
         config,
         "linear_num_heads",

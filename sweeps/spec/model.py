@@ -11,6 +11,7 @@ import numpy as np
 
 from overhead.completion import features
 from overhead.evaluation import Evaluation, MissingQuantities, derive
+from overhead.model.order import KINDS, LETTERS, MOST, NUMBERS, numbers_of, pattern_of
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FURTHER_SHAPES, HYBRID_FLAGS, HYBRID_SHAPES, SHAPES, VITAL
 from sweeps.errors import fault, nearest, refuse
@@ -27,6 +28,11 @@ TRAINED = ("sequence_length", "tokens_per_step", "training_tokens")
 TRAINING_KEYS = ("kind", "source", *TRAINED)
 # Tokens of a sequence where commands ask for none and no publication says.
 USUAL_LENGTH = 4096.0
+# The order of a hybrid's layers, as its file states it, and what the letters mean.
+PATTERN = "pattern"
+# What a file's shapes may be.
+FILE_SHAPES = (*SHAPES, *(name for name in FURTHER_SHAPES if name not in NUMBERS), PATTERN)
+KIND_WORDS = ("linear layers", "attention layers", "separate MoE layers")
 _OF_EXPERTS = ("experts_per_token", "expert_ffn_size", "shared_ffn_size", "dense_layers")
 _INDEX = ("index_heads", "index_head_size", "index_top_k")
 _NEEDING = {"sliding_window_layers": "sliding_window", "expert_latent_size": "experts",
@@ -65,6 +71,11 @@ class Model:
     def shapes(self) -> dict[str, float]:
         """The values by quantity: what formulas are given."""
         return {name: figure.value for name, figure in self.figures.items()}
+
+    @property
+    def pattern(self) -> str:
+        """The kinds of its layers in their order, a letter each; empty where it doesn't say it."""
+        return pattern_of(self.shapes)
 
     def published(self, name: str) -> Origin | None:
         """Return what its publication says of its training (`TRAINED`); None where it doesn't."""
@@ -167,6 +178,27 @@ def shape_faults(values: Mapping[str, float], place: str) -> list[str]:
     if "heads" in full and "hidden_size" in full:
         _head_faults(full, wrong)
     return faults
+
+
+def pattern_faults(pattern: object, values: Mapping[str, float], place: str) -> list[str]:
+    """Return what is wrong with the order of a model's layers, a letter each."""
+    if not isinstance(pattern, str) or not set(pattern) <= set(LETTERS) or len(pattern) > MOST:
+        allowed = f"at most {MOST} of the letters {' '.join(LETTERS)}"
+        return [fault(f"{place}{PATTERN}", pattern, "is no order of layers", allowed)]
+    linear = values.get("linear_layers", 0.0)
+    counts = (linear, values.get("layers", 0.0) - linear, values.get("separate_moe_layers", 0.0))
+    found = [LETTERS[letter] for letter in pattern]
+    return [
+        fault(f"{place}{PATTERN}", f"{found.count(kind)} {words}", "are others than the counts say",
+              f"{count:g} of them")
+        for kind, count, words in zip(KINDS, counts, KIND_WORDS, strict=True)
+        if found.count(kind) != count
+    ]  # fmt: skip
+
+
+def order_figures(pattern: str, kind: str, source: str) -> dict[str, Figure]:
+    """Return the order of a model's layers as numbers."""
+    return {name: Figure(one, "1", kind, source) for name, one in numbers_of(pattern).items()}
 
 
 def _mixture_faults(full: Mapping[str, float], wrong: Any, required: Any) -> None:
@@ -323,16 +355,20 @@ class _ModelFile(FigureReader):
                 f"{self.path}: shapes: {wrong}; write [shapes], or parameters for a bare count"
             )
             return {}
-        self.unknown("shapes", table, (*SHAPES, *FURTHER_SHAPES))
+        self.unknown("shapes", table, FILE_SHAPES)
         figures = {
             name: self._figure(f"shapes.{name}", given, kind, source)
             for name, given in table.items()
-            if name in (*SHAPES, *FURTHER_SHAPES)
+            if name in FILE_SHAPES and name != PATTERN
         }
         known = {name: figure for name, figure in figures.items() if figure}
         if len(known) == len(figures):
             values = {name: figure.value for name, figure in known.items()}
             self.faults += shape_faults(values, f"{self.path}: shapes.")
+            if PATTERN in table:
+                faults = pattern_faults(table[PATTERN], values, f"{self.path}: shapes.")
+                self.faults += faults
+                known |= {} if faults else order_figures(table[PATTERN], kind, source)
         return known
 
     def _figure(self, place: str, given: object, kind: str, source: str) -> Figure | None:

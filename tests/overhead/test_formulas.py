@@ -225,6 +225,10 @@ UNITS: dict[str, Callable[..., Unit]] = {
     **dict.fromkeys(
         ("ceil", "floor", "log2", "exp", "expm1", "popcount_sum", "square_divisor"), pure
     ),
+    **dict.fromkeys(
+        ("layers_of_kind", "fullest_stage"),
+        lambda *all_of_them: next(map(pure, all_of_them)),
+    ),
     **dict.fromkeys(("minimum", "maximum", "gcd"), same),
     "never_drawn": lambda *counts: next(pure(count) for count in counts),
     **dict.fromkeys(

@@ -298,6 +298,31 @@ def test_shapes_that_contradict_each_other(more: str, expected: str) -> None:
     assert found[0].startswith(expected)
 
 
+HYBRID = "".join(f"linear_{size} = 2\n" for size in (
+    "key_heads", "value_heads", "key_size", "value_size", "kernel"))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (
+            '"LX"',
+            "shapes.pattern = 'LX': is no order of layers; at most 130 of the letters L M * E",
+        ),
+        ("12", "shapes.pattern = 12: is no order of layers"),
+        (f'"{"L" * 131}"', "shapes.pattern = 'LLLLL"),
+        ('"LL"', "shapes.pattern = '2 linear layers': are others than the counts say; 1 of them"),
+        ('"L"', "shapes.pattern = '0 attention layers': are others than the counts say"),
+        ('"L*E"', "shapes.pattern = '1 separate MoE layers': are others than the counts say"),
+    ],
+)
+def test_an_order_of_layers_is_one_of_those_there_are(pattern: str, expected: str) -> None:
+    text = f"{GOOD}{HYBRID}linear_layers = 1\n"
+    assert load(f'{text}pattern = "L*"').pattern == "L*"
+    assert load(text).pattern == ""
+    assert faults(f"{text}pattern = {pattern}")[0].startswith(expected)
+
+
 def test_all_faults_at_once() -> None:
     text = GOOD.replace("layers = 2", "layers = -1\nlayer = 2").replace("title", "tilte")
     assert len(faults(text)) == 4

@@ -1,0 +1,218 @@
+"""Which layers stand in a stage: those of a model that says the order of their kinds.
+
+Where it doesn't, or where its counts are others, every stage has of each kind its part.  Layer
+slots that stay empty count as the mean of layers, as every stage counts as the largest.  A stage's
+memory is by its own layers (label ``order = followed``); its times, and what it communicates, are
+by evenly spread ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from overhead.arrays import xp
+from overhead.formula import alias, call, declare, formula
+from overhead.labels import FOLDED
+from overhead.quantity import VOCABULARY
+from overhead.special import LAYERS_A_NUMBER, fullest_stage, layers_of_kind
+
+# The kinds, as digits of the numbers that say their order.
+LINEAR, ATTENTION, MIXTURE = 1.0, 2.0, 3.0
+NUMBERS = tuple(name for name in VOCABULARY.tables["features"] if name.startswith("layer_order_"))
+KINDS = (LINEAR, ATTENTION, MIXTURE)
+LETTERS = {"L": LINEAR, "M": LINEAR, "*": ATTENTION, "E": MIXTURE}
+MOST = LAYERS_A_NUMBER * len(NUMBERS)
+STATED, ORDERED = {"order": "stated"}, {"order": "followed"}
+SPREAD = {"order": "spread"}
+TURNED = {**ORDERED, "schedule": "|".join(FOLDED), "shapes": "known"}
+STAGES = ("first_stage", "second_stage", "expert_stage", "last_stage")
+Kernel = Callable[..., Any]
+SOURCE: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/ssm/mamba_hybrid_layer_allocation.py",
+}
+
+
+def numbers_of(pattern: str) -> dict[str, float]:
+    """Return the numbers that say the order of at most `MOST` layers, a letter each."""
+    digits = [LETTERS[letter] for letter in pattern]
+    parts = [digits[k : k + LAYERS_A_NUMBER] for k in range(0, MOST, LAYERS_A_NUMBER)]
+    sums = [sum((4.0**place * digit for place, digit in enumerate(part)), 0.0) for part in parts]
+    return dict(zip(NUMBERS, sums, strict=True))
+
+
+def pattern_of(given: Mapping[str, float]) -> str:
+    """Return the order that a model's numbers say, a letter each; Mamba-2's is M."""
+    letters = ("", "M" if given.get("mamba") else "L", "*", "E")
+    numbers = (int(given.get(name, 0.0)) for name in NUMBERS)
+    return "".join(letters[one // 4**k % 4] for one in numbers for k in range(LAYERS_A_NUMBER))
+
+
+def of_stage(returns: str, of: str, stage: str, when: Mapping[str, str] | None = None) -> None:
+    """Declare a quantity as another one at a stage: by its own layers, if their order is known."""
+    place, labels = {"stage": stage}, dict(when or {})
+    call(returns=returns, of=of, bind=place, when=labels)
+    share = {"linear_attention_fraction": f"{stage}_linear_fraction"}
+    call(returns=returns, of=of, bind=place | share, labels=ORDERED, when=labels | STATED)
+
+
+for _stage in STAGES:
+    call(returns=f"{_stage}_linear_fraction", of="stage_linear_fraction", bind={"stage": _stage})
+for _spread, _own in (
+    ("spread_layers", "stage_layers"), ("spread_moe_layers", "stage_moe_layers"),
+    ("spread_expert_stage", "expert_stage"),
+):  # fmt: skip
+    call(returns=_spread, of=_own, bind={}, labels=SPREAD)
+# As many of the model's layers as are there lead.
+call(returns="ordered_layers", of="stage_leading_layers", bind={"dense_layers": "pipeline_layers"})
+
+
+# Where the chunks of a stage begin and end, and the kinds of the layers that are cut into them.
+CUT = ("pp", "virtual_pipeline_size", "pipeline_layers", "embedding_layer_weight",
+       "head_layer_weight", *NUMBERS)  # fmt: skip
+
+
+def _agrees(layers, linear_layers, separate_moe_layers, *numbers):
+    counts = (linear_layers, layers - linear_layers, separate_moe_layers)
+    found = (layers_of_kind(kind, 0.0, 1.0, 1.0, 0.0, *numbers) for kind in KINDS)
+    linear, attention, mixtures = (one == own for one, own in zip(found, counts, strict=True))
+    return xp.where(linear & attention & mixtures, 1.0, 0.0)
+
+
+declare("order_holds", ("layers", "linear_layers", "separate_moe_layers", *NUMBERS), _agrees,
+        **SOURCE)  # fmt: skip
+
+
+def _chunk(pp, virtual_pipeline_size, pipeline_layers, first, last):
+    return xp.ceil((pipeline_layers + first + last) / (pp * virtual_pipeline_size))
+
+
+def _held(kind: float) -> Kernel:
+    """Return what counts the layers of a kind in a stage."""
+
+    def kernel(stage, weight_copies, pp, virtual_pipeline_size, layers, first, last, *numbers):
+        chunk = _chunk(pp, virtual_pipeline_size, layers, first, last)
+        other = xp.where(weight_copies > 1.0, pp - 1.0 - stage, stage)
+        own = layers_of_kind(kind, stage, pp, chunk, first, *numbers)
+        return (own + layers_of_kind(kind, other, pp, chunk, first, *numbers)) / 2.0
+
+    return kernel
+
+
+def _turned(kind: float) -> Kernel:
+    """Return what counts the layers of a kind in a stage with a chunk down and one up."""
+
+    def kernel(stage, pp, virtual_pipeline_size, layers, first, last, *numbers):
+        chunk = _chunk(pp, virtual_pipeline_size, layers, first, last)
+        down = layers_of_kind(kind, stage, 2.0 * pp, chunk, first, *numbers)
+        return down + layers_of_kind(kind, 2.0 * pp - 1.0 - stage, 2.0 * pp, chunk, first, *numbers)
+
+    return kernel
+
+
+for _kind, _returns in (
+    (ATTENTION, "ordered_attention_layers"), (MIXTURE, "ordered_moe_layers"),
+):  # fmt: skip
+    declare(_returns, ("stage", "weight_copies", *CUT), _held(_kind),
+            assumes=("of two stages in one rank the mean",), **SOURCE)  # fmt: skip
+    declare(_returns, ("stage", *CUT), _turned(_kind), name=f"folded_{_returns}",
+            when=TURNED, **SOURCE)  # fmt: skip
+
+
+# What stands in a stage: as of kinds evenly spread, and what the order gives it beyond that.
+
+
+def _stage_layers(
+    spread, order_holds, ordered_layers, ordered_moe_layers, separate_moe_layers, pipeline_layers
+):
+    share = separate_moe_layers / xp.maximum(pipeline_layers, 1.0)
+    beyond = order_holds * (ordered_layers * share - ordered_moe_layers)
+    return xp.maximum(spread + beyond, 0.0)
+
+
+for _when in (ORDERED, TURNED):
+    declare(
+        "stage_layers",
+        ("spread_layers", "order_holds", "ordered_layers", "ordered_moe_layers",
+         "separate_moe_layers", "pipeline_layers"),
+        _stage_layers, "Mixers of the stage by their order",
+        name="ordered_stage_layers" if _when is ORDERED else "ordered_folded_layers",
+        when=_when, **SOURCE,
+    )  # fmt: skip
+
+
+@formula(
+    returns="stage_moe_layers",
+    assumes=("MTP layers each have one; empty layer slots count as the mean",),
+    when=ORDERED,
+    **SOURCE,
+)
+def ordered_stage_moe_layers(
+    spread_moe_layers,
+    order_holds,
+    separate_moe_layers,
+    ordered_moe_layers,
+    ordered_layers,
+    pipeline_layers,
+    spread_layers,
+    stage_added_layers,
+    layers,
+):
+    """MoE layers of the stage by their order."""
+    each, whole = xp.maximum(layers, 1.0), xp.maximum(pipeline_layers, 1.0)
+    mean = (spread_layers - stage_added_layers) * separate_moe_layers / each
+    beyond = ordered_moe_layers - ordered_layers * separate_moe_layers / whole
+    known = (order_holds > 0.0) & (separate_moe_layers > 0.0)
+    own = xp.maximum(mean + beyond + stage_added_layers, 0.0)
+    return xp.where(known, own, spread_moe_layers)
+
+
+@formula(**SOURCE)
+def stage_lone_moe_layers(order_holds, stage_moe_layers, stage_layers):
+    """MoE layers of the stage beyond its mixers: theirs are in the stage before."""
+    return order_holds * xp.maximum(stage_moe_layers - stage_layers, 0.0)
+
+
+alias("stage_linear_fraction", "linear_attention_fraction", "Mean of all layers")
+
+
+@formula(returns="stage_linear_fraction", when=ORDERED, **SOURCE)
+def ordered_linear_fraction(
+    linear_attention_fraction,
+    order_holds,
+    layers,
+    linear_layers,
+    pipeline_layers,
+    ordered_layers,
+    ordered_attention_layers,
+    spread_layers,
+    stage_layers,
+):
+    """Fraction of linear-attention layers in the stage by their order."""
+    others, whole = layers - linear_layers, xp.maximum(pipeline_layers, 1.0)
+    beyond = ordered_attention_layers - ordered_layers * others / whole
+    attention = spread_layers * others / xp.maximum(layers, 1.0) + beyond
+    own = xp.maximum(stage_layers - attention, 0.0) / xp.maximum(stage_layers, 1.0)
+    known = (order_holds > 0.0) & (stage_layers >= 1.0)
+    return xp.where(known, xp.minimum(own, 1.0), linear_attention_fraction)
+
+
+# The stage between the ends that has most separate mixtures: it may be the fullest.
+
+
+def _expert_stage(turned: float) -> Kernel:
+    def kernel(spread, order_holds, pp, virtual_pipeline_size, layers, first, last, *numbers):
+        chunk = _chunk(pp, virtual_pipeline_size, layers, first, last)
+        fullest = fullest_stage(MIXTURE, pp, turned, chunk, first, *numbers)
+        some = layers_of_kind(MIXTURE, 0.0, 1.0, 1.0, 0.0, *numbers) > 0.0
+        return xp.where((order_holds > 0.0) & some, fullest, spread)
+
+    return kernel
+
+
+EITHER = {"order": "stated|followed", "shapes": "known"}
+for _when, _name in ((ORDERED, "ordered_expert_stage"), (TURNED, "ordered_folded_expert_stage")):
+    declare("expert_stage", ("spread_expert_stage", "order_holds", *CUT),
+            _expert_stage(float(_when is TURNED)), "First middle stage with the most MoE layers",
+            name=_name, when=_when | EITHER, **SOURCE)  # fmt: skip

@@ -1,0 +1,217 @@
+"""What stands in a pipeline stage of a hybrid: its own layers, by hand and by enumeration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overhead.completion import features
+from overhead.evaluation import Evaluation
+from overhead.memory.quantities import RECIPES
+from overhead.memory.stage import stage_memory
+from overhead.model.order import LETTERS, MOST, NUMBERS, numbers_of, pattern_of
+from overhead.shipped import usual_table
+from overhead.special import fullest_stage, layers_of_kind
+from sweeps.spec.catalog import load_model, model_names
+
+NANO = "nemotron-3-nano-30b-a3b"
+CONFIGS = Path(__file__).parents[1] / "data" / "models"
+LABELS = {"shapes": "known", "schedule": "one_f_one_b", "recompute": "none", "sharding": "full",
+          "attention_kernel": "flash_2", "dispatcher": "all_to_all"}  # fmt: skip
+FOLLOWED = {"order": "followed"}
+# Mamba-2, attention and mixtures of nemotron-3-nano's slices of its 52, counted by hand.
+SLICES = {
+    1: ((23, 6, 23),),
+    2: ((12, 3, 11), (11, 3, 12)),
+    4: ((6, 2, 5), (6, 1, 6), (5, 2, 6), (6, 1, 6)),
+}
+
+
+def plan(stages: int, model: str = NANO, **more: Any) -> dict[str, Any]:
+    given = {name: one.value for name, one in usual_table()["memory"].items()}
+    given |= RECIPES["mixed_adam"].given() | {
+        "dp": 8.0,
+        "pp": float(stages),
+        "num_micro_batches": 8.0,
+        "sequence_length": 4096.0,
+    }
+    return given | load_model(model).shapes | {"stage": np.arange(float(stages))} | more
+
+
+def at(given: Mapping[str, Any], **labels: str) -> Evaluation:
+    return Evaluation(given, {**features(given), **LABELS, **FOLLOWED, **labels})
+
+
+@pytest.mark.parametrize("stages", SLICES)
+def test_the_layers_of_a_stage_by_hand(stages: int) -> None:
+    linear, attention, mixtures = np.array(SLICES[stages], dtype=float).T
+    found = at(plan(stages))
+    np.testing.assert_array_equal(found["stage_layers"], linear + attention)
+    np.testing.assert_array_equal(found["stage_moe_layers"], mixtures)
+    np.testing.assert_array_equal(found["stage_mlp_layers"], linear + attention - mixtures)
+    share = linear / (linear + attention)
+    np.testing.assert_array_equal(found["stage_linear_fraction"], share)
+
+
+@pytest.mark.parametrize("stages", SLICES)
+def test_the_parameters_of_a_stage_by_hand(stages: int) -> None:
+    """Mamba-2: 8 groups of a state of 128, 64 heads of 64; 32 heads of 128 with 2 of keys."""
+    h, inner, states = 2688, 64 * 64, 8 * 128
+    mamba = h * (2 * inner + 2 * states + 64) + inner * h
+    mamba += 5 * (inner + 2 * states) + 3 * 64 + inner
+    attention = h * 128 * (2 * 32 + 2 * 2)
+    shared = h * 128 + 2 * h * 3712
+    expert = 2 * h * 1856
+    given = plan(stages)
+    share = at(given)["stage_linear_fraction"]
+    found = at({**given, "linear_attention_fraction": share})
+    ends = np.zeros(stages)
+    ends[0] += 131072 * h
+    ends[-1] += 131072 * h + h
+    counts = np.array(SLICES[stages], dtype=float)
+    # Two norms a mixer, as everywhere.
+    each = (mamba + 2 * h, attention + 2 * h, shared)
+    np.testing.assert_allclose(found["stage_parameters"], counts @ each + ends, rtol=1e-14)
+    routed = 128 * expert * counts[:, 2]
+    np.testing.assert_allclose(found["stage_expert_parameters"], routed, rtol=1e-14)
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+def test_stages_together_keep_what_the_model_does(stages: int) -> None:
+    given = plan(stages)
+    one = at(plan(1))["micro_batch_activation_memory"].sum()
+    share = at(given)["stage_linear_fraction"]
+    each = at({**given, "linear_attention_fraction": share})["micro_batch_activation_memory"]
+    assert each.sum() == pytest.approx(one, rel=1e-13)
+    assert np.ptp(each) > 0.0
+
+
+@pytest.mark.parametrize(("stages", "chunks"), [(26, 2), (4, 13)])
+def test_a_mixture_whose_mixer_is_in_the_stage_before_keeps_none_of_it(
+    stages: int, chunks: int
+) -> None:
+    """Chunks of one layer: some stages have more mixtures than mixers."""
+    given = plan(stages, virtual_pipeline_size=float(chunks))
+    found = at(given)
+    layers = load_model(NANO).pattern
+    mixtures = np.array([layers[stage::stages].count("E") for stage in range(stages)])
+    np.testing.assert_array_equal(found["stage_moe_layers"], mixtures)
+    np.testing.assert_array_equal(found["stage_layers"], chunks - mixtures)
+    lone = np.maximum(2 * mixtures - chunks, 0)
+    np.testing.assert_array_equal(found["stage_lone_moe_layers"], lone)
+    assert lone.any()
+    share = found["stage_linear_fraction"]
+    each = at({**given, "linear_attention_fraction": share})["micro_batch_activation_memory"]
+    one = at(plan(1))["micro_batch_activation_memory"].sum()
+    assert each.sum() == pytest.approx(one, rel=1e-13)
+
+
+@pytest.mark.parametrize("schedule", ["one_f_one_b", "zero_bubble_v", "dual_pipe"])
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+def test_kinds_in_a_stage_are_those_that_stand_there(schedule: str, chunks: int) -> None:
+    folded, paired = schedule == "zero_bubble_v", schedule == "dual_pipe"
+    chunks = 2 if folded else chunks
+    given = plan(4, virtual_pipeline_size=float(chunks))
+    found = at(given, schedule=schedule)
+    pattern = load_model(NANO).pattern
+    size = -(-52 // (4 * chunks))
+    held = ["" for _ in range(4)]
+    for place, letter in enumerate(pattern):
+        chunk = place // size
+        turned = folded and chunk >= 4
+        held[7 - chunk if turned else chunk % 4] += letter
+    for letter, name in (("*", "ordered_attention_layers"), ("E", "ordered_moe_layers")):
+        counts = np.array([one.count(letter) for one in held], dtype=float)
+        counts = (counts + counts[::-1]) / 2.0 if paired else counts
+        np.testing.assert_array_equal(np.broadcast_to(found[name], (4,)), counts)
+    count = np.array([len(one) for one in held], dtype=float)
+    count = (count + count[::-1]) / 2.0 if paired else count
+    np.testing.assert_array_equal(np.broadcast_to(found["ordered_layers"], (4,)), count)
+
+
+def test_the_stage_with_most_mixtures_is_a_candidate() -> None:
+    numbers = tuple(map(np.asarray, numbers_of("EMMMEEMMEMEEEMMM").values()))
+    counts = [
+        float(layers_of_kind(3.0, float(k), 4.0, 4.0, 0.0, *numbers))
+        for k in range((4.0).__int__())
+    ]
+    assert counts == [1.0, 2.0, 3.0, 1.0]
+    assert fullest_stage(3.0, np.asarray(4.0), 0.0, 4.0, 0.0, *numbers) == 2.0
+    assert fullest_stage(3.0, np.asarray(2.0), 0.0, 8.0, 0.0, *numbers) == 1.0
+
+
+@pytest.mark.parametrize("name", [one for one in model_names() if load_model(one).pattern])
+def test_an_order_has_as_many_of_each_kind_as_the_model(name: str) -> None:
+    model = load_model(name)
+    assert model.quantity("order_holds") == 1.0
+    assert set(model.pattern) <= set(LETTERS)
+    assert len(model.pattern) == model.quantity("pipeline_layers")
+    assert pattern_of({**numbers_of(model.pattern), "mamba": "M" in model.pattern}) == model.pattern
+
+
+@pytest.mark.parametrize("name", [one for one in model_names() if load_model(one).pattern])
+def test_an_order_is_that_of_the_config(name: str) -> None:
+    path = CONFIGS / f"{name}.json"
+    if not path.exists():
+        pytest.skip("no config of it is here")
+    config = json.loads(path.read_text())
+    config = config.get("text_config", config)
+    letters = {"mamba": "M", "attention": "*", "moe": "E", "linear_attention": "L",
+               "full_attention": "*"}  # fmt: skip
+    kinds = config.get("layers_block_type") or config.get("layer_types") or ()
+    stated = config.get("hybrid_override_pattern") or "".join(letters[one] for one in kinds)
+    if linear := config.get("linear_attn_config"):
+        places = range(1, config["num_hidden_layers"] + 1)
+        stated = "".join("*" if one in linear["full_attn_layers"] else "L" for one in places)
+    if not stated:
+        every = config["full_attention_interval"]
+        stated = ("L" * (every - 1) + "*") * (config["num_hidden_layers"] // every)
+    assert load_model(name).pattern == stated
+
+
+@pytest.mark.parametrize("more", [{"layers": 30.0}, {"linear_layers": 22.0}])
+def test_other_counts_than_the_order_s_are_spread(more: dict[str, float]) -> None:
+    given = plan(4, **more)
+    assert at(given)["order_holds"] == 0.0
+    bare = {name: value for name, value in given.items() if name not in NUMBERS}
+    for name in ("stage_layers", "stage_moe_layers", "stage_mlp_layers", "stage_linear_fraction"):
+        own = np.broadcast_to(at(given)[name], (4,))
+        np.testing.assert_array_equal(own, Evaluation(bare, LABELS)[name])
+    given.pop("stage"), bare.pop("stage")
+    assert stage_memory(given, LABELS).peak_memory == stage_memory(bare, LABELS).peak_memory
+
+
+def test_a_layer_s_quantity_can_be_given() -> None:
+    given = plan(4, mixer_rank_parameters=1e6)
+    given.pop("stage")
+    known = Evaluation(given, features(given) | LABELS)
+    counts = np.array(SLICES[4], dtype=float)
+    more = {**given, "stage": 1.0}
+    rest = 1e6 + 2 * known["norm_parameters"]
+    whole = (counts[1, 0] + counts[1, 1]) * rest + 6.0 * known["shared_rank_parameters"]
+    assert at(more)["stage_parameters"] == pytest.approx(float(whole), rel=1e-12)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 4, 8, 13])
+def test_the_fullest_stage_is_the_same_both_ways(stages: int) -> None:
+    given = plan(stages)
+    given.pop("stage")
+    known = Evaluation(given, features(given) | LABELS)
+    own = stage_memory(given, LABELS).peak_memory
+    assert float(known["peak_memory"]) == pytest.approx(float(own), rel=1e-13)
+
+
+def test_a_single_stage_is_as_without_an_order() -> None:
+    given = plan(1)
+    given.pop("stage")
+    bare = {name: value for name, value in given.items() if name not in NUMBERS}
+    assert stage_memory(given, LABELS).peak_memory == stage_memory(bare, LABELS).peak_memory
+
+
+def test_no_model_has_more_layers_than_can_be_said() -> None:
+    assert max(load_model(name).shapes.get("layers", 0.0) for name in model_names()) <= MOST
