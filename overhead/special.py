@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from overhead.quantity import Array
@@ -232,38 +234,67 @@ def _sum_up(
 
 # Digits of base 4 in a number that says the kinds of as many layers, exact in doubles.
 LAYERS_A_NUMBER = 26
-PLACES = 65536
+# Combinations of values that are worked on at once.
+ROWS = 1024
 Number = Array | float
 
 
+def _once(function: Callable[..., Array], *values: Number) -> Array:
+    """Return a function's values on arrays that broadcast, each combination computed once.
+
+    The function takes columns with a row a combination, and gives the rows' values.
+    """
+    given = [np.asarray(value, dtype=np.float64) for value in values]
+    shape = np.broadcast_shapes(*map(np.shape, given))
+    full = [one if one.size == 1 else np.broadcast_to(one, shape) for one in given]
+    columns = [one.reshape(-1, 1) for one in full]
+    varying = [one[:, 0] for one in columns if len(one) != 1]
+    if not varying:
+        return np.broadcast_to(function(*columns), (1,)).reshape(shape)
+    order = np.lexsort(varying)
+    changes = [np.diff(one[order], prepend=np.nan) != 0.0 for one in varying]
+    fresh = np.logical_or.reduce(changes)
+    rows, places = order[fresh], np.empty_like(order)
+    places[order] = np.cumsum(fresh) - 1
+    found = np.empty(rows.size)
+    for begin in range(0, rows.size, ROWS):
+        some = rows[begin : begin + ROWS]
+        found[begin : begin + ROWS] = function(
+            *(one if len(one) == 1 else one[some] for one in columns)
+        )
+    return found[places].reshape(shape)
+
+
 def _kinds(numbers: tuple[Array, ...]) -> Array:
-    """Return the kinds that numbers say, one after the other along a last axis."""
+    """Return the kinds that columns of numbers say, one after the other in a row."""
     places = 4.0 ** np.arange(LAYERS_A_NUMBER)
-    each = [np.asarray(number, dtype=np.float64)[..., np.newaxis] for number in numbers]
-    each = [np.floor(number / places) % 4.0 for number in each]
-    lead = np.broadcast_shapes(*(one.shape[:-1] for one in each))
-    return np.concatenate([np.broadcast_to(one, (*lead, one.shape[-1])) for one in each], axis=-1)
+    each = np.broadcast_arrays(*(np.floor(number / places) % 4.0 for number in numbers))
+    return np.concatenate(each, axis=1)
 
 
 @named()
 def layers_of_kind(
-    kind: Number, index: Number, period: Number, chunk: Number, ahead: Number, *numbers: Array
+    kind: Number,
+    index: Number,
+    other: Number,
+    period: Number,
+    chunk: Number,
+    ahead: Number,
+    *numbers: Array,
 ) -> Array:
-    """Return how many layers of a kind are in every `period`-th chunk from one of that index on.
+    """Return how many layers of a kind are in every `period`-th chunk from two on, together.
 
     The layers' kinds are digits of base 4 in `numbers`; in the first chunk places are taken ahead.
     """
-    same = _kinds(numbers) == kind
-    cut = (index, period, np.maximum(chunk, 1.0), ahead)
-    total = np.zeros(np.broadcast_shapes(same.shape[:-1], *map(np.shape, cut)))
-    start, every, size, taken = (np.asarray(one)[..., np.newaxis] for one in cut)
-    places = np.flatnonzero(same.any(axis=tuple(range(same.ndim - 1))))
-    # As many places at once as stay small over all cells.
-    step = max(PLACES // max(total.size, 1), 1)
-    for some in np.split(places, range(step, places.size, step)):
-        held = np.floor((some + taken) / size) % every == start
-        total += (held & same[..., some]).sum(axis=-1)
-    return total
+
+    def counted(kind, index, other, period, chunk, ahead, *numbers):
+        of_kind = _kinds(numbers) == kind
+        places = np.flatnonzero(of_kind.any(axis=0))
+        own = np.floor((places + ahead) / np.maximum(chunk, 1.0)) % period
+        held = (own == index) + 1.0 * (own == other)
+        return (held * of_kind[:, places]).sum(axis=1)
+
+    return _once(counted, kind, index, other, period, chunk, ahead, *numbers)
 
 
 @named()
@@ -274,27 +305,19 @@ def fullest_stage(
 
     Chunks go down the stages again and again, or (`turned`) down once and up.
     """
-    same = _kinds(numbers) == kind
-    places = np.flatnonzero(same.any(axis=tuple(range(same.ndim - 1))))
-    cut = (pp, turned, np.maximum(chunk, 1.0), ahead)
-    shape = np.broadcast_shapes(same.shape[:-1], *map(np.shape, cut))
-    if not places.size:
-        return np.broadcast_to(np.minimum(np.asarray(pp) - 1.0, 1.0), shape)
-    depth, back, size, taken = (np.broadcast_to(one, shape).reshape(-1, 1) for one in cut)
-    same = np.broadcast_to(same[..., places], (*shape, places.size)).reshape(-1, places.size)
-    chosen, stages = np.minimum(depth[:, 0] - 1.0, 1.0), int(np.nanmax(depth, initial=1.0))
-    step = max(PLACES // max(stages, places.size, 1), 1)
-    for begin in range(0, len(depth) if stages > 2 else 0, step):
-        own = slice(begin, begin + step)
-        period = depth[own] * (1.0 + back[own])
-        stage = np.floor((places + taken[own]) / size[own]) % period
-        stage = np.where(back[own] > 0.0, np.minimum(stage, period - 1.0 - stage), stage)
-        cell = np.arange(len(stage))[:, np.newaxis] * stages
-        held = np.bincount(
-            (cell + np.nan_to_num(stage).astype(np.int64))[same[own]], minlength=len(stage) * stages
-        )
-        inner = np.arange(stages)
-        between = (inner > 0) & (inner < depth[own] - 1.0)
-        most = np.where(between, held.reshape(-1, stages), -1).argmax(axis=1)
-        chosen[own] = np.where(depth[own][:, 0] > 2.0, most, chosen[own])
-    return chosen.reshape(shape)
+
+    def fullest(kind, pp, turned, chunk, ahead, *numbers):
+        of_kind = _kinds(numbers) == kind
+        places = np.flatnonzero(of_kind.any(axis=0))
+        of_kind, period = of_kind[:, places], pp * (1.0 + turned)
+        stage = np.floor((places + ahead) / np.maximum(chunk, 1.0)) % period
+        stage = np.where(turned > 0.0, np.minimum(stage, period - 1.0 - stage), stage)
+        between = of_kind & (stage > 0.0) & (stage < pp - 1.0)
+        together = (stage[:, :, np.newaxis] == stage[:, np.newaxis]) & of_kind[:, np.newaxis]
+        held = np.where(between, together.sum(axis=2), 0)
+        most = between & (held == held.max(axis=1, initial=1, keepdims=True))
+        first = np.where(most, stage, np.inf).min(axis=1, initial=np.inf)
+        second = np.minimum(pp - 1.0, 1.0)[:, 0]
+        return np.where(most.any(axis=1), first, second)
+
+    return _once(fullest, kind, pp, turned, chunk, ahead, *numbers)

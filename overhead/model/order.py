@@ -73,9 +73,14 @@ CUT = ("pp", "virtual_pipeline_size", "pipeline_layers", "embedding_layer_weight
        "head_layer_weight", *NUMBERS)  # fmt: skip
 
 
+def _all_layers(kind, *numbers):
+    # In even chunks, and in odd ones
+    return layers_of_kind(kind, 0.0, 1.0, 2.0, 1.0, 0.0, *numbers)
+
+
 def _agrees(layers, linear_layers, separate_moe_layers, *numbers):
     counts = (linear_layers, layers - linear_layers, separate_moe_layers)
-    found = (layers_of_kind(kind, 0.0, 1.0, 1.0, 0.0, *numbers) for kind in KINDS)
+    found = (_all_layers(kind, *numbers) for kind in KINDS)
     linear, attention, mixtures = (one == own for one, own in zip(found, counts, strict=True))
     return xp.where(linear & attention & mixtures, 1.0, 0.0)
 
@@ -94,8 +99,7 @@ def _held(kind: float) -> Kernel:
     def kernel(stage, weight_copies, pp, virtual_pipeline_size, layers, first, last, *numbers):
         chunk = _chunk(pp, virtual_pipeline_size, layers, first, last)
         other = xp.where(weight_copies > 1.0, pp - 1.0 - stage, stage)
-        own = layers_of_kind(kind, stage, pp, chunk, first, *numbers)
-        return (own + layers_of_kind(kind, other, pp, chunk, first, *numbers)) / 2.0
+        return layers_of_kind(kind, stage, other, pp, chunk, first, *numbers) / 2.0
 
     return kernel
 
@@ -105,8 +109,8 @@ def _turned(kind: float) -> Kernel:
 
     def kernel(stage, pp, virtual_pipeline_size, layers, first, last, *numbers):
         chunk = _chunk(pp, virtual_pipeline_size, layers, first, last)
-        down = layers_of_kind(kind, stage, 2.0 * pp, chunk, first, *numbers)
-        return down + layers_of_kind(kind, 2.0 * pp - 1.0 - stage, 2.0 * pp, chunk, first, *numbers)
+        chunks = 2.0 * pp
+        return layers_of_kind(kind, stage, chunks - 1.0 - stage, chunks, chunk, first, *numbers)
 
     return kernel
 
@@ -205,7 +209,7 @@ def _expert_stage(turned: float) -> Kernel:
     def kernel(spread, order_holds, pp, virtual_pipeline_size, layers, first, last, *numbers):
         chunk = _chunk(pp, virtual_pipeline_size, layers, first, last)
         fullest = fullest_stage(MIXTURE, pp, turned, chunk, first, *numbers)
-        some = layers_of_kind(MIXTURE, 0.0, 1.0, 1.0, 0.0, *numbers) > 0.0
+        some = _all_layers(MIXTURE, *numbers) > 0.0
         return xp.where((order_holds > 0.0) & some, fullest, spread)
 
     return kernel
