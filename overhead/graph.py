@@ -22,6 +22,7 @@ import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Protocol
 
 from overhead.arrays import xp
@@ -157,7 +158,8 @@ class Builder:
             items = frozenset((*self.labels.items(), *self.given.items(), *self.defaults.items()))
             self.graph.first = self.graph.first or items
             self.apart = items ^ self.graph.first
-        self._apart = bits(name for name, _ in self.apart)
+        self._items = [(bits(item[:1]), item) for item in self.apart]
+        self._apart = reduce(operator.or_, (bit for bit, _ in self._items), 0)
         self._views: dict[int, int] = {}
         self._scopes: dict[tuple[Any, ...], Builder] = {}
         # Labels as they are, and of given quantities whether they are: in a circle they come again.
@@ -193,7 +195,7 @@ class Builder:
         apart = seen & self._apart
         view = self._views.get(apart)
         if view is None:
-            items = frozenset(item for item in self.apart or () if bits(item[:1]) & apart)
+            items = frozenset(item for bit, item in self._items if bit & apart)
             view = self._views[apart] = self.graph.views.setdefault(items, len(self.graph.views))
         return view
 

@@ -276,25 +276,26 @@ def _kinds(numbers: tuple[Array, ...]) -> Array:
 def layers_of_kind(
     kind: Number,
     index: Number,
-    other: Number,
+    mirrored: Number,
     period: Number,
     chunk: Number,
     ahead: Number,
     *numbers: Array,
 ) -> Array:
-    """Return how many layers of a kind are in every `period`-th chunk from two on, together.
+    """Return how many layers of a kind are in every `period`-th chunk from one of that index on.
 
     The layers' kinds are digits of base 4 in `numbers`; in the first chunk places are taken ahead.
+    If `mirrored`, those of the index as far from a period's end are counted as well.
     """
 
-    def counted(kind, index, other, period, chunk, ahead, *numbers):
+    def counted(kind, index, mirrored, period, chunk, ahead, *numbers):
         of_kind = _kinds(numbers) == kind
         places = np.flatnonzero(of_kind.any(axis=0))
         own = np.floor((places + ahead) / np.maximum(chunk, 1.0)) % period
-        held = (own == index) + 1.0 * (own == other)
+        held = (own == index) + 1.0 * ((own == period - 1.0 - index) & (mirrored > 0.0))
         return (held * of_kind[:, places]).sum(axis=1)
 
-    return _once(counted, kind, index, other, period, chunk, ahead, *numbers)
+    return _once(counted, kind, index, mirrored, period, chunk, ahead, *numbers)
 
 
 @named()

@@ -23,7 +23,7 @@ NUMBERS = tuple(name for name in VOCABULARY.tables["features"] if name.startswit
 KINDS = (LINEAR, ATTENTION, MIXTURE)
 LETTERS = {"L": LINEAR, "M": LINEAR, "*": ATTENTION, "E": MIXTURE}
 MOST = LAYERS_A_NUMBER * len(NUMBERS)
-STATED, ORDERED = {"order": "stated"}, {"order": "followed"}
+ORDERED = {"order": "followed"}
 SPREAD = {"order": "spread"}
 TURNED = {**ORDERED, "schedule": "|".join(FOLDED), "shapes": "known"}
 STAGES = ("first_stage", "second_stage", "expert_stage", "last_stage")
@@ -54,7 +54,9 @@ def of_stage(returns: str, of: str, stage: str, when: Mapping[str, str] | None =
     place, labels = {"stage": stage}, dict(when or {})
     call(returns=returns, of=of, bind=place, when=labels)
     share = {"linear_attention_fraction": f"{stage}_linear_fraction"}
-    call(returns=returns, of=of, bind=place | share, labels=ORDERED, when=labels | STATED)
+    # A stage's memory has another one's in it: recomputed layers are as many in all stages.
+    call(returns=returns, of=of, bind=place | share, labels=ORDERED,
+         when=labels | {"order": "stated|followed"})  # fmt: skip
 
 
 for _stage in STAGES:
@@ -74,8 +76,7 @@ CUT = ("pp", "virtual_pipeline_size", "pipeline_layers", "embedding_layer_weight
 
 
 def _all_layers(kind, *numbers):
-    # In even chunks, and in odd ones
-    return layers_of_kind(kind, 0.0, 1.0, 2.0, 1.0, 0.0, *numbers)
+    return layers_of_kind(kind, 0.0, 0.0, 1.0, 1.0, 0.0, *numbers)
 
 
 def _agrees(layers, linear_layers, separate_moe_layers, *numbers):
@@ -98,8 +99,8 @@ def _held(kind: float) -> Kernel:
 
     def kernel(stage, weight_copies, pp, virtual_pipeline_size, layers, first, last, *numbers):
         chunk = _chunk(pp, virtual_pipeline_size, layers, first, last)
-        other = xp.where(weight_copies > 1.0, pp - 1.0 - stage, stage)
-        return layers_of_kind(kind, stage, other, pp, chunk, first, *numbers) / 2.0
+        copied = xp.where(weight_copies > 1.0, 1.0, 0.0)
+        return layers_of_kind(kind, stage, copied, pp, chunk, first, *numbers) / (1.0 + copied)
 
     return kernel
 
@@ -109,8 +110,7 @@ def _turned(kind: float) -> Kernel:
 
     def kernel(stage, pp, virtual_pipeline_size, layers, first, last, *numbers):
         chunk = _chunk(pp, virtual_pipeline_size, layers, first, last)
-        chunks = 2.0 * pp
-        return layers_of_kind(kind, stage, chunks - 1.0 - stage, chunks, chunk, first, *numbers)
+        return layers_of_kind(kind, stage, 1.0, 2.0 * pp, chunk, first, *numbers)
 
     return kernel
 
@@ -183,7 +183,6 @@ alias("stage_linear_fraction", "linear_attention_fraction", "Mean of all layers"
 
 @formula(returns="stage_linear_fraction", when=ORDERED, **SOURCE)
 def ordered_linear_fraction(
-    linear_attention_fraction,
     order_holds,
     layers,
     linear_layers,
@@ -199,7 +198,7 @@ def ordered_linear_fraction(
     attention = spread_layers * others / xp.maximum(layers, 1.0) + beyond
     own = xp.maximum(stage_layers - attention, 0.0) / xp.maximum(stage_layers, 1.0)
     known = (order_holds > 0.0) & (stage_layers >= 1.0)
-    return xp.where(known, xp.minimum(own, 1.0), linear_attention_fraction)
+    return xp.minimum(xp.where(known, own, linear_layers / xp.maximum(layers, 1.0)), 1.0)
 
 
 # The stage between the ends that has most separate mixtures: it may be the fullest.

@@ -137,7 +137,7 @@ def test_kinds_in_a_stage_are_those_that_stand_there(schedule: str, chunks: int)
 def test_the_stage_with_most_mixtures_is_a_candidate() -> None:
     numbers = tuple(map(np.asarray, numbers_of("EMMMEEMMEMEEEMMM").values()))
     stages = np.arange(4.0)
-    counts = layers_of_kind(3.0, stages, stages, 4.0, 4.0, 0.0, *numbers) / 2.0
+    counts = layers_of_kind(3.0, stages, 0.0, 4.0, 4.0, 0.0, *numbers)
     np.testing.assert_array_equal(counts, [1.0, 2.0, 3.0, 1.0])
     assert fullest_stage(3.0, np.asarray(4.0), 0.0, 4.0, 0.0, *numbers) == 2.0
     assert fullest_stage(3.0, np.asarray(2.0), 0.0, 8.0, 0.0, *numbers) == 1.0
