@@ -234,9 +234,36 @@ def _sum_up(
 
 # Digits of base 4 in a number that says the kinds of as many layers, exact in doubles.
 LAYERS_A_NUMBER = 26
+DIGITS = 4.0 ** np.arange(LAYERS_A_NUMBER)
 # Combinations of values that are worked on at once.
 ROWS = 1024
+# Whole numbers up to here are exact in doubles.
+EXACT = 2.0**53
 Number = Array | float
+
+
+def _codes(column: Array) -> tuple[Array, float]:
+    """Return whole numbers from 0 on that tell a column's values apart, and what they are below."""
+    least, most = column.min(initial=0.0), column.max(initial=0.0)
+    if most - least < ROWS and (column == np.floor(column)).all():
+        return column - least, float(most - least) + 1.0
+    own = np.unique(column)
+    return np.searchsorted(own, column), float(own.size)
+
+
+def _combinations(columns: list[Array]) -> tuple[Array, Array]:
+    """Return a row for each combination of columns' values, and which combination rows have."""
+    code, below = np.zeros(len(columns[0])), 1.0
+    for column in columns:
+        own, span = _codes(column)
+        if below * span > EXACT:
+            code, below = _codes(code)
+        code, below = code * span + own, below * span
+    known = np.unique(code)
+    places = np.searchsorted(known, code)
+    rows = np.empty(known.size, dtype=np.int64)
+    rows[places] = np.arange(len(code))
+    return rows, places
 
 
 def _once(function: Callable[..., Array], *values: Number) -> Array:
@@ -245,17 +272,13 @@ def _once(function: Callable[..., Array], *values: Number) -> Array:
     The function takes columns with a row a combination, and gives the rows' values.
     """
     given = [np.asarray(value, dtype=np.float64) for value in values]
+    if all(one.size == 1 for one in given):
+        shape = (1,) * max(one.ndim for one in given)
+        return function(*(one.reshape(1, 1) for one in given)).reshape(shape)
     shape = np.broadcast_shapes(*map(np.shape, given))
     full = [one if one.size == 1 else np.broadcast_to(one, shape) for one in given]
     columns = [one.reshape(-1, 1) for one in full]
-    varying = [one[:, 0] for one in columns if len(one) != 1]
-    if not varying:
-        return np.broadcast_to(function(*columns), (1,)).reshape(shape)
-    order = np.lexsort(varying)
-    changes = [np.diff(one[order], prepend=np.nan) != 0.0 for one in varying]
-    fresh = np.logical_or.reduce(changes)
-    rows, places = order[fresh], np.empty_like(order)
-    places[order] = np.cumsum(fresh) - 1
+    rows, places = _combinations([one[:, 0] for one in columns if len(one) != 1])
     found = np.empty(rows.size)
     for begin in range(0, rows.size, ROWS):
         some = rows[begin : begin + ROWS]
@@ -267,9 +290,17 @@ def _once(function: Callable[..., Array], *values: Number) -> Array:
 
 def _kinds(numbers: tuple[Array, ...]) -> Array:
     """Return the kinds that columns of numbers say, one after the other in a row."""
-    places = 4.0 ** np.arange(LAYERS_A_NUMBER)
-    each = np.broadcast_arrays(*(np.floor(number / places) % 4.0 for number in numbers))
-    return np.concatenate(each, axis=1)
+    stated = np.hstack(np.broadcast_arrays(*numbers))
+    return np.floor(stated[:, :, np.newaxis] / DIGITS).reshape(len(stated), -1) % 4.0
+
+
+def _placed(
+    kind: Array, chunk: Array, ahead: Array, numbers: tuple[Array, ...]
+) -> tuple[Array, Array]:
+    """Return which of the layers that any row has of a kind rows have, and in which chunk."""
+    of_kind = _kinds(numbers) == kind
+    places = np.flatnonzero(of_kind.any(axis=0))
+    return of_kind[:, places], np.floor((places + ahead) / np.maximum(chunk, 1.0))
 
 
 @named()
@@ -289,11 +320,10 @@ def layers_of_kind(
     """
 
     def counted(kind, index, mirrored, period, chunk, ahead, *numbers):
-        of_kind = _kinds(numbers) == kind
-        places = np.flatnonzero(of_kind.any(axis=0))
-        own = np.floor((places + ahead) / np.maximum(chunk, 1.0)) % period
-        held = (own == index) + 1.0 * ((own == period - 1.0 - index) & (mirrored > 0.0))
-        return (held * of_kind[:, places]).sum(axis=1)
+        of_kind, own = _placed(kind, chunk, ahead, numbers)
+        own = own % period
+        held = 1.0 * (own == index) + ((own == period - 1.0 - index) & (mirrored > 0.0))
+        return (held * of_kind).sum(axis=1)
 
     return _once(counted, kind, index, mirrored, period, chunk, ahead, *numbers)
 
@@ -308,10 +338,9 @@ def fullest_stage(
     """
 
     def fullest(kind, pp, turned, chunk, ahead, *numbers):
-        of_kind = _kinds(numbers) == kind
-        places = np.flatnonzero(of_kind.any(axis=0))
-        of_kind, period = of_kind[:, places], pp * (1.0 + turned)
-        stage = np.floor((places + ahead) / np.maximum(chunk, 1.0)) % period
+        of_kind, stage = _placed(kind, chunk, ahead, numbers)
+        period = pp * (1.0 + turned)
+        stage = stage % period
         stage = np.where(turned > 0.0, np.minimum(stage, period - 1.0 - stage), stage)
         between = of_kind & (stage > 0.0) & (stage < pp - 1.0)
         together = (stage[:, :, np.newaxis] == stage[:, np.newaxis]) & of_kind[:, np.newaxis]

@@ -143,6 +143,20 @@ def test_the_stage_with_most_mixtures_is_a_candidate() -> None:
     assert fullest_stage(3.0, np.asarray(2.0), 0.0, 8.0, 0.0, *numbers) == 1.0
 
 
+def test_layers_are_counted_in_every_cell() -> None:
+    """Models, stages and chunks of many cells, and none; what isn't whole is told apart, too."""
+    patterns = [load_model(name).pattern for name in (NANO, "qwen3.5-27b")]
+    said = np.array([list(numbers_of(one).values()) for one in patterns]).T[:, :, None]
+    stage, chunk = np.arange(3000.0) % 6.0, np.repeat([2.0, 3.5, 13.0], 1000)
+    found = layers_of_kind(2.0, stage, 0.0, 6.0, chunk, 1.0, *said)
+    for pattern, row in zip(patterns, found, strict=True):
+        for cell in (0, 7, 1004, 2999):
+            held = [(k + 1) // chunk[cell] % 6 == stage[cell] for k in range(len(pattern))]
+            own = [letter for letter, there in zip(pattern, held, strict=True) if there]
+            assert row[cell] == own.count("*")
+    assert layers_of_kind(2.0, stage[:0], 0.0, 6.0, 4.0, 0.0, *said[:, 0]).shape == (0,)
+
+
 @pytest.mark.parametrize("name", [one for one in model_names() if load_model(one).pattern])
 def test_an_order_has_as_many_of_each_kind_as_the_model(name: str) -> None:
     model = load_model(name)
@@ -193,6 +207,19 @@ def test_a_layer_s_quantity_can_be_given() -> None:
     rest = 1e6 + 2 * known["norm_parameters"]
     whole = (counts[1, 0] + counts[1, 1]) * rest + 6.0 * known["shared_rank_parameters"]
     assert at(more)["stage_parameters"] == pytest.approx(float(whole), rel=1e-12)
+
+
+def test_every_stage_recomputes_as_many_layers() -> None:
+    """What a stage's memory counts with is what is told of the model."""
+    given = plan(4, num_micro_batches=32.0, ep=4.0, memory_capacity=54e9)
+    given.pop("stage")
+    labels = {**features(given), **LABELS, "recompute": "block"}
+    known = Evaluation(given, labels)
+    layers = float(known["recompute_layers"])
+    assert 0.0 < layers < float(known["chunk_layers"])
+    told = Evaluation({**given, "recompute_layers": layers}, labels)
+    for stage in ("first", "second", "expert", "last"):
+        assert known[f"{stage}_stage_memory"] == told[f"{stage}_stage_memory"]
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 4, 8, 13])
