@@ -68,13 +68,13 @@ operation("tp_reduce_scatter", "reduce-scatter of TP block output", "reduce_scat
 operation("tp_weight_gather", "all-gather of saved TP input (wgrad)",
           "all_gather", backward=("sequence_parallel",), **GATHERED)  # fmt: skip
 
-# One layer and micro-batch: two blocks, or those of a mixture's layer.
+# One layer and micro-batch: a mixer's block, and one of its MLP or shared experts if it has any.
 
 OF_BLOCK = ("tp_all_reduce", "tp_all_gather", "tp_reduce_scatter")
 GATHERS_AGAIN = ("a gather's backward is a reduce_scatter, and the other way round",)
 MLP_ALONE = "of a layer's modules the MLP alone, or shared experts, are a block that is repeated"
 LACKING = dict.fromkeys(("recomputed_reductions", "recomputed_gathers"), MLP_ALONE)
-for _layer, _blocks in (("tp_layer", 2.0), ("tp_moe_layer", "moe_layer_blocks")):
+for _layer, _blocks in (("tp_layer", "dense_layer_blocks"), ("tp_moe_layer", "moe_layer_blocks")):
     _of: Factors = (_blocks,)
     added(f"{_layer}_forward_time", times(OF_BLOCK, "forward", factors=_of), **SPLIT)
     added(f"{_layer}_backward_time", times(OF_BLOCK, "backward", factors=_of),
@@ -84,7 +84,8 @@ for _layer, _blocks in (("tp_layer", 2.0), ("tp_moe_layer", "moe_layer_blocks"))
 added("tp_reduction_time", times(("tp_all_reduce", "tp_reduce_scatter"), "backward"),
       "Reduction time of TP block output, or of its input gradient", **SPLIT)  # fmt: skip
 # Of recomputed modules the MLP of a dense layer is a block, and shared experts are one.
-added("tp_layer_recompute_time", times(OF_BLOCK, "forward", factors=("recompute_mlp",)),
+added("tp_layer_recompute_time",
+      times(OF_BLOCK, "forward", factors=("recompute_mlp", ("dense_layer_blocks", -1.0))),
       lacks=LACKING, when={"recompute": "selective"}, **SPLIT)  # fmt: skip
 added("tp_moe_layer_recompute_time",
       times(OF_BLOCK, "forward", factors=("recomputed_shared_experts", ("moe_layer_blocks", -1.0))),

@@ -50,12 +50,18 @@ def recomputed_shared_experts(recompute_moe, recompute_shared_experts):
 
 @formula(assumes=("the mean of all blocks",), **MODULES)
 def recomputed_blocks(
-    recompute_mlp, dense_mlp_layers, recomputed_shared_experts, moe_layer_blocks, moe_layers
+    recompute_mlp,
+    dense_layer_blocks,
+    dense_mlp_layers,
+    recomputed_shared_experts,
+    moe_layer_blocks,
+    moe_layers,
 ):
     """Fraction of TP blocks in recomputed modules."""
-    blocks = 2.0 * dense_mlp_layers + moe_layer_blocks * moe_layers
-    shared = recomputed_shared_experts * xp.maximum(moe_layer_blocks - 1.0, 0.0) * moe_layers
-    return (recompute_mlp * dense_mlp_layers + shared) / xp.maximum(blocks, 1.0)
+    blocks = dense_layer_blocks * dense_mlp_layers + moe_layer_blocks * moe_layers
+    dense = recompute_mlp * (dense_layer_blocks - 1.0) * dense_mlp_layers
+    shared = recomputed_shared_experts * (moe_layer_blocks - 1.0) * moe_layers
+    return (dense + shared) / xp.maximum(blocks, 1.0)
 
 
 constant("recomputed_blocks", 0.0, when=UNKNOWN)
@@ -115,6 +121,15 @@ def max_stage_moe_layers(penultimate_stage_moe_layers, last_stage_moe_layers):
     return xp.maximum(penultimate_stage_moe_layers, last_stage_moe_layers)
 
 
+@formula(**BLOCKS)
+def dense_layer_blocks(ffn_size):
+    """TP blocks per dense layer: attention, and an MLP if it has one."""
+    return xp.where(ffn_size > 0.0, 2.0, 1.0)
+
+
+constant("dense_layer_blocks", 2.0, "Unknown shapes: a layer has an MLP", when=UNKNOWN, **BLOCKS)
+
+
 @formula(assumes=("routed experts are no tensor-parallel block",), **BLOCKS)
 def moe_layer_blocks(shared_ffn_size):
     """TP blocks per MoE layer: attention, and shared experts."""
@@ -122,9 +137,9 @@ def moe_layer_blocks(shared_ffn_size):
 
 
 @formula(**BLOCKS)
-def stage_tp_blocks(stage_mlp_layers, moe_layer_blocks, stage_moe_layers):
-    """TP blocks per stage: attention and MLP of each dense layer."""
-    return 2.0 * stage_mlp_layers + moe_layer_blocks * stage_moe_layers
+def stage_tp_blocks(dense_layer_blocks, stage_mlp_layers, moe_layer_blocks, stage_moe_layers):
+    """TP blocks per stage: attention, and MLP or shared experts, of each layer."""
+    return dense_layer_blocks * stage_mlp_layers + moe_layer_blocks * stage_moe_layers
 
 
 @formula(
@@ -152,10 +167,10 @@ constant("max_stage_moe_layers", 0.0, when=UNKNOWN)
 
 
 @formula(**BLOCKS)
-def all_tp_blocks(dense_mlp_layers, moe_layer_blocks, moe_layers, mtp_depths):
+def all_tp_blocks(dense_layer_blocks, dense_mlp_layers, moe_layer_blocks, moe_layers, mtp_depths):
     """TP blocks of all stages."""
-    further = mtp_depths * xp.where(moe_layers > 0.0, moe_layer_blocks, 2.0)
-    return 2.0 * dense_mlp_layers + moe_layer_blocks * moe_layers + further
+    further = mtp_depths * xp.where(moe_layers > 0.0, moe_layer_blocks, dense_layer_blocks)
+    return dense_layer_blocks * dense_mlp_layers + moe_layer_blocks * moe_layers + further
 
 
 @formula(returns="all_tp_blocks", when=UNKNOWN, **BLOCKS)

@@ -84,9 +84,8 @@ def _waited(
     overlap: Array,
     contention: Array,
     first: Array,
+    blocks: Array,
     second: Array | float = 0.0,
-    *,
-    blocks: Array | float = 2.0,
 ) -> Array:
     """Return what a layer waits for whose blocks' reductions run each beside one product."""
     behind = [exposed(reduction, overlap, product) for product in (first, second)]
@@ -95,17 +94,13 @@ def _waited(
     return blocks * split * gather + one + (blocks - 1.0) * other
 
 
-def _moe_waited(*taken):
-    *known, blocks = taken
-    return _waited(*known, blocks=blocks)
-
-
 _taken = ("sequence_parallel", "tp_all_gather_time", "tp_reduction_time", "tp_gradient_overlap",
           "overlap_slowdown", "qkv_weight_gradient_time")  # fmt: skip
-declare("dense_tp_waited_time", (*_taken, "mlp_up_weight_gradient_time"), _waited,
+declare("dense_tp_waited_time",
+        (*_taken, "dense_layer_blocks", "mlp_up_weight_gradient_time"), _waited,
         "TP communication of a dense layer not overlapped with wgrad",
         **LINEAR)  # fmt: skip
-declare("moe_tp_waited_time", (*_taken, "moe_layer_blocks"), _moe_waited,
+declare("moe_tp_waited_time", (*_taken, "moe_layer_blocks"), _waited,
         "TP communication of an MoE layer not overlapped with wgrad",
         **{**LINEAR, "assumes": (*LINEAR["assumes"], "reductions of shared experts do not "
                                                      "overlap")},
@@ -128,7 +123,7 @@ def _frozen(
     time: Array,
     inputs: Array,
     reduction: Array,
-    blocks: Array | float = 2.0,
+    blocks: Array,
 ) -> Array:
     # Of a frozen weight there is no gradient, beside whose product its input's could be added up
     reductions = blocks * reduction
@@ -143,9 +138,7 @@ FROZEN: dict[str, Any] = {
     " their own product",
     "when": {"tuning": "lora", "tp_mechanism": "efficiency"},
 }
-for _of, _layer, _blocks in (
-    ("dense", "tp_layer", ()), ("moe", "tp_moe_layer", ("moe_layer_blocks",)),
-):  # fmt: skip
+for _of, _layer in (("dense", "tp_layer"), ("moe", "tp_moe_layer")):
     _once = (f"{_layer}_forward_time", "tp_overlapped_fraction", f"{_of}_layer_matmul_forward_time")
     declare(f"{_of}_exposed_tp_forward_time", _once, exposed, **BOUND)
     _back = (
@@ -155,8 +148,8 @@ for _of, _layer, _blocks in (
     _weights = (f"{_layer}_gather_time", f"{_of}_tp_waited_time",
                 f"{_of}_layer_weight_gradient_time")  # fmt: skip
     declare(f"{_of}_exposed_tp_backward_time", (*_back, *_weights), _tp_backward, **BOUND)
-    declare(f"{_of}_exposed_tp_backward_time", (*_back, "tp_reduction_time", *_blocks), _frozen,
-            **FROZEN)  # fmt: skip
+    declare(f"{_of}_exposed_tp_backward_time",
+            (*_back, "tp_reduction_time", f"{_of}_layer_blocks"), _frozen, **FROZEN)  # fmt: skip
 
 
 # Context parallelism hides behind scores and values, those that a backward repeats as well; what

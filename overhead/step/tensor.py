@@ -12,7 +12,7 @@ from functools import reduce
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.communication.operation import Factors, added
+from overhead.communication.operation import WAYS, Factors, added, times
 from overhead.compute.matmul import LINEAR as PRODUCTS
 from overhead.compute.matmul import product_sizes
 from overhead.formula import call, declare, derived, product, total
@@ -191,41 +191,44 @@ for _mechanism, _treated in TREATMENTS.items():
 TP_NAMED = {"tp_mechanism": "|".join(LABELS["tp_mechanism"].values[1:])}
 
 
-# With a split sequence a layer exposes its blocks' pairs, and of a mixture what is sent for the
-# blocks beyond attention; with a whole one its reductions.  A backward also has what it repeats.
+# With a split sequence a layer exposes the pairs of its mixer and, if it has one, of its MLP; of a
+# mixture what is sent for shared experts; with a whole one its reductions.  A backward also has
+# what it repeats.
 
 
-def _layer(way: str, unhidden: str, *sent: str) -> list[Factors]:
+def _layer(way: str, unhidden: str, mlp: Mapping[str, list[Factors]]) -> list[Factors]:
     """Return what a layer exposes in one way, as terms of a sum."""
-    shared: Factors = ("sequence_parallel", ("moe_layer_blocks", -1.0), 0.5)
-    mlp = [(*shared, time) for time in sent] or [("sequence_parallel", f"mlp_tp_{way}_time")]
     return [
         ("sequence_parallel", f"attention_tp_{way}_time"),
-        *mlp,
+        *mlp[way],
         ("replicated_activations", unhidden),
     ]
 
 
-def _declare_exposed(of: str, layer: str, beyond: Mapping[str, tuple[str, ...]]) -> None:
-    """Declare what layers of one class expose; `beyond`: what is sent for blocks without pairs."""
-    kinds = ("matmul_forward", "input_gradient", "weight_gradient") if beyond else ()
+def _declare_exposed(
+    of: str, layer: str, mlp: Mapping[str, list[Factors]], assumes: tuple[str, ...] = ()
+) -> None:
+    """Declare what layers of one class expose; `mlp`: what they do behind the mixer."""
+    kinds = ("matmul_forward", "input_gradient", "weight_gradient") if assumes else ()
     lacking = [f"{of}_layer_{kind}_time" for kind in kinds]
-    said: dict[str, Any] = {"when": TP_NAMED, "assumes": (UNPAIRED,) if beyond else ()}
-    ways = {
-        "forward": f"{layer}_forward_time",
-        "backward": f"{of}_tp_waited_time",
-        "recompute": f"{layer}_recompute_time",
-    }
-    forward, backward, again = (_layer(way, ways[way], *beyond.get(way, ())) for way in ways)
+    said: dict[str, Any] = {"when": TP_NAMED, "assumes": assumes}
+    forward = _layer("forward", f"{layer}_forward_time", mlp)
+    backward = _layer("backward", f"{of}_tp_waited_time", mlp)
+    again = _layer("recompute", f"{layer}_recompute_time", mlp)
     added(f"{of}_exposed_tp_forward_time", forward,
           lacks=dict.fromkeys(lacking[:1], UNPAIRED), **said)  # fmt: skip
     added(f"{of}_exposed_tp_backward_time", backward + again,
           lacks=dict.fromkeys(lacking[1:], UNPAIRED), **said)  # fmt: skip
 
 
-_declare_exposed("dense", "tp_layer", {})
-_declare_exposed("moe", "tp_moe_layer", {
-    "forward": ("tp_layer_forward_time",),
-    "backward": ("tp_layer_backward_time", "tp_layer_gather_time"),
-    "recompute": ("tp_layer_recompute_time",),
+OF_MLP: Factors = ("sequence_parallel", ("dense_layer_blocks", -1.0))
+OF_SHARED: Factors = (("moe_layer_blocks", -1.0),)
+SENT = ("tp_all_gather", "tp_reduce_scatter")
+_declare_exposed("dense", "tp_layer", {
+    way: [(*OF_MLP, f"mlp_tp_{way}_time")] for way in (*WAYS, "recompute")
 })  # fmt: skip
+_declare_exposed("moe", "tp_moe_layer", {
+    "forward": times(SENT, "forward", factors=OF_SHARED),
+    "backward": times((*SENT, "tp_weight_gather"), "backward", factors=OF_SHARED),
+    "recompute": times(SENT, "recompute", factors=OF_SHARED),
+}, (UNPAIRED,))  # fmt: skip

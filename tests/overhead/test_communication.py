@@ -8,6 +8,7 @@ import pytest
 from overhead.communication.operation import DIMENSIONS
 from overhead.communication.totals import OPERATIONS
 from overhead.evaluation import Evaluation
+from sweeps.spec.catalog import load_model
 from tests.overhead.communication_cases import (
     GPT,
     LLAMA,
@@ -73,6 +74,25 @@ def test_tensor_parallelism_of_experts() -> None:
     shared = held({**MOE, "tp": 2, "shared_ffn_size": 512})
     assert float(shared["max_stage_tp_blocks"]) == 2 * 8
     assert float(shared["tp_moe_layer_gather_time"]) == float(shared["tp_layer_gather_time"])
+
+
+def test_tensor_parallelism_of_mixers_without_an_mlp() -> None:
+    """Nemotron 3 Nano: 23 Mamba-2, 6 of attention, 23 mixtures with shared experts: 52 blocks."""
+    shapes = load_model("nemotron-3-nano-30b-a3b").shapes
+    plan = {**shapes, "tp": 4, "sequence_length": 2048, "num_micro_batches": 3}
+    step = held(plan)
+    assert float(step["max_stage_tp_blocks"]) == float(step["all_tp_blocks"]) == 52
+    assert times(step, "tp_all_reduce_forward_count", "tp_all_reduce_backward_count") == (156, 156)
+    whole = 2 * 2048 * 2688
+    assert float(step["tp_communication_volume"]) == pytest.approx(312 * 2 * 3 / 4 * whole)
+    layers = times(step, "tp_layer_forward_time", "tp_moe_layer_forward_time")
+    once = float(step["tp_all_reduce_time"])
+    assert layers == pytest.approx((once, 2 * once))
+    assert 3 * (6 * layers[0] + 23 * layers[1]) == pytest.approx(156 * once)
+    # Sequence parallelism: of each block a gather and a reduce-scatter each way, and one more.
+    step = held({**plan, "sequence_parallel": 1})
+    assert counts(step)["tp_all_gather"] == counts(step)["tp_reduce_scatter"] == (156, 156)
+    assert counts(step)["tp_weight_gather"] == (0, 156)
 
 
 @pytest.mark.parametrize(

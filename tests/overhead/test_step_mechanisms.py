@@ -125,6 +125,28 @@ def test_a_mixture_pairs_its_attention_alone() -> None:
         assert float(values["moe_exposed_tp_forward_time"]) == pytest.approx(of_attention + rest)
 
 
+@pytest.mark.parametrize("recompute", ["none", "selective", "full", "full_early_stop", "per_op"])
+@pytest.mark.parametrize("kind", ["dense", "experts", "shared", "mixers"])
+def test_where_nothing_hides_layers_wait_for_all_that_is_sent(kind: str, recompute: str) -> None:
+    """Userbuffers beyond a node: all counts and times; of mixers alone, too, which have no MLP."""
+    model = {
+        "dense": LLAMA,
+        "experts": MIXTRAL,
+        "shared": DEEPSEEK,
+        "mixers": {**DEEPSEEK, "ffn_size": 0},
+    }[kind]
+    plan = {**PLAN, **model, "tp": 16, "pp": 1, "dp": 2, "ep": 2, "num_micro_batches": 3,
+            "recompute_moe": 1.0, "recompute_mlp": float(kind == "dense")}  # fmt: skip
+    values = evaluation(plan, tp_mechanism="userbuffers", recompute=recompute)
+    waited = [
+        float(values[f"middle_{layers}_layers"] * values[f"{of}_exposed_tp_{way}_time"])
+        for layers, of in (("mlp", "dense"), ("moe", "moe"))
+        for way in ("forward", "backward")
+    ]
+    passes = float(values["num_micro_batches"])
+    assert passes * sum(waited) == pytest.approx(float(values["tp_communication_time"]), rel=1e-12)
+
+
 def test_a_cut_that_loses_time_exposes_more() -> None:
     lost = np.array([0.0, 0.05, 0.2])
     values = evaluation({**PLAN, "chunking_slowdown": lost}, tp_mechanism="decomposed")
