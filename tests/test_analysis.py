@@ -187,6 +187,11 @@ def test_stages_of_layers_of_several_kinds_are_said_to_be_a_mean(
     assert found[:1] == [said][: bool(said)]
 
 
+def test_a_hybrid_s_order_is_told_in_letters(cli: Runner) -> None:
+    line = "analysis --model nemotron-3-nano-30b-a3b --num-gpus 8 --seq-len 4096 --verbose"
+    assert "layer_order_1 = MEMEM*EMEMEM*EMEMEM*EMEMEM" in " ".join(cli(line).out.split())
+
+
 def test_a_tree_algorithm(cli: Runner) -> None:
     base = "--topology switch --num-gpus 8 --dp 8 --params 7e9"
     plain = record(cli, base)["dp_communication_time_s"]

@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 from overhead.labels import LABELS
+from overhead.model.order import NUMBERS, pattern_of
 from overhead.quantity import VOCABULARY
 from sweeps.cli.sections import wrapped
 from sweeps.cli.typed import flag_of, folder_option, folders_of
@@ -221,6 +222,13 @@ def unused_lines(job: Job, named: Callable[[str], str] = flag_of) -> Iterator[st
         yield f"{UNUSED}: {', '.join(map(named, idle))}"
 
 
+def _said(name: str, constants: Mapping[str, float]) -> str:
+    """Return a value as text: of a part of a hybrid's order its letters."""
+    if name in NUMBERS and constants[name]:
+        return pattern_of({NUMBERS[0]: constants[name], "mamba": constants.get("mamba", 0.0)})
+    return format_quantity(constants[name], VOCABULARY[name].units)
+
+
 def taken_values(job: Job, *, absent: bool = False) -> dict[str, str]:
     """Return the values that weren't given and are used, as text; also those that are `absent`."""
     columns = {n: v for axis in job.program.grid.axes for n, v in axis.columns.items()}
@@ -234,7 +242,7 @@ def taken_values(job: Job, *, absent: bool = False) -> dict[str, str]:
         if name in job.program.labels:
             taken[name] = job.program.labels[name]
         elif name in constants:
-            taken[name] = format_quantity(constants[name], VOCABULARY[name].units)
+            taken[name] = _said(name, constants)
         elif name in columns:
             taken[name] = _several(name, columns[name])
         elif name in job.program.grid.columns:
