@@ -31,7 +31,7 @@ from tests.cli_runner import Runner
 from tests.page.script import needs_node, run_script
 from tests.page.test_page import kept_of, parts_of
 
-DENSE, EXPERTS = "llama3-70b", "deepseek-v3"
+DENSE, EXPERTS, HYBRID = "llama3-70b", "deepseek-v3", "nemotron-3-nano-30b-a3b"
 GALLERY = Path(__file__).parents[2] / "outputs" / "gallery"
 # Sets of labels, and rows of numbers: every cell is one plan.
 SETS, ROWS = {DENSE: 7, EXPERTS: 3}, {DENSE: 96, EXPERTS: 112}
@@ -111,6 +111,16 @@ def choices(model: str, sets: int, rows: int) -> tuple[dict[str, Any], dict[str,
 def test_what_the_page_computes_is_the_sweep(tmp_path: Path, model: str) -> None:
     labels, numbers = choices(model, SETS[model], ROWS[model])
     compare(tmp_path, {"model": model, "hardware": "dgx-h100"}, labels, numbers)
+
+
+@pytest.mark.thorough
+@needs_node
+def test_a_page_of_a_hybrid_is_the_sweep(tmp_path: Path) -> None:
+    """Its stages have the layers of their own; more chunks than one are in the schedules."""
+    labels, numbers = choices(HYBRID, 6, 32)
+    labels["schedule"] = ["one_f_one_b", "interleaved", "dual_pipe", "zero_bubble_v", "gpipe",
+                          "dual_pipe_v"]  # fmt: skip
+    compare(tmp_path, {"model": HYBRID, "hardware": "dgx-h100"}, labels, numbers)
 
 
 @pytest.mark.thorough

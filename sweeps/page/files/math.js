@@ -69,6 +69,34 @@ function never_drawn(total, marked, draws) {
   return share;
 }
 
+// In which chunks the layers of a kind are: digits of base 4, 26 in a number, with places ahead.
+function chunks_of_kind(kind, chunk, ahead, numbers) {
+  const found = [];
+  numbers.forEach((number, part) => {
+    for (let [place, rest] = [26 * part, number]; rest > 0; [place, rest] = [place + 1, F(rest / 4)])
+      if (rest % 4 === kind) found.push(F((place + ahead) / M(chunk, 1)));
+  });
+  return found;
+}
+
+function layers_of_kind(kind, index, mirrored, period, chunk, ahead, ...numbers) {
+  const places = chunks_of_kind(kind, chunk, ahead, numbers).map((one) => mod(one, period));
+  const held = places.filter((one) => one === index).length;
+  const other = places.filter((one) => one === period - 1 - index).length;
+  return held + (mirrored > 0 ? other : 0);
+}
+
+function fullest_stage(kind, pp, turned, chunk, ahead, ...numbers) {
+  const [period, held] = [pp * (1 + turned), new Map()];
+  for (const one of chunks_of_kind(kind, chunk, ahead, numbers)) {
+    const down = mod(one, period);
+    const stage = turned > 0 ? L(down, period - 1 - down) : down;
+    if (stage > 0 && stage < pp - 1) held.set(stage, (held.get(stage) ?? 0) + 1);
+  }
+  const most = M(...held.values());
+  return held.size ? L(...[...held.keys()].filter((one) => held.get(one) === most)) : L(pp - 1, 1);
+}
+
 // The same for all of a cluster's plans: what was asked last is known.
 function remembered(function_) {
   let [asked, found] = [[], NaN];
