@@ -220,6 +220,8 @@ def test_every_stage_recomputes_as_many_layers() -> None:
     told = Evaluation({**given, "recompute_layers": layers}, labels)
     for stage in ("first", "second", "expert", "last"):
         assert known[f"{stage}_stage_memory"] == told[f"{stage}_stage_memory"]
+    own = stage_memory(given, labels).peak_memory
+    assert float(known["peak_memory"]) == pytest.approx(float(own), rel=1e-13)
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 4, 8, 13])
