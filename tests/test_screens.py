@@ -324,6 +324,31 @@ def test_an_analysis_is_one_screen(cli: Runner, narrow: pytest.MonkeyPatch, line
     assert sum(one.startswith(("Defaults: ", "More: --show parts,memory,")) for one in lines) == 2
 
 
+@pytest.mark.thorough_cases("run ", "buy ", "tune ", "hops")
+@pytest.mark.parametrize("line", [
+    "collective --gpus 16 --message-size 1GiB --hardware dgx-h100",
+    "collective --gpus 8,16,32 --message-size 1KiB:1GiB:x1024 --hardware dgx-h100",
+    "collective --topology ring --N 2:101:+1 --M 1KiB",
+    "analysis --model llama3-8b,qwen3-32b --gpus 64:1024:x2 --tp 8 --seq-len 8k",
+    "overlap --compute 50ms --communication 10ms --efficiency 0.8",
+    "hops", "tune --model Qwen/Qwen3-32B --max-tp-size 4",
+    "buy --model llama3-70b --tokens 15T --days 30 --global-batch-size 16M --price 2.5",
+    "catalog", "catalog dgx-h100", "catalog megatron-lm", "catalog llama3-70b", "list",
+    "normal all_reduce --message-size 1KiB:8GiB:x16", "show step_time",
+    *(f"run {name} --no-plot" for name in (
+        "network-choice", "scale-up-domain", "models-on-machines", "design-space", "quickstart",
+        "all-reduce-algorithms", "bandwidth-what-if", "llama3-70b-plans",
+    )),
+])  # fmt: skip
+def test_a_screen_has_at_most_40_lines(
+    cli: Runner, narrow: pytest.MonkeyPatch, tmp_path: Path, line: str
+) -> None:
+    narrow.chdir(tmp_path)
+    lines = cli(line).out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("line", [PLAN, "plan --model deepseek-v3 --gpus 1024 --objective memory",
                                   "plan --model llama3-405b --gpus 8"])  # fmt: skip
