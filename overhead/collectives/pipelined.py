@@ -5,9 +5,11 @@ First come one chunk's phases, then the slowest dimension's phases for each furt
 
 from __future__ import annotations
 
+from typing import Any
+
 from overhead.arrays import xp
 from overhead.collectives.levels import HIERARCHY
-from overhead.formula import derived, product, total
+from overhead.formula import declare, derived, product, total
 
 PIPELINED = {"phases": "pipelined"}
 FLAT = {"shape": "flat", **PIPELINED}
@@ -27,66 +29,29 @@ def pipelined_chunks(phase_chunks, sequential_phases):
 
 # One chunk's phases on a dimension of a flat network, where all links are alike, or on a level.
 
-product("phase_1_latency_time", ("dimension_1_latency_count", "latency"), when=FLAT,
-        name="phase_1_latency_time")  # fmt: skip
-product("phase_1_latency_time", ("dimension_1_latency_count", "in_network_latency"),
-        when={**FLAT, "in_network": "yes"}, name="phase_1_in_network_latency_time")  # fmt: skip
-product("phase_1_latency_time", ("dimension_1_latency_count", "intra_latency"), when=LEVELS,
-        name="phase_1_intra_latency_time")  # fmt: skip
-product("phase_2_latency_time", ("dimension_2_latency_count", "latency"), when=FLAT,
-        name="phase_2_latency_time")  # fmt: skip
-product("phase_2_latency_time", ("dimension_2_latency_count", "inter_latency"), when=LEVELS,
-        name="phase_2_inter_latency_time")  # fmt: skip
-product("phase_3_latency_time", ("dimension_3_latency_count", "latency"), when=FLAT,
-        name="phase_3_latency_time")  # fmt: skip
-product("phase_3_latency_time", ("dimension_3_latency_count", "pod_latency"), when=LEVELS,
-        name="phase_3_pod_latency_time")  # fmt: skip
 
-
-@derived(
-    returns="phase_1_transfer_time",
-    inputs=("dimension_1_transfer_fraction", "pipelined_chunks", "serialization_time"),
-    name="phase_1_wire_time",
-    when=FLAT,
-)
-@derived(
-    returns="phase_1_transfer_time",
-    inputs=("dimension_1_transfer_fraction", "pipelined_chunks", "intra_serialization_time"),
-    name="phase_1_intra_wire_time",
-    when=LEVELS,
-)
-@derived(
-    returns="phase_2_transfer_time",
-    inputs=("dimension_2_transfer_fraction", "pipelined_chunks", "serialization_time"),
-    name="phase_2_wire_time",
-    when=FLAT,
-)
-@derived(
-    returns="phase_2_transfer_time",
-    inputs=("dimension_2_transfer_fraction", "pipelined_chunks", "inter_serialization_time"),
-    name="phase_2_inter_wire_time",
-    when=LEVELS,
-)
-@derived(
-    returns="phase_3_transfer_time",
-    inputs=("dimension_3_transfer_fraction", "pipelined_chunks", "serialization_time"),
-    name="phase_3_wire_time",
-    when=FLAT,
-)
-@derived(
-    returns="phase_3_transfer_time",
-    inputs=("dimension_3_transfer_fraction", "pipelined_chunks", "pod_serialization_time"),
-    name="phase_3_pod_wire_time",
-    when=LEVELS,
-)
-def chunk_transfer(transfer_fraction, pipelined_chunks, serialization_time):
-    """Transfer of one chunk's phases on one dimension."""
+def _chunk_transfer(transfer_fraction, pipelined_chunks, serialization_time):
     return transfer_fraction / pipelined_chunks * serialization_time
 
 
-total("phase_1_time", ("phase_1_latency_time", "phase_1_transfer_time"), when=PIPELINED)
-total("phase_2_time", ("phase_2_latency_time", "phase_2_transfer_time"), when=PIPELINED)
-total("phase_3_time", ("phase_3_latency_time", "phase_3_transfer_time"), when=PIPELINED)
+TRANSFER = "Transfer of one chunk's phases on one dimension"
+for _phase, _dimension, _level in (
+    ("phase_1", "dimension_1", "intra_"),
+    ("phase_2", "dimension_2", "inter_"),
+    ("phase_3", "dimension_3", "pod_"),
+):
+    for _when, _of in ((FLAT, ""), (LEVELS, _level)):
+        _latency = (f"{_dimension}_latency_count", f"{_of}latency")
+        product(f"{_phase}_latency_time", _latency, when=_when, name=f"{_phase}_{_of}latency_time")
+        _sent = (f"{_dimension}_transfer_fraction", "pipelined_chunks", f"{_of}serialization_time")
+        declare(f"{_phase}_transfer_time", _sent, _chunk_transfer, TRANSFER, when=_when)
+    total(f"{_phase}_time", (f"{_phase}_latency_time", f"{_phase}_transfer_time"), when=PIPELINED)
+product(
+    "phase_1_latency_time",
+    ("dimension_1_latency_count", "in_network_latency"),
+    when={**FLAT, "in_network": "yes"},
+    name="phase_1_in_network_latency_time",
+)
 
 
 def _slowest(phase_1_time, phase_2_time, phase_3_time):
@@ -169,12 +134,10 @@ def pipelined_bandwidth_time(
     return two + phase_3_passes * phase_3_transfer_time
 
 
-product("intra_time", ("phase_1_passes", "phase_1_time"), name="pipelined_intra_time",
-        assumes=ON_THE_PATH, when=LEVELS)  # fmt: skip
-product("inter_time", ("phase_2_passes", "phase_2_time"), name="pipelined_inter_time",
-        assumes=ON_THE_PATH, when=LEVELS)  # fmt: skip
-product("pod_time", ("phase_3_passes", "phase_3_time"), name="pipelined_pod_time",
-        assumes=ON_THE_PATH, when=LEVELS)  # fmt: skip
+ON_LEVELS: dict[str, Any] = {"assumes": ON_THE_PATH, "when": LEVELS}
+product("intra_time", ("phase_1_passes", "phase_1_time"), name="pipelined_intra_time", **ON_LEVELS)
+product("inter_time", ("phase_2_passes", "phase_2_time"), name="pipelined_inter_time", **ON_LEVELS)
+product("pod_time", ("phase_3_passes", "phase_3_time"), name="pipelined_pod_time", **ON_LEVELS)
 
 
 @derived(assumes=ON_THE_PATH, when=PIPELINED)

@@ -67,18 +67,18 @@ def recomputed_blocks(
 constant("recomputed_blocks", 0.0, when=UNKNOWN)
 
 
-WHOLE_LAYERS, OPERATORS = "full|full_early_stop|uniform", "per_op"
-# What of modules that are recomputed each repeats.
-for _returns, _wholly, _module in (
-    ("recomputed_gathers", f"{WHOLE_LAYERS}|{OPERATORS}", "recomputed_blocks"),
-    ("recomputed_reductions", "uniform", "recomputed_blocks"),
-    ("recomputed_exchanges", f"{WHOLE_LAYERS}|{OPERATORS}", "recompute_moe"),
-    ("recomputed_attentions", WHOLE_LAYERS, "recompute_core_attn"),
+OF_LAYERS = "full|full_early_stop|uniform|block"
+# What layers that are recomputed repeat, and what each of their modules does.
+for _returns, _methods, _module in (
+    ("recomputed_gathers", OF_LAYERS, "recomputed_blocks"),
+    ("recomputed_reductions", "uniform|block", "recomputed_blocks"),
+    ("recomputed_exchanges", OF_LAYERS, "recompute_moe"),
+    ("recomputed_attentions", OF_LAYERS, "recompute_core_attn"),
 ):
-    constant(_returns, 1.0, "Full recomputation", name=f"{_returns}_wholly",
-             when={"recompute": _wholly}, **REPEATED)  # fmt: skip
-    alias(_returns, "recomputed_fraction", when={"recompute": "block"}, **REPEATED)
+    alias(_returns, "recomputed_fraction", when={"recompute": _methods}, **REPEATED)
     alias(_returns, _module, when={"recompute": "selective"}, **MODULES)
+for _returns in ("recomputed_gathers", "recomputed_exchanges"):
+    constant(_returns, 1.0, "Full recomputation", when={"recompute": "per_op"}, **REPEATED)
 
 
 @formula(returns="recomputed_reductions", when={"recompute": "full|full_early_stop"}, **REPEATED)

@@ -497,7 +497,6 @@ for _class in quantities.CLASSES:
 # change from one to the other both do, which a norm of order 4 has.
 
 FORWARD = {"schedule": "forward_only"}
-LORA = {"tuning": "lora"}
 PRODUCTS = {
     "dense": ("qkv", "attention_output", "mlp_up", "mlp_down"),
     "moe": (
@@ -541,14 +540,8 @@ def _layer(of: str) -> None:
         ("layer_input_gradient", "input_gradient"),
         ("layer_weight_gradient", "weight_gradient"),
     ):
-        total(f"{of}_{returns}_time", [f"{each}_{kind}_time" for each in PRODUCTS[of]], **SUM)
-    for way, kind in (
-        ("layer_matmul_forward", "forward"),
-        ("layer_input_gradient", "input_gradient"),
-    ):
-        both = [*(f"{each}_{kind}_time" for each in PRODUCTS[of]), f"{of}_layer_adapter_time"]
-        total(f"{of}_{way}_time", both, name=f"adapted_{of}_{way}_time", when=LORA, **SUM)
-    alias(f"{of}_layer_weight_gradient_time", f"{of}_layer_adapter_time", when=LORA, **SUM)
+        products = [f"{each}_{kind}_time" for each in PRODUCTS[of]]
+        total(f"{of}_{returns}_time", [*products, f"{of}_layer_adapter_time"], **SUM)
     exchange = ("forward", "backward") if of == "moe" else ()
     exchanges = {kind: [f"exposed_ep_{kind}_time"] for kind in exchange}
     total(

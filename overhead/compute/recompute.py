@@ -30,8 +30,8 @@ PER_OP: dict[str, Any] = {
 }
 
 
-# What is repeated of whole layers' forwards: of all, of some, of a layer's modules.
-ALL = {"recompute": "full|full_early_stop|uniform"}
+# What is repeated of layers' forwards: of all or some layers as a whole, or of a layer's modules.
+ALL = {"recompute": "full|full_early_stop|uniform|block"}
 SOME, CHOSEN = {"recompute": "block"}, {"recompute": "selective"}
 PIECES = {"recompute": "full|full_early_stop|uniform|block|selective"}
 # Where forwards of whole layers are repeated, communication hides behind all products repeated.
@@ -49,21 +49,18 @@ BLOCK: dict[str, Any] = {
     "assumes": ("the mean of a chunk's layers",),
 }
 _again = "layer_attention_recompute_time"
-alias(_again, "attention_forward_time", when={"recompute": "full|uniform|full_early_stop"}, **PAPER)
-product(_again, ("recomputed_fraction", "attention_forward_time"), name=f"{_again}_of_some",
-        when=SOME, **BLOCK)  # fmt: skip
+product(_again, ("recomputed_fraction", "attention_forward_time"), when=ALL, **PAPER)
 product(_again, ("recompute_core_attn", "attention_forward_time"), name=f"{_again}_of_modules",
         when=CHOSEN, **MODULES)  # fmt: skip
 
 for _class in quantities.CLASSES:
     _again = f"{_class}_layer_recompute_time"
-    for _kind, _when in (("matmul", PRODUCTS_AGAIN[_class]), ("elementwise", ALL)):
-        _part, _whole = (
-            f"{_class}_layer_{_kind}_recompute_time",
-            f"{_class}_layer_{_kind}_forward_time",
-        )
-        alias(_part, _whole, when=_when, **PAPER)
-        product(_part, ("recomputed_fraction", _whole), name=f"{_part}_of_some", when=SOME, **BLOCK)
+    _part, _whole = f"{_class}_layer_matmul_recompute_time", f"{_class}_layer_matmul_forward_time"
+    alias(_part, _whole, when=PRODUCTS_AGAIN[_class], **PAPER)
+    product(_part, ("recomputed_fraction", _whole), name=f"{_part}_of_some", when=SOME, **BLOCK)
+    _part = f"{_class}_layer_elementwise_recompute_time"
+    _some = ("recomputed_fraction", f"{_class}_layer_elementwise_forward_time")
+    product(_part, _some, when=ALL, **PAPER)
     total(
         _again,
         (

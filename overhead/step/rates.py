@@ -92,17 +92,10 @@ total(
     assumes=("the LM head is not recomputed",),
     **AGAIN,
 )
-alias(
-    "recomputed_flops_per_token",
-    "layer_flops_per_token",
-    when={"recompute": "uniform"},
-    **AGAIN,
-)
 product(
     "recomputed_flops_per_token",
     ("recomputed_fraction", "layer_flops_per_token"),
-    name="recomputed_flops_per_token_of_some",
-    when={"recompute": "block"},
+    when={"recompute": "uniform|block"},
     **AGAIN,
 )
 

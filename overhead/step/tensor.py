@@ -7,7 +7,7 @@ by itself.  Only what sequence parallelism sends can hide: an all_reduce has no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
@@ -16,7 +16,6 @@ from overhead.communication.operation import WAYS, Factors, added, times
 from overhead.compute.matmul import LINEAR as PRODUCTS
 from overhead.compute.matmul import product_sizes
 from overhead.formula import call, declare, derived, product, total
-from overhead.labels import LABELS
 from overhead.overlap import mechanisms
 
 GATHER, SCATTER, AGAIN = "tp_all_gather_time", "tp_reduce_scatter_time", "tp_weight_gather_time"
@@ -125,8 +124,8 @@ declare("pair_exposed_time", ("tp", "pair_first_time", "step_matmul_time"), _bey
         **SOURCES["decomposed"])  # fmt: skip
 
 
-def _pair(product: str, kind: str, sent: str, pairing: str, mechanism: str) -> str:
-    """Declare what a product's collective adds to it; return its name."""
+def _pair(product: str, kind: str, sent: str, pairing: str, mechanism: str) -> None:
+    """Declare what a product's collective adds to it."""
     alone = {"step_matmul_time": f"{product}_{kind}_time", "sent_time": sent, "ranks": "tp"}
     labels = {"pairing": pairing}
     message = "tp_message_bytes" if sent == SCATTER else "tp_gather_message_bytes"
@@ -142,10 +141,8 @@ def _pair(product: str, kind: str, sent: str, pairing: str, mechanism: str) -> s
             "sm_bandwidth": f"{way}_sm_bandwidth",
             "launch_time": "matmul_min_time",
         }
-    exposed = f"{product}_{kind}_exposed_time"
-    call(returns=exposed, of="pair_exposed_time", bind=bind, labels=labels,
-         when={"tp_mechanism": mechanism})  # fmt: skip
-    return exposed
+    exposed, when = f"{product}_{kind}_exposed_time", {"tp_mechanism": mechanism}
+    call(returns=exposed, of="pair_exposed_time", bind=bind, labels=labels, when=when)
 
 
 # A block's pairs, and a layer's blocks.  Beside them a layer waits for what isn't paired: an
@@ -159,36 +156,30 @@ def _repeated(gathers, gather, reductions, scatter):
     return gathers * gather + reductions * scatter
 
 
-def _blocks(mechanism: str, treated: Sequence[Treatment]) -> None:
-    """Declare what each block exposes."""
-    when = {"tp_mechanism": mechanism}
-    found = {
-        (product, kind): _pair(product, kind, sent, pairing, mechanism)
-        for kind, products, sent, pairing in treated
-        for product in products
-    }
-    for block, products in BLOCKS.items():
-        ways = {
-            way: [n for (product, kind), n in found.items() if product in products
-                  and (kind == "forward") == (way == "forward")]
-            for way in ("forward", "backward")
-        }  # fmt: skip
-        for way, names in ways.items():
-            returns = f"{block}_tp_{way}_time"
-            total(returns, names, when=when, name=f"{returns}_{mechanism}")
-        gather, scatter = ways["forward"]
-        declare(
-            f"{block}_tp_recompute_time",
-            ("recomputed_gathers", gather, "recomputed_reductions", scatter),
-            _repeated,
-            when=when,
-        )
-
-
 for _mechanism, _treated in TREATMENTS.items():
-    _blocks(_mechanism, _treated)
+    for _kind, _products, _sent, _pairing in _treated:
+        for _product in _products:
+            _pair(_product, _kind, _sent, _pairing, _mechanism)
 
-TP_NAMED = {"tp_mechanism": "|".join(LABELS["tp_mechanism"].values[1:])}
+TP_NAMED = {"tp_mechanism": "|".join(TREATMENTS)}
+for _block, (_first, _last) in BLOCKS.items():
+    _gather, _scatter = f"{_first}_forward_exposed_time", f"{_last}_forward_exposed_time"
+    total(f"{_block}_tp_forward_time", (_gather, _scatter), when=TP_NAMED)
+    total(
+        f"{_block}_tp_backward_time",
+        (
+            f"{_last}_input_gradient_exposed_time",
+            f"{_first}_input_gradient_exposed_time",
+            f"{_first}_weight_gradient_exposed_time",
+        ),
+        when=TP_NAMED,
+    )
+    declare(
+        f"{_block}_tp_recompute_time",
+        ("recomputed_gathers", _gather, "recomputed_reductions", _scatter),
+        _repeated,
+        when=TP_NAMED,
+    )
 
 
 # With a split sequence a layer exposes the pairs of its mixer and, if it has one, of its MLP; of a
