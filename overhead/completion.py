@@ -262,7 +262,6 @@ def _ways(mechanism: str, given: Container[str]) -> dict[str, str]:
 
 # The label that holds of a model or a run where one of these quantities is given.
 FEATURES = {
-    "saving": ("staged", "staging_bandwidth"),
     "clock": ("limited", "power_limit"),
     "tuning": ("lora", "lora_rank"),
     "mixers": ("hybrid", "linear_layers"),
@@ -270,7 +269,6 @@ FEATURES = {
     "selection": ("indexed", "index_heads"),
     "stashing": ("host", "activation_offload", "offloaded_layers"),
     "updating": ("host", "optimizer_offload"),
-    "packing": ("documents", "document_length"),
 }
 
 

@@ -216,7 +216,6 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "shapes": ("known", "unknown"),  # whether a model is more than a number of parameters
     "depth": ("unknown",),  # without layers
     "batched_by": ("tokens",),  # the global batch follows from a step's tokens
-    "saving": ("staged",),  # whether a checkpoint goes by way of the hosts' memory
     "clock": ("limited",),  # whether a limit of its power slows a GPU down
     "tuning": ("lora",),  # whether adapters alone are trained
     "mixers": ("hybrid",),  # whether some layers are said to have linear attention
@@ -225,7 +224,6 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "selection": ("indexed",),  # whether attention selects tokens by an indexer
     "stashing": ("host",),  # whether activations wait for their backward in the host's memory
     "updating": ("host",),  # whether the host updates weights, with the optimizer's states
-    "packing": ("documents",),  # whether attention stays within documents of a sequence
     "grid": ("given",),  # groups lie on a mesh or torus of given sides
     # From messages, at the rate of multiprocessors, or in parts at that rate
     "communication": ("messages", "sms", "split"),

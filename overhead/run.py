@@ -61,39 +61,34 @@ def checkpoint_flow_time(checkpoint_bytes, run_nodes, storage_bandwidth, total_s
 total("checkpoint_write_time", ("checkpoint_start_time", "checkpoint_flow_time"))
 
 
-@derived(assumes=("all computing waits until a checkpoint is written",))
-def checkpoint_stall_time(checkpoint_write_time):
-    """Time for which a checkpoint stops computing: all of its writing."""
-    return 1.0 * checkpoint_write_time
-
-
 @derived(
-    returns="checkpoint_stall_time",
-    assumes=("compute resumes when the part of each GPU is in host memory",),
-    when={"saving": "staged"},
+    assumes=(
+        "a staged checkpoint stops computing until the part of each GPU is in host memory, "
+        "another one until it is written",
+    )
 )
-def staged_stall_time(checkpoint_bytes, world_size, staging_bandwidth):
-    """Training stall per staged checkpoint: the copy to host memory."""
-    return checkpoint_bytes / (world_size * staging_bandwidth)
+def checkpoint_stall_time(checkpoint_write_time, checkpoint_bytes, world_size, staging_bandwidth):
+    """Time for which a checkpoint stops computing."""
+    staged = staging_bandwidth > 0.0
+    copied = checkpoint_bytes / (world_size * xp.where(staged, staging_bandwidth, 1.0))
+    return xp.where(staged, copied, checkpoint_write_time)
 
 
-@formula(returns="checkpoint_interval", where="equation 37", **DALY)
-def best_interval(checkpoint_stall_time, mean_time_between_failures, step_time):
-    """Computing between two checkpoints: the best, and a step at least."""
+@formula(where="equation 37", **DALY)
+def checkpoint_interval(
+    checkpoint_stall_time,
+    mean_time_between_failures,
+    step_time,
+    checkpoint_write_time,
+    staging_bandwidth,
+):
+    """Computing between two checkpoints: the best, a step at least, and a staged one's writing."""
     share = checkpoint_stall_time / (2.0 * mean_time_between_failures)
     order = 1.0 + xp.sqrt(share) / 3.0 + share / 9.0
     young = xp.sqrt(2.0 * checkpoint_stall_time * mean_time_between_failures)
     best = xp.where(share < 1.0, young * order - checkpoint_stall_time, mean_time_between_failures)
-    return xp.maximum(best, step_time)
-
-
-@formula(returns="checkpoint_interval", where="equation 37", when={"saving": "staged"}, **DALY)
-def best_staged_interval(
-    checkpoint_stall_time, mean_time_between_failures, step_time, checkpoint_write_time
-):
-    """Computing between two staged checkpoints: the best, once the last one is written."""
-    best = best_interval(checkpoint_stall_time, mean_time_between_failures, step_time)
-    return xp.maximum(best, checkpoint_write_time)
+    writing = xp.where(staging_bandwidth > 0.0, checkpoint_write_time, 0.0)
+    return xp.maximum(xp.maximum(best, step_time), writing)
 
 
 total(

@@ -11,7 +11,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute import quantities
-from overhead.formula import alias, formula
+from overhead.formula import alias, declare, formula
 
 FUSED = "flash_1|flash_2|flash_3|cudnn"
 # Those that cut heads into tiles; the first generation, in Triton, takes them as they are.
@@ -207,58 +207,49 @@ def attention_scores(rank_tokens, sequence_length, heads, tp):
     return rank_tokens * sequence_length * (heads / tp)
 
 
-@formula(
-    returns="attention_forward_time",
-    assumes=(
+def _unfused(passes: float) -> Any:
+    """Return the kernel of one direction, in which scores are read or written so often."""
+
+    def time(
+        operations, unfused_efficiency, matmul_efficiency, output_matmul_flops,
+        attention_scores, activation_bytes, dropout, mask_bytes,
+        memory_efficiency, memory_bandwidth,
+    ):  # fmt: skip
+        rate = unfused_efficiency * (matmul_efficiency * output_matmul_flops)
+        each = passes * activation_bytes + dropout * (2.0 * activation_bytes + mask_bytes)
+        moved = attention_scores * each / (memory_efficiency * memory_bandwidth)
+        return operations / rate + moved
+
+    return time
+
+
+UNFUSED_TAKES = (
+    "unfused_efficiency", "matmul_efficiency", "output_matmul_flops", "attention_scores",
+    "activation_bytes", "dropout", "mask_bytes", "memory_efficiency", "memory_bandwidth",
+)  # fmt: skip
+ONE_MORE = "dropout is one kernel more"
+for _way, _passes, _words, _moved in (
+    (
+        "forward",
+        4.0,
+        "two GEMMs",
         "scores are written, softmax reads and writes them, the PV GEMM reads them",
-        "dropout is one kernel more",
     ),
-    lacks={"attention_slowdown": OF_PRODUCTS},
-    **KERNELS,
-)
-def unfused_attention_forward_time(
-    attention_forward_flops,
-    unfused_efficiency,
-    matmul_efficiency,
-    output_matmul_flops,
-    attention_scores,
-    activation_bytes,
-    dropout,
-    mask_bytes,
-    memory_efficiency,
-    memory_bandwidth,
-):
-    """Unfused attention time per layer, forward: two GEMMs and score traffic."""
-    rate = unfused_efficiency * (matmul_efficiency * output_matmul_flops)
-    each = 4.0 * activation_bytes + dropout * (2.0 * activation_bytes + mask_bytes)
-    moved = attention_scores * each / (memory_efficiency * memory_bandwidth)
-    return attention_forward_flops / rate + moved
-
-
-@formula(
-    returns="attention_backward_time",
-    assumes=(
+    (
+        "backward",
+        7.0,
+        "four GEMMs",
         "the gradient is read and written once as value gradient and twice as score gradient; "
         "softmax also reads its output",
-        "dropout is one kernel more",
     ),
-    lacks={"attention_slowdown": OF_PRODUCTS},
-    **KERNELS,
-)
-def unfused_attention_backward_time(
-    attention_backward_flops,
-    unfused_efficiency,
-    matmul_efficiency,
-    output_matmul_flops,
-    attention_scores,
-    activation_bytes,
-    dropout,
-    mask_bytes,
-    memory_efficiency,
-    memory_bandwidth,
 ):
-    """Unfused attention time per layer, backward: four GEMMs and score traffic."""
-    rate = unfused_efficiency * (matmul_efficiency * output_matmul_flops)
-    each = 7.0 * activation_bytes + dropout * (2.0 * activation_bytes + mask_bytes)
-    moved = attention_scores * each / (memory_efficiency * memory_bandwidth)
-    return attention_backward_flops / rate + moved
+    declare(
+        f"attention_{_way}_time",
+        (f"attention_{_way}_flops", *UNFUSED_TAKES),
+        _unfused(_passes),
+        f"Unfused attention time per layer, {_way}: {_words} and score traffic",
+        assumes=(_moved, ONE_MORE),
+        lacks={"attention_slowdown": OF_PRODUCTS},
+        name=f"unfused_attention_{_way}_time",
+        **KERNELS,
+    )

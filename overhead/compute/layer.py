@@ -187,93 +187,35 @@ def router_width(experts, expert_latent_size):
 # Casts of what the products take, where that is in fewer bytes than what is kept.
 
 
-def _cast(activation_bytes, matmul_input_bytes, elements):
-    both = (activation_bytes + matmul_input_bytes) * elements
-    return xp.where(matmul_input_bytes < activation_bytes, both, 0.0)
+def _cast(wide, narrow, share, attention_share, tokens, hidden, mlp, *attention, routed=0.0):
+    each = attention_share * sum(attention, hidden) + share * (hidden + mlp)
+    return xp.where(narrow < wide, (wide + narrow) * (tokens * each + routed), 0.0)
 
 
-@formula(**CASTS)
-def dense_cast_forward_bytes(
-    matmul_input_bytes,
-    activation_bytes,
-    low_precision_layer_fraction,
-    low_precision_attention_fraction,
-    rank_tokens,
-    hidden_size,
-    attention_width,
-    mlp_width,
+def _routed_cast(local_experts, tokens, expert_share, inner, outer, *others):
+    routed = expert_share * (local_experts * tokens * (outer + inner))
+    return _cast(*others, routed=routed)
+
+
+CAST_SHARES = (
+    "activation_bytes",
+    "matmul_input_bytes",
+    "low_precision_layer_fraction",
+    "low_precision_attention_fraction",
+    "rank_tokens",
+    "hidden_size",
+)
+CAST_EXPERTS = ("local_experts", "expert_tokens", "low_precision_expert_fraction")
+for _way, _what, _up, _attention in (
+    ("forward", "input", "", ("attention_width",)),
+    ("backward", "gradient", "_up", ("qkv_width", "latent_width")),
 ):
-    """HBM traffic of input casts, dense layer."""
-    mlp = low_precision_layer_fraction * (hidden_size + mlp_width)
-    each = low_precision_attention_fraction * (hidden_size + attention_width) + mlp
-    return _cast(activation_bytes, matmul_input_bytes, rank_tokens * each)
-
-
-@formula(**CASTS)
-def dense_cast_backward_bytes(
-    matmul_input_bytes,
-    activation_bytes,
-    low_precision_layer_fraction,
-    low_precision_attention_fraction,
-    rank_tokens,
-    hidden_size,
-    qkv_width,
-    latent_width,
-    mlp_up_width,
-):
-    """HBM traffic of gradient casts, dense layer."""
-    mlp = low_precision_layer_fraction * (hidden_size + mlp_up_width)
-    each = low_precision_attention_fraction * (hidden_size + qkv_width + latent_width) + mlp
-    return _cast(activation_bytes, matmul_input_bytes, rank_tokens * each)
-
-
-@formula(**CASTS)
-def moe_cast_forward_bytes(
-    matmul_input_bytes,
-    activation_bytes,
-    low_precision_layer_fraction,
-    low_precision_attention_fraction,
-    low_precision_expert_fraction,
-    rank_tokens,
-    hidden_size,
-    attention_width,
-    shared_width,
-    local_experts,
-    expert_tokens,
-    expert_width,
-    expert_hidden_size,
-):
-    """HBM traffic of input casts, MoE layer."""
-    shared = low_precision_layer_fraction * (hidden_size + shared_width)
-    each = low_precision_attention_fraction * (hidden_size + attention_width) + shared
-    routed = local_experts * expert_tokens * (expert_hidden_size + expert_width)
-    elements = rank_tokens * each + low_precision_expert_fraction * routed
-    return _cast(activation_bytes, matmul_input_bytes, elements)
-
-
-@formula(**CASTS)
-def moe_cast_backward_bytes(
-    matmul_input_bytes,
-    activation_bytes,
-    low_precision_layer_fraction,
-    low_precision_attention_fraction,
-    low_precision_expert_fraction,
-    rank_tokens,
-    hidden_size,
-    qkv_width,
-    latent_width,
-    shared_up_width,
-    local_experts,
-    expert_tokens,
-    expert_up_width,
-    expert_hidden_size,
-):
-    """HBM traffic of gradient casts, MoE layer."""
-    shared = low_precision_layer_fraction * (hidden_size + shared_up_width)
-    each = low_precision_attention_fraction * (hidden_size + qkv_width + latent_width) + shared
-    routed = local_experts * expert_tokens * (expert_hidden_size + expert_up_width)
-    elements = rank_tokens * each + low_precision_expert_fraction * routed
-    return _cast(activation_bytes, matmul_input_bytes, elements)
+    _mlp, _shared, _expert = (f"{_of}{_up}_width" for _of in ("mlp", "shared", "expert"))
+    _taken = (*CAST_SHARES, _mlp, *_attention)
+    _title = f"HBM traffic of {_what} casts"
+    declare(f"dense_cast_{_way}_bytes", _taken, _cast, f"{_title}, dense layer", **CASTS)
+    _taken = (*CAST_EXPERTS, _expert, "expert_hidden_size", *CAST_SHARES, _shared, *_attention)
+    declare(f"moe_cast_{_way}_bytes", _taken, _routed_cast, f"{_title}, MoE layer", **CASTS)
 
 
 # A router's kernels, one for scores and choice, one for the scores that a loss balances, and that

@@ -57,6 +57,11 @@ def _operations(rows, columns, depth, input_bytes, activation_bytes):
     return xp.asarray(2.0 * rows * (_padded(columns, TILE) * inner))
 
 
+def _moved(rows, columns, depth, input_bytes, result_bytes):
+    """Bytes of a product's inputs and of its result."""
+    return input_bytes * (rows * depth + depth * columns) + result_bytes * (rows * columns)
+
+
 @formula(**FORM)
 def matmul_time(
     matmul_m,
@@ -72,14 +77,11 @@ def matmul_time(
     memory_bandwidth,
 ):
     """GEMM time: minimum, K, FLOPs and bytes."""
-    result = matmul_m * matmul_n
-    inputs = matmul_m * matmul_k + matmul_k * matmul_n
-    moved = matmul_input_bytes * inputs + activation_bytes * result
+    taken = (matmul_m, matmul_n, matmul_k, matmul_input_bytes, activation_bytes)
     start = matmul_min_time + matmul_time_per_k * matmul_k
-    sizes = (matmul_m, matmul_n, matmul_k)
-    operations = _operations(*sizes, matmul_input_bytes, activation_bytes)
+    operations = _operations(*taken)
     worked = start + operations / (matmul_efficiency * peak_measured_matmul_flops)
-    time = worked + moved / (memory_efficiency * memory_bandwidth)
+    time = worked + _moved(*taken) / (memory_efficiency * memory_bandwidth)
     return xp.where(operations > 0.0, time, 0.0)
 
 
@@ -103,13 +105,10 @@ def grouped_matmul_time(
     memory_bandwidth,
 ):
     """Time of equal GEMMs in one grouped GEMM: one minimum time, and the work of each."""
-    result = matmul_m * matmul_n
-    inputs = matmul_m * matmul_k + matmul_k * matmul_n
-    moved = matmul_input_bytes * inputs + activation_bytes * result
-    sizes = (matmul_m, matmul_n, matmul_k)
-    operations = _operations(*sizes, matmul_input_bytes, activation_bytes)
+    taken = (matmul_m, matmul_n, matmul_k, matmul_input_bytes, activation_bytes)
+    operations = _operations(*taken)
     each = operations / (matmul_efficiency * peak_measured_matmul_flops)
-    each = each + moved / (memory_efficiency * memory_bandwidth)
+    each = each + _moved(*taken) / (memory_efficiency * memory_bandwidth)
     time = matmul_min_time + matmul_time_per_k * matmul_k + matmul_groups * each
     return xp.where(matmul_groups * operations > 0.0, time, 0.0)
 

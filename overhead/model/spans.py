@@ -35,18 +35,15 @@ def _attended(most, sequence):
     return xp.asarray(span * (1.0 - span / (2.0 * sequence)))
 
 
-alias("full_span", "sequence_length", "Tokens that attention stays within: the sequence",
-      **WINDOW)  # fmt: skip
+alias("document_length", "sequence_length", "Sequence length: one document per sequence")
 
 
 @formula(
-    returns="full_span",
     source=BRIDGE,
     where="docs/training/packed-sequences.md: sequence boundaries for attention",
     assumes=("documents are equally long, and as many as fill a sequence",),
-    when={"packing": "documents"},
 )
-def packed_whole_span(sequence_length, document_length):
+def full_span(sequence_length, document_length):
     """Tokens that attention stays within: its document of the sequence."""
     return xp.minimum(sequence_length, document_length)
 
