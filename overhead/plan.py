@@ -136,29 +136,20 @@ def hsdp_replica_size(dp, cp, hsdp_shard_size):
 
 
 constant("group_stride", 1.0, source=MEGATRON, where=ORDER, when={"group": "tp|etp"})
-alias("group_stride", "tp", source=MEGATRON, where=ORDER, when={"group": "cp|zero|hsdp_shard_size"})
-
-
-product("group_stride", ("tp", "cp"), "Distance in rank of neighbours in a data-parallel group",
-        source=MEGATRON, where=ORDER, when={"group": "dp"}, name="dp_stride")  # fmt: skip
-
-
-product("group_stride", ("tp", "hsdp_shard_size"),
-        "Distance in rank of neighbours that hold the same shard", source=MEGATRON, where=ORDER,
-        when={"group": "hsdp_replica"}, name="hsdp_replica_stride")  # fmt: skip
-
-
-product("group_stride", ("tp", "cp", "dp"),
-        "Distance in rank of neighbours in a pipeline: the ranks of a stage", source=MEGATRON,
-        where=ORDER, when={"group": "pp"}, name="pp_stride")  # fmt: skip
-
-
-alias("group_stride", "etp", source=MEGATRON, where=ORDER, when={"group": "ep"})
-
-
-product("group_stride", ("etp", "ep"),
-        "Rank stride of an expert DP group", source=MEGATRON,
-        where=ORDER, when={"group": "edp"}, name="edp_stride")  # fmt: skip
+# By group the sizes of what lies between neighbours.
+STRIDES = {
+    "cp|cp_inner|zero|shard|hsdp_shard_size": ("tp",),
+    "dp": ("tp", "cp"),
+    "pp": ("tp", "cp", "dp"),
+    "replica": ("tp", "shards"),
+    "hsdp_replica": ("tp", "hsdp_shard_size"),
+    "ep": ("etp",),
+    "edp|expert_shard": ("etp", "ep"),
+    "expert_replica": ("etp", "ep", "expert_shards"),
+}
+for _groups, _sizes in STRIDES.items():
+    _name, _when = f"{_groups.partition('|')[0]}_stride", {"group": _groups}
+    product("group_stride", _sizes, source=MEGATRON, where=ORDER, when=_when, name=_name)
 
 
 # On nodes.

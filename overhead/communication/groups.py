@@ -90,7 +90,6 @@ MIXED: dict[str, Any] = {
     " are neighbours",
 }
 alias("group_size", "ulysses_ranks", when=INNER, **MIXED)
-alias("group_stride", "tp", when=INNER, **MIXED)
 
 
 @formula(**MIXED)
@@ -147,24 +146,6 @@ def expert_shard_size(expert_shards):
 def expert_replica_size(edp, expert_shards):
     """Ranks that hold the same shard of experts."""
     return xp.ceil(edp / expert_shards)
-
-
-alias("group_stride", "tp", when={"group": "shard"})
-
-
-product("group_stride", ("tp", "shards"),
-        "Distance in rank of neighbours that hold the same shard of dense layers",
-        when={"group": "replica"}, name="replica_stride")  # fmt: skip
-
-
-product("group_stride", ("etp", "ep"),
-        "Rank stride of the shard group of expert states",
-        when={"group": "expert_shard"}, name="expert_shard_stride")  # fmt: skip
-
-
-product("group_stride", ("etp", "ep", "expert_shards"),
-        "Distance in rank of neighbours that hold the same shard of experts",
-        when={"group": "expert_replica"}, name="expert_replica_stride")  # fmt: skip
 
 
 # Pairs.

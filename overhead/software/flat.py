@@ -10,7 +10,7 @@ from functools import partial
 
 from overhead.arrays import xp
 from overhead.collectives.cost import several
-from overhead.formula import alias, formula, product
+from overhead.formula import alias, declare, formula, product
 from overhead.labels import LABELS, NO_LIBRARY
 
 # The labels under which forms hold.
@@ -19,7 +19,10 @@ PRICED = "|".join(name for name in LABELS["library"].values if name != NO_LIBRAR
 
 FLAT = {"shape": "flat", "library": PRICED}
 RING = {**FLAT, "form": "ring"}
-PAIRS = {**FLAT, "form": "pairs|message"}
+# Pairs, and rings and trees, have the same efficiencies on nodes.
+EXCHANGED = {"library": PRICED, "form": "pairs|message"}
+PATHS = {"library": PRICED, "form": "ring|tree"}
+PAIRS = {**FLAT, **EXCHANGED}
 NVLS = {**FLAT, "form": "nvls"}
 SCHEDULED = {**FLAT, "form": "schedule"}
 STEPWISE = {**FLAT, "form": "ring|schedule"}
@@ -44,56 +47,13 @@ def flat_step_latency(ranks, gpus_per_node, step_latency, inter_node_step_latenc
     return xp.where(ranks <= gpus_per_node, step_latency, inter_node_step_latency)
 
 
-alias("inner_step_latency", "step_latency", "Latency of a step, in a node", source=OWN,
-      when={**STEPWISE, "link": "intra"}, name="intra_step_latency")  # fmt: skip
-alias(
-    "inner_step_latency",
-    "inter_node_step_latency",
-    "Latency of a step, between nodes",
-    source=OWN,
-    when={**STEPWISE, "link": "inter"},
-    name="inter_step_latency",
-)
-alias(
-    "inner_efficiency",
-    "channel_efficiency",
-    "Achievable fraction of link bandwidth, intra-node",
-    source=OWN,
-    when={**STEPWISE, "link": "intra"},
-    name="intra_share",
-)
-alias(
-    "inner_efficiency",
-    "nic_efficiency",
-    "Achievable fraction of link bandwidth, inter-node",
-    source=OWN,
-    when={**STEPWISE, "link": "inter"},
-    name="inter_share",
-)
-alias(
-    "inner_efficiency",
-    "sendrecv_efficiency",
-    "Achievable fraction of link bandwidth for grouped send/recv",
-    source=OWN,
-    when=PAIRS,
-    name="flat_pair_share",
-)
-alias(
-    "inner_ll_rate_ratio",
-    "ll_rate_ratio",
-    "Rate of LL over that of Simple, of a ring",
-    source=OWN,
-    when=RING,
-    name="flat_ll_share",
-)
-alias(
-    "inner_ll_rate_ratio",
-    "sendrecv_ll_rate_ratio",
-    "Rate of LL over that of Simple, of an exchange of pairs",
-    source=OWN,
-    when=PAIRS,
-    name="flat_pair_ll_share",
-)
+for _link, _latency, _efficiency in (
+    ("intra", "step_latency", "channel_efficiency"),
+    ("inter", "inter_node_step_latency", "nic_efficiency"),
+):
+    _when = {**STEPWISE, "link": _link}
+    alias("inner_step_latency", _latency, source=OWN, when=_when)
+    alias("inner_efficiency", _efficiency, source=OWN, when=_when)
 
 
 @priced(returns="inner_efficiency", assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"})
@@ -102,14 +62,18 @@ def flat_share(ranks, gpus_per_node, channel_efficiency, nic_efficiency):
     return xp.where(ranks <= gpus_per_node, channel_efficiency, nic_efficiency)
 
 
+alias("inner_efficiency", "sendrecv_efficiency", source=OWN, when=EXCHANGED)
+alias("inner_ll_rate_ratio", "sendrecv_ll_rate_ratio", source=OWN, when=EXCHANGED)
+alias("inner_ll_rate_ratio", "ll_rate_ratio", source=OWN, when=PATHS)
+
+
 @priced(when=STEPWISE)
 def step_serialization_time(message_bytes, port_rate, inner_efficiency):
     """Message size / achieved link bandwidth."""
     return message_bytes / (port_rate * inner_efficiency)
 
 
-product("step_ramp_time", ("ramp_time", "inner_efficiency"), "Pipeline fill per step", source=OWN,
-        when=STEPWISE)  # fmt: skip
+product("step_ramp_time", ("ramp_time", "inner_efficiency"), source=OWN, when=STEPWISE)
 
 
 # Steps.
@@ -179,26 +143,18 @@ def flat_nvls_byte_time(sent_fraction, port_rate, nvls_efficiency):
     return sent_fraction / (port_rate * nvls_efficiency)
 
 
-@priced(
-    returns="ramp_square",
-    assumes=("a message is cut into the best number of chunks, which follow one another",),
-    when=STEPWISE,
-)
-def flat_ramp_square(ramp_time, transfer_fraction, port_rate):
-    """Pipeline fill of a ring, or of any schedule."""
-    return ramp_time * transfer_fraction / port_rate
+def _ramp(ramp, fraction, rate):
+    return ramp * fraction / rate
 
 
-@priced(returns="ramp_square", when=PAIRS)
-def flat_pair_ramp_square(sendrecv_ramp_time, transfer_fraction, port_rate):
-    """Pipeline fill of grouped send/recv."""
-    return sendrecv_ramp_time * transfer_fraction / port_rate
-
-
-@priced(returns="ramp_square", when=NVLS)
-def flat_nvls_ramp_square(nvls_ramp_time, sent_fraction, port_rate):
-    """Pipeline fill of NVLS."""
-    return nvls_ramp_time * sent_fraction / port_rate
+CHUNKED = ("a message is cut into the best number of chunks, which follow one another",)
+for _when, _ramp_time, _fraction in (
+    (STEPWISE, "ramp_time", "transfer_fraction"),
+    (PAIRS, "sendrecv_ramp_time", "transfer_fraction"),
+    (NVLS, "nvls_ramp_time", "sent_fraction"),
+):
+    _taken = (_ramp_time, _fraction, "port_rate")
+    declare("ramp_square", _taken, _ramp, source=OWN, assumes=CHUNKED, when=_when)
 
 
 @priced(

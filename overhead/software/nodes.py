@@ -6,25 +6,22 @@ wholly inside of nodes or wholly between them, so that both add up, as do phases
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from overhead.arrays import xp
 from overhead.collectives.cost import several
-from overhead.formula import alias, formula, product
+from overhead.formula import alias, declare, formula, product
 from overhead.quantity import Array
 from overhead.software.flat import OWN, PRICED, priced
 
 NODES = {"topology": "hierarchical", "library": PRICED}
 RING = {**NODES, "form": "ring"}
 TREE = {**NODES, "form": "tree"}
-NVLS_TREE = {**NODES, "form": "nvls_tree"}
 SHARP = {**NODES, "form": "sharp"}
 PAIRS = {**NODES, "form": "pairs"}
 MESSAGE = {**NODES, "form": "message"}
 SCHEDULED = {**NODES, "form": "schedule"}
-SLOWER = {**NODES, "form": "ring|tree|nvls_tree|sharp"}
-BOTH_WIRES = {**NODES, "form": "pairs|message|schedule"}
-PATHS = {**NODES, "form": "ring|tree"}
 
 
 def depth(total_nodes: Array) -> Array:
@@ -206,54 +203,12 @@ def phase_outer_bytes(
 # The shares of the rates that a library reaches.
 
 
-alias(
-    "inner_efficiency",
-    "channel_efficiency",
-    "Achievable fraction of port bandwidth for rings",
-    source=OWN,
-    when={**NODES, "form": "ring|schedule"},
-    name="ring_inner_share",
-)
-alias(
-    "inner_efficiency",
-    "sendrecv_efficiency",
-    "Achievable fraction of port bandwidth for send/recv",
-    source=OWN,
-    when={**NODES, "form": "pairs|message"},
-    name="pair_inner_share",
-)
-alias(
-    "outer_efficiency",
-    "nic_efficiency",
-    "Achievable fraction of NIC bandwidth for rings",
-    source=OWN,
-    when={**NODES, "form": "ring|message|schedule"},
-    name="ring_outer_share",
-)
-alias(
-    "outer_efficiency",
-    "sharp_efficiency",
-    "Achievable fraction of NIC bandwidth with SHARP",
-    source=OWN,
-    when=SHARP,
-    name="sharp_outer_share",
-)
-alias(
-    "inner_ll_rate_ratio",
-    "ll_rate_ratio",
-    "Rate of LL over that of Simple in nodes, of rings and trees",
-    source=OWN,
-    when=PATHS,
-    name="path_ll_share",
-)
-alias(
-    "inner_ll_rate_ratio",
-    "sendrecv_ll_rate_ratio",
-    "Rate of LL over that of Simple in nodes, of pairs",
-    source=OWN,
-    when={**NODES, "form": "pairs|message"},
-    name="pair_inner_ll_share",
-)
+for _returns, _of, _forms in (
+    ("inner_efficiency", "channel_efficiency", "ring|schedule"),
+    ("outer_efficiency", "nic_efficiency", "ring|message|schedule"),
+    ("outer_efficiency", "sharp_efficiency", "sharp"),
+):
+    alias(_returns, _of, source=OWN, when={**NODES, "form": _forms})
 
 
 product("inner_efficiency", ("channel_efficiency", "tree_chain_rate_ratio"),
@@ -267,111 +222,63 @@ def nvls_inner_share(nvls_efficiency, total_nodes, nvls_tree_rate_ratio):
     return nvls_efficiency * xp.where(total_nodes > 1.0, nvls_tree_rate_ratio, 1.0)
 
 
-product(
-    "outer_efficiency",
-    ("nic_efficiency", "tree_rate_ratio"),
-    "Achievable fraction of NIC bandwidth for trees",
-    source=OWN,
-    when={**NODES, "form": "tree|nvls_tree"},
-    name="tree_outer_share",
-)
-
-
-product("outer_efficiency", ("nic_efficiency", "inter_sendrecv_rate_ratio"),
-        "Achievable fraction of NIC bandwidth for send/recv", source=OWN, when=PAIRS,
-        name="pair_outer_share")  # fmt: skip
+for _form, _forms, _ratio in (
+    ("tree", "tree|nvls_tree", "tree_rate_ratio"),
+    ("pair", "pairs", "inter_sendrecv_rate_ratio"),
+):
+    _reached, _when = ("nic_efficiency", _ratio), {**NODES, "form": _forms}
+    product("outer_efficiency", _reached, source=OWN, when=_when, name=f"{_form}_outer_share")
 
 
 # Time of a byte: of the slower level, or of both.
 
 
-@priced(
-    returns="simple_byte_time",
-    assumes=("a ring or tree goes at the rate of its slowest link everywhere",),
-    when=SLOWER,
-)
-def slower_byte_time(inner_byte_time, inner_efficiency, outer_byte_time, outer_efficiency):
-    """Time of a byte with Simple: that of the slower level."""
-    return xp.maximum(inner_byte_time / inner_efficiency, outer_byte_time / outer_efficiency)
+def _slower_byte(inner, inner_efficiency, outer, outer_efficiency):
+    return xp.maximum(inner / inner_efficiency, outer / outer_efficiency)
 
 
-@priced(returns="simple_byte_time", when=BOTH_WIRES)
-def both_byte_times(inner_byte_time, inner_efficiency, outer_byte_time, outer_efficiency):
-    """Time of a byte with Simple: first inside nodes, then between them."""
-    return inner_byte_time / inner_efficiency + outer_byte_time / outer_efficiency
+def _both_bytes(inner, inner_efficiency, outer, outer_efficiency):
+    return inner / inner_efficiency + outer / outer_efficiency
 
 
-@priced(returns="ll_byte_time", when=PATHS)
-def slower_ll_byte_time(
-    inner_byte_time,
-    inner_efficiency,
-    inner_ll_rate_ratio,
-    outer_byte_time,
-    outer_efficiency,
-    inter_ll_rate_ratio,
+def _slower_ll_byte(inner, inner_efficiency, inner_ll, outer, outer_efficiency, outer_ll):
+    return _slower_byte(inner, inner_efficiency * inner_ll, outer, outer_efficiency * outer_ll)
+
+
+def _both_ll_bytes(inner, inner_efficiency, inner_ll, outer, outer_efficiency, outer_ll):
+    return _both_bytes(inner, inner_efficiency * inner_ll, outer, outer_efficiency * outer_ll)
+
+
+SLOWEST = ("a ring or tree goes at the rate of its slowest link everywhere",)
+IN_TURN = ("first inside nodes, then between them",)
+INNER, OUTER = ("inner_byte_time", "inner_efficiency"), ("outer_byte_time", "outer_efficiency")
+LL_BYTES = (*INNER, "inner_ll_rate_ratio", *OUTER, "inter_ll_rate_ratio")
+for _returns, _taken, _kernel, _forms, _assumes in (
+    ("simple_byte_time", (*INNER, *OUTER), _slower_byte, "ring|tree|nvls_tree|sharp", SLOWEST),
+    ("simple_byte_time", (*INNER, *OUTER), _both_bytes, "pairs|message|schedule", IN_TURN),
+    ("ll_byte_time", LL_BYTES, _slower_ll_byte, "ring|tree", SLOWEST),
+    ("ll_byte_time", LL_BYTES, _both_ll_bytes, "pairs|message", IN_TURN),
 ):
-    """Time of a byte with LL: that of the slower level."""
-    inner = inner_byte_time / (inner_efficiency * inner_ll_rate_ratio)
-    return xp.maximum(inner, outer_byte_time / (outer_efficiency * inter_ll_rate_ratio))
-
-
-@priced(returns="ll_byte_time", when={**NODES, "form": "pairs|message"})
-def both_ll_byte_times(
-    inner_byte_time,
-    inner_efficiency,
-    inner_ll_rate_ratio,
-    outer_byte_time,
-    outer_efficiency,
-    inter_ll_rate_ratio,
-):
-    """Time of a byte with LL: first inside nodes, then between them."""
-    inner = inner_byte_time / (inner_efficiency * inner_ll_rate_ratio)
-    return inner + outer_byte_time / (outer_efficiency * inter_ll_rate_ratio)
+    _when = {**NODES, "form": _forms}
+    declare(_returns, _taken, _kernel, source=OWN, assumes=_assumes, when=_when)
 
 
 # The ramp: inside of a node, or between nodes; of phases, both.
 
 
-@priced(returns="ramp_square", when=PATHS)
-def path_ramp_square(
-    total_nodes,
-    fabric_ramp_steps,
-    inter_node_step_latency,
-    outer_byte_time,
-    ramp_time,
-    inner_byte_time,
+def _ramp(total_nodes, fabric_ramp_steps, inter_node_step_latency, outer, ramp, inner):
+    between = fabric_ramp_steps * inter_node_step_latency * outer
+    return xp.where(total_nodes > 1.0, between, ramp * inner)
+
+
+for _forms, _outer, _ramp_time in (
+    ("ring|tree", "outer_byte_time", "ramp_time"),
+    ("nvls_tree|sharp", "simple_byte_time", "nvls_ramp_time"),
+    ("pairs|message", "outer_byte_time", "sendrecv_ramp_time"),
 ):
-    """Pipeline fill of rings and trees."""
-    between = fabric_ramp_steps * inter_node_step_latency * outer_byte_time
-    return xp.where(total_nodes > 1.0, between, ramp_time * inner_byte_time)
-
-
-@priced(returns="ramp_square", when={**NODES, "form": "nvls_tree|sharp"})
-def nvls_ramp_square(
-    total_nodes,
-    fabric_ramp_steps,
-    inter_node_step_latency,
-    simple_byte_time,
-    nvls_ramp_time,
-    inner_byte_time,
-):
-    """Pipeline fill of NVLS and of the inter-node part."""
-    between = fabric_ramp_steps * inter_node_step_latency * simple_byte_time
-    return xp.where(total_nodes > 1.0, between, nvls_ramp_time * inner_byte_time)
-
-
-@priced(returns="ramp_square", when={**NODES, "form": "pairs|message"})
-def pair_ramp_square(
-    total_nodes,
-    fabric_ramp_steps,
-    inter_node_step_latency,
-    outer_byte_time,
-    sendrecv_ramp_time,
-    inner_byte_time,
-):
-    """Pipeline fill of send/recv."""
-    between = fabric_ramp_steps * inter_node_step_latency * outer_byte_time
-    return xp.where(total_nodes > 1.0, between, sendrecv_ramp_time * inner_byte_time)
+    _between = ("total_nodes", "fabric_ramp_steps", "inter_node_step_latency", _outer)
+    _inside, _when = (_ramp_time, "inner_byte_time"), {**NODES, "form": _forms}
+    declare("ramp_square", (*_between, *_inside), _ramp, source=OWN, when=_when)
 
 
 @priced(
@@ -451,49 +358,37 @@ def tree_simple_fixed_time(
     return entry + 2.0 * (node_ranks - 1.0) * step + depth(total_nodes) * far
 
 
-@formula(
-    returns="simple_fixed_time",
-    source="nccl",
-    where="NVLS in nodes, trees between them",
-    when=NVLS_TREE,
-)
-def nvls_tree_fixed_time(
-    ranks,
-    node_ranks,
-    gpus_per_host,
-    nvls_time,
-    nvls_hosts_time,
-    total_nodes,
-    inter_node_step_latency,
-    simple_fabric_factor,
-):
-    """NVLS, and steps up a tree and down it."""
-    spans = xp.where(node_ranks > gpus_per_host, 1.0, 0.0)
-    inside = several(ranks) * (nvls_time + spans * nvls_hosts_time)
-    return inside + depth(total_nodes) * far_latency(inter_node_step_latency, simple_fabric_factor)
+def _nvls_fixed(steps: Callable[[Array], Array]) -> Callable[..., Array]:
+    """Return the kernel of NVLS in nodes, and so many steps between them."""
+
+    def time(ranks, node_ranks, gpus_per_host, nvls_time, hosts_time, total_nodes, latency, factor):
+        spans = xp.where(node_ranks > gpus_per_host, 1.0, 0.0)
+        inside = several(ranks) * (nvls_time + spans * hosts_time)
+        return inside + steps(total_nodes) * far_latency(latency, factor)
+
+    return time
 
 
-@formula(
-    returns="simple_fixed_time",
-    source="nccl",
-    where="NVLS in nodes, SHARP between them",
-    when=SHARP,
-)
-def sharp_fixed_time(
-    ranks,
-    node_ranks,
-    gpus_per_host,
-    nvls_time,
-    nvls_hosts_time,
-    total_nodes,
-    inter_node_step_latency,
-    simple_fabric_factor,
+for _form, _how, _steps in (
+    ("nvls_tree", "trees", depth),
+    ("sharp", "SHARP", lambda total_nodes: 2.0 * several(total_nodes)),
 ):
-    """NVLS, and a step to the switches between nodes and back."""
-    spans = xp.where(node_ranks > gpus_per_host, 1.0, 0.0)
-    inside = several(ranks) * (nvls_time + spans * nvls_hosts_time)
-    return inside + 2.0 * several(total_nodes) * far_latency(
-        inter_node_step_latency, simple_fabric_factor
+    declare(
+        "simple_fixed_time",
+        (
+            "ranks",
+            "node_ranks",
+            "gpus_per_host",
+            "nvls_time",
+            "nvls_hosts_time",
+            "total_nodes",
+            "inter_node_step_latency",
+            "simple_fabric_factor",
+        ),
+        _nvls_fixed(_steps),
+        source="nccl",
+        where=f"NVLS in nodes, {_how} between them",
+        when={**NODES, "form": _form},
     )
 
 
