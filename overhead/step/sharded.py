@@ -120,17 +120,8 @@ def exposed_non_layer_fraction(pp, tied_embeddings):
 
 
 def _pass(
-    layers: Array,
-    compute: Array,
-    gather: Array | float,
-    ends_gather: Array | float,
-    reduce: Array | float,
-    ends_reduce: Array | float,
-    leading: Array | float,
-    ahead: Array | float,
-    overlap: Array,
-    contention: Array,
-) -> Array:
+    layers, compute, gather, ends_gather, reduce, ends_reduce, leading, ahead, overlap, contention
+):
     """Return what a pass exposes that has the first layer's weights, and reduces its gradients."""
     between, inner = xp.maximum(layers - 1.0, 0.0), xp.maximum(layers - 2.0, 0.0)
     sent = _all_sent(layers, gather, ends_gather, reduce, ends_reduce)
@@ -140,13 +131,7 @@ def _pass(
     return _shown(sent, late, layers, compute, overlap, contention)
 
 
-def _all_sent(
-    layers: Array,
-    gather: Array | float,
-    ends_gather: Array | float,
-    reduce: Array | float,
-    ends_reduce: Array | float,
-) -> Array:
+def _all_sent(layers, gather, ends_gather, reduce, ends_reduce):
     """Return the time of all that a pass sends."""
     between = xp.maximum(layers - 1.0, 0.0)
     return (ends_gather + between * gather) + (ends_reduce + (reduce + between * reduce))
@@ -165,95 +150,63 @@ SHARED = (
 KEPT = "weights of the first layer are kept from the forward pass"
 
 
-@formula(
-    assumes=(
-        "the first gathering hides behind nothing",
-        "with none ahead each layer waits",
-        HIDDEN,
-    ),
-    **FSDP,
+def _declare_pass(returns: str, title: str, *parts: str | float, assumes: tuple[str, ...]) -> None:
+    """Declare what a pass exposes, from the quantities or numbers that `_pass` takes."""
+    taken = ("middle_layers", *parts, "sharded_overlap", "overlap_slowdown")
+    names = tuple(part for part in taken if isinstance(part, str))
+
+    def kernel(*values: Array) -> Array:
+        known = dict(zip(names, values, strict=True))
+        return _pass(*(known[part] if isinstance(part, str) else part for part in taken))
+
+    declare(returns, names, kernel, title, assumes=(*assumes, HIDDEN), **FSDP)
+
+
+GATHER, REDUCE = (
+    ("layer_gather_time", "non_layer_gather_time"),
+    ("layer_reduce_time", "non_layer_reduce_time"),
 )
-def exposed_forward_pass_time(
-    middle_layers,
-    layer_compute_forward_time,
-    layer_gather_time,
-    non_layer_gather_time,
-    exposed_non_layer_fraction,
-    forward_layers_ahead,
-    sharded_overlap,
-    overlap_slowdown,
-):
-    """Exposed ZeRO-3 weight gathers per forward pass, layer by layer."""
-    # The first weights come before all computing, as the last gradients go after it.
-    compute, layer, ends = layer_compute_forward_time, layer_gather_time, non_layer_gather_time
-    return _pass(
-        middle_layers,
-        compute,
-        0.0,
-        0.0,
-        layer,
-        ends,
-        exposed_non_layer_fraction,
-        forward_layers_ahead,
-        sharded_overlap,
-        overlap_slowdown,
-    )
-
-
-@formula(assumes=(KEPT, HIDDEN), **FSDP)
-def exposed_gather_pass_time(
-    middle_layers,
-    layer_compute_backward_time,
-    layer_gather_time,
-    non_layer_gather_time,
-    backward_layers_ahead,
-    sharded_overlap,
-    overlap_slowdown,
-):
-    """Exposed ZeRO-3 weight gathers per backward pass without reductions."""
-    compute, layer, ends = layer_compute_backward_time, layer_gather_time, non_layer_gather_time
-    return _pass(
-        middle_layers, compute, layer, ends, 0.0, 0.0, 0.0, backward_layers_ahead,
-        sharded_overlap, overlap_slowdown,
-    )  # fmt: skip
-
-
-@formula(assumes=("the last reduction hides behind nothing", HIDDEN), **FSDP)
-def exposed_reduce_pass_time(
-    middle_layers,
-    layer_compute_backward_time,
-    layer_reduce_time,
-    non_layer_reduce_time,
-    exposed_non_layer_fraction,
-    sharded_overlap,
-    overlap_slowdown,
-):
-    """Exposed ZeRO-3 gradient reductions per backward pass without gathers."""
-    compute, layer, ends = layer_compute_backward_time, layer_reduce_time, non_layer_reduce_time
-    return _pass(
-        middle_layers, compute, 0.0, 0.0, layer, ends, exposed_non_layer_fraction, 1.0,
-        sharded_overlap, overlap_slowdown,
-    )  # fmt: skip
-
-
-@formula(assumes=("one layer is fetched ahead", KEPT, SHARED, HIDDEN), **FSDP)
-def exposed_backward_pass_time(
-    middle_layers,
-    layer_compute_backward_time,
-    layer_gather_time,
-    non_layer_gather_time,
-    layer_reduce_time,
-    non_layer_reduce_time,
-    exposed_non_layer_fraction,
-    sharded_overlap,
-    overlap_slowdown,
-):
-    """Exposed ZeRO-3 gathers and reductions per backward pass, layer by layer."""
-    return _pass(
-        middle_layers, layer_compute_backward_time, layer_gather_time, non_layer_gather_time,
-        layer_reduce_time, non_layer_reduce_time, exposed_non_layer_fraction, 1.0, sharded_overlap,
-        overlap_slowdown,
-    )  # fmt: skip
+NOTHING = (0.0, 0.0)
+_declare_pass(
+    "exposed_forward_pass_time",
+    "Exposed ZeRO-3 weight gathers per forward pass, layer by layer",
+    "layer_compute_forward_time",
+    *NOTHING,
+    *GATHER,  # The first weights come before all computing, as the last gradients go after it.
+    "exposed_non_layer_fraction",
+    "forward_layers_ahead",
+    assumes=("the first gathering hides behind nothing", "with none ahead each layer waits"),
+)
+_declare_pass(
+    "exposed_gather_pass_time",
+    "Exposed ZeRO-3 weight gathers per backward pass without reductions",
+    "layer_compute_backward_time",
+    *GATHER,
+    *NOTHING,
+    0.0,
+    "backward_layers_ahead",
+    assumes=(KEPT,),
+)
+_declare_pass(
+    "exposed_reduce_pass_time",
+    "Exposed ZeRO-3 gradient reductions per backward pass without gathers",
+    "layer_compute_backward_time",
+    *NOTHING,
+    *REDUCE,
+    "exposed_non_layer_fraction",
+    1.0,
+    assumes=("the last reduction hides behind nothing",),
+)
+_declare_pass(
+    "exposed_backward_pass_time",
+    "Exposed ZeRO-3 gathers and reductions per backward pass, layer by layer",
+    "layer_compute_backward_time",
+    *GATHER,
+    *REDUCE,
+    "exposed_non_layer_fraction",
+    1.0,
+    assumes=("one layer is fetched ahead", KEPT, SHARED),
+)
 
 
 @formula(
