@@ -31,9 +31,11 @@ def num_micro_batches(global_batch_size, dp, micro_batch_size):
     return xp.maximum(xp.ceil(global_batch_size / (dp * micro_batch_size)), 1.0)
 
 
-product("global_batch_size", ("dp", "micro_batch_size", "num_micro_batches"),
-        "Sequences of a step: those of all micro-batches",
-        name="global_batch_of_micro_batches")  # fmt: skip
+product(
+    "global_batch_size",
+    ("dp", "micro_batch_size", "num_micro_batches"),
+    name="global_batch_of_micro_batches",
+)
 
 
 @derived(returns="global_batch_size", when={"batched_by": "tokens"})
@@ -51,9 +53,12 @@ alias(
 )
 
 
-product("hsdp_shard_size", ("dp", "cp"), "Ranks over which hybrid sharding shards: all",
-        assumes=("one shard over all ranks of equal weights",),
-        name="hsdp_shard_of_all")  # fmt: skip
+product(
+    "hsdp_shard_size",
+    ("dp", "cp"),
+    assumes=("one shard over all ranks of equal weights",),
+    name="hsdp_shard_of_all",
+)
 
 
 product("layers", ("pp", "virtual_pipeline_size"), "Layers: one in each stage",

@@ -210,9 +210,11 @@ product("busy_time", ("num_micro_batches", "stage_forward_time"),
         name="forward_only_busy_time")  # fmt: skip
 
 
-total("stage_overlapped_time", ("stage_forward_time", "stage_backward_time"),
-      "Time of an overlapped forward and backward: both together",
-      assumes=("overlap gains nothing, unless it is given",))  # fmt: skip
+total(
+    "stage_overlapped_time",
+    ("stage_forward_time", "stage_backward_time"),
+    assumes=("overlap gains nothing, unless it is given",),
+)
 
 
 @formula(

@@ -61,8 +61,9 @@ for _name, _mlp, _words in (
     )  # fmt: skip
 
 
-product("embedding_parameters", ("vocabulary_size", "hidden_size"),
-        "Parameters of the embedding's table", source=VASWANI, where="section 3.4")  # fmt: skip
+product(
+    "embedding_parameters", ("vocabulary_size", "hidden_size"), source=VASWANI, where="section 3.4"
+)
 
 
 @formula(assumes=("the output layer has no bias",), source=VASWANI, where="section 3.4")
@@ -71,14 +72,18 @@ def output_parameters(tied_embeddings, vocabulary_size, hidden_size):
     return (1.0 - tied_embeddings) * vocabulary_size * hidden_size
 
 
-product("position_parameters", ("learned_positions", "hidden_size"),
-        "Parameters of the learned positions", source=VASWANI, where="section 3.5")  # fmt: skip
+product(
+    "position_parameters", ("learned_positions", "hidden_size"), source=VASWANI, where="section 3.5"
+)
 
 
-total("non_layer_parameters",
-      ("embedding_parameters", "position_parameters", "norm_parameters", "output_parameters"),
-      "Parameters outside of the layers", assumes=("one norm after the last layer",),
-      source=VASWANI, where="section 3.4")  # fmt: skip
+total(
+    "non_layer_parameters",
+    ("embedding_parameters", "position_parameters", "norm_parameters", "output_parameters"),
+    assumes=("one norm after the last layer",),
+    source=VASWANI,
+    where="section 3.4",
+)
 
 
 @formula(
@@ -240,16 +245,20 @@ for _prefix, _masked, _words in (("", FULL, "full"), ("causal_", CAUSAL, "causal
     )  # fmt: skip
 
 
-total("forward_flops_per_token",
-      ("weight_flops_per_token", "attention_flops_per_token", "logits_flops_per_token"),
-      "Forward FLOPs per token, full attention", **APPENDIX,
-      assumes=(FULL,))  # fmt: skip
+total(
+    "forward_flops_per_token",
+    ("weight_flops_per_token", "attention_flops_per_token", "logits_flops_per_token"),
+    **APPENDIX,
+    assumes=(FULL,),
+)
 
 
-total("causal_forward_flops_per_token",
-      ("weight_flops_per_token", "causal_attention_flops_per_token", "logits_flops_per_token"),
-      "Forward FLOPs per token, causal attention", **APPENDIX,
-      assumes=(CAUSAL,))  # fmt: skip
+total(
+    "causal_forward_flops_per_token",
+    ("weight_flops_per_token", "causal_attention_flops_per_token", "logits_flops_per_token"),
+    **APPENDIX,
+    assumes=(CAUSAL,),
+)
 
 
 def _trained(forward, further):
@@ -268,15 +277,12 @@ for _prefix, _masked in (("", FULL), ("causal_", CAUSAL)):
 product(
     "tokens_per_step",
     ("global_batch_size", "sequence_length"),
-    "Tokens per step",
     source=NARAYANAN,
     where="section 5.1",
 )
 
 
-product("model_flops", ("model_flops_per_token", "tokens_per_step"),
-        "Model FLOPs per step, full attention", **PALM)  # fmt: skip
+product("model_flops", ("model_flops_per_token", "tokens_per_step"), **PALM)
 
 
-product("causal_model_flops", ("causal_model_flops_per_token", "tokens_per_step"),
-        "Model FLOPs per step, causal attention", **PALM)  # fmt: skip
+product("causal_model_flops", ("causal_model_flops_per_token", "tokens_per_step"), **PALM)

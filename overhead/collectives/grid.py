@@ -133,8 +133,7 @@ def factors(ranks: int, dimensions: int) -> tuple[int, ...]:
     return best
 
 
-product("ranks", ("mesh_nx", "mesh_ny", "mesh_nz"), "Ranks of a mesh or torus", when=GRID,
-        name="grid_ranks")  # fmt: skip
+product("ranks", ("mesh_nx", "mesh_ny", "mesh_nz"), when=GRID, name="grid_ranks")
 
 
 @derived(returns="mesh_ny", when=GRID)

@@ -230,8 +230,11 @@ def level_bandwidth_time(
     return inside + pod_transfer_fraction * pod_serialization_time
 
 
-total("link_fraction", ("intra_link_fraction", "inter_link_fraction", "pod_link_fraction"),
-      "Bytes over all links of all levels together, in messages", when=HIERARCHY)  # fmt: skip
+total(
+    "link_fraction",
+    ("intra_link_fraction", "inter_link_fraction", "pod_link_fraction"),
+    when=HIERARCHY,
+)
 
 
 @derived(

@@ -64,9 +64,12 @@ alias("bandwidth", "intra_bandwidth", when={"link": "intra"})
 alias("energy_per_bit", "intra_energy_per_bit", when={"link": "intra"})
 alias("has_inc", "intra_inc", when={"link": "intra"})
 alias("has_nvls", "intra_nvls", when={"link": "intra"})
-product("in_network_latency", ("latency", "in_network_latency_factor"),
-        "Latency of a message that the switch inside a node reduces or multicasts",
-        when={"link": "intra"}, name="intra_only_in_network_latency")  # fmt: skip
+product(
+    "in_network_latency",
+    ("latency", "in_network_latency_factor"),
+    when={"link": "intra"},
+    name="intra_only_in_network_latency",
+)
 
 alias("latency", "inter_latency", when={"link": "inter"})
 alias("bandwidth", "inter_bandwidth", when={"link": "inter"})
@@ -85,20 +88,28 @@ def serialization_time(message_bytes, bandwidth):
     return message_bytes / bandwidth
 
 
-product("latency_time", ("latency_count", "latency"), "Part of the time that is latency",
-        source=HOCKNEY, assumes=MODEL, when=FLAT_SEQUENTIAL)  # fmt: skip
+product(
+    "latency_time",
+    ("latency_count", "latency"),
+    source=HOCKNEY,
+    assumes=MODEL,
+    when=FLAT_SEQUENTIAL,
+)
 
 
-product("latency_time", ("latency_count", "in_network_latency"),
-        "Part of the time that is latency, where the switch takes part", source=HOCKNEY,
-        assumes=(*MODEL, "the switch that reduces or multicasts has a latency of its own"),
-        when={**FLAT_SEQUENTIAL, "in_network": "yes"}, name="in_network_latency_time")  # fmt: skip
+product(
+    "latency_time",
+    ("latency_count", "in_network_latency"),
+    source=HOCKNEY,
+    assumes=(*MODEL, "the switch that reduces or multicasts has a latency of its own"),
+    when={**FLAT_SEQUENTIAL, "in_network": "yes"},
+    name="in_network_latency_time",
+)
 
 
 product(
     "bandwidth_time",
     ("transfer_fraction", "serialization_time"),
-    "Part of the time that is transfer",
     source=HOCKNEY,
     assumes=MODEL,
     when=FLAT_SEQUENTIAL,
@@ -152,12 +163,14 @@ alias("inter_time", "time", "All of the time", when={**FLAT, "link": "inter"})
 constant("intra_time", 0.0, "No part of the time", when={**FLAT, "link": "inter"})
 
 
-product("sent_bytes", ("sent_fraction", "message_bytes"), "Bytes sent per rank (maximum)")
+product("sent_bytes", ("sent_fraction", "message_bytes"))
 
 
-product("link_bytes", ("link_fraction", "message_bytes"), "Bytes over all links together",
-        assumes=("bytes are counted on every link that they pass, on a switch once a message",)
-        )  # fmt: skip
+product(
+    "link_bytes",
+    ("link_fraction", "message_bytes"),
+    assumes=("bytes are counted on every link that they pass, on a switch once a message",),
+)
 
 
 @derived(
@@ -210,9 +223,13 @@ def whole_bus_factor(ranks):
     return xp.where(ranks > 1.0, 1.0, 0.0)
 
 
-product("busbw", ("bus_factor", "algbw"), "Bus bandwidth", source="nccltests",
-        where="doc/PERFORMANCE.md, bus bandwidth",
-        assumes=("not the wire speed if the network reduces",))  # fmt: skip
+product(
+    "busbw",
+    ("bus_factor", "algbw"),
+    source="nccltests",
+    where="doc/PERFORMANCE.md, bus bandwidth",
+    assumes=("not the wire speed if the network reduces",),
+)
 
 
 # What a step pays: of links alone their latency and bandwidth, and no ramp; a library has its own.

@@ -25,8 +25,7 @@ TP: dict[str, Any] = {
 }
 
 
-product("tp_message_bytes", ("communication_bytes", "rank_tokens", "hidden_size"),
-        "Activations between TP blocks of a micro-batch per rank", **WHOLE)  # fmt: skip
+product("tp_message_bytes", ("communication_bytes", "rank_tokens", "hidden_size"), **WHOLE)
 
 
 @formula(
@@ -81,8 +80,7 @@ for _layer, _blocks in (("tp_layer", "dense_layer_blocks"), ("tp_moe_layer", "mo
           assumes=GATHERS_AGAIN, **SPLIT)  # fmt: skip
     added(f"{_layer}_gather_time", times(("tp_weight_gather",), "backward", factors=_of), **SPLIT)
     added(f"{_layer}_recompute_time", times(OF_BLOCK, "recompute", factors=_of), **SPLIT)
-added("tp_reduction_time", times(("tp_all_reduce", "tp_reduce_scatter"), "backward"),
-      "Reduction time of TP block output, or of its input gradient", **SPLIT)  # fmt: skip
+added("tp_reduction_time", times(("tp_all_reduce", "tp_reduce_scatter"), "backward"), **SPLIT)
 # Of recomputed modules the MLP of a dense layer is a block, and shared experts are one.
 added("tp_layer_recompute_time",
       times(OF_BLOCK, "forward", factors=("recompute_mlp", ("dense_layer_blocks", -1.0))),
@@ -111,9 +109,7 @@ UNKNOWN = {"shapes": "unknown"}
 END: dict[str, Any] = {"dimension": "vocabulary", "group": "tp", "share": "end_stage_fraction"}
 
 
-product("loss_message_bytes", ("single_bytes", "rank_tokens"),
-        "One FP32 value per token of a micro-batch per rank",
-        **LOSS)  # fmt: skip
+product("loss_message_bytes", ("single_bytes", "rank_tokens"), **LOSS)
 
 
 @formula(**TIED)

@@ -41,17 +41,17 @@ call(returns="cp_nodes", of="group_nodes", bind={}, labels={"group": "cp"})
 # Links.
 
 
-product("effective_intra_bandwidth", ("intra_efficiency", "intra_bandwidth"),
-        "Bandwidth that long messages reach over one link inside a node")  # fmt: skip
+product("effective_intra_bandwidth", ("intra_efficiency", "intra_bandwidth"))
 
 
-product("effective_inter_bandwidth", ("inter_efficiency", "inter_bandwidth"),
-        "Bandwidth that long messages reach over one link between nodes")  # fmt: skip
+product("effective_inter_bandwidth", ("inter_efficiency", "inter_bandwidth"))
 
 
-product("effective_pod_bandwidth", ("inter_efficiency", "pod_bandwidth"),
-        "Bandwidth that long messages reach over one link between pods",
-        assumes=("inter-pod messages reach the inter-node efficiency",))  # fmt: skip
+product(
+    "effective_pod_bandwidth",
+    ("inter_efficiency", "pod_bandwidth"),
+    assumes=("inter-pod messages reach the inter-node efficiency",),
+)
 
 
 alias(

@@ -179,7 +179,7 @@ def all_dense_tp_blocks(all_layers):
     return 2.0 * all_layers
 
 
-total("all_layers", ("layers", "mtp_depths"), "Layers of all stages")
+total("all_layers", ("layers", "mtp_depths"))
 
 
 @derived()

@@ -50,8 +50,7 @@ alias(
 for _selected, _when in (
     ("index_flops", {}), ("causal_index_flops", {"mask": "causal", "attention_kernel": FUSED}),
 ):  # fmt: skip
-    alias("indexed_forward_flops", _selected, "What an indexer computes of these", when=_when,
-          **KERNEL)  # fmt: skip
+    alias("indexed_forward_flops", _selected, when=_when, **KERNEL)
 
 
 @formula(

@@ -162,10 +162,14 @@ def unfused_score_bytes(sequence_length, dropout, activation_bytes, mask_bytes):
     return sequence_length * xp.where(dropout > 0.0, dropped, activation_bytes)
 
 
-alias("score_bytes", "single_bytes", "Saved attention score bytes per token and head, fused kernel",
-      source="dao2022", where="section 3.1",
-      assumes=("the logarithm of each row's sum is kept; dropout is drawn anew",),
-      when={"attention_kernel": FUSED})  # fmt: skip
+alias(
+    "score_bytes",
+    "single_bytes",
+    source="dao2022",
+    where="section 3.1",
+    assumes=("the logarithm of each row's sum is kept; dropout is drawn anew",),
+    when={"attention_kernel": FUSED},
+)
 
 
 # A layer, before anything is recomputed.
@@ -261,9 +265,11 @@ def stage_low_precision_parameters(
     return weight_copies * (stage_layers * mean_layer_low_precision_parameters + further)
 
 
-product("stage_low_precision_expert_parameters",
-        ("weight_copies", "stage_moe_layers", "low_precision_expert_parameters"),
-        "Low-precision routed-expert parameters", **QUANTIZED)  # fmt: skip
+product(
+    "stage_low_precision_expert_parameters",
+    ("weight_copies", "stage_moe_layers", "low_precision_expert_parameters"),
+    **QUANTIZED,
+)
 NARROW_ONES = ("stage_low_precision_parameters", "stage_low_precision_expert_parameters")
 for _narrow, _all in (
     *zip(NARROW_ONES, ("stage_parameters", "stage_expert_parameters"), strict=True),

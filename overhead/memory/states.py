@@ -117,9 +117,12 @@ def offloaded_optimizer_bytes(optimizer_bytes, optimizer_offload, weight_bytes, 
     return optimizer_bytes - optimizer_offload * moments
 
 
-total("model_state_memory", ("weight_memory", "gradient_memory", "optimizer_memory"),
-      "Memory of weights, gradients and optimizer together", source=ZERO,
-      where="section 3.1")  # fmt: skip
+total(
+    "model_state_memory",
+    ("weight_memory", "gradient_memory", "optimizer_memory"),
+    source=ZERO,
+    where="section 3.1",
+)
 
 
 # Adapters of low rank beside frozen weights: what is trained, and kept for training.
@@ -459,9 +462,12 @@ def stage_parameters(
     )
 
 
-product("stage_expert_parameters", ("weight_copies", "stage_moe_layers", "expert_rank_parameters"),
-        "Parameters of a rank that are routed experts", source=MEGATRON_CODE,
-        where="megatron/core/transformer/moe/experts.py")  # fmt: skip
+product(
+    "stage_expert_parameters",
+    ("weight_copies", "stage_moe_layers", "expert_rank_parameters"),
+    source=MEGATRON_CODE,
+    where="megatron/core/transformer/moe/experts.py",
+)
 
 
 BARE: dict[str, Any] = {"shapes": "unknown"}
@@ -487,8 +493,7 @@ constant(
 )
 
 
-total("rank_parameters", ("stage_parameters", "stage_expert_parameters"), "Parameters of a rank",
-      **TENSOR)  # fmt: skip
+total("rank_parameters", ("stage_parameters", "stage_expert_parameters"), **TENSOR)
 
 
 # Memory of a pipeline that runs forwards alone: no gradients, and no optimizer.

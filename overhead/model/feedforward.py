@@ -143,13 +143,19 @@ TENSOR: Further = {"source": "narayanan2021", "where": "section 2.3", "assumes":
 declare_sum("mlp_rank_parameters", rank_parameters, mlp, ("tp",), **TENSOR)
 declare_sum("shared_expert_rank_parameters", rank_parameters, shared_experts, ("tp",), **TENSOR)
 declare_sum("one_expert_rank_parameters", rank_parameters, expert, ("etp",), **TENSOR)
-total("shared_rank_parameters", ("router_parameters", "shared_expert_rank_parameters"),
-      "Router and shared-expert parameters per layer and rank", source="megatron",
-      where="megatron/core/transformer/moe (router.py, shared_experts.py)",
-      assumes=("the router is whole on each rank",))  # fmt: skip
-product("expert_rank_parameters", ("local_experts", "one_expert_rank_parameters"),
-        "Routed-expert parameters per layer and rank", source="megatron",
-        where="megatron/core/transformer/moe/experts.py")  # fmt: skip
+total(
+    "shared_rank_parameters",
+    ("router_parameters", "shared_expert_rank_parameters"),
+    source="megatron",
+    where="megatron/core/transformer/moe (router.py, shared_experts.py)",
+    assumes=("the router is whole on each rank",),
+)
+product(
+    "expert_rank_parameters",
+    ("local_experts", "one_expert_rank_parameters"),
+    source="megatron",
+    where="megatron/core/transformer/moe/experts.py",
+)
 ADAPTED: dict[str, Any] = {"source": "hu2021", "where": "section 4.1"}
 declare_sum("mlp_adapter_width", adapter_width, mlp, ("lora_mlp",), **ADAPTED)
 declare_sum("shared_adapter_width", adapter_width, shared_experts, ("lora_mlp",),

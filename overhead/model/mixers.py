@@ -376,9 +376,13 @@ for _mixer in MIXERS:
     if _mixer.layers:
         declare(_mixer.share, (_mixer.layers, "layers"), _share, source=_mixer.source,
                 where=_mixer.where, assumes=("at most 1",))  # fmt: skip
-declare("attention_layer_fraction", [mixer.share for mixer in SCANNING], _others,
-        "Attention layers / layers, where the others have linear attention", source="megatron",
-        where=GDN)  # fmt: skip
+declare(
+    "attention_layer_fraction",
+    [mixer.share for mixer in SCANNING],
+    _others,
+    source="megatron",
+    where=GDN,
+)
 
 
 @formula(source=DEEPSEEK_V2, where="section 2.1")
@@ -408,7 +412,6 @@ declare(
     "linear_attention_weight_fraction",
     ("mixer_weights", *_over_mixers("weights", SCANNING)),
     _part,
-    "Fraction of attention weights in linear attention",
     source="megatron",
     where=GDN,
 )

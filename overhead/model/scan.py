@@ -37,8 +37,7 @@ def linear_in_width(linear_convolved_width, linear_value_heads, linear_out_width
     return linear_convolved_width + linear_out_width + (2.0 - mamba) * linear_value_heads
 
 
-product("linear_out_width", ("linear_value_heads", "linear_value_size"),
-        "Linear-attention output projection inputs", **GATED)  # fmt: skip
+product("linear_out_width", ("linear_value_heads", "linear_value_size"), **GATED)
 
 
 @formula(

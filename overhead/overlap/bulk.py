@@ -133,9 +133,12 @@ alias("messages", "gradient_buckets", when={"mechanism": "ddp_buckets|gradient_a
 FUSED = {"mechanism": "fused_messages"}
 
 
-total("fused_communication_time", ("message_latency", "transfer_time", "copy_time"),
-      "Time of all messages fused into one: one latency, and the copies in and out",
-      source="hockney1994", when=FUSED)  # fmt: skip
+total(
+    "fused_communication_time",
+    ("message_latency", "transfer_time", "copy_time"),
+    source="hockney1994",
+    when=FUSED,
+)
 
 
 @derived(when=FUSED)

@@ -262,9 +262,12 @@ def reduce_scatter_ring_time(
     return xp.maximum(slowed_matmul_time, communication_time + single_chunk_time) + partial_sum_time
 
 
-total("sequential_time", ("compute_time", "communication_time", "partial_sum_time"),
-      "GEMM, communication and partial-sum time, sequential", when=RING,
-      name="reduce_scatter_ring_sequential_time")  # fmt: skip
+total(
+    "sequential_time",
+    ("compute_time", "communication_time", "partial_sum_time"),
+    when=RING,
+    name="reduce_scatter_ring_sequential_time",
+)
 
 
 @derived(returns="last_split_time", assumes=("the last part is sent as fast as the others",))

@@ -79,9 +79,13 @@ product("step_ramp_time", ("ramp_time", "inner_efficiency"), source=OWN, when=ST
 # Steps.
 
 
-product("ll_fixed_time", ("latency_count", "inner_step_latency"),
-        "Steps of a ring, with protocol LL", source=OWN, when=RING,
-        name="flat_ll_fixed_time")  # fmt: skip
+product(
+    "ll_fixed_time",
+    ("latency_count", "inner_step_latency"),
+    source=OWN,
+    when=RING,
+    name="flat_ll_fixed_time",
+)
 
 
 @priced(returns="simple_fixed_time", when=STEPWISE)

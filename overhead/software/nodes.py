@@ -29,7 +29,7 @@ def depth(total_nodes: Array) -> Array:
     return 2.0 * xp.ceil(xp.log2(total_nodes))
 
 
-product("total_nodes", ("nodes", "pods"), "Nodes of the group, in all pods", source=OWN, when=NODES)
+product("total_nodes", ("nodes", "pods"), source=OWN, when=NODES)
 
 
 @priced(when=NODES)
@@ -70,8 +70,7 @@ def gather_ring_passes(ranks):
 # What a step pays on each level.
 
 
-alias("intra_step_latency", "step_latency", "Latency of a step inside a node", source=OWN,
-      when=NODES)  # fmt: skip
+alias("intra_step_latency", "step_latency", source=OWN, when=NODES)
 
 
 @priced(returns="inter_step_latency", name="inter_step_latency_on_nodes", when=NODES)
@@ -100,7 +99,6 @@ def far_ramp_time(fabric_ramp_steps, inter_node_step_latency, nic_efficiency):
 product(
     "intra_step_ramp_time",
     ("ramp_time", "channel_efficiency"),
-    "Pipeline fill per intra-node step",
     source=OWN,
     when=NODES,
 )
@@ -211,9 +209,13 @@ for _returns, _of, _forms in (
     alias(_returns, _of, source=OWN, when={**NODES, "form": _forms})
 
 
-product("inner_efficiency", ("channel_efficiency", "tree_chain_rate_ratio"),
-        "Achievable fraction of port bandwidth for tree chains", source=OWN, when=TREE,
-        name="tree_inner_share")  # fmt: skip
+product(
+    "inner_efficiency",
+    ("channel_efficiency", "tree_chain_rate_ratio"),
+    source=OWN,
+    when=TREE,
+    name="tree_inner_share",
+)
 
 
 @priced(returns="inner_efficiency", when={**NODES, "form": "nvls_tree|sharp"})

@@ -49,27 +49,22 @@ def all_reduce_copy_byte_time(ranks, all_reduce_copy_ratio, local_copy_bandwidth
     return several(ranks) * all_reduce_copy_ratio / (ranks * local_copy_bandwidth)
 
 
-constant("copy_byte_time", 0.0, "No copy", source=OWN, when=ANY,
-         name="no_copy_byte_time")  # fmt: skip
+constant("copy_byte_time", 0.0, source=OWN, when=ANY, name="no_copy_byte_time")
 
 
 # The time.
 
 
-total("ll_start_time", ("launch_part_time", "ll_fixed_time"),
-      "LL time for an empty message", source=OWN, when=ANY)  # fmt: skip
+total("ll_start_time", ("launch_part_time", "ll_fixed_time"), source=OWN, when=ANY)
 
 
-total("simple_start_time", ("launch_part_time", "simple_fixed_time"),
-      "Simple time for an empty message", source=OWN, when=ANY)  # fmt: skip
+total("simple_start_time", ("launch_part_time", "simple_fixed_time"), source=OWN, when=ANY)
 
 
-total("ll_slope", ("ll_byte_time", "copy_byte_time"), "Time of a byte, with LL", source=OWN,
-      when=ANY)  # fmt: skip
+total("ll_slope", ("ll_byte_time", "copy_byte_time"), source=OWN, when=ANY)
 
 
-total("simple_slope", ("simple_byte_time", "copy_byte_time"), "Time of a byte, with Simple",
-      source=OWN, when=ANY)  # fmt: skip
+total("simple_slope", ("simple_byte_time", "copy_byte_time"), source=OWN, when=ANY)
 
 
 @priced(when=ANY)
@@ -195,9 +190,12 @@ def step_part_time(protocol, simple_fixed_time, ll_fixed_time):
 
 
 alias(
-    "step_part_time", "simple_fixed_time", "Step latency part, single protocol",
-    source=OWN, when={**ANY, "form": SIMPLE_ONLY}, name="simple_step_part_time",
-)  # fmt: skip
+    "step_part_time",
+    "simple_fixed_time",
+    source=OWN,
+    when={**ANY, "form": SIMPLE_ONLY},
+    name="simple_step_part_time",
+)
 
 
 @priced(when={**ANY, "form": TWO_PROTOCOLS})
@@ -206,21 +204,24 @@ def transfer_part_time(message_bytes, protocol, simple_byte_time, ll_byte_time):
     return message_bytes * xp.where(protocol > 0.0, simple_byte_time, ll_byte_time)
 
 
-product("transfer_part_time", ("message_bytes", "simple_byte_time"),
-        "Transfer part, single protocol", source=OWN,
-        when={**ANY, "form": SIMPLE_ONLY}, name="simple_wire_part_time")  # fmt: skip
+product(
+    "transfer_part_time",
+    ("message_bytes", "simple_byte_time"),
+    source=OWN,
+    when={**ANY, "form": SIMPLE_ONLY},
+    name="simple_wire_part_time",
+)
 
 
-product("copy_part_time", ("message_bytes", "copy_byte_time"), "Local copy part",
-        source=OWN, when=ANY)  # fmt: skip
+product("copy_part_time", ("message_bytes", "copy_byte_time"), source=OWN, when=ANY)
 
 
-product("ramp_part_time", ("protocol", "message_ramp_time"), "Pipeline fill, 0 with LL",
-        source=OWN, when=ANY)  # fmt: skip
+product("ramp_part_time", ("protocol", "message_ramp_time"), source=OWN, when=ANY)
 
 
-constant("host_wait_part_time", 0.0, "No wait part", source=OWN,
-         when={**ANY, "floor": "none"}, name="no_wait_part_time")  # fmt: skip
+constant(
+    "host_wait_part_time", 0.0, source=OWN, when={**ANY, "floor": "none"}, name="no_wait_part_time"
+)
 
 
 @priced(when={**ANY, "floor": "some"})

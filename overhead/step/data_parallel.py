@@ -86,7 +86,6 @@ def interleaved_dp_window_time(
 alias(
     "dp_forward_window_time",
     "stage_forward_time",
-    "Forward time that overlaps weight gathers: the first forward pass",
     **MEGATRON,
 )
 
@@ -164,10 +163,13 @@ def ddp_bucket_bytes(bucket_bytes, bucket_capacity):
     return xp.where(bucket_bytes > 0.0, bucket_bytes, bucket_capacity)
 
 
-product("reducing_ranks", ("dp", "cp"),
-        "Ranks by which Megatron sizes its buckets: of data and context parallelism",
-        source=mechanisms.MEGATRON, where="megatron/core/distributed/distributed_data_parallel.py",
-        when=MEGATRON_BUCKETS)  # fmt: skip
+product(
+    "reducing_ranks",
+    ("dp", "cp"),
+    source=mechanisms.MEGATRON,
+    where="megatron/core/distributed/distributed_data_parallel.py",
+    when=MEGATRON_BUCKETS,
+)
 
 
 call(

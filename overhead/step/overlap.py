@@ -96,15 +96,18 @@ def _waited(
 
 _taken = ("sequence_parallel", "tp_all_gather_time", "tp_reduction_time", "tp_gradient_overlap",
           "overlap_slowdown", "qkv_weight_gradient_time")  # fmt: skip
-declare("dense_tp_waited_time",
-        (*_taken, "dense_layer_blocks", "mlp_up_weight_gradient_time"), _waited,
-        "TP communication of a dense layer not overlapped with wgrad",
-        **LINEAR)  # fmt: skip
-declare("moe_tp_waited_time", (*_taken, "moe_layer_blocks"), _waited,
-        "TP communication of an MoE layer not overlapped with wgrad",
-        **{**LINEAR, "assumes": (*LINEAR["assumes"], "reductions of shared experts do not "
-                                                     "overlap")},
-        )  # fmt: skip
+declare(
+    "dense_tp_waited_time",
+    (*_taken, "dense_layer_blocks", "mlp_up_weight_gradient_time"),
+    _waited,
+    **LINEAR,
+)
+declare(
+    "moe_tp_waited_time",
+    (*_taken, "moe_layer_blocks"),
+    _waited,
+    **{**LINEAR, "assumes": (*LINEAR["assumes"], "reductions of shared experts do not overlap")},
+)
 
 
 def _tp_backward(again, forward, overlap, time, inputs, gather, waited, weights):
