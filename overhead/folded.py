@@ -171,12 +171,6 @@ def dual_pipe_v_p2p_time(p2p_time, pp, num_micro_batches):
 # Micro-batches in flight, in whole stages' worth: two chunks are one.
 
 
-@formula(returns="in_flight_micro_batches", assumes=KEPT, when=ZB_V, **SPLIT)
-def zero_bubble_v_in_flight(num_micro_batches, stage, pp):
-    """Micro-batches in flight in ZB-V: in every rank as many as in 1F1B's first."""
-    return xp.where(stage < pp, xp.minimum(num_micro_batches, pp), 0.0)
-
-
 @formula(returns="in_flight_micro_batches", assumes=(*KEPT, STEADY), when=V_HALF, **PATTERN)
 def v_half_in_flight(num_micro_batches, stage, pp):
     """Micro-batches in flight in V-half: those of half the stages, and one."""

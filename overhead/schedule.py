@@ -372,12 +372,12 @@ def interleaved_in_flight(num_micro_batches, virtual_pipeline_size, pp, stage):
 @formula(
     returns="in_flight_micro_batches",
     source="qi2023",
-    where="section 2.3, table 2",
+    where="section 2.3, table 2; section 6, the form of ZB-V by simulation",
     assumes=KEPT,
-    when=H1,
+    when={"schedule": "zero_bubble_h1|zero_bubble_v"},
 )
-def zero_bubble_h1_in_flight(num_micro_batches, stage, pp):
-    """Micro-batches in flight in ZB-H1: in every stage as many as in 1F1B's first."""
+def zero_bubble_in_flight(num_micro_batches, stage, pp):
+    """Micro-batches in flight in ZB-H1 and ZB-V: in every stage as many as in 1F1B's first."""
     return xp.where(stage < pp, xp.minimum(num_micro_batches, pp), 0.0)
 
 

@@ -112,10 +112,8 @@ def level_gather_bound(
     pod_injection_bandwidth,
 ):
     """Minimum transfer of an all-gather or reduce-scatter: among ranks, nodes, and pods."""
-    rank, node = (
-        (ranks - 1.0) / shared_injection_bandwidth,
-        (ranks - node_ranks) / node_injection_bandwidth,
-    )
+    rank = (ranks - 1.0) / shared_injection_bandwidth
+    node = (ranks - node_ranks) / node_injection_bandwidth
     pod = (ranks - ranks / pods) / pod_injection_bandwidth
     return xp.asarray(message_bytes / ranks * xp.maximum(xp.maximum(rank, node), pod))
 
@@ -207,10 +205,8 @@ def level_exchange_bound(
 ):
     """Minimum transfer of an all-to-all."""
     pod_ranks = ranks / pods
-    rank, node = (
-        (ranks - 1.0) / shared_injection_bandwidth,
-        node_ranks * (ranks - node_ranks) / node_injection_bandwidth,
-    )
+    rank = (ranks - 1.0) / shared_injection_bandwidth
+    node = node_ranks * (ranks - node_ranks) / node_injection_bandwidth
     pod = pod_ranks * (ranks - pod_ranks) / pod_injection_bandwidth
     return xp.asarray(message_bytes / ranks * xp.maximum(xp.maximum(rank, node), pod))
 
