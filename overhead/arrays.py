@@ -26,8 +26,11 @@ OF_ONE = {"sum", "max", "min", "any", "all", "argsort", "broadcast_to", "reshape
           "cumulative_sum", "zeros_like", "ones_like", "take_along_axis", "take"}  # fmt: skip
 OF_SEVERAL = {"stack", "concat"}
 # By library: its namespace that follows the standard.
-NAMESPACES = {"jax": "jax.numpy", "torch": "array_api_compat.torch",
-              "cupy": "array_api_compat.cupy"}  # fmt: skip
+NAMESPACES = {
+    "jax": "jax.numpy",
+    "torch": "array_api_compat.torch",
+    "cupy": "array_api_compat.cupy",
+}
 
 
 class Functions:

@@ -190,9 +190,11 @@ def library_labels(library: str, numbers: Mapping[str, Any]) -> dict[str, str]:
 
 # Any of these says what communication takes of the GPU's multiprocessors.
 TAKEN_SMS = (
-    "comm_sms", "communication_channels", "communication_streams",
+    "comm_sms",
+    "communication_channels",
+    "communication_streams",
     "communication_priority",
-)  # fmt: skip
+)
 # What a GPU reaches without a limit of its power, from which follows what it does under one.
 CLOCKED = ("matmul_efficiency", "attention_efficiency")
 FOLLOWS = {

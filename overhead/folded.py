@@ -281,11 +281,14 @@ def folded_leading_layers(
 for _which, _words in (("embedding", "Embedding"), ("output", "LM head")):
 
     @derived(
-        returns=f"holds_{_which}", name=f"first_holds_{_which}",
+        returns=f"holds_{_which}",
+        name=f"first_holds_{_which}",
         title=f"{_words} on the stage: the first stage",
         lacks={"mtp_depths": "the rank of the last stage is that of the first"}
-        if _which == "embedding" else None, **KNOWN,
-    )  # fmt: skip
+        if _which == "embedding"
+        else None,
+        **KNOWN,
+    )
     def _first_holds(stage: Array) -> Array:
         return xp.where(stage == 0.0, 1.0, 0.0)
 

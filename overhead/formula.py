@@ -418,10 +418,12 @@ class Registry(Mapping[str, Formula]):
             if together is None or (implies(first, second) != implies(second, first)):
                 continue
             if not any(
-                implies(together, c) and implies(c, first) and implies(c, second)
+                implies(together, c)
+                and implies(c, first)
+                and implies(c, second)
                 and not (implies(first, c) or implies(second, c))
                 for _, c in ranked
-            ):  # fmt: skip
+            ):
                 words = ", ".join(f"{k} = {' or '.join(sorted(v))}" for k, v in together.items())
                 message = (
                     f"{quantity}: '{one.name}' ({one.place}) and '{other.name}' ({other.place}) "

@@ -186,8 +186,9 @@ def spare_nodes(nodes_down, down_dispersion, spare_coverage):
     return negative_binomial_quantile(spare_coverage, nodes_down, down_dispersion)
 
 
-@formula(**{**GAMMA, "assumes": (*GAMMA["assumes"], "a run waits while more are away than stand "
-                                 "ready")})  # fmt: skip
+@formula(
+    **{**GAMMA, "assumes": (*GAMMA["assumes"], "a run waits while more are away than stand ready")}
+)
 def replacement_wait_fraction(spare_nodes, nodes_down, down_dispersion):
     """Fraction of run time with more nodes down than spares."""
     return negative_binomial_tail(spare_nodes, nodes_down, down_dispersion)

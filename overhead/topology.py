@@ -461,8 +461,9 @@ def collective(
     """
     network = topology if isinstance(topology, TopologyDesc) else own_network(in_numpy(topology))
     kind = usual_spelling(str(kind), COLLECTIVES)
-    library = _library(network, software, {"phase_chunks": phase_chunks,
-                                           "reduction_cost": reduction_cost})  # fmt: skip
+    library = _library(
+        network, software, {"phase_chunks": phase_chunks, "reduction_cost": reduction_cost}
+    )
     if algorithm is None:
         algorithm = OPERATION_DEFAULTS["algorithm"] if library == NO_LIBRARY else NCCL
     found = candidates(network.kind, kind, algorithm, library)

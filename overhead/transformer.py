@@ -269,9 +269,10 @@ for _prefix, _masked in (("", FULL), ("causal_", CAUSAL)):
     declare(
         f"{_prefix}model_flops_per_token",
         (f"{_prefix}forward_flops_per_token", f"{_prefix}mtp_flops_per_token"),
-        _trained, **PALM,
+        _trained,
+        **PALM,
         assumes=(BACKWARD, "nothing is recomputed", _masked),
-    )  # fmt: skip
+    )
 
 
 product(

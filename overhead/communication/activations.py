@@ -212,8 +212,11 @@ EMBEDDING = ("embedding_all_reduce", "embedding_reduce_scatter", "embedding_all_
 LOGITS = ("logits_all_reduce", "logits_all_gather", "logits_reduce_scatter", "loss_all_reduce")
 MTP = ("mtp_all_gather", "mtp_all_reduce", "mtp_reduce_scatter", "mtp_input_all_reduce",
        "mtp_input_all_gather", "mtp_input_reduce_scatter")  # fmt: skip
-added("vocabulary_first_time", times(EMBEDDING, "forward")
-      + times(EMBEDDING, "backward", factors=("has_backward",)), **SPLIT)  # fmt: skip
+added(
+    "vocabulary_first_time",
+    times(EMBEDDING, "forward") + times(EMBEDDING, "backward", factors=("has_backward",)),
+    **SPLIT,
+)
 added("mtp_communication_time", times(MTP, *WAYS, factors=FURTHER["each"]), **JOINED)
 added("vocabulary_last_time", times(LOGITS, "forward", factors=PREDICTED["each"])
       + times(LOGITS, "backward", factors=("has_backward", *PREDICTED["each"]))

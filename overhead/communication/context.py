@@ -119,8 +119,9 @@ ALONE: dict[str, Any] = {**EXCHANGE, **ULYSSES, "group": "cp", "when": EXCHANGED
 INNER: dict[str, Any] = {**EXCHANGE, **BOTH, "group": "cp_inner", "when": MIXED}
 operation("cp_query_all_to_all", QUERIES, message="cp_query_bytes", **ALONE)
 operation("cp_key_value_all_to_all", KEYS, message="cp_key_value_bytes", **ALONE)
-operation("cp_ring", "ring send/recv of CP keys and values",
-          "p2p", group="cp_ring", when=ROUND, **AROUND)  # fmt: skip
+operation(
+    "cp_ring", "ring send/recv of CP keys and values", "p2p", group="cp_ring", when=ROUND, **AROUND
+)
 operation(
     "cp_inner_query_all_to_all", ULYSSES_OF.format(QUERIES), message="cp_query_bytes", **INNER
 )

@@ -187,13 +187,14 @@ def _declare_messages(family: Family) -> None:
     formula(
         returns=f"{name}_gather_bytes",
         inputs=(
-            pieces, "zero_stage",
+            pieces,
+            "zero_stage",
             *("full_precision_weight_bytes", "weight_bytes", family.trained, family.trained_narrow),
             *("full_precision_gathered_bytes", "gathered_bytes", resident, family.narrow),
         ),
         name=f"{name}_gather_bytes",
         **ZERO,
-    )(_gathered)  # fmt: skip
+    )(_gathered)
     formula(
         returns=f"{name}_replica_bytes",
         inputs=(f"{name}_reduce_bytes", family.shards),

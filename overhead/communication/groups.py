@@ -157,10 +157,13 @@ def stage_pair_size(pp):
     return xp.where(pp > 1.0, 2.0, 1.0)
 
 
-derived(returns="group_size", inputs=("cp",), when={"group": "cp_ring|inner_ring"},
-        name="ring_pair_size",
-        title="Ranks of a pair in a context-parallel ring: none to pair with where there is one",
-        )(stage_pair_size)  # fmt: skip
+derived(
+    returns="group_size",
+    inputs=("cp",),
+    when={"group": "cp_ring|inner_ring"},
+    name="ring_pair_size",
+    title="Ranks of a pair in a context-parallel ring: none to pair with where there is one",
+)(stage_pair_size)
 
 
 @derived(

@@ -48,8 +48,9 @@ alias(
 
 
 for _selected, _when in (
-    ("index_flops", {}), ("causal_index_flops", {"mask": "causal", "attention_kernel": FUSED}),
-):  # fmt: skip
+    ("index_flops", {}),
+    ("causal_index_flops", {"mask": "causal", "attention_kernel": FUSED}),
+):
     alias("indexed_forward_flops", _selected, when=_when, **KERNEL)
 
 

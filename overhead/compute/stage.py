@@ -100,8 +100,11 @@ OFFLOAD: dict[str, Any] = {
     "source": "transformerengine",
     "where": "transformer_engine/pytorch/cpu_offload.py",
 }
-call(returns="middle_activation_memory", of="micro_batch_activation_memory",
-     bind={"stage": "middle_stage"})  # fmt: skip
+call(
+    returns="middle_activation_memory",
+    of="micro_batch_activation_memory",
+    bind={"stage": "middle_stage"},
+)
 
 
 @formula(
@@ -306,8 +309,10 @@ declare(
     "mtp_time",
     (
         "mtp_depths",
-        *(f"mtp_projection_{kind}_time" for kind in ("forward", "input_gradient",
-                                                     "weight_gradient")),
+        *(
+            f"mtp_projection_{kind}_time"
+            for kind in ("forward", "input_gradient", "weight_gradient")
+        ),
         "mtp_elementwise_time",
         "embedding_gpu_time",
         *_LOGITS,
@@ -316,9 +321,12 @@ declare(
     source="megatron",
     where="megatron/core/transformer/multi_token_prediction.py",
     assumes=("the MTP layer is one of the layers of its stage; communication is separate",),
-)  # fmt: skip
-total("output_gpu_time", (*_LOGITS, "mtp_time"),
-      assumes=("the norm before the LM head is not counted",))  # fmt: skip
+)
+total(
+    "output_gpu_time",
+    (*_LOGITS, "mtp_time"),
+    assumes=("the norm before the LM head is not counted",),
+)
 
 
 alias(

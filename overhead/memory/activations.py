@@ -85,8 +85,11 @@ def _stored(activation_bytes, narrow, matmul_input_bytes):
 
 
 # By module what its quantities' names begin with, and its share of narrow products.
-NARROW = {"layer": "low_precision_layer_fraction", "attention": "low_precision_attention_fraction",
-          "expert": "low_precision_expert_fraction"}  # fmt: skip
+NARROW = {
+    "layer": "low_precision_layer_fraction",
+    "attention": "low_precision_attention_fraction",
+    "expert": "low_precision_expert_fraction",
+}
 EVENLY = "a stage has the mean number of BF16 layers"
 for _module, _share in NARROW.items():
     declare(f"{_module}_input_bytes", ("activation_bytes", _share, "matmul_input_bytes"), _stored,
@@ -125,10 +128,13 @@ def kept_context_bytes(output_rank, activation_bytes, attention_input_bytes):
     return xp.where(output_rank > 0.0, activation_bytes, attention_input_bytes)
 
 
-alias("kept_context_bytes", "activation_bytes",
-      assumes=("the attention kernel saves its output in BF16, the input of the adapter",),
-      lacks=dict.fromkeys(("output_rank", "attention_input_bytes"), WIDE_ADAPTERS),
-      **LORA)  # fmt: skip
+alias(
+    "kept_context_bytes",
+    "activation_bytes",
+    assumes=("the attention kernel saves its output in BF16, the input of the adapter",),
+    lacks=dict.fromkeys(("output_rank", "attention_input_bytes"), WIDE_ADAPTERS),
+    **LORA,
+)
 
 
 @formula(
@@ -176,8 +182,11 @@ alias(
 
 
 for _class, _block in (("dense", "mlp"), ("moe", "moe")):
-    total(f"{_class}_layer_activations", ("mixer_activations", f"{_block}_block_activations"),
-          **TENSOR)  # fmt: skip
+    total(
+        f"{_class}_layer_activations",
+        ("mixer_activations", f"{_block}_block_activations"),
+        **TENSOR,
+    )
 
 
 # Weights that products take in fewer bytes than activations have are stored so, if the recipe says
@@ -201,8 +210,10 @@ def in_both(wide_bytes: Array, narrow_bytes: Array, every: Array, narrow: Array)
     return xp.asarray(wide_bytes * (every - some) + narrow_bytes * some)
 
 
-for _name, _of in (("full_precision_weight_bytes", "weight_bytes"),
-                   ("full_precision_gathered_bytes", "gathered_bytes")):  # fmt: skip
+for _name, _of in (
+    ("full_precision_weight_bytes", "weight_bytes"),
+    ("full_precision_gathered_bytes", "gathered_bytes"),
+):
     declare(_name, (_of, "matmul_input_bytes", "activation_bytes"), _wide, **QUANTIZED)
 
 

@@ -175,9 +175,11 @@ constant("trained_expert_parameters", 0.0, "None: routed experts are frozen", **
 
 
 @formula(
-    returns="weight_memory", inputs=("trained_parameters", *STORED),
-    assumes=("adapters are in BF16",), **LORA,
-)  # fmt: skip
+    returns="weight_memory",
+    inputs=("trained_parameters", *STORED),
+    assumes=("adapters are in BF16",),
+    **LORA,
+)
 def adapted_weight_memory(trained, frozen, *taken):
     """Memory of frozen weights and of adapters: sharded from stage 3."""
     return _stored(frozen + trained, *taken)

@@ -134,9 +134,11 @@ SHARED: Further = {
 }
 SPLIT = "the bias of a GEMM that is split by inputs is whole on each rank"
 for _name, _kind, _source in (
-    ("mlp", mlp, PLAIN), ("expert", expert, ROUTED), ("shared_expert", shared_experts, SHARED),
+    ("mlp", mlp, PLAIN),
+    ("expert", expert, ROUTED),
+    ("shared_expert", shared_experts, SHARED),
     ("router", router, ROUTED),
-):  # fmt: skip
+):
     declare_sum(f"{_name}_weights", weights, _kind, **_source)
     declare_sum(f"{_name}_parameters", all_parameters, _kind, (f"{_name}_weights",), **_source)
 TENSOR: Further = {"source": "narayanan2021", "where": "section 2.3", "assumes": (SPLIT,)}

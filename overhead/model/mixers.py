@@ -77,11 +77,12 @@ def grouped_query(
     linears = (
         Linear(hidden_size, q_lora_rank, WHOLE, bias),
         Linear(xp.where(q_lora_rank > 0.0, q_lora_rank, hidden_size), context, bias=bias, up=low),
-        Linear(hidden_size, 2.0 * kv_heads * head_size, bias=bias, most=kv_heads,
-               keys=True, alone=low),
+        Linear(
+            hidden_size, 2.0 * kv_heads * head_size, bias=bias, most=kv_heads, keys=True, alone=low
+        ),
         Linear(hidden_size, output_gate * context, alone=0.0),
         *_output(context, hidden_size, output_rank, output_groups, linear_bias),
-    )  # fmt: skip
+    )
     return Part(linears, (2.0 * qk_norms * head_size + q_lora_rank + attention_sinks,))
 
 
@@ -109,11 +110,12 @@ def latent_attention(
         Linear(hidden_size, q_lora_rank, WHOLE, bias),
         Linear(xp.where(q_lora_rank > 0.0, q_lora_rank, hidden_size), queries, bias=bias, up=1.0),
         Linear(hidden_size, kv_lora_rank + qk_rope_head_size, WHOLE, bias),
-        Linear(kv_lora_rank, heads * (qk_nope_head_size + v_head_size), bias=bias, up=1.0,
-               keys=True),
+        Linear(
+            kv_lora_rank, heads * (qk_nope_head_size + v_head_size), bias=bias, up=1.0, keys=True
+        ),
         Linear(hidden_size, output_gate * context),
         *_output(context, hidden_size, output_rank, output_groups, linear_bias),
-    )  # fmt: skip
+    )
     return Part(
         linears, (2.0 * qk_norms * head_size + q_lora_rank + kv_lora_rank + attention_sinks,)
     )
@@ -415,8 +417,9 @@ declare(
     source="megatron",
     where=GDN,
 )
-declare("mixer_scan_flops", _over_mixers("scan_flops", SCANNING), _mean, source="megatron",
-        where=GDN)  # fmt: skip
+declare(
+    "mixer_scan_flops", _over_mixers("scan_flops", SCANNING), _mean, source="megatron", where=GDN
+)
 
 
 def _scan_time(share, bandwidth, *scans):
@@ -425,8 +428,11 @@ def _scan_time(share, bandwidth, *scans):
 
 
 for _way in ("forward", "backward"):
-    _scans = [name for mixer in SCANNING for name in (
-        mixer.share, f"{mixer.name}_scan_{_way}_bytes", f"{mixer.name}_scan_rate")]  # fmt: skip
+    _scans = [
+        name
+        for mixer in SCANNING
+        for name in (mixer.share, f"{mixer.name}_scan_{_way}_bytes", f"{mixer.name}_scan_rate")
+    ]
     declare(f"scan_{_way}_time", ("memory_efficiency", "memory_bandwidth", *_scans), _scan_time,
             source="megatron", where=GDN)  # fmt: skip
 
@@ -444,8 +450,7 @@ for _name in (
     "indexer_fraction",
     "linear_attention_weight_fraction",
 ):
-    constant(_name, 0.0, "Nothing is known of layers", when=UNKNOWN,
-             source="megatron", where=GDN)  # fmt: skip
+    constant(_name, 0.0, "Nothing is known of layers", when=UNKNOWN, source="megatron", where=GDN)
 
 
 # What products behind and before the mixers come to on a rank, in the mean of layers.

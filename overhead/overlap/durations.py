@@ -367,8 +367,9 @@ def split_message_bytes(message_bytes, splits):
 
 _bytes = {"message_bytes": "split_message_bytes"}
 for _name, _bind in (
-    ("split_time", _bytes), ("last_split_time", {**_bytes, "num_sm": "last_split_sms"}),
-):  # fmt: skip
+    ("split_time", _bytes),
+    ("last_split_time", {**_bytes, "num_sm": "last_split_sms"}),
+):
     call(returns=_name, of="communication_time", bind=_bind, labels=PART, when=SPLIT)
 product("communication_time", ("splits", "split_time"), when=SPLIT, name="split_parts_time")
 

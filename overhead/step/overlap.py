@@ -145,11 +145,17 @@ for _of, _layer in (("dense", "tp_layer"), ("moe", "tp_moe_layer")):
     _once = (f"{_layer}_forward_time", "tp_overlapped_fraction", f"{_of}_layer_matmul_forward_time")
     declare(f"{_of}_exposed_tp_forward_time", _once, exposed, **BOUND)
     _back = (
-        f"{_layer}_recompute_time", f"{_of}_layer_matmul_recompute_time", "tp_overlapped_fraction",
-        f"{_layer}_backward_time", f"{_of}_layer_input_gradient_time",
-    )  # fmt: skip
-    _weights = (f"{_layer}_gather_time", f"{_of}_tp_waited_time",
-                f"{_of}_layer_weight_gradient_time")  # fmt: skip
+        f"{_layer}_recompute_time",
+        f"{_of}_layer_matmul_recompute_time",
+        "tp_overlapped_fraction",
+        f"{_layer}_backward_time",
+        f"{_of}_layer_input_gradient_time",
+    )
+    _weights = (
+        f"{_layer}_gather_time",
+        f"{_of}_tp_waited_time",
+        f"{_of}_layer_weight_gradient_time",
+    )
     declare(f"{_of}_exposed_tp_backward_time", (*_back, *_weights), _tp_backward, **BOUND)
     declare(f"{_of}_exposed_tp_backward_time",
             (*_back, "tp_reduction_time", f"{_of}_layer_blocks"), _frozen, **FROZEN)  # fmt: skip
@@ -185,9 +191,12 @@ NOT_ROUND = "attention waits for communication outside the ring"
 total("attention_recompute_time", ("attention_backward_time", "layer_attention_recompute_time"))
 for _way, _computing, _behind in (
     ("forward", "attention_forward_time", ("attention_forward_time",)),
-    ("backward", "attention_recompute_time",
-     ("attention_backward_time", "layer_attention_recompute_time")),
-):  # fmt: skip
+    (
+        "backward",
+        "attention_recompute_time",
+        ("attention_backward_time", "layer_attention_recompute_time"),
+    ),
+):
     _sent = (f"cp_layer_{_way}_time", f"cp_round_{_way}_time")
     declare(f"exposed_cp_{_way}_time", (*_sent, "ring_ranks", "cp_overlap", *_behind), _cp, **BOUND)
     call(
@@ -209,8 +218,10 @@ PAIRS: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/pipeline_parallel/combined_1f1b.py",
 }
-total("moe_layer_computing_time",
-      ("moe_layer_matmul_time", "attention_time", "moe_layer_elementwise_time"))  # fmt: skip
+total(
+    "moe_layer_computing_time",
+    ("moe_layer_matmul_time", "attention_time", "moe_layer_elementwise_time"),
+)
 
 
 @formula(**PAIRS)
@@ -239,6 +250,8 @@ def exposed_ep_backward_time(
 
 # Attention by itself, with what context parallelism adds to it.
 
-total("context_attention_forward_time",
-      ("attention_forward_time", "merge_forward_time", "exposed_cp_forward_time"))  # fmt: skip
+total(
+    "context_attention_forward_time",
+    ("attention_forward_time", "merge_forward_time", "exposed_cp_forward_time"),
+)
 total("context_attention_time", ("attention_time", "merge_time", "layer_exposed_cp_time"))

@@ -179,10 +179,12 @@ total("experts_forward_time", ("expert_up_forward_time", "expert_down_forward_ti
 total(
     "experts_backward_time",
     (
-        "expert_up_input_gradient_time", "expert_up_weight_gradient_time",
-        "expert_down_input_gradient_time", "expert_down_weight_gradient_time",
+        "expert_up_input_gradient_time",
+        "expert_up_weight_gradient_time",
+        "expert_down_input_gradient_time",
+        "expert_down_weight_gradient_time",
     ),
-)  # fmt: skip
+)
 for _chunked, _whole, _part in (
     ("chunk_dispatch_time", "experts_dispatch_time", "routed_elements"),
     ("chunk_combine_time", "experts_combine_time", "routed_elements"),
@@ -236,8 +238,11 @@ def _passes(num_micro_batches, forward, backward):
     return num_micro_batches * (forward + backward)
 
 
-declare("exposed_offload_time", ("num_micro_batches", "exposed_offload_forward_time",
-                                 "exposed_offload_backward_time"), _passes)  # fmt: skip
+declare(
+    "exposed_offload_time",
+    ("num_micro_batches", "exposed_offload_forward_time", "exposed_offload_backward_time"),
+    _passes,
+)
 
 
 product("stage_imbalance_time", ("num_micro_batches", "end_stage_extra_time"),

@@ -66,9 +66,10 @@ for _part, _whole in (("gather", "dp_gather_bytes"), ("scatter", "dp_reduce_byte
             **FSDP)  # fmt: skip
 declare("dp_non_layer_replica_bytes", ("dp_non_layer_scatter_bytes", "shards"), _split, **FSDP)
 for _part, _group, _collective in (
-    ("gather", "shard", "all_gather"), ("scatter", "shard", "reduce_scatter"),
+    ("gather", "shard", "all_gather"),
+    ("scatter", "shard", "reduce_scatter"),
     ("replica", "replica", "all_reduce"),
-):  # fmt: skip
+):
     on_network(
         f"dp_non_layer_{_part}_time", "time", _group, _collective, f"dp_non_layer_{_part}_bytes"
     )
@@ -255,9 +256,12 @@ for _way in ("forward", "backward"):
         labels={"mechanism": PREFETCHES[1]},
         when={"dp_mechanism": PREFETCHES[1]},
     )
-declare("layer_elements", ("dp_layer_parameters", "middle_moe_layers", "middle_layers",
-                           "edp_layer_parameters"), _some,
-        when={"dp_mechanism": PREFETCHES[1]})  # fmt: skip
+declare(
+    "layer_elements",
+    ("dp_layer_parameters", "middle_moe_layers", "middle_layers", "edp_layer_parameters"),
+    _some,
+    when={"dp_mechanism": PREFETCHES[1]},
+)
 
 # A step.
 

@@ -118,8 +118,9 @@ def _paid(tp, gpus_per_node, sent, alone, *together):
 _alone = ("tp", "gpus_per_node", "sent_time", "step_matmul_time", "pair_first_time")
 declare("pair_exposed_time", (*_alone, "pair_second_time"), _paid,
         when={**UB, "pairing": f"{GATHERED}|{SCATTERED}"}, **SOURCES["userbuffers"])  # fmt: skip
-declare("pair_exposed_time", _alone, _paid, when={**UB, "pairing": BESIDE},
-        **SOURCES["userbuffers"])  # fmt: skip
+declare(
+    "pair_exposed_time", _alone, _paid, when={**UB, "pairing": BESIDE}, **SOURCES["userbuffers"]
+)
 declare("pair_exposed_time", ("tp", "pair_first_time", "step_matmul_time"), _beyond, when=DEC,
         **SOURCES["decomposed"])  # fmt: skip
 

@@ -72,20 +72,23 @@ CLASSES = {"dense": "mlp", "moe": "moe"}
 # All that a layer communicates, by the row that it is on.
 SENT = {
     TENSOR: {
-        "dense": {FORWARD: ("tp_layer_forward_time",),
-                  BACKWARD: tuple(f"tp_layer_{n}_time" for n in ("backward", "gather",
-                                                                 "recompute"))},
-        "moe": {FORWARD: ("tp_moe_layer_forward_time",),
-                BACKWARD: tuple(f"tp_moe_layer_{n}_time" for n in ("backward", "gather",
-                                                                   "recompute"))},
+        "dense": {
+            FORWARD: ("tp_layer_forward_time",),
+            BACKWARD: tuple(f"tp_layer_{n}_time" for n in ("backward", "gather", "recompute")),
+        },
+        "moe": {
+            FORWARD: ("tp_moe_layer_forward_time",),
+            BACKWARD: tuple(f"tp_moe_layer_{n}_time" for n in ("backward", "gather", "recompute")),
+        },
     },
-}  # fmt: skip
+}
 # Of these the step's totals are shared out among the layers of the stage that has most.
 SHARED = {CONTEXT: ("cp", "max_stage_layers"), EXPERT: ("ep", "max_stage_moe_layers")}
 # Parts of a pass that stand on a stream as well, by the stream's row.
 STREAMED = {name: name.removesuffix(", exposed") for name in LAYER} | {
-    VOCABULARY: TABLES, OFFLOAD: COPIES,
-}  # fmt: skip
+    VOCABULARY: TABLES,
+    OFFLOAD: COPIES,
+}
 # Parts by name, in the order in which they stand in a pass [s].
 Parts = dict[str, float]
 # By row, how many messages of each operation.
@@ -237,10 +240,13 @@ def _after(evaluation: Evaluation, done: Sequence[float]) -> list[list[Span]]:
         course.run(row, "updated weights, exposed", weights, kind=EXPOSED)
         course.run(row, UNEXPLAINED, float(evaluation["step_overhead"]), kind=UNEXPLAINED)
     return [
-        [Span(PASSES, one.name, one.start, one.duration, one.kind) for one in course.spans
-         if one.row == row]
+        [
+            Span(PASSES, one.name, one.start, one.duration, one.kind)
+            for one in course.spans
+            if one.row == row
+        ]
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 # What passes hold.
