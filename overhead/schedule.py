@@ -150,13 +150,13 @@ def dual_pipe_p2p_time(p2p_time, pp, num_micro_batches):
 # Time of the pipeline: what its devices compute, its bubble, and what transfers add.
 
 
-total("pipeline_time", ("busy_time", "bubble_time", "exposed_pp_time"), "Time of the pipeline",
-      assumes=(EVEN,))  # fmt: skip
-
-
-total("pipeline_time", ("busy_time", "bubble_time", "exposed_pp_time", "stage_imbalance_time"),
-      "Time of a pipeline whose first and last stage take longer or shorter than the others",
-      when=UNEVEN, name="uneven_pipeline_time")  # fmt: skip
+total("pipeline_time", ("busy_time", "bubble_time", "exposed_pp_time"), assumes=(EVEN,))
+total(
+    "pipeline_time",
+    ("busy_time", "bubble_time", "exposed_pp_time", "stage_imbalance_time"),
+    when=UNEVEN,
+    name="uneven_pipeline_time",
+)
 
 
 # A device between the ends waits less where these have less to do.
@@ -205,9 +205,8 @@ def busy_time(num_micro_batches, stage_forward_time, stage_backward_time):
     return num_micro_batches * (stage_forward_time + stage_backward_time)
 
 
-product("busy_time", ("num_micro_batches", "stage_forward_time"),
-        "Forward compute time of a device, all micro-batches", when=FORWARD,
-        name="forward_only_busy_time")  # fmt: skip
+_each = ("num_micro_batches", "stage_forward_time")
+product("busy_time", _each, when=FORWARD, name="forward_only_busy_time")
 
 
 total(

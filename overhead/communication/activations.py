@@ -49,23 +49,31 @@ alias("tp_gather_message_bytes", "tp_message_bytes",
                           "what is gathered is in 16 bits, whatever frozen products take"),
       when={"tuning": "lora"})  # fmt: skip
 
-GATHERED = {**TP, "message": "tp_gather_message_bytes"}
+WITHOUT, WITH = ("replicated_activations",), ("sequence_parallel",)
+AT_BLOCKS = {**TP, "message": "tp_gather_message_bytes"}
+GATHERED = {**AT_BLOCKS, "repeated": "recomputed_gathers"}
 REDUCED = {**TP, "message": "tp_message_bytes", "repeated": "recomputed_reductions"}
 operation(
     "tp_all_reduce",
     "all-reduce of TP block output",
     "all_reduce",
-    forward=("replicated_activations",),
-    backward=("replicated_activations",),
+    forward=WITHOUT,
+    backward=WITHOUT,
     **REDUCED,
 )
-operation("tp_all_gather", "all-gather of TP block input", "all_gather",
-          forward=("sequence_parallel",), backward=("sequence_parallel",),
-          repeated="recomputed_gathers", **GATHERED)  # fmt: skip
-operation("tp_reduce_scatter", "reduce-scatter of TP block output", "reduce_scatter",
-          forward=("sequence_parallel",), backward=("sequence_parallel",), **REDUCED)  # fmt: skip
-operation("tp_weight_gather", "all-gather of saved TP input (wgrad)",
-          "all_gather", backward=("sequence_parallel",), **GATHERED)  # fmt: skip
+for _name, _words, _collective, _said in (
+    ("tp_all_gather", "TP block input", "all_gather", GATHERED),
+    ("tp_reduce_scatter", "TP block output", "reduce_scatter", REDUCED),
+):
+    _title = f"{_collective.replace('_', '-')} of {_words}"
+    operation(_name, _title, _collective, forward=WITH, backward=WITH, **_said)
+operation(
+    "tp_weight_gather",
+    "all-gather of saved TP input (wgrad)",
+    "all_gather",
+    backward=WITH,
+    **AT_BLOCKS,
+)
 
 # One layer and micro-batch: a mixer's block, and one of its MLP or shared experts if it has any.
 
@@ -82,12 +90,12 @@ for _layer, _blocks in (("tp_layer", "dense_layer_blocks"), ("tp_moe_layer", "mo
     added(f"{_layer}_recompute_time", times(OF_BLOCK, "recompute", factors=_of), **SPLIT)
 added("tp_reduction_time", times(("tp_all_reduce", "tp_reduce_scatter"), "backward"), **SPLIT)
 # Of recomputed modules the MLP of a dense layer is a block, and shared experts are one.
-added("tp_layer_recompute_time",
-      times(OF_BLOCK, "forward", factors=("recompute_mlp", ("dense_layer_blocks", -1.0))),
-      lacks=LACKING, when={"recompute": "selective"}, **SPLIT)  # fmt: skip
-added("tp_moe_layer_recompute_time",
-      times(OF_BLOCK, "forward", factors=("recomputed_shared_experts", ("moe_layer_blocks", -1.0))),
-      lacks=LACKING, when={"recompute": "selective"}, **SPLIT)  # fmt: skip
+_said = {"lacks": LACKING, "when": {"recompute": "selective"}, **SPLIT}
+for _layer, _of in (
+    ("tp_layer", ("recompute_mlp", ("dense_layer_blocks", -1.0))),
+    ("tp_moe_layer", ("recomputed_shared_experts", ("moe_layer_blocks", -1.0))),
+):
+    added(f"{_layer}_recompute_time", times(OF_BLOCK, "forward", factors=_of), **_said)
 
 
 # Embedding, output layer and loss, whose vocabulary is split over tensor-parallel ranks.
@@ -152,7 +160,6 @@ def mtp_gather_message_bytes(tp_gather_message_bytes):
 # A position predicts the next token and further ones, each by logits of its own.
 PREDICTED: dict[str, Any] = {**END, "each": ((1.0, "mtp_depths"),)}
 FURTHER: dict[str, Any] = {**END, "each": ("mtp_depths",)}
-WITHOUT, WITH = ("replicated_activations",), ("sequence_parallel",)
 for _name, _words, _collective, _message, _forward, _backward, _said in (
     ("embedding_all_reduce", "embedding activations",
      "all_reduce", "tp_message_bytes", WITHOUT, None, {**END, **SPLIT}),

@@ -210,23 +210,25 @@ def attention_scores(rank_tokens, sequence_length, heads, tp):
 def _unfused(passes: float) -> Any:
     """Return the kernel of one direction, in which scores are read or written so often."""
 
-    def time(
-        operations, unfused_efficiency, matmul_efficiency, output_matmul_flops,
-        attention_scores, activation_bytes, dropout, mask_bytes,
-        memory_efficiency, memory_bandwidth,
-    ):  # fmt: skip
-        rate = unfused_efficiency * (matmul_efficiency * output_matmul_flops)
-        each = passes * activation_bytes + dropout * (2.0 * activation_bytes + mask_bytes)
-        moved = attention_scores * each / (memory_efficiency * memory_bandwidth)
-        return operations / rate + moved
+    def time(operations, part, efficiency, flops, scores, element, dropout, mask, share, bandwidth):
+        each = passes * element + dropout * (2.0 * element + mask)
+        moved = scores * each / (share * bandwidth)
+        return operations / (part * (efficiency * flops)) + moved
 
     return time
 
 
 UNFUSED_TAKES = (
-    "unfused_efficiency", "matmul_efficiency", "output_matmul_flops", "attention_scores",
-    "activation_bytes", "dropout", "mask_bytes", "memory_efficiency", "memory_bandwidth",
-)  # fmt: skip
+    "unfused_efficiency",
+    "matmul_efficiency",
+    "output_matmul_flops",
+    "attention_scores",
+    "activation_bytes",
+    "dropout",
+    "mask_bytes",
+    "memory_efficiency",
+    "memory_bandwidth",
+)
 ONE_MORE = "dropout is one kernel more"
 for _way, _passes, _words, _moved in (
     (

@@ -22,7 +22,7 @@ EXACT = {**SEQUENTIAL, "reduction": "free"}
 ON_FLAT, ON_NODES = {**EXACT, **FLAT, "floor": "none"}, {**EXACT, **NODES, "floor": "none"}
 TWO_PROTOCOLS = "ring|pairs|message|tree"
 SIMPLE_ONLY = "nvls|nvls_tree|sharp|schedule"
-RINGS = {**ANY, "form": "ring"}
+SIMPLY, RINGS = {**ANY, "form": SIMPLE_ONLY}, {**ANY, "form": "ring"}
 WAITING = {"floor": "some"}
 HASTE = ("operations are issued ahead of the GPU",)
 
@@ -89,12 +89,9 @@ SIMPLE = "message_bytes*simple_slope + sqrt(message_bytes*ramp_square) + simple_
 
 
 @priced(expression=SIMPLE, when=ANY)
-@priced(returns="device_time", expression=SIMPLE, when={**ANY, "form": SIMPLE_ONLY},
-        name="simple_device_time")  # fmt: skip
-@priced(returns="time", expression=SIMPLE, when={**ON_FLAT, "form": SIMPLE_ONLY},
-        name="flat_simple_time")  # fmt: skip
-@priced(returns="time", expression=SIMPLE, when={**ON_NODES, "form": SIMPLE_ONLY},
-        name="nodes_simple_time")  # fmt: skip
+@priced(name="simple_device_time", returns="device_time", expression=SIMPLE, when=SIMPLY)
+@priced(name="flat_simple_time", returns="time", expression=SIMPLE, when={**ON_FLAT, **SIMPLY})
+@priced(name="nodes_simple_time", returns="time", expression=SIMPLE, when={**ON_NODES, **SIMPLY})
 def simple_time(
     message_bytes: Array,
     simple_slope: Array,
@@ -139,10 +136,14 @@ def floored_time(device_time, floor_time):
     return xp.sqrt(xp.sqrt(device_time**4 + floor_time**4))
 
 
-product("host_floor_time", ("collective_host_time", "ranks"),
-        "Host time per collective, one process for all ranks", source=OWN,
-        assumes=("one process issues the collective for its GPUs sequentially",),
-        when={**ANY, "environment": "group"}, name="group_floor_time")  # fmt: skip
+product(
+    "host_floor_time",
+    ("collective_host_time", "ranks"),
+    source=OWN,
+    assumes=("one process issues the collective for its GPUs sequentially",),
+    when={**ANY, "environment": "group"},
+    name="group_floor_time",
+)
 
 
 alias(
@@ -177,7 +178,7 @@ def protocol(ll_time, simple_time):
     return xp.where(ll_time <= simple_time, 0.0, 1.0)
 
 
-@priced(returns="protocol", when={**ANY, "form": SIMPLE_ONLY})
+@priced(returns="protocol", when=SIMPLY)
 def one_protocol(ranks):
     """Simple, where there is no other protocol."""
     return xp.ones_like(ranks)
@@ -193,7 +194,7 @@ alias(
     "step_part_time",
     "simple_fixed_time",
     source=OWN,
-    when={**ANY, "form": SIMPLE_ONLY},
+    when=SIMPLY,
     name="simple_step_part_time",
 )
 
@@ -208,7 +209,7 @@ product(
     "transfer_part_time",
     ("message_bytes", "simple_byte_time"),
     source=OWN,
-    when={**ANY, "form": SIMPLE_ONLY},
+    when=SIMPLY,
     name="simple_wire_part_time",
 )
 

@@ -96,12 +96,13 @@ for _returns, _pairing, _form, _law in (
      {**KERNELS, "communication": "split"}),
     ("pair_first_time", BESIDE, "bulk_shared", KERNELS),
 ):  # fmt: skip
-    call(returns=_returns, of="overlapped_time", bind={"burst_ratio": "pair_burst_ratio"},
-         labels={"mechanism": _form, **_law}, when={**UB, "pairing": _pairing})  # fmt: skip
+    _labels, _when = {"mechanism": _form, **_law}, {**UB, "pairing": _pairing}
+    _bind = {"burst_ratio": "pair_burst_ratio"}
+    call(returns=_returns, of="overlapped_time", bind=_bind, labels=_labels, when=_when)
 for _pairing, _form in ((GATHERED, "ring_exchange"), (SCATTERED, "reduce_scatter_ring")):
-    call(returns="pair_first_time", of="overlapped_time",
-         bind={"compute_time": "chunked_matmul_time", "communication_time": "sent_time"},
-         labels={"mechanism": _form}, when={**DEC, "pairing": _pairing})  # fmt: skip
+    _bind = {"compute_time": "chunked_matmul_time", "communication_time": "sent_time"}
+    _labels, _when = {"mechanism": _form}, {**DEC, "pairing": _pairing}
+    call(returns="pair_first_time", of="overlapped_time", bind=_bind, labels=_labels, when=_when)
 
 
 def _beyond(tp, together, alone):
@@ -116,13 +117,13 @@ def _paid(tp, gpus_per_node, sent, alone, *together):
 
 
 _alone = ("tp", "gpus_per_node", "sent_time", "step_matmul_time", "pair_first_time")
-declare("pair_exposed_time", (*_alone, "pair_second_time"), _paid,
-        when={**UB, "pairing": f"{GATHERED}|{SCATTERED}"}, **SOURCES["userbuffers"])  # fmt: skip
+_said = {"when": {**UB, "pairing": f"{GATHERED}|{SCATTERED}"}, **SOURCES["userbuffers"]}
+declare("pair_exposed_time", (*_alone, "pair_second_time"), _paid, **_said)
 declare(
     "pair_exposed_time", _alone, _paid, when={**UB, "pairing": BESIDE}, **SOURCES["userbuffers"]
 )
-declare("pair_exposed_time", ("tp", "pair_first_time", "step_matmul_time"), _beyond, when=DEC,
-        **SOURCES["decomposed"])  # fmt: skip
+_taken = ("tp", "pair_first_time", "step_matmul_time")
+declare("pair_exposed_time", _taken, _beyond, when=DEC, **SOURCES["decomposed"])
 
 
 def _pair(product: str, kind: str, sent: str, pairing: str, mechanism: str) -> None:
