@@ -305,8 +305,7 @@ total("last_stage_extra_time", ("output_time", "vocabulary_last_time"),
 constant(
     "tied_all_reduce_backward_count", 0.0, "None: embedding and LM head on the same rank", **KNOWN
 )
-alias("all_dense_parameters", "pipeline_parameters", "Parameters on the ranks of one pipeline",
-      name="folded_dense_parameters", **KNOWN)  # fmt: skip
+alias("all_dense_parameters", "pipeline_parameters", name="folded_dense_parameters", **KNOWN)
 
 
 @derived(

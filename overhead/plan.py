@@ -127,8 +127,8 @@ for _group in ("tp", "cp", "dp", "pp", "etp", "ep", "edp", "hsdp_shard_size"):
     alias("group_size", _group, source=MEGATRON, where=ORDER, when={"group": _group})
 
 
-product("group_size", ("dp", "cp"), "Ranks over which ZeRO shards: those of equal weights",
-        source=MEGATRON, where=ORDER, when={"group": "zero"}, name="zero_size")  # fmt: skip
+_zero = {"group": "zero"}
+product("group_size", ("dp", "cp"), source=MEGATRON, where=ORDER, when=_zero, name="zero_size")
 
 
 @formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "hsdp_replica"})

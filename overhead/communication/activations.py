@@ -84,8 +84,8 @@ LACKING = dict.fromkeys(("recomputed_reductions", "recomputed_gathers"), MLP_ALO
 for _layer, _blocks in (("tp_layer", "dense_layer_blocks"), ("tp_moe_layer", "moe_layer_blocks")):
     _of: Factors = (_blocks,)
     added(f"{_layer}_forward_time", times(OF_BLOCK, "forward", factors=_of), **SPLIT)
-    added(f"{_layer}_backward_time", times(OF_BLOCK, "backward", factors=_of),
-          assumes=GATHERS_AGAIN, **SPLIT)  # fmt: skip
+    _back = times(OF_BLOCK, "backward", factors=_of)
+    added(f"{_layer}_backward_time", _back, assumes=GATHERS_AGAIN, **SPLIT)
     added(f"{_layer}_gather_time", times(("tp_weight_gather",), "backward", factors=_of), **SPLIT)
     added(f"{_layer}_recompute_time", times(OF_BLOCK, "recompute", factors=_of), **SPLIT)
 added("tp_reduction_time", times(("tp_all_reduce", "tp_reduce_scatter"), "backward"), **SPLIT)
@@ -190,8 +190,8 @@ for _name, _words, _collective, _message, _forward, _backward, _said in (
     ("loss_all_reduce", "loss statistics",
      "all_reduce", "loss_message_bytes", (3.0, "has_backward"), None, {**PREDICTED, **LOSS}),
 ):  # fmt: skip
-    operation(_name, f"{_collective.replace('_', '-')} of {_words}", _collective, _message,
-              forward=_forward, backward=_backward, **_said)  # fmt: skip
+    _title = f"{_collective.replace('_', '-')} of {_words}"
+    operation(_name, _title, _collective, _message, forward=_forward, backward=_backward, **_said)
 operation("tied_all_reduce",
           "all-reduce of tied embedding gradients",
           "all_reduce", "tied_message_bytes", dimension="vocabulary", group="ends",
@@ -225,9 +225,9 @@ added(
     **SPLIT,
 )
 added("mtp_communication_time", times(MTP, *WAYS, factors=FURTHER["each"]), **JOINED)
-added("vocabulary_last_time", times(LOGITS, "forward", factors=PREDICTED["each"])
-      + times(LOGITS, "backward", factors=("has_backward", *PREDICTED["each"]))
-      + [("mtp_communication_time",)], **SPLIT)  # fmt: skip
+_last = times(LOGITS, "forward", factors=PREDICTED["each"])
+_last += times(LOGITS, "backward", factors=("has_backward", *PREDICTED["each"]))
+added("vocabulary_last_time", [*_last, ("mtp_communication_time",)], **SPLIT)
 
 
 # Pipeline parallelism.

@@ -130,14 +130,16 @@ EP: dict[str, Any] = {
 }
 # Deduplicated dispatch has its own way over the levels of nodes and pods.
 PLAIN = {"dispatcher": "all_to_all"}
-operation("ep_dispatch", "all-to-all of expert tokens (dispatch)", "all_to_all",
-          "dispatch_message_bytes", group="ep", levels=PLAIN, **EP)  # fmt: skip
-operation("ep_combine", "all-to-all of expert outputs (combine)", "all_to_all",
-          "combine_message_bytes", group="ep", levels=PLAIN, **EP)  # fmt: skip
-operation("etp_all_gather", "all-gather of ETP expert tokens", "all_gather",
-          "etp_gather_bytes", group="etp", **EP)  # fmt: skip
-operation("etp_reduce_scatter", "reduce-scatter of ETP expert outputs", "reduce_scatter",
-          "etp_scatter_bytes", group="etp", **EP)  # fmt: skip
+for _name, _title, _message in (
+    ("ep_dispatch", "all-to-all of expert tokens (dispatch)", "dispatch_message_bytes"),
+    ("ep_combine", "all-to-all of expert outputs (combine)", "combine_message_bytes"),
+):
+    operation(_name, _title, "all_to_all", _message, group="ep", levels=PLAIN, **EP)
+for _collective, _title, _message in (
+    ("all_gather", "all-gather of ETP expert tokens", "etp_gather_bytes"),
+    ("reduce_scatter", "reduce-scatter of ETP expert outputs", "etp_scatter_bytes"),
+):
+    operation(f"etp_{_collective}", _title, _collective, _message, group="etp", **EP)
 
 
 # One layer and micro-batch.

@@ -157,13 +157,7 @@ def stage_pair_size(pp):
     return xp.where(pp > 1.0, 2.0, 1.0)
 
 
-derived(
-    returns="group_size",
-    inputs=("cp",),
-    when={"group": "cp_ring|inner_ring"},
-    name="ring_pair_size",
-    title="Ranks of a pair in a context-parallel ring: none to pair with where there is one",
-)(stage_pair_size)
+declare("group_size", ("cp",), stage_pair_size, when={"group": "cp_ring|inner_ring"})
 
 
 @derived(
@@ -176,10 +170,13 @@ def stage_pair_members(node_boundaries, group_size):
     return xp.where(node_boundaries > 0.0, 1.0, group_size)
 
 
-derived(returns="members_in_node", inputs=("cp_nodes", "group_size"), when=RING,
-        assumes=("the slowest pair of the ring counts",), name="ring_pair_members",
-        title="Members in one node of the slowest pair in a context-parallel ring",
-        )(outer_pair_members)  # fmt: skip
+declare(
+    "members_in_node",
+    ("cp_nodes", "group_size"),
+    outer_pair_members,
+    assumes=("the slowest pair of the ring counts",),
+    when=RING,
+)
 
 
 alias("members_in_node", "group_size", "Members in one node of a pair inside of it", when=INSIDE)

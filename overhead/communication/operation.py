@@ -143,8 +143,9 @@ def operation(
             (*often, passes, *made.each) for way in ways if (often := made.often(way)) is not None
         ]
         if terms:
-            added(made.quantity(f"{ways[0]}_count"), terms, several=f"{made.group}_ranks",
-                  source=source, where=where, when=made.when)  # fmt: skip
+            said: Further = {"source": source, "where": where, "when": made.when}
+            count = made.quantity(f"{ways[0]}_count")
+            added(count, terms, several=f"{made.group}_ranks", **said)
 
 
 def on_network(

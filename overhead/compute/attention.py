@@ -36,8 +36,8 @@ alias(
     "Tokens per query computed by attention: all, or the window",
     **KERNEL,
 )
-alias("attended_span", "causal_tiled_span", when={"mask": "causal", "attention_kernel": FUSED},
-      **KERNEL)  # fmt: skip
+CAUSAL = {"mask": "causal", "attention_kernel": FUSED}
+alias("attended_span", "causal_tiled_span", when=CAUSAL, **KERNEL)
 alias(
     "attended_span",
     "sequence_length",
@@ -49,7 +49,7 @@ alias(
 
 for _selected, _when in (
     ("index_flops", {}),
-    ("causal_index_flops", {"mask": "causal", "attention_kernel": FUSED}),
+    ("causal_index_flops", CAUSAL),
 ):
     alias("indexed_forward_flops", _selected, when=_when, **KERNEL)
 

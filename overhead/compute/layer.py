@@ -242,8 +242,8 @@ def _routing(way: str) -> Any:
 
 
 for _way in CHOSEN:
-    declare(f"routing_{_way}_bytes", ("router_tokens", "experts", "single_bytes"), _routing(_way),
-            **ROUTING)  # fmt: skip
+    _taken = ("router_tokens", "experts", "single_bytes")
+    declare(f"routing_{_way}_bytes", _taken, _routing(_way), **ROUTING)
 
 
 # Times.
@@ -265,8 +265,8 @@ def _elementwise(way: str) -> Any:
 
 for _class in quantities.CLASSES:
     for _kind in TIMES:
-        _bytes = ["elementwise_factor", f"{_class}_elementwise_bytes",
-                  f"{_class}_cast_{_kind}_bytes", f"mixing_{_kind}_bytes"]  # fmt: skip
+        _moved = (f"{_class}_elementwise_bytes", f"{_class}_cast_{_kind}_bytes")
+        _bytes = ("elementwise_factor", *_moved, f"mixing_{_kind}_bytes")
         _router = [f"routing_{_kind}_bytes"] if _class == "moe" else []
         declare(
             f"{_class}_layer_elementwise_{_kind}_time",
@@ -286,8 +286,8 @@ def _merge_both(*taken):
 
 
 for _name, _merging in (("merge_forward_time", _merge), ("merge_time", _merge_both)):
-    declare(_name, ("elementwise_factor", "merged_bytes", "memory_efficiency", "memory_bandwidth"),
-            _merging, **KERNELS)  # fmt: skip
+    _taken = ("elementwise_factor", "merged_bytes", *RATE_OF_BYTES)
+    declare(_name, _taken, _merging, **KERNELS)
 
 # Time in which the host launches a layer: what it launches of each kind, at one time for each.
 #
@@ -367,9 +367,16 @@ def _dense(operations, casts, share, left, attending):
 
 def _routed(way: str, routed: float) -> Any:
     def launches(
-        operations, casts, share, left, attending, left_experts, local_experts, own_casts,
+        operations,
+        casts,
+        share,
+        left,
+        attending,
+        left_experts,
+        local_experts,
+        own_casts,
         ep_overlap,
-    ):  # fmt: skip
+    ):
         own = (CALLED * PRODUCT_FLOPS[way] + EXPERT_CASTS * own_casts) * local_experts
         nodes = xp.where(ep_overlap > 0.0, NODES[way], 0.0)
         cast = ATTENTION_CASTS * (1.0 - left * attending) + ROUTED_CASTS * (1.0 - left_experts)
@@ -380,8 +387,8 @@ def _routed(way: str, routed: float) -> Any:
 
 
 for _way in ("forward", "backward"):
-    _taken = (f"{_way}_operations", "cast_launches", "eager_launch_fraction", "bf16_attention",
-              "attention_layer_fraction")  # fmt: skip
+    _of_library = ("cast_launches", "eager_launch_fraction", "bf16_attention")
+    _taken = (f"{_way}_operations", *_of_library, "attention_layer_fraction")
     _own = ("bf16_experts", "local_experts", "expert_cast_launches", "ep_overlap")
     declare(f"dense_{_way}_launches", _taken, _dense, **LIBRARY)
     for _count, _when in ((ROUTED, None), (SENT_ONCE, {"dispatcher": "deduplicated"})):

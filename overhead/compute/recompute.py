@@ -50,8 +50,8 @@ BLOCK: dict[str, Any] = {
 }
 _again = "layer_attention_recompute_time"
 product(_again, ("recomputed_fraction", "attention_forward_time"), when=ALL, **PAPER)
-product(_again, ("recompute_core_attn", "attention_forward_time"), name=f"{_again}_of_modules",
-        when=CHOSEN, **MODULES)  # fmt: skip
+_some = ("recompute_core_attn", "attention_forward_time")
+product(_again, _some, name=f"{_again}_of_modules", when=CHOSEN, **MODULES)
 
 for _class in quantities.CLASSES:
     _again = f"{_class}_layer_recompute_time"
@@ -193,8 +193,7 @@ def moe_module_elementwise_time(
 # The probabilities' gradient needs the experts' outputs, so of a mixture nothing is left out.
 
 alias("stops_early", "early_stop", **EARLY)
-constant("stops_early", 1.0, "It does, whatever the software",
-         when={"recompute": "full_early_stop"}, **EARLY)  # fmt: skip
+constant("stops_early", 1.0, when={"recompute": "full_early_stop"}, **EARLY)
 
 
 @formula(

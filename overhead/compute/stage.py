@@ -275,8 +275,8 @@ def loss_time(loss_bytes, rank_tokens, vocabulary_width, memory_efficiency, memo
     return moved / (memory_efficiency * memory_bandwidth)
 
 
-_LOGITS = ("logits_forward_time", "logits_input_gradient_time", "logits_weight_gradient_time",
-           "loss_time")  # fmt: skip
+_KINDS = ("forward", "input_gradient", "weight_gradient")
+_LOGITS = (*(f"logits_{kind}_time" for kind in _KINDS), "loss_time")
 
 
 @formula(
@@ -309,10 +309,7 @@ declare(
     "mtp_time",
     (
         "mtp_depths",
-        *(
-            f"mtp_projection_{kind}_time"
-            for kind in ("forward", "input_gradient", "weight_gradient")
-        ),
+        *(f"mtp_projection_{kind}_time" for kind in _KINDS),
         "mtp_elementwise_time",
         "embedding_gpu_time",
         *_LOGITS,

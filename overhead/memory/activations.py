@@ -92,8 +92,8 @@ NARROW = {
 }
 EVENLY = "a stage has the mean number of BF16 layers"
 for _module, _share in NARROW.items():
-    declare(f"{_module}_input_bytes", ("activation_bytes", _share, "matmul_input_bytes"), _stored,
-            assumes=(EVENLY,), **WIDE)  # fmt: skip
+    _taken = ("activation_bytes", _share, "matmul_input_bytes")
+    declare(f"{_module}_input_bytes", _taken, _stored, assumes=(EVENLY,), **WIDE)
 
 
 # A product keeps its input for its weights' gradient; beside frozen weights, only adapters do.
@@ -282,9 +282,9 @@ product(
     **QUANTIZED,
 )
 NARROW_ONES = ("stage_low_precision_parameters", "stage_low_precision_expert_parameters")
+UNKNOWN: dict[str, Any] = {"when": {"shapes": "unknown"}, **QUANTIZED}
 for _narrow, _all in (
     *zip(NARROW_ONES, ("stage_parameters", "stage_expert_parameters"), strict=True),
     ("mean_layer_low_precision_parameters", "mean_layer_parameters"),
 ):
-    alias(_narrow, _all, "Unknown shapes: all parameters in the same precision",
-          when={"shapes": "unknown"}, **QUANTIZED)  # fmt: skip
+    alias(_narrow, _all, "Unknown shapes: all parameters in the same precision", **UNKNOWN)

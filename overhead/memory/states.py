@@ -22,8 +22,8 @@ MEGATRON: dict[str, Any] = {
 HYBRID: dict[str, Any] = {"sharding": "hybrid"}
 
 
-product("shards", ("dp", "cp"), "Ranks over which ZeRO shards: all that hold the same weights",
-        source=ZERO, where="section 5; context-parallel ranks hold the same weights")  # fmt: skip
+SAME_WEIGHTS = "section 5; context-parallel ranks hold the same weights"
+product("shards", ("dp", "cp"), source=ZERO, where=SAME_WEIGHTS)
 
 
 alias(
@@ -129,8 +129,7 @@ LATENT = "of latent attention every projection has one"
 FROZEN = "frozen weights have no gradients"
 for _kind in ("", "_expert"):
     _all, _trained = f"stage{_kind}_parameters", f"trained{_kind}_parameters"
-    alias(_trained, _all, "Parameters of a rank that are trained: all", source=ZERO,
-          where="section 3.1")  # fmt: skip
+    alias(_trained, _all, source=ZERO, where="section 3.1")
 
 
 def _adapters(rank, every, attention, *rest):

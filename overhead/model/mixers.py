@@ -376,8 +376,8 @@ def _others(*shares):
 
 for _mixer in MIXERS:
     if _mixer.layers:
-        declare(_mixer.share, (_mixer.layers, "layers"), _share, source=_mixer.source,
-                where=_mixer.where, assumes=("at most 1",))  # fmt: skip
+        _said: Further = {"source": _mixer.source, "where": _mixer.where, "assumes": ("at most 1",)}
+        declare(_mixer.share, (_mixer.layers, "layers"), _share, **_said)
 declare(
     "attention_layer_fraction",
     [mixer.share for mixer in SCANNING],
@@ -433,8 +433,8 @@ for _way in ("forward", "backward"):
         for mixer in SCANNING
         for name in (mixer.share, f"{mixer.name}_scan_{_way}_bytes", f"{mixer.name}_scan_rate")
     ]
-    declare(f"scan_{_way}_time", ("memory_efficiency", "memory_bandwidth", *_scans), _scan_time,
-            source="megatron", where=GDN)  # fmt: skip
+    _taken = ("memory_efficiency", "memory_bandwidth", *_scans)
+    declare(f"scan_{_way}_time", _taken, _scan_time, source="megatron", where=GDN)
 
 
 # Whoever says that layers have linear attention, or an indexer, has to say its sizes: there they
@@ -465,10 +465,13 @@ mean_of("up_projection_width", up_width, SIDES, assumes=(ONE_GEMM,), **TENSOR)
 mean_of("latent_width", further_up_width, SIDES, source=DEEPSEEK_V2, where="section 2.1")
 mean_of("key_value_width", key_value_width, SIDES, **TENSOR)
 mean_of("up_projection_weights", up_weights, source=DEEPSEEK_V2, where="section 2.1")
-mean_of("recomputed_mixer_weights", repeated_weights, source="torchtitan",
-        where="torchtitan/models/llama3/infra/parallelize.py, _custom_policy")  # fmt: skip
-mean_of("mixer_low_precision_parameters", rank_weights, ("tp",), narrow=True, source="megatron",
-        where="megatron/core/fp8_utils.py, get_fp8_context with is_init")  # fmt: skip
+POLICY = "torchtitan/models/llama3/infra/parallelize.py, _custom_policy"
+mean_of("recomputed_mixer_weights", repeated_weights, source="torchtitan", where=POLICY)
+CONTEXT: Further = {
+    "source": "megatron",
+    "where": "megatron/core/fp8_utils.py, get_fp8_context with is_init",
+}
+mean_of("mixer_low_precision_parameters", rank_weights, ("tp",), narrow=True, **CONTEXT)
 mean_of(
     "mixer_adapter_width", adapter_width, ("lora_attention",), source="hu2021", where="section 4.1"
 )

@@ -457,8 +457,9 @@ def _soft_minimum(*times):
     return reduce(lambda one, other: power_sum(one, other, -33.0), times)
 
 
-declare("burst_matmul_time", [f"tile_{rows}_{columns}_time" for rows, columns in SIDES],
-        _soft_minimum, assumes=("libraries choose about the best tile",), **TABLE)  # fmt: skip
+_tiles = [f"tile_{rows}_{columns}_time" for rows, columns in SIDES]
+BEST_TILE = ("libraries choose about the best tile",)
+declare("burst_matmul_time", _tiles, _soft_minimum, assumes=BEST_TILE, **TABLE)
 
 
 @derived(

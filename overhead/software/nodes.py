@@ -80,13 +80,15 @@ def far_latency(inter_node_step_latency, simple_fabric_factor):
     return inter_node_step_latency * (1.0 + simple_fabric_factor)
 
 
-@priced(returns="inter_step_serialization_time", name="inter_step_wire_time_on_nodes", when=NODES,
-        inputs=("inter_serialization_time", "nic_efficiency"))  # fmt: skip
-@priced(returns="pod_step_serialization_time", name="pod_step_wire_time_on_nodes", when=NODES,
-        inputs=("pod_serialization_time", "nic_efficiency"))  # fmt: skip
-def far_wire_time(serialization_time, nic_efficiency):
-    """Message size / achieved inter-node or inter-pod bandwidth."""
-    return serialization_time / nic_efficiency
+def _wire(serialization_time, efficiency):
+    return serialization_time / efficiency
+
+
+for _returns, _time in (
+    ("inter_step_serialization_time", "inter_serialization_time"),
+    ("pod_step_serialization_time", "pod_serialization_time"),
+):
+    declare(_returns, (_time, "nic_efficiency"), _wire, source=OWN, when=NODES)
 
 
 @priced(returns="inter_step_ramp_time", name="inter_step_ramp_time_on_nodes", when=NODES)

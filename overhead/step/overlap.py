@@ -157,8 +157,8 @@ for _of, _layer in (("dense", "tp_layer"), ("moe", "tp_moe_layer")):
         f"{_of}_layer_weight_gradient_time",
     )
     declare(f"{_of}_exposed_tp_backward_time", (*_back, *_weights), _tp_backward, **BOUND)
-    declare(f"{_of}_exposed_tp_backward_time",
-            (*_back, "tp_reduction_time", f"{_of}_layer_blocks"), _frozen, **FROZEN)  # fmt: skip
+    _back = (*_back, "tp_reduction_time", f"{_of}_layer_blocks")
+    declare(f"{_of}_exposed_tp_backward_time", _back, _frozen, **FROZEN)
 
 
 # Context parallelism hides behind scores and values, those that a backward repeats as well; what
@@ -206,8 +206,8 @@ for _way, _computing, _behind in (
         labels={"mechanism": "ring_exchange"},
         when=NAMED,
     )
-    declare(f"exposed_cp_{_way}_time", (*_sent, f"exposed_round_{_way}_time"), _waited_for,
-            when=NAMED, assumes=(NOT_ROUND,))  # fmt: skip
+    _waits = (*_sent, f"exposed_round_{_way}_time")
+    declare(f"exposed_cp_{_way}_time", _waits, _waited_for, when=NAMED, assumes=(NOT_ROUND,))
 
 
 # Expert parallelism hides behind another micro-batch's computing: its forward behind that one's

@@ -91,8 +91,8 @@ _taken = (
     "middle_moe_layers",
     "exposed_launch_fraction",
 )
-declare("paired_computing_time", (*_taken, *LAYER_TIMES), _computing, name="paired_computing_time",
-        **PAIR)  # fmt: skip
+_both = (*_taken, *LAYER_TIMES)
+declare("paired_computing_time", _both, _computing, name="paired_computing_time", **PAIR)
 
 
 def _pair(

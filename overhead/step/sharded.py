@@ -62,8 +62,8 @@ def _split(whole, shards):
 
 for _part, _whole in (("gather", "dp_gather_bytes"), ("scatter", "dp_reduce_bytes")):
     _layer = f"dp_layer_{_part}_bytes"
-    declare(f"dp_non_layer_{_part}_bytes", ("dp_messages", _whole, "middle_layers", _layer), _left,
-            **FSDP)  # fmt: skip
+    _taken = ("dp_messages", _whole, "middle_layers", _layer)
+    declare(f"dp_non_layer_{_part}_bytes", _taken, _left, **FSDP)
 declare("dp_non_layer_replica_bytes", ("dp_non_layer_scatter_bytes", "shards"), _split, **FSDP)
 for _part, _group, _collective in (
     ("gather", "shard", "all_gather"),

@@ -208,10 +208,10 @@ def _declare_exposed(
     forward = _layer("forward", f"{layer}_forward_time", mlp)
     backward = _layer("backward", f"{of}_tp_waited_time", mlp)
     again = _layer("recompute", f"{layer}_recompute_time", mlp)
-    added(f"{of}_exposed_tp_forward_time", forward,
-          lacks=dict.fromkeys(lacking[:1], UNPAIRED), **said)  # fmt: skip
-    added(f"{of}_exposed_tp_backward_time", backward + again,
-          lacks=dict.fromkeys(lacking[1:], UNPAIRED), **said)  # fmt: skip
+    lacks = dict.fromkeys(lacking, UNPAIRED)
+    ahead, behind = dict([*lacks.items()][:1]), dict([*lacks.items()][1:])
+    added(f"{of}_exposed_tp_forward_time", forward, lacks=ahead, **said)
+    added(f"{of}_exposed_tp_backward_time", backward + again, lacks=behind, **said)
 
 
 OF_MLP: Factors = ("sequence_parallel", ("dense_layer_blocks", -1.0))
