@@ -93,15 +93,24 @@ def optimizer_memory(
     return device_optimizer_bytes * _share(zero_stage >= 1.0, *kept)
 
 
+alias(
+    "device_optimizer_bytes",
+    "optimizer_bytes",
+    "Optimizer state bytes per parameter, all on the GPU",
+)
+
+
 @formula(
+    returns="device_optimizer_bytes",
     source="megatron",
     where="megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py;"
     " Megatron-Bridge, skills/nemo-mbridge-perf-cpu-offloading/card.yaml @067f987df: measured",
     assumes=(
         "master weights of low-precision weights stay on the GPU as well, as in Megatron-Bridge",
     ),
+    when={"updating": "host"},
 )
-def device_optimizer_bytes(optimizer_bytes, optimizer_offload, weight_bytes, single_bytes):
+def offloaded_optimizer_bytes(optimizer_bytes, optimizer_offload, weight_bytes, single_bytes):
     """On-GPU optimizer state bytes per parameter, mean."""
     master = xp.where(weight_bytes < single_bytes, single_bytes, 0.0)
     moments = xp.maximum(optimizer_bytes - master, 0.0)

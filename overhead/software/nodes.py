@@ -254,14 +254,13 @@ def _both_ll_bytes(inner, inner_efficiency, inner_ll, outer, outer_efficiency, o
 
 
 SLOWEST = ("a ring or tree goes at the rate of its slowest link everywhere",)
-IN_TURN = ("first inside nodes, then between them",)
 INNER, OUTER = ("inner_byte_time", "inner_efficiency"), ("outer_byte_time", "outer_efficiency")
 LL_BYTES = (*INNER, "inner_ll_rate_ratio", *OUTER, "inter_ll_rate_ratio")
 for _returns, _taken, _kernel, _forms, _assumes in (
     ("simple_byte_time", (*INNER, *OUTER), _slower_byte, "ring|tree|nvls_tree|sharp", SLOWEST),
-    ("simple_byte_time", (*INNER, *OUTER), _both_bytes, "pairs|message|schedule", IN_TURN),
-    ("ll_byte_time", LL_BYTES, _slower_ll_byte, "ring|tree", SLOWEST),
-    ("ll_byte_time", LL_BYTES, _both_ll_bytes, "pairs|message", IN_TURN),
+    ("simple_byte_time", (*INNER, *OUTER), _both_bytes, "pairs|message|schedule", ()),
+    ("ll_byte_time", LL_BYTES, _slower_ll_byte, "ring|tree", ()),
+    ("ll_byte_time", LL_BYTES, _both_ll_bytes, "pairs|message", ()),
 ):
     _when = {**NODES, "form": _forms}
     declare(_returns, _taken, _kernel, source=OWN, assumes=_assumes, when=_when)
