@@ -55,19 +55,26 @@ def _beside_and_waiting(backward, num_micro_batches, pp, uneven, forward, busy):
 
 _paired = ("stage_forward_time", "num_micro_batches", "busy_time")
 _uneven = ("stage_backward_time", "num_micro_batches", "pp", "uneven_time")
-_both = (*_uneven, "stage_forward_time", "busy_time")
-FIGURE: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.2.1, figure 5"}
-for _taken, _kernel, _when, _said in (
-    (("stage_backward_time", *_paired), _beside, PAIRS, {"assumes": (UNPAIRED,), **FIGURE}),
-    (_uneven, _waiting, PARTED, {"assumes": (LONGEST,)}),
-    (
-        _both,
-        _beside_and_waiting,
-        {"schedule": PAIRED[1], "stages": "uneven"},
-        {"assumes": (UNPAIRED, LONGEST)},
-    ),
-):
-    declare("dp_backward_time", _taken, _kernel, when=_when, **_said)
+declare(
+    "dp_backward_time",
+    ("stage_backward_time", *_paired),
+    _beside,
+    source="deepseekv3",
+    where="section 3.2.1, figure 5",
+    assumes=(UNPAIRED,),
+    when=PAIRS,
+    name="paired_dp_backward_time",
+)
+WAITING: dict[str, Any] = {"assumes": (LONGEST,), "when": PARTED}
+declare("dp_backward_time", _uneven, _waiting, name="uneven_dp_backward_time", **WAITING)
+declare(
+    "dp_backward_time",
+    (*_uneven, "stage_forward_time", "busy_time"),
+    _beside_and_waiting,
+    assumes=(UNPAIRED, LONGEST),
+    when={"schedule": PAIRED[1], "stages": "uneven"},
+    name="uneven_paired_dp_backward_time",
+)
 
 
 @formula(
