@@ -157,8 +157,8 @@ for _of, _layer in (("dense", "tp_layer"), ("moe", "tp_moe_layer")):
         f"{_of}_layer_weight_gradient_time",
     )
     declare(f"{_of}_exposed_tp_backward_time", (*_back, *_weights), _tp_backward, **BOUND)
-    _back = (*_back, "tp_reduction_time", f"{_of}_layer_blocks")
-    declare(f"{_of}_exposed_tp_backward_time", _back, _frozen, **FROZEN)
+    _frozen_back = (*_back, "tp_reduction_time", f"{_of}_layer_blocks")
+    declare(f"{_of}_exposed_tp_backward_time", _frozen_back, _frozen, **FROZEN)
 
 
 # Context parallelism hides behind scores and values, those that a backward repeats as well; what
