@@ -364,7 +364,7 @@ def test_several_values_make_a_table(cli: Runner) -> None:
     answer, table, *_ = result.split("\n\n")
     assert answer.endswith("1 of 6 don't fit or can't be")
     head, *rows = table.splitlines()
-    assert head.split()[:5] == ["ZeRO", "tp", "dp", "step", "(ms)"]
+    assert head.split()[:5] == ["ZeRO", "tp", "dp", "step", "(s)"]
     assert len(rows) == 6
     assert rows[0].split()[:4] == ["0", "1", "64", "-"]
     assert rows[0].endswith("  does_not_fit")

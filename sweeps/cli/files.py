@@ -222,5 +222,5 @@ def _of_others(dataset: xr.Dataset, figures: Sequence[Figure]) -> Iterator[str]:
     for figure in [*first.values()][1:]:
         found = [f"  {line}" for line in effects(dataset, figure)]
         if found:
-            yield tabulate(dataset, figure)[0]
+            yield figure["title"] or tabulate(dataset, figure)[0]
             yield from found

@@ -44,7 +44,7 @@ _MOST_PARTS = 7  # that one tells apart at a glance; the least are put together
 _TITLES = {
     "memory": "{memory} per GPU by part",
     "step_parts": "Step time by part",
-    "time": "Communication time per step, before overlap",
+    "time": "Communication time, before overlap",
     "volume": "Bytes sent per GPU and step",
     "energy": "Communication energy per step",
 }
