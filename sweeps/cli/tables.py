@@ -231,7 +231,7 @@ def _column(name: str, records: Sequence[Mapping[str, Any]]) -> list[str]:
         return [HEADS.get(name, name), *(shown(name, value) for value in values)]
     unit, texts = column(name, values)
     head = HEADS.get(name) or display.title(name)
-    return [f"{head} ({unit})" if unit and not head.startswith(unit) else head, *texts]
+    return [f"{head} ({unit})" if unit and head.split()[0] != unit else head, *texts]
 
 
 def _bands(records: Sequence[Mapping[str, Any]]) -> list[str]:
