@@ -40,6 +40,14 @@ COMMANDS = {
     "list-cmds": "List suggested commands, one a line.",
     "run-all": "Run all predefined combinations, as one CSV table.",
 }
+# Commands by what they are for, as help lists them.
+JOBS = {
+    "Decide": "plan buy analysis",
+    "Network and overlap": "collective hops overlap tune",
+    "Measured": "validate calibrate normal trace",
+    "Sweeps and figures": "run plot page info run-all",
+    "What there is": "catalog list show docs schema list-cmds",
+}
 # Small commands that stand in another's file, as functions of their names.
 FILES = {
     "plot": "run", "info": "run", "list": "catalog", "show": "catalog", "docs": "catalog",
@@ -77,8 +85,9 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for job, names in JOBS.items():
+            with formatter.section(job):
+                formatter.write_dl([(name, COMMANDS[name]) for name in names.split()])
 
 
 def _tell_version(ctx: click.Context) -> None:

@@ -51,7 +51,7 @@ FLAGS: dict[str, Flag] = {
     "etp": Flag("tp"),
     "ulysses_ranks": Flag("those in one node"),
     "parameters": Flag(words="Number of parameters, without shapes"),
-    "model": Flag(words="Model(s) of the catalogue, or of Hugging Face's config.json"),
+    "model": Flag(words="Model(s) of the catalogue, or a config.json"),
     "kv_heads": Flag("as many as heads"),
     "head_size": Flag("hidden size by heads"),
     "gpu_hour_price": Flag(words="Price of a GPU, such as '2.5 USD/h'"),
@@ -105,6 +105,26 @@ OF_COLLECTIVES, OF_TRAINING = (
 SECTIONS = (BATCH, MACHINE, NETWORK, PLAN, NUMBERS, FILES)
 SECTION_OF = {name: part for _, part, names in USUAL for name in names.split()}
 
+# What the short help leaves to ``--help-all``: of the options of no part, and of the parts all but
+# the commonest.
+RARE = frozenset(("script", "threshold", "tree_algo", "rank_order", "batch_size", "lost_nodes"))
+ALWAYS = (
+    "nodes hardware gpus_per_node nics_per_node inter_bandwidth oversubscription output as_csv "
+    "as_json plot"
+)
+COMMON: dict[bool, frozenset[str]] = {
+    True: frozenset(
+        f"{ALWAYS} collective topology algorithm ranks message_bytes bandwidth latency software "
+        "mesh_nx mesh_ny mesh_nz nodes_per_pod intra_bandwidth intra_latency inter_latency".split()
+    ),
+    False: frozenset(
+        f"{ALWAYS} model world_size gpu_hour_price global_batch_size sequence_length tp pp dp cp "
+        "ep virtual_pipeline_size micro_batch_size zero_stage sequence_parallel recompute schedule "
+        "framework precision".split()
+    ),
+}
+HELP_ALL = f"{__name__}.help_all"
+
 # What is written for a switch.
 SWITCHED = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
 # A label's values that help lists.
@@ -126,6 +146,9 @@ class SweepCommand(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Add the options by name that the arguments have."""
+        if "--help-all" in args:
+            ctx.meta[HELP_ALL] = True
+            args = [*(one for one in args if one != "--help-all"), "--help"]
         known = {text for one in self.params for text in (*one.opts, *one.secondary_opts)}
         given = {one.name for one in self.params}
         typed = dict.fromkeys(text.partition("=")[0] for text in args if text.startswith("--"))
@@ -143,19 +166,29 @@ class SweepCommand(Command):
         return [*super().get_params(ctx), *ctx.meta.get(EXTRA, ())]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Show the options by what they are about, the command's own first; then other names."""
+        """Show the common options by what they are about; with ``--help-all`` all, and aliases."""
         parts: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *SECTIONS)}
         others: list[tuple[str, str]] = []
+        whole = bool(ctx.meta.get(HELP_ALL))
         for one in self.get_params(ctx):
             record = one.get_help_record(ctx) if isinstance(one, click.Option) else None
             if record is None:
                 continue
+            part = SECTION_OF.get(str(one.name), "Options")
+            common = COMMON[self.name == COLLECTIVE]
+            rare = RARE if part == "Options" else {*SECTION_OF} - common
+            if not whole and str(one.name) in rare:
+                continue
             first, more = shown_and_others(one.opts)
             names, words = record
-            shown = names.replace(", ".join(one.opts), first) if more else names
-            parts[SECTION_OF.get(str(one.name), "Options")].append((shown, words))
+            _, space, value = names.rpartition(", ")[2].partition(" ")
+            shown = f"{first}{space}{value}" if more else names
+            # Every value is one or several; long words stand in --help-all.
+            parts[part].append(
+                (shown, words) if whole else (shown.removesuffix(" VALUES"), _in_short(words))
+            )
             others += [(first.split(", ")[-1], ", ".join(more))] * bool(more)
-        for title, records in (*parts.items(), ("Aliases", others)):
+        for title, records in (*parts.items(), ("Aliases", others if whole else [])):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
@@ -163,10 +196,25 @@ class SweepCommand(Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Say that there are more options."""
         formatter.write_paragraph()
+        if not ctx.meta.get(HELP_ALL):
+            every = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+            formatter.write_text(f"All {len(every)} options, with defaults: --help-all")
+            return
         formatter.write_text(
             "Any other quantity or label that a formula takes is an option by its name, such as "
             "--window 4096 or --workspace-bytes 1GiB."
         )
+
+
+def _in_short(words: str) -> str:
+    """Return an option's words on a line of help: without a default, then without its values."""
+    text = words.partition("  [")[0]
+    first, _, listed = text.partition(": ")
+    named = f"{first}." if ", " in listed and "(" not in first else text
+    return next((one for one in (words, text) if len(one) <= LONG), named)
+
+
+LONG = 50  # letters of an option's words that fit a line of help
 
 
 def shown_and_others(opts: Sequence[str]) -> tuple[str, list[str]]:

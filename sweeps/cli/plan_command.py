@@ -99,7 +99,7 @@ def plan_options(command: Command) -> Command:
         click.option(*flags_of("lost_nodes"), "lost_nodes", type=click.IntRange(1),
                      metavar="N", help="What is best when so many nodes are lost."),
         click.option("--sensitivity", is_flag=True,
-                     help="Whether the plan stays the best with each constant at x0.9 and x1.1."),
+                     help="Whether the plan stays best with each constant +-10 %."),
         click.option("--tokens", metavar="N", help="Tokens of the training, such as 2T: days."),
         click.option("--days", metavar="N", help="Days of the training: tokens."),
         click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce."),
@@ -267,8 +267,8 @@ def command(**given: Any) -> int:
 
     One value for every argument prints a report; several of what isn't the plan's to choose, such
     as --gpus 64:4096:x2, give the best plan at each point.  Several values of tp, recompute and
-    the like limit what is searched.  With --parameters in place of --model it does what the
-    parallel strategy calculator does; with options that this hasn't, it plans on its sizes.
+    the like limit what is searched.  --parameters in place of --model answers as the parallel
+    strategy calculator does.
     """
     load_formulas(given["formulas"])
     asked = read_options(given)
