@@ -777,4 +777,4 @@ def test_the_host_s_memory_is_an_option(cli: Runner) -> None:
     step += " --optimizer-offload 1 --zero-stage 0 --json --host-memory-capacity"
     full, roomy = (cli(f"{step} {size}").records[0] for size in ("100GB", "200GB"))
     assert (full["status"], roomy["status"]) == ("host_memory_full", "ok")
-    assert "--host-memory-capacity" in cli("plan --help").out
+    assert "--host-memory-capacity" in cli("plan --help-all").out

@@ -121,7 +121,7 @@ def test_what_is_assumed_is_said(cli: Runner) -> None:
 
 
 def test_help_names_the_flags(cli: Runner) -> None:
-    answer = cli("analysis --help").out
+    answer = cli("analysis --help-all").out
     flags = "--topology --num-gpus --gpus --dp --tp --cp --pp --ep --params --seq-length --seq-len"
     flags += " --hidden-size --batch-size --num-layers --gpus-per-node --mesh-nx --mesh-ny"
     flags += " --tree-algo --verbose --model --hardware --zero-stage --sp --cp-kind --recompute"

@@ -68,7 +68,7 @@ def test_a_switch_is_on_or_off(cli: Runner, on: str) -> None:
 
 
 def test_the_help_of_a_command_names_units_values_and_defaults(cli: Runner) -> None:
-    shown = " ".join(cli("analysis --help").out.split())
+    shown = " ".join(cli("analysis --help-all").out.split())
     for words in (
         "--micro-batch-size VALUES Sequences per micro-batch. [default: 1]",
         "gpipe, one_f_one_b, interleaved,",

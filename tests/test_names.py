@@ -131,7 +131,7 @@ def test_a_plan_refuses_the_mechanism_of_what_it_never_splits(refused: Refused) 
 @pytest.mark.parametrize("command", ["collective", "analysis", "plan", "buy", "page"])
 def test_help_lists_other_names_once(cli: Runner, command: str) -> None:
     assert command in COMMANDS
-    shown = cli(f"{command} --help").out
+    shown = cli(f"{command} --help-all").out
     head, aliases = shown.split("Aliases:")
     other = "--message-bytes" if command == "collective" else "--seq-length"
     assert other not in head.split()

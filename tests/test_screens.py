@@ -373,3 +373,17 @@ def test_sections_are_shown_by_their_names(cli: Runner) -> None:
     assert cli(f"{line} --show all").out.count("More:") == 0
     assert "no such section" in cli(f"{line} --show reason", fine=False).err
     assert "--show" in cli(f"{line} --show launch --csv", fine=False).err
+
+
+@pytest.mark.parametrize("command", ["plan", "analysis", "collective", "buy"])
+def test_help_is_short_and_whole_where_it_is_asked_for(
+    cli: Runner, narrow: pytest.MonkeyPatch, command: str
+) -> None:
+    short, whole = (cli(f"{command} {option}").out for option in ("--help", "--help-all"))
+    assert len(short.splitlines()) <= 60
+    assert "options, with defaults: --help-all" in short
+    named = {word for word in whole.split() if word.startswith("--")}
+    assert {word.strip(".,") for word in short.split() if word.startswith("--")} <= {
+        *(word.strip(".,") for word in named), "--help-all",
+    }  # fmt: skip
+    assert "\nAliases:\n" in whole

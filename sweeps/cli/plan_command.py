@@ -99,7 +99,7 @@ def plan_options(command: Command) -> Command:
         click.option(*flags_of("lost_nodes"), "lost_nodes", type=click.IntRange(1),
                      metavar="N", help="What is best when so many nodes are lost."),
         click.option("--sensitivity", is_flag=True,
-                     help="Whether the plan stays best with each constant +-10 %."),
+                     help="Does it stay best with each constant +-10 %?"),
         click.option("--tokens", metavar="N", help="Tokens of the training, such as 2T: days."),
         click.option("--days", metavar="N", help="Days of the training: tokens."),
         click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce."),
@@ -266,9 +266,8 @@ def command(**given: Any) -> int:
     """The best parallel plan for a model on a machine, and why.
 
     One value for every argument prints a report; several of what isn't the plan's to choose, such
-    as --gpus 64:4096:x2, give the best plan at each point.  Several values of tp, recompute and
-    the like limit what is searched.  --parameters in place of --model answers as the parallel
-    strategy calculator does.
+    as --gpus 64:4096:x2, give the best plan at each point.  Several values of tp, recompute ..
+    limit the search.  --parameters without --model answers as the parallel strategy calculator.
     """
     load_formulas(given["formulas"])
     asked = read_options(given)
