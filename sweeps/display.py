@@ -386,7 +386,7 @@ def phrase(name: str, value: str) -> str | None:
     if name not in _PHRASES:
         return None
     said = _PHRASES[name].format(value)
-    return said.replace("s a ", " a ").removesuffix("s") if value == "1" else said
+    return said.replace("s per ", " per ").removesuffix("s") if value == "1" else said
 
 
 # What stands above a figure of a quantity; above others its name does.

@@ -188,7 +188,7 @@ def test_stages_of_layers_of_several_kinds_are_said_to_be_a_mean(
 
 
 def test_a_hybrid_s_order_is_told_in_letters(cli: Runner) -> None:
-    line = "analysis --model nemotron-3-nano-30b-a3b --num-gpus 8 --seq-len 4096 --verbose"
+    line = "analysis --model nemotron-3-nano-30b-a3b --num-gpus 8 --seq-len 4096 --show defaults"
     assert "layer_order_1 = MEMEM*EMEMEM*EMEMEM*EMEMEM" in " ".join(cli(line).out.split())
 
 

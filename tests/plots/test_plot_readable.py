@@ -189,6 +189,6 @@ def test_held_values_are_said_as_people_do() -> None:
               "ranks": 64.0, "gpu_hour_price": ((), 2.5, {"units": "USD h-1"})}  # fmt: skip
     view = View(xr.Dataset(coords=coords), ())
     assert [view.phrase(name) for name in coords] == [
-        "1 card a node", "2:1 oversubscription", "tp 8", "sequence parallel", "64 ranks",
+        "1 NIC per node", "2:1 oversubscription", "tp 8", "sequence parallel", "64 ranks",
         "2.5 USD an hour",
     ]  # fmt: skip
