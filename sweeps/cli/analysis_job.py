@@ -32,8 +32,8 @@ from overhead.step.timeline import COPIES, PARTS, PASSES, STREAMS, StepTimeline,
 from overhead.transformer import SHAPES
 from sweeps import display
 from sweeps.cli.numbers import shown
+from sweeps.cli.progress import tell_drawn
 from sweeps.cli.typed import flag_of
-from sweeps.cli.write import tell_drawn
 from sweeps.display import noun
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job, prepare

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from sweeps.blocks.estimate import Estimate, lines
 from sweeps.blocks.run import Means, clear, write_sweep
-from sweeps.cli.progress import progress_to
-from sweeps.cli.write import tell_drawn
+from sweeps.cli.progress import progress_to, tell_drawn
 from sweeps.engine.grid import SUBJECT
 from sweeps.errors import InputError, fault, nearest
 from sweeps.former import renamed

@@ -24,6 +24,7 @@ from sweeps.cli.options import (
     result_options,
     value_options,
 )
+from sweeps.cli.progress import tell_drawn
 from sweeps.cli.sections import (
     OF_OVERLAP,
     more_line,
@@ -32,7 +33,7 @@ from sweeps.cli.sections import (
     wanted_sections,
 )
 from sweeps.cli.typed import Command, folders_of
-from sweeps.cli.write import Output, default_folder, tell_drawn
+from sweeps.cli.write import Output, default_folder
 from sweeps.engine.grid import LabelCase
 from sweeps.errors import InputError, fault, refuse
 from sweeps.job import Job

@@ -1,12 +1,13 @@
-"""A line on the terminal that says how far long work is."""
+"""What the terminal says of long work: how far it is, and which figures it drew."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TextIO
 
 # Seconds between lines of progress where they go to a file.
 LOGGED = 30.0
@@ -70,3 +71,12 @@ def progress_to(output: Path) -> Iterator[Callable[[str], Progress]]:
     finally:
         for line in shown:
             line.end()
+
+
+def tell_drawn(paths: Iterable[Path], notes: TextIO) -> None:
+    """Say which files a figure is in: of one in several formats in a line."""
+    formats: dict[Path, list[Path]] = {}
+    for path in paths:
+        formats.setdefault(path.with_suffix(""), []).append(path)
+    for first, *others in formats.values():
+        notes.write(f"drew {' and '.join([str(first), *(one.suffix for one in others)])}\n")

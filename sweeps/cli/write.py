@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from sweeps.cli.progress import tell_drawn
 from sweeps.errors import fault, refuse, tell_all
 from sweeps.job import Job
 from sweeps.result import (
@@ -230,15 +231,6 @@ class Output:
         if draw is None or figures:
             dataset = result.dataset() if path.suffix == ".csv" else None
             files.draw_figures(path, figures, notes=self.ends, dataset=dataset)
-
-
-def tell_drawn(paths: Iterable[Path], notes: TextIO) -> None:
-    """Say which files a figure is in: of one in several formats in a line."""
-    formats: dict[Path, list[Path]] = {}
-    for path in paths:
-        formats.setdefault(path.with_suffix(""), []).append(path)
-    for first, *others in formats.values():
-        notes.write(f"drew {' and '.join([str(first), *(one.suffix for one in others)])}\n")
 
 
 def _most(job: Job) -> int:
