@@ -180,7 +180,7 @@ def test_unknown_names_get_the_nearest(refused: Refused, line: str, parts: tuple
         ("collective --hardwar x --N 8 --M 1", "--hardware"),
         ("run quickstart --overwite", "--overwrite"),
         ("info", "FILE.nc"),
-        ("run", "SPEC"),
+        ("run --no-plot", "SPEC"),
         ("collective --N", "--N"),
         (f"{BASE} --digits three", "three"),
         ("list --kind alorithms", "algorithms"),

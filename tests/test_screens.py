@@ -248,7 +248,6 @@ def test_a_sweeps_table_has_the_units_of_other_commands(cli: Runner, tmp_path: P
 @pytest.mark.parametrize(
     ("line", "output"),
     [
-        ("run", "sweeps run needs SPEC; give it, such as 'sweeps run models-on-machines'"),
         ("trace", "sweeps trace needs FILE; give it, such as 'sweeps trace rank0.json.gz'"),
         ("buy", "sweeps buy needs --tokens; give it, such as 'sweeps buy --model llama3-70b"),
         ("docs", "a site needs a folder; give one to make, such as 'sweeps docs site'"),
@@ -373,6 +372,12 @@ def test_sections_are_shown_by_their_names(cli: Runner) -> None:
     assert cli(f"{line} --show all").out.count("More:") == 0
     assert "no such section" in cli(f"{line} --show reason", fine=False).err
     assert "--show" in cli(f"{line} --show launch --csv", fine=False).err
+
+
+def test_run_without_a_spec_lists_the_shipped_ones(cli: Runner) -> None:
+    lines = cli("run").out.splitlines()
+    assert lines[0].startswith(f"{len(spec_names('sweeps'))} sweeps to run: ")
+    assert [line.split()[0] for line in lines[1:]] == list(spec_names("sweeps"))
 
 
 @pytest.mark.parametrize("command", ["plan", "analysis", "collective", "buy"])

@@ -165,7 +165,6 @@ EXAMPLES = {
     "buy": "--model llama3-70b --tokens 15T --days 90",
     "info": "outputs/models-on-machines.nc",
     "plot": "outputs/models-on-machines.nc",
-    "run": "models-on-machines",
     "schema": "specs",
     "show": "switch.all_reduce.ring",
     "trace": "rank0.json.gz",

@@ -33,7 +33,7 @@ from sweeps.cli.sections import (
 from sweeps.cli.typed import Command, folder_option, folders_of
 from sweeps.cli.write import Output
 from sweeps.display import of_records
-from sweeps.errors import RunError, fault, nearest, refuse, tell_all
+from sweeps.errors import InputError, RunError, fault, nearest, needs, refuse, tell_all
 from sweeps.impossible import impossible_rows
 from sweeps.job import Job, bounds_of, prepare
 from sweeps.plots.data import subject_of
@@ -49,7 +49,7 @@ from sweeps.result import (
     of_rows,
     provenance_of,
 )
-from sweeps.spec.catalog import find_sweep
+from sweeps.spec.catalog import find_sweep, read_toml, spec_names
 from sweeps.spec.sweep import Sweep, load_sweep
 from sweeps.spec.units import format_quantity
 from sweeps.store.netcdf import describe, open_dataset, verify
@@ -61,7 +61,7 @@ MATTERING = ("model", "hardware", "framework", "precision", "software", "collect
 
 
 @click.command("run", cls=Command)
-@click.argument("spec")
+@click.argument("spec", required=False)
 @click.option("--output", metavar="FILE.nc", help="The file.  [default: outputs/SPEC.nc]")
 @click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
 @click.option("--plot/--no-plot", default=None, help="Draw figures.  [default: those declared]")
@@ -85,11 +85,19 @@ MATTERING = ("model", "hardware", "framework", "precision", "software", "collect
               help="What 10 % of each constant moves a reduction's result by.")  # fmt: skip
 @click.option("--assert", "asserts", multiple=True, metavar="CONTRACT",
               help="Exit with 3 unless it holds, such as 'step_time < 8 s'.")  # fmt: skip
-def command(spec: str, **given: Any) -> int:
+def command(spec: str | None, **given: Any) -> int:
     """Run a sweep: dataset to outputs/, table to the terminal, and its figures.
 
-    SPEC is a path, or the name of a sweep that is shipped.
+    SPEC is a path, or the name of a sweep that is shipped; without it these are listed.
     """
+    if spec is None:
+        context = click.get_current_context()
+        line = click.core.ParameterSource.COMMANDLINE
+        if any(context.get_parameter_source(name) is line for name in given):
+            wrong = needs("sweeps run", "SPEC", "a name that 'sweeps run' lists, or a path")
+            raise InputError(wrong)
+        sys.stdout.writelines(fitted(_shipped()))
+        return 0
     from sweeps.hops.study import is_study
     from sweeps.own_formulas import load_formulas
     from sweeps.tuner.benefit import is_study as is_tuning
@@ -140,6 +148,14 @@ def command(spec: str, **given: Any) -> int:
         write_stored(out.path, page, {}, overwrite=True, notes=out.notes)
     out.hold_stored((*sweep.asserts, *out.contracts))
     return 0
+
+
+def _shipped() -> Iterator[str]:
+    """Yield the sweeps that `run` finds by name, with their titles."""
+    titles = {name: read_toml(find_sweep(name)).get("title", "") for name in spec_names("sweeps")}
+    yield f"{len(titles)} sweeps to run: sweeps run NAME, or the path of a spec"
+    width = max(map(len, titles), default=0)
+    yield from (f"  {name.ljust(width)}  {title}" for name, title in titles.items())
 
 
 def _sensitivity(job: Any, given: Mapping[str, Any], name: str) -> int:
