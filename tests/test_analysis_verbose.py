@@ -111,7 +111,7 @@ def test_verbose_puts_the_numbers_in(cli: Runner, line: str) -> None:
 def test_what_is_assumed_is_said(cli: Runner) -> None:
     line = "--topology ring --num-gpus 8 --dp 8 --params 70e9 --latency 1us"
     out = cli(f"analysis {line} --show defaults").out
-    after = out.split("not given, so taken as")[1]
+    after = out.split("Defaults, by source")[1]
     assert "hardware = dgx-h100" in after
     assert "weight_bytes, gradient_bytes" in after
     assert "micro_batch_size" in after

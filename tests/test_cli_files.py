@@ -177,7 +177,7 @@ def test_a_run_writes_prints_and_draws(cli: Runner, spec: Path, tmp_path: Path) 
     assert "variable  " not in done.out
     assert re.search(
         r"time +topology 2, message_bytes 5, ranks 4|time +topology 2, ranks 4",
-        cli("run mine.toml --verbose --overwrite --no-plot").out,
+        cli("run mine.toml --show variables --overwrite --no-plot").out,
     )
     assert {
         path.name for path in (tmp_path / "outputs").iterdir() if not path.name.startswith(".")

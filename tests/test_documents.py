@@ -1,7 +1,7 @@
 """The documents say what the declarations say, and the gallery shows what the code computes.
 
-After a change of declarations `PROOFS=write python -m pytest tests/test_documents.py` writes the
-tables anew.
+After a change of declarations `PROOFS=write python -m pytest -m "" tests/test_documents.py` writes
+the tables anew.
 """
 
 import os
