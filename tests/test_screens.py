@@ -323,7 +323,7 @@ def test_an_analysis_is_one_screen(cli: Runner, narrow: pytest.MonkeyPatch, line
     assert sum(one.startswith(("Defaults: ", "More: --show parts,memory,")) for one in lines) == 2
 
 
-@pytest.mark.thorough_cases("run ", "buy ", "tune ", "hops")
+@pytest.mark.thorough_cases("run ", "buy ", "tune ", "hops", "gpt3-175b")
 @pytest.mark.parametrize("line", [
     "collective --gpus 16 --message-size 1GiB --hardware dgx-h100",
     "collective --gpus 8,16,32 --message-size 1KiB:1GiB:x1024 --hardware dgx-h100",
@@ -334,9 +334,12 @@ def test_an_analysis_is_one_screen(cli: Runner, narrow: pytest.MonkeyPatch, line
     "buy --model llama3-70b --tokens 15T --days 30 --global-batch-size 16M --price 2.5",
     "catalog", "catalog dgx-h100", "catalog megatron-lm", "catalog llama3-70b", "list",
     "normal all_reduce --message-size 1KiB:8GiB:x16", "show step_time",
-    *(f"run {name} --no-plot" for name in (
+    "analysis --model llama3-8b,llama3-70b,qwen3-32b,gpt3-175b,deepseek-v3 --gpus 64:1024:x2 --tp 8"
+    " --seq-len 8k",
+    *(f"run {name}" for name in (
         "network-choice", "scale-up-domain", "models-on-machines", "design-space", "quickstart",
-        "all-reduce-algorithms", "bandwidth-what-if", "llama3-70b-plans",
+        "all-reduce-algorithms", "bandwidth-what-if", "llama3-70b-plans", "overlap-mechanisms",
+        "tp-overlap", "llama3-8b-hops",
     )),
 ])  # fmt: skip
 def test_a_screen_has_at_most_40_lines(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from sweeps.blocks.estimate import Estimate, lines
 from sweeps.blocks.run import Means, clear, write_sweep
 from sweeps.cli.progress import progress_to, tell_drawn
+from sweeps.cli.sections import first_rows
 from sweeps.engine.grid import SUBJECT
 from sweeps.errors import InputError, fault, nearest
 from sweeps.former import renamed
@@ -155,18 +157,15 @@ def answer_lines(path: Path) -> Iterator[str]:
     yield from changes
     left = max(_FEW_LINES, _MOST_LINES - sum(1 for _ in fitted(changes)))
     for title, names, rows, gaps in tables:
-        shown = _narrowed(rows)
-        lines = [*_aligned(names, shown)]
-        while len(lines) > left and len(shown) > 2:
-            shown = shown[:-1]
-            lines = [*_aligned(names, shown)]
+        narrow = _narrowed(names, rows)
+        lines, count = first_rows(narrow, left, partial(_aligned, names))
         if len(lines) > left:
-            shown, lines = shown[:1], []
+            lines, count = [], 0
         if lines:
             yield from (title, *lines, *(f"  {gap}" for gap in gaps))
-        if len(rows) > len(shown):
+        if len(rows) - 1 > count:
             of = "" if lines else f" of: {title}"
-            yield f"  {len(rows) - len(shown):,} more rows{of}"
+            yield f"  {len(rows) - 1 - count:,} more rows{of}"
         left -= len(lines)
         yield ""
 
@@ -200,10 +199,16 @@ def _aligned(names: int, rows: Sequence[Sequence[str]]) -> Iterator[str]:
     yield from aligned(rows, left=names, keys=names, last=rows[0][-1].startswith(PLACE))
 
 
-def _narrowed(rows: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
-    """Return a table without the plans where a terminal can't show them beside the rest."""
+def _narrowed(names: int, rows: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+    """Return a table that a terminal shows whole: without plans, then with fewer samples."""
     width = sum(2 + max(map(len, column)) for column in zip(*rows, strict=True))
-    return [row[:-1] for row in rows] if rows[0][-1].startswith(PLACE) and width > room() else rows
+    if rows[0][-1].startswith(PLACE) and width > room():
+        rows = [row[:-1] for row in rows]
+    # In several blocks a line between them is empty.
+    while len(rows[0]) > names + 2 and "" in _aligned(names, rows):
+        middle = (names + len(rows[0])) // 2
+        rows = [[*row[:middle], *row[middle + 1 :]] for row in rows]
+    return rows
 
 
 def _along(figure: Figure) -> tuple[Any, ...]:

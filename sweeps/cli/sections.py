@@ -112,6 +112,20 @@ def more_line(wanted: Iterable[str], bodies: Iterable[str]) -> Iterator[str]:
         yield from wrapped(f"More: --show {','.join(left)}")
 
 
+Rows = Sequence[Sequence[str]]
+
+
+def first_rows(
+    rows: Rows, most: int, write: Callable[[Rows], Iterable[str]]
+) -> tuple[list[str], int]:
+    """Return the lines of a table's head and first rows, at most so many, and how many rows."""
+    lines = [*write(rows)]
+    while len(lines) > most and len(rows) > 2:
+        rows = rows[:-1]
+        lines = [*write(rows)]
+    return lines, len(rows) - 1
+
+
 def wrapped(text: str, indent: str = "") -> Iterator[str]:
     """Yield a text as lines of prose, the first indented and the others further."""
     later = f"{indent}  "

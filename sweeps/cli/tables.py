@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ import numpy as np
 from sweeps import display
 from sweeps.bands import AT_RISK, FIT, FITS, NO_ROOM, band_of, band_words, brief
 from sweeps.cli.numbers import column, shown
+from sweeps.cli.sections import first_rows
 from sweeps.engine.validity import ONE_RANK
 from sweeps.impossible import impossible, too_many
-from sweeps.result import Result, aligned, table_lines
+from sweeps.result import Result, aligned, fitted, table_lines
 from sweeps.spec.units import format_bytes, is_binary
 
 FOLLOWING = ("gpus_per_node", "mesh_nx", "mesh_ny", "mesh_nz")  # Axes that others tell
@@ -185,16 +187,20 @@ HEADS = {
 }  # fmt: skip
 # Rows of a screen, and of ``--show rows``.
 FEW, MANY = 24, 1000
+# Lines of a screen for an answer and its table; those that a table has whatever the answer takes.
+SCREEN, LEAST = 28, 12
 
 
 def as_table(result: Result, *, training: bool) -> Iterator[str]:
     """Yield the answer and the table of a screen: its main columns, each in one unit."""
-    yield from extremes(result, training=training)
     columns = (*result.layout.variables, *result.layout.coordinates)
     values = {column.name: column.values for column in columns}
-    yield from impossible(values)
-    yield from too_many(values.get("world_size" if training else "ranks", 0.0))
-    yield ""
+    answer = [
+        *extremes(result, training=training),
+        *impossible(values),
+        *too_many(values.get("world_size" if training else "ranks", 0.0)),
+    ]
+    yield from (*answer, "")
     variables = [column.name for column in result.layout.variables]
     records = list(result.values(FEW))
     axes = [name for name in records[0] if name not in variables]
@@ -214,12 +220,12 @@ def as_table(result: Result, *, training: bool) -> Iterator[str]:
     if any(reasons):
         table.append(["", *reasons])
     lefts = sum(isinstance(records[0][name], str) for name in axes)
-    texts = list(zip(*table, strict=True))
-    yield from (
-        line + "\n" for line in aligned(texts, left=lefts, keys=len(axes), last=any(reasons))
-    )
-    if result.cells > len(records):
-        yield f"  {result.cells - len(records):,} more rows: --show rows, or --csv"
+    write = partial(aligned, left=lefts, keys=len(axes), last=any(reasons))
+    room = max(LEAST, SCREEN - sum(1 for _ in fitted(answer)))
+    lines, count = first_rows(list(zip(*table, strict=True)), room, write)
+    yield from (line + "\n" for line in lines)
+    if result.cells > count:
+        yield f"  {result.cells - count:,} more rows: --show rows, or --csv"
 
 
 def _column(name: str, records: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -377,7 +377,7 @@ def page_of(
     job = prepare(sweep, text=" ", command=command, folders=folders)
     resolved, labels = job.resolved, job.resolved.labels
     program = program_of(sweep, resolved, flag_of, folders)
-    what = f"a step of {labels.get('model', 'the model')}"
+    model = labels.get("model", "the model")
     data = {
         "inputs": [[name, value] for name, value in program.inputs.items()],
         "controls": list(_controls(program, resolved, flag_of)),
@@ -407,9 +407,9 @@ def page_of(
     }
     return Page(
         kind="live",
-        title=f"Step time and memory of {what} on {labels['hardware']}",
+        title=f"Step time and memory of {model} on {labels['hardware']}",
         fixed=f"{labels['framework']}, {labels['precision']}; set anything: the numbers follow",
-        summary=f"A calculator of {what}: its formulas run in the browser.",
+        summary=f"A calculator of a step of {model}: its formulas run in the browser.",
         data=data,
         code=script_of(program),
     )

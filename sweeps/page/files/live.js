@@ -276,14 +276,14 @@ function draw(page) {
   const rows = (values, total) => [["now", found], ...(differs ? [["at the start", first]] : [])]
     .map(([name, one]) => ({ name, values: values(one), text: total(one) }))
     .filter((row) => row.values.some((value) => value > 0));
-  bars(page, "step", "Time of a step", "s", data.parts.step, rows);
+  bars(page, "step", "Step time", "s", data.parts.step, rows);
   bars(page, "memory", "Peak memory per GPU", "byte (GB)", data.parts.memory, rows, [
     { value: chosen.memory_capacity, label: "capacity" },
   ]);
   communication(page, rows);
-  figure("run", "Time of a whole run, with what interrupts it", rows(
+  figure("run", "Run time with failures", rows(
     (one) => data.parts.run.map(([name]) => 100 * one.would(name)),
-    (one) => `${shown(page, "goodput", one.would("goodput"))} of use`,
+    (one) => `${shown(page, "goodput", one.would("goodput"))} goodput`,
   ), data.parts.run, "%", []);
   clearTimeout(page.later);
   page.ticket = null;
@@ -375,11 +375,11 @@ function answer(page, chosen, found) {
     : say(make("strong", { className: "alarm" }, "It doesn't fit: "), ...memory, ".");
   const more = [];
   const run = Number.isNaN(found.would("goodput")) ? [] : [make("p", {},
-    `Interrupted every ${shown(page, "mean_time_between_failures", found.would("mean_time_between_failures"))}, `,
-    `${shown(page, "goodput", found.would("goodput"))} of a run's time is of use.`)];
-  for (const [name, words] of [["step_energy", "energy of a step"],
+    `MTBF ${shown(page, "mean_time_between_failures", found.would("mean_time_between_failures"))}, `,
+    `goodput ${shown(page, "goodput", found.would("goodput"))}.`)];
+  for (const [name, words] of [["step_energy", "energy per step"],
     ["cost_per_trillion_tokens", "a trillion tokens cost"], ["training_days", "the training takes"],
-    ["run_days", "with what interrupts it"], ["run_cost", "and costs"]]) {
+    ["run_days", "with failures"], ["run_cost", "and costs"]]) {
     const value = found.would(name);
     if (!Number.isNaN(value)) more.push(`${words} ${shown(page, name, value)}`);
   }
@@ -399,7 +399,7 @@ function communication(page, rows) {
   const { dimensions } = page.data.parts;
   const made = rows((one) => dimensions.map(([name]) => one.would(`${name}_communication_time`)),
     (one) => shown(page, "step_time", one.would("communication_upper_bound")));
-  figure("communication", "Communication of a step, nothing hidden", made,
+  figure("communication", "Communication time, before overlap", made,
     dimensions, "s", []);
 }
 
@@ -439,7 +439,7 @@ function numbers(page, found, first, differs) {
   at("compare").replaceChildren(
     make("h2", {}, "Numbers"),
     lines.length ? table(["", "now", ...(differs ? ["at the start"] : [])], lines) : "none, for there is no such plan",
-    ...(sent.length ? [make("h2", {}, "Communication of a step, nothing hidden"),
+    ...(sent.length ? [make("h2", {}, "Communication time, before overlap"),
       table(["", "messages", "most bytes a rank sends", "time", "energy"], sent)] : []),
   );
 }
