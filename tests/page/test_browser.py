@@ -274,7 +274,7 @@ def test_a_calculator_follows_what_is_set(
         row.get_by_role("button").click()
         assert len(found) == 2
         assert all(one in opened.text("answer") for one in found)
-        assert "of a run's time is of use" in opened.text("answer")
+        assert ", goodput " in opened.text("answer")
         assert page.evaluate(FAULTS) == []
         page.get_by_role("button", name="Back to the start").click()
     page.get_by_label("schedule").select_option("dual_pipe")
