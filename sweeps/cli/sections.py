@@ -116,11 +116,14 @@ Rows = Sequence[Sequence[str]]
 
 
 def first_rows(
-    rows: Rows, most: int, write: Callable[[Rows], Iterable[str]]
+    rows: Rows, most: int, write: Callable[[Rows], Iterable[str]], *, least: int = 1
 ) -> tuple[list[str], int]:
-    """Return the lines of a table's head and first rows, at most so many, and how many rows."""
+    """Return a table's head and first rows in at most so many lines, and how many rows these are.
+
+    At least some rows stand there however many lines they take.
+    """
     lines = [*write(rows)]
-    while len(lines) > most and len(rows) > 2:
+    while len(lines) > most and len(rows) > least + 1:
         rows = rows[:-1]
         lines = [*write(rows)]
     return lines, len(rows) - 1

@@ -187,7 +187,7 @@ HEADS = {
 }  # fmt: skip
 # Rows of a screen, and of ``--show rows``.
 FEW, MANY = 24, 1000
-# Lines of a screen for an answer and its table; those that a table has whatever the answer takes.
+# Lines of a screen for an answer and its table, and rows that it has however narrow the screen.
 SCREEN, LEAST = 28, 12
 
 
@@ -221,8 +221,8 @@ def as_table(result: Result, *, training: bool) -> Iterator[str]:
         table.append(["", *reasons])
     lefts = sum(isinstance(records[0][name], str) for name in axes)
     write = partial(aligned, left=lefts, keys=len(axes), last=any(reasons))
-    room = max(LEAST, SCREEN - sum(1 for _ in fitted(answer)))
-    lines, count = first_rows(list(zip(*table, strict=True)), room, write)
+    room = SCREEN - sum(1 for _ in fitted(answer))
+    lines, count = first_rows(list(zip(*table, strict=True)), room, write, least=LEAST)
     yield from (line + "\n" for line in lines)
     if result.cells > count:
         yield f"  {result.cells - count:,} more rows: --show rows, or --csv"
