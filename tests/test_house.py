@@ -29,7 +29,7 @@ LONGEST_FILE = 700
 WINGS = (
     "former", "errors", "latex", "origin", "display", "spec", "impossible", "bands", "engine",
     "store", "result", "traces", "hops", "validate", "plots", "calibrate", "own_formulas", "job",
-    "idle", "error_bar", "tuner", "overlap", "blocks", "search", "api", "page", "mathml",
+    "idle", "error_bar", "tuner", "overlap", "blocks", "search", "launch", "api", "page", "mathml",
     "references", "docs", "cli",
 )  # fmt: skip
 # What sweeps has at its top hands on to api and cli.

@@ -411,7 +411,7 @@ def _notes(
 
 def _schedule_lacks(evaluation: Evaluation, framework: str) -> Iterator[str]:
     """Say where the framework has no such schedule: the time is that of software that has it."""
-    from sweeps.search.launch import SCHEDULES
+    from sweeps.launch.frameworks import SCHEDULES
 
     known = SCHEDULES.get(framework.split("+", maxsplit=1)[0], ())
     schedule = evaluation.labels["schedule"]

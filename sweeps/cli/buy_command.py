@@ -21,6 +21,7 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.plan_command import OTHERS, check_options_used, length_words, read_number
 from sweeps.cli.progress import Progress
+from sweeps.cli.save import SAVING, check_folder, save, save_option
 from sweeps.cli.sections import (
     OF_BUY,
     more_line,
@@ -77,6 +78,7 @@ USUAL_BATCH = "512"
               help="Price of owning a GPU, in place of --price.")  # fmt: skip
 @flags.options(*OF_BUYING)
 @show_options(OF_BUY)
+@save_option
 @output_options
 def command(**given: Any) -> int:
     """How many GPUs of each machine train a model on so many tokens in so many days.
@@ -94,6 +96,7 @@ def command(**given: Any) -> int:
             asked, readings=[*asked.readings, *_unpriced(asked.points, given["budget"])]
         )
     out = Output(given, "buy").checked()
+    check_folder(given)
     bars = [Progress("")]
 
     def telling(name: str, batch: float) -> Progress:
@@ -104,16 +107,34 @@ def command(**given: Any) -> int:
     found = offers(asked.points, asked.wish, asked.sequences, telling)
     bars[-1].end()
     attrs = _provenance(asked.points, asked.wish, given)
-    lines = _lines(found, asked, wanted_sections(given, OF_BUY))
+    lines = _lines(found, asked, wanted_sections(given, OF_BUY), saved=bool(given["save"]))
     if any(one.detail for own in found for one in own.tried):
         result = Result(layout(found, asked.wish, asked.first, attrs))
         priced = any(not isnan(one.cost) for own in found for one in own.tried)
         figure = FIGURE if priced else {**FIGURE, "name": "days-over-gpu-hours",
                                         "x": "run_gpu_hours"}  # fmt: skip
         out.deliver(result, lines, [figure])
+        out.notes.writelines(fitted(_saved(found, asked, given, result)))
     else:
         sys.stdout.writelines(fitted(lines))
     return 0 if any(_makes(one, asked.wish) for one in found) else 1
+
+
+def _saved(
+    found: Sequence[Offer], asked: Purchase, given: Mapping[str, Any], result: Result
+) -> Iterator[str]:
+    """Write the launch files of what to buy, and yield which there are."""
+    batch = best_batch(found, asked.wish) or found[-1].batch
+    made = _ordered([one for one in found if one.batch == batch and one.least], asked.wish)
+    best = made[0].best(asked.wish) if made else None
+    if best is None or best.detail is None:
+        return
+    point = asked.points[made[0].machine]
+    constants = {name: best.detail.plan[name] for name in ("world_size", "global_batch_size")}
+    model = point.labels.get("model", "the model")
+    heading = (best.detail.plan.name, f"{model} on {best.gpus:,} GPUs ({made[0].machine})",
+               f"Predicted: {_run_words(best)}")  # fmt: skip
+    yield from save(given, best.detail.plan, point.with_constants(**constants), heading, result)
 
 
 @dataclass(frozen=True)
@@ -246,7 +267,9 @@ def _provenance(
 # The report.
 
 
-def _lines(found: Sequence[Offer], asked: Purchase, show: Sequence[str]) -> Iterator[str]:
+def _lines(
+    found: Sequence[Offer], asked: Purchase, show: Sequence[str], *, saved: bool
+) -> Iterator[str]:
     wish = asked.wish
     batch = best_batch(found, wish) or found[-1].batch
     here = [one for one in found if one.batch == batch]
@@ -276,7 +299,7 @@ def _lines(found: Sequence[Offer], asked: Purchase, show: Sequence[str]) -> Iter
     bodies: dict[str, Callable[[], Iterable[str]]] = {
         "reasons": lambda: (line for one in (*made, *others) for line in _of_machine(one, wish))
     }
-    yield from more_line(show, bodies)
+    yield from more_line(show, bodies, "" if saved else SAVING)
     yield from shown_sections(show, bodies)
 
 

@@ -22,6 +22,7 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.plan_question import CALCULATED, Asked
 from sweeps.cli.progress import Progress
+from sweeps.cli.save import check_folder, save, save_option
 from sweeps.cli.sections import OF_PLAN, show_options
 from sweeps.cli.typed import flag_of, flags_of, folders_of
 from sweeps.cli.write import Output
@@ -72,7 +73,7 @@ SHAPES = tuple(name for name in OTHERS if flags.SECTION_OF[name] == flags.BATCH
 # Options of this command that the calculator's table hasn't, with what they are if not given.
 PLANNED: dict[str, Any] = {
     **dict.fromkeys(("explain", "lost_nodes", "tokens", "days", "top")),
-    "objective": "time", "show": (), "verbose": False, "sensitivity": False,
+    "objective": "time", "show": (), "verbose": False, "sensitivity": False, "save": None,
 }  # fmt: skip
 # A schedule without a backward is none of training.
 FORWARD = "forward_only"
@@ -104,6 +105,7 @@ def plan_options(command: Command) -> Command:
         click.option("--days", metavar="N", help="Days of the training: tokens."),
         click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce."),
         show_options(OF_PLAN),
+        save_option,
     )  # fmt: skip
     for option in reversed(extra):
         command = option(command)
@@ -312,7 +314,7 @@ def check_options_used(points: Iterable[Point], asked: Mapping[str, str], *, run
 
 def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     """Answer a question at one point."""
-    from sweeps.cli.plan_report import answer_lines, nothing_lines
+    from sweeps.cli.plan_report import answer_lines, nothing_lines, question, reached
 
     if asked.explain:
         from sweeps.cli.plan_explain import explain
@@ -325,6 +327,7 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     if out.programs:
         _refuse(given, ("lost_nodes", "show"), "is on screen, not in records", "one of the two")
     out.checked()
+    check_folder(given)
     progress = Progress("searching")
     found = answer(request.first, progress=progress)
     progress.end()
@@ -342,12 +345,15 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     result = plans.result(given, formulas=file_options(given)["formulas"])
     lines = answer_lines(found, asked, given)
     out.deliver(result, lines, lambda dataset: _figures(dataset, plans))
+    best = found.main[0]
+    heading = (best.plan.name, question(found), f"Predicted: {reached(best)}")
+    out.notes.writelines(fitted(save(given, best.plan, found.point, heading, result)))
     return 0
 
 
 # What a sensitivity, a plan that is explained, and many points have no use for.
-UNMOVED = ("lost_nodes", "show", "top", "tokens", "days")
-UNEXPLAINED = ("sensitivity", "lost_nodes", "show", "top", "csv", "json", "output", "plot",
+UNMOVED = ("lost_nodes", "show", "top", "tokens", "days", "save")
+UNEXPLAINED = ("sensitivity", "lost_nodes", "show", "top", "save", "csv", "json", "output", "plot",
                "overwrite", "compress", "digits")  # fmt: skip
 
 
@@ -364,7 +370,8 @@ def _refuse(given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed:
 
 def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     """Answer a question at many points."""
-    one = ("explain", "sensitivity", "lost_nodes", "tokens", "days", "top", "show", "verbose")
+    one = ("explain", "sensitivity", "lost_nodes", "tokens", "days", "top", "show", "verbose",
+           "save")  # fmt: skip
     _refuse(given, one, "is for one point, and there are many", "one value for every argument")
     out = Output(given, "plan").checked()
     progress = Progress("searching")

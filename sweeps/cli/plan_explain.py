@@ -29,9 +29,9 @@ from sweeps.cli.plan_report import (
     training_lines,
     what_if_lines,
 )
+from sweeps.launch.frameworks import settings_of
 from sweeps.result import aligned, fitted
 from sweeps.search.answer import WHOLE, Answer, answer
-from sweeps.search.launch import settings_of
 from sweeps.search.repair import nearest_plan
 from sweeps.search.request import CHOICES, Request, read_request
 from sweeps.search.search import Detail, details, evaluation

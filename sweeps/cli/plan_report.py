@@ -21,10 +21,13 @@ from sweeps.cli.options import MATTERING, default_lines, defaults_line, price_wo
 from sweeps.cli.plan_experts import bullets, expert_lines
 from sweeps.cli.plan_question import Asked
 from sweeps.cli.progress import Progress
+from sweeps.cli.save import SAVING
 from sweeps.cli.sections import OF_PLAN, more_line, shown_sections, wanted_sections, wrapped
 from sweeps.cli.typed import flag_of
 from sweeps.engine.grid import is_row_number
 from sweeps.job import Job
+from sweeps.launch.frameworks import settings_of
+from sweeps.launch.settings import Settings
 from sweeps.result import Result, aligned, prose, room
 from sweeps.search.answer import (
     NO_ROOM,
@@ -35,7 +38,6 @@ from sweeps.search.answer import (
     other_batch,
     trained,
 )
-from sweeps.search.launch import Settings
 from sweeps.search.search import Detail, details
 from sweeps.search.words import (
     bound_by,
@@ -186,7 +188,7 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
         "pareto": lambda: _front(answer),
         "changes": lambda: what_if_lines(answer.effects),
         "rejected": lambda: space_lines(answer),
-        "launch": lambda: settings_lines(answer.settings),
+        "launch": lambda: settings_lines(settings_of(best.plan)),
         "defaults": lambda: answer_defaults(answer, asked),
     }
     run = list(training_lines(best, asked, answer.point.folders))
@@ -207,7 +209,7 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
         yield ""
     yield from _searched(answer)
     yield from short_defaults(answer, asked)
-    yield from more_line(wanted, OF_PLAN)
+    yield from more_line(wanted, OF_PLAN, "" if given["save"] else SAVING)
     yield from shown_sections(wanted, bodies)
 
 

@@ -105,11 +105,12 @@ def shown_sections(
         yield from ("", text or f"{name}: none here")
 
 
-def more_line(wanted: Iterable[str], bodies: Iterable[str]) -> Iterator[str]:
-    """Yield which further sections there are."""
+def more_line(wanted: Iterable[str], bodies: Iterable[str], also: str = "") -> Iterator[str]:
+    """Yield which further sections there are, and what else there is."""
     left = [name for name in bodies if name not in set(wanted)]
-    if left:
-        yield from wrapped(f"More: --show {','.join(left)}")
+    parts = [f"--show {','.join(left)}"] * bool(left) + [also] * bool(also)
+    if parts:
+        yield from wrapped(f"More: {'; '.join(parts)}")
 
 
 Rows = Sequence[Sequence[str]]

@@ -83,6 +83,7 @@ FLAGS = {
     "overlap_threshold": ("--min-overlap", "--overlap-threshold"),
     "tolerance": ("--scaling-tolerance", "--tolerance"),
     "sm_margin": ("--set-sm-margin", "--sm-margin"),
+    "output_dir": ("--output-dir", "--save"),
 }
 RATES = (
     "sms", "bandwidth", "copy_engine_bandwidth", "latency", "launch_time", "sm_bandwidth",

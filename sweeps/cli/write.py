@@ -83,7 +83,7 @@ class Output:
             if given[name] != usual and not stored:
                 wrong = "is of a dataset in a file, and none is written"
                 yield fault(f"--{name}", given[name], wrong, "--output FILE.nc, too")
-        others = any(given.get(name) for name in ("write", "timeline", "output_dir"))
+        others = any(given.get(name) for name in ("write", "timeline", "output_dir", "save"))
         if given["overwrite"] and not (self.wanted or always or others):
             yield fault("--overwrite", "set", "nothing is written", "--output FILE.nc, too")
 

@@ -22,7 +22,6 @@ from sweeps.engine.grid import Column, Layout, row_numbers
 from sweeps.error_bar import Sensitivity, Setups, is_constant
 from sweeps.errors import InputError
 from sweeps.origin import attributes
-from sweeps.search.launch import Settings, settings_of
 from sweeps.search.repair import (
     MEASURES,
     Nearest,
@@ -102,11 +101,6 @@ class Answer:
     def reasons(self) -> tuple[str, ...]:
         """Why the plan is recommended, in words."""
         return tuple(because(self.found, self.main, self.effects)) if self.main else ()
-
-    @property
-    def settings(self) -> tuple[Settings, ...]:
-        """The recommended plan in the words of frameworks."""
-        return settings_of(self.recommended) if self.recommended else ()
 
     @cached_property
     def nearest(self) -> Nearest | None:

@@ -14,8 +14,11 @@ from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps.bands import tie
 from sweeps.errors import InputError
+from sweeps.launch.deepspeed import settings as deepspeed
+from sweeps.launch.megatron import layout
+from sweeps.launch.megatron import settings as megatron
+from sweeps.launch.torchtitan import settings as torchtitan
 from sweeps.search.answer import answer, nodes_lost, other_batch
-from sweeps.search.launch import deepspeed, layout, megatron, torchtitan
 from sweeps.search.repair import batch_for, filled, nearest_plan, remedies
 from sweeps.search.search import KEPT, details, effort, search
 from sweeps.search.space import space_of

@@ -1,0 +1,27 @@
+"""Every framework in whose words a plan can be said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sweeps.launch import deepspeed, megatron, torchtitan
+from sweeps.launch.settings import LaunchFile, Settings
+from sweeps.search.request import Execution
+
+FRAMEWORKS = (megatron, deepspeed, torchtitan)
+# Of a pipeline, what each framework can run.
+SCHEDULES: Mapping[str, tuple[str, ...]] = {
+    "megatron-lm": megatron.SCHEDULES,
+    "deepspeed": deepspeed.SCHEDULES,
+    "torchtitan": tuple(torchtitan.SCHEDULES),
+}
+
+
+def settings_of(plan: Execution) -> tuple[Settings, ...]:
+    """Return a plan's settings in every framework."""
+    return tuple(framework.settings(plan) for framework in FRAMEWORKS)
+
+
+def launch_files(plan: Execution, heading: tuple[str, ...]) -> tuple[LaunchFile, ...]:
+    """Return the files with which every framework runs a plan; a heading tells what it is."""
+    return tuple(framework.launch_file(plan, heading) for framework in FRAMEWORKS)

@@ -1,0 +1,165 @@
+"""A model's shapes as arguments of Megatron-LM.
+
+Names of arguments are those of NVIDIA/Megatron-LM @d98e8a64dd: megatron/training/arguments.py, and
+megatron/core/transformer/transformer_config.py, whose fields are arguments, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from overhead.model.order import pattern_of
+from sweeps.search.request import Execution
+
+# Where a quantity is above 0, the argument that says it whole.
+NUMBERS = (
+    ("q_lora_rank", "--q-lora-rank"),
+    ("mtp_layers", "--mtp-num-layers"),
+    ("index_heads", "--dsa-indexer-n-heads"),
+    ("index_head_size", "--dsa-indexer-head-dim"),
+    ("index_top_k", "--dsa-indexer-topk"),
+    ("expert_groups", "--moe-router-num-groups"),
+    ("groups_per_token", "--moe-router-group-topk"),
+    ("expert_latent_size", "--moe-latent-size"),
+    ("shared_ffn_size", "--moe-shared-expert-intermediate-size"),
+)
+# What a model may have that no argument says.
+UNSAID = {
+    "pooled_layers": "attention over compressed tokens",
+    "output_rank": "output projections in latent groups",
+}
+
+
+def model_arguments(plan: Execution) -> list[str]:
+    """Return a model's shapes as arguments."""
+    given = {name: value for name, value in plan.given.items() if value > 0.0}
+    hybrid = given.get("linear_layers", 0.0) > 0.0 and "mamba" in given
+    lines = [] if hybrid else [f"--num-layers {plan['layers']:.0f}"]
+    lines += [
+        f"--hidden-size {plan['hidden_size']:.0f}",
+        f"--num-attention-heads {plan['heads']:.0f}",
+        f"--max-position-embeddings {max(plan['sequence_length'], plan['learned_positions']):.0f}",
+    ]
+    if plan["ffn_size"] > 0.0:
+        lines.append(f"--ffn-hidden-size {plan['ffn_size']:.0f}")
+    lines += [*_attention(plan), *_layers(plan), *_hybrid(plan)]
+    if plan.routed:
+        lines += _experts(plan)
+    lines += [f"{flag} {given[name]:.0f}" for name, flag in NUMBERS if name in given]
+    return lines
+
+
+def unsaid_of_model(plan: Execution) -> Iterator[str]:
+    """Yield what a model has that these arguments don't say."""
+    for name, words in UNSAID.items():
+        if plan.given.get(name, 0.0) > 0.0:
+            yield f"the model's {words}"
+    if _window_share(plan) is None:
+        yield "which of the model's layers have a window: --window-attn-skip-freq"
+    if plan["gated_mlp"] == 0.0 and plan["layer_norm"] == 0.0:
+        yield "the MLP's activation function (such as --squared-relu), which costs nothing"
+
+
+def _attention(plan: Execution) -> Iterator[str]:
+    if plan["kv_lora_rank"] > 0.0:
+        yield "--multi-latent-attention"
+        yield f"--kv-lora-rank {plan['kv_lora_rank']:.0f}"
+        yield f"--qk-head-dim {plan['qk_nope_head_size']:.0f}"
+        yield f"--qk-pos-emb-head-dim {plan['qk_rope_head_size']:.0f}"
+        yield f"--v-head-dim {plan['v_head_size']:.0f}"
+        yield "--qk-layernorm"
+    else:
+        yield f"--kv-channels {plan['head_size']:.0f}"
+        if plan["kv_heads"] < plan["heads"]:
+            yield "--group-query-attention"
+            yield f"--num-query-groups {plan['kv_heads']:.0f}"
+        if plan["qk_norms"] > 0.0:
+            yield "--qk-layernorm"
+    if plan["sliding_window"] > 0.0:
+        yield f"--window-size {plan['sliding_window'] - 1.0:.0f},0"
+        if share := _window_share(plan):
+            yield f"--window-attn-skip-freq {share}"
+    if plan.given.get("attention_sinks", 0.0) > 0.0:
+        yield "--softmax-type learnable"
+    if plan.given.get("output_gate", 0.0) > 0.0:
+        yield "--attention-output-gate"
+    if plan.given.get("index_heads", 0.0) > 0.0:
+        yield "--experimental-attention-variant dsa"
+
+
+def _window_share(plan: Execution) -> int | None:
+    """Return of how many layers one has no window: 0 for none; None where they aren't evenly so."""
+    windowed = plan.given.get("sliding_window_layers", 0.0)
+    if plan["sliding_window"] == 0.0 or windowed == 0.0:
+        return 0
+    share = plan["layers"] / max(plan["layers"] - windowed, 1.0)
+    return int(share) if share.is_integer() else None
+
+
+def _layers(plan: Execution) -> Iterator[str]:
+    """Yield what all layers have: norms, biases, dropout, positions."""
+    if plan["learned_positions"] > 0.0:
+        yield "--position-embedding-type learned_absolute"
+    else:
+        yield "--position-embedding-type rope"
+    if plan["layer_norm"] == 0.0:
+        yield "--normalization RMSNorm"
+    if plan["gated_mlp"] > 0.0:
+        yield "--swiglu"
+    if plan["linear_bias"] == 0.0:
+        yield "--disable-bias-linear"
+    if plan["qkv_biases"] > 0.0:
+        yield "--add-qkv-bias"
+    if plan["tied_embeddings"] == 0.0:
+        yield "--untie-embeddings-and-output-weights"
+    if plan["dropout"] == 0.0:
+        yield from ("--attention-dropout 0", "--hidden-dropout 0")
+    if plan.given.get("residual_streams", 1.0) > 1.0:
+        yield "--enable-mhc-connections"
+        yield f"--mhc-num-residual-streams {plan['residual_streams']:.0f}"
+
+
+def _hybrid(plan: Execution) -> Iterator[str]:
+    """Yield which layers have linear attention or a state space, and their shapes."""
+    linear = plan.given.get("linear_layers", 0.0)
+    if linear == 0.0:
+        return
+    if plan.given.get("mamba", 0.0) > 0.0:
+        yield f"--hybrid-layer-pattern '{pattern_of(plan.given)}'"
+        yield f"--mamba-num-heads {plan['linear_value_heads']:.0f}"
+        yield f"--mamba-head-dim {plan['linear_value_size']:.0f}"
+        yield f"--mamba-num-groups {plan['linear_key_heads']:.0f}"
+        yield f"--mamba-state-dim {plan['linear_key_size']:.0f}"
+        return
+    yield "--experimental-attention-variant gated_delta_net"
+    every = plan["layers"] / max(plan["layers"] - linear, 1.0)
+    freq = f"{every:.0f}" if every.is_integer() else f"'({_runs(pattern_of(plan.given))})'"
+    yield f"--linear-attention-freq {freq}"
+    yield f"--linear-num-key-heads {plan['linear_key_heads']:.0f}"
+    yield f"--linear-num-value-heads {plan['linear_value_heads']:.0f}"
+    yield f"--linear-key-head-dim {plan['linear_key_size']:.0f}"
+    yield f"--linear-value-head-dim {plan['linear_value_size']:.0f}"
+    yield f"--linear-conv-kernel-dim {plan['linear_kernel']:.0f}"
+
+
+def _runs(pattern: str) -> str:
+    """Return an order of layers as runs of 1 (linear attention) and 0."""
+    runs = ((kind, len([*layers])) for kind, layers in groupby(pattern))
+    return "+".join(f"[{int(kind != '*')}]*{length}" for kind, length in runs)
+
+
+def _experts(plan: Execution) -> Iterator[str]:
+    yield f"--num-experts {plan['experts']:.0f}"
+    yield f"--moe-router-topk {plan['experts_per_token']:.0f}"
+    yield f"--moe-ffn-hidden-size {plan['expert_ffn_size']:.0f}"
+    dense, every = plan["dense_layers"], plan["moe_layer_frequency"]
+    if dense > 0.0:
+        yield f"--moe-layer-freq '([0]*{dense:.0f}+[1]*{plan['layers'] - dense:.0f})'"
+    elif every > 1.0:
+        yield f"--moe-layer-freq {every:.0f}"
+    if plan["router_bias"] > 0.0:
+        yield "--moe-router-score-function sigmoid"
+        yield "--moe-router-enable-expert-bias"
+    if plan.given.get("expert_load_imbalance", 1.0) == 1.0:
+        yield "--moe-router-force-load-balancing"

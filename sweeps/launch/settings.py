@@ -1,0 +1,60 @@
+"""What a framework's settings of a plan are made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sweeps.search.request import Execution
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A plan in the words of a framework."""
+
+    framework: str  # Which
+    lines: tuple[str, ...]  # Arguments, or a configuration file's lines
+    # What of the plan the framework can't express, or needs more for than settings
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LaunchFile:
+    """A file with which a framework runs a plan."""
+
+    name: str  # Of the file
+    text: str  # Its content
+    missing: tuple[str, ...] = ()  # As of `Settings`
+
+
+def overlaps(plan: Execution, dimension: str) -> bool:
+    """Return whether a dimension's communication overlaps, by a mechanism or by a share."""
+    named = plan.labels.get(f"{dimension}_mechanism", "efficiency") != "efficiency"
+    return named or plan.given.get(f"{dimension}_overlap", 0.0) > 0.0
+
+
+def end_layers(plan: Execution) -> tuple[int, int]:
+    """Return as how many layers the embedding and the loss count."""
+    embedding = int(plan.given.get("embedding_layer_weight", 0.0))
+    return embedding, int(plan.given.get("head_layer_weight", embedding))
+
+
+def options_of(plan: Execution) -> frozenset[str]:
+    """Return the options of the framework that are on."""
+    return frozenset(plan.labels["framework"].split("+")[1:])
+
+
+def recomputed_layers(plan: Execution) -> int:
+    """Return the layers of each chunk that are recomputed, where some are."""
+    return int(plan.given.get("recompute_layers", plan.known.get("recompute_layers", 1.0)))
+
+
+def commented(heading: tuple[str, ...]) -> list[str]:
+    """Return lines as comments of a shell script or a TOML file."""
+    return [f"# {line}" for line in heading]
+
+
+def json_text(content: Mapping[str, object]) -> str:
+    """Return data as JSON that people read."""
+    return json.dumps(content, indent=2) + "\n"
