@@ -43,7 +43,7 @@ FLAGS: dict[str, Flag] = {
     "reduction_cost": Flag("none"),
     "mesh_dimensions": Flag("2"),
     "world_size": Flag("dp*tp*cp*pp"),
-    "nodes": Flag(words="Nodes, in place of --gpus: times the GPUs of each (--gpus-per-node)"),
+    "nodes": Flag(words="Nodes, in place of --gpus"),
     "dp": Flag("what the others leave of the GPUs"),
     "tokens_per_step": Flag(
         words="Tokens of a step, such as 4M (4,194,304), in place of its sequences"
