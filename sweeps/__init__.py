@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweeps.api import open, plans, reasons, recompute, run, sensitivity, sweep, to_dataframe
+    from sweeps.api import (
+        open,
+        plans,
+        read,
+        reasons,
+        recompute,
+        run,
+        sensitivity,
+        sweep,
+        to_dataframe,
+    )
 
 __all__ = [
-    "open", "plans", "reasons", "recompute", "run", "sensitivity", "sweep", "to_dataframe"
+    "open", "plans", "read", "reasons", "recompute", "run", "sensitivity", "sweep", "to_dataframe"
 ]  # fmt: skip
 
 

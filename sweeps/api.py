@@ -30,7 +30,8 @@ from sweeps.engine.program import Program
 from sweeps.errors import nearest, refuse
 from sweeps.idle import UNUSED, unused
 from sweeps.job import Job, prepare
-from sweeps.origin import GIVEN, read
+from sweeps.origin import GIVEN
+from sweeps.origin import read as read_origin
 from sweeps.result import of_dataset
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import find_sweep
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
+    from sweeps.launch.setting import Reading
     from sweeps.search.interface import Plans
 
 # A stored dataset computed again from what is in it.
@@ -432,7 +434,7 @@ def to_dataframe(dataset: xr.Dataset) -> pd.DataFrame:
     given = [
         str(name)
         for name, one in dataset.coords.items()
-        if not one.dims and GIVEN in {origin.kind for origin in read(one.attrs)}
+        if not one.dims and GIVEN in {origin.kind for origin in read_origin(one.attrs)}
         and not (name in LABELS and LABELS[str(name)].follows)
     ]  # fmt: skip
     result = of_dataset(dataset, given)
@@ -441,3 +443,37 @@ def to_dataframe(dataset: xr.Dataset) -> pd.DataFrame:
     table.attrs["units"] = {one.record: one.units for one in fields if one.units}
     table.attrs["long_name"] = {one.record: one.words for one in fields}
     return table
+
+
+# A training framework's launch file.
+
+
+def read(path: str | Path) -> Reading:
+    """Read a launch file: what it gives is what `sweep` takes.
+
+    Parameters
+    ----------
+    path : path
+        A shell script, TOML, JSON, YAML or Python file of a training framework; of one with
+        several Python functions ``FILE.py:FUNCTION``.  Nothing in it is run.
+
+    Returns
+    -------
+    Reading
+        Quantities and labels (``given``), where each comes from (``origins``), and what became of
+        every setting.
+
+    Raises
+    ------
+    InputError
+        With every fault of the file, a line each.
+
+    Examples
+    --------
+    >>> import sweeps
+    >>> given = sweeps.read("train.sh").given  # doctest: +SKIP
+    >>> sweeps.sweep("step_time", hardware="dgx-h100", **given)  # doctest: +SKIP
+    """
+    from sweeps.launch.read import read_launch
+
+    return read_launch(str(path))

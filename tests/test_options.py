@@ -30,7 +30,7 @@ OUTPUTS = {
 # How something is computed or by whom, which must change no result; own files, which tests of
 # their own give.
 MEANS = {"max_memory", "workers", "scheduler", "resume", "timeout", "formulas", "hardware_folder",
-         "model_folder", "framework_folder"}  # fmt: skip
+         "model_folder", "framework_folder", "launch_files"}  # fmt: skip
 
 COLLECTIVE = "collective --N 32 --M 1MiB --json"
 BARE = f"{COLLECTIVE} --software none"

@@ -13,6 +13,7 @@ import click
 from overhead.completion import TENSORS
 from overhead.labels import HIERARCHY, LABELS
 from sweeps.cli import flags
+from sweeps.cli.from_file import from_option, reading_lines
 from sweeps.cli.options import (
     check_taken,
     default_lines,
@@ -54,7 +55,7 @@ def analysis_options(command: Command) -> Command:
     )
     for option in reversed(extra):
         command = option(command)
-    return flags.options(*flags.OF_TRAINING)(command)
+    return from_option(flags.options(*flags.OF_TRAINING)(command))
 
 
 def analysis_of_options(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -76,7 +77,7 @@ def analysis_of_options(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple
     # Numbers that are SI are read as everywhere.
     kept = [line for line in lines if not line.endswith((" parameters", " bytes"))
             or "billion" in line]  # fmt: skip
-    readings = (*kept, *flags.in_tokens(options, name))
+    readings = (*reading_lines(), *kept, *flags.in_tokens(options, name))
     faults = [*_batch(options, batch), *_order(given["rank_order"])]
     faults += _model(options)
     tell_all(faults)
@@ -146,7 +147,7 @@ def command(**given: Any) -> int:
     job = analysis_job(
         spec, command=command_line(), folders=folders_of(given), options=file_options(given)
     )
-    check_taken(job, flags.given_options(given, flags.OF_TRAINING), folders_of(given))
+    check_taken(job, flags.typed_options(given, flags.OF_TRAINING), folders_of(given))
     if given["sensitivity"] is not None:
         if given["timeline"]:
             allowed = "one of the two"

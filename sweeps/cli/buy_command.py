@@ -13,6 +13,7 @@ import click
 from sweeps import display
 from sweeps.bands import FITS, band_of, band_words, money, three
 from sweeps.cli import flags
+from sweeps.cli.from_file import from_option, reading_lines
 from sweeps.cli.numbers import shown
 from sweeps.cli.options import (
     file_options,
@@ -76,6 +77,7 @@ USUAL_BATCH = "512"
                    "[default: the model's training length, or 4096]")  # fmt: skip
 @click.option(*flags_of("capital_cost"), "capital_cost", metavar="USD",
               help="Price of owning a GPU, in place of --price.")  # fmt: skip
+@from_option
 @flags.options(*OF_BUYING)
 @show_options(OF_BUY)
 @save_option
@@ -175,7 +177,7 @@ def _asked(given: Mapping[str, Any]) -> Purchase:
     values = {name: text for name, text in every.items() if text is not None}
     own = ("global_batch_size", "sequence_length")
     values |= {name: given[name] for name in own if given[name] is not None}
-    readings = flags.in_tokens(values, flag_of("global_batch_size"))
+    readings = [*reading_lines(), *flags.in_tokens(values, flag_of("global_batch_size"))]
     free = not {"global_batch_size", "tokens_per_step"} & values.keys()
     machines = str(values.pop("hardware", "dgx-h100")).split(",")
     each = {name: _each(name, given.get(name), machines, faults) for name in EACH}

@@ -19,8 +19,9 @@ from overhead.formula import REGISTRY
 from overhead.labels import LABELS
 from overhead.plan import PLAN as PLAN_CONDITIONS
 from overhead.quantity import VOCABULARY
-from sweeps.cli.typed import Command, flag_of, flags_of
-from sweeps.errors import fault, refuse, tell_all
+from sweeps.cli.from_file import FROM, files_in, found_in, read_files
+from sweeps.cli.typed import TYPED, Command, flag_of, flags_of, occurrences
+from sweeps.errors import InputError, fault, refuse, tell_all
 from sweeps.spec.names import quantity_of
 from sweeps.spec.units import UNITS, counts_tokens, spelled_out
 
@@ -161,7 +162,29 @@ class SweepCommand(Command):
             if text not in {*known, "--help"} and name not in given and is_input(name, alone=alone):
                 extra.setdefault(name, []).append(text)
         ctx.meta[EXTRA] = [option(name, names) for name, names in extra.items()]
-        return super().parse_args(ctx, args)
+        if "launch_files" not in given or not (files := files_in(args)):
+            return super().parse_args(ctx, args)
+        read = read_files(files, occurrences(self, ctx, args), str(self.name))
+        ctx.meta[FROM] = read
+        ctx.meta[EXTRA] += [option(name) for name in read.taken if name not in {*given, *extra}]
+        told = [f"{flags_of(name)[0]}={text}" for name, text in read.taken.items()]
+        rest = super().parse_args(ctx, [*args, *told])
+        origins = {name: why for one in read.readings for name, why in one.origins.items()}
+        ctx.meta[TYPED] |= {name: origins[name] for name in read.taken}
+        return rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command; of a launch file's values it is said whose they are."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            found = found_in(ctx)
+            if found is None:
+                raise
+            files = [one.file for one in found.readings]
+            lines = (line if any(file in line for file in files) else f"{', '.join(files)}: {line}"
+                     for line in error.faults)  # fmt: skip
+            raise InputError([*lines]) from None
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the usual options and those that the arguments have."""
@@ -256,6 +279,13 @@ def given_options(given: Mapping[str, Any], usual: Iterable[str]) -> dict[str, s
     faults = [line for name, text in slow for line in _slow(name, text)]
     tell_all(faults)
     return found
+
+
+def typed_options(given: Mapping[str, Any], usual: Iterable[str]) -> dict[str, str | None]:
+    """Return what was typed, as `given_options` does: what a launch file says may be idle here."""
+    found = found_in(click.get_current_context(silent=True))
+    taken = found.taken if found else {}
+    return {name: text for name, text in given_options(given, usual).items() if name not in taken}
 
 
 # No link is slower; a bare number below is one of Gbit/s or GB/s, without its unit.

@@ -183,7 +183,7 @@ def check_taken(
     """Refuse what nothing here takes, nor where jobs beside it are asked for, too."""
     used, faults = job.program.used().union(*(other.program.used() for other in beside)), []
     pods = "nodes_per_pod" in job.sweep.given
-    for name in options:
+    for name in (name for name, text in options.items() if text is not None):
         alone = name.startswith("pod_") and not pods
         if name not in job.sweep.given or name in LABELS or name in NEEDED:
             continue

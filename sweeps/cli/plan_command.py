@@ -14,6 +14,7 @@ from overhead.labels import HIERARCHY
 from sweeps import display
 from sweeps.bands import bands_words
 from sweeps.cli import flags
+from sweeps.cli.from_file import found_in, from_option, reading_lines
 from sweeps.cli.numbers import shown
 from sweeps.cli.options import (
     file_options,
@@ -109,7 +110,7 @@ def plan_options(command: Command) -> Command:
     )  # fmt: skip
     for option in reversed(extra):
         command = option(command)
-    command = flags.options(*OTHERS)(command)
+    command = from_option(flags.options(*OTHERS)(command))
     for short, name, default, words in reversed(SEED_FLAGS):
         names = (*flags_of(name), *OF_SCRIPT.get(name, ()), short)
         whose = {
@@ -163,6 +164,7 @@ def read_options(given: Mapping[str, Any]) -> Asked:
     if calculator and "nodes" in values:
         values |= {"world_size": _gpus(values, folders_of(given))}
         values.pop("nodes")
+    readings = [*reading_lines(), *readings]
     return Asked(values, tuple(readings), tuple(assumed), calculator, experts, explain, *numbers)
 
 
@@ -267,9 +269,9 @@ def read_number(flag: str, text: str | None, faults: list[str], unit: str) -> fl
 def command(**given: Any) -> int:
     """The best parallel plan for a model on a machine, and why.
 
-    One value for every argument prints a report; several of what isn't the plan's to choose, such
-    as --gpus 64:4096:x2, give the best plan at each point.  Several values of tp, recompute ..
-    limit the search.  --parameters without --model answers as the parallel strategy calculator.
+    One value for every argument prints a report; several, such as --gpus 64:4096:x2, the best plan
+    at each point.  Several values of tp, recompute .. limit the search; --from FILE searches
+    around a launch file.
     """
     load_formulas(given["formulas"])
     asked = read_options(given)
@@ -307,9 +309,11 @@ def length_words(origin: Origin) -> str:
 
 def check_options_used(points: Iterable[Point], asked: Mapping[str, str], *, run: bool) -> None:
     """Refuse options that no plan that is searched can use."""
-    typed = click.get_current_context().params
-    check_used(points, {name: asked[name] for name in asked if typed.get(name) is not None},
-               run=run)  # fmt: skip
+    context = click.get_current_context()
+    found = found_in(context)
+    taken = found.taken if found else {}
+    typed = {name for name, value in context.params.items() if value is not None} - taken.keys()
+    check_used(points, {name: asked[name] for name in asked if name in typed}, run=run)
 
 
 def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:

@@ -19,6 +19,7 @@ from sweeps.bands import memory_words as fitting
 from sweeps.cli.numbers import shown
 from sweeps.cli.options import MATTERING, default_lines, defaults_line, price_words
 from sweeps.cli.plan_experts import bullets, expert_lines
+from sweeps.cli.plan_from import file_lines
 from sweeps.cli.plan_question import Asked
 from sweeps.cli.progress import Progress
 from sweeps.cli.save import SAVING
@@ -195,6 +196,7 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
     lost = list(_lost(answer, given["lost_nodes"])) if given["lost_nodes"] else []
     yield reached(best)
     yield from (line for text in (*run[:1], *lost[:1]) for line in wrapped(text, indent="  "))
+    yield from file_lines(answer, asked)
     yield from _question(answer, asked)
     yield ""
     yield from _best(answer, given["top"] or SHOWN_SPLITS)

@@ -25,39 +25,93 @@ DATA = Path(__file__).parents[1] / "data" / "launch"
 
 Case = Mapping[str, str]
 DENSE: Case = {
-    "model": "llama3-70b", "world_size": "64", "global_batch_size": "256",
-    "sequence_length": "8192", "tp": "8", "pp": "4", "virtual_pipeline_size": "5",
-    "micro_batch_size": "1", "zero_stage": "1", "recompute": "none",
-}  # fmt: skip
+    "model": "llama3-70b",
+    "world_size": "64",
+    "global_batch_size": "256",
+    "sequence_length": "8192",
+    "tp": "8",
+    "pp": "4",
+    "virtual_pipeline_size": "5",
+    "micro_batch_size": "1",
+    "zero_stage": "1",
+    "recompute": "none",
+}
 MIXTURE: Case = {
-    "model": "deepseek-v3", "hardware": "dgx-b200", "world_size": "512", "precision": "fp8_current",
-    "global_batch_size": "4096", "sequence_length": "4096", "tp": "1", "pp": "8", "ep": "64",
-    "virtual_pipeline_size": "1", "micro_batch_size": "1", "zero_stage": "1", "recompute": "block",
-}  # fmt: skip
+    "model": "deepseek-v3",
+    "hardware": "dgx-b200",
+    "world_size": "512",
+    "precision": "fp8_current",
+    "global_batch_size": "4096",
+    "sequence_length": "4096",
+    "tp": "1",
+    "pp": "8",
+    "ep": "64",
+    "virtual_pipeline_size": "1",
+    "micro_batch_size": "1",
+    "zero_stage": "1",
+    "recompute": "block",
+}
 LATENT: Case = {
-    "model": "deepseek-v2-lite", "world_size": "32", "global_batch_size": "512",
-    "sequence_length": "4096", "tp": "1", "pp": "1", "ep": "8", "micro_batch_size": "2",
-    "zero_stage": "1", "recompute": "full", "framework": "megatron-lm+serial_dp+bf16_moments",
+    "model": "deepseek-v2-lite",
+    "world_size": "32",
+    "global_batch_size": "512",
+    "sequence_length": "4096",
+    "tp": "1",
+    "pp": "1",
+    "ep": "8",
+    "micro_batch_size": "2",
+    "zero_stage": "1",
+    "recompute": "full",
+    "framework": "megatron-lm+serial_dp+bf16_moments",
     "precision": "fp8_delayed",
-}  # fmt: skip
+}
 HYBRID: Case = {
-    "model": "nemotron-3-nano-30b-a3b", "world_size": "64", "global_batch_size": "256",
-    "sequence_length": "4096", "tp": "2", "pp": "1", "ep": "8", "micro_batch_size": "1",
-    "zero_stage": "1", "recompute": "none",
-}  # fmt: skip
+    "model": "nemotron-3-nano-30b-a3b",
+    "world_size": "64",
+    "global_batch_size": "256",
+    "sequence_length": "4096",
+    "tp": "2",
+    "pp": "1",
+    "ep": "8",
+    "micro_batch_size": "1",
+    "zero_stage": "1",
+    "recompute": "none",
+}
 GATED_DELTA: Case = {**HYBRID, "model": "qwen3-next-80b-a3b", "world_size": "128"}
-KEPT: Case = {**HYBRID, "model": "kimi-k3", "world_size": "2048", "global_batch_size": "2048",
-              "hardware": "gb300-nvl72", "zero_stage": "3", "ep": "32"}  # fmt: skip
+KEPT: Case = {
+    **HYBRID,
+    "model": "kimi-k3",
+    "world_size": "2048",
+    "global_batch_size": "2048",
+    "hardware": "gb300-nvl72",
+    "zero_stage": "3",
+    "ep": "32",
+}
 WINDOWS: Case = {**HYBRID, "model": "gpt-oss-20b", "recompute": "selective"}
 LONG: Case = {
-    "model": "llama3-8b", "world_size": "32", "global_batch_size": "32",
-    "sequence_length": "65536", "tp": "4", "cp": "4", "pp": "1", "micro_batch_size": "1",
-    "zero_stage": "3", "recompute": "full", "framework": "torchtitan", "precision": "fp8_current",
-}  # fmt: skip
+    "model": "llama3-8b",
+    "world_size": "32",
+    "global_batch_size": "32",
+    "sequence_length": "65536",
+    "tp": "4",
+    "cp": "4",
+    "pp": "1",
+    "micro_batch_size": "1",
+    "zero_stage": "3",
+    "recompute": "full",
+    "framework": "torchtitan",
+    "precision": "fp8_current",
+}
 CASES = {
-    "dense": DENSE, "mixture": MIXTURE, "latent": LATENT, "hybrid": HYBRID, "kept": KEPT,
-    "gated-delta": GATED_DELTA, "windows": WINDOWS, "long": LONG,
-}  # fmt: skip
+    "dense": DENSE,
+    "mixture": MIXTURE,
+    "latent": LATENT,
+    "hybrid": HYBRID,
+    "kept": KEPT,
+    "gated-delta": GATED_DELTA,
+    "windows": WINDOWS,
+    "long": LONG,
+}
 
 
 def planned(case: Case) -> tuple[Point, Execution]:
@@ -192,9 +246,15 @@ def test_torchtitan_reads_it(plan: tuple[Point, Execution]) -> None:
         key: types[key] for key in given
     }
     ranks = [
-        given[f"parallelism.{name}_degree"] for name in ("data_parallel_replicate",
-        "data_parallel_shard", "tensor_parallel", "context_parallel", "pipeline_parallel")
-    ]  # fmt: skip
+        given[f"parallelism.{name}_degree"]
+        for name in (
+            "data_parallel_replicate",
+            "data_parallel_shard",
+            "tensor_parallel",
+            "context_parallel",
+            "pipeline_parallel",
+        )
+    ]
     product = 1
     for rank in ranks:
         product *= rank
@@ -220,8 +280,16 @@ def test_deepspeed_reads_it(plan: tuple[Point, Execution]) -> None:
     [("bf16", {"bf16"}), ("fp16", {"fp16"}), ("fp32", set()), ("mxfp8", {"bf16"})],
 )
 def test_deepspeed_holds_weights_in_the_precision_asked(precision: str, held: set[str]) -> None:
-    _, made = planned({**DENSE, "precision": precision, "hardware": "dgx-b200", "pp": "1",
-                       "virtual_pipeline_size": "1", "zero_stage": "3"})  # fmt: skip
+    _, made = planned(
+        {
+            **DENSE,
+            "precision": precision,
+            "hardware": "dgx-b200",
+            "pp": "1",
+            "virtual_pipeline_size": "1",
+            "zero_stage": "3",
+        }
+    )
     file = files_of(made)["deepspeed.json"]
     assert json.loads(file.text).keys() & {"bf16", "fp16"} == held
     assert any("in code: GEMMs" in text for text in file.missing) == (precision == "mxfp8")
@@ -239,8 +307,9 @@ def test_the_spec_gives_the_same_step(plan: tuple[Point, Execution]) -> None:
 
 
 @pytest.fixture
-def sweeps(capsys: pytest.CaptureFixture[str], tmp_path: Path,
-           monkeypatch: pytest.MonkeyPatch) -> Runner:  # fmt: skip
+def sweeps(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Runner:
     monkeypatch.chdir(tmp_path)
     return Runner(capsys)
 
@@ -254,8 +323,11 @@ def test_plan_saves(sweeps: Runner) -> None:
     out = sweeps(f"{LINE} --save launch").out
     assert sorted(path.name for path in Path("launch").iterdir()) == NAMES
     assert "to launch/" in " ".join(out.split())
-    (best, *_) = [one for one in json.loads(Path("launch/answer.json").read_text())
-                  if one["place"] == "recommended"]  # fmt: skip
+    (best, *_) = [
+        one
+        for one in json.loads(Path("launch/answer.json").read_text())
+        if one["place"] == "recommended"
+    ]
     again = sweeps("run launch/spec.toml --no-plot --json", fine=False).records
     assert again[0]["step_time_s"] == pytest.approx(best["step_time_s"], rel=1e-12)
     assert out.splitlines()[0] in Path("launch/megatron-lm.sh").read_text()

@@ -1,0 +1,172 @@
+"""``--from FILE``: what a launch file says becomes options, as if it had been typed.
+
+The command line rules over the file: what it gives isn't taken from there, and what follows is
+derived anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sweeps.errors import InputError
+
+if TYPE_CHECKING:
+    from sweeps.launch.setting import Reading
+
+FROM = f"{__name__}.from"
+# What one option of the command line says in place of others of a file.
+SAME: Mapping[str, tuple[str, ...]] = {
+    "nodes": ("world_size",),
+    "tokens_per_step": ("global_batch_size",),
+    "batch_size": ("micro_batch_size",),
+    "num_micro_batches": ("global_batch_size",),
+    "hardware": ("gpus_per_node",),
+}
+# A catalogue's model has its own shapes: of a file the rest is taken.
+MODEL_FREE = frozenset(
+    (
+        "world_size",
+        "gpus_per_node",
+        "global_batch_size",
+        "sequence_length",
+        "precision",
+        "framework",
+        "attention_kernel",
+        "training_tokens",
+        "gradient_bytes",
+        "optimizer_bytes",
+        "recipe",
+        "dispatcher",
+        "expert_load_imbalance",
+        "ep_comm_sms",
+        "dropout",
+        "loss_chunks",
+        "optimizer_offload",
+        "activation_offload",
+        "hardware",
+        "bf16_layers",
+    )
+)
+# What a purchase finds by itself, or is asked by other options.
+NOT_BOUGHT = frozenset(("world_size", "training_tokens"))
+
+
+@dataclass(frozen=True, slots=True)
+class FromFile:
+    """What was read of the launch files of a command."""
+
+    readings: tuple[Reading, ...]
+    taken: Mapping[str, str]  # Options that come from them, by quantity or label, as text
+    plan: Mapping[str, str]  # The files' own plan, where the command searches for one
+
+
+def from_option(command: Any) -> Any:
+    """Add the option."""
+    words = "A launch file: the run as it stands, the command line rules over it."
+    return click.option("--from", "launch_files", multiple=True, metavar="FILE", help=words)(
+        command
+    )
+
+
+def files_in(args: Sequence[str]) -> list[str]:
+    """Return the files of ``--from`` among arguments."""
+    found = [arg.partition("=")[2] for arg in args if arg.startswith("--from=")]
+    return found + [args[k + 1] for k, arg in enumerate(args[:-1]) if arg == "--from"]
+
+
+def read_files(
+    files: Sequence[str], given: Mapping[str, Sequence[tuple[str, Any]]], command: str
+) -> FromFile:
+    """Read launch files beside options that are given, by quantity with their names and values."""
+    from sweeps.launch.arguments import Override
+    from sweeps.launch.read import read_launch
+    from sweeps.search.request import CHOICES
+
+    overrides = {name: Override(pairs[-1][0], str(pairs[-1][1])) for name, pairs in given.items()}
+    ruled = {own for name in given for own in (name, *SAME.get(name, ()))}
+    for name in ruled - overrides.keys():
+        overrides[name] = Override("", "")
+    readings = [read_launch(file, overrides) for file in files]
+    values: dict[str, Any] = {}
+    for reading in readings:
+        _check_same(readings[0], reading)
+        values |= reading.given
+    _ask(readings, ruled | ({"world_size"} if command == "buy" else set()))
+    taken = {name: _text(value) for name, value in values.items() if name not in ruled}
+    if "model" in given:
+        taken = {name: text for name, text in taken.items() if name in (*MODEL_FREE, *CHOICES)}
+    plan = {}
+    if command in ("plan", "buy"):
+        plan = {name: text for name, text in taken.items() if name in CHOICES}
+        taken = {name: text for name, text in taken.items() if name not in CHOICES}
+    if command == "buy":
+        taken = {name: text for name, text in taken.items() if name not in NOT_BOUGHT}
+    return FromFile(tuple(readings), taken, plan)
+
+
+def _check_same(first: Reading, other: Reading) -> None:
+    """Refuse two files that say two things of one quantity."""
+    faults = [
+        f"{first.origins[name]} and {other.origins[name]}: differ, {first.given[name]} and {value}"
+        for name, value in other.given.items()
+        if name in first.given and first.given[name] != value
+    ]
+    if faults:
+        raise InputError(faults)
+
+
+def _ask(readings: Sequence[Reading], ruled: set[str]) -> None:
+    """Refuse files that leave something to the command line which isn't there."""
+    faults = [
+        f"{reading.file}: doesn't say {OF_ASKED.get(flag, 'what it is')}; give {flag}"
+        for reading in readings
+        for flag in dict.fromkeys(reading.asks)
+        if not ({*ASKED.get(flag, ())} & ruled)
+    ]
+    if faults:
+        raise InputError(faults)
+
+
+# By option that a file leaves to the command line: what may give it, and what it is.
+ASKED: Mapping[str, tuple[str, ...]] = {
+    "--gpus": ("world_size",),
+    "--micro-batch-size": ("micro_batch_size",),
+    "--num-layers": ("layers", "model"),
+    "--hidden-size": ("hidden_size", "model"),
+    "--num-attention-heads": ("heads", "model"),
+    "--seq-length": ("sequence_length",),
+    "--vocab-size": ("vocabulary_size", "model"),
+    "--model": ("model",),
+}
+OF_ASKED: Mapping[str, str] = {
+    "--gpus": "on how many GPUs it runs",
+    "--micro-batch-size": "how large a micro-batch is",
+    "--num-layers": "how many layers the model has",
+    "--hidden-size": "how wide the model is",
+    "--num-attention-heads": "how many heads the model has",
+    "--seq-length": "how long sequences are",
+    "--vocab-size": "how many tokens the tokenizer knows",
+    "--model": "which model it trains",
+}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return repr(int(value)) if value.is_integer() and abs(value) < 1e18 else repr(value)
+    return str(value)
+
+
+def found_in(context: click.Context | None) -> FromFile | None:
+    """Return what was read of the launch files of the command that runs."""
+    return context.meta.get(FROM) if context else None
+
+
+def reading_lines() -> Iterator[str]:
+    """Yield what was read of launch files, in a few sentences."""
+    found = found_in(click.get_current_context(silent=True))
+    for reading in found.readings if found else ():
+        yield from reading.lines()

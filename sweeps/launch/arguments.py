@@ -1,0 +1,242 @@
+"""Named settings of a file: looked up by name, each once, with what overrules them."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+from sweeps.launch.setting import Reading, Setting
+from sweeps.launch.shell import HOLE, parsed
+from sweeps.spec.catalog import shipped
+
+FALSE = frozenset(("false", "no", "off", "0"))
+MOST = 10_000  # layers
+# What others are divided by.
+AT_LEAST_ONE = frozenset(
+    ("tp", "pp", "cp", "ep", "etp", "heads", "micro_batch_size", "sequence_length", "world_size")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What is known of a setting."""
+
+    value: bool  # Whether a value follows
+    effect: str  # read, small, none, not modelled or refused
+
+
+@cache
+def keys_of(framework: str) -> Mapping[str, Key]:
+    """Return the settings that a framework knows."""
+    path = shipped("launch") / f"{framework}.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
+    return {row["argument"]: Key(row["value"] == "1", row["effect"]) for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A value of the command line, which rules over a file's."""
+
+    flag: str  # As it was typed
+    text: str  # Its value
+
+    @property
+    def number(self) -> float | None:
+        """The value where it is one number."""
+        try:
+            return float(self.text)
+        except ValueError:
+            return None
+
+
+class Settings:
+    """The settings of a file by name, with the reading that they become."""
+
+    def __init__(
+        self,
+        settings: Iterable[Setting],
+        reading: Reading,
+        overrides: Mapping[str, Override],
+        unknown: Mapping[str, str] | None = None,
+    ) -> None:
+        self.by_name: dict[str, Setting] = {}
+        self.reading = reading
+        self.overrides = overrides
+        self.holes = unknown or {}  # By variable: why it has no value
+        self.used: set[str] = set()
+        for setting in settings:
+            self._add(setting)
+
+    def _add(self, setting: Setting) -> None:
+        first = self.by_name.get(setting.name)
+        if first is not None and first.value != setting.value:
+            places = f"{first.place}, and {setting.place}"
+            self.reading.faults.append(
+                f"{places}: {setting.shown} is given twice, {first.value} and {setting.value}; "
+                "remove one"
+            )
+        self.by_name[setting.name] = setting
+
+    def __contains__(self, name: str) -> bool:
+        """Whether a setting is there and switched on; it counts as read."""
+        setting = self.find(name)
+        return setting is not None and str(setting.value).lower() not in (*FALSE, "none", "null")
+
+    def find(self, *names: str) -> Setting | None:
+        """Return the first of some settings that is there; it counts as read."""
+        for name in names:
+            if name in self.by_name:
+                self.used.add(name)
+                return self.by_name[name]
+        return None
+
+    def text(self, *names: str, default: str = "") -> str:
+        """Return a setting's text."""
+        setting = self.find(*names)
+        if setting is None or str(setting.value).lower() in ("none", "null", ""):
+            return default
+        return str(setting.value)
+
+    def number(
+        self, *names: str, quantity: str = "", default: float = math.nan, whole: bool = True
+    ) -> float:
+        """Return a setting's number; the command line's where that gives the quantity."""
+        setting = self.find(*names)
+        if (ruled := self.overruled(quantity, setting)) is not None:
+            return ruled
+        if setting is None or str(setting.value).lower() in ("none", "null", ""):
+            return default
+        value = self._read(setting, quantity, whole=whole)
+        return default if value is None else value
+
+    def overruled(self, quantity: str, setting: Setting | None) -> float | None:
+        """Return the command line's number of a quantity, and note what it rules over."""
+        override = self.overrides.get(quantity)
+        if override is None:
+            return None
+        if setting is not None and str(setting.value) != override.text:
+            self.reading.notes.append(
+                f"{override.flag} {override.text} rules over {setting.shown} {setting.value} "
+                f"({setting.place})"
+            )
+        return override.number
+
+    def _read(self, setting: Setting, quantity: str, *, whole: bool) -> float | None:
+        text = str(setting.value)
+        if HOLE in text:
+            self._hole(setting, text, quantity)
+            return None
+        try:
+            value = float(text.replace("_", "")) if not isinstance(setting.value, bool) else None
+        except ValueError:
+            value = None
+        if value is not None and whole and value < 1.0 and quantity in AT_LEAST_ONE:
+            self.reading.fault(setting, text, "must be 1 or more")
+            return None
+        if value is None or not math.isfinite(value) or (whole and not value.is_integer()):
+            kind = "a whole number is expected, such as 4096" if whole else "a number is expected"
+            self.reading.fault(setting, text, kind)
+            return None
+        return value
+
+    def _hole(self, setting: Setting, text: str, quantity: str) -> None:
+        name = text.split(HOLE)[1]
+        shown = text.replace(f"{HOLE}{name}{HOLE}", f"${name}")
+        why = self.holes.get(name, f"{name} has no value")
+        if re.fullmatch(r"[A-Za-z_]\w*", name):
+            why += f"; set {name}=.. before"
+        option = f", or give --{quantity.replace('_', '-')}" if quantity else ""
+        self.reading.fault(setting, shown, f"{why}{option}")
+
+    def take(self, quantity: str, value: Any, *names: str, why: str = "", note: str = "") -> None:
+        """Take a quantity's value, from the first of the settings that is there.
+
+        Where none is, `why` says what the framework does then; a note is told in any case.  What
+        the command line gives stays its own.
+        """
+        setting = next((self.by_name[name] for name in names if name in self.by_name), None)
+        if setting is not None:
+            self.used.add(setting.name)
+        if quantity in self.overrides:
+            return
+        if isinstance(value, float) and not math.isfinite(value):
+            return
+        if setting is None:
+            self.reading.take(quantity, value, why)
+        else:
+            self.reading.take(quantity, value, setting, note)
+
+    def classify(
+        self,
+        keys: Mapping[str, Key],
+        refused: Callable[[Setting], str] = lambda _: "isn't modelled",
+    ) -> None:
+        """Say of every setting what became of it."""
+        reading = self.reading
+        for name, setting in self.by_name.items():
+            key, shown = keys.get(name) or _of_table(name, keys), setting.shown
+            if key is None:
+                reading.unknown.append(meant(shown, keys))
+            elif key.effect == "refused":
+                reading.fault(setting, "", refused(setting))
+            elif key.effect == "none":
+                reading.no_cost.append(shown)
+            elif key.effect == "small":
+                reading.small.append(shown)
+            elif key.effect == "not modelled" or name not in self.used:
+                if str(setting.value).lower() not in FALSE:
+                    reading.not_modelled.append(shown)
+            elif shown not in reading.read:
+                reading.read.append(shown)
+
+
+def _of_table(name: str, keys: Mapping[str, Key]) -> Key | None:
+    """Return what is known of the table that a setting stands in, the innermost first."""
+    while "." in name:
+        name = name.rpartition(".")[0]
+        if f"{name}.*" in keys:
+            return keys[f"{name}.*"]
+    return None
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return a name that isn't known, with the nearest that is."""
+    near = get_close_matches(name, list(known), 1, 0.8)
+    return f"{name} (did you mean {near[0]}?)" if near else name
+
+
+def listed(text: str) -> list[int] | None:
+    """Return a list of whole numbers as Python writes it, such as ``([0]*3+[1]*58)``."""
+
+    def value(node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=int() as number):
+                return number
+            case ast.List(elts=elements) | ast.Tuple(elts=elements):
+                return [value(element) for element in elements]
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                parts = value(left), value(right)
+                count = next(part for part in parts if isinstance(part, int))
+                own = next(part for part in parts if isinstance(part, list))
+                if count * len(own) > MOST:
+                    raise ValueError
+                return own * count
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return value(left) + value(right)
+        raise ValueError
+
+    try:
+        found = value(parsed(text).body)
+    except (SyntaxError, ValueError, TypeError, StopIteration, RecursionError, MemoryError):
+        return None
+    if not isinstance(found, list) or len(found) > MOST:
+        return None
+    return found if all(isinstance(one, int) for one in found) else None

@@ -1,0 +1,110 @@
+"""TOML, JSON and YAML as flat settings with their lines; nothing in them is run."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sweeps.errors import InputError
+from sweeps.launch.setting import Place, Setting, unreadable
+
+DEEPEST = 50
+
+
+def toml_settings(text: str, file: str) -> list[Setting]:
+    """Return the settings of a TOML file, named ``table.key``."""
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise unreadable(file, f"isn't TOML: {error}") from None
+    lines: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if head := re.match(r"\s*\[+([\w.\" -]+)\]+", line):
+            table = head[1].replace('"', "").strip() + "."
+        elif key := re.match(r"\s*([\w.\"-]+)\s*=", line):
+            lines.setdefault(f"{table}{key[1]}".replace('"', ""), number)
+    return [Setting(name, value, Place(file, lines.get(name, 0))) for name, value in flat(content)]
+
+
+def json_settings(text: str, file: str) -> list[Setting]:
+    """Return the settings of a JSON file, named by their path."""
+    content = json_object(text, file)
+    found: list[Setting] = []
+    place = 0
+    for name, value in flat(content):
+        key = json.dumps(name.rpartition(".")[2])
+        at = text.find(key, place)
+        place = at if at >= 0 else place
+        line = text.count("\n", 0, at) + 1 if at >= 0 else 0
+        found.append(Setting(name, value, Place(file, line)))
+    return found
+
+
+def json_object(text: str, file: str) -> Mapping[str, Any]:
+    """Return a JSON file's object, or refuse it with the lines at fault."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        faults = [*_json_faults(text, file)]
+        place = "can't be read"
+        if isinstance(error, json.JSONDecodeError):
+            place = f"line {error.lineno}: {error.msg}"
+        raise InputError(faults or [f"{file}, {place}"]) from None
+    if not isinstance(content, dict):
+        raise unreadable(file, "is no JSON object")
+    return content
+
+
+def _json_faults(text: str, file: str) -> Iterator[str]:
+    """Yield what people write into JSON that isn't any: comments, a last comma."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.match(r"\s*(//|#)", line):
+            yield f"{file}, line {number}: comments aren't JSON"
+    for found in re.finditer(r",\s*([}\]])", re.sub(r"(?m)^\s*(//|#).*$", "", text)):
+        bare = re.sub(r"(?m)^\s*(//|#).*$", "", text)
+        number = bare.count("\n", 0, found.start()) + 1
+        yield f"{file}, line {number}: a comma before {found[1]} isn't JSON"
+
+
+def yaml_settings(text: str, file: str) -> list[Setting]:
+    """Return the settings of a YAML file, named by their path."""
+    import yaml
+
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        words = getattr(error, "problem", None) or "can't be read"
+        raise unreadable(file + line, f"isn't YAML: {words}") from None
+    if not isinstance(content, dict):
+        raise unreadable(file, "is no YAML mapping")
+    lines = dict(_yaml_lines(node, "", 0))
+    return [Setting(name, value, Place(file, lines.get(name, 0))) for name, value in flat(content)]
+
+
+def _yaml_lines(node: Any, prefix: str, deep: int) -> Iterator[tuple[str, int]]:
+    if deep > DEEPEST or not hasattr(node, "value") or not isinstance(node.value, list):
+        return
+    for pair in node.value:
+        if isinstance(pair, tuple):
+            key, value = pair
+            name = f"{prefix}{key.value}"
+            yield name, key.start_mark.line + 1
+            yield from _yaml_lines(value, f"{name}.", deep + 1)
+
+
+def flat(content: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested tables by their path; lists are values."""
+    if prefix.count(".") > DEEPEST:
+        return
+    for name, value in content.items():
+        if isinstance(value, dict) and value:
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -1,0 +1,210 @@
+"""A Python function that returns a configuration, read by its syntax and never run.
+
+Understood are constants, their products and sums, names of these, calls with keyword arguments,
+the result of another function of the file, and fields of it that are set.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sweeps.errors import InputError
+from sweeps.launch.setting import Place, Setting
+from sweeps.launch.shell import calculated
+
+DEEPEST = 20
+Tree = dict[str, Any]
+
+
+class Unreadable(Exception):
+    """What can't be known without running it, with its line."""
+
+    def __init__(self, line: int, words: str) -> None:
+        super().__init__(f"line {line}: {words}")
+
+
+class Calls:
+    """The functions of a file, and what each returns."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.file = file
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                module = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            line = getattr(error, "lineno", None)
+            words = getattr(error, "msg", "can't be read")
+            place = Place(file, line or 0)
+            raise InputError([f"{place}: isn't Python: {words}"]) from None
+        self.functions = {one.name: one for one in module.body if isinstance(one, ast.FunctionDef)}
+        self.origins = dict(_imports(module))
+        self.constants: Tree = {}
+        for statement in module.body:
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                try:
+                    value = self._value(statement.value, {}, 0)
+                except Unreadable:
+                    continue
+                self.constants[statement.targets[0].id] = value
+
+    def configurations(self) -> list[str]:
+        """Return the functions that return a configuration."""
+        return [name for name, one in self.functions.items() if _returns_config(one)]
+
+    def settings(self, name: str) -> list[Setting]:
+        """Return the settings of the configuration that a function returns, by their path."""
+        try:
+            tree = self._run(self.functions[name], 0)
+        except Unreadable as error:
+            raise InputError([f"{self.file}, {error}"]) from None
+        return [*_flat(tree, self.file)]
+
+    def _run(self, function: ast.FunctionDef, deep: int) -> Tree:
+        """Return what a function returns, from its assignments."""
+        if deep > DEEPEST:
+            raise Unreadable(function.lineno, f"{function.name} calls itself")
+        names: Tree = dict(self.constants)
+        for statement in function.body:
+            match statement:
+                case ast.Return(value=ast.expr() as value):
+                    found = self._value(value, names, deep)
+                    if isinstance(found, dict):
+                        return found
+                    raise Unreadable(statement.lineno, "returns no configuration")
+                case ast.Assign(targets=[ast.Name(id=own)], value=value):
+                    names[own] = self._value(value, names, deep)
+                case ast.Assign(targets=[ast.Attribute() as target], value=value):
+                    self._set(target, self._value(value, names, deep), names)
+                case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom() | ast.Pass():
+                    continue
+                case _:
+                    text = ast.unparse(statement).partition("\n")[0]
+                    raise Unreadable(statement.lineno, f"'{text}' can't be read without running it")
+        raise Unreadable(function.lineno, f"{function.name} returns nothing")
+
+    def _set(self, target: ast.Attribute, value: Any, names: Tree) -> None:
+        path: list[str] = []
+        node: ast.expr = target
+        while isinstance(node, ast.Attribute):
+            path.insert(0, node.attr)
+            node = node.value
+        tree = names.get(node.id) if isinstance(node, ast.Name) else None
+        if not isinstance(tree, dict):
+            raise Unreadable(target.lineno, f"{ast.unparse(target)} is no configuration")
+        for part in path[:-1]:
+            inner = tree.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise Unreadable(target.lineno, f"{part} is no configuration")
+            tree = inner
+        tree[path[-1]] = _Lined(value, target.lineno)
+
+    def _value(self, node: ast.expr, names: Mapping[str, Any], deep: int) -> Any:
+        match node:
+            case ast.Constant(value=value):
+                return _Lined(value, node.lineno)
+            case ast.Name(id=name) if name in names:
+                return names[name]
+            case ast.Attribute() | ast.Name():
+                return _Lined(ast.unparse(node), node.lineno)
+            case ast.UnaryOp() | ast.BinOp():
+                return _Lined(self._number(node, names), node.lineno)
+            case ast.List(elts=elements) | ast.Tuple(elts=elements):
+                return _Lined([self._element(one, names, deep) for one in elements], node.lineno)
+            case ast.Dict(keys=keys, values=values):
+                return {
+                    str(getattr(key, "value", "")): self._value(value, names, deep)
+                    for key, value in zip(keys, values, strict=True)
+                }
+            case ast.Call(func=ast.Name(id=name)) if name in self.functions:
+                return self._run(self.functions[name], deep + 1)
+            case ast.Call():
+                return self._call(node, names, deep)
+        text = ast.unparse(node)
+        raise Unreadable(node.lineno, f"'{text}' can't be read without running it")
+
+    def _element(self, node: ast.expr, names: Mapping[str, Any], deep: int) -> Any:
+        value = self._value(node, names, deep)
+        if isinstance(value, dict):
+            return value.get(CALLED, _Lined("", 0)).value
+        return value.value
+
+    def _call(self, node: ast.Call, names: Mapping[str, Any], deep: int) -> Tree:
+        """Return a call's keyword arguments, with what is called."""
+        called = ast.unparse(node.func)
+        tree: Tree = {CALLED: _Lined(called, node.lineno)}
+        root = called.partition(".")[0]
+        if root in self.origins:
+            tree[FROM] = _Lined(self.origins[root], node.lineno)
+        for place, argument in enumerate(node.args):
+            tree[f"{PLACE}{place}"] = self._value(argument, names, deep)
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise Unreadable(node.lineno, "'**' can't be read without running it")
+            tree[keyword.arg] = self._value(keyword.value, names, deep)
+        return tree
+
+    def _number(self, node: ast.expr, names: Mapping[str, Any]) -> int | float:
+        """Return a product or sum of constants and of names that are constants."""
+        text = ast.unparse(node)
+        for one in ast.walk(node):
+            if isinstance(one, ast.Name):
+                value = names.get(one.id)
+                own = value.value if isinstance(value, _Lined) else None
+                if not isinstance(own, int):
+                    raise Unreadable(node.lineno, f"{one.id} isn't known in '{text}'")
+        replaced = ast.unparse(_Replaced(names).visit(ast.parse(text, mode="eval")))
+        found = calculated(replaced)
+        if found is None:
+            raise Unreadable(node.lineno, f"'{text}' isn't a whole number's calculation")
+        return found
+
+
+CALLED, FROM, PLACE = "(called)", "(from)", "(argument)"
+
+
+class _Lined:
+    """A value with its line."""
+
+    def __init__(self, value: Any, line: int) -> None:
+        self.value: Any = value.value if isinstance(value, _Lined) else value
+        self.line = line
+
+
+class _Replaced(ast.NodeTransformer):
+    """Puts constants in the place of their names."""
+
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Constant(self.names[node.id].value)
+
+
+def _imports(module: ast.Module) -> Iterator[tuple[str, str]]:
+    for statement in module.body:
+        if isinstance(statement, ast.ImportFrom) and statement.module:
+            yield from ((one.asname or one.name, statement.module) for one in statement.names)
+
+
+def _returns_config(function: ast.FunctionDef) -> bool:
+    """Return whether a function's annotation or its last statement says a configuration."""
+    if function.returns is not None:
+        return "Config" in ast.unparse(function.returns)
+    last = function.body[-1]
+    return (
+        isinstance(last, ast.Return)
+        and isinstance(last.value, ast.Call)
+        and ("Config" in ast.unparse(last.value.func))
+    )
+
+
+def _flat(tree: Tree, file: str, prefix: str = "") -> Iterator[Setting]:
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flat(value, file, f"{prefix}{name}.")
+        else:
+            yield Setting(f"{prefix}{name}", value.value, Place(file, value.line))

@@ -1,0 +1,239 @@
+"""Launch files of training frameworks, read as quantities and labels; nothing of them is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from sweeps.errors import InputError
+from sweeps.launch import (
+    read_bridge,
+    read_deepspeed,
+    read_hugging_face,
+    read_maxtext,
+    read_megatron,
+    read_torchtitan,
+)
+from sweeps.launch.arguments import Override, Settings, keys_of
+from sweeps.launch.documents import json_settings, toml_settings, yaml_settings
+from sweeps.launch.launcher import Launch, launches
+from sweeps.launch.python_config import Calls
+from sweeps.launch.setting import Place, Reading, Setting, unreadable
+from sweeps.launch.shell import Script, read_script
+from sweeps.spec.catalog import is_file
+
+# A command with fewer of a framework's arguments isn't taken for one of it.
+FEW = 3
+LARGEST = 10**7  # bytes of a file
+KINDS = (
+    "a shell script with Megatron-LM's or Hugging Face's arguments, torchtitan's TOML or Python, "
+    "DeepSpeed's JSON, YAML of Megatron-Bridge, NeMo, MaxText or Accelerate"
+)
+Overrides = Mapping[str, Override]
+
+
+def read_launch(path: str, overrides: Overrides | None = None) -> Reading:
+    """Read a launch file.
+
+    Parameters
+    ----------
+    path : str
+        The file; of one with several Python functions ``FILE.py:FUNCTION``.
+    overrides : mapping of str to Override, optional
+        What the command line gives, by quantity: it rules over the file.
+
+    Returns
+    -------
+    Reading
+        Quantities and labels, where each comes from, and what became of every setting.
+
+    Raises
+    ------
+    InputError
+        With every fault of the file, a line each.
+    """
+    name, function = path, ""
+    if (found := re.fullmatch(r"(.*\.py):(\w+)", path)) is not None:
+        name, function = found[1], found[2]
+    file = Path(name)
+    text = _text(file)
+    reading = _read(text, file, function, overrides or {})
+    if reading.faults:
+        raise InputError(list(dict.fromkeys(reading.faults)))
+    return reading
+
+
+def _text(path: Path) -> str:
+    try:
+        folder, size = path.is_dir(), path.stat().st_size
+        data = b"" if folder or size > LARGEST else path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise unreadable(path, getattr(error, "strerror", None) or "can't be opened") from None
+    if folder:
+        raise unreadable(path, "is a folder; name the launch file in it")
+    if size > LARGEST:
+        raise unreadable(path, "is too large for a launch file")
+    return data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+
+
+def _read(text: str, path: Path, function: str, overrides: Overrides) -> Reading:
+    """Read a file by what it holds."""
+    file, start = path.name, text.lstrip()
+    if start.startswith("{"):
+        return _of_json(text, file, overrides)
+    if path.suffix == ".py" or re.search(r"^(from|import) [\w.]+", text, re.MULTILINE):
+        return _of_python(text, file, function, overrides)
+    if re.search(r"^\s*\[(training|parallelism|model|job)\]", text, re.MULTILINE):
+        return _of_toml(text, file, overrides)
+    if path.suffix in (".yaml", ".yml") or re.search(r"^[A-Za-z_]\w*:(\s|$)", text, re.MULTILINE):
+        return _of_yaml(text, file, overrides)
+    return _of_shell(text, path, overrides)
+
+
+def _of_json(text: str, file: str, overrides: Overrides) -> Reading:
+    settings = json_settings(text, file)
+    names = {setting.name for setting in settings}
+    if not any(
+        name.startswith(("zero_optimization", "train_")) or name in ("bf16.enabled", "fp16.enabled")
+        for name in names
+    ):
+        kind = "a model's config.json is given by --model" if "model_type" in names else KINDS
+        raise unreadable(file, f"is no DeepSpeed configuration; {kind}")
+    found = Settings(settings, Reading(read_deepspeed.FORMAT, file), overrides)
+    read_deepspeed.read_config(found)
+    if not {"model", "layers"} & overrides.keys():
+        found.reading.asks.append("--model")
+    if "sequence_length" not in overrides:
+        found.reading.asks.append("--seq-length")
+    return found.reading
+
+
+def _of_toml(text: str, file: str, overrides: Overrides) -> Reading:
+    generation = read_torchtitan.TOML
+    found = Settings(toml_settings(text, file), Reading(generation.format, file), overrides)
+    read_torchtitan.read_job(found, generation)
+    return found.reading
+
+
+def _of_python(text: str, file: str, function: str, overrides: Overrides) -> Reading:
+    calls = Calls(text, file)
+    known = calls.configurations()
+    if function and function not in calls.functions:
+        raise unreadable(file, f"has no function {function}; it has {', '.join(known) or 'none'}")
+    if not known and not function:
+        raise unreadable(file, f"has no function that returns a configuration; {KINDS}")
+    if len(known) > 1 and not function:
+        raise unreadable(file, f"which function? {', '.join(known)}: {file}:{known[0]}")
+    settings = [*read_torchtitan.of_python(calls.settings(function or known[0]))]
+    generation = read_torchtitan.PYTHON
+    found = Settings(settings, Reading(generation.format, file), overrides)
+    read_torchtitan.read_job(found, generation)
+    return found.reading
+
+
+def _of_yaml(text: str, file: str, overrides: Overrides) -> Reading:
+    settings = yaml_settings(text, file)
+    names = {setting.name for setting in settings}
+    if {"per_device_batch_size", "base_config", "ici_fsdp_parallelism", "base_emb_dim"} & names:
+        found = Settings(settings, Reading(read_maxtext.FORMAT, file), overrides)
+        read_maxtext.read_config(found)
+        return found.reading
+    if "distributed_type" in names or "compute_environment" in names:
+        found = Settings(settings, Reading(read_hugging_face.ACCELERATE, file), overrides)
+        read_hugging_face.read_accelerate(found)
+        read_hugging_face.read_training(found, zero=False)
+        return found.reading
+    if {"per_device_train_batch_size", "model_name_or_path"} & names:
+        found = Settings(settings, Reading(read_hugging_face.FORMAT, file), overrides)
+        read_hugging_face.read_training(found, zero=False)
+        return found.reading
+    if any(name.startswith(("model.", "trainer.", "train.", "ddp.")) for name in names):
+        return _of_bridge(settings, file, overrides)
+    raise unreadable(file, f"is no launch file that is known; {KINDS} are")
+
+
+def _of_bridge(settings: list[Setting], file: str, overrides: Overrides) -> Reading:
+    reading = Reading(read_bridge.FORMAT, file)
+    read_bridge.check_lengths(settings, reading)
+    world = read_bridge.world_of(Settings(settings, reading, overrides))
+    arguments = {one.name: one for one in read_bridge.arguments_of(settings, reading)}
+    found = Settings(arguments.values(), reading, overrides)
+    padded = not any(one.name == read_bridge.PADDED and one.value is False for one in settings)
+    read_megatron.read_arguments(found, world, padded=padded)
+    reading.version = read_bridge.VERSION
+    return reading
+
+
+def _of_shell(text: str, path: Path, overrides: Overrides) -> Reading:
+    """Read the command that trains in a shell script, with the files that it names."""
+    script, file = read_script(text), path.name
+    megatron, hugging = keys_of(read_megatron.KEYS), keys_of(read_hugging_face.KEYS)
+    for launch in launches(script, file):
+        settings = [*read_megatron.settings_of(launch.words, file)]
+        theirs = [*read_hugging_face.settings_of(launch.words, file)]
+        own = sum(setting.name in megatron for setting in settings)
+        others = sum(setting.name in hugging for setting in theirs)
+        if own >= FEW and own >= others:
+            reading = Reading(read_megatron.FORMAT, file)
+            found = Settings(settings, reading, overrides, script.unknown)
+            read_megatron.read_arguments(found, _world(found, launch))
+        elif others >= FEW:
+            reading = Reading(read_hugging_face.FORMAT, file)
+            found = Settings(theirs, reading, overrides, script.unknown)
+            _world(found, launch)
+            _hugging_face(found, script, path)
+        else:
+            continue
+        for name, value in script.arguments.items():
+            reading.notes.append(f"argument {name} of the script is {value}, its own default")
+        return reading
+    raise unreadable(file, f"has no command that trains with arguments that are known; {KINDS} are")
+
+
+def _hugging_face(found: Settings, script: Script, path: Path) -> None:
+    """Read training arguments, with the DeepSpeed configuration that they name."""
+    named = found.text("deepspeed")
+    if not named or named.lower() in ("true", "false"):
+        read_hugging_face.read_training(found, zero=False)
+        return
+    setting = found.by_name["deepspeed"]
+    if named in script.documents:
+        text, line = script.documents[named]
+        settings = json_settings(text, f"{path.name}: {named}")
+        settings = [
+            Setting(one.name, one.value, Place(path.name, line + one.place.line - 1))
+            for one in settings
+        ]
+    elif is_file(path.parent / named):
+        settings = json_settings(_text(path.parent / named), Path(named).name)
+    else:
+        found.reading.fault(setting, named, "isn't beside the script")
+        return
+    reading = found.reading
+    reading.format = f"{reading.format} with DeepSpeed JSON"
+    zero = Settings(settings, reading, found.overrides)
+    said = zero.by_name.get("train_micro_batch_size_per_gpu")
+    auto = said is None or said.value == read_deepspeed.AUTO
+    if auto:
+        read_hugging_face.read_training(found, zero=True)
+        for name, key in read_deepspeed.FROM_ARGUMENTS.items():
+            if key in found.by_name:
+                zero.by_name[name] = Setting(name, found.by_name[key].value, setting.place)
+            else:
+                zero.by_name.pop(name, None)
+        zero.by_name.pop("train_batch_size", None)
+    read_deepspeed.read_config(zero, beside=True)
+    if not auto:
+        read_hugging_face.read_training(found, zero=True)
+
+
+def _world(settings: Settings, launch: Launch) -> float | None:
+    """Take the number of GPUs from the launcher, or ask for it."""
+    ruled = settings.overruled("world_size", launch.settings.get("world_size"))
+    for name, value in (("world_size", launch.world_size), ("gpus_per_node", launch.gpus_per_node)):
+        if value is not None and name not in settings.overrides:
+            settings.reading.take(name, float(value), launch.settings[name])
+    if ruled is None and launch.world_size is None and "nodes" not in settings.overrides:
+        settings.reading.asks.append("--gpus")
+    return ruled if ruled is not None else launch.world_size

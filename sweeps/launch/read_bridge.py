@@ -1,0 +1,182 @@
+"""Megatron-Bridge's and NeMo's YAML as Megatron-LM's arguments.
+
+What isn't said is as NVIDIA-NeMo/Megatron-Bridge @067f987df has it in pretraining recipes:
+src/megatron/bridge/recipes, training/mixed_precision.py, training/config.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isnan
+
+from sweeps.launch.arguments import Settings, keys_of
+from sweeps.launch.read_megatron import KEYS as ARGUMENTS
+from sweeps.launch.setting import Place, Reading, Setting
+
+FORMAT = "Megatron-Bridge YAML"
+VERSION = "Megatron-Bridge @067f987df"
+TABLES = (
+    "model",
+    "train",
+    "ddp",
+    "optimizer",
+    "comm_overlap",
+    "dataset",
+    "mixed_precision",
+    "trainer",
+    "data",
+    "optim",
+)
+# Read elsewhere.
+PADDED = "model.should_pad_vocab"
+IGNORED = (
+    "logger",
+    "checkpoint",
+    "rng",
+    "scheduler",
+    "tokenizer",
+    "validation",
+    "profiling",
+    "dist",
+    "exp_manager",
+    "run",
+    "hydra",
+    "defaults",
+    "name",
+)
+# Fields that have another name, or the opposite sense, among Megatron-LM's arguments.
+RENAMED = {
+    "num_moe_experts": "--num-experts",
+    "virtual_pipeline_model_parallel_size": "--num-virtual-stages-per-pipeline-rank",
+    "encoder_seq_length": "--seq-length",
+    "ub_tp_comm_overlap": "--tp-comm-overlap",
+    "activations_checkpoint_granularity": "--recompute-granularity",
+    "activations_checkpoint_method": "--recompute-method",
+    "activations_checkpoint_num_layers": "--recompute-num-layers",
+    "optimizer": "--optimizer",
+    "gated_linear_unit": "--swiglu",
+    "moe_shared_expert_intermediate_size": "--moe-shared-expert-intermediate-size",
+}
+OPPOSITE = {
+    "add_bias_linear": "--disable-bias-linear",
+    "share_embeddings_and_output_weights": "--untie-embeddings-and-output-weights",
+    "gradient_accumulation_fusion": "--no-gradient-accumulation-fusion",
+    "grad_reduce_in_fp32": "--grad-reduce-in-bf16",
+}
+# By name of mixed precision: the arguments that it stands for.
+MIXED = {
+    "bf16_mixed": ("--bf16",),
+    "fp16_mixed": ("--fp16",),
+    "bf16_with_fp8_delayed_scaling_mixed": ("--fp8-recipe delayed", "--fp8-param-gather"),
+    "bf16_with_fp8_current_scaling_mixed": ("--fp8-recipe tensorwise", "--fp8-param-gather"),
+    "bf16_with_fp8_subchannel_scaling_mixed": ("--fp8-recipe blockwise",),
+    "bf16_with_mxfp8_mixed": ("--fp8-recipe mxfp8", "--fp8-param-gather"),
+    "bf16_with_nvfp4_mixed": ("--fp4-format e2m1",),
+}
+NODES, DEVICES = ("trainer.num_nodes", "num_nodes"), ("trainer.devices", "devices")
+
+
+def arguments_of(settings: list[Setting], reading: Reading) -> Iterator[Setting]:
+    """Yield a recipe's fields as Megatron-LM's arguments; of the rest say what becomes of it."""
+    known = keys_of(ARGUMENTS)
+    names = {setting.name for setting in settings}
+    for setting in settings:
+        field = setting.name.rpartition(".")[2]
+        top = setting.name.partition(".")[0]
+        if setting.name == "mixed_precision":
+            yield from _mixed(setting, reading)
+        elif setting.name in (*NODES, *DEVICES, PADDED):
+            continue
+        elif top in IGNORED or (top == "trainer" and setting.name not in (*NODES, *DEVICES)):
+            reading.no_cost.append(setting.name)
+        elif field in OPPOSITE:
+            if setting.value is False:
+                yield Setting(OPPOSITE[field], "true", setting.place, setting.name)
+        elif setting.value is None or setting.value is False:
+            continue
+        else:
+            flag = RENAMED.get(field, f"--{field.replace('_', '-')}")
+            name = flag if flag in known else setting.name
+            yield Setting(name, _text(setting), setting.place, setting.name)
+    yield from _implied(names, settings, reading)
+
+
+def _implied(names: set[str], settings: list[Setting], reading: Reading) -> Iterator[Setting]:
+    """Yield what a recipe's fields say without an argument's name, and what recipes start from."""
+    nowhere = Place(reading.file)
+    where = {setting.name: setting.place for setting in settings}
+    if "model.num_query_groups" in names:
+        key = "model.num_query_groups"
+        yield Setting("--group-query-attention", "true", where[key], key)
+    if "model.kv_lora_rank" in names:
+        key = "model.kv_lora_rank"
+        yield Setting("--multi-latent-attention", "true", where[key], key)
+    if "model.position_embedding_type" not in names:
+        yield Setting("--position-embedding-type", "rope", nowhere)
+    if not any(name.startswith("mixed_precision") for name in names):
+        reading.defaults.append("bf16_mixed: gradients in 4 bytes")
+        yield Setting("--bf16", "true", nowhere)
+    for name in ("use_distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather"):
+        if f"ddp.{name}" not in names:
+            yield Setting(f"--{name.replace('_', '-')}", "true", nowhere)
+    if "optim.name" in names:
+        return
+    for field, usual in (("micro_batch_size", 2), ("global_batch_size", 32)):
+        if f"train.{field}" not in names and f"model.{field}" not in names:
+            reading.defaults.append(f"{field} {usual}")
+            yield Setting(f"--{field.replace('_', '-')}", str(usual), nowhere)
+
+
+def _mixed(setting: Setting, reading: Reading) -> Iterator[Setting]:
+    known = MIXED.get(str(setting.value))
+    if known is None:
+        reading.fault(setting, str(setting.value), f"isn't known; {', '.join(MIXED)} are")
+        return
+    low = any("fp8-recipe" in one for one in known)
+    extra = (*("--bf16",) * ("--fp16" not in known), *("--fp8-format hybrid",) * low)
+    for argument in dict.fromkeys((*known, *extra)):
+        name, _, value = argument.partition(" ")
+        yield Setting(name, value or "true", setting.place, setting.name)
+
+
+def _text(setting: Setting) -> str:
+    value = setting.value
+    if value is True:
+        return "true"
+    if isinstance(value, list):
+        if setting.name.endswith(("layer_freq", "attention_freq", "skip_freq", "window_size")):
+            return str(value)
+        return " ".join(map(str, value))
+    return str(value)
+
+
+def world_of(settings: Settings) -> float | None:
+    """Take the nodes and their GPUs."""
+    nodes, each = settings.number(*NODES), settings.number(*DEVICES)
+    ruled = settings.overruled("world_size", None)
+    if isnan(nodes) or isnan(each):
+        if ruled is None:
+            settings.reading.asks.append("--gpus")
+        return ruled
+    settings.take("world_size", nodes * each, *NODES)
+    settings.take("gpus_per_node", each, *DEVICES)
+    return nodes * each if ruled is None else ruled
+
+
+def check_lengths(settings: list[Setting], reading: Reading) -> None:
+    """Refuse a length of sequences that is said twice with two values."""
+    said = [
+        one
+        for one in settings
+        if one.name
+        in (
+            "model.seq_length",
+            "dataset.seq_length",
+            "dataset.sequence_length",
+            "data.seq_length",
+            "model.encoder_seq_length",
+        )
+    ]
+    if len({str(one.value) for one in said}) > 1:
+        texts = " and ".join(f"{one.name} {one.value}" for one in said)
+        reading.faults.append(f"{reading.file}: {texts}: differ; give one length")

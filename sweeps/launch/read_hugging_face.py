@@ -1,0 +1,290 @@
+"""Hugging Face's training arguments and Accelerate's configuration as quantities.
+
+What isn't said is as transformers 5.24.0 has it (training_args.py), and Accelerate @16cb6eb8
+(commands/config, utils/dataclasses.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import isnan, nan
+from typing import Any
+
+from sweeps.launch.arguments import FALSE, Settings, keys_of
+from sweeps.launch.setting import Place, Setting
+from sweeps.launch.shell import Word
+
+FORMAT = "Hugging Face arguments"
+ACCELERATE = "Accelerate YAML"
+VERSION = "transformers 5.24.0"
+KEYS = "hugging-face"
+LENGTHS = (
+    "max_seq_length",
+    "max_length",
+    "max_seq_len",
+    "cutoff_len",
+    "block_size",
+    "model_max_length",
+)
+KERNELS = {
+    "flash_attention_2": "flash_2",
+    "flash_attention_3": "flash_3",
+    "sdpa": "flash_2",
+    "eager": "unfused",
+    "fa2": "flash_2",
+    "disabled": "unfused",
+}
+RECIPES = {
+    "adamw_8bit": "adam_8bit",
+    "adamw_bnb_8bit": "adam_8bit",
+    "paged_adamw_8bit": "adam_8bit",
+    "sgd": "sgd_momentum",
+}
+STRATEGIES = {
+    "FULL_SHARD": 3.0,
+    "SHARD_GRAD_OP": 2.0,
+    "NO_SHARD": 0.0,
+    "HYBRID_SHARD": 3.0,
+    "HYBRID_SHARD_ZERO2": 2.0,
+    "_HYBRID_SHARD_ZERO2": 2.0,
+    "1": 3.0,
+    "2": 2.0,
+    "3": 0.0,
+    "4": 3.0,
+    "5": 2.0,
+}
+HYBRID = ("HYBRID_SHARD", "HYBRID_SHARD_ZERO2", "_HYBRID_SHARD_ZERO2", "4", "5")
+
+
+def settings_of(words: Sequence[Word], file: str) -> Iterator[Setting]:
+    """Yield a command line's arguments, without hyphens."""
+    name, values, line = "", list[str](), 0
+    for word in (*words, None):
+        if word is not None and not (word.text.startswith("--") and len(word.text) > 2):
+            values.append(word.text)
+            continue
+        if name:
+            yield Setting(name, " ".join(values) or "true", Place(file, line))
+        if word is not None:
+            text, equals, value = word.text[2:].partition("=")
+            name = text.replace("-", "_")
+            values, line = [value] if equals else [], word.line
+
+
+def read_training(settings: Settings, *, zero: bool) -> None:
+    """Take quantities from training arguments; `zero` where a DeepSpeed configuration follows."""
+    reading = settings.reading
+    reading.version = reading.version or VERSION
+    _model(settings)
+    length = settings.number(*LENGTHS, quantity="sequence_length")
+    if isnan(length) and "sequence_length" not in reading.given:
+        reading.asks.append("--seq-length")
+    settings.take("sequence_length", length, *LENGTHS)
+    _batch(settings, zero=zero)
+    _precision(settings, zero=zero)
+    names = (
+        "gradient_checkpointing",
+        "activation_checkpointing",
+        "fsdp_config.fsdp_activation_checkpointing",
+    )
+    again = any(name in settings for name in names)
+    settings.take("recompute", "full" if again else "none", *names, why="no recomputation")
+    kernel = settings.text("attn_implementation", "flash_attn", default="sdpa")
+    if "use_flash_attention_2" in settings:
+        kernel = "flash_attention_2"
+    settings.take(
+        "attention_kernel",
+        KERNELS.get(kernel, "flash_2"),
+        "attn_implementation",
+        "flash_attn",
+        "use_flash_attention_2",
+        why="attention by sdpa",
+    )
+    if any(name in settings for name in ("use_liger_kernel", "use_liger", "enable_liger_kernel")):
+        settings.take(
+            "logit_bytes",
+            0.0,
+            "use_liger_kernel",
+            "use_liger",
+            "enable_liger_kernel",
+            note="no logits are kept",
+        )
+    if "packing" not in settings:
+        reading.notes.append(
+            "without packing sequences are shorter than their limit: the time of full ones is told"
+        )
+    _lora(settings)
+    if not zero:
+        _sharding(settings)
+    settings.classify(keys_of(KEYS))
+
+
+def _model(settings: Settings) -> None:
+    setting = settings.find("model_name_or_path", "model_name", "config_name")
+    if setting is None:
+        if "model" not in settings.reading.given:
+            settings.reading.asks.append("--model")
+        return
+    settings.take("model", str(setting.value), setting.name)
+
+
+def _batch(settings: Settings, *, zero: bool) -> None:
+    given = settings.reading.given
+    world = settings.overruled("world_size", None) or given.get("world_size", nan)
+    if isnan(world):
+        settings.reading.asks.append("--gpus")
+    known = "micro_batch_size" in given
+    if zero and known and "per_device_train_batch_size" not in settings.by_name:
+        return
+    micro = settings.number("per_device_train_batch_size", quantity="micro_batch_size", default=8.0)
+    settings.take(
+        "micro_batch_size", micro, "per_device_train_batch_size", why="micro-batches of 8"
+    )
+    steps = settings.number("gradient_accumulation_steps", default=1.0)
+    others = given.get("tp", 1.0) * given.get("cp", 1.0) * given.get("pp", 1.0)
+    batch = micro * steps * world / others
+    settings.take(
+        "global_batch_size",
+        batch,
+        "gradient_accumulation_steps",
+        "per_device_train_batch_size",
+        why="no accumulation of gradients",
+    )
+    count = settings.number("max_steps", default=-1.0)
+    if count > 0.0:
+        length = given.get("sequence_length", nan)
+        settings.take("training_tokens", count * batch * length, "max_steps")
+
+
+def _precision(settings: Settings, *, zero: bool) -> None:
+    mixed = settings.text("mixed_precision")
+    held = settings.text("torch_dtype", "dtype").rpartition(".")[2]
+    optimizer = settings.text("optim", default="adamw_torch_fused")
+    names = ("bf16", "fp16", "mixed_precision", "torch_dtype", "dtype")
+    if "bf16" in settings or mixed == "bf16":
+        precision = "bf16"
+    elif "fp16" in settings or mixed == "fp16":
+        precision = "fp16"
+    elif mixed == "fp8":
+        precision = "fp8_current"
+    elif held in ("bfloat16", "float16"):
+        precision = "bf16" if held == "bfloat16" else "fp16"
+    else:
+        precision = "tf32" if "tf32" in settings else "fp32"
+    settings.take("precision", precision, *names, why="single precision: neither bf16 nor fp16")
+    if "recipe" in settings.reading.given:
+        settings.find("optim")
+        return
+    if optimizer in RECIPES:
+        settings.take("recipe", RECIPES[optimizer], "optim")
+    elif held == "bfloat16":
+        settings.take(
+            "recipe",
+            "bf16_adam",
+            "torch_dtype",
+            "dtype",
+            note="weights and states in 16 bits, no master copy",
+        )
+    elif precision in ("fp32", "tf32"):
+        settings.take("recipe", "fp32_adam")
+    elif zero:
+        settings.take("recipe", "mixed_adam")
+    else:
+        settings.take(
+            "recipe",
+            "fsdp_adam",
+            "optim",
+            note="weights and states in single precision, computed in 16 bits",
+        )
+
+
+def _lora(settings: Settings) -> None:
+    rank = settings.number("lora_r", "lora_rank")
+    on = "use_peft" in settings or settings.text("finetuning_type") == "lora" or not isnan(rank)
+    if on:
+        settings.take(
+            "lora_rank",
+            16.0 if isnan(rank) else rank,
+            "lora_r",
+            "lora_rank",
+            why="adapters of rank 16",
+        )
+        targets = settings.text("lora_target_modules", "lora_target", default="all")
+        mlp = any(word in targets for word in ("all", "gate_proj", "up_proj", "down_proj"))
+        settings.take("lora_mlp", float(mlp), "lora_target_modules", "lora_target")
+
+
+def _sharding(settings: Settings) -> None:
+    """Take how weights are sharded: by FSDP, or not at all."""
+    kind = settings.text("distributed_type", default="").upper()
+    words = settings.text("fsdp").lower().split()
+    table = "fsdp_config."
+    strategy = settings.text(f"{table}fsdp_sharding_strategy", default="FULL_SHARD").upper()
+    version = settings.text(f"{table}fsdp_version", default="1")
+    if kind == "FSDP" or words or f"{table}fsdp_version" in settings.by_name:
+        stage = STRATEGIES.get(strategy, 3.0)
+        if "shard_grad_op" in words:
+            stage = 2.0
+        if version == "2":
+            kept = settings.text(f"{table}fsdp_reshard_after_forward", default="true").lower()
+            stage = 2.0 if kept in FALSE else 3.0
+        settings.take(
+            "zero_stage",
+            stage,
+            f"{table}fsdp_sharding_strategy",
+            f"{table}fsdp_reshard_after_forward",
+            "distributed_type",
+            "fsdp",
+        )
+        node = settings.reading.given.get("gpus_per_node", nan)
+        if (strategy in HYBRID or "hybrid_shard" in words) and version == "1":
+            settings.take("hsdp_shard_size", node, f"{table}fsdp_sharding_strategy")
+        ahead = settings.text(f"{table}fsdp_backward_prefetch", default="NO_PREFETCH").upper()
+        settings.take(
+            "backward_prefetch", float(ahead != "NO_PREFETCH"), f"{table}fsdp_backward_prefetch"
+        )
+        forward = f"{table}fsdp_forward_prefetch" in settings
+        settings.take("forward_prefetch", float(forward), f"{table}fsdp_forward_prefetch")
+        if f"{table}fsdp_offload_params" in settings:
+            settings.take(
+                "optimizer_offload",
+                1.0,
+                f"{table}fsdp_offload_params",
+                note="weights are offloaded there, too, which isn't modelled",
+            )
+        for name in settings.by_name:
+            if name.startswith(table):
+                settings.used.add(name)
+        settings.take("framework", "torchtitan+eager", note="FSDP of PyTorch, not compiled")
+    else:
+        settings.take("zero_stage", 0.0, "distributed_type", why="DDP: ZeRO 0")
+        settings.take("framework", "torchtitan+eager", note="DDP of PyTorch, not compiled")
+
+
+def read_accelerate(settings: Settings) -> None:
+    """Take the GPUs and their nodes from Accelerate's configuration."""
+    for name, key in (("tp", "tp"), ("cp", "cp")):
+        full = f"parallelism_config.parallelism_config_{key}_size"
+        size = settings.number(full, quantity=name)
+        settings.take(name, size, full)
+    count = settings.number("num_processes", quantity="world_size")
+    machines = settings.number("num_machines", default=1.0)
+    settings.take("world_size", count, "num_processes")
+    if not isnan(count) and count % machines == 0.0:
+        settings.take("gpus_per_node", count / machines, "num_machines")
+
+
+def zero_of_accelerate(settings: Settings) -> Mapping[str, Any]:
+    """Return the DeepSpeed configuration that an Accelerate file spells out in its own keys."""
+    own = "deepspeed_config."
+    names = {
+        "zero_stage": "zero_optimization.stage",
+        "offload_optimizer_device": "zero_optimization.offload_optimizer.device",
+        "offload_param_device": "zero_optimization.offload_param.device",
+        "gradient_accumulation_steps": "gradient_accumulation_steps",
+    }
+    return {
+        path: settings.by_name[own + name]
+        for name, path in names.items()
+        if own + name in settings.by_name
+    }

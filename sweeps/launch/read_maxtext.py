@@ -1,0 +1,268 @@
+"""MaxText's YAML as quantities.
+
+What isn't said is as AI-Hypercomputer/maxtext @e591f30cb has it in src/maxtext/configs/base.yml.
+"""
+
+from __future__ import annotations
+
+import re
+from math import isnan, nan, prod
+
+from sweeps.launch.arguments import FALSE, Settings, keys_of
+
+FORMAT = "MaxText YAML"
+VERSION = "MaxText @e591f30cb"
+KEYS = "maxtext"
+# Its names of models by the catalogue's.
+MODELS = {
+    "llama2-7b": "llama2-7b",
+    "llama2-13b": "llama2-13b",
+    "llama2-70b": "llama2-70b",
+    "llama3-8b": "llama3-8b",
+    "llama3-70b": "llama3-70b",
+    "llama3-405b": "llama3-405b",
+    "llama3.1-8b": "llama3-8b",
+    "llama3.1-70b": "llama3-70b",
+    "llama3.1-405b": "llama3-405b",
+    "llama3.3-70b": "llama3-70b",
+    "llama4-17b-16e": "llama4-scout",
+    "llama4-17b-128e": "llama4-maverick",
+    "mistral-7b": "mistral-7b",
+    "mixtral-8x7b": "mixtral-8x7b",
+    "mixtral-8x22b": "mixtral-8x22b",
+    "deepseek2-16b": "deepseek-v2-lite",
+    "deepseek2-236b": "deepseek-v2",
+    "deepseek3-671b": "deepseek-v3",
+    "kimi-k2-1t": "kimi-k2",
+    "gemma-7b": "gemma-7b",
+    "qwen3-0.6b": "qwen3-0.6b",
+    "qwen3-4b": "qwen3-4b",
+    "qwen3-8b": "qwen3-8b",
+    "qwen3-14b": "qwen3-14b",
+    "qwen3-32b": "qwen3-32b",
+    "qwen3-30b-a3b": "qwen3-30b-a3b",
+    "qwen3-235b-a22b": "qwen3-235b-a22b",
+    "qwen3-480b-a35b": "qwen3-coder-480b-a35b",
+    "gpt-oss-20b": "gpt-oss-20b",
+    "gpt-oss-120b": "gpt-oss-120b",
+}
+# By its prefix of a topology: the machine, and how many of what it counts are one chip.
+CHIPS = {
+    "v4": ("tpu-v4", 2),
+    "v5p": ("tpu-v5p", 2),
+    "v5e": ("tpu-v5e", 1),
+    "v6e": ("tpu-v6e", 1),
+    "v5litepod": ("tpu-v5e", 1),
+}
+SHAPES = (
+    ("hidden_size", "base_emb_dim", 2048.0),
+    ("heads", "base_num_query_heads", 16.0),
+    ("kv_heads", "base_num_kv_heads", 16.0),
+    ("ffn_size", "base_mlp_dim", 7168.0),
+    ("layers", "base_num_decoder_layers", 16.0),
+    ("head_size", "head_dim", 128.0),
+    ("vocabulary_size", "vocab_size", 32000.0),
+)
+PRECISIONS = {
+    "": "bf16",
+    "fp8": "fp8_current",
+    "fp8_full": "fp8_current",
+    "fp8_gpu": "fp8_current",
+    "nanoo_fp8": "fp8_current",
+    "te_fp8_delayedscaling": "fp8_delayed",
+    "te_fp8_currentscaling": "fp8_current",
+    "te_mxfp8": "mxfp8",
+}
+# How much is computed again: nearest kinds of ours.
+POLICIES = {
+    "full": "full",
+    "minimal": "none",
+    "minimal_with_context": "none",
+    "save_dot_except_mlp": "none",
+    "save_dot_with_context_except_mlp": "none",
+    "save_dot_except_mlpwi": "none",
+    "save_qkv_proj": "full",
+    "save_out_proj": "full",
+    "qkv_proj_offloaded": "full",
+    "minimal_offloaded": "none",
+    "custom": "full",
+}
+OWN = frozenset(("full", "minimal", "minimal_with_context"))
+
+
+def read_config(settings: Settings) -> None:
+    """Take quantities from a configuration."""
+    reading = settings.reading
+    reading.version = VERSION
+    _model(settings)
+    chips = _machine(settings)
+    degrees = _degrees(settings, chips)
+    _batch(settings, degrees)
+    _software(settings)
+    settings.classify(keys_of(KEYS))
+
+
+def _model(settings: Settings) -> None:
+    name = settings.text("model_name", default="default")
+    if "model" in settings.overrides:
+        return
+    if name in MODELS:
+        settings.take("model", MODELS[name], "model_name")
+        return
+    if name != "default":
+        setting = settings.by_name["model_name"]
+        settings.reading.fault(setting, name, "is no model of the catalogue; give --model")
+        return
+    for quantity, key, usual in SHAPES:
+        settings.take(quantity, settings.number(key, default=usual), key, why=f"{key} {usual:g}")
+    activations = settings.find("mlp_activations")
+    gated = activations is None or len(activations.value) > 1
+    settings.take("gated_mlp", float(gated), "mlp_activations")
+    tied = "logits_via_embedding" in settings
+    settings.take("tied_embeddings", float(tied), "logits_via_embedding")
+    experts = settings.number("num_experts", default=1.0)
+    if experts > 1.0:
+        wide = settings.number("base_moe_mlp_dim", default=settings.reading.given["ffn_size"])
+        settings.take("experts", experts, "num_experts")
+        settings.take(
+            "experts_per_token",
+            settings.number("num_experts_per_tok", default=1.0),
+            "num_experts_per_tok",
+        )
+        settings.take("expert_ffn_size", wide, "base_moe_mlp_dim")
+        shared = settings.number("shared_experts", default=0.0)
+        settings.take("shared_ffn_size", shared * wide, "shared_experts")
+        settings.take(
+            "dense_layers",
+            settings.number("first_num_dense_layers", default=0.0),
+            "first_num_dense_layers",
+        )
+    further = settings.number("mtp_num_layers", default=0.0)
+    if further:
+        settings.take("mtp_layers", further, "mtp_num_layers")
+
+
+def _machine(settings: Settings) -> float:
+    """Take the machine and its chips; return how many there are, NaN where that isn't said."""
+    ruled = settings.overruled("world_size", None)
+    text = settings.text("compile_topology")
+    slices = settings.number("compile_topology_num_slices", "num_slices", default=1.0)
+    found = re.fullmatch(r"([a-z0-9]+)-(\d+)", text)
+    if found is None or found[1] not in CHIPS:
+        if ruled is None:
+            settings.reading.asks.append("--gpus")
+        return nan if ruled is None else ruled
+    machine, cores = CHIPS[found[1]]
+    settings.take("hardware", machine, "compile_topology")
+    chips = int(found[2]) // cores * max(slices, 1.0)
+    settings.take("world_size", chips, "compile_topology")
+    return chips if ruled is None else ruled
+
+
+def _degrees(settings: Settings, chips: float) -> dict[str, float]:
+    """Take the parallel degrees: over links of a slice, times those between slices."""
+    kinds = {
+        "tp": ("tensor", "tensor_sequence", "tensor_transpose", "sequence"),
+        "cp": ("context",),
+        "pp": ("pipeline",),
+        "ep": ("expert",),
+        "fsdp": ("fsdp", "fsdp_transpose"),
+        "data": ("data",),
+    }
+    found: dict[str, float] = {}
+    keys: dict[str, list[str]] = {}
+    free = ""
+    for name, words in kinds.items():
+        keys[name] = [f"{level}_{word}_parallelism" for level in ("ici", "dcn") for word in words]
+        usual = {"ici_fsdp_parallelism": -1.0, "dcn_data_parallelism": -1.0}
+        values = [settings.number(key, default=usual.get(key, 1.0)) for key in keys[name]]
+        if any(value < 0.0 for value in values):
+            free = "fsdp" if name == "fsdp" else free or name
+        found[name] = prod(value for value in values if value > 0.0)
+    slices = settings.number("compile_topology_num_slices", "num_slices", default=1.0)
+    if settings.number("dcn_data_parallelism", default=-1.0) < 0.0:
+        found["data"] *= max(slices, 1.0)
+    if settings.number("ici_fsdp_parallelism", default=-1.0) < 0.0 and not isnan(chips):
+        found["fsdp"] *= chips / prod(found.values())
+    for name in ("tp", "cp", "pp"):
+        settings.take(name, found[name], *keys[name])
+    if found["ep"] > 1.0:
+        settings.take("ep", found["ep"], *keys["ep"])
+    shards = found["fsdp"] * found["cp"] * found["ep"]
+    settings.take("zero_stage", 3.0 if found["fsdp"] > 1.0 else 0.0, *keys["fsdp"])
+    if found["fsdp"] > 1.0 and found["data"] > 1.0:
+        settings.take("hsdp_shard_size", shards, *keys["fsdp"])
+    if found["cp"] > 1.0:
+        ways = {"all_gather": "all_gather", "ring": "ring", "ulysses": "all_to_all", "usp": "mixed"}
+        text = settings.text("context_parallel_strategy", default="all_gather")
+        settings.take("context_parallel", ways.get(text, "all_gather"), "context_parallel_strategy")
+    if found["tp"] > 1.0:
+        together = settings.number("ici_tensor_sequence_parallelism", default=1.0) > 1.0
+        settings.take("sequence_parallel", float(together), "ici_tensor_sequence_parallelism")
+    return found
+
+
+def _batch(settings: Settings, degrees: dict[str, float]) -> None:
+    length = settings.number("max_target_length", quantity="sequence_length", default=2048.0)
+    settings.take("sequence_length", length, "max_target_length", why="sequences of 2,048 tokens")
+    each = settings.number("per_device_batch_size", default=12.0, whole=False)
+    micro = each * degrees["tp"] * degrees["cp"] * degrees["pp"]
+    steps = settings.number("gradient_accumulation_steps", default=1.0)
+    parts = settings.number("num_pipeline_microbatches", default=-1.0)
+    if degrees["pp"] > 1.0:
+        parts = parts if parts > 0.0 else degrees["pp"]
+        micro /= parts
+        steps *= parts
+        chunks = settings.number("num_layers_per_pipeline_stage", default=1.0)
+        settings.reading.notes.append(
+            f"num_layers_per_pipeline_stage {chunks:g}: stages as even as they can be are taken"
+        )
+    settings.take("micro_batch_size", micro, "per_device_batch_size", why="12 sequences a device")
+    dp = degrees["fsdp"] * degrees["data"] * degrees["ep"]
+    batch = micro * steps * dp
+    settings.take("global_batch_size", batch, "per_device_batch_size")
+    count = settings.number("steps")
+    if not isnan(count):
+        settings.take("training_tokens", count * batch * length, "steps")
+
+
+def _software(settings: Settings) -> None:
+    gpu = settings.text("hardware", default="tpu") in ("gpu", "gpu_multiprocess")
+    settings.take("framework", "maxtext+gpu" if gpu else "maxtext", "hardware")
+    kind = settings.text("quantization")
+    if kind in PRECISIONS:
+        settings.take("precision", PRECISIONS[kind], "quantization", why="no quantization: bf16")
+    else:
+        settings.reading.fault(
+            settings.by_name["quantization"],
+            kind,
+            f"isn't modelled; {', '.join(one for one in PRECISIONS if one)} are",
+        )
+    policy = settings.text("remat_policy", default="full")
+    if policy not in POLICIES:
+        settings.reading.fault(
+            settings.by_name["remat_policy"], policy, f"isn't modelled; {', '.join(POLICIES)} are"
+        )
+    else:
+        settings.take("recompute", POLICIES[policy], "remat_policy", why="remat_policy full")
+        if policy not in OWN:
+            settings.reading.notes.append(
+                f"remat_policy {policy} keeps or offloads some tensors: "
+                f"recompute {POLICIES[policy]} is nearest"
+            )
+    settings.find("decoder_layer_input")
+    tiles = settings.number("num_vocab_tiling", default=1.0)
+    if tiles > 1.0:
+        settings.take("loss_chunks", tiles, "num_vocab_tiling")
+    if "optimizer_memory_host_offload" in settings:
+        settings.take("optimizer_offload", 1.0, "optimizer_memory_host_offload")
+    if settings.text("weight_dtype", default="float32") == "bfloat16":
+        settings.take("recipe", "bf16_adam", "weight_dtype")
+    kernels = {"dot_product": "unfused", "cudnn_flash_te": "cudnn"}
+    name = settings.text("attention", default="autoselected")
+    settings.take("attention_kernel", kernels.get(name, "flash_2"), "attention")
+    rate = settings.number("dropout_rate", default=0.0, whole=False)
+    on = settings.text("enable_dropout", default="true").lower() not in FALSE
+    settings.take("dropout", float(on and rate > 0.0), "dropout_rate")
+    for key in ("dtype", "grad_dtype", "mu_dtype", "opt_type", "capacity_factor", "packing"):
+        settings.find(key)

@@ -1,0 +1,470 @@
+"""Megatron-LM's arguments as quantities: the plan, the batch, precision and software.
+
+What isn't said is as Megatron-LM has it where nothing is said, at NVIDIA/Megatron-LM @d98e8a64dd:
+megatron/training/arguments.py, megatron/core/transformer/transformer_config.py and
+megatron/core/optimizer/optimizer_config.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite, isnan
+
+from overhead.memory.quantities import MODULES
+from sweeps.launch.arguments import Key, Override, Settings, keys_of
+from sweeps.launch.read_megatron_model import read_model
+from sweeps.launch.setting import Place, Setting
+from sweeps.launch.shell import Word
+
+FORMAT = "Megatron-LM arguments"
+VERSION = "Megatron-LM @d98e8a64dd"
+KEYS = "megatron"
+# What is no argument any more, by what is in its place.
+RENAMED = {
+    "--batch-size": "--micro-batch-size",
+    "--checkpoint-activations": "--recompute-granularity",
+    "--model-parallel-size": "--tensor-model-parallel-size",
+    "--warmup": "--lr-warmup-fraction",
+}
+COMMUNICATION = {
+    "p2p": "ring",
+    "a2a": "all_to_all",
+    "allgather": "all_gather",
+    "all_gather": "all_gather",
+    "a2a+p2p": "mixed",
+}
+SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+FP8 = {"delayed": "fp8_delayed", "tensorwise": "fp8_current", "mxfp8": "mxfp8", "blockwise": "fp8"}
+KERNELS = {"fused": "cudnn", "flash": "flash_2", "unfused": "unfused", "local": "unfused"}
+WIDTHS = {
+    "fp32": 4.0,
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "float32": 4.0,
+    "bfloat16": 2.0,
+    "float16": 2.0,
+    "torch.float32": 4.0,
+    "torch.bfloat16": 2.0,
+    "torch.float16": 2.0,
+}
+# Of graphs' modules the framework's option.
+GRAPHS = {"attn": "graphs_attention", "moe_router": "graphs_router", "mamba": "graphs_mixers"}
+
+
+def settings_of(words: Sequence[Word], file: str) -> Iterator[Setting]:
+    """Yield a command line's arguments, with beginnings of names as argparse takes them."""
+    known = keys_of(KEYS)
+    name, values, line = "", list[str](), 0
+    for word in (*words, None):
+        if word is not None and not (word.text.startswith("--") and len(word.text) > 2):
+            values.append(word.text)
+            continue
+        if name:
+            whole = _whole(name, known)
+            yield Setting(whole, _value(whole, values, known), Place(file, line))
+        if word is not None:
+            name, equals, value = word.text.partition("=")
+            values, line = [value] if equals else [], word.line
+
+
+def _whole(name: str, known: Mapping[str, Key]) -> str:
+    if name in known:
+        return name
+    starts = [one for one in known if one.startswith(name)]
+    return starts[0] if len(starts) == 1 else name
+
+
+def _value(name: str, values: Sequence[str], known: Mapping[str, Key]) -> str:
+    """Return what follows an argument: nothing after one that takes none."""
+    if name in known and not known[name].value:
+        return "true"
+    return " ".join(values)
+
+
+def read_arguments(settings: Settings, world_size: float | None, *, padded: bool = True) -> None:
+    """Take quantities from arguments; without a launcher's number of GPUs ask for it."""
+    reading = settings.reading
+    reading.version = VERSION
+    degrees = {
+        name: settings.number(f"--{long}-parallel-size", quantity=name, default=1.0)
+        for name, long in (
+            ("tp", "tensor-model"),
+            ("pp", "pipeline-model"),
+            ("cp", "context"),
+            ("ep", "expert-model"),
+        )
+    }
+    for name, long in (("tp", "tensor-model"), ("pp", "pipeline-model"), ("cp", "context")):
+        settings.take(name, degrees[name], f"--{long}-parallel-size")
+    read_model(settings, degrees["tp"], padded=padded)
+    heads = reading.given.get("heads", 0.0)
+    if heads and heads % degrees["tp"]:
+        setting = settings.find("--tensor-model-parallel-size")
+        if setting is not None and "tp" not in settings.overrides:
+            reading.fault(setting, f"{degrees['tp']:g}", f"doesn't divide {heads:g} heads")
+    _experts(settings, degrees)
+    dp = _data_parallel(world_size, degrees)
+    _batch(settings, dp)
+    _pipeline(settings, degrees["pp"])
+    options = [*_sharding(settings, degrees, dp), *_overlap(settings, degrees)]
+    options += [*_precision(settings), *_software(settings)]
+    _recompute(settings)
+    _offload(settings, degrees["pp"])
+    names = dict.fromkeys(options)
+    settings.take("framework", "+".join(("megatron-lm", *names)))
+    settings.classify(keys_of(KEYS), _refusal)
+
+
+def _refusal(setting: Setting) -> str:
+    if setting.name in RENAMED:
+        return f"no longer valid in Megatron-LM; {RENAMED[setting.name]}"
+    return "models with several towers or kinds of layers can't be read from arguments"
+
+
+def _data_parallel(world_size: float | None, degrees: Mapping[str, float]) -> float:
+    others = degrees["tp"] * degrees["pp"] * degrees["cp"]
+    return float("nan") if world_size is None else world_size / others
+
+
+def _experts(settings: Settings, degrees: Mapping[str, float]) -> None:
+    if not settings.reading.given.get("experts"):
+        return
+    settings.take("ep", degrees["ep"], "--expert-model-parallel-size")
+    etp = settings.number("--expert-tensor-parallel-size", quantity="etp", default=degrees["tp"])
+    settings.take(
+        "etp", etp, "--expert-tensor-parallel-size", why="experts as tensor-parallel as tp"
+    )
+    kind = settings.text("--moe-token-dispatcher-type", default="allgather")
+    settings.find("--moe-flex-dispatcher-backend")
+    if kind == "flex" or "--moe-enable-deepep" in settings:
+        settings.take(
+            "dispatcher", "deduplicated", "--moe-token-dispatcher-type", "--moe-enable-deepep"
+        )
+    elif kind == "alltoall":
+        settings.take("dispatcher", "all_to_all", "--moe-token-dispatcher-type")
+    elif degrees["ep"] > 1.0 and "dispatcher" not in settings.overrides:
+        found = settings.find("--moe-token-dispatcher-type")
+        where = found.place if found else Place(settings.reading.file)
+        settings.reading.faults.append(
+            f"{where}: --moe-token-dispatcher-type {kind}: isn't modelled (Megatron-LM's default "
+            "where it isn't given); give --dispatcher all_to_all for what is nearest"
+        )
+    sms = settings.number(
+        "--moe-deepep-num-sms",
+        "--moe-hybridep-num-sms",
+        "--moe-flex-dispatcher-num-sms",
+        quantity="ep_comm_sms",
+    )
+    settings.take(
+        "ep_comm_sms",
+        sms,
+        "--moe-deepep-num-sms",
+        "--moe-hybridep-num-sms",
+        "--moe-flex-dispatcher-num-sms",
+    )
+    if "--moe-router-force-load-balancing" in settings:
+        settings.take("expert_load_imbalance", 1.0, "--moe-router-force-load-balancing")
+    elif "--moe-pad-expert-input-to-capacity" in settings:
+        factor = settings.number("--moe-expert-capacity-factor", whole=False)
+        settings.take("expert_load_imbalance", max(factor, 1.0), "--moe-expert-capacity-factor")
+    settings.find("--moe-expert-capacity-factor")
+
+
+def _batch(settings: Settings, dp: float) -> None:
+    reading = settings.reading
+    micro = settings.number("--micro-batch-size", quantity="micro_batch_size")
+    if isnan(micro) and "--micro-batch-size" not in settings.by_name:
+        reading.asks.append("--micro-batch-size")
+    settings.take("micro_batch_size", micro, "--micro-batch-size")
+    whole = settings.number("--global-batch-size", quantity="global_batch_size")
+    if isnan(whole) and "--global-batch-size" not in settings.by_name:
+        whole = micro * dp
+        settings.take("global_batch_size", whole, why="global batch of one micro-batch a rank")
+    else:
+        settings.take("global_batch_size", whole, "--global-batch-size")
+    if ramp := settings.find("--rampup-batch-size"):
+        reading.notes.append(f"{ramp}: the batch at the end of it is taken")
+    length = reading.given.get("sequence_length", float("nan"))
+    iterations = settings.number("--train-iters", quantity="training_tokens")
+    samples = settings.number("--train-samples", quantity="training_tokens")
+    if isfinite(iterations):
+        settings.take("training_tokens", iterations * whole * length, "--train-iters")
+    elif isfinite(samples):
+        settings.take("training_tokens", samples * length, "--train-samples")
+
+
+def _pipeline(settings: Settings, pp: float) -> None:
+    layers = settings.reading.given.get("layers", 0.0)
+    layers += settings.reading.given.get("separate_moe_layers", 0.0)
+    each = settings.number("--num-layers-per-virtual-pipeline-stage")
+    chunks = settings.number("--num-virtual-stages-per-pipeline-rank", default=1.0)
+    names = (
+        "--num-layers-per-virtual-pipeline-stage",
+        "--num-virtual-stages-per-pipeline-rank",
+        "--pipeline-model-parallel-layout",
+    )
+    if isfinite(each) and each:
+        chunks = max(layers / pp / each, 1.0)
+    if text := settings.text("--pipeline-model-parallel-layout"):
+        chunks = max(len(laid_out(text).split("|")) / pp, 1.0)
+        settings.reading.notes.append("stages as even as they can be; the layout may differ")
+    if pp == 1.0:
+        chunks = 1.0
+    if not chunks.is_integer():
+        found = settings.find(*names)
+        assert found is not None
+        wrong = f"{layers:g} layers in {pp:g} stages don't make whole chunks"
+        settings.reading.fault(found, str(found.value), wrong)
+        return
+    settings.take("virtual_pipeline_size", chunks, *names)
+    if pp > 1.0:
+        schedule = "interleaved" if chunks > 1.0 else "one_f_one_b"
+        settings.take("schedule", schedule, *names)
+    ends = ("embedding", "embedding_layer_weight"), ("loss", "head_layer_weight")
+    for end, weight in ends:
+        flag = f"--account-for-{end}-in-pipeline-split"
+        if flag in settings:
+            settings.take(weight, 1.0, flag)
+    _end_stages(settings, layers, pp)
+
+
+def _end_stages(settings: Settings, layers: float, pp: float) -> None:
+    """Take stages at the ends with fewer layers as what the embedding and the loss count."""
+    flags = {
+        "embedding_layer_weight": "--decoder-first-pipeline-num-layers",
+        "head_layer_weight": "--decoder-last-pipeline-num-layers",
+    }
+    counts = {name: settings.number(flag) for name, flag in flags.items()}
+    stated = {name: count for name, count in counts.items() if isfinite(count)}
+    if not stated or pp <= len(stated):
+        return
+    middle = (layers - sum(stated.values())) / (pp - len(stated))
+    for name, count in stated.items():
+        if (fewer := middle - count) >= 0.0 and fewer.is_integer():
+            settings.take(name, fewer, flags[name])
+        else:
+            settings.used.discard(flags[name])
+
+
+_REPEATED = re.compile(r"\(([^()]*)\)\*(\d+)|([A-Za-z])\*(\d+)")
+LONGEST = 10_000
+
+
+def laid_out(text: str) -> str:
+    """Return a layout of stages with its repetitions written out, such as ``E|(t|)*2L``."""
+    for _ in range(20):
+        found = _REPEATED.search(text)
+        if found is None or len(text) > LONGEST:
+            break
+        count = min(int(found[2] or found[4]), LONGEST)
+        text = text[: found.start()] + (found[1] or found[3] or "") * count + text[found.end() :]
+    return text
+
+
+def _sharding(settings: Settings, degrees: Mapping[str, float], dp: float) -> Iterator[str]:
+    """Take how states are sharded, and yield options of the framework."""
+    if "--use-torch-fsdp2" in settings:
+        settings.take("zero_stage", 3.0, "--use-torch-fsdp2")
+        if "--torch-fsdp2-no-reshard-after-forward" in settings:
+            settings.take("keep_gathered", 1.0, "--torch-fsdp2-no-reshard-after-forward")
+    elif "--use-megatron-fsdp" in settings:
+        strategy = settings.text("--data-parallel-sharding-strategy", default="optim_grads_params")
+        settings.take(
+            "zero_stage",
+            float(SHARDING.get(strategy, 3)),
+            "--data-parallel-sharding-strategy",
+            "--use-megatron-fsdp",
+        )
+        yield "fsdp"
+    else:
+        stage = float("--use-distributed-optimizer" in settings)
+        settings.take(
+            "zero_stage",
+            stage,
+            "--use-distributed-optimizer",
+            why="no --use-distributed-optimizer: ZeRO 0",
+        )
+        settings.find("--data-parallel-sharding-strategy")
+    instances = settings.number("--num-distributed-optimizer-instances", default=1.0)
+    if instances > 1.0 and isfinite(dp):
+        size = dp * degrees["cp"] / instances
+        settings.take("hsdp_shard_size", size, "--num-distributed-optimizer-instances")
+    if degrees["cp"] > 1.0:
+        kind = settings.text("--cp-comm-type", default="p2p").split()[0]
+        way = COMMUNICATION.get(kind, "ring")
+        settings.take("context_parallel", way, "--cp-comm-type", why="context by p2p")
+        if way == "mixed":
+            sizes = settings.text("--hierarchical-context-parallel-sizes").split()
+            if sizes and sizes[0].isdigit():
+                settings.take(
+                    "ulysses_ranks", float(sizes[0]), "--hierarchical-context-parallel-sizes"
+                )
+    on = "--sequence-parallel" in settings and degrees["tp"] > 1.0
+    settings.take(
+        "sequence_parallel", float(on), "--sequence-parallel", why="no sequence parallelism"
+    )
+
+
+def _overlap(settings: Settings, degrees: Mapping[str, float]) -> Iterator[str]:
+    """Yield the options of the framework that say what overlaps, or doesn't."""
+    if "--tp-comm-overlap" not in settings and degrees["tp"] > 1.0:
+        yield "serial_tp"
+    gradients, weights = "--overlap-grad-reduce" in settings, "--overlap-param-gather" in settings
+    if not gradients:
+        yield "serial_dp"
+    elif not weights and settings.reading.given.get("zero_stage", 0.0) > 0.0:
+        settings.take(
+            "dp_overlap",
+            0.45,
+            "--overlap-grad-reduce",
+            note="no --overlap-param-gather: half of it",
+        )
+    if "--overlap-moe-expert-parallel-comm" in settings:
+        yield "ep_overlap"
+    settings.find("--delay-wgrad-compute")
+    if "--no-gradient-accumulation-fusion" in settings:
+        settings.take("gradient_accumulation_fusion", 0.0, "--no-gradient-accumulation-fusion")
+
+
+def _precision(settings: Settings) -> Iterator[str]:
+    """Take the precision of GEMMs and of states, and yield options of the framework."""
+    reading = settings.reading
+    widths = [name for name in ("--bf16", "--fp16") if name in settings]
+    if len(widths) == 2:
+        both = settings.by_name["--bf16"]
+        reading.fault(both, "", "stands beside --fp16; one of both")
+    width = widths[0][2:] if widths else "fp32"
+    if settings.text("--fp4-format"):
+        settings.take("precision", "fp4", "--fp4-format")
+        settings.find("--fp4-recipe")
+    elif settings.text("--fp8-format"):
+        recipe = settings.text("--fp8-recipe", default="delayed")
+        settings.take("precision", FP8.get(recipe, "fp8"), "--fp8-recipe", "--fp8-format")
+    else:
+        settings.take(
+            "precision", width, *widths, why="neither --bf16 nor --fp16: single precision"
+        )
+    yield from _states(settings, width)
+    if settings.text("--fp8-format") and "--fp8-param-gather" in settings:
+        yield "fp8_parameters"
+    settings.find("--fp8-param-gather")
+    if "--fp8-dot-product-attention" in settings:
+        yield "fp8_attention"
+    if "--first-last-layers-bf16" in settings:
+        ends = ("--num-layers-at-start-in-bf16", "--num-layers-at-end-in-bf16")
+        layers = sum(settings.number(end, default=1.0) for end in ends)
+        settings.take("bf16_layers", layers, "--first-last-layers-bf16")
+
+
+def _states(settings: Settings, width: str) -> Iterator[str]:
+    """Take the bytes of gradients and of the optimizer's states."""
+    if width == "fp32":
+        return
+    aware = "--use-precision-aware-optimizer" in settings
+    parts = {
+        name: settings.text(name, default="fp32")
+        for name in ("--main-params-dtype", "--exp-avg-dtype", "--exp-avg-sq-dtype")
+    }
+    states = sum(WIDTHS.get(text, 4.0) if aware else 4.0 for text in parts.values())
+    optimizer = settings.text("--optimizer", default="adam")
+    if optimizer in ("sgd", "lion"):
+        states -= 4.0
+    if width == "fp16":
+        single = "--accumulate-allreduce-grads-in-fp32" in settings
+        settings.take("recipe", "megatron_fp16", "--fp16")
+        if single:
+            settings.take("gradient_bytes", 4.0, "--accumulate-allreduce-grads-in-fp32")
+        return
+    halved = (
+        "--grad-reduce-in-bf16" in settings
+        or WIDTHS.get(settings.text("--main-grads-dtype"), 4.0) < 4.0
+    )
+    settings.find("--accumulate-allreduce-grads-in-fp32")
+    if "muon" in optimizer:
+        yield "muon"
+    elif (halved, states) == (True, 8.0) and optimizer == "adam":
+        yield "bf16_moments"
+    elif (halved, states) == (False, 12.0):
+        yield "fp32_gradients"
+        settings.reading.defaults.append("gradients in 4 bytes (no --grad-reduce-in-bf16)")
+    elif (halved, states) != (True, 12.0):
+        settings.take(
+            "gradient_bytes",
+            2.0 if halved else 4.0,
+            "--grad-reduce-in-bf16",
+            why="no --grad-reduce-in-bf16: gradients in 4 bytes",
+        )
+        settings.take("optimizer_bytes", states, "--exp-avg-dtype", "--optimizer")
+
+
+def _software(settings: Settings) -> Iterator[str]:
+    """Take kernels and graphs, and yield options of the framework."""
+    backend = settings.text("--attention-backend", default="auto").rpartition(".")[2]
+    if backend in KERNELS:
+        version = settings.text("--flash-attention-version")
+        kernel = KERNELS[backend]
+        if backend == "flash" and version in ("2", "3"):
+            kernel = f"flash_{version}"
+        settings.take("attention_kernel", kernel, "--attention-backend")
+    elif "--use-flash-attn" in settings:
+        settings.take("attention_kernel", "flash_2", "--use-flash-attn")
+    if "--cross-entropy-loss-fusion" in settings:
+        settings.find("--cross-entropy-fusion-impl")
+        yield "fused_loss"
+    graphs = settings.text("--cuda-graph-impl", default="none")
+    modules = settings.text("--cuda-graph-modules", "--cuda-graph-scope")
+    words = re.findall(r"\w+", modules)
+    if graphs != "none" or "--enable-cuda-graph" in settings:
+        named = [GRAPHS[word] for word in words if word in GRAPHS]
+        yield from named or ["cuda_graphs"]
+    settings.find("--transformer-impl")
+
+
+def _recompute(settings: Settings) -> None:
+    kind = settings.text("--recompute-granularity")
+    if not kind and "--recompute-activations" in settings:
+        kind = "selective"
+    names = ("--recompute-granularity", "--recompute-activations")
+    if not kind:
+        settings.take("recompute", "none", *names, why="no recomputation")
+        return
+    if kind == "selective":
+        chosen = re.findall(r"\w+", settings.text("--recompute-modules", default="core_attn"))
+        settings.take("recompute", "selective", *names)
+        for module in MODULES:
+            own = float(module in chosen)
+            settings.take(f"recompute_{module}", own, "--recompute-modules", why="core_attn alone")
+        return
+    method = settings.text("--recompute-method")
+    count = settings.number("--recompute-num-layers", quantity="recompute_layers", default=1.0)
+    if method not in ("uniform", "block"):
+        found = settings.find(*names)
+        if found is not None and "recompute" not in settings.overrides:
+            settings.reading.fault(found, kind, "needs --recompute-method uniform or block")
+        return
+    whole = method == "uniform" and count == 1.0
+    settings.take("recompute", "full" if whole else method, "--recompute-method")
+    if not whole:
+        settings.take("recompute_layers", count, "--recompute-num-layers")
+
+
+def _offload(settings: Settings, pp: float) -> None:
+    if "--optimizer-cpu-offload" in settings:
+        share = settings.number("--optimizer-offload-fraction", default=1.0, whole=False)
+        settings.take(
+            "optimizer_offload", share, "--optimizer-offload-fraction", "--optimizer-cpu-offload"
+        )
+        if "--overlap-cpu-optimizer-d2h-h2d" in settings:
+            settings.take("host_update_overlap", 1.0, "--overlap-cpu-optimizer-d2h-h2d")
+    if "--cpu-offloading" in settings:
+        layers = settings.reading.given.get("layers", 0.0)
+        count = settings.number("--cpu-offloading-num-layers", default=0.0)
+        share = min(count / max(layers / pp, 1.0), 1.0)
+        settings.take("activation_offload", share, "--cpu-offloading-num-layers")
+
+
+def overrides_of(given: Mapping[str, tuple[str, str]]) -> dict[str, Override]:
+    """Return the command line's values by quantity."""
+    return {name: Override(flag, text) for name, (flag, text) in given.items()}

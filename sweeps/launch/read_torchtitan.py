@@ -1,0 +1,344 @@
+"""torchtitan's configuration as quantities: the TOML of 2025, the Python functions of 2026.
+
+What isn't said is as torchtitan/config/job_config.py has it at pytorch/torchtitan @000204a4a8
+(TOML), or torchtitan/config at @b5bcd76c6 (Python).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import isnan, nan
+
+from sweeps.launch.arguments import Settings, keys_of
+from sweeps.launch.python_config import CALLED, FROM, PLACE
+from sweeps.launch.setting import Setting
+from sweeps.launch.torchtitan import FLAVORS, SCHEDULES
+from sweeps.spec.catalog import load_model
+
+KEYS = "torchtitan"
+MODELS = {own: name for name, own in FLAVORS.items()}
+OURS = {theirs.lower(): name for name, theirs in SCHEDULES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What a generation of the configuration calls things, and what holds where it is silent."""
+
+    format: str
+    version: str
+    recompute: str  # Without a setting
+    selective: str  # Of selective recomputation without an option
+
+
+TOML = Generation("torchtitan TOML", "torchtitan @000204a4a8", "selective", "2")
+PYTHON = Generation("torchtitan Python configuration", "torchtitan @b5bcd76c6", "selective", "op")
+
+
+def read_job(settings: Settings, generation: Generation) -> None:
+    """Take quantities from a job's settings."""
+    reading = settings.reading
+    reading.version = generation.version
+    layers = _model(settings)
+    degrees = _degrees(settings)
+    dp = _data_parallel(settings, degrees)
+    _batch(settings, degrees, dp, generation)
+    _pipeline(settings, degrees["pp"], layers)
+    _recompute(settings, layers / degrees["pp"], generation)
+    options = _software(settings, degrees)
+    _precision(settings, options)
+    name = "+".join(("torchtitan", *dict.fromkeys(options)))
+    settings.take("framework", name)
+    settings.classify(keys_of(KEYS))
+
+
+def _model(settings: Settings) -> float:
+    """Take the catalogue's model of a name and a flavor; return its layers."""
+    kind, flavor = settings.text("model.name", default="llama3"), settings.text("model.flavor")
+    if "model" in settings.overrides:
+        return _layers(settings.overrides["model"].text)
+    name = MODELS.get((kind, flavor))
+    if name is None:
+        known = [own for model, own in MODELS if model == kind]
+        setting = settings.find("model.flavor", "model.name")
+        wrong = f"{kind} {flavor or 'debugmodel'} is no model of the catalogue"
+        more = f"; of {kind} it has {', '.join(known)}" if known else ""
+        place = setting.place if setting else settings.reading.file
+        settings.reading.faults.append(f"{place}: model.flavor: {wrong}{more}; give --model")
+        return nan
+    settings.take("model", name, "model.flavor", "model.name")
+    return _layers(name)
+
+
+def _layers(name: str) -> float:
+    return load_model(name).shapes["layers"]
+
+
+def _degrees(settings: Settings) -> dict[str, float]:
+    found = {}
+    for name, long in (("tp", "tensor"), ("pp", "pipeline"), ("cp", "context")):
+        keys = (f"parallelism.{long}_parallel_degree", f"training.{long}_parallel_degree")
+        found[name] = settings.number(*keys, quantity=name, default=1.0)
+        settings.take(name, found[name], *keys)
+    experts = settings.number("parallelism.expert_parallel_degree", quantity="ep", default=1.0)
+    if "parallelism.expert_parallel_degree" in settings.by_name:
+        settings.take("ep", experts, "parallelism.expert_parallel_degree")
+        etp = settings.number("parallelism.expert_tensor_parallel_degree", default=1.0)
+        settings.take("etp", etp, "parallelism.expert_tensor_parallel_degree")
+    if found["tp"] > 1.0:
+        on = (
+            settings.text("parallelism.enable_sequence_parallel", default="true").lower() != "false"
+        )
+        settings.take(
+            "sequence_parallel",
+            float(on),
+            "parallelism.enable_sequence_parallel",
+            why="sequence parallelism with tensor parallelism",
+        )
+    if found["cp"] > 1.0:
+        turns = settings.text("parallelism.context_parallel_rotate_method", default="allgather")
+        way = "all_gather" if turns == "allgather" else "ring"
+        settings.take(
+            "context_parallel",
+            way,
+            "parallelism.context_parallel_rotate_method",
+            why="context by all-gather",
+        )
+    return found
+
+
+def _data_parallel(settings: Settings, degrees: Mapping[str, float]) -> float:
+    """Take the number of GPUs and how they share weights; return the data-parallel ranks."""
+    names = {
+        kind: (f"parallelism.data_parallel_{kind}_degree", f"training.data_parallel_{kind}_degree")
+        for kind in ("replicate", "shard")
+    }
+    replicas = settings.number(*names["replicate"], default=1.0)
+    shards = settings.number(*names["shard"], default=-1.0)
+    others = degrees["tp"] * degrees["pp"] * degrees["cp"]
+    world = settings.overruled("world_size", None)
+    if shards < 0.0:
+        if world is None:
+            settings.reading.asks.append("--gpus")
+            return nan
+        shards = world / others / replicas
+    elif world is None:
+        settings.take("world_size", replicas * shards * others, *names["shard"])
+    elif world != replicas * shards * others and {"tp", "pp", "cp"} & settings.overrides.keys():
+        shards = world / others / replicas
+    whole = shards * degrees["cp"] > 1.0
+    settings.take(
+        "zero_stage",
+        _stage(settings, degrees) if whole else 0.0,
+        *names["shard"],
+        why="weights sharded over what is left of the GPUs",
+    )
+    if whole and replicas > 1.0:
+        settings.take("hsdp_shard_size", shards * degrees["cp"], *names["replicate"])
+    return replicas * shards
+
+
+def _stage(settings: Settings, degrees: Mapping[str, float]) -> float:
+    """Return 3 where layers are resharded after their forward, else 2."""
+    text = settings.text("parallelism.fsdp_reshard_after_forward", default="default").lower()
+    kept = text == "never" or (text == "default" and degrees["pp"] > 1.0)
+    return 2.0 if kept else 3.0
+
+
+def _batch(
+    settings: Settings, degrees: Mapping[str, float], dp: float, generation: Generation
+) -> None:
+    tokens = generation is PYTHON
+    length_key = "training.max_context_length" if tokens else "training.seq_len"
+    length = settings.number(length_key, quantity="sequence_length", default=2048.0)
+    settings.take("sequence_length", length, length_key, why="sequences of 2,048 tokens")
+    if tokens:
+        key = "training.num_tokens_per_microbatch_per_dp_rank"
+        local = settings.number(key, default=16384.0) / length
+        micro = max(local, 1.0)
+        settings.take("micro_batch_size", micro, key, why=f"micro-batches of {micro:g}")
+        step = settings.number("training.num_tokens_per_train_step", default=-1.0)
+        chunks = settings.number("parallelism.num_pp_microbatches", default=1.0)
+        batch = step / length if step > 0.0 else micro * dp * chunks
+        settings.take(
+            "global_batch_size",
+            batch,
+            "training.num_tokens_per_train_step",
+            why="one micro-batch a rank",
+        )
+    else:
+        keys: tuple[str, ...] = ("training.local_batch_size", "training.batch_size")
+        local = settings.number(*keys, default=8.0)
+        micro = local
+        if degrees["pp"] > 1.0:
+            keys = ("parallelism.pipeline_parallel_microbatch_size",)
+            micro = settings.number(*keys, default=1.0)
+        settings.take("micro_batch_size", micro, *keys, why=f"micro-batches of {micro:g}")
+        batch = settings.number("training.global_batch_size", default=-1.0)
+        if batch < 0.0:
+            batch = local * dp
+        settings.take(
+            "global_batch_size",
+            batch,
+            "training.global_batch_size",
+            why="a global batch of the ranks' local ones",
+        )
+        settings.find("training.local_batch_size", "training.batch_size")
+    steps = settings.number("training.steps", default=10000.0)
+    if not isnan(batch):
+        settings.take(
+            "training_tokens", steps * batch * length, "training.steps", why="10,000 steps"
+        )
+
+
+def _pipeline(settings: Settings, pp: float, layers: float) -> None:
+    if pp == 1.0:
+        settings.take("virtual_pipeline_size", 1.0)
+        return
+    text = settings.text("parallelism.pipeline_parallel_schedule", default="1F1B")
+    setting = settings.find("parallelism.pipeline_parallel_schedule")
+    schedule = OURS.get(text.lower())
+    if schedule is None:
+        if setting is not None and "schedule" not in settings.overrides:
+            settings.reading.fault(
+                setting, text, f"isn't modelled; {', '.join(SCHEDULES.values())} are"
+            )
+        return
+    settings.take("schedule", schedule, "parallelism.pipeline_parallel_schedule", why="1F1B")
+    ends = [
+        settings.number(f"parallelism.pipeline_parallel_{end}_stage_less_layers", default=1.0)
+        for end in ("first", "last")
+    ]
+    each = settings.number("parallelism.pipeline_parallel_layers_per_stage")
+    folded = schedule in ("zero_bubble_v", "dual_pipe_v")
+    chunks = 2.0 if schedule == "interleaved" or folded else 1.0
+    if each > 0.0 and schedule == "interleaved":
+        chunks = max((layers + sum(ends)) / pp // each, 1.0)
+    if not folded:
+        settings.take(
+            "virtual_pipeline_size", chunks, "parallelism.pipeline_parallel_layers_per_stage"
+        )
+    for name, end, where in zip(
+        ("embedding_layer_weight", "head_layer_weight"), ends, ("first", "last"), strict=True
+    ):
+        settings.take(
+            name,
+            end,
+            f"parallelism.pipeline_parallel_{where}_stage_less_layers",
+            why="a layer fewer in the first and the last stage",
+        )
+
+
+def _recompute(settings: Settings, layers: float, generation: Generation) -> None:
+    mode = settings.text("activation_checkpoint.mode", default=generation.recompute)
+    option = settings.text(
+        "activation_checkpoint.selective_ac_option", default=generation.selective
+    )
+    early = settings.text("activation_checkpoint.early_stop", default="false").lower() == "true"
+    names = ("activation_checkpoint.selective_ac_option", "activation_checkpoint.mode")
+    why = "selective recomputation, op by op" if option == "op" else "every second layer recomputed"
+    if mode == "none":
+        settings.take("recompute", "none", names[1])
+    elif mode == "full":
+        settings.take("recompute", "full_early_stop" if early else "full", names[1])
+    elif option == "op":
+        settings.take("recompute", "per_op", *names, why=why)
+    elif option.isdigit() and int(option) > 0:
+        if option == "1":
+            settings.take("recompute", "full", *names)
+            return
+        settings.take("recompute", "block", *names, why=why)
+        if not isnan(layers):
+            settings.take("recompute_layers", float(round(layers / int(option))), *names, why=why)
+    elif setting := settings.find(*names):
+        settings.reading.fault(setting, option, "'op' or a whole number")
+
+
+def _software(settings: Settings, degrees: Mapping[str, float]) -> list[str]:
+    """Return the options of the framework."""
+    options = []
+    on = settings.text("compile.enable", "training.compile", default="false").lower() == "true"
+    parts = settings.find("compile.components")
+    components = parts.value if parts is not None else ["model", "loss"]
+    if not on or "model" not in components:
+        options.append("eager")
+        settings.reading.defaults.append("not compiled")
+    elif "loss" not in components:
+        settings.reading.notes.append(f"{parts}: the loss isn't compiled, which isn't modelled")
+    together = "parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel"
+    if any(name in settings for name in together) and degrees["tp"] > 1.0 and on:
+        options.append("async_tp")
+    chunks = settings.number("loss.num_chunks")
+    settings.take("loss_chunks", chunks, "loss.num_chunks")
+    if "training.enable_cpu_offload" in settings:
+        settings.take(
+            "optimizer_offload",
+            1.0,
+            "training.enable_cpu_offload",
+            note="weights are offloaded there, too, which isn't modelled",
+        )
+    settings.find("model.attn_backend")
+    return options
+
+
+def _precision(settings: Settings, options: list[str]) -> None:
+    """Take the precision of GEMMs and of states."""
+    found = settings.find("model.converters")
+    named = [str(one).rpartition(".")[2] for one in found.value] if found is not None else []
+    if "float8" in named or "float8.enable_float8_linear" in settings:
+        settings.take("precision", "fp8_current", "model.converters")
+        recipe = settings.text("float8.recipe_name", default="tensorwise")
+        if recipe.startswith("rowwise"):
+            options.append("rowwise_fp8")
+        elif "float8.enable_fsdp_float8_all_gather" in settings:
+            settings.take("gathered_bytes", 1.0, "float8.enable_fsdp_float8_all_gather")
+        if "float8.moe_fqns_prototype" in settings:
+            options.append("fp8_experts")
+        settings.find("float8.filter_fqns")
+    elif {"mx", "mxfp8"} & {*named}:
+        settings.take("precision", "mxfp8", "model.converters")
+    else:
+        settings.take("precision", "bf16", "training.mixed_precision_param")
+    held = settings.text("training.dtype", default="float32")
+    if held == "bfloat16":
+        settings.take("recipe", "bf16_adam", "training.dtype")
+    settings.find("training.mixed_precision_reduce")
+    name = settings.text("optimizer.name", default="AdamW")
+    if name not in ("AdamW", "Adam"):
+        settings.reading.notes.append(f"optimizer.name {name}: states of AdamW are counted")
+
+
+# A Python configuration's calls, as the settings of the TOML file are called.
+RECOMPUTES = {"FullAC": "full", "SelectiveAC": "selective", "NoAC": "none"}
+CONVERTED = {"Float8Linear": "float8", "MXFP8": "mx", "NVFP4": "nvfp4"}
+
+
+def of_python(settings: list[Setting]) -> Iterator[Setting]:
+    """Yield a Python configuration's settings under the names of the TOML file."""
+    for setting in settings:
+        last = setting.name.rpartition(".")[2]
+        text = str(setting.value)
+        if setting.name == f"model_spec.{FROM}":
+            yield Setting("model.name", text.rpartition(".")[2], setting.place)
+        elif setting.name in (f"model_spec.{PLACE}0", "model_spec.flavor"):
+            yield Setting("model.flavor", text, setting.place)
+        elif setting.name == "model_spec.attn_backend":
+            yield Setting("model.attn_backend", text, setting.place)
+        elif setting.name == "model_spec.converters":
+            kinds = [
+                own
+                for one in setting.value
+                for start, own in CONVERTED.items()
+                if str(one).startswith(start)
+            ]
+            yield Setting("model.converters", kinds, setting.place)
+        elif setting.name == f"activation_checkpoint.{CALLED}":
+            mode = RECOMPUTES.get(text.partition(".")[0], text)
+            yield Setting("activation_checkpoint.mode", mode, setting.place)
+        elif setting.name == f"loss.{CALLED}":
+            if text.startswith("ChunkedLoss") and "loss.num_chunks" not in {
+                one.name for one in settings
+            }:
+                yield Setting("loss.num_chunks", 8, setting.place)
+        elif last not in (CALLED, FROM) and not last.startswith(PLACE):
+            yield setting

@@ -1,0 +1,125 @@
+"""What a launch file says: settings with their places, and what is read of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweeps.errors import InputError
+
+LONGEST = 60  # characters of a value in a message
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands."""
+
+    file: str
+    line: int = 0  # From 1; 0 where a format's reader doesn't tell it
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of a file."""
+
+    name: str  # As the file has it
+    value: Any  # Text of a command line; of other files what their format makes of it
+    place: Place
+    label: str = ""  # What the file calls it, where it is read under another name
+
+    @property
+    def shown(self) -> str:
+        """What the file calls it."""
+        return self.label or self.name
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.shown}"
+
+
+@dataclass(slots=True)
+class Reading:
+    """What is read of a launch file: quantities and labels, and what became of every setting.
+
+    Attributes
+    ----------
+    given : dict
+        By quantity or label its value, in SI: arguments of `sweeps.sweep`.
+    origins : dict of str to str
+        By quantity or label the setting that it comes from with its line, or the framework's
+        default that it is.
+    read, no_cost, small, not_modelled, unknown : list of str
+        Settings that a quantity got its value from, without effect on cost, of too little to
+        count, that aren't modelled, and that nobody knows.
+    defaults, notes : list of str
+        What the framework does where the file is silent; what else to know.
+    asks : list of str
+        Options that the file leaves to who asks, such as ``--gpus``.
+    """
+
+    format: str
+    file: str
+    version: str = ""  # Of the framework whose defaults hold
+    given: dict[str, Any] = field(default_factory=dict)  # By quantity or label
+    # By quantity or label: the setting that it comes from; of others why it is so
+    origins: dict[str, str] = field(default_factory=dict)
+    read: list[str] = field(default_factory=list)  # Settings that a quantity got its value from
+    no_cost: list[str] = field(default_factory=list)
+    small: list[str] = field(default_factory=list)  # Too little to count
+    not_modelled: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)  # With what may be meant
+    defaults: list[str] = field(default_factory=list)  # What the framework does where it's silent
+    notes: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)  # Of which each refuses the file
+    asks: list[str] = field(default_factory=list)  # Options that a user has to add
+
+    def take(self, name: str, value: Any, setting: Setting | str, why: str = "") -> None:
+        """Take a quantity's value from a setting, or as a framework's own default, and why."""
+        self.given[name] = value
+        if isinstance(setting, Setting):
+            self.origins[name] = f"{setting}" + (f" ({why})" if why else "")
+            if setting.shown not in self.read:
+                self.read.append(setting.shown)
+        else:
+            self.origins[name] = setting or f"{self.version or self.format}: its default"
+            if setting and setting not in self.defaults:
+                self.defaults.append(setting)
+
+    def fault(self, setting: Setting, value: str, wrong: str) -> None:
+        """Note what is wrong with a setting, which refuses the file."""
+        text = " ".join(value.split())
+        shown = f" {text[:LONGEST]}{'..' * (len(text) > LONGEST)}" if text else ""
+        self.faults.append(f"{setting}{shown}: {wrong}")
+
+    def lines(self) -> Iterator[str]:
+        """Yield what was read, in a few sentences."""
+        parts = [f"read {counted(len(self.read), 'setting')}"]
+        if self.no_cost:
+            parts.append(f"{len(self.no_cost)} without effect on cost ({few(self.no_cost)})")
+        if self.not_modelled:
+            parts.append(f"{len(self.not_modelled)} not modelled: {few(self.not_modelled, 4)}")
+        if self.unknown:
+            parts.append(f"{len(self.unknown)} not understood: {few(self.unknown, 4)}")
+        yield f"{self.file} ({self.format}): {'; '.join(parts)}"
+        if self.defaults:
+            yield f"not stated, so as {self.version} has it: {few(self.defaults, 5, '; ')}"
+        yield from self.notes
+
+
+def unreadable(place: object, wrong: str) -> InputError:
+    """Return the error that refuses a file."""
+    return InputError([f"{place}: {wrong}"])
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def few(names: list[str], most: int = 3, sign: str = ", ") -> str:
+    """Return the first of some names, and how many there are further."""
+    left = len(names) - most
+    return sign.join(names[:most]) + (f" and {left} more" if left > 0 else "")

@@ -1,0 +1,384 @@
+"""Commands of a shell script, read and never run: words with their lines, and what isn't known.
+
+Understood are comments, continued lines, quotes, arrays, variables with defaults, products of
+numbers, ``export``, here-documents and Slurm's comments.  Whatever else gives a variable its value
+(a loop, a condition, a command's output) makes that unknown, with its line.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from sweeps.launch.shell_words import Cutter, Text, lined, plain
+
+# What stands in a text for a value that isn't known: its name between two of these.
+HOLE = "\x00"
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=")
+_SBATCH = re.compile(r"^#SBATCH\s+(.*)$")
+_DECLARES = frozenset(("export", "declare", "local", "readonly", "typeset"))
+# Words after which what follows may be run or not, or several times; and those that end it.
+_OPENS = {"if": "if", "for": "for", "while": "while", "until": "until", "case": "case"}
+_CLOSES = frozenset(("fi", "done", "esac"))
+_SKIPPED = frozenset(("then", "else", "do", "{", "}", "time", "exec", "nohup", "sudo", "env"))
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a command, with its line; holes are values that aren't known."""
+
+    text: str
+    line: int
+
+    @property
+    def holes(self) -> list[str]:
+        """The names of what isn't known in it."""
+        return self.text.split(HOLE)[1::2]
+
+    def __str__(self) -> str:
+        parts = self.text.split(HOLE)
+        return "".join(f"${part}" if place % 2 else part for place, part in enumerate(parts))
+
+
+@dataclass(slots=True)
+class Script:
+    """What a script's commands are."""
+
+    commands: list[list[Word]] = field(default_factory=list)
+    unknown: dict[str, str] = field(default_factory=dict)  # By variable: why it isn't known
+    documents: dict[str, tuple[str, int]] = field(default_factory=dict)  # By file: here-documents
+    batch: dict[str, str] = field(default_factory=dict)  # What Slurm's comments ask for
+    arguments: dict[str, str] = field(default_factory=dict)  # Defaults of the script's arguments
+
+
+# What a batch system tells a script, by the option that asks for it.
+_SLURM = {
+    "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
+    "gpus-per-node": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
+    "ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
+}
+_SHORT = {"-N": "nodes", "-n": "ntasks", "-G": "gpus"}
+
+
+def batch_options(words: Sequence[str]) -> dict[str, str]:
+    """Return the options of a batch system among some words."""
+    found: dict[str, str] = {}
+    for place, word in enumerate(words):
+        following = words[place + 1] if place + 1 < len(words) else ""
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            found[name] = value if equals else following
+        elif word[:2] in _SHORT:
+            found[_SHORT[word[:2]]] = word[2:].lstrip("=") or following
+    if "gpus-per-node" not in found and (gres := re.search(r"gpu.*?(\d+)$", found.get("gres", ""))):
+        found["gpus-per-node"] = gres[1]
+    if (typed := re.search(r"(\d+)$", found.get("gpus-per-node", ""))) is not None:
+        found["gpus-per-node"] = typed[1]
+    return found
+
+
+class _Reader:
+    """Reads a script from its first line to its last."""
+
+    def __init__(self, text: str) -> None:
+        self.script = Script()
+        self.values: dict[str, Text] = {}
+        self.arrays: dict[str, list[Text]] = {}
+        self.depth: list[str] = []  # Conditions and loops around what is read
+        lines = text.split("\n")
+        for line in lines:
+            if batch := _SBATCH.match(line.strip()):
+                self.script.batch |= batch_options(batch[1].split("#")[0].split())
+        for name, variables in _SLURM.items():
+            if name in self.script.batch:
+                for variable in variables:
+                    self.values[variable] = [(sign, 0) for sign in self.script.batch[name]]
+        self._run(lined(text))
+
+    def _run(self, text: Text) -> None:
+        """Read the statements of a text."""
+        for statement in Cutter(text):
+            if statement.mark and (name := plain(self._expanded(lined(statement.target)))):
+                body = statement.body if statement.quoted else self._filled(statement.body)
+                line = body[0][1] if body else 0
+                self.script.documents[name] = (plain(body), line)
+            self._do(statement.words)
+
+    # What a statement does.
+
+    def _do(self, words: list[Text]) -> None:
+        while words and plain(words[0]) in (*_SKIPPED, *_OPENS, *_CLOSES, "elif", "in"):
+            first = plain(words[0])
+            if first in _OPENS:
+                self.depth.append(first)
+                if first in ("for", "case"):
+                    if first == "for" and len(words) > 1:
+                        self._forget(plain(words[1]), words[1][0][1], "a loop sets it")
+                    return
+            elif first in _CLOSES and self.depth:
+                self.depth.pop()
+            words = words[1:]
+        if words and plain(words[0]) in _DECLARES:
+            words = [word for word in words[1:] if not plain(word).startswith("-")]
+        elif words and plain(words[0]).endswith("()"):
+            return
+        while words and (found := _ASSIGNED.match(plain(words[0]))):
+            self._assign(found[1], words[0][found.end() :], more=bool(found[2]))
+            words = words[1:]
+        if words and plain(words[0]) in ("read", "unset", "eval", "source", "."):
+            for word in words[1:]:
+                if _NAME.fullmatch(plain(word)):
+                    self._forget(plain(word), word[0][1], f"'{plain(words[0])}' sets it")
+            return
+        if words:
+            self._command(words)
+
+    def _forget(self, name: str, line: int, why: str) -> None:
+        self.values.pop(name, None)
+        self.arrays.pop(name, None)
+        self.script.unknown[name] = f"{why} in line {line}"
+
+    def _assign(self, name: str, raw: Text, *, more: bool) -> None:
+        line = raw[0][1] if raw else 0
+        if self.depth:
+            self._forget(name, line, f"'{self.depth[-1]}' decides on it")
+            return
+        self.script.unknown.pop(name, None)
+        if raw and raw[0][0] == "(":
+            own = self._words(raw[1:-1])
+            self.arrays[name] = [*self.arrays.get(name, []), *own] if more else own
+            return
+        if name in self.arrays and more:
+            self.arrays[name] += self._words(raw)
+            return
+        text = self._expanded(raw)
+        self.values[name] = [*self.values.get(name, []), *text] if more else text
+
+    def _words(self, raw: Text) -> list[Text]:
+        """Return the words of an array's text, expanded."""
+        words = (word for statement in Cutter(raw) for word in statement.words)
+        return [part for word in words for part in self._split(word)]
+
+    def _command(self, words: list[Text]) -> None:
+        """Keep a command; what it hands to another shell is read as that shell does."""
+        expanded = [part for word in words for part in self._split(word)]
+        texts = ["".join(sign for sign, _ in word) for word in expanded]
+        for place, text in enumerate(texts[:-2]):
+            if text.rpartition("/")[2] in ("bash", "sh") and texts[place + 1] in ("-c", "-lc"):
+                before = self._kept(expanded[:place])
+                count = len(self.script.commands)
+                self._run(expanded[place + 2])
+                for command in self.script.commands[count:]:
+                    command[:0] = before
+                return
+        self.script.commands.append(self._kept(expanded))
+
+    @staticmethod
+    def _kept(words: list[Text]) -> list[Word]:
+        texts = (("".join(sign for sign, _ in word), word[0][1] if word else 0) for word in words)
+        return [Word(text, line) for text, line in texts]
+
+    # Expansion: quotes, variables, arrays, arithmetic.
+
+    def _split(self, raw: Text) -> list[Text]:
+        """Return the words that a raw word becomes: what isn't quoted is split at blanks."""
+        plain = "".join(sign for sign, _ in raw)
+        array = re.fullmatch(r"\"?\$\{([A-Za-z_]\w*)\[[@*]\]\}\"?", plain)
+        if array:
+            if array[1] in self.arrays:
+                return self.arrays[array[1]]
+            plain_value = self.values.get(array[1])
+            return [plain_value] if plain_value else []
+        pieces: list[tuple[Text, bool]] = []
+        quoted = False
+        for part, in_quotes, value in self._pieces(raw):
+            quoted = quoted or in_quotes
+            pieces.append((part, value and not in_quotes))
+        words: list[Text] = []
+        current: Text = []
+        began = False
+        for part, splits in pieces:
+            for sign in part:
+                if splits and sign[0] in " \t\n":
+                    if began:
+                        words.append(current)
+                    current, began = [], False
+                else:
+                    current.append(sign)
+                    began = True
+        if began or (quoted and not words):
+            words.append(current)
+        return words
+
+    def _expanded(self, raw: Text) -> Text:
+        """Return a text with its values put in, without quotes."""
+        return [sign for part, _, _ in self._pieces(raw) for sign in part]
+
+    def _filled(self, raw: Text) -> Text:
+        """Return a here-document with its values put in; quotes are text in it."""
+        found: Text = []
+        place = 0
+        while place < len(raw):
+            if raw[place][0] == "$":
+                value, place = self._value(raw, place)
+                found += value
+            else:
+                found.append(raw[place])
+                place += 1
+        return found
+
+    def _pieces(self, raw: Text) -> Iterator[tuple[Text, bool, bool]]:
+        """Yield parts of a word: whether they stood in quotes, and whether they are a value."""
+        place, quote = 0, ""
+        while place < len(raw):
+            sign, line = raw[place]
+            if sign == "\\" and quote != "'" and place + 1 < len(raw):
+                if raw[place + 1][0] != "\n":
+                    yield [raw[place + 1]], True, False
+                place += 2
+            elif sign in "'\"" and quote in ("", sign):
+                quote = "" if quote else sign
+                if not quote and raw[place - 1][0] == sign:
+                    yield [], True, False
+                place += 1
+            elif sign == "$" and quote != "'":
+                value, place = self._value(raw, place)
+                yield value, bool(quote), True
+            elif sign == "`" and quote != "'":
+                end = place + 1
+                while end < len(raw) and raw[end][0] != "`":
+                    end += 1
+                yield self._output(raw[place + 1 : end], line), bool(quote), True
+                place = end + 1
+            else:
+                yield [raw[place]], bool(quote), False
+                place += 1
+
+    def _output(self, _: Text, line: int) -> Text:
+        name = f"(..) in line {line}"
+        self.script.unknown[name] = "a command's output isn't known before it runs"
+        return [(sign, line) for sign in f"{HOLE}{name}{HOLE}"]
+
+    def _value(self, raw: Text, place: int) -> tuple[Text, int]:
+        """Return the value that a dollar sign asks for, and where its name ends."""
+        line = raw[place][1]
+        rest = "".join(sign for sign, _ in raw[place + 1 :])
+        if rest.startswith("(("):
+            end = _closing(rest, 0)
+            return self._arithmetic(raw[place + 3 : place + end - 1], line), place + 1 + end
+        if rest.startswith("("):
+            end = _closing(rest, 0)
+            return self._output(raw[place + 2 : place + end], line), place + 1 + end
+        if rest.startswith("{"):
+            end = _closing(rest, 0)
+            inner = raw[place + 2 : place + end]
+            return self._braced(inner, line), place + 1 + end
+        found = re.match(r"[A-Za-z_]\w*|[0-9@*#?$!]", rest)
+        if found is None:
+            return [raw[place]], place + 1
+        return self._named(found[0], line), place + 1 + found.end()
+
+    def _braced(self, inner: Text, line: int) -> Text:
+        plain = "".join(sign for sign, _ in inner)
+        found = re.match(r"([A-Za-z_]\w*|\d+)(:?[-=])", plain)
+        if found:
+            name, own = found[1], self.values.get(found[1])
+            if own:
+                return own
+            default = self._expanded(inner[found.end() :])
+            if name.isdigit():
+                self.script.arguments[name] = "".join(sign for sign, _ in default)
+            return [(sign, line) for sign, _ in default]
+        found = re.fullmatch(r"([A-Za-z_]\w*|\d+|[@*])(\[[@*]\])?", plain)
+        if found is None:
+            name = plain
+            self.script.unknown.setdefault(name, "this kind of expansion isn't read")
+            return [(sign, line) for sign in f"{HOLE}{name}{HOLE}"]
+        return self._named(found[1], line)
+
+    def _named(self, name: str, line: int) -> Text:
+        if name in self.values:
+            return self.values[name]
+        if name in self.arrays:
+            words = self.arrays[name]
+            return [sign for word in words for sign in (*word, (" ", word[-1][1]))] if words else []
+        if name in "@*":
+            return []
+        if name.isdigit():
+            why = f"argument {name} of the script isn't given"
+        else:
+            why = f"{name} has no value in the script"
+        self.script.unknown.setdefault(name, why)
+        return [(sign, line) for sign in f"{HOLE}{name}{HOLE}"]
+
+    def _arithmetic(self, raw: Text, line: int) -> Text:
+        named = re.sub(r"(?<![\w$}])([A-Za-z_]\w*)", r"$\1", "".join(sign for sign, _ in raw))
+        text = "".join(sign for sign, _ in self._expanded([(sign, line) for sign in named]))
+        value = None if HOLE in text else calculated(text.replace("/", "//"))
+        if value is None:
+            holes = text.split(HOLE)[1::2]
+            name = holes[0] if holes else f"(({text.strip()}))"
+            self.script.unknown.setdefault(name, "isn't a whole number's calculation")
+            return [(sign, line) for sign in f"{HOLE}{name}{HOLE}"]
+        return [(sign, line) for sign in str(value)]
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_LARGEST = 10**18
+
+
+def parsed(text: str) -> ast.Expression:
+    """Return an expression's syntax; what Python would warn of in it is nobody's concern."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text.strip(), mode="eval")
+
+
+def calculated(text: str) -> int | None:
+    """Return a sum, product or quotient of whole numbers; None for anything else."""
+
+    def value(node: ast.expr) -> int:
+        match node:
+            case ast.Constant(value=int() as number) if not isinstance(number, bool):
+                return number
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                return -value(inner)
+            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
+                result = _OPERATORS[type(sign)](value(left), value(right))
+                if abs(result) > _LARGEST:
+                    raise ValueError
+                return result
+        raise ValueError
+
+    try:
+        return value(parsed(text).body)
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+        return None
+
+
+def _closing(text: str, place: int) -> int:
+    """Return where the bracket at a place is closed, or the end of the text."""
+    pairs, deep = {"(": ")", "{": "}"}, 0
+    opened, closed = text[place], pairs[text[place]]
+    for end in range(place, len(text)):
+        deep += (text[end] == opened) - (text[end] == closed)
+        if deep == 0:
+            return end + 1
+    return len(text)
+
+
+def read_script(text: str) -> Script:
+    """Read a shell script's commands; nothing of it is run."""
+    return _Reader(text.replace("\r\n", "\n")).script

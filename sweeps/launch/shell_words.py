@@ -1,0 +1,164 @@
+"""A shell's text cut into statements and raw words, with the lines of their characters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+Text = list[tuple[str, int]]  # Characters with their lines
+_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
+
+
+@dataclass(slots=True)
+class Statement:
+    """A statement: its raw words, and the here-document that follows it."""
+
+    words: list[Text] = field(default_factory=list)
+    mark: str = ""  # At which its here-document ends
+    quoted: bool = False  # Whether that is taken as it stands
+    body: Text = field(default_factory=list)
+
+    @property
+    def target(self) -> str:
+        """The file into which its output goes."""
+        texts = [plain(word) for word in self.words]
+        for place, text in enumerate(texts):
+            if text.startswith(">"):
+                return text.lstrip(">") or "".join(texts[place + 1 : place + 2])
+        return ""
+
+
+def plain(word: Text) -> str:
+    """Return a word's characters."""
+    return "".join(sign for sign, _ in word)
+
+
+def lined(text: str, line: int = 1) -> Text:
+    """Return a text's characters with their lines."""
+    found: Text = []
+    for sign in text:
+        found.append((sign, line))
+        line += sign == "\n"
+    return found
+
+
+class Cutter:
+    """Cuts a text into statements, from its first to its last."""
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+        self.place = 0
+        self.statement = Statement()
+        self.word: Text = []
+        self.quote = ""  # The quotes around what is read
+        self.deep = 0  # Brackets around it
+
+    def __iter__(self) -> Iterator[Statement]:
+        """Yield the statements."""
+        while self.place < len(self.text):
+            if self._step():
+                yield self._ended()
+        self._end()
+        if self.statement.words:
+            yield self._ended()
+
+    def _sign(self, ahead: int = 0) -> str:
+        place = self.place + ahead
+        return self.text[place][0] if place < len(self.text) else ""
+
+    def _keep(self, count: int = 1) -> None:
+        self.word += self.text[self.place : self.place + count]
+        self.place += count
+
+    def _end(self) -> None:
+        """End a word."""
+        if self.word:
+            self.statement.words.append(self.word)
+        self.word = []
+
+    def _step(self) -> bool:
+        """Read on; return whether a statement ends."""
+        sign = self._sign()
+        if sign == "\\" and self.quote != "'":
+            self._escaped()
+        elif self.quote:
+            self._keep()
+            self.quote = "" if sign == self.quote else self.quote
+        elif sign in "'\"`":
+            self.quote = sign
+            self._keep()
+        elif sign == "#" and self._begins():
+            self._skip_line()
+        elif sign == "(" or (sign == "{" and self.word and self.word[-1][0] == "$"):
+            self.deep += 1
+            self._keep()
+        elif self.deep:
+            self.deep -= sign in ")}"
+            self._keep()
+        elif sign == "<" and self._sign(1) == "<":
+            self._heredoc()
+        elif sign in " \t\r":
+            self._end()
+            self.place += 1
+        elif sign in ";\n|&":
+            return self._parted(sign)
+        else:
+            self._keep()
+        return False
+
+    def _escaped(self) -> None:
+        """Keep what is escaped; a line that goes on ends a word outside of quotes."""
+        if self._sign(1) != "\n":
+            self._keep(2)
+            return
+        if not self.quote and not self.deep:
+            self._end()
+        self.place += 2
+
+    def _begins(self) -> bool:
+        """Whether a word begins here, so that a hash is a comment."""
+        return not self.word or (self.deep > 0 and self.word[-1][0] in " \t\n(")
+
+    def _skip_line(self) -> None:
+        while self.place < len(self.text) and self._sign() != "\n":
+            self.place += 1
+
+    def _heredoc(self) -> None:
+        line = self.text[self.place][1]
+        rest = "".join(sign for sign, own in self.text[self.place :][:200] if own == line)
+        found = _HEREDOC.match(rest)
+        if found is None:
+            self._keep()
+            return
+        self.statement.mark, self.statement.quoted = found[2], bool(found[1])
+        self.place += found.end()
+
+    def _parted(self, sign: str) -> bool:
+        """End a statement at one of the signs that part them."""
+        self._end()
+        if sign == ">" or (sign == "&" and self._sign(1) == ">"):
+            self.place += 1
+            return False
+        while self.place < len(self.text) and self._sign() in ";|&\n":
+            self.place += 1
+            if self.text[self.place - 1][0] == "\n":
+                break
+        if self.statement.mark and self.text[self.place - 1][0] == "\n":
+            self._document()
+        return bool(self.statement.words)
+
+    def _document(self) -> None:
+        """Take the here-document's lines."""
+        while self.place < len(self.text):
+            start = self.place
+            self._skip_line()
+            line = self.text[start : self.place]
+            self.place += 1
+            if plain(line).strip() == self.statement.mark:
+                return
+            self.statement.body += [*line, ("\n", line[0][1] if line else 0)]
+
+    def _ended(self) -> Statement:
+        done, self.statement = self.statement, Statement()
+        return done

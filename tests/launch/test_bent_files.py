@@ -1,0 +1,94 @@
+"""Bent launch files: they are read or refused with a line, and never anything else."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import InputError
+from sweeps.launch.arguments import Override
+from sweeps.launch.read import read_launch
+from sweeps.launch.setting import Reading
+
+DATA = Path(__file__).parents[1] / "data" / "launch"
+FILES = [
+    "megatron-llama-70b/train.sh",
+    "megatron-mla-moe/run.slurm",
+    "hf-deepspeed/run.sh",
+    "hf-deepspeed/ds_z3_offload.json",
+    "titan-toml/llama3_8b.toml",
+    "titan-recipe/my_runs.py",
+    "bridge-yaml/overrides.yaml",
+    "maxtext-yml/llama3_70b.yml",
+]
+GIVEN = {"world_size": Override("--gpus", "64")}
+JUNK = ["$", "${", "$((", "`", "'", '"', "\\", "\x00", "(", ")", "[", "]", "{", "}", "#", "&&",
+        "<<EOF", "\n", "=", "==", "-1", "0", "1e999", "nan", "None", "true", "é", ": ", "- ", "&a",
+        "*a", "!!python/object/apply:os.system [ls]", "* 99999999999", "9" * 400, "--", "@",
+        "[0]*999999999", "..", "\t", "if", "for x in y; do", "done", "lambda: 0"]  # fmt: skip
+
+
+def bent(text: str, draw: random.Random) -> str:
+    """Return a text with a few places cut, doubled, exchanged or overwritten."""
+    for _ in range(draw.randint(1, 4)):
+        lines = text.split("\n")
+        kind, place = draw.randrange(5), draw.randrange(len(lines))
+        at = draw.randrange(len(text) + 1)
+        if kind == 0:
+            del lines[place]
+            text = "\n".join(lines)
+        elif kind == 1:
+            lines.insert(place, draw.choice(lines))
+            text = "\n".join(lines)
+        elif kind == 2:
+            text = text[:at] + draw.choice(JUNK) + text[at:]
+        elif kind == 3:
+            text = text[:at] + text[at + draw.randint(1, 20) :]
+        else:
+            words = text.split(" ")
+            words[draw.randrange(len(words))] = draw.choice(JUNK)
+            text = " ".join(words)
+    return text
+
+
+def read_or_refused(path: Path) -> None:
+    functions = ["", ":llama3_70b_fsdp32_tp8", ":llama3_70b_cp4"] if path.suffix == ".py" else [""]
+    for function in functions:
+        reading, faults = tried(f"{path}{function}")
+        if reading is None:
+            assert faults
+            assert all(line.strip() and "\n" not in line for line in faults)
+        else:
+            assert set(reading.origins) >= set(reading.given)
+            assert [*reading.lines()]
+
+
+def tried(path: str) -> tuple[Reading | None, list[str]]:
+    try:
+        return read_launch(path, GIVEN), []
+    except InputError as error:
+        return None, [*error.faults]
+
+
+def bend(name: str, seeds: range, folder: Path) -> None:
+    whole = DATA / name
+    text = whole.read_text()
+    for beside in whole.parent.iterdir():
+        (folder / beside.name).write_bytes(beside.read_bytes())
+    path = folder / whole.name
+    for seed in seeds:
+        path.write_text(bent(text, random.Random(seed)))
+        read_or_refused(path)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_bent(name: str, tmp_path: Path) -> None:
+    bend(name, range(20), tmp_path)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", FILES)
+def test_bent_a_thousand_times(name: str, tmp_path: Path) -> None:
+    bend(name, range(20, 1000), tmp_path)

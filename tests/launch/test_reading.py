@@ -1,0 +1,480 @@
+"""Launch files as planners have them: what is read, and that it is the same question as typed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import sweeps as package
+from sweeps.errors import InputError
+from sweeps.launch.arguments import Override
+from sweeps.launch.read import read_launch
+from sweeps.launch.setting import Reading
+from tests.cli_runner import Runner
+
+DATA = Path(__file__).parents[1] / "data" / "launch"
+
+
+def read(name: str, **given: str) -> Reading:
+    overrides = {key: Override(f"--{key}", value) for key, value in given.items()}
+    return read_launch(str(DATA / name), overrides)
+
+
+@pytest.fixture
+def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
+    return Runner(capsys)
+
+
+LLAMA = {
+    "layers": 80,
+    "hidden_size": 8192,
+    "ffn_size": 28672,
+    "heads": 64,
+    "kv_heads": 8,
+    "head_size": 128,
+    "sequence_length": 8192,
+    "gated_mlp": 1,
+    "layer_norm": 0,
+    "linear_bias": 0,
+    "tied_embeddings": 0,
+    "dropout": 0,
+    "learned_positions": 0,
+    "tp": 8,
+    "pp": 4,
+    "cp": 1,
+    "virtual_pipeline_size": 4,
+    "schedule": "interleaved",
+    "sequence_parallel": 1,
+    "zero_stage": 1,
+    "micro_batch_size": 1,
+    "global_batch_size": 256,
+    "training_tokens": 1_048_576_000_000,
+    "precision": "bf16",
+    "vocabulary_size": 129024,
+    "world_size": 128,
+    "gpus_per_node": 8,
+    "recompute": "none",
+    "framework": "megatron-lm+fp32_gradients",
+}
+LATENT = {
+    "layers": 27,
+    "hidden_size": 2048,
+    "ffn_size": 10944,
+    "heads": 16,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 0,
+    "qk_nope_head_size": 128,
+    "qk_rope_head_size": 64,
+    "v_head_size": 128,
+    "experts": 64,
+    "experts_per_token": 6,
+    "expert_ffn_size": 1408,
+    "shared_ffn_size": 2816,
+    "dense_layers": 1,
+    "dispatcher": "all_to_all",
+    "sequence_length": 4096,
+    "micro_batch_size": 2,
+    "global_batch_size": 512,
+    "training_tokens": 200_000_000_000,
+    "tp": 1,
+    "pp": 1,
+    "ep": 8,
+    "etp": 1,
+    "zero_stage": 1,
+    "recompute": "full",
+    "precision": "fp8_delayed",
+    "vocabulary_size": 102400,
+    "world_size": 32,
+    "gpus_per_node": 8,
+    "sequence_parallel": 0,
+    "framework": "megatron-lm+serial_dp+bf16_moments",
+}
+TITAN = {
+    "model": "llama3-8b",
+    "micro_batch_size": 2,
+    "sequence_length": 8192,
+    "tp": 2,
+    "pp": 1,
+    "cp": 1,
+    "hsdp_shard_size": 8,
+    "zero_stage": 3,
+    "recompute": "per_op",
+    "precision": "fp8_current",
+    "training_tokens": 524_288_000,
+    "global_batch_size": 64,
+    "sequence_parallel": 1,
+    "gathered_bytes": 1,
+    "framework": "torchtitan+async_tp",
+}
+ZERO = {
+    "model": "Qwen/Qwen2.5-32B",
+    "sequence_length": 4096,
+    "micro_batch_size": 2,
+    "global_batch_size": 128,
+    "recompute": "full",
+    "precision": "bf16",
+    "recipe": "mixed_adam",
+    "attention_kernel": "flash_2",
+    "zero_stage": 3,
+    "optimizer_offload": 1,
+    "world_size": 16,
+    "gpus_per_node": 8,
+    "logit_bytes": 0,
+    "framework": "deepspeed",
+    "tp": 1,
+}
+BRIDGE = {
+    "layers": 48,
+    "hidden_size": 2048,
+    "heads": 32,
+    "kv_heads": 4,
+    "head_size": 128,
+    "qk_norms": 1,
+    "gated_mlp": 1,
+    "layer_norm": 0,
+    "linear_bias": 0,
+    "tied_embeddings": 0,
+    "experts": 128,
+    "experts_per_token": 8,
+    "expert_ffn_size": 768,
+    "vocabulary_size": 151936,
+    "dispatcher": "deduplicated",
+    "expert_load_imbalance": 1,
+    "attention_kernel": "cudnn",
+    "recompute": "selective",
+    "recompute_moe_act": 1,
+    "recompute_layernorm": 1,
+    "recompute_core_attn": 0,
+    "dropout": 0,
+    "sequence_length": 4096,
+    "micro_batch_size": 4,
+    "global_batch_size": 1024,
+    "tp": 1,
+    "pp": 1,
+    "cp": 1,
+    "ep": 8,
+    "etp": 1,
+    "zero_stage": 1,
+    "precision": "fp8_current",
+    "sequence_parallel": 0,
+    "framework": "megatron-lm+bf16_moments+fp8_parameters+fused_loss+graphs_attention"
+    "+graphs_router",
+}
+MAXTEXT = {
+    "model": "llama3-70b",
+    "hardware": "tpu-v5p",
+    "world_size": 256,
+    "hsdp_shard_size": 128,
+    "zero_stage": 3,
+    "tp": 1,
+    "micro_batch_size": 2,
+    "global_batch_size": 512,
+    "sequence_length": 8192,
+    "training_tokens": 419_430_400,
+    "loss_chunks": 4,
+    "recompute": "full",
+    "attention_kernel": "flash_2",
+    "precision": "bf16",
+    "framework": "maxtext",
+}
+RECIPE = {
+    "model": "llama3-70b",
+    "micro_batch_size": 2,
+    "sequence_length": 8192,
+    "tp": 8,
+    "zero_stage": 3,
+    "recompute": "full",
+    "loss_chunks": 8,
+    "world_size": 256,
+    "global_batch_size": 64,
+    "sequence_parallel": 1,
+    "cp": 1,
+    "framework": "torchtitan",
+}
+READ = [
+    ("megatron-llama-70b/train.sh", {}, LLAMA),
+    ("megatron-mla-moe/run.slurm", {}, LATENT),
+    ("titan-toml/llama3_8b.toml", {"world_size": "64"}, TITAN),
+    ("hf-deepspeed/run.sh", {}, ZERO),
+    ("bridge-yaml/overrides.yaml", {"world_size": "16"}, BRIDGE),
+    ("maxtext-yml/llama3_70b.yml", {}, MAXTEXT),
+    ("titan-recipe/my_runs.py:llama3_70b_fsdp32_tp8", {}, RECIPE),
+    (
+        "titan-recipe/my_runs.py:llama3_70b_cp4",
+        {},
+        {**RECIPE, "cp": 4, "context_parallel": "all_gather", "global_batch_size": 16},
+    ),
+    (
+        "titan-recipe/my_runs.py:llama3_70b_selective_eager",
+        {"world_size": "256"},
+        {"recompute": "per_op", "framework": "torchtitan+eager", "micro_batch_size": 1},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "expected"), READ, ids=[row[0] for row in READ])
+def test_what_is_read(name: str, given: dict[str, str], expected: dict[str, object]) -> None:
+    reading = read(name, **given)
+    assert {key: reading.given.get(key) for key in expected} == expected
+    assert reading.asks == []
+
+
+SHAPES = (
+    "--layers 80 --hidden-size 8192 --heads 64 --kv-heads 8 --ffn-size 28672 "
+    "--vocab-size 129024 --gated-mlp on --tied-embeddings off"
+)
+SAME = [
+    (
+        "megatron-llama-70b/train.sh --hardware dgx-h100",
+        f"{SHAPES} --hardware dgx-h100 --gpus 128 --tp 8 --pp 4 --vpp 4 --schedule interleaved "
+        "--micro-batch-size 1 --global-batch-size 256 --seq-len 8192 --zero-stage 1 "
+        "--sequence-parallel on --framework megatron-lm+fp32_gradients --precision bf16 "
+        "--recompute none --dropout off",
+    ),
+    (
+        "megatron-mla-moe/run.slurm --hardware dgx-h100",
+        "--model deepseek-v2-lite --hardware dgx-h100 --gpus 32 --ep 8 --etp 1 "
+        "--micro-batch-size 2 --global-batch-size 512 --seq-len 4096 --zero-stage 1 "
+        "--framework megatron-lm+serial_dp+bf16_moments --precision fp8_delayed --recompute full",
+    ),
+    (
+        "titan-toml/llama3_8b.toml --gpus 64 --hardware dgx-h100",
+        "--model llama3-8b --hardware dgx-h100 --gpus 64 --tp 2 --hsdp-shard-size 8 "
+        "--micro-batch-size 2 --global-batch-size 64 --seq-len 8192 --zero-stage 3 "
+        "--sequence-parallel on --framework torchtitan+async_tp --precision fp8_current "
+        "--recompute per_op --gathered-bytes 1",
+    ),
+    (
+        "bridge-yaml/overrides.yaml --gpus 16 --hardware dgx-b200",
+        "--model qwen3-30b-a3b --hardware dgx-b200 --gpus 16 --ep 8 --etp 1 --micro-batch-size 4 "
+        "--global-batch-size 1024 --seq-len 4096 --zero-stage 1 --framework megatron-lm+fused_loss"
+        "+graphs_attention+graphs_router+bf16_moments+fp8_parameters --precision fp8_current "
+        "--dispatcher deduplicated --attention-kernel cudnn --recompute selective "
+        "--recompute-core-attn 0 --recompute-moe-act 1 --recompute-layernorm 1",
+    ),
+    (
+        "maxtext-yml/llama3_70b.yml",
+        "--model llama3-70b --hardware tpu-v5p --gpus 256 --hsdp-shard-size 128 "
+        "--micro-batch-size 2 --global-batch-size 512 --seq-len 8192 --zero-stage 3 "
+        "--framework maxtext --precision bf16 --recompute full --loss-chunks 4",
+    ),
+    (
+        "titan-recipe/my_runs.py:llama3_70b_fsdp32_tp8 --hardware dgx-h100",
+        "--model llama3-70b --hardware dgx-h100 --gpus 256 --tp 8 --micro-batch-size 2 "
+        "--global-batch-size 64 --seq-len 8192 --zero-stage 3 --sequence-parallel on "
+        "--framework torchtitan --precision bf16 --recompute full --loss-chunks 8",
+    ),
+]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("name", "typed"), SAME, ids=[row[0].split()[0] for row in SAME])
+def test_a_file_is_the_same_question_as_its_options(sweeps: Runner, name: str, typed: str) -> None:
+    (read,) = sweeps(f"analysis --from {DATA}/{name} --json", fine=False).records
+    (same,) = sweeps(f"analysis {typed} --json").records
+    for key in ("step_time_s", "per_gpu_memory_bytes"):
+        assert read[key] == pytest.approx(same[key], rel=1e-12), key
+
+
+def test_what_became_of_every_setting() -> None:
+    reading = read("megatron-llama-70b/train.sh")
+    assert reading.unknown == ["--cluster-tag"]
+    assert {"--lr", "--min-lr", "--data-path", "--save", "--rotary-base"} <= {*reading.no_cost}
+    assert "--num-layers" in reading.read
+    assert reading.origins["tp"] == "train.sh, line 43: --tensor-model-parallel-size"
+    first, assumed = list(reading.lines())[:2]
+    assert first.startswith("train.sh (Megatron-LM arguments): read ")
+    assert "1 not understood: --cluster-tag" in first
+    assert "gradients in 4 bytes" in assumed
+
+
+def test_defaults_are_the_framework_s_not_ours(tmp_path: Path) -> None:
+    script = tmp_path / "bare.sh"
+    script.write_text(
+        "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 "
+        "--num-attention-heads 32 --seq-length 2048 --max-position-embeddings 2048 "
+        "--micro-batch-size 4 --vocab-size 50257 --tensor-model-parallel-size 2\n"
+    )
+    given = read_launch(str(script)).given
+    expected = {
+        "zero_stage": 0,
+        "sequence_parallel": 0,
+        "dropout": 1,
+        "linear_bias": 1,
+        "layer_norm": 1,
+        "tied_embeddings": 1,
+        "learned_positions": 2048,
+        "kv_heads": 32,
+        "ffn_size": 16384,
+        "gated_mlp": 0,
+        "precision": "fp32",
+        "global_batch_size": 16,
+        "recompute": "none",
+        "framework": "megatron-lm+serial_tp+serial_dp",
+        "vocabulary_size": 50432,
+    }
+    assert {name: given.get(name) for name in expected} == expected
+
+
+# What can't be read is refused with its line, all at once.
+
+REFUSED = [
+    (
+        "broken-megatron/train.sh",
+        {},
+        [
+            "train.sh, line 5, and train.sh, line 7: --micro-batch-size is given twice, 2 and 4; "
+            "remove one",
+            "train.sh, line 4: --pipeline-model-parallel-size $PP: PP has no value in the script; "
+            "set PP=.. before, or give --pp",
+            "train.sh, line 6: --seq-length 4k: a whole number is expected, such as 4096",
+            "train.sh, line 4: --tensor-model-parallel-size 3: doesn't divide 32 heads",
+            "train.sh, line 6: --bf16: stands beside --fp16; one of both",
+            "train.sh, line 7: --batch-size: no longer valid in Megatron-LM; --micro-batch-size",
+        ],
+    ),
+    (
+        "broken-deepspeed/ds.json",
+        {},
+        [
+            "ds.json, line 2: comments aren't JSON",
+            "ds.json, line 15: a comma before } isn't JSON",
+        ],
+    ),
+    (
+        "titan-recipe/my_runs.py",
+        {},
+        [
+            "my_runs.py: which function? llama3_70b_fsdp32_tp8, llama3_70b_selective_eager, "
+            "llama3_70b_cp4: my_runs.py:llama3_70b_fsdp32_tp8"
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "lines"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_refused(name: str, given: dict[str, str], lines: list[str]) -> None:
+    with pytest.raises(InputError) as error:
+        read(name, **given)
+    assert list(error.value.faults) == lines
+
+
+def test_a_file_that_contradicts_itself(tmp_path: Path) -> None:
+    text = (DATA / "broken-deepspeed" / "ds.json").read_text()
+    mended = tmp_path / "ds.json"
+    mended.write_text(text.replace("  // copied from a page\n", "").replace("},\n}", "}\n}"))
+    with pytest.raises(InputError) as error:
+        read_launch(str(mended), {"world_size": Override("--gpus", "8")})
+    faults = [line.partition(": ")[2] for line in error.value.faults]
+    assert faults == [
+        "train_batch_size 256: isn't 4 * 4 * 8 = 128 (micro-batch, accumulation, data-parallel "
+        "ranks)",
+        "zero_optimization.offload_param.device: needs stage 3; here it is 2",
+        "fp16.enabled: stands beside bf16.enabled; one of both",
+    ]
+
+
+ASKED = [
+    (
+        "titan-toml/llama3_8b.toml",
+        "llama3_8b.toml: doesn't say on how many GPUs it runs; give --gpus",
+    ),
+    (
+        "bridge-yaml/overrides.yaml",
+        "overrides.yaml: doesn't say on how many GPUs it runs; give --gpus",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "line"), ASKED)
+def test_what_a_file_leaves_open_is_asked_for(sweeps: Runner, name: str, line: str) -> None:
+    done = sweeps(f"analysis --from {DATA / name}", fine=False)
+    assert done.code == 2
+    assert done.err == f"sweeps: {line}\n"
+
+
+# The command line rules over the file.
+
+
+def test_the_command_line_rules_and_says_so() -> None:
+    reading = read("titan-toml/llama3_8b.toml", world_size="64", tp="4")
+    assert reading.given["hsdp_shard_size"] == 4
+    assert "tp" not in reading.given
+    assert (
+        "--tp 4 rules over parallelism.tensor_parallel_degree 2 (llama3_8b.toml, line 28)"
+        in reading.notes
+    )
+
+
+def test_a_fault_names_the_line_of_the_file(sweeps: Runner, tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    text = (DATA / "megatron-llama-70b" / "train.sh").read_text()
+    script.write_text(text.replace("NNODES=${SLURM_NNODES:-16}", "NNODES=3"))
+    done = sweeps(f"analysis --from {script}", fine=False)
+    assert done.code == 2
+    assert "Traceback" not in done.err
+    assert "train.sh" in done.err
+
+
+def test_a_zero_configuration_in_the_script_itself(tmp_path: Path) -> None:
+    folder = DATA / "hf-deepspeed"
+    script = (folder / "run.sh").read_text()
+    config = (folder / "ds_z3_offload.json").read_text()
+    whole = tmp_path / "whole.sh"
+    whole.write_text(
+        script.replace(
+            "deepspeed --hostfile", f"cat > zero.json <<EOF\n{config}\nEOF\ndeepspeed --hostfile"
+        ).replace("ds_z3_offload.json", "zero.json")
+    )
+    beside = read("hf-deepspeed/run.sh")
+    assert read_launch(str(whole)).given == beside.given
+
+
+def test_a_folder_is_no_launch_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a folder; name the launch file in it"):
+        read_launch(str(tmp_path))
+
+
+def test_nothing_in_a_script_is_run(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    shutil.copy(DATA / "megatron-llama-70b" / "train.sh", script)
+    marker = tmp_path / "ran"
+    text = script.read_text()
+    script.write_text(f"touch {marker}\nX=$(touch {marker})\n`touch {marker}`\n{text}")
+    assert read_launch(str(script)).given == read("megatron-llama-70b/train.sh").given
+    assert not marker.exists()
+
+
+# Commands and Python.
+
+
+def test_python_reads_a_file() -> None:
+    reading = package.read(str(DATA / "megatron-llama-70b" / "train.sh"))
+    found = package.sweep(["step_time", "parameters"], hardware="dgx-h100", **reading.given)
+    assert float(found.parameters) == 70_566_289_408
+    assert float(found.step_time) > 1.0
+
+
+@pytest.mark.thorough
+def test_plan_searches_around_a_file(sweeps: Runner) -> None:
+    line = f"plan --from {DATA}/megatron-llama-70b/train.sh --hardware dgx-h100"
+    text = " ".join(sweeps(line).out.split())
+    assert "train.sh: its own plan, tp 8, pp 4, dp 4; interleaved, 4 chunks" in text
+    assert "to change in train.sh: --micro-batch-size" in text
+    (own,) = sweeps(line.replace("plan", "analysis", 1) + " --json", fine=False).records
+    assert f"takes {own['step_time_s']:.1f} s" in text
+
+
+@pytest.mark.thorough
+def test_buy_takes_the_model_of_a_file(sweeps: Runner) -> None:
+    line = f"buy --from {DATA}/titan-toml/llama3_8b.toml --tokens 1T --days 30"
+    assert "llama3-8b" in sweeps(line).out
+
+
+@pytest.mark.thorough
+def test_a_page_of_a_file(sweeps: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sweeps(f"page --from {DATA}/titan-recipe/my_runs.py:llama3_70b_fsdp32_tp8 --output a.html")
+    assert "llama3-70b" in Path("a.html").read_text()
