@@ -33,20 +33,31 @@ DEEPSEEK_V3 = "deepseekv3"
 
 # Parameters of a layer and of the whole model, and how many of them one token meets.
 
-NORMS = ("two norms a layer",)
 MTP = ("MTP layers are not counted: see mtp_parameters",)
 
 
 @formula(
     source=VASWANI, where="section 3.1", assumes=("a layer norm has a bias, an RMS norm has none",)
 )
-def norm_parameters(layer_norm, hidden_size):
+def norm_parameters(layer_norm, hidden_size, unscaled_norms):
     """Parameters of one norm over the hidden size."""
-    return (1.0 + layer_norm) * hidden_size
+    return (1.0 + layer_norm - unscaled_norms) * hidden_size
 
 
-def _layer(attention, mlp, norm):
-    return attention + mlp + 2.0 * norm
+@formula(source=VASWANI, where="section 3.1", assumes=("a layer without an MLP lacks its norm",))
+def layer_norm_parameters(layer_norms, bare_layers, layers, norm_parameters, layer_numbers):
+    """Norm and further parameters per layer, mean."""
+    return (layer_norms - bare_layers / layers) * norm_parameters + layer_numbers
+
+
+@formula(source=NARAYANAN, where="section 3.1")
+def mlp_fraction(bare_layers, dense_mlp_layers):
+    """Fraction of dense layers with an MLP."""
+    return xp.maximum(1.0 - bare_layers / xp.maximum(dense_mlp_layers, 1.0), 0.0)
+
+
+def _layer(attention, mlp, norms):
+    return attention + mlp + norms
 
 
 for _name, _mlp, _words in (
@@ -56,8 +67,8 @@ for _name, _mlp, _words in (
 ):
     declare(
         f"{_name}_parameters",
-        ("mixer_parameters", f"{_mlp}_parameters", "norm_parameters"), _layer,
-        _words, source=VASWANI, where="section 3.1", assumes=NORMS,
+        ("mixer_parameters", f"{_mlp}_parameters", "layer_norm_parameters"), _layer,
+        _words, source=VASWANI, where="section 3.1",
     )  # fmt: skip
 
 
@@ -66,10 +77,10 @@ product(
 )
 
 
-@formula(assumes=("the output layer has no bias",), source=VASWANI, where="section 3.4")
-def output_parameters(tied_embeddings, vocabulary_size, hidden_size):
-    """LM head parameters not shared with the embedding: none if tied."""
-    return (1.0 - tied_embeddings) * vocabulary_size * hidden_size
+@formula(source=VASWANI, where="section 3.4")
+def output_parameters(tied_embeddings, vocabulary_size, hidden_size, lm_head_bias):
+    """LM head parameters not shared with the embedding: a bias alone if tied."""
+    return (1.0 - tied_embeddings) * vocabulary_size * hidden_size + lm_head_bias * vocabulary_size
 
 
 product(
@@ -77,13 +88,13 @@ product(
 )
 
 
-total(
-    "non_layer_parameters",
-    ("embedding_parameters", "position_parameters", "norm_parameters", "output_parameters"),
-    assumes=("one norm after the last layer",),
-    source=VASWANI,
-    where="section 3.4",
-)
+@formula(source=VASWANI, where="section 3.4", assumes=("one norm after the last layer",))
+def non_layer_parameters(
+    embedding_parameters, position_parameters, norm_parameters, embedding_norm, output_parameters
+):
+    """Parameters outside the layers."""
+    tables = embedding_parameters + position_parameters
+    return tables + (1.0 + embedding_norm) * norm_parameters + output_parameters
 
 
 @formula(
@@ -158,10 +169,13 @@ def active_moe_parameters(
         "after the first dense layers, the last of every moe_layer_frequency layers has experts",
     ),
 )
-def moe_layers(layers, dense_layers, moe_layer_frequency, experts, separate_moe_layers):
+def moe_layers(
+    layers, dense_layers, moe_layer_frequency, experts, separate_moe_layers, routed_layers
+):
     """MoE layers."""
     routed = xp.floor(xp.maximum(layers - dense_layers, 0.0) / moe_layer_frequency)
-    routed = xp.where(separate_moe_layers > 0.0, separate_moe_layers, routed)
+    stated = xp.maximum(separate_moe_layers, routed_layers)
+    routed = xp.where(stated > 0.0, stated, routed)
     return xp.where(experts > 0.0, xp.minimum(routed, layers), 0.0)
 
 

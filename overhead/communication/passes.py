@@ -403,7 +403,7 @@ def gathered_balance(zero_stage, trained_balance, stage_parameter_balance):
 @formula(**LAYER)
 def mean_layer_parameters(
     mixer_rank_parameters,
-    norm_parameters,
+    layer_norm_parameters,
     stage_mlp_layers,
     mlp_rank_parameters,
     stage_moe_layers,
@@ -412,7 +412,7 @@ def mean_layer_parameters(
 ):
     """Dense parameters per layer and rank, stage mean."""
     mlp = stage_mlp_layers * mlp_rank_parameters + stage_moe_layers * shared_rank_parameters
-    both = mixer_rank_parameters + 2.0 * norm_parameters
+    both = mixer_rank_parameters + layer_norm_parameters
     return xp.asarray(both + mlp / xp.maximum(stage_layers, 1.0))
 
 

@@ -163,14 +163,16 @@ def stage_moe_layers(
     moe_layers,
     experts,
     separate_moe_layers,
+    routed_layers,
     layers,
 ):
     """MoE layers of the stage."""
     after = xp.maximum(stage_layers - stage_added_layers - stage_leading_layers, 0.0)
     routed = xp.where(moe_layer_frequency > 1.0, xp.ceil(after / moe_layer_frequency), after)
     # A whole number of them isn't made one more by rounding.
-    even = xp.ceil(after * separate_moe_layers / xp.maximum(layers, 1.0) - 1e-9)
-    routed = xp.where(separate_moe_layers > 0.0, even, routed)
+    stated = xp.maximum(separate_moe_layers, routed_layers)
+    even = xp.ceil(after * stated / xp.maximum(layers, 1.0) - 1e-9)
+    routed = xp.where(stated > 0.0, even, routed)
     further = xp.where(moe_layers > 0.0, stage_added_layers, 0.0)
     return xp.where(experts > 0.0, xp.minimum(routed, moe_layers) + further, 0.0)
 

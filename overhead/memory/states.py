@@ -214,7 +214,7 @@ def reduce_every_micro_batch(unsharded_gradient_fraction, pp, unsharded_in_pipel
 @formula(**FSDP)
 def layer_rank_parameters(
     mixer_rank_parameters,
-    norm_parameters,
+    layer_norm_parameters,
     stage_mlp_layers,
     mlp_rank_parameters,
     stage_moe_layers,
@@ -223,7 +223,7 @@ def layer_rank_parameters(
     """Dense parameters of the largest layer of the stage per rank."""
     dense = xp.where(stage_mlp_layers > 0.0, mlp_rank_parameters, 0.0)
     shared = xp.where(stage_moe_layers > 0.0, shared_rank_parameters, 0.0)
-    return mixer_rank_parameters + 2.0 * norm_parameters + xp.maximum(dense, shared)
+    return mixer_rank_parameters + layer_norm_parameters + xp.maximum(dense, shared)
 
 
 @formula(**FSDP)
@@ -408,10 +408,17 @@ def padded_vocabulary_size(vocabulary_size, vocabulary_multiple, tp):
 
 @formula(assumes=("learned positions are whole on each rank",), **TENSOR)
 def embedding_rank_parameters(
-    holds_embedding, padded_vocabulary_size, hidden_size, tp, position_parameters
+    holds_embedding,
+    padded_vocabulary_size,
+    hidden_size,
+    tp,
+    position_parameters,
+    embedding_norm,
+    norm_parameters,
 ):
     """Parameters of embedding and positions on one rank; none but where they are held."""
-    return holds_embedding * (padded_vocabulary_size * hidden_size / tp + position_parameters)
+    whole = position_parameters + embedding_norm * norm_parameters
+    return holds_embedding * (padded_vocabulary_size * hidden_size / tp + whole)
 
 
 @formula(assumes=("a tied table that two stages need is held by both",), **TENSOR)
@@ -423,10 +430,13 @@ def output_rank_parameters(
     padded_vocabulary_size,
     hidden_size,
     tp,
+    lm_head_bias,
 ):
     """Final norm and LM head parameters per rank; 0 on other stages."""
     table = padded_vocabulary_size * hidden_size / tp
-    return holds_output * (norm_parameters + (1.0 - tied_embeddings * holds_embedding) * table)
+    bias = lm_head_bias * padded_vocabulary_size / tp
+    own = (1.0 - tied_embeddings * holds_embedding) * table + bias
+    return holds_output * (norm_parameters + own)
 
 
 @formula(
@@ -444,7 +454,7 @@ def stage_parameters(
     weight_copies,
     stage_layers,
     mixer_rank_parameters,
-    norm_parameters,
+    layer_norm_parameters,
     stage_mtp_layers,
     mtp_rank_parameters,
     stage_mlp_layers,
@@ -455,7 +465,7 @@ def stage_parameters(
     output_rank_parameters,
 ):
     """Dense parameters per rank."""
-    every = stage_layers * (mixer_rank_parameters + 2.0 * norm_parameters)
+    every = stage_layers * (mixer_rank_parameters + layer_norm_parameters)
     mlp = stage_mlp_layers * mlp_rank_parameters + stage_moe_layers * shared_rank_parameters
     further = stage_mtp_layers * mtp_rank_parameters
     return (

@@ -27,27 +27,33 @@ from overhead.model.layer import (
 from overhead.quantity import Array
 
 
-def mlp(hidden_size, gated_mlp, ffn_size, linear_bias):
-    """A dense layer's MLP; one of no width has nothing."""
-    down = Linear(ffn_size, hidden_size, ROWS, xp.where(ffn_size > 0.0, linear_bias, 0.0))
-    return Part((Linear(hidden_size, (1.0 + gated_mlp) * ffn_size, bias=linear_bias), down))
+def mlp(hidden_size, gated_mlp, ffn_size, linear_bias, mlp_bias, mlp_fraction):
+    """A dense layer's MLP, in the mean of such layers; one of no width has nothing."""
+    bias, width = xp.maximum(linear_bias, mlp_bias), mlp_fraction * ffn_size
+    down = Linear(width, hidden_size, ROWS, xp.where(ffn_size > 0.0, mlp_fraction * bias, 0.0))
+    return Part((Linear(hidden_size, (1.0 + gated_mlp) * width, bias=bias), down))
 
 
-def shared_experts(hidden_size, gated_mlp, shared_ffn_size, linear_bias):
+def shared_experts(hidden_size, gated_mlp, shared_ffn_size, linear_bias, mlp_bias):
     """A layer's shared experts, which are one MLP of their widths together."""
-    return mlp(hidden_size, gated_mlp, shared_ffn_size, linear_bias)
+    return mlp(hidden_size, gated_mlp, shared_ffn_size, linear_bias, mlp_bias, 1.0)
 
 
-def expert(expert_hidden_size, gated_mlp, expert_ffn_size, linear_bias):
+def expert(expert_hidden_size, gated_mlp, expert_ffn_size, linear_bias, mlp_bias):
     """One routed expert."""
-    return mlp(expert_hidden_size, gated_mlp, expert_ffn_size, linear_bias)
+    return mlp(expert_hidden_size, gated_mlp, expert_ffn_size, linear_bias, mlp_bias, 1.0)
 
 
-def router(hidden_size, router_width, experts, router_bias):
-    """Scores of the experts, with a bias each that balances their load, and latent projections."""
-    return Part(
-        (Linear(hidden_size, router_width, WHOLE, adapted=False),), (router_bias * experts,)
+def router(hidden_size, router_width, experts, router_bias, shared_expert_gate):
+    """Scores of the experts, with a bias each that balances their load, and latent projections.
+
+    Shared experts may have a gate, which is one score more.
+    """
+    linears = (
+        Linear(hidden_size, router_width, WHOLE, adapted=False),
+        Linear(hidden_size, shared_expert_gate, WHOLE, adapted=False),
     )
+    return Part(linears, (router_bias * experts,))
 
 
 # What each keeps for its backward.
@@ -62,12 +68,14 @@ def mlp_kept(
     dropout,
     mask_bytes,
     residual_streams,
+    layer_norms,
+    mlp_fraction,
 ):
     """A dense layer's MLP: its input, and both sides of its activation function."""
     return (
         *residual(hidden_size, activation_bytes, kept_layer_input_bytes, dropout, mask_bytes,
-                  residual_streams),
-        *_inside(ffn_size, gated_mlp, activation_bytes, kept_layer_input_bytes,
+                  residual_streams, layer_norms),
+        *_inside(mlp_fraction * ffn_size, gated_mlp, activation_bytes, kept_layer_input_bytes,
                  ("recompute_mlp",), ("recompute_mlp",)),
     )  # fmt: skip
 
@@ -103,6 +111,7 @@ def moe_kept(
     dropout,
     mask_bytes,
     residual_streams,
+    layer_norms,
 ):
     """A mixture of experts: of the router, shared experts, and the rows of routed ones.
 
@@ -114,7 +123,7 @@ def moe_kept(
     ends = rows * etp * expert_hidden_size
     return (
         *residual(hidden_size, activation_bytes, kept_moe_input_bytes, dropout, mask_bytes,
-                  residual_streams),
+                  residual_streams, layer_norms),
         Kept(2.0 * experts, single_bytes, again=moe),
         Kept(expert_latent_size, activation_bytes, again=moe),
         *_inside(shared_ffn_size, gated_mlp, activation_bytes, kept_layer_input_bytes, both, both),

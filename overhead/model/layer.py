@@ -106,15 +106,18 @@ def residual(
     dropout: Array,
     mask_bytes: Array,
     residual_streams: Array,
+    layer_norms: Array,
 ) -> tuple[Kept, ...]:
     """What surrounds a mixer or feed-forward: its norm's input and output, and dropout's mask.
 
-    Several residuals are kept before it, and what it gives.
+    Several residuals are kept before it, and what it gives.  Both share the one norm of a layer
+    that has no second; what a further norm gives joins the residual.
     """
     mixed = xp.where(residual_streams > 1.0, residual_streams + 1.0, 0.0)
+    norms = layer_norms / 2.0
     return (
-        Kept(hidden_size, activation_bytes),
-        Kept(hidden_size, input_bytes, again=("recompute_layernorm",)),
+        Kept(norms * hidden_size, activation_bytes),
+        Kept(xp.minimum(norms, 1.0) * hidden_size, input_bytes, again=("recompute_layernorm",)),
         Kept(hidden_size, dropout * mask_bytes),
         Kept(mixed * hidden_size, activation_bytes),
     )

@@ -48,13 +48,19 @@ VASWANI, DEEPSEEK_V2, DSV4 = "vaswani2017", "deepseekv2", "deepseekv4"
 DSA = "megatron/core/transformer/experimental_attention_variant/dsa.py"
 
 
-def _output(context, hidden_size, rank, groups, linear_bias):
+def _output(context, hidden_size, rank, groups, linear_bias, attention_output_bias):
     """From the context back to hidden: one GEMM, or groups of heads through a rank's vectors."""
-    between = rank * groups
+    between, bias = rank * groups, xp.maximum(linear_bias, attention_output_bias)
     return (
         Linear(context, between, ROWS, groups=xp.maximum(groups, 1.0)),
-        Linear(xp.where(rank > 0.0, between, context), hidden_size, ROWS, linear_bias),
+        Linear(xp.where(rank > 0.0, between, context), hidden_size, ROWS, bias),
     )
+
+
+def _query_key_norms(qk_norms, wide_qk_norms, qk_norm_biases, heads, kv_heads, head_size):
+    """Norms of queries and of keys: over one head, or over all together."""
+    normed = xp.where(wide_qk_norms > 0.0, heads + kv_heads, 2.0)
+    return (1.0 + qk_norm_biases) * normed * qk_norms * head_size
 
 
 def grouped_query(
@@ -68,7 +74,10 @@ def grouped_query(
     output_groups,
     linear_bias,
     qkv_biases,
+    attention_output_bias,
     qk_norms,
+    wide_qk_norms,
+    qk_norm_biases,
     attention_sinks,
 ):
     """Attention with heads of their own; queries may come from a latent vector."""
@@ -81,9 +90,12 @@ def grouped_query(
             hidden_size, 2.0 * kv_heads * head_size, bias=bias, most=kv_heads, keys=True, alone=low
         ),
         Linear(hidden_size, output_gate * context, alone=0.0),
-        *_output(context, hidden_size, output_rank, output_groups, linear_bias),
+        *_output(
+            context, hidden_size, output_rank, output_groups, linear_bias, attention_output_bias
+        ),
     )
-    return Part(linears, (2.0 * qk_norms * head_size + q_lora_rank + attention_sinks,))
+    norms = _query_key_norms(qk_norms, wide_qk_norms, qk_norm_biases, heads, kv_heads, head_size)
+    return Part(linears, (norms + q_lora_rank + attention_sinks,))
 
 
 def latent_attention(
@@ -100,21 +112,26 @@ def latent_attention(
     output_groups,
     linear_bias,
     qkv_biases,
+    attention_output_bias,
+    latent_bias,
     qk_norms,
     attention_sinks,
 ):
     """Attention whose keys and values are projected up from one latent vector (MLA)."""
     context, bias = heads * v_head_size, xp.maximum(linear_bias, qkv_biases)
     queries = heads * (qk_nope_head_size + qk_rope_head_size)
+    down = xp.maximum(bias, latent_bias)
     linears = (
-        Linear(hidden_size, q_lora_rank, WHOLE, bias),
+        Linear(hidden_size, q_lora_rank, WHOLE, down),
         Linear(xp.where(q_lora_rank > 0.0, q_lora_rank, hidden_size), queries, bias=bias, up=1.0),
-        Linear(hidden_size, kv_lora_rank + qk_rope_head_size, WHOLE, bias),
+        Linear(hidden_size, kv_lora_rank + qk_rope_head_size, WHOLE, down),
         Linear(
             kv_lora_rank, heads * (qk_nope_head_size + v_head_size), bias=bias, up=1.0, keys=True
         ),
         Linear(hidden_size, output_gate * context),
-        *_output(context, hidden_size, output_rank, output_groups, linear_bias),
+        *_output(
+            context, hidden_size, output_rank, output_groups, linear_bias, attention_output_bias
+        ),
     )
     return Part(
         linears, (2.0 * qk_norms * head_size + q_lora_rank + kv_lora_rank + attention_sinks,)
@@ -131,18 +148,24 @@ def linear_attention(
     linear_value_size,
     mamba,
     linear_bias,
+    linear_width,
+    linear_further_weights,
+    linear_numbers,
 ):
     """A gated delta net or Mamba-2: convolution, decay and norm beside two GEMMs.
 
     Mamba-2's convolution has a bias, its decay a third number a head, and its norm is of all heads.
+    Other kinds state what they have in their place, and of GEMMs between the two.
     """
     linears = (
         Linear(hidden_size, linear_in_width, bias=linear_bias),
+        Linear(hidden_size, linear_further_weights / hidden_size, adapted=False),
         Linear(linear_out_width, hidden_size, ROWS, linear_bias),
     )
     norm = xp.where(mamba > 0.0, linear_out_width, linear_value_size)
     convolution = (linear_kernel + mamba) * linear_convolved_width
-    return Part(linears, (convolution + (2.0 + mamba) * linear_value_heads + norm,))
+    numbers = convolution + (2.0 + mamba) * linear_value_heads + norm
+    return Part(linears, (xp.where(linear_width > 0.0, linear_numbers, numbers),))
 
 
 def indexer(hidden_size, head_size, q_lora_rank, index_heads, index_head_size, index_stride):
@@ -185,13 +208,14 @@ def grouped_query_kept(
     dropout,
     mask_bytes,
     residual_streams,
+    layer_norms,
 ):
     """Queries, keys, values, scores and context, and latent vectors before and after their norm."""
     context, keys = heads * head_size, kv_heads * head_size
     low = xp.where(q_lora_rank > 0.0, 1.0, 0.0)
     return (
         *residual(hidden_size, activation_bytes, kept_attention_input_bytes, dropout, mask_bytes,
-                  residual_streams),
+                  residual_streams, layer_norms),
         Kept(2.0 * q_lora_rank, activation_bytes),
         Kept(low * context, activation_bytes, HEADS, ("recompute_mla_up_proj",)),
         Kept((1.0 - low) * context, activation_bytes, HEADS),
@@ -225,13 +249,14 @@ def latent_attention_kept(
     dropout,
     mask_bytes,
     residual_streams,
+    layer_norms,
 ):
     """Latent vectors before and after their norm; queries, keys and values from them; context."""
     context, queries = heads * v_head_size, heads * (qk_nope_head_size + qk_rope_head_size)
     up = ("recompute_mla_up_proj",)
     return (
         *residual(hidden_size, activation_bytes, kept_attention_input_bytes, dropout, mask_bytes,
-                  residual_streams),
+                  residual_streams, layer_norms),
         Kept(2.0 * (q_lora_rank + kv_lora_rank) + qk_rope_head_size, activation_bytes),
         Kept(2.0 * queries + context, activation_bytes, HEADS, up),
         Kept(2.0 * qk_norms * heads * head_size, activation_bytes, HEADS),
@@ -253,6 +278,7 @@ def linear_attention_kept(
     dropout,
     mask_bytes,
     residual_streams,
+    layer_norms,
 ):
     """What the first GEMM gives, the convolution's output, the state's before and after its norm.
 
@@ -260,7 +286,7 @@ def linear_attention_kept(
     """
     return (
         *residual(hidden_size, activation_bytes, kept_attention_input_bytes, dropout, mask_bytes,
-                  residual_streams),
+                  residual_streams, layer_norms),
         Kept(linear_in_width, activation_bytes, HEADS),
         Kept((1.0 - mamba) * linear_convolved_width, activation_bytes, HEADS),
         Kept((1.0 + mamba) * linear_out_width, activation_bytes, HEADS),
@@ -296,7 +322,7 @@ MIXERS = (
           VASWANI,
           "section 3.2.2; groups: Ainslie et al. 2023, section 2.2; output in groups of heads "
           "through vectors of a rank: DeepSeek-V4, section 2.3.1",
-          ("the norms of queries and keys are over one head, and all heads share them",)),
+          ("norms of queries and keys: over one head, shared by all, or over all of them",)),
     Mixer("latent_attention", latent_attention, latent_attention_kept, "latent_attention_fraction",
           DEEPSEEK_V2, "section 2.1",
           ("all heads share the rotated part of the keys, which comes straight from hidden",
@@ -370,8 +396,8 @@ def _share(some, layers):
     return xp.minimum(some / layers, 1.0)
 
 
-def _others(*shares):
-    return xp.maximum(1.0 - reduce(add, shares), 0.0)
+def _others(parallel_mixers, *shares):
+    return xp.maximum(1.0 - (1.0 - parallel_mixers) * reduce(add, shares), 0.0)
 
 
 for _mixer in MIXERS:
@@ -380,7 +406,7 @@ for _mixer in MIXERS:
         declare(_mixer.share, (_mixer.layers, "layers"), _share, **_said)
 declare(
     "attention_layer_fraction",
-    [mixer.share for mixer in SCANNING],
+    ["parallel_mixers", *(mixer.share for mixer in SCANNING)],
     _others,
     source="megatron",
     where=GDN,

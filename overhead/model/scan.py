@@ -32,9 +32,12 @@ def linear_convolved_width(linear_key_heads, linear_key_size, linear_out_width):
     ),
     **GATED,
 )
-def linear_in_width(linear_convolved_width, linear_value_heads, linear_out_width, mamba):
+def linear_in_width(
+    linear_convolved_width, linear_value_heads, linear_out_width, mamba, linear_width
+):
     """Linear-attention input projection outputs."""
-    return linear_convolved_width + linear_out_width + (2.0 - mamba) * linear_value_heads
+    own = linear_convolved_width + linear_out_width + (2.0 - mamba) * linear_value_heads
+    return xp.where(linear_width > 0.0, linear_width, own)
 
 
 product("linear_out_width", ("linear_value_heads", "linear_value_size"), **GATED)
