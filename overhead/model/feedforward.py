@@ -39,9 +39,9 @@ def shared_experts(hidden_size, gated_mlp, shared_ffn_size, linear_bias, mlp_bia
     return mlp(hidden_size, gated_mlp, shared_ffn_size, linear_bias, mlp_bias, 1.0)
 
 
-def expert(expert_hidden_size, gated_mlp, expert_ffn_size, linear_bias, mlp_bias):
+def expert(expert_hidden_size, gated_mlp, expert_ffn_size, linear_bias, expert_bias):
     """One routed expert."""
-    return mlp(expert_hidden_size, gated_mlp, expert_ffn_size, linear_bias, mlp_bias, 1.0)
+    return mlp(expert_hidden_size, gated_mlp, expert_ffn_size, linear_bias, expert_bias, 1.0)
 
 
 def router(hidden_size, router_width, experts, router_bias, shared_expert_gate):

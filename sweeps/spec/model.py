@@ -36,7 +36,12 @@ KIND_WORDS = ("linear layers", "attention layers", "separate MoE layers")
 _OF_EXPERTS = ("experts_per_token", "expert_ffn_size", "shared_ffn_size", "dense_layers")
 _INDEX = ("index_heads", "index_head_size", "index_top_k")
 _NEEDING = {"sliding_window_layers": "sliding_window", "expert_latent_size": "experts",
-            "separate_moe_layers": "experts",
+            **dict.fromkeys(("separate_moe_layers", "routed_layers"), "experts"),
+            "shared_expert_gate": "shared_ffn_size",
+            **dict.fromkeys(("wide_qk_norms", "qk_norm_biases"), "qk_norms"),
+            "latent_bias": "kv_lora_rank",
+            **dict.fromkeys(("linear_width", "parallel_mixers"), "linear_layers"),
+            **dict.fromkeys(("linear_further_weights", "linear_numbers"), "linear_width"),
             "output_rank": "output_groups", "output_groups": "output_rank",
             "expert_groups": "groups_per_token", "groups_per_token": "expert_groups",
             **dict.fromkeys((*_INDEX[1:], "index_layers", "index_stride", "pooled_layers"),
@@ -170,7 +175,10 @@ def shape_faults(values: Mapping[str, float], place: str) -> list[str]:
         required(_INDEX[1:], "every indexer has one")
     if full.get("linear_layers", 0.0) > 0.0:
         full |= {name: full.get(name, 0.0) for name in HYBRID_SHAPES}
-        required(HYBRID_SHAPES[1 : -len(HYBRID_FLAGS)], "every linear attention has one")
+        # A linear attention that states its widths may have no convolution.
+        needed = HYBRID_SHAPES[1 : -len(HYBRID_FLAGS)]
+        needed = needed[:-1] if full.get("linear_width", 0.0) > 0.0 else needed
+        required(needed, "every linear attention has one")
         if full["linear_layers"] > full.get("layers", LARGEST):
             wrong("linear_layers", "is more than there are", f"at most {full['layers']:g}")
     if "layers" in full:
@@ -225,7 +233,9 @@ def _mixture_faults(full: Mapping[str, float], wrong: Any, required: Any) -> Non
 
 
 def _layer_faults(full: Mapping[str, float], wrong: Any, required: Any) -> None:
-    for name in ("sliding_window_layers", "index_layers", "pooled_layers", "separate_moe_layers"):
+    some = ("sliding_window_layers", "index_layers", "pooled_layers", "separate_moe_layers",
+            "routed_layers", "bare_layers")  # fmt: skip
+    for name in some:
         if full.get(name, 0.0) > full["layers"]:
             wrong(name, "is more than there are", f"at most {full['layers']:g}")
     if full["dense_layers"] > full["layers"]:
@@ -233,7 +243,8 @@ def _layer_faults(full: Mapping[str, float], wrong: Any, required: Any) -> None:
         return
     needed = ("layers", "dense_layers", "moe_layer_frequency", "experts")
     known = {name: full[name] for name in needed}
-    known["separate_moe_layers"] = full.get("separate_moe_layers", 0.0)
+    for name in ("separate_moe_layers", "routed_layers"):
+        known[name] = full.get(name, 0.0)
     moe = float(derive("moe_layers", known))
     if full["experts"] > 0.0 and moe == 0.0:
         wrong(

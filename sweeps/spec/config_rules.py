@@ -1,0 +1,321 @@
+"""What a kind of model's ``config.json`` says by more than a key: windows, mixtures, biases.
+
+A function a rule, called by the name that ``specs/configs/kinds.toml`` gives it after the keys of
+its kind are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sweeps.spec import config_mixers
+from sweeps.spec.config_keys import NONE, Config, place_mixtures, place_windows
+
+WINDOWED = {"sliding_attention", "chunked_attention"}
+PERIODS = "sliding_window_pattern|_sliding_window_pattern|global_attn_every_n_layers"
+
+# DeepSeek-V4's kinds of layers: tokens a key where an indexer selects, and where all are taken.
+INDEXED_STRIDE, POOLED_STRIDE = 4.0, 128.0
+
+
+# Windows.
+
+
+def layer_types(config: Config) -> bool:
+    """Read windows from the kinds of layers, if these are listed."""
+    types = config.names("layer_types")
+    if types is None:
+        return False
+    place_windows(config, sum(kind in WINDOWED for kind in types), "layer_types")
+    return True
+
+
+def switched_window(config: Config) -> None:
+    """Read a window that ``use_sliding_window`` switches on, in all layers, some or none."""
+    if not config.flag("use_sliding_window") or config.content.get("sliding_window") is None:
+        config.set("sliding_window", 0.0, "use_sliding_window or sliding_window: none")
+        return
+    config.take("sliding_window", "sliding_window")
+    if layer_types(config):
+        return
+    first = config.content.get("max_window_layers")
+    if not isinstance(first, int) or isinstance(first, bool):
+        config.faults.append(
+            f"{config.path}: max_window_layers: is missing or no number; use_sliding_window needs "
+            "it"
+        )
+        return
+    windowed = max(int(config.value("layers")) - first, 0)
+    place_windows(config, windowed, "max_window_layers")
+
+
+def periodic_window(config: Config) -> None:
+    """Read a window in all layers but every few, which attend to all tokens."""
+    if config.content.get("sliding_window", NONE) is None:
+        config.set("sliding_window", 0.0, "sliding_window = null")
+        return
+    if layer_types(config):
+        return
+    layers, first = int(config.value("layers")), config.kind.get("full_first")
+    key, every = config.find(PERIODS)
+    if isinstance(every, str) and every and set(every) <= {"L", "G"}:
+        whole = sum(every[place % len(every)] == "G" for place in range(layers))
+    elif first:
+        whole = -(-layers // first)
+    else:
+        period = config.count(PERIODS, config.kind["full_each"], least=1)
+        whole = layers // period if period else 0
+    place_windows(config, layers - whole, f"{key}, or the kind's own")
+
+
+def chunks(config: Config) -> None:
+    """Read attention within chunks, which counts as a window, in all layers but some."""
+    config.take("sliding_window", "attention_chunk_size:8192")
+    layers = int(config.value("layers"))
+    if config.content.get("attention_chunk_size", NONE) is None:
+        config.set("sliding_window", 0.0, "attention_chunk_size = null")
+    elif layer_types(config):
+        return
+    elif rotated := config.places("no_rope_layers"):
+        place_windows(config, sum(map(bool, rotated)), "no_rope_layers")
+    else:
+        every = config.count("no_rope_layer_interval", 4, least=1)
+        place_windows(config, layers - layers // (every or 1), "no_rope_layer_interval")
+
+
+def local_attention(config: Config) -> None:
+    """Read GPT-Neo's local layers."""
+    types, windowed = config.content.get("attention_types"), 0
+    if types is None:
+        windowed = int(config.value("layers")) // 2
+    elif isinstance(types, list):
+        for one in types:
+            kinds, times = one if isinstance(one, list) and len(one) == 2 else ((), 0)
+            if isinstance(kinds, list) and isinstance(times, int) and 0 <= times <= 10**6:
+                windowed += times * sum(kind == "local" for kind in kinds)
+    config.take("sliding_window", "window_size:256")
+    place_windows(config, min(windowed, int(config.value("layers"))), "attention_types")
+
+
+# Mixtures of experts.
+
+
+def sparse_step(config: Config) -> None:
+    """Read every which layer has experts, and which of them hasn't."""
+    dense = config.places("mlp_only_layers") or []
+    step = config.count("decoder_sparse_step", 1, least=1)
+    places = range(int(config.value("layers")))
+    if step:
+        routed = [place for place in places if (place + 1) % step == 0 and place not in dense]
+        place_mixtures(config, routed, "mlp_only_layers" if dense else "decoder_sparse_step")
+
+
+def leading_dense(config: Config) -> None:
+    """Read how many layers lead that have no experts, and every which has them behind these."""
+    key = "first_k_dense_replace"
+    if "dense_layers" in config.figures:
+        dense: int | None = int(config.value("dense_layers"))
+    else:
+        dense = config.count(key)
+    step = config.count("moe_layer_freq", 1, least=1)
+    if dense is not None and step:
+        places = range(min(dense, int(config.value("layers"))), int(config.value("layers")))
+        place_mixtures(config, [place for place in places if place % step == 0], key)
+
+
+def listed_mlps(config: Config) -> None:
+    """Read which layers are dense from a list; the first is where there is none."""
+    types, layers = config.names("mlp_layer_types"), int(config.value("layers"))
+    if types is not None:
+        routed = [place for place, kind in enumerate(types) if kind == "sparse"]
+        place_mixtures(config, routed, "mlp_layer_types")
+    else:
+        place_mixtures(config, list(range(1, layers)), "the first layer is dense")
+
+
+def ernie_mixtures(config: Config) -> None:
+    """Read between which layers every few have experts."""
+    layers = int(config.value("layers"))
+    first = config.count("moe_layer_start_index", 1)
+    last = config.count("moe_layer_end_index", -1, least=-1)
+    step = config.count("moe_layer_interval", 1, least=1)
+    if first is not None and last is not None and step:
+        last = layers - 1 if last < 0 else min(last, layers - 1)
+        routed = [place for place in range(first, last + 1) if (place + 1) % step == 0]
+        place_mixtures(config, routed, "moe_layer_start_index to moe_layer_end_index")
+
+
+def llama4_mixtures(config: Config) -> None:
+    """Read which layers have experts, by a list or every which."""
+    layers, listed = int(config.value("layers")), config.places("moe_layers")
+    if listed:
+        routed = sorted({place for place in listed if 0 <= place < layers})
+        place_mixtures(config, routed, "moe_layers")
+    elif step := config.count("interleave_moe_layer_step", 1, least=1):
+        routed = list(range(step - 1, layers, step))
+        place_mixtures(config, routed, "interleave_moe_layer_step")
+
+
+def jamba_mixtures(config: Config) -> None:
+    """Read every which layer has experts, from which one on."""
+    every = config.count("expert_layer_period", 2, least=1)
+    first = config.count("expert_layer_offset", 1)
+    if every and first is not None:
+        routed = [p for p in range(int(config.value("layers"))) if p % every == first]
+        some = config.value("experts") > 1.0
+        place_mixtures(config, routed if some else [], "expert_layer_period")
+
+
+def experts_or_none(config: Config) -> None:
+    """Read a mixture in all layers, or a dense model where there are no experts."""
+    layers = range(int(config.value("layers")))
+    place_mixtures(config, list(layers) if config.value("experts") else [], "num_local_experts")
+
+
+def groups(config: Config) -> None:
+    """Read groups of experts, of which a token meets some."""
+    if (config.count("n_group", 1) or 0) > 1:
+        config.take("expert_groups", "n_group")
+        config.take("groups_per_token", "topk_group")
+
+
+def balanced_router(config: Config) -> None:
+    """Read whether a bias for each expert balances their load."""
+    balanced = config.content.get("topk_method", "noaux_tc") == "noaux_tc"
+    if config.value("experts"):
+        config.set("router_bias", float(balanced), "topk_method (noaux_tc has a bias)")
+
+
+# Attention.
+
+
+def indexed_layers(config: Config) -> None:
+    """Read which layers have an indexer of their own."""
+    types = config.content.get("indexer_types")
+    if isinstance(types, list):
+        config.set("index_layers", float(sum(kind == "full" for kind in types)), "indexer_types")
+
+
+def compressed_layers(config: Config) -> None:
+    """Read DeepSeek-V4's layers: windows in all, an indexer in some."""
+    layers = config.value("layers")
+    strides = config.content.get("compress_ratios")
+    if not isinstance(strides, list) or not layers or len(strides) < layers:
+        config.faults.append(f"{config.path}: compress_ratios: one for each layer is needed")
+        return
+    own = strides[: int(layers)]
+    config.set("index_layers", float(own.count(INDEXED_STRIDE)), "compress_ratios")
+    config.set("sliding_window_layers", layers - own.count(INDEXED_STRIDE), "compress_ratios")
+    config.set("index_stride", INDEXED_STRIDE, "compress_ratios")
+    config.set("pooled_layers", float(own.count(POOLED_STRIDE)), "compress_ratios")
+    config.set("pooled_stride", POOLED_STRIDE, "compress_ratios")
+
+
+def no_biases(config: Config) -> None:
+    """Refuse biases of attention that the kind doesn't have."""
+    if config.flag("attention_bias"):
+        config.refuse("attention_bias", "isn't known with this kind of model", "false")
+
+
+def bare_attention(config: Config) -> None:
+    """Read biases of a GPT-NeoX that its attention may lack."""
+    if not config.flag("attention_bias", default=True):
+        config.set("linear_bias", 0.0, "attention_bias")
+        config.set("mlp_bias", 1.0, "every gpt_neox model")
+
+
+def chatglm_heads(config: Config) -> None:
+    """Read how many heads of keys there are."""
+    if config.flag("multi_query_attention"):
+        config.take("kv_heads", "multi_query_group_num")
+
+
+def one_key(config: Config) -> None:
+    """Read whether all heads share one of keys."""
+    if config.flag("multi_query", default=True):
+        config.set("kv_heads", 1.0, "multi_query")
+
+
+def falcon(config: Config) -> None:
+    """Read heads of keys and norms by the generation of Falcon."""
+    if config.flag("new_decoder_architecture"):
+        config.take("kv_heads", "num_kv_heads|n_head_kv?")
+        one = config.count("num_ln_in_parallel_attn", 2, least=1) == 1
+    else:
+        one_key(config)
+        one = config.flag("parallel_attn", default=True)
+    if one:
+        config.set("layer_norms", 1.0, "parallel_attn and num_ln_in_parallel_attn")
+
+
+def stablelm(config: Config) -> None:
+    """Read norms of queries and keys, one a head, and layers whose halves share a norm."""
+    if config.flag("qk_layernorm"):
+        config.set("qk_norms", 1.0, "qk_layernorm")
+        config.set("wide_qk_norms", 1.0, "qk_layernorm: weights of their own for each head")
+    if config.flag("use_parallel_residual"):
+        config.set("layer_norms", 1.0, "use_parallel_residual")
+
+
+# Sizes.
+
+
+def square_output(config: Config) -> None:
+    """Refuse heads that aren't the hidden size together, which the kind can't have."""
+    together = config.value("head_size") * config.value("heads")
+    if together != config.value("hidden_size"):
+        wrong = f"heads are {together:g} together, not hidden_size"
+        allowed = "give head_dim = hidden_size/num_attention_heads"
+        config.faults.append(f"{config.path}: head_dim: {wrong}; {allowed}")
+
+
+def both_halves(config: Config) -> None:
+    """Read a size that is the sum of both halves of a gated MLP."""
+    size = config.count("intermediate_size", least=2)
+    if size is not None:
+        config.set("ffn_size", float(size // 2), "intermediate_size: both halves of the gated MLP")
+
+
+def four_times(config: Config) -> None:
+    """Take four times the hidden size where a config says no size of the MLP."""
+    if not config.value("ffn_size"):
+        why = "the MLP's size: four times the hidden one if not given"
+        config.set("ffn_size", 4.0 * config.value("hidden_size"), why)
+
+
+def offset_positions(config: Config) -> None:
+    """Read OPT's positions, which begin at 2, and refuse what only its smallest models have."""
+    positions = config.count("max_position_embeddings", 2048, least=1)
+    if positions:
+        config.set("learned_positions", positions + 2.0, "max_position_embeddings + 2")
+    narrow = config.find("word_embed_proj_dim")[1]
+    if narrow not in (None, NONE, config.value("hidden_size")):
+        config.refuse("word_embed_proj_dim", "is not the hidden size", "only that is known")
+    if not config.flag("do_layer_norm_before", default=True):
+        config.refuse("do_layer_norm_before", "puts norms behind the blocks", "true is known")
+
+
+def adjusted_ffn(config: Config) -> None:
+    """Read LFM2's MLP: two thirds of its size, rounded up, where that is asked for."""
+    size, multiple = config.value("ffn_size"), config.count("block_multiple_of", 256, least=1)
+    if config.flag("block_auto_adjust_ff_dim", default=True) and multiple:
+        scale = config.find("block_ffn_dim_multiplier")[1]
+        scale = 1.0 if scale in (None, NONE) else scale
+        if not isinstance(scale, int | float) or not 0.0 < scale < 100.0:
+            config.refuse("block_ffn_dim_multiplier", "is not a factor", "a number above 0")
+            return
+        rounded = multiple * -(-int(scale * int(2.0 * size / 3.0)) // multiple)
+        config.set("ffn_size", float(rounded), "intermediate_size: two thirds, rounded up")
+
+
+RULES: dict[str, Callable[[Config], object]] = {
+    rule.__name__: rule
+    for rule in (
+        layer_types, switched_window, periodic_window, chunks, local_attention,
+        sparse_step, leading_dense, listed_mlps, ernie_mixtures, llama4_mixtures, jamba_mixtures,
+        experts_or_none, groups, balanced_router,
+        indexed_layers, compressed_layers, no_biases, bare_attention, chatglm_heads, one_key,
+        falcon, stablelm, square_output, both_halves, four_times, offset_positions, adjusted_ffn,
+        *config_mixers.RULES,
+    )
+}  # fmt: skip
