@@ -237,7 +237,6 @@ def nemotron_blocks(config: Config) -> None:
     if mixtures:
         shape = "routed_layers" if mlps else "separate_moe_layers"
         config.set(shape, float(mixtures), "layers_block_type")
-        config.set("router_bias", 1.0, "scores have a bias for each expert")
         config.take("experts", "n_routed_experts")
         config.take("experts_per_token", "num_experts_per_tok")
         config.take("expert_ffn_size", "moe_intermediate_size")

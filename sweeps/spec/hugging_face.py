@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from overhead.model.order import NUMBERS
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FURTHER_SHAPES, HYBRID_SHAPES
 from sweeps.errors import InputError, fault, nearest
@@ -24,7 +25,7 @@ from sweeps.spec.machine import Figure
 from sweeps.spec.model import Model, attention_label, join_figures, shape_faults
 
 # What a kind says that is no shape.
-NO_SHAPES = ("like", "rules", "full_each", "full_first")
+NO_SHAPES = ("like", "rules", "full_each", "full_first", "wrapper")
 # What kinds have in common, and none is.
 BASES = ("decoder", "gated_decoder", "plain_decoder", "latent_decoder")
 # Where models that see images, too, have the part that reads text.
@@ -41,7 +42,7 @@ BIASES = ("qkv_biases", "attention_output_bias", "mlp_bias", "expert_bias")
 # Keys of parts that a Llama doesn't have, by what their names hold.
 OTHER_PARTS = re.compile(
     r"expert|moe|mamba|ssm|lora|latent|conv_|_conv|linear_|recurrent|rnn|lru|hybrid|layer_types|"
-    r"layers_block|index_|compress|encoder|cross|altup|laurel|block_types|attn_type|hc_mult|"
+    r"layers_block|block_configs|index_|compress|encoder|cross|altup|laurel|block_types|attn_type|hc_mult|"
     r"cla_|sharing|num_attention_heads_per|kda|state_size|parallel_residual"
 )
 SILENT = (None, False, 0, 1, [], {})
@@ -77,12 +78,11 @@ def read_config(path: Path) -> Model:
     if not config.faults:
         for rule in kind.get("rules", ()):
             RULES[rule](config)
-    _join_biases(config)
+        _join_biases(config)
     if not config.faults:
         values = {shape: figure.value for shape, figure in config.figures.items()}
         config.faults += shape_faults(values, f"{path}: ")
-    if config.faults:
-        raise InputError(config.faults)
+    config.tell()
     own = {
         name: figure for name, figure in config.figures.items() if not _silent(name, figure.value)
     }
@@ -110,7 +110,7 @@ def read_config(path: Path) -> Model:
 
 def _silent(name: str, value: float) -> bool:
     """Return whether a further shape says no more than its absence."""
-    further = name in FURTHER_SHAPES and name not in HYBRID_SHAPES
+    further = name in FURTHER_SHAPES and name not in (*HYBRID_SHAPES, *NUMBERS)
     return further and value == VOCABULARY[name].default
 
 
@@ -135,7 +135,9 @@ def _text_part(content: dict[str, Any]) -> tuple[dict[str, Any], Any]:
             known = isinstance(own, str) and _named(own) in kinds()
             tie = "tie_word_embeddings"
             own_tie = {tie: content[tie]} if tie in content else {}
-            kind = own if known else content.get("model_type", own)
+            outer = content.get("model_type", own)
+            rules = isinstance(outer, str) and kinds().get(outer, {}).get("wrapper", False)
+            kind = own if known and not rules else outer
             return {**content, **part, **own_tie}, kind
     return content, content.get("model_type")
 
@@ -161,7 +163,7 @@ def _kind(path: Path, content: Mapping[str, Any], model_type: object) -> tuple[d
     ]  # fmt: skip
     further = sorted(key for key, value in content.items()
                      if OTHER_PARTS.search(str(key)) and not (value in SILENT))  # fmt: skip
-    lacking = [key for key in needed if key not in content]
+    lacking = [key for key in needed if content.get(key) is None]
     if not isinstance(model_type, str) or lacking or further:
         why = f", and has no {', '.join(lacking)}" if lacking else ""
         why = why or (f", and has parts that a Llama lacks ({', '.join(further[:4])})")
