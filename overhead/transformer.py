@@ -31,6 +31,12 @@ BRIDGE = "megatronbridge"
 DEEPSEEK_V3 = "deepseekv3"
 
 
+PATTERNS: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/ssm/mamba_hybrid_layer_allocation.py",
+}
+
+
 # Parameters of a layer and of the whole model, and how many of them one token meets.
 
 MTP = ("MTP layers are not counted: see mtp_parameters",)
@@ -44,31 +50,34 @@ def norm_parameters(layer_norm, hidden_size, unscaled_norms):
     return (1.0 + layer_norm - unscaled_norms) * hidden_size
 
 
-@formula(source=VASWANI, where="section 3.1", assumes=("a layer without an MLP lacks its norm",))
-def layer_norm_parameters(layer_norms, bare_layers, layers, norm_parameters, layer_numbers):
-    """Norm and further parameters per layer, mean."""
-    return (layer_norms - bare_layers / layers) * norm_parameters + layer_numbers
+@formula(source=VASWANI, where="section 3.1", assumes=("all norms of a layer but one",))
+def mixer_norm_parameters(layer_norms, norm_parameters, layer_numbers):
+    """Norm and further parameters per layer, but for the norm of its MLP."""
+    return (layer_norms - 1.0) * norm_parameters + layer_numbers
 
 
-@formula(source=NARAYANAN, where="section 3.1")
+@formula(**PATTERNS)
 def mlp_fraction(bare_layers, dense_mlp_layers):
     """Fraction of dense layers with an MLP."""
     return xp.maximum(1.0 - bare_layers / xp.maximum(dense_mlp_layers, 1.0), 0.0)
 
 
-def _layer(attention, mlp, norms):
-    return attention + mlp + norms
+product("mlp_norm_parameters", ("mlp_fraction", "norm_parameters"), **PATTERNS)
 
 
-for _name, _mlp, _words in (
-    ("dense_layer", "mlp", "Parameters per dense layer"),
-    ("moe_layer", "moe", "Parameters per MoE layer"),
-    ("active_moe_layer", "active_moe", "Activated parameters per MoE layer"),
+def _layer(attention, mlp, norms, mlp_norm):
+    return attention + mlp + norms + mlp_norm
+
+
+for _name, _mlp, _norm, _words in (
+    ("dense_layer", "mlp", "mlp_norm", "Parameters per dense layer"),
+    ("moe_layer", "moe", "norm", "Parameters per MoE layer"),
+    ("active_moe_layer", "active_moe", "norm", "Activated parameters per MoE layer"),
 ):
     declare(
         f"{_name}_parameters",
-        ("mixer_parameters", f"{_mlp}_parameters", "layer_norm_parameters"), _layer,
-        _words, source=VASWANI, where="section 3.1",
+        ("mixer_parameters", f"{_mlp}_parameters", "mixer_norm_parameters", f"{_norm}_parameters"),
+        _layer, _words, source=VASWANI, where="section 3.1",
     )  # fmt: skip
 
 
@@ -142,10 +151,6 @@ def value_head_size(kv_lora_rank, v_head_size, head_size):
 
 EXPERTS: dict[str, Any] = {"source": MIXTRAL, "where": "section 2.1"}
 SHARED: dict[str, Any] = {"source": DEEPSEEK_V3, "where": "section 2.1.2"}
-HYBRID_ORDER: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/ssm/mamba_hybrid_layer_allocation.py",
-}
 
 
 @formula(**SHARED)
@@ -179,7 +184,7 @@ def moe_layers(
     return xp.where(experts > 0.0, xp.minimum(routed, layers), 0.0)
 
 
-total("pipeline_layers", ("layers", "separate_moe_layers"), **HYBRID_ORDER)
+total("pipeline_layers", ("layers", "separate_moe_layers"), **PATTERNS)
 
 
 @formula(source=DEEPSEEK_V3, where="section 4.2")

@@ -403,16 +403,19 @@ def gathered_balance(zero_stage, trained_balance, stage_parameter_balance):
 @formula(**LAYER)
 def mean_layer_parameters(
     mixer_rank_parameters,
-    layer_norm_parameters,
+    mixer_norm_parameters,
+    norm_parameters,
     stage_mlp_layers,
     mlp_rank_parameters,
+    mlp_norm_parameters,
     stage_moe_layers,
     shared_rank_parameters,
     stage_layers,
 ):
     """Dense parameters per layer and rank, stage mean."""
-    mlp = stage_mlp_layers * mlp_rank_parameters + stage_moe_layers * shared_rank_parameters
-    both = mixer_rank_parameters + layer_norm_parameters
+    dense = stage_mlp_layers * (mlp_rank_parameters + mlp_norm_parameters)
+    mlp = dense + stage_moe_layers * (shared_rank_parameters + norm_parameters)
+    both = mixer_rank_parameters + mixer_norm_parameters
     return xp.asarray(both + mlp / xp.maximum(stage_layers, 1.0))
 
 

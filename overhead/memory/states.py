@@ -214,16 +214,18 @@ def reduce_every_micro_batch(unsharded_gradient_fraction, pp, unsharded_in_pipel
 @formula(**FSDP)
 def layer_rank_parameters(
     mixer_rank_parameters,
-    layer_norm_parameters,
+    mixer_norm_parameters,
+    norm_parameters,
     stage_mlp_layers,
     mlp_rank_parameters,
+    mlp_norm_parameters,
     stage_moe_layers,
     shared_rank_parameters,
 ):
     """Dense parameters of the largest layer of the stage per rank."""
-    dense = xp.where(stage_mlp_layers > 0.0, mlp_rank_parameters, 0.0)
-    shared = xp.where(stage_moe_layers > 0.0, shared_rank_parameters, 0.0)
-    return mixer_rank_parameters + layer_norm_parameters + xp.maximum(dense, shared)
+    dense = xp.where(stage_mlp_layers > 0.0, mlp_rank_parameters + mlp_norm_parameters, 0.0)
+    shared = xp.where(stage_moe_layers > 0.0, shared_rank_parameters + norm_parameters, 0.0)
+    return mixer_rank_parameters + mixer_norm_parameters + xp.maximum(dense, shared)
 
 
 @formula(**FSDP)
@@ -454,19 +456,22 @@ def stage_parameters(
     weight_copies,
     stage_layers,
     mixer_rank_parameters,
-    layer_norm_parameters,
+    mixer_norm_parameters,
+    norm_parameters,
     stage_mtp_layers,
     mtp_rank_parameters,
     stage_mlp_layers,
     mlp_rank_parameters,
+    mlp_norm_parameters,
     stage_moe_layers,
     shared_rank_parameters,
     embedding_rank_parameters,
     output_rank_parameters,
 ):
     """Dense parameters per rank."""
-    every = stage_layers * (mixer_rank_parameters + layer_norm_parameters)
-    mlp = stage_mlp_layers * mlp_rank_parameters + stage_moe_layers * shared_rank_parameters
+    every = stage_layers * (mixer_rank_parameters + mixer_norm_parameters)
+    dense = stage_mlp_layers * (mlp_rank_parameters + mlp_norm_parameters)
+    mlp = dense + stage_moe_layers * (shared_rank_parameters + norm_parameters)
     further = stage_mtp_layers * mtp_rank_parameters
     return (
         weight_copies * (every + mlp + further) + embedding_rank_parameters + output_rank_parameters

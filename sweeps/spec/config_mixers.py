@@ -12,10 +12,12 @@ from sweeps.spec.config_keys import NONE, Config, place_linear
 HEADS = ("linear_key_heads", "linear_value_heads", "linear_key_size", "linear_value_size",
          "linear_kernel")  # fmt: skip
 MAMBA = {
-    "groups": "mamba_n_groups|n_groups", "heads": "mamba_n_heads|mamba_num_heads|num_heads",
-    "state": "mamba_d_state|ssm_state_size|state_size", "size": "mamba_d_head|mamba_head_dim|head_dim",
+    "groups": "mamba_n_groups|n_groups",
+    "heads": "mamba_n_heads|mamba_num_heads|num_heads",
+    "state": "mamba_d_state|ssm_state_size|state_size",
+    "size": "mamba_d_head|mamba_head_dim|head_dim",
     "kernel": "mamba_d_conv|conv_kernel",
-}  # fmt: skip
+}
 # The letters of Nemotron-H's blocks, and its words for them.
 BLOCKS = {"mamba": "linear", "attention": "full", "moe": "moe", "mlp": "mlp",
           "M": "linear", "*": "full", "E": "moe", "-": "mlp"}  # fmt: skip

@@ -45,7 +45,7 @@ OTHER_PARTS = re.compile(
     r"layers_block|block_configs|index_|compress|encoder|cross|altup|laurel|block_types|attn_type|hc_mult|"
     r"cla_|sharing|num_attention_heads_per|kda|state_size|parallel_residual"
 )
-SILENT = (None, False, 0, 1, [], {})
+SILENT: tuple[object, ...] = (None, False, 0, 1, [], {})
 
 
 @cache
@@ -162,7 +162,7 @@ def _kind(path: Path, content: Mapping[str, Any], model_type: object) -> tuple[d
         if isinstance(stated, str) and stated.isidentifier() and stated not in kinds()
     ]  # fmt: skip
     further = sorted(key for key, value in content.items()
-                     if OTHER_PARTS.search(str(key)) and not (value in SILENT))  # fmt: skip
+                     if OTHER_PARTS.search(str(key)) and value not in SILENT)  # fmt: skip
     lacking = [key for key in needed if content.get(key) is None]
     if not isinstance(model_type, str) or lacking or further:
         why = f", and has no {', '.join(lacking)}" if lacking else ""

@@ -176,9 +176,9 @@ def shape_faults(values: Mapping[str, float], place: str) -> list[str]:
     if full.get("linear_layers", 0.0) > 0.0:
         full |= {name: full.get(name, 0.0) for name in HYBRID_SHAPES}
         # A linear attention that states its widths may have no convolution.
-        needed = HYBRID_SHAPES[1 : -len(HYBRID_FLAGS)]
-        needed = needed[:-1] if full.get("linear_width", 0.0) > 0.0 else needed
-        required(needed, "every linear attention has one")
+        sizes = HYBRID_SHAPES[1 : -len(HYBRID_FLAGS)]
+        bare = full.get("linear_width", 0.0) > 0.0
+        required(sizes[:-1] if bare else sizes, "every linear attention has one")
         if full["linear_layers"] > full.get("layers", LARGEST):
             wrong("linear_layers", "is more than there are", f"at most {full['layers']:g}")
     if "layers" in full:

@@ -74,8 +74,8 @@ def test_the_parameters_of_a_stage_by_hand(stages: int) -> None:
     ends[0] += 131072 * h
     ends[-1] += 131072 * h + h
     counts = np.array(SLICES[stages], dtype=float)
-    # Two norms a mixer, as everywhere.
-    each = (mamba + 2 * h, attention + 2 * h, shared)
+    # A norm each: mixers, and mixtures.
+    each = (mamba + h, attention + h, shared + h)
     np.testing.assert_allclose(found["stage_parameters"], counts @ each + ends, rtol=1e-14)
     routed = 128 * expert * counts[:, 2]
     np.testing.assert_allclose(found["stage_expert_parameters"], routed, rtol=1e-14)
@@ -204,8 +204,9 @@ def test_a_layer_s_quantity_can_be_given() -> None:
     known = Evaluation(given, features(given) | LABELS)
     counts = np.array(SLICES[4], dtype=float)
     more = {**given, "stage": 1.0}
-    rest = 1e6 + 2 * known["norm_parameters"]
-    whole = (counts[1, 0] + counts[1, 1]) * rest + 6.0 * known["shared_rank_parameters"]
+    norm = known["norm_parameters"]
+    shared = known["shared_rank_parameters"] + norm
+    whole = (counts[1, 0] + counts[1, 1]) * (1e6 + norm) + 6.0 * shared
     assert at(more)["stage_parameters"] == pytest.approx(float(whole), rel=1e-12)
 
 
