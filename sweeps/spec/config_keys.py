@@ -170,7 +170,8 @@ class Config(FigureReader):
 
     def refuse(self, key: str, wrong: str, allowed: str) -> None:
         """Refuse what shapes can't tell."""
-        shown = json.dumps(self.find(key)[1], default=str)
+        key, value = self.find(key)
+        shown = "nothing" if value is NONE else json.dumps(value)
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
         self.faults.append(f"{self.path}: {key} = {shown}: {wrong}; {allowed}")
 

@@ -119,7 +119,7 @@ def mamba2(config: Config) -> None:
         expand = config.count("mamba_expand|expand", 2, least=1) or 2
         size = int(expand * hidden) // heads
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        config.refuse(MAMBA["size"].partition("|")[0], "is not a head's size", "from 1, or auto")
+        config.refuse(MAMBA["size"], "is not a head's size", "from 1, or auto")
         return
     if not (groups and state and heads and kernel):
         return

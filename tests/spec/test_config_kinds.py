@@ -1,0 +1,223 @@
+"""Every kind of decoder's config.json: exact counts, kinds of layers, refusals that say a way on."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.errors import InputError
+from sweeps.spec.catalog import load_model, model_names, read_toml, shipped
+from sweeps.spec.hugging_face import known_kinds
+from sweeps.spec.model import Model
+
+MODELS = Path(__file__).parents[1] / "data" / "models"
+ROWS = [json.loads(line) for line in (MODELS / "kinds.jsonl").read_text().splitlines()]
+PUBLISHED = {row["name"]: row for row in ROWS if not row["name"].startswith("tiny-")}
+SMALL = {row["name"]: row for row in ROWS if row["name"].startswith("tiny-")}
+# What can't be said by our shapes, or lacks a size that is one model's own.
+REFUSED = {
+    "jetmoe-8b": "model_type = 'jetmoe': is a kind of model that isn't known",
+    "mimo-v2-flash": "model_type = 'mimo_v2_flash': is a kind of model that isn't known",
+    "opt-350m": "word_embed_proj_dim = 512: is not the hidden size",
+    "tiny-jetmoe": "model_type = 'jetmoe': is a kind of model that isn't known",
+    "tiny-mimo_v2_flash": "model_type = 'mimo_v2_flash': is a kind of model that isn't known",
+    "tiny-opt-post-proj": "word_embed_proj_dim = 48: is not the hidden size",
+    "tiny-helium": "head_dim: heads are ",
+    "tiny-mistral-": "sliding_window: is missing; every mistral model has one",
+    "tiny-qwen3-": "head_dim: is missing; every qwen3 model has one",
+}
+WAY_ON = "write its shapes in a TOML file"
+
+
+def written(folder: Path, content: dict[str, Any]) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def refused(name: str) -> str | None:
+    """Return how the refusal of a configuration begins; nothing where it is read."""
+    given = [start for prefix, start in REFUSED.items() if name.startswith(prefix)]
+    stated = "head_dim" in (SMALL | PUBLISHED)[name]["config"]
+    return None if not given or (name == "tiny-qwen3-headdim" and stated) else given[0]
+
+
+def kinds_of(model: Model) -> dict[str, float]:
+    """Return how many layers are linear, how many have a window, and how many attend to all."""
+    shapes = model.shapes
+    linear = shapes.get("linear_layers", 0.0)
+    attending = shapes["layers"] - linear
+    windowed = shapes.get("sliding_window_layers", attending) if shapes["sliding_window"] else 0.0
+    return {"linear": linear, "windowed": windowed, "full": attending - windowed}
+
+
+WORDS = {"linear": "linear", "conv": "linear", "sliding": "windowed", "chunked": "windowed",
+         "full": "full"}  # fmt: skip
+
+
+def differences(row: dict[str, Any], model: Model) -> dict[str, tuple[object, object]]:
+    """Return what a model has and what the truth is, where these differ."""
+    scored = row["router_biases"] * (row["config"]["model_type"] != "nemotron_h")
+    found = {"parameters": round(model.quantity("parameters"))}
+    truth = {"parameters": row["parameters"] + scored - row["vision"]}
+    if not row["by_rule"]:
+        found |= {"active": round(model.quantity("active_parameters")),
+                  "moe_layers": int(model.quantity("moe_layers"))}  # fmt: skip
+        truth |= {"active": row["active"] + scored, "moe_layers": row["moe_layers"]}
+    # A class without a head says nothing of ties.
+    if row["name"] != "qwen3-vl-text-4b":
+        found["tied"], truth["tied"] = bool(model.shapes["tied_embeddings"]), row["tied"]
+    kinds = dict.fromkeys(WORDS.values(), 0)
+    for part in filter(None, row["layer_kinds"].split(";")):
+        kind, _, count = part.partition(":")
+        if kind in WORDS:
+            kinds[WORDS[kind]] += int(count)
+    if any(kinds.values()):
+        found["kinds"], truth["kinds"] = kinds_of(model), kinds  # type: ignore[assignment]
+    return {name: (own, truth[name]) for name, own in found.items() if own != truth[name]}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_model_counts_exactly(name: str, tmp_path: Path) -> None:
+    row = PUBLISHED[name]
+    path = written(tmp_path, row["config"])
+    if start := refused(name):
+        with pytest.raises(InputError, match=re.escape(f"{path}: {start}")):
+            load_model(path)
+        return
+    model = load_model(path)
+    assert differences(row, model) == {}
+    further = model.quantity("mtp_parameters", mtp_layers=1.0)
+    tables = model.quantity("embedding_parameters")
+    if row["published"] and "num_nextn_predict_layers" in row["config"]:
+        # With GLM's layer that predicts a further token are two tables of its own.
+        more = (2.0 * tables + further) * row["config"]["num_nextn_predict_layers"]
+        whole = model.quantity("parameters") + more
+        assert row["published"] in (whole, model.quantity("parameters"))
+
+
+@pytest.mark.parametrize("kind", sorted({row["config"]["model_type"] for row in SMALL.values()}))
+def test_a_key_of_a_kind_counts_exactly(kind: str, tmp_path: Path) -> None:
+    for name, row in SMALL.items():
+        if row["config"]["model_type"] != kind:
+            continue
+        path = written(tmp_path, row["config"])
+        if start := refused(name):
+            with pytest.raises(InputError, match=re.escape(f"{path}: {start}")):
+                load_model(path)
+        else:
+            assert differences(row, load_model(path)) == {}, name
+
+
+def test_every_kind_is_counted() -> None:
+    contents = [row["config"] for row in ROWS]
+    contents += [json.loads(path.read_text()) for path in MODELS.glob("*.json")]
+    kinds = {content["model_type"].removesuffix("_text") for content in contents}
+    # Kinds of which another name, or the code beside the weights, is what is counted.
+    same = {"RefinedWeb", "RefinedWebModel", "deepseek", "minimax_m1", "minimax_text_01"}
+    assert set(known_kinds()) - kinds == same
+
+
+def test_every_model_of_the_catalogue_has_its_own_config() -> None:
+    """GPT-3 and Megatron's models have none; the others are tested to be what theirs says."""
+    files = {path.stem for path in MODELS.glob("*.json")} | set(PUBLISHED)
+    lacking = {name for name in model_names() if name not in files}
+    assert {name.partition("-")[0] for name in lacking} == {"gpt3", "megatron"}
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if name in set(model_names())])
+def test_a_published_config_is_the_catalogue_s_model(name: str, tmp_path: Path) -> None:
+    model = load_model(written(tmp_path, PUBLISHED[name]["config"]))
+    assert model.shapes == load_model(name).shapes
+
+
+def test_the_table_of_kinds_is_whole() -> None:
+    """What a kind takes from another stands before it, and each rule is a function."""
+    stated = read_toml(shipped("configs") / "kinds.toml")
+    before: set[str] = set()
+    for name, own in stated.items():
+        assert own.get("like", name) in {*before, name}
+        before.add(name)
+
+
+LLAMA = PUBLISHED["qwen3-8b"]["config"] | {"model_type": "unheard", "attention_bias": True}
+
+
+def test_a_kind_that_isn_t_known_is_read_as_a_llama(tmp_path: Path) -> None:
+    model = load_model(written(tmp_path, LLAMA))
+    assert model.summary.startswith("Its kind, unheard, isn't known: read as a Llama, with a gated")
+    assert model.shapes["qkv_biases"] == model.shapes["gated_mlp"] == 1.0
+    assert model.figures["gated_mlp"].kind == "assumed"
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({"num_experts": 8}, "is a kind of model that isn't known, and has parts that a Llama la"),
+        ({"kv_lora_rank": 8}, "is a kind of model that isn't known, and has parts that a Llama l"),
+        ({"hidden_size": None}, "is a kind of model that isn't known, and has no hidden_size; "),
+        ({"model_type": "t5"}, "is a kind of model with two towers, which isn't modelled; "),
+        ({"is_encoder_decoder": True}, "is a kind of model with two towers, which isn't modell"),
+        ({"model_type": 7}, "is a kind of model that isn't known; "),
+        ({"model_type": "gemma5"}, "is a kind of model that isn't known, and has parts that"),
+    ],
+)
+def test_a_kind_that_can_t_be_read_says_a_way_on(
+    change: dict[str, Any], wrong: str, tmp_path: Path
+) -> None:
+    content = {**LLAMA, **({"layer_types": ["x"]} if "gemma5" in change.values() else {}), **change}
+    path = written(tmp_path, content)
+    with pytest.raises(InputError) as error:
+        load_model(path)
+    (line,) = error.value.faults
+    assert line.startswith(f"{path}: model_type = ")
+    assert wrong in line
+    assert WAY_ON in line
+
+
+def test_a_wrapper_s_tie_rules_over_its_text_s(tmp_path: Path) -> None:
+    content = PUBLISHED["mistral-small-3.1-24b"]["config"]
+    for own, said in ((True, True), (False, False), (None, False)):
+        given = {key: value for key, value in content.items() if key != "tie_word_embeddings"}
+        given |= {} if own is None else {"tie_word_embeddings": own}
+        assert load_model(written(tmp_path, given)).shapes["tied_embeddings"] == said
+
+
+def test_a_byte_order_mark_is_no_riddle(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(PUBLISHED["gemma-2b"]["config"]), encoding="utf-8-sig")
+    assert load_model(path).quantity("parameters") == PUBLISHED["gemma-2b"]["parameters"]
+
+
+ODD: list[Any] = [
+    None, True, False, 0, 1, -1, 2, 7, 1.5, float("nan"), float("inf"), 10**30, 10**400, "", "x",
+    "4", "auto", "LLLG", [], [1], [0], [True], ["full_attention"], [[["local", "global"], 2]], [[]],
+    [None], {}, {"kda_layers": [1]}, {"kv_n_heads": "x"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "count", [150, pytest.param(3000, marks=pytest.mark.thorough)], ids=["some", "many"]
+)
+def test_a_bent_file_is_a_model_or_a_list_of_faults(count: int, tmp_path: Path) -> None:
+    """Keys dropped, bent or of another kind: no traceback, each fault with its file."""
+    chance = random.Random(46)
+    for _ in range(count):
+        content = dict(chance.choice(ROWS)["config"])
+        for _ in range(chance.randint(1, 3)):
+            key = chance.choice(sorted(content) or ["x"])
+            if chance.random() < 0.25:
+                content.pop(key, None)
+            else:
+                content[key] = chance.choice(ODD)
+        path = written(tmp_path, content)
+        try:
+            assert load_model(path).quantity("parameters") >= 1.0
+        except InputError as error:
+            assert error.faults
+            assert all(line.startswith(f"{path}: ") for line in error.faults)
