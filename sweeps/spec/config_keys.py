@@ -67,7 +67,7 @@ class Config(FigureReader):
     def _product(self, shape: str, stated: str) -> None:
         product, why = 1.0, []
         for term in stated.split(" * "):
-            keys, mode, default = TERM.fullmatch(term).groups()  # type: ignore[union-attr]
+            keys, _, default = TERM.fullmatch(term).groups()  # type: ignore[union-attr]
             key, value = self.find(keys)
             if value is NONE and not default:
                 self.missing(key)

@@ -1,4 +1,4 @@
-"""Every kind of decoder's config.json: exact counts, kinds of layers, refusals that say a way on."""
+"""Every kind of decoder's config.json: exact counts, kinds of layers, refusals with a way on."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sweeps.errors import InputError
 from sweeps.spec.catalog import load_model, model_names, read_toml, shipped
 from sweeps.spec.hugging_face import known_kinds
 from sweeps.spec.model import Model
+from tests.spec.model_files import outcome
 
 MODELS = Path(__file__).parents[1] / "data" / "models"
 ROWS = [json.loads(line) for line in (MODELS / "kinds.jsonl").read_text().splitlines()]
@@ -216,8 +217,5 @@ def test_a_bent_file_is_a_model_or_a_list_of_faults(count: int, tmp_path: Path) 
             else:
                 content[key] = chance.choice(ODD)
         path = written(tmp_path, content)
-        try:
-            assert load_model(path).quantity("parameters") >= 1.0
-        except InputError as error:
-            assert error.faults
-            assert all(line.startswith(f"{path}: ") for line in error.faults)
+        faults = outcome(lambda: load_model(path))  # noqa: B023
+        assert all(line.startswith(f"{path}: ") for line in faults)
