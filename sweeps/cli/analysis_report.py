@@ -378,6 +378,7 @@ def _notes(
     job: Job, evaluation: Evaluation, result: AnalysisResult, *, flat: bool
 ) -> Iterator[str]:
     """Yield how the configuration is read."""
+    yield from (model.note for model in job.resolved.models if model.note)
     cut = evaluation["tp"] * evaluation["pp"]
     if not result.memory_is_whole:
         yield "a number of parameters without shapes: of memory, model states can be told"

@@ -178,6 +178,7 @@ def _asked(given: Mapping[str, Any]) -> Purchase:
     own = ("global_batch_size", "sequence_length")
     values |= {name: given[name] for name in own if given[name] is not None}
     readings = [*reading_lines(), *flags.in_tokens(values, flag_of("global_batch_size"))]
+    readings += flags.model_notes(values.get("model"), folders_of(given))
     free = not {"global_batch_size", "tokens_per_step"} & values.keys()
     machines = str(values.pop("hardware", "dgx-h100")).split(",")
     each = {name: _each(name, given.get(name), machines, faults) for name in EACH}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
@@ -174,6 +174,8 @@ def _load(
     libraries = spec_names("software")
     if name in libraries:
         return load_software(name)
+    with suppress(InputError):  # It may be a model's release
+        return load_model(name, models)
     near = nearest(name, (*ours, *theirs, *software, *libraries), shown=60)
     absent = "there is no such machine, model, framework or library"
     raise InputError(fault("name", name, absent, near))
@@ -291,6 +293,8 @@ def _show_model(model: Model, seq_length: str | None) -> None:
     sys.stdout.write(f"{model.name}  {model.title}\n")
     if model.summary:
         sys.stdout.write(f"  {model.summary}\n")
+    if model.note:
+        sys.stdout.write(f"  {model.note}\n")
     if model.hugging_face:
         sys.stdout.write(f"  Hugging Face: {', '.join(model.hugging_face)}\n")
     sys.stdout.write(f"  shapes: {model.kind}, {model.source}\n")

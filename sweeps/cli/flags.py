@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -337,6 +338,17 @@ def scaled(flag: str, text: str, unit: str, readings: list[str]) -> str:
 
 # What is the global batch in one command and the micro-batch in another.
 AMBIGUOUS = ("--batch-size", "-b")
+
+
+def model_notes(name: str | None, folders: Sequence[Path] = ()) -> tuple[str, ...]:
+    """Return how a model was found or read, where that is more than by its name."""
+    from sweeps.spec.catalog import load_model
+
+    try:
+        note = "" if name is None else load_model(name, folders).note
+    except InputError:  # which is told where it is needed
+        note = ""
+    return (note,) if note else ()
 
 
 def in_tokens(options: dict[str, Any], batch: str) -> tuple[str, ...]:

@@ -155,6 +155,7 @@ def read_options(given: Mapping[str, Any]) -> Asked:
         values.pop("global_batch_size", None)
         assumed = [text for text in assumed if not text.startswith(flag_of("global_batch_size"))]
     readings += flags.in_tokens(values, flag_of("global_batch_size"))
+    readings += flags.model_notes(values.get("model"), folders_of(given))
     experts = given["num_experts"] if given["moe"] or given["num_experts"] else None
     if given["moe"] and experts is None:
         experts = "64"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,7 +114,7 @@ def _folders(kind: str, folders: Sequence[StrPath]) -> list[Path]:
 
 
 # A search reads the same few files for each number of GPUs.
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _parsed(text: str, where: str) -> Any:
     return renamed(tomllib.loads(text), where)
 
@@ -241,27 +242,32 @@ def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:
         from sweeps.spec.hugging_face import read_config
 
         return read_config(config)
-    if not named and not text.endswith(".toml"):
-        text = _by_hugging_face(text, folders)
-    path = find_spec("models", text, folders)
+    own = text if text.endswith(".toml") else _own_name(text, folders)
+    path = find_spec("models", own, folders)
     from sweeps.spec.model import read_model
 
-    return read_model(path, read_toml(path))
+    model = read_model(path, read_toml(path))
+    other = own not in (text, usual_spelling(text, (own,)))
+    return replace(model, note=f"{text}: has the shapes of {own}, by its name") if other else model
 
 
-def _by_hugging_face(name: str, folders: Sequence[StrPath]) -> str:
-    """Return the catalogue's name of a model that Hugging Face calls so."""
-    names: dict[str, str] = {}
+def _own_name(name: str, folders: Sequence[StrPath]) -> str:
+    """Return the catalogue's name of a model, whose name may be a release's on Hugging Face."""
+    named = Path(name).name == name
+    if named and usual_spelling(name, (names := model_names(folders))) in names:
+        return name
+    known: dict[str, list[str]] = {}
     for own in model_names(folders):
         try:
             given = read_toml(find_spec("models", own, folders)).get("hugging_face", [])
         except InputError:  # a broken file isn't the one that is asked for
             continue
-        for one in given if isinstance(given, list) else [given]:
-            names.setdefault(str(one), own)
-    for one, own in names.items():
-        if one.lower() == name.lower():
-            return own
+        known[own] = [str(one) for one in (given if isinstance(given, list) else [given])]
+    from sweeps.spec.releases import release_of
+
+    own_name = release_of(name, known)
+    if own_name is not None or named:
+        return own_name or name
     wrong = "there is no such file or folder, and the catalogue has no model of that name"
-    near = nearest(name, names, shown=6)
+    near = nearest(name, [one for names in known.values() for one in names], shown=6)
     raise InputError(fault("model", name, wrong, f"{near}; or give the path of its config.json"))

@@ -71,6 +71,8 @@ class Model:
     labels: Mapping[str, str]
     # How its publication says that it was trained, as far as it says: `TRAINED`
     trained: Mapping[str, Figure] = field(default_factory=dict)
+    # How it was found or read, where that is more than by its name
+    note: str = field(default="", compare=False)
 
     @property
     def shapes(self) -> dict[str, float]:

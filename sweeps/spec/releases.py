@@ -1,0 +1,53 @@
+"""Names that models have on Hugging Face: releases and fine-tunes of the catalogue's shapes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+# What a name says of how weights were trained, stored or dated, none of which changes a shape.
+TRAINED = {"instruct", "chat", "base", "it", "hf", "thinking", "sft", "dpo", "rlhf", "exp",
+           "terminus", "preview", "pretrain", "meta"}  # fmt: skip
+STORED = {"fp8", "bf16", "fp16", "nvfp4", "mxfp4", "awq", "gptq", "gguf", "int4", "int8", "4bit",
+          "8bit", "bnb", "w4a16", "w8a8", "dynamic", "static"}  # fmt: skip
+DATE = re.compile(r"\d{4}")
+LEAST = 3  # Words of a name that lacks its first ones
+
+
+def bare_name(name: str) -> tuple[str, ...]:
+    """Return the words of a name that tell shapes: without owner, date, or how it was trained."""
+    words = re.split(r"[-_ ]+", name.rpartition("/")[2].lower())
+    return tuple(
+        word for word in words
+        if word and word not in TRAINED | STORED and not DATE.fullmatch(word)
+    )  # fmt: skip
+
+
+def release_of(name: str, known: Mapping[str, Iterable[str]]) -> str | None:
+    """Return the model of the catalogue that a name is a release of.
+
+    Parameters
+    ----------
+    name : str
+        As Hugging Face has it, with or without its owner.
+    known : mapping of str to iterables of str
+        The names that Hugging Face has for each model of the catalogue.
+
+    Returns
+    -------
+    str or None
+        The catalogue's name; nothing where none or several are meant.
+    """
+    lowered = name.lower()
+    for own, names in known.items():
+        given = [one.lower() for one in names]
+        if lowered in given or (
+            "/" not in name and lowered in [g.rpartition("/")[2] for g in given]
+        ):
+            return own
+    bare = bare_name(name)
+    words = {own: [bare_name(one) for one in (own, *names)] for own, names in known.items()}
+    meant = {own for own, each in words.items() if bare in each}
+    if not meant and len(bare) >= LEAST:  # What leads may be left out
+        meant = {own for own, each in words.items() if bare in [one[-len(bare) :] for one in each]}
+    return meant.pop() if len(meant) == 1 and bare else None
