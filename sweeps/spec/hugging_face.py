@@ -21,6 +21,7 @@ from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.catalog import read_toml, shipped
 from sweeps.spec.config_keys import Config
 from sweeps.spec.config_rules import RULES
+from sweeps.spec.config_towers import tower_parameters
 from sweeps.spec.machine import Figure
 from sweeps.spec.model import Model, attention_label, join_figures, shape_faults
 
@@ -65,8 +66,8 @@ def known_kinds() -> tuple[str, ...]:
 
 def read_config(path: Path) -> Model:
     """Read a Hugging Face ``config.json``."""
-    content = _read_json(path)
-    content, model_type = _text_part(content)
+    whole = _read_json(path)
+    content, model_type = _text_part(whole)
     if model_type is None:
         message = f"{path}: model_type: is missing; known: {', '.join(known_kinds())}"
         raise InputError(message)
@@ -93,11 +94,12 @@ def read_config(path: Path) -> Model:
             for name, figure in own.items()
         }  # fmt: skip
     figures = join_figures(own)
+    seeing = _seeing(whole)
     name = path.stem if path.name != "config.json" else path.resolve().parent.name
     return Model(
         name=name,
         title=f"{name} ({model_type})",
-        summary=" ".join(part for part in (assumed, _further(content)) if part),
+        summary=" ".join(part for part in (assumed, _further(content), seeing) if part),
         path=path,
         kind="specification",
         source=f"{path}",
@@ -105,6 +107,7 @@ def read_config(path: Path) -> Model:
         figures=figures,
         own=frozenset(own),
         labels=attention_label(figures),
+        note="; ".join(part.rstrip(".") for part in (assumed, seeing) if part),
     )
 
 
@@ -181,10 +184,16 @@ def _further(content: Mapping[str, Any]) -> str:
     """Say what counts of layers that predict further tokens: frameworks train none unless asked."""
     layers = content.get("num_nextn_predict_layers")
     further = f"with mtp_layers = {layers}" if isinstance(layers, int) and layers else "where given"
-    return (
-        f"Layers that predict further tokens (MTP) count {further}; parts that see images, if any, "
-        "aren't counted."
-    )
+    return f"Layers that predict further tokens (MTP) count {further}."
+
+
+def _seeing(content: Mapping[str, Any]) -> str:
+    """Say what counts of a part that sees images: nothing, and how much that is."""
+    if not any(isinstance(value, dict) for key, value in content.items() if "vision" in str(key)):
+        return ""
+    count = tower_parameters(content.get("model_type"), content)
+    size = "" if count is None else f", {count:,} parameters beside those of its text"
+    return f"The part that sees images isn't counted{size}."
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sweeps.errors import InputError
 from sweeps.spec.model import Model
 
-__all__ = ["NEAR", "OTHERS", "TOTALS", "WEIGHTS", "Published", "anything", "outcome"]
+__all__ = ["NEAR", "OTHERS", "TOTALS", "VISION", "WEIGHTS", "Published", "anything", "outcome"]
 
 # Parameters, and where it is a mixture of experts those that one token meets: to the last one, as
 # the weights that are published hold.

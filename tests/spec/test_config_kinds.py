@@ -12,9 +12,10 @@ import pytest
 
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_model, model_names, read_toml, shipped
+from sweeps.spec.config_towers import tower_parameters
 from sweeps.spec.hugging_face import known_kinds
 from sweeps.spec.model import Model
-from tests.spec.model_files import outcome
+from tests.spec.model_files import VISION, outcome
 
 MODELS = Path(__file__).parents[1] / "data" / "models"
 ROWS = [json.loads(line) for line in (MODELS / "kinds.jsonl").read_text().splitlines()]
@@ -154,6 +155,7 @@ def test_a_kind_that_isn_t_known_is_read_as_a_llama(tmp_path: Path) -> None:
     assert model.summary.startswith("Its kind, unheard, isn't known: read as a Llama, with a gated")
     assert model.shapes["qkv_biases"] == model.shapes["gated_mlp"] == 1.0
     assert model.figures["gated_mlp"].kind == "assumed"
+    assert model.note.startswith("Its kind, unheard, isn't known")
 
 
 @pytest.mark.parametrize(
@@ -187,6 +189,43 @@ def test_a_wrapper_s_tie_rules_over_its_text_s(tmp_path: Path) -> None:
         given = {key: value for key, value in content.items() if key != "tie_word_embeddings"}
         given |= {} if own is None else {"tie_word_embeddings": own}
         assert load_model(written(tmp_path, given)).shapes["tied_embeddings"] == said
+
+
+@pytest.mark.parametrize("name", [row["name"] for row in ROWS if row["vision"]])
+def test_a_tower_is_told_with_its_size(name: str, tmp_path: Path) -> None:
+    model = load_model(written(tmp_path, PUBLISHED[name]["config"]))
+    count = f"{PUBLISHED[name]['vision']:,} parameters beside those of its text"
+    assert model.note == f"The part that sees images isn't counted, {count}"
+    assert f"{count}." in model.summary
+
+
+# Qwen3-VL 8B's published weights hold 8,767,123,696 numbers, Qwen3 8B's those of its text.
+QWEN3_VL = {
+    "deepstack_visual_indexes": [8, 16, 24], "depth": 27, "hidden_size": 1152, "in_channels": 3,
+    "intermediate_size": 4304, "num_position_embeddings": 2304, "out_hidden_size": 4096,
+    "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2,
+}  # fmt: skip
+# Llama 4's, as both models' weights hold it.
+LLAMA4 = {
+    "hidden_size": 1408, "image_size": 336, "intermediate_size": 5632, "num_hidden_layers": 34,
+    "patch_size": 14, "vision_output_dim": 4096,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "tower", "text", "count"),
+    [("qwen3_vl", QWEN3_VL, 4096, 8_767_123_696 - 8_190_735_360),
+     ("llama4", LLAMA4, 5120, VISION)],
+)  # fmt: skip
+def test_a_tower_by_its_published_weights(
+    kind: str, tower: dict[str, Any], text: int, count: int
+) -> None:
+    content = {"text_config": {"hidden_size": text}, "vision_config": tower}
+    assert tower_parameters(kind, content) == count
+    assert (
+        tower_parameters(kind, {**content, "vision_config": {**tower, "hidden_size": "x"}}) is None
+    )
+    assert tower_parameters("unheard", content) is None
 
 
 def test_a_byte_order_mark_is_no_riddle(tmp_path: Path) -> None:

@@ -49,9 +49,9 @@ def test_other_shapes_are_nobody_s_release(name: str) -> None:
 
 
 def test_no_name_of_the_catalogue_means_another() -> None:
-    for own in model_names():
-        for name in (own, *load_model(own).hugging_face):
-            assert load_model(name).name == own
+    known = {own: load_model(own).hugging_face for own in model_names()}
+    for own, names in known.items():
+        assert {release_of(name, known) for name in (own, *names)} == {own}
 
 
 def test_of_two_that_are_meant_none_is() -> None:
