@@ -52,7 +52,7 @@ def norm_parameters(layer_norm, hidden_size, unscaled_norms):
 
 @formula(source=VASWANI, where="section 3.1", assumes=("all norms of a layer but one",))
 def mixer_norm_parameters(layer_norms, norm_parameters, layer_numbers):
-    """Norm and further parameters per layer, but for the norm of its MLP."""
+    """Norm and further parameters per layer, without the norm of its MLP."""
     return (layer_norms - 1.0) * norm_parameters + layer_numbers
 
 
