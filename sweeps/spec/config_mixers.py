@@ -118,7 +118,7 @@ def mamba2(config: Config) -> None:
     if heads and (size in (None, NONE, "auto")):
         expand = config.count("mamba_expand|expand", 2, least=1) or 2
         size = int(expand * hidden) // heads
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 10**9:
         config.refuse(MAMBA["size"], "is not a head's size", "from 1, or auto")
         return
     if not (groups and state and heads and kernel):

@@ -49,6 +49,14 @@ def switched_window(config: Config) -> None:
     place_windows(config, windowed, "max_window_layers")
 
 
+def any_window(config: Config) -> None:
+    """Read a window of a kind that isn't known: switched on, in some layers, or in all."""
+    if "use_sliding_window" in config.content:
+        switched_window(config)
+    elif config.value("sliding_window"):
+        layer_types(config)
+
+
 def periodic_window(config: Config) -> None:
     """Read a window in all layers but every few, which attend to all tokens."""
     if config.content.get("sliding_window", NONE) is None:
@@ -283,6 +291,18 @@ def four_times(config: Config) -> None:
         config.set("ffn_size", 4.0 * config.value("hidden_size"), why)
 
 
+def multiplied_ffn(config: Config) -> None:
+    """Read the MLP of Meta's own files: two thirds of four times the size, scaled, rounded up."""
+    multiple = config.count("multiple_of", 256, least=1)
+    scale = config.find("ffn_dim_multiplier")[1]
+    scale = 1.0 if scale in (None, NONE) else scale
+    if isinstance(scale, bool) or not isinstance(scale, int | float) or not 0.0 < scale < 100.0:
+        config.refuse("ffn_dim_multiplier", "is not a factor", "a number above 0")
+    elif multiple:
+        size = int(scale * int(8 * config.value("hidden_size") / 3))
+        config.set("ffn_size", float(multiple * -(-size // multiple)), "multiple_of and its factor")
+
+
 def offset_positions(config: Config) -> None:
     """Read OPT's positions, which begin at 2, and refuse what only its smallest models have."""
     positions = config.count("max_position_embeddings", 2048, least=1)
@@ -311,11 +331,12 @@ def adjusted_ffn(config: Config) -> None:
 RULES: dict[str, Callable[[Config], object]] = {
     rule.__name__: rule
     for rule in (
-        layer_types, switched_window, periodic_window, chunks, local_attention,
+        layer_types, switched_window, any_window, periodic_window, chunks, local_attention,
         sparse_step, leading_dense, listed_mlps, ernie_mixtures, llama4_mixtures, jamba_mixtures,
         experts_or_none, groups, balanced_router,
         indexed_layers, compressed_layers, no_biases, bare_attention, chatglm_heads, one_key,
-        falcon, stablelm, square_output, both_halves, four_times, offset_positions, adjusted_ffn,
+        falcon, stablelm, square_output, both_halves, four_times, multiplied_ffn,
+        offset_positions, adjusted_ffn,
         *config_mixers.RULES,
     )
 }  # fmt: skip

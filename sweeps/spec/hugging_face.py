@@ -38,6 +38,7 @@ WAY_ON = (
     "write its shapes in a TOML file (those in specs/models are examples) and give --model FILE, "
     "or give them in place of --model: --num-layers, --hidden-size, --num-heads, --ffn-size, .."
 )
+NAMELESS = ("config.json", "params.json")  # Files that are called after their folder
 LIKE = "llama"  # As what a kind is read that isn't known
 BIASES = ("qkv_biases", "attention_output_bias", "mlp_bias", "expert_bias")
 # Keys of parts that a Llama doesn't have, by what their names hold.
@@ -69,8 +70,8 @@ def read_config(path: Path) -> Model:
     whole = _read_json(path)
     content, model_type = _text_part(whole)
     if model_type is None:
-        message = f"{path}: model_type: is missing; known: {', '.join(known_kinds())}"
-        raise InputError(message)
+        content = _without_kind(path, content)
+        model_type = content["model_type"]
     kind, assumed = _kind(path, content, model_type)
     config = Config(path, content, model_type, kind)
     for shape, stated in kind.items():
@@ -95,7 +96,7 @@ def read_config(path: Path) -> Model:
         }  # fmt: skip
     figures = join_figures(own)
     seeing = _seeing(whole)
-    name = path.stem if path.name != "config.json" else path.resolve().parent.name
+    name = path.stem if path.name not in NAMELESS else path.resolve().parent.name
     return Model(
         name=name,
         title=f"{name} ({model_type})",
@@ -109,6 +110,24 @@ def read_config(path: Path) -> Model:
         labels=attention_label(figures),
         note="; ".join(part.rstrip(".") for part in (assumed, seeing) if part),
     )
+
+
+def _without_kind(path: Path, content: dict[str, Any]) -> dict[str, Any]:
+    """Return what Meta's ``params.json`` says as a config, or refuse what has no kind."""
+    base = content.get("base_model_name_or_path")
+    if isinstance(base, str):
+        rank = content.get("r")
+        rank = f" --lora-rank {rank}" if isinstance(rank, int) and rank else ""
+        way = f"give the model: --model {base}{rank}"
+        raise InputError(fault(f"{path}: base_model_name_or_path", base, "is an adapter's", way))
+    if not {"dim", "n_layers", "n_heads"} <= content.keys():
+        known = f"known: {', '.join(known_kinds())}"
+        message = f"{path}: model_type: is missing; {known}; or {WAY_ON}"
+        raise InputError(message)
+    if (tokens := content.get("vocab_size")) in (None, -1):
+        wrong = "is its tokenizer's, which isn't here"
+        raise InputError(fault(f"{path}: vocab_size", tokens, wrong, "write it: 32000 of Llama 2"))
+    return {**content, "model_type": "params"}
 
 
 def _silent(name: str, value: float) -> bool:
@@ -160,12 +179,16 @@ def _kind(path: Path, content: Mapping[str, Any], model_type: object) -> tuple[d
     if model_type in TWO_TOWERS or content.get("is_encoder_decoder") is True:
         wrong = "is a kind of model with two towers, which isn't modelled"
         raise InputError(fault(place, model_type, wrong, WAY_ON))
+    ordinary = {"full_attention", "sliding_attention"}
+    types = content.get("layer_types")
+    windows = isinstance(types, list) and all(kind in ordinary for kind in map(str, types))
     needed = [
         stated for stated in known[LIKE].values()
         if isinstance(stated, str) and stated.isidentifier() and stated not in kinds()
     ]  # fmt: skip
     further = sorted(key for key, value in content.items()
-                     if OTHER_PARTS.search(str(key)) and value not in SILENT)  # fmt: skip
+                     if OTHER_PARTS.search(str(key)) and value not in SILENT
+                     and not (key == "layer_types" and windows))  # fmt: skip
     lacking = [key for key in needed if content.get(key) is None]
     if not isinstance(model_type, str) or lacking or further:
         why = f", and has no {', '.join(lacking)}" if lacking else ""
@@ -177,7 +200,8 @@ def _kind(path: Path, content: Mapping[str, Any], model_type: object) -> tuple[d
         f"Its kind, {model_type}, isn't known: read as a Llama, with a gated MLP, two RMS norms a "
         "layer and no biases but those that it states."
     )
-    return known[LIKE], assumed
+    stated = {"sliding_window": "sliding_window?", "rules": ["any_window"]}
+    return {**known[LIKE], **stated}, assumed
 
 
 def _further(content: Mapping[str, Any]) -> str:

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_model, model_names, read_toml, shipped
+from sweeps.spec.config_rules import RULES
 from sweeps.spec.config_towers import tower_parameters
-from sweeps.spec.hugging_face import known_kinds
+from sweeps.spec.hugging_face import NO_SHAPES, known_kinds
 from sweeps.spec.model import Model
 from tests.spec.model_files import VISION, outcome
 
@@ -121,7 +123,7 @@ def test_every_kind_is_counted() -> None:
     contents += [json.loads(path.read_text()) for path in MODELS.glob("*.json")]
     kinds = {content["model_type"].removesuffix("_text") for content in contents}
     # Kinds of which another name, or the code beside the weights, is what is counted.
-    same = {"RefinedWeb", "RefinedWebModel", "deepseek", "minimax_m1", "minimax_text_01"}
+    same = {"RefinedWeb", "RefinedWebModel", "deepseek", "minimax_m1", "minimax_text_01", "params"}
     assert set(known_kinds()) - kinds == same
 
 
@@ -144,6 +146,8 @@ def test_the_table_of_kinds_is_whole() -> None:
     before: set[str] = set()
     for name, own in stated.items():
         assert own.get("like", name) in {*before, name}
+        assert set(own.get("rules", ())) <= RULES.keys()
+        assert set(own) - {*NO_SHAPES} <= {*SHAPES, *FURTHER_SHAPES}
         before.add(name)
 
 
@@ -156,6 +160,44 @@ def test_a_kind_that_isn_t_known_is_read_as_a_llama(tmp_path: Path) -> None:
     assert model.shapes["qkv_biases"] == model.shapes["gated_mlp"] == 1.0
     assert model.figures["gated_mlp"].kind == "assumed"
     assert model.note.startswith("Its kind, unheard, isn't known")
+
+
+@pytest.mark.parametrize(
+    ("change", "windowed"),
+    [
+        ({"use_sliding_window": False}, 0),
+        ({"layer_types": ["sliding_attention", "full_attention"] * 18}, 18),
+        ({"layer_types": ["full_attention"] * 36}, 0),
+        ({}, 36),
+    ],
+)
+def test_windows_of_a_kind_that_isn_t_known(
+    change: dict[str, Any], windowed: int, tmp_path: Path
+) -> None:
+    kept = {key: value for key, value in LLAMA.items() if key != "use_sliding_window"}
+    model = load_model(written(tmp_path, {**kept, "sliding_window": 512, **change}))
+    assert kinds_of(model)["windowed"] == windowed
+
+
+# As Meta publishes it beside the weights of Llama 3 70B.
+PARAMS = {"dim": 8192, "ffn_dim_multiplier": 1.3, "multiple_of": 4096, "n_heads": 64,
+          "n_kv_heads": 8, "n_layers": 80, "vocab_size": 128256}  # fmt: skip
+
+
+def test_meta_s_own_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "params.json"
+    path.write_text(json.dumps(PARAMS))
+    assert load_model(path).shapes == load_model("llama3-70b").shapes
+    path.write_text(json.dumps(PARAMS | {"vocab_size": -1}))
+    with pytest.raises(InputError, match="vocab_size = -1: is its tokenizer's, which isn't here"):
+        load_model(path)
+
+
+def test_an_adapter_names_its_model(tmp_path: Path) -> None:
+    path = tmp_path / "adapter_config.json"
+    path.write_text(json.dumps({"base_model_name_or_path": "Qwen/Qwen3-8B", "r": 16}))
+    with pytest.raises(InputError, match="is an adapter's; give the model: --model Qwen/Qwen3-8B"):
+        load_model(path)
 
 
 @pytest.mark.parametrize(
