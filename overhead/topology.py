@@ -154,6 +154,13 @@ class TopologyDesc:
         return following({"topology": self.kind}, self.values)["shape"]
 
 
+# Symbols of links' figures that are understood.
+SYMBOLS = {
+    "B": "bandwidth", "B1": "intra_bandwidth", "B2": "inter_bandwidth",
+    "alpha": "latency", "alpha1": "intra_latency", "alpha2": "inter_latency",
+}  # fmt: skip
+
+
 def build_topology(
     kind: str,
     num_gpus: Any = None,
@@ -195,7 +202,8 @@ def build_topology(
         switches of ``nodes_per_leaf`` (default, where links are given: 1); with
         ``nodes_per_pod`` a third level's ``pod_..``; ``intra_nvls`` and ``inter_inc`` (default 0)
         say whether switches reduce.  Of a switch: ``has_nvls``, ``has_inc``.  Of both
-        ``in_network_latency_factor`` (default 1).
+        ``in_network_latency_factor`` (default 1).  ``B``, ``alpha`` and those with 1 (inside a
+        node) or 2 (between nodes) are understood, too.
 
     Returns
     -------
@@ -223,7 +231,7 @@ def build_topology(
         "mesh_nx": mesh_nx,
         "mesh_ny": mesh_ny,
         "mesh_nz": mesh_nz,
-        **levels,
+        **{SYMBOLS.get(name, name): value for name, value in levels.items()},
     }
     values = {n: np.asarray(v, dtype=np.float64) for n, v in given.items() if v is not None}
     own = LEVEL_LINKS if kind == HIERARCHY else FLAT_LINK

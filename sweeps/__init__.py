@@ -33,5 +33,6 @@ def __getattr__(name: str) -> Any:
         from sweeps import api
 
         return getattr(api, name)
-    message = f"module 'sweeps' has no attribute '{name}'"
-    raise AttributeError(message)
+    from sweeps.elsewhere import python_hint
+
+    raise AttributeError(python_hint("sweeps", name))

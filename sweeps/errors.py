@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
+from sweeps.elsewhere import named_here
 from sweeps.former import FORMER
 
 Key = TypeVar("Key")
@@ -104,6 +105,8 @@ def nearest(word: str, known: Iterable[str], *, shown: int = 12) -> str:
     names = sorted(set(known))
     if FORMER.get(word) in names:
         return f"it is called '{FORMER[word]}' now"
+    if meant := named_here(word, names):
+        return f"here it is called '{meant}'"
     lowered = {name.lower(): name for name in names}
     close = difflib.get_close_matches(word.lower(), list(lowered), n=2, cutoff=0.6)
     if close:

@@ -18,20 +18,12 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from overhead.statements import statements
 from sweeps.cli import COMMANDS, commands, run
-from sweeps.docs import (
-    Job,
-    Site,
-    guide,
-    notebook,
-    read_jobs,
-    run_job,
-    section,
-    write_notebooks,
-    write_site,
-)
 from sweeps.errors import InputError
 from sweeps.mathml import equation, symbol
 from sweeps.plots.schema import KINDS
+from sweeps.site.jobs import Job, guide, notebook, read_jobs, run_job, section
+from sweeps.site.reference import Site
+from sweeps.site.write import write_notebooks, write_site
 from sweeps.spec.catalog import load_hardware, spec_names
 from sweeps.spec.framework import ENTRIES
 from sweeps.spec.machine import TABLES
@@ -71,6 +63,8 @@ def test_links_lead_somewhere(trees: dict[str, ElementTree.Element]) -> None:
     ends = {*known, *((page, "") for page in trees)}
     links = [(page, one.attrib["href"]) for page, tree in trees.items() for one in tree.iter("a")]
     for page, link in links:
+        if link.startswith("https://"):
+            continue
         file, _, place = link.partition("#")
         assert (file or page, place) in ends, (page, link)
     # Every page is reached from the first.

@@ -338,7 +338,7 @@ def _show_totals(model: Model, names: Sequence[str], width: int, **given: float)
 @click.option("--op", "collective", help="Only algorithms of this operation.")
 @click.option("--kind", type=click.Choice(["all", "algorithms", "formulas"]), default="all")
 @click.option("--markdown", is_flag=True, help="Networks by operations, as a table for documents.")
-@click.option("--references", is_flag=True, help="All of overhead/REFERENCES.md.")
+@click.option("--references", is_flag=True, help="Publications behind the formulas, as Markdown.")
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
 @show_options(OF_LIST)
 def list_command(
@@ -488,7 +488,9 @@ def docs_command(
     Markdown.
     """
     from sweeps.cli import COMMANDS, commands, run
-    from sweeps.docs import Site, guide, read_jobs, run_job, write_notebooks, write_site
+    from sweeps.site.jobs import guide, read_jobs, run_job
+    from sweeps.site.reference import Site
+    from sweeps.site.write import write_notebooks, write_site
 
     if not folder and (notebooks or not with_jobs):
         raise InputError(needs("a site", "a folder", "one to make, such as 'sweeps docs site'"))

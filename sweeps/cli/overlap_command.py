@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ from sweeps.cli.sections import (
     shown_sections,
     wanted_sections,
 )
-from sweeps.cli.typed import Command, folders_of
+from sweeps.cli.typed import Command, flag_of, folders_of
 from sweeps.cli.write import Output, default_folder
 from sweeps.engine.grid import LabelCase
 from sweeps.errors import InputError, fault, refuse
@@ -109,17 +110,27 @@ def command(**given: Any) -> int:
     figures = figures_of(job) if given["plot"] and (given["output"] or not one) else []
     out = Output({**given, "plot": bool(figures)}, "overlap")
     show = wanted_sections(given, OF_OVERLAP)
-    out.evaluate(job, lambda _: _lines(job, show), figures, lambda: _records(job))
+    bare = [*_readings(asked)]
+    out.evaluate(job, lambda _: [*_lines(job, show, bare)], figures, lambda: _records(job))
     if given["timeline"] or (given["plot"] and one):
         _draw(job, courses, given)
     return 0
 
 
+_NUMBER = re.compile(r"[0-9.]+(?:e[+-]?[0-9]+)?")
 # Of an overlap the values that weren't given and matter most.
 MATTERING = ("mechanism", "efficiency_of", "overlap_efficiency", "schedule")
 
 
-def _lines(job: Job, show: Sequence[str]) -> Iterable[str]:
+def _readings(asked: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield how durations without a unit are read: in seconds, where others have milliseconds."""
+    for name, text in asked.items():
+        seconds = text is not None and name in VOCABULARY and VOCABULARY[name].units == "s"
+        if text is not None and seconds and _NUMBER.fullmatch(text.strip()) and float(text):
+            yield f"  ({flag_of(name)} {text} is read as {text} s; {text}ms is milliseconds)"
+
+
+def _lines(job: Job, show: Sequence[str], readings: Sequence[str]) -> Iterable[str]:
     """Yield what people read: a report of one cell, a table of many."""
     if job.program.grid.cells == 1:
         (case,) = job.program.cases
@@ -137,6 +148,7 @@ def _lines(job: Job, show: Sequence[str]) -> Iterable[str]:
         ),
         "defaults": lambda: default_lines(job),
     }
+    yield from readings
     yield from defaults_line(job, MATTERING)
     yield from more_line(show, bodies)
     yield from shown_sections(show, bodies)
