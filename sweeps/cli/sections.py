@@ -22,10 +22,10 @@ SECTIONS = {
     "overlap": "what overlaps with what, and why the rest is exposed",
     "pareto": "step time against memory",
     "changes": "single changes: a degree, a setting, the network",
-    "rejected": "plans that cannot run, by reason",
+    "rejected": "invalid plans and excluded rows, by reason",
     "launch": "settings for Megatron-LM, DeepSpeed and torchtitan",
     "rows": "all rows of the table, with all columns",
-    "sources": "every value with its kind and source; all names with titles",
+    "sources": "every value or row with its source; all names with titles",
     "variables": "the variables of the file: dimensions, ranges, missing values",
     "formulas": "formula, source, and the numbers put in",
     "defaults": "every value that was not given, with its source",
@@ -39,6 +39,7 @@ OF_LIST = ("rows",)
 OF_HOPS = ("communication", "rows", "formulas", "defaults")
 OF_TUNE = ("reasons", "defaults")
 OF_BUY = ("reasons",)
+OF_VALIDATE = ("rows", "rejected", "sources", "defaults")
 OF_OVERLAP = ("formulas", "defaults")
 OF_RUN = ("rows", "variables", "formulas", "defaults")
 OF_COLLECTIVE = ("rows", "formulas", "defaults")

@@ -1,10 +1,8 @@
-"""``sweeps validate``: predictions beside published measurements."""
+"""``sweeps validate``: predictions compared with published measurements."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,14 @@ import click
 
 from overhead.quantity import VOCABULARY
 from sweeps.cli.options import result_options
+from sweeps.cli.sections import OF_VALIDATE, show_options, wanted_sections
 from sweeps.cli.typed import Command, folder_option, folders_of
+from sweeps.cli.validate_report import (
+    collective_lines,
+    preset_screen,
+    quantity_lines,
+    training_lines,
+)
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 from sweeps.impossible import impossible_rows
@@ -20,7 +25,7 @@ from sweeps.job import bounds_of, prepare
 from sweeps.result import Result, command_line, provenance_of
 from sweeps.spec.catalog import find_sweep, is_file, read_toml
 from sweeps.spec.units import parse_quantity
-from sweeps.validate.predict import predict, running_lines, running_result, running_rows
+from sweeps.validate.predict import predict, running_result, running_rows
 from sweeps.validate.run_table import (
     TABLES,
     find_csv,
@@ -31,13 +36,10 @@ from sweeps.validate.run_table import (
 )
 from sweeps.validate.scores import (
     Record,
-    error_lines,
     error_result,
     error_rows,
     records_of,
     result_of,
-    score,
-    score_lines,
     scores_by,
     skipped_lines,
 )
@@ -49,7 +51,7 @@ ERRORS = (
     {"kind": "bars", "name": "errors", "x": ["row"], "parts": ["median_error"],
      "title": "Median error of predictions, by table and size of message"},
 )  # fmt: skip
-WORDS = {"step_time": "time of a step", "memory": "memory of a GPU"}
+WORDS = {"step_time": "step time", "memory": "peak memory per GPU"}
 
 
 @click.command("validate", cls=Command)
@@ -68,27 +70,26 @@ WORDS = {"step_time": "time of a step", "memory": "memory of a GPU"}
 )
 @click.option("--strict", is_flag=True, help="Exit code 1 beyond --max-error.")
 @folder_option("hardware")
-@click.option("--verbose", "-v", is_flag=True, help="Every reason why rows are left out.")
+@show_options(OF_VALIDATE)
 def command(tables: tuple[str, ...], **given: Any) -> int:
-    """Lay predictions beside published measurements of training runs, and tell the errors.
+    """Compare predictions with published measurements of training runs.
 
     TABLE is a path, or the name of a table that is shipped: training, memory (both by default),
-    nccl-collectives, running (interruptions, spare servers, goodput, power of nodes), context
-    (attention by all_to_all, in a ring, both), userbuffers (NVIDIA's settings of tensor-parallel
-    overlap beside ours).
+    nccl-collectives, running (failures, spare nodes, goodput, node power), context (attention with
+    context parallelism: all-to-all, ring, both), userbuffers (NVIDIA's settings of TP overlap
+    compared with ours).
 
-    With --strict the exit code is 1 where a class of what was measured is off by more than --bound
-    in the mean (10 % by default); of settings, where fewer than 95 % of the layers lose at most
-    2 %.
+    With --strict the exit status is 1 where the MAPE of any class of measured runs is above --bound
+    (10 % by default); of settings, where fewer than 95 % of the layers lose at most 2 %.
     """
     if any(_is_of_collectives(table) for table in tables):
-        _refuse(given, ("rules", "bound", "strict", "verbose"), "is not of a table of operations")
+        _refuse(given, ("rules", "bound", "strict"), "is not of a table of operations")
         return _collectives(tables, given)
     if any(table == USERBUFFERS or _heads(table, "preset", "layer") for table in tables):
-        _refuse(given, ("rules", "verbose"), "is not of a table of presets")
+        _refuse(given, ("rules",), "is not of a table of presets")
         return _presets(tables, given)
     if any(table in RUNNING or _heads(table, "quantity", "given") for table in tables):
-        _refuse(given, ("rules", "verbose"), "is not of a table of what running takes")
+        _refuse(given, ("rules",), "is not of a table of what running takes")
         return _running(tables, given)
     if any(_is_of_plans(table, given["kind"]) for table in tables):
         wrong = "has plans, which are no measurements"
@@ -103,11 +104,13 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     out = Output(given, "validate").checked()
     records, skipped = _compared(tables or TABLES, given)
     result = _result(records, tables or TABLES, given)
-    lines = [
-        *_answer(records), *report(records, skipped, given["verbose"]), *_verdict(records, bound)
-    ]  # fmt: skip
+    lines = training_lines(records, skipped, bound, _wanted(given))
     out.deliver(result, lines, draw=lambda stem: _draw(records, stem))
     return int(given["strict"] and _beyond(records, bound))
+
+
+def _wanted(given: Mapping[str, Any]) -> tuple[str, ...]:
+    return wanted_sections(given, OF_VALIDATE)
 
 
 def _refuse(
@@ -208,87 +211,37 @@ def chosen_cases(cases: Cases, given: Mapping[str, Any]) -> Cases:
     )
 
 
-def report(records: Sequence[Record], skipped: Sequence[Skipped], verbose: bool) -> Iterator[str]:
-    """Yield what is told to people: errors by class and source, what was assumed and left out."""
-    for kind, words in WORDS.items():
-        own = [record for record in records if record.case.kind == kind]
-        if not own:
-            continue
-        for by in ("class", "source"):
-            yield f"{words}, predicted beside measured, by {by}:"
-            yield from score_lines(by, scores_by(own, by))
-            yield ""
-    if any(not math.isnan(record.without_source) for record in records):
-        yield "without its model, its source: mean and median where constants are fitted to others"
-        yield "in band: of these predictions, the share as near as they are said to be (aim 80 %)"
-        yield ""
-    counts = Counter(name for record in records for name in record.case.assumed)
-    if counts:
-        text = ", ".join(f"{name} ({count})" for name, count in counts.most_common())
-        yield f"assumed where rows don't say it (rows): {text}"
-    if skipped:
-        yield f"left out, {len(skipped)} rows:"
-        yield from skipped_lines(skipped, every=verbose)
-
-
-def _answer(records: Sequence[Record]) -> Iterator[str]:
-    """Yield in a line a kind how far off predictions are."""
-    for kind, words in WORDS.items():
-        own = [one for one in records if one.case.kind == kind and one.case.is_measured]
-        if not own:
-            continue
-        found = score(own)
-        said = "" if math.isnan(found.within) else f"; {found.within:.0%} as near as said (aim 80%)"
-        yield (
-            f"{words}: {found.rows:,} measured rows, {found.mape:.1%} off in the mean, half of "
-            f"them within {found.median:.1%}{said}"
-        )
-    yield ""
-
-
-def _verdict(records: Sequence[Record], bound: float) -> Iterator[str]:
-    """Yield which classes are beyond a bound, as --strict has it."""
-    beyond = []
-    for kind, words in WORDS.items():
-        own = [one for one in records if one.case.kind == kind and one.case.is_measured]
-        found = scores_by(own, "class").items()
-        beyond += [f"{name} ({words}, {one.mape:.1%})" for name, one in found if one.mape > bound]
-    yield ""
-    if beyond:
-        text = "; ".join(beyond)
-        yield f"verdict: more than {bound:.0%} off in the mean: {text}; exit code 1 with --strict"
-    else:
-        yield f"verdict: every class of what was measured is within {bound:.0%} in the mean"
-
-
-def verdict_lines(words: str, *, fine: bool) -> list[str]:
-    """Return the last lines of a table: the verdict, and what --strict makes of it."""
-    return ["", f"verdict: {words}" + ("" if fine else "; exit code 1 with --strict")]
-
-
 def _draw(records: Sequence[Record], stem: Path) -> list[Path]:
     """Draw a figure for each kind of what was measured."""
+    made = []
+    for kind, words in WORDS.items():
+        own = [one for one in records if one.case.kind == kind and one.case.is_measured]
+        if own:
+            groups = [one.case.group for one in own]
+            pairs = [one.case.measured for one in own], [one.predicted for one in own]
+            place = stem.with_name(f"{stem.name}-{kind.replace('_', '-')}")
+            made += _predicted(own[0].case.quantity, words, groups, *pairs, place)
+    return made
+
+
+def _predicted(
+    quantity: str,
+    words: str,
+    groups: Sequence[str],
+    measured: Sequence[float],
+    predicted: Sequence[float],
+    place: Path,
+) -> list[Path]:
+    """Draw what was predicted of a quantity against what was measured."""
     import numpy as np
 
     from sweeps.plots.measured import Cloud, draw_predicted
     from sweeps.plots.style import as_read
 
-    made = []
-    for kind, words in WORDS.items():
-        own = [one for one in records if one.case.kind == kind and one.case.is_measured]
-        if not own:
-            continue
-        units = as_read(own[0].case.quantity, VOCABULARY[own[0].case.quantity].units)
-        cloud = Cloud(
-            {"long_name": words, "units": units},
-            [record.case.group for record in own],
-            np.array([record.case.measured for record in own]),
-            np.array([record.predicted for record in own]),
-        )
-        title = f"{words[0].upper()}{words[1:]}: predicted and measured"
-        place = stem.with_name(f"{stem.name}-{kind.replace('_', '-')}")
-        made += draw_predicted(cloud, place, title=title)
-    return made
+    attrs = {"long_name": words, "units": as_read(quantity, VOCABULARY[quantity].units)}
+    cloud = Cloud(attrs, list(groups), np.array(measured), np.array(predicted))
+    title = f"{words[0].upper()}{words[1:]}: predicted and measured"
+    return [*draw_predicted(cloud, place, title=title)]
 
 
 # Plans that experts published.
@@ -342,25 +295,22 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     rows = error_rows(dataset)
     bounds = bounds_of(spec, folders)
     attrs = provenance_of(
-        title="Collective operations: errors of predictions beside measurements",
+        title="Collectives: errors of predictions against measurements",
         spec={**spec, "tables": list(tables)},
         given=given,
         references=job.attrs["references"],
         inputs=job.identity["inputs"],
     )
     result = error_result(rows, attrs)
-    known = [row["median_error"] for row in rows if not math.isnan(row["median_error"])]
-    near = sum(one <= _HALF for one in known)
-    words = f"half of the points within {_HALF:.0%} in {near} of {len(known)} groups"
-    lines = [words, *impossible_rows(dataset, bounds), "", *error_lines(rows)]
-    out.deliver(result, [*lines, *verdict_lines(words, fine=True)], ERRORS)
+    lines = collective_lines(rows, _HALF, impossible_rows(dataset, bounds), _wanted(given))
+    out.deliver(result, lines, ERRORS)
     return 0
 
 
 # What running takes: any quantity beside what was measured of it, from what the row gives.
 
 RUNNING = {
-    "running": "What running takes: predicted and measured",
+    "running": "Failures, goodput and power: predicted and measured",
     "context": "Attention with context parallelism: predicted and measured",
 }
 
@@ -387,12 +337,24 @@ def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         references="each row's source_ref says where it stands",
         inputs=rows,
     )
-    near = sum(abs(row["error"]) <= bound for row in rows)
-    fine = near == len(rows)
-    words = f"{near} of {len(rows)} rows within {bound:.0%} of what was measured"
-    lines = [words, "", *running_lines(rows), *verdict_lines(words, fine=fine)]
-    out.deliver(running_result(rows, attrs), lines)
+    fine = all(abs(row["error"]) <= bound for row in rows)
+    lines = quantity_lines(rows, bound, _wanted(given))
+    out.deliver(running_result(rows, attrs), lines, draw=lambda stem: _draw_quantities(rows, stem))
     return int(given["strict"] and not fine)
+
+
+def _draw_quantities(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
+    """Draw a figure for each quantity, in its own units."""
+    made = []
+    for name in dict.fromkeys(str(row["quantity"]) for row in rows):
+        own = [row for row in rows if row["quantity"] == name]
+        groups = [str(row.get("class", name)).replace("_", " ") for row in own]
+        measured, predicted = (
+            [float(row[which]) for row in own] for which in ("measured", "predicted")
+        )
+        place = stem.with_name(f"{stem.name}-{name.replace('_', '-')}")
+        made += _predicted(name, VOCABULARY[name].meaning, groups, measured, predicted, place)
+    return made
 
 
 # NVIDIA's settings of tensor-parallel overlap.
@@ -404,7 +366,7 @@ ENOUGH = 0.95  # Share of layers whose setting is near our best
 def _presets(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     """Lay settings of overlap beside ours, and tell what theirs lose by our model."""
     from sweeps.plots.breakdown import draw_presets
-    from sweeps.tuner.benefit import preset_lines, preset_result, preset_rows, preset_summary
+    from sweeps.tuner.benefit import preset_result, preset_rows, preset_summary
 
     if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
         wrong = "a table of presets has neither classes nor kinds, and comes alone"
@@ -413,14 +375,13 @@ def _presets(tables: Sequence[str], given: Mapping[str, Any]) -> int:
     out = Output(given, "validate").checked()
     rows = preset_rows(find_csv(tables[0], "TABLE", (USERBUFFERS,)), folders_of(given))
     attrs = provenance_of(
-        title="NVIDIA's settings of tensor-parallel overlap, beside the best of the prediction",
+        title="NVIDIA's settings of TP overlap, compared with the best predicted",
         spec=spec_of(tables, given),
         given=given,
         references="NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/comm_overlap.py",
         inputs=rows,
     )
     near = preset_summary(rows)["near"]
-    words = f"{near:.1%} of the layers have a setting near our best (aim {ENOUGH:.0%})"
-    lines = [*preset_lines(rows), *verdict_lines(words, fine=near >= ENOUGH)]
+    lines = preset_screen(rows, ENOUGH, _wanted(given))
     out.deliver(preset_result(rows, attrs), lines, draw=lambda stem: draw_presets(rows, stem))
     return int(given["strict"] and near < ENOUGH)

@@ -351,13 +351,13 @@ def _comparison(case: LayerOverlap, times: Mapping[LayerOverlap, float]) -> dict
         ways.setdefault(_way(one), time)
     shown = ", ".join(f"{way} {1e6 * time:.0f} us" for way, time in ways.items())
     scattered = case.method == "pipeline" or ours.method == "pipeline"
-    why = "; time alone doesn't tell which NVIDIA takes" if scattered else ""
+    why = "; the time does not decide which NVIDIA uses" if scattered else ""
     return {
         "their_method": _way(case), "their_num_sm": case.num_sm if counted else None,
         "our_method": _way(ours),
         "our_num_sm": None if ours.method == "ring_exchange" else ours.num_sm,
         "num_sm_factor": same.num_sm / case.num_sm if counted else None,
-        "in_turn_us": round(1e6 * next(t for one, t in own.items() if one.is_baseline), 3),
+        "sequential_us": round(1e6 * next(t for one, t in own.items() if one.is_baseline), 3),
         "their_time_us": round(1e6 * own[case.same_as], 3),
         "our_time_us": round(1e6 * best, 3),
         "loss": loss,
@@ -366,7 +366,7 @@ def _comparison(case: LayerOverlap, times: Mapping[LayerOverlap, float]) -> dict
 
 
 def _way(case: LayerOverlap) -> str:
-    return "in turn" if case.is_baseline else case.method + "_aggregate" * case.aggregate
+    return "sequential" if case.is_baseline else case.method + "_aggregate" * case.aggregate
 
 
 def _chosen(times: Mapping[LayerOverlap, float]) -> LayerOverlap:
@@ -412,30 +412,19 @@ def fields_of(rows: Sequence[Mapping[str, Any]], chosen: Sequence[str] = ()) -> 
 
 
 def preset_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what people read: how near, each layer by preset, what was assumed."""
-    found = preset_summary(rows)
-    yield (
-        f"NVIDIA's choice is within {NEAR:.0%} of our best in {found['near']:.1%} of "
-        f"{found['layers']:.0f} layers; the same method in {found['same_method']:.1%}; num_sm "
-        f"within a factor {found['num_sm_factor']:.3g} in the median (ours by theirs "
-        f"{found['num_sm_ratio']:.3g})"
-    )
+    """Yield each layer, by preset: their setting and ours, and the times of both."""
     for preset in dict.fromkeys(row["preset"] for row in rows):
-        yield ""
         yield preset
-        table = [["layer", "theirs", "ours", "in turn", "theirs", "ours", "loss"]]
+        table = [["layer", "theirs", "ours", "sequential", "theirs", "ours", "loss"]]
         own = [row for row in rows if row["preset"] == preset]
         for row in own:
             ways = [
                 row[f"{who}_method"] + (f" {count}" if (count := row[f"{who}_num_sm"]) else "")
                 for who in ("their", "our")
             ]
-            spans = [f"{row[name]:,.0f} us" for name in ("in_turn_us", "their_time_us",
+            spans = [f"{row[name]:,.0f} us" for name in ("sequential_us", "their_time_us",
                      "our_time_us")]  # fmt: skip
             table.append([row["layer"], *ways, *spans, f"{row['loss']:.1%}"])
         yield from aligned(table, left=3)
         yield from (f"  {row['layer']}: {row['note']}" for row in own if row["note"])
-    yield ""
-    yield "assumed: what a multiprocessor moves, and that a product spares some for nothing under"
-    yield "the limit of the GPU's power, are inferred from 9 of these presets: agreement proves no"
-    yield "time. Gather rings are the only choice of their layers beside none."
+        yield ""

@@ -401,7 +401,7 @@ def running_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if rows and "group" in rows[0]:
         yield from _kinds(rows)
         return
-    yield "what running takes, predicted beside measured"
+    yield "Predicted and measured, by row"
     table = [["row", "quantity", "measured", "predicted", "error"]]
     for row in rows:
         shown = (format_quantity(row[name], row["units"]) for name in ("measured", "predicted"))
@@ -409,7 +409,7 @@ def running_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield from aligned(table, left=2)
     for name in dict.fromkeys(str(row["quantity"]) for row in rows):
         errors = [abs(float(row["error"])) for row in rows if row["quantity"] == name]
-        yield f"{name}: {len(errors)} rows, error {np.mean(errors):.1%} in the mean"
+        yield f"{name}: {len(errors)} rows, MAPE {np.mean(errors):.1%}"
 
 
 def _kinds(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -417,8 +417,8 @@ def _kinds(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for name in dict.fromkeys(str(row["class"]) for row in rows):
         yield _kind_line(name, [row for row in rows if row["class"] == name])
     yield ""
-    yield "medians of rows of one kind; --csv, --json and --output have each row"
-    table = [["kind", "of", "rows", "measured", "predicted", "error", "left out"]]
+    yield "Medians of equal rows; --csv, --json and --output have each row"
+    table = [["class", "of", "rows", "measured", "predicted", "error", "held out"]]
     for pair in dict.fromkeys((str(row["class"]), str(row["group"])) for row in rows):
         own = [row for row in rows if (row["class"], row["group"]) == pair]
         middle = {name: float(np.median([row[name] for row in own]))
@@ -434,9 +434,9 @@ def _kind_line(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the errors of one class: as predicted, and with the other classes' rate."""
     errors = np.array([row["error"] for row in rows])
     left = np.array([row["left_out_error"] for row in rows])
-    line = f"{name}: {len(rows)} rows, error {np.mean(np.abs(errors)):.1%} in the mean"
-    line += f" ({np.median(errors):+.1%} in the median)"
+    line = f"{name}: {len(rows)} rows, MAPE {np.mean(np.abs(errors)):.1%}"
+    line += f" (median {np.median(errors):+.1%})"
     if np.all(np.isnan(left)):
         return line
     other = f"{np.nanmean(np.abs(left)):.1%} ({np.nanmedian(left):+.1%})"
-    return f"{line}; left out, with the kernel's rate of the other kinds, {other}"
+    return f"{line}; held out, with the attention rate of the other kinds, {other}"

@@ -167,7 +167,7 @@ def score_lines(heading: str, scores: Mapping[str, Score]) -> Iterator[str]:
     """Yield errors as a table for a terminal."""
     titles = [heading, "rows", "MAPE", "median", "p90", "bias"]
     fitted = any(not math.isnan(one.without_source[0]) for one in scores.values())
-    table = [[*titles, *(("without its model", "its source") if fitted else ()), "in band"]]
+    table = [[*titles, *(("held out by model", "by source") if fitted else ()), "inside"]]
     for name, one in scores.items():
         cells = [_percent(value) for value in (one.mape, one.median, one.p90)]
         cells.append(_percent(one.bias, "+"))
@@ -198,7 +198,7 @@ def skipped_lines(skipped: Sequence[Skipped], *, every: bool = False) -> Iterato
     more = len(counts) - len(shown)
     if more:
         left = sum(counts.values()) - sum(count for _, count in shown)
-        yield f"  {left:>4}  for {more} other reasons: --verbose tells them"
+        yield f"  {left:>4}  for {more} other reasons: --show rejected"
 
 
 # Errors of a sweep beside measurements, as rows for a terminal.
@@ -306,9 +306,9 @@ _TEXTS = {
     "kind": "what was measured",
     "model": "model",
     "hardware": "machine",
-    "framework": "software that trains",
+    "framework": "framework",
     "quantity": "quantity that was predicted",
-    "assumed": "settings that the row doesn't state",
+    "assumed": "unknown settings",
     "source_ref": "where the measurement stands",
 }
 

@@ -48,7 +48,7 @@ KINDS = ("step_time", "memory")
 # What a table says of a plan that somebody published, whether or not its step was measured.
 PLAN = "plan"
 # The classes of what nobody measured: values of a publication's own formulas, or of a simulation.
-FORMULAS, SIMULATED = "published formulas", "simulated, it seems"
+FORMULAS, SIMULATED = "published formulas", "probably simulated"
 GIB = 2.0**30
 ALL = "all measured"
 # Columns of words of which a rule has to understand what they say.
@@ -89,7 +89,7 @@ class Case:
             return (self.group, f"memory, {known}", ALL)
         numbers = self.numbers
         if numbers.get("experts", 0.0) > 0.0:
-            return (self.group, f"experts, {known}", "experts, all", ALL)
+            return (self.group, f"MoE, {known}", ALL)
         gpus = math.prod(numbers[name] for name in ("tp", "cp", "pp", "dp"))
         several = gpus > numbers.get("gpus_per_node", 1.0)
         sharded = ("dense, sharded weights",) if numbers.get("zero_stage", 0.0) >= 3.0 else ()

@@ -10,7 +10,7 @@ import click
 
 from sweeps.cli.options import result_options
 from sweeps.cli.typed import Command, folder_option, folders_of
-from sweeps.cli.validate_command import bound_of, chosen_cases, spec_of, verdict_lines
+from sweeps.cli.validate_command import bound_of, chosen_cases, spec_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError
 from sweeps.result import provenance_of
@@ -73,7 +73,8 @@ def command(table: str, **given: Any) -> int:
         f"{whole.near:.0%} of {whole.recipes} plans within {bound:.0%} of our best (aim "
         f"{NEAR_SHARE:.0%}), and {whole.fit:.0%} fit the memory (aim {FIT_SHARE:.0%})"
     )
-    out.deliver(choice_result(experts, attrs), [*lines, *verdict_lines(words, fine=fine)])
+    lines += ["", f"result: {words}" + ("" if fine else "; exit status 1 with --strict")]
+    out.deliver(choice_result(experts, attrs), lines)
     return int(given["strict"] and not fine)
 
 

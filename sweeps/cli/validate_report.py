@@ -1,0 +1,372 @@
+"""The screens of ``sweeps validate``, one for each kind of table, and their sections."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from overhead.quantity import VOCABULARY
+from sweeps import display
+from sweeps.cli.sections import more_line, shown_sections, wrapped
+from sweeps.result import aligned
+from sweeps.spec.units import grouped, in_one_unit
+from sweeps.tuner.benefit import NEAR, preset_lines, preset_summary
+from sweeps.validate import SIZE_CLASSES
+from sweeps.validate.predict import running_lines
+from sweeps.validate.scores import (
+    Record,
+    Score,
+    error_lines,
+    score,
+    score_lines,
+    scores_by,
+    skipped_lines,
+)
+from sweeps.validate.training_rows import FORMULAS, SIMULATED, Skipped
+
+Body = Callable[[], Iterable[str]]
+Row = Mapping[str, Any]
+WORDS = {"step_time": "Step time", "memory": "Memory"}
+# Classes of a screen: each run of a GPU or of an MoE model is in one of these, or in none.
+FIRST = {
+    "step_time": (
+        "dense A100", "dense H100", "dense Blackwell", "MoE, settings known",
+        "MoE, settings assumed", "TPU", "LoRA",
+    ),
+    "memory": ("memory, settings known", "memory, settings assumed", "LoRA"),
+}  # fmt: skip
+# Classes and sources of a screen, and what is named of what else there is.
+MOST, NAMED = 9, 3
+TARGET = "target 80 %"
+
+
+def percent(value: float, sign: str = "") -> str:
+    """Return a fraction in percent: without decimals from 10 on, with one below."""
+    size = 100.0 * value
+    return f"{size:{sign}.{0 if abs(size) >= 9.95 else 1}f}"
+
+
+def _runs(count: int, what: str = "run") -> str:
+    return f"{count:,} {what}" + "s" * (count != 1)
+
+
+# Training runs: the time of their steps, and their memory.
+
+
+def training_lines(
+    records: Sequence[Record], skipped: Sequence[Skipped], bound: float, wanted: Iterable[str]
+) -> Iterator[str]:
+    """Yield how far predictions of training runs are off."""
+    measured = {kind: _measured(records, kind) for kind in WORDS}
+    for kind, runs in measured.items():
+        if runs:
+            yield _answer(WORDS[kind], score(runs))
+    yield ""
+    yield from _class_table(records)
+    yield ""
+    yield from wrapped(_verdict(measured, bound))
+    yield from wrapped(_worst(measured))
+    yield from _notes(records, measured, skipped)
+    yield from _assumed_line(records)
+    bodies: dict[str, Body] = {
+        "rows": lambda: _score_tables(records, "class"),
+        "rejected": lambda: _rejected(skipped),
+        "sources": lambda: _score_tables(records, "source"),
+        "defaults": lambda: _assumed(records),
+    }
+    yield from shown_sections(wanted, bodies)
+    yield from more_line(wanted, bodies, "--csv has each run; exit status 1 beyond a bound: "
+                         "--strict")  # fmt: skip
+
+
+def _measured(records: Iterable[Record], kind: str) -> list[Record]:
+    return [one for one in records if one.case.kind == kind and one.case.is_measured]
+
+
+def _answer(words: str, found: Score) -> str:
+    inside = "no interval stated" if math.isnan(found.within) else (
+        f"{found.within:.0%} inside the stated interval ({TARGET})".replace("% ", " % ", 1)
+    )  # fmt: skip
+    return f"{words}: {_runs(found.rows)}, {inside}, MAPE {percent(found.mape)} %"
+
+
+def _class_table(records: Sequence[Record]) -> Iterator[str]:
+    """Yield the errors of the classes that matter most, of steps and of memory."""
+    heads = ("runs", "MAPE", "median", "P90", "bias", "held out", "inside")
+    table = [["Errors (%), by class", *heads]]
+    for kind, words in WORDS.items():
+        scores = scores_by(_measured(records, kind), "class")
+        chosen = [name for name in FIRST[kind] if name in scores]
+        chosen = chosen or sorted(scores, key=lambda name: -scores[name].rows)[:MOST]
+        if chosen:
+            table.append([words])
+        for name in chosen:
+            one = scores[name]
+            errors = (one.mape, one.median, one.p90, one.bias, one.without_source[0])
+            cells = [
+                "-" if math.isnan(error) else f"{100.0 * error:{'+' * (place == 3)}.1f}"
+                for place, error in enumerate(errors)
+            ]
+            inside = "-" if math.isnan(one.within) else f"{100.0 * one.within:.0f}"
+            table.append([f"  {name.removeprefix('memory, ')}", f"{one.rows:,}", *cells, inside])
+    yield from aligned(table, indent="")
+
+
+def _verdict(measured: Mapping[str, Sequence[Record]], bound: float) -> str:
+    """Return which classes are beyond a bound, as --strict has it."""
+    beyond = [
+        f"{name} ({WORDS[kind].lower()}, {_runs(one.rows)}, MAPE {percent(one.mape)} %)"
+        for kind, runs in measured.items()
+        for name, one in scores_by(runs, "class").items()
+        if one.mape > bound
+    ]
+    limit = f"{100.0 * bound:g} % bound"
+    if beyond:
+        return f"FAILED the {limit}: {'; '.join(beyond)}"
+    return f"Within the {limit}: the MAPE of every class"
+
+
+def _worst(measured: Mapping[str, Sequence[Record]]) -> str:
+    """Return the sources whose runs are predicted worst."""
+    found = [
+        (one.mape, name, one.rows)
+        for runs in measured.values()
+        for name, one in scores_by(runs, "source").items()
+    ]
+    texts = [
+        f"{name} ({_runs(rows)}, {percent(mape)} %)"
+        for mape, name, rows in sorted(found, reverse=True)[:NAMED]
+    ]
+    return f"Worst sources: {', '.join(texts)}"
+
+
+def _notes(
+    records: Sequence[Record],
+    measured: Mapping[str, Sequence[Record]],
+    skipped: Sequence[Skipped],
+) -> Iterator[str]:
+    """Yield what the figures above rest on."""
+    if skipped:
+        yield from wrapped(f"Excluded: {_runs(len(skipped), 'row')}, by reason in --show rejected")
+    held = [one for runs in measured.values() for one in runs
+            if not math.isnan(one.without_source)]  # fmt: skip
+    if held:
+        yield from wrapped(
+            f"Note: constants were fitted to {len(held):,} of these runs. Held out: MAPE with the "
+            "source of the run excluded from the fit; inside: of these predictions, if any"
+        )
+    for name in (SIMULATED, FORMULAS):
+        own = [one for one in records if one.case.group == name]
+        if own:
+            sources = dict.fromkeys(one.case.source for one in own)
+            yield from wrapped(f"Note: {_runs(len(own), 'row')} of {', '.join(sources)} "
+                               f"({name}) in no figure above")  # fmt: skip
+
+
+def _assumed_line(records: Sequence[Record]) -> Iterator[str]:
+    """Yield the settings that most rows don't state."""
+    counts = _unknown(records)
+    named = [f"{name} ({count:,})" for name, count in counts.most_common(5)]
+    if named:
+        more = f"; {len(counts) - len(named)} more" if len(counts) > len(named) else ""
+        yield from wrapped(f"Defaults: settings that rows do not state: {', '.join(named)}{more}")
+
+
+def _unknown(records: Iterable[Record]) -> Counter[str]:
+    return Counter(name for record in records for name in record.case.assumed)
+
+
+def _assumed(records: Sequence[Record]) -> Iterator[str]:
+    counts = _unknown(records)
+    if counts:
+        yield "Unknown settings (rows)"
+        yield from aligned([["setting", "rows"], *([name, f"{count:,}"]
+                           for name, count in counts.most_common())])  # fmt: skip
+
+
+def _rejected(skipped: Sequence[Skipped]) -> Iterator[str]:
+    if skipped:
+        yield f"Excluded, {_runs(len(skipped), 'row')}"
+        yield from skipped_lines(skipped, every=True)
+
+
+def _score_tables(records: Sequence[Record], by: str) -> Iterator[str]:
+    """Yield errors of every class, or of every source."""
+    for kind, words in WORDS.items():
+        own = [record for record in records if record.case.kind == kind]
+        if own:
+            yield f"{words} by {by}; held out: mean, median"
+            yield from score_lines(by, scores_by(own, by))
+            yield ""
+
+
+# Collectives: errors by table and size of the message.
+
+
+def collective_lines(
+    rows: Sequence[Row], near: float, impossible: Iterable[str], wanted: Iterable[str]
+) -> Iterator[str]:
+    """Yield how far predicted times of collectives are off, a row a table."""
+    known = [row["median_error"] for row in rows if not math.isnan(row["median_error"])]
+    points = sum(int(row["points"]) for row in rows)
+    fine = sum(one <= near for one in known)
+    middle = f"{percent(float(np.median(known)))} %" if known else "not known"
+    yield (
+        f"Collectives: median error {middle} over {_runs(len(known), 'group')}; {fine} of "
+        f"{len(known)} within {100.0 * near:g} %"
+    )
+    yield from wrapped(f"{points:,} points; a group is a table's small, medium or large messages",
+                       "  ")  # fmt: skip
+    yield from impossible
+    yield ""
+    names = [name for name in SIZE_CLASSES if any(row["size_class"] == name for row in rows)]
+    table = [["table", "points", *(f"{name} (%)" for name in names)]]
+    tables = dict.fromkeys(_table_of(row) for row in rows)
+    for name in list(tables)[:24]:
+        own = {row["size_class"]: row for row in rows if _table_of(row) == name}
+        count = sum(int(row["points"]) for row in own.values())
+        table.append([name, f"{count:,}", *(_error(own.get(size)) for size in names)])
+    yield from aligned(table)
+    worst = sorted(((row["median_error"], f"{_table_of(row)}, {row['size_class']}")
+                    for row in rows if row["median_error"] > near), reverse=True)  # fmt: skip
+    yield ""
+    yield from wrapped(
+        f"Beyond {100.0 * near:g} %: {len(worst)} groups"
+        + "".join(f"; {name} ({percent(error)} %)" for error, name in worst[:NAMED])
+        if worst else f"All groups are within {100.0 * near:g} %"
+    )  # fmt: skip
+    yield "Columns: median error by message size; --show rows has its sign"
+    bodies: dict[str, Body] = {"rows": lambda: error_lines(rows)}
+    yield from shown_sections(wanted, bodies)
+    yield from more_line(wanted, bodies, "points: sweeps run nccl-measured")
+
+
+def _table_of(row: Row) -> str:
+    parts = [str(value) for name, value in row.items()
+             if name != "size_class" and isinstance(value, str)]  # fmt: skip
+    return ", ".join(parts) or "all"
+
+
+def _error(row: Row | None) -> str:
+    if row is None or math.isnan(row["median_error"]):
+        return "-"
+    return percent(row["median_error"])
+
+
+# What running takes, and attention with context parallelism: any quantity.
+
+
+def quantity_lines(rows: Sequence[Row], bound: float, wanted: Iterable[str]) -> Iterator[str]:
+    """Yield rows of several quantities, a table for each; or of classes, a row for each."""
+    near = sum(abs(row["error"]) <= bound for row in rows)
+    mape = float(np.mean([abs(row["error"]) for row in rows]))
+    verdict = f"{near} of {len(rows)} rows are within {100.0 * bound:g} %, MAPE {percent(mape)} %"
+    grouped_rows = bool(rows) and "group" in rows[0]
+    yield ("Attention: " if grouped_rows else "Running: ") + verdict
+    yield ""
+    yield from _by_class(rows) if grouped_rows else _by_quantity(rows)
+    yield ""
+    if near < len(rows):
+        worst = max(rows, key=lambda row: abs(float(row["error"])))
+        name = f"{worst['class']}, {worst['group']}" if grouped_rows else worst["row_id"]
+        yield from wrapped(f"FAILED the {100.0 * bound:g} % bound: {len(rows) - near} rows; worst "
+                           f"{name} ({percent(worst['error'], '+')} %)")  # fmt: skip
+    bodies: dict[str, Body] = {"rows": lambda: running_lines(rows), "sources": lambda: _told(rows)}
+    yield from shown_sections(wanted, bodies)
+    yield from more_line(wanted, bodies, "exit status 1 beyond the bound: --strict")
+
+
+def _by_quantity(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield each quantity's rows in its unit."""
+    for number, name in enumerate(dict.fromkeys(str(row["quantity"]) for row in rows)):
+        yield from [""] * (number > 0)
+        own = [row for row in rows if row["quantity"] == name]
+        both = [row[which] for row in own for which in ("measured", "predicted")]
+        unit, texts = _in_one(name, [float(one) for one in both])
+        mape = float(np.mean([abs(row["error"]) for row in own]))
+        title = VOCABULARY[name].meaning
+        yield from wrapped(f"{title[0].upper()}{title[1:]}{f' ({unit})' if unit else ''}: "
+                           f"MAPE {percent(mape)} %")  # fmt: skip
+        for place, row in enumerate(own[:MOST]):
+            measured, predicted = texts[2 * place : 2 * place + 2]
+            error = percent(row["error"], "+")
+            yield f"  {row['row_id']:<14}{measured:>9} measured{predicted:>9} predicted{error:>7} %"
+        if len(own) > MOST:
+            yield f"  {len(own) - MOST} more rows: --show rows"
+
+
+def _in_one(name: str, values: Sequence[float]) -> tuple[str, list[str]]:
+    """Return values of one quantity in one unit."""
+    units = VOCABULARY[name].units
+    if display.percent(name):
+        return "%", [grouped(100.0 * one) for one in values]
+    if units == "s" and min(values) > 3600.0:
+        long = float(np.median(values)) > 2 * 86400.0
+        return ("days", [f"{one / 86400.0:.3g}" for one in values]) if long else (
+            "h", [f"{one / 3600.0:.3g}" for one in values])  # fmt: skip
+    return in_one_unit(list(values), units, binary=False, write=grouped)
+
+
+def _by_class(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the errors of each class: as predicted, and with the kernel's rate of the others."""
+    table = [["", "rows", "MAPE (%)", "median (%)", "held out (%)", "median (%)"]]
+    for name in dict.fromkeys(str(row["class"]) for row in rows):
+        own = [row for row in rows if row["class"] == name]
+        columns = []
+        for which in ("error", "left_out_error"):
+            errors = np.array([row[which] for row in own], dtype=float)
+            errors = errors[np.isfinite(errors)]
+            columns += (
+                [percent(float(np.mean(np.abs(errors)))), percent(float(np.median(errors)), "+")]
+                if errors.size else ["-", "-"]
+            )  # fmt: skip
+        table.append([name, str(len(own)), *columns])
+    yield from aligned(table)
+    yield "  held out: with the attention kernel's rate of the other kinds"
+
+
+def _told(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield where each row stands."""
+    yield "Sources"
+    by: dict[str, list[str]] = {}
+    for row in rows:
+        by.setdefault(str(row["source_ref"]), []).append(str(row["row_id"]))
+    for source, names in by.items():
+        few = ", ".join(names[:4]) + f" and {len(names) - 4} more" * (len(names) > 4)
+        yield from wrapped(f"{few}: {source}", "  ")
+
+
+# NVIDIA's settings of tensor-parallel overlap.
+
+
+def preset_screen(rows: Sequence[Row], enough: float, wanted: Iterable[str]) -> Iterator[str]:
+    """Yield how near settings of overlap are to ours, a row a preset."""
+    found = preset_summary(rows)
+    near = percent(found["near"])
+    yield from wrapped(f"Userbuffers: {near} % of {found['layers']:.0f} layers of NVIDIA's presets "
+                       f"are within {100.0 * NEAR:g} % of the best predicted setting (target "
+                       f"{100.0 * enough:g} %)")  # fmt: skip
+    yield from wrapped(f"same method in {percent(found['same_method'])} %; SMs: ours / theirs "
+                       f"{found['num_sm_ratio']:.3g} in the median", "  ")  # fmt: skip
+    yield ""
+    table = [["preset", "layers", "near", "same method", "largest loss (%)"]]
+    for preset in dict.fromkeys(str(row["preset"]) for row in rows):
+        own = [row for row in rows if row["preset"] == preset]
+        same = sum(row["our_method"] == row["their_method"] for row in own)
+        close = sum(row["loss"] <= NEAR for row in own)
+        worst = percent(max(float(row["loss"]) for row in own))
+        label = preset.removeprefix("userbuffers_")
+        table.append([label, str(len(own)), str(close), str(same), worst])
+    yield from aligned(table)
+    yield ""
+    yield from wrapped(
+        "Note: not timings. What an SM moves, and how many SMs a GEMM spares below the power cap, "
+        "are inferred from 9 of these presets: agreement does not validate a time"
+    )
+    bodies: dict[str, Body] = {"rows": lambda: preset_lines(rows)}
+    yield from shown_sections(wanted, bodies)
+    yield from more_line(wanted, bodies, "exit status 1 below the target: --strict")
