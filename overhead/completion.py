@@ -94,6 +94,11 @@ class Statement:
     def take_model(self) -> None:
         """Take the model's shapes."""
 
+    def take_tuning(self) -> None:
+        """Take a LoRA rank of 0 for what it is: full training, where no rule of adapters holds."""
+        if "lora_rank" in self.given and not self.exceeds("lora_rank", 0.0):
+            self.given.discard("lora_rank")
+
     def check(self) -> None:
         """Refuse what can't be of labels and shapes."""
 
@@ -116,6 +121,7 @@ def complete(statement: Statement) -> None:
     """Fill in what a training configuration doesn't say."""
     statement.take_machine()
     statement.take_model()
+    statement.take_tuning()
     complete_labels(statement)
     statement.check()
     complete_plan(statement)
@@ -276,11 +282,14 @@ FEATURES = {
 
 def features(given: Container[str]) -> dict[str, str]:
     """Return the labels that hold of a model or a run of which some quantities are given."""
-    return {
+    found = {
         label: value
         for label, (value, *names) in FEATURES.items()
         if any(name in given for name in names)
     }
+    if isinstance(given, Mapping) and "lora_rank" in given and not np.any(given["lora_rank"]):
+        del found["tuning"]  # A rank of 0 is full training
+    return found
 
 
 def implied(given: Container[str]) -> dict[str, str]:

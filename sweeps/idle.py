@@ -33,6 +33,14 @@ OF_EXPERTS = ("expert_load_imbalance", "rank_load_imbalance")
 ALWAYS = ("collective", "topology", "algorithm", "hardware", "model", "framework", "precision",
           "software")  # fmt: skip
 
+# Numbers that say what holds where they aren't given: a rank of no adapters is full training.
+AS_NOT_GIVEN = {"lora_rank": 0.0}
+
+
+def as_not_given(name: str, constants: Mapping[str, Any]) -> bool:
+    """Return whether a number says what holds where it isn't given."""
+    return name in AS_NOT_GIVEN and constants.get(name) == AS_NOT_GIVEN[name]
+
 
 def split_needed(name: str, columns: Mapping[str, NDArray[Any]]) -> str:
     """Return why something can't act with what plans may have; empty where it can."""
@@ -62,7 +70,9 @@ def unused(job: Job) -> list[str]:
     known = {*job.program.used(), *job.program.labels, *job.resolved.origins, *NEEDED}
     labels = [name for name in job.sweep.labels
               if split_needed(name, columns) and not _taken_anyway(job.sweep, name)]  # fmt: skip
-    return [*(name for name in columns if name not in known), *labels]
+    idle = (name for name in columns
+            if name not in known and not as_not_given(name, job.sweep.constants))  # fmt: skip
+    return [*idle, *labels]
 
 
 def _taken_anyway(sweep: Sweep, name: str) -> bool:

@@ -17,7 +17,16 @@ from overhead.quantity import VOCABULARY
 from sweeps.cli.sections import wrapped
 from sweeps.cli.typed import flag_of, folder_option, folders_of
 from sweeps.errors import InputError, fault, tell_all
-from sweeps.idle import ALWAYS, IDLE, NEEDED, UNUSED, alike, split_needed, unused
+from sweeps.idle import (
+    ALWAYS,
+    IDLE,
+    NEEDED,
+    UNUSED,
+    alike,
+    as_not_given,
+    split_needed,
+    unused,
+)
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, words_of
 from sweeps.result import prose, stored_as
@@ -188,7 +197,7 @@ def check_taken(
         if name not in job.sweep.given or name in LABELS or name in NEEDED:
             continue
         why = split_needed(name, (job, *beside)[-1].program.grid.columns)
-        if name in used and not alone and not why:
+        if (name in used and not alone and not why) or as_not_given(name, job.sweep.constants):
             continue
         axes = tuple(axis for axis in job.sweep.axes if axis.name != name)
         others = {key: value for key, value in job.sweep.constants.items() if key != name}

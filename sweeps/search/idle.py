@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault, tell_all
-from sweeps.idle import ALWAYS, IDLE, alike, split_needed
+from sweeps.idle import ALWAYS, IDLE, alike, as_not_given, split_needed
 from sweeps.search.answer import RUN, WHOLE
 from sweeps.search.request import DEGREES, NEEDED, NUMBER_CHOICES, Point
 from sweeps.search.space import Space, space_of
@@ -53,6 +53,8 @@ def _idle(point: Point, names: Collection[str], *, run: bool) -> dict[str, str]:
     used, found = whole.used(), {}
     for name in sorted(names):
         why = split_needed(name, space.plan.grid.columns)
+        if as_not_given(name, point.constants):
+            continue
         if (name in used and not why) or len(point.choices.get(name, ())) > 1:
             continue
         without = _without(point, name)

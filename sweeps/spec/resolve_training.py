@@ -264,6 +264,10 @@ class TrainingResolver(Resolver, Statement):
         if "overlap_slowdown" in self.sweep.given and taken:
             wrong = f"follows from {taken[0]}, which is given, too"
             faults.append(fault("overlap_slowdown", "given", wrong, "one of them"))
+        ranks = self._all("lora_rank", self._axis_of("lora_rank"))
+        if np.any(ranks == 0.0) and np.any(ranks > 0.0):
+            wrong = "is full training, beside ranks that train adapters alone"
+            faults.append(fault("lora_rank", "0", wrong, "a sweep of its own"))
         tell_all(faults)
 
     def _all(self, name: str, axis: Axis | None) -> NDArray[Any]:

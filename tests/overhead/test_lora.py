@@ -8,6 +8,11 @@ import numpy as np
 import pytest
 
 import sweeps
+from overhead.memory.quantities import RECIPES
+from overhead.memory.stage import stage_memory
+from overhead.shipped import usual_table
+from sweeps.errors import InputError
+from sweeps.spec.catalog import load_model
 
 # Llama-2 70B: 80 layers, hidden 8192, 64 heads of 128, 8 of keys, MLPs of 28672.
 ATTENTION = 80 * (8192 + 10240 + 8192 + 8192)
@@ -164,3 +169,17 @@ def test_reductions_beside_frozen_weights_are_waited_for() -> None:
     assert other < shown
     (again,) = found(names[0], lora_rank=16, tp_overlap=0.7, recompute="full")
     assert again > shown
+
+
+def test_a_rank_of_0_is_full_training() -> None:
+    names = ("step_time", "peak_memory", "checkpoint_bytes")
+    assert found(*names, lora_rank=0) == found(*names)
+    assert found(*names, lora_rank=8) != found(*names)
+    with pytest.raises(InputError, match="lora_rank"):
+        found(*names, lora_rank=[0, 8])
+    given = {name: one.value for name, one in usual_table()["memory"].items()}
+    given |= RECIPES["mixed_adam"].given() | load_model("llama2-70b").shapes
+    given |= {"dp": 8.0, "num_micro_batches": 1.0, "sequence_length": 4096.0}
+    labels = {"schedule": "one_f_one_b"}
+    plain = stage_memory(given, labels).peak_memory
+    assert stage_memory({**given, "lora_rank": 0.0}, labels).peak_memory == plain
