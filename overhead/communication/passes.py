@@ -81,9 +81,37 @@ for _returns in ("recomputed_gathers", "recomputed_exchanges"):
     constant(_returns, 1.0, "Full recomputation", when={"recompute": "per_op"}, **REPEATED)
 
 
-@formula(returns="recomputed_reductions", when={"recompute": "full|full_early_stop"}, **REPEATED)
-def stopped_reductions(stops_early):
-    """Recomputed fraction of TP reductions per layer: all, or all except the last."""
+EARLY: dict[str, Any] = {
+    "returns": "recomputed_reductions",
+    "when": {"recompute": "full|full_early_stop"},
+    **REPEATED,
+}
+
+
+@formula(
+    assumes=(
+        "the mean of all layers, of which a separate mixture is one by itself",
+        "of a mixture shared experts come last; without them its mixer's reduction is needed",
+    ),
+    **EARLY,
+)
+def stopped_reductions(
+    stops_early,
+    dense_layer_blocks,
+    dense_mlp_layers,
+    moe_layer_blocks,
+    moe_layers,
+    separate_moe_layers,
+):
+    """Recomputed fraction of TP reductions: all, or all except the last of each layer."""
+    blocks = dense_layer_blocks * dense_mlp_layers + moe_layer_blocks * moe_layers
+    last = dense_mlp_layers + separate_moe_layers + (moe_layer_blocks - 1.0) * moe_layers
+    return 1.0 - stops_early * xp.minimum(last / xp.maximum(blocks, 1.0), 1.0)
+
+
+@formula(**{**EARLY, "when": {**EARLY["when"], **UNKNOWN}})
+def stopped_dense_reductions(stops_early):
+    """Recomputed fraction of TP reductions, all layers dense: of two in a layer one may be left."""
     return 1.0 - 0.5 * stops_early
 
 

@@ -112,6 +112,24 @@ def test_what_recomputation_repeats(recompute: str, gathers: int, reductions: in
     assert float(step["cp_query_all_to_all_backward_count"]) == 8 * 2 * (1 + attention)
 
 
+@pytest.mark.parametrize(
+    ("model", "blocks", "left"),
+    [
+        ("llama3-8b", 2 * 32, 32),
+        # A mixture without shared experts comes after its mixer's one reduction.
+        ("mixtral-8x7b", 32, 0),
+        # Leading layers with MLPs, mixtures with shared experts
+        ("deepseek-v3", 2 * 61, 61),
+        # Each mixer is a layer with one reduction, each mixture's shared experts another.
+        ("nemotron-3-nano-30b-a3b", 52, 52),
+    ],
+)
+def test_the_last_reduction_of_a_layer_is_not_repeated(model: str, blocks: int, left: int) -> None:
+    plan = {**load_model(model).shapes, "early_stop": 1.0}
+    step = Evaluation(plan, {"recompute": "full", "shapes": "known"})
+    assert float(step["recomputed_reductions"]) == 1.0 - left / blocks
+
+
 # Vocabulary.
 
 
