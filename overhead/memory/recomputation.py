@@ -15,7 +15,7 @@ from overhead.arrays import xp
 from overhead.formula import alias, call, constant, declare, formula
 from overhead.labels import LABELS
 from overhead.memory.stage import CANDIDATES
-from overhead.model.order import ORDERED, of_stage
+from overhead.model.order import of_stage
 
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 TOTAL: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.3"}
@@ -303,26 +303,12 @@ def activation_memory_without_recompute(
     in_flight_micro_batches,
     rank_tokens,
     stage_mlp_layers,
+    stage_lone_moe_layers,
     dense_layer_activations,
     stage_moe_layers,
     moe_layer_activations,
 ):
     """Layer activations of all in-flight micro-batches without recomputation."""
-    layers = stage_mlp_layers * dense_layer_activations + stage_moe_layers * moe_layer_activations
-    return in_flight_micro_batches * (rank_tokens * layers)
-
-
-@formula(returns="activation_memory_without_recompute", when=ORDERED, **TOTAL)
-def ordered_memory_without_recompute(
-    in_flight_micro_batches,
-    rank_tokens,
-    stage_mlp_layers,
-    dense_layer_activations,
-    stage_moe_layers,
-    moe_layer_activations,
-    stage_lone_moe_layers,
-):
-    """Layer activations without recomputation, without mixers of the stage before."""
     dense = (stage_mlp_layers - stage_lone_moe_layers) * dense_layer_activations
     layers = xp.maximum(dense + stage_moe_layers * moe_layer_activations, 0.0)
     return in_flight_micro_batches * (rank_tokens * layers)

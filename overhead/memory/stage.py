@@ -194,25 +194,12 @@ LAST = "one micro-batch at a time"
 def micro_batch_activation_memory(
     rank_tokens,
     stage_mlp_layers,
+    stage_lone_moe_layers,
     kept_dense_layer_activations,
     stage_moe_layers,
     kept_moe_layer_activations,
 ):
     """Saved activations of the stage per micro-batch, GPU or CPU."""
-    dense = stage_mlp_layers * kept_dense_layer_activations
-    return rank_tokens * (dense + stage_moe_layers * kept_moe_layer_activations)
-
-
-@formula(returns="micro_batch_activation_memory", when=ORDERED, **TOTAL)
-def ordered_activation_memory(
-    rank_tokens,
-    stage_mlp_layers,
-    kept_dense_layer_activations,
-    stage_moe_layers,
-    kept_moe_layer_activations,
-    stage_lone_moe_layers,
-):
-    """Saved activations of the stage per micro-batch, without mixers of the stage before."""
     dense = (stage_mlp_layers - stage_lone_moe_layers) * kept_dense_layer_activations
     kept = dense + stage_moe_layers * kept_moe_layer_activations
     return rank_tokens * xp.maximum(kept, 0.0)

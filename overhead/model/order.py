@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, call, declare, formula
+from overhead.formula import alias, call, constant, declare, formula
 from overhead.labels import FOLDED
 from overhead.quantity import VOCABULARY
 from overhead.special import LAYERS_A_NUMBER, fullest_stage, layers_of_kind
@@ -172,8 +172,11 @@ def ordered_stage_moe_layers(
     return xp.where(known, own, spread_moe_layers)
 
 
-@formula(**SOURCE)
-def stage_lone_moe_layers(order_holds, stage_moe_layers, stage_layers):
+constant("stage_lone_moe_layers", 0.0, "None: kinds are evenly spread")
+
+
+@formula(returns="stage_lone_moe_layers", when=ORDERED, **SOURCE)
+def ordered_lone_moe_layers(order_holds, stage_moe_layers, stage_layers):
     """MoE layers of the stage beyond its mixers: theirs are in the stage before."""
     return order_holds * xp.maximum(stage_moe_layers - stage_layers, 0.0)
 
