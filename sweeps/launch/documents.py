@@ -88,6 +88,17 @@ def yaml_settings(text: str, file: str) -> list[Setting]:
     return [Setting(name, value, Place(file, lines.get(name, 0))) for name, value in flat(content)]
 
 
+def typed(text: str) -> Any:
+    """Return a value as YAML reads it where it is a number, a flag or a list; else the text."""
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return text
+    return value if isinstance(value, bool | int | float | list) else text
+
+
 def _yaml_lines(node: Any, prefix: str, deep: int) -> Iterator[tuple[str, int]]:
     if deep > DEEPEST or not hasattr(node, "value") or not isinstance(node.value, list):
         return

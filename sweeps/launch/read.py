@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sweeps.errors import InputError
@@ -16,11 +16,11 @@ from sweeps.launch import (
     read_torchtitan,
 )
 from sweeps.launch.arguments import Override, Settings, keys_of
-from sweeps.launch.documents import json_settings, toml_settings, yaml_settings
+from sweeps.launch.documents import json_settings, toml_settings, typed, yaml_settings
 from sweeps.launch.launcher import Launch, launches
 from sweeps.launch.python_config import Calls
-from sweeps.launch.setting import Place, Reading, Setting, unreadable
-from sweeps.launch.shell import Script, read_script
+from sweeps.launch.setting import Place, Reading, Setting, few, unreadable
+from sweeps.launch.shell import Script, Word, read_script
 from sweeps.spec.catalog import is_file
 
 # A command with fewer of a framework's arguments isn't taken for one of it.
@@ -87,7 +87,7 @@ def _read(text: str, path: Path, function: str, overrides: Overrides) -> Reading
     if re.search(r"^\s*\[(training|parallelism|model|job)\]", text, re.MULTILINE):
         return _of_toml(text, file, overrides)
     if path.suffix in (".yaml", ".yml") or re.search(r"^[A-Za-z_]\w*:(\s|$)", text, re.MULTILINE):
-        return _of_yaml(text, file, overrides)
+        return _of_yaml(text, path, overrides)
     return _of_shell(text, path, overrides)
 
 
@@ -132,7 +132,8 @@ def _of_python(text: str, file: str, function: str, overrides: Overrides) -> Rea
     return found.reading
 
 
-def _of_yaml(text: str, file: str, overrides: Overrides) -> Reading:
+def _of_yaml(text: str, path: Path, overrides: Overrides) -> Reading:
+    file = path.name
     settings = yaml_settings(text, file)
     names = {setting.name for setting in settings}
     if {"per_device_batch_size", "base_config", "ici_fsdp_parallelism", "base_emb_dim"} & names:
@@ -146,7 +147,7 @@ def _of_yaml(text: str, file: str, overrides: Overrides) -> Reading:
         return found.reading
     if {"per_device_train_batch_size", "model_name_or_path"} & names:
         found = Settings(settings, Reading(read_hugging_face.FORMAT, file), overrides)
-        read_hugging_face.read_training(found, zero=False)
+        _hugging_face(found, None, path)
         return found.reading
     if any(name.startswith(("model.", "trainer.", "train.", "ddp.")) for name in names):
         return _of_bridge(settings, file, overrides)
@@ -168,47 +169,90 @@ def _of_bridge(settings: list[Setting], file: str, overrides: Overrides) -> Read
 def _of_shell(text: str, path: Path, overrides: Overrides) -> Reading:
     """Read the command that trains in a shell script, with the files that it names."""
     script, file = read_script(text), path.name
-    megatron, hugging = keys_of(read_megatron.KEYS), keys_of(read_hugging_face.KEYS)
     for launch in launches(script, file):
-        settings = [*read_megatron.settings_of(launch.words, file)]
-        theirs = [*read_hugging_face.settings_of(launch.words, file)]
-        own = sum(setting.name in megatron for setting in settings)
-        others = sum(setting.name in hugging for setting in theirs)
-        if own >= FEW and own >= others:
-            reading = Reading(read_megatron.FORMAT, file)
-            found = Settings(settings, reading, overrides, script.unknown)
-            read_megatron.read_arguments(found, _world(found, launch))
-        elif others >= FEW:
-            reading = Reading(read_hugging_face.FORMAT, file)
-            found = Settings(theirs, reading, overrides, script.unknown)
-            _world(found, launch)
-            _hugging_face(found, script, path)
-        else:
+        reading = _of_command(launch, script, path, overrides)
+        if reading is None:
             continue
         for name, value in script.arguments.items():
             reading.notes.append(f"argument {name} of the script is {value}, its own default")
+        added = [word for word in script.conditional if word.text.startswith("--")]
+        if added:
+            place, names = Place(file, added[0].line), few([word.text for word in added])
+            reading.notes.append(f"{place}: added only if a condition holds, so left out: {names}")
         return reading
     raise unreadable(file, f"has no command that trains with arguments that are known; {KINDS} are")
 
 
-def _hugging_face(found: Settings, script: Script, path: Path) -> None:
+def _of_command(launch: Launch, script: Script, path: Path, overrides: Overrides) -> Reading | None:
+    """Read a command by the framework whose arguments it has most of."""
+    file = path.name
+    megatron, hugging = keys_of(read_megatron.KEYS), keys_of(read_hugging_face.KEYS)
+    settings = [*read_megatron.settings_of(launch.words, file)]
+    theirs = [*read_hugging_face.settings_of(launch.words, file)]
+    pairs = [*assigned(launch.words, file)]
+    own = sum(setting.name in megatron for setting in settings)
+    others = sum(setting.name in hugging for setting in theirs)
+    if len(pairs) >= FEW and len(pairs) > max(own, others):
+        return _of_pairs(pairs, launch, file, overrides)
+    if own >= FEW and own >= others:
+        reading = Reading(read_megatron.FORMAT, file)
+        found = Settings(settings, reading, overrides, script.unknown)
+        read_megatron.read_arguments(found, _world(found, launch))
+        return reading
+    if others >= FEW:
+        reading = Reading(read_hugging_face.FORMAT, file)
+        found = Settings(theirs, reading, overrides, script.unknown)
+        _world(found, launch)
+        _hugging_face(found, script, path)
+        return reading
+    return None
+
+
+def assigned(words: Sequence[Word], file: str) -> Iterator[Setting]:
+    """Yield what a command is given as ``name=value``, as MaxText and NeMo take it."""
+    for word in words:
+        if (
+            found := re.fullmatch(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", word.text, re.DOTALL)
+        ) is not None:
+            yield Setting(found[1], typed(found[2]), Place(file, word.line))
+
+
+def _of_pairs(
+    pairs: list[Setting], launch: Launch, file: str, overrides: Overrides
+) -> Reading | None:
+    """Read ``name=value`` as MaxText's settings, or as NeMo's."""
+    if any(one.name.startswith(("model.", "trainer.", "train.")) for one in pairs):
+        return _of_bridge(pairs, file, overrides)
+    if sum(one.name in keys_of(read_maxtext.KEYS) for one in pairs) < FEW:
+        return None
+    found = Settings(pairs, Reading(read_maxtext.FORMAT, file), overrides)
+    if launch.world_size is not None:
+        _world(found, launch)
+    read_maxtext.read_config(found)
+    return found.reading
+
+
+def _hugging_face(found: Settings, script: Script | None, path: Path) -> None:
     """Read training arguments, with the DeepSpeed configuration that they name."""
     named = found.text("deepspeed")
     if not named or named.lower() in ("true", "false"):
         read_hugging_face.read_training(found, zero=False)
         return
     setting = found.by_name["deepspeed"]
-    if named in script.documents:
+    beside = [folder / named for folder in (path.parent, Path(), *path.parents[1:])]
+    beside.append(path.parent / Path(named).name)
+    known = next((one for one in beside if is_file(one)), None)
+    if script is not None and named in script.documents:
         text, line = script.documents[named]
         settings = json_settings(text, f"{path.name}: {named}")
         settings = [
             Setting(one.name, one.value, Place(path.name, line + one.place.line - 1))
             for one in settings
         ]
-    elif is_file(path.parent / named):
-        settings = json_settings(_text(path.parent / named), Path(named).name)
+    elif known is not None:
+        settings = json_settings(_text(known), known.name)
     else:
-        found.reading.fault(setting, named, "isn't beside the script")
+        found.reading.fault(setting, named, "isn't there, nor beside the file")
         return
     reading = found.reading
     reading.format = f"{reading.format} with DeepSpeed JSON"

@@ -18,7 +18,8 @@ from sweeps.spec.catalog import load_model
 
 # Tokenizers that add a token for the end to the size that is given.
 ADDS_END = frozenset(("NullTokenizer", "NullMultimodalTokenizer"))
-GPT2_TOKENS = 50257.0
+# Tokenizers that are one vocabulary's.
+TOKENS = {"GPT2BPETokenizer": 50257.0, "Llama2Tokenizer": 32000.0}
 # The letters of a hybrid's pattern that have a kind of ours.
 LETTERS = {"M": "M", "*": "*", "E": "E", "G": "L"}
 
@@ -236,8 +237,11 @@ def _vocabulary(settings: Settings, tp: float, *, padded: bool) -> None:
 
 def _tokens(settings: Settings, kind: str) -> float:
     """Return how many tokens a tokenizer knows; NaN where that isn't known."""
-    if kind == "GPT2BPETokenizer":
-        return GPT2_TOKENS
+    if not kind and "--merge-file" in settings.by_name:
+        kind = "GPT2BPETokenizer"
+    if kind in TOKENS:
+        settings.reading.defaults.append(f"{TOKENS[kind]:g} tokens of {kind}")
+        return TOKENS[kind]
     name = settings.text("--tokenizer-model")
     try:
         return load_model(name).shapes["vocabulary_size"] if name else math.nan
@@ -322,9 +326,7 @@ def _mixture_layers(settings: Settings, layers: float) -> None:
     setting: Setting | None = settings.find("--moe-layer-freq")
     text = str(setting.value) if setting else "1"
     if text.strip().isdigit():
-        settings.take(
-            "moe_layer_frequency", float(text), "--moe-layer-freq", why="experts in all layers"
-        )
+        settings.take("moe_layer_frequency", float(text), "--moe-layer-freq")
         settings.take("dense_layers", 0.0, "--moe-layer-freq")
         return
     assert setting is not None

@@ -284,7 +284,9 @@ def _software(settings: Settings, degrees: Mapping[str, float]) -> list[str]:
 def _precision(settings: Settings, options: list[str]) -> None:
     """Take the precision of GEMMs and of states."""
     found = settings.find("model.converters")
-    named = [str(one).rpartition(".")[2] for one in found.value] if found is not None else []
+    listed = found.value if found is not None else []
+    listed = listed.split(",") if isinstance(listed, str) else listed
+    named = [str(one).strip().rpartition(".")[2] for one in listed]
     if "float8" in named or "float8.enable_float8_linear" in settings:
         settings.take("precision", "fp8_current", "model.converters")
         recipe = settings.text("float8.recipe_name", default="tensorwise")

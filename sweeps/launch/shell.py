@@ -52,6 +52,7 @@ class Script:
     commands: list[list[Word]] = field(default_factory=list)
     unknown: dict[str, str] = field(default_factory=dict)  # By variable: why it isn't known
     documents: dict[str, tuple[str, int]] = field(default_factory=dict)  # By file: here-documents
+    conditional: list[Word] = field(default_factory=list)  # Added only if a condition holds
     batch: dict[str, str] = field(default_factory=dict)  # What Slurm's comments ask for
     arguments: dict[str, str] = field(default_factory=dict)  # Defaults of the script's arguments
 
@@ -146,6 +147,10 @@ class _Reader:
 
     def _assign(self, name: str, raw: Text, *, more: bool) -> None:
         line = raw[0][1] if raw else 0
+        if self.depth and more:
+            added = self._words(raw[1:-1] if raw and raw[0][0] == "(" else raw)
+            self.script.conditional += self._kept(added)
+            return
         if self.depth:
             self._forget(name, line, f"'{self.depth[-1]}' decides on it")
             return

@@ -447,6 +447,76 @@ def test_nothing_in_a_script_is_run(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
+ARRAYS = """
+NNODES=${SLURM_NNODES:-"2"}
+WORLD_SIZE=$((8*NNODES))
+MODEL=(
+    --num-layers 32 --hidden-size 4096
+    # --num-query-groups 4
+    --num-attention-heads 32 --seq-length 4096 --max-position-embeddings 4096
+#    --group-query-attention
+)
+LOG=(
+    --log-interval 1 \\
+    #--save $CHECKPOINTS \\
+    --no-load-optim
+)
+if [ -n "$WANDB_API_KEY" ]; then
+    LOG+=(--wandb-project ${PROJECT:-mine})
+fi
+for i in 1 2; do TP=$i; done
+torchrun --nproc_per_node 8 --nnodes $NNODES pretrain_gpt.py ${MODEL[@]} --micro-batch-size 1 \\
+    --tokenizer-type Llama2Tokenizer --bf16 ${LOG[@]} $MORE
+"""
+
+
+def test_comments_and_conditions_in_arrays(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(ARRAYS)
+    reading = read_launch(str(script))
+    assert reading.given["world_size"] == 16
+    assert reading.given["kv_heads"] == 32
+    assert reading.given["vocabulary_size"] == 32000
+    assert any("added only if a condition holds" in note and "--wandb-project" in note
+               for note in reading.notes)  # fmt: skip
+
+
+def test_what_a_loop_sets_is_refused_where_a_cost_needs_it(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(ARRAYS.replace("--bf16", "--bf16 --tensor-model-parallel-size $TP"))
+    with pytest.raises(InputError) as error:
+        read_launch(str(script))
+    (line,) = error.value.faults
+    assert "--tensor-model-parallel-size $TP: 'for' decides on it in line 18" in line
+    given = read_launch(str(script), {"tp": Override("--tp", "2")}).given
+    assert "tp" not in given
+
+
+PAIRS = [
+    (
+        "python3 -m MaxText.train base.yml model_name=llama3.1-70b per_device_batch_size=4 "
+        "ici_fsdp_parallelism=-1 max_target_length=8192 compile_topology=v6e-256",
+        {"model": "llama3-70b", "hardware": "tpu-v6e", "world_size": 256,
+         "global_batch_size": 1024},
+    ),
+    (
+        "torchrun --nproc_per_node=8 pretrain.py trainer.num_nodes=4 trainer.devices=8 "
+        "model.micro_batch_size=1 model.global_batch_size=256 model.num_layers=32 "
+        "model.tensor_model_parallel_size=4 model.hidden_size=4096 model.num_attention_heads=32 "
+        "model.encoder_seq_length=4096 model.vocab_size=32000",
+        {"world_size": 32, "tp": 4, "layers": 32, "sequence_length": 4096, "zero_stage": 1},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "expected"), PAIRS)
+def test_settings_on_a_command_line(line: str, expected: dict[str, object], tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"{line}\n")
+    given = read_launch(str(script)).given
+    assert {name: given.get(name) for name in expected} == expected
+
+
 # Commands and Python.
 
 
