@@ -359,6 +359,15 @@ for _mixer in MIXERS:
         declare_sum(f"{_name}_activations", kept_bytes, _mixer.kept, OF_KEPT, **_of)
 for _quantity in ("weights", "parameters", "rank_parameters"):
     declare(f"mixer_{_quantity}", _over_mixers(_quantity, MIXERS), _mean)
+
+
+def _attending(whole, fraction, *others):
+    return xp.where(fraction > 0.0, _mean(*others) / xp.where(fraction > 0.0, fraction, 1.0), whole)
+
+
+declare("attending_parameters",
+        ("mixer_parameters", "attention_layer_fraction", *_over_mixers("parameters", ATTENDING)),
+        _attending, "Attention parameters of a layer that has it")  # fmt: skip
 _keeping = [mixer for mixer in MIXERS if mixer.kept]
 declare("mixer_activations", _over_mixers("activations", _keeping), _mean, assumes=(CAST,))
 

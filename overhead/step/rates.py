@@ -256,6 +256,7 @@ def cost_per_trillion_tokens(gpu_hour_price, world_size, tokens_per_step, step_t
 
 PREDICTION: dict[str, Any] = {"source": "deepseekv3", "where": "section 2.2"}
 LIKE_LAST = "each is a layer like the last one of the model, and shares embedding and LM head"
+ATTENDS = "among layers of several kinds it has attention"
 
 
 @formula(**PREDICTION)
@@ -265,20 +266,23 @@ def mtp_projection_weights(hidden_size):
 
 
 @formula(
-    assumes=(LIKE_LAST, "norms of both that are joined, and one after the layer"),
+    assumes=(LIKE_LAST, ATTENDS, "norms of both that are joined, and one after the layer"),
     **PREDICTION,
 )
 def mtp_parameters(
     mtp_layers,
+    attending_parameters,
+    mixer_norm_parameters,
     moe_layers,
-    moe_layer_parameters,
-    dense_layer_parameters,
+    moe_parameters,
+    mlp_parameters,
     mtp_projection_weights,
     norm_parameters,
 ):
     """MTP parameters."""
-    layer = xp.where(moe_layers > 0.0, moe_layer_parameters, dense_layer_parameters)
-    return mtp_layers * (layer + mtp_projection_weights + 3.0 * norm_parameters)
+    layer = attending_parameters + xp.where(moe_layers > 0.0, moe_parameters, mlp_parameters)
+    norms = mixer_norm_parameters + 4.0 * norm_parameters
+    return mtp_layers * (layer + mtp_projection_weights + norms)
 
 
 @formula(
