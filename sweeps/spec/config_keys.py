@@ -54,7 +54,9 @@ class Config(FigureReader):
         if value is NONE or (value is None and (mode or default)):
             if default:
                 taken = FLAGS[default] if default in FLAGS else float(default)
-                self.set(shape, float(taken), f"{key}: {default} where it isn't given")
+                # A size that a class has, if a config is silent, is one model's.
+                kind = "specification" if default in FLAGS else "assumed"
+                self.set(shape, float(taken), f"{key}: {default} where it isn't given", kind)
             elif mode == "!" and value is None:
                 self.set(shape, 0.0, f"{key} = null")
             elif mode != "?":
@@ -102,9 +104,9 @@ class Config(FigureReader):
         """Take a shape from a key that must be there."""
         self._term(shape, key)
 
-    def set(self, shape: str, value: float, why: str) -> None:
+    def set(self, shape: str, value: float, why: str, kind: str = "specification") -> None:
         """Give a shape a value for a reason."""
-        self.figures[shape] = Figure(value, "1", "specification", f"{self.path}: {why}")
+        self.figures[shape] = Figure(value, "1", kind, f"{self.path}: {why}")
 
     def value(self, shape: str, default: float = 0.0) -> float:
         """Return a shape that was read, or a default."""

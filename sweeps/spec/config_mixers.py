@@ -18,6 +18,7 @@ MAMBA = {
     "size": "mamba_d_head|mamba_head_dim|head_dim",
     "kernel": "mamba_d_conv|conv_kernel",
 }
+HEAD = 64.0  # As Mamba-2 usually has it
 # The letters of Nemotron-H's blocks, and its words for them.
 BLOCKS = {"mamba": "linear", "attention": "full", "moe": "moe", "mlp": "mlp",
           "M": "linear", "*": "full", "E": "moe", "-": "mlp"}  # fmt: skip
@@ -27,6 +28,13 @@ LETTERS = {"linear": "M", "full": "*", "moe": "E"}
 def _sizes(config: Config, *values: float, why: str) -> None:
     for shape, value in zip(HEADS, values, strict=True):
         config.set(shape, float(value), why)
+
+
+def _scanned(config: Config, width: float, states: float, kernel: float, why: str) -> None:
+    """Take a scan over each number of a width, which counts as Mamba-2's over heads of 64."""
+    size = HEAD if width % HEAD == 0.0 else 1.0
+    config.set("mamba", 1.0, f"{why}: its scan counts as Mamba-2's")
+    _sizes(config, 1.0, width / size, states, size, kernel, why=why)
 
 
 def _stated(config: Config, width: float, further: float, numbers: float, why: str) -> None:
@@ -168,8 +176,7 @@ def mamba1_layers(config: Config) -> None:
     further = inner * (rank + 2.0 * state) + rank * inner
     numbers = inner * (kernel + bias) + inner + inner * state + inner
     numbers += normed * (rank + 2.0 * state) + projected * (2.0 * inner + hidden)
-    config.set("mamba", 1.0, "Mamba-1, whose scan counts as Mamba-2's")
-    _sizes(config, 1.0, inner, state, 1.0, kernel, why="Mamba-1's width and states")
+    _scanned(config, inner, state, kernel, "Mamba-1's width and states")
     _stated(config, 2.0 * inner, further, numbers, "Mamba-1")
 
 
@@ -187,7 +194,7 @@ def recurrent_layers(config: Config) -> None:
     kernel = config.count("conv1d_width", 4, least=1) or 1
     gates = 2.0 * width * width / max(config.value("heads"), 1.0)
     numbers = width * (kernel + 1.0) + 3.0 * width + 2.0 * width + hidden
-    _sizes(config, 1.0, width, 1.0, 1.0, kernel, why="lru_width")
+    _scanned(config, width, 1.0, kernel, "lru_width")
     _stated(config, 2.0 * width, gates, numbers, "every recurrent_gemma model")
 
 
@@ -204,7 +211,7 @@ def convolved_layers(config: Config) -> None:
         return
     kernel = config.count("conv_L_cache", 3, least=1) or 1
     bias = config.flag("conv_bias")
-    _sizes(config, 1.0, hidden, 1.0, 1.0, kernel, why="a convolution of the hidden size")
+    _scanned(config, hidden, 1.0, kernel, "a convolution of the hidden size")
     numbers = (kernel + bias) * hidden + bias * 4.0 * hidden
     _stated(config, 3.0 * hidden, 0.0, numbers, f"every {config.model_type} model")
 

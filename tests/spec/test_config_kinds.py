@@ -273,6 +273,13 @@ def test_a_tower_by_its_published_weights(
     assert tower_parameters("unheard", content) is None
 
 
+def test_a_size_that_is_a_class_s_own_is_assumed(tmp_path: Path) -> None:
+    model = load_model(written(tmp_path, SMALL["tiny-gemma-plain"]["config"]))
+    figure = model.figures["head_size"]
+    assert (figure.value, figure.kind) == (256.0, "assumed")
+    assert figure.source.endswith("head_dim: 256 where it isn't given")
+
+
 def test_a_byte_order_mark_is_no_riddle(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(PUBLISHED["gemma-2b"]["config"]), encoding="utf-8-sig")
