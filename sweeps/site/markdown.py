@@ -21,7 +21,7 @@ _COMMENT = re.compile(r"<!--.*-->")
 # Code, bold text and links; all else is text.
 _INLINE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\[([^\]]+)\]\(([^)\s]+)\)")
 # What would be markup elsewhere.
-_REFUSED = re.compile(r"[<>`]|\*\*|\]\(|(?<!\w)[*_](?=\w)|&\w+;|\\(?!\|)")
+_REFUSED = re.compile(r"[<>`]|\*\*|\]\(|(?<![\w\\])[*_](?=\w)|&\w+;|\\(?![|*])")
 _OTHER_BLOCK = re.compile(r" |\t|>|\* |\+ |#{4,}|={3,}|-{3,}|~{3,}|!\[|\d+\)")
 
 
@@ -179,7 +179,7 @@ def _plain(text: str) -> str:
     if found := _REFUSED.search(text):
         message = f"not of the subset: {text[max(0, found.start() - 20) :][:60]!r}"
         raise ValueError(message)
-    return escape(text.replace(r"\|", "|"))
+    return escape(re.sub(r"\\([|*])", r"\1", text))
 
 
 def _table(lines: Sequence[str], target: Callable[[str], str]) -> str:
