@@ -14,6 +14,10 @@ FOLDER = Path(__file__).parents[1] / "docs"
 INDEX = "README"
 # The index's file on the site; others are called after it.
 GUIDE = "guide"
+# Documents of the repository that are pages of the site, too.
+ELSEWHERE = {
+    "../../outputs/gallery/jobs.md": "index.html", "../../overhead/REFERENCES.md": "sources.html",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +59,21 @@ def guide_pages(folder: Path = FOLDER) -> tuple[Page, ...]:
     )
 
 
-def menu(pages: tuple[Page, ...]) -> str:
-    """Return links to the pages that the index lists."""
-    links = (f'<a href="{page.file}.html">{escape(page.short)}</a>' for page in pages if page.short)
-    return f"<nav>{' '.join(links)}</nav>\n"
+def menu(pages: tuple[Page, ...], at: Page) -> str:
+    """Return links to the pages that the index lists, folded."""
+    links = (
+        escape(page.short) if page == at else f'<a href="{page.file}.html">{escape(page.short)}</a>'
+        for page in pages
+        if page.short
+    )
+    each = "".join(f"<li>{link}</li>\n" for link in links)
+    return f"<details>\n<summary>Pages of the guide</summary>\n<ul>\n{each}</ul>\n</details>\n"
 
 
 def body_of(page: Page, pages: tuple[Page, ...]) -> Iterator[str]:
     """Yield a page as HTML below its title: the guide's menu, its text, and the next page."""
-    yield menu(pages)
+    if page.name != INDEX:
+        yield menu(pages, page)
     yield from to_html(page.text, target_of(pages))
     listed = [one for one in pages if one.short]
     if page in listed[:-1]:
@@ -73,7 +83,7 @@ def body_of(page: Page, pages: tuple[Page, ...]) -> Iterator[str]:
 
 def target_of(pages: tuple[Page, ...]) -> Callable[[str], str]:
     """Return what gives where a page's link leads on the site: the repository isn't there."""
-    files = {f"{page.name}.md": f"{page.file}.html" for page in pages}
+    files = {**ELSEWHERE, **{f"{page.name}.md": f"{page.file}.html" for page in pages}}
 
     def target(link: str) -> str:
         if link.startswith("https://"):
