@@ -84,8 +84,8 @@ def test_measured_steps_above_the_peak_are_left_out(cli: Runner) -> None:
     )
     row = "{},mine,llama2-7b,32,4096,32,32,11008,32000,4096,64,1,8,dgx-a100,1,1,bf16,{}\n"
     Path("own.csv").write_text(head + row.format(1, 8708) + row.format(2, 4000))
-    output = cli("validate own.csv").out
-    assert "time of a step: 1 measured rows" in output
+    output = cli("validate own.csv --show rejected").out
+    assert "Step time: 1 run" in output
     assert "impossible: 120 % of the GPUs' peak" in output
     Path("own.csv").write_text(head + row.format(1, 8708))
     done = cli("validate own.csv", fine=False)

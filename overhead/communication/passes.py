@@ -90,8 +90,8 @@ EARLY: dict[str, Any] = {
 
 @formula(
     assumes=(
-        "the mean of all layers, of which a separate mixture is one by itself",
-        "of a mixture shared experts come last; without them its mixer's reduction is needed",
+        "the mean of all layers, of which a separate MoE layer is one",
+        "in an MoE layer shared experts come last; without them the mixer's reduction is needed",
     ),
     **EARLY,
 )

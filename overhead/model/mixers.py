@@ -57,9 +57,9 @@ def _output(context, hidden_size, rank, groups, linear_bias, attention_output_bi
     )
 
 
-def _query_key_norms(qk_norms, wide_qk_norms, qk_norm_biases, heads, kv_heads, head_size):
+def _query_key_norms(qk_norms, qk_norms_over_heads, qk_norm_biases, heads, kv_heads, head_size):
     """Norms of queries and of keys: over one head, or over all together."""
-    normed = xp.where(wide_qk_norms > 0.0, heads + kv_heads, 2.0)
+    normed = xp.where(qk_norms_over_heads > 0.0, heads + kv_heads, 2.0)
     return (1.0 + qk_norm_biases) * normed * qk_norms * head_size
 
 
@@ -76,7 +76,7 @@ def grouped_query(
     qkv_biases,
     attention_output_bias,
     qk_norms,
-    wide_qk_norms,
+    qk_norms_over_heads,
     qk_norm_biases,
     attention_sinks,
 ):
@@ -94,7 +94,9 @@ def grouped_query(
             context, hidden_size, output_rank, output_groups, linear_bias, attention_output_bias
         ),
     )
-    norms = _query_key_norms(qk_norms, wide_qk_norms, qk_norm_biases, heads, kv_heads, head_size)
+    norms = _query_key_norms(
+        qk_norms, qk_norms_over_heads, qk_norm_biases, heads, kv_heads, head_size
+    )
     return Part(linears, (norms + q_lora_rank + attention_sinks,))
 
 

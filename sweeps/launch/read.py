@@ -178,7 +178,7 @@ def _of_shell(text: str, path: Path, overrides: Overrides) -> Reading:
         added = [word for word in script.conditional if word.text.startswith("--")]
         if added:
             place, names = Place(file, added[0].line), few([word.text for word in added])
-            reading.notes.append(f"{place}: added only if a condition holds, so left out: {names}")
+            reading.notes.append(f"{place}: added only if a condition holds, so skipped: {names}")
         return reading
     raise unreadable(file, f"has no command that trains with arguments that are known; {KINDS} are")
 

@@ -260,7 +260,7 @@ def stablelm(config: Config) -> None:
     """Read norms of queries and keys, one a head, and layers whose halves share a norm."""
     if config.flag("qk_layernorm"):
         config.set("qk_norms", 1.0, "qk_layernorm")
-        config.set("wide_qk_norms", 1.0, "qk_layernorm: weights of their own for each head")
+        config.set("qk_norms_over_heads", 1.0, "qk_layernorm: weights of their own for each head")
     if config.flag("use_parallel_residual"):
         config.set("layer_norms", 1.0, "use_parallel_residual")
 

@@ -38,7 +38,7 @@ _INDEX = ("index_heads", "index_head_size", "index_top_k")
 _NEEDING = {"sliding_window_layers": "sliding_window", "expert_latent_size": "experts",
             **dict.fromkeys(("separate_moe_layers", "routed_layers"), "experts"),
             "shared_expert_gate": "shared_ffn_size",
-            **dict.fromkeys(("wide_qk_norms", "qk_norm_biases"), "qk_norms"),
+            **dict.fromkeys(("qk_norms_over_heads", "qk_norm_biases"), "qk_norms"),
             "latent_bias": "kv_lora_rank",
             **dict.fromkeys(("linear_width", "parallel_mixers"), "linear_layers"),
             **dict.fromkeys(("linear_further_weights", "linear_numbers"), "linear_width"),

@@ -42,7 +42,7 @@ TERMS: dict[str, tuple[Shapes, dict[str, float], float]] = {
     "with a bias": ({**DENSE, "layer_norm": 1.0}, {"embedding_norm": 1}, 2 * NORM),
     # Qwen3Attention: over one head; Olmo2Attention: q_norm over 4 heads, k_norm over 2.
     "norms of a head": (DENSE, {"qk_norms": 1}, 3 * 2 * 3),
-    "norms of all heads": (DENSE, {"qk_norms": 1, "wide_qk_norms": 1}, 3 * (12 + 6)),
+    "norms of all heads": (DENSE, {"qk_norms": 1, "qk_norms_over_heads": 1}, 3 * (12 + 6)),
     # PhiAttention: layer norms with biases.
     "with biases": (DENSE, {"qk_norms": 1, "qk_norm_biases": 1}, 3 * 2 * 2 * 3),
     # LlamaAttention, attention_bias: 12 + 2*6 of queries, keys and values, 8 of the output.
@@ -120,7 +120,7 @@ def test_ranks_share_biases_of_columns_alone() -> None:
     assert rank("mixer_rank_parameters", attention_output_bias=1) == 8
     assert rank("mixer_rank_parameters", qkv_biases=1) == 12
     assert rank("mlp_rank_parameters", mlp_bias=1) == 5 + 8
-    assert rank("mixer_rank_parameters", qk_norms=1, wide_qk_norms=1) == 18
+    assert rank("mixer_rank_parameters", qk_norms=1, qk_norms_over_heads=1) == 18
 
 
 def test_adapters_are_for_gemms_alone() -> None:
@@ -135,7 +135,7 @@ def test_a_gate_costs_flops_and_biases_none() -> None:
     gate = {"shared_expert_gate": 1}
     own = found("weight_flops_per_token", ROUTED, **gate) - found("weight_flops_per_token", ROUTED)
     assert own == 3 * 2 * 8
-    for change in ({"mlp_bias": 1}, {"qk_norms": 1, "wide_qk_norms": 1}, {"layer_norms": 4}):
+    for change in ({"mlp_bias": 1}, {"qk_norms": 1, "qk_norms_over_heads": 1}, {"layer_norms": 4}):
         assert found("weight_flops_per_token", ROUTED, **change) == found(
             "weight_flops_per_token", ROUTED
         )

@@ -76,12 +76,6 @@ def test_every_shipped_model_is_tested_here() -> None:
     assert {path.stem for path in shipped("models").glob("*.toml")} == {*PUBLISHED}
 
 
-def test_the_readme_counts_models_as_they_are() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    assert f" {len(PUBLISHED)} models " in readme
-    assert f"{len(PUBLISHED)} 个模型" in readme
-
-
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_shipped_model(name: str) -> None:
     model = load_model(shipped("models") / f"{name}.toml")

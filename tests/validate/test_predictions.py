@@ -181,7 +181,7 @@ def test_scores_by_hand() -> None:
     assert found.bias == pytest.approx(0.05)
     assert found.within == 0.75
     lines = list(score_lines("class", {"a": found}))
-    assert lines[0].split() == ["class", "rows", "MAPE", "median", "p90", "bias", "in", "band"]
+    assert lines[0].split() == ["class", "rows", "MAPE", "median", "p90", "bias", "inside"]
     assert lines[1].split() == [
         *("a", "4", "10.0", "%", "7.5", "%", "20.5", "%", "+5.0", "%", "75", "%")
     ]
