@@ -60,7 +60,7 @@ for _around, _ranks in (("ring", "cp"), ("mixed", "ring_ranks")):
 
 @formula(
     assumes=(
-        "two norms read and write, two sums with the residual read two and write one",
+        "norms read and write, two sums with the residual read two and write one",
         "queries, keys and values are read and written once (rotation, or a copy)",
         "outputs of projections up from latent vectors are as wide as they are",
         "several residuals are mixed instead of summed: mixing_forward_bytes are theirs",
@@ -80,10 +80,11 @@ def attention_elementwise_bytes(
     merged_bytes,
     residual_streams,
     attention_layer_fraction,
+    layer_norms,
 ):
     """HBM traffic per layer outside MLP and scan, forward: norms, residuals, rotation."""
     sums = xp.where(residual_streams > 1.0, 0.0, 6.0)
-    element = (4.0 + sums) * activation_bytes + 2.0 * dropout * mask_bytes
+    element = (2.0 * layer_norms + sums) * activation_bytes + 2.0 * dropout * mask_bytes
     between = element * rank_tokens * hidden_size / sequence_shards
     rotated = 2.0 * activation_bytes * rank_tokens * (rotated_width + latent_width)
     return between + rotated + attention_layer_fraction * merged_bytes

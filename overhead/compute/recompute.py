@@ -132,6 +132,7 @@ def dense_module_elementwise_time(
     activation_bytes,
     rank_tokens,
     recompute_layernorm,
+    layer_norms,
     hidden_size,
     sequence_shards,
     recompute_mla_up_proj,
@@ -144,7 +145,7 @@ def dense_module_elementwise_time(
     memory_bandwidth,
 ):
     """Element-wise time of the recomputed modules of a dense layer."""
-    norms = 4.0 * recompute_layernorm * hidden_size / sequence_shards
+    norms = 2.0 * layer_norms * recompute_layernorm * hidden_size / sequence_shards
     rotation = 2.0 * recompute_mla_up_proj * (up_projection_width + latent_width)
     inside = (2.0 + gated_mlp) * recompute_mlp * mlp_width
     moved = elementwise_factor * activation_bytes * rank_tokens * (norms + rotation + inside)

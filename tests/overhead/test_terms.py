@@ -155,3 +155,12 @@ def test_norms_of_a_layer_are_kept() -> None:
 
     assert kept(layer_norms=4) - kept() == 2 * 8 * 2
     assert kept() - kept(layer_norms=1) == 2 * 8 * 2
+
+
+def test_each_norm_reads_and_writes() -> None:
+    """Twice two bytes of 10 tokens of 8 numbers for each of two norms more."""
+    given = {**DENSE, "activation_bytes": 2.0, "dropout": 0.0, "mask_bytes": 1.0,
+             "rank_tokens": 10.0, "sequence_shards": 1.0, "rotated_width": 0.0,
+             "latent_width": 0.0, "merged_bytes": 0.0}  # fmt: skip
+    name = "attention_elementwise_bytes"
+    assert found(name, given, layer_norms=4) - found(name, given) == 2 * 2 * 2 * 10 * 8
