@@ -28,6 +28,13 @@ NUMBERS = (
 UNSAID = {
     "pooled_layers": "attention over compressed tokens",
     "output_rank": "output projections in latent groups",
+    "embedding_norm": "norm after the embedding",
+    "qk_norms_over_heads": "norms of queries and keys over all heads",
+    "parallel_mixers": "mixers side by side in a layer",
+    "attention_output_bias": "bias of the output projection alone",
+    "mlp_bias": "biases of the MLP alone",
+    "expert_bias": "biases of experts alone",
+    "lm_head_bias": "bias of the LM head",
 }
 
 
@@ -55,6 +62,8 @@ def unsaid_of_model(plan: Execution) -> Iterator[str]:
     for name, words in UNSAID.items():
         if plan.given.get(name, 0.0) > 0.0:
             yield f"the model's {words}"
+    if plan.given.get("layer_norms", 2.0) > 2.0:
+        yield "the model's further norms in each layer"
     if _window_share(plan) is None:
         yield "which of the model's layers have a window: --window-attn-skip-freq"
     if plan["gated_mlp"] == 0.0 and plan["layer_norm"] == 0.0:
@@ -158,6 +167,8 @@ def _experts(plan: Execution) -> Iterator[str]:
         yield f"--moe-layer-freq '([0]*{dense:.0f}+[1]*{plan['layers'] - dense:.0f})'"
     elif every > 1.0:
         yield f"--moe-layer-freq {every:.0f}"
+    if plan.given.get("shared_expert_gate", 0.0) > 0.0:
+        yield "--moe-shared-expert-gate"
     if plan["router_bias"] > 0.0:
         yield "--moe-router-score-function sigmoid"
         yield "--moe-router-enable-expert-bias"

@@ -65,28 +65,33 @@ def _layers(settings: Settings) -> float:
         return layers
     settings.find("--num-layers")
     main, _, further = pattern.replace("|", "").partition("/")
-    wrong = sorted(set(main) - LETTERS.keys())
-    if wrong:
+    dense, mixtures = main.count("-"), main.count("E")
+    known = {*LETTERS, "-"} - ({"-"} if mixtures else set())
+    wrong = sorted(set(main) - known)
+    mixers = float(len(main) - dense - mixtures)
+    if wrong or dense + mixtures > mixers:
         setting = settings.find(*flags)
         assert setting is not None
+        kinds = f"layers of the kind {', '.join(wrong)} are" if wrong else "so few mixers are"
         settings.reading.fault(
             setting,
             pattern,
-            f"layers of the kind {', '.join(wrong)} aren't modelled; M, G, * and E are",
+            f"{kinds}n't modelled; M, G and * with E or - behind some of them are",
         )
         return math.nan
-    order = "".join(LETTERS[letter] for letter in main)
-    mixers = float(len(order) - order.count("E"))
+    order = "".join(LETTERS[letter] for letter in main if letter != "-")
     settings.take("layers", mixers, *flags)
-    settings.take("separate_moe_layers", float(order.count("E")), *flags)
+    settings.take("separate_moe_layers", float(mixtures), *flags)
+    settings.take("bare_layers", mixers - mixtures - dense, *flags)
     settings.take("linear_layers", float(len(re.findall("[ML]", order))), *flags)
     for name, value in numbers_of(order).items():
         settings.take(name, value, *flags)
     if further:
         settings.take("mtp_layers", 1.0, *flags)
-    mamba = float("M" in order)
-    if mamba:
-        settings.take("mamba", 1.0, *flags)
+    if not dense:
+        settings.take("ffn_size", 0.0, *flags)
+    settings.take("mamba", float("M" in order), *flags)
+    if "M" in order:
         for quantity, flag, usual in (
             ("linear_value_heads", "--mamba-num-heads", math.nan),
             ("linear_value_size", "--mamba-head-dim", 64.0),
@@ -125,6 +130,7 @@ def _linear(settings: Settings, layers: float) -> None:
     # Of every N layers the last has full attention.
     order = "".join("L" if kind else "*" for kind in kinds)
     settings.take("linear_layers", float(sum(kinds)), "--linear-attention-freq")
+    settings.take("mamba", 0.0, "--linear-attention-freq")
     for name, value in numbers_of(order).items():
         settings.take(name, value, "--linear-attention-freq")
     for quantity, flag, usual in (
@@ -155,6 +161,8 @@ def _feed_forward(settings: Settings, hidden: float) -> None:
     settings.take("gated_mlp", float(gated), *gates, why="an MLP without a gate")
     settings.find("--squared-relu")
     inner = settings.number("--ffn-hidden-size", quantity="ffn_size")
+    if "ffn_size" in settings.reading.given:
+        return
     if isnan(inner) and "--ffn-hidden-size" not in settings.by_name:
         inner = 64.0 * (8.0 * hidden / 3.0 // 64.0) if gated else 4.0 * hidden
         settings.take("ffn_size", inner, why=f"--ffn-hidden-size {inner:g}")
@@ -310,6 +318,8 @@ def _mixture(settings: Settings, layers: float) -> None:
         ("expert_latent_size", "--moe-latent-size"),
     ):
         settings.take(quantity, settings.number(flag, quantity=quantity), flag)
+    if "--moe-shared-expert-gate" in settings:
+        settings.take("shared_expert_gate", 1.0, "--moe-shared-expert-gate")
     bias = "--moe-router-enable-expert-bias" in settings
     settings.take(
         "router_bias",

@@ -216,6 +216,7 @@ LAYERS = [
     (WINDOWS, "--window-size", "127,0"),
     (WINDOWS, "--window-attn-skip-freq", "2"),
     (WINDOWS, "--softmax-type", "learnable"),
+    (GATED_DELTA, "--moe-shared-expert-gate", ""),
 ]
 
 
@@ -364,3 +365,22 @@ def test_a_folder_that_cant_be_is_refused(sweeps: Runner, folder: str, words: st
     assert done.code == 2
     assert done.err.count("\n") == 1
     assert words in done.err
+
+
+# What is written is read again as the same plan.
+
+
+def test_a_script_is_read_as_the_plan_it_was_made_of(
+    plan: tuple[Point, Execution], tmp_path: Path
+) -> None:
+    point, made = plan
+    script = tmp_path / "run.sh"
+    script.write_text(files_of(made)["megatron-lm.sh"].text)
+    given = package.read(script).given
+    assert given["vocabulary_size"] >= made["vocabulary_size"]
+    if not made.labels["framework"].startswith("megatron-lm"):
+        return
+    machine = point.labels["hardware"]
+    found = package.sweep(["step_time", "peak_memory"], hardware=machine, **given)
+    for name in ("step_time", "peak_memory"):
+        assert float(found[name]) == pytest.approx(made.known[name], rel=1e-9), name
