@@ -95,7 +95,7 @@ def read_files(
     for reading in readings:
         _check_same(readings[0], reading)
         values |= reading.given
-    _ask(readings, ruled | ({"world_size"} if command == "buy" else set()))
+    _ask(readings, {*ruled, *values} | ({"world_size"} if command == "buy" else set()))
     taken = {name: _text(value) for name, value in values.items() if name not in ruled}
     if "model" in given:
         taken = {name: text for name, text in taken.items() if name in (*MODEL_FREE, *CHOICES)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -39,7 +40,8 @@ def read_launch(path: str, overrides: Overrides | None = None) -> Reading:
     Parameters
     ----------
     path : str
-        The file; of one with several Python functions ``FILE.py:FUNCTION``.
+        The file; of one with several Python functions ``FILE.py:FUNCTION``; ``-`` is standard
+        input.
     overrides : mapping of str to Override, optional
         What the command line gives, by quantity: it rules over the file.
 
@@ -57,7 +59,9 @@ def read_launch(path: str, overrides: Overrides | None = None) -> Reading:
     if (found := re.fullmatch(r"(.*\.py):(\w+)", path)) is not None:
         name, function = found[1], found[2]
     file = Path(name)
-    text = _text(file)
+    text = sys.stdin.read() if path == "-" else _text(file)
+    if path == "-":
+        file = Path("standard input")
     reading = _read(text, file, function, overrides or {})
     if reading.faults:
         raise InputError(list(dict.fromkeys(reading.faults)))
@@ -82,11 +86,13 @@ def _read(text: str, path: Path, function: str, overrides: Overrides) -> Reading
     file, start = path.name, text.lstrip()
     if start.startswith("{"):
         return _of_json(text, file, overrides)
-    if path.suffix == ".py" or re.search(r"^(from|import) [\w.]+", text, re.MULTILINE):
+    if path.suffix == ".py" or "Trainer.Config" in text:
         return _of_python(text, file, function, overrides)
     if re.search(r"^\s*\[(training|parallelism|model|job)\]", text, re.MULTILINE):
         return _of_toml(text, file, overrides)
-    if path.suffix in (".yaml", ".yml") or re.search(r"^[A-Za-z_]\w*:(\s|$)", text, re.MULTILINE):
+    first = re.search(r"^(?!\s*(#|---|$)).+", text, re.MULTILINE)
+    keyed = first is not None and re.match(r"[A-Za-z_]\w*:(\s|$)", first[0])
+    if path.suffix in (".yaml", ".yml") or keyed:
         return _of_yaml(text, path, overrides)
     return _of_shell(text, path, overrides)
 

@@ -126,6 +126,12 @@ def _data_parallel(settings: Settings, degrees: Mapping[str, float]) -> float:
         settings.take("world_size", replicas * shards * others, *names["shard"])
     elif world != replicas * shards * others and {"tp", "pp", "cp"} & settings.overrides.keys():
         shards = world / others / replicas
+    if not shards.is_integer():
+        settings.reading.faults.append(
+            f"{settings.reading.file}: {world:g} GPUs are no multiple of tp {degrees['tp']:g} * pp "
+            f"{degrees['pp']:g} * cp {degrees['cp']:g} * {replicas:g} replicas"
+        )
+        return nan
     whole = shards * degrees["cp"] > 1.0
     settings.take(
         "zero_stage",

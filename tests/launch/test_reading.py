@@ -344,6 +344,11 @@ REFUSED = [
         ],
     ),
     (
+        "titan-toml/llama3_8b.toml",
+        {"world_size": "64", "tp": "3"},
+        ["llama3_8b.toml: 64 GPUs are no multiple of tp 3 * pp 1 * cp 1 * 4 replicas"],
+    ),
+    (
         "titan-recipe/my_runs.py",
         {},
         [
