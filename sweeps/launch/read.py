@@ -104,7 +104,11 @@ def _of_json(text: str, file: str, overrides: Overrides) -> Reading:
         name.startswith(("zero_optimization", "train_")) or name in ("bf16.enabled", "fp16.enabled")
         for name in names
     ):
-        kind = "a model's config.json is given by --model" if "model_type" in names else KINDS
+        kind = (
+            "a model's config.json is given by --model"
+            if "model_type" in names
+            else f"what can be read: {KINDS}"
+        )
         raise unreadable(file, f"is no DeepSpeed configuration; {kind}")
     found = Settings(settings, Reading(read_deepspeed.FORMAT, file), overrides)
     read_deepspeed.read_config(found)
@@ -128,7 +132,9 @@ def _of_python(text: str, file: str, function: str, overrides: Overrides) -> Rea
     if function and function not in calls.functions:
         raise unreadable(file, f"has no function {function}; it has {', '.join(known) or 'none'}")
     if not known and not function:
-        raise unreadable(file, f"has no function that returns a configuration; {KINDS}")
+        raise unreadable(
+            file, f"has no function that returns a configuration; what can be read: {KINDS}"
+        )
     if len(known) > 1 and not function:
         raise unreadable(file, f"which function? {', '.join(known)}: {file}:{known[0]}")
     settings = [*read_torchtitan.of_python(calls.settings(function or known[0]))]
@@ -157,7 +163,7 @@ def _of_yaml(text: str, path: Path, overrides: Overrides) -> Reading:
         return found.reading
     if any(name.startswith(("model.", "trainer.", "train.", "ddp.")) for name in names):
         return _of_bridge(settings, file, overrides)
-    raise unreadable(file, f"is no launch file that is known; {KINDS} are")
+    raise unreadable(file, f"is no launch file that is known; what can be read: {KINDS}")
 
 
 def _of_bridge(settings: list[Setting], file: str, overrides: Overrides) -> Reading:
@@ -186,7 +192,9 @@ def _of_shell(text: str, path: Path, overrides: Overrides) -> Reading:
             place, names = Place(file, added[0].line), few([word.text for word in added])
             reading.notes.append(f"{place}: added only if a condition holds, so skipped: {names}")
         return reading
-    raise unreadable(file, f"has no command that trains with arguments that are known; {KINDS} are")
+    raise unreadable(
+        file, f"has no command that trains with arguments that are known; what can be read: {KINDS}"
+    )
 
 
 def _of_command(launch: Launch, script: Script, path: Path, overrides: Overrides) -> Reading | None:
