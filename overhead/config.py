@@ -242,7 +242,7 @@ class Config:
         Raises
         ------
         ValueError
-            If a value is outside of its domain, or a name isn't a quantity's.
+            If a value is out of range, or a name isn't a quantity's.
         """
         names = {field.name: RENAMED.get(field.name, field.name) for field in fields(self)}
         every = {
@@ -257,7 +257,7 @@ class Config:
                 raise ValueError(message)
             if np.any(VOCABULARY[name].outside(value)):
                 domain = VOCABULARY[name].domain()
-                message = f"{name} = {value}: outside of its domain; {domain}"
+                message = f"{name} = {value}: out of range; must be {domain}"
                 raise ValueError(message)
         return values
 

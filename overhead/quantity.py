@@ -61,13 +61,16 @@ class Quantity:
 
     def domain(self) -> str:
         """Return the domain in words."""
-        kind = "a whole number" if self.integer else "a number"
-        parts = []
-        if self.minimum > -np.inf:
-            parts.append(f"above {self.minimum:g}" if self.above else f"from {self.minimum:g}")
-        if self.maximum < np.inf:
-            parts.append(f"up to {self.maximum:g}")
-        return " ".join([kind, *parts])
+        kind = "a whole number, " if self.integer else ""
+        low, high = self.minimum > -np.inf, self.maximum < np.inf
+        if low and high:
+            start = "above " if self.above else ""
+            return f"{kind}{start}{self.minimum:g} to {self.maximum:g}"
+        if low and self.above:
+            return f"{kind}above {self.minimum:g}"
+        if low:
+            return f"{kind}{self.minimum:g} or more"
+        return f"{kind}{self.maximum:g} or less" if high else kind.removesuffix(", ") or "a number"
 
     def outside(self, values: Array) -> Array:
         """Return a mask of the values that are outside of the domain (shape of `values`)."""

@@ -213,7 +213,7 @@ def build_topology(
     Raises
     ------
     ValueError
-        If something is missing, unknown, or outside of its domain.
+        If something is missing, unknown, or out of range.
     """
     kind = usual_spelling(kind, NETWORKS)
     if kind not in NETWORKS:
@@ -317,7 +317,7 @@ def _complete_grid(values: dict[str, Array], dimensions: int) -> None:
 def _check_domain(name: str, value: Array) -> None:
     # Formulas of endlessly many ranks give no number.
     if np.any(VOCABULARY[name].outside(value)) or (name == "ranks" and np.any(np.isinf(value))):
-        message = f"{name} = {value}: outside of its domain; {VOCABULARY[name].domain()}"
+        message = f"{name} = {value}: out of range; must be {VOCABULARY[name].domain()}"
         raise ValueError(message)
 
 
@@ -465,7 +465,7 @@ def collective(
     ------
     ValueError
         If the collective has no such algorithm on the network, a name is unknown, or a value
-        outside of its domain.
+        out of range.
     """
     network = topology if isinstance(topology, TopologyDesc) else own_network(in_numpy(topology))
     kind = usual_spelling(str(kind), COLLECTIVES)

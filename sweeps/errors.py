@@ -15,6 +15,19 @@ Value = TypeVar("Value")
 MOST_FAULTS = 20
 
 
+# Words for what has another name here: that name, and what to write.
+BY_MEANING = {
+    "fattree": (
+        "hierarchical",
+        "a fat tree is hierarchical with --oversubscription (or switch, if non-blocking)",
+    ),
+    "leafspine": ("hierarchical", "leaf and spine are hierarchical with --oversubscription"),
+    "nvswitch": ("switch", "an NVSwitch is switch"),
+    "crossbar": ("switch", "a crossbar is switch"),
+    "fullyconnected": ("switch", "a non-blocking network is switch"),
+}
+
+
 class InputError(ValueError):
     """Input that can't be used: every fault found, a line each (exit code 2).
 
@@ -107,6 +120,9 @@ def nearest(word: str, known: Iterable[str], *, shown: int = 12) -> str:
         return f"it is called '{FORMER[word]}' now"
     if meant := named_here(word, names):
         return f"here it is called '{meant}'"
+    plain = word.lower().replace("-", "").replace("_", "").replace(" ", "")
+    if plain in BY_MEANING and BY_MEANING[plain][0] in names:
+        return BY_MEANING[plain][1]
     lowered = {name.lower(): name for name in names}
     close = difflib.get_close_matches(word.lower(), list(lowered), n=2, cutoff=0.6)
     if close:

@@ -284,11 +284,9 @@ def _check_taken(
 ) -> None:
     """Refuse what no mechanism takes."""
     used, kinds = job.program.used(), ", ".join(labels["mechanism"])
-    faults = [
-        fault(flag_of(name), "..", f"--mechanism {kinds} doesn't take it", "leave it out")
-        for name in values
-        if name not in used
-    ]
+    idle = ", ".join(flag_of(name) for name in values if name not in used)
+    wrong = f"--mechanism {kinds} does not use {'them' if ',' in idle else 'it'}"
+    faults = [fault(idle, "..", wrong, "remove")] if idle else []
     faults += [
         fault(
             CHOSEN[label][1],

@@ -52,7 +52,7 @@ class Refused:
 def one(lines: list[str], *parts: str) -> None:
     """Check that there is one line, that has the form of a fault, with these parts in order."""
     (line,) = lines
-    assert re.fullmatch(r".+ = .+: .+; .+|.+ needs? .+; give .+", line), line
+    assert re.fullmatch(r".+: .+; .+|.+ needs? .+; give .+", line), line
     place = 0
     for part in parts:
         assert part in line[place:], (part, line)

@@ -202,7 +202,7 @@ def test_machines_of_ones_own(tmp_path: Path) -> None:
         'software = "none"\n'
     )
     assert sweeps.run(spec, hardware_folders=[tmp_path])["time"].item() == own["time"].item()
-    with pytest.raises(InputError, match=r"spec.toml: hardware = 'mine': there is no such machine"):
+    with pytest.raises(InputError, match=r"spec.toml: hardware = 'mine': not in the catalog"):
         sweeps.run(spec)
 
 

@@ -72,10 +72,10 @@ def test_all_faults_of_a_spec_at_once_with_the_name_of_its_file(
     starts = [
         "titel = '..': no such key; did you mean 'title'",
         "quantities = 'tiem': no such quantity; did you mean 'time'",
-        "ranks = '0': outside of its domain; a whole number from 1",
+        "ranks = '0': out of range; must be a whole number, 1 or more",
         "topology = 'rnig': unknown; did you mean 'ring'",
         "message_bytes = 1000: has no unit; write it for example as '64 MiB'",
-        "hardware = 'dgx-h10': there is no such machine; did you mean 'dgx-h100'",
+        "hardware = 'dgx-h10': not in the catalog; did you mean 'dgx-h100'",
         "latency = '2 GB': is an amount of data, not a time",
         "axes.case = '{..}': columns of unequal length (chunks has 2, hops has 3)",
         "link = 'outer': unknown; did you mean 'inter'",
@@ -180,9 +180,9 @@ def test_faults_of_a_spec(
         ),
         (
             'over = ["ranks"]\ncount = "three"',
-            ("reductions.count = 'three'", "a whole number from 1"),
+            ("reductions.count = 'three'", "a whole number, 1 or more"),
         ),
-        ('over = ["ranks"]\ncount = 0', ("reductions.count = 0", "a whole number from 1")),
+        ('over = ["ranks"]\ncount = 0', ("reductions.count = 0", "a whole number, 1 or more")),
         ('over = ["ranks"]\nquantiles = [2]', ("reductions.quantiles = [2]", "from 0 to 1")),
         ('over = ["ranks"]\nquantiles = "x"', ("reductions.quantiles = 'x'", "from 0 to 1")),
         ('over = ["ranks"]\nname = "a/b"', ("reductions.name = 'a/b'", "letters, digits and _")),
@@ -218,7 +218,7 @@ def test_what_nothing_gives_is_told_with_the_file(refused: Refused, tmp_path: Pa
 
 
 def test_specs_that_cannot_be_read(refused: Refused, tmp_path: Path) -> None:
-    one(refused("run nothing.toml"), "sweep = 'nothing.toml'", "there is no such file")
+    one(refused("run nothing.toml"), "nothing.toml: ", "no such file")
     (tmp_path / "folder.toml").mkdir()
     one(refused("run ./folder.toml"), "folder.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
@@ -261,11 +261,11 @@ def test_torn_and_foreign_files(refused: Refused, tmp_path: Path) -> None:
             if (name, command) == ("foreign", "plot"):
                 continue
             lines = refused(f"{command} {name}.nc")
-            one(lines, f"file = '{name}.nc'")
+            one(lines, f"{name}.nc: ")
         with pytest.raises(InputError):
             sweeps.open(f"{name}.nc")
     for command in ("info", "plot"):
-        one(refused(f"{command} nothing.nc"), "file = 'nothing.nc'", "does not exist")
+        one(refused(f"{command} nothing.nc"), "nothing.nc: ", "no such file")
 
 
 def test_a_foreign_file_is_not_replaced_by_chance(refused: Refused, tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_a_foreign_file_is_not_replaced_by_chance(refused: Refused, tmp_path: Pa
         before = path.read_bytes()
         one(
             refused(f"{BASE} --output {name}.nc"),
-            f"output = '{name}.nc'",
+            f"--output {name}.nc",
             "exists already",
             "--overwrite",
         )
@@ -297,7 +297,7 @@ def test_outputs_that_cannot_be_written(refused: Refused, tmp_path: Path) -> Non
     }
     for output, wrong in cases.items():
         for command in (BASE, "run mine.toml"):
-            one(refused(f"{command} --output {output}"), f"output = '{output}'", wrong)
+            one(refused(f"{command} --output {output}"), f"--output {output}", wrong)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "mine.toml"]
 
 
@@ -305,22 +305,22 @@ def test_a_file_where_outputs_go(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "outputs").touch()
     written(tmp_path, GOOD)
     for line in ("run mine.toml", f"{BASE} --plot"):
-        one(refused(line), "output = 'outputs/", "'outputs' is a file, not a folder")
+        one(refused(line), "--output outputs/", "'outputs' is a file, not a folder")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_is_read_only(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir(mode=0o500)
-    one(refused(f"{BASE} --output folder/x.nc"), "output = 'folder/x.nc'", "can't be written to")
+    one(refused(f"{BASE} --output folder/x.nc"), "--output folder/x.nc", "can't be written to")
 
 
 def test_options_of_a_file_that_cannot_be(refused: Refused, tmp_path: Path) -> None:
-    one(refused(f"{BASE} --output x.nc --dtype f2"), "dtype = 'f2'", "f8 or f4")
-    one(refused(f"{BASE} --output x.nc --digits 0"), "digits = ")
-    one(refused(f"{BASE} --output x.nc --digits 99"), "digits = ")
+    one(refused(f"{BASE} --output x.nc --dtype f2"), "--dtype f2", "f8 or f4")
+    one(refused(f"{BASE} --output x.nc --digits 0"), "--digits ")
+    one(refused(f"{BASE} --output x.nc --digits 99"), "--digits ")
     written(tmp_path, GOOD)
-    one(refused("run mine.toml --max-memory much"), "--max-memory = 'much'")
-    one(refused("run mine.toml --max-memory '3 s'"), "--max-memory = '3 s'", "is a time")
+    one(refused("run mine.toml --max-memory much"), "--max-memory much")
+    one(refused("run mine.toml --max-memory '3 s'"), "--max-memory '3 s'", "is a time")
     assert not (tmp_path / "x.nc").exists()
 
 

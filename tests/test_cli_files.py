@@ -94,7 +94,7 @@ def test_another_sweep_does_not_replace_a_file(cli: Runner, tmp_path: Path) -> N
     before = (tmp_path / "x.nc").read_bytes()
     refused = cli(f"{line} --N 8", fine=False)
     assert refused.code == 2
-    assert refused.err == "sweeps: --output = 'x.nc': exists already; --overwrite replaces it\n"
+    assert refused.err == "sweeps: --output x.nc: exists already; --overwrite replaces it\n"
     assert (tmp_path / "x.nc").read_bytes() == before
     for options in ("--digits 3", "--dtype f4", "--compress"):
         assert cli(f"{line} --N 4 {options}", fine=False).code == 2

@@ -528,7 +528,7 @@ def test_nothing_is_left_out() -> None:
 def test_what_concerns_a_file_needs_one(cli: Runner, line: str, option: str) -> None:
     ran = cli(f"{line} {option}", fine=False)
     assert ran.code == 2
-    assert f"{option.split(maxsplit=1)[0]} = " in ran.err
+    assert f"{option.split(maxsplit=1)[0]}" in ran.err
     assert "--output FILE.nc, too" in ran.err
     assert ran.out == ""
 
@@ -582,12 +582,12 @@ def test_a_number_that_nothing_takes_is_refused(cli: Runner, line: str, flag: st
 def test_plans_refuse_what_they_would_ignore(cli: Runner, line: str, flag: str) -> None:
     ran = cli(line, fine=False)
     assert ran.code == 2
-    assert f"{flag} = " in ran.err
+    assert f"sweeps: {flag}" in ran.err
 
 
 def test_an_objective_that_is_none_is_refused_of_a_number_of_parameters_too(cli: Runner) -> None:
     ran = cli("plan --params 70 --gpus 64 --objective bananas", fine=False)
-    assert (ran.code, "objective = 'bananas'" in ran.err) == (2, True)
+    assert (ran.code, "--objective bananas" in ran.err) == (2, True)
 
 
 @pytest.mark.thorough

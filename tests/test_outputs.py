@@ -176,7 +176,7 @@ def test_a_result_leaves_by_one_way(told: Callable[[str], Done], tmp_path: Path,
     Path("mine.nc").write_text("mine")
     refused = told(f"{line} --output mine.nc")
     assert refused.code == 2
-    assert "output = 'mine.nc': exists already; --overwrite replaces it" in refused.err
+    assert "--output mine.nc: exists already; --overwrite replaces it" in refused.err
     assert Path("mine.nc").read_text() == "mine"
     # A file, figures beside it, and records, of one run.
     done = told(f"{line} --output x.nc --plot --json")

@@ -253,7 +253,7 @@ def test_a_sweeps_table_has_the_units_of_other_commands(cli: Runner, tmp_path: P
         ("docs", "a site needs a folder; give one to make, such as 'sweeps docs site'"),
         ("normal", "a band needs an operation, or mfu; give one, such as all_reduce"),
         ("collective --N 8 --M 1MiB --latency 5",
-         "--latency = '5': seconds, for it has no unit: no link is as slow; '5 us' or '5 ns'"),
+         "--latency 5: seconds, for it has no unit: no link is as slow; '5 us' or '5 ns'"),
     ],
 )  # fmt: skip
 def test_what_a_newcomer_leaves_out_is_said_with_an_example(
@@ -276,7 +276,7 @@ def test_validate_begins_with_its_errors_and_names_what_failed(cli: Runner) -> N
 def test_of_several_prices_a_machine_each_is_named(cli: Runner) -> None:
     line = "buy --model llama3-8b --hardware dgx-h100,dgx-b200 --tokens 1T --days 9 --price 2,3"
     done = cli(line, fine=False)
-    output = "sweeps: --price = '2,3': has several values; one value, or dgx-h100=VALUE,..\n"
+    output = "sweeps: --price 2,3: has several values; one value, or dgx-h100=VALUE,..\n"
     assert (done.code, done.err) == (2, output)
 
 

@@ -108,7 +108,10 @@ def test_python_s_plans_take_it() -> None:
             "training.sequence_len: no such",
         ),
         ('source = "x"\nsequence_length = 8', "training.kind"),
-        ('kind = "specification"\nsource = "x"\nsequence_length = 8.5', "a whole number from 1"),
+        (
+            'kind = "specification"\nsource = "x"\nsequence_length = 8.5',
+            "a whole number, 1 or more",
+        ),
     ],
 )
 def test_a_model_file_s_training_is_checked(tmp_path: Path, table: str, line: str) -> None:

@@ -646,8 +646,10 @@ def _read(name: str, operation: str) -> list[LogTest]:
             refuse("LOG", name, wrong, "a log, of some megabytes at most")
         content = path.read_bytes()
     except OSError as error:
-        reason = error.strerror or "can't be read"
-        raise InputError(fault("LOG", name, reason, "a log of nccl-tests")) from None
+        absent = isinstance(error, FileNotFoundError)
+        reason = "no such file" if absent else error.strerror or "can't be read"
+        allowed = "expects the output of nccl-tests (text, JSON or CSV)"
+        raise InputError(fault("LOG", name, reason, allowed)) from None
     # A log may hold any bytes between its lines; those that aren't text are none of its own.
     text = content.decode("utf-8-sig", errors="replace")
     whole = _COMMENTS.match(text)

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from sweeps.cli.refusals import of_click, told
 from sweeps.errors import ContractError, InputError, RunError, nearest, refuse
 
 __all__ = ["main"]
@@ -79,9 +80,11 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] in GONE:
-            refuse("command", args[0], "is no command any more", GONE[args[0]])
+            refuse("command", args[0], "no such command any more", GONE[args[0]])
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            refuse("command", args[0], "unknown", nearest(args[0], COMMANDS))
+            near = nearest(args[0], COMMANDS, shown=0)
+            listed = near if near.startswith("did") else "sweeps --help lists them"
+            refuse("command", args[0], "no such command", listed)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -143,7 +146,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.NoSuchOption as error:
         return _report([_unknown(error)], 2)
     except click.UsageError as error:
-        return _report([error.format_message()], 2)
+        return _report([of_click(error)], 2)
     except (KeyboardInterrupt, click.Abort):
         return _report(["interrupted; nothing was left half done"], 130)
     except (BrokenPipeError, SystemExit):
@@ -197,6 +200,6 @@ def _lacking(error: click.MissingParameter) -> str:
 
 
 def _report(lines: Sequence[str], code: int) -> int:
-    for line in dict.fromkeys(lines):
+    for line in told(lines):
         click.echo(f"sweeps: {line}", err=True)
     return code

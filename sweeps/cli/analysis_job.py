@@ -249,9 +249,20 @@ def _product(values: Mapping[str, str]) -> str:
     product = 1.0
     for name in DEGREES:
         product *= float(values[name])
-    text = "*".join(values[name] for name in DEGREES)
-    wrong = f"is {product:g}, not the {values['world_size']} GPUs"
-    return fault("*".join(DEGREES), text, wrong, "degrees that multiply to them")
+    gpus = float(values["world_size"])
+    uneven = [name for name in DEGREES if name != "dp" and gpus % float(values[name])]
+    if uneven:
+        wrong = f"does not divide {gpus:g} GPUs"
+        return fault(flag_of(uneven[0]), values[uneven[0]], wrong, _divisors(gpus))
+    wrong = f"multiply to {product:g}, not to {gpus:g} GPUs"
+    flags = ", ".join(map(flag_of, DEGREES))
+    return fault(flags, ", ".join(values[name] for name in DEGREES), wrong, _divisors(gpus))
+
+
+def _divisors(gpus: float) -> str:
+    """Return which degrees a number of GPUs allows."""
+    each = [f"{one}" for one in range(1, int(gpus) + 1) if gpus % one == 0.0]
+    return f"use {', '.join(each[:4])}" + ", .." * (len(each) > 4)
 
 
 def _batch(values: Mapping[str, str]) -> str:
@@ -351,9 +362,10 @@ def _check_sides(job: Job) -> None:
     each = [values[name] for name in ("mesh_nx", "mesh_ny", "mesh_nz")]
     sides, world = each[0] * each[1] * each[2], values["world_size"]
     if not np.any(sides == world):
-        text = "*".join(f"{side.flat[0]:g}" for side in each)
-        wrong = f"is {sides.flat[0]:g}, not the {world.flat[0]:g} GPUs"
-        refuse("mesh_nx*mesh_ny*mesh_nz", text, wrong, "sides of all GPUs")
+        text = ", ".join(f"{side.flat[0]:g}" for side in each)
+        wrong = f"multiply to {sides.flat[0]:g}, not to {world.flat[0]:g} GPUs"
+        flags = ", ".join(map(flag_of, ("mesh_nx", "mesh_ny", "mesh_nz")))
+        refuse(flags, text, wrong, "sides of all GPUs")
 
 
 def _check_model(given: Collection[str]) -> None:

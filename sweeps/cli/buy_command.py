@@ -226,8 +226,9 @@ def _unpriced(points: Mapping[str, Point], budget: str) -> Iterator[str]:
     ]  # fmt: skip
     listed = ", ".join(names)
     if len(names) == len(points):
-        wrong = f"can't be kept: no price is known of {listed}"
-        refuse("--budget", budget, wrong, "--price or --capital, too")
+        wrong = f"needs a price, and none is known of {listed}"
+        small = f". {budget} means {budget} USD; write {budget}M" if budget.isdigit() else ""
+        refuse("--budget", budget, wrong, f"add --price 2.5 (USD per GPU-hour){small}")
     if names:
         yield f"no price is known of {listed}, which no budget binds: --price {names[0]}=2.5"
 

@@ -176,9 +176,9 @@ def _load(
         return load_software(name)
     with suppress(InputError):  # It may be a model's release
         return load_model(name, models)
-    near = nearest(name, (*ours, *theirs, *software, *libraries), shown=60)
-    absent = "there is no such machine, model, framework or library"
-    raise InputError(fault("name", name, absent, near))
+    near = nearest(name, (*ours, *theirs, *software, *libraries), shown=0)
+    listed = "sweeps catalog lists all names" if near.startswith("known") else near
+    raise InputError(fault("name", name, "no such machine, model, framework or library", listed))
 
 
 def _show_machine(machine: Machine, *, whole: bool) -> None:
@@ -424,7 +424,10 @@ def show_command(name: str, as_latex: bool, formulas: tuple[str, ...]) -> int:
         sys.stdout.writelines(fitted(_formula_lines(name, as_latex)))
     elif not found:
         known = (*REGISTRY, *keys, *ALGORITHMS.names())
-        refuse("NAME", name, "no such formula", nearest(name, known))
+        near = nearest(name, known, shown=0)
+        if near.startswith("known"):
+            near = "search: sweeps list --show rows | grep WORD"
+        refuse("NAME", name, "no such formula or algorithm", near)
     for key in found:
         sys.stdout.writelines(fitted(_algorithm_lines(key, as_latex)))
     return 0

@@ -129,7 +129,7 @@ def _clusters(asked: Asked, given: Mapping[str, Any]) -> Iterator[Cluster]:
     if asked.experts is not None:
         experts = parse_quantity(asked.experts, "1", field="--num-experts", bare_is_si=True)
         if experts < 2.0 or not experts.is_integer():
-            refuse("--num-experts", asked.experts, "isn't allowed", "a whole number from 2 on")
+            refuse("--num-experts", asked.experts, "isn't allowed", "a whole number, 2 or more on")
     sizes = {name: _one(name, asked.given[name]) for name in CALCULATED if name in asked.given}
     for parameters, gpus, memory, batch, length in product(*columns):
         yield replace(

@@ -199,7 +199,7 @@ def setting_of(given: Mapping[str, Any]) -> Setting:
         text = given[name]
         value = None if text is None else faults.of(number_of, name, text, whole=True)
         if value is not None and value < 1.0:
-            faults.add(_flag(name), text, "isn't allowed", "a whole number from 1")
+            faults.add(_flag(name), text, "isn't allowed", "a whole number, 1 or more")
         numbers[name] = None if value is None else int(value)
     precision = given["precision"]
     if precision not in {None, "bf16", "fp8", "mxfp8"}:

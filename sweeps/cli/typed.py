@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from overhead.quantity import VOCABULARY
+from sweeps.cli.refusals import on_command_line
 from sweeps.errors import InputError, fault, tell_all
 from sweeps.spec.axis import parse_values
 from sweeps.spec.names import names_of
@@ -49,10 +50,17 @@ class Command(click.Command):
         except InputError as error:
             names = {str(one.name): typed_or(ctx, one) for one in self.get_params(ctx)
                      if isinstance(one, click.Option)}  # fmt: skip
+            names |= {flag.lstrip("-").replace("-", "_"): typed_or(ctx, one)
+                      for one in self.get_params(ctx) if isinstance(one, click.Option)
+                      for flag in one.opts
+                      if flag.lstrip("-").replace("-", "_") not in names}  # fmt: skip
             values = {name: text for name in names if isinstance(text := ctx.params.get(name), str)}
             names |= {flag: typed_or(ctx, one) for one in self.get_params(ctx) for flag in one.opts
                       if isinstance(one, click.Option)}  # fmt: skip
-            raise InputError([as_typed(line, names, values) for line in error.faults]) from None
+            typed = ctx.meta.get(TYPED, {}).values()
+            raise InputError(
+                [on_command_line(as_typed(line, names, values), typed) for line in error.faults]
+            ) from None
 
 
 def flag_of(name: str) -> str:
@@ -121,8 +129,9 @@ def _several(name: str, pairs: Sequence[tuple[str, Any]]) -> Iterator[str]:
     *others, (flag, last) = pairs
     for other, value in others:
         if not _same(name, str(value), str(last)):
-            wrong = f"stands beside {flag} {last}, which is the same option"
-            yield fault(other, value, wrong, "one of the two")
+            what = "is given twice" if other == flag else "two names of one option"
+            wrong = f"{what} with different values"
+            yield fault(f"{other}, {flag}", f"{value}, {last}", wrong, "give one")
 
 
 def _same(name: str, one: str, other: str) -> bool:

@@ -152,6 +152,11 @@ def _notes(
     """Yield what the figures above rest on."""
     if skipped:
         yield from wrapped(f"Excluded: {_runs(len(skipped), 'row')}, by reason in --show rejected")
+    wrong = [one for one in skipped if one.reason.startswith("impossible")]
+    for one in wrong[:NAMED]:
+        yield from wrapped(f"Warning: {one.name} of {one.source}: {one.reason}")
+    if len(wrong) > NAMED:
+        yield f"Warning: {len(wrong) - NAMED} more such rows: --show rejected"
     held = [one for runs in measured.values() for one in runs
             if not math.isnan(one.without_source)]  # fmt: skip
     if held:

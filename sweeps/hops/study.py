@@ -499,7 +499,8 @@ class _StudyFile(FigureReader):
             return np.empty(0)
         wrong = quantity.outside(values)
         if wrong.any():
-            self.fault(place, f"{values[wrong][0]:g}", "outside of its domain", quantity.domain())
+            allowed = f"must be {quantity.domain()}"
+            self.fault(place, f"{values[wrong][0]:g}", "out of range", allowed)
         return values
 
     def _quantity(self, place: str, given: Any, units: str) -> float:
@@ -513,7 +514,7 @@ class _StudyFile(FigureReader):
         least = 0.0 if units in ("s", "J bit-1") else None
         if value < 0.0 or (least is None and value == 0.0):
             allowed = "from 0" if least == 0.0 else "above 0"
-            self.fault(place, given, "outside of its domain", allowed)
+            self.fault(place, given, "out of range", allowed)
         return value
 
     # Networks and cases.

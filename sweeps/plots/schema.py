@@ -140,8 +140,8 @@ FORMS: Mapping[str, Form] = {
     "variables": Form(_some_texts, "a variable's name, or a list of them"),
     "quantity": Form(_text, "the name of a variable or coordinate"),
     "quantities": Form(_some_texts, "the name of a variable or coordinate, or a list of them"),
-    "number": Form(_number, "a number from 0"),
-    "count": Form(_count, "a whole number from 1"),
+    "number": Form(_number, "0 or more"),
+    "count": Form(_count, "a whole number, 1 or more"),
     "numbers": Form(_numbers, "numbers from 0"),
     "selection": Form(
         _table, 'a table of dimensions, such as { ranks = 64, topology = ["ring", "torus"] }'

@@ -134,10 +134,10 @@ def _check(cluster: Cluster) -> None:
         fault(name, f"{value:g}", "isn't allowed", allowed)
         for name, value, allowed in (
             ("parameters", cluster.parameters, "a number above 0: of billions, or from 1e6 on"),
-            ("world_size", cluster.gpus, "a whole number from 1"),
+            ("world_size", cluster.gpus, "a whole number, 1 or more"),
             ("memory_capacity", cluster.memory, "a size above 0: in GB, or from 1e6 on in bytes"),
-            ("global_batch_size", cluster.batch, "a whole number from 1"),
-            ("sequence_length", cluster.length, "a whole number from 1"),
+            ("global_batch_size", cluster.batch, "a whole number, 1 or more"),
+            ("sequence_length", cluster.length, "a whole number, 1 or more"),
         )
         if not (np.isfinite(value) and value > 0.0)
     ]

@@ -146,8 +146,11 @@ def _contradiction(world_size: int, limits: Mapping[str, NDArray[np.float64]]) -
               if name in limits}  # fmt: skip
     if not texts:
         return []
-    wrong = f"never multiply, with what is free, to {world_size} GPUs"
-    allowed = f"divisors of {world_size} whose product divides it, or another number of GPUs"
+    alone = len(texts) == 1 and "," not in "".join(texts.values())
+    wrong = (f"does not divide {world_size} GPUs" if alone
+             else f"no layout of {world_size} GPUs has these degrees")  # fmt: skip
+    divisors = [str(one) for one in range(1, world_size + 1) if world_size % one == 0]
+    allowed = f"use {', '.join(divisors[:4])}" + ", .." * (len(divisors) > 4)
     return [fault(", ".join(texts), "; ".join(texts.values()), wrong, allowed)]
 
 

@@ -70,7 +70,7 @@ def parse_values(
     if "" in [piece for piece in pieces if isinstance(piece, str)]:
         raise about.error(text, "has a comma without a value", "put single commas between values")
     if isinstance(text, str) and _GROUPED.fullmatch(text):
-        wrong, allowed = "has commas, which are between values", f"write {text.replace(',', '')}"
+        wrong, allowed = "commas separate values", f"write {text.replace(',', '')}"
         raise about.error(text, wrong, allowed)
     faults = _half_labelled(pieces, about)
     found: list[Floats] = []
@@ -396,7 +396,7 @@ def numbers_of(name: str, text: str, flag: str) -> NDArray[np.float64]:
     wrong = quantity.outside(values)
     if wrong.any():
         shown = typed(text, values, float(values[wrong][0]), quantity.units)
-        refuse(flag, shown, "outside of its domain", quantity.domain())
+        refuse(flag, shown, "out of range", f"must be {quantity.domain()}")
     return values
 
 

@@ -82,18 +82,28 @@ def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ())
         if is_file(text):
             return Path(text)
         near = nearest(Path(text).stem, spec_names(kind, folders))
-        refuse(field, text, "there is no such file", f"as a name: {near}")
+        refuse(field, text, "no such file", f"as a name: {near}")
     for folder in _folders(kind, folders):
         found = folder / f"{text}.toml"
         if text and is_file(found):
             return found
     names = spec_names(kind, folders)
-    if (usual := usual_spelling(text, names)) != text:
+    if (usual := usual_name(text, names)) != text:
         return find_spec(kind, usual, folders)
     if is_file(text):
         refuse(field, text, "isn't a TOML file by its name", "a name in .toml")
-    near = nearest(text, names, shown=40)
-    raise InputError(fault(field, text, f"there is no such {word}", near))
+    wrong = f"no such {word}" if kind == "sweeps" else "not in the catalog"
+    near = ""
+    if kind == "sweeps" and not nearest(text, names, shown=0).startswith("did"):
+        near = f"shipped: {', '.join(names[:3])}, .. ('sweeps run' lists them)"
+    raise InputError(fault(field, text, wrong, near or nearest(text, names, shown=13)))
+
+
+def usual_name(word: str, names: Sequence[str]) -> str:
+    """Return the catalog's name that a word means: however spelled, ``h100`` for ``dgx-h100``."""
+    usual = usual_spelling(word, names)
+    short = f"dgx-{usual.lower()}"
+    return short if usual not in names and short in names else usual
 
 
 def _split(kind: str, text: str) -> tuple[str, tuple[str, ...]]:
@@ -268,6 +278,6 @@ def _own_name(name: str, folders: Sequence[StrPath]) -> str:
     own_name = release_of(name, known)
     if own_name is not None or named:
         return own_name or name
-    wrong = "there is no such file or folder, and the catalogue has no model of that name"
+    wrong = "no such file or folder, and not in the catalog"
     near = nearest(name, [one for names in known.values() for one in names], shown=6)
     raise InputError(fault("model", name, wrong, f"{near}; or give the path of its config.json"))

@@ -33,8 +33,9 @@ def read_contract(
         refuse(field, text, "can't be read", allowed)
     name = found["name"]
     if name not in VOCABULARY and name not in (own or {}):
-        known = (*(own or {}), *VOCABULARY)
-        refuse(field, name, "no such quantity", nearest(name, known))
+        near = nearest(name, (*(own or {}), *VOCABULARY), shown=0)
+        usual = "such as step_time, peak_memory, mfu, time or busbw"
+        refuse(field, text, f"unknown quantity {name}", usual if near.startswith("known") else near)
     units = (own or {}).get(name) or VOCABULARY[name].units
     value = parse_quantity(found["value"].strip(), units, field=field, bare_is_si=False)
     return Contract(text.strip(), name, found["sign"], value, units)

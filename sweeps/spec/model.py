@@ -122,7 +122,7 @@ def shape_value(name: str, given: object, place: str) -> float:
         return float(given)
     value = parse_quantity(given, "1", field=place, bare_is_si=False)
     if name in COUNTS:
-        outside, domain = not (value >= 1.0 and value.is_integer()), "a whole number from 1"
+        outside, domain = not (value >= 1.0 and value.is_integer()), "a whole number, 1 or more"
     else:
         outside, domain = bool(quantity.outside(np.asarray(value))), quantity.domain()
     if outside or value > LARGEST:

@@ -111,7 +111,7 @@ def _read(
     against, greatest, wrong_pair = _pair(row, quantity, given, pareto=pareto)
     wrong += wrong_pair
     if not (_is_count(count) or (pareto and count == 0)):
-        wrong.append(fault("reductions.count", count, "isn't allowed", "a whole number from 1"))
+        wrong.append(fault("reductions.count", count, "isn't allowed", "a whole number, 1 or more"))
     if not listed or not all(map(_is_fraction, listed)):
         allowed = "a list of numbers from 0 to 1"
         wrong.append(fault("reductions.quantiles", quantiles, "isn't allowed", allowed))

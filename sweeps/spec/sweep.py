@@ -31,7 +31,7 @@ from sweeps.spec.axis import (
     pieces,
     typed,
 )
-from sweeps.spec.catalog import find_spec, load_model, spec_names
+from sweeps.spec.catalog import find_spec, load_model, spec_names, usual_name
 from sweeps.spec.contract import Contract, read_contract
 from sweeps.spec.names import GPUS, NODES, OTHER_NAMES, quantity_of
 from sweeps.spec.nodes import gpus_of_nodes
@@ -70,8 +70,8 @@ def changed(spec: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
             many = "," in value or ":" in value or value.strip() == "all"
             section, key = ("axes" if many else "constants"), name
         if dot and section not in ("axes", "constants"):
-            allowed = "title=.., quantities=.., axes.NAME=.. or constants.NAME=.."
-            faults.append(fault("--set", setting, "can't be changed so", allowed))
+            allowed = "title, quantities, axes.NAME or constants.NAME"
+            faults.append(fault("--set", setting, "no such key", allowed))
         elif key:
             meant = {quantity_of(key, training=training) for training in (True, False)}
             tables = (spec.get("axes"), spec.get("constants"))
@@ -394,7 +394,7 @@ class _SweepReader(Faults):
         wrong = quantity.outside(values)
         if wrong.any():
             shown = typed(value, values, float(values[wrong][0]), quantity.units)
-            self.add(name, shown, "outside of its domain", quantity.domain())
+            self.add(name, shown, "out of range", f"must be {quantity.domain()}")
             return None
         return values
 
@@ -429,7 +429,7 @@ class _SweepReader(Faults):
                 self.add(name, word, "unknown", nearest(word, known))
         if name in CATALOGUED and self.folders is not None:
             names = spec_names(CATALOGUED[name], self.folders)
-            words = [usual_spelling(word, names) for word in words]
+            words = [usual_name(word, names) for word in words]
             self._find_specs(name, words, self.folders)
         if not joint:
             for word in sorted({word for word in words if words.count(word) > 1}):

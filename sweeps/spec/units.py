@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.errors import nearest, refuse
+from sweeps.spec.names import names_of
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -150,6 +151,11 @@ class _Asked:
         if not _is_kind(powers, self.units):
             kinds = (about.words for known, about in _CANONICAL.items() if _is_kind(powers, known))
             kind = next(kinds, "another kind of quantity")
+            name = self.field.lstrip("-").replace("-", "_")
+            if any(name in names_of(one) for one in _BY_1024):
+                plain = str(self.given).rstrip("Bb").strip()
+                written = f"{plain} or {spelled_out('sequence_length', plain)}"
+                refuse(self.field, self.given, "is not a number of tokens", f"write {written}")
             self.refuse(f"is {kind}, not {_about(self.units).words}")
 
     def bare(self, value: float) -> float:
@@ -200,6 +206,7 @@ def has_unit(text: object) -> bool:
 # as parameters, by 1000.
 _COUNTS = {"sequence_length": 1024, "tokens_per_step": 1024, "training_tokens": 1000,
            "parameters": 1000}  # fmt: skip
+_BY_1024 = ("sequence_length", "tokens_per_step")
 _STEPS = {"k": 1, "K": 1, "M": 2, "B": 3, "G": 3, "T": 4}
 _COUNT = re.compile(r"(?P<count>\d[\d_]*(?:\.\d*)?)\s*(?P<step>[kKMBGT])(?=\s*(?:[,:]|$))")
 

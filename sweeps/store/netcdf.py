@@ -365,7 +365,7 @@ def _existing(path: Path) -> Path:
         if file.is_dir():
             wrong, allowed = "is a folder", "name a file in it"
         elif not file.is_file():
-            wrong, allowed = "does not exist", "name a netCDF file"
+            wrong, allowed = "no such file", "name a netCDF file"
         else:
             with file.open("rb") as stream:
                 start = stream.read(8)

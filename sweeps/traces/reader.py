@@ -71,7 +71,8 @@ class EventFile:
             with self.path.open("rb") as file:
                 yield from self._events(self._parts(file))
         except OSError as error:
-            self._refuse(f"can't be read: {error.strerror or error}")
+            absent = isinstance(error, FileNotFoundError)
+            self._refuse("no such file" if absent else f"can't be read: {error.strerror or error}")
 
     def _refuse(self, wrong: str) -> NoReturn:
         raise InputError(fault("trace", str(self.path), wrong, _ALLOWED)) from None

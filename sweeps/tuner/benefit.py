@@ -280,7 +280,7 @@ def _of_preset(
         where = f"{path.name}, line {first['line']}: {name}"
         value = parse_quantity(first[name], "1", field=where, bare_is_si=True)
         if name != "gated" and not (value >= 1.0 and value.is_integer()):
-            refuse(where, first[name], "isn't allowed", "a whole number from 1")
+            refuse(where, first[name], "isn't allowed", "a whole number, 1 or more")
         numbers[name] = value
     gpu = first["gpu"]
     if gpu not in MACHINES or first["precision"] not in PRECISIONS:

@@ -364,7 +364,7 @@ def _text_of(path: Path) -> str:
 _OWN = ("name", "quantization_mode")
 _DOMAINS = {
     "flag": "0, 1, true or false",
-    "number": "a whole number from 1",
+    "number": "a whole number, 1 or more",
     "priority": f"a whole number, {HIGHEST_PRIORITY} (highest) to 0",
     "text": f"one of {', '.join(METHODS)}",
 }

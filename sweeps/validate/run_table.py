@@ -29,6 +29,8 @@ from sweeps.spec.catalog import is_file, read_toml, shipped
 TABLES = ("training", "memory")
 # The shipped table of plans that experts published; no row of it is a measurement of its own.
 PLANS = "plans"
+# All tables that a user may name.
+SHOWN = (*TABLES, PLANS, "nccl-collectives", "running", "context", "userbuffers")
 
 # Columns of words.
 TEXTS = (
@@ -130,16 +132,16 @@ def find_csv(name_or_path: str, field: str, known: Iterable[str]) -> Path:
     if name_or_path.endswith(".csv") or Path(name_or_path).name != name_or_path:
         if is_file(name_or_path):
             return Path(name_or_path)
-        near = nearest(Path(name_or_path).stem, known)
-        raise InputError(fault(field, name_or_path, "there is no such file", f"as a name: {near}"))
+        tables = f"tables: {', '.join(SHOWN if field == 'TABLE' else known)}"
+        raise InputError(fault(field, name_or_path, "no such file or table", tables))
     for folder in measured_folders():
         path = folder / f"{name_or_path}.csv"
         if name_or_path and is_file(path):
             return path
     if is_file(name_or_path):
         raise InputError(fault(field, name_or_path, "isn't a CSV file by its name", "one in .csv"))
-    near = nearest(name_or_path, known)
-    raise InputError(fault(field, name_or_path, "there is no such table", near))
+    near = nearest(name_or_path, SHOWN if field == "TABLE" else known)
+    raise InputError(fault(field, name_or_path, "no such table", near))
 
 
 def read_csv(
@@ -316,10 +318,10 @@ def _wrong(name: str, value: float) -> tuple[str, str] | None:
         return "can't be read", f"{allowed}; a remark may follow in brackets"
     quantity = NUMBERS.get(name, name)
     if not quantity:
-        return None if value > 0.0 else ("outside of its domain", "a number above 0")
+        return None if value > 0.0 else ("out of range", "must be above 0")
     declared = VOCABULARY[quantity]
     if declared.outside(np.array(value)):
-        return "outside of its domain", declared.domain()
+        return "out of range", f"must be {declared.domain()}"
     return None
 
 

@@ -230,7 +230,7 @@ def _numbers(
             faults.append(fault(where, cell, "can't be read", f"a number{unit}"))
         elif quantity.outside(np.array(value)) or (column.name == "time" and value == 0):
             least = "a time above 0" if column.name == "time" else quantity.domain()
-            faults.append(fault(where, cell, "outside of its domain", least))
+            faults.append(fault(where, cell, "out of range", least))
     return values
 
 

@@ -223,7 +223,7 @@ def test_the_command(
     assert "experts' plans beside the best of our search, both predicted, by class:" in told
     assert open_dataset(tmp_path / "own.nc")["loss"].sizes == {"row": 2}
     assert command([*lined, "--strict", "--bound", "100%"], standalone_mode=False) == 0
-    with pytest.raises(InputError, match="--bound = '5': no share"):
+    with pytest.raises(InputError, match="--bound 5: no share"):
         command([*lined, "--bound", "5"], standalone_mode=False)
     cli = Runner(capsys)
     for line in ("validate own.csv", "validate own.csv training", "validate plans"):

@@ -403,16 +403,20 @@ NODES = {"num_gpus": 16, "gpus_per_node": 4, **LEVELS}
     ("kind", "other", "text"),
     [
         ("star", {}, "topology = 'star': is unknown; one of ring, tree"),
-        ("ring", {"num_gpus": 0}, "ranks = 0.0: outside of its domain; a whole number from 1"),
-        ("ring", {"num_gpus": 2.5}, "ranks = 2.5: outside of its domain; a whole number from 1"),
-        ("ring", {"num_gpus": np.nan}, "ranks = nan: outside of its domain"),
-        ("ring", {"num_gpus": np.inf}, "ranks = inf: outside of its domain; a whole number from 1"),
-        ("torus", {"num_gpus": np.inf}, "ranks = inf: outside of its domain"),
-        ("mesh", {"num_gpus": -4}, "ranks = -4.0: outside of its domain; a whole number from 1"),
-        ("mesh", {"num_gpus": np.nan}, "ranks = nan: outside of its domain"),
-        ("mesh", {"mesh_nx": 0}, "mesh_nx = 0.0: outside of its domain; a whole number from 1"),
-        ("ring", {"bandwidth": 0.0}, "bandwidth = 0.0: outside of its domain; a number above 0"),
-        ("ring", {"latency": -1.0}, "latency = -1.0: outside of its domain; a number from 0"),
+        ("ring", {"num_gpus": 0}, "ranks = 0.0: out of range; must be a whole number, 1 or more"),
+        ("ring", {"num_gpus": 2.5}, "ranks = 2.5: out of range; must be a whole number, 1 or more"),
+        ("ring", {"num_gpus": np.nan}, "ranks = nan: out of range"),
+        (
+            "ring",
+            {"num_gpus": np.inf},
+            "ranks = inf: out of range; must be a whole number, 1 or more",
+        ),
+        ("torus", {"num_gpus": np.inf}, "ranks = inf: out of range"),
+        ("mesh", {"num_gpus": -4}, "ranks = -4.0: out of range; must be a whole number, 1 or more"),
+        ("mesh", {"num_gpus": np.nan}, "ranks = nan: out of range"),
+        ("mesh", {"mesh_nx": 0}, "mesh_nx = 0.0: out of range; must be a whole number, 1 or more"),
+        ("ring", {"bandwidth": 0.0}, "bandwidth = 0.0: out of range; must be above 0"),
+        ("ring", {"latency": -1.0}, "latency = -1.0: out of range; must be 0 or more"),
         ("ring", {"latency": None}, "a ring network needs latency"),
         ("ring", {"colour": 1.0}, "a network has no 'colour'"),
         (
@@ -438,7 +442,11 @@ NODES = {"num_gpus": 16, "gpus_per_node": 4, **LEVELS}
             {**NODES, "nodes_per_pod": 3, "pod_bandwidth": 1.0, "pod_latency": 1.0},
             "nodes_per_pod = 3.0: nodes_per_pod must divide the number of nodes",
         ),
-        ("hierarchical", {**NODES, "oversubscription": 0.5}, "oversubscription = 0.5: outside"),
+        (
+            "hierarchical",
+            {**NODES, "oversubscription": 0.5},
+            "oversubscription = 0.5: out of range",
+        ),
     ],
 )
 def test_a_wrong_network_is_refused(kind: str, other: dict[str, Any], text: str) -> None:
@@ -452,8 +460,8 @@ def test_a_wrong_network_is_refused(kind: str, other: dict[str, Any], text: str)
     ("kind", "message", "other", "text"),
     [
         ("gather", 1.0, {}, "'gather' is unknown; known: all_reduce, all_gather"),
-        ("all_reduce", -1.0, {}, "message_bytes = -1.0: outside of its domain; a number from 0"),
-        ("all_reduce", np.nan, {}, "message_bytes = nan: outside of its domain"),
+        ("all_reduce", -1.0, {}, "message_bytes = -1.0: out of range; must be 0 or more"),
+        ("all_reduce", np.nan, {}, "message_bytes = nan: out of range"),
         (
             "all_reduce",
             1.0,
@@ -467,11 +475,11 @@ def test_a_wrong_network_is_refused(kind: str, other: dict[str, Any], text: str)
             "algorithm = 'nvls': none of all_reduce on ring",
         ),
         ("all_reduce", 1.0, {"latency_per": "mile"}, "latency_per = 'mile': hop or message"),
-        ("broadcast", 1.0, {"chunks": 0}, "chunks = 0.0: outside of its domain; a whole number"),
-        ("broadcast", 1.0, {"chunks": 2.5}, "chunks = 2.5: outside of its domain; a whole number"),
-        ("broadcast", 1.0, {"phase_chunks": 0}, "phase_chunks = 0.0: outside of its domain"),
-        ("reduce", 1.0, {"reduction_cost": -1.0}, "reduction_cost = -1.0: outside of its domain"),
-        ("p2p", 1.0, {"hops": -1}, "hops = -1.0: outside of its domain; a whole number from 0"),
+        ("broadcast", 1.0, {"chunks": 0}, "chunks = 0.0: out of range; must be a whole number"),
+        ("broadcast", 1.0, {"chunks": 2.5}, "chunks = 2.5: out of range; must be a whole number"),
+        ("broadcast", 1.0, {"phase_chunks": 0}, "phase_chunks = 0.0: out of range"),
+        ("reduce", 1.0, {"reduction_cost": -1.0}, "reduction_cost = -1.0: out of range"),
+        ("p2p", 1.0, {"hops": -1}, "hops = -1.0: out of range; must be a whole number, 0 or more"),
     ],
 )
 def test_a_wrong_call_is_refused(

@@ -366,8 +366,8 @@ def test_texts_of_a_page_stay_texts() -> None:
     ("options", "words"),
     [
         ("", "a page needs what it is of; give FILE.nc, or --model NAME"),
-        (f"{OPTIONS} --cp 1,2", "--cp = '1,2': is several; one value"),
-        ("x.nc --tp 8", "--tp = '8': a page of x.nc has its own values"),
+        (f"{OPTIONS} --cp 1,2", "--cp 1,2: is several; one value"),
+        ("x.nc --tp 8", "--tp 8: a page of x.nc has its own values"),
         ("--params 7e9 --gpus 8", "a page needs the sequence length in tokens; give --seq-len"),
         (f"{OPTIONS}.txt", "FILE.html"),
     ],

@@ -356,11 +356,11 @@ def test_of_plans_as_good_as_can_be_told_the_simplest_is_recommended() -> None:
 @pytest.mark.parametrize(
     ("changed", "result"),
     [
-        ({"model": "llama3-7b"}, "no such model"),
-        ({"hardware": "dgx-h10"}, "no such machine"),
-        ({"tp": 3}, "never multiply"),
-        ({"tp": 8, "pp": 4}, "never multiply"),
-        ({"dp": 5}, "never multiply"),
+        ({"model": "llama3-7b"}, "not in the catalog"),
+        ({"hardware": "dgx-h10"}, "not in the catalog"),
+        ({"tp": 3}, "does not divide"),
+        ({"tp": 8, "pp": 4}, "has these degrees"),
+        ({"dp": 5}, "does not divide"),
         ({"ep": 4}, "no experts"),
         ({"zero_stage": 4}, "zero_stage"),
         ({"virtual_pipeline_size": 2, "schedule": "one_f_one_b"}, "virtual_pipeline_size"),

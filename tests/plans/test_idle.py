@@ -24,13 +24,13 @@ ROUTED: dict[str, Any] = {**ASKED, "model": "qwen3-30b-a3b", "gpus": 16}
 
 @pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(("line", "flag", "why"), [
-    (f"{DENSE} --cp-kind all_gather --cp 1", "--cp-kind = 'all_gather'", "--cp is 1"),
-    (f"{DENSE} --tp-overlap 0.5 --tp 1", "--tp-overlap = '0.5'", "--tp is 1"),
-    (f"{DENSE} --etp 2", "--etp = '2'", "the model has no experts"),
-    (f"{DENSE} --imbalance 1.3", "--imbalance = '1.3'", "the model has no experts"),
-    (f"{DENSE} --recompute-mlp 1", "--recompute-mlp = '1'", "nothing that is computed here"),
-    (f"{DENSE} --electricity-price 0.1", "--electricity-price = '0.1'", "changes nothing"),
-    (f"{DENSE} --fault-rate 1e-5", "--fault-rate = '1e-5'", "changes nothing"),
+    (f"{DENSE} --cp-kind all_gather --cp 1", "--cp-kind all_gather", "--cp is 1"),
+    (f"{DENSE} --tp-overlap 0.5 --tp 1", "--tp-overlap 0.5", "--tp is 1"),
+    (f"{DENSE} --etp 2", "--etp 2", "the model has no experts"),
+    (f"{DENSE} --imbalance 1.3", "--imbalance 1.3", "the model has no experts"),
+    (f"{DENSE} --recompute-mlp 1", "--recompute-mlp 1", "nothing that is computed here"),
+    (f"{DENSE} --electricity-price 0.1", "--electricity-price 0.1", "changes nothing"),
+    (f"{DENSE} --fault-rate 1e-5", "--fault-rate 1e-5", "changes nothing"),
     (f"{DENSE.replace('8 -b', '8,16 -b')} --electricity-price 1", "--electricity-price", "nothing"),
     (f"{BUY} --cp-comm-type all_gather --cp 1", "--cp-comm-type", "--cp is 1"),
     (f"{BUY} --expert-load-imbalance 1.3", "--expert-load-imbalance", "no experts"),

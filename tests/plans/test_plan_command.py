@@ -90,7 +90,7 @@ def test_a_plan_that_doesnt_fit_is_explained_too(sweeps: Runner) -> None:
 
 @pytest.mark.parametrize(
     ("plan", "output"),
-    [("tp=8,pp=4,dp=4", "never multiply"), ("tp=x", "tp"), ("warp=3", "can't be read"),
+    [("tp=8,pp=4,dp=4", "no layout of"), ("tp=x", "tp"), ("warp=3", "can't be read"),
      ("", "names no plan")],
 )  # fmt: skip
 def test_a_plan_that_cant_be_explained(sweeps: Runner, plan: str, output: str) -> None:
@@ -156,25 +156,28 @@ def test_a_node_lost(sweeps: Runner) -> None:
 @pytest.mark.parametrize(
     ("line", "output"),
     [
-        (f"{SMALL} --objective speed", "objective = 'speed'"),
+        (f"{SMALL} --objective speed", "--objective speed"),
         (f"{SMALL} --params 70", "can't be given with --model"),
         (f"{SMALL} --moe", "can't be given with --model"),
-        ("plan --params 70 --gpus 64 --objective bananas", "objective = 'bananas'"),
+        ("plan --params 70 --gpus 64 --objective bananas", "--objective bananas"),
         ("plan --params 70 --gpus 64 --script --top 3", "--top"),
         (f"{SMALL} --inter-bandwidth 400", "'400 Gbit/s' or '400 GB/s'"),
         ("plan --params 70 --gpus 64 --script --verbose", "--verbose"),
-        (f"{SMALL} --tokens many", "--tokens = 'many'"),
+        (f"{SMALL} --tokens many", "--tokens many"),
         (f"{SMALL} --memory-threshold 0", "a share of the memory"),
         ("plan --model llama3-8b --gpus 16,32 --explain tp=8", "there are many"),
         ("plan --model llama3-8b --gpus 16:64:x1", "factor"),
-        ("plan --model llama3-8b --tp 3 --gpus 16", "never multiply"),
-        ("plan --model no-such-model", "no such model"),
+        (
+            "plan --model llama3-8b --tp 3 --gpus 16",
+            "--tp 3: does not divide 16 GPUs; use 1, 2, 4, 8, ..",
+        ),
+        ("plan --model no-such-model", "not in the catalog"),
         (
             "plan --model llama3-8b --hardware mi300x --gpus 8 -b 64 -s 4096 --objective cost",
             "its file has no --gpu-hour-price to rank plans by",
         ),
-        (SMALL.replace("--gpus 16", "--gpus 1e30"), "--gpus = '1e+30': more than plans can divide"),
-        ("plan --model llama3-8b --gpus 16 -s 2048 -b 1e308", "-b = '1e+308'"),
+        (SMALL.replace("--gpus 16", "--gpus 1e30"), "--gpus 1e+30: more than plans can divide"),
+        ("plan --model llama3-8b --gpus 16 -s 2048 -b 1e308", "-b 1e+308"),
     ],
 )
 def test_refusals(sweeps: Runner, line: str, output: str) -> None:

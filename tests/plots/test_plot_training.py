@@ -387,7 +387,7 @@ def test_rows_that_nothing_tells_apart_are_numbered() -> None:
         ),
         (
             {"kind": "memory", "most": 0},
-            "figures[1].most = 0: can't be read; give a whole number from 1",
+            "figures[1].most = 0: can't be read; give a whole number, 1 or more",
         ),
         (
             {"kind": "memory", "x": "plans"},

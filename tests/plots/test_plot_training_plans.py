@@ -206,7 +206,10 @@ def test_points_that_cover_each_other_are_drawn_once(scale: Any) -> None:
         ({"by": "tpp"}, "figures[1].by = 'tpp': no such variable or coordinate here; did you mean"),
         ({"by": "step_time"}, "figures[1].by = 'step_time': "),
         ({"capacity": "step_time"}, "figures[1].capacity = 'step_time': in s, x in byte; a limit"),
-        ({"labelled": -1}, "figures[1].labelled = -1: can't be read; give a whole number from 1"),
+        (
+            {"labelled": -1},
+            "figures[1].labelled = -1: can't be read; give a whole number, 1 or more",
+        ),
         ({"plans": ["plan"]}, "varies along recompute, which this figure neither shows nor holds"),
         (
             {"at": {"plan": 0}},

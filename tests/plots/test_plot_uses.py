@@ -214,4 +214,4 @@ def test_a_use_ends_and_unknown_ones_are_refused(
     assert not use().dark
     shutil.copy(FILES[0], tmp_path / "a.nc")
     assert run(["plot", str(tmp_path / "a.nc"), "--style", "slides"]) == 2
-    assert capsys.readouterr().err == "sweeps: --style = 'slides': unknown; did you mean 'slide'?\n"
+    assert capsys.readouterr().err == "sweeps: --style slides: unknown; did you mean 'slide'?\n"

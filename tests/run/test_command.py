@@ -101,9 +101,9 @@ def test_own_formulas_travel_to_workers(runner: Runner, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--workers -1", "--workers = -1: isn't allowed; 0 or more processes"),
-        ("--workers 2 --scheduler tcp://x:1", "--workers = 2: are those of the cluster"),
-        ("--format hdf", "--format = 'hdf': is unknown; known: netcdf, zarr"),
+        ("--workers -1", "--workers -1: isn't allowed; 0 or more processes"),
+        ("--workers 2 --scheduler tcp://x:1", "--workers 2: are those of the cluster"),
+        ("--format hdf", "--format hdf: is unknown; known: netcdf, zarr"),
     ],
 )
 def test_options_that_cannot_be(runner: Runner, options: str, said: str) -> None:
@@ -229,7 +229,7 @@ def test_memory_stays_within_the_limit(name: str, limit: int) -> None:
 
 @pytest.mark.thorough
 def test_memory_that_cannot_suffice() -> None:
-    with pytest.raises(InputError, match="--max-memory = '1 kB'"):
+    with pytest.raises(InputError, match="--max-memory '1 kB'"):
         limits_for(small(), "1 kB")
     spec = {
         "quantities": [],

@@ -286,7 +286,7 @@ def test_sweeps_are_found_by_name_and_path(tmp_path: Path) -> None:
     assert find_sweep(tmp_path / "mine.toml") == tmp_path / "mine.toml"
     assert "mine" in spec_names("sweeps", (tmp_path,))
     assert read_toml(find_sweep("mine", (tmp_path,))) == {"title": "Mine"}
-    with pytest.raises(InputError, match=r"sweep = 'mind': there is no such sweep; did you mean"):
+    with pytest.raises(InputError, match=r"sweep = 'mind': no such sweep; did you mean"):
         find_sweep("mind", (tmp_path,))
 
 

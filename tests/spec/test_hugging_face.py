@@ -173,7 +173,7 @@ def test_what_a_key_means(
         ("gpt2", {"model_type": None}, "model_type: is missing; known: RefinedWeb, RefinedWebMod"),
         ("gpt2", {"model_type": "t5"}, "model_type = 't5': is a kind of model with two towers, w"),
         ("gpt2", {"model_type": ["gpt2"]}, "model_type = ['gpt2']: is a kind of model that isn't"),
-        ("gpt2", {"n_layer": 2.5}, "n_layer = 2.5: isn't allowed; write a whole number from 1"),
+        ("gpt2", {"n_layer": 2.5}, "n_layer = 2.5: isn't allowed; write a whole number, 1 or more"),
         ("gpt2", {"n_layer": 10**400}, "n_layer = 1000"),
         ("gpt2", {"n_layer": {}}, "n_layer = {}: is not a number"),
         ("gpt2", {"n_head": 7}, "head_size = 109.714: is not whole as hidden_size/heads"),

@@ -56,9 +56,9 @@ def test_what_is_no_netcdf_file(tmp_path: Path) -> None:
     for content, said in ((b"", "is empty"), (b"a,b\n1,2\n", "is not a netCDF file")):
         (tmp_path / "x.nc").write_bytes(content)
         assert said in refusal(tmp_path / "x.nc")
-    assert "does not exist" in refusal(tmp_path / "y.nc")
+    assert "no such file" in refusal(tmp_path / "y.nc")
     assert "is a folder; name a file in it" in refusal(tmp_path)
-    assert "does not exist" in refusal(tmp_path / "x.nc" / "y.nc")
+    assert "no such file" in refusal(tmp_path / "x.nc" / "y.nc")
 
 
 def test_a_foreign_file_opens_only_with_leave(foreign: Path) -> None:

@@ -158,7 +158,7 @@ def test_figures_of_one_s_own(cli: Runner) -> None:
     ("line", "fields"),
     [
         ("tune", ["a tuning needs a model; give --model, such as Qwen/Qwen3-0.6B"]),
-        ("tune --model-name nobody/nothing", ["model"]),
+        ("tune --model-name nobody/nothing", ["--model-name"]),
         (f"{QWEN} --max-tp-size 3", ["--max-tp-size"]),
         (f"{QWEN} --max-tp-size 16", ["--max-tp-size"]),
         (f"{QWEN} --max-tp-size 1", ["--max-tp-size"]),
@@ -192,7 +192,9 @@ def test_bad_input(cli: Runner, line: str, fields: list[str], tmp_path: Path) ->
     done = cli(line, fine=False)
     assert done.code == 2
     lines = done.err.splitlines()
-    assert [text.split(" = ")[0] for text in lines] == [f"sweeps: {name}" for name in fields]
+    said = [text.removeprefix("sweeps: ") for text in lines]
+    assert len(said) == len(fields)
+    assert all(text.startswith(name) for text, name in zip(said, fields, strict=True))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -266,7 +268,7 @@ def test_validate_with_bad_input(cli: Runner, more: str) -> None:
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ("tune --validate own.yaml --plot --max-num-sm 9", ["--plot = 'set'", "--max-num-sm"]),
+        ("tune --validate own.yaml --plot --max-num-sm 9", ["--plot", "--max-num-sm"]),
         ("tune --validate own.yaml --sweep tp-overlap", ["--sweep"]),
         ("tune --sweep tp-overlap --model llama3-8b --verbose", ["--model", "--verbose"]),
         (f"{QWEN} --write-workload w --csv --resume", ["--csv", "--resume"]),
@@ -395,4 +397,4 @@ def test_bad_specs(cli: Runner, tmp_path: Path, old: str, new: str, field: str) 
 
 def test_more_multiprocessors_than_can_be_tried_are_refused(cli: Runner) -> None:
     done = cli("tune --model-name Qwen/Qwen3-0.6B --max-tp-size 2 --sms 1e308", fine=False)
-    assert (done.code, done.err) == (2, "sweeps: --sms = '1e308': isn't allowed; at most 10000\n")
+    assert (done.code, done.err) == (2, "sweeps: --sms 1e308: isn't allowed; at most 10000\n")

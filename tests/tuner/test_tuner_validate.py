@@ -38,7 +38,7 @@ def only(findings: list[Finding], level: str, severity: str = "error") -> list[t
         ("fc1_fprop:\n  name: x\n", 2, "fc1_fprop.name: is Transformer Engine's own"),
         ("fc1_fprop:\n  quantization_mode: fp8\n", 2, "TypeError"),
         ("fc1_fprop:\n\n  num_sm:\n", 3, "fc1_fprop.num_sm = None: is empty"),
-        ("fc1_fprop:\n  num_sm: 0\n", 2, "from 1"),
+        ("fc1_fprop:\n  num_sm: 0\n", 2, "1 or more"),
         ("fc1_fprop:\n  num_sm: 2.5\n", 2, "whole number"),
         ("fc1_fprop:\n  num_sm: yes\n", 2, "whole number"),
         ("fc1_fprop:\n  aggregate: 2\n", 2, "0, 1, true or false"),

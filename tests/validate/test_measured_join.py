@@ -239,7 +239,7 @@ def test_further_columns_of_the_table(tmp_path: Path) -> None:
     [
         ({}, "measured.table = None"),
         ({"table": "nccl-collectivs"}, "did you mean 'nccl-collectives'?"),
-        ({"table": "no/such.csv"}, "there is no such file"),
+        ({"table": "no/such.csv"}, "no such file"),
         ({"table": str(DATA), "wher": {}}, "did you mean 'where'?"),
         ({"table": str(DATA), "where": {"hardwar": "dgx-h100"}}, "did you mean 'hardware'?"),
         ({"table": str(DATA), "where": {"hardware": "dgx-h10"}}, "did you mean 'dgx-h100'"),

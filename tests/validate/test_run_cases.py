@@ -198,7 +198,7 @@ def test_time_from_a_rate() -> None:
         ({"global_batch_size": 2}, "2 sequences for 4 data-parallel ranks"),
         ({"seq_len": None}, "sequence length not stated"),
         ({"step_time_s": None}, "no step time, and no rate"),
-        ({"framework": "megatron"}, "there is no such framework"),
+        ({"framework": "megatron"}, "not in the catalog"),
         ({"framework": "torchtitan+lazy"}, "has no such option"),
         ({"attention_kernel": "flash_9"}, "attention_kernel 'flash_9': unknown; did you mean"),
         ({"model": "mixtral-8x7b", "ep": None}, "plan not stated: ep"),

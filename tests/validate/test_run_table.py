@@ -89,9 +89,9 @@ def test_a_table_of_recipes_is_one_of_runs(path: Path) -> None:
         ("model,gpu_type,value\nx,y,1\n", "needs a column 'quantity'"),
         (f"{HEADINGS}\nr1,llama3-70b,dgx-h100,8,8\n", "line 2: 5 cells; the headings are 6"),
         (f"{HEADINGS}\nr1,m,g,8,eight,1\n", "line 2, tp = 'eight': can't be read; a number"),
-        (f"{HEADINGS}\nr1,m,g,8,1.5,1\n", "line 2, tp = '1.5': outside of its domain; a whole"),
-        (f"{HEADINGS}\nr1,m,g,8,0,1\n", "line 2, tp = '0': outside of its domain"),
-        (f"{HEADINGS}\nr1,m,g,8,8,-1\n", "step_time_s = '-1': outside of its domain; a number"),
+        (f"{HEADINGS}\nr1,m,g,8,1.5,1\n", "line 2, tp = '1.5': out of range; must be a whole"),
+        (f"{HEADINGS}\nr1,m,g,8,0,1\n", "line 2, tp = '0': out of range"),
+        (f"{HEADINGS}\nr1,m,g,8,8,-1\n", "step_time_s = '-1': out of range; must be above 0"),
         (f"{HEADINGS}\nr1,m,g,8,8,1e999\n", "step_time_s = '1e999': can't be read"),
         (f"{HEADINGS},kv_heads\n{GOOD},MQA\n", "'MQA': can't be read; a number, or MLA"),
     ],
@@ -116,8 +116,8 @@ def test_all_faults_at_once_but_not_endlessly(path: Path) -> None:
     ("name", "found"),
     [
         ("trainig", "did you mean 'training'"),
-        ("no/such.csv", "there is no such file"),
-        ("", "there is no such table"),
+        ("no/such.csv", "no such file"),
+        ("", "no such table"),
         ("pyproject.toml", "isn't a CSV file by its name"),
     ],
 )

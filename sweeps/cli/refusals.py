@@ -1,0 +1,134 @@
+"""How refusals read on the command line: the option or argument as typed, its value, the fault."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable
+
+import click
+
+# Faults of one command that are shown.
+MOST = 5
+# Arguments that have no option: their value says what is meant.
+ARGUMENTS = frozenset(("command", "file", "name", "sweep", "trace"))
+_FAULT = re.compile(r"(?P<fields>[\w*-][\w*, -]*?) = (?P<value>'.*?'|[^\s']+): (?P<rest>.*)", re.S)
+_OF_FILE = re.compile(r"\S+\.\w+[:,] ")
+_FLAG = re.compile(r"--?[A-Za-z][\w-]*")
+# Other programs' options, and words, by those that mean the same here.
+MEANT = {
+    "--batch": "--global-batch-size",
+    "--cluster": "--hardware",
+    "--context-parallel-size": "--cp",
+    "--data-parallel": "--dp",
+    "--data-parallel-size": "--dp",
+    "--dp-size": "--dp",
+    "--ep-size": "--ep",
+    "--expert-model-parallel-size": "--ep",
+    "--expert-parallel": "--ep",
+    "--expert-parallel-size": "--ep",
+    "--ffn-hidden-size": "--ffn-size",
+    "--gpu-type": "--hardware",
+    "--machine": "--hardware",
+    "--max-position-embeddings": "--seq-len",
+    "--mbs": "--micro-batch-size",
+    "--gbs": "--global-batch-size",
+    "--moe-router-topk": "--experts-per-token",
+    "--num-attention-heads": "--num-heads",
+    "--num-key-value-heads": "--kv-heads",
+    "--num-layers-per-virtual-pipeline-stage": "--vpp",
+    "--num-query-groups": "--kv-heads",
+    "--per-device-train-batch-size": "--micro-batch-size",
+    "--pipeline-model-parallel-size": "--pp",
+    "--pipeline-parallel": "--pp",
+    "--pipeline-parallel-size": "--pp",
+    "--pp-size": "--pp",
+    "--recompute-granularity": "--recompute",
+    "--sequence-length": "--seq-len",
+    "--tensor-model-parallel-size": "--tp",
+    "--tensor-parallel": "--tp",
+    "--tensor-parallel-size": "--tp",
+    "--tp-size": "--tp",
+    "--world-size": "--gpus",
+    "--zero": "--zero-stage",
+}
+
+
+def on_command_line(line: str, typed: Collection[str] | None = None) -> str:
+    """Return a fault's line as it reads on the command line: ``--tp 3: does not divide ..``.
+
+    Of several options, those that weren't `typed` are what the others don't go with.
+    """
+    found = _FAULT.match(line)
+    if found is None:
+        return line
+    fields = [one.strip() for one in found["fields"].split(",")]
+    value = found["value"].strip("'") if found["value"].startswith("'") else found["value"]
+    if len(fields) == 1 and (
+        fields[0] in ARGUMENTS or (fields[0].isupper() and fields[0].isalpha())
+    ):
+        return f"{_shown(value)}: {found['rest']}"
+    if not all(_FLAG.fullmatch(one) for one in fields):
+        return line
+    if value == "..":
+        return f"{', '.join(fields)}: {found['rest']}"
+    values = re.split(r", |; " if len(fields) > 1 else r"$^", value)
+    if len(fields) != len(values):
+        return f"{', '.join(fields)} {_shown(value)}: {found['rest']}"
+    pairs = [*zip(fields, values, strict=True)]
+    own = [pair for pair in pairs if typed is None or pair[0] in typed] or pairs
+    head = ", ".join(_pair(*pair) for pair in own)
+    others = [f"{one.lstrip('-').replace('-', ' ')} {text}"
+              for one, text in pairs if (one, text) not in own]  # fmt: skip
+    beside = f" ({', '.join(others)})" if others else ""
+    return f"{head}{beside}: {found['rest']}"
+
+
+def told(lines: Iterable[str]) -> list[str]:
+    """Return the lines that are shown of a command's faults: those of a file are all."""
+    every = [*dict.fromkeys(map(on_command_line, lines))]
+    own = [line for line in every if not _OF_FILE.match(line)]
+    if len(own) <= MOST:
+        return every
+    shown = [line for line in every if line not in own[MOST:]]
+    return [*shown, f"and {len(own) - MOST} more"]
+
+
+def _pair(flag: str, value: str) -> str:
+    """Return an option with its value; a switch, or one whose value isn't known, alone."""
+    return flag if value in ("set", "..", "True") else f"{flag} {_shown(value)}"
+
+
+def _shown(value: str) -> str:
+    return f"'{value}'" if " " in value or not value else value
+
+
+def of_click(error: click.UsageError) -> str:
+    """Return what click refuses, in the form of other faults."""
+    if isinstance(error, click.NoSuchOption):
+        options = [flag for one in (error.ctx.command.params if error.ctx else ())
+                   for flag in (*one.opts, *one.secondary_opts)]  # fmt: skip
+        return f"{error.option_name}: no such option{_near(error.option_name, options)}"
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        given = re.match(r"(?s)'(.*)' is not one of (.*)\.$", error.message)
+        name = error.param.opts[0] if isinstance(error.param, click.Option) else ""
+        if given:
+            return f"{_pair(name, given[1]).strip()}: unknown; {given[2].replace(chr(39), '')}"
+        number = re.match(r"(?s)'(.*)' is not a valid (?:integer|float)", error.message)
+        if number and name:
+            return f"{_pair(name, number[1])}: is not a number; write it in digits"
+    return error.format_message()
+
+
+def _near(word: str, options: Iterable[str]) -> str:
+    """Return the option that is meant by another, by its meaning first, then its letters."""
+    known = [one for one in options if one.startswith("--")]
+    meant = MEANT.get(word)
+    if meant in known:
+        return f"; did you mean {meant}?"
+    begins = [one for one in known if one.startswith(f"{word}-") or word.startswith(f"{one}-")]
+    ends = [one for one in known if one.endswith(word.lstrip("-"))]
+    close = begins or ends or difflib.get_close_matches(word, known, n=2, cutoff=0.7)
+    if close:
+        return f"; did you mean {' or '.join(sorted(close, key=len)[:2])}?"
+    return "; sweeps COMMAND --help lists them"
