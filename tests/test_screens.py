@@ -181,7 +181,7 @@ FIRST = (
     ("normal all_reduce",
      r"Normal all_reduce of 8 ranks on NVIDIA DGX H100: \S+ us for 1 KiB, busbw"),
     ("normal mfu", r"Normal MFU of llama3-70b \(bf16\) on NVIDIA DGX H100: \S+ %, \S+ to \S+ %"),
-    ("run nccl-measured --no-plot", r"software nccl: half of 928 points within \d+ %"),
+    ("run nccl-measured --no-plot", r"software nccl: median error \d+ %, P90 \d+ % \(928 points\)"),
     ("run all-reduce-algorithms --no-plot", r"switch: direct in \d+%, .* of 470 cases"),
     ("run llama3-70b-plans --no-plot",
      r"least step time of 768 cells, memory up to 90% full: \S+ s, with tp .* \(measured "),
@@ -340,7 +340,7 @@ def test_an_analysis_is_one_screen(cli: Runner, narrow: pytest.MonkeyPatch, line
     *(f"run {name}" for name in (
         "network-choice", "scale-up-domain", "models-on-machines", "design-space", "quickstart",
         "all-reduce-algorithms", "bandwidth-what-if", "llama3-70b-plans", "overlap-mechanisms",
-        "tp-overlap", "llama3-8b-hops",
+        "tp-overlap", "llama3-8b-hops", "nccl-measured",
     )),
 ])  # fmt: skip
 def test_a_screen_has_at_most_40_lines(

@@ -245,7 +245,7 @@ def _head(asked: Asked) -> Iterator[str]:
     yield "parallel strategy calculator: model states alone, nothing sharded, fewest bytes win"
     yield from (f"  ({line})" for line in asked.readings)
     if asked.assumed:
-        yield f"  (not given, so taken as: {', '.join(asked.assumed)})"
+        yield f"  Defaults: {', '.join(asked.assumed)}"
 
 
 def _several(found: Sequence[Calculation], asked: Asked) -> Iterator[str]:
@@ -488,7 +488,7 @@ def _script(cluster: Cluster, rows: Sequence[ScriptRow], asked: Asked) -> Iterat
     yield "parallel strategy calculator: its script's own rows"
     yield from (f"  ({line})" for line in asked.readings)
     if asked.assumed:
-        yield f"  (not given, so taken as: {', '.join(asked.assumed)})"
+        yield f"  Defaults: {', '.join(asked.assumed)}"
     yield (
         f"model: {cluster.parameters / 1e9:.4g} billion parameters "
         f"({script_parameters(cluster) / 1e9:.1f} of its sizes)"

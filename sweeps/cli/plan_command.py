@@ -409,7 +409,7 @@ def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
     lines = dict.fromkeys(line for own in plans.best.refused.values() for line in own)
     yield from (f"refused at some points: {line}" for line in lines)
     if asked.assumed:
-        yield f"not given, so taken as: {', '.join(asked.assumed)}"
+        yield f"Defaults: {', '.join(asked.assumed)}"
 
 
 def _figures(dataset: xr.Dataset, plans: Plans) -> Sequence[Mapping[str, Any]]:

@@ -389,15 +389,15 @@ def training_lines(detail: Detail, asked: Asked, folders: Sequence[Path]) -> Ite
     text = f"{tokens / 1e12:.4g} T tokens" if tokens >= 1e12 else f"{tokens / 1e9:.4g} B tokens"
     days = shown("run_days", whole["run_days"])
     computing = shown("training_days", whole["training_days"])
-    yield f"{text}: {days}, of which the run computes {computing} (goodput {one['goodput']:.1%})"
+    yield f"{text}: {days}, {computing} without interruptions (goodput {one['goodput']:.1%})"
     lost = ", ".join(f"{display.words(name).split(' to ')[1]} {one[name]:.1%}" for name in LOST)
     every = shown("mean_time_between_failures", one["mean_time_between_failures"])
     pause = shown("checkpoint_interval", one["checkpoint_interval"])
     stall = shown("checkpoint_stall_time", one["checkpoint_stall_time"])
-    spare = f"spare servers of {plan['gpus_per_failing_node']:g} GPUs: {one['spare_nodes']:g}"
-    times = f"interrupted every {every}; a checkpoint every {pause} takes {stall}; {spare}"
-    lines = [f"lost to {lost}", times]
-    sums = [f"{shown('run_gpu_hours', whole['run_gpu_hours'])} of GPUs with the spare ones"]
+    spare = f"{one['spare_nodes']:g} spare nodes of {plan['gpus_per_failing_node']:g} GPUs"
+    times = f"MTBF {every}; checkpoint every {pause} ({stall}); {spare}"
+    lines = [f"lost: {lost}", times]
+    sums = [f"{shown('run_gpu_hours', whole['run_gpu_hours'])} of GPUs, spares included"]
     if np.isfinite(whole["run_cost"]):
         each = shown("cost_per_trillion_useful_tokens", whole["cost_per_trillion_useful_tokens"])
         sums += [shown("run_cost", whole["run_cost"]), f"{each} for a trillion tokens"]

@@ -208,7 +208,7 @@ def _deliver(
         sys.stdout.writelines(fitted(answer))
         sys.stdout.write(out.ends.getvalue())
     bodies: dict[str, Callable[[], Iterable[str]]] = {
-        "rows": lambda: row_lines(out.path),
+        "rows": lambda: row_lines(out.path) if job.measured is None else _error_rows(out.path),
         "variables": lambda: summary(out.path),
         "formulas": lambda: statement_lines(job),
         "defaults": lambda: default_lines(job),
@@ -272,12 +272,21 @@ def dry_run(job: Any, given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _error_lines(path: Path, bounds: Any) -> Iterator[str]:
-    from sweeps.validate.scores import error_answer, error_lines, error_rows
+    from sweeps.cli.validate_report import error_table
+    from sweeps.validate.scores import error_answer, error_rows
 
     with open_dataset(path) as dataset:
         yield from error_answer(dataset)
         yield from impossible_rows(dataset, bounds)
-        yield "predicted beside measured, errors by table and message size:"
+        yield "Median error by table and message size"
+        yield from error_table(error_rows(dataset))
+
+
+def _error_rows(path: Path) -> Iterator[str]:
+    """Yield the median errors by table and size of the message, with their signs."""
+    from sweeps.validate.scores import error_lines, error_rows
+
+    with open_dataset(path) as dataset:
         yield from error_lines(error_rows(dataset))
 
 

@@ -40,7 +40,7 @@ FIRST = {
     "memory": ("memory, settings known", "memory, settings assumed", "LoRA"),
 }  # fmt: skip
 # Classes and sources of a screen, and what is named of what else there is.
-MOST, NAMED = 9, 3
+MOST, NAMED, LONGEST = 9, 3, 24
 TARGET = "target 80 %"
 
 
@@ -228,14 +228,7 @@ def collective_lines(
                        "  ")  # fmt: skip
     yield from impossible
     yield ""
-    names = [name for name in SIZE_CLASSES if any(row["size_class"] == name for row in rows)]
-    table = [["table", "points", *(f"{name} (%)" for name in names)]]
-    tables = dict.fromkeys(_table_of(row) for row in rows)
-    for name in list(tables)[:24]:
-        own = {row["size_class"]: row for row in rows if _table_of(row) == name}
-        count = sum(int(row["points"]) for row in own.values())
-        table.append([name, f"{count:,}", *(_error(own.get(size)) for size in names)])
-    yield from aligned(table)
+    yield from error_table(rows)
     worst = sorted(((row["median_error"], f"{_table_of(row)}, {row['size_class']}")
                     for row in rows if row["median_error"] > near), reverse=True)  # fmt: skip
     yield ""
@@ -248,6 +241,23 @@ def collective_lines(
     bodies: dict[str, Body] = {"rows": lambda: error_lines(rows)}
     yield from shown_sections(wanted, bodies)
     yield from more_line(wanted, bodies, "points: sweeps run nccl-measured")
+
+
+def error_table(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield median errors of each table of measurements, by the size of the message."""
+    names = [name for name in SIZE_CLASSES if any(row["size_class"] == name for row in rows)]
+    table = [["table", "points", *(f"{name} (%)" for name in names)]]
+    found = dict.fromkeys(_table_of(row) for row in rows)
+    # What differs in the last label stands together, such as the library.
+    ends = list(dict.fromkeys(name.rpartition(", ")[2] for name in found if ", " in name))
+    tables = sorted(found, key=lambda name: ends.index(name.rpartition(", ")[2]) if ends else 0)
+    for name in tables[:LONGEST]:
+        own = {row["size_class"]: row for row in rows if _table_of(row) == name}
+        count = sum(int(row["points"]) for row in own.values())
+        table.append([name, f"{count:,}", *(_error(own.get(size)) for size in names)])
+    yield from aligned(table)
+    if len(tables) > LONGEST:
+        yield f"  {len(tables) - LONGEST} more rows: --show rows"
 
 
 def _table_of(row: Row) -> str:

@@ -182,8 +182,7 @@ DOES_NOT_FIT = "does_not_fit"
 STEP = "step_time"
 FITS = Requirement(
     DOES_NOT_FIT,
-    "the fullest GPU must hold its part: peak_memory, at the low end of its band, up to "
-    "memory_capacity",
+    "peak_memory, at the low end of its band, must not exceed memory_capacity",
     lambda peak_memory, memory_error_band_low, memory_capacity: (
         ~xp.asarray(peak_memory * (1.0 + memory_error_band_low) > memory_capacity)
     ),

@@ -117,7 +117,7 @@ class Limits:
         refused = "; ".join(r.text for r in self._rules if r.fault == UNSUPPORTED)
         self.texts: dict[str, str] = {
             **plan.faults.texts,
-            FULL: f"it fits, but the fullest GPU must need at most {threshold:.4g} of its memory",
+            FULL: f"peak memory above {threshold:.4g} of the GPU memory",
             AGAIN: REPEATED_TEXT,
             UNSUPPORTED: refused or "the framework must be able to run it",
         }

@@ -255,7 +255,7 @@ def error_answer(dataset: xr.Dataset) -> Iterator[str]:
             )
             ends = [_summary_percent(float(one), "") for one in np.quantile(found, (0.5, 0.9))]
             points = f"{found.size:,} points"
-            yield f"{who}: half of {points} within {ends[0]}, nine of ten within {ends[1]}"
+            yield f"{who}: median error {ends[0]}, P90 {ends[1]} ({points})"
 
 
 def error_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
