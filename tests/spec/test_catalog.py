@@ -145,12 +145,6 @@ def test_every_shipped_file_is_tested_here() -> None:
     assert stems == {*ACCELERATORS, *NAMED_AFTER_DOCUMENTS}
 
 
-def test_the_readme_counts_machines_as_they_are() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    assert f" {len(ACCELERATORS)} machines " in readme
-    assert f"{len(ACCELERATORS)} 种机器" in readme
-
-
 def test_every_figure_says_where_it_comes_from(machine: Machine) -> None:
     assert machine.title
     assert machine.summary
