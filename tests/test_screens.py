@@ -12,6 +12,7 @@ from sweeps.result import aligned, fitted
 from sweeps.spec.catalog import find_sweep, read_toml, spec_names
 from tests.cli_runner import Runner
 
+TRACES = Path(__file__).parent / "data" / "traces"
 NOT_GIVEN = "\nDefaults: "
 STEP = "analysis --model llama3-8b --gpus 64 --seq-len 8192 --global-batch 512"
 COMMANDS = (
@@ -333,6 +334,7 @@ def test_an_analysis_is_one_screen(cli: Runner, narrow: pytest.MonkeyPatch, line
     "buy --model llama3-70b --tokens 15T --days 30 --global-batch-size 16M --price 2.5",
     "validate", "validate memory", "validate running", "validate context",
     "validate nccl-collectives", "validate userbuffers",
+    *(f"trace {TRACES / name}.json.gz" for name in ("control", "nccl_data", "sampled_rank-0")),
     "catalog", "catalog dgx-h100", "catalog megatron-lm", "catalog llama3-70b", "list",
     "normal all_reduce --message-size 1KiB:8GiB:x16", "show step_time",
     "analysis --model llama3-8b,llama3-70b,qwen3-32b,gpt3-175b,deepseek-v3 --gpus 64:1024:x2 --tp 8"

@@ -28,6 +28,7 @@ from sweeps.cli.options import (
 from sweeps.cli.progress import tell_drawn
 from sweeps.cli.sections import (
     OF_OVERLAP,
+    OF_TRACE,
     more_line,
     show_options,
     shown_sections,
@@ -56,7 +57,8 @@ from sweeps.plots.timeline import draw_stages, draw_timelines, draw_traces
 from sweeps.result import command_line, table_lines
 from sweeps.spec.units import format_quantity, parse_quantity
 from sweeps.traces.patterns import load_patterns
-from sweeps.traces.ranks import Ranks, analyse_files, kernel_lines, report, result_of
+from sweeps.traces.ranks import Ranks, analyse_files, result_of
+from sweeps.traces.report import part_lines, reason_lines, report
 
 PIPELINE = "pipeline"
 # A difference of a form from its course that is more than rounding.
@@ -365,7 +367,7 @@ def _differences(job: Job, courses: Mapping[str, list[Span]]) -> Iterator[str]:
 @click.option("--patterns", metavar="FILE.toml", help="Own patterns for what rows are.")
 @click.option("--window", metavar="START:END", help="What the timeline shows, such as 0:20ms.")
 @result_options
-@click.option("--verbose", "-v", is_flag=True, help="Which names are what, by time.")
+@show_options(OF_TRACE)
 def trace_command(files: tuple[str, ...], **given: Any) -> int:
     """Say how GPUs spent their time: PyTorch profiler traces, .json or .json.gz, one a rank.
 
@@ -381,7 +383,7 @@ def trace_command(files: tuple[str, ...], **given: Any) -> int:
     if window is not None and window[0] >= max(own.end_to_end for own in ranks.overlaps):
         _refuse_window(given["window"], "is after the last GPU work")
     result = result_of(ranks, given)
-    lines = _rank_lines(ranks, verbose=given["verbose"])
+    lines = _rank_lines(ranks, wanted_sections(given, OF_TRACE))
     out.deliver(result, lines, draw=lambda stem: draw_traces(ranks, stem, window))
     return 0
 
@@ -406,8 +408,12 @@ def _refuse_window(text: str, wrong: str) -> NoReturn:
     refuse("--window", text, wrong, "two times from the first row of GPU work on, such as 0:20ms")
 
 
-def _rank_lines(ranks: Ranks, *, verbose: bool) -> Iterator[str]:
+def _rank_lines(ranks: Ranks, show: Sequence[str]) -> Iterator[str]:
     """Yield what people read."""
-    yield from (line + "\n" for line in report(ranks))
-    if verbose:
-        yield from (line + "\n" for line in kernel_lines(ranks))
+    yield from report(ranks)
+    bodies: dict[str, Callable[[], Iterable[str]]] = {
+        "overlap": lambda: reason_lines(ranks),
+        "rows": lambda: part_lines(ranks),
+    }
+    yield from more_line(show, bodies)
+    yield from shown_sections(show, bodies)

@@ -40,7 +40,7 @@ FIRST = {
     "memory": ("memory, settings known", "memory, settings assumed", "LoRA"),
 }  # fmt: skip
 # Classes and sources of a screen, and what is named of what else there is.
-MOST, NAMED, LONGEST = 9, 3, 24
+MOST, NAMED, LONGEST = 9, 3, 20
 TARGET = "target 80 %"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -15,8 +14,7 @@ from numpy.typing import NDArray
 
 from sweeps.engine.grid import Column, Layout
 from sweeps.errors import InputError, tell_all
-from sweeps.result import Result, aligned, provenance_of
-from sweeps.spec.units import format_quantity
+from sweeps.result import Result, provenance_of
 from sweeps.traces.overlap import (
     ADVICE,
     Exposure,
@@ -24,12 +22,10 @@ from sweeps.traces.overlap import (
     Overlap,
     analyse,
     exposures,
-    kernels_of,
-    plain_name,
     steps_of,
 )
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns, load_patterns
-from sweeps.traces.reader import Trace, counted, nanoseconds, read_trace
+from sweeps.traces.reader import Trace, nanoseconds, read_trace
 
 # The same collective operation on several ranks: how long it carried data, how long it waited.
 #
@@ -296,218 +292,6 @@ def _skew_notes(traces: Sequence[Trace], skew: Skew) -> Iterator[str]:
         yield "the traces don't name process groups: their operations were matched as of one group"
 
 
-# What was found in traces, for a person to read.
-
-_MOST = 12  # rows of a table of steps, streams or names
-_LONGEST = 3  # collectives told of each reason
-_WIDTH = 24
-_NAME, _SHORT = 88, 44
-# What stands in a class's line beside "copy" and "wait" of the full mode.
-_WORDS = {
-    "copy": "copies",
-    "wait": "waits (spinning kernels)",
-    "memory": "copies (memory)",
-    "other": "other (synchronisation)",
-}
-_HEADINGS = (
-    "end to end", "computation", "communication", "hidden", "of comm.", "of the smaller", "exposed",
-    "idle",
-)  # fmt: skip
-
-
-def report(ranks: Ranks) -> Iterator[str]:
-    """Yield the report's lines: the answer, each trace's, then of all together."""
-    if len(ranks.traces) > 1:
-        yield _worst(ranks)
-    if ranks.mode == "hta":
-        yield "by HolisticTraceAnalysis' definitions (rows, classes and roundings as it has them)"
-    for place, (trace, overlap) in enumerate(zip(ranks.traces, ranks.overlaps, strict=True)):
-        yield _answer(trace, overlap, ranks.exposed[place] if ranks.exposed else ())
-        yield f"  {_title(trace, overlap)}"
-        yield from (f"  {line}" for line in _figures(overlap))
-        for name, heading, parts in (
-            ("step", ("on the host",), overlap.by_step),
-            ("stream", ("rows",), overlap.by_stream),
-        ):
-            if len(parts) > (name == "stream"):
-                mostly = _mostly(trace, ranks.patterns) if name == "stream" else {}
-                yield from _parts(name, heading, parts, mostly)
-        if ranks.exposed and overlap.exposed:
-            yield from (f"  {line}" for line in _reasons(ranks.exposed[place]))
-        yield from (f"  note: {note}" for note in overlap.notes)
-        yield ""
-    yield from _together(ranks)
-    yield from (f"note: {note}" for note in ranks.notes)
-
-
-def _worst(ranks: Ranks) -> str:
-    """Say on which rank most communication shows."""
-    place = max(range(len(ranks.overlaps)), key=lambda k: ranks.overlaps[k].exposed)
-    worst = ranks.overlaps[place]
-    rank = f"rank {ranks.numbers()[place]} of {len(ranks.traces)} traces"
-    return f"most is exposed on {rank}: {_time(worst.exposed)} of {_time(worst.end_to_end)}"
-
-
-def _title(trace: Trace, overlap: Overlap) -> str:
-    who = "" if trace.rank is None else f"rank {trace.rank}"
-    who += f" of {trace.world_size}" if who and trace.world_size else ""
-    rows = f"{counted(overlap.rows)} of GPU work"
-    streams = len(overlap.by_stream)
-    rows += f" on {streams} stream{'s' * (streams != 1)}" if streams else ""
-    return ", ".join(text for text in (who, trace.device, rows) if text)
-
-
-def _answer(trace: Trace, overlap: Overlap, exposed: Sequence[Exposure]) -> str:
-    """Return what a trace shows, in a line, and why most of what is exposed is."""
-    whole = overlap.end_to_end
-    if not whole:
-        return f"{trace.file}: no GPU work"
-    text = f"computing takes {_percent(overlap.computation / whole)}, nothing communicates"
-    if overlap.communication:
-        text = f"{_percent(overlap.of_communication)} of communication is hidden, "
-        text += f"{_time(overlap.exposed)} ({_percent(overlap.exposed / whole)}) is exposed"
-    if exposed and overlap.exposed:
-        most = max(ADVICE, key=lambda reason: _cost(exposed, reason))
-        text += f", {_percent(_cost(exposed, most) / overlap.exposed)} of it: {most}"
-    return f"{trace.file}: of {_time(whole)} {text}"
-
-
-def _figures(overlap: Overlap) -> Iterator[str]:
-    """Yield one trace's figures."""
-
-    def line(words: str, value: float, *more: str) -> str:
-        share = _percent(value / overlap.end_to_end) if overlap.end_to_end else "-"
-        parts = [f"{share} of it", *more] if words != "end to end" else more
-        return f"{words.ljust(_WIDTH)}  {_time(value).rjust(9)}  {', '.join(parts)}".rstrip()
-
-    yield line("end to end", overlap.end_to_end)
-    if overlap.mode == "full":
-        times = overlap.times
-        split = f"GEMM {_time(times['gemm'])}, other {_time(times['other'])}"
-        yield line("computation", overlap.computation, split)
-    else:
-        yield line("computation", overlap.computation)
-    yield line("communication", overlap.communication)
-    if overlap.communication:
-        shares = [f"{_percent(overlap.of_communication)} of communication"]
-        one = "computation" if overlap.computation < overlap.communication else "communication"
-        shares.append(f"{_percent(overlap.of_smaller)} of the smaller ({one})")
-        if not math.isnan(overlap.gemm_overlapped):
-            shares.append(f"behind GEMM {_time(overlap.gemm_overlapped)}")
-        hidden = "  hidden by computation".ljust(_WIDTH)
-        yield f"{hidden}  {_time(overlap.overlapped).rjust(9)}  {', '.join(shares)}"
-        yield line("  exposed", overlap.exposed)
-    for kind, time in overlap.times.items():
-        if kind in _WORDS and time and not (kind == "other" and overlap.mode == "full"):
-            yield line(_WORDS[kind], time)
-    yield line("idle", overlap.idle)
-
-
-def _row(overlap: Overlap) -> list[str]:
-    return [
-        _time(overlap.end_to_end),
-        _time(overlap.computation),
-        _time(overlap.communication),
-        _time(overlap.overlapped),
-        _percent(overlap.of_communication),
-        _percent(overlap.of_smaller),
-        _time(overlap.exposed),
-        _time(overlap.idle),
-    ]
-
-
-def _mostly(trace: Trace, patterns: Patterns) -> dict[int, str]:
-    """Return for each stream the name that takes most of its time."""
-    rows = trace.rows.only(patterns.classify(trace) != EXCLUDED)
-    found = {}
-    for stream in np.unique(rows.stream).tolist():
-        own = rows.only(rows.stream == stream)
-        name = trace.names[int(np.bincount(own.name, weights=own.duration).argmax())]
-        found[stream] = _cut(plain_name(name), _SHORT)
-    return found
-
-
-def _parts(
-    name: str, more: Sequence[str], parts: Mapping[int, Overlap], mostly: Mapping[int, str]
-) -> Iterator[str]:
-    """Yield a table of steps or streams."""
-    rows = [[name, *_HEADINGS, *more]]
-    for label, part in list(parts.items())[:_MOST]:
-        last = _time(part.host) if name == "step" else f"{part.rows:,}"
-        rows.append([str(label), *_row(part), last])
-    ends = ["mostly", *(mostly.get(label, "") for label in parts)]
-    if mostly:
-        rows = [[*row, end] for row, end in zip(rows, ends, strict=False)]
-    yield from aligned(rows, left=0, keys=1, last=bool(mostly))
-    if len(parts) > _MOST:
-        yield f"  ... and {len(parts) - _MOST:,} more: --csv, --json or --output give them all"
-
-
-def _reasons(found: Sequence[Exposure]) -> Iterator[str]:
-    """Yield why communication is exposed: by reason, what to change, and the longest of each."""
-    whole = sum(one.time for one in found)
-    yield "why communication is exposed"
-    for reason, advice in ADVICE.items():
-        own = [one for one in found if one.reason == reason]
-        time = _cost(found, reason)
-        if time:
-            yield f"  {_time(time).rjust(9)}  {_percent(time / whole).rjust(8)}  {reason}: {advice}"
-        for one in own[:_LONGEST]:
-            name = _cut(one.name, _NAME)
-            most = "the most" if one.rows > 1 else "which begins"
-            yield (
-                f"    {_time(one.time).rjust(9)}  {f'{one.rows:,}'.rjust(7)} x {name},"
-                f" {most} at {_time(one.at)}"
-            )
-
-
-def _together(ranks: Ranks) -> Iterator[str]:
-    """Yield a table of all traces, where there are several."""
-    if len(ranks.traces) < 2:
-        return
-    skew = ranks.skew
-    waits = skew is not None and any(skew.matched)
-    rows = [["rank", *_HEADINGS, *(["matched", "peers waited"] if waits else [])]]
-    for place, (number, overlap) in enumerate(zip(ranks.numbers(), ranks.overlaps, strict=True)):
-        row = [str(number), *_row(overlap)]
-        if waits and skew is not None:
-            parts = f"{skew.matched[place]} of {skew.matched[place] + skew.unmatched[place]}"
-            row += [parts, _time(skew.waiting[place])]
-        rows.append(row)
-    yield "all together"
-    yield from aligned(rows, left=0)
-
-
-def kernel_lines(ranks: Ranks) -> Iterator[str]:
-    """Yield by class which names took longest, so that a wrong class is seen."""
-    for trace in ranks.traces:
-        kernels = kernels_of(trace, ranks.patterns)
-        yield f"{trace.file}: names by class (sum of durations)"
-        for kind in (*CLASSES, "excluded"):
-            own = [kernel for kernel in kernels if kernel.kind == kind]
-            if own:
-                total = sum(kernel.time for kernel in own)
-                yield f"  {kind}: {len(own):,} names, {_time(total)}"
-            for kernel in own[:_MOST]:
-                name = _cut(kernel.name, _NAME)
-                yield f"    {_time(kernel.time).rjust(9)}  {f'{kernel.rows:,}'.rjust(7)}  {name}"
-            if len(own) > _MOST:
-                yield f"    ... and {len(own) - _MOST:,} more"
-        yield ""
-
-
-def _cut(name: str, letters: int) -> str:
-    return name if len(name) <= letters else f"{name[: letters - 1]}…"
-
-
-def _time(value: float) -> str:
-    return format_quantity(value, "s")
-
-
-def _percent(share: float) -> str:
-    return "-" if math.isnan(share) else f"{100 * share:.2f} %"
-
-
 # What was found in traces as a labelled dataset, for memory and for files.
 
 Floats = NDArray[np.float64]
@@ -600,7 +384,7 @@ def _diagnoses(ranks: Ranks) -> tuple[list[Column], list[Column]]:
     ]
 
 
-def _cost(found: Sequence[Exposure], reason: str) -> float:
+def cost_of(found: Sequence[Exposure], reason: str) -> float:
     """Return what communication is exposed for a reason, in seconds."""
     return sum((one.time for one in found if one.reason == reason), 0.0)
 
@@ -622,7 +406,7 @@ def _columns(ranks: Ranks) -> Iterator[Column]:
             spread = [own.get(label) for own in found for label in labels]
             yield from _spread(f"{name}_", ("rank", name), spread, words, len(labels))
     if ranks.exposed:
-        by_reason = [[_cost(own, reason) for reason in ADVICE] for own in ranks.exposed]
+        by_reason = [[cost_of(own, reason) for reason in ADVICE] for own in ranks.exposed]
         what = "exposed communication by the reason for it"
         yield _column("exposed_reason_time", ("rank", "reason"), "s", what, np.array(by_reason))
     if ranks.skew is not None:
