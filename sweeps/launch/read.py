@@ -27,6 +27,7 @@ from sweeps.spec.catalog import is_file
 # A command with fewer of a framework's arguments isn't taken for one of it.
 FEW = 3
 LARGEST = 10**7  # bytes of a file
+MOST_SHOWN = 5  # faults of a file that a script names
 KINDS = (
     "a shell script with Megatron-LM's or Hugging Face's arguments, torchtitan's TOML or Python, "
     "DeepSpeed's JSON, YAML of Megatron-Bridge, NeMo, MaxText or Accelerate"
@@ -212,6 +213,7 @@ def _of_command(launch: Launch, script: Script, path: Path, overrides: Overrides
         reading = Reading(read_megatron.FORMAT, file)
         found = Settings(settings, reading, overrides, script.unknown)
         read_megatron.read_arguments(found, _world(found, launch))
+        reading.notes += _tp_overlap(found, path)
         return reading
     if others >= FEW:
         reading = Reading(read_hugging_face.FORMAT, file)
@@ -253,9 +255,7 @@ def _hugging_face(found: Settings, script: Script | None, path: Path) -> None:
         read_hugging_face.read_training(found, zero=False)
         return
     setting = found.by_name["deepspeed"]
-    beside = [folder / named for folder in (path.parent, Path(), *path.parents[1:])]
-    beside.append(path.parent / Path(named).name)
-    known = next((one for one in beside if is_file(one)), None)
+    known = _beside(path, named)
     if script is not None and named in script.documents:
         text, line = script.documents[named]
         settings = json_settings(text, f"{path.name}: {named}")
@@ -284,6 +284,32 @@ def _hugging_face(found: Settings, script: Script | None, path: Path) -> None:
     read_deepspeed.read_config(zero, beside=True)
     if not auto:
         read_hugging_face.read_training(found, zero=True)
+
+
+def _beside(path: Path, named: str) -> Path | None:
+    """Return the file that a launch file names, where it is there."""
+    beside = [folder / named for folder in (path.parent, Path(), *path.parents[1:])]
+    beside.append(path.parent / Path(named).name)
+    return next((one for one in beside if is_file(one)), None)
+
+
+def _tp_overlap(settings: Settings, path: Path) -> Iterator[str]:
+    """Yield what is wrong with the layers' settings of overlap that a script names."""
+    named = settings.text("--tp-comm-overlap-cfg")
+    known = _beside(path, named) if named else None
+    if known is None:
+        return
+    from sweeps.tuner.validate import validate_file
+
+    try:
+        found = validate_file(known)
+    except InputError as error:
+        yield from error.faults
+        return
+    wrong = [one.shown(known.name) for one in found if one.severity != "note"]
+    yield from wrong[:MOST_SHOWN]
+    if len(wrong) > MOST_SHOWN:
+        yield f"{known.name}: {len(wrong) - MOST_SHOWN} more: sweeps tune --validate {known.name}"
 
 
 def _world(settings: Settings, launch: Launch) -> float | None:

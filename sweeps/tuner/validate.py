@@ -185,6 +185,7 @@ def runtime_findings(layers: Layers, setting: Setting) -> Iterator[Finding]:
             text = fault(f"{layer.name}.method", layer.method, found.reason, _allowed(layer))
             yield Finding("runtime", severity, text, layer.line("method"))  # type: ignore[arg-type]
         yield from _multiprocessors(layer)
+        yield from _set_aside(layer)
         yield from _inherited(layer, setting)
         yield from _parts(layer, setting)
         if layer.on("aggregate"):
@@ -226,6 +227,31 @@ def _multiprocessors(layer: Layer) -> Iterator[Finding]:
     if layer.method != "ring_exchange" and count % cluster:
         wrong = f"is not a multiple of cga_size {cluster}, so clusters are of 1"
         yield Finding("runtime", "warning", fault(name, count, wrong, "a multiple"), line)
+
+
+def _set_aside(layer: Layer) -> Iterator[Finding]:
+    """Yield multiprocessors of a ring that carry nothing.
+
+    Copy engines carry its chunks (comm_gemm_overlap/userbuffers/userbuffers.cu, userbuffers_send:
+    a kernel of one block only signals), whereas set_sm_margin takes num_sm from each of its
+    products (comm_gemm_overlap.cpp, _math_sms). With use_ce 0 kernels of num_sm blocks carry them.
+    """
+    usual = default_values(layer.name, 2)
+    values = {key: layer.values.get(key, usual[key]) for key in ("num_sm", "set_sm_margin")}
+    count = values["num_sm"]
+    ring = layer.method == "ring_exchange" and layer.on("use_ce", default=True)
+    if not ring or layer.on("atomic_gemm") or count < 2:
+        return
+    if values["set_sm_margin"]:
+        key, value, right = "set_sm_margin", 1, "set_sm_margin 0, num_sm 1"
+        wrong = f"takes {count} SMs from each product, and a ring's copy engines don't use them"
+    elif "num_sm" in layer.values:
+        key, value, right = "num_sm", count, "num_sm 1, or use_ce 0"
+        wrong = "a ring ignores it: copy engines carry its chunks"
+    else:
+        return
+    text = fault(f"{layer.name}.{key}", value, wrong, right)
+    yield Finding("runtime", "warning", text, layer.line(key))
 
 
 def _inherited(layer: Layer, setting: Setting) -> Iterator[Finding]:

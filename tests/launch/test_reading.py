@@ -522,6 +522,21 @@ def test_settings_on_a_command_line(line: str, expected: dict[str, object], tmp_
     assert {name: given.get(name) for name in expected} == expected
 
 
+def test_settings_of_userbuffers_that_a_script_names(tmp_path: Path) -> None:
+    text = (DATA / "megatron-llama-70b" / "train.sh").read_text()
+    named = text.replace(
+        "    --tp-comm-overlap\n", "--tp-comm-overlap --tp-comm-overlap-cfg ub.yaml\n"
+    )
+    script, layers = tmp_path / "train.sh", tmp_path / "ub.yaml"
+    script.write_text(named)
+    assert not [note for note in read_launch(str(script)).notes if "ub.yaml" in note]
+    layers.write_text("qkv_fprop: {method: ring_exchange, num_sm: 16, set_sm_margin: true}\n")
+    (note,) = [note for note in read_launch(str(script)).notes if "set_sm_margin" in note]
+    assert note.startswith("ub.yaml:1: warning (runtime): qkv_fprop.set_sm_margin = 1: takes 16")
+    layers.write_text("qkv_fprop: [")
+    assert any("ub.yaml, line 1: is not YAML" in note for note in read_launch(str(script)).notes)
+
+
 # Commands and Python.
 
 

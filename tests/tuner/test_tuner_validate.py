@@ -174,6 +174,29 @@ def test_runtime_warnings(tmp_path: Path, text: str, setting: dict[str, Any], wo
     assert only(findings, "runtime") == []
 
 
+RING = "qkv_fprop: {method: ring_exchange, num_sm: 16, cga_size: 2, set_sm_margin: true%s}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (RING % "", "qkv_fprop.set_sm_margin = 1: takes 16 SMs from each product, and a ring's"),
+        ("proj_fprop:\n  method: ring_exchange\n", "proj_fprop.set_sm_margin = 1: takes 16 SMs"),
+        ("fc1_fprop:\n  num_sm: 4\n", "fc1_fprop.num_sm = 4: a ring ignores it"),
+        # Kernels carry the chunks; a margin of one, and methods that use what is set aside.
+        (RING % ", use_ce: 0", ""),
+        ("fc1_fprop: {num_sm: 1, set_sm_margin: 1}\n", ""),
+        ("fc1_wgrad: {num_sm: 8, set_sm_margin: 1}\n", ""),
+        ("proj_fprop: {method: pipeline, num_sm: 16, set_sm_margin: 1}\n", ""),
+    ],
+)
+def test_multiprocessors_that_a_ring_sets_aside(tmp_path: Path, text: str, words: str) -> None:
+    warned = [t for _, t in only(found(tmp_path, text), "runtime", "warning") if "ring" in t]
+    named = [t for t in warned if "set_sm_margin = " in t or "num_sm = " in t]
+    assert len(named) == bool(words)
+    assert all(words in t for t in named)
+
+
 def test_a_full_key_set_inherits_nothing(tmp_path: Path) -> None:
     text = "proj_fprop:\n  method: ring_exchange\n  num_sm: 1\n  cga_size: 1\n  set_sm_margin: 0\n"
     assert only(found(tmp_path, text), "runtime", "warning") == []
@@ -230,7 +253,7 @@ def test_layers_without_a_key_overlap_all_the_same(tmp_path: Path) -> None:
 
 
 def test_the_seed_s_example(tmp_path: Path) -> None:
-    """Its rings keep the pipeline's multiprocessors, and nobody heeds its aggregates."""
+    """A ring keeps the pipeline's multiprocessors, unused, and nobody heeds its aggregates."""
     text = (
         "qkv_fprop:\n  method: ring_exchange\n  aggregate: 1\n"
         "proj_fprop:\n  method: ring_exchange\n  aggregate: 1\n"
@@ -239,4 +262,4 @@ def test_the_seed_s_example(tmp_path: Path) -> None:
     findings = found(tmp_path, text, tp_size=2)
     assert not [f for f in findings if f.severity == "error"]
     warnings = only(findings, "runtime", "warning")
-    assert [line for line, _ in warnings] == [3, 5, 6]
+    assert [line for line, _ in warnings] == [3, 4, 5, 6]
