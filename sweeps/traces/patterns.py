@@ -23,7 +23,13 @@ EXCLUDED = -1
 """The code of rows that are no work of the GPU."""
 
 _EXCLUDED_WORD = "excluded"
-_KEYS = ("class", "categories", "names", "except", "because")
+KINDS = (
+    "attention", "convolution", "embedding", "experts", "norm", "optimizer", "pointwise",
+    "quantization", "reduction", "softmax",
+)  # fmt: skip
+"""What a rule may say more of computation that is no product."""
+
+_KEYS = ("class", "kind", "categories", "names", "except", "because")
 _FILE_KEYS = ("activity", "alone", "rules")
 
 
@@ -36,6 +42,7 @@ class Rule:
     names: tuple[re.Pattern[str], ...]
     exceptions: tuple[re.Pattern[str], ...]
     categories: frozenset[str]  # In small letters; empty for all
+    kind: str = ""  # Of `KINDS`, or nothing
 
     def holds(self, category: str, name: str) -> bool:
         """Tell whether the rule holds for a row."""
@@ -56,11 +63,15 @@ class Patterns:
 
     def code(self, category: str, name: str) -> int:
         """Return the code of a row by its category and name."""
-        small = category.lower()
-        if small not in self.activity:
+        if category.lower() not in self.activity:
             return EXCLUDED
-        found = (rule.code for rule in self.rules if rule.holds(small, name))
-        return next(found, CLASSES.index("other"))
+        rule = self.rule(category, name)
+        return CLASSES.index("other") if rule is None else rule.code
+
+    def rule(self, category: str, name: str) -> Rule | None:
+        """Return the rule that decides what a row is; None where none knows it."""
+        small = category.lower()
+        return next((rule for rule in self.rules if rule.holds(small, name)), None)
 
     def classify(self, trace: Trace) -> NDArray[np.int8]:
         """Return the code of each of a trace's rows."""
@@ -123,6 +134,9 @@ def _faults(table: Mapping[str, Any], where: str) -> Iterator[str]:
     name = table.get("class", "(not given)")
     if name not in known:
         yield fault(f"{where}: class", _short(name), "unknown", nearest(str(name), known))
+    kind = table.get("kind", KINDS[0])
+    if kind not in KINDS:
+        yield fault(f"{where}: kind", _short(kind), "unknown", nearest(str(kind), KINDS))
     for key in ("names", "categories", "except"):
         if key in table and not (_is_texts(table[key]) and table[key]):
             yield fault(f"{where}: {key}", _short(table[key]), "is not a list of texts", "['nccl']")
@@ -145,6 +159,7 @@ def _rule(table: Mapping[str, Any]) -> Rule:
         _compiled(table.get("names", ())),
         _compiled(table.get("except", ())),
         frozenset(each.lower() for each in table.get("categories", ())),
+        table.get("kind", ""),
     )
 
 
