@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -312,6 +312,7 @@ class Kernel:
     kind: str  # Its class, or ``excluded``
     rows: int  # How many
     time: float  # Their durations' sum in seconds
+    purpose: str = ""  # Of other computation what it is, where that is known: of `KINDS`
 
 
 def analyse(
@@ -469,14 +470,27 @@ def _unlaunched(trace: Trace, codes: NDArray[np.int8]) -> Iterator[str]:
 
 def kernels_of(trace: Trace, patterns: Patterns | None = None) -> tuple[Kernel, ...]:
     """Return the names of a trace's rows with their classes, the longest first."""
-    codes = (patterns or load_patterns()).classify(trace)
+    patterns = patterns or load_patterns()
+    codes = patterns.classify(trace)
     found = {}
     for name, own in _split(trace.rows.name):
         for code, some in _split(codes[own]):
             kind = "excluded" if code == EXCLUDED else CLASSES[code]
             time = float(trace.rows.duration[own[some]].sum()) / 1e6
-            found[name, code] = Kernel(trace.names[name], kind, len(some), time)
+            category = trace.categories[trace.rows.category[own[some[0]]]]
+            rule = patterns.rule(category, trace.names[name]) if kind == "other" else None
+            purpose = rule.kind if rule else ""
+            found[name, code] = Kernel(trace.names[name], kind, len(some), time, purpose)
     return tuple(sorted(found.values(), key=lambda each: -each.time))
+
+
+def purposes_of(kernels: Iterable[Kernel]) -> dict[str, float]:
+    """Return what kernels are for, as far as that is known, with each's time, the longest first."""
+    times: dict[str, float] = {}
+    for kernel in kernels:
+        if kernel.purpose:
+            times[kernel.purpose] = times.get(kernel.purpose, 0.0) + kernel.time
+    return dict(sorted(times.items(), key=lambda each: -each[1]))
 
 
 # Why communication is exposed: what the GPU would have computed next, and why it couldn't yet.

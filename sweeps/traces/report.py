@@ -9,7 +9,7 @@ import numpy as np
 
 from sweeps.result import aligned
 from sweeps.spec.units import format_quantity
-from sweeps.traces.overlap import ADVICE, Exposure, Overlap, kernels_of, plain_name
+from sweeps.traces.overlap import ADVICE, Exposure, Overlap, kernels_of, plain_name, purposes_of
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns
 from sweeps.traces.ranks import Ranks, cost_of
 from sweeps.traces.reader import Trace
@@ -229,7 +229,9 @@ def kernel_lines(ranks: Ranks) -> Iterator[str]:
             own = [kernel for kernel in kernels if kernel.kind == kind]
             if own:
                 total = sum(kernel.time for kernel in own)
-                yield f"  {kind}: {len(own):,} names, {_time(total)}"
+                parts = [f"{name} {_time(time)}" for name, time in purposes_of(own).items()]
+                more = f" ({', '.join(parts)})" if parts else ""
+                yield f"  {kind}: {len(own):,} names, {_time(total)}{more}"
             for kernel in own[:_MOST]:
                 name = _cut(kernel.name, _NAME)
                 yield f"    {_time(kernel.time).rjust(9)}  {f'{kernel.rows:,}'.rjust(7)}  {name}"

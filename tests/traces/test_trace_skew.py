@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from sweeps.traces.ranks import Skew, analyse_files
+from sweeps.traces.ranks import analyse_files
+from sweeps.traces.skew import Skew
 from tests.traces.make import GEMM, NCCL, call, kernel, launched, step, write
 
 US = 1e-6

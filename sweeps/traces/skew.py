@@ -1,0 +1,124 @@
+"""The same collective operation on several ranks: how long it carried data, and how long it waited.
+
+A collective's kernel starts where its rank comes to it, and spins until the last rank has come. So
+its duration is a transfer and a wait for peers; the shortest of all ranks' is nearest to the
+transfer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.traces.overlap import steps_of
+from sweeps.traces.patterns import CLASSES
+from sweeps.traces.reader import Trace, nanoseconds
+
+Ints = NDArray[np.int64]
+Key = tuple[Hashable, ...]
+
+_COMMUNICATION = CLASSES.index("communication")
+_SECOND = 1e9
+# Names as operations, annotations and kernels have them, and no send between two ranks, of which
+# nobody knows which belong together.
+_KINDS = (
+    ("reduce_scatter", re.compile(r"(?i)reduce_?scatter")),
+    ("all_reduce", re.compile(r"(?i)all_?reduce")),
+    ("all_gather", re.compile(r"(?i)all_?gather")),
+    ("all_to_all", re.compile(r"(?i)all_?to_?all")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """Collective operations that were found on several ranks."""
+
+    # Of each trace, how many of its operations were found on another one too
+    matched: tuple[int, ...]
+    duration: tuple[float, ...]  # Of each trace, how long these took, one after another (seconds)
+    # The shortest duration of each operation on any of the ranks, summed: at least as long as the
+    # data took, if all ranks of the group are there
+    transfer: tuple[float, ...]
+    unmatched: tuple[int, ...]  # Of each trace, its operations of which that isn't known
+
+    @property
+    def waiting(self) -> tuple[float, ...]:
+        """Of each trace, how long its operations waited for peers at least (seconds)."""
+        both = zip(self.duration, self.transfer, strict=True)
+        return tuple(round(duration - transfer, 9) for duration, transfer in both)
+
+
+def skew_of(traces: Sequence[Trace], codes: Sequence[NDArray[np.int8]]) -> Skew:
+    """Match the collective operations of several ranks.
+
+    Operations belong together that are of one kind, one process group and one step, and have the
+    same place among these; and that ran at one time, for none of these operations ends before its
+    last rank has begun. So nothing is matched whose clocks differ by more than it lasts.
+    """
+    found = [_operations(trace, own) for trace, own in zip(traces, codes, strict=True)]
+    bounds = [trace.rows.bounds() for trace in traces]
+    matched = [0] * len(traces)
+    duration, transfer = [0] * len(traces), [0] * len(traces)
+    for key in dict.fromkeys(key for own in found for key in own):
+        ranks = [rank for rank, own in enumerate(found) if key in own]
+        if len(ranks) < 2 or len({len(found[rank][key]) for rank in ranks}) > 1:
+            continue
+        starts = np.array([bounds[rank][0][found[rank][key]] for rank in ranks])
+        ends = np.array([bounds[rank][1][found[rank][key]] for rank in ranks])
+        together = starts.max(axis=0) < ends.min(axis=0)
+        lengths = (ends - starts)[:, together]
+        for rank, own in zip(ranks, lengths, strict=True):
+            matched[rank] += own.size
+            duration[rank] += int(own.sum())
+            transfer[rank] += int(lengths.min(axis=0).sum())
+    counts = [int(np.count_nonzero(own == _COMMUNICATION)) for own in codes]
+    return Skew(
+        tuple(matched),
+        tuple(each / _SECOND for each in duration),
+        tuple(each / _SECOND for each in transfer),
+        tuple(count - each for count, each in zip(counts, matched, strict=True)),
+    )
+
+
+def _operations(trace: Trace, codes: NDArray[np.int8]) -> Mapping[Key, Ints]:
+    """Return the places of a trace's collective operations by what they have in common."""
+    rows = trace.rows
+    places = np.flatnonzero(codes == _COMMUNICATION)
+    places = places[np.argsort(nanoseconds(rows.start[places]), kind="stable")]
+    steps = steps_of(trace)
+    annotations = _annotations(trace, places)
+    found: dict[Key, list[int]] = {}
+    for place, annotation in zip(places.tolist(), annotations, strict=True):
+        known = rows.collective[place]
+        said = trace.collectives[known] if known >= 0 else None
+        name = said.name if said else annotation or trace.names[rows.name[place]]
+        kind = next((kind for kind, pattern in _KINDS if pattern.search(name)), None)
+        at = int(steps.places[place])
+        if kind is not None and (at >= 0 or not len(steps)):
+            step = int(steps.numbers[at]) if len(steps) else -1
+            found.setdefault((kind, said.group if said else "", step), []).append(place)
+    return {key: np.array(own, dtype=np.int64) for key, own in found.items()}
+
+
+def _annotations(trace: Trace, places: Ints) -> list[str]:
+    """Return what the host called an operation (``nccl:all_to_all``) where it launched it."""
+    spans = trace.spans.only(trace.step_numbers() < 0)
+    launch = trace.launches.of(trace.rows.correlation[places])
+    if not len(spans) or not len(trace.launches):
+        return [""] * len(places)
+    called = np.where(launch >= 0, trace.launches.thread[launch], -1)
+    times = nanoseconds(trace.launches.start)[launch]
+    found = np.full(len(places), -1, dtype=np.int64)
+    for thread in np.unique(spans.thread).tolist():
+        own = spans.only(spans.thread == thread)
+        starts = nanoseconds(own.start)
+        order = np.argsort(starts, kind="stable")
+        ends = (starts + nanoseconds(own.duration))[order]
+        last = np.searchsorted(starts[order], times, side="right") - 1
+        inside = (called == thread) & (last >= 0) & (times <= ends[last])
+        found = np.where(inside, own.name[order][last], found)
+    return [trace.names[place] if place >= 0 else "" for place in found.tolist()]
