@@ -542,7 +542,7 @@ def fall_out(rows: Rows, predicted: Floats) -> list[Outlier]:
     """Return the rows beyond three robust standard deviations, the furthest first."""
     ratio = np.log(rows.time / predicted)
     classes = class_of(rows.message_bytes)
-    local = _against_neighbours(rows, ratio)
+    local = against_neighbours(rows, ratio)
     wide = scatter(rows, predicted)[classes]
     near = _by_class(np.abs(local), classes, _LEAST_OF_NEIGHBOURS)[classes]
     of_fit = np.abs(ratio) > WIDTH * wide
@@ -559,7 +559,7 @@ def fall_out(rows: Rows, predicted: Floats) -> list[Outlier]:
     return sorted(found, key=lambda one: -abs(np.log1p(one.excess)))
 
 
-def _against_neighbours(rows: Rows, ratio: Floats) -> Floats:
+def against_neighbours(rows: Rows, ratio: Floats) -> Floats:
     """Return how far each row is from the median of its neighbours in size; NaN with too few."""
     found = np.full(len(rows), np.nan)
     for case in np.unique(rows.case):

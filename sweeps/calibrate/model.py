@@ -7,7 +7,6 @@ node or on several, and its formulas are evaluated with constants as arrays.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -25,15 +24,17 @@ from overhead.everything import load
 from overhead.formula import REGISTRY, Formula
 from overhead.labels import ALL, HIERARCHY, LABELS, NO_LIBRARY, OPERATION_DEFAULTS
 from overhead.quantity import VOCABULARY
-from sweeps.calibrate.logs import (
-    NO_NVLS,
+from sweeps.calibrate.device import other_device
+from sweeps.calibrate.log import (
     PLACEMENTS,
+    Left,
     LogRow,
     LogTest,
     known_operations,
     operation_of,
 )
-from sweeps.errors import Faults, InputError, fault, refuse
+from sweeps.calibrate.settings import NO_NVLS, SIMPLE_FORMS, left_by
+from sweeps.errors import InputError, fault, refuse
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import CONSTANTS, FABRIC, ISSUE, SHARED, Machine
 from sweeps.spec.resolve import resolve
@@ -139,7 +140,6 @@ Floats = NDArray[np.float64]
 
 # No host has more GPUs of its own; a machine whose node is larger joins several hosts (a rack).
 MOST_IN_A_HOST = 16
-_DEVICE = re.compile(r"\b(?:MI|GB|[A-Z])\d{2,3}[A-Z]?\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +162,8 @@ class PlacedTest:
     nodes: int
     rows: tuple[LogRow, ...]  # Those that agree with themselves
     notes: tuple[str, ...]  # What was left out, assumed, or is odd
+    forced: str = ""  # The algorithms and protocol that its settings leave; empty: NCCL's choice
+    stranger: str = ""  # Its GPUs, where they aren't the machine's
 
     @property
     def placed(self) -> str:
@@ -171,25 +173,46 @@ class PlacedTest:
         return f"{self.nodes} x {self.ranks // self.nodes} ranks"
 
 
-def cases_of(tests: Sequence[LogTest], machine: Machine, defaults: LogDefaults) -> list[PlacedTest]:
-    """Place tests on a machine's nodes."""
-    faults = Faults()
-    of_it = (test for test in tests if test.hardware in ("", machine.name))
-    every = [faults.of(_case, test, machine, defaults) for test in of_it]
-    cases = faults.checked([case for case in every if case is not None])
-    if not cases:
+def cases_of(
+    tests: Sequence[LogTest],
+    machine: Machine,
+    defaults: LogDefaults,
+    left: list[Left] | None = None,
+) -> list[PlacedTest]:
+    """Place tests on a machine's nodes; those that can't be are left out, if any can."""
+    of_it = [test for test in tests if test.hardware in ("", machine.name)]
+    if not of_it:
         named = ", ".join(dict.fromkeys(test.hardware for test in tests))
         refuse("--hardware", machine.name, "the table has no rows of it", f"one of {named}")
+    cases, faults = [], list[str]()
+    for test in of_it:
+        try:
+            cases.append(_case(test, machine, defaults))
+        except InputError as error:
+            if any(line.startswith("--") for line in error.faults):
+                raise  # It is what was asked for that can't be, not the log
+            faults += error.faults
+    if faults and (left is None or not cases):
+        raise InputError(list(dict.fromkeys(faults)))
+    if left is not None:
+        left += [Left(line) for line in faults]
     return cases
 
 
 def _case(test: LogTest, machine: Machine, defaults: LogDefaults) -> PlacedTest:
     operation = _operation(test, defaults)
     test = replace(test, operation=operation)
+    test, cut = _whole_header(test, operation, defaults)
     ranks = _ranks(test, operation, defaults)
+    if test.shares:
+        whole = tuple(replace(row, size=row.size * ranks) for row in test.rows)
+        test = replace(test, rows=whole)
+        cut = (*cut, f"its sizes are a rank's share: times {ranks} ranks")
     nodes, notes = _nodes(test, ranks, machine, defaults)
     rows, odd = checked_rates(test, ranks)
     placed = f"{nodes} x {ranks // nodes}" if nodes > 1 else f"{ranks}"
+    forced, settings = left_by(test.settings, operation)
+    stranger, device = other_device(test.device, machine)
     return PlacedTest(
         test=test,
         name=f"{test.name} {operation} {placed}",
@@ -197,8 +220,23 @@ def _case(test: LogTest, machine: Machine, defaults: LogDefaults) -> PlacedTest:
         ranks=ranks,
         nodes=nodes,
         rows=rows,
-        notes=(*test.notes, *odd, *notes, *_other_device(test, machine)),
+        notes=(*test.notes, *odd, *cut, *notes, *settings, *device),
+        forced=test.forced or forced,
+        stranger=stranger,
     )
+
+
+def _whole_header(
+    test: LogTest, operation: str, defaults: LogDefaults
+) -> tuple[LogTest, tuple[str, ...]]:
+    """Take the ranks that are given where a log's list of them is cut: its own rates say so."""
+    given, listed = defaults.ranks, test.ranks
+    if not (given and listed) or given == listed:
+        return test, ()
+    if implied_ranks(operation, test.rows) != given:
+        return test, ()
+    note = f"its list of ranks is cut after {listed}: --ranks {given}, as its rates say"
+    return replace(test, ranks=0, hosts={}), (note,)
 
 
 def _operation(test: LogTest, defaults: LogDefaults) -> str:
@@ -270,14 +308,6 @@ def _nodes(
     return nodes, notes
 
 
-def _other_device(test: LogTest, machine: Machine) -> tuple[str, ...]:
-    """Return a note where the log's GPUs are called otherwise than the machine's."""
-    found = _DEVICE.search(test.device)
-    if not found or found[0].lower() in f"{machine.name} {machine.title}".lower():
-        return ()
-    return (f"its GPUs are {test.device}; --hardware is {machine.name}: is that the machine?",)
-
-
 Strings = NDArray[np.str_]
 
 
@@ -312,13 +342,12 @@ class Rows:
 
 
 def rows_of(cases: Sequence[PlacedTest], placements: Sequence[str]) -> Rows:
-    """Return all rows that came out right, of some placements."""
-    found = [
-        (place, case, row)
-        for place, case in enumerate(cases)
-        for row in case.rows
-        if row.placement in placements and not row.wrong > 0.0
-    ]
+    """Return all rows that came out right, of some placements; all of a test where none did."""
+    found = []
+    for place, case in enumerate(cases):
+        own = [(place, case, row) for row in case.rows if row.placement in placements]
+        right = [one for one in own if not one[2].wrong > 0.0]
+        found += right or own
     return Rows(
         np.array([place for place, _, _ in found], dtype=np.intp),
         np.array([row.line for _, _, row in found], dtype=np.intp),
@@ -328,7 +357,7 @@ def rows_of(cases: Sequence[PlacedTest], placements: Sequence[str]) -> Rows:
         np.array([row.size for _, _, row in found]),
         np.array([row.time for _, _, row in found]),
         np.array([row.placement for _, _, row in found], dtype=np.str_),
-        np.array([case.test.forced for _, case, _ in found], dtype=np.str_),
+        np.array([case.forced for _, case, _ in found], dtype=np.str_),
         np.array([case.test.fabric if case.nodes > 1 else "" for _, case, _ in found], np.str_),
         np.array([case.test.card if case.nodes > 1 else 0.0 for _, case, _ in found]),
     )
@@ -373,13 +402,36 @@ def _everything() -> None:
     load()
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What is said of the network and the library; 0 and nothing: they are the machine's."""
+
+    inter_bandwidth: float = 0.0  # A card's rate [byte s-1]
+    nics_per_node: int = 0
+    software: str = ""  # The library's profile
+
+    def on(self, machine: Machine, nodes: int) -> dict[str, Any]:
+        """Return it as constants of a sweep."""
+        found: dict[str, Any] = {}
+        if nodes > 1 and self.inter_bandwidth:
+            found["inter_bandwidth"] = self.inter_bandwidth
+        if nodes > 1 and self.nics_per_node:
+            found["nics_per_node"] = self.nics_per_node
+        return found
+
+
+PLAIN = Given()
+
+
 class Model:
     """Times of rows on a machine."""
 
-    def __init__(self, rows: Rows, machine: Machine, algorithm: str = "nccl") -> None:
+    def __init__(
+        self, rows: Rows, machine: Machine, algorithm: str = "nccl", given: Given = PLAIN
+    ) -> None:
         _everything()
-        self.rows, self.machine, self.algorithm = rows, machine, algorithm
-        profile = library_of(machine)
+        self.rows, self.machine, self.algorithm, self.given = rows, machine, algorithm, given
+        profile = load_software(given.software) if given.software else library_of(machine)
         constants = profile.constants(machine)
         issue = profile.issue(LABELS["environment"].values[0], machine)
         # The constants as they are before a fit.
@@ -394,7 +446,7 @@ class Model:
         self._parts = []
         for key in dict.fromkeys(keys):
             places = np.array([one == key for one in keys])
-            part = _Part(rows.where(places), machine, profile, algorithm)
+            part = _Part(rows.where(places), machine, profile, algorithm, given)
             self._parts.append((places, part))
 
     def times(self, values: Mapping[str, Any] | None = None, *, ideal: bool = False) -> Floats:
@@ -452,7 +504,9 @@ def ideal_of(name: str) -> float:
 class _Part:
     """Rows of one operation, in a node or on several, with one choice of algorithms."""
 
-    def __init__(self, rows: Rows, machine: Machine, profile: Profile, algorithm: str) -> None:
+    def __init__(
+        self, rows: Rows, machine: Machine, profile: Profile, algorithm: str, network: Given = PLAIN
+    ) -> None:
         self.rows = rows
         operation, several = str(rows.operation[0]), bool(rows.between[0])
         case: dict[str, Any] = {
@@ -469,6 +523,7 @@ class _Part:
             "algorithm": algorithm,
             "topology": HIERARCHY if several else "switch",
             **({"fabric": fabric} if fabric else {}),
+            **network.on(machine, 2 if several else 1),
             **({"inter_bandwidth": card} if card else {}),
         }
         try:
@@ -483,7 +538,8 @@ class _Part:
         self.given: dict[str, Any] = {**found.constants, **numbers}
         labels = {**OPERATION_DEFAULTS, **found.labels, **words, "floor": "some"}
         self.labels = following(labels, self.given)
-        self.choices = _left(usable(self.labels), str(rows.forced[0]))
+        left, _, self.protocol = str(rows.forced[0]).partition(";")
+        self.choices = _left(usable(self.labels), left, self.protocol)
         if any(one.form == "sharp" for one in self.choices):
             self.given["inter_inc"] = 1.0  # The run had it, whatever the machine has
         # Of another network than the machine's a fit says nothing.
@@ -505,9 +561,19 @@ class _Part:
         """
         with np.errstate(all="ignore"):
             cases = self._each(values, free)
-            each = [np.where(one.defined(), one["time"], np.inf) for one in cases]
+            each = [
+                np.where(one.defined(), self._time(one, algorithm), np.inf)
+                for one, algorithm in zip(cases, self.choices, strict=True)
+            ]
         shape = np.broadcast_shapes(*(one.shape for one in each), (len(self.rows),))
         return np.stack([np.broadcast_to(one, shape) for one in each])
+
+    def _time(self, one: Evaluation, algorithm: Algorithm) -> Any:
+        """Return an algorithm's time, of one protocol where the settings leave one."""
+        if not self.protocol or algorithm.form not in _TWO_PROTOCOLS:
+            return one["time"]
+        device = np.asarray(one[f"{self.protocol}_time"])
+        return np.sqrt(np.sqrt(device**4 + np.asarray(one["floor_time"]) ** 4))
 
     def wire(self, values: Mapping[str, Any]) -> Floats:
         """Return the wire's share of the time of the algorithm that is taken."""
@@ -521,11 +587,24 @@ class _Part:
         return np.asarray(np.stack(shares)[chosen, np.arange(count)])
 
 
-def _left(choices: tuple[Algorithm, ...], forced: str) -> tuple[Algorithm, ...]:
+# The forms that have two protocols to choose from.
+_TWO_PROTOCOLS = ("ring", "pairs", "message", "tree")
+
+
+def _left(choices: tuple[Algorithm, ...], forced: str, protocol: str) -> tuple[Algorithm, ...]:
     """Return the algorithms that a log's settings leave."""
+    if protocol == "ll":
+        choices = tuple(one for one in choices if one.form not in SIMPLE_FORMS) or choices
     if forced == NO_NVLS:
-        left = tuple(one for one in choices if not one.form.startswith("nvls"))
+        left = tuple(one for one in choices if not _form(one).startswith("nvls"))
+    elif "|" in forced:
+        left = tuple(one for one in choices if _form(one) in forced.split("|"))
     else:
         every = ALGORITHMS.of(choices[0].topology, choices[0].collective)
         left = tuple(one for one in every if forced and one.form == forced)
     return left or choices
+
+
+def _form(one: Algorithm) -> str:
+    """Return an algorithm's form; NVLS may be priced by its schedule."""
+    return one.name if one.name.startswith("nvls") and one.form == "schedule" else one.form

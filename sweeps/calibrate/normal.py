@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.calibrate.logs import LogTest, read_table_log
+from sweeps.calibrate.log import LogTest
 from sweeps.calibrate.model import (
+    PLAIN,
+    Given,
     LogDefaults,
     Model,
     PlacedTest,
@@ -27,6 +29,9 @@ from sweeps.calibrate.model import (
     rows_for,
     rows_of,
 )
+from sweeps.calibrate.odd import WRONG, OddRow
+from sweeps.calibrate.settings import NO_NVLS
+from sweeps.calibrate.table_log import read_table_log
 from sweeps.errors import refuse
 from sweeps.origin import GIVEN, Origin
 from sweeps.result import Field, Record, Result, aligned, of_rows, provenance_of
@@ -41,6 +46,11 @@ TABLE = "nccl-collectives"
 HEALTHY, FAST, UNKNOWN = "healthy", "faster than peers", "no messages that tell"
 IMPOSSIBLE = "impossible, faster than the machine's wires"
 SLOW_LINKS, SLOW_LATENCY, SLOW_HOST = "slow links", "slow latency", "slow host"
+WRONG_RESULTS, OUT_OF_LINE = "wrong results", "sizes out of line"
+STRANGER = "no verdict: another machine's GPUs"
+NOT_HEALTHY = {
+    SLOW_LINKS, SLOW_LATENCY, SLOW_HOST, FAST, IMPOSSIBLE, WRONG_RESULTS, OUT_OF_LINE, STRANGER,
+}  # fmt: skip
 # Messages that tell latency, and bandwidth; where fewer than two are as long, the second.
 SHORT, LONG, LESS_LONG = 64.0 * 2**10, 64.0 * 2**20, 16.0 * 2**20
 # A host's floor is flat to here, within this factor.
@@ -48,6 +58,8 @@ FLAT, LEVEL = 256.0 * 2**10, 1.25
 # The least ratio to the middle of peers that is out of their band, in a node and between nodes.
 LEAST = {"latency": 1.4, "bandwidth": 1.2}
 BETWEEN = 1.5
+# A rate fits a run without NVLS within this of it.
+FITS = 0.85, 1.15
 # So many peers, of so many sources, make a band.
 ENOUGH, SOURCES = 8, 3
 ROUNDED = 0.01  # of a time in a log
@@ -77,6 +89,7 @@ class Peer:
     ratios: Floats  # Measured by the profile's
     forced: str = ""  # Which algorithm its settings left; empty: NCCL's own choice
     least: Floats | None = None  # Times of the wires alone, at their full rate [s]
+    without: Floats | None = None  # Measured by the profile's without NVLS, where that is used
 
     @property
     def impossible(self) -> bool:
@@ -97,6 +110,13 @@ class Peer:
     def part(self, name: str) -> float:
         """Return the latency's ratio or the bandwidth's."""
         return self.latency if name == "latency" else self.bandwidth
+
+    def fastest(self, name: str) -> float:
+        """Return the ratio that the wires alone would have, of latency or bandwidth; 0: unknown."""
+        if self.least is None:
+            return 0.0
+        alone = replace(self, ratios=self.least / self.times * self.ratios).part(name)
+        return alone if np.isfinite(alone) else 0.0
 
     def at(self, size: float, near: float) -> float:
         """Return the ratio at a size, between neighbours; NaN far beyond what was measured.
@@ -157,22 +177,32 @@ class Verdict:
     words: tuple[str, ...]
     peer: Peer
     bands: dict[str, Band]
+    odd: tuple[OddRow, ...] = ()  # Rows that speak against it, whatever the curve is like
+    remark: str = ""  # What its rate fits
 
     @property
     def healthy(self) -> bool:
         """Whether nothing speaks against it."""
-        return not {SLOW_LINKS, SLOW_LATENCY, SLOW_HOST, FAST, IMPOSSIBLE} & {*self.words}
+        return not NOT_HEALTHY & {*self.words}
 
 
 def _median(values: Floats) -> float:
     return float(np.median(values)) if values.size else np.nan
 
 
-def peers_of(cases: Sequence[PlacedTest], rows: Rows, machine: Machine) -> list[Peer]:
+def peers_of(
+    cases: Sequence[PlacedTest], rows: Rows, machine: Machine, given: Given = PLAIN
+) -> list[Peer]:
     """Return the curve of each case that has rows."""
     plain = replace(machine, constants={})
-    model = Model(rows, plain)
-    ratios, ideal = rows.time / model.times(), model.times(ideal=True)
+    model = Model(rows, plain, given=given)
+    times = model.times()
+    ratios, ideal = rows.time / times, model.times(ideal=True)
+    free = rows.forced == ""
+    rings = replace(rows, forced=np.where(free, NO_NVLS, rows.forced))
+    slower = times if not free.any() else Model(rings, plain, given=given).times()
+    # Where NVLS isn't the faster one, nothing tells that it is out.
+    without = np.where(slower > 1.02 * times, rows.time / slower, np.nan)
     found = []
     for place, case in enumerate(cases):
         own = rows.case == place
@@ -181,13 +211,13 @@ def peers_of(cases: Sequence[PlacedTest], rows: Rows, machine: Machine) -> list[
         sizes, at = np.unique(rows.message_bytes[own], return_inverse=True)
         each = [
             np.array([np.median(values[own][at == one]) for one in range(len(sizes))])
-            for values in (rows.time, ratios, ideal)
+            for values in (rows.time, ratios, ideal, without)
         ]
         network = machine.generation if case.nodes == 1 else case.test.fabric or machine.fabric
         found.append(
             Peer(
                 case.test.part or case.test.name, machine.name, case.operation, case.ranks,
-                case.nodes, network, sizes, each[0], each[1], case.test.forced, each[2],
+                case.nodes, network, sizes, each[0], each[1], case.forced, each[2], each[3],
             )
         )  # fmt: skip
     return found
@@ -255,13 +285,47 @@ def band_of(peer: Peer, name: str, others: Sequence[Peer]) -> Band:
     """Return what is normal of latency or bandwidth among the nearest class of enough peers."""
     found, wider = _among(others, peer, lambda one: one.part(name))
     ratios = tuple(ratio for _, ratio in found)
-    return Band(*band(found, least_of(name, peer.nodes)), ratios, wider)
+    low, high = band(found, least_of(name, peer.nodes))
+    # Nothing is normal that is faster than the wires.
+    return Band(min(max(low, peer.fastest(name)), 1.0), high, ratios, wider)
 
 
-def verdict_of(case: PlacedTest, peer: Peer, others: Sequence[Peer]) -> Verdict:
-    """Judge a curve by published ones."""
+def verdict_of(
+    case: PlacedTest, peer: Peer, others: Sequence[Peer], odd: Sequence[OddRow] = ()
+) -> Verdict:
+    """Judge a curve by published ones, and by its rows that are out of line."""
     bands = {name: band_of(peer, name, others) for name in LEAST}
-    return Verdict(case, tuple(_words(peer, bands)), peer, bands)
+    if case.stranger:
+        return Verdict(case, (STRANGER,), peer, bands, tuple(odd))
+    words = [*_words(peer, bands)]
+    kinds = {one.kind for one in odd}
+    rows = [WRONG_RESULTS] * (WRONG in kinds) + [OUT_OF_LINE] * bool(kinds - {WRONG})
+    if rows:
+        words = rows + [word for word in words if word != HEALTHY]
+    return Verdict(case, tuple(words), peer, bands, tuple(odd), _remark(peer, bands, words))
+
+
+def _remark(peer: Peer, bands: Mapping[str, Band], words: Sequence[str]) -> str:
+    """Return what explains a slow rate: NVLS that isn't used."""
+    if SLOW_LINKS not in words or peer.without is None:
+        return ""
+    ratio = replace(peer, ratios=peer.without).bandwidth
+    if not FITS[0] <= ratio <= FITS[1]:
+        return ""
+    return (
+        f"the rate of long messages fits a run without NVLS ({ratio:.2f} times as long as that): "
+        "see whether NCCL_NVLS_ENABLE=0 is set or the fabric manager runs"
+    )
+
+
+def highs_of(peer: Peer, others: Sequence[Peer]) -> Floats:
+    """Return the slow end of what is normal of a curve's ratios, at each of its sizes."""
+    found = np.empty(len(peer.sizes))
+    for place, size in enumerate(peer.sizes.tolist()):
+        part = "latency" if size < LESS_LONG else "bandwidth"
+        near, _ = _among(others, peer, lambda one: one.at(size, _NEAR))  # noqa: B023
+        found[place] = band(near, least_of(part, peer.nodes))[1]
+    return found
 
 
 def _words(peer: Peer, bands: dict[str, Band]) -> Iterator[str]:

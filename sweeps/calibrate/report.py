@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
+from sweeps.calibrate.device import machine_named, way_on
 from sweeps.calibrate.fit import (
     DIGITS,
     WIDTH,
@@ -27,8 +29,11 @@ from sweeps.calibrate.fit import (
     scatter,
     scores_of,
 )
-from sweeps.calibrate.logs import PLACEMENTS, check_operation, read_logs
+from sweeps.calibrate.log import PLACEMENTS, Left
+from sweeps.calibrate.logs import check_operation, read_logs
 from sweeps.calibrate.model import (
+    PLAIN,
+    Given,
     LogDefaults,
     Model,
     PlacedTest,
@@ -41,15 +46,19 @@ from sweeps.calibrate.model import (
 )
 from sweeps.calibrate.normal import (
     BETWEEN,
+    STRANGER,
     TABLE,
     UNKNOWN,
     WIDER,
     Band,
+    Peer,
     Verdict,
+    highs_of,
     peers_of,
     published,
     verdict_of,
 )
+from sweeps.calibrate.odd import OddRow, slow_rows, wrong_rows
 from sweeps.errors import InputError, RunError, refuse
 from sweeps.origin import MEASURED, Origin
 from sweeps.plots.measured import MOST_CURVES, Curve, Panel
@@ -66,13 +75,14 @@ class CalibrationRequest:
     """What is asked for."""
 
     logs: Sequence[str]  # Paths
-    hardware: str  # The machine that they are laid beside
+    hardware: str  # The machine that they are laid beside; empty: the one that the logs name
     algorithm: str = "nccl"  # The choice of algorithm
     operation: str | None = None  # The collective, where logs don't say it
     ranks: int = 0  # All ranks, and those of a node, where logs don't say them; else 0
     gpus_per_node: int = 0
     placement: str = PLACEMENTS[0]  # ``out-of-place``, ``in-place`` or ``both``
     fabric: str = ""  # The network between nodes; empty: the machine's
+    given: Given = PLAIN  # What else is said of the network, and of the library
     sizes: Sequence[float] = ()  # Message sizes [byte] for which the logs' curves are wanted
     folders: Sequence[Path] = ()  # The user's own folders of machines
 
@@ -94,6 +104,7 @@ class Calibration:
     scores: Sequence[Score]
     verdicts: Sequence[Verdict]
     wrong: Sequence[str] = field(default=())  # Rows whose results were wrong, in words
+    left: Sequence[Left] = field(default=())  # What was left out of the logs, and why
 
     def named(self, row: int) -> str:
         """Return where a row stands: its log and line."""
@@ -104,22 +115,27 @@ class Calibration:
 def calibrate(request: CalibrationRequest) -> Calibration:
     """Fit a library's constants on a machine to logs, and say what falls out."""
     operation = check_operation(request.operation)
-    machine = machine_for(request.hardware, request.fabric, request.folders)
-    tests = read_logs(request.logs, operation)
+    if request.hardware:
+        machine_for(request.hardware, request.fabric, request.folders)
+    read = read_logs(request.logs, operation)
+    named = request.hardware or machine_named(read.tests) or LABELS["hardware"].default
+    machine = machine_for(named, request.fabric, request.folders)
     defaults = LogDefaults(operation, request.ranks, request.gpus_per_node)
-    cases = cases_of(tests, machine, defaults)
+    left = [*read.left]
+    cases = cases_of(read.tests, machine, defaults, left)
+    if not request.hardware:
+        cases = _of_named(cases, machine, left)
     placements = PLACEMENTS if request.placement == "both" else (request.placement,)
     rows = rows_of(cases, placements)
     if not len(rows):
         logs = ", ".join(dict.fromkeys(case.test.name for case in cases))
-        right = any(row.placement in placements for case in cases for row in case.rows)
-        wrong = "all results are wrong (#wrong)" if right else f"no rows {request.placement}"
-        refuse("LOG", logs, wrong, "a run that passed, or another --placement")
-    model = Model(rows, machine, request.algorithm)
+        refuse("LOG", logs, f"no rows {request.placement}", "another --placement")
+    model = Model(rows, machine, request.algorithm, request.given)
     fit = fit_profile(model)
     known = published()
-    peers = peers_of(cases, rows, machine)
-    curves = [case for place, case in enumerate(cases) if (rows.case == place).any()]
+    peers = peers_of(cases, rows, machine, request.given)
+    curves = [place for place in range(len(cases)) if (rows.case == place).any()]
+    odd = _odd(cases, rows, curves, peers, placements)
     return Calibration(
         request=request,
         machine=machine,
@@ -131,9 +147,45 @@ def calibrate(request: CalibrationRequest) -> Calibration:
         scatter=scatter(rows, fit.after),
         outliers=fall_out(rows, fit.after),
         scores=scores_of(rows, fit.before, fit.after),
-        verdicts=[verdict_of(case, one, known) for case, one in zip(curves, peers, strict=True)],
+        verdicts=[
+            verdict_of(cases[place], one, known, odd[place])
+            for place, one in zip(curves, peers, strict=True)
+        ],
         wrong=tuple(_wrong(cases, placements)),
+        left=tuple(left),
     )
+
+
+def _of_named(cases: Sequence[PlacedTest], machine: Machine, left: list[Left]) -> list[PlacedTest]:
+    """Return the tests on the machine that most logs name; others are judged by themselves."""
+    own = [case for case in cases if not case.stranger]
+    if not own:
+        case = cases[0]
+        wrong = f"{case.test.where}: its GPUs are {case.stranger}, which no machine here has"
+        message = f"{wrong}; give {way_on(case.stranger)}"
+        raise InputError(message)
+    for case in cases:
+        if case.stranger:
+            why = f"its GPUs are {case.stranger}, and others' are those of {machine.name}"
+            left.append(Left(f"{case.test.where}: {why}; judge it by itself"))
+    return own
+
+
+def _odd(
+    cases: Sequence[PlacedTest], rows: Rows, curves: Sequence[int], peers: Sequence[Peer],
+    placements: Sequence[str],
+) -> dict[int, list[OddRow]]:  # fmt: skip
+    """Return by test the rows that speak against it."""
+    ratios, highs = np.ones(len(rows)), np.ones(len(rows))
+    for place, peer in zip(curves, peers, strict=True):
+        own = np.flatnonzero(rows.case == place)
+        at = np.searchsorted(peer.sizes, rows.message_bytes[own])
+        ratios[own] = rows.time[own] / (peer.times / peer.ratios)[at]
+        highs[own] = highs_of(peer, published())[at]
+    slow = slow_rows(rows, ratios, highs)
+    return {
+        place: [*wrong_rows(cases[place], placements), *slow.get(place, [])] for place in curves
+    }
 
 
 def _at(
@@ -214,6 +266,7 @@ _CLASSES = {"small": "below 256 KiB", "medium": "to 16 MiB", "large": "from 16 M
 def report_lines(found: Calibration, *, verbose: bool = False) -> Iterator[str]:
     """Yield a calibration's report: the verdict first."""
     yield from _answer(found)
+    yield from _first(found, verbose)
     yield from _verdicts(found, verbose)
     yield ""
     yield from _logs(found, verbose)
@@ -335,11 +388,27 @@ def _answer(found: Calibration) -> Iterator[str]:
     wrong = [one for one in found.verdicts if not one.healthy]
     unknown = sum(UNKNOWN in one.words for one in found.verdicts)
     count = len(found.verdicts)
-    curves = f"{count} curve{'s' * (count != 1)}"
+    curves, where = f"{count} curve{'s' * (count != 1)}", _network(found)
     if not wrong:
         rest = f"; {unknown} can't be judged" if unknown else ""
         judged = "healthy" if unknown < count else "not known"
-        yield f"{judged}: {curves} on {found.machine.name} beside published ones{rest}"
+        yield f"{judged}: {curves} on {where} beside published ones{rest}"
+        return
+    strangers = [one for one in wrong if STRANGER in one.words]
+    if strangers:
+        case = strangers[0].case
+        yield (
+            f"no verdict: the GPUs of {case.test.name} are {case.stranger}; --hardware is "
+            f"{found.machine.name}: give {way_on(case.stranger)}"
+        )
+        return
+    lines = [(one, row) for one in wrong for row in one.odd]
+    if lines:
+        verdict, row = lines[0]
+        yield (
+            f"not healthy: {', '.join(verdict.words)}: {verdict.case.operation} of "
+            f"{verdict.case.placed}, {row.text}; {len(wrong)} of {curves} on {where}"
+        )
         return
     (first, worst), *_ = sorted(_slowest(wrong), key=lambda one: -one[1][0])
     ratio, name, band = worst
@@ -349,7 +418,35 @@ def _answer(found: Calibration) -> Iterator[str]:
     yield (
         f"not healthy: {', '.join(first.words)}: {whose} takes "
         f"{ratio:.2f} times as long as usual for {messages} messages ({normal}); {len(wrong)} "
-        f"of {curves} on {found.machine.name}"
+        f"of {curves} on {where}"
+    )
+
+
+def _first(found: Calibration, verbose: bool) -> Iterator[str]:
+    """Yield what has to be known at once: rows that are out of line, and what was left out."""
+    rows = [(one, row) for one in found.verdicts for row in one.odd]
+    shown = None if verbose else _NAMED
+    if len(rows) > 1:
+        yield from (f"  {one.case.name}, {row.text}" for one, row in rows[:shown])
+        if not verbose and len(rows) > _NAMED:
+            yield f"  and {len(rows) - _NAMED} more rows (--verbose)"
+    yield from (f"  {one.case.name}: {one.remark}" for one in found.verdicts if one.remark)
+    left = [one.reason for one in found.left]
+    yield from (f"  left out: {reason}" for reason in left[:shown])
+    if not verbose and len(left) > _NAMED:
+        yield f"  and {len(left) - _NAMED} more left out (--verbose)"
+
+
+def _network(found: Calibration) -> str:
+    """Return the machine that was compared with, and the network between its nodes."""
+    machine, given = found.machine, found.request.given
+    if not any(case.nodes > 1 for case in found.cases):
+        return machine.name
+    cards = given.nics_per_node or int(machine.figures["nics_per_node"].value)
+    rate = given.inter_bandwidth or machine.figures["inter_bandwidth"].value
+    return (
+        f"{machine.name} ({machine.fabric or 'its network'}, {cards} x "
+        f"{format_quantity(rate, 'byte s-1')} a node)"
     )
 
 
@@ -482,6 +579,7 @@ def whole_record(found: Calibration) -> dict[str, Any]:
             for case, times in found.at
         ],
         "wrong": list(found.wrong),
+        "left_out": [one.reason for one in found.left],
         "notes": [
             {"log": case.test.name, "note": note} for case in found.cases for note in case.notes
         ],
@@ -498,6 +596,11 @@ def _verdict(verdict: Verdict) -> Mapping[str, Any]:
         "nodes": case.nodes,
         "verdict": list(verdict.words),
         "healthy": verdict.healthy,
+        "remark": verdict.remark,
+        "rows": [
+            {"line": one.line, "message_bytes": one.size, "kind": one.kind, "by": one.by}
+            for one in verdict.odd
+        ],
         "published": [
             {
                 "part": name,
@@ -548,9 +651,10 @@ def result_of(found: Calibration, given: Mapping[str, Any]) -> Result:
     """Return measured rows with their predictions as a dataset; as JSON, all that was found."""
     rows = row_records(found)
     paths = dict.fromkeys(case.test.path for case in found.cases)
+    digests = {case.test.path: case.test.digest for case in found.cases}
     logs = [
-        {"name": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-        for path in paths
+        {"name": path.name, "sha256": digest or hashlib.sha256(path.read_bytes()).hexdigest()}
+        for path, digest in digests.items()
     ]
     asked = {name: given[name] for name in ("algorithm", "placement", "op") if given[name]}
     attrs = provenance_of(
@@ -612,7 +716,8 @@ def _hardware_file_logs(found: Calibration) -> str:
     logs = ", ".join(names[:_NAMED])
     logs += f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     dates = sorted(
-        f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d}" for path in paths
+        f"{datetime.fromtimestamp(dated, UTC):%Y-%m-%d}"
+        for dated in (case.test.dated or _written(case.test.path) for case in found.cases)
     )
     dated = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     versions: dict[str, None] = {}
@@ -621,6 +726,14 @@ def _hardware_file_logs(found: Calibration) -> str:
             versions[f"{program} {version}"] = None
     which = f"; {', '.join(versions)}" if versions else "; versions not in the logs"
     return f"fitted by sweeps calibrate to {logs} ({len(found.rows)} rows, files of {dated}{which})"
+
+
+def _written(path: Path) -> float:
+    """Return when a file was written; of a pipe now."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return datetime.now(UTC).timestamp()
 
 
 def _figure(found: Calibration, constant: str, logs: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import click
 
 from overhead.labels import LABELS
-from sweeps.calibrate.logs import known_operations, operation_of
+from sweeps.calibrate.device import device_of
+from sweeps.calibrate.log import known_operations, operation_of
+from sweeps.calibrate.model import Given
 from sweeps.calibrate.normal import (
     Normal,
     collective_lines,
@@ -34,12 +37,14 @@ from sweeps.cli.write import Output
 from sweeps.errors import InputError, needs, refuse
 from sweeps.plots.measured import draw_calibrated, draw_normal
 from sweeps.spec.axis import label_values, numbers_of, parse_values
+from sweeps.spec.software import load_software
+from sweeps.spec.units import parse_quantity
 from sweeps.store.publish import check_output
 
 
 @click.command("calibrate", cls=Command)
 @click.argument("logs", nargs=-1, metavar="LOG...")
-@click.option("--hardware", metavar="NAME", help="The machine (default: dgx-h100), or its file.")
+@click.option("--hardware", metavar="NAME", help="The machine (default: by the GPUs), or its file.")
 @click.option("--write", metavar="FILE.toml", help="Write a machine's file with the fit.")
 @click.option(
     "--predict-sizes",
@@ -49,6 +54,9 @@ from sweeps.store.publish import check_output
     help="Further sizes of the logs' curves: 3MiB,96MiB.",
 )
 @click.option("--fabric", metavar="NAME", help="Network between nodes (the machine's).")
+@click.option("--inter-bandwidth", metavar="RATE", help="A card's rate: 400Gbit/s (the machine's).")
+@click.option("--nics-per-node", type=click.IntRange(1), help="Cards of a node (the machine's).")
+@click.option("--software", metavar="NAME", help="The library's profile (the machine's).")
 @click.option("--op", metavar="NAME", help="The operation, where a log doesn't say it.")
 @click.option(
     "--gpus",
@@ -72,9 +80,10 @@ from sweeps.store.publish import check_output
 def command(logs: tuple[str, ...], **given: Any) -> int:
     """Fit a library's constants on a machine to logs of nccl-tests, and judge them.
 
-    Every command takes the file that --write writes as --hardware. LOG is what all_reduce_perf and
-    the like print, the JSON that they write (-J), or a CSV table with the columns of the shipped
-    nccl-collectives; several at once are one fabric.
+    Every command takes the file that --write writes as --hardware. LOG is what nccl-tests,
+    rccl-tests or OSU's benchmarks print, their JSON, lines of NCCL's Inspector, or a CSV table;
+    plain or .gz, a folder of them, or - for a pipe; several at once are one fabric. What can't be
+    read is left out with its reason; under --strict that is exit code 1, too.
     """
     if not logs:
         raise InputError(needs("a calibration", "logs of nccl-tests", "their files"))
@@ -85,26 +94,43 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     written = check_target(given["write"], overwrite=given["overwrite"]) if given["write"] else None
     request = CalibrationRequest(
         logs=logs,
-        hardware=given["hardware"] or LABELS["hardware"].default,
+        hardware=given["hardware"] or "",
         algorithm=given["algorithm"],
         operation=given["op"],
         ranks=given["ranks"] or 0,
         gpus_per_node=given["gpus_per_node"] or 0,
         placement=given["placement"],
         fabric=given["fabric"] or "",
+        given=_network(given),
         sizes=_sizes(given["at"]),
         folders=folders_of(given),
     )
     found = calibrate(request)
-    if given["fabric"] and not written and all(case.nodes == 1 for case in found.cases):
-        wrong, allowed = "changes nothing: no log is of several nodes", "leave it out"
-        refuse("--fabric", given["fabric"], wrong, allowed)
+    if all(case.nodes == 1 for case in found.cases):
+        for name in ("nics_per_node", "inter_bandwidth", *([] if written else ["fabric"])):
+            if given[name]:
+                wrong, allowed = "changes nothing: no log is of several nodes", "leave it out"
+                refuse(f"--{name.replace('_', '-')}", given[name], wrong, allowed)
     result = result_of(found, given)
     out.deliver(result, _lines(found, given), draw=lambda stem: _draw(found, stem))
     if written is not None:
         write_hardware(found, written)
         out.notes.write(f"wrote {given['write']}: sweeps catalog {given['write']}\n")
-    return int(given["strict"] and not all(one.healthy for one in found.verdicts))
+    healthy = all(one.healthy for one in found.verdicts)
+    whole = not any(one.counts for one in found.left)
+    return int(given["strict"] and not (healthy and whole))
+
+
+def _network(given: Mapping[str, Any]) -> Given:
+    """Return what is said of the network and of the library."""
+    rate = 0.0
+    if text := given["inter_bandwidth"]:
+        rate = parse_quantity(text, "byte s-1", field="--inter-bandwidth", bare_is_si=True)
+        if not 0.0 < rate < math.inf:
+            refuse("--inter-bandwidth", text, "no rate", "one above 0, such as 400Gbit/s")
+    if given["software"]:
+        load_software(given["software"])
+    return Given(rate, given["nics_per_node"] or 0, given["software"] or "")
 
 
 def _sizes(text: str | None) -> list[float]:
@@ -129,7 +155,9 @@ def _lines(found: Calibration, given: Mapping[str, Any]) -> Iterator[str]:
     """Yield what people read."""
     yield from (line + "\n" for line in report_lines(found, verbose=given["verbose"]))
     if not given["hardware"]:
-        yield f"--hardware isn't given: taken as {found.machine.name}\n"
+        named = any(device_of(case.test.device) for case in found.cases)
+        why = "as the logs' GPUs" if named else "no log names its GPU"
+        yield f"--hardware isn't given: taken as {found.machine.name} ({why})\n"
 
 
 def _draw(found: Calibration, stem: Path) -> list[Path]:

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sweeps.calibrate.logs import LogTest, read_table_log
+from sweeps.calibrate.log import LogTest
 from sweeps.calibrate.model import Model, machine_for
 from sweeps.calibrate.normal import TABLE
 from sweeps.calibrate.report import CalibrationRequest, calibrate, write_hardware
+from sweeps.calibrate.table_log import read_table_log
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import SIZES, log_text, rows_of_groups, timed, write_logs
 from tests.cli_runner import Runner
@@ -158,7 +159,7 @@ def test_slow_links_and_odd_sizes_are_told(run: Runner) -> None:
     rows.time[8] *= 3.0
     Path("slow.log").write_text(log_text(rows, group))
     out = run("calibrate slow.log").out
-    assert "slow.log all_reduce 8: slow links" in out
+    assert "slow.log all_reduce 8: sizes out of line, slow links" in out
     assert "times slower than" in out
     assert "curves of the same operation, ranks, nodes and network" in out
     assert "nccl-collectives" in out

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.calibrate.fit import Fit, bounded, fall_out, fit_profile, follow
-from sweeps.calibrate.logs import read_table_log
 from sweeps.calibrate.model import LogDefaults, Model, Rows, cases_of, machine_for, rows_of
+from sweeps.calibrate.table_log import read_table_log
 from sweeps.validate import class_of
 from tests.calibrate.simulated import Group, timed
 

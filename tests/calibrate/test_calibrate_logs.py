@@ -8,14 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.calibrate.logs import (
-    LogTest,
-    check_operation,
-    operation_of,
-    read_json_log,
-    read_logs,
-    read_text_log,
-)
+from sweeps.calibrate.json_log import read_json_log
+from sweeps.calibrate.log import LogTest, operation_of
+from sweeps.calibrate.logs import check_operation, read_any, read_logs
 from sweeps.calibrate.model import LogDefaults, PlacedTest, bus_factor, cases_of
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
@@ -28,7 +23,7 @@ TEXT = log_text(ROWS, GROUP)
 
 
 def read(text: str, name: str = "a.log") -> LogTest:
-    (test,) = read_text_log(Path(name), text)
+    (test,) = read_any(Path(name), text).tests
     return test
 
 
@@ -75,9 +70,20 @@ def test_a_torn_last_line_is_left_out(lost: int) -> None:
         assert row.size / row.time == pytest.approx(row.algbw, rel=2e-2, abs=2e7)
 
 
-def test_rows_mixed_with_output_are_told() -> None:
+@pytest.mark.parametrize("at", [52, 60, 70, 84, 100])
+def test_rows_split_by_output_are_joined(at: int) -> None:
     line = row_text("all_reduce", 16, 1048576.0, 1e-4)
-    broken = line[:60] + "node0:1:2 [0] NCCL INFO comm\n" + line[60:]
+    noise = "node0:1:2 [0] NCCL INFO comm 0x7f rank 3\nnode1:1:2 [0] NCCL INFO Launch mode\n"
+    broken = line[:at] + noise + line[at:]
+    case = placed(TEXT.replace("# Out of bounds", broken + "# Out of bounds"))
+    assert len(case.rows) == len(placed(TEXT).rows) + 2
+    assert [row.time for row in case.rows[-2:]] == pytest.approx([1e-4, 1.02e-4])
+    assert any("split by other output" in note for note in case.notes)
+
+
+def test_rows_whose_rest_is_lost_are_told() -> None:
+    line = row_text("all_reduce", 16, 1048576.0, 1e-4)
+    broken = line[:60] + "node0:1:2 [0] NCCL INFO comm\n"
     case = placed(TEXT.replace("# Out of bounds", broken + "# Out of bounds"))
     assert len(case.rows) == len(placed(TEXT).rows)
     assert any("mixed with other output" in note for note in case.notes)
@@ -85,7 +91,7 @@ def test_rows_mixed_with_output_are_told() -> None:
 
 def test_several_tests_in_one_file() -> None:
     group = ("reduce_scatter", 8, 1)
-    tests = read_text_log(Path("b.log"), TEXT + log_text(timed([group], {}), group))
+    tests = read_any(Path("b.log"), TEXT + log_text(timed([group], {}), group)).tests
     assert [test.operation for test in tests] == ["all_reduce", "reduce_scatter"]
     assert [test.ranks for test in tests] == [16, 8]
 
@@ -194,7 +200,7 @@ def test_json_lists_a_device_for_each_process() -> None:
         },
         "results": [result(1 << power, 1e-5 * power, 16) for power in (10, 20, 30)],
     }
-    (test,) = read_json_log(Path("a.json"), json.dumps(content))
+    (test,) = read_json_log(Path("a.json"), json.dumps(content)).tests
     (case,) = cases_of([test], H100, LogDefaults())
     assert (case.operation, case.ranks, case.nodes) == GROUP
     assert [row.placement for row in case.rows] == ["out-of-place"] * 3
@@ -207,7 +213,7 @@ def test_a_table_with_lines(tmp_path: Path) -> None:
         "# a remark\ncollective,ranks,nodes,message_bytes,time_us\nall_reduce,8,1,1024,12\n"
         "all_reduce,8,1,1048576,40\nall_to_all,8,1,1048576,30\n"
     )
-    cases = cases_of(read_logs([str(path)]), H100, LogDefaults())
+    cases = cases_of(read_logs([str(path)]).tests, H100, LogDefaults())
     assert [case.operation for case in cases] == ["all_reduce", "all_to_all"]
     assert [row.line for row in cases[0].rows] == [3, 4]
 
@@ -286,7 +292,8 @@ def test_rates_of_other_sizes_are_told() -> None:
 
 def test_another_gpu_is_noted() -> None:
     text = TEXT.replace("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB")
-    assert "is that the machine?" in placed(text).notes[0]
+    assert placed(text).stranger == "NVIDIA A100-SXM4-80GB"
+    assert not placed(TEXT).stranger
 
 
 def test_a_rack_is_one_node() -> None:
@@ -302,15 +309,27 @@ def test_a_rack_is_one_node() -> None:
     [
         ("NCCL_ALGO=Ring mpirun ./all_reduce_perf", "ring"),
         ("h1:1:1 [0] NCCL INFO NCCL_ALGO set by environment to NVLSTree", "nvls_tree"),
-        ("export NCCL_ALGO='Tree'", ""),
-        ("NCCL_ALGO=Ring,Tree", ""),
+        ("NCCL_ALGO=Ring,Tree", "ring|tree"),
+        ("export NCCL_ALGO='Tree'", "tree"),
+        ("-x NCCL_ALGO=^NVLS,NVLSTree -x NCCL_DEBUG=INFO", "no nvls"),
+        ('NCCL_ALGO="ring;allreduce:tree"', "tree"),
+        ('NCCL_ALGO="ring;broadcast:tree"', "ring"),
+        ("NCCL_ALGO=broadcast:ring", ""),
+        ("NCCL_ALGO=allreduce:^nvls,nvlstree", "no nvls"),
+        ("NCCL_ALGO=collnet", "sharp"),
+        ("NCCL_ALGO=Rnig", ""),
+        ("NCCL_PROTO=^LL", ";simple"),
+        ("NCCL_PROTO=LL", "ring|tree;ll"),
+        ("a:1:1 [0] NCCL INFO NCCL_PROTO set by environment to Simple", ";simple"),
+        ("a:1:1 [0] NCCL INFO NCCL_NVLS_ENABLE set by environment to 0.", "no nvls"),
+        ("NCCL_ALGO=Ring\nunset NCCL_ALGO", ""),
         ("NCCL_NVLS_ENABLE=0", "no nvls"),
         ("NCCL_NVLS_ENABLE=1", ""),
-        ("NCCL_PROTO=Simple", ""),
+        ("NCCL_PROTO=Simple", ";simple"),
     ],
 )
 def test_settings_in_a_log_leave_algorithms(line: str, forced: str) -> None:
-    assert read(f"{line}\n{TEXT}").forced == forced
+    assert placed(f"{line}\n{TEXT}").forced == forced
 
 
 def test_json_behind_a_remark_and_lines_without_end(tmp_path: Path) -> None:
@@ -321,7 +340,7 @@ def test_json_behind_a_remark_and_lines_without_end(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'results' holds no times"):
         read_logs([str(path)])
     path.write_text(f"# by hand\nx {whole}\n{TEXT}")
-    (test,) = read_logs([str(path)])
+    (test,) = read_logs([str(path)]).tests
     assert len(test.rows) == len(read(TEXT).rows)
 
 
@@ -331,5 +350,5 @@ def test_a_table_may_name_fabric_cards_and_algorithm(tmp_path: Path) -> None:
         "collective,ranks,nodes,message_bytes,time_us,algorithm,fabric,inter_bandwidth_GB/s\n"
         "all_reduce,16,2,1024,90,ring_path,efa,50\n"
     )
-    (test,) = read_logs([str(path)])
+    (test,) = read_logs([str(path)]).tests
     assert (test.forced, test.fabric, test.card) == ("ring", "efa", 50e9)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.calibrate.logs import read_table_log
 from sweeps.calibrate.model import LogDefaults, cases_of, machine_for, rows_of
 from sweeps.calibrate.normal import (
     FAST,
@@ -28,6 +27,7 @@ from sweeps.calibrate.normal import (
     published,
     verdict_of,
 )
+from sweeps.calibrate.table_log import read_table_log
 
 OTHERS = published()
 CASE = cases_of(read_table_log(TABLE), machine_for("dgx-h100"), LogDefaults())[0]
@@ -99,7 +99,8 @@ def test_slow_short_messages_are_flagged() -> None:
 def test_what_is_faster_than_all_peers_is_odd() -> None:
     (one,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
     assert words(slower(one, 0.75, one.sizes > 0), one) == (FAST,)
-    assert words(replace(one, sizes=one.sizes[12:14], ratios=one.ratios[12:14])) == (UNKNOWN,)
+    middle = {name: getattr(one, name)[12:14] for name in ("sizes", "times", "ratios", "least")}
+    assert words(replace(one, **middle)) == (UNKNOWN,)
 
 
 def test_what_is_faster_than_its_wires_is_impossible() -> None:

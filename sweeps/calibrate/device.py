@@ -1,0 +1,68 @@
+"""The GPU that a log names, and the machine of the catalogue that has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sweeps.calibrate.log import LogTest
+from sweeps.spec.machine import Machine
+
+# What GPUs are called: NVIDIA H100 80GB HBM3, AMD Instinct MI300X, Tesla V100-SXM2-16GB.
+_GPU = re.compile(r"\b(?:(?:MI|GB|GH|[A-Z])\d{2,3}[A-Z]?\b|RTX PRO 6000)", re.IGNORECASE)
+# Machines by GPU; where several have one, that whose profile was fitted to it.
+MACHINES = {
+    "H100": "dgx-h100", "H200": "dgx-h200", "A100": "dgx-a100", "B200": "dgx-b200",
+    "B300": "dgx-b300", "GB200": "gb200-nvl72", "GB300": "gb300-nvl72", "A800": "hgx-a800",
+    "H800": "hgx-h800", "H20": "hgx-h20", "MI300X": "mi300x", "MI325X": "mi325x",
+    "MI355X": "mi355x", "L40S": "l40s", "RTX PRO 6000": "rtx-pro-6000",
+}  # fmt: skip
+# GPUs on boards with NVSwitch, which are sold as cards of PCIe, too.
+_CARDS = re.compile(r"PCI-?E|\bNVL\b", re.IGNORECASE)
+_SMALL = {("A100", "40GB"): "dgx-a100-40gb"}
+
+
+def device_of(text: str) -> str:
+    """Return the GPU that a device's name has; empty where it has none."""
+    found = _GPU.search(text)
+    return found[0].upper() if found else ""
+
+
+def machine_of(text: str) -> str:
+    """Return the machine whose GPU a device's name has; empty where the catalogue has none."""
+    device = device_of(text)
+    if not device or _CARDS.search(text):
+        return "" if device not in ("L40S", "RTX PRO 6000") else MACHINES[device]
+    for (name, memory), machine in _SMALL.items():
+        if name == device and memory in text.upper():
+            return machine
+    return MACHINES.get(device, "")
+
+
+def machine_named(tests: Sequence[LogTest]) -> str:
+    """Return the machine whose GPUs the most tests name; empty where none names one of them."""
+    found = [machine_of(test.device) for test in tests]
+    named = [name for name in found if name]
+    return max(dict.fromkeys(named), key=named.count) if named else ""
+
+
+def other_device(text: str, machine: Machine) -> tuple[str, tuple[str, ...]]:
+    """Return a log's GPUs where they aren't the machine's, and a note where it can't be told."""
+    device = device_of(text)
+    own = {name.upper() for name in _GPU.findall(f"{machine.title} {machine.name}")}
+    if not device:
+        return "", ()
+    cards = _CARDS.search(text) and machine.scale_up_kind == "switch" and device in own
+    if device in own and not cards:
+        return "", ()
+    if not own:
+        return "", (f"its GPUs are {text}; --hardware is {machine.name}: is that the machine?",)
+    return text, ()
+
+
+def way_on(text: str) -> str:
+    """Return what to give for a log of such GPUs."""
+    name = machine_of(text)
+    if name:
+        return f"--hardware {name}"
+    return "--hardware FILE.toml, the machine's own ('sweeps catalog --help' says how)"

@@ -1,0 +1,108 @@
+"""Reader of tables of the OSU micro-benchmarks: ``# OSU NCCL-CUDA Allreduce Latency Test v7.5``.
+
+Sizes of an all-gather and of an all-to-all are what a rank sends to each: the message is as many
+times as large.  Layouts are those of versions 5.6 to 7.5: a size and its average latency in us,
+or its bandwidth in MB/s, and further columns with ``-f``, and the check with ``-c``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+from sweeps.calibrate.log import PLACEMENTS, Left, LogRow, Logs, LogTest
+from sweeps.calibrate.settings import setting_of
+from sweeps.errors import InputError
+
+_TITLE = re.compile(r"#\s*OSU\s+(\S+?)(-\w+)?\s+(.*?)\s+Test\b(?:\s+v(\S+))?")
+_ROW = re.compile(r"^\s*(\d+)\s+(\d+(?:\.\d+)?)((?:\s+\S+)*)\s*$")
+_COUNT = re.compile(r"\bosu_\w+")
+_RANKS = re.compile(r"(?:^|\s)(?:-n|-np|--np|--ntasks)[ =](\d+)\b")
+_NAMES = {
+    "allreduce latency": "all_reduce", "allgather latency": "all_gather",
+    "reduce_scatter latency": "reduce_scatter", "broadcast latency": "broadcast",
+    "bcast latency": "broadcast", "reduce latency": "reduce",
+    "all-to-all personalized exchange latency": "all_to_all", "alltoall latency": "all_to_all",
+    "latency": "p2p", "bandwidth": "p2p",
+}  # fmt: skip
+_SHARES = ("all_gather", "all_to_all")
+
+
+def is_osu(text: str) -> bool:
+    """Return whether a text has tables of these benchmarks."""
+    return bool(_TITLE.search(text))
+
+
+def read_osu_log(path: Path, text: str) -> Logs:
+    """Read the tables of a text."""
+    found = Logs()
+    ranks, settings = 0, dict[str, str]()
+    title: re.Match[str] | None = None
+    begin, rows, dead = 0, list[LogRow](), list[int]()
+    lines = [*enumerate(text.splitlines(), start=1), (0, "# OSU END end Test")]
+    for number, line in lines:
+        if setting := setting_of(line):
+            settings[setting[0]] = setting[1]
+        if _COUNT.search(line) and (given := _RANKS.search(line)):
+            ranks = int(given[1])
+        if match := _TITLE.search(line):
+            if title is not None:
+                try:
+                    found.tests.append(_test(path, title, begin, rows, dead, ranks, settings))
+                except InputError as error:
+                    found.left += [Left(one) for one in error.faults]
+            title, begin, rows, dead = match, number, [], []
+        elif title is not None and (cells := _ROW.match(line)):
+            row = _row(number, title, cells)
+            if row is None:
+                dead.append(number)
+            else:
+                rows.append(row)
+    return found
+
+
+def _row(number: int, title: re.Match[str], cells: re.Match[str]) -> LogRow | None:
+    size, value = float(cells[1]), float(cells[2])
+    if not (size > 0.0 and value > 0.0 and math.isfinite(size) and math.isfinite(value)):
+        return None
+    time = size / (value * 1e6) if "andwidth" in title[3] else value * 1e-6
+    checked = cells[3].split()
+    wrong = math.nan
+    if checked and checked[-1].lower() in ("pass", "fail"):
+        wrong = float(checked[-1].lower() == "fail")
+    return LogRow(number, size, PLACEMENTS[0], time, math.nan, math.nan, wrong)
+
+
+def _test(
+    path: Path, title: re.Match[str], line: int, rows: list[LogRow], dead: list[int], ranks: int,
+    settings: dict[str, str],
+) -> LogTest:  # fmt: skip
+    where, name = f"{path.name}, line {line}", title[3].strip()
+    operation = _NAMES.get(name.lower(), "")
+    if not operation:
+        known = "Allreduce, Allgather, Reduce_scatter, Broadcast, Reduce, All-to-All, Bandwidth"
+        message = f"{where}: '{name}' is no operation that is modelled; known: {known}"
+        raise InputError(message)
+    if not title[2]:
+        message = (
+            f"{where}: buffers are in the host's memory; run it with those of GPUs (-d cuda D D)"
+        )
+        raise InputError(message)
+    if not rows:
+        message = f"{where}: no rows below the title; did the test fail? run it again"
+        raise InputError(message)
+    notes = []
+    if "CCL" not in title[1].upper():
+        notes.append(f"run by {title[1]}, not by NCCL: its times are its own library's")
+    if dead:
+        notes.append(f"left out rows without a size and a time: line {dead[0]}")
+    if "andwidth" in name:
+        notes.append("a window of messages in flight: times are size by bandwidth")
+    return LogTest(
+        path=path, line=line, operation=operation, rows=tuple(rows),
+        ranks=2 if operation == "p2p" else ranks, notes=tuple(notes),
+        versions={"OSU": title[4]} if title[4] else {},
+        settings={key: value for key, value in settings.items() if value},
+        shares=operation in _SHARES,
+    )  # fmt: skip

@@ -1,0 +1,116 @@
+"""NCCL's settings in a log: which algorithms and protocols they leave to an operation.
+
+The grammar of ``NCCL_ALGO`` and ``NCCL_PROTO`` is that of NVIDIA/nccl, src/graph/tuning.cc: lists
+between semicolons, each for all functions or behind ``function:`` for one; names between commas,
+upper or lower case; ``^`` before a list leaves all but it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+# Which algorithm a run's settings leave, where that is all but NVLS.
+NO_NVLS = "no nvls"
+ALGORITHM, PROTOCOL, NVLS = "NCCL_ALGO", "NCCL_PROTO", "NCCL_NVLS_ENABLE"
+VARIABLES = (ALGORITHM, PROTOCOL, NVLS)
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    ALGORITHM: ("tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"),
+    PROTOCOL: ("ll", "ll128", "simple"),
+}
+# What stood for several names in former versions.
+_FORMER = {"collnet": ("collnetdirect", "collnetchain")}
+# Functions by operation; point-to-point operations choose no algorithm and no protocol by these.
+_FUNCTIONS = {
+    "all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reducescatter",
+    "broadcast": "broadcast", "reduce": "reduce",
+}  # fmt: skip
+# The form of each algorithm, as NCCL or a table of rows calls it.
+FORMS = {
+    "ring": "ring", "ring_path": "ring", "tree": "tree", "tree_path": "tree", "nvls": "nvls",
+    "nvlstree": "nvls_tree", "nvls_tree": "nvls_tree", "collnetchain": "sharp",
+    "collnetdirect": "sharp", "nvls_sharp": "sharp",
+}  # fmt: skip
+# Those that use NCCL's protocol Simple alone.
+SIMPLE_FORMS = ("nvls", "nvls_tree", "sharp")
+_SET = re.compile(
+    rf"\b({'|'.join(VARIABLES)})(?:\s+set by environment to\s+(.*)"
+    r"|\s*[=:]\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"']+))|\s+([\^\w][\w,^;:]*)\s*$)"
+)
+_UNSET = re.compile(rf"\bunset\s+({'|'.join(VARIABLES)})\b")
+
+
+def setting_of(line: str) -> tuple[str, str] | None:
+    """Return the variable that a line sets, and its value; empty where it unsets it."""
+    if "NCCL_" not in line:
+        return None
+    if found := _UNSET.search(line):
+        return found[1], ""
+    if not (found := _SET.search(line)):
+        return None
+    value = next((one for one in found.groups()[1:] if one is not None), "")
+    # What follows is a sentence's end, or a command's next word.
+    value = value.strip().strip("\"'").rstrip(".").strip()
+    return found[1], value.split()[0] if value else ""
+
+
+def _left(variable: str, text: str, operation: str) -> tuple[frozenset[str], str]:
+    """Return the names that a variable leaves to an operation, and a word that isn't one."""
+    every = frozenset(_NAMES[variable])
+    function, left = _FUNCTIONS.get(operation, ""), every
+    for place, part in enumerate(text.lower().split(";")):
+        prefix, colon, names = part.rpartition(":")
+        if colon and prefix.strip() not in _FUNCTIONS.values():
+            return every, prefix.strip()
+        if not names.strip() or not (colon or place == 0):
+            return every, part.strip() or ";"
+        listed = names.strip()
+        but = listed.startswith("^")
+        words = [word.strip() for word in listed.lstrip("^").split(",") if word.strip()]
+        for word in words:
+            if word not in every and word not in _FORMER:
+                return every, word
+        chosen = frozenset(one for word in words for one in _FORMER.get(word, (word,)))
+        if not colon or prefix.strip() == function:
+            left = every - chosen if but else chosen
+    return left, ""
+
+
+def left_by(settings: Mapping[str, str], operation: str) -> tuple[str, tuple[str, ...]]:
+    """Return what settings leave to an operation, in a word, and notes on them.
+
+    The word has the forms that are left, `NO_NVLS`, or is empty where all are; behind a semicolon
+    the protocol where one of the two that times are known of is out.
+    """
+    if operation not in _FUNCTIONS:
+        return "", ()
+    names, notes = {}, []
+    for variable in (ALGORITHM, PROTOCOL):
+        names[variable], strange = (
+            _left(variable, settings.get(variable, ""), operation)
+            if (settings.get(variable))
+            else (frozenset(_NAMES[variable]), "")
+        )
+        if strange:
+            notes.append(
+                f"{variable}={settings[variable]} isn't understood ('{strange}'): taken as not set"
+            )
+    algorithms, protocols = set(names[ALGORITHM]), names[PROTOCOL]
+    if settings.get(NVLS) == "0":
+        algorithms -= {"nvls", "nvlstree"}
+    # LL128 is priced as the other protocol of long messages.
+    long = bool(protocols & {"simple", "ll128"})
+    if "simple" not in protocols:
+        algorithms -= {name for name in algorithms if FORMS.get(name) in SIMPLE_FORMS}
+    forms = sorted({FORMS[name] for name in algorithms if name in FORMS})
+    every = sorted({*FORMS.values()})
+    word = "" if forms == every else "|".join(forms)
+    if forms == [form for form in every if not form.startswith("nvls")]:
+        word = NO_NVLS
+    only = "" if long and "ll" in protocols else "simple" if long else "ll"
+    if word or only:
+        given = ", ".join(f"{name}={settings[name]}" for name in VARIABLES if settings.get(name))
+        what = "without NVLS" if word == NO_NVLS else " or ".join(forms) or "ring"
+        with_ = f", protocol {only.upper() if only == 'll' else 'Simple'}" if only else ""
+        notes.append(f"{given}: compared with {what if word else 'all algorithms'}{with_}")
+    return f"{word};{only}" if only else word, tuple(notes)

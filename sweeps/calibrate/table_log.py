@@ -1,0 +1,341 @@
+"""Readers of measured rows as a CSV table.
+
+One reads the columns of the shipped collection, and refuses what isn't as it should be; the other
+takes the columns that people's own tables have, by their usual names, row by row.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sweeps.calibrate.log import (
+    GIGA,
+    PLACEMENTS,
+    Left,
+    LogRow,
+    Logs,
+    LogTest,
+    known_operations,
+    operation_of,
+)
+from sweeps.calibrate.settings import FORMS
+from sweeps.errors import InputError, needs, refuse
+from sweeps.validate.table import find_table, read_table
+
+# Columns that tell tests apart; one without a number or word counts as nothing.
+_KEYS = (
+    "table", "collective", "hardware", "ranks", "nodes", "gpus_per_node", "algorithm", "fabric",
+    "inter_bandwidth",
+)  # fmt: skip
+# Of these, what is read where the table has it.
+_FURTHER = ("algorithm", "fabric", "inter_bandwidth")
+
+
+def read_table_log(name: str, operation: str = "") -> list[LogTest]:
+    """Read a table with ``collective``, ``ranks``, ``message_bytes``, ``time_us`` and more."""
+    path = find_table(name)
+    try:
+        table = read_table(path, _further(path))
+    except InputError as error:
+        raise InputError([line.replace("measured.table", "LOG") for line in error.faults]) from None
+    columns: dict[str, Any] = {**table.columns, "line": _lines(path)}
+    count = len(columns["time"])
+    each: dict[tuple[Any, ...], list[int]] = {}
+    keys = [columns[key].tolist() if key in columns else [""] * count for key in _KEYS]
+    for place, key in enumerate(zip(*keys, strict=True)):
+        each.setdefault(key, []).append(place)
+    return [
+        _test(path, operation, dict(zip(_KEYS, key, strict=True)), places, columns)
+        for key, places in each.items()
+    ]
+
+
+def _further(path: Path) -> dict[str, str]:
+    """Return the headings of what a table may have beside what every one has."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = (row for row in csv.reader(file) if row and not row[0].lstrip().startswith("#"))
+            header = [cell.strip() for cell in next(lines, [])]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return {}  # whoever reads it whole says why
+    each = {name: [h for h in header if h == name or h.startswith(f"{name}_")] for name in _FURTHER}
+    return {name: found[0] for name, found in each.items() if found}
+
+
+def _lines(path: Path) -> list[int]:
+    """Return the line of each row, below the headings and without remarks."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file)
+        found = [
+            rows.line_num
+            for row in rows
+            if any(cell.strip() for cell in row) and not row[0].lstrip().startswith("#")
+        ]
+    return found[1:]
+
+
+def _test(
+    path: Path, operation: str, key: dict[str, Any], places: list[int], columns: Any
+) -> LogTest:
+    name = key["collective"] or operation
+    if key["collective"] and operation and operation != key["collective"]:
+        wrong = f"the table has rows of {key['collective']}"
+        refuse("--op", operation, wrong, "leave it out: the table says it")
+    if not name:
+        who = f"{path.name}, which has no column 'collective',"
+        give = f"--op ({known_operations('')})"
+        raise InputError(needs(who, "the name of its operation", give))
+    rows = [
+        LogRow(
+            int(columns["line"][place]),
+            float(columns["message_bytes"][place]),
+            "out-of-place",
+            float(columns["time"][place]),
+            math.nan,
+            math.nan,
+            math.nan,
+        )
+        for place in places
+        if columns["message_bytes"][place] > 0.0
+    ]
+    return LogTest(
+        path=path,
+        line=1,
+        operation=name,
+        rows=tuple(rows),
+        ranks=int(key["ranks"] or 0),
+        hardware=key["hardware"],
+        nodes=int(key["nodes"] or 0),
+        part=key["table"],
+        forced=FORMS.get(key["algorithm"], ""),
+        fabric=key["fabric"],
+        card=float(key["inter_bandwidth"] or 0.0),
+    )
+
+
+# The usual names of columns, without units, signs and capitals.
+
+_USUAL: Mapping[str, tuple[str, ...]] = {
+    "size": ("size", "bytes", "message_bytes", "size_bytes", "message_size", "message_size_bytes",
+             "msg_size", "msg_size_bytes", "msg_bytes", "msgsize", "nbytes", "data_size",
+             "data_size_bytes", "payload_bytes", "num_bytes"),
+    "time": ("time", "latency", "duration", "elapsed", "avg_time", "avg_latency", "mean_time",
+             "mean_latency", "median_time", "median_latency", "median", "mean", "avg", "exec_time",
+             "time_avg", "latency_avg", "oop_time", "out_of_place_time"),
+    "algbw": ("algbw", "alg_bw", "algo_bw", "algobw", "algorithm_bandwidth", "algo_bandwidth",
+              "oop_algbw", "out_of_place_algbw"),
+    "busbw": ("busbw", "bus_bw", "bus_bandwidth", "bandwidth_bus", "oop_busbw",
+              "out_of_place_busbw"),
+    "operation": ("operation", "collective", "coll", "op", "test", "benchmark", "name", "type",
+                  "op_name", "collective_name", "kind"),
+    "ranks": ("ranks", "nranks", "n_ranks", "num_ranks", "world_size", "worldsize", "np", "nproc",
+              "nprocs", "gpus", "ngpus", "n_gpus", "num_gpus", "gpu_count", "world"),
+    "nodes": ("nodes", "nnodes", "n_nodes", "num_nodes", "node_count"),
+    "placement": ("placement", "in_place", "inplace", "place"),
+    "wrong": ("wrong", "nwrong", "errors", "num_wrong", "wrong_count", "oop_wrong"),
+    "hardware": ("hardware", "machine"),
+    "fabric": ("fabric",),
+}  # fmt: skip
+_UNITS = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "usec": 1e-6,
+          "µs": 1e-6, "μs": 1e-6, "microseconds": 1e-6, "ns": 1e-9}  # fmt: skip
+_RATES = {"gbps": GIGA, "gb/s": GIGA, "gbs": GIGA, "gb_s": GIGA, "mbps": 1e6, "mb/s": 1e6,
+          "gbit/s": GIGA / 8, "gib/s": 2.0**30}  # fmt: skip
+_SUFFIX = re.compile(r"^(.*?)[\s_]*[\[(]?\s*([a-zµμ]+(?:/s|_s)?)\s*[\])]?$")
+_SIZE = re.compile(r"^(\d+(?:\.\d+)?(?:e\+?\d+)?)\s*([kmgt]?)(i?)b?(?:ytes?)?$", re.I)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_DELIMITERS = (",", ";", "\t", "|")
+_MOST_FAULTS = 3  # lines that a note names
+
+
+def header_of(text: str) -> tuple[int, str, dict[str, tuple[int, str]]] | None:
+    """Return the line of headings of a table, its delimiter, and by meaning columns and units."""
+    for number, line in enumerate(text.splitlines()[:200], start=1):
+        plain = line.lstrip("# ").strip()
+        for delimiter in _DELIMITERS:
+            if plain.count(delimiter) < 1:
+                continue
+            cells = next(csv.reader([plain.strip("|")], delimiter=delimiter), [])
+            found = _columns(cells)
+            if "size" in found and ("time" in found or "algbw" in found or "busbw" in found):
+                return number, delimiter, found
+    return None
+
+
+def _columns(cells: Sequence[str]) -> dict[str, tuple[int, str]]:
+    """Return the column of each meaning, the first of its likeliest name, and its unit."""
+    found: dict[str, tuple[int, int, str]] = {}
+    for place, cell in enumerate(cells):
+        plain = cell.strip().lower().replace("#", "").replace("-", "_")
+        names = {re.sub(r"[\s_]+", "_", plain).strip("_"): ""}
+        if match := _SUFFIX.match(plain):
+            unit = match[2]
+            if unit in _UNITS or unit in _RATES or unit in ("b", "bytes", "byte"):
+                names.setdefault(re.sub(r"[\s_]+", "_", match[1]).strip("_"), unit)
+        for meaning, usual in _USUAL.items():
+            for name, unit in names.items():
+                if name in usual:
+                    order = usual.index(name)
+                    if meaning not in found or order < found[meaning][0]:
+                        found[meaning] = (order, place, unit)
+    return {meaning: (place, unit) for meaning, (_, place, unit) in found.items()}
+
+
+def read_usual_table(path: Path, text: str, operation: str = "") -> Logs:
+    """Read a table with the columns that people's tables have."""
+    header = header_of(text)
+    if header is None:
+        message = (
+            f"{path.name}, line 1: no headings of a size and a time; name the columns size_bytes, "
+            "time_us, op, ranks"
+        )
+        raise InputError(message)
+    first, delimiter, columns = header
+    lines = text.splitlines()[first:]
+    cells = [
+        (number, [cell.strip() for cell in _split(line, delimiter)])
+        for number, line in enumerate(lines, start=first + 1)
+        if line.strip()
+        and not line.lstrip().startswith("#")
+        and not re.fullmatch(r"[\s|:\-+]+", line)
+    ]
+    reader = _Reader(path, columns, cells, operation)
+    each: dict[tuple[Any, ...], list[LogRow]] = {}
+    for number, row in cells:
+        if (one := reader.row(number, row)) is not None:
+            each.setdefault(one[0], []).append(one[1])
+    return reader.logs(each)
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    plain = line.strip().strip("|") if delimiter == "|" else line
+    try:
+        return next(csv.reader(io.StringIO(plain), delimiter=delimiter), [])
+    except csv.Error:
+        return []
+
+
+class _Reader:
+    """A table while its rows are read."""
+
+    def __init__(
+        self, path: Path, columns: dict[str, tuple[int, str]],
+        cells: Sequence[tuple[int, list[str]]], operation: str,
+    ) -> None:  # fmt: skip
+        self.path, self.columns, self.given = path, columns, operation
+        if "operation" in columns and not any(
+            operation_of(self._cell(row, "operation")) for _, row in cells
+        ):
+            del columns["operation"]  # It is a type of numbers, or of reductions
+        self.time_unit, self.rate_unit = self._scales(cells)
+        self.dead: list[str] = []
+        self.notes: list[str] = []
+
+    def _cell(self, row: Sequence[str], name: str) -> str:
+        place = self.columns.get(name, (len(row), ""))[0]
+        return row[place] if place < len(row) else ""
+
+    def _scales(self, cells: Sequence[tuple[int, list[str]]]) -> tuple[float, float]:
+        """Return the units of times and of rates; NaN where nothing tells the times'."""
+        own = _UNITS.get(self.columns.get("time", (0, ""))[1], math.nan)
+        rate = _RATES.get(self.columns.get("algbw", (0, ""))[1], GIGA)
+        times = [own] if math.isfinite(own) else [1e-6, 1e-3, 1.0, 1e-9]
+        for unit in times:
+            for each in (rate, GIGA / 8):
+                agree = known = 0
+                for _, row in cells:
+                    size, time = _size(self._cell(row, "size")), _float(self._cell(row, "time"))
+                    alg = _float(self._cell(row, "algbw"))
+                    if size > 0.0 and time > 0.0 and alg > 0.1:
+                        known += 1
+                        agree += abs(size / (time * unit) / (alg * each) - 1.0) < 0.05
+                if known and 2 * agree > known:
+                    return unit, each
+        return own, rate
+
+    def row(self, number: int, row: Sequence[str]) -> tuple[tuple[Any, ...], LogRow] | None:
+        """Return a row with what tells its test from others; None where it can't be read."""
+        size, time = _size(self._cell(row, "size")), _float(self._cell(row, "time"))
+        algbw = _float(self._cell(row, "algbw")) * self.rate_unit
+        busbw = _float(self._cell(row, "busbw")) * self.rate_unit
+        if time > 0.0 and math.isnan(self.time_unit):
+            message = (
+                f"{self.path.name}, line {number}: the unit of column {self._heading('time')} isn't known; call it "
+                "time_us (or _ms, _s)"
+            )
+            raise InputError(message)
+        time *= self.time_unit
+        if not time > 0.0 and algbw > 0.0 and "time" not in self.columns:
+            time = size / algbw
+        name = self._cell(row, "operation")
+        if not (size > 0.0 and time > 0.0 and math.isfinite(size) and math.isfinite(time)):
+            if size != 0.0:
+                self.dead.append(f"line {number}")
+            return None
+        ranks, nodes = (_float(self._cell(row, one)) for one in ("ranks", "nodes"))
+        wrong = _float(self._cell(row, "wrong"))
+        placed = self._cell(row, "placement").lower().replace("_", "-")
+        inside = placed in ("1", "true", "yes", "in-place", "inplace", "in")
+        key = (
+            name, int(ranks) if 0 < ranks < 1e9 else 0, int(nodes) if 0 < nodes < 1e9 else 0,
+            self._cell(row, "hardware"), self._cell(row, "fabric"),
+        )  # fmt: skip
+        return key, LogRow(number, size, PLACEMENTS[inside], time, algbw, busbw, wrong)
+
+    def _heading(self, name: str) -> int:
+        return self.columns[name][0] + 1
+
+    def logs(self, each: Mapping[tuple[Any, ...], list[LogRow]]) -> Logs:
+        """Return the tests."""
+        found = Logs()
+        notes = []
+        if self.dead:
+            more = (
+                f" and {len(self.dead) - _MOST_FAULTS} more"
+                if len(self.dead) > _MOST_FAULTS
+                else ""
+            )
+            notes.append(
+                "left out rows without a size and a time: "
+                f"{', '.join(self.dead[:_MOST_FAULTS])}{more}"
+            )
+        for (name, ranks, nodes, hardware, fabric), rows in each.items():
+            operation = operation_of(name)
+            if name and not operation:
+                reason = f"{self.path.name}, line {rows[0].line}: '{name}' is no operation that is "
+                found.left.append(Left(f"{reason}modelled; {known_operations(name)}"))
+                continue
+            found.tests.append(
+                LogTest(
+                    path=self.path, line=rows[0].line, operation=operation, rows=tuple(rows),
+                    ranks=ranks, nodes=nodes, hardware=hardware, fabric=fabric, notes=tuple(notes),
+                )
+            )  # fmt: skip
+        if not found.tests and not found.left:
+            where = self.dead[0] if self.dead else "line 1"
+            message = f"{self.path.name}, {where}: no row has a size and a time; give such rows"
+            raise InputError(message)
+        return found
+
+
+def _float(text: str) -> float:
+    """Return a cell's number; NaN where it has none."""
+    try:
+        value = float(text.replace(" ", "").replace(",", ""))
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
+
+
+def _size(text: str) -> float:
+    """Return a size [byte]: a number, or one with a unit, whose letters are powers of 1024."""
+    match = _SIZE.match(text.strip())
+    if not match:
+        return math.nan
+    value = float(match[1]) * 1024.0 ** _POWERS[match[2].lower()]
+    return value if math.isfinite(value) else math.nan

@@ -1,0 +1,408 @@
+"""Reader of the text that nccl-tests and rccl-tests print, of all their versions.
+
+The line of headings says which columns there are, so that layouts needn't be told apart: 2017
+(``bytes N type op time algbw busbw res``, times in ms), 2019 (``size count type redop ..``, with
+the root where an operation has one), and since 2022 (``#wrong`` in place of a largest error;
+further columns of single iterations, and a time stamp, at the end).  Cells may be blank; which, a
+row's own numbers say: its rate is size by time.  Lines may have a prefix of the program that
+started the ranks, other programs' lines may stand between, and within a row.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+
+from sweeps.calibrate.log import (
+    GIGA,
+    PLACEMENTS,
+    Left,
+    LogRow,
+    Logs,
+    LogTest,
+    operation_of,
+    version_text,
+)
+from sweeps.calibrate.settings import setting_of
+from sweeps.errors import InputError
+
+_PROGRAM = re.compile(r"#\s*Collective test (?:starting|concluded):\s*(\S+)")
+_CALLED = re.compile(r"(\S*?([a-z_]+)_perf(?:_mpi)?)(?=\s|$)")
+_RUN = re.compile(r"nThread:?\s+(\d+)\s+nGpus:?\s+(\d+)(.*)")
+_RANK = re.compile(
+    r"(?:#\s*|^\s*)Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?(?:Pid\s+(\d+)\s+)?on\s+(\S+)\s+device\s+"
+    r"(\d+)\s+(?:\[([^\]]*)\]\s*)?(.*)"
+)
+_VERSIONS = (
+    ("nccl-tests", re.compile(r"#\s*nccl-tests version\s+(\S+)")),
+    ("rccl-tests", re.compile(r"rccl-tests:\s*Version\s+(\S+)")),
+    ("NCCL", re.compile(r"nccl-library=(\d+)")),
+    ("RCCL", re.compile(r"RCCL version\s*:?\s*(\d+\.\d+(?:\.\d+)?)")),
+    ("NCCL", re.compile(r"\bNCCL version\s+(\d+\.\d+(?:\.\d+)?)")),
+    ("NCCL", re.compile(r"# NCCL Tests compiled with NCCL\s+(\d+\.\d+)")),
+)
+_HEADINGS = re.compile(r"(?:^|[#\s:])((?:size|bytes)\s+(?:count|N)\s+type\s.*\b(?:cpu)?time\b.*)")
+_PLACED = re.compile(r"(?:^|[#\s])((?:out-of-place|in-place)[^#]*)$")
+_STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
+_TYPES = (
+    "u?int(?:8|32|64)?|char|half|float(?:16|32|64)?|double|bfloat16|bf16|fp16|fp32|fp64"
+    r"|(?:f|fp|float)8_?e[45]m[23]"
+)
+_ROW = re.compile(rf"(?<![\w.-])(\d+)\s+(\d+)\s+({_TYPES})(?![\w.])(.*)$")
+_NUMBER = r"(?:-?\d+(?:\.\d*)?(?:e[-+]?\d+)?|-?nan|-?inf|N/A)"
+# What a row has behind its type: a word, and numbers, up to another program's output.
+_TAIL = re.compile(rf"\s*(?:[a-z]+(?=\s|$|-?\d))?(?:\s*{_NUMBER})*\s*", re.I)
+_WORD = re.compile(rf"{_NUMBER}|[a-z]+", re.I)
+_GOES_ON = re.compile(rf"\s*(?:{_NUMBER}|\.?\d*)(?:\s+{_NUMBER})*\s*$", re.I)
+# What a program that starts ranks puts before each line.
+_PREFIX = re.compile(r"^\s*(?:\(.{0,80}?pid=\d+\)\s*)?(?:\[\d+,\d+\]<std\w+>:|\d+:\s|\[\d+\]\s)")
+_COLOR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+# By which lines a test begins, in their order.
+_START = (
+    "nccl-tests version",
+    "Collective test starting",
+    "nThread ",
+    "NCCL Tests compiled",
+)
+_TIMES = ("time", "cputime")
+_BLANK = ("root", "#wrong", "error", "res", "err")  # Columns whose cells may be blank
+_GROUP = ("time", "algbw", "busbw", "#wrong")
+_OLD = "bytes"  # heading of the first versions, whose times are in ms
+_MOST_LINES = 3  # lines that a note names
+_LONGEST = 4096  # characters; a longer line is another program's
+_MOST_PIECES = 40  # lines of others within one row
+# Rates are printed with two digits behind the point, long times with fewer.
+_ROUNDING, _RELATIVE = 0.0051, 2e-3
+
+Place = tuple[float, float, float, float]  # time, algbw, busbw [as printed], wrong elements
+
+
+def read_text_log(path: Path, text: str) -> Logs:
+    """Read what nccl-tests printed."""
+    if not text.strip():
+        message = f"{path.name}: is empty; a log of nccl-tests has lines such as '# nThread 1 ..'"
+        raise InputError(message)
+    sections: list[_Section] = []
+    last = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if len(line) > _LONGEST:
+            continue
+        plain = _COLOR.sub("", line).rstrip()
+        if not sections or sections[-1].ends(plain):
+            settings = sections[-1].settings if sections else {}
+            sections.append(_Section(path, number, last, settings))
+            last = ""
+        last = sections[-1].read(number, plain) or last
+    found = Logs()
+    for section in sections:
+        try:
+            if (test := section.test()) is not None:
+                found.tests.append(test)
+        except InputError as error:
+            found.left += [Left(line) for line in error.faults]
+    if not found.tests and not found.left:
+        message = (
+            f"{path.name}, line 1: not a log of nccl-tests: no headings '# size count type ..' and "
+            "no rows below; give what all_reduce_perf and the like print, their JSON, or a CSV "
+            "table"
+        )
+        raise InputError(message)
+    return found
+
+
+class _Section:
+    """One test while its lines are read."""
+
+    def __init__(self, path: Path, line: int, program: str, settings: Mapping[str, str]) -> None:
+        self.path, self.line, self.program = path, line, program
+        self.settings = dict(settings)
+        self.marks: set[str] = set()
+        self.columns: list[str] = []
+        self.heading_line = 0
+        self.placed = ""
+        self.ranks: dict[int, tuple[str, str, str, str]] = {}
+        self.versions: dict[str, str] = {}
+        # Rows as they were printed: line, size, what stands behind the type, lines of others in it
+        self.raw: list[tuple[int, float, str]] = []
+        self.open: tuple[int, float, str, int] | None = None
+        self.joined: list[int] = []
+        self.cut: list[int] = []
+        self.empty = 0
+        self.notes: list[str] = []
+        self.fault = ""
+
+    def ends(self, line: str) -> bool:
+        """Return whether a line begins another test."""
+        marks = {mark for mark in _START if mark in line}
+        done = bool(self.raw or self.cut)
+        return bool(marks and (done or marks & self.marks)) or bool(done and _HEADINGS.search(line))
+
+    def read(self, number: int, line: str) -> str:
+        """Take in one line; return the program that it names for a test to come."""
+        self.marks |= {mark for mark in _START if mark in line}
+        for name, pattern in _VERSIONS:
+            if found := pattern.search(line):
+                self.versions.setdefault(name, version_text(found[1]))
+        if setting := setting_of(line):
+            self.settings[setting[0]] = setting[1]
+        if found := _PROGRAM.search(line):
+            self.program = self.program or found[1]
+        elif found := _RUN.search(line):
+            self._remark(found[3])
+        elif found := _RANK.search(line):
+            self._rank(number, found)
+        elif found := _HEADINGS.search(line):
+            self._headings(number, found[1])
+        elif found := _ROW.search(line):
+            self._row(number, found)
+        elif self.open is not None and self._more(line):
+            pass
+        elif found := _PLACED.search(line):
+            self.placed = found[1]
+        elif not (self.raw or self.cut) and (found := _CALLED.search(line)):
+            self.program = self.program or found[1]
+        elif found := _CALLED.search(line):
+            return found[1]
+        return ""
+
+    def _remark(self, rest: str) -> None:
+        if found := re.search(r"graph:\s*([1-9]\d*)", rest):
+            self.notes.append(f"CUDA graphs ({found[1]}): a launch costs less than usual")
+        if (found := re.search(r"agg iters:\s*(\d+)", rest)) and int(found[1]) > 1:
+            self.notes.append(f"{found[1]} operations at once (-m): launches are shared")
+
+    def _rank(self, number: int, found: re.Match[str]) -> None:
+        rank, group, _, host, device, bus, name = found.groups()
+        if int(rank) in self.ranks:
+            self.fault = self.fault or (
+                f"{self.path.name}, line {number}: rank {rank} is given twice in one test; are "
+                "these several runs at once (nccl-tests built without MPI)? give one log of each"
+            )
+            return
+        name = name.strip(" `|")
+        self.ranks[int(rank)] = (group or "", host, f"{device} {bus or ''}", name)
+
+    def _headings(self, number: int, text: str) -> None:
+        words = [{"wrong": "#wrong"}.get(word, word) for word in text.strip(" `|").split()]
+        if "cputime" in words:
+            self.fault = self.fault or (
+                f"{self.path.name}, line {number}: times are the processor's (-C 1), not the "
+                "operations'; run the test without"
+            )
+            return
+        self.columns, self.heading_line = words, number
+
+    def _row(self, number: int, found: re.Match[str]) -> None:
+        self._close()
+        size, tail = float(found[1]), _STAMP.sub("", found[4]).rstrip("` |")
+        match = _TAIL.match(tail)
+        own = match[0] if match else ""
+        if size < float(found[2]):
+            return  # No row: an element has a byte at least
+        if self._values(size, own) is not None:
+            self.raw.append((number, size, own))
+        elif self.columns:
+            self.open = (number, size, own, 0)
+
+    def _more(self, line: str) -> bool:
+        """Take in a line behind a row that isn't whole; return whether it is the row's."""
+        assert self.open is not None
+        number, size, own, pieces = self.open
+        plain = _STAMP.sub("", _PREFIX.sub("", line)).rstrip("` |")
+        if not plain.strip() or not _GOES_ON.match(plain):
+            self.open = (number, size, own, pieces + 1) if pieces < _MOST_PIECES else None
+            if self.open is None:
+                self.cut.append(number)
+            return False
+        own += plain
+        self.open = (number, size, own, pieces + 1)
+        if self._values(size, own) is not None:
+            self.raw.append((number, size, own))
+            self.joined.append(number)
+            self.open = None
+        return True
+
+    def _close(self) -> None:
+        """End a row that was never whole."""
+        if self.open is not None:
+            number, _, own, _ = self.open
+            # Only what has numbers behind its type was meant to be a row.
+            if re.search(r"\d", own):
+                self.cut.append(number)
+            self.open = None
+
+    def _layouts(self, count: int) -> Iterator[list[str]]:
+        """Yield the numeric columns that a row of so many numbers may have, likeliest first."""
+        known = [name for name in self.columns[3:] if name not in ("redop", "op", "timestamp")]
+        every = [known] if known else [["root", *_GROUP, *_GROUP], ["root", *_GROUP]]
+        for columns in every:
+            missing = len(columns) - count
+            blank = [place for place, name in enumerate(columns) if name in _BLANK]
+            if 0 <= missing <= len(blank):
+                for gone in combinations(blank, missing):
+                    yield ["" if place in gone else name for place, name in enumerate(columns)]
+
+    def _values(self, size: float, own: str) -> list[Place] | None:
+        """Return each placement's time, rates and wrong elements; None if the row isn't whole."""
+        words = _WORD.findall(own)
+        if words and words[0][0].isalpha() and words[0].lower() not in ("nan", "inf", "n"):
+            words = words[1:]
+        numbers = [_number(word) for word in words]
+        if None in numbers:
+            return None
+        values = [value for value in numbers if value is not None]
+        whole = len([name for name in self.columns[3:] if name not in ("redop", "op", "timestamp")])
+        for layout in self._layouts(len(values)):
+            cells = iter(values)
+            row = [next(cells) if name else math.nan for name in layout]
+            places = [place for place, name in enumerate(layout) if name in _TIMES]
+            found = [
+                self._place(row[place : place + 4], layout[place : place + 4]) for place in places
+            ]
+            if not found or any(one is None for one in found):
+                continue
+            kept = [one for one in found if one is not None]
+            # A row that has all its cells is as it stands; of one that hasn't, its rates tell.
+            if len(values) == whole or all(self._agrees(size, one) for one in kept):
+                return kept
+        return None
+
+    def _place(self, cells: Sequence[float], names: Sequence[str]) -> Place | None:
+        if len(cells) < 3 or (cells[0] <= 0.0 and not math.isnan(cells[0])):
+            return None
+        time, algbw, busbw = cells[:3]
+        # Before 2022 the fourth column was the largest difference, which rounding explains.
+        wrong = cells[3] if len(cells) > 3 and names[3] == "#wrong" else math.nan
+        if wrong < 0.0 or not (math.isnan(wrong) or float(wrong).is_integer()):
+            return None
+        return time, algbw, busbw, wrong
+
+    def _agrees(self, size: float, one: Place) -> bool:
+        """Return whether a rate is size by time, or may be that of the first versions."""
+        if math.isnan(one[0]) or math.isnan(one[1]) or not size:
+            return True
+        unit = 1e6 if self.columns[:1] == [_OLD] else 1e3
+        rate = size / one[0] / unit
+        slack = _ROUNDING + rate * (_RELATIVE + _ROUNDING / one[0])
+        return abs(rate - one[1]) <= slack or (unit == 1e6 and 0.4 * rate <= one[1] <= rate)
+
+    def test(self) -> LogTest | None:
+        """Return what was read; None of lines that are no test."""
+        self._close()
+        operation = operation_of(Path(self.program).name) if self.program else ""
+        began = bool(self.ranks or self.marks or self.columns)
+        if self.fault and (self.raw or self.cut or began):
+            raise InputError(self.fault)
+        if self.program and "_perf" in self.program and not operation and (self.raw or began):
+            name = Path(self.program).name
+            message = (
+                f"{self.path.name}, line {self.line}: {name} times no operation that is modelled; "
+                "known: all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, "
+                "sendrecv"
+            )
+            raise InputError(message)
+        rows = [*self._rows()]
+        if not rows:
+            if began or self.cut:
+                raise InputError(self._nothing())
+            return None
+        hosts, device, ranks = self._hosts()
+        return LogTest(
+            path=self.path,
+            line=self.line,
+            operation=operation,
+            rows=tuple(rows),
+            hosts=hosts,
+            ranks=ranks,
+            device=device,
+            versions=self.versions,
+            notes=(*self.notes, *self._told()),
+            old_rates=bool(self.columns) and self.columns[0] == _OLD,
+            settings={name: one for name, one in self.settings.items() if one},
+        )
+
+    def _nothing(self) -> str:
+        name = self.path.name
+        if self.cut:
+            lines = f"line {self.cut[0]}" + (" and others" if len(self.cut) > 1 else "")
+            return (
+                f"{name}, line {self.cut[0]}: no row can be read: {lines}: cells aren't those of "
+                "the headings, or cut off; let the test run to its end"
+            )
+        if self.columns:
+            line = self.heading_line
+            return (
+                f"{name}, line {line}: no rows below the headings; did the test fail? run it again"
+            )
+        return f"{name}, line {self.line}: a test begins and has no rows; did it fail? run it again"
+
+    def _rows(self) -> Iterator[LogRow]:
+        unit = 1e-3 if self.columns[:1] == [_OLD] else 1e-6
+        for number, size, own in self.raw:
+            found = self._values(size, own) or []
+            for place, (time, algbw, busbw, wrong) in enumerate(found):
+                if math.isnan(time):
+                    continue
+                if size == 0.0:
+                    self.empty += 1
+                    continue
+                name = PLACEMENTS[min(place, 1)]
+                if len(found) == 1 and "in-place" in self.placed and "out-of" not in self.placed:
+                    name = PLACEMENTS[1]
+                yield LogRow(number, size, name, time * unit, algbw * GIGA, busbw * GIGA, wrong)
+
+    def _hosts(self) -> tuple[Mapping[str, int], str, int]:
+        """Return the ranks of each host, of the first group; the device's name; all ranks."""
+        hosts: dict[str, int] = {}
+        seen: dict[tuple[str, str], int] = {}
+        first = next((group for _, (group, *_) in sorted(self.ranks.items())), "")
+        names = {name: None for *_, name in self.ranks.values() if name}
+        for rank, (group, host, device, _) in sorted(self.ranks.items()):
+            if (host, device) in seen:
+                message = (
+                    f"{self.path.name}, line {self.line}: ranks {seen[host, device]} and {rank} "
+                    f"have the same device of one host, {host}: are these hosts of one name? "
+                    "give each its own"
+                )
+                raise InputError(message)
+            seen[host, device] = rank
+            if group == first:
+                hosts[host] = hosts.get(host, 0) + 1
+        groups = {group for group, *_ in self.ranks.values()}
+        if len(groups) > 1:
+            self.notes.append(
+                f"{len(groups)} groups at once: the numbers are those of group {first}"
+            )
+        elif self.ranks and {*self.ranks} != {*range(len(self.ranks))}:
+            most = max(self.ranks)
+            self.notes.append(f"its list of ranks is cut ({len(self.ranks)} lines, to rank {most})")
+            return {}, " and ".join(names), 0
+        return hosts, " and ".join(names), sum(hosts.values())
+
+    def _told(self) -> Iterator[str]:
+        if self.cut:
+            plural = "rows that are" if len(self.cut) > 1 else "a row that is"
+            yield f"left out {plural} cut off or mixed with other output: {_lines(self.cut)}"
+        if self.joined:
+            plural = "rows that are" if len(self.joined) > 1 else "a row that is"
+            yield f"joined {plural} split by other output: {_lines(self.joined)}"
+        if self.empty:
+            yield f"left out {self.empty} values of messages of 0 bytes"
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    more = f" and {len(numbers) - _MOST_LINES} more" if len(numbers) > _MOST_LINES else ""
+    return f"line {', '.join(map(str, numbers[:_MOST_LINES]))}{more}"
+
+
+def _number(word: str) -> float | None:
+    """Return a word's number, NaN for N/A, None where it is neither."""
+    if word in ("N/A", "N", "A"):
+        return math.nan
+    try:
+        return float(word)
+    except ValueError:
+        return None
