@@ -27,6 +27,8 @@ from sweeps.calibrate.log import (
 )
 from sweeps.errors import InputError
 
+_MOST_RANKS = 1 << 24  # and any other count
+
 
 def read_json_log(path: Path, text: str) -> Logs:
     """Read one test's JSON."""
@@ -147,7 +149,9 @@ def _hosts(path: Path, config: Mapping[str, Any]) -> tuple[dict[str, int], str]:
 
 
 def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    """Return a count; 0 of what is none."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST_RANKS
+    return value if whole and isinstance(value, int) else 0
 
 
 def _number(value: object) -> float:
@@ -235,8 +239,9 @@ def _of_records(path: Path, records: list[tuple[int, Any]]) -> Logs:
         )  # fmt: skip
     if not found.tests and not found.left:
         message = (
-            f"{path.name}, line {dead[0] if dead else 1}: no record of an operation with its size and time; give the "
-            "lines of NCCL's Inspector ('coll_perf'), or the records of rccl-tests"
+            f"{path.name}, line {dead[0] if dead else 1}: no record of an operation "
+            "with its size and time; give the lines of NCCL's Inspector ('coll_perf'), or the "
+            "records of rccl-tests"
         )
         raise InputError(message)
     return found

@@ -31,7 +31,7 @@ _SHARES = ("all_gather", "all_to_all")
 
 def is_osu(text: str) -> bool:
     """Return whether a text has tables of these benchmarks."""
-    return bool(_TITLE.search(text))
+    return any(_TITLE.search(line) for line in text.splitlines() if "OSU" in line)
 
 
 def read_osu_log(path: Path, text: str) -> Logs:

@@ -146,7 +146,9 @@ _UNITS = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "usec": 
           "µs": 1e-6, "μs": 1e-6, "microseconds": 1e-6, "ns": 1e-9}  # fmt: skip
 _RATES = {"gbps": GIGA, "gb/s": GIGA, "gbs": GIGA, "gb_s": GIGA, "mbps": 1e6, "mb/s": 1e6,
           "gbit/s": GIGA / 8, "gib/s": 2.0**30}  # fmt: skip
-_SUFFIX = re.compile(r"^(.*?)[\s_]*[\[(]?\s*([a-zµμ]+(?:/s|_s)?)\s*[\])]?$")
+_SUFFIX = re.compile(
+    rf"^(.+?)[\s_]*[\s_\[(]\s*({'|'.join([*_UNITS, *_RATES, 'bytes', 'byte', 'b'])})\s*[\])]?$"
+)
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?(?:e\+?\d+)?)\s*([kmgt]?)(i?)b?(?:ytes?)?$", re.I)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _DELIMITERS = (",", ";", "\t", "|")
@@ -174,9 +176,7 @@ def _columns(cells: Sequence[str]) -> dict[str, tuple[int, str]]:
         plain = cell.strip().lower().replace("#", "").replace("-", "_")
         names = {re.sub(r"[\s_]+", "_", plain).strip("_"): ""}
         if match := _SUFFIX.match(plain):
-            unit = match[2]
-            if unit in _UNITS or unit in _RATES or unit in ("b", "bytes", "byte"):
-                names.setdefault(re.sub(r"[\s_]+", "_", match[1]).strip("_"), unit)
+            names.setdefault(re.sub(r"[\s_]+", "_", match[1]).strip("_"), match[2])
         for meaning, usual in _USUAL.items():
             for name, unit in names.items():
                 if name in usual:
@@ -265,8 +265,8 @@ class _Reader:
         busbw = _float(self._cell(row, "busbw")) * self.rate_unit
         if time > 0.0 and math.isnan(self.time_unit):
             message = (
-                f"{self.path.name}, line {number}: the unit of column {self._heading('time')} isn't known; call it "
-                "time_us (or _ms, _s)"
+                f"{self.path.name}, line {number}: the unit of column {self._heading('time')} "
+                "isn't known; call it time_us (or _ms, _s)"
             )
             raise InputError(message)
         time *= self.time_unit

@@ -29,7 +29,7 @@ from sweeps.calibrate.log import (
 from sweeps.calibrate.settings import setting_of
 from sweeps.errors import InputError
 
-_PROGRAM = re.compile(r"#\s*Collective test (?:starting|concluded):\s*(\S+)")
+_PROGRAM = re.compile(r"Collective test (?:starting|concluded):\s*(\S+)")
 _CALLED = re.compile(r"(\S*?([a-z_]+)_perf(?:_mpi)?)(?=\s|$)")
 _RUN = re.compile(r"nThread:?\s+(\d+)\s+nGpus:?\s+(\d+)(.*)")
 _RANK = re.compile(
@@ -59,6 +59,7 @@ _WORD = re.compile(rf"{_NUMBER}|[a-z]+", re.I)
 _GOES_ON = re.compile(rf"\s*(?:{_NUMBER}|\.?\d*)(?:\s+{_NUMBER})*\s*$", re.I)
 # What a program that starts ranks puts before each line.
 _PREFIX = re.compile(r"^\s*(?:\(.{0,80}?pid=\d+\)\s*)?(?:\[\d+,\d+\]<std\w+>:|\d+:\s|\[\d+\]\s)")
+_CODE = re.compile(r"^\s*(?::\w+:)?`+(.*?)`+$")  # A line of a page's source
 _COLOR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # By which lines a test begins, in their order.
 _START = (
@@ -73,6 +74,7 @@ _GROUP = ("time", "algbw", "busbw", "#wrong")
 _OLD = "bytes"  # heading of the first versions, whose times are in ms
 _MOST_LINES = 3  # lines that a note names
 _LONGEST = 4096  # characters; a longer line is another program's
+_LARGEST = 1e15  # byte: no message is longer
 _MOST_PIECES = 40  # lines of others within one row
 # Rates are printed with two digits behind the point, long times with fewer.
 _ROUNDING, _RELATIVE = 0.0051, 2e-3
@@ -91,6 +93,8 @@ def read_text_log(path: Path, text: str) -> Logs:
         if len(line) > _LONGEST:
             continue
         plain = _COLOR.sub("", line).rstrip()
+        if plain.endswith("`"):
+            plain = _CODE.sub(r"\1", plain)
         if not sections or sections[-1].ends(plain):
             settings = sections[-1].settings if sections else {}
             sections.append(_Section(path, number, last, settings))
@@ -202,9 +206,13 @@ class _Section:
         own = match[0] if match else ""
         if size < float(found[2]):
             return  # No row: an element has a byte at least
+        if size > _LARGEST:
+            self.cut.append(number)
+            return
         if self._values(size, own) is not None:
             self.raw.append((number, size, own))
-        elif self.columns:
+        elif self.columns and re.search(r"\s-?\d", tail):
+            # Only what has numbers behind its type was meant to be a row.
             self.open = (number, size, own, 0)
 
     def _more(self, line: str) -> bool:
@@ -228,10 +236,7 @@ class _Section:
     def _close(self) -> None:
         """End a row that was never whole."""
         if self.open is not None:
-            number, _, own, _ = self.open
-            # Only what has numbers behind its type was meant to be a row.
-            if re.search(r"\d", own):
-                self.cut.append(number)
+            self.cut.append(self.open[0])
             self.open = None
 
     def _layouts(self, count: int) -> Iterator[list[str]]:
@@ -271,7 +276,7 @@ class _Section:
         return None
 
     def _place(self, cells: Sequence[float], names: Sequence[str]) -> Place | None:
-        if len(cells) < 3 or (cells[0] <= 0.0 and not math.isnan(cells[0])):
+        if len(cells) < 3 or cells[0] <= 0.0 or any(map(math.isinf, cells[:3])):
             return None
         time, algbw, busbw = cells[:3]
         # Before 2022 the fourth column was the largest difference, which rounding explains.
@@ -403,6 +408,8 @@ def _number(word: str) -> float | None:
     if word in ("N/A", "N", "A"):
         return math.nan
     try:
-        return float(word)
+        value = float(word)
     except ValueError:
         return None
+    # What is no number though it should be is as far from one as can be.
+    return math.inf if math.isnan(value) else value
