@@ -398,3 +398,16 @@ def test_help_is_short_and_whole_where_it_is_asked_for(
         *(word.strip(".,") for word in named), "--help-all",
     }  # fmt: skip
     assert "\nAliases:\n" in whole
+
+
+@pytest.mark.thorough
+def test_a_stored_sweep_is_described_on_one_screen(
+    cli: Runner, narrow: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    narrow.chdir(tmp_path)
+    cli("run network-choice --no-plot --output a.nc")
+    lines = cli("info a.nc").out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    for section in ("sources", "variables"):
+        assert len(cli(f"info a.nc --show {section}").out.splitlines()) > len(lines)

@@ -24,11 +24,13 @@ from sweeps.cli.options import (
     unused_lines,
 )
 from sweeps.cli.sections import (
+    OF_INFO,
     OF_RUN,
     more_line,
     show_options,
     shown_sections,
     wanted_sections,
+    wrapped,
 )
 from sweeps.cli.typed import Command, folder_option, folders_of
 from sweeps.cli.write import Output
@@ -300,7 +302,7 @@ def _check_declared(job: Any) -> None:
 
 def summary(path: Path) -> Iterator[str]:
     """Yield a table of a file's variables: dimensions, ranges, units."""
-    rows = [("variable", "dimensions", "cells", "least", "most", "holes")]
+    rows = [("variable", "dimensions", "values", "min", "max", "missing")]
     for one in describe(path).variables:
         dims = ", ".join(f"{dim} {size}" for dim, size in zip(one.dims, one.shape, strict=True))
         cells = 1
@@ -322,8 +324,11 @@ def summary(path: Path) -> Iterator[str]:
 @click.argument("file", metavar="FILE.nc")
 @click.option("--verify", "verifying", is_flag=True, help="Compare the stored checksums.")
 @click.option("--spec", "showing", is_flag=True, help="Print the spec that it comes from.")
-def info_command(file: str, verifying: bool, showing: bool) -> int:
-    """Say what is in a stored sweep: dimensions, variables, origin."""
+@show_options(OF_INFO)
+def info_command(
+    file: str, verifying: bool, showing: bool, show: tuple[str, ...], **_: bool
+) -> int:
+    """Describe a stored sweep: dimensions, variables, origin."""
     path = Path(file)
     if verifying:
         wrong = verify(path)
@@ -336,12 +341,28 @@ def info_command(file: str, verifying: bool, showing: bool) -> int:
     if showing:
         sys.stdout.write(str(about.attrs.get("spec", "")))
         return 0
-    for name in ("title", "summary", "history", "source", "Conventions", "references"):
-        if about.attrs.get(name):
-            text = " ".join(str(about.attrs[name]).split())
-            sys.stdout.writelines(fitted([f"{name:<12}{text}"]))
-    sys.stdout.writelines(fitted(summary(path)))
+    sys.stdout.writelines(fitted(_info_lines(path, about.attrs, show)))
     return 0
+
+
+# Rows of a stored sweep's variables that its screen has.
+FEW = 16
+
+
+def _info_lines(path: Path, attrs: Mapping[str, Any], show: Sequence[str]) -> Iterator[str]:
+    for name in ("title", "summary", "history", "source", "Conventions"):
+        if attrs.get(name):
+            yield from wrapped(f"{name:<12}{' '.join(str(attrs[name]).split())[:320]}")
+    rows = [*summary(path)]
+    yield from ("", *rows[:FEW])
+    if len(rows) > FEW:
+        yield f"  {len(rows) - FEW} more lines: --show variables"
+    bodies: dict[str, Callable[[], Iterable[str]]] = {
+        "variables": lambda: summary(path),
+        "sources": lambda: wrapped(" ".join(str(attrs.get("references", "")).split())),
+    }
+    yield from more_line(show, bodies, "--spec, --verify")
+    yield from shown_sections(show, bodies)
 
 
 # ``sweeps plot``: figures from a stored sweep alone.
