@@ -371,6 +371,8 @@ def _differences(job: Job, courses: Mapping[str, list[Span]]) -> Iterator[str]:
 def trace_command(files: tuple[str, ...], **given: Any) -> int:
     """Say how GPUs spent their time: PyTorch profiler traces, .json or .json.gz, one a rank.
 
+    FILE may be a folder as the profiler writes it: the last trace of each worker is read.
+
     Unions of intervals are exact; the overlap of communication and computation is given as a share
     of communication and of the shorter of the two.
     """

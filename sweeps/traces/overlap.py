@@ -348,7 +348,12 @@ def analyse(
             if k >= 0
         },
         by_stream=dict(_streams(starts, ends, codes, rows.stream)),
-        notes=(*trace.notes, *_notes(rows, places, len(steps)), *_unlaunched(trace, codes)),
+        notes=(
+            *trace.notes,
+            *_notes(rows, places, len(steps)),
+            *_unlaunched(trace, codes),
+            *_spread(rows.only(codes == CLASSES.index("communication"))),
+        ),
     )
 
 
@@ -430,7 +435,8 @@ def _by_hta(trace: Trace, *, include_last_step: bool) -> Overlap:
 def _refuse_without_rows(trace: Trace) -> None:
     wrong = f"has no rows of GPU work in {readable_size(trace.nbytes)} of JSON"
     wrong += f" ({'; '.join(trace.notes)})" if trace.notes else ""
-    refuse("trace", trace.file, wrong, "a trace recorded with ProfilerActivity.CUDA")
+    tool = trace.tool
+    refuse("trace", trace.file, wrong, f"of {tool.name}: {tool.rows}" if tool.name else tool.rows)
 
 
 def _split(labels: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.intp]]]:
@@ -462,10 +468,42 @@ def _unlaunched(trace: Trace, codes: NDArray[np.int8]) -> Iterator[str]:
     """Yield that nothing says when rows were launched; predicted ones aren't."""
     sent = bool((codes == CLASSES.index("communication")).any())
     if sent and not len(trace.launches) and "communication" not in trace.categories:
+        advice = f" ({trace.tool.launches})" if trace.tool.launches else ""
         yield (
-            "the trace has no launches (record it with ProfilerActivity.CPU): what is host bound or"
-            " launched late counts as 'waits for data'"
+            f"the trace has no launches{advice}: what is host bound or launched late counts as "
+            "'waits for data'"
         )
+
+
+# From how many streams on it is worth a remark that fewer would do (assumed), and how many queues
+# CUDA opens to a GPU unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise (CUDA C++ Programming Guide,
+# environment variables: 1 to 32, default 8).
+_MANY_STREAMS, _QUEUES = 4, 8
+
+
+def _spread(sent: Rows) -> Iterator[str]:
+    """Yield that more streams carry communication than ever do at one time."""
+    streams = np.unique(sent.stream)
+    if len(streams) < _MANY_STREAMS:
+        return
+    starts, ends = sent.bounds()
+    each = [union(starts[own], ends[own]) for own in (sent.stream == one for one in streams)]
+    times = np.concatenate([*(one[0] for one in each), *(one[1] for one in each)])
+    change = np.repeat([1, -1], len(times) // 2)
+    # Where one ends as another begins they aren't at once.
+    most = int(np.cumsum(change[np.lexsort((change, times))]).max(initial=0))
+    if most == len(streams):
+        return
+    queues = ""
+    if len(streams) > _QUEUES:
+        queues = (
+            f"; they are more than the {_QUEUES} queues that CUDA opens by default "
+            "(CUDA_DEVICE_MAX_CONNECTIONS), so one may wait for another's kernels"
+        )
+    yield (
+        f"communication runs on {len(streams)} streams, never on more than {most} of them at once: "
+        f"{most} would carry as much{queues}"
+    )
 
 
 def kernels_of(trace: Trace, patterns: Patterns | None = None) -> tuple[Kernel, ...]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sweeps.engine.grid import Column, Layout
 from sweeps.errors import InputError, tell_all
 from sweeps.result import Result, provenance_of
+from sweeps.traces.folder import listed
 from sweeps.traces.overlap import (
     ADVICE,
     Exposure,
@@ -117,20 +118,25 @@ def analyse_files(
     patterns: Patterns | None = None,
     include_last_step: bool = False,
 ) -> Ranks:
-    """Read traces, one of each rank, and find how their time is spent."""
+    """Read traces, one of each rank, and find how their time is spent.
+
+    Of a folder each file is read that may be a trace; those that aren't are named, and left out.
+    """
     patterns = patterns or load_patterns()
     faults: list[str] = []
+    left: list[str] = []
     found: list[tuple[Trace, Overlap]] = []
-    for path in paths:
+    files, notes = listed(paths)
+    for file in files:
         try:
-            trace = read_trace(path)
+            trace = replace(read_trace(file.path), file=file.name)
             for one in split_devices(trace, patterns) if mode == "full" else (trace,):
                 overlap = analyse(one, mode, patterns=patterns, include_last_step=include_last_step)
                 found.append((one, overlap))
         except InputError as error:
-            faults += error.faults
-    tell_all(faults)
-    notes = []
+            (faults if file.asked else left).extend(error.faults)
+    tell_all(faults or ([] if found else left))
+    notes += [f"left out: {fault}" for fault in left]
     ranks = [trace.rank for trace, _ in found]
     if len(found) > 1 and (None in ranks or len(set(ranks)) < len(ranks)):
         notes.append("the traces don't say a rank of their own each: they are numbered in order")

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError, fault
+from sweeps.traces.origin import UNKNOWN, Tool, named_rank, tool_of
 
 # The events of a trace file, a part of them at a time, so that any file fits into memory.
 #
@@ -48,6 +49,8 @@ _TELLING = (
     b"ProfilerStep",
 )
 _ALLOWED = "a PyTorch profiler's trace: JSON with traceEvents, plain or gzipped"
+_READ_HERE = {"PyTorch's profiler"}
+_HEAD = 1 << 16
 
 
 class EventFile:
@@ -57,6 +60,7 @@ class EventFile:
         self.path = path
         self.members: dict[str, Any] = {}
         self.nbytes = 0
+        self.head = b""  # Of the JSON's bytes, for what wrote it
         self._digest = hashlib.blake2b(digest_size=16)  # twice as fast as SHA-256
         self._bare = False
 
@@ -74,8 +78,17 @@ class EventFile:
             absent = isinstance(error, FileNotFoundError)
             self._refuse("no such file" if absent else f"can't be read: {error.strerror or error}")
 
+    def tool(self) -> Tool:
+        """Return what wrote the file."""
+        return tool_of(self.head, json.dumps(list(self.members)), self.path.name)
+
     def _refuse(self, wrong: str) -> NoReturn:
-        raise InputError(fault("trace", str(self.path), wrong, _ALLOWED)) from None
+        tool = self.tool()
+        known = tool.name and not self.members
+        allowed = (
+            f"of {tool.name}: {tool.rows}" if known and tool.name not in _READ_HERE else _ALLOWED
+        )
+        raise InputError(fault("trace", str(self.path), wrong, allowed)) from None
 
     # Bytes.
 
@@ -88,6 +101,8 @@ class EventFile:
         parts = self._inflated(file, first) if first.startswith(_GZIP) else self._plain(file, first)
         for part in parts:
             self.nbytes += len(part)
+            if len(self.head) < _HEAD:
+                self.head += part[:_HEAD]
             yield part
 
     def _plain(self, file: BinaryIO, data: bytes) -> Iterator[bytes]:
@@ -399,7 +414,7 @@ class Trace:
     file: str  # The file's name, without its folder
     digest: str  # BLAKE2b (128 bits) of the file
     nbytes: int  # Bytes of JSON
-    rank: int | None  # As the file says
+    rank: int | None  # As the file says, or its name
     world_size: int | None
     properties: Mapping[int, Mapping[str, Any]]  # The GPUs of the machine, by number
     names: tuple[str, ...]  # The tables that columns point into
@@ -410,6 +425,7 @@ class Trace:
     spans: Spans  # Steps and names of collective operations
     fractional: bool  # Whether starts have fractions of a microsecond (files since 2024)
     notes: tuple[str, ...] = ()  # What was left out, and why
+    tool: Tool = UNKNOWN  # What wrote the file
 
     @property
     def label(self) -> str:
@@ -585,11 +601,12 @@ class _Taken:
         rows, notes = _possible(Rows(*self.rows.whole()))
         launches, spans = Launches(*self.launches.whole()), Spans(*self.spans.whole())
         about = _mapping(file.members.get("distributedInfo"))
+        rank = _known(about.get("rank"))
         return Trace(
             file=file.path.name,
             digest=file.digest,
             nbytes=file.nbytes,
-            rank=_known(about.get("rank")),
+            rank=named_rank(file.path) if rank is None else rank,
             world_size=_known(about.get("world_size")),
             properties=_properties(file.members.get("deviceProperties")),
             names=tuple(map(str, self.names)),
@@ -600,6 +617,7 @@ class _Taken:
             spans=spans.only(_in_time(spans.start) & (spans.duration >= 0.0)),
             fractional=self.fractional,
             notes=notes,
+            tool=file.tool(),
         )
 
 

@@ -30,7 +30,10 @@ WHOLE = log_text(timed([GROUP], {}, sizes=SIZES), GROUP)
 JSON = {
     "args": ["./all_reduce_perf"],
     "nccl_version": 22907,
-    "config": {"ngpus": 8, "devices": [{"group": 0, "hostname": "n", "device_info": "NVIDIA H100"}]},
+    "config": {
+        "ngpus": 8,
+        "devices": [{"group": 0, "hostname": "n", "device_info": "NVIDIA H100"}],
+    },
     "results": [result(1 << power, 1e-5 * power, 8) for power in (10, 20, 30)],
 }  # fmt: skip
 TEXTS = {
