@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.calibrate.device import machine_named, way_on
 from sweeps.calibrate.fit import (
-    DIGITS,
     WIDTH,
     Fit,
     Outlier,
@@ -59,14 +56,12 @@ from sweeps.calibrate.normal import (
     verdict_of,
 )
 from sweeps.calibrate.odd import OddRow, slow_rows, wrong_rows
-from sweeps.errors import InputError, RunError, refuse
+from sweeps.errors import InputError, refuse
 from sweeps.origin import MEASURED, Origin
 from sweeps.plots.measured import MOST_CURVES, Curve, Panel
 from sweeps.result import Field, Result, aligned, of_rows, provenance_of
-from sweeps.spec.catalog import machine_content
-from sweeps.spec.machine import CONSTANTS, ISSUE, Machine, read_machine
-from sweeps.spec.units import format_quantity, toml_value
-from sweeps.store.publish import check_output, write_whole
+from sweeps.spec.machine import CONSTANTS, ISSUE, Machine
+from sweeps.spec.units import format_quantity
 from sweeps.validate import SIZE_CLASSES, class_of
 
 
@@ -259,6 +254,7 @@ def _curves_curve(
     )
 
 
+_FIRST = 6  # rows, and faults of logs, in the first lines; all with verbose
 _SHOWN = 12  # outliers; all with verbose
 _CLASSES = {"small": "below 256 KiB", "medium": "to 16 MiB", "large": "from 16 MiB"}
 
@@ -425,16 +421,16 @@ def _answer(found: Calibration) -> Iterator[str]:
 def _first(found: Calibration, verbose: bool) -> Iterator[str]:
     """Yield what has to be known at once: rows that are out of line, and what was left out."""
     rows = [(one, row) for one in found.verdicts for row in one.odd]
-    shown = None if verbose else _NAMED
+    shown = None if verbose else _FIRST
     if len(rows) > 1:
         yield from (f"  {one.case.name}, {row.text}" for one, row in rows[:shown])
-        if not verbose and len(rows) > _NAMED:
-            yield f"  and {len(rows) - _NAMED} more rows (--verbose)"
+        if not verbose and len(rows) > _FIRST:
+            yield f"  and {len(rows) - _FIRST} more rows (--verbose)"
     yield from (f"  {one.case.name}: {one.remark}" for one in found.verdicts if one.remark)
     left = [one.reason for one in found.left]
     yield from (f"  left out: {reason}" for reason in left[:shown])
-    if not verbose and len(left) > _NAMED:
-        yield f"  and {len(left) - _NAMED} more left out (--verbose)"
+    if not verbose and len(left) > _FIRST:
+        yield f"  and {len(left) - _FIRST} more left out (--verbose)"
 
 
 def _network(found: Calibration) -> str:
@@ -666,115 +662,3 @@ def result_of(found: Calibration, given: Mapping[str, Any]) -> Result:
         inputs=[given["ranks"], given["gpus_per_node"], found.machine.figures],
     )
     return of_rows(rows, FIELDS, attrs, whole_record(found))
-
-
-# A machine's file with the constants that were fitted, in place of its library's profile's.
-
-_UNITS = {"byte s-1": ("GB/s", 1e-9), "s": ("us", 1e6), "1": ("", 1.0)}
-_NAMED = 6  # logs that a source names
-
-
-def check_target(text: str, *, overwrite: bool) -> Path:
-    """Check that a hardware file can be written, before anything is computed for it."""
-    path = Path(text)
-    if path.suffix != ".toml":
-        refuse("--write", text, "no hardware file", "FILE.toml")
-    try:
-        return check_output(path, overwrite=overwrite)
-    except InputError as error:
-        raise InputError([f"--write: {line}" for line in error.faults]) from None
-
-
-def hardware_text(found: Calibration, name: str) -> str:
-    """Return a hardware file: the base machine's, with the fitted figures replaced."""
-    content = deepcopy(machine_content(found.machine.path))
-    base = found.machine
-    content["name"] = name
-    content["title"] = f"{base.title}, calibrated"
-    fit = found.fit
-    groups = ", ".join(fit.groups) or "nothing: the profile predicts these logs as well as any fit"
-    content["summary"] = (
-        f"{base.summary.strip()} Constants of its library fitted to measured collectives by sweeps "
-        f"calibrate, on those of {base.name}: {groups}; the rest is as there.\n"
-    )
-    software = content.setdefault("software", {})
-    if base.fabric:
-        software["fabric"] = base.fabric
-    software["profile"] = found.library
-    source = _hardware_file_logs(found)
-    for constant in fit.fitted:
-        software[constant] = _figure(found, constant, source)
-    head = f"# Written by sweeps calibrate from {base.name}: figures of [software] called\n"
-    head += "# 'measured' are fitted to the logs that their sources name; others are the base's.\n"
-    return head + "\n".join(_lines(content)) + "\n"
-
-
-def _hardware_file_logs(found: Calibration) -> str:
-    """Return what the figures come from: logs, their dates, rows and versions."""
-    paths = dict.fromkeys(case.test.path for case in found.cases)
-    names = [path.name for path in paths]
-    logs = ", ".join(names[:_NAMED])
-    logs += f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    dates = sorted(
-        f"{datetime.fromtimestamp(dated, UTC):%Y-%m-%d}"
-        for dated in (case.test.dated or _written(case.test.path) for case in found.cases)
-    )
-    dated = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-    versions: dict[str, None] = {}
-    for case in found.cases:
-        for program, version in case.test.versions.items():
-            versions[f"{program} {version}"] = None
-    which = f"; {', '.join(versions)}" if versions else "; versions not in the logs"
-    return f"fitted by sweeps calibrate to {logs} ({len(found.rows)} rows, files of {dated}{which})"
-
-
-def _written(path: Path) -> float:
-    """Return when a file was written; of a pipe now."""
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return datetime.now(UTC).timestamp()
-
-
-def _figure(found: Calibration, constant: str, logs: str) -> dict[str, Any]:
-    fit = found.fit
-    before = format_quantity(fit.base[constant], VOCABULARY[constant].units)
-    unit, factor = _UNITS[VOCABULARY[constant].units]
-    # Both ends are rounded to the same digits, so that what is read back is what was fitted.
-    value = float(f"{fit.values[constant] * factor:.{DIGITS - 1}e}")
-    return {
-        "value": f"{value:.10g} {unit}" if unit else value,
-        "kind": "measured",
-        "source": f"{logs}; {before} before",
-        "uncertainty": float(f"{fit.deviation[constant]:.2g}"),
-    }
-
-
-def _lines(content: Mapping[str, Any], place: str = "") -> Iterator[str]:
-    """Yield a hardware file's content as TOML: tables of figures, a figure a line."""
-    tables = {key: one for key, one in content.items() if _has_figures(one)}
-    if place:
-        yield f"\n[{place}]"
-    for key, one in content.items():
-        if key not in tables:
-            yield f"{key} = {toml_value(one)}"
-    for key, one in tables.items():
-        yield from _lines(one, f"{place}.{key}" if place else key)
-
-
-def _has_figures(one: object) -> bool:
-    """Return whether it holds figures, rather than being one."""
-    return isinstance(one, Mapping) and any(isinstance(value, Mapping) for value in one.values())
-
-
-def write_hardware(found: Calibration, path: Path) -> None:
-    """Write a hardware file: whole or not at all, and only if it can be read back."""
-    import tomllib
-
-    text = hardware_text(found, path.stem)
-    read_machine(path, tomllib.loads(text))
-    try:
-        write_whole(path, text.encode("utf-8"))
-    except OSError as error:
-        message = f"{path}: can't be written: {error.strerror}"
-        raise RunError(message) from error

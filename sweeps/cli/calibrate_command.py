@@ -12,6 +12,7 @@ import click
 from overhead.labels import LABELS
 from sweeps.calibrate.device import device_of
 from sweeps.calibrate.log import known_operations, operation_of
+from sweeps.calibrate.machine_file import check_target, write_hardware
 from sweeps.calibrate.model import Given
 from sweeps.calibrate.normal import (
     Normal,
@@ -25,11 +26,9 @@ from sweeps.calibrate.report import (
     Calibration,
     CalibrationRequest,
     calibrate,
-    check_target,
     curves_of,
     report_lines,
     result_of,
-    write_hardware,
 )
 from sweeps.cli.options import result_options
 from sweeps.cli.typed import Command, folder_option, folders_of

@@ -11,9 +11,10 @@ import pytest
 import xarray as xr
 
 from sweeps.calibrate.log import LogTest
+from sweeps.calibrate.machine_file import write_hardware
 from sweeps.calibrate.model import Model, machine_for
 from sweeps.calibrate.normal import TABLE
-from sweeps.calibrate.report import CalibrationRequest, calibrate, write_hardware
+from sweeps.calibrate.report import CalibrationRequest, calibrate
 from sweeps.calibrate.table_log import read_table_log
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import SIZES, log_text, rows_of_groups, timed, write_logs
