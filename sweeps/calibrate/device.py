@@ -65,4 +65,7 @@ def way_on(text: str) -> str:
     name = machine_of(text)
     if name:
         return f"--hardware {name}"
-    return "--hardware FILE.toml, the machine's own ('sweeps catalog --help' says how)"
+    device = device_of(text) or text
+    return (
+        f"""--hardware FILE.toml of your own (like = "dgx-h100", title = "{device}", its figures)"""
+    )

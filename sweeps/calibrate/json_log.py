@@ -299,12 +299,12 @@ def _notes(kind: str, rows: Mapping[Any, list[_Record]], dead: int, others: int)
     count = sum(map(len, rows.values()))
     if kind == INSPECTOR:
         yield (
-            f"{count} operations of a run, the middle time of each size; beside compute they take "
+            f"{count} operation{'s' * (count > 1)} of a run, the middle time of each size; beside compute they take "
             "longer than alone"
         )
     elif count > len(rows):
         yield f"{count} records, the middle time of each size"
     if dead:
-        yield f"left out {dead} lines that are no whole record"
+        yield f"left out {dead} line{'s' * (dead > 1)}: no whole record"
     if others:
-        yield f"left out {others} point-to-point operations"
+        yield f"left out {others} point-to-point operation{'s' * (others > 1)}"

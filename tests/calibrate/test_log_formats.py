@@ -243,8 +243,8 @@ def test_inspector_lines() -> None:
     assert [row.size for row in scattered.rows] == [8 * 2.0**31]
     assert placed(scattered).ranks == 8
     notes = " ".join(reduced.notes)
-    assert "left out 1 lines that are no whole record" in notes
-    assert "left out 1 point-to-point operations" in notes
+    assert "left out 1 line: no whole record" in notes
+    assert "left out 1 point-to-point operation" in notes
 
 
 def test_rccl_records() -> None:
