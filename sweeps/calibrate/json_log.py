@@ -299,8 +299,8 @@ def _notes(kind: str, rows: Mapping[Any, list[_Record]], dead: int, others: int)
     count = sum(map(len, rows.values()))
     if kind == INSPECTOR:
         yield (
-            f"{count} operation{'s' * (count > 1)} of a run, the middle time of each size; beside compute they take "
-            "longer than alone"
+            f"{count} operation{'s' * (count > 1)} of a run, the middle time of each size; beside "
+            "compute they take longer than alone"
         )
     elif count > len(rows):
         yield f"{count} records, the middle time of each size"
