@@ -479,7 +479,16 @@ def asked(command: str, line: str) -> Any:
 
 # What a plan's shapes are is given whole or not at all; the last is --tokens here.
 OTHER = {"gated_mlp": "on", "tied_embeddings": "off"}  # Of the calculator's sizes
-ELSEWHERE = {"model", "show", "batch_size", "rank_order", "timeline", "verbose", "tree_algo"}
+ELSEWHERE = {
+    "model",
+    "show",
+    "save",
+    "batch_size",
+    "rank_order",
+    "timeline",
+    "verbose",
+    "tree_algo",
+}
 
 
 @pytest.mark.thorough
