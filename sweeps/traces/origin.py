@@ -17,6 +17,7 @@ class Tool:
     name: str  # Empty for one that isn't known
     rows: str  # What to do where a file of it has no rows of GPU work
     launches: str  # What to do where it doesn't say when these were launched
+    read: bool  # Whether its files are read as they are
 
 
 UNKNOWN = Tool(
@@ -24,6 +25,7 @@ UNKNOWN = Tool(
     "rows of GPU work have cat kernel, gpu_memcpy or gpu_memset, or args.stream and a cat that an"
     " own --patterns names as activity",
     "",
+    read=True,
 )
 
 
@@ -41,7 +43,7 @@ def _tools() -> tuple[tuple[Tool, tuple[re.Pattern[str], ...]], ...]:
     listed = read_toml(shipped("traces") / "tools.toml")["tools"]
     return tuple(
         (
-            Tool(one["name"], one["rows"], one["launches"]),
+            Tool(one["name"], one["rows"], one["launches"], one.get("read", False)),
             tuple(re.compile(mark) for mark in one["marks"]),
         )
         for one in listed

@@ -34,6 +34,15 @@ _PART = 1 << 18
 _MOST = 1 << 26  # bytes that are held while no place to cut is found
 _GZIP = b"\x1f\x8b"
 _MARK = b"\xef\xbb\xbf"  # some editors put it before UTF-8
+# How files begin that aren't JSON, and what they are.
+_PACKED = {
+    b"\xff\xfe": "is UTF-16 text, where JSON is UTF-8: save it so",
+    b"\xfe\xff": "is UTF-16 text, where JSON is UTF-8: save it so",
+    b"\x28\xb5\x2f\xfd": "is packed by zstd: unpack it",
+    b"PK\x03\x04": "is a zip archive: unpack it",
+    b"BZh": "is packed by bzip2: unpack it",
+    b"\xfd7zXZ": "is packed by xz: unpack it",
+}
 _SPACE = b" \t\r\n"
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = re.compile(rb'\}\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id)"')
@@ -49,7 +58,6 @@ _TELLING = (
     b"ProfilerStep",
 )
 _ALLOWED = "a PyTorch profiler's trace: JSON with traceEvents, plain or gzipped"
-_READ_HERE = {"PyTorch's profiler"}
 _HEAD = 1 << 16
 
 
@@ -84,10 +92,7 @@ class EventFile:
 
     def _refuse(self, wrong: str) -> NoReturn:
         tool = self.tool()
-        known = tool.name and not self.members
-        allowed = (
-            f"of {tool.name}: {tool.rows}" if known and tool.name not in _READ_HERE else _ALLOWED
-        )
+        allowed = f"of {tool.name}: {tool.rows}" if tool.name and not tool.read else _ALLOWED
         raise InputError(fault("trace", str(self.path), wrong, allowed)) from None
 
     # Bytes.
@@ -98,6 +103,8 @@ class EventFile:
         if not first:
             self._refuse("is empty")
         self._digest.update(first)
+        if packed := next((wrong for mark, wrong in _PACKED.items() if first.startswith(mark)), ""):
+            self._refuse(packed)
         parts = self._inflated(file, first) if first.startswith(_GZIP) else self._plain(file, first)
         for part in parts:
             self.nbytes += len(part)

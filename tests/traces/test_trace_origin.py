@@ -54,6 +54,29 @@ def test_advice_is_of_the_tool(tmp_path: Path, name: str, text: str, tool: str) 
     assert "ProfilerActivity" not in line
 
 
+def test_the_advice_makes_a_trace(tmp_path: Path) -> None:
+    """Rows given a category and a stream, as the advice has it, are read."""
+    for events in (JAX, ASCEND):
+        own = {"cat": "kernel", "args": {"stream": 14}}
+        path = tmp_path / "t.json"
+        path.write_text(json.dumps([one | own if one["ph"] == "X" else one for one in events]))
+        assert analyse(read_trace(path)).computation == pytest.approx(2e-6)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (json.dumps({"traceEvents": []}).encode("utf-16"), "is UTF-16 text"),
+        (b"\x28\xb5\x2f\xfd" + bytes(9), "is packed by zstd: unpack it"),
+        (b"PK\x03\x04" + bytes(9), "is a zip archive: unpack it"),
+    ],
+)
+def test_what_isn_t_json_is_named(tmp_path: Path, data: bytes, words: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(data)
+    assert words in told(path)
+
+
 def test_pytorch_is_advised_as_before(tmp_path: Path) -> None:
     assert "of PyTorch's profiler: a trace recorded with ProfilerActivity.CUDA" in told(
         write(tmp_path / "t.json", [call(1, 2)])
