@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -338,6 +338,11 @@ def read_yaml(path: Path) -> YamlFile:
         seen: set[str] = set()
         for key_node, value_node in node.value:
             key = loader.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                wrong = "a key is a list or a mapping"
+                raise yaml.constructor.ConstructorError(
+                    problem=wrong, problem_mark=key_node.start_mark
+                )
             # What is merged in stands before, and is there to be overridden.
             if id(key_node) in before:
                 if str(key) in seen:
