@@ -22,6 +22,7 @@ from sweeps.spec.catalog import is_file
 
 # What may stand above JSON.
 _COMMENTS = re.compile(r"(?:\s*(?:#|//)[^\n]*\n)*\s*")
+_JSON = re.compile(r"\{|\[\s*\{")
 _HUGE = 1 << 28  # bytes: a log of nccl-tests has some thousand lines
 _MOST_FILES = 2000  # of a folder
 PIPE = "-"
@@ -181,7 +182,7 @@ def read_any(path: Path, text: str, operation: str = "") -> Logs:
     """Read a text by what stands in it."""
     whole = _COMMENTS.match(text)
     begins = whole.end() if whole else 0
-    if text.startswith(("{", "["), begins) and (text[begins] == "{" or '"ranks"' in text):
+    if _JSON.match(text, begins):
         # Lines keep their numbers.
         rest = "\n" * text.count("\n", 0, begins) + text[begins:]
         if (records := json_lines(rest)) is not None:

@@ -26,12 +26,14 @@ _NAMES = {
     "all-to-all personalized exchange latency": "all_to_all", "alltoall latency": "all_to_all",
     "latency": "p2p", "bandwidth": "p2p",
 }  # fmt: skip
+_LONGEST = 500  # characters of a line of these programs
 _SHARES = ("all_gather", "all_to_all")
 
 
 def is_osu(text: str) -> bool:
     """Return whether a text has tables of these benchmarks."""
-    return any(_TITLE.search(line) for line in text.splitlines() if "OSU" in line)
+    heads = (line[:_LONGEST] for line in text.splitlines())
+    return any(_TITLE.search(head) for head in heads if "OSU" in head)
 
 
 def read_osu_log(path: Path, text: str) -> Logs:
@@ -41,7 +43,8 @@ def read_osu_log(path: Path, text: str) -> Logs:
     title: re.Match[str] | None = None
     begin, rows, dead = 0, list[LogRow](), list[int]()
     lines = [*enumerate(text.splitlines(), start=1), (0, "# OSU END end Test")]
-    for number, line in lines:
+    for number, whole in lines:
+        line = whole[:_LONGEST]
         if setting := setting_of(line):
             settings[setting[0]] = setting[1]
         if _COUNT.search(line) and (given := _RANKS.search(line)):

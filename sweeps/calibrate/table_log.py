@@ -152,13 +152,14 @@ _SUFFIX = re.compile(
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?(?:e\+?\d+)?)\s*([kmgt]?)(i?)b?(?:ytes?)?$", re.I)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _DELIMITERS = (",", ";", "\t", "|")
+_LONGEST, _LONGEST_NAME = 4096, 60  # characters of a line of headings, and of one
 _MOST_FAULTS = 3  # lines that a note names
 
 
 def header_of(text: str) -> tuple[int, str, dict[str, tuple[int, str]]] | None:
     """Return the line of headings of a table, its delimiter, and by meaning columns and units."""
     for number, line in enumerate(text.splitlines()[:200], start=1):
-        plain = line.lstrip("# ").strip()
+        plain = line[:_LONGEST].lstrip("# ").strip()
         for delimiter in _DELIMITERS:
             if plain.count(delimiter) < 1:
                 continue
@@ -173,7 +174,7 @@ def _columns(cells: Sequence[str]) -> dict[str, tuple[int, str]]:
     """Return the column of each meaning, the first of its likeliest name, and its unit."""
     found: dict[str, tuple[int, int, str]] = {}
     for place, cell in enumerate(cells):
-        plain = cell.strip().lower().replace("#", "").replace("-", "_")
+        plain = cell.strip()[:_LONGEST_NAME].lower().replace("#", "").replace("-", "_")
         names = {re.sub(r"[\s_]+", "_", plain).strip("_"): ""}
         if match := _SUFFIX.match(plain):
             names.setdefault(re.sub(r"[\s_]+", "_", match[1]).strip("_"), match[2])

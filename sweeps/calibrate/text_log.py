@@ -30,7 +30,7 @@ from sweeps.calibrate.settings import setting_of
 from sweeps.errors import InputError
 
 _PROGRAM = re.compile(r"Collective test (?:starting|concluded):\s*(\S+)")
-_CALLED = re.compile(r"(\S*?([a-z_]+)_perf(?:_mpi)?)(?=\s|$)")
+_CALLED = ("_perf", "_perf_mpi")  # How a program's name ends
 _RUN = re.compile(r"nThread:?\s+(\d+)\s+nGpus:?\s+(\d+)(.*)")
 _RANK = re.compile(
     r"(?:#\s*|^\s*)Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?(?:Pid\s+(\d+)\s+)?on\s+(\S+)\s+device\s+"
@@ -166,10 +166,10 @@ class _Section:
             pass
         elif found := _PLACED.search(line):
             self.placed = found[1]
-        elif not (self.raw or self.cut) and (found := _CALLED.search(line)):
-            self.program = self.program or found[1]
-        elif found := _CALLED.search(line):
-            return found[1]
+        elif called := next((word for word in line.split() if word.endswith(_CALLED)), ""):
+            if self.raw or self.cut:
+                return called
+            self.program = self.program or called
         return ""
 
     def _remark(self, rest: str) -> None:

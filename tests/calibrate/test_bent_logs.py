@@ -114,3 +114,14 @@ def test_bent(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TEXTS)
 def test_bent_a_thousand_times(name: str, tmp_path: Path) -> None:
     bend(name, range(12, 512), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "piece", ["a", " ", "_", "_perf", "1", "1 ", "( ", "NCCL_ALGO=", "OSU ", "{"]
+)
+def test_long_lines_take_no_time(piece: str, tmp_path: Path) -> None:
+    """What takes the cube of a line's length wouldn't end."""
+    lines = [piece * (2000 // len(piece)), f"# {piece * 1000}", f"# OSU A-B {piece * 2000} Test"]
+    for name in ("a.log", "a.csv"):
+        (tmp_path / name).write_text("\n".join([f"{lines[0]},size,{lines[0]}", *lines, WHOLE]))
+        tried(tmp_path / name)
