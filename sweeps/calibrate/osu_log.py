@@ -32,8 +32,11 @@ _SHARES = ("all_gather", "all_to_all")
 
 def is_osu(text: str) -> bool:
     """Return whether a text has tables of these benchmarks."""
-    heads = (line[:_LONGEST] for line in text.splitlines())
-    return any(_TITLE.search(head) for head in heads if "OSU" in head)
+    return any(_title(line) for line in text.splitlines() if "OSU" in line)
+
+
+def _title(line: str) -> re.Match[str] | None:
+    return _TITLE.search(" ".join(line[:_LONGEST].split()))
 
 
 def read_osu_log(path: Path, text: str) -> Logs:
@@ -49,7 +52,7 @@ def read_osu_log(path: Path, text: str) -> Logs:
             settings[setting[0]] = setting[1]
         if _COUNT.search(line) and (given := _RANKS.search(line)):
             ranks = int(given[1])
-        if match := _TITLE.search(line):
+        if match := _title(line):
             if title is not None:
                 try:
                     found.tests.append(_test(path, title, begin, rows, dead, ranks, settings))
