@@ -35,6 +35,12 @@ def read_json_log(path: Path, text: str) -> Logs:
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
+        if error.msg == "Extra data":
+            message = (
+                f"{path.name}, line {error.lineno}: another JSON value behind the first; give what "
+                "nccl-tests wrote by -J, or lines of NCCL's Inspector ('coll_perf')"
+            )
+            raise InputError(message) from None
         message = (
             f"{path.name}, line {error.lineno}: is not whole JSON: {error.msg}; was the test "
             "stopped before its end? what it printed can be read instead"

@@ -78,6 +78,8 @@ _LARGEST = 1e15  # byte: no message is longer
 _MOST_PIECES = 40  # lines of others within one row
 # Rates are printed with two digits behind the point, long times with fewer.
 _ROUNDING, _RELATIVE = 0.0051, 2e-3
+# Times from 10 s on have two digits, 1.6e+07: their rates have more.
+_SHORTENED, _DIGITS = 9_999_999.5, 0.055
 
 Place = tuple[float, float, float, float]  # time, algbw, busbw [as printed], wrong elements
 
@@ -291,8 +293,14 @@ class _Section:
             return True
         unit = 1e6 if self.columns[:1] == [_OLD] else 1e3
         rate = size / one[0] / unit
-        slack = _ROUNDING + rate * (_RELATIVE + _ROUNDING / one[0])
+        printed = _DIGITS if one[0] >= _SHORTENED else _RELATIVE
+        slack = _ROUNDING + rate * (printed + _ROUNDING / one[0])
         return abs(rate - one[1]) <= slack or (unit == 1e6 and 0.4 * rate <= one[1] <= rate)
+
+    def _shortened(self, size: float, one: Place) -> bool:
+        """Return whether a rate tells the time better than the time does."""
+        old = self.columns[:1] == [_OLD]
+        return not old and one[0] >= _SHORTENED and one[1] > 0.1 and self._agrees(size, one)
 
     def test(self) -> LogTest | None:
         """Return what was read; None of lines that are no test."""
@@ -357,7 +365,10 @@ class _Section:
                 name = PLACEMENTS[min(place, 1)]
                 if len(found) == 1 and "in-place" in self.placed and "out-of" not in self.placed:
                     name = PLACEMENTS[1]
-                yield LogRow(number, size, name, time * unit, algbw * GIGA, busbw * GIGA, wrong)
+                exact = (
+                    size / (algbw * GIGA) if self._shortened(size, found[place]) else time * unit
+                )
+                yield LogRow(number, size, name, exact, algbw * GIGA, busbw * GIGA, wrong)
 
     def _hosts(self) -> tuple[Mapping[str, int], str, int]:
         """Return the ranks of each host, of the first group; the device's name; all ranks."""

@@ -76,6 +76,17 @@ def test_a_row_of_one_placement_and_whole_times() -> None:
     assert rows_of_text(text) == [(1048576.0, "out-of-place", 100.0, 0.0)]
 
 
+def test_times_of_two_digits() -> None:
+    """From 10 s on, as in public logs of two nodes: the rate tells the time better."""
+    row = (
+        " 17179869184  2147483648  double  sum  -1  1.8e+07  0.97  0.97  0  1.7e+07  0.99  0.99  0"
+    )
+    (test,) = read_any(Path("a.log"), f"{HEADINGS.format('#wrong')}{row}\n").tests
+    assert [round(row.time, 1) for row in test.rows] == [17.7, 17.4]
+    (case,) = cases_of([test], H100, LogDefaults("all_reduce", 2))
+    assert len(case.rows) == 2
+
+
 def test_pasted_without_signs() -> None:
     """As from a page: no sign before headings and ranks, marks of code about the rows."""
     bare = "".join(f"`{line.lstrip('# ')}`\n" for line in TEXT.splitlines())
