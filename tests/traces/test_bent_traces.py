@@ -11,7 +11,8 @@ import pytest
 
 from sweeps.errors import InputError
 from sweeps.traces.overlap import Mode
-from sweeps.traces.ranks import Ranks, analyse_files, kernel_lines, report
+from sweeps.traces.ranks import Ranks, analyse_files
+from sweeps.traces.report import kernel_lines, report
 from tests.traces.make import GEMM, NCCL, OTHER, kernel, launched, step, write
 
 FOLDER = Path(__file__).parents[1] / "data" / "traces"
