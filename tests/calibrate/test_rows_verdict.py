@@ -29,7 +29,7 @@ from sweeps.calibrate.normal import (
     published,
     verdict_of,
 )
-from sweeps.calibrate.odd import NEIGHBOURS, OddRow, slow_rows, wrong_rows
+from sweeps.calibrate.odd import NEIGHBOURS, PREDICTION, OddRow, slow_rows, wrong_rows
 from sweeps.calibrate.table_log import read_table_log
 from sweeps.calibrate.text_log import read_text_log
 from tests.calibrate.simulated import log_text, rows_of_groups, timed
@@ -146,6 +146,10 @@ def test_words_of_rows() -> None:
     assert verdict.words == (WRONG_RESULTS, OUT_OF_LINE)
     assert not verdict.healthy
     assert verdict_of(case, peer, published()).words == (HEALTHY,)
+    slow = replace(peer, times=3.0 * peer.times, ratios=3.0 * peer.ratios)
+    far = OddRow(40, 2.0**30, PREDICTION, 2.5)
+    assert verdict_of(case, slow, published(), [far]).odd == ()
+    assert verdict_of(case, peer, published(), [far]).words == (OUT_OF_LINE,)
     strange = verdict_of(replace(case, stranger="NVIDIA B200"), peer, published())
     assert strange.words == (STRANGER,)
     assert not strange.healthy
