@@ -236,7 +236,7 @@ def test_opens_what_was_stored(tmp_path: Path) -> None:
         assert dataset["time"].sel(topology="torus", ranks=64).item() > 0
         np.testing.assert_array_equal(dataset["time"], job.dataset()["time"])
         assert dataset["topology"].to_numpy().tolist() == ["ring", "torus"]
-    with pytest.raises(InputError, match="does not exist"):
+    with pytest.raises(InputError, match="no such file"):
         sweeps.open(tmp_path / "nothing.nc")
 
 

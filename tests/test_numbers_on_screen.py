@@ -189,8 +189,8 @@ def test_parts_that_take_nothing_are_left_out(cli: Runner) -> None:
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("-1GiB", "'-1GiB': out of range"),
-        ("1,000,000", "'1,000,000': commas separate values; write 1000000"),
+        ("-1GiB", "-1GiB: out of range"),
+        ("1,000,000", "1,000,000: commas separate values; write 1000000"),
         ("1,024", "write 1024"),
     ],
 )

@@ -64,7 +64,7 @@ OF_COLLECTIVES: Cases = {
     "mesh_nz": ("2", TORUS), "mesh_dimensions": ("3", TORUS),
     "chunks": ("8", f"{BARE} --topology ring --algorithm tree_pipe"),
     "phase_chunks": ("8", TORUS), "reduction_cost": "'1 ns/B'",
-    "hops": ("3", f"{BARE} --topology ring --collective p2p"), "software": "none",
+    "hops": ("3", f"{BARE} --topology ring --collective p2p"), "software": "slow-nccl.toml",
     "environment": "pytorch", "fabric": "roce",
     "tree_algo": ("", f"{BARE} --topology ring"), "verbose": ("", "collective --N 8 --M 1MiB"),
     "sensitivity": "",
@@ -158,7 +158,7 @@ OF_TRAINING: Cases = {
     "mesh_nz": ("2", f"{GRID} --mesh-ny 4"),
     "intra_efficiency": ("0.5", f"{DENSE} --software none"),
     "inter_efficiency": ("0.5", f"{DENSE} --software none"),
-    "software": "none",
+    "software": "slow-nccl.toml",
     "environment": "group",
     "fabric": "roce",
     "gpu_hour_price": "3",
@@ -289,6 +289,8 @@ OF_CALIBRATIONS: Cases = {
     "hardware": "dgx-a100", "write": "own.toml", "at": "3MiB", "fabric": "roce", "op": "all_gather",
     "ranks": "16", "gpus_per_node": "4", "algorithm": "ring", "placement": "in-place",
     "strict": "", "verbose": ("", f"{LOG} --csv"),
+    "inter_bandwidth": ("100Gbit/s", f"{LOG} --gpus-per-node 4"),
+    "nics_per_node": ("1", f"{LOG} --gpus-per-node 4"), "software": "slow-nccl.toml",
 }  # fmt: skip
 SWEEP = "run small.toml"
 OF_RUNS: Cases = {
@@ -389,6 +391,10 @@ def inputs(tmp_path: Path) -> None:
     head, *rows = MEASURED.read_text(encoding="utf-8").splitlines()
     own = [row for row in rows if "torchtitan" in row][:6]
     (tmp_path / "own.csv").write_text("\n".join([head, *own]), encoding="utf-8")
+    library = MEASURED.parents[1] / "software" / "nccl.toml"
+    (tmp_path / "slow-nccl.toml").write_text(
+        library.read_text(encoding="utf-8").replace('value = "5.0 us"', 'value = "9.0 us"')
+    )
     (tmp_path / "small.toml").write_text(
         'quantities = ["time"]\n[axes]\nranks = [2, 8]\n[constants]\nmessage_bytes = "1 MiB"\n'
     )

@@ -53,16 +53,20 @@ from sweeps.store.publish import check_output
     help="Further sizes of the logs' curves: 3MiB,96MiB.",
 )
 @click.option("--fabric", metavar="NAME", help="Network between nodes (the machine's).")
-@click.option("--inter-bandwidth", metavar="RATE", help="A card's rate: 400Gbit/s (the machine's).")
-@click.option("--nics-per-node", type=click.IntRange(1), help="Cards of a node (the machine's).")
-@click.option("--software", metavar="NAME", help="The library's profile (the machine's).")
+@click.option(
+    "--inter-bandwidth",
+    metavar="RATE",
+    help="NIC bandwidth, per direction: 400Gbit/s (the machine's).",
+)
+@click.option("--nics-per-node", type=click.IntRange(1), help="NICs per node (the machine's).")
+@click.option("--software", metavar="NAME", help="Collective library (the machine's).")
 @click.option("--op", metavar="NAME", help="The operation, where a log doesn't say it.")
 @click.option(
     "--gpus",
     "--ranks",
     "ranks",
     type=click.IntRange(2),
-    help="All ranks, where a log doesn't say it.",
+    help="GPUs, where a log does not state them.",
 )
 @click.option("--gpus-per-node", type=click.IntRange(1), help="Ranks of a node, likewise.")
 @click.option("--algorithm", default="nccl", metavar="NAME", help="As in 'collective' (nccl).")

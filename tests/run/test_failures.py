@@ -240,7 +240,7 @@ def test_another_sweep_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.M
     spec = {**SMALL, "axes": {**SMALL["axes"], "ranks": [2, 3, 8, 32]}}
     result = refusal(prepare(spec), path, resume=True)
     assert result.startswith(
-        f"--resume {path}: has blocks of another sweep: the spec changed since "
+        f"--resume = '{path}': has blocks of another sweep: the spec changed since "
     )
     assert "--overwrite to start afresh" in result
     own = prepare(SMALL, options={"formulas": "another"})

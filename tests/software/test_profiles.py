@@ -104,10 +104,10 @@ def h100(**given: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (h100(software="mpi"), "no such profile"),
+        (h100(software="mpi"), "not in the catalog"),
         (h100(software="rccl"), "software.generation of dgx-h100 = 'hopper'"),
         (h100(software="nccl", fabric="carrier pigeon"), "no such network"),
-        (h100(software="nccl", environment="laptop"), "--environment laptop"),
+        (h100(software="nccl", environment="laptop"), "environment = 'laptop'"),
         (h100(software="none", environment="graph"), "none is given"),
         (h100(software="none", fabric="efa"), "none is given"),
         ({**h100(software="nccl"), "phase_chunks": 4}, "has no form of it"),
