@@ -392,9 +392,8 @@ def inputs(tmp_path: Path) -> None:
     own = [row for row in rows if "torchtitan" in row][:6]
     (tmp_path / "own.csv").write_text("\n".join([head, *own]), encoding="utf-8")
     library = MEASURED.parents[1] / "software" / "nccl.toml"
-    (tmp_path / "slow-nccl.toml").write_text(
-        library.read_text(encoding="utf-8").replace('value = "5.0 us"', 'value = "9.0 us"')
-    )
+    text = library.read_text(encoding="utf-8").replace('name = "nccl"', 'name = "slow-nccl"')
+    (tmp_path / "slow-nccl.toml").write_text(text.replace('value = "5.0 us"', 'value = "9.0 us"'))
     (tmp_path / "small.toml").write_text(
         'quantities = ["time"]\n[axes]\nranks = [2, 8]\n[constants]\nmessage_bytes = "1 MiB"\n'
     )
