@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import sweeps as package
+from sweeps.launch.arguments import keys_of
 from sweeps.launch.frameworks import launch_files
 from sweeps.launch.settings import LaunchFile
 from sweeps.launch.spec import spec_of_plan
@@ -155,7 +156,7 @@ def given_to_megatron(text: str, folder: Path, *more: str) -> tuple[list[str], l
 
 def parsed(words: list[str]) -> dict[str, list[str]]:
     """Return arguments with their values, as argparse takes them apart."""
-    takes = {row["argument"]: row["value"] == "1" for row in rows("megatron.csv")}
+    takes = {name: key.value for name, key in keys_of("megatron").items()}
     found: dict[str, list[str]] = {}
     for word in words:
         if word.startswith("--"):
