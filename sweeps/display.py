@@ -113,7 +113,7 @@ ROWS: dict[str, Row] = {
         *_words(
             "memory part",
             saved_activation_memory="saved activations",
-            recompute_activation_memory="activations of the recomputed layer",
+            recompute_activation_memory="recomputed activations",
             embedding_activation_memory="",
             output_activation_memory="LM head input",
             zero3_gathered_memory="gathered weights (ZeRO-3)",

@@ -167,7 +167,12 @@ class SweepCommand(Command):
             return super().parse_args(ctx, args)
         read = read_files(files, occurrences(self, ctx, args), str(self.name))
         ctx.meta[FROM] = read
-        ctx.meta[EXTRA] += [option(name) for name in read.taken if name not in {*given, *extra}]
+        declared = {*given, *extra}
+        ctx.meta[EXTRA] += [
+            option(name)
+            for name in read.taken
+            if name not in declared and flags_of(name)[0] not in known
+        ]
         told = [f"{flags_of(name)[0]}={text}" for name, text in read.taken.items()]
         rest = super().parse_args(ctx, [*args, *told])
         origins = {name: why for one in read.readings for name, why in one.origins.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -12,13 +13,14 @@ from sweeps.cli.from_file import FromFile, found_in
 from sweeps.cli.plan_question import Asked
 from sweeps.cli.sections import wrapped
 from sweeps.errors import InputError
+from sweeps.launch.documents import flat
 from sweeps.launch.frameworks import settings_of
 from sweeps.launch.settings import Settings
 from sweeps.search.answer import WHOLE, Answer, answer
 from sweeps.search.request import Execution, read_request
 from sweeps.search.search import Detail, details
 
-# By the start of a file's format: in which framework's words its settings are.
+# What stands in a file's format where its settings are a framework's.
 WORDS = {"Megatron": "Megatron-LM", "torchtitan": "torchtitan", "DeepSpeed": "DeepSpeed"}
 
 
@@ -65,8 +67,10 @@ def _own(best: Answer, asked: Asked, plan: Mapping[str, str]) -> Detail | None:
 
 def _changes(own: Execution, best: Execution, found: FromFile) -> str:
     """Return the settings that differ, in the words of the file's framework."""
-    start = found.readings[0].format.partition(" ")[0].partition("-")[0]
-    name = WORDS.get(start, "Megatron-LM")
+    form = found.readings[0].format
+    name = next((own for word, own in WORDS.items() if word in form), "")
+    if not name:
+        return ""
     here, there = (_lines(settings_of(plan), name) for plan in (own, best))
     removed = [line for line in here if line not in there]
     added = [line for line in there if line not in here]
@@ -77,4 +81,6 @@ def _changes(own: Execution, best: Execution, found: FromFile) -> str:
 
 def _lines(every: tuple[Settings, ...], name: str) -> list[str]:
     lines = next(one.lines for one in every if one.framework == name)
-    return [line.strip().rstrip(",") for line in lines if line.strip(' {}[]",')]
+    if name == "DeepSpeed":
+        return [f"{key} = {value}" for key, value in flat(json.loads("\n".join(lines)))]
+    return [line for line in lines if line and not line.startswith("[")]

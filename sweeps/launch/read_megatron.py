@@ -302,9 +302,8 @@ def _sharding(settings: Settings, degrees: Mapping[str, float], dp: float) -> It
                     "ulysses_ranks", float(sizes[0]), "--hierarchical-context-parallel-sizes"
                 )
     on = "--sequence-parallel" in settings and degrees["tp"] > 1.0
-    settings.take(
-        "sequence_parallel", float(on), "--sequence-parallel", why="no sequence parallelism"
-    )
+    why = "no sequence parallelism" if degrees["tp"] > 1.0 else ""
+    settings.take("sequence_parallel", float(on), "--sequence-parallel", why=why)
 
 
 def _overlap(settings: Settings, degrees: Mapping[str, float]) -> Iterator[str]:

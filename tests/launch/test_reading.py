@@ -558,6 +558,17 @@ def test_plan_searches_around_a_file(sweeps: Runner) -> None:
 
 
 @pytest.mark.thorough
+def test_changes_are_in_the_words_of_the_file(sweeps: Runner) -> None:
+    text = " ".join(
+        sweeps(f"plan --from {DATA}/hf-deepspeed/run.sh --hardware dgx-h100").out.split()
+    )
+    assert "to change in run.sh:" in text
+    assert "zero_optimization.stage = 1" in text
+    assert "--tensor-model" not in text
+    assert "duplicate" not in sweeps(f"plan --from {DATA}/megatron-mla-moe/run.slurm").err
+
+
+@pytest.mark.thorough
 def test_buy_takes_the_model_of_a_file(sweeps: Runner) -> None:
     line = f"buy --from {DATA}/titan-toml/llama3_8b.toml --tokens 1T --days 30"
     assert "llama3-8b" in sweeps(line).out
