@@ -6,6 +6,7 @@ import pytest
 
 import overhead
 import sweeps
+import sweeps.tuner
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.elsewhere import IN_PYTHON, named_here, read_names
@@ -46,7 +47,7 @@ def test_unknown_options_name_ours(cli: Runner, line: str, ours: str) -> None:
     done = cli(line, fine=False)
     typed = line.split()[1]
     assert (done.code, done.err) == (
-        2, f"sweeps: no such option '{typed}'; here it is called '{ours}'\n",
+        2, f"sweeps: {typed}: no such option; did you mean {ours}?\n",
     )  # fmt: skip
 
 

@@ -18,9 +18,6 @@ PLAN = "plan --model llama3-70b --gpus 512 --seq-len 8k"
 STEP = "analysis --model llama3-70b --seq-len 4096"
 # The command, and the lines that it says, each without what comes before it.
 REFUSALS = (
-    ("plan --model llama3.1-70b --gpus 512 --seq-len 8k",
-     "--model llama3.1-70b: not in the catalog; llama3-70b has the same shapes (or "
-     "meta-llama/Llama-3.1-70B)"),
     (f"{PLAN} --tp 3", "--tp 3: does not divide 512 GPUs; use 1, 2, 4, 8, .."),
     (f"{PLAN} --tp 4,8 --pp 3",
      "--tp 4,8, --pp 3: no layout of 512 GPUs has these degrees; use 1, 2, 4, 8, .."),

@@ -143,8 +143,6 @@ def run(args: Sequence[str] | None = None) -> int:
         return _report([str(error)], 1)
     except click.MissingParameter as error:
         return _report([_lacking(error)], 2)
-    except click.NoSuchOption as error:
-        return _report([_unknown(error)], 2)
     except click.UsageError as error:
         return _report([of_click(error)], 2)
     except (KeyboardInterrupt, click.Abort):
@@ -174,18 +172,6 @@ EXAMPLES = {
     "show": "switch.all_reduce.ring",
     "trace": "rank0.json.gz",
 }
-
-
-def _unknown(error: click.NoSuchOption) -> str:
-    """Return what is wrong with an option that a command doesn't have, and what is meant."""
-    from sweeps.elsewhere import named_here
-
-    options = error.ctx.command.params if error.ctx else ()
-    known = {str(option.name): option.opts[0] for option in options}
-    meant = named_here(error.option_name, known)
-    if meant is None:
-        return error.format_message()
-    return f"no such option '{error.option_name}'; here it is called '{known[meant]}'"
 
 
 def _lacking(error: click.MissingParameter) -> str:

@@ -8,6 +8,9 @@ from collections.abc import Collection, Iterable
 
 import click
 
+from sweeps.elsewhere import named_here
+
+ABSENT = "not given"  # As a value: what was left out
 # Faults of one command that are shown.
 MOST = 5
 # Arguments that have no option: their value says what is meant.
@@ -96,6 +99,8 @@ def told(lines: Iterable[str]) -> list[str]:
 
 def _pair(flag: str, value: str) -> str:
     """Return an option with its value; a switch, or one whose value isn't known, alone."""
+    if value == ABSENT:
+        return f"{flag} ({ABSENT})"
     return flag if value in ("set", "..", "True") else f"{flag} {_shown(value)}"
 
 
@@ -106,9 +111,12 @@ def _shown(value: str) -> str:
 def of_click(error: click.UsageError) -> str:
     """Return what click refuses, in the form of other faults."""
     if isinstance(error, click.NoSuchOption):
-        options = [flag for one in (error.ctx.command.params if error.ctx else ())
-                   for flag in (*one.opts, *one.secondary_opts)]  # fmt: skip
-        return f"{error.option_name}: no such option{_near(error.option_name, options)}"
+        params = error.ctx.command.params if error.ctx else ()
+        options = [flag for one in params for flag in (*one.opts, *one.secondary_opts)]
+        names = {str(one.name): one.opts[0] for one in params}
+        meant = names.get(named_here(error.option_name, names) or "")
+        near = f"; did you mean {meant}?" if meant else _near(error.option_name, options)
+        return f"{error.option_name}: no such option{near}"
     if isinstance(error, click.BadParameter) and error.param is not None:
         given = re.match(r"(?s)'(.*)' is not one of (.*)\.$", error.message)
         name = error.param.opts[0] if isinstance(error.param, click.Option) else ""

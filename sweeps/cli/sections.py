@@ -111,9 +111,9 @@ def shown_sections(
 def more_line(wanted: Iterable[str], bodies: Iterable[str], also: str = "") -> Iterator[str]:
     """Yield which further sections there are, and what else there is."""
     left = [name for name in bodies if name not in set(wanted)]
-    parts = [f"--show {','.join(left)}"] * bool(left) + [also] * bool(also)
-    if parts:
-        yield from wrapped(f"More: {'; '.join(parts)}")
+    if left:
+        more = f"; {also}" if also else ""
+        yield from wrapped(f"More: --show {','.join(left)}{more}")
 
 
 Rows = Sequence[Sequence[str]]

@@ -47,7 +47,8 @@ def release_of(name: str, known: Mapping[str, Iterable[str]]) -> str | None:
             return own
     bare = bare_name(name)
     words = {own: [bare_name(one) for one in (own, *names)] for own, names in known.items()}
-    meant = {own for own, each in words.items() if bare in each}
+    joined = "".join(bare)  # ``llama3.1-70b`` is ``Llama-3.1-70B``
+    meant = {own for own, each in words.items() if joined in map("".join, each)}
     if not meant and len(bare) >= LEAST:  # What leads may be left out
         meant = {own for own, each in words.items() if bare in [one[-len(bare) :] for one in each]}
     return meant.pop() if len(meant) == 1 and bare else None

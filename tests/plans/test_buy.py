@@ -239,7 +239,7 @@ def test_each_machine_has_its_own_price(sweeps: Runner) -> None:
 @pytest.mark.thorough
 def test_a_cost_that_is_not_known_says_why(sweeps: Runner) -> None:
     line = "buy --model llama3-8b -b 64 -s 4096 --tokens 1B --days 30 --hardware grand-teton-h100"
-    output = "none is known of grand-teton-h100; give --price grand-teton-h100=2.5"
+    output = "no price is known of grand-teton-h100; give --price grand-teton-h100=2.5"
     assert output in sweeps(line).out
     assert output not in sweeps(f"{line} --price 2").out
 

@@ -229,7 +229,7 @@ def test_memory_stays_within_the_limit(name: str, limit: int) -> None:
 
 @pytest.mark.thorough
 def test_memory_that_cannot_suffice() -> None:
-    with pytest.raises(InputError, match="--max-memory '1 kB'"):
+    with pytest.raises(InputError, match="--max-memory = '1 kB'"):
         limits_for(small(), "1 kB")
     spec = {
         "quantities": [],

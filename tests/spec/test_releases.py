@@ -21,6 +21,7 @@ from sweeps.spec.releases import bare_name, release_of
         ("Qwen/Qwen3-30B-A3B-Thinking-2507-FP8", "qwen3-30b-a3b"),
         ("GLM-4.6", "glm-4.5"),
         ("R1-Distill-Llama-70B", "llama3-70b"),
+        ("llama3.1-70b", "llama3-70b"),
         ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "qwen2.5-32b"),
         ("meta-llama/Llama-3.1-70B-Instruct", "llama3-70b"),
         ("unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", "llama3-8b"),

@@ -78,7 +78,7 @@ def test_one_size(cli: Runner, tmp_path: Path) -> None:
     assert {one["tp_size"] for one in report["cases"]} == {1, 4}
     every = cli("tune --model-name llama3-8b --json --output-dir all", fine=False).out
     assert report["best_configs"]["4"] == json.loads(every)["best_configs"]["4"]
-    for more, named in (("8 --max-tp-size 8", "--max-tp-size"), ("3", "--tp-size = 3")):
+    for more, named in (("8 --max-tp-size 8", "--max-tp-size"), ("3", "--tp-size 3:")):
         done = cli(f"tune --model-name llama3-8b --tp-size {more}", fine=False)
         assert (done.code, named in done.err) == (2, True)
     output = cli(f"{QWEN} --tp-size 2 --write-workload w").out
