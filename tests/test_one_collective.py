@@ -18,7 +18,8 @@ from overhead.labels import ELSEWHERE, LABELS, usual_spelling
 from overhead.topology import build_topology, collective
 from sweeps.hops.study import Scenario, from_machine
 from sweeps.job import prepare
-from sweeps.spec.catalog import load_hardware, load_model, shipped
+from sweeps.spec.catalog import load_hardware, load_model
+from sweeps.spec.files import shipped
 from sweeps.spec.software import load_software
 from sweeps.tuner.predict import TAKEN, predict, read_rates
 from sweeps.tuner.userbuffers import OPERATORS, PHASES, products_of

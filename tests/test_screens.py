@@ -9,7 +9,8 @@ import pytest
 
 from sweeps.cli.sections import OF_PLAN
 from sweeps.result import aligned, fitted
-from sweeps.spec.catalog import find_sweep, read_toml, spec_names
+from sweeps.spec.catalog import find_sweep, spec_names
+from sweeps.spec.files import read_toml
 from tests.cli_runner import Runner
 
 TRACES = Path(__file__).parent / "data" / "traces"

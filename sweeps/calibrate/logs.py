@@ -18,7 +18,7 @@ from sweeps.calibrate.osu_log import is_osu, read_osu_log
 from sweeps.calibrate.table_log import header_of, read_table_log, read_usual_table
 from sweeps.calibrate.text_log import read_text_log
 from sweeps.errors import InputError, fault, refuse
-from sweeps.spec.catalog import is_file
+from sweeps.spec.files import is_file
 
 # What may stand above JSON.
 _COMMENTS = re.compile(r"(?:\s*(?:#|//)[^\n]*\n)*\s*")

@@ -41,14 +41,13 @@ from sweeps.spec.axis import label_values
 from sweeps.spec.catalog import (
     framework_names,
     hardware_names,
-    is_file,
     load_framework,
     load_hardware,
     load_model,
     model_names,
-    read_toml,
     spec_names,
 )
+from sweeps.spec.files import is_file, read_toml
 from sweeps.spec.machine import ORIGINS, Figure, Machine
 from sweeps.spec.model import PATTERN, USUAL_LENGTH, Model, shape_value
 from sweeps.spec.software import Profile, load_software

@@ -51,7 +51,8 @@ from sweeps.result import (
     of_rows,
     provenance_of,
 )
-from sweeps.spec.catalog import find_sweep, read_toml, spec_names
+from sweeps.spec.catalog import find_sweep, spec_names
+from sweeps.spec.files import read_toml
 from sweeps.spec.sweep import Sweep, load_sweep
 from sweeps.spec.units import format_quantity
 from sweeps.store.netcdf import describe, open_dataset, verify

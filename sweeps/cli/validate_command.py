@@ -23,7 +23,8 @@ from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 from sweeps.impossible import impossible_rows
 from sweeps.job import bounds_of, prepare
 from sweeps.result import Result, command_line, provenance_of
-from sweeps.spec.catalog import find_sweep, is_file, read_toml
+from sweeps.spec.catalog import find_sweep
+from sweeps.spec.files import is_file, read_toml
 from sweeps.spec.units import parse_quantity
 from sweeps.validate.predict import predict, running_result, running_rows
 from sweeps.validate.run_table import (

@@ -14,7 +14,7 @@ from typing import Any
 
 from sweeps.launch.setting import Reading, Setting
 from sweeps.launch.shell import HOLE, parsed
-from sweeps.spec.catalog import shipped
+from sweeps.spec.files import shipped
 
 FALSE = frozenset(("false", "no", "off", "0"))
 MOST = 10_000  # layers

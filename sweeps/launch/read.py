@@ -22,7 +22,7 @@ from sweeps.launch.launcher import Launch, launches
 from sweeps.launch.python_config import Calls
 from sweeps.launch.setting import Place, Reading, Setting, few, unreadable
 from sweeps.launch.shell import Script, Word, read_script
-from sweeps.spec.catalog import is_file
+from sweeps.spec.files import is_file
 
 # A command with fewer of a framework's arguments isn't taken for one of it.
 FEW = 3

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from overhead.evaluation import derive
-from sweeps.spec.catalog import find_spec, load_model, model_names, read_toml
+from sweeps.spec.catalog import find_spec, load_model, model_names
+from sweeps.spec.files import read_toml
 
 # A publication of so much longer a training still counts as one on no more tokens.
 NEAR = 1.1

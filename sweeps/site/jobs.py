@@ -20,7 +20,7 @@ from typing import Any
 
 from sweeps.errors import RunError
 from sweeps.result import LINE
-from sweeps.spec.catalog import read_toml, shipped
+from sweeps.spec.files import read_toml, shipped
 
 SCREEN = 18  # lines
 

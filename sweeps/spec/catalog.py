@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from overhead.labels import LABELS, usual_spelling
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, RunError, fault, nearest, refuse
-from sweeps.former import renamed
+from sweeps.errors import InputError, fault, nearest, refuse
 from sweeps.origin import Origin, assumed
+from sweeps.spec.files import StrPath, copied, is_file, read_toml, shipped
 from sweeps.spec.machine import FigureReader, Machine, read_machine
 
 if TYPE_CHECKING:
     from sweeps.spec.framework import Framework
     from sweeps.spec.model import Model
-
-StrPath = str | os.PathLike[str]
 
 _WORDS = {
     "hardware": "machine",
@@ -31,19 +28,6 @@ _WORDS = {
     "operation": "file of what running takes",
     "sweeps": "sweep",
 }
-
-
-def shipped(kind: str) -> Path:
-    """Return the folder of the specs that come with the package."""
-    package = Path(__file__).resolve().parents[1]
-    checkout = package.parent / "specs" / kind
-    if checkout.is_dir() and (package.parent / "pyproject.toml").is_file():
-        return checkout
-    inside = package / "specs" / kind
-    if inside.is_dir():
-        return inside
-    message = f"the folder specs/{kind} is missing from the installation of sweeps: install again"
-    raise RunError(message)
 
 
 def spec_names(kind: str, folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
@@ -64,14 +48,6 @@ def model_names(folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
 def framework_names(folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
     """Return the names of all frameworks, sorted; `folders` as in `load_framework`."""
     return spec_names("frameworks", folders)
-
-
-def is_file(path: StrPath) -> bool:
-    """Return whether there is such a file; no file has a name that is too long for one."""
-    try:
-        return Path(path).is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Path:
@@ -121,34 +97,6 @@ def find_sweep(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Path:
 
 def _folders(kind: str, folders: Sequence[StrPath]) -> list[Path]:
     return [*map(Path, folders), Path("specs") / kind, shipped(kind)]
-
-
-# A search reads the same few files for each number of GPUs.
-@lru_cache(maxsize=256)
-def _parsed(text: str, where: str) -> Any:
-    return renamed(tomllib.loads(text), where)
-
-
-def _copy(content: Any) -> Any:
-    """Return tables and lists of one's own, for who reads a file may change them."""
-    if isinstance(content, dict):
-        return {key: _copy(one) for key, one in content.items()}
-    return [_copy(one) for one in content] if isinstance(content, list) else content
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file."""
-    try:
-        return _copy(_parsed(path.read_text(encoding="utf-8"), path.name))
-    except OSError as error:
-        message = f"{path}: can't be read: {error.strerror or error}"
-    except UnicodeDecodeError as error:
-        message = f"{path}: is not UTF-8 text (byte {error.start})"
-    except ValueError as error:  # also from a number with thousands of digits
-        message = f"{path}: is not TOML: {error}"
-    except RecursionError:
-        message = f"{path}: is not a spec: nested too deeply"
-    raise InputError(message)
 
 
 def load_hardware(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Machine:
@@ -207,7 +155,7 @@ def load_framework(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Fr
     content = read_toml(path)
     known, framework = _FRAMEWORKS.get(path, (None, None))
     if framework is None or known != content:
-        known = _copy(content)
+        known = copied(content)
         framework = read_framework(path, content)
         _FRAMEWORKS[path] = known, framework
     return framework.with_options(_split("frameworks", os.fspath(name_or_path))[1])

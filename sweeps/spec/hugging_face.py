@@ -18,10 +18,10 @@ from overhead.model.order import NUMBERS
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FURTHER_SHAPES, HYBRID_SHAPES
 from sweeps.errors import InputError, fault, nearest
-from sweeps.spec.catalog import read_toml, shipped
 from sweeps.spec.config_keys import Config
 from sweeps.spec.config_rules import RULES
 from sweeps.spec.config_towers import tower_parameters
+from sweeps.spec.files import read_toml, shipped
 from sweeps.spec.machine import Figure
 from sweeps.spec.model import Model, attention_label, join_figures, shape_faults
 

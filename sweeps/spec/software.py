@@ -19,7 +19,8 @@ from overhead.labels import COLLECTIVES, LABELS, NO_LIBRARY
 from overhead.quantity import VOCABULARY, Array
 from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.origin import SPECIFICATION, Origin, assumed
-from sweeps.spec.catalog import find_spec, read_toml, shipped
+from sweeps.spec.catalog import find_spec
+from sweeps.spec.files import read_toml, shipped
 from sweeps.spec.machine import (
     CONSTANTS,
     FABRIC,

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.spec.catalog import read_toml, shipped
+from sweeps.spec.files import read_toml, shipped
 
 
 @dataclass(frozen=True, slots=True)

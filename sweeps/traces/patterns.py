@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import fault, nearest, needs, tell_all
-from sweeps.spec.catalog import read_toml, shipped
+from sweeps.spec.files import read_toml, shipped
 from sweeps.traces.reader import Trace
 
 CLASSES = ("gemm", "other", "communication", "copy", "wait")

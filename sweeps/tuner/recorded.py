@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError, fault, refuse, tell_all
-from sweeps.spec.catalog import shipped
+from sweeps.spec.files import shipped
 from sweeps.spec.units import format_quantity
 from sweeps.traces.overlap import steps_of, sweep
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns, load_patterns

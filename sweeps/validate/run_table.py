@@ -23,7 +23,7 @@ from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY
 from sweeps.errors import MOST_FAULTS, InputError, fault, nearest, refuse_all
 from sweeps.former import renamed_table
-from sweeps.spec.catalog import is_file, read_toml, shipped
+from sweeps.spec.files import is_file, read_toml, shipped
 
 # The tables that are shipped.
 TABLES = ("training", "memory")

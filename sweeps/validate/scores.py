@@ -17,7 +17,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.engine.grid import Column, Layout
 from sweeps.errors import InputError, fault, nearest
 from sweeps.result import Field, Result, aligned, of_rows
-from sweeps.spec.catalog import shipped
+from sweeps.spec.files import shipped
 from sweeps.validate import SIZE_CLASSES, class_of, medians
 from sweeps.validate.predict import Predictions
 from sweeps.validate.training_rows import KINDS, Case, Cases, Skipped

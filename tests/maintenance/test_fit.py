@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from sweeps.errors import InputError
-from sweeps.spec.catalog import load_framework, load_hardware, shipped
+from sweeps.spec.catalog import load_framework, load_hardware
+from sweeps.spec.files import shipped
 from sweeps.validate.predict import predict
 from sweeps.validate.run_table import find_runs, read_runs
 from sweeps.validate.training_rows import Case, cases_of_runs

@@ -12,7 +12,8 @@ import sweeps
 from overhead.labels import LABELS, NO_LIBRARY
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
-from sweeps.spec.catalog import hardware_names, load_hardware, shipped
+from sweeps.spec.catalog import hardware_names, load_hardware
+from sweeps.spec.files import shipped
 from sweeps.spec.machine import CONSTANTS
 from sweeps.spec.software import LIBRARY_OF, Profile, load_software, own_library
 

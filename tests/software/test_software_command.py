@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.spec.catalog import shipped
+from sweeps.spec.files import shipped
 from sweeps.spec.software import load_software
 from tests.cli_runner import Runner
 

@@ -10,16 +10,9 @@ import pytest
 from overhead.quantity import VOCABULARY
 from sweeps.cli.options import price_words
 from sweeps.errors import InputError, RunError
-from sweeps.spec import catalog
-from sweeps.spec.catalog import (
-    find_spec,
-    find_sweep,
-    hardware_names,
-    load_hardware,
-    read_toml,
-    shipped,
-    spec_names,
-)
+from sweeps.spec import files
+from sweeps.spec.catalog import find_spec, find_sweep, hardware_names, load_hardware, spec_names
+from sweeps.spec.files import read_toml, shipped
 from sweeps.spec.machine import KERNELS, ORIGINS, Machine
 
 ACCELERATORS = (
@@ -296,7 +289,7 @@ def test_a_file_of_another_name_isn_t_called_missing(
 def test_shipped_is_the_checkout_s_or_the_wheel_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog, "__file__", str(tmp_path / "sweeps" / "spec" / "catalog.py"))
+    monkeypatch.setattr(files, "__file__", str(tmp_path / "sweeps" / "spec" / "files.py"))
     with pytest.raises(RunError, match="specs/hardware is missing"):
         shipped("hardware")
     inside = tmp_path / "sweeps" / "specs" / "hardware"

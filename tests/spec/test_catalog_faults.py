@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.errors import InputError
-from sweeps.spec.catalog import find_spec, load_hardware, read_toml
+from sweeps.spec.catalog import find_spec, load_hardware
+from sweeps.spec.files import read_toml
 from sweeps.spec.machine import Machine, read_machine
 
 FIGURE = 'value = "{}", kind = "assumed", source = "this test"'

@@ -12,9 +12,10 @@ import pytest
 
 from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps.errors import InputError
-from sweeps.spec.catalog import load_model, model_names, read_toml, shipped
+from sweeps.spec.catalog import load_model, model_names
 from sweeps.spec.config_rules import RULES
 from sweeps.spec.config_towers import tower_parameters
+from sweeps.spec.files import read_toml, shipped
 from sweeps.spec.hugging_face import NO_SHAPES, known_kinds
 from sweeps.spec.model import Model
 from tests.spec.model_files import VISION, outcome

@@ -12,7 +12,8 @@ from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY
 from sweeps.cli import run
 from sweeps.errors import InputError
-from sweeps.spec.catalog import find_spec, framework_names, load_framework, shipped
+from sweeps.spec.catalog import find_spec, framework_names, load_framework
+from sweeps.spec.files import shipped
 from sweeps.spec.framework import FRAMEWORK_RULE, Choice, Framework, read_framework
 from sweeps.spec.machine import ORIGINS, Figure
 

@@ -16,14 +16,8 @@ from overhead.quantity import VOCABULARY
 from overhead.transformer import FURTHER_SHAPES, HYBRID_SHAPES, SHAPES
 from sweeps.cli import run
 from sweeps.errors import InputError
-from sweeps.spec.catalog import (
-    framework_names,
-    hardware_names,
-    load_model,
-    model_names,
-    shipped,
-    spec_names,
-)
+from sweeps.spec.catalog import framework_names, hardware_names, load_model, model_names, spec_names
+from sweeps.spec.files import shipped
 from sweeps.spec.machine import ORIGINS
 from sweeps.spec.model import Model, read_model
 from tests.spec.model_files import NEAR, TOTALS, WEIGHTS, anything, outcome

@@ -12,7 +12,8 @@ from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
 from sweeps.origin import Origin
-from sweeps.spec.catalog import load_framework, load_hardware, shipped
+from sweeps.spec.catalog import load_framework, load_hardware
+from sweeps.spec.files import shipped
 from sweeps.spec.framework import (
     ATTENTION_RULE,
     INPUT_WIDTHS,

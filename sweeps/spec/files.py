@@ -1,0 +1,63 @@
+"""Files of specs: where those are that come with the package, and TOML read once."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import InputError, RunError
+from sweeps.former import renamed
+
+StrPath = str | os.PathLike[str]
+
+
+def shipped(kind: str) -> Path:
+    """Return the folder of the specs that come with the package."""
+    package = Path(__file__).resolve().parents[1]
+    checkout = package.parent / "specs" / kind
+    if checkout.is_dir() and (package.parent / "pyproject.toml").is_file():
+        return checkout
+    inside = package / "specs" / kind
+    if inside.is_dir():
+        return inside
+    message = f"the folder specs/{kind} is missing from the installation of sweeps: install again"
+    raise RunError(message)
+
+
+def is_file(path: StrPath) -> bool:
+    """Return whether there is such a file; no file has a name that is too long for one."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+# A search reads the same few files for each number of GPUs.
+@lru_cache(maxsize=256)
+def _parsed(text: str, where: str) -> Any:
+    return renamed(tomllib.loads(text), where)
+
+
+def copied(content: Any) -> Any:
+    """Return tables and lists of one's own, for who reads a file may change them."""
+    if isinstance(content, dict):
+        return {key: copied(one) for key, one in content.items()}
+    return [copied(one) for one in content] if isinstance(content, list) else content
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file."""
+    try:
+        return copied(_parsed(path.read_text(encoding="utf-8"), path.name))
+    except OSError as error:
+        message = f"{path}: can't be read: {error.strerror or error}"
+    except UnicodeDecodeError as error:
+        message = f"{path}: is not UTF-8 text (byte {error.start})"
+    except ValueError as error:  # also from a number with thousands of digits
+        message = f"{path}: is not TOML: {error}"
+    except RecursionError:
+        message = f"{path}: is not a spec: nested too deeply"
+    raise InputError(message)
