@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,33 +25,9 @@ SAME: Mapping[str, tuple[str, ...]] = {
     "tokens_per_step": ("global_batch_size",),
     "batch_size": ("micro_batch_size",),
     "num_micro_batches": ("global_batch_size",),
-    "hardware": ("gpus_per_node",),
 }
-# A catalogue's model has its own shapes: of a file the rest is taken.
-MODEL_FREE = frozenset(
-    (
-        "world_size",
-        "gpus_per_node",
-        "global_batch_size",
-        "sequence_length",
-        "precision",
-        "framework",
-        "attention_kernel",
-        "training_tokens",
-        "gradient_bytes",
-        "optimizer_bytes",
-        "recipe",
-        "dispatcher",
-        "expert_load_imbalance",
-        "ep_comm_sms",
-        "dropout",
-        "loss_chunks",
-        "optimizer_offload",
-        "activation_offload",
-        "hardware",
-        "bf16_layers",
-    )
-)
+# Of a model's shapes what a training chooses: a catalogue's model has the others itself.
+CHOSEN_SHAPES = ("mtp_layers",)
 # What a purchase finds by itself, or is asked by other options.
 NOT_BOUGHT = frozenset(("world_size", "training_tokens"))
 
@@ -98,7 +75,12 @@ def read_files(
     _ask(readings, {*ruled, *values} | ({"world_size"} if command == "buy" else set()))
     taken = {name: _text(value) for name, value in values.items() if name not in ruled}
     if "model" in given:
-        taken = {name: text for name, text in taken.items() if name in (*MODEL_FREE, *CHOICES)}
+        tables = VOCABULARY.tables
+        shapes = {*tables["shapes"], *tables["features"], "vocabulary_multiple"}
+        own = shapes - {*CHOSEN_SHAPES}
+        taken = {name: text for name, text in taken.items() if name not in own}
+    if is_of_hosts(taken, given.get("hardware", ())):
+        del taken["gpus_per_node"]
     plan = {}
     if command in ("plan", "buy"):
         plan = {name: text for name, text in taken.items() if name in CHOICES}
@@ -106,6 +88,21 @@ def read_files(
     if command == "buy":
         taken = {name: text for name, text in taken.items() if name not in NOT_BOUGHT}
     return FromFile(tuple(readings), taken, plan)
+
+
+def is_of_hosts(taken: Mapping[str, str], hardware: Sequence[tuple[str, Any]]) -> bool:
+    """Return whether a launcher counts the GPUs of a host, several of which are a node here."""
+    if "gpus_per_node" not in taken or not hardware:
+        return False
+    from sweeps.spec.catalog import load_hardware
+
+    names = str(hardware[-1][1]).split(",")
+    try:
+        figures = [load_hardware(name).figures for name in names]
+    except InputError:  # told where the machine is read, or it is of an own folder
+        return False
+    hosts = [own.get("gpus_per_host") for own in figures]
+    return any(host is not None and f"{host.value:g}" == taken["gpus_per_node"] for host in hosts)
 
 
 def _check_same(first: Reading, other: Reading) -> None:

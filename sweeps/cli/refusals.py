@@ -18,43 +18,6 @@ ARGUMENTS = frozenset(("command", "file", "name", "sweep", "trace"))
 _FAULT = re.compile(r"(?P<fields>[\w*-][\w*, -]*?) = (?P<value>'.*?'|[^\s']+): (?P<rest>.*)", re.S)
 _OF_FILE = re.compile(r"\S+\.\w+[:,] ")
 _FLAG = re.compile(r"--?[A-Za-z][\w-]*")
-# Other programs' options, and words, by those that mean the same here.
-MEANT = {
-    "--batch": "--global-batch-size",
-    "--cluster": "--hardware",
-    "--context-parallel-size": "--cp",
-    "--data-parallel": "--dp",
-    "--data-parallel-size": "--dp",
-    "--dp-size": "--dp",
-    "--ep-size": "--ep",
-    "--expert-model-parallel-size": "--ep",
-    "--expert-parallel": "--ep",
-    "--expert-parallel-size": "--ep",
-    "--ffn-hidden-size": "--ffn-size",
-    "--gpu-type": "--hardware",
-    "--machine": "--hardware",
-    "--max-position-embeddings": "--seq-len",
-    "--mbs": "--micro-batch-size",
-    "--gbs": "--global-batch-size",
-    "--moe-router-topk": "--experts-per-token",
-    "--num-attention-heads": "--num-heads",
-    "--num-key-value-heads": "--kv-heads",
-    "--num-layers-per-virtual-pipeline-stage": "--vpp",
-    "--num-query-groups": "--kv-heads",
-    "--per-device-train-batch-size": "--micro-batch-size",
-    "--pipeline-model-parallel-size": "--pp",
-    "--pipeline-parallel": "--pp",
-    "--pipeline-parallel-size": "--pp",
-    "--pp-size": "--pp",
-    "--recompute-granularity": "--recompute",
-    "--sequence-length": "--seq-len",
-    "--tensor-model-parallel-size": "--tp",
-    "--tensor-parallel": "--tp",
-    "--tensor-parallel-size": "--tp",
-    "--tp-size": "--tp",
-    "--world-size": "--gpus",
-    "--zero": "--zero-stage",
-}
 
 
 def on_command_line(line: str, typed: Collection[str] | None = None) -> str:
@@ -114,7 +77,8 @@ def of_click(error: click.UsageError) -> str:
         params = error.ctx.command.params if error.ctx else ()
         options = [flag for one in params for flag in (*one.opts, *one.secondary_opts)]
         names = {str(one.name): one.opts[0] for one in params}
-        meant = names.get(named_here(error.option_name, names) or "")
+        word = error.option_name.lstrip("-").replace("-", "_")
+        meant = names.get(word) or names.get(named_here(word, names) or "")
         near = f"; did you mean {meant}?" if meant else _near(error.option_name, options)
         return f"{error.option_name}: no such option{near}"
     if isinstance(error, click.BadParameter) and error.param is not None:
@@ -129,11 +93,8 @@ def of_click(error: click.UsageError) -> str:
 
 
 def _near(word: str, options: Iterable[str]) -> str:
-    """Return the option that is meant by another, by its meaning first, then its letters."""
+    """Return the option that is meant by another, by its letters."""
     known = [one for one in options if one.startswith("--")]
-    meant = MEANT.get(word)
-    if meant in known:
-        return f"; did you mean {meant}?"
     begins = [one for one in known if one.startswith(f"{word}-") or word.startswith(f"{one}-")]
     ends = [one for one in known if one.endswith(word.lstrip("-"))]
     close = begins or ends or difflib.get_close_matches(word, known, n=2, cutoff=0.7)

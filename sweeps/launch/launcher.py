@@ -35,7 +35,8 @@ class Launch:
     world_size: int | None = None
     gpus_per_node: int | None = None
     settings: Mapping[str, Setting] = field(default_factory=dict)  # Of the two numbers
-    notes: list[str] = field(default_factory=list)
+    # What Accelerate's launcher is given, by option; empty of other launchers
+    accelerate: Mapping[str, Word] = field(default_factory=dict)
 
 
 def launches(script: Script, file: str) -> list[Launch]:
@@ -61,6 +62,7 @@ def _launch(command: Sequence[Word], script: Script, file: str) -> Launch | None
         return None
     launch = Launch(command[place + 1 :], command[place].text)
     own = _options(command[:place])
+    launch.accelerate = own if "accelerate" in names[:place] else {}
     nodes, each, every = (_number(own, one, file) for one in (_NODES, _EACH, _ALL))
     batch = {
         name: Setting(f"#SBATCH --{name}", text, Place(file)) for name, text in script.batch.items()
@@ -91,8 +93,11 @@ def _options(words: Sequence[Word]) -> dict[str, Word]:
         name, equals, value = word.text.partition("=")
         if equals and name.startswith("-"):
             found[name] = Word(value, word.line)
-        elif word.text.startswith("-") and place + 1 < len(words):
-            found[word.text] = words[place + 1]
+        elif word.text.startswith("-"):
+            following = words[place + 1] if place + 1 < len(words) else Word("true", word.line)
+            found[word.text] = (
+                Word("true", word.line) if following.text.startswith("-") else following
+            )
             if len(word.text) > 2 and word.text[:2] in ("-N", "-n") and word.text[2:].isdigit():
                 found[word.text[:2]] = Word(word.text[2:], word.line)
     return found

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from overhead.memory.quantities import MODULES
 from sweeps.launch.megatron_model import model_arguments, unsaid_of_model
 from sweeps.launch.settings import (
+    FIRST_STEPS,
     LaunchFile,
     Settings,
     commented,
@@ -26,7 +27,6 @@ SCHEDULES = ("one_f_one_b", "interleaved")
 COMMUNICATION = {"ring": "p2p", "all_to_all": "a2a", "all_gather": "all_gather", "mixed": "a2a+p2p"}
 SHARDING = {2.0: "optim_grads", 3.0: "optim_grads_params"}
 LAYOUT_CHUNKS = 256  # more aren't written out
-FIRST_STEPS = 20
 DISPATCHERS = {
     "all_to_all": ("--moe-token-dispatcher-type alltoall",),
     "deduplicated": ("--moe-token-dispatcher-type flex", "--moe-flex-dispatcher-backend deepep"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sweeps.errors import InputError
@@ -156,7 +157,7 @@ def _of_yaml(text: str, path: Path, overrides: Overrides) -> Reading:
     if "distributed_type" in names or "compute_environment" in names:
         found = Settings(settings, Reading(read_hugging_face.ACCELERATE, file), overrides)
         read_hugging_face.read_accelerate(found)
-        read_hugging_face.read_training(found, zero=False)
+        _hugging_face(found, None, path)
         return found.reading
     if {"per_device_train_batch_size", "model_name_or_path"} & names:
         found = Settings(settings, Reading(read_hugging_face.FORMAT, file), overrides)
@@ -217,8 +218,12 @@ def _of_command(launch: Launch, script: Script, path: Path, overrides: Overrides
         return reading
     if others >= FEW:
         reading = Reading(read_hugging_face.FORMAT, file)
+        theirs += _accelerate(launch, path, reading)
         found = Settings(theirs, reading, overrides, script.unknown)
-        _world(found, launch)
+        if launch.world_size is None and "num_processes" in found.by_name:
+            read_hugging_face.read_accelerate(found)
+        else:
+            _world(found, launch)
         _hugging_face(found, script, path)
         return reading
     return None
@@ -249,41 +254,72 @@ def _of_pairs(
 
 
 def _hugging_face(found: Settings, script: Script | None, path: Path) -> None:
-    """Read training arguments, with the DeepSpeed configuration that they name."""
-    named = found.text("deepspeed")
-    if not named or named.lower() in ("true", "false"):
+    """Read training arguments, with the DeepSpeed configuration that they name or spell out."""
+    settings = _zero(found, script, path)
+    if settings is None:
         read_hugging_face.read_training(found, zero=False)
         return
-    setting = found.by_name["deepspeed"]
-    known = _beside(path, named)
-    if script is not None and named in script.documents:
-        text, line = script.documents[named]
-        settings = json_settings(text, f"{path.name}: {named}")
-        settings = [
-            Setting(one.name, one.value, Place(path.name, line + one.place.line - 1))
-            for one in settings
-        ]
-    elif known is not None:
-        settings = json_settings(_text(known), known.name)
-    else:
-        found.reading.fault(setting, named, "isn't there, nor beside the file")
-        return
     reading = found.reading
-    reading.format = f"{reading.format} with DeepSpeed JSON"
+    reading.format = f"{reading.format} with DeepSpeed"
     zero = Settings(settings, reading, found.overrides)
     said = zero.by_name.get("train_micro_batch_size_per_gpu")
     auto = said is None or said.value == read_deepspeed.AUTO
     if auto:
         read_hugging_face.read_training(found, zero=True)
         for name, key in read_deepspeed.FROM_ARGUMENTS.items():
+            own = zero.by_name.pop(name, None)
             if key in found.by_name:
-                zero.by_name[name] = Setting(name, found.by_name[key].value, setting.place)
-            else:
-                zero.by_name.pop(name, None)
+                zero.by_name[name] = replace(found.by_name[key], name=name)
+            elif own is not None and own.value != read_deepspeed.AUTO:
+                zero.by_name[name] = own
+        zero.by_name.setdefault(
+            "train_micro_batch_size_per_gpu",
+            Setting("train_micro_batch_size_per_gpu", 8, Place(reading.file)),
+        )
         zero.by_name.pop("train_batch_size", None)
+        for name in ("global_batch_size", "training_tokens"):
+            reading.given.pop(name, None)
     read_deepspeed.read_config(zero, beside=True)
     if not auto:
         read_hugging_face.read_training(found, zero=True)
+
+
+def _zero(found: Settings, script: Script | None, path: Path) -> list[Setting] | None:
+    """Return the DeepSpeed configuration that is named or spelled out; None where there is none."""
+    keys = ("deepspeed", "deepspeed_config.deepspeed_config_file")
+    named = found.text(*keys)
+    if not named or named.lower() in ("true", "false"):
+        by_type = found.text("distributed_type").upper() == "DEEPSPEED"
+        return read_hugging_face.zero_of_accelerate(found) if by_type else None
+    known = _beside(path, named)
+    if script is not None and named in script.documents:
+        text, line = script.documents[named]
+        return [
+            replace(one, place=Place(path.name, line + one.place.line - 1))
+            for one in json_settings(text, f"{path.name}: {named}")
+        ]
+    if known is not None:
+        return json_settings(_text(known), known.name)
+    setting = next(found.by_name[key] for key in keys if key in found.by_name)
+    found.reading.fault(setting, named, "isn't there, nor beside the file")
+    return None
+
+
+def _accelerate(launch: Launch, path: Path, reading: Reading) -> list[Setting]:
+    """Return what Accelerate's launcher is given, with the configuration file that it names."""
+    settings = [*read_hugging_face.launcher_settings(launch.accelerate, path.name)]
+    word = launch.accelerate.get("--config_file")
+    if word is None:
+        return settings
+    known, own = _beside(path, word.text), {one.name for one in settings}
+    if known is None:
+        setting = Setting("--config_file", word.text, Place(path.name, word.line))
+        reading.fault(setting, word.text, "isn't there, nor beside the file")
+        return settings
+    # The launcher's options rule over its file.
+    return settings + [
+        one for one in yaml_settings(_text(known), known.name) if one.name not in own
+    ]
 
 
 def _beside(path: Path, named: str) -> Path | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isnan, nan
-from typing import Any
 
 from sweeps.launch.arguments import FALSE, Settings, keys_of
 from sweeps.launch.setting import Place, Setting
@@ -53,6 +52,15 @@ STRATEGIES = {
     "4": 3.0,
     "5": 2.0,
 }
+# Accelerate's keys of a DeepSpeed configuration by DeepSpeed's.
+ZERO = {
+    "zero_stage": "zero_optimization.stage",
+    "offload_optimizer_device": "zero_optimization.offload_optimizer.device",
+    "offload_param_device": "zero_optimization.offload_param.device",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+}
+# Kinds of distribution, beside FSDP and DeepSpeed, that are plain data parallelism.
+PLAIN = ("", "NO", "MULTI_GPU")
 HYBRID = ("HYBRID_SHARD", "HYBRID_SHARD_ZERO2", "_HYBRID_SHARD_ZERO2", "4", "5")
 
 
@@ -256,6 +264,10 @@ def _sharding(settings: Settings) -> None:
             if name.startswith(table):
                 settings.used.add(name)
         settings.take("framework", "torchtitan+eager", note="FSDP of PyTorch, not compiled")
+    elif kind not in PLAIN:
+        settings.reading.fault(
+            settings.by_name["distributed_type"], kind, "isn't modelled; FSDP and DEEPSPEED are"
+        )
     else:
         settings.take("zero_stage", 0.0, "distributed_type", why="DDP: ZeRO 0")
         settings.take("framework", "torchtitan+eager", note="DDP of PyTorch, not compiled")
@@ -274,17 +286,30 @@ def read_accelerate(settings: Settings) -> None:
         settings.take("gpus_per_node", count / machines, "num_machines")
 
 
-def zero_of_accelerate(settings: Settings) -> Mapping[str, Any]:
-    """Return the DeepSpeed configuration that an Accelerate file spells out in its own keys."""
+def zero_of_accelerate(settings: Settings) -> list[Setting]:
+    """Return the DeepSpeed configuration that Accelerate's own keys spell out."""
     own = "deepspeed_config."
-    names = {
-        "zero_stage": "zero_optimization.stage",
-        "offload_optimizer_device": "zero_optimization.offload_optimizer.device",
-        "offload_param_device": "zero_optimization.offload_param.device",
-        "gradient_accumulation_steps": "gradient_accumulation_steps",
-    }
-    return {
-        path: settings.by_name[own + name]
-        for name, path in names.items()
-        if own + name in settings.by_name
-    }
+    found = []
+    for name, path in ZERO.items():
+        setting = settings.find(own + name)
+        if setting is not None:
+            found.append(Setting(path, setting.value, setting.place, setting.shown))
+    if f"{own}zero_stage" not in settings.by_name:
+        settings.reading.defaults.append("ZeRO 2")
+        place = Place(settings.reading.file)
+        found.append(Setting("zero_optimization.stage", 2, place, "distributed_type"))
+    return found
+
+
+def launcher_settings(options: Mapping[str, Word], file: str) -> Iterator[Setting]:
+    """Yield what Accelerate's launcher is given, as its configuration file has it."""
+    for flag, word in options.items():
+        name, place = flag.lstrip("-").replace("-", "_"), Place(file, word.line)
+        if name in ("use_fsdp", "use_deepspeed"):
+            yield Setting("distributed_type", name[4:].upper(), place, flag)
+        elif name.startswith("fsdp_"):
+            yield Setting(f"fsdp_config.{name}", word.text, place, flag)
+        elif name in ZERO or name == "deepspeed_config_file":
+            yield Setting(f"deepspeed_config.{name}", word.text, place, flag)
+        elif name == "mixed_precision":
+            yield Setting(name, word.text, place, flag)

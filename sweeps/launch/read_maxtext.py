@@ -87,7 +87,6 @@ POLICIES = {
     "minimal_offloaded": "none",
     "custom": "full",
 }
-OWN = frozenset(("full", "minimal", "minimal_with_context"))
 
 
 def read_config(settings: Settings) -> None:
@@ -245,9 +244,9 @@ def _software(settings: Settings) -> None:
         )
     else:
         settings.take("recompute", POLICIES[policy], "remat_policy", why="remat_policy full")
-        if policy not in OWN:
+        if policy != "full":
             settings.reading.notes.append(
-                f"remat_policy {policy} keeps or offloads some tensors: "
+                f"remat_policy {policy} keeps, makes again or offloads some tensors: "
                 f"recompute {POLICIES[policy]} is nearest"
             )
     settings.find("decoder_layer_input")

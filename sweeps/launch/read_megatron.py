@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, isnan
 
 from overhead.memory.quantities import MODULES
-from sweeps.launch.arguments import Key, Override, Settings, keys_of
+from sweeps.launch.arguments import Key, Settings, keys_of
 from sweeps.launch.read_megatron_model import read_model
 from sweeps.launch.setting import Place, Setting
 from sweeps.launch.shell import Word
+from sweeps.spec.catalog import load_framework
 
 FORMAT = "Megatron-LM arguments"
 VERSION = "Megatron-LM @d98e8a64dd"
@@ -314,11 +315,12 @@ def _overlap(settings: Settings, degrees: Mapping[str, float]) -> Iterator[str]:
     if not gradients:
         yield "serial_dp"
     elif not weights and settings.reading.given.get("zero_stage", 0.0) > 0.0:
+        whole = load_framework("megatron-lm").figures["dp_overlap"].value
         settings.take(
             "dp_overlap",
-            0.45,
+            0.5 * whole,
             "--overlap-grad-reduce",
-            note="no --overlap-param-gather: half of it",
+            note="no --overlap-param-gather: half of what both overlap",
         )
     if "--overlap-moe-expert-parallel-comm" in settings:
         yield "ep_overlap"
@@ -462,8 +464,3 @@ def _offload(settings: Settings, pp: float) -> None:
         count = settings.number("--cpu-offloading-num-layers", default=0.0)
         share = min(count / max(layers / pp, 1.0), 1.0)
         settings.take("activation_offload", share, "--cpu-offloading-num-layers")
-
-
-def overrides_of(given: Mapping[str, tuple[str, str]]) -> dict[str, Override]:
-    """Return the command line's values by quantity."""
-    return {name: Override(flag, text) for name, (flag, text) in given.items()}

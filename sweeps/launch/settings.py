@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from sweeps.search.request import Execution
 
+# Steps of a first run, which shows whether it is as fast as predicted.
+FIRST_STEPS = 20
+
 
 @dataclass(frozen=True)
 class Settings:

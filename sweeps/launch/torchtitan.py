@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from sweeps.launch.settings import (
+    FIRST_STEPS,
     LaunchFile,
     Settings,
     commented,
@@ -52,8 +53,6 @@ FLAVORS: Mapping[str, tuple[str, str]] = {
     "qwen3-30b-a3b": ("qwen3", "30B-A3B"),
     "qwen3-235b-a22b": ("qwen3", "235B-A22B"),
 }
-# Steps of a first run, which shows whether it is as fast as predicted.
-FIRST_STEPS = 20
 
 
 def settings(plan: Execution) -> Settings:

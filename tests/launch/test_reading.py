@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 import sweeps as package
+from sweeps.cli.from_file import read_files
 from sweeps.errors import InputError
 from sweeps.launch.arguments import Override
 from sweeps.launch.read import read_launch
 from sweeps.launch.setting import Reading
+from sweeps.spec.catalog import load_framework
 from tests.cli_runner import Runner
 
 DATA = Path(__file__).parents[1] / "data" / "launch"
@@ -535,6 +537,84 @@ def test_settings_of_userbuffers_that_a_script_names(tmp_path: Path) -> None:
     assert note.startswith("ub.yaml:1: warning (runtime): qkv_fprop.set_sm_margin = 1: takes 16")
     layers.write_text("qkv_fprop: [")
     assert any("ub.yaml, line 1: is not YAML" in note for note in read_launch(str(script)).notes)
+
+
+ACCELERATE = """
+accelerate launch {more} train.py --model_name_or_path Qwen/Qwen2.5-32B --max_seq_length 4096 \\
+    --per_device_train_batch_size 2 --gradient_accumulation_steps 4 --bf16 True --packing True
+"""
+ZERO_3 = """
+compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+deepspeed_config:
+  zero_stage: 3
+  offload_optimizer_device: cpu
+  gradient_accumulation_steps: 4
+num_machines: 2
+num_processes: 16
+"""
+LAUNCHED = [
+    ("--config_file zero3.yaml", {"zero_stage": 3, "optimizer_offload": 1, "framework": "deepspeed",
+                                  "world_size": 16, "gpus_per_node": 8}),
+    ("--num_processes 16 --use_deepspeed --zero_stage 1", {"zero_stage": 1}),
+    ("--num_processes 16 --use_deepspeed", {"zero_stage": 2, "framework": "deepspeed"}),
+    ("--num_processes 16 --use_fsdp --fsdp_sharding_strategy SHARD_GRAD_OP", {"zero_stage": 2}),
+    ("--num_processes 16 --multi_gpu", {"zero_stage": 0, "framework": "torchtitan+eager"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "expected"), LAUNCHED, ids=[row[0] for row in LAUNCHED])
+def test_how_accelerate_shards(more: str, expected: dict[str, object], tmp_path: Path) -> None:
+    (tmp_path / "zero3.yaml").write_text(ZERO_3)
+    script = tmp_path / "run.sh"
+    script.write_text(ACCELERATE.format(more=more))
+    given = read_launch(str(script)).given
+    assert {name: given.get(name) for name in expected} == expected
+    assert (given["world_size"], given["micro_batch_size"], given["global_batch_size"]) == (
+        16, 2, 128,
+    )  # fmt: skip
+
+
+def test_a_configuration_of_accelerate_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "zero3.yaml"
+    path.write_text(ZERO_3)
+    reading = read_launch(str(path))
+    assert (reading.given["zero_stage"], reading.given["global_batch_size"]) == (3, 512)
+    path.write_text(ZERO_3.replace("DEEPSPEED", "MEGATRON_LM"))
+    with pytest.raises(InputError, match="distributed_type MEGATRON_LM: isn't modelled"):
+        read_launch(str(path))
+    script = tmp_path / "run.sh"
+    script.write_text(ACCELERATE.format(more="--config_file nowhere.yaml"))
+    with pytest.raises(InputError, match=r"nowhere\.yaml: isn't there, nor beside the file"):
+        read_launch(str(script))
+
+
+def test_what_else_a_file_says_stays_beside_another_model() -> None:
+    path = str(DATA / "titan-toml" / "llama3_8b.toml")
+    given = {"model": [("--model", "llama3-70b")], "world_size": [("--gpus", "64")]}
+    taken = read_files([path], given, "analysis").taken
+    assert taken["gathered_bytes"] == "1"
+    assert not {"layers", "heads"} & taken.keys()
+
+
+@pytest.mark.parametrize(
+    ("machine", "kept"), [("dgx-h100", "4"), ("gb200-nvl72", None)]
+)  # fmt: skip
+def test_a_launcher_s_gpus_are_of_a_host(machine: str, kept: str | None, tmp_path: Path) -> None:
+    """Four GPUs of a node of eight are half of it; of an NVL72 they are one tray of its domain."""
+    script = tmp_path / "train.sh"
+    text = (DATA / "megatron-llama-70b" / "train.sh").read_text()
+    script.write_text(text.replace("GPUS_PER_NODE=8", "GPUS_PER_NODE=4"))
+    taken = read_files([str(script)], {"hardware": [("--hardware", machine)]}, "analysis").taken
+    assert taken.get("gpus_per_node") == kept
+
+
+def test_half_of_what_overlaps_without_gathers(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    text = (DATA / "megatron-llama-70b" / "train.sh").read_text()
+    script.write_text(text.replace("    --overlap-param-gather\n", ""))
+    whole = load_framework("megatron-lm").figures["dp_overlap"].value
+    assert read_launch(str(script)).given["dp_overlap"] == whole / 2
 
 
 # Commands and Python.
