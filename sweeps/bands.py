@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from overhead.quantity import VOCABULARY
 from overhead.shipped import error_bands
 from sweeps.display import BANDS
-from sweeps.spec.units import format_quantity
+from sweeps.spec.units import format_quantity, plain
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -131,6 +132,26 @@ def three(value: float) -> str:
     return f"{rounded:,.{digits}f}"
 
 
+def percent(fraction: float, digits: int | None = None) -> str:
+    """Return a fraction in percent: whole from 10 % on, one decimal below; a dash where missing.
+
+    Cells of a column have all as many `digits` behind the point.
+    """
+    if not math.isfinite(fraction):
+        return "-" if math.isnan(fraction) else plain(fraction)
+    size = 100.0 * fraction
+    places = int(abs(size) < 9.95) if digits is None else digits
+    text = f"{size:,.{places}f}"
+    text = text.removesuffix(".0") if digits is None else text
+    return f"{text.removeprefix('-') if float(text.replace(',', '')) == 0.0 else text} %"
+
+
+def change_by(fraction: float, digits: int | None = None) -> str:
+    """Return a relative change in percent, with its sign: ``+4.4 %``."""
+    text = percent(fraction, digits)
+    return f"+{text}" if fraction > 0.0 and text[:2] != "0 " else text
+
+
 def money(dollars: float) -> str:
     """Return an amount of money in three digits: ``21,100 USD``, ``24.6 M USD``."""
     if math.isfinite(dollars) and abs(float(f"{dollars:.3g}")) >= 1e6:
@@ -138,7 +159,18 @@ def money(dollars: float) -> str:
     return f"{three(dollars)} USD"
 
 
-def brief(value: float, units: str) -> str:
+def brief(value: float, units: str, *, binary: bool = True) -> str:
     """Return a quantity in three digits with its unit."""
-    text = format_quantity(value, units, digits=3)
+    text = format_quantity(value, units, digits=3, binary=binary)
     return format_quantity(value, units) if "e" in text.partition(" ")[0] else text
+
+
+def in_powers_of_two(name: str) -> bool:
+    """Return whether bytes of a quantity may be GiB: of messages and buffers, not of memory."""
+    return "memory" not in name and "volume" not in name
+
+
+def written(name: str, value: float) -> str:
+    """Return a quantity's value with its unit, memory in powers of ten."""
+    units = VOCABULARY[name].units if name in VOCABULARY else "1"
+    return format_quantity(value, units, binary=in_powers_of_two(name))

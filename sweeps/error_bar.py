@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
 from overhead.evaluation import Evaluation
 from overhead.quantity import VOCABULARY
-from sweeps.bands import band_of
+from sweeps.bands import band_of, change_by, percent, written
 from sweeps.display import BANDS
 from sweeps.engine.describe import coordinate, layout_of
 from sweeps.engine.grid import Column
@@ -33,7 +32,7 @@ from sweeps.spec.reduction import Reduction
 from sweeps.spec.resolve import resolve
 from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.sweep import Sweep
-from sweeps.spec.units import format_quantity
+from sweeps.wrapping import wrap
 
 # What constants are multiplied by.
 LOWER, UPPER = 0.9, 1.1
@@ -86,7 +85,7 @@ UNVARIED = "not varied: labels, whole numbers, sizes and formats of numbers"
 # The dimension along which set-ups lie.
 POINT = "setup"
 # Rows of the table; what moves an answer by less than can be read isn't worth a row.
-SHOWN, LEAST = 15, 5e-5
+SHOWN, LEAST = 15, 5e-4
 # Results of reductions, in words.
 RESULTS = {"min": "least", "max": "greatest", "mean": "mean"}
 # Moved by more than this, the answer isn't the same number; by less, two changes are one.
@@ -236,12 +235,12 @@ class Sensitivity:
         """Yield it for people, the answer first; `every`: all constants, with their sources."""
         effects = [one for one in self.moved if one.most > SAME]
         shown = effects if every else [one for one in effects if one.most >= LEAST][:SHOWN]
-        value = format_quantity(self.answer, VOCABULARY[self.quantity].units)
+        value = written(self.quantity, self.answer)
         band = self.band and f" ({self.band})"
         if effects:
             first = effects[0]
             sides = [one for one in (first.lower, first.upper) if not math.isnan(one.change)]
-            texts = (f"{one.change:+.2%} at {_shown(first.name, one.value)}" for one in sides)
+            texts = (f"{change_by(one.change)} at {_shown(first.name, one.value)}" for one in sides)
             own = _shown(first.name, first.value)
             yield f"{self.words} is {value}{band}; {first.name}, {own}, moves it most:"
             yield f"  {', '.join(texts)}"
@@ -255,8 +254,9 @@ class Sensitivity:
             rows.append((one.name, _shown(one.name, one.value), *cells, origin))
         yield from _table(rows)
         if rest := effects[len(shown) :]:
-            most = f"{100.0 * rest[0].most:.2g} %"
-            yield f"  ... and {len(rest)} more move it, by {most} at most (--verbose)"
+            most = rest[0].most
+            size = "less than 0.1 %" if most < LEAST else f"{percent(most)} at most"
+            yield f"  ... and {len(rest)} more move it, by {size} (--verbose)"
         yield from self._rest(every=every)
 
     def _rest(self, *, every: bool) -> Iterator[str]:
@@ -308,14 +308,14 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _shown(name: str, value: float) -> str:
-    return format_quantity(value, VOCABULARY[name].units)
+    return written(name, value)
 
 
 def _cell(one: Moved, side: Side, factor: float) -> str:
     """Return what one point moves, and the point where it isn't the usual one."""
     if math.isnan(side.value):
         return side.note
-    text = "no answer" if math.isnan(side.change) else f"{side.change:+.2%}"
+    text = "no answer" if math.isnan(side.change) else change_by(side.change)
     usual = math.isclose(side.value, factor * one.value, rel_tol=SAME)
     return text if usual else f"{text} at {_shown(one.name, side.value)}"
 

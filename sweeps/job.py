@@ -231,7 +231,8 @@ class Job:
             return  # not told here
         if self.nbytes > memory:
             text = " x ".join(f"{name} {size}" for name, size in self.program.grid.sizes.items())
-            wrong = f"{format_quantity(self.nbytes, 'byte')} are more than the memory holds"
+            size = format_quantity(self.nbytes, "byte", binary=False)
+            wrong = f"{size} are more than the memory holds"
             allowed = "run it into a file ('sweeps run'), shorten an axis, or ask for a reduction"
             refuse("axes", text, wrong, allowed)
 
@@ -245,7 +246,7 @@ class Job:
                 dims = ", ".join(variable.dims) or "(none)"
                 cells = int(np.prod([int(n) for n in self.program.shape(variable)], dtype=object))
                 yield f"{variable.name} over {dims}: {cells:,} cells"
-        nbytes = format_quantity(self.nbytes, "byte")
+        nbytes = format_quantity(self.nbytes, "byte", binary=False)
         yield f"to compute: {self.cells:,} cells; file: about {nbytes}"
 
     @property

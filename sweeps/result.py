@@ -22,7 +22,6 @@ import json
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,11 +31,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
+from sweeps.bands import percent, written
 from sweeps.engine.grid import STATUSES, SUBJECT, Block, Column, Layout, is_row_number
 from sweeps.errors import ContractError, nearest, refuse
 from sweeps.origin import GIVEN, Origin, attributes
 from sweeps.spec.contract import Contract
 from sweeps.spec.units import format_quantity, to_toml
+from sweeps.wrapping import wrap
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -403,7 +404,7 @@ def _broken(contract: Contract, result: Result) -> Iterator[str]:
     place = np.unravel_index(int(worst.argmax() if more else worst.argmin()), values.shape)
     value, units = float(values[place]), contract.units
     by = format_quantity(abs(value - contract.value), units)
-    share = f" ({abs(value / contract.value - 1.0):.2%})" if contract.value else ""
+    share = f" ({percent(abs(value / contract.value - 1.0))})" if contract.value else ""
     where = ", ".join(
         f"{coordinate.name} = {_values(coordinate)[place[column.dims.index(dim)]]}"
         for dim in column.dims
@@ -504,10 +505,7 @@ def fitted(lines: Iterable[str]) -> Iterator[str]:
         gaps = [one.end() for one in re.finditer(r"(?<=\S) {2,}", text[: most * 9 // 20])]
         hang = gaps[-1] if gaps else start + 2
         head, rest = (text[:hang], text[hang:]) if gaps else (text[:start], text[start:])
-        made = textwrap.wrap(
-            rest, most, initial_indent=head, subsequent_indent=" " * hang,
-            break_on_hyphens=False,
-        )  # fmt: skip
+        made = wrap(rest, most, initial_indent=head, subsequent_indent=" " * hang)
         yield from (one + "\n" for one in made)
 
 
@@ -610,7 +608,7 @@ def shown(name: str, value: Any) -> str:
     """Return a value as people read it."""
     if isinstance(value, str):
         return value
-    return format_quantity(value, VOCABULARY[name].units if name in VOCABULARY else "1")
+    return written(name, value)
 
 
 def table_lines(

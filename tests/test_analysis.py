@@ -14,6 +14,7 @@ import sweeps
 from overhead import build_topology, collective
 from overhead.communication.operation import DIMENSIONS
 from overhead.step.parts import PARTS as STEP_PARTS
+from sweeps.bands import percent
 from sweeps.cli.analysis_job import evaluation_of
 from sweeps.display import MEAN_OF_KINDS, MEAN_OF_TIMES
 from sweeps.spec.catalog import load_framework
@@ -224,7 +225,7 @@ def test_sides_of_a_mesh_are_those_of_the_whole(cli: Runner) -> None:
 def test_a_whole_step(cli: Runner) -> None:
     out = cli(f"analysis {LLAMA} --show parts,memory,communication").out
     found = record(cli, LLAMA)
-    assert out.startswith("8.41 s per step (-12/+14 %), MFU 47%, 35.3 of 84.9 GB per GPU ")
+    assert out.startswith("8.41 s per step (-12/+14 %), MFU 47 %, 35.3 of 84.9 GB per GPU ")
     assert "(-8/+10 %): fits\n  llama3-70b on 512 GPUs: dp 16, tp 8, cp 1, pp 4\n" in out
     assert "32 micro-batches of 1 on a rank" in out
     for words in (
@@ -249,7 +250,7 @@ def test_a_whole_step(cli: Runner) -> None:
     assert found["tokens_per_second"] == pytest.approx(tokens, rel=1e-12)
     # What a person reads is what a program reads.
     assert re.search(rf"total +{found['step_time_s']:.4g} s, -12/\+14 %", out)
-    assert f"{found['mfu']:.1%}" in out
+    assert f"MFU {percent(found['mfu'])}" in out
 
 
 def test_a_plan_that_does_not_fit_is_told_loudly(cli: Runner) -> None:
@@ -430,13 +431,13 @@ def test_communication_says_what_it_hides_behind(cli: Runner) -> None:
     rows = {row.split()[0]: row for row in plain.splitlines()[2:7] if row.strip()}
     assert {"tp", "ep", "pp", "dp"} <= set(rows)
     # Nothing of expert parallelism may hide: all of it is exposed.
-    assert "0 s (0%)" in rows["ep"]
+    assert "0 s (0 %)" in rows["ep"]
     assert "ep_overlap = 0" in rows["ep"]
     repeated = cli(f"{line} --recompute full --show overlap").out.split(
         "what communication hides behind"
     )[1]
     again = next(row for row in repeated.splitlines() if row.split()[:1] == ["ep"])
-    assert "0 s (0%)" in again
+    assert "0 s (0 %)" in again
     # A backward sends tokens to their experts once more, which is exposed, too.
     once, twice = (re.search(r"ep +([0-9.]+) ms", row) for row in (rows["ep"], again))
     assert once
@@ -681,7 +682,7 @@ def test_the_lightest_recomputation_that_fits_is_told_where_none_is_stated(cli: 
     assert f"{float(time.removesuffix(' s')):.3g} s per step" in again
     assert "fits, at risk" in again.splitlines()[0]
     assert memory == "80.16 GB"
-    assert "as few as fit 95% of the memory" in result
+    assert "as few as fit 95 % of the memory" in result
     count = int(result.split(": ")[1].split()[0])
     assert f"recompute block of {count} of each chunk's 80 layers" in again
     fewer = cli(f"{line} --seq-len 32768 --recompute block --recompute-layers {count - 1} --json")

@@ -36,7 +36,7 @@ def cli(
 
 
 UNITS = re.compile(
-    r"(?:inf|\d[\d.]*(?:e[+-]?\d+)?) (?:days|h|min|[pnumkKMGTP]?i?(?:B/s|B|s|J|W))(?![A-Za-z])"
+    r"(?:inf|\d[\d.]*(?:e[+-]?\d+)?) (?:days|h|min|[pnµmkKMGTP]?i?(?:B/s|B|s|J|W))(?![A-Za-z])"
 )
 
 

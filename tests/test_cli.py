@@ -65,7 +65,7 @@ def test_a_report_tells_each_quantity_with_its_unit(cli: Runner) -> None:
         "collective --topology ring --N 8 --M 1GB --bandwidth 100GB/s --latency 1us --hops 1"
     ).out
     assert "  time                      17.51 ms" in out
-    assert "  latency part            14 us" in out
+    assert "  latency part            14 µs" in out
     assert "  bandwidth part          17.5 ms" in out
     assert "  algbw                     57.1" in out
     assert "latency = " not in out.split("Defaults")[1]  # what is given isn't told as assumed
@@ -80,8 +80,8 @@ def test_verbose_puts_the_numbers_in(cli: Runner) -> None:
     (statement,) = re.findall(r"\n  time = (.*)\n", out)
     put_in, result = re.search(r"\n  time = .*\n    = (.*)\n    = (.*)\n", out).groups()  # type: ignore[union-attr]
     assert "ranks" in statement
-    assert put_in == "2*(8 - 1)*1 us + 2*(8 - 1)/8*1 GB/(100 GB/s)"
-    assert result == "14 us + 17.5 ms"
+    assert put_in == "2*(8 - 1)*1 µs + 2*(8 - 1)/8*1 GB/(100 GB/s)"
+    assert result == "14 µs + 17.5 ms"
     assert "\n    = 17.51 ms\n" in out
     bound = out.split("lower bound: no algorithm is faster on these links")[1]
     assert "\n  lower_bound = maximum(latency_bound, bandwidth_bound)\n" in bound
@@ -96,12 +96,12 @@ def test_parts_of_phases_in_a_pipeline_add_up(cli: Runner) -> None:
         "collective --topology torus --mesh-nx 4 --mesh-ny 4 --N 16 --M 1MiB --bandwidth 50GB/s"
         " --latency 5us --phase-chunks 8 --verbose"
     ).out
-    assert "  time                      302.4 us\n" in answer
-    assert "\n    latency part            270 us\n" in answer
-    assert "    bandwidth part          32.44 us\n" in answer
-    assert "  phases hidden behind it   216.9 us\n" in answer
+    assert "  time                      302.4 µs\n" in answer
+    assert "\n    latency part            270 µs\n" in answer
+    assert "    bandwidth part          32.44 µs\n" in answer
+    assert "  phases hidden behind it   216.9 µs\n" in answer
     assert "  latency_time = phase_1_passes*phase_1_latency_time + " in answer
-    assert "    = 8*30 us + 1*30 us + 1*0 s\n    = 270 us  [" in answer
+    assert "    = 8*30 µs + 1*30 µs + 1*0 s\n    = 270 µs  [" in answer
 
 
 def test_a_time_that_is_an_upper_bound_says_so_wherever_it_is_shown(
@@ -110,7 +110,7 @@ def test_a_time_that_is_an_upper_bound_says_so_wherever_it_is_shown(
     """The double tree's loads aren't known of few chunks where ranks are no power of two."""
     base = "collective --topology switch --M 64KiB --software none"
     assert (
-        "  time                      30.2 us  (an upper bound)\n"
+        "  time                      30.2 µs  (an upper bound)\n"
         in cli(f"{base} --N 12 --algorithm dbt").out
     )
     for exact in ("--N 16 --algorithm dbt", "--N 12 --algorithm ring", "--N 12 --algorithm all"):
@@ -136,8 +136,8 @@ def test_what_reductions_cost_is_a_part_of_its_own(cli: Runner) -> None:
     answer = cli("collective --topology ring --N 8 --M 1GB --bandwidth 100GB/s --latency 1us"
                " --reduction-cost 1e-12")  # fmt: skip
     assert "  time                      18.39 ms\n" in answer.out
-    assert "\n    latency part            14 us\n" in answer.out
-    assert "    bandwidth part          17.5 ms\n    reduction part          875 us\n" in answer.out
+    assert "\n    latency part            14 µs\n" in answer.out
+    assert "    bandwidth part          17.5 ms\n    reduction part          875 µs\n" in answer.out
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_several_values_make_a_table(cli: Runner) -> None:
     assert ends.startswith("from ")
     assert winner.startswith("least time by topology: ")
     assert head.split()[:3] == ["topology", "ranks", "message"]
-    assert "time (us)" in head
+    assert "time (µs)" in head
     assert len(rows) == 8
     assert rows[0].split()[:4] == ["ring", "8", "1", "KiB"]
     assert len({len(row) for row in rows}) == 1

@@ -41,7 +41,7 @@ FUNCTIONS: dict[str, Any] = {
     },
 }
 UNITS = re.compile(
-    r"(?:inf|\d[\d.]*(?:e[+-]?\d+)?) (?:[fpnum]?s|min|h|[kKMGTPE]?i?B)(?:/s|/B)?(?![A-Za-z])"
+    r"(?:inf|\d[\d.]*(?:e[+-]?\d+)?) (?:[fpnµm]?s|min|h|[kKMGTPE]?i?B)(?:/s|/B)?(?![A-Za-z])"
 )
 # An equation, the same with numbers, what each term of a sum comes to, and the result
 BLOCK = re.compile(

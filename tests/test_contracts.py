@@ -73,7 +73,7 @@ def test_one_that_doesnt_says_by_how_much_and_where(cli: Runner) -> None:
     assert ran.code == 3
     assert "all_reduce" in ran.out  # the result all the same
     (line,) = ran.err.splitlines()
-    assert "(25.00%) too much, at ranks = 16" in line
+    assert "(25 %) too much, at ranks = 16" in line
     few = cli(f"{LINE} --assert 'busbw > 1 PB/s'", fine=False)
     assert (few.code, "too little" in few.err, "2 of 2" in few.err) == (3, True, True)
 
@@ -98,7 +98,7 @@ def test_of_plans_the_recommended_one_counts(cli: Runner) -> None:
     between = (worse + best["step_time_s"]) / 2.0
     assert cli(f"{PLAN} --assert 'step_time < {between!r} s'").code == 0
     ran = cli(f"{PLAN} --assert 'step_time < {best['step_time_s'] / 2.0!r} s'", fine=False)
-    assert (ran.code, "(100.00%) too much" in ran.err) == (3, True)
+    assert (ran.code, "(100 %) too much" in ran.err) == (3, True)
 
 
 @pytest.mark.thorough

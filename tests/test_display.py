@@ -44,7 +44,7 @@ def test_records_begin_with_labels_and_then_numbers() -> None:
 
 
 def test_a_share_is_shown_in_percent() -> None:
-    assert shown("mfu", 0.415) == "41.5%"
+    assert shown("mfu", 0.415) == "42 %"
 
 
 def test_what_follows_from_a_steps_time_is_of_a_run() -> None:

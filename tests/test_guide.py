@@ -19,6 +19,7 @@ import pytest
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
+from sweeps.bands import change_by
 from sweeps.cli import COMMANDS, commands, run
 from sweeps.references import algorithm_table
 from sweeps.site.guide import FOLDER, INDEX, Page, body_of, guide_pages
@@ -170,7 +171,7 @@ def band_table() -> str:
     lines = ["| class | measured / predicted, 80 % interval |", "| --- | --- |"]
     for name in ("step_time", "memory"):
         lines += [
-            f"| {one['words']} | {one['low']:+.0%} to {one['high']:+.0%} |"
+            f"| {one['words']} | {change_by(one['low'])} to {change_by(one['high'])} |"
             for one in bands[name].values()
         ]
     return "\n".join(lines) + "\n"

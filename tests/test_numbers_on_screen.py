@@ -14,7 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from overhead.quantity import VOCABULARY
-from sweeps.bands import money
+from sweeps.bands import change_by, money, percent
+from sweeps.cli.numbers import shown
 from sweeps.errors import InputError
 from sweeps.plots.style import number
 from sweeps.spec.units import UNLIMITED, format_quantity, parse_quantity, plain
@@ -27,11 +28,14 @@ TRACES = Path(__file__).parent / "data" / "traces"
 # measures, a rate of nothing.
 NEVER = {
     "exponent": r"(?<![\w.@])\d[\d.]*e[+-]?\d+",
-    "not a number": r"\bnan\b(?!o)|\bnan%|\bnanx",
+    "not a number": r"\bnan\b(?!o)|\bnan ?%|\bnanx",
     "infinite": r"\binf\b",
     "negative zero": r"(?<![\w.])-0(\.0+)?(?![\d.])",
     "below a nanosecond": r"\d ?[pf]s\b",
     "rate without its noun": r"\d ?[kMGT]?/s\b",
+    "microseconds in letters": r"\d ?us\b|\(us\)",
+    "percent without a space": r"\d%",
+    "percent in too many digits": r"\d\.\d{2,} ?%",
 }
 TRAINING = "--model llama3-8b --hardware dgx-h100 --seq-len 8192 --global-batch 128"
 MIXTURE = "--model deepseek-v3 --hardware dgx-h100 --gpus 512 --seq-len 4096 --global-batch 512"
@@ -171,6 +175,32 @@ def test_texts_of_the_catalogue_have_no_exponents() -> None:
 )  # fmt: skip
 def test_money_has_three_digits(dollars: float, text: str) -> None:
     assert money(dollars) == text
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text", "change"),
+    [(0.4615, "46 %", "+46 %"), (1.0, "100 %", "+100 %"), (-0.0849, "-8.5 %", "-8.5 %"),
+     (0.08, "8 %", "+8 %"), (0.0996, "10 %", "+10 %"), (-1e-5, "0 %", "0 %"), (-0.0, "0 %", "0 %"),
+     (0.0004, "0 %", "0 %"), (123.4, "12,340 %", "+12,340 %"), (math.nan, "-", "-")],
+)  # fmt: skip
+def test_percent_has_a_space_and_no_more_digits_than_count(
+    fraction: float, text: str, change: str
+) -> None:
+    """Rule 3 of screens: no decimals from 10 % on, one below, never a negative zero."""
+    assert (percent(fraction), change_by(fraction)) == (text, change)
+
+
+def test_digits_of_a_column_of_percentages_are_as_many() -> None:
+    assert [percent(one, 1) for one in (0.524, 0.08, -1e-5)] == ["52.4 %", "8.0 %", "0.0 %"]
+    assert [change_by(one, 1) for one in (0.004, -0.028)] == ["+0.4 %", "-2.8 %"]
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("message_bytes", "1 GiB"), ("sent_bytes", "1 GiB"), ("peak_memory", "1.074 GB"),
+    ("communication_volume", "1.074 GB"), ("workspace_bytes", "1 GiB"),
+])  # fmt: skip
+def test_memory_is_in_powers_of_ten_and_messages_in_powers_of_two(name: str, text: str) -> None:
+    assert shown(name, 2.0**30) == text
 
 
 def test_what_cannot_be_bought_says_why_at_once(cli: Runner) -> None:

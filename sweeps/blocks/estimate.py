@@ -144,7 +144,7 @@ def _timed(steps: Steps, reducers: Sequence[Reducer], start: int, stop: int) -> 
 def lines(found: Estimate) -> Iterator[str]:
     """Yield an estimate for a person."""
     written = f", {duration(found.writing)} to write" if found.writing >= 1 else ""
-    nbytes = format_quantity(found.nbytes, "byte")
+    nbytes = format_quantity(found.nbytes, "byte", binary=False)
     yield (
         f"to compute: {found.cells:,} cells in {found.steps:,} steps, about "
         f"{duration(found.seconds)} on one core{written}; file: about {nbytes}"
@@ -211,7 +211,7 @@ def limits_for(job: Job, limit: str, processes: int = 1) -> Limits:
     most = memory(limit)
     results = sum(_state_bytes(job, one) + _result_bytes(job, one) for one in job.sweep.reductions)
     if results > most:
-        wrong = f"the reductions' results need {format_quantity(results, 'byte')}"
+        wrong = f"the reductions' results need {format_quantity(results, 'byte', binary=False)}"
         refuse("--max-memory", limit, wrong, "raise it, or reduce further")
     block, whole = BLOCK_CELLS, WHOLE_CELLS
     kept = processes * block_bytes(limit, processes) if job.sweep.reductions else 0
@@ -220,7 +220,7 @@ def limits_for(job: Job, limit: str, processes: int = 1) -> Limits:
         if needed <= most:
             return Limits(block, whole)
         block, whole = block // 2, whole // 2
-    wrong = f"the sweep's values need {format_quantity(needed, 'byte')}"
+    wrong = f"the sweep's values need {format_quantity(needed, 'byte', binary=False)}"
     raise InputError(fault("--max-memory", limit, wrong, "raise it, or take fewer --workers"))
 
 

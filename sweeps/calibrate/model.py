@@ -91,7 +91,7 @@ def checked_rates(test: LogTest, ranks: int) -> tuple[tuple[LogRow, ...], tuple[
         row = odd[0]
         own = share * row.size / row.time / 1e9
         message = (
-            f"{test.path.name}, line {row.line}: {row.size:.0f} bytes in {row.time * 1e6:g} us are "
+            f"{test.path.name}, line {row.line}: {row.size:.0f} bytes in {row.time * 1e6:g} µs are "
             f"{own:.2f} GB/s, and algbw says {row.algbw / 1e9:.2f}; is it the log of another "
             "program, or of another operation?"
         )

@@ -8,7 +8,7 @@ import numpy as np
 
 from overhead.analysis import AnalysisResult
 from overhead.evaluation import Evaluation
-from sweeps.bands import NO_ROOM, UNKNOWN, band_of, brief, fit_of, memory_words, three
+from sweeps.bands import NO_ROOM, UNKNOWN, band_of, brief, fit_of, memory_words, percent, three
 from sweeps.cli.numbers import size_of
 from sweeps.display import BANDS
 
@@ -25,7 +25,7 @@ def answer(evaluation: Evaluation, result: AnalysisResult, step: str) -> Iterato
             f"{'' if can else ' if the memory sufficed'}"
         )
         if not np.isnan(mfu):
-            yield f"MFU {mfu:.0%}"
+            yield f"MFU {percent(mfu)}"
     elif evaluation.value("step_time", {}) is not None:
         yield f"how long a {step} takes isn't known (why: below)"
     if not np.isnan(result.per_gpu_memory_bytes):

@@ -31,6 +31,7 @@ from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.step.timeline import COPIES, PARTS, PASSES, STREAMS, StepTimeline, step_timeline
 from overhead.transformer import SHAPES
 from sweeps import display
+from sweeps.bands import percent
 from sweeps.cli.numbers import shown
 from sweeps.cli.progress import tell_drawn
 from sweeps.cli.typed import flag_of
@@ -180,7 +181,7 @@ def lightest_lines(evaluation: Evaluation, memory: float) -> Iterator[str]:
     takes = "" if time is None else f"{shown('step_time', float(time))}, "
     yield (
         f"  with --recompute block it fits: {layers:g} of each chunk's {whole:g} layers recomputed,"
-        f" as few as fit {again['target_memory_fraction']:.0%} of the memory: {takes}"
+        f" as few as fit {percent(float(again['target_memory_fraction']))} of the memory: {takes}"
         f"{shown('memory', least)}"
     )
 

@@ -19,10 +19,7 @@ from overhead.step.bands import class_of_step
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer import SHAPES
 from sweeps import display
-from sweeps.bands import (
-    NO_ROOM,
-    class_words,
-)
+from sweeps.bands import NO_ROOM, class_words, percent
 from sweeps.cli.analysis_headline import answer, band, fit, host, number
 from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, roots, sharded_line
 from sweeps.cli.derivation import Derivation
@@ -97,7 +94,7 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
             (
                 dimension,
                 shown("step_time", total),
-                f"{shown('step_time', total - exposed)} ({1.0 - exposed / total:.0%})",
+                f"{shown('step_time', total - exposed)} ({percent(1.0 - exposed / total)})",
                 shown("step_time", exposed),
                 BEHIND_PAIRS if paired else BEHIND.get(named, behind),
                 reason,
@@ -202,7 +199,7 @@ def _both_parts(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
     decimals = 0 if np.isnan(time) else max(0, 3 - int(np.floor(np.log10(time * scale))))
     left = [[f"Step time ({unit})", "", ""]]
     if not np.isnan(time):
-        left += [[words, f"{value * scale:,.{decimals}f}", f"{value / time:.0%}"]
+        left += [[words, f"{value * scale:,.{decimals}f}", f"{100.0 * value / time:.0f} %"]
                  for words, value in _large(named, time)]  # fmt: skip
         left.append(["total", f"{time * scale:,.{decimals}f}", ""])
     right = [[f"{'Peak memory' if result.memory_is_whole else 'Model states'} (GB)", ""]]
@@ -240,7 +237,7 @@ def _summary(job: Job, evaluation: Evaluation) -> Iterator[str]:
         total = _value(evaluation, f"{dimension}_communication_time")
         exposed = min(max(_value(evaluation, part), 0.0), total)
         if total > 0.0:
-            hidden = "" if np.isnan(exposed) else f" ({1.0 - exposed / total:.0%} overlapped)"
+            hidden = "" if np.isnan(exposed) else f" ({percent(1.0 - exposed / total)} overlapped)"
             sent.append(f"{dimension.upper()} {shown('step_time', total)}{hidden}")
     shallow = evaluation.labels.get("depth") == "unknown"
     bound = number(evaluation, "communication_upper_bound")
@@ -560,7 +557,8 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     for name in STEP_PARTS:
         value = number(evaluation, name)
         if value != 0.0:
-            yield _line(display.words(name), f"{shown(name, value):<12}{value / whole:6.1%}")
+            share = f"{100.0 * value / whole:6.1f} %"
+            yield _line(display.words(name), f"{shown(name, value):<12}{share}")
     yield _line("total", f"{shown('step_time', whole)}, {band(evaluation, 'step_time')}")
     settings = job.resolved.origins["unknown_settings"][0].source
     known = job.resolved.origins["uncalibrated_device"][0].source

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from sweeps import display
-from sweeps.bands import FITS, band_of, band_words, money, three
+from sweeps.bands import FITS, band_of, band_words, money, percent, three
 from sweeps.cli import flags
 from sweeps.cli.from_file import from_option, reading_lines
 from sweeps.cli.numbers import shown
@@ -346,7 +346,7 @@ def _by_batch(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
         days, cost, mfu = (best.detail[name] for name in ("run_days", "run_cost", "mfu"))
         late = best.fails(asked.wish)
         late = f"at best; {late}" if one.least is None else late
-        texts = [three(days), shown("run_cost", cost), f"{mfu:.0%}"]
+        texts = [three(days), shown("run_cost", cost), percent(mfu)]
         rows.append([asked.tokens(one.batch), one.machine, f"{best.gpus:,}", *texts, late])
     yield "By batch"
     yield from aligned(rows, left=2, last=True)

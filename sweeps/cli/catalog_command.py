@@ -22,7 +22,7 @@ from overhead.model.order import NUMBERS
 from overhead.quantity import VOCABULARY
 from overhead.statements import statements
 from sweeps import references as documents
-from sweeps.bands import brief
+from sweeps.bands import brief, in_powers_of_two, percent
 from sweeps.cli.sections import OF_CATALOG, OF_LIST, show_options, wrapped
 from sweeps.cli.typed import OWN, Command, folder_option, folders_of
 from sweeps.errors import InputError, fault, nearest, needs, refuse, tell_all
@@ -237,13 +237,17 @@ def _show_columns(tables: Mapping[str, Mapping[str, Figure]]) -> None:
 
     def cell(table: str, name: str) -> str:
         figure = tables[table].get(name)
-        return "-" if figure is None else brief(figure.value, figure.units)
+        return "-" if figure is None else _brief(name, figure)
 
     if len(figures) > len(tables):
         rows = [["", *tables], *([name, *(cell(one, name) for one in tables)] for name in figures)]
     else:
         rows = [["", *figures], *([one, *(cell(one, name) for name in figures)] for one in tables)]
     sys.stdout.writelines(f"{line}\n" for line in aligned(rows))
+
+
+def _brief(name: str, figure: Figure) -> str:
+    return brief(figure.value, figure.units, binary=in_powers_of_two(name))
 
 
 def _show_choices(choices: Mapping[str, Choice], *, whole: bool) -> None:
@@ -274,12 +278,12 @@ def _padded(items: Sequence[tuple[str, str]]) -> list[str]:
 
 def _show_figures(figures: Mapping[str, Figure], *, whole: bool, shares: bool = False) -> None:
     if not whole:
-        _show_pairs({name: brief(one.value, one.units) for name, one in figures.items()})
+        _show_pairs({name: _brief(name, one) for name, one in figures.items()})
         return
     width = max(map(len, figures), default=0)
     for quantity, figure in figures.items():
-        shown = format_quantity(figure.value, figure.units)
-        shown += f" +-{figure.uncertainty:.0%}" * (shares and figure.uncertainty > 0.0)
+        shown = format_quantity(figure.value, figure.units, binary=in_powers_of_two(quantity))
+        shown += f" ±{percent(figure.uncertainty)}" * (shares and figure.uncertainty > 0.0)
         line = f"  {quantity.ljust(width)}  {shown:<14} {figure.kind:<14} {figure.origin.source}"
         sys.stdout.write(line.rstrip() + "\n")
 

@@ -17,7 +17,7 @@ from overhead.labels import HIERARCHY, NO_LIBRARY, OPERATION_DEFAULTS, XLA
 from overhead.quantity import VOCABULARY
 from overhead.statements import statement, statements
 from sweeps import display
-from sweeps.bands import UNKNOWN, band_words
+from sweeps.bands import UNKNOWN, band_words, percent
 from sweeps.cli import flags
 from sweeps.cli.derivation import Derivation, evaluated, same
 from sweeps.cli.numbers import SHORT, shown
@@ -175,7 +175,7 @@ def _answer(
         said.append("at the lower bound" if at else f"{bound:.3g}x the lower bound")
     if np.isfinite(latency):
         limit = "latency" if latency >= 0.5 else "bandwidth"
-        said.append(f"{max(latency, 1.0 - latency):.0%} {limit}")
+        said.append(f"{percent(max(latency, 1.0 - latency))} {limit}")
     of = f"{labels['collective']} of {message} on {ranks or _sizes(constants)} ranks"
     text = f"{of}: {format_quantity(time, 's')} ({band[0]})"
     return ", ".join((text, *said))

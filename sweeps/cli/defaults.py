@@ -9,10 +9,10 @@ from typing import Any
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
+from sweeps.bands import written
 from sweeps.spec.resolve import resolve
 from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.sweep import read_sweep
-from sweeps.spec.units import format_quantity
 
 # Questions of which the answers are compared: in a node, in several, and on a machine that differs
 # in all that machines decide.
@@ -68,4 +68,4 @@ def _shown(name: str, taken: Resolved) -> str:
     one = VOCABULARY[name]
     if one.integer and (one.minimum, one.maximum) == (0, 1):
         return "on" if value else "off"
-    return format_quantity(value, one.units)
+    return written(name, value)

@@ -9,7 +9,7 @@ import numpy as np
 
 from overhead.quantity import VOCABULARY, Array
 from sweeps import display
-from sweeps.bands import money
+from sweeps.bands import in_powers_of_two, money, percent, written
 from sweeps.spec.units import format_quantity, grouped, in_one_unit, plain
 
 # Below it a predicted time says nothing.
@@ -33,14 +33,14 @@ def exact(name: str, value: Any) -> str:
     value = float(value)
     if np.isfinite(value):
         if display.percent(name):
-            return f"{value:.1%}"
+            return percent(value)
         if units in ("s-1", "h", "d"):
             words = {"s-1": "tokens/s" if "token" in name else "/s", "h": "h", "d": "days"}[units]
             text = f"{value:,.0f}" if abs(value) >= 1000 else plain(value)
             return f"{text} {words}"
         if units == "USD":
             return money(value)
-    return format_quantity(value, units)
+    return written(name, value)
 
 
 def column(name: str, values: Sequence[Any], *, binary: bool = False) -> tuple[str, list[str]]:
@@ -53,7 +53,7 @@ def column(name: str, values: Sequence[Any], *, binary: bool = False) -> tuple[s
         return "%", ["-" if np.isnan(one) else grouped(100.0 * one) for one in numbers]
     if units == "s-1":
         return "tokens/s" if "token" in name else "1/s", [grouped(one) for one in numbers]
-    return in_one_unit(numbers, units, binary=binary, write=grouped)
+    return in_one_unit(numbers, units, binary=binary and in_powers_of_two(name), write=grouped)
 
 
 def size_of(value: float | Array) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,7 +12,7 @@ import numpy as np
 
 from overhead.labels import LABELS
 from overhead.model.order import NUMBERS, pattern_of
-from overhead.quantity import VOCABULARY
+from sweeps.bands import written
 from sweeps.cli.sections import wrapped
 from sweeps.cli.typed import flag_of, folder_option, folders_of
 from sweeps.errors import InputError, fault, tell_all
@@ -33,7 +32,7 @@ from sweeps.result import prose, stored_as
 from sweeps.spec.machine import Machine
 from sweeps.spec.resolve import resolve
 from sweeps.spec.resolve_operation import Resolved
-from sweeps.spec.units import format_quantity
+from sweeps.wrapping import wrap
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -235,7 +234,7 @@ def _said(name: str, constants: Mapping[str, float]) -> str:
     """Return a value as text: of a part of a hybrid's order its letters."""
     if name in NUMBERS and constants[name]:
         return pattern_of({NUMBERS[0]: constants[name], "mamba": constants.get("mamba", 0.0)})
-    return format_quantity(constants[name], VOCABULARY[name].units)
+    return written(name, constants[name])
 
 
 def taken_values(job: Job, *, absent: bool = False) -> dict[str, str]:
@@ -288,8 +287,7 @@ def default_lines(job: Job) -> Iterator[str]:
 
 
 def _several(name: str, values: Any) -> str:
-    units = VOCABULARY[name].units if name in VOCABULARY else "1"
-    shown = list(dict.fromkeys(format_quantity(float(v), units) for v in values))
+    shown = list(dict.fromkeys(written(name, float(v)) for v in values))
     return ", ".join(shown[:6]) + (", .." if len(shown) > 6 else "")
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
 from overhead.quantity import VOCABULARY
+from sweeps.bands import change_by, percent
 from sweeps.cli.plan_question import CALCULATED, Asked
 from sweeps.cli.typed import flag_of
 from sweeps.cli.write import Output
@@ -38,6 +38,7 @@ from sweeps.search.request import read_request, sequences_of
 from sweeps.search.search import details
 from sweeps.spec.axis import numbers_of, parse_values
 from sweeps.spec.units import parse_quantity, spelled_out
+from sweeps.wrapping import wrap
 
 # How far a number of parameters may be from that of the sizes, unsaid.
 LEAST_DIFFERENCE = 0.01
@@ -322,7 +323,7 @@ def _rows(one: Calculation) -> list[list[str]]:
     for row in one.rows:
         own = [row.tp, row.pp, row.dp, *([row.ep] if one.cluster.experts else [])]
         rows.append([row.name, *map(str, own), _gb(row.memory),
-                     *(_gb(row.volumes[name]) for name in used), f"{row.bubble:.1%}",
+                     *(_gb(row.volumes[name]) for name in used), percent(row.bubble),
                      _feasible(row, one)])  # fmt: skip
     return rows
 
@@ -344,7 +345,7 @@ def _feasible(row: Row, one: Calculation) -> str:
 
 def _recommended(one: Calculation) -> Iterator[str]:
     cluster, best = one.cluster, one.recommended
-    limit = f"{cluster.threshold:.0%} of {_gb(cluster.memory)}"
+    limit = f"{percent(cluster.threshold)} of {_gb(cluster.memory)}"
     if best is None:
         can = [row for row in one.rows if not row.reasons]
         if not can:
@@ -361,12 +362,12 @@ def _recommended(one: Calculation) -> Iterator[str]:
     who = f"{cluster.parameters / 1e9:.4g} billion parameters on {cluster.gpus:,} GPUs"
     yield f"recommended: TP={best.tp}, PP={best.pp}, DP={best.dp}, for {who}"
     yield from _bullet(
-        f"{_gb(best.memory)} fit into {limit}: {best.memory / cluster.memory:.0%} full"
+        f"{_gb(best.memory)} fit into {limit}: {percent(best.memory / cluster.memory)} full"
     )
     inside = "stays in a node" if best.tp <= _node(cluster) else "crosses nodes"
     each = cluster.size("layers") / best.pp
     across = "across nodes" if best.tp * best.pp > _node(cluster) else "in a node"
-    stages = f"PP={best.pp} {across}, {each:g} layers a stage, a bubble of {best.bubble:.1%}"
+    stages = f"PP={best.pp} {across}, {each:g} layers a stage, a bubble of {percent(best.bubble)}"
     yield from _bullet(f"TP={best.tp} {inside}; {stages if best.pp > 1 else 'no pipeline'}")
     others = [row for row in one.rows if row.fits and not row.reasons and row is not best]
     if others:
@@ -374,7 +375,7 @@ def _recommended(one: Calculation) -> Iterator[str]:
         more = next_best.bytes / best.bytes - 1.0 if best.bytes else np.inf
         yield from _bullet(
             f"of the rows that fit it sends the fewest bytes, {_gb(best.bytes)} a step; "
-            f"{next_best.name} sends {_gb(next_best.bytes)}, {more:+.1%}"
+            f"{next_best.name} sends {_gb(next_best.bytes)}, {change_by(more)}"
         )
 
 
@@ -400,9 +401,9 @@ def _experts(one: Calculation) -> Iterator[str]:
         f"backward, of {notes.message / 1e6:.4g} MB each"
     )
     yield from _bullet(
-        f"the products of a layer's forward take {notes.whole * 1e6:,.0f} us with EP="
-        f"{notes.ranks} (whole matrices) and {notes.sliced * 1e6:,.0f} us with TP={notes.ranks} "
-        f"(slices), on {notes.hardware}: {notes.sliced / notes.whole - 1.0:+.0%}"
+        f"the products of a layer's forward take {notes.whole * 1e6:,.0f} µs with EP="
+        f"{notes.ranks} (whole matrices) and {notes.sliced * 1e6:,.0f} µs with TP={notes.ranks} "
+        f"(slices), on {notes.hardware}: {change_by(notes.sliced / notes.whole - 1.0)}"
     )
     better = "EP" if notes.whole < notes.sliced else "TP"
     yield from _bullet(f"so {better} for the experts, {'beside' if row.tp > 1 else 'without'} TP "
@@ -538,5 +539,4 @@ def _gb(value: float) -> str:
 
 
 def _bullet(text: str) -> Sequence[str]:
-    return wrap(text, prose(), initial_indent="  - ", subsequent_indent="    ",
-                break_on_hyphens=False)  # fmt: skip
+    return wrap(text, prose(), initial_indent="  - ", subsequent_indent="    ")  # fmt: skip

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from textwrap import wrap
 
+from sweeps.bands import change_by
 from sweeps.cli.numbers import shown
 from sweeps.result import prose
 from sweeps.search.answer import Answer
 from sweeps.search.request import Execution
 from sweeps.search.search import Detail, details
+from sweeps.wrapping import wrap
 
 
 def bullets(lines: Sequence[str]) -> Iterator[str]:
@@ -78,4 +79,4 @@ def _instead(answer: Answer, best: Detail) -> Iterator[str]:
         keys.add(own[0].key)
         (other,) = details(own[:1], ("step_time",))
         slower = other["step_time"] / best["step_time"] - 1.0
-        yield f"{words} the best is {slower:+.1%}: {other.plan.name}"
+        yield f"{words} the best is {change_by(slower)}: {other.plan.name}"

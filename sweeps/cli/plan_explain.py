@@ -12,7 +12,7 @@ import numpy as np
 from overhead.analysis import CollectiveReport, collective_reports
 from overhead.communication.operation import DIMENSIONS
 from sweeps import display
-from sweeps.bands import band_of
+from sweeps.bands import band_of, change_by, percent
 from sweeps.cli.numbers import shown
 from sweeps.cli.plan_experts import bullets
 from sweeps.cli.plan_question import Asked
@@ -98,14 +98,14 @@ def _reasons(detail: Detail, best: Answer, own: Answer) -> Iterator[str]:
     if plan["tp"] > node and plan.labels["topology"] == "hierarchical":
         yield f"tp {plan['tp']:g} crosses nodes of {node:g} GPUs"
     if best.recommended is None:
-        yield f"no plan can run within {best.point.threshold:.0%} of the memory"
+        yield f"no plan can run within {percent(best.point.threshold)} of the memory"
     elif best.recommended.key == plan.key:
         yield "it is the recommended plan"
     else:
         other = best.main[0]
         slower = detail["step_time"] / other["step_time"] - 1.0
         lost, gained = differences(other, detail)
-        line = f"compared with the recommended plan, {other.plan.name}, it is {slower:+.1%}"
+        line = f"compared with the recommended plan, {other.plan.name}, it is {change_by(slower)}"
         line += f": it loses in {', '.join(lost[:4])}" if lost else ""
         line += f"; it gains in {', '.join(gained[:3])}" if gained else ""
         yield line

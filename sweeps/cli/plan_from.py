@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import click
 
-from sweeps.bands import brief, difference_words
+from sweeps.bands import brief, change_by, difference_words
 from sweeps.cli.from_file import FromFile, found_in
 from sweeps.cli.plan_question import Asked
 from sweeps.cli.sections import wrapped
@@ -40,7 +40,7 @@ def file_lines(best: Answer, asked: Asked) -> Iterator[str]:
         return
     slower = own["step_time"] / first["step_time"] - 1.0
     text = f"{files}: its own plan, {own.plan.name}, takes {brief(own['step_time'], 's')}"
-    text += f" ({slower:+.1%}, {difference_words(slower)})"
+    text += f" ({change_by(slower)}, {difference_words(slower)})"
     yield from wrapped(text if own.fits else f"{text} if the memory sufficed", "  ")
     changes = _changes(own.plan, first.plan, found)
     if changes:

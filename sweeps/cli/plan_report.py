@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
 from overhead.evaluation import derive
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
-from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS
 from sweeps import display
-from sweeps.bands import band_of, brief, tie
+from sweeps.bands import band_of, brief, change_by, percent, tie, written
 from sweeps.bands import memory_words as fitting
 from sweeps.cli.numbers import shown
 from sweeps.cli.options import MATTERING, default_lines, defaults_line, price_words
@@ -44,12 +42,11 @@ from sweeps.search.words import (
     bound_by,
     memory_words,
     network,
-    percent,
     tempting,
 )
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.sweep import Sweep
-from sweeps.spec.units import format_quantity
+from sweeps.wrapping import wrap
 
 # Tables of plans for people, and records of them for programs.
 
@@ -82,9 +79,9 @@ def plan_rows(plans: Sequence[Detail], first: float = 0.0) -> list[list[str]]:
           if all(name in plan.plan.given for plan in plans)
           and len({plan.plan.given[name] for plan in plans}) > 1),
         (f"step ({unit})", [_fixed(plan["step_time"] * per, decimals) for plan in plans], True),
-        ("vs first", [_by(plan["step_time"], base) for plan in plans], True),
+        ("vs first (%)", [_by(plan["step_time"], base) for plan in plans], True),
         ("GB", [f"{plan['peak_memory'] / 1e9:.1f}" for plan in plans], True),
-        *((display.title(name), [shown(name, plan[name]) for plan in plans], True)
+        *((*_rate(name, [plan[name] for plan in plans]), True)
           for name in display.rows("rates", place="best")),
     ]  # fmt: skip
     idle = ({"1"}, {"-"}, {"1", "-"})
@@ -122,7 +119,18 @@ def _fixed(value: float, decimals: int) -> str:
 
 
 def _by(time: float, base: float) -> str:
-    return "" if time == base or np.isnan(time / base) else f"{time / base - 1.0:+.1%}"
+    if time == base or np.isnan(time / base):
+        return ""
+    return change_by(time / base - 1.0, 1).removesuffix(" %")
+
+
+def _rate(name: str, values: Sequence[float]) -> tuple[str, list[str]]:
+    """Return a column's title and cells: percentages in one number of digits."""
+    if not display.percent(name):
+        return display.title(name), [shown(name, value) for value in values]
+    digits = int(any(value < 0.1 for value in values))
+    texts = [percent(value, digits).removesuffix(" %") for value in values]
+    return f"{display.title(name)} (%)", texts
 
 
 def _degree(plan: Detail, name: str) -> str:
@@ -271,7 +279,7 @@ def reached(plan: Detail) -> str:
         text += f" ({band_of('step_time', plan.values.get)})"
     else:
         text = "the step time is not known"
-    text += f", MFU {plan['mfu']:.0%}" if np.isfinite(plan["mfu"]) else ""
+    text += f", MFU {percent(plan['mfu'])}" if np.isfinite(plan["mfu"]) else ""
     ends = (plan.values[name] for name in display.BANDS["peak_memory"])
     return f"{text}, {fitting(plan['peak_memory'], plan.capacity, *ends)}"
 
@@ -280,9 +288,9 @@ def ties(answer: Answer) -> str:
     """Return how many layouts have a plan that can't be told from the best."""
     found = answer.found
     if found.tied < 2:
-        return f"no other layout ties with it (within {tie():.0%})"
-    return (f"{found.tied} layouts tie (within {tie():.0%}: published runs do not tell which is "
-            "faster); the first is the simplest of them")  # fmt: skip
+        return f"no other layout ties with it (within {percent(tie())})"
+    return (f"{found.tied} layouts tie (within {percent(tie())}: published runs do not tell which "
+            "is faster); the first is the simplest of them")  # fmt: skip
 
 
 def question_lines(answer: Answer, asked: Asked) -> Iterator[str]:
@@ -356,7 +364,7 @@ def what_if_lines(effects: Sequence[Any]) -> Iterator[str]:
             [
                 one.change.words,
                 shown("step_time", one.detail["step_time"]) if can else "-",
-                f"{one.slower:+.1%}" if can else "-",
+                change_by(one.slower) if can else "-",
                 "-" if one.detail.faults else f"{one.detail['peak_memory'] / 1e9:.1f} GB",
                 one.note,
             ]
@@ -389,8 +397,11 @@ def training_lines(detail: Detail, asked: Asked, folders: Sequence[Path]) -> Ite
     text = f"{tokens / 1e12:.4g} T tokens" if tokens >= 1e12 else f"{tokens / 1e9:.4g} B tokens"
     days = shown("run_days", whole["run_days"])
     computing = shown("training_days", whole["training_days"])
-    yield f"{text}: {days}, {computing} without interruptions (goodput {one['goodput']:.1%})"
-    lost = ", ".join(f"{display.words(name).split(' to ')[1]} {one[name]:.1%}" for name in LOST)
+    goodput = f"goodput {percent(one['goodput'], 1)}"
+    yield f"{text}: {days}, {computing} without interruptions ({goodput})"
+    lost = ", ".join(
+        f"{display.words(name).split(' to ')[1]} {percent(one[name])}" for name in LOST
+    )
     every = shown("mean_time_between_failures", one["mean_time_between_failures"])
     pause = shown("checkpoint_interval", one["checkpoint_interval"])
     stall = shown("checkpoint_stall_time", one["checkpoint_stall_time"])
@@ -428,7 +439,7 @@ def _other_batch(answer: Answer) -> Iterator[str]:
         yield from wrapped(
             "Note: the batch does not divide among the GPUs: with "
             f"{other.words} the time per token would change by "
-            f"{1.0 / (1.0 + other.faster) - 1.0:+.1%} ({plan.name})"
+            f"{change_by(1.0 / (1.0 + other.faster) - 1.0)} ({plan.name})"
         )
 
 
@@ -443,19 +454,19 @@ def _lost(answer: Answer, nodes: int) -> Iterator[str]:
     ways = nodes_lost(answer, nodes, progress)
     progress.end()
     best_way = next((one for one in ways if one.fits), None)
-    otherwise = f"{-best_way.loss:.1%} of tokens/s" if best_way else "nothing can run"
+    otherwise = f"{percent(-best_way.loss)} of tokens/s" if best_way else "nothing can run"
     yield f"{text}: a spare takes over, or else {otherwise}"
     yield f"{text}: options, by tokens/s relative to the full cluster"
     (best,) = details([answer.main[0].plan], ("recovery_time", "checkpoint_interval"))
     restart = shown("recovery_time", best["recovery_time"])
     again = shown("checkpoint_interval", best["checkpoint_interval"] / 2.0)
-    yield from bullets([f"0.0%: a spare takes over: {restart} of restart and on average {again} "
+    yield from bullets([f"0 %: a spare takes over: {restart} of restart and on average {again} "
                         "of work done again, once"])  # fmt: skip
     for one in ways:
         short = "" if one.fits else "; does not fit"
         if one.loss < SMALLEST_LOSS:
             short = " (the full cluster would be no faster)"
-        loss = "0.0%" if one.loss < SMALLEST_LOSS else f"{-one.loss:.1%}"
+        loss = "0 %" if one.loss < SMALLEST_LOSS else percent(-one.loss)
         line = f"{loss}: {one.words}: {one.rate:,.0f} tokens/s{short}"
         yield from bullets([f"{line}: {one.plan.name}" if one.fits else line])
     if not any(one.fits for one in ways):
@@ -478,7 +489,7 @@ def _packed(settings: Settings) -> Iterator[str]:
     """Yield settings with several on a line where they are short."""
     if settings.framework == "DeepSpeed":
         text = " ".join(line.strip() for line in settings.lines)
-        yield from wrap(text, prose() - 4, break_on_hyphens=False)
+        yield from wrap(text, prose() - 4)
         return
     section, row = "", ""
     for line in settings.lines:
@@ -523,16 +534,16 @@ def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[
     survives = "is as good as the best" if fallen else "stays as good as the best"
     count = len(found.rivals)
     where = f"at {count - len(fallen)} of {count} points" if fallen else f"at all {count} points"
-    text = (f"{survives} (within {tie():.0%}) {where}: each constant that wasn't given, by "
+    text = (f"{survives} (within {percent(tie())}) {where}: each constant that wasn't given, by "
             f"itself at x0.9 and x1.1. {found.kept} plans were ranked again, not searched again: "
             "the best of all, of each split, of the Pareto front")  # fmt: skip
     yield from bullets([text])
     if fallen:
         yield "it isn't with"
     for (name, which), rival in sorted(fallen.items(), key=lambda one: (one[1].why, -one[1].lost)):
-        value = format_quantity(places[name, which].value, VOCABULARY[name].units)
+        value = written(name, places[name, which].value)
         lost = f"it {rival.why}" if rival.why == NO_ROOM else rival.why
-        lost = lost or f"it loses {rival.lost:.1%}"
+        lost = lost or f"it loses {percent(rival.lost)}"
         then = f"best is {rival.plan.name}" if rival.plan else "none of these plans can run"
         yield from wrap(f"{name} = {value}: {lost}; {then}", prose(), initial_indent="  ",
                         subsequent_indent="      ")  # fmt: skip
@@ -554,7 +565,7 @@ def nothing_lines(answer: Answer, asked: Asked, show: Sequence[str]) -> Iterator
             lines = [memory_words(detail, answer.point.threshold)]
             need = detail["peak_memory"] / answer.point.threshold
             lines.append(f"GPUs of {need / 1e9:.1f} GB would hold it, "
-                         f"{percent(answer.point.threshold, 0)} full")  # fmt: skip
+                         f"{percent(answer.point.threshold)} full")  # fmt: skip
         yield from bullets(lines)
     remedies = answer.remedies
     yield "what would make a plan run" if remedies else "no change that was tried makes a plan run"
@@ -578,7 +589,7 @@ def step_lines(detail: Detail) -> Iterator[str]:
         return
     yield "step time by part"
     rows = [
-        [display.words(name), shown(name, detail[name]), f"{detail[name] / whole:.1%}"]
+        [display.words(name), shown(name, detail[name]), percent(detail[name] / whole)]
         for name in PARTS if detail[name] != 0.0
     ]  # fmt: skip
     yield from aligned([*rows, ["total", shown("step_time", whole), ""]])

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from sweeps.bands import UNKNOWN, bands_of
+from sweeps.bands import UNKNOWN, bands_of, in_powers_of_two
 from sweeps.cli.analysis_command import analysis_of_options, write_stored
 from sweeps.cli.analysis_command import command as analysis
 from sweeps.cli.files import answer_lines, draw_figures, row_lines
@@ -203,8 +203,7 @@ def _deliver(
         if job.measured is not None:
             answer = [*_error_lines(out.path, bounds_of(sweep, folders)), ""]
         else:
-            # A terminal has "us", as every other command; the figures have the sign.
-            answer = [line.replace("\u00b5", "u") for line in answer_lines(out.path)]
+            answer = [*answer_lines(out.path)]
             if answer:
                 answer[0] += f" ({measured_words(out.path)})"
     finally:
@@ -312,7 +311,12 @@ def summary(path: Path) -> Iterator[str]:
         ends = ("", "")
         if one.minimum is not None and one.maximum is not None and not one.flags:
             units = str(one.attrs.get("units", "1"))
-            ends = (format_quantity(one.minimum, units), format_quantity(one.maximum, units))
+            binary = in_powers_of_two(one.name)
+            low, high = one.minimum, one.maximum
+            ends = (
+                format_quantity(low, units, binary=binary),
+                format_quantity(high, units, binary=binary),
+            )
         holes = f"{one.missing:,}" if one.missing else ""
         rows.append((one.name, dims or "(none)", f"{cells:,}", *ends, holes))
     yield from aligned(rows, left=len(rows[0]), indent="")

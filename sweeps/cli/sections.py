@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from textwrap import wrap
 from typing import Any, TypeVar
 
 import click
 
 from sweeps.errors import InputError, fault, nearest
 from sweeps.result import fitted, prose
+from sweeps.wrapping import wrap
 
 ALL = "all"
 # A section is the same in every command that has it.
@@ -136,6 +136,4 @@ def first_rows(
 def wrapped(text: str, indent: str = "") -> Iterator[str]:
     """Yield a text as lines of prose, the first indented and the others further."""
     later = f"{indent}  "
-    yield from wrap(
-        text, prose(), initial_indent=indent, subsequent_indent=later, break_on_hyphens=False
-    )
+    yield from wrap(text, prose(), initial_indent=indent, subsequent_indent=later)

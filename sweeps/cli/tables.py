@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sweeps import display
-from sweeps.bands import AT_RISK, FIT, FITS, NO_ROOM, band_of, band_words, brief
+from sweeps.bands import AT_RISK, FIT, FITS, NO_ROOM, band_of, band_words, brief, percent
 from sweeps.cli.numbers import column, shown
 from sweeps.cli.sections import first_rows
 from sweeps.engine.validity import ONE_RANK
@@ -120,7 +120,7 @@ def _best_step(
             f"{brief(best['step_time'], 's')} per step ({band_of('step_time', best.get)})",
             "shortest",
         )
-    text += f", MFU {float(best['mfu']):.0%}" if "mfu" in best else ""
+    text += f", MFU {percent(float(best['mfu']))}" if "mfu" in best else ""
     if not fits:
         text += f": {NO_ROOM}"
     elif float(best.get("memory_state", FITTING)) < FITTING:

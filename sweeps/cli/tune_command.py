@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
+from sweeps.bands import percent
 from sweeps.cli.options import output_options
 from sweeps.cli.sections import (
     OF_TUNE,
@@ -337,7 +338,7 @@ def _where_it_pays(study: BenefitStudy, speedup: Any) -> Iterator[str]:
     tp, hidden, tokens = (f"{study.axes[name][k]:g}" for name, k in axes)
     pays = (best > 1.0).mean()
     yield (
-        f"overlap pays in {pays:.0%} of the sizes, most {best.max():.2f}x on "
+        f"overlap pays in {percent(pays)} of the sizes, most {best.max():.2f}x on "
         f"{study.hardware[machine].name} at TP {tp}, hidden size {hidden}, {tokens} tokens"
     )
     sizes = study.axes["tp"]

@@ -11,6 +11,7 @@ import numpy as np
 
 from overhead.quantity import VOCABULARY
 from sweeps import display
+from sweeps.bands import change_by, percent
 from sweeps.cli.sections import more_line, shown_sections, wrapped
 from sweeps.result import aligned
 from sweeps.spec.units import grouped, in_one_unit
@@ -44,8 +45,8 @@ MOST, NAMED, LONGEST = 9, 3, 20
 TARGET = "target 80 %"
 
 
-def percent(value: float, sign: str = "") -> str:
-    """Return a fraction in percent: without decimals from 10 on, with one below."""
+def in_percent(value: float, sign: str = "") -> str:
+    """Return a cell of a column of percentages: without decimals from 10 on, with one below."""
     size = 100.0 * value
     return f"{size:{sign}.{0 if abs(size) >= 9.95 else 1}f}"
 
@@ -88,10 +89,10 @@ def _measured(records: Iterable[Record], kind: str) -> list[Record]:
 
 
 def _answer(words: str, found: Score) -> str:
-    inside = "no interval stated" if math.isnan(found.within) else (
-        f"{found.within:.0%} inside the stated interval ({TARGET})".replace("% ", " % ", 1)
-    )  # fmt: skip
-    return f"{words}: {_runs(found.rows)}, {inside}, MAPE {percent(found.mape)} %"
+    inside = "no interval stated"
+    if not math.isnan(found.within):
+        inside = f"{percent(found.within)} inside the stated interval ({TARGET})"
+    return f"{words}: {_runs(found.rows)}, {inside}, MAPE {percent(found.mape)}"
 
 
 def _class_table(records: Sequence[Record]) -> Iterator[str]:
@@ -119,7 +120,7 @@ def _class_table(records: Sequence[Record]) -> Iterator[str]:
 def _verdict(measured: Mapping[str, Sequence[Record]], bound: float) -> str:
     """Return which classes are beyond a bound, as --strict has it."""
     beyond = [
-        f"{name} ({WORDS[kind].lower()}, {_runs(one.rows)}, MAPE {percent(one.mape)} %)"
+        f"{name} ({WORDS[kind].lower()}, {_runs(one.rows)}, MAPE {percent(one.mape)})"
         for kind, runs in measured.items()
         for name, one in scores_by(runs, "class").items()
         if one.mape > bound
@@ -138,7 +139,7 @@ def _worst(measured: Mapping[str, Sequence[Record]]) -> str:
         for name, one in scores_by(runs, "source").items()
     ]
     texts = [
-        f"{name} ({_runs(rows)}, {percent(mape)} %)"
+        f"{name} ({_runs(rows)}, {percent(mape)})"
         for mape, name, rows in sorted(found, reverse=True)[:NAMED]
     ]
     return f"Worst sources: {', '.join(texts)}"
@@ -219,7 +220,7 @@ def collective_lines(
     known = [row["median_error"] for row in rows if not math.isnan(row["median_error"])]
     points = sum(int(row["points"]) for row in rows)
     fine = sum(one <= near for one in known)
-    middle = f"{percent(float(np.median(known)))} %" if known else "not known"
+    middle = percent(float(np.median(known))) if known else "not known"
     yield (
         f"Collectives: median error {middle} over {_runs(len(known), 'group')}; {fine} of "
         f"{len(known)} within {100.0 * near:g} %"
@@ -234,7 +235,7 @@ def collective_lines(
     yield ""
     yield from wrapped(
         f"Beyond {100.0 * near:g} %: {len(worst)} groups"
-        + "".join(f"; {name} ({percent(error)} %)" for error, name in worst[:NAMED])
+        + "".join(f"; {name} ({percent(error)})" for error, name in worst[:NAMED])
         if worst else f"All groups are within {100.0 * near:g} %"
     )  # fmt: skip
     yield "Columns: median error by message size; --show rows has its sign"
@@ -269,7 +270,7 @@ def _table_of(row: Row) -> str:
 def _error(row: Row | None) -> str:
     if row is None or math.isnan(row["median_error"]):
         return "-"
-    return percent(row["median_error"])
+    return in_percent(row["median_error"])
 
 
 # What running takes, and attention with context parallelism: any quantity.
@@ -279,7 +280,7 @@ def quantity_lines(rows: Sequence[Row], bound: float, wanted: Iterable[str]) -> 
     """Yield rows of several quantities, a table for each; or of classes, a row for each."""
     near = sum(abs(row["error"]) <= bound for row in rows)
     mape = float(np.mean([abs(row["error"]) for row in rows]))
-    verdict = f"{near} of {len(rows)} rows are within {100.0 * bound:g} %, MAPE {percent(mape)} %"
+    verdict = f"{near} of {len(rows)} rows are within {100.0 * bound:g} %, MAPE {percent(mape)}"
     grouped_rows = bool(rows) and "group" in rows[0]
     yield ("Attention: " if grouped_rows else "Running: ") + verdict
     yield ""
@@ -289,7 +290,7 @@ def quantity_lines(rows: Sequence[Row], bound: float, wanted: Iterable[str]) -> 
         worst = max(rows, key=lambda row: abs(float(row["error"])))
         name = f"{worst['class']}, {worst['group']}" if grouped_rows else worst["row_id"]
         yield from wrapped(f"FAILED the {100.0 * bound:g} % bound: {len(rows) - near} rows; worst "
-                           f"{name} ({percent(worst['error'], '+')} %)")  # fmt: skip
+                           f"{name} ({change_by(worst['error'])})")  # fmt: skip
     bodies: dict[str, Body] = {"rows": lambda: running_lines(rows), "sources": lambda: _told(rows)}
     yield from shown_sections(wanted, bodies)
     yield from more_line(wanted, bodies, "exit status 1 beyond the bound: --strict")
@@ -305,10 +306,10 @@ def _by_quantity(rows: Sequence[Row]) -> Iterator[str]:
         mape = float(np.mean([abs(row["error"]) for row in own]))
         title = VOCABULARY[name].meaning
         yield from wrapped(f"{title[0].upper()}{title[1:]}{f' ({unit})' if unit else ''}: "
-                           f"MAPE {percent(mape)} %")  # fmt: skip
+                           f"MAPE {percent(mape)}")  # fmt: skip
         for place, row in enumerate(own[:MOST]):
             measured, predicted = texts[2 * place : 2 * place + 2]
-            error = percent(row["error"], "+")
+            error = in_percent(row["error"], "+")
             yield f"  {row['row_id']:<14}{measured:>9} measured{predicted:>9} predicted{error:>7} %"
         if len(own) > MOST:
             yield f"  {len(own) - MOST} more rows: --show rows"
@@ -336,7 +337,8 @@ def _by_class(rows: Sequence[Row]) -> Iterator[str]:
             errors = np.array([row[which] for row in own], dtype=float)
             errors = errors[np.isfinite(errors)]
             columns += (
-                [percent(float(np.mean(np.abs(errors)))), percent(float(np.median(errors)), "+")]
+                [in_percent(float(np.mean(np.abs(errors)))),
+                 in_percent(float(np.median(errors)), "+")]
                 if errors.size else ["-", "-"]
             )  # fmt: skip
         table.append([name, str(len(own)), *columns])
@@ -362,10 +364,10 @@ def preset_screen(rows: Sequence[Row], enough: float, wanted: Iterable[str]) -> 
     """Yield how near settings of overlap are to ours, a row a preset."""
     found = preset_summary(rows)
     near = percent(found["near"])
-    yield from wrapped(f"Userbuffers: {near} % of {found['layers']:.0f} layers of NVIDIA's presets "
+    yield from wrapped(f"Userbuffers: {near} of {found['layers']:.0f} layers of NVIDIA's presets "
                        f"are within {100.0 * NEAR:g} % of the best predicted setting (target "
                        f"{100.0 * enough:g} %)")  # fmt: skip
-    yield from wrapped(f"same method in {percent(found['same_method'])} %; SMs: ours / theirs "
+    yield from wrapped(f"same method in {percent(found['same_method'])}; SMs: ours / theirs "
                        f"{found['num_sm_ratio']:.3g} in the median", "  ")  # fmt: skip
     yield ""
     table = [["preset", "layers", "near", "same method", "largest loss (%)"]]
@@ -373,7 +375,7 @@ def preset_screen(rows: Sequence[Row], enough: float, wanted: Iterable[str]) -> 
         own = [row for row in rows if row["preset"] == preset]
         same = sum(row["our_method"] == row["their_method"] for row in own)
         close = sum(row["loss"] <= NEAR for row in own)
-        worst = percent(max(float(row["loss"]) for row in own))
+        worst = in_percent(max(float(row["loss"]) for row in own))
         label = preset.removeprefix("userbuffers_")
         table.append([label, str(len(own)), str(close), str(same), worst])
     yield from aligned(table)

@@ -12,11 +12,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.quantity import VOCABULARY
+from sweeps.bands import written
 from sweeps.engine.grid import Column
 from sweeps.errors import RunError
 from sweeps.spec.reduction import Reduction
-from sweeps.spec.units import format_quantity
 
 # How a variable's dimensions split into those that a reduction keeps and those that it reduces.
 
@@ -545,6 +544,6 @@ def _in_words(where: str) -> str:
 
     def shown(found: re.Match[str]) -> str:
         name, sign, number = found.groups()
-        return f"{name} {sign} {format_quantity(float(number), VOCABULARY[name].units)}"
+        return f"{name} {sign} {written(name, float(number))}"
 
     return _COMPARED.sub(shown, where).replace(" & ", " and ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from sweeps.engine.grid import Column
 from sweeps.hops.study import LEVEL_NAMES, PASSES, HopStudy, Scenario, messages_of, parted, rows_of
 from sweeps.result import Result, of_columns, prose, table_lines
 from sweeps.spec.units import format_quantity
+from sweeps.wrapping import wrap
 
 MB, MIB = 1e6, 2.0**20
 PCIE = (
@@ -298,7 +298,7 @@ def _groups(mode: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _wrapped(text: str) -> Iterator[str]:
-    yield from (f"{line}\n" for line in textwrap.wrap(text, prose()))
+    yield from (f"{line}\n" for line in wrap(text, prose()))
 
 
 # A study as a dataset in a file, and what charts compare it.

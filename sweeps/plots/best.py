@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps import display
+from sweeps.bands import percent
 from sweeps.plots.data import View, evenly
 from sweeps.plots.frame import Axis, Legend, axis_of, better_of, frame, panel_size, scale_for
 from sweeps.plots.marks import in_panel, joined, panels_of, sheet_of, short_name, status_bits
@@ -232,7 +233,9 @@ def findings(figure: Figure, view: View) -> Iterator[str]:
         there = which[which < drawn.first_hole]
         places, counts = np.unique(there, return_counts=True)
         order = np.argsort(-counts, kind="stable")[:_MOST_REGIONS]
-        shares = [f"{drawn.regions[places[k]].name} in {counts[k] / there.size:.0%}" for k in order]
+        shares = [
+            f"{drawn.regions[places[k]].name} in {percent(counts[k] / there.size)}" for k in order
+        ]
         more = len(places) - len(shares)
         shares += [f"{more} other{'s' * (more > 1)} in the rest"] if more > 0 else []
         yield f"{f'{name}: ' if name else ''}{', '.join(shares)} of {there.size:,} cases"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.bands import MEMORY_LIMIT, TIE, tie
+from sweeps.bands import MEMORY_LIMIT, TIE, percent, tie
 from sweeps.display import rows
 from sweeps.errors import tell_all
 from sweeps.plots.data import View, cell_names, entries, find, of_subject, subject_of, view_of
@@ -176,7 +176,7 @@ def best_cells(
     degree = "most" if more else "least"
     what = long_name(name, view.attrs(name), short=True)
     title = f"{degree} {what} of {values.size:,} cells"
-    title += "" if room is None else f", memory up to {MEMORY_LIMIT:.0%} full"
+    title += "" if room is None else f", memory up to {percent(MEMORY_LIMIT)} full"
     if texts:
         title += f": {texts[0]}, with {cells[0]}"
     return title, 1, [["", plain(name)], *map(list, zip(cells, texts, strict=True))], []

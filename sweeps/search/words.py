@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.bands import AT_RISK, NO_ROOM, band_of, difference_words, tie
+from sweeps.bands import AT_RISK, NO_ROOM, band_of, change_by, difference_words, percent, tie
 from sweeps.search.request import Execution, Objective
 from sweeps.search.search import Detail, Found, details
 from sweeps.spec.axis import divisors
@@ -239,11 +239,6 @@ def seconds(value: float) -> str:
     return format_quantity(value, "s")
 
 
-def percent(value: float, digits: int = 1) -> str:
-    """Return a share in percent."""
-    return f"{value:.{digits}%}"
-
-
 def _groups(detail: Detail) -> dict[str, float]:
     """Return the parts of a step, gathered, the largest first."""
     sums = {name: sum(detail.values.get(part, 0.0) for part in parts)
@@ -288,7 +283,7 @@ def _first(found: Found, best: Detail, objective: Objective) -> str:
     if found.values[0] > least:
         gap = found.values[0] / least - 1.0 if least else 0.0
         return (
-            f"it is within {percent(abs(gap), 2)} of {objective.words} of {several}, and has the "
+            f"it is within {percent(abs(gap))} of {objective.words} of {several}, and has the "
             f"fewest settings: {text}"
         )
     return f"it has {objective.words} of {several}: {text}"
@@ -322,7 +317,7 @@ def memory_words(detail: Detail, threshold: float) -> str:
     """Say how far a plan is from the limit of memory, and what it holds."""
     peak, capacity = detail["peak_memory"], detail.capacity
     if not np.isfinite(capacity):
-        return f"peak memory {format_quantity(peak, 'byte')}"
+        return f"peak memory {_size(peak)}"
     share = f" ({percent(peak / capacity, 0)})" if capacity > 0.0 else ""
     band = band_of("peak_memory", detail.values.get)
     text = f"peak memory {_size(peak)} of {_size(capacity)}{share}, {band}"
@@ -333,7 +328,7 @@ def memory_words(detail: Detail, threshold: float) -> str:
         text += f": {_size(peak - capacity)} over, {AT_RISK}"
     elif threshold < 1.0:
         way = f"{_size(left)} below" if left >= 0.0 else f"{_size(-left)} above"
-        text += f", {way} the threshold of {percent(threshold, 0)}"
+        text += f", {way} the threshold of {percent(threshold)}"
     else:
         text += f": {_size(capacity - peak)} are left"
     parts = {
@@ -369,8 +364,7 @@ def _next(best: Detail, other: Detail, objective: Objective) -> str:
         gap = other[objective.quantity] / best[objective.quantity] - 1.0
     else:
         gap = other["step_time"] / best["step_time"] - 1.0
-    digits = 2 if abs(gap) < 0.001 else 1
-    text = f"the next layout, {other.plan.split} ({other.plan.way}), is {gap:+.{digits}%}"
+    text = f"the next layout, {other.plan.split} ({other.plan.way}), is {change_by(gap)}"
     text += f", {difference_words(gap)}" if objective.timed else ""
     if other["step_time"] != best["step_time"]:
         text += f" ({seconds(other['step_time'])} per step)"
@@ -386,7 +380,7 @@ def _within(found: Found, best: Detail) -> Iterator[str]:
         return
     fastest = found.ranked[0]
     text = (
-        f"{found.tied} of {len(found.splits):,} layouts tie with the best: below {tie():.0%} "
+        f"{found.tied} of {len(found.splits):,} layouts tie with the best: below {percent(tie())} "
         "published runs do not tell which is better"
     )
     if fastest.key != best.plan.key:
@@ -423,14 +417,14 @@ def tempting(changes: Sequence[Effect], best: Detail, threshold: float) -> Itera
     if faster:
         one = min(faster, key=lambda effect: effect.slower)
         yield (
-            f"memory-limited: {one.change.words} would be {-one.slower:.1%} faster but needs "
+            f"memory-limited: {one.change.words} would be {percent(-one.slower)} faster but needs "
             f"{_size(one.detail['peak_memory'])}"
         )
 
 
 def network(changes: Sequence[Effect]) -> Iterator[str]:
     """Say what more bandwidth would give."""
-    costs = [f"{one.change.words} {one.slower:+.1%}" for one in changes
+    costs = [f"{one.change.words} {change_by(one.slower)}" for one in changes
              if one.change.machine and np.isfinite(one.slower)]  # fmt: skip
     if costs:
         yield f"step time with {', '.join(costs)}"

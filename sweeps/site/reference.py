@@ -27,6 +27,7 @@ from overhead.quantity import VOCABULARY
 from overhead.source import SOURCES
 from overhead.statements import statements
 from sweeps import mathml
+from sweeps.bands import in_powers_of_two, percent
 from sweeps.site.guide import body_of, guide_pages
 from sweeps.site.jobs import Job, asked, command_lines
 from sweeps.site.pieces import Help, facts_of, in_code, labels_of, link_to, table_of
@@ -267,8 +268,8 @@ class Site:
         self._use((n for n in figures if n in VOCABULARY), page, link_to(page, name))
         rows = []
         for key, one in figures.items():
-            shown = format_quantity(one.value, one.units)
-            shown += f" ± {one.uncertainty:.0%}" if one.uncertainty > 0.0 else ""
+            shown = format_quantity(one.value, one.units, binary=in_powers_of_two(key))
+            shown += f" ± {percent(one.uncertainty)}" if one.uncertainty > 0.0 else ""
             what = self._quantity(key) if key in VOCABULARY else in_code(key)
             # What is said above of all isn't said again.
             origin = "as above" if above and above in one.source else one.origin.source

@@ -64,7 +64,7 @@ _TABLE: tuple[tuple[str, _Unit, str], ...] = (
     ("%", _Unit(1, 100, _PLAIN), ""),
 )
 
-_DOWN, _UP = "f p n u m", "k M G T P E"
+_DOWN, _UP = "f p n µ m", "k M G T P E"
 
 
 class _Canonical(NamedTuple):

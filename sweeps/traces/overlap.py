@@ -457,7 +457,7 @@ def _notes(rows: Rows, places: NDArray[np.intp], steps: int) -> Iterator[str]:
         many += int(np.count_nonzero(beyond > _TOLERATED))
         most = max(most, int(beyond.max(initial=0)))
     if many:
-        text = f"overlapping on one stream: {counted(many)}, by up to {most / 1000:,.0f} us"
+        text = f"overlapping on one stream: {counted(many)}, by up to {most / 1000:,.0f} µs"
         yield f"{text}; what they have in common counts once"
     outside = int(np.count_nonzero(places < 0))
     if steps and outside:

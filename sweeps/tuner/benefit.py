@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps.bands import percent
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.origin import assumed
 from sweeps.result import Field, Result, aligned, of_rows
@@ -349,7 +350,7 @@ def _comparison(case: LayerOverlap, times: Mapping[LayerOverlap, float]) -> dict
     ways: dict[str, float] = {}
     for one, time in sorted(own.items(), key=lambda pair: pair[1]):
         ways.setdefault(_way(one), time)
-    shown = ", ".join(f"{way} {1e6 * time:.0f} us" for way, time in ways.items())
+    shown = ", ".join(f"{way} {1e6 * time:.0f} µs" for way, time in ways.items())
     scattered = case.method == "pipeline" or ours.method == "pipeline"
     why = "; the time does not decide which NVIDIA uses" if scattered else ""
     return {
@@ -397,7 +398,7 @@ def preset_result(rows: Sequence[dict[str, Any]], attrs: Mapping[str, str]) -> R
 
 
 def fields_of(rows: Sequence[Mapping[str, Any]], chosen: Sequence[str] = ()) -> list[Field]:
-    """Return the columns of rows by their names: times in us, text, numbers that were chosen."""
+    """Return the columns of rows by their names: times in µs, text, numbers that were chosen."""
     fields = []
     for name in rows[0]:
         words = name.removesuffix("_us").replace("_", " ")
@@ -422,9 +423,9 @@ def preset_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 row[f"{who}_method"] + (f" {count}" if (count := row[f"{who}_num_sm"]) else "")
                 for who in ("their", "our")
             ]
-            spans = [f"{row[name]:,.0f} us" for name in ("sequential_us", "their_time_us",
+            spans = [f"{row[name]:,.0f} µs" for name in ("sequential_us", "their_time_us",
                      "our_time_us")]  # fmt: skip
-            table.append([row["layer"], *ways, *spans, f"{row['loss']:.1%}"])
+            table.append([row["layer"], *ways, *spans, percent(row["loss"])])
         yield from aligned(table, left=3)
         yield from (f"  {row['layer']}: {row['note']}" for row in own if row["note"])
         yield ""

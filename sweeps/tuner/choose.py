@@ -267,10 +267,10 @@ class Recommendation:
         text = f"TP={self.tp_size} {self.operator} {self.phase}: {how}, "
         text += f"overlap {self.overlap_of_shorter:.2f}"
         if not math.isnan(self.saved):
-            text += f", {self.saved * 1e6:+,.1f} us saved, {self.speedup:.3f}x"
+            text += f", {self.saved * 1e6:+,.1f} µs saved, {self.speedup:.3f}x"
         if self.other is not None:
             how = _how(self.other.method, self.other.aggregate, self.other.num_sm)
-            text += f"; {how} would save {self.other_saved * 1e6:,.1f} us"
+            text += f"; {how} would save {self.other_saved * 1e6:,.1f} µs"
         return f"{text}; {self.reason}" if self.reason else text
 
     def cells(self) -> list[str]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from overhead.evaluation import Evaluation
 from overhead.labels import HIERARCHY, LABELS
 from overhead.overlap.durations import PAIRS
-from overhead.quantity import VOCABULARY
+from sweeps.bands import written
 from sweeps.errors import refuse
 from sweeps.origin import GIVEN, Origin, assumed
 from sweeps.spec.catalog import load_framework, load_hardware
@@ -34,7 +34,6 @@ from sweeps.spec.software import (
     priced,
     userbuffers_figures,
 )
-from sweeps.spec.units import format_quantity
 from sweeps.tuner.userbuffers import (
     ALL_GATHER,
     BASELINE,
@@ -82,7 +81,7 @@ class Rates:
         """Yield each figure with where it comes from, as people read it."""
         yield f"\ntaken of {self.name}:\n"
         for name, one in self.figures.items():
-            shown = format_quantity(one.value, VOCABULARY[name].units)
+            shown = written(name, one.value)
             yield f"  {name} = {shown}  [{one.words}]\n"
 
 

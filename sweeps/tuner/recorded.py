@@ -151,8 +151,8 @@ def _shorter(one: CaseTimes, bases: Mapping[tuple[int, str], Passes]) -> str:
     for name, own, other in zip(("forward", "backward"), one.passes, base, strict=True):
         if own.e2e < other.gemm * (1.0 - _TIMING):
             return (
-                f"its {name} takes {1e6 * own.e2e:,.1f} us, and the products alone take "
-                f"{1e6 * other.gemm:,.1f} us without overlap: another product's trace"
+                f"its {name} takes {1e6 * own.e2e:,.1f} µs, and the products alone take "
+                f"{1e6 * other.gemm:,.1f} µs without overlap: another product's trace"
             )
     return ""
 
@@ -394,7 +394,9 @@ def _options(config: TPOverlapTunerConfig) -> Iterator[str]:
     if config.pipeline is not None:
         yield "--pipeline" if config.pipeline else "--no-pipeline"
     for name, value in config.rates.items():
-        yield f"--{name.replace('_', '-')} '{format_quantity(value, CHANGEABLE[name])}'"
+        # As it is typed, not as it is read.
+        typed = format_quantity(value, CHANGEABLE[name]).replace("µ", "u")
+        yield f"--{name.replace('_', '-')} '{typed}'"
 
 
 _SETTINGS = ("min_num_sm", "max_num_sm", "grid", "search", "objective", "tolerance", "te_version")

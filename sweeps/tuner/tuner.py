@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from overhead.quantity import VOCABULARY
+from sweeps.bands import percent
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column
 from sweeps.errors import InputError, RunError, refuse
@@ -135,7 +136,7 @@ class TuningReport:
         yield ""
         rows = [one for one in self.candidates if one.tp_size == self.best.tp_size]
         if rows:
-            table = [["layer", "pass", "saved (us)", "speedup", "overlap (%)", "method", "SMs"]]
+            table = [["layer", "pass", "saved (µs)", "speedup", "overlap (%)", "method", "SMs"]]
             table += [one.cells() for one in rows]
             yield from aligned(table, left=2)
             yield ""
@@ -143,8 +144,8 @@ class TuningReport:
             if choice.baselines:
                 before = sum(base.e2e for base in choice.baselines.values())
                 after = sum(choice.e2e(operator) for operator in choice.baselines)
-                saved = f"saves {1e6 * (before - after):,.0f} of {1e6 * before:,.0f} us a layer"
-                yield f"TP {choice.tp_size} {saved} ({1.0 - after / before:.0%})"
+                saved = f"saves {1e6 * (before - after):,.0f} of {1e6 * before:,.0f} µs a layer"
+                yield f"TP {choice.tp_size} {saved} ({percent(1.0 - after / before)})"
         yield next(self._scaling_lines())
         yield from (f"Note: {note}" for note in self.notes)
         for title, lines in self._troubles():
@@ -201,7 +202,7 @@ class TuningReport:
             # How many layers of a mixture are dense isn't counted here.
             if not (mixture and operator in {"fc1", "fc2"})
         )
-        each = f"{1e6 * saved:,.0f} us a layer saved"
+        each = f"{1e6 * saved:,.0f} µs a layer saved"
         if self.step is not None:
             share = f"{-100.0 * saved * model.shapes['layers'] / self.step:+.1f} %"
             each = f"{share} of the step (a micro-batch forward and backward, nothing else hidden)"
@@ -261,7 +262,7 @@ class TuningReport:
     def _of_choice(self, choice: Choice) -> Iterator[str]:
         gains = [
             f"{operator} {choice.baselines[operator].e2e * 1e6:,.1f} -> "
-            f"{choice.e2e(operator) * 1e6:,.1f} us"
+            f"{choice.e2e(operator) * 1e6:,.1f} µs"
             for operator in choice.passes
         ]
         yield f"TP={choice.tp_size}: {'; '.join(gains) or 'no baseline to compare with'}"
@@ -283,7 +284,7 @@ class TuningReport:
         if optimal is None:
             yield "TP scaling: the times on one rank aren't known"
             return
-        tolerance = f"{self.scaling.tolerance:.0%}"
+        tolerance = percent(self.scaling.tolerance)
         needed = (
             ""
             if optimal == self.best.tp_size
@@ -621,7 +622,7 @@ class TPOverlapTuner:
                 yield (
                     f"tp{choice.tp_size}_{operator}_{phase}: --max-num-sm {most} binds: {method} "
                     f"with {best.case.num_sm} multiprocessors would save "
-                    f"{1e6 * (now.e2e - best.e2e):,.1f} us more"
+                    f"{1e6 * (now.e2e - best.e2e):,.1f} µs more"
                 )
 
     def _method(self, operator: str, phase: str, *, scattered: bool) -> str:

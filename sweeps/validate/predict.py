@@ -27,6 +27,7 @@ from overhead.memory.quantities import RECIPES, Recipe
 from overhead.memory.stage import Derivation, stage_memory
 from overhead.quantity import VOCABULARY
 from overhead.shipped import Usual
+from sweeps.bands import change_by, percent
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import MEASURED
 from sweeps.result import Field, Result, aligned, of_rows
@@ -404,12 +405,15 @@ def running_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield "Predicted and measured, by row"
     table = [["row", "quantity", "measured", "predicted", "error"]]
     for row in rows:
-        shown = (format_quantity(row[name], row["units"]) for name in ("measured", "predicted"))
-        table.append([row["row_id"], row["quantity"], *shown, f"{row['error']:+.1%}"])
+        shown = (
+            format_quantity(row[name], row["units"], binary=False)
+            for name in ("measured", "predicted")
+        )
+        table.append([row["row_id"], row["quantity"], *shown, change_by(row["error"])])
     yield from aligned(table, left=2)
     for name in dict.fromkeys(str(row["quantity"]) for row in rows):
         errors = [abs(float(row["error"])) for row in rows if row["quantity"] == name]
-        yield f"{name}: {len(errors)} rows, MAPE {np.mean(errors):.1%}"
+        yield f"{name}: {len(errors)} rows, MAPE {percent(float(np.mean(errors)))}"
 
 
 def _kinds(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -423,10 +427,13 @@ def _kinds(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         own = [row for row in rows if (row["class"], row["group"]) == pair]
         middle = {name: float(np.median([row[name] for row in own]))
                   for name in ("measured", "predicted", "error", "left_out_error")}  # fmt: skip
-        shown = (format_quantity(middle[n], own[0]["units"]) for n in ("measured", "predicted"))
+        shown = (
+            format_quantity(middle[n], own[0]["units"], binary=False)
+            for n in ("measured", "predicted")
+        )
         left = middle["left_out_error"]
-        text = "-" if math.isnan(left) else f"{left:+.1%}"
-        table.append([*pair, str(len(own)), *shown, f"{middle['error']:+.1%}", text])
+        text = "-" if math.isnan(left) else change_by(left)
+        table.append([*pair, str(len(own)), *shown, change_by(middle["error"]), text])
     yield from aligned(table, left=2)
 
 
@@ -434,9 +441,9 @@ def _kind_line(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the errors of one class: as predicted, and with the other classes' rate."""
     errors = np.array([row["error"] for row in rows])
     left = np.array([row["left_out_error"] for row in rows])
-    line = f"{name}: {len(rows)} rows, MAPE {np.mean(np.abs(errors)):.1%}"
-    line += f" (median {np.median(errors):+.1%})"
+    line = f"{name}: {len(rows)} rows, MAPE {percent(np.mean(np.abs(errors)))}"
+    line += f" (median {change_by(np.median(errors))})"
     if np.all(np.isnan(left)):
         return line
-    other = f"{np.nanmean(np.abs(left)):.1%} ({np.nanmedian(left):+.1%})"
+    other = f"{percent(np.nanmean(np.abs(left)))} ({change_by(np.nanmedian(left))})"
     return f"{line}; held out, with the attention rate of the other kinds, {other}"

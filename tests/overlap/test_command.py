@@ -127,8 +127,8 @@ def test_pieces_are_compared_with_the_whole_product(cli: Runner) -> None:
     text = cli(f"{line} --ranks 8 --hardware dgx-h100").out
     whole = 7 * 2 * 128 * 256 * 8192 / (794.5e12 / 132)
     assert "speedup                       1.436x" in text
-    assert f"computation                   {whole * 1e6:.1f} us" in text
-    assert f"computation in 8 pieces       {whole * 8 / 7 * 1e6:.1f} us" in text
+    assert f"computation                   {whole * 1e6:.1f} µs" in text
+    assert f"computation in 8 pieces       {whole * 8 / 7 * 1e6:.1f} µs" in text
 
 
 @pytest.mark.parametrize("machine", ["dgx-h100", "dgx-b200"])
@@ -137,7 +137,7 @@ def test_a_cut_product_is_told_as_a_tuning_has_it(cli: Runner, machine: str) -> 
     line = "overlap --rows 8192 --columns 3584 --depth 8192 --comm 0.4ms --ranks 8"
     line += f" --hardware {machine}"
     text = " ".join(cli(f"{line} --kind ring_exchange").out.split())
-    found = re.search(r"has it: the product ([\d.]+) us, overlapped ([\d.]+) us, (\d.\d+)x\)", text)
+    found = re.search(r"has it: the product ([\d.]+) µs, overlapped ([\d.]+) µs, (\d.\d+)x\)", text)
     assert found is not None
     rates = read_rates(machine)
     values = {name: rates[name] for name in TAKEN}

@@ -12,7 +12,7 @@ import pytest
 from overhead.evaluation import Evaluation
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
-from sweeps.bands import tie
+from sweeps.bands import change_by, percent, tie
 from sweeps.errors import InputError
 from sweeps.launch.deepspeed import settings as deepspeed
 from sweeps.launch.megatron import layout
@@ -40,17 +40,17 @@ def test_reasons_say_what_the_numbers_say() -> None:
     best, other = one.main
     result = "\n".join(one.reasons)
     assert f"{best['tokens_per_second_per_gpu']:,.0f} tokens/s" in result
-    assert f"MFU {best['mfu']:.1%}" in result
+    assert f"MFU {percent(best['mfu'])}" in result
     products = best["matmul_part_time"] / best["step_time"]
-    assert f"GEMMs {products:.0%}" in result
+    assert f"GEMMs {percent(products)}" in result
     assert f"{best['peak_memory'] / 1e9:.1f} GB of 84.9 GB" in result
     assert (
-        f"{0.9 * 84.9437 - best['peak_memory'] / 1e9:.1f} GB below the threshold of 90%" in result
+        f"{0.9 * 84.9437 - best['peak_memory'] / 1e9:.1f} GB below the threshold of 90 %" in result
     )
     gap = other["step_time"] / best["step_time"] - 1.0
-    assert f"{other.plan.split} ({other.plan.way}), is {gap:+.1%}" in result
+    assert f"{other.plan.split} ({other.plan.way}), is {change_by(gap)}" in result
     between = next(e for e in one.effects if e.change.words == "twice the inter-node bandwidth")
-    assert f"twice the inter-node bandwidth {between.slower:+.1%}" in result
+    assert f"twice the inter-node bandwidth {change_by(between.slower)}" in result
 
 
 @pytest.mark.thorough

@@ -284,7 +284,7 @@ def test_the_catalogue_lists_and_shows_them(
     shown = capsys.readouterr().out
     assert shown.startswith("torchtitan+async_tp  torchtitan\n")
     found = [line.split() for line in shown.splitlines()]
-    assert ["host_launch_time", "8", "us", "assumed"] in [words[:4] for words in found]
+    assert ["host_launch_time", "8", "µs", "assumed"] in [words[:4] for words in found]
     assert ["tp_overlap", "0.2", "measured"] in [words[:3] for words in found]
     assert ["attention_kernel", "flash_2", "assumed"] in [words[:3] for words in found]
     assert "  options, as in torchtitan+eager\n" in shown

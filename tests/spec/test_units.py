@@ -219,7 +219,7 @@ def test_a_unit_is_seen() -> None:
 @pytest.mark.parametrize(
     ("value", "unit", "shown"),
     [
-        (3.2e-6, "s", "3.2 us"),
+        (3.2e-6, "s", "3.2 µs"),
         (0.99996e-3, "s", "1 ms"),
         (0.0, "s", "0 s"),
         (86400.0, "s", "24 h"),
@@ -241,7 +241,7 @@ def test_a_unit_is_seen() -> None:
         (2.5, "USD h-1", "2.5 USD/h"),
         (1024.0, "1", "1024"),
         (0.25, "1", "0.25"),
-        (-3e-6, "s", "-3 us"),
+        (-3e-6, "s", "-3 µs"),
         (math.nan, "byte", "-"),
         (2.0, "kg", "2 kg"),
     ],

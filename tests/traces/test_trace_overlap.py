@@ -154,7 +154,7 @@ def test_rows_that_overlap_on_a_stream_are_told(tmp_path: Path) -> None:
     overlap = found(tmp_path, [kernel(GEMM, 0, 50), kernel(OTHER, 40, 50), kernel(OTHER, 90, 5)])
     assert overlap.computation == pytest.approx(95 * US)
     assert overlap.notes == (
-        "overlapping on one stream: 1 row, by up to 10 us; what they have in common counts once",
+        "overlapping on one stream: 1 row, by up to 10 µs; what they have in common counts once",
     )
 
 

@@ -327,7 +327,7 @@ num_sm = "1,8"
 def test_the_shipped_sweep(cli: Runner) -> None:
     out = cli("tune --sweep tp-overlap --plot").out
     assert "1,890 cells" in out
-    assert out.startswith("overlap pays in 100% of the sizes, most 1.")
+    assert out.startswith("overlap pays in 100 % of the sizes, most 1.")
     names = {path.name for path in Path("outputs").iterdir()}
     assert {"tp-overlap.nc", "tp-overlap-where-it-pays.png", "tp-overlap-num-sm.svg"} <= names
     with sweeps.open("outputs/tp-overlap.nc") as result:

@@ -120,7 +120,7 @@ def test_a_limit_that_binds_is_told() -> None:
     assert notes[32] == []
     (answer,) = (one for one in notes[4] if one.startswith("tp4_qkv_wgrad"))
     assert "--max-num-sm 4 binds" in answer
-    assert "us more" in answer
+    assert "µs more" in answer
 
 
 @pytest.mark.parametrize("pipeline", [None, False])
@@ -134,7 +134,7 @@ def test_a_limit_that_binds_a_pipeline_is_told(pipeline: bool | None) -> None:
         one for one in report.notes if one.startswith("tp8_proj_fprop: --max-num-sm 16 binds")
     ]
     assert len(answer) == (pipeline is None)
-    found = re.search(r"with (\d+) multiprocessors would save ([\d.]+) us more", "".join(answer))
+    found = re.search(r"with (\d+) multiprocessors would save ([\d.]+) µs more", "".join(answer))
     if found is None:
         return
     wider = replace(config, min_num_sm=int(found[1]), max_num_sm=int(found[1]))
@@ -157,4 +157,4 @@ def test_what_the_other_method_would_save_is_told() -> None:
         gained = times[record["other_config_id"]] - times[one.config_id]
         assert one.saved - one.other_saved == pytest.approx(gained)
         assert one.saved >= one.other_saved - 1e-3 * times[one.config_id]
-        assert f"would save {1e6 * one.other_saved:,.1f} us" in str(one)
+        assert f"would save {1e6 * one.other_saved:,.1f} µs" in str(one)

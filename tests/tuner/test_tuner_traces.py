@@ -328,7 +328,7 @@ def test_a_case_shorter_than_its_products_is_refused(tmp_path: Path) -> None:
     (failed,) = tuned(tmp_path, max_num_sm=2).failed
     assert failed.case == RING
     assert failed.reason == (
-        "its forward takes 110.0 us, and the products alone take 200.0 us without overlap: another "
+        "its forward takes 110.0 µs, and the products alone take 200.0 µs without overlap: another "
         "product's trace"
     )
 

@@ -223,7 +223,7 @@ def test_attention_with_context_parallelism_is_laid_beside_benchmarks(cli: Runne
     # What merging blocks' results takes isn't counted: rings are told as too short.
     assert -0.2 < np.median(left["ring"]) < -0.1
     first, *_, last = running_lines(rows)
-    assert first.startswith("kernel: 2 rows, MAPE 2.6%")
+    assert first.startswith("kernel: 2 rows, MAPE 2.6 %")
     assert last.split()[0] == "ring"
 
 

@@ -70,7 +70,7 @@ function givenText(value, units, digits = 4) {
 }
 
 function percentText(value, digits = 1) {
-  return Number.isNaN(value) ? "none" : `${(100 * value).toFixed(digits)}%`;
+  return Number.isNaN(value) ? "none" : `${(100 * value).toFixed(digits)} %`;
 }
 
 // A band in whole percents, rounded outwards, but for what numbers are rounded to in a page.
@@ -165,7 +165,7 @@ function ticksOf(axis, asked, pixels, upright) {
     values = axis.log ? logTicks(axis, units, room) : linearTicks(axis, one[0], room);
   }
   const text = (value) => {
-    if (asked.percent) return `${numberText(100 * value, 4)}%`;
+    if (asked.percent) return `${numberText(100 * value, 4)} %`;
     if (several) return givenText(value, units);
     return numberText(value / one[0], 4);
   };
