@@ -59,13 +59,14 @@ def wide_classes(
     """Return the classes of runs that few published ones are like."""
     routed = experts > 0.0
     elsewhere = (device_kind == TPU) | (software_kind > MEGATRON)
+    unknown = (device_kind == OTHER_DEVICES) | (uncalibrated_device > 1.0)
     few = (
         (uncalibrated_device > 0.0)
         | (cp >= FEW_RANKS)
         | (attention_layer_fraction - indexer_fraction < 1.0)
     )
     return [
-        ("far", (device_kind == OTHER_DEVICES) | (routed & elsewhere)),
+        ("far", unknown | (routed & elsewhere)),
         ("experts_bare", routed & (given_options == 0.0)),
         ("few_runs", few),
     ]

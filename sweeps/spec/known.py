@@ -26,15 +26,16 @@ FITTED = "fitted jointly with others"
 
 
 def uncalibrated_device(machine: Machine, precision: str) -> Origin:
-    """Return whether no run has been compared with a machine's rates, and which runs told them."""
+    """Return how little a machine's rates were compared with runs, and which runs told them."""
     figure = figure_for(machine, "matmul_efficiency", precision)
-    seen = figure is not None and figure.kind == MEASURED
     rates = f"{machine.name}'s rates in {precision}"
-    why = f"no run was compared with {rates}"
-    if figure is not None and seen:
-        few = f"{rates} come from few runs, none of which was left out"
-        why = f"{rates} were compared with runs" if figure.source.startswith(FITTED) else few
-    return Origin(float(not seen), MEASURED if seen else ASSUMED, why)
+    if figure is None:
+        return Origin(2.0, ASSUMED, f"{rates} are those of other GPUs")
+    if figure.kind != MEASURED:
+        return Origin(1.0, ASSUMED, f"no run was compared with {rates}")
+    few = f"{rates} come from few runs, none of which was left out"
+    why = f"{rates} were compared with runs" if figure.source.startswith(FITTED) else few
+    return Origin(0.0, MEASURED, why)
 
 
 def known_of_run(machine: Machine | None, framework: str, precision: str) -> dict[str, Origin]:

@@ -165,7 +165,7 @@ def test_words_of_rows() -> None:
         ("NVIDIA A100-SXM4-80GB", "dgx-a100"), ("A100-SXM4-40GB", "dgx-a100-40gb"),
         ("NVIDIA B200", "dgx-b200"), ("NVIDIA GB200", "gb200-nvl72"), ("NVIDIA H20", "hgx-h20"),
         ("AMD Instinct MI300X VF", "mi300x"), ("NVIDIA L40S", "l40s"),
-        ("NVIDIA GB10", ""), ("NVIDIA GH200 480GB", ""), ("Tesla V100-SXM2-16GB", ""),
+        ("NVIDIA GB10", "dgx-spark"), ("NVIDIA GH200 480GB", "gh200"), ("Tesla V100-SXM2-16GB", ""),
         ("NVIDIA H100 PCIe", ""), ("NVIDIA Graphics Device", ""), ("", ""),
     ],
 )  # fmt: skip

@@ -149,6 +149,7 @@ def test_a_training_is_its_steps() -> None:
         ({"device_kind": 2}, "far", "far"),
         ({"cp": 4}, "few_runs", "few_runs"),
         ({"uncalibrated_device": 1}, "few_runs", "few_runs"),
+        ({"uncalibrated_device": 2}, "far", "far"),
         (MIXTRAL, "experts_told", "experts"),
         ({**MIXTRAL, "given_options": 0}, "experts_bare", "experts_bare"),
         ({**DEEPSEEK, "software_kind": 1}, "far", "far"),

@@ -24,12 +24,14 @@ ACCELERATORS = (
     "dgx-a100-40gb",
     "dgx-h100",
     "dgx-h200",
+    "dgx-spark",
     "dgx-b200",
     "dgx-b300",
     "gaudi3",
     "gb200-nvl72",
     "gb300-nvl72",
     "gcp-a3-mega",
+    "gh200",
     "grand-teton-h100",
     "hgx-a800",
     "hgx-h20",
@@ -75,6 +77,8 @@ FACTS = {
     "gaudi3": (21 * 25e9, 8, 3 * 25e9, 128e9, 1677e12),  # 24 ports of 200 Gbit/s
     "hgx-h20": (450e9, 8, 50e9, 95.22 * GIB, 148e12),
     "l40s": (31e9, 8, 50e9, 46068 * 2**20, 362e12),  # PCIe 4
+    "dgx-spark": (25e9, 1, 25e9, 121 * GIB, 125e12),  # One GPU, one port
+    "gh200": (450e9, 4, 25e9, 95.58 * GIB, 989e12),  # 6 x 25 GB/s to each of three
     "rtx-pro-6000": (64e9, 8, 50e9, 97887 * 2**20, 467.8e12),  # PCIe 5
     "trainium2": (128e9, 16, 25e9, 96 * GIB, 667e12),  # EFA: 16 x 200 Gbit/s
     "hgx-h800": (200e9, 8, 50e9, 79.11 * GIB, 989e12),
@@ -82,7 +86,7 @@ FACTS = {
     "mi300x": (7 * 64e9, 8, 50e9, 191.98 * GIB, 1307e12),
     "mi355x": (7 * 76.5e9, 8, 50e9, 287.98 * GIB, 2500e12),
     "tpu-7x": (100e9, 9216, 50e9, 192e9, 2307e12),
-    "tpu-v4": (45e9, 4096, 25e9, 32e9, 275e12),
+    "tpu-v4": (45e9, 4096, 25e9, 30.75 * GIB, 275e12),  # As XLA reports it of 32 GiB
     "tpu-v5e": (45e9, 256, 25e9, 16e9, 197e12),
     "tpu-v5p": (90e9, 16 * 20 * 28, 25e9, 95e9, 459e12),
     "tpu-v6e": (90e9, 256, 100e9, 32e9, 918e12),
@@ -91,22 +95,22 @@ FACTS = {
 # are closer than 8 to a figure's neighbours where bits and bytes could be mixed up.
 PLAUSIBLE = {
     "latency": (0.1e-6, 20e-6),
-    "intra_bandwidth": (30e9, 1000e9),
-    "link_bandwidth": (20e9, 130e9),
+    "intra_bandwidth": (25e9, 1000e9),
+    "link_bandwidth": (20e9, 150e9),
     "inter_bandwidth": (12.5e9, 100e9),
-    "host_bandwidth": (25e9, 250e9),
+    "host_bandwidth": (25e9, 450e9),
     "gpu_nic_bandwidth": (25e9, 130e9),
     "host_memory_capacity": (100e9, 600e9),
     "energy_per_bit": (1e-12, 100e-12),
     "memory_capacity": (16e9, 320e9),
-    "memory_bandwidth": (0.5e12, 10e12),
+    "memory_bandwidth": (0.25e12, 10e12),
     "last_level_cache": (20e6, 500e6),
-    "sms": (80, 200),
-    "power": (150.0, 2000.0),
+    "sms": (48, 200),
+    "power": (140.0, 2000.0),
     "peak_flops_bf16": (100e12, 5e15),
     "peak_flops_fp16": (100e12, 5e15),
     "peak_flops_fp8": (0.25e15, 10e15),
-    "peak_flops_fp4": (1e15, 20e15),
+    "peak_flops_fp4": (0.5e15, 20e15),
     "peak_flops_tf32": (100e12, 2e15),
     "peak_flops_fp32": (10e12, 250e12),
     "peak_measured_matmul_flops_bf16": (100e12, 5e15),
@@ -119,12 +123,12 @@ PLAUSIBLE = {
     "idle_power_fraction": (0.05, 0.6),
     "step_overhead": (1e-4, 0.1),
     "host_slowdown": (1.0, 2.5),
-    "gpus_per_node": (8, 10000),
+    "gpus_per_node": (1, 10000),
     "gpus_per_host": (2, 16),
     "nodes_per_leaf": (1, 512),
     "gpu_hour_price": (0.2, 30.0),
     "nics_per_node": (1, 3000),
-    "intra_links": (4, 18),
+    "intra_links": (3, 18),
 }
 
 
@@ -213,6 +217,7 @@ def test_kinds_of_links() -> None:
         **{name: "torus" for name in ACCELERATORS if name.startswith("tpu")},
         "trainium2": "torus",
         "gaudi3": "fully_connected",
+        "gh200": "fully_connected",
         "mi300x": "fully_connected",
         "mi325x": "fully_connected",
         "mi355x": "fully_connected",

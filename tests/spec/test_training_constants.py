@@ -385,9 +385,10 @@ def test_unknown_names_are_refused_together() -> None:
         ("dgx-h100", "bf16", 0.0, "were compared with runs"),
         ("dgx-h200", "fp8", 0.0, "were compared with runs"),
         ("dgx-h200", "bf16", 1.0, "no run was compared"),
-        ("mi300x", "bf16", 1.0, "no run was compared"),
+        ("hgx-h800", "bf16", 1.0, "no run was compared"),
+        ("mi300x", "bf16", 2.0, "are those of other GPUs"),
         ("tpu-v5p", "bf16", 0.0, "few runs, none of which was left out"),
-        ("tpu-7x", "fp8", 1.0, "no run was compared"),
+        ("tpu-7x", "fp8", 2.0, "are those of other GPUs"),
     ],
 )
 def test_which_rates_were_compared_with_runs(
