@@ -269,7 +269,7 @@ def test_what_a_newcomer_leaves_out_is_said_with_an_example(
 def test_validate_begins_with_its_errors_and_names_what_failed(cli: Runner) -> None:
     line = "validate training --source torchtitan_202412"
     first, *rest = cli(line).out.splitlines()
-    assert re.match(r"Step time: \d+ runs, \d+ % inside the stated interval \(target 80 %\)", first)
+    assert re.match(r"Step time: \d+ runs, \d+ % in the band \(target 80 %\)", first)
     failed = any(one.startswith("FAILED the 10 % bound") for one in rest)
     assert cli(f"{line} --strict", fine=False).code == failed
 

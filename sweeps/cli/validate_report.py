@@ -27,7 +27,7 @@ from sweeps.validate.scores import (
     scores_by,
     skipped_lines,
 )
-from sweeps.validate.training_rows import FORMULAS, SIMULATED, Skipped
+from sweeps.validate.training_rows import FORMULAS, SIMULATED, UNSEEN, Skipped
 
 Body = Callable[[], Iterable[str]]
 Row = Mapping[str, Any]
@@ -63,11 +63,14 @@ def training_lines(
 ) -> Iterator[str]:
     """Yield how far predictions of training runs are off."""
     measured = {kind: _measured(records, kind) for kind in WORDS}
-    for kind, runs in measured.items():
-        if runs:
-            yield _answer(WORDS[kind], score(runs))
+    unseen = {kind: _measured(records, kind, unseen=True) for kind in WORDS}
+    for title, found in (("Unseen sources, ", unseen), ("", measured)):
+        for kind, runs in found.items():
+            if runs:
+                words = WORDS[kind].lower() if title else WORDS[kind]
+                yield from wrapped(_answer(f"{title}{words}", score(runs)))
     yield ""
-    yield from _class_table(records)
+    yield from _class_table(records, unseen)
     yield ""
     yield from wrapped(_verdict(measured, bound))
     yield from wrapped(_worst(measured))
@@ -84,37 +87,50 @@ def training_lines(
                          "--strict")  # fmt: skip
 
 
-def _measured(records: Iterable[Record], kind: str) -> list[Record]:
-    return [one for one in records if one.case.kind == kind and one.case.is_measured]
+def _measured(records: Iterable[Record], kind: str, *, unseen: bool = False) -> list[Record]:
+    """Return measured runs of a kind: of sources to which constants were fitted, or of others."""
+    return [
+        one
+        for one in records
+        if one.case.kind == kind and one.case.is_measured and (one.case.group == UNSEEN) == unseen
+    ]
 
 
 def _answer(words: str, found: Score) -> str:
-    inside = "no interval stated"
+    inside = "no band"
     if not math.isnan(found.within):
-        inside = f"{percent(found.within)} inside the stated interval ({TARGET})"
+        inside = f"{percent(found.within)} in the band ({TARGET})"
     return f"{words}: {_runs(found.rows)}, {inside}, MAPE {percent(found.mape)}"
 
 
-def _class_table(records: Sequence[Record]) -> Iterator[str]:
-    """Yield the errors of the classes that matter most, of steps and of memory."""
+def _class_table(
+    records: Sequence[Record], unseen: Mapping[str, Sequence[Record]]
+) -> Iterator[str]:
+    """Yield the errors of unseen sources, and of the classes that matter most of the others."""
     heads = ("runs", "MAPE", "median", "P90", "bias", "held out", "inside")
-    table = [["Errors (%), by class", *heads]]
+    table = [["Errors (%)", *heads]]
+    for kind, runs in unseen.items():
+        scores = scores_by(runs, "source") if kind == "step_time" else scores_by(runs, "class")
+        table += [[f"{WORDS[kind]}, unseen sources"]] if scores else []
+        table += [_class_row(name, one) for name, one in scores.items()]
     for kind, words in WORDS.items():
         scores = scores_by(_measured(records, kind), "class")
         chosen = [name for name in FIRST[kind] if name in scores]
         chosen = chosen or sorted(scores, key=lambda name: -scores[name].rows)[:MOST]
-        if chosen:
-            table.append([words])
-        for name in chosen:
-            one = scores[name]
-            errors = (one.mape, one.median, one.p90, one.bias, one.without_source[0])
-            cells = [
-                "-" if math.isnan(error) else f"{100.0 * error:{'+' * (place == 3)}.1f}"
-                for place, error in enumerate(errors)
-            ]
-            inside = "-" if math.isnan(one.within) else f"{100.0 * one.within:.0f}"
-            table.append([f"  {name.removeprefix('memory, ')}", f"{one.rows:,}", *cells, inside])
+        table += [[f"{words}, by class"]] if chosen else []
+        table += [_class_row(name, scores[name]) for name in chosen]
     yield from aligned(table, indent="")
+
+
+def _class_row(name: str, one: Score) -> list[str]:
+    errors = (one.mape, one.median, one.p90, one.bias, one.without_source[0])
+    cells = [
+        "-" if math.isnan(error) else f"{100.0 * error:{'+' * (place == 3)}.1f}"
+        for place, error in enumerate(errors)
+    ]
+    inside = "-" if math.isnan(one.within) else f"{100.0 * one.within:.0f}"
+    words = "all" if name == UNSEEN else name.removeprefix("memory, ")
+    return [f"  {words}", f"{one.rows:,}", *cells, inside]
 
 
 def _verdict(measured: Mapping[str, Sequence[Record]], bound: float) -> str:
@@ -165,12 +181,13 @@ def _notes(
             f"Note: constants were fitted to {len(held):,} of these runs. Held out: MAPE with the "
             "source of the run excluded from the fit; inside: of these predictions, if any"
         )
-    for name in (SIMULATED, FORMULAS):
-        own = [one for one in records if one.case.group == name]
-        if own:
-            sources = dict.fromkeys(one.case.source for one in own)
-            yield from wrapped(f"Note: {_runs(len(own), 'row')} of {', '.join(sources)} "
-                               f"({name}) in no figure above")  # fmt: skip
+    own = [one for one in records if one.case.group in (SIMULATED, FORMULAS)]
+    if own:
+        sources = dict.fromkeys(one.case.source for one in own)
+        yield from wrapped(
+            f"Note: {_runs(len(own), 'row')} of {', '.join(sources)} ({FORMULAS}, or {SIMULATED}) "
+            "in no figure above"
+        )
 
 
 def _assumed_line(records: Sequence[Record]) -> Iterator[str]:

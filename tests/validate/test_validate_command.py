@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from overhead.shipped import error_bands
 from sweeps.spec.catalog import find_spec
 from sweeps.store.netcdf import open_dataset, verify
 from sweeps.validate.predict import running_lines
-from sweeps.validate.run_table import find_csv
+from sweeps.validate.run_table import find_csv, find_runs, read_runs
+from sweeps.validate.scores import left_out_errors
 from tests.cli_runner import Runner
 
 OWN = (
@@ -34,7 +36,7 @@ def cli(
 
 def test_report_of_shipped_memory(cli: Runner) -> None:
     line = "validate memory --source simumax_b200 --source prime_rl"
-    assert cli(line).out.startswith("Memory: 22 runs, 95 % inside the stated interval (target 80")
+    assert cli(line).out.startswith("Memory: 22 runs, 95 % in the band (target 80")
     done = cli(f"{line} --show rows,rejected,sources,defaults")
     assert "Memory by class" in done.out
     assert "Memory by source" in done.out
@@ -295,3 +297,17 @@ def test_a_setting_that_can_t_be_is_refused(cli: Runner, tmp_path: Path) -> None
         refused = cli("validate own.csv", fine=False)
         assert refused.code == 2, new
         assert words in refused.err, refused.err
+
+
+@pytest.mark.thorough
+def test_unseen_sources_come_first_and_by_themselves(cli: Runner) -> None:
+    """No constant was fitted to them: they are in no class that --strict bounds."""
+    text = cli("validate").out
+    first = text.splitlines()[0]
+    assert re.match(r"Unseen sources, step time: \d+ runs, \d+ % in the band", first)
+    assert "mcore_moe_recipes" in text.partition("Step time, by class")[0]
+    fitted = {source for _, source, _ in left_out_errors()}
+    rows = read_runs(find_runs("unseen")).runs
+    assert not fitted & {run.source for run in rows}
+    alone = cli("validate unseen --strict", fine=False)
+    assert alone.code == 0
