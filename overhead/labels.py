@@ -174,6 +174,7 @@ LABELS: dict[str, Label] = {
     "hardware": Label("machine (node type)", default="dgx-h100", switch=False, training=False),
     "model": Label("model (catalog entry)", switch=False),
     "framework": Label("training framework", default="megatron-lm", switch=False),
+    "preset": Label("recipe preset (options of a release)", switch=False),
     "precision": Label(
         "GEMM precision",
         ("bf16", "fp16", "fp8", "fp8_delayed", "fp8_current", "mxfp8", "fp4", "tf32", "fp32"),

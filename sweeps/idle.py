@@ -30,8 +30,8 @@ SPLIT_BY = {
 # What acts where a model has experts.
 OF_EXPERTS = ("expert_load_imbalance", "rank_load_imbalance")
 # Labels that always say what is computed, or which files it is taken of.
-ALWAYS = ("collective", "topology", "algorithm", "hardware", "model", "framework", "precision",
-          "software")  # fmt: skip
+ALWAYS = ("collective", "topology", "algorithm", "hardware", "model", "framework", "preset",
+          "precision", "software")  # fmt: skip
 
 # Numbers that say what holds where they aren't given: a rank of no adapters is full training.
 AS_NOT_GIVEN = {"lora_rank": 0.0}

@@ -78,7 +78,8 @@ REFUSALS = (
      "nosuch.json: no such file; a PyTorch profiler's trace: JSON with traceEvents, plain or "
      "gzipped"),
     ("catalog nosuch",
-     "nosuch: no such machine, model, framework or library; sweeps catalog lists all names"),
+     "nosuch: no such machine, model, framework, preset or library; "
+     "sweeps catalog lists all names"),
     ("schema nosuch", "nosuch: unknown; specs, hardware, models, records"),
     ("nosuch", "nosuch: no such command; sweeps --help lists them"),
     ("colective", "colective: no such command; did you mean 'collective'?"),

@@ -25,6 +25,7 @@ from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, root
 from sweeps.cli.derivation import Derivation
 from sweeps.cli.numbers import shown, size_of
 from sweeps.cli.options import MATTERING, default_lines, defaults_line, price_words, unused_lines
+from sweeps.cli.presets import narrower
 from sweeps.cli.sections import more_line, shown_sections, wrapped
 from sweeps.cli.tables import every_row
 from sweeps.cli.typed import flag_of
@@ -285,6 +286,7 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     )
     step = "forward" if labels["schedule"] == "forward_only" else "step"
     yield ", ".join(answer(evaluation, result, step)) or degrees
+    yield from narrower(evaluation, job.resolved.labels["framework"], job.sweep.given)
     limited = {limit.name: _value(evaluation, limit.name) for limit in LIMITS}
     limited["mfu"] = _value(evaluation, "mfu")
     yield from (f"  {line}" for line in (*impossible(limited), *too_many(world)))
@@ -307,7 +309,8 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     flat = labels["topology"] != "hierarchical"
     inside = min(float(result.gpus_per_node), float(world))
     where = "" if flat else f" of {_some(result.num_nodes, 'node')} x {_some(inside, 'GPU')}"
-    machine = f"{labels['hardware']}, {labels['framework']}, {labels['precision']}"
+    software = labels["framework"].partition("+")[0] if "preset" in labels else labels["framework"]
+    machine = f"{labels['hardware']}, {software}, {labels['precision']}"
     yield f"  {labels['topology']} network{where}; algorithm {labels['algorithm']}; {machine}"
     yield f"  {'; '.join(_settings(evaluation))}"
     yield from (f"  ({note})" for note in _notes(job, evaluation, result, flat=flat))

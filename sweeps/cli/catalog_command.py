@@ -23,6 +23,7 @@ from overhead.quantity import VOCABULARY
 from overhead.statements import statements
 from sweeps import references as documents
 from sweeps.bands import brief, in_powers_of_two, percent
+from sweeps.cli.presets import preset_text
 from sweeps.cli.sections import OF_CATALOG, OF_LIST, show_options, wrapped
 from sweeps.cli.typed import OWN, Command, folder_option, folders_of
 from sweeps.errors import InputError, fault, nearest, needs, refuse, tell_all
@@ -45,11 +46,13 @@ from sweeps.spec.catalog import (
     load_hardware,
     load_model,
     model_names,
+    presets_of,
     spec_names,
 )
 from sweeps.spec.files import is_file, read_toml
 from sweeps.spec.machine import ORIGINS, Figure, Machine
 from sweeps.spec.model import PATTERN, USUAL_LENGTH, Model, shape_value
+from sweeps.spec.preset import Preset
 from sweeps.spec.software import Profile, load_software
 from sweeps.spec.units import format_quantity
 
@@ -85,7 +88,7 @@ def command(
     seq_length: str | None,
     **given: Any,
 ) -> int:
-    """List machines, models, frameworks and libraries; with NAMES, what each of these has.
+    """List machines, models, frameworks, presets and libraries; with NAMES, what each has.
 
     A model's name may be Hugging Face's, or the path of a config.json.  A framework's options
     stand behind its name: torchtitan+eager.
@@ -95,6 +98,7 @@ def command(
     machines, models, frameworks = (folders_of(given, kind) for kind in OWN)
     whole = bool(given["show"])
     if not names:
+        released = presets_of("", frameworks)
         kinds: dict[str, tuple[Sequence[str], Callable[[str], str]]] = {
             "machines": (
                 hardware_names(machines), lambda name: load_hardware(name, machines).title,
@@ -103,6 +107,7 @@ def command(
             "frameworks": (
                 framework_names(frameworks), lambda name: load_framework(name, frameworks).title,
             ),
+            "presets": (tuple(released), lambda name: released[name].release),
             "libraries": (spec_names("software"), lambda name: load_software(name).title),
         }  # fmt: skip
         sys.stdout.writelines(fitted(_titles(kinds) if whole else _names(kinds)))
@@ -116,6 +121,8 @@ def command(
                 _show_framework(one, whole=whole)
             elif isinstance(one, Profile):
                 _show_library(one, whole=whole)
+            elif isinstance(one, Preset):
+                sys.stdout.writelines(f"{line}\n" for line in preset_text(one, whole=whole))
             else:
                 _show_model(one, seq_length)
         if not whole and not all(isinstance(one, Model) for one in found):
@@ -152,7 +159,7 @@ def _titles(kinds: Kinds) -> Iterator[str]:
 
 def _load(
     name: str, machines: Sequence[Path], models: Sequence[Path], frameworks: Sequence[Path]
-) -> Machine | Model | Framework | Profile:
+) -> Machine | Model | Framework | Profile | Preset:
     """Load what is called so: a file is what its keys say, a name what has it."""
     base = name.partition("+")[0]
     if base.endswith(".toml") and is_file(base):
@@ -173,11 +180,16 @@ def _load(
     libraries = spec_names("software")
     if name in libraries:
         return load_software(name)
+    released = presets_of("", frameworks)
+    if name in released:
+        return released[name]
     with suppress(InputError):  # It may be a model's release
         return load_model(name, models)
-    near = nearest(name, (*ours, *theirs, *software, *libraries), shown=0)
+    near = nearest(name, (*ours, *theirs, *software, *libraries, *released), shown=0)
     listed = "sweeps catalog lists all names" if near.startswith("known") else near
-    raise InputError(fault("name", name, "no such machine, model, framework or library", listed))
+    raise InputError(
+        fault("name", name, "no such machine, model, framework, preset or library", listed)
+    )
 
 
 def _show_machine(machine: Machine, *, whole: bool) -> None:
@@ -207,10 +219,13 @@ def _show_framework(framework: Framework, *, whole: bool) -> None:
             sys.stdout.writelines(
                 f"{line}\n" for line in wrapped(", ".join(framework.options), "  ")
             )
-            return
         width = max(map(len, framework.options))
-        for name, option in framework.options.items():
+        for name, option in framework.options.items() if whole else ():
             sys.stdout.write(f"  {name.ljust(width)}  {option.summary}\n")
+    if framework.presets:
+        named = ", ".join(framework.presets)
+        sys.stdout.write(f"  presets of releases, as --preset {next(iter(framework.presets))}\n")
+        sys.stdout.writelines(f"{line}\n" for line in wrapped(named, "  "))
 
 
 def _show_library(profile: Profile, *, whole: bool) -> None:

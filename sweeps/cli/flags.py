@@ -58,6 +58,7 @@ FLAGS: dict[str, Flag] = {
     "head_size": Flag("hidden size by heads"),
     "gpu_hour_price": Flag(words="Price of a GPU, such as '2.5 USD/h'"),
     "hardware": Flag(words="Machine(s) of the catalogue"),
+    "preset": Flag(words="What a release's recipes set, such as bridge-26.06"),
     "fabric": Flag("the machine's"),
     "software": Flag(words="Library whose profile prices collectives: nccl, rccl, xla, none, file"),
 }
@@ -82,7 +83,7 @@ USUAL: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (BOTH, NETWORK, "topology algorithm"),
     ((COLLECTIVE,), NETWORK, "ranks message_bytes"),
     (BOTH, MACHINE, "hardware"),
-    ((TRAINING,), NUMBERS, "framework precision recipe attention_kernel weight_bytes "
+    ((TRAINING,), NUMBERS, "framework preset precision recipe attention_kernel weight_bytes "
      "gradient_bytes optimizer_bytes"),
     ((TRAINING,), MACHINE, "memory_capacity host_memory_capacity"),
     (BOTH, NETWORK, "latency_per bandwidth latency energy_per_bit link gpus_per_node nics_per_node "
@@ -110,7 +111,7 @@ SECTION_OF = {name: part for _, part, names in USUAL for name in names.split()}
 # What the short help leaves to ``--help-all``: of the options of no part, and of the parts all but
 # the commonest.
 RARE = frozenset(
-    ("script", "memory_threshold", "tree_algo", "rank_order", "batch_size", "lost_nodes")
+    ("script", "memory_threshold", "tree_algo", "rank_order", "batch_size", "lost_nodes", "verbose")
 )
 ALWAYS = (
     "nodes hardware gpus_per_node nics_per_node inter_bandwidth oversubscription output as_csv "
@@ -124,7 +125,7 @@ COMMON: dict[bool, frozenset[str]] = {
     False: frozenset(
         f"{ALWAYS} model world_size gpu_hour_price global_batch_size sequence_length tp pp dp cp "
         "ep virtual_pipeline_size micro_batch_size zero_stage sequence_parallel recompute schedule "
-        "framework precision".split()
+        "framework preset precision".split()
     ),
 }
 HELP_ALL = f"{__name__}.help_all"

@@ -12,7 +12,9 @@ import numpy as np
 
 from overhead.labels import LABELS
 from overhead.model.order import NUMBERS, pattern_of
+from overhead.quantity import VOCABULARY
 from sweeps.bands import written
+from sweeps.cli.presets import from_preset, preset_lines
 from sweeps.cli.sections import wrapped
 from sweeps.cli.typed import flag_of, folder_option, folders_of
 from sweeps.errors import InputError, fault, tell_all
@@ -265,7 +267,9 @@ MATTERING = ("framework", "precision", "attention_kernel", "recompute", "softwar
 def defaults_line(job: Job, first: Sequence[str], *more: str) -> Iterator[str]:
     """Yield the values that weren't given and matter most, and how many others there are."""
     taken = taken_values(job)
-    named = [f"{name} = {taken[name]}" for name in first if name in taken]
+    yield from preset_lines(job, taken)
+    own = [name for name in first if name in taken and not from_preset(job.resolved.origins[name])]
+    named = [f"{name} = {taken[name]}" for name in own]
     if taken:
         others = len(taken) - len(named)
         rest = f"{others} more" if more or named else f"{others} values"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.evaluation import derive
+from overhead.evaluation import Evaluation, derive
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.step.parts import PARTS
 from sweeps import display
@@ -19,6 +19,7 @@ from sweeps.cli.options import MATTERING, default_lines, defaults_line, price_wo
 from sweeps.cli.plan_experts import bullets, expert_lines
 from sweeps.cli.plan_from import file_lines
 from sweeps.cli.plan_question import Asked
+from sweeps.cli.presets import narrower
 from sweeps.cli.progress import Progress
 from sweeps.cli.save import SAVING
 from sweeps.cli.sections import OF_PLAN, more_line, shown_sections, wanted_sections, wrapped
@@ -37,6 +38,7 @@ from sweeps.search.answer import (
     other_batch,
     trained,
 )
+from sweeps.search.request import CHOICES
 from sweeps.search.search import Detail, details
 from sweeps.search.words import (
     bound_by,
@@ -203,6 +205,7 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
     run = list(training_lines(best, asked, answer.point.folders))
     lost = list(_lost(answer, given["lost_nodes"])) if given["lost_nodes"] else []
     yield reached(best)
+    yield from _preset(answer)
     yield from (line for text in (*run[:1], *lost[:1]) for line in wrapped(text, indent="  "))
     yield from file_lines(answer, asked)
     yield from _question(answer, asked)
@@ -233,6 +236,13 @@ def _question(answer: Answer, asked: Asked) -> Iterator[str]:
     yield from wrapped(question(answer) + (rates if np.isfinite(rate) else ""), indent="  ")
     yield from wrapped(f"{batch:g} sequences of {length:,g} tokens per step", indent="  ")
     yield from (line for text in asked.readings for line in wrapped(f"({text})", indent="  "))
+
+
+def _preset(answer: Answer) -> Iterator[str]:
+    """Yield what naming a preset would narrow the band to, where it would."""
+    plan, found = answer.main[0].plan, answer.found.space.resolved
+    given = (*answer.point.labels, *CHOICES)
+    yield from narrower(Evaluation(plan.given, plan.labels), found.labels["framework"], given)
 
 
 def _searched(answer: Answer) -> Iterator[str]:

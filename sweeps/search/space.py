@@ -34,7 +34,13 @@ from sweeps.search.request import (
     virtual_pipeline_size,
 )
 from sweeps.spec.axis import Axis
-from sweeps.spec.catalog import load_framework, load_hardware, load_model, usual_framework
+from sweeps.spec.catalog import (
+    find_preset,
+    load_framework,
+    load_hardware,
+    load_model,
+    usual_framework,
+)
 from sweeps.spec.framework import among_all
 from sweeps.spec.known import unknown_settings
 from sweeps.spec.model import complete_shapes
@@ -352,12 +358,15 @@ def space_of(point: Point) -> Space:
     """Span the space of a point."""
     shapes = _shapes(point)
     constants, labels, common = common_of(point)
+    framework = common.labels["framework"]
     limits = {name: values for name, values in point.choices.items() if name in DEGREES}
     routed = shapes.get("experts", 0.0) > 0.0
     splits = every_split(point.world_size, limits, experts=routed)
-    habits = habits_of(labels["framework"], common.labels["attention_kernel"])
+    habits = habits_of(framework, common.labels["attention_kernel"])
     others = {name: v for name, v in point.choices.items() if name not in DEGREES}
-    choices = _agreeing({**_free(point, shapes, splits, habits), **others})
+    preset, modules = _preset_modules(point, common)
+    constants |= modules
+    choices = _agreeing({**_free(point, shapes, splits, habits), **preset, **others})
     rows = rows_of(
         splits,
         choices["virtual_pipeline_size"],
@@ -375,9 +384,19 @@ def space_of(point: Point) -> Space:
     )
     resolved = _with_origins(resolve(sweep, point.folders), point)
     plan = _graph(resolved, point)
-    return Space(
-        point, rows, resolved, plan, Limits(plan, point.threshold, labels["framework"]), choices
-    )
+    limited = Limits(plan, point.threshold, framework)
+    return Space(point, rows, resolved, plan, limited, choices)
+
+
+def _preset_modules(
+    point: Point, common: Resolved
+) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
+    """Return what a preset recomputes where it names modules; else the search decides."""
+    named = "preset" in point.labels and common.labels.get("recompute") == "selective"
+    if not named or {"recompute", *MODULE_CHOICES} & {*point.choices, *point.labels}:
+        return {}, {}
+    modules = {name: common.constants[name] for name in MODULE_CHOICES if name in common.constants}
+    return {"recompute": np.array(["selective"])}, modules
 
 
 def _shapes(point: Point) -> dict[str, float]:
@@ -392,8 +411,9 @@ def common_of(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]
     """Return what all plans have in common, and what follows from it."""
     labels = dict(point.labels)
     machine = load_hardware(labels.get("hardware", LABELS["hardware"].default), point.folders)
-    labels.setdefault("framework", str(usual_framework(machine).value))
-    framework = load_framework(labels["framework"], point.folders)
+    if "preset" not in labels:
+        labels.setdefault("framework", str(usual_framework(machine).value))
+    framework = load_framework(_base(labels, point), point.folders)
     if "context_parallel" in framework.choices and "context_parallel" not in point.choices:
         way = framework.choices["context_parallel"].value
         labels["context_parallel"] = among_all(way, _shapes(point).get("index_heads", 0.0))
@@ -406,6 +426,11 @@ def common_of(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]
     some = {} if kinds is None else {"context_parallel": str(kinds[0])}
     once = resolve(Sweep("", constants=constants, labels={**labels, **some}), point.folders)
     return constants, labels, once
+
+
+def _base(labels: Mapping[str, str], point: Point) -> str:
+    """Return the framework that is given, or a preset's."""
+    return labels.get("framework") or find_preset(labels["preset"], "", point.folders).framework
 
 
 def _with_origins(resolved: Resolved, point: Point) -> Resolved:

@@ -19,6 +19,7 @@ from sweeps.spec.machine import FigureReader, Machine, read_machine
 if TYPE_CHECKING:
     from sweeps.spec.framework import Framework
     from sweeps.spec.model import Model
+    from sweeps.spec.preset import Preset
 
 _WORDS = {
     "hardware": "machine",
@@ -159,6 +160,34 @@ def load_framework(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Fr
         framework = read_framework(path, content)
         _FRAMEWORKS[path] = known, framework
     return framework.with_options(_split("frameworks", os.fspath(name_or_path))[1])
+
+
+def options_of(framework: str) -> tuple[str, tuple[str, ...]]:
+    """Return a framework's name or path without its options, and these."""
+    return _split("frameworks", framework)
+
+
+def presets_of(framework: str = "", folders: Sequence[StrPath] = ()) -> dict[str, Preset]:
+    """Return the recipe presets of a framework, or of all frameworks, by name."""
+    names = (framework,) if framework else framework_names(folders)
+    found: dict[str, Preset] = {}
+    for each in names:
+        found |= load_framework(each, folders).presets
+    return found
+
+
+def find_preset(name: str, framework: str = "", folders: Sequence[StrPath] = ()) -> Preset:
+    """Find a recipe preset, of a framework where one is given."""
+    known, every = presets_of(framework, folders), presets_of("", folders)
+    own, usual = usual_spelling(name, known), usual_spelling(name, every)
+    if own in known:
+        return known[own]
+    if usual in every:
+        whose = every[usual].framework
+        wrong = f"is of {whose}, and the framework is {framework}"
+        near = f"one of {framework}'s: {', '.join(known)}" if known else f"--framework {whose}"
+        refuse("preset", name, wrong, near)
+    return refuse("preset", name, "is no preset of a release", nearest(name, every, shown=20))
 
 
 @cache

@@ -25,6 +25,7 @@ from sweeps.spec.machine import (
     Machine,
     rates_of,
 )
+from sweeps.spec.preset import Preset, read_presets
 
 # Constants of a step's time that hold where neither a machine's nor a framework's file has one.
 #
@@ -125,6 +126,8 @@ class Framework:
     generations: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict)
     # By name: each option's own figures, choices and summary, for `with_options`
     options: Mapping[str, Framework] = field(default_factory=dict)
+    # By name: what the recipes of its releases set
+    presets: Mapping[str, Preset] = field(default_factory=dict)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -165,6 +168,23 @@ class Framework:
 
     def _near(self, name: str) -> str:
         return nearest(name, self.options) if self.options else "it has no options"
+
+    def acting(self, before: Sequence[str], after: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return those of some options, and others after them, that later ones leave acting."""
+        names = tuple(name for name in before if name not in after)
+        said = [self.options[name].says for name in (*names, *after) if name in self.options]
+        kept = (
+            name for place, name in enumerate(names)
+            if not self.options[name].says <= frozenset().union(*said[place + 1 :])
+        )  # fmt: skip
+        return (*kept, *after)
+
+    @property
+    def says(self) -> frozenset[tuple[str, str]]:
+        """What it states, each with its kind."""
+        tables = {"figures": self.figures, "labels": self.choices, "recipes": self.precisions,
+                  "plan": self.plan, "generations": self.generations}  # fmt: skip
+        return frozenset((kind, name) for kind, table in tables.items() for name in table)
 
 
 def _merged(
@@ -253,11 +273,14 @@ class _FrameworkFile(FigureReader):
     """A walk over a framework's file."""
 
     def framework(self) -> Framework:
-        self.unknown("", self.content, ("name", "title", "summary", *_TABLES, "options"))
+        known = ("name", "title", "summary", *_TABLES, "options", "presets")
+        self.unknown("", self.content, known)
         summary = self.text("", self.content, "summary", default="")
         part = self._part("", self.name(), self.text("", self.content, "title"), summary)
         options = {name: self._option(name) for name in self.table("options")}
-        return replace(part, figures={**FRAMEWORK_RULE, **part.figures}, options=options)
+        presets = read_presets(self, part.name, options)
+        figures = {**FRAMEWORK_RULE, **part.figures}
+        return replace(part, figures=figures, options=options, presets=presets)
 
     def _option(self, name: str) -> Framework:
         place = f"options.{name}"

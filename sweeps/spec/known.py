@@ -16,8 +16,9 @@ SETTINGS = ("recompute", "attention_kernel", "precision", "framework")
 
 
 def unknown_settings(given: Container[str]) -> list[str]:
-    """Return which settings nobody stated; a framework that is named brings its kernel."""
-    brought = BROUGHT if "framework" in given else frozenset()
+    """Return which settings nobody stated; a framework brings its kernel, a preset brings it."""
+    preset = frozenset({"framework"}) if "preset" in given else frozenset()
+    brought = BROUGHT | preset if preset or "framework" in given else frozenset()
     return [name for name in SETTINGS if name not in given and name not in brought]
 
 
@@ -38,14 +39,18 @@ def uncalibrated_device(machine: Machine, precision: str) -> Origin:
     return Origin(0.0, MEASURED, why)
 
 
-def known_of_run(machine: Machine | None, framework: str, precision: str) -> dict[str, Origin]:
+def known_of_run(
+    machine: Machine | None, framework: str, precision: str, preset: str = ""
+) -> dict[str, Origin]:
     """Return of which kinds a machine and its software are, by the classes of errors."""
     name, *options = framework.removesuffix(f"+{TEXTBOOK}").split("+")
-    said = f"{framework} has {'options' if options else 'none'}"
+    said = (
+        f"{preset} is a preset" if preset else f"{framework} has {'options' if options else 'none'}"
+    )
     kind = software_kind(name)
     found = {
         "software_kind": Origin(kind, SPECIFICATION, f"what {name} is"),
-        "given_options": Origin(float(bool(options)), SPECIFICATION, said),
+        "given_options": Origin(float(bool(options or preset)), SPECIFICATION, said),
     }
     if machine is not None:
         found |= {

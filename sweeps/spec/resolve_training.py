@@ -36,14 +36,15 @@ from sweeps.spec.framework import TEXTBOOK, among_all, training_constants
 from sweeps.spec.known import known_of_run, unknown_settings
 from sweeps.spec.machine import Machine, cut_domain, rates_of
 from sweeps.spec.model import Model, complete_shapes
-from sweeps.spec.resolve_operation import Resolved, Resolver
+from sweeps.spec.resolve_operation import Resolved
+from sweeps.spec.resolve_preset import SUBJECTS, PresetResolver
 from sweeps.spec.software import userbuffers_figures
 
 SELECTING = "attention that selects tokens selects among all of them"
 # Their product is the number of GPUs, where that isn't given.
 WORLD = ("tp", "cp", "pp", "dp")
 # The labels on which the constants of a machine and its software depend.
-DECIDING = ("hardware", "framework", "precision", "attention_kernel", "recipe")
+DECIDING = ("hardware", "framework", "preset", "precision", "attention_kernel", "recipe")
 
 # Of which a model, or a plan of it, has no more than of others.
 WITHIN = {
@@ -56,7 +57,7 @@ WITHIN = {
 }  # fmt: skip
 
 
-class TrainingResolver(Resolver, Statement):
+class TrainingResolver(PresetResolver, Statement):
     """Fills in what a sweep of training steps doesn't say, by the rules of `complete`."""
 
     def run(self) -> Resolved:
@@ -98,6 +99,7 @@ class TrainingResolver(Resolver, Statement):
 
     def take_machine(self) -> None:
         """Take the machines' figures, what trains on them, and their network."""
+        self.take_preset()
         unknown = unknown_settings(self.given)
         why = f"not given are {', '.join(unknown)}" if unknown else "all are given"
         self._constant("unknown_settings", assumed(float(len(unknown)), why))
@@ -369,7 +371,7 @@ class TrainingResolver(Resolver, Statement):
     def take_constants(self) -> None:
         """Give every constant, along the axes on which it depends."""
         self._domains()
-        axes = [axis for axis in self.axes if set(DECIDING) & set(axis.columns)]
+        axes = [axis for axis in self.axes if set(self._deciding()) & set(axis.columns)]
         lengths = [len(axis) for axis in axes]
         tables = [self._table(labels) for labels in self._combinations(axes)]
         usual = usual_table()
@@ -389,11 +391,16 @@ class TrainingResolver(Resolver, Statement):
             self.origins[own] = once(origins)
             self.given.add(own)
 
+    def _deciding(self) -> tuple[str, ...]:
+        """Return on what the constants depend: what a preset sets, on more."""
+        return (*DECIDING, *SUBJECTS) if "preset" in self.given else DECIDING
+
     def _combinations(self, axes: Sequence[Axis]) -> Iterator[dict[str, str]]:
+        deciding, known = self._deciding(), {**self.constants, **self.labels}
         for point in product(*(range(len(axis)) for axis in axes)):
-            labels = {name: self.labels[name] for name in DECIDING if name in self.labels}
+            labels = {name: str(known[name]) for name in deciding if name in known}
             for axis, index in zip(axes, point, strict=True):
-                own = set(DECIDING) & set(axis.columns)
+                own = set(deciding) & set(axis.columns)
                 labels |= {name: str(axis.columns[name][index]) for name in own}
             yield labels
 
@@ -401,7 +408,8 @@ class TrainingResolver(Resolver, Statement):
         machine: Machine = next(
             (m for m in self.machines if m.name == labels["hardware"]), None
         ) or load_hardware(labels["hardware"], self.folders)
-        framework = load_framework(labels["framework"], self.folders)
+        software, own = self.software_at(labels)
+        framework = load_framework(software, self.folders)
         found = training_constants(
             machine,
             framework,
@@ -411,7 +419,8 @@ class TrainingResolver(Resolver, Statement):
         )
         if "userbuffers" in self._values("tp_mechanism"):
             found |= userbuffers_figures(machine, rates_of(labels["precision"]), found)
-        return found | known_of_run(machine, labels["framework"], labels["precision"])
+        told = software, labels["precision"], labels.get("preset", "")
+        return found | own | known_of_run(machine, *told)
 
 
 def _on_axes(axes: Sequence[Axis], column: str, values: NDArray[Any]) -> NDArray[np.float64]:

@@ -48,7 +48,7 @@ from sweeps.validate.training_rows import Case
 Floats = NDArray[np.float64]
 
 # Labels that choose constants, not formulas.
-CHOOSING = ("hardware", "framework", "precision", "recipe", "fabric")
+CHOOSING = ("hardware", "framework", "preset", "precision", "recipe", "fabric")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,8 @@ class Constants:
         """Return the constants of the machine and its software that a prediction takes."""
         framework = self.framework(labels["framework"], changes or {})
         known = self.machine(labels["hardware"]) if "hardware" in labels else None
-        run = known_of_run(known, labels["framework"], labels["precision"])
+        words = labels["framework"], labels["precision"], labels.get("preset", "")
+        run = known_of_run(known, *words)
         found = {name: one.value for name, one in run.items()}
         if "hardware" in labels:
             machine = self.machine(labels["hardware"], changes or {})

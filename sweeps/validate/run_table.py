@@ -72,8 +72,8 @@ NUMBERS = {
 }
 # What a table may say in words of its own, beside quantities by their names.
 LABELS = (
-    "framework", "hardware", "attention_kernel", "schedule", "context_parallel", "sharding",
-    "mask", "recipe", "dispatcher", "tp_mechanism", "cp_mechanism", "ep_mechanism",
+    "framework", "preset", "hardware", "attention_kernel", "schedule", "context_parallel",
+    "sharding", "mask", "recipe", "dispatcher", "tp_mechanism", "cp_mechanism", "ep_mechanism",
     "dp_mechanism", "fabric", "class",
 )  # fmt: skip
 # A cell that isn't a number but says something all the same.
@@ -346,7 +346,7 @@ HELPERS = {
     "micro_batches_per_chunk": "micro-batches for each stage of the pipeline, virtual ones counted",
     "domains": "whether a node is as many of a larger machine's GPUs as a run fills evenly",
 }
-_KEYS = ("where", "set", "usual", "options", "assumed", "skip", "because")
+_KEYS = ("where", "set", "usual", "options", "without", "assumed", "skip", "because")
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +358,7 @@ class Rule:
     numbers: Mapping[str, float]  # What then holds
     usual: Mapping[str, float]  # What holds unless the row or the catalogue says it
     options: tuple[str, ...]  # Options of the framework that then are on
+    without: tuple[str, ...]  # Those that then are off, whatever its preset says
     assumed: tuple[str, ...]  # Settings that nobody stated
     skip: str  # Why such a row can't be predicted; empty where it can
     because: str  # Where that is known from
@@ -372,6 +373,7 @@ class Settings:
     numbers: dict[str, float] = field(default_factory=dict)
     usual: dict[str, float] = field(default_factory=dict)
     options: dict[str, None] = field(default_factory=dict)  # Options of the framework, in order
+    without: dict[str, None] = field(default_factory=dict)  # Those that are off
     assumed: dict[str, None] = field(default_factory=dict)  # Settings that nobody stated, in order
     skip: str = ""  # Why it can't be predicted; empty where it can
     read: set[str] = field(default_factory=set)  # Columns that a rule understood
@@ -406,6 +408,7 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
                 numbers,
                 usual,
                 tuple(entry.get("options", ())),
+                tuple(entry.get("without", ())),
                 tuple(entry.get("assumed", ())),
                 entry.get("skip", ""),
                 entry.get("because", ""),
@@ -473,6 +476,7 @@ def settings_of(run: Run, rules: Iterable[Rule]) -> Settings:
             groups = match.groupdict()
             found.numbers |= {name: float(text) for name, text in groups.items() if text}
         found.options |= dict.fromkeys(rule.options)
+        found.without |= dict.fromkeys(rule.without)
         found.assumed |= dict.fromkeys(rule.assumed)
         found.skip = found.skip or rule.skip
         found.read |= set(rule.where)

@@ -27,6 +27,8 @@ from sweeps.spec.framework import Framework, among_all
 from sweeps.spec.known import unknown_settings
 from sweeps.spec.machine import Machine
 from sweeps.spec.model import complete_shapes
+from sweeps.spec.preset import Run as Subject
+from sweeps.spec.resolve_preset import told
 from sweeps.validate.run_table import (
     HELPERS,
     LABELS,
@@ -166,8 +168,9 @@ class _Catalogue:
         assumed = dict(settings.assumed)
         _check_words(run, settings, self.machines)
         quantity, measured = _measured(run, kind, settings)
-        labels = self._labels(run, settings, assumed, step=kind != "memory")
-        numbers = self._numbers(run, settings, labels, assumed, step=kind != "memory")
+        preset: dict[str, float] = {}
+        labels = self._labels(run, settings, assumed, preset, step=kind != "memory")
+        numbers = self._numbers(run, settings, labels, assumed, preset, step=kind != "memory")
         stated = settings.words.get("context_parallel") or run.texts.get("context_parallel")
         if "context_parallel" in labels and not stated:
             heads = numbers.get("index_heads", 0.0)
@@ -181,7 +184,13 @@ class _Catalogue:
     # Labels.
 
     def _labels(
-        self, run: Run, settings: Settings, assumed: dict[str, None], *, step: bool
+        self,
+        run: Run,
+        settings: Settings,
+        assumed: dict[str, None],
+        preset: dict[str, float],
+        *,
+        step: bool,
     ) -> dict[str, str]:
         own = {name: run.texts[name] for name in LABELS if run.texts.get(name)}
         for name, value in own.items():
@@ -193,18 +202,20 @@ class _Catalogue:
             labels.setdefault("hardware", run.texts["gpu_type"])
         for name in ("model", "measure"):
             labels.pop(name, None)
+        given = {n for n in labels if "assumed" not in run.texts.get(n, "")}
+        self._take_preset(run, settings, labels, preset)
         if labels.get("recompute") == "unknown":
             # A row that leaves it open is taken as recomputing as few layers as fit, often none;
             # XLA's policies, which MaxText names, keep products instead, and take less memory.
             kept = labels.get("framework", "").startswith("maxtext")
             labels["recompute"] = "none" if kept else "block"
             assumed["recompute"] = None
-        given = {n for n in labels if "assumed" not in run.texts.get(n, "")}
+        given |= {*labels} - {*own, *settings.words}
         # What runs it is often read from its source, and brings its kernel.
         assumed |= dict.fromkeys(unknown_settings({*given, "attention_kernel"}))
         labels.setdefault("framework", DEFAULTS["framework"].default)
-        on = [name for name in settings.options if name not in labels["framework"].split("+")]
-        labels["framework"] = "+".join((labels["framework"], *on))
+        if "preset" not in labels:
+            labels["framework"] = _with(labels["framework"], settings.options)
         labels.setdefault("precision", DEFAULTS["precision"].default)
         usual = self._framework(labels["framework"]).labels
         # Virtual stages say what the schedule is, so a row that has none says it too.
@@ -212,6 +223,34 @@ class _Catalogue:
         labels.setdefault("recompute", "none")
         self._check_machine(run, labels, step=step)
         return labels
+
+    def _take_preset(
+        self, run: Run, settings: Settings, labels: dict[str, str], numbers: dict[str, float]
+    ) -> None:
+        """Take what the preset of a row's release sets and neither the row nor a rule says."""
+        if "preset" not in labels:
+            return
+        experts = {**self._shapes(run, settings), **settings.usual, **settings.numbers}
+        machine = self._machine(labels.get("hardware", ""))
+        about = Subject(
+            settings.words.get("model", run.texts.get("model", "")),
+            experts.get("experts", 0.0) > 0.0,
+            machine.name if machine else "",
+            machine.generation if machine else "",
+            labels.get("precision", DEFAULTS["precision"].default),
+        )
+        if labels.get("recompute") == "unknown":
+            del labels["recompute"]
+        known = {*labels, *settings.numbers, *run.numbers}
+        framework = _with(labels.get("framework", ""), settings.options)
+        try:
+            one = told(
+                labels["preset"], about, framework, known, tuple(settings.without), self.folders
+            )
+        except InputError as error:
+            refuse("; ".join(error.faults))
+        labels |= one.taken.labels | {"framework": one.framework}
+        numbers |= {**one.taken.numbers, **one.taken.modules}
 
     def _check_machine(self, run: Run, labels: dict[str, str], *, step: bool) -> None:
         if "hardware" in labels and self._machine(labels["hardware"]) is not None:
@@ -244,6 +283,7 @@ class _Catalogue:
         settings: Settings,
         labels: dict[str, str],
         assumed: dict[str, None],
+        preset: Mapping[str, float],
         *,
         step: bool,
     ) -> dict[str, float]:
@@ -252,7 +292,7 @@ class _Catalogue:
         own = {name: value for name, value in own.items() if name in VOCABULARY}
         helpers = {n: value for n, value in settings.numbers.items() if n in HELPERS}
         known = {n: value for n, value in settings.numbers.items() if n not in HELPERS}
-        numbers = {**settings.usual, **self._shapes(run, settings), **own, **known}
+        numbers = {**settings.usual, **preset, **self._shapes(run, settings), **own, **known}
         _complete_shapes(run, numbers, helpers, labels)
         if "layers_per_chunk" in helpers:
             chunks = numbers["layers"] / (numbers["pp"] * helpers["layers_per_chunk"])
@@ -289,6 +329,12 @@ class _Catalogue:
         if name not in self._models:
             self._models[name] = load_model(name, self.folders).shapes
         return dict(self._models[name])
+
+
+def _with(framework: str, options: Iterable[str]) -> str:
+    """Return a framework with more of its options; without a framework these alone."""
+    on = [name for name in options if name not in framework.split("+")]
+    return "+".join((framework, *on))
 
 
 def _complete_shapes(

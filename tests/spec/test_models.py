@@ -16,7 +16,14 @@ from overhead.quantity import VOCABULARY
 from overhead.transformer import FURTHER_SHAPES, HYBRID_SHAPES, SHAPES
 from sweeps.cli import run
 from sweeps.errors import InputError
-from sweeps.spec.catalog import framework_names, hardware_names, load_model, model_names, spec_names
+from sweeps.spec.catalog import (
+    framework_names,
+    hardware_names,
+    load_model,
+    model_names,
+    presets_of,
+    spec_names,
+)
 from sweeps.spec.files import shipped
 from sweeps.spec.machine import ORIGINS
 from sweeps.spec.model import Model, read_model
@@ -389,8 +396,10 @@ def test_the_catalogue_lists_machines_models_frameworks_and_libraries(
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split() == ["dgx-h100", "NVIDIA", "DGX", "H100"] for line in lines)
     assert any(line.split() == ["llama3-70b", "Llama", "3", "70B"] for line in lines)
-    listed = (hardware_names(), model_names(), framework_names(), spec_names("software"))
-    assert len(lines) == sum(map(len, listed)) + 8
+    listed = (
+        hardware_names(), model_names(), framework_names(), presets_of(), spec_names("software"),
+    )  # fmt: skip
+    assert len(lines) == sum(map(len, listed)) + 10
 
 
 def told(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, str]:
@@ -435,7 +444,7 @@ def test_the_catalogue_shows_the_user_s_own(
         assert "forward" not in shown
     assert run(["catalog", "llama3-7b"]) == 2
     assert (
-        "no such machine, model, framework or library; did you mean 'llama3-"
+        "no such machine, model, framework, preset or library; did you mean 'llama3-"
         in capsys.readouterr().err
     )
     assert run(["catalog", "llama3-8b", "--seq-length", "0"]) == 2

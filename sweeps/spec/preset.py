@@ -1,0 +1,208 @@
+"""Recipe presets: what the recipes of a release set, by model, machine and precision."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from overhead.labels import LABELS
+from overhead.memory.quantities import MODULES
+from overhead.plan import BATCHES, DEGREES
+from overhead.quantity import VOCABULARY
+from sweeps.errors import nearest
+from sweeps.spec.machine import FigureReader
+
+# On what a rule may depend.
+CONDITIONS = ("experts", "model", "hardware", "precision")
+RULE_KEYS = ("when", "options", "without", "set", "recompute")
+PRESET_KEYS = ("like", "release", "source", "options", "set", "recompute", "rules")
+RECOMPUTE = "recompute"
+# What says itself which bytes states have.
+RECIPE, BYTES = "recipe", ("weight_bytes", "gradient_bytes", "optimizer_bytes")
+# Parallel degrees and batches are a plan's.
+OF_PLANS = frozenset((*DEGREES, *BATCHES, "world_size", "virtual_pipeline_size", "layers"))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a preset's rules look at."""
+
+    model: str = ""  # Its name in the catalogue; empty where shapes alone are given
+    experts: bool = False
+    machine: str = ""  # Its name
+    generation: str = ""  # Of its GPUs
+    precision: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a release sets where some conditions hold."""
+
+    when: Mapping[str, Any] = field(default_factory=dict)
+    options: tuple[str, ...] = ()  # Options of the framework that are on
+    without: tuple[str, ...] = ()  # Those of rules before that are off
+    labels: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    # The kind of recomputation, or the modules of the selective one; None where nothing is said
+    recompute: str | tuple[str, ...] | None = None
+
+    def holds(self, run: Run) -> bool:
+        """Return whether a run fulfils the conditions."""
+        if "experts" in self.when and bool(self.when["experts"]) != run.experts:
+            return False
+        known = {
+            "model": _beginnings(run.model),
+            "hardware": {*run.machine.split("-"), run.generation},
+            "precision": {run.precision},
+        }
+        return all(known[name] & {*self.when[name]} for name in known if name in self.when)
+
+
+def _beginnings(model: str) -> set[str]:
+    """Return the names of families that a model may be of: its words from the first on."""
+    words = model.split("-")
+    return {"-".join(words[:count]) for count in range(1, len(words) + 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a preset sets in a run."""
+
+    options: tuple[str, ...]
+    labels: Mapping[str, str]
+    numbers: Mapping[str, float]
+    modules: Mapping[str, float]  # Which modules are recomputed, by quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What the recipes of a release of a framework set; no parallel degrees."""
+
+    name: str
+    framework: str  # The framework whose release it is
+    release: str
+    source: str  # Where in the release's files
+    rules: tuple[Rule, ...]  # Later ones win
+
+    @property
+    def words(self) -> str:
+        """Where what it sets comes from."""
+        return f"preset {self.name}: {self.release}; {self.source}"
+
+    def taken(self, run: Run) -> Taken:
+        """Return what it sets in a run."""
+        options: dict[str, None] = {}
+        labels: dict[str, str] = {}
+        numbers: dict[str, float] = {}
+        recompute: str | tuple[str, ...] | None = None
+        for rule in self.rules:
+            if not rule.holds(run):
+                continue
+            gone = {*rule.without, *rule.options}
+            kept = dict.fromkeys(name for name in options if name not in gone)
+            options = kept | dict.fromkeys(rule.options)
+            labels |= rule.labels
+            numbers |= rule.numbers
+            recompute = recompute if rule.recompute is None else rule.recompute
+        if isinstance(recompute, str):
+            labels[RECOMPUTE] = recompute
+        elif recompute is not None:
+            labels[RECOMPUTE] = "selective" if recompute else "none"
+        modules = recompute if recompute and not isinstance(recompute, str) else ()
+        flags = {f"{RECOMPUTE}_{one}": float(one in modules) for one in MODULES if modules}
+        return Taken(tuple(options), labels, numbers, flags)
+
+
+def beside(taken: Taken, given: Collection[str]) -> Taken:
+    """Return what a preset sets without what is given by hand, or follows from that."""
+    again = any(name.startswith(RECOMPUTE) for name in given)
+    left = {*given, *((RECOMPUTE,) if again else ()), *(BYTES if RECIPE in given else ())}
+    labels = {name: value for name, value in taken.labels.items() if name not in left}
+    numbers = {name: value for name, value in taken.numbers.items() if name not in left}
+    return Taken(taken.options, labels, numbers, {} if again else taken.modules)
+
+
+# From a framework's file.
+
+
+def read_presets(
+    reader: FigureReader, framework: str, options: Collection[str]
+) -> dict[str, Preset]:
+    """Return the presets of a framework's file, by name."""
+    found: dict[str, Preset] = {}
+    for name in reader.table("presets"):
+        table = reader.table("presets")[name]
+        if not isinstance(table, dict):
+            reader.fault("presets", name, "is not a table", f"write [presets.{name}]")
+            continue
+        place = f"presets.{name}"
+        reader.unknown(place, table, PRESET_KEYS)
+        before: tuple[Rule, ...] = ()
+        if (like := reader.text(place, table, "like", default="")) in found:
+            before = found[like].rules
+        elif like:
+            reader.fault(f"{place}.like", like, "is no preset above it", ", ".join(found) or "none")
+        whole = {key: table[key] for key in ("options", "set", RECOMPUTE) if key in table}
+        rules = [(place, whole), *_listed(reader, place, table)]
+        found[name] = Preset(
+            name,
+            framework,
+            reader.text(place, table, "release"),
+            reader.text(place, table, "source"),
+            (*before, *(_rule(reader, where, one, options) for where, one in rules)),
+        )
+    return found
+
+
+def _listed(
+    reader: FigureReader, place: str, table: Mapping[str, Any]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the rules of a preset, each with its place."""
+    given = table.get("rules", [])
+    tables = isinstance(given, list) and all(isinstance(one, dict) for one in given)
+    if not tables:
+        reader.fault(f"{place}.rules", given, "is not a list of tables", f"write [[{place}.rules]]")
+        return
+    for number, one in enumerate(given, 1):
+        where = f"{place}.rules, {number}"
+        reader.unknown(where, one, RULE_KEYS)
+        yield where, one
+
+
+def _rule(
+    reader: FigureReader, place: str, table: Mapping[str, Any], options: Collection[str]
+) -> Rule:
+    labels: dict[str, str] = {}
+    numbers: dict[str, float] = {}
+    for name, value in table.get("set", {}).items():
+        where = f"{place}.set.{name}"
+        if name in OF_PLANS or name.startswith(RECOMPUTE) or name == "framework":
+            reader.fault(where, value, "is not a preset's to set", "options, labels and quantities")
+        elif name in LABELS:
+            labels[name] = str(value)
+            _named(reader, where, (str(value),), LABELS[name].values or (str(value),))
+        elif name in VOCABULARY and isinstance(value, int | float):
+            numbers[name] = float(value)
+        else:
+            near = nearest(name, (*LABELS, *VOCABULARY))
+            reader.fault(where, value, "is no label or quantity", near)
+    on, off = (tuple(table.get(key, ())) for key in ("options", "without"))
+    _named(reader, f"{place}.options", (*on, *off), tuple(options))
+    when = table.get("when", {})
+    reader.unknown(f"{place}.when", when, CONDITIONS)
+    again = table.get(RECOMPUTE)
+    if isinstance(again, str):
+        _named(reader, f"{place}.{RECOMPUTE}", (again,), LABELS[RECOMPUTE].values)
+    elif again is not None:
+        again = tuple(again)
+        _named(reader, f"{place}.{RECOMPUTE}", again, MODULES)
+    return Rule(when, on, off, labels, numbers, again)
+
+
+def _named(
+    reader: FigureReader, place: str, names: Collection[str], known: Collection[str]
+) -> None:
+    for name in names:
+        if name not in known:
+            reader.fault(place, name, "is unknown", nearest(name, known))
