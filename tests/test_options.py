@@ -125,7 +125,7 @@ OF_TRAINING: Cases = {
     "topology": "ring",
     "algorithm": ("tree_pipe", f"{DENSE} --topology ring --software none"),
     "hardware": "dgx-a100",
-    "framework": "torchtitan",
+    "framework": "torchtitan", "preset": "bridge-26.02",
     "precision": "fp8",
     "recipe": "fp32_adam",
     "attention_kernel": "unfused",

@@ -12,7 +12,6 @@ import numpy as np
 
 from overhead.labels import LABELS
 from overhead.model.order import NUMBERS, pattern_of
-from overhead.quantity import VOCABULARY
 from sweeps.bands import written
 from sweeps.cli.presets import from_preset, preset_lines
 from sweeps.cli.sections import wrapped
