@@ -185,7 +185,8 @@ def _load(
         return released[name]
     with suppress(InputError):  # It may be a model's release
         return load_model(name, models)
-    near = nearest(name, (*ours, *theirs, *software, *libraries, *released), shown=0)
+    near = nearest(name, (*ours, *theirs, *software, *libraries), shown=0)
+    near = nearest(name, released, shown=0) if near.startswith("known") else near
     listed = "sweeps catalog lists all names" if near.startswith("known") else near
     raise InputError(
         fault("name", name, "no such machine, model, framework, preset or library", listed)

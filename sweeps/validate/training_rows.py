@@ -249,7 +249,7 @@ class _Catalogue:
             )
         except InputError as error:
             refuse("; ".join(error.faults))
-        labels |= one.taken.labels | {"framework": one.framework}
+        labels |= {**one.taken.labels, "framework": one.framework}
         numbers |= {**one.taken.numbers, **one.taken.modules}
 
     def _check_machine(self, run: Run, labels: dict[str, str], *, step: bool) -> None:
