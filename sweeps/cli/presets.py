@@ -68,7 +68,7 @@ def narrower(evaluation: Evaluation, framework: str, given: Iterable[str]) -> It
     if class_of_step(labels, known) != BARE or not names:
         return
     unknown = unknown_settings({*given, *BROUGHT})
-    told = {"given_options": 1.0, "unknown_settings": float(len(unknown))}
+    told = {"given_options": 2.0, "unknown_settings": float(len(unknown))}
     other = Evaluation({**evaluation.given, **told}, labels)
     named = error_bands()["step_time"][class_of_step(labels, other.__getitem__)]
     band = band_words(named["low"], named["high"])
