@@ -162,8 +162,8 @@ class Config:
         A name, or ``standard``, ``nccl``, ``auto``.
     tree_algo : bool
         Whether an all_reduce takes the network's tree algorithm.
-    context_parallel, recompute, attention_kernel, schedule, mask, dispatcher, latency_per,
-    tp_mechanism, cp_mechanism, ep_mechanism, dp_mechanism : str
+    context_parallel, recompute, attention_kernel, schedule, mask, dispatcher, host_states,
+    latency_per,     tp_mechanism, cp_mechanism, ep_mechanism, dp_mechanism : str
         Kinds, as the command line has them.
     library : str, optional
         Library whose constants price collectives: ``nccl``, ``rccl``, ``xla``, those that `more`
@@ -228,6 +228,7 @@ class Config:
     schedule: str = ""
     mask: str = STEP_DEFAULTS["mask"]
     dispatcher: str = STEP_DEFAULTS["dispatcher"]
+    host_states: str = ""
     latency_per: str = STEP_DEFAULTS["latency_per"]
     library: str | None = None
     tp_mechanism: str = STEP_DEFAULTS["tp_mechanism"]

@@ -130,6 +130,10 @@ LABELS: dict[str, Label] = {
     "mask": Label("attention mask", ("causal", "full"), "causal"),
     "sharding": Label("ZeRO sharding", (FULL, HYBRID), FULL),
     "dispatcher": Label("MoE dispatcher", ("all_to_all", "deduplicated"), "all_to_all"),
+    # Only where states are offloaded, and then the framework's (`overhead.completion`)
+    "host_states": Label(
+        "offload scheme of model states", ("hybrid", "zero_offload", "fsdp_offload")
+    ),
     "tp_mechanism": Label(
         "TP overlap mechanism",
         (SHARED, "userbuffers", "decomposed"),
@@ -225,6 +229,7 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "selection": ("indexed",),  # whether attention selects tokens by an indexer
     "stashing": ("host",),  # whether activations wait for their backward in the host's memory
     "updating": ("host",),  # whether the host updates weights, with the optimizer's states
+    "holding": ("host",),  # whether weights are in the host's memory
     "grid": ("given",),  # groups lie on a mesh or torus of given sides
     # From messages, at the rate of multiprocessors, or in parts at that rate
     "communication": ("messages", "sms", "split"),

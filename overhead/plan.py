@@ -428,11 +428,58 @@ DATA: dict[str, tuple[Requirement, ...]] = dict.fromkeys(PREFETCHES, (_LAYERWISE
 FRAMEWORK: dict[str, tuple[Requirement, ...]] = {
     "deepspeed": (
         Requirement(
-            "zero_stage_with_pipeline",
+            "plan_not_of_framework",
             "DeepSpeed has no pipeline with ZeRO stage 2 or 3",
             lambda zero_stage, pp: xp.asarray((zero_stage < 2.0) | (pp == 1.0)),
         ),
     )
+}
+
+
+_OF_MEGATRON = Requirement(
+    "plan_not_of_framework",
+    "Megatron-LM has no weights in host memory: parameter_offload 0",
+    lambda parameter_offload: xp.asarray(parameter_offload == 0.0),
+)
+_OF_FSDP = Requirement(
+    "plan_not_of_framework",
+    "FSDP offloads all states or none: parameter_offload and optimizer_offload both 1 or both 0",
+    lambda parameter_offload, optimizer_offload: (
+        (parameter_offload == optimizer_offload)
+        & ((parameter_offload == 0.0) | (parameter_offload == 1.0))
+    ),
+)
+
+
+def _sharded_weights(words: str, stage: float) -> Requirement:
+    """Return the condition of a stage of ZeRO from which weights may be in host memory."""
+    return Requirement(
+        "plan_not_of_framework",
+        words,
+        lambda parameter_offload, zero_stage: xp.asarray(
+            (parameter_offload == 0.0) | (zero_stage >= stage)
+        ),
+    )
+
+
+_SHARDED_STATES = Requirement(
+    "plan_not_of_framework",
+    "DeepSpeed offloads the optimizer from ZeRO stage 1 on, a fraction of it at stage 3 alone",
+    lambda optimizer_offload, zero_stage: (
+        (optimizer_offload == 0.0)
+        | (zero_stage >= 3.0)
+        | ((optimizer_offload == 1.0) & (zero_stage >= 1.0))
+    ),
+)
+# What has to hold of states in the host's memory, by the feature and how they are offloaded.
+OFFLOADED: dict[tuple[str, str], tuple[Requirement, ...]] = {
+    ("holding", "hybrid"): (_OF_MEGATRON,),
+    ("holding", "zero_offload"): (
+        _sharded_weights("DeepSpeed offloads weights at ZeRO stage 3 alone", 3.0),
+    ),
+    ("holding", "fsdp_offload"): (_sharded_weights("FSDP offloads from ZeRO stage 2 on", 2.0),),
+    ("updating", "zero_offload"): (_SHARDED_STATES,),
+    ("updating", "fsdp_offload"): (_OF_FSDP,),
 }
 
 
@@ -472,5 +519,11 @@ def requirements(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
         *SCHEDULE.get(labels.get("schedule", ""), ()),
         *DATA.get(labels.get("dp_mechanism", ""), ()),
         *FRAMEWORK.get(labels.get("framework", ""), ()),
+        *(
+            one
+            for (feature, scheme), every in OFFLOADED.items()
+            if labels.get(feature) == "host" and labels.get("host_states") == scheme
+            for one in every
+        ),
         *GROUPED.get(context[0], ()),
     )

@@ -72,6 +72,7 @@ FIXED = frozenset(
         "gathered_non_layer_fraction",
         "recompute_layers",
         "optimizer_offload",
+        "parameter_offload",
         "activation_offload",
         "offloaded_layers",
         # Rates of which the share that is sustained is varied.

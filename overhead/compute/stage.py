@@ -122,9 +122,24 @@ def _longer(transfer, time):
     return xp.maximum(transfer - time, 0.0)
 
 
+# By the busier direction of the link: a forward pass sends activations and takes weights; a
+# backward pass takes activations, weights and gradients to add to, and sends no more.
+
+
+@formula(source="derivation")
+def forward_transfer_time(offload_transfer_time, weight_transfer_time):
+    """Host transfer time per forward pass of a micro-batch, busier direction."""
+    return xp.maximum(offload_transfer_time, weight_transfer_time)
+
+
+total(
+    "backward_transfer_time",
+    ("offload_transfer_time", "weight_transfer_time", "gradient_transfer_time"),
+    source="derivation",
+)
 for _name in ("forward", "backward"):
     _exposed, _own = f"exposed_offload_{_name}_time", f"middle_layers_{_name}_time"
-    declare(_exposed, ("offload_transfer_time", _own), _longer, **OFFLOAD)
+    declare(_exposed, (f"{_name}_transfer_time", _own), _longer, **OFFLOAD)
     total(f"middle_{_name}_time", (_own, _exposed), **PIPELINE)
 
 

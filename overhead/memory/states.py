@@ -65,18 +65,23 @@ STORED = ("stage_parameters", "full_precision_weight_bytes", "weight_bytes", "we
 
 
 @formula(source=ZERO, where="section 5.3", inputs=STORED)
-def weight_memory(*taken):
-    """Memory of weights: sharded from stage 3."""
+def weight_shard_memory(*taken):
+    """Memory of weights, wherever they are: sharded from stage 3."""
     return _stored(*taken)
 
 
 @formula(source=ZERO, where="section 5.2")
 def gradient_memory(
-    gradient_bytes, zero_stage, trained_parameters, trained_expert_parameters, shards, expert_shards
+    device_gradient_bytes,
+    zero_stage,
+    trained_parameters,
+    trained_expert_parameters,
+    shards,
+    expert_shards,
 ):
     """Memory of gradients: sharded from stage 2."""
     kept = (trained_parameters, trained_expert_parameters, shards, expert_shards)
-    return gradient_bytes * _share(zero_stage >= 2.0, *kept)
+    return device_gradient_bytes * _share(zero_stage >= 2.0, *kept)
 
 
 @formula(source=ZERO, where="section 5.1")
@@ -91,30 +96,6 @@ def optimizer_memory(
     """Optimizer states: sharded from ZeRO-1 (Megatron-LM distributed optimizer)."""
     kept = (trained_parameters, trained_expert_parameters, shards, expert_shards)
     return device_optimizer_bytes * _share(zero_stage >= 1.0, *kept)
-
-
-alias(
-    "device_optimizer_bytes",
-    "optimizer_bytes",
-    "Optimizer state bytes per parameter, all on the GPU",
-)
-
-
-@formula(
-    returns="device_optimizer_bytes",
-    source="megatron",
-    where="megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py;"
-    " Megatron-Bridge, skills/nemo-mbridge-perf-cpu-offloading/card.yaml @067f987df: measured",
-    assumes=(
-        "master weights of low-precision weights stay on the GPU as well, as in Megatron-Bridge",
-    ),
-    when={"updating": "host"},
-)
-def offloaded_optimizer_bytes(optimizer_bytes, optimizer_offload, weight_bytes, single_bytes):
-    """On-GPU optimizer state bytes per parameter, mean."""
-    master = xp.where(weight_bytes < single_bytes, single_bytes, 0.0)
-    moments = xp.maximum(optimizer_bytes - master, 0.0)
-    return optimizer_bytes - optimizer_offload * moments
 
 
 total(
@@ -183,7 +164,7 @@ constant("trained_expert_parameters", 0.0, "None: routed experts are frozen", **
 
 
 @formula(
-    returns="weight_memory",
+    returns="weight_shard_memory",
     inputs=("trained_parameters", *STORED),
     assumes=("adapters are in BF16",),
     **LORA,
@@ -256,6 +237,7 @@ def zero3_gathered_memory(
     output_rank_parameters,
     expert_shards,
     layer_rank_expert_parameters,
+    parameter_offload,
 ):
     """Memory of the weights that ZeRO-3 holds gathered."""
     every = weight_copies * stage_layers
@@ -265,8 +247,10 @@ def zero3_gathered_memory(
     wide, own = full_precision_gathered_bytes, gathered_bytes
     layer = in_both(wide, own, layer_rank_parameters, layer_low_precision_parameters)
     routed = in_both(wide, own, layer_rank_expert_parameters, low_precision_expert_parameters)
-    dense = xp.where(shards > 1.0, count * layer + wide * ends, 0.0)
-    experts = xp.where(expert_shards > 1.0, count * routed, 0.0)
+    # Weights in the host's memory are brought to the GPU even where no other rank has a part.
+    away = parameter_offload > 0.0
+    dense = xp.where((shards > 1.0) | away, count * layer + wide * ends, 0.0)
+    experts = xp.where((expert_shards > 1.0) | away, count * routed, 0.0)
     return xp.where(zero_stage >= 3.0, dense + experts, 0.0)
 
 

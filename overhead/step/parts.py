@@ -8,8 +8,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.compute.layer import with_host
 from overhead.formula import call, constant, declare, formula, product, total
-from overhead.labels import EVEN_SCHEDULES, LABELS, PAIRED, TRAINING
-from overhead.model.order import of_stage
+from overhead.labels import EVEN_SCHEDULES, LABELS, PAIRED
 from overhead.quantity import Array
 
 DUAL = {"schedule": "|".join(PAIRED)}
@@ -300,12 +299,6 @@ def owned_parameters(
     return dense + updated_expert_parameters / xp.where(zero_stage >= 1.0, expert_shards, 1.0)
 
 
-@formula(returns="device_update_fraction", source="derivation", when={"updating": "host"})
-def left_update_share(optimizer_offload):
-    """On-GPU fraction of an offloaded optimizer update."""
-    return xp.asarray(1.0 - optimizer_offload)
-
-
 @formula(
     source="megatron",
     where="megatron/core/optimizer: norm and clipping of gradients, Adam, copy of weights",
@@ -321,56 +314,6 @@ def device_update_time(
     """Optimizer update time on the GPU."""
     moved = optimizer_traffic_bytes * owned_parameters
     return moved / (memory_efficiency * memory_bandwidth) * device_update_fraction
-
-
-@formula(
-    returns="host_optimizer_memory",
-    source="megatron",
-    where="megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py",
-    assumes=("the host has a copy of the gradients and of the master copy, in single precision",),
-    when={"updating": "host"},
-)
-def offloaded_optimizer_memory(optimizer_offload, owned_parameters, optimizer_bytes, single_bytes):
-    """Optimizer states and gradients in host memory per GPU."""
-    return optimizer_offload * owned_parameters * (optimizer_bytes + single_bytes)
-
-
-# The first stage has most micro-batches in flight.
-of_stage("host_stored_memory", "offloaded_activation_memory", "first_stage")
-total("host_memory", ("host_stored_memory", "host_optimizer_memory"), source=ZERO["source"])
-
-
-@formula(
-    returns="host_update_time",
-    source="megatron",
-    where="megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py, step",
-    assumes=(
-        "gradients leave and weights come back in single precision",
-        "the host moves as many bytes a parameter as the GPU would",
-    ),
-    when={"updating": "host", "schedule": TRAINING},
-)
-def offloaded_update_time(
-    optimizer_offload,
-    owned_parameters,
-    single_bytes,
-    host_bandwidth,
-    optimizer_traffic_bytes,
-    host_update_bandwidth,
-    host_update_overlap,
-):
-    """Time of the update on the host: gradients there, states, weights back."""
-    moved = optimizer_offload * owned_parameters
-    transfer = moved * single_bytes / host_bandwidth
-    update = moved * optimizer_traffic_bytes / host_update_bandwidth
-    serial = transfer + update + transfer
-    return serial + host_update_overlap * (xp.maximum(update, transfer) - serial)
-
-
-@formula(source="megatron", where="megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py")
-def optimizer_time(device_update_time, host_update_time):
-    """Optimizer update time: GPU and host parts concurrent."""
-    return xp.maximum(device_update_time, host_update_time)
 
 
 constant(

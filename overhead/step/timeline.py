@@ -49,7 +49,7 @@ STREAMS = tuple(DIMENSION)
 
 COMPUTING, AGAIN = "computing", "recomputation"
 EXPERTS = f"{EXPERT}, exposed"
-OFFLOAD = "activation offload, exposed"
+OFFLOAD = "CPU offload, exposed"
 # Communication that a layer exposes, by the words for it.
 LAYER = {
     f"{TENSOR}, exposed": "{of}_exposed_tp_{way}_time",
@@ -379,8 +379,8 @@ class _Passes:
 
     def copied(self, slot: Slot) -> float:
         """Return all time of copies of what runs at a time to the host or back [s]."""
-        moves = sum(task.kind != WEIGHTS for task in slot)
-        return moves * self._time("offload_transfer_time") / self.virtual
+        ways = (FORWARD if one.kind == FORWARD else BACKWARD for one in slot if one.kind != WEIGHTS)
+        return sum(self._time(f"{way}_transfer_time") for way in ways) / self.virtual
 
     def messages(self, slot: Slot) -> Messages:
         """Return how many messages of each operation what runs at a time has, by row."""

@@ -31,7 +31,7 @@ def answer(evaluation: Evaluation, result: AnalysisResult, step: str) -> Iterato
     if not np.isnan(result.per_gpu_memory_bytes):
         yield _needs(evaluation, result)
     if NO_ROOM in on_host:
-        yield f"the host's memory: {on_host}"
+        yield f"host memory: {on_host}"
 
 
 def band(evaluation: Evaluation, quantity: str) -> str:
@@ -64,7 +64,16 @@ def _needs(evaluation: Evaluation, result: AnalysisResult) -> str:
 
 
 def host(evaluation: Evaluation) -> str:
-    """Return what the host's memory has to hold, and whether it can; nothing where none does."""
-    needs, has = (number(evaluation, f"host_memory{what}") for what in ("", "_capacity"))
-    size = f"{size_of(needs)} a GPU of {size_of(has)}"
-    return f"{size}: {NO_ROOM}" if needs > has else size if needs > 0.0 else ""
+    """Return what a node's host memory has to hold, and whether it can; nothing where none does."""
+    least = number(evaluation, "host_node_memory")
+    if not least > 0.0:
+        return ""
+    inside = least / number(evaluation, "host_memory")
+    most = inside * number(evaluation, "host_memory_upper")
+    has = inside * number(evaluation, "host_memory_capacity")
+    unit, scale = ("TB", 1e12) if most >= 1e12 else ("GB", 1e9)
+    size = " to ".join(dict.fromkeys(three(one / scale) for one in (least, most)))
+    if np.isnan(has):
+        return f"{size} {unit} per node, of a memory that isn't known"
+    verdict = fit_of(least, has, 0.0, most / least - 1.0)
+    return f"{size} of {three(has / scale)} {unit} per node: {verdict}"

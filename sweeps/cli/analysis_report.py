@@ -247,6 +247,8 @@ def _summary(job: Job, evaluation: Evaluation) -> Iterator[str]:
     of = " of one layer per stage" if shallow else ""
     if sent:
         yield from wrapped(f"Communication before overlap{of}: {', '.join(sent)}")
+    if on_host := host(evaluation):
+        yield from wrapped(f"Host memory: {on_host}{_untimed(evaluation)}")
     shown_here = set(_quantities(job)) - set(IN_HEADING)
     for group, words in GROUPS.items():
         told = []
@@ -256,6 +258,12 @@ def _summary(job: Job, evaluation: Evaluation) -> Iterator[str]:
                 told.append(f"{display.words(name).strip()} {shown(name, value)}")
         if told:
             yield from wrapped(f"{words}: {'; '.join(told)}")
+
+
+def _untimed(evaluation: Evaluation) -> str:
+    """Return what is not known of the time of states in host memory; of others nothing."""
+    scheme = evaluation.labels.get("host_states", "hybrid")
+    return "" if scheme == "hybrid" else "; offload times: compared with no run"
 
 
 def table_notes(job: Job, result: Result, show: Sequence[str]) -> Iterator[str]:
@@ -458,7 +466,7 @@ def _memory(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
             more = f"{verdict}, {size_of(abs(left))} {'left' if left >= 0.0 else 'over'}"
         yield _line("capacity", f"{capacity}: {more}")
     if on_host := host(evaluation):
-        yield _line("in the host's memory", on_host)
+        yield _line("host memory", on_host)
     yield ""
 
 
@@ -539,7 +547,7 @@ def _unknown_step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     time = evaluation.value("step_time", {})
     if time is None or not np.isnan(time):
         return
-    moved = "stashing" in evaluation.labels or "updating" in evaluation.labels
+    moved = {"stashing", "updating", "holding"} & evaluation.labels.keys()
     needed = (*RATES, "host_bandwidth") if moved else RATES
     lacking = [name for name in needed if np.isnan(number(evaluation, name))]
     machine, precision = (job.resolved.labels.get(n) for n in ("hardware", "precision"))

@@ -23,6 +23,7 @@ from overhead.plan import (
     GROUPED,
     NO_ALGORITHM,
     NOT_OF_GROUPS,
+    OFFLOADED,
     PLAN,
     SCHEDULE,
     requirements,
@@ -203,6 +204,7 @@ def training_faults() -> Faults:
         *CONTEXT.values(),
         *SCHEDULE.values(),
         *FRAMEWORK.values(),
+        *OFFLOADED.values(),
         (FITS, HOST_FITS),
         *GROUPED.values(),
     )

@@ -36,6 +36,8 @@ def config(plan: Execution) -> dict[str, Any]:
     if offloaded > 0.0:
         ratio = {"ratio": offloaded} if offloaded < 1.0 else {}
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True, **ratio}
+    if plan.given.get("parameter_offload", 0.0) > 0.0:
+        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
     content: dict[str, Any] = {
         "train_batch_size": int(plan["global_batch_size"]),
         "train_micro_batch_size_per_gpu": int(plan["micro_batch_size"]),
@@ -78,5 +80,7 @@ def unsaid(plan: Execution) -> Iterator[str]:
         yield f"in code: deepspeed.moe.layer.MoE(.., ep_size={plan['ep']:g})"
         if plan["etp"] > 1.0:
             yield "with enable_expert_tensor_parallelism=True"
+    if 0.0 < plan.given.get("parameter_offload", 0.0) < 1.0:
+        yield "offload_param takes all weights, or none"
     if plan.labels["recompute"] != "none":
         yield "in code: recompute layers with deepspeed.checkpointing.checkpoint"

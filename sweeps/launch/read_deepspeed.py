@@ -156,12 +156,7 @@ def _zero(settings: Settings, dp: float) -> float:
     elif device == "nvme":
         setting = settings.by_name[f"{prefix}offload_optimizer.device"]
         settings.reading.fault(setting, device, "isn't modelled; cpu is")
-    weights = settings.find(f"{prefix}offload_param.device")
-    if weights is not None and str(weights.value).lower() != "none":
-        if stage != 3.0:
-            settings.reading.fault(weights, "", f"needs stage 3; here it is {stage:g}")
-        else:
-            settings.used.discard(weights.name)
+    _offloaded_weights(settings, stage)
     ahead = settings.number(f"{prefix}stage3_prefetch_bucket_size", whole=False)
     if not isnan(ahead):
         if stage == 3.0:
@@ -176,6 +171,22 @@ def _zero(settings: Settings, dp: float) -> float:
     if size > 0.0:
         settings.take("hsdp_shard_size", size, f"{prefix}mics_shard_size")
     return stage
+
+
+def _offloaded_weights(settings: Settings, stage: float) -> None:
+    """Take whether weights wait in host memory, which stage 3 alone has."""
+    name = "zero_optimization.offload_param.device"
+    old = "zero_optimization.cpu_offload_param"
+    setting = settings.find(name, old)
+    device = settings.text(name, default="cpu" if old in settings else "none").lower()
+    if setting is None or device == "none":
+        return
+    if stage != 3.0:
+        settings.reading.fault(setting, "", f"needs stage 3; here it is {stage:g}")
+    elif device == "nvme":
+        settings.reading.fault(setting, device, "isn't modelled; cpu is")
+    else:
+        settings.take("parameter_offload", 1.0, setting.name)
 
 
 def _precision(settings: Settings, *, beside: bool) -> None:

@@ -254,12 +254,8 @@ def _sharding(settings: Settings) -> None:
         forward = f"{table}fsdp_forward_prefetch" in settings
         settings.take("forward_prefetch", float(forward), f"{table}fsdp_forward_prefetch")
         if f"{table}fsdp_offload_params" in settings:
-            settings.take(
-                "optimizer_offload",
-                1.0,
-                f"{table}fsdp_offload_params",
-                note="weights are offloaded there, too, which isn't modelled",
-            )
+            settings.take("optimizer_offload", 1.0, f"{table}fsdp_offload_params")
+            settings.take("parameter_offload", 1.0, f"{table}fsdp_offload_params")
         for name in settings.by_name:
             if name.startswith(table):
                 settings.used.add(name)

@@ -277,12 +277,8 @@ def _software(settings: Settings, degrees: Mapping[str, float]) -> list[str]:
     chunks = settings.number("loss.num_chunks")
     settings.take("loss_chunks", chunks, "loss.num_chunks")
     if "training.enable_cpu_offload" in settings:
-        settings.take(
-            "optimizer_offload",
-            1.0,
-            "training.enable_cpu_offload",
-            note="weights are offloaded there, too, which isn't modelled",
-        )
+        settings.take("optimizer_offload", 1.0, "training.enable_cpu_offload")
+        settings.take("parameter_offload", 1.0, "training.enable_cpu_offload")
     settings.find("model.attn_backend")
     return options
 

@@ -126,6 +126,13 @@ def _training(plan: Execution) -> Iterator[str]:
     yield f"local_batch_size = {local if plan['pp'] > 1.0 else plan['micro_batch_size']:g}"
     yield f"global_batch_size = {plan['global_batch_size']:.0f}"
     yield f"seq_len = {plan['sequence_length']:.0f}"
+    if _offloads(plan):
+        yield "enable_cpu_offload = true"
+
+
+def _offloads(plan: Execution) -> bool:
+    """Return whether states are in host memory."""
+    return bool(plan.given.get("optimizer_offload", 0.0) > 0.0)
 
 
 def _plan(plan: Execution) -> Iterator[str]:
@@ -209,5 +216,5 @@ def unsaid(plan: Execution) -> Iterator[str]:
         yield f"it has no recomputation {again}"
     if plan.labels["precision"] not in ("bf16", *CONVERTERS):
         yield f"it has no GEMMs in {plan.labels['precision']}"
-    if plan.given.get("optimizer_offload", 0.0) > 0.0:
+    if _offloads(plan) and not plan.given.get("parameter_offload", 0.0):
         yield "the optimizer alone isn't offloaded there: training.enable_cpu_offload takes weights"

@@ -27,7 +27,7 @@ from overhead.labels import HIERARCHY
 from overhead.plan import requirements
 from overhead.quantity import Array
 from overhead.recording import FUNCTIONS, Recorded, RecordingError, recording
-from sweeps.engine.validity import FITS, NOT_KNOWN
+from sweeps.engine.validity import FITS, HOST_FITS, NOT_KNOWN
 
 # How tightly a piece of JavaScript binds, and its arguments have to; what calls binds most.
 CALL, WHERE = 20, 1
@@ -363,6 +363,8 @@ LETTERS = "abcdeghijklmnqrstuvwxyzA".replace("v", "B")
 OPEN = "*"  # The value of a label that is chosen later
 # What follows from labels that may be open: from which one.
 FOLLOWS = {"stages": "schedule"}
+# Features by which something is in host memory.
+OFFLOADED = frozenset(("stashing", "updating", "holding"))
 Point = tuple[str, ...]
 
 
@@ -528,8 +530,9 @@ def status(
     named = ("schedule", "context_parallel", "mask", "dp_mechanism")
     names = tuple(name for name in named if builder.is_open(name))
     points = list(builder.points(names))
+    host = () if OFFLOADED.isdisjoint(builder.labels) else (HOST_FITS,)
     each = {
-        point: (*requirements(builder.at(dict(zip(names, point, strict=True)))), FITS)
+        point: (*requirements(builder.at(dict(zip(names, point, strict=True)))), FITS, *host)
         for point in points
     }
     flat = builder.labels["topology"] != HIERARCHY

@@ -213,7 +213,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "TP communication": ("exposed_tp_time",),
     "CP communication": ("exposed_cp_time",),
     "EP communication": ("exposed_ep_time",),
-    "activation offload": ("exposed_offload_time",),
+    "CPU offload": ("exposed_offload_time",),
     "DP communication": ("exposed_dp_time", "tied_all_reduce_backward_time"),
     "pipeline bubble": ("bubble_time",),
     "PP communication": ("exposed_pp_time",),

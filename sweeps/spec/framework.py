@@ -255,6 +255,7 @@ _LABELS: dict[str, tuple[str, ...]] = {
         "sharding",
         "schedule",
         "context_parallel",
+        "host_states",
         *OVERLAPS,
     )
 } | {"algorithm": CHOICES}

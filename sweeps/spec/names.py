@@ -38,6 +38,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "environment": ("launch_mode", "environment"),
     "latency_per": ("latency_model", "latency_per"),
     "capital_cost": ("capital_cost", "capital"),
+    "parameter_offload": ("param_offload", "parameter_offload"),
     # Of a search alone.
     "memory_threshold": ("max_memory_use", "memory_threshold"),
     "explain": ("inspect", "explain"),

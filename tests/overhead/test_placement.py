@@ -234,7 +234,7 @@ def faults(plan: Plan, labels: dict[str, str]) -> set[str]:
         ({"virtual_pipeline_size": 1, "num_micro_batches": 9}, {"schedule": "dual_pipe"},
          {"odd_stages_or_micro_batches"}),
         ({"zero_stage": 2}, {}, set()),
-        ({"zero_stage": 2}, {"framework": "deepspeed"}, {"zero_stage_with_pipeline"}),
+        ({"zero_stage": 2}, {"framework": "deepspeed"}, {"plan_not_of_framework"}),
     ],
 )  # fmt: skip
 def test_plans(change: Plan, labels: dict[str, str], expected: set[str]) -> None:
