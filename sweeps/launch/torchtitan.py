@@ -132,7 +132,8 @@ def _training(plan: Execution) -> Iterator[str]:
 
 def _offloads(plan: Execution) -> bool:
     """Return whether states are in host memory."""
-    return bool(plan.given.get("optimizer_offload", 0.0) > 0.0)
+    names = ("optimizer_offload", "parameter_offload")
+    return any(plan.given.get(name, 0.0) > 0.0 for name in names)
 
 
 def _plan(plan: Execution) -> Iterator[str]:
@@ -216,5 +217,6 @@ def unsaid(plan: Execution) -> Iterator[str]:
         yield f"it has no recomputation {again}"
     if plan.labels["precision"] not in ("bf16", *CONVERTERS):
         yield f"it has no GEMMs in {plan.labels['precision']}"
-    if _offloads(plan) and not plan.given.get("parameter_offload", 0.0):
+    together = plan.labels.get("host_states") == "fsdp_offload"
+    if _offloads(plan) and not (together or plan.given.get("parameter_offload", 0.0)):
         yield "the optimizer alone isn't offloaded there: training.enable_cpu_offload takes weights"
