@@ -268,6 +268,8 @@ def _software(plan: Execution) -> Iterator[str]:
 
 def _unsaid(plan: Execution) -> Iterator[str]:
     """Yield what of a plan Megatron-LM can't do, or what needs more than arguments."""
+    if plan.given.get("parameter_offload", 0.0) > 0.0:
+        yield "it has no weights in host memory"
     if plan["pp"] > 1.0:
         if plan.labels["schedule"] not in SCHEDULES:
             yield f"it has no schedule {plan.labels['schedule']}"

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import sweeps as package
-from sweeps.launch.arguments import keys_of
+from sweeps.launch.arguments import Override, keys_of
 from sweeps.launch.frameworks import launch_files
+from sweeps.launch.read import read_launch
 from sweeps.launch.settings import LaunchFile
 from sweeps.launch.spec import spec_of_plan
 from sweeps.search.answer import answer
@@ -385,3 +386,30 @@ def test_a_script_is_read_as_the_plan_it_was_made_of(
     found = package.sweep(["step_time", "peak_memory"], hardware=machine, **given)
     for name in ("step_time", "peak_memory"):
         assert float(found[name]) == pytest.approx(made.known[name], rel=1e-9), name
+
+
+OFFLOADED: Case = {
+    "model": "llama3-8b",
+    "hardware": "dgx-a100",
+    "world_size": "8",
+    "global_batch_size": "16",
+    "sequence_length": "2048",
+    "zero_stage": "3",
+    "optimizer_offload": "1",
+    "parameter_offload": "1",
+}
+
+
+@pytest.mark.parametrize("framework", ["deepspeed", "torchtitan"])
+def test_offload_is_written_as_it_is_read(framework: str, tmp_path: Path) -> None:
+    files = files_of(planned({**OFFLOADED, "framework": framework})[1])
+    zero = json.loads(files["deepspeed.json"].text)["zero_optimization"]
+    assert zero["offload_param"]["device"] == zero["offload_optimizer"]["device"] == "cpu"
+    job = tomllib.loads(files["torchtitan.toml"].text)
+    assert job["training"]["enable_cpu_offload"] is True
+    assert "it has no weights in host memory" in files["megatron-lm.sh"].missing
+    name = {"deepspeed": "deepspeed.json", "torchtitan": "torchtitan.toml"}[framework]
+    path = tmp_path / name
+    path.write_text(files[name].text)
+    read = read_launch(str(path), {"world_size": Override("--gpus", "8")}).given
+    assert (read["optimizer_offload"], read["parameter_offload"]) == (1.0, 1.0)

@@ -121,6 +121,7 @@ ZERO = {
     "attention_kernel": "flash_2",
     "zero_stage": 3,
     "optimizer_offload": 1,
+    "parameter_offload": 1,
     "world_size": 16,
     "gpus_per_node": 8,
     "logit_bytes": 0,
@@ -559,6 +560,10 @@ LAUNCHED = [
     ("--num_processes 16 --use_deepspeed --zero_stage 1", {"zero_stage": 1}),
     ("--num_processes 16 --use_deepspeed", {"zero_stage": 2, "framework": "deepspeed"}),
     ("--num_processes 16 --use_fsdp --fsdp_sharding_strategy SHARD_GRAD_OP", {"zero_stage": 2}),
+    ("--num_processes 16 --use_fsdp --fsdp_offload_params true",
+     {"zero_stage": 3, "optimizer_offload": 1, "parameter_offload": 1}),
+    ("--num_processes 16 --use_deepspeed --zero_stage 3 --offload_optimizer_device cpu"
+     " --offload_param_device cpu", {"optimizer_offload": 1, "parameter_offload": 1}),
     ("--num_processes 16 --multi_gpu", {"zero_stage": 0, "framework": "torchtitan+eager"}),
 ]  # fmt: skip
 
@@ -659,3 +664,40 @@ def test_a_page_of_a_file(sweeps: Runner, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     sweeps(f"page --from {DATA}/titan-recipe/my_runs.py:llama3_70b_fsdp32_tp8 --output a.html")
     assert "llama3-70b" in Path("a.html").read_text()
+
+
+OFFLOADED = [
+    ('"offload_param": {"device": "cpu"}', {"parameter_offload": 1.0}, ""),
+    ('"cpu_offload_param": true', {"parameter_offload": 1.0}, ""),
+    ('"cpu_offload_param": false', {"parameter_offload": None}, ""),
+    ('"offload_param": {"device": "none"}', {"parameter_offload": None}, ""),
+    ('"offload_param": {"device": "nvme"}', {}, "device nvme: isn't modelled; cpu is"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "given", "fault"), OFFLOADED, ids=[row[0] for row in OFFLOADED])
+def test_weights_that_deepspeed_offloads(
+    text: str, given: dict[str, float | None], fault: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "ds.json"
+    path.write_text(
+        f'{{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {{"stage": 3, {text}}}}}'
+    )
+    gpus = {"world_size": Override("--gpus", "8")}
+    if fault:
+        with pytest.raises(InputError, match=fault):
+            read_launch(str(path), gpus)
+        return
+    found = read_launch(str(path), gpus)
+    assert {name: found.given.get(name) for name in given} == given
+    assert not found.not_modelled
+
+
+def test_torchtitan_offloads_all_states(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(
+        '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nenable_cpu_offload = true'
+    )
+    found = read_launch(str(path), {"world_size": Override("--gpus", "8")})
+    assert (found.given["optimizer_offload"], found.given["parameter_offload"]) == (1, 1)
+    assert not [note for note in found.notes if "offload" in note]

@@ -19,6 +19,7 @@ import sweeps
 from overhead.analysis import analyze_config
 from overhead.config import Config
 from overhead.shipped import error_bands
+from tests.cli_runner import Runner
 
 P = 8_030_261_248  # Of Llama-3 8B, as its config.json gives
 STEP: dict[str, Any] = {
@@ -171,3 +172,29 @@ def test_a_configuration_in_python_says_the_scheme() -> None:
     assert result.memory["optimizer_memory"] == 0.0
     with pytest.raises(ValueError, match="host_states"):
         analyze_config(Config(**common, host_states="somewhere"))
+
+
+COMMAND = (
+    "--model qwen2.5-72b --hardware dgx-a100 --gpus 8 --framework deepspeed --micro-batch 4 "
+    "--global-batch 32 --seq-len 2560 --recompute full --optimizer-offload 1 --param-offload 1"
+)
+
+
+def test_the_report_has_host_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    run = Runner(capsys)
+    told = " ".join(run(f"analysis {COMMAND}").out.split())
+    assert "Host memory: 1.45 to 1.96 of 2.00 TB per node: fits; offload times: compared" in told
+    risk = " ".join(run(f"analysis {COMMAND} --host-memory-capacity 200GB").out.split())
+    assert "1.45 to 1.96 of 1.60 TB per node: fits, at risk" in risk
+    full = " ".join(run(f"analysis {COMMAND} --host-memory-capacity 150GB").out.split())
+    assert "host memory: 1.45 to 1.96 of 1.20 TB per node: does not fit" in full
+
+
+def test_a_search_offloads_what_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    """And the host's memory is a reason."""
+    run = Runner(capsys)
+    assert "ZeRO 3" in run(f"plan {COMMAND}").out
+    small = run(f"plan {COMMAND} --host-memory-capacity 150GB", fine=False).out
+    assert "the host must hold what is offloaded" in " ".join(small.split())
+    alone = COMMAND.partition(" --optimizer-offload")[0]
+    assert "host" not in run(f"plan {alone} --show launch", fine=False).out

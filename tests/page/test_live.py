@@ -166,6 +166,20 @@ def test_what_a_machine_lacks_a_figure_for_is_not_offered(tmp_path: Path) -> Non
     assert lacks
 
 
+@pytest.mark.thorough
+@needs_node
+def test_a_page_of_offloaded_states_is_the_sweep(tmp_path: Path) -> None:
+    """Also where the host doesn't hold them, and where the framework has no such plan."""
+    plan = {"model": DENSE, "hardware": "dgx-a100", "framework": "deepspeed",
+            "optimizer_offload": "1", "parameter_offload": "1",
+            "training_tokens": "1e12"}  # fmt: skip
+    labels = {"schedule": ["one_f_one_b", "gpipe"]}
+    numbers = {"world_size": [8.0, 8.0, 32.0, 32.0, 64.0], "tp": [1.0, 1.0, 1.0, 2.0, 1.0],
+               "zero_stage": [3.0, 3.0, 3.0, 2.0, 3.0], "global_batch_size": [64.0] * 5,
+               "sequence_length": [2048.0, 4096.0, 2048.0, 2048.0, 4096.0]}  # fmt: skip
+    compare(tmp_path, plan | {"host_memory_capacity": "120 GB"}, labels, numbers)
+
+
 def compare(
     folder: Path, plan: dict[str, str], labels: dict[str, Any], numbers: dict[str, Any]
 ) -> Page:
