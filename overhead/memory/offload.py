@@ -143,7 +143,7 @@ def fsdp_offloaded_weight_memory(parameter_offload, weight_shard_memory, zero_st
 
 
 # Ranks of the last stage update most.
-of_stage("host_weight_memory", "offloaded_weight_memory", "last_stage")
+of_stage("host_weight_memory", "offloaded_weight_memory", "last_stage", when=HELD)
 
 
 @formula(
