@@ -140,27 +140,13 @@ def complete_labels(statement: Statement) -> None:
         statement.label("sharding", HYBRID, "the ranks of a shard are given")
     for label, value in STEP_DEFAULTS.items():
         statement.habit(label, value)
-    _complete_offload(statement)
+    if not statement.given.isdisjoint(FEATURES["updating"]):
+        statement.habit("host_states", "hybrid")
     if "tp_overlap" in statement.given:
         # A framework's share needs sequence parallelism; one that is given holds without it, too.
         statement.same("tp_all_reduce_overlap", "tp_overlap", "as tp_overlap, which is given")
         taken = Usual(0.0, "assumed", "tp_overlap, which is given")
         statement.number("tp_gradient_overlap", taken)
-
-
-# States that may be in the host's memory; FSDP2 has all there, or none.
-OFFLOADS = ("optimizer_offload", "parameter_offload")
-
-
-def _complete_offload(statement: Statement) -> None:
-    """Fill in how states are offloaded, where some are."""
-    given = [name for name in OFFLOADS if name in statement.given]
-    if not given:
-        return
-    statement.habit("host_states", "hybrid")
-    if len(given) == 1 and statement.words("host_states") == {"fsdp_offload"}:
-        other = next(name for name in OFFLOADS if name not in given)
-        statement.same(other, given[0], f"FSDP offloads both: as {given[0]}, which is given")
 
 
 def complete_plan(statement: Statement) -> None:
@@ -292,8 +278,7 @@ FEATURES = {
     "order": ("stated", "layer_order_1"),
     "selection": ("indexed", "index_heads"),
     "stashing": ("host", "activation_offload", "offloaded_layers"),
-    "updating": ("host", "optimizer_offload"),
-    "holding": ("host", "parameter_offload"),
+    "updating": ("host", "optimizer_offload", "parameter_offload"),
 }
 
 

@@ -229,7 +229,6 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "selection": ("indexed",),  # whether attention selects tokens by an indexer
     "stashing": ("host",),  # whether activations wait for their backward in the host's memory
     "updating": ("host",),  # whether the host updates weights, with the optimizer's states
-    "holding": ("host",),  # whether weights are in the host's memory
     "grid": ("given",),  # groups lie on a mesh or torus of given sides
     # From messages, at the rate of multiprocessors, or in parts at that rate
     "communication": ("messages", "sms", "split"),

@@ -471,15 +471,14 @@ _SHARDED_STATES = Requirement(
         | ((optimizer_offload == 1.0) & (zero_stage >= 1.0))
     ),
 )
-# What has to hold of states in the host's memory, by the feature and how they are offloaded.
-OFFLOADED: dict[tuple[str, str], tuple[Requirement, ...]] = {
-    ("holding", "hybrid"): (_OF_MEGATRON,),
-    ("holding", "zero_offload"): (
+# What has to hold of states in the host's memory, by how they are offloaded.
+OFFLOADED: dict[str, tuple[Requirement, ...]] = {
+    "hybrid": (_OF_MEGATRON,),
+    "zero_offload": (
         _sharded_weights("DeepSpeed offloads weights at ZeRO stage 3 alone", 3.0),
+        _SHARDED_STATES,
     ),
-    ("holding", "fsdp_offload"): (_sharded_weights("FSDP offloads from ZeRO stage 2 on", 2.0),),
-    ("updating", "zero_offload"): (_SHARDED_STATES,),
-    ("updating", "fsdp_offload"): (_OF_FSDP,),
+    "fsdp_offload": (_sharded_weights("FSDP offloads from ZeRO stage 2 on", 2.0), _OF_FSDP),
 }
 
 
@@ -519,11 +518,6 @@ def requirements(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
         *SCHEDULE.get(labels.get("schedule", ""), ()),
         *DATA.get(labels.get("dp_mechanism", ""), ()),
         *FRAMEWORK.get(labels.get("framework", ""), ()),
-        *(
-            one
-            for (feature, scheme), every in OFFLOADED.items()
-            if labels.get(feature) == "host" and labels.get("host_states") == scheme
-            for one in every
-        ),
+        *(OFFLOADED.get(labels.get("host_states", ""), ()) if "updating" in labels else ()),
         *GROUPED.get(context[0], ()),
     )

@@ -14,11 +14,9 @@ from overhead.arrays import xp
 from overhead.formula import alias, formula, total
 from overhead.model.order import of_stage
 
-HYBRID = {"updating": "host"}
+HOST = {"updating": "host"}
 ZERO = {"updating": "host", "host_states": "zero_offload"}
 FSDP = {"updating": "host", "host_states": "fsdp_offload"}
-HELD = {"holding": "host"}
-FSDP_HELD = {**HELD, "host_states": "fsdp_offload"}
 DEEPSPEED: dict[str, Any] = {
     "source": "deepspeed",
     "where": "deepspeed/runtime/zero/stage3.py and stage_1_and_2.py @edaa72212",
@@ -27,6 +25,13 @@ FULLY_SHARD: dict[str, Any] = {
     "source": "fsdp2",
     "where": "_fsdp_api.py @01d5c2cc8a, CPUOffloadPolicy; _fsdp_param.py @010ae4a895",
 }
+
+# FSDP2 has all states there, or none: of both one is said, or they are the same.
+for _one, _other in (
+    ("parameter_offload", "optimizer_offload"),
+    ("optimizer_offload", "parameter_offload"),
+):
+    alias(_one, _other, "With the other states", when=FSDP, **FULLY_SHARD)
 
 # What is left on the GPU, by parameter.
 
@@ -46,7 +51,7 @@ alias("device_gradient_bytes", "gradient_bytes", "Gradient bytes per parameter, 
     assumes=(
         "master weights of low-precision weights stay on the GPU as well, as in Megatron-Bridge",
     ),
-    when=HYBRID,
+    when=HOST,
 )
 def offloaded_optimizer_bytes(optimizer_bytes, optimizer_offload, weight_bytes, single_bytes):
     """On-GPU optimizer state bytes per parameter, mean."""
@@ -94,7 +99,7 @@ alias("weight_memory", "weight_shard_memory", "Memory of weights, all on the GPU
 @formula(
     returns="weight_memory",
     assumes=("gathered weights as without offload",),
-    when=HELD,
+    when=HOST,
     **DEEPSPEED,
 )
 def left_weight_memory(weight_shard_memory, parameter_offload):
@@ -105,7 +110,7 @@ def left_weight_memory(weight_shard_memory, parameter_offload):
 @formula(
     returns="weight_memory",
     assumes=("below stage 3 weights stay gathered, in the precision of GEMMs",),
-    when=FSDP_HELD,
+    when=FSDP,
     **FULLY_SHARD,
 )
 def fsdp_left_weight_memory(
@@ -125,7 +130,7 @@ def fsdp_left_weight_memory(
 # What the host holds, by GPU.
 
 
-@formula(when=HELD, **DEEPSPEED)
+@formula(when=HOST, **DEEPSPEED)
 def offloaded_weight_memory(parameter_offload, weight_shard_memory):
     """Weights in host memory."""
     return parameter_offload * weight_shard_memory
@@ -134,7 +139,7 @@ def offloaded_weight_memory(parameter_offload, weight_shard_memory):
 @formula(
     returns="offloaded_weight_memory",
     assumes=("of experts as many ranks have a shard as of other weights",),
-    when=FSDP_HELD,
+    when=FSDP,
     **FULLY_SHARD,
 )
 def fsdp_offloaded_weight_memory(parameter_offload, weight_shard_memory, zero_stage, shards):
@@ -143,7 +148,7 @@ def fsdp_offloaded_weight_memory(parameter_offload, weight_shard_memory, zero_st
 
 
 # Ranks of the last stage update most.
-of_stage("host_weight_memory", "offloaded_weight_memory", "last_stage", when=HELD)
+of_stage("host_weight_memory", "offloaded_weight_memory", "last_stage", when=HOST)
 
 
 @formula(
@@ -151,7 +156,7 @@ of_stage("host_weight_memory", "offloaded_weight_memory", "last_stage", when=HEL
     source="megatron",
     where="megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py",
     assumes=("the host has a copy of the gradients and of the master copy, in single precision",),
-    when=HYBRID,
+    when=HOST,
 )
 def offloaded_optimizer_memory(optimizer_offload, owned_parameters, optimizer_bytes, single_bytes):
     """Optimizer states and gradients in host memory per GPU."""

@@ -57,29 +57,18 @@ def wide_classes(
     given_options: Array,
 ) -> Classes:
     """Return the classes of runs that few published ones are like."""
+    routed = experts > 0.0
+    elsewhere = (device_kind == TPU) | (software_kind > MEGATRON)
+    unknown = (device_kind == OTHER_DEVICES) | (uncalibrated_device > 1.0)
     few = (
         (uncalibrated_device > 0.0)
         | (cp >= FEW_RANKS)
         | (attention_layer_fraction - indexer_fraction < 1.0)
     )
-    widest = widest_classes(experts, device_kind, software_kind, uncalibrated_device, given_options)
-    return [*widest, ("few_runs", few)]
-
-
-def widest_classes(
-    experts: Array,
-    device_kind: Array,
-    software_kind: Array,
-    uncalibrated_device: Array,
-    given_options: Array,
-) -> Classes:
-    """Return the classes that are wider than that of few runs."""
-    routed = experts > 0.0
-    elsewhere = (device_kind == TPU) | (software_kind > MEGATRON)
-    unknown = (device_kind == OTHER_DEVICES) | (uncalibrated_device > 1.0)
     return [
         ("far", unknown | (routed & elsewhere)),
         ("experts_bare", routed & (given_options == 0.0)),
+        ("few_runs", few),
     ]
 
 
@@ -123,16 +112,15 @@ def adapter_classes(
     return [*wide_classes(*known, uncalibrated_device, given_options), ("adapters", True)]
 
 
-def offload_classes(
-    experts: Array,
-    device_kind: Array,
-    software_kind: Array,
-    uncalibrated_device: Array,
-    given_options: Array,
-) -> Classes:
-    """Return the classes of a step's time with states in host memory, which no run has shown."""
-    widest = widest_classes(experts, device_kind, software_kind, uncalibrated_device, given_options)
-    return [*widest, ("few_runs", True)]
+def offloaded(classes: Callable[..., Classes]) -> Callable[..., Classes]:
+    """Return classes with states in host memory, which no run has shown: few runs at best."""
+
+    def kernel(optimizer_offload: Array, parameter_offload: Array, *known: Array) -> Classes:
+        far, bare, (few, where), *others = classes(*known)
+        away = (optimizer_offload > 0.0) | (parameter_offload > 0.0)
+        return [far, bare, (few, where | away), *others]
+
+    return kernel
 
 
 def memory_classes(software_kind: Array) -> Classes:
@@ -189,33 +177,20 @@ ADAPTED_INPUTS = (
     "uncalibrated_device",
     "given_options",
 )
-# Of Megatron-LM's hybrid optimizer runs are known; of weights in host memory, and of states by
-# others, none.
+# Of Megatron-LM's hybrid optimizer runs are known, of states by others none.
 OFFLOADED = {"updating": "host", "host_states": "zero_offload|fsdp_offload"}
-HELD = {"holding": "host"}
-SHAPED = ("indexer_fraction", "attention_layer_fraction")
-OFFLOADED_INPUTS = (
-    "experts",
-    "device_kind",
-    "software_kind",
-    "uncalibrated_device",
-    "given_options",
-)
+OFFLOADS = ("optimizer_offload", "parameter_offload")
+LORA = {"tuning": "lora"}
 # By labels, the classes of a step's time and what they are told by: the most special ones first.
 OF_STEPS: Sequence[tuple[Mapping[str, str], Callable[..., Classes], tuple[str, ...]]] = (
-    *(
-        ({**features, **tuning}, offload_classes, OFFLOADED_INPUTS)
-        for tuning in ({"tuning": "lora"}, {})
-        for features in ({**OFFLOADED, **HELD}, OFFLOADED, HELD)
-    ),
-    ({"tuning": "lora"}, adapter_classes, ADAPTED_INPUTS),
+    ({**OFFLOADED, **LORA}, offloaded(adapter_classes), (*OFFLOADS, *ADAPTED_INPUTS)),
+    (OFFLOADED, offloaded(step_classes), (*OFFLOADS, *STEP_INPUTS)),
+    (LORA, adapter_classes, ADAPTED_INPUTS),
     ({}, step_classes, STEP_INPUTS),
 )
 for _end in ("low", "high"):
     for _when, _classes, _inputs in OF_STEPS:
         _said: Further = {**WORDS, "when": _when}
-        if _when in (OFFLOADED, HELD):
-            _said["lacks"] = dict.fromkeys(SHAPED, "the class is as wide whatever they are")
         declare(f"error_band_{_end}", _inputs, _end_of("step_time", _end, _classes), **_said)
     declare(
         f"memory_error_band_{_end}",

@@ -10,7 +10,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.formula import call, formula
 from overhead.labels import TRAINING
-from overhead.memory.offload import DEEPSPEED, FSDP, FULLY_SHARD, HELD, ZERO
+from overhead.memory.offload import DEEPSPEED, FSDP, FULLY_SHARD, HOST, ZERO
 
 MEGATRON: dict[str, Any] = {
     "source": "megatron",
@@ -31,7 +31,7 @@ call(
 
 @formula(
     assumes=("each pass copies the weight shard to the GPU before the all-gather",),
-    when=HELD,
+    when=HOST,
     **FULLY_SHARD,
 )
 def weight_transfer_time(middle_offloaded_weight_memory, gather_every_micro_batch, host_bandwidth):
@@ -61,7 +61,7 @@ def gradient_transfer_time(
 # After them.
 
 
-@formula(returns="device_update_fraction", source="derivation", when={"updating": "host"})
+@formula(returns="device_update_fraction", source="derivation", when=HOST)
 def left_update_share(optimizer_offload):
     """On-GPU fraction of an offloaded optimizer update."""
     return xp.asarray(1.0 - optimizer_offload)
@@ -73,7 +73,7 @@ def left_update_share(optimizer_offload):
         "gradients leave and weights come back in single precision",
         "the host moves as many bytes a parameter as the GPU would",
     ),
-    when={"updating": "host", "schedule": TRAINING},
+    when={**HOST, "schedule": TRAINING},
     **MEGATRON,
 )
 def offloaded_update_time(

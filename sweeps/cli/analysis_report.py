@@ -547,7 +547,7 @@ def _unknown_step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     time = evaluation.value("step_time", {})
     if time is None or not np.isnan(time):
         return
-    moved = {"stashing", "updating", "holding"} & evaluation.labels.keys()
+    moved = "stashing" in evaluation.labels or "updating" in evaluation.labels
     needed = (*RATES, "host_bandwidth") if moved else RATES
     lacking = [name for name in needed if np.isnan(number(evaluation, name))]
     machine, precision = (job.resolved.labels.get(n) for n in ("hardware", "precision"))

@@ -364,7 +364,7 @@ OPEN = "*"  # The value of a label that is chosen later
 # What follows from labels that may be open: from which one.
 FOLLOWS = {"stages": "schedule"}
 # Features by which something is in host memory.
-OFFLOADED = frozenset(("stashing", "updating", "holding"))
+OFFLOADED = frozenset(("stashing", "updating"))
 Point = tuple[str, ...]
 
 

@@ -96,7 +96,8 @@ def test_what_computing_does_not_hide_of_transfers_is_in_the_step(plan: dict[str
 
 @pytest.mark.parametrize("plan", [DEEPSPEED, FSDP])
 def test_a_share_of_nothing_is_what_was(plan: dict[str, Any]) -> None:
-    names = ("step_time", "peak_memory", "optimizer_time", "mfu", "memory_headroom")
+    names = ("step_time", "peak_memory", "optimizer_time", "mfu", "memory_headroom",
+             "error_band_low", "error_band_high")  # fmt: skip
     none = {"optimizer_offload": 0, "parameter_offload": 0}
     assert found(plan, *names, **none) == found(plan, *names)
     assert found(plan, "host_memory", **none) == [0.0]
@@ -107,6 +108,17 @@ def test_one_of_fsdp_is_both() -> None:
     both = found(FSDP, *names, **BOTH)
     for name in BOTH:
         assert found(FSDP, *names, **{name: 1}) == both
+
+
+def test_along_frameworks_each_is_what_it_is_alone() -> None:
+    names = ("step_time", "peak_memory", "host_memory", "error_band_high")
+    frameworks = ["deepspeed", "torchtitan", "megatron-lm"]
+    for name in BOTH:
+        every = sweeps.sweep(list(names), **{**STEP, name: 1, "framework": frameworks})
+        for place, framework in enumerate(frameworks):
+            alone = found(STEP, *names, **{name: 1, "framework": framework})
+            own = [float(every[one].values.ravel()[place]) for one in names]
+            np.testing.assert_array_equal(own, alone)
 
 
 def test_72b_on_one_node() -> None:
