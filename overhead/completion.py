@@ -203,13 +203,10 @@ TAKEN_SMS = (
     "communication_streams",
     "communication_priority",
 )
-# What a GPU reaches without a limit of its power, from which follows what it does under one.
-CLOCKED = ("matmul_efficiency", "attention_efficiency")
 FOLLOWS = {
     "expert_load_imbalance": ("rank_load_imbalance",),
     "overlap_slowdown": TAKEN_SMS,
     "gpu_hour_price": ("capital_cost",),
-    **dict.fromkeys(CLOCKED, ("power_limit",)),
 }
 
 

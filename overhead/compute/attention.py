@@ -176,9 +176,10 @@ def fused_attention_forward_time(
     attention_efficiency,
     attention_peak_flops,
     attention_speedup,
+    clock_ratio,
 ):
     """Fused attention time per layer, forward."""
-    rate = attention_efficiency * attention_peak_flops * attention_speedup
+    rate = clock_ratio * (attention_efficiency * attention_peak_flops * attention_speedup)
     return attention_forward_flops * attention_slowdown / rate
 
 
@@ -190,10 +191,11 @@ def fused_attention_backward_time(
     attention_efficiency,
     attention_peak_flops,
     attention_speedup,
+    clock_ratio,
 ):
     """Fused attention time per layer, backward."""
     rate = attention_backward_efficiency * (attention_efficiency * attention_peak_flops)
-    return attention_backward_flops * attention_slowdown / (rate * attention_speedup)
+    return attention_backward_flops * attention_slowdown / (clock_ratio * rate * attention_speedup)
 
 
 # Unfused.
@@ -210,16 +212,19 @@ def attention_scores(rank_tokens, sequence_length, heads, tp):
 def _unfused(passes: float) -> Any:
     """Return the kernel of one direction, in which scores are read or written so often."""
 
-    def time(operations, part, efficiency, flops, scores, element, dropout, mask, share, bandwidth):
+    def time(
+        operations, part, clock, efficiency, flops, scores, element, dropout, mask, share, bandwidth
+    ):
         each = passes * element + dropout * (2.0 * element + mask)
         moved = scores * each / (share * bandwidth)
-        return operations / (part * (efficiency * flops)) + moved
+        return operations / (clock * (part * (efficiency * flops))) + moved
 
     return time
 
 
 UNFUSED_TAKES = (
     "unfused_efficiency",
+    "clock_ratio",
     "matmul_efficiency",
     "output_matmul_flops",
     "attention_scores",

@@ -222,10 +222,10 @@ def mtp_depth(hidden_size):
         "in addition to tile quantization: the same at half a tile left of 112 as of 22",
     ),
 )
-def sized_matmul_efficiency(matmul_efficiency, tile_quantization_loss, hidden_size):
-    """Sustained GEMM efficiency, less the tile quantization loss."""
+def sized_matmul_efficiency(matmul_efficiency, tile_quantization_loss, hidden_size, clock_ratio):
+    """Sustained GEMM efficiency at the GPU clock, less the tile quantization loss."""
     odd = hidden_size % 128.0 > 0.0
-    return matmul_efficiency * xp.where(odd, 1.0 - tile_quantization_loss, 1.0)
+    return clock_ratio * (matmul_efficiency * xp.where(odd, 1.0 - tile_quantization_loss, 1.0))
 
 
 product("grouped_matmul_efficiency", ("grouped_matmul_rate_ratio", "sized_matmul_efficiency"))

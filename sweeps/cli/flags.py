@@ -92,7 +92,7 @@ USUAL: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ((COLLECTIVE,), NETWORK, "mesh_dimensions chunks phase_chunks reduction_cost hops"),
     ((TRAINING,), NETWORK, "intra_efficiency inter_efficiency"),
     (BOTH, NETWORK, "software environment fabric"),
-    ((TRAINING,), MACHINE, "gpu_hour_price"),
+    ((TRAINING,), MACHINE, "gpu_hour_price clock_ratio"),
     ((TRAINING,), BATCH, "training_tokens"),
     # Of single commands, declared there.
     ((), BATCH, "moe num_experts batch_size tokens days"),

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.completion import (
-    CLOCKED,
     DEFAULT,
     OF_EXPERTS,
     TAKEN_SMS,
@@ -377,19 +376,16 @@ class TrainingResolver(PresetResolver, Statement):
         usual = usual_table()
         models = {**usual["memory"], **usual["communication"], **usual["step"]}
         for name in dict.fromkeys(name for table in tables for name in table):
-            # Under a limit of power what a GPU reaches follows from what it does without one.
-            limited = name in CLOCKED and "power_limit" in self.given
-            if name in self.given or (follows(name, self.given) and not limited):
+            if name in self.given or follows(name, self.given):
                 continue
             # What a framework doesn't state has the model's own default, if there is one.
             taken = models.get(name)
             other = Origin(np.nan, UNKNOWN) if taken is None else assumed(taken.value)
             origins = [table.get(name, other) for table in tables]
             values = np.array([one.value for one in origins])
-            own = f"uncapped_{name}" if limited else name
-            self._spread(own, values.reshape(lengths), axes)
-            self.origins[own] = once(origins)
-            self.given.add(own)
+            self._spread(name, values.reshape(lengths), axes)
+            self.origins[name] = once(origins)
+            self.given.add(name)
 
     def _deciding(self) -> tuple[str, ...]:
         """Return on what the constants depend: what a preset sets, on more."""
