@@ -186,6 +186,7 @@ LABELS: dict[str, Label] = {
         switch=False,
     ),
     "recipe": Label("mixed-precision recipe", switch=False),
+    "fp8_scaling": Label("FP8 scaling granularity", ("tensor", "row", "block", "mx"), switch=False),
 }
 # Of these each says what hides one dimension's communication in a step (`overhead.step`).
 OVERLAPS = ("tp_mechanism", "cp_mechanism", "ep_mechanism", "dp_mechanism")

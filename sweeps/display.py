@@ -426,7 +426,8 @@ _AXES = {
     "ep_mechanism": "EP overlap",
     "dp_mechanism": "DP overlap", "efficiency_of": "efficiency of",
     "software": "library", "library": "library", "fabric": "fabric", "framework": "framework",
-    "precision": "precision", "recipe": "precision recipe", "link": "link",
+    "precision": "precision", "recipe": "precision recipe", "fp8_scaling": "FP8 scaling",
+    "link": "link",
     "context_parallel": "context parallelism by", "sharding": "sharding",
     "environment": "issued by", "floor": "host wait",
 }  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import sweeps
+from sweeps.errors import InputError
 
 # torchtitan's own configuration of Llama-3 8B, as pytorch/ao measured it.
 OF_8B: dict[str, Any] = {
@@ -63,3 +64,53 @@ def test_a_machine_that_is_limited_itself_is_not_limited_twice() -> None:
     own = {"hardware": "grand-teton-h100"}
     assert one("step_time", **own, power_limit=500) == one("step_time", **own)
     assert one("clock_ratio", **own, power_limit=500) == 1.0
+
+
+# Step times of Llama-3 8B by torchtitan on 8 GPUs: pytorch/ao @36027d82d,
+# docs/source/workflows/training.md (8,192 tokens x 8 by tokens a second).
+MEASURED = {
+    "grand-teton-h100": {"bf16": 1.3320, "tensor": 1.0653, "row": 1.2104},
+    "mi300x": {"bf16": 1.5237, "tensor": 1.3286, "row": 1.3906},
+    "dgx-b200": {"bf16": 0.9861, "tensor": 0.7864, "row": 0.9481, "mx": 0.8217},
+}
+
+
+def scaled(name: str) -> dict[str, str]:
+    """Return the labels of a precision, or of the scales of 8 bits."""
+    return {"precision": name} if name == "bf16" else {"precision": "fp8", "fp8_scaling": name}
+
+
+def test_scales_of_8_bits_are_as_slow_as_measured() -> None:
+    """Without a scaling rowwise would be a fifth too fast."""
+    for name, measured in MEASURED["grand-teton-h100"].items():
+        found = one("step_time", hardware="grand-teton-h100", **scaled(name))
+        assert found == pytest.approx(measured, rel=0.015), name
+
+
+def test_a_scaling_is_told_in_several_ways() -> None:
+    rows = one("step_time", precision="fp8", fp8_scaling="row")
+    assert rows == one("step_time", precision="fp8", framework="torchtitan+rowwise_fp8")
+    tensors = one("step_time", precision="fp8", fp8_scaling="tensor")
+    assert tensors == one("step_time", precision="fp8") < rows
+    own = {"hardware": "dgx-b200"}
+    mx = one("step_time", **own, precision="fp8", fp8_scaling="mx")
+    assert mx == one("step_time", **own, precision="mxfp8")
+    assert mx == one("step_time", **own, precision="mxfp8", fp8_scaling="mx")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"fp8_scaling": "row"}, "fp8_scaling = 'row': bf16 has no scales"),
+        ({"fp8_scaling": "row", "precision": "mxfp8"}, "mxfp8 has no such scales; mx"),
+        ({"fp8_scaling": "block", "precision": "fp8"}, "torchtitan has no such scales"),
+        ({"fp8_scaling": "mx", "precision": "fp8"}, "dgx-h100 has no products of blocks"),
+        (
+            {"fp8_scaling": "row", "precision": "fp8", "framework": "megatron-lm"},
+            "megatron-lm has no such scales; tensor or block or mx",
+        ),
+    ],
+)
+def test_scales_that_are_not_are_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        one("step_time", **given)

@@ -231,18 +231,29 @@ def sized_matmul_efficiency(matmul_efficiency, tile_quantization_loss, hidden_si
 product("grouped_matmul_efficiency", ("grouped_matmul_rate_ratio", "sized_matmul_efficiency"))
 
 
-def _rate(peak_measured_matmul_flops, output_matmul_flops, narrow):
+# Casts to 8 bits run beside a GEMM: whether each TP rank casts its part alone the software decides.
+CASTS = "casts to 8 bits slow GEMMs down by as much whatever their sizes, and by another with TP"
+
+
+def _rate(peak_measured_matmul_flops, output_matmul_flops, narrow, unsplit, tp):
     """Rate of the best product in the mean of layers: of their times, not of their rates."""
-    mixed = 1.0 / (narrow / peak_measured_matmul_flops + (1.0 - narrow) / output_matmul_flops)
-    return xp.where(narrow < 1.0, mixed, peak_measured_matmul_flops)
+    best = peak_measured_matmul_flops * xp.where(tp > 1.0, 1.0, unsplit)
+    mixed = 1.0 / (narrow / best + (1.0 - narrow) / output_matmul_flops)
+    return xp.where(narrow < 1.0, mixed, best)
 
 
 for _module, _share in NARROW.items():
     declare(
         f"{_module}_matmul_flops",
-        ("peak_measured_matmul_flops", "output_matmul_flops", _share),
+        (
+            "peak_measured_matmul_flops",
+            "output_matmul_flops",
+            _share,
+            "unsplit_matmul_rate_ratio",
+            "tp",
+        ),
         _rate,
-        assumes=(EVENLY,),
+        assumes=(EVENLY, CASTS),
         **WIDE,
     )
 

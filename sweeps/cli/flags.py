@@ -83,8 +83,8 @@ USUAL: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (BOTH, NETWORK, "topology algorithm"),
     ((COLLECTIVE,), NETWORK, "ranks message_bytes"),
     (BOTH, MACHINE, "hardware"),
-    ((TRAINING,), NUMBERS, "framework preset precision recipe attention_kernel weight_bytes "
-     "gradient_bytes optimizer_bytes"),
+    ((TRAINING,), NUMBERS, "framework preset precision fp8_scaling recipe attention_kernel "
+     "weight_bytes gradient_bytes optimizer_bytes"),
     ((TRAINING,), MACHINE, "memory_capacity host_memory_capacity"),
     (BOTH, NETWORK, "latency_per bandwidth latency energy_per_bit link gpus_per_node nics_per_node "
      "nodes_per_pod intra_bandwidth intra_latency inter_bandwidth inter_latency oversubscription "

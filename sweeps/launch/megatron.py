@@ -37,6 +37,7 @@ FP8_RECIPES = {
     "fp8_delayed": "delayed",
     "mxfp8": "mxfp8",
 }
+FP8_SCALINGS = {"block": "blockwise", "mx": "mxfp8"}
 # Options of the framework by the modules that are captured as graphs.
 GRAPHS = {
     "graphs_attention": "attn moe_router moe_preprocess",
@@ -230,8 +231,10 @@ def _precision(plan: Execution) -> Iterator[str]:
     if precision == "fp4":
         yield "--fp4-format e2m1"
     elif precision in FP8_RECIPES:
-        yield f"--fp8-format {'e4m3' if precision == 'mxfp8' else 'hybrid'}"
-        yield f"--fp8-recipe {FP8_RECIPES[precision]}"
+        scaling = plan.labels.get("fp8_scaling", "")
+        recipe = FP8_SCALINGS.get(scaling, FP8_RECIPES[precision])
+        yield f"--fp8-format {'e4m3' if recipe == 'mxfp8' else 'hybrid'}"
+        yield f"--fp8-recipe {recipe}"
     if "fp8_parameters" in options_of(plan):
         yield "--fp8-param-gather"
     if "fp8_attention" in options_of(plan):

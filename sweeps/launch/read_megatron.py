@@ -343,6 +343,8 @@ def _precision(settings: Settings) -> Iterator[str]:
     elif settings.text("--fp8-format"):
         recipe = settings.text("--fp8-recipe", default="delayed")
         settings.take("precision", FP8.get(recipe, "fp8"), "--fp8-recipe", "--fp8-format")
+        if recipe == "blockwise":
+            settings.take("fp8_scaling", "block", "--fp8-recipe")
     else:
         settings.take(
             "precision", width, *widths, why="neither --bf16 nor --fp16: single precision"

@@ -103,7 +103,8 @@ def _low_precision(plan: Execution) -> Iterator[str]:
     yield 'filter_fqns = ["output"]'
     if plan.labels["precision"] == "mxfp8":
         return
-    if "rowwise_fp8" in options_of(plan):
+    rows = "row" if "rowwise_fp8" in options_of(plan) else ""
+    if plan.labels.get("fp8_scaling", rows) == "row":
         yield 'recipe_name = "rowwise"'
     elif plan.given.get("gathered_bytes", 2.0) < 2.0:
         yield "enable_fsdp_float8_all_gather = true"

@@ -15,6 +15,7 @@ from overhead.shipped import usual_table
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import ASSUMED, SPECIFICATION, UNKNOWN, Origin, assumed
 from sweeps.spec.machine import (
+    GRANULARITIES,
     KERNELS,
     ORIGINS,
     PRECISIONS,
@@ -124,6 +125,8 @@ class Framework:
     plan: Mapping[str, Figure] = field(default_factory=dict)
     # By generation of GPUs: figures that differ there
     generations: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict)
+    # By granularity of the scales of 8 bits: figures that differ there
+    scalings: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict)
     # By name: each option's own figures, choices and summary, for `with_options`
     options: Mapping[str, Framework] = field(default_factory=dict)
     # By name: what the recipes of its releases set
@@ -163,6 +166,7 @@ class Framework:
                 precisions={**whole.precisions, **part.precisions},
                 plan={**whole.plan, **part.plan},
                 generations=_merged(whole.generations, part),
+                scalings={**whole.scalings, **part.scalings},
             )
         return whole
 
@@ -225,6 +229,7 @@ _FIGURES: dict[str, Entry] = {
         Entry("gradient_accumulation_fusion", "1", integer=True, maximum=1.0),
         *map(_number, ("forward_operations", "backward_operations", "recompute_operations")),
         Entry("matmul_share", "1", above=True, maximum=1.0),
+        Entry("unsplit_matmul_rate_ratio", "1", above=True),
         Entry("grouped_matmul_rate_ratio", "1", above=True, maximum=1.0),
         *map(
             _share, ("eager_launch_fraction", "exposed_launch_fraction", "sharding_copy_efficiency")
@@ -256,12 +261,13 @@ _LABELS: dict[str, tuple[str, ...]] = {
         "schedule",
         "context_parallel",
         "host_states",
+        "fp8_scaling",
         *OVERLAPS,
     )
 } | {"algorithm": CHOICES}
 _RECIPES: dict[str, tuple[str, ...]] = dict.fromkeys(PRECISIONS, tuple(RECIPES))
 ENTRIES = {"figures": _FIGURES, "plan": _PLAN}  # What a framework's file may hold, by table
-_TABLES = ("figures", "labels", "recipes", "plan", "generations")
+_TABLES = ("figures", "labels", "recipes", "plan", "generations", "scalings")
 
 
 def read_framework(path: Path, content: Mapping[str, Any]) -> Framework:
@@ -310,7 +316,16 @@ class _FrameworkFile(FigureReader):
                 generation: self._figures(f"{prefix}generations.{generation}", _FIGURES)
                 for generation in self.table(f"{prefix}generations")
             },
+            scalings={
+                scaling: self._figures(f"{prefix}scalings.{scaling}", _FIGURES)
+                for scaling in self._known(f"{prefix}scalings", LABELS["fp8_scaling"].values)
+            },
         )
+
+    def _known(self, place: str, names: Sequence[str]) -> Sequence[str]:
+        """Return the keys of a table, all of which have to be among some names."""
+        self.unknown(place, self.table(place), names)
+        return [name for name in names if name in self.table(place)]
 
     def _figures(self, place: str, entries: Mapping[str, Entry]) -> dict[str, Figure]:
         table = self.table(place)
@@ -376,6 +391,7 @@ def training_constants(
     precision: str = "bf16",
     attention_kernel: str | None = None,
     recipe: str | None = None,
+    fp8_scaling: str | None = None,
 ) -> dict[str, Origin]:
     """Return every constant of a machine and its software that a step's time and memory take."""
     usual = LABELS["attention_kernel"].default
@@ -389,14 +405,18 @@ def training_constants(
         )
         if name is not None and name not in known
     ]
-    if precision == "mxfp8" and machine.generation == "hopper":
-        why = f"{machine.name} has no products of blocks with scales of their own"
-        wrong.append(fault("precision", precision, why, "fp8_current or fp8_delayed"))
     if wrong:
         raise InputError(wrong)
+    granularity = granularity_of(framework, precision, fp8_scaling)
+    # Scales of blocks of 32 are MXFP8, whichever way that is told.
+    precision = "mxfp8" if granularity == "mx" else precision
+    if precision == "mxfp8" and machine.generation == "hopper":
+        why = f"{machine.name} has no products of blocks with scales of their own"
+        named = ("precision", precision) if fp8_scaling is None else ("fp8_scaling", fp8_scaling)
+        raise InputError(fault(*named, why, "fp8_current or fp8_delayed"))
     scaling, precision = precision, rates_of(precision)
     found = {name: _plain(machine, name) for name in PLAIN}
-    figures = framework.on(machine.generation)
+    figures = {**framework.on(machine.generation), **framework.scalings.get(granularity, {})}
     found |= _matmul(machine, precision, figures["matmul_share"])
     found |= _attention(machine, precision, kernel)
     found["output_matmul_flops"] = _output(machine, precision, found)
@@ -411,6 +431,24 @@ def training_constants(
     )
     found["expert_casts"] = _expert_casts(scaling)
     return found
+
+
+def granularity_of(framework: Framework, precision: str, given: str | None) -> str:
+    """Return the granularity of the scales of 8 bits; empty where nothing tells it."""
+    usual = framework.labels.get("fp8_scaling")
+    known = GRANULARITIES.get(precision, ())
+    if given is None:
+        return usual if usual in known else known[0] if len(known) == 1 else ""
+    if not known:
+        allowed = f"beside a precision of {', '.join(GRANULARITIES)}"
+        raise InputError(fault("fp8_scaling", given, f"{precision} has no scales", allowed))
+    # Rows are torchtitan's alone; a framework whose file says nothing has the others.
+    has = framework.scalings or [name for name in known if name != "row"]
+    if given not in known or given not in has:
+        owner = precision if given not in known else framework.name
+        allowed = " or ".join(name for name in known if name in has)
+        raise InputError(fault("fp8_scaling", given, f"{owner} has no such scales", allowed))
+    return given
 
 
 # Kernels that cast one expert's tokens: with scales of the moment the largest is set to 0, sought

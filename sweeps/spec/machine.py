@@ -27,6 +27,13 @@ ORIGINS = (SPECIFICATION, MEASURED, ASSUMED)
 DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 # Recipes of 8 bits by how they scale, and at whose rates they run.
 SCALINGS = {"fp8_delayed": "fp8", "fp8_current": "fp8", "mxfp8": "fp8"}
+# By precision the granularity of its scales where that is told.
+GRANULARITIES = {
+    "fp8": LABELS["fp8_scaling"].values,
+    "fp8_delayed": ("tensor",),
+    "fp8_current": ("tensor", "row", "block"),
+    "mxfp8": ("mx",),
+}
 # What GEMMs can be computed in, and the kinds of attention kernels.
 PRECISIONS = tuple(name for name in LABELS["precision"].values if name not in SCALINGS)
 KERNELS = LABELS["attention_kernel"].values

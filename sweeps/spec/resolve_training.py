@@ -43,7 +43,9 @@ SELECTING = "attention that selects tokens selects among all of them"
 # Their product is the number of GPUs, where that isn't given.
 WORLD = ("tp", "cp", "pp", "dp")
 # The labels on which the constants of a machine and its software depend.
-DECIDING = ("hardware", "framework", "preset", "precision", "attention_kernel", "recipe")
+DECIDING = (
+    "hardware", "framework", "preset", "precision", "attention_kernel", "recipe", "fp8_scaling",
+)  # fmt: skip
 
 # Of which a model, or a plan of it, has no more than of others.
 WITHIN = {
@@ -412,6 +414,7 @@ class TrainingResolver(PresetResolver, Statement):
             precision=labels["precision"],
             attention_kernel=labels["attention_kernel"],
             recipe=labels.get("recipe"),
+            fp8_scaling=labels.get("fp8_scaling"),
         )
         if "userbuffers" in self._values("tp_mechanism"):
             found |= userbuffers_figures(machine, rates_of(labels["precision"]), found)

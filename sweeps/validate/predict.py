@@ -48,7 +48,7 @@ from sweeps.validate.training_rows import Case
 Floats = NDArray[np.float64]
 
 # Labels that choose constants, not formulas.
-CHOOSING = ("hardware", "framework", "preset", "precision", "recipe", "fabric")
+CHOOSING = ("hardware", "framework", "preset", "precision", "recipe", "fp8_scaling", "fabric")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +216,7 @@ class Constants:
                 precision=labels["precision"],
                 attention_kernel=labels.get("attention_kernel"),
                 recipe=labels.get("recipe"),
+                fp8_scaling=labels.get("fp8_scaling"),
             )
             found |= {name: one.value for name, one in constants.items()}
             if step:

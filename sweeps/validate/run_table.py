@@ -73,8 +73,8 @@ NUMBERS = {
 # What a table may say in words of its own, beside quantities by their names.
 LABELS = (
     "framework", "preset", "hardware", "attention_kernel", "schedule", "context_parallel",
-    "sharding", "mask", "recipe", "dispatcher", "tp_mechanism", "cp_mechanism", "ep_mechanism",
-    "dp_mechanism", "fabric", "class",
+    "sharding", "mask", "recipe", "fp8_scaling", "dispatcher", "tp_mechanism", "cp_mechanism",
+    "ep_mechanism", "dp_mechanism", "fabric", "class",
 )  # fmt: skip
 # A cell that isn't a number but says something all the same.
 WORDS = {"kv_heads": ("MLA",)}

@@ -313,7 +313,13 @@ def test_every_precision_has_a_recipe() -> None:
 def test_a_framework_s_kernels_can_be_slower_than_the_machine() -> None:
     machine = load_hardware("grand-teton-h100")
     plain = training_constants(machine, load_framework("torchtitan"), precision="fp8")
-    by_rows = training_constants(machine, load_framework("torchtitan+rowwise_fp8"), precision="fp8")
+    rowwise = load_framework("torchtitan+rowwise_fp8")
+    by_rows = training_constants(machine, rowwise, precision="fp8")
+    titan = load_framework("torchtitan")
+    told = training_constants(machine, titan, precision="fp8", fp8_scaling="row")
+    assert {n: o.value for n, o in told.items()} == {n: o.value for n, o in by_rows.items()}
+    back = training_constants(machine, rowwise, precision="fp8", fp8_scaling="tensor")
+    assert {n: o.value for n, o in back.items()} == {n: o.value for n, o in plain.items()}
     assert by_rows["matmul_efficiency"].value == 0.5 * plain["matmul_efficiency"].value
     assert "; times measured: fitted" in by_rows["matmul_efficiency"].source
     assert "matmul_share" not in by_rows
