@@ -22,6 +22,7 @@ from overhead.labels import (
 from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY, Array
 from overhead.shipped import Usual, usual_table
+from overhead.step.clock import fitted_clock
 from overhead.topology import LIBRARY, default_framework, default_library, default_links
 from overhead.transformer import VITAL
 
@@ -273,6 +274,9 @@ class Config:
         statement = PythonStatement(self.inputs(), self._words())
         complete(statement)
         statement.labels = following(statement.labels, statement.given) | implied(statement.given)
+        if "clock_ratio" not in statement.given and statement.exceeds("measured_step_time", 0.0):
+            numbers = {name: np.asarray(value) for name, value in statement.numbers.items()}
+            statement.numbers["clock_ratio"] = fitted_clock(numbers, statement.labels)
         return statement
 
     def given(self) -> dict[str, Array]:

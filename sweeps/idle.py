@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sweeps.job import Job
 
 # What a question is about, whether or not its answer is a hole.
-NEEDED = ("ranks", "message_bytes")
+NEEDED = ("ranks", "message_bytes", "measured_step_time")
 UNUSED = "given, but nothing here depends on it"
 IDLE = "changes nothing: nothing that is computed here depends on it"
 # Labels and shares that act where a plan is split so.

@@ -22,6 +22,7 @@ from sweeps.engine.program import EXPECTED, Program, Steps
 from sweeps.engine.reduce import feed, reduced_columns, reducers_of
 from sweeps.engine.reduce_base import Reducer
 from sweeps.errors import InputError, fault, refuse, tell_all
+from sweeps.measured_step import with_clock
 from sweeps.result import Result
 from sweeps.spec.axis import OF_A_PLAN, OF_TRAINING, Axis
 from sweeps.spec.resolve import resolve
@@ -455,7 +456,7 @@ def _compiled(
         from sweeps.validate.measured import join_measured
 
         sweep, measured = join_measured(sweep, folders)
-    resolved = resolve(sweep, folders)
+    resolved = with_clock(sweep, resolve(sweep, folders))
     published = not (sweep.training or sweep.overlap) and _published(resolved)
     if published and sweep.usual:
         sweep = replace(sweep, quantities=(*sweep.quantities, *EXPECTED))

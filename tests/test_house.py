@@ -28,7 +28,7 @@ LONGEST_FILE = 700
 # Each wing of sweeps imports only those before it.
 WINGS = (
     "former", "elsewhere", "errors", "latex", "origin", "wrapping", "display", "spec",
-    "impossible", "bands", "engine", "store", "result", "traces", "hops", "validate", "plots",
+    "impossible", "bands", "engine", "measured_step", "store", "result", "traces", "hops", "validate", "plots",
     "calibrate", "own_formulas", "job", "idle", "error_bar", "tuner", "overlap",
     "blocks", "search", "launch", "api", "page", "mathml", "references", "site", "cli",
 )  # fmt: skip

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sweeps
+from overhead.config import Config
+from overhead.evaluation import Evaluation
+from overhead.shipped import error_bands
 from sweeps.errors import InputError
+from sweeps.spec.catalog import load_framework, load_hardware
+from sweeps.spec.framework import training_constants
+from tests.cli_runner import Runner
 
 # torchtitan's own configuration of Llama-3 8B, as pytorch/ao measured it.
 OF_8B: dict[str, Any] = {
@@ -17,6 +24,11 @@ OF_8B: dict[str, Any] = {
     "sequence_length": 8192,
     "framework": "torchtitan",
 }
+
+
+@pytest.fixture
+def sweeps_run(capsys: pytest.CaptureFixture[str]) -> Runner:
+    return Runner(capsys)
 
 
 def one(quantity: str, **given: Any) -> float:
@@ -114,3 +126,141 @@ def test_a_scaling_is_told_in_several_ways() -> None:
 def test_scales_that_are_not_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         one("step_time", **given)
+
+
+# A measured step of the user's own.
+
+
+def band(**given: Any) -> tuple[float, float]:
+    """Return the band of a step's time."""
+    found = sweeps.sweep(["error_band_low", "error_band_high"], **{**OF_8B, **given})
+    return float(found["error_band_low"]), float(found["error_band_high"])
+
+
+def fitted(**given: Any) -> float:
+    """Return the clock ratio that a measured step tells."""
+    found = sweeps.sweep(["step_time"], **{**OF_8B, **given})
+    assert float(found["step_time"]) == pytest.approx(given["measured_step_time"], rel=1e-9)
+    return float(found["clock_ratio"])
+
+
+@pytest.mark.parametrize("ratio", [0.05, 0.5, 0.9, 1.0, 1.3])
+def test_a_measured_step_tells_the_clock(ratio: float) -> None:
+    measured = one("step_time", clock_ratio=ratio)
+    assert fitted(measured_step_time=measured) == pytest.approx(ratio, rel=1e-7)
+
+
+@pytest.mark.thorough
+def test_one_measured_step_tells_others_of_the_machine() -> None:
+    """The clock ratio of a bf16 row: seven others from a mean error of 43 to one of 10 %."""
+    before, after = [], []
+    for hardware, rows in MEASURED.items():
+        own = {"hardware": hardware}
+        ratio = fitted(**own, measured_step_time=rows["bf16"])
+        told = {**own, "clock_ratio": ratio, "measured_step_time": rows["bf16"]}
+        for name, measured in rows.items():
+            if name == "bf16":
+                continue
+            error = measured / one("step_time", **told, **scaled(name)) - 1.0
+            low, high = band(**told, **scaled(name))
+            assert low <= error <= high or hardware == "dgx-b200"
+            if hardware != "grand-teton-h100":
+                after.append(1.0 - 1.0 / (1.0 + error))
+                before.append(one("step_time", **own, **scaled(name)) / measured - 1.0)
+    assert len(after) == 5
+    assert np.mean(np.abs(before)) == pytest.approx(0.42, abs=0.02)
+    assert np.mean(np.abs(after)) == pytest.approx(0.14, abs=0.01)
+
+
+def test_a_measured_step_narrows_the_band() -> None:
+    bands = error_bands()["step_time"]
+    assert band() == (bands["other_node"]["low"], bands["other_node"]["high"])
+    difference = bands["other_node"]["difference"]
+    near = one("step_time") * 1.05
+    assert band(measured_step_time=near) == (-difference, difference)
+    # With the clock that it told beside it nothing is fitted again.
+    told = {"clock_ratio": fitted(measured_step_time=near), "measured_step_time": near}
+    assert band(**told) == (-difference, difference)
+    assert one("step_time", **told, global_batch_size=16) > 1.5 * near
+    # A clock below the band of published runs is none that runs were compared with.
+    limited = bands["limited"]["difference"]
+    assert band(measured_step_time=2.0 * near) == (-limited, limited)
+    assert band(measured_step_time=0) == band()
+
+
+def test_a_slowdown_of_unknown_size_widens_the_band() -> None:
+    limited = error_bands()["step_time"]["limited"]
+    for given in (
+        {"unknown_slowdown": 1},
+        {"framework": "torchtitan+deterministic"},
+        {"framework": "megatron-lm+deterministic"},
+    ):
+        assert band(**given) == (limited["low"], limited["high"])
+    assert one("step_time", unknown_slowdown=1) == one("step_time")
+    assert band(unknown_slowdown=0) == band()
+
+
+def test_deterministic_rows_are_within_the_band_of_limited_runs() -> None:
+    """Six functional tests are 11 to 45 % too fast (mcore_golden): measured by predicted."""
+    limited = error_bands()["step_time"]["limited"]
+    assert limited["low"] < 1.0 / (1.0 - 0.11) - 1.0
+    assert limited["high"] > 1.0 / (1.0 - 0.45) - 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"measured_step_time": 0.3}, "impossible: 156% of the GPUs' peak; at least 0.469 s"),
+        ({"measured_step_time": 1200}, "computing at a hundredth of the rate takes less"),
+        ({"measured_step_time": 1.3, "tp": [1, 2]}, "is the time of one configuration"),
+        ({"measured_step_time": [1.3, 1.4]}, "is the time of one configuration"),
+    ],
+)
+def test_measured_steps_that_tell_nothing_are_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        one("step_time", **given)
+
+
+@pytest.mark.thorough
+def test_python_and_commands_fit_alike(sweeps_run: Runner) -> None:
+    line = (
+        "--model llama3-8b --gpus 8 --framework torchtitan --global-batch-size 64 --seq-len 8192 "
+        "--measured-step 10s"
+    )
+    (record,) = sweeps_run(f"analysis {line} --json").records
+    ratio = fitted(global_batch_size=64, measured_step_time=10.0)
+    assert record["step_time_s"] == pytest.approx(10.0, rel=1e-9)
+    output = " ".join(sweeps_run(f"analysis {line}").out.split())
+    assert f"clock ratio {ratio:.3g}: fitted to the step of 10 s" in output
+    assert f"--clock-ratio {ratio:.4g} --measured-step 10s" in output
+    plan = sweeps_run(f"plan {line} --measured-plan tp=1")
+    assert f"clock ratio {ratio:.3g}: fitted to the step of 10s" in " ".join(plan.out.split())
+    found = sweeps.plans(**{**OF_8B, "global_batch_size": 64}, measured_step_time=10.0,
+                         measured_plan={"tp": 1})  # fmt: skip
+    assert found.recommended is not None
+    assert found.recommended["clock_ratio"] == pytest.approx(ratio, rel=1e-9)
+    for wrong, why in (
+        (line, "needs the plan that was measured"),
+        (f"{line} --measured-plan tp=16", "can't run"),
+        (f"{line} --measured-plan tp=1 --clock-ratio 0.8", "is given, which it tells"),
+        (line.replace("--measured-step 10s", "--measured-plan tp=1"), "the time of its step"),
+    ):
+        done = sweeps_run(f"plan {wrong}", fine=False)
+        assert done.code == 2
+        assert why in " ".join(done.err.split())
+
+
+def test_the_clock_is_fitted_for_overheads_own_configurations() -> None:
+    shapes = {"num_gpus": 8, "num_layers": 32, "hidden_size": 4096, "num_heads": 32,
+              "num_kv_heads": 8, "ffn_size": 14336, "vocabulary_size": 128256, "gated_mlp": 1,
+              "tied_embeddings": 0,
+              "global_batch_size": 8, "seq_length": 8192, "zero_stage": 3}  # fmt: skip
+    machine = training_constants(load_hardware("dgx-h100"), load_framework("megatron-lm"))
+    taken = {*Config.__dataclass_fields__, "output_matmul_flops"}
+    more = {name: one.value for name, one in machine.items() if name not in taken}
+    free = Config(**shapes, more=more).completed()
+    measured = 1.3 * Evaluation(free.numbers, free.labels)["step_time"]
+    known = Config(**shapes, more={**more, "measured_step_time": measured}).completed()
+    assert 0.1 < known.numbers["clock_ratio"] < 1.0
+    again = Evaluation(known.numbers, known.labels)["step_time"]
+    assert again == pytest.approx(measured, rel=1e-9)

@@ -14,6 +14,8 @@ NVIDIA, TPU, OTHER_DEVICES = 0.0, 1.0, 2.0
 MEGATRON, TORCH_FSDP, OTHER_SOFTWARE = 0.0, 1.0, 2.0
 # From so many ranks of context on few runs are known.
 FEW_RANKS = 4.0
+# A machine that computes more slowly is limited, whatever limits it.
+FULL_CLOCK = 0.8
 
 
 WORDS: Further = {
@@ -55,6 +57,7 @@ def wide_classes(
     software_kind: Array,
     uncalibrated_device: Array,
     given_options: Array,
+    unknown_slowdown: Array,
 ) -> Classes:
     """Return the classes of runs that few published ones are like."""
     routed = experts > 0.0
@@ -65,8 +68,10 @@ def wide_classes(
         | (cp >= FEW_RANKS)
         | (attention_layer_fraction - indexer_fraction < 1.0)
     )
+    limited = unknown_slowdown > 0.0
     return [
-        ("far", unknown | (routed & elsewhere)),
+        ("far", unknown | (routed & (elsewhere | limited))),
+        ("limited", limited),
         ("experts_bare", routed & (given_options == 0.0)),
         ("few_runs", few),
     ]
@@ -84,12 +89,13 @@ def step_classes(
     uncalibrated_device: Array,
     unknown_settings: Array,
     given_options: Array,
+    unknown_slowdown: Array,
 ) -> Classes:
     """Return the classes of a step's time."""
     routed = experts > 0.0
     known = experts, cp, indexer_fraction, attention_layer_fraction, device_kind, software_kind
     return [
-        *wide_classes(*known, uncalibrated_device, given_options),
+        *wide_classes(*known, uncalibrated_device, given_options, unknown_slowdown),
         # A release's recipes are known with a preset, not the flags of the run itself.
         ("experts_told", routed & (unknown_settings == 0.0) & (given_options == 1.0)),
         ("experts", routed),
@@ -106,19 +112,21 @@ def adapter_classes(
     software_kind: Array,
     uncalibrated_device: Array,
     given_options: Array,
+    unknown_slowdown: Array,
 ) -> Classes:
     """Return the classes of a step's time with adapters beside frozen weights."""
     known = experts, cp, indexer_fraction, attention_layer_fraction, device_kind, software_kind
-    return [*wide_classes(*known, uncalibrated_device, given_options), ("adapters", True)]
+    wide = wide_classes(*known, uncalibrated_device, given_options, unknown_slowdown)
+    return [*wide, ("adapters", True)]
 
 
 def offloaded(classes: Callable[..., Classes]) -> Callable[..., Classes]:
     """Return classes with states in host memory, which no run has shown: few runs at best."""
 
     def kernel(optimizer_offload: Array, parameter_offload: Array, *known: Array) -> Classes:
-        far, bare, (few, where), *others = classes(*known)
+        far, limited, bare, (few, where), *others = classes(*known)
         away = (optimizer_offload > 0.0) | (parameter_offload > 0.0)
-        return [far, bare, (few, where | away), *others]
+        return [far, limited, bare, (few, where | away), *others]
 
     return kernel
 
@@ -136,11 +144,40 @@ def _end_of(kind: str, end: str, classes: Callable[..., Classes]) -> Callable[..
     """Return the kernel of one end of a band."""
 
     def kernel(*known: Array) -> Array:
-        *first, (last, _) = classes(*known)
-        value: Any = error_bands()[kind][last][end]
-        for name, where in reversed(first):
-            value = xp.where(where, error_bands()[kind][name][end], value)
-        return value
+        return _chosen(
+            classes(*known), {name: one[end] for name, one in error_bands()[kind].items()}
+        )
+
+    return kernel
+
+
+def _chosen(classes: Classes, values: Mapping[str, float]) -> Array:
+    """Return the value of the first class that holds."""
+    *first, (last, _) = classes
+    value: Any = values[last]
+    for name, where in reversed(first):
+        value = xp.where(where, values[name], value)
+    return value
+
+
+def _end_of_step(end: str, classes: Callable[..., Classes]) -> Callable[..., Array]:
+    """Return the kernel of one end of a step's band, or of a difference where a step was measured.
+
+    Beside a step of the same machine and software, measured and predicted, only the difference of
+    two plans is predicted.
+    """
+    table, sign = error_bands()["step_time"], -1.0 if end == "low" else 1.0
+    ends = {name: one[end] for name, one in table.items()}
+    differences = {name: sign * one["difference"] for name, one in table.items()}
+
+    def kernel(*known: Array) -> Array:
+        *told, clock_ratio, measured_step_time = known
+        of = classes(*told)
+        difference = sign * xp.maximum(
+            sign * _chosen(of, differences),
+            xp.where(clock_ratio < FULL_CLOCK, sign * differences["limited"], 0.0),
+        )
+        return xp.where(measured_step_time > 0.0, difference, _chosen(of, ends))
 
     return kernel
 
@@ -166,6 +203,7 @@ STEP_INPUTS: tuple[str, ...] = (
     "uncalibrated_device",
     "unknown_settings",
     "given_options",
+    "unknown_slowdown",
 )
 ADAPTED_INPUTS = (
     "experts",
@@ -176,6 +214,7 @@ ADAPTED_INPUTS = (
     "software_kind",
     "uncalibrated_device",
     "given_options",
+    "unknown_slowdown",
 )
 # Of Megatron-LM's hybrid optimizer runs are known, of states by others none.
 OFFLOADED = {"updating": "host", "host_states": "zero_offload|fsdp_offload"}
@@ -191,7 +230,8 @@ OF_STEPS: Sequence[tuple[Mapping[str, str], Callable[..., Classes], tuple[str, .
 for _end in ("low", "high"):
     for _when, _classes, _inputs in OF_STEPS:
         _said: Further = {**WORDS, "when": _when}
-        declare(f"error_band_{_end}", _inputs, _end_of("step_time", _end, _classes), **_said)
+        _taken = (*_inputs, "clock_ratio", "measured_step_time")
+        declare(f"error_band_{_end}", _taken, _end_of_step(_end, _classes), **_said)
     declare(
         f"memory_error_band_{_end}",
         ("software_kind",),

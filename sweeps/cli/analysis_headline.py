@@ -9,7 +9,7 @@ import numpy as np
 from overhead.analysis import AnalysisResult
 from overhead.evaluation import Evaluation
 from sweeps.bands import NO_ROOM, UNKNOWN, band_of, brief, fit_of, memory_words, percent, three
-from sweeps.cli.numbers import size_of
+
 from sweeps.display import BANDS
 
 

@@ -111,7 +111,16 @@ SECTION_OF = {name: part for _, part, names in USUAL for name in names.split()}
 # What the short help leaves to ``--help-all``: of the options of no part, and of the parts all but
 # the commonest.
 RARE = frozenset(
-    ("script", "memory_threshold", "tree_algo", "rank_order", "batch_size", "lost_nodes", "verbose")
+    (
+        "script",
+        "memory_threshold",
+        "tree_algo",
+        "rank_order",
+        "batch_size",
+        "lost_nodes",
+        "measured_plan",
+        "verbose",
+    )
 )
 ALWAYS = (
     "nodes hardware gpus_per_node nics_per_node inter_bandwidth oversubscription output as_csv "

@@ -28,6 +28,7 @@ from sweeps.cli.sections import OF_PLAN, show_options
 from sweeps.cli.typed import flag_of, flags_of, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import fault, tell_all
+from sweeps.measured_step import MEASURED_STEP, add_clock
 from sweeps.origin import Origin
 from sweeps.own_formulas import load_formulas
 from sweeps.result import Result, aligned, fitted
@@ -73,7 +74,7 @@ SHAPES = tuple(name for name in OTHERS if flags.SECTION_OF[name] == flags.BATCH
                and name not in ("model", "tokens_per_step"))  # fmt: skip
 # Options of this command that the calculator's table hasn't, with what they are if not given.
 PLANNED: dict[str, Any] = {
-    **dict.fromkeys(("explain", "lost_nodes", "tokens", "days", "top")),
+    **dict.fromkeys(("explain", "measured_plan", "lost_nodes", "tokens", "days", "top")),
     "objective": "time", "show": (), "verbose": False, "sensitivity": False, "save": None,
 }  # fmt: skip
 # A schedule without a backward is none of training.
@@ -98,6 +99,8 @@ def plan_options(command: Command) -> Command:
                      help="Layouts that are shown.  [default: 5; of records and files 50]"),
         click.option(*flags_of("explain"), "explain", metavar="PLAN",
                      help="The full report of one plan, such as tp=8,pp=4,dp=2."),
+        click.option("--measured-plan", "measured_plan", metavar="PLAN",
+                     help="The plan of --measured-step.  [default: that of --from]"),
         click.option(*flags_of("lost_nodes"), "lost_nodes", type=click.IntRange(1),
                      metavar="N", help="What is best when so many nodes are lost."),
         click.option("--sensitivity", is_flag=True,
@@ -143,7 +146,8 @@ def read_options(given: Mapping[str, Any]) -> Asked:
             values[name] = text
     readings: list[str] = []
     numbers = [read_number(f"--{one}", given[one], faults, one) for one in ("tokens", "days")]
-    explain = _explain(given["explain"], faults)
+    explain = _plan_of("explain", given["explain"], faults)
+    measured = _plan_of("measured_plan", given["measured_plan"], faults)
     tell_all(faults)
     for name, unit in (("memory_capacity", "GB"), ("parameters", "billions")):
         if name in values:
@@ -166,6 +170,10 @@ def read_options(given: Mapping[str, Any]) -> Asked:
         values |= {"world_size": _gpus(values, folders_of(given))}
         values.pop("nodes")
     readings = [*reading_lines(), *readings]
+    if measured or MEASURED_STEP in values:
+        found = found_in(click.get_current_context(silent=True))
+        own = measured or (found.plan if found else {})
+        readings += add_clock(values, own, CHOICES, folders_of(given))
     return Asked(values, tuple(readings), tuple(assumed), calculator, experts, explain, *numbers)
 
 
@@ -227,8 +235,8 @@ def _others(given: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _explain(text: str | None, faults: list[str]) -> dict[str, str]:
-    """Return the settings of a plan that is to be explained."""
+def _plan_of(option: str, text: str | None, faults: list[str]) -> dict[str, str]:
+    """Return the settings of a plan that an option names."""
     found: dict[str, str] = {}
     for piece in (text or "").split(","):
         if not piece.strip():
@@ -239,11 +247,11 @@ def _explain(text: str | None, faults: list[str]) -> dict[str, str]:
             allowed = (
                 "name=value of tp, cp, pp, dp, ep, micro_batch_size, zero_stage, recompute, .."
             )
-            faults.append(fault(flag_of("explain"), piece.strip(), "can't be read", allowed))
+            faults.append(fault(flag_of(option), piece.strip(), "can't be read", allowed))
             continue
         found[own] = flags.read(own, value) or value
     if text is not None and not found and not faults:
-        faults.append(fault(flag_of("explain"), text, "names no plan", "such as tp=8,pp=4,dp=2"))
+        faults.append(fault(flag_of(option), text, "names no plan", "such as tp=8,pp=4,dp=2"))
     return found
 
 

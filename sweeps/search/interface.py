@@ -22,6 +22,7 @@ from sweeps.display import BANDS
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Layout, row_numbers
 from sweeps.errors import InputError, fault
+from sweeps.measured_step import add_clock
 from sweeps.result import Result, provenance_of
 from sweeps.search.answer import (
     BETTER,
@@ -38,6 +39,7 @@ from sweeps.search.idle import check_used
 from sweeps.search.repair import MEASURES, Best, best_at, flag_column, number_column
 from sweeps.search.request import (
     ALIASES,
+    CHOICES,
     DEFAULT_THRESHOLD,
     Execution,
     Point,
@@ -171,6 +173,7 @@ def plans(
     objective: str = "time",
     memory_threshold: float = DEFAULT_THRESHOLD,
     hardware_folders: Sequence[str | Path] = (),
+    measured_plan: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> Plans:
     """Search the best parallel plans of a model on a machine.
@@ -183,6 +186,8 @@ def plans(
         The share of a GPU's memory that a plan may take.
     hardware_folders : sequence of path
         Folders of own machines.
+    measured_plan : mapping, optional
+        The plan whose step takes ``measured_step_time``: the clock ratio of the machine follows.
     **given
         By quantity or label: what is asked (``model``, ``hardware``, ``world_size`` or ``gpus``,
         ``global_batch_size``, ``sequence_length``, by default the model's training length), and
@@ -209,6 +214,7 @@ def plans(
     """
     folders = [Path(folder) for folder in hardware_folders]
     plain = {name: _plain(value) for name, value in given.items()}
+    add_clock(plain, measured_plan or {}, CHOICES, folders)
     request = read_request(plain, objective=objective, threshold=memory_threshold, folders=folders)
     texts = {quantity_of(ALIASES.get(name, name), training=True): str(value)
              for name, value in plain.items()}  # fmt: skip

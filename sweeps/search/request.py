@@ -320,6 +320,9 @@ def read_request(
     if not 0.0 < threshold <= 1.0:
         allowed = "a share of the memory above 0, up to 1"
         faults.append(fault("memory_threshold", f"{threshold:g}", "is not a share", allowed))
+    if "measured_step_time" in named and "clock_ratio" not in named:
+        allowed = "clock_ratio beside it, as analysis of what was measured prints it"
+        faults.append(needs("measured_step_time", "the clock that it tells", allowed))
     if faults:
         raise InputError(faults)
     sweep, lengths = _with_length(_read(named, folders), folders, usual_length)

@@ -238,7 +238,13 @@ _FIGURES: dict[str, Entry] = {
         *map(_share, ("bf16_attention", "bf16_experts")),
         *(
             Entry(name, "1", integer=True, maximum=1.0)
-            for name in ("count_end_layers", "dropout", "unsharded_in_pipeline", "early_stop")
+            for name in (
+                "unknown_slowdown",
+                "count_end_layers",
+                "dropout",
+                "unsharded_in_pipeline",
+                "early_stop",
+            )
         ),
         # Of its memory; what isn't stated has the model's own default.
         *map(_bytes, ("workspace_bytes", "context_bytes", "bucket_bytes", "gradient_bytes")),

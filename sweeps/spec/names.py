@@ -39,6 +39,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "latency_per": ("latency_model", "latency_per"),
     "capital_cost": ("capital_cost", "capital"),
     "parameter_offload": ("param_offload", "parameter_offload"),
+    "measured_step_time": ("measured_step", "measured_step_time"),
     # Of a search alone.
     "memory_threshold": ("max_memory_use", "memory_threshold"),
     "explain": ("inspect", "explain"),
