@@ -9,8 +9,12 @@ import numpy as np
 from overhead.analysis import AnalysisResult
 from overhead.evaluation import Evaluation
 from sweeps.bands import NO_ROOM, UNKNOWN, band_of, brief, fit_of, memory_words, percent, three
-
+from sweeps.cli.numbers import shown
+from sweeps.cli.typed import flag_of
 from sweeps.display import BANDS
+from sweeps.job import Job
+from sweeps.measured_step import CLOCK, MEASURED_STEP
+from sweeps.origin import MEASURED
 
 
 def answer(evaluation: Evaluation, result: AnalysisResult, step: str) -> Iterator[str]:
@@ -77,3 +81,16 @@ def host(evaluation: Evaluation) -> str:
         return f"{size} {unit} per node, of a memory that isn't known"
     verdict = fit_of(least, has, 0.0, most / least - 1.0)
     return f"{size} of {three(has / scale)} {unit} per node: {verdict}"
+
+
+def clock_notes(job: Job, evaluation: Evaluation) -> Iterator[str]:
+    """Yield what a measured step tells of the machine, and how to ask for other plans of it."""
+    fitted = job.resolved.origins.get(CLOCK, ())
+    if not any(one.kind == MEASURED for one in fitted):
+        return
+    ratio = number(evaluation, CLOCK)
+    whole = number(Evaluation({**evaluation.given, CLOCK: 1.0}, evaluation.labels), "step_time")
+    time, at_one = (shown("step_time", n) for n in (number(evaluation, MEASURED_STEP), whole))
+    yield f"clock ratio {ratio:.3g}: fitted to the step of {time}, which is {at_one} at 1"
+    options = f"{flag_of(CLOCK)} {ratio:.4g} {flag_of(MEASURED_STEP)} {time.replace(' ', '')}"
+    yield f"for other plans on this machine: {options}"

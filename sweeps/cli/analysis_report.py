@@ -20,7 +20,7 @@ from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer import SHAPES
 from sweeps import display
 from sweeps.bands import NO_ROOM, class_words, percent
-from sweeps.cli.analysis_headline import answer, band, fit, host, number
+from sweeps.cli.analysis_headline import answer, band, clock_notes, fit, host, number
 from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, roots, sharded_line
 from sweeps.cli.derivation import Derivation
 from sweeps.cli.numbers import shown, size_of
@@ -31,8 +31,6 @@ from sweeps.cli.tables import every_row
 from sweeps.cli.typed import flag_of
 from sweeps.impossible import LIMITS, impossible, too_many
 from sweeps.job import Job
-from sweeps.measured_step import CLOCK, MEASURED_STEP
-from sweeps.origin import MEASURED
 from sweeps.result import Result, aligned
 from sweeps.spec.units import plain
 
@@ -419,19 +417,6 @@ def _notes(
     if uneven:
         text = ", ".join(uneven)
         yield f"groups of {text} lie on nodes unevenly: timed as if no two members shared one"
-
-
-def clock_notes(job: Job, evaluation: Evaluation) -> Iterator[str]:
-    """Yield what a measured step tells of the machine, and how to ask for other plans of it."""
-    fitted = job.resolved.origins.get(CLOCK, ())
-    if not any(one.kind == MEASURED for one in fitted):
-        return
-    ratio = number(evaluation, CLOCK)
-    whole = number(Evaluation({**evaluation.given, CLOCK: 1.0}, evaluation.labels), "step_time")
-    time, at_one = (shown("step_time", n) for n in (number(evaluation, MEASURED_STEP), whole))
-    yield f"clock ratio {ratio:.3g}: fitted to the step of {time}, which is {at_one} at 1"
-    options = f"{flag_of(CLOCK)} {ratio:.4g} {flag_of(MEASURED_STEP)} {time.replace(' ', '')}"
-    yield f"for other plans on this machine: {options}"
 
 
 def _schedule_lacks(evaluation: Evaluation, framework: str) -> Iterator[str]:

@@ -21,6 +21,7 @@ from sweeps.cli.options import (
     price_words,
 )
 from sweeps.cli.plan_command import OTHERS, check_options_used, length_words, read_number
+from sweeps.cli.plan_report import impossible_lines
 from sweeps.cli.progress import Progress
 from sweeps.cli.save import SAVING, check_folder, save, save_option
 from sweeps.cli.sections import (
@@ -280,6 +281,8 @@ def _lines(
     made = _ordered([one for one in here if one.least], wish)
     others = [one for one in here if one.least is None]
     yield _first(made, here, wish)
+    best = [one.best(wish) for one in made]
+    yield from impossible_lines([one.detail.plan for one in best if one and one.detail])
     yield from _question(found, asked, batch, made)
     if made:
         yield from aligned(_table(made, wish), left=1, keys=2)

@@ -398,7 +398,7 @@ def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
 
 
 def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
-    from sweeps.cli.plan_report import range_rows
+    from sweeps.cli.plan_report import impossible_lines, range_rows
 
     assert plans.best is not None
     first = plans.request.first
@@ -410,6 +410,7 @@ def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
     band = " to ".join(bands_words(pairs))
     steps = f": steps of {' to '.join(dict.fromkeys(ends))} ({band})" if ends else ""
     yield f"the plan with {first.objective.words} at each of {count:,} points{steps}"
+    yield from impossible_lines(plans.best.plans)
     yield from (f"  ({line})" for line in asked.readings)
     groups = ("plan", "step", "memory", "rates", "cost")
     rows = range_rows(result, display.rows(*groups, place="best"))

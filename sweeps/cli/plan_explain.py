@@ -18,6 +18,7 @@ from sweeps.cli.plan_experts import bullets
 from sweeps.cli.plan_question import Asked
 from sweeps.cli.plan_report import (
     answer_defaults,
+    impossible_lines,
     memory_lines,
     nothing_lines,
     question,
@@ -64,6 +65,7 @@ def _lines(
     own: Answer, detail: Detail, best: Answer, asked: Asked, given: Mapping[str, Any]
 ) -> Iterator[str]:
     yield reached(detail)
+    yield from impossible_lines([detail.plan])
     yield f"  {question(own)}"
     yield f"explained: {detail.plan.name}"
     free = [name.replace("_", " ") for name in CHOICES

@@ -25,6 +25,7 @@ from sweeps.cli.save import SAVING
 from sweeps.cli.sections import OF_PLAN, more_line, shown_sections, wanted_sections, wrapped
 from sweeps.cli.typed import flag_of
 from sweeps.engine.grid import is_row_number
+from sweeps.impossible import impossible
 from sweeps.job import Job
 from sweeps.launch.frameworks import settings_of
 from sweeps.launch.settings import Settings
@@ -38,7 +39,7 @@ from sweeps.search.answer import (
     other_batch,
     trained,
 )
-from sweeps.search.request import CHOICES
+from sweeps.search.request import CHOICES, Execution
 from sweeps.search.search import Detail, details
 from sweeps.search.words import (
     bound_by,
@@ -188,6 +189,19 @@ FRONT = 8
 WORTH = 0.01
 
 
+# What no plan can have above 1.
+AT_MOST_ONE = ("hfu", "causal_mfu", "mfu")
+
+
+def impossible_lines(plans: Sequence[Execution | None]) -> Iterator[str]:
+    """Yield what can't be of plans: more than the peak of their GPUs."""
+    known = [plan for plan in plans if plan is not None]
+    found = details(known, AT_MOST_ONE)
+    values = {name: np.array([one[name] for one in found]) for name in AT_MOST_ONE}
+    for line in impossible(values) if known else ():
+        yield from wrapped(line, "  ")
+
+
 def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterator[str]:
     """Yield the report of a question that has an answer."""
     wanted = wanted_sections(given, OF_PLAN)
@@ -206,6 +220,7 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
     lost = list(_lost(answer, given["lost_nodes"])) if given["lost_nodes"] else []
     yield reached(best)
     yield from _preset(answer)
+    yield from impossible_lines([best.plan])
     yield from (line for text in (*run[:1], *lost[:1]) for line in wrapped(text, indent="  "))
     yield from file_lines(answer, asked)
     yield from _question(answer, asked)
