@@ -31,7 +31,7 @@ SPLIT_BY = {
 OF_EXPERTS = ("expert_load_imbalance", "rank_load_imbalance")
 # Labels that always say what is computed, or which files it is taken of.
 ALWAYS = ("collective", "topology", "algorithm", "hardware", "model", "framework", "preset",
-          "precision", "software")  # fmt: skip
+          "precision", "fp8_scaling", "software")  # fmt: skip
 
 # Numbers that say what holds where they aren't given: a rank of no adapters is full training.
 AS_NOT_GIVEN = {"lora_rank": 0.0}

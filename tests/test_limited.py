@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -264,3 +265,57 @@ def test_the_clock_is_fitted_for_overheads_own_configurations() -> None:
     assert 0.1 < known.numbers["clock_ratio"] < 1.0
     again = Evaluation(known.numbers, known.labels)["step_time"]
     assert again == pytest.approx(measured, rel=1e-9)
+
+
+# What launch files say of it.
+
+MEGATRON = (
+    "torchrun pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
+    "--seq-length 4096 --max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 128 "
+    "--bf16 --swiglu --ffn-hidden-size 14336 --padded-vocab-size 128256 "
+)
+TORCHTITAN = """\
+[model]
+name = "llama3"
+flavor = "8B"
+converters = ["float8"]
+[training]
+local_batch_size = 1
+seq_len = 8192
+deterministic = true
+[compile]
+enable = true
+[float8]
+recipe_name = "rowwise"
+"""
+
+
+def test_launch_files_tell_scales_and_determinism(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(f"{MEGATRON} --fp8-format hybrid --fp8-recipe blockwise --deterministic-mode")
+    given = sweeps.read(script).given
+    assert given["fp8_scaling"] == "block"
+    assert given["precision"] == "fp8"
+    assert "+deterministic" in given["framework"]
+    file = tmp_path / "job.toml"
+    file.write_text(TORCHTITAN)
+    given = sweeps.read(file).given
+    assert given["precision"] == "fp8_current"
+    assert given["framework"].split("+")[1:] == ["deterministic", "rowwise_fp8"]
+
+
+@pytest.mark.thorough
+def test_launch_files_are_written_with_scales_and_determinism(
+    sweeps_run: Runner, tmp_path: Path
+) -> None:
+    line = "plan --model llama3-8b --gpus 8 -b 64 -s 4096 --tp 1 --precision fp8 --save"
+    for options, name, lines in (
+        ("--framework megatron-lm+deterministic --fp8-scaling block", "megatron-lm.sh",
+         ("--fp8-recipe blockwise", "--deterministic-mode")),
+        ("--framework torchtitan+deterministic --fp8-scaling row", "torchtitan.toml",
+         ('recipe_name = "rowwise"', "deterministic = true")),
+    ):  # fmt: skip
+        folder = tmp_path / name
+        sweeps_run(f"{line} {folder} {options}")
+        text = (folder / name).read_text(encoding="utf-8")
+        assert [one for one in lines if one not in text] == []

@@ -261,6 +261,8 @@ def _software(plan: Execution) -> Iterator[str]:
     yield f"--attention-backend {backend}"
     if "fused_loss" in options_of(plan):
         yield from ("--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl te")
+    if "deterministic" in options_of(plan):
+        yield "--deterministic-mode"
     if "cuda_graphs" in options_of(plan):
         yield "--cuda-graph-impl full_iteration"
     graphs = [words for option, words in GRAPHS.items() if option in options_of(plan)]

@@ -416,6 +416,8 @@ def _software(settings: Settings) -> Iterator[str]:
     if "--cross-entropy-loss-fusion" in settings:
         settings.find("--cross-entropy-fusion-impl")
         yield "fused_loss"
+    if "--deterministic-mode" in settings:
+        yield "deterministic"
     graphs = settings.text("--cuda-graph-impl", default="none")
     modules = settings.text("--cuda-graph-modules", "--cuda-graph-scope")
     words = re.findall(r"\w+", modules)

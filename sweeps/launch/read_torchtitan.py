@@ -274,6 +274,8 @@ def _software(settings: Settings, degrees: Mapping[str, float]) -> list[str]:
     together = "parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel"
     if any(name in settings for name in together) and degrees["tp"] > 1.0 and on:
         options.append("async_tp")
+    if "training.deterministic" in settings:
+        options.append("deterministic")
     chunks = settings.number("loss.num_chunks")
     settings.take("loss_chunks", chunks, "loss.num_chunks")
     if "training.enable_cpu_offload" in settings:

@@ -127,6 +127,8 @@ def _training(plan: Execution) -> Iterator[str]:
     yield f"local_batch_size = {local if plan['pp'] > 1.0 else plan['micro_batch_size']:g}"
     yield f"global_batch_size = {plan['global_batch_size']:.0f}"
     yield f"seq_len = {plan['sequence_length']:.0f}"
+    if "deterministic" in options_of(plan):
+        yield "deterministic = true"
     if _offloads(plan):
         yield "enable_cpu_offload = true"
 
