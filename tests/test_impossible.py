@@ -127,3 +127,39 @@ def test_what_can_be_is_not_doubted(shares: list[float]) -> None:
 def test_masked_scores_take_mfu_above_1() -> None:
     (line,) = impossible({"hfu": 0.6, "mfu": 1.1})
     assert "masked scores count" in line
+
+
+@pytest.mark.thorough
+def test_plans_and_purchases_above_the_peak_are_impossible(cli: Runner) -> None:
+    """Clocks four times as fast: HFU would be over 150 %."""
+    plan = "plan --model llama3-8b -b 64 -s 8192 --clock-ratio"
+    for line in (
+        f"{plan} 4 --gpus 8",
+        f"{plan} 4 --gpus 8,16",
+        f"{plan} 4 --gpus 8 --inspect tp=1",
+        "buy --model llama3-8b --hardware dgx-h100 --tokens 1T --days 30 -b 512 -s 4096 "
+        "--clock-ratio 4",
+    ):
+        output = said(cli(line).out)
+        place = output.index("HFU above 100 %, more than the GPU's peak")
+        assert "IMPOSSIBLE" in output[:place]
+        assert place < 200
+    assert "IMPOSSIBLE" not in cli(f"{plan} 1 --gpus 8").out
+
+
+@pytest.mark.thorough
+def test_attention_of_a_million_tokens_is_below_the_peak(cli: Runner) -> None:
+    """What was once said to reach an HFU of 103 %."""
+    output = cli(
+        "analysis --model llama3-8b --gpus 8 --framework torchtitan --cp 8 --cp-kind ring "
+        "--zero-stage 3 --global-batch 1 --seq-len 1048576 --recompute full "
+        "--attention-kernel cudnn"
+    ).out
+    assert "IMPOSSIBLE" not in output
+
+
+def test_a_measured_step_above_the_peak_is_impossible(cli: Runner) -> None:
+    done = cli(f"{STEP} --measured-step 0.01s", fine=False)
+    assert done.code == 2
+    assert "impossible" in done.err
+    assert "of the GPUs' peak" in said(done.err)

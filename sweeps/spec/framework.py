@@ -134,8 +134,8 @@ class Framework:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels that hold if the user gives no others."""
-        return {name: choice.value for name, choice in self.choices.items()}
+        """The labels that hold if the user gives no others; of 8 bits `granularity_of` tells."""
+        return {name: one.value for name, one in self.choices.items() if name != "fp8_scaling"}
 
     def on(self, generation: str) -> Mapping[str, Figure]:
         """Return its figures on GPUs of a generation."""
@@ -441,9 +441,10 @@ def training_constants(
 
 def granularity_of(framework: Framework, precision: str, given: str | None) -> str:
     """Return the granularity of the scales of 8 bits; empty where nothing tells it."""
-    usual = framework.labels.get("fp8_scaling")
     known = GRANULARITIES.get(precision, ())
     if given is None:
+        chosen = framework.choices.get("fp8_scaling")
+        usual = "" if chosen is None else chosen.value
         return usual if usual in known else known[0] if len(known) == 1 else ""
     if not known:
         allowed = f"beside a precision of {', '.join(GRANULARITIES)}"
