@@ -18,7 +18,7 @@ from sweeps.origin import MEASURED, Origin
 from sweeps.spec.resolve import resolve
 from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.sweep import Sweep, read_sweep
-from sweeps.spec.units import format_quantity
+from sweeps.spec.units import format_quantity, parse_quantity
 
 MEASURED_STEP, CLOCK = "measured_step_time", "clock_ratio"
 
@@ -59,6 +59,8 @@ def with_clock(sweep: Sweep, resolved: Resolved) -> Resolved:
     except ImpossibleStep as error:
         time = format_quantity(error.measured, "s")
         raise InputError(fault(MEASURED_STEP, time, error.wrong, error.allowed)) from None
+    if not np.isfinite(ratio):
+        return resolved  # a step that has no time, likewise
     time = format_quantity(float(given[MEASURED_STEP]), "s")
     origin = Origin(ratio, MEASURED, f"fitted to the measured step of {time}")
     return replace(
@@ -96,6 +98,9 @@ def add_clock(
         if plan:
             raise InputError(needs("measured_plan", "the time of its step", MEASURED_STEP))
         return []
+    field = MEASURED_STEP
+    if not parse_quantity(str(given[MEASURED_STEP]), "s", field=field, bare_is_si=True):
+        return []  # a time of 0 is none
     if CLOCK in given:
         if plan:
             wrong = f"{CLOCK} {given[CLOCK]} is given, which it tells"

@@ -240,6 +240,10 @@ def test_python_and_commands_fit_alike(sweeps_run: Runner) -> None:
                          measured_plan={"tp": 1})  # fmt: skip
     assert found.recommended is not None
     assert found.recommended["clock_ratio"] == pytest.approx(ratio, rel=1e-9)
+    free = line.replace("--measured-step 10s", "--json")
+    times = {sweeps_run(f"plan {free} {more}").records[0]["step_time_s"]
+             for more in ("", "--measured-step 0")}  # fmt: skip
+    assert len(times) == 1
     for wrong, why in (
         (line, "needs the plan that was measured"),
         (f"{line} --measured-plan tp=16", "can't run"),

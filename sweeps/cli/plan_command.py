@@ -28,7 +28,7 @@ from sweeps.cli.sections import OF_PLAN, show_options
 from sweeps.cli.typed import flag_of, flags_of, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import fault, tell_all
-from sweeps.measured_step import MEASURED_STEP, add_clock
+from sweeps.measured_step import CLOCK, MEASURED_STEP, add_clock
 from sweeps.origin import Origin
 from sweeps.own_formulas import load_formulas
 from sweeps.result import Result, aligned, fitted
@@ -172,7 +172,8 @@ def read_options(given: Mapping[str, Any]) -> Asked:
     readings = [*reading_lines(), *readings]
     if measured or MEASURED_STEP in values:
         found = found_in(click.get_current_context(silent=True))
-        own = measured or (found.plan if found else {})
+        of_file = found.plan if found and CLOCK not in values else {}
+        own = measured or of_file
         readings += add_clock(values, own, CHOICES, folders_of(given))
     return Asked(values, tuple(readings), tuple(assumed), calculator, experts, explain, *numbers)
 

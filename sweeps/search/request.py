@@ -15,6 +15,7 @@ from overhead.completion import needed_shapes
 from overhead.memory.quantities import MODULES
 from sweeps.bands import MEMORY_LIMIT
 from sweeps.errors import InputError, fault, nearest, needs, tell_all
+from sweeps.measured_step import CLOCK, MEASURED_STEP, is_to_be_fitted
 from sweeps.origin import Origin, assumed, once
 from sweeps.spec.axis import Axis, divisors, every_plan
 from sweeps.spec.catalog import load_model
@@ -320,12 +321,13 @@ def read_request(
     if not 0.0 < threshold <= 1.0:
         allowed = "a share of the memory above 0, up to 1"
         faults.append(fault("memory_threshold", f"{threshold:g}", "is not a share", allowed))
-    if "measured_step_time" in named and "clock_ratio" not in named:
-        allowed = "clock_ratio beside it, as analysis of what was measured prints it"
-        faults.append(needs("measured_step_time", "the clock that it tells", allowed))
     if faults:
         raise InputError(faults)
-    sweep, lengths = _with_length(_read(named, folders), folders, usual_length)
+    asked = _read(named, folders)
+    if is_to_be_fitted(asked):
+        allowed = f"{CLOCK} beside it, as analysis of what was measured prints it"
+        raise InputError(needs(MEASURED_STEP, "the clock that it tells", allowed))
+    sweep, lengths = _with_length(asked, folders, usual_length)
     _check(sweep)
     point, axes = _split(sweep)
     chosen = objective_of(objective)
