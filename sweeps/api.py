@@ -448,14 +448,17 @@ def to_dataframe(dataset: xr.Dataset) -> pd.DataFrame:
 # A training framework's launch file.
 
 
-def read(path: str | Path) -> Reading:
-    """Read a launch file: what it gives is what `sweep` takes.
+def read(path: str | Path, *beside: str | Path) -> Reading:
+    """Read a launch file, or several of one run: what they give is what `sweep` takes.
 
     Parameters
     ----------
     path : path
         A shell script, TOML, JSON, YAML or Python file of a training framework; of one with
         several Python functions ``FILE.py:FUNCTION``.  Nothing in it is run.
+    *beside : path
+        Further files of the same run, such as Accelerate's and DeepSpeed's configurations and the
+        model's config.json beside training arguments.
 
     Returns
     -------
@@ -466,7 +469,7 @@ def read(path: str | Path) -> Reading:
     Raises
     ------
     InputError
-        With every fault of the file, a line each.
+        With every fault of the files, a line each.
 
     Examples
     --------
@@ -474,6 +477,7 @@ def read(path: str | Path) -> Reading:
     >>> given = sweeps.read("train.sh").given  # doctest: +SKIP
     >>> sweeps.sweep("step_time", hardware="dgx-h100", **given)  # doctest: +SKIP
     """
-    from sweeps.launch.read import read_launch
+    from sweeps.launch.read import read_launches
+    from sweeps.launch.together import together
 
-    return read_launch(str(path))
+    return together(read_launches([str(one) for one in (path, *beside)]))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ SAME: Mapping[str, tuple[str, ...]] = {
     "batch_size": ("micro_batch_size",),
     "num_micro_batches": ("global_batch_size",),
 }
-# Of a model's shapes what a training chooses: a catalogue's model has the others itself.
-CHOSEN_SHAPES = ("mtp_layers",)
 # What a purchase finds by itself, or is asked by other options.
 NOT_BOUGHT = frozenset(("world_size", "training_tokens"))
 
@@ -60,24 +57,20 @@ def read_files(
 ) -> FromFile:
     """Read launch files beside options that are given, by quantity with their names and values."""
     from sweeps.launch.arguments import Override
-    from sweeps.launch.read import read_launch
+    from sweeps.launch.read import read_launches
+    from sweeps.launch.together import given_together, shapes
     from sweeps.search.request import CHOICES
 
     overrides = {name: Override(pairs[-1][0], str(pairs[-1][1])) for name, pairs in given.items()}
     ruled = {own for name in given for own in (name, *SAME.get(name, ()))}
     for name in ruled - overrides.keys():
         overrides[name] = Override("", "")
-    readings = [read_launch(file, overrides) for file in files]
-    values: dict[str, Any] = {}
-    for reading in readings:
-        _check_same(readings[0], reading)
-        values |= reading.given
+    readings = read_launches(files, overrides)
+    values = given_together(readings)
     _ask(readings, {*ruled, *values} | ({"world_size"} if command == "buy" else set()))
     taken = {name: _text(value) for name, value in values.items() if name not in ruled}
     if "model" in given:
-        tables = VOCABULARY.tables
-        shapes = {*tables["shapes"], *tables["features"], "vocabulary_multiple"}
-        own = shapes - {*CHOSEN_SHAPES}
+        own = shapes()
         taken = {name: text for name, text in taken.items() if name not in own}
     if is_of_hosts(taken, given.get("hardware", ())):
         del taken["gpus_per_node"]
@@ -103,17 +96,6 @@ def is_of_hosts(taken: Mapping[str, str], hardware: Sequence[tuple[str, Any]]) -
         return False
     hosts = [own.get("gpus_per_host") for own in figures]
     return any(host is not None and f"{host.value:g}" == taken["gpus_per_node"] for host in hosts)
-
-
-def _check_same(first: Reading, other: Reading) -> None:
-    """Refuse two files that say two things of one quantity."""
-    faults = [
-        f"{first.origins[name]} and {other.origins[name]}: differ, {first.given[name]} and {value}"
-        for name, value in other.given.items()
-        if name in first.given and first.given[name] != value
-    ]
-    if faults:
-        raise InputError(faults)
 
 
 def _ask(readings: Sequence[Reading], ruled: set[str]) -> None:

@@ -77,7 +77,7 @@ class Settings:
 
     def _add(self, setting: Setting) -> None:
         first = self.by_name.get(setting.name)
-        if first is not None and first.value != setting.value:
+        if first is not None and str(first.value).lower() != str(setting.value).lower():
             places = f"{first.place}, and {setting.place}"
             self.reading.faults.append(
                 f"{places}: {setting.shown} is given twice, {first.value} and {setting.value}; "
@@ -182,6 +182,8 @@ class Settings:
         """Say of every setting what became of it."""
         reading = self.reading
         for name, setting in self.by_name.items():
+            if setting.value in (None, [], {}, ""):  # it is silent
+                continue
             key, shown = keys.get(name) or _of_table(name, keys), setting.shown
             if key is None:
                 reading.unknown.append(meant(shown, keys))
@@ -194,8 +196,8 @@ class Settings:
             elif key.effect == "not modelled" or name not in self.used:
                 if str(setting.value).lower() not in FALSE:
                     reading.not_modelled.append(shown)
-            elif shown not in reading.read:
-                reading.read.append(shown)
+            else:
+                reading.note_read(setting)
 
 
 def _of_table(name: str, keys: Mapping[str, Key]) -> Key | None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.errors import InputError
 from sweeps.launch import (
     read_bridge,
-    read_deepspeed,
     read_hugging_face,
     read_maxtext,
     read_megatron,
@@ -19,19 +18,30 @@ from sweeps.launch import (
 )
 from sweeps.launch.arguments import Override, Settings, keys_of
 from sweeps.launch.documents import json_settings, toml_settings, typed, yaml_settings
+from sweeps.launch.hugging_face_files import (
+    MODEL,
+    TRAINING,
+    Part,
+    Parts,
+    accelerate_of,
+    arguments_in,
+    kind_of,
+    read_parts,
+    read_training,
+    spelled,
+)
 from sweeps.launch.launcher import Launch, launches
+from sweeps.launch.named_files import beside, text_of
 from sweeps.launch.python_config import Calls
 from sweeps.launch.setting import Place, Reading, Setting, few, unreadable
 from sweeps.launch.shell import Script, Word, read_script
-from sweeps.spec.files import is_file
 
 # A command with fewer of a framework's arguments isn't taken for one of it.
 FEW = 3
-LARGEST = 10**7  # bytes of a file
 MOST_SHOWN = 5  # faults of a file that a script names
 KINDS = (
     "a shell script with Megatron-LM's or Hugging Face's arguments, torchtitan's TOML or Python, "
-    "DeepSpeed's JSON, YAML of Megatron-Bridge, NeMo, MaxText or Accelerate"
+    "DeepSpeed's JSON, YAML of Megatron-Bridge, NeMo, MaxText or Accelerate, a model's config.json"
 )
 Overrides = Mapping[str, Override]
 
@@ -57,68 +67,109 @@ def read_launch(path: str, overrides: Overrides | None = None) -> Reading:
     InputError
         With every fault of the file, a line each.
     """
-    name, function = path, ""
-    if (found := re.fullmatch(r"(.*\.py):(\w+)", path)) is not None:
-        name, function = found[1], found[2]
-    file = Path(name)
-    text = sys.stdin.read() if path == "-" else _text(file)
+    return read_launches([path], overrides)[0]
+
+
+def read_launches(paths: Sequence[str], overrides: Overrides | None = None) -> list[Reading]:
+    """Read the launch files of a run; those of Hugging Face are one reading together.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        As `read_launch` takes one.
+    overrides : mapping of str to Override, optional
+        As of `read_launch`.
+
+    Returns
+    -------
+    list of Reading
+        One of Hugging Face's files together, one of every other file.
+
+    Raises
+    ------
+    InputError
+        With every fault of the files, a line each.
+    """
+    given = overrides or {}
+    files = [_opened(path) for path in dict.fromkeys(paths)]
+    parts = Parts([part for file in files if (part := _part(file)) is not None])
+    own = {part.path for part in parts.parts}
+    readings = [_read(file, given, parts) for file in files if file.path not in own]
+    if len(parts.taken) < len(parts.parts):
+        readings.append(read_parts(parts, given))
+    if faults := [fault for reading in readings for fault in reading.faults]:
+        raise InputError(list(dict.fromkeys(faults)))
+    return readings
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file's text, and which of its functions is asked for."""
+
+    path: Path
+    text: str
+    function: str = ""
+
+
+def _opened(path: str) -> _File:
     if path == "-":
-        file = Path("standard input")
-    reading = _read(text, file, function, overrides or {})
-    if reading.faults:
-        raise InputError(list(dict.fromkeys(reading.faults)))
-    return reading
+        return _File(Path("standard input"), sys.stdin.read())
+    if (found := re.fullmatch(r"(.*\.py):(\w+)", path)) is not None:
+        return _File(Path(found[1]), text_of(Path(found[1])), found[2])
+    return _File(Path(path), text_of(Path(path)))
 
 
-def _text(path: Path) -> str:
-    try:
-        folder, size = path.is_dir(), path.stat().st_size
-        data = b"" if folder or size > LARGEST else path.read_bytes()
-    except (OSError, ValueError) as error:
-        raise unreadable(path, getattr(error, "strerror", None) or "can't be opened") from None
-    if folder:
-        raise unreadable(path, "is a folder; name the launch file in it")
-    if size > LARGEST:
-        raise unreadable(path, "is too large for a launch file")
-    return data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
-
-
-def _read(text: str, path: Path, function: str, overrides: Overrides) -> Reading:
-    """Read a file by what it holds."""
-    file, start = path.name, text.lstrip()
-    if start.startswith("{"):
-        return _of_json(text, file, overrides)
-    if path.suffix == ".py" or "Trainer.Config" in text:
-        return _of_python(text, file, function, overrides)
-    if re.search(r"^\s*\[(training|parallelism|model|job)\]", text, re.MULTILINE):
-        return _of_toml(text, file, overrides)
-    first = re.search(r"^(?!\s*(#|---|$)).+", text, re.MULTILINE)
+def _is_yaml(file: _File) -> bool:
+    first = re.search(r"^(?!\s*(#|---|$)).+", file.text, re.MULTILINE)
     keyed = first is not None and re.match(r"[A-Za-z_]\w*:(\s|$)", first[0])
-    if path.suffix in (".yaml", ".yml") or keyed:
-        return _of_yaml(text, path, overrides)
-    return _of_shell(text, path, overrides)
+    return file.path.suffix in (".yaml", ".yml") or bool(keyed)
 
 
-def _of_json(text: str, file: str, overrides: Overrides) -> Reading:
-    settings = json_settings(text, file)
+def _is_json(file: _File) -> bool:
+    return re.match(r"\s*((//|#(?!!))[^\n]*\n\s*)*\{", file.text) is not None
+
+
+def _part(file: _File) -> Part | None:
+    """Return a file as one of Hugging Face's, or None where it isn't any."""
+    if not _is_json(file) and (_is_python(file) or _is_toml(file) or not _is_yaml(file)):
+        return None
+    read = json_settings if _is_json(file) else yaml_settings
+    settings = read(file.text, file.path.name)
     names = {setting.name for setting in settings}
-    if not any(
-        name.startswith(("zero_optimization", "train_")) or name in ("bf16.enabled", "fp16.enabled")
-        for name in names
-    ):
-        kind = (
-            "a model's config.json is given by --model"
-            if "model_type" in names
-            else f"what can be read: {KINDS}"
+    if names & MAXTEXT or (not _is_json(file) and kind_of(names) == MODEL):
+        return None
+    kind = kind_of(names)
+    if not kind and _is_json(file):
+        raise unreadable(
+            file.path.name, f"is no launch file that is known; what can be read: {KINDS}"
         )
-        raise unreadable(file, f"is no DeepSpeed configuration; {kind}")
-    found = Settings(settings, Reading(read_deepspeed.FORMAT, file), overrides)
-    read_deepspeed.read_config(found)
-    if not {"model", "layers"} & overrides.keys():
-        found.reading.asks.append("--model")
-    if "sequence_length" not in overrides:
-        found.reading.asks.append("--seq-length")
-    return found.reading
+    return Part(file.path, kind, settings) if kind else None
+
+
+def _is_python(file: _File) -> bool:
+    return file.path.suffix == ".py" or "Trainer.Config" in file.text
+
+
+def _is_toml(file: _File) -> bool:
+    tables = r"^\s*\[(training|parallelism|model|job)\]"
+    return re.search(tables, file.text, re.MULTILINE) is not None
+
+
+MAXTEXT = frozenset(
+    ("per_device_batch_size", "base_config", "ici_fsdp_parallelism", "base_emb_dim")
+)
+
+
+def _read(file: _File, overrides: Overrides, parts: Parts) -> Reading:
+    """Read a file by what it holds."""
+    text, path = file.text, file.path
+    if _is_python(file):
+        return _of_python(text, path.name, file.function, overrides)
+    if _is_toml(file):
+        return _of_toml(text, path.name, overrides)
+    if _is_yaml(file):
+        return _of_yaml(text, path, overrides)
+    return _of_shell(text, path, overrides, parts)
 
 
 def _of_toml(text: str, file: str, overrides: Overrides) -> Reading:
@@ -150,18 +201,9 @@ def _of_yaml(text: str, path: Path, overrides: Overrides) -> Reading:
     file = path.name
     settings = yaml_settings(text, file)
     names = {setting.name for setting in settings}
-    if {"per_device_batch_size", "base_config", "ici_fsdp_parallelism", "base_emb_dim"} & names:
+    if names & MAXTEXT:
         found = Settings(settings, Reading(read_maxtext.FORMAT, file), overrides)
         read_maxtext.read_config(found)
-        return found.reading
-    if "distributed_type" in names or "compute_environment" in names:
-        found = Settings(settings, Reading(read_hugging_face.ACCELERATE, file), overrides)
-        read_hugging_face.read_accelerate(found)
-        _hugging_face(found, None, path)
-        return found.reading
-    if {"per_device_train_batch_size", "model_name_or_path"} & names:
-        found = Settings(settings, Reading(read_hugging_face.FORMAT, file), overrides)
-        _hugging_face(found, None, path)
         return found.reading
     if any(name.startswith(("model.", "trainer.", "train.", "ddp.")) for name in names):
         return _of_bridge(settings, file, overrides)
@@ -180,11 +222,11 @@ def _of_bridge(settings: list[Setting], file: str, overrides: Overrides) -> Read
     return reading
 
 
-def _of_shell(text: str, path: Path, overrides: Overrides) -> Reading:
+def _of_shell(text: str, path: Path, overrides: Overrides, parts: Parts) -> Reading:
     """Read the command that trains in a shell script, with the files that it names."""
     script, file = read_script(text), path.name
     for launch in launches(script, file):
-        reading = _of_command(launch, script, path, overrides)
+        reading = _of_command(launch, script, path, overrides, parts)
         if reading is None:
             continue
         for name, value in script.arguments.items():
@@ -199,7 +241,9 @@ def _of_shell(text: str, path: Path, overrides: Overrides) -> Reading:
     )
 
 
-def _of_command(launch: Launch, script: Script, path: Path, overrides: Overrides) -> Reading | None:
+def _of_command(
+    launch: Launch, script: Script, path: Path, overrides: Overrides, parts: Parts
+) -> Reading | None:
     """Read a command by the framework whose arguments it has most of."""
     file = path.name
     megatron, hugging = keys_of(read_megatron.KEYS), keys_of(read_hugging_face.KEYS)
@@ -216,15 +260,20 @@ def _of_command(launch: Launch, script: Script, path: Path, overrides: Overrides
         read_megatron.read_arguments(found, _world(found, launch))
         reading.notes += _tp_overlap(found, path)
         return reading
-    if others >= FEW:
+    named = [*arguments_in(launch, path)]
+    if others >= FEW or named or parts.settings(TRAINING):
         reading = Reading(read_hugging_face.FORMAT, file)
-        theirs += _accelerate(launch, path, reading)
-        found = Settings(theirs, reading, overrides, script.unknown)
+        own_names = {one.name for one in theirs}
+        # The command's arguments rule over those of its file.
+        theirs += [one for one in named if one.name not in own_names]
+        theirs += parts.settings(TRAINING)
+        theirs += accelerate_of(launch, path, reading, parts)
+        found = Settings(spelled(theirs), reading, overrides, script.unknown)
         if launch.world_size is None and "num_processes" in found.by_name:
             read_hugging_face.read_accelerate(found)
         else:
             _world(found, launch)
-        _hugging_face(found, script, path)
+        read_training(found, script, path, parts)
         return reading
     return None
 
@@ -253,86 +302,10 @@ def _of_pairs(
     return found.reading
 
 
-def _hugging_face(found: Settings, script: Script | None, path: Path) -> None:
-    """Read training arguments, with the DeepSpeed configuration that they name or spell out."""
-    settings = _zero(found, script, path)
-    if settings is None:
-        read_hugging_face.read_training(found, zero=False)
-        return
-    reading = found.reading
-    reading.format = f"{reading.format} with DeepSpeed"
-    zero = Settings(settings, reading, found.overrides)
-    said = zero.by_name.get("train_micro_batch_size_per_gpu")
-    auto = said is None or said.value == read_deepspeed.AUTO
-    if auto:
-        read_hugging_face.read_training(found, zero=True)
-        for name, key in read_deepspeed.FROM_ARGUMENTS.items():
-            own = zero.by_name.pop(name, None)
-            if key in found.by_name:
-                zero.by_name[name] = replace(found.by_name[key], name=name)
-            elif own is not None and own.value != read_deepspeed.AUTO:
-                zero.by_name[name] = own
-        zero.by_name.setdefault(
-            "train_micro_batch_size_per_gpu",
-            Setting("train_micro_batch_size_per_gpu", 8, Place(reading.file)),
-        )
-        zero.by_name.pop("train_batch_size", None)
-        for name in ("global_batch_size", "training_tokens"):
-            reading.given.pop(name, None)
-    read_deepspeed.read_config(zero, beside=True)
-    if not auto:
-        read_hugging_face.read_training(found, zero=True)
-
-
-def _zero(found: Settings, script: Script | None, path: Path) -> list[Setting] | None:
-    """Return the DeepSpeed configuration that is named or spelled out; None where there is none."""
-    keys = ("deepspeed", "deepspeed_config.deepspeed_config_file")
-    named = found.text(*keys)
-    if not named or named.lower() in ("true", "false"):
-        by_type = found.text("distributed_type").upper() == "DEEPSPEED"
-        return read_hugging_face.zero_of_accelerate(found) if by_type else None
-    known = _beside(path, named)
-    if script is not None and named in script.documents:
-        text, line = script.documents[named]
-        return [
-            replace(one, place=Place(path.name, line + one.place.line - 1))
-            for one in json_settings(text, f"{path.name}: {named}")
-        ]
-    if known is not None:
-        return json_settings(_text(known), known.name)
-    setting = next(found.by_name[key] for key in keys if key in found.by_name)
-    found.reading.fault(setting, named, "isn't there, nor beside the file")
-    return None
-
-
-def _accelerate(launch: Launch, path: Path, reading: Reading) -> list[Setting]:
-    """Return what Accelerate's launcher is given, with the configuration file that it names."""
-    settings = [*read_hugging_face.launcher_settings(launch.accelerate, path.name)]
-    word = launch.accelerate.get("--config_file")
-    if word is None:
-        return settings
-    known, own = _beside(path, word.text), {one.name for one in settings}
-    if known is None:
-        setting = Setting("--config_file", word.text, Place(path.name, word.line))
-        reading.fault(setting, word.text, "isn't there, nor beside the file")
-        return settings
-    # The launcher's options rule over its file.
-    return settings + [
-        one for one in yaml_settings(_text(known), known.name) if one.name not in own
-    ]
-
-
-def _beside(path: Path, named: str) -> Path | None:
-    """Return the file that a launch file names, where it is there."""
-    beside = [folder / named for folder in (path.parent, Path(), *path.parents[1:])]
-    beside.append(path.parent / Path(named).name)
-    return next((one for one in beside if is_file(one)), None)
-
-
 def _tp_overlap(settings: Settings, path: Path) -> Iterator[str]:
     """Yield what is wrong with the layers' settings of overlap that a script names."""
     named = settings.text("--tp-comm-overlap-cfg")
-    known = _beside(path, named) if named else None
+    known = beside(path, named) if named else None
     if known is None:
         return
     from sweeps.tuner.validate import validate_file

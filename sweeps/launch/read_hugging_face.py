@@ -6,8 +6,10 @@ What isn't said is as transformers 5.24.0 has it (training_args.py), and Acceler
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import isnan, nan
+from pathlib import Path
 
 from sweeps.launch.arguments import FALSE, Settings, keys_of
 from sweeps.launch.setting import Place, Setting
@@ -129,6 +131,11 @@ def read_training(settings: Settings, *, zero: bool) -> None:
 
 def _model(settings: Settings) -> None:
     setting = settings.find("model_name_or_path", "model_name", "config_name")
+    known = str(settings.reading.given.get("model", ""))
+    if known.endswith(".json"):
+        if setting is not None:
+            settings.reading.notes.append(f"{Path(known).name} is taken for {setting.value}")
+        return
     if setting is None:
         if "model" not in settings.reading.given:
             settings.reading.asks.append("--model")
@@ -169,10 +176,13 @@ def _precision(settings: Settings, *, zero: bool) -> None:
     held = settings.text("torch_dtype", "dtype").rpartition(".")[2]
     optimizer = settings.text("optim", default="adamw_torch_fused")
     names = ("bf16", "fp16", "mixed_precision", "torch_dtype", "dtype")
-    if "bf16" in settings or mixed == "bf16":
-        precision = "bf16"
-    elif "fp16" in settings or mixed == "fp16":
-        precision = "fp16"
+    stated = [name for name in ("fp16", "bf16") if name in settings]
+    if len(stated) > 1:
+        settings.reading.fault(settings.by_name["fp16"], "", "stands beside bf16; one of both")
+    own = stated[0] if stated else ""
+    # Arguments rule over Accelerate's launcher: they set what it reads.
+    if own or mixed in ("bf16", "fp16"):
+        precision = own or mixed
     elif mixed == "fp8":
         precision = "fp8_current"
     elif held in ("bfloat16", "float16"):
@@ -222,10 +232,16 @@ def _lora(settings: Settings) -> None:
         settings.take("lora_mlp", float(mlp), "lora_target_modules", "lora_target")
 
 
+def fsdp_words(settings: Settings) -> list[str]:
+    """Return the words of the argument ``fsdp``, which may be a list; none where it is off."""
+    words = re.findall(r"\w+", settings.text("fsdp").lower())
+    return [] if words in (["false"], ["no"]) else words
+
+
 def _sharding(settings: Settings) -> None:
     """Take how weights are sharded: by FSDP, or not at all."""
     kind = settings.text("distributed_type", default="").upper()
-    words = settings.text("fsdp").lower().split()
+    words = fsdp_words(settings)
     table = "fsdp_config."
     strategy = settings.text(f"{table}fsdp_sharding_strategy", default="FULL_SHARD").upper()
     version = settings.text(f"{table}fsdp_version", default="1")

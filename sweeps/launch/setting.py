@@ -75,18 +75,26 @@ class Reading:
     notes: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)  # Of which each refuses the file
     asks: list[str] = field(default_factory=list)  # Options that a user has to add
+    by_file: dict[str, list[str]] = field(default_factory=dict)  # What was read of each
 
     def take(self, name: str, value: Any, setting: Setting | str, why: str = "") -> None:
         """Take a quantity's value from a setting, or as a framework's own default, and why."""
         self.given[name] = value
         if isinstance(setting, Setting):
             self.origins[name] = f"{setting}" + (f" ({why})" if why else "")
-            if setting.shown not in self.read:
-                self.read.append(setting.shown)
+            self.note_read(setting)
         else:
             self.origins[name] = setting or f"{self.version or self.format}: its default"
             if setting and setting not in self.defaults:
                 self.defaults.append(setting)
+
+    def note_read(self, setting: Setting) -> None:
+        """Count a setting as read, of its file."""
+        names = self.by_file.setdefault(setting.place.file, [])
+        if setting.shown not in names:
+            names.append(setting.shown)
+        if setting.shown not in self.read:
+            self.read.append(setting.shown)
 
     def fault(self, setting: Setting, value: str, wrong: str) -> None:
         """Note what is wrong with a setting, which refuses the file."""
@@ -96,14 +104,19 @@ class Reading:
 
     def lines(self) -> Iterator[str]:
         """Yield what was read, in a few sentences."""
-        parts = [f"read {counted(len(self.read), 'setting')}"]
+        files = self.file.split(", ")
+        names = [*(one for one in files if one in self.by_file), *self.by_file]
+        each = ", ".join(f"{len(self.by_file[one])} of {one}" for one in dict.fromkeys(names))
+        of = f" ({each})" if len(self.by_file) > 1 else ""
+        parts = [f"read {counted(len(self.read), 'setting')}{of}"]
         if self.no_cost:
             parts.append(f"{len(self.no_cost)} without effect on cost ({few(self.no_cost)})")
         if self.not_modelled:
             parts.append(f"{len(self.not_modelled)} not modelled: {few(self.not_modelled, 4)}")
         if self.unknown:
             parts.append(f"{len(self.unknown)} not understood: {few(self.unknown, 4)}")
-        yield f"{self.file} ({self.format}): {'; '.join(parts)}"
+        head = self.format if len(files) > 1 else f"{self.file} ({self.format})"
+        yield f"{head}: {'; '.join(parts)}"
         if self.defaults:
             yield f"not stated, so as {self.version} has it: {few(self.defaults, 5, '; ')}"
         yield from self.notes

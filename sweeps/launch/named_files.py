@@ -1,0 +1,38 @@
+"""Files of launch settings, and those that they name beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sweeps.launch.setting import unreadable
+from sweeps.spec.files import is_file
+
+LARGEST = 10**7  # bytes of a file
+
+
+def text_of(path: Path) -> str:
+    """Return a file's text, or refuse what isn't one."""
+    try:
+        folder, size = path.is_dir(), path.stat().st_size
+        data = b"" if folder or size > LARGEST else path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise unreadable(path, getattr(error, "strerror", None) or "can't be opened") from None
+    if folder:
+        raise unreadable(path, "is a folder; name the launch file in it")
+    if size > LARGEST:
+        raise unreadable(path, "is too large for a launch file")
+    return decoded(data).replace("\r\n", "\n")
+
+
+def decoded(data: bytes) -> str:
+    """Return bytes as text, by their mark or as UTF-8."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", errors="replace")
+    return data.decode("utf-8-sig", errors="replace")
+
+
+def beside(path: Path, named: str) -> Path | None:
+    """Return the file that a launch file names, where it is there."""
+    near = [folder / named for folder in (path.parent, Path(), *path.parents[1:])]
+    near.append(path.parent / Path(named).name)
+    return next((one for one in near if is_file(one)), None)

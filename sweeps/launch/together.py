@@ -1,0 +1,59 @@
+"""Readings of several launch files as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from overhead.quantity import VOCABULARY
+from sweeps.errors import InputError
+from sweeps.launch.setting import Reading
+
+# Of a model's shapes what a training chooses: a catalogue's model has the others itself.
+CHOSEN_SHAPES = ("mtp_layers",)
+
+
+def given_together(readings: Sequence[Reading]) -> dict[str, Any]:
+    """Return what readings give, by quantity or label; two that differ are refused."""
+    faults, values = [], dict[str, Any]()
+    for reading in readings:
+        for name, value in reading.given.items():
+            first = next((one for one in readings if name in one.given), reading)
+            if first.given[name] != value:
+                places = f"{first.origins[name]} and {reading.origins[name]}"
+                faults.append(f"{places}: differ, {first.given[name]} and {value}")
+            values[name] = value
+    if faults:
+        raise InputError(faults)
+    if str(values.get("model", "")).endswith(".json"):
+        own = shapes()
+        values = {name: value for name, value in values.items() if name not in own}
+    return values
+
+
+def shapes() -> frozenset[str]:
+    """Return what a model's own file says of it."""
+    tables = VOCABULARY.tables
+    names = {*tables["shapes"], *tables["features"], "vocabulary_multiple"}
+    return frozenset(names - {*CHOSEN_SHAPES})
+
+
+def together(readings: Sequence[Reading]) -> Reading:
+    """Return readings of one run as one."""
+    if len(readings) == 1:
+        return readings[0]
+    first, given = readings[0], given_together(readings)
+    found = Reading(
+        "; ".join(one.format for one in readings), ", ".join(one.file for one in readings)
+    )
+    found.version = first.version
+    for one in readings:
+        for name in ("read", "no_cost", "small", "not_modelled", "unknown", "defaults", "notes"):
+            getattr(found, name).extend(getattr(one, name))
+        found.origins |= {name: why for name, why in one.origins.items() if name in given}
+        found.by_file |= one.by_file or {one.file: [*one.read]}
+        found.asks += one.asks
+    found.given = given
+    answered = {"--model": "model", "--seq-length": "sequence_length", "--gpus": "world_size"}
+    found.asks = [flag for flag in found.asks if answered.get(flag) not in given]
+    return found
