@@ -23,6 +23,7 @@ from sweeps.cli.options import (
     show_sensitivity,
     sweep_of_options,
 )
+from sweeps.cli.room import first_notes
 from sweeps.cli.sections import OF_ANALYSIS, show_options, wanted_sections
 from sweeps.cli.tables import as_table
 from sweeps.cli.typed import flag_of, folder_option, folders_of
@@ -168,12 +169,13 @@ def _lines(job: Job, result: Result, readings: Sequence[str], show: Sequence[str
     """Yield what people read: a report of one configuration, a table of many."""
     from sweeps.cli.analysis_report import report, table_notes
 
-    several = chain(as_table(result, training=True), [""], table_notes(job, result, show))
-    lines = report(job, show) if result.cells == 1 else several
+    notes = first_notes(readings, "defaults")
+    if result.cells == 1:
+        yield from report(job, show, notes)
+        return
     # The answer comes first.
-    yield from islice(lines, 1)
-    yield from (f"  ({line})" for line in readings)
-    yield from lines
+    lines = chain(as_table(result, training=True), [""], table_notes(job, result, show))
+    yield from chain(islice(lines, 1), notes, lines)
 
 
 @click.command("page", cls=flags.SweepCommand)

@@ -23,9 +23,11 @@ from sweeps.bands import NO_ROOM, class_words, percent
 from sweeps.cli.analysis_headline import answer, band, clock_notes, fit, host, number
 from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, roots, sharded_line
 from sweeps.cli.derivation import Derivation
+from sweeps.cli.from_file import setting_lines
 from sweeps.cli.numbers import shown, size_of
 from sweeps.cli.options import MATTERING, default_lines, defaults_line, price_words, unused_lines
 from sweeps.cli.presets import narrower
+from sweeps.cli.room import MOST_LINES, height, in_room
 from sweeps.cli.sections import more_line, shown_sections, wrapped
 from sweeps.cli.tables import every_row
 from sweeps.cli.typed import flag_of
@@ -164,8 +166,8 @@ RATES = (
 )  # fmt: skip
 
 
-def report(job: Job, show: Sequence[str]) -> Iterator[str]:
-    """Yield the report's lines."""
+def report(job: Job, show: Sequence[str], notes: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the report's lines; notes on how the command was read stand below the answer."""
     evaluation = evaluation_of(job)
     with np.errstate(all="ignore"):
         result = analyze(evaluation)
@@ -175,16 +177,15 @@ def report(job: Job, show: Sequence[str]) -> Iterator[str]:
             "communication": lambda: _communication(evaluation, result),
             "overlap": lambda: overlap_lines(evaluation),
             "formulas": lambda: explanation(evaluation, result),
-            "defaults": lambda: default_lines(job),
+            "defaults": lambda: (*setting_lines(), *default_lines(job)),
         }
-        yield from _heading(job, evaluation, result)
-        yield from _unknown_step(job, evaluation)
-        yield from _both_parts(evaluation, result)
-        yield from _summary(job, evaluation)
-        yield from _lacking(job)
-        yield from unused_lines(job)
-        yield from defaults_line(job, MATTERING)
-        yield from more_line(show, bodies)
+        heading = [*_heading(job, evaluation, result), *_unknown_step(job, evaluation)]
+        above = [heading[0], *notes, *heading[1:], *_both_parts(evaluation, result)]
+        below = [*_lacking(job), *unused_lines(job), *defaults_line(job, MATTERING)]
+        below += more_line(show, bodies)
+        yield from above
+        yield from _summary(job, evaluation, MOST_LINES - height([*above, *below]))
+        yield from below
         yield from shown_sections(show, bodies)
 
 
@@ -231,8 +232,8 @@ def _large(parts: Mapping[str, Any], whole: float) -> Iterator[tuple[str, float]
         yield "other", rest
 
 
-def _summary(job: Job, evaluation: Evaluation) -> Iterator[str]:
-    """Yield what is communicated before overlap, and rates, energy and cost, a line each."""
+def _summary(job: Job, evaluation: Evaluation, most: int) -> Iterator[str]:
+    """Yield what is communicated before overlap, and rates, energy and cost, as far as they fit."""
     sent = []
     for dimension, part, *_ in HIDING:
         total = _value(evaluation, f"{dimension}_communication_time")
@@ -245,10 +246,11 @@ def _summary(job: Job, evaluation: Evaluation) -> Iterator[str]:
     if len(sent) > 1 and bound > 0.0 and not shallow:
         sent.append(f"upper bound {shown('step_time', bound)}")
     of = " of one layer per stage" if shallow else ""
-    if sent:
-        yield from wrapped(f"Communication before overlap{of}: {', '.join(sent)}")
+    first = [*wrapped(f"Communication before overlap{of}: {', '.join(sent)}")] if sent else []
     if on_host := host(evaluation):
-        yield from wrapped(f"Host memory: {on_host}{_untimed(evaluation)}")
+        first += wrapped(f"Host memory: {on_host}{_untimed(evaluation)}")
+    yield from first
+    groups: dict[str, list[str]] = {}
     shown_here = set(_quantities(job)) - set(IN_HEADING)
     for group, words in GROUPS.items():
         told = []
@@ -257,7 +259,8 @@ def _summary(job: Job, evaluation: Evaluation) -> Iterator[str]:
             if value > 0.0:
                 told.append(f"{display.words(name).strip()} {shown(name, value)}")
         if told:
-            yield from wrapped(f"{words}: {'; '.join(told)}")
+            groups[words] = told
+    yield from in_room(groups, most - len(first))
 
 
 def _untimed(evaluation: Evaluation) -> str:
@@ -274,7 +277,7 @@ def table_notes(job: Job, result: Result, show: Sequence[str]) -> Iterator[str]:
     bodies: dict[str, Callable[[], Iterable[str]]] = {
         "rows": lambda: every_row(result, training=True),
         "formulas": lambda: declarations(job),
-        "defaults": lambda: default_lines(job),
+        "defaults": lambda: (*setting_lines(), *default_lines(job)),
     }
     yield from defaults_line(job, MATTERING)
     yield from more_line(show, bodies)

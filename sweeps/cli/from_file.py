@@ -149,3 +149,21 @@ def reading_lines() -> Iterator[str]:
     found = found_in(click.get_current_context(silent=True))
     for reading in found.readings if found else ():
         yield from reading.lines()
+
+
+def setting_lines() -> Iterator[str]:
+    """Yield of launch files every note, and every value with the setting that it comes from."""
+    found = found_in(click.get_current_context(silent=True))
+    for reading in found.readings if found else ():
+        yield from reading.lines()
+        lists = {
+            "of too little effect": reading.small,
+            "without effect on cost": reading.no_cost,
+            "not modelled": reading.not_modelled,
+            "not understood": reading.unknown,
+        }
+        yield from (f"  {words}: {', '.join(names)}" for words, names in lists.items() if names)
+        for name, value in reading.given.items():
+            ruled = "" if found and name in {*found.taken, *found.plan} else " (not taken)"
+            yield f"  {name} = {_text(value)}: {reading.origins[name]}{ruled}"
+        yield ""

@@ -14,6 +14,7 @@ from overhead.step.parts import PARTS
 from sweeps import display
 from sweeps.bands import band_of, brief, change_by, percent, tie, written
 from sweeps.bands import memory_words as fitting
+from sweeps.cli.from_file import setting_lines
 from sweeps.cli.numbers import shown
 from sweeps.cli.options import MATTERING, default_lines, defaults_line, price_words
 from sweeps.cli.plan_experts import bullets, expert_lines
@@ -21,6 +22,7 @@ from sweeps.cli.plan_from import file_lines
 from sweeps.cli.plan_question import Asked
 from sweeps.cli.presets import narrower
 from sweeps.cli.progress import Progress
+from sweeps.cli.room import MOST_LINES, first_notes, height
 from sweeps.cli.save import SAVING
 from sweeps.cli.sections import OF_PLAN, more_line, shown_sections, wanted_sections, wrapped
 from sweeps.cli.typed import flag_of
@@ -184,6 +186,8 @@ def _text(name: str, value: Any) -> str:
 
 # How many layouts, and plans of the Pareto front, are shown.
 SHOWN_SPLITS = 5
+NOTES = 5  # lines on how the question was read
+FEWEST_SPLITS = 2  # where more don't fit the screen
 FRONT = 8
 # Below this a batch that divides better isn't worth a line.
 WORTH = 0.01
@@ -214,31 +218,41 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
         "changes": lambda: what_if_lines(answer.effects),
         "rejected": lambda: space_lines(answer),
         "launch": lambda: settings_lines(settings_of(best.plan)),
-        "defaults": lambda: answer_defaults(answer, asked),
+        "defaults": lambda: (*setting_lines(), *answer_defaults(answer, asked)),
     }
     run = list(training_lines(best, asked, answer.point.folders))
     lost = list(_lost(answer, given["lost_nodes"])) if given["lost_nodes"] else []
-    yield reached(best)
-    yield from _preset(answer)
-    yield from impossible_lines([best.plan])
-    yield from (line for text in (*run[:1], *lost[:1]) for line in wrapped(text, indent="  "))
-    yield from file_lines(answer, asked)
-    yield from _question(answer, asked)
-    yield ""
-    yield from _best(answer, given["top"] or SHOWN_SPLITS)
-    yield from ("the training run", *run[1:]) if run else ()
-    yield from lost[1:]
-    threshold = answer.point.threshold
+    above = [reached(best), *_preset(answer), *impossible_lines([best.plan])]
+    above += (line for text in (*run[:1], *lost[:1]) for line in wrapped(text, indent="  "))
+    above += (*file_lines(answer, asked), *_question(answer, asked), "")
+    below = [*("the training run", *run[1:])] if run else []
+    below += lost[1:]
     if np.isfinite(best["step_time"]):
-        changed = answer.effects
-        for line in (bound_by(best), *tempting(changed, best, threshold), *network(changed)):
-            yield from wrapped(line[0].upper() + line[1:])
-        yield from _other_batch(answer)
-        yield ""
-    yield from _searched(answer)
-    yield from short_defaults(answer, asked)
-    yield from more_line(wanted, OF_PLAN, "" if given["save"] else SAVING)
+        below += _limits(answer)
+    below += (*_searched(answer), *short_defaults(answer, asked))
+    below += more_line(wanted, OF_PLAN, "" if given["save"] else SAVING)
+    yield from above
+    yield from _best(answer, given["top"] or _splits_in_room(answer, height([*above, *below])))
+    yield from below
     yield from shown_sections(wanted, bodies)
+
+
+def _splits_in_room(answer: Answer, taken: int) -> int:
+    """Return of how many layouts a screen shows the best plan."""
+    count = SHOWN_SPLITS
+    while count > FEWEST_SPLITS and taken + height([*_best(answer, count)]) > MOST_LINES:
+        count -= 1
+    return count
+
+
+def _limits(answer: Answer) -> Iterator[str]:
+    """Yield what limits the best plan, and what would be faster."""
+    best = answer.main[0]
+    lines = bound_by(best), *tempting(answer.effects, best, answer.point.threshold)
+    for line in (*lines, *network(answer.effects)):
+        yield from wrapped(line[0].upper() + line[1:])
+    yield from _other_batch(answer)
+    yield ""
 
 
 def _question(answer: Answer, asked: Asked) -> Iterator[str]:
@@ -250,7 +264,7 @@ def _question(answer: Answer, asked: Asked) -> Iterator[str]:
     rates = f": {rate * answer.point.world_size:,.0f} tokens/s, {rate:,.0f} per GPU"
     yield from wrapped(question(answer) + (rates if np.isfinite(rate) else ""), indent="  ")
     yield from wrapped(f"{batch:g} sequences of {length:,g} tokens per step", indent="  ")
-    yield from (line for text in asked.readings for line in wrapped(f"({text})", indent="  "))
+    yield from first_notes(asked.readings, "defaults", NOTES)
 
 
 def _preset(answer: Answer) -> Iterator[str]:

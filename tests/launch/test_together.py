@@ -127,8 +127,8 @@ WRONG = [
     ("own.sh args.json", {}, "own.sh, line 1, and args.json, line 11: max_length is given twice, "
      "8192 and 4096; remove one"),
     ("args.json", {"deepspeed": {"train_micro_batch_size_per_gpu": 4}},
-     "per_device_train_batch_size 2, and args.json, line 19: deepspeed.train_micro_batch_size_per_gpu 4: "
-     "differ; transformers refuses them"),
+     "per_device_train_batch_size 2, and args.json, line 19: "
+     "deepspeed.train_micro_batch_size_per_gpu 4: differ; transformers refuses them"),
     ("ds.json config.json", {}, "bf16.enabled auto: comes from Hugging Face's arguments"),
 ]  # fmt: skip
 
