@@ -66,6 +66,7 @@ class LogTest:
     card: float = 0.0
     settings: Mapping[str, str] = field(default_factory=dict)  # NCCL's variables, as it has them
     shares: bool = False  # Whether sizes are a rank's share of the message
+    library: str = ""  # Whose times these are where they are neither NCCL's nor RCCL's
     digest: str = ""  # SHA-256 of the file
     dated: float = 0.0  # When the file was written [s since 1970]; 0: not known
 

@@ -99,8 +99,7 @@ def _test(
         message = f"{where}: no rows below the title; did the test fail? run it again"
         raise InputError(message)
     notes = []
-    if "CCL" not in title[1].upper():
-        notes.append(f"run by {title[1]}, not by NCCL: its times are its own library's")
+    library = "" if "CCL" in title[1].upper() else title[1]
     if dead:
         notes.append(f"left out rows without a size and a time: line {dead[0]}")
     if "andwidth" in name:
@@ -110,5 +109,5 @@ def _test(
         ranks=2 if operation == "p2p" else ranks, notes=tuple(notes),
         versions={"OSU": title[4]} if title[4] else {},
         settings={key: value for key, value in settings.items() if value},
-        shares=operation in _SHARES,
+        shares=operation in _SHARES, library=library,
     )  # fmt: skip

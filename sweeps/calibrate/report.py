@@ -43,6 +43,7 @@ from sweeps.calibrate.model import (
 )
 from sweeps.calibrate.normal import (
     BETWEEN,
+    OTHER,
     STRANGER,
     TABLE,
     UNKNOWN,
@@ -173,10 +174,12 @@ def _odd(
     """Return by test the rows that speak against it."""
     ratios, highs = np.ones(len(rows)), np.ones(len(rows))
     for place, peer in zip(curves, peers, strict=True):
+        # Of a library that isn't NCCL a larger message alone tells what is out of line.
+        if cases[place].test.library:
+            continue
         own = np.flatnonzero(rows.case == place)
         at = np.searchsorted(peer.sizes, rows.message_bytes[own])
         ratios[own] = rows.time[own] / (peer.times / peer.ratios)[at]
-        highs[own] = highs_of(peer, published())[at]
     slow = slow_rows(rows, ratios, highs)
     return {
         place: [*wrong_rows(cases[place], placements), *slow.get(place, [])] for place in curves
@@ -317,6 +320,9 @@ def _constants(found: Calibration) -> Iterator[str]:
             f"fitted: {', '.join(fit.groups)}; mean error of rows that were left out of the fit "
             f"{whole} with the profile, {fitted} fitted"
         )
+        others = dict.fromkeys(case.test.library for case in found.cases if case.test.library)
+        if others:
+            yield f"  these are constants of {', '.join(others)} as if it ran NCCL's algorithms"
         table = [["constant", "profile", "fitted", "+-", "ratio"]]
         for name in fit.fitted:
             base, value, units = fit.base[name], fit.values[name], VOCABULARY[name].units
@@ -382,12 +388,16 @@ def _outlier(found: Calibration, one: Outlier) -> list[str]:
 def _answer(found: Calibration) -> Iterator[str]:
     """Yield whether the fabric is as it should be, in a line."""
     wrong = [one for one in found.verdicts if not one.healthy]
-    unknown = sum(UNKNOWN in one.words for one in found.verdicts)
+    unknown = sum(bool({UNKNOWN, OTHER} & {*one.words}) for one in found.verdicts)
+    others = dict.fromkeys(one.case.test.library for one in found.verdicts if OTHER in one.words)
     count = len(found.verdicts)
     curves, where = f"{count} curve{'s' * (count != 1)}", _network(found)
     if not wrong:
         rest = f"; {unknown} can't be judged" if unknown else ""
         judged = "healthy" if unknown < count else "not known"
+        if others and unknown == count:
+            yield f"no verdict: {curves} on {where} measured by {', '.join(others)}, not by NCCL"
+            return
         yield f"{judged}: {curves} on {where} beside published ones{rest}"
         return
     strangers = [one for one in wrong if STRANGER in one.words]

@@ -17,6 +17,7 @@ from sweeps.calibrate.model import LogDefaults, PlacedTest, cases_of
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import header, log_text, row_text, timed
+from tests.cli_runner import Runner
 
 DATA = Path(__file__).parents[1] / "data" / "logs"
 H100 = load_hardware("dgx-h100")
@@ -236,13 +237,43 @@ def test_osu_tables_that_tell_nothing(title: str, row: str, said: str) -> None:
         read_any(Path("a.log"), f"\n{title}\n# Size  Avg Latency(us)\n{row}\n")
 
 
+MPI = (
+    "# OSU MPI-CUDA Allreduce Latency Test v7.3\n# Size  Avg Latency(us)\n"
+    "8 28.1\n1024 29.1\n262144 70\n67108864 4200\n268435456 16800\n1073741824 66000\n"
+)
+
+
+@pytest.mark.thorough
+def test_times_of_mpi_get_no_verdict(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifteen times as slow as NCCL on eight H100 is MPI's algorithm, not the fabric's fault."""
+    monkeypatch.setenv("COLUMNS", "1000")
+    run, path = Runner(capsys), tmp_path / "mpi.log"
+
+    def first(text: str, code: int) -> str:
+        path.write_text(text)
+        done = run(f"calibrate {path} --hardware dgx-h100 --ranks 8 --strict", fine=False)
+        assert done.code == code
+        return done.out.splitlines()[0]
+
+    told = "no verdict: 1 curve on dgx-h100 measured by MPI, not by NCCL"
+    assert first(MPI, 0) == told
+    said = "not healthy: sizes out of line: all_reduce of 8 ranks, 64 MiB: "
+    assert first(MPI.replace("4200", "420000"), 1).startswith(said)
+    fast = "impossible, faster than the machine's wires"
+    assert fast in first(MPI.replace("66000", "660"), 1)
+    slow = "not healthy: slow links"
+    assert first(MPI.replace("MPI-CUDA", "NCCL-CUDA"), 1).startswith(slow)
+
+
 def test_osu_bandwidth_and_checks() -> None:
     title = "# OSU MPI-CUDA Bandwidth Test v7.5\n# Datatype: MPI_CHAR.\n# Size  Bandwidth (MB/s)\n"
     (test,) = read_any(Path("a.log"), f"{title}1048576  23935.47   Fail\n").tests
     assert test.operation == "p2p"
     assert test.rows[0].time == pytest.approx(1048576 / 23935.47e6)
     assert test.rows[0].wrong == 1.0
-    assert any("not by NCCL" in note for note in test.notes)
+    assert test.library == "MPI"
 
 
 def test_inspector_lines() -> None:
