@@ -51,7 +51,6 @@ from sweeps.calibrate.normal import (
     Band,
     Peer,
     Verdict,
-    highs_of,
     peers_of,
     published,
     verdict_of,

@@ -276,7 +276,8 @@ def _common(settings: Settings) -> None:
         why="tied embeddings",
     )
     turned = "--use-rotary-position-embeddings" in settings or "--no-position-embedding" in settings
-    kind = settings.text("--position-embedding-type", default="learned_absolute")
+    stated = settings.find("--position-embedding-type")  # "none" is a kind, too
+    kind = "learned_absolute" if stated is None else str(stated.value)
     places = settings.number("--max-position-embeddings", default=0.0)
     if kind == "learned_absolute" and not turned:
         settings.take("learned_positions", places, "--max-position-embeddings")

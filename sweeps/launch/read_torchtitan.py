@@ -18,6 +18,7 @@ from sweeps.spec.catalog import load_model
 
 KEYS = "torchtitan"
 MODELS = {own: name for name, own in FLAVORS.items()}
+FOLDED = ("zero_bubble_v", "dual_pipe_v")  # Schedules of two chunks on each rank
 OURS = {theirs.lower(): name for name, theirs in SCHEDULES.items()}
 
 
@@ -216,7 +217,7 @@ def _pipeline(settings: Settings, pp: float, layers: float) -> None:
         for end in ("first", "last")
     ]
     each = settings.number("parallelism.pipeline_parallel_layers_per_stage")
-    folded = schedule in ("zero_bubble_v", "dual_pipe_v")
+    folded = schedule in FOLDED
     chunks = 2.0 if schedule == "interleaved" or folded else 1.0
     if each > 0.0 and schedule == "interleaved":
         chunks = max((layers + sum(ends)) / pp // each, 1.0)
@@ -235,29 +236,56 @@ def _pipeline(settings: Settings, pp: float, layers: float) -> None:
         )
 
 
+RECOMPUTE_MODES = ("none", "full", "selective")
+
+
 def _recompute(settings: Settings, layers: float, generation: Generation) -> None:
-    mode = settings.text("activation_checkpoint.mode", default=generation.recompute)
+    stated = settings.find("activation_checkpoint.mode")
+    mode = generation.recompute if stated is None else str(stated.value).lower()
     option = settings.text(
         "activation_checkpoint.selective_ac_option", default=generation.selective
     )
     early = settings.text("activation_checkpoint.early_stop", default="false").lower() == "true"
     names = ("activation_checkpoint.selective_ac_option", "activation_checkpoint.mode")
-    why = "selective recomputation, op by op" if option == "op" else "every second layer recomputed"
-    if mode == "none":
+    if mode not in RECOMPUTE_MODES:
+        if stated is not None and "recompute" not in settings.overrides:
+            known = f"{', '.join(RECOMPUTE_MODES)} are; give --recompute per_op, say"
+            settings.reading.fault(stated, mode, f"isn't modelled; {known}")
+    elif mode == "none":
         settings.take("recompute", "none", names[1])
     elif mode == "full":
         settings.take("recompute", "full_early_stop" if early else "full", names[1])
     elif option == "op":
-        settings.take("recompute", "per_op", *names, why=why)
+        settings.take("recompute", "per_op", *names, why="selective recomputation, op by op")
     elif option.isdigit() and int(option) > 0:
-        if option == "1":
-            settings.take("recompute", "full", *names)
-            return
-        settings.take("recompute", "block", *names, why=why)
-        if not isnan(layers):
-            settings.take("recompute_layers", float(round(layers / int(option))), *names, why=why)
+        _every(settings, layers, int(option), names)
     elif setting := settings.find(*names):
         settings.reading.fault(setting, option, "'op' or a whole number")
+
+
+def _every(settings: Settings, layers: float, every: int, names: tuple[str, str]) -> None:
+    """Take that every so many-th layer of a rank is recomputed whole.
+
+    As many layers are as of ``block``, and as much is kept: which ones they are changes neither.
+    """
+    said = "second" if every == 2 else f"{every}th"
+    why = f"every {said} layer recomputed"
+    count = layers / _chunks(settings) // every
+    if every == 1 or count == 0.0:
+        settings.take("recompute", "full" if every == 1 else "none", *names, why=why)
+        return
+    settings.take("recompute", "block", *names, why=why, note=why)
+    settings.take("recompute_layers", count, *names, why=why, note=why)
+
+
+def _chunks(settings: Settings) -> float:
+    """Return how many chunks of layers a rank has."""
+    given = settings.reading.given
+    own = settings.overruled("virtual_pipeline_size", None)
+    if own is None:
+        folded = given.get("schedule") in FOLDED
+        own = 2.0 if folded else given.get("virtual_pipeline_size", 1.0)
+    return max(own, 1.0)
 
 
 def _software(settings: Settings, degrees: Mapping[str, float]) -> list[str]:
