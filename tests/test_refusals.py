@@ -45,6 +45,20 @@ REFUSALS = (
     ("collective --gpus 16 --message-size -1GiB",
      "--message-size -1GiB: out of range; must be 0 or more"),
     ("collective --gpus 16 --size 1GiB", "--size: no such option; did you mean --message-size?"),
+    ("collective --gpus 16 --M 1GiB --algorithm PAT",
+     "--algorithm PAT: NCCL's PAT isn't modelled: no times of it are published to fit them to; "
+     "leave it out, or ring_path"),
+    ("collective --gpus 16 --M 1GiB --algorithm Tree",
+     "--algorithm Tree: is NCCL's name of it; 'tree_path'"),
+    ("collective --gpus 16 --M 1GiB --algorithm ^nvls",
+     "--algorithm ^nvls: all but it, in NCCL_ALGO; name those that may run, such as "
+     "ring_path,tree_path"),
+    ("collective --gpus 16 --M 1GiB --protocol LL128",
+     "--protocol LL128: LL128 isn't modelled: no times of it are published to fit them to; leave "
+     "it out: LL or Simple is taken"),
+    ("collective --gpus 16 --M 1GiB --protocol 1",
+     "--protocol 1: is computed: the faster of LL and Simple; leave it out; --show formulas has "
+     "the times of both"),
     (f"{GRID} --topology fattree",
      "--topology fattree: unknown; a fat tree is hierarchical with --oversubscription (or switch, "
      "if non-blocking)"),

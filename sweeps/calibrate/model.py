@@ -164,6 +164,9 @@ class PlacedTest:
     notes: tuple[str, ...]  # What was left out, assumed, or is odd
     forced: str = ""  # The algorithms and protocol that its settings leave; empty: NCCL's choice
     stranger: str = ""  # Its GPUs, where they aren't the machine's
+    # Why nothing published is like it, as a whole or of its short messages
+    unknown: str = ""
+    short_unknown: str = ""
 
     @property
     def placed(self) -> str:
@@ -171,6 +174,14 @@ class PlacedTest:
         if self.nodes == 1:
             return f"{self.ranks} ranks"
         return f"{self.nodes} x {self.ranks // self.nodes} ranks"
+
+
+def other_words(library: str) -> str:
+    """Return why times of a library that isn't NCCL get no verdict."""
+    return (
+        f"measured by {library}, not by NCCL: times of {library}'s own algorithms; nccl-tests, or "
+        "OSU's osu_xccl_*, measure NCCL"
+    )
 
 
 def cases_of(
@@ -211,7 +222,7 @@ def _case(test: LogTest, machine: Machine, defaults: LogDefaults) -> PlacedTest:
     nodes, notes = _nodes(test, ranks, machine, defaults)
     rows, odd = checked_rates(test, ranks)
     placed = f"{nodes} x {ranks // nodes}" if nodes > 1 else f"{ranks}"
-    forced, settings = left_by(test.settings, operation)
+    settings = left_by(test.settings, operation)
     stranger, device = other_device(test.device, machine)
     return PlacedTest(
         test=test,
@@ -220,8 +231,10 @@ def _case(test: LogTest, machine: Machine, defaults: LogDefaults) -> PlacedTest:
         ranks=ranks,
         nodes=nodes,
         rows=rows,
-        notes=(*test.notes, *odd, *cut, *notes, *settings, *device),
-        forced=test.forced or forced,
+        notes=(*test.notes, *odd, *cut, *notes, *settings.notes, *device),
+        forced=test.forced or settings.forced,
+        unknown=other_words(test.library) if test.library else settings.unknown,
+        short_unknown=settings.short_unknown,
         stranger=stranger,
     )
 

@@ -48,7 +48,7 @@ IMPOSSIBLE = "impossible, faster than the machine's wires"
 SLOW_LINKS, SLOW_LATENCY, SLOW_HOST = "slow links", "slow latency", "slow host"
 WRONG_RESULTS, OUT_OF_LINE = "wrong results", "sizes out of line"
 STRANGER = "no verdict: another machine's GPUs"
-OTHER = "no verdict"  # Of times that aren't NCCL's
+OTHER = "no verdict"  # Of times that nothing published is like
 NOT_HEALTHY = {
     SLOW_LINKS, SLOW_LATENCY, SLOW_HOST, FAST, IMPOSSIBLE, WRONG_RESULTS, OUT_OF_LINE, STRANGER,
 }  # fmt: skip
@@ -295,13 +295,14 @@ def verdict_of(
     case: PlacedTest, peer: Peer, others: Sequence[Peer], odd: Sequence[OddRow] = ()
 ) -> Verdict:
     """Judge a curve by published ones, and by its rows that are out of line."""
-    bands = {name: band_of(peer, name, others) for name in LEAST}
+    known = [name for name in LEAST if not (case.short_unknown and name == "latency")]
+    bands = {name: band_of(peer, name, others) for name in known}
     if case.stranger:
         return Verdict(case, (STRANGER,), peer, bands, tuple(odd))
     words = [*_words(peer, bands)]
-    if case.test.library:
-        # What is published, and the profile, are NCCL's: nothing here is slow or fast beside it.
-        words = [OTHER] if IMPOSSIBLE not in words else words
+    if case.unknown and IMPOSSIBLE not in words:
+        # Nothing is slow or fast beside what isn't like it.
+        words = [OTHER]
     if {SLOW_LINKS, SLOW_LATENCY, SLOW_HOST} & {*words}:
         # Of a curve that is slow as a whole no size is out of line for being so.
         odd = [one for one in odd if one.kind != PREDICTION]
@@ -309,16 +310,8 @@ def verdict_of(
     rows = [WRONG_RESULTS] * (WRONG in kinds) + [OUT_OF_LINE] * bool(kinds - {WRONG})
     if rows:
         words = rows + [word for word in words if word not in (HEALTHY, OTHER)]
-    remark = other_words(case.test.library) if OTHER in words else _remark(peer, bands, words)
+    remark = case.unknown or case.short_unknown or _remark(peer, bands, words)
     return Verdict(case, tuple(words), peer, bands, tuple(odd), remark)
-
-
-def other_words(library: str) -> str:
-    """Return why times of a library that isn't NCCL get no verdict."""
-    return (
-        f"measured by {library}: times of {library}'s own algorithms, beside NCCL's for the same "
-        "message; nccl-tests, or OSU's osu_xccl_*, measure NCCL"
-    )
 
 
 def _remark(peer: Peer, bands: Mapping[str, Band], words: Sequence[str]) -> str:

@@ -51,6 +51,7 @@ from sweeps.calibrate.normal import (
     Band,
     Peer,
     Verdict,
+    highs_of,
     peers_of,
     published,
     verdict_of,
@@ -173,12 +174,13 @@ def _odd(
     """Return by test the rows that speak against it."""
     ratios, highs = np.ones(len(rows)), np.ones(len(rows))
     for place, peer in zip(curves, peers, strict=True):
-        # Of a library that isn't NCCL a larger message alone tells what is out of line.
-        if cases[place].test.library:
+        # Where nothing is like it, a larger message alone tells what is out of line.
+        if cases[place].unknown or cases[place].short_unknown:
             continue
         own = np.flatnonzero(rows.case == place)
         at = np.searchsorted(peer.sizes, rows.message_bytes[own])
         ratios[own] = rows.time[own] / (peer.times / peer.ratios)[at]
+        highs[own] = highs_of(peer, published())[at]
     slow = slow_rows(rows, ratios, highs)
     return {
         place: [*wrong_rows(cases[place], placements), *slow.get(place, [])] for place in curves
@@ -388,14 +390,15 @@ def _answer(found: Calibration) -> Iterator[str]:
     """Yield whether the fabric is as it should be, in a line."""
     wrong = [one for one in found.verdicts if not one.healthy]
     unknown = sum(bool({UNKNOWN, OTHER} & {*one.words}) for one in found.verdicts)
-    others = dict.fromkeys(one.case.test.library for one in found.verdicts if OTHER in one.words)
+    others = dict.fromkeys(one.case.unknown for one in found.verdicts if OTHER in one.words)
     count = len(found.verdicts)
     curves, where = f"{count} curve{'s' * (count != 1)}", _network(found)
     if not wrong:
         rest = f"; {unknown} can't be judged" if unknown else ""
         judged = "healthy" if unknown < count else "not known"
         if others and unknown == count:
-            yield f"no verdict: {curves} on {where} measured by {', '.join(others)}, not by NCCL"
+            reason = next(iter(others)).partition(": times of")[0]
+            yield f"no verdict: {curves} on {where}: {reason}"
             return
         yield f"{judged}: {curves} on {where} beside published ones{rest}"
         return

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sweeps.spec.nccl_words import ALGORITHMS, FORMER, NO_TIMES, OF_PAT, PAT, PROTOCOLS
 
 # Which algorithm a run's settings leave, where that is all but NVLS.
 NO_NVLS = "no nvls"
 ALGORITHM, PROTOCOL, NVLS = "NCCL_ALGO", "NCCL_PROTO", "NCCL_NVLS_ENABLE"
 VARIABLES = (ALGORITHM, PROTOCOL, NVLS)
 _NAMES: Mapping[str, tuple[str, ...]] = {
-    ALGORITHM: ("tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"),
-    PROTOCOL: ("ll", "ll128", "simple"),
+    ALGORITHM: ALGORITHMS,
+    PROTOCOL: PROTOCOLS,
 }
-# What stood for several names in former versions.
-_FORMER = {"collnet": ("collnetdirect", "collnetchain")}
 # Functions by operation; point-to-point operations choose no algorithm and no protocol by these.
 _FUNCTIONS = {
     "all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reducescatter",
@@ -68,22 +69,30 @@ def _left(variable: str, text: str, operation: str) -> tuple[frozenset[str], str
         but = listed.startswith("^")
         words = [word.strip() for word in listed.lstrip("^").split(",") if word.strip()]
         for word in words:
-            if word not in every and word not in _FORMER:
+            if word not in every and word not in FORMER:
                 return every, word
-        chosen = frozenset(one for word in words for one in _FORMER.get(word, (word,)))
+        chosen = frozenset(one for word in words for one in FORMER.get(word, (word,)))
         if not colon or prefix.strip() == function:
             left = every - chosen if but else chosen
     return left, ""
 
 
-def left_by(settings: Mapping[str, str], operation: str) -> tuple[str, tuple[str, ...]]:
-    """Return what settings leave to an operation, in a word, and notes on them.
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run's settings leave to an operation."""
 
-    The word has the forms that are left, `NO_NVLS`, or is empty where all are; behind a semicolon
-    the protocol where one of the two that times are known of is out.
-    """
+    # The forms that are left, `NO_NVLS`, or empty where all are; behind a semicolon the protocol
+    # where one of the two that times are known of is out
+    forced: str = ""
+    notes: tuple[str, ...] = ()
+    unknown: str = ""  # Why nothing is known of its times
+    short_unknown: str = ""  # Why nothing is known of short messages' times
+
+
+def left_by(settings: Mapping[str, str], operation: str) -> Settings:
+    """Return what settings leave to an operation, with notes on them."""
     if operation not in _FUNCTIONS:
-        return "", ()
+        return Settings()
     names, notes = {}, []
     for variable in (ALGORITHM, PROTOCOL):
         names[variable], strange = (
@@ -102,15 +111,32 @@ def left_by(settings: Mapping[str, str], operation: str) -> tuple[str, tuple[str
     long = bool(protocols & {"simple", "ll128"})
     if "simple" not in protocols:
         algorithms -= {name for name in algorithms if FORMS.get(name) in SIMPLE_FORMS}
+    given = ", ".join(f"{name}={settings[name]}" for name in VARIABLES if settings.get(name))
     forms = sorted({FORMS[name] for name in algorithms if name in FORMS})
+    if not forms:
+        return _nothing_left(given, algorithms, operation, notes)
     every = sorted({*FORMS.values()})
     word = "" if forms == every else "|".join(forms)
     if forms == [form for form in every if not form.startswith("nvls")]:
         word = NO_NVLS
     only = "" if long and "ll" in protocols else "simple" if long else "ll"
     if word or only:
-        given = ", ".join(f"{name}={settings[name]}" for name in VARIABLES if settings.get(name))
-        what = "without NVLS" if word == NO_NVLS else " or ".join(forms) or "ring"
+        what = "without NVLS" if word == NO_NVLS else " or ".join(forms)
         with_ = f", protocol {only.upper() if only == 'll' else 'Simple'}" if only else ""
         notes.append(f"{given}: compared with {what if word else 'all algorithms'}{with_}")
-    return f"{word};{only}" if only else word, tuple(notes)
+    if settings.get(ALGORITHM) and PAT in algorithms and operation in OF_PAT and forms != every:
+        notes.append(f"{given}: PAT may run, too, which isn't modelled")
+    unknown = ""
+    if only == "simple" and "ll128" in protocols:
+        unknown = f"{given}: LL128 carries short messages, and {NO_TIMES}"
+    if "simple" not in protocols and "ll128" in protocols:
+        notes.append(f"{given}: long messages by LL128 have 120 of every 128 bytes as data")
+    return Settings(f"{word};{only}" if only else word, tuple(notes), short_unknown=unknown)
+
+
+def _nothing_left(given: str, algorithms: set[str], operation: str, notes: list[str]) -> Settings:
+    """Return what to say where no algorithm is left that times are known of."""
+    if PAT in algorithms and operation in OF_PAT:
+        return Settings(notes=tuple(notes), unknown=f"{given}: NCCL's PAT, and {NO_TIMES}")
+    notes.append(f"{given}: leaves {operation} no algorithm, so compared with all")
+    return Settings(notes=tuple(notes))

@@ -34,6 +34,7 @@ from sweeps.spec.axis import (
 from sweeps.spec.catalog import find_spec, load_model, spec_names, usual_name
 from sweeps.spec.contract import Contract, read_contract
 from sweeps.spec.names import GPUS, NODES, OTHER_NAMES, quantity_of
+from sweeps.spec.nccl_words import refused_algorithm, refused_protocol
 from sweeps.spec.nodes import gpus_of_nodes
 from sweeps.spec.reduction import NAME, Reduction, read_reductions
 from sweeps.spec.units import (
@@ -404,6 +405,9 @@ class _SweepReader(Faults):
         return np.concatenate(parts) if parts else np.empty(0)
 
     def _parse(self, name: str, value: Any) -> NDArray[Any]:
+        if name == "protocol":
+            wrong, way_on = refused_protocol(str(value))
+            raise InputError(fault(self.said.get(name, name), str(value), wrong, way_on))
         quantity = VOCABULARY[name]
         return parse_values(
             spelled_out(name, value),
@@ -426,7 +430,8 @@ class _SweepReader(Faults):
             self.add(name, str(value), "empty", "one value or more")
         for word in dict.fromkeys(words) if known else ():
             if word not in known:
-                self.add(name, word, "unknown", nearest(word, known))
+                told = refused_algorithm(word) if name == "algorithm" else None
+                self.add(name, word, *(told or ("unknown", nearest(word, known))))
         if name in CATALOGUED and self.folders is not None:
             names = spec_names(CATALOGUED[name], self.folders)
             words = [usual_name(word, names) for word in words]

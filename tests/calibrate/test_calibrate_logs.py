@@ -332,6 +332,39 @@ def test_settings_in_a_log_leave_algorithms(line: str, forced: str) -> None:
     assert placed(f"{line}\n{TEXT}").forced == forced
 
 
+GATHER = log_text(timed([("all_gather", 8, 1)], {}), ("all_gather", 8, 1))
+
+
+@pytest.mark.parametrize(
+    ("setting", "unknown", "short", "note"),
+    [
+        ("NCCL_ALGO=PAT", "NCCL_ALGO=PAT: NCCL's PAT, and no times of it are published", "", ""),
+        ("NCCL_ALGO=allgather:pat", "NCCL_ALGO=allgather:pat: NCCL's PAT", "", ""),
+        ("NCCL_ALGO=allreduce:pat", "", "", ""),
+        ("NCCL_ALGO=^PAT", "", "", ""),
+        ("NCCL_ALGO=pat,ring", "", "", "PAT may run, too, which isn't modelled"),
+        ("NCCL_PROTO=LL128", "", "NCCL_PROTO=LL128: LL128 carries short messages", "120 of every"),
+        ("NCCL_PROTO=^LL", "", "NCCL_PROTO=^LL: LL128 carries short messages", ""),
+        ("NCCL_PROTO=LL,LL128", "", "", "120 of every 128 bytes as data"),
+        ("NCCL_PROTO=^LL128", "", "", ""),
+        ("NCCL_PROTO=Simple", "", "", "protocol Simple"),
+    ],
+)  # fmt: skip
+def test_what_nothing_is_known_of(setting: str, unknown: str, short: str, note: str) -> None:
+    case = placed(f"{setting}\n{GATHER}")
+    assert case.unknown.startswith(unknown)
+    assert case.short_unknown.startswith(short)
+    assert (bool(case.unknown), bool(case.short_unknown)) == (bool(unknown), bool(short))
+    assert any(note in one for one in (*case.notes, ""))
+
+
+def test_no_algorithm_is_left(tmp_path: Path) -> None:
+    """PAT is of all_gather and reduce_scatter: an all_reduce has no algorithm then."""
+    case = placed(f"NCCL_ALGO=PAT\n{TEXT}")
+    assert (case.unknown, case.forced) == ("", "")
+    assert any("leaves all_reduce no algorithm" in note for note in case.notes)
+
+
 def test_json_behind_a_remark_and_lines_without_end(tmp_path: Path) -> None:
     """Half a megabyte in one line is another program's, or JSON; it is searched once."""
     whole = json.dumps({"results": [], "more": "all_reduce" * 50_000})

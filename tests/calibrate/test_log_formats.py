@@ -257,7 +257,7 @@ def test_times_of_mpi_get_no_verdict(
         assert done.code == code
         return done.out.splitlines()[0]
 
-    told = "no verdict: 1 curve on dgx-h100 measured by MPI, not by NCCL"
+    told = "no verdict: 1 curve on dgx-h100: measured by MPI, not by NCCL"
     assert first(MPI, 0) == told
     said = "not healthy: sizes out of line: all_reduce of 8 ranks, 64 MiB: "
     assert first(MPI.replace("4200", "420000"), 1).startswith(said)
