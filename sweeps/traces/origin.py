@@ -18,6 +18,7 @@ class Tool:
     rows: str  # What to do where a file of it has no rows of GPU work
     launches: str  # What to do where it doesn't say when these were launched
     read: bool  # Whether its files are read as they are
+    form: str = ""  # How its rows are written, where another reader makes them PyTorch's
 
 
 UNKNOWN = Tool(
@@ -43,7 +44,13 @@ def _tools() -> tuple[tuple[Tool, tuple[re.Pattern[str], ...]], ...]:
     listed = read_toml(shipped("traces") / "tools.toml")["tools"]
     return tuple(
         (
-            Tool(one["name"], one["rows"], one["launches"], one.get("read", False)),
+            Tool(
+                one["name"],
+                one["rows"],
+                one["launches"],
+                one.get("read", False),
+                one.get("form", ""),
+            ),
             tuple(re.compile(mark) for mark in one["marks"]),
         )
         for one in listed

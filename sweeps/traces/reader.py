@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError, fault
+from sweeps.traces.foreign import Foreign
 from sweeps.traces.origin import UNKNOWN, Tool, named_rank, tool_of
 
 # The events of a trace file, a part of them at a time, so that any file fits into memory.
@@ -71,6 +72,7 @@ class EventFile:
         self.head = b""  # Of the JSON's bytes, for what wrote it
         self._digest = hashlib.blake2b(digest_size=16)  # twice as fast as SHA-256
         self._bare = False
+        self._every = False  # Whether all events are parsed, as another profiler has other marks
 
     @property
     def digest(self) -> str:
@@ -158,9 +160,11 @@ class EventFile:
             buffer += part
             if len(buffer) < wanted:
                 continue
+            self._every = bool(self.tool().form) if cut is None else self._every
             cut = cut or _place_to_cut(buffer)
             place = buffer.rfind(cut.text) if cut else -1
-            found = _telling(bytes(buffer[:place]), cut) if cut and place >= 0 else None
+            chunk = bytes(buffer[:place]) if cut and place >= 0 else b""
+            found = _telling(chunk, cut, every=self._every) if cut and place >= 0 else None
             if cut and found is not None:
                 del buffer[: place + cut.brace]
                 wanted = _PART
@@ -265,14 +269,14 @@ def _place_to_cut(buffer: bytearray) -> _Cut | None:
     return None
 
 
-def _telling(chunk: bytes, cut: _Cut) -> list[Event] | None:
+def _telling(chunk: bytes, cut: _Cut, *, every: bool) -> list[Event] | None:
     """Parse the events of a chunk, without the last one's brace, that tell something.
 
     Looking for the few places where something is told is many times faster than looking at each
     event, and most marks stand in events that the first one has found.
     """
     # Cut within an event's list, or braces in a string: parsing everything tells.
-    if chunk.count(b"{") != chunk.count(b"}") + 1:
+    if every or chunk.count(b"{") != chunk.count(b"}") + 1:
         return _parsed(chunk)
     ends: dict[int, int] = {}
     outside = chunk
@@ -478,9 +482,11 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     """Read a profiler trace, with memory for its GPU rows alone."""
     file = EventFile(Path(path))
     taken = _Taken()
+    foreign = Foreign(file.tool)
     for events in file.events():
-        taken.take(events)
-    return taken.trace(file)
+        taken.take(foreign.taken(events))
+    taken.take(foreign.rest())
+    return foreign.noted(taken.trace(file))
 
 
 class _Table(dict[Any, int]):

@@ -36,9 +36,9 @@ def told(path: Path) -> str:
 @pytest.mark.parametrize(
     ("name", "text", "tool"),
     [
-        ("t.json", json.dumps({"displayTimeUnit": "ns", "traceEvents": JAX}), "JAX's profiler"),
+        ("t.json", json.dumps({"traceEvents": JAX[:2]}), "JAX's profiler"),
         ("t.xplane.pb", "\n\x10/device:GPU:0", "JAX's profiler"),
-        ("trace_view.json", json.dumps(ASCEND), "Ascend's profiler"),
+        ("trace_view.json", json.dumps(ASCEND[:1]), "Ascend's profiler"),
         ("r.nsys-rep", "\x00\x01binary", "Nsight Systems"),
         ("r.sqlite", "SQLite format 3\x00", "Nsight Systems"),
         ("r.json", '{"Type": 79, "CudaEvent": {"startNs": "1"}}', "Nsight Systems"),
@@ -54,8 +54,8 @@ def test_advice_is_of_the_tool(tmp_path: Path, name: str, text: str, tool: str) 
     assert "ProfilerActivity" not in line
 
 
-def test_the_advice_makes_a_trace(tmp_path: Path) -> None:
-    """Rows given a category and a stream, as the advice has it, are read."""
+def test_rows_with_a_category_are_read(tmp_path: Path) -> None:
+    """What others made of these files, rows with a category and a stream, is read as it is."""
     for events in (JAX, ASCEND):
         own = {"cat": "kernel", "args": {"stream": 14}}
         path = tmp_path / "t.json"
