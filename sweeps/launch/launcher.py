@@ -20,8 +20,21 @@ _EACH = (
 )
 _ALL = ("-np", "-n", "--np", "--ntasks", "--num_processes")
 _LAUNCHERS = frozenset(
-    ("torchrun", "srun", "mpirun", "mpiexec", "deepspeed", "accelerate", "python", "python3")
+    (
+        "torchrun",
+        "srun",
+        "mpirun",
+        "mpiexec",
+        "deepspeed",
+        "accelerate",
+        "python",
+        "python3",
+        "trl",
+        "llamafactory-cli",
+    )
 )
+# Programs whose first word says what they do: accelerate launch, trl sft, llamafactory-cli train.
+_SUBCOMMANDS = ("accelerate", "trl", "llamafactory-cli")
 _BATCH = frozenset(("srun", "mpirun", "mpiexec", "deepspeed", "accelerate"))
 FAKE = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 
@@ -39,6 +52,11 @@ class Launch:
     accelerate: Mapping[str, Word] = field(default_factory=dict)
 
 
+# What of a script's variables these read themselves.
+JOB = "run_train.sh"  # torchtitan's
+_ENVIRONMENT = {"llamafactory-cli": ("NNODES", "NPROC_PER_NODE"), JOB: ("NGPU",)}
+
+
 def launches(script: Script, file: str) -> list[Launch]:
     """Return the commands that run a Python program, the one with the most options first."""
     found = [one for command in script.commands if (one := _launch(command, script, file))]
@@ -48,17 +66,17 @@ def launches(script: Script, file: str) -> list[Launch]:
 def _launch(command: Sequence[Word], script: Script, file: str) -> Launch | None:
     """Return how a command launches a program, or None where it doesn't."""
     names = [word.text.rpartition("/")[2] for word in command]
-    if not _LAUNCHERS & set(names):
+    if not _LAUNCHERS & set(names) and JOB not in names:
         return None
-    place = next((k for k, name in enumerate(names) if name.endswith(".py")), None)
+    place = next((k for k, name in enumerate(names) if name.endswith((".py", JOB))), None)
     modules = [
         k + 1 for k, name in enumerate(names[:-1]) if name == "-m" and names[k + 1] not in FAKE
     ]
     if place is None and modules:
         place = modules[0]
     if place is None:
-        place = names.index("accelerate") + 1 if names[0] == "accelerate" else None
-    if place is None:
+        place = 1 if names[0] in _SUBCOMMANDS else None
+    if place is None or place >= len(command):
         return None
     launch = Launch(command[place + 1 :], command[place].text)
     own = _options(command[:place])
@@ -71,6 +89,12 @@ def _launch(command: Sequence[Word], script: Script, file: str) -> Launch | None
         nodes = nodes or _batch(batch, "nodes")
         each = each or _batch(batch, "ntasks-per-node") or _batch(batch, "gpus-per-node")
         every = every or _batch(batch, "ntasks")
+    for name in _ENVIRONMENT.get(names[place - 1] if names[place] != JOB else JOB, ()):
+        text = script.environment.get(name, "")
+        if text.isdigit() and int(text) > 0:
+            counted = int(text), Setting(name, text, Place(file))
+            nodes = counted if name == "NNODES" else nodes
+            each = counted if name != "NNODES" else each
     settings: dict[str, Setting] = {}
     if each and not every:
         launch.world_size = (nodes[0] if nodes else 1) * each[0]

@@ -97,7 +97,9 @@ def read_launches(paths: Sequence[str], overrides: Overrides | None = None) -> l
     readings = [_read(file, given, parts) for file in files if file.path not in own]
     if len(parts.taken) < len(parts.parts):
         readings.append(read_parts(parts, given))
-    if faults := [fault for reading in readings for fault in reading.faults]:
+    # A value may have several lines; a fault has one.
+    faults = [" ".join(fault.split()) for reading in readings for fault in reading.faults]
+    if faults:
         raise InputError(list(dict.fromkeys(faults)))
     return readings
 
@@ -152,7 +154,7 @@ def _is_python(file: _File) -> bool:
 
 def _is_toml(file: _File) -> bool:
     tables = r"^\s*\[(training|parallelism|model|job)\]"
-    return re.search(tables, file.text, re.MULTILINE) is not None
+    return file.path.suffix == ".toml" or re.search(tables, file.text, re.MULTILINE) is not None
 
 
 MAXTEXT = frozenset(
@@ -172,11 +174,42 @@ def _read(file: _File, overrides: Overrides, parts: Parts) -> Reading:
     return _of_shell(text, path, overrides, parts)
 
 
-def _of_toml(text: str, file: str, overrides: Overrides) -> Reading:
+def _of_toml(
+    text: str, file: str, overrides: Overrides, more: Sequence[Setting] = (), script: str = ""
+) -> Reading:
+    """Read torchtitan's TOML; `more` settings of a script's command rule over it."""
     generation = read_torchtitan.TOML
-    found = Settings(toml_settings(text, file), Reading(generation.format, file), overrides)
+    own = {one.name for one in more}
+    settings = [one for one in toml_settings(text, file) if one.name not in own]
+    reading = Reading(generation.format, script or file)
+    found = Settings([*settings, *more], reading, overrides)
     read_torchtitan.read_job(found, generation)
     return found.reading
+
+
+def _of_job(launch: Launch, script: Script, path: Path, overrides: Overrides) -> Reading | None:
+    """Read the command that starts torchtitan, with the TOML file that it names."""
+    settings = {one.name: one for one in read_torchtitan.settings_of(launch.words, path.name)}
+    named = settings.pop("job.config_file", None)
+    name = str(named.value) if named else script.environment.get("CONFIG_FILE", "")
+    if not (named or launch.program.endswith((*TITAN, "run_train.sh"))):
+        return None
+    known = beside(path, name) if name else None
+    if name and known is None:
+        setting = named or Setting("CONFIG_FILE", name, Place(path.name))
+        raise unreadable(setting, f"{name} isn't there, nor beside the file")
+    world, more = launch.world_size, dict(overrides)
+    if world is not None and "world_size" not in overrides:
+        more["world_size"] = Override("", str(world))
+    text, file = (text_of(known), known.name) if known else ("", path.name)
+    reading = _of_toml(text, file, more, [*settings.values()], path.name)
+    if world is not None and "world_size" not in overrides:
+        reading.take("world_size", float(world), launch.settings["world_size"])
+    return reading
+
+
+# The program that torchtitan's jobs run.
+TITAN = ("torchtitan.train", "torchtitan/train.py")
 
 
 def _of_python(text: str, file: str, function: str, overrides: Overrides) -> Reading:
@@ -249,6 +282,8 @@ def _of_command(
     megatron, hugging = keys_of(read_megatron.KEYS), keys_of(read_hugging_face.KEYS)
     settings = [*read_megatron.settings_of(launch.words, file)]
     theirs = [*read_hugging_face.settings_of(launch.words, file)]
+    if (job := _of_job(launch, script, path, overrides)) is not None:
+        return job
     pairs = [*assigned(launch.words, file)]
     own = sum(setting.name in megatron for setting in settings)
     others = sum(setting.name in hugging for setting in theirs)

@@ -6,13 +6,16 @@ What isn't said is as torchtitan/config/job_config.py has it at pytorch/torchtit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
 
 from sweeps.launch.arguments import Settings, keys_of
+from sweeps.launch.documents import typed
 from sweeps.launch.python_config import CALLED, FROM, PLACE
-from sweeps.launch.setting import Setting
+from sweeps.launch.setting import Place, Setting
+from sweeps.launch.shell import Word
 from sweeps.launch.torchtitan import FLAVORS, SCHEDULES
 from sweeps.spec.catalog import load_model
 
@@ -34,6 +37,23 @@ class Generation:
 
 TOML = Generation("torchtitan TOML", "torchtitan @000204a4a8", "selective", "2")
 PYTHON = Generation("torchtitan Python configuration", "torchtitan @b5bcd76c6", "selective", "op")
+
+
+def settings_of(words: Sequence[Word], file: str) -> Iterator[Setting]:
+    """Yield a command line's arguments, ``--table.key value`` or ``--table.key=value``."""
+    name, values, line = "", list[str](), 0
+    for word in (*words, None):
+        if word is not None and not re.match(r"--[a-z]", word.text):
+            values.append(word.text)
+            continue
+        if name:
+            no, plain = re.match(r"((?:\w+\.)*)no_(\w+)$", name), " ".join(values)
+            own = f"{no[1]}{no[2]}" if no and not values else name
+            value = typed(plain) if values else not no
+            yield Setting(own, value, Place(file, line), f"--{name}")
+        if word is not None:
+            text, equals, value = word.text[2:].partition("=")
+            name, values, line = text.replace("-", "_"), [value] if equals else [], word.line
 
 
 def read_job(settings: Settings, generation: Generation) -> None:
@@ -125,7 +145,15 @@ def _data_parallel(settings: Settings, degrees: Mapping[str, float]) -> float:
         shards = world / others / replicas
     elif world is None:
         settings.take("world_size", replicas * shards * others, *names["shard"])
-    elif world != replicas * shards * others and {"tp", "pp", "cp"} & settings.overrides.keys():
+    elif world != replicas * shards * others:
+        # What the command line gives rules over the file's shards; a launcher doesn't.
+        if not ({"tp", "pp", "cp"} & settings.overrides.keys() or launched(settings) is None):
+            wrong = f"tp {degrees['tp']:g} * pp {degrees['pp']:g} * cp {degrees['cp']:g} * "
+            wrong += f"{replicas:g} replicas * {shards:g} shards"
+            settings.reading.faults.append(
+                f"{settings.reading.file}: {launched(settings)} GPUs aren't {wrong}"
+            )
+            return nan
         shards = world / others / replicas
     if not shards.is_integer():
         settings.reading.faults.append(
@@ -143,6 +171,12 @@ def _data_parallel(settings: Settings, degrees: Mapping[str, float]) -> float:
     if whole and replicas > 1.0:
         settings.take("hsdp_shard_size", shards * degrees["cp"], *names["replicate"])
     return replicas * shards
+
+
+def launched(settings: Settings) -> str | None:
+    """Return the launcher's number of GPUs, where the command line gives none."""
+    override = settings.overrides.get("world_size")
+    return override.text if override and not override.flag else None
 
 
 def _stage(settings: Settings, degrees: Mapping[str, float]) -> float:

@@ -18,6 +18,7 @@ from sweeps.launch.shell_words import Cutter, Text, lined, plain
 
 # What stands in a text for a value that isn't known: its name between two of these.
 HOLE = "\x00"
+MOST_EVALUATED = 20
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _SBATCH = re.compile(r"^#SBATCH\s+(.*)$")
@@ -55,6 +56,7 @@ class Script:
     conditional: list[Word] = field(default_factory=list)  # Added only if a condition holds
     batch: dict[str, str] = field(default_factory=dict)  # What Slurm's comments ask for
     arguments: dict[str, str] = field(default_factory=dict)  # Defaults of the script's arguments
+    environment: dict[str, str] = field(default_factory=dict)  # Its variables at its end
 
 
 # What a batch system tells a script, by the option that asks for it.
@@ -92,6 +94,7 @@ class _Reader:
         self.values: dict[str, Text] = {}
         self.arrays: dict[str, list[Text]] = {}
         self.depth: list[str] = []  # Conditions and loops around what is read
+        self.evaluated = 0  # Times that a text was read as commands
         lines = text.split("\n")
         for line in lines:
             if batch := _SBATCH.match(line.strip()):
@@ -114,6 +117,10 @@ class _Reader:
     # What a statement does.
 
     def _do(self, words: list[Text]) -> None:
+        if words and plain(words[0]) == "function":
+            words = words[2:]
+        elif words and plain(words[0]).endswith("()"):
+            words = words[1:]
         while words and plain(words[0]) in (*_SKIPPED, *_OPENS, *_CLOSES, "elif", "in"):
             first = plain(words[0])
             if first in _OPENS:
@@ -126,19 +133,26 @@ class _Reader:
                 self.depth.pop()
             words = words[1:]
         if words and plain(words[0]) in _DECLARES:
-            words = [word for word in words[1:] if not plain(word).startswith("-")]
-        elif words and plain(words[0]).endswith("()"):
-            return
+            words = [word for word in words[1:] if _ASSIGNED.match(plain(word))]
         while words and (found := _ASSIGNED.match(plain(words[0]))):
             self._assign(found[1], words[0][found.end() :], more=bool(found[2]))
             words = words[1:]
-        if words and plain(words[0]) in ("read", "unset", "eval", "source", "."):
-            for word in words[1:]:
-                if _NAME.fullmatch(plain(word)):
-                    self._forget(plain(word), word[0][1], f"'{plain(words[0])}' sets it")
-            return
-        if words:
+        if words and not self._builtin(plain(words[0]), words[1:]):
             self._command(words)
+
+    def _builtin(self, name: str, words: list[Text]) -> bool:
+        """Do what the shell does itself; return whether it is that."""
+        if name == "eval" and self.evaluated < MOST_EVALUATED:
+            parts = [part for word in words for part in self._split(word) if part]
+            self.evaluated += 1
+            self._run([sign for part in parts for sign in (*part, (" ", part[-1][1]))])
+            return True
+        if name in ("read", "unset", "eval", "source", "."):
+            for word in words:
+                if _NAME.fullmatch(plain(word)):
+                    self._forget(plain(word), word[0][1], f"'{name}' sets it")
+            return True
+        return False
 
     def _forget(self, name: str, line: int, why: str) -> None:
         self.values.pop(name, None)
@@ -164,6 +178,7 @@ class _Reader:
             return
         text = self._expanded(raw)
         self.values[name] = [*self.values.get(name, []), *text] if more else text
+        self.script.environment[name] = plain(self.values[name])
 
     def _words(self, raw: Text) -> list[Text]:
         """Return the words of an array's text, expanded."""
@@ -194,6 +209,8 @@ class _Reader:
     def _split(self, raw: Text) -> list[Text]:
         """Return the words that a raw word becomes: what isn't quoted is split at blanks."""
         plain = "".join(sign for sign, _ in raw)
+        if plain in ('"$@"', '"${@}"'):  # the script's own arguments: none
+            return []
         array = re.fullmatch(r"\"?\$\{([A-Za-z_]\w*)\[[@*]\]\}\"?", plain)
         if array:
             if array[1] in self.arrays:
@@ -299,6 +316,8 @@ class _Reader:
             default = self._expanded(inner[found.end() :])
             if name.isdigit():
                 self.script.arguments[name] = "".join(sign for sign, _ in default)
+            elif found[2].endswith("=") and not self.depth:
+                self.values[name] = default
             return [(sign, line) for sign, _ in default]
         found = re.fullmatch(r"([A-Za-z_]\w*|\d+|[@*])(\[[@*]\])?", plain)
         if found is None:

@@ -18,15 +18,7 @@ class Statement:
     mark: str = ""  # At which its here-document ends
     quoted: bool = False  # Whether that is taken as it stands
     body: Text = field(default_factory=list)
-
-    @property
-    def target(self) -> str:
-        """The file into which its output goes."""
-        texts = [plain(word) for word in self.words]
-        for place, text in enumerate(texts):
-            if text.startswith(">"):
-                return text.lstrip(">") or "".join(texts[place + 1 : place + 2])
-        return ""
+    target: str = ""  # The file into which its output goes
 
 
 def plain(word: Text) -> str:
@@ -53,6 +45,8 @@ class Cutter:
         self.word: Text = []
         self.quote = ""  # The quotes around what is read
         self.deep = 0  # Brackets around it
+        self.shells = 0  # Brackets around statements, which another shell runs
+        self.redirected = ""  # The sign whose file the next word is
 
     def __iter__(self) -> Iterator[Statement]:
         """Yield the statements."""
@@ -73,7 +67,11 @@ class Cutter:
 
     def _end(self) -> None:
         """End a word."""
-        if self.word:
+        if self.word and self.redirected:
+            if self.redirected == ">" and not self.statement.target:
+                self.statement.target = plain(self.word)
+            self.redirected = ""
+        elif self.word:
             self.statement.words.append(self.word)
         self.word = []
 
@@ -90,14 +88,15 @@ class Cutter:
             self._keep()
         elif sign == "#" and self._begins():
             self._skip_line()
-        elif sign == "(" or (sign == "{" and self.word and self.word[-1][0] == "$"):
-            self.deep += 1
+        elif sign in "()" and self._shell(sign):
+            return sign == ")" and self._parted(sign)
+        elif self.deep or self._opens(sign):
+            self.deep += self._opens(sign) - (sign in ")}")
             self._keep()
-        elif self.deep:
-            self.deep -= sign in ")}"
-            self._keep()
-        elif sign == "<" and self._sign(1) == "<":
+        elif sign == "<" and self._sign(1) == "<" and self._sign(2) != "<":
             self._heredoc()
+        elif sign in "<>":
+            self._redirect(sign)
         elif sign in " \t\r":
             self._end()
             self.place += 1
@@ -107,6 +106,21 @@ class Cutter:
             self._keep()
         return False
 
+    def _opens(self, sign: str) -> bool:
+        """Whether a bracket begins within a word."""
+        return sign == "(" or (sign == "{" and plain(self.word[-1:]) == "$")
+
+    def _shell(self, sign: str) -> bool:
+        """Return whether a bracket is around statements; an opening one is skipped."""
+        if sign == ")":
+            here = self.shells > 0 and not self.deep
+            self.shells -= here
+            return here
+        here = not (self.deep or self.word or self.statement.words or self.redirected)
+        self.shells += here
+        self.place += here
+        return here
+
     def _escaped(self) -> None:
         """Keep what is escaped; a line that goes on ends a word outside of quotes."""
         if self._sign(1) != "\n":
@@ -115,6 +129,20 @@ class Cutter:
         if not self.quote and not self.deep:
             self._end()
         self.place += 2
+
+    def _redirect(self, sign: str) -> None:
+        """Read where output goes or input comes from: no word of the command."""
+        if plain(self.word).isdigit():
+            self.word = []
+        self._end()
+        while self._sign() in ("<", ">", "|"):
+            self.place += 1
+        number = re.match(r"&(\d+|-)", self._sign() + self._sign(1))
+        if number:  # a copy of another one, such as 2>&1
+            self.place += number.end()
+            return
+        self.place += self._sign() == "&"
+        self.redirected = sign
 
     def _begins(self) -> bool:
         """Whether a word begins here, so that a hash is a comment."""
@@ -140,6 +168,8 @@ class Cutter:
         if sign == ">" or (sign == "&" and self._sign(1) == ">"):
             self.place += 1
             return False
+        self.redirected = ""
+        self.place += sign == ")"
         while self.place < len(self.text) and self._sign() in ";|&\n":
             self.place += 1
             if self.text[self.place - 1][0] == "\n":

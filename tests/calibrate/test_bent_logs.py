@@ -15,9 +15,10 @@ from sweeps.calibrate.logs import read_logs
 from sweeps.calibrate.model import LogDefaults, PlacedTest, cases_of
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
+from tests.bending import bent
 from tests.calibrate.simulated import log_text, timed
 from tests.calibrate.test_calibrate_logs import result
-from tests.launch.test_bent_files import bent
+from tests.launch.test_bent_files import JUNK
 
 DATA = Path(__file__).parents[1] / "data" / "logs"
 H100 = load_hardware("dgx-h100")
@@ -95,7 +96,7 @@ def checked(logs: Logs) -> None:
 def bend(name: str, seeds: range, folder: Path) -> None:
     path = folder / name
     for seed in seeds:
-        path.write_text(bent(TEXTS[name], random.Random(seed)))
+        path.write_text(bent(TEXTS[name], random.Random(seed), JUNK))
         tried(path)
         content = bytearray(TEXTS[name].encode("utf-16" if seed % 2 else "utf-8"))
         draw = random.Random(seed)

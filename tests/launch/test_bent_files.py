@@ -11,6 +11,7 @@ from sweeps.errors import InputError
 from sweeps.launch.arguments import Override
 from sweeps.launch.read import read_launch
 from sweeps.launch.setting import Reading
+from tests.bending import bent
 
 DATA = Path(__file__).parents[1] / "data" / "launch"
 FILES = [
@@ -28,29 +29,6 @@ JUNK = ["$", "${", "$((", "`", "'", '"', "\\", "\x00", "(", ")", "[", "]", "{", 
         "<<EOF", "\n", "=", "==", "-1", "0", "1e999", "nan", "None", "true", "é", ": ", "- ", "&a",
         "*a", "!!python/object/apply:os.system [ls]", "* 99999999999", "9" * 400, "--", "@",
         "[0]*999999999", "..", "\t", "if", "for x in y; do", "done", "lambda: 0"]  # fmt: skip
-
-
-def bent(text: str, draw: random.Random) -> str:
-    """Return a text with a few places cut, doubled, exchanged or overwritten."""
-    for _ in range(draw.randint(1, 4)):
-        lines = text.split("\n")
-        kind, place = draw.randrange(5), draw.randrange(len(lines))
-        at = draw.randrange(len(text) + 1)
-        if kind == 0:
-            del lines[place]
-            text = "\n".join(lines)
-        elif kind == 1:
-            lines.insert(place, draw.choice(lines))
-            text = "\n".join(lines)
-        elif kind == 2:
-            text = text[:at] + draw.choice(JUNK) + text[at:]
-        elif kind == 3:
-            text = text[:at] + text[at + draw.randint(1, 20) :]
-        else:
-            words = text.split(" ")
-            words[draw.randrange(len(words))] = draw.choice(JUNK)
-            text = " ".join(words)
-    return text
 
 
 def read_or_refused(path: Path) -> None:
@@ -79,7 +57,7 @@ def bend(name: str, seeds: range, folder: Path) -> None:
         (folder / beside.name).write_bytes(beside.read_bytes())
     path = folder / whole.name
     for seed in seeds:
-        path.write_text(bent(text, random.Random(seed)))
+        path.write_text(bent(text, random.Random(seed), JUNK))
         read_or_refused(path)
 
 

@@ -6,6 +6,7 @@ What transformers makes of them is its integrations/deepspeed.py and training_ar
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from sweeps.errors import InputError
 from sweeps.launch.arguments import Override
 from sweeps.launch.read import read_launches
 from sweeps.launch.setting import Reading
+from tests.bending import bent
 from tests.cli_runner import Runner
+from tests.launch.test_bent_files import JUNK
 
 DATA = Path(__file__).parents[1] / "data"
 ARGUMENTS = {
@@ -187,3 +190,35 @@ def test_every_command_takes_them(sweeps: Runner, folder: Path) -> None:
     given.pop("training_tokens")
     found = package.sweep(["step_time"], hardware="dgx-h100", **given)
     assert float(found.step_time) == pytest.approx(own["step_time_s"], rel=1e-12)
+
+
+def bend(seeds: range, folder: Path) -> None:
+    names = ("args.json", "accelerate.yaml", "ds.json", "config.json", "own.sh")
+    whole = {name: (folder / name).read_text() for name in names}
+    for seed in seeds:
+        draw = random.Random(seed)
+        for name, text in whole.items():
+            (folder / name).write_text(bent(text, draw, JUNK) if draw.random() < 0.4 else text)
+        asked = " ".join(draw.sample(names, draw.randint(2, 5)))
+        readings, faults = tried(folder, asked)
+        assert readings or faults
+        assert all(line.strip() and "\n" not in line for line in faults)
+        for reading in readings:
+            assert set(reading.origins) >= set(reading.given)
+            assert [*reading.lines()]
+
+
+def tried(folder: Path, names: str) -> tuple[list[Reading], list[str]]:
+    try:
+        return read(folder, names, world_size="16"), []
+    except InputError as error:
+        return [], [*error.faults]
+
+
+def test_bent(folder: Path) -> None:
+    bend(range(20), folder)
+
+
+@pytest.mark.thorough
+def test_bent_a_thousand_times(folder: Path) -> None:
+    bend(range(20, 1020), folder)

@@ -13,6 +13,7 @@ from sweeps.errors import InputError
 from sweeps.traces.overlap import Mode
 from sweeps.traces.ranks import Ranks, analyse_files
 from sweeps.traces.report import kernel_lines, report
+from tests.bending import bent
 from tests.traces.make import GEMM, NCCL, OTHER, kernel, launched, step, write
 
 FOLDER = Path(__file__).parents[1] / "data" / "traces"
@@ -20,6 +21,8 @@ JUNK = ["{", "}", "[", "]", '"', ",", ":", "null", "true", "-1", "1e999", "NaN",
         "\\u0000", "\x00", "é", '{"ph": "X"}', '"traceEvents": [', '"stream": "stream 7"', "[[]]",
         '"dur": -5', '"ts": "x"', '"args": 3', '"name": []', '"cat": {}', '"ph": "X"', "//",
         '"pid": "GPU"', "\n", '"device": 99999999999999999999', '"correlation": 1.5']  # fmt: skip
+
+PART = ", "
 
 
 def whole(draw: random.Random) -> str:
@@ -35,27 +38,6 @@ def whole(draw: random.Random) -> str:
         events += launched(name, start, start + 2, draw.randint(0, 30), stream, number, **more)
     about = {"distributedInfo": {"rank": 0, "world_size": 2}, "schemaVersion": 1}
     return json.dumps({**about, "traceEvents": events, "traceName": "t"})
-
-
-def bent(text: str, draw: random.Random) -> str:
-    """Return a text with a few places cut, doubled, exchanged or overwritten."""
-    for _ in range(draw.randint(1, 4)):
-        at, kind = draw.randrange(len(text) + 1), draw.randrange(5)
-        if kind == 0:
-            text = text[:at] + text[at + draw.randint(1, 40) :]
-        elif kind == 1:
-            text = text[:at] + draw.choice(JUNK) + text[at:]
-        elif kind == 2:
-            parts = text.split(", ")
-            parts[draw.randrange(len(parts))] = draw.choice(JUNK)
-            text = ", ".join(parts)
-        elif kind == 3:
-            parts = text.split(", ")
-            parts.insert(draw.randrange(len(parts)), draw.choice(parts))
-            text = ", ".join(parts)
-        elif draw.random() < 0.2:
-            text = text[:at]
-    return text
 
 
 def written(path: Path, text: str, draw: random.Random) -> None:
@@ -95,7 +77,7 @@ def bend(seeds: range, folder: Path) -> None:
     for seed in seeds:
         draw = random.Random(seed)
         path = folder / draw.choice(["rank0.json", "rank0.json.gz"])
-        written(path, bent(whole(draw), draw), draw)
+        written(path, bent(whole(draw), draw, JUNK, PART, PART), draw)
         read_or_refused(path)
 
 
@@ -118,7 +100,7 @@ def test_bent_folders(tmp_path: Path) -> None:
         write(folder / "rank9.json", [kernel(GEMM, 0, 5)])
         count = draw.randint(1, 4)
         for rank in range(count):
-            written(folder / f"rank{rank}.json.gz", bent(whole(draw), draw), draw)
+            written(folder / f"rank{rank}.json.gz", bent(whole(draw), draw, JUNK, PART, PART), draw)
         ranks = analyse_files([folder])
         told = " ".join([*(one.file for one in ranks.traces), *ranks.notes])
         assert all(f"rank{rank}.json" in told for rank in (*range(count), 9))
@@ -131,5 +113,5 @@ def test_bent_real_traces(name: str, tmp_path: Path) -> None:
     for seed in range(12):
         draw = random.Random(seed)
         path = tmp_path / "t.json"
-        written(path, bent(text, draw), draw)
+        written(path, bent(text, draw, JUNK, PART, PART), draw)
         read_or_refused(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import pytest
 from sweeps.traces.overlap import analyse
 from sweeps.traces.ranks import analyse_files
 from sweeps.traces.reader import read_trace
+from tests.bending import bent
+from tests.traces.test_bent_traces import JUNK, read_or_refused
 
 Event = dict[str, Any]
 NCCL = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -142,3 +145,22 @@ def test_what_can_t_be(value: Any, tmp_path: Path) -> None:
         for key in ("pid", "tid", "ts", "dur", "name", "args", "ph", "cat"):
             bent = [{**one, key: value} if k % 3 == 1 else one for k, one in enumerate(events)]
             read_trace(written(tmp_path / file, bent))
+
+
+def bend(seeds: range, folder: Path) -> None:
+    for seed in seeds:
+        draw = random.Random(seed)
+        name, events, *_ = draw.choice(TRACES)
+        path = folder / ("trace_view.json" if name == "ascend" else "t.json")
+        written(path, events)
+        path.write_text(bent(path.read_text(), draw, JUNK, ", ", ", "), errors="replace")
+        read_or_refused(path)
+
+
+def test_bent(tmp_path: Path) -> None:
+    bend(range(30), tmp_path)
+
+
+@pytest.mark.thorough
+def test_bent_a_thousand_times(tmp_path: Path) -> None:
+    bend(range(30, 1030), tmp_path)

@@ -10,6 +10,7 @@ import pytest
 from sweeps.errors import InputError
 from sweeps.tuner.userbuffers import KEYS, LAYERS, METHODS
 from sweeps.tuner.validate import LEVELS, Finding, Setting, validate_file
+from tests.bending import bent
 
 JUNK = ["{", "}", "[", "]", ":", "&a", "*a", "<<: *a", "!!python/object/apply:os.system [ls]", "-",
         "null", "true", "1e999", "9" * 400, "-3", "é", "\x00", "\t", "'", '"', "|", "? ", "# x",
@@ -28,20 +29,6 @@ def whole(draw: random.Random) -> str:
     return "\n".join(lines) + "\n"
 
 
-def bent(text: str, draw: random.Random) -> str:
-    for _ in range(draw.randint(1, 3)):
-        at, kind = draw.randrange(len(text) + 1), draw.randrange(3)
-        if kind == 0:
-            text = text[:at] + text[at + draw.randint(1, 12) :]
-        elif kind == 1:
-            text = text[:at] + draw.choice(JUNK) + text[at:]
-        else:
-            lines = text.split("\n")
-            lines.insert(draw.randrange(len(lines)), draw.choice(lines))
-            text = "\n".join(lines)
-    return text
-
-
 def tried(path: Path, setting: Setting) -> tuple[list[Finding], list[str]]:
     try:
         return validate_file(path, setting), []
@@ -52,7 +39,7 @@ def tried(path: Path, setting: Setting) -> tuple[list[Finding], list[str]]:
 def bend(seeds: range, path: Path) -> None:
     for seed in seeds:
         draw = random.Random(seed)
-        path.write_text(bent(whole(draw), draw), encoding="utf-8")
+        path.write_text(bent(whole(draw), draw, JUNK), encoding="utf-8")
         size = draw.choice([None, 2, 3, 8])
         found, faults = tried(path, Setting(size, 4096, draw.choice(["bf16", "fp8", "mxfp8"])))
         assert found or faults

@@ -1,0 +1,116 @@
+"""Commands as people write them: redirections, subshells, variables, torchtitan's and others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.errors import InputError
+from sweeps.launch.read import read_launch
+from sweeps.launch.shell import read_script
+
+# What bash hands to the program of each line, as `bash -c` with `printf '%s|'` prints it.
+WORDS = [
+    ("torchrun a.py --x 1 2>&1 | tee l", "a.py --x 1"),
+    ('torchrun a.py --x 1 "$@" 2>&1 | tee l', "a.py --x 1"),
+    ("torchrun a.py --x 1 >log 2>&1 &", "a.py --x 1"),
+    ("torchrun a.py --x 1 &> log", "a.py --x 1"),
+    ("torchrun a.py --x 1 >> log 2>&1", "a.py --x 1"),
+    ("torchrun a.py --x 1 2>err.txt --y 2", "a.py --x 1 --y 2"),
+    ("torchrun a.py --x 1 < /dev/null", "a.py --x 1"),
+    ('torchrun a.py --x 1 > "$LOG/a b.txt" --y 2', "a.py --x 1 --y 2"),
+    ("torchrun a.py --x 1 > >(tee log) 2>&1", "a.py --x 1"),
+    ("(cd x && torchrun a.py --x 1)", "a.py --x 1"),
+    ("(torchrun a.py --x 1 2>&1) | tee log", "a.py --x 1"),
+    ("CMD='torchrun a.py --x 1'\neval $CMD", "a.py --x 1"),
+    ("CMD='torchrun a.py --x 1 2>&1'\neval \"$CMD\"", "a.py --x 1"),
+    ("export A B=3\ntorchrun a.py --x $B", "a.py --x 3"),
+    (': "${B:=3}"\ntorchrun a.py --x $B', "a.py --x 3"),
+    ("A=${B:=3}\ntorchrun a.py --x $A --y ${B}", "a.py --x 3 --y 3"),
+    ("f() { torchrun a.py --x $((2 * (1 + 1))); }\nf", "a.py --x 4"),
+    ("torchrun a.py --x 2>1", "a.py --x"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), WORDS)
+def test_words_of_a_command(text: str, expected: str) -> None:
+    commands = [[str(word) for word in one] for one in read_script(text).commands]
+    assert [" ".join(one[1:]) for one in commands if one[0] == "torchrun"] == [expected]
+
+
+def test_what_evaluates_itself_ends() -> None:
+    assert read_script("A='eval $A'\neval $A").commands == []
+
+
+TOML = """
+training = {local_batch_size = 2, seq_len = 8192}
+model.name = "llama3"
+model.flavor = "8B"
+[activation_checkpoint]
+mode = 'full'
+"""
+SHARDED = f"{TOML}[parallelism]\ndata_parallel_shard_degree = 16\n"
+TITAN: list[tuple[str, dict[str, Any]]] = [
+    ("torchrun --nproc_per_node=8 -m torchtitan.train --job.config_file job.toml",
+     {"world_size": 8, "micro_batch_size": 2, "recompute": "full", "tp": 1}),
+    ("torchrun --nnodes 2 --nproc_per_node=8 torchtitan/train.py --job.config_file=./job.toml "
+     "--training.seq_len=4096 --parallelism.tensor_parallel_degree 2 --compile.enable",
+     {"world_size": 16, "sequence_length": 4096, "tp": 2, "framework": "torchtitan"}),
+    ('NGPU=16 CONFIG_FILE="./job.toml" ./run_train.sh --activation_checkpoint.mode none',
+     {"world_size": 16, "recompute": "none"}),
+    ('CONFIG_FILE=${CONFIG_FILE:-"job.toml"}\nNGPU=${NGPU:-"8"}\n'
+     "torchrun --nproc_per_node=${NGPU} --rdzv_backend c10d -m torchtitan.train "
+     "--job.config_file ${CONFIG_FILE} $@", {"world_size": 8}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "expected"), TITAN)
+def test_torchtitan_on_a_command_line(line: str, expected: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(TOML)
+    script = tmp_path / "run.sh"
+    script.write_text(line)
+    reading = read_launch(str(script))
+    assert {name: reading.given.get(name) for name in expected} == expected
+    assert not reading.asks
+
+
+def test_torchtitan_s_gpus_have_to_be_those_of_its_degrees(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(SHARDED)
+    script = tmp_path / "run.sh"
+    script.write_text("torchrun --nproc_per_node=8 -m torchtitan.train --job.config_file job.toml")
+    with pytest.raises(InputError, match=r"8 GPUs aren't tp 1 \* pp 1 \* cp 1 \* 1 replicas \* 16"):
+        read_launch(str(script))
+    script.write_text("torchrun -m torchtitan.train --job.config_file no.toml")
+    with pytest.raises(InputError, match=r"no\.toml isn't there, nor beside the file"):
+        read_launch(str(script))
+
+
+FACTORY = """
+model_name_or_path: Qwen/Qwen2.5-7B
+finetuning_type: full
+cutoff_len: 4096
+per_device_train_batch_size: 1
+bf16: true
+packing: true
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "world"),
+    [
+        ("FORCE_TORCHRUN=1 NNODES=2 NPROC_PER_NODE=8 llamafactory-cli train sft.yaml", 16),
+        ("export NPROC_PER_NODE=4\nllamafactory-cli train sft.yaml", 4),
+        ("trl sft --config sft.yaml --num_processes 8", 8),
+        ("accelerate launch --num_processes 8 train.py --config=sft.yaml", 8),
+        ("torchrun --nproc_per_node 8 train.py sft.yaml", 8),
+    ],
+)
+def test_arguments_in_a_file_that_a_command_names(line: str, world: int, tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text(FACTORY)
+    script = tmp_path / "run.sh"
+    script.write_text(line)
+    reading = read_launch(str(script))
+    assert (reading.given["world_size"], reading.given["sequence_length"]) == (world, 4096)
+    assert not reading.unknown
