@@ -85,7 +85,41 @@ def yaml_settings(text: str, file: str) -> list[Setting]:
     if not isinstance(content, dict):
         raise unreadable(file, "is no YAML mapping")
     lines = dict(_yaml_lines(node, "", 0))
-    return [Setting(name, value, Place(file, lines.get(name, 0))) for name, value in flat(content)]
+    values = dict(flat(content))
+    return [
+        Setting(name, interpolated(name, value, values), Place(file, lines.get(name, 0)))
+        for name, value in values.items()
+    ]
+
+
+_INNER = re.compile(r"\$\{([^${}]+)\}")
+_PRODUCT = re.compile(r"multiply:\s*([\d.]+)\s*,\s*([\d.]+)")
+
+
+def interpolated(name: str, value: Any, values: Mapping[str, Any]) -> Any:
+    """Return a value with those put in that it refers to, as OmegaConf does: ``${a.b}``, ``${.b}``.
+
+    Of resolvers ``multiply`` is one that NeMo's recipes use; what else stands there stays.
+    """
+    for _ in range(10):  # One may refer to another
+        text = value if isinstance(value, str) else ""
+        found = next((one for one in _INNER.finditer(text) if _known(name, one[1], values)), None)
+        if found is None:
+            return value
+        (new,) = _known(name, found[1], values)
+        value = new if found[0] == text else text.replace(found[0], str(new), 1)
+    return value
+
+
+def _known(name: str, inner: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what a reference is, in a tuple; an empty one where it isn't known."""
+    if product := _PRODUCT.fullmatch(inner.strip()):
+        number = float(product[1]) * float(product[2])
+        return (int(number) if number.is_integer() else number,)
+    ups = len(inner) - len(inner.lstrip("."))
+    path = name.split(".")[: -ups or None] if ups else []
+    key = ".".join([*path, inner.strip(". ")])
+    return (values[key],) if key in values and key != name else ()
 
 
 def typed(text: str) -> Any:

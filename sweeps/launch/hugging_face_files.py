@@ -243,7 +243,7 @@ def _zero(found: Settings, script: Script | None, path: Path, parts: Parts) -> l
     known = beside(path, named)
     if known is not None:
         return json_settings(text_of(known), known.name)
-    setting = next(one for key in keys if (one := found.by_name.get(key)) and one.value == named)
+    setting = next(own for key in keys if (own := found.by_name.get(key)) and own.value == named)
     found.reading.fault(
         setting, named, "isn't there, nor beside the file; give it by a second --from"
     )

@@ -35,6 +35,7 @@ from sweeps.launch.named_files import beside, text_of
 from sweeps.launch.python_config import Calls
 from sweeps.launch.setting import Place, Reading, Setting, few, unreadable
 from sweeps.launch.shell import Script, Word, read_script
+from sweeps.spec.files import is_file
 
 # A command with fewer of a framework's arguments isn't taken for one of it.
 FEW = 3
@@ -118,7 +119,9 @@ def _opened(path: str) -> _File:
         return _File(Path("standard input"), sys.stdin.read())
     if (found := re.fullmatch(r"(.*\.py):(\w+)", path)) is not None:
         return _File(Path(found[1]), text_of(Path(found[1])), found[2])
-    return _File(Path(path), text_of(Path(path)))
+    config = Path(path) / "config.json"
+    own = config if is_file(config) else Path(path)  # a folder is a model's
+    return _File(own, text_of(own))
 
 
 def _is_yaml(file: _File) -> bool:
@@ -128,7 +131,8 @@ def _is_yaml(file: _File) -> bool:
 
 
 def _is_json(file: _File) -> bool:
-    return re.match(r"\s*((//|#(?!!))[^\n]*\n\s*)*\{", file.text) is not None
+    found = re.match(r"\s*((//|#(?!!))[^\n]*\n\s*)*\{", file.text)
+    return file.path.suffix == ".json" or found is not None
 
 
 def _part(file: _File) -> Part | None:
@@ -264,6 +268,7 @@ def _of_shell(text: str, path: Path, overrides: Overrides, parts: Parts) -> Read
             continue
         for name, value in script.arguments.items():
             reading.notes.append(f"argument {name} of the script is {value}, its own default")
+        _tell_holes(launch, script, reading, file)
         added = [word for word in script.conditional if word.text.startswith("--")]
         if added:
             place, names = Place(file, added[0].line), few([word.text for word in added])
@@ -272,6 +277,15 @@ def _of_shell(text: str, path: Path, overrides: Overrides, parts: Parts) -> Read
     raise unreadable(
         file, f"has no command that trains with arguments that are known; what can be read: {KINDS}"
     )
+
+
+def _tell_holes(launch: Launch, script: Script, reading: Reading, file: str) -> None:
+    """Note words of a command that may be arguments, of which nothing is known."""
+    before = ["--", *(word.text for word in launch.words)]
+    for last, word in zip(before, launch.words, strict=False):
+        if word.is_hole and (not last.startswith("--") or "=" in last):
+            why = script.unknown.get(word.holes[0], "it has no value")
+            reading.notes.append(f"{Place(file, word.line)}: {word} is skipped: {why}")
 
 
 def _of_command(

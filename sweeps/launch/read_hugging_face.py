@@ -71,7 +71,8 @@ def settings_of(words: Sequence[Word], file: str) -> Iterator[Setting]:
     name, values, line = "", list[str](), 0
     for word in (*words, None):
         if word is not None and not (word.text.startswith("--") and len(word.text) > 2):
-            values.append(word.text)
+            if not (values and word.is_hole):  # what may be further arguments
+                values.append(word.text)
             continue
         if name:
             yield Setting(name, " ".join(values) or "true", Place(file, line))

@@ -18,6 +18,8 @@ from sweeps.launch.shell_words import Cutter, Text, lined, plain
 
 # What stands in a text for a value that isn't known: its name between two of these.
 HOLE = "\x00"
+# The beginning of a value that is what the variable was, and what more follows.
+_OWN = re.compile(r"([\"(]*)\$\{?([A-Za-z_]\w*)(?:\[[@*]\])?\}?\"?(?=\s)")
 MOST_EVALUATED = 20
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=")
@@ -35,6 +37,11 @@ class Word:
 
     text: str
     line: int
+
+    @property
+    def is_hole(self) -> bool:
+        """Whether nothing of it is known."""
+        return not "".join(self.text.split(HOLE)[0::2]) and HOLE in self.text
 
     @property
     def holes(self) -> list[str]:
@@ -161,8 +168,13 @@ class _Reader:
 
     def _assign(self, name: str, raw: Text, *, more: bool) -> None:
         line = raw[0][1] if raw else 0
+        own = _OWN.match(plain(raw))
+        if self.depth and own and own[2] == name and (name in self.values or name in self.arrays):
+            # OPTS="$OPTS --more" adds to itself, as += does
+            raw, more = [*raw[: own.end(1)], *raw[own.end() :]], True
         if self.depth and more:
-            added = self._words(raw[1:-1] if raw and raw[0][0] == "(" else raw)
+            bare = plain(raw).strip('"()').strip()
+            added = self._words(lined(bare, line))
             self.script.conditional += self._kept(added)
             return
         if self.depth:

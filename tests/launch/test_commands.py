@@ -40,6 +40,68 @@ def test_words_of_a_command(text: str, expected: str) -> None:
     assert [" ".join(one[1:]) for one in commands if one[0] == "torchrun"] == [expected]
 
 
+MEGATRON = """#!/bin/bash
+OPTS="--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096"
+if [ "$FP8" = "1" ]; then
+  OPTS="$OPTS --fp8-format hybrid"
+fi
+ARGS=(--bf16 --vocab-size 32000)
+if [ -n "$X" ]; then ARGS=("${ARGS[@]}" --swiglu); fi
+for k in 1 2; do EXTRA="--seed $k"; done
+torchrun --nproc_per_node 8 pretrain_gpt.py $OPTS "${ARGS[@]}" --max-position-embeddings 4096 \\
+  --micro-batch-size 1 --global-batch-size 128 $EXTRA --tensor-model-parallel-size 4
+"""
+
+
+def test_what_may_be_added(tmp_path: Path) -> None:
+    """What a condition adds is skipped and named; so is a word of which nothing is known."""
+    script = tmp_path / "train.sh"
+    script.write_text(MEGATRON)
+    reading = read_launch(str(script))
+    assert (reading.given["global_batch_size"], reading.given["tp"]) == (128, 4)
+    assert reading.given["precision"] == "bf16"
+    assert "train.sh, line 10: $EXTRA is skipped: 'for' decides on it in line 8" in reading.notes
+    skipped = "added only if a condition holds, so skipped: --fp8-format, --swiglu"
+    assert any(skipped in note for note in reading.notes)
+    script.write_text(MEGATRON.replace("parallel-size 4", "parallel-size $TP"))
+    with pytest.raises(InputError, match=r"parallel-size \$TP: TP has no value in the script"):
+        read_launch(str(script))
+
+
+NEMO = """
+trainer: {devices: 8, num_nodes: 4, precision: bf16}
+model:
+  micro_batch_size: 1
+  global_batch_size: 64
+  encoder_seq_length: 4096
+  max_position_embeddings: ${.encoder_seq_length}
+  num_layers: 32
+  hidden_size: 4096
+  ffn_hidden_size: ${multiply:4, ${.hidden_size}}
+  num_attention_heads: 32
+  num_query_groups: ${model.num_attention_heads}
+  vocab_size: 32000
+  optim: {lr: "${oc.env:LR}", name: distributed_fused_adam, sizes: "${..num_layers}"}
+"""
+
+
+def test_values_that_refer_to_others(tmp_path: Path) -> None:
+    path = tmp_path / "nemo.yaml"
+    path.write_text(NEMO)
+    given = read_launch(str(path)).given
+    expected = {"ffn_size": 16384, "kv_heads": 32, "sequence_length": 4096, "world_size": 32}
+    assert {name: given[name] for name in expected} == expected
+    path.write_text(NEMO.replace("num_layers: 32", "num_layers: ${model.num_layers}"))
+    with pytest.raises(InputError, match=r"num_layers \$\{model.num_layers\}: a whole number"):
+        read_launch(str(path))
+
+
+def test_a_folder_is_the_model_in_it(tmp_path: Path) -> None:
+    config = Path(__file__).parents[1] / "data" / "models" / "qwen3-8b.json"
+    (tmp_path / "config.json").write_bytes(config.read_bytes())
+    assert read_launch(str(tmp_path)).given["model"] == str(tmp_path / "config.json")
+
+
 def test_what_evaluates_itself_ends() -> None:
     assert read_script("A='eval $A'\neval $A").commands == []
 
