@@ -224,7 +224,8 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
     lost = list(_lost(answer, given["lost_nodes"])) if given["lost_nodes"] else []
     above = [reached(best), *_preset(answer), *impossible_lines([best.plan])]
     above += (line for text in (*run[:1], *lost[:1]) for line in wrapped(text, indent="  "))
-    above += (*file_lines(answer, asked), *_question(answer, asked), "")
+    own = [*file_lines(answer, asked)]
+    above += (*own, *_question(answer, asked), "")
     below = [*("the training run", *run[1:])] if run else []
     below += lost[1:]
     if np.isfinite(best["step_time"]):
@@ -232,13 +233,14 @@ def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterato
     below += (*_searched(answer), *short_defaults(answer, asked))
     below += more_line(wanted, OF_PLAN, "" if given["save"] else SAVING)
     yield from above
-    yield from _best(answer, given["top"] or _splits_in_room(answer, height([*above, *below])))
+    count = _splits_in_room(answer, height([*above, *below])) if own else SHOWN_SPLITS
+    yield from _best(answer, given["top"] or count)
     yield from below
     yield from shown_sections(wanted, bodies)
 
 
 def _splits_in_room(answer: Answer, taken: int) -> int:
-    """Return of how many layouts a screen shows the best plan."""
+    """Return of how many layouts a screen of a launch file shows the best plan."""
     count = SHOWN_SPLITS
     while count > FEWEST_SPLITS and taken + height([*_best(answer, count)]) > MOST_LINES:
         count -= 1
