@@ -243,7 +243,8 @@ def _zero(found: Settings, script: Script | None, path: Path, parts: Parts) -> l
     known = beside(path, named)
     if known is not None:
         return json_settings(text_of(known), known.name)
-    setting = next(own for key in keys if (own := found.by_name.get(key)) and own.value == named)
+    stated = [found.by_name[key] for key in keys if key in found.by_name]
+    setting = next(one for one in stated if one.value == named)
     found.reading.fault(
         setting, named, "isn't there, nor beside the file; give it by a second --from"
     )

@@ -168,10 +168,11 @@ class _Reader:
 
     def _assign(self, name: str, raw: Text, *, more: bool) -> None:
         line = raw[0][1] if raw else 0
-        own = _OWN.match(plain(raw))
-        if self.depth and own and own[2] == name and (name in self.values or name in self.arrays):
+        itself = _OWN.match(plain(raw))
+        known = name in self.values or name in self.arrays
+        if self.depth and itself and itself[2] == name and known:
             # OPTS="$OPTS --more" adds to itself, as += does
-            raw, more = [*raw[: own.end(1)], *raw[own.end() :]], True
+            raw, more = [*raw[: itself.end(1)], *raw[itself.end() :]], True
         if self.depth and more:
             bare = plain(raw).strip('"()').strip()
             added = self._words(lined(bare, line))
