@@ -32,6 +32,14 @@ def test_a_screen_has_forty_lines(sweeps: Runner, name: str) -> None:
     assert short[-1].startswith("More: --show parts,") or short[-2].startswith("More: ")
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["megatron-llama-70b/train.sh", "hf-deepspeed/run.sh"])
+def test_a_plan_s_screen_has_forty_lines(sweeps: Runner, name: str) -> None:
+    found = sweeps(f"plan --from {DATA / name} --hardware dgx-h100 --gpus 64").out.splitlines()
+    assert len(found) <= 40
+    assert any("its own plan" in line for line in found)
+
+
 def test_every_setting_with_show_defaults(sweeps: Runner) -> None:
     """What the command line rules over is said, and not taken."""
     path = DATA / "titan-toml" / "llama3_8b.toml"
