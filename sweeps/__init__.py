@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from sweeps.api import (
         open,
         plans,
+        prepare,
         read,
         reasons,
         recompute,
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "open", "plans", "read", "reasons", "recompute", "run", "sensitivity", "sweep", "to_dataframe"
+    "open", "plans", "prepare", "read", "reasons", "recompute", "run", "sensitivity", "sweep",
+    "to_dataframe",
 ]  # fmt: skip
 
 

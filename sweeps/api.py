@@ -29,12 +29,15 @@ from sweeps.engine.joint import OF_OPERATION, joined
 from sweeps.engine.program import Program
 from sweeps.errors import nearest, refuse
 from sweeps.idle import UNUSED, unused
-from sweeps.job import Job, prepare
+from sweeps.job import Job
+from sweeps.job import prepare as job_of
 from sweeps.origin import GIVEN
 from sweeps.origin import read as read_origin
+from sweeps.prepared import Prepared
 from sweeps.result import of_dataset
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import find_sweep
+from sweeps.spec.keywords import spec_of
 from sweeps.spec.sweep import load_sweep
 from sweeps.store.netcdf import open_dataset, to_dataset
 
@@ -153,13 +156,13 @@ def run(
     """
     folders = [Path(folder) for folder in hardware_folders]
     if isinstance(spec, Mapping):
-        job = prepare(spec, command=["sweeps.run"], folders=folders)
+        job = job_of(spec, command=["sweeps.run"], folders=folders)
         _warn(job)
         return job.dataset()
     path = find_sweep(spec)
     read, text = load_sweep(path, folders=folders)
     where = f"{path.name}: "
-    job = prepare(read, text=text, command=["sweeps.run"], folders=folders, where=where)
+    job = job_of(read, text=text, command=["sweeps.run"], folders=folders, where=where)
     _warn(job)
     return job.dataset()
 
@@ -209,15 +212,59 @@ def sweep(
     >>> found.time.sel(topology="torus", ranks=64).dims
     ()
     """
-    table = _spec_of(axes)
+    table = spec_of(axes)
     if quantities is not None:
         names = quantities.split(",") if isinstance(quantities, str) else list(quantities)
         table["quantities"] = names
     folders = [Path(folder) for folder in hardware_folders]
-    job = prepare(table, command=["sweeps.sweep"], folders=folders)
+    job = job_of(table, command=["sweeps.sweep"], folders=folders)
     _warn(job)
     job.program.limits = limits_of(array)
     return job.dataset()
+
+
+def prepare(
+    quantities: Sequence[str] | str | None = None,
+    *,
+    hardware_folders: Sequence[str | Path] = (),
+    **given: Any,
+) -> Prepared:
+    """Prepare a question that is asked again and again with other numbers, as an optimiser does.
+
+    Parameters
+    ----------
+    quantities : sequence of str, optional
+        What is wanted, such as ``["step_time", "peak_memory"]``; the usual ones by default.
+    hardware_folders : sequence of path
+        Folders of own machines.
+    **given
+        One value by quantity or label: what stays as it is, all labels among it.  Numbers are SI.
+
+    Returns
+    -------
+    Prepared
+        A function of the quantities that are left open: numbers, or arrays that broadcast.  It
+        gives the same bits as `sweep` does.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each; also when the function is called.
+
+    Examples
+    --------
+    >>> import sweeps
+    >>> model = sweeps.prepare(["step_time", "peak_memory"], model="llama3-70b",
+    ...                        hardware="dgx-h100", gpus=512, global_batch_size=1024)
+    >>> found = model(tp=8, pp=4, micro_batch=[1, 2])
+    >>> found.step_time.shape, found.status.tolist()
+    ((2,), [0, 0])
+    >>> model(tp=8, pp=4, micro_batch=3).reasons
+    'batch not divisible'
+    """
+    names = quantities.split(",") if isinstance(quantities, str) else quantities
+    folders = [Path(folder) for folder in hardware_folders]
+    return Prepared(names, given, folders)
 
 
 def sensitivity(
@@ -268,39 +315,16 @@ def sensitivity(
     from sweeps.error_bar import sensitivity_of
 
     folders = [Path(folder) for folder in hardware_folders]
-    job = prepare(_spec_of(constants), command=["sweeps.sensitivity"], folders=folders)
+    job = job_of(spec_of(constants), command=["sweeps.sensitivity"], folders=folders)
     asked = quantity or ("step_time" if job.program.training else "time")
     if reduction is not None:
-        table = _spec_of(constants)
+        table = spec_of(constants)
         one = {"quantity": asked, "operation": reduction, "over": [*table.get("axes", {})]}
         table |= {"quantities": [], "reductions": [{**one, "name": "answer"}]}
-        job = prepare(table, command=["sweeps.sensitivity"], folders=folders)
+        job = job_of(table, command=["sweeps.sensitivity"], folders=folders)
     answer = job.sweep.reductions[0] if reduction else asked
     found = sensitivity_of(job.of(asked), answer, folders)
     return found.result({}, command=["sweeps.sensitivity"]).dataset()
-
-
-def _spec_of(axes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a spec file would state of values by quantity or label."""
-    table: dict[str, Any] = {"title": "Sweep"}
-    varying: dict[str, Any] = {}
-    constants: dict[str, Any] = {}
-    for name, value in axes.items():
-        plain = _plain(value)
-        single = not isinstance(plain, list | Mapping) and not (
-            isinstance(plain, str) and ("," in plain or ":" in plain or plain == "all")
-        )
-        (constants if single else varying)[name] = plain
-    table |= {"axes": varying} if varying else {}
-    return table | ({"constants": constants} if constants else {})
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple | range) else value
 
 
 def plans(**given: Any) -> Plans:

@@ -457,16 +457,24 @@ def _compiled(
 
         sweep, measured = join_measured(sweep, folders)
     resolved = with_clock(sweep, resolve(sweep, folders))
-    published = not (sweep.training or sweep.overlap) and _published(resolved)
-    if published and sweep.usual:
-        sweep = replace(sweep, quantities=(*sweep.quantities, *EXPECTED))
-    program = _inputs(sweep, resolved, published=published, status_name=status_name).program()
-    _check_computed(sweep, program)
+    sweep, program = program_of(sweep, resolved, status_name)
     if measured is not None:
         resolved = replace(resolved, origins={**measured.origins, **resolved.origins})
         (time,) = (variable.dims for variable in program.variables if variable.name == "time")
         measured.check_size({dim: program.grid.sizes[dim] for dim in time})
     return Job(sweep, resolved, program, text, command, measured, options)
+
+
+def program_of(
+    sweep: Sweep, resolved: Resolved, status_name: str = STATUS
+) -> tuple[Sweep, Program]:
+    """Return a sweep of one subject with all that it asks for, and its program."""
+    published = not (sweep.training or sweep.overlap) and _published(resolved)
+    if published and sweep.usual:
+        sweep = replace(sweep, quantities=(*sweep.quantities, *EXPECTED))
+    program = _inputs(sweep, resolved, published=published, status_name=status_name).program()
+    _check_computed(sweep, program)
+    return sweep, program
 
 
 def _check_computed(sweep: Sweep, program: Program) -> None:

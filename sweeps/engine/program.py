@@ -308,6 +308,10 @@ class Program:
                 stack += node.inputs
                 yield node
 
+    def given(self, name: str) -> Node:
+        """Return the node of what is given."""
+        return self._given[name]
+
     def used(self) -> set[str]:
         """Return the names of given quantities on which a result depends."""
         return {node.name for node in self.nodes() if node.given is not None}
