@@ -18,6 +18,8 @@ from overhead.formula import REGISTRY, formula
 from overhead.quantity import VOCABULARY, define
 from sweeps.errors import InputError
 from sweeps.prepared import Prepared
+from sweeps.site.guide import guide_pages
+from sweeps.site.markdown import blocks
 
 QUANTITIES = (
     "step_time", "peak_memory", "mfu", "tokens_per_second", "bubble_fraction", "step_energy",
@@ -96,8 +98,9 @@ CASES: list[dict[str, Any]] = [
     {"model": "llama3-70b", **H100},
     {"model": "llama3-70b", **H100, "schedule": "zero_bubble_v", "recompute": "selective"},
     {"model": "llama3-70b", **H100, "sharding": "hybrid", "hsdp_shard_size": 8, "zero_stage": 3},
-    {"model": "deepseek-v3", **H100, "precision": "fp8", "schedule": "dualpipe"},
-    {"model": "mixtral-8x7b", **STEP, "hardware": "tpu-v5p"},
+    {"model": "deepseek-v3", **H100, "precision": "fp8", "schedule": "dualpipe",
+     "memory_capacity": 2e12},
+    {"model": "mixtral-8x7b", **STEP, "hardware": "tpu-v5p", "memory_capacity": 2e12},
     {"model": "nemotron-3-nano-30b-a3b", **STEP, "hardware": "gb200-nvl72"},
     {"model": "gpt-oss-120b", **STEP, "hardware": "mi300x", "zero_stage": 1},
     {"model": "qwen3-next-80b-a3b", **H100, "recompute": "full"},
@@ -237,6 +240,21 @@ def test_own_formulas_are_called_as_they_are() -> None:
     for point in points:
         wanted = sweeps.sweep(["slow_time"], **given, **point)
         assert same(model(**point).slow_time, wanted.slow_time)
+
+
+def test_the_example_of_the_guide_finds_the_best_plan() -> None:
+    # The search of the guide's page, beside a sweep of all that it goes through.
+    page = next(page for page in guide_pages() if page.name == "files-and-python")
+    code = next(block for block in blocks(page.text) if "sweeps.prepare(" in "".join(block.lines)
+                and block.kind == "code")  # fmt: skip
+    names: dict[str, Any] = {}
+    exec("\n".join(code.lines), names)
+    sizes = {"tp": [1, 2, 4, 8], "pp": [1, 2, 4, 8], "cp": [1, 2, 4], "micro_batch": [1, 2, 4]}
+    found = names["model"].dataset(**sizes)
+    fits = (found.status == 0) & (found.peak_memory < 70e9)
+    fastest = found.step_time.where(fits).min().item()
+    assert names["cost"](names["best"]) == fastest
+    assert "heads not divisible" in names["why"]
 
 
 # Operations of numbers, beside numpy's on arrays.
