@@ -30,7 +30,8 @@ WINGS = (
     "former", "elsewhere", "errors", "latex", "origin", "wrapping", "display", "spec",
     "impossible", "bands", "engine", "measured_step", "store", "result", "traces", "hops",
     "validate", "plots", "calibrate", "own_formulas", "job", "idle", "prepared", "error_bar",
-    "tuner", "overlap", "blocks", "search", "launch", "api", "page", "mathml", "references", "site", "cli",
+    "tuner", "overlap", "blocks", "search", "launch", "api", "page", "mathml", "references",
+    "site", "cli",
 )  # fmt: skip
 # What sweeps has at its top hands on to api and cli, and names ours for names of elsewhere.
 ENTRIES = ("__init__", "__main__")
