@@ -45,13 +45,16 @@ def created() -> str:
 
 def versions(names: Sequence[str] = ("overhead-sweeps", "numpy", "netCDF4")) -> dict[str, str]:
     """Return the versions of the distributions that a result comes from."""
-    found = {}
-    for name in names:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    return {name: version for name in names if (version := _version(name))}
+
+
+@cache
+def _version(name: str) -> str:
+    """Return a distribution's version, empty where it isn't installed; it is read once."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 @cache
