@@ -18,7 +18,6 @@ from overhead.quantity import VOCABULARY
 from sweeps.engine.compiled import Compiled, Results
 from sweeps.engine.grid import Array
 from sweeps.engine.program import Program
-from sweeps.engine.validity import Faults
 from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 from sweeps.idle import SPLIT_BY, UNUSED, unused
 from sweeps.job import Job, program_of
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
 POINT = "point"
 # Most answers to which keys are kept: of more, those that are asked again are found again.
 MOST_KEYS = 1 << 14
+# Most programs that are kept, each of some MiB.
+MOST_PROGRAMS = 64
 # What programs look at of numbers themselves, by the ends of their names: whether it is this one.
 NOTED = {"ranks": 1.0, "latency": 0.0, "message_bytes": 0.0, "bandwidth": np.inf}
 
@@ -49,9 +50,9 @@ class Evaluated(Mapping[str, Any]):
 
     __slots__ = ("_faults", "_values")
 
-    def __init__(self, names: Sequence[str], values: Sequence[Any], faults: Faults) -> None:
+    def __init__(self, names: Sequence[str], values: Sequence[Any], faults: Sequence[str]) -> None:
         self._values = dict(zip(names, values, strict=True))
-        self._faults = faults
+        self._faults = faults  # What can be wrong, in the order of the status' bits
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -86,7 +87,8 @@ class Evaluated(Mapping[str, Any]):
         return words[place.reshape(status.shape)]
 
     def _words(self, status: int) -> str:
-        return "; ".join(name.replace("_", " ") for name in self._faults.named(status))
+        own = (name for bit, name in enumerate(self._faults) if status >> bit & 1)
+        return "; ".join(name.replace("_", " ") for name in own)
 
 
 class Prepared:
@@ -265,7 +267,6 @@ class _Asked:
     def _parts(self, columns: Sequence[Array]) -> Iterator[tuple[Compiled, Any]]:
         """Yield programs, and the points at which each holds."""
         left = np.arange(columns[0].size)
-        self._compiled([float(one[0]) for one in columns])
         while left.size:
             first = [float(one[left[0]]) for one in columns]
             compiled = self._compiled(first)
@@ -320,6 +321,9 @@ class _Asked:
             noted = [numbers[place] == number for place, number in self._noted]
             alike = _told(resolved, passed, noted)
             if alike not in self._shared:
+                if len(self._shared) >= MOST_PROGRAMS:
+                    self._shared.clear()
+                    programs.clear()
                 asked, program = program_of(sweep, resolved)
                 self._warn(Job(asked, resolved, program, "", ["sweeps.prepare"]))
                 wanted = _wanted(asked, program)
@@ -396,4 +400,4 @@ def _told(resolved: Any, passed: Mapping[str, str], noted: Sequence[bool]) -> st
 
 
 def _evaluated(compiled: Compiled, values: Results | Sequence[Any]) -> Evaluated:
-    return Evaluated(compiled.asked, values, compiled.program.faults)
+    return Evaluated(compiled.asked, values, tuple(compiled.program.faults.texts))

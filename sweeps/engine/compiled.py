@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -44,6 +45,7 @@ class Compiled:
         asked: Sequence[str],
     ) -> None:
         self.program, self.names = program, tuple(names)
+        self._alone = True  # Nothing was asked of it yet
         self.asked = (*asked, program.status_name)
         (case,) = program.cases
         given = {name: program.given(name) for name in asked if name in program.grid.columns}
@@ -99,12 +101,16 @@ class Compiled:
 
     def numbers(self, numbers: Sequence[float]) -> Results | None:
         """Return what is asked for of one number each; None where one is out of its domain."""
-        try:
-            with np.errstate(all="ignore"):
+        # To record what is asked once takes longer than it does.
+        alone, self._alone = self._alone, False
+        if not alone:
+            with suppress(ArithmeticError), np.errstate(all="ignore"):
                 return self._scalar(*numbers)
-        except ArithmeticError:
-            found = self.arrays([np.array((number,)) for number in numbers])
-            return tuple(one[0].item() for one in found)
+        columns = [np.array((number,)) for number in numbers]
+        for name, column in zip(self.names, columns, strict=True):
+            if VOCABULARY[name].outside(column)[0] or not np.isfinite(column[0]):
+                return None
+        return tuple(one[0].item() for one in self.arrays(columns))
 
     def arrays(self, columns: Sequence[Array]) -> list[Array]:
         """Return what is asked for of columns of as many points, which are in their domains."""
