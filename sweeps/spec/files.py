@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from sweeps.former import renamed
 StrPath = str | os.PathLike[str]
 
 
-@cache
 def shipped(kind: str) -> Path:
     """Return the folder of the specs that come with the package."""
     package = Path(__file__).resolve().parents[1]
