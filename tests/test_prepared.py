@@ -6,7 +6,7 @@ import itertools
 import pickle
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,6 +20,8 @@ from sweeps.errors import InputError
 from sweeps.prepared import Prepared
 from sweeps.site.guide import guide_pages
 from sweeps.site.markdown import blocks
+from sweeps.spec.axis import Axis
+from sweeps.spec.watched import unwatched, watched
 
 QUANTITIES = (
     "step_time", "peak_memory", "mfu", "tokens_per_second", "bubble_fraction", "step_energy",
@@ -257,6 +259,28 @@ def test_the_example_of_the_guide_finds_the_best_plan() -> None:
     fastest = found.step_time.where(fits).min().item()
     assert names["cost"](names["best"]) == fastest
     assert "heads not divisible" in names["why"]
+
+
+LOOKS: list[Callable[[Any], Any]] = [
+    lambda one: one > 0.0, lambda one: np.any(one == 1.0), np.asarray, lambda one: one[0], list,
+    lambda one: np.where(one > 1.0, one, 0.0), lambda one: one.tolist(), lambda one: 1.0 * one,
+    lambda one: np.stack([one, one]), bool, lambda one: one.reshape((1, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_columns_note_that_they_are_looked_at(look: Callable[[Any], Any]) -> None:
+    seen: set[str] = set()
+    columns = {"tp": np.array([8.0]), "pp": np.array([4.0])}
+    axis = watched(Axis("point", columns), seen)
+    assert (len(axis), axis.columns["tp"].dtype.kind, axis.columns["tp"].shape) == (1, "f", (1,))
+    longer = Axis("point", {**axis.columns, "cp": axis.columns["tp"]})
+    (plain,), passed = unwatched([longer])
+    assert passed == {"tp": "tp", "pp": "pp", "cp": "tp"}
+    assert plain.columns["cp"] is columns["tp"]
+    assert seen == set()
+    look(axis.columns["pp"])
+    assert seen == {"pp"}
 
 
 # Operations of numbers, beside numpy's on arrays.

@@ -58,12 +58,6 @@ class Watched(np.lib.mixins.NDArrayOperatorsMixin):
     def __bool__(self) -> bool:
         return bool(self.look())
 
-    def __float__(self) -> float:
-        return float(self.look())
-
-    def __int__(self) -> int:
-        return int(self.look())
-
 
 def _looked(value: Any) -> Any:
     """Return what is passed to a function, of columns the values."""
