@@ -22,6 +22,7 @@ from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 from sweeps.idle import SPLIT_BY, UNUSED, unused
 from sweeps.job import Job, program_of
 from sweeps.job import prepare as job_of
+from sweeps.measured_step import CLOCK, MEASURED_STEP, is_to_be_fitted
 from sweeps.spec.axis import Axis
 from sweeps.spec.keywords import spec_of
 from sweeps.spec.names import NODES, OTHER_NAMES, quantity_of
@@ -305,6 +306,9 @@ class _Asked:
         """Find, or make, the program of a point."""
         with self._lock:
             sweep = self._read(numbers)
+            if is_to_be_fitted(sweep):
+                wrong = "fits the clock of a machine to one configuration"
+                refuse(MEASURED_STEP, sweep.constants[MEASURED_STEP], wrong, f"{CLOCK}, beside it")
             axes = tuple(
                 watched(axis, self._seen) if axis.name == POINT else axis for axis in sweep.axes
             )
