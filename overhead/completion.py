@@ -272,7 +272,7 @@ FEATURES = {
     "clock": ("limited", "power_limit"),
     "tuning": ("lora", "lora_rank"),
     "mixers": ("hybrid", "linear_layers"),
-    "order": ("stated", "layer_order_1"),
+    "order": ("followed", "layer_order_1"),
     "selection": ("indexed", "index_heads"),
     "stashing": ("host", "activation_offload", "offloaded_layers"),
     "updating": ("host", "optimizer_offload", "parameter_offload"),

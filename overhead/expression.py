@@ -33,7 +33,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "negative_binomial_tail": special.negative_binomial_tail,
     "negative_binomial_quantile": special.negative_binomial_quantile,
     "layers_of_kind": special.layers_of_kind,
-    "fullest_stage": special.fullest_stage,
+    "heaviest_stage": special.heaviest_stage,
 }
 
 _BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {

@@ -225,8 +225,8 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "clock": ("limited",),  # whether a limit of its power slows a GPU down
     "tuning": ("lora",),  # whether adapters alone are trained
     "mixers": ("hybrid",),  # whether some layers are said to have linear attention
-    # Whether a model says its layers' order; whether a stage has its own, or of each kind a part
-    "order": ("stated", "followed", "spread"),
+    # Whether a stage has its own layers, for a model says their order, or of each kind a part
+    "order": ("followed", "spread"),
     "selection": ("indexed",),  # whether attention selects tokens by an indexer
     "stashing": ("host",),  # whether activations wait for their backward in the host's memory
     "updating": ("host",),  # whether the host updates weights, with the optimizer's states

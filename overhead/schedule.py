@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from overhead.arrays import xp
 from overhead.formula import alias, derived, formula, product, total
 from overhead.labels import EVEN_SCHEDULES, LABELS
+from overhead.model.order import ORDERED
 from overhead.quantity import Array
 
 __all__: list[str] = []
@@ -330,6 +331,52 @@ def dual_pipe_bubble_time(
     ends = stage_overlapped_time + stage_backward_time - 3.0 * stage_weight_time
     single = stage_forward_time + stage_backward_time - stage_overlapped_time
     return xp.maximum((pp / 2.0 - 1.0) * ends, xp.maximum(single, 0.0))
+
+
+# Where a model says the order of its layers, stages between the ends that are shorter than the
+# slowest fill and drain the pipeline sooner; other schedules have no form for them.
+
+SHORTER = "shorter middle stages shorten pipeline fill and drain"
+
+
+@formula(
+    returns="balanced_bubble_time",
+    source="narayanan2021",
+    where="section 2.2.1 (GPipe: Huang et al. 2019, section 2.3)",
+    assumes=(SHORTER,),
+    when={**BOTH, **ORDERED},
+)
+def ordered_bubble_time(pp, stage_forward_time, stage_backward_time, shorter_stages_time):
+    """Bubble of GPipe and of 1F1B: time of the other stages."""
+    whole = (pp - 1.0) * (stage_forward_time + stage_backward_time)
+    return xp.maximum(whole - shorter_stages_time, 0.0)
+
+
+@formula(
+    returns="balanced_bubble_time",
+    source="huang2019",
+    where="section 2.3",
+    assumes=(SHORTER,),
+    when={**FORWARD, **ORDERED},
+)
+def ordered_forward_bubble_time(pp, stage_forward_time, shorter_stages_time):
+    """Bubble of the forward-only schedule (prefill): time of the other stages."""
+    return xp.maximum((pp - 1.0) * stage_forward_time - shorter_stages_time, 0.0)
+
+
+@formula(
+    returns="balanced_bubble_time",
+    source="narayanan2021",
+    where="section 2.2.2",
+    assumes=(SHORTER, WHOLE_GROUPS, "all chunks of a stage take equally long"),
+    when={**INTERLEAVED, **ORDERED},
+)
+def ordered_interleaved_bubble_time(
+    pp, stage_forward_time, stage_backward_time, shorter_stages_time, virtual_pipeline_size
+):
+    """Bubble of interleaved 1F1B: time of a chunk of the other stages."""
+    whole = (pp - 1.0) * (stage_forward_time + stage_backward_time)
+    return xp.maximum(whole - shorter_stages_time, 0.0) / virtual_pipeline_size
 
 
 # Micro-batches in flight: how many stages' worth of activations a stage holds at most.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 
@@ -232,11 +234,15 @@ def _sum_up(
     return found[..., 0], total[..., 0], latest[..., 0]
 
 
+# Kinds of layers, as digits: with linear attention, with attention, mixtures of experts.
+ATTENDING, MIXED = 2.0, 3.0
 # Digits of base 4 in a number that says the kinds of as many layers, exact in doubles.
 LAYERS_A_NUMBER = 26
 DIGITS = 4.0 ** np.arange(LAYERS_A_NUMBER)
 # Combinations of values that are worked on at once.
 ROWS = 1024
+# Tables of more numbers than these aren't kept.
+MOST_KEPT = 4096
 # Whole numbers up to here are exact in doubles.
 EXACT = 2.0**53
 Number = Array | float
@@ -266,26 +272,38 @@ def _combinations(columns: list[Array]) -> tuple[Array, Array]:
     return rows, places
 
 
-def _once(function: Callable[..., Array], *values: Number) -> Array:
-    """Return a function's values on arrays that broadcast, each combination computed once.
+Given = TypeVar("Given")
 
-    The function takes columns with a row a combination, and gives the rows' values.
-    """
+
+def _kept(function: Callable[..., Given]) -> Callable[..., Given]:
+    """Let a function of few numbers be computed once for the same ones."""
+
+    @lru_cache(maxsize=512)
+    def known(*given: tuple[bytes, tuple[int, ...]]) -> Given:
+        return function(*(np.frombuffer(data).reshape(shape) for data, shape in given))
+
+    def asked(*values: Number) -> Given:
+        arrays = [np.asarray(value, dtype=np.float64) for value in values]
+        if sum(one.size for one in arrays) > MOST_KEPT:
+            return function(*arrays)
+        return known(*((one.tobytes(), one.shape) for one in arrays))
+
+    return asked
+
+
+def _distinct(*values: Number) -> tuple[list[Array], Array]:
+    """Return columns of values, a row a combination that there is, and which one each cell has."""
     given = [np.asarray(value, dtype=np.float64) for value in values]
-    if all(one.size == 1 for one in given):
-        shape = (1,) * max(one.ndim for one in given)
-        return function(*(one.reshape(1, 1) for one in given)).reshape(shape)
     shape = np.broadcast_shapes(*map(np.shape, given))
-    full = [one if one.size == 1 else np.broadcast_to(one, shape) for one in given]
-    columns = [one.reshape(-1, 1) for one in full]
-    rows, places = _combinations([one[:, 0] for one in columns if len(one) != 1])
-    found = np.empty(rows.size)
-    for begin in range(0, rows.size, ROWS):
-        some = rows[begin : begin + ROWS]
-        found[begin : begin + ROWS] = function(
-            *(one if len(one) == 1 else one[some] for one in columns)
-        )
-    return found[places].reshape(shape)
+    full = [
+        one.reshape(-1) if one.size == 1 else np.broadcast_to(one, shape).ravel() for one in given
+    ]
+    several = [one for one in full if one.size != 1]
+    if not several:
+        return full, np.zeros(shape, dtype=np.int64)
+    rows, places = _combinations(several)
+    each = [np.broadcast_to(one[rows % one.size], rows.shape) for one in full]
+    return each, places.reshape(shape)
 
 
 def _kinds(numbers: tuple[Array, ...]) -> Array:
@@ -294,13 +312,31 @@ def _kinds(numbers: tuple[Array, ...]) -> Array:
     return np.floor(stated[:, :, np.newaxis] / DIGITS).reshape(len(stated), -1) % 4.0
 
 
-def _placed(
-    kind: Array, chunk: Array, ahead: Array, numbers: tuple[Array, ...]
+@_kept
+def _tables(
+    kind: Number, period: Number, chunk: Number, ahead: Number, *numbers: Array
 ) -> tuple[Array, Array]:
-    """Return which of the layers that any row has of a kind rows have, and in which chunk."""
-    of_kind = _kinds(numbers) == kind
+    """Return how many layers of a kind each chunk index has, a row a combination; cells' rows."""
+    columns, places = _distinct(kind, period, chunk, ahead, *numbers)
+    every = [one[:, np.newaxis] for one in columns]
+    some = [slice(begin, begin + ROWS) for begin in range(0, every[0].size, ROWS)]
+    tables = [_counted(*(one[part] for one in every)) for part in some]
+    table = np.zeros((every[0].size, max((one.shape[1] for one in tables), default=0)))
+    for part, one in zip(some, tables, strict=True):
+        table[part, : one.shape[1]] = one
+    return table, places
+
+
+def _counted(kind: Array, period: Array, chunk: Array, ahead: Array, *numbers: Array) -> Array:
+    """Return how many layers of a kind each chunk index has, rows a combination each."""
+    kinds = _kinds(numbers)
+    of_kind = np.where(kind > 0.0, kinds == kind, kinds > 0.0)
     places = np.flatnonzero(of_kind.any(axis=0))
-    return of_kind[:, places], np.floor((places + ahead) / np.maximum(chunk, 1.0))
+    own = np.floor((places + ahead) / np.maximum(chunk, 1.0)) % period
+    width = int(own.max(initial=0.0)) + 1
+    at = np.arange(len(own))[:, np.newaxis] * width + own.astype(np.int64)
+    counts = np.bincount(at.ravel(), of_kind[:, places].ravel(), len(own) * width)
+    return counts.reshape(len(own), width)
 
 
 @named()
@@ -315,39 +351,90 @@ def layers_of_kind(
 ) -> Array:
     """Return how many layers of a kind are in every `period`-th chunk from one of that index on.
 
-    The layers' kinds are digits of base 4 in `numbers`; in the first chunk places are taken ahead.
-    If `mirrored`, those of the index as far from a period's end are counted as well.
+    The layers' kinds are digits of base 4 in `numbers`, and of kind 0 all are; in the first chunk
+    places are taken ahead.  If `mirrored`, those of the index as far from a period's end are
+    counted as well.
     """
+    table, rows = _tables(kind, period, chunk, ahead, *numbers)
 
-    def counted(kind, index, mirrored, period, chunk, ahead, *numbers):
-        of_kind, own = _placed(kind, chunk, ahead, numbers)
-        own = own % period
-        held = 1.0 * (own == index) + ((own == period - 1.0 - index) & (mirrored > 0.0))
-        return (held * of_kind).sum(axis=1)
+    def held(index: Number) -> Array:
+        column = np.asarray(index, dtype=np.float64)
+        there = (column == np.floor(column)) & (column >= 0.0) & (column < table.shape[1])
+        if not table.size:
+            return np.zeros(np.broadcast_shapes(rows.shape, column.shape))
+        return np.where(there, table[rows, np.where(there, column, 0.0).astype(np.int64)], 0.0)
 
-    return _once(counted, kind, index, mirrored, period, chunk, ahead, *numbers)
+    own = held(index)
+    if not np.any(np.greater(mirrored, 0.0)):
+        return own + 0.0 * np.asarray(mirrored)
+    return own + np.where(np.greater(mirrored, 0.0), held(np.subtract(period, 1.0) - index), 0.0)
+
+
+@lru_cache(maxsize=4096)
+def _candidates(
+    pp: float, turned: float, mirrored: float, chunk: float, ahead: float, *numbers: float
+) -> tuple[tuple[float, float, float], ...]:
+    """Return stages between the ends that differ: attention and mixtures beyond the mean of layers.
+
+    Of a folded pipeline all stages but the first are between them.
+    """
+    kinds = _kinds(tuple(np.array([[one]]) for one in numbers))[0]
+    places = np.flatnonzero(kinds)
+    period = pp * (1.0 + turned)
+    own = np.floor((places + ahead) / max(chunk, 1.0)) % period
+    own = np.minimum(own, period - 1.0 - own) if turned > 0.0 else own
+    sides = (own, pp - 1.0 - own) if mirrored > 0.0 else (own,)
+    held: dict[tuple[int, ...], float] = {}
+    for stage in np.arange(1.0, pp if turned > 0.0 else pp - 1.0):
+        there = np.concatenate([kinds[places[side == stage]] for side in sides])
+        counts = (there.size, (there == ATTENDING).sum(), (there == MIXED).sum())
+        held.setdefault(counts, float(stage))
+    whole = max(places.size, 1)
+    attending, mixed = (kinds == ATTENDING).sum() / whole, (kinds == MIXED).sum() / whole
+    beyond = (
+        (stage, one - count * attending, other - count * mixed)
+        for (count, one, other), stage in held.items()
+    )
+    found = tuple((stage, one / len(sides), other / len(sides)) for stage, one, other in beyond)
+    return found or ((min(max(pp - 1.0, 0.0), 1.0), 0.0, 0.0),)
+
+
+@_kept
+def _stages(*cut: Number) -> list[tuple[Array, Array, Array]]:
+    """Return the candidates one after the other, each with what all cells have of it."""
+    columns, places = _distinct(*cut)
+    each = [_candidates(*map(float, row)) for row in zip(*columns, strict=True)]
+    most = max(map(len, each), default=1)
+    # Rows of fewer stages repeat the first, which changes nothing.
+    table = np.array([[*own, *own[:1] * (most - len(own))] for own in each]).reshape(-1, most, 3)
+    return [tuple(one[places] for one in some.T) for some in np.moveaxis(table, 1, 0)]
 
 
 @named()
-def fullest_stage(
-    kind: Number, pp: Number, turned: Number, chunk: Number, ahead: Number, *numbers: Array
+def heaviest_stage(
+    attention_weight: Number,
+    mixture_weight: Number,
+    pp: Number,
+    turned: Number,
+    mirrored: Number,
+    chunk: Number,
+    ahead: Number,
+    *numbers: Array,
 ) -> Array:
-    """Return the first stage between the ends with most layers of a kind; the second of two.
+    """Return the first of the stages between the ends whose layers weigh most; of two the second.
 
-    Chunks go down the stages again and again, or (`turned`) down once and up.
+    Layers with linear attention weigh 0, attention and mixtures as said, empty places the mean.
+    Chunks go down the stages again and again, or (`turned`) down once and up; a stage may have
+    those of its mirror image, too.
     """
-
-    def fullest(kind, pp, turned, chunk, ahead, *numbers):
-        of_kind, stage = _placed(kind, chunk, ahead, numbers)
-        period = pp * (1.0 + turned)
-        stage = stage % period
-        stage = np.where(turned > 0.0, np.minimum(stage, period - 1.0 - stage), stage)
-        between = of_kind & (stage > 0.0) & (stage < pp - 1.0)
-        together = (stage[:, :, np.newaxis] == stage[:, np.newaxis]) & of_kind[:, np.newaxis]
-        held = np.where(between, together.sum(axis=2), 0)
-        most = between & (held == held.max(axis=1, initial=1, keepdims=True))
-        first = np.where(most, stage, np.inf).min(axis=1, initial=np.inf)
-        second = np.minimum(pp - 1.0, 1.0)[:, 0]
-        return np.where(most.any(axis=1), first, second)
-
-    return _once(fullest, kind, pp, turned, chunk, ahead, *numbers)
+    several = _stages(pp, turned, mirrored, chunk, ahead, *numbers)
+    shape = np.broadcast_shapes(
+        several[0][0].shape, np.shape(attention_weight), np.shape(mixture_weight)
+    )
+    best, found = np.full(shape, -np.inf), np.zeros(shape)
+    for stage, attending, mixed in several:
+        weight = attention_weight * attending + mixture_weight * mixed
+        more = weight > best
+        np.copyto(best, weight, where=more)
+        np.copyto(found, stage, where=more)
+    return found

@@ -454,9 +454,9 @@ def percent(name: str) -> bool:
 
 
 # Models whose layers differ in more than their MLP: of these a pipeline stage has the mean, but for
-# its memory where the model says their order.
+# those that say the order of their layers.
 MEAN_OF_KINDS = "layers of several kinds: each pipeline stage counts the mean of the model's"
-MEAN_OF_TIMES = f"{MEAN_OF_KINDS}, but for memory"
+OWN_KINDS = "layers of several kinds: each pipeline stage counts its own, in the model's order"
 KINDS = ("linear_layers", "sliding_window_layers", "index_layers", "pooled_layers")
 
 
@@ -467,10 +467,10 @@ def are_mixed(given: Mapping[str, ArrayLike], kinds: Iterable[str] = KINDS) -> b
     return any(bool(np.any((count > 0.0) & (count < every))) for count in counts)
 
 
-def mean_of_kinds(given: Mapping[str, ArrayLike], order_holds: float) -> str:
+def kinds_of_stages(given: Mapping[str, ArrayLike], order_holds: float) -> str:
     """Return what to say of a pipeline stage of several kinds of layers.
 
-    With `order_holds` its memory is of its own layers, if their kinds are those of an order.
+    With `order_holds` it has its own layers, if their kinds are those of an order.
     """
     ordered = order_holds > 0.0 and not are_mixed(given, KINDS[1:])
-    return MEAN_OF_TIMES if ordered else MEAN_OF_KINDS
+    return OWN_KINDS if ordered else MEAN_OF_KINDS

@@ -95,6 +95,6 @@ def _latex_call(name: str, args: list[str]) -> str:
         return rf"{shown}_\mathrm{{NB}}\left({', '.join(args)}\right)"
     shown = {
         "minimum": r"\min", "maximum": r"\max", "log2": r"\log_2", "gcd": r"\gcd", "exp": r"\exp",
-        "layers_of_kind": r"L_\mathrm{kind}", "fullest_stage": r"i_\mathrm{fullest}",
+        "layers_of_kind": r"L_\mathrm{kind}", "heaviest_stage": r"i_\mathrm{heaviest}",
     }[name]  # fmt: skip
     return rf"{shown}\left({', '.join(args)}\right)"

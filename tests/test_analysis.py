@@ -16,7 +16,7 @@ from overhead.communication.operation import DIMENSIONS
 from overhead.step.parts import PARTS as STEP_PARTS
 from sweeps.bands import percent
 from sweeps.cli.analysis_job import evaluation_of
-from sweeps.display import MEAN_OF_KINDS, MEAN_OF_TIMES
+from sweeps.display import MEAN_OF_KINDS, OWN_KINDS
 from sweeps.spec.catalog import load_framework
 from tests.analysis_cases import LLAMA, SIZES, job_of, record
 from tests.cli_runner import Done, Runner
@@ -173,7 +173,7 @@ def test_pipeline_parallelism(cli: Runner) -> None:
 @pytest.mark.parametrize(
     ("model", "stages", "said"),
     [
-        ("kimi-k3", 2, MEAN_OF_TIMES),
+        ("kimi-k3", 2, OWN_KINDS),
         ("kimi-k3", 1, ""),
         ("llama3-8b", 2, ""),
         ("gpt-oss-20b", 2, MEAN_OF_KINDS),
@@ -184,7 +184,7 @@ def test_stages_of_layers_of_several_kinds_are_said_to_be_a_mean(
 ) -> None:
     line = f"--model {model} --hardware dgx-h100 --gpus 16 --pp {stages} --global-batch 64"
     out = " ".join(cli(f"analysis {line} --seq-len 4096").out.split())
-    found = [one for one in (MEAN_OF_TIMES, MEAN_OF_KINDS) if one in out]
+    found = [one for one in (OWN_KINDS, MEAN_OF_KINDS) if one in out]
     assert found[:1] == [said][: bool(said)]
 
 

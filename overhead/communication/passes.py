@@ -8,10 +8,13 @@ layers (``block``) their share is repeated, of modules (``selective``) what thes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from overhead.arrays import xp
+from overhead.compute.own_layers import OF_SLOWEST
 from overhead.formula import alias, call, constant, derived, formula, product, total
+from overhead.model.order import ORDERED, of_stage
 
 FORWARD = {"schedule": "forward_only"}
 UNKNOWN = {"shapes": "unknown"}
@@ -136,6 +139,21 @@ for _stages, _counted in (
             bind={"stage": f"{_stage}_stage"},
         )
 
+# Of a model that says its layers' order the stage between the ends that has most.
+for _counted, _stage in (("layers", "mixer_stage"), ("tp_blocks", "tp_block_stage")):
+    call(
+        returns=f"second_stage_{_counted}",
+        of=f"stage_{_counted}",
+        bind={"stage": _stage},
+        when=ORDERED,
+    )
+call(
+    returns="penultimate_stage_moe_layers",
+    of="stage_moe_layers",
+    bind={"stage": "expert_stage"},
+    when=ORDERED,
+)
+
 
 @derived()
 def max_stage_layers(first_stage_layers, second_stage_layers, last_stage_layers):
@@ -147,6 +165,15 @@ def max_stage_layers(first_stage_layers, second_stage_layers, last_stage_layers)
 def max_stage_moe_layers(penultimate_stage_moe_layers, last_stage_moe_layers):
     """Most MoE layers in a stage, with dense layers first."""
     return xp.maximum(penultimate_stage_moe_layers, last_stage_moe_layers)
+
+
+@derived(returns="max_stage_moe_layers", when=ORDERED)
+def ordered_max_moe_layers(
+    first_balanced_moe_layers, penultimate_stage_moe_layers, last_stage_moe_layers
+):
+    """Most MoE layers in a stage by their order."""
+    later = xp.maximum(penultimate_stage_moe_layers, last_stage_moe_layers)
+    return xp.maximum(first_balanced_moe_layers, later)
 
 
 @formula(**BLOCKS)
@@ -168,6 +195,14 @@ def moe_layer_blocks(shared_ffn_size):
 def stage_tp_blocks(dense_layer_blocks, stage_mlp_layers, moe_layer_blocks, stage_moe_layers):
     """TP blocks per stage: attention, and MLP or shared experts, of each layer."""
     return dense_layer_blocks * stage_mlp_layers + moe_layer_blocks * stage_moe_layers
+
+
+@formula(returns="stage_tp_blocks", when=ORDERED, **BLOCKS)
+def ordered_stage_tp_blocks(
+    dense_layer_blocks, stage_spare_mixers, moe_layer_blocks, stage_moe_layers
+):
+    """TP blocks per stage by the order of its layers: attention, and MLP or shared experts."""
+    return dense_layer_blocks * stage_spare_mixers + moe_layer_blocks * stage_moe_layers
 
 
 @formula(
@@ -255,23 +290,22 @@ def end_pair_fraction(pp):
 LAYER: dict[str, Any] = {"source": "zhao2023", "where": "sections 3.2 and 4.2"}
 
 
-for _stage in ("first", "second", "last"):
-    call(
-        returns=f"{_stage}_stage_parameters",
-        of="stage_parameters",
-        bind={"stage": f"{_stage}_stage"},
-    )
-    call(
-        returns=f"{_stage}_stage_low_precision_parameters",
-        of="stage_low_precision_parameters",
-        bind={"stage": f"{_stage}_stage"},
-    )
-for _stage in ("penultimate", "last"):
+for _of in ("parameters", "low_precision_parameters"):
+    for _stage, _own in (("first", "first"), ("second", "parameter"), ("last", "last")):
+        of_stage(f"{_stage}_stage_{_of}", f"stage_{_of}", f"{_stage}_stage", f"{_own}_stage")
+for _stage, _own in (("first", "first"), ("penultimate", "expert"), ("last", "last")):
     call(
         returns=f"{_stage}_stage_expert_parameters",
         of="stage_expert_parameters",
         bind={"stage": f"{_stage}_stage"},
     )
+    if _own != _stage:
+        call(
+            returns=f"{_stage}_stage_expert_parameters",
+            of="stage_expert_parameters",
+            bind={"stage": f"{_own}_stage"},
+            when=ORDERED,
+        )
 
 
 @derived()
@@ -287,6 +321,17 @@ def max_rank_dense_parameters(
 def max_rank_expert_parameters(penultimate_stage_expert_parameters, last_stage_expert_parameters):
     """Routed-expert parameters of the largest rank."""
     return xp.maximum(penultimate_stage_expert_parameters, last_stage_expert_parameters)
+
+
+@derived(returns="max_rank_expert_parameters", when=ORDERED)
+def ordered_max_expert_parameters(
+    first_stage_expert_parameters,
+    penultimate_stage_expert_parameters,
+    last_stage_expert_parameters,
+):
+    """Routed-expert parameters of the largest rank by the order of layers."""
+    later = xp.maximum(penultimate_stage_expert_parameters, last_stage_expert_parameters)
+    return xp.maximum(first_stage_expert_parameters, later)
 
 
 # Of these, what products take in fewer bytes than activations have.
@@ -335,11 +380,12 @@ for _kind in ("", "expert_"):
     _all, _trained = (f"max_rank_{one}low_precision_{_kind}parameters" for one in ("", "trained_"))
     alias(_trained, _all, "All of them")
     constant(_trained, 0.0, "None: adapters are in BF16", **LORA)
-call(
-    returns="max_rank_trained_parameters",
-    of="trained_parameters",
-    bind={"stage": "second_stage"},
-    when=LORA["when"],
+of_stage(
+    "max_rank_trained_parameters",
+    "trained_parameters",
+    "second_stage",
+    "parameter_stage",
+    LORA["when"],
 )
 
 
@@ -349,12 +395,14 @@ def mean_layer_trained_parameters(trained_parameters, weight_copies, stage_layer
     return trained_parameters / (weight_copies * xp.maximum(stage_layers, 1.0))
 
 
-call(
-    returns="dp_layer_trained_parameters",
-    of="mean_layer_trained_parameters",
-    bind={"stage": "last_stage"},
-    when=LORA["when"],
-)
+def _of_layer(returns: str, of: str, when: Mapping[str, str] | None = None) -> None:
+    """Declare what a layer has: one of the last stage, or by their order of the slowest."""
+    labels = dict(when or {})
+    call(returns=returns, of=of, bind={"stage": "last_stage"}, when=labels)
+    call(returns=returns, of=of, bind=OF_SLOWEST, when=labels | ORDERED)
+
+
+_of_layer("dp_layer_trained_parameters", "mean_layer_trained_parameters", LORA["when"])
 
 
 # All stages together: as one stage would have it.
@@ -458,17 +506,9 @@ def even_layer_parameters(stage_parameters, weight_copies, stage_layers):
     return stage_parameters / (weight_copies * xp.maximum(stage_layers, 1.0))
 
 
-call(returns="dp_layer_parameters", of="mean_layer_parameters", bind={"stage": "last_stage"})
-
-
-call(
-    returns="dp_layer_low_precision_parameters",
-    of="mean_layer_low_precision_parameters",
-    bind={"stage": "last_stage"},
-)
-call(
-    returns="edp_layer_parameters", of="layer_rank_expert_parameters", bind={"stage": "last_stage"}
-)
+_of_layer("dp_layer_parameters", "mean_layer_parameters")
+_of_layer("dp_layer_low_precision_parameters", "mean_layer_low_precision_parameters")
+_of_layer("edp_layer_parameters", "layer_rank_expert_parameters")
 
 
 @formula(**LAYER)

@@ -2,7 +2,8 @@
 
 The stage of which parts and times are told is the last but one: of the stages between the ends it
 has the fewest leading dense layers.  With two stages it is the first, with one it is all there is;
-the ends' times are told as differences from it, so that every sum is right there, too.
+the ends' times are told as differences from it, so that every sum is right there, too.  Of a model
+that says its layers' order it is the slowest one between the ends (`overhead.compute.own_layers`).
 
 With label ``stages = uneven`` these differences stand apart, as the schedules with a form for them
 need it (`overhead.schedule`).  Else every stage takes as long as the slower end.
@@ -10,10 +11,14 @@ need it (`overhead.schedule`).  Else every stage takes as long as the slower end
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from overhead.arrays import xp
+from overhead.compute.own_layers import PARTS, SLOWEST, declare_own
 from overhead.formula import alias, call, declare, formula, total
+from overhead.labels import FOLDED, LABELS
+from overhead.model.order import ORDERED
 from overhead.quantity import Array
 from overhead.schedule import PARTED
 
@@ -57,20 +62,39 @@ def _single_fewer_experts(experts, pp, lacking, dense):
     return _fewer_experts(experts, xp.where(pp > 1.0, 0.0, lacking), dense)
 
 
+def _own_fewer(kernel: Callable[..., Array]) -> Callable[..., Array]:
+    """Return what counts layers where mixers less mixtures may be below 0: these don't lack."""
+
+    def fewer(layers, *more):
+        return kernel(xp.maximum(layers, 0.0), *more) + xp.minimum(layers, 0.0)
+
+    return fewer
+
+
+def _own_fewer_experts(kernel: Callable[..., Array]) -> Callable[..., Array]:
+    def fewer(*taken):
+        return kernel(*taken[:-1], xp.maximum(taken[-1], 0.0))
+
+    return fewer
+
+
 def _declare_layers(place: str) -> None:
     """Declare the layers of a stage by kind: as many as even stages have, but for the last."""
     dense, experts = f"{place}_balanced_mlp_layers", f"{place}_balanced_moe_layers"
-    for kind, returns in (("mlp", dense), ("moe", experts)):
-        call(returns=returns, of=f"stage_{kind}_layers", bind={"stage": f"{place}_stage"})
+    at = {"stage": f"{place}_stage"}
+    own = SLOWEST if place == "middle" else at
+    for kind, ordered, returns in (("mlp", "spare_mixers", dense), ("moe", "moe_layers", experts)):
+        call(returns=returns, of=f"stage_{kind}_layers", bind=at)
+        call(returns=returns, of=f"stage_{ordered}", bind=own, when=ORDERED)
     last = place == "last"
     taken = ("last_stage_layer_deficit",) if last else ("pp", "last_stage_layer_deficit")
-    declare(f"{place}_mlp_layers", (dense, *taken), _fewer if last else _single_fewer, **PIPELINE)
-    declare(
-        f"{place}_moe_layers",
-        (experts, *taken, dense),
-        _fewer_experts if last else _single_fewer_experts,
-        **PIPELINE,
-    )
+    few, few_experts = (_fewer, _fewer_experts) if last else (_single_fewer, _single_fewer_experts)
+    inputs = (experts, *taken, dense)
+    declare(f"{place}_mlp_layers", (dense, *taken), few, **PIPELINE)
+    declare(f"{place}_moe_layers", inputs, few_experts, **PIPELINE)
+    own_few, own_experts = _own_fewer(few), _own_fewer_experts(few_experts)
+    declare(f"{place}_mlp_layers", (dense, *taken), own_few, when=ORDERED, **PIPELINE)
+    declare(f"{place}_moe_layers", inputs, own_experts, when=ORDERED, **PIPELINE)
 
 
 for _place in ("first", "middle", "last"):
@@ -86,10 +110,12 @@ def _layers(dense, dense_time, experts, expert_time):
 
 for _name in ("forward", "backward"):
     _each = (f"dense_layer_{_name}_time", f"moe_layer_{_name}_time")
-    declare(
+    _both = ("attention_beyond_forward_time", "attention_beyond_time")
+    declare_own(
         f"middle_layers_{_name}_time",
         ("middle_mlp_layers", _each[0], "middle_moe_layers", _each[1]),
         _layers,
+        _both[:1] if _name == "forward" else _both,
         **PIPELINE,
     )
 
@@ -104,6 +130,12 @@ call(
     returns="middle_activation_memory",
     of="micro_batch_activation_memory",
     bind={"stage": "middle_stage"},
+)
+call(
+    returns="middle_activation_memory",
+    of="micro_batch_activation_memory",
+    bind={"stage": "slowest_stage", "linear_attention_fraction": "middle_linear_fraction"},
+    when=ORDERED,
 )
 
 
@@ -143,21 +175,30 @@ for _name in ("forward", "backward"):
     total(f"middle_{_name}_time", (_own, _exposed), **PIPELINE)
 
 
-def _weights(dense, dense_time, experts, expert_time, *more):
-    whole, layers = more[0], _layers(dense, more[1], experts, more[2])
+def _weights(dense, dense_time, experts, expert_time, whole, *gpu):
+    layers = _layers(dense, gpu[0], experts, gpu[1])
     return _layers(dense, dense_time, experts, expert_time) + xp.maximum(whole - layers, 0.0) / 2.0
+
+
+def _own_weights(*values):
+    *taken, own, forward, both, excess = values
+    taken[4] = taken[4] - excess * (both - forward)
+    return xp.maximum(_weights(*taken) + excess * (own - taken[1]), 0.0)
 
 
 _each = ("dense_layer_weight_gradient_time", "moe_layer_weight_gradient_time")
 _gpu = ("dense_layer_backward_gpu_time", "moe_layer_backward_gpu_time")
-declare(
-    "stage_weight_time",
-    ("middle_mlp_layers", _each[0], "middle_moe_layers", _each[1], "middle_backward_time", *_gpu),
-    _weights,
-    source="qi2023",
-    where="section 2.1",
-    assumes=("half of the launch-bound time of a backward pass is wgrad",),
-)
+_weighed = ("middle_mlp_layers", _each[0], "middle_moe_layers", _each[1], "middle_backward_time",
+            *_gpu)  # fmt: skip
+WGRAD: dict[str, Any] = {
+    "source": "qi2023",
+    "where": "section 2.1",
+    "assumes": ("half of the launch-bound time of a backward pass is wgrad",),
+}
+declare("stage_weight_time", _weighed, _weights, **WGRAD)
+_mixers = (PARTS["weight_gradient"][1], "attention_beyond_forward_time", "attention_beyond_time",
+           "middle_attention_excess")  # fmt: skip
+declare("stage_weight_time", (*_weighed, *_mixers), _own_weights, when=ORDERED, **WGRAD)
 
 
 # What the ends have beyond it.
@@ -170,22 +211,31 @@ def _extra(
     return layers + own + communication
 
 
-for _place, _own in (("first", "embedding_time"), ("last", "output_time")):
-    declare(
-        f"{_place}_stage_extra_time",
-        (
-            f"{_place}_mlp_layers",
-            "middle_mlp_layers",
-            "dense_layer_time",
-            f"{_place}_moe_layers",
-            "middle_moe_layers",
-            "moe_layer_time",
-            _own,
-            f"vocabulary_{_place}_time",
-        ),
-        _extra,
-        **PIPELINE,
+def _own_extra(*values):
+    *taken, excess, middle, beyond = values
+    return _extra(*taken) + (excess - middle) * beyond
+
+
+# Of a folded pipeline the first rank has both ends, and the last has no layers of its own.
+UNFOLDED = "|".join(name for name in LABELS["schedule"].values if name not in FOLDED)
+for _place, _end, _ordered in (
+    ("first", "embedding_time", ORDERED),
+    ("last", "output_time", {**ORDERED, "schedule": UNFOLDED}),
+):
+    _compared = (
+        f"{_place}_mlp_layers",
+        "middle_mlp_layers",
+        "dense_layer_time",
+        f"{_place}_moe_layers",
+        "middle_moe_layers",
+        "moe_layer_time",
+        _end,
+        f"vocabulary_{_place}_time",
     )
+    declare(f"{_place}_stage_extra_time", _compared, _extra, **PIPELINE)
+    _excess = (f"{_place}_attention_excess", "middle_attention_excess", "attention_beyond_time")
+    _compared_own = (*_compared, *_excess)
+    declare(f"{_place}_stage_extra_time", _compared_own, _own_extra, when=_ordered, **PIPELINE)
 
 
 @formula(source="derivation", assumes=("a single stage is both first and last",))

@@ -365,7 +365,7 @@ def needed_recompute_layers(
 
 
 for _stage in CANDIDATES:
-    of_stage(f"{_stage}_recompute_layers", "needed_recompute_layers", _stage, IN_BLOCK)
+    of_stage(f"{_stage}_recompute_layers", "needed_recompute_layers", _stage, when=IN_BLOCK)
 
 
 def _most(*values):

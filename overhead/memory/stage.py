@@ -15,7 +15,7 @@ from overhead.evaluation import Evaluation
 from overhead.formula import REGISTRY, alias, constant, formula
 from overhead.labels import LABELS
 from overhead.memory.quantities import PARTS
-from overhead.model.order import NUMBERS, ORDERED, of_stage
+from overhead.model.order import NUMBERS, of_stage
 from overhead.quantity import VOCABULARY, Array
 from overhead.shipped import usual_table
 
@@ -464,7 +464,6 @@ def stage_memory(
     staged = {name: _before(value, depth) for name, value in staged.items()}
     at_stages = {**given, **staged, "stage": stages}
     if NUMBERS[0] in given:
-        labels = {**(labels or {}), **ORDERED}
         share = Derivation(at_stages, labels)["stage_linear_fraction"]
         at_stages = {"linear_attention_fraction": share, **at_stages}
     derivation = Derivation(at_stages, labels)

@@ -1,9 +1,9 @@
 """Which layers stand in a stage: those of a model that says the order of their kinds.
 
 Where it doesn't, or where its counts are others, every stage has of each kind its part.  Layer
-slots that stay empty count as the mean of layers, as every stage counts as the largest.  A stage's
-memory is by its own layers (label ``order = followed``); its times, and what it communicates, are
-by evenly spread ones.
+slots that stay empty count as the mean of layers, as every stage counts as the largest.  What a
+stage keeps, computes and communicates is by its own layers (label ``order = followed``; with
+``spread`` by evenly spread ones).
 """
 
 from __future__ import annotations
@@ -15,18 +15,24 @@ from overhead.arrays import xp
 from overhead.formula import alias, call, constant, declare, formula
 from overhead.labels import FOLDED
 from overhead.quantity import VOCABULARY
-from overhead.special import LAYERS_A_NUMBER, fullest_stage, layers_of_kind
+from overhead.special import (
+    ATTENDING,
+    LAYERS_A_NUMBER,
+    MIXED,
+    heaviest_stage,
+    layers_of_kind,
+)
 
 # The kinds, as digits of the numbers that say their order.
-LINEAR, ATTENTION, MIXTURE = 1.0, 2.0, 3.0
+ANY, LINEAR, ATTENTION, MIXTURE = 0.0, 1.0, ATTENDING, MIXED
 NUMBERS = tuple(name for name in VOCABULARY.tables["features"] if name.startswith("layer_order_"))
 KINDS = (LINEAR, ATTENTION, MIXTURE)
 LETTERS = {"L": LINEAR, "M": LINEAR, "*": ATTENTION, "E": MIXTURE}
 MOST = LAYERS_A_NUMBER * len(NUMBERS)
-ORDERED = {"order": "followed"}
+ORDERED = {"order": "followed", "shapes": "known"}
 SPREAD = {"order": "spread"}
-TURNED = {**ORDERED, "schedule": "|".join(FOLDED), "shapes": "known"}
-STAGES = ("first_stage", "second_stage", "expert_stage", "last_stage")
+TURNED = {**ORDERED, "schedule": "|".join(FOLDED)}
+STAGES = ("first_stage", "second_stage", "expert_stage", "last_stage", "parameter_stage")
 Kernel = Callable[..., Any]
 SOURCE: dict[str, Any] = {
     "source": "megatron",
@@ -49,14 +55,17 @@ def pattern_of(given: Mapping[str, float]) -> str:
     return "".join(letters[one // 4**k % 4] for one in numbers for k in range(LAYERS_A_NUMBER))
 
 
-def of_stage(returns: str, of: str, stage: str, when: Mapping[str, str] | None = None) -> None:
-    """Declare a quantity as another one at a stage: by its own layers, if their order is known."""
-    place, labels = {"stage": stage}, dict(when or {})
-    call(returns=returns, of=of, bind=place, when=labels)
-    share = {"linear_attention_fraction": f"{stage}_linear_fraction"}
-    # A stage's memory has another one's in it: recomputed layers are as many in all stages.
-    call(returns=returns, of=of, bind=place | share, labels=ORDERED,
-         when=labels | {"order": "stated|followed"})  # fmt: skip
+def of_stage(
+    returns: str, of: str, stage: str, ordered: str = "", when: Mapping[str, str] | None = None
+) -> None:
+    """Declare a quantity as another one at a stage: by its own layers, if their order is known.
+
+    With an order it is of the stage `ordered`, if that is another one.
+    """
+    own, labels = ordered or stage, dict(when or {})
+    call(returns=returns, of=of, bind={"stage": stage}, when=labels)
+    bind = {"stage": own, "linear_attention_fraction": f"{own}_linear_fraction"}
+    call(returns=returns, of=of, bind=bind, when=labels | ORDERED)
 
 
 for _stage in STAGES:
@@ -66,8 +75,6 @@ for _spread, _own in (
     ("spread_expert_stage", "expert_stage"),
 ):  # fmt: skip
     call(returns=_spread, of=_own, bind={}, labels=SPREAD)
-# As many of the model's layers as are there lead.
-call(returns="ordered_layers", of="stage_leading_layers", bind={"dense_layers": "pipeline_layers"})
 
 
 # Where the chunks of a stage begin and end, and the kinds of the layers that are cut into them.
@@ -116,7 +123,8 @@ def _turned(kind: float) -> Kernel:
 
 
 for _kind, _returns in (
-    (ATTENTION, "ordered_attention_layers"), (MIXTURE, "ordered_moe_layers"),
+    (ANY, "ordered_layers"), (ATTENTION, "ordered_attention_layers"),
+    (MIXTURE, "ordered_moe_layers"),
 ):  # fmt: skip
     declare(_returns, ("stage", "weight_copies", *CUT), _held(_kind),
             assumes=("of two stages in one rank the mean",), **SOURCE)  # fmt: skip
@@ -200,25 +208,97 @@ def ordered_linear_fraction(
     beyond = ordered_attention_layers - ordered_layers * others / whole
     attention = spread_layers * others / xp.maximum(layers, 1.0) + beyond
     own = xp.maximum(stage_layers - attention, 0.0) / xp.maximum(stage_layers, 1.0)
-    known = (order_holds > 0.0) & (stage_layers >= 1.0)
+    known = (order_holds > 0.0) & (stage_layers >= 1.0) & (ordered_layers < pipeline_layers)
     return xp.minimum(xp.where(known, own, linear_layers / xp.maximum(layers, 1.0)), 1.0)
 
 
-# The stage between the ends that has most separate mixtures: it may be the fullest.
+@formula(when=ORDERED, **SOURCE)
+def stage_spare_mixers(order_holds, stage_layers, stage_moe_layers):
+    """Mixers of the stage less its MoE layers: below 0 where some of theirs are a stage before."""
+    spare = stage_layers - stage_moe_layers
+    return xp.where(order_holds > 0.0, spare, xp.maximum(spare, 0.0))
 
 
-def _expert_stage(turned: float) -> Kernel:
-    def kernel(spread, order_holds, pp, virtual_pipeline_size, layers, first, last, *numbers):
-        chunk = _chunk(pp, virtual_pipeline_size, layers, first, last)
-        fullest = fullest_stage(MIXTURE, pp, turned, chunk, first, *numbers)
-        some = _all_layers(MIXTURE, *numbers) > 0.0
-        return xp.where((order_holds > 0.0) & some, fullest, spread)
-
-    return kernel
+# The stages between the ends whose own layers weigh most: by their number, time or parameters.
+#
+# Weights are what a layer has beyond one with linear attention.
 
 
-EITHER = {"order": "stated|followed", "shapes": "known"}
-for _when, _name in ((ORDERED, "ordered_expert_stage"), (TURNED, "ordered_folded_expert_stage")):
-    declare("expert_stage", ("spread_expert_stage", "order_holds", *CUT),
-            _expert_stage(float(_when is TURNED)), "First middle stage with the most MoE layers",
-            name=_name, when=_when | EITHER, **SOURCE)  # fmt: skip
+def heaviest(
+    returns: str, otherwise: str, weights: Callable[..., tuple[Any, Any]], taken: tuple[str, ...],
+    title: str,
+) -> None:  # fmt: skip
+    """Declare a stage by the weights of an attention layer and of a mixture; or another one.
+
+    So it is where all stages between the ends are alike; the weights follow from what is `taken`.
+    """
+
+    def kernel(turned: float) -> Kernel:
+        def found(other, order_holds, copies, pp, chunks, layers, first, last, *more):
+            numbers, own = more[: len(NUMBERS)], more[len(NUMBERS) :]
+            chunk, copied = (
+                _chunk(pp, chunks, layers, first, last),
+                xp.where(copies > 1.0, 1.0, 0.0),
+            )
+            cut = (pp, turned, copied, chunk, first, *numbers)
+            stage = heaviest_stage(*weights(*own), *cut)
+            some = (order_holds > 0.0) & (pp > 2.0 - turned)
+            return xp.where(some, stage, other)
+
+        return found
+
+    alias(returns, otherwise, title)
+    inputs = (otherwise, "order_holds", "weight_copies", *CUT, *taken)
+    for when in (ORDERED, TURNED):
+        name = f"{'folded' if when is TURNED else 'ordered'}_{returns}"
+        further: dict[str, Any] = {"name": name, "when": when, **SOURCE}
+        declare(returns, inputs, kernel(float(when is TURNED)), title, **further)
+
+
+heaviest("mixer_stage", "second_stage", lambda: (0.0, -1.0), (),
+         "First middle stage with the most mixers")  # fmt: skip
+heaviest("tp_block_stage", "second_stage", lambda dense, moe: (0.0, moe - 2.0 * dense),
+         ("dense_layer_blocks", "moe_layer_blocks"),
+         "First middle stage with the most TP blocks")  # fmt: skip
+
+
+def beyond_linear(beyond, layers, linear_layers):
+    """Return what attention has beyond linear attention, from what it has beyond their mean."""
+    return beyond * layers / xp.maximum(linear_layers, 1.0)
+
+
+def mixture_weights(dense, mixture, mlp, beyond, layers, linear_layers):
+    """Return the weights of an attention layer, and of a mixture in place of a mean mixer.
+
+    `dense` is what a dense layer has, `mixture` what a mixture adds to a mixer, `mlp` what a dense
+    layer has beyond its mixer, `beyond` what attention has beyond the mean of mixers.
+    """
+    more = beyond_linear(beyond, layers, linear_layers)
+    others = (layers - linear_layers) / xp.maximum(layers, 1.0)
+    return more, mixture - dense - mlp + others * more
+
+
+def _parameter_weights(mixer, attention, norm, shared, mlp, mlp_norm, layers, linear_layers):
+    own = mlp + mlp_norm
+    taken = (mixer + own, shared + norm, own, attention - mixer, layers, linear_layers)
+    return mixture_weights(*taken)
+
+
+call(returns="attention_rank_parameters", of="mixer_rank_parameters",
+     bind={"linear_attention_fraction": "no_layers"})  # fmt: skip
+heaviest(
+    "parameter_stage", "second_stage", _parameter_weights,
+    ("mixer_rank_parameters", "attention_rank_parameters", "norm_parameters",
+     "shared_rank_parameters", "mlp_rank_parameters", "mlp_norm_parameters", "layers",
+     "linear_layers"),
+    "First middle stage with the most dense parameters",
+)  # fmt: skip
+heaviest("mixture_stage", "second_stage", lambda: (0.0, 1.0), (),
+         "First middle stage with the most separate MoE layers")  # fmt: skip
+
+
+@formula(returns="expert_stage", when=ORDERED, **SOURCE)
+def ordered_expert_stage(order_holds, separate_moe_layers, mixture_stage, spread_expert_stage):
+    """First middle stage with the most MoE layers."""
+    known = (order_holds > 0.0) & (separate_moe_layers > 0.0)
+    return xp.where(known, mixture_stage, spread_expert_stage)

@@ -7,8 +7,11 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute.layer import with_host
+from overhead.compute.own_layers import PARTS as MIXED
+from overhead.compute.own_layers import declare_own
 from overhead.formula import call, constant, declare, formula, product, total
-from overhead.labels import EVEN_SCHEDULES, LABELS, PAIRED
+from overhead.labels import EVEN_SCHEDULES, LABELS, PAIRED, TRAINING
+from overhead.model.order import ORDERED, of_stage
 from overhead.quantity import Array
 
 DUAL = {"schedule": "|".join(PAIRED)}
@@ -22,6 +25,7 @@ def _by_class(num_micro_batches, dense, dense_time, experts, expert_time):
     return num_micro_batches * (dense * dense_time + experts * expert_time)
 
 
+TRAINED = {**ORDERED, "schedule": TRAINING}
 for _part, _name in (
     ("matmul_part", "layer_matmul"),
     ("elementwise_part", "layer_elementwise"),
@@ -30,11 +34,13 @@ for _part, _name in (
     ("recompute_part", "layer_recompute"),
 ):
     _times = (f"dense_{_name}_time", f"moe_{_name}_time")
-    declare(
-        f"{_part}_time",
-        ("num_micro_batches", "middle_mlp_layers", _times[0], "middle_moe_layers", _times[1]),
-        _by_class,
-    )
+    _summed = ("num_micro_batches", "middle_mlp_layers", _times[0], "middle_moe_layers", _times[1])
+    if _name.removeprefix("layer_") in MIXED:
+        _own = TRAINED if _part == "recompute_part" else ORDERED
+        _beyond = MIXED[_name.removeprefix("layer_")]
+        declare_own(f"{_part}_time", _summed, _by_class, _beyond, _own)
+    else:
+        declare(f"{_part}_time", _summed, _by_class)
 
 
 constant(
@@ -49,11 +55,12 @@ def _each(num_micro_batches, layers, time):
 
 
 for _part, _layers, _time in (
-    ("attention_part", "middle_layers", "attention_time"),
     ("exposed_cp", "middle_layers", "layer_exposed_cp_time"),
     ("exposed_ep", "middle_moe_layers", "layer_exposed_ep_time"),
 ):
     declare(f"{_part}_time", ("num_micro_batches", _layers, _time), _each)
+_attended = ("num_micro_batches", "middle_layers", "attention_time")
+declare_own("attention_part_time", _attended, _each, MIXED["attention"])
 
 
 product("paired_exchange_time", ("middle_moe_layers", "layer_exposed_ep_time"))
@@ -287,7 +294,7 @@ for _returns, _of in (
     ("updated_parameters", "trained_parameters"),
     ("updated_expert_parameters", "trained_expert_parameters"),
 ):
-    call(returns=_returns, of=_of, bind={"stage": "last_stage"})
+    of_stage(_returns, _of, "last_stage")
 
 
 @formula(assumes=("ranks of the last stage have the maximum",), **ZERO)

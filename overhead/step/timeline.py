@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from overhead.communication.operation import Operation
 from overhead.communication.totals import of_dimension
 from overhead.evaluation import Evaluation
-from overhead.labels import FOLDED, PAIRED
+from overhead.labels import FOLDED, PAIRED, PLAIN
 from overhead.overlap.pipeline import (
     BACKWARD,
     EXPOSED,
@@ -39,6 +41,7 @@ from overhead.overlap.pipeline import (
     tasks_of,
 )
 from overhead.overlap.timeline import Course, Span, check_spans
+from overhead.quantity import Array
 
 # Rows of a stage; then one for each dimension whose communication is a stream.
 PASSES, PARTS, SENDS = "passes", "parts of them", "sends"
@@ -91,6 +94,8 @@ STREAMED = {name: name.removesuffix(", exposed") for name in LAYER} | {
 }
 # Parts by name, in the order in which they stand in a pass [s].
 Parts = dict[str, float]
+# From a quantity to what the stages have.
+Along = Callable[[str], Array]
 # By row, how many messages of each operation.
 Messages = Mapping[str, Mapping[str, float]]
 
@@ -267,6 +272,10 @@ class _Passes:
         schedule = evaluation.labels["schedule"]
         self.folded = schedule in FOLDED
         self.layers = {of: self._layers(kind) for of, kind in CLASSES.items()}
+        # Attention layers that chunks have beyond the mean of mixers.
+        self.excess = [0.0] * (self.last + 1)
+        if evaluation.labels.get("order") == "followed" and self._time("order_holds") > 0.0:
+            self._own_layers()
         both = self._time("stage_forward_time") + self._time("stage_backward_time")
         gain = both - self._time("stage_overlapped_time") if schedule in PAIRED else 0.0
         self.gain = gain / self.virtual
@@ -285,6 +294,37 @@ class _Passes:
         if not self.folded:
             _change(counts, last - middle, range(len(counts) - 1, -1, -self.pp))
         return counts
+
+    def _own_layers(self) -> None:
+        """Let each chunk have its own layers: what its stage has, and by what it differs."""
+        given, labels = self.evaluation.given, self.evaluation.labels
+        stages = _along(given, labels, self.pp)
+        # Each chunk is as a stage of a longer pipeline; of its layers those beyond the mean count.
+        every = {"pp": np.asarray(self.last + 1.0)}
+        every |= dict.fromkeys(("virtual_pipeline_size", "weight_copies"), np.asarray(1.0))
+        chunks = _along({**given, **every}, {**labels, "schedule": PLAIN}, self.last + 1)
+        moe = chunks("stage_moe_excess")
+        for of, name, beyond in (("dense", "spare_mixers", -2.0 * moe), ("moe", "moe_layers", moe)):
+            counts = stages(f"stage_{name}")
+            for place in ("first",) if self.folded else ("first", "last"):
+                own = self._time(f"{place}_{CLASSES[of]}_layers")
+                counts[int(self._time(f"{place}_stage"))] = own
+            self.layers[of] = self._cut(counts, beyond)
+        excess = stages("stage_attention_excess")
+        self.excess = self._cut(excess, chunks("stage_attention_excess"))
+
+    def _cut(self, counts: Array, beyond: Array) -> list[float]:
+        """Return what chunks have of stages' counts: an even part, and beyond that their own."""
+        home = [self._home(chunk) for chunk in range(self.last + 1)]
+        if self.virtual == 1:
+            return [float(counts[at]) for at in home]
+        own = np.bincount(home, beyond)
+        return [float((counts[at] - own[at]) / self.virtual + more)
+                for at, more in zip(home, beyond, strict=True)]  # fmt: skip
+
+    def _home(self, chunk: int) -> int:
+        """Return the rank that has a chunk."""
+        return 2 * self.pp - 1 - chunk if self.folded and chunk >= self.pp else chunk % self.pp
 
     def duration(self, slot: Slot) -> float:
         """Return the time of what runs at a time [s]."""
@@ -329,6 +369,10 @@ class _Passes:
             if counts[chunk]:
                 for name, time in self._layer(of, way).items():
                     parts[name] = parts.get(name, 0.0) + counts[chunk] * time
+        if self.excess[chunk]:
+            beyond = self._time("attention_beyond_forward_time")
+            beyond = beyond if way == FORWARD else self._time("attention_beyond_time") - beyond
+            parts[COMPUTING] = parts.get(COMPUTING, 0.0) + self.excess[chunk] * beyond
         parts[OFFLOAD] = self._time(f"exposed_offload_{way}_time") / self.virtual
         ends = (["first"] if chunk == 0 else []) + (["last"] if chunk == self.last else [])
         for end in ends:
@@ -429,12 +473,21 @@ class _Passes:
             for of, counts in self.layers.items()
             if counts[task.chunk]
         )
+        if self.excess[task.chunk]:
+            mean, own = (f"{one}_layer_weight_gradient_time" for one in ("dense", "attention"))
+            weights += self.excess[task.chunk] * (self._time(own) - self._time(mean))
         end, _, _ = ENDS["last"]
         output = self._time("logits_weight_gradient_time") if end in whole else 0.0
         if task.kind == WEIGHTS:
             return {COMPUTING: weights, end: output, WAITING: waiting}
         left = {COMPUTING: weights, end: output, WAITING: waiting}
         return {name: max(time - left.get(name, 0.0), 0.0) for name, time in whole.items()}
+
+
+def _along(given: Mapping[str, Array], labels: Mapping[str, str], stages: int) -> Along:
+    """Return what gives a quantity of each of a pipeline's stages."""
+    known = Evaluation({**given, "stage": np.arange(float(stages))}, labels)
+    return lambda name: np.array(np.broadcast_to(known[name], (stages,)))
 
 
 def _change(counts: list[float], change: float, chunks: Sequence[int]) -> None:

@@ -12,7 +12,6 @@ from overhead.communication.operation import DIMENSIONS
 from overhead.evaluation import Evaluation
 from overhead.labels import NO_LIBRARY, PAIRED, PREFETCHES, SHARED
 from overhead.memory.quantities import MODULES
-from overhead.model.order import ORDERED
 from overhead.quantity import Array
 from overhead.statements import statement
 from overhead.step.bands import class_of_step
@@ -411,7 +410,7 @@ def _notes(
     if layers is not None and (layers + ends) % chunks > 0.0:
         yield f"{layers + ends:g} layers don't divide into {chunks:g} stages: the largest rules"
     if evaluation["pp"] > 1.0 and display.are_mixed(evaluation.given):
-        yield display.mean_of_kinds(evaluation.given, float(evaluation["order_holds"]))
+        yield display.kinds_of_stages(evaluation.given, float(evaluation["order_holds"]))
     uneven = [
         name
         for name in ("tp", "cp", "dp", "ep")
@@ -661,7 +660,6 @@ def _memory_formulas(
         known = evaluation.given | {"stage": evaluation["peak_memory_stage"]}
         labels = evaluation.labels
         if labels.get("order"):
-            labels = labels | ORDERED
             known["linear_attention_fraction"] = Evaluation(known, labels)["stage_linear_fraction"]
         scope = Evaluation(known, labels)
         yield from derivation.lines("peak_memory_stage", evaluation, 0)

@@ -644,7 +644,7 @@ def memory_lines(detail: Detail) -> Iterator[str]:
     yield f"peak memory by part{place}"
     given = detail.plan.given
     if stages > 1.0 and display.are_mixed(given):
-        said = display.mean_of_kinds(given, float(derive("order_holds", given)))
+        said = display.kinds_of_stages(given, float(derive("order_holds", given)))
         if said == display.MEAN_OF_KINDS:
             yield f"  ({said})"
     rows = []

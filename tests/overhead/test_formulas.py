@@ -225,10 +225,8 @@ UNITS: dict[str, Callable[..., Unit]] = {
     **dict.fromkeys(
         ("ceil", "floor", "log2", "exp", "expm1", "popcount_sum", "square_divisor"), pure
     ),
-    **dict.fromkeys(
-        ("layers_of_kind", "fullest_stage"),
-        lambda *all_of_them: next(map(pure, all_of_them)),
-    ),
+    "layers_of_kind": lambda *all_of_them: next(map(pure, all_of_them)),
+    "heaviest_stage": lambda one, other, *cut: (same(one, other), next(map(pure, cut)))[1],
     **dict.fromkeys(("minimum", "maximum", "gcd"), same),
     "never_drawn": lambda *counts: next(pure(count) for count in counts),
     **dict.fromkeys(

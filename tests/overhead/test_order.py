@@ -16,7 +16,7 @@ from overhead.memory.quantities import RECIPES
 from overhead.memory.stage import stage_memory
 from overhead.model.order import LETTERS, MOST, NUMBERS, numbers_of, pattern_of
 from overhead.shipped import usual_table
-from overhead.special import fullest_stage, layers_of_kind
+from overhead.special import heaviest_stage, layers_of_kind
 from sweeps.spec.catalog import load_model, model_names
 
 NANO = "nemotron-3-nano-30b-a3b"
@@ -139,8 +139,8 @@ def test_the_stage_with_most_mixtures_is_a_candidate() -> None:
     stages = np.arange(4.0)
     counts = layers_of_kind(3.0, stages, 0.0, 4.0, 4.0, 0.0, *numbers)
     np.testing.assert_array_equal(counts, [1.0, 2.0, 3.0, 1.0])
-    assert fullest_stage(3.0, np.asarray(4.0), 0.0, 4.0, 0.0, *numbers) == 2.0
-    assert fullest_stage(3.0, np.asarray(2.0), 0.0, 8.0, 0.0, *numbers) == 1.0
+    assert heaviest_stage(0.0, 1.0, 4.0, 0.0, 0.0, 4.0, 0.0, *numbers) == 2.0
+    assert heaviest_stage(0.0, 1.0, 2.0, 0.0, 0.0, 8.0, 0.0, *numbers) == 1.0
 
 
 def test_layers_are_counted_in_every_cell() -> None:

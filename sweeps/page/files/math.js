@@ -69,32 +69,55 @@ function never_drawn(total, marked, draws) {
   return share;
 }
 
-// In which chunks the layers of a kind are: digits of base 4, 26 in a number, with places ahead.
-function chunks_of_kind(kind, chunk, ahead, numbers) {
+// In which chunks the layers are, and of which kind: digits of base 4, 26 in a number, with places
+// ahead.
+function chunks_of_layers(chunk, ahead, numbers) {
   const found = [];
   numbers.forEach((number, part) => {
     for (let [place, rest] = [26 * part, number]; rest > 0; [place, rest] = [place + 1, F(rest / 4)])
-      if (rest % 4 === kind) found.push(F((place + ahead) / M(chunk, 1)));
+      if (rest % 4 > 0) found.push([rest % 4, F((place + ahead) / M(chunk, 1))]);
   });
   return found;
 }
 
 function layers_of_kind(kind, index, mirrored, period, chunk, ahead, ...numbers) {
-  const places = chunks_of_kind(kind, chunk, ahead, numbers).map((one) => mod(one, period));
+  const layers = chunks_of_layers(chunk, ahead, numbers).filter(([one]) => one === kind || !kind);
+  const places = layers.map(([, one]) => mod(one, period));
   const held = places.filter((one) => one === index).length;
   const other = places.filter((one) => one === period - 1 - index).length;
   return held + (mirrored > 0 ? other : 0);
 }
 
-function fullest_stage(kind, pp, turned, chunk, ahead, ...numbers) {
-  const [period, held] = [pp * (1 + turned), new Map()];
-  for (const one of chunks_of_kind(kind, chunk, ahead, numbers)) {
-    const down = mod(one, period);
-    const stage = turned > 0 ? L(down, period - 1 - down) : down;
-    if (stage > 0 && stage < pp - 1) held.set(stage, (held.get(stage) ?? 0) + 1);
+// Stages between the ends that differ: attention and mixtures beyond the mean of layers.
+function candidates(pp, turned, mirrored, chunk, ahead, ...numbers) {
+  const [period, layers] = [pp * (1 + turned), chunks_of_layers(chunk, ahead, numbers)];
+  const counts = (held) => [2, 3].map((kind) => held.filter((one) => one === kind).length);
+  const whole = M(layers.length, 1);
+  const means = counts(layers.map(([kind]) => kind)).map((count) => count / whole);
+  const found = [];
+  for (let stage = 1; stage < (turned > 0 ? pp : pp - 1); stage += 1) {
+    const own = [];
+    for (const [kind, place] of layers) {
+      const down = mod(place, period);
+      const side = turned > 0 ? L(down, period - 1 - down) : down;
+      if (side === stage) own.push(kind);
+      if (mirrored > 0 && pp - 1 - side === stage) own.push(kind);
+    }
+    const beyond = counts(own).map((count, kind) => count - own.length * means[kind]);
+    found.push([stage, ...beyond.map((one) => one / (mirrored > 0 ? 2 : 1))]);
   }
-  const most = M(...held.values());
-  return held.size ? L(...[...held.keys()].filter((one) => held.get(one) === most)) : L(pp - 1, 1);
+  return found.length ? found : [[L(M(pp - 1, 0), 1), 0, 0]];
+}
+
+const known_candidates = remembered(candidates);
+
+function heaviest_stage(attention, mixture, ...cut) {
+  let [best, found] = [-Infinity, 0];
+  for (const [stage, attending, mixed] of known_candidates(...cut)) {
+    const weight = attention * attending + mixture * mixed;
+    if (weight > best) [best, found] = [weight, stage];
+  }
+  return found;
 }
 
 // The same for all of a cluster's plans: what was asked last is known.
