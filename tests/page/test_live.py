@@ -17,8 +17,14 @@ from numpy.typing import NDArray
 
 import sweeps
 from overhead.labels import LABELS
+from overhead.model.order import numbers_of
 from overhead.recording import RecordingError
-from overhead.special import negative_binomial_quantile, negative_binomial_tail
+from overhead.special import (
+    heaviest_stage,
+    layers_of_kind,
+    negative_binomial_quantile,
+    negative_binomial_tail,
+)
 from overhead.step.parts import PARTS as STEP_PARTS
 from sweeps.cli.flags import flag_of
 from sweeps.cli.options import default_lines
@@ -312,6 +318,34 @@ def test_a_law_of_counts_is_the_one_of_numpy(tmp_path: Path) -> None:
     np.testing.assert_array_equal(result[:, 0], wanted)
     tails = negative_binomial_tail(counts, means, spreads)
     np.testing.assert_allclose(result[:, 1], tails, rtol=1e-9, atol=1e-290)
+
+
+@needs_node
+def test_a_page_counts_the_layers_of_stages_as_formulas_do(tmp_path: Path) -> None:
+    rng, asked = np.random.default_rng(47), []
+    for _ in range(60):
+        pattern = "".join(rng.choice(list("L*E"), size=int(rng.integers(8, 60))))
+        pp, chunks, ahead = (int(rng.integers(*ends)) for ends in ((1, 9), (1, 4), (0, 2)))
+        size = -(-(len(pattern) + ahead) // (pp * chunks))
+        turned, mirrored = (int(rng.integers(2)) for _ in range(2))
+        cut = [pp, turned, mirrored, size, ahead, *numbers_of(pattern).values()]
+        asked.append([float(rng.integers(4)), float(rng.integers(pp)), *rng.normal(size=2), *cut])
+    code = """
+    process.stdout.write(JSON.stringify(asked.map(([kind, index, one, other, ...cut]) => [
+      loops.heaviest_stage(one, other, ...cut),
+      loops.layers_of_kind(kind, index, cut[2], cut[0], ...cut.slice(3)),
+    ])));
+    """
+    loops = (FILES / "math.js").read_text(encoding="utf-8")
+    known = "return { heaviest_stage, layers_of_kind };"
+    code = f"const loops = (() => {{\n{loops}\n{known}\n}})();\n{code}"
+    result = run_script(tmp_path, page_from(**FITTING), code, asked)
+    wanted = [
+        [float(heaviest_stage(*weights, *cut)),
+         float(layers_of_kind(kind, index, cut[2], cut[0], *cut[3:]))]
+        for kind, index, *weights, cut in ([*one[:4], one[4:]] for one in asked)
+    ]  # fmt: skip
+    assert result == wanted
 
 
 @pytest.mark.thorough

@@ -89,7 +89,7 @@ function layers_of_kind(kind, index, mirrored, period, chunk, ahead, ...numbers)
 }
 
 // Stages between the ends that differ: attention and mixtures beyond the mean of layers.
-function candidates(pp, turned, mirrored, chunk, ahead, ...numbers) {
+function middle_stages(pp, turned, mirrored, chunk, ahead, ...numbers) {
   const [period, layers] = [pp * (1 + turned), chunks_of_layers(chunk, ahead, numbers)];
   const counts = (held) => [2, 3].map((kind) => held.filter((one) => one === kind).length);
   const whole = M(layers.length, 1);
@@ -109,11 +109,11 @@ function candidates(pp, turned, mirrored, chunk, ahead, ...numbers) {
   return found.length ? found : [[L(M(pp - 1, 0), 1), 0, 0]];
 }
 
-const known_candidates = remembered(candidates);
+const known_stages = remembered(middle_stages);
 
 function heaviest_stage(attention, mixture, ...cut) {
   let [best, found] = [-Infinity, 0];
-  for (const [stage, attending, mixed] of known_candidates(...cut)) {
+  for (const [stage, attending, mixed] of known_stages(...cut)) {
     const weight = attention * attending + mixture * mixed;
     if (weight > best) [best, found] = [weight, stage];
   }
