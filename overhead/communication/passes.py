@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.compute.own_layers import OF_SLOWEST
 from overhead.formula import alias, call, constant, derived, formula, product, total
 from overhead.model.order import ORDERED, of_stage
 
@@ -396,10 +395,8 @@ def mean_layer_trained_parameters(trained_parameters, weight_copies, stage_layer
 
 
 def _of_layer(returns: str, of: str, when: Mapping[str, str] | None = None) -> None:
-    """Declare what a layer has: one of the last stage, or by their order of the slowest."""
-    labels = dict(when or {})
-    call(returns=returns, of=of, bind={"stage": "last_stage"}, when=labels)
-    call(returns=returns, of=of, bind=OF_SLOWEST, when=labels | ORDERED)
+    """Declare what a layer has: one of the last stage, or by their order of that with most."""
+    of_stage(returns, of, "last_stage", "parameter_stage", when)
 
 
 _of_layer("dp_layer_trained_parameters", "mean_layer_trained_parameters", LORA["when"])
@@ -508,7 +505,15 @@ def even_layer_parameters(stage_parameters, weight_copies, stage_layers):
 
 _of_layer("dp_layer_parameters", "mean_layer_parameters")
 _of_layer("dp_layer_low_precision_parameters", "mean_layer_low_precision_parameters")
-_of_layer("edp_layer_parameters", "layer_rank_expert_parameters")
+call(
+    returns="edp_layer_parameters", of="layer_rank_expert_parameters", bind={"stage": "last_stage"}
+)
+call(
+    returns="edp_layer_parameters",
+    of="layer_rank_expert_parameters",
+    bind={"stage": "expert_stage"},
+    when=ORDERED,
+)
 
 
 @formula(**LAYER)

@@ -141,10 +141,6 @@ SLOWEST = {"stage": "middle_stage"} | {
     f"ordered_{kind}": f"slowest_{kind}" for kind in ("layers", "attention_layers", "moe_layers")
 }
 call(returns="middle_linear_fraction", of="stage_linear_fraction", bind=SLOWEST, when=ORDERED)
-# Its own mixers, in what follows from the mean of mixers, but no other stage's memory.
-OF_SLOWEST = {**SLOWEST, "linear_attention_fraction": "middle_linear_fraction"}
-
-
 for _place in ("first", "middle", "last"):
     _bind = SLOWEST if _place == "middle" else {"stage": f"{_place}_stage"}
     for _of in ("attention_excess", "moe_excess"):
