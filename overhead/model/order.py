@@ -293,6 +293,7 @@ heaviest(
      "linear_layers"),
     "First middle stage with the most dense parameters",
 )  # fmt: skip
+call(returns="parameter_stage_layers", of="stage_layers", bind={"stage": "parameter_stage"})
 heaviest("mixture_stage", "second_stage", lambda: (0.0, 1.0), (),
          "First middle stage with the most separate MoE layers")  # fmt: skip
 

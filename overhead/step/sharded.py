@@ -14,6 +14,7 @@ from overhead.communication.operation import on_network
 from overhead.compute.quantities import KERNELS
 from overhead.formula import alias, call, constant, declare, formula, total
 from overhead.labels import LABELS, PREFETCHES
+from overhead.model.order import ORDERED
 from overhead.overlap.durations import sharded_wait
 from overhead.quantity import Array
 from overhead.step.overlap import exposed
@@ -56,6 +57,10 @@ def _left(messages, each, layers, layer):
     return xp.where(left > 1e-12 * messages * each, left, 0.0)
 
 
+def _own_left(messages, each, layers, layer, pp, lacking):
+    return _left(messages, each, layers - xp.where(pp > 1.0, 0.0, lacking), layer)
+
+
 def _split(whole, shards):
     return whole / shards
 
@@ -64,6 +69,9 @@ for _part, _whole in (("gather", "dp_gather_bytes"), ("scatter", "dp_reduce_byte
     _layer = f"dp_layer_{_part}_bytes"
     _taken = ("dp_messages", _whole, "middle_layers", _layer)
     declare(f"dp_non_layer_{_part}_bytes", _taken, _left, **FSDP)
+    # A layer is of the stage with most parameters, where stages have their own.
+    _own = (*_taken[:2], "parameter_stage_layers", _layer, "pp", "last_stage_layer_deficit")
+    declare(f"dp_non_layer_{_part}_bytes", _own, _own_left, when=ORDERED, **FSDP)
 declare("dp_non_layer_replica_bytes", ("dp_non_layer_scatter_bytes", "shards"), _split, **FSDP)
 for _part, _group, _collective in (
     ("gather", "shard", "all_gather"),
