@@ -18,7 +18,7 @@ from overhead.labels import LABELS
 from overhead.overlap.mechanisms import HEEDED, MECHANISMS, OUTPUTS
 from overhead.overlap.pipeline import PIPELINES
 from overhead.quantity import VOCABULARY
-from sweeps.bands import UNKNOWN
+from sweeps.bands import UNKNOWN, percent
 from sweeps.display import noun
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.grid import LabelCase
@@ -443,7 +443,7 @@ def report_lines(job: Job, case: LabelCase) -> Iterator[str]:
             pieces = f"computation in {cut['matmul_chunks']:g} pieces"
             yield _line(pieces, format_quantity(cut["slowed_matmul_time"], "s"))
     for name, words in RATIOS:
-        yield _line(words, f"{100 * found[name]:.4g} %")
+        yield _line(words, percent(found[name]))
     for name, words in SPEEDUPS:
         yield _line(words, f"{found[name]:.4g}x")
     yield _line("bounded by", _bound(found))

@@ -305,17 +305,41 @@ def test_plot_info_and_verify_of_a_stored_sweep(cli: Runner, spec: Path, tmp_pat
     assert broken.err == "sweeps: outputs/mine.nc: differs from its checksums: time\n"
 
 
+def test_a_sweep_without_a_valid_configuration_writes_nothing(cli: Runner) -> None:
+    for line in ("run network-choice --set gpus=7", "run network-choice --set gpus=7 --dry-run"):
+        done = cli(line, fine=False)
+        assert done.code == 2
+        assert done.err == (
+            "sweeps: network-choice.toml: no configuration is valid: nodes not filled (the GPUs "
+            "must fill whole nodes, or divide one evenly)\n"
+        )
+    assert not Path("outputs").exists()
+
+
 # What there is.
+
+
+def test_a_name_of_several_algorithms_lists_them(cli: Runner) -> None:
+    first, _, _, *rows = cli("show ring").out.splitlines()
+    assert first == "ring means 36 algorithms; one of them: sweeps show ring.all_gather.rd"
+    assert sum(row.startswith("  ring.") for row in rows) == 10
+    assert rows[-1] == "More: --show rows (26 more, and each whole)"
+    assert cli("show ring --show rows").out.count("\n  time = ") == 36
+    assert cli("show ring.p2p.direct").out.startswith("ring.p2p.direct  ")
 
 
 def test_lists_and_shows_each_algorithm(cli: Runner) -> None:
     out = cli("list --show rows").out
     for key in ALGORITHMS:
         assert re.search(rf"^{key[0]} +{key[1]} +{key[2]} ", out, re.MULTILINE), key
-    rows = cli("list --op all_reduce --topology switch").out.splitlines()[1:]
+    line = "list --op all_reduce --topology switch"
+    rows = cli(f"{line} --show rows").out.splitlines()[1:]
     assert len(rows) == len(ALGORITHMS.of("switch", "all_reduce"))
-    assert "formula " not in cli("list --kind algorithms").out
-    assert not cli("list --kind formulas").out.startswith("network ")
+    brief = cli(line).out.splitlines()
+    assert brief[0] == f"{len(rows)} algorithms of all_reduce on a switch network"
+    assert {row.split()[2] for row in rows} <= set(" ".join(brief).split())
+    assert "formula " not in cli("list --kind algorithms --show rows").out
+    assert not cli("list --kind formulas --show rows").out.startswith("network ")
     shown = cli("show switch.all_reduce.ring").out
     for part in ("switch.all_reduce.ring  ", "  time = ", "  sent_bytes = ", "  source  "):
         assert part in shown

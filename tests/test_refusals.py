@@ -28,11 +28,20 @@ REFUSALS = (
      "--num-attention-heads: no such option; did you mean --num-heads?"),
     (f"{STEP} --gpus 64 --tp 7",
      "--tp 7: does not divide 64 GPUs; use 1, 2, 4, 8, ..",
-     "--tp 7 (num heads 64): heads not divisible; tp must divide the attention heads",
-     "--tp 7 (kv heads 8): kv heads not divisible; tp must divide the key and value heads, or "
-     "they must divide tp",
+     "--tp 7: does not divide the 64 attention heads; use 1, 2, 4, 8, ..",
      "--tp 7, --seq-len 4096 (sequence parallel 1): sequence not divisible by tp; tp must divide "
      "the sequence of a context-parallel rank with sequence parallelism"),
+    ("analysis --model gpt3-175b --gpus 56 --tp 7",
+     "--tp 7: does not divide the 96 attention heads; use 1, 2, 3, 4, ..",
+     "--tp 7 (ffn size 49152): ffn not divisible; tp must divide the inner size of the MLP",
+     "--tp 7 (seq len 2048, sequence parallel 1): sequence not divisible by tp; tp must divide "
+     "the sequence of a context-parallel rank with sequence parallelism"),
+    ("buy --model llama3-70b --tokens 15T --budget 20",
+     "--budget 20: needs --days, too: a budget sets no deadline (20 means 20 USD; 20M for "
+     "millions); such as 'sweeps buy --model llama3-70b --tokens 15T --days 90'"),
+    ("plan --model llama3-8b --gpus 8 --objective cost --hardware mi300x",
+     "--hardware mi300x: its file has no --price to rank plans by; give it, another machine, or "
+     "another objective"),
     (f"{STEP} --gpus 64 --tp 8 --dp 16",
      "--dp 16, --tp 8 (cp 1, pp 1): multiply to 128, not to 64 GPUs; use 1, 2, 4, 8, .."),
     ("analysis --model llama3-8b --gpus 8 --seq-len 8kb",
@@ -80,7 +89,7 @@ REFUSALS = (
     ("validate trainig", "trainig: no such table; did you mean 'training'?"),
     ("validate --kind both", "--kind both: unknown; step-time, memory, all"),
     ("buy --model llama3-70b --tokens 15T --days 30 --budget 20 --hardware gaudi3",
-     "--budget 20: needs a price, and none is known of gaudi3; add --gpu-hour-price 2.5 (USD per "
+     "--budget 20: needs a price, and none is known of gaudi3; add --price 2.5 (USD per "
      "GPU-hour). 20 means 20 USD; write 20M"),
     ("calibrate nosuch.log",
      "nosuch.log: no such file; expects the output of nccl-tests (text, JSON or CSV)"),

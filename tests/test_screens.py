@@ -336,7 +336,10 @@ def test_an_analysis_is_one_screen(cli: Runner, narrow: pytest.MonkeyPatch, line
     "validate nccl-collectives", "validate userbuffers",
     *(f"trace {TRACES / name}.json.gz" for name in ("control", "nccl_data", "sampled_rank-0")),
     "catalog", "catalog dgx-h100", "catalog megatron-lm", "catalog llama3-70b", "list",
-    "normal all_reduce --message-size 1KiB:8GiB:x16", "show step_time",
+    "normal all_reduce --message-size 1KiB:8GiB:x16", "show step_time", "show ring",
+    "show all_reduce", "show hierarchical.all_reduce.ring_ring", "list --op all_reduce",
+    "list --topology torus",
+    "list --op all_reduce --topology switch", "list --kind formulas", "list --kind algorithms",
     "analysis --model llama3-8b,llama3-70b,qwen3-32b,gpt3-175b,deepseek-v3 --gpus 64:1024:x2 --tp 8"
     " --seq-len 8k",
     *(f"run {name}" for name in (

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps.bands import percent
 from sweeps.calibrate.log import LogTest
 from sweeps.calibrate.model import (
     PLAIN,
@@ -601,11 +602,13 @@ def _runs(machine: Machine, precision: str) -> list[tuple[float, float, float, b
 
 def mfu_lines(found: Normal) -> Iterator[str]:
     """Yield a band of MFU for people."""
-    low, middle, high = (100.0 * found.rows[-1][f"mfu_{one}"] for one in ("low", "typical", "high"))
-    yield f"{found.title}: {middle:.1f} %, {low:.1f} to {high:.1f} %"
+    low, middle, high = (
+        percent(found.rows[-1][f"mfu_{one}"]) for one in ("low", "typical", "high")
+    )
+    yield f"{found.title}: {middle}, {low} to {high}"
     table = [["GPUs", "low", "typical", "high", "runs"]]
     for row in found.rows:
-        each = (f"{100.0 * row[f'mfu_{name}']:.1f} %" for name in ("low", "typical", "high"))
+        each = (percent(row[f"mfu_{name}"]) for name in ("low", "typical", "high"))
         table.append([str(row["gpus"]), *each, str(row["runs"])])
     yield from aligned(table, left=1)
     yield f"  runs: {found.rows[0]['class']}; low and high: 90 % of runs lie between"

@@ -51,7 +51,7 @@ JOBS = {
 }
 # Small commands that stand in another's file, as functions of their names.
 FILES = {
-    "plot": "run", "info": "run", "list": "catalog", "show": "catalog", "docs": "catalog",
+    "plot": "run", "info": "run", "show": "list", "docs": "catalog",
     "schema": "catalog", "list-cmds": "run", "run-all": "run", "normal": "calibrate",
     "trace": "overlap", "page": "analysis",
 }  # fmt: skip
@@ -182,6 +182,9 @@ def _lacking(error: click.MissingParameter) -> str:
     option = isinstance(error.param, click.Option)
     what = error.param.opts[0] if option else error.param.make_metavar(error.ctx).rstrip(".")
     example = f"such as 'sweeps {command} {EXAMPLES[command]}'"
+    if budget := error.ctx.params.get("budget"):
+        small = f" ({budget} means {budget} USD; {budget}M for millions)" * budget.isdigit()
+        return f"--budget {budget}: needs {what}, too: a budget sets no deadline{small}; {example}"
     return f"sweeps {command} needs {what}; give it, {example}"
 
 

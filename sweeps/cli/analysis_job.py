@@ -114,7 +114,7 @@ def _difference(job: Job, step: StepTimeline) -> str:
     schedule = job.program.cases[0].labels["schedule"]
     more = "more" if step.difference > 0.0 else "less"
     ends, time = shown("step_time", step.end), shown("step_time", step.step_time)
-    by = f"{100.0 * abs(step.difference):.2g} % {more}"
+    by = f"{percent(abs(step.difference))} {more}"
     return f"the course ends at {ends}; the step's formula gives {time}, {by}: {WHY[schedule]}"
 
 
@@ -209,13 +209,26 @@ def _plan(evaluation: Evaluation) -> Iterator[str]:
 # Why one training configuration can't be, a line a reason.
 
 DEGREES = ("dp", "tp", "cp", "pp")
+# Conditions whose fault another one has said already: of the attention heads and of K and V's.
+SAID_BY = {
+    "kv_heads_not_divisible": "heads_not_divisible",
+    "kv_heads_not_divisible_by_cp": "heads_not_divisible_by_cp",
+}
 
 
 def plan_faults(evaluation: Evaluation) -> Iterator[str]:
     """Yield a line for each condition that one plan doesn't fulfil."""
-    for one in faults(evaluation):
+    every = list(faults(evaluation))
+    known = {one.requirement.fault for one in every}
+    for one in every:
         values = {name: f"{value.reshape(-1)[0]:g}" for name, value in one.values.items()}
+        if SAID_BY.get(one.requirement.fault) in known:
+            continue
         match one.requirement.fault:
+            case "heads_not_divisible":
+                wrong = f"does not divide the {values['heads']} attention heads"
+                allowed = _divisors(float(values["heads"]))
+                yield fault(flag_of("tp"), values["tp"], wrong, allowed)
             case "product_of_degrees":
                 yield _product(values)
             case "batch_not_divisible":

@@ -1,4 +1,4 @@
-"""What the catalogue has (``catalog``), and the formulas (``list``, ``show``)."""
+"""What the catalogue has (``catalog``), the site (``docs``) and the schemas (``schema``)."""
 
 from __future__ import annotations
 
@@ -13,21 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
-from overhead.everything import load
-from overhead.expression import names
-from overhead.formula import REGISTRY
-from overhead.labels import COLLECTIVES, LABELS, usual_spelling
+from overhead.labels import LABELS
 from overhead.model.order import NUMBERS
 from overhead.quantity import VOCABULARY
-from overhead.statements import statements
-from sweeps import references as documents
 from sweeps.bands import brief, in_powers_of_two, percent
 from sweeps.cli.presets import preset_text
-from sweeps.cli.sections import OF_CATALOG, OF_LIST, show_options, wrapped
+from sweeps.cli.sections import OF_CATALOG, show_options, wrapped
 from sweeps.cli.typed import OWN, Command, folder_option, folders_of
-from sweeps.errors import InputError, fault, nearest, needs, refuse, tell_all
-from sweeps.latex import equation
+from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.own_formulas import load_formulas
 from sweeps.result import (
     BOUNDED_WORDS,
@@ -347,149 +340,6 @@ def _show_totals(model: Model, names: Sequence[str], width: int, **given: float)
         value = model.quantity(name, **given)
         if value > 0.0:
             sys.stdout.write(f"  {name.ljust(width)}  {value:,.0f}\n")
-
-
-# ``sweeps list``: formulas and algorithms.
-
-
-@click.command("list", cls=Command)
-@click.option("--topology", help="Only algorithms on this network.")
-@click.option("--op", "collective", help="Only algorithms of this operation.")
-@click.option("--kind", type=click.Choice(["all", "algorithms", "formulas"]), default="all")
-@click.option("--markdown", is_flag=True, help="Networks by operations, as a table for documents.")
-@click.option("--references", is_flag=True, help="Publications behind the formulas, as Markdown.")
-@click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
-@show_options(OF_LIST)
-def list_command(
-    topology: str | None,
-    collective: str | None,
-    kind: str,
-    markdown: bool,
-    references: bool,
-    formulas: tuple[str, ...],
-    show: tuple[str, ...],
-) -> int:
-    """Count the algorithms by network and operation; list those of --topology, --op or --kind."""
-    load()
-    load_formulas(formulas)
-    if references or markdown:
-        make = documents.references if references else documents.algorithm_table
-        sys.stdout.write(make(others=True))
-        return 0
-    faults = []
-    topology = topology and usual_spelling(topology, NETWORKS)
-    collective = collective and usual_spelling(collective, COLLECTIVES)
-    for flag, value, known in (
-        ("--topology", topology, NETWORKS),
-        ("--op", collective, COLLECTIVES),
-    ):
-        if value is not None and value not in known:
-            faults.append(fault(flag, value, "unknown", nearest(value, known)))
-    tell_all(faults)
-    if kind == "all" and topology is None and collective is None and not show:
-        sys.stdout.writelines(fitted(_counts()))
-        return 0
-    if kind != "formulas":
-        rows = [("network", "operation", "algorithm", "summary")]
-        rows += [
-            (*algorithm.key, algorithm.title)
-            for algorithm in sorted(ALGORITHMS.values(), key=lambda one: one.key)
-            if topology in (None, algorithm.topology) and collective in (None, algorithm.collective)
-        ]
-        _write(rows)
-    if kind != "algorithms" and topology is None and collective is None:
-        rows = [("formula", "gives", "units", "summary")]
-        formulas_by_name = sorted(REGISTRY.values(), key=lambda one: one.name)
-        rows += [(one.name, one.returns, one.result.units, one.title) for one in formulas_by_name]
-        _write(rows)
-    return 0
-
-
-def _counts() -> Iterator[str]:
-    """Yield how many algorithms each operation has on each network."""
-    networks = list(dict.fromkeys(one.topology for one in ALGORITHMS.values()))
-    operations = list(dict.fromkeys(one.collective for one in ALGORITHMS.values()))
-    yield (f"{len(ALGORITHMS)} algorithms of {len(operations)} collectives on {len(networks)} "
-           f"networks, {len(REGISTRY):,} formulas")  # fmt: skip
-    yield ""
-    rows = [["", *networks]]
-    rows += [[one, *(str(len(ALGORITHMS.of(network, one))) for network in networks)]
-             for one in operations]  # fmt: skip
-    yield from aligned(rows)
-    yield ""
-    yield "More: --op all_reduce --topology switch lists those; --show rows lists all"
-    yield "  One of them: sweeps show NAME"
-
-
-def _write(rows: Sequence[tuple[str, ...]]) -> None:
-    sys.stdout.writelines(f"{line}\n" for line in aligned(rows, left=len(rows[0]), indent=""))
-
-
-# ``sweeps show``: one formula or algorithm, whole.
-
-
-@click.command("show", cls=Command)
-@click.argument("name")
-@click.option("--latex", "as_latex", is_flag=True, help="The statement as LaTeX too.")
-@click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
-def show_command(name: str, as_latex: bool, formulas: tuple[str, ...]) -> int:
-    """Show a formula, or an algorithm as NETWORK.OPERATION.ALGORITHM (or a part of that)."""
-    load()
-    load_formulas(formulas)
-    keys = {".".join(key): key for key in ALGORITHMS}
-    parts = set(name.split("."))
-    found = [key for text, key in keys.items() if text == name or parts <= set(key)]
-    if name in REGISTRY:
-        sys.stdout.writelines(fitted(_formula_lines(name, as_latex)))
-    elif not found:
-        known = (*REGISTRY, *keys, *ALGORITHMS.names())
-        near = nearest(name, known, shown=0)
-        if near.startswith("known"):
-            near = "search: sweeps list --show rows | grep WORD"
-        refuse("NAME", name, "no such formula or algorithm", near)
-    for key in found:
-        sys.stdout.writelines(fitted(_algorithm_lines(key, as_latex)))
-    return 0
-
-
-def _formula_lines(name: str, as_latex: bool) -> Iterator[str]:
-    one = REGISTRY[name]
-    yield f"{name}  {one.title}"
-    yield f"  {one.statement}  [{one.result.units}]"
-    if as_latex:
-        yield f"  {equation(one.returns, one.expression)}"
-    yield from _quantity_lines(one.inputs)
-    for label, value in one.when.items():
-        yield f"  where   {label} = {value.replace('|', ' or ')}"
-    for phrase in one.assumes:
-        yield f"  assumes {phrase}"
-    yield f"  source  {one.reference}"
-
-
-def _algorithm_lines(key: tuple[str, str, str], as_latex: bool) -> Iterator[str]:
-    one = ALGORITHMS[key]
-    yield f"{'.'.join(key)}  {one.title}"
-    stated = statements(one)
-    for quantity, expression in stated.items():
-        yield f"  {quantity} = {expression}"
-    if as_latex:
-        yield f"  {equation('time', stated['time'])}"
-    used = dict.fromkeys(n for text in stated.values() for n in names(text))
-    yield from _quantity_lines(tuple(used))
-    for requirement in one.requires:
-        yield f"  needs   {requirement.text}"
-    for phrase in one.assumes:
-        yield f"  assumes {phrase}"
-    if one.bound:
-        yield f"  {one.bound}"
-    yield f"  source  {one.reference}"
-
-
-def _quantity_lines(used: tuple[str, ...]) -> Iterator[str]:
-    width = max(map(len, used), default=0)
-    for name in used:
-        quantity = VOCABULARY[name]
-        yield f"    {name.ljust(width)}  {quantity.units:<9} {quantity.meaning}"
 
 
 # ``sweeps docs``: all of this as a site, and the guide.

@@ -17,6 +17,7 @@ from overhead.overlap.pipeline import pipeline_timeline
 from overhead.overlap.timeline import DERIVED, Span, timeline
 from overhead.quantity import VOCABULARY
 from sweeps import display
+from sweeps.bands import percent
 from sweeps.cli.options import (
     default_lines,
     defaults_line,
@@ -343,7 +344,7 @@ def _differences(job: Job, courses: Mapping[str, list[Span]]) -> Iterator[str]:
         end = max(span.end for span in spans)
         time = values_of(job, case, ["overlapped_time"])["overlapped_time"]
         if abs(time - end) > ROUNDING * end:
-            more = f"{100.0 * abs(time / end - 1.0):.2g} % {'more' if time > end else 'less'}"
+            more = f"{percent(abs(time / end - 1.0))} {'more' if time > end else 'less'}"
             ends, form = shown("time", end), shown("time", time)
             yield (
                 f"{name}: the course ends at {ends}; its form gives {form}, {more}: it isn't exact"

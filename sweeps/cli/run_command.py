@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from sweeps.bands import UNKNOWN, bands_of, in_powers_of_two
 from sweeps.cli.analysis_command import analysis_of_options, write_stored
@@ -35,6 +36,7 @@ from sweeps.cli.sections import (
 from sweeps.cli.typed import Command, folder_option, folders_of
 from sweeps.cli.write import Output
 from sweeps.display import of_records
+from sweeps.engine.grid import FLAGS, STATUS
 from sweeps.errors import InputError, RunError, fault, nearest, needs, refuse, tell_all
 from sweeps.impossible import impossible_rows
 from sweeps.job import Job, bounds_of, prepare
@@ -134,6 +136,7 @@ def command(spec: str | None, **given: Any) -> int:
         return _sensitivity(job, given, found.stem)
     # Undrawn unless asked for: figures of what is large, which declares none of its own.
     asked = bool(sweep.figures) if given["plot"] is None else given["plot"]
+    _check_valid(job, found.name)
     own = {one.name: one.units for one in sweep.reductions}
     out = Output({**given, "plot": asked}, found.stem, own)
     if asked:
@@ -298,6 +301,29 @@ def _check_declared(job: Any) -> None:
         return
     dims, variables = job.shape_of_result()
     check_figures(job.sweep.figures, dims, variables)
+
+
+# Configurations that are tried before anything is written.
+MOST_TRIED = 200_000
+
+
+def _check_valid(job: Job, name: str) -> None:
+    """Refuse a sweep none of whose configurations is valid, before it writes anything."""
+    if job.parts or job.program.grid.cells > MOST_TRIED:
+        return
+    status = job.program.evaluate((STATUS,)).get(STATUS)
+    known = job.program.faults
+    if status is None or not all(
+        np.all(status & known.masking(one.name)) for one in job.program.variables
+        if one.name not in FLAGS
+    ):  # fmt: skip
+        return
+    always = int(np.bitwise_and.reduce(status, axis=None))
+    any_of = int(np.bitwise_or.reduce(status, axis=None))
+    why = [f"{one.replace('_', ' ')} ({known.texts[one]})" for one in known.named(always or any_of)]
+    listed = "; ".join(why[:3]) + f"; and {len(why) - 3} more" * (len(why) > 3)
+    wrong = f"{name}: no configuration is valid: {listed}"
+    raise InputError(wrong)
 
 
 def summary(path: Path) -> Iterator[str]:

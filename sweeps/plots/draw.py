@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.bands import MEMORY_LIMIT, TIE, percent, tie
+from sweeps.bands import MEMORY_LIMIT, TIE, change_by, percent, tie
 from sweeps.display import rows
 from sweeps.errors import tell_all
 from sweeps.plots.data import View, cell_names, entries, find, of_subject, subject_of, view_of
@@ -115,7 +115,7 @@ def _changes_words(
         where = np.unravel_index(which(changes), changes.shape)
         change = float(changes[where])
         tied = quantity.endswith("step_time") and abs(change) <= 100.0 * tie()
-        word = "0 %" if abs(change) < _NO_CHANGE else TIE if tied else f"{change:+.1f} %"
+        word = "0 %" if abs(change) < _NO_CHANGE else TIE if tied else change_by(change / 100.0)
         whose = ", ".join(labels[int(where[place])] for place, labels in free)
         words.append(word)
         ends.append(f"{word} ({whose})" if whose else word)

@@ -37,6 +37,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "software": ("collective_library", "software"),
     "environment": ("launch_mode", "environment"),
     "latency_per": ("latency_model", "latency_per"),
+    "gpu_hour_price": ("price", "gpu_hour_price"),
     "capital_cost": ("capital_cost", "capital"),
     "parameter_offload": ("param_offload", "parameter_offload"),
     "measured_step_time": ("measured_step", "measured_step_time"),

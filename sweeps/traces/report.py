@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from sweeps.bands import percent
 from sweeps.result import aligned
 from sweeps.spec.units import format_quantity
 from sweeps.traces.overlap import ADVICE, Exposure, Overlap, kernels_of, plain_name, purposes_of
@@ -102,15 +103,15 @@ def _answer(trace: Trace, overlap: Overlap, exposed: Sequence[Exposure]) -> str:
     if not whole:
         return f"{trace.file}: no GPU work"
     text = (
-        f"compute takes {_percent(overlap.computation / whole)} of {_time(whole)}, no communication"
+        f"compute takes {percent(overlap.computation / whole)} of {_time(whole)}, no communication"
     )
     if overlap.communication:
-        share = f"{_percent(overlap.exposed / whole)} of {_time(whole)}"
-        text = f"{_percent(overlap.of_communication)} of communication overlapped, "
+        share = f"{percent(overlap.exposed / whole)} of {_time(whole)}"
+        text = f"{percent(overlap.of_communication)} of communication overlapped, "
         text += f"{_time(overlap.exposed)} exposed ({share})"
     if exposed and overlap.exposed:
         most = max(ADVICE, key=lambda reason: cost_of(exposed, reason))
-        text += f", {_percent(cost_of(exposed, most) / overlap.exposed)} of it: {most}"
+        text += f", {percent(cost_of(exposed, most) / overlap.exposed)} of it: {most}"
     return f"{trace.file}: {text} (measured)"
 
 
@@ -118,7 +119,7 @@ def _figures(overlap: Overlap) -> Iterator[str]:
     """Yield one trace's figures."""
 
     def line(words: str, value: float, *more: str) -> str:
-        share = _percent(value / overlap.end_to_end) if overlap.end_to_end else "-"
+        share = percent(value / overlap.end_to_end) if overlap.end_to_end else "-"
         parts = [share, *more] if words != "span" else more
         return f"{words.ljust(_WIDTH)}  {_time(value).rjust(9)}  {', '.join(parts)}".rstrip()
 
@@ -131,9 +132,9 @@ def _figures(overlap: Overlap) -> Iterator[str]:
         yield line("compute", overlap.computation)
     yield line("communication", overlap.communication)
     if overlap.communication:
-        shares = [f"{_percent(overlap.of_communication)} of communication"]
+        shares = [f"{percent(overlap.of_communication)} of communication"]
         one = "compute" if overlap.computation < overlap.communication else "communication"
-        shares.append(f"{_percent(overlap.of_smaller)} of the shorter ({one})")
+        shares.append(f"{percent(overlap.of_smaller)} of the shorter ({one})")
         if not math.isnan(overlap.gemm_overlapped):
             shares.append(f"with GEMMs {_time(overlap.gemm_overlapped)}")
         hidden = "  overlapped".ljust(_WIDTH)
@@ -151,8 +152,8 @@ def _row(overlap: Overlap) -> list[str]:
         _time(overlap.computation),
         _time(overlap.communication),
         _time(overlap.overlapped),
-        _percent(overlap.of_communication),
-        _percent(overlap.of_smaller),
+        percent(overlap.of_communication),
+        percent(overlap.of_smaller),
         _time(overlap.exposed),
         _time(overlap.idle),
     ]
@@ -193,7 +194,7 @@ def _reasons(found: Sequence[Exposure], longest: int | None = None) -> Iterator[
         own = [one for one in found if one.reason == reason]
         time = cost_of(found, reason)
         if time:
-            yield f"  {_time(time).rjust(9)}  {_percent(time / whole).rjust(8)}  {reason}: {advice}"
+            yield f"  {_time(time).rjust(9)}  {percent(time / whole).rjust(8)}  {reason}: {advice}"
         for one in own[: _LONGEST if longest is None else longest]:
             name = _cut(one.name, _NAME)
             most = "the most" if one.rows > 1 else "which begins"
@@ -246,10 +247,3 @@ def _cut(name: str, letters: int) -> str:
 
 def _time(value: float) -> str:
     return format_quantity(value, "s")
-
-
-def _percent(share: float) -> str:
-    if math.isnan(share):
-        return "-"
-    size = 100.0 * share
-    return f"{size:.0f} %" if size >= 9.95 else f"{size:.1f} %"

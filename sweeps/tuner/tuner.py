@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from overhead.quantity import VOCABULARY
-from sweeps.bands import percent
+from sweeps.bands import change_by, percent
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column
 from sweeps.errors import InputError, RunError, refuse
@@ -204,7 +204,7 @@ class TuningReport:
         )
         each = f"{1e6 * saved:,.0f} µs a layer saved"
         if self.step is not None:
-            share = f"{-100.0 * saved * model.shapes['layers'] / self.step:+.1f} %"
+            share = change_by(-saved * model.shapes["layers"] / self.step)
             each = f"{share} of the step (a micro-batch forward and backward, nothing else hidden)"
         dense = ", dense layers' MLPs not counted" if mixture else ""
         count = len(best.layers)

@@ -174,7 +174,7 @@ def test_a_node_lost(sweeps: Runner) -> None:
         ("plan --model no-such-model", "not in the catalog"),
         (
             "plan --model llama3-8b --hardware mi300x --gpus 8 -b 64 -s 4096 --objective cost",
-            "its file has no --gpu-hour-price to rank plans by",
+            "its file has no --price to rank plans by",
         ),
         (SMALL.replace("--gpus 16", "--gpus 1e30"), "--gpus 1e+30: more than plans can divide"),
         ("plan --model llama3-8b --gpus 16 -s 2048 -b 1e308", "-b 1e+308"),

@@ -1,0 +1,248 @@
+"""The formulas and algorithms that there are (``list``), and one of them whole (``show``)."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
+from overhead.everything import load
+from overhead.expression import names
+from overhead.formula import REGISTRY, Formula
+from overhead.labels import COLLECTIVES, usual_spelling
+from overhead.quantity import VOCABULARY
+from overhead.statements import statements
+from sweeps import references as documents
+from sweeps.cli.sections import OF_LIST, first_rows, show_options, wrapped
+from sweeps.cli.typed import Command
+from sweeps.errors import fault, nearest, refuse, tell_all
+from sweeps.latex import equation
+from sweeps.own_formulas import load_formulas
+from sweeps.result import aligned, fitted
+
+# Matches of a name that `show` lists, and lines of a table that `list` has, without --show rows.
+MATCHES, MOST = 10, 36
+
+
+@click.command("list", cls=Command)
+@click.option("--topology", help="Only algorithms on this network.")
+@click.option("--op", "collective", help="Only algorithms of this operation.")
+@click.option("--kind", type=click.Choice(["all", "algorithms", "formulas"]), default="all")
+@click.option("--markdown", is_flag=True, help="Networks by operations, as a table for documents.")
+@click.option("--references", is_flag=True, help="Publications behind the formulas, as Markdown.")
+@click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
+@show_options(OF_LIST)
+def command(
+    topology: str | None,
+    collective: str | None,
+    kind: str,
+    markdown: bool,
+    references: bool,
+    formulas: tuple[str, ...],
+    show: tuple[str, ...],
+) -> int:
+    """Count the algorithms by network and operation; list those of --topology, --op or --kind."""
+    load()
+    load_formulas(formulas)
+    if references or markdown:
+        make = documents.references if references else documents.algorithm_table
+        sys.stdout.write(make(others=True))
+        return 0
+    faults = []
+    topology = topology and usual_spelling(topology, NETWORKS)
+    collective = collective and usual_spelling(collective, COLLECTIVES)
+    for flag, value, known in (
+        ("--topology", topology, NETWORKS),
+        ("--op", collective, COLLECTIVES),
+    ):
+        if value is not None and value not in known:
+            faults.append(fault(flag, value, "unknown", nearest(value, known)))
+    tell_all(faults)
+    every = topology is None and collective is None
+    found = [
+        algorithm
+        for algorithm in sorted(ALGORITHMS.values(), key=lambda one: one.key)
+        if topology in (None, algorithm.topology) and collective in (None, algorithm.collective)
+    ]
+    if show:
+        if kind != "formulas":
+            _write(_algorithm_rows(found))
+        if kind != "algorithms" and every:
+            _write(_formula_rows())
+    elif kind == "formulas":
+        sys.stdout.writelines(fitted(_formula_counts()))
+    else:
+        brief = _counts() if every else _names(found, topology, collective)
+        sys.stdout.writelines(fitted(brief))
+    return 0
+
+
+def _counts() -> Iterator[str]:
+    """Yield how many algorithms each operation has on each network."""
+    networks = list(dict.fromkeys(one.topology for one in ALGORITHMS.values()))
+    operations = list(dict.fromkeys(one.collective for one in ALGORITHMS.values()))
+    yield (f"{len(ALGORITHMS)} algorithms of {len(operations)} collectives on {len(networks)} "
+           f"networks, {len(REGISTRY):,} formulas")  # fmt: skip
+    yield ""
+    rows = [["", *networks]]
+    rows += [[one, *(str(len(ALGORITHMS.of(network, one))) for network in networks)]
+             for one in operations]  # fmt: skip
+    yield from aligned(rows)
+    yield ""
+    yield "More: --op all_reduce --topology switch lists those; --show rows lists all"
+    yield "  One of them: sweeps show NAME"
+
+
+def _formula_counts() -> Iterator[str]:
+    """Yield how many formulas each part of the package declares."""
+    counts = Counter(map(_subject, REGISTRY.values()))
+    yield f"{len(REGISTRY):,} formulas"
+    yield ""
+    rows = [[name, f"{count:,}"] for name, count in counts.most_common()]
+    yield from aligned([["subject", "formulas"], *rows])
+    yield ""
+    yield "More: --show rows lists them. One of them: sweeps show NAME"
+
+
+def _subject(one: Formula) -> str:
+    """Return the folder or file of the formulas' package that declares one; else its file."""
+    parts = Path(one.place.rpartition(":")[0]).with_suffix("").parts
+    within = [place for place, part in enumerate(parts) if part == "overhead"]
+    return parts[within[-1] + 1] if within else parts[-1]
+
+
+def _names(
+    found: Sequence[Algorithm], topology: str | None, collective: str | None
+) -> Iterator[str]:
+    """Yield the names of some algorithms: with what they are, or by operation or network."""
+    which = [f"of {collective}"] * (collective is not None)
+    which += [f"on a {topology} network"] * (topology is not None)
+    count = len(found)
+    yield f"{count} algorithm{'s' * (count != 1)} {' '.join(which)}"
+    yield ""
+    if topology is None or collective is None:
+        groups: dict[str, list[str]] = {}
+        for one in found:
+            key = one.collective if collective is None else one.topology
+            groups.setdefault(key, []).append(one.key[-1])
+        width = max(map(len, groups), default=0)
+        for key, own in groups.items():
+            yield f"  {key.ljust(width)}  {', '.join(own)}"
+        left = 0
+    else:
+        rows = [("algorithm", "summary"), *((one.key[-1], one.title) for one in found)]
+        lines, kept = first_rows(rows, MOST, lambda own: aligned(own, left=2))
+        yield from lines
+        left = count - kept
+    yield ""
+    more = f"{left} more, and all with their summaries" if left else "what each is"
+    if found:
+        yield from wrapped(f"More: --show rows ({more}); one of them: sweeps show "
+                           f"{'.'.join(found[0].key)}")  # fmt: skip
+
+
+def _algorithm_rows(found: Sequence[Algorithm]) -> list[tuple[str, ...]]:
+    head = ("network", "operation", "algorithm", "summary")
+    return [head, *((*one.key, one.title) for one in found)]
+
+
+def _formula_rows() -> list[tuple[str, ...]]:
+    every = sorted(REGISTRY.values(), key=lambda one: one.name)
+    head = ("formula", "gives", "units", "summary")
+    return [head, *((one.name, one.returns, one.result.units, one.title) for one in every)]
+
+
+def _write(rows: Sequence[tuple[str, ...]]) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in aligned(rows, left=len(rows[0]), indent=""))
+
+
+# ``sweeps show``: one formula or algorithm, whole.
+
+
+@click.command("show", cls=Command)
+@click.argument("name")
+@click.option("--latex", "as_latex", is_flag=True, help="The statement as LaTeX too.")
+@click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
+@show_options(OF_LIST)
+def show_command(
+    name: str, as_latex: bool, formulas: tuple[str, ...], show: tuple[str, ...]
+) -> int:
+    """Show a formula, or an algorithm as NETWORK.OPERATION.ALGORITHM (or a part of that).
+
+    Where a part means several, they are listed; --show rows shows all of them whole.
+    """
+    load()
+    load_formulas(formulas)
+    keys = {".".join(key): key for key in ALGORITHMS}
+    parts = set(name.split("."))
+    found = [key for text, key in keys.items() if text == name or parts <= set(key)]
+    if name in REGISTRY:
+        sys.stdout.writelines(fitted(_formula_lines(name, as_latex)))
+    elif not found:
+        known = (*REGISTRY, *keys, *ALGORITHMS.names())
+        near = nearest(name, known, shown=0)
+        if near.startswith("known"):
+            near = "search: sweeps list --show rows | grep WORD"
+        refuse("NAME", name, "no such formula or algorithm", near)
+    if len(found) > 1 and not show:
+        sys.stdout.writelines(fitted(_matches(name, found)))
+        return 0
+    for key in found:
+        sys.stdout.writelines(fitted(_algorithm_lines(key, as_latex)))
+    return 0
+
+
+def _matches(name: str, found: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    """Yield what a name that means several algorithms means."""
+    yield f"{name} means {len(found)} algorithms; one of them: sweeps show {'.'.join(min(found))}"
+    yield ""
+    rows = [("name", "summary")]
+    rows += [(".".join(key), ALGORITHMS[key].title) for key in sorted(found)[:MATCHES]]
+    yield from aligned(rows, left=2)
+    yield ""
+    more = f"{len(found) - MATCHES} more, and " * (len(found) > MATCHES)
+    yield f"More: --show rows ({more}each whole)"
+
+
+def _formula_lines(name: str, as_latex: bool) -> Iterator[str]:
+    one = REGISTRY[name]
+    yield f"{name}  {one.title}"
+    yield f"  {one.statement}  [{one.result.units}]"
+    if as_latex:
+        yield f"  {equation(one.returns, one.expression)}"
+    yield from _quantity_lines(one.inputs)
+    for label, value in one.when.items():
+        yield f"  where   {label} = {value.replace('|', ' or ')}"
+    for phrase in one.assumes:
+        yield f"  assumes {phrase}"
+    yield f"  source  {one.reference}"
+
+
+def _algorithm_lines(key: tuple[str, str, str], as_latex: bool) -> Iterator[str]:
+    one = ALGORITHMS[key]
+    yield f"{'.'.join(key)}  {one.title}"
+    stated = statements(one)
+    for quantity, expression in stated.items():
+        yield f"  {quantity} = {expression}"
+    if as_latex:
+        yield f"  {equation('time', stated['time'])}"
+    used = dict.fromkeys(n for text in stated.values() for n in names(text))
+    yield from _quantity_lines(tuple(used))
+    for requirement in one.requires:
+        yield f"  needs   {requirement.text}"
+    for phrase in one.assumes:
+        yield f"  assumes {phrase}"
+    if one.bound:
+        yield f"  {one.bound}"
+    yield f"  source  {one.reference}"
+
+
+def _quantity_lines(used: tuple[str, ...]) -> Iterator[str]:
+    width = max(map(len, used), default=0)
+    for name in used:
+        quantity = VOCABULARY[name]
+        yield f"    {name.ljust(width)}  {quantity.units:<9} {quantity.meaning}"
