@@ -335,6 +335,7 @@ def test_an_analysis_is_one_screen(cli: Runner, narrow: pytest.MonkeyPatch, line
     "validate", "validate memory", "validate running", "validate context",
     "validate nccl-collectives", "validate userbuffers",
     *(f"trace {TRACES / name}.json.gz" for name in ("control", "nccl_data", "sampled_rank-0")),
+    *(f"calibrate {TRACES.parent / 'logs' / name}" for name in ("rccl-mi300x.log", "usual.csv")),
     "catalog", "catalog dgx-h100", "catalog megatron-lm", "catalog llama3-70b", "list",
     "normal all_reduce --message-size 1KiB:8GiB:x16", "show step_time", "show ring",
     "show all_reduce", "show hierarchical.all_reduce.ring_ring", "list --op all_reduce",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,13 +42,7 @@ from sweeps.calibrate.model import (
     rows_of,
 )
 from sweeps.calibrate.normal import (
-    BETWEEN,
-    OTHER,
-    STRANGER,
-    TABLE,
-    UNKNOWN,
     WIDER,
-    Band,
     Peer,
     Verdict,
     highs_of,
@@ -60,7 +54,7 @@ from sweeps.calibrate.odd import OddRow, slow_rows, wrong_rows
 from sweeps.errors import InputError, refuse
 from sweeps.origin import MEASURED, Origin
 from sweeps.plots.measured import MOST_CURVES, Curve, Panel
-from sweeps.result import Field, Result, aligned, of_rows, provenance_of
+from sweeps.result import Field, Result, of_rows, provenance_of
 from sweeps.spec.machine import CONSTANTS, ISSUE, Machine
 from sweeps.spec.units import format_quantity
 from sweeps.validate import SIZE_CLASSES, class_of
@@ -256,259 +250,6 @@ def _curves_curve(
         rate / (fitted / band),
         odd[own],
     )
-
-
-_FIRST = 6  # rows, and faults of logs, in the first lines; all with verbose
-_SHOWN = 12  # outliers; all with verbose
-_CLASSES = {"small": "below 256 KiB", "medium": "to 16 MiB", "large": "from 16 MiB"}
-
-
-def report_lines(found: Calibration, *, verbose: bool = False) -> Iterator[str]:
-    """Yield a calibration's report: the verdict first."""
-    yield from _answer(found)
-    yield from _first(found, verbose)
-    yield from _verdicts(found, verbose)
-    yield ""
-    yield from _logs(found, verbose)
-    yield ""
-    yield from _constants(found)
-    yield ""
-    yield from _errors(found)
-    yield ""
-    yield from _outliers(found, verbose)
-    yield from _other_sizes(found)
-
-
-def _percent(value: float, sign: str = "") -> str:
-    if math.isnan(value):
-        return "-"
-    # What rounds to nothing has no side.
-    whole = round(100.0 * value)
-    return f"{whole:{sign}d} %" if whole else "0 %"
-
-
-def _logs(found: Calibration, verbose: bool) -> Iterator[str]:
-    machine = found.machine
-    yield f"{machine.title} ({machine.name}), algorithms: {found.request.algorithm}"
-    counts = [int((found.rows.case == place).sum()) for place in range(len(found.cases))]
-    table = []
-    for case, count in zip(found.cases, counts, strict=True):
-        versions = ", ".join(f"{name} {one}" for name, one in case.test.versions.items())
-        table.append([case.test.name, case.operation, case.placed, f"{count} rows", versions])
-    yield from aligned(table, left=5)
-    notes: dict[str, list[str]] = {}
-    for case in found.cases:
-        for note in case.notes:
-            notes.setdefault(note, []).append(case.test.name)
-    for note, names in notes.items():
-        tests = (
-            ", ".join(dict.fromkeys(names)) if verbose or len(names) < 4 else f"{len(names)} tests"
-        )
-        yield f"  note, {tests}: {note}"
-
-
-def _constants(found: Calibration) -> Iterator[str]:
-    fit = found.fit
-    whole, fitted = (_percent(one) for one in fit.scores)
-    if not fit.groups:
-        yield "constants: the profile stays; " + (
-            f"no fit predicts sizes that were left out a tenth better (mean error {whole})"
-            if math.isfinite(fit.scores[0])
-            else "these rows can't tell any of them"
-        )
-    else:
-        yield (
-            f"fitted: {', '.join(fit.groups)}; mean error of rows that were left out of the fit "
-            f"{whole} with the profile, {fitted} fitted"
-        )
-        others = dict.fromkeys(case.test.library for case in found.cases if case.test.library)
-        if others:
-            yield f"  these are constants of {', '.join(others)} as if it ran NCCL's algorithms"
-        table = [["constant", "profile", "fitted", "+-", "ratio"]]
-        for name in fit.fitted:
-            base, value, units = fit.base[name], fit.values[name], VOCABULARY[name].units
-            ratio = f"{value / base:.3g}" if base else "-"
-            words = f"{name} ({VOCABULARY[name].meaning})"
-            shown = (format_quantity(one, units) for one in (base, value))
-            table.append([words, *shown, _percent(fit.deviation[name]), ratio])
-        yield from aligned(table, left=1)
-    for name, why in fit.kept.items():
-        yield f"  {name}: the profile's; {why}"
-
-
-def _errors(found: Calibration) -> Iterator[str]:
-    table = [["operation", "messages", "rows", "before", "signed", "after", "signed"]]
-    table += [
-        [
-            score.operation, _CLASSES.get(score.size_class, "all"), f"{score.count}",
-            _percent(score.before), _percent(score.signed_before, "+"),
-            _percent(score.after), _percent(score.signed_after, "+"),
-        ]
-        for score in found.scores
-    ]  # fmt: skip
-    yield "predicted beside measured, median error before (profile) and after (fitted):"
-    yield from aligned(table, left=2)
-    bands = [
-        f"{_CLASSES[name]} a factor of {math.exp(WIDTH * one):.3g}"
-        for name, one in zip(SIZE_CLASSES, found.scatter.tolist(), strict=True)
-        if math.isfinite(one)
-    ]
-    yield f"  band about the fit ({WIDTH:g} robust standard deviations): {', '.join(bands)}"
-
-
-def _outliers(found: Calibration, verbose: bool) -> Iterator[str]:
-    if found.wrong:
-        yield f"rows with wrong results, left out of the fit: {len(found.wrong)}"
-        yield from (f"  {line}" for line in found.wrong[: None if verbose else _SHOWN])
-    if not found.outliers:
-        yield "rows that fall out: none"
-        return
-    yield f"rows that fall out: {len(found.outliers)} of {len(found.rows)}"
-    shown = found.outliers if verbose else found.outliers[:_SHOWN]
-    yield from aligned([_outlier(found, one) for one in shown], left=6)
-    if len(shown) < len(found.outliers):
-        yield f"  and {len(found.outliers) - len(shown)} more (--verbose)"
-
-
-def _outlier(found: Calibration, one: Outlier) -> list[str]:
-    rows = found.rows
-    case = found.cases[int(rows.case[one.row])]
-    reference = "predicted" if one.reason == "fit" else "its neighbours in size"
-    by = one.excess if one.reason == "fit" else one.local_excess
-    factor, word = (1.0 + by, "slower") if by > 0.0 else (1.0 / (1.0 + by), "faster")
-    return [
-        found.named(one.row),
-        case.operation,
-        case.placed,
-        format_quantity(float(rows.message_bytes[one.row]), "byte"),
-        format_quantity(float(rows.time[one.row]), "s"),
-        f"{factor:.2f} times {word} than {reference}",
-    ]
-
-
-def _answer(found: Calibration) -> Iterator[str]:
-    """Yield whether the fabric is as it should be, in a line."""
-    wrong = [one for one in found.verdicts if not one.healthy]
-    unknown = sum(bool({UNKNOWN, OTHER} & {*one.words}) for one in found.verdicts)
-    others = dict.fromkeys(one.case.unknown for one in found.verdicts if OTHER in one.words)
-    count = len(found.verdicts)
-    curves, where = f"{count} curve{'s' * (count != 1)}", _network(found)
-    if not wrong:
-        rest = f"; {unknown} can't be judged" if unknown else ""
-        judged = "healthy" if unknown < count else "not known"
-        if others and unknown == count:
-            reason = next(iter(others)).partition(": times of")[0]
-            yield f"no verdict: {curves} on {where}: {reason}"
-            return
-        yield f"{judged}: {curves} on {where} beside published ones{rest}"
-        return
-    strangers = [one for one in wrong if STRANGER in one.words]
-    if strangers:
-        case = strangers[0].case
-        yield (
-            f"no verdict: the GPUs of {case.test.name} are {case.stranger}; --hardware is "
-            f"{found.machine.name}: give {way_on(case.stranger)}"
-        )
-        return
-    lines = [(one, row) for one in wrong for row in one.odd]
-    if lines:
-        verdict, row = lines[0]
-        yield (
-            f"not healthy: {', '.join(verdict.words)}: {verdict.case.operation} of "
-            f"{verdict.case.placed}, {row.text}; {len(wrong)} of {curves} on {where}"
-        )
-        return
-    (first, worst), *_ = sorted(_slowest(wrong), key=lambda one: -one[1][0])
-    ratio, name, band = worst
-    messages = "short" if name == "latency" else "long"
-    normal = f"normal is {band.low:.2f} to {band.high:.2f}"
-    whose = f"{first.case.operation} of {first.case.placed}"
-    yield (
-        f"not healthy: {', '.join(first.words)}: {whose} takes "
-        f"{ratio:.2f} times as long as usual for {messages} messages ({normal}); {len(wrong)} "
-        f"of {curves} on {where}"
-    )
-
-
-def _first(found: Calibration, verbose: bool) -> Iterator[str]:
-    """Yield what has to be known at once: rows that are out of line, and what was left out."""
-    rows = [(one, row) for one in found.verdicts for row in one.odd]
-    shown = None if verbose else _FIRST
-    if len(rows) > 1:
-        yield from (f"  {one.case.name}, {row.text}" for one, row in rows[:shown])
-        if not verbose and len(rows) > _FIRST:
-            yield f"  and {len(rows) - _FIRST} more rows (--verbose)"
-    yield from (f"  {one.case.name}: {one.remark}" for one in found.verdicts if one.remark)
-    left = [one.reason for one in found.left]
-    yield from (f"  left out: {reason}" for reason in left[:shown])
-    if not verbose and len(left) > _FIRST:
-        yield f"  and {len(left) - _FIRST} more left out (--verbose)"
-
-
-def _network(found: Calibration) -> str:
-    """Return the machine that was compared with, and the network between its nodes."""
-    machine, given = found.machine, found.request.given
-    if not any(case.nodes > 1 for case in found.cases):
-        return machine.name
-    cards = given.nics_per_node or int(machine.figures["nics_per_node"].value)
-    rate = given.inter_bandwidth or machine.figures["inter_bandwidth"].value
-    return (
-        f"{machine.name} ({machine.fabric or 'its network'}, {cards} x "
-        f"{format_quantity(rate, 'byte s-1')} a node)"
-    )
-
-
-def _slowest(wrong: Sequence[Verdict]) -> Iterator[tuple[Verdict, tuple[float, str, Band]]]:
-    """Yield verdicts with the part that is furthest out of its band."""
-    for verdict in wrong:
-        parts = [(verdict.peer.part(name), name, band) for name, band in verdict.bands.items()]
-        there = [one for one in parts if math.isfinite(one[0])]
-        yield verdict, max(there, key=lambda one: max(one[0] / one[2].high, one[2].low / one[0]))
-
-
-def _verdicts(found: Calibration, verbose: bool) -> Iterator[str]:
-    yield "verdict beside published curves (times over the profile's; 1.1: a tenth slower):"
-    for verdict in found.verdicts:
-        yield f"  {verdict.case.name}: {', '.join(verdict.words)}"
-        for line in _comparison(verdict, verbose):
-            yield f"    {line}"
-    if any(verdict.case.nodes > 1 for verdict in found.verdicts):
-        yield f"  between nodes the band is wide ({BETWEEN:g}): a hint, not a verdict"
-    yield f"  source: {TABLE}"
-
-
-def _comparison(verdict: Verdict, verbose: bool) -> Iterator[str]:
-    for name, band in verdict.bands.items():
-        ratio = verdict.peer.part(name)
-        if math.isnan(ratio):
-            if verbose:
-                yield f"{name}: no messages that tell it"
-            continue
-        if not band.peers:
-            yield f"{name}: {ratio:.2f}; nothing is published to compare with"
-            continue
-        among = f"{len(band.peers)} curves of {WIDER[band.wider]}"
-        few = "" if band.enough else "; few peers"
-        yield (
-            f"{name}: {ratio:.2f}, normal {band.low:.2f} to {band.high:.2f}; slower than "
-            f"{band.percentile(ratio):.0f} % of {among}{few}"
-        )
-
-
-def _other_sizes(found: Calibration) -> Iterator[str]:
-    """Yield the times of curves at sizes that were asked for."""
-    if not found.at:
-        return
-    yield ""
-    yield "times at other sizes, along the curves that were measured:"
-    table = [["test", "size", "time", "busbw"]]
-    for case, times in found.at:
-        factor = bus_factor(case.operation, case.ranks)
-        for size, time in zip(found.request.sizes, times.tolist(), strict=True):
-            rate = format_quantity(factor * size / time, "byte s-1")
-            sizes = format_quantity(size, "byte"), format_quantity(time, "s")
-            table.append([case.name, *sizes, rate])
-    yield from aligned(table, left=1)
 
 
 # What a calibration tells programs: rows as records, and everything as one.

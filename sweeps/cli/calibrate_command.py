@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,11 @@ from sweeps.calibrate.report import (
     CalibrationRequest,
     calibrate,
     curves_of,
-    report_lines,
     result_of,
 )
+from sweeps.calibrate.screen import fit_lines, rows_lines, screen_lines, source_lines
 from sweeps.cli.options import result_options
+from sweeps.cli.sections import OF_CALIBRATE, more_line, show_options, shown_sections
 from sweeps.cli.typed import Command, folder_option, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, needs, refuse
@@ -79,7 +80,8 @@ from sweeps.store.publish import check_output
 @result_options
 @folder_option("hardware")
 @click.option("--strict", is_flag=True, help="Exit code 1 unless every test is healthy.")
-@click.option("--verbose", "-v", is_flag=True, help="Every row that falls out, every comparison.")
+@show_options(OF_CALIBRATE)
+@click.option("--verbose", "-v", is_flag=True, help="As --show fit,rows.")
 def command(logs: tuple[str, ...], **given: Any) -> int:
     """Fit a library's constants on a machine to logs of nccl-tests, and judge them.
 
@@ -156,11 +158,23 @@ def _check(out: Output) -> None:
 
 def _lines(found: Calibration, given: Mapping[str, Any]) -> Iterator[str]:
     """Yield what people read."""
-    yield from (line + "\n" for line in report_lines(found, verbose=given["verbose"]))
+    yield from screen_lines(found)
+    yield ""
     if not given["hardware"]:
         named = any(device_of(case.test.device) for case in found.cases)
         why = "as the logs' GPUs" if named else "no log names its GPU"
-        yield f"--hardware isn't given: taken as {found.machine.name} ({why})\n"
+        yield f"Defaults: --hardware {found.machine.name} ({why})"
+    if not given["write"]:
+        yield "Next: --write my.toml uses this fit in every command (--hardware)"
+    bodies: dict[str, Callable[[], Iterable[str]]] = {
+        "fit": lambda: fit_lines(found),
+        "rows": lambda: rows_lines(found),
+        "sources": lambda: source_lines(found),
+    }
+    also = ("fit", "rows") if given["verbose"] else ()
+    show = tuple(name for name in OF_CALIBRATE if name in (*given["show"], *also))
+    yield from more_line(show, bodies, "exit status 1 unless healthy: --strict")
+    yield from shown_sections(show, bodies)
 
 
 def _draw(found: Calibration, stem: Path) -> list[Path]:

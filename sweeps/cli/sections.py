@@ -24,6 +24,7 @@ SECTIONS = {
     "changes": "single changes: a degree, a setting, the network",
     "rejected": "invalid plans and excluded rows, by reason",
     "launch": "settings for Megatron-LM, DeepSpeed and torchtitan",
+    "fit": "fitted constants, and the errors before and after",
     "rows": "all rows of the table, with all columns",
     "sources": "every value or row with its source; all names with titles",
     "variables": "the variables of the file: dimensions, ranges, missing values",
@@ -37,6 +38,7 @@ OF_PLAN = (
 OF_CATALOG = ("sources",)
 OF_LIST = ("rows",)
 OF_HOPS = ("communication", "rows", "formulas", "defaults")
+OF_CALIBRATE = ("fit", "rows", "sources")
 OF_TUNE = ("reasons", "defaults")
 OF_BUY = ("reasons",)
 OF_INFO = ("sources", "variables")

@@ -44,8 +44,8 @@ def logs(tmp_path: Path) -> str:
 
 @pytest.mark.thorough
 def test_report_and_files(run: Runner, logs: str) -> None:
-    done = run(f"calibrate {logs} --write mine.toml --output rows.nc --plot")
-    assert "--hardware isn't given: taken as dgx-h100" in done.out
+    done = run(f"calibrate {logs} --show fit --write mine.toml --output rows.nc --plot")
+    assert "Defaults: --hardware dgx-h100" in done.out
     assert "channel_efficiency (achievable fraction of link" in done.out
     assert "slow links" in done.out
     with xr.open_dataset("rows.nc") as data:
@@ -159,7 +159,12 @@ def test_slow_links_and_odd_sizes_are_told(run: Runner) -> None:
     rows = timed([group], {"channel_efficiency": 0.4, "nvls_efficiency": 0.35})
     rows.time[8] *= 3.0
     Path("slow.log").write_text(log_text(rows, group))
-    out = run("calibrate slow.log").out
+    screen = run("calibrate slow.log").out.splitlines()
+    assert screen[0].startswith("UNHEALTHY: sizes out of line, slow links: all_reduce of 8 ranks")
+    assert sum(row.endswith("  SLOW") for row in screen) == 1
+    assert len(screen) <= 40
+    assert screen[-1].startswith("More: --show fit,rows,sources")
+    out = run("calibrate slow.log --show rows,sources").out
     assert "slow.log all_reduce 8: sizes out of line, slow links" in out
     assert "times slower than" in out
     assert "curves of the same operation, ranks, nodes and network" in out

@@ -115,7 +115,7 @@ def test_wrong_elements_are_the_first_thing_said(run: Runner) -> None:
     Path("wrong.log").write_text(text)
     done = run("calibrate wrong.log --strict", fine=False)
     assert done.code == 1
-    assert done.out.startswith("not healthy: wrong results: all_reduce of 8 ranks, 1 KiB: 1,000 ")
+    assert done.out.startswith("UNHEALTHY: wrong results: all_reduce of 8 ranks, 1 KiB: 1,000 ")
     every = "\n".join(
         line.replace("       0  ", "       3  ").removesuffix("       0") + "       3"
         if "float" in line
@@ -125,7 +125,7 @@ def test_wrong_elements_are_the_first_thing_said(run: Runner) -> None:
     Path("all.log").write_text(every)
     done = run("calibrate all.log --strict", fine=False)
     assert done.code == 1
-    assert done.out.startswith("not healthy: wrong results")
+    assert done.out.startswith("UNHEALTHY: wrong results")
 
 
 @pytest.mark.thorough
@@ -133,7 +133,7 @@ def test_a_slow_size_is_not_healthy(run: Runner) -> None:
     Path("one.log").write_text(log_text(slower(860.0, slice(12, 13)), GROUP))
     done = run("calibrate one.log --strict", fine=False)
     assert done.code == 1
-    assert done.out.startswith("not healthy: sizes out of line: all_reduce of 8 ranks, 4 MiB: ")
+    assert done.out.startswith("UNHEALTHY: sizes out of line: all_reduce of 8 ranks, 4 MiB: ")
 
 
 def test_words_of_rows() -> None:
@@ -180,12 +180,12 @@ def test_the_gpu_picks_the_machine(run: Runner) -> None:
     text = log_text(timed([GROUP], {}, "dgx-b200"), GROUP).replace("H100 80GB HBM3", "B200")
     Path("b200.log").write_text(text)
     done = run("calibrate b200.log --strict")
-    assert done.out.startswith("healthy: 1 curve on dgx-b200")
-    assert "taken as dgx-b200 (as the logs' GPUs)" in done.out
+    assert done.out.startswith("HEALTHY: 1 curve on dgx-b200")
+    assert "Defaults: --hardware dgx-b200 (as the logs' GPUs)" in done.out
     done = run("calibrate b200.log --hardware dgx-h100 --strict", fine=False)
     assert done.code == 1
     assert done.out.startswith(
-        "no verdict: the GPUs of b200.log are NVIDIA B200; --hardware is dgx-h100: give "
+        "UNKNOWN: the GPUs of b200.log are NVIDIA B200; --hardware is dgx-h100: give "
     )
     Path("gb10.log").write_text(text.replace("B200", "GB10"))
     done = run("calibrate gb10.log", fine=False)
@@ -214,7 +214,7 @@ def test_the_network_stands_in_the_verdict(run: Runner) -> None:
     assert "(infiniband, 8 x 50 GB/s a node)" in " ".join(done.out.split())
     network = "--nics-per-node 4 --inter-bandwidth 200Gbit/s --software nccl"
     done = run(f"calibrate half.log --strict {network}")
-    assert done.out.startswith("healthy: 1 curve on dgx-h100 (infiniband, 4 x 25 GB/s a node)")
+    assert done.out.startswith("HEALTHY: 1 curve on dgx-h100 (infiniband, 4 x 25 GB/s a node)")
     Path("one.log").write_text(log_text(ROWS, GROUP))
     for option in ("--nics-per-node 4", "--inter-bandwidth 25GB/s"):
         done = run(f"calibrate one.log {option}", fine=False)

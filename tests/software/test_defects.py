@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +126,9 @@ def test_straight_lines_are_calibrated(
 ) -> None:
     """Every size is met, by the commands as by the fit, with the same algorithms."""
     measured = log(operation, lines)
-    done = sweeps(f"calibrate log.csv --hardware {hardware} --write mine.toml")
-    assert done.out.startswith(("healthy: ", "not healthy: "))
-    assert "\nverdict beside published curves" in done.out
+    done = sweeps(f"calibrate log.csv --hardware {hardware} --verbose --write mine.toml")
+    assert done.out.startswith(("HEALTHY: ", "UNHEALTHY: "))
+    assert "\nverdict against published curves" in done.out
     assert "\nfitted: launch" in done.out
     for ranks, times in measured.items():
         sizes = ",".join(str(2**power) for power in POWERS)
@@ -144,7 +145,7 @@ def test_logs_of_one_end_are_read(sweeps: Runner, powers: range, kept: str) -> N
     """Short messages alone say nothing of rates, and long ones nothing of the launch."""
     rows = [f"all_gather,8,1,{2**power},{60 + 2**power / 5e5}" for power in powers]
     Path("log.csv").write_text("\n".join([COLUMNS, *rows]))
-    output = sweeps("calibrate log.csv --hardware dgx-b200").out
+    output = sweeps("calibrate log.csv --hardware dgx-b200 --show fit").out
     assert f"\n  {kept}: the profile's; " in output
 
 
@@ -153,8 +154,8 @@ def test_an_unhealthy_log_is_told_and_an_exit_code(sweeps: Runner) -> None:
     for strict, code in (("", 0), (" --strict", 1)):
         done = sweeps(f"calibrate log.csv --hardware dgx-h100{strict}", fine=False)
         assert done.code == code
-        assert done.out.startswith("not healthy: slow")
-        assert "\n  log.csv all_reduce 8: slow" in done.out
+        assert done.out.startswith("UNHEALTHY: slow")
+        assert re.search(r"\n  log.csv all_reduce 8 .*  SLOW\n", done.out)
 
 
 def test_a_long_line_of_json_behind_a_remark_is_read_once(sweeps: Runner) -> None:
