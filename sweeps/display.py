@@ -67,7 +67,7 @@ ROWS: dict[str, Row] = {
             "phases hidden",
         ),
         _row("steps", "collective", "usual report table", "steps"),
-        _row("sent_bytes", "collective", "usual report table", "most bytes a rank sends"),
+        _row("sent_bytes", "collective", "usual report table", "bytes sent per rank"),
         _row("link_bytes", "collective", "usual report", "bytes over all links"),
         _row("energy", "collective", "usual report table", "energy"),
         _row("algbw", "collective", "usual report", "algbw"),

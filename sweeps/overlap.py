@@ -368,7 +368,7 @@ def _bars(job: Job, at: Mapping[str, Any]) -> list[dict[str, Any]]:
 LINES = (
     ("compute_time", "computation"),
     ("communication_time", "communication"),
-    ("sequential_time", "one after the other"),
+    ("sequential_time", "sequential"),
     ("overlapped_time", "overlapped"),
     ("ideal_overlapped_time", "ideal (the longer one)"),
     ("hidden_time", "hidden"),
@@ -409,7 +409,7 @@ def check_cell(job: Job, case: LabelCase) -> None:
 
 def sure_words(mechanisms: Iterable[str]) -> str:
     """Return how sure times are: two durations and an efficiency are all that there is to know."""
-    return "exact for what is given" if {*mechanisms} <= {PLAIN} else UNKNOWN
+    return "exact for the given values" if {*mechanisms} <= {PLAIN} else UNKNOWN
 
 
 def report_lines(job: Job, case: LabelCase) -> Iterator[str]:

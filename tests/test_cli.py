@@ -53,7 +53,7 @@ def test_the_commands_of_the_first_seed(
     }
     assert done.out.startswith("all_reduce of ")
     assert steps in (None, found["steps"])
-    assert volume in (None, found["most bytes a rank sends"])
+    assert volume in (None, found["bytes sent per rank"])
     assert "\nDefaults: " in done.out
     verbose = cli(f"collective {line} --verbose").out
     assert "  source  " in verbose
@@ -242,7 +242,7 @@ def test_several_values_make_a_table(cli: Runner) -> None:
     done = cli("collective --topology ring,torus --N 8,16 --M 1KiB,1MiB")
     ends, winner, _, head, *rows = done.out.split("\n\nDefaults")[0].splitlines()
     assert ends.startswith("from ")
-    assert winner.startswith("least time by topology: ")
+    assert winner.startswith("shortest time by topology: ")
     assert head.split()[:3] == ["topology", "ranks", "message"]
     assert "time (µs)" in head
     assert len(rows) == 8

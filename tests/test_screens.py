@@ -89,7 +89,7 @@ def test_of_many_cells_the_ends_and_the_winner_come_first(
     unknown = "band not known"
     ends = rf"from \S+ µs \(direct, ranks 8; {unknown}\) to \S+ ms \(ring, ranks 64; {unknown}\)"
     assert re.match(ends, " ".join(" ".join(lines[:3]).split()))
-    assert "least time by algorithm: direct in 2 of 2" in lines
+    assert "shortest time by algorithm: direct in 2 of 2" in lines
     shortest = cli(COMMANDS[4]).out
     first = rf"\S+ s per step {BAND}, MFU \d+ %.*; shortest, with recompute none, tp \d, pp \d"
     assert re.match(first, " ".join(shortest.split()))
@@ -156,7 +156,7 @@ def test_commands_begin_with_their_answer(cli: Runner) -> None:
     output = cli("overlap --compute 1ms,10ms,50ms --comm 10ms").out.splitlines()[0]
     assert output == (
         "overlap gains most, 2x, with compute time 10 ms; least, 1.1x, with compute time 1 ms "
-        "(exact for what is given)"
+        "(exact for the given values)"
     )
     first, output, *_ = cli("hops").out.splitlines()
     assert first.startswith("longest communication: MLP DP-16 18.67 ms, 493.3 mJ (notebook); MLP ")

@@ -125,13 +125,13 @@ def ring_halving(node_ranks, nodes, pods, ranks_sharing_nic):
 
 @on_rails("direct_ring", assumes=(RAILS, CARD, PHASES, POSTED))
 def direct_ring(node_ranks, nodes, pods, ranks_sharing_nic):
-    """All to all of a node at once, then rings along the rails."""
+    """All-to-all within a node, then rings along the rails."""
     return _shrinking(switch.direct, switch.bucket, node_ranks, nodes, pods, ranks_sharing_nic)
 
 
 @on_rails("direct_halving", assumes=(RAILS, CARD, PHASES, POSTED), requires=(NODES_POWER_OF_TWO,))
 def direct_halving(node_ranks, nodes, pods, ranks_sharing_nic):
-    """All to all of a node at once, then recursive halving (all_gather: doubling) on the rails."""
+    """All-to-all within a node, then recursive halving (all_gather: doubling) on the rails."""
     return _shrinking(switch.direct, switch.halving, node_ranks, nodes, pods, ranks_sharing_nic)
 
 

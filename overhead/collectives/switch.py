@@ -100,7 +100,7 @@ def bucket(ranks):
 
 @on_switch("all_reduce", "ring", source="patarasuk2009", form="ring")
 def all_reduce_ring(ranks):
-    """Ring: a reduce_scatter round the ring, then an all_gather."""
+    """Ring: a reduce_scatter around the ring, then an all_gather."""
     steps = ranks - 1.0
     share = 2.0 * steps / ranks
     return flat(2.0 * steps, share, sent=share, carried=2.0 * steps, reduced=share / 2.0)

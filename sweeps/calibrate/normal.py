@@ -611,6 +611,6 @@ def mfu_lines(found: Normal) -> Iterator[str]:
         each = (percent(row[f"mfu_{name}"]) for name in ("low", "typical", "high"))
         table.append([str(row["gpus"]), *each, str(row["runs"])])
     yield from aligned(table, left=1)
-    yield f"  runs: {found.rows[0]['class']}; low and high: 90 % of runs lie between"
+    yield f"  runs: {found.rows[0]['class']}; low and high: the central 90 % of runs"
     yield "MFU counts masked scores and is against the dense peak at the precision, not the sparse."
     yield f"source: {found.sources}"

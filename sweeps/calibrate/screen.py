@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from overhead.quantity import VOCABULARY
 from sweeps.calibrate.device import way_on
-from sweeps.calibrate.fit import SIZE_CLASSES, WIDTH, Outlier
+from sweeps.calibrate.fit import WIDTH, Outlier
 from sweeps.calibrate.model import bus_factor
 from sweeps.calibrate.normal import (
     BETWEEN,
@@ -22,6 +22,7 @@ from sweeps.calibrate.normal import (
 from sweeps.calibrate.report import Calibration
 from sweeps.result import aligned
 from sweeps.spec.units import format_quantity
+from sweeps.validate import SIZE_CLASSES
 
 # What a screen has of each: rows and faults of logs, curves, rows of errors.
 _FIRST, _CURVES, _ERRORS = 2, 8, 6

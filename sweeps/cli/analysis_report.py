@@ -392,7 +392,7 @@ def _notes(
     yield from clock_notes(job, evaluation)
     cut = evaluation["tp"] * evaluation["pp"]
     if not result.memory_is_whole:
-        yield "a number of parameters without shapes: of memory, model states can be told"
+        yield "a number of parameters without shapes: memory is limited to model states"
         if cut > 1.0:
             states = "the whole model's states" if evaluation["zero_stage"] < 1.0 else "all states"
             whole = size_of(result.per_gpu_memory_bytes * cut)

@@ -194,7 +194,7 @@ def _show_machine(machine: Machine, *, whole: bool) -> None:
         ("fabric", machine.scale_out_in_network),
     ):
         text = ", ".join(abilities) or "nothing"
-        sys.stdout.write(f"  the {level}'s switch reduces in the network by: {text}\n")
+        sys.stdout.write(f"  in-network reduction in the {level} switch: {text}\n")
 
 
 def _show_framework(framework: Framework, *, whole: bool) -> None:
@@ -329,7 +329,7 @@ def _show_model(model: Model, seq_length: str | None) -> None:
     if not model.labels:
         sys.stdout.write("  it is a number of parameters alone: no shapes, no FLOPs\n")
         return
-    sys.stdout.write("  parameters, all and those that one token meets, and of one layer's parts\n")
+    sys.stdout.write("  parameters: total, active per token, and by part of a layer\n")
     _show_totals(model, (*COUNTS, *PARTS), width)
     sys.stdout.write(f"  forward FLOPs of one token in a sequence of {length:,.0f}\n")
     _show_totals(model, PASS, width, sequence_length=length)

@@ -250,7 +250,7 @@ def _band(
     if not rows:
         return UNKNOWN, f"{UNKNOWN}: {profile.lacks_rows(labels['collective'], ranks, node)}"
     words = band_words(low, high)
-    return words, f"{words} holds 4 of 5 measured rows ({rows:.0f}, left out of the fit by table)"
+    return words, f"{words} holds 4 of 5 measured rows ({rows:.0f}, held out of the fit by table)"
 
 
 def no_rows(algorithm: str, labels: Mapping[str, str]) -> tuple[str, str]:

@@ -271,7 +271,7 @@ def _several(found: Sequence[Calculation], asked: Asked) -> Iterator[str]:
         f"{row.name}: {reason}" for one in found for row in one.rows for reason in row.reasons
     ):
         yield f"  {text}"
-    yield "  (memory: weights, gradients, optimizer; volume: most bytes a rank sends in a step)"
+    yield "  (memory: weights, gradients, optimizer; volume: bytes sent per rank in a step)"
     yield "what each leaves out: give one value"
 
 
@@ -332,7 +332,7 @@ def _table(one: Calculation) -> Iterator[str]:
     yield from aligned(_rows(one))
     for row in one.rows:
         yield from (f"  {row.name}: {reason}" for reason in row.reasons)
-    yield "  (memory: weights, gradients, optimizer; volume: most bytes a rank sends in a step)"
+    yield "  (memory: weights, gradients, optimizer; volume: bytes sent per rank in a step)"
 
 
 def _feasible(row: Row, one: Calculation) -> str:

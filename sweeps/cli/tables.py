@@ -153,7 +153,7 @@ def _winners(
     texts = [f"{name} in {count:,}" for name, count in order]
     of = f" of {len(compared):,}" if len(compared) > 1 else ""
     line = f"{texts[0]}{of}" + "".join(f", {text}" for text in texts[1:])
-    yield f"least time by {rival}: " + (line if of else order[0][0])
+    yield f"shortest time by {rival}: " + (line if of else order[0][0])
 
 
 _SENT = ("sent_bytes", "link_bytes")  # What stands beside a message's size

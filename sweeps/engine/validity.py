@@ -37,7 +37,7 @@ NOT_DEFINED = NO_ALGORITHM.fault
 ONE_RANK = "one_rank_has_no_bandwidth"
 NOT_CHUNKED = "algorithm_without_chunks"
 NOT_KNOWN = "figure_of_the_machine_not_known"
-UNKNOWN_TEXT = "a figure that a quantity needs, such as an energy, isn't known of what it runs on"
+UNKNOWN_TEXT = "a figure that a quantity needs, such as an energy, is not known for this network"
 NO_TIME = "nothing_takes_time"
 NOT_OF_NETWORK = "quantity_not_of_this_network"
 # What only some quantities of a cell lack; the cell itself exists.

@@ -288,7 +288,7 @@ class TuningReport:
         needed = (
             ""
             if optimal == self.best.tp_size
-            else (f": TP={self.best.tp_size} is for what doesn't fit otherwise")
+            else (f": TP={self.best.tp_size} is for models that do not fit otherwise")
         )
         yield f"TP scaling: up to TP={optimal} sizes are within {tolerance} of linear{needed}"
         for operator, one in self.scaling.operators.items():

@@ -46,7 +46,7 @@ def told(out: str) -> dict[str, str]:
 
 def test_the_worked_example(cli: Runner) -> None:
     found = told(cli("overlap --compute 50ms --comm 10ms --efficiency 0.8").out)
-    assert found["one after the other"] == "60 ms"
+    assert found["sequential"] == "60 ms"
     assert found["overlapped"] == "52 ms"
     assert found["ideal (the longer one)"] == "50 ms"
     assert found["hidden"] == "8 ms"
@@ -93,7 +93,7 @@ def test_what_was_measured(cli: Runner) -> None:
     answer, what, *_ = out.splitlines()
     assert answer == (
         "overlapped it takes 52 ms rather than 60 ms, 1.154x as fast: 8 ms is hidden"
-        " (exact for what is given)"
+        " (exact for the given values)"
     )
     assert what == "  measured"
     assert told(out)["hidden, of communication"] == "80 %"

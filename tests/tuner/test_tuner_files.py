@@ -280,5 +280,5 @@ def test_a_summary_has_one_answer_about_the_size(tmp_path: Path) -> None:
     lines = tuned(tmp_path, max_tp_size=2, model_name="Qwen/Qwen3-0.6B").summary().splitlines()
     assert lines[0].startswith("on at TP 2: ")
     (scaling,) = (line for line in lines if line.startswith("TP scaling: "))
-    assert scaling.endswith("linear: TP=2 is for what doesn't fit otherwise")
+    assert scaling.endswith("linear: TP=2 is for models that do not fit otherwise")
     assert not [line for line in lines if "use TP=" in line]

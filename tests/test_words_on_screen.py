@@ -1,0 +1,41 @@
+"""What commands print is in the words of the field: the glossary's banned phrases, and headings.
+
+`tests/test_words.py` holds them over what is declared; texts that are put together are seen here.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli_runner import Runner
+from tests.test_screens import ANSWERS, COMMANDS
+from tests.test_words import BANNED
+
+# The shipped title of a notebook's study says what it compares with; a dry run counts the cells of
+# a grid, as files do.
+ALLOWED = {"hops": {"what clause", "genitive"}, "run": {"cell"}}
+LINES = tuple(dict.fromkeys((
+    *COMMANDS, *ANSWERS, "list", "list --op all_reduce", "show all_reduce", "catalog",
+    "catalog llama3-70b", "normal mfu", "analysis --params 70e9 --gpus 64 --dp 64",
+)))  # fmt: skip
+
+
+@pytest.fixture
+def cli(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    return Runner(capsys)
+
+
+@pytest.mark.thorough_cases("run ", "hops", "buy", "tune", "plan", "analysis", "normal", every=2)
+@pytest.mark.parametrize("line", LINES)
+def test_screens_have_no_banned_phrase(cli: Runner, line: str) -> None:
+    allowed = ALLOWED.get(line.split(maxsplit=1)[0], set())
+    for text in cli(line, fine=False).out.splitlines():
+        for name, pattern in BANNED.items():
+            if name not in allowed:
+                assert not re.search(pattern, text), (name, re.search(pattern, text), text)
