@@ -612,5 +612,6 @@ def mfu_lines(found: Normal) -> Iterator[str]:
         table.append([str(row["gpus"]), *each, str(row["runs"])])
     yield from aligned(table, left=1)
     yield f"  runs: {found.rows[0]['class']}; low and high: the central 90 % of runs"
-    yield "MFU counts masked scores and is against the dense peak at the precision, not the sparse."
+    basis = "relative to the dense peak at the precision, not the sparse"
+    yield f"MFU counts full-attention FLOPs, {basis}"
     yield f"source: {found.sources}"

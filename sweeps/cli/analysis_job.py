@@ -317,7 +317,7 @@ ASKED = tuple(
 )
 # What a reader looks for and may not find, in words.
 LACKING = {
-    "peak_memory": "activations, and memory all together",
+    "peak_memory": "activations, and total memory",
     "step_time": "step time",
     BOUND: "communication of a whole step",
     "cost": "cost of the training",
