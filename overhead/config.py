@@ -21,7 +21,7 @@ from overhead.labels import (
 )
 from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY, Array
-from overhead.shipped import Usual, usual_table
+from overhead.shipped import Usual, loss_figures, usual_table
 from overhead.step.clock import fitted_clock
 from overhead.topology import LIBRARY, default_framework, default_library, default_links
 from overhead.transformer import VITAL
@@ -43,7 +43,7 @@ RENAMED = {
     "num_kv_heads": "kv_heads",
 }
 LINKS = default_links()
-KERNEL = default_framework()[0]["attention_kernel"]
+KERNEL, LOSS = (default_framework()[0][name] for name in ("attention_kernel", "loss"))
 RECIPE = RECIPES["mixed_adam"].given()
 # What is given of links that leaves a library's constants without meaning.
 BARE = frozenset(
@@ -81,9 +81,11 @@ class PythonStatement(Statement):
     def take_constants(self) -> None:
         """Take the default software's constants."""
         tables = usual_table()
-        taken = {*tables["step"], *tables["communication"], *tables["memory"]}
+        known = {*tables["step"], *tables["communication"], *tables["memory"]}
         figures = default_framework()[1]
-        self._take({name: value for name, value in figures.items() if name in taken})
+        of_loss = loss_figures(self.labels["loss"], LOSS)
+        self._take({name: taken.value for name, taken in of_loss.items()})
+        self._take({name: value for name, value in figures.items() if name in known})
 
     def check(self) -> None:
         """Refuse sides of a mesh or torus that aren't all there, or don't multiply to its ranks."""
@@ -163,8 +165,8 @@ class Config:
         A name, or ``standard``, ``nccl``, ``auto``.
     tree_algo : bool
         Whether an all_reduce takes the network's tree algorithm.
-    context_parallel, recompute, attention_kernel, schedule, mask, dispatcher, host_states,
-    latency_per,     tp_mechanism, cp_mechanism, ep_mechanism, dp_mechanism : str
+    context_parallel, recompute, attention_kernel, loss, schedule, mask, dispatcher, host_states,
+    latency_per, tp_mechanism, cp_mechanism, ep_mechanism, dp_mechanism : str
         Kinds, as the command line has them.
     library : str, optional
         Library whose constants price collectives: ``nccl``, ``rccl``, ``xla``, those that `more`
@@ -226,6 +228,7 @@ class Config:
     context_parallel: str = STEP_DEFAULTS["context_parallel"]
     recompute: str = STEP_DEFAULTS["recompute"]
     attention_kernel: str = KERNEL
+    loss: str = LOSS
     schedule: str = ""
     mask: str = STEP_DEFAULTS["mask"]
     dispatcher: str = STEP_DEFAULTS["dispatcher"]

@@ -117,6 +117,20 @@ LABELS: dict[str, Label] = {
     "attention_kernel": Label(
         "attention kernel", ("flash_2", "flash_1", "flash_3", "cudnn", "unfused"), "flash_2"
     ),
+    "loss": Label(
+        "loss: how logits become a loss and their gradient",
+        (
+            "vocab_parallel",
+            "fused",
+            "eager",
+            "compiled",
+            "chunked",
+            "liger",
+            "cut_cross_entropy",
+            "vocab_tiling",
+        ),
+        "vocab_parallel",
+    ),
     "schedule": Label(
         "pipeline schedule",
         ("gpipe", PLAIN, INTERLEAVED, *EVEN_SCHEDULES, *FOLDED, "forward_only"),
@@ -270,6 +284,7 @@ ELSEWHERE = {
     "zbh2": "zerobubbleh2", "zbv": "zerobubblev", "zbvzerobubble": "zerobubblev",
     "deepep": "deduplicated", "hybridep": "deduplicated", "flex": "deduplicated",
     "ulysses": "alltoall", "a2a": "alltoall", "a2a+p2p": "mixed",
+    "native": "vocabparallel", "te": "fused", "tefused": "fused", "cce": "cutcrossentropy",
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 
 
@@ -47,6 +48,21 @@ DEFAULT_OF = {
     taker: f"the default of the model of {model}"
     for taker, model in (("step", "the step"), ("communication",) * 2, ("memory",) * 2)
 }
+
+
+@cache
+def losses() -> Mapping[str, Mapping[str, Usual]]:
+    """Return what each value of the label `loss` says of memory and time, by quantity."""
+    tables: dict[str, dict[str, Usual]] = {name: {} for name in LABELS["loss"].values}
+    with _path("training", "losses.csv").open(encoding="utf-8", newline="") as lines:
+        for loss, name, value, kind, source, *_ in list(csv.reader(lines))[1:]:
+            tables[loss][name] = Usual(float(value), kind, source)
+    return tables
+
+
+def loss_figures(loss: str, own: str) -> Mapping[str, Usual]:
+    """Return what a loss changes where software has another, its own."""
+    return {} if loss == own else losses()[loss]
 
 
 @cache

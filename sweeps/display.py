@@ -358,6 +358,7 @@ _PHRASES = {
     "context_parallel": "cp by {}",
     "dispatcher": "tokens to experts by {}",
     "attention_kernel": "attention by {}",
+    "loss": "loss {}",
     "sharding": "{} sharding",
 }
 _SPOKEN = ("context_parallel", "dispatcher", "attention_kernel", "sharding")
@@ -420,7 +421,7 @@ _AXES = {
     "inter_latency": "inter-node latency", "intra_latency": "intra-node latency",
     "collective": "operation", "expert_load_imbalance": "expert load imbalance",
     "oversubscription": "oversubscription", "recompute": "recomputation", "mask": "mask",
-    "schedule": "pipeline schedule", "attention_kernel": "attention kernel",
+    "schedule": "pipeline schedule", "attention_kernel": "attention kernel", "loss": "loss",
     "tp_mechanism": "TP overlap",
     "cp_mechanism": "CP overlap",
     "ep_mechanism": "EP overlap",

@@ -66,7 +66,14 @@ WORDS = st.fixed_dictionaries(
     {},
     optional={
         name: st.sampled_from(LABELS[name].values)
-        for name in ("recompute", "attention_kernel", "schedule", "context_parallel", "mask")
+        for name in (
+            "recompute",
+            "attention_kernel",
+            "loss",
+            "schedule",
+            "context_parallel",
+            "mask",
+        )
     },
 )
 

@@ -46,8 +46,8 @@ OF_A_PLAN = (
     "sequence_parallel", "embedding_layer_weight", "head_layer_weight",
 )  # fmt: skip
 # The labels that Python's configuration has fields for.
-FIELDS = ("algorithm", "library", "context_parallel", "recompute", "attention_kernel", "schedule",
-          "mask", "dispatcher")  # fmt: skip
+FIELDS = ("algorithm", "library", "context_parallel", "recompute", "attention_kernel", "loss",
+          "schedule", "mask", "dispatcher")  # fmt: skip
 # What is told of plans that can't run, or that isn't a plan's fault.
 NOTES = {"does_not_fit", "not_of_network", "not_known"}
 
@@ -306,7 +306,8 @@ PUBLISHED = {
     "weight_bytes": "frozen weights of one publication's runs",
     "recipe": "another trainer's, which builds on torchtitan's sharding",
     "gathered_layers": "another trainer's, which builds on torchtitan's sharding",
-    "logit_bytes": "a version before 2025, and other trainers that build on torchtitan",
+    "loss": "a version before 2025, and other trainers that build on torchtitan",
+    "logit_bytes": "another trainer, which keeps logits in single precision",
     "early_stop": "versions before August 2025",
     "placeholder_bytes": "versions before April 2025",
     "loss_bytes": "a version of 2022",
@@ -323,7 +324,14 @@ def test_a_habit_stands_in_the_softwares_file() -> None:
     """A rule that sets what a framework's file can hold reads a column, or has its reason here."""
     bytes_of = next(iter(RECIPES.values())).given()
     holdable = {*ENTRIES["figures"], *ENTRIES["plan"], *bytes_of, "recipe", "reduction_bytes"}
-    holdable |= {"recompute", "attention_kernel", "context_parallel", "schedule", "algorithm"}
+    holdable |= {
+        "recompute",
+        "attention_kernel",
+        "loss",
+        "context_parallel",
+        "schedule",
+        "algorithm",
+    }
     found = set()
     for rule in shipped_rules():
         groups = {name for column in rule.where.values() for name in column.groupindex}

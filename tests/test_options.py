@@ -131,6 +131,7 @@ OF_TRAINING: Cases = {
     "fp8_scaling": ("row", f"{DENSE} --precision fp8 --framework torchtitan"),
     "recipe": "fp32_adam",
     "attention_kernel": "unfused",
+    "loss": "eager",
     "weight_bytes": "4",
     "gradient_bytes": "4",
     "optimizer_bytes": "8",

@@ -334,7 +334,7 @@ def weight_gradient_bytes(
     return xp.where(zero_stage >= 2.0, activation_bytes, kept)
 
 
-def _product(
+def declare_product(
     name: str,
     *sizes: str,
     of: str = "matmul_time",
@@ -359,14 +359,13 @@ GROUPED: dict[str, Any] = {
 }
 for _name, _sizes in LINEAR.items():
     _own = OF_CONTEXT if _name == "attention_output" else OF_ATTENTION
-    _product(_name, *_sizes, further=OF_LAYERS if _name.startswith("mlp") else _own)
-_product("router", "router_tokens", "router_width", "hidden_size", further=PLAIN)
-_product("shared_up", "rank_tokens", "shared_up_width", "hidden_size")
-_product("shared_down", "rank_tokens", "hidden_size", "shared_width")
-_product("expert_up", "expert_tokens", "expert_up_width", "expert_hidden_size", **GROUPED)
-_product("expert_down", "expert_tokens", "expert_hidden_size", "expert_width", **GROUPED)
-_product("logits", "rank_tokens", "vocabulary_width", "hidden_size", further=PLAIN)
-_product("mtp_projection", "rank_tokens", "mtp_width", "mtp_depth")
+    declare_product(_name, *_sizes, further=OF_LAYERS if _name.startswith("mlp") else _own)
+declare_product("router", "router_tokens", "router_width", "hidden_size", further=PLAIN)
+declare_product("shared_up", "rank_tokens", "shared_up_width", "hidden_size")
+declare_product("shared_down", "rank_tokens", "hidden_size", "shared_width")
+declare_product("expert_up", "expert_tokens", "expert_up_width", "expert_hidden_size", **GROUPED)
+declare_product("expert_down", "expert_tokens", "expert_hidden_size", "expert_width", **GROUPED)
+declare_product("mtp_projection", "rank_tokens", "mtp_width", "mtp_depth")
 
 
 # Beside frozen weights: adapters' products, and no gradients of weights.

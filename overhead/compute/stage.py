@@ -333,15 +333,8 @@ def forward_embedding_gpu_time(
     return moved / (memory_efficiency * memory_bandwidth)
 
 
-@formula(source="megatron", where="megatron/core/tensor_parallel/cross_entropy.py")
-def loss_time(loss_bytes, rank_tokens, vocabulary_width, memory_efficiency, memory_bandwidth):
-    """Loss and loss gradient time: softmax over the vocabulary shard."""
-    moved = loss_bytes * rank_tokens * vocabulary_width
-    return moved / (memory_efficiency * memory_bandwidth)
-
-
 _KINDS = ("forward", "input_gradient", "weight_gradient")
-_LOGITS = (*(f"logits_{kind}_time" for kind in _KINDS), "loss_time")
+_LOGITS = (*(f"logits_{kind}_time" for kind in _KINDS), "loss_time", "logits_recomputation_time")
 
 
 @formula(
@@ -410,9 +403,17 @@ WHERE = {
 }
 
 
+# A loss in chunks launches all of it for each of them.
+CHUNKED = {"embedding": (), "output": ("rank_tokens", "logit_tokens")}
+
+
 def _norm(launches: float) -> Any:
-    def slower(gpu: Array, eager_launch_fraction: Array, host_launch_time: Array) -> Array:
+    def slower(
+        gpu: Array, eager_launch_fraction: Array, host_launch_time: Array, *tokens: Array
+    ) -> Array:
         host = launches * eager_launch_fraction * host_launch_time
+        if tokens:
+            host = host * (tokens[0] / tokens[1])
         return xp.sqrt(xp.sqrt(gpu * gpu * gpu * gpu + host * host * host * host))
 
     return slower
@@ -422,7 +423,7 @@ for _end, _counts in LAUNCHES.items():
     for _count, _when in zip(_counts, (None, FORWARD), strict=True):
         declare(
             f"{_end}_time",
-            (f"{_end}_gpu_time", "eager_launch_fraction", "host_launch_time"),
+            (f"{_end}_gpu_time", "eager_launch_fraction", "host_launch_time", *CHUNKED[_end]),
             _norm(_count),
             source="megatron",
             where=WHERE[_end],

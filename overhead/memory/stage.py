@@ -17,7 +17,7 @@ from overhead.labels import LABELS
 from overhead.memory.quantities import PARTS
 from overhead.model.order import NUMBERS, of_stage
 from overhead.quantity import VOCABULARY, Array
-from overhead.shipped import usual_table
+from overhead.shipped import loss_figures, usual_table
 
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 ENDS = "where a rank holds two stages (DualPipe), they are i and pp - 1 - i"
@@ -259,31 +259,6 @@ def activation_memory(
 
 @formula(
     source="megatron",
-    where="megatron/core/tensor_parallel/cross_entropy.py",
-    assumes=(
-        LAST,
-        "the vocabulary is split over tensor-parallel ranks",
-        "softmax of each MTP depth is saved until the backward pass",
-    ),
-)
-def logits_memory(
-    holds_output,
-    rank_tokens,
-    padded_vocabulary_size,
-    tp,
-    logit_bytes,
-    mtp_depths,
-    single_bytes,
-    loss_chunks,
-):
-    """Memory of logits and loss."""
-    logits = holds_output * rank_tokens * padded_vocabulary_size / tp
-    further = mtp_depths * xp.minimum(single_bytes, logit_bytes)
-    return logits * (logit_bytes + further) / loss_chunks
-
-
-@formula(
-    source="megatron",
     where="megatron/core/parallel_state.py",
     assumes=("one communicator a dimension of the plan",),
 )
@@ -377,7 +352,7 @@ def memory_headroom(memory_capacity, peak_memory):
 TOTALS = ("model_state_memory", "activation_memory", "allocated_memory", "memory")
 
 # Labels that memory depends on; where there is no schedule, what is in flight is given.
-DEPENDS = ("recompute", "attention_kernel", "sharding", "dispatcher")
+DEPENDS = ("recompute", "attention_kernel", "loss", "sharding", "dispatcher")
 
 
 class Derivation(Evaluation):
@@ -386,12 +361,6 @@ class Derivation(Evaluation):
     def __init__(
         self, given: Mapping[str, ArrayLike], labels: Mapping[str, str] | None = None
     ) -> None:
-        usual = {
-            name: taken.value
-            for name, taken in usual_table()["memory"].items()
-            if not follows(name, given)
-        }
-        values = {**usual, **given}
         every_label = {name: LABELS[name].default for name in DEPENDS}
         every_label |= features(given) | dict(labels or {})
         for name in (*DEPENDS, "schedule"):
@@ -401,7 +370,13 @@ class Derivation(Evaluation):
                 offer = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
                 message = f"{name} = {every_label[name]}: no such value; {offer}"
                 raise ValueError(message)
-        super().__init__(values, every_label)
+        of_loss = loss_figures(every_label["loss"], LABELS["loss"].default)
+        usual = {
+            name: taken.value
+            for name, taken in {**usual_table()["memory"], **of_loss}.items()
+            if not follows(name, given)
+        }
+        super().__init__({**usual, **given}, every_label)
 
 
 @dataclass(frozen=True, slots=True)

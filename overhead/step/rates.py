@@ -8,6 +8,7 @@ from overhead.arrays import xp
 from overhead.compute.attention import FUSED
 from overhead.compute.quantities import DAO_2023
 from overhead.formula import alias, declare, formula, product, total
+from overhead.labels import TRAINING
 
 PALM: dict[str, Any] = {"source": "chowdhery2022", "where": "appendix B"}
 FORWARD = {"schedule": "forward_only"}
@@ -183,6 +184,23 @@ def per_op_recomputed_flops_per_token(
 def hardware_flops(computed_model_flops, recomputed_flops_per_token, tokens_per_step):
     """Computed FLOPs per step, recomputation included."""
     return computed_model_flops + recomputed_flops_per_token * tokens_per_step
+
+
+@formula(
+    returns="hardware_flops",
+    when={"loss": "cut_cross_entropy|vocab_tiling", "schedule": TRAINING},
+    **AGAIN,
+)
+def fused_hardware_flops(
+    computed_model_flops,
+    recomputed_flops_per_token,
+    loss_recomputation,
+    logits_flops_per_token,
+    tokens_per_step,
+):
+    """Computed FLOPs per step, recomputation of layers and logits included."""
+    again = recomputed_flops_per_token + loss_recomputation * logits_flops_per_token
+    return computed_model_flops + again * tokens_per_step
 
 
 alias(

@@ -27,6 +27,7 @@ from overhead.memory.stage import PEAK_PARTS
 from overhead.overlap.pipeline import EXPOSED, TRANSFER, WAITING
 from overhead.overlap.timeline import Span
 from overhead.plan import NO_ALGORITHM, NOT_OF_GROUPS
+from overhead.shipped import loss_figures
 from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.step.timeline import COPIES, PARTS, PASSES, STREAMS, StepTimeline, step_timeline
 from overhead.transformer import SHAPES
@@ -38,6 +39,7 @@ from sweeps.cli.typed import flag_of
 from sweeps.display import noun
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job, prepare
+from sweeps.search.request import habits_of
 from sweeps.spec.catalog import load_hardware, usual_operation
 from sweeps.spec.sweep import Sweep, read_sweep
 from sweeps.spec.units import to_toml, with_si_units
@@ -163,6 +165,26 @@ def sharded_line(evaluation: Evaluation, memory: float) -> str:
             time = again.value("step_time", {})
             takes = "" if time is None else f"{shown('step_time', float(time))}, "
             return f"  with --zero-stage {more} it fits: {takes}{shown('memory', least)}"
+    return ""
+
+
+# What says which loss there is, or what of its logits is kept.
+OF_LOSS = frozenset(("loss", "loss_chunks", "logit_bytes"))
+
+
+def fused_line(evaluation: Evaluation, memory: float, given: Collection[str]) -> str:
+    """Return, where a plan doesn't fit and says nothing of its loss, one with which it does."""
+    capacity, labels = evaluation["memory_capacity"], evaluation.labels
+    if not memory > capacity or not OF_LOSS.isdisjoint(given):
+        return ""
+    for loss in habits_of(labels["framework"], labels["attention_kernel"]).losses:
+        figures = {name: one.value for name, one in loss_figures(loss, labels["loss"]).items()}
+        again = Evaluation({**evaluation.given, **figures}, {**labels, "loss": loss})
+        least = analyze(again).per_gpu_memory_bytes
+        if least <= capacity and not faults(again):
+            time = again.value("step_time", {})
+            takes = "" if time is None else f"{shown('step_time', float(time))}, "
+            return f"  it fits with a fused loss, --loss {loss}: {takes}{shown('memory', least)}"
     return ""
 
 

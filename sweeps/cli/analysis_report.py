@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,14 @@ from overhead.transformer import SHAPES
 from sweeps import display
 from sweeps.bands import NO_ROOM, class_words, percent
 from sweeps.cli.analysis_headline import answer, band, clock_notes, fit, host, number
-from sweeps.cli.analysis_job import LACKING, evaluation_of, lightest_lines, roots, sharded_line
+from sweeps.cli.analysis_job import (
+    LACKING,
+    evaluation_of,
+    fused_line,
+    lightest_lines,
+    roots,
+    sharded_line,
+)
 from sweeps.cli.derivation import Derivation
 from sweeps.cli.from_file import setting_lines
 from sweeps.cli.numbers import shown, size_of
@@ -305,7 +312,8 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
         yield f"  {rate}"
     if result.memory_is_whole:
         memory = float(result.per_gpu_memory_bytes)
-        if line := sharded_line(evaluation, memory):
+        line = sharded_line(evaluation, memory)
+        if line := line or fused_line(evaluation, memory, job.sweep.given):
             yield line
         elif "recompute" in job.resolved.origins:
             yield from lightest_lines(evaluation, memory)
@@ -322,7 +330,7 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     software = labels["framework"].partition("+")[0] if "preset" in labels else labels["framework"]
     machine = f"{labels['hardware']}, {software}, {labels['precision']}"
     yield f"  {labels['topology']} network{where}; algorithm {labels['algorithm']}; {machine}"
-    yield f"  {'; '.join(_settings(evaluation))}"
+    yield f"  {'; '.join(_settings(evaluation, job.sweep.given))}"
     yield from (f"  ({note})" for note in _notes(job, evaluation, result, flat=flat))
     yield ""
 
@@ -337,7 +345,7 @@ def _some(count: Any, word: str, words: str = "") -> str:
     return f"{plain(float(count), 15)} {word if count == 1.0 else words or word + 's'}"
 
 
-def _settings(evaluation: Evaluation) -> Iterator[str]:
+def _settings(evaluation: Evaluation, given: Collection[str]) -> Iterator[str]:
     """Yield what the plan has beside its degrees."""
     labels = evaluation.labels
     yield f"ZeRO stage {evaluation['zero_stage']:g}"
@@ -356,6 +364,8 @@ def _settings(evaluation: Evaluation) -> Iterator[str]:
         yield f"schedule {labels['schedule']}" + (f", {chunks:g} chunks" if chunks > 1.0 else "")
     yield f"recompute {labels['recompute']}" + _recomputed(evaluation)
     yield f"attention {labels['attention_kernel']}, {labels['mask']}"
+    if "loss" in given:
+        yield f"loss {labels['loss']}"
 
 
 def _recomputed(evaluation: Evaluation) -> str:

@@ -83,7 +83,7 @@ USUAL: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (BOTH, NETWORK, "topology algorithm"),
     ((COLLECTIVE,), NETWORK, "ranks message_bytes"),
     (BOTH, MACHINE, "hardware"),
-    ((TRAINING,), NUMBERS, "framework preset precision fp8_scaling recipe attention_kernel "
+    ((TRAINING,), NUMBERS, "framework preset precision fp8_scaling recipe attention_kernel loss "
      "weight_bytes gradient_bytes optimizer_bytes"),
     ((TRAINING,), MACHINE, "memory_capacity host_memory_capacity"),
     (BOTH, NETWORK, "latency_per bandwidth latency energy_per_bit link gpus_per_node nics_per_node "

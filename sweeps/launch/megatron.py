@@ -44,6 +44,8 @@ GRAPHS = {
     "graphs_mixers": "attn mamba",
     "graphs_router": "moe_router moe_preprocess",
 }
+# Losses by --cross-entropy-fusion-impl; its own one isn't fused unless that is asked for.
+LOSSES = {"vocab_parallel": "", "fused": "te", "cut_cross_entropy": "linear"}
 
 
 def settings(plan: Execution) -> Settings:
@@ -259,8 +261,8 @@ def _software(plan: Execution) -> Iterator[str]:
     kernel = plan.labels["attention_kernel"]
     backend = "fused" if kernel == "cudnn" else "unfused" if kernel == "unfused" else "flash"
     yield f"--attention-backend {backend}"
-    if "fused_loss" in options_of(plan):
-        yield from ("--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl te")
+    if kind := LOSSES.get(plan.labels["loss"]):
+        yield from ("--cross-entropy-loss-fusion", f"--cross-entropy-fusion-impl {kind}")
     if "deterministic" in options_of(plan):
         yield "--deterministic-mode"
     if "cuda_graphs" in options_of(plan):
@@ -283,3 +285,5 @@ def _unsaid(plan: Execution) -> Iterator[str]:
             yield f"{layers} layers in {_chunks(plan)} chunks need a layout of your own"
     if plan.labels["recompute"] in ("full_early_stop", "per_op"):
         yield f"it has no recomputation {plan.labels['recompute']}"
+    if plan.labels["loss"] not in LOSSES:
+        yield f"it has no loss {plan.labels['loss']}"

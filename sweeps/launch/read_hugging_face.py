@@ -113,12 +113,12 @@ def read_training(settings: Settings, *, zero: bool) -> None:
     )
     if any(name in settings for name in ("use_liger_kernel", "use_liger", "enable_liger_kernel")):
         settings.take(
-            "logit_bytes",
-            0.0,
+            "loss",
+            "liger",
             "use_liger_kernel",
             "use_liger",
             "enable_liger_kernel",
-            note="no logits are kept",
+            note="its kernels of layers aren't modelled",
         )
     if "packing" not in settings:
         reading.notes.append(

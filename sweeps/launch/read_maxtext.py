@@ -252,6 +252,7 @@ def _software(settings: Settings) -> None:
     settings.find("decoder_layer_input")
     tiles = settings.number("num_vocab_tiling", default=1.0)
     if tiles > 1.0:
+        settings.take("loss", "vocab_tiling", "num_vocab_tiling")
         settings.take("loss_chunks", tiles, "num_vocab_tiling")
     if "optimizer_memory_host_offload" in settings:
         settings.take("optimizer_offload", 1.0, "optimizer_memory_host_offload")

@@ -414,9 +414,7 @@ def _software(settings: Settings) -> Iterator[str]:
         settings.take("attention_kernel", kernel, "--attention-backend")
     elif "--use-flash-attn" in settings:
         settings.take("attention_kernel", "flash_2", "--use-flash-attn")
-    if "--cross-entropy-loss-fusion" in settings:
-        settings.find("--cross-entropy-fusion-impl")
-        yield "fused_loss"
+    yield from _loss(settings)
     if "--deterministic-mode" in settings:
         yield "deterministic"
     graphs = settings.text("--cuda-graph-impl", default="none")
@@ -426,6 +424,24 @@ def _software(settings: Settings) -> Iterator[str]:
         named = [GRAPHS[word] for word in words if word in GRAPHS]
         yield from named or ["cuda_graphs"]
     settings.find("--transformer-impl")
+
+
+def _loss(settings: Settings) -> Iterator[str]:
+    """Take the loss, and yield the framework's option where it is Transformer Engine's."""
+    names = "--cross-entropy-fusion-impl", "--cross-entropy-loss-fusion"
+    kind = settings.text(names[0], default="native")
+    if names[1] not in settings:
+        return
+    if kind == "te":
+        settings.find(names[1])
+        yield "fused_loss"
+    elif kind == "native":
+        settings.take("loss", "vocab_parallel", *names, note="fewer kernels aren't modelled")
+    elif kind == "linear":
+        settings.take("loss", "cut_cross_entropy", *names)
+        settings.take("loss_recomputation", 1.0, *names, note="logits are computed again")
+    else:
+        settings.reading.fault(settings.by_name[names[0]], kind, "must be native, te or linear")
 
 
 def _recompute(settings: Settings) -> None:

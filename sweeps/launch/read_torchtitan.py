@@ -20,6 +20,7 @@ from sweeps.launch.torchtitan import FLAVORS, SCHEDULES
 from sweeps.spec.catalog import load_model
 
 KEYS = "torchtitan"
+CHUNKED = ("ChunkedLoss", "ChunkedCELoss")  # How classes begin whose losses are in chunks
 MODELS = {own: name for name, own in FLAVORS.items()}
 FOLDED = ("zero_bubble_v", "dual_pipe_v")  # Schedules of two chunks on each rank
 OURS = {theirs.lower(): name for name, theirs in SCHEDULES.items()}
@@ -332,14 +333,16 @@ def _software(settings: Settings, degrees: Mapping[str, float]) -> list[str]:
         options.append("eager")
         settings.reading.defaults.append("not compiled")
     elif "loss" not in components:
-        settings.reading.notes.append(f"{parts}: the loss isn't compiled, which isn't modelled")
+        settings.take("loss", "eager", "compile.components", note="the loss isn't compiled")
     together = "parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel"
     if any(name in settings for name in together) and degrees["tp"] > 1.0 and on:
         options.append("async_tp")
     if "training.deterministic" in settings:
         options.append("deterministic")
-    chunks = settings.number("loss.num_chunks")
+    chunks = settings.number("loss.num_chunks", quantity="loss_chunks")
     settings.take("loss_chunks", chunks, "loss.num_chunks")
+    if chunks > 1.0 and "loss" not in settings.reading.given:
+        settings.take("loss", "chunked", "loss.num_chunks")
     if "training.enable_cpu_offload" in settings:
         settings.take("optimizer_offload", 1.0, "training.enable_cpu_offload")
         settings.take("parameter_offload", 1.0, "training.enable_cpu_offload")
@@ -404,9 +407,7 @@ def of_python(settings: list[Setting]) -> Iterator[Setting]:
             mode = RECOMPUTES.get(text.partition(".")[0], text)
             yield Setting("activation_checkpoint.mode", mode, setting.place)
         elif setting.name == f"loss.{CALLED}":
-            if text.startswith("ChunkedLoss") and "loss.num_chunks" not in {
-                one.name for one in settings
-            }:
+            if text.startswith(CHUNKED) and "loss.num_chunks" not in {one.name for one in settings}:
                 yield Setting("loss.num_chunks", 8, setting.place)
         elif last not in (CALLED, FROM) and not last.startswith(PLACE):
             yield setting

@@ -5,6 +5,7 @@ Names of settings are those of pytorch/torchtitan @6404b93242, torchtitan/config
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 
 from sweeps.launch.settings import (
@@ -68,7 +69,6 @@ def launch_file(plan: Execution, heading: tuple[str, ...]) -> LaunchFile:
         model = plan.labels.get("model", "of its own")
         missing.insert(0, f"[model] name and flavor: torchtitan has no model {model}")
     converter = CONVERTERS.get(plan.labels["precision"])
-    compiled = "false" if "eager" in options_of(plan) else "true"
     lines = [
         *commented((*heading, *(f"Not in this file: {text}" for text in missing))),
         "[job]",
@@ -92,10 +92,19 @@ def launch_file(plan: Execution, heading: tuple[str, ...]) -> LaunchFile:
         *_plan(plan),
         "",
         "[compile]",
-        f"enable = {compiled}",
+        *_compiled(plan),
         *(["", f"[{converter}]", *_low_precision(plan)] if converter else []),
     ]
     return LaunchFile(FILE, "\n".join(lines) + "\n", tuple(missing))
+
+
+def _compiled(plan: Execution) -> Iterator[str]:
+    """Yield what torch.compile is on for: the model, the loss, or both."""
+    model, loss = "eager" not in options_of(plan), plan.labels["loss"]
+    parts = {"model": model, "loss": loss == "compiled" or (model and loss != "eager")}
+    yield f"enable = {'true' if any(parts.values()) else 'false'}"
+    if parts["model"] != parts["loss"]:
+        yield f"components = {json.dumps([name for name, on in parts.items() if on])}"
 
 
 def _low_precision(plan: Execution) -> Iterator[str]:
@@ -194,6 +203,13 @@ def _pipeline(plan: Execution) -> Iterator[str]:
         yield f"pipeline_parallel_layers_per_stage = {(layers + sum(ends)) / chunks:g}"
 
 
+def _unsaid_loss(loss: str) -> Iterator[str]:
+    if loss == "chunked":
+        yield "a loss in chunks wants ChunkedCELoss, in its Python configuration"
+    elif loss not in ("compiled", "eager"):
+        yield f"it has no loss {loss}"
+
+
 def unsaid(plan: Execution) -> Iterator[str]:
     """Yield what the configuration doesn't say, or torchtitan can't do."""
     stage = plan["zero_stage"]
@@ -209,6 +225,7 @@ def unsaid(plan: Execution) -> Iterator[str]:
             yield "stages that are uneven want module_fqns_per_model_part written out"
     if plan["cp"] > 1.0 and plan.labels["context_parallel"] != "all_gather":
         yield "it gathers keys and values, or rotates them by all-to-all"
+    yield from _unsaid_loss(plan.labels["loss"])
     if plan.routed and plan["etp"] > 1.0:
         yield "experts that are tensor-parallel need a later version"
     if plan["tp"] > 1.0 and not plan["sequence_parallel"]:

@@ -82,7 +82,7 @@ RANGES: dict[str, tuple[str, str, tuple[float, float]]] = {
 }
 LABELLED = {
     "schedule": ("plan", "schedule"), "recompute": ("plan", "recompute"),
-    "attention_kernel": ("plan", "attention kernel"),
+    "attention_kernel": ("plan", "attention kernel"), "loss": ("plan", "loss"),
     "context_parallel": ("plan", "context parallelism by"),
     "dispatcher": ("plan", "MoE dispatcher"), "sharding": ("plan", "sharding"),
     "tp_mechanism": ("overlap", "TP overlap mechanism"),

@@ -61,6 +61,7 @@ class Habits:
     recompute: tuple[str, ...] = ("none", "full")  # What can be recomputed
     schedules: tuple[str, ...] = ("one_f_one_b", "interleaved")  # Schedules of a pipeline
     no_layers: tuple[str, ...] = ()  # Options with which no whole layers can be recomputed
+    losses: tuple[str, ...] = ("liger",)  # Those that keep few logits
 
 
 # Megatron-LM's Megatron-FSDP is ZeRO 2 and 3, its distributed optimizer ZeRO 1.  torchtitan shards
@@ -71,12 +72,15 @@ HABITS: Mapping[str, Habits] = {
     "megatron-lm": Habits(
         recompute=("block", "full"),
         no_layers=("ep_overlap", "graphs_attention", "graphs_mixers", "graphs_router"),
+        losses=("fused", "cut_cross_entropy"),
     ),
     "torchtitan": Habits(
         (2, 3),
         ("none", "per_op", "full"),
         ("one_f_one_b", "interleaved", "zero_bubble_v"),
+        losses=("chunked", "liger"),
     ),
+    "maxtext": Habits(losses=("vocab_tiling",)),
     "deepspeed": Habits(schedules=("one_f_one_b",)),
     "fms-fsdp": Habits((3,), schedules=("one_f_one_b",)),
     "fsdp-llmfoundry": Habits((3,), schedules=("one_f_one_b",)),

@@ -11,7 +11,7 @@ from typing import Any
 from overhead.labels import CHOICES, LABELS, OVERLAPS
 from overhead.memory.quantities import RECIPES, Recipe
 from overhead.quantity import VOCABULARY
-from overhead.shipped import usual_table
+from overhead.shipped import loss_figures, usual_table
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import ASSUMED, SPECIFICATION, UNKNOWN, Origin, assumed
 from sweeps.spec.machine import (
@@ -100,8 +100,8 @@ class Choice:
 
 # An option of every framework: its constants, but none of its habits.
 TEXTBOOK = "textbook"
-# What comes with its constants: whose kernels they are.
-BROUGHT = frozenset({"attention_kernel"})
+# What comes with its constants: whose kernels, and which loss, they are of.
+BROUGHT = frozenset({"attention_kernel", "loss"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,19 @@ class Framework:
     def labels(self) -> dict[str, str]:
         """The labels that hold if the user gives no others; of 8 bits `granularity_of` tells."""
         return {name: one.value for name, one in self.choices.items() if name != "fp8_scaling"}
+
+    @property
+    def loss(self) -> str:
+        """The loss whose bytes its figures are."""
+        return self.labels.get("loss", LABELS["loss"].default)
+
+    def of_loss(self, loss: str | None) -> dict[str, Origin]:
+        """Return the figures of a loss that isn't its own."""
+        taken = loss_figures(loss or self.loss, self.loss)
+        return {
+            name: Origin(one.value, one.kind, f"loss {loss}: {one.source}")
+            for name, one in taken.items()
+        }
 
     def on(self, generation: str) -> Mapping[str, Figure]:
         """Return its figures on GPUs of a generation."""
@@ -262,6 +275,7 @@ _LABELS: dict[str, tuple[str, ...]] = {
     name: LABELS[name].values
     for name in (
         "attention_kernel",
+        "loss",
         "recompute",
         "sharding",
         "schedule",
@@ -398,6 +412,7 @@ def training_constants(
     attention_kernel: str | None = None,
     recipe: str | None = None,
     fp8_scaling: str | None = None,
+    loss: str | None = None,
 ) -> dict[str, Origin]:
     """Return every constant of a machine and its software that a step's time and memory take."""
     usual = LABELS["attention_kernel"].default
@@ -408,6 +423,7 @@ def training_constants(
             ("precision", precision, LABELS["precision"].values),
             ("attention_kernel", kernel, KERNELS),
             ("recipe", recipe, tuple(RECIPES)),
+            ("loss", loss, LABELS["loss"].values),
         )
         if name is not None and name not in known
     ]
@@ -431,7 +447,7 @@ def training_constants(
     found["tp_gather_byte_ratio"] = _gathered(framework, found)
     origins = {name: figure.origin.of(framework.name) for name, figure in figures.items()}
     del origins["matmul_share"]  # Which is in the efficiency
-    found |= origins
+    found |= origins | framework.of_loss(loss)
     found["host_launch_time"] = _times(
         origins["host_launch_time"], _plain(machine, "host_slowdown")
     )

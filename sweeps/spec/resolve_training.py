@@ -45,6 +45,7 @@ WORLD = ("tp", "cp", "pp", "dp")
 # The labels on which the constants of a machine and its software depend.
 DECIDING = (
     "hardware", "framework", "preset", "precision", "attention_kernel", "recipe", "fp8_scaling",
+    "loss",
 )  # fmt: skip
 
 # Of which a model, or a plan of it, has no more than of others.
@@ -415,6 +416,7 @@ class TrainingResolver(PresetResolver, Statement):
             attention_kernel=labels["attention_kernel"],
             recipe=labels.get("recipe"),
             fp8_scaling=labels.get("fp8_scaling"),
+            loss=labels["loss"],
         )
         if "userbuffers" in self._values("tp_mechanism"):
             found |= userbuffers_figures(machine, rates_of(labels["precision"]), found)

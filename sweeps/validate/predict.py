@@ -217,6 +217,7 @@ class Constants:
                 attention_kernel=labels.get("attention_kernel"),
                 recipe=labels.get("recipe"),
                 fp8_scaling=labels.get("fp8_scaling"),
+                loss=labels.get("loss"),
             )
             found |= {name: one.value for name, one in constants.items()}
             if step:
@@ -224,6 +225,8 @@ class Constants:
                 found |= self.library(labels)[1]
         else:
             found |= {name: figure.value for name, figure in framework.figures.items()}
+            of_loss = framework.of_loss(labels.get("loss"))
+            found |= {name: one.value for name, one in of_loss.items()}
             found |= _recipe(framework, labels).given()
         return found
 

@@ -72,7 +72,7 @@ NUMBERS = {
 }
 # What a table may say in words of its own, beside quantities by their names.
 LABELS = (
-    "framework", "preset", "hardware", "attention_kernel", "schedule", "context_parallel",
+    "framework", "preset", "hardware", "attention_kernel", "loss", "schedule", "context_parallel",
     "sharding", "mask", "recipe", "fp8_scaling", "dispatcher", "tp_mechanism", "cp_mechanism",
     "ep_mechanism", "dp_mechanism", "fabric", "class",
 )  # fmt: skip

@@ -188,7 +188,9 @@ def test_logits_are_on_the_last_stage_alone() -> None:
     plan = {**LLAMA3_70B, "tp": 8, "pp": 4, "stage": [0.0, 1.0, 3.0]}
     logits = held(plan)["logits_memory"]
     np.testing.assert_array_equal(logits, [0.0, 0.0, 8192 * 129024 / 8 * 8])
-    np.testing.assert_array_equal(held({**plan, "loss_chunks": 4})["logits_memory"], logits / 4)
+    # In chunks gradients of the hidden states wait for all of them, in single precision.
+    chunked = logits / 4 + np.array([0.0, 0.0, 4 * 8192 * 8192])
+    np.testing.assert_array_equal(held({**plan, "loss_chunks": 4})["logits_memory"], chunked)
 
 
 def test_gathered_weights_of_fully_sharded_layers_by_hand() -> None:

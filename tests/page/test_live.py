@@ -71,6 +71,9 @@ def choices(model: str, sets: int, rows: int) -> tuple[dict[str, Any], dict[str,
         values = [one for one in LABELS[name].values if one != "uniform"]
         labels[name] = [str(one) for one in rng.permutation((values * 8)[:sets])]
 
+    losses = np.random.default_rng(47).permutation(LABELS["loss"].values)
+    labels["loss"] = [str(one) for one in np.resize(losses, sets)]
+
     def draw(*values: float) -> list[float]:
         return rng.choice(np.array(values, dtype=float), rows).tolist()
 

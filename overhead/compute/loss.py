@@ -1,0 +1,66 @@
+"""Time of the LM head and the loss, which may be in chunks of tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from overhead.arrays import xp
+from overhead.compute.matmul import GRADIENTS, PLAIN, declare_product
+from overhead.formula import declare, formula
+
+CHUNKS: dict[str, Any] = {
+    "source": "torchtitan",
+    "where": "torchtitan/components/loss.py @f90c845c0e, ChunkedCELoss",
+}
+declare_product("logits_chunk", "logit_tokens", "vocabulary_width", "hidden_size", further=PLAIN)
+
+
+def _chunks(chunk, tokens, chunk_tokens):
+    return chunk * (tokens / chunk_tokens)
+
+
+for _kind in GRADIENTS:
+    if _kind != "weight_gradient":
+        declare(
+            f"logits_{_kind}_time",
+            (f"logits_chunk_{_kind}_time", "rank_tokens", "logit_tokens"),
+            _chunks,
+            assumes=("each chunk's GEMM reads the weights",),
+            **CHUNKS,
+        )
+
+
+@formula(assumes=("each chunk's wgrad reads and writes the sum over those before it",), **CHUNKS)
+def logits_weight_gradient_time(
+    logits_chunk_weight_gradient_time,
+    rank_tokens,
+    logit_tokens,
+    activation_bytes,
+    vocabulary_width,
+    hidden_size,
+    memory_efficiency,
+    memory_bandwidth,
+):
+    """LM head wgrad time: of all chunks of tokens."""
+    chunks = rank_tokens / logit_tokens
+    read = (
+        activation_bytes * vocabulary_width * hidden_size / (memory_efficiency * memory_bandwidth)
+    )
+    return logits_chunk_weight_gradient_time * chunks + xp.maximum(chunks - 1.0, 0.0) * read
+
+
+@formula(
+    source="wijmans2024",
+    where="apple/ml-cross-entropy, cut_cross_entropy/cce_backward.py @18e76ada05",
+    assumes=("recomputed logits take a forward GEMM",),
+)
+def logits_recomputation_time(loss_recomputation, logits_forward_time):
+    """LM head GEMM: recomputation time in the loss's backward pass."""
+    return loss_recomputation * logits_forward_time
+
+
+@formula(source="megatron", where="megatron/core/tensor_parallel/cross_entropy.py")
+def loss_time(loss_bytes, rank_tokens, vocabulary_width, memory_efficiency, memory_bandwidth):
+    """Loss and loss gradient time: softmax over the vocabulary shard."""
+    moved = loss_bytes * rank_tokens * vocabulary_width
+    return moved / (memory_efficiency * memory_bandwidth)
