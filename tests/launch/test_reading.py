@@ -516,6 +516,21 @@ PAIRS = [
         "model.encoder_seq_length=4096 model.vocab_size=32000",
         {"world_size": 32, "tp": 4, "layers": 32, "sequence_length": 4096, "zero_stage": 1},
     ),
+    # NVIDIA/Megatron-LM, megatron/core/model_parallel_config.py: native unless it is said.
+    *(
+        (
+            "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 "
+            "--num-attention-heads 32 --seq-length 2048 --max-position-embeddings 2048 "
+            f"--micro-batch-size 4 --vocab-size 50257 --cross-entropy-loss-fusion{impl}",
+            {"loss": loss, "loss_recomputation": again},
+        )
+        for impl, loss, again in (
+            ("", "vocab_parallel", None),
+            (" --cross-entropy-fusion-impl native", "vocab_parallel", None),
+            (" --cross-entropy-fusion-impl te", None, None),
+            (" --cross-entropy-fusion-impl linear", "cut_cross_entropy", 1),
+        )
+    ),
 ]  # fmt: skip
 
 
