@@ -105,3 +105,18 @@ def logits_memory(
     logits = holds_output * logit_tokens * padded_vocabulary_size / tp
     further = mtp_depths * xp.minimum(single_bytes, logit_bytes)
     return logits * (logit_bytes + further) + loss_gradient_memory
+
+
+@formula(
+    returns="logits_memory",
+    source="megatron",
+    where="megatron/core/tensor_parallel/cross_entropy.py",
+    assumes=("one micro-batch at a time", "without a hidden size no gradients are counted"),
+    when={"shapes": "unknown"},
+)
+def bare_logits_memory(
+    holds_output, logit_tokens, padded_vocabulary_size, tp, logit_bytes, mtp_depths, single_bytes
+):
+    """Memory of logits and loss, hidden size unknown."""
+    logits = holds_output * logit_tokens * padded_vocabulary_size / tp
+    return logits * (logit_bytes + mtp_depths * xp.minimum(single_bytes, logit_bytes))

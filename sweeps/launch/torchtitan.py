@@ -206,7 +206,7 @@ def _pipeline(plan: Execution) -> Iterator[str]:
 def _unsaid_loss(loss: str) -> Iterator[str]:
     if loss == "chunked":
         yield "a loss in chunks wants ChunkedCELoss, in its Python configuration"
-    elif loss not in ("compiled", "eager"):
+    elif loss not in ("compiled", "eager", "vocab_parallel"):  # Megatron-LM's own
         yield f"it has no loss {loss}"
 
 
