@@ -71,7 +71,8 @@ for _part, _whole in (("gather", "dp_gather_bytes"), ("scatter", "dp_reduce_byte
     declare(f"dp_non_layer_{_part}_bytes", _taken, _left, **FSDP)
     # A layer is of the stage with most parameters, where stages have their own.
     _own = (*_taken[:2], "parameter_stage_layers", _layer, "pp", "last_stage_layer_deficit")
-    declare(f"dp_non_layer_{_part}_bytes", _own, _own_left, when=ORDERED, **FSDP)
+    _lacks = {"middle_layers": "the layers of the stage with most parameters"}
+    declare(f"dp_non_layer_{_part}_bytes", _own, _own_left, when=ORDERED, lacks=_lacks, **FSDP)
 declare("dp_non_layer_replica_bytes", ("dp_non_layer_scatter_bytes", "shards"), _split, **FSDP)
 for _part, _group, _collective in (
     ("gather", "shard", "all_gather"),

@@ -515,11 +515,12 @@ def _without_constant_columns(part: xr.Dataset) -> xr.Dataset:
 
 
 def _is_minor(dataset: xr.Dataset, name: str) -> bool:
-    """Return whether a label needs no place in a title: it follows, or a step just assumes it."""
+    """Return whether a label needs no place in a title: it follows, or is the framework's habit."""
     if name not in SWITCHES or name in _TITLED:
         return False
-    assumed = "framework" in dataset.coords and ASSUMED in _kinds(dataset.variables[name])
-    return assumed or LABELS[name].follows
+    told = read(dataset.variables[name].attrs)
+    habit = any(one.kind == ASSUMED or one.owner for one in told)
+    return LABELS[name].follows or ("framework" in dataset.coords and habit)
 
 
 def _kinds(coordinate: xr.Variable) -> set[str]:

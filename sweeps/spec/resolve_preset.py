@@ -92,6 +92,9 @@ class PresetResolver(Resolver):
         self._name_framework(found, axes)
         for name in dict.fromkeys(name for one in found for name in one.taken.labels):
             self._set(name, [_said(one, name, self.folders) for one in found], found, axes)
+        # The framework's options may be named nowhere; the loss is theirs.
+        losses = [load_framework(one.framework, self.folders).loss for one in found]
+        self._set("loss", losses, found, axes)
         usual = usual_table()["memory"]
         for name in dict.fromkeys(name for one in found for name in one.taken.modules):
             values = [one.taken.modules.get(name, usual[name].value) for one in found]

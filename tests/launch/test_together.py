@@ -111,8 +111,8 @@ def test_each_file_is_said(folder: Path) -> None:
     (reading,) = read(folder, "args.json accelerate.yaml ds.json config.json")
     first, *others = reading.lines()
     assert first.startswith(
-        "Hugging Face arguments, Accelerate YAML, DeepSpeed JSON, a model's configuration: read 21 "
-        "settings (11 of args.json, 5 of accelerate.yaml, 4 of ds.json, 1 of config.json)"
+        "Hugging Face arguments, Accelerate YAML, DeepSpeed JSON, a model's configuration: read 22 "
+        "settings (11 of args.json, 5 of accelerate.yaml, 5 of ds.json, 1 of config.json)"
     )
     assert "ds.json is taken for /home/me/ds_config.json, which the arguments name" in others
     assert reading.origins["zero_stage"] == "ds.json, line 6: zero_optimization.stage"

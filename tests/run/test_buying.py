@@ -64,7 +64,7 @@ def test_the_answer_says_what_is_the_domain_and_has_dollars(domains: Path) -> No
     ("times", "said"),
     [
         ([10.0, 10.39, 9.62], ["a tie", "a tie"]),
-        ([10.0, 10.5, 9.5], ["+5.0 %", "-5.0 %"]),
+        ([10.0, 10.5, 9.5], ["+5 %", "-5 %"]),
         ([10.0, 10.0, 10.2], ["0 %", "a tie"]),
     ],
 )

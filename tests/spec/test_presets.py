@@ -66,7 +66,8 @@ def test_a_preset_is_what_its_options_are_by_hand() -> None:
         "dispatcher": "deduplicated", "recompute": "selective", "recompute_core_attn": 0,
         "recompute_mla_up_proj": 1, "optimizer_bytes": 8,
     }  # fmt: skip
-    assert answer(**DEEPSEEK, preset="bridge-26.06") == answer(**DEEPSEEK, **by_hand)
+    # What a run's own flags are is known by hand alone, so that the band is narrower.
+    assert answer(**DEEPSEEK, preset="bridge-26.06")[:2] == answer(**DEEPSEEK, **by_hand)[:2]
 
 
 def test_published_steps_are_near_with_the_release_alone() -> None:
@@ -76,7 +77,7 @@ def test_published_steps_are_near_with_the_release_alone() -> None:
     time, _, low, high = answer(**DEEPSEEK, preset="bridge-26.06")
     bare, *_ = answer(**DEEPSEEK)
     assert abs(time / measured - 1.0) < 0.1 < abs(bare / measured - 1.0)
-    assert (low, high) == (-0.12, 0.25)
+    assert (low, high) == (-0.18, 0.4)
 
 
 @pytest.mark.parametrize(
