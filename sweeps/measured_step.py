@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from overhead.analysis import faults
 from overhead.evaluation import Evaluation, MissingQuantities
-from overhead.step.clock import ImpossibleStep, fitted_clock
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault, needs, refuse
 from sweeps.origin import MEASURED, Origin
@@ -39,6 +37,10 @@ def with_clock(sweep: Sweep, resolved: Resolved) -> Resolved:
     """
     if not sweep.training or not is_to_be_fitted(sweep):
         return resolved
+    # Late: an operation by itself has no formulas of steps.
+    from overhead.analysis import faults
+    from overhead.step.clock import ImpossibleStep, fitted_clock
+
     program = Program.of_sweep(resolved, ("step_time",), optional=True)
     sizes = {name: size for name, size in program.grid.sizes.items() if size > 1}
     if sizes:

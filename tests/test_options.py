@@ -183,6 +183,7 @@ OF_PLANS: Cases = {
     "moe": ("", "plan --params 70"),
     "num_experts": ("8", "plan --params 70 --moe"), "objective": "memory",
     "memory_threshold": "0.5",
+    "measured_plan": ("tp=1", f"{SMALL} --measured-step 9s"),
     "top": ("1", SMALL.replace("--tp 1,2", "--tp 2,4")), "explain": "tp=2",
     "lost_nodes": ("1", SMALL.replace("--gpus 8", "--gpus 16")),
     "tokens": "1T", "days": "9", "tree_algo": "", "verbose": "", "sensitivity": "",

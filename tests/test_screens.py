@@ -182,7 +182,7 @@ FIRST = (
      r"overlapped it takes 52 ms rather than 60 ms, 1.154x as fast: 8 ms is hidden \(exact for"),
     ("normal all_reduce",
      r"Normal all_reduce of 8 ranks on NVIDIA DGX H100: \S+ µs for 1 KiB, busbw"),
-    ("normal mfu", r"Normal MFU of llama3-70b \(bf16\) on NVIDIA DGX H100: \S+ %, \S+ to \S+ %"),
+    ("normal mfu", r"Normal MFU of llama3-70b \(bf16\) on NVIDIA DGX H100: \S+ %, \S+ % to \S+ %"),
     ("run nccl-measured --no-plot", r"software nccl: median error \d+ %, P90 \d+ % \(928 points\)"),
     ("run all-reduce-algorithms --no-plot", r"switch: direct in \d+ %, .* of 470 cases"),
     ("run llama3-70b-plans --no-plot",

@@ -96,8 +96,6 @@ def step_classes(
     known = experts, cp, indexer_fraction, attention_layer_fraction, device_kind, software_kind
     return [
         *wide_classes(*known, uncalibrated_device, given_options, unknown_slowdown),
-        # A release's recipes are known with a preset, not the flags of the run itself.
-        ("experts_told", routed & (unknown_settings == 0.0) & (given_options == 1.0)),
         ("experts", routed),
         *dense_classes(world_size, gpus_per_node, software_kind, device_kind, unknown_settings),
     ]

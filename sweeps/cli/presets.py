@@ -6,13 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from overhead.evaluation import Evaluation
 from overhead.shipped import error_bands
-from overhead.step.bands import class_of_step
 from sweeps.bands import band_words
 from sweeps.cli.sections import wrapped
 from sweeps.job import Job
 from sweeps.origin import Origin
 from sweeps.spec.catalog import presets_of
-from sweeps.spec.known import unknown_settings
 from sweeps.spec.preset import Preset, Rule
 
 PRESET, FRAMEWORK, RECOMPUTE = "preset", "framework", "recompute"
@@ -61,6 +59,10 @@ def narrower(evaluation: Evaluation, framework: str, given: Iterable[str]) -> It
     given : iterable of str
         The quantities and labels that are given.
     """
+    # Late: an operation by itself has no formulas of steps.
+    from overhead.step.bands import class_of_step
+    from sweeps.spec.known import unknown_settings
+
     if evaluation.value("error_band_low", {}) is None:
         return
     labels, known = evaluation.labels, evaluation.__getitem__
@@ -68,7 +70,7 @@ def narrower(evaluation: Evaluation, framework: str, given: Iterable[str]) -> It
     if class_of_step(labels, known) != BARE or not names:
         return
     unknown = unknown_settings({*given, *BROUGHT})
-    told = {"given_options": 2.0, "unknown_settings": float(len(unknown))}
+    told = {"given_options": 1.0, "unknown_settings": float(len(unknown))}
     other = Evaluation({**evaluation.given, **told}, labels)
     named = error_bands()["step_time"][class_of_step(labels, other.__getitem__)]
     band = band_words(named["low"], named["high"])

@@ -50,7 +50,7 @@ def known_of_run(
     kind = software_kind(name)
     found = {
         "software_kind": Origin(kind, SPECIFICATION, f"what {name} is"),
-        "given_options": Origin(2.0 if preset else float(bool(options)), SPECIFICATION, said),
+        "given_options": Origin(float(bool(options or preset)), SPECIFICATION, said),
     }
     if machine is not None:
         found |= {

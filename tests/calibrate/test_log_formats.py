@@ -257,13 +257,13 @@ def test_times_of_mpi_get_no_verdict(
         assert done.code == code
         return done.out.splitlines()[0]
 
-    told = "no verdict: 1 curve on dgx-h100: measured by MPI, not by NCCL"
+    told = "UNKNOWN: 1 curve on dgx-h100: measured by MPI, not by NCCL"
     assert first(MPI, 0) == told
-    said = "not healthy: sizes out of line: all_reduce of 8 ranks, 64 MiB: "
+    said = "UNHEALTHY: sizes out of line: all_reduce of 8 ranks, 64 MiB: "
     assert first(MPI.replace("4200", "420000"), 1).startswith(said)
     fast = "impossible, faster than the machine's wires"
     assert fast in first(MPI.replace("66000", "660"), 1)
-    slow = "not healthy: slow links"
+    slow = "UNHEALTHY: slow links"
     assert first(MPI.replace("MPI-CUDA", "NCCL-CUDA"), 1).startswith(slow)
 
 

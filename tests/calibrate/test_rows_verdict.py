@@ -187,12 +187,12 @@ def test_the_gpu_picks_the_machine(run: Runner) -> None:
     assert done.out.startswith(
         "UNKNOWN: the GPUs of b200.log are NVIDIA B200; --hardware is dgx-h100: give "
     )
-    Path("gb10.log").write_text(text.replace("B200", "GB10"))
-    done = run("calibrate gb10.log", fine=False)
+    Path("v100.log").write_text(text.replace("B200", "V100"))
+    done = run("calibrate v100.log", fine=False)
     assert done.code == 2
-    assert "its GPUs are NVIDIA GB10, which no machine here has; give --hardware FILE" in done.err
+    assert "its GPUs are NVIDIA V100, which no machine here has; give --hardware FILE" in done.err
     Path("h100.log").write_text(log_text(ROWS, GROUP))
-    done = run("calibrate b200.log b200.log h100.log gb10.log --strict", fine=False)
+    done = run("calibrate b200.log b200.log h100.log v100.log --strict", fine=False)
     assert done.code == 1
     assert "left out: h100.log, line 1: its GPUs are NVIDIA H100 80GB HBM3, and others'" in (
         " ".join(done.out.split())

@@ -101,6 +101,7 @@ def test_what_megatron_refuses_is_not_tried() -> None:
     assert not any("1F1B" in one for one in plans)
     assert any("interleaved" in one for one in plans)
     plain = {**question(case).labels, "framework": "megatron-lm"}
+    plain.pop("preset", None)
     free = space_of(replace(question(case), labels=plain))
     assert {"block", "full"} <= set(free.choices["recompute"].tolist())
 

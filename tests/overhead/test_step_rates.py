@@ -150,10 +150,10 @@ def test_a_training_is_its_steps() -> None:
         ({"cp": 4}, "few_runs", "few_runs"),
         ({"uncalibrated_device": 1}, "few_runs", "few_runs"),
         ({"uncalibrated_device": 2}, "far", "far"),
-        (MIXTRAL, "experts_told", "experts"),
+        (MIXTRAL, "experts", "experts"),
         ({**MIXTRAL, "given_options": 0}, "experts_bare", "experts_bare"),
         ({**DEEPSEEK, "software_kind": 1}, "far", "far"),
-        (DEEPSEEK, "experts_told", "experts"),
+        (DEEPSEEK, "experts", "experts"),
     ],
 )
 def test_the_error_to_expect(plan: dict[str, float], known: str, assumed: str) -> None:

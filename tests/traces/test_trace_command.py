@@ -53,7 +53,7 @@ def test_the_answer_stands_first(sweeps: Runner, tmp_path: Path) -> None:
     assert result.startswith("Most exposed communication: rank 0 of 2 traces, 337 ms of 1.223 s")
     alone = write(tmp_path / "t.json", [kernel(GEMM, 0, 6), kernel(GEMM, 8, 2)])
     result = sweeps(f"trace {alone}").out
-    assert result.startswith("t.json: compute takes 80 % of 10 us, no communication (measured)\n")
+    assert result.startswith("t.json: compute takes 80 % of 10 µs, no communication (measured)\n")
     assert "  2 GPU kernels on 1 stream" in result
 
 
