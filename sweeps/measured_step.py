@@ -42,11 +42,11 @@ def with_clock(sweep: Sweep, resolved: Resolved) -> Resolved:
     from overhead.step.clock import ImpossibleStep, fitted_clock
 
     program = Program.of_sweep(resolved, ("step_time",), optional=True)
-    sizes = {name: size for name, size in program.grid.sizes.items() if size > 1}
-    if sizes:
-        text = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        allowed = f"one of them, or {CLOCK} beside it"
-        refuse(MEASURED_STEP, text, "is the time of one configuration", allowed)
+    if program.grid.cells > 1:
+        known = resolved.constants.get(MEASURED_STEP)
+        time = "of several values" if known is None else format_quantity(known, "s")
+        wrong = f"is the time of one configuration, and {program.grid.cells} are asked for"
+        refuse(MEASURED_STEP, time, wrong, f"one of them, or {CLOCK} beside it")
     given = {name: np.asarray(one).reshape(()) for name, one in program.grid.columns.items()}
     labels = program.cases[0].labels
     if faults(Evaluation(given, labels)):

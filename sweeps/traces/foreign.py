@@ -11,13 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweeps.traces.origin import Tool
-
-if TYPE_CHECKING:
-    from sweeps.traces.reader import Trace
 
 Event = Mapping[str, Any]
 XLA, ASCEND = "xla", "ascend"
@@ -78,15 +74,13 @@ class Foreign:
         self.rows += len(found)
         return found
 
-    def noted(self, trace: Trace) -> Trace:
-        """Return the trace with what to know of how it was read."""
-        if not self.rows:
-            return trace
-        said = [f"read as {trace.tool.name} writes it; no whole public trace was there to check it"]
-        if self.plain:
+    def notes(self, tool: str) -> Iterator[str]:
+        """Yield what to know of how a tool's trace was read."""
+        if self.rows:
+            yield f"read as {tool} writes it; no whole public trace was there to check it"
+        if self.rows and self.plain:
             lacking = f"{self.plain:,} operations have no hlo_category"
-            said.append(f"{lacking}: GEMMs among them aren't told from others")
-        return replace(trace, notes=(*trace.notes, *said))
+            yield f"{lacking}: GEMMs among them aren't told from others"
 
     def _key(self, event: Event) -> tuple[Any, Any]:
         return _hashable(event.get("pid")), _hashable(event.get("tid"))

@@ -486,7 +486,8 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     for events in file.events():
         taken.take(foreign.taken(events))
     taken.take(foreign.rest())
-    return foreign.noted(taken.trace(file))
+    trace = taken.trace(file)
+    return replace(trace, notes=(*trace.notes, *foreign.notes(trace.tool.name)))
 
 
 class _Table(dict[Any, int]):
