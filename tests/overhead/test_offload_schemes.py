@@ -202,6 +202,7 @@ def test_the_report_has_host_memory(capsys: pytest.CaptureFixture[str]) -> None:
     assert "host memory: 1.45 to 1.96 of 1.20 TB per node: does not fit" in full
 
 
+@pytest.mark.thorough
 def test_a_search_offloads_what_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
     """And the host's memory is a reason."""
     run = Runner(capsys)
