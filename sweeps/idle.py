@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sweeps.errors import InputError
 from sweeps.spec.resolve import resolve
 from sweeps.spec.resolve_operation import Resolved
+from sweeps.spec.software import LATENCIES
 from sweeps.spec.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -67,7 +68,10 @@ def alike(one: Resolved, other: Resolved, names: Set[str]) -> bool:
 def unused(job: Job) -> list[str]:
     """Return the quantities and labels that the user gave and no result depends on."""
     columns = job.program.grid.columns
-    known = {*job.program.used(), *job.program.labels, *job.resolved.origins, *NEEDED}
+    used = job.program.used()
+    # What a library's step takes follows from a machine's latency.
+    latencies = (latency for step, latency in LATENCIES.items() if step in used)
+    known = {*used, *latencies, *job.program.labels, *job.resolved.origins, *NEEDED}
     labels = [name for name in job.sweep.labels
               if split_needed(name, columns) and not _taken_anyway(job.sweep, name)]  # fmt: skip
     idle = (name for name in columns

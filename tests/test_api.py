@@ -272,3 +272,14 @@ print(sorted(heavy & set(sys.modules)))
 def test_an_unknown_name_of_the_module() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'swep'"):
         sweeps.swep  # noqa: B018
+
+
+def test_a_latency_that_a_library_s_step_takes_is_no_idle_one(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    asked = {"collective": "all_reduce", "hardware": "dgx-h100", "ranks": 64, "message_bytes": 1e6}
+    plain, slower = (
+        float(sweeps.sweep("time", **asked, intra_latency=one).time) for one in (8e-7, 1e-6)
+    )
+    assert slower > plain
+    assert not recwarn.list
