@@ -84,8 +84,8 @@ REFUSALS = (
     ("run network-choice --set foo.bar=7",
      "--set foo.bar=7: no such key; title, quantities, axes.NAME or constants.NAME"),
     ("validate x.csv",
-     "x.csv: no such file or table; tables: training, memory, unseen, plans, nccl-collectives, "
-     "running, context, userbuffers"),
+     "x.csv: no such file or table; tables: training, memory, outside-fit, plans, "
+     "nccl-collectives, running, context, userbuffers"),
     ("validate trainig", "trainig: no such table; did you mean 'training'?"),
     ("validate --kind both", "--kind both: unknown; step-time, memory, all"),
     ("buy --model llama3-70b --tokens 15T --days 30 --budget 20 --hardware gaudi3",

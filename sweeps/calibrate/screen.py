@@ -98,15 +98,21 @@ def _curve_table(found: Calibration) -> Iterator[str]:
         yield f"  {len(kept) - _CURVES - 1} more: --show rows"
 
 
+def _no_fit(found: Calibration) -> str:
+    """Return why the profile's constants stay."""
+    whole = found.fit.scores[0]
+    return "constants: the profile stays; " + (
+        f"no fit predicts sizes that were left out a tenth better (mean error {_percent(whole)})"
+        if math.isfinite(whole)
+        else "these rows do not determine any of them"
+    )
+
+
 def _fit_line(found: Calibration) -> str:
     fit = found.fit
     whole, fitted = (_percent(one) for one in fit.scores)
     if not fit.groups:
-        return "constants: the profile stays; " + (
-            f"no fit predicts sizes that were left out a tenth better (mean error {whole})"
-            if math.isfinite(fit.scores[0])
-            else "these rows do not determine any of them"
-        )
+        return _no_fit(found)
     names = fit.fitted[:3]
     texts = [
         f"{name} {format_quantity(fit.values[name], VOCABULARY[name].units, digits=3)} "
@@ -160,11 +166,7 @@ def _constants(found: Calibration) -> Iterator[str]:
     fit = found.fit
     whole, fitted = (_percent(one) for one in fit.scores)
     if not fit.groups:
-        yield "constants: the profile stays; " + (
-            f"no fit predicts sizes that were left out a tenth better (mean error {whole})"
-            if math.isfinite(fit.scores[0])
-            else "these rows can't tell any of them"
-        )
+        yield _no_fit(found)
     else:
         yield (
             f"fitted: {', '.join(fit.groups)}; mean error of rows that were left out of the fit "

@@ -45,7 +45,7 @@ from sweeps.validate.scores import (
     skipped_lines,
 )
 from sweeps.validate.table import find_table
-from sweeps.validate.training_rows import PLAN, UNSEEN, Cases, Skipped, cases_of_runs
+from sweeps.validate.training_rows import OUTSIDE, PLAN, Cases, Skipped, cases_of_runs
 
 KINDS = {"step-time": ("step_time",), "memory": ("memory",), "all": ("step_time", "memory")}
 ERRORS = (
@@ -75,14 +75,14 @@ WORDS = {"step_time": "step time", "memory": "peak memory per GPU"}
 def command(tables: tuple[str, ...], **given: Any) -> int:
     """Compare predictions with published measurements of training runs.
 
-    TABLE is a path, or the name of a table that is shipped: training, memory, unseen (sources to
-    which nothing was fitted; these three by default), nccl-collectives, running (failures, spare
-    nodes, goodput, node power), context (attention with context parallelism: all-to-all, ring,
-    both), userbuffers (NVIDIA's settings of TP overlap compared with ours).
+    TABLE is a path, or the name of a table that is shipped: training, memory, outside-fit (sources
+    that no constant was fitted to; these three by default), nccl-collectives, running (failures,
+    spare nodes, goodput, node power), context (attention with context parallelism: all-to-all,
+    ring, both), userbuffers (NVIDIA's settings of TP overlap compared with ours).
 
     With --strict the exit status is 1 where the MAPE of any class of measured runs is above --bound
-    (10 % by default; unseen sources are in no class); of settings, where fewer than 95 % of the
-    layers lose at most 2 %.
+    (10 % by default; sources outside the fit are in no class); of settings, where fewer than 95 %
+    of the layers lose at most 2 %.
     """
     if any(_is_of_collectives(table) for table in tables):
         _refuse(given, ("rules", "bound", "strict"), "is not of a table of operations")
@@ -137,7 +137,7 @@ def bound_of(given: Mapping[str, Any], usual: float) -> float:
 
 def _beyond(records: Sequence[Record], bound: float) -> bool:
     """Return whether the mean error of any class of what was measured is beyond a bound."""
-    measured = [one for one in records if one.case.is_measured and one.case.group != UNSEEN]
+    measured = [one for one in records if one.case.is_measured and one.case.group != OUTSIDE]
     kinds = {one.case.kind for one in measured}
     return any(
         score.mape > bound

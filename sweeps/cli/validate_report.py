@@ -27,7 +27,7 @@ from sweeps.validate.scores import (
     scores_by,
     skipped_lines,
 )
-from sweeps.validate.training_rows import FORMULAS, SIMULATED, UNSEEN, Skipped
+from sweeps.validate.training_rows import FORMULAS, OUTSIDE, SIMULATED, Skipped
 
 Body = Callable[[], Iterable[str]]
 Row = Mapping[str, Any]
@@ -63,14 +63,14 @@ def training_lines(
 ) -> Iterator[str]:
     """Yield how far predictions of training runs are off."""
     measured = {kind: _measured(records, kind) for kind in WORDS}
-    unseen = {kind: _measured(records, kind, unseen=True) for kind in WORDS}
-    for title, found in (("Unseen sources, ", unseen), ("", measured)):
+    outside = {kind: _measured(records, kind, outside=True) for kind in WORDS}
+    for title, found in (("Outside the fit, ", outside), ("", measured)):
         for kind, runs in found.items():
             if runs:
                 words = WORDS[kind].lower() if title else WORDS[kind]
                 yield from wrapped(_answer(f"{title}{words}", score(runs)))
     yield ""
-    yield from _class_table(records, unseen)
+    yield from _class_table(records, outside)
     yield ""
     yield from wrapped(_verdict(measured, bound))
     yield from wrapped(_worst(measured))
@@ -87,12 +87,12 @@ def training_lines(
                          "--strict")  # fmt: skip
 
 
-def _measured(records: Iterable[Record], kind: str, *, unseen: bool = False) -> list[Record]:
+def _measured(records: Iterable[Record], kind: str, *, outside: bool = False) -> list[Record]:
     """Return measured runs of a kind: of sources to which constants were fitted, or of others."""
     return [
         one
         for one in records
-        if one.case.kind == kind and one.case.is_measured and (one.case.group == UNSEEN) == unseen
+        if one.case.kind == kind and one.case.is_measured and (one.case.group == OUTSIDE) == outside
     ]
 
 
@@ -104,14 +104,14 @@ def _answer(words: str, found: Score) -> str:
 
 
 def _class_table(
-    records: Sequence[Record], unseen: Mapping[str, Sequence[Record]]
+    records: Sequence[Record], outside: Mapping[str, Sequence[Record]]
 ) -> Iterator[str]:
-    """Yield the errors of unseen sources, and of the classes that matter most of the others."""
+    """Yield the errors of sources outside the fit, and of the classes that matter most."""
     heads = ("runs", "MAPE", "median", "P90", "bias", "held out", "inside")
     table = [["Errors (%)", *heads]]
-    for kind, runs in unseen.items():
+    for kind, runs in outside.items():
         scores = scores_by(runs, "source") if kind == "step_time" else scores_by(runs, "class")
-        table += [[f"{WORDS[kind]}, unseen sources"]] if scores else []
+        table += [[f"{WORDS[kind]}, sources outside the fit"]] if scores else []
         table += [_class_row(name, one) for name, one in scores.items()]
     for kind, words in WORDS.items():
         scores = scores_by(_measured(records, kind), "class")
@@ -129,7 +129,7 @@ def _class_row(name: str, one: Score) -> list[str]:
         for place, error in enumerate(errors)
     ]
     inside = "-" if math.isnan(one.within) else f"{100.0 * one.within:.0f}"
-    words = "all" if name == UNSEEN else name.removeprefix("memory, ")
+    words = "all" if name == OUTSIDE else name.removeprefix("memory, ")
     return [f"  {words}", f"{one.rows:,}", *cells, inside]
 
 
@@ -174,6 +174,8 @@ def _notes(
         yield from wrapped(f"Warning: {one.name} of {one.source}: {one.reason}")
     if len(wrong) > NAMED:
         yield f"Warning: {len(wrong) - NAMED} more such rows: --show rejected"
+    if any(one.case.group == OUTSIDE for one in records):
+        yield "Note: bands were chosen with the runs outside the fit in sight"
     held = [one for runs in measured.values() for one in runs
             if not math.isnan(one.without_source)]  # fmt: skip
     if held:
@@ -181,13 +183,10 @@ def _notes(
             f"Note: constants were fitted to {len(held):,} of these runs. Held out: MAPE with the "
             "source of the run excluded from the fit; inside: of these predictions, if any"
         )
-    own = [one for one in records if one.case.group in (SIMULATED, FORMULAS)]
-    if own:
-        sources = dict.fromkeys(one.case.source for one in own)
-        yield from wrapped(
-            f"Note: {_runs(len(own), 'row')} of {', '.join(sources)} ({FORMULAS}, or {SIMULATED}) "
-            "in no figure above"
-        )
+    others = sum(one.case.group in (SIMULATED, FORMULAS) for one in records)
+    if others:
+        rows = _runs(others, "row")
+        yield from wrapped(f"Note: {rows} ({FORMULAS}, or {SIMULATED}) in no figure above")
 
 
 def _assumed_line(records: Sequence[Record]) -> Iterator[str]:

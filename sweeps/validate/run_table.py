@@ -26,7 +26,7 @@ from sweeps.former import renamed_table
 from sweeps.spec.files import is_file, read_toml, shipped
 
 # The tables that are shipped; to the last one nothing was fitted.
-TABLES = ("training", "memory", "unseen")
+TABLES = ("training", "memory", "outside-fit")
 # The shipped table of plans that experts published; no row of it is a measurement of its own.
 PLANS = "plans"
 # All tables that a user may name.

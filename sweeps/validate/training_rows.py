@@ -52,7 +52,7 @@ PLAN = "plan"
 # The classes of what nobody measured: values of a publication's own formulas, or of a simulation.
 FORMULAS, SIMULATED = "published formulas", "probably simulated"
 # The class of runs to whose source nothing was fitted.
-UNSEEN = "unseen sources"
+OUTSIDE = "sources outside the fit"
 GIB = 2.0**30
 ALL = "all measured"
 # Columns of words of which a rule has to understand what they say.
@@ -84,7 +84,7 @@ class Case:
     @property
     def classes(self) -> tuple[str, ...]:
         """The classes that its error counts in: its own, and those of all runs alike."""
-        if not self.is_measured or self.group == UNSEEN:
+        if not self.is_measured or self.group == OUTSIDE:
             return (self.group,)
         if "lora_rank" in self.numbers:
             return (self.group,)

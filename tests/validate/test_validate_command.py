@@ -300,14 +300,14 @@ def test_a_setting_that_can_t_be_is_refused(cli: Runner, tmp_path: Path) -> None
 
 
 @pytest.mark.thorough
-def test_unseen_sources_come_first_and_by_themselves(cli: Runner) -> None:
+def test_sources_outside_the_fit_come_first_and_by_themselves(cli: Runner) -> None:
     """No constant was fitted to them: they are in no class that --strict bounds."""
     text = cli("validate").out
     first = text.splitlines()[0]
-    assert re.match(r"Unseen sources, step time: \d+ runs, \d+ % in the band", first)
+    assert re.match(r"Outside the fit, step time: \d+ runs, \d+ % in the band", first)
     assert "mcore_moe_recipes" in text.partition("Step time, by class")[0]
     fitted = {source for _, source, _ in left_out_errors()}
-    rows = read_runs(find_runs("unseen")).runs
+    rows = read_runs(find_runs("outside-fit")).runs
     assert not fitted & {run.source for run in rows}
-    alone = cli("validate unseen --source mcore_moe_recipes --strict", fine=False)
+    alone = cli("validate outside-fit --source mcore_moe_recipes --strict", fine=False)
     assert alone.code == 0
