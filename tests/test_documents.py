@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from sweeps.references import references
+from tests.cli_runner import Runner
 
 TOP = Path(__file__).parents[1]
 WRITE = os.environ.get("PROOFS") in ("write", "new")
@@ -88,3 +89,14 @@ def test_places_named_in_contributing_are_there() -> None:
 def test_links_lead_to_what_is_there() -> None:
     for name in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (TOP / name).exists(), name
+
+
+def test_readme_s_answers_are_what_its_commands_print(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = [block.splitlines() for block in blocks("", README) if block.startswith("$ ")]
+    answered = [(line, answer) for line, *rest in told for answer in rest[:1]
+                if not answer.startswith("$ ")]  # fmt: skip
+    assert len(answered) == 2  # In English and in Chinese
+    for line, answer in answered:
+        assert Runner(capsys)(line.removeprefix("$ sweeps ")).out.splitlines()[0] == answer

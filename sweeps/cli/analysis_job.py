@@ -153,10 +153,10 @@ def _drawn(step: StepTimeline) -> Mapping[str, list[Span]]:
     return shown if len(shown) <= MOST_ROWS else {name: rows[name] for name in step.stages}
 
 
-def _what_fits(again: Evaluation, capacity: float) -> str:
+def _what_fits(again: Evaluation) -> str:
     """Return the time, where it is known, and the memory of a plan that fits; else nothing."""
     least = analyze(again).per_gpu_memory_bytes
-    if least > capacity or faults(again):
+    if least > again["memory_capacity"] or faults(again):
         return ""
     time = again.value("step_time", {})
     takes = "" if time is None else f"{shown('step_time', float(time))}, "
@@ -170,7 +170,7 @@ def sharded_line(evaluation: Evaluation, memory: float) -> str:
         return ""
     for more in range(int(stage) + 1, 4 if evaluation["dp"] > 1.0 else 0):
         again = Evaluation({**evaluation.given, "zero_stage": float(more)}, evaluation.labels)
-        if takes := _what_fits(again, capacity):
+        if takes := _what_fits(again):
             return f"  with --zero-stage {more} it fits: {takes}"
     return ""
 
@@ -187,7 +187,7 @@ def fused_line(evaluation: Evaluation, memory: float, given: Collection[str]) ->
     for loss in habits_of(labels["framework"], labels["attention_kernel"]).losses:
         figures = {name: one.value for name, one in loss_figures(loss, labels["loss"]).items()}
         again = Evaluation({**evaluation.given, **figures}, {**labels, "loss": loss})
-        if takes := _what_fits(again, capacity):
+        if takes := _what_fits(again):
             return f"  it fits with a fused loss, --loss {loss}: {takes}"
     return ""
 
