@@ -1,9 +1,9 @@
 """Replay written Chakra traces through the reader that Chakra publishes.
 
-``python -m tests.maintenance.chakra_reader CHECKOUT`` needs a checkout of mlcommons/chakra, ``protoc``
-with the C++ library of protocol buffers, and ``g++``. It builds the checkout's feeder, which
-ASTRA-sim reads with, and replays traces of two steps: all nodes run, no receive is left without its
-send, and the last node ends when the step does.
+``python -m tests.maintenance.chakra_reader CHECKOUT`` needs a checkout of mlcommons/chakra,
+``protoc`` with the C++ library of protocol buffers, and ``g++``. It builds the checkout's feeder,
+by which simulators read, and replays traces of some steps: all nodes run, no receive is left
+without its send, and the last node ends when the step does.
 """
 
 from __future__ import annotations
