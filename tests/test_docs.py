@@ -107,7 +107,9 @@ def test_statement_source_and_figures_are_shown(files: Mapping[str, str]) -> Non
 
 
 def test_texts_are_escaped(files: Mapping[str, str]) -> None:
-    assert "<script" not in "".join(files.values())
+    own = '<script src="search.js" defer="defer"></script>'
+    pages = [text for name, text in files.items() if name.endswith(".html")]
+    assert all(text.replace(own, "").count("<script") == 0 for text in pages)
     assert "a &lt; b &amp; c" in files["index.html"]
 
 
@@ -117,8 +119,29 @@ def test_site_needs_nothing_else(files: Mapping[str, str]) -> None:
         for text in files.values()
         for match in re.findall(r'(?:src|<link[^>]*href)="([^"]*)"', text)
     }
-    assert needed == {"style.css"}
+    assert needed == {"style.css", "search.js"}
+    assert "fetch(" not in files["search.js"]
     assert not re.search(r"url\(|@import", files["style.css"])
+
+
+def test_search_finds_what_has_a_name(
+    files: Mapping[str, str], trees: dict[str, ElementTree.Element]
+) -> None:
+    assert len(files["search.js"]) < 500_000
+    lines = files["search.js"].partition("\n];")[0].splitlines()[1:]
+    index = [json.loads(line.rstrip(",")) for line in lines]
+    ends = {*(f"{page}#{place}" for page, place in places(trees)), *trees}
+    assert {link for *_, link in index} <= ends
+    named = {(kind, name.split()[0]) for kind, name, *_ in index}
+    assert named >= {("quantity", name) for name in VOCABULARY}
+    assert named >= {("spec key", name) for name in (*LABELS, *KINDS, *SETTINGS_KEYS)}
+    found = {(kind, link) for kind, *_, link in index}
+    assert found >= {("machine", f"hardware-{name}.html") for name in spec_names("hardware")}
+    assert found >= {("model", f"models-{name}.html") for name in spec_names("models")}
+    assert found >= {("command", f"command-{name}.html") for name in COMMANDS}
+    algorithms = {link for kind, *_, link in index if kind == "algorithm"}
+    assert len(algorithms) >= len(ALGORITHMS)
+    assert ["option", "plan --gpus"] in [[kind, name[:11]] for kind, name, *_ in index]
 
 
 @pytest.mark.thorough

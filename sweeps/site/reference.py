@@ -28,6 +28,7 @@ from overhead.source import SOURCES
 from overhead.statements import statements
 from sweeps import mathml
 from sweeps.bands import in_powers_of_two, percent
+from sweeps.site import search
 from sweeps.site.guide import body_of, guide_pages
 from sweeps.site.jobs import Job, asked, command_lines
 from sweeps.site.pieces import Help, facts_of, in_code, labels_of, link_to, table_of
@@ -77,6 +78,7 @@ class Site:
         return {
             **{f"{name}.html": text for name, text in self.pages.items()},
             "style.css": STYLE.read_text("utf-8"),
+            search.FILE: search.search_script(self.pages),
         }
 
     def _page(self, name: str, title: str, body: Iterable[str], language: str = "en") -> None:
@@ -84,7 +86,8 @@ class Site:
         self.pages[name] = (
             f'<!DOCTYPE html>\n<html lang="{language}">\n<head>\n<meta charset="utf-8"/>\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
-            f'<title>{escape(title)}</title>\n<link rel="stylesheet" href="style.css"/>\n</head>\n'
+            f'<title>{escape(title)}</title>\n<link rel="stylesheet" href="style.css"/>\n'
+            f'<script src="{search.FILE}" defer="defer"></script>\n</head>\n'
             f"<body>\n<nav>{menu}</nav>\n<h1>{escape(title)}</h1>\n{''.join(body)}</body>\n</html>\n"
         )
 
