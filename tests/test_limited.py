@@ -72,6 +72,15 @@ def test_a_power_limit_is_a_share_of_the_clock() -> None:
     assert given == pytest.approx(limited, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("machine", "limit", "most"), [("dgx-h100", 701, 700), ("grand-teton-h100", 600, 500)]
+)
+def test_no_limit_is_above_the_gpu_s_own(machine: str, limit: float, most: float) -> None:
+    """H100 SXM takes 700 W; Grand Teton's are set to 500 W: specs/hardware."""
+    with pytest.raises(InputError, match=f"'{limit} W': is more.*at most power = {most} W"):
+        one("step_time", hardware=machine, power_limit=limit)
+
+
 def test_a_machine_that_is_limited_itself_is_not_limited_twice() -> None:
     """Grand Teton's H100 were fitted at their 500 W."""
     own = {"hardware": "grand-teton-h100"}

@@ -194,7 +194,9 @@ FIRST = (
 @pytest.mark.thorough_cases(
     "llama3-405b", "--params 70", "buy", "normal mfu", "nccl-measured", "llama3-70b-plans"
 )
-@pytest.mark.parametrize(("line", "answer"), FIRST)
+@pytest.mark.parametrize(
+    ("line", "answer"), [*FIRST, ("analysis --params 7 --recompute all", r"  \(--params 7 is read")]
+)
 def test_the_first_line_is_the_answer(
     cli: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str, answer: str
 ) -> None:

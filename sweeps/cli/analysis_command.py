@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -173,9 +172,9 @@ def _lines(job: Job, result: Result, readings: Sequence[str], show: Sequence[str
     if result.cells == 1:
         yield from report(job, show, notes)
         return
-    # The answer comes first.
-    lines = chain(as_table(result, training=True), [""], table_notes(job, result, show))
-    yield from chain(islice(lines, 1), notes, lines)
+    yield from as_table(result, training=True, notes=notes)
+    yield ""
+    yield from table_notes(job, result, show)
 
 
 @click.command("page", cls=flags.SweepCommand)

@@ -191,8 +191,11 @@ FEW, MANY = 24, 1000
 SCREEN, LEAST = 28, 12
 
 
-def as_table(result: Result, *, training: bool) -> Iterator[str]:
-    """Yield the answer and the table of a screen: its main columns, each in one unit."""
+def as_table(result: Result, *, training: bool, notes: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the answer, if there is one, and a screen's table: main columns, each in one unit.
+
+    Notes stand below the answer's first line.
+    """
     columns = (*result.layout.variables, *result.layout.coordinates)
     values = {column.name: column.values for column in columns}
     answer = [
@@ -200,7 +203,8 @@ def as_table(result: Result, *, training: bool) -> Iterator[str]:
         *impossible(values),
         *too_many(values.get("world_size" if training else "ranks", 0.0)),
     ]
-    yield from (*answer, "")
+    head = [*answer[:1], *notes, *answer[1:]]
+    yield from (*head, "") if head else ()
     variables = [column.name for column in result.layout.variables]
     records = list(result.values(FEW))
     axes = [name for name in records[0] if name not in variables]

@@ -19,6 +19,7 @@ from overhead.completion import (
     implied,
 )
 from overhead.labels import HIERARCHY, LABELS, OVERLAPS, SHARED, STEP_DEFAULTS
+from overhead.quantity import VOCABULARY
 from overhead.shipped import Usual, usual_table
 from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps.errors import fault, of_each, refuse, tell_all
@@ -38,6 +39,7 @@ from sweeps.spec.model import Model, complete_shapes
 from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.resolve_preset import SUBJECTS, PresetResolver
 from sweeps.spec.software import userbuffers_figures
+from sweeps.spec.units import format_quantity
 
 SELECTING = "attention that selects tokens selects among all of them"
 # Their product is the number of GPUs, where that isn't given.
@@ -112,7 +114,8 @@ class TrainingResolver(PresetResolver, Statement):
         self._pods()
 
     def take_operation(self) -> None:
-        """Take what failures, storage, power and money are."""
+        """Take what failures, storage, power and money are; refuse a power limit that is none."""
+        tell_all(self._beyond("power_limit", "power", "is more than the GPU takes"))
         for name, origin in usual_operation().items():
             if not follows(name, self.given):
                 self._constant(name, origin)
@@ -250,20 +253,7 @@ class TrainingResolver(PresetResolver, Statement):
 
     def _check_counts(self) -> None:
         """Refuse more of something than there is to choose from: layers, heads, experts."""
-        faults = []
-        for part, whole in WITHIN.items():
-            axes = self._axis_of(part), self._axis_of(whole)
-            both = [self._all(name, axis) for name, axis in zip((part, whole), axes, strict=True)]
-            if not {part, whole} & self.sweep.given or not all(map(len, both)):
-                continue
-            counts, limits = both if axes[0] is axes[1] else (both[0], np.max(both[1]))
-            beyond = counts > limits
-            if np.any(beyond):
-                value = f"{counts[beyond][0]:g}"
-                limit = np.broadcast_to(limits, counts.shape)[beyond][0]
-                faults.append(
-                    fault(part, value, "is more than there are", f"at most {whole} = {limit:g}")
-                )
+        faults = [line for pair in WITHIN.items() for line in self._beyond(*pair)]
         taken = [name for name in TAKEN_SMS if name in self.sweep.given]
         if "overlap_slowdown" in self.sweep.given and taken:
             wrong = f"follows from {taken[0]}, which is given, too"
@@ -273,6 +263,21 @@ class TrainingResolver(PresetResolver, Statement):
             wrong = "is full training, beside ranks that train adapters alone"
             faults.append(fault("lora_rank", "0", wrong, "a sweep of its own"))
         tell_all(faults)
+
+    def _beyond(self, part: str, whole: str, wrong: str = "is more than there are") -> list[str]:
+        """Return the fault of a quantity that is more than another one allows."""
+        axes = self._axis_of(part), self._axis_of(whole)
+        both = [self._all(name, axis) for name, axis in zip((part, whole), axes, strict=True)]
+        if not {part, whole} & self.sweep.given or not all(map(len, both)):
+            return []
+        counts, limits = both if axes[0] is axes[1] else (both[0], np.max(both[1]))
+        beyond = counts > limits
+        if not np.any(beyond):
+            return []
+        limit = np.broadcast_to(limits, counts.shape)[beyond][0]
+        units = VOCABULARY[part].units
+        value, most = (format_quantity(one, units) for one in (counts[beyond][0], limit))
+        return [fault(part, value, wrong, f"at most {whole} = {most}")]
 
     def _all(self, name: str, axis: Axis | None) -> NDArray[Any]:
         """Return all values of a quantity; none where nothing says it."""
