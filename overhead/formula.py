@@ -57,6 +57,8 @@ class Formula:
         What it gives, in one line; empty: the quantity's meaning.
     place : str
         The file and line where it stands.
+    laws : str
+        How it moves with its inputs, as `overhead.law` reads it; empty: its row says it.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Formula:
     lacks: Mapping[str, str] = field(default_factory=dict)
     words: str = ""
     place: str = ""
+    laws: str = ""
 
     @property
     def source(self) -> Source:
@@ -489,6 +492,7 @@ def formula(
     lacks: Mapping[str, str] | None = None,
     title: str = "",
     place: str = "",
+    laws: str = "",
 ) -> Callable[[Kernel], Kernel]:
     """Declare a function as a formula and register it; the function stays as it is.
 
@@ -521,6 +525,9 @@ def formula(
         What it gives, if that isn't the first line of the function's docstring.
     place : str, optional
         The file and line where it stands, if that isn't the function's.
+    laws : str, optional
+        How it moves with its inputs (`overhead.law`), such as ``"up: ranks; inverse: bandwidth"``;
+        the package's own have rows in ``overhead/laws/``.
 
     Returns
     -------
@@ -548,6 +555,7 @@ def formula(
             lacks=dict(lacks or {}),
             words=title or summary(kernel),
             place=place or place_of(kernel.__code__),
+            laws=laws,
         )
         REGISTRY.add(declared)
         return kernel
@@ -604,6 +612,7 @@ class Further(TypedDict, total=False):
     when: Mapping[str, str] | None
     lacks: Mapping[str, str] | None
     name: str
+    laws: str
 
 
 def _register(
@@ -621,14 +630,20 @@ def _register(
 
 def total(returns: str, names: Sequence[str], title: str = "", **further: Unpack[Further]) -> None:
     """Declare a quantity as the sum of others."""
-    _register(_sum, returns, names, title, returns, further)
+    _register(_sum, returns, names, title, returns, _moving("linear", names, further))
 
 
 def product(
     returns: str, names: Sequence[str], title: str = "", **further: Unpack[Further]
 ) -> None:
     """Declare a quantity as the product of others."""
-    _register(_product, returns, names, title, returns, further)
+    _register(_product, returns, names, title, returns, _moving("proportional", names, further))
+
+
+def _moving(kind: str, names: Sequence[str], further: Further) -> Further:
+    """Add the laws that a sum or a product has; an input that stands twice has none so."""
+    once = len(set(names)) == len(names)
+    return {"laws": f"{kind}: {' '.join(names)}", **further} if once else further
 
 
 def _sum(*values):
@@ -641,7 +656,8 @@ def _product(*values):
 
 def alias(returns: str, of: str, title: str = "", **further: Unpack[Further]) -> None:
     """Declare a quantity as another one, under some labels or by default."""
-    _register(_itself, returns, (of,), title, _named(returns, further), further)
+    name = _named(returns, further)
+    _register(_itself, returns, (of,), title, name, _moving("proportional", (of,), further))
 
 
 def _itself(value):

@@ -208,4 +208,18 @@ def added(
         whole = reduce(add, (multiplied(term, known) for term in terms))
         return xp.asarray(xp.where(known[several] > 1.0, whole, 0.0) if several else whole)
 
+    further.setdefault("laws", _laws(terms, several))
     declare(returns, tuple(names), kernel, title, **further)
+
+
+def _laws(terms: Sequence[Factors], several: str) -> str:
+    """Return the laws of a sum of products: it rises, linearly in what no term has twice."""
+    moving: dict[str, str] = {several: "up"} if several else {}
+    for term in terms:
+        flat = [part for one in term for part in (one if isinstance(one, tuple) else (one,))]
+        if any(isinstance(part, float) and part < 0.0 for part in flat):
+            return ""
+        for name in (part for part in flat if isinstance(part, str)):
+            twice = flat.count(name) > 1 or moving.get(name) == "up"
+            moving[name] = "up" if twice else "linear"
+    return "; ".join(f"{kind}: {name}" for name, kind in moving.items())

@@ -275,7 +275,7 @@ def context_matmul_flops(
 ):
     """Best GEMM rate of the attention output projection: from the mean time of two GEMMs."""
     context = heads * value_head_size
-    wide = context / (context + output_groups * hidden_size)
+    wide = context / xp.maximum(context + output_groups * hidden_size, 1.0)
     mixed = 1.0 / (wide / output_matmul_flops + (1.0 - wide) / attention_matmul_flops)
     return xp.where(output_rank > 0.0, mixed, attention_matmul_flops)
 

@@ -14,6 +14,7 @@ from overhead.everything import load
 from overhead.expression import names
 from overhead.formula import REGISTRY, Formula
 from overhead.labels import COLLECTIVES, usual_spelling
+from overhead.law import OF_ALGORITHMS, law_of
 from overhead.quantity import VOCABULARY
 from overhead.statements import statements
 from sweeps import references as documents
@@ -219,6 +220,9 @@ def _formula_lines(name: str, as_latex: bool) -> Iterator[str]:
         yield f"  where   {label} = {value.replace('|', ' or ')}"
     for phrase in one.assumes:
         yield f"  assumes {phrase}"
+    stated = law_of(one)
+    for line in stated.lines() if stated else ():
+        yield f"  law     {line}"
     yield f"  source  {one.reference}"
 
 
@@ -236,6 +240,8 @@ def _algorithm_lines(key: tuple[str, str, str], as_latex: bool) -> Iterator[str]
         yield f"  needs   {requirement.text}"
     for phrase in one.assumes:
         yield f"  assumes {phrase}"
+    for line in OF_ALGORITHMS:
+        yield f"  law     {line}"
     if one.bound:
         yield f"  {one.bound}"
     yield f"  source  {one.reference}"

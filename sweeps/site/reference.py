@@ -23,6 +23,7 @@ from overhead.everything import load
 from overhead.expression import names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.labels import LABELS
+from overhead.law import law_of
 from overhead.quantity import VOCABULARY
 from overhead.source import SOURCES
 from overhead.statements import statements
@@ -166,6 +167,7 @@ class Site:
         facts = {
             "with": self._with_symbols(one.inputs), "where": labels_of(one.when),
             "assumes": escape("; ".join(one.assumes)),
+            "laws": escape("; ".join(stated.lines() if (stated := law_of(one)) else ())),
             "source": self._source(one, one.returns, self._quantity(one.returns)),
         }  # fmt: skip
         return (
