@@ -22,8 +22,22 @@ import numpy as np
 PLAIN: Any = (np.ndarray, np.generic, bool, int, float, list, tuple, type(None))
 # Functions that take sizes, and those of which the first argument alone is an array.
 MAKING = {"zeros", "ones", "full", "empty", "arange"}
-OF_ONE = {"sum", "max", "min", "any", "all", "argsort", "broadcast_to", "reshape", "moveaxis",
-          "cumulative_sum", "zeros_like", "ones_like", "take_along_axis", "take"}  # fmt: skip
+OF_ONE = {
+    "sum",
+    "max",
+    "min",
+    "any",
+    "all",
+    "argsort",
+    "broadcast_to",
+    "reshape",
+    "moveaxis",
+    "cumulative_sum",
+    "zeros_like",
+    "ones_like",
+    "take_along_axis",
+    "take",
+}
 OF_SEVERAL = {"stack", "concat"}
 # By library: its namespace that follows the standard.
 NAMESPACES = {

@@ -167,9 +167,11 @@ CHOOSING = ("topology", "collective", "algorithm", "library", "group", "time")
 def _costing(_algorithms: int) -> tuple[str, ...]:
     """Return what costs of algorithms, and the choice among these, depend on."""
     found = dict.fromkeys((*CHOOSING, "shape", "latency_per", "chunks", *PAID, ITSELF))
-    for one in ALGORITHMS.values():
-        found |= dict.fromkeys(name for each in one.conditions for name in each.inputs)
-        found |= dict.fromkeys(one.inputs)
+    for algorithm in ALGORITHMS.values():
+        found |= dict.fromkeys(
+            name for condition in algorithm.conditions for name in condition.inputs
+        )
+        found |= dict.fromkeys(algorithm.inputs)
     return tuple(found)
 
 
@@ -293,7 +295,7 @@ class Builder(graph.Builder):
         names = tuple(name for name in algorithm.inputs if name != "chunks")
         steps = paid_by_steps(self.labels, algorithm)
         count = len(steps[0])
-        paid = [self.node(name, algorithm) for each in steps for name in each]
+        paid = [self.node(name, algorithm) for step in steps for name in step]
         inputs = (*(self.node(name) for name in names), *paid)
         latency_per = self.labels["latency_per"]
 

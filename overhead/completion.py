@@ -252,19 +252,19 @@ SM_LAWS = {
 
 def _ways(mechanism: str, given: Container[str]) -> dict[str, str]:
     """Return how durations and buckets of an overlap come about."""
-    found: dict[str, str] = {}
+    ways: dict[str, str] = {}
     if "transfer_time" in given or "message_latency" in given or mechanism == "fused_messages":
-        found["communication"] = "messages"
+        ways["communication"] = "messages"
     law = next((law for name, law in SM_LAWS.items() if name in given), None)
     if law is not None and "communication_time" not in given:
-        found |= {"communication": "sms", "sm_law": law}
+        ways |= {"communication": "sms", "sm_law": law}
     if "matmul_m" in given:
-        found["compute"] = "tiles" if "burst_matmul_flops" in given else "waves"
+        ways["compute"] = "tiles" if "burst_matmul_flops" in given else "waves"
     if "bucket_capacity" in given or "first_bucket_capacity" in given:
-        found["buckets"] = "sized"
+        ways["buckets"] = "sized"
     elif "reduced_elements" in given:
-        found["buckets"] = "megatron"
-    return found
+        ways["buckets"] = "megatron"
+    return ways
 
 
 # The label that holds of a model or a run where one of these quantities is given.

@@ -71,12 +71,12 @@ class PythonStatement(Statement):
         """Take the default machine's links, and a card a GPU where cards aren't given."""
         if "nics_per_node" not in self.given:
             self._take({"ranks_sharing_nic": 1.0})
-        self._take({name: one for name, one in LINKS.items() if not name.endswith("_per_node")})
+        self._take({name: link for name, link in LINKS.items() if not name.endswith("_per_node")})
 
     def take_model(self) -> None:
         """Take what a model lacks of which nothing is said."""
         shapes = usual_table()["shapes"]
-        self._take({name: one.value for name, one in shapes.items() if name not in VITAL})
+        self._take({name: shape.value for name, shape in shapes.items() if name not in VITAL})
 
     def take_constants(self) -> None:
         """Take the default software's constants."""

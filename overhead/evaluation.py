@@ -117,7 +117,7 @@ class Evaluation:
     def of_cell(cls, builder: Builder, values: dict[int, Any]) -> Evaluation:
         """Return the evaluation of a grid's one cell; what is known of it by node stays so."""
         numbers = {name: node.given for name, node in builder.given.items()}
-        given = {name: one.reshape(()) for name, one in numbers.items() if one is not None}
+        given = {name: number.reshape(()) for name, number in numbers.items() if number is not None}
         found = cls(given, builder.labels)
         found.builder, found._values, found._of_a_cell = builder, values, True
         return found
@@ -165,8 +165,11 @@ class Evaluation:
     def defined(self) -> Array:
         """Return a mask of where an algorithm is defined, on a network that can be."""
         masks = [
-            self._array(self.builder.faults(one.requires, {r.fault: 1 for r in one.requires})) == 0
-            for one in self.algorithms
+            self._array(
+                self.builder.faults(algorithm.requires, {r.fault: 1 for r in algorithm.requires})
+            )
+            == 0
+            for algorithm in self.algorithms
         ]
         defined: Any = reduce(operator.or_, masks) if masks else np.asarray(True)
         # A network's own conditions, as far as what they look at is known.

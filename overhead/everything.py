@@ -10,10 +10,21 @@ from overhead.collectives.algorithm import ALGORITHMS, Algorithm
 from overhead.formula import REGISTRY, Formula
 
 SUBJECTS = (
-    "collectives", "communication", "compute", "folded", "hops", "memory", "model", "overlap",
-    "plan", "run",
-    "schedule", "software", "step", "transformer",
-)  # fmt: skip
+    "collectives",
+    "communication",
+    "compute",
+    "folded",
+    "hops",
+    "memory",
+    "model",
+    "overlap",
+    "plan",
+    "run",
+    "schedule",
+    "software",
+    "step",
+    "transformer",
+)
 
 
 def load(*subjects: str) -> None:
@@ -37,7 +48,7 @@ def formulas(*, others: bool = False) -> tuple[Formula, ...]:
 def algorithms(*, others: bool = False) -> tuple[Algorithm, ...]:
     """Return the package's algorithms; a user's, too, where `others` are wanted."""
     load()
-    found = (one for one in ALGORITHMS.values() if others or _own(one.place))
+    found = (algorithm for algorithm in ALGORITHMS.values() if others or _own(algorithm.place))
     return tuple(sorted(found, key=lambda one: one.line))
 
 

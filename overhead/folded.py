@@ -293,13 +293,24 @@ for _which, _words in (("embedding", "Embedding"), ("output", "LM head")):
         return xp.where(stage == 0.0, 1.0, 0.0)
 
 
-total("last_stage_extra_time", ("output_time", "vocabulary_last_time"),
-      "Extra time of LM head and loss per micro-batch, beyond layers counted with the embedding",
-      name="folded_last_extra_time",
-      lacks=dict.fromkeys(("last_mlp_layers", "middle_mlp_layers", "dense_layer_time",
-                           "last_moe_layers", "middle_moe_layers", "moe_layer_time"),
-                          "layers count with the first end, whose rank it shares"),
-      **KNOWN)  # fmt: skip
+total(
+    "last_stage_extra_time",
+    ("output_time", "vocabulary_last_time"),
+    "Extra time of LM head and loss per micro-batch, beyond layers counted with the embedding",
+    name="folded_last_extra_time",
+    lacks=dict.fromkeys(
+        (
+            "last_mlp_layers",
+            "middle_mlp_layers",
+            "dense_layer_time",
+            "last_moe_layers",
+            "middle_moe_layers",
+            "moe_layer_time",
+        ),
+        "layers count with the first end, whose rank it shares",
+    ),
+    **KNOWN,
+)
 
 
 constant(

@@ -364,10 +364,20 @@ class Registry(Mapping[str, Formula]):
         """Return what gives a quantity where no declaration does: the default of its row."""
         if quantity not in self._defaults:
             value = VOCABULARY[quantity].default if quantity in VOCABULARY else None
-            self._defaults[quantity] = None if value is None else Formula(
-                f"default_{quantity}", lambda: xp.asarray(value), (), quantity, "derivation",
-                own_expression=f"{value:g}", words="Where nothing else gives it", place=__file__,
-            )  # fmt: skip
+            self._defaults[quantity] = (
+                None
+                if value is None
+                else Formula(
+                    f"default_{quantity}",
+                    lambda: xp.asarray(value),
+                    (),
+                    quantity,
+                    "derivation",
+                    own_expression=f"{value:g}",
+                    words="Where nothing else gives it",
+                    place=__file__,
+                )
+            )
         return self._defaults[quantity]
 
     def of(self, quantity: str) -> Sequence[Formula | Call]:

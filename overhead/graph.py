@@ -240,10 +240,10 @@ class Builder:
 
     def _inputs(self, names: Iterable[str], algorithm: Algorithm | None = None) -> tuple[Node, ...]:
         """Return the nodes of several quantities; of what is missing, all of it."""
-        found, missing = [], None
+        inputs, missing = [], None
         for name in names:
             try:
-                found.append(self.node(name, algorithm))
+                inputs.append(self.node(name, algorithm))
             except Missing as one:
                 if missing is None:
                     missing = one
@@ -251,7 +251,7 @@ class Builder:
                     missing.roots = tuple(dict.fromkeys((*missing.roots, *one.roots)))
         if missing is not None:
             raise missing
-        return tuple(found)
+        return tuple(inputs)
 
     def _call(self, declared: Call) -> Node:
         """Return the node of what a call evaluates, with its quantities bound to nodes here."""
@@ -280,9 +280,15 @@ class Builder:
             # What is set anew as it was before cancels.
             apart = self.apart ^ before.items() ^ hidden.items() ^ labels.items() ^ bound.items()
             self._scopes[key] = type(self)(
-                self.space, {**self.labels, **labels}, {**self.given, **bound}, self.graph,
-                only_time, True, self.defaults, frozenset(apart),
-            )  # fmt: skip
+                self.space,
+                {**self.labels, **labels},
+                {**self.given, **bound},
+                self.graph,
+                only_time,
+                True,
+                self.defaults,
+                frozenset(apart),
+            )
         return self._scopes[key]
 
     def perhaps(self, quantity: str) -> Node | None:

@@ -47,22 +47,29 @@ def _path(
         "intra_bandwidth": bandwidth,
         "intra_energy_per_bit": energy_per_bit,
     }
-    arrays = {name: np.atleast_1d(np.asarray(one, np.float64)) for name, one in figures.items()}
-    axes = max(size.ndim, *(one.ndim - 1 for one in arrays.values()))
+    arrays = {
+        name: np.atleast_1d(np.asarray(figure, np.float64)) for name, figure in figures.items()
+    }
+    axes = max(size.ndim, *(array.ndim - 1 for array in arrays.values()))
     given: dict[str, ArrayLike] = {"message_bytes": size, **NO_LINKS}
     for name, one in arrays.items():
         given[name] = one.reshape(one.shape[:1] + (1,) * (axes + 1 - one.ndim) + one.shape[1:])
     found = Evaluation(given, {"switching": switching})
     joins: dict[str, Callable[..., Any]] = {
-        "path_latency": np.sum, "path_serialization_time": JOINED[switching],
+        "path_latency": np.sum,
+        "path_serialization_time": JOINED[switching],
         "path_energy_per_bit": np.sum,
-    }  # fmt: skip
+    }
     path = {name: np.asarray(join(found[name], axis=0)) for name, join in joins.items()}
     return {"message_bytes": size, **path}
 
 
-NO_LINKS = {"inter_hops": 0.0, "inter_latency": 0.0, "inter_bandwidth": np.inf,
-            "inter_energy_per_bit": 0.0}  # fmt: skip
+NO_LINKS = {
+    "inter_hops": 0.0,
+    "inter_latency": 0.0,
+    "inter_bandwidth": np.inf,
+    "inter_energy_per_bit": 0.0,
+}
 
 
 def message_time(
@@ -227,9 +234,13 @@ def ring_all_reduce(
     # Links that are alike cost the same.
     kinds, counts = np.unique(hops, axis=1, return_counts=True)
     path = _path(
-        size[..., np.newaxis], kinds, links.latency, links.bandwidth, links.energy_per_bit,
+        size[..., np.newaxis],
+        kinds,
+        links.latency,
+        links.bandwidth,
+        links.energy_per_bit,
         switching,
-    )  # fmt: skip
+    )
     given = {name: path[of] for name, of in PATH.items()}
     found = Evaluation({**given, "message_bytes": path["message_bytes"], "ranks": ranks}, RING)
     return Traffic(

@@ -280,12 +280,23 @@ def usual_spelling(word: str, known: Iterable[str]) -> str:
 
 # What frameworks and papers call a name of ours.
 ELSEWHERE = {
-    "1f1b": "onefoneb", "interleaved1f1b": "interleaved", "zbh1": "zerobubbleh1",
-    "zbh2": "zerobubbleh2", "zbv": "zerobubblev", "zbvzerobubble": "zerobubblev",
-    "deepep": "deduplicated", "hybridep": "deduplicated", "flex": "deduplicated",
-    "ulysses": "alltoall", "a2a": "alltoall", "a2a+p2p": "mixed",
-    "native": "vocabparallel", "te": "fused", "tefused": "fused", "cce": "cutcrossentropy",
-}  # fmt: skip
+    "1f1b": "onefoneb",
+    "interleaved1f1b": "interleaved",
+    "zbh1": "zerobubbleh1",
+    "zbh2": "zerobubbleh2",
+    "zbv": "zerobubblev",
+    "zbvzerobubble": "zerobubblev",
+    "deepep": "deduplicated",
+    "hybridep": "deduplicated",
+    "flex": "deduplicated",
+    "ulysses": "alltoall",
+    "a2a": "alltoall",
+    "a2a+p2p": "mixed",
+    "native": "vocabparallel",
+    "te": "fused",
+    "tefused": "fused",
+    "cce": "cutcrossentropy",
+}
 
 
 def _bare(word: str) -> str:

@@ -109,8 +109,11 @@ class Law:
                 yield f"{word} {', '.join(kinds.pop(kind))}"
         for kind, names in kinds.items():
             yield f"proportional to the {kind} of {', '.join(names)}"
-        for kind, word in (("zero", "0 where one is 0:"), ("least", "never below"),
-                           ("most", "never above")):  # fmt: skip
+        for kind, word in (
+            ("zero", "0 where one is 0:"),
+            ("least", "never below"),
+            ("most", "never above"),
+        ):
             if kind in self.beside:
                 yield f"{word} {', '.join(self.beside[kind])}"
         for name, reason in self.free.items():

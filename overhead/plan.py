@@ -61,9 +61,14 @@ product(
 )
 
 
-product("layers", ("pp", "virtual_pipeline_size"), "Layers: one in each stage",
-        assumes=("a layer a stage, for none are given",), when={"depth": "unknown"},
-        name="one_layer_a_stage")  # fmt: skip
+product(
+    "layers",
+    ("pp", "virtual_pipeline_size"),
+    "Layers: one in each stage",
+    assumes=("a layer a stage, for none are given",),
+    when={"depth": "unknown"},
+    name="one_layer_a_stage",
+)
 
 
 alias(
@@ -501,7 +506,7 @@ def _of_algorithm(network: str, name: str) -> tuple[Requirement, ...]:
     """Return what the algorithm of a plan's collectives must fulfil."""
     if name not in (*CHOICES, *ALGORITHMS.names(network)):
         return (NO_ALGORITHM,)
-    own = (one for one in ALGORITHMS.values() if one.topology == network)
+    own = (algorithm for algorithm in ALGORITHMS.values() if algorithm.topology == network)
     # A choice takes what is defined, but for a network that some numbers of ranks don't make.
     limited = (one.conditions if one.name == name else one.of_ranks for one in own)
     return (NOT_OF_GROUPS,) if any(limited) else ()

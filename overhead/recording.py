@@ -40,9 +40,13 @@ COMPARISONS: dict[np.ufunc, type[ast.cmpop]] = {
     np.not_equal: ast.NotEq,
 }
 OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq,
+    ast.Lt: ast.GtE,
+    ast.GtE: ast.Lt,
+    ast.Gt: ast.LtE,
+    ast.LtE: ast.Gt,
+    ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq,
-}  # fmt: skip
+}
 BOTH_OR_EITHER: dict[np.ufunc, type[ast.operator]] = {
     np.logical_and: ast.BitAnd,
     np.bitwise_and: ast.BitAnd,
@@ -486,11 +490,21 @@ FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 # Trees as text, with no more parentheses than they need.
 
 _SIGNS: dict[type[ast.AST], tuple[str, int]] = {
-    ast.BitOr: (" | ", 1), ast.BitAnd: (" & ", 2), ast.Add: (" + ", 5), ast.Sub: (" - ", 5),
-    ast.Mult: ("*", 6), ast.Div: ("/", 6), ast.Mod: (" % ", 6), ast.Pow: ("**", 8),
-    ast.Lt: (" < ", 4), ast.LtE: (" <= ", 4), ast.Gt: (" > ", 4), ast.GtE: (" >= ", 4),
-    ast.Eq: (" == ", 4), ast.NotEq: (" != ", 4),
-}  # fmt: skip
+    ast.BitOr: (" | ", 1),
+    ast.BitAnd: (" & ", 2),
+    ast.Add: (" + ", 5),
+    ast.Sub: (" - ", 5),
+    ast.Mult: ("*", 6),
+    ast.Div: ("/", 6),
+    ast.Mod: (" % ", 6),
+    ast.Pow: ("**", 8),
+    ast.Lt: (" < ", 4),
+    ast.LtE: (" <= ", 4),
+    ast.Gt: (" > ", 4),
+    ast.GtE: (" >= ", 4),
+    ast.Eq: (" == ", 4),
+    ast.NotEq: (" != ", 4),
+}
 _NEGATIVE = 7
 
 

@@ -284,7 +284,7 @@ def _kept(function: Callable[..., Given]) -> Callable[..., Given]:
 
     def asked(*values: Number) -> Given:
         arrays = [np.asarray(value, dtype=np.float64) for value in values]
-        if sum(one.size for one in arrays) > MOST_KEPT:
+        if sum(array.size for array in arrays) > MOST_KEPT:
             return function(*arrays)
         return known(*((one.tobytes(), one.shape) for one in arrays))
 
@@ -318,7 +318,7 @@ def _tables(
 ) -> tuple[Array, Array]:
     """Return how many layers of a kind each chunk index has, a row a combination; cells' rows."""
     columns, places = _distinct(kind, period, chunk, ahead, *numbers)
-    every = [one[:, np.newaxis] for one in columns]
+    every = [column[:, np.newaxis] for column in columns]
     some = [slice(begin, begin + ROWS) for begin in range(0, every[0].size, ROWS)]
     tables = [_counted(*(one[part] for one in every)) for part in some]
     table = np.zeros((every[0].size, max((one.shape[1] for one in tables), default=0)))
@@ -378,7 +378,7 @@ def _candidates(
 
     Of a folded pipeline all stages but the first are between them.
     """
-    kinds = _kinds(tuple(np.array([[one]]) for one in numbers))[0]
+    kinds = _kinds(tuple(np.array([[number]]) for number in numbers))[0]
     places = np.flatnonzero(kinds)
     period = pp * (1.0 + turned)
     own = np.floor((places + ahead) / max(chunk, 1.0)) % period

@@ -156,9 +156,13 @@ class TopologyDesc:
 
 # Symbols of links' figures that are understood.
 SYMBOLS = {
-    "B": "bandwidth", "B1": "intra_bandwidth", "B2": "inter_bandwidth",
-    "alpha": "latency", "alpha1": "intra_latency", "alpha2": "inter_latency",
-}  # fmt: skip
+    "B": "bandwidth",
+    "B1": "intra_bandwidth",
+    "B2": "inter_bandwidth",
+    "alpha": "latency",
+    "alpha1": "intra_latency",
+    "alpha2": "inter_latency",
+}
 
 
 def build_topology(
@@ -277,10 +281,19 @@ def _complete(kind: str, values: dict[str, Array], dimensions: int) -> None:
         ones.append("in_network_latency_factor")
         noughts += ["has_nvls", "has_inc"]
     if kind == HIERARCHY:
-        ones += ["gpus_per_node", "in_network_latency_factor", "oversubscription",
-                 "pod_oversubscription"]  # fmt: skip
-        noughts += ["intra_nvls", "inter_inc", "intra_energy_per_bit", "inter_energy_per_bit",
-                    "pod_energy_per_bit"]  # fmt: skip
+        ones += [
+            "gpus_per_node",
+            "in_network_latency_factor",
+            "oversubscription",
+            "pod_oversubscription",
+        ]
+        noughts += [
+            "intra_nvls",
+            "inter_inc",
+            "intra_energy_per_bit",
+            "inter_energy_per_bit",
+            "pod_energy_per_bit",
+        ]
         if "nics_per_node" not in values:
             ones.append("ranks_sharing_nic")
     defaults = {**dict.fromkeys(ones, 1.0), **dict.fromkeys(noughts, 0.0)}
@@ -338,11 +351,11 @@ def _check(kind: str, values: Mapping[str, Array]) -> None:
             message = f"a network has no '{name}'"
             raise ValueError(message)
         _check_domain(name, value)
-    for one in NETWORKS[kind].requires:
-        own = {name: values[name] for name in one.inputs if name in values}
-        if len(own) == len(one.inputs) and not np.all(one.holds(**own)):
+    for requirement in NETWORKS[kind].requires:
+        own = {name: values[name] for name in requirement.inputs if name in values}
+        if len(own) == len(requirement.inputs) and not np.all(requirement.holds(**own)):
             text = ", ".join(f"{name} = {value}" for name, value in own.items())
-            message = f"{text}: {one.text}"
+            message = f"{text}: {requirement.text}"
             raise ValueError(message)
 
 
@@ -524,7 +537,7 @@ def _result(evaluation: Evaluation) -> CollectiveResult:
     if evaluation.labels["topology"] == HIERARCHY:
         # What goes between pods goes between nodes too.
         values["inter_latency_s"] = values["inter_latency_s"] + evaluation["pod_time"]
-    names = np.array([one.name for one in evaluation.algorithms])
+    names = np.array([algorithm.name for algorithm in evaluation.algorithms])
     undefined = ~(evaluation.defined() & xp.isfinite(values["latency_s"]))
     alone = undefined | (evaluation["ranks"] == 1.0)
     fastest = in_numpy(evaluation.fastest()).astype(np.int64)

@@ -12,8 +12,15 @@ from overhead.quantity import VOCABULARY
 # A model's own shapes, in the order in which people give them, and those that some have beyond.
 SHAPES, FURTHER_SHAPES = VOCABULARY.tables["shapes"], VOCABULARY.tables["features"]
 HYBRID_FLAGS = ("mamba", "output_gate")
-HYBRID_SHAPES = ("linear_layers", "linear_key_heads", "linear_value_heads", "linear_key_size",
-                 "linear_value_size", "linear_kernel", *HYBRID_FLAGS)  # fmt: skip
+HYBRID_SHAPES = (
+    "linear_layers",
+    "linear_key_heads",
+    "linear_value_heads",
+    "linear_key_size",
+    "linear_value_size",
+    "linear_kernel",
+    *HYBRID_FLAGS,
+)
 # Shapes that no rule gives.
 VITAL = (*TENSORS, "gated_mlp", "tied_embeddings")
 
@@ -77,8 +84,11 @@ for _name, _mlp, _norm, _words in (
     declare(
         f"{_name}_parameters",
         ("mixer_parameters", f"{_mlp}_parameters", "mixer_norm_parameters", f"{_norm}_parameters"),
-        _layer, _words, source=VASWANI, where="section 3.1",
-    )  # fmt: skip
+        _layer,
+        _words,
+        source=VASWANI,
+        where="section 3.1",
+    )
 
 
 product(
@@ -256,12 +266,21 @@ def _scores(
 for _prefix, _masked, _words in (("", FULL, "full"), ("causal_", CAUSAL, "causal")):
     declare(
         f"{_prefix}attention_flops_per_token",
-        ("layers", "attention_layer_fraction", f"{_prefix}attention_span", "heads",
-         "query_head_size", "value_head_size", "mixer_scan_flops", f"{_prefix}index_flops"),
+        (
+            "layers",
+            "attention_layer_fraction",
+            f"{_prefix}attention_span",
+            "heads",
+            "query_head_size",
+            "value_head_size",
+            "mixer_scan_flops",
+            f"{_prefix}index_flops",
+        ),
         _scores,
         f"Attention or linear-attention state FLOPs per token, forward, {_words} attention",
-        **APPENDIX, assumes=(_masked,),
-    )  # fmt: skip
+        **APPENDIX,
+        assumes=(_masked,),
+    )
 
 
 total(

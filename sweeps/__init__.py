@@ -19,9 +19,17 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "open", "plans", "prepare", "read", "reasons", "recompute", "run", "sensitivity", "sweep",
+    "open",
+    "plans",
+    "prepare",
+    "read",
+    "reasons",
+    "recompute",
+    "run",
+    "sensitivity",
+    "sweep",
     "to_dataframe",
-]  # fmt: skip
+]
 
 
 def __dir__() -> list[str]:

@@ -97,7 +97,7 @@ def _again(dataset: xr.Dataset, subject: str) -> tuple[Layout, Iterator[Block]]:
             fields[name] = (tuple(map(str, coordinate.dims)), values)
         elif not is_row_number(coordinate.attrs):
             columns.setdefault(str(coordinate.dims[0]), {})[name] = values
-    axes = [Axis(dim, found) for dim, found in columns.items() if dim in dataset.sizes]
+    axes = [Axis(dim, column) for dim, column in columns.items() if dim in dataset.sizes]
     if "topology" not in {*labels, *(name for axis in axes for name in axis.columns)}:
         allowed = "files of sweeps of collectives or training steps"
         refuse("dataset", dataset.attrs.get("title", ""), "has no network", allowed)
@@ -111,25 +111,32 @@ def _again(dataset: xr.Dataset, subject: str) -> tuple[Layout, Iterator[Block]]:
     pairs = str(dataset.attrs.get("implied_labels", "")).split("; ")
     implied = {} if subject == OPERATION else dict(pair.split(" = ", 1) for pair in pairs if pair)
     program = Program(
-        axes, constants, labels, wanted, fields=fields, implied=implied,
+        axes,
+        constants,
+        labels,
+        wanted,
+        fields=fields,
+        implied=implied,
         published="time_band_low" in wanted and bool(dataset["error_band_samples"].any()),
         status_name=status_name,
-    )  # fmt: skip
+    )
     return layout_of(program, {}, {}), program.blocks()
 
 
 def _coordinates(dataset: xr.Dataset, subject: str) -> dict[str, xr.DataArray]:
     """Return a dataset's coordinates, or an operation's, or a step's, each by its own name."""
-    own = {
-        str(name): one
-        for name, one in dataset.coords.items()
-        if not subject or one.attrs.get(SUBJECT, subject) == subject
+    coordinates = {
+        str(name): coord
+        for name, coord in dataset.coords.items()
+        if not subject or coord.attrs.get(SUBJECT, subject) == subject
     }
     if subject != OPERATION:
-        return own
+        return coordinates
     # Some quantities' own names begin so.
-    return {name if name in VOCABULARY else name.removeprefix(OF_OPERATION): one
-            for name, one in own.items()}  # fmt: skip
+    return {
+        name if name in VOCABULARY else name.removeprefix(OF_OPERATION): coordinate
+        for name, coordinate in coordinates.items()
+    }
 
 
 def run(
@@ -457,13 +464,14 @@ def to_dataframe(dataset: xr.Dataset) -> pd.DataFrame:
 
     given = [
         str(name)
-        for name, one in dataset.coords.items()
-        if not one.dims and GIVEN in {origin.kind for origin in read_origin(one.attrs)}
+        for name, coord in dataset.coords.items()
+        if not coord.dims
+        and GIVEN in {origin.kind for origin in read_origin(coord.attrs)}
         and not (name in LABELS and LABELS[str(name)].follows)
-    ]  # fmt: skip
+    ]
     result = of_dataset(dataset, given)
     table = pd.DataFrame(result.records(), columns=result.header())
-    fields = [one for one in result.fields() if one.record in table.columns]
+    fields = [field for field in result.fields() if field.record in table.columns]
     table.attrs["units"] = {one.record: one.units for one in fields if one.units}
     table.attrs["long_name"] = {one.record: one.words for one in fields}
     return table

@@ -282,8 +282,11 @@ OF_A_STEP = ("step", "memory", "rates", "cost", "communication")
 
 # Fractions of a run that interruptions take; what they leave is the goodput.
 LOST = (
-    "checkpoint_overhead", "rework_fraction", "restart_fraction", "replacement_wait_fraction",
-)  # fmt: skip
+    "checkpoint_overhead",
+    "rework_fraction",
+    "restart_fraction",
+    "replacement_wait_fraction",
+)
 
 
 def rows(*groups: str, place: str = "") -> tuple[str, ...]:
@@ -365,16 +368,20 @@ _SPOKEN = ("context_parallel", "dispatcher", "attention_kernel", "sharding")
 _LAST = ("inter_bandwidth", "intra_bandwidth", "gpu_hour_price")  # behind what has no phrase
 # Values of labels that say little by themselves.
 _MEANT = {
-    "efficiency": "a share given", "decomposed": "products in chunks", "chunked": "chunks",
-    "userbuffers": "userbuffers", "deduplicated": "one copy a node",
-    "unfused": "unfused kernels", "mixed": "all-to-all and ring",
-}  # fmt: skip
+    "efficiency": "a share given",
+    "decomposed": "products in chunks",
+    "chunked": "chunks",
+    "userbuffers": "userbuffers",
+    "deduplicated": "one copy a node",
+    "unfused": "unfused kernels",
+    "mixed": "all-to-all and ring",
+}
 _PHRASES_OF_NONE = {"software": "without a library"}
 
 
 def phrased(names: Iterable[str]) -> list[str]:
     """Return names in the order in which people say their values."""
-    order = {name: place for place, name in enumerate(_PHRASES)} | dict.fromkeys(_LAST, 1000)
+    order = {name: index for index, name in enumerate(_PHRASES)} | dict.fromkeys(_LAST, 1000)
     return sorted(names, key=lambda name: order.get(name, len(order)))
 
 

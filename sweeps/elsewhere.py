@@ -33,8 +33,9 @@ IN_PYTHON: Mapping[str, str] = {
 def read_names() -> Mapping[str, tuple[str, ...]]:
     """Return what each name of elsewhere is called here."""
     with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as rows:
-        return {row["elsewhere"].lower(): tuple(row["names"].split())
-                for row in csv.DictReader(rows)}  # fmt: skip
+        return {
+            row["elsewhere"].lower(): tuple(row["names"].split()) for row in csv.DictReader(rows)
+        }
 
 
 def named_here(word: str, known: Collection[str]) -> str | None:

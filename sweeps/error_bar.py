@@ -220,7 +220,7 @@ class Sensitivity:
                 *(one for name, one in every.items() if name in named),
                 *(coordinate(name, (), value) for name, value in self.asked.items()),
                 # Words are coordinates.
-                *(one for one in others if one.dtype.kind == "U"),
+                *(other for other in others if other.dtype.kind == "U"),
             ],
             [own, *(one for one in others if one.dtype.kind != "U")],
             title=f"What constants move the {self.words.split(' over ')[0].replace('_', ' ')} by",
@@ -235,13 +235,15 @@ class Sensitivity:
     def lines(self, *, every: bool = False) -> Iterator[str]:
         """Yield it for people, the answer first; `every`: all constants, with their sources."""
         effects = [one for one in self.moved if one.most > SAME]
-        shown = effects if every else [one for one in effects if one.most >= LEAST][:SHOWN]
+        shown = effects if every else [effect for effect in effects if effect.most >= LEAST][:SHOWN]
         value = written(self.quantity, self.answer)
         band = self.band and f" ({self.band})"
         if effects:
             first = effects[0]
             sides = [one for one in (first.lower, first.upper) if not math.isnan(one.change)]
-            texts = (f"{change_by(one.change)} at {_shown(first.name, one.value)}" for one in sides)
+            texts = (
+                f"{change_by(side.change)} at {_shown(first.name, side.value)}" for side in sides
+            )
             own = _shown(first.name, first.value)
             yield f"{self.words} is {value}{band}; {first.name}, {own}, moves it most:"
             yield f"  {', '.join(texts)}"
@@ -378,8 +380,11 @@ def sensitivity_of(job: Job, asked: str | Reduction, folders: Sequence[Path] = (
     given, known = job.sweep.constants, job.resolved.constants
     own = {name for model in job.resolved.models for name in model.figures} - given.keys()
     used = (base.used() | given.keys()) - own
-    names = [name for name, value in known.items()
-             if name in used and is_constant(name) and math.isfinite(value)]  # fmt: skip
+    names = [
+        name
+        for name, value in known.items()
+        if name in used and is_constant(name) and math.isfinite(value)
+    ]
     setups = Setups(job.resolved, names, given, lambda name, v: _moved(job, name, v, folders))
     if reduction is None:
         answers, reasons = _answers(setups.every, quantity)
@@ -419,8 +424,9 @@ class Setups:
         self.every = [base]
         self.places: dict[tuple[str, int], int] = {}  # Of a constant's points among them
         self._refused: dict[tuple[str, int], str] = {}
-        for name, at, value in ((n, at, side.value) for n, sides in self.sides.items()
-                                for at, side in enumerate(sides)):  # fmt: skip
+        for name, at, value in (
+            (n, at, side.value) for n, sides in self.sides.items() for at, side in enumerate(sides)
+        ):
             if math.isnan(value):
                 continue
             try:
@@ -463,12 +469,13 @@ class Setups:
 def _without_factors(rows: Iterable[Moved]) -> list[Moved]:
     """Name one thing once: of factors of a product alone the one that is given, or has a unit."""
     found: list[Moved] = []
-    first = sorted(rows, key=lambda one: (one.origins[0].kind != GIVEN,
-                                          VOCABULARY[one.name].units == "1"))  # fmt: skip
+    first = sorted(
+        rows, key=lambda one: (one.origins[0].kind != GIVEN, VOCABULARY[one.name].units == "1")
+    )
     for one in first:
-        for place, other in enumerate(found):
+        for index, other in enumerate(found):
             if _is_factor(one, other):
-                found[place] = replace(other, factors=(*other.factors, one.name))
+                found[index] = replace(other, factors=(*other.factors, one.name))
                 break
         else:
             found.append(one)
@@ -552,7 +559,7 @@ def _program(
     columns: dict[str, Any] = {}
     constants: dict[str, float] = {}
     for name in first.constants:
-        values = np.array([one.constants[name] for one in setups])
+        values = np.array([setup.constants[name] for setup in setups])
         if np.array_equal(values, np.full_like(values, values[0]), equal_nan=True):
             constants[name] = float(values[0])
         else:
@@ -577,15 +584,15 @@ def _results(setups: Sequence[Resolved], reduction: Reduction) -> tuple[list[flo
 
 def _groups(setups: Sequence[Resolved]) -> list[list[int]]:
     """Return the places of set-ups that one program serves."""
-    found: list[list[int]] = []
-    for number, one in enumerate(setups):
-        for places in found:
-            if _alike(one, setups[places[0]]):
+    groups: list[list[int]] = []
+    for number, setup in enumerate(setups):
+        for places in groups:
+            if _alike(setup, setups[places[0]]):
                 places.append(number)
                 break
         else:
-            found.append([number])
-    return found
+            groups.append([number])
+    return groups
 
 
 def _alike(one: Resolved, other: Resolved) -> bool:

@@ -24,15 +24,31 @@ UNUSED = "given, but nothing here depends on it"
 IDLE = "changes nothing: nothing that is computed here depends on it"
 # Labels and shares that act where a plan is split so.
 SPLIT_BY = {
-    "tp_mechanism": "tp", "cp_mechanism": "cp", "context_parallel": "cp", "ep_mechanism": "ep",
-    "dispatcher": "ep", "schedule": "pp", "tp_overlap": "tp", "cp_overlap": "cp",
+    "tp_mechanism": "tp",
+    "cp_mechanism": "cp",
+    "context_parallel": "cp",
+    "ep_mechanism": "ep",
+    "dispatcher": "ep",
+    "schedule": "pp",
+    "tp_overlap": "tp",
+    "cp_overlap": "cp",
     "ep_overlap": "ep",
-}  # fmt: skip
+}
 # What acts where a model has experts.
 OF_EXPERTS = ("expert_load_imbalance", "rank_load_imbalance")
 # Labels that always say what is computed, or which files it is taken of.
-ALWAYS = ("collective", "topology", "algorithm", "hardware", "model", "framework", "preset",
-          "precision", "fp8_scaling", "software")  # fmt: skip
+ALWAYS = (
+    "collective",
+    "topology",
+    "algorithm",
+    "hardware",
+    "model",
+    "framework",
+    "preset",
+    "precision",
+    "fp8_scaling",
+    "software",
+)
 
 # Numbers that say what holds where they aren't given: a rank of no adapters is full training.
 AS_NOT_GIVEN = {"lora_rank": 0.0}
@@ -57,7 +73,9 @@ def alike(one: Resolved, other: Resolved, names: Set[str]) -> bool:
     """Return whether two sweeps have the same values, but for some that one of them lacks."""
 
     def values(found: Resolved) -> dict[str, Any]:
-        columns = {key: own.tolist() for axis in found.axes for key, own in axis.columns.items()}
+        columns = {
+            key: column.tolist() for axis in found.axes for key, column in axis.columns.items()
+        }
         fields = {key: own.tolist() for key, (_, own) in found.fields.items()}
         every = {**columns, **fields, **found.constants, **found.labels, **found.implied}
         return {key: repr(value) for key, value in every.items() if key not in names}
@@ -72,10 +90,16 @@ def unused(job: Job) -> list[str]:
     # What a library's step takes follows from a machine's latency.
     latencies = (latency for step, latency in LATENCIES.items() if step in used)
     known = {*used, *latencies, *job.program.labels, *job.resolved.origins, *NEEDED}
-    labels = [name for name in job.sweep.labels
-              if split_needed(name, columns) and not _taken_anyway(job.sweep, name)]  # fmt: skip
-    idle = (name for name in columns
-            if name not in known and not as_not_given(name, job.sweep.constants))  # fmt: skip
+    labels = [
+        name
+        for name in job.sweep.labels
+        if split_needed(name, columns) and not _taken_anyway(job.sweep, name)
+    ]
+    idle = (
+        name
+        for name in columns
+        if name not in known and not as_not_given(name, job.sweep.constants)
+    )
     return [*idle, *labels]
 
 

@@ -26,15 +26,27 @@ class Limit(NamedTuple):
 
 
 LIMITS = (
-    Limit("lower_bound_ratio", 1.0, np.inf,
-          "a time below its lower bound, which no schedule on these links beats: an own "
-          "formula, or a value that was given, is wrong"),
-    Limit("hfu", 0.0, 1.0,
-          "HFU above 100 %, more than the GPU's peak: a value that was given is wrong"),
-    Limit("causal_mfu", 0.0, 1.0,
-          "MFU above 100 % without masked scores, more than the GPU's peak: a value that was "
-          "given is wrong"),
-)  # fmt: skip
+    Limit(
+        "lower_bound_ratio",
+        1.0,
+        np.inf,
+        "a time below its lower bound, which no schedule on these links beats: an own "
+        "formula, or a value that was given, is wrong",
+    ),
+    Limit(
+        "hfu",
+        0.0,
+        1.0,
+        "HFU above 100 %, more than the GPU's peak: a value that was given is wrong",
+    ),
+    Limit(
+        "causal_mfu",
+        0.0,
+        1.0,
+        "MFU above 100 % without masked scores, more than the GPU's peak: a value that was "
+        "given is wrong",
+    ),
+)
 # By convention, not by nature: PaLM's MFU counts what a causal kernel leaves out.
 MASKED = "MFU is above 100 % for masked scores count in it: MFU without them, and HFU, are not"
 # GPUs of the largest run among published ones that predictions are laid beside.
@@ -90,7 +102,7 @@ def impossible_rows(dataset: xr.Dataset, bound: xr.DataArray) -> Iterator[str]:
 def _aligned(*arrays: xr.DataArray) -> Iterator[NDArray[Any]]:
     """Yield values with the case first, the message size second, and what else there is."""
     first = ("case", "message_bytes")
-    dims = (*first, *dict.fromkeys(d for one in arrays for d in one.dims if d not in first))
+    dims = (*first, *dict.fromkeys(d for array in arrays for d in array.dims if d not in first))
     for one in arrays:
         missing = [dim for dim in dims if dim not in one.dims]
         yield one.expand_dims(missing).transpose(*dims).to_numpy()

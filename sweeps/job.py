@@ -84,7 +84,7 @@ class Inputs:
 
 def _inputs(sweep: Sweep, resolved: Resolved, *, published: bool, status_name: str) -> Inputs:
     """Return what the program of a sweep of one subject is made of."""
-    reduced = (name for one in sweep.reductions for name in one.quantities)
+    reduced = (name for reduction in sweep.reductions for name in reduction.quantities)
     conditions = (one.where for one in sweep.reductions if one.where)
     return Inputs(
         resolved.axes,
@@ -169,7 +169,7 @@ class Job:
         }
         inputs = {**self.options, "versions": versions(), "machines": repr(machines)}
         if self.resolved.models:
-            said = {one.name: (one.shapes, one.trained) for one in self.resolved.models}
+            said = {model.name: (model.shapes, model.trained) for model in self.resolved.models}
             inputs["models"] = repr(said)
         if self.measured is not None:
             inputs["measured"] = self.measured.digest
@@ -348,7 +348,8 @@ class Job:
         arrays = self.program.evaluate(self.stored)
         # What files say of upper bounds records do, too.
         bounded = any(
-            isinstance(one, Algorithm) and one.bound for one in self.program.declarations()
+            isinstance(declaration, Algorithm) and declaration.bound
+            for declaration in self.program.declarations()
         )
         layout = layout_of(self.program, self.resolved.origins, {}, brief=not bounded)
         if "time" in arrays and bounded:
@@ -482,8 +483,8 @@ def _check_computed(sweep: Sweep, program: Program) -> None:
     given = program.grid.columns
     faults = [
         fault("reductions.quantity", name, "is given here, not computed", "another one")
-        for one in sweep.reductions
-        for name in one.quantities
+        for reduction in sweep.reductions
+        for name in reduction.quantities
         if name in given
     ]
     tell_all(faults)
@@ -504,7 +505,7 @@ def _joint(
         wrong, allowed = "is beside operations alone", "a sweep without a training step"
         refuse("measured", "..", wrong, allowed)
     operation, step = sweep.split()
-    reduced = (name for one in sweep.reductions for name in one.quantities)
+    reduced = (name for reduction in sweep.reductions for name in reduction.quantities)
     asked = tuple(dict.fromkeys((*sweep.quantities, *reduced)))
     own = _of_operation(asked, resolve(operation, folders))
     _check_asked(sweep, asked, own)
@@ -513,7 +514,7 @@ def _joint(
         of_it = [one for one in asked if (one in own) is (part is operation)]
         part = replace(  # noqa: PLW2901
             part,
-            quantities=tuple(one for one in sweep.quantities if one in of_it),
+            quantities=tuple(quantity for quantity in sweep.quantities if quantity in of_it),
             reductions=tuple(one for one in sweep.reductions if one.quantity in of_it),
             optional=sweep.optional and part is step,
         )
@@ -542,19 +543,27 @@ def _check_asked(sweep: Sweep, asked: Iterable[str], own: Container[str]) -> Non
     subjects = {
         "an operation": ("time", OF_OPERATION, any(name in own for name in asked)),
         "a training step": (
-            "step_time", (*OF_A_PLAN, *OF_TRAINING), any(name not in own for name in asked)
+            "step_time",
+            (*OF_A_PLAN, *OF_TRAINING),
+            any(name not in own for name in asked),
         ),
-    }  # fmt: skip
+    }
     faults = [
-        fault(name, "..", f"is of {subject}, and nothing of one is asked for",
-              f"{usual} among the quantities, or leave it out")
-        for subject, (usual, names, some) in subjects.items() if not some
-        for name in names if name in sweep.given
-    ]  # fmt: skip
-    for one in sweep.reductions:
-        if one.against and (one.quantity in own) is not (one.against in own):
-            wrong = f"and {one.quantity} aren't both of an operation, or both of a step"
-            faults.append(fault("reductions.against", one.against, wrong, "another one"))
+        fault(
+            name,
+            "..",
+            f"is of {subject}, and nothing of one is asked for",
+            f"{usual} among the quantities, or leave it out",
+        )
+        for subject, (usual, names, some) in subjects.items()
+        if not some
+        for name in names
+        if name in sweep.given
+    ]
+    for reduction in sweep.reductions:
+        if reduction.against and (reduction.quantity in own) is not (reduction.against in own):
+            wrong = f"and {reduction.quantity} aren't both of an operation, or both of a step"
+            faults.append(fault("reductions.against", reduction.against, wrong, "another one"))
     tell_all(faults)
 
 
@@ -571,7 +580,7 @@ def _together(sweep: Sweep, parts: Sequence[Resolved]) -> Resolved:
         {**operation.constants, **step.constants},
         {**operation.labels, **step.labels},
         {**operation.origins, **step.origins},
-        tuple({one.name: one for part in parts for one in part.machines}.values()),
+        tuple({machine.name: machine for part in parts for machine in part.machines}.values()),
         {**operation.fields, **step.fields},
         step.models,
         step.implied,

@@ -9,12 +9,23 @@ from overhead.quantity import VOCABULARY
 
 # How tightly operators bind.
 BINDING: dict[type[ast.AST], int] = {
-    ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.Div: 2, ast.Mod: 2, ast.Pow: 4, ast.BitAnd: 0,
+    ast.Add: 1,
+    ast.Sub: 1,
+    ast.Mult: 2,
+    ast.Div: 2,
+    ast.Mod: 2,
+    ast.Pow: 4,
+    ast.BitAnd: 0,
     ast.BitOr: 0,
-}  # fmt: skip
+}
 _SIGNS: dict[type[ast.AST], str] = {
-    ast.Lt: "<", ast.LtE: r"\leq", ast.Gt: ">", ast.GtE: r"\geq", ast.Eq: "=", ast.NotEq: r"\neq",
-}  # fmt: skip
+    ast.Lt: "<",
+    ast.LtE: r"\leq",
+    ast.Gt: ">",
+    ast.GtE: r"\geq",
+    ast.Eq: "=",
+    ast.NotEq: r"\neq",
+}
 
 
 def equation(returns: str, expression: str) -> str:
@@ -94,7 +105,12 @@ def _latex_call(name: str, args: list[str]) -> str:
         shown = "P" if name.endswith("tail") else "Q"
         return rf"{shown}_\mathrm{{NB}}\left({', '.join(args)}\right)"
     shown = {
-        "minimum": r"\min", "maximum": r"\max", "log2": r"\log_2", "gcd": r"\gcd", "exp": r"\exp",
-        "layers_of_kind": r"L_\mathrm{kind}", "heaviest_stage": r"i_\mathrm{heaviest}",
-    }[name]  # fmt: skip
+        "minimum": r"\min",
+        "maximum": r"\max",
+        "log2": r"\log_2",
+        "gcd": r"\gcd",
+        "exp": r"\exp",
+        "layers_of_kind": r"L_\mathrm{kind}",
+        "heaviest_stage": r"i_\mathrm{heaviest}",
+    }[name]
     return rf"{shown}\left({', '.join(args)}\right)"

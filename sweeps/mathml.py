@@ -11,10 +11,19 @@ from overhead.quantity import VOCABULARY, Quantity
 from sweeps.latex import BINDING
 
 _SIGNS: dict[type[ast.AST], str] = {
-    ast.Add: "+", ast.Sub: "\N{MINUS SIGN}", ast.Mult: "\N{INVISIBLE TIMES}", ast.Mod: "mod",
-    ast.BitAnd: "\N{LOGICAL AND}", ast.BitOr: "\N{LOGICAL OR}", ast.Lt: "<", ast.LtE: "≤",
-    ast.Gt: ">", ast.GtE: "≥", ast.Eq: "=", ast.NotEq: "≠",
-}  # fmt: skip
+    ast.Add: "+",
+    ast.Sub: "\N{MINUS SIGN}",
+    ast.Mult: "\N{INVISIBLE TIMES}",
+    ast.Mod: "mod",
+    ast.BitAnd: "\N{LOGICAL AND}",
+    ast.BitOr: "\N{LOGICAL OR}",
+    ast.Lt: "<",
+    ast.LtE: "≤",
+    ast.Gt: ">",
+    ast.GtE: "≥",
+    ast.Eq: "=",
+    ast.NotEq: "≠",
+}
 _NAMES = {"minimum": "min", "maximum": "max"}
 
 
@@ -58,8 +67,11 @@ def _group(parts: list[str]) -> str:
             place = "^" if mark == "'" else mark
             marks[place] += "<mo>\N{PRIME}</mo>" if mark == "'" else _atom(parts)
         low, high = (f"<mrow>{mark}</mrow>" for mark in marks.values())
-        both = {(True, True): ("msubsup", low + high), (True, False): ("msub", low),
-                (False, True): ("msup", high)}  # fmt: skip
+        both = {
+            (True, True): ("msubsup", low + high),
+            (True, False): ("msub", low),
+            (False, True): ("msup", high),
+        }
         tag, more = both.get((bool(marks["_"]), bool(marks["^"])), ("mrow", ""))
         done.append(f"<{tag}>{base}{more}</{tag}>" if more else base)
     return f"<mrow>{''.join(done)}</mrow>"

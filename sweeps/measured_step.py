@@ -47,7 +47,7 @@ def with_clock(sweep: Sweep, resolved: Resolved) -> Resolved:
         time = "of several values" if known is None else format_quantity(known, "s")
         wrong = f"is the time of one configuration, and {program.grid.cells} are asked for"
         refuse(MEASURED_STEP, time, wrong, f"one of them, or {CLOCK} beside it")
-    given = {name: np.asarray(one).reshape(()) for name, one in program.grid.columns.items()}
+    given = {name: np.asarray(column).reshape(()) for name, column in program.grid.columns.items()}
     labels = program.cases[0].labels
     if faults(Evaluation(given, labels)):
         return resolved  # a plan that can't be: why is told elsewhere

@@ -66,18 +66,22 @@ def assumed(value: Any, why: str = DEFAULT) -> Origin:
 
 def once(origins: Iterable[Origin]) -> tuple[Origin, ...]:
     """Return origins without those that say the same of an owner again."""
-    return tuple({(one.kind, one.source, one.owner): one for one in origins}.values())
+    return tuple(
+        {(origin.kind, origin.source, origin.owner): origin for origin in origins}.values()
+    )
 
 
 def by_owner(origins: Sequence[Origin]) -> bool:
     """Whether several machines, models or software each have an origin of their own."""
-    return len({one.owner for one in origins if one.owner}) > 1
+    return len({origin.owner for origin in origins if origin.owner}) > 1
 
 
 def words_of(origins: Sequence[Origin]) -> str:
     """Return the origins of one quantity in words."""
     if by_owner(origins):
-        texts = (f"{one.owner}: {one.text}" if one.owner else one.text for one in origins)
+        texts = (
+            f"{origin.owner}: {origin.text}" if origin.owner else origin.text for origin in origins
+        )
         return " | ".join(dict.fromkeys(texts))
     return "; or ".join(list(dict.fromkeys(one.words for one in origins))[:MOST])
 

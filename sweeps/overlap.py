@@ -192,12 +192,12 @@ def _sweep(
     hardware: str | None,
 ) -> Sweep:
     kept = {
-        name: found
-        for name, found in labels.items()
-        if name == "mechanism" or len(found) > 1 or HEEDED[name] in labels["mechanism"]
+        name: label
+        for name, label in labels.items()
+        if name == "mechanism" or len(label) > 1 or HEEDED[name] in labels["mechanism"]
     }
     varied = {name: np.array(found) for name, found in kept.items() if len(found) > 1}
-    varied |= {name: found for name, found in values.items() if len(found) > 1}
+    varied |= {name: value for name, value in values.items() if len(value) > 1}
     derived = [name for name in BOTH if name not in values]
     single = {name: found[0] for name, found in kept.items() if len(found) == 1}
     return Sweep(
@@ -323,8 +323,10 @@ def figures_of(job: Job) -> list[dict[str, Any]]:
     """Return declarations of figures that suit: lines over the longest axis, else bars."""
     axes = job.sweep.axes
     sizes = {axis.name: len(axis) for axis in axes}
-    at = {axis.name: axis.columns[axis.name][0 if axis.labels else len(axis) // 2].item()
-          for axis in axes}  # fmt: skip
+    at = {
+        axis.name: axis.columns[axis.name][0 if axis.labels else len(axis) // 2].item()
+        for axis in axes
+    }
     numbers = [axis.name for axis in axes if not axis.labels]
     if not numbers:
         return _bars(job, at) if "mechanism" in sizes else []
@@ -336,11 +338,18 @@ def figures_of(job: Job) -> list[dict[str, Any]]:
             lines.append(name)
     lines = lines[:2]
     common = {
-        "kind": "curves", "x": x, "lines": lines, "crossovers": False,
+        "kind": "curves",
+        "x": x,
+        "lines": lines,
+        "crossovers": False,
         "at": {name: at[name] for name in free if name not in lines},
-    }  # fmt: skip
-    speedup = {"y": "overlap_speedup", "yscale": "linear", "better": "more",
-               "title": "Speedup by overlap"}  # fmt: skip
+    }
+    speedup = {
+        "y": "overlap_speedup",
+        "yscale": "linear",
+        "better": "more",
+        "title": "Speedup by overlap",
+    }
     return [
         {
             **common,
@@ -359,8 +368,16 @@ def _bars(job: Job, at: Mapping[str, Any]) -> list[dict[str, Any]]:
     parts = ["hidden_time", "exposed_time"] if saves else ["exposed_time"]
     fixed = {name: value for name, value in at.items() if name != "mechanism"}
     title = "Communication time, overlapped and exposed"
-    return [{"kind": "bars", "name": "hidden", "parts": parts, "x": ["mechanism"], "at": fixed,
-             "title": title}]  # fmt: skip
+    return [
+        {
+            "kind": "bars",
+            "name": "hidden",
+            "parts": parts,
+            "x": ["mechanism"],
+            "at": fixed,
+            "title": title,
+        }
+    ]
 
 
 # The report of one case for a person: durations, speedups, what bounds it, what shows and why.

@@ -53,8 +53,11 @@ def _load(path: Path) -> None:
         raise InputError(message) from None
     except (Exception, SystemExit) as error:
         wrong = _error_text(error, path)
-        now = [f"'{name}' is called '{FORMER[name]}' now"
-               for name in re.findall(r"'(\w+)'", wrong) if name in FORMER]  # fmt: skip
+        now = [
+            f"'{name}' is called '{FORMER[name]}' now"
+            for name in re.findall(r"'(\w+)'", wrong)
+            if name in FORMER
+        ]
         allowed = "; ".join(now) or "a sound file"
         raise InputError(fault("--formulas", str(path), wrong, allowed)) from None
 
@@ -91,8 +94,8 @@ def _check_algorithm(own: Algorithm) -> None:
 
         def computed(points: Mapping[str, Array], derived: str = derived) -> Any:
             found = np.broadcast_to(evaluate(derived, points), POINTS)
-            for one in own.requires:
-                holds = one.holds(**{name: points[name] for name in one.inputs})
+            for requirement in own.requires:
+                holds = requirement.holds(**{name: points[name] for name in requirement.inputs})
                 found = np.where(holds, found, np.nan)
             return found
 
@@ -143,6 +146,6 @@ def _error_text(error: BaseException, path: Path) -> str:
     message = error.args[0] if isinstance(error, KeyError) and error.args else error
     text = " ".join(str(message).split())
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [one.lineno for one in frames if Path(one.filename).resolve() == path.resolve()]
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path.resolve()]
     place = f" (line {lines[-1]})" if lines else ""
     return f"{type(error).__name__}: {text}{place}"

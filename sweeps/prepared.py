@@ -228,8 +228,8 @@ class _Asked:
         self._shared: dict[str, Compiled] = {}
         self._told = False
         self._noted = [
-            (place, number)
-            for place, name in enumerate(names)
+            (index, number)
+            for index, name in enumerate(names)
             for end, number in NOTED.items()
             if name.endswith(end) or end in quantity_of(name, training=False)
         ]
@@ -241,14 +241,14 @@ class _Asked:
         if found is None:
             self._read(numbers)  # which refuses what is out of its domain
             columns = [np.array((number,)) for number in numbers]
-            found = tuple(one[0].item() for one in compiled.arrays(columns))
+            found = tuple(array[0].item() for array in compiled.arrays(columns))
         return _evaluated(compiled, found)
 
     def arrays(self, values: Mapping[str, Any]) -> Evaluated:
         """Return the answer for arrays that broadcast."""
         columns = {name: _column(name, value) for name, value in values.items()}
         try:
-            shape = np.broadcast_shapes(*(one.shape for one in columns.values()))
+            shape = np.broadcast_shapes(*(column.shape for column in columns.values()))
         except ValueError:
             shapes = ", ".join(f"{name} has {one.shape}" for name, one in columns.items())
             refuse("shapes", shapes, "don't broadcast", "one shape, or what numpy broadcasts")
@@ -263,13 +263,13 @@ class _Asked:
                 answers = [np.empty(flat[0].size, one.dtype) for one in found]
             for into, one in zip(answers, found, strict=True):
                 into[places] = one
-        return _evaluated(compiled, [one.reshape(shape) for one in answers])
+        return _evaluated(compiled, [answer.reshape(shape) for answer in answers])
 
     def _parts(self, columns: Sequence[Array]) -> Iterator[tuple[Compiled, Any]]:
         """Yield programs, and the points at which each holds."""
         left = np.arange(columns[0].size)
         while left.size:
-            first = [float(one[left[0]]) for one in columns]
+            first = [float(column[left[0]]) for column in columns]
             compiled = self._compiled(first)
             seen, _ = self._known
             same = np.ones(left.size, np.bool_)
@@ -345,8 +345,12 @@ class _Asked:
             own = [line for line in error.faults if not line.startswith(f"axes.{POINT} ")]
             raise InputError(own or error.faults) from None
         if sweep.joint:
-            refuse("message_bytes", "..", "is of an operation, beside a training step",
-                   "a question of its own")  # fmt: skip
+            refuse(
+                "message_bytes",
+                "..",
+                "is of an operation, beside a training step",
+                "a question of its own",
+            )
         return sweep
 
     def _warn(self, job: Job) -> None:
@@ -396,8 +400,10 @@ def _told(resolved: Any, passed: Mapping[str, str], noted: Sequence[bool]) -> st
     axes: Sequence[Axis] = resolved.axes
     columns = {
         name: values.tolist()
-        for axis in axes for name, values in axis.columns.items() if name not in passed
-    }  # fmt: skip
+        for axis in axes
+        for name, values in axis.columns.items()
+        if name not in passed
+    }
     fields = {name: (dims, values.tolist()) for name, (dims, values) in resolved.fields.items()}
     every = (columns, fields, resolved.constants, resolved.labels, resolved.implied, passed, noted)
     return repr(every)

@@ -11,8 +11,8 @@ from overhead.source import SOURCES
 
 def references(*, others: bool = False) -> str:
     """Return the publications that formulas and algorithms come from, as a document."""
-    cited = {one.source.key for one in algorithms(others=others)}
-    cited |= {one.source.key for one in formulas(others=others)}
+    cited = {algorithm.source.key for algorithm in algorithms(others=others)}
+    cited |= {formula.source.key for formula in formulas(others=others)}
     lines = [
         "# Sources",
         "",
@@ -21,8 +21,9 @@ def references(*, others: bool = False) -> str:
         "`sweeps docs FOLDER` writes; `sweeps show NAME` prints one.",
         "",
     ]
-    lines += [f"- `{key}`: {source.at()}" for key, source in sorted(SOURCES.items())
-              if key in cited]  # fmt: skip
+    lines += [
+        f"- `{key}`: {source.at()}" for key, source in sorted(SOURCES.items()) if key in cited
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -31,7 +32,9 @@ def algorithm_table(*, others: bool = False) -> str:
     topologies = list(NETWORKS)
     lines = ["| operation | " + " | ".join(topologies) + " |"]
     lines.append("| --- |" + " --- |" * len(topologies))
-    keys = sorted((one.key for one in algorithms(others=others)), key=lambda key: key[1])
+    keys = sorted(
+        (algorithm.key for algorithm in algorithms(others=others)), key=lambda key: key[1]
+    )
     for collective, group in groupby(keys, key=lambda key: key[1]):
         found = list(group)
         named = [(k[0], k[2] + r"\*" * bool(ALGORITHMS[k].bound)) for k in found]

@@ -20,7 +20,10 @@ def wrap(
     """Return a text as lines of a width, without line ends."""
     joined = re.sub(_VALUE, rf"\1{_JOINED}", re.sub(_UNIT, _JOINED, text))
     made = textwrap.wrap(
-        joined, width, initial_indent=initial_indent, subsequent_indent=subsequent_indent,
+        joined,
+        width,
+        initial_indent=initial_indent,
+        subsequent_indent=subsequent_indent,
         break_on_hyphens=False,
-    )  # fmt: skip
+    )
     return [line.replace(_JOINED, " ") for line in made]

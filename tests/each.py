@@ -32,7 +32,7 @@ def each(name: str, values: Iterable[Any], told: Callable[[Any], object] = str) 
             assert cases
 
         signature = inspect.signature(test)
-        others = [one for key, one in signature.parameters.items() if key != name]
+        others = [parameter for key, parameter in signature.parameters.items() if key != name]
         vars(whole)["__signature__"] = signature.replace(parameters=others)
         return whole
 

@@ -62,7 +62,7 @@ def drawing(share: float, least: int) -> Callable[[Callable[..., None]], Callabl
                 test(**known, rng=np.random.default_rng([seed, number]))
 
         signature = inspect.signature(test)
-        others = [one for name, one in signature.parameters.items() if name != "rng"]
+        others = [parameter for name, parameter in signature.parameters.items() if name != "rng"]
         vars(each)["__signature__"] = signature.replace(parameters=others)
         return each
 

@@ -99,11 +99,11 @@ def test_verbose_puts_the_numbers_in(cli: Runner, line: str) -> None:
     assert checked > len(blocks) // 2
     # Every operation that the report tells has its message, its counts and its time explained.
     report = out.split("memory, with the numbers put in")[0]
-    for one in OPERATIONS.values():
-        if f"  {one.title}, on " in report:
-            assert one.message in answer or one.message in out
-            assert one.quantity("time") in answer
-            assert {*one.counts} & answer
+    for operation in OPERATIONS.values():
+        if f"  {operation.title}, on " in report:
+            assert operation.message in answer or operation.message in out
+            assert operation.quantity("time") in answer
+            assert {*operation.counts} & answer
     assert re.findall(r"\n  \[1\] \S", out)
 
 
@@ -134,7 +134,9 @@ def test_help_names_the_flags(cli: Runner) -> None:
 # The same by one call in Python.
 
 
-@pytest.mark.parametrize("line", [one for one in analyses() if "70e9" in one and "," not in one])
+@pytest.mark.parametrize(
+    "line", [analysis for analysis in analyses() if "70e9" in analysis and "," not in analysis]
+)
 def test_the_command_tells_what_the_call_gives(line: str) -> None:
     job = job_of(f"{line} --software none")
     values = {name: float(value) for name, value in evaluation_of(job).given.items()}
@@ -179,7 +181,10 @@ def test_every_formula_of_several_configurations_has_its_statement_and_source(
     line = "--topology switch --model llama3-8b --num-gpus 8,16 --seq-length 4096"
     brief, long = (cli(f"analysis {line} {more}").out for more in ("", "--verbose"))
     assert "source  " not in brief
-    declared = {(statement(one), one.reference) for one in job_of(line).program.declarations()}
+    declared = {
+        (statement(declaration), declaration.reference)
+        for declaration in job_of(line).program.declarations()
+    }
     assert long.count("\n  source  ") == len(declared) > 100
     words = " ".join(long.split())
     for stated, source in declared:
@@ -219,7 +224,11 @@ def test_records_of_steps_say_which_times_are_upper_bounds(cli: Runner) -> None:
     network = f"analysis {plan} --topology switch --software none --algorithm"
     cli(f"{network} dbt --output dbt.nc")
     with open_dataset("dbt.nc") as dataset:
-        said = [str(name) for name, one in dataset.variables.items() if "upper_bound" in one.attrs]
+        said = [
+            str(name)
+            for name, variable in dataset.variables.items()
+            if "upper_bound" in variable.attrs
+        ]
     (record,) = cli(f"{network} dbt --json").records
     names = [record_name(name, "s") for name in said]
     assert record["upper_bounds"].split() == names

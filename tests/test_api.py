@@ -39,9 +39,15 @@ def test_one_cell_has_its_reason() -> None:
 
 def test_reasons_say_why_there_is_no_value(tmp_path: Path) -> None:
     found = sweeps.sweep(
-        ["step_time"], model="llama3-8b", hardware="dgx-h100", world_size=8, tp=[1, 3, 8],
-        zero_stage=[0, 1], sequence_length=8192, global_batch_size=64,
-    )  # fmt: skip
+        ["step_time"],
+        model="llama3-8b",
+        hardware="dgx-h100",
+        world_size=8,
+        tp=[1, 3, 8],
+        zero_stage=[0, 1],
+        sequence_length=8192,
+        global_batch_size=64,
+    )
     result = sweeps.reasons(found)
     assert result.dims == found.status.dims
     exists = np.broadcast_to((result == "").to_numpy(), result.shape)
@@ -57,9 +63,14 @@ def test_reasons_say_why_there_is_no_value(tmp_path: Path) -> None:
 
 def test_a_table_is_tidy_and_has_words_for_codes() -> None:
     found = sweeps.sweep(
-        ["time", "chosen_algorithm"], topology=["switch", "torus"], algorithm="halving",
-        ranks=[8, 12], message_bytes="1MiB", hardware="dgx-h100", software="none",
-    )  # fmt: skip
+        ["time", "chosen_algorithm"],
+        topology=["switch", "torus"],
+        algorithm="halving",
+        ranks=[8, 12],
+        message_bytes="1MiB",
+        hardware="dgx-h100",
+        software="none",
+    )
     table = sweeps.to_dataframe(found)
     assert list(table) == [
         "message_bytes",

@@ -14,10 +14,15 @@ pytestmark = pytest.mark.thorough
 LAYERS, HIDDEN, KEYS, HEAD = 32, 4096, 8, 128
 SEQUENCE, BATCH = 8192, 32
 PLAN = {
-    "model": "llama3-8b", "framework": "megatron-lm+textbook", "topology": "ring",
-    "algorithm": "ring", "software": "none", "sequence_length": SEQUENCE,
-    "global_batch_size": BATCH, "micro_batch_size": 1,
-}  # fmt: skip
+    "model": "llama3-8b",
+    "framework": "megatron-lm+textbook",
+    "topology": "ring",
+    "algorithm": "ring",
+    "software": "none",
+    "sequence_length": SEQUENCE,
+    "global_batch_size": BATCH,
+    "micro_batch_size": 1,
+}
 
 
 def found(name: str, **given: Any) -> float:

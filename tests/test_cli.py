@@ -133,8 +133,10 @@ def test_a_time_that_is_an_upper_bound_says_so_wherever_it_is_shown(
 
 
 def test_what_reductions_cost_is_a_part_of_its_own(cli: Runner) -> None:
-    answer = cli("collective --topology ring --N 8 --M 1GB --bandwidth 100GB/s --latency 1us"
-               " --reduction-cost 1e-12")  # fmt: skip
+    answer = cli(
+        "collective --topology ring --N 8 --M 1GB --bandwidth 100GB/s --latency 1us"
+        " --reduction-cost 1e-12"
+    )
     assert "  time                      18.39 ms\n" in answer.out
     assert "\n    latency part            14 µs\n" in answer.out
     assert "    bandwidth part          17.5 ms\n    reduction part          875 µs\n" in answer.out

@@ -395,7 +395,7 @@ def test_all_predefined_combinations(cli: Runner) -> None:
     lacking = [row for row in rows if row["status"] != "ok"]
     assert all(float(row["latency_s"]) > 0 for row in rows if row not in lacking)
     # A network may have few sizes, and few operations.
-    every_one = {(name, kind) for name, one in NETWORKS.items() for kind in one.standard}
+    every_one = {(name, kind) for name, network in NETWORKS.items() for kind in network.standard}
     few = {
         name for name, one in NETWORKS.items() if any(c.inputs == ("ranks",) for c in one.requires)
     }
@@ -488,5 +488,5 @@ def test_the_answer_stands_before_the_files(cli: Runner, line: str, answer: str)
     done = cli(f"{line} --plot")
     assert done.out.startswith(answer)
     lines = done.out.splitlines()
-    wrote = next(place for place, one in enumerate(lines) if one.startswith("wrote outputs/"))
+    wrote = next(index for index, one in enumerate(lines) if one.startswith("wrote outputs/"))
     assert all(one.startswith("drew outputs/") for one in lines[wrote + 1 :])

@@ -22,14 +22,22 @@ from sweeps.spec.sweep import Sweep
 from sweeps.validate.predict import CHOOSING, Constants, MeasuredRow
 
 DENSE = {
-    "sequence_length": 4096, "hidden_size": 4096, "layers": 32, "heads": 32, "kv_heads": 8,
-    "gated_mlp": 1, "ffn_size": 14336, "vocabulary_size": 128256, "tied_embeddings": 0,
-}  # fmt: skip
+    "sequence_length": 4096,
+    "hidden_size": 4096,
+    "layers": 32,
+    "heads": 32,
+    "kv_heads": 8,
+    "gated_mlp": 1,
+    "ffn_size": 14336,
+    "vocabulary_size": 128256,
+    "tied_embeddings": 0,
+}
 ROUTED = {**DENSE, "experts": 8, "experts_per_token": 2, "expert_ffn_size": 14336}
 SOFTWARE = {
-    "hardware": LABELS["hardware"].default, "precision": LABELS["precision"].default,
+    "hardware": LABELS["hardware"].default,
+    "precision": LABELS["precision"].default,
     "framework": f"{LABELS['framework'].default}+{TEXTBOOK}",
-}  # fmt: skip
+}
 # Cards are told as a number by one road, as a share by another; what nobody stated depends on how
 # a question is asked.
 TOLD_APART = {"ranks_sharing_nic", "nics_per_node", "unknown_settings"}

@@ -93,7 +93,7 @@ def test_a_quantity_that_isnt_computed_is_refused(cli: Runner) -> None:
 @pytest.mark.thorough
 def test_of_plans_the_recommended_one_counts(cli: Runner) -> None:
     best, *others = cli(f"{PLAN} --json").records
-    worse = max(one["step_time_s"] for one in others)
+    worse = max(other["step_time_s"] for other in others)
     assert worse > best["step_time_s"]
     between = (worse + best["step_time_s"]) / 2.0
     assert cli(f"{PLAN} --assert 'step_time < {between!r} s'").code == 0
@@ -136,8 +136,14 @@ def faults(value: Any, schema: Any, root: Any) -> list[str]:
     if "const" in schema or "enum" in schema:
         allowed = schema.get("enum", [schema.get("const")])
         return [] if value in allowed else [f"{value!r} isn't of {allowed[:5]}"]
-    kinds = {"string": str, "number": (int, float), "boolean": bool, "null": type(None),
-             "array": list, "object": dict}  # fmt: skip
+    kinds = {
+        "string": str,
+        "number": (int, float),
+        "boolean": bool,
+        "null": type(None),
+        "array": list,
+        "object": dict,
+    }
     listed = schema.get("type", list(kinds))
     listed = [listed] if isinstance(listed, str) else listed
     if not any(isinstance(value, kinds[kind]) for kind in listed):  # type: ignore[arg-type]
@@ -198,10 +204,21 @@ def test_a_schema_refuses_what_readers_refuse(cli: Runner, what: str, wrong: Any
 
 
 @pytest.mark.thorough_cases("normal mfu", "validate")
-@pytest.mark.parametrize("line", [LINE, PLAN, "plan --params 70", "hops", "normal mfu",
-    "analysis --model llama3-8b --gpus 16 --tp 8 --seq-len 4096 --global-batch 64",
-    "overlap --compute 50ms --comm 10ms --efficiency 0.8", "validate running",
-    "plan --params 70 --script", "calibrate all_reduce-8x1.log"])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        LINE,
+        PLAN,
+        "plan --params 70",
+        "hops",
+        "normal mfu",
+        "analysis --model llama3-8b --gpus 16 --tp 8 --seq-len 4096 --global-batch 64",
+        "overlap --compute 50ms --comm 10ms --efficiency 0.8",
+        "validate running",
+        "plan --params 70 --script",
+        "calibrate all_reduce-8x1.log",
+    ],
+)
 def test_records_fit_their_schema(cli: Runner, line: str, tmp_path: Path) -> None:
     groups = [("all_reduce", 8, 1)]
     if line.startswith("calibrate"):

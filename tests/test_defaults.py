@@ -21,7 +21,7 @@ from tests.plans.cases import BASE
 
 DEFAULT = re.compile(r"\[default: (?P<text>.+)\]")
 # Words of what formulas say, in place of a value.
-OF_FORMULAS = {one.default for one in flags.FLAGS.values() if not one.default.isdigit()}
+OF_FORMULAS = {flag.default for flag in flags.FLAGS.values() if not flag.default.isdigit()}
 OF_OPERATIONS: dict[str, Any] = {**OPERATION, "ranks": MANY}
 OF_STEPS: dict[str, Any] = {**STEP, "world_size": MANY}
 
@@ -66,12 +66,17 @@ def test_most_options_state_a_default() -> None:
     assert len([name for command, name in STATED if command == "collective"]) > 7
 
 
-@pytest.mark.parametrize(("command", "name", "words"), [
-    ("collective", "topology", "hierarchical over several"), ("collective", "algorithm", "nccl"),
-    ("analysis", "sequence_parallel", "the framework's (megatron-lm: on)"),
-    ("analysis", "attention_kernel", "cudnn"), ("buy", "pp", "searched"),
-    ("plan", "tp_overlap", "the framework's"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("command", "name", "words"),
+    [
+        ("collective", "topology", "hierarchical over several"),
+        ("collective", "algorithm", "nccl"),
+        ("analysis", "sequence_parallel", "the framework's (megatron-lm: on)"),
+        ("analysis", "attention_kernel", "cudnn"),
+        ("buy", "pp", "searched"),
+        ("plan", "tp_overlap", "the framework's"),
+    ],
+)
 def test_help_says_what_a_default_depends_on(command: str, name: str, words: str) -> None:
     assert words in flags.words_of(name, command)
 
@@ -85,11 +90,11 @@ def test_what_is_searched_is_what_help_says() -> None:
 def test_a_default_that_is_written_is_the_option_s(command: str) -> None:
     found = commands.get_command(click.Context(commands), command)
     assert found is not None
-    for one in found.params:
-        stated = DEFAULT.search(getattr(one, "help", None) or "")
-        usual = one.default
+    for param in found.params:
+        stated = DEFAULT.search(getattr(param, "help", None) or "")
+        usual = param.default
         if stated and isinstance(usual, str | int | float) and not isinstance(usual, bool):
-            assert stated["text"].startswith(str(usual)), one.name
+            assert stated["text"].startswith(str(usual)), param.name
 
 
 def test_a_search_states_what_it_takes() -> None:

@@ -38,7 +38,7 @@ def test_a_quantity_without_a_row_is_shown_by_the_vocabulary() -> None:
 
 def test_records_begin_with_labels_and_then_numbers() -> None:
     names = display.of_records()
-    assert set(names) == {one.name for one in display.ROWS.values() if "record" in one.places}
+    assert set(names) == {row.name for row in display.ROWS.values() if "record" in row.places}
     labels = [name in LABELS for name in names]
     assert labels == sorted(labels, reverse=True)
 

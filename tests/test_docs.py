@@ -52,8 +52,12 @@ def trees(files: Mapping[str, str]) -> dict[str, ElementTree.Element]:
 
 
 def places(trees: Mapping[str, ElementTree.Element]) -> list[tuple[str, str]]:
-    return [(page, one.attrib["id"]) for page, tree in trees.items() for one in tree.iter()
-            if "id" in one.attrib]  # fmt: skip
+    return [
+        (page, one.attrib["id"])
+        for page, tree in trees.items()
+        for one in tree.iter()
+        if "id" in one.attrib
+    ]
 
 
 @pytest.mark.thorough
@@ -217,8 +221,12 @@ def test_job_prints_what_the_guide_shows(place: int, job: Job) -> None:
     )
     stored = (NOTEBOOKS / f"{place}-{job.name}.ipynb").read_text(encoding="utf-8")
     cells = json.loads(stored)["cells"]
-    pictures = [one["data"]["image/png"] for cell in cells for one in cell.get("outputs", ())
-                if "data" in one]  # fmt: skip
+    pictures = [
+        one["data"]["image/png"]
+        for cell in cells
+        for one in cell.get("outputs", ())
+        if "data" in one
+    ]
     assert len(pictures) == bool(job.figure)
     for picture in pictures:
         assert b64decode(picture).startswith(b"\x89PNG")
@@ -240,12 +248,19 @@ def test_a_notebook_shows_the_figure() -> None:
 
 
 def test_notebooks_are_a_cell_a_command(tmp_path: Path) -> None:
-    job = replace(JOBS[0], command="sweeps a\nsweeps b", files={"x.csv": "1\n"}, python="",
-                  screen="$ sweeps a\nA $ 1\nB\n\n$ sweeps b\nC")  # fmt: skip
+    job = replace(
+        JOBS[0],
+        command="sweeps a\nsweeps b",
+        files={"x.csv": "1\n"},
+        python="",
+        screen="$ sweeps a\nA $ 1\nB\n\n$ sweeps b\nC",
+    )
     cells = json.loads(notebook(1, job))["cells"]
-    assert ["".join(one["source"]) for one in cells[1:4]] == [
-        "%%writefile x.csv\n1", "!sweeps a | head -2", "!sweeps b --plot | head -1",
-    ]  # fmt: skip
+    assert ["".join(cell["source"]) for cell in cells[1:4]] == [
+        "%%writefile x.csv\n1",
+        "!sweeps a | head -2",
+        "!sweeps b --plot | head -1",
+    ]
     assert cells[2]["outputs"][0]["text"] == ["A $ 1\n", "B\n"]
     assert write_notebooks([job], tmp_path / "new") == 1
     with pytest.raises(InputError, match="--overwrite"):

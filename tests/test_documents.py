@@ -95,8 +95,9 @@ def test_readme_s_answers_are_what_its_commands_print(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     told = [block.splitlines() for block in blocks("", README) if block.startswith("$ ")]
-    answered = [(line, answer) for line, *rest in told for answer in rest[:1]
-                if not answer.startswith("$ ")]  # fmt: skip
+    answered = [
+        (line, answer) for line, *rest in told for answer in rest[:1] if not answer.startswith("$ ")
+    ]
     assert len(answered) == 2  # In English and in Chinese
     for line, answer in answered:
         assert Runner(capsys)(line.removeprefix("$ sweeps ")).out.splitlines()[0] == answer

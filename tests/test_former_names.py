@@ -108,8 +108,14 @@ def test_prose_and_unknown_keys_stay_as_they_are() -> None:
 
 
 def test_python_may_ask_by_a_former_name() -> None:
-    asked = {"ranks": 8, "message_bytes": 1e6, "bandwidth": 5e10, "latency": 2e-6,
-             "topology": "ring", "algorithm": "ring"}  # fmt: skip
+    asked = {
+        "ranks": 8,
+        "message_bytes": 1e6,
+        "bandwidth": 5e10,
+        "latency": 2e-6,
+        "topology": "ring",
+        "algorithm": "ring",
+    }
     now = sweeps.sweep(["serialization_time", "time"], **asked)
     with pytest.warns(FutureWarning, match="wire_time is serialization_time"):
         then = sweeps.sweep(["wire_time", "time"], **asked)

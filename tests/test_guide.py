@@ -74,11 +74,24 @@ def test_pages_are_of_the_subset(page: Page) -> None:
         assert re.match(r"This page (?:answers|is for users of)", first.lines[0])
 
 
-@pytest.mark.parametrize("text", [
-    "# T\n\n> quoted", "# T\n\n* item", "# T\n\n    code", "# T\n\n<b>x</b>", "# T\n\n```\nopen",
-    "# T\n\nan _emphasis_", "# T\n\n#### deep", "# T\n\n| a | b |\n| --- | --- |\n| 1 |",
-    "# T\n\n---", "# T\n\n![x](y.png)", "# T\n\n&nbsp;", "# T\n\n- a\n\n    - b", "# T\n\na `b",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# T\n\n> quoted",
+        "# T\n\n* item",
+        "# T\n\n    code",
+        "# T\n\n<b>x</b>",
+        "# T\n\n```\nopen",
+        "# T\n\nan _emphasis_",
+        "# T\n\n#### deep",
+        "# T\n\n| a | b |\n| --- | --- |\n| 1 |",
+        "# T\n\n---",
+        "# T\n\n![x](y.png)",
+        "# T\n\n&nbsp;",
+        "# T\n\n- a\n\n    - b",
+        "# T\n\na `b",
+    ],
+)
 def test_what_the_subset_lacks_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"subset|differ|closed"):
         "".join(to_html(text, str))
@@ -122,8 +135,11 @@ def test_the_index_has_every_page() -> None:
     for page in PAGES[1:]:
         assert f"({page.name}.md)" in index.text
     assert {page.name for page in PAGES if page.language == "zh"} == {
-        "start.zh", "background.zh", "plan.zh", "collectives.zh",
-    }  # fmt: skip
+        "start.zh",
+        "background.zh",
+        "plan.zh",
+        "collectives.zh",
+    }
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.language == "zh"], ids=str)
@@ -131,14 +147,21 @@ def test_translations_have_the_same_commands_and_figures(page: Page) -> None:
     english = next(one for one in PAGES if f"{one.name}.zh" == page.name)
     assert [*typed_in(page)] == [*typed_in(english)]
     tables = [
-        [[re.findall(r"\d[\d,.]*", line) for line in block.lines] for block in blocks(one.text)
-         if block.kind == "table"] for one in (page, english)
-    ]  # fmt: skip
+        [
+            [re.findall(r"\d[\d,.]*", line) for line in block.lines]
+            for block in blocks(one.text)
+            if block.kind == "table"
+        ]
+        for one in (page, english)
+    ]
     assert tables[0] == tables[1]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.language == "en"],
-                         ids=[page.name for page in PAGES if page.language == "en"])  # fmt: skip
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.language == "en"],
+    ids=[page.name for page in PAGES if page.language == "en"],
+)
 def test_pages_are_in_the_words_of_the_field(page: Page) -> None:
     kept = {"say/tell"} | ({"headless"} if page.name == INDEX else set())
     for text in prose_of(page):
@@ -177,10 +200,13 @@ def band_table() -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize(("name", "mark", "make"), [
-    ("algorithms", "<!-- algorithms: sweeps list --markdown -->\n", algorithm_table),
-    ("accuracy", "<!-- bands: specs/measured/bands.toml -->\n", band_table),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "mark", "make"),
+    [
+        ("algorithms", "<!-- algorithms: sweeps list --markdown -->\n", algorithm_table),
+        ("accuracy", "<!-- bands: specs/measured/bands.toml -->\n", band_table),
+    ],
+)
 def test_tables_are_the_declarations(name: str, mark: str, make: object) -> None:
     path = FOLDER / f"{name}.md"
     before, rest = path.read_text(encoding="utf-8").split(mark)
@@ -195,9 +221,10 @@ def test_tables_are_the_declarations(name: str, mark: str, make: object) -> None
 # Screens and code.
 
 SCREENS = [
-    pytest.param(page, place, id=f"{page.name}-{place}-{block.lines[0].split()[2]}")
-    for page in PAGES for place, block in enumerate(code_of(page, "console"))
-]  # fmt: skip
+    pytest.param(page, index, id=f"{page.name}-{index}-{block.lines[0].split()[2]}")
+    for page in PAGES
+    for index, block in enumerate(code_of(page, "console"))
+]
 
 
 def screen_of(block: Block) -> list[str]:
@@ -238,7 +265,7 @@ def test_commands_have_the_options_that_are_named(page: Page) -> None:
         command = commands.get_command(click.Context(commands), words[1])
         assert command is not None
         known = {"--help", "--help-all"}
-        known |= {opt for one in command.get_params(click.Context(command)) for opt in one.opts}
+        known |= {opt for param in command.get_params(click.Context(command)) for opt in param.opts}
         options = {word.split("=")[0] for word in words if re.match(r"--[a-z]", word)}
         assert options <= known | (
             others if words[1] in ("collective", "analysis", "plan") else set()
@@ -249,11 +276,11 @@ def test_commands_have_the_options_that_are_named(page: Page) -> None:
 def test_options_in_text_exist(page: Page) -> None:
     known = {"--help", "--help-all"} | {
         f"--{name.replace('_', '-')}" for name in (*VOCABULARY, *LABELS, *OTHER_NAMES)
-    }  # fmt: skip
+    }
     for name in COMMANDS:
         command = commands.get_command(click.Context(commands), name)
         assert command is not None
-        known |= {opt for one in command.get_params(click.Context(command)) for opt in one.opts}
+        known |= {opt for param in command.get_params(click.Context(command)) for opt in param.opts}
     for block in blocks(page.text):
         if block.kind == "code":
             continue
@@ -268,10 +295,12 @@ def test_options_in_text_exist(page: Page) -> None:
 
 
 MOVES = [
-    pytest.param(line, id=f"{page.name.removeprefix('coming-from-')}-{place}-{line.split()[1]}")
-    for page in PAGES if page.name.startswith("coming-from")
-    for place, line in enumerate(typed_in(page)) if not PLACEHOLDER.search(line)
-]  # fmt: skip
+    pytest.param(line, id=f"{page.name.removeprefix('coming-from-')}-{index}-{line.split()[1]}")
+    for page in PAGES
+    if page.name.startswith("coming-from")
+    for index, line in enumerate(typed_in(page))
+    if not PLACEHOLDER.search(line)
+]
 
 
 @pytest.mark.thorough_cases("plan", "tune", "analysis", "run", "validate")
@@ -285,9 +314,11 @@ def test_lines_for_users_of_other_calculators_run(line: str) -> None:
 
 
 PYTHON = [
-    pytest.param("\n".join(block.lines), id=f"{page.name}-{place}") for page in PAGES
-    for place, block in enumerate(code_of(page, "python")) if page.name != "extend"
-]  # fmt: skip
+    pytest.param("\n".join(block.lines), id=f"{page.name}-{index}")
+    for page in PAGES
+    for index, block in enumerate(code_of(page, "python"))
+    if page.name != "extend"
+]
 
 
 @pytest.mark.thorough_cases("training", "tuner", "files-and-python", "llm-analysis")

@@ -27,12 +27,42 @@ PACKAGES = ("overhead", "sweeps")
 LONGEST_FILE = 700
 # Each wing of sweeps imports only those before it.
 WINGS = (
-    "former", "elsewhere", "errors", "latex", "origin", "wrapping", "display", "spec",
-    "impossible", "bands", "engine", "measured_step", "store", "result", "traces", "hops",
-    "validate", "plots", "calibrate", "own_formulas", "job", "idle", "prepared", "error_bar",
-    "tuner", "overlap", "blocks", "search", "launch", "api", "page", "mathml", "references",
-    "site", "cli",
-)  # fmt: skip
+    "former",
+    "elsewhere",
+    "errors",
+    "latex",
+    "origin",
+    "wrapping",
+    "display",
+    "spec",
+    "impossible",
+    "bands",
+    "engine",
+    "measured_step",
+    "store",
+    "result",
+    "traces",
+    "hops",
+    "validate",
+    "plots",
+    "calibrate",
+    "own_formulas",
+    "job",
+    "idle",
+    "prepared",
+    "error_bar",
+    "tuner",
+    "overlap",
+    "blocks",
+    "search",
+    "launch",
+    "api",
+    "page",
+    "mathml",
+    "references",
+    "site",
+    "cli",
+)
 # What sweeps has at its top hands on to api and cli, and names ours for names of elsewhere.
 ENTRIES = ("__init__", "__main__")
 HEAVY = {"numpy", "xarray", "matplotlib", "netCDF4", "rich", "pandas"}
@@ -276,7 +306,11 @@ def test_benchmarks_can_be_collected_and_run(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TESTS_LIMIT_CPU"}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, benchmark],
-        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
     assert "ratios" in done.stdout

@@ -58,9 +58,12 @@ def test_an_own_algorithm_below_the_bound_is_impossible(tmp_path: Path) -> None:
     line = "collective --topology ring --algorithm magic --N 8 --M 1GB --bandwidth 50GB/s"
     done = subprocess.run(
         [sys.executable, "-m", "sweeps", *line.split(), "--latency", "1us", "--formulas", "own.py"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
-        text=True, check=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     first, *rest = said(done.stdout).partition("IMPOSSIBLE: a time below its lower bound")
     assert rest[0]
     assert "0.572x the lower bound" in first
@@ -68,8 +71,11 @@ def test_an_own_algorithm_below_the_bound_is_impossible(tmp_path: Path) -> None:
 
 
 def test_more_gpus_than_were_measured_are_doubted_at_once(cli: Runner) -> None:
-    for line in ("collective --N 1e12 --M 1GiB", "collective --N 8,1000000 --M 1GiB",
-                 "analysis --model llama3-8b --gpus 1048576 --seq-len 4096"):  # fmt: skip
+    for line in (
+        "collective --N 1e12 --M 1GiB",
+        "collective --N 8,1000000 --M 1GiB",
+        "analysis --model llama3-8b --gpus 1048576 --seq-len 4096",
+    ):
         output = said(cli(line).out)
         place = output.index("GPUs are beyond the largest run that was measured (16,384)")
         assert place < 400

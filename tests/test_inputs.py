@@ -49,8 +49,9 @@ def test_what_counts_tokens(text: object, counts: bool) -> None:
 
 
 @pytest.mark.thorough_cases(every=2)
-@pytest.mark.parametrize("flag", ["--batch-size 4M", "--global-batch 4M", "--batch-tokens 4M",
-                                  "--batch-tokens 4194304"])  # fmt: skip
+@pytest.mark.parametrize(
+    "flag", ["--batch-size 4M", "--global-batch 4M", "--batch-tokens 4M", "--batch-tokens 4194304"]
+)
 def test_a_batch_in_tokens_is_that_of_its_sequences(cli: Runner, flag: str) -> None:
     plain = cli(f"{ANALYSIS} --global-batch 512 --seq-len 8192 --json").records[0]
     found = cli(f"{ANALYSIS} {flag} --seq-len 8k --json").records[0]
@@ -83,9 +84,11 @@ def test_tokens_are_an_axis_of_every_road(
 ) -> None:
     given = {"model": "llama3-8b", "world_size": 16, "tp": 8}
     found = sweeps.sweep(
-        ["step_time", "global_batch_size"], **given, tokens_per_step=["1M", "2M"],
+        ["step_time", "global_batch_size"],
+        **given,
+        tokens_per_step=["1M", "2M"],
         sequence_length=["4k", "8k"],
-    )  # fmt: skip
+    )
     batch = found.global_batch_size.transpose("tokens_per_step", "sequence_length").to_numpy()
     np.testing.assert_array_equal(batch, [[256.0, 128.0], [512.0, 256.0]])
     spec = tmp_path / "tokens.toml"
@@ -115,25 +118,31 @@ def test_a_batch_of_parts_of_sequences_is_refused(cli: Runner) -> None:
     assert "488.281 sequences" in ran.err
 
 
-@pytest.mark.parametrize("line", [
-    f"plan {MODEL} -b 512 --batch-tokens 4M",
-    f"plan {MODEL} -b 4M --batch-tokens 4M",
-    f"{ANALYSIS} --global-batch 512 --batch-tokens 4M --seq-len 8k",
-    f"{ANALYSIS} --global-batch 512 --batch-size 4M --seq-len 8k",
-    "buy --model llama3-8b --tokens 1T --days 9 -b 4M --batch-tokens 4M",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"plan {MODEL} -b 512 --batch-tokens 4M",
+        f"plan {MODEL} -b 4M --batch-tokens 4M",
+        f"{ANALYSIS} --global-batch 512 --batch-tokens 4M --seq-len 8k",
+        f"{ANALYSIS} --global-batch 512 --batch-size 4M --seq-len 8k",
+        "buy --model llama3-8b --tokens 1T --days 9 -b 4M --batch-tokens 4M",
+    ],
+)
 def test_one_batch_alone(cli: Runner, line: str) -> None:
     ran = cli(line, fine=False)
     assert ran.code == 2
     assert "one of the two" in ran.err
 
 
-@pytest.mark.parametrize("command", [
-    f"plan {MODEL}",
-    f"{ANALYSIS} --seq-len 8k",
-    "buy --model llama3-8b --tokens 1T --days 9",
-    "collective --N 16 --M 1MiB",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"plan {MODEL}",
+        f"{ANALYSIS} --seq-len 8k",
+        "buy --model llama3-8b --tokens 1T --days 9",
+        "collective --N 16 --M 1MiB",
+    ],
+)
 @pytest.mark.parametrize("flag", ["--inter-bandwidth 400", "--intra-bandwidth 450,900"])
 def test_a_bandwidth_without_a_unit(cli: Runner, command: str, flag: str) -> None:
     ran = cli(f"{command} {flag}", fine=False)

@@ -245,13 +245,16 @@ def test_python_and_commands_fit_alike(sweeps_run: Runner) -> None:
     assert f"--clock-ratio {ratio:.4g} --measured-step 10s" in output
     plan = sweeps_run(f"plan {line} --measured-plan tp=1")
     assert f"clock ratio {ratio:.3g}: fitted to the step of 10s" in " ".join(plan.out.split())
-    found = sweeps.plans(**{**OF_8B, "global_batch_size": 64}, measured_step_time=10.0,
-                         measured_plan={"tp": 1})  # fmt: skip
+    found = sweeps.plans(
+        **{**OF_8B, "global_batch_size": 64}, measured_step_time=10.0, measured_plan={"tp": 1}
+    )
     assert found.recommended is not None
     assert found.recommended["clock_ratio"] == pytest.approx(ratio, rel=1e-9)
     free = line.replace("--measured-step 10s", "--json")
-    times = {sweeps_run(f"plan {free} {more}").records[0]["step_time_s"]
-             for more in ("", "--measured-step 0")}  # fmt: skip
+    times = {
+        sweeps_run(f"plan {free} {more}").records[0]["step_time_s"]
+        for more in ("", "--measured-step 0")
+    }
     assert len(times) == 1
     for wrong, why in (
         (line, "needs the plan that was measured"),
@@ -265,10 +268,20 @@ def test_python_and_commands_fit_alike(sweeps_run: Runner) -> None:
 
 
 def test_the_clock_is_fitted_for_overheads_own_configurations() -> None:
-    shapes = {"num_gpus": 8, "num_layers": 32, "hidden_size": 4096, "num_heads": 32,
-              "num_kv_heads": 8, "ffn_size": 14336, "vocabulary_size": 128256, "gated_mlp": 1,
-              "tied_embeddings": 0,
-              "global_batch_size": 8, "seq_length": 8192, "zero_stage": 3}  # fmt: skip
+    shapes = {
+        "num_gpus": 8,
+        "num_layers": 32,
+        "hidden_size": 4096,
+        "num_heads": 32,
+        "num_kv_heads": 8,
+        "ffn_size": 14336,
+        "vocabulary_size": 128256,
+        "gated_mlp": 1,
+        "tied_embeddings": 0,
+        "global_batch_size": 8,
+        "seq_length": 8192,
+        "zero_stage": 3,
+    }
     machine = training_constants(load_hardware("dgx-h100"), load_framework("megatron-lm"))
     taken = {*Config.__dataclass_fields__, "output_matmul_flops"}
     more = {name: one.value for name, one in machine.items() if name not in taken}
@@ -323,11 +336,17 @@ def test_launch_files_are_written_with_scales_and_determinism(
 ) -> None:
     line = "plan --model llama3-8b --gpus 8 -b 64 -s 4096 --tp 1 --precision fp8 --save"
     for options, name, lines in (
-        ("--framework megatron-lm+deterministic --fp8-scaling block", "megatron-lm.sh",
-         ("--fp8-recipe blockwise", "--deterministic-mode")),
-        ("--framework torchtitan+deterministic --fp8-scaling row", "torchtitan.toml",
-         ('recipe_name = "rowwise"', "deterministic = true")),
-    ):  # fmt: skip
+        (
+            "--framework megatron-lm+deterministic --fp8-scaling block",
+            "megatron-lm.sh",
+            ("--fp8-recipe blockwise", "--deterministic-mode"),
+        ),
+        (
+            "--framework torchtitan+deterministic --fp8-scaling row",
+            "torchtitan.toml",
+            ('recipe_name = "rowwise"', "deterministic = true"),
+        ),
+    ):
         folder = tmp_path / name
         sweeps_run(f"{line} {folder} {options}")
         text = (folder / name).read_text(encoding="utf-8")

@@ -36,10 +36,14 @@ def test_a_name_means_one_thing() -> None:
 
 
 @pytest.mark.thorough_cases("analysis", "plan")
-@pytest.mark.parametrize(("line", "names"), [
-    ("collective --message-size 1MiB", ("ranks",)), (STEP, ("world_size",)),
-    (f"{SMALL} --top 1", ("world_size",)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("collective --message-size 1MiB", ("ranks",)),
+        (STEP, ("world_size",)),
+        (f"{SMALL} --top 1", ("world_size",)),
+    ],
+)
 def test_nodes_are_as_many_gpus_as_they_have(
     cli: Runner, line: str, names: tuple[str, ...]
 ) -> None:
@@ -68,44 +72,59 @@ def test_the_nodes_of_several_machines(cli: Runner, refused: Refused) -> None:
     )
 
 
-@pytest.mark.parametrize(("line", "parts"), [
-    (f"{STEP} --gpus 512 --nodes 16", ("--nodes 16", "128 GPUs", "--gpus is 512")),
-    ("plan --model llama3-8b --gpus 512 --nodes 8", ("--nodes 8", "64", "--gpus is 512")),
-    ("plan --model llama3-8b --gpus 512 --ranks 8", ("--gpus 512", "--ranks 8")),
-    ("collective --N 8 --num-gpus 16 --M 1MiB", ("--N 8", "two names of one option")),
-    ("collective --N 8 --M 1MiB --message-size 1MB", ("--M 1MiB", "--message-size 1MB")),
-    ("overlap --compute 5ms --compute 6ms", ("--compute 5ms", "--compute 6ms")),
-    (f"{STEP} --batch-size 2 --micro-batch-size 4", ("--batch-size 2", "--micro-batch-size 4")),
-    ("buy --model llama3-8b --tokens 1T --days 9 --gpus 64", ("--gpus 64", "what buy finds")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        (f"{STEP} --gpus 512 --nodes 16", ("--nodes 16", "128 GPUs", "--gpus is 512")),
+        ("plan --model llama3-8b --gpus 512 --nodes 8", ("--nodes 8", "64", "--gpus is 512")),
+        ("plan --model llama3-8b --gpus 512 --ranks 8", ("--gpus 512", "--ranks 8")),
+        ("collective --N 8 --num-gpus 16 --M 1MiB", ("--N 8", "two names of one option")),
+        ("collective --N 8 --M 1MiB --message-size 1MB", ("--M 1MiB", "--message-size 1MB")),
+        ("overlap --compute 5ms --compute 6ms", ("--compute 5ms", "--compute 6ms")),
+        (f"{STEP} --batch-size 2 --micro-batch-size 4", ("--batch-size 2", "--micro-batch-size 4")),
+        ("buy --model llama3-8b --tokens 1T --days 9 --gpus 64", ("--gpus 64", "what buy finds")),
+    ],
+)
 def test_names_that_contradict_each_other_are_refused(
     refused: Refused, line: str, parts: tuple[str, ...]
 ) -> None:
     one(refused(line), *parts)
 
 
-@pytest.mark.parametrize("line", [
-    "collective --N 8 --gpus 8 --M 1MiB --message-size 1024KiB --json",
-    f"{STEP} --gpus 8 --num-gpus 8.0 --seq-length 4k --json",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "collective --N 8 --gpus 8 --M 1MiB --message-size 1024KiB --json",
+        f"{STEP} --gpus 8 --num-gpus 8.0 --seq-length 4k --json",
+    ],
+)
 def test_equal_values_of_one_quantity_are_fine(cli: Runner, line: str) -> None:
     plain = line.replace(" --gpus 8", "").replace(" --M 1MiB", "").replace(" --seq-length 4k", "")
     assert cli(line).records == cli(plain).records
 
 
-@pytest.mark.parametrize(("line", "words"), [
-    (f"{STEP} --gpus 8 --batch-size 2", "read as the micro-batch size; for the global batch"),
-    (f"{SMALL.replace('-b', '--batch-size')} --gpus 8", "is read as the global batch size"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (f"{STEP} --gpus 8 --batch-size 2", "read as the micro-batch size; for the global batch"),
+        (f"{SMALL.replace('-b', '--batch-size')} --gpus 8", "is read as the global batch size"),
+    ],
+)
 def test_a_batch_size_says_what_it_is_read_as(cli: Runner, line: str, words: str) -> None:
     assert words in " ".join(cli(line).out.split())
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("label", "degree"), [
-    ("tp-mechanism userbuffers", "tp"), ("cp-mechanism ring_exchange", "cp"),
-    ("schedule gpipe", "pp"), ("cp-comm-type all_gather", "cp"), ("latency-model message", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("label", "degree"),
+    [
+        ("tp-mechanism userbuffers", "tp"),
+        ("cp-mechanism ring_exchange", "cp"),
+        ("schedule gpipe", "pp"),
+        ("cp-comm-type all_gather", "cp"),
+        ("latency-model message", ""),
+    ],
+)
 def test_a_label_that_changes_nothing_is_refused(
     refused: Refused, cli: Runner, label: str, degree: str
 ) -> None:

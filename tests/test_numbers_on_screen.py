@@ -132,9 +132,12 @@ TRACED = {
     "nothing takes time": [kernel(GEMM, 5, 0), kernel(NCCL, 5, 0)],
     "picoseconds": [kernel(GEMM, 0, 1e-6), kernel(NCCL, 0, 1e9)],
     "launches without kernels, a step without its end": [
-        step(1, 0, 100), *launched(GEMM, 10, 20, 50, 7, 1), kernel(NCCL, 30, 40, 20), call(80, 9),
+        step(1, 0, 100),
+        *launched(GEMM, 10, 20, 50, 7, 1),
+        kernel(NCCL, 30, 40, 20),
+        call(80, 9),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", TRACED)
@@ -170,19 +173,35 @@ def test_texts_of_the_catalogue_have_no_exponents() -> None:
 
 @pytest.mark.parametrize(
     ("dollars", "text"),
-    [(0.0, "0 USD"), (2.468, "2.47 USD"), (21_089.0, "21,100 USD"), (999_499.0, "999,000 USD"),
-     (999_600.0, "1.00 M USD"), (24_627_902.0, "24.6 M USD"), (1.234e9, "1,230 M USD")],
-)  # fmt: skip
+    [
+        (0.0, "0 USD"),
+        (2.468, "2.47 USD"),
+        (21_089.0, "21,100 USD"),
+        (999_499.0, "999,000 USD"),
+        (999_600.0, "1.00 M USD"),
+        (24_627_902.0, "24.6 M USD"),
+        (1.234e9, "1,230 M USD"),
+    ],
+)
 def test_money_has_three_digits(dollars: float, text: str) -> None:
     assert money(dollars) == text
 
 
 @pytest.mark.parametrize(
     ("fraction", "text", "change"),
-    [(0.4615, "46 %", "+46 %"), (1.0, "100 %", "+100 %"), (-0.0849, "-8.5 %", "-8.5 %"),
-     (0.08, "8 %", "+8 %"), (0.0996, "10 %", "+10 %"), (-1e-5, "0 %", "0 %"), (-0.0, "0 %", "0 %"),
-     (0.0004, "0 %", "0 %"), (123.4, "12,340 %", "+12,340 %"), (math.nan, "-", "-")],
-)  # fmt: skip
+    [
+        (0.4615, "46 %", "+46 %"),
+        (1.0, "100 %", "+100 %"),
+        (-0.0849, "-8.5 %", "-8.5 %"),
+        (0.08, "8 %", "+8 %"),
+        (0.0996, "10 %", "+10 %"),
+        (-1e-5, "0 %", "0 %"),
+        (-0.0, "0 %", "0 %"),
+        (0.0004, "0 %", "0 %"),
+        (123.4, "12,340 %", "+12,340 %"),
+        (math.nan, "-", "-"),
+    ],
+)
 def test_percent_has_a_space_and_no_more_digits_than_count(
     fraction: float, text: str, change: str
 ) -> None:
@@ -195,10 +214,16 @@ def test_digits_of_a_column_of_percentages_are_as_many() -> None:
     assert [change_by(one, 1) for one in (0.004, -0.028)] == ["+0.4 %", "-2.8 %"]
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("message_bytes", "1 GiB"), ("sent_bytes", "1 GiB"), ("peak_memory", "1.074 GB"),
-    ("communication_volume", "1.074 GB"), ("workspace_bytes", "1 GiB"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("message_bytes", "1 GiB"),
+        ("sent_bytes", "1 GiB"),
+        ("peak_memory", "1.074 GB"),
+        ("communication_volume", "1.074 GB"),
+        ("workspace_bytes", "1 GiB"),
+    ],
+)
 def test_memory_is_in_powers_of_ten_and_messages_in_powers_of_two(name: str, text: str) -> None:
     assert shown(name, 2.0**30) == text
 

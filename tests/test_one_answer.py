@@ -42,12 +42,31 @@ NETWORKS = ("hierarchical", "switch", "torus", "ring")
 SCHEDULES = ("one_f_one_b", "interleaved", "gpipe", "zero_bubble_h1", "dual_pipe", "v_half")
 # What a plan is, by number.
 OF_A_PLAN = (
-    "tp", "cp", "pp", "dp", "ep", "etp", "virtual_pipeline_size", "micro_batch_size", "zero_stage",
-    "sequence_parallel", "embedding_layer_weight", "head_layer_weight",
-)  # fmt: skip
+    "tp",
+    "cp",
+    "pp",
+    "dp",
+    "ep",
+    "etp",
+    "virtual_pipeline_size",
+    "micro_batch_size",
+    "zero_stage",
+    "sequence_parallel",
+    "embedding_layer_weight",
+    "head_layer_weight",
+)
 # The labels that Python's configuration has fields for.
-FIELDS = ("algorithm", "library", "context_parallel", "recompute", "attention_kernel", "loss",
-          "schedule", "mask", "dispatcher")  # fmt: skip
+FIELDS = (
+    "algorithm",
+    "library",
+    "context_parallel",
+    "recompute",
+    "attention_kernel",
+    "loss",
+    "schedule",
+    "mask",
+    "dispatcher",
+)
 # What is told of plans that can't run, or that isn't a plan's fault.
 NOTES = {"does_not_fit", "not_of_network", "not_known"}
 
@@ -91,8 +110,8 @@ def plans_of(common: Mapping[str, Any], free: Mapping[str, str], seed: int) -> l
     cells = int(np.prod(space.plan.grid.shape))
     places = np.sort(draw.choice(cells, size=ROWS, replace=cells < ROWS))
     plans = list(executions_at(space, places))
-    for place, (name, factor) in enumerate((("dp", 2.0), ("micro_batch_size", 7.0), ("tp", 3.0))):
-        plans[place] = plans[place].changed({name: plans[place].given[name] * factor})
+    for index, (name, factor) in enumerate((("dp", 2.0), ("micro_batch_size", 7.0), ("tp", 3.0))):
+        plans[index] = plans[index].changed({name: plans[index].given[name] * factor})
     return plans
 
 
@@ -137,8 +156,8 @@ def test_plans_explained_say_what_analysis_says(
 ) -> None:
     _, plans, job, rows = asked
     fitting = 0
-    for place, detail in enumerate(details(plans, WHOLE, check=True)):
-        status = job.program.faults.named(int(rows["status"][place]))
+    for index, detail in enumerate(details(plans, WHOLE, check=True)):
+        status = job.program.faults.named(int(rows["status"][index]))
         assert set(detail.faults) == set(status) - NOTES
         if detail.faults:
             continue
@@ -146,8 +165,8 @@ def test_plans_explained_say_what_analysis_says(
         fitting += detail.fits
         for name in detail.values.keys() & rows.keys():
             # What only a run has is told of a plan that doesn't fit, too: if memory sufficed.
-            if detail.fits or not wrong(job, rows, name)[place]:
-                np.testing.assert_array_equal(detail[name], rows[name][place], err_msg=name)
+            if detail.fits or not wrong(job, rows, name)[index]:
+                np.testing.assert_array_equal(detail[name], rows[name][index], err_msg=name)
     assert len(plans) - fitting >= 3
 
 
@@ -174,9 +193,9 @@ def test_python_says_what_analysis_says(
             more=more,
         )
     )
-    faults = np.array([
-        bool(set(job.program.faults.named(int(bits))) - NOTES) for bits in rows["status"]
-    ])  # fmt: skip
+    faults = np.array(
+        [bool(set(job.program.faults.named(int(bits))) - NOTES) for bits in rows["status"]]
+    )
     np.testing.assert_array_equal(np.broadcast_to(~found.valid, ROWS), faults)
     result = {
         "peak_memory": found.per_gpu_memory_bytes,
@@ -192,9 +211,16 @@ def test_python_says_what_analysis_says(
 # Nothing but a few flags: the defaults of the command line and of Python are the same.
 
 SHAPE = {
-    "sequence_length": 4096, "hidden_size": 4096, "layers": 32, "heads": 32, "kv_heads": 8,
-    "gated_mlp": 1, "ffn_size": 14336, "vocabulary_size": 128256, "tied_embeddings": 0,
-}  # fmt: skip
+    "sequence_length": 4096,
+    "hidden_size": 4096,
+    "layers": 32,
+    "heads": 32,
+    "kv_heads": 8,
+    "gated_mlp": 1,
+    "ffn_size": 14336,
+    "vocabulary_size": 128256,
+    "tied_embeddings": 0,
+}
 EXPERT_SHAPE = {**SHAPE, "experts": 8, "experts_per_token": 2, "expert_ffn_size": 14336}
 
 
@@ -317,8 +343,14 @@ PUBLISHED = {
 
 
 # What columns of their own tell of these.
-COLUMNS = {"recompute", "zero_stage", "sequence_parallel", "schedule", "reduction_bytes",
-           "optimizer_bytes"}  # fmt: skip
+COLUMNS = {
+    "recompute",
+    "zero_stage",
+    "sequence_parallel",
+    "schedule",
+    "reduction_bytes",
+    "optimizer_bytes",
+}
 
 
 def test_a_habit_stands_in_the_softwares_file() -> None:

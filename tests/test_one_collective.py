@@ -35,9 +35,11 @@ def machine_of(draw: Random, folder: Path) -> tuple[str, dict[str, float]]:
     """Write a machine's file, a DGX H100 with links of its own; return its name and figures."""
     text = (shipped("hardware") / "dgx-h100.toml").read_text(encoding="utf-8")
     figures = {
-        "intra_bandwidth": draw.uniform(50e9, 900e9), "intra_latency": draw.uniform(0.1e-6, 5e-6),
-        "inter_bandwidth": draw.uniform(5e9, 100e9), "inter_latency": draw.uniform(1e-6, 20e-6),
-    }  # fmt: skip
+        "intra_bandwidth": draw.uniform(50e9, 900e9),
+        "intra_latency": draw.uniform(0.1e-6, 5e-6),
+        "inter_bandwidth": draw.uniform(5e9, 100e9),
+        "inter_latency": draw.uniform(1e-6, 20e-6),
+    }
     name = f"drawn-{draw.randrange(10**9)}"
     text = text.replace('name = "dgx-h100"', f'name = "{name}"')
     text = re.sub(r"^(links|link_bandwidth) = .*\n", "", text, flags=re.M)
@@ -54,9 +56,15 @@ def machine_of(draw: Random, folder: Path) -> tuple[str, dict[str, float]]:
 def charged(name: str, kind: str, ranks: int, size: float, folder: Path, **further: Any) -> float:
     """Return the time that `sweeps collective` tells."""
     constants = {
-        "collective": kind, "topology": "hierarchical", "algorithm": "nccl", "hardware": name,
-        "ranks": ranks, "message_bytes": size, "software": "none", **further,
-    }  # fmt: skip
+        "collective": kind,
+        "topology": "hierarchical",
+        "algorithm": "nccl",
+        "hardware": name,
+        "ranks": ranks,
+        "message_bytes": size,
+        "software": "none",
+        **further,
+    }
     spec = {"quantities": ["time"], "constants": constants}
     plan = prepare(spec, folders=[folder]).program
     return float(plan.evaluate(("time",))["time"])
@@ -65,9 +73,13 @@ def charged(name: str, kind: str, ranks: int, size: float, folder: Path, **furth
 def step(name: str, given: dict[str, Any], folder: Path) -> dict[str, float]:
     """Return times that a training step charges, and their messages."""
     wanted = [
-        "tp_message_bytes", "tp_all_gather_time", "tp_reduce_scatter_time", "tp_all_reduce_time",
-        "effective_intra_bandwidth", "effective_inter_bandwidth",
-    ]  # fmt: skip
+        "tp_message_bytes",
+        "tp_all_gather_time",
+        "tp_reduce_scatter_time",
+        "tp_all_reduce_time",
+        "effective_intra_bandwidth",
+        "effective_inter_bandwidth",
+    ]
     spec = {"quantities": wanted, "constants": {"model": MODEL, "hardware": name, **given}}
     arrays = prepare(spec, folders=[folder]).program.evaluate()
     return {quantity: float(arrays[quantity]) for quantity in wanted}
@@ -86,12 +98,18 @@ def test_collective_is_what_everyone_charges(seed: int, tmp_path: Path) -> None:
     for kind in ("all_reduce", "all_gather", "reduce_scatter"):
         time = charged(name, kind, group, size, tmp_path)
         network = build_topology(
-            "hierarchical", group, gpus_per_node=8, nics_per_node=8, intra_nvls=1.0,
+            "hierarchical",
+            group,
+            gpus_per_node=8,
+            nics_per_node=8,
+            intra_nvls=1.0,
             in_network_latency_factor=12.5e-6 / figures["intra_latency"].value,
-            **{f"{level}_{figure}": figures[f"{level}_{figure}"].value
-               for level in ("intra", "inter")
-               for figure in ("bandwidth", "latency", "energy_per_bit")},
-        )  # fmt: skip
+            **{
+                f"{level}_{figure}": figures[f"{level}_{figure}"].value
+                for level in ("intra", "inter")
+                for figure in ("bandwidth", "latency", "energy_per_bit")
+            },
+        )
         assert float(collective(kind, size, network, algorithm="nccl").latency_s) == time
     machine = load_hardware(name, (tmp_path,))
     case = Scenario(name, *from_machine(machine), name, algorithm="nccl", folders=(tmp_path,))
@@ -101,8 +119,15 @@ def test_collective_is_what_everyone_charges(seed: int, tmp_path: Path) -> None:
 
     # A step charges the same, also where its links give a share of their bandwidth.
     tp = draw.choice([2, 4, 8])
-    given = {"tp": tp, "world_size": 16, "sequence_parallel": 1, "sequence_length": 4096,
-             "micro_batch_size": 1, "global_batch_size": 16, "software": "none"}  # fmt: skip
+    given = {
+        "tp": tp,
+        "world_size": 16,
+        "sequence_parallel": 1,
+        "sequence_length": 4096,
+        "micro_batch_size": 1,
+        "global_batch_size": 16,
+        "software": "none",
+    }
     share = draw.uniform(0.5, 1.0)
     found = step(name, {**given, SHARE: share}, tmp_path)
     bandwidth = found["effective_intra_bandwidth"]
@@ -133,8 +158,9 @@ def test_hops_rings_and_messages_are_the_collective_s(seed: int) -> None:
     energy = draw.uniform(1e-12, 1e-10)
     links = Links(("one",), (latency,), (bandwidth,), (energy,))
     ring = ring_all_reduce(size, ranks, LevelHops((), ((1,),)), links)
-    network = build_topology("ring", ranks, latency=latency, bandwidth=bandwidth,
-                             energy_per_bit=energy)  # fmt: skip
+    network = build_topology(
+        "ring", ranks, latency=latency, bandwidth=bandwidth, energy_per_bit=energy
+    )
     theirs = collective("all_reduce", size, network, algorithm="ring")
     if ranks > 1:
         assert float(ring.energy) == float(theirs.energy_j)
@@ -159,16 +185,23 @@ def test_the_tuner_s_products_are_the_overlap_s_and_the_step_s(operator: str, ph
     three = {"fprop": ("fprop",), "dgrad": ("dgrad", "wgrad"), "wgrad": ("dgrad", "wgrad")}[phase]
     total = (time.forward if phase == "fprop" else time.backward).gemm[0, 0]
     taken = {name: rates[name] for name in TAKEN}
-    sizes = {one: {name: float(value) for name, value in of.items()}
-             for (layer, one), of in products_of(model.shapes, tp, tokens=tokens).items()
-             if layer == operator}  # fmt: skip
+    sizes = {
+        one: {name: float(value) for name, value in of.items()}
+        for (layer, one), of in products_of(model.shapes, tp, tokens=tokens).items()
+        if layer == operator
+    }
     # `sweeps overlap` and its sweeps: the same product by the best of its tiles.
     tiled = [
-        float(prepare({"quantities": ["unsplit_matmul_time"],
-                       "constants": {"mechanism": "two_durations", **taken, **sizes[one]}})
-              .program.evaluate()["unsplit_matmul_time"])
+        float(
+            prepare(
+                {
+                    "quantities": ["unsplit_matmul_time"],
+                    "constants": {"mechanism": "two_durations", **taken, **sizes[one]},
+                }
+            ).program.evaluate()["unsplit_matmul_time"]
+        )
         for one in three
-    ]  # fmt: skip
+    ]
     assert total == sum(tiled)
     # A step has the same rows, columns and depth at a smooth rate: the input that differs.
     kind = {"fprop": "forward", "dgrad": "input_gradient", "wgrad": "weight_gradient"}[phase]
@@ -201,8 +234,15 @@ def test_a_step_charges_a_profile_as_collective_does(seed: int, tmp_path: Path) 
     draw = Random(seed)
     name, _ = machine_of(draw, tmp_path)
     tp = draw.choice([2, 4, 8])
-    given = {"tp": tp, "world_size": 32, "sequence_parallel": 1, "sequence_length": 4096,
-             "micro_batch_size": 1, "global_batch_size": 32, "software": "nccl"}  # fmt: skip
+    given = {
+        "tp": tp,
+        "world_size": 32,
+        "sequence_parallel": 1,
+        "sequence_length": 4096,
+        "micro_batch_size": 1,
+        "global_batch_size": 32,
+        "software": "nccl",
+    }
     found = step(name, given, tmp_path)
     further = {"software": "nccl", "environment": "step"}
     for kind in ("all_reduce", "all_gather", "reduce_scatter"):
@@ -216,10 +256,17 @@ def test_a_step_charges_a_profile_as_collective_does(seed: int, tmp_path: Path) 
 def test_a_step_between_nodes_charges_a_profile_as_collective_does() -> None:
     wanted = ["dp_all_reduce_time", "dp_reduce_bytes", "pp_transfer_time", "pp_message_bytes"]
     given = {
-        "model": MODEL, "hardware": "dgx-h100", "world_size": 64, "tp": 1, "pp": 2,
-        "sequence_length": 4096, "micro_batch_size": 1, "global_batch_size": 64, "zero_stage": 0,
+        "model": MODEL,
+        "hardware": "dgx-h100",
+        "world_size": 64,
+        "tp": 1,
+        "pp": 2,
+        "sequence_length": 4096,
+        "micro_batch_size": 1,
+        "global_batch_size": 64,
+        "zero_stage": 0,
         "software": "nccl",
-    }  # fmt: skip
+    }
     arrays = prepare({"quantities": wanted, "constants": given}).program.evaluate()
     found = {quantity: float(arrays[quantity]) for quantity in wanted}
     further = {"software": "nccl", "environment": "step"}

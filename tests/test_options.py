@@ -346,13 +346,15 @@ def option_of(command: str, name: str) -> click.Option:
     context = click.Context(commands)
     found = commands.get_command(context, command)
     assert found is not None
-    return next(one for one in found.params if isinstance(one, click.Option) and one.name == name)
+    return next(
+        param for param in found.params if isinstance(param, click.Option) and param.name == name
+    )
 
 
 def options_of(command: str) -> list[str]:
     found = commands.get_command(click.Context(commands), command)
     assert found is not None
-    own = [str(one.name) for one in found.params if isinstance(one, click.Option)]
+    own = [str(param.name) for param in found.params if isinstance(param, click.Option)]
     return [name for name in own if name not in OUTPUTS | MEANS]
 
 
@@ -556,9 +558,9 @@ def test_what_concerns_a_file_needs_one(cli: Runner, line: str, option: str) -> 
 def test_how_a_file_is_stored(cli: Runner, tmp_path: Path) -> None:
     line = "collective --N 2:64:x2 --M 1KiB:1GiB:log199"
     sizes = {}
-    for place, option in enumerate(("", "--compress", "--digits 3", "--dtype f4")):
-        cli(f"{line} --output {place}.nc {option}")
-        sizes[option] = (tmp_path / f"{place}.nc").stat().st_size
+    for index, option in enumerate(("", "--compress", "--digits 3", "--dtype f4")):
+        cli(f"{line} --output {index}.nc {option}")
+        sizes[option] = (tmp_path / f"{index}.nc").stat().st_size
     assert sizes["--digits 3"] < sizes["--compress"] < sizes[""]
     assert sizes["--dtype f4"] < sizes[""]
     ran = cli(f"{line} --output x.csv --digits 3", fine=False)

@@ -49,9 +49,16 @@ gated_mlp = true
 """
 # What every file says of where it comes from.
 PROVENANCE = (
-    "Conventions", "title", "source", "history", "references", "date_created", "spec",
-    "spec_sha256", "fingerprint",
-)  # fmt: skip
+    "Conventions",
+    "title",
+    "source",
+    "history",
+    "references",
+    "date_created",
+    "spec",
+    "spec_sha256",
+    "fingerprint",
+)
 EPOCH = "2023-11-14T22:13:20Z"
 DIMENSIONS = ("tp", "vocabulary", "cp", "pp", "ep", "dp")
 

@@ -24,8 +24,13 @@ from sweeps.spec.axis import Axis
 from sweeps.spec.watched import unwatched, watched
 
 QUANTITIES = (
-    "step_time", "peak_memory", "mfu", "tokens_per_second", "bubble_fraction", "step_energy",
-)  # fmt: skip
+    "step_time",
+    "peak_memory",
+    "mfu",
+    "tokens_per_second",
+    "bubble_fraction",
+    "step_energy",
+)
 STEP = {"gpus": 512, "global_batch_size": 1024, "sequence_length": 8192}
 H100 = {"hardware": "dgx-h100", **STEP}
 SMALL = ("time", "busbw")
@@ -74,7 +79,7 @@ def compare(given: dict[str, Any], points: list[dict[str, Any]], names: Any = QU
 def points_of(number: int, seed: int, **values: list[float]) -> list[dict[str, float]]:
     """Return points with a value of each list."""
     own = random.Random(seed)
-    return [{name: own.choice(each) for name, each in values.items()} for _ in range(number)]
+    return [{name: own.choice(value) for name, value in values.items()} for _ in range(number)]
 
 
 @pytest.mark.parametrize(
@@ -111,8 +116,12 @@ CASES: list[dict[str, Any]] = [
     {"model": "deepseek-v3.2", **H100},
 ]  # fmt: skip
 PLAN: dict[str, list[float]] = {
-    "tp": [1, 2, 4, 8], "pp": [1, 2, 4], "cp": [1, 2], "ep": [1, 8], "micro_batch": [1, 2, 3],
-}  # fmt: skip
+    "tp": [1, 2, 4, 8],
+    "pp": [1, 2, 4],
+    "cp": [1, 2],
+    "ep": [1, 8],
+    "micro_batch": [1, 2, 3],
+}
 
 
 @pytest.mark.thorough
@@ -129,9 +138,13 @@ def test_what_the_completion_looks_at_has_the_same_bits(given: dict[str, Any]) -
     # Virtual stages choose a schedule, GPUs a domain or a torus, and layers and ranks have limits.
     own = {name: value for name, value in given.items() if name not in ("gpus", "schedule")}
     further: dict[str, list[float]] = {
-        "vpp": [1, 2, 4], "gpus": [64, 512, 1152], "recompute_layers": [0, 4, 30, 200],
-        "lora_rank": [0, 16], "intra_latency": [1e-6, 2e-6], "tp_overlap": [0.0, 0.5],
-    }  # fmt: skip
+        "vpp": [1, 2, 4],
+        "gpus": [64, 512, 1152],
+        "recompute_layers": [0, 4, 30, 200],
+        "lora_rank": [0, 16],
+        "intra_latency": [1e-6, 2e-6],
+        "tp_overlap": [0.0, 0.5],
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for seed in range(4):
@@ -249,8 +262,11 @@ def test_own_formulas_are_called_as_they_are() -> None:
 def test_the_example_of_the_guide_finds_the_best_plan() -> None:
     # The search of the guide's page, beside a sweep of all that it goes through.
     page = next(page for page in guide_pages() if page.name == "files-and-python")
-    code = next(block for block in blocks(page.text) if "sweeps.prepare(" in "".join(block.lines)
-                and block.kind == "code")  # fmt: skip
+    code = next(
+        block
+        for block in blocks(page.text)
+        if "sweeps.prepare(" in "".join(block.lines) and block.kind == "code"
+    )
     names: dict[str, Any] = {}
     exec("\n".join(code.lines), names)
     sizes = {"tp": [1, 2, 4, 8], "pp": [1, 2, 4, 8], "cp": [1, 2, 4], "micro_batch": [1, 2, 4]}
@@ -262,10 +278,18 @@ def test_the_example_of_the_guide_finds_the_best_plan() -> None:
 
 
 LOOKS: list[Callable[[Any], Any]] = [
-    lambda one: one > 0.0, lambda one: np.any(one == 1.0), np.asarray, lambda one: one[0], list,
-    lambda one: np.where(one > 1.0, one, 0.0), lambda one: one.tolist(), lambda one: 1.0 * one,
-    lambda one: np.stack([one, one]), bool, lambda one: one.reshape((1, 1)),
-]  # fmt: skip
+    lambda one: one > 0.0,
+    lambda one: np.any(one == 1.0),
+    np.asarray,
+    lambda one: one[0],
+    list,
+    lambda one: np.where(one > 1.0, one, 0.0),
+    lambda one: one.tolist(),
+    lambda one: 1.0 * one,
+    lambda one: np.stack([one, one]),
+    bool,
+    lambda one: one.reshape((1, 1)),
+]
 
 
 @pytest.mark.parametrize("look", LOOKS)

@@ -56,21 +56,82 @@ OVERSUBSCRIPTION = (Fraction(1), Fraction(3, 2), Fraction(5, 4))
 RANKS = (*range(1, 14), 15, 16, 17, 24, 31, 32, 33)
 LINES: tuple[Sizes, ...] = tuple((size,) for size in (*range(1, 10), 12))
 PLANES: tuple[Sizes, ...] = (
-    (1, 4), (4, 1), (2, 2), (2, 3), (3, 2), (2, 4), (4, 2), (3, 3), (2, 5), (5, 2), (6, 2), (3, 4),
-    (4, 3), (3, 5), (4, 4), (5, 4), (5, 5), (6, 4),
-)  # fmt: skip
+    (1, 4),
+    (4, 1),
+    (2, 2),
+    (2, 3),
+    (3, 2),
+    (2, 4),
+    (4, 2),
+    (3, 3),
+    (2, 5),
+    (5, 2),
+    (6, 2),
+    (3, 4),
+    (4, 3),
+    (3, 5),
+    (4, 4),
+    (5, 4),
+    (5, 5),
+    (6, 4),
+)
 BLOCKS: tuple[Sizes, ...] = (
-    (1, 1, 1), (3, 1, 2), (1, 3, 2), (2, 2, 2), (2, 2, 3), (2, 3, 2), (3, 2, 2), (2, 3, 3),
-    (3, 3, 2), (4, 2, 2), (2, 4, 2), (4, 3, 2), (2, 3, 4), (3, 2, 4), (3, 3, 3), (4, 4, 2),
-)  # fmt: skip
+    (1, 1, 1),
+    (3, 1, 2),
+    (1, 3, 2),
+    (2, 2, 2),
+    (2, 2, 3),
+    (2, 3, 2),
+    (3, 2, 2),
+    (2, 3, 3),
+    (3, 3, 2),
+    (4, 2, 2),
+    (2, 4, 2),
+    (4, 3, 2),
+    (2, 3, 4),
+    (3, 2, 4),
+    (3, 3, 3),
+    (4, 4, 2),
+)
 NODES: tuple[Sizes, ...] = (
-    (1, 1), (2, 1), (5, 1), (8, 1), (1, 2), (1, 4), (1, 5), (2, 2), (3, 2), (2, 3), (4, 2), (2, 4),
-    (6, 2), (3, 4), (4, 3), (5, 3), (3, 5), (4, 4), (8, 2), (2, 8),
-)  # fmt: skip
+    (1, 1),
+    (2, 1),
+    (5, 1),
+    (8, 1),
+    (1, 2),
+    (1, 4),
+    (1, 5),
+    (2, 2),
+    (3, 2),
+    (2, 3),
+    (4, 2),
+    (2, 4),
+    (6, 2),
+    (3, 4),
+    (4, 3),
+    (5, 3),
+    (3, 5),
+    (4, 4),
+    (8, 2),
+    (2, 8),
+)
 PODS: tuple[Sizes, ...] = (
-    (1, 1, 1), (1, 1, 2), (2, 1, 2), (1, 2, 2), (1, 3, 2), (3, 1, 3), (2, 2, 2), (2, 2, 3),
-    (2, 3, 2), (3, 2, 2), (1, 4, 2), (4, 2, 2), (2, 4, 2), (2, 2, 4), (5, 2, 2),
-)  # fmt: skip
+    (1, 1, 1),
+    (1, 1, 2),
+    (2, 1, 2),
+    (1, 2, 2),
+    (1, 3, 2),
+    (3, 1, 3),
+    (2, 2, 2),
+    (2, 2, 3),
+    (2, 3, 2),
+    (3, 2, 2),
+    (1, 4, 2),
+    (4, 2, 2),
+    (2, 4, 2),
+    (2, 2, 4),
+    (5, 2, 2),
+)
 SHAPES: dict[str, tuple[Sizes, ...]] = {
     **dict.fromkeys(("mesh", "torus"), (*LINES, *PLANES, *BLOCKS)),
     "hierarchical": (*NODES, *PODS),
@@ -87,7 +148,7 @@ def numbers(key: Key) -> Sequence[int]:
     conditions = NETWORKS[key[0]].requires
     if conditions:
         every = np.arange(1.0, 65.0)
-        return [int(n) for n in every if all(one.holds(n) for one in conditions)]
+        return [int(n) for n in every if all(condition.holds(n) for condition in conditions)]
     return RANKS[:-3] if key[2] in SLOW else (*RANKS, 64)
 
 
@@ -119,9 +180,7 @@ def cases(key: Key) -> Iterator[Case]:
         ranks, depth = math.prod(sizes), len(sizes) if layered else 1
         for chunks in chunk_counts(key, ranks):
             for nic in sharers(sizes) if layered else (1,):
-                plain = Case(
-                    *key, sizes, LARGE, LATENCY[:depth], BANDWIDTH[:depth], chunks, nic
-                )  # fmt: skip
+                plain = Case(*key, sizes, LARGE, LATENCY[:depth], BANDWIDTH[:depth], chunks, nic)
                 yield from variants(plain)
 
 
@@ -166,9 +225,14 @@ def simulated(case: Case) -> Outcome | None:
 def given(case: Case) -> dict[str, float]:
     """Return a case as the product's quantities."""
     values: dict[str, Any] = {
-        "ranks": case.ranks, "message_bytes": case.message, "chunks": case.chunks, "hops": 1,
-        "latency": case.latency[0], "bandwidth": case.bandwidth[0], "energy_per_bit": ENERGY[0],
-    }  # fmt: skip
+        "ranks": case.ranks,
+        "message_bytes": case.message,
+        "chunks": case.chunks,
+        "hops": 1,
+        "latency": case.latency[0],
+        "bandwidth": case.bandwidth[0],
+        "energy_per_bit": ENERGY[0],
+    }
     if case.topology == "switch":
         values |= {"has_nvls": 1, "has_inc": 1, "in_network_latency_factor": 1}
     elif case.topology in ("mesh", "torus"):

@@ -112,9 +112,11 @@ REFUSALS = (
 @pytest.mark.thorough_cases("buy", "trace", "analysis", "plan", every=3)
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case[0])
 def test_a_refusal_names_what_was_typed(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     case: tuple[str, ...],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     line, *said = case
     assert run(shlex.split(line)) == 2
@@ -142,9 +144,11 @@ def test_at_most_some_faults_are_told(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_lines_of_files_stay_as_they_are() -> None:
-    for line in ("spec.toml: ranks = '0': out of range; must be 1 or more",
-                 "constants.ranks = 0: out of range; must be 1 or more",
-                 "a training needs tokens; give --tokens"):  # fmt: skip
+    for line in (
+        "spec.toml: ranks = '0': out of range; must be 1 or more",
+        "constants.ranks = 0: out of range; must be 1 or more",
+        "a training needs tokens; give --tokens",
+    ):
         assert on_command_line(line) == line
 
 

@@ -32,8 +32,16 @@ from tests.cli_runner import Runner
 Question = dict[str, Any]
 # How sure an answer is depends on what is known of a run, so on what is given.
 SURENESS = {"unknown_settings", "expected_error", "error_band_samples"}
-MACHINES = ("dgx-h100", "dgx-a100", "gb200-nvl72", "mi300x", "tpu-v5p", "tpu-v5e", "gcp-a3-mega",
-            "trainium2")  # fmt: skip
+MACHINES = (
+    "dgx-h100",
+    "dgx-a100",
+    "gb200-nvl72",
+    "mi300x",
+    "tpu-v5p",
+    "tpu-v5e",
+    "gcp-a3-mega",
+    "trainium2",
+)
 EXAMPLES = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -56,9 +64,12 @@ def collectives(draw: st.DrawFn) -> Question:
         found |= link | draw(st.sampled_from([{}, {"energy_per_bit": 5e-12}]))
     elif draw(st.booleans()):
         more: list[Question] = [
-            {"software": "none"}, {"inter_bandwidth": 40e9}, {"intra_latency": 2e-6},
-            {"environment": "pytorch"}, {"oversubscription": 2.0},
-        ]  # fmt: skip
+            {"software": "none"},
+            {"inter_bandwidth": 40e9},
+            {"intra_latency": 2e-6},
+            {"environment": "pytorch"},
+            {"oversubscription": 2.0},
+        ]
         found |= draw(st.sampled_from(more))
     return found
 
@@ -67,19 +78,31 @@ def collectives(draw: st.DrawFn) -> Question:
 def steps(draw: st.DrawFn) -> Question:
     """A question of a training step: of a model or of bare sizes, on a machine."""
     shape: list[Question] = [
-        {"model": "llama3-8b"}, {"model": "qwen3-30b-a3b", "ep": 4, "etp": 1},
+        {"model": "llama3-8b"},
+        {"model": "qwen3-30b-a3b", "ep": 4, "etp": 1},
         {"parameters": 7e9, "hidden_size": 4096, "layers": 32},
-        {"hidden_size": 4096, "layers": 32, "heads": 32,
-                              "vocabulary_size": 32000, "ffn_size": 11008,
-         "gated_mlp": 1, "tied_embeddings": 0},
-    ]  # fmt: skip
+        {
+            "hidden_size": 4096,
+            "layers": 32,
+            "heads": 32,
+            "vocabulary_size": 32000,
+            "ffn_size": 11008,
+            "gated_mlp": 1,
+            "tied_embeddings": 0,
+        },
+    ]
     plan: list[Question] = [{"tp": 2, "pp": 2, "dp": 4}, {"dp": 16}, {"tp": 8, "dp": 2, "cp": 1}]
     found = draw(st.sampled_from(shape)) | draw(st.sampled_from(plan))
     found |= {"global_batch_size": 32, "micro_batch_size": 1, "sequence_length": 4096}
     more: list[Question] = [
-        {}, {"hardware": "dgx-a100"}, {"hardware": "tpu-v5p"}, {"inter_bandwidth": 25e9},
-        {"topology": "ring"}, {"software": "none"}, {"framework": "torchtitan"},
-    ]  # fmt: skip
+        {},
+        {"hardware": "dgx-a100"},
+        {"hardware": "tpu-v5p"},
+        {"inter_bandwidth": 25e9},
+        {"topology": "ring"},
+        {"software": "none"},
+        {"framework": "torchtitan"},
+    ]
     return found | draw(st.sampled_from(more))
 
 
@@ -97,26 +120,30 @@ def taken(job: Job) -> Question:
     return {
         name: known[name]
         for name, origins in job.resolved.origins.items()
-        if name in used and name in known and origins[0].kind != UNKNOWN
+        if name in used
+        and name in known
+        and origins[0].kind != UNKNOWN
         and known[name] == known[name]  # what isn't known is no value
-    }  # fmt: skip
+    }
 
 
 def numbers(job: Job) -> Mapping[str, Any]:
     with np.errstate(all="ignore"):
         found = job.program.evaluate()
     return {
-        name: np.asarray(values) for name, values in found.items()
+        name: np.asarray(values)
+        for name, values in found.items()
         if name not in SURENESS and "error_band" not in name
-    }  # fmt: skip
+    }
 
 
 def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Return the numbers that both have and that aren't equal bit for bit."""
     return [
-        name for name in one.keys() & other.keys()
+        name
+        for name in one.keys() & other.keys()
         if not np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f")
-    ]  # fmt: skip
+    ]
 
 
 def check(question: Question, draw: Callable[[Any], Any], *, some: int) -> None:
@@ -159,9 +186,14 @@ def test_many_steps_values_given_back(question: Question, data: st.DataObject) -
 
 # Values of which each has changed an answer, and hypothesis might not draw today.
 LINKS = {
-    "link": "auto", "mesh_nz": 1, "intra_latency": 8e-7, "intra_bandwidth": 450e9,
-    "inter_latency": 2.7e-6, "inter_bandwidth": 50e9, "hardware": "dgx-h100",
-}  # fmt: skip
+    "link": "auto",
+    "mesh_nz": 1,
+    "intra_latency": 8e-7,
+    "intra_bandwidth": 450e9,
+    "inter_latency": 2.7e-6,
+    "inter_bandwidth": 50e9,
+    "hardware": "dgx-h100",
+}
 TORUS = {"topology": "torus", "mesh_nx": 4, "mesh_ny": 4, "mesh_nz": 4, "link": "auto"}
 
 
@@ -193,11 +225,13 @@ def test_a_dataset_names_values_that_are_taken_back() -> None:
     axes: Question = {"ranks": [8, 16], "message_bytes": [1e6, 1e9]}
     base = sweeps.sweep("time", **axes)
     own = {
-        str(name): one.item() for name, one in base.coords.items()
-        if not one.dims and (name in LABELS or name in VOCABULARY)
-        and read(one.attrs)[0].kind not in (GIVEN, UNKNOWN)
+        str(name): coord.item()
+        for name, coord in base.coords.items()
+        if not coord.dims
+        and (name in LABELS or name in VOCABULARY)
+        and read(coord.attrs)[0].kind not in (GIVEN, UNKNOWN)
         and not (name in LABELS and LABELS[str(name)].follows)
-    }  # fmt: skip
+    }
     assert {"hardware", "inter_bandwidth", "channel_efficiency"} <= own.keys()
     again = sweeps.sweep("time", **axes, **own)
     np.testing.assert_array_equal(again["time"].to_numpy(), base["time"].to_numpy())
@@ -205,8 +239,14 @@ def test_a_dataset_names_values_that_are_taken_back() -> None:
 
 @pytest.mark.thorough
 def test_a_plans_values_given_back() -> None:
-    asked: Question = {"model": "llama3-8b", "gpus": 16, "global_batch_size": 32,
-                       "sequence_length": 4096, "recompute": "none", "cp": 1}  # fmt: skip
+    asked: Question = {
+        "model": "llama3-8b",
+        "gpus": 16,
+        "global_batch_size": 32,
+        "sequence_length": 4096,
+        "recompute": "none",
+        "cp": 1,
+    }
     base = sweeps.plans(**asked)
     assert base.answer is not None
     space = base.answer.found.space
@@ -215,9 +255,11 @@ def test_a_plans_values_given_back() -> None:
     own = {
         name: space.resolved.constants[name]
         for name, origins in space.resolved.origins.items()
-        if name in used and name in space.resolved.constants
-        and origins[0].kind != UNKNOWN and np.isfinite(space.resolved.constants[name])
-    }  # fmt: skip
+        if name in used
+        and name in space.resolved.constants
+        and origins[0].kind != UNKNOWN
+        and np.isfinite(space.resolved.constants[name])
+    }
     assert {"inter_bandwidth", "channel_efficiency", "tp_overlap"} <= own.keys()
     again = sweeps.plans(**{**asked, **own, "hardware": "dgx-h100", "software": "nccl"})
     assert again.answer is not None
@@ -232,7 +274,7 @@ def test_a_tuners_rates_given_back() -> None:
     for name in ("bandwidth", "latency", "sms", "copy_engine_bandwidth", "launch_time"):
         again = read_rates("dgx-h100", given={name: own[name]})
         assert again.library == own.library
-        assert {key: one.value for key, one in again.figures.items()} == {
+        assert {key: figure.value for key, figure in again.figures.items()} == {
             key: one.value for key, one in own.figures.items()
         }
     slow = read_rates("dgx-h100", given={"bandwidth": own["bandwidth"] / 2.0})
@@ -242,18 +284,32 @@ def test_a_tuners_rates_given_back() -> None:
 
 
 DURATIONS = {"compute_time": "50ms", "communication_time": "10ms"}
-PRODUCT = {"communication_time": "1ms", "matmul_m": "8192", "matmul_n": "8192",
-           "matmul_k": "4096", "tile_time": "5us"}  # fmt: skip
+PRODUCT = {
+    "communication_time": "1ms",
+    "matmul_m": "8192",
+    "matmul_n": "8192",
+    "matmul_k": "4096",
+    "tile_time": "5us",
+}
 OVERLAPS = [
-    *((name, DURATIONS) for name in MECHANISMS
-      if name not in ("pipeline", "fused_messages", "zero3_prefetch")),
+    *(
+        (name, DURATIONS)
+        for name in MECHANISMS
+        if name not in ("pipeline", "fused_messages", "zero3_prefetch")
+    ),
     *((name, PRODUCT) for name in ("two_durations", "bulk_shared", "ring_exchange")),
     ("zero3_prefetch", {**DURATIONS, "prefetched_layers": "2"}),
-    ("fused_messages", {"compute_time": "5ms", "messages": "32", "message_latency": "20us",
-                        "transfer_time": "2ms"}),
-    ("pipeline", {"stage_forward_time": "10ms", "stage_backward_time": "20ms",
-                  "p2p_time": "1ms"}),
-]  # fmt: skip
+    (
+        "fused_messages",
+        {
+            "compute_time": "5ms",
+            "messages": "32",
+            "message_latency": "20us",
+            "transfer_time": "2ms",
+        },
+    ),
+    ("pipeline", {"stage_forward_time": "10ms", "stage_backward_time": "20ms", "p2p_time": "1ms"}),
+]
 
 
 @pytest.mark.thorough_cases(every=3)
@@ -267,8 +323,9 @@ def test_an_overlaps_values_given_back(
     flags = {name for _, name, _ in FLAGS}
     own = {
         name: value if isinstance(value, str) else repr(float(value))
-        for name, value in taken(base).items() if name in flags
-    }  # fmt: skip
+        for name, value in taken(base).items()
+        if name in flags
+    }
     known = numbers(base)
     for name, value in own.items():
         again = overlap_of({**question, name: value}, hardware)
@@ -278,8 +335,14 @@ def test_an_overlaps_values_given_back(
 
 
 # What `hops` takes where it isn't given, and the machine's links as its table has them.
-HOPS = {"spec": "llama3-8b-hops", "layers": "one", "switching": "cut_through",
-        "algorithm": "nccl", "tensor": "ring", "wiring": "rails"}  # fmt: skip
+HOPS = {
+    "spec": "llama3-8b-hops",
+    "layers": "one",
+    "switching": "cut_through",
+    "algorithm": "nccl",
+    "tensor": "ring",
+    "wiring": "rails",
+}
 
 
 @pytest.mark.thorough
@@ -332,10 +395,14 @@ def test_a_purchases_values_given_back() -> None:
     assert space.plan is not None
     every = space.resolved.constants
     own = {
-        name: repr(float(every[name])) for name, origins in space.resolved.origins.items()
-        if name in space.plan.used() - SURENESS and name in every and name not in TRAINED
-        and origins[0].kind != UNKNOWN and np.isfinite(every[name])
-    }  # fmt: skip
+        name: repr(float(every[name]))
+        for name, origins in space.resolved.origins.items()
+        if name in space.plan.used() - SURENESS
+        and name in every
+        and name not in TRAINED
+        and origins[0].kind != UNKNOWN
+        and np.isfinite(every[name])
+    }
     few = (
         "inter_bandwidth",
         "channel_efficiency",
@@ -350,6 +417,7 @@ def test_a_purchases_values_given_back() -> None:
     ):
         known = {name for name in base.keys() & again.keys() - SURENESS if "error_band" not in name}
         assert {"gpus", "run_cost", "run_days"} <= known
-        unequal = {name for name in known
-                   if not np.array_equal(again[name], base[name], equal_nan=True)}  # fmt: skip
+        unequal = {
+            name for name in known if not np.array_equal(again[name], base[name], equal_nan=True)
+        }
         assert not unequal

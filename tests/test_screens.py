@@ -137,7 +137,7 @@ def test_prose_goes_on_below_itself(narrow: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", spec_names("sweeps"))
 def test_a_figures_title_is_read_at_a_glance(name: str) -> None:
     figures = read_toml(find_sweep(name)).get("figures", [])
-    assert [one["title"] for one in figures if len(one.get("title", "")) > 70] == []
+    assert [figure["title"] for figure in figures if len(figure.get("title", "")) > 70] == []
 
 
 def test_bytes_of_a_row_are_all_in_powers_of_two_or_of_ten(cli: Runner) -> None:
@@ -255,10 +255,12 @@ def test_a_sweeps_table_has_the_units_of_other_commands(cli: Runner, tmp_path: P
         ("buy", "sweeps buy needs --tokens; give it, such as 'sweeps buy --model llama3-70b"),
         ("docs", "a site needs a folder; give one to make, such as 'sweeps docs site'"),
         ("normal", "a band needs an operation, or mfu; give one, such as all_reduce"),
-        ("collective --N 8 --M 1MiB --latency 5",
-         "--latency 5: seconds, for it has no unit: no link is as slow; '5 us' or '5 ns'"),
+        (
+            "collective --N 8 --M 1MiB --latency 5",
+            "--latency 5: seconds, for it has no unit: no link is as slow; '5 us' or '5 ns'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_newcomer_leaves_out_is_said_with_an_example(
     cli: Runner, line: str, output: str
 ) -> None:
@@ -313,10 +315,15 @@ def test_every_table_of_validate_begins_with_its_result(
 PLAN = "plan --model llama3-70b --hardware dgx-h100 --gpus 512 --batch-size 4M --seq-len 8k"
 
 
-@pytest.mark.parametrize("line", [
-    f"{STEP} --tp 8", f"{STEP} --micro-batch 8", "analysis --params 70e9 --gpus 64 --dp 64",
-    "analysis --model deepseek-v3 --gpus 1024 --pp 8 --ep 32 --tp 4 --seq-len 4096 --price 2.5",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{STEP} --tp 8",
+        f"{STEP} --micro-batch 8",
+        "analysis --params 70e9 --gpus 64 --dp 64",
+        "analysis --model deepseek-v3 --gpus 1024 --pp 8 --ep 32 --tp 4 --seq-len 4096 --price 2.5",
+    ],
+)
 def test_an_analysis_is_one_screen(cli: Runner, narrow: pytest.MonkeyPatch, line: str) -> None:
     lines = cli(line).out.splitlines()
     assert len(lines) <= 40
@@ -361,8 +368,14 @@ def test_a_screen_has_at_most_40_lines(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("line", [PLAN, "plan --model deepseek-v3 --gpus 1024 --objective memory",
-                                  "plan --model llama3-405b --gpus 8"])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        PLAN,
+        "plan --model deepseek-v3 --gpus 1024 --objective memory",
+        "plan --model llama3-405b --gpus 8",
+    ],
+)
 def test_a_plan_is_one_screen(cli: Runner, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     done = cli(line, fine=False)
@@ -401,8 +414,9 @@ def test_help_is_short_and_whole_where_it_is_asked_for(
     assert "options, with defaults: --help-all" in short
     named = {word for word in whole.split() if word.startswith("--")}
     assert {word.strip(".,") for word in short.split() if word.startswith("--")} <= {
-        *(word.strip(".,") for word in named), "--help-all",
-    }  # fmt: skip
+        *(word.strip(".,") for word in named),
+        "--help-all",
+    }
     assert "\nAliases:\n" in whole
 
 

@@ -18,9 +18,15 @@ from tests.cli_runner import Runner
 # Of a ring of 8 ranks without latency: time = 2 (8 - 1)/8 M/B.
 PURE = {"topology": "ring", "ranks": 8, "message_bytes": 1e9, "latency": 0.0, "bandwidth": 50e9}
 STEP = {
-    "model": "llama3-8b", "hardware": "dgx-h100", "world_size": 16, "tp": 4, "pp": 2,
-    "global_batch_size": 32, "sequence_length": 4096, "zero_stage": 1,
-}  # fmt: skip
+    "model": "llama3-8b",
+    "hardware": "dgx-h100",
+    "world_size": 16,
+    "tp": 4,
+    "pp": 2,
+    "global_batch_size": 32,
+    "sequence_length": 4096,
+    "zero_stage": 1,
+}
 
 
 def test_a_linear_case_is_the_one_known_by_hand() -> None:
@@ -67,8 +73,13 @@ def test_a_step_is_sorted_has_origins_holes_and_what_a_sweep_gives() -> None:
 
 
 def test_a_constant_moves_the_answer_as_if_it_were_given() -> None:
-    asked = {"topology": "hierarchical", "ranks": 64, "message_bytes": 1e8, "hardware": "dgx-h100",
-             "software": "nccl"}  # fmt: skip
+    asked = {
+        "topology": "hierarchical",
+        "ranks": 64,
+        "message_bytes": 1e8,
+        "hardware": "dgx-h100",
+        "software": "nccl",
+    }
     found = sweeps.sensitivity(**asked)
     # An oversubscription that is given counts the leaf switches of the group.
     known = found.constant.values[np.isfinite(found.upper_answer.values)].tolist()
@@ -155,10 +166,16 @@ def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     asked = {
-        "model": "llama3-8b", "hardware": "dgx-h100", "gpus": 8, "global_batch_size": 64,
-        "sequence_length": 4096, "recompute": "none", "schedule": "one_f_one_b", "cp": 1,
+        "model": "llama3-8b",
+        "hardware": "dgx-h100",
+        "gpus": 8,
+        "global_batch_size": 64,
+        "sequence_length": 4096,
+        "recompute": "none",
+        "schedule": "one_f_one_b",
+        "cp": 1,
         "zero_stage": 1,
-    }  # fmt: skip
+    }
     plans = sweeps.plans(**asked)
     found = plans.sensitivity
     assert plans.recommended is not None
@@ -204,7 +221,7 @@ def test_what_follows_from_a_plan_s_constant_follows(hardware: str, name: str, g
     best, of = plans.recommended, plans.sensitivity.sel(constant=name)
     assert best is not None
     numbers = ("pp", "micro_batch_size", "virtual_pipeline_size", "zero_stage")
-    same = {one: best[one] for one in numbers}
+    same = {number: best[number] for number in numbers}
     for side in ("lower", "upper"):
         value, labels = of[f"{side}_value"].item(), {"schedule": best.labels["schedule"]}
         again = sweeps.plans(**{**asked, **same, **labels, name: value}).answer
@@ -235,8 +252,12 @@ def test_the_least_of_plans_is_found_again_with_each_constant_moved(
 
     time, place = least()
     assert found.step_time.item() == time
-    for name, side in (("memory_capacity", "upper"), ("memory_capacity", "lower"),
-                       ("matmul_efficiency", "lower"), ("memory_bandwidth", "upper")):  # fmt: skip
+    for name, side in (
+        ("memory_capacity", "upper"),
+        ("memory_capacity", "lower"),
+        ("matmul_efficiency", "lower"),
+        ("memory_bandwidth", "upper"),
+    ):
         of = found.sel(constant=name)
         time, place = least(**{name: of[f"{side}_value"].item()})
         assert of[f"{side}_answer"].item() == time
@@ -260,8 +281,11 @@ def test_the_least_of_plans_is_found_again_with_each_constant_moved(
     with sweeps.open(path) as stored:
         assert stored.step_time.item() == found.step_time.item()
         assert stored.upper_place.values.tolist() == found.upper_place.values.tolist()
-    for asked, why in (("leest", "did you mean 'least'"), ("each", "is of one answer"),
-                       ("least --dry-run", "--dry-run")):  # fmt: skip
+    for asked, why in (
+        ("leest", "did you mean 'least'"),
+        ("each", "is of one answer"),
+        ("least --dry-run", "--dry-run"),
+    ):
         wrong = runner(f"run {spec} --sensitivity {asked}", fine=False)
         assert (wrong.code, why in wrong.err) == (2, True), wrong.err
 

@@ -84,9 +84,9 @@ def test_plan_takes_it_and_the_usual_where_none_is_known(sweeps: Runner) -> None
 def test_a_batch_in_tokens_has_sequences_of_the_model_s_length() -> None:
     asked = {"model": "llama3-8b,llama2-7b", "gpus": "8", "batch_tokens": 2**20}
     request = read_request(asked, folders=())
-    counts = [one.constants["global_batch_size"] for one in request.points()]
+    counts = [point.constants["global_batch_size"] for point in request.points()]
     assert counts == [2**20 / 8192, 2**20 / 4096]
-    assert [one.owner for one in request.lengths] == ["llama3-8b", "llama2-7b"]
+    assert [length.owner for length in request.lengths] == ["llama3-8b", "llama2-7b"]
     assert read_request({**asked, "sequence_length": 2048}).lengths == ()
 
 
@@ -121,7 +121,7 @@ def test_a_model_file_s_training_is_checked(tmp_path: Path, table: str, line: st
     own.write_text(f"{whole}[training]\n{table}\n", encoding="utf-8")
     with pytest.raises(InputError) as caught:
         load_model(own)
-    assert any(line in one for one in caught.value.faults)
+    assert any(line in fault for fault in caught.value.faults)
     own.write_text(f'{whole}[training]\nkind = "measured"\nsource = "x"\nsequence_length = 512\n')
     assert np.isclose(load_model(own).trained["sequence_length"].value, 512)
 

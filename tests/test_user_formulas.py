@@ -124,8 +124,17 @@ def test_they_are_listed_and_shown(folder: Path) -> None:
 
 @pytest.mark.thorough
 def test_an_algorithm_is_taken_by_name_by_all_and_by_auto(folder: Path) -> None:
-    base = ("collective", "--topology", "ring", "--M", "1e9", "--formulas", "own.py",
-            "--software", "none")  # fmt: skip
+    base = (
+        "collective",
+        "--topology",
+        "ring",
+        "--M",
+        "1e9",
+        "--formulas",
+        "own.py",
+        "--software",
+        "none",
+    )
     verbose = sweeps(*base, "--N", "8", "--algorithm", "magic", "--verbose", cwd=folder)
     assert "ring.all_reduce.magic: Magic: half of a message" in verbose
     assert "= 8/2*800 ns + 0.5*1 GB/(450 GB/s)" in verbose
@@ -179,8 +188,18 @@ def test_they_are_in_a_file_with_their_metadata(folder: Path) -> None:
 @pytest.mark.thorough
 def test_a_formula_of_ones_own_takes_the_place_of_ours(folder: Path) -> None:
     (folder / "other.py").write_text(OTHER, encoding="utf-8")
-    base = ("collective", "--topology", "ring", "--N", "8", "--M", "1e9", "--json",
-            "--software", "none")  # fmt: skip
+    base = (
+        "collective",
+        "--topology",
+        "ring",
+        "--N",
+        "8",
+        "--M",
+        "1e9",
+        "--json",
+        "--software",
+        "none",
+    )
     (ours,) = json.loads(sweeps(*base, cwd=folder))
     (theirs,) = json.loads(sweeps(*base, "--formulas", "other.py", cwd=folder))
     assert theirs["bandwidth_part_s"] == 2 * ours["bandwidth_part_s"]

@@ -134,7 +134,7 @@ ARTICLE = re.compile(r"\b(?:an?|the) ", re.IGNORECASE)
 
 
 def titles() -> Iterator[str]:
-    return (one.title for one in formulas())
+    return (formula.title for formula in formulas())
 
 
 def meanings() -> Iterator[str]:
@@ -142,7 +142,7 @@ def meanings() -> Iterator[str]:
 
 
 def labels() -> Iterator[str]:
-    return (one.meaning for one in LABELS.values())
+    return (label.meaning for label in LABELS.values())
 
 
 def assumptions() -> Iterator[str]:
@@ -185,4 +185,4 @@ def test_ratios_name_both_sides_and_conditions_their_values() -> None:
         one for one in VOCABULARY.values() if one.integer and (one.minimum, one.maximum) == (0, 1)
     ]
     assert flags
-    assert not [one.name for one in flags if "(0 " not in one.meaning]
+    assert not [flag.name for flag in flags if "(0 " not in flag.meaning]

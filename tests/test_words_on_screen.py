@@ -17,10 +17,21 @@ from tests.test_words import BANNED
 # The shipped title of a notebook's study says what it compares with; a dry run counts the cells of
 # a grid, as files do.
 ALLOWED = {"hops": {"what clause", "genitive"}, "run": {"cell"}}
-LINES = tuple(dict.fromkeys((
-    *COMMANDS, *ANSWERS, "list", "list --op all_reduce", "show all_reduce", "catalog",
-    "catalog llama3-70b", "normal mfu", "analysis --params 70e9 --gpus 64 --dp 64",
-)))  # fmt: skip
+LINES = tuple(
+    dict.fromkeys(
+        (
+            *COMMANDS,
+            *ANSWERS,
+            "list",
+            "list --op all_reduce",
+            "show all_reduce",
+            "catalog",
+            "catalog llama3-70b",
+            "normal mfu",
+            "analysis --params 70e9 --gpus 64 --dp 64",
+        )
+    )
+)
 
 
 @pytest.fixture

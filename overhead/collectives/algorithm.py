@@ -83,7 +83,11 @@ class Network:
     def existing(self, labels: Mapping[str, str]) -> tuple[Requirement, ...]:
         """Return what must hold for it to exist where labels say how many levels it has."""
         pods = labels.get("shape") == "three_levels"
-        return tuple(one for one in self.requires if pods or "nodes_per_pod" not in one.inputs)
+        return tuple(
+            requirement
+            for requirement in self.requires
+            if pods or "nodes_per_pod" not in requirement.inputs
+        )
 
 
 NETWORKS: dict[str, Network] = {}
@@ -126,8 +130,15 @@ def network(
     if name in NETWORKS:
         message = f"a network called '{name}' is declared already"
         raise ValueError(message)
-    NETWORKS[name] = Network(name=name, place=place, standard=dict(standard), nccl=nccl or {},
-                             tree=tree, requires=requires, grid=grid)  # fmt: skip
+    NETWORKS[name] = Network(
+        name=name,
+        place=place,
+        standard=dict(standard),
+        nccl=nccl or {},
+        tree=tree,
+        requires=requires,
+        grid=grid,
+    )
     ordered = sorted(NETWORKS.values(), key=lambda one: (one.place, one.name))
     NETWORKS.clear()
     NETWORKS.update((one.name, one) for one in ordered)
@@ -231,7 +242,11 @@ class Algorithm:
     @property
     def of_ranks(self) -> tuple[Requirement, ...]:
         """Of which numbers of ranks its network is, if not of all."""
-        return tuple(one for one in NETWORKS[self.topology].requires if one.inputs == ("ranks",))
+        return tuple(
+            requirement
+            for requirement in NETWORKS[self.topology].requires
+            if requirement.inputs == ("ranks",)
+        )
 
     @property
     def place(self) -> str:
@@ -432,10 +447,22 @@ def algorithm(
 
     def declare(kernel: Kernel) -> Kernel:
         common = Algorithm(
-            "", "", name, kernel, (*parameters(kernel), *links), own_statements, source, where,
-            assumes, requires, in_network, exact_chunks, form, pieces,
+            "",
+            "",
+            name,
+            kernel,
+            (*parameters(kernel), *links),
+            own_statements,
+            source,
+            where,
+            assumes,
+            requires,
+            in_network,
+            exact_chunks,
+            form,
+            pieces,
             (kernel.__code__.co_filename, kernel.__code__.co_firstlineno),
-        )  # fmt: skip
+        )
         for network in _together(topology):
             for operation in _together(collective):
                 ALGORITHMS.add(replace(common, topology=network, collective=operation))

@@ -25,9 +25,13 @@ def lower_bound_ratio(time, lower_bound):
     return time / lower_bound
 
 
-product("latency_bound", ("diameter", "latency"), "Least latency: the way across the network",
-        assumes=("a latency a hop",),
-        when={**ACROSS, "latency_per": "hop"})  # fmt: skip
+product(
+    "latency_bound",
+    ("diameter", "latency"),
+    "Least latency: the way across the network",
+    assumes=("a latency a hop",),
+    when={**ACROSS, "latency_per": "hop"},
+)
 
 
 @derived(

@@ -83,7 +83,7 @@ def _fit(
     ramps: list[tuple[Array, Array]] = []
     taken = "messages" if latency_per == "message" else "latencies"
     levels = zip(few.levels, many.levels, each, strict=True)
-    for place, (one, other, (latency, serialization_time, *ramp_time)) in enumerate(levels):
+    for index, (one, other, (latency, serialization_time, *ramp_time)) in enumerate(levels):
         paid, later = getattr(one, taken), getattr(other, taken)
         p1 = (later - paid) * between
         q1 = (one.transfer - other.transfer) * (low * high * between)
@@ -95,7 +95,7 @@ def _fit(
                 (one.transfer - q1 / low) * serialization_time * ramp,
                 q1 * serialization_time * ramp,
             )
-            if place > 1 or (flat and place):
+            if index > 1 or (flat and index):
                 fixed, cut = fixed + ramps[-1][0], cut + ramps.pop()[1]
             ramps.append((fixed, cut))
     return _Fit(base, slope, waiting, ramps)

@@ -108,8 +108,8 @@ def flat(
 def scale(cost: Cost, message: Number, copies: Number = 1.0) -> Cost:
     """Return the cost for a message of another size, with `copies` of the schedule side by side."""
     levels = tuple(
-        replace(one, transfer=one.transfer * message, carried=one.carried * message * copies)
-        for one in cost.levels
+        replace(level, transfer=level.transfer * message, carried=level.carried * message * copies)
+        for level in cost.levels
     )
     return replace(cost, sent=cost.sent * message, levels=levels, reduced=cost.reduced * message)
 
@@ -127,8 +127,10 @@ def stack(costs: Sequence[Cost]) -> Cost:
 def twice(cost: Cost) -> Cost:
     """Return the cost of an all_reduce made of a reduce_scatter and its mirror, an all_gather."""
     levels = tuple(
-        Level(2.0 * one.latencies, 2.0 * one.messages, 2.0 * one.transfer, 2.0 * one.carried)
-        for one in cost.levels
+        Level(
+            2.0 * level.latencies, 2.0 * level.messages, 2.0 * level.transfer, 2.0 * level.carried
+        )
+        for level in cost.levels
     )
     return replace(cost, steps=2.0 * cost.steps, sent=2.0 * cost.sent, levels=levels)
 
@@ -146,7 +148,7 @@ def _part(level: Level, part: str, per_message: bool) -> Any:
 
 
 def _total(part: str) -> Callable[[Any, bool], Any]:
-    return lambda cost, per_message: sum(_part(one, part, per_message) for one in cost.levels)
+    return lambda cost, per_message: sum(_part(level, part, per_message) for level in cost.levels)
 
 
 def _level(index: int, part: str) -> Callable[[Any, bool], Any]:

@@ -76,7 +76,7 @@ def crowd(node_ranks: Array, ranks_sharing_nic: Array) -> Array:
 
 def shared(cost: Cost, messages: Array) -> Cost:
     """Return the cost where so many equal messages share a link."""
-    levels = tuple(replace(one, transfer=one.transfer * messages) for one in cost.levels)
+    levels = tuple(replace(level, transfer=level.transfer * messages) for level in cost.levels)
     return replace(cost, levels=levels)
 
 

@@ -56,9 +56,16 @@ SLOWEST = (
 
 
 ALL_LINKS = (
-    "message_bytes", "intra_latency", "intra_bandwidth", "inter_latency", "inter_bandwidth",
-    "effective_oversubscription", "pod_latency", "pod_bandwidth", "pod_oversubscription",
-)  # fmt: skip
+    "message_bytes",
+    "intra_latency",
+    "intra_bandwidth",
+    "inter_latency",
+    "inter_bandwidth",
+    "effective_oversubscription",
+    "pod_latency",
+    "pod_bandwidth",
+    "pod_oversubscription",
+)
 
 
 def _wires(links: Mapping[str, Array]) -> tuple[Array, Array]:
@@ -94,7 +101,10 @@ def ring_path(node_ranks, nodes, pods, ranks_sharing_nic, **links):
     # quickest.
     latencies = [links["intra_latency"], links["inter_latency"], links["pod_latency"]]
     left_out = slowest(
-        *(xp.where(here, -one, -xp.inf) for here, one in zip(present, latencies, strict=True))
+        *(
+            xp.where(here, -latency, -xp.inf)
+            for here, latency in zip(present, latencies, strict=True)
+        )
     )
     around = edges(node_ranks, nodes, pods)
     passed = [several(ranks) * (all_ - out) for all_, out in zip(around, left_out, strict=True)]

@@ -116,9 +116,14 @@ product(
 )
 
 
-total("time", ("latency_time", "bandwidth_time"), "Collective time", source=HOCKNEY,
-      assumes=(*MODEL, "the reduction itself costs nothing"),
-      when={**FLAT_SEQUENTIAL, "reduction": "free"})  # fmt: skip
+total(
+    "time",
+    ("latency_time", "bandwidth_time"),
+    "Collective time",
+    source=HOCKNEY,
+    assumes=(*MODEL, "the reduction itself costs nothing"),
+    when={**FLAT_SEQUENTIAL, "reduction": "free"},
+)
 
 
 @formula(
@@ -131,10 +136,16 @@ def reduction_time(reduced_fraction, message_bytes, reduction_cost):
     return reduced_fraction * (message_bytes * reduction_cost)
 
 
-total("time", ("latency_time", "bandwidth_time", "reduction_time"),
-      "Collective time, reductions included", source="thakur2005",
-      where="the terms in alpha, beta and gamma", assumes=MODEL,
-      when={"phases": "sequential", "reduction": "counted"}, name="reducing_time")  # fmt: skip
+total(
+    "time",
+    ("latency_time", "bandwidth_time", "reduction_time"),
+    "Collective time, reductions included",
+    source="thakur2005",
+    where="the terms in alpha, beta and gamma",
+    assumes=MODEL,
+    when={"phases": "sequential", "reduction": "counted"},
+    name="reducing_time",
+)
 
 
 @derived(

@@ -49,9 +49,9 @@ def staircase(lengths: Sequence[Array], heights: Sequence[Array]) -> Array:
             parts[place : place + 2] = _longer_first(*parts[place : place + 2])
     total: Array | float = 0.0
     slowest = parts[0][1]
-    for place, (length, height) in enumerate(parts):
+    for index, (length, height) in enumerate(parts):
         slowest = xp.maximum(slowest, height)
-        after = parts[place + 1][0] if place + 1 < len(parts) else 0.0
+        after = parts[index + 1][0] if index + 1 < len(parts) else 0.0
         total = total + (length - after) * slowest
     return xp.asarray(total)
 

@@ -43,11 +43,16 @@ def tp_gather_message_bytes(
     return (1.0 - narrow * (1.0 - tp_gather_byte_ratio)) * tp_message_bytes
 
 
-alias("tp_gather_message_bytes", "tp_message_bytes",
-      "Gathered TP block input with adapters: once, in BF16",
-      lacks=dict.fromkeys(("low_precision_attention_fraction", "low_precision_layer_fraction"),
-                          "what is gathered is in 16 bits, whatever frozen products take"),
-      when={"tuning": "lora"})  # fmt: skip
+alias(
+    "tp_gather_message_bytes",
+    "tp_message_bytes",
+    "Gathered TP block input with adapters: once, in BF16",
+    lacks=dict.fromkeys(
+        ("low_precision_attention_fraction", "low_precision_layer_fraction"),
+        "what is gathered is in 16 bits, whatever frozen products take",
+    ),
+    when={"tuning": "lora"},
+)
 
 WITHOUT, WITH = ("replicated_activations",), ("sequence_parallel",)
 AT_BLOCKS = {**TP, "message": "tp_gather_message_bytes"}
@@ -161,41 +166,138 @@ def mtp_gather_message_bytes(tp_gather_message_bytes):
 PREDICTED: dict[str, Any] = {**END, "each": ((1.0, "mtp_depths"),)}
 FURTHER: dict[str, Any] = {**END, "each": ("mtp_depths",)}
 for _name, _words, _collective, _message, _forward, _backward, _said in (
-    ("embedding_all_reduce", "embedding activations",
-     "all_reduce", "tp_message_bytes", WITHOUT, None, {**END, **SPLIT}),
-    ("embedding_all_gather", "embedding activation gradients",
-     "all_gather", "tp_message_bytes", None, WITH, {**END, **SPLIT}),
-    ("embedding_reduce_scatter", "embedding activations",
-     "reduce_scatter", "tp_message_bytes", WITH, None, {**END, **SPLIT}),
-    ("logits_all_reduce", "LM head input gradients",
-     "all_reduce", "tp_message_bytes", None, WITHOUT, {**PREDICTED, **SPLIT}),
-    ("logits_all_gather", "LM head input",
-     "all_gather", "tp_message_bytes", WITH, WITH, {**PREDICTED, **SPLIT}),
-    ("logits_reduce_scatter", "LM head input gradients",
-     "reduce_scatter", "tp_message_bytes", None, WITH, {**PREDICTED, **SPLIT}),
-    ("mtp_all_reduce", "MTP embeddings",
-     "all_reduce", "tp_message_bytes", WITHOUT, None, {**FURTHER, **SPLIT}),
+    (
+        "embedding_all_reduce",
+        "embedding activations",
+        "all_reduce",
+        "tp_message_bytes",
+        WITHOUT,
+        None,
+        {**END, **SPLIT},
+    ),
+    (
+        "embedding_all_gather",
+        "embedding activation gradients",
+        "all_gather",
+        "tp_message_bytes",
+        None,
+        WITH,
+        {**END, **SPLIT},
+    ),
+    (
+        "embedding_reduce_scatter",
+        "embedding activations",
+        "reduce_scatter",
+        "tp_message_bytes",
+        WITH,
+        None,
+        {**END, **SPLIT},
+    ),
+    (
+        "logits_all_reduce",
+        "LM head input gradients",
+        "all_reduce",
+        "tp_message_bytes",
+        None,
+        WITHOUT,
+        {**PREDICTED, **SPLIT},
+    ),
+    (
+        "logits_all_gather",
+        "LM head input",
+        "all_gather",
+        "tp_message_bytes",
+        WITH,
+        WITH,
+        {**PREDICTED, **SPLIT},
+    ),
+    (
+        "logits_reduce_scatter",
+        "LM head input gradients",
+        "reduce_scatter",
+        "tp_message_bytes",
+        None,
+        WITH,
+        {**PREDICTED, **SPLIT},
+    ),
+    (
+        "mtp_all_reduce",
+        "MTP embeddings",
+        "all_reduce",
+        "tp_message_bytes",
+        WITHOUT,
+        None,
+        {**FURTHER, **SPLIT},
+    ),
     # Of the backward, gradients of the embedding and of the projection
-    ("mtp_all_gather", "MTP projections",
-     "all_gather", "tp_message_bytes", (1.0,), (2.0, *WITH), {**FURTHER, **JOINED}),
-    ("mtp_reduce_scatter", "MTP embeddings",
-     "reduce_scatter", "tp_message_bytes", WITH, None, {**FURTHER, **SPLIT}),
-    ("mtp_input_all_reduce", "MTP projection input gradients",
-     "all_reduce", "mtp_message_bytes", None, WITHOUT, {**FURTHER, **SPLIT}),
-    ("mtp_input_all_gather", "MTP projection input",
-     "all_gather", "mtp_gather_message_bytes", WITH, WITH, {**FURTHER, **SPLIT}),
-    ("mtp_input_reduce_scatter", "MTP projection input gradients",
-     "reduce_scatter", "mtp_message_bytes", None, WITH, {**FURTHER, **SPLIT}),
+    (
+        "mtp_all_gather",
+        "MTP projections",
+        "all_gather",
+        "tp_message_bytes",
+        (1.0,),
+        (2.0, *WITH),
+        {**FURTHER, **JOINED},
+    ),
+    (
+        "mtp_reduce_scatter",
+        "MTP embeddings",
+        "reduce_scatter",
+        "tp_message_bytes",
+        WITH,
+        None,
+        {**FURTHER, **SPLIT},
+    ),
+    (
+        "mtp_input_all_reduce",
+        "MTP projection input gradients",
+        "all_reduce",
+        "mtp_message_bytes",
+        None,
+        WITHOUT,
+        {**FURTHER, **SPLIT},
+    ),
+    (
+        "mtp_input_all_gather",
+        "MTP projection input",
+        "all_gather",
+        "mtp_gather_message_bytes",
+        WITH,
+        WITH,
+        {**FURTHER, **SPLIT},
+    ),
+    (
+        "mtp_input_reduce_scatter",
+        "MTP projection input gradients",
+        "reduce_scatter",
+        "mtp_message_bytes",
+        None,
+        WITH,
+        {**FURTHER, **SPLIT},
+    ),
     # Without a backward there is no loss
-    ("loss_all_reduce", "loss statistics",
-     "all_reduce", "loss_message_bytes", (3.0, "has_backward"), None, {**PREDICTED, **LOSS}),
-):  # fmt: skip
+    (
+        "loss_all_reduce",
+        "loss statistics",
+        "all_reduce",
+        "loss_message_bytes",
+        (3.0, "has_backward"),
+        None,
+        {**PREDICTED, **LOSS},
+    ),
+):
     _title = f"{_collective.replace('_', '-')} of {_words}"
     operation(_name, _title, _collective, _message, forward=_forward, backward=_backward, **_said)
-operation("tied_all_reduce",
-          "all-reduce of tied embedding gradients",
-          "all_reduce", "tied_message_bytes", dimension="vocabulary", group="ends",
-          share="end_pair_fraction", own=("backward_count",))  # fmt: skip
+operation(
+    "tied_all_reduce",
+    "all-reduce of tied embedding gradients",
+    "all_reduce",
+    "tied_message_bytes",
+    dimension="vocabulary",
+    group="ends",
+    share="end_pair_fraction",
+    own=("backward_count",),
+)
 constant("tied_all_reduce_backward_count", 0.0, when=UNKNOWN)
 product("tied_all_reduce_backward_time", ("tied_all_reduce_backward_count", "tied_all_reduce_time"))
 
@@ -217,8 +319,14 @@ def tied_all_reduce_backward_count(pp, weight_copies, has_backward, tied_embeddi
 
 EMBEDDING = ("embedding_all_reduce", "embedding_reduce_scatter", "embedding_all_gather")
 LOGITS = ("logits_all_reduce", "logits_all_gather", "logits_reduce_scatter", "loss_all_reduce")
-MTP = ("mtp_all_gather", "mtp_all_reduce", "mtp_reduce_scatter", "mtp_input_all_reduce",
-       "mtp_input_all_gather", "mtp_input_reduce_scatter")  # fmt: skip
+MTP = (
+    "mtp_all_gather",
+    "mtp_all_reduce",
+    "mtp_reduce_scatter",
+    "mtp_input_all_reduce",
+    "mtp_input_all_gather",
+    "mtp_input_reduce_scatter",
+)
 added(
     "vocabulary_first_time",
     times(EMBEDDING, "forward") + times(EMBEDDING, "backward", factors=("has_backward",)),
@@ -259,15 +367,31 @@ def pp_message_balance(pp, virtual_pipeline_size):
     return (pp * virtual_pipeline_size - 1.0) / (pp * virtual_pipeline_size)
 
 
-operation("pp_transfer", "send/recv of PP activations or gradients",
-          "p2p", "pp_message_bytes", dimension="pp", group="boundary",
-          forward=("virtual_pipeline_size",), backward=("virtual_pipeline_size",),
-          own=("volume", "total_energy"), **STAGES)  # fmt: skip
-operation("pp_gather", "all-gather of PP activations received in parts", "all_gather",
-          "tp_message_bytes", dimension="pp", group="tp", share="pp_message_balance",
-          forward=("gathered_at_stages",), backward=("gathered_at_stages",),
-          passes=("pp_transfer_forward_count", "pp_transfer_backward_count"),
-          **IN_PARTS)  # fmt: skip
+operation(
+    "pp_transfer",
+    "send/recv of PP activations or gradients",
+    "p2p",
+    "pp_message_bytes",
+    dimension="pp",
+    group="boundary",
+    forward=("virtual_pipeline_size",),
+    backward=("virtual_pipeline_size",),
+    own=("volume", "total_energy"),
+    **STAGES,
+)
+operation(
+    "pp_gather",
+    "all-gather of PP activations received in parts",
+    "all_gather",
+    "tp_message_bytes",
+    dimension="pp",
+    group="tp",
+    share="pp_message_balance",
+    forward=("gathered_at_stages",),
+    backward=("gathered_at_stages",),
+    passes=("pp_transfer_forward_count", "pp_transfer_backward_count"),
+    **IN_PARTS,
+)
 on_network("pp_inner_energy", "energy", "inner_boundary", "p2p", "pp_message_bytes")
 
 

@@ -107,11 +107,23 @@ CP: dict[str, Any] = {
     "share": "stage_layer_balance",
 }
 # Both ways two messages of queries' size, and two of keys'.
-EXCHANGE: dict[str, Any] = {**CP, "forward": (2.0,), "backward": (2.0,), "collective": "all_to_all",
-                            "repeated": "recomputed_attentions"}  # fmt: skip
-AROUND: dict[str, Any] = {**CP, **RING, "forward": ("ring_steps",), "of": "cp",
-                          "backward": ("ring_backward_steps",), "repeated": "recomputed_attentions",
-                          "message": "cp_ring_bytes", "own": ("energy",)}  # fmt: skip
+EXCHANGE: dict[str, Any] = {
+    **CP,
+    "forward": (2.0,),
+    "backward": (2.0,),
+    "collective": "all_to_all",
+    "repeated": "recomputed_attentions",
+}
+AROUND: dict[str, Any] = {
+    **CP,
+    **RING,
+    "forward": ("ring_steps",),
+    "of": "cp",
+    "backward": ("ring_backward_steps",),
+    "repeated": "recomputed_attentions",
+    "message": "cp_ring_bytes",
+    "own": ("energy",),
+}
 QUERIES = "all-to-all of CP queries or attention outputs"
 KEYS = "all-to-all of CP keys or values"
 ULYSSES_OF = "Ulysses {} (hybrid)"
@@ -128,15 +140,38 @@ operation(
 operation(
     "cp_inner_key_value_all_to_all", ULYSSES_OF.format(KEYS), message="cp_key_value_bytes", **INNER
 )
-operation("cp_outer_ring",
-          "ring send/recv of CP keys and values (hybrid)",
-          "p2p", group="cp_outer", when=MIXED, **AROUND)  # fmt: skip
-operation("cp_all_gather", "all-gather of CP keys and values", "all_gather", "cp_gather_bytes",
-          group="cp", forward=(1.0,), backward=("key_gathers",), repeated="recomputed_attentions",
-          when=GATHERED, **CP, **GATHER)  # fmt: skip
-operation("cp_reduce_scatter", "reduce-scatter of CP key and value gradients", "reduce_scatter",
-          "cp_gather_bytes", group="cp", backward=(1.0,), when=GATHERED, **CP,
-          **GATHER)  # fmt: skip
+operation(
+    "cp_outer_ring",
+    "ring send/recv of CP keys and values (hybrid)",
+    "p2p",
+    group="cp_outer",
+    when=MIXED,
+    **AROUND,
+)
+operation(
+    "cp_all_gather",
+    "all-gather of CP keys and values",
+    "all_gather",
+    "cp_gather_bytes",
+    group="cp",
+    forward=(1.0,),
+    backward=("key_gathers",),
+    repeated="recomputed_attentions",
+    when=GATHERED,
+    **CP,
+    **GATHER,
+)
+operation(
+    "cp_reduce_scatter",
+    "reduce-scatter of CP key and value gradients",
+    "reduce_scatter",
+    "cp_gather_bytes",
+    group="cp",
+    backward=(1.0,),
+    when=GATHERED,
+    **CP,
+    **GATHER,
+)
 
 
 @formula(**GATHER)

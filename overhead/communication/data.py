@@ -208,15 +208,47 @@ def _declare_messages(family: Family) -> None:
 for _family in FAMILIES:
     _declare_messages(_family)
     for _name, _collective, _words, _message, _group, _share, _forward, _backward in (
-        ("all_reduce", "all_reduce", "gradients", "reduce_bytes",
-         _family.group, _family.share, None, ("gradient_sums",)),
-        ("reduce_scatter", "reduce_scatter", "gradients", "reduce_bytes",
-         _family.shard, _family.share, None, ("gradient_reductions",)),
-        ("all_gather", "all_gather", "weights", "gather_bytes",
-         _family.shard, _family.gathered, ("forward_gathers",), ("backward_gathers",)),
-        ("replica_all_reduce", "all_reduce", "gradient shards over HSDP replicas",
-         "replica_bytes", _family.replica, _family.share, None, ("gradient_reductions",)),
-    ):  # fmt: skip
+        (
+            "all_reduce",
+            "all_reduce",
+            "gradients",
+            "reduce_bytes",
+            _family.group,
+            _family.share,
+            None,
+            ("gradient_sums",),
+        ),
+        (
+            "reduce_scatter",
+            "reduce_scatter",
+            "gradients",
+            "reduce_bytes",
+            _family.shard,
+            _family.share,
+            None,
+            ("gradient_reductions",),
+        ),
+        (
+            "all_gather",
+            "all_gather",
+            "weights",
+            "gather_bytes",
+            _family.shard,
+            _family.gathered,
+            ("forward_gathers",),
+            ("backward_gathers",),
+        ),
+        (
+            "replica_all_reduce",
+            "all_reduce",
+            "gradient shards over HSDP replicas",
+            "replica_bytes",
+            _family.replica,
+            _family.share,
+            None,
+            ("gradient_reductions",),
+        ),
+    ):
         operation(
             f"{_family.name}_{_name}",
             f"{_collective.replace('_', '-')} of {_family.owner}{_words}",

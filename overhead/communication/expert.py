@@ -355,13 +355,18 @@ for _way in ("dispatch", "combine"):
     _library = ("inter_node_step_latency", "step_latency", "collective_launch_time")
     formula(
         returns=f"ep_{_way}_time",
-        inputs=(*_crossing, *_inside, "effective_intra_bandwidth", "ep_far_latency",
-                "intra_latency"),
+        inputs=(
+            *_crossing,
+            *_inside,
+            "effective_intra_bandwidth",
+            "ep_far_latency",
+            "intra_latency",
+        ),
         name=f"deduplicated_{_way}_time",
         assumes=(BOTH,),
         when=DEDUPLICATED,
         **SOURCE,
-    )(_time)  # fmt: skip
+    )(_time)
     formula(
         returns=f"ep_{_way}_time",
         inputs=(

@@ -282,8 +282,20 @@ def groups(tp, cp, pp, dp, group_size):
 
 
 PAIRED = ("boundary", "cp_ring", "cp_outer")
-ALIKE = ("tp", "cp", "cp_inner", "ep", "etp", "ends", "zero", "shard", "replica", "edp",
-         "expert_shard", "expert_replica")  # fmt: skip
+ALIKE = (
+    "tp",
+    "cp",
+    "cp_inner",
+    "ep",
+    "etp",
+    "ends",
+    "zero",
+    "shard",
+    "replica",
+    "edp",
+    "expert_shard",
+    "expert_replica",
+)
 for _kind in (*ALIKE, *PAIRED):
     call(returns=f"{_kind}_ranks", of="group_size", bind={}, labels={"group": _kind})
 for _kind in ALIKE:

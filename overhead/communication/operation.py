@@ -200,7 +200,9 @@ def added(
 ) -> None:
     """Declare a quantity as a sum of products; 0 where a group isn't of several ranks."""
     factors = [one for term in terms for one in term]
-    flat = [part for one in factors for part in (one if isinstance(one, tuple) else (one,))]
+    flat = [
+        part for factor in factors for part in (factor if isinstance(factor, tuple) else (factor,))
+    ]
     names = dict.fromkeys(part for part in (*flat, several) if isinstance(part, str) and part)
 
     def kernel(*values: Array) -> Array:

@@ -48,14 +48,20 @@ def _merged(*taken):
 for _around, _ranks in (("ring", "cp"), ("mixed", "ring_ranks")):
     declare(
         "merged_bytes",
-        (_ranks, "merged_token_fraction", "activation_bytes", "single_bytes", "rank_tokens",
-         "attention_width"),
+        (
+            _ranks,
+            "merged_token_fraction",
+            "activation_bytes",
+            "single_bytes",
+            "rank_tokens",
+            "attention_width",
+        ),
         _merged,
         source="liu2023",
         where="section 3: the output and its denominator are kept up to date block by block",
         assumes=("a part is read, and the sum read and written, by one kernel",),
         when={"context_parallel": _around},
-    )  # fmt: skip
+    )
 
 
 @formula(

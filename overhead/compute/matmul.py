@@ -375,8 +375,15 @@ LORA: dict[str, Any] = {
     "where": "section 4.1",
     "when": {"tuning": "lora"},
 }
-ADAPTED = ("router", "shared_up", "shared_down", "expert_up", "expert_down", "logits",
-           "mtp_projection")  # fmt: skip
+ADAPTED = (
+    "router",
+    "shared_up",
+    "shared_down",
+    "expert_up",
+    "expert_down",
+    "logits",
+    "mtp_projection",
+)
 for _name in (*LINEAR, *ADAPTED):
     constant(f"{_name}_weight_gradient_time", 0.0, "None: the weights are frozen", **LORA)
 
@@ -394,9 +401,19 @@ for _class, _width in (("dense", "mlp_adapter_width"), ("moe", "shared_adapter_w
         returns=f"{_class}_layer_adapter_time",
         name=f"{_class}_layer_adapter_time",
         inputs=(
-            "lora_rank", "rank_tokens", "mixer_adapter_width", _width, "tp", "lora_attention",
-            "lora_mlp", "matmul_min_time", "sized_matmul_efficiency", "output_matmul_flops",
-            "activation_bytes", "memory_efficiency", "memory_bandwidth",
+            "lora_rank",
+            "rank_tokens",
+            "mixer_adapter_width",
+            _width,
+            "tp",
+            "lora_attention",
+            "lora_mlp",
+            "matmul_min_time",
+            "sized_matmul_efficiency",
+            "output_matmul_flops",
+            "activation_bytes",
+            "memory_efficiency",
+            "memory_bandwidth",
         ),
         assumes=(
             "adapter GEMMs are in BF16",
@@ -404,7 +421,7 @@ for _class, _width in (("dense", "mlp_adapter_width"), ("moe", "shared_adapter_w
             "and two gradient passes each move 3.5 elements on average",
         ),
         **LORA,
-    )  # fmt: skip
+    )
     def _layer_adapters(rank: Array, tokens: Array, attention: Array, *rest: Array) -> Array:
         """LoRA adapter GEMM time per layer, forward or per gradient kind."""
         mlp, tp, adapts_attention, adapts_mlp, *machine = rest
@@ -420,12 +437,17 @@ def _adapted_flops(forward, scores, further, depths, layers, adapters):
 for _prefix, _masked in (("", FULL), ("causal_", CAUSAL)):
     declare(
         f"{_prefix}model_flops_per_token",
-        (f"{_prefix}forward_flops_per_token", f"{_prefix}attention_flops_per_token",
-         f"{_prefix}mtp_flops_per_token", "mtp_layers", "layers", "adapter_parameters"),
+        (
+            f"{_prefix}forward_flops_per_token",
+            f"{_prefix}attention_flops_per_token",
+            f"{_prefix}mtp_flops_per_token",
+            "mtp_layers",
+            "layers",
+            "adapter_parameters",
+        ),
         _adapted_flops,
         "FLOPs per token of training adapters: forward and input gradients, scores three times",
-        assumes=(_masked, "no wgrad for frozen weights",
-                 "adapters of MTP layers are not counted"),
+        assumes=(_masked, "no wgrad for frozen weights", "adapters of MTP layers are not counted"),
         name=f"adapted_{_prefix}model_flops_per_token",
         **LORA,
-    )  # fmt: skip
+    )

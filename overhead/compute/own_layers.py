@@ -122,10 +122,12 @@ def _weights(dense, moe, beyond, layers, linear_layers):
 
 
 heaviest(
-    "slowest_stage", "middle_stage", _weights,
+    "slowest_stage",
+    "middle_stage",
+    _weights,
     ("dense_layer_time", "moe_layer_time", "attention_beyond_time", "layers", "linear_layers"),
     "The slowest middle stage",
-)  # fmt: skip
+)
 
 
 @formula(returns="middle_stage", when=FOLDS, **SOURCE)

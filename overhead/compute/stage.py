@@ -188,16 +188,26 @@ def _own_weights(*values):
 
 _each = ("dense_layer_weight_gradient_time", "moe_layer_weight_gradient_time")
 _gpu = ("dense_layer_backward_gpu_time", "moe_layer_backward_gpu_time")
-_weighed = ("middle_mlp_layers", _each[0], "middle_moe_layers", _each[1], "middle_backward_time",
-            *_gpu)  # fmt: skip
+_weighed = (
+    "middle_mlp_layers",
+    _each[0],
+    "middle_moe_layers",
+    _each[1],
+    "middle_backward_time",
+    *_gpu,
+)
 WGRAD: dict[str, Any] = {
     "source": "qi2023",
     "where": "section 2.1",
     "assumes": ("half of the launch-bound time of a backward pass is wgrad",),
 }
 declare("stage_weight_time", _weighed, _weights, **WGRAD)
-_mixers = (PARTS["weight_gradient"][1], "attention_beyond_forward_time", "attention_beyond_time",
-           "middle_attention_excess")  # fmt: skip
+_mixers = (
+    PARTS["weight_gradient"][1],
+    "attention_beyond_forward_time",
+    "attention_beyond_time",
+    "middle_attention_excess",
+)
 declare("stage_weight_time", (*_weighed, *_mixers), _own_weights, when=ORDERED, **WGRAD)
 
 

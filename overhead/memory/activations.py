@@ -106,10 +106,14 @@ LORA: dict[str, Any] = {
 WIDE_ADAPTERS = "what adapters take is in 16 bits in every layer"
 for _module, _adapters in (("attention", "lora_attention"), ("layer", "lora_mlp")):
     alias(f"kept_{_module}_input_bytes", f"{_module}_input_bytes", **LAYER)
-    product(f"kept_{_module}_input_bytes", (_adapters, "activation_bytes"),
-            "Bytes per element of a BF16 adapter input",
-            name=f"adapted_{_module}_input_bytes",
-            lacks={f"{_module}_input_bytes": WIDE_ADAPTERS}, **LORA)  # fmt: skip
+    product(
+        f"kept_{_module}_input_bytes",
+        (_adapters, "activation_bytes"),
+        "Bytes per element of a BF16 adapter input",
+        name=f"adapted_{_module}_input_bytes",
+        lacks={f"{_module}_input_bytes": WIDE_ADAPTERS},
+        **LORA,
+    )
 alias("kept_expert_input_bytes", "expert_input_bytes", **LAYER)
 constant("kept_expert_input_bytes", 0.0, "None: routed experts have no adapters", **LORA)
 

@@ -180,11 +180,18 @@ def _one_unit(
 LIVE: dict[str, Any] = {"source": "chen2016", "where": "section 4.1"}
 ONE = "one layer of one micro-batch is recomputed at a time"
 OF_LAYERS = (
-    "rank_tokens", "stage_mlp_layers", "dense_layer_activations", "stage_moe_layers",
+    "rank_tokens",
+    "stage_mlp_layers",
+    "dense_layer_activations",
+    "stage_moe_layers",
     "moe_layer_activations",
-)  # fmt: skip
-KEPT = (*OF_LAYERS[:3], "kept_dense_layer_activations", *OF_LAYERS[3:],
-        "kept_moe_layer_activations")  # fmt: skip
+)
+KEPT = (
+    *OF_LAYERS[:3],
+    "kept_dense_layer_activations",
+    *OF_LAYERS[3:],
+    "kept_moe_layer_activations",
+)
 UNLESS = f"{ONE} (computed, in a forward-only schedule)"
 declare("recompute_activation_memory", KEPT, _one_layer, assumes=(UNLESS,), **LIVE)
 NONE_AGAIN = {"recompute_layers": "without a backward no layer is recomputed"}
@@ -270,8 +277,12 @@ def chunk_layers(
     )
 
 
-constant("recomputed_fraction", 1.0, "Every layer is recomputed",
-         when={"recompute": "full|full_early_stop|uniform"})  # fmt: skip
+constant(
+    "recomputed_fraction",
+    1.0,
+    "Every layer is recomputed",
+    when={"recompute": "full|full_early_stop|uniform"},
+)
 
 
 @formula(

@@ -50,8 +50,7 @@ MTP: dict[str, Any] = {
     "where": "megatron/core/transformer/multi_token_prediction.py",
 }
 alias("mtp_depths", "mtp_layers", **MTP)
-constant("mtp_depths", 0.0, "MTP depth: training only",
-         when={"schedule": "forward_only"}, **MTP)  # fmt: skip
+constant("mtp_depths", 0.0, "MTP depth: training only", when={"schedule": "forward_only"}, **MTP)
 
 
 @formula(

@@ -59,9 +59,17 @@ def _stored(every, *taken):
     return _share(zero_stage >= 3.0, dense, routed, shards, expert_shards)
 
 
-STORED = ("stage_parameters", "full_precision_weight_bytes", "weight_bytes", "weight_copy_bytes",
-          "zero_stage", "shards", "expert_shards", "stage_expert_parameters",
-          *NARROW_ONES)  # fmt: skip
+STORED = (
+    "stage_parameters",
+    "full_precision_weight_bytes",
+    "weight_bytes",
+    "weight_copy_bytes",
+    "zero_stage",
+    "shards",
+    "expert_shards",
+    "stage_expert_parameters",
+    *NARROW_ONES,
+)
 
 
 @formula(source=ZERO, where="section 5.3", inputs=STORED)

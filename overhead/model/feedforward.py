@@ -73,17 +73,34 @@ def mlp_kept(
 ):
     """A dense layer's MLP: its input, and both sides of its activation function."""
     return (
-        *residual(hidden_size, activation_bytes, kept_layer_input_bytes, dropout, mask_bytes,
-                  residual_streams, layer_norms),
-        *_inside(mlp_fraction * ffn_size, gated_mlp, activation_bytes, kept_layer_input_bytes,
-                 ("recompute_mlp",), ("recompute_mlp",)),
-    )  # fmt: skip
+        *residual(
+            hidden_size,
+            activation_bytes,
+            kept_layer_input_bytes,
+            dropout,
+            mask_bytes,
+            residual_streams,
+            layer_norms,
+        ),
+        *_inside(
+            mlp_fraction * ffn_size,
+            gated_mlp,
+            activation_bytes,
+            kept_layer_input_bytes,
+            ("recompute_mlp",),
+            ("recompute_mlp",),
+        ),
+    )
 
 
 def _inside(
-    size: Array, gated_mlp: Array, element: Array, input_bytes: Array, again: tuple[str, ...],
+    size: Array,
+    gated_mlp: Array,
+    element: Array,
+    input_bytes: Array,
+    again: tuple[str, ...],
     act: tuple[str, ...],
-) -> tuple[Kept, Kept]:  # fmt: skip
+) -> tuple[Kept, Kept]:
     """What the first GEMM gives, and what the last one takes: one kernel is between them."""
     return (
         Kept((1.0 + gated_mlp) * size, element, HEADS, again),
@@ -122,16 +139,24 @@ def moe_kept(
     both, act = (*moe, "recompute_shared_experts"), (*moe, "recompute_moe_act")
     ends = rows * etp * expert_hidden_size
     return (
-        *residual(hidden_size, activation_bytes, kept_moe_input_bytes, dropout, mask_bytes,
-                  residual_streams, layer_norms),
+        *residual(
+            hidden_size,
+            activation_bytes,
+            kept_moe_input_bytes,
+            dropout,
+            mask_bytes,
+            residual_streams,
+            layer_norms,
+        ),
         Kept(2.0 * experts, single_bytes, again=moe),
         Kept(expert_latent_size, activation_bytes, again=moe),
         *_inside(shared_ffn_size, gated_mlp, activation_bytes, kept_layer_input_bytes, both, both),
         Kept(ends, kept_expert_input_bytes, HEADS, moe),
-        *_inside(rows * expert_ffn_size, gated_mlp, activation_bytes, kept_expert_input_bytes, moe,
-                 act),
+        *_inside(
+            rows * expert_ffn_size, gated_mlp, activation_bytes, kept_expert_input_bytes, moe, act
+        ),
         Kept(weighted_outputs * ends, activation_bytes, HEADS, moe),
-    )  # fmt: skip
+    )
 
 
 PLAIN: Further = {"source": "vaswani2017", "where": "section 3.3; gated: Shazeer 2020, section 2"}
@@ -169,8 +194,14 @@ product(
 )
 ADAPTED: dict[str, Any] = {"source": "hu2021", "where": "section 4.1"}
 declare_sum("mlp_adapter_width", adapter_width, mlp, ("lora_mlp",), **ADAPTED)
-declare_sum("shared_adapter_width", adapter_width, shared_experts, ("lora_mlp",),
-            assumes=("routed experts and the router have none",), **ADAPTED)  # fmt: skip
+declare_sum(
+    "shared_adapter_width",
+    adapter_width,
+    shared_experts,
+    ("lora_mlp",),
+    assumes=("routed experts and the router have none",),
+    **ADAPTED,
+)
 
 KEPT: dict[str, Any] = {"source": "korthikanti2022", "where": "sections 4.1 and 4.2.2"}
 MOE: dict[str, Any] = {

@@ -22,8 +22,15 @@ WHOLE, COLUMNS, ROWS = "whole", "columns", "rows"
 # How they share what is kept: as weights, or as the part between blocks.
 HEADS, SEQUENCE = COLUMNS, "sequence"
 # Modules that selective recomputation makes again, by the quantity that says whether it does.
-AGAIN = ("recompute_core_attn", "recompute_layernorm", "recompute_mla_up_proj", "recompute_mlp",
-         "recompute_moe", "recompute_moe_act", "recompute_shared_experts")  # fmt: skip
+AGAIN = (
+    "recompute_core_attn",
+    "recompute_layernorm",
+    "recompute_mla_up_proj",
+    "recompute_mlp",
+    "recompute_moe",
+    "recompute_moe_act",
+    "recompute_shared_experts",
+)
 
 
 NEVER = 0.0
@@ -134,7 +141,7 @@ def weights(part: Part) -> Array:
 
 def all_parameters(part: Part, weights: Array) -> Array:
     """Weights, biases and norms."""
-    biases = [one.bias * one.outputs for one in part.linears if one.bias is not NEVER]
+    biases = [linear.bias * linear.outputs for linear in part.linears if linear.bias is not NEVER]
     return _total([weights, *biases, *part.norms])
 
 
@@ -163,35 +170,35 @@ def _width(linears: Iterable[Linear], tp: Array, hidden_size: Array) -> Any:
 
 def first_width(part: Part, tp: Array, hidden_size: Array) -> Any:
     """Width of all GEMMs but the last."""
-    return _width((one for one in part.linears if one.split != ROWS), tp, hidden_size)
+    return _width((linear for linear in part.linears if linear.split != ROWS), tp, hidden_size)
 
 
 def last_width(part: Part, tp: Array, hidden_size: Array) -> Any:
     """Width of the last GEMM, which is split by inputs."""
-    return _width((one for one in part.linears if one.split == ROWS), tp, hidden_size)
+    return _width((linear for linear in part.linears if linear.split == ROWS), tp, hidden_size)
 
 
 def key_value_width(part: Part, tp: Array, hidden_size: Array) -> Any:
     """Width of the GEMMs that give keys and values."""
-    return _width((one for one in part.linears if one.keys), tp, hidden_size)
+    return _width((linear for linear in part.linears if linear.keys), tp, hidden_size)
 
 
 def up_width(part: Part, tp: Array, hidden_size: Array) -> Array:
     """Width of the projections up from latent vectors."""
-    up = [one for one in part.linears if one.up is not NEVER]
+    up = [linear for linear in part.linears if linear.up is not NEVER]
     return _total([one.up * _width((one,), tp, hidden_size) for one in up])
 
 
 def further_up_width(part: Part, tp: Array, hidden_size: Array) -> Array:
     """Outputs of a rank's projections up from latent vectors beyond those of such a GEMM."""
-    up = [one for one in part.linears if one.up is not NEVER]
+    up = [linear for linear in part.linears if linear.up is not NEVER]
     each = [one.of_rank(one.outputs - one.weights / hidden_size, tp) for one in up]
     return _total([one.up * xp.maximum(more, 0.0) for one, more in zip(up, each, strict=True)])
 
 
 def up_weights(part: Part) -> Array:
     """Weights of the projections up from latent vectors."""
-    return _total([one.up * one.weights for one in part.linears if one.up is not NEVER])
+    return _total([linear.up * linear.weights for linear in part.linears if linear.up is not NEVER])
 
 
 def repeated_weights(part: Part) -> Array:

@@ -216,8 +216,15 @@ def grouped_query_kept(
     context, keys = heads * head_size, kv_heads * head_size
     low = xp.where(q_lora_rank > 0.0, 1.0, 0.0)
     return (
-        *residual(hidden_size, activation_bytes, kept_attention_input_bytes, dropout, mask_bytes,
-                  residual_streams, layer_norms),
+        *residual(
+            hidden_size,
+            activation_bytes,
+            kept_attention_input_bytes,
+            dropout,
+            mask_bytes,
+            residual_streams,
+            layer_norms,
+        ),
         Kept(2.0 * q_lora_rank, activation_bytes),
         Kept(low * context, activation_bytes, HEADS, ("recompute_mla_up_proj",)),
         Kept((1.0 - low) * context, activation_bytes, HEADS),
@@ -228,7 +235,7 @@ def grouped_query_kept(
         Kept(heads, score_bytes, HEADS, ("recompute_core_attn",)),
         Kept(context, kept_context_bytes, HEADS),
         Kept(output_rank * output_groups, kept_attention_input_bytes, HEADS),
-    )  # fmt: skip
+    )
 
 
 def latent_attention_kept(
@@ -257,8 +264,15 @@ def latent_attention_kept(
     context, queries = heads * v_head_size, heads * (qk_nope_head_size + qk_rope_head_size)
     up = ("recompute_mla_up_proj",)
     return (
-        *residual(hidden_size, activation_bytes, kept_attention_input_bytes, dropout, mask_bytes,
-                  residual_streams, layer_norms),
+        *residual(
+            hidden_size,
+            activation_bytes,
+            kept_attention_input_bytes,
+            dropout,
+            mask_bytes,
+            residual_streams,
+            layer_norms,
+        ),
         Kept(2.0 * (q_lora_rank + kv_lora_rank) + qk_rope_head_size, activation_bytes),
         Kept(2.0 * queries + context, activation_bytes, HEADS, up),
         Kept(2.0 * qk_norms * heads * head_size, activation_bytes, HEADS),
@@ -266,7 +280,7 @@ def latent_attention_kept(
         Kept(heads, score_bytes, HEADS, ("recompute_core_attn",)),
         Kept(context, kept_context_bytes, HEADS),
         Kept(output_rank * output_groups, kept_attention_input_bytes, HEADS),
-    )  # fmt: skip
+    )
 
 
 def linear_attention_kept(
@@ -287,13 +301,20 @@ def linear_attention_kept(
     Mamba-2's kernel computes the convolution again, and has the gate, whose result the norm keeps.
     """
     return (
-        *residual(hidden_size, activation_bytes, kept_attention_input_bytes, dropout, mask_bytes,
-                  residual_streams, layer_norms),
+        *residual(
+            hidden_size,
+            activation_bytes,
+            kept_attention_input_bytes,
+            dropout,
+            mask_bytes,
+            residual_streams,
+            layer_norms,
+        ),
         Kept(linear_in_width, activation_bytes, HEADS),
         Kept((1.0 - mamba) * linear_convolved_width, activation_bytes, HEADS),
         Kept((1.0 + mamba) * linear_out_width, activation_bytes, HEADS),
         Kept(linear_out_width, kept_attention_input_bytes, HEADS),
-    )  # fmt: skip
+    )
 
 
 def indexer_kept(index_heads, index_head_size, selected_span, activation_bytes, single_bytes):
@@ -367,17 +388,26 @@ def _attending(whole, fraction, *others):
     return xp.where(fraction > 0.0, _mean(*others) / xp.where(fraction > 0.0, fraction, 1.0), whole)
 
 
-declare("attending_parameters",
-        ("mixer_parameters", "attention_layer_fraction", *_over_mixers("parameters", ATTENDING)),
-        _attending, "Attention parameters of a layer that has it")  # fmt: skip
+declare(
+    "attending_parameters",
+    ("mixer_parameters", "attention_layer_fraction", *_over_mixers("parameters", ATTENDING)),
+    _attending,
+    "Attention parameters of a layer that has it",
+)
 _keeping = [mixer for mixer in MIXERS if mixer.kept]
 declare("mixer_activations", _over_mixers("activations", _keeping), _mean, assumes=(CAST,))
 
 
 def mean_of(
-    returns: str, of: Sum, more: Sequence[str] = (), *, mixers: Sequence[Mixer] = MIXERS,
-    kept: bool = False, narrow: bool = False, **further: Unpack[Further],
-) -> None:  # fmt: skip
+    returns: str,
+    of: Sum,
+    more: Sequence[str] = (),
+    *,
+    mixers: Sequence[Mixer] = MIXERS,
+    kept: bool = False,
+    narrow: bool = False,
+    **further: Unpack[Further],
+) -> None:
     """Declare the mean over layers of a sum over GEMMs (narrow ones), or over what is kept."""
     kinds = [(mixer, mixer.kept if kept else mixer.part) for mixer in mixers]
     each = [(mixer, *sum_of(of, kind, more)) for mixer, kind in kinds if kind]
@@ -476,8 +506,14 @@ for _way in ("forward", "backward"):
 
 # Whoever says that layers have linear attention, or an indexer, has to say its sizes: there they
 # have no default.
-for _size in ("linear_key_heads", "linear_value_heads", "linear_key_size", "linear_value_size",
-              "linear_kernel", "mamba"):  # fmt: skip
+for _size in (
+    "linear_key_heads",
+    "linear_value_heads",
+    "linear_key_size",
+    "linear_value_size",
+    "linear_kernel",
+    "mamba",
+):
     call(returns=_size, of=_size, bind={}, when={"mixers": "hybrid"})
 for _size in ("index_head_size", "index_top_k", "index_layers"):
     call(returns=_size, of=_size, bind={}, when={"selection": "indexed"})

@@ -44,7 +44,7 @@ def numbers_of(pattern: str) -> dict[str, float]:
     """Return the numbers that say the order of at most `MOST` layers, a letter each."""
     digits = [LETTERS[letter] for letter in pattern]
     parts = [digits[k : k + LAYERS_A_NUMBER] for k in range(0, MOST, LAYERS_A_NUMBER)]
-    sums = [sum((4.0**place * digit for place, digit in enumerate(part)), 0.0) for part in parts]
+    sums = [sum((4.0**index * digit for index, digit in enumerate(part)), 0.0) for part in parts]
     return dict(zip(NUMBERS, sums, strict=True))
 
 
@@ -52,7 +52,9 @@ def pattern_of(given: Mapping[str, float]) -> str:
     """Return the order that a model's numbers say, a letter each; Mamba-2's is M."""
     letters = ("", "M" if given.get("mamba") else "L", "*", "E")
     numbers = (int(given.get(name, 0.0)) for name in NUMBERS)
-    return "".join(letters[one // 4**k % 4] for one in numbers for k in range(LAYERS_A_NUMBER))
+    return "".join(
+        letters[number // 4**k % 4] for number in numbers for k in range(LAYERS_A_NUMBER)
+    )
 
 
 def of_stage(
@@ -71,15 +73,22 @@ def of_stage(
 for _stage in STAGES:
     call(returns=f"{_stage}_linear_fraction", of="stage_linear_fraction", bind={"stage": _stage})
 for _spread, _own in (
-    ("spread_layers", "stage_layers"), ("spread_moe_layers", "stage_moe_layers"),
+    ("spread_layers", "stage_layers"),
+    ("spread_moe_layers", "stage_moe_layers"),
     ("spread_expert_stage", "expert_stage"),
-):  # fmt: skip
+):
     call(returns=_spread, of=_own, bind={}, labels=SPREAD)
 
 
 # Where the chunks of a stage begin and end, and the kinds of the layers that are cut into them.
-CUT = ("pp", "virtual_pipeline_size", "pipeline_layers", "embedding_layer_weight",
-       "head_layer_weight", *NUMBERS)  # fmt: skip
+CUT = (
+    "pp",
+    "virtual_pipeline_size",
+    "pipeline_layers",
+    "embedding_layer_weight",
+    "head_layer_weight",
+    *NUMBERS,
+)
 
 
 def _all_layers(kind, *numbers):
@@ -89,12 +98,13 @@ def _all_layers(kind, *numbers):
 def _agrees(layers, linear_layers, separate_moe_layers, *numbers):
     counts = (linear_layers, layers - linear_layers, separate_moe_layers)
     found = (_all_layers(kind, *numbers) for kind in KINDS)
-    linear, attention, mixtures = (one == own for one, own in zip(found, counts, strict=True))
+    linear, attention, mixtures = (one == count for one, count in zip(found, counts, strict=True))
     return xp.where(linear & attention & mixtures, 1.0, 0.0)
 
 
-declare("order_holds", ("layers", "linear_layers", "separate_moe_layers", *NUMBERS), _agrees,
-        **SOURCE)  # fmt: skip
+declare(
+    "order_holds", ("layers", "linear_layers", "separate_moe_layers", *NUMBERS), _agrees, **SOURCE
+)
 
 
 def _chunk(pp, virtual_pipeline_size, pipeline_layers, first, last):
@@ -123,13 +133,20 @@ def _turned(kind: float) -> Kernel:
 
 
 for _kind, _returns in (
-    (ANY, "ordered_layers"), (ATTENTION, "ordered_attention_layers"),
+    (ANY, "ordered_layers"),
+    (ATTENTION, "ordered_attention_layers"),
     (MIXTURE, "ordered_moe_layers"),
-):  # fmt: skip
-    declare(_returns, ("stage", "weight_copies", *CUT), _held(_kind),
-            assumes=("of two stages in one rank the mean",), **SOURCE)  # fmt: skip
-    declare(_returns, ("stage", *CUT), _turned(_kind), name=f"folded_{_returns}",
-            when=TURNED, **SOURCE)  # fmt: skip
+):
+    declare(
+        _returns,
+        ("stage", "weight_copies", *CUT),
+        _held(_kind),
+        assumes=("of two stages in one rank the mean",),
+        **SOURCE,
+    )
+    declare(
+        _returns, ("stage", *CUT), _turned(_kind), name=f"folded_{_returns}", when=TURNED, **SOURCE
+    )
 
 
 # What stands in a stage: as of kinds evenly spread, and what the order gives it beyond that.
@@ -146,12 +163,20 @@ def _stage_layers(
 for _when in (ORDERED, TURNED):
     declare(
         "stage_layers",
-        ("spread_layers", "order_holds", "ordered_layers", "ordered_moe_layers",
-         "separate_moe_layers", "pipeline_layers"),
-        _stage_layers, "Mixers of the stage by their order",
+        (
+            "spread_layers",
+            "order_holds",
+            "ordered_layers",
+            "ordered_moe_layers",
+            "separate_moe_layers",
+            "pipeline_layers",
+        ),
+        _stage_layers,
+        "Mixers of the stage by their order",
         name="ordered_stage_layers" if _when is ORDERED else "ordered_folded_layers",
-        when=_when, **SOURCE,
-    )  # fmt: skip
+        when=_when,
+        **SOURCE,
+    )
 
 
 @formula(
@@ -225,9 +250,12 @@ def stage_spare_mixers(order_holds, stage_layers, stage_moe_layers):
 
 
 def heaviest(
-    returns: str, otherwise: str, weights: Callable[..., tuple[Any, Any]], taken: tuple[str, ...],
+    returns: str,
+    otherwise: str,
+    weights: Callable[..., tuple[Any, Any]],
+    taken: tuple[str, ...],
     title: str,
-) -> None:  # fmt: skip
+) -> None:
     """Declare a stage by the weights of an attention layer and of a mixture; or another one.
 
     So it is where all stages between the ends are alike; the weights follow from what is `taken`.
@@ -255,11 +283,20 @@ def heaviest(
         declare(returns, inputs, kernel(float(when is TURNED)), title, **further)
 
 
-heaviest("mixer_stage", "second_stage", lambda: (0.0, -1.0), (),
-         "First middle stage with the most mixers")  # fmt: skip
-heaviest("tp_block_stage", "second_stage", lambda dense, moe: (0.0, moe - 2.0 * dense),
-         ("dense_layer_blocks", "moe_layer_blocks"),
-         "First middle stage with the most TP blocks")  # fmt: skip
+heaviest(
+    "mixer_stage",
+    "second_stage",
+    lambda: (0.0, -1.0),
+    (),
+    "First middle stage with the most mixers",
+)
+heaviest(
+    "tp_block_stage",
+    "second_stage",
+    lambda dense, moe: (0.0, moe - 2.0 * dense),
+    ("dense_layer_blocks", "moe_layer_blocks"),
+    "First middle stage with the most TP blocks",
+)
 
 
 def beyond_linear(beyond, layers, linear_layers):
@@ -284,18 +321,35 @@ def _parameter_weights(mixer, attention, norm, shared, mlp, mlp_norm, layers, li
     return mixture_weights(*taken)
 
 
-call(returns="attention_rank_parameters", of="mixer_rank_parameters",
-     bind={"linear_attention_fraction": "no_layers"})  # fmt: skip
+call(
+    returns="attention_rank_parameters",
+    of="mixer_rank_parameters",
+    bind={"linear_attention_fraction": "no_layers"},
+)
 heaviest(
-    "parameter_stage", "second_stage", _parameter_weights,
-    ("mixer_rank_parameters", "attention_rank_parameters", "norm_parameters",
-     "shared_rank_parameters", "mlp_rank_parameters", "mlp_norm_parameters", "layers",
-     "linear_layers"),
+    "parameter_stage",
+    "second_stage",
+    _parameter_weights,
+    (
+        "mixer_rank_parameters",
+        "attention_rank_parameters",
+        "norm_parameters",
+        "shared_rank_parameters",
+        "mlp_rank_parameters",
+        "mlp_norm_parameters",
+        "layers",
+        "linear_layers",
+    ),
     "First middle stage with the most dense parameters",
-)  # fmt: skip
+)
 call(returns="parameter_stage_layers", of="stage_layers", bind={"stage": "parameter_stage"})
-heaviest("mixture_stage", "second_stage", lambda: (0.0, 1.0), (),
-         "First middle stage with the most separate MoE layers")  # fmt: skip
+heaviest(
+    "mixture_stage",
+    "second_stage",
+    lambda: (0.0, 1.0),
+    (),
+    "First middle stage with the most separate MoE layers",
+)
 
 
 @formula(returns="expert_stage", when=ORDERED, **SOURCE)

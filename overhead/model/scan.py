@@ -92,10 +92,19 @@ DELTA_MOVED = {
 }
 DELTA_CHUNK = 64.0  # chunk_size
 SIZES = (
-    "mamba", "rank_tokens", "tp", "micro_batch_size", "activation_bytes", "single_bytes",
-    "linear_in_width", "linear_convolved_width", "linear_out_width", "linear_key_heads",
-    "linear_key_size", "linear_value_heads",
-)  # fmt: skip
+    "mamba",
+    "rank_tokens",
+    "tp",
+    "micro_batch_size",
+    "activation_bytes",
+    "single_bytes",
+    "linear_in_width",
+    "linear_convolved_width",
+    "linear_out_width",
+    "linear_key_heads",
+    "linear_key_size",
+    "linear_value_heads",
+)
 
 
 def _scanned(way: str) -> Any:
@@ -103,10 +112,19 @@ def _scanned(way: str) -> Any:
     delta_halves, delta_singles = DELTA_MOVED[way]
 
     def moved(
-        mamba: Array, tokens: Array, tp: Array, micro_batch_size: Array, half: Array,
-        single: Array, into: Array, convolved: Array, inner: Array, key_heads: Array,
-        key_size: Array, heads: Array,
-    ) -> Array:  # fmt: skip
+        mamba: Array,
+        tokens: Array,
+        tp: Array,
+        micro_batch_size: Array,
+        half: Array,
+        single: Array,
+        into: Array,
+        convolved: Array,
+        inner: Array,
+        key_heads: Array,
+        key_size: Array,
+        heads: Array,
+    ) -> Array:
         groups, states = key_heads * key_size, inner * key_size / MAMBA_CHUNK
         products = key_heads * MAMBA_CHUNK
         narrow = _weighted(halves, (convolved, groups, inner, states, heads))

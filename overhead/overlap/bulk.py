@@ -221,10 +221,15 @@ def bulk_shared_time(communication_time, compute_time, num_sm, sms):
     return xp.maximum(communication_time, compute_time + taken)
 
 
-total("overlapped_time", ("compute_time", "communication_time"),
-      "GEMM time if it fills the GPU before the collective starts: no overlap",
-      assumes=("a GEMM that fills the GPU starts first, and communication gets no SMs",),
-      when={"mechanism": "bulk_queued"}, name="bulk_queued_time", **BULK)  # fmt: skip
+total(
+    "overlapped_time",
+    ("compute_time", "communication_time"),
+    "GEMM time if it fills the GPU before the collective starts: no overlap",
+    assumes=("a GEMM that fills the GPU starts first, and communication gets no SMs",),
+    when={"mechanism": "bulk_queued"},
+    name="bulk_queued_time",
+    **BULK,
+)
 
 
 # Communication by so many multiprocessors.

@@ -499,8 +499,13 @@ def scattering_pieces_at_once(matmul_chunks):
     return xp.minimum(matmul_chunks, 2.0)
 
 
-alias("concurrent_matmul_chunks", "matmul_chunks", source=mechanisms.ENGINE,
-      where="pieces wait for none before them", when={**TILED, **PARTED})  # fmt: skip
+alias(
+    "concurrent_matmul_chunks",
+    "matmul_chunks",
+    source=mechanisms.ENGINE,
+    where="pieces wait for none before them",
+    when={**TILED, **PARTED},
+)
 
 WHOLE, ROUND = {"compute_sms": "sms"}, {**TILED, "mechanism": CUT["mechanism"].rsplit("|", 1)[0]}
 SIDE_BY_SIDE = {**CHUNK, "concurrent_matmuls": "concurrent_matmul_chunks"}

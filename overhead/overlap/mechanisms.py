@@ -156,7 +156,7 @@ _MECHANISMS = (
         bounded=False,
     ),
 )  # fmt: skip
-MECHANISMS: dict[str, Mechanism] = {one.name: one for one in _MECHANISMS}
+MECHANISMS: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in _MECHANISMS}
 
 # Labels that one mechanism heeds, and that mechanism.
 HEEDED = {"efficiency_of": "two_durations", "schedule": "pipeline"}
@@ -211,8 +211,12 @@ LONG_ENOUGH = Requirement(
     ),
 )
 REQUIREMENTS = (
-    EVEN_RANKS, A_MULTIPROCESSOR_LEFT, WHOLE_ROUNDS, ONE_VIRTUAL_STAGE, LONG_ENOUGH,
-)  # fmt: skip
+    EVEN_RANKS,
+    A_MULTIPROCESSOR_LEFT,
+    WHOLE_ROUNDS,
+    ONE_VIRTUAL_STAGE,
+    LONG_ENOUGH,
+)
 
 
 def requirements(labels: Mapping[str, str], *, measured: bool) -> tuple[Requirement, ...]:

@@ -86,11 +86,19 @@ def _check_peak(whole: Evaluation, measured: Array) -> None:
 def _check_ends(measured: Array, longest: Array, shortest: Array) -> None:
     """Refuse a step that is longer or shorter than any clock makes it."""
     for wrong, limit, end, words in (
-        (measured < shortest, shortest, "more than", "communication, memory traffic and launches "
-         "alone take longer"),
-        (measured > longest, longest, "less than", "computing at a hundredth of the rate takes "
-         "less"),
-    ):  # fmt: skip
+        (
+            measured < shortest,
+            shortest,
+            "more than",
+            "communication, memory traffic and launches alone take longer",
+        ),
+        (
+            measured > longest,
+            longest,
+            "less than",
+            "computing at a hundredth of the rate takes less",
+        ),
+    ):
         if wrong.any():
             times, limits = np.broadcast_arrays(measured, limit)
             time, least = float(times[wrong][0]), float(limits[wrong][0])

@@ -94,8 +94,14 @@ def _waited(
     return blocks * split * gather + one + (blocks - 1.0) * other
 
 
-_taken = ("sequence_parallel", "tp_all_gather_time", "tp_reduction_time", "tp_gradient_overlap",
-          "overlap_slowdown", "qkv_weight_gradient_time")  # fmt: skip
+_taken = (
+    "sequence_parallel",
+    "tp_all_gather_time",
+    "tp_reduction_time",
+    "tp_gradient_overlap",
+    "overlap_slowdown",
+    "qkv_weight_gradient_time",
+)
 declare(
     "dense_tp_waited_time",
     (*_taken, "dense_layer_blocks", "mlp_up_weight_gradient_time"),

@@ -65,10 +65,14 @@ declare_own("attention_part_time", _attended, _each, MIXED["attention"])
 
 product("paired_exchange_time", ("middle_moe_layers", "layer_exposed_ep_time"))
 LAYER_TIMES = tuple(
-    name for way in ("forward", "backward")
-    for name in (f"moe_layer_{way}_gpu_time", f"moe_layer_{way}_host_time",
-                 f"exposed_ep_{way}_time")
-)  # fmt: skip
+    name
+    for way in ("forward", "backward")
+    for name in (
+        f"moe_layer_{way}_gpu_time",
+        f"moe_layer_{way}_host_time",
+        f"exposed_ep_{way}_time",
+    )
+)
 
 
 def _saved(share: Array, exposed_launch_fraction: Array, times: tuple[Array, ...]) -> Array:
@@ -121,8 +125,12 @@ def _pair(
 declare(
     "stage_overlapped_time",
     (
-        *_taken, "paired_exchange_time", "paired_computing_time", "pair_overlapped_fraction",
-        "overlap_slowdown", *LAYER_TIMES,
+        *_taken,
+        "paired_exchange_time",
+        "paired_computing_time",
+        "pair_overlapped_fraction",
+        "overlap_slowdown",
+        *LAYER_TIMES,
     ),
     _pair,
     "Time of overlapped forward and backward passes of two directions",
@@ -133,7 +141,7 @@ declare(
         "the host launch rate is unchanged: launch-bound time gains nothing",
     ),
     **PAIR,
-)  # fmt: skip
+)
 
 
 @formula(
@@ -228,16 +236,21 @@ for _way, _first, _last, _repeats in (
     declare(
         f"exposed_ep_{_way}_time",
         (
-            "expert_chunks", f"chunk_{_first}_time", f"chunk_{_last}_time",
-            f"chunk_experts_{_way}_time", f"experts_{_way}_time", f"ep_layer_{_way}_time",
-            "ep_overlap_slowdown", *_repeats,
+            "expert_chunks",
+            f"chunk_{_first}_time",
+            f"chunk_{_last}_time",
+            f"chunk_experts_{_way}_time",
+            f"experts_{_way}_time",
+            f"ep_layer_{_way}_time",
+            "ep_overlap_slowdown",
+            *_repeats,
         ),
         _expert_exposure,
         assumes=("one chunk is sent ahead", "unchunked where chunks take longer"),
         lacks={"moe_layer_computing_time": "what is chunked hides behind experts' products alone"},
         when=CHUNKED_EXPERTS,
         **DEEPEP,
-    )  # fmt: skip
+    )
 
 
 def _passes(num_micro_batches, forward, backward):
@@ -251,10 +264,14 @@ declare(
 )
 
 
-product("stage_imbalance_time", ("num_micro_batches", "end_stage_extra_time"),
-        "Pipeline time of uneven first and last stages, counted on every stage",
-        assumes=("every stage takes as long as the slower end",), when={"stages": "even"},
-        name="even_imbalance_time")  # fmt: skip
+product(
+    "stage_imbalance_time",
+    ("num_micro_batches", "end_stage_extra_time"),
+    "Pipeline time of uneven first and last stages, counted on every stage",
+    assumes=("every stage takes as long as the slower end",),
+    when={"stages": "even"},
+    name="even_imbalance_time",
+)
 
 
 # Whether the host rules.
@@ -278,7 +295,7 @@ def _declare_host_bound(ways: tuple[str, ...], when: Mapping[str, str] | None = 
     taken = (
         "middle_mlp_layers",
         "middle_moe_layers",
-        *(n for each in times.values() for n in each),
+        *(n for time in times.values() for n in time),
     )
     declare("host_bound", taken, _host_bound, when=when)
 

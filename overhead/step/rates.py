@@ -332,7 +332,13 @@ def _with_scores(mtp_layers, weights, layers, scores):
 for _prefix, _masked in (("", MASKED), ("causal_", "causal attention FLOPs only")):
     declare(
         f"{_prefix}mtp_flops_per_token",
-        ("mtp_layers", "mtp_weight_flops_per_token", "layers",
-         f"{_prefix}attention_flops_per_token"),
-        _with_scores, **PREDICTION, assumes=(LIKE_LAST, _masked),
-    )  # fmt: skip
+        (
+            "mtp_layers",
+            "mtp_weight_flops_per_token",
+            "layers",
+            f"{_prefix}attention_flops_per_token",
+        ),
+        _with_scores,
+        **PREDICTION,
+        assumes=(LIKE_LAST, _masked),
+    )

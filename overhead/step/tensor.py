@@ -92,10 +92,14 @@ for _returns, _pairing, _form, _law in (
     ("pair_first_time", GATHERED, "ring_exchange", COPIES),
     ("pair_second_time", GATHERED, "ring_exchange_aggregate", COPIES),
     ("pair_first_time", SCATTERED, "reduce_scatter_ring", COPIES),
-    ("pair_second_time", SCATTERED, "reduce_scatter_pipeline",
-     {**KERNELS, "communication": "split"}),
+    (
+        "pair_second_time",
+        SCATTERED,
+        "reduce_scatter_pipeline",
+        {**KERNELS, "communication": "split"},
+    ),
     ("pair_first_time", BESIDE, "bulk_shared", KERNELS),
-):  # fmt: skip
+):
     _labels, _when = {"mechanism": _form, **_law}, {**UB, "pairing": _pairing}
     _bind = {"burst_ratio": "pair_burst_ratio"}
     call(returns=_returns, of="overlapped_time", bind=_bind, labels=_labels, when=_when)
@@ -216,11 +220,16 @@ def _declare_exposed(
 OF_MLP: Factors = ("sequence_parallel", ("dense_layer_blocks", -1.0))
 OF_SHARED: Factors = (("moe_layer_blocks", -1.0),)
 SENT = ("tp_all_gather", "tp_reduce_scatter")
-_declare_exposed("dense", "tp_layer", {
-    way: [(*OF_MLP, f"mlp_tp_{way}_time")] for way in (*WAYS, "recompute")
-})  # fmt: skip
-_declare_exposed("moe", "tp_moe_layer", {
-    "forward": times(SENT, "forward", factors=OF_SHARED),
-    "backward": times((*SENT, "tp_weight_gather"), "backward", factors=OF_SHARED),
-    "recompute": times(SENT, "recompute", factors=OF_SHARED),
-}, (UNPAIRED,))  # fmt: skip
+_declare_exposed(
+    "dense", "tp_layer", {way: [(*OF_MLP, f"mlp_tp_{way}_time")] for way in (*WAYS, "recompute")}
+)
+_declare_exposed(
+    "moe",
+    "tp_moe_layer",
+    {
+        "forward": times(SENT, "forward", factors=OF_SHARED),
+        "backward": times((*SENT, "tp_weight_gather"), "backward", factors=OF_SHARED),
+        "recompute": times(SENT, "recompute", factors=OF_SHARED),
+    },
+    (UNPAIRED,),
+)

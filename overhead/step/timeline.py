@@ -246,9 +246,9 @@ def _after(evaluation: Evaluation, done: Sequence[float]) -> list[list[Span]]:
         course.run(row, UNEXPLAINED, float(evaluation["step_overhead"]), kind=UNEXPLAINED)
     return [
         [
-            Span(PASSES, one.name, one.start, one.duration, one.kind)
-            for one in course.spans
-            if one.row == row
+            Span(PASSES, span.name, span.start, span.duration, span.kind)
+            for span in course.spans
+            if span.row == row
         ]
         for row in rows
     ]
@@ -319,8 +319,10 @@ class _Passes:
         if self.virtual == 1:
             return [float(counts[at]) for at in home]
         own = np.bincount(home, beyond)
-        return [float((counts[at] - own[at]) / self.virtual + more)
-                for at, more in zip(home, beyond, strict=True)]  # fmt: skip
+        return [
+            float((counts[at] - own[at]) / self.virtual + more)
+            for at, more in zip(home, beyond, strict=True)
+        ]
 
     def _home(self, chunk: int) -> int:
         """Return the rank that has a chunk."""
@@ -433,12 +435,12 @@ class _Passes:
             way = FORWARD if task.kind == FORWARD else BACKWARD
             for row, share in self._shares(task) if task.kind != WEIGHTS else ():
                 own = found.setdefault(row, {})
-                for one in self._operations(row, task.chunk):
-                    if way not in one.ways:
+                for operation in self._operations(row, task.chunk):
+                    if way not in operation.ways:
                         continue
-                    count = share * self._time(one.quantity(f"{way}_count"))
+                    count = share * self._time(operation.quantity(f"{way}_count"))
                     if count > 0.0:
-                        own[one.name] = own.get(one.name, 0.0) + count
+                        own[operation.name] = own.get(operation.name, 0.0) + count
         return found
 
     def _shares(self, task: Task) -> Iterator[tuple[str, float]]:

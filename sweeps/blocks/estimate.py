@@ -78,8 +78,8 @@ def estimate(job: Job, limits: Limits) -> Estimate:
     # Each block holds what was gathered in it: the whole state at most, or some of each cell.
     sizes = {name: math.prod(job.program.shape(variable)) for name, variable in variables.items()}
     states = (
-        min(blocks * _state_bytes(job, one), 16 * sizes[one.quantity])
-        for one in job.sweep.reductions
+        min(blocks * _state_bytes(job, reduction), 16 * sizes[reduction.quantity])
+        for reduction in job.sweep.reductions
     )
     return Estimate(
         sum(sizes[name] for name in names_of(job)),
@@ -209,7 +209,10 @@ def _result_bytes(job: Job, reduction: Reduction) -> int:
 def limits_for(job: Job, limit: str, processes: int = 1) -> Limits:
     """Return how much may be computed at a time so that memory suffices."""
     most = memory(limit)
-    results = sum(_state_bytes(job, one) + _result_bytes(job, one) for one in job.sweep.reductions)
+    results = sum(
+        _state_bytes(job, reduction) + _result_bytes(job, reduction)
+        for reduction in job.sweep.reductions
+    )
     if results > most:
         wrong = f"the reductions' results need {format_quantity(results, 'byte', binary=False)}"
         refuse("--max-memory", limit, wrong, "raise it, or reduce further")

@@ -219,7 +219,7 @@ class Folder:
     def done(self, owner: bytes, count: int) -> set[int]:
         """Return the blocks that are there, by their ends; their checksums are for later."""
         names = (BLOCK.fullmatch(path.name) for path in self.path.iterdir())
-        numbers = {int(found[1]) for found in names if found}
+        numbers = {int(name[1]) for name in names if name}
         return {n for n in numbers if n < count and looks_complete(self.block(n), owner)}
 
     def records(self, index: int, owner: bytes) -> list[Record] | None:

@@ -360,7 +360,7 @@ def _first_start(
             raise unfinished(output, found, done)
     names = recipe_of(job, cut.limits, cut.per_block).names
     steps = len(
-        Chunks(job.program, [one.task for one in job.reducers()])
+        Chunks(job.program, [reducer.task for reducer in job.reducers()])
         if cut.bounded
         else Steps(job.program, names, cut.limits)
     )
@@ -565,9 +565,15 @@ def write_sweep(
         except Long:
             cut = Cut(limits, 1, bounded=True)
             return run_in_blocks(
-                job, output, cut, pool=pool, overwrite=means.overwrite, storage=storage,
-                formulas=means.formulas, progress=progress,
-            )  # fmt: skip
+                job,
+                output,
+                cut,
+                pool=pool,
+                overwrite=means.overwrite,
+                storage=storage,
+                formulas=means.formulas,
+                progress=progress,
+            )
         if touched and not by_quantity:
             job.touched[:] = touched
             return _write(output, job.result_of(reducers, iter(())), means, storage, progress)

@@ -186,10 +186,10 @@ class Work:
         sizes = self.program.grid.sizes
         self._store: ZarrStore | None = None
         self._tasks: dict[str, list[tuple[int, Task]]] = {}
-        for number, one in enumerate(recipe.reductions):
+        for number, reduction in enumerate(recipe.reductions):
             # Without labels: the results' metadata is for the one who gathers them.
-            task = task_of(one, dims[one.quantity], sizes, {})
-            self._tasks.setdefault(one.quantity, []).append((number, task))
+            task = task_of(reduction, dims[reduction.quantity], sizes, {})
+            self._tasks.setdefault(reduction.quantity, []).append((number, task))
         self.chunks_of_bounds: Chunks | None = None
         if recipe.bounded:
             ((*several,),) = self._tasks.values()
@@ -454,7 +454,7 @@ def gather_store(
 ) -> Written:
     """Check every chunk, add what is known only now, and publish the store."""
     store, reducers = _store(read.work, read.folder), job.reducers()
-    shapes = {each.name: job.program.shape(each) for each in job.program.variables}
+    shapes = {variable.name: job.program.shape(variable) for variable in job.program.variables}
     running = {name: RunningChecksum(shapes[name]) for name in job.stored}
     for index in range(read.count):
         records = read(index)

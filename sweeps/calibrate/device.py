@@ -12,12 +12,24 @@ from sweeps.spec.machine import Machine
 _GPU = re.compile(r"\b(?:(?:MI|GB|GH|[A-Z])\d{2,3}[A-Z]?\b|RTX PRO 6000)", re.IGNORECASE)
 # Machines by GPU; where several have one, that whose profile was fitted to it.
 MACHINES = {
-    "H100": "dgx-h100", "H200": "dgx-h200", "A100": "dgx-a100", "B200": "dgx-b200",
-    "B300": "dgx-b300", "GB200": "gb200-nvl72", "GB300": "gb300-nvl72", "A800": "hgx-a800",
-    "H800": "hgx-h800", "H20": "hgx-h20", "MI300X": "mi300x", "MI325X": "mi325x",
-    "MI355X": "mi355x", "L40S": "l40s", "RTX PRO 6000": "rtx-pro-6000", "GH200": "gh200",
+    "H100": "dgx-h100",
+    "H200": "dgx-h200",
+    "A100": "dgx-a100",
+    "B200": "dgx-b200",
+    "B300": "dgx-b300",
+    "GB200": "gb200-nvl72",
+    "GB300": "gb300-nvl72",
+    "A800": "hgx-a800",
+    "H800": "hgx-h800",
+    "H20": "hgx-h20",
+    "MI300X": "mi300x",
+    "MI325X": "mi325x",
+    "MI355X": "mi355x",
+    "L40S": "l40s",
+    "RTX PRO 6000": "rtx-pro-6000",
+    "GH200": "gh200",
     "GB10": "dgx-spark",
-}  # fmt: skip
+}
 # GPUs on boards with NVSwitch, which are sold as cards of PCIe, too.
 _CARDS = re.compile(r"PCI-?E|\bNVL\b", re.IGNORECASE)
 _SMALL = {("A100", "40GB"): "dgx-a100-40gb"}

@@ -74,9 +74,12 @@ DEVIATIONS = np.array([deviation for terms in GROUPS.values() for deviation in t
 # Which rows tell a group: those where the wire takes most of the time, hardly any, or a part.
 LONG, SHORT = 0.5, 0.2
 DETERMINED_BY = {
-    "rate": "long", "fabric rate": "long", "ramp": "middling", "copy": "middling",
+    "rate": "long",
+    "fabric rate": "long",
+    "ramp": "middling",
+    "copy": "middling",
     "fabric ramp": "middling",
-}  # fmt: skip
+}
 _SIZES = 2  # distinct sizes that tell a group
 _NOTICED = 0.02  # of a row's time, by a change of a group's constant by a like part of it
 # Relative errors count by their squares up to this, by their sizes beyond; and in scores up to
@@ -216,14 +219,14 @@ class _Problem:
         """Return constants of shape (fits, 1) for logarithms of factors."""
         found = {}
         links = theta[:, NAMES.index(LINKS)]
-        for place, name in enumerate(NAMES):
+        for index, name in enumerate(NAMES):
             if name == LINKS or name not in self.model.base:
                 continue
-            factor = theta[:, place] + (links if name in self.shared else 0.0)
+            factor = theta[:, index] + (links if name in self.shared else 0.0)
             base = np.asarray(self.model.base[name])
             if name == ISSUE:
                 # Without its group the host is as it was.
-                base = np.where(marks[:, place], self.host, base)
+                base = np.where(marks[:, index], self.host, base)
             value = base * np.exp(factor)
             found[name] = np.minimum(value, VOCABULARY[name].maximum)[:, None]
         return found
@@ -361,7 +364,7 @@ def _search(problem: _Problem, free: Sequence[str]) -> tuple[tuple[str, ...], tu
     train = np.tile(folds, (len(every), 1)).astype(np.float64)
     found = problem.descend(marks, train, start[best].reshape(marks.shape), _FEW_ROUNDS)
     each = _left_out(problem, found.errors.reshape(len(every), len(folds), -1), folds, shares)
-    near = [place for place, one in enumerate(each) if one <= NEAR * each.min()]
+    near = [index for index, one in enumerate(each) if one <= NEAR * each.min()]
     taken = min(near, key=lambda place: (len(every[place]), each[place]))
     untouched = float(each[every.index(())])
     if each[taken] > WORTH * untouched:
@@ -380,7 +383,7 @@ def _folds(rows: Rows) -> tuple[Marks, Floats]:
     if len(ranks) > 1:
         folds.append(rows.ranks <= ranks[(len(ranks) - 1) // 2])
         shares.append(2.0)
-    parted = [place for place, one in enumerate(folds) if one.any() and not one.all()]
+    parted = [index for index, fold in enumerate(folds) if fold.any() and not fold.all()]
     return np.array(folds)[parted], np.array(shares)[parted]
 
 
@@ -404,12 +407,12 @@ def _linear(
     found = np.empty((len(every), len(folds), len(errors)))
     moved = np.empty((len(every), len(folds), len(theta)))
     level = errors - theta @ slopes
-    for place, fold in enumerate(folds):
+    for index, fold in enumerate(folds):
         matrix = (slopes * (own * fold)) @ slopes.T
         each = _bounded_to(np.repeat(matrix[None], len(every), axis=0), marks, np.zeros(len(every)))
         pull = slopes @ (own * fold * level)
-        moved[:, place] = -np.linalg.solve(each, (pull * marks)[..., None])[..., 0] * marks
-        found[:, place] = level + moved[:, place] @ slopes
+        moved[:, index] = -np.linalg.solve(each, (pull * marks)[..., None])[..., 0] * marks
+        found[:, index] = level + moved[:, index] @ slopes
     return moved, _left_out(problem, found, folds, shares)
 
 
@@ -447,8 +450,10 @@ def follow(
     known, place = np.unique(sizes, return_inverse=True)
     if len(known) < _LEAST_SIZES:
         return there
-    middle = [np.array([np.median(one[place == n]) for n in range(len(known))])
-              for one in (times, predicted)]  # fmt: skip
+    middle = [
+        np.array([np.median(one[place == n]) for n in range(len(known))])
+        for one in (times, predicted)
+    ]
     time, machine = middle
     terms = np.stack([np.ones_like(known), known, np.sqrt(known), machine], axis=1)
     weights, least = np.ones(len(known)), np.zeros(4)

@@ -53,7 +53,7 @@ def read_json_log(path: Path, text: str) -> Logs:
         message = f"{path.name}, line 1: has a number that can't be; give what nccl-tests wrote"
         raise InputError(message) from None
     if isinstance(content, list):
-        return _of_records(path, [(place, one) for place, one in enumerate(content, start=1)])
+        return _of_records(path, [(index, one) for index, one in enumerate(content, start=1)])
     if isinstance(content, dict) and _kind(content):
         return _of_records(path, [(1, content)])
     results = content.get("results") if isinstance(content, dict) else None
@@ -141,16 +141,16 @@ def _hosts(path: Path, config: Mapping[str, Any]) -> tuple[dict[str, int], str]:
     devices: list[Any] = listed if isinstance(listed, list) else []
     hosts: dict[str, int] = {}
     names: dict[str, None] = {}
-    for one in devices:
-        if not isinstance(one, dict) or not isinstance(one.get("hostname"), str):
+    for device in devices:
+        if not isinstance(device, dict) or not isinstance(device.get("hostname"), str):
             message = (
                 f"{path.name}, line 1: a device of 'config.devices' has no hostname; give what "
                 "nccl-tests wrote by -J"
             )
             raise InputError(message)
-        if one.get("group") == devices[0].get("group"):
-            hosts[one["hostname"]] = hosts.get(one["hostname"], 0) + each
-        names[str(one.get("device_info", "")).strip()] = None
+        if device.get("group") == devices[0].get("group"):
+            hosts[device["hostname"]] = hosts.get(device["hostname"], 0) + each
+        names[str(device.get("device_info", "")).strip()] = None
     return hosts, " and ".join(name for name in names if name)
 
 
@@ -239,10 +239,15 @@ def _of_records(path: Path, records: list[tuple[int, Any]]) -> Logs:
         notes = [*_notes(kind, rows, len(dead), others)]
         found.tests.append(
             LogTest(
-                path=path, line=line, operation=operation, rows=tuple(_medians(rows)),
-                ranks=ranks, nodes=nodes, notes=tuple(notes),
+                path=path,
+                line=line,
+                operation=operation,
+                rows=tuple(_medians(rows)),
+                ranks=ranks,
+                nodes=nodes,
+                notes=tuple(notes),
             )
-        )  # fmt: skip
+        )
     if not found.tests and not found.left:
         message = (
             f"{path.name}, line {dead[0] if dead else 1}: no record of an operation "
@@ -292,13 +297,18 @@ def _record(number: int, record: object) -> _Record | None:
 def _medians(rows: Mapping[tuple[float, str], list[_Record]]) -> Iterator[LogRow]:
     """Yield the middle one of each size's records."""
     for (size, placement), records in sorted(rows.items()):
-        ordered = sorted((one.row for one in records), key=lambda row: row.time)
+        ordered = sorted((record.row for record in records), key=lambda row: row.time)
         middle = ordered[(len(ordered) - 1) // 2]
         wrong = float(np.nanmax([*(row.wrong for row in ordered), -1.0]))
         yield LogRow(
-            middle.line, size, placement, middle.time, middle.algbw, middle.busbw,
+            middle.line,
+            size,
+            placement,
+            middle.time,
+            middle.algbw,
+            middle.busbw,
             wrong if wrong >= 0.0 else math.nan,
-        )  # fmt: skip
+        )
 
 
 def _notes(kind: str, rows: Mapping[Any, list[_Record]], dead: int, others: int) -> Iterator[str]:

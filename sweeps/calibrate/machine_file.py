@@ -105,8 +105,8 @@ def _lines(content: Mapping[str, Any], place: str = "") -> Iterator[str]:
     for key, one in content.items():
         if key not in tables:
             yield f"{key} = {toml_value(one)}"
-    for key, one in tables.items():
-        yield from _lines(one, f"{place}.{key}" if place else key)
+    for key, table in tables.items():
+        yield from _lines(table, f"{place}.{key}" if place else key)
 
 
 def _has_figures(one: object) -> bool:

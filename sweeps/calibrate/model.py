@@ -357,8 +357,8 @@ class Rows:
 def rows_of(cases: Sequence[PlacedTest], placements: Sequence[str]) -> Rows:
     """Return all rows that came out right, of some placements; all of a test where none did."""
     found = []
-    for place, case in enumerate(cases):
-        own = [(place, case, row) for row in case.rows if row.placement in placements]
+    for index, case in enumerate(cases):
+        own = [(index, case, row) for row in case.rows if row.placement in placements]
         right = [one for one in own if not one[2].wrong > 0.0]
         found += right or own
     return Rows(
@@ -449,13 +449,13 @@ class Model:
         issue = profile.issue(LABELS["environment"].values[0], machine)
         # The constants as they are before a fit.
         self.origins = {**constants, ISSUE: issue}
-        self.base = {name: float(one.value) for name, one in self.origins.items()}
+        self.base = {name: float(origin.value) for name, origin in self.origins.items()}
         self.profile = profile
         if algorithm == ALL:
             wrong = "stands for each of them, and a time is of one"
             refuse("--algorithm", algorithm, wrong, "nccl, auto, or a name")
         columns = (rows.operation, rows.between, rows.forced, rows.fabric, rows.card)
-        keys = list(zip(*(one.tolist() for one in columns), strict=True))
+        keys = list(zip(*(column.tolist() for column in columns), strict=True))
         self._parts = []
         for key in dict.fromkeys(keys):
             places = np.array([one == key for one in keys])
@@ -501,7 +501,7 @@ class Model:
         """Return the name of the algorithm that each row's time is of."""
         found = np.empty(len(self.rows), dtype="U40")
         for places, part in self._parts:
-            names = np.array([one.name for one in part.choices])
+            names = np.array([choice.name for choice in part.choices])
             found[places] = names[np.argmin(part.times({**self.base, **values}), axis=0)]
         return found
 
@@ -523,8 +523,9 @@ class _Part:
         self.rows = rows
         operation, several = str(rows.operation[0]), bool(rows.between[0])
         case: dict[str, Any] = {
-            "ranks": rows.ranks.tolist(), "message_bytes": rows.message_bytes.tolist()
-        }  # fmt: skip
+            "ranks": rows.ranks.tolist(),
+            "message_bytes": rows.message_bytes.tolist(),
+        }
         if several:
             # A group's share of a node is its own.
             case["gpus_per_node"] = (rows.ranks / rows.nodes).tolist()
@@ -553,7 +554,7 @@ class _Part:
         self.labels = following(labels, self.given)
         left, _, self.protocol = str(rows.forced[0]).partition(";")
         self.choices = _left(usable(self.labels), left, self.protocol)
-        if any(one.form == "sharp" for one in self.choices):
+        if any(choice.form == "sharp" for choice in self.choices):
             self.given["inter_inc"] = 1.0  # The run had it, whatever the machine has
         # Of another network than the machine's a fit says nothing.
         known = (*FABRIC, *SHARED) if fabric != machine.fabric else ()
@@ -564,7 +565,8 @@ class _Part:
     ) -> list[Evaluation]:
         own = {name: value for name, value in self.own.items() if name not in (free or {})}
         return [
-            Evaluation({**self.given, **values, **own}, self.labels, one) for one in self.choices
+            Evaluation({**self.given, **values, **own}, self.labels, choice)
+            for choice in self.choices
         ]
 
     def times(self, values: Mapping[str, Any], free: Mapping[str, float] | None = None) -> Floats:
@@ -575,8 +577,8 @@ class _Part:
         with np.errstate(all="ignore"):
             cases = self._each(values, free)
             each = [
-                np.where(one.defined(), self._time(one, algorithm), np.inf)
-                for one, algorithm in zip(cases, self.choices, strict=True)
+                np.where(case.defined(), self._time(case, algorithm), np.inf)
+                for case, algorithm in zip(cases, self.choices, strict=True)
             ]
         shape = np.broadcast_shapes(*(one.shape for one in each), (len(self.rows),))
         return np.stack([np.broadcast_to(one, shape) for one in each])
@@ -607,7 +609,7 @@ _TWO_PROTOCOLS = ("ring", "pairs", "message", "tree")
 def _left(choices: tuple[Algorithm, ...], forced: str, protocol: str) -> tuple[Algorithm, ...]:
     """Return the algorithms that a log's settings leave."""
     if protocol == "ll":
-        choices = tuple(one for one in choices if one.form not in SIMPLE_FORMS) or choices
+        choices = tuple(choice for choice in choices if choice.form not in SIMPLE_FORMS) or choices
     if forced == NO_NVLS:
         left = tuple(one for one in choices if not _form(one).startswith("nvls"))
     elif "|" in forced:

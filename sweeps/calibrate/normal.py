@@ -51,8 +51,15 @@ WRONG_RESULTS, OUT_OF_LINE = "wrong results", "sizes out of line"
 STRANGER = "no verdict: another machine's GPUs"
 OTHER = "no verdict"  # Of times that nothing published is like
 NOT_HEALTHY = {
-    SLOW_LINKS, SLOW_LATENCY, SLOW_HOST, FAST, IMPOSSIBLE, WRONG_RESULTS, OUT_OF_LINE, STRANGER,
-}  # fmt: skip
+    SLOW_LINKS,
+    SLOW_LATENCY,
+    SLOW_HOST,
+    FAST,
+    IMPOSSIBLE,
+    WRONG_RESULTS,
+    OUT_OF_LINE,
+    STRANGER,
+}
 # Messages that tell latency, and bandwidth; where fewer than two are as long, the second.
 SHORT, LONG, LESS_LONG = 64.0 * 2**10, 64.0 * 2**20, 16.0 * 2**20
 # A host's floor is flat to here, within this factor.
@@ -206,8 +213,8 @@ def peers_of(
     # Where NVLS isn't the faster one, nothing tells that it is out.
     without = np.where(slower > 1.02 * times, rows.time / slower, np.nan)
     found = []
-    for place, case in enumerate(cases):
-        own = rows.case == place
+    for index, case in enumerate(cases):
+        own = rows.case == index
         if not own.any():
             continue
         sizes, at = np.unique(rows.message_bytes[own], return_inverse=True)
@@ -218,10 +225,20 @@ def peers_of(
         network = machine.generation if case.nodes == 1 else case.test.fabric or machine.fabric
         found.append(
             Peer(
-                case.test.part or case.test.name, machine.name, case.operation, case.ranks,
-                case.nodes, network, sizes, each[0], each[1], case.forced, each[2], each[3],
+                case.test.part or case.test.name,
+                machine.name,
+                case.operation,
+                case.ranks,
+                case.nodes,
+                network,
+                sizes,
+                each[0],
+                each[1],
+                case.forced,
+                each[2],
+                each[3],
             )
-        )  # fmt: skip
+        )
     return found
 
 
@@ -230,7 +247,7 @@ def published() -> tuple[Peer, ...]:
     """Return the published curves, each beside the profile of its machine."""
     tests = read_table_log(TABLE)
     found: list[Peer] = []
-    for name in dict.fromkeys(one.hardware for one in tests):
+    for name in dict.fromkeys(test.hardware for test in tests):
         found += _of_machine([one for one in tests if one.hardware == name], machine_for(name))
     return tuple(found)
 
@@ -276,7 +293,12 @@ def _among(
     """Return sources and ratios of the nearest class with enough peers, and which class it is."""
     found: list[tuple[str, float]] = []
     for wider in range(len(WIDER)):
-        alike = ((one.name, ratio(one)) for one in others if one is not own if one.like(own, wider))
+        alike = (
+            (other.name, ratio(other))
+            for other in others
+            if other is not own
+            if other.like(own, wider)
+        )
         found = [one for one in alike if np.isfinite(one[1])]
         if len(found) >= ENOUGH and len({name for name, _ in found}) >= SOURCES:
             break
@@ -331,10 +353,10 @@ def _remark(peer: Peer, bands: Mapping[str, Band], words: Sequence[str]) -> str:
 def highs_of(peer: Peer, others: Sequence[Peer]) -> Floats:
     """Return the slow end of what is normal of a curve's ratios, at each of its sizes."""
     found = np.empty(len(peer.sizes))
-    for place, size in enumerate(peer.sizes.tolist()):
+    for index, size in enumerate(peer.sizes.tolist()):
         part = "latency" if size < LESS_LONG else "bandwidth"
         near, _ = _among(others, peer, lambda one: one.at(size, _NEAR))  # noqa: B023
-        found[place] = band(near, least_of(part, peer.nodes))[1]
+        found[index] = band(near, least_of(part, peer.nodes))[1]
     return found
 
 
@@ -394,9 +416,12 @@ class Normal:
     def result(self, given: Mapping[str, Any]) -> Result:
         """Return it as a dataset of rows."""
         attrs = provenance_of(
-            title=self.title, spec={"normal": self.asked}, given=given, references=self.sources,
+            title=self.title,
+            spec={"normal": self.asked},
+            given=given,
+            references=self.sources,
             inputs=[list(map(dict, self.rows))],
-        )  # fmt: skip
+        )
         return of_rows(self.rows, self.fields, attrs)
 
 
@@ -436,7 +461,11 @@ def normal_collective(
     rows, others = [], published()
     # Nothing is normal beyond the wires' limit, but for what was measured on this very machine.
     case = machine.name, operation, ranks, nodes
-    same = [one for one in others if (one.hardware, one.operation, one.ranks, one.nodes) == case]
+    same = [
+        other
+        for other in others
+        if (other.hardware, other.operation, other.ranks, other.nodes) == case
+    ]
     seen = max((float(np.max(one.sizes / one.times)) for one in same), default=0.0)
     for size, time, limit in zip(
         each.tolist(), times.tolist(), model.limits().tolist(), strict=True
@@ -472,10 +501,16 @@ def normal_collective(
         rows,
         _COLLECTIVE,
         TABLE,
-        {"operation": operation, "ranks": ranks, "nodes": nodes, "hardware": machine.name,
-         "fabric": machine.fabric, "message_bytes": each.tolist()},
+        {
+            "operation": operation,
+            "ranks": ranks,
+            "nodes": nodes,
+            "hardware": machine.name,
+            "fabric": machine.fabric,
+            "message_bytes": each.tolist(),
+        },
         points,
-    )  # fmt: skip
+    )
 
 
 def _ratios(own: Peer, others: Sequence[Peer], size: float) -> tuple[float, float, float, int, int]:
@@ -539,7 +574,7 @@ def normal_mfu(model: str, hardware: str, precision: str) -> Normal:
     experts = shapes.shapes.get("experts", 0.0) > 0.0
     runs = _runs(machine, precision)
     classes = (
-        [one for one in runs if one[3] == experts and size / _LIKE <= one[2] <= size * _LIKE],
+        [run for run in runs if run[3] == experts and size / _LIKE <= run[2] <= size * _LIKE],
         [one for one in runs if one[3] == experts],
         runs,
     )
@@ -555,8 +590,16 @@ def normal_mfu(model: str, hardware: str, precision: str) -> Normal:
         least = most
         if here.size:
             low, typical, high = np.quantile(here, (_LOW, 0.5, _HIGH)).tolist()
-            rows.append({"gpus": name, "mfu_low": low, "mfu_typical": typical, "mfu_high": high,
-                         "runs": int(here.size), "class": CLASSES[place]})  # fmt: skip
+            rows.append(
+                {
+                    "gpus": name,
+                    "mfu_low": low,
+                    "mfu_typical": typical,
+                    "mfu_high": high,
+                    "runs": int(here.size),
+                    "class": CLASSES[place],
+                }
+            )
     return Normal(
         f"Normal MFU of {model} ({precision}) on {machine.title}",
         rows,
@@ -581,9 +624,9 @@ def _runs(machine: Machine, precision: str) -> list[tuple[float, float, float, b
         and rates_of(one.labels["precision"]) == rates_of(precision)
         and one.labels.get("shapes") != "unknown"
         and "lora_rank" not in one.numbers  # Frozen weights have no gradients to compute.
-    ]  # fmt: skip
+    ]
     mfu, sizes = (
-        predict([replace(one, quantity=name) for one in cases]).values.tolist()
+        predict([replace(case, quantity=name) for case in cases]).values.tolist()
         for name in ("mfu", "parameters")
     )
     degrees = ("tp", "pp", "cp", "dp")

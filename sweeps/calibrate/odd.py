@@ -94,8 +94,8 @@ def slow_rows(rows: Rows, ratios: Floats, highs: Floats) -> dict[int, list[OddRo
 def _beside_larger(rows: Rows) -> Floats:
     """Return each row's time by the least of a larger message of its test; 0 where none is."""
     found = np.zeros(len(rows))
-    for own in _curves(rows):
-        order = own[np.argsort(-rows.message_bytes[own], kind="stable")]
+    for curve in _curves(rows):
+        order = curve[np.argsort(-rows.message_bytes[curve], kind="stable")]
         sizes, times = rows.message_bytes[order], rows.time[order]
         least = np.minimum.accumulate(times)
         # Equal sizes don't count: up to the first row of the same size, from the largest on.

@@ -20,12 +20,17 @@ _ROW = re.compile(r"^\s*(\d+)\s+(\d+(?:\.\d+)?)((?:\s+\S+)*)\s*$")
 _COUNT = re.compile(r"\bosu_\w+")
 _RANKS = re.compile(r"(?:^|\s)(?:-n|-np|--np|--ntasks)[ =](\d+)\b")
 _NAMES = {
-    "allreduce latency": "all_reduce", "allgather latency": "all_gather",
-    "reduce_scatter latency": "reduce_scatter", "broadcast latency": "broadcast",
-    "bcast latency": "broadcast", "reduce latency": "reduce",
-    "all-to-all personalized exchange latency": "all_to_all", "alltoall latency": "all_to_all",
-    "latency": "p2p", "bandwidth": "p2p",
-}  # fmt: skip
+    "allreduce latency": "all_reduce",
+    "allgather latency": "all_gather",
+    "reduce_scatter latency": "reduce_scatter",
+    "broadcast latency": "broadcast",
+    "bcast latency": "broadcast",
+    "reduce latency": "reduce",
+    "all-to-all personalized exchange latency": "all_to_all",
+    "alltoall latency": "all_to_all",
+    "latency": "p2p",
+    "bandwidth": "p2p",
+}
 _LONGEST = 500  # characters of a line of these programs
 _SHARES = ("all_gather", "all_to_all")
 
@@ -57,7 +62,7 @@ def read_osu_log(path: Path, text: str) -> Logs:
                 try:
                     found.tests.append(_test(path, title, begin, rows, dead, ranks, settings))
                 except InputError as error:
-                    found.left += [Left(one) for one in error.faults]
+                    found.left += [Left(fault) for fault in error.faults]
             title, begin, rows, dead = match, number, [], []
         elif title is not None and (cells := _ROW.match(line)):
             row = _row(number, title, cells)
@@ -81,9 +86,14 @@ def _row(number: int, title: re.Match[str], cells: re.Match[str]) -> LogRow | No
 
 
 def _test(
-    path: Path, title: re.Match[str], line: int, rows: list[LogRow], dead: list[int], ranks: int,
+    path: Path,
+    title: re.Match[str],
+    line: int,
+    rows: list[LogRow],
+    dead: list[int],
+    ranks: int,
     settings: dict[str, str],
-) -> LogTest:  # fmt: skip
+) -> LogTest:
     where, name = f"{path.name}, line {line}", title[3].strip()
     operation = _NAMES.get(name.lower(), "")
     if not operation:
@@ -105,9 +115,14 @@ def _test(
     if "andwidth" in name:
         notes.append("a window of messages in flight: times are size by bandwidth")
     return LogTest(
-        path=path, line=line, operation=operation, rows=tuple(rows),
-        ranks=2 if operation == "p2p" else ranks, notes=tuple(notes),
+        path=path,
+        line=line,
+        operation=operation,
+        rows=tuple(rows),
+        ranks=2 if operation == "p2p" else ranks,
+        notes=tuple(notes),
         versions={"OSU": title[4]} if title[4] else {},
         settings={key: value for key, value in settings.items() if value},
-        shares=operation in _SHARES, library=library,
-    )  # fmt: skip
+        shares=operation in _SHARES,
+        library=library,
+    )

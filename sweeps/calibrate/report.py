@@ -138,8 +138,8 @@ def calibrate(request: CalibrationRequest) -> Calibration:
         outliers=fall_out(rows, fit.after),
         scores=scores_of(rows, fit.before, fit.after),
         verdicts=[
-            verdict_of(cases[place], one, known, odd[place])
-            for place, one in zip(curves, peers, strict=True)
+            verdict_of(cases[curve], peer, known, odd[curve])
+            for curve, peer in zip(curves, peers, strict=True)
         ],
         wrong=tuple(_wrong(cases, placements)),
         left=tuple(left),
@@ -162,16 +162,19 @@ def _of_named(cases: Sequence[PlacedTest], machine: Machine, left: list[Left]) -
 
 
 def _odd(
-    cases: Sequence[PlacedTest], rows: Rows, curves: Sequence[int], peers: Sequence[Peer],
+    cases: Sequence[PlacedTest],
+    rows: Rows,
+    curves: Sequence[int],
+    peers: Sequence[Peer],
     placements: Sequence[str],
-) -> dict[int, list[OddRow]]:  # fmt: skip
+) -> dict[int, list[OddRow]]:
     """Return by test the rows that speak against it."""
     ratios, highs = np.ones(len(rows)), np.ones(len(rows))
-    for place, peer in zip(curves, peers, strict=True):
+    for curve, peer in zip(curves, peers, strict=True):
         # Where nothing is like it, a larger message alone tells what is out of line.
-        if cases[place].unknown or cases[place].short_unknown:
+        if cases[curve].unknown or cases[curve].short_unknown:
             continue
-        own = np.flatnonzero(rows.case == place)
+        own = np.flatnonzero(rows.case == curve)
         at = np.searchsorted(peer.sizes, rows.message_bytes[own])
         ratios[own] = rows.time[own] / (peer.times / peer.ratios)[at]
         highs[own] = highs_of(peer, published())[at]
@@ -187,8 +190,8 @@ def _at(
     """Return the times of each measured curve at the sizes that are asked for."""
     sizes = np.array(request.sizes, dtype=np.float64)
     found = []
-    for place, case in enumerate(cases if sizes.size else ()):
-        own = model.rows.case == place
+    for index, case in enumerate(cases if sizes.size else ()):
+        own = model.rows.case == index
         if not own.any():
             continue
         there = Model(rows_at(model.rows.where(own), sizes), model.machine, request.algorithm)
@@ -215,12 +218,12 @@ def curves_of(found: Calibration) -> tuple[list[Panel], list[str]]:
     """Return a calibration's curves, and what to note of them."""
     panels, left = [], []
     odd = np.zeros(len(found.rows), dtype=np.bool_)
-    odd[[one.row for one in found.outliers]] = True
+    odd[[outlier.row for outlier in found.outliers]] = True
     for operation in dict.fromkeys(case.operation for case in found.cases):
         groups: dict[str, list[int]] = {}
-        for place, case in enumerate(found.cases):
-            if case.operation == operation and (found.rows.case == place).any():
-                groups.setdefault(case.placed, []).append(place)
+        for index, case in enumerate(found.cases):
+            if case.operation == operation and (found.rows.case == index).any():
+                groups.setdefault(case.placed, []).append(index)
         if len(groups) > MOST_CURVES:
             left.append(f"{operation} on {', '.join(list(groups)[MOST_CURVES:])}")
         shown = list(groups.items())[:MOST_CURVES]
@@ -261,7 +264,7 @@ def row_records(found: Calibration) -> list[dict[str, Any]]:
     names = list(SIZE_CLASSES)
     classes = class_of(rows.message_bytes)
     band = np.exp(3.0 * found.scatter[classes])
-    odd = {one.row: one.reason for one in found.outliers}
+    odd = {outlier.row: outlier.reason for outlier in found.outliers}
     records = []
     for place in range(len(rows)):
         case = found.cases[int(rows.case[place])]
@@ -315,7 +318,7 @@ def whole_record(found: Calibration) -> dict[str, Any]:
         "errors": [
             {name: getattr(score, name) for name in score.__slots__} for score in found.scores
         ],
-        "verdicts": [_verdict(one) for one in found.verdicts],
+        "verdicts": [_verdict(verdict) for verdict in found.verdicts],
         "at": [
             {
                 "log": case.test.name,

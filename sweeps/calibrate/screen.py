@@ -110,7 +110,7 @@ def _no_fit(found: Calibration) -> str:
 
 def _fit_line(found: Calibration) -> str:
     fit = found.fit
-    whole, fitted = (_percent(one) for one in fit.scores)
+    whole, fitted = (_percent(score) for score in fit.scores)
     if not fit.groups:
         return _no_fit(found)
     names = fit.fitted[:3]
@@ -151,7 +151,7 @@ def _logs(found: Calibration) -> Iterator[str]:
     counts = [int((found.rows.case == place).sum()) for place in range(len(found.cases))]
     table = [["log", "operation", "ranks", "rows", "version"]]
     for case, count in zip(found.cases, counts, strict=True):
-        versions = ", ".join(f"{name} {one}" for name, one in case.test.versions.items())
+        versions = ", ".join(f"{name} {version}" for name, version in case.test.versions.items())
         table.append([case.test.name, case.operation, case.placed, f"{count}", versions])
     yield from aligned(table, left=5)
     notes: dict[str, list[str]] = {}
@@ -164,7 +164,7 @@ def _logs(found: Calibration) -> Iterator[str]:
 
 def _constants(found: Calibration) -> Iterator[str]:
     fit = found.fit
-    whole, fitted = (_percent(one) for one in fit.scores)
+    whole, fitted = (_percent(score) for score in fit.scores)
     if not fit.groups:
         yield _no_fit(found)
     else:
@@ -191,12 +191,16 @@ def _errors(found: Calibration, most: int | None) -> Iterator[str]:
     table = [["operation", "messages", "rows", "before", "signed", "after", "signed"]]
     table += [
         [
-            score.operation, _CLASSES.get(score.size_class, "all"), f"{score.count}",
-            _percent(score.before), _percent(score.signed_before, "+"),
-            _percent(score.after), _percent(score.signed_after, "+"),
+            score.operation,
+            _CLASSES.get(score.size_class, "all"),
+            f"{score.count}",
+            _percent(score.before),
+            _percent(score.signed_before, "+"),
+            _percent(score.after),
+            _percent(score.signed_after, "+"),
         ]
         for score in found.scores
-    ]  # fmt: skip
+    ]
     if most is not None and len(table) > most:
         left = len(table) - most
         table = [*table[: most - 1], table[-1]]
@@ -216,7 +220,7 @@ def _outliers(found: Calibration) -> Iterator[str]:
         yield "rows that fall out: none"
         return
     yield f"rows that fall out: {len(found.outliers)} of {len(found.rows)}"
-    yield from aligned([_outlier(found, one) for one in found.outliers], left=6)
+    yield from aligned([_outlier(found, outlier) for outlier in found.outliers], left=6)
 
 
 def _outlier(found: Calibration, one: Outlier) -> list[str]:
@@ -281,7 +285,7 @@ def _answer(found: Calibration) -> Iterator[str]:
 
 def _first(found: Calibration, verbose: bool) -> Iterator[str]:
     """Yield what has to be known at once: rows that are out of line, and what was left out."""
-    rows = [(one, row) for one in found.verdicts for row in one.odd]
+    rows = [(verdict, row) for verdict in found.verdicts for row in verdict.odd]
     shown = None if verbose else _FIRST
     if len(rows) > 1:
         yield from (f"  {one.case.name}, {row.text}" for one, row in rows[:shown])
@@ -311,7 +315,7 @@ def _slowest(wrong: Sequence[Verdict]) -> Iterator[tuple[Verdict, tuple[float, s
     """Yield verdicts with the part that is furthest out of its band."""
     for verdict in wrong:
         parts = [(verdict.peer.part(name), name, band) for name, band in verdict.bands.items()]
-        there = [one for one in parts if math.isfinite(one[0])]
+        there = [part for part in parts if math.isfinite(part[0])]
         yield verdict, max(there, key=lambda one: max(one[0] / one[2].high, one[2].low / one[0]))
 
 

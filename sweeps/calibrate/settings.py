@@ -23,15 +23,25 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 }
 # Functions by operation; point-to-point operations choose no algorithm and no protocol by these.
 _FUNCTIONS = {
-    "all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reducescatter",
-    "broadcast": "broadcast", "reduce": "reduce",
-}  # fmt: skip
+    "all_reduce": "allreduce",
+    "all_gather": "allgather",
+    "reduce_scatter": "reducescatter",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+}
 # The form of each algorithm, as NCCL or a table of rows calls it.
 FORMS = {
-    "ring": "ring", "ring_path": "ring", "tree": "tree", "tree_path": "tree", "nvls": "nvls",
-    "nvlstree": "nvls_tree", "nvls_tree": "nvls_tree", "collnetchain": "sharp",
-    "collnetdirect": "sharp", "nvls_sharp": "sharp",
-}  # fmt: skip
+    "ring": "ring",
+    "ring_path": "ring",
+    "tree": "tree",
+    "tree_path": "tree",
+    "nvls": "nvls",
+    "nvlstree": "nvls_tree",
+    "nvls_tree": "nvls_tree",
+    "collnetchain": "sharp",
+    "collnetdirect": "sharp",
+    "nvls_sharp": "sharp",
+}
 # Those that use NCCL's protocol Simple alone.
 SIMPLE_FORMS = ("nvls", "nvls_tree", "sharp")
 _SET = re.compile(
@@ -49,7 +59,7 @@ def setting_of(line: str) -> tuple[str, str] | None:
         return found[1], ""
     if not (found := _SET.search(line)):
         return None
-    value = next((one for one in found.groups()[1:] if one is not None), "")
+    value = next((group for group in found.groups()[1:] if group is not None), "")
     # What follows is a sentence's end, or a command's next word.
     value = value.strip().strip("\"'").rstrip(".").strip()
     return found[1], value.split()[0] if value else ""
@@ -59,11 +69,11 @@ def _left(variable: str, text: str, operation: str) -> tuple[frozenset[str], str
     """Return the names that a variable leaves to an operation, and a word that isn't one."""
     every = frozenset(_NAMES[variable])
     function, left = _FUNCTIONS.get(operation, ""), every
-    for place, part in enumerate(text.lower().split(";")):
+    for index, part in enumerate(text.lower().split(";")):
         prefix, colon, names = part.rpartition(":")
         if colon and prefix.strip() not in _FUNCTIONS.values():
             return every, prefix.strip()
-        if not names.strip() or not (colon or place == 0):
+        if not names.strip() or not (colon or index == 0):
             return every, part.strip() or ";"
         listed = names.strip()
         but = listed.startswith("^")

@@ -30,9 +30,16 @@ from sweeps.validate.table import find_table, read_table
 
 # Columns that tell tests apart; one without a number or word counts as nothing.
 _KEYS = (
-    "table", "collective", "hardware", "ranks", "nodes", "gpus_per_node", "algorithm", "fabric",
+    "table",
+    "collective",
+    "hardware",
+    "ranks",
+    "nodes",
+    "gpus_per_node",
+    "algorithm",
+    "fabric",
     "inter_bandwidth",
-)  # fmt: skip
+)
 # Of these, what is read where the table has it.
 _FURTHER = ("algorithm", "fabric", "inter_bandwidth")
 
@@ -48,8 +55,8 @@ def read_table_log(name: str, operation: str = "") -> list[LogTest]:
     count = len(columns["time"])
     each: dict[tuple[Any, ...], list[int]] = {}
     keys = [columns[key].tolist() if key in columns else [""] * count for key in _KEYS]
-    for place, key in enumerate(zip(*keys, strict=True)):
-        each.setdefault(key, []).append(place)
+    for index, key in enumerate(zip(*keys, strict=True)):
+        each.setdefault(key, []).append(index)
     return [
         _test(path, operation, dict(zip(_KEYS, key, strict=True)), places, columns)
         for key, places in each.items()
@@ -142,10 +149,28 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "hardware": ("hardware", "machine"),
     "fabric": ("fabric",),
 }  # fmt: skip
-_UNITS = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "usec": 1e-6,
-          "µs": 1e-6, "μs": 1e-6, "microseconds": 1e-6, "ns": 1e-9}  # fmt: skip
-_RATES = {"gbps": GIGA, "gb/s": GIGA, "gbs": GIGA, "gb_s": GIGA, "mbps": 1e6, "mb/s": 1e6,
-          "gbit/s": GIGA / 8, "gib/s": 2.0**30}  # fmt: skip
+_UNITS = {
+    "s": 1.0,
+    "sec": 1.0,
+    "seconds": 1.0,
+    "ms": 1e-3,
+    "us": 1e-6,
+    "usec": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "microseconds": 1e-6,
+    "ns": 1e-9,
+}
+_RATES = {
+    "gbps": GIGA,
+    "gb/s": GIGA,
+    "gbs": GIGA,
+    "gb_s": GIGA,
+    "mbps": 1e6,
+    "mb/s": 1e6,
+    "gbit/s": GIGA / 8,
+    "gib/s": 2.0**30,
+}
 _SUFFIX = re.compile(
     rf"^(.+?)[\s_]*[\s_\[(]\s*({'|'.join([*_UNITS, *_RATES, 'bytes', 'byte', 'b'])})\s*[\])]?$"
 )
@@ -173,7 +198,7 @@ def header_of(text: str) -> tuple[int, str, dict[str, tuple[int, str]]] | None:
 def _columns(cells: Sequence[str]) -> dict[str, tuple[int, str]]:
     """Return the column of each meaning, the first of its likeliest name, and its unit."""
     found: dict[str, tuple[int, int, str]] = {}
-    for place, cell in enumerate(cells):
+    for index, cell in enumerate(cells):
         plain = cell.strip()[:_LONGEST_NAME].lower().replace("#", "").replace("-", "_")
         names = {re.sub(r"[\s_]+", "_", plain).strip("_"): ""}
         if match := _SUFFIX.match(plain):
@@ -183,7 +208,7 @@ def _columns(cells: Sequence[str]) -> dict[str, tuple[int, str]]:
                 if name in usual:
                     order = usual.index(name)
                     if meaning not in found or order < found[meaning][0]:
-                        found[meaning] = (order, place, unit)
+                        found[meaning] = (order, index, unit)
     return {meaning: (place, unit) for meaning, (_, place, unit) in found.items()}
 
 
@@ -225,9 +250,12 @@ class _Reader:
     """A table while its rows are read."""
 
     def __init__(
-        self, path: Path, columns: dict[str, tuple[int, str]],
-        cells: Sequence[tuple[int, list[str]]], operation: str,
-    ) -> None:  # fmt: skip
+        self,
+        path: Path,
+        columns: dict[str, tuple[int, str]],
+        cells: Sequence[tuple[int, list[str]]],
+        operation: str,
+    ) -> None:
         self.path, self.columns, self.given = path, columns, operation
         if "operation" in columns and not any(
             operation_of(self._cell(row, "operation")) for _, row in cells
@@ -283,9 +311,12 @@ class _Reader:
         placed = self._cell(row, "placement").lower().replace("_", "-")
         inside = placed in ("1", "true", "yes", "in-place", "inplace", "in")
         key = (
-            name, int(ranks) if 0 < ranks < 1e9 else 0, int(nodes) if 0 < nodes < 1e9 else 0,
-            self._cell(row, "hardware"), self._cell(row, "fabric"),
-        )  # fmt: skip
+            name,
+            int(ranks) if 0 < ranks < 1e9 else 0,
+            int(nodes) if 0 < nodes < 1e9 else 0,
+            self._cell(row, "hardware"),
+            self._cell(row, "fabric"),
+        )
         return key, LogRow(number, size, PLACEMENTS[inside], time, algbw, busbw, wrong)
 
     def _heading(self, name: str) -> int:
@@ -313,10 +344,17 @@ class _Reader:
                 continue
             found.tests.append(
                 LogTest(
-                    path=self.path, line=rows[0].line, operation=operation, rows=tuple(rows),
-                    ranks=ranks, nodes=nodes, hardware=hardware, fabric=fabric, notes=tuple(notes),
+                    path=self.path,
+                    line=rows[0].line,
+                    operation=operation,
+                    rows=tuple(rows),
+                    ranks=ranks,
+                    nodes=nodes,
+                    hardware=hardware,
+                    fabric=fabric,
+                    notes=tuple(notes),
                 )
-            )  # fmt: skip
+            )
         if not found.tests and not found.left:
             where = self.dead[0] if self.dead else "line 1"
             message = f"{self.path.name}, {where}: no row has a size and a time; give such rows"

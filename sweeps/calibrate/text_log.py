@@ -247,7 +247,7 @@ class _Section:
         every = [known] if known else [["root", *_GROUP, *_GROUP], ["root", *_GROUP]]
         for columns in every:
             missing = len(columns) - count
-            blank = [place for place, name in enumerate(columns) if name in _BLANK]
+            blank = [index for index, name in enumerate(columns) if name in _BLANK]
             if 0 <= missing <= len(blank):
                 for gone in combinations(blank, missing):
                     yield ["" if place in gone else name for place, name in enumerate(columns)]
@@ -265,7 +265,7 @@ class _Section:
         for layout in self._layouts(len(values)):
             cells = iter(values)
             row = [next(cells) if name else math.nan for name in layout]
-            places = [place for place, name in enumerate(layout) if name in _TIMES]
+            places = [index for index, name in enumerate(layout) if name in _TIMES]
             found = [
                 self._place(row[place : place + 4], layout[place : place + 4]) for place in places
             ]
@@ -334,7 +334,7 @@ class _Section:
             versions=self.versions,
             notes=(*self.notes, *self._told()),
             old_rates=bool(self.columns) and self.columns[0] == _OLD,
-            settings={name: one for name, one in self.settings.items() if one},
+            settings={name: setting for name, setting in self.settings.items() if setting},
         )
 
     def _nothing(self) -> str:
@@ -356,17 +356,17 @@ class _Section:
         unit = 1e-3 if self.columns[:1] == [_OLD] else 1e-6
         for number, size, own in self.raw:
             found = self._values(size, own) or []
-            for place, (time, algbw, busbw, wrong) in enumerate(found):
+            for index, (time, algbw, busbw, wrong) in enumerate(found):
                 if math.isnan(time):
                     continue
                 if size == 0.0:
                     self.empty += 1
                     continue
-                name = PLACEMENTS[min(place, 1)]
+                name = PLACEMENTS[min(index, 1)]
                 if len(found) == 1 and "in-place" in self.placed and "out-of" not in self.placed:
                     name = PLACEMENTS[1]
                 exact = (
-                    size / (algbw * GIGA) if self._shortened(size, found[place]) else time * unit
+                    size / (algbw * GIGA) if self._shortened(size, found[index]) else time * unit
                 )
                 yield LogRow(number, size, name, exact, algbw * GIGA, busbw * GIGA, wrong)
 

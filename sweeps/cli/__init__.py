@@ -51,10 +51,17 @@ JOBS = {
 }
 # Small commands that stand in another's file, as functions of their names.
 FILES = {
-    "plot": "run", "info": "run", "show": "list", "docs": "catalog",
-    "schema": "catalog", "list-cmds": "run", "run-all": "run", "normal": "calibrate",
-    "trace": "overlap", "page": "analysis",
-}  # fmt: skip
+    "plot": "run",
+    "info": "run",
+    "show": "list",
+    "docs": "catalog",
+    "schema": "catalog",
+    "list-cmds": "run",
+    "run-all": "run",
+    "normal": "calibrate",
+    "trace": "overlap",
+    "page": "analysis",
+}
 
 # Commands that were, and what to do instead.
 GONE = {

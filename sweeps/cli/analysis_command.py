@@ -75,8 +75,9 @@ def analysis_of_options(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple
         if (text := options[one]) is not None:
             options[one] = flags.scaled(flag_of(one), text, unit, lines)
     # Numbers that are SI are read as everywhere.
-    kept = [line for line in lines if not line.endswith((" parameters", " bytes"))
-            or "billion" in line]  # fmt: skip
+    kept = [
+        line for line in lines if not line.endswith((" parameters", " bytes")) or "billion" in line
+    ]
     readings = (*reading_lines(), *kept, *flags.in_tokens(options, name))
     faults = [*_batch(options, batch), *_order(given["rank_order"])]
     faults += _model(options)
@@ -181,13 +182,26 @@ def _lines(job: Job, result: Result, readings: Sequence[str], show: Sequence[str
 @click.argument("file", metavar="[FILE.nc]", required=False)
 @analysis_options
 @folder_option("hardware")
-@click.option("--output", metavar="FILE.html",
-              help="The page.  [default: beside FILE.nc; or MODEL-HARDWARE.html]")  # fmt: skip
+@click.option(
+    "--output",
+    metavar="FILE.html",
+    help="The page.  [default: beside FILE.nc; or MODEL-HARDWARE.html]",
+)
 @click.option("--overwrite", is_flag=True, help="Replace a page that exists.")
-@click.option("--at", "held", multiple=True, metavar="DIMENSION=VALUE",
-              help="Hold a dimension of FILE.nc at one entry.")  # fmt: skip
-@click.option("--quantity", "quantities", multiple=True, metavar="NAME",
-              help="Take only these results of FILE.nc.")  # fmt: skip
+@click.option(
+    "--at",
+    "held",
+    multiple=True,
+    metavar="DIMENSION=VALUE",
+    help="Hold a dimension of FILE.nc at one entry.",
+)
+@click.option(
+    "--quantity",
+    "quantities",
+    multiple=True,
+    metavar="NAME",
+    help="Take only these results of FILE.nc.",
+)
 def page_command(file: str | None, **given: Any) -> int:
     """Write one page: a file to open, to touch and to pass on.
 
@@ -220,9 +234,13 @@ def write_live(given: dict[str, Any]) -> None:
     output = Path(given["output"] or f"{'-'.join(Path(name).stem for name in names)}.html")
     _check(output, overwrite=given["overwrite"])
     page = page_of(
-        spec, options, flag_of, default_lines,
-        command=command_line(), folders=folders_of(given),
-    )  # fmt: skip
+        spec,
+        options,
+        flag_of,
+        default_lines,
+        command=command_line(),
+        folders=folders_of(given),
+    )
     _check_page(spec, options, folders_of(given))
     sys.stdout.writelines(f"({line})\n" for line in readings)
     _write(page, output, overwrite=given["overwrite"])

@@ -131,9 +131,14 @@ def _draw(job: Job, step: StepTimeline, stem: Path, notes: Sequence[str]) -> lis
     title = f"Pipeline timeline: {what}, predicted"
     marks = {title: step.step_time} if notes else {}
     return draw_stages(
-        {title: rows}, stem, title=title, fixed=" · ".join(_plan(evaluation)), marks=marks,
-        mark=MARK, notes=notes,
-    )  # fmt: skip
+        {title: rows},
+        stem,
+        title=title,
+        fixed=" · ".join(_plan(evaluation)),
+        marks=marks,
+        mark=MARK,
+        notes=notes,
+    )
 
 
 def _drawn(step: StepTimeline) -> Mapping[str, list[Span]]:
@@ -141,13 +146,16 @@ def _drawn(step: StepTimeline) -> Mapping[str, list[Span]]:
     rows: dict[str, list[Span]] = {}
     for name, spans in step.stages.items():
         rows[name] = [
-            span for span in spans
-            if span.row == PASSES or span.kind == TRANSFER
+            span
+            for span in spans
+            if span.row == PASSES
+            or span.kind == TRANSFER
             or (span.row == PARTS and span.kind in (EXPOSED, WAITING))
-        ]  # fmt: skip
-        rows |= {f"{name}, {short}": [s for s in spans if s.row == row]
-                 for row, short in zip((*STREAMS, COPIES), ("tp", "cp", "ep", "dp", "host"),
-                                       strict=True)}  # fmt: skip
+        ]
+        rows |= {
+            f"{name}, {short}": [s for s in spans if s.row == row]
+            for row, short in zip((*STREAMS, COPIES), ("tp", "cp", "ep", "dp", "host"), strict=True)
+        }
     shown = {name: own for name, own in rows.items() if own}
     # More would be too thin to read: the trace has them.
     return shown if len(shown) <= MOST_ROWS else {name: rows[name] for name in step.stages}
@@ -185,7 +193,10 @@ def fused_line(evaluation: Evaluation, memory: float, given: Collection[str]) ->
     if not memory > capacity or not OF_LOSS.isdisjoint(given):
         return ""
     for loss in habits_of(labels["framework"], labels["attention_kernel"]).losses:
-        figures = {name: one.value for name, one in loss_figures(loss, labels["loss"]).items()}
+        figures = {
+            name: loss_figure.value
+            for name, loss_figure in loss_figures(loss, labels["loss"]).items()
+        }
         again = Evaluation({**evaluation.given, **figures}, {**labels, "loss": loss})
         if takes := _what_fits(again):
             return f"  it fits with a fused loss, --loss {loss}: {takes}"
@@ -270,8 +281,9 @@ def plan_faults(evaluation: Evaluation) -> Iterator[str]:
 
 def _fault_line(one: Faulty, values: Mapping[str, str]) -> str:
     # A degree of 1 isn't what is wrong.
-    idle = {name for name, value in values.items() if name in ("ep", "etp", *DEGREES)
-            and value == "1"}  # fmt: skip
+    idle = {
+        name for name, value in values.items() if name in ("ep", "etp", *DEGREES) and value == "1"
+    }
     shown = {name: value for name, value in values.items() if name not in idle} or values
     wrong = one.requirement.fault.replace("_", " ")
     names = ", ".join(map(flag_of, shown))

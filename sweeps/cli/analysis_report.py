@@ -378,7 +378,7 @@ def _recomputed(evaluation: Evaluation) -> str:
         case "uniform":
             return f" by {_some(evaluation['recompute_layers'], 'layer')}"
         case "selective":
-            modules = [one for one in MODULES if evaluation[f"recompute_{one}"] > 0.0]
+            modules = [module for module in MODULES if evaluation[f"recompute_{module}"] > 0.0]
             return f" ({', '.join(modules) or 'nothing'})"
         case _:
             return ""
@@ -657,7 +657,10 @@ def explanation(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
 
 def declarations(job: Job) -> Iterator[str]:
     """Yield the statement and source of every formula and algorithm that takes part, once."""
-    found = ((statement(one), one.reference) for one in job.program.declarations())
+    found = (
+        (statement(declaration), declaration.reference)
+        for declaration in job.program.declarations()
+    )
     for stated, reference in dict.fromkeys(found):
         yield from (stated, f"  source  {reference}")
 

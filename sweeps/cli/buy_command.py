@@ -70,14 +70,27 @@ USUAL_BATCH = "512"
 @click.option("--tokens", required=True, metavar="N", help="Tokens of the training, such as 15T.")
 @click.option("--days", required=True, metavar="N", help="Days in which it has to be done.")
 @click.option("--budget", metavar="USD", help="What it may cost, such as 20M.")
-@click.option(*flags_of("global_batch_size"), "--batch-size", "-b", "global_batch_size",
-              metavar="N",
-              help="Sequences of a step, or tokens: 4M.  [default: searched]")  # fmt: skip
-@click.option(*flags_of("sequence_length"), "-s", "sequence_length", metavar="N",
-              help="Tokens of a sequence, such as 8k.  "
-                   "[default: the model's training length, or 4096]")  # fmt: skip
-@click.option(*flags_of("capital_cost"), "capital_cost", metavar="USD",
-              help="Price of owning a GPU, in place of --price.")  # fmt: skip
+@click.option(
+    *flags_of("global_batch_size"),
+    "--batch-size",
+    "-b",
+    "global_batch_size",
+    metavar="N",
+    help="Sequences of a step, or tokens: 4M.  [default: searched]",
+)
+@click.option(
+    *flags_of("sequence_length"),
+    "-s",
+    "sequence_length",
+    metavar="N",
+    help="Tokens of a sequence, such as 8k.  [default: the model's training length, or 4096]",
+)
+@click.option(
+    *flags_of("capital_cost"),
+    "capital_cost",
+    metavar="USD",
+    help="Price of owning a GPU, in place of --price.",
+)
 @from_option
 @flags.options(*OF_BUYING)
 @show_options(OF_BUY)
@@ -114,8 +127,9 @@ def command(**given: Any) -> int:
     if any(one.detail for own in found for one in own.tried):
         result = Result(layout(found, asked.wish, asked.first, attrs))
         priced = any(not isnan(one.cost) for own in found for one in own.tried)
-        figure = FIGURE if priced else {**FIGURE, "name": "days-over-gpu-hours",
-                                        "x": "run_gpu_hours"}  # fmt: skip
+        figure = (
+            FIGURE if priced else {**FIGURE, "name": "days-over-gpu-hours", "x": "run_gpu_hours"}
+        )
         out.deliver(result, lines, [figure])
         out.notes.writelines(fitted(_saved(found, asked, given, result)))
     else:
@@ -135,8 +149,11 @@ def _saved(
     point = asked.points[made[0].machine]
     constants = {name: best.detail.plan[name] for name in ("world_size", "global_batch_size")}
     model = point.labels.get("model", "the model")
-    heading = (best.detail.plan.name, f"{model} on {best.gpus:,} GPUs ({made[0].machine})",
-               f"Predicted: {_run_words(best)}")  # fmt: skip
+    heading = (
+        best.detail.plan.name,
+        f"{model} on {best.gpus:,} GPUs ({made[0].machine})",
+        f"Predicted: {_run_words(best)}",
+    )
     yield from save(given, best.detail.plan, point.with_constants(**constants), heading, result)
 
 
@@ -173,8 +190,11 @@ def _asked(given: Mapping[str, Any]) -> Purchase:
     days = read_number("--days", given["days"], faults, "days")
     budget = read_number("--budget", given["budget"], faults, "USD")
     every = flags.given_options(given, OF_BUYING)
-    faults += [fault(flag_of(name), every[name], "is what buy finds", "sweeps plan, of so many")
-               for name in GPUS_OF_PLANS if every.get(name) is not None]  # fmt: skip
+    faults += [
+        fault(flag_of(name), every[name], "is what buy finds", "sweeps plan, of so many")
+        for name in GPUS_OF_PLANS
+        if every.get(name) is not None
+    ]
     values = {name: text for name, text in every.items() if text is not None}
     own = ("global_batch_size", "sequence_length")
     values |= {name: given[name] for name in own if given[name] is not None}
@@ -191,22 +211,32 @@ def _asked(given: Mapping[str, Any]) -> Purchase:
     points = {}
     for machine in machines:
         prices = {name: texts[machine] for name, texts in each.items() if machine in texts}
-        asked = {"world_size": "8", **({"global_batch_size": USUAL_BATCH} if free else {}),
-                 **values, **prices, "hardware": machine}  # fmt: skip
+        asked = {
+            "world_size": "8",
+            **({"global_batch_size": USUAL_BATCH} if free else {}),
+            **values,
+            **prices,
+            "hardware": machine,
+        }
         request = read_request(asked, objective="time", folders=folders, usual_length=USUAL_LENGTH)
         if request.axes:
-            raise InputError([
-                fault(flag_of(axis.name), str(asked.get(axis.name, "several values")),
-                      "has several values",
-                      f"one value, or {machine}=VALUE,.." if axis.name in EACH else "one value")
-                for axis in request.axes
-            ])  # fmt: skip
+            raise InputError(
+                [
+                    fault(
+                        flag_of(axis.name),
+                        str(asked.get(axis.name, "several values")),
+                        "has several values",
+                        f"one value, or {machine}=VALUE,.." if axis.name in EACH else "one value",
+                    )
+                    for axis in request.axes
+                ]
+            )
         points[machine] = request.first
-    some = [one.with_constants(world_size=MANY_GPUS) for one in points.values()]
+    some = [point.with_constants(world_size=MANY_GPUS) for point in points.values()]
     told = {name: text for name, text in every.items() if text is not None}
     check_options_used(some, {**told, **values}, run=True)
     first = points[machines[0]]
-    assumed = [length_words(one) for one in request.lengths]
+    assumed = [length_words(length) for length in request.lengths]
     known = common_of(first)[2].constants
     batches = batches_of(first.labels.get("model", ""), known, tokens, folders) if free else None
     if batches is not None:
@@ -221,10 +251,11 @@ def _asked(given: Mapping[str, Any]) -> Purchase:
 def _unpriced(points: Mapping[str, Point], budget: str) -> Iterator[str]:
     """Yield a note on machines without a price, which no budget binds; refuse one for nothing."""
     names = [
-        name for name, point in points.items()
+        name
+        for name, point in points.items()
         if not {"gpu_hour_price", "capital_cost"} & set(point.constants)
         and "gpu_hour_price" not in load_hardware(name, point.folders).figures
-    ]  # fmt: skip
+    ]
     listed = ", ".join(names)
     if len(names) == len(points):
         wrong = f"needs a price, and none is known of {listed}"
@@ -328,14 +359,21 @@ def _question(
 
 def _unpriced_words(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
     unpriced = [
-        name for name in asked.points
-        if any(own.detail and isnan(own.cost) for one in found for own in one.tried
-               if one.machine == name)
-    ]  # fmt: skip
+        name
+        for name in asked.points
+        if any(
+            own.detail and isnan(own.cost)
+            for one in found
+            for own in one.tried
+            if one.machine == name
+        )
+    ]
     if unpriced:
         names = ", ".join(unpriced)
-        yield (f"  cost: no price is known of {names}; give --price {unpriced[0]}=2.5 (USD per "
-               "GPU-hour) or --capital")  # fmt: skip
+        yield (
+            f"  cost: no price is known of {names}; give --price {unpriced[0]}=2.5 (USD per "
+            "GPU-hour) or --capital"
+        )
 
 
 def _by_batch(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
@@ -378,7 +416,9 @@ def _table(made: Sequence[Offer], wish: Wish) -> list[list[str]]:
             why = own.fails(wish) or ("" if own is best else "the fewest")
             chosen.append((one.machine, own, why))
     details = [own.detail for _, own, _ in chosen if own.detail is not None]
-    columns = [one for one in COLUMNS if any(not isnan(detail[one[0]]) for detail in details)]
+    columns = [
+        column for column in COLUMNS if any(not isnan(detail[column[0]]) for detail in details)
+    ]
     heads = [head for _, head, _ in columns]
     rows = [["", "GPUs", heads[0], "band", *heads[1:], ""]]
     for (machine, own, why), detail in zip(chosen, details, strict=True):
@@ -455,8 +495,9 @@ def _of_machine(one: Offer, wish: Wish) -> Iterator[str]:
     if one.why:
         lines.append(f"over what is allowed: {one.why}")
     if best is not one.least:
-        lines.append(f"fewer make it, and cost more: {one.least.gpus:,} GPUs: "
-                     f"{_run_words(one.least)}")  # fmt: skip
+        lines.append(
+            f"fewer make it, and cost more: {one.least.gpus:,} GPUs: {_run_words(one.least)}"
+        )
     less = one.neighbour
     if less is not None:
         short = less.fails(wish) or "it would do"

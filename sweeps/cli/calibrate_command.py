@@ -92,7 +92,7 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     """
     if not logs:
         raise InputError(needs("a calibration", "logs of nccl-tests", "their files"))
-    out = Output(given, "calibrate", {one.name: one.units for one in FIELDS if one.units})
+    out = Output(given, "calibrate", {field.name: field.units for field in FIELDS if field.units})
     if given["at"] and given["as_csv"]:
         refuse("--at", given["at"], "no rows of the log, as --csv has", "--json, or neither")
     _check(out)
@@ -121,7 +121,7 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     if written is not None:
         write_hardware(found, written)
         out.notes.write(f"wrote {given['write']}: sweeps catalog {given['write']}\n")
-    healthy = all(one.healthy for one in found.verdicts)
+    healthy = all(verdict.healthy for verdict in found.verdicts)
     whole = not any(one.counts for one in found.left)
     return int(given["strict"] and not (healthy and whole))
 
@@ -216,9 +216,10 @@ def normal_command(what: str, **given: Any) -> int:
     result = found.result(given)
     lines = mfu_lines(found) if what == "mfu" else collective_lines(found)
     out.deliver(
-        result, lines,
+        result,
+        lines,
         draw=lambda stem: draw_normal(found.rows, found.points, stem, title=found.title),
-    )  # fmt: skip
+    )
     return 0
 
 

@@ -94,15 +94,17 @@ def command(
         released = presets_of("", frameworks)
         kinds: dict[str, tuple[Sequence[str], Callable[[str], str]]] = {
             "machines": (
-                hardware_names(machines), lambda name: load_hardware(name, machines).title,
+                hardware_names(machines),
+                lambda name: load_hardware(name, machines).title,
             ),
             "models": (model_names(models), lambda name: load_model(name, models).title),
             "frameworks": (
-                framework_names(frameworks), lambda name: load_framework(name, frameworks).title,
+                framework_names(frameworks),
+                lambda name: load_framework(name, frameworks).title,
             ),
             "presets": (tuple(released), lambda name: released[name].release),
             "libraries": (spec_names("software"), lambda name: load_software(name).title),
-        }  # fmt: skip
+        }
         sys.stdout.writelines(fitted(_titles(kinds) if whole else _names(kinds)))
         return 0
     found = [_load(name, machines, models, frameworks) for name in names]
@@ -281,7 +283,7 @@ def _show_pairs(texts: Mapping[str, str]) -> None:
 
 
 def _padded(items: Sequence[tuple[str, str]]) -> list[str]:
-    wide, width = (max((len(one[k]) for one in items), default=0) for k in (0, 1))
+    wide, width = (max((len(item[k]) for item in items), default=0) for k in (0, 1))
     return [f"{name.ljust(wide)}  {text.ljust(width)}" for name, text in items]
 
 
@@ -368,7 +370,7 @@ def docs_command(
         raise InputError(needs("a site", "a folder", "one to make, such as 'sweeps docs site'"))
     jobs = read_jobs()
     if with_jobs or notebooks:
-        jobs = tuple(run_job(one, run, draw=notebooks) for one in jobs)
+        jobs = tuple(run_job(job, run, draw=notebooks) for job in jobs)
     if folder and notebooks:
         count = write_notebooks(jobs, Path(folder), overwrite=overwrite)
         sys.stdout.write(f"wrote {count} notebooks into {folder}\n")
@@ -395,9 +397,11 @@ WORDS: Schema = {"type": "array", "items": TEXT}
 def schema_command(what: str) -> int:
     """Print the JSON schema of WHAT: of TOML files as their tables, or of --json's records."""
     made = {
-        "specs": _spec_schema, "hardware": _hardware_schema, "models": _model_schema,
+        "specs": _spec_schema,
+        "hardware": _hardware_schema,
+        "models": _model_schema,
         "records": _record_schema,
-    }[what]  # fmt: skip
+    }[what]
     whole = {"$schema": DIALECT, "title": f"sweeps: {what}", **made()}
     sys.stdout.write(json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
     return 0
@@ -406,8 +410,12 @@ def schema_command(what: str) -> int:
 def _table(
     properties: Mapping[str, Any], *, required: Sequence[str] = (), more: Any = False
 ) -> Schema:
-    return {"type": "object", "properties": dict(properties), "required": list(required),
-            "additionalProperties": more}  # fmt: skip
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": more,
+    }
 
 
 def _spec_schema() -> Schema:
@@ -425,25 +433,38 @@ def _spec_schema() -> Schema:
         known = ", ".join(label_values(name))
         words = f"{label.meaning}: {known}" if known else label.meaning
         columns[name] = {"$ref": "#/$defs/values", "description": words}
-    named = {"type": "object", "additionalProperties": {"$ref": "#/$defs/values"},
-             "propertyNames": {"enum": ["every", *columns]}}  # fmt: skip
+    named = {
+        "type": "object",
+        "additionalProperties": {"$ref": "#/$defs/values"},
+        "propertyNames": {"enum": ["every", *columns]},
+    }
     keys: Schema = {key: {} for key in KEYS}
     rows = {"type": "array", "items": _table({**keys, "operation": {"enum": list(REDUCTIONS)}})}
     figures = _table({"kind": {"enum": list(KINDS)}}, required=["kind"], more=True)
     kinds: Schema = {
-        "title": TEXT, "summary": TEXT, "quantities": {"anyOf": [TEXT, WORDS]},
-        "axes": _table(columns, more=named), "constants": named, "reductions": rows,
-        "figures": {"type": "array", "items": figures}, "measured": {"type": "object"},
+        "title": TEXT,
+        "summary": TEXT,
+        "quantities": {"anyOf": [TEXT, WORDS]},
+        "axes": _table(columns, more=named),
+        "constants": named,
+        "reductions": rows,
+        "figures": {"type": "array", "items": figures},
+        "measured": {"type": "object"},
         "asserts": {"type": "array", "items": _table({"that": TEXT}, required=["that"])},
-    }  # fmt: skip
+    }
     found = _table({name: kinds[name] for name in SETTINGS_KEYS})
     return {**found, "$defs": {"values": several}}
 
 
 def _figure(units: str, words: str = "") -> Schema:
     value = {"type": ["number", "string"], "description": f"{words} [{units}]".strip()}
-    parts = {"value": value, "kind": {"enum": list(ORIGINS)}, "source": TEXT,
-             "uncertainty": {"type": ["number", "string"]}, "date": TEXT}  # fmt: skip
+    parts = {
+        "value": value,
+        "kind": {"enum": list(ORIGINS)},
+        "source": TEXT,
+        "uncertainty": {"type": ["number", "string"]},
+        "date": TEXT,
+    }
     return _table(parts, required=["value", "kind", "source"])
 
 
@@ -475,10 +496,27 @@ def _model_schema() -> Schema:
         plain = {"type": ["number", "boolean", "string"], "description": VOCABULARY[name].meaning}
         return {"anyOf": [plain, _figure(VOCABULARY[name].units)]}
 
-    shapes = _table({one: TEXT if one == PATTERN else value(one) for one in FILE_SHAPES})
-    others = {"name": TEXT, "title": TEXT, "summary": TEXT, "hugging_face": WORDS, "source": TEXT,
-              "kind": {"enum": list(ORIGINS)}, "shapes": shapes}  # fmt: skip
-    others["training"] = _table({one: others.get(one) or value(one) for one in TRAINING_KEYS})
+    shapes = _table(
+        {
+            file_shape: TEXT if file_shape == PATTERN else value(file_shape)
+            for file_shape in FILE_SHAPES
+        }
+    )
+    others = {
+        "name": TEXT,
+        "title": TEXT,
+        "summary": TEXT,
+        "hugging_face": WORDS,
+        "source": TEXT,
+        "kind": {"enum": list(ORIGINS)},
+        "shapes": shapes,
+    }
+    others["training"] = _table(
+        {
+            training_key: others.get(training_key) or value(training_key)
+            for training_key in TRAINING_KEYS
+        }
+    )
     return _table({name: others.get(name) or value(name) for name in KEYS})
 
 

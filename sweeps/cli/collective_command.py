@@ -315,8 +315,13 @@ def _no_algorithm(labels: Mapping[str, str]) -> str:
 
 def _about(name: str) -> tuple[str, ...]:
     """Return the quantities that a condition of a network or an algorithm looks at."""
-    conditions = (one for of in (NETWORKS, ALGORITHMS) for n in of.values() for one in n.requires)
-    return next((one.inputs for one in conditions if one.fault == name), ())
+    conditions = (
+        requirement
+        for of in (NETWORKS, ALGORITHMS)
+        for n in of.values()
+        for requirement in n.requires
+    )
+    return next((condition.inputs for condition in conditions if condition.fault == name), ())
 
 
 def statement_lines(job: Job) -> Iterator[str]:
@@ -416,4 +421,6 @@ def _addends(expression: str, values: Mapping[str, float], units: str) -> Iterat
         part = part.left
     terms.insert(0, ast.unparse(part))
     if len(terms) > 1:
-        yield "    = " + " + ".join(format_quantity(evaluated(one, values), units) for one in terms)
+        yield "    = " + " + ".join(
+            format_quantity(evaluated(term, values), units) for term in terms
+        )

@@ -48,8 +48,10 @@ def _answers(*, training: bool) -> tuple[Resolved, Resolved, Resolved]:
     asked = STEP if training else OPERATION
     gpus = "world_size" if training else "ranks"
     usual, few, other = (
-        {**asked, gpus: MANY}, {**asked, gpus: FEW}, {**asked, gpus: MANY, "hardware": OTHER},
-    )  # fmt: skip
+        {**asked, gpus: MANY},
+        {**asked, gpus: FEW},
+        {**asked, gpus: MANY, "hardware": OTHER},
+    )
     return _taken(usual), _taken(few), _taken(other)
 
 

@@ -150,7 +150,9 @@ class Derivation:
     ) -> Iterator[str]:
         """Yield an operation's quantities, with what the group of ranks binds to its algorithm."""
         calls = [REGISTRY.returning(name, evaluation.labels) for name in wanted]
-        of_group = [one for one in calls if isinstance(one, Call) and "collective" in one.labels]
+        of_group = [
+            call for call in calls if isinstance(call, Call) and "collective" in call.labels
+        ]
         for index, declared in enumerate(of_group):
             outer, fastest = evaluation.called(declared)
             assert fastest.algorithm is not None

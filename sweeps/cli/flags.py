@@ -162,8 +162,8 @@ class SweepCommand(Command):
         """Add the options by name that the arguments have."""
         if "--help-all" in args:
             ctx.meta[HELP_ALL] = True
-            args = [*(one for one in args if one != "--help-all"), "--help"]
-        known = {text for one in self.params for text in (*one.opts, *one.secondary_opts)}
+            args = [*(arg for arg in args if arg != "--help-all"), "--help"]
+        known = {text for param in self.params for text in (*param.opts, *param.secondary_opts)}
         given = {one.name for one in self.params}
         typed = dict.fromkeys(text.partition("=")[0] for text in args if text.startswith("--"))
         alone = self.name == COLLECTIVE
@@ -185,7 +185,7 @@ class SweepCommand(Command):
         ]
         told = [f"{flags_of(name)[0]}={text}" for name, text in read.taken.items()]
         rest = super().parse_args(ctx, [*args, *told])
-        origins = {name: why for one in read.readings for name, why in one.origins.items()}
+        origins = {name: why for reading in read.readings for name, why in reading.origins.items()}
         ctx.meta[TYPED] |= {name: origins[name] for name in read.taken}
         return rest
 
@@ -197,9 +197,11 @@ class SweepCommand(Command):
             found = found_in(ctx)
             if found is None:
                 raise
-            files = [one.file for one in found.readings]
-            lines = (line if any(file in line for file in files) else f"{', '.join(files)}: {line}"
-                     for line in error.faults)  # fmt: skip
+            files = [reading.file for reading in found.readings]
+            lines = (
+                line if any(file in line for file in files) else f"{', '.join(files)}: {line}"
+                for line in error.faults
+            )
             raise InputError([*lines]) from None
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -211,16 +213,16 @@ class SweepCommand(Command):
         parts: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *SECTIONS)}
         others: list[tuple[str, str]] = []
         whole = bool(ctx.meta.get(HELP_ALL))
-        for one in self.get_params(ctx):
-            record = one.get_help_record(ctx) if isinstance(one, click.Option) else None
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record is None:
                 continue
-            part = SECTION_OF.get(str(one.name), "Options")
+            part = SECTION_OF.get(str(param.name), "Options")
             common = COMMON[self.name == COLLECTIVE]
             rare = RARE if part == "Options" else {*SECTION_OF} - common
-            if not whole and str(one.name) in rare:
+            if not whole and str(param.name) in rare:
                 continue
-            first, more = shown_and_others(one.opts)
+            first, more = shown_and_others(param.opts)
             names, words = record
             _, space, value = names.rpartition(", ")[2].partition(" ")
             shown = f"{first}{space}{value}" if more else names
@@ -238,7 +240,7 @@ class SweepCommand(Command):
         """Say that there are more options."""
         formatter.write_paragraph()
         if not ctx.meta.get(HELP_ALL):
-            every = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+            every = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
             formatter.write_text(f"All {len(every)} options, with defaults: --help-all")
             return
         formatter.write_text(
@@ -260,7 +262,7 @@ LONG = 50  # letters of an option's words that fit a line of help
 
 def shown_and_others(opts: Sequence[str]) -> tuple[str, list[str]]:
     """Return the names of an option that help shows, a short one among them, and the others."""
-    long = [one for one in opts if one.startswith("--")]
+    long = [opt for opt in opts if opt.startswith("--")]
     short = [one for one in opts if one not in long]
     return ", ".join([*short, *long[:1]]), long[1:]
 
@@ -398,8 +400,9 @@ def _readings(flag: str, name: str, text: str, of: str) -> list[str]:
     pieces = [part for piece in text.split(",") for part in piece.split(":")[:2]]
     return [
         f"{flag} {part.strip()} is read as {float(spelled_out(name, part)):,.0f} tokens{of}"
-        for part in pieces if counts_tokens(part)
-    ]  # fmt: skip
+        for part in pieces
+        if counts_tokens(part)
+    ]
 
 
 def read(name: str, text: str | None) -> str | None:
@@ -438,12 +441,20 @@ def is_input(name: str, *, alone: bool) -> bool:
     if name not in VOCABULARY or (alone and name not in VOCABULARY.of_collectives):
         return False
     REGISTRY.load_everything()
-    conditions = [one for of in (NETWORKS, ALGORITHMS) for each in of.values()
-                  for one in each.requires] if alone else PLAN_CONDITIONS  # fmt: skip
+    conditions = (
+        [
+            requirement
+            for of in (NETWORKS, ALGORITHMS)
+            for each in of.values()
+            for requirement in each.requires
+        ]
+        if alone
+        else PLAN_CONDITIONS
+    )
     return (
         any(name in one.inputs for one in REGISTRY.values())
-        or any(name in one.bind.values() for one in REGISTRY.calls)
-        or any(name in one.inputs for one in conditions)
+        or any(name in call.bind.values() for call in REGISTRY.calls)
+        or any(name in condition.inputs for condition in conditions)
     )
 
 

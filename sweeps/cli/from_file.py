@@ -94,7 +94,7 @@ def is_of_hosts(taken: Mapping[str, str], hardware: Sequence[tuple[str, Any]]) -
         figures = [load_hardware(name).figures for name in names]
     except InputError:  # told where the machine is read, or it is of an own folder
         return False
-    hosts = [own.get("gpus_per_host") for own in figures]
+    hosts = [figure.get("gpus_per_host") for figure in figures]
     return any(host is not None and f"{host.value:g}" == taken["gpus_per_node"] for host in hosts)
 
 

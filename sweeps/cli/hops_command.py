@@ -80,15 +80,16 @@ FLAGS = (
 
 # Figures of machines' links by the level that they are of.
 LEVELS = {
-    "intra": "inside nodes", "gpu_nic": "from GPU to network card", "inter": "between nodes",
-}  # fmt: skip
+    "intra": "inside nodes",
+    "gpu_nic": "from GPU to network card",
+    "inter": "between nodes",
+}
 FIGURES = {"bandwidth": "Bandwidth", "latency": "Latency", "energy_per_bit": "Energy of a bit"}
 LINKS = tuple(
-    (flags_of(f"{level}_{figure}"), f"{level}_{figure}",
-     f"{words} of one link {where}.")
+    (flags_of(f"{level}_{figure}"), f"{level}_{figure}", f"{words} of one link {where}.")
     for level, where in LEVELS.items()
     for figure, words in FIGURES.items()
-)  # fmt: skip
+)
 
 
 @click.command("hops", cls=Command)
@@ -155,8 +156,11 @@ def _study(given: Mapping[str, Any]) -> HopStudy:
     for names, option, _ in FLAGS:
         quantity = {"data_parallel": "ranks", "tensor_parallel": "ranks"}.get(option, option)
         if given[option] is None or option not in (
-            "sequence_length", "data_parallel", "tensor_parallel", "message_bytes",
-        ):  # fmt: skip
+            "sequence_length",
+            "data_parallel",
+            "tensor_parallel",
+            "message_bytes",
+        ):
             continue
         values = faults.of(numbers_of, quantity, given[option], names[0])
         if values is not None:
@@ -297,12 +301,16 @@ def _check_ranks(study: HopStudy) -> None:
         if case.network.ranks is not None and ranks > case.network.ranks
     ]
     lines += [
-        fault("--combined", f"tp{tensor}-dp{data}", f"'{case.name}' has fewer ranks",
-              f"at most {case.network.ranks}")
+        fault(
+            "--combined",
+            f"tp{tensor}-dp{data}",
+            f"'{case.name}' has fewer ranks",
+            f"at most {case.network.ranks}",
+        )
         for case in study.cases
         for tensor, data in study.combined
         if case.network.ranks is not None and tensor * data > case.network.ranks
-    ]  # fmt: skip
+    ]
     lines += [
         fault("pipeline", level, f"'{case.name}' has no such level", "a network with more levels")
         for case in study.cases

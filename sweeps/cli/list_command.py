@@ -84,14 +84,18 @@ def command(
 
 def _counts() -> Iterator[str]:
     """Yield how many algorithms each operation has on each network."""
-    networks = list(dict.fromkeys(one.topology for one in ALGORITHMS.values()))
+    networks = list(dict.fromkeys(algorithm.topology for algorithm in ALGORITHMS.values()))
     operations = list(dict.fromkeys(one.collective for one in ALGORITHMS.values()))
-    yield (f"{len(ALGORITHMS)} algorithms of {len(operations)} collectives on {len(networks)} "
-           f"networks, {len(REGISTRY):,} formulas")  # fmt: skip
+    yield (
+        f"{len(ALGORITHMS)} algorithms of {len(operations)} collectives on {len(networks)} "
+        f"networks, {len(REGISTRY):,} formulas"
+    )
     yield ""
     rows = [["", *networks]]
-    rows += [[one, *(str(len(ALGORITHMS.of(network, one))) for network in networks)]
-             for one in operations]  # fmt: skip
+    rows += [
+        [operation, *(str(len(ALGORITHMS.of(network, operation))) for network in networks)]
+        for operation in operations
+    ]
     yield from aligned(rows)
     yield ""
     yield "More: --op all_reduce --topology switch lists those; --show rows lists all"
@@ -112,7 +116,7 @@ def _formula_counts() -> Iterator[str]:
 def _subject(one: Formula) -> str:
     """Return the folder or file of the formulas' package that declares one; else its file."""
     parts = Path(one.place.rpartition(":")[0]).with_suffix("").parts
-    within = [place for place, part in enumerate(parts) if part == "overhead"]
+    within = [index for index, part in enumerate(parts) if part == "overhead"]
     return parts[within[-1] + 1] if within else parts[-1]
 
 
@@ -142,8 +146,9 @@ def _names(
     yield ""
     more = f"{left} more, and all with their summaries" if left else "what each is"
     if found:
-        yield from wrapped(f"More: --show rows ({more}); one of them: sweeps show "
-                           f"{'.'.join(found[0].key)}")  # fmt: skip
+        yield from wrapped(
+            f"More: --show rows ({more}); one of them: sweeps show {'.'.join(found[0].key)}"
+        )
 
 
 def _algorithm_rows(found: Sequence[Algorithm]) -> list[tuple[str, ...]]:

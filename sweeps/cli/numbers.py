@@ -50,7 +50,7 @@ def column(name: str, values: Sequence[Any], *, binary: bool = False) -> tuple[s
         return "", [shown(name, value) for value in values]
     numbers = [float(value) for value in values]
     if display.percent(name):
-        return "%", ["-" if np.isnan(one) else grouped(100.0 * one) for one in numbers]
+        return "%", ["-" if np.isnan(number) else grouped(100.0 * number) for number in numbers]
     if units == "s-1":
         return "tokens/s" if "token" in name else "1/s", [grouped(one) for one in numbers]
     return in_one_unit(numbers, units, binary=binary and in_powers_of_two(name), write=grouped)

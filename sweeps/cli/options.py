@@ -75,8 +75,9 @@ def result_options(command: Command) -> Command:
 def sensitivity_option(usual: str) -> Callable[[Command], Command]:
     """Add the option that asks what constants move an answer by; `usual`: which one."""
     words = f"What 10 % of each constant moves a quantity by.  [default: {usual}]"
-    return click.option("--sensitivity", is_flag=False, flag_value=usual, metavar="QUANTITY",
-                        help=words)  # fmt: skip
+    return click.option(
+        "--sensitivity", is_flag=False, flag_value=usual, metavar="QUANTITY", help=words
+    )
 
 
 def show_sensitivity(job: Job, given: Mapping[str, Any], name: str) -> None:
@@ -177,8 +178,9 @@ def _same_numbers(job: Job, other: Resolved) -> bool:
         known, found = job.program.evaluate(names), program.evaluate(names)
         if known.keys() != found.keys():
             return False
-        if not all(np.array_equal(known[n], found[n], equal_nan=known[n].dtype.kind == "f")
-                   for n in known):  # fmt: skip
+        if not all(
+            np.array_equal(known[n], found[n], equal_nan=known[n].dtype.kind == "f") for n in known
+        ):
             return False
     return True
 
@@ -245,7 +247,7 @@ def taken_values(job: Job, *, absent: bool = False) -> dict[str, str]:
     used = _used(job)
     taken: dict[str, str] = {}
     for name, origins in job.resolved.origins.items():
-        lacking = all((one.kind, one.source) == ABSENT for one in origins)
+        lacking = all((origin.kind, origin.source) == ABSENT for origin in origins)
         if name not in used or name in CONVERSIONS or (lacking and not absent):
             continue
         if name in job.program.labels:

@@ -303,10 +303,14 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any])
         one = kinds.pop() if len(kinds) == 1 else ""
         usual = default_folder() / (f"overlap-{one}" if one else "overlap")
         stem = Path(given["output"]).with_suffix("") if given["output"] else usual
-        constants = {name: format_quantity(value, VOCABULARY[name].units)
-                for name, value in job.sweep.constants.items()}  # fmt: skip
-        about = [unbroken(display.phrase(name, text) or f"{plain(name)} {text}")
-                 for name, text in constants.items()]  # fmt: skip
+        constants = {
+            name: format_quantity(value, VOCABULARY[name].units)
+            for name, value in job.sweep.constants.items()
+        }
+        about = [
+            unbroken(display.phrase(name, text) or f"{plain(name)} {text}")
+            for name, text in constants.items()
+        ]
         fixed = " · ".join([plain(one), *about] if one not in ("", PIPELINE) else about)
         sequential = {
             name: values_of(job, case, ["sequential_time"])["sequential_time"]
@@ -383,7 +387,7 @@ def trace_command(files: tuple[str, ...], **given: Any) -> int:
     ranks = analyse_files(
         files, given["mode"], patterns=patterns, include_last_step=given["include_last_step"]
     )
-    if window is not None and window[0] >= max(own.end_to_end for own in ranks.overlaps):
+    if window is not None and window[0] >= max(overlap.end_to_end for overlap in ranks.overlaps):
         _refuse_window(given["window"], "is after the last GPU work")
     result = result_of(ranks, given)
     lines = _rank_lines(ranks, wanted_sections(given, OF_TRACE))

@@ -60,7 +60,7 @@ def calculator(asked: Asked, given: Mapping[str, Any]) -> int:
     lines: Iterable[str]
     if given["script"]:
         tables = [(cluster, script_rows(cluster)) for cluster in clusters]
-        records = [_of_script(*own, row) for own in tables for row in own[1]]
+        records = [_of_script(*table, row) for table in tables for row in table[1]]
         result = _result(records, (*FIELDS, *SCRIPT_FIELDS), asked, given)
         lines = [line for cluster, rows in tables for line in _script(cluster, rows, asked)]
         fine = all(script_choice(rows) for _, rows in tables)
@@ -77,7 +77,7 @@ def calculator(asked: Asked, given: Mapping[str, Any]) -> int:
 def planned(asked: Asked, given: Mapping[str, Any]) -> Asked:
     """Return the calculator's question as one of whole plans, on its sizes of layers."""
     clusters = list(_clusters(asked, given))
-    if len({one.parameters for one in clusters}) > 1:
+    if len({cluster.parameters for cluster in clusters}) > 1:
         wrong = "are several models, of which plans are searched one by one"
         refuse(flag_of("parameters"), given["parameters"], wrong, "one value")
     shapes, made = shapes_of(clusters[0])
@@ -90,8 +90,10 @@ def planned(asked: Asked, given: Mapping[str, Any]) -> Asked:
     if clusters[0].experts:
         notes.append(_invented(shapes))
     if abs(made / clusters[0].parameters - 1.0) > LEAST_DIFFERENCE:
-        notes.append(f"these make {made / 1e9:.4g} billion parameters, not {count:.4g}: memory "
-                     "and time are of the sizes")  # fmt: skip
+        notes.append(
+            f"these make {made / 1e9:.4g} billion parameters, not {count:.4g}: memory "
+            "and time are of the sizes"
+        )
     readings = (*asked.readings, *notes)
     return replace(asked, given=_shaped(asked, shapes), calculator=False, readings=readings)
 
@@ -134,10 +136,16 @@ def _clusters(asked: Asked, given: Mapping[str, Any]) -> Iterator[Cluster]:
     sizes = {name: _one(name, asked.given[name]) for name in CALCULATED if name in asked.given}
     for parameters, gpus, memory, batch, length in product(*columns):
         yield replace(
-            Cluster(), parameters=float(parameters), gpus=int(gpus), memory=float(memory),
+            Cluster(),
+            parameters=float(parameters),
+            gpus=int(gpus),
+            memory=float(memory),
             batch=float(batch) if tokens is None else sequences_of(float(batch), float(length)),
-            length=float(length), experts=int(experts), threshold=threshold, sizes=sizes,
-        )  # fmt: skip
+            length=float(length),
+            experts=int(experts),
+            threshold=threshold,
+            sizes=sizes,
+        )
 
 
 def _one(name: str, text: str) -> float:
@@ -177,18 +185,27 @@ def _record(cluster: Cluster, row: Row, *, recommended: bool) -> dict[str, Any]:
 def _of_script(cluster: Cluster, rows: Sequence[ScriptRow], row: ScriptRow) -> dict[str, Any]:
     """Return the record of a row of the script: recommended and feasible are its own words."""
     plain = _record(cluster, row.ours, recommended=row is script_choice(rows))
-    volumes = {f"script_{name}_volume_bytes": 1e9 * own for name, own in row.volumes.items()}
+    volumes = {f"script_{name}_volume_bytes": 1e9 * volume for name, volume in row.volumes.items()}
     return {**plain, "feasible": row.fits, "script_memory_bytes": 1e9 * row.memory, **volumes}
 
 
 VOLUMES = ("tp", "pp", "ep", "dp")
 FIGURES = (
-    {"kind": "bars", "name": "volume", "x": ["row"],
-     "parts": [f"{name}_communication_volume" for name in VOLUMES],
-     "title": "Most bytes that a GPU sends in a step, by strategy"},
-    {"kind": "bars", "name": "memory", "x": ["row"], "parts": ["first_stage_model_state_memory"],
-     "title": "Memory of weights, gradients and optimizer, by strategy"},
-)  # fmt: skip
+    {
+        "kind": "bars",
+        "name": "volume",
+        "x": ["row"],
+        "parts": [f"{name}_communication_volume" for name in VOLUMES],
+        "title": "Most bytes that a GPU sends in a step, by strategy",
+    },
+    {
+        "kind": "bars",
+        "name": "memory",
+        "x": ["row"],
+        "parts": ["first_stage_model_state_memory"],
+        "title": "Memory of weights, gradients and optimizer, by strategy",
+    },
+)
 
 
 FIELDS = (
@@ -206,9 +223,16 @@ FIELDS = (
 )  # fmt: skip
 SCRIPT_FIELDS = (
     Field("script_memory_bytes", "script_memory", "memory of a GPU by the script", "byte"),
-    *(Field(f"script_{name}_volume_bytes", f"script_{name}_volume",
-            f"bytes of a step for {name} by the script", "byte") for name in ("tp", "pp", "dp")),
-)  # fmt: skip
+    *(
+        Field(
+            f"script_{name}_volume_bytes",
+            f"script_{name}_volume",
+            f"bytes of a step for {name} by the script",
+            "byte",
+        )
+        for name in ("tp", "pp", "dp")
+    ),
+)
 
 
 def _result(
@@ -261,10 +285,10 @@ def _several(found: Sequence[Calculation], asked: Asked) -> Iterator[str]:
     }
     varied = {name: texts for name, texts in asked_of.items() if len(set(texts)) > 1}
     table: list[list[str]] = []
-    for place, one in enumerate(found):
+    for index, one in enumerate(found):
         head, *rows = _rows(one)
         table += [] if table else [[*varied, *head]]
-        table += [[*(texts[place] for texts in varied.values()), *row] for row in rows]
+        table += [[*(texts[index] for texts in varied.values()), *row] for row in rows]
     yield ""
     yield from aligned(table, left=len(varied) + 1)
     for text in dict.fromkeys(
@@ -318,13 +342,28 @@ def _rows(one: Calculation) -> list[list[str]]:
     """Return the table's head and rows, as texts."""
     used = [name for name in ("tp", "pp", "ep", "dp") if name != "ep" or one.cluster.experts]
     degrees = ["TP", "PP", "DP", *(["EP"] if one.cluster.experts else [])]
-    rows = [["strategy", *degrees, "memory/GPU", *(f"{TITLES[name]} volume" for name in used),
-             "bubble", "feasible?"]]  # fmt: skip
+    rows = [
+        [
+            "strategy",
+            *degrees,
+            "memory/GPU",
+            *(f"{TITLES[name]} volume" for name in used),
+            "bubble",
+            "feasible?",
+        ]
+    ]
     for row in one.rows:
         own = [row.tp, row.pp, row.dp, *([row.ep] if one.cluster.experts else [])]
-        rows.append([row.name, *map(str, own), _gb(row.memory),
-                     *(_gb(row.volumes[name]) for name in used), percent(row.bubble),
-                     _feasible(row, one)])  # fmt: skip
+        rows.append(
+            [
+                row.name,
+                *map(str, own),
+                _gb(row.memory),
+                *(_gb(row.volumes[name]) for name in used),
+                percent(row.bubble),
+                _feasible(row, one),
+            ]
+        )
     return rows
 
 
@@ -406,8 +445,9 @@ def _experts(one: Calculation) -> Iterator[str]:
         f"(slices), on {notes.hardware}: {change_by(notes.sliced / notes.whole - 1.0)}"
     )
     better = "EP" if notes.whole < notes.sliced else "TP"
-    yield from _bullet(f"so {better} for the experts, {'beside' if row.tp > 1 else 'without'} TP "
-                       "for the rest")  # fmt: skip
+    yield from _bullet(
+        f"so {better} for the experts, {'beside' if row.tp > 1 else 'without'} TP for the rest"
+    )
 
 
 def _differences(one: Calculation, asked: Asked) -> Iterator[str]:
@@ -424,8 +464,10 @@ def _differences(one: Calculation, asked: Asked) -> Iterator[str]:
         choice = script_choice(script_rows(one.cluster))
         words = "nothing, for nothing fits"
         if choice is not None:
-            words = (f"TP={choice.tp}, PP={choice.pp}, DP={choice.dp} ({choice.memory:.1f} GB of "
-                     f"memory, {choice.total:.0f} GB sent)")  # fmt: skip
+            words = (
+                f"TP={choice.tp}, PP={choice.pp}, DP={choice.dp} ({choice.memory:.1f} GB of "
+                f"memory, {choice.total:.0f} GB sent)"
+            )
         yield from _bullet(
             f"the script itself, whose bytes are others, recommends {words}: --script lays its "
             "rows beside ours"
@@ -496,14 +538,25 @@ def _script(cluster: Cluster, rows: Sequence[ScriptRow], asked: Asked) -> Iterat
     )
     yield ""
     best = script_choice(rows)
-    table = [["TP", "PP", "DP", "Mem/GPU", "fits?", "TP", "PP", "DP", "our memory", "TP", "PP",
-              "DP", ""]]  # fmt: skip
+    table = [
+        ["TP", "PP", "DP", "Mem/GPU", "fits?", "TP", "PP", "DP", "our memory", "TP", "PP", "DP", ""]
+    ]
     for row in rows:
         sent = [f"{row.volumes[name]:.2f} GB" for name in ("tp", "pp", "dp")]
         ours = [_gb(row.ours.volumes[name]) for name in ("tp", "pp", "dp")]
-        table.append([str(row.tp), str(row.pp), str(row.dp), f"{row.memory:.1f} GB",
-                      "yes" if row.fits else "no", *sent, _gb(row.ours.memory), *ours,
-                      "recommended" if row is best else ""])  # fmt: skip
+        table.append(
+            [
+                str(row.tp),
+                str(row.pp),
+                str(row.dp),
+                f"{row.memory:.1f} GB",
+                "yes" if row.fits else "no",
+                *sent,
+                _gb(row.ours.memory),
+                *ours,
+                "recommended" if row is best else "",
+            ]
+        )
     yield from aligned(table, left=0)
     yield ""
     if best is None:
@@ -539,4 +592,4 @@ def _gb(value: float) -> str:
 
 
 def _bullet(text: str) -> Sequence[str]:
-    return wrap(text, prose(), initial_indent="  - ", subsequent_indent="    ")  # fmt: skip
+    return wrap(text, prose(), initial_indent="  - ", subsequent_indent="    ")

@@ -66,17 +66,30 @@ WHOSE = {"memory_capacity": "the machine's", "sequence_length": "the model's tra
 OF_SCRIPT = {"memory_capacity": ("--memory",), "global_batch_size": ("--batch-size",)}
 # What the search decides by itself, or the flags above give.
 LEFT_OUT = (
-    "world_size", "global_batch_size", "num_micro_batches", "parameters", "sequence_length",
-    "memory_capacity", "experts", "training_tokens",
-)  # fmt: skip
+    "world_size",
+    "global_batch_size",
+    "num_micro_batches",
+    "parameters",
+    "sequence_length",
+    "memory_capacity",
+    "experts",
+    "training_tokens",
+)
 OTHERS = tuple(name for name in flags.OF_TRAINING if name not in LEFT_OUT)
-SHAPES = tuple(name for name in OTHERS if flags.SECTION_OF[name] == flags.BATCH
-               and name not in ("model", "tokens_per_step"))  # fmt: skip
+SHAPES = tuple(
+    name
+    for name in OTHERS
+    if flags.SECTION_OF[name] == flags.BATCH and name not in ("model", "tokens_per_step")
+)
 # Options of this command that the calculator's table hasn't, with what they are if not given.
 PLANNED: dict[str, Any] = {
     **dict.fromkeys(("explain", "measured_plan", "lost_nodes", "tokens", "days", "top")),
-    "objective": "time", "show": (), "verbose": False, "sensitivity": False, "save": None,
-}  # fmt: skip
+    "objective": "time",
+    "show": (),
+    "verbose": False,
+    "sensitivity": False,
+    "save": None,
+}
 # A schedule without a backward is none of training.
 FORWARD = "forward_only"
 SCALES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
@@ -86,31 +99,66 @@ def plan_options(command: Command) -> Command:
     """Add the options of the command."""
     extra = (
         click.option("--moe", is_flag=True, help="A mixture of experts, without shapes."),
-        click.option("--num-experts", "--experts", "num_experts", metavar="N",
-                     help="Its experts, of every layer.  [default: 64]"),
-        click.option(*flags_of("script"), "script", is_flag=True,
-                     help="The rows of the script that the calculator follows, beside ours."),
-        click.option("--objective", default=PLANNED["objective"], metavar="NAME",
-                     help="time, memory, energy, cost or tokens (a GPU).  [default: time]"),
-        click.option(*flags_of("memory_threshold"), "memory_threshold", default="0.9",
-                     metavar="SHARE",
-                     help="Share of the memory that a plan may take.  [default: 0.9]"),
-        click.option("--top", type=click.IntRange(1), metavar="N",
-                     help="Layouts that are shown.  [default: 5; of records and files 50]"),
-        click.option(*flags_of("explain"), "explain", metavar="PLAN",
-                     help="The full report of one plan, such as tp=8,pp=4,dp=2."),
-        click.option("--measured-plan", "measured_plan", metavar="PLAN",
-                     help="The plan of --measured-step.  [default: that of --from]"),
-        click.option(*flags_of("lost_nodes"), "lost_nodes", type=click.IntRange(1),
-                     metavar="N", help="What is best when so many nodes are lost."),
-        click.option("--sensitivity", is_flag=True,
-                     help="Does it stay best with each constant +-10 %?"),
+        click.option(
+            "--num-experts",
+            "--experts",
+            "num_experts",
+            metavar="N",
+            help="Its experts, of every layer.  [default: 64]",
+        ),
+        click.option(
+            *flags_of("script"),
+            "script",
+            is_flag=True,
+            help="The rows of the script that the calculator follows, beside ours.",
+        ),
+        click.option(
+            "--objective",
+            default=PLANNED["objective"],
+            metavar="NAME",
+            help="time, memory, energy, cost or tokens (a GPU).  [default: time]",
+        ),
+        click.option(
+            *flags_of("memory_threshold"),
+            "memory_threshold",
+            default="0.9",
+            metavar="SHARE",
+            help="Share of the memory that a plan may take.  [default: 0.9]",
+        ),
+        click.option(
+            "--top",
+            type=click.IntRange(1),
+            metavar="N",
+            help="Layouts that are shown.  [default: 5; of records and files 50]",
+        ),
+        click.option(
+            *flags_of("explain"),
+            "explain",
+            metavar="PLAN",
+            help="The full report of one plan, such as tp=8,pp=4,dp=2.",
+        ),
+        click.option(
+            "--measured-plan",
+            "measured_plan",
+            metavar="PLAN",
+            help="The plan of --measured-step.  [default: that of --from]",
+        ),
+        click.option(
+            *flags_of("lost_nodes"),
+            "lost_nodes",
+            type=click.IntRange(1),
+            metavar="N",
+            help="What is best when so many nodes are lost.",
+        ),
+        click.option(
+            "--sensitivity", is_flag=True, help="Does it stay best with each constant +-10 %?"
+        ),
         click.option("--tokens", metavar="N", help="Tokens of the training, such as 2T: days."),
         click.option("--days", metavar="N", help="Days of the training: tokens."),
         click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce."),
         show_options(OF_PLAN),
         save_option,
-    )  # fmt: skip
+    )
     for option in reversed(extra):
         command = option(command)
     command = from_option(flags.options(*OTHERS)(command))
@@ -227,13 +275,15 @@ def _of_planner(given: Mapping[str, Any]) -> dict[str, Any]:
 def _others(given: Mapping[str, Any]) -> dict[str, str]:
     """Return the other options that were given, as a sweep has them."""
     every = flags.given_options(given, OTHERS)
-    found = {name: text for name, text in every.items() if text is not None}
+    others = {name: text for name, text in every.items() if text is not None}
     if given["schedule"] is not None and given["schedule"].strip() == "all":
-        found["schedule"] = ",".join(one for one in found["schedule"].split(",") if one != FORWARD)
+        others["schedule"] = ",".join(
+            one for one in others["schedule"].split(",") if one != FORWARD
+        )
     if given["tree_algo"]:
-        topology = found.get("topology")
-        found["algorithm"] = flags.tree_algorithm(topology, found.get("algorithm"), HIERARCHY)
-    return found
+        topology = others.get("topology")
+        others["algorithm"] = flags.tree_algorithm(topology, others.get("algorithm"), HIERARCHY)
+    return others
 
 
 def _plan_of(option: str, text: str | None, faults: list[str]) -> dict[str, str]:
@@ -306,9 +356,12 @@ def _request(asked: Asked, given: Mapping[str, Any]) -> Request:
     )
     folders = folders_of(given)
     return read_request(
-        asked.given, objective=given["objective"], threshold=threshold, folders=folders,
+        asked.given,
+        objective=given["objective"],
+        threshold=threshold,
+        folders=folders,
         usual_length=USUAL_LENGTH,
-    )  # fmt: skip
+    )
 
 
 def length_words(origin: Origin) -> str:
@@ -367,8 +420,20 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
 
 # What a sensitivity, a plan that is explained, and many points have no use for.
 UNMOVED = ("lost_nodes", "show", "top", "tokens", "days", "save")
-UNEXPLAINED = ("sensitivity", "lost_nodes", "show", "top", "save", "csv", "json", "output", "plot",
-               "overwrite", "compress", "digits")  # fmt: skip
+UNEXPLAINED = (
+    "sensitivity",
+    "lost_nodes",
+    "show",
+    "top",
+    "save",
+    "csv",
+    "json",
+    "output",
+    "plot",
+    "overwrite",
+    "compress",
+    "digits",
+)
 
 
 def _refuse(given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed: str) -> None:
@@ -384,8 +449,17 @@ def _refuse(given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed:
 
 def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     """Answer a question at many points."""
-    one = ("explain", "sensitivity", "lost_nodes", "tokens", "days", "top", "show", "verbose",
-           "save")  # fmt: skip
+    one = (
+        "explain",
+        "sensitivity",
+        "lost_nodes",
+        "tokens",
+        "days",
+        "top",
+        "show",
+        "verbose",
+        "save",
+    )
     _refuse(given, one, "is for one point, and there are many", "one value for every argument")
     out = Output(given, "plan").checked()
     progress = Progress("searching")

@@ -32,10 +32,18 @@ def expert_lines(answer: Answer) -> Iterator[str]:
 def _expert_words(answer: Answer) -> Iterator[str]:
     best = answer.main[0]
     plan = best.plan
-    names = ("ep_dispatch_forward_count", "ep_combine_forward_count", "ep_dispatch_backward_count",
-             "ep_combine_backward_count", "max_stage_moe_layers", "num_micro_batches",
-             "dispatch_message_bytes", "ep_dispatch_time", "ep_communication_time",
-             "group_nodes")  # fmt: skip
+    names = (
+        "ep_dispatch_forward_count",
+        "ep_combine_forward_count",
+        "ep_dispatch_backward_count",
+        "ep_combine_backward_count",
+        "max_stage_moe_layers",
+        "num_micro_batches",
+        "dispatch_message_bytes",
+        "ep_dispatch_time",
+        "ep_communication_time",
+        "group_nodes",
+    )
     (one,) = details([plan], names)
     experts = plan["experts"] / plan["ep"]
     split = f", each split over {plan['etp']:g}" if plan["etp"] > 1.0 else ", each whole"

@@ -42,9 +42,13 @@ from sweeps.search.words import bound_by, differences, effects, memory_words
 def explain(request: Request, asked: Asked, given: Mapping[str, Any]) -> int:
     """Explain a plan: what isn't said of it is chosen as is best for it."""
     point = request.first
-    explained = read_request({**asked.given, **asked.explain}, objective=point.objective.name,
-                          threshold=point.threshold, folders=point.folders,
-                          usual_length=point.constants["sequence_length"])  # fmt: skip
+    explained = read_request(
+        {**asked.given, **asked.explain},
+        objective=point.objective.name,
+        threshold=point.threshold,
+        folders=point.folders,
+        usual_length=point.constants["sequence_length"],
+    )
     # Any share of the memory will do: whether it is too much is told.
     own = answer(replace(point, choices=explained.first.choices, threshold=1.0))
     plan = own.recommended
@@ -68,9 +72,13 @@ def _lines(
     yield from impossible_lines([detail.plan])
     yield f"  {question(own)}"
     yield f"explained: {detail.plan.name}"
-    free = [name.replace("_", " ") for name in CHOICES
-            if name in own.found.space.choices and name not in asked.explain
-            and name not in own.point.choices]  # fmt: skip
+    free = [
+        name.replace("_", " ")
+        for name in CHOICES
+        if name in own.found.space.choices
+        and name not in asked.explain
+        and name not in own.point.choices
+    ]
     if free:
         yield f"  (of what isn't said, the best was taken: {', '.join(free)})"
     yield from bullets(list(_reasons(detail, best, own)))
@@ -116,10 +124,13 @@ def _reasons(detail: Detail, best: Answer, own: Answer) -> Iterator[str]:
 def _rates(detail: Detail) -> Iterator[str]:
     yield "rates"
     reached = {name: detail.values.get(name, np.nan) for name in REACHED}
-    yield from aligned([
-        [display.words(name), shown(name, value)]
-        for name, value in reached.items() if np.isfinite(value) and value != 0.0
-    ])  # fmt: skip
+    yield from aligned(
+        [
+            [display.words(name), shown(name, value)]
+            for name, value in reached.items()
+            if np.isfinite(value) and value != 0.0
+        ]
+    )
     yield ""
 
 

@@ -7,9 +7,17 @@ from dataclasses import dataclass, field
 
 # What the calculator takes of sizes, beside what it asks for.
 CALCULATED = (
-    "layers", "hidden_size", "heads", "vocabulary_size", "ffn_size", "experts_per_token",
-    "gpus_per_node", "weight_bytes", "gradient_bytes", "optimizer_bytes",
-)  # fmt: skip
+    "layers",
+    "hidden_size",
+    "heads",
+    "vocabulary_size",
+    "ffn_size",
+    "experts_per_token",
+    "gpus_per_node",
+    "weight_bytes",
+    "gradient_bytes",
+    "optimizer_bytes",
+)
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,14 @@ def plan_rows(plans: Sequence[Detail], first: float = 0.0) -> list[list[str]]:
     columns: list[tuple[str, list[str], bool]] = [
         (name, [_degree(plan, name) for plan in plans], shown_always)
         for name, shown_always in (
-            ("tp", True), ("cp", False), ("pp", True), ("dp", True), ("ep", False), ("etp", False),
+            ("tp", True),
+            ("cp", False),
+            ("pp", True),
+            ("dp", True),
+            ("ep", False),
+            ("etp", False),
         )
-    ]  # fmt: skip
+    ]
     columns += [
         ("vp", [f"{plan.plan['virtual_pipeline_size']:g}" for plan in plans], False),
         ("schedule", [_schedule(plan) for plan in plans], False),
@@ -79,22 +84,31 @@ def plan_rows(plans: Sequence[Detail], first: float = 0.0) -> list[list[str]]:
         ("ZeRO", [f"{plan.plan['zero_stage']:g}" for plan in plans], True),
         ("sp", ["on" if plan.plan["sequence_parallel"] else "-" for plan in plans], False),
         ("recompute", [_recompute(plan) for plan in plans], False),
-        *((name, [f"{plan.plan.given[name]:g}" for plan in plans], False)
-          for name in ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")
-          if all(name in plan.plan.given for plan in plans)
-          and len({plan.plan.given[name] for plan in plans}) > 1),
+        *(
+            (name, [f"{plan.plan.given[name]:g}" for plan in plans], False)
+            for name in ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")
+            if all(name in plan.plan.given for plan in plans)
+            and len({plan.plan.given[name] for plan in plans}) > 1
+        ),
         (f"step ({unit})", [_fixed(plan["step_time"] * per, decimals) for plan in plans], True),
         ("vs first (%)", [_by(plan["step_time"], base) for plan in plans], True),
         ("GB", [f"{plan['peak_memory'] / 1e9:.1f}" for plan in plans], True),
-        *((*_rate(name, [plan[name] for plan in plans]), True)
-          for name in display.rows("rates", place="best")),
-    ]  # fmt: skip
+        *(
+            (*_rate(name, [plan[name] for plan in plans]), True)
+            for name in display.rows("rates", place="best")
+        ),
+    ]
     idle = ({"1"}, {"-"}, {"1", "-"})
     routed = any(plan.plan.routed for plan in plans)
-    kept = [(title, texts) for title, texts, always in columns
-            if (always or set(texts) not in idle) and (title != "etp" or routed)]  # fmt: skip
-    return [[title for title, _ in kept],
-            *([texts[place] for _, texts in kept] for place in range(len(plans)))]  # fmt: skip
+    kept = [
+        (title, texts)
+        for title, texts, always in columns
+        if (always or set(texts) not in idle) and (title != "etp" or routed)
+    ]
+    return [
+        [title for title, _ in kept],
+        *([texts[place] for _, texts in kept] for place in range(len(plans))),
+    ]
 
 
 _DEGREES = ("tp", "cp", "pp", "dp", "ep", "etp")
@@ -105,7 +119,7 @@ def _plan_table(plans: Sequence[Detail]) -> Iterator[str]:
     rows = plan_rows(plans)
     keys = sum(title in _DEGREES for title in rows[0])
     columns = [*zip(*rows, strict=True)]
-    wide = sum(max(map(len, one)) + 2 for one in columns) > room()
+    wide = sum(max(map(len, column)) + 2 for column in columns) > room()
     rates = display.title("tokens_per_second_per_gpu")  # As the step time, in other units
     same = {one[0]: one[1] for one in columns[keys:] if len(rows) > 2 and len(set(one[1:])) == 1}
     said = [name for name in same if name and name in _HOW]
@@ -330,8 +344,10 @@ def ties(answer: Answer) -> str:
     found = answer.found
     if found.tied < 2:
         return f"no other layout ties with it (within {percent(tie())})"
-    return (f"{found.tied} layouts tie (within {percent(tie())}: published runs do not tell which "
-            "is faster); the first is the simplest of them")  # fmt: skip
+    return (
+        f"{found.tied} layouts tie (within {percent(tie())}: published runs do not tell which "
+        "is faster); the first is the simplest of them"
+    )
 
 
 def question_lines(answer: Answer, asked: Asked) -> Iterator[str]:
@@ -347,15 +363,19 @@ def space_lines(answer: Answer) -> Iterator[str]:
     """Yield how many plans there are, and why not all of them can run."""
     counts, texts = answer.counts, answer.found.space.texts
     splits = answer.found.space.rows.splits
-    yield (f"{counts.all:,} plans of {splits:,} layouts of the GPUs; {counts.feasible:,} can run "
-           f"({len(answer.found.splits):,} layouts)")  # fmt: skip
+    yield (
+        f"{counts.all:,} plans of {splits:,} layouts of the GPUs; {counts.feasible:,} can run "
+        f"({len(answer.found.splits):,} layouts)"
+    )
     if counts.computed < counts.feasible:
         yield f"  {counts.computed:,} of these were computed in full: bounds exclude the others"
     if counts.fallen:
         yield "  rejected, by reason (a plan may have several):"
     rows = sorted(counts.fallen.items(), key=lambda item: -item[1])
-    lines = [[f"{count:,}", name.replace("_", " "), texts.get(name, "").partition("; or ")[0]]
-             for name, count in rows]  # fmt: skip
+    lines = [
+        [f"{count:,}", name.replace("_", " "), texts.get(name, "").partition("; or ")[0]]
+        for name, count in rows
+    ]
     widths = [max((len(line[place]) for line in lines), default=0) for place in (0, 1)]
     for count, name, text in lines:
         head = f"    {count.rjust(widths[0])}  {name.ljust(widths[1])}  "
@@ -399,15 +419,15 @@ def what_if_lines(effects: Sequence[Any]) -> Iterator[str]:
         return
     yield "single changes of the plan"
     rows = [["", "step time", "per token", "memory", ""]]
-    for one in effects:
-        can = not np.isnan(one.slower)
+    for effect in effects:
+        can = not np.isnan(effect.slower)
         rows.append(
             [
-                one.change.words,
-                shown("step_time", one.detail["step_time"]) if can else "-",
-                change_by(one.slower) if can else "-",
-                "-" if one.detail.faults else f"{one.detail['peak_memory'] / 1e9:.1f} GB",
-                one.note,
+                effect.change.words,
+                shown("step_time", effect.detail["step_time"]) if can else "-",
+                change_by(effect.slower) if can else "-",
+                "-" if effect.detail.faults else f"{effect.detail['peak_memory'] / 1e9:.1f} GB",
+                effect.note,
             ]
         )
     yield from aligned(rows, last=True)
@@ -460,8 +480,10 @@ def training_lines(detail: Detail, asked: Asked, folders: Sequence[Path]) -> Ite
     if np.isfinite(whole["run_cost"]) and not {"gpu_hour_price", "capital_cost"} & set(asked.given):
         lines.append(price_words(load_hardware(plan.labels["hardware"], folders)))
     if not np.isfinite(whole["run_cost"]):
-        lines.append("no price is known: --price '2.5 USD/h' (or --capital '35000 USD', of a GPU "
-                     "that is owned) gives the cost")  # fmt: skip
+        lines.append(
+            "no price is known: --price '2.5 USD/h' (or --capital '35000 USD', of a GPU "
+            "that is owned) gives the cost"
+        )
     if asked.tokens is not None and asked.days is not None:
         over = whole["run_days"] - asked.days
         late = f"{over:.2g} days too late, of {asked.days:g}: sweeps buy finds GPUs that make it"
@@ -494,15 +516,19 @@ def _lost(answer: Answer, nodes: int) -> Iterator[str]:
     progress = Progress("searching")
     ways = nodes_lost(answer, nodes, progress)
     progress.end()
-    best_way = next((one for one in ways if one.fits), None)
+    best_way = next((way for way in ways if way.fits), None)
     otherwise = f"{percent(-best_way.loss)} of tokens/s" if best_way else "nothing can run"
     yield f"{text}: a spare takes over, or else {otherwise}"
     yield f"{text}: options, by tokens/s relative to the full cluster"
     (best,) = details([answer.main[0].plan], ("recovery_time", "checkpoint_interval"))
     restart = shown("recovery_time", best["recovery_time"])
     again = shown("checkpoint_interval", best["checkpoint_interval"] / 2.0)
-    yield from bullets([f"0 %: a spare takes over: {restart} of restart and on average {again} "
-                        "of work done again, once"])  # fmt: skip
+    yield from bullets(
+        [
+            f"0 %: a spare takes over: {restart} of restart and on average {again} "
+            "of work done again, once"
+        ]
+    )
     for one in ways:
         short = "" if one.fits else "; does not fit"
         if one.loss < SMALLEST_LOSS:
@@ -518,11 +544,11 @@ def _lost(answer: Answer, nodes: int) -> Iterator[str]:
 def settings_lines(settings: Sequence[Settings]) -> Iterator[str]:
     """Yield a plan in the words of frameworks."""
     yield "launch settings"
-    for one in settings:
-        yield f"  {one.framework}"
-        for line in _packed(one):
+    for setting in settings:
+        yield f"  {setting.framework}"
+        for line in _packed(setting):
             yield f"    {line}"
-        yield from (f"    ({missing})" for missing in one.missing)
+        yield from (f"    ({missing})" for missing in setting.missing)
     yield ""
 
 
@@ -569,15 +595,20 @@ def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[
     yield reached(answer.main[0])
     yield f"  {question(answer)}"
     yield f"  recommended: {answer.main[0].plan.name}"
-    places = {(one.name, which): side for one in found.own.moved
-              for which, side in zip(POINTS, (one.lower, one.upper), strict=True)}  # fmt: skip
+    places = {
+        (one.name, which): side
+        for one in found.own.moved
+        for which, side in zip(POINTS, (one.lower, one.upper), strict=True)
+    }
     fallen = {key: one for key, one in found.rivals.items() if not one.survives}
     survives = "is as good as the best" if fallen else "stays as good as the best"
     count = len(found.rivals)
     where = f"at {count - len(fallen)} of {count} points" if fallen else f"at all {count} points"
-    text = (f"{survives} (within {percent(tie())}) {where}: each constant that wasn't given, by "
-            f"itself at x0.9 and x1.1. {found.kept} plans were ranked again, not searched again: "
-            "the best of all, of each split, of the Pareto front")  # fmt: skip
+    text = (
+        f"{survives} (within {percent(tie())}) {where}: each constant that wasn't given, by "
+        f"itself at x0.9 and x1.1. {found.kept} plans were ranked again, not searched again: "
+        "the best of all, of each split, of the Pareto front"
+    )
     yield from bullets([text])
     if fallen:
         yield "it isn't with"
@@ -586,8 +617,12 @@ def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[
         lost = f"it {rival.why}" if rival.why == NO_ROOM else rival.why
         lost = lost or f"it loses {percent(rival.lost)}"
         then = f"best is {rival.plan.name}" if rival.plan else "none of these plans can run"
-        yield from wrap(f"{name} = {value}: {lost}; {then}", prose(), initial_indent="  ",
-                        subsequent_indent="      ")  # fmt: skip
+        yield from wrap(
+            f"{name} = {value}: {lost}; {then}",
+            prose(),
+            initial_indent="  ",
+            subsequent_indent="      ",
+        )
     yield ""
     yield from found.own.lines(every=every)
 
@@ -605,16 +640,17 @@ def nothing_lines(answer: Answer, asked: Asked, show: Sequence[str]) -> Iterator
         if nearest.memory:
             lines = [memory_words(detail, answer.point.threshold)]
             need = detail["peak_memory"] / answer.point.threshold
-            lines.append(f"GPUs of {need / 1e9:.1f} GB would hold it, "
-                         f"{percent(answer.point.threshold)} full")  # fmt: skip
+            lines.append(
+                f"GPUs of {need / 1e9:.1f} GB would hold it, {percent(answer.point.threshold)} full"
+            )
         yield from bullets(lines)
     remedies = answer.remedies
     yield "what would make a plan run" if remedies else "no change that was tried makes a plan run"
     lines = []
-    for one in remedies:
-        (detail,) = details([one.found.recommended], ("step_time",))
+    for remedy in remedies:
+        (detail,) = details([remedy.found.recommended], ("step_time",))
         time = shown("step_time", detail["step_time"])
-        lines.append(f"{one.words}: {detail.plan.name} ({time} per step)")
+        lines.append(f"{remedy.words}: {detail.plan.name} ({time} per step)")
     yield from bullets(lines)
     yield from question_lines(answer, asked)
     yield from _searched(answer)
@@ -631,8 +667,9 @@ def step_lines(detail: Detail) -> Iterator[str]:
     yield "step time by part"
     rows = [
         [display.words(name), shown(name, detail[name]), percent(detail[name] / whole)]
-        for name in PARTS if detail[name] != 0.0
-    ]  # fmt: skip
+        for name in PARTS
+        if detail[name] != 0.0
+    ]
     yield from aligned([*rows, ["total", shown("step_time", whole), ""]])
     yield ""
 

@@ -21,7 +21,7 @@ BARE = "experts_bare"
 
 def from_preset(origins: Sequence[Origin]) -> str:
     """Return of which preset a value is, with its release; empty where of none."""
-    sources = (one.source for one in origins)
+    sources = (origin.source for origin in origins)
     found = next((text for text in sources if text.startswith(f"{PRESET} ")), "")
     return found.partition(";")[0].removeprefix(f"{PRESET} ").replace(": ", " (", 1)
 
@@ -96,8 +96,11 @@ def preset_text(preset: Preset, *, whole: bool) -> Iterator[str]:
 def _where(rule: Rule) -> str:
     """Return where a rule holds."""
     words = {"model": "", "experts": "", "hardware": "on ", "precision": "in "}
-    said = ["experts" if name == "experts" else f"{before}{', '.join(rule.when[name])}"
-            for name, before in words.items() if name in rule.when]  # fmt: skip
+    said = [
+        "experts" if name == "experts" else f"{before}{', '.join(rule.when[name])}"
+        for name, before in words.items()
+        if name in rule.when
+    ]
     return " ".join(said) or "always"
 
 

@@ -79,4 +79,4 @@ def tell_drawn(paths: Iterable[Path], notes: TextIO) -> None:
     for path in paths:
         formats.setdefault(path.with_suffix(""), []).append(path)
     for first, *others in formats.values():
-        notes.write(f"drew {' and '.join([str(first), *(one.suffix for one in others)])}\n")
+        notes.write(f"drew {' and '.join([str(first), *(other.suffix for other in others)])}\n")

@@ -34,7 +34,7 @@ def on_command_line(line: str, typed: Collection[str] | None = None) -> str:
         fields[0] in ARGUMENTS or (fields[0].isupper() and fields[0].isalpha())
     ):
         return f"{_shown(value)}: {found['rest']}"
-    if not all(_FLAG.fullmatch(one) for one in fields):
+    if not all(_FLAG.fullmatch(field) for field in fields):
         return line
     if value == "..":
         return f"{', '.join(fields)}: {found['rest']}"
@@ -44,8 +44,11 @@ def on_command_line(line: str, typed: Collection[str] | None = None) -> str:
     pairs = [*zip(fields, values, strict=True)]
     own = [pair for pair in pairs if typed is None or pair[0] in typed] or pairs
     head = ", ".join(_pair(*pair) for pair in own)
-    others = [f"{one.lstrip('-').replace('-', ' ')} {text}"
-              for one, text in pairs if (one, text) not in own]  # fmt: skip
+    others = [
+        f"{one.lstrip('-').replace('-', ' ')} {text}"
+        for one, text in pairs
+        if (one, text) not in own
+    ]
     beside = f" ({', '.join(others)})" if others else ""
     return f"{head}{beside}: {found['rest']}"
 
@@ -75,7 +78,7 @@ def of_click(error: click.UsageError) -> str:
     """Return what click refuses, in the form of other faults."""
     if isinstance(error, click.NoSuchOption):
         params = error.ctx.command.params if error.ctx else ()
-        options = [flag for one in params for flag in (*one.opts, *one.secondary_opts)]
+        options = [flag for param in params for flag in (*param.opts, *param.secondary_opts)]
         names = {str(one.name): one.opts[0] for one in params}
         word = error.option_name.lstrip("-").replace("-", "_")
         meant = names.get(word) or names.get(named_here(word, names) or "")
@@ -94,7 +97,7 @@ def of_click(error: click.UsageError) -> str:
 
 def _near(word: str, options: Iterable[str]) -> str:
     """Return the option that is meant by another, by its letters."""
-    known = [one for one in options if one.startswith("--")]
+    known = [option for option in options if option.startswith("--")]
     begins = [one for one in known if one.startswith(f"{word}-") or word.startswith(f"{one}-")]
     ends = [one for one in known if one.endswith(word.lstrip("-"))]
     close = begins or ends or difflib.get_close_matches(word, known, n=2, cutoff=0.7)

@@ -86,10 +86,18 @@ MATTERING = ("model", "hardware", "framework", "precision", "software", "collect
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
 @folder_option("hardware")
 @show_options(OF_RUN)
-@click.option("--sensitivity", metavar="NAME",
-              help="What 10 % of each constant moves a reduction's result by.")  # fmt: skip
-@click.option("--assert", "asserts", multiple=True, metavar="CONTRACT",
-              help="Exit with 3 unless it holds, such as 'step_time < 8 s'.")  # fmt: skip
+@click.option(
+    "--sensitivity",
+    metavar="NAME",
+    help="What 10 % of each constant moves a reduction's result by.",
+)
+@click.option(
+    "--assert",
+    "asserts",
+    multiple=True,
+    metavar="CONTRACT",
+    help="Exit with 3 unless it holds, such as 'step_time < 8 s'.",
+)
 def command(spec: str | None, **given: Any) -> int:
     """Run a sweep: dataset to outputs/, table to the terminal, and its figures.
 
@@ -137,7 +145,7 @@ def command(spec: str | None, **given: Any) -> int:
     # Undrawn unless asked for: figures of what is large, which declares none of its own.
     asked = bool(sweep.figures) if given["plot"] is None else given["plot"]
     _check_valid(job, found.name)
-    own = {one.name: one.units for one in sweep.reductions}
+    own = {reduction.name: reduction.units for reduction in sweep.reductions}
     out = Output({**given, "plot": asked}, found.stem, own)
     if asked:
         _check_declared(job)
@@ -166,16 +174,31 @@ def _shipped() -> Iterator[str]:
 
 def _sensitivity(job: Any, given: Mapping[str, Any], name: str) -> int:
     """Say what constants move a reduction's result, or the quantity of a single cell, by."""
-    idle = {"page": False, "dry_run": False, "workers": 0, "scheduler": None, "resume": False,
-            "asserts": (), "kind": None}  # fmt: skip
+    idle = {
+        "page": False,
+        "dry_run": False,
+        "workers": 0,
+        "scheduler": None,
+        "resume": False,
+        "asserts": (),
+        "kind": None,
+    }
     wrong = "is of the sweep itself"
     faults = [
-        fault("--assert" if option == "asserts" else f"--{option}".replace("_", "-"),
-              given[option], wrong, "leave it out beside --sensitivity")
-        for option, usual in idle.items() if given[option] != usual
-    ]  # fmt: skip
+        fault(
+            "--assert" if option == "asserts" else f"--{option}".replace("_", "-"),
+            given[option],
+            wrong,
+            "leave it out beside --sensitivity",
+        )
+        for option, usual in idle.items()
+        if given[option] != usual
+    ]
     tell_all(faults)
-    asked, own = given["sensitivity"], {one.name: one for one in job.sweep.reductions}
+    asked, own = (
+        given["sensitivity"],
+        {reduction.name: reduction for reduction in job.sweep.reductions},
+    )
     if asked not in own and job.program.grid.cells > 1:
         allowed = nearest(asked, own) if own else "a sweep with a reduction, or of one cell"
         refuse("--sensitivity", asked, "is no reduction of this sweep", allowed)
@@ -240,8 +263,12 @@ def _check_options(given: Mapping[str, Any]) -> None:
         refuse("--format", kind, "is unknown", nearest(kind, FORMATS))
     if kind and given["output"] and (kind == "zarr") != given["output"].endswith(".zarr"):
         refuse("--format", kind, "is another format than the output's", "one of the two")
-    for name, option in (("as_csv", "--csv"), ("as_json", "--json"), ("asserts", "--assert"),
-                         ("page", "--page")):  # fmt: skip
+    for name, option in (
+        ("as_csv", "--csv"),
+        ("as_json", "--json"),
+        ("asserts", "--assert"),
+        ("page", "--page"),
+    ):
         if given["dry_run"] and given[name]:
             wrong, allowed = "is of results, and a dry run has none", "one of the two"
             refuse("--dry-run", "set", f"{option} {wrong}", allowed)
@@ -249,19 +276,32 @@ def _check_options(given: Mapping[str, Any]) -> None:
 
 # What is of sweeps of formulas alone, and what it is where nothing is said.
 OF_SWEEPS = {
-    "settings": (), "verbose": False, "show": (), "max_memory": "2GiB", "resume": False,
-    "workers": 0, "scheduler": None, "formulas": (), "page": False, "sensitivity": None,
-}  # fmt: skip
+    "settings": (),
+    "verbose": False,
+    "show": (),
+    "max_memory": "2GiB",
+    "resume": False,
+    "workers": 0,
+    "scheduler": None,
+    "formulas": (),
+    "page": False,
+    "sensitivity": None,
+}
 
 
 def _check_of_study(given: Mapping[str, Any], kind: str) -> None:
     """Refuse what does nothing to a study, which has a way of its own."""
     flags = {"settings": "--set"}
     faults = [
-        fault(flags.get(name, f"--{name.replace('_', '-')}"), given[name],
-              f"is of a sweep of formulas, and this is {kind}", "leave it out")
-        for name, usual in OF_SWEEPS.items() if given[name] != usual
-    ]  # fmt: skip
+        fault(
+            flags.get(name, f"--{name.replace('_', '-')}"),
+            given[name],
+            f"is of a sweep of formulas, and this is {kind}",
+            "leave it out",
+        )
+        for name, usual in OF_SWEEPS.items()
+        if given[name] != usual
+    ]
     tell_all(faults)
 
 
@@ -314,9 +354,10 @@ def _check_valid(job: Job, name: str) -> None:
     status = job.program.evaluate((STATUS,)).get(STATUS)
     known = job.program.faults
     if status is None or not all(
-        np.all(status & known.masking(one.name)) for one in job.program.variables
-        if one.name not in FLAGS
-    ):  # fmt: skip
+        np.all(status & known.masking(variable.name))
+        for variable in job.program.variables
+        if variable.name not in FLAGS
+    ):
         return
     always = int(np.bitwise_and.reduce(status, axis=None))
     any_of = int(np.bitwise_or.reduce(status, axis=None))
@@ -329,22 +370,24 @@ def _check_valid(job: Job, name: str) -> None:
 def summary(path: Path) -> Iterator[str]:
     """Yield a table of a file's variables: dimensions, ranges, units."""
     rows = [("variable", "dimensions", "values", "min", "max", "missing")]
-    for one in describe(path).variables:
-        dims = ", ".join(f"{dim} {size}" for dim, size in zip(one.dims, one.shape, strict=True))
+    for variable in describe(path).variables:
+        dims = ", ".join(
+            f"{dim} {size}" for dim, size in zip(variable.dims, variable.shape, strict=True)
+        )
         cells = 1
-        for size in one.shape:
+        for size in variable.shape:
             cells *= size
         ends = ("", "")
-        if one.minimum is not None and one.maximum is not None and not one.flags:
-            units = str(one.attrs.get("units", "1"))
-            binary = in_powers_of_two(one.name)
-            low, high = one.minimum, one.maximum
+        if variable.minimum is not None and variable.maximum is not None and not variable.flags:
+            units = str(variable.attrs.get("units", "1"))
+            binary = in_powers_of_two(variable.name)
+            low, high = variable.minimum, variable.maximum
             ends = (
                 format_quantity(low, units, binary=binary),
                 format_quantity(high, units, binary=binary),
             )
-        holes = f"{one.missing:,}" if one.missing else ""
-        rows.append((one.name, dims or "(none)", f"{cells:,}", *ends, holes))
+        holes = f"{variable.missing:,}" if variable.missing else ""
+        rows.append((variable.name, dims or "(none)", f"{cells:,}", *ends, holes))
     yield from aligned(rows, left=len(rows[0]), indent="")
 
 
@@ -402,8 +445,12 @@ def _info_lines(path: Path, attrs: Mapping[str, Any], show: Sequence[str]) -> It
 @click.command("plot", cls=Command)
 @click.argument("file", metavar="FILE.nc")
 @click.option("--figure", "wanted", multiple=True, metavar="NAME", help="Only these figures.")
-@click.option("--style", default="screen", metavar="NAME", help="screen, slide (16:9, large type), "
-              "paper (one column, as PDF) or dark.  [default: screen]")  # fmt: skip
+@click.option(
+    "--style",
+    default="screen",
+    metavar="NAME",
+    help="screen, slide (16:9, large type), paper (one column, as PDF) or dark.  [default: screen]",
+)
 def plot_command(file: str, wanted: tuple[str, ...], style: str) -> int:
     """Draw the figures that a stored sweep declares, or those that suit it."""
     with using(style):
@@ -532,7 +579,7 @@ def run_all_command(**given: Any) -> int:
 
 def _fields(results: Any) -> list[Any]:
     """Return the columns of all results, each once."""
-    known = {one.record: one for result in results for one in result.fields()}
+    known = {field.record: field for result in results for field in result.fields()}
     return [Field("command", "command", "command that gives the row"), *known.values()]
 
 

@@ -33,8 +33,15 @@ SECTIONS = {
 }
 # What a command has, in this order.
 OF_PLAN = (
-    "reasons", "parts", "memory", "pareto", "changes", "rejected", "launch", "defaults",
-)  # fmt: skip
+    "reasons",
+    "parts",
+    "memory",
+    "pareto",
+    "changes",
+    "rejected",
+    "launch",
+    "defaults",
+)
 OF_CATALOG = ("sources",)
 OF_LIST = ("rows",)
 OF_HOPS = ("communication", "rows", "formulas", "defaults")
@@ -65,8 +72,15 @@ def show_options(sections: Sequence[str]) -> Callable[[Command], Command]:
         return read_show(text, sections)
 
     words = f"Further sections of the report: {', '.join(sections)}, or all."
-    show = click.option("--show", metavar="SECTION,..", is_flag=False, flag_value="",
-                        is_eager=True, callback=read, help=words)  # fmt: skip
+    show = click.option(
+        "--show",
+        metavar="SECTION,..",
+        is_flag=False,
+        flag_value="",
+        is_eager=True,
+        callback=read,
+        help=words,
+    )
     if short := [name for name in VERBOSE if name in sections]:
         words = f"As --show {','.join(short)}."
         verbose = click.option("--verbose", "-v", is_flag=True, help=words)

@@ -47,8 +47,12 @@ def _wanted(result: Result, *, training: bool) -> list[str]:
 
 _MOST_COMPARED = 5000  # Cells among which the best is looked for before a table
 # What is compared: one of two that wins is named.
-_SAID = {"message_bytes": "message", "world_size": "GPUs", "global_batch_size": "batch",
-         "sequence_length": "tokens per sequence"}  # fmt: skip
+_SAID = {
+    "message_bytes": "message",
+    "world_size": "GPUs",
+    "global_batch_size": "batch",
+    "sequence_length": "tokens per sequence",
+}
 _RIVALS = ("algorithm", "topology", "hardware", "software", "mechanism", "model", "schedule")
 
 
@@ -143,7 +147,7 @@ def _winners(
     for row in rows:
         cases.setdefault(tuple(row[name] for name in others), []).append(row)
     won: dict[str, int] = {}
-    compared = [own for own in cases.values() if len(own) > 1]
+    compared = [case for case in cases.values() if len(case) > 1]
     for own in compared:
         best = str(min(own, key=lambda row: float(row[main]))[rival])
         won[best] = won.get(best, 0) + 1
@@ -175,16 +179,31 @@ def _of_row(result: Result, record: Mapping[str, Any]) -> Callable[[str, Any], s
 
 # Columns that ``--show rows`` adds.
 MORE = frozenset(
-    ("steps", "sent_bytes", "energy", "time_band_low", "time_band_high", "error_band_samples",
-     "communication_upper_bound", "time_is_upper_bound")
-)  # fmt: skip
+    (
+        "steps",
+        "sent_bytes",
+        "energy",
+        "time_band_low",
+        "time_band_high",
+        "error_band_samples",
+        "communication_upper_bound",
+        "time_is_upper_bound",
+    )
+)
 # What stands above a column, where it isn't what stands there in all rows.
 HEADS = {
-    "ranks": "ranks", "message_bytes": "message", "world_size": "GPUs", "step_time": "step",
-    "tokens_per_second_per_gpu": "tokens/s per GPU", "global_batch_size": "batch",
-    "micro_batch_size": "micro-batch", "sequence_length": "tokens", "lower_bound_ratio":
-    "vs lower bound", "chosen_algorithm": "algorithm", "zero_stage": "ZeRO",
-}  # fmt: skip
+    "ranks": "ranks",
+    "message_bytes": "message",
+    "world_size": "GPUs",
+    "step_time": "step",
+    "tokens_per_second_per_gpu": "tokens/s per GPU",
+    "global_batch_size": "batch",
+    "micro_batch_size": "micro-batch",
+    "sequence_length": "tokens",
+    "lower_bound_ratio": "vs lower bound",
+    "chosen_algorithm": "algorithm",
+    "zero_stage": "ZeRO",
+}
 # Rows of a screen, and of ``--show rows``.
 FEW, MANY = 24, 1000
 # Lines of a screen for an answer and its table, and rows that it has however narrow the screen.
@@ -246,7 +265,9 @@ def _column(name: str, records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _bands(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the column of the bands of a time."""
-    ends = ([one.get(f"time_band_{end}", np.nan) for end in ("low", "high")] for one in records)
+    ends = (
+        [record.get(f"time_band_{end}", np.nan) for end in ("low", "high")] for record in records
+    )
     return ["band", *(band_words(*map(float, pair)) for pair in ends)]
 
 

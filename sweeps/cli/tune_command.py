@@ -87,13 +87,27 @@ FLAGS = {
     "output_dir": ("--output-dir", "--save"),
 }
 RATES = (
-    "sms", "bandwidth", "copy_engine_bandwidth", "latency", "launch_time", "sm_bandwidth",
-)  # fmt: skip
+    "sms",
+    "bandwidth",
+    "copy_engine_bandwidth",
+    "latency",
+    "launch_time",
+    "sm_bandwidth",
+)
 MOST_SMS = 10_000  # a hundred GPUs' worth: beyond it counts aren't worth trying one by one
 WHOLE = ("max_tp_size", "tp_size", "max_token_len", "min_num_sm", "max_num_sm")
 SHARES = ("tolerance", "overlap_threshold")
-NAMES = ("hardware", "precision", "grid", "search", "objective", "output_dir", "from_traces",
-         "command", "te_version")  # fmt: skip
+NAMES = (
+    "hardware",
+    "precision",
+    "grid",
+    "search",
+    "objective",
+    "output_dir",
+    "from_traces",
+    "command",
+    "te_version",
+)
 
 
 class OperatorsCommand(Command):
@@ -124,9 +138,10 @@ def tune_options(command: Decorated) -> Decorated:
     for name, words in reversed(SWITCHES.items()):
         command = click.option(*_flags(name), name, is_flag=True, help=words)(command)
     command = click.option(
-        "--pipeline/--no-pipeline", default=None,
+        "--pipeline/--no-pipeline",
+        default=None,
         help="Try reduce_scatter in parts, as NVIDIA's presets have it.  [default: if legal]",
-    )(command)  # fmt: skip
+    )(command)
     for name, words in reversed(VALUES.items()):
         command = click.option(*_flags(name), name, help=words, metavar="VALUE")(command)
     return command
@@ -261,24 +276,42 @@ def command(**given: Any) -> int:
 SHOWN = {"as_csv", "as_json"}
 FILES = {"output", "overwrite", "plot", "compress", "digits", "dtype", "asserts", *SHOWN}
 INSTEAD: dict[str, set[str]] = {
-    "validate": {"model_name", "tp_size", "max_token_len", "precision", "flags", "te_version",
-                 *SHOWN},
+    "validate": {
+        "model_name",
+        "tp_size",
+        "max_token_len",
+        "precision",
+        "flags",
+        "te_version",
+        *SHOWN,
+    },
     "sweep": {"hardware_folder", *FILES},
-    "write_workload": {*NAMES, *WHOLE, *SHARES, *RATES, "model_name", "operators", "sm_margin",
-                       "pipeline", "hardware_folder"} - {"from_traces", "command", "output_dir"},
-}  # fmt: skip
+    "write_workload": {
+        *NAMES,
+        *WHOLE,
+        *SHARES,
+        *RATES,
+        "model_name",
+        "operators",
+        "sm_margin",
+        "pipeline",
+        "hardware_folder",
+    }
+    - {"from_traces", "command", "output_dir"},
+}
 
 
 def _refuse_idle(given: Mapping[str, Any]) -> None:
     """Refuse options that would do nothing beside one that takes the place of a tuning."""
     context = click.get_current_context()
     mode = next((name for name in INSTEAD if given[name] is not None), None)
-    flags = {one.name: one.opts[0] for one in context.command.params if one.name}
+    flags = {param.name: param.opts[0] for param in context.command.params if param.name}
     idle = {"flags"} if mode is None else {*flags} - INSTEAD[mode] - {mode}
     options = [
-        name for name in flags
+        name
+        for name in flags
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-    ]  # fmt: skip
+    ]
     wrong, allowed = f"is not of {flags[mode or 'validate']}", "leave it out"
     if mode is None:
         wrong, allowed = "is what --validate checks for", "--validate FILE, too"
@@ -315,7 +348,7 @@ def run_study(path: Path, given: Mapping[str, Any]) -> int:
         out.notes.write(about + "\n")
         return 0
     result = result_of(study, {"spec": path.name}, given)
-    figures = [dict(one) for one in study.figures]
+    figures = [dict(figure) for figure in study.figures]
     with out.answered_first():
         out.write(result, figures, lambda stem: _draw(study, result, stem))
         out.show(result, [*_where_it_pays(study, _speedup(result)), about])

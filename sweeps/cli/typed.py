@@ -38,7 +38,9 @@ class Command(click.Command):
         given = list(args)
         rest = super().parse_args(ctx, args)
         every = occurrences(self, ctx, given)
-        others = {str(one.name): flag for one in self.params for flag in one.opts if flag in given}
+        others = {
+            str(param.name): flag for param in self.params for flag in param.opts if flag in given
+        }
         ctx.meta[TYPED] = others | {name: pairs[-1][0] for name, pairs in every.items()}
         tell_all([line for name, pairs in every.items() for line in _several(name, pairs)])
         return rest
@@ -48,15 +50,25 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except InputError as error:
-            names = {str(one.name): typed_or(ctx, one) for one in self.get_params(ctx)
-                     if isinstance(one, click.Option)}  # fmt: skip
-            names |= {flag.lstrip("-").replace("-", "_"): typed_or(ctx, one)
-                      for one in self.get_params(ctx) if isinstance(one, click.Option)
-                      for flag in one.opts
-                      if flag.lstrip("-").replace("-", "_") not in names}  # fmt: skip
+            names = {
+                str(param.name): typed_or(ctx, param)
+                for param in self.get_params(ctx)
+                if isinstance(param, click.Option)
+            }
+            names |= {
+                flag.lstrip("-").replace("-", "_"): typed_or(ctx, one)
+                for one in self.get_params(ctx)
+                if isinstance(one, click.Option)
+                for flag in one.opts
+                if flag.lstrip("-").replace("-", "_") not in names
+            }
             values = {name: text for name in names if isinstance(text := ctx.params.get(name), str)}
-            names |= {flag: typed_or(ctx, one) for one in self.get_params(ctx) for flag in one.opts
-                      if isinstance(one, click.Option)}  # fmt: skip
+            names |= {
+                flag: typed_or(ctx, one)
+                for one in self.get_params(ctx)
+                for flag in one.opts
+                if isinstance(one, click.Option)
+            }
             typed = ctx.meta.get(TYPED, {}).values()
             raise InputError(
                 [on_command_line(as_typed(line, names, values), typed) for line in error.faults]
@@ -89,8 +101,13 @@ def folders_of(given: Mapping[str, Any], kind: str = "hardware") -> list[Path]:
     """Return the folders of the user's own files of a kind, or refuse those that there aren't."""
     folders = [Path(folder) for folder in given[f"{kind}_folder"]]
     allowed = f"one of {OWN[kind]}' files"
-    tell_all([fault(f"--{kind}-dir", folder, "no such folder", allowed)
-              for folder in folders if not folder.is_dir()])  # fmt: skip
+    tell_all(
+        [
+            fault(f"--{kind}-dir", folder, "no such folder", allowed)
+            for folder in folders
+            if not folder.is_dir()
+        ]
+    )
     return folders
 
 
@@ -105,15 +122,15 @@ def occurrences(
     """Return for each option that takes one value every name by which it is given, with values."""
     names: dict[str, str] = {}
     probes: list[click.Parameter] = []
-    for one in command.get_params(ctx):
-        if not isinstance(one, click.Option) or one.multiple or one.is_flag or one.count:
-            probes.append(one)
+    for param in command.get_params(ctx):
+        if not isinstance(param, click.Option) or param.multiple or param.is_flag or param.count:
+            probes.append(param)
             continue
-        for flag in one.opts:
-            probe = copy.copy(one)
+        for flag in param.opts:
+            probe = copy.copy(param)
             probe.name, probe.opts, probe.secondary_opts, probe.multiple = flag, [flag], [], True
             probes.append(probe)
-            names[flag] = str(one.name)
+            names[flag] = str(param.name)
     several = click.Command(command.name, params=probes, add_help_option=False)
     read, _, order = several.make_parser(ctx).parse_args([*args])
     values = {flag: iter(read.get(flag, ())) for flag in names}
@@ -140,8 +157,10 @@ def _same(name: str, one: str, other: str) -> bool:
         return True
     units = VOCABULARY[name].units if name in VOCABULARY else "1"
     try:
-        values = [parse_values(spelled_out(name, text), units, field=name, bare_is_si=True).tolist()
-                  for text in (one, other)]  # fmt: skip
+        values = [
+            parse_values(spelled_out(name, text), units, field=name, bare_is_si=True).tolist()
+            for text in (one, other)
+        ]
     except InputError:
         return False
     return bool(values[0] == values[1])

@@ -49,9 +49,14 @@ from sweeps.validate.training_rows import OUTSIDE, PLAN, Cases, Skipped, cases_o
 
 KINDS = {"step-time": ("step_time",), "memory": ("memory",), "all": ("step_time", "memory")}
 ERRORS = (
-    {"kind": "bars", "name": "errors", "x": ["row"], "parts": ["median_error"],
-     "title": "Median error of predictions, by table and size of message"},
-)  # fmt: skip
+    {
+        "kind": "bars",
+        "name": "errors",
+        "x": ["row"],
+        "parts": ["median_error"],
+        "title": "Median error of predictions, by table and size of message",
+    },
+)
 WORDS = {"step_time": "step time", "memory": "peak memory per GPU"}
 
 
@@ -137,7 +142,9 @@ def bound_of(given: Mapping[str, Any], usual: float) -> float:
 
 def _beyond(records: Sequence[Record], bound: float) -> bool:
     """Return whether the mean error of any class of what was measured is beyond a bound."""
-    measured = [one for one in records if one.case.is_measured and one.case.group != OUTSIDE]
+    measured = [
+        record for record in records if record.case.is_measured and record.case.group != OUTSIDE
+    ]
     kinds = {one.case.kind for one in measured}
     return any(
         score.mape > bound
@@ -185,7 +192,7 @@ def _compared(
     if not records:
         reasons = [line.strip() for line in skipped_lines(skipped)] or ["the table has none"]
         wrong = "no row can be predicted"
-        raise InputError([fault("TABLE", ", ".join(tables), wrong, one) for one in reasons])
+        raise InputError([fault("TABLE", ", ".join(tables), wrong, reason) for reason in reasons])
     return records, skipped
 
 
@@ -217,7 +224,7 @@ def _draw(records: Sequence[Record], stem: Path) -> list[Path]:
     """Draw a figure for each kind of what was measured."""
     made = []
     for kind, words in WORDS.items():
-        own = [one for one in records if one.case.kind == kind and one.case.is_measured]
+        own = [record for record in records if record.case.kind == kind and record.case.is_measured]
         if own:
             groups = [one.case.group for one in own]
             pairs = [one.case.measured for one in own], [one.predicted for one in own]

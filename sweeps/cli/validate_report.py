@@ -35,11 +35,16 @@ WORDS = {"step_time": "Step time", "memory": "Memory"}
 # Classes of a screen: each run of a GPU or of an MoE model is in one of these, or in none.
 FIRST = {
     "step_time": (
-        "dense A100", "dense H100", "dense Blackwell", "MoE, settings known",
-        "MoE, settings assumed", "TPU", "LoRA",
+        "dense A100",
+        "dense H100",
+        "dense Blackwell",
+        "MoE, settings known",
+        "MoE, settings assumed",
+        "TPU",
+        "LoRA",
     ),
     "memory": ("memory, settings known", "memory, settings assumed", "LoRA"),
-}  # fmt: skip
+}
 # Classes and sources of a screen, and what is named of what else there is.
 MOST, NAMED, LONGEST = 9, 3, 20
 TARGET = "target 80 %"
@@ -83,16 +88,19 @@ def training_lines(
         "defaults": lambda: _assumed(records),
     }
     yield from shown_sections(wanted, bodies)
-    yield from more_line(wanted, bodies, "--csv has each run; exit status 1 beyond a bound: "
-                         "--strict")  # fmt: skip
+    yield from more_line(
+        wanted, bodies, "--csv has each run; exit status 1 beyond a bound: --strict"
+    )
 
 
 def _measured(records: Iterable[Record], kind: str, *, outside: bool = False) -> list[Record]:
     """Return measured runs of a kind: of sources to which constants were fitted, or of others."""
     return [
-        one
-        for one in records
-        if one.case.kind == kind and one.case.is_measured and (one.case.group == OUTSIDE) == outside
+        record
+        for record in records
+        if record.case.kind == kind
+        and record.case.is_measured
+        and (record.case.group == OUTSIDE) == outside
     ]
 
 
@@ -125,8 +133,8 @@ def _class_table(
 def _class_row(name: str, one: Score) -> list[str]:
     errors = (one.mape, one.median, one.p90, one.bias, one.without_source[0])
     cells = [
-        "-" if math.isnan(error) else f"{100.0 * error:{'+' * (place == 3)}.1f}"
-        for place, error in enumerate(errors)
+        "-" if math.isnan(error) else f"{100.0 * error:{'+' * (index == 3)}.1f}"
+        for index, error in enumerate(errors)
     ]
     inside = "-" if math.isnan(one.within) else f"{100.0 * one.within:.0f}"
     words = "all" if name == OUTSIDE else name.removeprefix("memory, ")
@@ -174,10 +182,9 @@ def _notes(
         yield from wrapped(f"Warning: {one.name} of {one.source}: {one.reason}")
     if len(wrong) > NAMED:
         yield f"Warning: {len(wrong) - NAMED} more such rows: --show rejected"
-    if any(one.case.group == OUTSIDE for one in records):
+    if any(record.case.group == OUTSIDE for record in records):
         yield "Note: bands were chosen with the runs outside the fit in sight"
-    held = [one for runs in measured.values() for one in runs
-            if not math.isnan(one.without_source)]  # fmt: skip
+    held = [run for runs in measured.values() for run in runs if not math.isnan(run.without_source)]
     if held:
         yield from wrapped(
             f"Note: constants were fitted to {len(held):,} of these runs. Held out: MAPE with the "
@@ -206,8 +213,9 @@ def _assumed(records: Sequence[Record]) -> Iterator[str]:
     counts = _unknown(records)
     if counts:
         yield "Unknown settings (rows)"
-        yield from aligned([["setting", "rows"], *([name, f"{count:,}"]
-                           for name, count in counts.most_common())])  # fmt: skip
+        yield from aligned(
+            [["setting", "rows"], *([name, f"{count:,}"] for name, count in counts.most_common())]
+        )
 
 
 def _rejected(skipped: Sequence[Skipped]) -> Iterator[str]:
@@ -241,19 +249,27 @@ def collective_lines(
         f"Collectives: median error {middle} over {_runs(len(known), 'group')}; {fine} of "
         f"{len(known)} within {100.0 * near:g} %"
     )
-    yield from wrapped(f"{points:,} points; a group is a table's small, medium or large messages",
-                       "  ")  # fmt: skip
+    yield from wrapped(
+        f"{points:,} points; a group is a table's small, medium or large messages", "  "
+    )
     yield from impossible
     yield ""
     yield from error_table(rows)
-    worst = sorted(((row["median_error"], f"{_table_of(row)}, {row['size_class']}")
-                    for row in rows if row["median_error"] > near), reverse=True)  # fmt: skip
+    worst = sorted(
+        (
+            (row["median_error"], f"{_table_of(row)}, {row['size_class']}")
+            for row in rows
+            if row["median_error"] > near
+        ),
+        reverse=True,
+    )
     yield ""
     yield from wrapped(
         f"Beyond {100.0 * near:g} %: {len(worst)} groups"
         + "".join(f"; {name} ({percent(error)})" for error, name in worst[:NAMED])
-        if worst else f"All groups are within {100.0 * near:g} %"
-    )  # fmt: skip
+        if worst
+        else f"All groups are within {100.0 * near:g} %"
+    )
     yield "Columns: median error by message size; --show rows has its sign"
     bodies: dict[str, Body] = {"rows": lambda: error_lines(rows)}
     yield from shown_sections(wanted, bodies)
@@ -278,8 +294,9 @@ def error_table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _table_of(row: Row) -> str:
-    parts = [str(value) for name, value in row.items()
-             if name != "size_class" and isinstance(value, str)]  # fmt: skip
+    parts = [
+        str(value) for name, value in row.items() if name != "size_class" and isinstance(value, str)
+    ]
     return ", ".join(parts) or "all"
 
 
@@ -305,8 +322,10 @@ def quantity_lines(rows: Sequence[Row], bound: float, wanted: Iterable[str]) -> 
     if near < len(rows):
         worst = max(rows, key=lambda row: abs(float(row["error"])))
         name = f"{worst['class']}, {worst['group']}" if grouped_rows else worst["row_id"]
-        yield from wrapped(f"FAILED the {100.0 * bound:g} % bound: {len(rows) - near} rows; worst "
-                           f"{name} ({change_by(worst['error'])})")  # fmt: skip
+        yield from wrapped(
+            f"FAILED the {100.0 * bound:g} % bound: {len(rows) - near} rows; worst "
+            f"{name} ({change_by(worst['error'])})"
+        )
     bodies: dict[str, Body] = {"rows": lambda: running_lines(rows), "sources": lambda: _told(rows)}
     yield from shown_sections(wanted, bodies)
     yield from more_line(wanted, bodies, "exit status 1 beyond the bound: --strict")
@@ -321,10 +340,11 @@ def _by_quantity(rows: Sequence[Row]) -> Iterator[str]:
         unit, texts = _in_one(name, [float(one) for one in both])
         mape = float(np.mean([abs(row["error"]) for row in own]))
         title = VOCABULARY[name].meaning
-        yield from wrapped(f"{title[0].upper()}{title[1:]}{f' ({unit})' if unit else ''}: "
-                           f"MAPE {percent(mape)}")  # fmt: skip
-        for place, row in enumerate(own[:MOST]):
-            measured, predicted = texts[2 * place : 2 * place + 2]
+        yield from wrapped(
+            f"{title[0].upper()}{title[1:]}{f' ({unit})' if unit else ''}: MAPE {percent(mape)}"
+        )
+        for index, row in enumerate(own[:MOST]):
+            measured, predicted = texts[2 * index : 2 * index + 2]
             error = in_percent(row["error"], "+")
             yield f"  {row['row_id']:<14}{measured:>9} measured{predicted:>9} predicted{error:>7} %"
         if len(own) > MOST:
@@ -335,11 +355,14 @@ def _in_one(name: str, values: Sequence[float]) -> tuple[str, list[str]]:
     """Return values of one quantity in one unit."""
     units = VOCABULARY[name].units
     if display.percent(name):
-        return "%", [grouped(100.0 * one) for one in values]
+        return "%", [grouped(100.0 * value) for value in values]
     if units == "s" and min(values) > 3600.0:
         long = float(np.median(values)) > 2 * 86400.0
-        return ("days", [f"{one / 86400.0:.3g}" for one in values]) if long else (
-            "h", [f"{one / 3600.0:.3g}" for one in values])  # fmt: skip
+        return (
+            ("days", [f"{one / 86400.0:.3g}" for one in values])
+            if long
+            else ("h", [f"{one / 3600.0:.3g}" for one in values])
+        )
     return in_one_unit(list(values), units, binary=False, write=grouped)
 
 
@@ -353,10 +376,13 @@ def _by_class(rows: Sequence[Row]) -> Iterator[str]:
             errors = np.array([row[which] for row in own], dtype=float)
             errors = errors[np.isfinite(errors)]
             columns += (
-                [in_percent(float(np.mean(np.abs(errors)))),
-                 in_percent(float(np.median(errors)), "+")]
-                if errors.size else ["-", "-"]
-            )  # fmt: skip
+                [
+                    in_percent(float(np.mean(np.abs(errors)))),
+                    in_percent(float(np.median(errors)), "+"),
+                ]
+                if errors.size
+                else ["-", "-"]
+            )
         table.append([name, str(len(own)), *columns])
     yield from aligned(table)
     yield "  held out: with the attention kernel's rate of the other kinds"
@@ -380,11 +406,16 @@ def preset_screen(rows: Sequence[Row], enough: float, wanted: Iterable[str]) -> 
     """Yield how near settings of overlap are to ours, a row a preset."""
     found = preset_summary(rows)
     near = percent(found["near"])
-    yield from wrapped(f"Userbuffers: {near} of {found['layers']:.0f} layers of NVIDIA's presets "
-                       f"are within {100.0 * NEAR:g} % of the best predicted setting (target "
-                       f"{100.0 * enough:g} %)")  # fmt: skip
-    yield from wrapped(f"same method in {percent(found['same_method'])}; SMs: ours / theirs "
-                       f"{found['num_sm_ratio']:.3g} in the median", "  ")  # fmt: skip
+    yield from wrapped(
+        f"Userbuffers: {near} of {found['layers']:.0f} layers of NVIDIA's presets "
+        f"are within {100.0 * NEAR:g} % of the best predicted setting (target "
+        f"{100.0 * enough:g} %)"
+    )
+    yield from wrapped(
+        f"same method in {percent(found['same_method'])}; SMs: ours / theirs "
+        f"{found['num_sm_ratio']:.3g} in the median",
+        "  ",
+    )
     yield ""
     table = [["preset", "layers", "near", "same method", "largest loss (%)"]]
     for preset in dict.fromkeys(str(row["preset"]) for row in rows):

@@ -154,7 +154,9 @@ class Output:
         from sweeps.store.netcdf import open_dataset
 
         with open_dataset(self.path) as dataset:
-            names = {one.name for one in contracts} & {str(name) for name in dataset.data_vars}
+            names = {contract.name for contract in contracts} & {
+                str(name) for name in dataset.data_vars
+            }
             hold(contracts, of_dataset(dataset[sorted(names)]))
 
     def evaluate(

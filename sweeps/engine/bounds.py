@@ -172,9 +172,11 @@ class Work:
         """The columns of continuous axes whose values fall along them."""
         axes = (self.grid.axes[place] for place in self.axes)
         return {
-            name for axis in axes for name, values in axis.columns.items()
+            name
+            for axis in axes
+            for name, values in axis.columns.items()
             if len(values) > 1 and values[0] > values[-1]
-        }  # fmt: skip
+        }
 
     def evaluated(self, given: Callable[[Node], Any]) -> tuple[list[Any], Any]:
         """Return the variables and their status where given nodes have some values."""
@@ -261,9 +263,10 @@ class Work:
         """Return the boxes of some discrete points."""
         pieces = {
             place: slice(self.case.fixed[place].start, self.case.fixed[place].stop)
-            if place in self.case.fixed else piece
+            if place in self.case.fixed
+            else piece
             for place, piece in zip(self.points, part, strict=True)
-        }  # fmt: skip
+        }
         region = tuple(
             slice(0, self.grid.shape[p])
             if p in self.axes
@@ -290,8 +293,9 @@ class Work:
         absolute = [own + piece.start for own, piece in zip(index, part, strict=True)]
         point = (
             np.ravel_multi_index(absolute, self.lengths).astype(np.int64)
-            if absolute else np.zeros(count, dtype=np.int64)
-        )  # fmt: skip
+            if absolute
+            else np.zeros(count, dtype=np.int64)
+        )
         starts = np.zeros((len(self.axes), count), dtype=np.int64)
         stops = np.repeat(self.runs[:, np.newaxis], count, axis=1)
         self.bounded += count
@@ -454,11 +458,11 @@ def _try(work: Work, best: Best | Front, boxes: Boxes) -> None:
     ends = list(product((0, 1), repeat=len(work.axes)))
     chosen = chosen.take(slice(0, max(1, BOXES // len(ends))))
     corners = [
-        np.array([
-            (chosen.stops[at] - 1 if end else chosen.starts[at]) for at, end in enumerate(corner)
-        ])
+        np.array(
+            [(chosen.stops[at] - 1 if end else chosen.starts[at]) for at, end in enumerate(corner)]
+        )
         for corner in ends
-    ]  # fmt: skip
+    ]
     point = np.tile(chosen.point, len(ends))
     starts = np.concatenate(corners, axis=1)
     _compute(work, best, point, starts)
@@ -528,8 +532,8 @@ def reduce(
     budget.kept = kept and suits(works, [made.task for made in reducers])
     found = []
     try:
-        for made, own in zip(reducers, works, strict=True):
-            found.append(_filled(made, own, budget))
+        for made, work in zip(reducers, works, strict=True):
+            found.append(_filled(made, work, budget))
     except (Abandoned, RecordingError):
         return None
     for made, (state, _) in zip(reducers, found, strict=True):
@@ -572,11 +576,13 @@ def works_of(program: Program, tasks: Sequence[Any]) -> list[list[Work]] | None:
             axes, kept = others, True
         if operation not in BOUNDED or not axes:
             return None
-        works.append([
-            Work(program, case, variable, task, axes, kept=kept)
-            for case, _, _ in program.stages([name])
-            if case.nodes.keys() >= {*task.reduction.quantities}
-        ])  # fmt: skip
+        works.append(
+            [
+                Work(program, case, variable, task, axes, kept=kept)
+                for case, _, _ in program.stages([name])
+                if case.nodes.keys() >= {*task.reduction.quantities}
+            ]
+        )
     whole = all(_is_whole(program, variable, work) for own in works for work in own)
     return works if whole else None
 

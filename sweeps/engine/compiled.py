@@ -56,7 +56,7 @@ class Compiled:
             for name in self.asked
         ]
         order = _ordered(node for node in self._nodes if node is not None)
-        places = {name: place for place, name in enumerate(names)}
+        places = {name: index for index, name in enumerate(names)}
         # Of nodes that are given and vary, which number they are
         self._taken = {
             id(node): places[passed[node.name]]
@@ -90,10 +90,11 @@ class Compiled:
             kept.append(_blank(name) if node is None else tape.of(recorder.of(node), kind))
         last = len(kept) - 1
         results = [
-            f"({{{place}}} if not {{{last}}} & {mask} else {_blank(name)})" if mask
-            else f"{{{place}}}"
-            for place, (name, mask) in enumerate(zip(self.asked, self._masks, strict=True))
-        ]  # fmt: skip
+            f"({{{index}}} if not {{{last}}} & {mask} else {_blank(name)})"
+            if mask
+            else f"{{{index}}}"
+            for index, (name, mask) in enumerate(zip(self.asked, self._masks, strict=True))
+        ]
         checks = [
             _inside(VOCABULARY[name], own) for name, own in zip(self.names, names, strict=True)
         ]
@@ -110,7 +111,7 @@ class Compiled:
         for name, column in zip(self.names, columns, strict=True):
             if VOCABULARY[name].outside(column)[0] or not np.isfinite(column[0]):
                 return None
-        return tuple(one[0].item() for one in self.arrays(columns))
+        return tuple(array[0].item() for array in self.arrays(columns))
 
     def arrays(self, columns: Sequence[Array]) -> list[Array]:
         """Return what is asked for of columns of as many points, which are in their domains."""
@@ -119,8 +120,10 @@ class Compiled:
         with settings(points):
             for start in range(0, points, POINTS):
                 part = slice(start, start + POINTS)
-                self._block([np.ascontiguousarray(one[part]) for one in columns],
-                            [one[part] for one in found])  # fmt: skip
+                self._block(
+                    [np.ascontiguousarray(column[part]) for column in columns],
+                    [one[part] for one in found],
+                )
         return found
 
     def _block(self, columns: Sequence[Array], out: Sequence[Array]) -> None:

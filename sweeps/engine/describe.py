@@ -96,7 +96,10 @@ def _variable(program: Program, variable: Variable, *, brief: bool) -> Column:
     if variable.name == program.status_name:
         return Column(variable.name, variable.dims, dtype, _status_attrs(program))
     if variable.name == "chosen_algorithm":
-        codes = {"none": 0, **{one.name: one.code for one in program.algorithms()}}
+        codes = {
+            "none": 0,
+            **{algorithm.name: algorithm.code for algorithm in program.algorithms()},
+        }
         attrs: dict[str, Any] = {
             "long_name": "algorithm whose time this is",
             "flag_values": list(codes.values()),
@@ -124,7 +127,7 @@ def _status_attrs(program: Program) -> dict[str, Any]:
 
 
 def _sources(program: Program, variable: Variable) -> dict[str, str]:
-    called = [one for one in variable.declarations if isinstance(one, Call)]
+    called = [declaration for declaration in variable.declarations if isinstance(declaration, Call)]
     if called:
         return {"formula": "; ".join(dict.fromkeys(one.statement for one in called))}
     declared: list[Formula | Algorithm] = list(variable.declarations)
@@ -152,9 +155,9 @@ def _sources(program: Program, variable: Variable) -> dict[str, str]:
 def _upper_bound(program: Program, variable: Variable) -> dict[str, str]:
     """Return which algorithms' times, on which a time depends, are upper bounds, and where."""
     bounds = {
-        one.name: one.bound
-        for one in program.declarations(variable.name)
-        if isinstance(one, Algorithm) and one.bound
+        declaration.name: declaration.bound
+        for declaration in program.declarations(variable.name)
+        if isinstance(declaration, Algorithm) and declaration.bound
     }
     words = f"{', '.join(sorted(bounds))}: {'; '.join(sorted({*bounds.values()}))}"
     return {"upper_bound": words} if bounds else {}

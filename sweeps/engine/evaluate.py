@@ -294,7 +294,7 @@ class Evaluator:
         kept = self._reasons.get(id(node))
         if kept is None:
             places = {self.grid.position(dim) for dim in node.dims - self._fixed_dims}
-            shape = [n if place in places else 1 for place, n in enumerate(self.shape)]
+            shape = [n if index in places else 1 for index, n in enumerate(self.shape)]
             kept = self._reasons[id(node)] = np.full(shape, UNSET, dtype=np.int32)
         part = cut(kept, region)
         if part.min() == UNSET:

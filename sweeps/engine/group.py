@@ -120,7 +120,7 @@ class Group:
         if not rows:
             return tuple(inside), None
         lengths = [part.stop - part.start for part in region]
-        key = lengths, {place: (inside[place], region[place]) for place in rows}
+        key = lengths, {row: (inside[row], region[row]) for row in rows}
         if self._index[0] != key:
             # Places along neighbouring dimensions: of others, numpy would put dimensions first.
             start, stop = min(rows), max(rows) + 1

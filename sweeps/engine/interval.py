@@ -128,7 +128,7 @@ def of(value: Any) -> Interval:
 
 
 def _joined(*nans: Array | None) -> Array | None:
-    known = [one for one in nans if one is not None]
+    known = [nan for nan in nans if nan is not None]
     return reduce(or_, known) if known else None
 
 
@@ -377,8 +377,9 @@ def where(condition: Any, yes: Any, no: Any) -> Interval:
     yes, no = of(yes), of(no)
     if not isinstance(condition, Interval):
         condition = np.asarray(condition)
-        low, high = (np.where(condition, getattr(yes, end), getattr(no, end))
-                     for end in ("low", "high"))  # fmt: skip
+        low, high = (
+            np.where(condition, getattr(yes, end), getattr(no, end)) for end in ("low", "high")
+        )
         return Interval(low, high, _chosen(condition, yes.nan, no.nan))
     test = _truth(condition)
     both = _hull(yes, no)
@@ -404,8 +405,8 @@ def best_of(*values: Any) -> tuple[Interval, list[Array]]:
     """Return what `overhead.choose.best_of` may give, and which may be the best."""
     each = [of(value) for value in values]
     first, *others = each
-    for one in others:
-        first = _minimum(first, one)
+    for other in others:
+        first = _minimum(first, other)
     # The first of equal ones is taken; what isn't a number is never less.
     most = reduce(np.minimum, [one.high for one in each])
     perhaps = [np.asarray(one.low <= most) for one in each]

@@ -46,7 +46,7 @@ class Joint(Program):
     ) -> None:
         self._parts = tuple(parts)
         self.grid = Grid(axes, constants, fields)
-        self.labels = {name: one for part in parts for name, one in part.labels.items()}
+        self.labels = {name: label for part in parts for name, label in part.labels.items()}
         self.implied = {name: one for part in parts for name, one in part.implied.items()}
         self.missing = {name: one for part in parts for name, one in part.missing.items()}
         self.conditions = tuple(text for part in parts for text in part.conditions)
@@ -114,7 +114,7 @@ def joined(layouts: Sequence[Layout], sizes: Mapping[str, int], attrs: Mapping[s
         for column in layout.variables
     )
     # Axes in the order in which variables have them, then what varies along several or none.
-    places = {dim: place for place, dim in enumerate(sizes)}
+    places = {dim: index for index, dim in enumerate(sizes)}
     coordinates.sort(key=lambda one: places[one.dims[0]] if len(one.dims) == 1 else len(places))
     return Layout(dict(sizes), tuple(coordinates), variables, attrs)
 

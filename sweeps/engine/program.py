@@ -95,9 +95,14 @@ class Program:
     def of_sweep(cls, resolved: Resolved, wanted: Sequence[str], **options: Any) -> Program:
         """Return the program of a resolved sweep."""
         return cls(
-            resolved.axes, resolved.constants, resolved.labels, wanted, fields=resolved.fields,
-            implied=resolved.implied, **options,
-        )  # fmt: skip
+            resolved.axes,
+            resolved.constants,
+            resolved.labels,
+            wanted,
+            fields=resolved.fields,
+            implied=resolved.implied,
+            **options,
+        )
 
     @cached_property
     def variables(self) -> tuple[Variable, ...]:
@@ -179,7 +184,7 @@ class Program:
 
     def _conditions(self, builder: Builder) -> dict[str, Node]:
         """Return the nodes of conditions: 1 where they hold, else 0."""
-        found = {}
+        conditions = {}
         for text in self.conditions:
             asked = names(text)
             absent = [name for name in asked if builder.perhaps(name) is None]
@@ -193,8 +198,8 @@ class Program:
                 return np.where(mask, 1.0, 0.0)
 
             inputs = tuple(builder.node(name) for name in asked)
-            found[text] = builder.intern(text, ("condition", text), inputs, run)
-        return found
+            conditions[text] = builder.intern(text, ("condition", text), inputs, run)
+        return conditions
 
     def dims_of(self, text: str) -> tuple[str, ...]:
         """Return the dimensions along which a condition varies; none of none."""
@@ -228,7 +233,7 @@ class Program:
         names = ("message_bytes", "ranks", "gpus_per_node")
         inputs = tuple(one for name in names if (one := builder.perhaps(name)) is not None)
         priced = builder.labels.get("library", NO_LIBRARY) != NO_LIBRARY
-        measured = all(one.form in TAKEN for one in builder.algorithms())
+        measured = all(algorithm.form in TAKEN for algorithm in builder.algorithms())
         known = self.published and priced and measured and len(inputs) == len(names)
         software = self.labels.get("software", NO_LIBRARY)
         for axis in self.switching:
@@ -273,11 +278,11 @@ class Program:
 
     def _defaults(self, labels: Mapping[str, str]) -> dict[str, Node]:
         """Return what holds where nothing gives a quantity: a mechanism's defaults."""
-        found: dict[str, Node] = {}
+        defaults: dict[str, Node] = {}
         for name, value in MECHANISMS[labels["mechanism"]].defaults.items() if self.overlap else ():
             values = np.full((1,) * len(self.grid.shape), value)
-            found[name] = Node(name, ("default", name, value), (), None, frozenset(), values)
-        return found
+            defaults[name] = Node(name, ("default", name, value), (), None, frozenset(), values)
+        return defaults
 
     @cached_property
     def assumed(self) -> dict[str, float]:
@@ -294,7 +299,7 @@ class Program:
         if self.collective:
             return self.algorithms()
         origins = (node.origin for node in self.nodes(*names))
-        return tuple({id(one): one for one in origins if one is not None}.values())
+        return tuple({id(origin): origin for origin in origins if origin is not None}.values())
 
     def nodes(self, *names: str) -> Iterator[Node]:
         """Yield every node on which a result, or some variables of it, depends, each once."""
@@ -548,8 +553,17 @@ class Steps:
             self._group = None
             part = stage.program
             evaluators, bits = self._kept[id(part)]
-            group = Group(part.grid, part.cases, stage.case, part.builder, evaluators, stage.dims,
-                          bits, part.faults, part.status_name)  # fmt: skip
+            group = Group(
+                part.grid,
+                part.cases,
+                stage.case,
+                part.builder,
+                evaluators,
+                stage.dims,
+                bits,
+                part.faults,
+                part.status_name,
+            )
             self._group = stage, group
         return self._group[1]
 

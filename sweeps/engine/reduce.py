@@ -152,8 +152,8 @@ def merged(
     """Return the least of two sorted tables (a row a rank), as many as before."""
     if len(keys) <= BUBBLED:
         keys, places = keys.copy(), places.copy()
-        for one, place in zip(offered, offered_places, strict=True):
-            put(keys, places, one, place)
+        for one, offered_place in zip(offered, offered_places, strict=True):
+            put(keys, places, one, offered_place)
         return keys, places
     both = np.concatenate([keys, offered])
     both_places = np.concatenate([places, offered_places])
@@ -396,8 +396,10 @@ class Pareto(Reducer):
             values, attributes = position(task, dim, one, f"{dim} on the Pareto front")
             found.append(task.column(values, f"{name}_{dim}", attributes, point))
         numbers = np.arange(1, length + 1, dtype=np.int32)
-        attributes = {"long_name": f"point of the front, best {task.reduction.quantity} first",
-                "units": "1"}  # fmt: skip
+        attributes = {
+            "long_name": f"point of the front, best {task.reduction.quantity} first",
+            "units": "1",
+        }
         return [*found, Column(point, (point,), numbers.dtype, attributes, numbers)]
 
     def _described(self, attrs: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
@@ -521,12 +523,13 @@ def reducers_of(program: Program, reductions: Sequence[Reduction], layout: Layou
     faults = [
         fault(
             "reductions.against",
-            one.against,
-            f"varies along {', '.join(more)}, and {one.quantity} doesn't",
+            reduction.against,
+            f"varies along {', '.join(more)}, and {reduction.quantity} doesn't",
             "the two the other way round, or another one",
         )
-        for one in reductions
-        if one.against and (more := [d for d in dims[one.against] if d not in dims[one.quantity]])
+        for reduction in reductions
+        if reduction.against
+        and (more := [d for d in dims[reduction.against] if d not in dims[reduction.quantity]])
     ]
     for one in reductions:
         where = program.of(one.quantity).dims_of(one.where)

@@ -488,8 +488,8 @@ class Pieces:
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the pieces, one after the other: places and values."""
         places = [
-            [*(part.start for part in one.where), *one.starts, *one.values.shape]
-            for one in self.pieces
+            [*(part.start for part in piece.where), *piece.starts, *piece.values.shape]
+            for piece in self.pieces
         ]
         values = [one.values.reshape(-1) for one in self.pieces]
         rank = 2 * len(self.split.kept_shape) + 2 * len(self.split.reduced_shape)

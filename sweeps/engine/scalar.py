@@ -43,14 +43,18 @@ OF_NUMBERS: dict[np.ufunc, str] = {
     )},
 }  # fmt: skip
 # A quotient by a number that isn't 0.
-BY_NUMBER = {np.true_divide: "{0} / {1}", np.floor_divide: "{0} // {1}",
-             np.remainder: "{0} % {1}"}  # fmt: skip
+BY_NUMBER = {np.true_divide: "{0} / {1}", np.floor_divide: "{0} // {1}", np.remainder: "{0} % {1}"}
 OF_WHOLE = {np.add, np.subtract, np.multiply, np.negative, np.absolute}
 COMPARED: dict[np.ufunc, str] = {
-    np.less: "{0} < {1}", np.less_equal: "{0} <= {1}", np.greater: "{0} > {1}",
-    np.greater_equal: "{0} >= {1}", np.equal: "{0} == {1}", np.not_equal: "{0} != {1}",
-    np.isnan: "{0} != {0}", np.isfinite: "{0} - {0} == 0.0",
-}  # fmt: skip
+    np.less: "{0} < {1}",
+    np.less_equal: "{0} <= {1}",
+    np.greater: "{0} > {1}",
+    np.greater_equal: "{0} >= {1}",
+    np.equal: "{0} == {1}",
+    np.not_equal: "{0} != {1}",
+    np.isnan: "{0} != {0}",
+    np.isfinite: "{0} - {0} == 0.0",
+}
 LOGICAL: dict[np.ufunc, str] = {
     np.logical_and: "{0} and {1}",
     np.logical_or: "{0} or {1}",
@@ -75,9 +79,13 @@ class Tape:
     def __init__(self) -> None:
         self.operations: list[tuple[str, tuple[Argument, ...]]] = []
         self.functions: dict[str, Any] = {
-            "np": np, "nan": math.nan, "inf": math.inf, "sqrt": math.sqrt, "quotient": quotient,
+            "np": np,
+            "nan": math.nan,
+            "inf": math.inf,
+            "sqrt": math.sqrt,
+            "quotient": quotient,
             "power": power,
-        }  # fmt: skip
+        }
         self._places: dict[tuple[str, tuple[Argument, ...]], int] = {}
 
     def value(self, kind: str, code: str, *args: Argument) -> Traced:
@@ -140,7 +148,7 @@ class Traced(Recorded):
         if method != "__call__" or options:
             msg = f"{ufunc.__name__}.{method} with {list(options)}"
             raise RecordingError(msg)
-        kinds = {kind_of(one) for one in args}
+        kinds = {kind_of(arg) for arg in args}
         if ufunc in COMPARED:
             return self._of(TRUTH, COMPARED[ufunc], args)
         if ufunc in LOGICAL or (ufunc is np.invert and kinds == {TRUTH}):
@@ -157,7 +165,7 @@ class Traced(Recorded):
         raise RecordingError(msg)
 
     def _of(self, kind: str, code: str, args: Sequence[Any], taken: str = "") -> Traced:
-        return self.tape.value(kind, code, *(self.tape.of(one, taken) for one in args))
+        return self.tape.value(kind, code, *(self.tape.of(arg, taken) for arg in args))
 
     def _number(self, ufunc: np.ufunc, args: Sequence[Any]) -> Traced:
         code = OF_NUMBERS[ufunc]
@@ -183,7 +191,7 @@ class Traced(Recorded):
 
     def called(self, name: str, args: Sequence[Any]) -> Traced:
         """Return what a function of expressions gives."""
-        return self.tape.called(NUMBER, looping(name), *(self.tape.of(one, NUMBER) for one in args))
+        return self.tape.called(NUMBER, looping(name), *(self.tape.of(arg, NUMBER) for arg in args))
 
 
 KINDS = {"f": NUMBER, "i": WHOLE, "u": WHOLE, "b": TRUTH}
@@ -250,7 +258,7 @@ def looping(name: str) -> Callable[..., float]:
 
     @lru_cache(KEPT)
     def called(*numbers: float) -> float:
-        return float(np.reshape(NAMED[name](*(np.array((one,)) for one in numbers)), ()))
+        return float(np.reshape(NAMED[name](*(np.array((number,)) for number in numbers)), ()))
 
     return called
 
@@ -404,7 +412,7 @@ def written(
             text = f"v{place}"
         texts[place] = text if text.isidentifier() else f"({text})"
     parts = [texts[one] if isinstance(one, int) else one for one in kept]
-    lines.append(f"return ({''.join(f'{one.format(*parts)}, ' for one in results)})")
+    lines.append(f"return ({''.join(f'{result.format(*parts)}, ' for result in results)})")
     body = "\n    ".join(lines)
     found: dict[str, Any] = dict(tape.functions)
     # Of kernels' own operations: nothing that a user writes gets here as text.

@@ -163,7 +163,7 @@ def status(
         return builder.either([*shared, builder.everywhere(faults[NOT_DEFINED])])
     if lacking:
         shared.append(builder.everywhere(faults[NOT_OF_NETWORK]))
-    shared += [noted(builder, one) for one in notes(wanted, builder.perhaps, faults)]
+    shared += [noted(builder, note) for note in notes(wanted, builder.perhaps, faults)]
     each = [builder.faults(algorithm.requires, faults) for algorithm in found]
     if len(each) > 1:
         # A choice fails only where no candidate is defined.
@@ -261,7 +261,7 @@ def feasibility(builder: Builder, faults: Mapping[str, int], nodes: Mapping[str,
             each.append(builder.faults((one,), faults))
         except Missing:
             continue
-    each += [noted(builder, one) for one in unknowns(nodes.values(), faults[NOT_KNOWN])]
+    each += [noted(builder, unknown) for unknown in unknowns(nodes.values(), faults[NOT_KNOWN])]
     # Small ones first, so that few nodes are as large as all axes together.
     each.sort(key=lambda node: builder.space.size(node.dims))
     return builder.either(each) if each else builder.everywhere(0)
@@ -269,7 +269,7 @@ def feasibility(builder: Builder, faults: Mapping[str, int], nodes: Mapping[str,
 
 def overlap_faults() -> Faults:
     """Return what can be wrong with computation and communication at once."""
-    texts = {one.fault: one.text for one in mechanisms.REQUIREMENTS}
+    texts = {requirement.fault: requirement.text for requirement in mechanisms.REQUIREMENTS}
     return Faults(texts, lambda fault, variable: True)
 
 
@@ -280,10 +280,10 @@ def overlap_feasibility(
     taken = {node.name for node in given_below(nodes.values())}
     each: list[Node] = []
     measured = "overlapped_time" in builder.given
-    for one in mechanisms.requirements(builder.labels, measured=measured):
-        inputs = [builder.perhaps(name) for name in one.inputs]
+    for requirement in mechanisms.requirements(builder.labels, measured=measured):
+        inputs = [builder.perhaps(name) for name in requirement.inputs]
         if all(node and (node.given is None or node.name in taken) for node in inputs):
-            each.append(builder.faults((one,), faults))
+            each.append(builder.faults((requirement,), faults))
     return builder.either(each) if each else builder.everywhere(0)
 
 
@@ -327,9 +327,9 @@ def alive(evaluator: Evaluator, status: Node, bits: int) -> dict[str, Array]:
             if joint <= 8 * whole and not free.all():
                 can = can & free
     found = {}
-    for place, (dim, length) in enumerate(grid.sizes.items()):
-        if can.shape[place] > 1 or not can.any():
-            others = tuple(other for other in range(can.ndim) if other != place)
+    for index, (dim, length) in enumerate(grid.sizes.items()):
+        if can.shape[index] > 1 or not can.any():
+            others = tuple(other for other in range(can.ndim) if other != index)
             points = np.flatnonzero(can.any(axis=others))
             if len(points) <= FEW * length:
                 found[dim] = points

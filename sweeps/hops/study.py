@@ -230,9 +230,8 @@ def from_machine(
     known = {name: figure.value for name, figure in machine.figures.items()} | dict(given or {})
     rails = wiring == "rails"
     levels = [
-        level for level in LEVELS
-        if f"{level}_bandwidth" in known and (rails or level != "gpu_nic")
-    ]  # fmt: skip
+        level for level in LEVELS if f"{level}_bandwidth" in known and (rails or level != "gpu_nic")
+    ]
     known |= {n: 0.0 for n in ("gpu_nic_latency", "gpu_nic_energy_per_bit") if n not in known}
     lacking = [f"{lev}_{figure}" for figure in FIGURES for lev in levels]
     lacking = [name for name in lacking if name not in known]
@@ -359,15 +358,34 @@ def _round(case: Scenario, what: str, size: Floats, ranks: int) -> Iterator[Mess
 # A study's spec file: read whole, every fault at once.
 
 KEYS = (
-    "title", "summary", "model", "sequence_length", "element_bytes", "gradient_bytes",
-    "activation_bytes", "layers", "strategies", "messages", "networks", "cases",
-)  # fmt: skip
+    "title",
+    "summary",
+    "model",
+    "sequence_length",
+    "element_bytes",
+    "gradient_bytes",
+    "activation_bytes",
+    "layers",
+    "strategies",
+    "messages",
+    "networks",
+    "cases",
+)
 STRATEGIES = ("data_parallel", "tensor_parallel", "pipeline", "combined")
 LAYERS = ("one", "all")
 CASE = (
-    "name", "hardware", "network", "link_names", "switching", "gated_mlp", "tensor", "volume",
-    "algorithm", "wiring", "note",
-)  # fmt: skip
+    "name",
+    "hardware",
+    "network",
+    "link_names",
+    "switching",
+    "gated_mlp",
+    "tensor",
+    "volume",
+    "algorithm",
+    "wiring",
+    "note",
+)
 NETWORK = ("links", "sizes", "paths", "matrix")
 LINK = {"latency": "s", "bandwidth": "byte s-1", "energy_per_bit": "J bit-1"}
 
@@ -443,11 +461,20 @@ class _StudyFile(FigureReader):
         if self.faults or not cases:
             return None
         return HopStudy(
-            title, summary, model, lengths, gradient, activation,
+            title,
+            summary,
+            model,
+            lengths,
+            gradient,
+            activation,
             tuple(int(n) for n in ranks["data_parallel"]),
             tuple(int(n) for n in ranks["tensor_parallel"]),
-            levels, message_bytes, tuple(cases), layers == "all", combined,
-        )  # fmt: skip
+            levels,
+            message_bytes,
+            tuple(cases),
+            layers == "all",
+            combined,
+        )
 
     def _combined(self, given: Any, cases: Sequence[Scenario]) -> tuple[tuple[int, int], ...]:
         texts = given if isinstance(given, list) else [given]
@@ -493,9 +520,13 @@ class _StudyFile(FigureReader):
             return np.empty(0)
         where = f"{self.path}: {place}"
         values = self.of(
-            parse_values, given, quantity.units, field=where, integer=quantity.integer,
+            parse_values,
+            given,
+            quantity.units,
+            field=where,
+            integer=quantity.integer,
             bare_is_si=False,
-        )  # fmt: skip
+        )
         if values is None:
             return np.empty(0)
         wrong = quantity.outside(values)
@@ -521,7 +552,7 @@ class _StudyFile(FigureReader):
     # Networks and cases.
 
     def _networks(self) -> dict[str, tuple[Links, Hops]]:
-        found: dict[str, tuple[Links, Hops]] = {}
+        networks: dict[str, tuple[Links, Hops]] = {}
         for name, table in self.table("networks").items():
             place = f"networks.{name}"
             if not isinstance(table, dict):
@@ -536,8 +567,8 @@ class _StudyFile(FigureReader):
                     wrong = f"paths have {types} types, links are {len(links.names)}"
                     self.fault(place, "..", wrong, "as many of both")
                     continue
-                found[name] = (links, hops)
-        return found
+                networks[name] = (links, hops)
+        return networks
 
     def _links(self, place: str, given: Any) -> Links | None:
         if not isinstance(given, list) or not given or not all(isinstance(o, dict) for o in given):
@@ -572,15 +603,15 @@ class _StudyFile(FigureReader):
         if not isinstance(given, list) or not given or not all(isinstance(o, dict) for o in given):
             self.fault("cases", "..", "there are none", "one [[cases]] or more, each with a name")
             return []
-        found = []
+        cases = []
         for index, table in enumerate(given):
             case = self._case(f"cases[{index}]", table, networks)
             if case is not None:
-                found.append(case)
-        names = [case.name for case in found]
+                cases.append(case)
+        names = [case.name for case in cases]
         for name in {name for name in names if names.count(name) > 1}:
             self.fault("cases.name", name, "is given twice", "a name of its own for each")
-        return found
+        return cases
 
     def _names(self, place: str, table: Mapping[str, Any]) -> tuple[str, ...]:
         names = table.get("link_names", [])
@@ -631,7 +662,15 @@ class _StudyFile(FigureReader):
         note = self.text(place, table, "note", default="")
         links, hops = network
         return Scenario(
-            name, links, hops, where, gated=gated, note=note, algorithm=algorithm,
-            machine="hardware" in table, folders=tuple(self.folders),
-            link_names=names, **chosen,
-        )  # fmt: skip
+            name,
+            links,
+            hops,
+            where,
+            gated=gated,
+            note=note,
+            algorithm=algorithm,
+            machine="hardware" in table,
+            folders=tuple(self.folders),
+            link_names=names,
+            **chosen,
+        )

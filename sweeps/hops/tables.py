@@ -29,9 +29,9 @@ def strategy_records(study: HopStudy) -> Iterator[dict[str, Any]]:
     """Yield a record for each case, layer, strategy and sequence length."""
     for case in study.cases:
         for row in rows_of(study, case):
-            for place, length in enumerate(study.sequence_length):
-                sent = float(row.traffic.rank_bytes[place])
-                total = float(row.traffic.total_bytes[place])
+            for index, length in enumerate(study.sequence_length):
+                sent = float(row.traffic.rank_bytes[index])
+                total = float(row.traffic.total_bytes[index])
                 yield {
                     "case": case.name,
                     "hardware": case.where,
@@ -47,8 +47,8 @@ def strategy_records(study: HopStudy) -> Iterator[dict[str, Any]]:
                     "total_volume_bytes": total,
                     "total_volume_MB": total / MB,
                     "total_volume_MiB": total / MIB,
-                    "latency_s": float(row.traffic.time[place]),
-                    "energy_j": float(row.traffic.energy[place]),
+                    "latency_s": float(row.traffic.time[index]),
+                    "energy_j": float(row.traffic.energy[index]),
                 }
 
 
@@ -60,7 +60,7 @@ def message_records(study: HopStudy) -> Iterator[dict[str, Any]]:
                 one.size, one.hops, case.links.latency, case.links.bandwidth, case.switching
             )
             energy = message_energy(one.size, one.hops, case.links.energy_per_bit)
-            for place, length in enumerate(study.sequence_length):
+            for index, length in enumerate(study.sequence_length):
                 yield {
                     "case": case.name,
                     "hardware": case.where,
@@ -68,9 +68,9 @@ def message_records(study: HopStudy) -> Iterator[dict[str, Any]]:
                     "message": one.what,
                     "hop_mix": case.links.mix(one.hops),
                     "sequence_length": float(length),
-                    "message_bytes": float(one.size[place]),
-                    "latency_s": float(time[place]),
-                    "energy_j": float(energy[place]),
+                    "message_bytes": float(one.size[index]),
+                    "latency_s": float(time[index]),
+                    "energy_j": float(energy[index]),
                 }
 
 
@@ -129,8 +129,10 @@ def _links_and_notes(study: HopStudy) -> Iterator[str]:
     yield "Links\n"
     yield from table_lines(_links(study), _text)
     given = {"gpu_nic_latency", "gpu_nic_energy_per_bit"}
-    if any(LEVEL_NAMES["gpu_nic"] in one.links.names and not given <= {*one.given}
-           for one in study.cases):  # fmt: skip
+    if any(
+        LEVEL_NAMES["gpu_nic"] in one.links.names and not given <= {*one.given}
+        for one in study.cases
+    ):
         yield from _wrapped(PCIE)
     for case in study.cases:
         if case.note:
@@ -141,25 +143,32 @@ def _links_and_notes(study: HopStudy) -> Iterator[str]:
 def _answer(study: HopStudy) -> Iterator[str]:
     """Yield which strategy takes longest, then what each further case changes of the first."""
     first, *others = (
-        [one for one in strategy_records(study) if one["case"] == case.name] for case in study.cases
+        [
+            strategy_record
+            for strategy_record in strategy_records(study)
+            if strategy_record["case"] == case.name
+        ]
+        for case in study.cases
     )
     lines = []
     for own in (first, *others):
         one = max(own, key=lambda record: record["latency_s"])
-        time, energy = (format_quantity(one[f"{name}"], unit)
-                        for name, unit in (("latency_s", "s"), ("energy_j", "J")))  # fmt: skip
+        time, energy = (
+            format_quantity(one[f"{name}"], unit)
+            for name, unit in (("latency_s", "s"), ("energy_j", "J"))
+        )
         lines.append(f"{one['layer']} {one['mode']} {time}, {energy} ({own[0]['case']})")
     yield f"longest communication: {'; '.join(lines)} (band not known: no measurements)\n"
-    for own in others:
+    for other in others:
         texts = []
         for name, what in (("latency_s", "the time"), ("energy_j", "the energy")):
-            pairs = [(a[name], b[name]) for a, b in zip(own, first, strict=True) if b[name]]
+            pairs = [(a[name], b[name]) for a, b in zip(other, first, strict=True) if b[name]]
             ends = [f"{best(a / b for a, b in pairs):.2g}" for best in (min, max)] if pairs else []
             if ends:
                 both = f"{ends[0]} to {ends[1]}" if ends[0] != ends[1] else ends[0]
                 texts.append(f"{both} times {what}" if both != "1" else f"just {what}")
         if texts:
-            yield f"  {own[0]['case']}: {', '.join(texts)} of {first[0]['case']}, by strategy\n"
+            yield f"  {other[0]['case']}: {', '.join(texts)} of {first[0]['case']}, by strategy\n"
 
 
 def _text(name: str, value: Any) -> str:
@@ -233,8 +242,15 @@ def _derivations(study: HopStudy) -> Iterator[str]:
     yield "formulas\n"
     shown: dict[str, Formula] = {}
     for case in study.cases:
-        for name in ("path_time", "path_latency", "path_serialization_time", "path_energy",
-                     "path_energy_per_bit", "time", "energy"):  # fmt: skip
+        for name in (
+            "path_time",
+            "path_latency",
+            "path_serialization_time",
+            "path_energy",
+            "path_energy_per_bit",
+            "time",
+            "energy",
+        ):
             labels = RING if name in ("time", "energy") else {"switching": case.switching}
             found = REGISTRY.returning(name, labels)
             if isinstance(found, Formula):
@@ -353,7 +369,7 @@ def _attrs_of(name: str, declared: Iterable[Formula | Call | None]) -> dict[str,
         attrs["formula"] = "; ".join(dict.fromkeys(one.statement for one in known))
     formulas = [one for one in known if isinstance(one, Formula)]
     if formulas:
-        attrs["references"] = "; ".join(dict.fromkeys(one.source.at() for one in formulas))
+        attrs["references"] = "; ".join(dict.fromkeys(formula.source.at() for formula in formulas))
     assumed = dict.fromkeys(phrase for one in formulas for phrase in one.assumes)
     if assumed:
         attrs["comment"] = f"Assumes {'; '.join(assumed)}."
@@ -433,20 +449,32 @@ def charts_of(study: HopStudy) -> list[dict[str, Any]]:
     panels = {"panels": "case"} if several else {}
     what = "all layers" if study.whole else "a layer"
     bars = [
-        {"kind": "bars", "name": name, "parts": [part], "x": ["strategy"], **panels, "at": at,
-         "title": title}
+        {
+            "kind": "bars",
+            "name": name,
+            "parts": [part],
+            "x": ["strategy"],
+            **panels,
+            "at": at,
+            "title": title,
+        }
         for name, part, title in (
             ("latency", "strategy_time", f"Communication time of {what}, by strategy"),
             ("energy", "strategy_energy", f"Communication energy of {what}, by strategy"),
             ("volume", "rank_volume", f"Bytes sent per GPU for {what}, by strategy"),
         )
-    ]  # fmt: skip
+    ]
     if len(study.message_bytes) < 2:
         return bars
     lines = ["hop_mix"] if len(mixes) > 1 else []
     curves = {
-        "kind": "curves", "name": "messages", "x": "message_bytes", "y": "path_time",
-        "lines": lines, **panels, "crossovers": False,
+        "kind": "curves",
+        "name": "messages",
+        "x": "message_bytes",
+        "y": "path_time",
+        "lines": lines,
+        **panels,
+        "crossovers": False,
         "title": "Message time by path",
-    }  # fmt: skip
+    }
     return [*bars, *([curves] if lines or not several else [])]

@@ -237,8 +237,8 @@ def _zero(found: Settings, script: Script | None, path: Path, parts: Parts) -> l
     if script is not None and named in script.documents:
         text, line = script.documents[named]
         return [
-            replace(one, place=Place(path.name, line + one.place.line - 1))
-            for one in json_settings(text, f"{path.name}: {named}")
+            replace(json_setting, place=Place(path.name, line + json_setting.place.line - 1))
+            for json_setting in json_settings(text, f"{path.name}: {named}")
         ]
     known = beside(path, named)
     if known is not None:
@@ -293,5 +293,5 @@ def arguments_in(launch: Launch, path: Path) -> Iterator[Setting]:
             settings = read(text_of(known), known.name)
         except InputError:  # a file of data, say
             continue
-        if kind_of(one.name for one in settings) == TRAINING:
+        if kind_of(setting.name for setting in settings) == TRAINING:
             yield from settings

@@ -112,19 +112,19 @@ def _launch(command: Sequence[Word], script: Script, file: str) -> Launch | None
 
 def _options(words: Sequence[Word]) -> dict[str, Word]:
     """Return a launcher's options by name."""
-    found: dict[str, Word] = {}
-    for place, word in enumerate(words):
+    options: dict[str, Word] = {}
+    for index, word in enumerate(words):
         name, equals, value = word.text.partition("=")
         if equals and name.startswith("-"):
-            found[name] = Word(value, word.line)
+            options[name] = Word(value, word.line)
         elif word.text.startswith("-"):
-            following = words[place + 1] if place + 1 < len(words) else Word("true", word.line)
-            found[word.text] = (
+            following = words[index + 1] if index + 1 < len(words) else Word("true", word.line)
+            options[word.text] = (
                 Word("true", word.line) if following.text.startswith("-") else following
             )
             if len(word.text) > 2 and word.text[:2] in ("-N", "-n") and word.text[2:].isdigit():
-                found[word.text[:2]] = Word(word.text[2:], word.line)
-    return found
+                options[word.text[:2]] = Word(word.text[2:], word.line)
+    return options
 
 
 Counted = tuple[int, Setting] | None

@@ -53,7 +53,7 @@ class Calls:
 
     def configurations(self) -> list[str]:
         """Return the functions that return a configuration."""
-        return [name for name, one in self.functions.items() if _returns_config(one)]
+        return [name for name, function in self.functions.items() if _returns_config(function)]
 
     def settings(self, name: str) -> list[Setting]:
         """Return the settings of the configuration that a function returns, by their path."""
@@ -113,7 +113,9 @@ class Calls:
             case ast.UnaryOp() | ast.BinOp():
                 return _Lined(self._number(node, names), node.lineno)
             case ast.List(elts=elements) | ast.Tuple(elts=elements):
-                return _Lined([self._element(one, names, deep) for one in elements], node.lineno)
+                return _Lined(
+                    [self._element(element, names, deep) for element in elements], node.lineno
+                )
             case ast.Dict(keys=keys, values=values):
                 return {
                     str(getattr(key, "value", "")): self._value(value, names, deep)
@@ -139,8 +141,8 @@ class Calls:
         root = called.partition(".")[0]
         if root in self.origins:
             tree[FROM] = _Lined(self.origins[root], node.lineno)
-        for place, argument in enumerate(node.args):
-            tree[f"{PLACE}{place}"] = self._value(argument, names, deep)
+        for index, argument in enumerate(node.args):
+            tree[f"{PLACE}{index}"] = self._value(argument, names, deep)
         for keyword in node.keywords:
             if keyword.arg is None:
                 raise Unreadable(node.lineno, "'**' can't be read without running it")
@@ -187,7 +189,7 @@ class _Replaced(ast.NodeTransformer):
 def _imports(module: ast.Module) -> Iterator[tuple[str, str]]:
     for statement in module.body:
         if isinstance(statement, ast.ImportFrom) and statement.module:
-            yield from ((one.asname or one.name, statement.module) for one in statement.names)
+            yield from ((name.asname or name.name, statement.module) for name in statement.names)
 
 
 def _returns_config(function: ast.FunctionDef) -> bool:

@@ -184,7 +184,9 @@ def _of_toml(
     """Read torchtitan's TOML; `more` settings of a script's command rule over it."""
     generation = read_torchtitan.TOML
     own = {one.name for one in more}
-    settings = [one for one in toml_settings(text, file) if one.name not in own]
+    settings = [
+        toml_setting for toml_setting in toml_settings(text, file) if toml_setting.name not in own
+    ]
     reading = Reading(generation.format, script or file)
     found = Settings([*settings, *more], reading, overrides)
     read_torchtitan.read_job(found, generation)
@@ -253,7 +255,9 @@ def _of_bridge(settings: list[Setting], file: str, overrides: Overrides) -> Read
     world = read_bridge.world_of(Settings(settings, reading, overrides))
     arguments = {one.name: one for one in read_bridge.arguments_of(settings, reading)}
     found = Settings(arguments.values(), reading, overrides)
-    padded = not any(one.name == read_bridge.PADDED and one.value is False for one in settings)
+    padded = not any(
+        setting.name == read_bridge.PADDED and setting.value is False for setting in settings
+    )
     read_megatron.read_arguments(found, world, padded=padded)
     reading.version = read_bridge.VERSION
     return reading
@@ -312,7 +316,7 @@ def _of_command(
     named = [*arguments_in(launch, path)]
     if others >= FEW or named or parts.settings(TRAINING):
         reading = Reading(read_hugging_face.FORMAT, file)
-        own_names = {one.name for one in theirs}
+        own_names = {their.name for their in theirs}
         # The command's arguments rule over those of its file.
         theirs += [one for one in named if one.name not in own_names]
         theirs += parts.settings(TRAINING)
@@ -340,7 +344,7 @@ def _of_pairs(
     pairs: list[Setting], launch: Launch, file: str, overrides: Overrides
 ) -> Reading | None:
     """Read ``name=value`` as MaxText's settings, or as NeMo's."""
-    if any(one.name.startswith(("model.", "trainer.", "train.")) for one in pairs):
+    if any(pair.name.startswith(("model.", "trainer.", "train.")) for pair in pairs):
         return _of_bridge(pairs, file, overrides)
     if sum(one.name in keys_of(read_maxtext.KEYS) for one in pairs) < FEW:
         return None

@@ -166,9 +166,9 @@ def world_of(settings: Settings) -> float | None:
 def check_lengths(settings: list[Setting], reading: Reading) -> None:
     """Refuse a length of sequences that is said twice with two values."""
     said = [
-        one
-        for one in settings
-        if one.name
+        setting
+        for setting in settings
+        if setting.name
         in (
             "model.seq_length",
             "dataset.seq_length",

@@ -89,19 +89,19 @@ FREE = frozenset(
 
 
 def _degrees(settings: Settings) -> dict[str, float]:
-    found = {}
+    degrees = {}
     for name, key in (
         ("tp", "tensor_parallel.autotp_size"),
         ("cp", "sequence_parallel_size"),
         ("pp", "pipeline.stages"),
     ):
-        found[name] = max(settings.number(key, quantity=name, default=1.0), 1.0)
-        settings.take(name, found[name], key)
-    if found["cp"] > 1.0:
+        degrees[name] = max(settings.number(key, quantity=name, default=1.0), 1.0)
+        settings.take(name, degrees[name], key)
+    if degrees["cp"] > 1.0:
         settings.take("context_parallel", "all_to_all", "sequence_parallel_size")
-    if found["tp"] > 1.0:
+    if degrees["tp"] > 1.0:
         settings.take("sequence_parallel", 0.0)
-    return found
+    return degrees
 
 
 def _batch(settings: Settings, dp: float) -> None:

@@ -168,7 +168,7 @@ def _degrees(settings: Settings, chips: float) -> dict[str, float]:
         "fsdp": ("fsdp", "fsdp_transpose"),
         "data": ("data",),
     }
-    found: dict[str, float] = {}
+    degrees: dict[str, float] = {}
     keys: dict[str, list[str]] = {}
     free = ""
     for name, words in kinds.items():
@@ -177,28 +177,28 @@ def _degrees(settings: Settings, chips: float) -> dict[str, float]:
         values = [settings.number(key, default=usual.get(key, 1.0)) for key in keys[name]]
         if any(value < 0.0 for value in values):
             free = "fsdp" if name == "fsdp" else free or name
-        found[name] = prod(value for value in values if value > 0.0)
+        degrees[name] = prod(value for value in values if value > 0.0)
     slices = settings.number("compile_topology_num_slices", "num_slices", default=1.0)
     if settings.number("dcn_data_parallelism", default=-1.0) < 0.0:
-        found["data"] *= max(slices, 1.0)
+        degrees["data"] *= max(slices, 1.0)
     if settings.number("ici_fsdp_parallelism", default=-1.0) < 0.0 and not isnan(chips):
-        found["fsdp"] *= chips / prod(found.values())
+        degrees["fsdp"] *= chips / prod(degrees.values())
     for name in ("tp", "cp", "pp"):
-        settings.take(name, found[name], *keys[name])
-    if found["ep"] > 1.0:
-        settings.take("ep", found["ep"], *keys["ep"])
-    shards = found["fsdp"] * found["cp"] * found["ep"]
-    settings.take("zero_stage", 3.0 if found["fsdp"] > 1.0 else 0.0, *keys["fsdp"])
-    if found["fsdp"] > 1.0 and found["data"] > 1.0:
+        settings.take(name, degrees[name], *keys[name])
+    if degrees["ep"] > 1.0:
+        settings.take("ep", degrees["ep"], *keys["ep"])
+    shards = degrees["fsdp"] * degrees["cp"] * degrees["ep"]
+    settings.take("zero_stage", 3.0 if degrees["fsdp"] > 1.0 else 0.0, *keys["fsdp"])
+    if degrees["fsdp"] > 1.0 and degrees["data"] > 1.0:
         settings.take("hsdp_shard_size", shards, *keys["fsdp"])
-    if found["cp"] > 1.0:
+    if degrees["cp"] > 1.0:
         ways = {"all_gather": "all_gather", "ring": "ring", "ulysses": "all_to_all", "usp": "mixed"}
         text = settings.text("context_parallel_strategy", default="all_gather")
         settings.take("context_parallel", ways.get(text, "all_gather"), "context_parallel_strategy")
-    if found["tp"] > 1.0:
+    if degrees["tp"] > 1.0:
         together = settings.number("ici_tensor_sequence_parallelism", default=1.0) > 1.0
         settings.take("sequence_parallel", float(together), "ici_tensor_sequence_parallelism")
-    return found
+    return degrees
 
 
 def _batch(settings: Settings, degrees: dict[str, float]) -> None:
@@ -235,7 +235,7 @@ def _software(settings: Settings) -> None:
         settings.reading.fault(
             settings.by_name["quantization"],
             kind,
-            f"isn't modelled; {', '.join(one for one in PRECISIONS if one)} are",
+            f"isn't modelled; {', '.join(precision for precision in PRECISIONS if precision)} are",
         )
     policy = settings.text("remat_policy", default="full")
     if policy not in POLICIES:

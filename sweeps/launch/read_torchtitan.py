@@ -21,7 +21,7 @@ from sweeps.spec.catalog import load_model
 
 KEYS = "torchtitan"
 CHUNKED = ("ChunkedLoss", "ChunkedCELoss")  # How classes begin whose losses are in chunks
-MODELS = {own: name for name, own in FLAVORS.items()}
+MODELS = {flavor: name for name, flavor in FLAVORS.items()}
 FOLDED = ("zero_bubble_v", "dual_pipe_v")  # Schedules of two chunks on each rank
 OURS = {theirs.lower(): name for name, theirs in SCHEDULES.items()}
 
@@ -97,17 +97,17 @@ def _layers(name: str) -> float:
 
 
 def _degrees(settings: Settings) -> dict[str, float]:
-    found = {}
+    degrees = {}
     for name, long in (("tp", "tensor"), ("pp", "pipeline"), ("cp", "context")):
         keys = (f"parallelism.{long}_parallel_degree", f"training.{long}_parallel_degree")
-        found[name] = settings.number(*keys, quantity=name, default=1.0)
-        settings.take(name, found[name], *keys)
+        degrees[name] = settings.number(*keys, quantity=name, default=1.0)
+        settings.take(name, degrees[name], *keys)
     experts = settings.number("parallelism.expert_parallel_degree", quantity="ep", default=1.0)
     if "parallelism.expert_parallel_degree" in settings.by_name:
         settings.take("ep", experts, "parallelism.expert_parallel_degree")
         etp = settings.number("parallelism.expert_tensor_parallel_degree", default=1.0)
         settings.take("etp", etp, "parallelism.expert_tensor_parallel_degree")
-    if found["tp"] > 1.0:
+    if degrees["tp"] > 1.0:
         on = (
             settings.text("parallelism.enable_sequence_parallel", default="true").lower() != "false"
         )
@@ -117,7 +117,7 @@ def _degrees(settings: Settings) -> dict[str, float]:
             "parallelism.enable_sequence_parallel",
             why="sequence parallelism with tensor parallelism",
         )
-    if found["cp"] > 1.0:
+    if degrees["cp"] > 1.0:
         turns = settings.text("parallelism.context_parallel_rotate_method", default="allgather")
         way = "all_gather" if turns == "allgather" else "ring"
         settings.take(
@@ -126,7 +126,7 @@ def _degrees(settings: Settings) -> dict[str, float]:
             "parallelism.context_parallel_rotate_method",
             why="context by all-gather",
         )
-    return found
+    return degrees
 
 
 def _data_parallel(settings: Settings, degrees: Mapping[str, float]) -> float:

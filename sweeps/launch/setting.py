@@ -105,8 +105,8 @@ class Reading:
     def lines(self) -> Iterator[str]:
         """Yield what was read, in a few sentences."""
         files = self.file.split(", ")
-        names = [*(one for one in files if one in self.by_file), *self.by_file]
-        each = ", ".join(f"{len(self.by_file[one])} of {one}" for one in dict.fromkeys(names))
+        names = [*(file for file in files if file in self.by_file), *self.by_file]
+        each = ", ".join(f"{len(self.by_file[name])} of {name}" for name in dict.fromkeys(names))
         of = f" ({each})" if len(self.by_file) > 1 else ""
         parts = [f"read {counted(len(self.read), 'setting')}{of}"]
         if self.no_cost:

@@ -50,7 +50,7 @@ class Word:
 
     def __str__(self) -> str:
         parts = self.text.split(HOLE)
-        return "".join(f"${part}" if place % 2 else part for place, part in enumerate(parts))
+        return "".join(f"${part}" if index % 2 else part for index, part in enumerate(parts))
 
 
 @dataclass(slots=True)
@@ -79,8 +79,8 @@ _SHORT = {"-N": "nodes", "-n": "ntasks", "-G": "gpus"}
 def batch_options(words: Sequence[str]) -> dict[str, str]:
     """Return the options of a batch system among some words."""
     found: dict[str, str] = {}
-    for place, word in enumerate(words):
-        following = words[place + 1] if place + 1 < len(words) else ""
+    for index, word in enumerate(words):
+        following = words[index + 1] if index + 1 < len(words) else ""
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             found[name] = value if equals else following
@@ -202,11 +202,11 @@ class _Reader:
         """Keep a command; what it hands to another shell is read as that shell does."""
         expanded = [part for word in words for part in self._split(word)]
         texts = ["".join(sign for sign, _ in word) for word in expanded]
-        for place, text in enumerate(texts[:-2]):
-            if text.rpartition("/")[2] in ("bash", "sh") and texts[place + 1] in ("-c", "-lc"):
-                before = self._kept(expanded[:place])
+        for index, text in enumerate(texts[:-2]):
+            if text.rpartition("/")[2] in ("bash", "sh") and texts[index + 1] in ("-c", "-lc"):
+                before = self._kept(expanded[:index])
                 count = len(self.script.commands)
-                self._run(expanded[place + 2])
+                self._run(expanded[index + 2])
                 for command in self.script.commands[count:]:
                     command[:0] = before
                 return

@@ -44,7 +44,7 @@ def together(readings: Sequence[Reading]) -> Reading:
         return readings[0]
     first, given = readings[0], given_together(readings)
     found = Reading(
-        "; ".join(one.format for one in readings), ", ".join(one.file for one in readings)
+        "; ".join(reading.format for reading in readings), ", ".join(one.file for one in readings)
     )
     found.version = first.version
     for one in readings:

@@ -81,15 +81,18 @@ RANGES: dict[str, tuple[str, str, tuple[float, float]]] = {
     "spare_coverage": ("failures", "spare coverage", (0.5, 0.9999)),
 }
 LABELLED = {
-    "schedule": ("plan", "schedule"), "recompute": ("plan", "recompute"),
-    "attention_kernel": ("plan", "attention kernel"), "loss": ("plan", "loss"),
+    "schedule": ("plan", "schedule"),
+    "recompute": ("plan", "recompute"),
+    "attention_kernel": ("plan", "attention kernel"),
+    "loss": ("plan", "loss"),
     "context_parallel": ("plan", "context parallelism by"),
-    "dispatcher": ("plan", "MoE dispatcher"), "sharding": ("plan", "sharding"),
+    "dispatcher": ("plan", "MoE dispatcher"),
+    "sharding": ("plan", "sharding"),
     "tp_mechanism": ("overlap", "TP overlap mechanism"),
     "cp_mechanism": ("overlap", "CP overlap mechanism"),
     "ep_mechanism": ("overlap", "EP overlap mechanism"),
     "dp_mechanism": ("overlap", "DP overlap mechanism"),
-}  # fmt: skip
+}
 # What isn't known may be given: quantities that nothing here follows from otherwise.
 OFFERED = ("gpu_hour_price", "training_tokens")
 # Of which there is something only with others.
@@ -109,11 +112,20 @@ SENT = tuple(
     for part in ("time", "count", "volume", "energy")
 )
 OUTPUTS = (
-    *PLAN, "peak_memory", *display.BANDS["peak_memory"], "memory_state", "memory_headroom",
-    *PEAK_PARTS, *SENT,
-    *display.rows("communication"), *display.rows("step"), *STEP_PARTS, *display.rows("rates"),
-    *display.rows("failures"), *display.rows("training", "cost"),
-)  # fmt: skip
+    *PLAN,
+    "peak_memory",
+    *display.BANDS["peak_memory"],
+    "memory_state",
+    "memory_headroom",
+    *PEAK_PARTS,
+    *SENT,
+    *display.rows("communication"),
+    *display.rows("step"),
+    *STEP_PARTS,
+    *display.rows("rates"),
+    *display.rows("failures"),
+    *display.rows("training", "cost"),
+)
 UNITS = {"gpu_hour_price": "USD/h", "failure_rate": "1"}  # As they are said
 NEEDED = ("step_time", "peak_memory")
 # Shares that are all of a run's time.
@@ -172,7 +184,7 @@ def program_of(
     others = {*aside, *(other for along in setting.values() for other in along)}
     live = dict.fromkeys((*setting, *sorted(others - set(setting)), UNKNOWN))
     start = {name: resolved.constants.get(name, math.nan) for name in live}
-    codes = {name: float(own.index(resolved.labels[name])) for name, own in labels.items()}
+    codes = {name: float(label.index(resolved.labels[name])) for name, label in labels.items()}
     constants, builder = _builder(sweep, resolved, labels, start, folders)
     nodes = _nodes(builder, flag_of)
     needed = [nodes[name] for name in NEEDED]
@@ -220,15 +232,15 @@ def _builder(
 
 def _nodes(builder: Merged, flag_of: Flags) -> dict[str, Node]:
     """Return the nodes of what a page shows, as far as what is given suffices."""
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     for name in OUTPUTS:
         try:
-            found[name] = builder.node(name)
+            nodes[name] = builder.node(name)
         except Missing as missing:
             if name in NEEDED:
                 lines = [needs("a page", noun(root), flag_of(root)) for root in missing.roots]
                 raise InputError(lines) from None
-    return found
+    return nodes
 
 
 def _left_out(builder: Merged, framework: str) -> Node:
@@ -426,7 +438,7 @@ def _search(program: Program, resolved: Resolved) -> dict[str, Any]:
 
     def known(label: str, values: Iterable[str]) -> list[str]:
         # Without a number of layers a block is none.
-        named = dict.fromkeys("none" if one == "block" else one for one in values)
+        named = dict.fromkeys("none" if value == "block" else value for value in values)
         return [one for one in named if one not in program.lacking[label]]
 
     return {
@@ -453,15 +465,21 @@ def _controls(program: Program, resolved: Resolved, flag_of: Flags) -> Iterator[
         values = program.only.get(name, values)
         quantity = VOCABULARY[name]
         yield {
-            "name": name, "group": group, "title": title, "meaning": quantity.meaning,
+            "name": name,
+            "group": group,
+            "title": title,
+            "meaning": quantity.meaning,
             "units": as_read(name, UNITS.get(name, quantity.units)),
             "flag": flag_of(name),
             "whole": quantity.integer,
-            "values": values, "steps": name in STEPS, "log": name not in STEPS and values[0] > 0,
+            "values": values,
+            "steps": name in STEPS,
+            "log": name not in STEPS and values[0] > 0,
             "only": name in program.only,
-            "along": along, "mechanism": SHARES.get(name, ""),
+            "along": along,
+            "mechanism": SHARES.get(name, ""),
             "origin": words_of(resolved.origins.get(name, ())),
-        }  # fmt: skip
+        }
 
 
 def _choices(
@@ -470,11 +488,16 @@ def _choices(
     for name, values in program.labels.items():
         group, title = LABELLED[name]
         yield {
-            "name": name, "group": group, "title": title, "meaning": LABELS[name].meaning,
-            "flag": flag_of(name), "values": values, "lacking": program.lacking[name],
+            "name": name,
+            "group": group,
+            "title": title,
+            "meaning": LABELS[name].meaning,
+            "flag": flag_of(name),
+            "values": values,
+            "lacking": program.lacking[name],
             "settles": name in SETTINGS and name not in given,
             "origin": words_of(resolved.origins.get(name, ())),
-        }  # fmt: skip
+        }
 
 
 def _output(program: Program, name: str) -> dict[str, Any]:
@@ -485,6 +508,9 @@ def _output(program: Program, name: str) -> dict[str, Any]:
     title = row.title if row.words.startswith(" ") or not row.words else row.words
     units = "FLOP s-1" if quantity.units == "1 s-1" else as_read(name, quantity.units)
     return {
-        "name": name, "title": title or quantity.meaning, "units": units,
-        "percent": display.percent(name), "mask": program.faults.masking(name),
-    }  # fmt: skip
+        "name": name,
+        "title": title or quantity.meaning,
+        "units": units,
+        "percent": display.percent(name),
+        "mask": program.faults.masking(name),
+    }

@@ -54,10 +54,19 @@ _MORE = {"mfu", "causal_mfu", "hfu", "goodput", "memory_headroom", *_CHANGES}
 # What an answer takes as it is given, of labels: a smaller model isn't a better one.
 _CONDITIONS = ("model", "collective", "environment", "fabric")
 # What is told of a best cell besides.
-_FACTS = ("peak_memory", "mfu", "busbw", "lower_bound_ratio", "cost_per_trillion_tokens",
-         "chosen_algorithm")  # fmt: skip
-_GROUPS = {"memory": "Memory, by part", "step_parts": "Time of a step, by part",
-           "communication": "Communication, by dimension"}  # fmt: skip
+_FACTS = (
+    "peak_memory",
+    "mfu",
+    "busbw",
+    "lower_bound_ratio",
+    "cost_per_trillion_tokens",
+    "chosen_algorithm",
+)
+_GROUPS = {
+    "memory": "Memory, by part",
+    "step_parts": "Time of a step, by part",
+    "communication": "Communication, by dimension",
+}
 _SHORT = 20  # letters of a name of a control
 _LARGEST = {1: np.uint8, 2: np.uint16, 4: np.int32}
 
@@ -126,7 +135,7 @@ def page_of(
             "digits": DIGITS,
             "dims": [_dim(view, dim) for dim in packed.dims],
             "naming": _naming(view, packed.dims),
-            "told": [one for one in _FACTS if one in packed.names],
+            "told": [fact for fact in _FACTS if fact in packed.names],
             "constants": list(_constants(view)),
             "most": _most(view, packed.names),
             "bands": {
@@ -175,20 +184,23 @@ class _Packed:
     def __init__(self, view: View, quantities: Sequence[str]) -> None:
         self.view = view
         data = view.dataset
-        names = [str(one) for one in data.data_vars if not quantities or one in quantities]
+        names = [
+            str(data_var) for data_var in data.data_vars if not quantities or data_var in quantities
+        ]
         # Why values don't exist comes last.
         self.states = [str(one) for one in data.data_vars if "flag_masks" in data[one].attrs]
-        self.names = [one for one in names if one not in self.states
-                      and data[one].size and data[one].dtype.kind in "fiubOUS"]  # fmt: skip
-        self.states = [one for one in self.states if data[one].ndim]
+        self.names = [
+            one
+            for one in names
+            if one not in self.states and data[one].size and data[one].dtype.kind in "fiubOUS"
+        ]
+        self.states = [state for state in self.states if data[state].ndim]
         varying = {dim for one in self.names for dim in data[one].dims}
         self.dims = [str(dim) for dim in data.dims if dim in varying]
         self.columns = [
-            name
-            for name, one in coordinates_of(data)
-            if one.ndim and set(one.dims) <= varying
-        ]  # fmt: skip
-        self.groups = {one["name"]: one for one in _groups(view, self.names, self.columns)}
+            name for name, one in coordinates_of(data) if one.ndim and set(one.dims) <= varying
+        ]
+        self.groups = {group["name"]: group for group in _groups(view, self.names, self.columns)}
         self.parts: list[bytes] = []
         self.arrays: list[dict[str, Any]] = []
 
@@ -205,13 +217,13 @@ class _Packed:
             allowed = f"hold or reduce its longest dimension, {longest} ({data.sizes[longest]:,})"
             wrong = f"are more than a page's {MOST_CELLS:,}"
             refuse(name, cells, wrong, f"{allowed}: --at {longest}=VALUE")
-        for one in self.columns:
-            self._add(one, data.variables[one], "column")
+        for column in self.columns:
+            self._add(column, data.variables[column], "column")
         for one in self.names:
             self._add(one, data.variables[one], "quantity")
-        for one in self.states:
-            why = reasons(data[[one]].rename({one: "status"}))
-            self._pack(one, *_categories(why), role="status")
+        for state in self.states:
+            why = reasons(data[[state]].rename({state: "status"}))
+            self._pack(state, *_categories(why), role="status")
 
     def _add(self, name: str, variable: xr.Variable, role: str) -> None:
         units = self.view.units(name)
@@ -236,9 +248,12 @@ class _Packed:
                 "better": "more" if better_of(None, units) or name in _MORE else "less",
                 "status": self._status_of(attrs),
                 "meaning": style.long_name(name, attrs),
-                **{key: str(attrs[key]) for key in ("formula", "references", "comment")
-                   if key in attrs},
-            }  # fmt: skip
+                **{
+                    key: str(attrs[key])
+                    for key in ("formula", "references", "comment")
+                    if key in attrs
+                },
+            }
             about["limit"] = _limit_of(name, units, self.view)
         if "flag_meanings" in attrs:
             values = _words_of(values, attrs)
@@ -246,14 +261,14 @@ class _Packed:
             codes, texts = _categories_of(values)
             self._pack(name, variable.dims, codes, texts, role=role, **about)
             if role == "column":
-                self.arrays[-1]["said"] = [_said(name, one, units) for one in texts]
+                self.arrays[-1]["said"] = [_said(name, text, units) for text in texts]
             return
         exact = role == "column"
         self._pack(name, variable.dims, _numbers(values, exact=exact), [], role=role, **about)
 
     def _status_of(self, attrs: Mapping[str, Any]) -> str:
         companions = str(attrs.get("ancillary_variables", "")).split()
-        return next((one for one in self.states if one in companions), "")
+        return next((state for state in self.states if state in companions), "")
 
     def _pack(
         self,
@@ -296,7 +311,7 @@ def _words_of(values: NDArray[Any], attrs: Mapping[str, Any]) -> NDArray[Any]:
     known = {int(flag): word for flag, word in zip(flags, words, strict=False)}
     found, places = np.unique(values, return_inverse=True)
     texts = [known.get(int(one), "") if np.isfinite(one) else "" for one in found.tolist()]
-    names = np.array(["" if one == "none" else one for one in texts], dtype=object)
+    names = np.array(["" if text == "none" else text for text in texts], dtype=object)
     return np.asarray(names[places].reshape(values.shape))
 
 
@@ -306,7 +321,7 @@ def _categories_of(values: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
         values = np.char.decode(values, "utf-8")
     texts, places = np.unique(values.astype(str), return_inverse=True)
     size = 1 if len(texts) <= 2**8 else 2 if len(texts) <= 2**16 else 4
-    return places.reshape(values.shape).astype(_LARGEST[size]), [str(one) for one in texts]
+    return places.reshape(values.shape).astype(_LARGEST[size]), [str(text) for text in texts]
 
 
 def _categories(one: xr.DataArray) -> tuple[Sequence[Any], NDArray[Any], list[str]]:
@@ -376,8 +391,11 @@ def _naming(view: View, dims: Sequence[str]) -> list[str]:
     for name in ("hardware", "model"):
         one = view.dataset.variables.get(name)
         if name in names and one is not None and len(np.unique(one.values)) == one.size:
-            names = [each for each in names
-                     if each == name or view.dataset.variables[each].dims != one.dims]  # fmt: skip
+            names = [
+                each
+                for each in names
+                if each == name or view.dataset.variables[each].dims != one.dims
+            ]
     return names
 
 
@@ -391,8 +409,14 @@ def _constants(view: View) -> Iterator[dict[str, Any]]:
         text = shown(value, view.units(name)) if not isinstance(value, bytes) else value.decode()
         number = float(value) if isinstance(value, int | float) else None
         label = style.long_name(name, one.attrs, short=True)
-        yield {"name": name, "label": label, "text": text, "origin": origins, "value": number,
-               "units": view.units(name)}  # fmt: skip
+        yield {
+            "name": name,
+            "label": label,
+            "text": text,
+            "origin": origins,
+            "value": number,
+            "units": view.units(name),
+        }
 
 
 def _groups(view: View, names: Sequence[str], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -401,13 +425,13 @@ def _groups(view: View, names: Sequence[str], columns: Sequence[str]) -> Iterato
     for kind in BREAKDOWNS:
         # A part may be what a step was given: the same for all, or each machine's.
         variables = known_parts(kind, [*names, *columns, *constants])
-        if not any(one in names for one in variables) or len(variables) < 2:
+        if not any(variable in names for variable in variables) or len(variables) < 2:
             continue
         parts = stacked(kind, variables, chosen=False)
         labels = labelled(parts, {one: view.attrs(one) for one in variables})
-        for place, part in enumerate(parts):
+        for index, part in enumerate(parts):
             if display.row(part.variables[0]).words and not part.label:
-                labels[place] = display.words(part.variables[0])
+                labels[index] = display.words(part.variables[0])
         total = total_of(kind, variables)
         yield {
             "name": kind,
@@ -449,7 +473,7 @@ def _asked(
 
 def _question(state: Mapping[str, Any], packed: _Packed) -> str:
     """Return what a figure without a title is called."""
-    titles = {one["name"]: one.get("title", one["name"]) for one in packed.arrays}
+    titles = {array["name"]: array.get("title", array["name"]) for array in packed.arrays}
     if state["view"] == "bars":
         return _GROUPS[state["g"]]
     y, x = (titles.get(state[key], style.plain(state[key])) for key in ("y", "x"))
@@ -461,21 +485,37 @@ def _state(figure: Figure, packed: _Packed) -> dict[str, Any] | None:
     kind = figure.kind
     known = {*packed.names, *packed.columns, *packed.dims}
     if kind == "best_plans":
-        state = {"view": "points", "y": figure["y"], "x": figure["x"], "by": figure["by"] or "",
-                 "all": figure["plans"]}  # fmt: skip
+        state = {
+            "view": "points",
+            "y": figure["y"],
+            "x": figure["x"],
+            "by": figure["by"] or "",
+            "all": figure["plans"],
+        }
     elif kind in BREAKDOWNS:
         state = {"view": "bars", "g": kind, "sort": figure["sort"] or "", "all": figure["x"]}
         return state if kind in packed.groups else None
     elif kind in ("curves", "scaling", "measured"):
         lines = listed(figure["lines"])
         over = listed(figure.options.get("best_of"))
-        state = {"view": "lines", "y": figure["y"], "x": figure["x"],
-                 "by": next((one for one in lines if one in known), ""), "all": over,
-                 "also": figure.options.get("measured") or ""}  # fmt: skip
+        state = {
+            "view": "lines",
+            "y": figure["y"],
+            "x": figure["x"],
+            "by": next((line for line in lines if line in known), ""),
+            "all": over,
+            "also": figure.options.get("measured") or "",
+        }
     elif kind == "best":
         over = listed(figure["over"])
-        state = {"view": "map", "y": figure["value"], "x": figure["x"], "by": figure["y"],
-                 "c": over[0] if over else "", "all": over}  # fmt: skip
+        state = {
+            "view": "map",
+            "y": figure["value"],
+            "x": figure["x"],
+            "by": figure["y"],
+            "c": over[0] if over else "",
+            "all": over,
+        }
     else:
         return None
     panels = figure.options.get("panels")

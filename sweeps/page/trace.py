@@ -33,30 +33,74 @@ from sweeps.engine.validity import FITS, HOST_FITS, NOT_KNOWN
 CALL, WHERE = 20, 1
 # Of each ufunc the JavaScript; names of one letter or in small ones are those of files/math.js.
 NUMBERS: dict[np.ufunc, str] = {
-    np.add: "{}+{}", np.subtract: "{}-{}", np.multiply: "{}*{}", np.true_divide: "{}/{}",
-    np.remainder: "mod({},{})", np.floor_divide: "div({},{})", np.power: "power({},{})",
-    np.negative: "-{}", np.absolute: "abs({})", np.floor: "F({})", np.ceil: "C({})",
-    np.rint: "even({})", np.sqrt: "sqrt({})", np.exp: "exp({})", np.expm1: "expm1({})",
-    np.log: "log({})", np.log1p: "log1p({})", np.log2: "log2({})", np.minimum: "L({},{})",
-    np.maximum: "M({},{})", np.bitwise_or: "{}|{}", np.bitwise_and: "{}&{}",
-}  # fmt: skip
+    np.add: "{}+{}",
+    np.subtract: "{}-{}",
+    np.multiply: "{}*{}",
+    np.true_divide: "{}/{}",
+    np.remainder: "mod({},{})",
+    np.floor_divide: "div({},{})",
+    np.power: "power({},{})",
+    np.negative: "-{}",
+    np.absolute: "abs({})",
+    np.floor: "F({})",
+    np.ceil: "C({})",
+    np.rint: "even({})",
+    np.sqrt: "sqrt({})",
+    np.exp: "exp({})",
+    np.expm1: "expm1({})",
+    np.log: "log({})",
+    np.log1p: "log1p({})",
+    np.log2: "log2({})",
+    np.minimum: "L({},{})",
+    np.maximum: "M({},{})",
+    np.bitwise_or: "{}|{}",
+    np.bitwise_and: "{}&{}",
+}
 TRUTHS: dict[np.ufunc, str] = {
-    np.less: "{}<{}", np.less_equal: "{}<={}", np.greater: "{}>{}", np.greater_equal: "{}>={}",
-    np.equal: "{}=={}", np.not_equal: "{}!={}", np.logical_and: "{}&&{}",
-    np.logical_or: "{}||{}", np.logical_not: "!{}", np.invert: "!{}", np.isnan: "isNaN({})",
+    np.less: "{}<{}",
+    np.less_equal: "{}<={}",
+    np.greater: "{}>{}",
+    np.greater_equal: "{}>={}",
+    np.equal: "{}=={}",
+    np.not_equal: "{}!={}",
+    np.logical_and: "{}&&{}",
+    np.logical_or: "{}||{}",
+    np.logical_not: "!{}",
+    np.invert: "!{}",
+    np.isnan: "isNaN({})",
     np.isfinite: "isFinite({})",
-}  # fmt: skip
+}
 # What conditions on labels are made of.
 CONDITIONS = {"{}=={}", "{}!={}", "{}||{}", "{}&&{}", "!{}"}
 OF_TRUTHS = {np.logical_and, np.logical_or, np.logical_not, np.invert}
 BINDING = {
-    "{}?{}:{}": WHERE, "{}||{}": 2, "{}&&{}": 3, "{}|{}": 4, "{}&{}": 5, "{}=={}": 6, "{}!={}": 6,
-    "{}<{}": 7, "{}<={}": 7, "{}>{}": 7, "{}>={}": 7, "{}+{}": 8, "{}-{}": 8, "{}*{}": 9,
-    "{}/{}": 9, "-{}": 10, "!{}": 10,
-}  # fmt: skip
+    "{}?{}:{}": WHERE,
+    "{}||{}": 2,
+    "{}&&{}": 3,
+    "{}|{}": 4,
+    "{}&{}": 5,
+    "{}=={}": 6,
+    "{}!={}": 6,
+    "{}<{}": 7,
+    "{}<={}": 7,
+    "{}>{}": 7,
+    "{}>={}": 7,
+    "{}+{}": 8,
+    "{}-{}": 8,
+    "{}*{}": 9,
+    "{}/{}": 9,
+    "-{}": 10,
+    "!{}": 10,
+}
 # What changes nothing: an operation with a number as its first or second argument.
-SAME = {("{}*{}", 0, "1"), ("{}*{}", 1, "1"), ("{}/{}", 1, "1"), ("{}+{}", 0, "0"),
-        ("{}+{}", 1, "0"), ("{}-{}", 1, "0")}  # fmt: skip
+SAME = {
+    ("{}*{}", 0, "1"),
+    ("{}*{}", 1, "1"),
+    ("{}/{}", 1, "1"),
+    ("{}+{}", 0, "0"),
+    ("{}+{}", 1, "0"),
+    ("{}-{}", 1, "0"),
+}
 # Statements of one function: a browser compiles larger ones late.
 STATEMENTS = 150
 # What is used once stands where it is used, up to a statement of so many letters.
@@ -230,7 +274,7 @@ def traced(
         If something can't be traced.
     """
     tape = Tape()
-    places = {name: place for place, name in enumerate(n for n, v in given.items() if v is None)}
+    places = {name: index for index, name in enumerate(n for n, v in given.items() if v is None)}
     values: dict[str, Any] = {
         name: np.asarray(one, dtype=np.float64) for name, one in given.items() if one is not None
     }
@@ -262,12 +306,12 @@ Branches = frozenset[tuple[int, bool]]  # Conditions on labels, by their places,
 def _branches(operations: Operations, outputs: Sequence[int], codes: set[str]) -> dict[int, str]:
     """Return under which labels alone an operation is of use, as conditions."""
     plain: dict[int, str] = {}
-    for place, (code, args) in enumerate(operations):
+    for index, (code, args) in enumerate(operations):
         if code in codes or (not args and not code.startswith("p[")):
-            plain[place] = code
+            plain[index] = code
         elif code in CONDITIONS and all(arg in plain for arg in args):
             each = (f"({plain[arg]})" if operations[arg][1] else plain[arg] for arg in args)
-            plain[place] = code.format(*each)
+            plain[index] = code.format(*each)
     found: dict[int, Branches] = dict.fromkeys(outputs, frozenset())
     for place in range(len(operations) - 1, -1, -1):
         code, args = operations[place]
@@ -297,8 +341,10 @@ def _written(operations: Operations, outputs: Sequence[int], codes: set[str]) ->
         code, args = operations[place]
         binding = BINDING.get(code, CALL)
         # What binds as much stands in parentheses on the right: nothing is added in other order.
-        least = [0 if binding == CALL else binding + (at > 0 or binding in (WHERE, 10))
-                 for at in range(len(args))]  # fmt: skip
+        least = [
+            0 if binding == CALL else binding + (at > 0 or binding in (WHERE, 10))
+            for at in range(len(args))
+        ]
         parts = [
             text if binds >= need else f"({text})"
             for (text, binds), need in zip((texts[arg] for arg in args), least, strict=True)
@@ -309,14 +355,14 @@ def _written(operations: Operations, outputs: Sequence[int], codes: set[str]) ->
             text, binding = f"§{place}§", CALL
         texts[place] = (text, binding)
     branches = _branches(operations, outputs, codes)
-    return _functions(statements, branches, [texts[one][0] for one in outputs])
+    return _functions(statements, branches, [texts[output][0] for output in outputs])
 
 
 def _functions(
     statements: Mapping[int, str], branches: Mapping[int, str], outputs: Sequence[str]
 ) -> str:
     """Return statements and what is asked for in functions, which share an array."""
-    order = {place: index // STATEMENTS for index, place in enumerate(statements)}
+    order = {statement: index // STATEMENTS for index, statement in enumerate(statements)}
     last = max(order.values(), default=-1) + 1
     bodies = [*statements.items(), *((-1 - i, text) for i, text in enumerate(outputs))]
     shared: dict[int, int] = {}
@@ -338,7 +384,7 @@ def _functions(
         found = f"{names[place]}={kept}{MARKED.sub(name, text)}"
         own.append((branches.get(place, ""), names[place], found))
     ends = [MARKED.sub(lambda found: f"v[{shared[int(found[1])]}]", text) for text in outputs]
-    lines = [f"function f{i}(p,v){{{_body(own)}}}" for i, own in enumerate(functions)]
+    lines = [f"function f{i}(p,v){{{_body(function)}}}" for i, function in enumerate(functions)]
     calls = "".join(f"f{i}(p,v);" for i in range(last))
     found = "".join(f"o[{i}]={text};" for i, text in enumerate(ends))
     array = f"const v=new Float64Array({len(shared)});"
@@ -409,7 +455,7 @@ class Merged(Builder):
 
     def deciding(self, quantity: str) -> tuple[str, ...]:
         """Return the open labels on which depends what gives a quantity."""
-        holds = {name for one in REGISTRY.candidates(quantity) for name in one.holds}
+        holds = {name for candidate in REGISTRY.candidates(quantity) for name in candidate.holds}
         opened = {FOLLOWS.get(name, name) for name in holds if self.is_open(name)}
         return tuple(name for name in self.graph.labels if name in opened)
 

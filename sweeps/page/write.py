@@ -50,9 +50,22 @@ _SHADES = 9  # colours of the scale for numbers; those between are mixed
 _AREAS = 16
 _LIGHTER = 0.3  # how much white lines get on a dark page
 _UNITS = (
-    "byte", "bit", "s", "byte s-1", "bit s-1", "s byte-1", "J", "J bit-1", "J byte-1", "W", "s-1",
-    "USD", style.IN_BITS, style.IN_GB, style.TOKENS,
-)  # fmt: skip
+    "byte",
+    "bit",
+    "s",
+    "byte s-1",
+    "bit s-1",
+    "s byte-1",
+    "J",
+    "J bit-1",
+    "J byte-1",
+    "W",
+    "s-1",
+    "USD",
+    style.IN_BITS,
+    style.IN_GB,
+    style.TOKENS,
+)
 
 
 @dataclass(frozen=True, slots=True)

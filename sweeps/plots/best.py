@@ -172,9 +172,14 @@ def draw_best(figure: Figure, view: View) -> Canvas:
     drawn = _prepared(figure, view, panels)
     xaxis, yaxis = _axes(figure, view, drawn, len(panels))
     sheet = sheet_of(
-        figure, view, _title(figure, view), drawn.notes, panels,
-        xlabel=xaxis.label, ylabel=yaxis.label,
-    )  # fmt: skip
+        figure,
+        view,
+        _title(figure, view),
+        drawn.notes,
+        panels,
+        xlabel=xaxis.label,
+        ylabel=yaxis.label,
+    )
     size = SIZE_TEXT if len(panels) == 1 else SIZE_NOTE
     names = [
         _names_in(drawn, index, (xaxis, yaxis), panel_size(len(panels)), size)
@@ -248,8 +253,9 @@ _MOST = {"time": "Fastest", "step_time": "Fastest", "energy": "Lowest-energy"}
 def _title(figure: Figure, view: View) -> str:
     over = [dim for dim in figure["over"] if view.has(dim)]
     value = figure["value"]
-    axes = ", by " + joined([display.axis(name) or short_name(view, name)
-                             for name in (figure["x"], figure["y"])])  # fmt: skip
+    axes = ", by " + joined(
+        [display.axis(name) or short_name(view, name) for name in (figure["x"], figure["y"])]
+    )
     if not over:
         return f"{short_name(view, value)}{axes}"
     degree = "most" if better_of(figure["better"], view.units(value)) else "least"
@@ -328,7 +334,7 @@ def _compared(sets: Sequence[Sequence[int]], names: Sequence[str]) -> list[_Regi
     # Few entries keep the colour that they have in other figures; of many only the best get one.
     seen = dict.fromkeys(entry for entries in sets for entry in entries[:2])
     order = range(len(names)) if len(names) <= _OWN_COLOURS else seen
-    colours = {entry: region_colour(place) for place, entry in enumerate(order)}
+    colours = {entry: region_colour(index) for index, entry in enumerate(order)}
     regions = []
     for entries in sets:
         if len(entries) == 1:
@@ -386,7 +392,7 @@ def _fill_holes(
     holes = which == HOLE
     found: list[str] = []
     for one in np.unique(bits[holes]):
-        names = [name for place, name in enumerate(meanings) if int(one) >> place & 1]
+        names = [name for index, name in enumerate(meanings) if int(one) >> index & 1]
         text = "; ".join(names) or _NO_REASON
         if text not in found:
             found.append(text)
@@ -401,9 +407,15 @@ def _axes(figure: Figure, view: View, drawn: _Map, panels: int) -> tuple[Axis, A
         scale = scale_for(values, figure[f"{key}scale"])
         border = edges(values, scale)
         axis = axis_of(
-            name, view.attrs(name), values, scale, length,
-            vertical=key == "y", discrete=True, ends=(float(border[0]), float(border[-1])),
-        )  # fmt: skip
+            name,
+            view.attrs(name),
+            values,
+            scale,
+            length,
+            vertical=key == "y",
+            discrete=True,
+            ends=(float(border[0]), float(border[-1])),
+        )
         made.append(axis)
     return made[0], made[1]
 
@@ -507,9 +519,15 @@ def _box(middle: tuple[float, float], text: str, size: float, panel: tuple[float
 
 def _write(axes: Axes, middle: tuple[float, float], text: str, size: float) -> None:
     axes.text(
-        *middle, text, size=size, ha="center", va="center", transform=axes.transAxes, zorder=5,
+        *middle,
+        text,
+        size=size,
+        ha="center",
+        va="center",
+        transform=axes.transAxes,
+        zorder=5,
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1.5},
-    )  # fmt: skip
+    )
 
 
 def _write_crossovers(
@@ -538,7 +556,7 @@ def _write_crossovers(
             x, y = in_panel(axes, where, drawn.y[row])
             wide, _ = _extent(text, SIZE_NOTE, panel)
             sides = [(x + wide / 2, y), (x - wide / 2, y)]
-            boxes = [(place, _box(place, text, SIZE_NOTE, panel)) for place in sides]
+            boxes = [(side, _box(side, text, SIZE_NOTE, panel)) for side in sides]
             place, box = next((one for one in boxes if _is_free(one[1], taken)), (None, None))
             if place is not None and box is not None:
                 _write(axes, place, text, SIZE_NOTE)
@@ -559,7 +577,7 @@ def _is_free(box: Box, taken: Sequence[Box]) -> bool:
 
 
 def _legend(figure: Figure, view: View, drawn: _Map, named: Collection[int]) -> Legend:
-    own = [region for place, region in enumerate(drawn.regions) if place not in named]
+    own = [region for index, region in enumerate(drawn.regions) if index not in named]
     samples = [(region.name, _look(region)) for region in own]
     if drawn.near.any():
         share = f"within {100 * figure['within']:.3g} %"

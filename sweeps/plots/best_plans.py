@@ -83,9 +83,16 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
         title = "Step time of the best plans, and whether they fit"
     notes = _notes(figure, view, points, axes_of[0])
     sheet = sheet_of(
-        figure, view, title, notes, [""], xlabel=axes_of[0].label, ylabel=axes_of[1].label,
-        panel=_PANEL, table=_table(figure, view, points, best),
-    )  # fmt: skip
+        figure,
+        view,
+        title,
+        notes,
+        [""],
+        xlabel=axes_of[0].label,
+        ylabel=axes_of[1].label,
+        panel=_PANEL,
+        table=_table(figure, view, points, best),
+    )
     legend = _legend(figure, view, points, front)
     made = frame(sheet, legend)
     axes = made.axes[0]
@@ -182,10 +189,16 @@ def _axes(figure: Figure, view: View, points: _Points) -> tuple[Axis, Axis]:
     return (
         axis_of(figure["x"], attrs[0], x, xscale, _PANEL[0], pad=0.03, origin=0.1),
         axis_of(
-            figure["y"], attrs[1], y, yscale, _PANEL[1], pad=0.08, vertical=True,
+            figure["y"],
+            attrs[1],
+            y,
+            yscale,
+            _PANEL[1],
+            pad=0.08,
+            vertical=True,
             ends=ends if yscale == "linear" else None,
         ),
-    )  # fmt: skip
+    )
 
 
 def _draw(
@@ -202,9 +215,14 @@ def _draw(
     for place in range(len(points.names)):
         own = thinned(points.x, points.y, points.fits & (points.colour == place), axes_of)
         axes.plot(
-            points.x[own], points.y[own], **points.look(place), markersize=5.0,
-            markeredgecolor="white", markeredgewidth=0.5, zorder=2.2,
-        )  # fmt: skip
+            points.x[own],
+            points.y[own],
+            **points.look(place),
+            markersize=5.0,
+            markeredgecolor="white",
+            markeredgewidth=0.5,
+            zorder=2.2,
+        )
     if len(front):
         axes.step(points.x[front], points.y[front], where="post", zorder=2.1, **_FRONT)
     if np.isfinite(points.limit):
@@ -213,9 +231,14 @@ def _draw(
         if points.outside.any():
             words: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "color": MUTED}
             axes.annotate(
-                "don't fit", (points.limit, 1.0), (5, -4), textcoords="offset points",
-                size=SIZE_NOTE, va="top", **words,
-            )  # fmt: skip
+                "don't fit",
+                (points.limit, 1.0),
+                (5, -4),
+                textcoords="offset points",
+                size=SIZE_NOTE,
+                va="top",
+                **words,
+            )
 
 
 def _notes(figure: Figure, view: View, points: _Points, xaxis: Axis) -> list[str]:
@@ -240,8 +263,11 @@ def _notes(figure: Figure, view: View, points: _Points, xaxis: Axis) -> list[str
 def _legend(figure: Figure, view: View, points: _Points, front: NDArray[np.int64]) -> Legend:
     samples: list[Sample] = []
     if points.names != [""]:
-        samples += [(name, points.look(place)) for place, name in enumerate(points.names)
-                    if (points.fits & (points.colour == place)).any()]  # fmt: skip
+        samples += [
+            (name, points.look(index))
+            for index, name in enumerate(points.names)
+            if (points.fits & (points.colour == index)).any()
+        ]
     if len(front):
         samples.append(("Pareto front", _FRONT))
     if np.isfinite(points.limit):
@@ -258,8 +284,9 @@ def _table(
     shape = tuple(view.dataset.sizes[dim] for dim in points.dims)
     places = [np.asarray(one) for one in np.unravel_index(best, shape)] if shape else []
     names = cell_names(view.dataset, points.dims, places)
-    scales = [(scale_of(view.units(figure[key])), one)
-              for key, one in (("y", points.y), ("x", points.x))]  # fmt: skip
+    scales = [
+        (scale_of(view.units(figure[key])), one) for key, one in (("y", points.y), ("x", points.x))
+    ]
     return [
         (f"{rank}", *(scale.text(float(one[place])) for scale, one in scales), name)
         for rank, (place, name) in enumerate(zip(best.tolist(), names, strict=True), 1)

@@ -98,15 +98,22 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
     missing = ~np.isfinite(values.sum(axis=1))
     halted = _halted(figure, view, bars)
     return Stacks(
-        panels, cell_names(view.dataset, bars.dims, bars.places(view)),
+        panels,
+        cell_names(view.dataset, bars.dims, bars.places(view)),
         [sentence(labels[place]) for place in kept],
         # Parts that are nothing anywhere are left out; those without a value aren't.
         np.where(missing[:, None], np.nan, values[:, kept]),
-        limits, limit, units, notes,
-        quantity=total, colours=tuple(colours[place] for place in kept), striped=True,
-        bar_notes=_bar_notes(figure, view, bars, halted), alarm=halted & ~missing,
+        limits,
+        limit,
+        units,
+        notes,
+        quantity=total,
+        colours=tuple(colours[place] for place in kept),
+        striped=True,
+        bar_notes=_bar_notes(figure, view, bars, halted),
+        alarm=halted & ~missing,
         missing=_reasons(view, bars, missing),
-    )  # fmt: skip
+    )
 
 
 def _few(
@@ -238,7 +245,7 @@ def _reasons(view: View, bars: Bars, concerned: NDArray[np.bool_]) -> tuple[tupl
     flat = np.broadcast_to(bits, sizes).reshape(len(concerned), -1)[:, bars.cells]
 
     def text(bit: int) -> str:
-        reasons = [meaning for place, meaning in enumerate(meanings) if bit >> place & 1]
+        reasons = [meaning for index, meaning in enumerate(meanings) if bit >> index & 1]
         return reasons[0][:_REASON_LETTERS] if reasons else ""
 
     return tuple(tuple(text(bit) for bit in row) for row in np.where(concerned, flat, 0).tolist())
@@ -263,8 +270,10 @@ def draw_benefit(
     across, down = len(axes["tokens"]), len(axes["hidden_size"])
     panel = (max(across * _CELL[0], 1.6), max(down * _CELL[1], 1.2))
     samples = {
-        "saves time": _colour(1.2), "changes nothing": _colour(1.0), "costs time": _colour(0.85),
-    }  # fmt: skip
+        "saves time": _colour(1.2),
+        "changes nothing": _colour(1.0),
+        "costs time": _colour(0.85),
+    }
     legend = Legend([(name, {"facecolor": colour}) for name, colour in samples.items()])
     sheet = Sheet(
         "Where tensor-parallel overlap pays",
@@ -281,9 +290,9 @@ def draw_benefit(
     )
     with style():
         made = frame(sheet, legend)
-        for place, (i, j) in enumerate(cells):
-            lowest, first = made.outer(place)
-            _fill(made.axes[place], best[i, j], axes, labels=(lowest, first))
+        for index, (i, j) in enumerate(cells):
+            lowest, first = made.outer(index)
+            _fill(made.axes[index], best[i, j], axes, labels=(lowest, first))
         return save(made.canvas, stem)
 
 
@@ -305,10 +314,18 @@ def draw_tuning(report: TuningReport, stem: Path) -> list[Path]:
                 parts[k, :, j] = after, max(before - after, 0.0)
                 notes[k][j] = f"{before / after:.2f}x"
     stacks = Stacks(
-        [f"TP={one.tp_size}" for one in choices], operators,
-        ["With the overlap that was chosen", "Saved by it"], parts, None, "", "s", [],
-        quantity="time", colours=(0, 7), bar_notes=tuple(map(tuple, notes)),
-    )  # fmt: skip
+        [f"TP={one.tp_size}" for one in choices],
+        operators,
+        ["With the overlap that was chosen", "Saved by it"],
+        parts,
+        None,
+        "",
+        "s",
+        [],
+        quantity="time",
+        colours=(0, 7),
+        bar_notes=tuple(map(tuple, notes)),
+    )
     config = report.config
     how = "predicted" if config.from_traces is None and config.command is None else "measured"
     sheet = Sheet(

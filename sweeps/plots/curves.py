@@ -242,10 +242,10 @@ def _together(lines: Sequence[Line], curves: NDArray[np.float64], scale: str) ->
     there = heights[np.isfinite(heights)]
     apart = _SEEN * (float(np.ptp(there)) or 1.0)
     found: dict[str, list[float]] = {}
-    for own, values in zip(heights, curves, strict=True):
+    for height, values in zip(heights, curves, strict=True):
         groups: list[list[int]] = []
-        for place in np.nonzero(np.isfinite(own).any(axis=1))[0].tolist():
-            near = (group for group in groups if _meet(own[place], own[group[0]], apart))
+        for place in np.nonzero(np.isfinite(height).any(axis=1))[0].tolist():
+            near = (group for group in groups if _meet(height[place], height[group[0]], apart))
             group = next(near, None)
             groups += [[place]] if group is None else []
             if group is not None:
@@ -329,9 +329,15 @@ def draw_curves(figure: Figure, view: View) -> Canvas:
     drawing = _drawing(figure, view, plot, (width, height))
     title = (_finding(figure, drawing) if alone else None) or _title(figure, view, table)
     sheet = sheet_of(
-        figure, view, title, plot.notes, panels,
-        xlabel=drawing.xaxis.label, ylabel=drawing.yaxis.label, panel=(width, height),
-    )  # fmt: skip
+        figure,
+        view,
+        title,
+        plot.notes,
+        panels,
+        xlabel=drawing.xaxis.label,
+        ylabel=drawing.yaxis.label,
+        panel=(width, height),
+    )
     lines = len(wrap(sheet.ylabel, height, SIZE_TEXT))  # each after the first needs room
     sheet = replace(sheet, left=sheet.left + (lines - 1) * _LABEL_HEIGHT)
     if ends:
@@ -370,8 +376,10 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], lis
         name = bare[figure["panels"]][panel] if labelled[0] else ""
         for line, own in zip(plot.lines, values, strict=True):
             if not np.isnan(own).all():
-                texts = ["-" if np.isnan(one) else grouped(one / factor) if factor
-                         else scale.given(one) for one in own[at]]  # fmt: skip
+                texts = [
+                    "-" if np.isnan(one) else grouped(one / factor) if factor else scale.given(one)
+                    for one in own[at]
+                ]
                 cell = (*([panel] if labelled[0] else []), *line.place, -1)
                 words = (_said(dim, str(one[cell])) for dim, one in found.items())
                 texts += [", ".join(filter(None, words))]
@@ -407,8 +415,10 @@ def findings(figure: Figure, view: View) -> Iterator[str]:
     total = int(compared.sum())
     if not total:
         return
-    adjective = next((word for name, word in _BEST.items() if y in (name, f"best_{name}")),
-                     "highest" if plot.more else "lowest")  # fmt: skip
+    adjective = next(
+        (word for name, word in _BEST.items() if y in (name, f"best_{name}")),
+        "highest" if plot.more else "lowest",
+    )
     order = sorted(won, key=lambda names: -won[names])
     texts = []
     for names in order[:_MOST_WINNERS]:
@@ -508,8 +518,9 @@ def _finding(figure: Figure, drawing: _Drawing) -> str | None:
         same = np.abs(inside - inside[way]) <= _SAME * inside[way]
         if (same.any(axis=1) != same.all(axis=1)).any():
             return None  # as fast somewhere
-        names = joined([line.label for line, one in zip(plot.lines, same, strict=True)
-                        if one.all()])  # fmt: skip
+        names = joined(
+            [line.label for line, one in zip(plot.lines, same, strict=True) if one.all()]
+        )
         verb = f"{names} {'is' if same.all(axis=1).sum() == 1 else 'are'} {best}"
         words = verb if low == -np.inf else names
         end = " above" if texts else " throughout"
@@ -521,14 +532,22 @@ def _finding(figure: Figure, drawing: _Drawing) -> str | None:
 def _drawing(figure: Figure, view: View, plot: Plot, panel: tuple[float, float]) -> _Drawing:
     x, y = figure["x"], figure["y"]
     heights = [plot.curves.ravel(), *(bound.values.ravel() for bound in plot.bounds)]
-    xaxis = axis_of(x, view.attrs(x), plot.x, plot.xscale, panel[0], pad=0.015, discrete=True,
-                   origin=0.1)  # fmt: skip
+    xaxis = axis_of(
+        x, view.attrs(x), plot.x, plot.xscale, panel[0], pad=0.015, discrete=True, origin=0.1
+    )
     shown = np.concatenate(heights)
     relative = figure["relative_to"] is not None and plot.yscale == "linear"
     yaxis = axis_of(
-        y, plot.attrs, shown, plot.yscale, panel[1], pad=0.06, vertical=True, origin=0.5,
+        y,
+        plot.attrs,
+        shown,
+        plot.yscale,
+        panel[1],
+        pad=0.06,
+        vertical=True,
+        origin=0.5,
         ends=percent_ends(shown) if relative else None,
-    )  # fmt: skip
+    )
     scale = scale_of(view.units(x)) if figure["crossovers"] else None
     # Times are affine in a size or a latency, but not in a rate, nor between whole numbers.
     affine = not plot.whole and plot.xscale == "log" and plot.x[0] > 0

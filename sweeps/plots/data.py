@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 # What a plan chooses, in the order in which people name it.
 PLACE = "best plan at"  # how the heading begins of where a table's best values were found
-PLAN_NAMES = (
-    *DEGREES, "zero_stage", "sequence_parallel", *PLAN_LABELS
-)  # fmt: skip
+PLAN_NAMES = (*DEGREES, "zero_stage", "sequence_parallel", *PLAN_LABELS)
 CARDS = ("inter_bandwidth", "pod_bandwidth")
 _WORDS = {"zero_stage": "ZeRO", "hsdp_shard_size": "HSDP", "micro_batch_size": "micro-batch"}
 _VALUES = {"none": "no", "one_f_one_b": "1F1B"}
@@ -62,7 +60,7 @@ def plan_dims(dims: Iterable[str], known: Mapping[str, Sequence[Any] | int]) -> 
 
 def plans_first(names: Iterable[str]) -> list[str]:
     """Return names of coordinates with those of plans first."""
-    order = {name: place for place, name in enumerate(PLAN_NAMES)}
+    order = {name: index for index, name in enumerate(PLAN_NAMES)}
     return sorted(names, key=lambda name: order.get(name, len(order)))
 
 
@@ -91,12 +89,14 @@ def cell_names(
     for name in columns:
         units = str(dataset.variables[name].attrs.get("units", "1"))
         without = len(plans) > 1 and name not in _ALWAYS
-        texts.append([
-            "" if without and _is_without(name, value) else worded(name, value, units)
-            for value in values[name]
-        ])  # fmt: skip
+        texts.append(
+            [
+                "" if without and _is_without(name, value) else worded(name, value, units)
+                for value in values[name]
+            ]
+        )
     cells = [" · ".join(filter(None, parts)) for parts in zip(*texts, strict=True)] if texts else []
-    rows = [place for place, dim in enumerate(dims) if dim not in dataset.coords]
+    rows = [index for index, dim in enumerate(dims) if dim not in dataset.coords]
     if len(set(cells)) == len(places[0]) or not rows:
         return cells
     # Rows that no column tells apart: by their places.
@@ -113,8 +113,8 @@ def _telling(values: Mapping[str, Sequence[Any]], rows: int) -> list[str]:
     """
     plans = any(name in PLAN_NAMES and name not in PLAN_LABELS for name in values)
     for name in ("hardware", "model"):
-        others = [one for one in values if one not in (name, *PLAN_NAMES) and not plans]
-        for few in ([name], *([name, one] for one in others)) if name in values else ():
+        others = [value for value in values if value not in (name, *PLAN_NAMES) and not plans]
+        for few in ([name], *([name, other] for other in others)) if name in values else ():
             if len(set(zip(*(values[one] for one in few), strict=True))) == rows:
                 return few
     return [*values]
@@ -379,8 +379,11 @@ class View:
             and not (name in LABELS and LABELS[name].follows)
         ]
         own = self.dataset.variables
-        usual = [name for name in PLAN_NAMES
-                 if name in given and _is_without(name, own[name].values.item())]  # fmt: skip
+        usual = [
+            name
+            for name in PLAN_NAMES
+            if name in given and _is_without(name, own[name].values.item())
+        ]
         # A way of splitting what isn't split.
         usual += [way for way, of in _WAYS.items() if of in scalars and own[of].values == 1.0]
         asked = dict.fromkeys([*self.chosen, "precision", *sorted(given)])
@@ -408,7 +411,8 @@ class View:
         more = [own[name] for name in ("ranks", "nodes_per_pod") if name in own]
         values = [np.asarray(one.values, np.float64).ravel() for one in (*known, *more)]
         return len(known) == 2 and all(
-            bool(np.all((one >= 1.0) & (np.exp2(np.round(np.log2(one))) == one))) for one in values
+            bool(np.all((value >= 1.0) & (np.exp2(np.round(np.log2(value))) == value)))
+            for value in values
         )
 
     def is_assumed(self) -> bool:
@@ -420,7 +424,10 @@ class View:
         origins = read(coordinate.attrs)
         machine = self.dataset.variables.get("hardware")
         if machine is not None and not machine.ndim:
-            origins = tuple(one for one in origins if one.owner == str(machine.values)) or origins
+            origins = (
+                tuple(origin for origin in origins if origin.owner == str(machine.values))
+                or origins
+            )
         return any(one.kind == ASSUMED for one in origins)
 
 
@@ -486,7 +493,7 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
 def _as_read(part: xr.Dataset) -> xr.Dataset:
     """Give what network cards send, and bytes that aren't a message's, the units people use."""
     found = {}
-    for name, one in ((str(name), one) for name, one in part.variables.items()):
+    for name, one in ((str(name), variable) for name, variable in part.variables.items()):
         units = str(one.attrs.get("units", ""))
         if name in CARDS and name in part.coords and units == "byte s-1":
             found[name] = one.copy(deep=False)

@@ -144,13 +144,16 @@ def check_figures(
     """Check declarations of figures, as a spec's ``[[figures]]`` tables have them."""
     subject = Subject(
         {dim: values if isinstance(values, int) else tuple(values) for dim, values in dims.items()},
-        {name: None if own is None else tuple(own) for name, own in variables.items()},
-        None if columns is None else {name: tuple(own) for name, own in columns.items()},
+        {
+            name: None if variable is None else tuple(variable)
+            for name, variable in variables.items()
+        },
+        None if columns is None else {name: tuple(column) for name, column in columns.items()},
     )
     faults: list[str] = []
     figures: list[Figure] = []
-    for place, declaration in enumerate(declarations, 1):
-        field = f"figures[{place}]"
+    for index, declaration in enumerate(declarations, 1):
+        field = f"figures[{index}]"
         figure = _read(declaration, field, faults)
         if figure is not None:
             settled, found = resolve(figure, subject)
@@ -548,7 +551,9 @@ def by_column(view: View, x: str, y: str, *, more: bool) -> tuple[View, str]:
     rows = view.numbers(y, [dim, *dims])[order]
     starts = np.searchsorted(group[order], np.arange(len(values)))
     best = (np.fmax if more else np.fmin).reduceat(rows, starts, axis=0)
-    kept = whole.drop_vars([name for name, one in whole.variables.items() if dim in one.dims])
+    kept = whole.drop_vars(
+        [name for name, variable in whole.variables.items() if dim in variable.dims]
+    )
     kept = kept.drop_vars(list(kept.data_vars))
     kept = kept.assign_coords({x: ((x,), values, whole.coords[x].attrs)})
     return View(kept.assign({y: ((x, *dims), best, whole[y].attrs)}), view.chosen), dim

@@ -94,9 +94,13 @@ def _scaling(dataset: xr.Dataset, subject: Subject) -> dict[str, Any] | None:
     best_of = [dim for dim in plan_dims(varying, subject.dims) if dim not in lines]
     selection = _selection(dataset, subject, _RATE, varying, [*lines, *best_of, rows])
     return {
-        "kind": "scaling", "x": _WORLD, "y": _RATE, "lines": lines, "best_of": best_of,
+        "kind": "scaling",
+        "x": _WORLD,
+        "y": _RATE,
+        "lines": lines,
+        "best_of": best_of,
         "at": selection,
-    }  # fmt: skip
+    }
 
 
 def _curves(dataset: xr.Dataset, subject: Subject) -> list[dict[str, Any]]:
@@ -113,9 +117,16 @@ def _curves(dataset: xr.Dataset, subject: Subject) -> list[dict[str, Any]]:
             continue
         selection = _selection(dataset, subject, STEP_TOTAL, varying, [x, *plans, *lines])
         figures.append(
-            {"kind": "curves", "name": f"over-{x.replace('_', '-')}", "x": x, "y": STEP_TOTAL,
-             "lines": lines, "best_of": plans, "at": selection}
-        )  # fmt: skip
+            {
+                "kind": "curves",
+                "name": f"over-{x.replace('_', '-')}",
+                "x": x,
+                "y": STEP_TOTAL,
+                "lines": lines,
+                "best_of": plans,
+                "at": selection,
+            }
+        )
     return figures
 
 
@@ -140,12 +151,12 @@ def _selection(
 
 def _places(subject: Subject, dataset: xr.Dataset, selection: dict[str, Any]) -> dict[str, int]:
     """Return the places of what is held; a table's row is its own."""
-    found = {}
+    places = {}
     for dim, value in selection.items():
         values = subject.dims[dim]
         if dim in dataset.sizes:
-            found[dim] = value if isinstance(values, int) else values.index(value)
-    return found
+            places[dim] = value if isinstance(values, int) else values.index(value)
+    return places
 
 
 _ALTERNATIVES = ("topology", "algorithm")  # what is compared, where it varies
@@ -166,7 +177,10 @@ def default_figures(dataset: xr.Dataset) -> list[dict[str, Any]]:
     found = training_figures(dataset, subject)
     if "time" in subject.variables:
         # An operation beside training steps.
-        found += ({"name": f"operation-{one['kind']}", **one} for one in _figures(dataset, subject))
+        found += (
+            {"name": f"operation-{figure['kind']}", **figure}
+            for figure in _figures(dataset, subject)
+        )
     return found
 
 
@@ -287,9 +301,12 @@ def _bars(dataset: xr.Dataset, subject: Subject, variable: str) -> dict[str, Any
     if variable != "time" or not parts or not _add_up(dataset, parts):
         parts = [variable]
     return {
-        "kind": "bars", "parts": parts, "x": x, **panels,
+        "kind": "bars",
+        "parts": parts,
+        "x": x,
+        **panels,
         "at": _usual_selection(subject, varying, kept),
-    }  # fmt: skip
+    }
 
 
 def _add_up(dataset: xr.Dataset, parts: Sequence[str]) -> bool:

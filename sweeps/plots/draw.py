@@ -87,9 +87,9 @@ def effects(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Iterator
         yield _baseline(figure, view, over, places)
     for dim, usual in places.items():
         own = values
-        for place, other in enumerate(dims):
+        for index, other in enumerate(dims):
             if other in places and other != dim:
-                own = np.take(own, [places[other]], axis=place)
+                own = np.take(own, [places[other]], axis=index)
         free = [(place, view.labels(d)) for place, d in enumerate(dims) if d not in base]
         names, still = view.labels(dim, bare=True), False
         for entry in (one for one in range(len(names)) if one != usual):
@@ -134,9 +134,11 @@ def _why_uplinks_suffice(view: View) -> Iterator[str]:
     if world <= nodes * gpus:
         yield f"0 %: all {world:g} GPUs are under one leaf switch, of {nodes:g} nodes"
     elif max(entries(view.dataset, "oversubscription")) <= nodes:  # type: ignore[arg-type]
-        yield (f"0 %: a ring or a tree leaves a leaf switch once, a pipeline from one stage alone: "
-               f"of the {nodes:g} nodes under one few send out, and share its uplinks; groups of "
-               f"experts of up to {nodes * gpus:g} GPUs stay under one")  # fmt: skip
+        yield (
+            f"0 %: a ring or a tree leaves a leaf switch once, a pipeline from one stage alone: "
+            f"of the {nodes:g} nodes under one few send out, and share its uplinks; groups of "
+            f"experts of up to {nodes * gpus:g} GPUs stay under one"
+        )
 
 
 def _baseline(figure: Figure, view: View, over: Sequence[str], places: Mapping[str, int]) -> str:

@@ -273,8 +273,10 @@ def frame(sheet: Sheet, legend: Legend) -> Frame:
     for line in reversed(below):
         made.text(_EDGE, y, line, size=SIZE_NOTE, color=MUTED, va="bottom")
         y += SIZE_NOTE * LINE_HEIGHT
-    wide = [max(text_width(cell, SIZE_NOTE) for cell in column) + _COLUMN_GAP
-            for column in zip(*sheet.table, strict=True)]  # fmt: skip
+    wide = [
+        max(text_width(cell, SIZE_NOTE) for cell in column) + _COLUMN_GAP
+        for column in zip(*sheet.table, strict=True)
+    ]
     for row in reversed(sheet.table):
         for place, cell in enumerate(row):
             made.text(_EDGE + sum(wide[:place]), y, cell, size=SIZE_NOTE, va="bottom")
@@ -305,9 +307,19 @@ def _planned(sheet: Sheet, legend: Legend) -> tuple[_Geometry, list[Line], list[
     def plan(top: float, bottom: float, axis_room: float = 0.0) -> _Geometry:
         legend_right = bool(legend.labels) and not inside
         return _Geometry(
-            columns, rows, panel, sheet.strip, heading, sheet.left, top, bottom, axis_room, size,
-            legend_right, sheet.right,
-        )  # fmt: skip
+            columns,
+            rows,
+            panel,
+            sheet.strip,
+            heading,
+            sheet.left,
+            top,
+            bottom,
+            axis_room,
+            size,
+            legend_right,
+            sheet.right,
+        )
 
     above, below = _words(sheet, plan(0.0, 0.0).size[0] - 2 * _EDGE)
     top = 0.12 + sum(points * LINE_HEIGHT for _, points, _ in above) + 0.16 + heading
@@ -377,9 +389,10 @@ def _with_units(positions: list[float], units: str, minor: list[float]) -> Ticks
         return Ticks(tuple(positions), labels, tuple(minor))
     sizes = [abs(position) for position in positions if position]
     fit = [
-        (factor, name) for factor, name in map(scale.pick, sorted(sizes))
+        (factor, name)
+        for factor, name in map(scale.pick, sorted(sizes))
         if len(names) == 1 or (min(sizes) >= _LEAST_SHOWN * factor and max(sizes) < 1e4 * factor)
-    ]  # fmt: skip
+    ]
     if not fit or (scale.binary and len(names) > 1):
         labels = tuple(scale.text(position, 4) for position in positions)
         return Ticks(tuple(positions), labels, tuple(minor))

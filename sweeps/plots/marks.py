@@ -132,9 +132,9 @@ def status_bits(
     masked = "flag_masks" in attrs
     flags = np.atleast_1d(attrs["flag_masks" if masked else "flag_values"]).astype(np.int64)
     bits = np.zeros_like(status)
-    for place, flag in enumerate(flags[: len(meanings)]):
+    for index, flag in enumerate(flags[: len(meanings)]):
         applies = (status & flag) != 0 if masked else (status == flag) & (flag != 0)
-        bits |= applies.astype(np.int64) << place
+        bits |= applies.astype(np.int64) << index
     for _ in others:  # a variable without these dimensions has a hole for all that stands there
         bits = np.bitwise_or.reduce(bits, axis=0)
     return bits, [plain(meaning) for meaning in meanings]
@@ -263,20 +263,34 @@ def mark_crossovers(
     taken: list[tuple[float, float, float]] = []
     for crossover in found:
         axes.plot(
-            crossover.x, crossover.y, marker="o", markersize=9, markerfacecolor="none",
-            markeredgecolor=INK, markeredgewidth=1.4, linestyle="none", zorder=4,
-        )  # fmt: skip
+            crossover.x,
+            crossover.y,
+            marker="o",
+            markersize=9,
+            markerfacecolor="none",
+            markeredgecolor=INK,
+            markeredgewidth=1.4,
+            linestyle="none",
+            zorder=4,
+        )
         text = scale.text(crossover.x)
         x, y = in_panel(axes, crossover.x, crossover.y)
         wide, high = (text_width(text, size) + 0.06) / panel[0], size * 1.5 / 72 / panel[1]
         step = (0.3 if above else -0.3) / panel[1]
         place = _free_place((x, y + step), (wide, high), taken, above=above)
         axes.annotate(
-            text, (x, y), place, xycoords="axes fraction", textcoords="axes fraction", size=size,
-            ha="left", va="center", zorder=5,
+            text,
+            (x, y),
+            place,
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            size=size,
+            ha="left",
+            va="center",
+            zorder=5,
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
             arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.8, "shrinkB": 5},
-        )  # fmt: skip
+        )
 
 
 def in_panel(axes: Axes, x: float, y: float) -> tuple[float, float]:
@@ -300,10 +314,13 @@ def _free_place(
     places = [wanted[1] + step * away for step in steps]
     inside = [place for place in places if low <= place <= high] or [min(max(wanted[1], low), high)]
     free = (
-        place for place in inside
-        if not any(left < end and left + size[0] > start and abs(other - place) < size[1]
-                   for start, end, other in taken)
-    )  # fmt: skip
+        place
+        for place in inside
+        if not any(
+            left < end and left + size[0] > start and abs(other - place) < size[1]
+            for start, end, other in taken
+        )
+    )
     middle = next(free, inside[0])
     taken.append((left, left + size[0], middle))
     return left, middle
@@ -349,9 +366,12 @@ def label_ends(axes: Axes, ends: Sequence[End], panel: tuple[float, float]) -> N
         sample = np.array([start, start + _SAMPLE * inch / 2, start + _SAMPLE * inch])
         axes.plot(sample, np.full(3, y), markevery=[1], **end.look, **how)
         axes.text(
-            start + (_SAMPLE + 0.08) * inch, y, "\n".join(lines), va="center",
+            start + (_SAMPLE + 0.08) * inch,
+            y,
+            "\n".join(lines),
+            va="center",
             transform=axes.transAxes,
-        )  # fmt: skip
+        )
 
 
 def spread(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
@@ -439,9 +459,17 @@ def numbers_at(
     row = min(max(row, 0.1 / panel[1]), 1.0 - 0.1 / panel[1])
     for rank, place in zip(order, across, strict=True):
         axes.annotate(
-            f"{rank + 1}", places[rank], (place, row), xycoords="axes fraction",
-            textcoords="axes fraction", size=SIZE_NOTE, weight="bold", color=INK, ha="center",
-            va="center", zorder=5,
+            f"{rank + 1}",
+            places[rank],
+            (place, row),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            size=SIZE_NOTE,
+            weight="bold",
+            color=INK,
+            ha="center",
+            va="center",
+            zorder=5,
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
             arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.8, "shrinkB": 3},
-        )  # fmt: skip
+        )

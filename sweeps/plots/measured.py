@@ -50,9 +50,12 @@ _WIDEST = 10.0  # ratios beyond it, and beyond its inverse, stand at the edge
 _RATIOS = (0.1, 0.2, 0.5)
 _WITHIN: dict[str, Any] = {"facecolor": BAND, "edgecolor": BOUND, "linewidth": 0.5}
 _MEASURED: dict[str, Any] = {
-    "linestyle": "none", "marker": "o", "markersize": 5, "markerfacecolor": "white",
+    "linestyle": "none",
+    "marker": "o",
+    "markersize": 5,
+    "markerfacecolor": "white",
     "markeredgewidth": 1.3,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,16 @@ def draw_measured(figure: Figure, view: View) -> Canvas:
     ratio = _ratio_axis(rows, figure["band"])
     title = f"{short_name(view, figure['y'])}: predicted and measured"
     sheet = sheet_of(
-        figure, view, title, rows.notes, rows.panels, xlabel=xaxis.label, ylabel=yaxis.label,
-        strip_label=ratio.label, strip=_STRIP,
-    )  # fmt: skip
+        figure,
+        view,
+        title,
+        rows.notes,
+        rows.panels,
+        xlabel=xaxis.label,
+        ylabel=yaxis.label,
+        strip_label=ratio.label,
+        strip=_STRIP,
+    )
     legend = _legend(rows, figure["band"])
     made = frame(sheet, legend)
     for index, (axes, strip) in enumerate(zip(made.axes, made.strips, strict=True)):
@@ -132,8 +142,13 @@ def _prepared(figure: Figure, view: View) -> _Rows:
     own = bool(by) and by[0] in view.dataset[figure["measured"]].dims
     return _Rows(
         [name for name in panels if name not in dropped],
-        lines, x, pick(predicted, lines)[kept], pick(measured, lines)[kept], own, notes,
-    )  # fmt: skip
+        lines,
+        x,
+        pick(predicted, lines)[kept],
+        pick(measured, lines)[kept],
+        own,
+        notes,
+    )
 
 
 def _axes(figure: Figure, view: View, rows: _Rows) -> tuple[Axis, Axis]:
@@ -179,10 +194,15 @@ def _draw_panel(axes: Axes, rows: _Rows, index: int) -> None:
         text = _error(rows, index, place)
         texts.append(f"{line.label}: {text}" if line.label and text else text)
     axes.text(
-        0.03, 0.97, "\n".join(text for text in texts if text), transform=axes.transAxes,
-        va="top", size=SIZE_NOTE, zorder=5,
+        0.03,
+        0.97,
+        "\n".join(text for text in texts if text),
+        transform=axes.transAxes,
+        va="top",
+        size=SIZE_NOTE,
+        zorder=5,
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
-    )  # fmt: skip
+    )
 
 
 def _error(rows: _Rows, index: int, place: int) -> str:
@@ -214,23 +234,34 @@ def _draw_ratio(
         look = stroke(line)
         beyond = (ratio < ends[0]) | (ratio > ends[1])
         axes.plot(
-            rows.x, np.where(beyond, np.nan, ratio), linestyle="none", marker=look["marker"],
-            markersize=4, color=look["color"], zorder=2,
-        )  # fmt: skip
+            rows.x,
+            np.where(beyond, np.nan, ratio),
+            linestyle="none",
+            marker=look["marker"],
+            markersize=4,
+            color=look["color"],
+            zorder=2,
+        )
         for edge, marker in ((ends[1], "^"), (ends[0], "v")):
             out = beyond & ((ratio > 1) == (edge > 1))
             axes.plot(
-                rows.x[out], np.full(np.count_nonzero(out), edge), linestyle="none",
-                marker=marker, markersize=6, color=look["color"], clip_on=False, zorder=3,
-            )  # fmt: skip
+                rows.x[out],
+                np.full(np.count_nonzero(out), edge),
+                linestyle="none",
+                marker=marker,
+                markersize=6,
+                color=look["color"],
+                clip_on=False,
+                zorder=3,
+            )
 
 
 def _legend(rows: _Rows, band: float) -> Legend:
     samples: list[Sample] = [("measured", {"markeredgecolor": INK, **_MEASURED})]
-    for place, line in enumerate(rows.lines):
+    for index, line in enumerate(rows.lines):
         text = f"predicted, {line.label}" if line.label else "predicted"
         if len(rows.panels) == 1 and len(rows.lines) > 1:
-            text += f": {_error(rows, 0, place)}"
+            text += f": {_error(rows, 0, index)}"
         samples.append((text, _predicted(line, len(rows.lines))))
     samples.append((f"ratio within ±{100 * band:.3g} %", _WITHIN))
     ratio = rows.predicted / rows.measured
@@ -303,14 +334,14 @@ def _looks(cloud: Cloud) -> dict[str, dict[str, Any]]:
     names = sorted(set(cloud.groups), key=lambda name: (-int(cloud.of(name).sum()), name))
     return {
         name: {
-            "color": COLOURS[place % len(COLOURS)],
-            "marker": MARKERS[place % len(MARKERS)],
+            "color": COLOURS[index % len(COLOURS)],
+            "marker": MARKERS[index % len(MARKERS)],
             "linestyle": "none",
             "markersize": 5.5,
             "markeredgecolor": "white",
             "markeredgewidth": 0.5,
         }
-        for place, name in enumerate(names)
+        for index, name in enumerate(names)
     }
 
 
@@ -384,9 +415,13 @@ _APART, _DECADES = 4.0, 1e5  # of bandwidths
 _FEW = 2  # curves of a panel up to which bands and data sheets are shown beside them
 _SHEET: dict[str, Any] = {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1.1}
 _RING: dict[str, Any] = {
-    "linestyle": "none", "marker": "o", "markersize": 10, "markerfacecolor": "none",
-    "markeredgecolor": ALARM, "markeredgewidth": 1.4,
-}  # fmt: skip
+    "linestyle": "none",
+    "marker": "o",
+    "markersize": 10,
+    "markerfacecolor": "none",
+    "markeredgecolor": ALARM,
+    "markeredgewidth": 1.4,
+}
 # Ratios at the strip's ends; what is beyond stands at the end.
 _CALIBRATED_LEAST, _CALIBRATED_WIDEST = 1.5, 10.0
 _CALIBRATED_RATIOS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -420,16 +455,22 @@ def draw_calibrated(
     panels: Sequence[Panel], stem: Path, *, title: str, notes: Sequence[str] = ()
 ) -> list[Path]:
     """Draw a panel an operation: points, curves with their bands, and the ratio below."""
-    labels = list(dict.fromkeys(one.label for panel in panels for one in panel.curves))
+    labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
     looks = {name: _look(place) for place, name in enumerate(labels)}
     with style():
         size = panel_size(len(panels))
         xaxis, yaxis, ratio = _calibrated_axes(panels, size)
         sheet = Sheet(
-            title, xlabel=xaxis.label, ylabel=yaxis.label, strip_label="Measured / fitted",
-            notes=notes, panels=[panel.operation for panel in panels], strip=_CALIBRATED_STRIP,
-            panel=size, right=0.3,
-        )  # fmt: skip
+            title,
+            xlabel=xaxis.label,
+            ylabel=yaxis.label,
+            strip_label="Measured / fitted",
+            notes=notes,
+            panels=[panel.operation for panel in panels],
+            strip=_CALIBRATED_STRIP,
+            panel=size,
+            right=0.3,
+        )
         legend = _calibrated_legend(looks, panels)
         made = frame(sheet, legend)
         for index, panel in enumerate(panels):
@@ -453,7 +494,7 @@ def _look(place: int) -> dict[str, Any]:
 
 def _calibrated_axes(panels: Sequence[Panel], size: tuple[float, float]) -> tuple[Axis, Axis, Axis]:
     """Return the axes of size, of bandwidth (all panels' the same), and of the ratio."""
-    curves = [one for panel in panels for one in panel.curves]
+    curves = [curve for panel in panels for curve in panel.curves]
     sizes = np.concatenate([one.message_bytes for one in curves])
     about = {"long_name": "message size", "units": "byte"}
     xaxis = axis_of("message_bytes", about, sizes, "log", size[0])
@@ -468,9 +509,14 @@ def _calibrated_axes(panels: Sequence[Panel], size: tuple[float, float]) -> tupl
     least = min(float(one.measured.min()) for one in curves)
     ends = (max(least / 1.3, high / _DECADES), 1.3 * high) if log else (0.0, high)
     yaxis = axis_of(
-        "busbw", about, np.array(ends), "log" if log else "linear", size[1], vertical=True,
+        "busbw",
+        about,
+        np.array(ends),
+        "log" if log else "linear",
+        size[1],
+        vertical=True,
         ends=ends,
-    )  # fmt: skip
+    )
     far = max(float(np.max(np.abs(np.log(one.measured / one.fitted)))) for one in curves)
     far = min(max(float(np.exp(far)), _CALIBRATED_LEAST) * 1.1, _CALIBRATED_WIDEST)
     marks = tuple(mark for mark in _CALIBRATED_RATIOS if 1.0 / far < mark < far)
@@ -481,26 +527,41 @@ def _calibrated_axes(panels: Sequence[Panel], size: tuple[float, float]) -> tupl
 
 
 def _calibrated_draw_panel(axes: Axes, panel: Panel, looks: dict[str, dict[str, Any]]) -> None:
-    for one in panel.curves:
-        look = looks[one.label]
-        order = np.argsort(one.message_bytes, kind="stable")
-        size = one.message_bytes[order]
+    for curve in panel.curves:
+        look = looks[curve.label]
+        order = np.argsort(curve.message_bytes, kind="stable")
+        size = curve.message_bytes[order]
         if len(panel.curves) <= _FEW:
             axes.fill_between(
-                size, one.low[order], one.high[order], color=look["color"], alpha=_PALE,
-                linewidth=0, zorder=1,
-            )  # fmt: skip
-            axes.plot(size, one.profile[order], zorder=1.5, **_SHEET)
+                size,
+                curve.low[order],
+                curve.high[order],
+                color=look["color"],
+                alpha=_PALE,
+                linewidth=0,
+                zorder=1,
+            )
+            axes.plot(size, curve.profile[order], zorder=1.5, **_SHEET)
         axes.plot(
-            size, one.fitted[order], color=look["color"], linestyle=look["linestyle"],
-            linewidth=1.8, zorder=2,
-        )  # fmt: skip
+            size,
+            curve.fitted[order],
+            color=look["color"],
+            linestyle=look["linestyle"],
+            linewidth=1.8,
+            zorder=2,
+        )
         axes.plot(
-            one.message_bytes, one.measured, linestyle="none", marker=look["marker"],
-            markersize=5, markerfacecolor="white", markeredgecolor=look["color"],
-            markeredgewidth=1.3, zorder=3,
-        )  # fmt: skip
-        axes.plot(one.message_bytes[one.odd], one.measured[one.odd], zorder=4, **_RING)
+            curve.message_bytes,
+            curve.measured,
+            linestyle="none",
+            marker=look["marker"],
+            markersize=5,
+            markerfacecolor="white",
+            markeredgecolor=look["color"],
+            markeredgewidth=1.3,
+            zorder=3,
+        )
+        axes.plot(curve.message_bytes[curve.odd], curve.measured[curve.odd], zorder=4, **_RING)
     axes.margins(x=0)
 
 
@@ -508,7 +569,7 @@ def _draw_strip(
     axes: Axes, panel: Panel, looks: dict[str, dict[str, Any]], ends: tuple[float, float]
 ) -> None:
     axes.axhline(1.0, color=BOUND, linewidth=1.0, zorder=1)
-    size = np.concatenate([one.message_bytes for one in panel.curves])
+    size = np.concatenate([curve.message_bytes for curve in panel.curves])
     order = np.argsort(size, kind="stable")
     low, high = (
         np.concatenate([getattr(one, name) / one.fitted for one in panel.curves])
@@ -521,9 +582,15 @@ def _draw_strip(
         look = looks[one.label]
         shown = np.clip(one.measured / one.fitted, *ends)
         axes.plot(
-            one.message_bytes, shown, linestyle="none", marker=look["marker"], markersize=4,
-            color=look["color"], zorder=2, clip_on=False,
-        )  # fmt: skip
+            one.message_bytes,
+            shown,
+            linestyle="none",
+            marker=look["marker"],
+            markersize=4,
+            color=look["color"],
+            zorder=2,
+            clip_on=False,
+        )
         axes.plot(one.message_bytes[one.odd], shown[one.odd], zorder=4, clip_on=False, **_RING)
 
 
@@ -533,7 +600,7 @@ def _calibrated_legend(looks: dict[str, dict[str, Any]], panels: Sequence[Panel]
     if any(len(panel.curves) <= _FEW for panel in panels):
         samples.append(("profile", _SHEET))
     samples.append(("band about the fit", _WITHIN))
-    if any(one.odd.any() for panel in panels for one in panel.curves):
+    if any(curve.odd.any() for panel in panels for curve in panel.curves):
         samples.append(("falls out", _RING))
     return Legend(samples, "Points measured, lines fitted")
 
@@ -561,7 +628,7 @@ def draw_normal(
     x = np.array([] if mfu else [float(row[name]) for row in rows])
     if mfu:
         # The band of all runs, over their numbers of GPUs.
-        bands = [[one[-1]] * 2 for one in bands]
+        bands = [[band[-1]] * 2 for band in bands]
         x = np.array([points[0].min() / 1.2, points[0].max() * 1.2])
     with style():
         width, height = panel_size(1)

@@ -61,10 +61,17 @@ def _page(canvas: Canvas, aspect: float) -> Any:
 # On dark ground: paper and ink change places, and what lies between.
 _GROUND = "#15181c"
 _DARK = {
-    "#ffffff": _GROUND, INK: "#ececec", MUTED: "#b0b0b0", FAINT: "#363c43", HOLE_COLOUR: "#23282e",
-    BAND: "#1d3a2c", COLOURS[-1]: "#d0d0d0", COLOURS[0]: "#4aa3df", ALARM: "#ff7a45",
+    "#ffffff": _GROUND,
+    INK: "#ececec",
+    MUTED: "#b0b0b0",
+    FAINT: "#363c43",
+    HOLE_COLOUR: "#23282e",
+    BAND: "#1d3a2c",
+    COLOURS[-1]: "#d0d0d0",
+    COLOURS[0]: "#4aa3df",
+    ALARM: "#ff7a45",
     "#000000": "#ececec",
-}  # fmt: skip
+}
 _COLOURED = ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor")
 
 
@@ -79,7 +86,7 @@ def _darken(canvas: Canvas) -> None:
         return [f"{_DARK.get(seen, seen)}{alpha:02x}" if alpha else "none" for seen, alpha in rows]
 
     texts = (one for one in canvas.findobj() if isinstance(one, Text))
-    boxes = [box for one in texts if (box := one.get_bbox_patch()) is not None]
+    boxes = [box for text in texts if (box := text.get_bbox_patch()) is not None]
     for artist in (*canvas.findobj(), *boxes):
         for name in _COLOURED:
             read, write = (getattr(artist, f"{verb}_{name}", None) for verb in ("get", "set"))

@@ -508,7 +508,7 @@ def _distinct(names: Mapping[str, str]) -> dict[str, str]:
             for name, (start, _, end) in pieces.items()
         }
     words = [text.split() for text in short.values()]
-    while all(len(one) > 1 and one[0] == words[0][0] for one in words):
+    while all(len(word) > 1 and word[0] == words[0][0] for word in words):
         words = [one[1:] for one in words]
     while all(len(one) > 1 and one[-1] == words[0][-1] for one in words):
         words = [one[:-1] for one in words]

@@ -51,8 +51,11 @@ _CAPACITY: dict[str, Any] = {"linewidth": 1.8, "linestyle": (0, (4, 1.5))}
 _QUANTITIES = {"s": "time", "byte": "bytes", "J": "energy", "W": "power"}
 # What is beyond the capacity: paler, with stripes.
 _OVER: dict[str, Any] = {
-    "facecolor": (1.0, 1.0, 1.0, 0.6), "edgecolor": ALARM, "linewidth": 0.0, "hatch": "////"
-}  # fmt: skip
+    "facecolor": (1.0, 1.0, 1.0, 0.6),
+    "edgecolor": ALARM,
+    "linewidth": 0.0,
+    "hatch": "////",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +238,14 @@ def _draw_capacity(axes: Axes, stacks: Stacks, index: int, places: NDArray[np.fl
         _bars(axes, places[over], rest, limits[over], {**_OVER, "zorder": 2.5}, standing=standing)
     lines = axes.hlines if standing else axes.vlines
     lines(
-        limits, places - 0.5, places + 0.5, colors=INK, linewidth=_CAPACITY["linewidth"],
-        linestyles=_CAPACITY["linestyle"], zorder=3,
-    )  # fmt: skip
+        limits,
+        places - 0.5,
+        places + 0.5,
+        colors=INK,
+        linewidth=_CAPACITY["linewidth"],
+        linestyles=_CAPACITY["linestyle"],
+        zorder=3,
+    )
 
 
 def _factor(stacks: Stacks) -> float:
@@ -280,12 +288,18 @@ def _write_totals(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Fra
             end = limit if end < limit < end + wide else end
         point = (place, end) if standing else (end, place)
         axes.annotate(
-            text, point, (0, 3) if standing else (4, 0),
+            text,
+            point,
+            (0, 3) if standing else (4, 0),
             textcoords="offset points",
-            ha="center" if standing else "left", va="bottom" if standing else "center",
-            size=SIZE_NOTE, color=ALARM if over else MUTED, weight="bold" if over else "normal",
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.9, "pad": 0.6}, zorder=4,
-        )  # fmt: skip
+            ha="center" if standing else "left",
+            va="bottom" if standing else "center",
+            size=SIZE_NOTE,
+            color=ALARM if over else MUTED,
+            weight="bold" if over else "normal",
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.9, "pad": 0.6},
+            zorder=4,
+        )
 
 
 def _legend(stacks: Stacks) -> Legend:
@@ -374,9 +388,12 @@ def _prepared(figure: Figure, view: View) -> Stacks:
         panels,
         [name for name, keep in zip(names, kept, strict=True) if keep],
         [sentence(short_name(view, part)) for part in figure["parts"]],
-        parts[..., kept], capacity[..., kept] if capacity is not None else None,
-        sentence(short_name(view, limit)) if limit else "", units, notes,
-    )  # fmt: skip
+        parts[..., kept],
+        capacity[..., kept] if capacity is not None else None,
+        sentence(short_name(view, limit)) if limit else "",
+        units,
+        notes,
+    )
 
 
 def _name(parts: list[str]) -> str:
@@ -438,10 +455,16 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
     if seen.size > len(chosen):
         notes.append(f"{seen.size - len(chosen)} more move it less.")
     sheet = sheet_of(
-        figure, view, title, notes, [""], panel=(width, max(_SLOT_OF_TWO * len(names), 1.0)),
-        xlabel=value.label, right=0.3,
+        figure,
+        view,
+        title,
+        notes,
+        [""],
+        panel=(width, max(_SLOT_OF_TWO * len(names), 1.0)),
+        xlabel=value.label,
+        right=0.3,
         left=max(text_width(x, SIZE_NOTE + 0.5) for n in names for x in n.split("\n")) + 0.3,
-    )  # fmt: skip
+    )
     made = frame(sheet, legend)
     (axes,) = made.axes
     # Where both points lie on one side, the shorter bar lies in the longer one.
@@ -480,15 +503,20 @@ def _write_moved(
     axes: Axes, shown: Sequence[NDArray[np.float64]], texts: Sequence[Sequence[str]]
 ) -> None:
     """Write at the ends of bars what they are: of two on one side the longer one's."""
-    for place, pair in enumerate(zip(*shown, strict=True)):
+    for index, pair in enumerate(zip(*shown, strict=True)):
         for side in (-1.0, 1.0):
             own = max((value * side, which) for which, value in enumerate(np.nan_to_num(pair)))
             if own[0] > 0.0:
                 axes.annotate(
-                    texts[own[1]][place], (side * own[0], place), (4 * side, 0),
-                    textcoords="offset points", ha="left" if side > 0 else "right", va="center",
-                    size=SIZE_NOTE, color=MUTED,
-                )  # fmt: skip
+                    texts[own[1]][index],
+                    (side * own[0], index),
+                    (4 * side, 0),
+                    textcoords="offset points",
+                    ha="left" if side > 0 else "right",
+                    va="center",
+                    size=SIZE_NOTE,
+                    color=MUTED,
+                )
 
 
 def _constants(view: View, dim: str, chosen: NDArray[np.int64]) -> list[str]:

@@ -253,7 +253,7 @@ class Scale:
         if not sizes or sizes[-1] > _FAR * sizes[0]:
             return 0.0, ""
         factor, unit = self.pick(sizes[len(sizes) // 2])
-        small = [one for one in self.multiples if one[0] * 1e3 == factor]
+        small = [multiple for multiple in self.multiples if multiple[0] * 1e3 == factor]
         return small[0] if unit.startswith("k ") and small else (factor, unit)
 
     def text(self, value: float, digits: int = 3) -> str:

@@ -273,11 +273,11 @@ def _draw_rows(
     """Draw a course's rows, spans of the same colour at once."""
     outlined = sum(map(len, rows)) <= _MOST_SHAPES and max(map(len, rows)) <= 3 * _MOST_NAMED
     boxes: dict[str, list[Box]] = {}
-    for place, spans in enumerate(rows):
+    for index, spans in enumerate(rows):
         for span in spans:
             for kind, low, upper in _strips(span):
                 ends = span.start / factor, span.end / factor
-                boxes.setdefault(kind, []).append((*ends, top + place + low, top + place + upper))
+                boxes.setdefault(kind, []).append((*ends, top + index + low, top + index + upper))
     # What a pass holds is drawn over it.
     for kind in _KINDS:
         if kind in boxes:
@@ -444,10 +444,12 @@ def _stacked(
         value.apply(axes, "x")
         _lanes(axes, [name for name, _ in bars])
         done = np.zeros(len(bars))
-        for kind, own in lengths.items():
+        for kind, length in lengths.items():
             how: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.6}
-            axes.barh(np.arange(len(bars)), own, _STREAM_BAR, left=done, color=colours[kind], **how)
-            done += np.array(own)
+            axes.barh(
+                np.arange(len(bars)), length, _STREAM_BAR, left=done, color=colours[kind], **how
+            )
+            done += np.array(length)
         for place, (text, end) in enumerate(zip(texts, done.tolist(), strict=True)):
             axes.annotate(
                 text, (end, place), (4, 0), textcoords="offset points",
@@ -501,7 +503,9 @@ def _bars_of(ranks: Ranks) -> tuple[list[tuple[str, Overlap]], str]:
     steps = ranks.overlaps[0].by_step
     if len(ranks.traces) == 1 and steps:
         return [(f"step {k}", own) for k, own in list(steps.items())[:_MOST_BARS]], "step"
-    named = [(f"rank {k}", own) for k, own in zip(ranks.numbers(), ranks.overlaps, strict=True)]
+    named = [
+        (f"rank {k}", overlap) for k, overlap in zip(ranks.numbers(), ranks.overlaps, strict=True)
+    ]
     # Of many ranks those that communicate longest in the open, in the ranks' order.
     worst = sorted(range(len(named)), key=lambda place: -named[place][1].exposed)[:_MOST_BARS]
     return [named[place] for place in sorted(worst)], "rank"

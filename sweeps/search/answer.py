@@ -160,12 +160,12 @@ def trained(
     """Return plans with the tokens of a training: those given, or those of some days with each."""
     if tokens is None and days is not None:
         rates = details(plans, ("tokens_per_second", "goodput"))
-        every = [one["tokens_per_second"] * one["goodput"] * days * one.plan["day"]
-                 for one in rates]  # fmt: skip
+        every = [
+            rate["tokens_per_second"] * rate["goodput"] * days * rate.plan["day"] for rate in rates
+        ]
     else:
         every = [tokens or np.nan] * len(plans)
-    return [plan.changed({"training_tokens": own})
-            for plan, own in zip(plans, every, strict=True)]  # fmt: skip
+    return [plan.changed({"training_tokens": own}) for plan, own in zip(plans, every, strict=True)]
 
 
 def table_layout(
@@ -210,8 +210,11 @@ def plan_choices(plans: list[Execution]) -> list[Column]:
     columns = []
     for column in choice_columns(plans):
         if column.dtype.kind == "f":
-            columns.append(Column(column.name, (), column.dtype,
-                                  {**column.attrs, **attributes()}, column.values))  # fmt: skip
+            columns.append(
+                Column(
+                    column.name, (), column.dtype, {**column.attrs, **attributes()}, column.values
+                )
+            )
             continue
         text = np.array([plan.labels[column.name] for plan in plans], dtype=np.str_)
         about: dict[str, Any] = {"long_name": column.attrs["long_name"], **attributes()}
@@ -328,11 +331,15 @@ def _fewer_replicas(plan: Execution, left: int) -> Iterator[Way]:
     text = f"the plan with dp {dp:g} of {plan['dp']:g}"
     idle = f", {left - dp * size:g} GPUs idle" if left > dp * size else ""
     for words, numbers in (
-        (f"{text}{idle}, the same batch in up to {kept:g} micro-batches of {count:g}",
-         {**fewer, "num_micro_batches": kept}),
-        (f"{text}{idle}, as many micro-batches: a batch of {batch:g}",
-         {**fewer, "global_batch_size": batch}),
-    ):  # fmt: skip
+        (
+            f"{text}{idle}, the same batch in up to {kept:g} micro-batches of {count:g}",
+            {**fewer, "num_micro_batches": kept},
+        ),
+        (
+            f"{text}{idle}, as many micro-batches: a batch of {batch:g}",
+            {**fewer, "global_batch_size": batch},
+        ),
+    ):
         memory = ("peak_memory", *display.BANDS["peak_memory"])
         (one,) = details([plan.changed(numbers)], ("tokens_per_second", *memory))
         yield words, one.plan, one["tokens_per_second"], one.fits
@@ -345,7 +352,7 @@ def _other_plans(
     best: dict[bool, Way] = {}  # With the batch kept, and with one nearby that divides
     densest = _rate(first) / first.point.world_size
     counts = range(left, 0, -node)
-    for place, count in enumerate(counts):
+    for index, count in enumerate(counts):
         most = count * densest * (1.0 + BETTER)
         point = first.point.with_constants(world_size=float(count))
         idle = f", {left - count} idle" if count < left else ""
@@ -366,7 +373,7 @@ def _other_plans(
                     words = f"{count} GPUs{idle}, {batches[kind][1]}"
                     best[kind] = (words, found.recommended, rate, True)
         if progress is not None:
-            progress(place + 1, len(counts))
+            progress(index + 1, len(counts))
     yield from best.values()
 
 
@@ -398,14 +405,29 @@ def range_figures(request: Request) -> list[dict[str, Any]]:
     if "world_size" in several and sizes["world_size"] > 2:
         lines = [name for name in labels if name in COMPARED][:1]
         constants = {name: first[name] for name in first if name not in ("world_size", *lines)}
-        figures.append({"kind": "scaling", "name": "time-over-gpus", "x": "world_size",
-                        "y": "step_time", "lines": lines, "at": constants})  # fmt: skip
+        figures.append(
+            {
+                "kind": "scaling",
+                "name": "time-over-gpus",
+                "x": "world_size",
+                "y": "step_time",
+                "lines": lines,
+                "at": constants,
+            }
+        )
     if len(several) >= 2:
         x, y = several[:2]
         panels = [name for name in labels if name in COMPARED and sizes[name] <= MOST_PANELS][:1]
         constants = {name: first[name] for name in first if name not in (x, y, *panels)}
-        figure = {"kind": "best", "name": "best-split", "x": x, "y": y, "value": "best_split",
-                  "over": [], "at": constants}  # fmt: skip
+        figure = {
+            "kind": "best",
+            "name": "best-split",
+            "x": x,
+            "y": y,
+            "value": "best_split",
+            "over": [],
+            "at": constants,
+        }
         figures.append({**figure, "panels": panels[0]} if panels else figure)
     return figures
 
@@ -452,9 +474,12 @@ class Survival:
         found = []
         for point in POINTS:
             rivals = [self.rivals.get((one.name, point)) for one in self.own.moved]
-            lost = np.array([np.nan if one is None else one.lost for one in rivals])
-            about = {"long_name": f"what the recommended plan loses to the best at the {point} "
-                     "point, as a share", "units": "1"}  # fmt: skip
+            lost = np.array([np.nan if rival is None else rival.lost for rival in rivals])
+            about = {
+                "long_name": f"what the recommended plan loses to the best at the {point} "
+                "point, as a share",
+                "units": "1",
+            }
             found.append(Column(f"{point}_loss", ("constant",), lost.dtype, about, lost))
             names = np.array([one.plan.name if one and one.plan else "" for one in rivals])
             about = {"long_name": f"the best plan with the constant at its {point} point"}
@@ -501,7 +526,7 @@ def survival(answer: Answer) -> Survival:
         rivals[name, POINTS[at]] = Rival(rival, lost, reason)
     answers = np.where(why[0] == "", values[0], np.nan).tolist()
     rows = setups.rows(answers, why[0].tolist())
-    named = {one.name for one in rows}
+    named = {row.name for row in rows}
     rivals = {key: rival for key, rival in rivals.items() if key[0] in named}
     asked = {**point.constants, **point.labels}
     models = tuple(model.name for model in resolved.models)
@@ -516,10 +541,10 @@ def _ranked(
     values = np.full((len(plans), len(setups)), np.nan)
     why = np.full(values.shape, "", dtype=object)
     of_plans: dict[tuple[object, ...], list[int]] = {}
-    for place, plan in enumerate(plans):
-        of_plans.setdefault((*sorted(plan.labels.items()), *sorted(plan.given)), []).append(place)
+    for index, plan in enumerate(plans):
+        of_plans.setdefault((*sorted(plan.labels.items()), *sorted(plan.given)), []).append(index)
     # What follows from a constant may be numbers that weren't there, and labels.
-    changes = [_changed(setups[0], one) for one in setups]
+    changes = [_changed(setups[0], setup) for setup in setups]
     of_setups: dict[tuple[object, ...], list[int]] = {}
     for at, (numbers, labels) in enumerate(changes):
         new = sorted(numbers.keys() - setups[0].constants.keys())
@@ -545,9 +570,10 @@ def _changed(base: Resolved, moved: Resolved) -> tuple[dict[str, float], dict[st
     """Return the numbers and the labels that a set-up has otherwise than another."""
     known = base.constants
     numbers = {
-        name: value for name, value in moved.constants.items()
+        name: value
+        for name, value in moved.constants.items()
         if not np.array_equal(value, known.get(name, np.inf), equal_nan=True)
-    }  # fmt: skip
+    }
     labels = {**base.labels, **base.implied}
     others = {**moved.labels, **moved.implied}
     return numbers, {name: text for name, text in others.items() if labels.get(name) != text}

@@ -50,9 +50,11 @@ class Batches:
         )
         kind = "mixtures of experts" if self.largest.routed else "dense models"
         ends = f"{first:.3g} M" if first == last else f"{first:.3g} to {last:.3g} M"
-        return (f"a batch of {ends} tokens, searched in doublings: from the {few}, the nearest in "
-                f"size, up to the {many}, the largest published of {kind} that were trained on no "
-                "more tokens")  # fmt: skip
+        return (
+            f"a batch of {ends} tokens, searched in doublings: from the {few}, the nearest in "
+            f"size, up to the {many}, the largest published of {kind} that were trained on no "
+            "more tokens"
+        )
 
 
 def published_batches(folders: Sequence[Path] = ()) -> tuple[Published, ...]:
@@ -74,7 +76,11 @@ def batches_of(
     model: str, given: Mapping[str, float], tokens: float, folders: Sequence[Path] = ()
 ) -> Batches | None:
     """Return the batches to search for a model's training; None where no publication helps."""
-    known = [one for one in published_batches(folders) if one.tokens <= NEAR * tokens]
+    known = [
+        published_batch
+        for published_batch in published_batches(folders)
+        if published_batch.tokens <= NEAR * tokens
+    ]
     routed = given.get("experts", 0.0) > 0.0
     alike = [one for one in known if one.routed == routed] or known
     if not alike:

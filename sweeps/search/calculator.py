@@ -281,8 +281,12 @@ def script_rows(cluster: Cluster) -> tuple[ScriptRow, ...]:
         wrong = "the script divides by zero where a batch is smaller than its stages"
         raise InputError(fault("global_batch_size", f"{cluster.batch:g}", wrong, allowed))
     evaluate = _Evaluator(cluster, sequence_parallel=True)
-    pairs = [(tp, pp) for tp in TRIED_TP for pp in TRIED_PP
-             if tp <= evaluate.node and tp * pp <= cluster.gpus]  # fmt: skip
+    pairs = [
+        (tp, pp)
+        for tp in TRIED_TP
+        for pp in TRIED_PP
+        if tp <= evaluate.node and tp * pp <= cluster.gpus
+    ]
     return tuple(_script_row(cluster, ours) for ours in evaluate.rows(pairs))
 
 
@@ -323,28 +327,43 @@ def script_differences(cluster: Cluster, row: ScriptRow) -> dict[str, list[tuple
     sharded = 8.0 * found / split * (1.0 - 1.0 / dp)
     more = 12.0 * (named - found) / split
     text = f"{named:.4g} billion parameters, where its sizes make {found:.3g}"
-    parts["memory"] = (row.memory, row.ours.memory / 1e9, [
-        ("activations left out", -row.activations),
-        ("an optimizer that isn't sharded over data-parallel ranks", sharded),
-        (text, more),
-    ])  # fmt: skip
+    parts["memory"] = (
+        row.memory,
+        row.ours.memory / 1e9,
+        [
+            ("activations left out", -row.activations),
+            ("an optimizer that isn't sharded over data-parallel ranks", sharded),
+            (text, more),
+        ],
+    )
     assert abs(states + sharded + more - 12.0 * named / split) < 1e-6 * named
     own = row.volumes["tp"]
-    parts["tp"] = (own, row.ours.volumes["tp"] / 1e9, [
-        ("the batch divided among data-parallel ranks", own / dp - own),
-        ("two all_reduces of a layer's backward, too", own / dp),
-    ])  # fmt: skip
+    parts["tp"] = (
+        own,
+        row.ours.volumes["tp"] / 1e9,
+        [
+            ("the batch divided among data-parallel ranks", own / dp - own),
+            ("two all_reduces of a layer's backward, too", own / dp),
+        ],
+    )
     own = row.volumes["pp"]
     few: list[tuple[str, float]] = [("no stages, nothing between them", -own)]
     if row.pp > 1:
-        few = [("the batch divided among data-parallel ranks", own / dp - own),
-               ("activations split along the sequence", own / dp / tp - own / dp)]  # fmt: skip
+        few = [
+            ("the batch divided among data-parallel ranks", own / dp - own),
+            ("activations split along the sequence", own / dp / tp - own / dp),
+        ]
     parts["pp"] = (own, row.ours.volumes["pp"] / 1e9, few)
     own = row.volumes["dp"]
-    parts["dp"] = (own, row.ours.volumes["dp"] / 1e9,
-                   [("gradients divided among tensor-parallel ranks", own / tp - own)])  # fmt: skip
-    return {name: [*_notable(given), *_rest(name, theirs, ours, given, row)]
-            for name, (theirs, ours, given) in parts.items()}  # fmt: skip
+    parts["dp"] = (
+        own,
+        row.ours.volumes["dp"] / 1e9,
+        [("gradients divided among tensor-parallel ranks", own / tp - own)],
+    )
+    return {
+        name: [*_notable(given), *_rest(name, theirs, ours, given, row)]
+        for name, (theirs, ours, given) in parts.items()
+    }
 
 
 LEAST_NOTABLE = 1e-6  # GB: less is rounding
@@ -447,19 +466,27 @@ def compared(cluster: Cluster) -> Compared:
     plain = Execution({**found.constants, "ep": float(ranks), "etp": 1.0}, labels)
     # One rank holds a slice of every expert; the slice is as wide as divides evenly.
     width = np.ceil(plain["expert_ffn_size"] / ranks) * ranks
-    plans = [one.changed({"expert_ffn_size": width})
-             for one in (plain, plain.changed({"ep": 1.0, "etp": float(ranks)}))]  # fmt: skip
+    plans = [
+        one.changed({"expert_ffn_size": width})
+        for one in (plain, plain.changed({"ep": 1.0, "etp": float(ranks)}))
+    ]
     counts = tuple(
         f"ep_{what}_{way}_count"
         for way in ("forward", "backward")
         for what in ("dispatch", "combine")
     )
-    names = (*counts, "dispatch_message_bytes", "max_stage_moe_layers", "num_micro_batches",
-             "moe_layer_matmul_forward_time")  # fmt: skip
+    names = (
+        *counts,
+        "dispatch_message_bytes",
+        "max_stage_moe_layers",
+        "num_micro_batches",
+        "moe_layer_matmul_forward_time",
+    )
     whole, sliced = details(plans, names)
     layers = whole["max_stage_moe_layers"] * whole["num_micro_batches"]
-    forward, backward = (sum(whole[name] for name in pair) / layers
-                         for pair in (counts[:2], counts[2:]))  # fmt: skip
+    forward, backward = (
+        sum(whole[name] for name in pair) / layers for pair in (counts[:2], counts[2:])
+    )
     # What isn't the experts', attention among it, is the same in both.
     return Compared(
         ranks,

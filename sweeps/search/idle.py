@@ -31,9 +31,10 @@ def check_used(points: Iterable[Point], given: Mapping[str, str], *, run: bool) 
         known = {*point.constants, *point.labels, *point.choices}
         found = _idle(point, idle.keys() & known, run=run)
         idle = {
-            name: found.get(name, why) for name, why in idle.items()
+            name: found.get(name, why)
+            for name, why in idle.items()
             if name in found or name not in known
-        }  # fmt: skip
+        }
         if not idle:
             return
     tell_all([fault(name, given[name], why, "leave it out") for name, why in idle.items() if why])

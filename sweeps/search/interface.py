@@ -98,7 +98,9 @@ class Plans:
             return ()
         if self.answer.recommended is not None:
             return self.answer.reasons
-        return tuple(f"{one.words}: {one.found.recommended.name}" for one in self.answer.remedies)
+        return tuple(
+            f"{remedy.words}: {remedy.found.recommended.name}" for remedy in self.answer.remedies
+        )
 
     @property
     def fallen(self) -> Mapping[str, int]:
@@ -155,8 +157,10 @@ class Plans:
             What computes it; by default the command that runs.
         """
         whole = {"training": {"tokens": self.tokens or "", "days": self.days or ""}}
-        asked = {**(whole if self.tokens or self.days else {}),
-                **({"splits": self.splits} if self.splits != KEPT_SPLITS else {})}  # fmt: skip
+        asked = {
+            **(whole if self.tokens or self.days else {}),
+            **({"splits": self.splits} if self.splits != KEPT_SPLITS else {}),
+        }
         attrs = _provenance(self.request, asked, given, formulas, command)
         if self.best is not None:
             return Result(self.best.layout(attrs))
@@ -216,8 +220,10 @@ def plans(
     plain = {name: _plain(value) for name, value in given.items()}
     add_clock(plain, measured_plan or {}, CHOICES, folders)
     request = read_request(plain, objective=objective, threshold=memory_threshold, folders=folders)
-    texts = {quantity_of(ALIASES.get(name, name), training=True): str(value)
-             for name, value in plain.items()}  # fmt: skip
+    texts = {
+        quantity_of(ALIASES.get(name, name), training=True): str(value)
+        for name, value in plain.items()
+    }
     check_used(request.points(), texts, run=False)
     if request.axes:
         return Plans(request, best=best_at(request))
@@ -475,8 +481,11 @@ def offer(
     node, bound = _bound(given, wish)
     if bound > largest:
         days = _days_at_peak(given, wish.tokens, largest)
-        return offered(None, f"{wish.days:.3g} days are below the {days:.3g} days of {largest:,} "
-                             "GPUs at 100 % MFU, the largest number considered")  # fmt: skip
+        return offered(
+            None,
+            f"{wish.days:.3g} days are below the {days:.3g} days of {largest:,} "
+            "GPUs at 100 % MFU, the largest number considered",
+        )
 
     def filled(gpus: int) -> float:
         return most_filled(given, gpus)
@@ -497,8 +506,9 @@ def offer(
         return offered(None, f"no plan can run on up to {most:,.0f} GPUs")
     best = min(rungs, key=lambda other: other.days)
     if best.days > wish.days * (1.0 + BETTER):
-        return offered(None, f"of one number in each doubling up to {most:,.0f} none makes it"
-                             f"{_fastest(best)}")  # fmt: skip
+        return offered(
+            None, f"of one number in each doubling up to {most:,.0f} none makes it{_fastest(best)}"
+        )
     if not whole and best.in_time(wish):
         return offered(best, best.fails(wish))
     top = min(best.gpus * (1.0 if best.in_time(wish) else 2.0), largest + 1)
@@ -582,7 +592,11 @@ def _days_at_peak(given: Mapping[str, float], tokens: float, gpus: int) -> float
 
 def largest_of(common: Resolved) -> int:
     """Return the most GPUs of a machine that are considered: its pod, or the largest cluster."""
-    pods = [one.figures["gpus_per_node"].value for one in common.machines if one.torus_dimensions]
+    pods = [
+        machine.figures["gpus_per_node"].value
+        for machine in common.machines
+        if machine.torus_dimensions
+    ]
     return int(min(pods, default=LARGEST_CLUSTER))
 
 
@@ -606,8 +620,14 @@ def layout(found: Sequence[Offer], wish: Wish, first: Point, attrs: Mapping[str,
     rows = [(one, own) for one in found for own in one.tried if own.detail is not None]
     known = [own.detail for _, own in rows if own.detail is not None]
     if not known:
-        raise InputError(fault("plans", "..", "none can run, so that there is no table",
-                               "more days, another machine or a smaller batch"))  # fmt: skip
+        raise InputError(
+            fault(
+                "plans",
+                "..",
+                "none can run, so that there is no table",
+                "more days, another machine or a smaller batch",
+            )
+        )
     variables = []
     for name in known[0].values:
         values = [detail[name] for detail in known]
@@ -649,6 +669,11 @@ def _verdict(one: Offer, own: Tried, wish: Wish) -> str:
 
 FIGURE = {
     "title": "How many GPUs of which machine: days of the training over what it costs",
-    "kind": "best_plans", "name": "days-over-dollars", "plans": [PLAN], "x": "run_cost",
-    "y": "run_days", "by": "hardware", "better": "less",
-}  # fmt: skip
+    "kind": "best_plans",
+    "name": "days-over-dollars",
+    "plans": [PLAN],
+    "x": "run_cost",
+    "y": "run_days",
+    "by": "hardware",
+    "better": "less",
+}

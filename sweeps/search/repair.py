@@ -71,8 +71,12 @@ def nearest_plan(space: Space) -> Nearest | None:
         first = int(order[0])
         place = int(block.places(np.unravel_index(first, bits.shape)))
         flat = bits.reshape(-1)
-        found = (float(structural.reshape(-1)[first]), float(memory.reshape(-1)[first]),
-                 place, int(flat[first]))  # fmt: skip
+        found = (
+            float(structural.reshape(-1)[first]),
+            float(memory.reshape(-1)[first]),
+            place,
+            int(flat[first]),
+        )
         if best is None or found[:3] < best[:3]:
             best = found
     assert best is not None
@@ -216,32 +220,36 @@ class Best:
         columns = [
             *_quantities(rows),
             *choice_columns(self.plans),
-            flag_column("best_split", "degrees that are best",
-                        [plan.flag if plan else None for plan in self.plans]),
-            _counts("plans", "plans that there are", [one.all for one in self.counts]),
+            flag_column(
+                "best_split",
+                "degrees that are best",
+                [plan.flag if plan else None for plan in self.plans],
+            ),
+            _counts("plans", "plans that there are", [count.all for count in self.counts]),
             _counts("feasible_plans", "plans that can run", [one.feasible for one in self.counts]),
-        ]  # fmt: skip
+        ]
         placed = tuple(
-            Column(one.name, dims, one.dtype, one.attrs, _shaped(one, shape)) for one in columns
+            Column(column.name, dims, column.dtype, column.attrs, _shaped(column, shape))
+            for column in columns
         )
         sizes = dict(zip(dims, shape, strict=True))
         return Layout(sizes, tuple(self._coordinates()), placed, attrs)
 
     def _coordinates(self) -> list[Column]:
-        found = []
+        coordinates = []
         for axis in self.request.axes:
             for name, values in axis.columns.items():
-                found.append(coordinate(name, (axis.name,), values))
+                coordinates.append(coordinate(name, (axis.name,), values))
             if axis.name not in axis.columns:
-                found.append(row_numbers(axis.name, len(axis)))
-        varying = {column.name for column in found}
+                coordinates.append(row_numbers(axis.name, len(axis)))
+        varying = {column.name for column in coordinates}
         first = self.request.first
         constant: dict[str, Any] = {**first.constants, **first.labels}
         for name, value in constant.items():
             if name not in varying:
-                found.append(coordinate(name, (), np.array(value)))
-        found += _memory(self.capacities, varying | set(constant))
-        return found
+                coordinates.append(coordinate(name, (), np.array(value)))
+        coordinates += _memory(self.capacities, varying | set(constant))
+        return coordinates
 
 
 def _memory(capacities: frozenset[float], known: set[str]) -> list[Column]:
@@ -297,7 +305,7 @@ def choice_columns(plans: Sequence[Execution | None]) -> list[Column]:
 def flag_column(name: str, words: str, labels: Sequence[str | None]) -> Column:
     """Return a column of words as flags: 0 where there is none."""
     known = sorted({label for label in labels if label is not None})
-    numbers = {label: place for place, label in enumerate(known, 1)}
+    numbers = {label: index for index, label in enumerate(known, 1)}
     values = np.array([0 if label is None else numbers[label] for label in labels], dtype=np.int32)
     attrs: dict[str, Any] = {
         "long_name": words,
@@ -314,12 +322,12 @@ def best_at(request: Request, progress: Callable[[int, int], None] | None = None
     capacities: set[float] = set()
     refused: dict[int, tuple[str, ...]] = {}
     points = list(request.points())
-    for place, point in enumerate(points):
+    for index, point in enumerate(points):
         try:
             # The graph and the grid of a point aren't kept.
             found = search(space_of(point))
         except InputError as error:
-            refused[place] = error.faults
+            refused[index] = error.faults
             plans.append(None)
             counts.append(Counts())
         else:
@@ -327,7 +335,7 @@ def best_at(request: Request, progress: Callable[[int, int], None] | None = None
             counts.append(found.counts)
             capacities.add(found.space.resolved.constants.get("memory_capacity", np.nan))
         if progress is not None:
-            progress(place + 1, len(points))
+            progress(index + 1, len(points))
     if len(refused) == len(points):
         lines = dict.fromkeys(line for own in refused.values() for line in own)
         raise InputError(list(lines))

@@ -125,8 +125,13 @@ def every_split(
     names = ("tp", "cp", "pp", *(("ep",) if experts else ()))
     of_experts = [] if experts else [name for name in ("ep", "etp") if name in limits]
     allowed = "leave it out, or a model with experts"
-    tell_all([fault(name, _listed(limits[name]), "the model has no experts", allowed)
-              for name in of_experts if 1.0 not in limits[name]])  # fmt: skip
+    tell_all(
+        [
+            fault(name, _listed(limits[name]), "the model has no experts", allowed)
+            for name in of_experts
+            if 1.0 not in limits[name]
+        ]
+    )
     own = {name: values for name, values in limits.items() if name in names}
     try:
         columns = every_plan(names, {**own, "world_size": np.array([float(world_size)])})
@@ -147,13 +152,19 @@ def _listed(values: NDArray[np.float64]) -> str:
 
 def _contradiction(world_size: int, limits: Mapping[str, NDArray[np.float64]]) -> list[str]:
     """Say that the degrees that are allowed never make up the GPUs."""
-    texts = {name: _listed(limits[name]) for name in ("tp", "cp", "pp", "dp", "ep", "etp")
-              if name in limits}  # fmt: skip
+    texts = {
+        name: _listed(limits[name])
+        for name in ("tp", "cp", "pp", "dp", "ep", "etp")
+        if name in limits
+    }
     if not texts:
         return []
     alone = len(texts) == 1 and "," not in "".join(texts.values())
-    wrong = (f"does not divide {world_size} GPUs" if alone
-             else f"no layout of {world_size} GPUs has these degrees")  # fmt: skip
+    wrong = (
+        f"does not divide {world_size} GPUs"
+        if alone
+        else f"no layout of {world_size} GPUs has these degrees"
+    )
     divisors = [str(one) for one in range(1, world_size + 1) if world_size % one == 0]
     allowed = f"use {', '.join(divisors[:4])}" + ", .." * (len(divisors) > 4)
     return [fault(", ".join(texts), "; ".join(texts.values()), wrong, allowed)]
@@ -204,9 +215,9 @@ OBJECTIVES: dict[str, Objective] = {
 
 def objective_of(name: str) -> Objective:
     """Return an objective by its name, or by its quantity's."""
-    for one in OBJECTIVES.values():
-        if name in (one.name, one.quantity):
-            return one
+    for objective in OBJECTIVES.values():
+        if name in (objective.name, objective.quantity):
+            return objective
     known = (*OBJECTIVES, *(one.quantity for one in OBJECTIVES.values()))
     raise InputError(fault("objective", name, "unknown", nearest(name, known)))
 
@@ -313,15 +324,20 @@ def read_request(
     """
     named = {ALIASES.get(name, name): value for name, value in given.items()}
     faults = [
-        fault(name, str(named[name]), "follows from the plan", "leave it out") for name in DERIVED
+        fault(name, str(named[name]), "follows from the plan", "leave it out")
+        for name in DERIVED
         if name in named
-    ]  # fmt: skip
+    ]
     faults += [
-        fault(name, str(given[name]), f"stands beside {own} = {given[own]}, which is the same",
-              "one of the two")
-        for name, own in ALIASES.items()
-        if {name, own} <= given.keys() and given[name] != given[own]
-    ]  # fmt: skip
+        fault(
+            name,
+            str(given[name]),
+            f"stands beside {alias} = {given[alias]}, which is the same",
+            "one of the two",
+        )
+        for name, alias in ALIASES.items()
+        if {name, alias} <= given.keys() and given[name] != given[alias]
+    ]
     if not 0.0 < threshold <= 1.0:
         allowed = "a share of the memory above 0, up to 1"
         faults.append(fault("memory_threshold", f"{threshold:g}", "is not a share", allowed))
@@ -440,10 +456,18 @@ def _split(sweep: Sweep) -> tuple[Point, tuple[Axis, ...]]:
 
 # One plan: a split of the GPUs and the way it is run.
 
-SCHEDULES = {"one_f_one_b": "1F1B", "interleaved": "interleaved", "gpipe": "GPipe",
-             "zero_bubble_h1": "ZB-H1", "zero_bubble_h2": "ZB-H2", "zero_bubble_v": "ZB-V",
-             "v_half": "V-half", "v_min": "V-min",
-             "dual_pipe": "DualPipe", "dual_pipe_v": "DualPipeV"}  # fmt: skip
+SCHEDULES = {
+    "one_f_one_b": "1F1B",
+    "interleaved": "interleaved",
+    "gpipe": "GPipe",
+    "zero_bubble_h1": "ZB-H1",
+    "zero_bubble_h2": "ZB-H2",
+    "zero_bubble_v": "ZB-V",
+    "v_half": "V-half",
+    "v_min": "V-min",
+    "dual_pipe": "DualPipe",
+    "dual_pipe_v": "DualPipeV",
+}
 
 
 def pipeline_layers(given: Mapping[str, float]) -> float:
@@ -484,8 +508,18 @@ class Execution:
     @property
     def key(self) -> tuple[object, ...]:
         """What tells it from other plans of the same question."""
-        numbers = ("tp", "cp", "pp", "dp", "ep", "etp", "virtual_pipeline_size", "micro_batch_size",
-                   "zero_stage", "sequence_parallel")  # fmt: skip
+        numbers = (
+            "tp",
+            "cp",
+            "pp",
+            "dp",
+            "ep",
+            "etp",
+            "virtual_pipeline_size",
+            "micro_batch_size",
+            "zero_stage",
+            "sequence_parallel",
+        )
         more = ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap", "embedding_layer_weight")
         return (
             *(self[name] for name in numbers),
@@ -521,8 +555,9 @@ class Execution:
             chunks = self["virtual_pipeline_size"]
             parts.insert(0, f"{name}, {chunks:g} chunks" if chunks > 1.0 else name)
         if self["tp"] > 1.0:
-            parts.append("sequence parallel" if self["sequence_parallel"] else
-                         "no sequence parallelism")  # fmt: skip
+            parts.append(
+                "sequence parallel" if self["sequence_parallel"] else "no sequence parallelism"
+            )
         if self["cp"] > 1.0:
             parts.append(f"context by {self.labels['context_parallel']}")
         again = self.labels["recompute"]

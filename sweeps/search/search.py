@@ -166,8 +166,10 @@ class Block:
 
     def places(self, index: Sequence[Any]) -> Places:
         """Return flat places on the grid of some of its plans."""
-        grid = [own + part.start if isinstance(part, slice) else part[own]
-                for own, part in zip(index, self.region, strict=True)]  # fmt: skip
+        grid = [
+            own + part.start if isinstance(part, slice) else part[own]
+            for own, part in zip(index, self.region, strict=True)
+        ]
         return np.asarray(np.ravel_multi_index(grid, self.evaluator.grid.shape), dtype=np.int64)
 
     def of(self, node: Node) -> Array:
@@ -227,8 +229,10 @@ def groups_of(space: Space, picked: Places | None = None) -> Iterator[list[Block
             whole[place] = slice(first, min(first + ROWS, rows.stop))
             group: list[Block] = []
             for part in Cuts([own.stop - own.start for own in whole], BLOCK_CELLS):
-                inside = [slice(own.start + cut.start, own.start + cut.stop)
-                          for own, cut in zip(whole, part, strict=True)]  # fmt: skip
+                inside = [
+                    slice(own.start + cut.start, own.start + cut.stop)
+                    for own, cut in zip(whole, part, strict=True)
+                ]
                 if (group and inside[place] != group[0].inside[place]) or len(group) >= TOGETHER:
                     yield group
                     group = []
@@ -439,8 +443,9 @@ class _Keeper:
         """
         top, splits, order = self.top, self.splits, self.splits.order()
         best = self._plans(*top.kept)
-        found = Found(self.space, counts, best, (), self._plans(*self.front.kept),
-                      tuple(top.first.tolist()))  # fmt: skip
+        found = Found(
+            self.space, counts, best, (), self._plans(*self.front.kept), tuple(top.first.tolist())
+        )
         if best:
             edge = _edge(float(top.first[0]), self.space.point.objective)
             tied = order[splits.first[order] <= edge]
@@ -456,9 +461,12 @@ class _Keeper:
             own = int(self.space.rows.split[row])
             order = np.array([own, *order[order != own]])
             rest = [at for at in range(len(best)) if at != place]
-            found = replace(found, best=(each[place], *(best[at] for at in rest)),
-                            values=(values[place], *(found.values[at] for at in rest)),
-                            tied=len(tied))  # fmt: skip
+            found = replace(
+                found,
+                best=(each[place], *(best[at] for at in rest)),
+                values=(values[place], *(found.values[at] for at in rest)),
+                tied=len(tied),
+            )
 
         def make(some: slice) -> Sequence[Execution]:
             own = order[some]
@@ -509,7 +517,7 @@ def effort(plan: Execution) -> tuple[float, ...]:
 def _settled(plans: Sequence[Execution]) -> tuple[Execution, ...]:
     """Return plans with the number of layers that they recompute, where as few do as fit."""
     found = list(plans)
-    chosen = [place for place, plan in enumerate(found) if plan.labels["recompute"] == "block"]
+    chosen = [index for index, plan in enumerate(found) if plan.labels["recompute"] == "block"]
     asked = ("recompute_layers", "chunk_layers")
     rows = details([found[place] for place in chosen], asked)
     for place, row in zip(chosen, rows, strict=True):
@@ -576,9 +584,9 @@ def details(
     """Compute quantities of plans."""
     wanted = tuple(dict.fromkeys(names))
     groups: dict[tuple[object, ...], list[int]] = {}
-    for place, plan in enumerate(plans):
+    for index, plan in enumerate(plans):
         key = (*sorted(plan.labels.items()), *sorted(plan.given), *sorted(plan.known))
-        groups.setdefault(key, []).append(place)
+        groups.setdefault(key, []).append(index)
     found: dict[int, Detail] = {}
     for places in groups.values():
         own = _of_group([plans[place] for place in places], wanted, check=check)
@@ -617,6 +625,6 @@ def _of_group(plans: Sequence[Execution], names: Sequence[str], *, check: bool) 
             for place in np.nonzero(mask)[0]:
                 wrong[place][fallen.requirement.fault] = fallen.requirement.text
     return [
-        Detail(plan, {name: row[place] for name, row in values.items()}, wrong[place])
-        for place, plan in enumerate(plans)
+        Detail(plan, {name: row[index] for name, row in values.items()}, wrong[index])
+        for index, plan in enumerate(plans)
     ]

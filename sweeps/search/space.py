@@ -70,14 +70,22 @@ REPEATED = (
     ),
 )  # fmt: skip
 REPEATED_TEXT = "; ".join(
-    (*(one.text for one in REPEATED), "interleaving needs pp above 1",
-     "a block of all layers is full recomputation", "modules are of selective recomputation")
-)  # fmt: skip
+    (
+        *(one.text for one in REPEATED),
+        "interleaving needs pp above 1",
+        "a block of all layers is full recomputation",
+        "modules are of selective recomputation",
+    )
+)
 # Labels that say nothing where a degree is 1: one of them is enough.
 NAMELESS = {"schedule": "pp", "context_parallel": "cp"}
 # Of shares of communication that hide, one is enough where there is nothing to hide.
-HIDING = {"tp_overlap": ("tp",), "cp_overlap": ("cp",), "ep_overlap": ("ep",),
-          "dp_overlap": ("dp", "cp")}  # fmt: skip
+HIDING = {
+    "tp_overlap": ("tp",),
+    "cp_overlap": ("cp",),
+    "ep_overlap": ("ep",),
+    "dp_overlap": ("dp", "cp"),
+}
 # What a framework, or an option of it, refuses of what a search varies.
 REFUSED: Mapping[str, tuple[Requirement, ...]] = {
     "megatron-lm": (
@@ -547,11 +555,16 @@ def executions_at(
     grid = space.plan.grid
     index = np.unravel_index(places, grid.shape)
     columns = {
-        name: np.broadcast_to(values[tuple(
-            at if length > 1 else 0 for at, length in zip(index, values.shape, strict=True)
-        )], len(places)).tolist()
+        name: np.broadcast_to(
+            values[
+                tuple(
+                    at if length > 1 else 0 for at, length in zip(index, values.shape, strict=True)
+                )
+            ],
+            len(places),
+        ).tolist()
         for name, values in grid.columns.items()
-    }  # fmt: skip
+    }
     labels = [
         dict(case.labels)
         for at in zip(*(one.tolist() for one in index), strict=True)
@@ -561,6 +574,6 @@ def executions_at(
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     values = {name: own.tolist() for name, own in (known or {}).items()}
     return tuple(
-        Execution(given, own, {name: column[place] for name, column in values.items()})
-        for place, (given, own) in enumerate(zip(rows, labels, strict=True))
+        Execution(given, label, {name: column[place] for name, column in values.items()})
+        for place, (given, label) in enumerate(zip(rows, labels, strict=True))
     )

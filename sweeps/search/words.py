@@ -17,11 +17,14 @@ from sweeps.spec.units import format_quantity
 
 ASKED = ("step_time", "peak_memory")
 TRADED = (("tp", "tp"), ("cp", "cp"), ("pp", "pp"))
-RECOMPUTE = {"none": "nothing recomputed", "full": "whole layers recomputed",
-             "selective": "attention's scores recomputed",
-             "block": "as few layers recomputed as fit",
-             "per_op": "every second product recomputed",
-             "full_early_stop": "layers recomputed up to their last product"}  # fmt: skip
+RECOMPUTE = {
+    "none": "nothing recomputed",
+    "full": "whole layers recomputed",
+    "selective": "attention's scores recomputed",
+    "block": "as few layers recomputed as fit",
+    "per_op": "every second product recomputed",
+    "full_early_stop": "layers recomputed up to their last product",
+}
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,7 @@ def _degrees(plan: Execution) -> Iterator[Change]:
             yield _traded(plan, words, name, more)
         factor = _least_factor(plan[name])
         if factor > 1:
-            yield _traded(plan, words, name,
-                          {name: plan[name] / factor, "dp": plan["dp"] * factor})  # fmt: skip
+            yield _traded(plan, words, name, {name: plan[name] / factor, "dp": plan["dp"] * factor})
 
 
 def _traded(plan: Execution, words: str, name: str, numbers: dict[str, float]) -> Change:
@@ -107,8 +109,9 @@ def _traded(plan: Execution, words: str, name: str, numbers: dict[str, float]) -
         if "etp" in plan.given and plan["etp"] == plan["tp"]:
             new["etp"] = numbers["tp"]
         # Where there was nothing to split along the sequence, there is now.
-        new["sequence_parallel"] = float(numbers["tp"] > 1.0 and (
-            plan["sequence_parallel"] > 0.0 or plan["tp"] == 1.0))  # fmt: skip
+        new["sequence_parallel"] = float(
+            numbers["tp"] > 1.0 and (plan["sequence_parallel"] > 0.0 or plan["tp"] == 1.0)
+        )
     labels: dict[str, str] = {}
     if name == "pp" and plan["virtual_pipeline_size"] > 1.0:
         # As many layers in a chunk as before.
@@ -188,11 +191,13 @@ def _machine(plan: Execution) -> Iterator[Change]:
         bandwidth = given.get(f"{level}_bandwidth", np.nan)
         if not there or not np.isfinite(bandwidth):
             continue
-        yield Change(f"twice the {words} bandwidth", {f"{level}_bandwidth": 2.0 * bandwidth},
-                     machine=True)  # fmt: skip
+        yield Change(
+            f"twice the {words} bandwidth", {f"{level}_bandwidth": 2.0 * bandwidth}, machine=True
+        )
         if level == "inter":
-            yield Change(f"half the {words} bandwidth", {f"{level}_bandwidth": 0.5 * bandwidth},
-                         machine=True)  # fmt: skip
+            yield Change(
+                f"half the {words} bandwidth", {f"{level}_bandwidth": 0.5 * bandwidth}, machine=True
+            )
     latencies = {
         name: 0.5 * given[name] for name in ("intra_latency", "inter_latency") if name in given
     }
@@ -241,8 +246,9 @@ def seconds(value: float) -> str:
 
 def _groups(detail: Detail) -> dict[str, float]:
     """Return the parts of a step, gathered, the largest first."""
-    sums = {name: sum(detail.values.get(part, 0.0) for part in parts)
-            for name, parts in GROUPS.items()}  # fmt: skip
+    sums = {
+        name: sum(detail.values.get(part, 0.0) for part in parts) for name, parts in GROUPS.items()
+    }
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
@@ -293,16 +299,24 @@ def bound_by(detail: Detail) -> str:
     """Say what a plan's step is made of, and what bounds it."""
     sums = _groups(detail)
     whole = detail["step_time"]
-    shares = [f"{name} {percent(value / whole, 0)}" for name, value in sums.items()
-              if value >= NOTABLE * whole]  # fmt: skip
+    shares = [
+        f"{name} {percent(value / whole, 0)}"
+        for name, value in sums.items()
+        if value >= NOTABLE * whole
+    ]
     # Where there is a pipeline it waits for the stages that have them.
     piped = detail.plan["pp"] > 1.0
     computing = sum(sums[name] for name in (*COMPUTING, *(() if piped else (ENDS,)))) / whole
     sending = sum(sums[name] for name in SENDING) / whole
     waiting = (sums["pipeline bubble"] + (sums[ENDS] if piped else 0.0)) / whole
     host = sums["host wait"] / whole
-    ranked = {"compute": computing, "communication": sending, "the pipeline": waiting,
-              "the host": host, "recomputation": sums["recomputation"] / whole}  # fmt: skip
+    ranked = {
+        "compute": computing,
+        "communication": sending,
+        "the pipeline": waiting,
+        "the host": host,
+        "recomputation": sums["recomputation"] / whole,
+    }
     most = max(ranked, key=lambda name: ranked[name])
     if most == "compute" or ranked[most] < computing:
         most = "compute"
@@ -332,12 +346,14 @@ def memory_words(detail: Detail, threshold: float) -> str:
     else:
         text += f": {_size(capacity - peak)} are left"
     parts = {
-        name: sum(detail.values.get(part, 0.0) for part in own)
-        for name, own in MEMORY_GROUPS.items()
+        name: sum(detail.values.get(part, 0.0) for part in memory_group)
+        for name, memory_group in MEMORY_GROUPS.items()
     }
-    parts_of = [f"{name} {percent(value / peak, 0)}"
-            for name, value in sorted(parts.items(), key=lambda item: -item[1])
-            if value >= 0.05 * peak]  # fmt: skip
+    parts_of = [
+        f"{name} {percent(value / peak, 0)}"
+        for name, value in sorted(parts.items(), key=lambda item: -item[1])
+        if value >= 0.05 * peak
+    ]
     return text + (f"; {', '.join(parts_of)}" if parts_of else "")
 
 
@@ -410,10 +426,13 @@ def tempting(changes: Sequence[Effect], best: Detail, threshold: float) -> Itera
     """Say what would be faster, if memory sufficed."""
     limit = threshold * best.capacity
     faster = [
-        one for one in changes
-        if not one.change.machine and not one.detail.faults
-        and one.slower < -1e-3 and one.detail["peak_memory"] > limit
-    ]  # fmt: skip
+        change
+        for change in changes
+        if not change.change.machine
+        and not change.detail.faults
+        and change.slower < -1e-3
+        and change.detail["peak_memory"] > limit
+    ]
     if faster:
         one = min(faster, key=lambda effect: effect.slower)
         yield (
@@ -424,7 +443,10 @@ def tempting(changes: Sequence[Effect], best: Detail, threshold: float) -> Itera
 
 def network(changes: Sequence[Effect]) -> Iterator[str]:
     """Say what more bandwidth would give."""
-    costs = [f"{one.change.words} {change_by(one.slower)}" for one in changes
-             if one.change.machine and np.isfinite(one.slower)]  # fmt: skip
+    costs = [
+        f"{change.change.words} {change_by(change.slower)}"
+        for change in changes
+        if change.change.machine and np.isfinite(change.slower)
+    ]
     if costs:
         yield f"step time with {', '.join(costs)}"

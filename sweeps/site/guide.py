@@ -16,8 +16,9 @@ INDEX = "README"
 GUIDE = "guide"
 # Documents of the repository that are pages of the site, too.
 ELSEWHERE = {
-    "../../outputs/gallery/jobs.md": "index.html", "../../overhead/REFERENCES.md": "sources.html",
-}  # fmt: skip
+    "../../outputs/gallery/jobs.md": "index.html",
+    "../../overhead/REFERENCES.md": "sources.html",
+}
 
 
 @dataclass(frozen=True, slots=True)

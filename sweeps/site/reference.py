@@ -41,10 +41,17 @@ from sweeps.spec.units import format_quantity
 
 STYLE = Path(__file__).parents[1] / "page" / "files" / "site.css"
 MENU = {
-    "index": "Questions", "guide": "Guide", "commands": "Commands", "specs": "Specs",
-    "quantities": "Quantities and formulas", "algorithms": "Algorithms", "machines": "Machines",
-    "models": "Models", "software": "Software", "sources": "Sources",
-}  # fmt: skip
+    "index": "Questions",
+    "guide": "Guide",
+    "commands": "Commands",
+    "specs": "Specs",
+    "quantities": "Quantities and formulas",
+    "algorithms": "Algorithms",
+    "machines": "Machines",
+    "models": "Models",
+    "software": "Software",
+    "sources": "Sources",
+}
 # What nothing computes stands on a page of its own.
 GIVEN = "quantities-given"
 OWN = "own"  # What a user's own formulas give, likewise
@@ -97,7 +104,7 @@ class Site:
         return link_to(self._place[name], name, name, f"{one.meaning} [{one.units}]")
 
     def _with_symbols(self, names: Iterable[str]) -> str:
-        return ", ".join(f"{mathml.of(VOCABULARY[one])} {self._quantity(one)}" for one in names)
+        return ", ".join(f"{mathml.of(VOCABULARY[name])} {self._quantity(name)}" for name in names)
 
     def _use(self, names: Iterable[str], key: str, link: str) -> None:
         for name in names:
@@ -122,8 +129,12 @@ class Site:
 
     def _quantities(self) -> None:
         for name in VOCABULARY:
-            for one in _candidates(name):
-                used = one.inputs if isinstance(one, Formula) else (one.of, *one.bind.values())
+            for candidate in _candidates(name):
+                used = (
+                    candidate.inputs
+                    if isinstance(candidate, Formula)
+                    else (candidate.of, *candidate.bind.values())
+                )
                 self._use(used, name, self._quantity(name))
         names = sorted(VOCABULARY, key=lambda name: (self._place[name], name))
         index = []
@@ -159,17 +170,22 @@ class Site:
                 f"{self._quantity(outer)} as {self._quantity(inner)}"
                 for inner, outer in one.bind.items()
             )
-            facts = {"is": self._quantity(one.of), "with": bound, "of": labels_of(one.labels),
-                     "where": labels_of(one.when)}  # fmt: skip
+            facts = {
+                "is": self._quantity(one.of),
+                "with": bound,
+                "of": labels_of(one.labels),
+                "where": labels_of(one.when),
+            }
             return facts_of(facts)
         said = one.title.lower() == VOCABULARY[one.returns].meaning.lower()
         words = f"<p>{escape(one.title)}</p>\n" if one.words and not said else ""
         facts = {
-            "with": self._with_symbols(one.inputs), "where": labels_of(one.when),
+            "with": self._with_symbols(one.inputs),
+            "where": labels_of(one.when),
             "assumes": escape("; ".join(one.assumes)),
             "laws": escape("; ".join(stated.lines() if (stated := law_of(one)) else ())),
             "source": self._source(one, one.returns, self._quantity(one.returns)),
-        }  # fmt: skip
+        }
         return (
             f'<div id="formula-{one.name}">{words}'
             f'<div class="math">{mathml.equation(one.returns, one.expression)}</div>\n'
@@ -198,10 +214,11 @@ class Site:
         self._use(used, ".".join(one.key), link)
         facts = {
             "with": self._with_symbols(used),
-            "needs": escape("; ".join(each.text for each in one.requires)),
-            "assumes": escape("; ".join(one.assumes)), "bound": escape(one.bound),
+            "needs": escape("; ".join(requirement.text for requirement in one.requires)),
+            "assumes": escape("; ".join(one.assumes)),
+            "bound": escape(one.bound),
             "source": self._source(one, ".".join(one.key), link),
-        }  # fmt: skip
+        }
         math = "".join(
             f'<div class="math">{mathml.equation(name, text)}</div>\n'
             for name, text in stated.items()
@@ -218,9 +235,11 @@ class Site:
         kinds: dict[str, tuple[tuple[str, str, Callable[[str], Any]], ...]] = {
             "machines": (("Machines", "hardware", load_hardware),),
             "models": (("Models", "models", load_model),),
-            "software": (("Frameworks", "frameworks", load_framework),
-                         ("Libraries that run collectives", "software", load_software)),
-        }  # fmt: skip
+            "software": (
+                ("Frameworks", "frameworks", load_framework),
+                ("Libraries that run collectives", "software", load_software),
+            ),
+        }
         for page, groups in kinds.items():
             index = []
             for title, kind, read in groups:
@@ -259,8 +278,10 @@ class Site:
             chosen = getattr(one, name, None) or {}
             if chosen:
                 yield f"<h2>{title}</h2>\n"
-                each = ((in_code(key), escape(str(c.value)), escape(c.kind), escape(c.source))
-                        for key, c in chosen.items())  # fmt: skip
+                each = (
+                    (in_code(key), escape(str(c.value)), escape(c.kind), escape(c.source))
+                    for key, c in chosen.items()
+                )
                 yield table_of(("what", "value", "kind", "origin"), each)
         options = getattr(one, "options", None) or {}
         if options:
@@ -272,13 +293,13 @@ class Site:
     def _figures(self, figures: Mapping[str, Figure], name: str, page: str, above: str = "") -> str:
         self._use((n for n in figures if n in VOCABULARY), page, link_to(page, name))
         rows = []
-        for key, one in figures.items():
-            shown = format_quantity(one.value, one.units, binary=in_powers_of_two(key))
-            shown += f" ± {percent(one.uncertainty)}" if one.uncertainty > 0.0 else ""
+        for key, figure in figures.items():
+            shown = format_quantity(figure.value, figure.units, binary=in_powers_of_two(key))
+            shown += f" ± {percent(figure.uncertainty)}" if figure.uncertainty > 0.0 else ""
             what = self._quantity(key) if key in VOCABULARY else in_code(key)
             # What is said above of all isn't said again.
-            origin = "as above" if above and above in one.source else one.origin.source
-            rows.append((what, escape(shown), escape(one.kind), escape(origin)))
+            origin = "as above" if above and above in figure.source else figure.origin.source
+            rows.append((what, escape(shown), escape(figure.kind), escape(origin)))
         return table_of(("figure", "value", "kind", "origin"), rows)
 
     # Specs, commands, jobs.
@@ -292,17 +313,23 @@ class Site:
         body = [
             "<p>A sweep is a TOML file. Its axes and constants are any "
             f"{link_to('quantities', 'quantity')} with its unit, or any label below.</p>\n",
-            "<h2>Keys of a spec</h2>\n", keys(SETTINGS_KEYS),
-            "<h2>Keys of a reduction</h2>\n", keys(KEYS),
+            "<h2>Keys of a spec</h2>\n",
+            keys(SETTINGS_KEYS),
+            "<h2>Keys of a reduction</h2>\n",
+            keys(KEYS),
             f"<p>operation: {escape(', '.join(REDUCTIONS))}.</p>\n",
             "<h2>Kinds of figures</h2>\n",
-        ]  # fmt: skip
+        ]
         for name, kind in KINDS.items():
             rows = [
-                (in_code(key), escape(one.meaning), escape(FORMS[one.form].meaning),
-                 "" if one.default in (None, "", (), {}) else escape(str(one.default)))
+                (
+                    in_code(key),
+                    escape(one.meaning),
+                    escape(FORMS[one.form].meaning),
+                    "" if one.default in (None, "", (), {}) else escape(str(one.default)),
+                )
                 for key, one in kind.keys.items()
-            ]  # fmt: skip
+            ]
             body.append(f'<section id="figure-{name}">\n<h3>{in_code(name)}</h3>\n')
             body.append(f"<p>{escape(kind.meaning)}</p>\n")
             body.append(table_of(("key", "meaning", "value", "default"), rows) + "</section>\n")
@@ -323,11 +350,18 @@ class Site:
                 (f"{table}.{key}", one) for table, of in tables.items() for key, one in of.items()
             ]
             known = VOCABULARY.keys()
-            return table_of(("key", "quantity", "unit", "values"), (
-                (in_code(key), (self._quantity if one.quantity in known else in_code)(one.quantity),
-                 escape("" if one.units == "1" else one.units),
-                 escape(one.domain()) + "; needed" * one.required) for key, one in each
-            ))  # fmt: skip
+            return table_of(
+                ("key", "quantity", "unit", "values"),
+                (
+                    (
+                        in_code(key),
+                        (self._quantity if one.quantity in known else in_code)(one.quantity),
+                        escape("" if one.units == "1" else one.units),
+                        escape(one.domain()) + "; needed" * one.required,
+                    )
+                    for key, one in each
+                ),
+            )
 
         yield "<h2>A machine's file</h2>\n<p>Each figure is a table of its own: "
         yield f"{in_code('value')}, {in_code('kind')} (measured, specification or assumed) and "
@@ -363,17 +397,21 @@ class Site:
             self._page(page.file, page.title, body_of(page, pages), page.language)
 
     def _jobs(self) -> None:
-        body = ["<p>What distributed training costs in communication, memory, time and energy: "
-                "what people ask, and the command that answers it.</p>\n"]  # fmt: skip
+        body = [
+            "<p>What distributed training costs in communication, memory, time and energy: "
+            "what people ask, and the command that answers it.</p>\n"
+        ]
         body += [
-            f'<p>{place}. <a href="#{job.name}">{escape(job.title)}</a></p>\n'
-            for place, job in enumerate(self.jobs, 1)
+            f'<p>{index}. <a href="#{job.name}">{escape(job.title)}</a></p>\n'
+            for index, job in enumerate(self.jobs, 1)
         ]
         for place, job in enumerate(self.jobs, 1):
             body.append(f'<section id="{job.name}">\n<h2>{place}. {escape(job.title)}</h2>\n')
             body.append(f"<p>{escape(job.question)}</p>\n")
-            body += [f"<p>{in_code(name)}:</p>\n<pre>{escape(text)}</pre>\n"
-                     for name, text in job.files.items()]  # fmt: skip
+            body += [
+                f"<p>{in_code(name)}:</p>\n<pre>{escape(text)}</pre>\n"
+                for name, text in job.files.items()
+            ]
             typed = "" if job.screen else ' class="typed"'
             body.append(f"<pre{typed}>{escape(asked(job))}</pre>\n")
             body.append(f"<pre>{escape(job.screen)}</pre>\n" if job.python and job.screen else "")

@@ -171,8 +171,8 @@ def presets_of(framework: str = "", folders: Sequence[StrPath] = ()) -> dict[str
     """Return the recipe presets of a framework, or of all frameworks, by name."""
     names = (framework,) if framework else framework_names(folders)
     found: dict[str, Preset] = {}
-    for each in names:
-        found |= load_framework(each, folders).presets
+    for name in names:
+        found |= load_framework(name, folders).presets
     return found
 
 
@@ -244,12 +244,12 @@ def _own_name(name: str, folders: Sequence[StrPath]) -> str:
     if named and usual_spelling(name, (names := model_names(folders))) in names:
         return name
     known: dict[str, list[str]] = {}
-    for own in model_names(folders):
+    for model_name in model_names(folders):
         try:
-            given = read_toml(find_spec("models", own, folders)).get("hugging_face", [])
+            given = read_toml(find_spec("models", model_name, folders)).get("hugging_face", [])
         except InputError:  # a broken file isn't the one that is asked for
             continue
-        known[own] = [str(one) for one in (given if isinstance(given, list) else [given])]
+        known[model_name] = [str(one) for one in (given if isinstance(given, list) else [given])]
     from sweeps.spec.releases import release_of
 
     own_name = release_of(name, known)

@@ -23,9 +23,19 @@ MISSING = "is missing; every {} model has one"
 TERM = re.compile(r"(?P<keys>[^?!:]+)(?P<mode>[?!]?)(?::(?P<default>.+))?")
 FLAGS = {"true": True, "false": False}
 # A mixture's shapes, of which a model whose layers are all dense has none.
-OF_MIXTURES = ("experts", "experts_per_token", "expert_ffn_size", "shared_ffn_size", "router_bias",
-               "dense_layers", "expert_groups", "groups_per_token", "shared_expert_gate",
-               "expert_latent_size", "moe_layer_frequency")  # fmt: skip
+OF_MIXTURES = (
+    "experts",
+    "experts_per_token",
+    "expert_ffn_size",
+    "shared_ffn_size",
+    "router_bias",
+    "dense_layers",
+    "expert_groups",
+    "groups_per_token",
+    "shared_expert_gate",
+    "expert_latent_size",
+    "moe_layer_frequency",
+)
 NONE = object()
 
 

@@ -9,8 +9,13 @@ from __future__ import annotations
 
 from sweeps.spec.config_keys import NONE, Config, place_linear
 
-HEADS = ("linear_key_heads", "linear_value_heads", "linear_key_size", "linear_value_size",
-         "linear_kernel")  # fmt: skip
+HEADS = (
+    "linear_key_heads",
+    "linear_value_heads",
+    "linear_key_size",
+    "linear_value_size",
+    "linear_kernel",
+)
 MAMBA = {
     "groups": "mamba_n_groups|n_groups",
     "heads": "mamba_n_heads|mamba_num_heads|num_heads",
@@ -20,8 +25,16 @@ MAMBA = {
 }
 HEAD = 64.0  # As Mamba-2 usually has it
 # The letters of Nemotron-H's blocks, and its words for them.
-BLOCKS = {"mamba": "linear", "attention": "full", "moe": "moe", "mlp": "mlp",
-          "M": "linear", "*": "full", "E": "moe", "-": "mlp"}  # fmt: skip
+BLOCKS = {
+    "mamba": "linear",
+    "attention": "full",
+    "moe": "moe",
+    "mlp": "mlp",
+    "M": "linear",
+    "*": "full",
+    "E": "moe",
+    "-": "mlp",
+}
 LETTERS = {"linear": "M", "full": "*", "moe": "E"}
 
 
@@ -64,7 +77,7 @@ def kimi_layers(config: Config) -> None:
         config.faults.append(f"{config.path}: linear_attn_config: is missing or no table")
         return
     places = range(1, int(config.value("layers")) + 1)
-    place_linear(config, [one in layers for one in places], "linear_attn_config: kda_layers")
+    place_linear(config, [place in layers for place in places], "linear_attn_config: kda_layers")
     table = "linear_attn_config"
     keys = ("num_heads", "num_heads", "head_dim", "head_dim", "short_conv_kernel_size")
     for shape, key in zip(HEADS, keys, strict=True):
@@ -264,6 +277,14 @@ def three_quarters(config: Config) -> None:
 
 
 RULES = (
-    full_interval, kimi_layers, kimi_delta, lightning, mamba2_layers, mamba1_layers,
-    recurrent_layers, convolved_layers, nemotron_blocks, three_quarters,
-)  # fmt: skip
+    full_interval,
+    kimi_layers,
+    kimi_delta,
+    lightning,
+    mamba2_layers,
+    mamba1_layers,
+    recurrent_layers,
+    convolved_layers,
+    nemotron_blocks,
+    three_quarters,
+)

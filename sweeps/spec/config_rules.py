@@ -135,7 +135,7 @@ def listed_mlps(config: Config) -> None:
     """Read which layers are dense from a list; the first is where there is none."""
     types, layers = config.names("mlp_layer_types"), int(config.value("layers"))
     if types is not None:
-        routed = [place for place, kind in enumerate(types) if kind == "sparse"]
+        routed = [index for index, kind in enumerate(types) if kind == "sparse"]
         place_mixtures(config, routed, "mlp_layer_types")
     else:
         place_mixtures(config, list(range(1, layers)), "the first layer is dense")
@@ -331,12 +331,35 @@ def adjusted_ffn(config: Config) -> None:
 RULES: dict[str, Callable[[Config], object]] = {
     rule.__name__: rule
     for rule in (
-        layer_types, switched_window, any_window, periodic_window, chunks, local_attention,
-        sparse_step, leading_dense, listed_mlps, ernie_mixtures, llama4_mixtures, jamba_mixtures,
-        experts_or_none, groups, balanced_router,
-        indexed_layers, compressed_layers, no_biases, bare_attention, chatglm_heads, one_key,
-        falcon, stablelm, square_output, both_halves, four_times, multiplied_ffn,
-        offset_positions, adjusted_ffn,
+        layer_types,
+        switched_window,
+        any_window,
+        periodic_window,
+        chunks,
+        local_attention,
+        sparse_step,
+        leading_dense,
+        listed_mlps,
+        ernie_mixtures,
+        llama4_mixtures,
+        jamba_mixtures,
+        experts_or_none,
+        groups,
+        balanced_router,
+        indexed_layers,
+        compressed_layers,
+        no_biases,
+        bare_attention,
+        chatglm_heads,
+        one_key,
+        falcon,
+        stablelm,
+        square_output,
+        both_halves,
+        four_times,
+        multiplied_ffn,
+        offset_positions,
+        adjusted_ffn,
         *config_mixers.RULES,
     )
-}  # fmt: skip
+}

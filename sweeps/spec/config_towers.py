@@ -123,7 +123,11 @@ def _llama4(of: _Sizes) -> int:
 
 
 TOWERS: dict[str, Callable[[_Sizes], int]] = {
-    "gemma3": _gemma3, "mistral3": _mistral3, "llama4": _llama4,
-    "qwen2_vl": _qwen2_vl, "qwen2_5_vl": _qwen2_5_vl,
-    "qwen3_vl": _qwen3_vl, "qwen3_vl_moe": _qwen3_vl,
-}  # fmt: skip
+    "gemma3": _gemma3,
+    "mistral3": _mistral3,
+    "llama4": _llama4,
+    "qwen2_vl": _qwen2_vl,
+    "qwen2_5_vl": _qwen2_5_vl,
+    "qwen3_vl": _qwen3_vl,
+    "qwen3_vl_moe": _qwen3_vl,
+}

@@ -38,11 +38,13 @@ def _rules(taker: str) -> dict[str, Figure]:
     """Return what a table of specs/training/usual.csv has, as figures."""
     return {
         name: Figure(
-            taken.value, VOCABULARY[name].units if name in VOCABULARY else "1", taken.kind,
+            taken.value,
+            VOCABULARY[name].units if name in VOCABULARY else "1",
+            taken.kind,
             taken.source,
         )
         for name, taken in usual_table()[taker].items()
-    }  # fmt: skip
+    }
 
 
 MACHINE_RULE, FRAMEWORK_RULE = _rules("machine"), _rules("framework")
@@ -135,7 +137,9 @@ class Framework:
     @property
     def labels(self) -> dict[str, str]:
         """The labels that hold if the user gives no others; of 8 bits `granularity_of` tells."""
-        return {name: one.value for name, one in self.choices.items() if name != "fp8_scaling"}
+        return {
+            name: choice.value for name, choice in self.choices.items() if name != "fp8_scaling"
+        }
 
     @property
     def loss(self) -> str:
@@ -163,25 +167,25 @@ class Framework:
         ]
         if wrong:
             raise InputError(wrong)
-        whole = self
+        options = self
         for name in dict.fromkeys(names):
             if name == TEXTBOOK:
-                kernel = {key: one for key, one in whole.choices.items() if key in BROUGHT}
-                whole = replace(whole, name=f"{whole.name}+{name}", choices=kernel, plan={})
+                kernel = {key: choice for key, choice in options.choices.items() if key in BROUGHT}
+                options = replace(options, name=f"{options.name}+{name}", choices=kernel, plan={})
                 continue
             part = self.options[name]
-            whole = replace(
-                whole,
-                name=f"{whole.name}+{name}",
-                figures={**whole.figures, **part.figures},
-                own=whole.own | part.own,
-                choices={**whole.choices, **part.choices},
-                precisions={**whole.precisions, **part.precisions},
-                plan={**whole.plan, **part.plan},
-                generations=_merged(whole.generations, part),
-                scalings={**whole.scalings, **part.scalings},
+            options = replace(
+                options,
+                name=f"{options.name}+{name}",
+                figures={**options.figures, **part.figures},
+                own=options.own | part.own,
+                choices={**options.choices, **part.choices},
+                precisions={**options.precisions, **part.precisions},
+                plan={**options.plan, **part.plan},
+                generations=_merged(options.generations, part),
+                scalings={**options.scalings, **part.scalings},
             )
-        return whole
+        return options
 
     def _near(self, name: str) -> str:
         return nearest(name, self.options) if self.options else "it has no options"
@@ -191,16 +195,22 @@ class Framework:
         names = tuple(name for name in before if name not in after)
         said = [self.options[name].says for name in (*names, *after) if name in self.options]
         kept = (
-            name for place, name in enumerate(names)
-            if not self.options[name].says <= frozenset().union(*said[place + 1 :])
-        )  # fmt: skip
+            name
+            for index, name in enumerate(names)
+            if not self.options[name].says <= frozenset().union(*said[index + 1 :])
+        )
         return (*kept, *after)
 
     @property
     def says(self) -> frozenset[tuple[str, str]]:
         """What it states, each with its kind."""
-        tables = {"figures": self.figures, "labels": self.choices, "recipes": self.precisions,
-                  "plan": self.plan, "generations": self.generations}  # fmt: skip
+        tables = {
+            "figures": self.figures,
+            "labels": self.choices,
+            "recipes": self.precisions,
+            "plan": self.plan,
+            "generations": self.generations,
+        }
         return frozenset((kind, name) for kind, table in tables.items() for name in table)
 
 
@@ -360,7 +370,7 @@ class _FrameworkFile(FigureReader):
     def _choices(self, place: str, known: Mapping[str, Sequence[str]]) -> dict[str, Choice]:
         table = self.table(place)
         self.unknown(place, table, known)
-        found = {}
+        choices = {}
         for key, names in known.items():
             if key not in table:
                 continue
@@ -370,12 +380,12 @@ class _FrameworkFile(FigureReader):
                 self.fault(where, given, "has no source", form)
                 continue
             self.unknown(where, given, ("value", "kind", "source"))
-            found[key] = Choice(
+            choices[key] = Choice(
                 self.choice(where, given, "value", names),
                 self.choice(where, given, "kind", ORIGINS),
                 self.text(where, given, "source"),
             )
-        return found
+        return choices
 
 
 # The constants that a step's time takes of a machine and of the software, each with its origin.

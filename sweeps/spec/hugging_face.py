@@ -32,8 +32,20 @@ BASES = ("decoder", "gated_decoder", "plain_decoder", "latent_decoder")
 # Where models that see images, too, have the part that reads text.
 TEXTS = ("text_config", "llm_config", "language_config")
 # Of two towers, or of other parts beside a decoder.
-TWO_TOWERS = ("t5", "mt5", "umt5", "mllama", "mllama_text_model", "bart", "mbart", "whisper",
-              "pegasus", "marian", "led", "encoder-decoder")  # fmt: skip
+TWO_TOWERS = (
+    "t5",
+    "mt5",
+    "umt5",
+    "mllama",
+    "mllama_text_model",
+    "bart",
+    "mbart",
+    "whisper",
+    "pegasus",
+    "marian",
+    "led",
+    "encoder-decoder",
+)
 WAY_ON = (
     "write its shapes in a TOML file (those in specs/models are examples) and give --model FILE, "
     "or give them in place of --model: --num-layers, --hidden-size, --num-heads, --ffn-size, .."
@@ -90,10 +102,14 @@ def read_config(path: Path) -> Model:
     }
     if assumed:
         own = {
-            name: Figure(figure.value, "1", "assumed" if " every " in figure.source else
-                         figure.kind, figure.source)
+            name: Figure(
+                figure.value,
+                "1",
+                "assumed" if " every " in figure.source else figure.kind,
+                figure.source,
+            )
             for name, figure in own.items()
-        }  # fmt: skip
+        }
     figures = join_figures(own)
     seeing = _seeing(whole)
     name = path.stem if path.name not in NAMELESS else path.resolve().parent.name
@@ -140,8 +156,12 @@ def _join_biases(config: Config) -> None:
     """Say once that everything has a bias."""
     routed = config.value("experts") > 0.0
     some = not routed or config.value("ffn_size") + config.value("shared_ffn_size") > 0.0
-    needed = ("qkv_biases", "attention_output_bias", *(("mlp_bias",) if some else ()),
-              *(("expert_bias",) if routed else ()))  # fmt: skip
+    needed = (
+        "qkv_biases",
+        "attention_output_bias",
+        *(("mlp_bias",) if some else ()),
+        *(("expert_bias",) if routed else ()),
+    )
     if all(config.value(name) for name in needed) and not config.value("linear_layers"):
         config.set("linear_bias", 1.0, "biases of attention and of the MLP")
     if config.value("linear_bias"):
@@ -183,12 +203,17 @@ def _kind(path: Path, content: Mapping[str, Any], model_type: object) -> tuple[d
     types = content.get("layer_types")
     windows = isinstance(types, list) and all(kind in ordinary for kind in map(str, types))
     needed = [
-        stated for stated in known[LIKE].values()
+        stated
+        for stated in known[LIKE].values()
         if isinstance(stated, str) and stated.isidentifier() and stated not in kinds()
-    ]  # fmt: skip
-    further = sorted(key for key, value in content.items()
-                     if OTHER_PARTS.search(str(key)) and value not in SILENT
-                     and not (key == "layer_types" and windows))  # fmt: skip
+    ]
+    further = sorted(
+        key
+        for key, value in content.items()
+        if OTHER_PARTS.search(str(key))
+        and value not in SILENT
+        and not (key == "layer_types" and windows)
+    )
     lacking = [key for key in needed if content.get(key) is None]
     if not isinstance(model_type, str) or lacking or further:
         why = f", and has no {', '.join(lacking)}" if lacking else ""

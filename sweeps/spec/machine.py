@@ -108,9 +108,15 @@ NODE = (
 )
 FABRIC = ("inter_node_step_latency", "nic_efficiency", "inter_min_time")
 SHARED = (
-    "simple_fabric_factor", "fabric_ramp_steps", "simple_step_factor", "inter_ll_rate_ratio",
-    "tree_rate_ratio", "tree_chain_rate_ratio", "inter_sendrecv_rate_ratio", "peer_time",
-)  # fmt: skip
+    "simple_fabric_factor",
+    "fabric_ramp_steps",
+    "simple_step_factor",
+    "inter_ll_rate_ratio",
+    "tree_rate_ratio",
+    "tree_chain_rate_ratio",
+    "inter_sendrecv_rate_ratio",
+    "peer_time",
+)
 SWITCHED = ("nvls_tree_rate_ratio", "sharp_efficiency")
 CONSTANTS = (*NODE, *NVLS, *FABRIC, *SHARED, *SWITCHED)
 # What the host takes to issue an operation is a constant of a machine, not of a library.

@@ -199,11 +199,15 @@ def pattern_faults(pattern: object, values: Mapping[str, float], place: str) -> 
     counts = (linear, values.get("layers", 0.0) - linear, values.get("separate_moe_layers", 0.0))
     found = [LETTERS[letter] for letter in pattern]
     return [
-        fault(f"{place}{PATTERN}", f"{found.count(kind)} {words}", "are others than the counts say",
-              f"{count:g} of them")
+        fault(
+            f"{place}{PATTERN}",
+            f"{found.count(kind)} {words}",
+            "are others than the counts say",
+            f"{count:g} of them",
+        )
         for kind, count, words in zip(KINDS, counts, KIND_WORDS, strict=True)
         if found.count(kind) != count
-    ]  # fmt: skip
+    ]
 
 
 def order_figures(pattern: str, kind: str, source: str) -> dict[str, Figure]:
@@ -235,8 +239,14 @@ def _mixture_faults(full: Mapping[str, float], wrong: Any, required: Any) -> Non
 
 
 def _layer_faults(full: Mapping[str, float], wrong: Any, required: Any) -> None:
-    some = ("sliding_window_layers", "index_layers", "pooled_layers", "separate_moe_layers",
-            "routed_layers", "bare_layers")  # fmt: skip
+    some = (
+        "sliding_window_layers",
+        "index_layers",
+        "pooled_layers",
+        "separate_moe_layers",
+        "routed_layers",
+        "bare_layers",
+    )
     for name in some:
         if full.get(name, 0.0) > full["layers"]:
             wrong(name, "is more than there are", f"at most {full['layers']:g}")

@@ -53,7 +53,7 @@ NODES = "nodes"
 GPUS = ("world_size", "ranks")
 
 # By other name what it means; those of the number of GPUs depend on what is asked.
-_OF_GPUS = {name for own in GPUS for name in NAMES[own]} - {*GPUS}
+_OF_GPUS = {name for gpu in GPUS for name in NAMES[gpu]} - {*GPUS}
 _MEANT = {
     name: own for own, names in NAMES.items() for name in names if own not in GPUS and name != own
 }

@@ -18,9 +18,12 @@ OF_PAT = ("all_gather", "reduce_scatter")
 NO_TIMES = "no times of it are published to fit them to"
 # What another name is here, on the networks that NCCL runs on.
 _HERE = {
-    "tree": "tree_path", "nvlstree": "nvls_tree", "collnetdirect": "nvls_sharp",
-    "collnetchain": "nvls_sharp", "collnet": "nvls_sharp",
-}  # fmt: skip
+    "tree": "tree_path",
+    "nvlstree": "nvls_tree",
+    "collnetdirect": "nvls_sharp",
+    "collnetchain": "nvls_sharp",
+    "collnet": "nvls_sharp",
+}
 
 
 def refused_algorithm(word: str) -> tuple[str, str] | None:

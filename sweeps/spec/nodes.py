@@ -40,11 +40,16 @@ def gpus_of_nodes(
     beside += [np.array([constants[gpus]])] if gpus in constants else []
     are = "is" if nodes.tolist() == [1.0] else "are"
     faults = [
-        fault(NODES, _listed(nodes), f"{are} {_listed(counts)} GPUs, {_listed(np.unique(each))} a "
-              f"node, and {called} is {_listed(other)}", "one of the two")
+        fault(
+            NODES,
+            _listed(nodes),
+            f"{are} {_listed(counts)} GPUs, {_listed(np.unique(each))} a "
+            f"node, and {called} is {_listed(other)}",
+            "one of the two",
+        )
         for other in beside
         if not np.array_equal(other, counts)
-    ]  # fmt: skip
+    ]
     numbers = {name: value for name, value in constants.items() if name not in (NODES, gpus)}
     if own is None:
         return axes, {**numbers, gpus: float(counts[0])}, faults
@@ -73,8 +78,9 @@ def _sizes(
         usual = np.array([labels.get(MACHINE, LABELS[MACHINE].default)])
         names = [str(name) for name in (varying.columns[MACHINE] if varying else usual)]
         found = of_each(lambda name: load_hardware(name, folders).figures, names)
-        sizes = np.array([found[name][SIZE].value if SIZE in found[name] else 1.0
-                          for name in names])  # fmt: skip
+        sizes = np.array(
+            [found[name][SIZE].value if SIZE in found[name] else 1.0 for name in names]
+        )
         what = "by machine"
     if varying is own and own is not None:
         return np.asarray(sizes, dtype=np.float64)

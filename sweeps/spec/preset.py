@@ -110,7 +110,7 @@ class Preset:
         elif recompute is not None:
             labels[RECOMPUTE] = "selective" if recompute else "none"
         modules = recompute if recompute and not isinstance(recompute, str) else ()
-        flags = {f"{RECOMPUTE}_{one}": float(one in modules) for one in MODULES if modules}
+        flags = {f"{RECOMPUTE}_{module}": float(module in modules) for module in MODULES if modules}
         return Taken(tuple(options), labels, numbers, flags)
 
 
@@ -130,7 +130,7 @@ def read_presets(
     reader: FigureReader, framework: str, options: Collection[str]
 ) -> dict[str, Preset]:
     """Return the presets of a framework's file, by name."""
-    found: dict[str, Preset] = {}
+    presets: dict[str, Preset] = {}
     for name in reader.table("presets"):
         table = reader.table("presets")[name]
         if not isinstance(table, dict):
@@ -139,20 +139,22 @@ def read_presets(
         place = f"presets.{name}"
         reader.unknown(place, table, PRESET_KEYS)
         before: tuple[Rule, ...] = ()
-        if (like := reader.text(place, table, "like", default="")) in found:
-            before = found[like].rules
+        if (like := reader.text(place, table, "like", default="")) in presets:
+            before = presets[like].rules
         elif like:
-            reader.fault(f"{place}.like", like, "is no preset above it", ", ".join(found) or "none")
+            reader.fault(
+                f"{place}.like", like, "is no preset above it", ", ".join(presets) or "none"
+            )
         whole = {key: table[key] for key in ("options", "set", RECOMPUTE) if key in table}
         rules = [(place, whole), *_listed(reader, place, table)]
-        found[name] = Preset(
+        presets[name] = Preset(
             name,
             framework,
             reader.text(place, table, "release"),
             reader.text(place, table, "source"),
             (*before, *(_rule(reader, where, one, options) for where, one in rules)),
         )
-    return found
+    return presets
 
 
 def _listed(

@@ -61,11 +61,11 @@ class Reduction:
 def partners(reductions: Sequence[Reduction]) -> dict[str, tuple[str, ...]]:
     """Return by quantity the others, and the conditions, that reductions take beside it."""
     found: dict[str, tuple[str, ...]] = {}
-    for one in reductions:
-        for other in (one.against, one.where):
+    for reduction in reductions:
+        for other in (reduction.against, reduction.where):
             if other:
-                known = found.get(one.quantity, ())
-                found[one.quantity] = tuple(dict.fromkeys((*known, other)))
+                known = found.get(reduction.quantity, ())
+                found[reduction.quantity] = tuple(dict.fromkeys((*known, other)))
     return found
 
 

@@ -6,10 +6,41 @@ import re
 from collections.abc import Iterable, Mapping
 
 # What a name says of how weights were trained, stored or dated, none of which changes a shape.
-TRAINED = {"instruct", "chat", "base", "it", "hf", "thinking", "sft", "dpo", "rlhf", "exp",
-           "terminus", "preview", "pretrain", "meta"}  # fmt: skip
-STORED = {"fp8", "bf16", "fp16", "nvfp4", "mxfp4", "awq", "gptq", "gguf", "int4", "int8", "4bit",
-          "8bit", "bnb", "w4a16", "w8a8", "dynamic", "static"}  # fmt: skip
+TRAINED = {
+    "instruct",
+    "chat",
+    "base",
+    "it",
+    "hf",
+    "thinking",
+    "sft",
+    "dpo",
+    "rlhf",
+    "exp",
+    "terminus",
+    "preview",
+    "pretrain",
+    "meta",
+}
+STORED = {
+    "fp8",
+    "bf16",
+    "fp16",
+    "nvfp4",
+    "mxfp4",
+    "awq",
+    "gptq",
+    "gguf",
+    "int4",
+    "int8",
+    "4bit",
+    "8bit",
+    "bnb",
+    "w4a16",
+    "w8a8",
+    "dynamic",
+    "static",
+}
 DATE = re.compile(r"\d{4}")
 LEAST = 3  # Words of a name that lacks its first ones
 
@@ -18,9 +49,8 @@ def bare_name(name: str) -> tuple[str, ...]:
     """Return the words of a name that tell shapes: without owner, date, or how it was trained."""
     words = re.split(r"[-_ ]+", name.rpartition("/")[2].lower())
     return tuple(
-        word for word in words
-        if word and word not in TRAINED | STORED and not DATE.fullmatch(word)
-    )  # fmt: skip
+        word for word in words if word and word not in TRAINED | STORED and not DATE.fullmatch(word)
+    )
 
 
 def release_of(name: str, known: Mapping[str, Iterable[str]]) -> str | None:
@@ -48,7 +78,7 @@ def release_of(name: str, known: Mapping[str, Iterable[str]]) -> str | None:
     bare = bare_name(name)
     words = {own: [bare_name(one) for one in (own, *names)] for own, names in known.items()}
     joined = "".join(bare)  # ``llama3.1-70b`` is ``Llama-3.1-70B``
-    meant = {own for own, each in words.items() if joined in map("".join, each)}
+    meant = {own for own, word in words.items() if joined in map("".join, word)}
     if not meant and len(bare) >= LEAST:  # What leads may be left out
         meant = {own for own, each in words.items() if bare in [one[-len(bare) :] for one in each]}
     return meant.pop() if len(meant) == 1 and bare else None

@@ -24,7 +24,7 @@ from overhead.labels import (
     NO_LIBRARY,
     OPERATION_DEFAULTS,
     XLA,
-)  # fmt: skip
+)
 from overhead.shipped import Usual, usual_table
 from sweeps.errors import of_each, refuse
 from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, Origins, assumed, once
@@ -119,9 +119,13 @@ class Resolver:
         self._shared_cards()
         self._software()
         return Resolved(
-            tuple(self.axes), self.constants, self.labels, self.origins, tuple(self.machines),
+            tuple(self.axes),
+            self.constants,
+            self.labels,
+            self.origins,
+            tuple(self.machines),
             self.fields,
-        )  # fmt: skip
+        )
 
     # A bare network: described by its topology and link, with nothing behind it.
 
@@ -291,10 +295,10 @@ class Resolver:
         """Take away what a quantity is, to give it other values."""
         self.constants.pop(name, None)
         self.fields.pop(name, None)
-        for place, axis in enumerate(self.axes):
+        for index, axis in enumerate(self.axes):
             if name in axis.columns:
                 left = {key: column for key, column in axis.columns.items() if key != name}
-                self.axes[place] = Axis(axis.name, left)
+                self.axes[index] = Axis(axis.name, left)
 
     # What a machine has of its own: its library, its network, and what the library takes there.
 
@@ -305,7 +309,7 @@ class Resolver:
         profiles, machines = self._axis_of("software"), self._axis_of("hardware")
         if profiles is None:
             profile = self.labels["software"]
-            found = [_taken(one, profile) for one in self.machines]
+            found = [_taken(machine, profile) for machine in self.machines]
             self._by_machine("algorithm", found)
             return
         names = profiles.columns["software"]
@@ -329,7 +333,10 @@ class Resolver:
         why = f"a library's profile has no form of {unpriced}"
         self._by_machine(
             "software",
-            [assumed(NO_LIBRARY, why) if unpriced else own_library(one) for one in self.machines],
+            [
+                assumed(NO_LIBRARY, why) if unpriced else own_library(machine)
+                for machine in self.machines
+            ],
         )
         self.given.add("software")
 
@@ -389,7 +396,9 @@ class Resolver:
         if axis is None:
             self.labels[label], self.origins[label] = found[0].value, once(found)
             return
-        by_name = {one.name: origin for one, origin in zip(self.machines, found, strict=True)}
+        by_name = {
+            machine.name: origin for machine, origin in zip(self.machines, found, strict=True)
+        }
         self._along(axis, label, [by_name[name] for name in self._machine_names(axis)])
 
     def _along(self, axis: Axis, label: str, found: Sequence[Origin]) -> None:
@@ -438,7 +447,7 @@ class Resolver:
         else:
             along = np.moveaxis(libraries, list(axes).index(own.name), 0)
             self._extend(own, {"library": along.reshape(len(own), -1)[:, 0]})
-        for name in dict.fromkeys(name for one in constants for name in one):
+        for name in dict.fromkeys(name for constant in constants for name in constant):
             if name in self.given:
                 continue
             values = np.array([one[name].value if name in one else np.nan for one in constants])
@@ -514,11 +523,12 @@ class Resolver:
     def _waits(self, constants: Sequence[Mapping[str, Origin]]) -> dict[str, Any]:
         """Return the times for which operations may wait for their host, or the network's."""
         return {
-            name: self._on_axes(name) if name in self.sweep.given
-            else [one[name].value for one in constants if name in one]
+            name: self._on_axes(name)
+            if name in self.sweep.given
+            else [constant[name].value for constant in constants if name in constant]
             for name in FLOORS
             if name in self.sweep.given or any(name in one for one in constants)
-        }  # fmt: skip
+        }
 
     # Shapes.
 
@@ -547,9 +557,9 @@ class Resolver:
         why = ", or ".join(words[kind] for kind in sorted({*dimensions.reshape(-1).tolist()}))
         if given:
             why = "what the sides that are given leave of the ranks" if ranks is not None else "one"
-        for place, name in enumerate(SIDES):
+        for index, name in enumerate(SIDES):
             if name not in given:
-                self._spread(name, sizes[:, place].reshape(every[0].shape))
+                self._spread(name, sizes[:, index].reshape(every[0].shape))
                 self.origins[name] = (assumed(self.constants.get(name), why),)
                 self.given.add(name)
 
@@ -559,18 +569,19 @@ class Resolver:
             if not self.machines:
                 return np.full([1] * len(self.axes), PLANE)
             return self._of_machines(lambda one: float(one.torus_dimensions or PLANE))
-        found = self._on_axes("mesh_dimensions")
-        for value in found.flat:
+        dimensions = self._on_axes("mesh_dimensions")
+        for value in dimensions.flat:
             if value not in (1, 2, 3):
                 refuse("mesh_dimensions", f"{value:g}", "no mesh or torus has so many", "1, 2 or 3")
         beyond = [
-            name for place, name in enumerate(SIDES)
-            if name in sides and np.any((self._on_axes(name) > 1.0) & (found <= place))
-        ]  # fmt: skip
+            name
+            for place, name in enumerate(SIDES)
+            if name in sides and np.any((self._on_axes(name) > 1.0) & (dimensions <= place))
+        ]
         if beyond:
             wrong, allowed = f"{beyond[0]} is given, too", "more dimensions, or fewer sides"
-            refuse("mesh_dimensions", f"{found.min():g}", wrong, allowed)
-        return found
+            refuse("mesh_dimensions", f"{dimensions.min():g}", wrong, allowed)
+        return dimensions
 
     def _shared_cards(self) -> None:
         """Say how many ranks share a network card, from the machine where cards aren't given."""

@@ -72,7 +72,7 @@ def told(
     preset = find_preset(name, base, folders)
     taken = preset.taken(run)
     known = load_framework(base or preset.framework, folders)
-    on = [one for one in taken.options if one not in without]
+    on = [option for option in taken.options if option not in without]
     options = known.acting(on, own)
     return Told(preset, "+".join((base or preset.framework, *options)), beside(taken, given))
 
@@ -123,7 +123,7 @@ class PresetResolver(Resolver):
 
     def _points(self, axes: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield what a preset depends on, at each point of some axes."""
-        known = {one.name: one for one in self.axes}
+        known = {axis.name: axis for axis in self.axes}
         for point in product(*(range(len(known[name])) for name in axes)):
             values = {**self.constants, **self.labels}
             for name, index in zip(axes, point, strict=True):
@@ -137,9 +137,12 @@ class PresetResolver(Resolver):
         figure = model.figures.get("experts") if model else None
         experts = float(values.get("experts", figure.value if figure else 0.0))
         run = Run(
-            model.name if model else "", experts > 0.0, machine.name, machine.generation,
+            model.name if model else "",
+            experts > 0.0,
+            machine.name,
+            machine.generation,
             str(values.get("precision", LABELS["precision"].default)),
-        )  # fmt: skip
+        )
         framework = str(values.get(FRAMEWORK, ""))
         return told(str(values[PRESET]), run, framework, self.sweep.given, (), self.folders)
 
@@ -183,7 +186,7 @@ class PresetResolver(Resolver):
 def _varying(table: NDArray[Any]) -> list[int]:
     """Return along which of its dimensions a table varies."""
     firsts = (np.take(table, [0], axis=place) for place in range(table.ndim))
-    return [place for place, first in enumerate(firsts) if np.any(table != first)]
+    return [index for index, first in enumerate(firsts) if np.any(table != first)]
 
 
 def _said(one: Told, label: str, folders: Sequence[Path]) -> str:

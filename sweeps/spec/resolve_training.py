@@ -46,19 +46,33 @@ SELECTING = "attention that selects tokens selects among all of them"
 WORLD = ("tp", "cp", "pp", "dp")
 # The labels on which the constants of a machine and its software depend.
 DECIDING = (
-    "hardware", "framework", "preset", "precision", "attention_kernel", "recipe", "fp8_scaling",
+    "hardware",
+    "framework",
+    "preset",
+    "precision",
+    "attention_kernel",
+    "recipe",
+    "fp8_scaling",
     "loss",
-)  # fmt: skip
+)
 
 # Of which a model, or a plan of it, has no more than of others.
 WITHIN = {
-    "dense_layers": "layers", "linear_layers": "layers", "moe_layer_frequency": "layers",
-    "sliding_window_layers": "layers", "index_layers": "layers", "pooled_layers": "layers",
+    "dense_layers": "layers",
+    "linear_layers": "layers",
+    "moe_layer_frequency": "layers",
+    "sliding_window_layers": "layers",
+    "index_layers": "layers",
+    "pooled_layers": "layers",
     "separate_moe_layers": "layers",
     "expert_latent_size": "hidden_size",
-    "mtp_layers": "layers", "recompute_layers": "layers", "offloaded_layers": "layers",
-    "kv_heads": "heads", "experts_per_token": "experts", "lora_rank": "hidden_size",
-}  # fmt: skip
+    "mtp_layers": "layers",
+    "recompute_layers": "layers",
+    "offloaded_layers": "layers",
+    "kv_heads": "heads",
+    "experts_per_token": "experts",
+    "lora_rank": "hidden_size",
+}
 
 
 class TrainingResolver(PresetResolver, Statement):
@@ -191,11 +205,11 @@ class TrainingResolver(PresetResolver, Statement):
         axis = self._axis_of("framework")
         names = [self.labels["framework"]] if axis is None else map(str, axis.columns["framework"])
         loaded = [(one, getattr(load_framework(one, self.folders), part)) for one in names]
-        found = [own[name].origin.of(one) if name in own else other for one, own in loaded]
+        habits = [own[name].origin.of(one) if name in own else other for one, own in loaded]
         if name != "context_parallel":
-            return found
+            return habits
         heads = self.constants.get("index_heads", 0.0)
-        ways = [(one, among_all(one.value, heads)) for one in found]
+        ways = [(habit, among_all(habit.value, heads)) for habit in habits]
         return [one if one.value == way else assumed(way, SELECTING) for one, way in ways]
 
     def habit(self, label: str, value: str) -> None:
@@ -302,7 +316,7 @@ class TrainingResolver(PresetResolver, Statement):
                 m.figures[name].origin.of(m.name) for m in found.values() if name in m.figures
             )
         lengths = [model.published("sequence_length") for model in rows]
-        known = [one for one in lengths if one is not None]
+        known = [length for length in lengths if length is not None]
         if len(known) == len(rows) and "sequence_length" not in self.given:
             columns["sequence_length"] = np.array([float(one.value) for one in known])
             self.origins["sequence_length"] = once(known)
@@ -390,7 +404,7 @@ class TrainingResolver(PresetResolver, Statement):
             taken = models.get(name)
             other = Origin(np.nan, UNKNOWN) if taken is None else assumed(taken.value)
             origins = [table.get(name, other) for table in tables]
-            values = np.array([one.value for one in origins])
+            values = np.array([origin.value for origin in origins])
             self._spread(name, values.reshape(lengths), axes)
             self.origins[name] = once(origins)
             self.given.add(name)
@@ -431,7 +445,7 @@ class TrainingResolver(PresetResolver, Statement):
 
 def _on_axes(axes: Sequence[Axis], column: str, values: NDArray[Any]) -> NDArray[np.float64]:
     """Return a column's values along some axes, as an open grid."""
-    shape = [len(one) if column in one.columns else 1 for one in axes]
+    shape = [len(axis) if column in axis.columns else 1 for axis in axes]
     return np.asarray(values, dtype=np.float64).reshape(shape)
 
 

@@ -63,10 +63,14 @@ UNPRICED = frozenset(
 # The steps of a library that a link's latency is a part of, by level, and how often: messages of an
 # exchange are under way together, NVLS takes a read and a write.
 STEPS = {
-    "intra": {"step_latency": 1.0, "sendrecv_launch_time": 1.0, "sendrecv_step_latency": 1.0,
-              "nvls_time": 2.0},
+    "intra": {
+        "step_latency": 1.0,
+        "sendrecv_launch_time": 1.0,
+        "sendrecv_step_latency": 1.0,
+        "nvls_time": 2.0,
+    },
     "inter": {"inter_node_step_latency": 1.0},
-}  # fmt: skip
+}
 USUAL_FABRIC = "infiniband"
 # Who issues operations so that the host may be slower than the GPU.
 SLOW_HOSTS = ("pytorch", "group", "xla")
@@ -162,9 +166,13 @@ class Profile:
         field = f"software.generation of {machine.name}"
         if machine.generation:
             raise InputError(
-                fault(field, machine.generation, f"{self.name} has no such node",
-                      nearest(machine.generation, self.nodes))
-            )  # fmt: skip
+                fault(
+                    field,
+                    machine.generation,
+                    f"{self.name} has no such node",
+                    nearest(machine.generation, self.nodes),
+                )
+            )
         known = [name for name in self.nodes if name in PORTS]
         if not known:
             give = f"{field}, one of {', '.join(self.nodes)}"
@@ -179,9 +187,13 @@ class Profile:
             return machine.fabric, ""
         if machine.fabric:
             raise InputError(
-                fault(f"software.fabric of {machine.name}", machine.fabric,
-                      f"{self.name} has no such network", nearest(machine.fabric, self.fabrics))
-            )  # fmt: skip
+                fault(
+                    f"software.fabric of {machine.name}",
+                    machine.fabric,
+                    f"{self.name} has no such network",
+                    nearest(machine.fabric, self.fabrics),
+                )
+            )
         usual = USUAL_FABRIC if USUAL_FABRIC in self.fabrics else next(iter(self.fabrics))
         return usual, f"{machine.name} names no network between nodes: taken as {usual}"
 
@@ -213,7 +225,9 @@ class Profile:
         """Return the constants that a machine's file has in place of this profile's."""
         if machine.profile != self.name:
             return {}
-        return {name: one.origin.of(machine.name) for name, one in machine.constants.items()}
+        return {
+            name: constant.origin.of(machine.name) for name, constant in machine.constants.items()
+        }
 
     def _absent(self, name: str, machine: Machine) -> Origin:
         """Return what stands for a constant that the library doesn't have."""
@@ -235,9 +249,13 @@ class Profile:
         figure = self.environment.get(environment)
         if figure is None:
             raise InputError(
-                fault("environment", environment, f"{self.name} has no time of such hosts",
-                      nearest(environment, (*self.environment, *LABELS["environment"].values[:3])))
-            )  # fmt: skip
+                fault(
+                    "environment",
+                    environment,
+                    f"{self.name} has no time of such hosts",
+                    nearest(environment, (*self.environment, *LABELS["environment"].values[:3])),
+                )
+            )
         return figure.origin.of(f"{self.name}, {environment}")
 
 
@@ -323,7 +341,7 @@ class _ProfileFile(FigureReader):
     def _errors(self) -> dict[str, dict[str, Errors]]:
         """Read what errors to expect, by place and operation."""
         self.unknown("errors", self.table("errors"), PLACES)
-        found: dict[str, dict[str, Errors]] = {}
+        errors: dict[str, dict[str, Errors]] = {}
         for place in PLACES:
             table = self.table(f"errors.{place}")
             self.unknown(f"errors.{place}", table, COLLECTIVES)
@@ -335,11 +353,11 @@ class _ProfileFile(FigureReader):
                         (int(rows), float(own), float(out), float(low), float(high))
                         for rows, own, out, low, high in pairs
                     )
-                    found.setdefault(place, {})[operation] = each
+                    errors.setdefault(place, {})[operation] = each
                 else:
                     allowed = "[rows, percent, percent left out, low, high] for each of three sizes"
                     self.fault(f"errors.{place}.{operation}", given, "isn't allowed", allowed)
-        return found
+        return errors
 
     def _several(
         self, place: str, known: tuple[str, ...], needed: tuple[str, ...]
@@ -353,15 +371,15 @@ class _ProfileFile(FigureReader):
     ) -> dict[str, Figure]:
         table = self.table(place)
         self.unknown(place, table, known)
-        found = {}
+        constants = {}
         for name in known:
             if name in table:
                 figure = self.constant(f"{place}.{name}", name, table[name])
                 if figure is not None:
-                    found[name] = figure
+                    constants[name] = figure
             elif name in needed:
                 self.faults.append(f"{self.path}: {place}.{name}: is missing; every {place} has it")
-        return found
+        return constants
 
     def _environment(self, environment: str, given: object) -> Figure | None:
         if environment not in SLOW_HOSTS:
@@ -396,16 +414,20 @@ def on_fabric(machine: Machine, fabric: str) -> Machine:
     """Return a machine on a network between nodes; what is known of its own holds there alone."""
     if fabric == machine.fabric:
         return machine
-    kept = {n: one for n, one in machine.constants.items() if n not in (*FABRIC, *SHARED)}
+    kept = {n: constant for n, constant in machine.constants.items() if n not in (*FABRIC, *SHARED)}
     return replace(machine, fabric=fabric, constants=kept)
 
 
 # What a machine's GEMMs reach with a choice among tiles, and userbuffers' kernels.
 
 TILED = (
-    "burst_matmul_flops", "sm_load_bandwidth", "tile_depth_overhead", "last_wave_fraction",
-    "tile_sharpness", "burst_memory_bandwidth",
-)  # fmt: skip
+    "burst_matmul_flops",
+    "sm_load_bandwidth",
+    "tile_depth_overhead",
+    "last_wave_fraction",
+    "tile_sharpness",
+    "burst_memory_bandwidth",
+)
 USERBUFFERS = (
     "burst_ratio",
     "matmul_chunk_gap",

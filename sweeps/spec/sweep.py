@@ -148,9 +148,15 @@ class Sweep:
             else:
                 axes.append(Axis(axis.name, columns))
         return replace(
-            self, quantities=(), axes=tuple(axes), constants=constants, labels=own(self.labels),
-            reductions=(), figures=(), asserts=(),
-        )  # fmt: skip
+            self,
+            quantities=(),
+            axes=tuple(axes),
+            constants=constants,
+            labels=own(self.labels),
+            reductions=(),
+            figures=(),
+            asserts=(),
+        )
 
     @property
     def overlap(self) -> bool:
@@ -215,8 +221,12 @@ class _SweepReader(Faults):
         super().__init__()
         self.spec, self.bare_is_si, self.folders = spec, bare_is_si, folders
         self.said: dict[str, str] = {}  # What the user calls a quantity, if not by its name
-        names = [name for key in ("axes", "constants") if isinstance(spec.get(key), Mapping)
-                 for name in _names_in(spec[key])]  # fmt: skip
+        names = [
+            name
+            for key in ("axes", "constants")
+            if isinstance(spec.get(key), Mapping)
+            for name in _names_in(spec[key])
+        ]
         self.training = is_training({quantity_of(name, training=False) for name in names})
 
     def add(self, field: str, value: object, wrong: str, allowed: str) -> None:
@@ -247,15 +257,21 @@ class _SweepReader(Faults):
             why = "has no meaning for an overlap by itself"
             known = ("mechanism", *HEEDED, "hardware")
             strange = [name for name in LABELS if name in given and name not in known]
-            self.faults += [fault(name, "..", why, f"leave it; {', '.join(known)} are known")
-                            for name in strange]  # fmt: skip
+            self.faults += [
+                fault(name, "..", why, f"leave it; {', '.join(known)} are known")
+                for name in strange
+            ]
         rows = [
             {**row, "over": [self._dimension(dim) for dim in pieces(row["over"])]}
-            if "over" in row else row for row in self._tables("reductions")
-        ]  # fmt: skip
+            if "over" in row
+            else row
+            for row in self._tables("reductions")
+        ]
         reductions, wrong = read_reductions(rows, dims, given)
         self.faults += wrong
-        asserts = self._asserts(given, {one.name: one.units for one in reductions})
+        asserts = self._asserts(
+            given, {reduction.name: reduction.units for reduction in reductions}
+        )
         asked = {*quantities, *(one.name for one in reductions)}
         quantities = (*quantities, *dict.fromkeys(o.name for o in asserts if o.name not in asked))
         nothing = set(quantities) <= given and not (reductions or self.spec.get("measured"))
@@ -283,18 +299,18 @@ class _SweepReader(Faults):
         if not isinstance(value, Mapping):
             self.add(key, value, "not a table", f"[{key}] with keys below it")
             return {}
-        found: dict[str, Any] = {}
+        table: dict[str, Any] = {}
         for name, own in value.items():
             before = self.said.get(quantity := quantity_of(name, training=self.training), quantity)
             quantity = self._meant(name)
             # A batch of so many k or M is one of tokens.
             if quantity == "global_batch_size" and counts_tokens(own):
                 quantity = self.said["tokens_per_step"] = "tokens_per_step"
-            if quantity in found and str(found[quantity]) != str(own):
-                wrong = f"stands beside {before} = {found[quantity]}, which is the same quantity"
+            if quantity in table and str(table[quantity]) != str(own):
+                wrong = f"stands beside {before} = {table[quantity]}, which is the same quantity"
                 self.faults.append(fault(name, own, wrong, "one of the two"))
-            found[quantity] = own
-        return found
+            table[quantity] = own
+        return table
 
     def _dimension(self, name: Any) -> str:
         """Return the dimension that an axis of a name has: nodes are along the GPUs'."""

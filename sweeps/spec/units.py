@@ -111,7 +111,7 @@ _LONGEST, _LARGEST_EXPONENT = 120, 400
 
 def _symbols() -> dict[str, _Unit]:
     """Return every name that can stand in a text: the table's, with their prefixes."""
-    found = {prefix: _Unit(2**power, 1, _PLAIN) for prefix, power in _BINARY.items()}
+    symbols = {prefix: _Unit(2**power, 1, _PLAIN) for prefix, power in _BINARY.items()}
     for names, unit, prefixes in _TABLE:
         scales = [("", 1, 1)]
         if "small" in prefixes:
@@ -123,8 +123,8 @@ def _symbols() -> dict[str, _Unit]:
         for name in names.split():
             for prefix, above, below in scales:
                 size = unit.numerator * above, unit.denominator * below
-                found[prefix + name] = _Unit(*size, unit.powers)
-    return found
+                symbols[prefix + name] = _Unit(*size, unit.powers)
+    return symbols
 
 
 _SYMBOLS = _symbols()
@@ -204,8 +204,12 @@ def has_unit(text: object) -> bool:
 
 # Tokens as people count them: of a sequence and of a batch by 1024 (8k is 8,192), of a training,
 # as parameters, by 1000.
-_COUNTS = {"sequence_length": 1024, "tokens_per_step": 1024, "training_tokens": 1000,
-           "parameters": 1000}  # fmt: skip
+_COUNTS = {
+    "sequence_length": 1024,
+    "tokens_per_step": 1024,
+    "training_tokens": 1000,
+    "parameters": 1000,
+}
 _BY_1024 = ("sequence_length", "tokens_per_step")
 _STEPS = {"k": 1, "K": 1, "M": 2, "B": 3, "G": 3, "T": 4}
 _COUNT = re.compile(r"(?P<count>\d[\d_]*(?:\.\d*)?)\s*(?P<step>[kKMBGT])(?=\s*(?:[,:]|$))")
@@ -278,18 +282,18 @@ def _number(found: re.Match[str], unit: _Unit) -> float:
 def _read_units(rest: str, asked: _Asked) -> _Unit:
     """Read ``unit``, ``unit/unit``, ``/unit`` or ``unit unit-1``; refuse the rest with a hint."""
     numerator, denominator, powers = 1, 1, list(_PLAIN)
-    for place, part in enumerate(re.sub(r"\bper\b", "/", rest).split("/")):
+    for index, part in enumerate(re.sub(r"\bper\b", "/", rest).split("/")):
         tokens = part.split()
-        if not (tokens or place) and rest.strip("/ "):
+        if not (tokens or index) and rest.strip("/ "):
             continue
-        if not tokens or (place and len(tokens) > 1):
+        if not tokens or (index and len(tokens) > 1):
             asked.refuse(f"has a unit '{rest}' that can't be read")
         for token in tokens:
             found = _TOKEN.fullmatch(token)
             symbol = found["symbol"] if found else token
             if found is None or symbol not in _SYMBOLS:
                 asked.refuse(f"has an unknown unit '{symbol}'", _near(symbol))
-            power = int(found["power"] or 1) * (-1 if place else 1)
+            power = int(found["power"] or 1) * (-1 if index else 1)
             unit = _SYMBOLS[symbol]
             above, below = (unit.numerator, unit.denominator)[:: 1 if power > 0 else -1]
             numerator *= above ** abs(power)
@@ -494,7 +498,7 @@ def in_one_unit(
 ) -> tuple[str, list[str]]:
     """Write values in one prefix of their unit, in which the median has one to three digits."""
     if units == "1":
-        return "", [str(int(one)) if one.is_integer() else write(one) for one in values]
+        return "", [str(int(value)) if value.is_integer() else write(value) for value in values]
     symbol, prefixes = _about(units)[2:]
     if units == "byte" and binary:
         powers = {"": 1.0, **{prefix: 2.0**power for prefix, power in _BINARY.items()}}

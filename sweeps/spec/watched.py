@@ -84,7 +84,9 @@ def unwatched(axes: Sequence[Axis]) -> tuple[tuple[Axis, ...], dict[str, str]]:
     found = []
     for axis in axes:
         columns: Mapping[str, Any] = axis.columns
-        passed |= {name: one.name for name, one in columns.items() if isinstance(one, Watched)}
+        passed |= {
+            name: column.name for name, column in columns.items() if isinstance(column, Watched)
+        }
         plain = {
             name: one.unseen() if isinstance(one, Watched) else one for name, one in columns.items()
         }

@@ -172,7 +172,7 @@ def _normalised(name: str, value: object, dtype: np.dtype[Any] | None) -> object
 def attributes(layout: Layout, column: Column) -> dict[str, Any]:
     """Return a column's attributes, with the names of the flags that explain its holes."""
     attrs = normalised(column.attrs, stored_dtype(column) if not is_label(column) else None)
-    if column.dtype.kind == "f" and any(each is column for each in layout.variables):
+    if column.dtype.kind == "f" and any(variable is column for variable in layout.variables):
         wanted = {f"{column.name}_status"}
         if OPERATION_STATUS not in (each.name for each in layout.variables):
             # Of two, what isn't computed cell by cell has neither.
@@ -195,7 +195,7 @@ def check_layout(layout: Layout) -> None:
         if size < 1
     ]
     columns = (*layout.coordinates, *layout.variables)
-    names = [each.name for each in columns]
+    names = [column.name for column in columns]
     faults += [
         fault("name", name, "can't be a netCDF name", "letters, digits and underscores")
         for name in dict.fromkeys((*layout.sizes, *names))
@@ -221,7 +221,9 @@ def check_layout(layout: Layout) -> None:
         if name in _RESERVED
     ]
     faults += [
-        _wrong_values(layout, each) for each in layout.coordinates if _is_wrong(layout, each)
+        _wrong_values(layout, coordinate)
+        for coordinate in layout.coordinates
+        if _is_wrong(layout, coordinate)
     ]
     tell_all(faults)
 
@@ -438,8 +440,8 @@ def file_name(column: Column) -> str:
 
 def stored(layout: Layout, storage: Storage) -> list[Stored]:
     """Plan the file's variables."""
-    known = [_coordinate(layout, each) for each in layout.coordinates]
-    return known + [_variable(layout, each, storage) for each in layout.variables]
+    known = [_coordinate(layout, coordinate) for coordinate in layout.coordinates]
+    return known + [_variable(layout, variable, storage) for variable in layout.variables]
 
 
 def _coordinate(layout: Layout, column: Column) -> Stored:
@@ -484,9 +486,9 @@ def _variable(layout: Layout, column: Column, storage: Storage) -> Stored:
 def referenced(layout: Layout, column: Column) -> list[Column]:
     """Return the coordinates that readers can't tell from their dimension's name alone."""
     return [
-        each
-        for each in layout.coordinates
-        if file_name(each) not in layout.sizes and set(each.dims) <= set(column.dims)
+        coordinate
+        for coordinate in layout.coordinates
+        if file_name(coordinate) not in layout.sizes and set(coordinate.dims) <= set(column.dims)
     ]
 
 
@@ -505,9 +507,9 @@ def create(dataset: netCDF4.Dataset, layout: Layout, plan: list[Stored]) -> None
     texts = normalised(layout.attrs)
     named = {name for each in plan for name in str(each.attrs.get("coordinates", "")).split()}
     unnamed = [
-        file_name(each)
-        for each in layout.coordinates
-        if file_name(each) not in layout.sizes and file_name(each) not in named
+        file_name(coordinate)
+        for coordinate in layout.coordinates
+        if file_name(coordinate) not in layout.sizes and file_name(coordinate) not in named
     ]
     if unnamed:
         texts["coordinates"] = " ".join(unnamed)
@@ -649,7 +651,9 @@ def fits(values: NDArray[Any], dtype: np.dtype[Any]) -> bool:
 
 def targets(layout: Layout) -> dict[str, Target]:
     """Return a target for each variable of a layout."""
-    return {each.name: Target(each, layout.shape(each)) for each in layout.variables}
+    return {
+        variable.name: Target(variable, layout.shape(variable)) for variable in layout.variables
+    }
 
 
 def target_of(block: Block, known: Mapping[str, Target]) -> Target:

@@ -152,12 +152,16 @@ def to_dataset(layout: Layout, blocks: Iterable[Block]) -> xr.Dataset:
         each.finish()
     found = xr.Dataset(
         {
-            each.name: (each.dims, arrays[each.name], attributes(layout, each))
-            for each in layout.variables
+            variable.name: (variable.dims, arrays[variable.name], attributes(layout, variable))
+            for variable in layout.variables
         },
         coords={
-            each.name: (each.dims, values_of(each), attributes(layout, each))
-            for each in layout.coordinates
+            coordinate.name: (
+                coordinate.dims,
+                values_of(coordinate),
+                attributes(layout, coordinate),
+            )
+            for coordinate in layout.coordinates
         },
         attrs=normalised(layout.attrs),
     )
@@ -216,7 +220,9 @@ class Description:
 
 def describe_file(dataset: netCDF4.Dataset, path: Path, *, ranges: bool) -> Description:
     """Describe an open file; the caller holds the netCDF lock."""
-    widths = {each.dimensions[-1] for each in dataset.variables.values() if each.dtype == "S1"}
+    widths = {
+        variable.dimensions[-1] for variable in dataset.variables.values() if variable.dtype == "S1"
+    }
     named = set(dataset.dimensions) | _named(dataset)
     for each in dataset.variables.values():
         named |= _named(each)
@@ -232,7 +238,11 @@ def describe_file(dataset: netCDF4.Dataset, path: Path, *, ranges: bool) -> Desc
     return Description(
         path=path,
         nbytes=_size(path),
-        sizes={name: each.size for name, each in dataset.dimensions.items() if name not in widths},
+        sizes={
+            name: dimension.size
+            for name, dimension in dataset.dimensions.items()
+            if name not in widths
+        },
         coordinates=tuple(each for each in found if each.is_coordinate),
         variables=tuple(each for each in found if not each.is_coordinate),
         attrs=attrs,
@@ -257,7 +267,9 @@ def _summary(
 ) -> Summary:
     variable.set_auto_maskandscale(False)
     variable.set_auto_chartostring(False)
-    attrs = {each: variable.getncattr(each) for each in variable.ncattrs() if each not in _HIDDEN}
+    attrs = {
+        ncattr: variable.getncattr(ncattr) for ncattr in variable.ncattrs() if ncattr not in _HIDDEN
+    }
     dims, shape = variable.dimensions, variable.shape
     if variable.dtype != "S1" and np.dtype(variable.dtype).kind in "UO":
         text = tuple(np.asarray(variable[...]).reshape(-1).tolist())
@@ -423,8 +435,12 @@ def _with_names(dataset: xr.Dataset, path: Path) -> xr.Dataset:
         return dataset
     warn_of(met, path.name)
     # Where the best ones lie: the reduction's name, and a dimension's.
-    met |= {f"{name}_{old}": f"{name}_{new}" for old, new in tuple(met.items()) for name in names
-            if f"{name}_{old}" in names}  # fmt: skip
+    met |= {
+        f"{name}_{old}": f"{name}_{new}"
+        for old, new in tuple(met.items())
+        for name in names
+        if f"{name}_{old}" in names
+    }
     named = dataset.rename(met)
     named.set_close(dataset.close)
     return named
@@ -475,7 +491,9 @@ def is_complete(path: Path | str, fingerprint: str) -> bool:
 def verify(path: Path | str) -> tuple[str, ...]:
     """Compare every variable with its checksum."""
     with _opened(Path(path), require_ours=True) as dataset:
-        return tuple(name for name, each in dataset.variables.items() if not _is_intact(each))
+        return tuple(
+            name for name, variable in dataset.variables.items() if not _is_intact(variable)
+        )
 
 
 def _is_intact(variable: netCDF4.Variable[Any]) -> bool:

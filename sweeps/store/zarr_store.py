@@ -91,8 +91,8 @@ class ZarrStore:
         aside = self.path.with_name(f"{self.path.name}.metadata")
         shutil.rmtree(aside, ignore_errors=True)
         group = zarr.create_group(aside, zarr_format=2, overwrite=True)
-        for each in variables:
-            self._create(group, each, chunks.get(each.name))
+        for variable in variables:
+            self._create(group, variable, chunks.get(variable.name))
         for file in sorted(aside.rglob(".z*")):
             own = self.path / file.relative_to(aside)
             own.parent.mkdir(exist_ok=True)
@@ -166,12 +166,12 @@ class ZarrStore:
         """Write what is known from the start, checksums and global attributes."""
         zarr: Any = importlib.import_module("zarr")
         found = dict(checksums)
-        for each in variables:
-            array = self.array(each.name)
-            if each.values is not None:
-                array[...] = each.values
-                found[each.name] = checksum(each.values)
-            array.attrs["checksum"] = found[each.name]
+        for variable in variables:
+            array = self.array(variable.name)
+            if variable.values is not None:
+                array[...] = variable.values
+                found[variable.name] = checksum(variable.values)
+            array.attrs["checksum"] = found[variable.name]
         group = zarr.open_group(self.path, mode="r+", zarr_format=2)
         attrs = {name: _plain(value) for name, value in layout.attrs.items()}
         # Scalars and others that no variable names, as in a netCDF file.

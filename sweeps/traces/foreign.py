@@ -149,13 +149,13 @@ def _of_ascend(event: Event, whose: str, thread: str) -> tuple[str, int, int] | 
 
 def _times(event: Event) -> dict[str, float]:
     """Return a start and a duration, which Ascend writes as text."""
-    found = {}
+    times = {}
     for name in ("ts", "dur"):
         try:
-            found[name] = float(event.get(name))  # type: ignore[arg-type]
+            times[name] = float(event.get(name))  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError):
-            found[name] = float("nan")
-    return found
+            times[name] = float("nan")
+    return times
 
 
 def _args(event: Event) -> Mapping[str, Any]:

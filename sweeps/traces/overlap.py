@@ -487,7 +487,7 @@ def _spread(sent: Rows) -> Iterator[str]:
     if len(streams) < _MANY_STREAMS:
         return
     starts, ends = sent.bounds()
-    each = [union(starts[own], ends[own]) for own in (sent.stream == one for one in streams)]
+    each = [union(starts[own], ends[own]) for own in (sent.stream == stream for stream in streams)]
     times = np.concatenate([*(one[0] for one in each), *(one[1] for one in each)])
     change = np.repeat([1, -1], len(times) // 2)
     # Where one ends as another begins they aren't at once.
@@ -534,8 +534,12 @@ def purposes_of(kernels: Iterable[Kernel]) -> dict[str, float]:
 # Why communication is exposed: what the GPU would have computed next, and why it couldn't yet.
 
 HOST, STREAM, TINY, LATE, DATA = (
-    "host bound", "same stream", "tiny message", "launched late", "waits for data",
-)  # fmt: skip
+    "host bound",
+    "same stream",
+    "tiny message",
+    "launched late",
+    "waits for data",
+)
 ADVICE = {
     HOST: "the next kernel wasn't launched yet: CUDA graphs, fused or larger kernels, no .item() or"
     " synchronisation in between",
@@ -593,9 +597,13 @@ def exposures(trace: Trace, patterns: Patterns | None = None) -> tuple[Exposure,
     times: dict[tuple[str, str], dict[int, int]] = {}
     reasons = tuple(ADVICE)
     for name, row, kind, waits, rest in zip(
-        whose, own.tolist(), place.tolist(), host.tolist(), (last - first - host).tolist(),
+        whose,
+        own.tolist(),
+        place.tolist(),
+        host.tolist(),
+        (last - first - host).tolist(),
         strict=True,
-    ):  # fmt: skip
+    ):
         for reason, time in ((HOST, waits), (reasons[kind], rest)):
             if time:
                 each = times.setdefault((name, reason), {})

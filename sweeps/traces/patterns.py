@@ -24,9 +24,17 @@ EXCLUDED = -1
 
 _EXCLUDED_WORD = "excluded"
 KINDS = (
-    "attention", "convolution", "embedding", "experts", "norm", "optimizer", "pointwise",
-    "quantization", "reduction", "softmax",
-)  # fmt: skip
+    "attention",
+    "convolution",
+    "embedding",
+    "experts",
+    "norm",
+    "optimizer",
+    "pointwise",
+    "quantization",
+    "reduction",
+    "softmax",
+)
 """What a rule may say more of computation that is no product."""
 
 _KEYS = ("class", "kind", "categories", "names", "except", "because")
@@ -50,7 +58,7 @@ class Rule:
             return False
         if self.names and not any(each.search(name) for each in self.names):
             return False
-        return not any(each.search(name) for each in self.exceptions)
+        return not any(exception.search(name) for exception in self.exceptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +125,8 @@ def _read(path: Path) -> tuple[Patterns, bool]:
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
         faults.append(fault(f"{path}: rules", _short(listed), "are not tables", "[[rules]]"))
         listed = []
-    for place, table in enumerate(listed, start=1):
-        faults += _faults(table, f"{path}: rule {place}")
+    for index, table in enumerate(listed, start=1):
+        faults += _faults(table, f"{path}: rule {index}")
     tell_all(faults)
     rules = tuple(_rule(table) for table in listed)
     text = path.read_text(encoding="utf-8")

@@ -70,15 +70,15 @@ class Ranks:
         """
         numbers = self.numbers()
         whole = {"step": "all", "stream": "all", "collective": "all", "reason": "all"}
-        for place, (trace, overlap) in enumerate(zip(self.traces, self.overlaps, strict=True)):
-            own = {"file": trace.file, "rank": numbers[place], **whole}
-            skew = self._skew_of(place)
+        for index, (trace, overlap) in enumerate(zip(self.traces, self.overlaps, strict=True)):
+            own = {"file": trace.file, "rank": numbers[index], **whole}
+            skew = self._skew_of(index)
             empty = {"exposed_collectives": float("nan"), "most_exposed_at_s": float("nan")}
             reasons = {**empty, "change": ""} if self.exposed else {}
             yield {**own, **values_of(overlap), **skew, **reasons}
             nothing = dict.fromkeys(skew, float("nan")) | reasons
             unknown = dict.fromkeys(values_of(overlap), float("nan")) | nothing
-            for one in self.exposed[place] if self.exposed else ():
+            for one in self.exposed[index] if self.exposed else ():
                 found = {"collective": one.name, "reason": one.reason}
                 time = {"exposed_communication_s": one.time, "exposed_collectives": one.rows}
                 change = {"most_exposed_at_s": one.at, "change": ADVICE[one.reason]}
@@ -214,7 +214,7 @@ def result_of(
     activities, parts = tuple(ranks.overlaps[0].times), tuple(ranks.overlaps[0].parts)
     labels = {
         "rank": np.array(ranks.numbers(), dtype=np.int32),
-        "step": _all(each.by_step for each in ranks.overlaps),
+        "step": _all(overlap.by_step for overlap in ranks.overlaps),
         "stream": _all(each.by_stream for each in ranks.overlaps),
         "activity": np.array(activities),
         "part": np.array(parts),
@@ -293,7 +293,7 @@ def _columns(ranks: Ranks) -> Iterator[Column]:
     overlaps = ranks.overlaps
     yield from _spread("", ("rank",), list(overlaps), "")
     for name, words in (("step", ", of a step"), ("stream", ", of a stream")):
-        found = [getattr(each, f"by_{name}") for each in overlaps]
+        found = [getattr(overlap, f"by_{name}") for overlap in overlaps]
         labels = _all(found).tolist()
         if labels:
             spread = [own.get(label) for own in found for label in labels]
@@ -304,8 +304,11 @@ def _columns(ranks: Ranks) -> Iterator[Column]:
         yield _column("exposed_reason_time", ("rank", "reason"), "s", what, np.array(by_reason))
     if ranks.skew is not None:
         found_of = (
-            ranks.skew.matched, ranks.skew.duration, ranks.skew.transfer, ranks.skew.waiting,
-        )  # fmt: skip
+            ranks.skew.matched,
+            ranks.skew.duration,
+            ranks.skew.transfer,
+            ranks.skew.waiting,
+        )
         for (name, units, meaning), values in zip(_SKEW, found_of, strict=True):
             yield _column(name, ("rank",), units, meaning, np.array(values, dtype=np.float64))
 

@@ -345,7 +345,7 @@ class _Columns:
 
     def only(self, chosen: NDArray[Any]) -> Any:
         """Return the chosen entries: by a mask, or by their places."""
-        columns = {each.name: getattr(self, each.name)[chosen] for each in fields(self)}  # type: ignore[arg-type]
+        columns = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}  # type: ignore[arg-type]
         return replace(self, **columns)  # type: ignore[type-var]
 
 
@@ -583,7 +583,7 @@ class _Taken:
             [event.get("dur") for event in rows],
             [self.names[event["name"]] for event in rows],
             [self.categories[event["cat"]] for event in rows],
-            [self._collective(own) if "Collective name" in own else -1 for own in args],
+            [self._collective(arg) if "Collective name" in arg else -1 for arg in args],
             [own["device"] if "device" in own else event.get("pid", -1) for event, own in both],
             [own["stream"] if "stream" in own else event.get("tid", -1) for event, own in both],
             [own.get("correlation", -1) for own in args],
@@ -625,7 +625,7 @@ class _Taken:
             properties=_properties(file.members.get("deviceProperties")),
             names=tuple(map(str, self.names)),
             categories=tuple(map(str, self.categories)),
-            collectives=tuple(Collective(*each) for each in self.collectives),
+            collectives=tuple(Collective(*collective) for collective in self.collectives),
             rows=rows,
             launches=launches.only(_in_time(launches.start)),
             spans=spans.only(_in_time(spans.start) & (spans.duration >= 0.0)),
@@ -697,4 +697,4 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _properties(value: Any) -> dict[int, Mapping[str, Any]]:
     listed = [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-    return {_whole(each.get("id", place)): each for place, each in enumerate(listed)}
+    return {_whole(each.get("id", index)): each for index, each in enumerate(listed)}

@@ -27,9 +27,15 @@ _WORDS = {
     "other": "other (synchronisation)",
 }
 _HEADINGS = (
-    "span", "compute", "communication", "overlapped", "% of comm.", "% of shorter", "exposed",
+    "span",
+    "compute",
+    "communication",
+    "overlapped",
+    "% of comm.",
+    "% of shorter",
+    "exposed",
     "idle",
-)  # fmt: skip
+)
 
 
 def report(ranks: Ranks) -> Iterator[str]:
@@ -40,23 +46,23 @@ def report(ranks: Ranks) -> Iterator[str]:
     if several:
         yield _worst(ranks)
         yield from _together(ranks)
-    for place, (trace, overlap) in enumerate(zip(ranks.traces, ranks.overlaps, strict=True)):
+    for index, (trace, overlap) in enumerate(zip(ranks.traces, ranks.overlaps, strict=True)):
         notes = overlap.notes
         if not several:
-            yield _answer(trace, overlap, ranks.exposed[place] if ranks.exposed else ())
+            yield _answer(trace, overlap, ranks.exposed[index] if ranks.exposed else ())
             yield f"  {_title(trace, overlap)}"
             yield from (f"  {line}" for line in _figures(overlap))
             if ranks.exposed and overlap.exposed:
-                yield from (f"  {line}" for line in _reasons(ranks.exposed[place], longest=0))
+                yield from (f"  {line}" for line in _reasons(ranks.exposed[index], longest=0))
         yield from (f"Note: {f'{trace.file}: ' * several}{note}" for note in notes)
     yield from (f"Note: {note}" for note in ranks.notes)
 
 
 def part_lines(ranks: Ranks) -> Iterator[str]:
     """Yield each trace's parts, and these by step and by stream."""
-    for place, (trace, overlap) in enumerate(zip(ranks.traces, ranks.overlaps, strict=True)):
+    for index, (trace, overlap) in enumerate(zip(ranks.traces, ranks.overlaps, strict=True)):
         if len(ranks.traces) > 1:
-            yield _answer(trace, overlap, ranks.exposed[place] if ranks.exposed else ())
+            yield _answer(trace, overlap, ranks.exposed[index] if ranks.exposed else ())
             yield f"  {_title(trace, overlap)}"
             yield from (f"  {line}" for line in _figures(overlap))
         for name, heading, parts in (

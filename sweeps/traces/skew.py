@@ -59,7 +59,7 @@ def skew_of(traces: Sequence[Trace], codes: Sequence[NDArray[np.int8]]) -> Skew:
     same place among these; and that ran at one time, for none of these operations ends before its
     last rank has begun. So nothing is matched whose clocks differ by more than it lasts.
     """
-    found = [_operations(trace, own) for trace, own in zip(traces, codes, strict=True)]
+    found = [_operations(trace, code) for trace, code in zip(traces, codes, strict=True)]
     bounds = [trace.rows.bounds() for trace in traces]
     matched = [0] * len(traces)
     duration, transfer = [0] * len(traces), [0] * len(traces)
@@ -71,9 +71,9 @@ def skew_of(traces: Sequence[Trace], codes: Sequence[NDArray[np.int8]]) -> Skew:
         ends = np.array([bounds[rank][1][found[rank][key]] for rank in ranks])
         together = starts.max(axis=0) < ends.min(axis=0)
         lengths = (ends - starts)[:, together]
-        for rank, own in zip(ranks, lengths, strict=True):
-            matched[rank] += own.size
-            duration[rank] += int(own.sum())
+        for rank, length in zip(ranks, lengths, strict=True):
+            matched[rank] += length.size
+            duration[rank] += int(length.sum())
             transfer[rank] += int(lengths.min(axis=0).sum())
     counts = [int(np.count_nonzero(own == _COMMUNICATION)) for own in codes]
     return Skew(

@@ -175,9 +175,14 @@ class Graph:
     bodies: list[tuple[bytes, Peer]] = field(default_factory=list)
 
     def add(
-        self, name: str, kind: int, ends: tuple[float, float], after: Sequence[int],
-        attributes: bytes = b"", peer: Peer = Peer(),  # noqa: B008
-    ) -> int:  # fmt: skip
+        self,
+        name: str,
+        kind: int,
+        ends: tuple[float, float],
+        after: Sequence[int],
+        attributes: bytes = b"",
+        peer: Peer = Peer(),  # noqa: B008
+    ) -> int:
         """Add a node that runs when others are done; return its number."""
         number = len(self.bodies) + 1
         start, end = (round(SCALE * at) for at in ends)
@@ -220,7 +225,7 @@ class _Stage:
         self.spans = course.stages[stage_row(stage)]
         self.wholes: dict[Any, _Whole] = {}
         self.pp, self.virtual = (int(evaluation[n]) for n in ("pp", "virtual_pipeline_size"))
-        self.tags = [{one.taker: at for at, one in enumerate(own)} for own in course.sends]
+        self.tags = [{one.taker: at for at, one in enumerate(send)} for send in course.sends]
         self.gradients: list[int] = []  # The last of them that is under way
         done: list[int] = []
         for ran in course.runs[stage]:
@@ -270,13 +275,15 @@ class _Stage:
     def _received(self, slot: Sequence[Task]) -> Iterator[int]:
         """Yield what arrives from other stages for a pass."""
         for stage, sends in enumerate(self.course.sends):
-            for one in sends:
-                if one.target == self.stage and one.taker in slot:
+            for send in sends:
+                if send.target == self.stage and send.taker in slot:
                     size = round(self._value("pp_message_bytes"))
-                    attributes = _size(size, self.tags[stage][one.taker])
-                    name = f"{slot_name((one.task,), self.pp, self.virtual)} received"
+                    attributes = _size(size, self.tags[stage][send.taker])
+                    name = f"{slot_name((send.task,), self.pp, self.virtual)} received"
                     peer = Peer("from", stage - self.stage)
-                    yield self.graph.add(name, RECEIVE, (one.start, one.end), [], attributes, peer)
+                    yield self.graph.add(
+                        name, RECEIVE, (send.start, send.end), [], attributes, peer
+                    )
 
     def _split(self, ran: Ran, inside: Sequence[Span]) -> tuple[list[Messages], list[Messages]]:
         """Return a pass's messages beside computing and between it: as many as time is hidden."""
@@ -301,7 +308,7 @@ class _Stage:
         self, messages: Sequence[Messages], at: float, after: list[int], name: str
     ) -> Iterator[list[int]]:
         """Add messages, each dimension's one after another; yield the last of each."""
-        for dimension in dict.fromkeys(one.operation.dimension for one in messages):
+        for dimension in dict.fromkeys(message.operation.dimension for message in messages):
             last, start = after, at
             own = [one for one in messages if one.operation.dimension == dimension]
             for one in _in_turns(own):
@@ -399,9 +406,9 @@ def _size(nbytes: int, tag: int | None = None) -> bytes:
 def _in_turns(messages: Sequence[Messages]) -> list[Messages]:
     """Return messages one by one, those of several operations in turns."""
     places = [
-        ((at + 0.5) / one.number, order, one._replace(number=1))
-        for order, one in enumerate(messages)
-        for at in range(one.number)
+        ((at + 0.5) / message.number, order, message._replace(number=1))
+        for order, message in enumerate(messages)
+        for at in range(message.number)
     ]
     return [one for *_, one in sorted(places, key=lambda each: each[:2])]
 
@@ -476,9 +483,9 @@ class _Ranks:
         return b"".join(_attribute(name, INT32, one) for name, one in both)
 
 
-def chakra_traces(course: step.StepTimeline, evaluation: Evaluation) -> tuple[
-    Iterator[list[bytes]], Mapping[int, tuple[int, ...]]
-]:  # fmt: skip
+def chakra_traces(
+    course: step.StepTimeline, evaluation: Evaluation
+) -> tuple[Iterator[list[bytes]], Mapping[int, tuple[int, ...]]]:
     """Return each rank's trace, and the ranks of each group by its number once all are made.
 
     Times are those of the course; a simulator has its own of communication. As many messages as
@@ -520,8 +527,8 @@ def write_chakra(
     Returns how many ranks there are, and the file of groups.
     """
     traces, groups = chakra_traces(course, evaluation)
-    files = {path.with_name(f"{path.stem}.{rank}.et"): own for rank, own in enumerate(traces)}
+    files = {path.with_name(f"{path.stem}.{rank}.et"): trace for rank, trace in enumerate(traces)}
     groups_path = path.with_name(f"{path.stem}.groups.json")
-    members = {str(number): own for number, own in groups.items()}
+    members = {str(number): group for number, group in groups.items()}
     _write({**files, groups_path: [json.dumps(members).encode() + b"\n"]}, overwrite=overwrite)
     return len(files), groups_path

@@ -290,22 +290,29 @@ def _of_preset(
         allowed = f"{' or '.join(MACHINES)} in {' or '.join(PRECISIONS)}"
         refuse(where, wrong, "unknown", allowed)
     shapes = {
-        "hidden_size": numbers["hidden"], "heads": numbers["heads"],
-        "kv_heads": numbers["kv_groups"], "ffn_size": numbers["ffn_hidden"],
-        "head_size": numbers["hidden"] / numbers["heads"], "gated_mlp": numbers["gated"],
-    }  # fmt: skip
+        "hidden_size": numbers["hidden"],
+        "heads": numbers["heads"],
+        "kv_heads": numbers["kv_groups"],
+        "ffn_size": numbers["ffn_hidden"],
+        "head_size": numbers["hidden"] / numbers["heads"],
+        "gated_mlp": numbers["gated"],
+    }
     rates = read_rates(MACHINES[gpu], first["precision"], folders=tuple(folders))
     theirs = {row["layer"]: _theirs(path, row, int(numbers["tp"])) for row in rows}
     # Where weights are frozen there is no weight gradient, and input gradients are scattered.
-    every = [case for one in theirs.values() if one is not None for case in _choices(one)]
+    every = [case for their in theirs.values() if their is not None for case in _choices(their)]
     phases = predict_phases(shapes, numbers["tokens"], every, rates)
-    times = {case: float(phases[case.phase].e2e[0, place]) for place, case in enumerate(every)}
+    times = {case: float(phases[case.phase].e2e[0, index]) for index, case in enumerate(every)}
     for row in rows:
         case = theirs[row["layer"]]
         if case is not None:
             known = {name: row[name] for name in ("layer", "preset", "gpu", "precision")}
-            yield {**known, "tp": int(numbers["tp"]), "tokens": int(numbers["tokens"]),
-                   **_comparison(case, times)}  # fmt: skip
+            yield {
+                **known,
+                "tp": int(numbers["tp"]),
+                "tokens": int(numbers["tokens"]),
+                **_comparison(case, times),
+            }
 
 
 def _theirs(path: Path, row: Mapping[str, str], tp: int) -> LayerOverlap | None:
@@ -341,7 +348,7 @@ def _choices(case: LayerOverlap) -> list[LayerOverlap]:
 
 def _comparison(case: LayerOverlap, times: Mapping[LayerOverlap, float]) -> dict[str, Any]:
     """Return theirs beside ours."""
-    own = {one: times[one] for one in _choices(case)}
+    own = {choice: times[choice] for choice in _choices(case)}
     ours = _chosen(own)
     same = _chosen({one: time for one, time in own.items() if one.method == case.method})
     best = min(own.values())
@@ -354,7 +361,8 @@ def _comparison(case: LayerOverlap, times: Mapping[LayerOverlap, float]) -> dict
     scattered = case.method == "pipeline" or ours.method == "pipeline"
     why = "; the time does not decide which NVIDIA uses" if scattered else ""
     return {
-        "their_method": _way(case), "their_num_sm": case.num_sm if counted else None,
+        "their_method": _way(case),
+        "their_num_sm": case.num_sm if counted else None,
         "our_method": _way(ours),
         "our_num_sm": None if ours.method == "ring_exchange" else ours.num_sm,
         "num_sm_factor": same.num_sm / case.num_sm if counted else None,
@@ -363,7 +371,7 @@ def _comparison(case: LayerOverlap, times: Mapping[LayerOverlap, float]) -> dict
         "our_time_us": round(1e6 * best, 3),
         "loss": loss,
         "note": f"predicted {shown}{why}" if loss > NEAR else "",
-    }  # fmt: skip
+    }
 
 
 def _way(case: LayerOverlap) -> str:
@@ -373,16 +381,19 @@ def _way(case: LayerOverlap) -> str:
 def _chosen(times: Mapping[LayerOverlap, float]) -> LayerOverlap:
     """Return the best case, with the fewest multiprocessors as good, or of a pipeline the most."""
     best = min(times, key=lambda one: times[one])
-    alike = [one for one, time in times.items()
-             if (one.method, one.aggregate) == (best.method, best.aggregate)
-             and time <= times[best] * (1.0 + LIKE)]  # fmt: skip
+    alike = [
+        one
+        for one, time in times.items()
+        if (one.method, one.aggregate) == (best.method, best.aggregate)
+        and time <= times[best] * (1.0 + LIKE)
+    ]
     return (max if best.method == "pipeline" else min)(alike, key=lambda one: one.num_sm)
 
 
 def preset_summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return how near their settings are: shares of layers, and the median factor of num_sm."""
     factors = [row["num_sm_factor"] for row in rows if row["num_sm_factor"]]
-    ratios = [max(one, 1.0 / one) for one in factors]
+    ratios = [max(factor, 1.0 / factor) for factor in factors]
     return {
         "layers": float(len(rows)),
         "near": float(np.mean([row["loss"] <= NEAR for row in rows])),
@@ -423,8 +434,9 @@ def preset_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 row[f"{who}_method"] + (f" {count}" if (count := row[f"{who}_num_sm"]) else "")
                 for who in ("their", "our")
             ]
-            spans = [f"{row[name]:,.0f} µs" for name in ("sequential_us", "their_time_us",
-                     "our_time_us")]  # fmt: skip
+            spans = [
+                f"{row[name]:,.0f} µs" for name in ("sequential_us", "their_time_us", "our_time_us")
+            ]
             table.append([row["layer"], *ways, *spans, percent(row["loss"])])
         yield from aligned(table, left=3)
         yield from (f"  {row['layer']}: {row['note']}" for row in own if row["note"])

@@ -138,9 +138,16 @@ def choose(
         if result.case.method in OTHER
     }
     return Choice(
-        tp_size, chosen, frozenset(groups), scattered, passes, dict(known.baselines), reasons,
-        tuple(notes), {layer: other for layer, other in others.items() if other is not None},
-    )  # fmt: skip
+        tp_size,
+        chosen,
+        frozenset(groups),
+        scattered,
+        passes,
+        dict(known.baselines),
+        reasons,
+        tuple(notes),
+        {layer: other for layer, other in others.items() if other is not None},
+    )
 
 
 def _layers_of(known: _Layers, group: str) -> list[str]:
@@ -235,8 +242,9 @@ def _together(
 
 def _shifted(total: PassTimes, own: PassTimes, base: PassTimes) -> PassTimes:
     names = ("gemm", "comm", "overlap", "other", "gemm_events", "comm_events")
-    changed = {name: getattr(total, name) + getattr(own, name) - getattr(base, name)
-               for name in names}  # fmt: skip
+    changed = {
+        name: getattr(total, name) + getattr(own, name) - getattr(base, name) for name in names
+    }
     return PassTimes(**changed)
 
 
@@ -391,7 +399,9 @@ class Scaling:
     @property
     def optimal(self) -> int | None:
         """The largest size that is efficient for all layers; None where nothing is known."""
-        found = [one.optimal for one in self.operators.values() if one.optimal is not None]
+        found = [
+            operator.optimal for operator in self.operators.values() if operator.optimal is not None
+        ]
         return min(found, default=None)
 
     def record(self) -> dict[str, Any]:
@@ -414,7 +424,7 @@ class Scaling:
 
 def scale(times: Mapping[str, Mapping[int, float]], tolerance: float) -> Scaling:
     """Find which sizes are efficient."""
-    return Scaling(tolerance, {name: _one(own, tolerance) for name, own in times.items()})
+    return Scaling(tolerance, {name: _one(time, tolerance) for name, time in times.items()})
 
 
 def _one(times: Mapping[int, float], tolerance: float) -> OperatorScaling:

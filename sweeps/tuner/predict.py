@@ -80,9 +80,9 @@ class Rates:
     def lines(self) -> Iterator[str]:
         """Yield each figure with where it comes from, as people read it."""
         yield f"\ntaken of {self.name}:\n"
-        for name, one in self.figures.items():
-            shown = written(name, one.value)
-            yield f"  {name} = {shown}  [{one.words}]\n"
+        for name, figure in self.figures.items():
+            shown = written(name, figure.value)
+            yield f"  {name} = {shown}  [{figure.words}]\n"
 
 
 def read_rates(
@@ -123,12 +123,27 @@ SM_BANDWIDTH = {ALL_GATHER: "gather_sm_bandwidth", REDUCE_SCATTER: "scatter_sm_b
 
 # A step's labels, under which its collectives take what the machine's library takes of it.
 IN_STEP = {
-    "environment": "step", "floor": "none", "topology": HIERARCHY, "shape": "two_levels",
-    "algorithm": "nccl", "latency_per": LABELS["latency_per"].default,
-    "link": LABELS["link"].default, "phases": "sequential", "reduction": "free",
-}  # fmt: skip
-_NODE = ("intra_latency", "intra_bandwidth", "inter_latency", "inter_bandwidth", "intra_nvls",
-         "intra_inc", "inter_inc", "in_network_latency_factor", "nodes_per_leaf")  # fmt: skip
+    "environment": "step",
+    "floor": "none",
+    "topology": HIERARCHY,
+    "shape": "two_levels",
+    "algorithm": "nccl",
+    "latency_per": LABELS["latency_per"].default,
+    "link": LABELS["link"].default,
+    "phases": "sequential",
+    "reduction": "free",
+}
+_NODE = (
+    "intra_latency",
+    "intra_bandwidth",
+    "inter_latency",
+    "inter_bandwidth",
+    "intra_nvls",
+    "intra_inc",
+    "inter_inc",
+    "in_network_latency_factor",
+    "nodes_per_leaf",
+)
 
 
 def _library(machine: Machine) -> dict[str, float]:
@@ -372,10 +387,20 @@ SPLITS = 4
 """Parts of a pipelined reduce_scatter: Transformer Engine's default."""
 # What formulas take of a machine.
 TAKEN = (
-    *TILED, *USERBUFFERS, "sum_bandwidth", "launch_time", "activation_bytes",
-    "matmul_input_bytes", "communication_bytes", "tp_gather_byte_ratio", "layers", "latency",
-    "bandwidth", "copy_engine_bandwidth", "sms",
-)  # fmt: skip
+    *TILED,
+    *USERBUFFERS,
+    "sum_bandwidth",
+    "launch_time",
+    "activation_bytes",
+    "matmul_input_bytes",
+    "communication_bytes",
+    "tp_gather_byte_ratio",
+    "layers",
+    "latency",
+    "bandwidth",
+    "copy_engine_bandwidth",
+    "sms",
+)
 # One product beside nothing; where a mechanism matters it takes this one's place.
 IN_TURN = "two_durations"
 # Who sends where something overlaps, and so at what rate.
@@ -418,9 +443,13 @@ class _Problem:
     """Many cases of one or many models on one machine."""
 
     def __init__(
-        self, shapes: Mapping[str, Any], tokens: Any, cases: Sequence[LayerOverlap], rates: Rates,
+        self,
+        shapes: Mapping[str, Any],
+        tokens: Any,
+        cases: Sequence[LayerOverlap],
+        rates: Rates,
         attention: str,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.cases, self.rates = cases, rates
         # Models stand along the leading axis, and where there is one, it is an axis of one.
         self.shapes = {name: _upright(value) for name, value in shapes.items()}
@@ -542,9 +571,13 @@ def predict_phases(
                 times[name][:, where] = values
         gemm, comm, e2e, other = (times[name] for name in ("gemm", "comm", "e2e", "other"))
         passes[phase] = PassTimes(
-            gemm, comm, gemm + comm + other - e2e, other, times["gemm_events"],
+            gemm,
+            comm,
+            gemm + comm + other - e2e,
+            other,
+            times["gemm_events"],
             times["comm_events"],
-        )  # fmt: skip
+        )
     return passes
 
 
@@ -557,16 +590,19 @@ def _in_turn(problem: _Problem, phase: str) -> dict[str, Floats]:
     comm = problem.full(gathers * found["gather_time"] + scatters * found["scatter_time"])
     none = problem.full(0.0)
     return {
-        "gemm": gemm, "comm": comm, "e2e": gemm + comm, "other": none,
+        "gemm": gemm,
+        "comm": comm,
+        "e2e": gemm + comm,
+        "other": none,
         "gemm_events": problem.full(1.0),
         "comm_events": problem.full((names != "") & (problem.tp > 1.0)),
-    }  # fmt: skip
+    }
 
 
 def _groups(problem: _Problem, phase: str, *, sm_margin: bool) -> dict[str, NDArray[np.intp]]:
     """Return which cases overlap in a phase, by mechanism."""
     found: dict[str, list[int]] = {}
-    for place, case in enumerate(problem.cases):
+    for index, case in enumerate(problem.cases):
         if case.phase != phase or case.method == BASELINE:
             continue
         scatters = collective_of(case.operator, phase, case.method) == REDUCE_SCATTER
@@ -577,7 +613,7 @@ def _groups(problem: _Problem, phase: str, *, sm_margin: bool) -> dict[str, NDAr
             name = "reduce_scatter_pipeline"
         else:
             name = "bulk_margin" if sm_margin else "bulk_shared"
-        found.setdefault(name, []).append(place)
+        found.setdefault(name, []).append(index)
     return {name: np.array(places) for name, places in found.items()}
 
 

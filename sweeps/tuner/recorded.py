@@ -40,7 +40,7 @@ from sweeps.tuner.userbuffers import (
     missing_operators,
     parse_case,
     products_of,
-)  # fmt: skip
+)
 
 _SECOND = 1e9
 _USERBUFFERS = re.compile(r"userbuffers")
@@ -133,9 +133,9 @@ def read_case(
 def _plausible(results: Sequence[CaseTimes]) -> list[CaseTimes]:
     """Refuse cases that take less than the products of their layer without overlap."""
     bases = {
-        (one.case.tp_size, one.case.operator): one.passes
-        for one in results
-        if one.done and one.case.is_baseline
+        (result.case.tp_size, result.case.operator): result.passes
+        for result in results
+        if result.done and result.case.is_baseline
     }
     return [
         CaseTimes(one.case, "failed", wrong) if (wrong := _shorter(one, bases)) else one
@@ -299,10 +299,11 @@ def _of_other_product(passes: Passes, case: LayerOverlap, config: TPOverlapTuner
     )
     most = config.machine["burst_matmul_flops"]
     for name, own, phases in (
-        ("forward", passes[0], PHASES[:1]), ("backward", passes[1], PHASES[1:]),
-    ):  # fmt: skip
+        ("forward", passes[0], PHASES[:1]),
+        ("backward", passes[1], PHASES[1:]),
+    ):
         sizes = [products[case.operator, phase].values() for phase in phases]
-        work = sum(2.0 * float(np.prod([float(one) for one in each])) for each in sizes)
+        work = sum(2.0 * float(np.prod([float(one) for one in size])) for size in sizes)
         rate = work / own.gemm if own.gemm > 0.0 else most
         shown = f"its {name}'s products would run at {rate / 1e12:,.4g} TFLOP/s"
         if rate > most * (1.0 + _TIMING):
@@ -323,7 +324,9 @@ def _of_other_shape(files: Sequence[Path], case: LayerOverlap, config: TPOverlap
                 shapes = json.loads(text)
             except ValueError:
                 continue
-            found |= {tuple(one) for one in shapes if one and all(isinstance(n, int) for n in one)}
+            found |= {
+                tuple(shape) for shape in shapes if shape and all(isinstance(n, int) for n in shape)
+            }
     if not found:
         return ""
     sizes = products_of(config.model.shapes, float(case.tp_size), config.attention)
@@ -344,9 +347,19 @@ YAML_NAME = "tp_comm_overlap_cfg.yaml"
 FLAGS_NAME = "tp_comm_overlap_flags.sh"
 LOG_NAME = "log.txt"
 PLACES = (
-    "config_id", "folder", "yaml", "flags", "tp_size", "operator", "phase", "method", "num_sm",
-    "aggregate", "tokens", "model",
-)  # fmt: skip
+    "config_id",
+    "folder",
+    "yaml",
+    "flags",
+    "tp_size",
+    "operator",
+    "phase",
+    "method",
+    "num_sm",
+    "aggregate",
+    "tokens",
+    "model",
+)
 """What a command can name in braces; ``{flags}`` by itself becomes Megatron-LM's flags."""
 
 
@@ -383,10 +396,10 @@ def _options(config: TPOverlapTunerConfig) -> Iterator[str]:
     """Yield the options of a tuning that aren't as they are by default."""
     size = "max_tp_size" if config.tp_size is None else "tp_size"
     always = ("model_name", "max_token_len", "hardware", "precision", size)
-    for own in fields(config):
-        value = getattr(config, own.name)
-        if own.name in always or (own.name in _SETTINGS and value != own.default):
-            yield f"--{own.name.replace('_', '-')} {shlex.quote(str(value))}"
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name in always or (field.name in _SETTINGS and value != field.default):
+            yield f"--{field.name.replace('_', '-')} {shlex.quote(str(value))}"
     lacking = missing_operators(config.model)
     if set(config.operators) != {name for name in OPERATORS if name not in lacking}:
         yield f"--operators {' '.join(config.operators)}"
@@ -407,9 +420,11 @@ def write_workload(folder: Path, config: TPOverlapTunerConfig) -> str:
     # Sizes of whole layers: the program splits them over its ranks.
     whole = products_of(config.model.shapes, 1.0, config.attention)
     sizes: dict[str, object] = {
-        "model": config.model_name, "tokens": config.max_token_len, "precision": config.precision,
+        "model": config.model_name,
+        "tokens": config.max_token_len,
+        "precision": config.precision,
         "hidden_size": config.hidden_size,
-    }  # fmt: skip
+    }
     for operator in config.operators:
         side = "matmul_n" if operator in COLUMN else "matmul_k"
         sizes[operator] = int(whole[operator, "fprop"][side])
@@ -509,12 +524,14 @@ class Runner:
         """Return the command's words for a case."""
         values = {
             **self.about,
-            **{name: str(getattr(case, name)) for name in
-               ("tp_size", "operator", "phase", "method", "num_sm", "aggregate")},
+            **{
+                name: str(getattr(case, name))
+                for name in ("tp_size", "operator", "phase", "method", "num_sm", "aggregate")
+            },
             "config_id": case.run_id,
             "folder": str(folder),
             "yaml": str(folder / YAML_NAME),
-        }  # fmt: skip
+        }
         flags: list[str] = []
         for flag in case_companion(case).flags:
             flags += [flag, values["yaml"]] if flag == "--tp-comm-overlap-cfg" else [flag]

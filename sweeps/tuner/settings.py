@@ -104,7 +104,7 @@ class TPOverlapTunerConfig:
         tell_all(faults)
 
     def _plain_faults(self) -> list[str]:
-        found = []
+        plain_faults = []
         for flag, value, known in (
             ("--precision", self.precision, PRECISIONS),
             ("--grid", self.grid, GRIDS),
@@ -112,44 +112,52 @@ class TPOverlapTunerConfig:
             ("--objective", self.objective, OBJECTIVES),
         ):
             if value not in known:
-                found.append(fault(flag, value, "unknown", nearest(str(value), known)))
+                plain_faults.append(fault(flag, value, "unknown", nearest(str(value), known)))
         if self.max_tp_size not in TP_SIZES:
             wrong = "isn't a size that is tried"
             allowed = "2, 4 or 8: tensor parallelism stays in one machine"
-            found.append(fault(self._size_flag, self.max_tp_size, wrong, allowed))
+            plain_faults.append(fault(self._size_flag, self.max_tp_size, wrong, allowed))
         for flag, count in (("--min-num-sm", self.min_num_sm), ("--max-num-sm", self.max_num_sm)):
             if not _whole(count) or not 1 <= count <= MOST_SMS:
-                found.append(
+                plain_faults.append(
                     fault(flag, count, "isn't allowed", f"a whole number, 1 to {MOST_SMS}")
                 )
-        if not found and self.min_num_sm > self.max_num_sm:
+        if not plain_faults and self.min_num_sm > self.max_num_sm:
             wrong = f"is above --max-num-sm {self.max_num_sm}"
-            found.append(fault("--min-num-sm", self.min_num_sm, wrong, "at most that"))
+            plain_faults.append(fault("--min-num-sm", self.min_num_sm, wrong, "at most that"))
         if not _whole(self.max_token_len) or not 1 <= self.max_token_len <= 1 << 40:
             wrong = "isn't allowed"
-            found.append(fault("--max-token-len", self.max_token_len, wrong, "a whole number"))
+            plain_faults.append(
+                fault("--max-token-len", self.max_token_len, wrong, "a whole number")
+            )
         if not 0.0 <= self.tolerance < float("inf"):
-            found.append(fault("--tolerance", self.tolerance, "isn't allowed", "a share from 0"))
+            plain_faults.append(
+                fault("--tolerance", self.tolerance, "isn't allowed", "a share from 0")
+            )
         if self.from_traces is not None and self.command is not None:
-            found.append(fault("--command", self.command, "--from-traces is given too", "one"))
-        return found
+            plain_faults.append(
+                fault("--command", self.command, "--from-traces is given too", "one")
+            )
+        return plain_faults
 
     def _operator_faults(self) -> list[str]:
         """Check operators; leave out those that the model lacks where none were asked for."""
         asked = list(self.operators)
-        found = [
+        operator_faults = [
             fault("--operators", name, "is unknown", nearest(str(name), OPERATORS))
             for name in asked
             if name not in OPERATORS
         ]
-        found += [
+        operator_faults += [
             fault("--operators", name, "is given twice", "give it once")
             for name in sorted({n for n in asked if asked.count(n) > 1})
         ]
         lacking = missing_operators(self.model)
         for name, reason in lacking.items():
             if name in asked:
-                found.append(fault("--operators", name, f"{self.model.name}: {reason}", "others"))
+                operator_faults.append(
+                    fault("--operators", name, f"{self.model.name}: {reason}", "others")
+                )
             elif not asked:
                 self.notes.append(f"{name} is left out: {reason}")
         shapes = self.model.shapes
@@ -158,8 +166,8 @@ class TPOverlapTunerConfig:
         self.operators = tuple(asked or (name for name in OPERATORS if name not in lacking))
         if not self.operators:
             wrong = "has none of the linear layers that userbuffers overlap"
-            found.append(fault("--model-name", self.model_name, wrong, "another model"))
-        return found
+            operator_faults.append(fault("--model-name", self.model_name, wrong, "another model"))
+        return operator_faults
 
     def _size_faults(self) -> list[str]:
         if (
@@ -254,18 +262,39 @@ class TPOverlapTunerConfig:
 
     def record(self) -> dict[str, Any]:
         """Return it as the report has it."""
-        own = {"model": self.model.name, "operators": list(self.operators),
-               "set_sm_margin": self.sm_margin, "pipeline": self.splits}  # fmt: skip
+        own = {
+            "model": self.model.name,
+            "operators": list(self.operators),
+            "set_sm_margin": self.sm_margin,
+            "pipeline": self.splits,
+        }
         return {name: own[name] if name in own else getattr(self, name) for name in RECORDED}
 
 
 # What a report has of a configuration, in this order.
 RECORDED = (
-    "model_name", "model", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_kv_heads",
-    "head_size", "max_tp_size", "tp_size", "max_token_len", "operators", "min_num_sm", "max_num_sm",
-    "hardware", "precision", "grid", "search", "objective", "set_sm_margin", "pipeline",
+    "model_name",
+    "model",
+    "hidden_size",
+    "ffn_hidden_size",
+    "num_attention_heads",
+    "num_kv_heads",
+    "head_size",
+    "max_tp_size",
+    "tp_size",
+    "max_token_len",
+    "operators",
+    "min_num_sm",
+    "max_num_sm",
+    "hardware",
+    "precision",
+    "grid",
+    "search",
+    "objective",
+    "set_sm_margin",
+    "pipeline",
     "te_version",
-)  # fmt: skip
+)
 
 
 def _whole(value: object) -> bool:

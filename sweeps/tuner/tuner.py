@@ -53,7 +53,7 @@ class TuningReport:
     @property
     def recommendations(self) -> list[Recommendation]:
         """Overlaps that are effective: they reach the threshold and save time."""
-        return [one for one in self.candidates if one.effective]
+        return [candidate for candidate in self.candidates if candidate.effective]
 
     @property
     def best(self) -> Choice:
@@ -105,8 +105,10 @@ class TuningReport:
             "best_configs": {str(c.tp_size): _choice(c, self.companion(c)) for c in self.choices},
             "best_tp_size": self.best.tp_size,
             "verdict": self.verdict(),
-            "recommendations": [one.record() for one in self.recommendations],
-            "not_effective": [one.record() for one in self.candidates if not one.effective],
+            "recommendations": [recommendation.record() for recommendation in self.recommendations],
+            "not_effective": [
+                candidate.record() for candidate in self.candidates if not candidate.effective
+            ],
             "tp_scaling": self.scaling.record(),
             "missing": [result.case.config_id for result in self.missing],
             "failed": {result.case.config_id: result.reason for result in self.failed},
@@ -114,7 +116,7 @@ class TuningReport:
         }
         if self._predicted:
             found["assumptions"] = list(ASSUMPTIONS)
-            found["rates"] = {name: one.record() for name, one in rates.items()}
+            found["rates"] = {name: rate.record() for name, rate in rates.items()}
         plain: dict[str, Any] = without_infinities(found)
         return plain
 
@@ -134,10 +136,12 @@ class TuningReport:
         yield f"  {config.model_name}: {how}, {config.precision}, {config.max_token_len} tokens"
         yield f"  {self._counted()}"
         yield ""
-        rows = [one for one in self.candidates if one.tp_size == self.best.tp_size]
+        rows = [
+            candidate for candidate in self.candidates if candidate.tp_size == self.best.tp_size
+        ]
         if rows:
             table = [["layer", "pass", "saved (µs)", "speedup", "overlap (%)", "method", "SMs"]]
-            table += [one.cells() for one in rows]
+            table += [row.cells() for row in rows]
             yield from aligned(table, left=2)
             yield ""
         for choice in self.choices:
@@ -218,11 +222,17 @@ class TuningReport:
         """Time of a micro-batch at the best size where nothing hides; None where it isn't known."""
         config, size = self.config, self.best.tp_size
         asked = {
-            "model": config.model_name, "hardware": config.hardware,
-            "precision": config.precision, "world_size": size, "tp": size,
-            "sequence_parallel": 1, "sequence_length": config.max_token_len, "micro_batch_size": 1,
-            "global_batch_size": 1, "tp_overlap": 0,
-        }  # fmt: skip
+            "model": config.model_name,
+            "hardware": config.hardware,
+            "precision": config.precision,
+            "world_size": size,
+            "tp": size,
+            "sequence_parallel": 1,
+            "sequence_length": config.max_token_len,
+            "micro_batch_size": 1,
+            "global_batch_size": 1,
+            "tp_overlap": 0,
+        }
         folders = tuple(config.hardware_folders)
         try:
             job = prepare({"quantities": ["pipeline_time"], "constants": asked}, folders=folders)
@@ -266,10 +276,10 @@ class TuningReport:
             for operator in choice.passes
         ]
         yield f"TP={choice.tp_size}: {'; '.join(gains) or 'no baseline to compare with'}"
-        for one in self.candidates:
-            if one.tp_size == choice.tp_size:
-                mark = "+" if one.effective else "-"
-                yield f"  {mark} {str(one).partition(' ')[2]}"
+        for candidate in self.candidates:
+            if candidate.tp_size == choice.tp_size:
+                mark = "+" if candidate.effective else "-"
+                yield f"  {mark} {str(candidate).partition(' ')[2]}"
         for layer, reason in choice.reasons.items():
             if layer not in choice.layers:
                 yield f"  . {layer.replace('_', ' ')}: in turn: {reason}"
@@ -330,8 +340,8 @@ def result_of(study: BenefitStudy, inputs: Mapping[str, str], given: Mapping[str
     dims = study.dims
     names = [rates.name for rates in study.hardware]
     coordinates = [coordinate("hardware", ("hardware",), names)]
-    for dim, own in zip(dims[1:], study.axes.values(), strict=True):
-        coordinates.append(coordinate(dim, (dim,), own))
+    for dim, axis in zip(dims[1:], study.axes.values(), strict=True):
+        coordinates.append(coordinate(dim, (dim,), axis))
     for dim in ("sms", "bandwidth", "burst_matmul_flops", "burst_memory_bandwidth", "latency"):
         numbers = [rates[dim] for rates in study.hardware]
         origins = once(rates.figures[dim] for rates in study.hardware)
@@ -516,9 +526,14 @@ class TPOverlapTuner:
         assert folder is not None
         about = {"tokens": str(config.max_token_len), "model": config.model_name}
         run = Runner(
-            config.command, folder / "traces", about, config, timeout=config.timeout,
-            resume=config.resume, tell=self.tell,
-        )  # fmt: skip
+            config.command,
+            folder / "traces",
+            about,
+            config,
+            timeout=config.timeout,
+            resume=config.resume,
+            tell=self.tell,
+        )
         return lambda cases: [self._barred(case) or run(case) for case in cases]
 
     def _barred(self, case: LayerOverlap) -> CaseTimes | None:
@@ -542,16 +557,23 @@ class TPOverlapTuner:
         barred = {case: self._barred(case) for case in cases}
         legal = [case for case, found in barred.items() if found is None]
         times = predict(
-            config.model.shapes, config.max_token_len, legal, config.machine,
-            sm_margin=config.sm_margin, attention=config.attention,
-        )  # fmt: skip
+            config.model.shapes,
+            config.max_token_len,
+            legal,
+            config.machine,
+            sm_margin=config.sm_margin,
+            attention=config.attention,
+        )
         done = {
             case: CaseTimes(
-                case, "done", case.legality.reason, times.forward.at((0, k)),
+                case,
+                "done",
+                case.legality.reason,
+                times.forward.at((0, k)),
                 times.backward.at((0, k)),
             )
             for k, case in enumerate(legal)
-        }  # fmt: skip
+        }
         return [barred[case] or done[case] for case in cases]
 
     def _refined(self, results: Sequence[CaseTimes], time: Time) -> list[CaseTimes]:
@@ -652,7 +674,10 @@ class TPOverlapTuner:
             choices=choices,
             scaling=scale(_times(results, choices, config.operators), config.tolerance),
             candidates=recommend(choices, self.threshold),
-            notes=[*notes, *(note for one in choices for note in (*one.notes, *self._bound(one)))],
+            notes=[
+                *notes,
+                *(note for choice in choices for note in (*choice.notes, *self._bound(choice))),
+            ],
             output_dir=folder,
         )
 
@@ -661,11 +686,11 @@ def _times(
     results: Sequence[CaseTimes], choices: Sequence[Choice], operators: Sequence[str]
 ) -> dict[str, dict[int, float]]:
     """Return each linear layer's time by size, with what was chosen."""
-    found: dict[str, dict[int, float]] = {operator: {} for operator in operators}
+    times: dict[str, dict[int, float]] = {operator: {} for operator in operators}
     for result in results:
         if result.case.tp_size == 1 and result.case.is_baseline and result.done:
-            found[result.case.operator][1] = result.e2e
+            times[result.case.operator][1] = result.e2e
     for choice in choices:
         for operator in choice.passes:
-            found[operator][choice.tp_size] = choice.e2e(operator)
-    return found
+            times[operator][choice.tp_size] = choice.e2e(operator)
+    return times

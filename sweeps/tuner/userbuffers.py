@@ -55,9 +55,11 @@ KEYS: dict[str, str] = {
 Version = tuple[int, int]
 OLDEST, NEWEST = (1, 6), (2, 18)
 SINCE: dict[str, Version] = {
-    "use_ce": (1, 8), "comm_priority": (2, 0), "gemm_priority": (2, 0),
+    "use_ce": (1, 8),
+    "comm_priority": (2, 0),
+    "gemm_priority": (2, 0),
     "pipeline_rs_overlap_first_gemm": (2, 0),
-}  # fmt: skip
+}
 EXTERNAL_SINCE: Version = (2, 7)
 
 

@@ -532,7 +532,7 @@ def _given(
     for group, flag in SWITCHES.items():
         if flag not in names:
             continue
-        off = [n for n, own in layers.items() if flag_group(own.operator, own.phase) == group]
+        off = [n for n, layer in layers.items() if flag_group(layer.operator, layer.phase) == group]
         off = [n for n in off if not (n.endswith("dgrad") and n.split("_")[0] in scattered)]
         if off:
             text = f"{flag} is set: {', '.join(off)} won't overlap; leave out the one or the other"

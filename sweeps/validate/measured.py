@@ -64,7 +64,7 @@ def cases_of(table: Table, sweep: Sweep, folders: Sequence[Path] = ()) -> TableC
     names = [name for name in table.columns if name not in _VALUES]
     columns = [table.columns[name].tolist() for name in names]
     keys = list(zip(*columns, strict=True)) or [()] * len(table.columns["time"])
-    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    places = {key: index for index, key in enumerate(dict.fromkeys(keys))}
     of_row = np.array([places[key] for key in keys], dtype=np.intp)
     rows = [_Row(dict(zip(names, key, strict=True)), sweep) for key in places]
     _place(rows, folders, "topology" in names or "topology" in sweep.given)
@@ -93,10 +93,12 @@ class _Row:
         if share > in_node or not share.is_integer():
             return [
                 fault(
-                    f"{where}: nodes", self.nodes, f"{share:g} ranks a node of {in_node} GPUs",
+                    f"{where}: nodes",
+                    self.nodes,
+                    f"{share:g} ranks a node of {in_node} GPUs",
                     "as many on each node, and at most its GPUs",
                 )
-            ]  # fmt: skip
+            ]
         # A group that leaves some of a node's GPUs to others is as large there as its own ranks.
         self.gpus_per_node = in_node if self.nodes == 1 else int(share)
         self._network(machine)
@@ -200,8 +202,8 @@ def _labels(rows: Sequence[_Row]) -> list[str]:
         more = [f"{name} = {value}" for name, value in own if name not in USUAL]
         labels.append(", ".join([row.label(), *more]))
     return [
-        label if labels.count(label) == 1 else f"{label} #{labels[:place].count(label) + 1}"
-        for place, label in enumerate(labels)
+        label if labels.count(label) == 1 else f"{label} #{labels[:index].count(label) + 1}"
+        for index, label in enumerate(labels)
     ]
 
 

@@ -114,10 +114,10 @@ def _impossible(
 def _groups(cases: Sequence[Case]) -> Iterator[list[int]]:
     """Yield the places of cases that one evaluation serves."""
     groups: dict[tuple[object, ...], list[int]] = {}
-    for place, case in enumerate(cases):
+    for index, case in enumerate(cases):
         labels = tuple(sorted(case.labels.items()))
         key = (case.quantity, labels, tuple(sorted(case.numbers)))
-        groups.setdefault(key, []).append(place)
+        groups.setdefault(key, []).append(index)
     yield from groups.values()
 
 
@@ -219,7 +219,7 @@ class Constants:
                 fp8_scaling=labels.get("fp8_scaling"),
                 loss=labels.get("loss"),
             )
-            found |= {name: one.value for name, one in constants.items()}
+            found |= {name: constant.value for name, constant in constants.items()}
             if step:
                 found |= _network(machine)
                 found |= self.library(labels)[1]
@@ -238,7 +238,7 @@ class Constants:
             words = {"environment": IN_A_STEP, "software": own_library(machine).value}
             words |= {"fabric": key[1]} if key[1] else {}
             name, constants = priced(machine, words)
-            self._profiles[key] = name, {n: one.value for n, one in constants.items()}
+            self._profiles[key] = name, {n: constant.value for n, constant in constants.items()}
         return self._profiles[key]
 
     def machine(self, name: str, changes: Mapping[Place, float] | None = None) -> Machine:
@@ -256,9 +256,9 @@ class Constants:
         base, *options = name.split("+")
         own = _own(changes or {}, "framework", base)
         switched = {
-            one: values[""]
-            for one in options
-            if (values := _own(changes or {}, "framework", f"{base}+{one}"))
+            option: values[""]
+            for option in options
+            if (values := _own(changes or {}, "framework", f"{base}+{option}"))
         }
         if own or switched:
             plain = self.framework(base)
@@ -296,10 +296,14 @@ def _own(changes: Mapping[Place, float], kind: str, file: str) -> dict[str, dict
 
 def _changed(figures: Mapping[str, Figure], values: Mapping[str, float]) -> dict[str, Figure]:
     changed = {
-        name: Figure(value, VOCABULARY[quantity].units if (quantity := name) in VOCABULARY else "1",
-                     MEASURED, "fitted")
+        name: Figure(
+            value,
+            VOCABULARY[quantity].units if (quantity := name) in VOCABULARY else "1",
+            MEASURED,
+            "fitted",
+        )
         for name, value in values.items()
-    }  # fmt: skip
+    }
     return {**figures, **changed}
 
 
@@ -359,14 +363,18 @@ def running_rows(path: Path, ask: Asking) -> list[dict[str, Any]]:
         _running(dict(zip(heading, cells, strict=False)), f"{path.name}, line {line}: ", once)
         for line, cells in lines
     ]
-    return [{**row, "left_out_error": _left_out(row, rows)} if "group" in row else row
-            for row in rows]  # fmt: skip
+    return [
+        {**row, "left_out_error": _left_out(row, rows)} if "group" in row else row for row in rows
+    ]
 
 
 def _left_out(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> float:
     """Return a row's error where the rate is that of its group's rows of other classes."""
-    others = [one["measured"] / one["predicted"] for one in rows
-              if one["group"] == row["group"] and one["class"] != row["class"]]  # fmt: skip
+    others = [
+        one["measured"] / one["predicted"]
+        for one in rows
+        if one["group"] == row["group"] and one["class"] != row["class"]
+    ]
     return float(np.median(others)) * (1.0 + row["error"]) - 1.0 if others else math.nan
 
 
@@ -383,22 +391,35 @@ def _running(row: Mapping[str, str], where: str, ask: Asking) -> dict[str, Any]:
         row["measured"], VOCABULARY[quantity].units, field=f"{where}measured", bare_is_si=True
     )
     known = {name: row[name] for name in (*RUNNING, *KINDS) if name in row and name != "measured"}
-    return {**known, "measured": measured, "predicted": predicted,
-            "units": VOCABULARY[quantity].units, "error": predicted / measured - 1.0}  # fmt: skip
+    return {
+        **known,
+        "measured": measured,
+        "predicted": predicted,
+        "units": VOCABULARY[quantity].units,
+        "error": predicted / measured - 1.0,
+    }
 
 
 def running_result(rows: Sequence[dict[str, Any]], attrs: Mapping[str, str]) -> Result:
     """Return rows of what running takes as a result."""
     kinds = KINDS if rows and "group" in rows[0] else ()
-    texts = (Field(name, name, name.replace("_", " ")) for name in (*RUNNING, *kinds, "units")
-             if name != "measured")  # fmt: skip
+    texts = (
+        Field(name, name, name.replace("_", " "))
+        for name in (*RUNNING, *kinds, "units")
+        if name != "measured"
+    )
     numbers = (
         Field(name, f"{name}_value", f"{name} value of the row's quantity, in its units", "1")
         for name in ("measured", "predicted")
     )
     error = Field("error", "prediction_error", "prediction by the measured value, less one", "1")
-    left = Field("left_out_error", "left_out_error", "prediction by the measured value, less one, "
-                 "with the rate of the group's rows of other classes", "1")  # fmt: skip
+    left = Field(
+        "left_out_error",
+        "left_out_error",
+        "prediction by the measured value, less one, "
+        "with the rate of the group's rows of other classes",
+        "1",
+    )
     return of_rows(rows, [*texts, *numbers, error, *([left] if kinds else [])], attrs)
 
 
@@ -430,8 +451,10 @@ def _kinds(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     table = [["class", "of", "rows", "measured", "predicted", "error", "held out"]]
     for pair in dict.fromkeys((str(row["class"]), str(row["group"])) for row in rows):
         own = [row for row in rows if (row["class"], row["group"]) == pair]
-        middle = {name: float(np.median([row[name] for row in own]))
-                  for name in ("measured", "predicted", "error", "left_out_error")}  # fmt: skip
+        middle = {
+            name: float(np.median([row[name] for row in own]))
+            for name in ("measured", "predicted", "error", "left_out_error")
+        }
         shown = (
             format_quantity(middle[n], own[0]["units"], binary=False)
             for n in ("measured", "predicted")

@@ -34,12 +34,38 @@ SHOWN = (*TABLES, PLANS, "nccl-collectives", "running", "context", "userbuffers"
 
 # Columns of words.
 TEXTS = (
-    "row_id", "source_id", "source_ref", "kind", "model", "moe", "gpu_type", "interconnect",
-    "zero_or_sharding", "sp", "recompute", "precision", "overlap", "tflops_kind",
-    "tp_comm_overlap", "moe_a2a_overlap", "cuda_graphs", "gradient_dtype", "fp8_param_gather",
-    "fp8_attention", "offload", "layout", "moment_dtype", "optimizer",
-    "derived_fields", "quantity", "unit", "fits", "linked_training_row", "confidence", "notes",
-)  # fmt: skip
+    "row_id",
+    "source_id",
+    "source_ref",
+    "kind",
+    "model",
+    "moe",
+    "gpu_type",
+    "interconnect",
+    "zero_or_sharding",
+    "sp",
+    "recompute",
+    "precision",
+    "overlap",
+    "tflops_kind",
+    "tp_comm_overlap",
+    "moe_a2a_overlap",
+    "cuda_graphs",
+    "gradient_dtype",
+    "fp8_param_gather",
+    "fp8_attention",
+    "offload",
+    "layout",
+    "moment_dtype",
+    "optimizer",
+    "derived_fields",
+    "quantity",
+    "unit",
+    "fits",
+    "linked_training_row",
+    "confidence",
+    "notes",
+)
 # Columns of numbers: the quantity that each gives, or nothing where it gives none of itself.
 NUMBERS = {
     "n_params_b": "",
@@ -72,10 +98,25 @@ NUMBERS = {
 }
 # What a table may say in words of its own, beside quantities by their names.
 LABELS = (
-    "framework", "preset", "hardware", "attention_kernel", "loss", "schedule", "context_parallel",
-    "sharding", "mask", "recipe", "fp8_scaling", "dispatcher", "tp_mechanism", "cp_mechanism",
-    "ep_mechanism", "dp_mechanism", "fabric", "class",
-)  # fmt: skip
+    "framework",
+    "preset",
+    "hardware",
+    "attention_kernel",
+    "loss",
+    "schedule",
+    "context_parallel",
+    "sharding",
+    "mask",
+    "recipe",
+    "fp8_scaling",
+    "dispatcher",
+    "tp_mechanism",
+    "cp_mechanism",
+    "ep_mechanism",
+    "dp_mechanism",
+    "fabric",
+    "class",
+)
 # A cell that isn't a number but says something all the same.
 WORDS = {"kv_heads": ("MLA",)}
 NEEDED = ("model", "gpu_type")
@@ -200,9 +241,13 @@ def read_runs(path: Path) -> RunTable:
 # column is called here, and what its words are here.
 RECIPE_MARK = "recipe_source"
 _RENAMED = {
-    "sequence_length": "seq_len", "hardware": "gpu_type", "vp": "vpp", "zero": "zero_or_sharding",
-    "sequence_parallel": "sp", "duplicate_of": "linked_training_row",
-}  # fmt: skip
+    "sequence_length": "seq_len",
+    "hardware": "gpu_type",
+    "vp": "vpp",
+    "zero": "zero_or_sharding",
+    "sequence_parallel": "sp",
+    "duplicate_of": "linked_training_row",
+}
 _REWORDED = {
     "kind": {"measured": ""},
     "sp": {"": "yes when TP>1"},
@@ -230,8 +275,10 @@ def _of_recipes(
     rows = []
     for number, cells in lines:
         own = dict(zip(header, (cell.strip() for cell in cells), strict=False))
-        texts = {new: _REWORDED.get(new, {}).get(own.get(old, ""), own.get(old, ""))
-                 for new, old in kept.items()}  # fmt: skip
+        texts = {
+            new: _REWORDED.get(new, {}).get(own.get(old, ""), own.get(old, ""))
+            for new, old in kept.items()
+        }
         texts["source_id"] = f"mbridge_{own.get('release') or 'main'}"
         texts["source_ref"] = own.get("measured_source") or own.get(RECIPE_MARK, "")
         texts["gpus_per_node"] = _TRAYS.get(own.get("hardware", "").split("-")[0], "8")
@@ -423,7 +470,7 @@ def _conditions(
     texts: Mapping[str, str], place: str, faults: list[str]
 ) -> dict[str, re.Pattern[str]]:
     known = (*TEXTS, *NUMBERS, *LABELS)
-    found = {}
+    conditions = {}
     for column, text in texts.items():
         if column not in known:
             faults.append(
@@ -431,17 +478,17 @@ def _conditions(
             )
             continue
         try:
-            found[column] = re.compile(text, re.IGNORECASE)
+            conditions[column] = re.compile(text, re.IGNORECASE)
         except re.error as error:
             faults.append(fault(f"{place}.{column}", text, "no expression", str(error)))
             continue
-        groups = found[column].groupindex
+        groups = conditions[column].groupindex
         wrong = [name for name in groups if name not in VOCABULARY and name not in HELPERS]
         faults += [
             fault(f"{place}.{column}", name, "no such quantity", nearest(name, VOCABULARY))
             for name in wrong
         ]
-    return found
+    return conditions
 
 
 def _settings(

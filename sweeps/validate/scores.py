@@ -107,11 +107,11 @@ def records_of(cases: Cases, predictions: Predictions) -> tuple[list[Record], li
     found = []
     skipped = list(cases.skipped)
     left = left_out_errors()
-    for place, case in enumerate(cases.cases):
-        reason = predictions.reasons.get(place)
+    for index, case in enumerate(cases.cases):
+        reason = predictions.reasons.get(index)
         if reason is None:
-            value = float(predictions.values[place])
-            ends = float(predictions.low[place]), float(predictions.high[place])
+            value = float(predictions.values[index])
+            ends = float(predictions.low[index]), float(predictions.high[index])
             model, source = left.get((case.kind, case.source, case.name), (math.nan, math.nan))
             found.append(Record(case, value, *ends, model, source))
         else:
@@ -125,10 +125,12 @@ def left_out_errors() -> dict[tuple[str, str, str], tuple[float, float]]:
     text = (shipped("measured") / LEFT_OUT).read_text(encoding="utf-8")
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     return {
-        ("step_time", row["source_id"], row["row_id"]):
-            (float(row["without_model"]), float(row["without_source"]))
+        ("step_time", row["source_id"], row["row_id"]): (
+            float(row["without_model"]),
+            float(row["without_source"]),
+        )
         for row in rows
-    }  # fmt: skip
+    }
 
 
 def score(records: Sequence[Record]) -> Score:
@@ -173,8 +175,10 @@ def score_lines(heading: str, scores: Mapping[str, Score]) -> Iterator[str]:
         cells.append(_percent(one.bias, "+"))
         if fitted:
             pairs = (one.without_model, one.without_source)
-            cells += ["-" if math.isnan(mean) else f"{100.0 * mean:.1f}, {100.0 * median:.1f} %"
-                      for mean, median in pairs]  # fmt: skip
+            cells += [
+                "-" if math.isnan(mean) else f"{100.0 * mean:.1f}, {100.0 * median:.1f} %"
+                for mean, median in pairs
+            ]
         within = "-" if math.isnan(one.within) else f"{100.0 * one.within:.0f} %"
         table.append([name, f"{one.rows}", *cells, within])
     yield from aligned(table, indent="")
@@ -211,7 +215,7 @@ def error_rows(dataset: xr.Dataset, by: Sequence[str] = ("table",)) -> list[dict
     if "relative_error" not in dataset or "measured_time" not in dataset:
         message = "relative_error: not in this dataset; a spec with [measured] gives it"
         raise InputError(message)
-    known = [str(name) for name, one in dataset.coords.items() if one.dims == ("case",)]
+    known = [str(name) for name, coord in dataset.coords.items() if coord.dims == ("case",)]
     faults = [
         fault("by", name, "no such column of the cases", nearest(name, known))
         for name in by
@@ -319,7 +323,7 @@ def result_of(records: Sequence[Record], attrs: Mapping[str, str]) -> Result:
     coordinates = []
     for name, words in _TEXTS.items():
         own = f"{name}_of_run" if name == "class" else name
-        texts = np.array([str(one[name]) for one in fields], dtype=np.str_)
+        texts = np.array([str(field[name]) for field in fields], dtype=np.str_)
         coordinates.append(Column(own, ("row",), texts.dtype, {"long_name": words}, texts))
     kinds = np.array([record.case.kind for record in records])
     pairs = {
@@ -340,13 +344,19 @@ def result_of(records: Sequence[Record], attrs: Mapping[str, str]) -> Result:
             )
     for name, words, shares in (
         ("relative_error", "relative error of the prediction", [r.error for r in records]),
-        ("error_without_model", "error if the rows of its model aren't fitted",
-         [r.without_model for r in records]),
-        ("error_without_source", "error if the rows of its source aren't fitted",
-         [r.without_source for r in records]),
+        (
+            "error_without_model",
+            "error if the rows of its model aren't fitted",
+            [r.without_model for r in records],
+        ),
+        (
+            "error_without_source",
+            "error if the rows of its source aren't fitted",
+            [r.without_source for r in records],
+        ),
         ("error_band_low", "measured by predicted, less 1: low end", [r.low for r in records]),
         ("error_band_high", "measured by predicted, less 1: high end", [r.high for r in records]),
-    ):  # fmt: skip
+    ):
         variables.append(_column(name, {"long_name": words, "units": "1"}, np.array(shares)))
     layout = Layout({"row": len(records)}, tuple(coordinates), tuple(variables), attrs)
     return Result(layout, rows=fields)

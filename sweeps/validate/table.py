@@ -96,10 +96,12 @@ def headings_of(
         if unit is None:
             faults.append(
                 fault(
-                    f"{path.name}, heading", header[place], "its unit isn't known",
+                    f"{path.name}, heading",
+                    header[place],
+                    "its unit isn't known",
                     f'end it with one, as in {name}_us, or give units = {{ {name} = "us" }}',
                 )
-            )  # fmt: skip
+            )
             continue
         found.append(Heading(name, header[place], place, unit))
     if faults:
@@ -123,12 +125,12 @@ def _place(name: str, header: Sequence[str], headings: Mapping[str, str]) -> int
         return header.index(headings[name]) if headings[name] in header else None
     if name in header:
         return header.index(name)
-    for place, heading in enumerate(header):
+    for index, heading in enumerate(header):
         match = _UNIT.search(heading)
         if match is None or heading[: match.start()] != name or name not in VOCABULARY:
             continue
         if _reads(match["unit"], VOCABULARY[name].units):
-            return place
+            return index
     return None
 
 

@@ -177,9 +177,18 @@ class _Catalogue:
             labels["context_parallel"] = among_all(labels["context_parallel"], heads)
         group = labels.pop("class", "") or labels.get("hardware", "not classed")
         return Case(
-            run.name, run.source, run.texts.get("source_ref", ""), run.texts.get("model", ""),
-            group, kind, quantity, measured, numbers, labels, tuple(assumed),
-        )  # fmt: skip
+            run.name,
+            run.source,
+            run.texts.get("source_ref", ""),
+            run.texts.get("model", ""),
+            group,
+            kind,
+            quantity,
+            measured,
+            numbers,
+            labels,
+            tuple(assumed),
+        )
 
     # Labels.
 

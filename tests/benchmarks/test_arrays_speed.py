@@ -51,8 +51,12 @@ def test_a_gpu_by_torch(ratio: Ratio, sizes: int) -> None:
     least(program, limits)
     found, seconds = least(program, limits)
     cells = program.grid.cells
-    ratio(f"a GPU's time by its fill, {cells:.0e} cells", seconds / written(torch, cells), 8.0,
-          f"{cells / seconds:.3g} cells/s")  # fmt: skip
+    ratio(
+        f"a GPU's time by its fill, {cells:.0e} cells",
+        seconds / written(torch, cells),
+        8.0,
+        f"{cells / seconds:.3g} cells/s",
+    )
     part = Program(grid(100, 100, 100, 100), CONSTANTS, LABELS, ["time"])
     plain, spent = least(part, Limits())
     share = spent / part.grid.cells * cells

@@ -30,9 +30,11 @@ LOOP = """() => {
 }"""
 USUAL = 100.0
 AXES = {
-    "message_bytes": np.geomspace(2**10, 2**33, 100), "ranks": 2.0 ** np.arange(1, 11),
-    "latency": np.geomspace(1e-7, 1e-5, 10), "bandwidth": np.geomspace(1e10, 1e12, 100),
-}  # fmt: skip
+    "message_bytes": np.geomspace(2**10, 2**33, 100),
+    "ranks": 2.0 ** np.arange(1, 11),
+    "latency": np.geomspace(1e-7, 1e-5, 10),
+    "bandwidth": np.geomspace(1e10, 1e12, 100),
+}
 # The milliseconds of steps to other entries of the first slider.
 MOVED = """() => [...Array(21).keys()].map((step) => {
   const slider = document.querySelector("#controls input[type=range]");

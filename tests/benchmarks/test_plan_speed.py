@@ -52,8 +52,18 @@ def test_the_whole_space(benchmark: object, ratio: Ratio) -> None:
 
 def test_cold_start_of_plan(benchmark: object, ratio: Ratio) -> None:
     """``sweeps plan`` for 64 GPUs, from cold to the last line."""
-    asked = ("--model", "llama3-70b", "--hardware", "dgx-h100", "--gpus", "64",
-             "--batch-size", "512", "--seq-len", "4096")  # fmt: skip
+    asked = (
+        "--model",
+        "llama3-70b",
+        "--hardware",
+        "dgx-h100",
+        "--gpus",
+        "64",
+        "--batch-size",
+        "512",
+        "--seq-len",
+        "4096",
+    )
     whole = command("-m", "sweeps", "plan", *asked)
     (cold,) = best_of(5, whole)
     ratio("sweeps plan, 64 GPUs, from cold (seconds)", cold, 1.0, "")

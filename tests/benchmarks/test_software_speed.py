@@ -23,11 +23,14 @@ def planned(software: str, topology: str, algorithm: str) -> Program:
             "message_bytes": "1KiB:8GiB:log10000",
         },
         "constants": {
-            "topology": topology, "algorithm": algorithm, "hardware": "dgx-h100",
-            "gpus_per_node": 1000.0 if switch else 8.0, "software": software,
+            "topology": topology,
+            "algorithm": algorithm,
+            "hardware": "dgx-h100",
+            "gpus_per_node": 1000.0 if switch else 8.0,
+            "software": software,
         },
         "quantities": ["time"],
-    }  # fmt: skip
+    }
     return prepare(spec, command=["test"]).program
 
 

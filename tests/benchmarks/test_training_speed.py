@@ -158,14 +158,24 @@ def test_trillion_points(benchmark: object, ratio: Ratio, which: str, what: str)
 
 def test_bounds_that_leave_nothing_out(benchmark: object, ratio: Ratio) -> None:
     """Where each plan and bandwidth is a result, or prices are on the front, a trial notices."""
-    plans = {"tp": [1, 2, 4, 8], "pp": [1, 2, 4, 8], "micro_batch_size": [1, 2, 4],
-             "zero_stage": [0, 1, 2, 3], "recompute": ["none", "full"],
-             "inter_bandwidth": np.linspace(1e10, 8e10, 300).tolist()}  # fmt: skip
+    plans = {
+        "tp": [1, 2, 4, 8],
+        "pp": [1, 2, 4, 8],
+        "micro_batch_size": [1, 2, 4],
+        "zero_stage": [0, 1, 2, 3],
+        "recompute": ["none", "full"],
+        "inter_bandwidth": np.linspace(1e10, 8e10, 300).tolist(),
+    }
     latency = {"inter_latency": np.linspace(0.0, 5e-5, 80).tolist()}
     price = {"gpu_hour_price": np.linspace(1.0, 9.0, 400).tolist()}
     least = {"quantity": "step_time", "operation": "min", "over": list(latency), "name": "r"}
-    front = {"quantity": "cost", "against": "step_time", "operation": "pareto", "name": "r",
-             "over": ["inter_bandwidth"]}  # fmt: skip
+    front = {
+        "quantity": "cost",
+        "against": "step_time",
+        "operation": "pareto",
+        "name": "r",
+        "over": ["inter_bandwidth"],
+    }
     for what, more, reduction in (("least", latency, least), ("front", price, front)):
         job = prepare(
             {

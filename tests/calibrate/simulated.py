@@ -26,7 +26,7 @@ Group = tuple[str, int, int]  # operation, ranks, nodes
 def rows_of_groups(groups: Sequence[Group], sizes: Sequence[float] = SIZES) -> Rows:
     """Return rows of groups over message sizes, without times yet."""
     count = len(sizes)
-    each = [(place, *group) for place, group in enumerate(groups) for _ in range(count)]
+    each = [(index, *group) for index, group in enumerate(groups) for _ in range(count)]
     return Rows(
         np.array([one[0] for one in each]),
         np.arange(len(each)) + 1,
@@ -117,8 +117,8 @@ def log_text(rows: Rows, group: Group, place: int = 0) -> str:
 def write_logs(folder: Path, rows: Rows, groups: Sequence[Group]) -> list[str]:
     """Write a log for each group; return their paths."""
     paths = []
-    for place, group in enumerate(groups):
+    for index, group in enumerate(groups):
         path = folder / f"{group[0]}-{group[1]}x{group[2]}.log"
-        path.write_text(log_text(rows, group, place))
+        path.write_text(log_text(rows, group, index))
         paths.append(str(path))
     return paths

@@ -36,18 +36,15 @@ JSON = {
         "devices": [{"group": 0, "hostname": "n", "device_info": "NVIDIA H100"}],
     },
     "results": [result(1 << power, 1e-5 * power, 8) for power in (10, 20, 30)],
-}  # fmt: skip
+}
 TEXTS = {
     "nccl.log": SETTINGS + WHOLE,
     "two.log": WHOLE + WHOLE.replace("all_reduce_perf", "alltoall_perf"),
     "test.json": json.dumps(JSON, indent=1),
     "shipped.csv": "collective,ranks,nodes,message_bytes,time_us\nall_reduce,8,1,1024,12\n"
     "all_reduce,8,1,1048576,40\nall_to_all,8,1,1048576,30\n",
-    **{
-        path.name: path.read_text()
-        for path in sorted(DATA.iterdir())
-    },
-}  # fmt: skip
+    **{path.name: path.read_text() for path in sorted(DATA.iterdir())},
+}
 
 
 def told(lines: Sequence[str]) -> bool:

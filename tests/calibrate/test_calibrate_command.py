@@ -74,8 +74,8 @@ def predicted(run: Runner, operation: str, ranks: int, sizes: str, more: str = "
 def test_the_written_file_predicts_what_the_fit_does(run: Runner, logs: str) -> None:
     found = calibrate(CalibrationRequest(logs=shlex.split(logs), hardware="dgx-h100"))
     write_hardware(found, Path("mine.toml").absolute())
-    for place, (operation, ranks, _) in enumerate(GROUPS):
-        own = found.rows.case == place
+    for index, (operation, ranks, _) in enumerate(GROUPS):
+        own = found.rows.case == index
         sizes = ",".join(f"{size:.0f}" for size in found.rows.message_bytes[own])
         times = predicted(run, operation, ranks, sizes)
         assert times == pytest.approx(found.fit.after[own].tolist(), rel=1e-9)

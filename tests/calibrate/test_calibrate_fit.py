@@ -196,9 +196,13 @@ def test_a_curve_never_falls_and_never_beats_the_wire(seed: int) -> None:
     model = Model(there, H100)
     wire = model.times(ideal=True)
     found = follow(
-        rows.message_bytes, rows.time, Model(rows, H100).times(), there.message_bytes,
-        model.times(), wire,
-    )  # fmt: skip
+        rows.message_bytes,
+        rows.time,
+        Model(rows, H100).times(),
+        there.message_bytes,
+        model.times(),
+        wire,
+    )
     assert (found >= wire).all()
     assert (np.diff(found[np.argsort(there.message_bytes)]) >= 0.0).all()
 
@@ -231,9 +235,13 @@ def test_left_out_sizes_of_published_curves() -> None:
         there = Model(others, machine)
         times = there.times(fit.values)
         along = follow(
-            known.message_bytes, known.time, fit.after, others.message_bytes, times,
+            known.message_bytes,
+            known.time,
+            fit.after,
+            others.message_bytes,
+            times,
             there.times(ideal=True),
-        )  # fmt: skip
+        )
         each = [np.abs(one / others.time - 1.0) for one in (there.times(), times, along)]
         errors.append([*each, class_of(others.message_bytes)])
     profile, fitted_ones, along, kinds = (
@@ -255,9 +263,10 @@ MACHINES = ("dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300")
 @cache
 def published(hardware: str) -> Rows:
     tests = [
-        one for one in read_table_log("nccl-collectives")
+        one
+        for one in read_table_log("nccl-collectives")
         if one.hardware == hardware and one.part.startswith("aiconfigurator")
-    ]  # fmt: skip
+    ]
     return rows_of(cases_of(tests, machine_for(hardware), LogDefaults()), ("out-of-place",))
 
 

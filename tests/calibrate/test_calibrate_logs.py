@@ -176,13 +176,21 @@ def test_rccl_in_place_alone() -> None:
 def result(size: int, time: float, ranks: int) -> dict[str, object]:
     rate = size / time / 1e9
     part = {
-        "time": time * 1e6, "alg_bw": rate, "bus_bw": rate * bus_factor("all_reduce", ranks),
+        "time": time * 1e6,
+        "alg_bw": rate,
+        "bus_bw": rate * bus_factor("all_reduce", ranks),
         "nwrong": 0.0,
-    }  # fmt: skip
+    }
     return {
-        "size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "    -1",
-        "out_of_place": part, "in_place": None, "actual_iterations": 20,
-    }  # fmt: skip
+        "size": size,
+        "count": size // 4,
+        "type": "float",
+        "redop": "sum",
+        "root": "    -1",
+        "out_of_place": part,
+        "in_place": None,
+        "actual_iterations": 20,
+    }
 
 
 def test_json_lists_a_device_for_each_process() -> None:
@@ -221,11 +229,15 @@ def test_a_table_with_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "operation"),
     [
-        ("./build/all_reduce_perf", "all_reduce"), ("reduce_scatter-8.log", "reduce_scatter"),
-        ("reduce_perf", "reduce"), ("alltoall_perf", "all_to_all"), ("sendrecv_perf", "p2p"),
-        ("AllGather.txt", "all_gather"), ("nightly.log", ""),
+        ("./build/all_reduce_perf", "all_reduce"),
+        ("reduce_scatter-8.log", "reduce_scatter"),
+        ("reduce_perf", "reduce"),
+        ("alltoall_perf", "all_to_all"),
+        ("sendrecv_perf", "p2p"),
+        ("AllGather.txt", "all_gather"),
+        ("nightly.log", ""),
     ],
-)  # fmt: skip
+)
 def test_names_of_operations(text: str, operation: str) -> None:
     assert operation_of(text) == operation
 

@@ -178,8 +178,9 @@ def test_a_folder(tmp_path: Path) -> None:
     found = read_logs([str(tmp_path)])
     assert [test.name for test in found.tests] == ["a.log"]
     assert sorted(one.reason.split(":")[0] for one in found.left) == [
-        "b.log, line 16", "readme.txt, line 1",
-    ]  # fmt: skip
+        "b.log, line 16",
+        "readme.txt, line 1",
+    ]
     assert {one.counts for one in found.left} == {False}
     (empty := tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="a folder without files"):
@@ -291,16 +292,29 @@ def test_inspector_lines() -> None:
 
 def test_rccl_records() -> None:
     record = {
-        "numCycle": 0, "name": "AllReduce", "nodes": 1, "ranks": 8, "ranksPerNode": 8, "size": 8,
-        "type": "float", "redop": "sum", "inPlace": 1, "time": 20.0, "algBw": 0.0004,
-        "busBw": 0.0007, "wrong": "2",
-    }  # fmt: skip
+        "numCycle": 0,
+        "name": "AllReduce",
+        "nodes": 1,
+        "ranks": 8,
+        "ranksPerNode": 8,
+        "size": 8,
+        "type": "float",
+        "redop": "sum",
+        "inPlace": 1,
+        "time": 20.0,
+        "algBw": 0.0004,
+        "busBw": 0.0007,
+        "wrong": "2",
+    }
     for text in (json.dumps(record) + "\n", json.dumps([record], indent=1)):
         (test,) = read_any(Path("a.json"), text).tests
         (row,) = test.rows
         assert (test.operation, test.ranks, row.placement, row.wrong) == (
-            "all_reduce", 8, "in-place", 2.0,
-        )  # fmt: skip
+            "all_reduce",
+            8,
+            "in-place",
+            2.0,
+        )
 
 
 def test_rccl_tables() -> None:
@@ -312,8 +326,9 @@ def test_rccl_tables() -> None:
 def test_usual_tables() -> None:
     found = read_logs([str(DATA / "usual.csv")])
     assert [(test.operation, test.ranks, len(test.rows)) for test in found.tests] == [
-        ("all_reduce", 4, 3), ("broadcast", 4, 1),
-    ]  # fmt: skip
+        ("all_reduce", 4, 3),
+        ("broadcast", 4, 1),
+    ]
     assert "line 4" in found.tests[0].notes[0]
     assert "'gather' is no operation that is modelled" in found.left[0].reason
     assert "line 7" in found.left[0].reason

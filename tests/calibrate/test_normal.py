@@ -27,9 +27,10 @@ def test_bands_hold_what_was_published(run: Runner) -> None:
     rows = run("normal all_reduce --ranks 8 --hardware dgx-h100 --M 512B:8GiB:x2 --csv").rows
     own = {float(row["message_bytes"]): row for row in rows}
     tests = [
-        one for one in read_table_log(TABLE)
+        one
+        for one in read_table_log(TABLE)
         if (one.operation, one.hardware, one.ranks) == ("all_reduce", "dgx-h100", 8)
-    ]  # fmt: skip
+    ]
     inside = [
         float(own[row.size]["time_low_s"]) <= row.time <= float(own[row.size]["time_high_s"])
         for test in tests

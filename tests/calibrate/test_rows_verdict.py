@@ -99,13 +99,13 @@ def test_of_published_curves_two_have_some() -> None:
         cases = cases_of([one for one in tests if one.hardware == name], machine, LogDefaults())
         rows = rows_of(cases, ("out-of-place",))
         ratios, highs = np.ones(len(rows)), np.ones(len(rows))
-        for place, peer in enumerate(peers_of(cases, rows, machine)):
-            own = np.flatnonzero(rows.case == place)
+        for index, peer in enumerate(peers_of(cases, rows, machine)):
+            own = np.flatnonzero(rows.case == index)
             at = np.searchsorted(peer.sizes, rows.message_bytes[own])
             ratios[own] = rows.time[own] / (peer.times / peer.ratios)[at]
             others = [one for one in published() if one.name != peer.name]
             highs[own] = highs_of(peer, others)[at]
-        told += [cases[place].test.part for place in slow_rows(rows, ratios, highs)]
+        told += [cases[slow_row].test.part for slow_row in slow_rows(rows, ratios, highs)]
     assert sorted(told) == ["dgx-cloud", "ml-engineering"]
 
 
@@ -161,14 +161,23 @@ def test_words_of_rows() -> None:
 @pytest.mark.parametrize(
     ("device", "machine"),
     [
-        ("NVIDIA H100 80GB HBM3", "dgx-h100"), ("NVIDIA H200", "dgx-h200"),
-        ("NVIDIA A100-SXM4-80GB", "dgx-a100"), ("A100-SXM4-40GB", "dgx-a100-40gb"),
-        ("NVIDIA B200", "dgx-b200"), ("NVIDIA GB200", "gb200-nvl72"), ("NVIDIA H20", "hgx-h20"),
-        ("AMD Instinct MI300X VF", "mi300x"), ("NVIDIA L40S", "l40s"),
-        ("NVIDIA GB10", "dgx-spark"), ("NVIDIA GH200 480GB", "gh200"), ("Tesla V100-SXM2-16GB", ""),
-        ("NVIDIA H100 PCIe", ""), ("NVIDIA Graphics Device", ""), ("", ""),
+        ("NVIDIA H100 80GB HBM3", "dgx-h100"),
+        ("NVIDIA H200", "dgx-h200"),
+        ("NVIDIA A100-SXM4-80GB", "dgx-a100"),
+        ("A100-SXM4-40GB", "dgx-a100-40gb"),
+        ("NVIDIA B200", "dgx-b200"),
+        ("NVIDIA GB200", "gb200-nvl72"),
+        ("NVIDIA H20", "hgx-h20"),
+        ("AMD Instinct MI300X VF", "mi300x"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA GB10", "dgx-spark"),
+        ("NVIDIA GH200 480GB", "gh200"),
+        ("Tesla V100-SXM2-16GB", ""),
+        ("NVIDIA H100 PCIe", ""),
+        ("NVIDIA Graphics Device", ""),
+        ("", ""),
     ],
-)  # fmt: skip
+)
 def test_machines_of_devices(device: str, machine: str) -> None:
     assert machine_of(device) == machine
     if machine:

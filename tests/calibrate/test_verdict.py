@@ -32,12 +32,12 @@ from sweeps.calibrate.table_log import read_table_log
 OTHERS = published()
 CASE = cases_of(read_table_log(TABLE), machine_for("dgx-h100"), LogDefaults())[0]
 # Curves of one node; on each there is a size at least that tells.
-ONE_NODE = [one for one in OTHERS if one.nodes == 1 and len(one.sizes) > 5]
+ONE_NODE = [other for other in OTHERS if other.nodes == 1 and len(other.sizes) > 5]
 
 
 def words(peer: Peer, of: Peer | None = None) -> tuple[str, ...]:
     """Judge a curve by all others than the one that it was."""
-    others = [one for one in OTHERS if one is not (of or peer)]
+    others = [other for other in OTHERS if other is not (of or peer)]
     return verdict_of(CASE, peer, others).words
 
 
@@ -77,7 +77,7 @@ def test_a_band_holds_sources_that_it_has_not_seen(part: str, nodes: str) -> Non
     sources=st.integers(3, 9),
 )
 def test_of_few_sources_a_band_holds_all_curves(ratios: list[float], sources: int) -> None:
-    found = [(f"source {place % sources}", ratio) for place, ratio in enumerate(ratios)]
+    found = [(f"source {index % sources}", ratio) for index, ratio in enumerate(ratios)]
     low, high = band(found, 1.1)
     assert low <= min(ratios)
     assert high >= max(ratios)
@@ -105,7 +105,7 @@ def test_what_is_faster_than_all_peers_is_odd() -> None:
 
 def test_what_is_faster_than_its_wires_is_impossible() -> None:
     """No published curve is; one at half its time is, though peers may scatter as much."""
-    assert not [one.name for one in OTHERS if one.impossible]
+    assert not [other.name for other in OTHERS if other.impossible]
     (one,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
     fast = slower(one, 0.5, one.sizes > 0)
     assert words(fast, one) == (IMPOSSIBLE,)

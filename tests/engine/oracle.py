@@ -65,7 +65,9 @@ def network(answer: Mapping[str, Any], machine: Machine) -> TopologyDesc | None:
     """Build a cell's network; None if its ranks don't fill it."""
     figures = {name: figure.value for name, figure in machine.figures.items()}
     kind, ranks = answer["topology"], answer["ranks"]
-    sizes_alone = [one for one in NETWORKS[kind].requires if one.inputs == ("ranks",)]
+    sizes_alone = [
+        requirement for requirement in NETWORKS[kind].requires if requirement.inputs == ("ranks",)
+    ]
     if not all(one.holds(np.asarray(ranks)) for one in sizes_alone):
         return None
     if kind == "hierarchical":

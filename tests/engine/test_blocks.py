@@ -189,10 +189,20 @@ def test_what_blocks_come_back_to_is_computed_once(whole: int, times: int) -> No
 def test_reasons_of_cases_are_found_once_for_all_variables() -> None:
     """Variables without the axis of the cases are missing where no case can be."""
     quantities = ["step_time", "attention_part_time", "optimizer_time", "peak_bucket_memory"]
-    axes = {"recompute": ["none", "selective", "full"], "zero_stage": [0, 1], "tp": [3, 4],
-            "micro_batch_size": [1, 2], "sequence_length": [2048, 4096]}  # fmt: skip
-    constants = {"model": "llama3-8b", "hardware": "dgx-h100", "world_size": 16, "pp": 2,
-                 "global_batch_size": 64}  # fmt: skip
+    axes = {
+        "recompute": ["none", "selective", "full"],
+        "zero_stage": [0, 1],
+        "tp": [3, 4],
+        "micro_batch_size": [1, 2],
+        "sequence_length": [2048, 4096],
+    }
+    constants = {
+        "model": "llama3-8b",
+        "hardware": "dgx-h100",
+        "world_size": 16,
+        "pp": 2,
+        "global_batch_size": 64,
+    }
     program = prepare({"quantities": quantities, "axes": axes, "constants": constants}).program
     dims = {variable.dims for variable in program.variables if "recompute" not in variable.dims}
     assert len(dims) > 1
@@ -267,8 +277,15 @@ HOLES = {
     "recompute": ["none", "full"],
     "global_batch_size": [7, 48],
 }
-PARTS = ["step_time", "exposed_dp_time", "bubble_fraction", "peak_memory", "peak_weight_memory",
-         "peak_recompute_activation_memory", "communication_upper_bound"]  # fmt: skip
+PARTS = [
+    "step_time",
+    "exposed_dp_time",
+    "bubble_fraction",
+    "peak_memory",
+    "peak_weight_memory",
+    "peak_recompute_activation_memory",
+    "communication_upper_bound",
+]
 
 
 def plans_with_holes(limits: Limits) -> Program:

@@ -24,36 +24,71 @@ from tests.strategies import drawing
 
 # Discrete choices, and continuous quantities with their ends, of a step and of an operation.
 CHOSEN: dict[str, list[Any]] = {
-    "tp": [1, 2, 3, 4, 8], "pp": [1, 2, 4, 5], "cp": [1, 2], "micro_batch_size": [1, 2, 4],
-    "zero_stage": [0, 1, 3], "virtual_pipeline_size": [1, 2], "global_batch_size": [64, 96, 128],
-    "world_size": [16, 32, 64], "sequence_parallel": [0, 1], "recompute": ["none", "full"],
+    "tp": [1, 2, 3, 4, 8],
+    "pp": [1, 2, 4, 5],
+    "cp": [1, 2],
+    "micro_batch_size": [1, 2, 4],
+    "zero_stage": [0, 1, 3],
+    "virtual_pipeline_size": [1, 2],
+    "global_batch_size": [64, 96, 128],
+    "world_size": [16, 32, 64],
+    "sequence_parallel": [0, 1],
+    "recompute": ["none", "full"],
     "hardware": ["dgx-h100", "dgx-a100"],
-}  # fmt: skip
+}
 RUNS: dict[str, tuple[float, float]] = {
-    "intra_bandwidth": (5e10, 9e11), "inter_bandwidth": (5e9, 1e11), "inter_latency": (0.0, 5e-5),
-    "intra_latency": (0.0, 5e-6), "memory_bandwidth": (1e12, 8e12), "dp_overlap": (0.0, 1.0),
-    "memory_capacity": (3e10, 2e11), "gpu_hour_price": (1.0, 9.0), "matmul_efficiency": (0.2, 0.9),
-    "memory_efficiency": (0.3, 1.0), "host_launch_time": (0.0, 1e-4),
-}  # fmt: skip
-STEP = {"model": "llama3-8b", "hardware": "dgx-h100", "world_size": 64, "global_batch_size": 128,
-        "sequence_length": 4096, "zero_stage": 1}  # fmt: skip
+    "intra_bandwidth": (5e10, 9e11),
+    "inter_bandwidth": (5e9, 1e11),
+    "inter_latency": (0.0, 5e-5),
+    "intra_latency": (0.0, 5e-6),
+    "memory_bandwidth": (1e12, 8e12),
+    "dp_overlap": (0.0, 1.0),
+    "memory_capacity": (3e10, 2e11),
+    "gpu_hour_price": (1.0, 9.0),
+    "matmul_efficiency": (0.2, 0.9),
+    "memory_efficiency": (0.3, 1.0),
+    "host_launch_time": (0.0, 1e-4),
+}
+STEP = {
+    "model": "llama3-8b",
+    "hardware": "dgx-h100",
+    "world_size": 64,
+    "global_batch_size": 128,
+    "sequence_length": 4096,
+    "zero_stage": 1,
+}
 ASKED = ("step_time", "peak_memory", "cost", "mfu", "tokens_per_second", "communication_volume")
 # The second of a pair varies along no dimension along which the first doesn't.
-PAIRS = [("cost", "step_time"), ("cost", "peak_memory"), ("step_time", "peak_memory"),
-         ("tokens_per_second", "peak_memory"), ("cost", "mfu")]  # fmt: skip
+PAIRS = [
+    ("cost", "step_time"),
+    ("cost", "peak_memory"),
+    ("step_time", "peak_memory"),
+    ("tokens_per_second", "peak_memory"),
+    ("cost", "mfu"),
+]
 PAIRS_ALONE = [("time", "algbw"), ("algbw", "time")]
-WHERE = ["peak_memory <= 0.7*memory_capacity", "step_time <= 5 s and peak_memory > 2e10",
-         "peak_memory*tp <= 150e9"]  # fmt: skip
+WHERE = [
+    "peak_memory <= 0.7*memory_capacity",
+    "step_time <= 5 s and peak_memory > 2e10",
+    "peak_memory*tp <= 150e9",
+]
 WHERE_ALONE = ["message_bytes >= 1e6", "time <= 1 ms", "time*ranks > 1e-3 and message_bytes < 1e8"]
 CHOSEN_ALONE: dict[str, list[Any]] = {
-    "topology": ["ring", "hierarchical", "switch"], "ranks": [4, 8, 12, 16, 32],
-    "collective": ["all_reduce", "all_gather", "all_to_all"], "algorithm": ["standard", "auto"],
-    "software": ["none", "nccl"], "gpus_per_node": [4, 8],
-}  # fmt: skip
+    "topology": ["ring", "hierarchical", "switch"],
+    "ranks": [4, 8, 12, 16, 32],
+    "collective": ["all_reduce", "all_gather", "all_to_all"],
+    "algorithm": ["standard", "auto"],
+    "software": ["none", "nccl"],
+    "gpus_per_node": [4, 8],
+}
 RUNS_ALONE: dict[str, tuple[float, float]] = {
-    "message_bytes": (1e3, 1e9), "intra_bandwidth": (5e10, 9e11), "inter_bandwidth": (5e9, 1e11),
-    "inter_latency": (0.0, 5e-5), "intra_latency": (0.0, 5e-6), "oversubscription": (1.0, 4.0),
-}  # fmt: skip
+    "message_bytes": (1e3, 1e9),
+    "intra_bandwidth": (5e10, 9e11),
+    "inter_bandwidth": (5e9, 1e11),
+    "inter_latency": (0.0, 5e-5),
+    "intra_latency": (0.0, 5e-6),
+    "oversubscription": (1.0, 4.0),
+}
 ALONE = {"topology": "hierarchical", "ranks": 16, "message_bytes": 1e6, "hardware": "dgx-h100"}
 
 
@@ -68,9 +103,11 @@ def drawn(rng: np.random.Generator, longest: int, count: int) -> dict[str, Any]:
     for name in rng.permutation(sorted(runs))[: rng.integers(1, 4)].tolist():
         low, high = runs[name]
         length = int(rng.integers(2, longest))
-        values = np.linspace(low, high, length) if rng.random() < 0.7 else np.sort(
-            rng.uniform(low, high, length)
-        )  # fmt: skip
+        values = (
+            np.linspace(low, high, length)
+            if rng.random() < 0.7
+            else np.sort(rng.uniform(low, high, length))
+        )
         axes[name] = np.unique(values).tolist()
     constants = {n: v for n, v in (ALONE if alone else STEP).items() if n not in axes}
     if not alone:
@@ -81,9 +118,12 @@ def drawn(rng: np.random.Generator, longest: int, count: int) -> dict[str, Any]:
         )
     several = [_reduction(rng, axes, number, alone=alone) for number in range(count)]
     return {
-        "title": "drawn", "quantities": [], "axes": axes, "constants": constants,
+        "title": "drawn",
+        "quantities": [],
+        "axes": axes,
+        "constants": constants,
         "reductions": several,
-    }  # fmt: skip
+    }
 
 
 def _reduction(
@@ -99,8 +139,11 @@ def _reduction(
     quantity, against = pairs[int(rng.integers(len(pairs)))]
     quantity = quantity if operation == "pareto" else str(rng.choice(asked))
     reduction: dict[str, Any] = {
-        "quantity": quantity, "operation": operation, "over": names, "name": f"r{number}",
-    }  # fmt: skip
+        "quantity": quantity,
+        "operation": operation,
+        "over": names,
+        "name": f"r{number}",
+    }
     if operation == "top":
         reduction["count"] = int(rng.integers(1, 12))
     if operation == "pareto":
@@ -117,7 +160,7 @@ def both(job: Job) -> list[bounds.Touched]:
         whole = job.reducers()
     except InputError:
         # A condition that varies along more than the quantity is refused.
-        plain = tuple(one for one in job.sweep.reductions if not one.where)
+        plain = tuple(reduction for reduction in job.sweep.reductions if not reduction.where)
         job = replace(job, sweep=replace(job.sweep, reductions=plain))
         whole = job.reducers()
     with pytest.MonkeyPatch.context() as patch:
@@ -244,7 +287,7 @@ def _run(function: Any, *values: Any) -> Any:
     """Run what bounds run, and kernels."""
     bounded = any(map(bounds.is_bounded, values))
     return (bounds.INSTEAD[function] if bounded else function)(
-        *(one if isinstance(one, tuple) else np.asarray(one) for one in values)
+        *(value if isinstance(value, tuple) else np.asarray(value) for value in values)
     )
 
 
@@ -254,9 +297,13 @@ def test_random_expressions_lie_within_their_bounds(rng: np.random.Generator) ->
     size, count = 32, int(rng.integers(2, 5))
     special = np.array([0.0, 1.0, 2.0, 0.5, 1e-300, 1e300, np.inf, -np.inf, -1.0, -2.5, 7.0])
     ends = np.sort(
-        np.where(rng.random((count, 2, size)) < 0.4, rng.choice(special, (count, 2, size)),
-                 rng.uniform(-2.0, 8.0, (count, 2, size))), axis=1
-    )  # fmt: skip
+        np.where(
+            rng.random((count, 2, size)) < 0.4,
+            rng.choice(special, (count, 2, size)),
+            rng.uniform(-2.0, 8.0, (count, 2, size)),
+        ),
+        axis=1,
+    )
     plain = rng.random(count) < 0.4
     ends[plain, 1] = ends[plain, 0]
     ends[plain] = np.where(rng.random(size) < 0.1, np.nan, ends[plain])
@@ -270,8 +317,9 @@ def test_random_expressions_lie_within_their_bounds(rng: np.random.Generator) ->
             share = rng.choice([0.0, 0.5, 1.0, rng.random()], (count, size))
             between = np.clip(ends[:, 0] + share * (ends[:, 1] - ends[:, 0]), *ends.swapaxes(0, 1))
             points = np.where(np.isnan(between) | (share == 1.0), ends[:, 1], between)
-            value = np.asarray(asked([one[0] if p else v for one, p, v in zip(
-                ends, plain, points, strict=True)]))  # fmt: skip
+            value = np.asarray(
+                asked([end[0] if p else v for end, p, v in zip(ends, plain, points, strict=True)])
+            )
             if bits:
                 assert not np.any((found.low & ~value) | (value & ~found.high))
                 continue
@@ -289,12 +337,14 @@ def test_what_a_run_leaves_out_is_told_and_nothing_else_changes() -> None:
         "inter_bandwidth": np.linspace(1e10, 8e10, 40).tolist(),
     }
     statement = {
-        "title": "least cost", "quantities": [], "axes": axes,
+        "title": "least cost",
+        "quantities": [],
+        "axes": axes,
         "constants": {**STEP, "training_tokens": 1e12},
         "reductions": [
             {"quantity": "cost", "operation": "top", "count": 3, "over": list(axes), "name": "c"}
         ],
-    }  # fmt: skip
+    }
     job, same = prepare(statement), prepare(statement)
     with pytest.MonkeyPatch.context() as patch:
         _long(patch)
@@ -345,13 +395,15 @@ def test_what_is_computed_to_see_how_long_it_takes_counts_once() -> None:
     }
     over = {"over": list(axes), "operation": "min"}
     statement = {
-        "title": "two", "quantities": [], "axes": axes,
+        "title": "two",
+        "quantities": [],
+        "axes": axes,
         "constants": {**STEP, "training_tokens": 1e12},
         "reductions": [
             {**over, "quantity": "cost", "name": "c"},
             {**over, "quantity": "step_time", "operation": "mean", "name": "s"},
         ],
-    }  # fmt: skip
+    }
     job = prepare(statement)
     limits = Limits(block=24, whole=24)
     whole, some, parts = job.reducers(), job.reducers(), job.reducers()
@@ -388,12 +440,22 @@ def test_what_bounds_can_t_leave_out_is_given_up_early() -> None:
 def test_cells_count_where_a_condition_holds_in_every_reduction() -> None:
     axes = {"tp": [1, 2, 4], "micro_batch_size": [1, 2, 4], "gpu_hour_price": [1.0, 2.0, 4.0]}
     reductions = [
-        {"quantity": "cost", "operation": operation, "name": operation,
-         "over": ["tp", "micro_batch_size"], "where": "peak_memory <= 40 GB and cost < 700"}
+        {
+            "quantity": "cost",
+            "operation": operation,
+            "name": operation,
+            "over": ["tp", "micro_batch_size"],
+            "where": "peak_memory <= 40 GB and cost < 700",
+        }
         for operation in ("min", "max", "mean")
-    ]  # fmt: skip
-    statement = {"title": "where", "quantities": ["cost", "peak_memory"], "axes": axes,
-              "constants": {**STEP, "training_tokens": 1e10}, "reductions": reductions}  # fmt: skip
+    ]
+    statement = {
+        "title": "where",
+        "quantities": ["cost", "peak_memory"],
+        "axes": axes,
+        "constants": {**STEP, "training_tokens": 1e10},
+        "reductions": reductions,
+    }
     found = prepare(statement).dataset()
     cost, memory = xr.broadcast(found.cost, found.peak_memory)
     chosen = cost.where((memory <= 40e9) & (cost < 700.0))

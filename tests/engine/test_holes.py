@@ -174,9 +174,13 @@ def test_without_bandwidths_one_rank_is_no_hole() -> None:
 
 def test_ratios_to_no_time_at_all() -> None:
     found = sweeps.sweep(
-        topology="ring", ranks=8, latency=[0, 1e-6], message_bytes=[0, 1e6],
-        bandwidth=[1e9, np.inf], energy_per_bit=0.0,
-    )  # fmt: skip
+        topology="ring",
+        ranks=8,
+        latency=[0, 1e-6],
+        message_bytes=[0, 1e6],
+        bandwidth=[1e9, np.inf],
+        energy_per_bit=0.0,
+    )
     nothing = {"latency": 0, "message_bytes": 0, "bandwidth": 1e9}
     assert found["time"].sel(nothing).item() == 0
     assert np.isnan(found["algbw"].sel(latency=0, message_bytes=0)).all()

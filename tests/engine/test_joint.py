@@ -32,8 +32,9 @@ STEP: dict[str, Any] = {
 }
 MESSAGES = {"message_bytes": [1024.0, 2.0**20, 2.0**30]}
 NETWORK: dict[str, Any] = {
-    "topology": ["ring", "hierarchical", "torus"], "inter_bandwidth": [25e9, 50e9],
-}  # fmt: skip
+    "topology": ["ring", "hierarchical", "torus"],
+    "inter_bandwidth": [25e9, 50e9],
+}
 QUANTITIES = ["time", "busbw", "chosen_algorithm", "step_time", "mfu", "peak_memory"]
 OF_OPERATION = QUANTITIES[:3]
 
@@ -130,8 +131,9 @@ def test_slices_are_of_the_whole() -> None:
 
 
 def test_gpus_of_each_where_both_are_given() -> None:
-    found = sweeps.sweep(["time", "step_time"], ranks=[4, 8], world_size=[16, 32, 64], **MESSAGES,
-                         **STEP)  # fmt: skip
+    found = sweeps.sweep(
+        ["time", "step_time"], ranks=[4, 8], world_size=[16, 32, 64], **MESSAGES, **STEP
+    )
     assert (found.sizes["ranks"], found.sizes["world_size"]) == (2, 3)
     assert "world_size" not in found.time.dims
     assert "ranks" not in found.step_time.dims
@@ -167,8 +169,15 @@ def test_it_is_computed_again_from_itself(tmp_path: Path) -> None:
 
 
 def test_reasons_are_of_each() -> None:
-    found = sweeps.sweep(["time", "step_time"], ranks=[8, 12], topology="switch", software="none",
-                         algorithm="halving", **MESSAGES, **STEP)  # fmt: skip
+    found = sweeps.sweep(
+        ["time", "step_time"],
+        ranks=[8, 12],
+        topology="switch",
+        software="none",
+        algorithm="halving",
+        **MESSAGES,
+        **STEP,
+    )
     assert sweeps.reasons(found, "time").values.tolist() == ["", "ranks not power of two"]
     assert "product of degrees" in str(sweeps.reasons(found, "step_time").values)
     assert sweeps.reasons(found).dims == found.status.dims
@@ -176,12 +185,19 @@ def test_reasons_are_of_each() -> None:
         sweeps.reasons(found, "speed")
 
 
-@pytest.mark.parametrize(("asked", "given_too", "line"), [
-    (["step_time"], {**MESSAGES, **STEP}, "message_bytes = '..': is of an operation, and nothing"),
-    (["time"], {**MESSAGES, **STEP}, "tp = '..': is of a training step, and nothing of one"),
-    (["step_time"], STEP, "ranks = '..': is of an operation, and no message of one is given"),
-    (["time", "step_time"], {"collective": "reduce", **STEP}, "give message_bytes as an axis"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "given_too", "line"),
+    [
+        (
+            ["step_time"],
+            {**MESSAGES, **STEP},
+            "message_bytes = '..': is of an operation, and nothing",
+        ),
+        (["time"], {**MESSAGES, **STEP}, "tp = '..': is of a training step, and nothing of one"),
+        (["step_time"], STEP, "ranks = '..': is of an operation, and no message of one is given"),
+        (["time", "step_time"], {"collective": "reduce", **STEP}, "give message_bytes as an axis"),
+    ],
+)
 def test_what_changes_nothing_is_refused(
     asked: list[str], given_too: dict[str, Any], line: str
 ) -> None:
@@ -193,10 +209,15 @@ def test_what_changes_nothing_is_refused(
 # In a file: reductions, blocks, records.
 
 REDUCTIONS = [
-    {"quantity": "step_time", "operation": "min", "over": ["tp", "pp"], "name": "best_step_time",
-     "where": ["mfu > 0.3"]},
+    {
+        "quantity": "step_time",
+        "operation": "min",
+        "over": ["tp", "pp"],
+        "name": "best_step_time",
+        "where": ["mfu > 0.3"],
+    },
     {"quantity": "time", "operation": "max", "over": ["topology"], "name": "worst_time"},
-]  # fmt: skip
+]
 
 
 def job(**more: Any) -> Job:
@@ -269,8 +290,13 @@ def test_commands_take_it(cli: Runner, tmp_path: Path, monkeypatch: pytest.Monke
     ran = cli("run card.toml --plot --page")
     assert "Time of all_reduce, by message" in ran.out
     assert sorted(path.suffix for path in Path("outputs").glob("card-operation-*")) == [
-        ".png", ".png", ".png", ".svg", ".svg", ".svg"
-    ]  # fmt: skip
+        ".png",
+        ".png",
+        ".png",
+        ".svg",
+        ".svg",
+        ".svg",
+    ]
     assert "collective_status" in cli("info outputs/card.nc").out
     rows = list(
         csv.DictReader(io.StringIO(cli("run card.toml --csv --output y.nc", fine=False).out))

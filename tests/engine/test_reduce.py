@@ -42,7 +42,7 @@ def expected(case: Case, operation: str, count: int = 1) -> tuple[np.ndarray, np
     values = np.full((len(rows), count), np.nan)
     places = np.full(values.shape, -1)
     for number, row in enumerate(rows):
-        cells = [(sign * float(v), place) for place, v in enumerate(row) if not np.isnan(v)]
+        cells = [(sign * float(v), index) for index, v in enumerate(row) if not np.isnan(v)]
         for rank, (key, place) in enumerate(sorted(cells)[:count]):
             values[number, rank], places[number, rank] = sign * key + 0.0, place
     return values, places
@@ -173,9 +173,11 @@ def test_values_without_a_column_have_the_units_of_the_vocabulary() -> None:
     values = np.array([2.0, 1.0])
     given = {"message_bytes": np.array([8.0, 16.0]), "other": None}
     made = reducer(
-        Reduction("time", "min", ("message_bytes",), "r"), ("message_bytes",),
-        {"message_bytes": 2}, given,
-    )  # fmt: skip
+        Reduction("time", "min", ("message_bytes",), "r"),
+        ("message_bytes",),
+        {"message_bytes": 2},
+        given,
+    )
     columns = named(feed(made, values, [whole((2,))]).columns(ATTRS))
     assert columns["r_message_bytes"].values == 16.0
     assert columns["r_message_bytes"].attrs["units"] == "byte"
@@ -238,7 +240,7 @@ def test_results_make_a_dataset(operation: str) -> None:
     dataset = to_dataset(layout, [Block(*block) for block in blocks])
     assert set(dataset.variables) == {c.name for c in columns}
     assert dataset["r"].dims[0] == "a"
-    assert all("long_name" in each.attrs for each in dataset.variables.values())
+    assert all("long_name" in variable.attrs for variable in dataset.variables.values())
 
 
 @pytest.mark.parametrize("operation", SINGLE)

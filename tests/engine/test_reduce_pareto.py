@@ -37,17 +37,17 @@ def front_of(row: list[float], others: list[float], greatest: tuple[str, ...]) -
     """The oracle: each cell against each other one."""
     signs = [-1.0 if name in greatest else 1.0 for name in ("time", "energy")]
     cells = [
-        (signs[0] * a, signs[1] * b, place)
-        for place, (a, b) in enumerate(zip(row, others, strict=True))
+        (signs[0] * a, signs[1] * b, index)
+        for index, (a, b) in enumerate(zip(row, others, strict=True))
         if not (np.isnan(a) or np.isnan(b))
     ]
     kept = [
-        one
-        for one in cells
+        cell
+        for cell in cells
         if not any(
-            other[0] <= one[0]
-            and other[1] <= one[1]
-            and (other[:2] != one[:2] or other[2] < one[2])
+            other[0] <= cell[0]
+            and other[1] <= cell[1]
+            and (other[:2] != cell[:2] or other[2] < cell[2])
             for other in cells
         )
     ]
@@ -140,8 +140,13 @@ def test_the_front_of_plans() -> None:
         "recompute": ["none", "full"],
         "zero_stage": [0, 1, 3],
     }
-    asked = {"quantity": "step_time", "operation": "pareto", "against": "peak_memory",
-             "over": ["plan", "recompute", "zero_stage"], "name": "front"}  # fmt: skip
+    asked = {
+        "quantity": "step_time",
+        "operation": "pareto",
+        "against": "peak_memory",
+        "over": ["plan", "recompute", "zero_stage"],
+        "name": "front",
+    }
     axes = {name: spec.pop(name) for name in ("plan", "recompute", "zero_stage")}
     found = sweeps.run(
         {

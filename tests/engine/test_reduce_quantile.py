@@ -33,10 +33,11 @@ MOST_BINS = "sweeps.engine.reduce_quantile.MOST_BINS"
 def numpy_quantiles(case: Case, quantiles: tuple[float, ...]) -> np.ndarray:
     with np.errstate(all="ignore"):
         rows = [
-            np.quantile(row[~np.isnan(row)], quantiles) if (~np.isnan(row)).any() else
-            np.full(len(quantiles), np.nan)
+            np.quantile(row[~np.isnan(row)], quantiles)
+            if (~np.isnan(row)).any()
+            else np.full(len(quantiles), np.nan)
             for row in case.rows() + 0.0
-        ]  # fmt: skip
+        ]
     return np.array(rows).reshape(*case.kept_shape, len(quantiles))
 
 

@@ -25,9 +25,17 @@ STEP = {
     "recompute_layers": 1,
 }
 STEP_LABELS = (
-    "schedule", "mask", "context_parallel", "recompute", "sharding", "dispatcher",
-    "tp_mechanism", "cp_mechanism", "ep_mechanism", "dp_mechanism",
-)  # fmt: skip
+    "schedule",
+    "mask",
+    "context_parallel",
+    "recompute",
+    "sharding",
+    "dispatcher",
+    "tp_mechanism",
+    "cp_mechanism",
+    "ep_mechanism",
+    "dp_mechanism",
+)
 OPERATION = {"ranks": [1, 6, 8, 12], "message_bytes": [1e3, 1e9], "gpus_per_node": 4}
 # Each draw runs many sweeps.
 FEW = max(settings.default.max_examples // 3, 1)
@@ -78,10 +86,11 @@ def compare(quantities: list[str], fixed: dict[str, Any], axes: dict[str, list[s
 def label_axes(draw: st.DrawFn, names: tuple[str, ...]) -> dict[str, list[str]]:
     chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
     return {
-        name: draw(st.lists(st.sampled_from(label_values(name)), min_size=2, max_size=4,
-                            unique=True))
+        name: draw(
+            st.lists(st.sampled_from(label_values(name)), min_size=2, max_size=4, unique=True)
+        )
         for name in chosen
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.thorough

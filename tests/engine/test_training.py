@@ -275,8 +275,16 @@ def test_what_whole_steps_differ_by_from_measured_schedules() -> None:
     """
     lines = (TOP / "tests" / "data" / "schedules.csv").read_text(encoding="utf-8").splitlines()
     rows = [*csv.DictReader(line for line in lines if not line.startswith("#"))]
-    plan = {"model": "llama2-7b", "layers": 16, "hardware": "mi300x", "world_size": 8, "pp": 8,
-            "micro_batch_size": 1, "global_batch_size": 32, "sequence_length": 4096}  # fmt: skip
+    plan = {
+        "model": "llama2-7b",
+        "layers": 16,
+        "hardware": "mi300x",
+        "world_size": 8,
+        "pp": 8,
+        "micro_batch_size": 1,
+        "global_batch_size": 32,
+        "sequence_length": 4096,
+    }
     speeds, memories, plain = [], [], None
     for row in rows:
         cells = {

@@ -82,9 +82,11 @@ def test_corrected_is_what_collective_charges(cli: Runner) -> None:
                 f" --hardware {machine} --json"
             ).records
             for ours, theirs in (
-                ("latency_s", "latency_s"), ("energy_j", "energy_j"),
-                ("volume_bytes", "volume_bytes"), ("total_volume_bytes", "link_bytes"),
-            ):  # fmt: skip
+                ("latency_s", "latency_s"),
+                ("energy_j", "energy_j"),
+                ("volume_bytes", "volume_bytes"),
+                ("total_volume_bytes", "link_bytes"),
+            ):
                 assert record[ours] == count * one[theirs], (record["mode"], ours)
     done = cli("hops --hardware dgx-a100 --dp 8,12 --csv", fine=False)
     assert done.code == 2
@@ -191,16 +193,19 @@ def test_link_figures_are_changed_as_collective_changes_them(cli: Runner) -> Non
             result = found["MLP", "DP-16"]["latency_s"], found["MLP", "DP-16"]["energy_j"]
         else:
             both, inner = found["MLP", "TP-8 x DP-2"], found["MLP", "TP-8"]
-            result = (both["latency_s"] - inner["latency_s"],
-                    (both["energy_j"] - 2 * inner["energy_j"]) / 8)  # fmt: skip
+            result = (
+                both["latency_s"] - inner["latency_s"],
+                (both["energy_j"] - 2 * inner["energy_j"]) / 8,
+            )
         assert result == pytest.approx((one["latency_s"], one["energy_j"]), rel=1e-9)
     assert found["MLP", "DP-8"]["energy_j"] == pytest.approx(0.279039, rel=1e-5)
     for flags, result in (
         ("--hardware dgx-h100 --wiring in_node_links --card-latency 1us", "there is no link from"),
         ("--spec own.toml --intra-latency 1us", "which has its links in its file"),
-        ("--layers two", "one or all"), ("--combined tp8", "such as tp8-dp2"),
+        ("--layers two", "one or all"),
+        ("--combined tp8", "such as tp8-dp2"),
         ("--spec own.toml --combined tp2-dp4", "'own' has fewer ranks; at most 4"),
-    ):  # fmt: skip
+    ):
         Path("own.toml").write_text(OWN)
         done = cli(f"hops {flags}", fine=False)
         assert (done.code, done.out) == (2, "")
@@ -227,8 +232,11 @@ def test_a_step_s_operations_take_what_hops_says(cli: Runner) -> None:
 def test_bytes_of_gradients_and_of_activations_are_apart(cli: Runner) -> None:
     def of(flags: str) -> dict[tuple[str, str], float]:
         records = cli(f"hops --json {flags}").records
-        return {(r["layer"], r["mode"]): r["volume_bytes"] for r in records
-                if r["case"] == "corrected model"}  # fmt: skip
+        return {
+            (r["layer"], r["mode"]): r["volume_bytes"]
+            for r in records
+            if r["case"] == "corrected model"
+        }
 
     both, gradients, activations = of(""), of("--gradient-bytes 4"), of("--activation-bytes 1")
     for layer, mode in both:
@@ -249,8 +257,11 @@ def test_all_layers_are_the_layers_one_after_another(cli: Runner) -> None:
     # Of a mixture of experts the first layers have none.
     records = cli("hops --json --model deepseek-v3 --hardware dgx-h100 --layers all").records
     assert {r["layer"]: r["layers"] for r in records} == {
-        "ATTN": 61.0, "MLP": 3.0, "MoE": 58.0, "BLOCK": 1.0,
-    }  # fmt: skip
+        "ATTN": 61.0,
+        "MLP": 3.0,
+        "MoE": 58.0,
+        "BLOCK": 1.0,
+    }
 
 
 @pytest.mark.thorough
@@ -265,9 +276,11 @@ def test_combined_strategies_are_their_groups(cli: Runner) -> None:
     ).records
     assert both["ranks"] == 16
     for name, of_collective, groups in (
-        ("latency_s", "latency_s", (1, 1)), ("volume_bytes", "volume_bytes", (1, 1)),
-        ("energy_j", "energy_j", (4, 4)), ("total_volume_bytes", "link_bytes", (4, 4)),
-    ):  # fmt: skip
+        ("latency_s", "latency_s", (1, 1)),
+        ("volume_bytes", "volume_bytes", (1, 1)),
+        ("energy_j", "energy_j", (4, 4)),
+        ("total_volume_bytes", "link_bytes", (4, 4)),
+    ):
         expected = groups[0] * inner[name] + groups[1] * outer[of_collective]
         assert both[name] == pytest.approx(expected, rel=1e-12), name
     result = cli("hops --hardware dgx-a100 --combined tp4-dp4 --verbose").out
@@ -307,13 +320,23 @@ def test_a_given_matrix_of_three_types(cli: Runner, tmp_path: Path) -> None:
     records = cli("hops --spec own.toml --json").records
     (four,) = [r for r in records if r["mode"] == "DP-4" and r["layer"] == "MLP"]
     cells = np.zeros((3, 4, 4))
-    for one, other, hops in ((0, 1, (1, 0, 0)), (1, 2, (0, 2, 1)), (2, 3, (1, 0, 0)),
-                             (0, 3, (0, 2, 1)), (0, 2, (0, 1, 0)), (1, 3, (0, 1, 0))):  # fmt: skip
+    for one, other, hops in (
+        (0, 1, (1, 0, 0)),
+        (1, 2, (0, 2, 1)),
+        (2, 3, (1, 0, 0)),
+        (0, 3, (0, 2, 1)),
+        (0, 2, (0, 1, 0)),
+        (1, 3, (0, 1, 0)),
+    ):
         cells[:, one, other] = cells[:, other, one] = hops
     from overhead.hops import Links
 
-    links = Links(("chip", "board", "fibre"), (0.1e-6, 0.5e-6, 3e-6), (900e9, 200e9, 25e9),
-                  (1e-12, 5e-12, 30e-12))  # fmt: skip
+    links = Links(
+        ("chip", "board", "fibre"),
+        (0.1e-6, 0.5e-6, 3e-6),
+        (900e9, 200e9, 25e9),
+        (1e-12, 5e-12, 30e-12),
+    )
     ours = ring_all_reduce(2 * 3 * 14336 * 4096, 4, HopMatrix(cells), links)
     assert four["latency_s"] == pytest.approx(float(ours.time), rel=1e-12)
     assert four["energy_j"] == pytest.approx(float(ours.energy), rel=1e-12)

@@ -100,21 +100,32 @@ def test_a_ring(network: Any, ranks: int, size: int, message: Fraction) -> None:
 
 @pytest.mark.parametrize("switching", SWITCHING)
 @given(
-    known=st.tuples(*[st.floats(1e-7, 1e3)] * 6), node=st.integers(1, 6), ranks=st.integers(1, 20),
-    paths=st.tuples(*[st.tuples(counts, counts).filter(any)] * 2), size=st.floats(0, 1e6),
-)  # fmt: skip
+    known=st.tuples(*[st.floats(1e-7, 1e3)] * 6),
+    node=st.integers(1, 6),
+    ranks=st.integers(1, 20),
+    paths=st.tuples(*[st.tuples(counts, counts).filter(any)] * 2),
+    size=st.floats(0, 1e6),
+)
 def test_the_formulas_are_the_general_forms(
     switching: str, known: Any, node: int, ranks: int, paths: Any, size: float
 ) -> None:
-    names = [f"{level}_{figure}" for figure in ("latency", "bandwidth", "energy_per_bit")
-             for level in ("intra", "inter")]  # fmt: skip
+    names = [
+        f"{level}_{figure}"
+        for figure in ("latency", "bandwidth", "energy_per_bit")
+        for level in ("intra", "inter")
+    ]
     hops = {
         f"{end}_{level}_hops": float(count)
         for end, path in zip(("node", "crossing"), paths, strict=True)
         for level, count in zip(("intra", "inter"), path, strict=True)
     }
-    given_ones = {**dict(zip(names, known, strict=True)), **hops, "ranks": float(ranks),
-                  "gpus_per_node": float(node), "message_bytes": size}  # fmt: skip
+    given_ones = {
+        **dict(zip(names, known, strict=True)),
+        **hops,
+        "ranks": float(ranks),
+        "gpus_per_node": float(node),
+        "message_bytes": size,
+    }
     evaluation = Evaluation(given_ones, {"switching": switching})
     types = Links(("intra", "inter"), known[:2], known[2:4], known[4:])
     ours = ring_all_reduce(size, ranks, LevelHops((node,), paths), types, switching)
@@ -152,8 +163,15 @@ def test_limits() -> None:
 def test_rails() -> None:
     """Eight GPUs with four cards: two share a rail, and another rail is a turn in the node."""
     rails = LevelHops((8,), ((1, 0, 0), (0, 2, 1)), 4, (1, 0, 0))
-    for other, path in ((0, (0, 0, 0)), (5, (1, 0, 0)), (8, (0, 2, 1)), (9, (0, 2, 1)),
-                        (10, (1, 2, 1)), (15, (1, 2, 1)), (16, (0, 2, 1))):  # fmt: skip
+    for other, path in (
+        (0, (0, 0, 0)),
+        (5, (1, 0, 0)),
+        (8, (0, 2, 1)),
+        (9, (0, 2, 1)),
+        (10, (1, 2, 1)),
+        (15, (1, 2, 1)),
+        (16, (0, 2, 1)),
+    ):
         assert tuple(rails.hops(0, other)) == tuple(rails.hops(other, 0)) == path
     # A ring of every eighth rank stays on its rail.
     links = Links(("a", "b", "c"), (1e-6, 0.0, 2e-6), (4e9, 2e9, 1e9), (1e-12, 2e-12, 4e-12))

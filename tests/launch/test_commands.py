@@ -36,7 +36,7 @@ WORDS = [
 
 @pytest.mark.parametrize(("text", "expected"), WORDS)
 def test_words_of_a_command(text: str, expected: str) -> None:
-    commands = [[str(word) for word in one] for one in read_script(text).commands]
+    commands = [[str(word) for word in command] for command in read_script(text).commands]
     assert [" ".join(one[1:]) for one in commands if one[0] == "torchrun"] == [expected]
 
 

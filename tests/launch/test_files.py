@@ -327,9 +327,9 @@ def test_plan_saves(sweeps: Runner) -> None:
     assert sorted(path.name for path in Path("launch").iterdir()) == NAMES
     assert "to launch/" in " ".join(out.split())
     (best, *_) = [
-        one
-        for one in json.loads(Path("launch/answer.json").read_text())
-        if one["place"] == "recommended"
+        load
+        for load in json.loads(Path("launch/answer.json").read_text())
+        if load["place"] == "recommended"
     ]
     again = sweeps("run launch/spec.toml --no-plot --json", fine=False).records
     assert again[0]["step_time_s"] == pytest.approx(best["step_time_s"], rel=1e-12)

@@ -81,13 +81,19 @@ def test_a_memory_budget_is_refused_with_a_way_on(tmp_path: Path) -> None:
 MEGATRON = [
     ("--recompute-activations", {"recompute": "selective", "recompute_core_attn": 1}),
     ("--recompute-granularity full --recompute-method uniform", {"recompute": "full"}),
-    ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 4",
-     {"recompute": "uniform", "recompute_layers": 4}),
-    ("--recompute-granularity full --recompute-method block --recompute-num-layers 2",
-     {"recompute": "block", "recompute_layers": 2}),
-    ("--recompute-granularity selective --recompute-modules layernorm moe_act",
-     {"recompute": "selective", "recompute_layernorm": 1, "recompute_core_attn": 0}),
-]  # fmt: skip
+    (
+        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 4",
+        {"recompute": "uniform", "recompute_layers": 4},
+    ),
+    (
+        "--recompute-granularity full --recompute-method block --recompute-num-layers 2",
+        {"recompute": "block", "recompute_layers": 2},
+    ),
+    (
+        "--recompute-granularity selective --recompute-modules layernorm moe_act",
+        {"recompute": "selective", "recompute_layernorm": 1, "recompute_core_attn": 0},
+    ),
+]
 
 
 @pytest.mark.parametrize(("words", "expected"), MEGATRON)

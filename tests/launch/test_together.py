@@ -56,11 +56,14 @@ num_processes: 16
 DEEPSPEED = (DATA / "launch" / "hf-deepspeed" / "ds_z3_offload.json").read_text()
 MODEL = (DATA / "models" / "qwen2.5-32b.json").read_text()
 FILES = {
-    "accelerate.yaml": ZERO, "fsdp.yaml": FSDP, "ds.json": DEEPSPEED, "config.json": MODEL,
+    "accelerate.yaml": ZERO,
+    "fsdp.yaml": FSDP,
+    "ds.json": DEEPSPEED,
+    "config.json": MODEL,
     "named.sh": "accelerate launch --config_file accelerate.yaml train.py args.json\n",
     "own.sh": "accelerate launch --config_file accelerate.yaml train.py "
     "--model_name_or_path my --max_length 8192 --bf16 --packing true\n",
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -81,19 +84,33 @@ def read(folder: Path, names: str, **given: str) -> list[Reading]:
     return read_launches([str(folder / name) for name in names.split()], overrides)
 
 
-RUN = {"world_size": 16, "gpus_per_node": 8, "micro_batch_size": 2, "global_batch_size": 128,
-       "sequence_length": 4096, "precision": "bf16", "recompute": "full", "zero_stage": 3,
-       "attention_kernel": "flash_2"}  # fmt: skip
+RUN = {
+    "world_size": 16,
+    "gpus_per_node": 8,
+    "micro_batch_size": 2,
+    "global_batch_size": 128,
+    "sequence_length": 4096,
+    "precision": "bf16",
+    "recompute": "full",
+    "zero_stage": 3,
+    "attention_kernel": "flash_2",
+}
 READ: list[tuple[str, dict[str, Any]]] = [
-    ("args.json accelerate.yaml ds.json config.json",
-     {**RUN, "framework": "deepspeed", "recipe": "mixed_adam", "optimizer_offload": 1}),
+    (
+        "args.json accelerate.yaml ds.json config.json",
+        {**RUN, "framework": "deepspeed", "recipe": "mixed_adam", "optimizer_offload": 1},
+    ),
     ("config.json ds.json accelerate.yaml args.json", {**RUN, "framework": "deepspeed"}),
-    ("args.json fsdp.yaml config.json",
-     {**RUN, "framework": "torchtitan+eager", "recipe": "fsdp_adam"}),
+    (
+        "args.json fsdp.yaml config.json",
+        {**RUN, "framework": "torchtitan+eager", "recipe": "fsdp_adam"},
+    ),
     ("named.sh ds.json config.json", {**RUN, "framework": "deepspeed"}),
-    ("own.sh accelerate.yaml ds.json config.json",
-     {**RUN, "sequence_length": 8192, "micro_batch_size": 8, "recompute": "none"}),
-]  # fmt: skip
+    (
+        "own.sh accelerate.yaml ds.json config.json",
+        {**RUN, "sequence_length": 8192, "micro_batch_size": 8, "recompute": "none"},
+    ),
+]
 
 
 @pytest.mark.parametrize(("names", "expected"), READ, ids=[row[0] for row in READ])

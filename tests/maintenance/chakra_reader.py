@@ -83,8 +83,13 @@ def build(checkout: Path, folder: Path) -> Path:
     subprocess.run(["protoc", f"-I{schema}", f"--cpp_out={folder}", "et_def.proto"], check=True)
     (folder / "replay.cpp").write_text(REPLAY, encoding="utf-8")
     feeder, utils = checkout / "src" / "feeder", checkout / "src" / "third_party" / "utils"
-    sources = [folder / "replay.cpp", folder / "et_def.pb.cc", utils / "protoio.cc",
-               feeder / "et_feeder.cpp", feeder / "et_feeder_node.cpp"]  # fmt: skip
+    sources = [
+        folder / "replay.cpp",
+        folder / "et_def.pb.cc",
+        utils / "protoio.cc",
+        feeder / "et_feeder.cpp",
+        feeder / "et_feeder_node.cpp",
+    ]
     folders = [f"-I{each}" for each in (folder, feeder, utils)]
     program = folder / "replay"
     command = ["g++", "-O1", "-std=c++17", "-w", *folders, *map(str, sources)]

@@ -182,9 +182,11 @@ def question(case: Case) -> Point:
     How attention crosses context-parallel ranks is the software's, and so is whether weights are
     sharded: Megatron-FSDP (ZeRO 2 and 3) is another software than the distributed optimizer.
     """
-    constants = {name: value for name, value in case.numbers.items()
-                 if name in VOCABULARY and name not in DECIDED
-                 and not name.startswith(MODULE)}  # fmt: skip
+    constants = {
+        name: value
+        for name, value in case.numbers.items()
+        if name in VOCABULARY and name not in DECIDED and not name.startswith(MODULE)
+    }
     constants["world_size"] = world_size(case)
     labels = {name: label for name, label in case.labels.items() if name not in LABELS}
     stages = (2.0, 3.0) if case.numbers.get("zero_stage", 0.0) >= 2.0 else (0.0, 1.0)
@@ -247,7 +249,7 @@ class _Best:
 
 
 def _best(found: Found) -> _Best:
-    splits = tuple((one.split, one.known["step_time"]) for one in found.splits)
+    splits = tuple((split.split, split.known["step_time"]) for split in found.splits)
     capacity = float(found.space.resolved.constants["memory_capacity"])
     (ours,) = details(found.ranked[:1], QUANTITIES) or (None,)
     (uneven,) = _uneven(found.ranked[:1]) or (math.nan,)
@@ -258,9 +260,11 @@ def _uneven(plans: Sequence[Execution]) -> list[float]:
     """Return the memory of plans' fullest GPUs if one has more tokens for its experts."""
     if not plans or not plans[0].routed:
         return [math.nan] * len(plans)
-    several = [replace(one, given={**one.given, "expert_load_imbalance": UNEVEN}, known={})
-               for one in plans]  # fmt: skip
-    return [one["peak_memory"] for one in details(several, ("peak_memory",))]
+    several = [
+        replace(plan, given={**plan.given, "expert_load_imbalance": UNEVEN}, known={})
+        for plan in plans
+    ]
+    return [detail["peak_memory"] for detail in details(several, ("peak_memory",))]
 
 
 def _roomy_time(plans: Sequence[Execution], capacity: float) -> float:
@@ -320,8 +324,10 @@ def explained(experts: Sequence[Expert], bound: float = NEAR) -> list[Expert]:
     that the loss is within the error of a predicted step; that the same plan is theirs with more
     GPUs or another batch, where its loss is within that error; else the term.
     """
-    return [replace(one, why=_why(one, experts, bound)) if one.loss > bound else one
-            for one in experts]  # fmt: skip
+    return [
+        replace(expert, why=_why(expert, experts, bound)) if expert.loss > bound else expert
+        for expert in experts
+    ]
 
 
 def _why(one: Expert, experts: Sequence[Expert], bound: float) -> str:
@@ -331,8 +337,13 @@ def _why(one: Expert, experts: Sequence[Expert], bound: float) -> str:
             ours = _rate(other, other.step_time) / _rate(one, one.step_time) - 1.0
             theirs = _rate(other, other.case.measured) / _rate(one, one.case.measured) - 1.0
             if ours > NEAR and theirs > NEAR:
-                reasons.append((theirs, f"{ANOTHER}: {other.case.name}, {ours:+.0%} by our model"
-                             f" and {theirs:+.0%} measured, tokens a second"))  # fmt: skip
+                reasons.append(
+                    (
+                        theirs,
+                        f"{ANOTHER}: {other.case.name}, {ours:+.0%} by our model"
+                        f" and {theirs:+.0%} measured, tokens a second",
+                    )
+                )
     if reasons:
         return max(reasons)[1]
     theirs, ours = one.uneven
@@ -416,7 +427,7 @@ class Choice:
 
 def choice_of(experts: Sequence[Expert], bound: float = NEAR) -> Choice:
     """Gather some recipes; one that can't be is none that is near."""
-    losses = np.array([one.loss for one in experts])
+    losses = np.array([expert.loss for expert in experts])
     known = losses[np.isfinite(losses)]
     middle, most = np.percentile(known, (50.0, 90.0)) if len(known) else (math.nan, math.nan)
     return Choice(
@@ -441,8 +452,15 @@ def choice_lines(experts: Sequence[Expert], bound: float, *, every: bool) -> Ite
     for one in experts:
         for name in one.classes:
             groups.setdefault(name, []).append(one)
-    head = ["class", "recipes", f"within {bound:.0%}", "median loss", "p90", "our first split",
-            "fit our memory"]  # fmt: skip
+    head = [
+        "class",
+        "recipes",
+        f"within {bound:.0%}",
+        "median loss",
+        "p90",
+        "our first split",
+        "fit our memory",
+    ]
     table = [head]
     for name in sorted(groups, key=lambda name: (name != "all", name)):
         own = choice_of(groups[name], bound)
@@ -457,7 +475,7 @@ def choice_lines(experts: Sequence[Expert], bound: float, *, every: bool) -> Ite
     )
     yield from _reasons(experts, bound)
     lost = sorted(
-        (one for one in experts if not one.loss <= bound or not one.fits),
+        (expert for expert in experts if not expert.loss <= bound or not expert.fits),
         key=lambda one: (one.fits, -one.loss if one.loss == one.loss else 0.0),
     )
     for one in lost if every else lost[:MOST]:
@@ -468,7 +486,7 @@ def choice_lines(experts: Sequence[Expert], bound: float, *, every: bool) -> Ite
 
 def _reasons(experts: Sequence[Expert], bound: float) -> Iterator[str]:
     """Yield why plans lose more than the bound, those with one reason together."""
-    far = [one for one in experts if one.loss > bound]
+    far = [expert for expert in experts if expert.loss > bound]
     if not far:
         return
     yield ""
@@ -489,8 +507,10 @@ def _groups(name: str, far: Sequence[Expert], key: Callable[[Expert], str]) -> I
     for word, some in sorted(groups.items(), key=lambda item: -len(item[1])):
         ran = [one for one in some if math.isfinite(one.case.measured)]
         off = [one.step_time / one.case.measured - 1.0 for one in ran]
-        shares = (np.median([one.loss for one in some]),
-                  np.median([one.memory / one.capacity for one in some]))  # fmt: skip
+        shares = (
+            np.median([one.loss for one in some]),
+            np.median([one.memory / one.capacity for one in some]),
+        )
         bias = f"{100.0 * np.mean(off):+.1f} %" if off else "-"
         table.append(
             [word, f"{len(some)}", *map(_percent, map(float, shares)), f"{len(ran)}", bias]
@@ -530,4 +550,4 @@ def _setting(case: Case) -> str:
 
 def choice_result(experts: Sequence[Expert], attrs: dict[str, str]) -> Result:
     """Return recipes as a dataset of rows."""
-    return of_rows([one.fields() for one in experts], FIELDS, attrs)
+    return of_rows([expert.fields() for expert in experts], FIELDS, attrs)

@@ -62,7 +62,7 @@ def command(table: str, **given: Any) -> int:
         spec=spec_of((table,), {**given, "kind": "all"}),
         given=given,
         references="each row's source_ref says where its recipe stands",
-        inputs=[one.fields() for one in experts],
+        inputs=[expert.fields() for expert in experts],
         command=["python", "-m", "tests.maintenance.experts_plans", *sys.argv[1:]],
     )
     lines = [*choice_lines(experts, bound, every=given["verbose"]), ""]

@@ -102,11 +102,14 @@ def read_plan(path: Path | None = None) -> FitPlan:
         if not lacking:
             terms.append(
                 Term(
-                    entry.get("kind", "hardware"), tuple(entry["files"]),
-                    entry.get("generation", ""), entry["figure"], float(entry["prior"]),
+                    entry.get("kind", "hardware"),
+                    tuple(entry["files"]),
+                    entry.get("generation", ""),
+                    entry["figure"],
+                    float(entry["prior"]),
                     float(entry["width"]),
                 )
-            )  # fmt: skip
+            )
     if faults:
         raise InputError(faults)
     return FitPlan(tuple(terms), dict(content.get("leave", {})))
@@ -149,12 +152,12 @@ class _Model:
         self.constants = Constants(folders)
         self.measured = np.log([case.measured for case in cases])
         groups: dict[Any, list[int]] = {}
-        for place, case in enumerate(cases):
+        for index, case in enumerate(cases):
             labels = {n: v for n, v in case.labels.items() if n not in CHOOSING}
             names = self.constants.of(case.labels, step=True)
             library = self.constants.library(case.labels)[0]
             key = (library, tuple(sorted(labels.items())), tuple(sorted({*case.numbers, *names})))
-            groups.setdefault(key, []).append(place)
+            groups.setdefault(key, []).append(index)
         self.groups = list(groups.values())
 
     def __call__(self, logs: Floats) -> tuple[Floats, Floats]:
@@ -188,10 +191,10 @@ class _Model:
             if key not in known:
                 base = self.constants.of(case.labels, step=True, changes=changes[0])
                 known[key] = [
-                    self.constants.of(case.labels, step=True, changes=one)
+                    self.constants.of(case.labels, step=True, changes=change)
                     if self._touches(index - 1, case)
                     else base
-                    for index, one in enumerate(changes)
+                    for index, change in enumerate(changes)
                 ]
         rows: dict[str, Any] = {}
         constants: dict[str, Any] = {}
@@ -218,7 +221,7 @@ class _Model:
         if term.kind == "hardware":
             return case.labels["hardware"] in term.files
         base, *options = case.labels["framework"].split("+")
-        return not {base, *(f"{base}+{one}" for one in options)}.isdisjoint(term.files)
+        return not {base, *(f"{base}+{option}" for option in options)}.isdisjoint(term.files)
 
 
 def _chosen(case: Case) -> tuple[str, ...]:
@@ -249,8 +252,10 @@ def fit(
         residuals, jacobian = model(logs)
         if tell:
             size = float(np.mean(np.abs(np.expm1(residuals[known]))))
-            tell(f"round {count + 1}: mean error {100.0 * size:.2f} %, most change "
-                 f"{float(np.max(np.abs(step))):.4f}")  # fmt: skip
+            tell(
+                f"round {count + 1}: mean error {100.0 * size:.2f} %, most change "
+                f"{float(np.max(np.abs(step))):.4f}"
+            )
         if np.max(np.abs(step)) < ENOUGH:
             break
     r, j = residuals[known], jacobian[known]
@@ -291,8 +296,14 @@ def student(residuals: Floats, base: Floats) -> Floats:
     return (DEGREES + 1.0) / (DEGREES + size)
 
 
-def _solve(residuals: Floats, jacobian: Floats, base: Floats, precision: Floats, logs: Floats,
-           repeats: int = 6) -> Floats:  # fmt: skip
+def _solve(
+    residuals: Floats,
+    jacobian: Floats,
+    base: Floats,
+    precision: Floats,
+    logs: Floats,
+    repeats: int = 6,
+) -> Floats:
     """Return constants of least robust squares and prior of a linear model at some point."""
     found = logs
     for _ in range(repeats):
@@ -373,7 +384,7 @@ def _left_out_table(fitted: Fit) -> str:
     ]
     columns = [np.expm1(fitted.left_out[what]) for what in ("model", "source")]
     for case, *errors in zip(fitted.cases, *columns, strict=True):
-        lines.append(",".join([case.name, case.source, *(f"{one:.4f}" for one in errors)]))
+        lines.append(",".join([case.name, case.source, *(f"{error:.4f}" for error in errors)]))
     return "\n".join(lines) + "\n"
 
 
@@ -435,9 +446,9 @@ def _with(text: str, table: str, key: str, line: str) -> str:
 def error_table(fitted: Fit, by: str) -> list[list[str]]:
     """Return errors by class or source, as cells of a table."""
     groups: dict[str, list[int]] = {}
-    for place, case in enumerate(fitted.cases):
+    for index, case in enumerate(fitted.cases):
         for name in case.classes if by == "class" else (case.source,):
-            groups.setdefault(name, []).append(place)
+            groups.setdefault(name, []).append(index)
     columns = {"fitted": fitted.residuals, **fitted.left_out}
     table = [[by, "rows", *(name if name == "fitted" else f".. {name}" for name in columns)]]
     for name, places in sorted(groups.items()):

@@ -65,11 +65,17 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     rounds = {"rounds": 0} if given["no_fit"] else {}
     fitted = fit(cases, plan, folders, tell=tell, **rounds)
     rows = [
-        {"constant": term.name, "prior": term.prior, "value": value, "uncertainty": spread,
-         "rows": count}
+        {
+            "constant": term.name,
+            "prior": term.prior,
+            "value": value,
+            "uncertainty": spread,
+            "rows": count,
+        }
         for term, value, spread, count in zip(
-            fitted.terms, fitted.values(), fitted.spread, rows_of(fitted), strict=True)
-    ]  # fmt: skip
+            fitted.terms, fitted.values(), fitted.spread, rows_of(fitted), strict=True
+        )
+    ]
     attrs = provenance_of(
         title="Constants of a training step, fitted to measured steps",
         spec={"tables": list(tables) or ["training"]},

@@ -50,7 +50,9 @@ def cases(path: Path | None = None, *names: str) -> list[Case]:
 def own(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Expert]:
     path = tmp_path_factory.mktemp("plans") / "own.csv"
     path.write_text(OWN)
-    found = [one for one in comparisons(cases(path)) if not isinstance(one, Skipped)]
+    found = [
+        comparison for comparison in comparisons(cases(path)) if not isinstance(comparison, Skipped)
+    ]
     return {one.case.name: one for one in found}
 
 
@@ -62,9 +64,13 @@ def test_shipped_recipes_are_read_whole() -> None:
     assert len(found.cases) + len(found.skipped) == 292
     assert len(found.cases) >= 190
     result = {one.reason.split(":")[0] for one in found.skipped}
-    assert result <= {"shapes not stated", "gpu_type 'VR200-NVL'", "gpu_type 'R100'", "fine-tuning",
-                    "modules' activations are moved to the host; layers' alone are modelled",
-                    }  # fmt: skip
+    assert result <= {
+        "shapes not stated",
+        "gpu_type 'VR200-NVL'",
+        "gpu_type 'R100'",
+        "fine-tuning",
+        "modules' activations are moved to the host; layers' alone are modelled",
+    }
     # What recipes set stands in columns of its own.
     (one,) = (case for case in found.cases if case.name == "E0004")
     assert one.labels["recompute"] == "selective"
@@ -98,7 +104,7 @@ def test_what_megatron_refuses_is_not_tried() -> None:
     found = search(space, keep=10**6)
     plans = [one.name for one in found.best]
     assert len(plans) > 100
-    assert not any("1F1B" in one for one in plans)
+    assert not any("1F1B" in plan for plan in plans)
     assert any("interleaved" in one for one in plans)
     plain = {**question(case).labels, "framework": "megatron-lm"}
     plain.pop("preset", None)
@@ -172,7 +178,7 @@ def test_each_loss_has_its_strongest_reason(own: dict[str, Expert]) -> None:
 @pytest.mark.thorough
 def test_uneven_experts_take_more_memory() -> None:
     (case,) = cases(None, "E0291")
-    (one,) = (found for found in comparisons([case]) if isinstance(found, Expert))
+    (one,) = (comparison for comparison in comparisons([case]) if isinstance(comparison, Expert))
     assert one.memory < one.uneven[0] < one.capacity < one.uneven[1]
     assert one.ours is not None
     # Our best with room for them is slower than our best, and still faster than theirs.
@@ -197,7 +203,7 @@ def test_summaries_count_what_can_t_be(own: dict[str, Expert]) -> None:
     experts = list(own.values())
     found = choice_of(experts)
     assert found.recipes == 4
-    losses = np.array([one.loss for one in experts])
+    losses = np.array([expert.loss for expert in experts])
     assert found.near == np.count_nonzero(losses <= 0.03) / 4
     assert found.fit == sum(one.fits for one in experts) / 4 < 1.0
     assert falls_short(experts)

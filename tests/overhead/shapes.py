@@ -34,8 +34,8 @@ def _flat(topology: str) -> list[dict[str, float]]:
     """Return the numbers of ranks that the network has, of many or, of one that has few, of all."""
     requires = NETWORKS[topology].requires
     ranks = np.array(range(1, 4097) if requires else RANKS, dtype=np.float64)
-    for one in requires:
-        ranks = ranks[one.holds(ranks)]
+    for requirement in requires:
+        ranks = ranks[requirement.holds(ranks)]
     return [{"ranks": number, "has_nvls": 1.0, "has_inc": 1.0} for number in ranks]
 
 
@@ -95,9 +95,17 @@ def shapes(topology: str) -> Columns:
 
 def fitting(topology: str, ranks: Iterable[int]) -> list[float]:
     """Return for each number of ranks the next one that a network may have."""
-    conditions = [one for one in NETWORKS[topology].requires if one.inputs == ("ranks",)]
+    conditions = [
+        requirement
+        for requirement in NETWORKS[topology].requires
+        if requirement.inputs == ("ranks",)
+    ]
     return [
-        next(n for n in count(float(least)) if all(one.holds(np.asarray(n)) for one in conditions))
+        next(
+            n
+            for n in count(float(least))
+            if all(condition.holds(np.asarray(n)) for condition in conditions)
+        )
         for least in ranks
     ]
 

@@ -30,25 +30,46 @@ Given = Mapping[str, ArrayLike]
 
 GPT = {
     **shapes(
-        layers=48, hidden_size=6144, heads=64, ffn_size=24576, vocabulary_size=51200,
-        learned_positions=2048, tied_embeddings=1, linear_bias=1, layer_norm=1,
+        layers=48,
+        hidden_size=6144,
+        heads=64,
+        ffn_size=24576,
+        vocabulary_size=51200,
+        learned_positions=2048,
+        tied_embeddings=1,
+        linear_bias=1,
+        layer_norm=1,
     ),
-    "sequence_length": 2048, "dropout": 1,
-}  # fmt: skip
+    "sequence_length": 2048,
+    "dropout": 1,
+}
 LLAMA = {
     **shapes(
-        layers=32, hidden_size=4096, heads=32, kv_heads=8, ffn_size=14336, gated_mlp=1,
+        layers=32,
+        hidden_size=4096,
+        heads=32,
+        kv_heads=8,
+        ffn_size=14336,
+        gated_mlp=1,
         vocabulary_size=128000,
     ),
     "sequence_length": 4096,
-}  # fmt: skip
+}
 MIXTRAL = {
     **shapes(
-        layers=32, hidden_size=4096, heads=32, kv_heads=8, gated_mlp=1, vocabulary_size=32000,
-        experts=8, experts_per_token=2, expert_ffn_size=14336,
+        layers=32,
+        hidden_size=4096,
+        heads=32,
+        kv_heads=8,
+        gated_mlp=1,
+        vocabulary_size=32000,
+        experts=8,
+        experts_per_token=2,
+        expert_ffn_size=14336,
     ),
-    "sequence_length": 4096, "etp": 1,
-}  # fmt: skip
+    "sequence_length": 4096,
+    "etp": 1,
+}
 DEEPSEEK = {
     **shapes(
         layers=61,
@@ -114,29 +135,59 @@ BARE = {
     "vocabulary_multiple": 1,
 }
 NETWORK = {
-    "gpus_per_node": 8, "nics_per_node": 8, "intra_bandwidth": 4e11, "inter_bandwidth": 5e10,
-    "intra_latency": 1e-6, "inter_latency": 3e-6, "intra_energy_per_bit": 1e-12,
-    "inter_energy_per_bit": 4e-11, "oversubscription": 1, "intra_nvls": 0, "intra_inc": 0,
-    "inter_inc": 0, "in_network_latency_factor": 1, "ranks_sharing_nic": 1,
-}  # fmt: skip
+    "gpus_per_node": 8,
+    "nics_per_node": 8,
+    "intra_bandwidth": 4e11,
+    "inter_bandwidth": 5e10,
+    "intra_latency": 1e-6,
+    "inter_latency": 3e-6,
+    "intra_energy_per_bit": 1e-12,
+    "inter_energy_per_bit": 4e-11,
+    "oversubscription": 1,
+    "intra_nvls": 0,
+    "intra_inc": 0,
+    "inter_inc": 0,
+    "in_network_latency_factor": 1,
+    "ranks_sharing_nic": 1,
+}
 # Communication that takes no time.
 SILENT = dict.fromkeys(
-    [f"{layer}_{way}_time" for layer in ("tp_layer", "tp_moe_layer")
-     for way in ("forward", "backward", "gather", "recompute")]
-    + [f"{layer}_{way}_time" for layer in ("cp_layer", "ep_layer")
-       for way in ("forward", "backward")]
+    [
+        f"{layer}_{way}_time"
+        for layer in ("tp_layer", "tp_moe_layer")
+        for way in ("forward", "backward", "gather", "recompute")
+    ]
+    + [
+        f"{layer}_{way}_time"
+        for layer in ("cp_layer", "ep_layer")
+        for way in ("forward", "backward")
+    ]
     + [f"vocabulary_{place}_time" for place in ("first", "last")]
-    + [f"{family}_{way}_time" for family in ("dp_layer", "edp_layer", "dp")
-       for way in ("gather", "reduce")]
+    + [
+        f"{family}_{way}_time"
+        for family in ("dp_layer", "edp_layer", "dp")
+        for way in ("gather", "reduce")
+    ]
     + ["dp_non_layer_gather_time", "dp_non_layer_reduce_time", "p2p_time", "communication_energy"],
     0.0,
-)  # fmt: skip
+)
 LABELS = {
-    "topology": "hierarchical", "shape": "two_levels", "algorithm": "nccl", "latency_per": "hop",
-    "phases": "sequential", "reduction": "free", "link": "auto", "recompute": "none",
-    "attention_kernel": "flash_2", "schedule": "one_f_one_b", "context_parallel": "all_to_all",
-    "mask": "causal", "sharding": "full", "shapes": "known", "stages": "uneven",
-}  # fmt: skip
+    "topology": "hierarchical",
+    "shape": "two_levels",
+    "algorithm": "nccl",
+    "latency_per": "hop",
+    "phases": "sequential",
+    "reduction": "free",
+    "link": "auto",
+    "recompute": "none",
+    "attention_kernel": "flash_2",
+    "schedule": "one_f_one_b",
+    "context_parallel": "all_to_all",
+    "mask": "causal",
+    "sharding": "full",
+    "shapes": "known",
+    "stages": "uneven",
+}
 EVEN_ONLY = ("zero_bubble_h1", "zero_bubble_h2", "dual_pipe")
 UNEVEN = ("gpipe", "one_f_one_b", "interleaved")
 DERIVED = ("etp", "dropout", "weight_copies", "kv_heads", "head_size")

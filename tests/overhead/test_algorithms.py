@@ -137,13 +137,13 @@ def test_kernel_broadcasts(algorithm: Algorithm) -> None:
     else:
         whole = algorithm.cost(**shape)
     for row in range(len(rows)):
-        for place, number in enumerate(numbers):
+        for index, number in enumerate(numbers):
             one = {name: value[row, 0] for name, value in shape.items()}
             if algorithm.chunked:
                 one["chunks"] = number
             alone = algorithm.cost(**{n: np.asarray(value) for n, value in one.items()})
             wide = np.broadcast_to(whole.levels[0].transfer, (len(rows), 3))
-            assert wide[row, place] == pytest.approx(float(alone.levels[0].transfer), rel=1e-14)
+            assert wide[row, index] == pytest.approx(float(alone.levels[0].transfer), rel=1e-14)
 
 
 @pytest.mark.parametrize("topology", list(NETWORKS))

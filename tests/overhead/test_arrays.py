@@ -156,8 +156,18 @@ def test_a_sweep_computes_with_the_arrays_that_were_asked_for(
 ) -> None:
     monkeypatch.setitem(NAMESPACES, "strict", "array_api_strict")
     seen: list[type] = []
-    job = prepare({"title": "t", "axes": {"ranks": [4, 8]}, "constants": {
-        "topology": "ring", "message_bytes": 1e6, "latency": 1e-6, "bandwidth": 1e9}})  # fmt: skip
+    job = prepare(
+        {
+            "title": "t",
+            "axes": {"ranks": [4, 8]},
+            "constants": {
+                "topology": "ring",
+                "message_bytes": 1e6,
+                "latency": 1e-6,
+                "bandwidth": 1e9,
+            },
+        }
+    )
     program: Program = job.program
     program.limits = limits_of("strict")
     for case in program.cases:

@@ -46,13 +46,19 @@ def seconds(kind: str, message: float, on: TopologyDesc, algorithm: str, **other
 @pytest.mark.parametrize("kind", list(NETWORKS))
 def test_a_network_of_which_only_the_size_is_said_is_the_commands(kind: str) -> None:
     """To the last bit, below and above the size of a node, by every choice."""
-    names = {"latency_s": "time", "energy_j": "energy", "volume_bytes": "sent_bytes",
-             "lower_bound_s": "lower_bound", "intra_latency_s": "intra_time"}  # fmt: skip
+    names = {
+        "latency_s": "time",
+        "energy_j": "energy",
+        "volume_bytes": "sent_bytes",
+        "lower_bound_s": "lower_bound",
+        "intra_latency_s": "intra_time",
+    }
     there = [operation for topology, operation in PAIRS if topology == kind]
     axes = {"collective": there, "algorithm": ["standard", "nccl", "auto"]}
     ranks = fitting(kind, (1, 8, 16))
-    theirs = sweeps.sweep(list(names.values()), topology=kind, ranks=ranks, message_bytes=2.0**26,
-                          **axes)  # fmt: skip
+    theirs = sweeps.sweep(
+        list(names.values()), topology=kind, ranks=ranks, message_bytes=2.0**26, **axes
+    )
     for operation in there:
         for choice in axes["algorithm"]:
             ours = collective(operation, 2.0**26, build_topology(kind, ranks), algorithm=choice)
@@ -283,10 +289,10 @@ def test_auto_takes_the_least_of_all(topology: str, kind: str, per: str) -> None
     there = network(topology, ranks, **sized)
     best = collective(kind, messages, there, algorithm="auto", latency_per=per)
     least = np.full((4, 9), np.inf)
-    for one in candidates(topology, kind, "all"):
-        alone = collective(kind, messages, there, algorithm=one.name, latency_per=per)
+    for candidate in candidates(topology, kind, "all"):
+        alone = collective(kind, messages, there, algorithm=candidate.name, latency_per=per)
         least = np.fmin(least, alone.latency_s)
-        chosen = best.algorithm == one.name
+        chosen = best.algorithm == candidate.name
         for field in NUMBERS:
             one_s, best_s = getattr(alone, field)[chosen], getattr(best, field)[chosen]
             np.testing.assert_array_equal(best_s, one_s)
@@ -350,8 +356,12 @@ def test_nccl_takes_what_the_switch_offers() -> None:
 
 def test_nccl_between_nodes_is_by_its_own_schedules() -> None:
     """Rounds of an exchange are (g-1)(a1 + M/NB1) + (N-g)(a2 + M/NB2); a ring pays its path."""
-    links = {"intra_latency": 0.8e-6, "intra_bandwidth": 351e9, "inter_latency": 2.7e-6,
-             "inter_bandwidth": 42.5e9}  # fmt: skip
+    links = {
+        "intra_latency": 0.8e-6,
+        "intra_bandwidth": 351e9,
+        "inter_latency": 2.7e-6,
+        "inter_bandwidth": 42.5e9,
+    }
     nodes = build_topology("hierarchical", 8, gpus_per_node=4, **links)
     size = 2.0**25
     want = 3 * (0.8e-6 + size / 8 / 351e9) + 4 * (2.7e-6 + size / 8 / 42.5e9)

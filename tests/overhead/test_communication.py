@@ -97,9 +97,14 @@ def test_tensor_parallelism_of_mixers_without_an_mlp() -> None:
 
 @pytest.mark.parametrize(
     ("recompute", "gathers", "reductions"),
-    [("none", 0, 0), ("selective", 0, 0), ("full", 2, 2), ("full_early_stop", 2, 1),
-     ("per_op", 2, 0)],
-)  # fmt: skip
+    [
+        ("none", 0, 0),
+        ("selective", 0, 0),
+        ("full", 2, 2),
+        ("full_early_stop", 2, 1),
+        ("per_op", 2, 0),
+    ],
+)
 def test_what_recomputation_repeats(recompute: str, gathers: int, reductions: int) -> None:
     plan = {**GPT, "tp": 4, "sequence_parallel": 1, "cp": 2}
     step = held(plan, recompute=recompute)
@@ -227,9 +232,13 @@ def test_context_parallelism_by_all_gather() -> None:
 def test_latent_attention_has_heads_of_its_own() -> None:
     """Keys of 128 + 64, values of 128: on average 160, for each of 128 heads over tp."""
     latent = {
-        "heads": 128, "kv_heads": 128, "kv_lora_rank": 512, "qk_nope_head_size": 128,
-        "qk_rope_head_size": 64, "v_head_size": 128,
-    }  # fmt: skip
+        "heads": 128,
+        "kv_heads": 128,
+        "kv_lora_rank": 512,
+        "qk_nope_head_size": 128,
+        "qk_rope_head_size": 64,
+        "v_head_size": 128,
+    }
     step = held({**LLAMA, **latent, "tp": 2, "cp": 4})
     expected = 2 * 2048 * 64 * 160
     assert times(step, "cp_query_bytes", "cp_key_value_bytes") == (expected, expected)
@@ -238,10 +247,20 @@ def test_latent_attention_has_heads_of_its_own() -> None:
 def test_attention_that_selects_gathers_latent_vectors() -> None:
     """A vector of 512 + 64 a token for all heads, and half the layers' indexer's key of 128."""
     selecting = {
-        **LLAMA, "heads": 64, "kv_heads": 64, "kv_lora_rank": 512, "qk_nope_head_size": 192,
-        "qk_rope_head_size": 64, "v_head_size": 256, "index_heads": 32, "index_head_size": 128,
-        "index_top_k": 2048, "index_layers": LLAMA["layers"] / 2, "tp": 2, "cp": 4,
-    }  # fmt: skip
+        **LLAMA,
+        "heads": 64,
+        "kv_heads": 64,
+        "kv_lora_rank": 512,
+        "qk_nope_head_size": 192,
+        "qk_rope_head_size": 64,
+        "v_head_size": 256,
+        "index_heads": 32,
+        "index_head_size": 128,
+        "index_top_k": 2048,
+        "index_layers": LLAMA["layers"] / 2,
+        "tp": 2,
+        "cp": 4,
+    }
     step = held(selecting, context_parallel="all_gather", selection="indexed")
     assert float(step["cp_gather_bytes"]) == 4 * 2 * 2048 * (512 + 64 + 64)
 
@@ -334,8 +353,14 @@ def test_the_busiest_rank_s_experts_by_chance(
     tokens: int, per_token: int, experts: int, ep: int
 ) -> None:
     """A Monte-Carlo: tokens of all ranks draw experts; heat gives one rank's a larger chance."""
-    plan = {"rank_tokens": tokens, "experts_per_token": per_token, "experts": experts, "ep": ep,
-            "etp": 1, "tp": 1}  # fmt: skip
+    plan = {
+        "rank_tokens": tokens,
+        "experts_per_token": per_token,
+        "experts": experts,
+        "ep": ep,
+        "etp": 1,
+        "tp": 1,
+    }
     rng = np.random.default_rng(20261123)
 
     def drawn(heat: float) -> float:
@@ -385,8 +410,16 @@ def test_split_experts_gather_their_tokens() -> None:
 
 def test_a_bare_number_of_parameters() -> None:
     """70e9 parameters over tp 2 and pp 2, their 16-bit gradients over dp 8."""
-    bare = {"parameters": 70e9, "tp": 2, "pp": 2, "dp": 8, "gradient_bytes": 2, "layers": 2,
-            "sequence_length": 1024, "hidden_size": 4096}  # fmt: skip
+    bare = {
+        "parameters": 70e9,
+        "tp": 2,
+        "pp": 2,
+        "dp": 8,
+        "gradient_bytes": 2,
+        "layers": 2,
+        "sequence_length": 1024,
+        "hidden_size": 4096,
+    }
     step = held(bare, shapes="unknown")
     share = 70e9 / 4
     # Four members in a node of eight: 2 nodes, through 4 rings a node that enter at other cards.
@@ -417,7 +450,7 @@ def test_links_give_a_share_of_their_bandwidth() -> None:
 
 
 def test_the_tables_name_what_there_is() -> None:
-    assert {one.dimension for one in OPERATIONS.values()} == set(DIMENSIONS)
+    assert {operation.dimension for operation in OPERATIONS.values()} == set(DIMENSIONS)
     for name, one in OPERATIONS.items():
         assert one.name == name
         said = "send/recv" if one.collective == "p2p" else one.collective.replace("_", "-")

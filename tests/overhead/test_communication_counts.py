@@ -16,8 +16,16 @@ from overhead.labels import LABELS
 from tests.overhead.communication_cases import GPT, MOE, Plan, counts, held, total_energy
 
 Events = Counter[tuple[str, str]]
-DEGREES: Plan = {"tp": 1, "cp": 1, "pp": 1, "dp": 1, "ep": 1, "virtual_pipeline_size": 1,
-                 "num_micro_batches": 1, "sequence_parallel": 0}  # fmt: skip
+DEGREES: Plan = {
+    "tp": 1,
+    "cp": 1,
+    "pp": 1,
+    "dp": 1,
+    "ep": 1,
+    "virtual_pipeline_size": 1,
+    "num_micro_batches": 1,
+    "sequence_parallel": 0,
+}
 
 
 def layers_of(plan: Plan, stage: int) -> list[int]:
@@ -174,9 +182,17 @@ def test_counts(number: int, recompute: str, schedule: str, kind: str) -> None:
 @pytest.mark.parametrize("dense_layers", [0, 1, 2, 3])
 @pytest.mark.parametrize(
     ("layers", "pp", "embedding", "loss"),
-    [(7, 2, 1, 0), (7, 2, 0, 1), (11, 3, 0, 1), (10, 3, 1, 1), (15, 4, 0, 1), (14, 4, 1, 1),
-     (8, 1, 1, 1), (6, 2, 1, 1)],
-)  # fmt: skip
+    [
+        (7, 2, 1, 0),
+        (7, 2, 0, 1),
+        (11, 3, 0, 1),
+        (10, 3, 1, 1),
+        (15, 4, 0, 1),
+        (14, 4, 1, 1),
+        (8, 1, 1, 1),
+        (6, 2, 1, 1),
+    ],
+)
 def test_the_busiest_stage(
     layers: int, pp: int, embedding: int, loss: int, dense_layers: int
 ) -> None:

@@ -148,8 +148,12 @@ def test_a_worked_example() -> None:
     assert dispatch("sent_bytes", "deduplicated", ep=64.0) == pytest.approx(remote + inside)
 
 
-PODS = {"pod_oversubscription": 2.0, "pod_bandwidth": 40e9, "pod_latency": 5e-6,
-        "pod_energy_per_bit": 9e-11}  # fmt: skip
+PODS = {
+    "pod_oversubscription": 2.0,
+    "pod_bandwidth": 40e9,
+    "pod_latency": 5e-6,
+    "pod_energy_per_bit": 9e-11,
+}
 
 
 def test_pods_slow_down_what_leaves_them() -> None:

@@ -64,9 +64,22 @@ def test_rings(tp: int, cp: int) -> None:
 
 @pytest.mark.parametrize(
     ("tp", "cp", "inner"),
-    [(1, 2, 1), (1, 8, 2), (2, 4, 2), (2, 8, 2), (2, 8, 4), (4, 4, 2), (8, 2, 1), (8, 4, 2),
-     (1, 16, 4), (1, 16, 8), (1, 16, 16), (4, 8, 2), (2, 16, 4)],
-)  # fmt: skip
+    [
+        (1, 2, 1),
+        (1, 8, 2),
+        (2, 4, 2),
+        (2, 8, 2),
+        (2, 8, 4),
+        (4, 4, 2),
+        (8, 2, 1),
+        (8, 4, 2),
+        (1, 16, 4),
+        (1, 16, 8),
+        (1, 16, 16),
+        (4, 8, 2),
+        (2, 16, 4),
+    ],
+)
 def test_rings_of_groups_that_exchange_heads(tp: int, cp: int, inner: int) -> None:
     """The links of all groups and rings of a plan, one by one."""
     plan = {**GPT, "heads": 32, "kv_heads": 32, "head_size": 32, "tp": tp, "cp": cp}
@@ -133,12 +146,15 @@ def test_shards_and_their_replicas(shard: int) -> None:
 
 def test_groups_cover_all_ranks() -> None:
     step = held({**MOE, "tp": 2, "cp": 2, "pp": 2, "dp": 8, "ep": 4, "etp": 2, "zero_stage": 1})
-    for one in OPERATIONS.values():
-        if one.of == "boundary":
+    for operation in OPERATIONS.values():
+        if operation.of == "boundary":
             continue  # counted by boundaries
-        groups = float(step[f"{one.of}_groups"])
-        size = float(held({**MOE, "tp": 2, "cp": 2, "pp": 2, "dp": 8, "ep": 4, "etp": 2},
-                          group=one.of)["group_size"])  # fmt: skip
+        groups = float(step[f"{operation.of}_groups"])
+        size = float(
+            held(
+                {**MOE, "tp": 2, "cp": 2, "pp": 2, "dp": 8, "ep": 4, "etp": 2}, group=operation.of
+            )["group_size"]
+        )
         assert groups * size == 64
 
 
@@ -149,8 +165,8 @@ def test_groups_cover_all_ranks() -> None:
 def test_a_group_is_a_network_of_its_size(topology: str) -> None:
     plan = {**MOE, "tp": 4, "cp": 2, "pp": 2, "dp": 12, "ep": 6, "zero_stage": 3}
     step = held(plan, topology=topology)
-    for name, one in OPERATIONS.items():
-        own = held(plan, topology=topology, group=one.group)
+    for name, operation in OPERATIONS.items():
+        own = held(plan, topology=topology, group=operation.group)
         size, within = float(own["group_size"]), float(own["members_in_node"])
         near = size <= within
         network = build_topology(
@@ -160,7 +176,7 @@ def test_a_group_is_a_network_of_its_size(topology: str) -> None:
             latency=MACHINE[f"{'intra' if near else 'inter'}_latency"],
             energy_per_bit=MACHINE[f"{'intra' if near else 'inter'}_energy_per_bit"],
         )
-        alone = collective(one.collective, step[one.message], network, algorithm="nccl")
+        alone = collective(operation.collective, step[operation.message], network, algorithm="nccl")
         assert float(step[f"{name}_time"]) == pytest.approx(float(alone.latency_s)), name
         assert float(step[f"{name}_sent_bytes"]) == pytest.approx(float(alone.volume_bytes))
         if name not in ("cp_ring", "cp_outer_ring"):
@@ -172,10 +188,17 @@ def test_a_group_on_nodes_is_a_hierarchy_of_its_members(algorithm: str) -> None:
     plan = {**GPT, "tp": 2, "dp": 16}
     step = held(plan, algorithm=algorithm)
     network = build_topology(
-        "hierarchical", 16, gpus_per_node=4, ranks_sharing_nic=1, intra_bandwidth=1e11,
-        intra_latency=1e-6, intra_energy_per_bit=1e-12, inter_bandwidth=1e10, inter_latency=5e-6,
+        "hierarchical",
+        16,
+        gpus_per_node=4,
+        ranks_sharing_nic=1,
+        intra_bandwidth=1e11,
+        intra_latency=1e-6,
+        intra_energy_per_bit=1e-12,
+        inter_bandwidth=1e10,
+        inter_latency=5e-6,
         inter_energy_per_bit=1e-11,
-    )  # fmt: skip
+    )
     message = step["dp_reduce_bytes"]
     alone = collective("all_reduce", message, network, algorithm=algorithm)
     assert float(step["dp_all_reduce_time"]) == pytest.approx(float(alone.latency_s))
@@ -188,8 +211,13 @@ def test_a_group_on_nodes_is_a_hierarchy_of_its_members(algorithm: str) -> None:
 @pytest.mark.parametrize("nodes_per_pod", [1, 2, 4])
 @pytest.mark.parametrize(("tp", "dp"), [(1, 64), (2, 32), (8, 8), (16, 4), (32, 2)])
 def test_groups_over_pods(tp: int, dp: int, nodes_per_pod: int) -> None:
-    pods = {"nodes_per_pod": nodes_per_pod, "pod_bandwidth": 1e9, "pod_latency": 1e-5,
-            "pod_energy_per_bit": 1e-10, "pod_oversubscription": 1}  # fmt: skip
+    pods = {
+        "nodes_per_pod": nodes_per_pod,
+        "pod_bandwidth": 1e9,
+        "pod_latency": 1e-5,
+        "pod_energy_per_bit": 1e-10,
+        "pod_oversubscription": 1,
+    }
     plan = {**GPT, "heads": 32, "kv_heads": 32, "head_size": 32, "tp": tp, "dp": dp, **pods}
     own = held(plan, group="dp", shape="three_levels")
     members = range(0, tp * dp, tp)
@@ -198,17 +226,29 @@ def test_groups_over_pods(tp: int, dp: int, nodes_per_pod: int) -> None:
     assert float(own["group_pod_nodes"]) == expected
     step = held(plan, shape="three_levels")
     network = build_topology(
-        "hierarchical", dp, gpus_per_node=float(own["members_in_node"]), ranks_sharing_nic=1,
-        intra_bandwidth=1e11, intra_latency=1e-6, inter_bandwidth=1e10, inter_latency=5e-6,
-        nodes_per_pod=expected, pod_bandwidth=1e9, pod_latency=1e-5,
-    )  # fmt: skip
+        "hierarchical",
+        dp,
+        gpus_per_node=float(own["members_in_node"]),
+        ranks_sharing_nic=1,
+        intra_bandwidth=1e11,
+        intra_latency=1e-6,
+        inter_bandwidth=1e10,
+        inter_latency=5e-6,
+        nodes_per_pod=expected,
+        pod_bandwidth=1e9,
+        pod_latency=1e-5,
+    )
     alone = collective("all_reduce", step["dp_reduce_bytes"], network, algorithm="nccl")
     assert float(step["dp_all_reduce_time"]) == pytest.approx(float(alone.latency_s))
 
 
 def test_transfers_between_pods() -> None:
-    pods = {"pod_bandwidth": 1e9, "pod_latency": 1e-5, "pod_energy_per_bit": 1e-10,
-            "pod_oversubscription": 1}  # fmt: skip
+    pods = {
+        "pod_bandwidth": 1e9,
+        "pod_latency": 1e-5,
+        "pod_energy_per_bit": 1e-10,
+        "pod_oversubscription": 1,
+    }
     plan = {**GPT, "tp": 8, "pp": 4, **pods}
     message = 2 * 2048 * 1024
     near = held({**plan, "nodes_per_pod": 4}, shape="three_levels")

@@ -39,9 +39,14 @@ def grid(**axes: tuple[float, ...]) -> dict[str, Array]:
 
 
 PLANS = grid(
-    tp=(1, 2, 4, 8), cp=(1, 2), pp=(1, 2, 4), dp=(1, 2, 8), sequence_parallel=(0, 1),
-    zero_stage=(0, 1, 2, 3), num_micro_batches=(1, 4),
-)  # fmt: skip
+    tp=(1, 2, 4, 8),
+    cp=(1, 2),
+    pp=(1, 2, 4),
+    dp=(1, 2, 8),
+    sequence_parallel=(0, 1),
+    zero_stage=(0, 1, 2, 3),
+    num_micro_batches=(1, 4),
+)
 EXPERTS = {**MOE, **grid(tp=(1, 2), pp=(1, 2), dp=(4, 8), ep=(1, 2, 4), etp=(1, 2))}
 
 
@@ -116,13 +121,14 @@ def test_totals_are_sums(model: str, kind: str) -> None:
     sums = dict.fromkeys(("time", "volume", "energy"), np.zeros(()))
     for name in DIMENSIONS:
         mine = [one.name for one in happening(step) if one.dimension == name]
-        parts = {f"{way}_communication_time": [spent(step, one, way) for one in mine]
-                 for way in WAYS}  # fmt: skip
+        parts = {
+            f"{way}_communication_time": [spent(step, one, way) for one in mine] for way in WAYS
+        }
         parts["communication_count"] = [count(step, one, way) for one in mine for way in WAYS]
         parts["communication_volume"] = [volume(step, one) for one in mine]
         parts["communication_energy"] = [total_energy(step, one) for one in mine]
-        for end, own in parts.items():
-            expected = sum(own[1:], start=own[0])
+        for end, part in parts.items():
+            expected = sum(part[1:], start=part[0])
             np.testing.assert_allclose(step[f"{name}_{end}"], expected, rtol=1e-13)
         for cost in sums:
             sums[cost] = sums[cost] + step[f"{name}_communication_{cost}"]
@@ -164,8 +170,15 @@ def test_layers_make_up_a_step(recompute: str, kind: str) -> None:
 
 def test_layers_make_up_data_parallelism() -> None:
     """Without embedding, output layer and last norm, of which the layers' messages know nothing."""
-    plan = {**MOE, "tp": 2, "dp": 8, "ep": 2, "zero_stage": 3, "intra_latency": 0,
-            "inter_latency": 0}  # fmt: skip
+    plan = {
+        **MOE,
+        "tp": 2,
+        "dp": 8,
+        "ep": 2,
+        "zero_stage": 3,
+        "intra_latency": 0,
+        "inter_latency": 0,
+    }
     step = held(plan)
     dense = float(step["max_rank_dense_parameters"])
     tables = 2 * 51200 * 1024 / 2 + 1024
@@ -222,8 +235,14 @@ def test_one_shard_over_all_is_full_sharding() -> None:
 
 def test_energy_is_that_of_all_bytes_that_are_sent() -> None:
     """A rank sends as much as any other, over links of 1 pJ or of 10 pJ a bit."""
-    plan = {**MOE, "dense_layers": 0, **grid(tp=(2, 4), pp=(1, 2), dp=(4, 16)), "cp": 2, "ep": 4,
-            "zero_stage": 3}  # fmt: skip
+    plan = {
+        **MOE,
+        "dense_layers": 0,
+        **grid(tp=(2, 4), pp=(1, 2), dp=(4, 16)),
+        "cp": 2,
+        "ep": 4,
+        "zero_stage": 3,
+    }
     step = held(plan)
     world = plan["tp"] * 2 * plan["pp"] * plan["dp"]
     for name in ("tp_all_gather", "cp_query_all_to_all", "ep_dispatch", "edp_reduce_scatter"):
@@ -270,8 +289,11 @@ def test_more_bandwidth_never_slows(topology: str, kind: str) -> None:
         fast = held({**plan, **faster}, topology=topology, context_parallel=kind)
         for name in (*(f"{name}_time" for name in OPERATIONS), "communication_upper_bound"):
             assert (fast[name] <= slow[name] * (1 + 1e-12)).all(), name
-    half = held({**plan, **double, "intra_efficiency": 0.5, "inter_efficiency": 0.5},
-                topology=topology, context_parallel=kind)  # fmt: skip
+    half = held(
+        {**plan, **double, "intra_efficiency": 0.5, "inter_efficiency": 0.5},
+        topology=topology,
+        context_parallel=kind,
+    )
     for name in ("communication_upper_bound", "p2p_time"):
         np.testing.assert_allclose(half[name], slow[name], rtol=1e-13)
 

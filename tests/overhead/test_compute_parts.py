@@ -18,10 +18,15 @@ from tests.overhead.step_cases import BARE, DEEPSEEK, GPT, LLAMA, MIXTRAL, MODEL
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 WAYS = ("forward", "backward")
 PRODUCT = {
-    "matmul_min_time": 5e-6, "matmul_time_per_k": 1e-9, "matmul_efficiency": 0.5,
-    "peak_measured_matmul_flops": 1e14, "matmul_input_bytes": 1, "activation_bytes": 2,
-    "memory_efficiency": 0.5, "memory_bandwidth": 1e12,
-}  # fmt: skip
+    "matmul_min_time": 5e-6,
+    "matmul_time_per_k": 1e-9,
+    "matmul_efficiency": 0.5,
+    "peak_measured_matmul_flops": 1e14,
+    "matmul_input_bytes": 1,
+    "activation_bytes": 2,
+    "memory_efficiency": 0.5,
+    "memory_bandwidth": 1e12,
+}
 
 
 def product(rows: ArrayLike, columns: ArrayLike, depth: ArrayLike, **more: ArrayLike) -> Any:
@@ -110,12 +115,15 @@ def test_adding_up_takes_the_memory_s_time() -> None:
     plan |= {"memory_bandwidth": 1e12, "memory_efficiency": 0.5}
     name = "dense_layer_weight_gradient_time"
     more = value({**plan, "gradient_bytes": 4}, name) - value({**plan, "gradient_bytes": 2}, name)
-    weights = sum(columns * depth for columns, depth in (
-        (value(plan, "qkv_width"), GPT["hidden_size"]),
-        (GPT["hidden_size"], value(plan, "attention_width")),
-        (value(plan, "mlp_up_width"), GPT["hidden_size"]),
-        (GPT["hidden_size"], value(plan, "mlp_width")),
-    ))  # fmt: skip
+    weights = sum(
+        columns * depth
+        for columns, depth in (
+            (value(plan, "qkv_width"), GPT["hidden_size"]),
+            (GPT["hidden_size"], value(plan, "attention_width")),
+            (value(plan, "mlp_up_width"), GPT["hidden_size"]),
+            (GPT["hidden_size"], value(plan, "mlp_width")),
+        )
+    )
     assert more == pytest.approx(weights * 4 / 5e11)
 
 
@@ -206,8 +214,15 @@ def test_fp8_is_faster_but_for_the_output_layer_and_the_router() -> None:
 def test_attention_has_the_model_s_operations(
     model: Mapping[str, float], mask: str, window: int
 ) -> None:
-    plan = {**model, **BARE, "sliding_window": window, "tp": 4, "micro_batch_size": 2, "cp": 2,
-            "attention_tile": 1}  # fmt: skip
+    plan = {
+        **model,
+        **BARE,
+        "sliding_window": window,
+        "tp": 4,
+        "micro_batch_size": 2,
+        "cp": 2,
+        "attention_tile": 1,
+    }
     prefix = "causal_" if mask == "causal" else ""
     flops = float(derive(f"{prefix}attention_flops_per_token", {**model, "sliding_window": window}))
     tokens = model["sequence_length"]
@@ -312,8 +327,14 @@ ROUTER = {
 
 
 def test_a_router_moves_what_its_kernels_read_and_write() -> None:
-    plan = {**DEEPSEEK, "memory_bandwidth": 1e12, "memory_efficiency": 1, "tp": 4,
-            "sequence_parallel": 1, "ep": 8}  # fmt: skip
+    plan = {
+        **DEEPSEEK,
+        "memory_bandwidth": 1e12,
+        "memory_efficiency": 1,
+        "tp": 4,
+        "sequence_parallel": 1,
+        "ep": 8,
+    }
     tokens = value(plan, "router_tokens")
     for way, kernels in ROUTER.items():
         singles, flags = (sum(each) for each in zip(*kernels.values(), strict=True))
@@ -364,8 +385,12 @@ def test_layers_left_in_16_bits_take_their_own_time(model: Mapping[str, float]) 
     layers, kind = model["layers"], "moe" if model["experts"] else "dense"
     narrow["output_matmul_flops"] = 7e14
     wide = {**narrow, "matmul_input_bytes": 2, "peak_measured_matmul_flops": 7e14}
-    parts = (f"{kind}_layer_matmul_time", f"{kind}_layer_elementwise_time",
-             f"{kind}_forward_launches", "layer_input_bytes")  # fmt: skip
+    parts = (
+        f"{kind}_layer_matmul_time",
+        f"{kind}_layer_elementwise_time",
+        f"{kind}_forward_launches",
+        "layer_input_bytes",
+    )
     for name in parts:
         own, other = value(narrow, name), value(wide, name)
         some = value({**narrow, "bf16_layers": 0.25 * layers}, name)

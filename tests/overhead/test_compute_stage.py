@@ -54,9 +54,13 @@ def test_stages_have_all_layers_together(
 ) -> None:
     """Unless the last stage would have to have less than nothing."""
     plan = {
-        **LLAMA, "layers": layers, "pp": pp, "virtual_pipeline_size": virtual_pipeline_size,
-        "embedding_layer_weight": ends[0], "head_layer_weight": ends[1],
-    }  # fmt: skip
+        **LLAMA,
+        "layers": layers,
+        "pp": pp,
+        "virtual_pipeline_size": virtual_pipeline_size,
+        "embedding_layer_weight": ends[0],
+        "head_layer_weight": ends[1],
+    }
     values = evaluation(plan)
     counts = [float(values[f"{place}_mlp_layers"]) for place in PLACES]
     together = counts[0] if pp == 1 else counts[0] + counts[1] * (pp - 2) + counts[2]

@@ -62,9 +62,14 @@ def test_the_library_is_that_of_the_machine_unless_links_are_given() -> None:
 
 def test_data_parallelism() -> None:
     result = analyze_config(
-        Config(num_gpus=8, topology_kind=TopologyKind.RING, dp_degree=8, num_parameters=70e9,
-               library="none")
-    )  # fmt: skip
+        Config(
+            num_gpus=8,
+            topology_kind=TopologyKind.RING,
+            dp_degree=8,
+            num_parameters=70e9,
+            library="none",
+        )
+    )
     assert isinstance(result, AnalysisResult)
     # 2 + 2 + 12 bytes of each of 70e9 parameters; activations aren't known.
     assert result.per_gpu_memory_bytes == 16 * 70e9
@@ -121,7 +126,7 @@ def test_a_whole_model() -> None:
     assert result.per_gpu_memory_bytes == pytest.approx(float(alone.peak_memory), rel=1e-12)
     assert set(result.collective_reports) == {"tp", "vocabulary", "pp", "dp"}
     for name, reports in result.collective_reports.items():
-        assert {one.operation.dimension for one in reports} == {name}
+        assert {report.operation.dimension for report in reports} == {name}
         times = [one.forward_time_s + one.backward_time_s for one in reports]
         assert sum(times) == pytest.approx(float(result.dimension_times[name]), rel=1e-12)
         for one in reports:
@@ -138,19 +143,19 @@ def test_a_time_is_that_of_the_collective_on_the_groups_network() -> None:
     )
     result = analyze_config(config)
     for reports in result.collective_reports.values():
-        for one in reports:
-            inside = one.ranks <= one.members_in_node
+        for report in reports:
+            inside = report.ranks <= report.members_in_node
             network = build_topology(
                 "torus",
-                one.ranks,
+                report.ranks,
                 bandwidth=450e9 if inside else 50e9,
                 latency=0.8e-6 if inside else 2.7e-6,
             )
             alone = overhead.collective(
-                one.operation.collective, one.message_bytes, network, algorithm="nccl"
+                report.operation.collective, report.message_bytes, network, algorithm="nccl"
             )
-            assert one.latency_s == pytest.approx(float(alone.latency_s), rel=1e-12)
-            assert one.volume_bytes == pytest.approx(float(alone.volume_bytes), rel=1e-12)
+            assert report.latency_s == pytest.approx(float(alone.latency_s), rel=1e-12)
+            assert report.volume_bytes == pytest.approx(float(alone.volume_bytes), rel=1e-12)
 
 
 @pytest.mark.parametrize("topology", ["ring", "switch", "hierarchical", "torus"])
@@ -170,9 +175,13 @@ def test_an_operation_costs_the_same_alone_and_in_a_step() -> None:
     charged = {}
     for library in ("nccl", "none"):
         config = Config(
-            num_gpus=8, zero_stage=3, num_parameters=size / 2, topology_kind="switch",
-            algorithm="ring", library=library,
-        )  # fmt: skip
+            num_gpus=8,
+            zero_stage=3,
+            num_parameters=size / 2,
+            topology_kind="switch",
+            algorithm="ring",
+            library=library,
+        )
         (gather,) = (
             one
             for one in analyze_config(config).collective_reports["dp"]
@@ -215,7 +224,7 @@ def test_what_cannot_be_among_many_is_masked() -> None:
         Config(num_gpus=8, dp_degree=[8, 4, 2], tp_degree=[1, 2, 2], **SIZES, num_layers=2)
     )
     np.testing.assert_array_equal(result.valid, [True, True, False])
-    assert [one.requirement.fault for one in result.faults] == ["product_of_degrees"]
+    assert [fault.requirement.fault for fault in result.faults] == ["product_of_degrees"]
     np.testing.assert_array_equal(np.isnan(result.per_gpu_memory_bytes), ~result.valid)
     for time in result.dimension_times.values():
         shown = np.broadcast_to(time, 3)

@@ -92,7 +92,10 @@ def test_a_variant_that_lacks_an_input_says_why() -> None:
         if not set(found) <= set(declared := REGISTRY[name].lacks)
     }
     assert not silent
-    idle = {one.name: sorted(set(one.lacks) - set(missing.get(one.name, ()))) for one in FORMULAS}
+    idle = {
+        formula.name: sorted(set(formula.lacks) - set(missing.get(formula.name, ())))
+        for formula in FORMULAS
+    }
     assert {name: declared for name, declared in idle.items() if declared} == {}
 
 

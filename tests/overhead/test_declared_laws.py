@@ -19,7 +19,7 @@ from overhead.everything import formulas
 from overhead.law import law_of, parsed, table
 from tests.laws import BYTES, DRAWS, Moves, faults, signs, worked_faults
 
-FORMULAS = tuple(one for one in formulas() if one.inputs)
+FORMULAS = tuple(formula for formula in formulas() if formula.inputs)
 ROOT = Path(overhead.__file__).parent
 MOST = 20
 
@@ -81,7 +81,7 @@ def test_each_input_has_a_law() -> None:
 
 
 def test_rows_stand_for_formulas() -> None:
-    assert set(table()) <= {one.name for one in FORMULAS}
+    assert set(table()) <= {formula.name for formula in FORMULAS}
 
 
 @pytest.mark.thorough_cases("model", "run")

@@ -134,14 +134,27 @@ DELTA_BACKWARD = {
     "causal_conv1d_fwd_kernel, without its activation; causal_conv1d_bwd_kernel": ("2W 4W", ""),
     "gradients of the first product's outputs, joined": ("2W 2V 4H", ""),
 }
-SCAN_SIZES = {"W": INNER + 2 * STATES, "M": INNER, "G": STATES, "H": 64, "S": INNER * 128 / 128,
-              "P": 8 * 128}  # fmt: skip
+SCAN_SIZES = {
+    "W": INNER + 2 * STATES,
+    "M": INNER,
+    "G": STATES,
+    "H": 64,
+    "S": INNER * 128 / 128,
+    "P": 8 * 128,
+}
 
 
 # Qwen3-Next: 36 of 48 layers with 16 key and 32 value heads of 128.
 NEXT = "qwen3-next-80b-a3b"
-DELTA_SIZES = {"W": 2 * 2048 + 4096, "G": 2048, "Q": 4096, "V": 4096, "H": 32,
-               "S": 4096 * 128 / 64, "A": 32 * 64}  # fmt: skip
+DELTA_SIZES = {
+    "W": 2 * 2048 + 4096,
+    "G": 2048,
+    "Q": 4096,
+    "V": 4096,
+    "H": 32,
+    "S": 4096 * 128 / 64,
+    "A": 32 * 64,
+}
 
 
 def moved_by(kernels: dict[str, tuple[str, str]], sizes: Mapping[str, float] = SCAN_SIZES) -> float:
@@ -165,8 +178,9 @@ def test_what_mamba_s_kernels_move_kernel_by_kernel() -> None:
     one, two = (sweep(names, **{**plan, "micro_batch_size": count}) for count in (1, 2))
     width = 2 * INNER + 2 * STATES + 64
     for name, kernels, copied in (
-        (names[0], SCAN_FORWARD, width + INNER), (names[1], SCAN_BACKWARD, width),
-    ):  # fmt: skip
+        (names[0], SCAN_FORWARD, width + INNER),
+        (names[1], SCAN_BACKWARD, width),
+    ):
         moved = moved_by(kernels)
         assert float(one[name]) == pytest.approx(4096 * moved, rel=1e-12)
         both = moved + 4 * copied
@@ -175,8 +189,11 @@ def test_what_mamba_s_kernels_move_kernel_by_kernel() -> None:
 
 def test_what_a_delta_net_s_kernels_move_kernel_by_kernel() -> None:
     """Qwen3-Next's forward and backward; with two sequences what leads from it is copied."""
-    names = ["linear_attention_scan_forward_bytes", "linear_attention_scan_backward_bytes",
-             "attention_elementwise_bytes"]  # fmt: skip
+    names = [
+        "linear_attention_scan_forward_bytes",
+        "linear_attention_scan_backward_bytes",
+        "attention_elementwise_bytes",
+    ]
     plan = {
         **PLAN,
         "model": NEXT,
@@ -206,15 +223,19 @@ def test_what_a_delta_net_s_kernels_move_kernel_by_kernel() -> None:
 # What README.md of fla has of chunk_gdn on GB200, of what moves 3 GB and more: sequences, tokens,
 # heads and their size; milliseconds forward, and forward and back.  Its inputs' norm is a kernel of
 # its own, forward and back.
-MEASURED = [(1, 8192, 96, 128, 1.265, 4.738), (2, 16384, 16, 128, 1.029, 3.616),
-            (4, 4096, 64, 128, 1.581, 5.964), (8, 2048, 32, 256, 1.831, 8.644)]  # fmt: skip
+MEASURED = [
+    (1, 8192, 96, 128, 1.265, 4.738),
+    (2, 16384, 16, 128, 1.029, 3.616),
+    (4, 4096, 64, 128, 1.581, 5.964),
+    (8, 2048, 32, 256, 1.831, 8.644),
+]
 
 
 def test_a_delta_net_s_kernels_take_the_time_that_is_measured() -> None:
     chunks = [
         {
-            name: one
-            for name, one in kernels.items()
+            name: kernel
+            for name, kernel in kernels.items()
             if "chunk_" in name or "w_u" in name or name == "dg.sum" or "wy" in name
         }
         for kernels in (DELTA_FORWARD, DELTA_BACKWARD)
@@ -268,8 +289,11 @@ def test_steps_of_nemotron_3_nano_on_h100() -> None:
     They are 3 to 8.2 % too long: on Blackwell, by the same rate, 11 % too short to 8 % too long.
     """
     found = cases_of_runs(read_runs(find_runs("plans")).runs, kinds=(PUBLISHED,)).cases
-    cases = [replace(case, kind="step_time", quantity="step_time") for case in found
-             if case.name in {"E0189", "E0190", "E0191", "E0192"}]  # fmt: skip
+    cases = [
+        replace(case, kind="step_time", quantity="step_time")
+        for case in found
+        if case.name in {"E0189", "E0190", "E0191", "E0192"}
+    ]
     assert predict(cases).values == pytest.approx([case.measured for case in cases], rel=0.085)
 
 
@@ -282,8 +306,11 @@ def test_windows_in_some_layers_by_hand() -> None:
     assert whole == 4 * 64 * 64 * (18 * 4096 + 18 * 128)
     # Without a number of layers all have it.
     every = held("attention_span", "mistral-7b", sequence_length=32768)
-    assert every == 4096 == held("attention_span", "mistral-7b", sequence_length=32768,
-                                 sliding_window_layers=32)  # fmt: skip
+    assert (
+        every
+        == 4096
+        == held("attention_span", "mistral-7b", sequence_length=32768, sliding_window_layers=32)
+    )
     packed = held("attention_span", "gpt-oss-120b", sequence_length=4096, document_length=1024)
     assert packed == (1024 + 128) / 2
 
@@ -312,8 +339,17 @@ def test_latent_mixtures_by_hand() -> None:
     norms = 88 * 4096 + 4096  # Of 48 mixers and 40 mixtures, and the last
     whole = 40 * (mamba + small + mixture) + 8 * attention + norms + 2 * 131072 * 4096
     assert held("parameters", SUPER) == pytest.approx(whole, rel=1e-12)
-    plan = {**PLAN, "model": SUPER, "tp": 1, "dp": 64, "ep": 64, "global_batch_size": 64,
-            "sequence_parallel": 0, "micro_batch_size": 1, "hardware": "gb200-nvl72"}  # fmt: skip
+    plan = {
+        **PLAN,
+        "model": SUPER,
+        "tp": 1,
+        "dp": 64,
+        "ep": 64,
+        "global_batch_size": 64,
+        "sequence_parallel": 0,
+        "micro_batch_size": 1,
+        "hardware": "gb200-nvl72",
+    }
     names = ["routed_elements", "moe_block_activations", "step_time"]
     latent, plain = (sweep(names, **plan, **more) for more in ({}, {"expert_latent_size": 0}))
     # A message is a quarter of what it would be, and so are experts' inputs and outputs.
@@ -371,10 +407,24 @@ def test_sparse_attention_by_hand() -> None:
 
 def test_a_rank_s_part_of_sparse_attention() -> None:
     """Each tensor-parallel rank has the whole indexer; steps of long sequences are shorter."""
-    plan = {**PLAN, "model": "glm-5", "tp": 8, "dp": 32, "ep": 32, "global_batch_size": 32,
-            "sequence_length": 65536, "hardware": "gb200-nvl72"}  # fmt: skip
-    names = ["mixer_rank_parameters", "qkv_width", "mixer_activations", "step_time",
-             "attention_backward_flops", "attention_forward_flops"]  # fmt: skip
+    plan = {
+        **PLAN,
+        "model": "glm-5",
+        "tp": 8,
+        "dp": 32,
+        "ep": 32,
+        "global_batch_size": 32,
+        "sequence_length": 65536,
+        "hardware": "gb200-nvl72",
+    }
+    names = [
+        "mixer_rank_parameters",
+        "qkv_width",
+        "mixer_activations",
+        "step_time",
+        "attention_backward_flops",
+        "attention_forward_flops",
+    ]
     sparse, full = (sweep(names, **plan, index_heads=heads) for heads in (32, 0))
     more = float(sparse.mixer_rank_parameters - full.mixer_rank_parameters)
     assert more == INDEXER + 2 * 128
@@ -402,8 +452,11 @@ def test_hybrids_beside_published_steps() -> None:
     Nano's are what the rate of Mamba-2's kernels is fitted to; Super's, of another model, aren't.
     """
     found = cases_of_runs(read_runs(find_runs("plans")).runs, kinds=(PUBLISHED,)).cases
-    cases = [replace(case, kind="step_time", quantity="step_time") for case in found
-             if case.measured > 0.0 and "linear_layers" in case.numbers]  # fmt: skip
+    cases = [
+        replace(case, kind="step_time", quantity="step_time")
+        for case in found
+        if case.measured > 0.0 and "linear_layers" in case.numbers
+    ]
     result = predict(cases)
     measured = np.array([case.measured for case in cases])
     ratio = measured / result.values - 1.0
@@ -521,11 +574,27 @@ def test_the_first_of_two_products_behind_attention_is_in_16_bits() -> None:
 
 def test_several_residuals_by_hand() -> None:
     """Bytes, what is kept and what stages send, beside those of one residual."""
-    plan = {**PLAN, "model": FLASH, "tp": 1, "pp": 4, "dp": 64, "ep": 64, "global_batch_size": 256,
-            "sequence_length": 4096, "hardware": "gb200-nvl72"}  # fmt: skip
-    names = ["attention_elementwise_bytes", "moe_layer_activations", "checkpoint_activations",
-             "mixing_forward_bytes", "mixing_backward_bytes", "pp_message_bytes",
-             "tp_message_bytes", "rank_tokens"]  # fmt: skip
+    plan = {
+        **PLAN,
+        "model": FLASH,
+        "tp": 1,
+        "pp": 4,
+        "dp": 64,
+        "ep": 64,
+        "global_batch_size": 256,
+        "sequence_length": 4096,
+        "hardware": "gb200-nvl72",
+    }
+    names = [
+        "attention_elementwise_bytes",
+        "moe_layer_activations",
+        "checkpoint_activations",
+        "mixing_forward_bytes",
+        "mixing_backward_bytes",
+        "pp_message_bytes",
+        "tp_message_bytes",
+        "rank_tokens",
+    ]
     four, one = (sweep(names, **plan, residual_streams=count) for count in (4, 1))
     token = 2 * 4096
     tokens = float(four.rank_tokens)
@@ -555,8 +624,13 @@ def test_several_residuals_by_hand() -> None:
 def test_mixing_of_residuals_takes_as_long_as_others_measured(
     hidden: int, times: tuple[float, ...]
 ) -> None:
-    given = {"residual_streams": 4.0, "activation_bytes": 2.0, "rank_tokens": 8192.0,
-             "hidden_size": float(hidden), "sequence_shards": 1.0}  # fmt: skip
+    given = {
+        "residual_streams": 4.0,
+        "activation_bytes": 2.0,
+        "rank_tokens": 8192.0,
+        "hidden_size": float(hidden),
+        "sequence_shards": 1.0,
+    }
     moved = float(Evaluation(given, {})["mixing_forward_bytes"])
     time = moved / MIXING_RATE["forward"] / (0.92 * 8e12)
     for measured in times:
@@ -565,8 +639,15 @@ def test_mixing_of_residuals_takes_as_long_as_others_measured(
 
 def test_projections_up_from_latent_vectors_are_as_wide_as_they_are() -> None:
     """DeepSeek-V3's 128 heads of 192 and of 256, beside one product of as many weights."""
-    plan = {**PLAN, "tp": 2, "pp": 1, "dp": 64, "global_batch_size": 128, "sequence_length": 4096,
-            "hardware": "gb200-nvl72"}  # fmt: skip
+    plan = {
+        **PLAN,
+        "tp": 2,
+        "pp": 1,
+        "dp": 64,
+        "global_batch_size": 128,
+        "sequence_length": 4096,
+        "hardware": "gb200-nvl72",
+    }
     names = ["latent_width", "qkv_width"]
     latent = sweep(names, **{**plan, "model": "deepseek-v3", "ep": 64})
     own = 64 * (192 + 256) - (1536 * 64 * 192 + 512 * 64 * 256) / 7168

@@ -20,8 +20,14 @@ def kept(
     model: str, name: str, kernel: str = "flash_2", recompute: str = "none", **given: float
 ) -> float:
     """A quantity of a layer on one rank, in the mean of layers, per token."""
-    values = {**load_model(model).shapes, "sequence_length": SEQUENCE, "matmul_input_bytes": 2.0,
-              "weighted_outputs": 1.0, "stage": 0.0, **given}  # fmt: skip
+    values = {
+        **load_model(model).shapes,
+        "sequence_length": SEQUENCE,
+        "matmul_input_bytes": 2.0,
+        "weighted_outputs": 1.0,
+        "stage": 0.0,
+        **given,
+    }
     labels = {"attention_kernel": kernel, "recompute": recompute, **features(values)}
     return float(Derivation(values, labels)[name])
 
@@ -36,8 +42,9 @@ def test_adapters_keep_residual_streams() -> None:
         )
         assert four - one == added
     # Frozen: routed experts' inputs, 6 of 4096, and their last products' inputs, 6 of 2048.
-    whole, frozen = (kept(FLASH, "moe_layer_activations", **tuning)
-                     for tuning in ({}, {"lora_rank": 16.0}))  # fmt: skip
+    whole, frozen = (
+        kept(FLASH, "moe_layer_activations", **tuning) for tuning in ({}, {"lora_rank": 16.0})
+    )
     assert whole - frozen == 6 * 2 * (4096 + 2048)
 
 

@@ -24,8 +24,12 @@ def test_projections_up_are_made_again_where_they_are() -> None:
     given = dict.fromkeys(
         ("recompute_core_attn", "recompute_mlp", "recompute_moe", "recompute_shared_experts"), 0.0
     )
-    again: dict[str, Any] = {**given, "recompute": "selective", "recompute_mla_up_proj": 1.0,
-                             "sequence_length": 4096}  # fmt: skip
+    again: dict[str, Any] = {
+        **given,
+        "recompute": "selective",
+        "recompute_mla_up_proj": 1.0,
+        "sequence_length": 4096,
+    }
     kimi = 24 * 2 * (1536 * 96 * 192 + 512 * 96 * 256)
     assert found("recomputed_flops_per_token", KIMI, **again) == pytest.approx(kimi, rel=1e-12)
     flash = 43 * 2 * 1024 * 64 * 512
@@ -47,8 +51,10 @@ def test_a_hybrid_s_attention_in_16_bits_leaves_its_other_mixers_narrow() -> Non
         93 * found("mixer_low_precision_parameters", KIMI, tp=8, bf16_attention=left)
         for left in (0, 1)
     ]
-    assert narrow == [pytest.approx(24 * latent + 69 * linear, rel=1e-12),
-                      pytest.approx(69 * linear, rel=1e-12)]  # fmt: skip
+    assert narrow == [
+        pytest.approx(24 * latent + 69 * linear, rel=1e-12),
+        pytest.approx(69 * linear, rel=1e-12),
+    ]
 
 
 def test_an_mlp_of_no_width_has_no_bias() -> None:

@@ -30,7 +30,10 @@ FILES = [
 # Lists of all of a label's values; a label of one value says nothing.
 LISTS = {
     name: frozenset(values)
-    for name, values in {**{name: one.values for name, one in LABELS.items()}, **FOLLOWING}.items()
+    for name, values in {
+        **{name: label.values for name, label in LABELS.items()},
+        **FOLLOWING,
+    }.items()
     if len(values) > 1
 }
 # What holds where nothing else is said.
@@ -62,8 +65,12 @@ def repeated(node: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_other_file_repeats_the_table(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert not [f"line {node.lineno}: {what}" for node in ast.walk(tree) for what in repeated(node)
-                if hasattr(node, "lineno")]  # fmt: skip
+    assert not [
+        f"line {node.lineno}: {what}"
+        for node in ast.walk(tree)
+        for what in repeated(node)
+        if hasattr(node, "lineno")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +106,7 @@ def test_defaults_are_values() -> None:
     for name, label in LABELS.items():
         for value in filter(None, (label.default, label.alone)):
             assert not label.values or value in label.values, name
-    networks = {one.topology for one in ALGORITHMS.values()}
+    networks = {algorithm.topology for algorithm in ALGORITHMS.values()}
     assert {STEP_DEFAULTS["topology"], OPERATION_DEFAULTS["topology"]} <= networks
 
 
@@ -122,11 +129,11 @@ def test_what_follows_of_a_network(
 def test_what_follows_of_a_plan() -> None:
     for schedule in LABELS["schedule"].values:
         forms = [
-            one
-            for one in REGISTRY.candidates("balanced_bubble_time")
-            if isinstance(one, Formula) and schedule in one.holds.get("schedule", ())
+            candidate
+            for candidate in REGISTRY.candidates("balanced_bubble_time")
+            if isinstance(candidate, Formula) and schedule in candidate.holds.get("schedule", ())
         ]
-        even = all("stages" not in one.holds or "even" in one.holds["stages"] for one in forms)
+        even = all("stages" not in form.holds or "even" in form.holds["stages"] for form in forms)
         assert even or following({"schedule": schedule}, ())["stages"] == "uneven"
     assert implied(("layers", "dp", "global_batch_size")) == {"shapes": "unknown"}
     assert set(implied(())) == {"shapes", "depth"}

@@ -362,9 +362,12 @@ def test_a_torus_of_one_dimension_is_a_ring(axis: str, collective: str, rng: Gen
 
 # On dimensions of two ranks a mesh and a torus have the same cables.
 SAME_CABLES = {
-    "line": "ring", "wrap": "ring", "folded": "ring", "multi_line": "multi_ring",
+    "line": "ring",
+    "wrap": "ring",
+    "folded": "ring",
+    "multi_line": "multi_ring",
     "shift_line": "shift_min",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)

@@ -19,8 +19,16 @@ NODE = 8
 
 def met(group: str, **given: float) -> float:
     """Return what a kind of groups meets, in a plan on nodes of eight."""
-    plan = {"tp": 8.0, "cp": 1.0, "pp": 1.0, "dp": 8.0, "ep": 1.0, "oversubscription": 4.0,
-            "nodes_per_leaf": 4.0, "gpus_per_node": float(NODE)}  # fmt: skip
+    plan = {
+        "tp": 8.0,
+        "cp": 1.0,
+        "pp": 1.0,
+        "dp": 8.0,
+        "ep": 1.0,
+        "oversubscription": 4.0,
+        "nodes_per_leaf": 4.0,
+        "gpus_per_node": float(NODE),
+    }
     labels = {"topology": "hierarchical", "group": group}
     return float(Evaluation({**plan, **given}, following(labels, ()))["group_oversubscription"])
 
@@ -77,10 +85,19 @@ def test_a_leaf_a_node_is_what_all_that_leaves_it_pays(group: str) -> None:
 
 def test_larger_leaves_never_cost_more() -> None:
     found = sweeps.sweep(
-        ["step_time"], model="mixtral-8x7b", world_size=256, tp=4, pp=2, ep=8,
-        sequence_parallel=1, sequence_length=4096, global_batch_size=512,
-        oversubscription=[1, 2, 4], nodes_per_leaf=[1, 2, 4, 8, 16, 32], hardware="dgx-h100",
-    ).step_time  # fmt: skip
+        ["step_time"],
+        model="mixtral-8x7b",
+        world_size=256,
+        tp=4,
+        pp=2,
+        ep=8,
+        sequence_parallel=1,
+        sequence_length=4096,
+        global_batch_size=512,
+        oversubscription=[1, 2, 4],
+        nodes_per_leaf=[1, 2, 4, 8, 16, 32],
+        hardware="dgx-h100",
+    ).step_time
     times = found.transpose("oversubscription", "nodes_per_leaf").to_numpy()
     assert np.all(np.diff(times, axis=1) <= 0.0)
     assert np.all(np.diff(times, axis=0) >= 0.0)
@@ -138,16 +155,31 @@ def test_a_collective_pays_as_a_step_s_group_does(software: str) -> None:
         "oversubscription": [1, 2, 8, 32],
         "nodes_per_leaf": [1, 2, 4, 8, 16, 32],
     }
-    model = {"model": "mixtral-8x7b", "world_size": 128, "tp": 1, "pp": 1, "zero_stage": 0,
-             "sequence_length": 4096, "micro_batch_size": 1, "global_batch_size": 128}  # fmt: skip
+    model = {
+        "model": "mixtral-8x7b",
+        "world_size": 128,
+        "tp": 1,
+        "pp": 1,
+        "zero_stage": 0,
+        "sequence_length": 4096,
+        "micro_batch_size": 1,
+        "global_batch_size": 128,
+    }
     for kind, more, time, message in (
         ("all_reduce", {"ep": 1}, "dp_all_reduce_time", "dp_reduce_bytes"),
         ("all_to_all", {"ep": 128, "experts": 128}, "ep_dispatch_time", "dispatch_message_bytes"),
     ):
         step = sweeps.sweep([time, message], **model, **more, **shared)
         size = float(step[message].max())
-        alone = sweeps.sweep(["time"], collective=kind, topology="hierarchical", algorithm="nccl",
-                             ranks=128, message_bytes=size, **shared).time  # fmt: skip
+        alone = sweeps.sweep(
+            ["time"],
+            collective=kind,
+            topology="hierarchical",
+            algorithm="nccl",
+            ranks=128,
+            message_bytes=size,
+            **shared,
+        ).time
         order = ("oversubscription", "nodes_per_leaf")
         found = alone.transpose(*order).to_numpy()
         np.testing.assert_array_equal(found, step[time].transpose(*order).to_numpy())

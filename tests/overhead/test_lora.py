@@ -55,8 +55,12 @@ def test_adapters_alone_have_gradients_and_states(attention: int, mlp: int) -> N
 
 
 def test_a_step_computes_no_gradients_of_frozen_weights() -> None:
-    names = ("dense_layer_matmul_forward_time", "dense_layer_input_gradient_time",
-             "dense_layer_weight_gradient_time", "dense_layer_adapter_time")  # fmt: skip
+    names = (
+        "dense_layer_matmul_forward_time",
+        "dense_layer_input_gradient_time",
+        "dense_layer_weight_gradient_time",
+        "dense_layer_adapter_time",
+    )
     forward, inputs, weights, adapters = found(*names, lora_rank=16)
     plain = found(*names[:2])
     assert weights == adapters > 0.0
@@ -66,9 +70,11 @@ def test_a_step_computes_no_gradients_of_frozen_weights() -> None:
     assert adapters < twice < 2.0 * adapters
     # Four FLOPs a weight and token, six a weight of an adapter, and scores as ever.
     flops, outputs, scores = found(
-        "forward_flops_per_token", "model_flops_per_token", "attention_flops_per_token",
+        "forward_flops_per_token",
+        "model_flops_per_token",
+        "attention_flops_per_token",
         lora_rank=16,
-    )  # fmt: skip
+    )
     assert outputs == 2 * flops + scores + 6 * 16 * (ATTENTION + MLPS)
 
 
@@ -108,8 +114,15 @@ def test_inputs_are_kept_where_adapters_take_them() -> None:
 
 def test_experts_are_frozen() -> None:
     """Adapters of attention and of shared experts; routed experts exchange no gradients."""
-    moe = {"model": "deepseek-v3", "tp": 1, "dp": 64, "ep": 64, "sequence_parallel": 0,
-           "global_batch_size": 64, "lora_rank": 4}  # fmt: skip
+    moe = {
+        "model": "deepseek-v3",
+        "tp": 1,
+        "dp": 64,
+        "ep": 64,
+        "sequence_parallel": 0,
+        "global_batch_size": 64,
+        "lora_rank": 4,
+    }
     # Down to latent vectors of 1536 and 512 + 64, up to 128 heads of 192, 128 and 128.
     attention = 7168 + 1536 + 1536 + 128 * 192 + 7168 + 576 + 512 + 128 * 256 + 128 * 128 + 7168
     dense, shared = 2 * 7168 + 3 * 18432, 2 * 7168 + 3 * 2048
@@ -125,8 +138,13 @@ def test_published_steps_of_llama2_70b() -> None:
 
     Their attention is in 8 bits, too: FP8_DPA=1, as in specs/measured/rules.toml.
     """
-    only = {"lora_rank": 16, "lora_mlp": 0, "precision": "fp8", "zero_stage": 1,
-            "framework": "megatron-lm+fp8_attention"}  # fmt: skip
+    only = {
+        "lora_rank": 16,
+        "lora_mlp": 0,
+        "precision": "fp8",
+        "zero_stage": 1,
+        "framework": "megatron-lm+fp8_attention",
+    }
     for changed, measured in (
         ({}, (3.66668, 3.68673, 3.6738, 3.72435)),
         ({"dp": 8}, (0.960143,)),
@@ -140,8 +158,13 @@ def test_published_steps_of_llama2_70b() -> None:
 @pytest.mark.thorough
 def test_attention_of_packed_sequences_stays_within_documents() -> None:
     """A pack of n documents has an n-th of the scores; one that fills it is none."""
-    names = ("attention_flops_per_token", "causal_attention_flops_per_token",
-             "attention_forward_time", "step_time", "weight_flops_per_token")  # fmt: skip
+    names = (
+        "attention_flops_per_token",
+        "causal_attention_flops_per_token",
+        "attention_forward_time",
+        "step_time",
+        "weight_flops_per_token",
+    )
     whole = found(*names)
     assert found(*names, document_length=8192) == whole
     assert found(*names, document_length=10**6) == whole

@@ -16,13 +16,23 @@ from tests.overhead.memory_cases import LLAMA3_70B, held
 MIB, GIB = 2.0**20, 2.0**30
 # A torchtitan run of Llama 3 8B on 8 GPUs.
 TITAN = {
-    "model": "llama3-8b", "world_size": 8, "framework": "torchtitan", "sequence_length": 8192,
+    "model": "llama3-8b",
+    "world_size": 8,
+    "framework": "torchtitan",
+    "sequence_length": 8192,
     "global_batch_size": 8,
-}  # fmt: skip
+}
 FRAMEWORKS = (
-    "megatron-lm", "megatron-lm+fused_loss", "megatron-lm+fp32_fused_loss", "torchtitan",
-    "torchtitan+eager", "deepspeed", "maxtext", "fms-fsdp", "fsdp-llmfoundry",
-)  # fmt: skip
+    "megatron-lm",
+    "megatron-lm+fused_loss",
+    "megatron-lm+fp32_fused_loss",
+    "torchtitan",
+    "torchtitan+eager",
+    "deepspeed",
+    "maxtext",
+    "fms-fsdp",
+    "fsdp-llmfoundry",
+)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -94,8 +104,14 @@ def test_published_memory_of_a_run() -> None:
 
 def test_a_million_tokens() -> None:
     """Qwen3 8B, CP 8: 79.7 GB are logits, and a fused loss turns what doesn't fit."""
-    asked = {**TITAN, "model": "qwen3-8b", "cp": 8, "sequence_length": 2**20,
-             "global_batch_size": 1, "recompute": "full"}  # fmt: skip
+    asked = {
+        **TITAN,
+        "model": "qwen3-8b",
+        "cp": 8,
+        "sequence_length": 2**20,
+        "global_batch_size": 1,
+        "recompute": "full",
+    }
     wanted = ["peak_memory", "peak_logits_memory", "memory_capacity"]
     plain = sweeps.sweep(wanted, **asked)
     assert float(plain.peak_logits_memory) == 4 * 2**17 * 151936
@@ -118,10 +134,16 @@ def test_chunks_are_one_question() -> None:
 
 def test_time_of_a_loss_in_chunks_by_hand() -> None:
     """Each chunk is a GEMM of its own, and its wgrad reads the sum of those before it."""
-    wanted = ["logits_forward_time", "logits_chunk_forward_time", "logits_weight_gradient_time",
-              "logits_chunk_weight_gradient_time", "logits_recomputation_time"]  # fmt: skip
-    found = sweeps.sweep(wanted, **TITAN, loss="chunked", memory_bandwidth=3e12,
-                         memory_efficiency=0.8)  # fmt: skip
+    wanted = [
+        "logits_forward_time",
+        "logits_chunk_forward_time",
+        "logits_weight_gradient_time",
+        "logits_chunk_weight_gradient_time",
+        "logits_recomputation_time",
+    ]
+    found = sweeps.sweep(
+        wanted, **TITAN, loss="chunked", memory_bandwidth=3e12, memory_efficiency=0.8
+    )
     value = {name: float(found[name]) for name in wanted}
     np.testing.assert_allclose(value["logits_forward_time"], 8 * value["logits_chunk_forward_time"])
     read = 7 * 2 * 128256 * 4096 / 2.4e12

@@ -173,8 +173,16 @@ def test_one_value_is_one_of_many() -> None:
 @pytest.mark.parametrize("pp", [1, 2, 4, 8, 16])
 def test_no_stage_is_fuller_than_the_headline(pp: int) -> None:
     """Of 1F1B, on every stage."""
-    values = {**DEEPSEEK_V3, **MIXED, "layers": 64, "pp": pp, "dp": 64, "ep": 16, "zero_stage": 1,
-              "num_micro_batches": 64}  # fmt: skip
+    values = {
+        **DEEPSEEK_V3,
+        **MIXED,
+        "layers": 64,
+        "pp": pp,
+        "dp": 64,
+        "ep": 16,
+        "zero_stage": 1,
+        "num_micro_batches": 64,
+    }
     labels = {"recompute": "selective", "schedule": "one_f_one_b"}
     every = Derivation({**values, "stage": np.arange(float(pp))}, labels)
     np.testing.assert_array_equal(every["in_flight_micro_batches"], pp - np.arange(pp))

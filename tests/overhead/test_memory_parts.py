@@ -60,13 +60,19 @@ def test_deepseek_v3_by_hand() -> None:
     plan = {**DEEPSEEK_V3, "pp": 16, "dp": 128, "ep": 64, "stage": stages}
     memory = held(plan)
     np.testing.assert_array_equal(memory["stage_moe_layers"], [1.0, 4.0, 4.0])
-    np.testing.assert_array_equal(memory["stage_expert_parameters"],
-                                  np.array([1.0, 4.0, 4.0]) * 4 * 3 * 7168 * 2048)  # fmt: skip
+    np.testing.assert_array_equal(
+        memory["stage_expert_parameters"], np.array([1.0, 4.0, 4.0]) * 4 * 3 * 7168 * 2048
+    )
     assert float(memory["edp"]) == 2.0
     attention = (
-        7168 * 1536 + 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 + 512 * 128 * 256
+        7168 * 1536
+        + 1536
+        + 1536 * 128 * 192
+        + 7168 * 576
+        + 512
+        + 512 * 128 * 256
         + 128 * 128 * 7168
-    )  # fmt: skip
+    )
     shared = 7168 * 256 + 256 + 3 * 7168 * 2048
     every = attention + 2 * 7168
     first = 4 * every + 3 * (3 * 7168 * 18432) + shared + 129280 * 7168
@@ -148,8 +154,13 @@ def test_dualpipe_s_ranks_hold_the_stage_and_its_opposite() -> None:
 
 def test_ends_may_count_as_layers() -> None:
     """Llama-3.1 405B has 126 layers on 16 stages: the first and the last have one less."""
-    plan = {"layers": 126, "pp": 8, "virtual_pipeline_size": 8, "stage": [0.0, 1.0, 7.0],
-            "embedding_layer_weight": 0}  # fmt: skip
+    plan = {
+        "layers": 126,
+        "pp": 8,
+        "virtual_pipeline_size": 8,
+        "stage": [0.0, 1.0, 7.0],
+        "embedding_layer_weight": 0,
+    }
     np.testing.assert_array_equal(held(plan)["stage_layers"], 16.0)
     ends = {"embedding_layer_weight": 1, "head_layer_weight": 1}
     np.testing.assert_array_equal(held({**plan, **ends})["stage_layers"], [15.0, 16.0, 15.0])
@@ -266,8 +277,17 @@ def test_placeholders_of_adapters_are_one_of_each_of_theirs() -> None:
 
 def test_buffers_of_experts_exchange_by_hand() -> None:
     """DeepSeek-V3, 64 ranks of 4096 tokens: room for all of them; a node's experts in singles."""
-    plan = {**DEEPSEEK_V3, "ep": 64, "dp": 64, "sequence_length": 4096, "tp": 1, "etp": 1,
-            "gpus_per_node": 64, "in_flight_micro_batches": 1, **MIXED}  # fmt: skip
+    plan = {
+        **DEEPSEEK_V3,
+        "ep": 64,
+        "dp": 64,
+        "sequence_length": 4096,
+        "tp": 1,
+        "etp": 1,
+        "gpus_per_node": 64,
+        "in_flight_micro_batches": 1,
+        **MIXED,
+    }
     labels = {"dispatcher": "deduplicated"}
     own = stage_memory(plan, labels)
     tokens = 64 * 4096 * (2 * 7168 + 4 * 256 + 4 * 56)

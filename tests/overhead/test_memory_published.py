@@ -147,9 +147,16 @@ def test_zero_s_table_of_7_5_billion_parameters() -> None:
 
 @pytest.mark.parametrize(
     ("dp", "stage", "gigabytes"),
-    [(4, 1, 7000.0), (4, 2, 5500.0), (16, 2, 2875.0), (16, 3, 1000.0), (64, 1, 4187.5),
-     (64, 3, 250.0), (1024, 2, 2013.671875)],
-)  # fmt: skip
+    [
+        (4, 1, 7000.0),
+        (4, 2, 5500.0),
+        (16, 2, 2875.0),
+        (16, 3, 1000.0),
+        (64, 1, 4187.5),
+        (64, 3, 250.0),
+        (1024, 2, 2013.671875),
+    ],
+)
 def test_zero_s_table_1_of_a_trillion_parameters(dp: int, stage: int, gigabytes: float) -> None:
     plan = {"parameters": 1e12, "dp": dp, "zero_stage": stage, **MIXED}
     assert float(held(plan, shapes="unknown")["model_state_memory"]) / 1e9 == gigabytes

@@ -12,9 +12,7 @@ from tests.overhead.step_cases import BARE, DEEPSEEK, GPT, evaluation
 
 HIDDEN, VOCABULARY = 7168, 129280
 # One layer of DeepSeek-V3: latent attention with its norms, 257 experts, the router, two norms.
-ATTENTION = (
-    HIDDEN * (1536 + 512 + 64) + 1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * HIDDEN
-)  # fmt: skip
+ATTENTION = HIDDEN * (1536 + 512 + 64) + 1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * HIDDEN
 EXPERT = 3 * HIDDEN * 2048
 OWN = 2 * HIDDEN * HIDDEN + 3 * HIDDEN
 
@@ -105,12 +103,23 @@ def test_more_further_tokens_never_take_less() -> None:
 @pytest.mark.parametrize("sequence_parallel", [0, 1])
 def test_what_tensor_parallel_ranks_exchange_for_a_further_token(sequence_parallel: int) -> None:
     """Its embedding's parts, what its projection takes, twice as wide, and the results' columns."""
-    plan = {**GPT, **BARE, "num_micro_batches": 6, "tp": 4, "pp": 1, "mtp_layers": 2,
-            "sequence_parallel": sequence_parallel}  # fmt: skip
+    plan = {
+        **GPT,
+        **BARE,
+        "num_micro_batches": 6,
+        "tp": 4,
+        "pp": 1,
+        "mtp_layers": 2,
+        "sequence_parallel": sequence_parallel,
+    }
     step = evaluation(plan)
     whole = {"mtp_all_reduce": (1, 0), "mtp_all_gather": (1, 0), "mtp_input_all_reduce": (0, 1)}
-    split = {"mtp_reduce_scatter": (1, 0), "mtp_all_gather": (1, 2),
-             "mtp_input_all_gather": (1, 1), "mtp_input_reduce_scatter": (0, 1)}  # fmt: skip
+    split = {
+        "mtp_reduce_scatter": (1, 0),
+        "mtp_all_gather": (1, 2),
+        "mtp_input_all_gather": (1, 1),
+        "mtp_input_reduce_scatter": (0, 1),
+    }
     kinds = ("all_reduce", "all_gather", "reduce_scatter")
     times = 0.0
     for name in (f"{of}_{kind}" for of in ("mtp", "mtp_input") for kind in kinds):
@@ -131,8 +140,15 @@ def test_what_tensor_parallel_ranks_exchange_for_a_further_token(sequence_parall
 def test_norms_and_joined_inputs_of_a_further_token(tp: int, sequence_parallel: int) -> None:
     """Norms before and after: 3 reads, 3 writes; both inputs side by side: 2 and 2; thrice it."""
     machine = {"memory_efficiency": 0.5, "memory_bandwidth": 1e12, "elementwise_factor": 1.0}
-    plan = {**GPT, **BARE, **machine, "tp": tp, "pp": 1, "mtp_layers": 1,
-            "sequence_parallel": sequence_parallel}  # fmt: skip
+    plan = {
+        **GPT,
+        **BARE,
+        **machine,
+        "tp": tp,
+        "pp": 1,
+        "mtp_layers": 1,
+        "sequence_parallel": sequence_parallel,
+    }
     step = evaluation(plan)
     tokens = float(step["rank_tokens"]) / (tp if sequence_parallel else 1)
     moved = 3 * (3 + 3 + 2 + 2) * 2 * tokens * plan["hidden_size"]

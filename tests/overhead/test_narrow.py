@@ -13,10 +13,19 @@ from sweeps.spec.catalog import load_framework, load_hardware
 from sweeps.spec.framework import training_constants
 
 PLAN: dict[str, Any] = {
-    "model": "qwen3-30b-a3b", "hardware": "gb300-nvl72", "framework": "megatron-lm", "dp": 8,
-    "ep": 8, "precision": "fp8", "zero_stage": 1, "micro_batch_size": 1, "global_batch_size": 64,
-    "sequence_length": 4096, "recompute": "none", "memory_capacity": "1000 GB",
-}  # fmt: skip
+    "model": "qwen3-30b-a3b",
+    "hardware": "gb300-nvl72",
+    "framework": "megatron-lm",
+    "dp": 8,
+    "ep": 8,
+    "precision": "fp8",
+    "zero_stage": 1,
+    "micro_batch_size": 1,
+    "global_batch_size": 64,
+    "sequence_length": 4096,
+    "recompute": "none",
+    "memory_capacity": "1000 GB",
+}
 
 
 def found(*names: str, **changed: Any) -> dict[str, float]:
@@ -94,8 +103,14 @@ def test_copies_of_weights_and_scales_are_in_memory() -> None:
 # What stays in 16 bits: layers, or modules of every layer.
 
 STORED: dict[str, Any] = {**PLAN, "framework": "megatron-lm+fp8_parameters"}
-KEPT = ("peak_weight_memory", "peak_saved_activation_memory", "dp_gather_bytes",
-        "edp_gather_bytes", "matmul_part_time", "elementwise_part_time")  # fmt: skip
+KEPT = (
+    "peak_weight_memory",
+    "peak_saved_activation_memory",
+    "dp_gather_bytes",
+    "edp_gather_bytes",
+    "matmul_part_time",
+    "elementwise_part_time",
+)
 # Of qwen3-30b-a3b on one of 8 ranks: weights of attention and of 16 experts.
 ATTENTION = 48 * 2048 * (2 * 4096 + 2 * 512)
 EXPERTS = 48 * 16 * 3 * 2048 * 768

@@ -23,10 +23,16 @@ from tests.cli_runner import Runner
 
 P = 8_030_261_248  # Of Llama-3 8B, as its config.json gives
 STEP: dict[str, Any] = {
-    "model": "llama3-8b", "hardware": "dgx-a100", "world_size": 8, "zero_stage": 3,
-    "micro_batch_size": 1, "global_batch_size": 16, "sequence_length": 2048, "recompute": "full",
+    "model": "llama3-8b",
+    "hardware": "dgx-a100",
+    "world_size": 8,
+    "zero_stage": 3,
+    "micro_batch_size": 1,
+    "global_batch_size": 16,
+    "sequence_length": 2048,
+    "recompute": "full",
     "vocabulary_multiple": 1,
-}  # fmt: skip
+}
 DEEPSPEED = STEP | {"framework": "deepspeed"}
 FSDP = STEP | {"framework": "torchtitan", "embedding_layer_weight": 0, "head_layer_weight": 0}
 BOTH = {"optimizer_offload": 1, "parameter_offload": 1}
@@ -55,8 +61,9 @@ SHARES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("plan", "gpu", "host"), [row[1:] for row in SHARES],
-                         ids=[row[0] for row in SHARES])  # fmt: skip
+@pytest.mark.parametrize(
+    ("plan", "gpu", "host"), [row[1:] for row in SHARES], ids=[row[0] for row in SHARES]
+)
 def test_what_is_where(plan: dict[str, Any], gpu: tuple[float, ...], host: float) -> None:
     names = ("peak_weight_memory", "peak_gradient_memory", "peak_optimizer_memory", "host_memory")
     assert found(plan, *names) == pytest.approx([P * each for each in (*gpu, host)])
@@ -83,9 +90,16 @@ def test_the_time_of_fsdp_by_hand() -> None:
 
 @pytest.mark.parametrize("plan", [DEEPSPEED | BOTH, FSDP | BOTH])
 def test_what_computing_does_not_hide_of_transfers_is_in_the_step(plan: dict[str, Any]) -> None:
-    names = ("step_time", "exposed_offload_time", "host_update_time", "num_micro_batches",
-             "forward_transfer_time", "middle_layers_forward_time",
-             "backward_transfer_time", "middle_layers_backward_time")  # fmt: skip
+    names = (
+        "step_time",
+        "exposed_offload_time",
+        "host_update_time",
+        "num_micro_batches",
+        "forward_transfer_time",
+        "middle_layers_forward_time",
+        "backward_transfer_time",
+        "middle_layers_backward_time",
+    )
     slow, fast = (found(plan, *names, host_bandwidth=rate) for rate in (1e9, 1e15))
     step, exposed, update, count, *times = slow
     hidden_less = sum(max(times[place] - times[place + 1], 0.0) for place in (0, 2))
@@ -96,8 +110,15 @@ def test_what_computing_does_not_hide_of_transfers_is_in_the_step(plan: dict[str
 
 @pytest.mark.parametrize("plan", [DEEPSPEED, FSDP])
 def test_a_share_of_nothing_is_what_was(plan: dict[str, Any]) -> None:
-    names = ("step_time", "peak_memory", "optimizer_time", "mfu", "memory_headroom",
-             "error_band_low", "error_band_high")  # fmt: skip
+    names = (
+        "step_time",
+        "peak_memory",
+        "optimizer_time",
+        "mfu",
+        "memory_headroom",
+        "error_band_low",
+        "error_band_high",
+    )
     none = {"optimizer_offload": 0, "parameter_offload": 0}
     assert found(plan, *names, **none) == found(plan, *names)
     assert found(plan, "host_memory", **none) == [0.0]
@@ -115,20 +136,36 @@ def test_along_frameworks_each_is_what_it_is_alone() -> None:
     frameworks = ["deepspeed", "torchtitan", "megatron-lm"]
     for name in BOTH:
         every = sweeps.sweep(list(names), **{**STEP, name: 1, "framework": frameworks})
-        for place, framework in enumerate(frameworks):
+        for index, framework in enumerate(frameworks):
             alone = found(STEP, *names, **{name: 1, "framework": framework})
-            own = [float(every[one].values.ravel()[place]) for one in names]
+            own = [float(every[one].values.ravel()[index]) for one in names]
             np.testing.assert_array_equal(own, alone)
 
 
 def test_72b_on_one_node() -> None:
     """It ran on eight A100 of 80 GB, both offloaded, at 4 sequences of 2,560 tokens."""
-    plan = DEEPSPEED | BOTH | {"model": "qwen2.5-72b", "micro_batch_size": 4,
-                               "global_batch_size": 32, "sequence_length": 2560}  # fmt: skip
+    plan = (
+        DEEPSPEED
+        | BOTH
+        | {
+            "model": "qwen2.5-72b",
+            "micro_batch_size": 4,
+            "global_batch_size": 32,
+            "sequence_length": 2560,
+        }
+    )
     data = sweeps.sweep(
-        ["peak_memory", "memory_headroom", "host_node_memory", "host_memory", "host_memory_upper",
-         "parameters", "step_time"], **plan,
-    )  # fmt: skip
+        [
+            "peak_memory",
+            "memory_headroom",
+            "host_node_memory",
+            "host_memory",
+            "host_memory_upper",
+            "parameters",
+            "step_time",
+        ],
+        **plan,
+    )
     assert float(data.peak_memory) == pytest.approx(41e9, rel=0.1)
     assert float(data.memory_headroom) > 0.0
     assert not np.isnan(float(data.step_time))
@@ -176,9 +213,12 @@ def test_what_a_framework_has_not(changed: dict[str, Any], words: str) -> None:
 
 def test_a_configuration_in_python_says_the_scheme() -> None:
     common: dict[str, Any] = {
-        "num_gpus": 8, "dp_degree": 8, "num_parameters": 8e9, "zero_stage": 3,
+        "num_gpus": 8,
+        "dp_degree": 8,
+        "num_parameters": 8e9,
+        "zero_stage": 3,
         "more": {"optimizer_offload": 1.0, "parameter_offload": 1.0},
-    }  # fmt: skip
+    }
     result = analyze_config(Config(**common, host_states="zero_offload"))
     assert result.memory["weight_memory"] == result.memory["gradient_memory"] == 0.0
     assert result.memory["optimizer_memory"] == 0.0

@@ -21,8 +21,14 @@ from sweeps.spec.catalog import load_model, model_names
 
 NANO = "nemotron-3-nano-30b-a3b"
 CONFIGS = Path(__file__).parents[1] / "data" / "models"
-LABELS = {"shapes": "known", "schedule": "one_f_one_b", "recompute": "none", "sharding": "full",
-          "attention_kernel": "flash_2", "dispatcher": "all_to_all"}  # fmt: skip
+LABELS = {
+    "shapes": "known",
+    "schedule": "one_f_one_b",
+    "recompute": "none",
+    "sharding": "full",
+    "attention_kernel": "flash_2",
+    "dispatcher": "all_to_all",
+}
 FOLLOWED = {"order": "followed"}
 # Mamba-2, attention and mixtures of nemotron-3-nano's slices of its 52, counted by hand.
 SLICES = {
@@ -121,8 +127,8 @@ def test_kinds_in_a_stage_are_those_that_stand_there(schedule: str, chunks: int)
     pattern = load_model(NANO).pattern
     size = -(-52 // (4 * chunks))
     held = ["" for _ in range(4)]
-    for place, letter in enumerate(pattern):
-        chunk = place // size
+    for index, letter in enumerate(pattern):
+        chunk = index // size
         turned = folded and chunk >= 4
         held[7 - chunk if turned else chunk % 4] += letter
     for letter, name in (("*", "ordered_attention_layers"), ("E", "ordered_moe_layers")):
@@ -157,7 +163,9 @@ def test_layers_are_counted_in_every_cell() -> None:
     assert layers_of_kind(2.0, stage[:0], 0.0, 6.0, 4.0, 0.0, *said[:, 0]).shape == (0,)
 
 
-@pytest.mark.parametrize("name", [one for one in model_names() if load_model(one).pattern])
+@pytest.mark.parametrize(
+    "name", [model_name for model_name in model_names() if load_model(model_name).pattern]
+)
 def test_an_order_has_as_many_of_each_kind_as_the_model(name: str) -> None:
     model = load_model(name)
     assert model.quantity("order_holds") == 1.0
@@ -166,20 +174,27 @@ def test_an_order_has_as_many_of_each_kind_as_the_model(name: str) -> None:
     assert pattern_of({**numbers_of(model.pattern), "mamba": "M" in model.pattern}) == model.pattern
 
 
-@pytest.mark.parametrize("name", [one for one in model_names() if load_model(one).pattern])
+@pytest.mark.parametrize(
+    "name", [model_name for model_name in model_names() if load_model(model_name).pattern]
+)
 def test_an_order_is_that_of_the_config(name: str) -> None:
     path = CONFIGS / f"{name}.json"
     if not path.exists():
         pytest.skip("no config of it is here")
     config = json.loads(path.read_text())
     config = config.get("text_config", config)
-    letters = {"mamba": "M", "attention": "*", "moe": "E", "linear_attention": "L",
-               "full_attention": "*"}  # fmt: skip
+    letters = {
+        "mamba": "M",
+        "attention": "*",
+        "moe": "E",
+        "linear_attention": "L",
+        "full_attention": "*",
+    }
     kinds = config.get("layers_block_type") or config.get("layer_types") or ()
-    stated = config.get("hybrid_override_pattern") or "".join(letters[one] for one in kinds)
+    stated = config.get("hybrid_override_pattern") or "".join(letters[kind] for kind in kinds)
     if linear := config.get("linear_attn_config"):
         places = range(1, config["num_hidden_layers"] + 1)
-        stated = "".join("*" if one in linear["full_attn_layers"] else "L" for one in places)
+        stated = "".join("*" if place in linear["full_attn_layers"] else "L" for place in places)
     if not stated:
         every = config["full_attention_interval"]
         stated = ("L" * (every - 1) + "*") * (config["num_hidden_layers"] // every)

@@ -123,9 +123,16 @@ def test_two_unlike_halves() -> None:
 @pytest.mark.parametrize("model", [NANO, SUPER, NEXT, "qwen3.5-397b-a17b"])
 @pytest.mark.parametrize(
     ("schedule", "pp", "chunks"),
-    [("one_f_one_b", 2, 1), ("one_f_one_b", 4, 1), ("gpipe", 4, 1), ("forward_only", 4, 1),
-     ("interleaved", 2, 2), ("interleaved", 4, 2), ("one_f_one_b", 10, 1)],
-)  # fmt: skip
+    [
+        ("one_f_one_b", 2, 1),
+        ("one_f_one_b", 4, 1),
+        ("gpipe", 4, 1),
+        ("forward_only", 4, 1),
+        ("interleaved", 2, 2),
+        ("interleaved", 4, 2),
+        ("one_f_one_b", 10, 1),
+    ],
+)
 def test_the_pipeline_of_own_layers_is_as_simulated(
     model: str, schedule: str, pp: int, chunks: int
 ) -> None:
@@ -174,8 +181,9 @@ def test_counts_are_those_of_the_stage_with_most(model: str, pp: int, chunks: in
     ):
         assert known[most] == every[of].max()
     share = every["stage_linear_fraction"]
-    owned = at(model, pp, labels, stage=np.arange(float(pp)), linear_attention_fraction=share,
-               **more)["stage_parameters"]  # fmt: skip
+    owned = at(
+        model, pp, labels, stage=np.arange(float(pp)), linear_attention_fraction=share, **more
+    )["stage_parameters"]
     assert known["max_rank_dense_parameters"] == pytest.approx(float(owned.max()), rel=1e-12)
 
 
@@ -186,13 +194,22 @@ def test_one_stage_is_as_without_an_order(model: str, labels: dict[str, str]) ->
     bare = {name: value for name, value in given.given.items() if name not in NUMBERS}
     kept = {name: value for name, value in given.labels.items() if name != "order"}
     spread = Evaluation(bare, kept)
-    for name in ("step_time", "stage_forward_time", "matmul_part_time", "bubble_time",
-                 "communication_volume", "peak_memory", "attention_part_time"):  # fmt: skip
+    for name in (
+        "step_time",
+        "stage_forward_time",
+        "matmul_part_time",
+        "bubble_time",
+        "communication_volume",
+        "peak_memory",
+        "attention_part_time",
+    ):
         assert given[name] == spread[name]
 
 
-@pytest.mark.parametrize("schedule", ["one_f_one_b", "zero_bubble_h1", "zero_bubble_v",
-                                      "dual_pipe", "dual_pipe_v", "v_half"])  # fmt: skip
+@pytest.mark.parametrize(
+    "schedule",
+    ["one_f_one_b", "zero_bubble_h1", "zero_bubble_v", "dual_pipe", "dual_pipe_v", "v_half"],
+)
 @pytest.mark.parametrize("model", [NANO, NEXT])
 def test_the_parts_of_a_step_are_the_step(model: str, schedule: str) -> None:
     chunks = 2.0 if schedule in ("zero_bubble_v", "dual_pipe_v", "v_half") else 1.0
@@ -215,8 +232,8 @@ def test_the_heaviest_stage_is_found_among_all() -> None:
         for turned, mirrored in product((0.0, 1.0), repeat=2):
             period = pp * 2 if turned else pp
             heavy = np.zeros(pp)
-            for place, one in enumerate(pattern):
-                stage = place // size % period
+            for index, one in enumerate(pattern):
+                stage = index // size % period
                 stage = min(stage, period - 1 - stage) if turned else stage
                 heavy[stage] += weight[one] - mean
             heavy = heavy + heavy[::-1] if mirrored else heavy

@@ -92,8 +92,10 @@ def test_groups_lie_as_enumerated(plan: Plan) -> None:
         for ranks in groups:
             assert ranks == list(range(ranks[0], ranks[0] + size * stride, stride))
 
-        shares = [[sum(rank // node == n for rank in ranks) for n in {r // node for r in ranks}]
-                  for ranks in groups]  # fmt: skip
+        shares = [
+            [sum(rank // node == n for rank in ranks) for n in {r // node for r in ranks}]
+            for ranks in groups
+        ]
         spans = [len(share) for share in shares]
         uneven = value("uneven_placement", plan, group)
         nodes = value("group_nodes", plan, group)
@@ -164,14 +166,34 @@ def test_greatest_common_divisor(one: int, other: int) -> None:
 # Plans.
 
 GOOD: Plan = {
-    "world_size": 64, "gpus_per_node": 8, "tp": 4, "cp": 2, "dp": 2, "pp": 4, "etp": 2, "ep": 4,
-    "virtual_pipeline_size": 2, "uneven_stages": 0, "hsdp_shard_size": 2, "micro_batch_size": 1,
-    "global_batch_size": 16, "num_micro_batches": 8, "zero_stage": 1, "sequence_parallel": 1,
-    "sequence_length": 4096, "layers": 32, "pipeline_layers": 32, "heads": 32, "kv_heads": 8,
+    "world_size": 64,
+    "gpus_per_node": 8,
+    "tp": 4,
+    "cp": 2,
+    "dp": 2,
+    "pp": 4,
+    "etp": 2,
+    "ep": 4,
+    "virtual_pipeline_size": 2,
+    "uneven_stages": 0,
+    "hsdp_shard_size": 2,
+    "micro_batch_size": 1,
+    "global_batch_size": 16,
+    "num_micro_batches": 8,
+    "zero_stage": 1,
+    "sequence_parallel": 1,
+    "sequence_length": 4096,
+    "layers": 32,
+    "pipeline_layers": 32,
+    "heads": 32,
+    "kv_heads": 8,
     "ffn_size": 14336,
-    "experts": 8, "expert_ffn_size": 1792, "embedding_layer_weight": 0, "head_layer_weight": 0,
+    "experts": 8,
+    "expert_ffn_size": 1792,
+    "embedding_layer_weight": 0,
+    "head_layer_weight": 0,
     "ulysses_ranks": 2,
-}  # fmt: skip
+}
 ANY = {"schedule": "interleaved", "context_parallel": "ring", "mask": "causal"}
 DENSE_MODEL = {"experts": 0, "expert_ffn_size": 0, "ep": 1, "etp": 1}
 
@@ -179,9 +201,9 @@ DENSE_MODEL = {"experts": 0, "expert_ffn_size": 0, "ep": 1, "etp": 1}
 def faults(plan: Plan, labels: dict[str, str]) -> set[str]:
     arrays = {name: np.asarray(float(number)) for name, number in plan.items()}
     return {
-        each.fault
-        for each in requirements(labels)
-        if not each.holds(**{name: arrays[name] for name in each.inputs})
+        requirement.fault
+        for requirement in requirements(labels)
+        if not requirement.holds(**{name: arrays[name] for name in requirement.inputs})
     }
 
 

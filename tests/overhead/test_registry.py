@@ -16,14 +16,21 @@ ROOT = Path(__file__).parents[2]
 
 
 def made(name: str, **when: str) -> Formula:
-    return Formula(name, lambda latency: latency, ("latency",), "time", "derivation", when=when,
-                   place=f"test_registry.py:{name}")  # fmt: skip
+    return Formula(
+        name,
+        lambda latency: latency,
+        ("latency",),
+        "time",
+        "derivation",
+        when=when,
+        place=f"test_registry.py:{name}",
+    )
 
 
 def registry(*formulas: Formula) -> Registry:
     found = Registry()
-    for one in formulas:
-        found.add(one)
+    for formula in formulas:
+        found.add(formula)
     return found
 
 

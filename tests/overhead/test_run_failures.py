@@ -23,12 +23,24 @@ from overhead.special import negative_binomial_quantile, negative_binomial_tail
 ROWS = Path(__file__).parents[1] / "data" / "failures.csv"
 DAY = 86400.0
 RUN: Mapping[str, float] = {
-    "day": DAY, "world_size": 16384.0, "gpus_per_failing_node": 8.0, "failure_rate": 3.7887e-3,
-    "parameters": 405e9, "weight_bytes": 2.0, "optimizer_bytes": 12.0, "step_time": 10.0,
-    "storage_bandwidth": 1.2e9, "total_storage_bandwidth": np.inf, "checkpoint_start_time": 5.0,
-    "detection_time": 300.0, "job_restart_time": 300.0, "mean_time_to_repair": 5.5 * DAY,
-    "down_dispersion": 0.53, "spare_coverage": 0.99, "training_time": 54 * DAY,
-}  # fmt: skip
+    "day": DAY,
+    "world_size": 16384.0,
+    "gpus_per_failing_node": 8.0,
+    "failure_rate": 3.7887e-3,
+    "parameters": 405e9,
+    "weight_bytes": 2.0,
+    "optimizer_bytes": 12.0,
+    "step_time": 10.0,
+    "storage_bandwidth": 1.2e9,
+    "total_storage_bandwidth": np.inf,
+    "checkpoint_start_time": 5.0,
+    "detection_time": 300.0,
+    "job_restart_time": 300.0,
+    "mean_time_to_repair": 5.5 * DAY,
+    "down_dispersion": 0.53,
+    "spare_coverage": 0.99,
+    "training_time": 54 * DAY,
+}
 SHARES = (
     "goodput",
     "checkpoint_overhead",
@@ -45,8 +57,11 @@ def run(**changed: Any) -> Evaluation:
 
 def measured(**wanted: str) -> list[dict[str, str]]:
     with ROWS.open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file)
-                if all(row[name] == value for name, value in wanted.items())]  # fmt: skip
+        rows = [
+            row
+            for row in csv.DictReader(file)
+            if all(row[name] == value for name, value in wanted.items())
+        ]
     assert rows
     return rows
 
@@ -137,8 +152,14 @@ def test_the_goodput_is_that_of_a_simulation(
 
 
 def test_shares_are_all_of_the_time() -> None:
-    for given in ({}, {"world_size": 8.0}, {"failure_rate": 10.0}, {"spare_nodes": 0.0},
-                  {"checkpoint_interval": 1e5}, {"staging_bandwidth": 1e10}):  # fmt: skip
+    for given in (
+        {},
+        {"world_size": 8.0},
+        {"failure_rate": 10.0},
+        {"spare_nodes": 0.0},
+        {"checkpoint_interval": 1e5},
+        {"staging_bandwidth": 1e10},
+    ):
         values = run(**given)
         assert sum(float(values[name]) for name in SHARES) == pytest.approx(1.0, abs=1e-12)
         assert all(0.0 <= float(values[name]) <= 1.0 for name in SHARES), given
@@ -221,8 +242,11 @@ def exact(count: int, mean: float, dispersion: float) -> float:
         return math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
     k = 1.0 / dispersion
     log = math.lgamma(k + count) - math.lgamma(k) - math.lgamma(count + 1)
-    return math.exp(log - k * math.log1p(dispersion * mean)
-                    + count * math.log(dispersion * mean / (1 + dispersion * mean)))  # fmt: skip
+    return math.exp(
+        log
+        - k * math.log1p(dispersion * mean)
+        + count * math.log(dispersion * mean / (1 + dispersion * mean))
+    )
 
 
 @pytest.mark.parametrize("dispersion", [0.0, 0.09, 0.53, 3.0])

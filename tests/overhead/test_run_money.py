@@ -15,11 +15,23 @@ from tests.cli_runner import Runner
 
 USUAL = {name: one.value for name, one in usual_operation().items()}
 H100: Mapping[str, float] = {
-    **USUAL, "power": 700.0, "idle_power_fraction": 0.2, "gpus_per_node": 8.0,
-    "nics_per_node": 8.0, "hour": 3600.0, "day": 86400.0, "kilowatt_hour": 3.6e6,
-    "communication_energy": 0.0, "world_size": 512.0, "step_time": 10.0, "step_compute_time": 9.0,
-    "tokens_per_step": 4194304.0, "parameters": 175e9, "weight_bytes": 2.0, "optimizer_bytes": 12.0,
-}  # fmt: skip
+    **USUAL,
+    "power": 700.0,
+    "idle_power_fraction": 0.2,
+    "gpus_per_node": 8.0,
+    "nics_per_node": 8.0,
+    "hour": 3600.0,
+    "day": 86400.0,
+    "kilowatt_hour": 3.6e6,
+    "communication_energy": 0.0,
+    "world_size": 512.0,
+    "step_time": 10.0,
+    "step_compute_time": 9.0,
+    "tokens_per_step": 4194304.0,
+    "parameters": 175e9,
+    "weight_bytes": 2.0,
+    "optimizer_bytes": 12.0,
+}
 # Mean power of a node in training [W], from logs of MLPerf Training (v4.0 @6fe954378e, v4.1
 # @b87b9e396f, v5.0 @0fdc28f013): GPUs' limit, shares of the time in which GPUs compute that are
 # possible, fans, what supplies hand on (1 where it was measured behind them).
@@ -121,9 +133,18 @@ def test_what_is_owned_is_written_off_and_takes_electricity() -> None:
 # Epochs of BERT on a V100 of 250 W and an RTX 6000 of 260 W (ml-energy/zeus,
 # examples/research_reproducibility/zeus_nsdi23/trace @75a8b93980): median rate under a limit, by
 # that without, of all batches.
-RATES = {"V100": {0.4: 0.531, 0.5: 0.689, 0.6: 0.826, 0.7: 0.895, 0.8: 0.939, 0.9: 0.977},
-         "RTX 6000": {0.385: 0.411, 0.481: 0.647, 0.577: 0.783, 0.673: 0.859, 0.769: 0.922,
-                      0.865: 0.962, 0.962: 0.987}}  # fmt: skip
+RATES = {
+    "V100": {0.4: 0.531, 0.5: 0.689, 0.6: 0.826, 0.7: 0.895, 0.8: 0.939, 0.9: 0.977},
+    "RTX 6000": {
+        0.385: 0.411,
+        0.481: 0.647,
+        0.577: 0.783,
+        0.673: 0.859,
+        0.769: 0.922,
+        0.865: 0.962,
+        0.962: 0.987,
+    },
+}
 
 
 @pytest.mark.parametrize("gpu", RATES)
@@ -155,8 +176,10 @@ def test_a_limit_of_power_slows_down_and_saves() -> None:
 
 @pytest.mark.thorough
 def test_a_step_under_a_limit_of_power(sweeps: Runner) -> None:
-    line = ("analysis --model llama3-8b --gpus 16 --tp 2 --seq-len 4096 --micro-batches 8 "
-            "--zero-stage 1 --json")  # fmt: skip
+    line = (
+        "analysis --model llama3-8b --gpus 16 --tp 2 --seq-len 4096 --micro-batches 8 "
+        "--zero-stage 1 --json"
+    )
     (free,) = sweeps(line).records
     rows = sweeps(f"{line} --power-limit '300 W,400 W,500 W,700 W'").records
     times, energies = ([row[name] for row in rows] for name in ("step_time_s", "step_energy_j"))
@@ -168,6 +191,8 @@ def test_a_step_under_a_limit_of_power(sweeps: Runner) -> None:
     slower = (700.0 / 400.0) ** 0.6
     assert 1.0 < times[1] / times[-1] < slower
     assert min(energies) < energies[-1]
-    out = sweeps("plan --model llama3-8b --gpus 16 -b 64 --tp 2 --pp 1 --cp 1 --recompute none "
-                 "--power-limit 300W,700W --json").records  # fmt: skip
+    out = sweeps(
+        "plan --model llama3-8b --gpus 16 -b 64 --tp 2 --pp 1 --cp 1 --recompute none "
+        "--power-limit 300W,700W --json"
+    ).records
     assert out[0]["step_time_s"] > out[1]["step_time_s"]

@@ -107,9 +107,13 @@ def cases(schedule: str, transfers: tuple[Fraction, ...], steps: tuple[int, ...]
                 yield Case(schedule, 2 * pp, 4 * pp + 2 * extra, *work, transfer)
             continue
         least = {
-            "zero_bubble_h1": pp, "zero_bubble_h2": 2 * pp - 1, "zero_bubble_v": 2 * pp - 1,
-            "v_half": pp, "v_min": pp, "dual_pipe_v": 2 * pp,
-        }.get(schedule, 1)  # fmt: skip
+            "zero_bubble_h1": pp,
+            "zero_bubble_h2": 2 * pp - 1,
+            "zero_bubble_v": 2 * pp - 1,
+            "v_half": pp,
+            "v_min": pp,
+            "dual_pipe_v": 2 * pp,
+        }.get(schedule, 1)
         if schedule in FOLDED:
             yield Case(schedule, pp, least + extra, *work, transfer, 2)
             continue
@@ -266,9 +270,14 @@ def test_in_flight_of_prefill_is_one() -> None:
 def test_published_bubbles() -> None:
     """The tables of Qi et al. and of DeepSeek-V3, with F = 2, B = 5 of which W = 2."""
     known = {
-        "pp": 8, "num_micro_batches": 32, "virtual_pipeline_size": 4, "stage_forward_time": 2,
-        "stage_backward_time": 5, "stage_weight_time": 2, "stage_overlapped_time": 6,
-    }  # fmt: skip
+        "pp": 8,
+        "num_micro_batches": 32,
+        "virtual_pipeline_size": 4,
+        "stage_forward_time": 2,
+        "stage_backward_time": 5,
+        "stage_weight_time": 2,
+        "stage_overlapped_time": 6,
+    }
     expected = {
         "gpipe": 49.0,
         "one_f_one_b": 49.0,
@@ -349,10 +358,15 @@ def test_uneven_ends_of_interleaved() -> None:
 
 def test_extra_work_of_the_last_chunk_is_paid_for_each_micro_batch() -> None:
     known = {
-        "pp": 4, "num_micro_batches": 8, "virtual_pipeline_size": 2, "stage_forward_time": 2,
-        "stage_backward_time": 4, "p2p_time": 0, "first_stage_extra_time": 0,
+        "pp": 4,
+        "num_micro_batches": 8,
+        "virtual_pipeline_size": 2,
+        "stage_forward_time": 2,
+        "stage_backward_time": 4,
+        "p2p_time": 0,
+        "first_stage_extra_time": 0,
         "last_stage_extra_time": 0.5,
-    }  # fmt: skip
+    }
     time = value("pipeline_time", known, schedule="interleaved", stages="uneven")
     assert time == 8 * (6 + 0.5) + 3 * 6 / 2
 
@@ -443,10 +457,14 @@ def test_micro_batches_and_bubbles(
     before = np.inf
     for num_micro_batches in range(2 * pp, 7 * pp, pp):
         known = {
-            "pp": pp, "num_micro_batches": num_micro_batches, "virtual_pipeline_size": 2,
-            "stage_forward_time": forward, "stage_backward_time": inputs + weights,
-            "stage_weight_time": weights, "p2p_time": transfer,
-        }  # fmt: skip
+            "pp": pp,
+            "num_micro_batches": num_micro_batches,
+            "virtual_pipeline_size": 2,
+            "stage_forward_time": forward,
+            "stage_backward_time": inputs + weights,
+            "stage_weight_time": weights,
+            "p2p_time": transfer,
+        }
         share = value("bubble_fraction", known, schedule=schedule)
         assert share <= before * (1 + 1e-12) or schedule in ("v_half", "v_min")
         before = share
@@ -463,9 +481,13 @@ def test_interleaving_is_never_slower_without_transfers(
 ) -> None:
     def time(schedule: str, chunks: int) -> float:
         known = {
-            "pp": pp, "num_micro_batches": pp * groups, "virtual_pipeline_size": chunks,
-            "stage_forward_time": forward, "stage_backward_time": backward, "p2p_time": 0.0,
-        }  # fmt: skip
+            "pp": pp,
+            "num_micro_batches": pp * groups,
+            "virtual_pipeline_size": chunks,
+            "stage_forward_time": forward,
+            "stage_backward_time": backward,
+            "p2p_time": 0.0,
+        }
         return value("pipeline_time", known, schedule=schedule)
 
     times = [time("one_f_one_b", 1), *(time("interleaved", chunks) for chunks in (1, 2, 4))]

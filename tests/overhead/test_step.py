@@ -71,10 +71,20 @@ def test_pairs_hide_experts_communication_behind_the_other_direction_s_computing
     bandwidth: float,
 ) -> None:
     links = dict.fromkeys(("inter_bandwidth", "intra_bandwidth"), bandwidth)
-    plan = {**DEEPSEEK, **TIMES, **links, "ep": 8, "pp": 4, "dp": 8, "num_micro_batches": 16,
-            "weight_copies": 2}  # fmt: skip
-    values = {share: evaluation({**plan, "pair_overlapped_fraction": share}, schedule="dual_pipe")
-            for share in (0.0, 0.5, 0.96)}  # fmt: skip
+    plan = {
+        **DEEPSEEK,
+        **TIMES,
+        **links,
+        "ep": 8,
+        "pp": 4,
+        "dp": 8,
+        "num_micro_batches": 16,
+        "weight_copies": 2,
+    }
+    values = {
+        share: evaluation({**plan, "pair_overlapped_fraction": share}, schedule="dual_pipe")
+        for share in (0.0, 0.5, 0.96)
+    }
     sent = float(values[0.0]["middle_moe_layers"] * values[0.0]["layer_exposed_ep_time"])
     both = float(values[0.0]["stage_forward_time"] + values[0.0]["stage_backward_time"])
     for share, one in values.items():
@@ -114,8 +124,15 @@ def test_one_gpu_alone(model: Mapping[str, float], num_micro_batches: int) -> No
     plan = {**model, "num_micro_batches": num_micro_batches, "step_overhead": 0}
     values = evaluation(plan)
     assert float(values["communication_upper_bound"]) == 0.0
-    for part in ("exposed_tp_time", "exposed_cp_time", "exposed_ep_time", "exposed_pp_time",
-                 "bubble_time", "exposed_dp_time", "host_part_time"):  # fmt: skip
+    for part in (
+        "exposed_tp_time",
+        "exposed_cp_time",
+        "exposed_ep_time",
+        "exposed_pp_time",
+        "bubble_time",
+        "exposed_dp_time",
+        "host_part_time",
+    ):
         assert float(values[part]) == pytest.approx(0.0, abs=1e-12), part
     layers = float(model["layers"])
     dense = layers if not model["experts"] else float(model["dense_layers"])
@@ -127,9 +144,13 @@ def test_one_gpu_alone(model: Mapping[str, float], num_micro_batches: int) -> No
 
 def test_infinite_bandwidth_leaves_operations_and_floors() -> None:
     plan = {
-        **LLAMA, **SILENT, "memory_bandwidth": np.inf, "matmul_min_time": 0, "matmul_time_per_k": 0,
+        **LLAMA,
+        **SILENT,
+        "memory_bandwidth": np.inf,
+        "matmul_min_time": 0,
+        "matmul_time_per_k": 0,
         "attention_half_length": 0,
-    }  # fmt: skip
+    }
     values = evaluation(plan)
     weights = 2 * 32 * 4096 * (2 * 4096 + 2 * 1024 + 3 * 14336) * 4096
     logits = 2 * 4096 * 128000 * 4096
@@ -143,9 +164,13 @@ def test_infinite_bandwidth_leaves_operations_and_floors() -> None:
 def test_a_model_as_large_costs_as_much_however_it_is_cut() -> None:
     """Without communication, floors, copies and ends, tensor and pipeline parallelism are even."""
     plan = {
-        **LLAMA, **SILENT, "matmul_min_time": 0, "matmul_time_per_k": 0, "memory_bandwidth": np.inf,
+        **LLAMA,
+        **SILENT,
+        "matmul_min_time": 0,
+        "matmul_time_per_k": 0,
+        "memory_bandwidth": np.inf,
         "num_micro_batches": 64,
-    }  # fmt: skip
+    }
     whole = value(plan, "busy_time")
     assert value({**plan, "tp": 8}, "busy_time") == pytest.approx(whole / 8)
     assert value({**plan, "pp": 8}, "busy_time") == pytest.approx(whole / 8)
@@ -204,8 +229,17 @@ def test_uneven_stages_are_no_slower_than_even_ones() -> None:
 
 def test_fewer_layers_at_the_ends_are_faster() -> None:
     """Llama 3.1 405B's 126 layers, with embedding and output layer as one each."""
-    plan = {**LLAMA, "layers": 126, "hidden_size": 16384, "heads": 128, "ffn_size": 53248,
-            "tp": 8, "pp": 16, "num_micro_batches": 64, **SILENT}  # fmt: skip
+    plan = {
+        **LLAMA,
+        "layers": 126,
+        "hidden_size": 16384,
+        "heads": 128,
+        "ffn_size": 53248,
+        "tp": 8,
+        "pp": 16,
+        "num_micro_batches": 64,
+        **SILENT,
+    }
     ends = {**plan, "embedding_layer_weight": 1, "head_layer_weight": 1}
     assert value(ends, "step_time") < 0.99 * value({**plan, "layers": 128}, "step_time")
 

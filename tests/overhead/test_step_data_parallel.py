@@ -54,10 +54,16 @@ def test_a_chain_of_layers_is_that_of_a_simulation(
     forward: float, backward: float, gather: float, reduce: float, layers: int
 ) -> None:
     plan = {
-        **PLAN, "layers": layers, "zero_stage": 3, "dp_overlap": 1, "global_batch_size": 64,
-        "stage_forward_time": layers * forward, "stage_backward_time": layers * backward,
-        "dp_layer_gather_time": gather, "dp_layer_reduce_time": reduce,
-    }  # fmt: skip
+        **PLAN,
+        "layers": layers,
+        "zero_stage": 3,
+        "dp_overlap": 1,
+        "global_batch_size": 64,
+        "stage_forward_time": layers * forward,
+        "stage_backward_time": layers * backward,
+        "dp_layer_gather_time": gather,
+        "dp_layer_reduce_time": reduce,
+    }
     exposed = value(plan, "exposed_dp_time")
     whole = layers * (forward + backward) + exposed
     assert whole == pytest.approx(chain(layers, forward, backward, gather, reduce), rel=1e-9)
@@ -70,9 +76,12 @@ def test_a_chain_of_layers_is_that_of_a_simulation(
 
 def test_each_micro_batch_gathers_and_reduces() -> None:
     plan = {
-        **PLAN, "zero_stage": 3, "dp_overlap": 0, "dp_layer_gather_time": 1e-3,
+        **PLAN,
+        "zero_stage": 3,
+        "dp_overlap": 0,
+        "dp_layer_gather_time": 1e-3,
         "dp_layer_reduce_time": 2e-3,
-    }  # fmt: skip
+    }
     # 8 micro-batches of 32 layers; the first layer of a backward is kept.
     assert value(plan, "exposed_dp_time") == pytest.approx(8 * (32 + 31) * 1e-3 + 8 * 32 * 2e-3)
     once = {**plan, "unsharded_gradient_fraction": 1}
@@ -119,9 +128,13 @@ def test_experts_are_gathered_with_their_layers() -> None:
 
 def test_hidden_communication_costs_its_share() -> None:
     plan = {
-        **PLAN, "zero_stage": 3, "dp_overlap": 1, "global_batch_size": 64,
-        "dp_layer_gather_time": 1e-5, "dp_layer_reduce_time": 1e-5,
-    }  # fmt: skip
+        **PLAN,
+        "zero_stage": 3,
+        "dp_overlap": 1,
+        "global_batch_size": 64,
+        "dp_layer_gather_time": 1e-5,
+        "dp_layer_reduce_time": 1e-5,
+    }
     free = value(plan, "exposed_dp_time")
     assert free == pytest.approx(2e-5)
     hidden = (63 + 32) * 1e-5 - free
@@ -136,17 +149,24 @@ def test_hidden_communication_costs_its_share() -> None:
 @pytest.mark.parametrize("zero_stage", [0, 1, 2])
 def test_without_overlap_all_is_exposed(zero_stage: int) -> None:
     plan = {
-        **PLAN, "zero_stage": zero_stage, "dp_reduce_time": 3e-3, "dp_gather_time": 2e-3,
+        **PLAN,
+        "zero_stage": zero_stage,
+        "dp_reduce_time": 3e-3,
+        "dp_gather_time": 2e-3,
         "dp_overlap": 0,
-    }  # fmt: skip
+    }
     assert value(plan, "exposed_dp_time") == 5e-3
 
 
 def test_gradients_hide_behind_the_last_backward() -> None:
     plan = {
-        **PLAN, "zero_stage": 1, "dp_overlap": 0.9, "stage_forward_time": 10e-3,
-        "stage_backward_time": 20e-3, "dp_reduce_time": 100e-3,
-    }  # fmt: skip
+        **PLAN,
+        "zero_stage": 1,
+        "dp_overlap": 0.9,
+        "stage_forward_time": 10e-3,
+        "stage_backward_time": 20e-3,
+        "dp_reduce_time": 100e-3,
+    }
     assert value(plan, "exposed_dp_reduce_time") == pytest.approx(100e-3 - 0.9 * 20e-3)
     short = {**plan, "dp_reduce_time": 10e-3}
     assert value(short, "exposed_dp_reduce_time") == pytest.approx(1e-3)
@@ -159,10 +179,17 @@ def test_gradients_hide_behind_the_last_backward() -> None:
 
 def test_interleaving_opens_the_window() -> None:
     plan = {
-        **PLAN, "pp": 4, "virtual_pipeline_size": 2, "zero_stage": 1, "dp_overlap": 1, "dp": 16,
-        "stage_forward_time": 10e-3, "stage_backward_time": 20e-3, "dp_reduce_time": 1.0,
+        **PLAN,
+        "pp": 4,
+        "virtual_pipeline_size": 2,
+        "zero_stage": 1,
+        "dp_overlap": 1,
+        "dp": 16,
+        "stage_forward_time": 10e-3,
+        "stage_backward_time": 20e-3,
+        "dp_reduce_time": 1.0,
         "uneven_time": 0,
-    }  # fmt: skip
+    }
     for num_micro_batches, window in ((32, 4), (2, 2), (1, 1)):
         more = {**plan, "global_batch_size": 16 * num_micro_batches}
         found = value(more, "exposed_dp_reduce_time", schedule="interleaved")
@@ -172,9 +199,13 @@ def test_interleaving_opens_the_window() -> None:
 
 def test_gradients_that_are_reduced_each_time_hide_each_time() -> None:
     plan = {
-        **PLAN, "zero_stage": 2, "dp_overlap": 1, "stage_forward_time": 10e-3,
-        "stage_backward_time": 20e-3, "dp_reduce_time": 1.0,
-    }  # fmt: skip
+        **PLAN,
+        "zero_stage": 2,
+        "dp_overlap": 1,
+        "stage_forward_time": 10e-3,
+        "stage_backward_time": 20e-3,
+        "dp_reduce_time": 1.0,
+    }
     assert value(plan, "exposed_dp_reduce_time") == pytest.approx(1.0 - 8 * 20e-3)
     waiting = {**plan, "unsharded_gradient_fraction": 1}
     assert value(waiting, "exposed_dp_reduce_time") == pytest.approx(1.0 - 20e-3)
@@ -182,9 +213,12 @@ def test_gradients_that_are_reduced_each_time_hide_each_time() -> None:
 
 def test_stages_of_zero_are_told_apart() -> None:
     plan = {
-        **PLAN, "zero_stage": np.array([0.0, 1.0, 2.0, 3.0]), "dp_overlap": 0,
-        "dp_reduce_time": 3e-3, "dp_layer_gather_time": 1e-3,
-    }  # fmt: skip
+        **PLAN,
+        "zero_stage": np.array([0.0, 1.0, 2.0, 3.0]),
+        "dp_overlap": 0,
+        "dp_reduce_time": 3e-3,
+        "dp_layer_gather_time": 1e-3,
+    }
     found = evaluation(plan)["exposed_dp_time"]
     assert list(found[:3]) == [3e-3] * 3
     assert found[3] == pytest.approx(8 * 63e-3, rel=0.02)
@@ -196,13 +230,21 @@ def test_stages_of_zero_are_told_apart() -> None:
 @pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(
-    forward=seconds, backward=seconds, gather=seconds, reduce=seconds, layers=st.integers(1, 9),
+    forward=seconds,
+    backward=seconds,
+    gather=seconds,
+    reduce=seconds,
+    layers=st.integers(1, 9),
     ahead=st.tuples(st.integers(0, 9), st.integers(0, 9)),
-)  # fmt: skip
+)
 def test_layers_fetched_ahead_are_those_of_a_simulation(
-    forward: float, backward: float, gather: float, reduce: float, layers: int,
+    forward: float,
+    backward: float,
+    gather: float,
+    reduce: float,
+    layers: int,
     ahead: tuple[int, int],
-) -> None:  # fmt: skip
+) -> None:
     plan = {
         **PLAN,
         "layers": layers,

@@ -23,8 +23,12 @@ laws = settings(max_examples=10, deadline=None)
 # So many at once: they take no longer than one.
 PLANS = 6
 SCHEDULES = ("gpipe", "one_f_one_b", "interleaved", "zero_bubble_h1", "dual_pipe", "forward_only")
-SMALL = {"gpt": {**GPT, "layers": 16}, "llama": LLAMA, "mixtral": MIXTRAL,
-         "deepseek": {**DEEPSEEK, "layers": 64}}  # fmt: skip
+SMALL = {
+    "gpt": {**GPT, "layers": 16},
+    "llama": LLAMA,
+    "mixtral": MIXTRAL,
+    "deepseek": {**DEEPSEEK, "layers": 64},
+}
 OVERLAPS = ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")
 BANDWIDTHS = ("memory_bandwidth", "intra_bandwidth", "inter_bandwidth")
 
@@ -135,10 +139,18 @@ def test_more_overlap_is_never_slower(
 @given(
     case=plans(),
     name=st.sampled_from(
-        ["host_launch_time", "matmul_min_time", "intra_latency", "inter_latency",
-         "elementwise_factor", "loss_bytes", "step_overhead", "optimizer_traffic_bytes"]
+        [
+            "host_launch_time",
+            "matmul_min_time",
+            "intra_latency",
+            "inter_latency",
+            "elementwise_factor",
+            "loss_bytes",
+            "step_overhead",
+            "optimizer_traffic_bytes",
+        ]
     ),
-)  # fmt: skip
+)
 def test_what_costs_more_never_speeds_a_step_up(
     case: tuple[dict[str, Any], dict[str, str]], name: str
 ) -> None:
@@ -204,9 +216,11 @@ def test_exchanges_of_both_directions_hide_behind_one_layer_s_computing(
 ) -> None:
     """A micro-batch's run beside another's computing, of which no more hides than there is."""
     known = {
-        "ep_layer_forward_time": forward, "ep_layer_backward_time": backward,
-        "ep_overlap": share, "moe_layer_computing_time": computing,
-    }  # fmt: skip
+        "ep_layer_forward_time": forward,
+        "ep_layer_backward_time": backward,
+        "ep_overlap": share,
+        "moe_layer_computing_time": computing,
+    }
     both = forward + backward
     exposed = Evaluation(known, following(STEP_DEFAULTS, known))["layer_exposed_ep_time"]
     hidden = both - exposed

@@ -20,9 +20,17 @@ TP_MECHANISMS, DP_MECHANISMS = (
     LABELS[name].values[1:] for name in ("tp_mechanism", "dp_mechanism")
 )
 PLAN = {
-    **LLAMA, "tp": 8, "cp": 1, "pp": 2, "dp": 4, "micro_batch_size": 1, "virtual_pipeline_size": 1,
-    "global_batch_size": 32, "zero_stage": 1, "sequence_parallel": 1,
-}  # fmt: skip
+    **LLAMA,
+    "tp": 8,
+    "cp": 1,
+    "pp": 2,
+    "dp": 4,
+    "micro_batch_size": 1,
+    "virtual_pipeline_size": 1,
+    "global_batch_size": 32,
+    "zero_stage": 1,
+    "sequence_parallel": 1,
+}
 # A whole layer runs each pair: the product, whose time it is compared with, what is sent.
 GATHER, SCATTER, AGAIN = "tp_all_gather_time", "tp_reduce_scatter_time", "tp_weight_gather_time"
 FIRST, LAST = ("qkv", "mlp_up"), ("attention_output", "mlp_down")
@@ -40,13 +48,15 @@ def scatter_ring(product: Fraction, sent: Fraction, ranks: int, sums: Fraction) 
 # By mechanism and direction: which products, what is sent beside them, how the pair runs.
 PAIRS: dict[tuple[str, str], list[tuple[tuple[str, ...], str, str, Pair]]] = {
     ("decomposed", "forward"): [
-        (FIRST, "forward", GATHER, ring), (LAST, "forward", SCATTER, scatter_ring),
+        (FIRST, "forward", GATHER, ring),
+        (LAST, "forward", SCATTER, scatter_ring),
     ],
     ("decomposed", "backward"): [
-        (LAST, "input_gradient", GATHER, ring), (FIRST, "input_gradient", SCATTER, scatter_ring),
+        (LAST, "input_gradient", GATHER, ring),
+        (FIRST, "input_gradient", SCATTER, scatter_ring),
         (FIRST, "weight_gradient", AGAIN, ring),
     ],
-}  # fmt: skip
+}
 
 
 def exposed(mechanism: str, way: str, values: Evaluation, ranks: int) -> float:
@@ -87,9 +97,16 @@ def test_limits_of_tensor_parallel_mechanisms(mechanism: str) -> None:
 
     assert of(tp=1) == 0.0
     # Nothing sent, nothing taken: nothing exposed.
-    free = {"intra_bandwidth": np.inf, "intra_latency": 0.0, "num_sm": 0, "memory_bandwidth": 1e300,
-            "sum_bandwidth": 1e300, "gather_sm_bandwidth": np.inf, "scatter_sm_bandwidth": np.inf,
-            "matmul_chunk_gap": 0.0}  # fmt: skip
+    free = {
+        "intra_bandwidth": np.inf,
+        "intra_latency": 0.0,
+        "num_sm": 0,
+        "memory_bandwidth": 1e300,
+        "sum_bandwidth": 1e300,
+        "gather_sm_bandwidth": np.inf,
+        "scatter_sm_bandwidth": np.inf,
+        "matmul_chunk_gap": 0.0,
+    }
     assert of(**free) == pytest.approx(0.0, abs=1e-12)
     # An all_reduce hides behind nothing.
     whole = evaluation({**PLAN, "sequence_parallel": 0}, tp_mechanism=mechanism)
@@ -108,7 +125,7 @@ def test_what_is_repeated_is_exposed_again(mechanism: str, recompute: str) -> No
         mode: evaluation(PLAN, tp_mechanism=mechanism, recompute=mode)
         for mode in ("none", recompute)
     }
-    once, again = (float(one["dense_exposed_tp_backward_time"]) for one in values.values())
+    once, again = (float(value["dense_exposed_tp_backward_time"]) for value in values.values())
     repeated = sum(float(values[recompute][f"{b}_tp_recompute_time"]) for b in ("attention", "mlp"))
     assert again == pytest.approx(once + repeated, rel=1e-12)
     assert repeated > 0.0
@@ -135,8 +152,17 @@ def test_where_nothing_hides_layers_wait_for_all_that_is_sent(kind: str, recompu
         "shared": DEEPSEEK,
         "mixers": {**DEEPSEEK, "ffn_size": 0},
     }[kind]
-    plan = {**PLAN, **model, "tp": 16, "pp": 1, "dp": 2, "ep": 2, "num_micro_batches": 3,
-            "recompute_moe": 1.0, "recompute_mlp": float(kind == "dense")}  # fmt: skip
+    plan = {
+        **PLAN,
+        **model,
+        "tp": 16,
+        "pp": 1,
+        "dp": 2,
+        "ep": 2,
+        "num_micro_batches": 3,
+        "recompute_moe": 1.0,
+        "recompute_mlp": float(kind == "dense"),
+    }
     values = evaluation(plan, tp_mechanism="userbuffers", recompute=recompute)
     waited = [
         float(values[f"middle_{layers}_layers"] * values[f"{of}_exposed_tp_{way}_time"])
@@ -169,9 +195,12 @@ def test_userbuffers_hide_at_most_what_is_sent_and_what_is_computed(
     links = {"intra_bandwidth": bandwidth, "sequence_length": tokens, "num_sm": num_sm}
     values = evaluation({**PLAN, **links, "tp": tp}, tp_mechanism="userbuffers")
     for products, kind, sent in (
-        (FIRST, "forward", GATHER), (LAST, "forward", SCATTER), (LAST, "input_gradient", GATHER),
-        (FIRST, "input_gradient", AGAIN), (FIRST, "weight_gradient", SCATTER),
-    ):  # fmt: skip
+        (FIRST, "forward", GATHER),
+        (LAST, "forward", SCATTER),
+        (LAST, "input_gradient", GATHER),
+        (FIRST, "input_gradient", AGAIN),
+        (FIRST, "weight_gradient", SCATTER),
+    ):
         for name in products:
             whole, exposed = float(values[sent]), float(values[f"{name}_{kind}_exposed_time"])
             assert 0.0 <= exposed <= whole
@@ -191,8 +220,11 @@ def linear_backward(values: Evaluation, split: bool) -> Fraction:
     gather = Fraction(float(values[GATHER])) if split else Fraction(0)
     saved = Fraction(float(values[AGAIN])) if split else Fraction(0)
     for first, last in (("mlp_up", "mlp_down"), ("qkv", "attention_output")):
-        products = [Fraction(float(values[f"{name}_{kind}_time"])) for name in (last, first)
-                    for kind in ("input_gradient", "weight_gradient")]  # fmt: skip
+        products = [
+            Fraction(float(values[f"{name}_{kind}_time"]))
+            for name in (last, first)
+            for kind in ("input_gradient", "weight_gradient")
+        ]
         busy += sum(products)
         compute = max(compute, network) + gather  # the gradient of the block's output
         compute += products[0] + products[1]
@@ -213,8 +245,14 @@ def test_reductions_run_beside_weights_gradients_as_simulated(
     tp: int, bandwidth: float, tokens: int, split: bool
 ) -> None:
     links = {"intra_bandwidth": bandwidth, "intra_latency": 1e-6, "sequence_length": tokens}
-    plan = {**PLAN, **links, "tp": tp, "sequence_parallel": int(split), "tp_gradient_overlap": 1,
-            "overlap_slowdown": 0}  # fmt: skip
+    plan = {
+        **PLAN,
+        **links,
+        "tp": tp,
+        "sequence_parallel": int(split),
+        "tp_gradient_overlap": 1,
+        "overlap_slowdown": 0,
+    }
     values = evaluation(plan)
     # A layer's saved inputs are held against all products of inputs' gradients together.
     inputs = [float(values[f"{name}_input_gradient_time"]) for name in FIRST]
@@ -227,13 +265,22 @@ def test_reductions_run_beside_weights_gradients_as_simulated(
 @pytest.mark.parametrize("mechanism", LABELS["tp_mechanism"].values)
 def test_what_runs_beside_weights_gradients_hides_in_every_mechanism(mechanism: str) -> None:
     for model in (LLAMA, MIXTRAL, DEEPSEEK):
-        plan = {**PLAN, **model, "ep": 1, "sequence_parallel": 0,
-                "intra_bandwidth": 1e14, "intra_latency": 0}  # fmt: skip
+        plan = {
+            **PLAN,
+            **model,
+            "ep": 1,
+            "sequence_parallel": 0,
+            "intra_bandwidth": 1e14,
+            "intra_latency": 0,
+        }
         plain, other, shared = (
             evaluation({**plan, **more}, tp_mechanism=mechanism)
-            for more in ({}, {"tp_gradient_overlap": 1, "overlap_slowdown": 0},
-                         {"tp_gradient_overlap": 1, "overlap_slowdown": 0.1})
-        )  # fmt: skip
+            for more in (
+                {},
+                {"tp_gradient_overlap": 1, "overlap_slowdown": 0},
+                {"tp_gradient_overlap": 1, "overlap_slowdown": 0.1},
+            )
+        )
         one = float(plain["tp_all_reduce_time"])
         assert one < float(plain["qkv_weight_gradient_time"])
         # So one all_reduce hides of attention, and one of a dense layer's MLP.
@@ -270,8 +317,9 @@ def test_mixed_context_parallelism_waits_for_heads_and_hides_rings() -> None:
     kind = {"context_parallel": "mixed"}
     values = evaluation(plan, cp_mechanism="ring_exchange", **kind)
     for way in ("forward", "backward"):
-        exchange, around = (float(values[name]) for name in
-                            (f"cp_exchange_{way}_time", f"cp_round_{way}_time"))  # fmt: skip
+        exchange, around = (
+            float(values[name]) for name in (f"cp_exchange_{way}_time", f"cp_round_{way}_time")
+        )
         other = float(values[f"attention_{way}_time"]) / 2.0  # One of two blocks comes round
         # In a ring of two the last block is computed when all has come
         waited = max(around - other, 0.0)
@@ -287,24 +335,37 @@ def test_mixed_context_parallelism_waits_for_heads_and_hides_rings() -> None:
 # Expert parallelism.
 
 ROUTED = {
-    **MIXTRAL, "tp": 1, "pp": 1, "dp": 8, "ep": 8, "micro_batch_size": 1, "global_batch_size": 8,
-    "ep_comm_sms": 0, "intra_bandwidth": 5e10,
-}  # fmt: skip
+    **MIXTRAL,
+    "tp": 1,
+    "pp": 1,
+    "dp": 8,
+    "ep": 8,
+    "micro_batch_size": 1,
+    "global_batch_size": 8,
+    "ep_comm_sms": 0,
+    "intra_bandwidth": 5e10,
+}
 
 
 @settings(max_examples=30, deadline=None)
 @given(
-    chunks=st.integers(1, 9), dispatch=st.floats(1e-5, 1e-2), combine=st.floats(1e-5, 1e-2),
-    products=st.floats(1e-5, 1e-2), way=st.sampled_from(["forward", "backward"]),
-)  # fmt: skip
+    chunks=st.integers(1, 9),
+    dispatch=st.floats(1e-5, 1e-2),
+    combine=st.floats(1e-5, 1e-2),
+    products=st.floats(1e-5, 1e-2),
+    way=st.sampled_from(["forward", "backward"]),
+)
 def test_chunks_of_tokens_as_simulated(
     chunks: int, dispatch: float, combine: float, products: float, way: str
 ) -> None:
     given_times = {
-        f"experts_{way}_time": products, f"chunk_experts_{way}_time": products / chunks,
-        "chunk_dispatch_time": dispatch / chunks, "chunk_combine_time": combine / chunks,
-        f"ep_layer_{way}_time": dispatch + combine, "expert_chunks": chunks,
-    }  # fmt: skip
+        f"experts_{way}_time": products,
+        f"chunk_experts_{way}_time": products / chunks,
+        "chunk_dispatch_time": dispatch / chunks,
+        "chunk_combine_time": combine / chunks,
+        f"ep_layer_{way}_time": dispatch + combine,
+        "expert_chunks": chunks,
+    }
     values = evaluation({**ROUTED, **given_times}, ep_mechanism="chunked")
     first, last = (dispatch, combine) if way == "forward" else (combine, dispatch)
     one, two, work = (Fraction(t) / chunks for t in (first, last, products))
@@ -363,8 +424,10 @@ def test_buckets_as_simulated(mechanism: str, stage: int) -> None:
 def test_buckets_have_the_sizes_of_their_software() -> None:
     plan = {**PLAN, "zero_stage": 0, "tp": 1, "pp": 1, "dp": 128, "global_batch_size": 128}
     values = {name: evaluation(plan, dp_mechanism=name) for name in DP_MECHANISMS}
-    gradients = {name: float(one["reduction_bytes"] * one["max_rank_dense_parameters"])
-                 for name, one in values.items()}  # fmt: skip
+    gradients = {
+        name: float(value["reduction_bytes"] * value["max_rank_dense_parameters"])
+        for name, value in values.items()
+    }
     buckets = {name: float(one["dp_buckets"]) for name, one in values.items()}
     assert buckets["ddp_buckets"] == np.ceil(gradients["ddp_buckets"] / (25 * 2**20))
     element = float(values["megatron_buckets"]["reduction_bytes"])
@@ -410,7 +473,7 @@ WINDOWS = ("matmul_part_time", "attention_part_time", "elementwise_part_time")
 
 @pytest.mark.parametrize(
     ("label", "mechanism"),
-    [(name, one) for name in OVERLAPS for one in LABELS[name].values],
+    [(name, value) for name in OVERLAPS for value in LABELS[name].values],
 )
 def test_no_mechanism_hides_more_than_there_is(label: str, mechanism: str) -> None:
     """Of any dimension at most what it sends hides, and at most behind what is computed."""
@@ -459,9 +522,14 @@ def test_no_context_parallelism_hides_more_than_attention_computes(
 ) -> None:
     """Whatever of attention a backward repeats, which then is there to hide behind."""
     plan = {
-        **PLAN, "cp": 4, "dp": 1, "micro_batch_size": 1, "cp_overlap": 1.0, "ulysses_ranks": 2,
+        **PLAN,
+        "cp": 4,
+        "dp": 1,
+        "micro_batch_size": 1,
+        "cp_overlap": 1.0,
+        "ulysses_ranks": 2,
         **dict.fromkeys(LINKS, 10.0 ** np.linspace(8.0, 13.0, 11)),
-    }  # fmt: skip
+    }
     for recompute in LABELS["recompute"].values:
         labels = {"context_parallel": kind, "cp_mechanism": mechanism, "recompute": recompute}
         values = evaluation({**plan, "recompute_layers": 1}, **labels)

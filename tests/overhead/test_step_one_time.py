@@ -76,12 +76,20 @@ def plans(draw: st.DrawFn, mixtures: bool = True) -> dict[str, Any]:
 # Pairs of DualPipe: exchanges hide that the pair's time holds.
 
 PAIR = {
-    "stage_forward_time": 5.0, "stage_backward_time": 10.0, "middle_moe_layers": 1.0,
-    "exposed_launch_fraction": 0.0, "paired_exchange_time": 3.0, "pair_overlapped_fraction": 0.96,
-    "overlap_slowdown": 0.0, "moe_layer_forward_gpu_time": 5.0, "exposed_ep_forward_time": 1.0,
-    "moe_layer_backward_gpu_time": 10.0, "exposed_ep_backward_time": 2.0,
-    "moe_layer_forward_host_time": 0.0, "moe_layer_backward_host_time": 0.0,
-}  # fmt: skip
+    "stage_forward_time": 5.0,
+    "stage_backward_time": 10.0,
+    "middle_moe_layers": 1.0,
+    "exposed_launch_fraction": 0.0,
+    "paired_exchange_time": 3.0,
+    "pair_overlapped_fraction": 0.96,
+    "overlap_slowdown": 0.0,
+    "moe_layer_forward_gpu_time": 5.0,
+    "exposed_ep_forward_time": 1.0,
+    "moe_layer_backward_gpu_time": 10.0,
+    "exposed_ep_backward_time": 2.0,
+    "moe_layer_forward_host_time": 0.0,
+    "moe_layer_backward_host_time": 0.0,
+}
 
 
 def test_a_pair_hides_what_its_gpu_waits_for() -> None:
@@ -94,8 +102,12 @@ def test_a_pair_hides_what_its_gpu_waits_for() -> None:
 
 def test_a_pair_that_the_host_launches_hides_nothing() -> None:
     """A hundred seconds of launches each way: the GPU's 15 s are less, whatever hides of them."""
-    host = {"moe_layer_forward_host_time": 100.0, "moe_layer_backward_host_time": 100.0,
-            "stage_forward_time": 100.0, "stage_backward_time": 100.0}  # fmt: skip
+    host = {
+        "moe_layer_forward_host_time": 100.0,
+        "moe_layer_backward_host_time": 100.0,
+        "stage_forward_time": 100.0,
+        "stage_backward_time": 100.0,
+    }
     computing = kernel("paired_computing_time", **PAIR | host)
     pair = kernel("dual_pipe_pair_time", **PAIR | host, paired_computing_time=computing)
     # The norm of order 4 of GPU and host is beyond the host's by (10/100)^4/4 at most.
@@ -119,10 +131,16 @@ def test_what_userbuffers_expose_is_beyond_the_step_s_own_product(burst: float) 
     A reduce_scatter of 1 ms beside them shows all but that.
     """
     plan = {
-        **LLAMA, **BARE, "tp": 8, "sequence_parallel": 1, "tp_reduce_scatter_time": 1e-3,
-        "burst_matmul_flops": burst, "intra_bandwidth": 1e13, "gather_sm_bandwidth": 1e13,
+        **LLAMA,
+        **BARE,
+        "tp": 8,
+        "sequence_parallel": 1,
+        "tp_reduce_scatter_time": 1e-3,
+        "burst_matmul_flops": burst,
+        "intra_bandwidth": 1e13,
+        "gather_sm_bandwidth": 1e13,
         "scatter_sm_bandwidth": 1e13,
-    }  # fmt: skip
+    }
     values = evaluation(plan, tp_mechanism="userbuffers")
     product = 2 * 4096 * 4096 * (2 * 14336 / 8) / 1e15
     assert product == pytest.approx(120.3e-6, rel=1e-3)
@@ -242,12 +260,16 @@ def test_a_backward_waits_for_longer_ends() -> None:
 @given(
     plan=plans(),
     name=st.sampled_from(
-        ["dense_layer_elementwise_backward_time", "moe_layer_elementwise_backward_time",
-         "elementwise_factor", "memory_bandwidth"]
+        [
+            "dense_layer_elementwise_backward_time",
+            "moe_layer_elementwise_backward_time",
+            "elementwise_factor",
+            "memory_bandwidth",
+        ]
     ),
     schedule=st.sampled_from(SCHEDULES),
     mechanism=st.sampled_from(LABELS["dp_mechanism"].values),
-)  # fmt: skip
+)
 def test_more_work_is_never_faster(
     plan: dict[str, Any], name: str, schedule: str, mechanism: str
 ) -> None:

@@ -57,10 +57,18 @@ def test_recomputed_operations_count_in_hfu_alone() -> None:
 def test_recomputed_operations_take_the_time_of_their_own() -> None:
     """On a machine where operations alone take time, HFU is what of the peak is used."""
     bare = {
-        **GPT, **SILENT, "matmul_min_time": 0, "matmul_time_per_k": 0, "matmul_efficiency": 1,
-        "memory_bandwidth": 1e300, "unfused_efficiency": 1, "peak_flops": 1e15,
-        "attention_peak_flops": 1e15, "peak_measured_matmul_flops": 1e15, "global_batch_size": 4,
-    }  # fmt: skip
+        **GPT,
+        **SILENT,
+        "matmul_min_time": 0,
+        "matmul_time_per_k": 0,
+        "matmul_efficiency": 1,
+        "memory_bandwidth": 1e300,
+        "unfused_efficiency": 1,
+        "peak_flops": 1e15,
+        "attention_peak_flops": 1e15,
+        "peak_measured_matmul_flops": 1e15,
+        "global_batch_size": 4,
+    }
     for mode in ("none", "selective", "full", "full_early_stop"):
         found = value(bare, "hfu", recompute=mode, attention_kernel="unfused")
         assert found == pytest.approx(1.0, rel=1e-9), mode
@@ -76,21 +84,32 @@ def test_prefill_counts_its_forward() -> None:
 
 
 @given(
-    length=st.integers(10, 24), recompute=st.sampled_from(["none", "selective", "full"]),
+    length=st.integers(10, 24),
+    recompute=st.sampled_from(["none", "selective", "full"]),
     kernel=st.sampled_from(["unfused", "flash_1", "flash_2", "flash_3", "cudnn"]),
     mask=st.sampled_from(["full", "causal"]),
-)  # fmt: skip
+)
 def test_kernels_compute_no_more_than_the_peak(
     length: int, recompute: str, kernel: str, mask: str
 ) -> None:
     """However long sequences are: what a kernel leaves out isn't counted as computed."""
     bare = {
-        **GPT, **SILENT, "matmul_min_time": 0, "matmul_time_per_k": 0, "matmul_efficiency": 1,
-        "memory_bandwidth": 1e300, "unfused_efficiency": 1, "peak_flops": 1e15,
-        "attention_peak_flops": 1e15, "peak_measured_matmul_flops": 1e15, "global_batch_size": 4,
-        "attention_efficiency": 1, "attention_backward_efficiency": 1,
-        "attention_half_length": 0, "sequence_length": 2**length,
-    }  # fmt: skip
+        **GPT,
+        **SILENT,
+        "matmul_min_time": 0,
+        "matmul_time_per_k": 0,
+        "matmul_efficiency": 1,
+        "memory_bandwidth": 1e300,
+        "unfused_efficiency": 1,
+        "peak_flops": 1e15,
+        "attention_peak_flops": 1e15,
+        "peak_measured_matmul_flops": 1e15,
+        "global_batch_size": 4,
+        "attention_efficiency": 1,
+        "attention_backward_efficiency": 1,
+        "attention_half_length": 0,
+        "sequence_length": 2**length,
+    }
     found = value(bare, "hfu", recompute=recompute, attention_kernel=kernel, mask=mask)
     assert 0.5 < found <= 1.0 + 1e-12
 

@@ -30,10 +30,10 @@ TABLES = {path.stem: rows(path) for path in sorted((FOLDER / "quantities").glob(
 def test_what_formulas_name_has_one_row() -> None:
     rows = Counter(row[0] for table in TABLES.values() for row in table[1:])
     assert [name for name, count in rows.items() if count > 1] == []
-    named = {name for one in formulas() for name in (*one.inputs, one.returns)}
-    for one in REGISTRY.calls:
-        if one.place.startswith(str(FOLDER)):
-            named |= {one.returns, one.of, *one.bind, *one.bind.values()}
+    named = {name for formula in formulas() for name in (*formula.inputs, formula.returns)}
+    for call in REGISTRY.calls:
+        if call.place.startswith(str(FOLDER)):
+            named |= {call.returns, call.of, *call.bind, *call.bind.values()}
     assert named <= {*rows}
 
 

@@ -14,9 +14,19 @@ from overhead.evaluation import Evaluation
 from overhead.overlap.mechanisms import MECHANISMS
 
 __all__ = [
-    "EXACT", "bucketed_time", "close", "counts", "evaluated", "layered_time", "overlapped",
-    "prefetched_time", "sharded_backward_time", "shares", "some_times", "times",
-]  # fmt: skip
+    "EXACT",
+    "bucketed_time",
+    "close",
+    "counts",
+    "evaluated",
+    "layered_time",
+    "overlapped",
+    "prefetched_time",
+    "sharded_backward_time",
+    "shares",
+    "some_times",
+    "times",
+]
 Numbers = NDArray[np.float64]
 
 times = st.fractions(0, 50, max_denominator=40)

@@ -26,7 +26,11 @@ from tests.overlap.cases import (
 
 # Bounds and limits.
 
-BOUNDED = [one.name for one in MECHANISMS.values() if one.bounded and one.name != "pipeline"]
+BOUNDED = [
+    mechanism.name
+    for mechanism in MECHANISMS.values()
+    if mechanism.bounded and mechanism.name != "pipeline"
+]
 NEEDED = {"zero3_prefetch": {"layer_elements": 1e8}}
 
 
@@ -59,9 +63,16 @@ def test_never_below_the_longer_nor_above_both(
 ) -> None:
     known = data.draw(cases(mechanism))
     time, ratio, speedup, ideal, hidden = evaluated(
-        mechanism, "overlapped_time", "overlap_of_shorter", "overlap_speedup", "ideal_speedup",
-        "hidden_time", compute_time=compute, communication_time=communication, **known,
-    )  # fmt: skip
+        mechanism,
+        "overlapped_time",
+        "overlap_of_shorter",
+        "overlap_speedup",
+        "ideal_speedup",
+        "hidden_time",
+        compute_time=compute,
+        communication_time=communication,
+        **known,
+    )
     slack = EXACT * (compute + communication)
     assert max(compute, communication) - slack <= time <= compute + communication + slack
     assert -1e-9 <= ratio <= 1.0
@@ -89,8 +100,11 @@ def test_nothing_hides_more_than_the_shorter_nor_beats_its_ideal(
     labels = {"mechanism": mechanism}
     if mechanism == "pipeline":
         known.pop("compute_time")
-        known |= {"stage_forward_time": compute, "stage_backward_time": 2 * compute,
-                  "p2p_time": communication}  # fmt: skip
+        known |= {
+            "stage_forward_time": compute,
+            "stage_backward_time": 2 * compute,
+            "p2p_time": communication,
+        }
         labels["schedule"] = schedule
         chunks = 2.0 if schedule == "interleaved" else 1.0
         known |= {
@@ -106,8 +120,15 @@ def test_nothing_hides_more_than_the_shorter_nor_beats_its_ideal(
     else:
         known |= {"communication_time": communication}
     result = Evaluation({**MECHANISMS[mechanism].defaults, **known}, labels)
-    names = ("compute_time", "communication_time", "hidden_time", "overlapped_time",
-             "ideal_overlapped_time", "overlap_speedup", "ideal_speedup")  # fmt: skip
+    names = (
+        "compute_time",
+        "communication_time",
+        "hidden_time",
+        "overlapped_time",
+        "ideal_overlapped_time",
+        "overlap_speedup",
+        "ideal_speedup",
+    )
     work, sent, hidden, time, ideal, speedup, best = (float(result[name]) for name in names)
     assert hidden <= min(work, sent) + EXACT * (work + sent)
     assert time >= ideal * (1 - 1e-9)
@@ -125,16 +146,32 @@ def test_a_layer_waits_for_what_it_needs_unless_it_is_said_not_to(
 
 
 PRODUCTS = (
-    "two_durations", "ring_exchange", "ring_exchange_aggregate", "reduce_scatter_ring",
-    "reduce_scatter_pipeline", "bulk_margin", "bulk_shared", "bulk_queued",
-)  # fmt: skip
+    "two_durations",
+    "ring_exchange",
+    "ring_exchange_aggregate",
+    "reduce_scatter_ring",
+    "reduce_scatter_pipeline",
+    "bulk_margin",
+    "bulk_shared",
+    "bulk_queued",
+)
 TILES = {
-    "burst_matmul_flops": 858e12, "sm_load_bandwidth": 146e9, "tile_depth_overhead": 182.0,
-    "last_wave_fraction": 1.0, "tile_sharpness": 5.0, "burst_memory_bandwidth": 4e12,
-    "burst_ratio": 1.4, "matmul_chunk_gap": 2e-6, "matmul_input_bytes": 2.0,
-}  # fmt: skip
-WAVES = {"tile_rows": 128.0, "tile_columns": 256.0, "peak_measured_matmul_flops": 8e14,
-         "memory_bandwidth": 3e12}  # fmt: skip
+    "burst_matmul_flops": 858e12,
+    "sm_load_bandwidth": 146e9,
+    "tile_depth_overhead": 182.0,
+    "last_wave_fraction": 1.0,
+    "tile_sharpness": 5.0,
+    "burst_memory_bandwidth": 4e12,
+    "burst_ratio": 1.4,
+    "matmul_chunk_gap": 2e-6,
+    "matmul_input_bytes": 2.0,
+}
+WAVES = {
+    "tile_rows": 128.0,
+    "tile_columns": 256.0,
+    "peak_measured_matmul_flops": 8e14,
+    "memory_bandwidth": 3e12,
+}
 
 
 @pytest.mark.parametrize("form", ["waves", "tiles"])
@@ -147,17 +184,30 @@ WAVES = {"tile_rows": 128.0, "tile_columns": 256.0, "peak_measured_matmul_flops"
 )
 @settings(max_examples=10, deadline=None)
 def test_products_hide_no_more_than_there_is(
-    form: str, mechanism: str, sizes: tuple[int, int, int], communication: float, ranks: float,
+    form: str,
+    mechanism: str,
+    sizes: tuple[int, int, int],
+    communication: float,
+    ranks: float,
     num_sm: int,
-) -> None:  # fmt: skip
+) -> None:
     """Whole products and their pieces go by one form, so that cutting one gains nothing."""
     rows, columns, depth = map(float, sizes)
     known = {
-        **(TILES if form == "tiles" else WAVES), "matmul_m": rows, "matmul_n": columns,
-        "matmul_k": depth, "communication_time": communication, "ranks": ranks, "sms": 132.0,
-        "num_sm": float(num_sm), "splits": 4.0, "partial_sum_time": 1e-5, "launch_time": 5e-6,
-        "activation_bytes": 2.0, "overlap_efficiency": 1.0,
-    }  # fmt: skip
+        **(TILES if form == "tiles" else WAVES),
+        "matmul_m": rows,
+        "matmul_n": columns,
+        "matmul_k": depth,
+        "communication_time": communication,
+        "ranks": ranks,
+        "sms": 132.0,
+        "num_sm": float(num_sm),
+        "splits": 4.0,
+        "partial_sum_time": 1e-5,
+        "launch_time": 5e-6,
+        "activation_bytes": 2.0,
+        "overlap_efficiency": 1.0,
+    }
     result = Evaluation(known, {"mechanism": mechanism, "compute": form})
     compute, hidden = float(result["compute_time"]), float(result["hidden_time"])
     assert hidden <= min(compute, communication) * (1.0 + 1e-9) + 1e-15
@@ -180,10 +230,14 @@ def test_two_ranks_that_aggregate_overlap_nothing(one: Fraction, other: Fraction
 def test_more_parts_hide_more(compute: Fraction, communication: Fraction) -> None:
     ideal = float(max(compute, communication))
     for mechanism, count in (
-        ("ddp_buckets", "gradient_buckets"), ("fsdp_prefetch", "layers"),
-        ("fsdp_backward", "layers"), ("layer_by_layer", "layers"), ("ring_exchange", "ranks"),
-        ("reduce_scatter_pipeline", "splits"), ("reduce_scatter_ring", "ranks"),
-    ):  # fmt: skip
+        ("ddp_buckets", "gradient_buckets"),
+        ("fsdp_prefetch", "layers"),
+        ("fsdp_backward", "layers"),
+        ("layer_by_layer", "layers"),
+        ("ring_exchange", "ranks"),
+        ("reduce_scatter_pipeline", "splits"),
+        ("reduce_scatter_ring", "ranks"),
+    ):
         more = {"independent_compute_fraction": 1.0} if mechanism == "layer_by_layer" else {}
         found = [
             overlapped(mechanism, compute, communication, **{count: n}, **more)
@@ -201,11 +255,15 @@ def test_a_carve_out_falls_then_rises(
     """Monotone on each side of the crossing of product and communication."""
     taken = np.arange(1.0, sms)
     known: dict[str, Any] = {
-        "compute_time": float(compute), "sms": float(sms), "num_sm": taken,
-        "bandwidth": 20 * per_sm, "sm_bandwidth": per_sm, "message_bytes": 1e3,
+        "compute_time": float(compute),
+        "sms": float(sms),
+        "num_sm": taken,
+        "bandwidth": 20 * per_sm,
+        "sm_bandwidth": per_sm,
+        "message_bytes": 1e3,
         "ranks": 8.0,
         "latency": latency,
-    }  # fmt: skip
+    }
     labels = {"mechanism": "bulk_margin", "communication": "sms", "sm_law": "linear"}
     evaluation = Evaluation(known, labels)
     product, sent = evaluation["sm_limited_compute_time"], evaluation["communication_time"]
@@ -219,9 +277,17 @@ def test_a_carve_out_falls_then_rises(
 
 def test_a_carve_out_can_cost_more_than_it_hides() -> None:
     time, both, hidden, speedup, ratio = evaluated(
-        "bulk_margin", "overlapped_time", "sequential_time", "hidden_time", "overlap_speedup",
-        "overlap_of_shorter", compute_time=1.0, communication_time=0.01, sms=100, num_sm=50,
-    )  # fmt: skip
+        "bulk_margin",
+        "overlapped_time",
+        "sequential_time",
+        "hidden_time",
+        "overlap_speedup",
+        "overlap_of_shorter",
+        compute_time=1.0,
+        communication_time=0.01,
+        sms=100,
+        num_sm=50,
+    )
     assert time == 2.0
     assert hidden == pytest.approx(both - 2.0)
     assert hidden < 0.0
@@ -236,9 +302,13 @@ def test_the_worked_example() -> None:
     known = {"compute_time": 0.050, "communication_time": 0.010, "overlap_efficiency": 0.8}
     for of in ("shorter", "communication"):
         time, speedup, ideal = evaluated(
-            "two_durations", "overlapped_time", "overlap_speedup", "ideal_speedup",
-            efficiency_of=of, **known,
-        )  # fmt: skip
+            "two_durations",
+            "overlapped_time",
+            "overlap_speedup",
+            "ideal_speedup",
+            efficiency_of=of,
+            **known,
+        )
         assert time == pytest.approx(0.052, rel=EXACT)
         assert speedup == pytest.approx(60 / 52, rel=EXACT)
         assert ideal == pytest.approx(1.2, rel=EXACT)
@@ -254,9 +324,12 @@ def test_the_case_that_can_not_be_is_bounded() -> None:
 @pytest.mark.parametrize(("share", "most"), [(0.1, 0.111), (0.3, 0.429)])
 def test_what_overlap_can_gain(share: float, most: float) -> None:
     ideal, found = evaluated(
-        "two_durations", "ideal_speedup", "communication_fraction", compute_time=1 - share,
+        "two_durations",
+        "ideal_speedup",
+        "communication_fraction",
+        compute_time=1 - share,
         communication_time=share,
-    )  # fmt: skip
+    )
     assert ideal - 1 == pytest.approx(most, abs=5e-4)
     assert found == pytest.approx(share)
 
@@ -268,8 +341,9 @@ def test_buckets_by_size() -> None:
     mib = 2.0**20
     known: dict[str, Any] = {
         "message_bytes": np.array([0.5, 1, 26, 26.5, 51]) * mib,
-        "first_bucket_capacity": mib, "bucket_capacity": 25 * mib,
-    }  # fmt: skip
+        "first_bucket_capacity": mib,
+        "bucket_capacity": 25 * mib,
+    }
     evaluation = Evaluation(known, {"buckets": "sized"})
     np.testing.assert_array_equal(evaluation["gradient_buckets"], [1, 1, 2, 3, 3])
     np.testing.assert_allclose(
@@ -283,9 +357,11 @@ def test_buckets_by_size() -> None:
 def test_small_buckets_pay_their_latency() -> None:
     """Few buckets hide little, many pay for each: there is a best number."""
     known: dict[str, Any] = {
-        "compute_time": 0.05, "transfer_time": 0.03, "message_latency": 1e-4,
+        "compute_time": 0.05,
+        "transfer_time": 0.03,
+        "message_latency": 1e-4,
         "gradient_buckets": np.arange(1.0, 1000.0),
-    }  # fmt: skip
+    }
     labels = {"mechanism": "ddp_buckets", "communication": "messages"}
     time = np.asarray(Evaluation(known, labels)["overlapped_time"])
     best = int(np.argmin(time))
@@ -304,8 +380,13 @@ def test_a_timeline_ends_when_the_formula_says(
     known = data.draw(cases(mechanism))
     labels = {"mechanism": mechanism}
     if mechanism == "fused_messages":
-        known = {"messages": 5.0, "message_latency": communication, "transfer_time": compute / 3,
-                 "copy_time": communication / 7, "compute_time": compute}  # fmt: skip
+        known = {
+            "messages": 5.0,
+            "message_latency": communication,
+            "transfer_time": compute / 3,
+            "copy_time": communication / 7,
+            "compute_time": compute,
+        }
         labels["communication"] = "messages"
     else:
         known |= {"compute_time": compute, "communication_time": communication}

@@ -214,8 +214,11 @@ def test_grids(cli: Runner) -> None:
     _, head, *rows = done.out.split("\n\n")[0].splitlines()
     # As everywhere labels come first, then the shorter axes.
     assert head.split()[:4] == [
-        "mechanism", "gradient_buckets", "ranks", "communication_time",
-    ]  # fmt: skip
+        "mechanism",
+        "gradient_buckets",
+        "ranks",
+        "communication_time",
+    ]
     assert len(rows) == 40
     odd = [row for row in rows if row.startswith("ring") and " 3 " in row]
     assert odd
@@ -249,8 +252,10 @@ def test_a_file_and_its_figures(cli: Runner, tmp_path: Path) -> None:
     assert {p.name for p in tmp_path.glob("o-*.png")} == {"o-time.png", "o-speedup.png"}
     with open_dataset(Path("o.nc")) as dataset:
         assert dataset.overlapped_time.dims == (
-            "mechanism", "gradient_buckets", "communication_time",
-        )  # fmt: skip
+            "mechanism",
+            "gradient_buckets",
+            "communication_time",
+        )
         found = dataset.overlapped_time.sel(mechanism="ddp_buckets", gradient_buckets=8).values
         sent = dataset.communication_time.values
         np.testing.assert_allclose(found, np.maximum(0.05 + sent / 8, sent + 0.05 / 8))

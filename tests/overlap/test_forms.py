@@ -39,9 +39,12 @@ def test_two_durations(compute: Fraction, communication: Fraction, share: Fracti
     ours = overlapped("two_durations", compute, communication, overlap_efficiency=share)
     close(ours, simulated.two_durations(compute, communication, share))
     ours = overlapped(
-        "two_durations", compute, communication, overlap_efficiency=share,
+        "two_durations",
+        compute,
+        communication,
+        overlap_efficiency=share,
         efficiency_of="communication",
-    )  # fmt: skip
+    )
     close(ours, simulated.of_communication(compute, communication, share))
 
 
@@ -67,9 +70,13 @@ def test_gradient_accumulation(
     compute: Fraction, communication: Fraction, num_micro_batches: int, count: int, share: Fraction
 ) -> None:
     ours = overlapped(
-        "gradient_accumulation", compute, communication, num_micro_batches=num_micro_batches,
-        backward_fraction=share, gradient_buckets=count,
-    )  # fmt: skip
+        "gradient_accumulation",
+        compute,
+        communication,
+        num_micro_batches=num_micro_batches,
+        backward_fraction=share,
+        gradient_buckets=count,
+    )
     exact = simulated.gradient_accumulation(compute, communication, num_micro_batches, share, count)
     close(ours, exact)
 
@@ -88,9 +95,13 @@ def test_layers(
     close(ours, simulated.layer_by_layer(work, sent, share))
     gather, reduce = [t * (1 - share) for t in sent], [t * share for t in sent]
     ours = overlapped(
-        "fsdp_backward", compute, communication, reduction_fraction=share, prefetched_layers=ahead,
+        "fsdp_backward",
+        compute,
+        communication,
+        reduction_fraction=share,
+        prefetched_layers=ahead,
         **known,
-    )  # fmt: skip
+    )
     close(ours, simulated.sharded_backward(gather, work, reduce, ahead))
 
 
@@ -99,9 +110,13 @@ def test_zero_3_gathers_what_its_window_reaches(
     compute: Fraction, communication: Fraction, layers: int, elements: int, window: int
 ) -> None:
     ours = overlapped(
-        "zero3_prefetch", compute, communication, layers=layers, layer_elements=elements,
+        "zero3_prefetch",
+        compute,
+        communication,
+        layers=layers,
+        layer_elements=elements,
         prefetched_elements=window,
-    )  # fmt: skip
+    )
     ahead = 0
     while ahead * elements < window:
         ahead += 1
@@ -153,10 +168,12 @@ def test_fused_messages(
     compute: Fraction, latency: Fraction, transfers: list[Fraction], copies: Fraction
 ) -> None:
     known = {
-        "compute_time": float(compute), "messages": float(len(transfers)),
-        "message_latency": float(latency), "transfer_time": float(sum(transfers)),
+        "compute_time": float(compute),
+        "messages": float(len(transfers)),
+        "message_latency": float(latency),
+        "transfer_time": float(sum(transfers)),
         "copy_time": float(copies),
-    }  # fmt: skip
+    }
     labels = {"mechanism": "fused_messages", "communication": "messages"}
     evaluation = Evaluation(known, labels)
     exact = simulated.fused(compute, latency, transfers, copies)
@@ -175,10 +192,17 @@ def test_waves(tiles: int, tile: Fraction, sms: int) -> None:
 
     assert bulk.WAVES
     known = {
-        "matmul_m": float(tiles), "tile_rows": 1.0, "matmul_n": 1.0, "tile_columns": 1.0,
-        "tile_time": float(tile), "sms": float(sms), "num_sm": 0.0, "moved_bytes": 0.0,
-        "memory_bandwidth": 1.0, "launch_time": 0.0,
-    }  # fmt: skip
+        "matmul_m": float(tiles),
+        "tile_rows": 1.0,
+        "matmul_n": 1.0,
+        "tile_columns": 1.0,
+        "tile_time": float(tile),
+        "sms": float(sms),
+        "num_sm": 0.0,
+        "moved_bytes": 0.0,
+        "memory_bandwidth": 1.0,
+        "launch_time": 0.0,
+    }
     evaluation = Evaluation(known)
     exact = simulated.wave_product(tiles, tile, sms)
     close(float(evaluation["wave_matmul_time"]), exact)
@@ -189,9 +213,12 @@ def test_waves(tiles: int, tile: Fraction, sms: int) -> None:
 
 @pytest.mark.parametrize("schedule", ["gpipe", "one_f_one_b", "interleaved"])
 @given(
-    forward=st.fractions(1, 9, max_denominator=9), transfer=st.fractions(0, 1, max_denominator=9),
-    pp=st.integers(1, 5), groups=st.integers(1, 4), virtual=st.integers(2, 3),
-)  # fmt: skip
+    forward=st.fractions(1, 9, max_denominator=9),
+    transfer=st.fractions(0, 1, max_denominator=9),
+    pp=st.integers(1, 5),
+    groups=st.integers(1, 4),
+    virtual=st.integers(2, 3),
+)
 def test_pipelines(
     schedule: str, forward: Fraction, transfer: Fraction, pp: int, groups: int, virtual: int
 ) -> None:
@@ -204,10 +231,18 @@ def test_pipelines(
     duration = {"forward": forward / virtual, "backward": 2 * forward / virtual}
     exact = pipelines.run(orders, lambda slot: duration[slot[0].kind], transfer / virtual).time
     time, compute, sequential = evaluated(
-        "pipeline", "overlapped_time", "compute_time", "sequential_time", schedule=schedule,
-        stage_forward_time=forward, stage_backward_time=2 * forward,
-        p2p_time=transfer / virtual, pp=pp, num_micro_batches=count, virtual_pipeline_size=virtual,
-    )  # fmt: skip
+        "pipeline",
+        "overlapped_time",
+        "compute_time",
+        "sequential_time",
+        schedule=schedule,
+        stage_forward_time=forward,
+        stage_backward_time=2 * forward,
+        p2p_time=transfer / virtual,
+        pp=pp,
+        num_micro_batches=count,
+        virtual_pipeline_size=virtual,
+    )
     close(time, exact)
     assert compute <= time * (1 + EXACT)
     assert time <= sequential * (1 + EXACT)

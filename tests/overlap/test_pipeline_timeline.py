@@ -98,7 +98,7 @@ def test_orders_are_those_of_the_simulation(schedule: str) -> None:
     for plan in plans(schedule):
         ours = stage_orders(schedule, *plan)
         expected = simulated_orders(schedule, *plan)
-        named = [[tuple((KINDS[t.kind], *t[1:]) for t in slot) for slot in own] for own in ours]
+        named = [[tuple((KINDS[t.kind], *t[1:]) for t in slot) for slot in our] for our in ours]
         assert named == [[tuple(map(tuple, slot)) for slot in own] for own in expected], plan
         tasks = sum(len(slot) for own in ours for slot in own)
         assert tasks <= tasks_of(schedule, *plan)
@@ -136,8 +136,11 @@ lengths = st.fractions(Fraction(1, 20), 9, max_denominator=20)
 
 @pytest.mark.thorough_cases(every=4)
 @pytest.mark.parametrize("schedule", LABELS["schedule"].values)
-@given(parts=st.tuples(lengths, lengths, lengths), transfer=lengths | st.just(Fraction(0)),
-       data=st.data())  # fmt: skip
+@given(
+    parts=st.tuples(lengths, lengths, lengths),
+    transfer=lengths | st.just(Fraction(0)),
+    data=st.data(),
+)
 def test_a_course_is_as_early_as_can_be(
     schedule: str, parts: tuple[Fraction, Fraction, Fraction], transfer: Fraction, data: Any
 ) -> None:
@@ -179,20 +182,34 @@ def test_a_course_is_as_early_as_can_be(
 
 @pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize("schedule", PIPELINES)
-@given(forward=lengths, backward=lengths, share=st.fractions(0, 1, max_denominator=30),
-       pp=st.integers(1, 8), groups=st.integers(1, 5), chunks=st.integers(1, 4))  # fmt: skip
+@given(
+    forward=lengths,
+    backward=lengths,
+    share=st.fractions(0, 1, max_denominator=30),
+    pp=st.integers(1, 8),
+    groups=st.integers(1, 5),
+    chunks=st.integers(1, 4),
+)
 def test_a_course_ends_when_the_form_says(
-    schedule: str, forward: Fraction, backward: Fraction, share: Fraction, pp: int, groups: int,
+    schedule: str,
+    forward: Fraction,
+    backward: Fraction,
+    share: Fraction,
+    pp: int,
+    groups: int,
     chunks: int,
-) -> None:  # fmt: skip
+) -> None:
     """Interleaved, where a transfer takes no longer than a chunk's forward or backward."""
     chunks = chunks if schedule == "interleaved" else 1
     count = groups * pp if chunks > 1 else groups
     known: dict[str, float] = {
-        "stage_forward_time": float(forward), "stage_backward_time": float(backward),
-        "p2p_time": float(min(forward, backward) / chunks * share), "pp": pp,
-        "num_micro_batches": count, "virtual_pipeline_size": chunks,
-    }  # fmt: skip
+        "stage_forward_time": float(forward),
+        "stage_backward_time": float(backward),
+        "p2p_time": float(min(forward, backward) / chunks * share),
+        "pp": pp,
+        "num_micro_batches": count,
+        "virtual_pipeline_size": chunks,
+    }
     spans = pipeline_timeline(schedule, known)
     (time,) = evaluated("pipeline", "overlapped_time", schedule=schedule, **known)
     assert ends(spans) == pytest.approx(time, rel=1e-12)
@@ -206,9 +223,13 @@ def test_a_course_ends_when_the_form_says(
 
 def test_names_tell_micro_batch_and_chunk() -> None:
     known = {
-        "stage_forward_time": 2.0, "stage_backward_time": 4.0, "p2p_time": 3.0, "pp": 2.0,
-        "num_micro_batches": 2.0, "virtual_pipeline_size": 2.0,
-    }  # fmt: skip
+        "stage_forward_time": 2.0,
+        "stage_backward_time": 4.0,
+        "p2p_time": 3.0,
+        "pp": 2.0,
+        "num_micro_batches": 2.0,
+        "virtual_pipeline_size": 2.0,
+    }
     spans = pipeline_timeline("interleaved", known)
     names = [span.name for span in spans if span.row == "stage 1"]
     assert names == ["F1.1", "F2.1", "F1.2", "F2.2", "B1.2", "B2.2", "B1.1", "B2.1"]

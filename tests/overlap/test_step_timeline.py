@@ -136,9 +136,15 @@ def test_a_split_backward_ends_before_its_form(schedule: str) -> None:
     # Where no stage has more than another, H1's and H2's forms are exact.
     known = evaluation(line)
     even = dict.fromkeys(
-        ("embedding_time", "output_time", "vocabulary_first_time", "vocabulary_last_time",
-         "logits_weight_gradient_time"), 0.0,
-    )  # fmt: skip
+        (
+            "embedding_time",
+            "output_time",
+            "vocabulary_first_time",
+            "vocabulary_last_time",
+            "logits_weight_gradient_time",
+        ),
+        0.0,
+    )
     equal = course(line, **even)
     if schedule == "dual_pipe":
         assert 0.0 <= equal.difference < 0.06
@@ -224,10 +230,17 @@ def test_a_middle_stage_has_the_parts_of_the_step(line: str) -> None:
 @pytest.mark.thorough_cases(every=4)
 @pytest.mark.parametrize(
     "line",
-    [PLANS[1], *PLANS[5:7], PLANS[9], PLANS[10], INTERLEAVED[0],
-     f"{STEP} --tp-mechanism userbuffers", f"{STEP} --schedule dual_pipe",
-     f"{MIXTRAL} --micro-batches 2 --ep-overlap 0.5 --dp-mechanism megatron_buckets"],
-)  # fmt: skip
+    [
+        PLANS[1],
+        *PLANS[5:7],
+        PLANS[9],
+        PLANS[10],
+        INTERLEAVED[0],
+        f"{STEP} --tp-mechanism userbuffers",
+        f"{STEP} --schedule dual_pipe",
+        f"{MIXTRAL} --micro-batches 2 --ep-overlap 0.5 --dp-mechanism megatron_buckets",
+    ],
+)
 def test_traces_say_what_analysis_says_of_overlap(line: str, tmp_path: Path) -> None:
     """Each dimension is a stream; read back, so much of it is hidden and exposed as in the step."""
     known, step = evaluation(line), course(line)
@@ -235,9 +248,8 @@ def test_traces_say_what_analysis_says_of_overlap(line: str, tmp_path: Path) -> 
     write_trace(step.stages, path, overwrite=False)
     stage = max(int(known["pp"]) - 1, 1)
     (own,) = (
-        overlap for trace, overlap in zip(*read(path), strict=True)
-        if trace.rows.device[0] == stage
-    )  # fmt: skip
+        overlap for trace, overlap in zip(*read(path), strict=True) if trace.rows.device[0] == stage
+    )
     rows = list(dict.fromkeys(span.row for span in step.stages[f"stage {stage}"]))
     for row, dimension in zip(STREAMS, ("tp", "cp", "ep", "dp"), strict=True):
         whole = float(known[f"{dimension}_communication_time"])
@@ -292,8 +304,7 @@ def test_traces_have_what_the_ends_communicate(line: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.thorough_cases(every=2)
-@pytest.mark.parametrize("line", [PLANS[12], INTERLEAVED[2],
-                                  PLANS[12].replace("5GB/s", "1TB/s")])  # fmt: skip
+@pytest.mark.parametrize("line", [PLANS[12], INTERLEAVED[2], PLANS[12].replace("5GB/s", "1TB/s")])
 def test_copies_to_the_host_have_a_stream(line: str, tmp_path: Path) -> None:
     known, step = evaluation(line), course(line)
     write_trace(step.stages, tmp_path / "step.json", overwrite=False)
@@ -321,7 +332,7 @@ def test_the_ends_have_their_own_work() -> None:
     known, step = evaluation(line), course(line)
     names = {stage: {s.name for s in of(list(own), PARTS)} for stage, own in step.stages.items()}
     for stage, words in (("stage 1", "embedding"), ("stage 4", "LM head and loss")):
-        assert [one for one, own in names.items() if words in own] == [stage]
+        assert [one for one, name in names.items() if words in name] == [stage]
     output = sum(s.duration for s in step.stages["stage 4"] if s.name == "LM head and loss")
     assert output == pytest.approx(8 * float(known["output_time"]), rel=1e-9)
 
@@ -377,9 +388,10 @@ def test_the_command_marks_the_time_of_a_form_that_is_not_exact(
     out = cli(f"analysis {STEP} --schedule zero_bubble_h1 --timeline s.json --plot").out
     assert "% more: the form has every stage take as long as the slower end" in out
     (mark,) = (
-        event for event in json.loads((tmp_path / "s.json").read_text())["traceEvents"]
+        event
+        for event in json.loads((tmp_path / "s.json").read_text())["traceEvents"]
         if event["ph"] == "i"
-    )  # fmt: skip
+    )
     (record,) = cli(f"analysis {STEP} --schedule zero_bubble_h1 --json").records
     assert mark["ts"] == pytest.approx(record["step_time_s"] * 1e6)
     assert "Step time by its formula" in (tmp_path / "s.svg").read_text()

@@ -92,9 +92,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return paths
 
 
-@pytest.mark.parametrize(("name", "width", "scheme"), [
-    (PLANS, 1280, "light"), (PLANS, 390, "dark"), (ALGORITHMS, 390, "light"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"),
+    [
+        (PLANS, 1280, "light"),
+        (PLANS, 390, "dark"),
+        (ALGORITHMS, 390, "light"),
+    ],
+)
 def test_every_question_and_view_can_be_read(
     browser: Any, files: dict[str, Path], name: str, width: int, scheme: str
 ) -> None:
@@ -127,8 +132,9 @@ def test_a_link_shows_what_is_stored(browser: Any, files: dict[str, Path]) -> No
     dataset, data = stored(PLANS), page_from(PLANS).data
     cells = states(dataset, 150)  # A thousand of them are compared outside of a browser
     dims = [dim["name"] for dim in data["dims"]]
-    names = [one["name"] for one in data["arrays"]
-             if one["role"] == "quantity" and not one["percent"]]  # fmt: skip
+    names = [
+        one["name"] for one in data["arrays"] if one["role"] == "quantity" and not one["percent"]
+    ]
     chosen = [names[n % len(names)] for n in range(len(cells))]
     fragments = [
         f"view=lines&y={name}&cell={'.'.join(str(cell[dim]) for dim in dims)}"

@@ -68,7 +68,7 @@ def choices(model: str, sets: int, rows: int) -> tuple[dict[str, Any], dict[str,
     labels = {}
     for name in (*names, "dispatcher", "ep_mechanism") if model == EXPERTS else names:
         # So many layers as "uniform" computes again aren't given.
-        values = [one for one in LABELS[name].values if one != "uniform"]
+        values = [value for value in LABELS[name].values if value != "uniform"]
         labels[name] = [str(one) for one in rng.permutation((values * 8)[:sets])]
 
     losses = np.random.default_rng(47).permutation(LABELS["loss"].values)
@@ -127,8 +127,14 @@ def test_what_the_page_computes_is_the_sweep(tmp_path: Path, model: str) -> None
 def test_a_page_of_a_hybrid_is_the_sweep(tmp_path: Path) -> None:
     """Its stages have the layers of their own; more chunks than one are in the schedules."""
     labels, numbers = choices(HYBRID, 6, 32)
-    labels["schedule"] = ["one_f_one_b", "interleaved", "dual_pipe", "zero_bubble_v", "gpipe",
-                          "dual_pipe_v"]  # fmt: skip
+    labels["schedule"] = [
+        "one_f_one_b",
+        "interleaved",
+        "dual_pipe",
+        "zero_bubble_v",
+        "gpipe",
+        "dual_pipe_v",
+    ]
     compare(tmp_path, {"model": HYBRID, "hardware": "dgx-h100"}, labels, numbers)
 
 
@@ -179,13 +185,22 @@ def test_what_a_machine_lacks_a_figure_for_is_not_offered(tmp_path: Path) -> Non
 @needs_node
 def test_a_page_of_offloaded_states_is_the_sweep(tmp_path: Path) -> None:
     """Also where the host doesn't hold them, and where the framework has no such plan."""
-    plan = {"model": DENSE, "hardware": "dgx-a100", "framework": "deepspeed",
-            "optimizer_offload": "1", "parameter_offload": "1",
-            "training_tokens": "1e12"}  # fmt: skip
+    plan = {
+        "model": DENSE,
+        "hardware": "dgx-a100",
+        "framework": "deepspeed",
+        "optimizer_offload": "1",
+        "parameter_offload": "1",
+        "training_tokens": "1e12",
+    }
     labels = {"schedule": ["one_f_one_b", "gpipe"]}
-    numbers = {"world_size": [8.0, 8.0, 32.0, 32.0, 64.0], "tp": [1.0, 1.0, 1.0, 2.0, 1.0],
-               "zero_stage": [3.0, 3.0, 3.0, 2.0, 3.0], "global_batch_size": [64.0] * 5,
-               "sequence_length": [2048.0, 4096.0, 2048.0, 2048.0, 4096.0]}  # fmt: skip
+    numbers = {
+        "world_size": [8.0, 8.0, 32.0, 32.0, 64.0],
+        "tp": [1.0, 1.0, 1.0, 2.0, 1.0],
+        "zero_stage": [3.0, 3.0, 3.0, 2.0, 3.0],
+        "global_batch_size": [64.0] * 5,
+        "sequence_length": [2048.0, 4096.0, 2048.0, 2048.0, 4096.0],
+    }
     compare(tmp_path, plan | {"host_memory_capacity": "120 GB"}, labels, numbers)
 
 
@@ -197,8 +212,8 @@ def compare(
     named = [name for name in labels if name.endswith("_mechanism")]
     page = page_from(**{**plan, **start, **dict.fromkeys(named, "efficiency")})
     each = [
-        {name: own[i] for name, own in labels.items()}
-        | {name: own[j] for name, own in numbers.items()}
+        {name: label[i] for name, label in labels.items()}
+        | {name: number[j] for name, number in numbers.items()}
         for i in range(len(labels["schedule"]))
         for j in range(len(numbers["tp"]))
     ]
@@ -211,8 +226,8 @@ def compare(
     assert 0.1 < np.mean(status & FAULTS.masking("step_time") == 0) < 0.9
     true = dict(values_of(found, names, status))
     step = sum(np.nan_to_num(np.abs(true[name])) for name in STEP_PARTS)
-    for place, name in enumerate(names, 1):
-        said, expected = result[:, place].astype(float), true[name]
+    for index, name in enumerate(names, 1):
+        said, expected = result[:, index].astype(float), true[name]
         # Parts of a step are differences of its times, and have their rounding.
         within = 1e-12 * np.maximum(np.abs(expected), step if name in STEP_PARTS else 0.0)
         fine = (np.abs(said - expected) <= within) | (np.isnan(said) & np.isnan(expected))
@@ -344,10 +359,12 @@ def test_a_page_counts_the_layers_of_stages_as_formulas_do(tmp_path: Path) -> No
     code = f"const loops = (() => {{\n{loops}\n{known}\n}})();\n{code}"
     result = run_script(tmp_path, page_from(**FITTING), code, asked)
     wanted = [
-        [float(heaviest_stage(*weights, *cut)),
-         float(layers_of_kind(kind, index, cut[2], cut[0], *cut[3:]))]
+        [
+            float(heaviest_stage(*weights, *cut)),
+            float(layers_of_kind(kind, index, cut[2], cut[0], *cut[3:])),
+        ]
         for kind, index, *weights, cut in ([*one[:4], one[4:]] for one in asked)
-    ]  # fmt: skip
+    ]
     assert result == wanted
 
 
@@ -381,9 +398,11 @@ def test_the_best_plans_on_a_page_are_those_of_a_sweep(tmp_path: Path) -> None:
     fine = 0
     for recompute in ("none", "full"):
         for schedule in ("one_f_one_b", "interleaved"):
-            kept = [one["recompute"] == recompute and one["schedule"] == schedule
-                    for one in result["each"]]  # fmt: skip
-            numbers = {name: np.array(own, float)[kept] for name, own in columns.items()}
+            kept = [
+                one["recompute"] == recompute and one["schedule"] == schedule
+                for one in result["each"]
+            ]
+            numbers = {name: np.array(column, float)[kept] for name, column in columns.items()}
             labels = {"recompute": recompute, "schedule": schedule}
             found = sweeps.sweep(["step_time", "peak_memory"], numbers=numbers, **given, **labels)
             # Megatron-LM doesn't interleave what it shards fully.
@@ -396,8 +415,10 @@ def test_the_best_plans_on_a_page_are_those_of_a_sweep(tmp_path: Path) -> None:
                 least[split] = min(times[place], least.get(split, math.inf))
     assert (result["tried"], result["fine"]) == (len(result["each"]), fine)
     assert fine > 30
-    best = {",".join(str(one["plan"][n]) for n in ("tp", "cp", "pp")): one["time"]
-            for one in result["plans"]}  # fmt: skip
+    best = {
+        ",".join(str(one["plan"][n]) for n in ("tp", "cp", "pp")): one["time"]
+        for one in result["plans"]
+    }
     assert best == pytest.approx(least, rel=1e-12)
     assert list(best.values()) == sorted(best.values())
 

@@ -60,8 +60,11 @@ def states(dataset: xr.Dataset, count: int) -> list[dict[str, int]]:
 def test_what_a_page_shows_is_what_is_stored(tmp_path: Path, name: str) -> None:
     dataset, page = stored(name), page_from(name)
     cells = states(dataset, 1000)
-    names = [one["name"] for one in page.data["arrays"]
-             if one["role"] == "quantity" and not one.get("texts")]  # fmt: skip
+    names = [
+        one["name"]
+        for one in page.data["arrays"]
+        if one["role"] == "quantity" and not one.get("texts")
+    ]
     code = """
     const sweep = openSweep(data, bytes);
     process.stdout.write(JSON.stringify(asked.cells.map((cell) => ({
@@ -76,11 +79,11 @@ def test_what_a_page_shows_is_what_is_stored(tmp_path: Path, name: str) -> None:
     result = run_script(tmp_path, page, code, {"cells": cells, "names": names})
     why = (sweeps.reasons(dataset).dims, sweeps.reasons(dataset).values)
     compared = 0
-    for place, one in enumerate(names):
+    for index, one in enumerate(names):
         scale = scale_of(as_read(one, str(dataset[one].attrs["units"])))
         values, dims = dataset[one].values, dataset[one].dims
         for cell, shown in zip(cells, result, strict=True):
-            text, words, reason = shown["values"][place]
+            text, words, reason = shown["values"][index]
             true = float(values[tuple(cell[str(dim)] for dim in dims)])
             if np.isnan(true):
                 reason_shown = why[1][tuple(cell[str(dim)] for dim in why[0])]
@@ -221,11 +224,11 @@ def test_the_front_has_what_nothing_beats(tmp_path: Path) -> None:
     """
     asked = {"xs": xs.tolist(), "ys": ys.tolist()}
     fronts = run_script(tmp_path, page_from(PLANS), code, asked)
-    for found, sign in zip(fronts, (1, -1), strict=True):
-        best = {(xs[n], sign * ys[n]) for n in found}
+    for front, sign in zip(fronts, (1, -1), strict=True):
+        best = {(xs[n], sign * ys[n]) for n in front}
         points = sorted({(x, sign * y) for x, y in zip(xs, ys, strict=True)})
         least = np.minimum.accumulate([y for _, y in points])
-        true = {one for n, one in enumerate(points) if n == 0 or one[1] < least[n - 1]}
+        true = {point for n, point in enumerate(points) if n == 0 or point[1] < least[n - 1]}
         assert best == true
 
 
@@ -461,13 +464,21 @@ def test_a_page_of_reductions_tells_what_was_found(cli: Runner, tmp_path: Path) 
     assert f"micro batch size {float(first.best_micro_batch_size):g}" in found
 
 
-@pytest.mark.parametrize(("more", "result"), [
-    ("--at rank=64", "did you mean 'ranks'"), ("--at ranks=65", "isn't in the file; 2"),
-    ("--at ranks", "DIMENSION=VALUE"), ("--quantity tme", "did you mean 'time'"),
-    ("--output x.nc", "is no page"), ("--output none-such/x.html", "does not exist"),
-    ("--at ranks=64 --at message_bytes=1KiB --at topology=torus --at algorithm=auto",
-     "has no result with a dimension"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "result"),
+    [
+        ("--at rank=64", "did you mean 'ranks'"),
+        ("--at ranks=65", "isn't in the file; 2"),
+        ("--at ranks", "DIMENSION=VALUE"),
+        ("--quantity tme", "did you mean 'time'"),
+        ("--output x.nc", "is no page"),
+        ("--output none-such/x.html", "does not exist"),
+        (
+            "--at ranks=64 --at message_bytes=1KiB --at topology=torus --at algorithm=auto",
+            "has no result with a dimension",
+        ),
+    ],
+)
 def test_what_cannot_be_a_page_is_refused(
     cli: Runner, tmp_path: Path, more: str, result: str
 ) -> None:

@@ -42,16 +42,17 @@ class Everything:
         """Return the times and memories that no other plan beats in both ways."""
         values = set(self.times.values())
         return {
-            one for one in values
-            if not any(o != one and o[0] <= one[0] and o[1] <= one[1] for o in values)
-        }  # fmt: skip
+            value
+            for value in values
+            if not any(o != value and o[0] <= value[0] and o[1] <= value[1] for o in values)
+        }
 
     def of_splits(self) -> dict[tuple[Any, ...], tuple[float, float]]:
         """Return the best time and memory of each split."""
-        found: dict[tuple[Any, ...], tuple[float, float]] = {}
+        splits: dict[tuple[Any, ...], tuple[float, float]] = {}
         for key, values in self.times.items():
-            found[key[:6]] = min(found.get(key[:6], (np.inf, np.inf)), values)
-        return found
+            splits[key[:6]] = min(splits.get(key[:6], (np.inf, np.inf)), values)
+        return splits
 
 
 def divisors(number: int) -> list[int]:
@@ -65,18 +66,36 @@ def rows(point: Point, choices: Mapping[str, Any], experts: int) -> Iterator[Row
         if world % (tp * cp * pp):
             continue
         dp = world // (tp * cp * pp)
-        split = [(1, tp)] if not experts else [
-            (ep, etp) for ep in divisors(world // pp) for etp in {1, tp}
-        ]  # fmt: skip
+        split = (
+            [(1, tp)]
+            if not experts
+            else [(ep, etp) for ep in divisors(world // pp) for etp in {1, tp}]
+        )
         for ep, etp in split:
-            for v, b, z, sp in product(*(choices[name] for name in (
-                "virtual_pipeline_size", "micro_batch_size", "zero_stage", "sequence_parallel",
-            ))):  # fmt: skip
+            for v, b, z, sp in product(
+                *(
+                    choices[name]
+                    for name in (
+                        "virtual_pipeline_size",
+                        "micro_batch_size",
+                        "zero_stage",
+                        "sequence_parallel",
+                    )
+                )
+            ):
                 yield {
-                    "tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep, "etp": etp,
-                    "virtual_pipeline_size": v, "micro_batch_size": b, "zero_stage": z,
-                    "sequence_parallel": sp, "world_size": world,
-                }  # fmt: skip
+                    "tp": tp,
+                    "cp": cp,
+                    "pp": pp,
+                    "dp": dp,
+                    "ep": ep,
+                    "etp": etp,
+                    "virtual_pipeline_size": v,
+                    "micro_batch_size": b,
+                    "zero_stage": z,
+                    "sequence_parallel": sp,
+                    "world_size": world,
+                }
 
 
 def repeated(row: Row, experts: int) -> bool:
@@ -95,19 +114,27 @@ def everything(point: Point) -> Everything:
     """Evaluate every plan of a point's space."""
     space = space_of(point)
     assert space.plan is not None
-    given = {name: float(value.reshape(-1)[0]) for name, value in space.plan.grid.columns.items()
-             if value.size == 1}  # fmt: skip
+    given = {
+        name: float(value.reshape(-1)[0])
+        for name, value in space.plan.grid.columns.items()
+        if value.size == 1
+    }
     base = dict(space.plan.cases[0].labels)
     experts = int(given.get("experts", 0.0))
     megatron = base["framework"].startswith("megatron-lm")
     every = list(rows(point, space.choices, experts))
     found = Everything()
-    for again, schedule in product(map(str, space.choices["recompute"]),
-                                   map(str, space.choices["schedule"])):  # fmt: skip
+    for again, schedule in product(
+        map(str, space.choices["recompute"]), map(str, space.choices["schedule"])
+    ):
         several = schedule in CHUNKED
-        own = [row for row in every if (row["virtual_pipeline_size"] > 1) == several
-               and not (megatron and row["zero_stage"] > 1 and several)
-               and not repeated(row, experts)]  # fmt: skip
+        own = [
+            row
+            for row in every
+            if (row["virtual_pipeline_size"] > 1) == several
+            and not (megatron and row["zero_stage"] > 1 and several)
+            and not repeated(row, experts)
+        ]
         if not own:
             continue
         labels = {**base, "recompute": again, "schedule": schedule}

@@ -73,8 +73,11 @@ def test_changes_are_evaluated_again() -> None:
         else:
             assert effect.note
     # Among those of the plan that can run none is better: the search would have found it.
-    own = [e for e in one.effects if not e.change.machine and not e.note
-           and e.detail["peak_memory"] <= 72e9]  # fmt: skip
+    own = [
+        e
+        for e in one.effects
+        if not e.change.machine and not e.note and e.detail["peak_memory"] <= 72e9
+    ]
     assert own
     assert min(e.slower for e in own) >= -1e-9
 
@@ -88,11 +91,11 @@ def test_a_change_that_cant_be_says_why() -> None:
 
 
 def test_more_bandwidth_is_never_worse() -> None:
-    for one in usual().effects:
-        if one.change.words.startswith(("twice the", "half the latencies")):
-            assert one.slower <= 1e-12
-        if one.change.words.startswith("half the inter-node bandwidth"):
-            assert one.slower >= -1e-12
+    for effect in usual().effects:
+        if effect.change.words.startswith(("twice the", "half the latencies")):
+            assert effect.slower <= 1e-12
+        if effect.change.words.startswith("half the inter-node bandwidth"):
+            assert effect.slower >= -1e-12
 
 
 # Settings.
@@ -129,8 +132,11 @@ def test_megatron_of_experts() -> None:
 
 
 def test_stages_that_are_uneven_have_a_layout() -> None:
-    plan = usual().main[0].plan.changed({"pp": 3.0, "virtual_pipeline_size": 1.0},
-                                        {"schedule": "one_f_one_b"})  # fmt: skip
+    plan = (
+        usual()
+        .main[0]
+        .plan.changed({"pp": 3.0, "virtual_pipeline_size": 1.0}, {"schedule": "one_f_one_b"})
+    )
     layout = arguments(megatron(plan).lines)["--pipeline-model-parallel-layout"].strip("'")
     chunks = layout.split("|")
     assert len(chunks) == 3
@@ -189,8 +195,13 @@ def test_torchtitan_is_a_configuration() -> None:
     content = tomllib.loads("\n".join(torchtitan(plan).lines))
     degrees = content["parallelism"]
     world = 1
-    for name in ("data_parallel_replicate", "data_parallel_shard", "tensor_parallel",
-                 "context_parallel", "pipeline_parallel"):  # fmt: skip
+    for name in (
+        "data_parallel_replicate",
+        "data_parallel_shard",
+        "tensor_parallel",
+        "context_parallel",
+        "pipeline_parallel",
+    ):
         world *= degrees[f"{name}_degree"]
     assert world == 64
     assert degrees["pipeline_parallel_schedule"] == "Interleaved1F1B"
@@ -208,8 +219,9 @@ def test_the_nearest_plan_needs_least_memory() -> None:
     assert near.memory
     assert set(near.reasons) == {"does_not_fit"}
     (detail,) = details([near.plan], ("peak_memory",))
-    least = search(space_of(point("memory", 1.0, model="llama3-405b", gpus=8,
-                                  memory_capacity="10TB")))  # fmt: skip
+    least = search(
+        space_of(point("memory", 1.0, model="llama3-405b", gpus=8, memory_capacity="10TB"))
+    )
     assert detail["peak_memory"] == pytest.approx(least.recommended.known["peak_memory"])
 
 
@@ -272,7 +284,7 @@ def test_a_node_lost() -> None:
     )
     replicas = [one for one in every if one.words.startswith("the plan with dp")]
     assert len(replicas) == 2
-    assert all(one.plan["pp"] == first.main[0].plan["pp"] for one in replicas)
+    assert all(replica.plan["pp"] == first.main[0].plan["pp"] for replica in replicas)
     assert {one.plan["global_batch_size"] for one in replicas} >= {512.0}
     # Every smaller number of nodes, searched by itself, is no better.
     for gpus in range(56, 0, -8):
@@ -320,8 +332,13 @@ def test_experts_are_split_beside_and_instead_of_tensors() -> None:
 
 
 def test_an_all_to_all_between_nodes_takes_longer() -> None:
-    plan = mixture().main[0].plan.changed({"tp": 1.0, "cp": 1.0, "pp": 1.0, "dp": 32.0,
-                                           "etp": 1.0, "sequence_parallel": 1.0})  # fmt: skip
+    plan = (
+        mixture()
+        .main[0]
+        .plan.changed(
+            {"tp": 1.0, "cp": 1.0, "pp": 1.0, "dp": 32.0, "etp": 1.0, "sequence_parallel": 1.0}
+        )
+    )
     inside, outside = details(
         [plan.changed({"ep": 8.0}), plan.changed({"ep": 8.0, "gpus_per_node": 4.0})],
         ("ep_dispatch_time",),
@@ -340,8 +357,9 @@ def test_of_plans_as_good_as_can_be_told_the_simplest_is_recommended() -> None:
     for several in (1, 4 * KEPT):  # Whatever is kept beside it
         found = search(space_of(point(model="llama3-70b", gpus=256)), several)
         edge = (1.0 + tie()) * min(found.values)
-        near = [plan for plan in (*found.best[:KEPT], *found.splits)
-                if plan.known["step_time"] <= edge]  # fmt: skip
+        near = [
+            plan for plan in (*found.best[:KEPT], *found.splits) if plan.known["step_time"] <= edge
+        ]
         assert effort(found.recommended) == min(map(effort, near))
         assert found.splits[0] == found.recommended
         assert len({plan.split for plan in found.splits}) == len(found.splits)
@@ -376,15 +394,21 @@ def test_bad_input(changed: dict[str, object], result: str) -> None:
 def test_a_model_without_shapes_is_a_fault() -> None:
     from sweeps.search.request import read_request
 
-    asked = {"parameters": 70e9, "hardware": "dgx-h100", "gpus": 64, "global_batch_size": 512,
-             "sequence_length": 4096}  # fmt: skip
+    asked = {
+        "parameters": 70e9,
+        "hardware": "dgx-h100",
+        "gpus": 64,
+        "global_batch_size": 512,
+        "sequence_length": 4096,
+    }
     with pytest.raises(InputError, match="needs a model's shapes"):
         read_request(asked)
     with pytest.raises(InputError) as raised:
         read_request({"model": "llama3-8b"})  # sequences are as long as it was trained on
-    assert [one.split("; ")[1] for one in raised.value.faults] == [
-        "give gpus", "give global_batch_size",
-    ]  # fmt: skip
+    assert [fault.split("; ")[1] for fault in raised.value.faults] == [
+        "give gpus",
+        "give global_batch_size",
+    ]
     with pytest.raises(InputError) as raised:
         read_request({"model": "gpt-oss-20b"})  # its publication doesn't say how long
     assert len(raised.value.faults) == 3

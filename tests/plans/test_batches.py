@@ -25,7 +25,7 @@ def given(model: str, **changed: Any) -> dict[str, float]:
 
 
 def test_published_batches_are_of_whole_trainings() -> None:
-    known = {one.model: one for one in published_batches()}
+    known = {published_batch.model: published_batch for published_batch in published_batches()}
     assert known["llama3-405b"].batch == 16 * 2**20
     assert known["deepseek-v3"] == Published(
         "deepseek-v3", 15360 * 4096, 14.8e12, known["deepseek-v3"].active, routed=True
@@ -56,7 +56,11 @@ def test_no_batch_exceeds_what_was_published_of_as_short_a_training(
     known = given(model)
     found = batches_of(model, known, tokens)
     assert found is not None
-    most = max(one.batch for one in published_batches() if one.tokens <= NEAR * tokens)
+    most = max(
+        published_batch.batch
+        for published_batch in published_batches()
+        if published_batch.tokens <= NEAR * tokens
+    )
     assert max(found.sequences[1:], default=0.0) * 4096 <= most
     assert all(count.is_integer() for count in found.sequences)
     assert [
@@ -120,7 +124,7 @@ def test_each_batch_s_run_is_that_of_the_batch_alone() -> None:
     assert (again.least.gpus, again.least.days) == (alone.least.gpus, alone.least.days)
     # Records carry the batch.
     table = layout(found, wish, asked["dgx-h100"], {})
-    columns = {one.name: np.asarray(one.values) for one in table.coordinates}
+    columns = {coordinate.name: np.asarray(coordinate.values) for coordinate in table.coordinates}
     assert set(columns["global_batch_size"]) == {64.0, 128.0}
     np.testing.assert_array_equal(columns["tokens_per_step"], 4096 * columns["global_batch_size"])
 

@@ -195,8 +195,18 @@ def test_the_plan_command_has_the_same_numbers(sweeps: Runner) -> None:
     line = f"plan {base} --gpus {least['world_size']:g} --tokens 100B"
     (best, *_) = sweeps(f"{line} --json").records
     shared = [name for name in best if name in least and name != "plan"]
-    assert {"step_time_s", "mfu", "tp", "pp", "dp", "run_days", "run_cost_usd", "spare_nodes",
-            "goodput", "training_energy_j"} <= set(shared)  # fmt: skip
+    assert {
+        "step_time_s",
+        "mfu",
+        "tp",
+        "pp",
+        "dp",
+        "run_days",
+        "run_cost_usd",
+        "spare_nodes",
+        "goodput",
+        "training_energy_j",
+    } <= set(shared)
     for name in shared:
         assert least[name] == best[name], name
     output = sweeps(line).out
@@ -223,8 +233,10 @@ def test_of_each_doubling_the_number_is_tried_whose_stages_are_fullest() -> None
 
 @pytest.mark.thorough
 def test_each_machine_has_its_own_price(sweeps: Runner) -> None:
-    line = ("buy --model llama3-8b -b 64 -s 4096 --tokens 100B --days 10 "
-            "--hardware dgx-h100,dgx-b200 --price dgx-h100=2,dgx-b200=4")  # fmt: skip
+    line = (
+        "buy --model llama3-8b -b 64 -s 4096 --tokens 100B --days 10 "
+        "--hardware dgx-h100,dgx-b200 --price dgx-h100=2,dgx-b200=4"
+    )
     rows = sweeps(f"{line} --json").records
     assert {(row["hardware"], row["gpu_hour_price"]) for row in rows} == {
         ("dgx-h100", 2),

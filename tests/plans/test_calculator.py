@@ -79,8 +79,9 @@ def test_the_script_gives_its_own_rows_to_the_digit() -> None:
     assert (f"{best.memory:.1f}", f"{best.total:.0f}") == ("43.2", "421")
 
 
-@pytest.mark.parametrize("cluster", [Cluster(), Cluster(gpus=48, batch=384.0),
-                                     Cluster(experts=8, parameters=100e9)])  # fmt: skip
+@pytest.mark.parametrize(
+    "cluster", [Cluster(), Cluster(gpus=48, batch=384.0), Cluster(experts=8, parameters=100e9)]
+)
 def test_the_reasons_add_up_to_what_differs(cluster: Cluster) -> None:
     for row in script_rows(cluster):
         for name, reasons in script_differences(cluster, row).items():
@@ -90,7 +91,11 @@ def test_the_reasons_add_up_to_what_differs(cluster: Cluster) -> None:
 
 
 def test_every_reason_of_its_example_is_named() -> None:
-    (row,) = (one for one in script_rows(Cluster()) if (one.tp, one.pp) == (2, 16))
+    (row,) = (
+        script_row
+        for script_row in script_rows(Cluster())
+        if (script_row.tp, script_row.pp) == (2, 16)
+    )
     found = script_differences(Cluster(), row)
     assert dict(found["memory"]) == {
         "activations left out": pytest.approx(-26.84, abs=0.01),
@@ -184,8 +189,16 @@ def test_the_nearest_model() -> None:
     assert nearest_model(1e15, routed=False) is None
 
 
-@pytest.mark.parametrize("wrong", [{"parameters": 0.0}, {"gpus": 0}, {"memory": -1.0},
-                                   {"batch": 0.0}, {"experts": 64, "parameters": 1e9}])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"parameters": 0.0},
+        {"gpus": 0},
+        {"memory": -1.0},
+        {"batch": 0.0},
+        {"experts": 64, "parameters": 1e9},
+    ],
+)
 def test_numbers_that_cant_be_are_faults(wrong: dict[str, float]) -> None:
     with pytest.raises(InputError):
         calculate(Cluster(**wrong))
@@ -222,8 +235,11 @@ def test_all_spellings_say_the_same(sweeps: Runner, line: str) -> None:
     assert [row["recommended"] for row in rows] == [False, False, False, True]
     named = sweeps(f"plan {line} --csv").rows
     assert [row["strategy"] for row in named] == [
-        "Pure DP", "TP=8, DP=8", "TP=8, PP=2", "TP=8, PP=4",
-    ]  # fmt: skip
+        "Pure DP",
+        "TP=8, DP=8",
+        "TP=8, PP=2",
+        "TP=8, PP=4",
+    ]
 
 
 def test_it_says_how_it_read_short_numbers(sweeps: Runner) -> None:
@@ -237,13 +253,19 @@ def test_several_values_make_one_table(sweeps: Runner) -> None:
     assert out.count("strategy  ") == 1
     lines = [line.split() for line in out.splitlines() if "yes (rec)" in line]
     assert [line[:5] for line in lines] == [
-        ["7", "billion", "64", "TP=8,", "PP=2"], ["7", "billion", "128", "TP=8,", "PP=2"],
-        ["70", "billion", "64", "TP=8,", "PP=4"], ["70", "billion", "128", "TP=8,", "PP=4"],
-    ]  # fmt: skip
+        ["7", "billion", "64", "TP=8,", "PP=2"],
+        ["7", "billion", "128", "TP=8,", "PP=2"],
+        ["70", "billion", "64", "TP=8,", "PP=4"],
+        ["70", "billion", "128", "TP=8,", "PP=4"],
+    ]
     rows = sweeps("plan -p 7,70 -g 64,128 --csv").rows
     asked = dict.fromkeys((row["parameters"], row["world_size"]) for row in rows)
-    assert list(asked) == [("7000000000.0", "64"), ("7000000000.0", "128"),
-                           ("70000000000.0", "64"), ("70000000000.0", "128")]  # fmt: skip
+    assert list(asked) == [
+        ("7000000000.0", "64"),
+        ("7000000000.0", "128"),
+        ("70000000000.0", "64"),
+        ("70000000000.0", "128"),
+    ]
 
 
 @pytest.mark.thorough
@@ -323,8 +345,10 @@ def test_sizes_are_honoured(sweeps: Runner) -> None:
 
 @pytest.mark.thorough
 def test_the_planner_plans_on_the_calculators_sizes(sweeps: Runner) -> None:
-    shapes = ("--hidden-size 8192 --layers 80 --heads 64 --vocabulary-size 128000 --ffn-size 32768 "
-              "--gated off --tied-embeddings on")  # fmt: skip
+    shapes = (
+        "--hidden-size 8192 --layers 80 --heads 64 --vocabulary-size 128000 --ffn-size 32768 "
+        "--gated off --tied-embeddings on"
+    )
     options = "--gpus 64 --memory 80 --tp 4,8 --pp 2 --cp 1 --inter-bandwidth '25 GB/s'"
     out = " ".join(sweeps(f"plan --params 70 {options}").out.split())
     assert "80 layers, hidden size 8192, 64 heads, FFN 32768, vocabulary 128000" in out

@@ -83,8 +83,8 @@ def test_it_finds_every_plan_that_can_run(both: tuple[Found, Everything]) -> Non
     assert found.counts.feasible == len(every.times) > 10
     assert len(found.best) == len(every.times)
     assert {key(one) for one in found.best} == {
-        tuple(int(part) if isinstance(part, float | int) else part for part in one)
-        for one in every.times
+        tuple(int(part) if isinstance(part, float | int) else part for part in time)
+        for time in every.times
     }
 
 
@@ -144,8 +144,15 @@ def test_all_plans_are_counted(both: tuple[Found, Everything]) -> None:
 
 def test_ends_count_as_layers_where_only_so_stages_are_even() -> None:
     """14 layers and 2 ends make 16: eight stages are even only so, and analysis takes the same."""
-    shapes = {"layers": 14, "hidden_size": 2048, "heads": 16, "ffn_size": 8192, "gated_mlp": 1,
-              "vocabulary_size": 32000, "tied_embeddings": 0}  # fmt: skip
+    shapes = {
+        "layers": 14,
+        "hidden_size": 2048,
+        "heads": 16,
+        "ffn_size": 8192,
+        "gated_mlp": 1,
+        "vocabulary_size": 32000,
+        "tied_embeddings": 0,
+    }
     asked = read_request({**SMALL, **shapes, "gpus": 8, "pp": 8, "virtual_pipeline_size": 1}).first
     found = search(space_of(asked))
     counted = {one["embedding_layer_weight"] for one in found.best}
@@ -162,9 +169,16 @@ def test_ends_count_as_layers_where_only_so_stages_are_even() -> None:
 def test_modules_are_tried_as_if_each_were_asked_for() -> None:
     """Each set of modules by a search of its own; where nothing is repeated, layers' are there."""
     asked: dict[str, Any] = {
-        **SMALL, "model": "deepseek-v2-lite", "gpus": 8, "tp": 1, "cp": 1, "zero_stage": 1,
-        "micro_batch_size": "1,2", "virtual_pipeline_size": 1, "hardware": "dgx-a100",
-    }  # fmt: skip
+        **SMALL,
+        "model": "deepseek-v2-lite",
+        "gpus": 8,
+        "tp": 1,
+        "cp": 1,
+        "zero_stage": 1,
+        "micro_batch_size": "1,2",
+        "virtual_pipeline_size": 1,
+        "hardware": "dgx-a100",
+    }
     names = ("recompute_core_attn", "recompute_moe_act", "recompute_mla_up_proj")
     free = dict.fromkeys(names, "0,1")
     whole = {**asked, **free, "recompute": "block,full,selective"}
@@ -195,5 +209,5 @@ def test_blocks_of_any_size_find_the_same(monkeypatch: pytest.MonkeyPatch) -> No
     parts = search(space_of(asked))
     assert [one.key for one in parts.best] == [one.key for one in whole.best]
     assert [one.key for one in parts.front] == [one.key for one in whole.front]
-    assert [one.key for one in parts.splits] == [one.key for one in whole.splits]
+    assert [split.key for split in parts.splits] == [one.key for one in whole.splits]
     assert parts.counts == whole.counts

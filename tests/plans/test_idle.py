@@ -17,8 +17,13 @@ from tests.cli_runner import Runner
 
 DENSE = "plan --model llama3-8b --gpus 8 -b 64 --hardware dgx-h100"
 BUY = "buy --model llama3-8b --tokens 1T --days 30 --hardware dgx-h100 -b 512"
-ASKED: dict[str, Any] = {"model": "llama3-8b", "gpus": 8, "global_batch_size": 64,
-                         "sequence_length": 4096, "hardware": "dgx-h100"}  # fmt: skip
+ASKED: dict[str, Any] = {
+    "model": "llama3-8b",
+    "gpus": 8,
+    "global_batch_size": 64,
+    "sequence_length": 4096,
+    "hardware": "dgx-h100",
+}
 ROUTED: dict[str, Any] = {**ASKED, "model": "qwen3-30b-a3b", "gpus": 16}
 
 
@@ -53,17 +58,24 @@ def test_python_refuses_it_too() -> None:
 
 
 @pytest.mark.thorough_cases(every=3)
-@pytest.mark.parametrize(("asked", "more", "run"), [
-    (ASKED, {"context_parallel": "all_gather"}, False),  # searched with cp above 1
-    (ASKED, {"context_parallel": "ring", "cp": 1}, False),  # what is taken anyway
-    (ASKED, {"cp_overlap": 0.8, "cp": 1}, False),
-    (ASKED, {"recompute": "selective", "recompute_mlp": 1}, False),
-    (ASKED, {"capital_cost": 30000, "electricity_price": 1e-7}, False),
-    (ASKED, {"sliding_window": 1024}, False),
-    (ASKED, {"failure_rate": 1e-9}, True),
-    (ROUTED, {"expert_load_imbalance": 1.3, "etp": 1}, False),
-    ({**ROUTED, "model": ["llama3-8b", "qwen3-30b-a3b"]}, {"expert_load_imbalance": 1.3}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "more", "run"),
+    [
+        (ASKED, {"context_parallel": "all_gather"}, False),  # searched with cp above 1
+        (ASKED, {"context_parallel": "ring", "cp": 1}, False),  # what is taken anyway
+        (ASKED, {"cp_overlap": 0.8, "cp": 1}, False),
+        (ASKED, {"recompute": "selective", "recompute_mlp": 1}, False),
+        (ASKED, {"capital_cost": 30000, "electricity_price": 1e-7}, False),
+        (ASKED, {"sliding_window": 1024}, False),
+        (ASKED, {"failure_rate": 1e-9}, True),
+        (ROUTED, {"expert_load_imbalance": 1.3, "etp": 1}, False),
+        (
+            {**ROUTED, "model": ["llama3-8b", "qwen3-30b-a3b"]},
+            {"expert_load_imbalance": 1.3},
+            False,
+        ),
+    ],
+)
 def test_what_a_plan_can_use_and_what_is_taken_anyway_is_fine(
     asked: dict[str, Any], more: dict[str, Any], run: bool
 ) -> None:
@@ -71,8 +83,12 @@ def test_what_a_plan_can_use_and_what_is_taken_anyway_is_fine(
     check_used(request.points(), {name: str(value) for name, value in more.items()}, run=run)
 
 
-IDLE = {"title": "Idle", "quantities": ["time"], "axes": {"ranks": [8, 16]},
-        "constants": {"message_bytes": "1 GB", "chunks": 4}}  # fmt: skip
+IDLE = {
+    "title": "Idle",
+    "quantities": ["time"],
+    "axes": {"ranks": [8, 16]},
+    "constants": {"message_bytes": "1 GB", "chunks": 4},
+}
 
 
 @pytest.mark.parametrize("more", ["", "--json"])
@@ -94,8 +110,13 @@ def test_python_warns_of_constants_that_change_nothing() -> None:
         sweeps.sweep("time", ranks=8, message_bytes=1e9, chunks=4)
 
 
-STEP = {"model": "llama3-8b", "world_size": 16, "pp": 2, "global_batch_size": 32,
-        "sequence_length": 4096}  # fmt: skip
+STEP = {
+    "model": "llama3-8b",
+    "world_size": 16,
+    "pp": 2,
+    "global_batch_size": 32,
+    "sequence_length": 4096,
+}
 
 
 def test_python_warns_of_labels_that_change_nothing() -> None:
@@ -121,5 +142,12 @@ def test_a_joint_sweep_warns_of_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sweeps.sweep(["time"], ranks=[8, 16], message_bytes=1e9)
-        sweeps.sweep(["time", "step_time"], ranks=[8, 16], message_bytes=1e9, tp=[1, 2],
-                     model="llama3-8b", global_batch_size=32, sequence_length=4096)  # fmt: skip
+        sweeps.sweep(
+            ["time", "step_time"],
+            ranks=[8, 16],
+            message_bytes=1e9,
+            tp=[1, 2],
+            model="llama3-8b",
+            global_batch_size=32,
+            sequence_length=4096,
+        )

@@ -15,7 +15,7 @@ sizes = st.integers(1, 60)
 
 
 def parts(rows: list[tuple[int, int, int]], size: int) -> list[np.ndarray]:
-    table = np.array([(*row, place) for place, row in enumerate(rows)], dtype=float)
+    table = np.array([(*row, index) for index, row in enumerate(rows)], dtype=float)
     return [table[start : start + size] for start in range(0, len(table), size)]
 
 
@@ -24,7 +24,7 @@ def test_top(rows: list[tuple[int, int, int]], size: int, count: int) -> None:
     top = Top(count)
     for part in parts(rows, size):
         top.add(part[:, 0], part[:, 1], part[:, 3].astype(np.int64))
-    expected = sorted((first, second, place) for place, (first, second, _) in enumerate(rows))
+    expected = sorted((first, second, index) for index, (first, second, _) in enumerate(rows))
     kept = list(zip(top.first, top.second, top.places, strict=True))
     assert kept == expected[:count]
 
@@ -37,9 +37,10 @@ def test_front(rows: list[tuple[int, int, int]], size: int) -> None:
         front.add(inside[:, 0], inside[:, 1], inside[:, 3].astype(np.int64))
     pairs = {(first, second) for first, second, _ in rows}
     expected = {
-        one for one in pairs
-        if not any(o != one and o[0] <= one[0] and o[1] <= one[1] for o in pairs)
-    }  # fmt: skip
+        pair
+        for pair in pairs
+        if not any(o != pair and o[0] <= pair[0] and o[1] <= pair[1] for o in pairs)
+    }
     assert set(zip(front.first, front.second, strict=True)) == expected
     assert len(front) == len(expected)
 
@@ -50,7 +51,7 @@ def test_best_of_splits(rows: list[tuple[int, int, int]], size: int) -> None:
     for part in parts(rows, size):
         best.add(part[:, 0], part[:, 1], part[:, 3].astype(np.int64), part[:, 2].astype(np.int64))
     for split in range(5):
-        own = [(f, s, place) for place, (f, s, of) in enumerate(rows) if of == split]
+        own = [(f, s, index) for index, (f, s, of) in enumerate(rows) if of == split]
         if own:
             assert (best.first[split], best.second[split], best.places[split]) == min(own)
         else:

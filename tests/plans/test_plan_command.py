@@ -30,12 +30,23 @@ def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
 @pytest.mark.thorough
 def test_the_report(sweeps: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    out = sweeps("plan --model llama3-70b --hardware dgx-h100 --gpus 64 --batch-size 512 "
-                 "--seq-len 4096 --show all").out  # fmt: skip
-    for heading in ("can run", "rejected, by reason", "Best plan of each layout",
-                    "Pareto front", "recommended: tp", "single changes of the plan",
-                    "launch settings", "--tensor-model-parallel-size",
-                    '"train_batch_size": 512', "tensor_parallel_degree", "not given"):  # fmt: skip
+    out = sweeps(
+        "plan --model llama3-70b --hardware dgx-h100 --gpus 64 --batch-size 512 "
+        "--seq-len 4096 --show all"
+    ).out
+    for heading in (
+        "can run",
+        "rejected, by reason",
+        "Best plan of each layout",
+        "Pareto front",
+        "recommended: tp",
+        "single changes of the plan",
+        "launch settings",
+        "--tensor-model-parallel-size",
+        '"train_batch_size": 512',
+        "tensor_parallel_degree",
+        "not given",
+    ):
         assert heading in out, heading
     assert max(map(len, out.splitlines())) <= 80
 
@@ -71,8 +82,13 @@ def test_records(sweeps: Runner) -> None:
 def test_explain(sweeps: Runner) -> None:
     out = " ".join(sweeps("plan --model llama3-70b --gpus 64 --explain tp=8,pp=4,dp=2").out.split())
     assert "explained: tp 8, pp 4, dp 2;" in out
-    for output in ("step time by part", "peak memory by part", "communication per step",
-                 "compared with the recommended plan", "it loses in"):  # fmt: skip
+    for output in (
+        "step time by part",
+        "peak memory by part",
+        "communication per step",
+        "compared with the recommended plan",
+        "it loses in",
+    ):
         assert output in out
     own = sweeps(f"{SMALL} --json").records[0]
     names = ("tp", "cp", "pp", "dp", "micro_batch_size", "zero_stage", "virtual_pipeline_size")
@@ -90,9 +106,13 @@ def test_a_plan_that_doesnt_fit_is_explained_too(sweeps: Runner) -> None:
 
 @pytest.mark.parametrize(
     ("plan", "output"),
-    [("tp=8,pp=4,dp=4", "no layout of"), ("tp=x", "tp"), ("warp=3", "can't be read"),
-     ("", "names no plan")],
-)  # fmt: skip
+    [
+        ("tp=8,pp=4,dp=4", "no layout of"),
+        ("tp=x", "tp"),
+        ("warp=3", "can't be read"),
+        ("", "names no plan"),
+    ],
+)
 def test_a_plan_that_cant_be_explained(sweeps: Runner, plan: str, output: str) -> None:
     ran = sweeps(SMALL, "--explain", plan, fine=False)
     assert ran.code == 2
@@ -235,8 +255,12 @@ def test_a_file_and_its_figures(sweeps: Runner, tmp_path: Path) -> None:
     assert dict(found.sizes) == {"model": 2, "world_size": 3, "inter_bandwidth": 2}
     assert found.step_time.attrs["units"] == "s"
     assert "tp" in found.data_vars
-    asked = {**BASE, "model": "llama3-8b,llama3-70b", "gpus": "16:64:x2",
-             "inter_bandwidth": "25GB/s,50GB/s"}  # fmt: skip
+    asked = {
+        **BASE,
+        "model": "llama3-8b,llama3-70b",
+        "gpus": "16:64:x2",
+        "inter_bandwidth": "25GB/s,50GB/s",
+    }
     figures = range_figures(read_request(asked))
     assert [figure["name"] for figure in figures] == ["time-over-gpus", "best-split"]
     draw_figures(path, figures, ["best-split"])

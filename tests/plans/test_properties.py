@@ -53,7 +53,7 @@ def test_more_memory_never_removes_a_plan(model: str) -> None:
     times = [best_time(one) for one in every]
     assert times == sorted(times, reverse=True)
     for less, more in pairwise(every):
-        assert {one.split for one in less.splits} <= {one.split for one in more.splits}
+        assert {split.split for split in less.splits} <= {one.split for one in more.splits}
 
 
 @pytest.mark.thorough_cases(every=2)
@@ -116,10 +116,13 @@ def test_fewer_choices_are_never_better(limits: dict[str, Any]) -> None:
 
 @pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize(
-    "more", [{"schedule": "gpipe,one_f_one_b,interleaved,zero_bubble_h1,dual_pipe"},
-             {"context_parallel": "all_to_all,ring,all_gather,mixed"},
-             {"recompute": "none,selective,full"}],
-)  # fmt: skip
+    "more",
+    [
+        {"schedule": "gpipe,one_f_one_b,interleaved,zero_bubble_h1,dual_pipe"},
+        {"context_parallel": "all_to_all,ring,all_gather,mixed"},
+        {"recompute": "none,selective,full"},
+    ],
+)
 def test_more_choices_are_never_worse(more: dict[str, Any]) -> None:
     free, wide = found(), found(**more)
     assert best_time(wide) <= best_time(free)

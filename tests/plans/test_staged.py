@@ -56,9 +56,16 @@ def told(found: Found) -> list[Any]:
 
     counts = found.counts
     return [
-        plans(found.best), plans(found.splits), plans(found.front), found.values, counts.all,
-        counts.evaluated, counts.feasible, counts.fallen, counts.alone,
-    ]  # fmt: skip
+        plans(found.best),
+        plans(found.splits),
+        plans(found.front),
+        found.values,
+        counts.all,
+        counts.evaluated,
+        counts.feasible,
+        counts.fallen,
+        counts.alone,
+    ]
 
 
 def cut_small(patch: pytest.MonkeyPatch, seed: int) -> None:
@@ -118,9 +125,11 @@ def test_terms_are_none_below_zero() -> None:
 
     space = space_of(point())
     assert space.plan is not None
-    (step,) = {id(case.nodes["step_time"]): case.nodes["step_time"] for case in space.plan.cases
-               if case.labels["recompute"] == "full" and case.labels["schedule"] == "one_f_one_b"
-               }.values()  # fmt: skip
+    (step,) = {
+        id(case.nodes["step_time"]): case.nodes["step_time"]
+        for case in space.plan.cases
+        if case.labels["recompute"] == "full" and case.labels["schedule"] == "one_f_one_b"
+    }.values()
     assert {*TERMS} < {one.name for one in step.inputs}
     assert all(VOCABULARY[one.name].minimum == 0 for one in step.inputs)
 

@@ -164,13 +164,13 @@ def test_default_figures_are_good_declarations(
 ) -> None:
     made: xr.Dataset = request.getfixturevalue(make)()
     declarations = default_figures(made)
-    assert [one["kind"] for one in declarations] == kinds
+    assert [declaration["kind"] for declaration in declarations] == kinds
     assert len(checked(made, *declarations)) == len(kinds)
 
 
 def test_default_figures_of_one_point_are_bars_or_nothing(networks: Make) -> None:
     made = networks().isel(message_bytes=[3], ranks=[2])
-    assert [one["kind"] for one in default_figures(made)] == ["bars"]
+    assert [default_figure["kind"] for default_figure in default_figures(made)] == ["bars"]
     assert default_figures(made.isel(collective=[0], topology=[0])) == []
 
 

@@ -177,18 +177,33 @@ def test_only_round_values_have_ticks_of_their_own() -> None:
 
 
 def test_plans_are_named_by_what_they_do() -> None:
-    columns = {"tp": [1.0, 8.0], "pp": [4.0, 1.0], "cp": [1.0, 2.0], "zero_stage": [1.0, 0.0],
-               "sequence_parallel": [0.0, 1.0]}  # fmt: skip
+    columns = {
+        "tp": [1.0, 8.0],
+        "pp": [4.0, 1.0],
+        "cp": [1.0, 2.0],
+        "zero_stage": [1.0, 0.0],
+        "sequence_parallel": [0.0, 1.0],
+    }
     made = xr.Dataset(coords={name: ("plan", values) for name, values in columns.items()})
     names = cell_names(made, ["plan"], [np.arange(2)])
     assert names == ["tp 1 · pp 4 · ZeRO 1", "tp 8 · pp 1 · cp 2 · sequence parallel"]
 
 
 def test_held_values_are_said_as_people_do() -> None:
-    coords = {"nics_per_node": 1.0, "oversubscription": 2.0, "tp": 8.0, "sequence_parallel": 1.0,
-              "ranks": 64.0, "gpu_hour_price": ((), 2.5, {"units": "USD h-1"})}  # fmt: skip
+    coords = {
+        "nics_per_node": 1.0,
+        "oversubscription": 2.0,
+        "tp": 8.0,
+        "sequence_parallel": 1.0,
+        "ranks": 64.0,
+        "gpu_hour_price": ((), 2.5, {"units": "USD h-1"}),
+    }
     view = View(xr.Dataset(coords=coords), ())
     assert [view.phrase(name) for name in coords] == [
-        "1 NIC per node", "2:1 oversubscription", "tp 8", "sequence parallel", "64 ranks",
+        "1 NIC per node",
+        "2:1 oversubscription",
+        "tp 8",
+        "sequence parallel",
+        "64 ranks",
         "2.5 USD an hour",
-    ]  # fmt: skip
+    ]

@@ -76,8 +76,12 @@ def test_a_name_stands_inside_its_region_or_nowhere() -> None:
 def test_a_map_is_a_table_of_the_best() -> None:
     gallery = Path(__file__).parents[2] / "outputs" / "gallery"
     with open_dataset(gallery / "all-reduce-algorithms.nc") as stored:
-        figure = {"kind": "best", "value": "chosen_algorithm", "panels": "topology",
-                  "at": {"algorithm": "auto"}}  # fmt: skip
+        figure = {
+            "kind": "best",
+            "value": "chosen_algorithm",
+            "panels": "topology",
+            "at": {"algorithm": "auto"},
+        }
         _, names, (heads, *rows), _ = tabulate(stored, figure)
         chosen = stored.chosen_algorithm
         words = dict(zip(chosen.flag_values, chosen.flag_meanings.split(), strict=True))
@@ -86,4 +90,4 @@ def test_a_map_is_a_table_of_the_best() -> None:
         assert len(rows) == 4 * stored.sizes["topology"]
         for row in rows:
             ends = of.sel(topology=row[0], ranks=int(row[1])).values
-            assert [row[2], row[-1]] == [words[one] for one in ends]
+            assert [row[2], row[-1]] == [words[end] for end in ends]

@@ -133,9 +133,9 @@ def test_parts_named_one_by_one_stay_apart() -> None:
     parts = ["peak_optimizer_memory", "peak_weight_memory"]
     canvas = canvas_of(made, kind="memory", parts=parts, at={"plan": [18, 19]})
     bars = lengths(canvas)
-    for place, name in enumerate(parts):
+    for index, name in enumerate(parts):
         wanted = dict(enumerate(made[name].values[18:20]))
-        assert bars[region_colour(place)] == pytest.approx(wanted)
+        assert bars[region_colour(index)] == pytest.approx(wanted)
     assert "The parts shown don't add up to the peak memory." in title(canvas)
 
 
@@ -160,7 +160,7 @@ def test_communication_is_stacked_by_dimension(of: str, units: str) -> None:
     bars = lengths(canvas)
     for dim, colour in (("tp", 1), ("pp", 4), ("dp", 0)):
         values = made[f"{dim}_communication_{of}"].values[5:8]
-        wanted = {place: value for place, value in enumerate(values) if value}
+        wanted = {index: value for index, value in enumerate(values) if value}
         assert bars[region_colour(colour)] == pytest.approx(wanted)
     assert units in title(canvas)
     legend = [text.get_text() for text in canvas.legends[0].get_texts()]
@@ -448,7 +448,7 @@ def test_default_figures_are_what_the_file_has(make: dict[str, Any], kinds: list
         kinds
     )
     bare = made[["peak_memory", "status"]]
-    assert [one["kind"] for one in default_figures(bare)] == ["memory"]
+    assert [default_figure["kind"] for default_figure in default_figures(bare)] == ["memory"]
     nothing = made[["mfu"]]
     assert {one["kind"] for one in default_figures(nothing)} <= {"bars", "curves", "scaling"}
 
@@ -537,8 +537,8 @@ def test_memory_of_a_sweep_adds_up(real: xr.Dataset) -> None:
     shown = totals(canvas)
     flat = real["peak_memory"].transpose("recompute", "plan").values.ravel()
     order = {
-        name: place
-        for place, name in enumerate(
+        name: index
+        for index, name in enumerate(
             cell_names(
                 view_of(real, {}).dataset,
                 ["recompute", "plan"],
@@ -589,18 +589,36 @@ def test_a_part_that_is_the_same_everywhere_is_a_coordinate(
 
 
 QUANTITIES = (
-    "step_time", "peak_memory", "mfu", "memory_headroom", "tokens_per_second", "peak_weight_memory",
-    "peak_logits_memory", "bubble_time", "exposed_dp_time", "dp_communication_time",
-    "communication_upper_bound", "goodput", "cost", "first_stage_model_state_memory",
-)  # fmt: skip
+    "step_time",
+    "peak_memory",
+    "mfu",
+    "memory_headroom",
+    "tokens_per_second",
+    "peak_weight_memory",
+    "peak_logits_memory",
+    "bubble_time",
+    "exposed_dp_time",
+    "dp_communication_time",
+    "communication_upper_bound",
+    "goodput",
+    "cost",
+    "first_stage_model_state_memory",
+)
 
 
 @pytest.fixture(scope="module")
 def every_quantity() -> xr.Dataset:
     return sweeps.sweep(
-        QUANTITIES, model="llama3-8b", hardware="dgx-h100", world_size=[32, 64, 128], tp=[2, 4],
-        sequence_length=4096, global_batch_size=128, gpu_hour_price="2 USD/h", training_tokens=1e12,
-    )  # fmt: skip
+        QUANTITIES,
+        model="llama3-8b",
+        hardware="dgx-h100",
+        world_size=[32, 64, 128],
+        tp=[2, 4],
+        sequence_length=4096,
+        global_batch_size=128,
+        gpu_hour_price="2 USD/h",
+        training_tokens=1e12,
+    )
 
 
 @pytest.mark.thorough

@@ -333,9 +333,14 @@ def test_a_baseline_may_be_one_of_the_lines() -> None:
     made = make_training(bandwidth=BANDWIDTH)
     base = {"inter_bandwidth": 25e9, "recompute": "none"}
     canvas = canvas_of(
-        made, kind="curves", x="inter_bandwidth", y="step_time", lines="recompute",
-        best_of=["plan", "micro_batch_size"], relative_to=base,
-    )  # fmt: skip
+        made,
+        kind="curves",
+        x="inter_bandwidth",
+        y="step_time",
+        lines="recompute",
+        best_of=["plan", "micro_batch_size"],
+        relative_to=base,
+    )
     best = made["step_time"].min(["plan", "micro_batch_size"]).transpose("recompute", ...).values
     drawn = [y for x, y in curves(canvas.axes[0], 4)]
     assert np.allclose(drawn, 100 * best / best[0, 1])

@@ -22,9 +22,10 @@ from sweeps.store.netcdf import open_dataset
 
 SWEEPS = Path(__file__).parents[2] / "specs" / "sweeps"
 # Those in the gallery are drawn in every use, below; one declares no figure.
-SHIPPED = sorted({path.stem for path in SWEEPS.glob("*.toml")} - {
-    "all-reduce-algorithms", "llama3-70b-plans", "big-sweep"
-})  # fmt: skip
+SHIPPED = sorted(
+    {path.stem for path in SWEEPS.glob("*.toml")}
+    - {"all-reduce-algorithms", "llama3-70b-plans", "big-sweep"}
+)
 GALLERY = Path(__file__).parents[2] / "outputs" / "gallery"
 FILES = sorted(GALLERY.glob("*.nc"))
 MOST_LETTERS = 70
@@ -41,9 +42,10 @@ def texts_that_meet(canvas: Canvas, size: float = 1.0) -> list[tuple[str, ...]]:
     boxes = [(one.get_text(), Text.get_window_extent(one, renderer)) for one in texts]
     width, height = canvas.bbox.width, canvas.bbox.height
     found: list[tuple[str, ...]] = [
-        (text, "outside") for text, box in boxes
+        (text, "outside")
+        for text, box in boxes
         if min(box.x0, box.y0, width - box.x1, height - box.y1) < -1.0
-    ]  # fmt: skip
+    ]
     for (text, one), (other, box) in itertools.combinations(boxes, 2):
         across = min(one.x1, box.x1) - max(one.x0, box.x0)
         if across > 1.0 and min(one.y1, box.y1) - max(one.y0, box.y0) > 1.0:
@@ -86,14 +88,24 @@ def range_not_used(canvas: Canvas) -> list[tuple[str, float]]:
         scale = every[0].get_yscale() if way else every[0].get_xscale()
         ends = every[0].get_ylim() if way else every[0].get_xlim()
         lines = [
-            np.asarray(line.get_xydata())[:, way] for axes in every for line in axes.get_lines()
+            np.asarray(line.get_xydata())[:, way]
+            for axes in every
+            for line in axes.get_lines()
             if line.get_transform() == axes.transData and line.get_markerfacecolor() != "none"
-        ]  # fmt: skip
-        boxes = [one.get_path().get_extents(one.get_patch_transform())
-                 for axes in every for one in axes.patches]  # fmt: skip
+        ]
+        boxes = [
+            patch.get_path().get_extents(patch.get_patch_transform())
+            for axes in every
+            for patch in axes.patches
+        ]
         bars = [box.extents[end + way] for box in boxes for end in (0, 2)]
-        bars += [segment[:, way].max() for axes in every for one in axes.collections
-                 if isinstance(one, LineCollection) for segment in one.get_segments()]  # fmt: skip
+        bars += [
+            segment[:, way].max()
+            for axes in every
+            for collection in axes.collections
+            if isinstance(collection, LineCollection)
+            for segment in collection.get_segments()
+        ]
         values = np.concatenate([*lines, bars] if lines else [bars, [0.0]])
         turn = np.log if scale == "log" else np.asarray
         values = turn(values[np.isfinite(values) & ((values > 0) | (scale == "linear"))])
@@ -150,10 +162,13 @@ def test_every_figure_can_be_read(
 
 def words_of(canvas: Canvas) -> tuple[list[str], list[str]]:
     """Return titles that aren't read at a glance, and footnotes if they take several lines."""
-    titles = [one for one in canvas.texts if one.get_weight() == "bold"]
-    whole = " ".join(one.get_text() for one in titles)
-    notes = [one.get_text() for one in canvas.texts
-             if one.get_color() == MUTED and one.get_verticalalignment() == "bottom"]  # fmt: skip
+    titles = [text for text in canvas.texts if text.get_weight() == "bold"]
+    whole = " ".join(title.get_text() for title in titles)
+    notes = [
+        one.get_text()
+        for one in canvas.texts
+        if one.get_color() == MUTED and one.get_verticalalignment() == "bottom"
+    ]
     return [whole] * (len(whole) > MOST_LETTERS), notes * (len(notes) > 1)
 
 

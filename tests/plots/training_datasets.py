@@ -100,7 +100,7 @@ def make_training(
     tp, pp, dp, world = (along(columns[name], "plan") for name in ("tp", "pp", "dp", "world_size"))
     b, net = along(micro_batch_size, "micro_batch_size"), along(bandwidth, "inter_bandwidth")
     again = along([one == "full" for one in recompute], "recompute")
-    size = along([70e9 if "70" in one else 8e9 for one in models], "model")
+    size = along([70e9 if "70" in model else 8e9 for model in models], "model")
     tokens, batch, layers, hidden = 8192.0, 1024.0, 80.0, 8192.0
     share = size / (tp * pp)
     flight = np.minimum(pp, batch / (dp * b)) * layers / pp

@@ -51,8 +51,18 @@ class Recorder:
         self._seen: set[str] = set()
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        for name in ("open", "write", "fsync", "replace", "rename", "link", "unlink", "mkdir",
-                     "rmdir", "remove"):  # fmt: skip
+        for name in (
+            "open",
+            "write",
+            "fsync",
+            "replace",
+            "rename",
+            "link",
+            "unlink",
+            "mkdir",
+            "rmdir",
+            "remove",
+        ):
             self._wrap(patch, name, getattr(os, name), getattr(self, f"_{name}"))
 
     def _wrap(self, patch: pytest.MonkeyPatch, name: str, original: Any, record: Any) -> None:

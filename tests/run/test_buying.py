@@ -35,12 +35,17 @@ def test_each_machine_has_the_plan_that_a_search_finds(domains: Path) -> None:
     with public.open(domains) as found:
         times = found.best_step_time.sel(expert_load_imbalance=1).values
         nodes = found.gpus_per_node.values
-        machines = [str(one) for one in found.hardware.values]
+        machines = [str(value) for value in found.hardware.values]
     for place in (0, 2, 3):
         best = public.plans(
-            model="deepseek-v3", hardware=machines[place], gpus=1024, global_batch_size=4096,
-            gpus_per_node=nodes[place], nics_per_node=nodes[place], etp=1,
-        )  # fmt: skip
+            model="deepseek-v3",
+            hardware=machines[place],
+            gpus=1024,
+            global_batch_size=4096,
+            gpus_per_node=nodes[place],
+            nics_per_node=nodes[place],
+            etp=1,
+        )
         assert best.answer is not None
         # The recommended plan may be a simpler one that ties.
         assert times[place] == pytest.approx(min(best.answer.found.values), rel=0.01)
@@ -71,8 +76,12 @@ def test_the_answer_says_what_is_the_domain_and_has_dollars(domains: Path) -> No
 def test_what_published_runs_do_not_tell_apart_ties(times: list[float], said: list[str]) -> None:
     grid = {"oversubscription": ("oversubscription", [1.0, 2.0, 4.0])}
     found = xr.Dataset({"step_time": ("oversubscription", times, {"units": "s"})}, coords=grid)
-    declared = {"kind": "curves", "x": "oversubscription", "y": "step_time",
-                "relative_to": {"oversubscription": 1}}  # fmt: skip
+    declared = {
+        "kind": "curves",
+        "x": "oversubscription",
+        "y": "step_time",
+        "relative_to": {"oversubscription": 1},
+    }
     told = [line.partition(": ")[2] for line in effects(found, declared) if "rather than" in line]
     assert told == said
 
@@ -122,8 +131,12 @@ def test_an_oversubscription_that_costs_nothing_says_why(
 
 
 def with_figure(found: xr.Dataset, reason: str) -> None:
-    declared = {"kind": "curves", "x": "oversubscription", "y": "best_step_time",
-                "relative_to": {"oversubscription": 1}}  # fmt: skip
+    declared = {
+        "kind": "curves",
+        "x": "oversubscription",
+        "y": "best_step_time",
+        "relative_to": {"oversubscription": 1},
+    }
     lines = [*effects(found, declared)]
     assert any(line.startswith("0 %: ") for line in lines) == bool(reason)
     assert reason in "\n".join(lines)

@@ -321,7 +321,7 @@ def test_of_two_racing_runs_one_wins(tmp_path: Path) -> None:
     path = tmp_path / "x.nc"
     racers = [child(RACER, str(path)) for _ in range(2)]
     # The winner waits until the other one has given up.
-    first = {each.stdout.readline(): each for each in racers if each.stdout is not None}
+    first = {racer.stdout.readline(): racer for racer in racers if racer.stdout is not None}
     assert set(first) == {"computing\n", ""}
     _, wrong = first[""].communicate(timeout=HANG_SECONDS)
     assert first[""].returncode == 1

@@ -21,7 +21,11 @@ from tests.simulator.model import (
 from tests.simulator.patterns import Table
 
 # Every module's schedules: a network's stand in a file of their own.
-NAMES = (one.name for one in pkgutil.iter_modules(__path__) if not one.name.startswith("test_"))
+NAMES = (
+    iter_module.name
+    for iter_module in pkgutil.iter_modules(__path__)
+    if not iter_module.name.startswith("test_")
+)
 MODULES = [import_module(f"{__name__}.{name}") for name in NAMES]
 SCHEDULES: Table = {
     key: one for module in MODULES for key, one in getattr(module, "SCHEDULES", {}).items()

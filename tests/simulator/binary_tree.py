@@ -64,10 +64,10 @@ def exchange(case: Case) -> Steps:
     ranks = range(case.ranks)
     return [
         [
-            Message(network.route(one, other), (Block((one, other)),))
-            for one in ranks
+            Message(network.route(rank, other), (Block((rank, other)),))
+            for rank in ranks
             for other in ranks
-            if one != other
+            if rank != other
         ]
     ]
 

@@ -35,8 +35,14 @@ BROADCASTS: dict[str, Callable[[Grid, Case], Steps]] = {
     "phased": grid_trees.phased,
 }
 SIDE_BY_SIDE = (
-    "ring", "ring_split", "ring_short", "line", "shift_bidir", "fwd_bidir", "shift_line",
-)  # fmt: skip
+    "ring",
+    "ring_split",
+    "ring_short",
+    "line",
+    "shift_bidir",
+    "fwd_bidir",
+    "shift_line",
+)
 
 
 def grid_of(case: Case) -> Grid:

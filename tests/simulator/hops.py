@@ -65,5 +65,5 @@ def ring_all_reduce(size: Fraction, paths: Sequence[Sequence[Link]]) -> Ring:
         time += max(send(block_bytes, path, 1) for path in paths)
         for to, block, held in moved:
             parts[to][block] |= held
-    assert all(held == set(range(ranks)) for own in parts for held in own.values())
+    assert all(held == set(range(ranks)) for part in parts for held in part.values())
     return Ring(time, energy, tuple(sent))

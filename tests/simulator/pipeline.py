@@ -345,10 +345,11 @@ def v_half(devices: int, num_micro_batches: int) -> list[Order]:
     return [
         _patterned(
             (2 * i, 3 * devices - 2 - i, back + 2 * i - 1, back + 3 * devices - 2 - i),
-            (i, 2 * devices - 1 - i), num_micro_batches,
+            (i, 2 * devices - 1 - i),
+            num_micro_batches,
         )
         for i in range(devices)
-    ]  # fmt: skip
+    ]
 
 
 def v_min(devices: int, num_micro_batches: int) -> list[Order]:
@@ -357,10 +358,11 @@ def v_min(devices: int, num_micro_batches: int) -> list[Order]:
     return [
         _patterned(
             (i, 2 * devices - 1 - i, 2 * devices + more + i, 4 * devices + more - 1 - i),
-            (i, 2 * devices - 1 - i), num_micro_batches,
+            (i, 2 * devices - 1 - i),
+            num_micro_batches,
         )
         for i in range(devices)
-    ]  # fmt: skip
+    ]
 
 
 def _patterned(slots: tuple[int, ...], stages: tuple[int, int], num_micro_batches: int) -> Order:

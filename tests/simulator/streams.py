@@ -58,15 +58,15 @@ def longest(hops: Sequence[Hop], top: Place, *, up: bool) -> tuple[dict[Place, i
             raise ScheduleFault(msg)
         towards[far] = hop
     counts, most = {top: 0}, Fraction(0)
-    for place in towards:
-        count, latency, at = 0, Fraction(0), place
+    for toward in towards:
+        count, latency, at = 0, Fraction(0), toward
         while at != top:
             if count > len(towards):
-                msg = f"{place} isn't joined to the sum"
+                msg = f"{toward} isn't joined to the sum"
                 raise ScheduleFault(msg)
             hop = towards[at]
             count, latency, at = count + 1, latency + hop.latency, hop.end if up else hop.start
-        counts[place] = count
+        counts[toward] = count
         most = max(most, latency)
     return counts, most
 

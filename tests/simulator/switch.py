@@ -168,10 +168,10 @@ def oneshot(case: Case) -> Steps:
     ranks = range(case.ranks)
     return [
         [
-            Message(across(one, other), pieces(()), "reduce")
-            for one in ranks
+            Message(across(rank, other), pieces(()), "reduce")
+            for rank in ranks
             for other in ranks
-            if one != other
+            if rank != other
         ]
     ]
 

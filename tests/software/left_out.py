@@ -31,9 +31,15 @@ RATIOS = ("efficiency", "rate_ratio")
 KEPT = ("channel_efficiency", "nvls_time", "nvls_hosts_time")
 # Between nodes, of all networks.
 ALIKE = (
-    "simple_fabric_factor", "fabric_ramp_steps", "simple_step_factor", "inter_ll_rate_ratio",
-    "tree_rate_ratio", "nvls_tree_rate_ratio", "inter_sendrecv_rate_ratio", "peer_time",
-)  # fmt: skip
+    "simple_fabric_factor",
+    "fabric_ramp_steps",
+    "simple_step_factor",
+    "inter_ll_rate_ratio",
+    "tree_rate_ratio",
+    "nvls_tree_rate_ratio",
+    "inter_sendrecv_rate_ratio",
+    "peer_time",
+)
 # What was assumed before the one table that tells it.
 ASSUMED = {"inter_sendrecv_rate_ratio": 0.8, "peer_time": 0.5e-6}
 
@@ -107,7 +113,7 @@ def before(group: str) -> tuple[dict[str, float], dict[str, float]]:
         others = [profile.nodes[one] for one in ("ampere", "hopper", "blackwell") if one != group]
         base = {}
         for name in names:
-            known = [one[name].value for one in others if name in one]
+            known = [other[name].value for other in others if name in other]
             base[name] = float(np.exp(np.mean(np.log(known))))
     unsure = {
         name: SHARE if name.endswith(RATIOS) and "ll_" not in name else UNSURE for name in base
@@ -131,9 +137,11 @@ def fitted(
 
     def off(logs: np.ndarray) -> np.ndarray:
         """Return residuals of (.., constants), and how far these are from before."""
-        values = {name: np.exp(logs[..., place, None]) for place, name in enumerate(names)}
-        times = [np.broadcast_to(t := one.model.times(values), (*logs.shape[:-1], t.shape[-1]))
-                 for one in own]  # fmt: skip
+        values = {name: np.exp(logs[..., index, None]) for index, name in enumerate(names)}
+        times = [
+            np.broadcast_to(t := one.model.times(values), (*logs.shape[:-1], t.shape[-1]))
+            for one in own
+        ]
         far = (np.log(np.concatenate(times, axis=-1)) - measured) / UNIT
         soft = np.sign(far) * np.sqrt(2.0 * (np.sqrt(1.0 + far**2) - 1.0)) * weight
         return np.concatenate([soft, (logs - start) / width], axis=-1)
@@ -161,7 +169,7 @@ def fitted(
 
 def left_out(group: str) -> Iterator[tuple[Table, np.ndarray]]:
     """Yield each table of a group with its relative errors, its constants fitted to the others."""
-    every = [one for one in tables() if one.group == group]
+    every = [table for table in tables() if table.group == group]
     base, unsure = before(group)
     for name in dict.fromkeys(one.name for one in every):
         values = fitted([one for one in every if one.name != name], base, unsure)

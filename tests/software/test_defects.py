@@ -167,9 +167,16 @@ def test_a_long_line_of_json_behind_a_remark_is_read_once(sweeps: Runner) -> Non
 
 @pytest.mark.parametrize(
     "line",
-    ["{0}.log", "{0}", "{0}.csv", "log.csv --hardware {0}", "log.csv --fabric {0}",
-     "log.csv --write {0}.toml", "log.csv --output {0}.nc"],
-)  # fmt: skip
+    [
+        "{0}.log",
+        "{0}",
+        "{0}.csv",
+        "log.csv --hardware {0}",
+        "log.csv --fabric {0}",
+        "log.csv --write {0}.toml",
+        "log.csv --output {0}.nc",
+    ],
+)
 def test_names_too_long_for_a_file_are_a_fault(sweeps: Runner, line: str) -> None:
     log("all_gather", GATHER)
     done = sweeps(f"calibrate {line.format('a' * 300)}", fine=False)
@@ -184,7 +191,7 @@ def test_names_too_long_for_a_file_are_a_fault(sweeps: Runner, line: str) -> Non
         ("--N 16 --hardware dgx-h100 --algorithm nvls --topology switch", "--algorithm nvls: no"),
         ("--N 16 --hardware dgx-h100 --algorithm nvls_sharp", "inter_inc = '0'"),
     ],
-)  # fmt: skip
+)
 def test_nvls_where_there_is_none_names_its_field(
     sweeps: Runner, arguments: str, words: str
 ) -> None:

@@ -129,9 +129,14 @@ def test_without_the_profile_errors_are_several_times_as_large() -> None:
     sizes = 2.0 ** np.arange(20, 31)
     each = {
         software: sweeps.sweep(
-            "time", ranks=8, message_bytes=sizes, hardware="dgx-h100", algorithm="ring",
-            software=software, topology="switch",
+            "time",
+            ranks=8,
+            message_bytes=sizes,
+            hardware="dgx-h100",
+            algorithm="ring",
+            software=software,
+            topology="switch",
         ).time.values
         for software in ("none", "nccl")
-    }  # fmt: skip
+    }
     assert np.all(each["nccl"] > 1.2 * each["none"])

@@ -19,15 +19,18 @@ from sweeps.spec.machine import CONSTANTS
 from sweeps.spec.software import load_software
 
 # Every algorithm of a form of its own, and one of each network that is priced by its schedule.
-OWN = [one for one in ALGORITHMS.values() if one.form != SCHEDULE]
+OWN = [algorithm for algorithm in ALGORITHMS.values() if algorithm.form != SCHEDULE]
 SCHEDULED = [
     ALGORITHMS[key]
     for key in (
-        ("hierarchical", "all_reduce", "ring_ring"), ("hierarchical", "all_to_all", "two_phase"),
-        ("torus", "all_reduce", "ring"), ("switch", "all_gather", "bruck"),
-        ("ring", "all_reduce", "ring"), ("mesh", "broadcast", "chain"),
+        ("hierarchical", "all_reduce", "ring_ring"),
+        ("hierarchical", "all_to_all", "two_phase"),
+        ("torus", "all_reduce", "ring"),
+        ("switch", "all_gather", "bruck"),
+        ("ring", "all_reduce", "ring"),
+        ("mesh", "broadcast", "chain"),
     )
-]  # fmt: skip
+]
 EVERY = pytest.mark.parametrize("algorithm", [*OWN, *SCHEDULED], ids=lambda one: ".".join(one.key))
 few = settings(max_examples=12, deadline=None)
 TIMES = tuple(name for name in CONSTANTS if VOCABULARY[name].units == "s")
@@ -79,10 +82,15 @@ def values(
     if algorithm.topology in ("torus", "mesh"):
         given |= {"mesh_nx": ranks, "mesh_ny": 1.0, "mesh_nz": 1.0}
     labels = {
-        "topology": algorithm.topology, "collective": algorithm.collective,
-        "algorithm": algorithm.name, "latency_per": "hop", "link": "intra", "library": library,
-        "floor": "none", "environment": "nccl-tests",
-    }  # fmt: skip
+        "topology": algorithm.topology,
+        "collective": algorithm.collective,
+        "algorithm": algorithm.name,
+        "latency_per": "hop",
+        "link": "intra",
+        "library": library,
+        "floor": "none",
+        "environment": "nccl-tests",
+    }
     if algorithm.topology == "hierarchical":
         labels["link"] = "auto"
     wanted = ["time", "latency_time", "bandwidth_time", "lower_bound"]
@@ -163,7 +171,7 @@ def test_times_grow_with_times_and_fall_with_rates(
 
 def test_what_a_library_takes() -> None:
     def names(topology: str, collective: str) -> set[str]:
-        return {one.name for one in candidates(topology, collective, "nccl", "nccl")}
+        return {candidate.name for candidate in candidates(topology, collective, "nccl", "nccl")}
 
     assert names("switch", "all_reduce") == {"ring", "nvls"}
     assert names("hierarchical", "all_reduce") == {"ring_path", "tree_path", "nvls_tree"}

@@ -173,10 +173,17 @@ def test_a_machines_own_constants_stand_in_place_of_the_profiles(tmp_path: Path)
     assert profile.issue("graph", machine).value == 0.0
     # What is known of one network between nodes says nothing of another, nor of another library.
     both = {
-        fabric: sweeps.sweep("time", software="nccl", hardware=path, fabric=fabric, ranks=16,
-                             message_bytes=2.0**30, algorithm="nccl").inter_node_step_latency.item()
+        fabric: sweeps.sweep(
+            "time",
+            software="nccl",
+            hardware=path,
+            fabric=fabric,
+            ranks=16,
+            message_bytes=2.0**30,
+            algorithm="nccl",
+        ).inter_node_step_latency.item()
         for fabric in ("infiniband", "efa")
-    }  # fmt: skip
+    }
     assert both == {"infiniband": 20e-6, "efa": 33e-6}
     other = load_software(str(edited(tmp_path)))
     assert other.constants(machine)["collective_launch_time"].value == 5e-6
@@ -210,9 +217,14 @@ def test_software_is_an_axis_beside_machines_and_environments() -> None:
         algorithm="ring",
     )
     bare = sweeps.sweep(
-        "time", hardware=["dgx-a100", "dgx-h100"], ranks=8, message_bytes=[8.0, 2.0**30],
-        topology="switch", algorithm="ring", software="none",
-    )  # fmt: skip
+        "time",
+        hardware=["dgx-a100", "dgx-h100"],
+        ranks=8,
+        message_bytes=[8.0, 2.0**30],
+        topology="switch",
+        algorithm="ring",
+        software="none",
+    )
     assert (found.time.sel(software=NO_LIBRARY) == bare.time).all()
     priced = found.time.sel(software="nccl")
     assert (priced > found.time.sel(software=NO_LIBRARY)).all()
@@ -225,8 +237,13 @@ def test_software_is_an_axis_beside_machines_and_environments() -> None:
 
 def test_a_stored_dataset_is_computed_again() -> None:
     found = sweeps.sweep(
-        "time", software=["none", "nccl"], ranks=[8, 16], message_bytes=[8.0, 2.0**30],
-        algorithm="nccl", topology="hierarchical", hardware=["dgx-h100", "gb200-nvl72"],
-    )  # fmt: skip
+        "time",
+        software=["none", "nccl"],
+        ranks=[8, 16],
+        message_bytes=[8.0, 2.0**30],
+        algorithm="nccl",
+        topology="hierarchical",
+        hardware=["dgx-h100", "gb200-nvl72"],
+    )
     again = sweeps.recompute(found)
     assert (again.time == found.time).all()

@@ -30,14 +30,21 @@ LIBRARY = (
 )
 SHARES = ("channel_efficiency", "nic_efficiency")
 WORSE = (
-    "intra_latency", "inter_latency", "pod_latency", *LIBRARY, "message_bytes", "oversubscription",
-    "pod_oversubscription", "simple_fabric_factor",
-)  # fmt: skip
+    "intra_latency",
+    "inter_latency",
+    "pod_latency",
+    *LIBRARY,
+    "message_bytes",
+    "oversubscription",
+    "pod_oversubscription",
+    "simple_fabric_factor",
+)
 BETTER = ("intra_bandwidth", "inter_bandwidth", "pod_bandwidth", "pair_bandwidth", *SHARES)
 STEPWISE = [
-    one for one in ALGORITHMS.values()
-    if one.chunked or any(name.endswith("_step_latency") for name in one.inputs)
-]  # fmt: skip
+    algorithm
+    for algorithm in ALGORITHMS.values()
+    if algorithm.chunked or any(name.endswith("_step_latency") for name in algorithm.inputs)
+]
 
 
 def test_a_slower_link_makes_no_ring_faster() -> None:
@@ -72,9 +79,16 @@ def test_the_number_of_chunks_is_best_with_its_ramp() -> None:
     best = min(range(1, 100), key=time)
     assert best != min(range(1, 100), key=lambda k: (2.0 + k) * (5.0 * US + wire / k))
     given = {**library, **links, "ranks": 4.0, "message_bytes": message, "gpus_per_node": 8.0}
-    labels = {"topology": "switch", "collective": "broadcast", "algorithm": "chain",
-              "latency_per": "hop", "link": "intra", "library": "nccl", "floor": "none",
-              "environment": "nccl-tests"}  # fmt: skip
+    labels = {
+        "topology": "switch",
+        "collective": "broadcast",
+        "algorithm": "chain",
+        "latency_per": "hop",
+        "link": "intra",
+        "library": "nccl",
+        "floor": "none",
+        "environment": "nccl-tests",
+    }
     found = Evaluation(given, following(labels, given))
     assert float(found["chunks"]) == best
     start = library["collective_launch_time"] + library["simple_launch_time"]
@@ -102,8 +116,9 @@ def drawn(rng: np.random.Generator, algorithm: Algorithm, pods: bool) -> dict[st
         cards = np.minimum(node, powers(3))
         found |= {"gpus_per_node": node, "ranks_sharing_nic": cards, "ranks": node * nodes * more}
         if pods:
-            found |= {f"pod_{one}": around(found[f"inter_{one}"])
-                      for one in ("latency", "bandwidth")}  # fmt: skip
+            found |= {
+                f"pod_{one}": around(found[f"inter_{one}"]) for one in ("latency", "bandwidth")
+            }
             found |= {"nodes_per_pod": nodes, "pod_oversubscription": rng.uniform(1, 4, POINTS)}
         return found
     found |= {"bandwidth": found["intra_bandwidth"], "latency": found["intra_latency"]}
@@ -115,9 +130,16 @@ def drawn(rng: np.random.Generator, algorithm: Algorithm, pods: bool) -> dict[st
 
 
 def evaluated(algorithm: Algorithm, values: dict[str, Any], library: str) -> Evaluation:
-    labels = {"topology": algorithm.topology, "collective": algorithm.collective,
-              "algorithm": algorithm.name, "latency_per": "hop", "link": "auto",
-              "library": library, "floor": "none", "environment": "nccl-tests"}  # fmt: skip
+    labels = {
+        "topology": algorithm.topology,
+        "collective": algorithm.collective,
+        "algorithm": algorithm.name,
+        "latency_per": "hop",
+        "link": "auto",
+        "library": library,
+        "floor": "none",
+        "environment": "nccl-tests",
+    }
     return Evaluation(values, following(labels, values), algorithm)
 
 
@@ -141,7 +163,8 @@ def test_nothing_is_faster_where_something_is_slower(
                 continue
             factor = 1.0 + np.exp(rng.uniform(np.log(1e-3), np.log(3.0), POINTS))
             worse = values[name] * factor if name in WORSE else values[name] / factor
-            then = np.broadcast_to(evaluated(algorithm, {**values, name: worse}, library)["time"],
-                                   (POINTS,))  # fmt: skip
+            then = np.broadcast_to(
+                evaluated(algorithm, {**values, name: worse}, library)["time"], (POINTS,)
+            )
             wrong = defined & (then < time * (1.0 - 1e-9))
             assert not wrong.any(), (name, np.flatnonzero(wrong), (then / time)[wrong])

@@ -84,8 +84,13 @@ def test_a_machines_figure_is_replaced_and_nothing_else(sweeps: Runner) -> None:
     """Without a machine named it is the default one's, whose own figure changes nothing."""
     line = "collective --N 16 --M 1GiB --json"
     own = sweeps(line).records
-    for given in ("--inter-bandwidth 50GB/s", "--intra-latency 800ns", "--link auto",
-                  "--hardware dgx-h100", "--hardware dgx-h100 --inter-latency 2.7us"):  # fmt: skip
+    for given in (
+        "--inter-bandwidth 50GB/s",
+        "--intra-latency 800ns",
+        "--link auto",
+        "--hardware dgx-h100",
+        "--hardware dgx-h100 --inter-latency 2.7us",
+    ):
         assert sweeps(f"{line} {given}").records == own, given
     (slow,) = sweeps(f"{line} --inter-bandwidth 25GB/s").records
     assert (slow["algorithm"], own[0]["algorithm"]) == ("nvls_tree", "nvls_tree")

@@ -61,8 +61,13 @@ def kinds_of(model: Model) -> dict[str, float]:
     return {"linear": linear, "windowed": windowed, "full": attending - windowed}
 
 
-WORDS = {"linear": "linear", "conv": "linear", "sliding": "windowed", "chunked": "windowed",
-         "full": "full"}  # fmt: skip
+WORDS = {
+    "linear": "linear",
+    "conv": "linear",
+    "sliding": "windowed",
+    "chunked": "windowed",
+    "full": "full",
+}
 
 
 def differences(row: dict[str, Any], model: Model) -> dict[str, tuple[object, object]]:
@@ -71,8 +76,10 @@ def differences(row: dict[str, Any], model: Model) -> dict[str, tuple[object, ob
     found = {"parameters": round(model.quantity("parameters"))}
     truth = {"parameters": row["parameters"] + scored - row["vision"]}
     if not row["by_rule"]:
-        found |= {"active": round(model.quantity("active_parameters")),
-                  "moe_layers": int(model.quantity("moe_layers"))}  # fmt: skip
+        found |= {
+            "active": round(model.quantity("active_parameters")),
+            "moe_layers": int(model.quantity("moe_layers")),
+        }
         truth |= {"active": row["active"] + scored, "moe_layers": row["moe_layers"]}
     # A class without a head says nothing of ties.
     if row["name"] != "qwen3-vl-text-4b":
@@ -125,9 +132,17 @@ def test_every_kind_is_counted() -> None:
     kinds = {content["model_type"].removesuffix("_text") for content in contents}
     # Kinds of which another name, or the code beside the weights, is what is counted.
     same = {
-        "RefinedWeb", "RefinedWebModel", "bailing_moe_v2", "deepseek", "falcon_mamba", "minimax_m1",
-        "minimax_text_01", "params", "stablelm_epoch", "youtu_llm",
-    }  # fmt: skip
+        "RefinedWeb",
+        "RefinedWebModel",
+        "bailing_moe_v2",
+        "deepseek",
+        "falcon_mamba",
+        "minimax_m1",
+        "minimax_text_01",
+        "params",
+        "stablelm_epoch",
+        "youtu_llm",
+    }
     assert set(known_kinds()) - kinds == same
 
 
@@ -184,8 +199,15 @@ def test_windows_of_a_kind_that_isn_t_known(
 
 
 # As Meta publishes it beside the weights of Llama 3 70B.
-PARAMS = {"dim": 8192, "ffn_dim_multiplier": 1.3, "multiple_of": 4096, "n_heads": 64,
-          "n_kv_heads": 8, "n_layers": 80, "vocab_size": 128256}  # fmt: skip
+PARAMS = {
+    "dim": 8192,
+    "ffn_dim_multiplier": 1.3,
+    "multiple_of": 4096,
+    "n_heads": 64,
+    "n_kv_heads": 8,
+    "n_layers": 80,
+    "vocab_size": 128256,
+}
 
 
 def test_meta_s_own_file_is_read(tmp_path: Path) -> None:
@@ -247,22 +269,32 @@ def test_a_tower_is_told_with_its_size(name: str, tmp_path: Path) -> None:
 
 # Qwen3-VL 8B's published weights hold 8,767,123,696 numbers, Qwen3 8B's those of its text.
 QWEN3_VL = {
-    "deepstack_visual_indexes": [8, 16, 24], "depth": 27, "hidden_size": 1152, "in_channels": 3,
-    "intermediate_size": 4304, "num_position_embeddings": 2304, "out_hidden_size": 4096,
-    "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2,
-}  # fmt: skip
+    "deepstack_visual_indexes": [8, 16, 24],
+    "depth": 27,
+    "hidden_size": 1152,
+    "in_channels": 3,
+    "intermediate_size": 4304,
+    "num_position_embeddings": 2304,
+    "out_hidden_size": 4096,
+    "patch_size": 16,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+}
 # Llama 4's, as both models' weights hold it.
 LLAMA4 = {
-    "hidden_size": 1408, "image_size": 336, "intermediate_size": 5632, "num_hidden_layers": 34,
-    "patch_size": 14, "vision_output_dim": 4096,
-}  # fmt: skip
+    "hidden_size": 1408,
+    "image_size": 336,
+    "intermediate_size": 5632,
+    "num_hidden_layers": 34,
+    "patch_size": 14,
+    "vision_output_dim": 4096,
+}
 
 
 @pytest.mark.parametrize(
     ("kind", "tower", "text", "count"),
-    [("qwen3_vl", QWEN3_VL, 4096, 8_767_123_696 - 8_190_735_360),
-     ("llama4", LLAMA4, 5120, VISION)],
-)  # fmt: skip
+    [("qwen3_vl", QWEN3_VL, 4096, 8_767_123_696 - 8_190_735_360), ("llama4", LLAMA4, 5120, VISION)],
+)
 def test_a_tower_by_its_published_weights(
     kind: str, tower: dict[str, Any], text: int, count: int
 ) -> None:
@@ -288,10 +320,36 @@ def test_a_byte_order_mark_is_no_riddle(tmp_path: Path) -> None:
 
 
 ODD: list[Any] = [
-    None, True, False, 0, 1, -1, 2, 7, 1.5, float("nan"), float("inf"), 10**30, 10**400, "", "x",
-    "4", "auto", "LLLG", [], [1], [0], [True], ["full_attention"], [[["local", "global"], 2]], [[]],
-    [None], {}, {"kda_layers": [1]}, {"kv_n_heads": "x"},
-]  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2,
+    7,
+    1.5,
+    float("nan"),
+    float("inf"),
+    10**30,
+    10**400,
+    "",
+    "x",
+    "4",
+    "auto",
+    "LLLG",
+    [],
+    [1],
+    [0],
+    [True],
+    ["full_attention"],
+    [[["local", "global"], 2]],
+    [[]],
+    [None],
+    {},
+    {"kda_layers": [1]},
+    {"kv_n_heads": "x"},
+]
 
 
 @pytest.mark.parametrize(

@@ -294,8 +294,10 @@ def test_shapes_that_contradict_each_other(more: str, expected: str) -> None:
     assert found[0].startswith(expected)
 
 
-HYBRID = "".join(f"linear_{size} = 2\n" for size in (
-    "key_heads", "value_heads", "key_size", "value_size", "kernel"))  # fmt: skip
+HYBRID = "".join(
+    f"linear_{size} = 2\n"
+    for size in ("key_heads", "value_heads", "key_size", "value_size", "kernel")
+)
 
 
 @pytest.mark.parametrize(
@@ -350,8 +352,11 @@ def test_what_needs_shapes_says_which() -> None:
         "gated_mlp, sequence_length"
     )
     with pytest.raises(InputError, match=r"alone; tensor parallelism needs hidden_size$"):
-        model.need(("hidden_size", "parameters", "sequence_length"), "tensor parallelism",
-                   {"sequence_length": 4096})  # fmt: skip
+        model.need(
+            ("hidden_size", "parameters", "sequence_length"),
+            "tensor parallelism",
+            {"sequence_length": 4096},
+        )
     with pytest.raises(InputError, match=r"doesn't say enough; model_flops_per_token needs sequen"):
         load(GOOD).quantity("model_flops_per_token")
     with pytest.raises(InputError, match=r"quantity = 'parametres': is unknown; did you mean"):
@@ -397,8 +402,12 @@ def test_the_catalogue_lists_machines_models_frameworks_and_libraries(
     assert any(line.split() == ["dgx-h100", "NVIDIA", "DGX", "H100"] for line in lines)
     assert any(line.split() == ["llama3-70b", "Llama", "3", "70B"] for line in lines)
     listed = (
-        hardware_names(), model_names(), framework_names(), presets_of(), spec_names("software"),
-    )  # fmt: skip
+        hardware_names(),
+        model_names(),
+        framework_names(),
+        presets_of(),
+        spec_names("software"),
+    )
     assert len(lines) == sum(map(len, listed)) + 10
 
 

@@ -18,13 +18,24 @@ from sweeps.validate.training_rows import cases_of_runs
 
 RECIPES = Path(__file__).parents[1] / "data" / "bridge_recipes.csv"
 # What graphs are called there, and the option that has them.
-GRAPHS = {"none": "", "router": "graphs_router", "attention": "graphs_attention",
-          "mixers": "graphs_mixers", "whole": "cuda_graphs"}  # fmt: skip
+GRAPHS = {
+    "none": "",
+    "router": "graphs_router",
+    "attention": "graphs_attention",
+    "mixers": "graphs_mixers",
+    "whole": "cuda_graphs",
+}
 DEEPSEEK: dict[str, Any] = {
-    "model": "deepseek-v3", "hardware": "gb200-nvl72", "world_size": 256, "pp": 4, "ep": 64,
-    "virtual_pipeline_size": 4, "global_batch_size": 4096, "sequence_length": 4096,
+    "model": "deepseek-v3",
+    "hardware": "gb200-nvl72",
+    "world_size": 256,
+    "pp": 4,
+    "ep": 64,
+    "virtual_pipeline_size": 4,
+    "global_batch_size": 4096,
+    "sequence_length": 4096,
     "precision": "mxfp8",
-}  # fmt: skip
+}
 WANTED = ["step_time", "peak_memory", "error_band_low", "error_band_high"]
 
 
@@ -53,8 +64,12 @@ def test_a_release_sets_what_its_recipes_do(preset: str) -> None:
         modules = {name.removeprefix("recompute_") for name, flag in taken.modules.items() if flag}
         graphs = {name for name in GRAPHS.values() if name in on}
         found = (graphs, "ep_overlap" in on, taken.labels["dispatcher"], modules)
-        said = ({*filter(None, [GRAPHS[row["graphs"]]])}, row["ep_overlap"] == "1",
-                row["dispatcher"], {*row["recompute"].split()})  # fmt: skip
+        said = (
+            {*filter(None, [GRAPHS[row["graphs"]]])},
+            row["ep_overlap"] == "1",
+            row["dispatcher"],
+            {*row["recompute"].split()},
+        )
         if found != said:
             wrong.append((row, found))
     assert not wrong
@@ -63,9 +78,12 @@ def test_a_release_sets_what_its_recipes_do(preset: str) -> None:
 def test_a_preset_is_what_its_options_are_by_hand() -> None:
     by_hand = {
         "framework": "megatron-lm+fused_loss+fp8_parameters+cuda_graphs+ep_overlap",
-        "dispatcher": "deduplicated", "recompute": "selective", "recompute_core_attn": 0,
-        "recompute_mla_up_proj": 1, "optimizer_bytes": 8,
-    }  # fmt: skip
+        "dispatcher": "deduplicated",
+        "recompute": "selective",
+        "recompute_core_attn": 0,
+        "recompute_mla_up_proj": 1,
+        "optimizer_bytes": 8,
+    }
     # What a run's own flags are is known by hand alone, so that the band is narrower.
     assert answer(**DEEPSEEK, preset="bridge-26.06")[:2] == answer(**DEEPSEEK, **by_hand)[:2]
 
@@ -118,8 +136,14 @@ def test_a_preset_brings_its_framework_and_refuses_another() -> None:
 
 def test_presets_and_machines_may_be_axes() -> None:
     axes = {"preset": ["bridge-26.02", "bridge-26.06"], "hardware": ["gb200-nvl72", "dgx-h100"]}
-    given = {"model": "qwen3-30b-a3b", "world_size": 16, "ep": 16, "precision": "bf16",
-             "sequence_length": 4096, "global_batch_size": 256}  # fmt: skip
+    given = {
+        "model": "qwen3-30b-a3b",
+        "world_size": 16,
+        "ep": 16,
+        "precision": "bf16",
+        "sequence_length": 4096,
+        "global_batch_size": 256,
+    }
     spec = {"axes": axes, "constants": given, "quantities": WANTED}
     found = prepare(spec, bare_is_si=True).dataset()
     for preset in axes["preset"]:
@@ -139,9 +163,16 @@ def test_no_preset_sets_a_parallel_degree_and_each_has_a_source() -> None:
 
 def test_a_search_takes_modules_and_options_of_a_preset() -> None:
     found = sweeps.plans(
-        model="deepseek-v3", hardware="dgx-b200", world_size=256, global_batch_size=512,
-        precision="mxfp8", preset="bridge-26.06", tp=[1], pp=[8], ep=[32],
-    )  # fmt: skip
+        model="deepseek-v3",
+        hardware="dgx-b200",
+        world_size=256,
+        global_batch_size=512,
+        precision="mxfp8",
+        preset="bridge-26.06",
+        tp=[1],
+        pp=[8],
+        ep=[32],
+    )
     assert found.recommended is not None
     best = found.recommended
     assert best.modules == ("mla_up_proj", "mlp")
@@ -151,13 +182,25 @@ def test_a_search_takes_modules_and_options_of_a_preset() -> None:
 
 def test_a_measured_row_takes_its_release_and_what_it_says_itself() -> None:
     texts = {
-        "row_id": "R", "source_id": "x", "model": "qwen3-235b-a22b", "framework": "megatron-lm",
-        "preset": "bridge-26.06", "gpu_type": "gb200-nvl72", "precision": "mxfp8",
-    }  # fmt: skip
+        "row_id": "R",
+        "source_id": "x",
+        "model": "qwen3-235b-a22b",
+        "framework": "megatron-lm",
+        "preset": "bridge-26.06",
+        "gpu_type": "gb200-nvl72",
+        "precision": "mxfp8",
+    }
     numbers = {
-        "gpus": 256.0, "tp": 1.0, "pp": 8.0, "vpp": 3.0, "ep": 32.0, "seq_len": 4096.0,
-        "global_batch_size": 8192.0, "micro_batch_size": 1.0, "step_time_s": 20.0,
-    }  # fmt: skip
+        "gpus": 256.0,
+        "tp": 1.0,
+        "pp": 8.0,
+        "vpp": 3.0,
+        "ep": 32.0,
+        "seq_len": 4096.0,
+        "global_batch_size": 8192.0,
+        "micro_batch_size": 1.0,
+        "step_time_s": 20.0,
+    }
     (case,) = cases_of_runs([Row(1, texts, numbers)]).cases
     assert case.labels["dispatcher"] == "deduplicated"
     assert case.labels["recompute"] == "none"

@@ -41,16 +41,22 @@ def test_the_catalogue_s_own_name_says_nothing(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["mistralai/Mistral-7B-Instruct-v0.3", "Qwen/Qwen3-6B", "gemma-1.1-7b-it", "instruct", "70B",
-     "Mistral-Small-3.1-24B-Instruct-2503"],
-)  # fmt: skip
+    [
+        "mistralai/Mistral-7B-Instruct-v0.3",
+        "Qwen/Qwen3-6B",
+        "gemma-1.1-7b-it",
+        "instruct",
+        "70B",
+        "Mistral-Small-3.1-24B-Instruct-2503",
+    ],
+)
 def test_other_shapes_are_nobody_s_release(name: str) -> None:
     with pytest.raises(InputError, match=r"not in the catalog"):
         load_model(name)
 
 
 def test_no_name_of_the_catalogue_means_another() -> None:
-    known = {own: load_model(own).hugging_face for own in model_names()}
+    known = {model_name: load_model(model_name).hugging_face for model_name in model_names()}
     for own, names in known.items():
         assert {release_of(name, known) for name in (own, *names)} == {own}
 

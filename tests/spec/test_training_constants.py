@@ -257,8 +257,12 @@ def test_both_formats_of_16_bits_are_as_fast() -> None:
 
 def test_attention_is_in_16_bits_at_least() -> None:
     for precision, peak in {
-        "bf16": 989e12, "fp16": 989e12, "fp8": 989e12, "tf32": 494.5e12, "fp32": 67e12,
-    }.items():  # fmt: skip
+        "bf16": 989e12,
+        "fp16": 989e12,
+        "fp8": 989e12,
+        "tf32": 494.5e12,
+        "fp32": 67e12,
+    }.items():
         assert value("dgx-h100", "attention_peak_flops", precision) == peak
     only_fp16 = without("dgx-h100", "peak_flops_bf16")
     assert value(only_fp16, "attention_peak_flops", "fp8") == 989e12
@@ -375,9 +379,12 @@ def test_prices_and_powers_are_told_where_they_are_known(tmp_path: Path) -> None
 def test_unknown_names_are_refused_together() -> None:
     with pytest.raises(InputError) as error:
         training_constants(
-            load_hardware("dgx-h100"), MEGATRON,
-            precision="bf61", attention_kernel="flash2", recipe="fsdp_adm",
-        )  # fmt: skip
+            load_hardware("dgx-h100"),
+            MEGATRON,
+            precision="bf61",
+            attention_kernel="flash2",
+            recipe="fsdp_adm",
+        )
     assert error.value.faults == (
         "precision = 'bf61': unknown; did you mean 'bf16'?",
         "attention_kernel = 'flash2': unknown; did you mean 'flash_2' or 'flash_3'?",

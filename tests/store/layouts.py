@@ -55,7 +55,7 @@ def label(name: str, words: list[str]) -> Column:
 
 
 def layout(coordinates: tuple[Column, ...], variables: tuple[Column, ...], **sizes: int) -> Layout:
-    named = [each for each in coordinates if each.dims == (each.name,)]
+    named = [coordinate for coordinate in coordinates if coordinate.dims == (coordinate.name,)]
     own = {each.name: np.asarray(each.values).size for each in named}
     return Layout({**sizes, **own}, coordinates, variables, GLOBAL)
 
@@ -147,7 +147,7 @@ def layouts(draw: st.DrawFn) -> Case:
             )
         else:
             coordinates.append(axis(name, np.arange(size, dtype="f8" if kind == "float" else "i8")))
-    sizes = {each.dims[0]: np.asarray(each.values).size for each in coordinates}
+    sizes = {coordinate.dims[0]: np.asarray(coordinate.values).size for coordinate in coordinates}
     if draw(st.booleans()):
         coordinates.append(Column("latency", (), np.dtype("f8"), {"units": "s"}, np.array(2.0)))
     variables, values = [], {}

@@ -48,7 +48,9 @@ def test_a_partition_is_complete_and_without_any_piece_is_not(
     pieces = data.draw(partitions(values))
     dropped = data.draw(st.integers(0, len(pieces) - 1))
     for left_out in (None, dropped):
-        coverage = {each.name: Coverage(layout.shape(each)) for each in layout.variables}
+        coverage = {
+            variable.name: Coverage(layout.shape(variable)) for variable in layout.variables
+        }
         for index, piece in enumerate(pieces):
             if index != left_out:
                 coverage[piece.name].add(piece.region)

@@ -236,8 +236,8 @@ def test_power_loss(tmp_path: Path, instrument: Callable[..., None], overwrite: 
     events: list[tuple[str, ...]] = []
 
     def record(operation: str, *args: Any) -> None:
-        names = [name_of(each) for each in args]
-        short = ["temporary" if each.endswith(".tmp") else each for each in names]
+        names = [name_of(arg) for arg in args]
+        short = ["temporary" if name.endswith(".tmp") else name for name in names]
         short = ["folder" if each == tmp_path.name else each for each in short]
         events.append((operation, *short))
 
@@ -295,7 +295,7 @@ def test_an_operation_that_fails(
         assert "\n" not in str(raised)
     found = written_bytes(path)
     assert found == (b"old" if overwrite else None) or verify(path) == ()
-    assert [each for each in names(tmp_path) if each.endswith(".tmp")] == []
+    assert [name for name in names(tmp_path) if name.endswith(".tmp")] == []
     monkeypatch.undo()
     write(path, made, blocks(values), overwrite=True)
     assert verify(path) == ()

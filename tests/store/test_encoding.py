@@ -46,7 +46,7 @@ def test_by_default_numbers_are_plain_and_flags_are_small(tmp_path: Path) -> Non
     assert filters(tmp_path / "a.nc", "status")[:3] == (True, 1, True)
     with netCDF4.Dataset(tmp_path / "a.nc") as dataset:
         assert dataset.data_model == "NETCDF4"
-        assert not any(each.isunlimited() for each in dataset.dimensions.values())
+        assert not any(dimension.isunlimited() for dimension in dataset.dimensions.values())
         filled = {name for name in dataset.variables if "_FillValue" in dataset[name].ncattrs()}
         assert filled == {"time", "steps", "bound"}
         assert math.isnan(dataset["time"]._FillValue)
@@ -61,7 +61,7 @@ def test_by_default_numbers_are_plain_and_flags_are_small(tmp_path: Path) -> Non
         assert dataset["time"].coordinates == listed
         assert dataset["steps"].coordinates == "dp latency collective"
         assert dataset["bound"].coordinates == "latency collective"
-        assert all("checksum" in each.ncattrs() for each in dataset.variables.values())
+        assert all("checksum" in variable.ncattrs() for variable in dataset.variables.values())
         assert not any("coordinates" in dataset[name].ncattrs() for name in ("plan", "dp"))
         assert "coordinates" not in dataset.ncattrs()
 

@@ -143,8 +143,8 @@ def test_description(stored: Path) -> None:
     assert found.sizes == {"topology": 3, "plan": 4, "message_bytes": 5}
     assert found.attrs == GLOBAL
     assert found.spec == ""
-    coordinates = {each.name: each for each in found.coordinates}
-    variables = {each.name: each for each in found.variables}
+    coordinates = {coordinate.name: coordinate for coordinate in found.coordinates}
+    variables = {variable.name: variable for variable in found.variables}
     assert list(coordinates) == [
         "topology",
         "rate",

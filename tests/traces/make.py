@@ -22,17 +22,29 @@ def kernel(name: str, start: float, duration: float, stream: int = 7, **more: An
     category = more.pop("cat", "kernel")
     args = {"device": 0, "stream": stream, "correlation": -1, **more}
     return {
-        "ph": "X", "cat": category, "name": name, "pid": 0, "tid": stream, "ts": start,
-        "dur": duration, "args": args,
-    }  # fmt: skip
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 0,
+        "tid": stream,
+        "ts": start,
+        "dur": duration,
+        "args": args,
+    }
 
 
 def call(start: float, correlation: int, thread: int = 1, name: str = "cudaLaunchKernel") -> Event:
     """Return a call of the host that launches something."""
     return {
-        "ph": "X", "cat": "cuda_runtime", "name": name, "pid": 9, "tid": thread, "ts": start,
-        "dur": 2, "args": {"External id": 1, "correlation": correlation},
-    }  # fmt: skip
+        "ph": "X",
+        "cat": "cuda_runtime",
+        "name": name,
+        "pid": 9,
+        "tid": thread,
+        "ts": start,
+        "dur": 2,
+        "args": {"External id": 1, "correlation": correlation},
+    }
 
 
 def launched(
@@ -45,9 +57,16 @@ def launched(
 def step(number: int, start: float, duration: float, **more: Any) -> Event:
     """Return a step of the training loop, as the host marks it."""
     return {
-        "ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "pid": 9, "tid": 1,
-        "ts": start, "dur": duration, "args": {}, **more,
-    }  # fmt: skip
+        "ph": "X",
+        "cat": "user_annotation",
+        "name": f"ProfilerStep#{number}",
+        "pid": 9,
+        "tid": 1,
+        "ts": start,
+        "dur": duration,
+        "args": {},
+        **more,
+    }
 
 
 def write(path: Path, events: Sequence[Any], **members: Any) -> Path:

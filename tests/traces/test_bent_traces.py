@@ -17,10 +17,40 @@ from tests.bending import bent
 from tests.traces.make import GEMM, NCCL, OTHER, kernel, launched, step, write
 
 FOLDER = Path(__file__).parents[1] / "data" / "traces"
-JUNK = ["{", "}", "[", "]", '"', ",", ":", "null", "true", "-1", "1e999", "NaN", "1e300", "9" * 400,
-        "\\u0000", "\x00", "é", '{"ph": "X"}', '"traceEvents": [', '"stream": "stream 7"', "[[]]",
-        '"dur": -5', '"ts": "x"', '"args": 3', '"name": []', '"cat": {}', '"ph": "X"', "//",
-        '"pid": "GPU"', "\n", '"device": 99999999999999999999', '"correlation": 1.5']  # fmt: skip
+JUNK = [
+    "{",
+    "}",
+    "[",
+    "]",
+    '"',
+    ",",
+    ":",
+    "null",
+    "true",
+    "-1",
+    "1e999",
+    "NaN",
+    "1e300",
+    "9" * 400,
+    "\\u0000",
+    "\x00",
+    "é",
+    '{"ph": "X"}',
+    '"traceEvents": [',
+    '"stream": "stream 7"',
+    "[[]]",
+    '"dur": -5',
+    '"ts": "x"',
+    '"args": 3',
+    '"name": []',
+    '"cat": {}',
+    '"ph": "X"',
+    "//",
+    '"pid": "GPU"',
+    "\n",
+    '"device": 99999999999999999999',
+    '"correlation": 1.5',
+]
 
 PART = ", "
 
@@ -102,7 +132,7 @@ def test_bent_folders(tmp_path: Path) -> None:
         for rank in range(count):
             written(folder / f"rank{rank}.json.gz", bent(whole(draw), draw, JUNK, PART, PART), draw)
         ranks = analyse_files([folder])
-        told = " ".join([*(one.file for one in ranks.traces), *ranks.notes])
+        told = " ".join([*(trace.file for trace in ranks.traces), *ranks.notes])
         assert all(f"rank{rank}.json" in told for rank in (*range(count), 9))
 
 

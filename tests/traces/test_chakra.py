@@ -95,7 +95,7 @@ def made(line: str) -> tuple[StepTimeline, Evaluation, list[list[dict[str, Any]]
     with np.errstate(all="ignore"):
         course = step_timeline(evaluation)
         traces, groups = chakra_traces(course, evaluation)
-        read = [list(map(node, messages(b"".join(own))[1:])) for own in traces]
+        read = [list(map(node, messages(b"".join(trace))[1:])) for trace in traces]
     return course, evaluation, read, groups
 
 
@@ -111,9 +111,9 @@ def run(traces: Sequence[Sequence[dict[str, Any]]]) -> float:
     going = True
     while going:
         going = False
-        for rank, own in enumerate(traces):
-            while places[rank] < len(own):
-                one = own[places[rank]]
+        for rank, trace in enumerate(traces):
+            while places[rank] < len(trace):
+                one = trace[places[rank]]
                 end = max((done[rank, each] for each in one["data_deps"]), default=0.0)
                 if one["type"] == RECEIVE and "received" in one["name"]:
                     if ends(one) not in sent:
@@ -149,12 +149,12 @@ def test_a_simulation_ends_when_the_step_does(line: str) -> None:
     # A message that hides in part is beside computing whole, or not.
     assert run(traces) == pytest.approx(course.end, rel=0.02)
     # Ranks of a stage are alike but for who they talk to.
-    for rank, own in enumerate(traces):
+    for rank, trace in enumerate(traces):
         like = traces[rank // block * block]
-        assert [(n["name"], n["duration"]) for n in own] == [
+        assert [(n["name"], n["duration"]) for n in trace] == [
             (n["name"], n["duration"]) for n in like
         ]
-        assert all(max(n["data_deps"], default=0) < n["id"] for n in own)
+        assert all(max(n["data_deps"], default=0) < n["id"] for n in trace)
 
 
 @pytest.mark.parametrize("line", PLANS)
@@ -240,7 +240,9 @@ def test_the_command_writes_a_file_a_rank(
     refused = cli(f"{line} --overwrite", fine=False)
     assert refused.code == 2
     assert "nodes in the traces of 16 ranks; at most 1,000" in refused.err
-    refused = cli("overlap --kind ddp_buckets --compute 4ms --comm 3ms --buckets 4"
-                  " --timeline o.et", fine=False)  # fmt: skip
+    refused = cli(
+        "overlap --kind ddp_buckets --compute 4ms --comm 3ms --buckets 4 --timeline o.et",
+        fine=False,
+    )
     assert refused.code == 2
     assert "Chakra traces are of a step" in refused.err

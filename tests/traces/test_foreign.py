@@ -30,20 +30,32 @@ def named(pid: int, name: str, tid: int | None = None) -> Event:
 
 
 def row(pid: int, tid: int, name: str, start: float | str, duration: float, **args: Any) -> Event:
-    return {"ph": "X", "pid": pid, "tid": tid, "ts": start, "dur": duration, "name": name,
-            "args": args}  # fmt: skip
+    return {
+        "ph": "X",
+        "pid": pid,
+        "tid": tid,
+        "ts": start,
+        "dur": duration,
+        "name": name,
+        "args": args,
+    }
 
 
 # Two streams of a GPU; the line "XLA Ops" tells what they ran once more, the host another thing.
 GPU = [
-    named(1, "/device:GPU:0"), named(1, "Stream #14(Compute)", 14), named(1, "Stream #20", 20),
-    named(1, "XLA Ops", 100), named(9, "/host:CPU"), named(9, "python", 3),
+    named(1, "/device:GPU:0"),
+    named(1, "Stream #14(Compute)", 14),
+    named(1, "Stream #20", 20),
+    named(1, "XLA Ops", 100),
+    named(9, "/host:CPU"),
+    named(9, "python", 3),
     row(1, 14, "sm90_xmma_gemm_bf16bf16", 0, 50, hlo_op="custom-call.3", correlation_id=4),
     row(1, 14, "loop_add_fusion", 50, 20, hlo_op="fusion.2"),
     row(1, 20, NCCL, 30, 60, hlo_op="all-gather-start"),
-    row(1, 14, "MemcpyD2D", 70, 5), row(1, 100, "custom-call.3", 0, 50),
+    row(1, 14, "MemcpyD2D", 70, 5),
+    row(1, 100, "custom-call.3", 0, 50),
     row(9, 3, "Execute", 0, 1000),
-]  # fmt: skip
+]
 # A TPU's core: a loop encloses its operations, a gather runs beside them.
 TPU = [
     named(3, "/device:TPU:1"), named(3, "XLA Modules", 1), named(3, "XLA Ops", 2),
@@ -88,9 +100,14 @@ def written(path: Path, events: list[Event]) -> Path:
 
 @pytest.mark.parametrize(("name", "events", "compute", "gemm", "sent", "hidden"), TRACES)
 def test_times(
-    name: str, events: list[Event], compute: float, gemm: float, sent: float, hidden: float,
+    name: str,
+    events: list[Event],
+    compute: float,
+    gemm: float,
+    sent: float,
+    hidden: float,
     tmp_path: Path,
-) -> None:  # fmt: skip
+) -> None:
     file = "trace_view.json" if name == "ascend" else "host.trace.json.gz"
     found = analyse(read_trace(written(tmp_path / file, events)))
     times = (found.computation, found.times["gemm"], found.communication, found.overlapped)
@@ -101,7 +118,7 @@ def test_times(
 def test_names_may_come_after_events(tmp_path: Path) -> None:
     """Of a device's rows none is lost where its name stands at the end of the file."""
     for name, events, compute, *_ in TRACES:
-        late = [one for one in events if one["ph"] == "X"]
+        late = [event for event in events if event["ph"] == "X"]
         if name != "ascend":  # what XLA's rows are known by
             late = [{**one, "args": {**one["args"], "hlo_op": "x"}} for one in late]
         late += [one for one in events if one["ph"] == "M"]
@@ -119,8 +136,10 @@ def test_many_parts_are_read_like_one(tmp_path: Path) -> None:
 
 def test_what_products_a_tpu_does_not_tell(tmp_path: Path) -> None:
     bare = [{**one, "args": {}} for one in TPU]
-    bare = [new | {"args": old["args"]} if old["ph"] == "M" else new
-            for new, old in zip(bare, TPU, strict=True)]  # fmt: skip
+    bare = [
+        new | {"args": old["args"]} if old["ph"] == "M" else new
+        for new, old in zip(bare, TPU, strict=True)
+    ]
     found = analyse(read_trace(written(tmp_path / "t.json", bare)))
     assert any("2 operations have no hlo_category" in note for note in found.notes)
     assert found.communication == pytest.approx(55e-6)
@@ -143,7 +162,9 @@ def test_what_can_t_be(value: Any, tmp_path: Path) -> None:
     for name, events, *_ in TRACES:
         file = "trace_view.json" if name == "ascend" else "t.json"
         for key in ("pid", "tid", "ts", "dur", "name", "args", "ph", "cat"):
-            bent = [{**one, key: value} if k % 3 == 1 else one for k, one in enumerate(events)]
+            bent = [
+                {**event, key: value} if k % 3 == 1 else event for k, event in enumerate(events)
+            ]
             read_trace(written(tmp_path / file, bent))
 
 

@@ -88,7 +88,7 @@ def test_records(sweeps: Runner) -> None:
     assert first["matched_collectives"] == 4
     # Why it is exposed: these sum to all that is, and say what to change.
     reasons = [one for one in records[1:] if one["rank"] == 0 and one["reason"] != "all"]
-    assert {one["reason"] for one in reasons} == {"waits for data", "host bound"}
+    assert {reason["reason"] for reason in reasons} == {"waits for data", "host bound"}
     assert sum(one["exposed_communication_s"] for one in reasons) == pytest.approx(0.336983)
     assert "SendRecv" in reasons[0]["collective"]
     assert reasons[0]["exposed_collectives"] == 10

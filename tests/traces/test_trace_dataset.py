@@ -56,8 +56,8 @@ def test_dimensions_units_and_sources(ranks: Ranks) -> None:
 
 def test_values_and_holes(ranks: Ranks) -> None:
     dataset = result_of(ranks).dataset()
-    for place, overlap in enumerate(ranks.overlaps):
-        own = dataset.isel(rank=place)
+    for index, overlap in enumerate(ranks.overlaps):
+        own = dataset.isel(rank=index)
         assert float(own["overlap_of_communication"]) == overlap.of_communication
         assert own["part_time"].sum().item() == pytest.approx(overlap.end_to_end)
     gemm = dataset["step_activity_time"].sel(activity="gemm")

@@ -26,9 +26,12 @@ def trace(path: Path, rank: int | None = None, end: float = 10, world: int = 2) 
     path.parent.mkdir(parents=True, exist_ok=True)
     about = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": world}}
     events = [
-        step(1, 0, 20), *launched(GEMM, 1, 2, end - 2, 7, 1), *launched(NCCL, 3, 4, 6, 9, 2),
-        step(2, 20, 20), *launched(GEMM, 21, 22, end - 2, 7, 3),
-    ]  # fmt: skip
+        step(1, 0, 20),
+        *launched(GEMM, 1, 2, end - 2, 7, 1),
+        *launched(NCCL, 3, 4, 6, 9, 2),
+        step(2, 20, 20),
+        *launched(GEMM, 21, 22, end - 2, 7, 3),
+    ]
     return write(path, events, **about)
 
 
@@ -68,8 +71,12 @@ def test_bad_files_are_named_and_the_rest_is_judged(tmp_path: Path, sweeps: Runn
     ranks = read(folder)
     assert ranks.numbers() == (0, 2, 10)
     left = [note for note in ranks.notes if note.startswith("left out: trace = '")]
-    reasons = {"config.json": "no traceEvents", "rank3": "torn off", "rank4": "is empty",
-               "rank5": "no rows of GPU work"}  # fmt: skip
+    reasons = {
+        "config.json": "no traceEvents",
+        "rank3": "torn off",
+        "rank4": "is empty",
+        "rank5": "no rows of GPU work",
+    }
     assert len(left) == len(reasons)
     for name, reason in reasons.items():
         assert any(name in note and reason in note for note in left)
@@ -119,7 +126,7 @@ def test_a_folder_for_each_time_and_for_each_rank(tmp_path: Path) -> None:
         for rank in (0, 1):
             trace(tmp_path / "times" / f"iteration_{iteration}" / f"rank{rank}_trace.json")
     files, notes = listed([tmp_path / "times"])
-    assert {one.path.parent.name for one in files} == {"iteration_10"}
+    assert {file.path.parent.name for file in files} == {"iteration_10"}
     assert len(files) == 2
     assert "the last one is read, iteration_10" in notes[0]
     for rank in (0, 1, 10):

@@ -16,14 +16,28 @@ from tests.traces.make import GEMM, NCCL, call, kernel, write
 JAX: list[dict[str, Any]] = [
     {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/device:GPU:0"}},
     {"ph": "M", "pid": 1, "tid": 14, "name": "thread_name", "args": {"name": "Stream #14"}},
-    {"ph": "X", "pid": 1, "tid": 14, "ts": 1, "dur": 2, "name": "loop_add_fusion",
-     "args": {"hlo_op": "fusion.3", "correlation_id": "9"}},
-]  # fmt: skip
+    {
+        "ph": "X",
+        "pid": 1,
+        "tid": 14,
+        "ts": 1,
+        "dur": 2,
+        "name": "loop_add_fusion",
+        "args": {"hlo_op": "fusion.3", "correlation_id": "9"},
+    },
+]
 ASCEND: list[dict[str, Any]] = [
     {"ph": "M", "pid": 4, "name": "process_name", "args": {"name": "Ascend Hardware"}},
-    {"ph": "X", "pid": 4, "tid": 2, "ts": "1.0", "dur": 2, "name": "MatMulV2",
-     "args": {"Stream Id": 2, "Task Type": "AI_CORE"}},
-]  # fmt: skip
+    {
+        "ph": "X",
+        "pid": 4,
+        "tid": 2,
+        "ts": "1.0",
+        "dur": 2,
+        "name": "MatMulV2",
+        "args": {"Stream Id": 2, "Task Type": "AI_CORE"},
+    },
+]
 
 
 def told(path: Path) -> str:
@@ -59,7 +73,9 @@ def test_rows_with_a_category_are_read(tmp_path: Path) -> None:
     for events in (JAX, ASCEND):
         own = {"cat": "kernel", "args": {"stream": 14}}
         path = tmp_path / "t.json"
-        path.write_text(json.dumps([one | own if one["ph"] == "X" else one for one in events]))
+        path.write_text(
+            json.dumps([event | own if event["ph"] == "X" else event for event in events])
+        )
         assert analyse(read_trace(path)).computation == pytest.approx(2e-6)
 
 
@@ -97,9 +113,14 @@ def test_what_an_unknown_tool_wrote(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("streams", "at_once", "words"),
-    [(3, 1, ""), (4, 4, ""), (4, 1, "on 4 streams, never on more than 1"),
-     (6, 2, "on 6 streams, never on more than 2"), (9, 3, "more than the 8 queues")],
-)  # fmt: skip
+    [
+        (3, 1, ""),
+        (4, 4, ""),
+        (4, 1, "on 4 streams, never on more than 1"),
+        (6, 2, "on 6 streams, never on more than 2"),
+        (9, 3, "more than the 8 queues"),
+    ],
+)
 def test_streams_beyond_what_can_help(
     tmp_path: Path, streams: int, at_once: int, words: str
 ) -> None:

@@ -211,8 +211,12 @@ def test_what_was_launched_halfway_is_two_reasons(tmp_path: Path) -> None:
 def test_groups_of_an_operation_are_told_apart_and_the_worst_is_found(tmp_path: Path) -> None:
     """Tensor-parallel all_reduces and those of gradients are one name, and two things to change."""
     said = {"Collective name": "allreduce", "Group size": 2}
-    tensor = {**said, "Process Group Description": "TP", "Process Group Name": "3",
-              "Process Group Ranks": "[0, 1]"}  # fmt: skip
+    tensor = {
+        **said,
+        "Process Group Description": "TP",
+        "Process Group Name": "3",
+        "Process Group Ranks": "[0, 1]",
+    }
     data = {**said, "Group size": 8, "Process Group Name": "5", "Process Group Ranks": "[0, 2]"}
     events = [
         kernel(GEMM, 0, 10),
@@ -220,10 +224,14 @@ def test_groups_of_an_operation_are_told_apart_and_the_worst_is_found(tmp_path: 
         kernel(NCCL, 400, 90, 20, **data),
     ]
     trace = read_trace(write(tmp_path / "t.json", events))
-    found = {one.name: (round(one.time * 1e6), one.rows, round(one.at * 1e6))
-             for one in exposures(trace, PATTERNS)}  # fmt: skip
-    assert found == {"allreduce, group TP 3 of 2 ranks": (93, 3, 210),
-                     "allreduce, group 5 of 8 ranks": (90, 1, 400)}  # fmt: skip
+    found = {
+        exposure.name: (round(exposure.time * 1e6), exposure.rows, round(exposure.at * 1e6))
+        for exposure in exposures(trace, PATTERNS)
+    }
+    assert found == {
+        "allreduce, group TP 3 of 2 ranks": (93, 3, 210),
+        "allreduce, group 5 of 8 ranks": (90, 1, 400),
+    }
     # Nothing says when they were launched: that is told, and not taken for knowledge.
     (note,) = analyse(trace, patterns=PATTERNS).notes
     assert "no launches" in note
@@ -245,7 +253,7 @@ def test_reasons_sum_to_what_is_exposed(
     ]
     trace = read_trace(write(tmp_path / "t.json", events))
     reasons = exposures(trace, PATTERNS)
-    assert sum(one.time for one in reasons) == pytest.approx(
+    assert sum(reason.time for reason in reasons) == pytest.approx(
         analyse(trace, patterns=PATTERNS).exposed, abs=1e-12
     )
     assert {one.reason for one in reasons} <= set(ADVICE)

@@ -40,7 +40,7 @@ def contents(trace: Trace) -> list[Any]:
         for name in columns.__slots__:
             values = getattr(columns, name).tolist()
             table = tables.get(name)
-            found.append([table[place] for place in values] if table else values)
+            found.append([table[value] for value in values] if table else values)
     return found
 
 
@@ -178,20 +178,46 @@ def test_old_files(tmp_path: Path) -> None:
     """Categories with capitals, streams as text in tid, whole microseconds."""
     old = [
         {
-            "ph": "X", "cat": "Kernel", "name": GEMM, "pid": 0, "tid": "stream 7", "ts": 10,
-            "dur": 20, "args": {"device": 0, "correlation": 4, "external id": 9},
+            "ph": "X",
+            "cat": "Kernel",
+            "name": GEMM,
+            "pid": 0,
+            "tid": "stream 7",
+            "ts": 10,
+            "dur": 20,
+            "args": {"device": 0, "correlation": 4, "external id": 9},
         },
         {
-            "ph": "X", "cat": "Memset", "name": "Memset (Device)", "pid": 0, "tid": "stream 21",
-            "ts": 40, "dur": 2, "args": {"stream": 21, "correlation": 5, "device": 0},
+            "ph": "X",
+            "cat": "Memset",
+            "name": "Memset (Device)",
+            "pid": 0,
+            "tid": "stream 21",
+            "ts": 40,
+            "dur": 2,
+            "args": {"stream": 21, "correlation": 5, "device": 0},
         },
         {
-            "ph": "X", "cat": "Runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": "1", "ts": 1,
-            "dur": 2, "args": {"correlation": 4},
+            "ph": "X",
+            "cat": "Runtime",
+            "name": "cudaLaunchKernel",
+            "pid": 9,
+            "tid": "1",
+            "ts": 1,
+            "dur": 2,
+            "args": {"correlation": 4},
         },
-        {"ph": "X", "cat": "Operator", "name": "ProfilerStep#8", "pid": 9, "tid": "1", "ts": 0,
-         "dur": 9, "args": {}},
-    ]  # fmt: skip
+        {
+            "ph": "X",
+            "cat": "Operator",
+            "name": "ProfilerStep#8",
+            "pid": 9,
+            "tid": "1",
+            "ts": 0,
+            "dur": 9,
+            "args": {},
+        },
+    ]
     overlap = analyse(read_trace(write(tmp_path / "old.json.gz", old)))
     assert list(overlap.by_stream) == [7, 21]
     assert overlap.times["gemm"] == pytest.approx(20e-6)
@@ -237,11 +263,18 @@ def test_rows_that_cannot_be_are_left_out_and_told(tmp_path: Path) -> None:
         {**kernel(GEMM, 10**400, 1)},
     ]
     odd = [
-        "no event", 7, None, [], {"ph": "X"}, {"ph": "X", "cat": ["kernel"], "name": {}},
-        {**call(1, 2), "args": ["correlation"]}, {**call(1, 2), "name": 5},
+        "no event",
+        7,
+        None,
+        [],
+        {"ph": "X"},
+        {"ph": "X", "cat": ["kernel"], "name": {}},
+        {**call(1, 2), "args": ["correlation"]},
+        {**call(1, 2), "name": 5},
         {**kernel(OTHER, 50, 2), "args": {"stream": "three", "correlation": 1 << 80}},
-        {**kernel(OTHER, 60, 2), "name": None}, {**kernel(OTHER, 70, 2), "tid": [], "args": None},
-    ]  # fmt: skip
+        {**kernel(OTHER, 60, 2), "name": None},
+        {**kernel(OTHER, 70, 2), "tid": [], "args": None},
+    ]
     path = write(tmp_path / "t.json", [kernel(GEMM, 5, 10), *bad, *odd, *ROWS])
     trace = read_trace(path)
     assert trace.notes == (

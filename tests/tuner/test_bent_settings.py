@@ -12,9 +12,36 @@ from sweeps.tuner.userbuffers import KEYS, LAYERS, METHODS
 from sweeps.tuner.validate import LEVELS, Finding, Setting, validate_file
 from tests.bending import bent
 
-JUNK = ["{", "}", "[", "]", ":", "&a", "*a", "<<: *a", "!!python/object/apply:os.system [ls]", "-",
-        "null", "true", "1e999", "9" * 400, "-3", "é", "\x00", "\t", "'", '"', "|", "? ", "# x",
-        "2026-01-01", "0x1f", "ring_exchange", "[[[[", "---"]  # fmt: skip
+JUNK = [
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    "&a",
+    "*a",
+    "<<: *a",
+    "!!python/object/apply:os.system [ls]",
+    "-",
+    "null",
+    "true",
+    "1e999",
+    "9" * 400,
+    "-3",
+    "é",
+    "\x00",
+    "\t",
+    "'",
+    '"',
+    "|",
+    "? ",
+    "# x",
+    "2026-01-01",
+    "0x1f",
+    "ring_exchange",
+    "[[[[",
+    "---",
+]
 
 
 def whole(draw: random.Random) -> str:

@@ -60,11 +60,15 @@ def every_legal(results: list[CaseTimes]) -> Iterator[dict[str, CaseTimes]]:
         [(), *product(*(layers[name] for name in gathers))],
         [(), *product(*(layers[name] for name in scatters))],
         [
-            *(one + other for one, other in product([(), *product(*bulk["dgrad"])],
-                                                    [(), *product(*bulk["wgrad"])])),
+            *(
+                one + other
+                for one, other in product(
+                    [(), *product(*bulk["dgrad"])], [(), *product(*bulk["wgrad"])]
+                )
+            ),
             *product(*rings),
         ],
-    ]  # fmt: skip
+    ]
     for group in parts:
         yield from ({r.case.layer: r for r in one} for one in group)
 
@@ -95,7 +99,7 @@ def test_no_legal_configuration_is_faster(seed: int) -> None:
         kinds[group] = max(kinds.get(group, 0.0), gain(chosen, results))
     best = sum(value for group, value in kinds.items() if group)
     # Of cases that are as good the one with the fewest multiprocessors is taken.
-    most = sum(ALIKE * one.e2e for one in choice.layers.values())
+    most = sum(ALIKE * layer.e2e for layer in choice.layers.values())
     assert best - most <= found <= best * (1.0 + 1e-12)
     total = sum(r.e2e for r in choice.baselines.values())
     assert sum(choice.e2e(o) for o in OPERATORS) == pytest.approx(total - found)
@@ -112,9 +116,11 @@ def with_times(**times: float) -> list[CaseTimes]:
 
 def test_scattered_input_gradients_leave_no_weight_gradients() -> None:
     results = with_times(
-        qkv_dgrad_ring_agg0=40.0, fc1_dgrad_ring_agg0=49.0, fc1_dgrad_bulk_sm4=46.0,
+        qkv_dgrad_ring_agg0=40.0,
+        fc1_dgrad_ring_agg0=49.0,
+        fc1_dgrad_bulk_sm4=46.0,
         qkv_wgrad_bulk_sm1=49.0,
-    )  # fmt: skip
+    )
     choice = choose(results, 4, OPERATORS)
     assert choice.scattered_dgrad
     assert {"qkv_dgrad", "fc1_dgrad"} <= set(choice.layers)
@@ -212,13 +218,22 @@ def test_the_report_s_figures() -> None:
     ).record()
     assert record["config_id"] == "tp2_fc1_fprop_ring_agg0"
     expected = {
-        "operator": "fc1", "phase": "fprop", "tp_size": 2, "overlap_method": "ring_exchange",
-        "forward_gemm_time_us": 1234.5, "forward_comm_time_us": 567.8,
-        "forward_overlap_time_us": 400.0, "forward_e2e_time_us": 1402.3,
-        "backward_gemm_time_us": 2345.6, "backward_comm_time_us": 890.1,
-        "backward_overlap_time_us": 700.0, "backward_e2e_time_us": 2535.7,
-        "operator_e2e_time_us": 3938.0, "num_gemm_events": 4, "num_comm_events": 2,
-    }  # fmt: skip
+        "operator": "fc1",
+        "phase": "fprop",
+        "tp_size": 2,
+        "overlap_method": "ring_exchange",
+        "forward_gemm_time_us": 1234.5,
+        "forward_comm_time_us": 567.8,
+        "forward_overlap_time_us": 400.0,
+        "forward_e2e_time_us": 1402.3,
+        "backward_gemm_time_us": 2345.6,
+        "backward_comm_time_us": 890.1,
+        "backward_overlap_time_us": 700.0,
+        "backward_e2e_time_us": 2535.7,
+        "operator_e2e_time_us": 3938.0,
+        "num_gemm_events": 4,
+        "num_comm_events": 2,
+    }
     assert {name: record[name] for name in expected} == expected
     assert record["forward_overlap_ratio"] == pytest.approx(0.70, abs=0.005)
     # 700/890.1 is 0.7864; the documentation has it cut to two digits.
@@ -257,10 +272,13 @@ def test_the_optimal_size_is_good_for_all_layers() -> None:
 def test_of_counts_that_are_as_good_bulk_takes_the_fewest_and_pipelines_the_most() -> None:
     times = {1: 50.4, 2: 50.1, 4: 50.0, 8: 50.05, 16: 50.3}
     for operator, phase, method, wanted in (
-        ("qkv", "dgrad", "bulk", 2), ("proj", "fprop", "pipeline", 8),
-    ):  # fmt: skip
+        ("qkv", "dgrad", "bulk", 2),
+        ("proj", "fprop", "pipeline", 8),
+    ):
         base = result(LayerOverlap(4, operator, phase), 60.0)
-        cases = [result(LayerOverlap(4, operator, phase, method, num_sm=count), time)
-                 for count, time in times.items()]  # fmt: skip
+        cases = [
+            result(LayerOverlap(4, operator, phase, method, num_sm=count), time)
+            for count, time in times.items()
+        ]
         chosen = choose([base, *cases], 4, (operator,)).layers[f"{operator}_{phase}"]
         assert chosen.case.num_sm == wanted

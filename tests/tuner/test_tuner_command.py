@@ -129,11 +129,19 @@ def test_the_nominal_grid(cli: Runner) -> None:
 @pytest.mark.thorough
 def test_a_config_json(cli: Runner, tmp_path: Path) -> None:
     content = {
-        "model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "vocab_size": 151936,
-        "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128,
-        "num_hidden_layers": 28, "tie_word_embeddings": True, "hidden_act": "silu",
-        "attention_bias": False, "use_sliding_window": False,
-    }  # fmt: skip
+        "model_type": "qwen3",
+        "hidden_size": 1024,
+        "intermediate_size": 3072,
+        "vocab_size": 151936,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "num_hidden_layers": 28,
+        "tie_word_embeddings": True,
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "use_sliding_window": False,
+    }
     (tmp_path / "config.json").write_text(json.dumps(content))
     one = json.loads(cli("tune --model-name ./config.json --json --output-dir a", fine=False).out)
     two = json.loads(cli(f"{QWEN} --json --output-dir b", fine=False).out)
@@ -257,8 +265,9 @@ def test_validate_for_a_training(cli: Runner) -> None:
     assert {"level", "severity", "text", "line"} == set(records[0])
 
 
-@pytest.mark.parametrize("more", ["--tp-size x", "--model-name no/no", "--flags \"'\"",
-                                  "--precision q"])  # fmt: skip
+@pytest.mark.parametrize(
+    "more", ["--tp-size x", "--model-name no/no", '--flags "\'"', "--precision q"]
+)
 def test_validate_with_bad_input(cli: Runner, more: str) -> None:
     done = validated(cli, "{}\n", more)
     assert done.code == 2
@@ -292,7 +301,7 @@ def test_findings_as_records(cli: Runner) -> None:
     text = "foo: {}\nqkv_fprop: {method: ring}\n"
     records = json.loads(validated(cli, text, "--json").out)
     rows = validated(cli, text, "--csv").rows
-    assert [row["text"] for row in rows] == [one["text"] for one in records]
+    assert [row["text"] for row in rows] == [record["text"] for record in records]
     assert {row["severity"] for row in rows} == {"error", "note"}
 
 

@@ -164,15 +164,18 @@ def test_nothing_pays_at_all(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_files_are_for_a_release_and_a_generation(tmp_path: Path) -> None:
     plain = tuned(tmp_path, operators=["qkv"], max_tp_size=2)
-    old = tuned(tmp_path / "old", operators=["qkv"], max_tp_size=2, te_version="1.13",
-                hardware="dgx-b200")  # fmt: skip
+    old = tuned(
+        tmp_path / "old", operators=["qkv"], max_tp_size=2, te_version="1.13", hardware="dgx-b200"
+    )
     texts = [one.yaml(one.best) for one in (plain, old)]
     assert "# For Transformer Engine from 2.0 on" in texts[0]
     assert "# For Transformer Engine from 1.8 on" in texts[1]
     keys = [set(yaml.safe_load(text)["qkv_fprop"]) for text in texts]
     assert keys[0] - keys[1] == {
-        "comm_priority", "gemm_priority", "pipeline_rs_overlap_first_gemm",
-    }  # fmt: skip
+        "comm_priority",
+        "gemm_priority",
+        "pipeline_rs_overlap_first_gemm",
+    }
     case = "run/traces/tp2_qkv_fprop_ring_agg0/tp_comm_overlap_cfg.yaml"
     assert set(yaml.safe_load((tmp_path / "old" / case).read_text())["qkv_fprop"]) == keys[1]
     path = tmp_path / "run" / f"{STEM}.yaml"
@@ -182,7 +185,7 @@ def test_files_are_for_a_release_and_a_generation(tmp_path: Path) -> None:
     assert not any("doesn't take it" in one.text for one in validate_file(path, Setting()))
     # Blackwell starts kernels in their order by itself.
     scripts = [(tmp_path / name / "run" / f"{STEM}.flags.sh").read_text() for name in ("", "old")]
-    assert ["export CUDA_DEVICE_MAX_CONNECTIONS=1" in one for one in scripts] == [True, False]
+    assert ["export CUDA_DEVICE_MAX_CONNECTIONS=1" in script for script in scripts] == [True, False]
     with pytest.raises(InputError, match="--te-version = 'new': is not a release"):
         tuned(tmp_path / "new", te_version="new")
 

@@ -30,13 +30,19 @@ COUNTS = (1, 2, 4, 8, 16)
 FINE, ELSE, RUN, INIT = "legal", "runs_as_other", "run_error", "init_error"
 # Columns: ring_exchange, pipeline, bulk, external.
 TABLE = {
-    ("qkv", "fprop"): (FINE, INIT, RUN, RUN), ("fc1", "fprop"): (FINE, INIT, RUN, RUN),
-    ("qkv", "dgrad"): (FINE, FINE, FINE, INIT), ("fc1", "dgrad"): (FINE, FINE, FINE, INIT),
-    ("qkv", "wgrad"): (RUN, ELSE, FINE, INIT), ("fc1", "wgrad"): (RUN, ELSE, FINE, INIT),
-    ("proj", "fprop"): (FINE, FINE, ELSE, ELSE), ("fc2", "fprop"): (FINE, FINE, ELSE, ELSE),
-    ("proj", "dgrad"): (FINE, INIT, RUN, RUN), ("fc2", "dgrad"): (FINE, INIT, RUN, RUN),
-    ("proj", "wgrad"): (INIT, INIT, INIT, FINE), ("fc2", "wgrad"): (INIT, INIT, INIT, FINE),
-}  # fmt: skip
+    ("qkv", "fprop"): (FINE, INIT, RUN, RUN),
+    ("fc1", "fprop"): (FINE, INIT, RUN, RUN),
+    ("qkv", "dgrad"): (FINE, FINE, FINE, INIT),
+    ("fc1", "dgrad"): (FINE, FINE, FINE, INIT),
+    ("qkv", "wgrad"): (RUN, ELSE, FINE, INIT),
+    ("fc1", "wgrad"): (RUN, ELSE, FINE, INIT),
+    ("proj", "fprop"): (FINE, FINE, ELSE, ELSE),
+    ("fc2", "fprop"): (FINE, FINE, ELSE, ELSE),
+    ("proj", "dgrad"): (FINE, INIT, RUN, RUN),
+    ("fc2", "dgrad"): (FINE, INIT, RUN, RUN),
+    ("proj", "wgrad"): (INIT, INIT, INIT, FINE),
+    ("fc2", "wgrad"): (INIT, INIT, INIT, FINE),
+}
 
 
 def grid(**more: bool) -> tuple[LayerOverlap, ...]:
@@ -115,9 +121,18 @@ def test_a_baseline_without_phase_is_all_three() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "tp2", "tp2_fc1", "tp2_fc1_ring_agg0", "tp2_fc1_fprop_ring_agg2", "tp2_fc3_fprop_baseline",
-     "x_tp2_fc1_fprop_baseline", "tp2_fc1_fprop_bulk_sm", "tp2_fc1_fprop_baseline.bak"],
-)  # fmt: skip
+    [
+        "",
+        "tp2",
+        "tp2_fc1",
+        "tp2_fc1_ring_agg0",
+        "tp2_fc1_fprop_ring_agg2",
+        "tp2_fc3_fprop_baseline",
+        "x_tp2_fc1_fprop_baseline",
+        "tp2_fc1_fprop_bulk_sm",
+        "tp2_fc1_fprop_baseline.bak",
+    ],
+)
 def test_other_names_are_no_cases(name: str) -> None:
     assert parse_case(name) == ()
 

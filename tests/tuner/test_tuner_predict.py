@@ -49,7 +49,7 @@ TILES = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128), (25
 
 def norm(values: list[float], power: float) -> float:
     scale = max(values) if power > 0 else min(values)
-    return scale * math.fsum((one / scale) ** power for one in values) ** (1 / power)
+    return scale * math.fsum((value / scale) ** power for value in values) ** (1 / power)
 
 
 def burst_time(rows: float, columns: float, depth: float, rates: Rates, count: float = 1) -> float:
@@ -90,13 +90,17 @@ def in_pieces(
 def sizes(case: LayerOverlap, phase: str) -> tuple[float, float, float]:
     hidden, tp = LLAMA["hidden_size"], case.tp_size
     inner = {
-        "qkv": (64 + 2 * 8) * 128 / tp, "proj": 64 * 128 / tp, "fc1": 2 * 28672 / tp,
+        "qkv": (64 + 2 * 8) * 128 / tp,
+        "proj": 64 * 128 / tp,
+        "fc1": 2 * 28672 / tp,
         "fc2": 28672 / tp,
-    }[case.operator]  # fmt: skip
+    }[case.operator]
     out, depth = (inner, hidden) if case.operator in COLUMN else (hidden, inner)
     return {
-        "fprop": (TOKENS, out, depth), "dgrad": (TOKENS, depth, out), "wgrad": (out, depth, TOKENS),
-    }[phase]  # fmt: skip
+        "fprop": (TOKENS, out, depth),
+        "dgrad": (TOKENS, depth, out),
+        "wgrad": (out, depth, TOKENS),
+    }[phase]
 
 
 def collective_time(tp: int, bandwidth: float, parts: int = 1) -> float:
@@ -160,7 +164,7 @@ def test_every_case_beside_an_account_of_its_own(margin: bool) -> None:
 def test_many_models_at_once_are_each_alone() -> None:
     names = ("llama3-8b", "llama3-70b", "qwen3-0.6b", "llama2-13b")
     shapes = [load_model(name).shapes for name in names]
-    together = {key: np.array([one[key] for one in shapes]) for key in shapes[0]}
+    together = {key: np.array([shape[key] for shape in shapes]) for key in shapes[0]}
     found = predict(together, np.array([4096, 8192, 2048, 8192]), GRID, H100)
     for k, tokens in enumerate((4096, 8192, 2048, 8192)):
         alone = predict(shapes[k], tokens, GRID, H100)
@@ -217,7 +221,7 @@ def test_without_communication_nothing_is_gained() -> None:
     names = ("bandwidth", "copy_engine_bandwidth", "gather_sm_bandwidth")
     fast = dict.fromkeys(names, Origin(math.inf, GIVEN))
     rates = replace(H100, figures={**H100.figures, **fast, "latency": Origin(0.0, GIVEN)})
-    base = sum(one.e2e for one in times(LayerOverlap(4, "fc1", "fprop"), rates))
+    base = sum(time.e2e for time in times(LayerOverlap(4, "fc1", "fprop"), rates))
     for case in (
         LayerOverlap(4, "fc1", "fprop", "ring_exchange"),
         LayerOverlap(4, "fc1", "dgrad", "bulk", 0, 4),
@@ -248,10 +252,18 @@ def test_eight_bits_gather_half_as_much_and_scatter_the_same() -> None:
 def test_gathered_bytes_have_one_answer(framework: str, precision: str) -> None:
     """What a step's all_gather moves is what its userbuffers and the tuner take for it."""
     constants = {
-        "model": "llama3-8b", "hardware": "dgx-b200", "precision": precision, "tp": 8,
-        "world_size": 8, "sequence_length": 4096, "micro_batch_size": 1, "global_batch_size": 1,
-        "tp_mechanism": "userbuffers", "framework": framework, "sequence_parallel": 1,
-    }  # fmt: skip
+        "model": "llama3-8b",
+        "hardware": "dgx-b200",
+        "precision": precision,
+        "tp": 8,
+        "world_size": 8,
+        "sequence_length": 4096,
+        "micro_batch_size": 1,
+        "global_batch_size": 1,
+        "tp_mechanism": "userbuffers",
+        "framework": framework,
+        "sequence_parallel": 1,
+    }
     program = prepare({"quantities": ["exposed_tp_time"], "constants": constants}).program
     cell = Evaluation.of_cell(program.builder(program.cases[0]), {})
     moved = float(cell["tp_all_gather_sent_bytes"]) * 8 / 7
@@ -270,8 +282,7 @@ def test_widths_know_head_size_gate_and_groups() -> None:
     # Qwen3 0.6B: 16 heads of 128 though 1024/16 is 64; 8 of key and value; a gate.
     shapes = load_model("Qwen/Qwen3-0.6B").shapes
     every = products_of(shapes, 2.0, tokens=512.0)
-    split = {"qkv": "matmul_n", "proj": "matmul_k", "fc1": "matmul_n",
-             "fc2": "matmul_k"}  # fmt: skip
+    split = {"qkv": "matmul_n", "proj": "matmul_k", "fc1": "matmul_n", "fc2": "matmul_k"}
     found = {name: float(every[name, "fprop"][side]) for name, side in split.items()}
     assert found == {"qkv": (16 + 16) * 128 / 2, "proj": 1024, "fc1": 3072, "fc2": 1536}
     weights = [float(size) for size in every["fc2", "wgrad"].values()]
@@ -285,13 +296,16 @@ def test_overlap_gains_what_it_hides_and_no_more(hardware: str) -> None:
     bases = [LayerOverlap(8, operator, "fprop") for operator in OPERATORS]
     cases = [*bases, *(case for case in GRID if case.tp_size == 8 and not case.is_baseline)]
     for tokens in (16, 128, 1024, 8192):
-        for phase, found in predict_phases(LLAMA, tokens, cases, rates).items():
-            assert (found.overlap >= -1e-12).all()
-            assert (found.overlap <= np.minimum(found.gemm, found.comm) * (1 + 1e-12)).all()
-            for place, case in enumerate(cases):
-                base = found.at((0, [one.operator for one in bases].index(case.operator)))
+        for phase, predict_phase in predict_phases(LLAMA, tokens, cases, rates).items():
+            assert (predict_phase.overlap >= -1e-12).all()
+            assert (
+                predict_phase.overlap
+                <= np.minimum(predict_phase.gemm, predict_phase.comm) * (1 + 1e-12)
+            ).all()
+            for index, case in enumerate(cases):
+                base = predict_phase.at((0, [one.operator for one in bases].index(case.operator)))
                 least = max(base.gemm, base.comm) * (1.0 - 1e-12)
-                assert found.e2e[0, place] >= least, (tokens, phase, case)
+                assert predict_phase.e2e[0, index] >= least, (tokens, phase, case)
 
 
 def test_what_overlaps_doesn_t_depend_on_the_library() -> None:
@@ -314,10 +328,16 @@ def test_what_overlaps_doesn_t_depend_on_the_library() -> None:
 def test_every_scaling_of_eight_bits_has_its_tiles(scaling: str) -> None:
     def rate(precision: str) -> float:
         constants = {
-            "model": "llama3-8b", "hardware": "dgx-b200", "precision": precision, "tp": 2,
-            "world_size": 2, "sequence_length": 4096, "micro_batch_size": 1, "global_batch_size": 1,
+            "model": "llama3-8b",
+            "hardware": "dgx-b200",
+            "precision": precision,
+            "tp": 2,
+            "world_size": 2,
+            "sequence_length": 4096,
+            "micro_batch_size": 1,
+            "global_batch_size": 1,
             "tp_mechanism": "userbuffers",
-        }  # fmt: skip
+        }
         program = prepare({"quantities": ["exposed_tp_time"], "constants": constants}).program
         cell = Evaluation.of_cell(program.builder(program.cases[0]), {})
         return float(cell["burst_matmul_flops"])
@@ -347,10 +367,14 @@ def tiled_time(cell: Evaluation, product: str, ratio: float) -> float:
 @pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(
     ("model", "tp", "tokens", "hardware", "precision"),
-    [("llama3-70b", 8, 2048, "dgx-h100", "bf16"), ("llama3-405b", 2, 8192, "dgx-h100", "bf16"),
-     ("llama3-70b", 4, 8192, "dgx-b200", "bf16"), ("llama3-8b", 4, 8192, "dgx-a100", "bf16"),
-     ("llama3-70b", 4, 8192, "dgx-h100", "fp8")],
-)  # fmt: skip
+    [
+        ("llama3-70b", 8, 2048, "dgx-h100", "bf16"),
+        ("llama3-405b", 2, 8192, "dgx-h100", "bf16"),
+        ("llama3-70b", 4, 8192, "dgx-b200", "bf16"),
+        ("llama3-8b", 4, 8192, "dgx-a100", "bf16"),
+        ("llama3-70b", 4, 8192, "dgx-h100", "fp8"),
+    ],
+)
 def test_a_step_saves_what_the_tuner_says(
     model: str, tp: int, tokens: int, hardware: str, precision: str
 ) -> None:
@@ -362,10 +386,17 @@ def test_a_step_saves_what_the_tuner_says(
     exposed = [f"dense_exposed_tp_{way}_time" for way in ("forward", "backward")]
     sent = [f"tp_layer_{way}_time" for way in ("forward", "backward", "gather")]
     constants = {
-        "model": model, "hardware": hardware, "world_size": tp, "tp": tp, "sequence_parallel": 1,
-        "sequence_length": tokens, "micro_batch_size": 1, "global_batch_size": 1,
-        "tp_mechanism": "userbuffers", "precision": precision,
-    }  # fmt: skip
+        "model": model,
+        "hardware": hardware,
+        "world_size": tp,
+        "tp": tp,
+        "sequence_parallel": 1,
+        "sequence_length": tokens,
+        "micro_batch_size": 1,
+        "global_batch_size": 1,
+        "tp_mechanism": "userbuffers",
+        "precision": precision,
+    }
     products = [
         f"{product}_{kind}"
         for product in ("qkv", "attention_output", "mlp_up", "mlp_down")
@@ -384,9 +415,15 @@ def test_a_step_saves_what_the_tuner_says(
         whole.append(sum(float(step[name]) for name in sent))
         saved.append(whole[-1] - sum(float(step[name]) for name in exposed))
     config = TPOverlapTunerConfig(
-        model, max_tp_size=tp, max_token_len=tokens, hardware=hardware, pipeline=True,
-        max_num_sm=32, search="grid", precision=precision,
-    )  # fmt: skip
+        model,
+        max_tp_size=tp,
+        max_token_len=tokens,
+        hardware=hardware,
+        pipeline=True,
+        max_num_sm=32,
+        search="grid",
+        precision=precision,
+    )
     choice = TPOverlapTuner(config).run(write=False).choices[-1]
     bases = choice.baselines.values()
     assert [sum(one.comm for base in bases for one in base.passes)] * 2 == pytest.approx(whole)

@@ -23,9 +23,12 @@ def brute(time: Callable[[int], float], least: int, most: int) -> int:
 
 
 @given(
-    st.integers(1, 32), st.integers(0, 31), st.lists(st.integers(1, 5), min_size=64, max_size=64),
-    st.lists(st.integers(0, 3), min_size=64, max_size=64), st.integers(0, 70),
-)  # fmt: skip
+    st.integers(1, 32),
+    st.integers(0, 31),
+    st.lists(st.integers(1, 5), min_size=64, max_size=64),
+    st.lists(st.integers(0, 3), min_size=64, max_size=64),
+    st.integers(0, 70),
+)
 def test_falling_then_rising(
     least: int, more: int, falls: list[int], rises: list[int], knee: int
 ) -> None:
@@ -98,9 +101,9 @@ def test_a_tuning_by_bisection_is_a_tuning_of_all(model: str) -> None:
     for search in ("bisection", "all"):
         config = TPOverlapTunerConfig(model, search=search, max_num_sm=32)
         found[search] = TPOverlapTuner(config).run(write=False)
-    for one, other in zip(found["bisection"].choices, found["all"].choices, strict=True):
+    for choice, other in zip(found["bisection"].choices, found["all"].choices, strict=True):
         for operator in ("qkv", "fc1"):
-            assert one.e2e(operator) == pytest.approx(other.e2e(operator), rel=1e-9)
+            assert choice.e2e(operator) == pytest.approx(other.e2e(operator), rel=1e-9)
     assert len(found["bisection"].results) < len(found["all"].results) / 1.5
 
 
@@ -114,8 +117,9 @@ def test_the_grid_alone_adds_nothing() -> None:
 def test_a_limit_that_binds_is_told() -> None:
     notes = {}
     for most in (4, 32):
-        config = TPOverlapTunerConfig("llama3-70b", max_tp_size=4, operators=("qkv",),
-                                      max_num_sm=most)  # fmt: skip
+        config = TPOverlapTunerConfig(
+            "llama3-70b", max_tp_size=4, operators=("qkv",), max_num_sm=most
+        )
         notes[most] = TPOverlapTuner(config).run(write=False).notes
     assert notes[32] == []
     (answer,) = (one for one in notes[4] if one.startswith("tp4_qkv_wgrad"))
@@ -131,7 +135,7 @@ def test_a_limit_that_binds_a_pipeline_is_told(pipeline: bool | None) -> None:
     (choice,) = (one for one in report.choices if one.tp_size == 8)
     assert choice.layers["proj_fprop"].case.method == "ring_exchange"
     answer = [
-        one for one in report.notes if one.startswith("tp8_proj_fprop: --max-num-sm 16 binds")
+        note for note in report.notes if note.startswith("tp8_proj_fprop: --max-num-sm 16 binds")
     ]
     assert len(answer) == (pipeline is None)
     found = re.search(r"with (\d+) multiprocessors would save ([\d.]+) µs more", "".join(answer))
@@ -147,8 +151,8 @@ def test_what_the_other_method_would_save_is_told() -> None:
     """A ring or a pipeline isn't told by time alone: both times stand there."""
     config = TPOverlapTunerConfig("llama3-70b", max_token_len=2048)
     report = TPOverlapTuner(config).run(write=False)
-    times = {one.case.config_id: one.e2e for one in report.results if one.done}
-    found = [one for one in report.candidates if one.other is not None]
+    times = {result.case.config_id: result.e2e for result in report.results if result.done}
+    found = [candidate for candidate in report.candidates if candidate.other is not None]
     assert {(one.operator, one.phase) for one in found} == {("proj", "fprop"), ("fc2", "fprop")}
     for one in found:
         record = one.record()

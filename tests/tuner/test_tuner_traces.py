@@ -33,8 +33,15 @@ def trace(path: Path, forward: Sequence[Row], backward: Sequence[Row], **members
     events = []
     for number, (thread, rows) in enumerate(((1, forward), (2, backward))):
         for k, (name, start, duration, stream, *more) in enumerate(rows):
-            own = launched(name, 10.0 * number + k, start, duration, stream, 100 * number + k + 1,
-                           **(more[0] if more else {}))  # fmt: skip
+            own = launched(
+                name,
+                10.0 * number + k,
+                start,
+                duration,
+                stream,
+                100 * number + k + 1,
+                **(more[0] if more else {}),
+            )
             own[0]["tid"] = thread
             events += own
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -180,17 +187,25 @@ def record(root: Path, cases: Sequence[LayerOverlap], more: str = "") -> None:
         rows = [(NVJET, 1000, 200, 7), comm]
         plain = [(NVJET, 3000, 200, 7), (NCCL, 3200, 100, 8)]
         own = case.phase == "fprop"
-        trace(root / case.run_id / f"rank0{more}.pt.trace.json", rows if own else plain,
-              plain if own else rows)  # fmt: skip
+        trace(
+            root / case.run_id / f"rank0{more}.pt.trace.json",
+            rows if own else plain,
+            plain if own else rows,
+        )
 
 
 def tuned(traces: Path, **more: Any) -> TuningReport:
     config = TPOverlapTunerConfig(
         **{
-            "model_name": "llama3-8b", "max_tp_size": 2, "operators": ["fc1"],
-            "from_traces": traces, "max_token_len": 512, "hardware": "dgx-b200", **more,
+            "model_name": "llama3-8b",
+            "max_tp_size": 2,
+            "operators": ["fc1"],
+            "from_traces": traces,
+            "max_token_len": 512,
+            "hardware": "dgx-b200",
+            **more,
         }
-    )  # fmt: skip
+    )
     return TPOverlapTuner(config).run(write=False)
 
 
@@ -218,10 +233,10 @@ def test_some_cases_are_missing(tmp_path: Path) -> None:
     report = tuned(tmp_path, max_num_sm=2)
     missing = {result.case.config_id for result in report.missing}
     assert missing == {
-        "tp2_fc1_wgrad_bulk_sm1", "tp2_fc1_wgrad_bulk_sm2", *(
-            f"tp1_fc1_{phase}_baseline" for phase in ("fprop", "dgrad", "wgrad")
-        ),
-    }  # fmt: skip
+        "tp2_fc1_wgrad_bulk_sm1",
+        "tp2_fc1_wgrad_bulk_sm2",
+        *(f"tp1_fc1_{phase}_baseline" for phase in ("fprop", "dgrad", "wgrad")),
+    }
     assert "Not recorded" in report.summary()
     assert report.recommendations
     assert report.scaling.optimal is None
@@ -282,8 +297,9 @@ def test_products_of_other_work_are_refused(
 ) -> None:
     rows = [(NVJET, 1000, duration, 7), (NCCL, 1000 + duration, 100, 8)]
     trace(tmp_path / "t.json", rows, [(NVJET, 50000, 2 * duration, 7)])
-    config = TPOverlapTunerConfig("llama3-8b", max_tp_size=2, max_token_len=tokens,
-                                  hardware="dgx-b200")  # fmt: skip
+    config = TPOverlapTunerConfig(
+        "llama3-8b", max_tp_size=2, max_token_len=tokens, hardware="dgx-b200"
+    )
     found = read_case(tmp_path, BASE, config)
     assert found.status == ("failed" if words else "done")
     assert words in found.reason
@@ -305,8 +321,9 @@ def test_other_shapes_are_refused(tmp_path: Path, shapes: list[list[int]], words
     op = {"ph": "X", "cat": "cpu_op", "name": "_Linear", "pid": 9, "tid": 1, "ts": 0, "dur": 9}
     content["traceEvents"].append({**op, "args": {"Input Dims": shapes, "x": 1}})
     path.write_text(json.dumps(content))
-    config = TPOverlapTunerConfig("llama3-8b", max_tp_size=2, max_token_len=512,
-                                  hardware="dgx-b200")  # fmt: skip
+    config = TPOverlapTunerConfig(
+        "llama3-8b", max_tp_size=2, max_token_len=512, hardware="dgx-b200"
+    )
     found = read_case(tmp_path, BASE, config)
     assert found.status == ("failed" if words else "done")
     assert words in found.reason
@@ -339,12 +356,20 @@ def test_gains_add_up_to_what_there_was_to_hide(tmp_path: Path) -> None:
         own = (NCCL, 1200, 100, 8)
         if not case.is_baseline:
             name = "userbuffers_fp16_sum_inplace_gpu_rr_ag"
-            own = (PTOP if case.method == "ring_exchange" else name, 1100, 100, 8,
-                   COPY if case.method == "ring_exchange" else {})  # fmt: skip
+            own = (
+                PTOP if case.method == "ring_exchange" else name,
+                1100,
+                100,
+                8,
+                COPY if case.method == "ring_exchange" else {},
+            )
         rows, plain = [(NVJET, 1000, 200, 7), own], [(NVJET, 3000, 200, 7), (NCCL, 3200, 100, 8)]
         first = case.phase == "fprop"
-        trace(tmp_path / case.run_id / "rank0.pt.trace.json", rows if first else plain,
-              plain if first else rows)  # fmt: skip
+        trace(
+            tmp_path / case.run_id / "rank0.pt.trace.json",
+            rows if first else plain,
+            plain if first else rows,
+        )
     (choice,) = tuned(tmp_path, max_num_sm=2).choices
     assert {"fc1_dgrad", "fc1_wgrad"} <= set(choice.layers)
     forward, backward = choice.passes["fc1"]
@@ -389,9 +414,15 @@ def script(tmp_path: Path) -> str:
 
 def ran(tmp_path: Path, script: str, **more: Any) -> TuningReport:
     config = TPOverlapTunerConfig(
-        "llama3-8b", max_tp_size=2, operators=["fc1"], output_dir=tmp_path / "run",
-        command=script, max_token_len=512, hardware="dgx-b200", **more,
-    )  # fmt: skip
+        "llama3-8b",
+        max_tp_size=2,
+        operators=["fc1"],
+        output_dir=tmp_path / "run",
+        command=script,
+        max_token_len=512,
+        hardware="dgx-b200",
+        **more,
+    )
     return TPOverlapTuner(config).run(overwrite=True)
 
 
@@ -511,9 +542,13 @@ class Stub:
     ],
 )  # fmt: skip
 def test_the_workload_runs_what_a_case_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: LayerOverlap, module: str,
-    on: set[str], sizes: tuple[int, int],
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    case: LayerOverlap,
+    module: str,
+    on: set[str],
+    sizes: tuple[int, int],
+) -> None:
     command = write_workload(tmp_path / "work", CONFIG)
     assert f"torchrun --nproc-per-node {{tp_size}} {tmp_path / 'work' / 'workload.py'}" in command
     assert "NVTE_FUSED_ATTN=0" in (tmp_path / "work" / "README.md").read_text()
@@ -555,9 +590,14 @@ def test_without_baselines_the_tuner_abstains(tmp_path: Path) -> None:
     """Nothing says what overlap saves: no gain is made up, and no configuration is written."""
     record(tmp_path / "traces", [case for case in CASES if not case.is_baseline])
     config = TPOverlapTunerConfig(
-        "llama3-8b", max_tp_size=2, operators=["fc1"], from_traces=tmp_path / "traces",
-        max_token_len=512, hardware="dgx-b200", output_dir=str(tmp_path / "run"),
-    )  # fmt: skip
+        "llama3-8b",
+        max_tp_size=2,
+        operators=["fc1"],
+        from_traces=tmp_path / "traces",
+        max_token_len=512,
+        hardware="dgx-b200",
+        output_dir=str(tmp_path / "run"),
+    )
     report = TPOverlapTuner(config).run()
     summary = report.summary()
     assert summary.startswith("not known: no baseline was recorded at TP 2 (tp2_fc1_baseline")

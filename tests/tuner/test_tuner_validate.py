@@ -111,9 +111,11 @@ def test_each_layer_with_each_method(tmp_path: Path, layer: str, method: str) ->
     runtime = [one for one in only(findings, "runtime") if ".method" in one[1]]
     other = [one for one in only(findings, "runtime", "warning") if ".method" in one[1]]
     assert (len(init), len(runtime), len(other)) == {
-        "legal": (0, 0, 0), "init_error": (1, 0, 0), "run_error": (0, 1, 0),
+        "legal": (0, 0, 0),
+        "init_error": (1, 0, 0),
+        "run_error": (0, 1, 0),
         "runs_as_other": (0, 0, 1),
-    }[level]  # fmt: skip
+    }[level]
     assert all(line == 2 for line, _ in (*init, *runtime, *other))
 
 
@@ -153,7 +155,7 @@ def test_atomic_products(tmp_path: Path) -> None:
         ("fc2_fprop:\n  num_splits: 3\n", {"outputs": {"fc2": 1024}}, "1024 outputs"),
         ("fc1_fprop:\n  aggregate: 1\n", {"tp_size": 3}, "even number"),
     ],
-)  # fmt: skip
+)
 def test_runtime_errors(tmp_path: Path, text: str, setting: dict[str, Any], words: str) -> None:
     assert any(words in t for _, t in only(found(tmp_path, text, **setting), "runtime"))
 
@@ -236,8 +238,11 @@ def test_one_scattered_and_one_bulk(tmp_path: Path) -> None:
 def test_a_switch_against_the_file(tmp_path: Path) -> None:
     flags = (*ALL, "--disable-tp-comm-bulk-wgrad")
     (one,) = only(found(tmp_path, "\nfc1_wgrad: {num_sm: 4}\n", flags=flags), "flags", "warning")
-    assert one == (2, "--disable-tp-comm-bulk-wgrad is set: fc1_wgrad won't overlap; leave out "
-                      "the one or the other")  # fmt: skip
+    assert one == (
+        2,
+        "--disable-tp-comm-bulk-wgrad is set: fc1_wgrad won't overlap; leave out "
+        "the one or the other",
+    )
 
 
 def test_layers_without_a_key_overlap_all_the_same(tmp_path: Path) -> None:

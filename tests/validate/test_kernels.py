@@ -26,8 +26,9 @@ def measured(*kernels: str, gpu: str = "h100", least: int = 0) -> Columns:
     words = {name: np.array([row[name] for row in rows]) for name in ("kernel", "direction")}
     numbers = {
         name: np.array([float(row[name] or "nan") for row in rows])
-        for name in rows[0] if name not in ("gpu", *words)
-    }  # fmt: skip
+        for name in rows[0]
+        if name not in ("gpu", *words)
+    }
     return words | numbers
 
 
@@ -63,13 +64,23 @@ def test_products_take_what_the_law_of_other_gpus_products_says(
 
 def attention(found: Columns, given: dict[str, float], kernel: str) -> np.ndarray:
     """Return the law's times of causal attention of one sequence, forward or backward."""
-    plan = {**given, "rank_tokens": found["tokens"], "attention_span": found["tokens"],
-            "causal_tiled_span": 0.5 * found["tokens"], "sequence_length": found["tokens"],
-            "heads": found["heads"], "tp": 1.0, "query_head_size": found["head_size"],
-            "value_head_size": found["value_head_size"], "indexed_forward_flops": 0.0,
-            "attention_layer_fraction": 1.0, "mixer_scan_flops": 0.0, "index_backward_flops": 0.0,
-            "attention_half_length": 512.0,
-            "attention_backward_efficiency": 0.85}  # fmt: skip
+    plan = {
+        **given,
+        "rank_tokens": found["tokens"],
+        "attention_span": found["tokens"],
+        "causal_tiled_span": 0.5 * found["tokens"],
+        "sequence_length": found["tokens"],
+        "heads": found["heads"],
+        "tp": 1.0,
+        "query_head_size": found["head_size"],
+        "value_head_size": found["value_head_size"],
+        "indexed_forward_flops": 0.0,
+        "attention_layer_fraction": 1.0,
+        "mixer_scan_flops": 0.0,
+        "index_backward_flops": 0.0,
+        "attention_half_length": 512.0,
+        "attention_backward_efficiency": 0.85,
+    }
     labels = {"attention_kernel": kernel, "mask": "causal"}
     known = Evaluation(plan, labels)
     both = [known[f"attention_{way}_time"] for way in ("forward", "backward")]
@@ -106,12 +117,20 @@ def test_heads_of_other_sizes_take_their_tiles() -> None:
 
 def test_copies_of_sharded_weights_and_gradients() -> None:
     given = constants("h100")
-    plan = {"sharding_copy_efficiency": given["sharding_copy_efficiency"],
-            "memory_bandwidth": given["memory_bandwidth"], "expert_shards": 1.0,
-            "edp_messages": 0.0, "edp_gather_bytes": 0.0, "max_rank_trained_expert_parameters": 0.0,
-            "dp_messages": 1.0, "activation_bytes": 2.0, "reduction_bytes": 4.0,
-            "forward_gathers": 1.0, "backward_gathers": 1.0,
-            "gradient_reductions": 1.0}  # fmt: skip
+    plan = {
+        "sharding_copy_efficiency": given["sharding_copy_efficiency"],
+        "memory_bandwidth": given["memory_bandwidth"],
+        "expert_shards": 1.0,
+        "edp_messages": 0.0,
+        "edp_gather_bytes": 0.0,
+        "max_rank_trained_expert_parameters": 0.0,
+        "dp_messages": 1.0,
+        "activation_bytes": 2.0,
+        "reduction_bytes": 4.0,
+        "forward_gathers": 1.0,
+        "backward_gathers": 1.0,
+        "gradient_reductions": 1.0,
+    }
     out, into = measured("copy_out"), measured("copy_in")
     weights = out["elements"]
     plan |= {

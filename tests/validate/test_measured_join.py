@@ -323,9 +323,14 @@ def test_network_between_nodes_is_the_tables(tmp_path: Path) -> None:
     own = {"efa": {"fabric": "efa", "inter_bandwidth": "12.5 GB/s"}, "none": {}}
     for case, (ranks, given) in enumerate(zip((16, 32), own.values(), strict=True)):
         alone = sweeps.sweep(
-            ["time"], hardware="dgx-h100", ranks=ranks, message_bytes=found["message_bytes"].values,
-            topology="hierarchical", **constants, **given,
-        )  # fmt: skip
+            ["time"],
+            hardware="dgx-h100",
+            ranks=ranks,
+            message_bytes=found["message_bytes"].values,
+            topology="hierarchical",
+            **constants,
+            **given,
+        )
         np.testing.assert_array_equal(found["time"][case], alone["time"])
 
 
@@ -347,7 +352,7 @@ def test_shipped_sweep_predicts_every_measurement() -> None:
     assert np.nanmedian(abs(priced)) < 0.15 * np.nanmedian(abs(bare))
     dims, variables = job.shape_of_result()
     assert set(found.data_vars) == set(variables)
-    assert all(found[name].dims == tuple(own) for name, own in variables.items())
+    assert all(found[name].dims == tuple(variable) for name, variable in variables.items())
     figures = check_figures(sweep.figures, dims, variables)
     shown = {case for figure in figures for case in figure["at"]["case"]}
     assert shown <= set(found["case"].values)

@@ -46,11 +46,24 @@ def of(kind: str, field: str) -> dict[str, Score]:
 
 
 # What we say of the errors; each has some room for what is improved elsewhere.
-MEMORY = {"simumax_b200": 0.03, "mlperf_v5.0": 0.01, "torchtitan_202412": 0.12,
-          "mbridge_skills_recompute": 0.07, "mbridge_skills_mem": 0.05, "internevo_mem": 0.08,
-          "zero_paper_tab1": 0.001, "korthikanti_tab2_formula": 1e-9}  # fmt: skip
-STEP_TIME = {"dense A100": 0.09, "dense H100": 0.065, "H100 500 W": 0.08,
-             "dense Blackwell": 0.08, "TPU": 0.05, "MoE": 0.40}  # fmt: skip
+MEMORY = {
+    "simumax_b200": 0.03,
+    "mlperf_v5.0": 0.01,
+    "torchtitan_202412": 0.12,
+    "mbridge_skills_recompute": 0.07,
+    "mbridge_skills_mem": 0.05,
+    "internevo_mem": 0.08,
+    "zero_paper_tab1": 0.001,
+    "korthikanti_tab2_formula": 1e-9,
+}
+STEP_TIME = {
+    "dense A100": 0.09,
+    "dense H100": 0.065,
+    "H100 500 W": 0.08,
+    "dense Blackwell": 0.08,
+    "TPU": 0.05,
+    "MoE": 0.40,
+}
 
 
 @pytest.mark.thorough
@@ -108,7 +121,7 @@ def test_bands_hold_four_in_five() -> None:
         for one in error_bands()[kind].values()
         if "wide" in one
     }
-    assert {key: one for key, one in shares.items() if one < 0.75} == {}
+    assert {key: share for key, share in shares.items() if share < 0.75} == {}
     # Wider than these rows need: the table says why.
     assert {key: one for key, one in shares.items() if one > 0.95 and key not in wide} == {}
 
@@ -140,8 +153,8 @@ def test_errors_of_rows_left_out_are_those_of_the_table() -> None:
     found = fit(taken(cases, plan), plan, rounds=0)
     stored = left_out_errors()
     assert len(stored) == len(found.cases)
-    for place, case in enumerate(found.cases):
-        own = [float(np.expm1(found.left_out[what][place])) for what in ("model", "source")]
+    for index, case in enumerate(found.cases):
+        own = [float(np.expm1(found.left_out[what][index])) for what in ("model", "source")]
         assert stored["step_time", case.source, case.name] == pytest.approx(own, abs=0.003)
 
 

@@ -9,11 +9,24 @@ from sweeps.validate.run_table import NUMBERS, Run
 from sweeps.validate.training_rows import Case, cases_of_runs
 
 STEP = {
-    "model": "llama3-70b", "gpu_type": "dgx-h100", "framework": "megatron-lm", "precision": "bf16",
-    "recompute": "none", "zero_or_sharding": "ZeRO-1", "sp": "yes", "gpus": 64, "tp": 4, "pp": 4,
-    "cp": 1, "dp": 4, "vpp": 1, "seq_len": 8192, "global_batch_size": 128, "micro_batch_size": 1,
+    "model": "llama3-70b",
+    "gpu_type": "dgx-h100",
+    "framework": "megatron-lm",
+    "precision": "bf16",
+    "recompute": "none",
+    "zero_or_sharding": "ZeRO-1",
+    "sp": "yes",
+    "gpus": 64,
+    "tp": 4,
+    "pp": 4,
+    "cp": 1,
+    "dp": 4,
+    "vpp": 1,
+    "seq_len": 8192,
+    "global_batch_size": 128,
+    "micro_batch_size": 1,
     "step_time_s": 14.6,
-}  # fmt: skip
+}
 
 
 def run(**more: object) -> Run:
@@ -83,8 +96,11 @@ def test_what_recipes_of_bridge_set_is_on() -> None:
     # 25.11's table has the degrees of 25.09's, too.
     row |= {"vpp": 24, "micro_batch_size": 2, "global_batch_size": 512, "grad_accum": 32}
     later, before = (case(source_id=f"mbridge_{name}", **row) for name in ("25.11", "25.09"))
-    for name, new, old in (("micro_batch_size", 1, 2), ("num_micro_batches", 64, 32),
-                           ("virtual_pipeline_size", 12, 24)):  # fmt: skip
+    for name, new, old in (
+        ("micro_batch_size", 1, 2),
+        ("num_micro_batches", 64, 32),
+        ("virtual_pipeline_size", 12, 24),
+    ):
         assert (later.numbers[name], before.numbers[name]) == (new, old)
     assert {"micro_batch_size", "virtual_pipeline_size"} <= set(later.assumed)
 
@@ -163,8 +179,15 @@ def test_ends_count_as_layers_only_where_that_evens_stages(
     ],
 )
 def test_nodes(gpu_type: str, gpus: int, spec: int | None, node: int, cards: int) -> None:
-    one = case(gpu_type=gpu_type, gpus=gpus, gpus_per_node=spec, tp=1, pp=1, dp=gpus,
-               global_batch_size=gpus)  # fmt: skip
+    one = case(
+        gpu_type=gpu_type,
+        gpus=gpus,
+        gpus_per_node=spec,
+        tp=1,
+        pp=1,
+        dp=gpus,
+        global_batch_size=gpus,
+    )
     assert one.numbers["gpus_per_node"] == node
     assert one.numbers["nics_per_node"] == cards
     assert one.numbers["ranks_sharing_nic"] == 1
@@ -213,23 +236,42 @@ def test_a_row_of_time_and_memory_is_two_cases_unless_a_table_of_memory_has_it()
     found = cases_of_runs([both])
     assert [one.kind for one in found.cases] == ["step_time", "memory"]
     assert found.cases[1].measured == 60 * 2.0**30
-    linked = run(row_id="M1", linked_training_row="T1", quantity="peak memory per GPU", value=60,
-                 unit="GiB", step_time_s=None)  # fmt: skip
+    linked = run(
+        row_id="M1",
+        linked_training_row="T1",
+        quantity="peak memory per GPU",
+        value=60,
+        unit="GiB",
+        step_time_s=None,
+    )
     found = cases_of_runs([both, linked])
     assert [one.name for one in found.cases] == ["T1", "M1"]
     assert not cases_of_runs([linked], kinds=("step_time",)).cases
 
 
 def test_memory_needs_no_machine() -> None:
-    one = case(gpu_type="abacus 80 GB"[:0], quantity="peak memory per GPU", value=60, unit="GiB",
-               step_time_s=None, global_batch_size=None, grad_accum=8)  # fmt: skip
+    one = case(
+        gpu_type="abacus 80 GB"[:0],
+        quantity="peak memory per GPU",
+        value=60,
+        unit="GiB",
+        step_time_s=None,
+        global_batch_size=None,
+        grad_accum=8,
+    )
     assert "hardware" not in one.labels
     assert one.numbers["num_micro_batches"] == 8
 
 
 def test_a_count_of_parameters_is_enough_for_states() -> None:
-    one = case(model="7.5B params", n_params_b=7.5, quantity="model-state memory per device",
-               value=31.4, unit="GB (1e9)", step_time_s=None)  # fmt: skip
+    one = case(
+        model="7.5B params",
+        n_params_b=7.5,
+        quantity="model-state memory per device",
+        value=31.4,
+        unit="GB (1e9)",
+        step_time_s=None,
+    )
     assert one.labels["shapes"] == "unknown"
     assert one.numbers["parameters"] == 7.5e9
     assert one.measured == 31.4e9

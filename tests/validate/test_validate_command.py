@@ -76,7 +76,7 @@ def test_records(cli: Runner) -> None:
     steps, memory = error_bands()["step_time"], error_bands()["memory"]["megatron"]
     bands = (steps["megatron_nodes_told"], memory, steps["other_node"])
     for end in ("low", "high"):
-        assert [float(row[f"error_band_{end}"]) for row in rows] == [one[end] for one in bands]
+        assert [float(row[f"error_band_{end}"]) for row in rows] == [band[end] for band in bands]
     assert {row["error_without_source"] for row in rows} == {""}
     same = cli("validate own.csv --json").records
     assert [row["predicted"] for row in same] == [float(row["predicted"]) for row in rows]
@@ -209,17 +209,23 @@ def test_what_running_takes_is_laid_beside_what_was_published(cli: Runner) -> No
 @pytest.mark.thorough
 def test_attention_with_context_parallelism_is_laid_beside_benchmarks(cli: Runner) -> None:
     rows = cli("validate context --json").records
-    by = {name: [r for r in rows if r["class"] == name] for name in
-          ("kernel", "ring", "all_to_all", "mixed")}  # fmt: skip
+    by = {
+        name: [r for r in rows if r["class"] == name]
+        for name in ("kernel", "ring", "all_to_all", "mixed")
+    }
     assert [len(of) for of in by.values()] == [2, 30, 27, 48]
     assert sum(map(len, by.values())) == len(rows)
     row = by["mixed"][-1]
-    others = [r["measured"] / r["predicted"] for r in rows
-              if r["group"] == row["group"] and r["class"] != "mixed"]  # fmt: skip
+    others = [
+        r["measured"] / r["predicted"]
+        for r in rows
+        if r["group"] == row["group"] and r["class"] != "mixed"
+    ]
     expected = float(np.median(others)) * row["predicted"] / row["measured"] - 1.0
     assert row["left_out_error"] == pytest.approx(expected)
-    left = {name: [r["left_out_error"] for r in of if r["measured"] > 0.015]
-            for name, of in by.items()}  # fmt: skip
+    left = {
+        name: [r["left_out_error"] for r in of if r["measured"] > 0.015] for name, of in by.items()
+    }
     assert np.mean(np.abs(left["mixed"])) < 0.05
     assert np.mean(np.abs(left["all_to_all"])) < 0.1
     # What merging blocks' results takes isn't counted: rings are told as too short.
@@ -256,8 +262,7 @@ def test_nvidia_s_settings_of_overlap_are_near_the_best(cli: Runner) -> None:
     losses = [float(row["loss"]) for row in rows]
     assert sum(loss <= 0.02 for loss in losses) >= 0.95 * len(rows)
     assert min(losses) >= 0.0
-    factors = sorted(max(one, 1 / one) for row in rows
-                     if (one := float(row["num_sm_factor"] or 0)))  # fmt: skip
+    factors = sorted(max(one, 1 / one) for row in rows if (one := float(row["num_sm_factor"] or 0)))
     assert factors[len(factors) // 2] <= 1.35
     # None of their layers is turned off, and pipelines are chosen.
     assert not any(row["our_method"] == "sequential" for row in rows)
