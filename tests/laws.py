@@ -1,4 +1,4 @@
-"""Check of formulas' laws on points drawn from their inputs' domains, and proposals of them.
+"""Check of formulas' laws on points drawn from their inputs' domains.
 
 One call of a kernel evaluates all moves of all its inputs at all points.  What is drawn is bytes:
 0 is the lowest value of a domain, so that hypothesis shrinks a failure to small numbers.
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
 from overhead import VOCABULARY, Formula, Quantity
-from overhead.law import BESIDE, Law, power_of
+from overhead.law import Law, power_of
 from overhead.quantity import Array
 from tests.strategies import LARGEST, POSITIVE
 
@@ -234,74 +233,3 @@ def unit_faults(formula: Formula, moves: Moves) -> Iterator[str]:
 
 # Points at which what moves is looked for: the same each time.
 DRAWS = tuple(np.random.default_rng(seed).bytes(BYTES) for seed in range(200))
-
-# Proposals: laws that hold at many points, for a person to read.
-
-
-def proposed(formula: Formula, seeds: int = 16) -> Law:
-    """Return the laws that hold at many points; inputs without a direction have no reason yet."""
-    rng = np.random.default_rng(1)
-    every = []
-    for k in range(seeds):
-        few = np.frombuffer(rng.bytes(BYTES * (8 if k < 4 else 1)), dtype="<u2")
-        every.append(Moves(formula, few.reshape(INPUTS, -1).tobytes()))
-    moving, edges, free = dict[str, str](), dict[str, float](), dict[str, str]()
-    beside: dict[str, list[str]] = {kind: [] for kind in BESIDE}
-    for name in formula.inputs:
-        quantity = VOCABULARY[name]
-        kind, edge = kind_of(every, name, None), quantity.minimum
-        if kind == "free" and edge in (0.0, 1.0) and not quantity.flag:
-            kind = kind_of(every, name, edge)
-            edges |= {name: edge} if kind != "free" else {}
-        if kind == "free":
-            free[name] = ""
-        else:
-            moving[name] = kind
-        plain = power_of(kind) is None and kind != "flat"
-        if plain and quantity.minimum == 0.0 and not outside_at_lowest(quantity):
-            beside["zero"] += [name] * (not any(breaks_zero(one, name) for one in every))
-        if quantity.units == formula.result.units != "1":
-            for order in ("least", "most"):
-                holds = not any(breaks_order(one, name, order) for one in every)
-                beside[order] += [name] * holds
-    return Law(moving, {k: tuple(v) for k, v in beside.items() if v}, free, above=edges)
-
-
-def kind_of(every: list[Moves], name: str, above: float | None) -> str:
-    """Return how a formula moves with an input, above a value or everywhere."""
-    both = [signs(one, name, above) for one in every]
-    rises, falls = any(r for r, _ in both), any(f for _, f in both)
-    if not (rises or falls):
-        return "flat"
-    if not VOCABULARY[name].flag:
-        for power in (1.0, -1.0, 2.0, 0.5, -0.5, -2.0, 3.0, 1.5):
-            if not any(breaks_power(one, name, power, above) for one in every):
-                return {1.0: "proportional", -1.0: "inverse"}.get(power, f"power {power:g}")
-    if rises and falls:
-        return "free"
-    way = "up" if rises else "down"
-    if VOCABULARY[name].flag or any(breaks_line(one, name, above) for one in every):
-        return way
-    return "linear" if rises else "linear down"
-
-
-def cells(law: Law) -> tuple[str, str]:
-    """Return laws as a row's cells."""
-    kinds: dict[str, list[Any]] = {}
-    for name, kind in law.moving.items():
-        edge = f" above {law.above[name]:g}" if name in law.above else ""
-        kinds.setdefault(kind + edge, []).append(name)
-    kinds |= {kind: list(names) for kind, names in law.beside.items()}
-    texts = [f"{kind}: {' '.join(names)}" for kind, names in kinds.items()]
-    return "; ".join(texts), "; ".join(f"{name}: {why}" for name, why in law.free.items())
-
-
-if __name__ == "__main__":  # ``python -m tests.laws FORMULA ..``: rows to read, mend and paste
-    import sys
-
-    from overhead.everything import load
-    from overhead.formula import REGISTRY
-
-    load()
-    for wanted in sys.argv[1:]:
-        print(wanted, *(f'"{cell}"' for cell in cells(proposed(REGISTRY[wanted]))), "", sep=",")

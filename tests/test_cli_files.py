@@ -325,6 +325,8 @@ def test_a_name_of_several_algorithms_lists_them(cli: Runner) -> None:
     assert sum(row.startswith("  ring.") for row in rows) == 10
     assert rows[-1] == "More: --show rows (26 more, and each whole)"
     assert cli("show ring --show rows").out.count("\n  time = ") == 36
+    # Its parts are in a torus' ring, too.
+    assert cli("show ring.all_reduce.ring").out.startswith("ring.all_reduce.ring  Ring: each")
     assert cli("show ring.p2p.direct").out.startswith("ring.p2p.direct  ")
 
 

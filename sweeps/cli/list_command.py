@@ -185,7 +185,8 @@ def show_command(
     load_formulas(formulas)
     keys = {".".join(key): key for key in ALGORITHMS}
     parts = set(name.split("."))
-    found = [key for text, key in keys.items() if text == name or parts <= set(key)]
+    # A whole name is that one, though its parts stand in others, too.
+    found = [keys[name]] if name in keys else [key for key in keys.values() if parts <= set(key)]
     if name in REGISTRY:
         sys.stdout.writelines(fitted(_formula_lines(name, as_latex)))
     elif not found:
