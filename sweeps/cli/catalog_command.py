@@ -42,8 +42,9 @@ from sweeps.spec.catalog import (
     presets_of,
     spec_names,
 )
+from sweeps.spec.fields import ORIGINS, Figure
 from sweeps.spec.files import is_file, read_toml
-from sweeps.spec.machine import ORIGINS, Figure, Machine
+from sweeps.spec.machine import Machine
 from sweeps.spec.model import PATTERN, USUAL_LENGTH, Model, shape_value
 from sweeps.spec.preset import Preset
 from sweeps.spec.software import Profile, load_software

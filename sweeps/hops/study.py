@@ -27,8 +27,9 @@ from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault, refuse
 from sweeps.spec.axis import Axis, label_values, parse_values
 from sweeps.spec.catalog import find_sweep, load_hardware, load_model, spec_names
+from sweeps.spec.fields import FigureReader
 from sweeps.spec.files import read_toml
-from sweeps.spec.machine import FigureReader, Machine
+from sweeps.spec.machine import Machine
 from sweeps.spec.model import Model
 from sweeps.spec.resolve import resolve
 from sweeps.spec.sweep import Sweep

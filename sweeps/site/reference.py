@@ -34,7 +34,7 @@ from sweeps.site.guide import body_of, guide_pages
 from sweeps.site.jobs import Job, asked, command_lines
 from sweeps.site.pieces import Help, facts_of, in_code, labels_of, link_to, table_of
 from sweeps.spec.catalog import load_framework, load_hardware, load_model, spec_names
-from sweeps.spec.machine import Figure
+from sweeps.spec.fields import Figure
 from sweeps.spec.reduction import KEYS, REDUCTIONS
 from sweeps.spec.sweep import SETTINGS_KEYS
 from sweeps.spec.units import format_quantity

@@ -13,8 +13,9 @@ from overhead.labels import LABELS, usual_spelling
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest, refuse
 from sweeps.origin import Origin, assumed
+from sweeps.spec.fields import FigureReader
 from sweeps.spec.files import StrPath, copied, is_file, read_toml, shipped
-from sweeps.spec.machine import FigureReader, Machine, read_machine
+from sweeps.spec.machine import Machine, read_machine
 
 if TYPE_CHECKING:
     from sweeps.spec.framework import Framework

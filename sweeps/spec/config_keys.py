@@ -14,7 +14,7 @@ from typing import Any
 
 from overhead.model.order import MOST, numbers_of
 from overhead.quantity import VOCABULARY
-from sweeps.spec.machine import Figure, FigureReader
+from sweeps.spec.fields import Figure, FigureReader
 from sweeps.spec.model import shape_value
 
 MISSING = "is missing; every {} model has one"

@@ -14,15 +14,12 @@ from overhead.quantity import VOCABULARY
 from overhead.shipped import loss_figures, usual_table
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import ASSUMED, SPECIFICATION, UNKNOWN, Origin, assumed
+from sweeps.spec.fields import ORIGINS, Entry, Figure, FigureReader
 from sweeps.spec.machine import (
     GRANULARITIES,
     KERNELS,
-    ORIGINS,
     PRECISIONS,
     SCALINGS,
-    Entry,
-    Figure,
-    FigureReader,
     Machine,
     rates_of,
 )

@@ -21,8 +21,8 @@ from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.config_keys import Config
 from sweeps.spec.config_rules import RULES
 from sweeps.spec.config_towers import tower_parameters
+from sweeps.spec.fields import Figure
 from sweeps.spec.files import read_toml, shipped
-from sweeps.spec.machine import Figure
 from sweeps.spec.model import Model, attention_label, join_figures, shape_faults
 
 # What a kind says that is no shape.

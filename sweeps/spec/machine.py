@@ -1,30 +1,20 @@
-"""A machine's file, checked whole; and the figures of which it, as others' files, is made.
-
-A file of the catalogue says of every figure what it is and where it comes from; nothing in it is
-code.  Unknown keys, missing sources, wrong units and impossible values are all reported together,
-each with its place.
-"""
+"""A machine's file, checked whole."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overhead.labels import LABELS
-from overhead.quantity import VOCABULARY
-from sweeps.errors import Faults, fault, nearest
-from sweeps.origin import ASSUMED, MEASURED, SPECIFICATION, Origin
-from sweeps.spec.units import parse_quantity
+from sweeps.errors import nearest
+from sweeps.spec.fields import Entry, Figure, FigureReader
 
-ORIGINS = (SPECIFICATION, MEASURED, ASSUMED)
-DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 # Recipes of 8 bits by how they scale, and at whose rates they run.
 SCALINGS = {"fp8_delayed": "fp8", "fp8_current": "fp8", "mxfp8": "fp8"}
 # By precision the granularity of its scales where that is told.
@@ -42,49 +32,6 @@ KERNELS = LABELS["attention_kernel"].values
 def rates_of(precision: str) -> str:
     """Return the precision at whose rates a machine computes."""
     return SCALINGS.get(precision, precision)
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One number of a machine or of software, and where it comes from."""
-
-    value: float  # In `units`
-    units: str  # The canonical unit
-    kind: str  # ``specification`` (the maker's), ``measured``, or ``assumed`` (nobody's: a choice)
-    source: str  # Who says so, where; of an assumption, why this value
-    uncertainty: float = 0.0  # Relative; 0 where nobody says
-    date: str = ""  # Since when it holds, as 2024-12; of prices
-
-    @property
-    def origin(self) -> Origin:
-        """Its value with where it comes from."""
-        dated = f"of {self.date}: {self.source}" if self.date else self.source
-        return Origin(self.value, self.kind, dated)
-
-
-class Entry(NamedTuple):
-    """A figure that a file may hold: the quantity it gives, in which unit, and its domain."""
-
-    quantity: str
-    units: str
-    minimum: float = 0.0
-    above: bool = False
-    integer: bool = False
-    required: bool = False
-    maximum: float = math.inf
-
-    def allows(self, value: float) -> bool:
-        """Return whether a value is in the domain."""
-        low = value <= self.minimum if self.above else value < self.minimum
-        return not (low or value > self.maximum or (self.integer and not value.is_integer()))
-
-    def domain(self) -> str:
-        """Return the domain in words."""
-        number = "a whole number" if self.integer else "a value"
-        least = f"{'above' if self.above else 'from'} {self.minimum:g}"
-        return f"{number} {least}" + (
-            f" to {self.maximum:g}" if math.isfinite(self.maximum) else ""
-        )
 
 
 # Constants of a library that runs collectives: of GPUs, of the network between nodes, of all.
@@ -121,106 +68,6 @@ SWITCHED = ("nvls_tree_rate_ratio", "sharp_efficiency")
 CONSTANTS = (*NODE, *NVLS, *FABRIC, *SHARED, *SWITCHED)
 # What the host takes to issue an operation is a constant of a machine, not of a library.
 ISSUE = "collective_host_time"
-
-
-class FigureReader(Faults):
-    """A walk over a file of the catalogue that collects its faults."""
-
-    # How many keys are listed where none is like an unknown one
-    listed = 12
-
-    def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.path, self.content = path, content
-
-    def fault(self, place: str, value: object, wrong: str, allowed: str) -> None:
-        """Note what is wrong with a value."""
-        self.faults.append(fault(f"{self.path}: {place}", value, wrong, allowed))
-
-    def name(self) -> str:
-        """Read the file's name, which may stand in it."""
-        name = self.text("", self.content, "name", default=self.path.stem)
-        if name != self.path.stem:
-            self.fault("name", name, "is not the file's name", f"write '{self.path.stem}'")
-        return name
-
-    def table(self, place: str) -> dict[str, Any]:
-        """Return the table of a dotted place; an empty one where there is none."""
-        table: Any = self.content
-        for key in place.split("."):
-            table = table.get(key, {}) if isinstance(table, dict) else {}
-        if isinstance(table, dict):
-            return table
-        self.fault(place, table, "is not a table", f"write [{place}] and its keys below")
-        return {}
-
-    def unknown(self, place: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
-        """Note every key of a table that isn't known."""
-        names = tuple(known)
-        for key in table:
-            if key not in names:
-                where = f"{place}.{key}".strip(".")
-                near = nearest(key, names, shown=self.listed)
-                self.faults.append(f"{self.path}: {where}: no such key; {near}")
-
-    def constant(self, place: str, name: str, given: object) -> Figure | None:
-        """Read a quantity's constant: a figure that may have a relative uncertainty."""
-        quantity = VOCABULARY[name]
-        low, high = quantity.minimum, quantity.maximum
-        entry = Entry(name, quantity.units, low, quantity.above, maximum=high)
-        return self.figure(place, given, entry)
-
-    def figure(self, place: str, given: object, entry: Entry) -> Figure | None:
-        """Read ``{ value = .., kind = .., source = .. }``; nothing where it has no value."""
-        form = "write { value = .., kind = .., source = .. }"
-        if not isinstance(given, dict):
-            self.fault(place, given, "is not a figure", form)
-            return None
-        self.unknown(place, given, ("value", "kind", "source", "uncertainty", "date"))
-        kind = self.choice(place, given, "kind", ORIGINS)
-        source = self.text(place, given, "source")
-        if "value" not in given:
-            self.faults.append(f"{self.path}: {place}.value: is missing; {form}")
-            return None
-        value = self.of(
-            parse_quantity,
-            given["value"],
-            entry.units,
-            field=f"{self.path}: {place}.value",
-            bare_is_si=False,
-            allow_infinite=entry.units == "byte s-1",
-        )
-        if value is None:
-            return None
-        if not entry.allows(value):
-            self.fault(f"{place}.value", given["value"], "isn't allowed", entry.domain())
-        share = given.get("uncertainty", 0.0)
-        if not isinstance(share, int | float) or isinstance(share, bool) or not share >= 0.0:
-            self.fault(f"{place}.uncertainty", share, "isn't allowed", "a relative one, from 0")
-            return None
-        date = given.get("date", "")
-        if "date" in given and not DATE.fullmatch(str(date)):
-            self.fault(f"{place}.date", date, "is not a year and month", "such as '2024-12'")
-        return Figure(value, entry.units, kind, source, float(share), str(date))
-
-    def text(
-        self, place: str, table: Mapping[str, Any], key: str, default: str | None = None
-    ) -> str:
-        """Read a text with something in it."""
-        value = table.get(key, default)
-        if isinstance(value, str) and (value.strip() or value == default):
-            return value
-        where = f"{self.path}: {place}.{key}".replace(": .", ": ")
-        wrong = "is missing" if key not in table else "is not a text with something in it"
-        self.faults.append(f"{where}: {wrong}")
-        return ""
-
-    def choice(self, place: str, table: Mapping[str, Any], key: str, known: Sequence[str]) -> str:
-        """Read one of some known texts."""
-        value = self.text(place, table, key)
-        if value and value not in known:
-            self.fault(f"{place}.{key}".strip("."), value, "is unknown", nearest(value, known))
-        return value
 
 
 LINK_KINDS = ("switch", "torus", "mesh", "fully_connected")

@@ -16,7 +16,7 @@ from overhead.quantity import VOCABULARY
 from overhead.transformer import FURTHER_SHAPES, HYBRID_FLAGS, HYBRID_SHAPES, SHAPES, VITAL
 from sweeps.errors import fault, nearest, refuse
 from sweeps.origin import Origin
-from sweeps.spec.machine import ORIGINS, Figure, FigureReader
+from sweeps.spec.fields import ORIGINS, Figure, FigureReader
 from sweeps.spec.units import parse_quantity
 
 # What has no default, since a wrong guess would change every number.

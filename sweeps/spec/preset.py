@@ -11,7 +11,7 @@ from overhead.memory.quantities import MODULES
 from overhead.plan import BATCHES, DEGREES
 from overhead.quantity import VOCABULARY
 from sweeps.errors import nearest
-from sweeps.spec.machine import FigureReader
+from sweeps.spec.fields import FigureReader
 
 # On what a rule may depend.
 CONDITIONS = ("experts", "model", "hardware", "precision")

@@ -20,6 +20,7 @@ from overhead.quantity import VOCABULARY, Array
 from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.origin import SPECIFICATION, Origin, assumed
 from sweeps.spec.catalog import find_spec
+from sweeps.spec.fields import Entry, Figure, FigureReader
 from sweeps.spec.files import read_toml, shipped
 from sweeps.spec.machine import (
     CONSTANTS,
@@ -29,9 +30,6 @@ from sweeps.spec.machine import (
     NVLS,
     SHARED,
     SWITCHED,
-    Entry,
-    Figure,
-    FigureReader,
     Machine,
 )
 

@@ -16,8 +16,8 @@ from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.origin import assumed
 from sweeps.result import Field, Result, aligned, of_rows
 from sweeps.spec.axis import parse_values
+from sweeps.spec.fields import FigureReader
 from sweeps.spec.files import read_toml
-from sweeps.spec.machine import FigureReader
 from sweeps.spec.units import parse_quantity
 from sweeps.tuner.predict import PRECISIONS, Rates, predict, predict_phases, read_rates
 from sweeps.tuner.userbuffers import (

@@ -32,13 +32,14 @@ from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import MEASURED
 from sweeps.result import Field, Result, aligned, of_rows
 from sweeps.spec.catalog import load_framework, load_hardware
+from sweeps.spec.fields import Figure
 from sweeps.spec.framework import (
     RECIPE_RULE,
     Framework,
     training_constants,
 )
 from sweeps.spec.known import known_of_run
-from sweeps.spec.machine import Figure, Machine, rates_of
+from sweeps.spec.machine import Machine, rates_of
 from sweeps.spec.resolve_operation import FIGURES
 from sweeps.spec.software import own_library, priced
 from sweeps.spec.units import format_quantity, parse_quantity

@@ -20,9 +20,10 @@ from overhead.everything import load
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.catalog import load_framework, load_hardware
+from sweeps.spec.fields import Figure
 from sweeps.spec.files import read_toml
 from sweeps.spec.known import FITTED
-from sweeps.spec.machine import KERNELS, PRECISIONS, Figure, rates_of
+from sweeps.spec.machine import KERNELS, PRECISIONS, rates_of
 from sweeps.validate.predict import CHOOSING, Constants, MeasuredRow, Place
 from sweeps.validate.scores import LEFT_OUT
 from sweeps.validate.training_rows import Case

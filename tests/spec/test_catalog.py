@@ -12,8 +12,9 @@ from sweeps.cli.options import price_words
 from sweeps.errors import InputError, RunError
 from sweeps.spec import files
 from sweeps.spec.catalog import find_spec, find_sweep, hardware_names, load_hardware, spec_names
+from sweeps.spec.fields import ORIGINS
 from sweeps.spec.files import read_toml, shipped
-from sweeps.spec.machine import KERNELS, ORIGINS, Machine
+from sweeps.spec.machine import KERNELS, Machine
 
 ACCELERATORS = (
     "aws-p4d",

@@ -13,9 +13,9 @@ from overhead.quantity import VOCABULARY
 from sweeps.cli import run
 from sweeps.errors import InputError
 from sweeps.spec.catalog import find_spec, framework_names, load_framework
+from sweeps.spec.fields import ORIGINS, Figure
 from sweeps.spec.files import shipped
 from sweeps.spec.framework import FRAMEWORK_RULE, Choice, Framework, read_framework
-from sweeps.spec.machine import ORIGINS, Figure
 
 SHIPPED = (
     "deepspeed",

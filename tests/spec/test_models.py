@@ -24,8 +24,8 @@ from sweeps.spec.catalog import (
     presets_of,
     spec_names,
 )
+from sweeps.spec.fields import ORIGINS
 from sweeps.spec.files import shipped
-from sweeps.spec.machine import ORIGINS
 from sweeps.spec.model import Model, read_model
 from tests.spec.model_files import NEAR, TOTALS, WEIGHTS, anything, outcome
 

@@ -13,6 +13,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
 from sweeps.origin import Origin
 from sweeps.spec.catalog import load_framework, load_hardware
+from sweeps.spec.fields import ORIGINS, Figure
 from sweeps.spec.files import shipped
 from sweeps.spec.framework import (
     ATTENTION_RULE,
@@ -23,7 +24,7 @@ from sweeps.spec.framework import (
     training_constants,
 )
 from sweeps.spec.known import SETTINGS, uncalibrated_device, unknown_settings
-from sweeps.spec.machine import KERNELS, ORIGINS, PRECISIONS, Figure, Machine
+from sweeps.spec.machine import KERNELS, PRECISIONS, Machine
 from sweeps.validate.predict import Constants
 from tests.each import each
 
