@@ -235,6 +235,13 @@ def test_what_cannot_be_bought_says_why_at_once(cli: Runner) -> None:
     assert answer.startswith("no machine can: 0.01 days are below the 0.0689 days of 131,072 GPUs")
 
 
+def test_a_formula_keeps_the_name_of_what_nobody_states(cli: Runner) -> None:
+    plan = "--model llama3-8b --gpus 8 --tp 4 --hardware gaudi3"
+    derivation = cli(f"analysis {plan} --show formulas").out
+    assert "3*intra_energy_per_bit + 0*" in derivation
+    assert not re.search(r"\bnan\b", derivation)
+
+
 def test_parts_that_take_nothing_are_left_out(cli: Runner) -> None:
     output = cli("collective --topology hierarchical --N 8 --gpus-per-node 4 --M 140e9").out
     assert not re.search(r"^ +(inside|between) (nodes|pods) +0 s$", output, re.MULTILINE)

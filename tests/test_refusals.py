@@ -42,6 +42,8 @@ REFUSALS = (
     ("plan --model llama3-8b --gpus 8 --objective cost --hardware mi300x",
      "--hardware mi300x: its file has no --price to rank plans by; give it, another machine, or "
      "another objective"),
+    ("buy --model llama3-8b --tokens 1T --days 9 --hardware dgx-h100,hop-energy-notebook",
+     "--hardware hop-energy-notebook: its file has no peak FLOP/s; a machine that trains"),
     (f"{STEP} --gpus 64 --tp 8 --dp 16",
      "--dp 16, --tp 8 (cp 1, pp 1): multiply to 128, not to 64 GPUs; use 1, 2, 4, 8, .."),
     ("analysis --model llama3-8b --gpus 8 --seq-len 8kb",

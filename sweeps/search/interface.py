@@ -21,7 +21,7 @@ from sweeps.bands import SAME, brief, limit_words, meets, money, three
 from sweeps.display import BANDS
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Layout, row_numbers
-from sweeps.errors import InputError, fault
+from sweeps.errors import InputError, fault, refuse
 from sweeps.measured_step import add_clock
 from sweeps.result import Result, provenance_of
 from sweeps.search.answer import (
@@ -478,7 +478,7 @@ def offer(
 
     common = common_of(point)[2]
     given, largest = common.constants, largest_of(common)
-    node, bound = _bound(given, wish)
+    node, bound = _bound(given, wish, machine)
     if bound > largest:
         days = _days_at_peak(given, wish.tokens, largest)
         return offered(
@@ -577,8 +577,10 @@ def _rungs(node: int, least: float, filled: Callable[[int], float]) -> Iterator[
         yield max(some, key=filled)
 
 
-def _bound(given: Mapping[str, float], wish: Wish) -> tuple[int, float]:
+def _bound(given: Mapping[str, float], wish: Wish, machine: str) -> tuple[int, float]:
     """Return the GPUs of a node, and how many are needed at least: all at their peak, always."""
+    if np.isnan(given["peak_flops"]):
+        refuse("hardware", machine, "its file has no peak FLOP/s", "a machine that trains")
     node = given.get("gpus_per_node", np.nan)
     least = _days_at_peak(given, wish.tokens, 1) / wish.days
     return int(node) if np.isfinite(node) else 1, least

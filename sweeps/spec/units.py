@@ -677,11 +677,11 @@ _PUT_IN = ("s", "byte", "byte s-1", "J", "W")  # Units that are read at a glance
 
 
 def put_in(expression: str, values: Mapping[str, float], digits: int = 6) -> str:
-    """Return an expression with values, and their units, in the place of names."""
+    """Return an expression with values, and units, in place of names whose values are known."""
 
     def number(found: re.Match[str]) -> str:
         name = found.group()
-        if name not in values:
+        if name not in values or math.isnan(values[name]):
             return name
         units = VOCABULARY[name].units if name in VOCABULARY else "1"
         if units not in _PUT_IN:
