@@ -55,6 +55,12 @@ REFUSALS = (
      "--message-size 1,000,000: commas separate values; write 1000000"),
     ("collective --gpus 16 --message-size -1GiB",
      "--message-size -1GiB: out of range; must be 0 or more"),
+    ("collective all_to_all --gpus 16 --M 1GiB",
+     "all_to_all: follows no option; did you mean --collective all_to_all?"),
+    ("analysis llama3-8b --gpus 8",
+     "llama3-8b: follows no option; did you mean --model llama3-8b?"),
+    ("plan --model llama3-8b of 8",
+     "of: follows no option; sweeps COMMAND --help lists the options"),
     ("collective --gpus 16 --size 1GiB", "--size: no such option; did you mean --message-size?"),
     ("collective --gpus 16 --M 1GiB --algorithm PAT",
      "--algorithm PAT: NCCL's PAT isn't modelled: no times of it are published to fit them to; "

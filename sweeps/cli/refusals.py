@@ -92,7 +92,27 @@ def of_click(error: click.UsageError) -> str:
         number = re.match(r"(?s)'(.*)' is not a valid (?:integer|float)", error.message)
         if number and name:
             return f"{_pair(name, number[1])}: is not a number; write it in digits"
+    extra = re.match(r"(?s)Got unexpected extra arguments? \((.*)\)", error.message)
+    if extra and error.ctx:
+        words = extra[1].split(" ")
+        return f"{words[0]}: follows no option; {_option_of(words[0], error.ctx.command)}"
     return error.format_message()
+
+
+def _option_of(word: str, command: click.Command) -> str:
+    """Return the option of a command that takes a word, as far as labels and catalogue tell."""
+    # Late: every start imports this file, and only a refusal needs the vocabulary.
+    from overhead.labels import LABELS
+    from sweeps.spec.files import is_file, shipped
+
+    flags = {str(param.name): param.opts[0] for param in command.params}
+    taking = [name for name, label in LABELS.items() if word in label.values]
+    folders = {"model": "models", "hardware": "hardware"}
+    taking += [n for n, folder in folders.items() if is_file(shipped(folder) / f"{word}.toml")]
+    for name in taking:
+        if name in flags:
+            return f"did you mean {flags[name]} {word}?"
+    return "sweeps COMMAND --help lists the options"
 
 
 def _near(word: str, options: Iterable[str]) -> str:

@@ -85,6 +85,7 @@ FLAGS = {
     "tolerance": ("--scaling-tolerance", "--tolerance"),
     "sm_margin": ("--set-sm-margin", "--sm-margin"),
     "output_dir": ("--output-dir", "--save"),
+    "tp_size": ("--tp-size", "--tp"),
 }
 RATES = (
     "sms",
