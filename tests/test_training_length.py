@@ -57,6 +57,18 @@ def test_each_model_of_several_has_its_own_length() -> None:
         public.sweep(wanted, model=["llama3-8b", "grok-1"], **STEP)
 
 
+def test_a_model_beside_others_is_as_alone() -> None:
+    """Grok-1 has four norms in a layer, DeepSeek-V3.2 an index: what the others lack is usual."""
+    models = ["llama3-8b", "grok-1", "deepseek-v3.2", "deepseek-v4-flash", "qwen3-next-80b-a3b"]
+    wanted = ["step_time", "peak_memory"]
+    step = {**STEP, "sequence_length": 4096, "memory_capacity": 1e13}
+    every = public.sweep(wanted, model=models, **step)
+    for name in models:
+        alone = public.sweep(wanted, model=name, **step)
+        for one in wanted:
+            assert every[one].sel(model=name).item() == alone[one].item(), (name, one)
+
+
 def test_analysis_says_the_length_that_it_takes(sweeps: Runner) -> None:
     line = "analysis --model llama3-8b --hardware dgx-h100 --gpus 8 --tp 8"
     taken = sweeps(f"{line} --show defaults").out

@@ -450,8 +450,10 @@ def _on_axes(axes: Sequence[Axis], column: str, values: NDArray[Any]) -> NDArray
 
 
 def _lacking(name: str, model: Model) -> float:
-    """Return what a model has of a shape that it lacks beside others: of a hybrid's, none."""
-    return 0.0 if name in FURTHER_SHAPES and "layers" in model.figures else np.nan
+    """Return what a model has of a shape that it lacks beside others: what it has by itself."""
+    known = name in FURTHER_SHAPES and "layers" in model.figures
+    default = VOCABULARY[name].default if known else None
+    return np.nan if default is None else default
 
 
 def per_node(machine: Machine, what: str) -> float:
