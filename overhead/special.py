@@ -139,10 +139,12 @@ def _count(share, mean, dispersion):
     least, most = np.full(share.shape, -1.0), np.ones(share.shape)
     while np.any(short := _tail(most, mean, dispersion) > 1.0 - share):
         most = np.where(short, 2.0 * most, most)
-    while np.any(most - least > np.maximum(1.0, 1e-15 * most)):
+    # Bounds that are near stay as they are, so that a number is the same alone and among others.
+    while np.any(apart := most - least > np.maximum(1.0, 1e-15 * most)):
         middle = np.maximum(np.floor((least + most) / 2.0), 0.0)
         enough = _tail(middle, mean, dispersion) <= 1.0 - share
-        least, most = np.where(enough, least, middle), np.where(enough, middle, most)
+        least = np.where(apart & ~enough, middle, least)
+        most = np.where(apart & enough, middle, most)
     return most
 
 
@@ -187,6 +189,7 @@ def _beyond(count, mean, dispersion, last):
     with np.errstate(divide="ignore"):
         following = np.exp(last + np.log(rest * ((1.0 + dispersion * count) / first)))
     upper, lower, found = np.ones(mean.shape), np.zeros(mean.shape), np.ones(mean.shape)
+    going = np.ones(mean.shape, dtype=bool)
     for order in range(MOST_TERMS):
         half, at = order // 2, first + order
         if order % 2:
@@ -195,8 +198,10 @@ def _beyond(count, mean, dispersion, last):
             term = -(first + half) * (rest + (first + half) * share) / (at * (at + 1.0))
         upper, lower = 1.0 + term / upper, 1.0 / (1.0 + term * lower)
         change = upper * lower
-        found = found * change
-        if not np.any(np.abs(change - 1.0) > LAST_DIGIT):
+        # Each number ends by itself, so that it is the same alone and among others.
+        found = np.where(going, found * change, found)
+        going &= np.abs(change - 1.0) > LAST_DIGIT
+        if not np.any(going):
             break
     return following / found
 
@@ -207,7 +212,8 @@ def _sum_up(
     """Return the first counts of a share, up to a count; what cumulates; the last one's logarithm.
 
     Probabilities follow one from another, as logarithms, for the first ones may be very small;
-    they are added up block by block.
+    they are added up block by block, each block on from the last one's end: however many counts a
+    block has, the digits are the same.
     """
     mean, dispersion, last, wanted = np.broadcast_arrays(
         *(np.asarray(one, dtype=np.float64)[..., None] for one in (mean, dispersion, count, share))
@@ -216,13 +222,14 @@ def _sum_up(
     own = np.where(dispersion > 0.0, -np.log1p(spread * mean) / spread, -mean)
     with np.errstate(divide="ignore"):
         step = np.log(mean / (1.0 + dispersion * mean))
-    found, total = np.zeros(mean.shape), np.exp(own)
+    found, added = np.zeros(mean.shape), np.exp(own)
+    total = added
     done, latest = (total >= wanted) | (last <= 0.0) | (mean <= 0.0), own
     block = np.arange(max(COUNTS // max(mean.size, 1), 1), dtype=np.float64)
     while not np.all(done):
         steps = step + np.log((1.0 + dispersion * block) / (block + 1.0))
-        logs = own + np.cumsum(steps, axis=-1)
-        sums = np.minimum(total + np.cumsum(np.exp(logs), axis=-1), 1.0)
+        logs = _on_from(own, steps)
+        sums = _on_from(added, np.exp(logs))
         counts = np.broadcast_to(block + 1.0, sums.shape)
         # Far out nothing is added any more: all there is has been added up.
         enough = (sums >= wanted) | (counts >= last) | (np.exp(logs) <= 0.0) & (counts > mean)
@@ -230,8 +237,15 @@ def _sum_up(
         found = np.where(done, found, np.take_along_axis(counts, place, -1))
         total = np.where(done, total, np.take_along_axis(sums, place, -1))
         latest = np.where(done, latest, np.take_along_axis(logs, place, -1))
-        own, done, block = logs[..., -1:], done | enough.any(axis=-1)[..., None], block + block.size
-    return found[..., 0], total[..., 0], latest[..., 0]
+        own, added, block = logs[..., -1:], sums[..., -1:], block + block.size
+        done = done | enough.any(axis=-1)[..., None]
+    return found[..., 0], np.minimum(total, 1.0)[..., 0], latest[..., 0]
+
+
+def _on_from(begin, terms):
+    """Return sums of all terms up to each, begun with a number, from left to right."""
+    first = np.broadcast_to(begin, (*terms.shape[:-1], 1))
+    return np.add.accumulate(np.concatenate((first, terms), axis=-1), axis=-1)[..., 1:]
 
 
 # Kinds of layers, as digits: with linear attention, with attention, mixtures of experts.

@@ -295,6 +295,29 @@ def test_a_tail_of_1e_12_has_its_digits() -> None:
     assert float(found) == pytest.approx(wanted, rel=1e-13)
 
 
+CASES = st.tuples(
+    st.floats(1e-6, 1.0 - 1e-9),
+    st.one_of(st.floats(1e-4, 3e3), st.floats(1e-4, 3e3), st.floats(1e6, 1e17)),
+    st.one_of(st.just(0.0), st.floats(1e-4, 5.0)),
+    st.floats(0.0, 3.0),
+)
+
+
+@hypothesis.settings(max_examples=max(hypothesis.settings.default.max_examples // 3, 1))
+@hypothesis.example(cases=[(0.5, 0.06, 2.5, 0.0), (0.9, 254.0, 0.86, 1.3)])
+@hypothesis.example(cases=[(0.99, 3e15, 1.0, 1.0), (0.5, 2e17, 0.0, 1.0)])
+@hypothesis.given(cases=st.lists(CASES, min_size=2, max_size=3))
+def test_a_number_is_the_same_alone_and_among_others(cases: list[tuple[float, ...]]) -> None:
+    share, mean, dispersion, part = (np.array(column) for column in zip(*cases, strict=True))
+    for function, first in (
+        (negative_binomial_tail, np.floor(part * mean)),
+        (negative_binomial_quantile, share),
+    ):
+        together = function(first, mean, dispersion)
+        alone = [float(function(*case)) for case in zip(first, mean, dispersion, strict=True)]
+        assert together.tolist() == alone
+
+
 def test_the_law_holds_for_many_servers_and_on_arrays() -> None:
     mean = np.array([[0.0, 5.0, 2000.0]])
     share = np.array([[0.5], [0.99]])
