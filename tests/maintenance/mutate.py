@@ -1,0 +1,240 @@
+"""Which mutants of formulas do tests notice?  ``python -m tests.maintenance.mutate --count 200``.
+
+Mutants are drawn by a seed from all functions that formulas and algorithms call.  The laws of the
+formulas that call a function, with values worked out by hand, come first, in this process; whatever
+they let pass goes to the tests of its package that compare values, in a process of its own.
+``--laws`` leaves those out.  Of what lives, and of what is the same everywhere, it says the line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from overhead import ALGORITHMS, Formula
+from overhead.everything import formulas
+from overhead.law import Law, law_of
+from tests.laws import DRAWS, Moves, drawn, faults, signs, worked_faults
+from tests.maintenance.mutant import ROOT, Mutant, mutants
+from tests.overhead.test_worked_values import WORKED
+from tests.strategies import networks
+
+POINTS = DRAWS[:20]  # As many examples as hypothesis draws
+# What isn't arithmetic of formulas: declaring, recording, labels, arrays.
+OTHERS = ("formula.py", "arrays.py", "recording.py", "expression.py", "labels.py", "quantity.py")
+LAWS, VALUES, SAME, LIVES = "laws", "tests", "same", "lives"
+LONGEST = 900  # Seconds of a mutant's tests
+# By package its tests that compare values: simulators, and what is worked out by hand, the quickest
+# first.  No screens, pages or stored outputs.
+OF_STEPS = ("step_one_time", "step_rates", "step_data_parallel", "step_mechanisms", "step")
+TESTS: dict[str, tuple[str, ...]] = {
+    "collectives": ("overhead/test_bounds", "overhead/test_algorithms", "test_proofs"),
+    "communication": ("overhead/test_communication*", "overhead/test_placement"),
+    "compute": ("overhead/test_compute*", "overhead/test_own_layers", "overhead/test_loss"),
+    "folded": ("overhead/test_schedule",),
+    "hops": ("hops/test_forms",),
+    "memory": ("overhead/test_memory*", "overhead/test_offload*", "overhead/test_recomputation"),
+    "model": ("overhead/test_hybrid", "overhead/test_order", "overhead/test_memory*"),
+    "overlap": ("overlap/test_forms", "overlap/test_bounds", "overlap/test_step_timeline"),
+    "plan": ("overhead/test_placement", "overhead/test_communication_groups"),
+    "run": ("overhead/test_run*",),
+    "schedule": ("overhead/test_schedule",),
+    "software": ("software/test_forms", "software/test_slowest_steps"),
+    "special": ("overhead/test_order", "overhead/test_run*", "overhead/test_algorithms"),
+    "step": tuple(f"overhead/test_{one}" for one in OF_STEPS),
+    "transformer": ("overhead/test_transformer*", "overhead/test_mtp"),
+}
+
+
+@dataclass
+class Reach:
+    """The functions that are called by formulas and by algorithms."""
+
+    formulas: dict[CodeType, list[Formula]] = field(default_factory=dict)
+    algorithms: set[CodeType] = field(default_factory=set)
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """The files in which they stand."""
+        files = {code.co_filename for code in (*self.formulas, *self.algorithms)}
+        inside = (Path(one).relative_to(ROOT) for one in files if one.startswith(str(ROOT)))
+        return tuple(sorted(str(one) for one in inside if one.name not in OTHERS))
+
+
+@cache
+def reach() -> Reach:
+    """Call each kernel once, and see what it calls."""
+    found = Reach()
+    for formula in formulas():
+        points = drawn(formula, POINTS[0]).values()
+        for code in called(formula.kernel, *points):
+            found.formulas.setdefault(code, []).append(formula)
+    for algorithm in ALGORITHMS.values():
+        sizes = networks(algorithm)
+        given = {name: sizes.get(name, np.ones(1)) for name in algorithm.inputs}
+        found.algorithms |= called(algorithm.kernel, **given)
+    return found
+
+
+def called(kernel: Any, *given: Any, **named: Any) -> set[CodeType]:
+    """Return the code of all functions that a call of a kernel calls."""
+    codes = set()
+
+    def note(frame: Any, event: str, _: object) -> None:
+        if event == "call":
+            codes.add(frame.f_code)
+
+    sys.setprofile(note)
+    try:
+        with np.errstate(all="ignore"):
+            kernel(*given, **named)
+    finally:
+        sys.setprofile(None)
+    return codes
+
+
+def drawn_mutants(count: int, seed: int) -> Iterator[tuple[Mutant, dict[CodeType, CodeType]]]:
+    """Yield mutants of functions that are called, with the code that each changes."""
+    every = list(mutants(reach().paths))
+    random.Random(seed).shuffle(every)
+    reached = {*reach().formulas, *reach().algorithms}
+    for one in every:
+        try:
+            changed = one.functions()
+        except SyntaxError:
+            continue
+        if reached & set(changed):
+            yield one, changed
+            count -= 1
+        if not count:
+            return
+
+
+def verdict(mutant: Mutant, changed: dict[CodeType, CodeType]) -> tuple[str, str]:
+    """Return what becomes of a mutant by laws and values by hand, and what says so."""
+    users = {one.name: one for code in changed for one in reach().formulas.get(code, ())}
+    same = bool(users) and not reach().algorithms & set(changed)
+    before = {one.name: values(one) for one in users.values()} if same else {}
+    with mutant.living(changed):
+        for formula in users.values():
+            try:
+                fault = next(wrong(formula), "")
+            except Exception as error:  # Whatever it does, it is noticed
+                fault = f"raises {type(error).__name__}"
+            if fault:
+                return LAWS, f"{formula.name} {fault}"
+        same = same and all(
+            np.array_equal(values(one), before[one.name], equal_nan=True) for one in users.values()
+        )
+    return (SAME, "") if same else (LIVES, " ".join(users))
+
+
+def values(formula: Formula) -> np.ndarray:
+    """Return a formula at all points."""
+    if not formula.inputs:
+        return np.asarray(formula.kernel())
+    return np.stack([np.asarray(Moves(formula, data).values, dtype=float) for data in POINTS[:4]])
+
+
+def wrong(formula: Formula) -> Iterator[str]:
+    """Yield what laws and values by hand say of a formula."""
+    law = law_of(formula) if formula.inputs else None
+    if law is None:
+        return
+    yield from worked_faults(formula, law)
+    for given, value in worked().get(formula.name, ()):
+        if not math.isclose(float(formula.kernel(*given)), value, rel_tol=1e-6):
+            yield f"isn't {value:g} as worked out"
+    for data in POINTS:
+        yield from faults(formula, law, data)
+    yield from unmoved(formula, law)
+
+
+@cache
+def worked() -> dict[str, list[tuple[tuple[float, ...], float]]]:
+    """Return the values worked out in ``test_worked_values.py``."""
+    found: dict[str, list[tuple[tuple[float, ...], float]]] = {}
+    for name, given, value in WORKED:
+        found.setdefault(name, []).append((given, value))
+    return found
+
+
+def unmoved(formula: Formula, law: Law) -> Iterator[str]:
+    """Yield inputs that a formula should move with, and doesn't anywhere."""
+    ways = {name: law.direction(name) for name in formula.inputs}
+    both = {name for name, way in ways.items() if way == "free" and name in law.free}
+    once = {name for name, way in ways.items() if way in ("up", "down")}
+    seen = {name: [False, False] for name in (*both, *once)}
+    for data in DRAWS:
+        moves = Moves(formula, data)
+        for name, (rose, fell) in seen.items():
+            rises, falls = signs(moves, name)
+            seen[name] = [rose or rises, fell or falls]
+        if all(all(one) if name in both else any(one) for name, one in seen.items()):
+            return
+    for name, one in seen.items():
+        if not (all(one) if name in both else any(one)):
+            yield f"doesn't move with {name} as declared"
+
+
+def noticed_by_tests(mutant: Mutant) -> bool:
+    """Return whether the tests of a mutant's package notice it; one that never ends is noticed."""
+    found = (sorted((ROOT / "tests").glob(f"{one}.py")) for one in TESTS[mutant.package])
+    files = [str(path) for paths in found for path in paths]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.maintenance.mutant", "-x", "-q", "-n0"]
+    env = {**os.environ, "MUTANT": mutant.key, "PYTHONPATH": str(ROOT)}
+    try:
+        done = subprocess.run(
+            [*command, "-p", "no:cacheprovider", *files],
+            cwd=ROOT,
+            env=env,
+            capture_output=True,
+            timeout=LONGEST,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return True
+    return done.returncode != 0
+
+
+def main() -> None:
+    """Draw mutants, and say by package how many live."""
+    read = argparse.ArgumentParser(description=__doc__)
+    read.add_argument("--count", type=int, default=200)
+    read.add_argument("--seed", type=int, default=1)
+    read.add_argument("--laws", action="store_true", help="laws alone, without tests")
+    read.add_argument("--package", default="", help="this one's mutants alone are drawn")
+    options = read.parse_args()
+    found: dict[str, Counter[str]] = {}
+    for mutant, changed in drawn_mutants(options.count, options.seed):
+        if options.package not in ("", mutant.package):
+            continue
+        result, why = verdict(mutant, changed)
+        if result == LIVES and not options.laws and noticed_by_tests(mutant):
+            result = VALUES
+        found.setdefault(mutant.package, Counter())[result] += 1
+        if result in (LIVES, SAME):
+            print(f"{result}: {mutant}  [{why}]", flush=True)
+    every = sum(found.values(), Counter())
+    print(f"\n{'package':15}" + "".join(f"{one:>8}" for one in (LAWS, VALUES, SAME, LIVES)))
+    for name, counts in [*sorted(found.items()), ("all", every)]:
+        print(f"{name:15}" + "".join(f"{counts[one]:8}" for one in (LAWS, VALUES, SAME, LIVES)))
+    other = every.total() - every[SAME]
+    print(f"\n{(every[LAWS] + every[VALUES]) / other:.1%} of {other} that differ somewhere die")
+
+
+if __name__ == "__main__":
+    main()

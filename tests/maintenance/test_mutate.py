@@ -1,0 +1,89 @@
+"""The job that mutates formulas: a wrong one is noticed, an equal one isn't, no file is written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from overhead import REGISTRY
+from tests.maintenance.mutant import ROOT, Mutant, mutants
+from tests.maintenance.mutate import LAWS, LIVES, SAME, drawn_mutants, reach, verdict
+
+RUN = "overhead/run.py"
+DALY = {
+    "checkpoint_stall_time": 2.0,
+    "mean_time_between_failures": 100.0,
+    "step_time": 0.0,
+    "checkpoint_write_time": 0.0,
+    "staging_bandwidth": 0.0,
+}
+
+
+def mutant(what: str) -> Mutant:
+    (found,) = (one for one in mutants((RUN,)) if one.what == what)
+    return found
+
+
+def interval() -> float:
+    formula = REGISTRY["checkpoint_interval"]
+    return float(formula.kernel(*(np.asarray(DALY[name]) for name in formula.inputs)))
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("9.0 -> 18.0", "by hand"),
+        ("day / (failure_rate * run_nodes) -> day * (failure_rate * run_nodes)", "failure_rate"),
+        ("power and idle_power_fraction swapped", "device_energy"),
+        ("xp.maximum(best, step_time) -> xp.minimum(best, step_time)", "by hand"),
+        ("weight_bytes + optimizer_bytes -> weight_bytes", "doesn't move with optimizer_bytes"),
+    ],
+)
+def test_what_is_wrong_is_noticed(what: str, said: str) -> None:
+    before = interval()
+    found = next(one for one in mutants((RUN,)) if one.what == what)
+    result, why = verdict(found, found.functions())
+    assert result == LAWS
+    assert said in why
+    assert interval() == before
+
+
+def test_what_is_the_same_is_not() -> None:
+    swapped = next(
+        one for one in mutants((RUN,)) if one.what == "weight_bytes and optimizer_bytes swapped"
+    )
+    assert verdict(swapped, swapped.functions())[0] == SAME
+
+
+def test_what_no_law_reads_lives() -> None:
+    """Attempts from 0.01 and from 0.02 are counted alike: the form for short ones holds of both."""
+    whose = next(one for one in mutants((RUN,)) if one.what.startswith("attempt < 0.01"))
+    found = mutants((RUN,))[whose.number + 1]
+    assert found.what == "0.01 -> 0.02"
+    assert verdict(found, found.functions())[0] == LIVES
+
+
+def test_a_mutant_is_loaded_by_a_process_of_its_own() -> None:
+    command = (
+        "import tests.maintenance.mutant\nfrom tests.maintenance.test_mutate import interval\n"
+        "print(interval())"
+    )
+    source = (ROOT / RUN).read_text(encoding="utf-8")
+    env = {**os.environ, "MUTANT": mutant("9.0 -> 18.0").key, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", command], env=env, capture_output=True, text=True, check=True
+    )
+    # sqrt(2*2*100) = 20; a hundredth by 18 instead of by 9 is missing.
+    assert float(done.stdout) == pytest.approx(interval() - 20 * (0.01 / 9 - 0.01 / 18))
+    assert (ROOT / RUN).read_text(encoding="utf-8") == source
+
+
+def test_draws_are_of_functions_that_are_called() -> None:
+    one, other = (list(drawn_mutants(20, 3)) for _ in range(2))
+    assert [mutant.key for mutant, _ in one] == [mutant.key for mutant, _ in other]
+    called = {*reach().formulas, *reach().algorithms}
+    assert all(called & set(changed) for _, changed in one)
