@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import inf, isnan
 from typing import Any
 
@@ -122,10 +123,14 @@ def command(**given: Any) -> int:
 
     found = offers(asked.points, asked.wish, asked.sequences, telling)
     bars[-1].end()
-    attrs = _provenance(asked.points, asked.wish, given)
     lines = _lines(found, asked, wanted_sections(given, OF_BUY), saved=bool(given["save"]))
     if any(one.detail for own in found for one in own.tried):
-        result = Result(layout(found, asked.wish, asked.first, attrs))
+
+        @cache
+        def result() -> Result:
+            attrs = _provenance(asked.points, asked.wish, given)
+            return Result(layout(found, asked.wish, asked.first, attrs))
+
         priced = any(not isnan(one.cost) for own in found for one in own.tried)
         figure = (
             FIGURE if priced else {**FIGURE, "name": "days-over-gpu-hours", "x": "run_gpu_hours"}
@@ -138,7 +143,7 @@ def command(**given: Any) -> int:
 
 
 def _saved(
-    found: Sequence[Offer], asked: Purchase, given: Mapping[str, Any], result: Result
+    found: Sequence[Offer], asked: Purchase, given: Mapping[str, Any], result: Callable[[], Result]
 ) -> Iterator[str]:
     """Write the launch files of what to buy, and yield which there are."""
     batch = best_batch(found, asked.wish) or found[-1].batch

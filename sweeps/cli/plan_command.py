@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -409,7 +410,7 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
         lines = survival_lines(found, lasting, every=given["verbose"])
         out.deliver(lasting.own.result(given, lasting.columns()), lines)
         return 0
-    result = plans.result(given, formulas=file_options(given)["formulas"])
+    result = cache(lambda: plans.result(given, formulas=file_options(given)["formulas"]))
     lines = answer_lines(found, asked, given)
     out.deliver(result, lines, lambda dataset: _figures(dataset, plans))
     best = found.main[0]

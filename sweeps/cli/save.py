@@ -48,14 +48,14 @@ def save(
     plan: Execution,
     point: Point,
     heading: Sequence[str],
-    result: Result,
+    result: Callable[[], Result],
 ) -> Iterator[str]:
     """Write the files, and yield which there are and what they don't say."""
     if given["save"] is None:
         return
     folder = Path(given["save"])
     folder.mkdir(exist_ok=True)
-    records = ({"schema_version": SCHEMA_VERSION, **record} for record in result.records())
+    records = ({"schema_version": SCHEMA_VERSION, **record} for record in result().records())
     files = launch_files(plan, tuple(heading))
     texts = {file.name: file.text for file in files}
     texts |= {SPEC: spec_of_plan(point, plan), ANSWER: "".join(json_lines(records))}

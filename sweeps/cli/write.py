@@ -125,12 +125,20 @@ class Output:
 
     def deliver(
         self,
-        result: Result,
+        result: Result | Callable[[], Result],
         lines: Iterable[str] = (),
         figures: Figures | Callable[[xr.Dataset], Figures] | None = None,
         draw: Callable[[Path], Iterable[Path]] | None = None,
     ) -> None:
-        """Write the file that is asked for, and show the result."""
+        """Write the file that is asked for, and show the result.
+
+        A table that lines don't need is a function, called where a file, a program or a contract
+        reads it.
+        """
+        if callable(result) and not (self.wanted or self.programs or self.contracts):
+            sys.stdout.writelines(fitted(lines))
+            return
+        result = result() if callable(result) else result
         with self.answered_first():
             if self.wanted:
                 self.write(result, figures, draw)
