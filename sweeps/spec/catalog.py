@@ -14,7 +14,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest, refuse
 from sweeps.origin import Origin, assumed
 from sweeps.spec.fields import FigureReader
-from sweeps.spec.files import StrPath, copied, is_file, read_toml, shipped
+from sweeps.spec.files import StrPath, copied, is_file, read_toml, shared_toml, shipped
 from sweeps.spec.machine import Machine, read_machine
 
 if TYPE_CHECKING:
@@ -154,12 +154,11 @@ def load_framework(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Fr
     from sweeps.spec.framework import read_framework
 
     path = find_spec("frameworks", name_or_path, folders)
-    content = read_toml(path)
+    content = shared_toml(path)
     known, framework = _FRAMEWORKS.get(path, (None, None))
-    if framework is None or known != content:
-        known = copied(content)
-        framework = read_framework(path, content)
-        _FRAMEWORKS[path] = known, framework
+    if framework is None or known is not content:
+        framework = read_framework(path, copied(content))
+        _FRAMEWORKS[path] = content, framework
     return framework.with_options(_split("frameworks", os.fspath(name_or_path))[1])
 
 

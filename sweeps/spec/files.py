@@ -50,8 +50,13 @@ def copied(content: Any) -> Any:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file."""
+    return copied(shared_toml(path))
+
+
+def shared_toml(path: Path) -> Any:
+    """Read a TOML file for who changes nothing: as long as it says the same it is one object."""
     try:
-        return copied(_parsed(path.read_text(encoding="utf-8"), path.name))
+        return _parsed(path.read_text(encoding="utf-8"), path.name)
     except OSError as error:
         message = f"{path}: can't be read: {error.strerror or error}"
     except UnicodeDecodeError as error:
