@@ -70,10 +70,11 @@ class Node:
     given: Array | None = None  # The value, if it is given
     ufunc: Callable[..., Any] | None = None  # What computes it in an array, a ufunc most often
     origin: Formula | Algorithm | None = None  # The declaration that it comes from
-    key: int = field(init=False)  # Nodes of one key, even of two graphs, are the same computation
+    key: int = -1  # Nodes of one key, even of two graphs, are the same computation
 
     def __post_init__(self) -> None:
-        self.key = key_of(self.what, self.inputs)
+        if self.key < 0:
+            self.key = key_of(self.what, self.inputs)
 
 
 class Space(Protocol):
@@ -115,8 +116,8 @@ class Broadcast:
 ANYWHERE = Broadcast()
 
 
-# A label and its value, or a quantity and its given node.
-Item = tuple[str, Any]
+# A label and its value, or a quantity and the key of its given node.
+Item = tuple[str, str | int]
 
 
 @dataclass(slots=True)
@@ -133,8 +134,36 @@ class Graph:
     first: frozenset[Item] = frozenset()
     views: dict[frozenset[Item], int] = field(default_factory=dict)
 
+    def again(self, given: Mapping[str, Node]) -> Graph:
+        """Return the same of other given nodes, of the same names and dimensions as its own."""
+        nodes: dict[int, Node] = {}
+
+        def bound(node: Node) -> Node:
+            if node.run is None and node.what[0] == "given":
+                return given[node.name]
+            return nodes.get(id(node), node)
+
+        for one in self.interned.values():  # each after its inputs
+            inputs = tuple([bound(other) for other in one.inputs])
+            nodes[id(one)] = Node(
+                one.name, one.what, inputs, one.run, one.dims, None, one.ufunc, one.origin, one.key
+            )
+        return Graph(
+            {key: nodes[id(one)] for key, one in self.interned.items()},
+            {key: bound(one) for key, one in self.made.items()},
+            dict(self.missing),
+            {},
+            self.first,
+            self.views,
+        )
+
 
 DEPENDENCIES = Dependencies(lambda _: ())
+
+
+def keys(nodes: Mapping[str, Node]) -> dict[str, int]:
+    """Return the keys of nodes, which are the same in all graphs."""
+    return {name: node.key for name, node in nodes.items()}
 
 
 @dataclass
@@ -155,7 +184,9 @@ class Builder:
 
     def __post_init__(self) -> None:
         if self.apart is None:  # of a call it is known
-            items = frozenset((*self.labels.items(), *self.given.items(), *self.defaults.items()))
+            items = frozenset(
+                (*self.labels.items(), *keys(self.given).items(), *keys(self.defaults).items())
+            )
             self.graph.first = self.graph.first or items
             self.apart = items ^ self.graph.first
         self._items = [(bits(item[:1]), item) for item in self.apart]
@@ -276,9 +307,10 @@ class Builder:
         if key not in self._scopes:
             assert self.apart is not None
             before = {name: self.labels[name] for name in labels if name in self.labels}
-            hidden = {name: self.given[name] for name in bound if name in self.given}
+            hidden = keys({name: self.given[name] for name in bound if name in self.given})
             # What is set anew as it was before cancels.
-            apart = self.apart ^ before.items() ^ hidden.items() ^ labels.items() ^ bound.items()
+            apart = self.apart ^ before.items() ^ hidden.items() ^ labels.items()
+            apart ^= keys(bound).items()
             self._scopes[key] = type(self)(
                 self.space,
                 {**self.labels, **labels},

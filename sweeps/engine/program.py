@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
@@ -15,7 +16,7 @@ import numpy as np
 
 from overhead.arrays import in_numpy
 from overhead.choose import TAKEN, Builder, Undecided
-from overhead.collectives.algorithm import Algorithm
+from overhead.collectives.algorithm import ALGORITHMS, Algorithm
 from overhead.completion import following
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
@@ -82,14 +83,15 @@ class Program:
         self.training = not (self.collective or self.overlap)
         self.faults: validity.Faults = _faults(training=self.training, overlap=self.overlap)
         self.missing: dict[str, str] = {}  # What was asked for and nothing gives, and why
-        self._graph = Graph()
         self._builders: dict[int, Builder] = {}
         self._given = {
             name: Node(name, ("given", name), (), None, self.grid.dims[name], values)
             for name, values in self.grid.columns.items()
         }
+        self._graph = _graph_of(self.grid, self._given)
         self.switching = tuple(axis for axis in self.grid.axes if axis.switching)
         self.cases = tuple(self._cases())
+        _keep(self.grid, self._graph)
 
     @classmethod
     def of_sweep(cls, resolved: Resolved, wanted: Sequence[str], **options: Any) -> Program:
@@ -566,6 +568,36 @@ class Steps:
             )
             self._group = stage, group
         return self._group[1]
+
+
+# Graphs of programs that were, without what was given: programs of the same names differ in numbers
+# alone, so that the next one takes the nodes as they are, bound to its own.
+_KEPT: dict[tuple[Any, ...], Graph] = {}
+MOST_GRAPHS, MOST_NODES = 8, 20_000
+
+
+def _kind(grid: Grid) -> tuple[Any, ...]:
+    """Return what the nodes of a grid's graph are made of, beside labels."""
+    edition = REGISTRY.edition, len(ALGORITHMS), threading.get_ident()
+    return grid.ndim, frozenset(grid.dims.items()), edition
+
+
+def _graph_of(grid: Grid, given: Mapping[str, Node]) -> Graph:
+    """Return the graph of the last program of the same kind, bound to what is given; or a new."""
+    kept = _KEPT.get(_kind(grid))
+    return Graph() if kept is None else kept.again(given)
+
+
+def _keep(grid: Grid, graph: Graph) -> None:
+    """Keep a program's graph for the next one, if it has more than what was kept."""
+    kind = _kind(grid)
+    kept = _KEPT.pop(kind, None)
+    if kept is None or len(kept.made) < len(graph.made) <= MOST_NODES:
+        every = grid.dims.items()
+        kept = graph.again({n: Node(n, ("given", n), (), None, dims) for n, dims in every})
+    while len(_KEPT) >= MOST_GRAPHS:
+        _KEPT.pop(next(iter(_KEPT)))
+    _KEPT[kind] = kept
 
 
 def _faults(*, training: bool, overlap: bool) -> validity.Faults:
