@@ -193,12 +193,18 @@ class Evaluation:
 
     def _of(self, node: Node) -> Any:
         """Return a node's value; what is computed once is kept."""
-        if node.given is not None:
+        values = self._values
+        known = values.get(id(node))
+        if known is not None:
+            return known
+        if node.run is None:
             return node.given
-        known = self._values.get(id(node))
-        if known is None:
-            assert node.run is not None
-            known = self._values[id(node)] = node.run(*[self._of(one) for one in node.inputs])
+        # Most inputs are known, and a look costs less than a call.
+        inputs = []
+        for one in node.inputs:
+            value = values.get(id(one))
+            inputs.append(self._of(one) if value is None else value)
+        known = values[id(node)] = node.run(*inputs)
         return known
 
 

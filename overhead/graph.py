@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Protocol
 
+from numpy import float64, ndarray
+
 from overhead.arrays import xp
 from overhead.collectives.algorithm import Algorithm, Requirement
 from overhead.dependencies import Dependencies, bits
@@ -106,7 +108,14 @@ class Broadcast:
     def formula(self, declared: Formula) -> Callable[..., Array]:
         """Return a formula's kernel."""
         kernel = declared.kernel
-        return lambda *values: xp.asarray(kernel(*values), dtype=xp.float64)
+
+        def run(*values: Array) -> Array:
+            value = kernel(*values)
+            if type(value) is ndarray and value.dtype == float64:
+                return value
+            return xp.asarray(value, dtype=xp.float64)
+
+        return run
 
     def cost(self, algorithm: Algorithm) -> Callable[..., Any]:
         """Return an algorithm's cost."""
