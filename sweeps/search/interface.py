@@ -47,7 +47,7 @@ from sweeps.search.request import (
     pipeline_layers,
     read_request,
 )
-from sweeps.search.search import COMMUNICATION, Detail, blocks_of, details, is_bounded
+from sweeps.search.search import COMMUNICATION, Detail, blocks_of, details, is_bounded, search
 from sweeps.search.space import common_of, space_of
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.names import quantity_of
@@ -396,7 +396,7 @@ def sizes(node: int, least: float) -> Iterator[int]:
 def run_of(point: Point, tokens: float) -> Tried:
     """Return the best plan at a point with what a run on so many tokens takes."""
     try:
-        plan = answer(point).recommended
+        plan = next(iter(search(space_of(point, counted=False)).best), None)
     except InputError:
         plan = None
     if plan is None:
@@ -557,7 +557,7 @@ def _longest_step(given: Mapping[str, float], wish: Wish) -> float:
 def may_take(point: Point, gpus: int, step: float) -> bool:
     """Whether the bound of a plan that can run on so many GPUs is up to so long a step."""
     try:
-        space = space_of(point.with_constants(world_size=float(gpus)))
+        space = space_of(point.with_constants(world_size=float(gpus)), counted=False)
     except InputError:
         return False
     if space.plan is None or not is_bounded(space.plan, ["step_time"]):

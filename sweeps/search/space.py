@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from overhead.analysis import faults
 from overhead.collectives.algorithm import Requirement
 from overhead.completion import following
+from overhead.dependencies import bits
 from overhead.evaluation import Evaluation
 from overhead.labels import CHUNKED, FOLDED, LABELS, PLAIN
 from sweeps.engine.grid import Array, Picking, cut
@@ -237,8 +238,13 @@ def rows_of(
     given: Mapping[str, float],
     labels: Mapping[str, str],
     schedules: Sequence[str],
+    *,
+    counted: bool = True,
 ) -> Rows:
-    """Combine splits with chunks and micro-batches, and leave out what can't be."""
+    """Combine splits with chunks and micro-batches, and leave out what can't be.
+
+    Where nobody asks how many fall for each reason, a split that can't be isn't combined.
+    """
     single = [name for name in schedules if name not in CHUNKED]
     several = [name for name in schedules if name in CHUNKED]
     parts: list[tuple[Columns, NDArray[np.int64]]] = []
@@ -251,13 +257,17 @@ def rows_of(
             continue
         # Unless there is one schedule, only the conditions on all are looked at here.
         known = labels if of_one or weight > 1 else {**labels, "schedule": several[0]}
-        for some in _pieces(len(splits["dp"]), len(own) * len(num_micro_batches)):
+        count += weight * len(splits["dp"]) * len(own) * len(num_micro_batches)
+        can = np.arange(len(splits["dp"]))
+        if not counted:
+            one = _opened(splits, can, own[:1], num_micro_batches[:1])
+            can = np.flatnonzero(~_wrong_splits(one, given, known))
+        for some in _pieces(can, len(own) * len(num_micro_batches)):
             opened = _opened(splits, some, own, num_micro_batches)
             wrong = _wrong(opened, given, known, weight, fallen)
-            count += weight * wrong.size
             kept = ~wrong
             columns = {n: np.broadcast_to(v, wrong.shape)[kept] for n, v in opened.items()}
-            parts.append((columns, np.nonzero(kept)[0] + some.start))
+            parts.append((columns, some[np.nonzero(kept)[0]]))
             first += int(np.count_nonzero(kept)) if of_one else 0
     columns, split = _joined(parts)
     if len(split) and "layers" in given:
@@ -271,18 +281,36 @@ def rows_of(
     return Rows(columns, split, len(splits["dp"]), first, count, fallen)
 
 
-def _pieces(splits: int, ways: int) -> Iterator[slice]:
+def _pieces(splits: NDArray[np.int64], ways: int) -> Iterator[NDArray[np.int64]]:
     """Yield some of the splits at a time, so that their rows are few."""
     step = max(1, AT_ONCE // ways)
-    for start in range(0, splits, step):
-        yield slice(start, min(start + step, splits))
+    for start in range(0, len(splits), step):
+        yield splits[start : start + step]
 
 
-def _opened(splits: Columns, some: slice, chunks: Values, num_micro_batches: Values) -> Columns:
+def _opened(
+    splits: Columns, some: NDArray[np.int64], chunks: Values, num_micro_batches: Values
+) -> Columns:
     """Return some splits, chunks and micro-batches as an open grid of each with each."""
     columns = {name: values[some].reshape(-1, 1, 1) for name, values in splits.items()}
     columns["virtual_pipeline_size"] = chunks.reshape(1, -1, 1)
     return columns | {"micro_batch_size": num_micro_batches.reshape(1, 1, -1)}
+
+
+# What rows have beside a split.
+IN_SPLIT = bits(("virtual_pipeline_size", "micro_batch_size"))
+
+
+def _wrong_splits(columns: Columns, given: Mapping[str, float], labels: Mapping[str, str]) -> Mask:
+    """Return which splits can't be, whatever their chunks and micro-batches."""
+    evaluation = Evaluation({**given, **columns}, labels)
+    of = evaluation.builder.dependencies.of
+    wrong = np.zeros(columns["dp"].shape, dtype=np.bool_)
+    with np.errstate(all="ignore"):
+        for one in faults(evaluation):
+            if not any(of(name) & IN_SPLIT for name in one.requirement.inputs):
+                wrong |= one.where
+    return wrong.reshape(-1)
 
 
 def _wrong(
@@ -362,8 +390,8 @@ class Space:
         return self.ways * self.rows.all
 
 
-def space_of(point: Point) -> Space:
-    """Span the space of a point."""
+def space_of(point: Point, *, counted: bool = True) -> Space:
+    """Span the space of a point; how many plans fall for each reason is counted, or left open."""
     shapes = _shapes(point)
     constants, labels, common = common_of(point)
     framework = common.labels["framework"]
@@ -382,6 +410,7 @@ def space_of(point: Point) -> Space:
         {**common.constants, **constants},
         _of_all(common),
         [str(one) for one in choices["schedule"]],
+        counted=counted,
     )
     _check_size(rows, choices)
     if not len(rows):
