@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         to_dataframe,
     )
 
+    __version__: str
+
 __all__ = [
     "open",
     "plans",
@@ -43,6 +45,10 @@ def __getattr__(name: str) -> Any:
         from sweeps import api
 
         return getattr(api, name)
+    if name == "__version__":
+        from sweeps.version import version
+
+        return version()
     from sweeps.elsewhere import python_hint
 
     raise AttributeError(python_hint("sweeps", name))

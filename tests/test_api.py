@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from sweeps.errors import InputError
 from sweeps.job import prepare
 from sweeps.spec.axis import DEFAULT_QUANTITIES
 from sweeps.store.netcdf import write
+from sweeps.version import UNKNOWN
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,6 +30,11 @@ def test_a_sweep_by_names_selects_by_names() -> None:
     machine = build_topology("ring", 8, bandwidth=450e9, latency=8e-7)
     alone = collective("all_reduce", 1e9, machine).latency_s
     assert found["time"].sel(topology="ring", ranks=8).item() == float(alone)
+
+
+def test_the_version_is_the_distribution_s() -> None:
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert sweeps.__version__ in (stated, UNKNOWN)
 
 
 def test_one_cell_has_its_reason() -> None:

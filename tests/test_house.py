@@ -27,6 +27,7 @@ PACKAGES = ("overhead", "sweeps")
 LONGEST_FILE = 700
 # Each wing of sweeps imports only those before it.
 WINGS = (
+    "version",
     "former",
     "elsewhere",
     "errors",
@@ -138,7 +139,7 @@ def test_overhead_imports_numpy_and_itself(path: Path) -> None:
 def test_wings_import_earlier_wings(path: Path) -> None:
     own = wing(dotted(path))
     if own in ENTRIES:
-        allowed = {"api", "cli", "elsewhere"}
+        allowed = {"api", "cli", "elsewhere", "version"}
     else:
         assert own in WINGS, f"{own} has no place in the order"
         allowed = set(WINGS[: WINGS.index(own) + 1])

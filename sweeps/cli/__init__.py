@@ -101,13 +101,11 @@ class _Commands(click.Group):
 
 
 def _tell_version(ctx: click.Context) -> None:
-    from importlib.metadata import PackageNotFoundError, version
+    from sweeps.version import UNKNOWN, version
 
-    try:
-        number = version("overhead-sweeps")
-    except PackageNotFoundError:
-        number = "of a checkout that isn't installed"
-    click.echo(f"sweeps, version {number}")
+    number = version()
+    shown = "of a checkout that isn't installed" if number == UNKNOWN else number
+    click.echo(f"sweeps, version {shown}")
     ctx.exit()
 
 
