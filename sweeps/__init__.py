@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from sweeps.registering import register
 
 if TYPE_CHECKING:
     from sweeps.api import (
         open,
-        plans,
         prepare,
         read,
         reasons,
@@ -17,12 +20,39 @@ if TYPE_CHECKING:
         sweep,
         to_dataframe,
     )
+    from sweeps.errors import InputError
+    from sweeps.functions import (
+        analysis,
+        buy,
+        calibrate,
+        catalog,
+        collective,
+        hops,
+        normal,
+        overlap,
+        page,
+        plan,
+        plot,
+        trace,
+        tune,
+    )
 
     __version__: str
 
 __all__ = [
+    "InputError",
+    "analysis",
+    "buy",
+    "calibrate",
+    "catalog",
+    "collective",
+    "hops",
+    "normal",
     "open",
-    "plans",
+    "overlap",
+    "page",
+    "plan",
+    "plot",
     "prepare",
     "read",
     "reasons",
@@ -31,24 +61,59 @@ __all__ = [
     "sensitivity",
     "sweep",
     "to_dataframe",
+    "trace",
+    "tune",
 ]
+# What is of datasets; all else answers a command.
+_IN_API = (
+    "open",
+    "prepare",
+    "read",
+    "reasons",
+    "recompute",
+    "run",
+    "sensitivity",
+    "sweep",
+    "to_dataframe",
+)
 
 
 def __dir__() -> list[str]:
     """Return what is public, loaded or not."""
-    return sorted(__all__)
+    return sorted([*__all__, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
     """Import the interface when it is used: commands start faster without it."""
-    if name in __all__:
-        from sweeps import api
-
-        return getattr(api, name)
     if name == "__version__":
         from sweeps.version import version
 
         return version()
+    if name == "InputError":
+        from sweeps.errors import InputError
+
+        return InputError
+    if name in _IN_API:
+        from sweeps import api
+
+        return getattr(api, name)
+    if name in __all__:
+        from sweeps import functions
+
+        return getattr(functions, name)
     from sweeps.elsewhere import python_hint
 
     raise AttributeError(python_hint("sweeps", name))
+
+
+class _Package(ModuleType):
+    """The package: a function keeps its name beside the modules that compute for it."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Importing `sweeps.hops.study` would put the module `hops` where the function is.
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+register()

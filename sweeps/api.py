@@ -34,7 +34,7 @@ from sweeps.job import prepare as job_of
 from sweeps.origin import GIVEN
 from sweeps.origin import read as read_origin
 from sweeps.prepared import Prepared
-from sweeps.result import of_dataset
+from sweeps.result import Result, of_dataset
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import find_sweep
 from sweeps.spec.keywords import spec_of
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sweeps.launch.setting import Reading
-    from sweeps.search.interface import Plans
 
 # A stored dataset computed again from what is in it.
 
@@ -334,37 +333,6 @@ def sensitivity(
     return found.result({}, command=["sweeps.sensitivity"]).dataset()
 
 
-def plans(**given: Any) -> Plans:
-    """Search the best parallel plans of a model on a machine.
-
-    Parameters
-    ----------
-    **given
-        What is asked, and which values plans may have: `sweeps.search.interface.plans` tells.
-
-    Returns
-    -------
-    Plans
-        The recommended plan with its reasons; as a table, `Plans.dataset`.
-
-    Raises
-    ------
-    InputError
-        With every fault, a line each.
-
-    Examples
-    --------
-    >>> import sweeps
-    >>> found = sweeps.plans(model="llama3-8b", hardware="dgx-h100", gpus=8, global_batch_size=64,
-    ...                      sequence_length=4096)
-    >>> int(found.recommended["tp"] * found.recommended["pp"] * found.recommended["dp"])
-    8
-    """
-    from sweeps.search.interface import plans as search
-
-    return search(**given)
-
-
 def reasons(dataset: xr.Dataset, quantity: str | None = None) -> xr.DataArray:
     """Say in words why values of a sweep don't exist.
 
@@ -460,8 +428,6 @@ def to_dataframe(dataset: xr.Dataset) -> pd.DataFrame:
     >>> sweeps.to_dataframe(found)[["ranks", "status"]].values.tolist()
     [[8.0, 'ok'], [12.0, 'ranks_not_power_of_two']]
     """
-    import pandas as pd
-
     given = [
         str(name)
         for name, coord in dataset.coords.items()
@@ -469,7 +435,13 @@ def to_dataframe(dataset: xr.Dataset) -> pd.DataFrame:
         and GIVEN in {origin.kind for origin in read_origin(coord.attrs)}
         and not (name in LABELS and LABELS[str(name)].follows)
     ]
-    result = of_dataset(dataset, given)
+    return frame_of(of_dataset(dataset, given))
+
+
+def frame_of(result: Result) -> pd.DataFrame:
+    """Return a result's records as a table, with what its columns are and their units."""
+    import pandas as pd
+
     table = pd.DataFrame(result.records(), columns=result.header())
     fields = [field for field in result.fields() if field.record in table.columns]
     table.attrs["units"] = {one.record: one.units for one in fields if one.units}

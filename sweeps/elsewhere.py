@@ -17,16 +17,15 @@ IN_PYTHON: Mapping[str, str] = {
     "collective_latency_and_volume": "overhead.collective(kind, message_bytes, topology)",
     "analyze_config": "overhead.analyze_config(config)",
     "build_topology": "overhead.build_topology(kind, num_gpus, bandwidth=.., latency=..)",
-    "collective": "overhead.collective(kind, message_bytes, topology)",
     "Config": "overhead.Config(num_gpus=.., ..)",
     "TopologyKind": "overhead.TopologyKind",
     "CollectiveKind": "overhead.CollectiveKind",
     "TPOverlapTuner": "sweeps.tuner.TPOverlapTuner, or the command 'sweeps tune'",
     "TPOverlapTunerConfig": "sweeps.tuner.TPOverlapTunerConfig, or the command 'sweeps tune'",
     "calculate_overlap_speedup": "sweeps.sweep('speedup', mechanism='two_durations', ..)",
-    "find_optimal_strategy": "sweeps.plans(model=.., hardware=.., gpus=..)",
+    "find_optimal_strategy": "sweeps.plan(model=.., hardware=.., gpus=..)",
     "LLMAnalysis": "sweeps.sweep(['step_time', 'peak_memory'], model=.., hardware=..)",
-    "plan": "sweeps.plans(model=.., hardware=.., gpus=..)",
+    "plans": "sweeps.plan(model=.., hardware=.., gpus=..)",
 }
 
 

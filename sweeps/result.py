@@ -23,6 +23,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -140,7 +141,7 @@ class Result:
             words = str(column.attrs["long_name"])
             found[record] = Field(record, column.name, words, units, origin)
         found[UPPER_BOUNDS] = Field(UPPER_BOUNDS, UPPER_BOUNDS, BOUNDED_WORDS)
-        return [found[name] for name in self.header()]
+        return [found[name] for name in self.header() if name in found]
 
     def values(self, most: int | None = None) -> Iterator[dict[str, Any]]:
         """Yield what each cell has by quantity: coordinates, then values; some cells at most.
@@ -652,9 +653,12 @@ def recorded(arguments: Sequence[str]) -> list[str]:
     return kept
 
 
+ASKED: ContextVar[Sequence[str]] = ContextVar("asked")  # By Python, in place of what is typed
+
+
 def command_line() -> list[str]:
     """Return the command that runs, as its file tells it."""
-    return ["sweeps", *recorded(sys.argv[1:])]
+    return ["sweeps", *recorded(ASKED.get(sys.argv[1:]))]
 
 
 def stored_as(given: Mapping[str, Any]) -> dict[str, Any]:

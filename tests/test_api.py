@@ -64,8 +64,10 @@ def test_reasons_say_why_there_is_no_value(tmp_path: Path) -> None:
     assert result.sel(tp=8, zero_stage=1).item() == ""
     with pytest.raises(InputError, match="has no status"):
         sweeps.reasons(found.drop_vars("status"))
-    public = ["open", "plans", "prepare", "read", "reasons", "recompute", "run", "sensitivity"]
-    assert dir(sweeps) == [*public, "sweep", "to_dataframe"]
+    public = ["open", "prepare", "read", "reasons", "recompute", "run", "sensitivity", "sweep"]
+    commands = "analysis buy calibrate catalog collective hops normal overlap page plan plot trace"
+    others = ["InputError", "__version__", "to_dataframe", "tune"]
+    assert dir(sweeps) == sorted([*public, *commands.split(), *others])
 
 
 def test_a_table_is_tidy_and_has_words_for_codes() -> None:

@@ -63,6 +63,11 @@ WINGS = (
     "references",
     "site",
     "cli",
+    "pictures",
+    "accessor",
+    "registering",
+    "answers",
+    "functions",
 )
 # What sweeps has at its top hands on to api and cli, and names ours for names of elsewhere.
 ENTRIES = ("__init__", "__main__")
@@ -139,7 +144,7 @@ def test_overhead_imports_numpy_and_itself(path: Path) -> None:
 def test_wings_import_earlier_wings(path: Path) -> None:
     own = wing(dotted(path))
     if own in ENTRIES:
-        allowed = {"api", "cli", "elsewhere", "version"}
+        allowed = {"api", "cli", "elsewhere", "errors", "functions", "registering", "version"}
     else:
         assert own in WINGS, f"{own} has no place in the order"
         allowed = set(WINGS[: WINGS.index(own) + 1])

@@ -245,7 +245,7 @@ def test_python_and_commands_fit_alike(sweeps_run: Runner) -> None:
     assert f"--clock-ratio {ratio:.4g} --measured-step 10s" in output
     plan = sweeps_run(f"plan {line} --measured-plan tp=1")
     assert f"clock ratio {ratio:.3g}: fitted to the step of 10s" in " ".join(plan.out.split())
-    found = sweeps.plans(
+    found = sweeps.plan(
         **{**OF_8B, "global_batch_size": 64}, measured_step_time=10.0, measured_plan={"tp": 1}
     )
     assert found.recommended is not None

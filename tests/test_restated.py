@@ -247,9 +247,9 @@ def test_a_plans_values_given_back() -> None:
         "recompute": "none",
         "cp": 1,
     }
-    base = sweeps.plans(**asked)
-    assert base.answer is not None
-    space = base.answer.found.space
+    base = sweeps.plan(**asked)
+    assert base.found.answer is not None
+    space = base.found.answer.found.space
     assert space.plan is not None
     used = space.plan.used() - SURENESS
     own = {
@@ -261,9 +261,9 @@ def test_a_plans_values_given_back() -> None:
         and np.isfinite(space.resolved.constants[name])
     }
     assert {"inter_bandwidth", "channel_efficiency", "tp_overlap"} <= own.keys()
-    again = sweeps.plans(**{**asked, **own, "hardware": "dgx-h100", "software": "nccl"})
-    assert again.answer is not None
-    assert again.answer.found.values[0] == base.answer.found.values[0]
+    again = sweeps.plan(**{**asked, **own, "hardware": "dgx-h100", "software": "nccl"})
+    assert again.found.answer is not None
+    assert again.found.answer.found.values[0] == base.found.answer.found.values[0]
     assert again.recommended is not None
     assert base.recommended is not None
     assert again.recommended.split == base.recommended.split

@@ -176,18 +176,18 @@ def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
         "cp": 1,
         "zero_stage": 1,
     }
-    plans = sweeps.plans(**asked)
+    plans = sweeps.plan(**asked)
     found = plans.sensitivity
     assert plans.recommended is not None
-    assert plans.answer is not None
-    assert found.step_time.item() == plans.answer.main[0]["step_time"]
+    assert plans.found.answer is not None
+    assert found.step_time.item() == plans.found.answer.main[0]["step_time"]
     # What was given, and what a plan chooses, isn't moved.
     assert not {"global_batch_size", "world_size", "tp", "layers"} & {
         *found.constant.values.tolist()
     }
     # The best of those kept is what a search gives with the constant at that value.
     of = found.sel(constant="intra_bandwidth")
-    again = sweeps.plans(**asked, intra_bandwidth=of.lower_value.item()).answer
+    again = sweeps.plan(**asked, intra_bandwidth=of.lower_value.item()).found.answer
     assert again is not None
     least = of.lower_answer.item() / (1.0 + of.lower_loss.item())
     assert least == pytest.approx(min(again.found.values), rel=1e-12)
@@ -217,14 +217,14 @@ def test_what_follows_from_a_plan_s_constant_follows(hardware: str, name: str, g
         "cp": 1,
         "tp": 1,
     }
-    plans = sweeps.plans(**asked)
+    plans = sweeps.plan(**asked)
     best, of = plans.recommended, plans.sensitivity.sel(constant=name)
     assert best is not None
     numbers = ("pp", "micro_batch_size", "virtual_pipeline_size", "zero_stage")
     same = {number: best[number] for number in numbers}
     for side in ("lower", "upper"):
         value, labels = of[f"{side}_value"].item(), {"schedule": best.labels["schedule"]}
-        again = sweeps.plans(**{**asked, **same, **labels, name: value}).answer
+        again = sweeps.plan(**{**asked, **same, **labels, name: value}).found.answer
         assert again is not None
         assert of[f"{side}_answer"].item() == again.found.values[0]
 

@@ -12,6 +12,7 @@ import sweeps as public
 from sweeps.errors import InputError
 from sweeps.search.request import read_request
 from sweeps.spec.catalog import load_model, model_names
+from sweeps.spec.model import USUAL_LENGTH
 from tests.cli_runner import Runner
 from tests.each import each
 
@@ -104,12 +105,13 @@ def test_a_batch_in_tokens_has_sequences_of_the_model_s_length() -> None:
 
 def test_python_s_plans_take_it() -> None:
     asked: dict[str, Any] = {"model": "llama3-8b", "gpus": 8, "global_batch_size": 64, "tp": [1, 2]}
-    taken, given = public.plans(**asked), public.plans(**asked, sequence_length=8192)
+    taken, given = public.plan(**asked), public.plan(**asked, sequence_length=8192)
     assert taken.recommended is not None
     assert given.recommended is not None
     assert taken.recommended.key == given.recommended.key
-    with pytest.raises(InputError, match="tokens of a sequence"):
-        public.plans(**{**asked, "model": "llama3.2-1b"})
+    # Of a model without one it is what the command line takes.
+    usual = public.plan(**{**asked, "model": "llama3.2-1b"})
+    assert usual.found.request.first.constants["sequence_length"] == USUAL_LENGTH
 
 
 @pytest.mark.parametrize(

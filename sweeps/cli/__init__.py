@@ -147,7 +147,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except RunError as error:
         return _report([str(error)], 1)
     except click.MissingParameter as error:
-        return _report([_lacking(error)], 2)
+        return _report([lacking(error)], 2)
     except click.UsageError as error:
         return _report([of_click(error)], 2)
     except (KeyboardInterrupt, click.Abort):
@@ -179,7 +179,7 @@ EXAMPLES = {
 }
 
 
-def _lacking(error: click.MissingParameter) -> str:
+def lacking(error: click.MissingParameter) -> str:
     """Return what a command lacks, with an example."""
     command = error.ctx.info_name if error.ctx else None
     if command not in EXAMPLES or error.param is None or error.ctx is None:

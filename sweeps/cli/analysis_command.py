@@ -13,6 +13,7 @@ from overhead.completion import TENSORS
 from overhead.labels import HIERARCHY, LABELS
 from sweeps.cli import flags
 from sweeps.cli.from_file import from_option, reading_lines
+from sweeps.cli.kept import keep
 from sweeps.cli.options import (
     check_taken,
     default_lines,
@@ -279,6 +280,7 @@ def _write(page: Page, output: Path, *, overwrite: bool, notes: TextIO | None = 
     from sweeps.page.write import write_page
     from sweeps.store.publish import readable
 
+    keep(path=output)
     written = write_page(page, output, overwrite=overwrite)
     (notes or sys.stdout).write(f"wrote {output} ({readable(written)})\n")
 

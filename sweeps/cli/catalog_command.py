@@ -17,6 +17,7 @@ from overhead.labels import LABELS
 from overhead.model.order import NUMBERS
 from overhead.quantity import VOCABULARY
 from sweeps.bands import brief, in_powers_of_two, percent
+from sweeps.cli.kept import keep
 from sweeps.cli.presets import preset_text
 from sweeps.cli.sections import OF_CATALOG, show_options, wrapped
 from sweeps.cli.typed import OWN, Command, folder_option, folders_of
@@ -26,8 +27,11 @@ from sweeps.result import (
     BOUNDED_WORDS,
     SCHEMA_VERSION,
     UPPER_BOUNDS,
+    Field,
+    Result,
     aligned,
     fitted,
+    of_rows,
     record_name,
     room,
 )
@@ -107,6 +111,7 @@ def command(
             "libraries": (spec_names("software"), lambda name: load_software(name).title),
         }
         sys.stdout.writelines(fitted(_titles(kinds) if whole else _names(kinds)))
+        keep(listed=lambda: _listed(kinds))
         return 0
     found = [_load(name, machines, models, frameworks) for name in names]
     with redirect_stdout(StringIO()) as screen:
@@ -128,6 +133,18 @@ def command(
 
 
 Kinds = Mapping[str, tuple[Sequence[str], Callable[[str], str]]]
+
+
+def _listed(kinds: Kinds) -> Result:
+    """Return what there is as rows."""
+    rows = [
+        {"kind": kind, "name": name, "title": title(name)}
+        for kind, (known, title) in kinds.items()
+        for name in known
+    ]
+    words = {"kind": "what it is", "name": "its name", "title": "its title"}
+    fields = [Field(name, name, text) for name, text in words.items()]
+    return of_rows(rows, fields, {"title": "Catalogue"})
 
 
 def _names(kinds: Kinds) -> Iterator[str]:

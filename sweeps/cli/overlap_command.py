@@ -18,6 +18,7 @@ from overhead.overlap.timeline import DERIVED, Span, timeline
 from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.bands import percent
+from sweeps.cli.kept import keep
 from sweeps.cli.options import (
     default_lines,
     defaults_line,
@@ -115,6 +116,8 @@ def command(**given: Any) -> int:
     show = wanted_sections(given, OF_OVERLAP)
     bare = [*_readings(asked)]
     out.evaluate(job, lambda _: [*_lines(job, show, bare)], figures, lambda: _records(job))
+    if one:
+        keep(draw=lambda stem: _timelines(job, _courses(job), stem))
     if given["timeline"] or (given["plot"] and one):
         _draw(job, courses, given)
     return 0
@@ -303,29 +306,34 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any])
         one = kinds.pop() if len(kinds) == 1 else ""
         usual = default_folder() / (f"overlap-{one}" if one else "overlap")
         stem = Path(given["output"]).with_suffix("") if given["output"] else usual
-        constants = {
-            name: format_quantity(value, VOCABULARY[name].units)
-            for name, value in job.sweep.constants.items()
-        }
-        about = [
-            unbroken(display.phrase(name, text) or f"{plain(name)} {text}")
-            for name, text in constants.items()
-        ]
-        fixed = " · ".join([plain(one), *about] if one not in ("", PIPELINE) else about)
-        sequential = {
-            name: values_of(job, case, ["sequential_time"])["sequential_time"]
-            for name, case in zip(courses, job.program.cases, strict=True)
-        }
-        stem = stem.with_name(f"{stem.name}-timeline")
-        if PIPELINE in (one, *kinds):
-            names = [worded("schedule", case.labels["schedule"], "1") for case in job.program.cases]
-            by = f" by {names[0]}" if len(names) == 1 else "s"
-            title = f"Pipeline timeline{by}, predicted"
-            made = draw_stages(_staged(courses), stem, title=title, fixed=fixed, marks=sequential)
-        else:
-            title = "Timeline of computation and communication, predicted"
-            made = draw_timelines(courses, stem, title=title, fixed=fixed, sequential=sequential)
-        tell_drawn(made, notes)
+        tell_drawn(_timelines(job, courses, stem), notes)
+
+
+def _timelines(job: Job, courses: Mapping[str, list[Span]], stem: Path) -> list[Path]:
+    """Draw the courses of one overlap, beside a file; return the files of the figure."""
+    kinds = {case.labels["mechanism"] for case in job.program.cases}
+    one = kinds.pop() if len(kinds) == 1 else ""
+    constants = {
+        name: format_quantity(value, VOCABULARY[name].units)
+        for name, value in job.sweep.constants.items()
+    }
+    about = [
+        unbroken(display.phrase(name, text) or f"{plain(name)} {text}")
+        for name, text in constants.items()
+    ]
+    fixed = " · ".join([plain(one), *about] if one not in ("", PIPELINE) else about)
+    sequential = {
+        name: values_of(job, case, ["sequential_time"])["sequential_time"]
+        for name, case in zip(courses, job.program.cases, strict=True)
+    }
+    stem = stem.with_name(f"{stem.name}-timeline")
+    if PIPELINE in (one, *kinds):
+        names = [worded("schedule", case.labels["schedule"], "1") for case in job.program.cases]
+        by = f" by {names[0]}" if len(names) == 1 else "s"
+        title = f"Pipeline timeline{by}, predicted"
+        return draw_stages(_staged(courses), stem, title=title, fixed=fixed, marks=sequential)
+    title = "Timeline of computation and communication, predicted"
+    return draw_timelines(courses, stem, title=title, fixed=fixed, sequential=sequential)
 
 
 def _staged(courses: Mapping[str, list[Span]]) -> dict[str, dict[str, list[Span]]]:

@@ -16,6 +16,7 @@ from sweeps import display
 from sweeps.bands import bands_words
 from sweeps.cli import flags
 from sweeps.cli.from_file import found_in, from_option, reading_lines
+from sweeps.cli.kept import keep
 from sweeps.cli.numbers import shown
 from sweeps.cli.options import (
     file_options,
@@ -400,6 +401,7 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     found = answer(request.first, progress=progress)
     progress.end()
     plans = Plans(request, found, None, asked.tokens, asked.days, given["top"] or KEPT_SPLITS)
+    keep(found=plans)
     if found.recommended is None:
         sys.stdout.writelines(fitted(nothing_lines(found, asked, given["show"])))
         return 1
@@ -467,6 +469,7 @@ def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     best = best_at(request, progress)
     progress.end()
     plans = Plans(request, best=best)
+    keep(found=plans)
     result = plans.result(given, formulas=file_options(given)["formulas"])
     lines = _table(plans, result, asked)
     out.deliver(result, lines, lambda dataset: _figures(dataset, plans))

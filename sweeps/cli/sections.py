@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from sweeps.cli.kept import keep
 from sweeps.errors import InputError, fault, nearest
 from sweeps.result import fitted, prose
 from sweeps.wrapping import wrap
@@ -118,6 +119,7 @@ def shown_sections(
     wanted: Iterable[str], bodies: Mapping[str, Callable[[], Iterable[str]]]
 ) -> Iterator[str]:
     """Yield the sections that are wanted; one that is empty says so."""
+    keep(sections=bodies)
     for name in wanted:
         lines = bodies[name]() if name in bodies else ()
         text = "\n".join(line.rstrip("\n") for line in lines).strip("\n")

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from sweeps.cli.kept import keep
 from sweeps.cli.progress import tell_drawn
 from sweeps.errors import fault, refuse, tell_all
 from sweeps.job import Job
@@ -135,6 +136,7 @@ class Output:
         A table that lines don't need is a function, called where a file, a program or a contract
         reads it.
         """
+        keep(result=result, figures=figures, draw=draw)
         if callable(result) and not (self.wanted or self.programs or self.contracts):
             sys.stdout.writelines(fitted(lines))
             return
@@ -176,6 +178,7 @@ class Output:
     ) -> None:
         """Evaluate a job, write the file that is asked for, and show what can be printed."""
         found = replace(job.evaluated(), rows=rows) if self.is_printed(job) else None
+        keep(result=job, records=found, figures=figures)
         # What can't be printed isn't written either.
         shown = list(lines(found)) if found and not self.programs else []
         with self.answered_first():

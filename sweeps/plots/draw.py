@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sweeps.bands import MEMORY_LIMIT, TIE, change_by, percent, tie
 from sweeps.display import rows
-from sweeps.errors import tell_all
+from sweeps.errors import nearest, refuse, tell_all
 from sweeps.plots.data import View, cell_names, entries, find, of_subject, subject_of, view_of
 from sweeps.plots.declare import (
     baseline_words,
@@ -163,12 +163,7 @@ def best_cells(
     view = view_of(dataset, {})
     one = view.dataset.variables[name]
     more = better_of(None, view.units(name))
-    values = np.asarray(one.values, np.float64)
-    room = _with_room(view.dataset, name)
-    if room is not None and np.any(room & ~np.isnan(values)):
-        values = np.where(room, values, np.nan)
-    else:
-        room = None
+    values, room = _counted(view.dataset, name)
     order = np.argsort(-values.ravel() if more else values.ravel(), kind="stable")
     there = order[: min(most, np.count_nonzero(~np.isnan(values)))]
     places = np.unravel_index(there, values.shape)
@@ -182,6 +177,31 @@ def best_cells(
     if texts:
         title += f": {texts[0]}, with {cells[0]}"
     return title, 1, [["", plain(name)], *map(list, zip(cells, texts, strict=True))], []
+
+
+def best_place(dataset: xr.Dataset, name: str) -> dict[str, int]:
+    """Return where a variable is best, by dimension, as `best_cells` has it first."""
+    if name not in dataset.data_vars or dataset[name].dtype.kind != "f":
+        known = [str(one) for one, values in dataset.data_vars.items() if values.dtype.kind == "f"]
+        refuse("quantity", name, "isn't here", nearest(name, known))
+    values, _ = _counted(dataset, name)
+    if np.isnan(values).all():
+        refuse("quantity", name, "has no value", "reasons() says why")
+    more = better_of(None, str(dataset[name].attrs.get("units", "1")))
+    place = np.nanargmax(values) if more else np.nanargmin(values)
+    cell = np.unravel_index(place, values.shape)
+    return {str(dim): int(at) for dim, at in zip(dataset[name].dims, cell, strict=True)}
+
+
+def _counted(
+    dataset: xr.Dataset, name: str
+) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
+    """Return a variable's values that are compared, and where memory has room if that decides."""
+    values = np.asarray(dataset.variables[name].values, np.float64)
+    room = _with_room(dataset, name)
+    if room is not None and np.any(room & ~np.isnan(values)):
+        return np.where(room, values, np.nan), room
+    return values, None
 
 
 def _with_room(dataset: xr.Dataset, name: str) -> NDArray[np.bool_] | None:

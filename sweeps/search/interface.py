@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from sweeps.display import BANDS
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Layout, row_numbers
 from sweeps.errors import InputError, fault, refuse
-from sweeps.measured_step import add_clock
 from sweeps.result import Result, provenance_of
 from sweeps.search.answer import (
     BETTER,
@@ -34,23 +32,16 @@ from sweeps.search.answer import (
     plan_choices,
     table_layout,
 )
-from sweeps.search.answer import answer as answer_point
-from sweeps.search.idle import check_used
-from sweeps.search.repair import MEASURES, Best, best_at, flag_column, number_column
+from sweeps.search.repair import MEASURES, Best, flag_column, number_column
 from sweeps.search.request import (
-    ALIASES,
-    CHOICES,
-    DEFAULT_THRESHOLD,
     Execution,
     Point,
     Request,
     pipeline_layers,
-    read_request,
 )
 from sweeps.search.search import COMMUNICATION, Detail, blocks_of, details, is_bounded, search
 from sweeps.search.space import common_of, space_of
 from sweeps.spec.catalog import load_hardware
-from sweeps.spec.names import quantity_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -108,17 +99,6 @@ class Plans:
         return {} if self.answer is None else dict(self.answer.counts.fallen)
 
     @cached_property
-    def dataset(self) -> xr.Dataset:
-        """The table: a row a plan, or of many points the best plan at each, along their axes.
-
-        Raises
-        ------
-        InputError
-            If no plan can run.
-        """
-        return self.result({}, command=["sweeps.plans"]).dataset()
-
-    @cached_property
     def sensitivity(self) -> xr.Dataset:
         """What each constant that wasn't given moves the recommended plan by, at x0.9 and x1.1.
 
@@ -139,7 +119,7 @@ class Plans:
             allowed = "a question at one point that has an answer"
             raise InputError(fault("sensitivity", "..", wrong, allowed))
         found = survival(self.answer)
-        command = ["sweeps.plans", "sensitivity"]
+        command = ["sweeps.plan", "sensitivity"]
         return found.own.result({}, found.columns(), command).dataset()
 
     def result(
@@ -170,70 +150,6 @@ class Plans:
             raise InputError(fault("plans", "..", wrong, "see the answer's remedies"))
         run = (self.tokens, self.days)
         return Result(table_layout(self.answer, self.splits, attrs, run=run))
-
-
-def plans(
-    *,
-    objective: str = "time",
-    memory_threshold: float = DEFAULT_THRESHOLD,
-    hardware_folders: Sequence[str | Path] = (),
-    measured_plan: Mapping[str, Any] | None = None,
-    **given: Any,
-) -> Plans:
-    """Search the best parallel plans of a model on a machine.
-
-    Parameters
-    ----------
-    objective : str
-        What plans are ranked by: ``time``, ``memory``, ``energy``, ``cost`` or ``tokens``.
-    memory_threshold : float
-        The share of a GPU's memory that a plan may take.
-    hardware_folders : sequence of path
-        Folders of own machines.
-    measured_plan : mapping, optional
-        The plan whose step takes ``measured_step_time``: the clock ratio of the machine follows.
-    **given
-        By quantity or label: what is asked (``model``, ``hardware``, ``world_size`` or ``gpus``,
-        ``global_batch_size``, ``sequence_length``, by default the model's training length), and
-        which values plans may have (``tp``, ``recompute``, ..).  Several values of what plans don't
-        choose make a question at many points.  Numbers are SI.
-
-    Returns
-    -------
-    Plans
-        The plans; `Plans.dataset` has them as a table.
-
-    Raises
-    ------
-    InputError
-        With every fault, a line each.
-
-    Examples
-    --------
-    >>> import sweeps
-    >>> found = sweeps.plans(model="llama3-8b", hardware="dgx-h100", gpus=8, global_batch_size=64,
-    ...                      sequence_length=4096)
-    >>> int(found.recommended["tp"] * found.recommended["pp"] * found.recommended["dp"])
-    8
-    """
-    folders = [Path(folder) for folder in hardware_folders]
-    plain = {name: _plain(value) for name, value in given.items()}
-    add_clock(plain, measured_plan or {}, CHOICES, folders)
-    request = read_request(plain, objective=objective, threshold=memory_threshold, folders=folders)
-    texts = {
-        quantity_of(ALIASES.get(name, name), training=True): str(value)
-        for name, value in plain.items()
-    }
-    check_used(request.points(), texts, run=False)
-    if request.axes:
-        return Plans(request, best=best_at(request))
-    return Plans(request, answer=answer_point(request.first))
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    return list(value) if isinstance(value, tuple | range) else value
 
 
 def _provenance(

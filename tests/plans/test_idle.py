@@ -53,8 +53,8 @@ def test_what_no_plan_can_use_is_refused(
 
 @pytest.mark.thorough
 def test_python_refuses_it_too() -> None:
-    with pytest.raises(InputError, match=r"expert_load_imbalance = '1.3': changes nothing"):
-        sweeps.plans(**ASKED, imbalance=1.3)
+    with pytest.raises(InputError, match=r"^--imbalance 1.3: changes nothing"):
+        sweeps.plan(**ASKED, imbalance=1.3)
 
 
 @pytest.mark.thorough_cases(every=3)

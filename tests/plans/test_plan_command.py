@@ -1,4 +1,4 @@
-"""``sweeps plan`` as users run it, and ``sweeps.plans``: tables, files, figures, exit codes."""
+"""``sweeps plan`` as users run it, and ``sweeps.plan``: tables, files, figures, exit codes."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_each_point_is_its_own_search() -> None:
     best = best_at(request)
     assert request.shape == (2, 2)
     for point, plan in zip(request.points(), best.plans, strict=True):
-        alone = package.plans(**{**BASE, "gpus": point.world_size, **_links(point.place)})
+        alone = package.plan(**{**BASE, "gpus": point.world_size, **_links(point.place)})
         assert plan is not None
         assert alone.recommended is not None
         assert plan.key == alone.recommended.key
@@ -300,7 +300,7 @@ def test_a_price_that_is_given_is_in_the_file_once(sweeps: Runner, tmp_path: Pat
 
 @pytest.mark.thorough
 def test_the_interface() -> None:
-    found = package.plans(**BASE)
+    found = package.plan(**BASE)
     assert found.recommended is not None
     assert found.recommended["world_size"] == 16.0
     assert found.reasons
@@ -308,14 +308,14 @@ def test_the_interface() -> None:
     table = found.dataset
     first = table.isel(plan=0)
     assert float(first.tp) == found.recommended["tp"]
-    several = package.plans(**{**BASE, "gpus": [8, 16]})
+    several = package.plan(**{**BASE, "gpus": [8, 16]})
     assert several.recommended is None
     assert several.dataset.step_time.dims == ("world_size",)
     # The package of that name is the function, too.
     import sweeps.search.search
 
     assert sweeps.search.search.search is not None
-    assert package.plans(**BASE).recommended is not None
+    assert package.plan(**BASE).recommended is not None
 
 
 @pytest.mark.thorough

@@ -162,7 +162,7 @@ def test_no_preset_sets_a_parallel_degree_and_each_has_a_source() -> None:
 
 
 def test_a_search_takes_modules_and_options_of_a_preset() -> None:
-    found = sweeps.plans(
+    found = sweeps.plan(
         model="deepseek-v3",
         hardware="dgx-b200",
         world_size=256,

@@ -1,0 +1,384 @@
+"""A function a command, for notebooks: keyword arguments are the command line's options.
+
+An option's name has underscores: ``--global-batch-size`` is ``global_batch_size``, any of its names
+will do, and one that is a word of Python has an underscore at its end: ``from_``.  Values are
+numbers in SI units or text as it is typed (``"50GB/s"``, ``"8:4096:x2"``), one or several.
+Defaults and refusals are those of the command line.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from sweeps.answers import Answer, Page, Plan
+from sweeps.cli.ask import ask
+from sweeps.pictures import Figures, figures_of
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sweeps.options import (
+        AnalysisOptions,
+        BuyOptions,
+        CalibrateOptions,
+        CatalogOptions,
+        CollectiveOptions,
+        HopsOptions,
+        NormalOptions,
+        OverlapOptions,
+        PageOptions,
+        PlanOptions,
+        TraceOptions,
+        TuneOptions,
+    )
+
+File = str | os.PathLike[str]
+
+
+def collective(**options: Unpack[CollectiveOptions]) -> Answer:
+    """Cost of a collective operation on a network, as ``sweeps collective`` tells it.
+
+    Parameters
+    ----------
+    **options
+        At least ``gpus`` and ``message_size``; further ``op``, ``topology``, ``algorithm``,
+        ``hardware``, ``inter_bandwidth``, ...
+
+    Returns
+    -------
+    Answer
+        Time with its band, steps, bytes, energy, bandwidths.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each.
+
+    Examples
+    --------
+    >>> import sweeps
+    >>> found = sweeps.collective(gpus=16, message_size="1GiB", hardware="dgx-h100")
+    >>> found.dataset.chosen_algorithm.attrs["long_name"]
+    'algorithm'
+    """
+    return Answer(ask("collective", (), options))
+
+
+def plan(**options: Unpack[PlanOptions]) -> Plan:
+    """Search the best parallel plan for a model on a machine, as ``sweeps plan`` does.
+
+    Parameters
+    ----------
+    **options
+        What is asked: ``model``, ``hardware``, ``gpus``, ``global_batch_size``, ``seq_len``, ...;
+        and what plans may have: ``tp``, ``pp``, ``recompute``, ...  Several values of what plans
+        don't choose make a question at many points.
+
+    Returns
+    -------
+    Plan
+        The recommended plan with its reasons; ``dataset`` has a row a plan.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each.
+
+    Examples
+    --------
+    >>> import sweeps
+    >>> found = sweeps.plan(model="llama3-8b", hardware="dgx-h100", gpus=8, global_batch_size=64,
+    ...                     seq_len=4096)
+    >>> int(found.recommended["tp"] * found.recommended["pp"] * found.recommended["dp"])
+    8
+    """
+    return Plan(ask("plan", (), options))
+
+
+def buy(**options: Unpack[BuyOptions]) -> Answer:
+    """How many GPUs of each machine train a model in time, as ``sweeps buy`` tells it.
+
+    Parameters
+    ----------
+    **options
+        ``model``, ``tokens`` and ``days``; further ``hardware`` (several), ``price``, ``budget``,
+        ...
+
+    Returns
+    -------
+    Answer
+        For each machine the least number of GPUs with its plan, days, cost and what binds.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each.
+
+    Examples
+    --------
+    >>> import sweeps
+    >>> sweeps.buy(model="llama3-8b", tokens="1T", days=30, hardware="dgx-h100")  # doctest: +SKIP
+    """
+    return Answer(ask("buy", (), options))
+
+
+def analysis(**options: Unpack[AnalysisOptions]) -> Answer:
+    """Memory, communication and step time of a configuration, as ``sweeps analysis`` tells them.
+
+    Parameters
+    ----------
+    **options
+        ``model`` (or ``params`` and shapes), ``hardware``, ``gpus``, ``tp``, ``pp``, ...; several
+        values make a table.
+
+    Returns
+    -------
+    Answer
+        The step time with its band and parts, memory, rates, energy, cost.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each.
+
+    Examples
+    --------
+    >>> import sweeps
+    >>> found = sweeps.analysis(model="llama3-8b", gpus=8, tp=2, global_batch_size=8, seq_len=8192)
+    >>> float(found.dataset.world_size)
+    8.0
+    """
+    return Answer(ask("analysis", (), options))
+
+
+def hops(**options: Unpack[HopsOptions]) -> Answer:
+    """Latency and energy over typed hops, per strategy, as ``sweeps hops`` tells them.
+
+    Parameters
+    ----------
+    **options
+        Degrees, links by level and sizes; all have defaults.
+
+    Returns
+    -------
+    Answer
+        A row a strategy and a part.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each.
+    """
+    return Answer(ask("hops", (), options))
+
+
+def overlap(**options: Unpack[OverlapOptions]) -> Answer:
+    """Overlap of computation and communication, as ``sweeps overlap`` tells it.
+
+    Parameters
+    ----------
+    **options
+        ``compute``, ``comm``, ``efficiency`` and ``kind`` with what it takes.
+
+    Returns
+    -------
+    Answer
+        Sequential, overlapped and ideal times, and speedups.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each.
+
+    Examples
+    --------
+    >>> import sweeps
+    >>> found = sweeps.overlap(compute="50ms", comm="10ms", efficiency=0.8)
+    >>> round(float(found.dataset.overlapped_time), 6)
+    0.052
+    """
+    return Answer(ask("overlap", (), options))
+
+
+def tune(**options: Unpack[TuneOptions]) -> Answer:
+    """Tune the overlap of tensor-parallel communication with GEMMs, as ``sweeps tune`` does.
+
+    Parameters
+    ----------
+    **options
+        ``model``, ``max_tp_size``, ``output_dir``, ``from_traces``, ...
+
+    Returns
+    -------
+    Answer
+        The verdict, and a row a case.  Reports and configurations are in the output folder.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each.
+    """
+    return Answer(ask("tune", (), options))
+
+
+def calibrate(*logs: File, **options: Unpack[CalibrateOptions]) -> Answer:
+    """Fit a library's constants to logs of nccl-tests, and judge them, as ``sweeps calibrate``.
+
+    Parameters
+    ----------
+    *logs : str or Path
+        Logs, tables or folders of them.
+    **options
+        ``hardware``, ``fabric``, ``write``, ...
+
+    Returns
+    -------
+    Answer
+        The verdict, and a row for each that was measured.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each.
+    """
+    return Answer(ask("calibrate", logs, options))
+
+
+def normal(what: str, **options: Unpack[NormalOptions]) -> Answer:
+    """What is normal, of a collective's times or a run's MFU, as ``sweeps normal`` tells it.
+
+    Parameters
+    ----------
+    what : str
+        An operation, such as ``"all_reduce"``, or ``"mfu"``.
+    **options
+        ``gpus``, ``nodes``, ``hardware``, ``message_size``, ``model``, ...
+
+    Returns
+    -------
+    Answer
+        Bands of published curves or runs of the same class.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each.
+    """
+    return Answer(ask("normal", (what,), options))
+
+
+def trace(*files: File, **options: Unpack[TraceOptions]) -> Answer:
+    """Say how GPUs spent their time, of profiler traces, as ``sweeps trace`` does.
+
+    Parameters
+    ----------
+    *files : str or Path
+        PyTorch profiler traces, one a rank, or their folder.
+    **options
+        ``mode``, ``patterns``, ``window``, ...
+
+    Returns
+    -------
+    Answer
+        What ran beside what, and how much communication was exposed.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each.
+    """
+    return Answer(ask("trace", files, options))
+
+
+def page(file: File | None = None, **options: Unpack[PageOptions]) -> Page:
+    """Write one page to open, to touch and to pass on, as ``sweeps page`` does.
+
+    Parameters
+    ----------
+    file : str or Path, optional
+        A stored sweep; without one the page is a calculator of the plan that options state.
+    **options
+        ``output`` and ``overwrite``; ``at`` and ``quantity`` of a sweep; ``model``, ``hardware``,
+        ``gpus``, ``tp``, ... of a calculator.
+
+    Returns
+    -------
+    Page
+        A notebook shows it; `Page.path` is the file.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each.
+    """
+    at = options.get("at")
+    held = [f"{name}={value}" for name, value in at.items()] if isinstance(at, Mapping) else at
+    every: dict[str, Any] = {**options, "at": held}
+    return Page(ask("page", (file,), every))
+
+
+def catalog(*names: str, **options: Unpack[CatalogOptions]) -> Answer:
+    """List machines, models, frameworks, presets and libraries; with names, what each has.
+
+    Parameters
+    ----------
+    *names : str
+        Names of the catalogue, Hugging Face's, or a config.json.
+    **options
+        Folders of one's own files, and ``seq_length`` for a model's FLOPs.
+
+    Returns
+    -------
+    Answer
+        ``dataframe`` has a row a name.
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each.
+
+    Examples
+    --------
+    >>> import sweeps
+    >>> names = sweeps.catalog().dataframe
+    >>> "dgx-h100" in names.name[names.kind == "machines"].tolist()
+    True
+    """
+    return Answer(ask("catalog", names, options))
+
+
+def plot(
+    source: File | xr.Dataset,
+    *figures: str,
+    style: Literal["screen", "slide", "paper", "dark"] = "screen",
+) -> Figures:
+    """Draw the figures that a sweep declares, or those that suit it, as ``sweeps plot`` does.
+
+    Parameters
+    ----------
+    source : str, Path or xarray.Dataset
+        A stored sweep, or what `sweep`, `run` or an answer's ``dataset`` gives.
+    *figures : str
+        Names of some of them; all by default.
+    style : {"screen", "slide", "paper", "dark"}
+        What they are for.
+
+    Returns
+    -------
+    Figures
+        A notebook shows them; `Figures.save` writes them.
+
+    Raises
+    ------
+    InputError
+        If the file isn't one, a name is no figure's, or nothing suits the dataset.
+    """
+    from sweeps.store.netcdf import open_dataset
+
+    if not isinstance(source, str | os.PathLike):
+        return figures_of(lambda: source, wanted=figures, style=style)
+    with open_dataset(Path(source), require_ours=False) as dataset:
+        return figures_of(lambda: dataset, wanted=figures, style=style)

@@ -1,0 +1,86 @@
+"""``dataset.sweeps``: the accessor of xarray's datasets, in whichever order things are imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import sweeps
+from sweeps.errors import InputError
+
+ROOT = Path(__file__).parents[1]
+STEPS: Mapping[str, Any] = {
+    "gpus": [64, 512],
+    "tp": [1, 8],
+    "pp": [1, 4],
+    "model": "llama3-70b",
+    "sequence_length": 8192,
+    "global_batch_size": 1024,
+}
+
+
+@pytest.fixture(scope="module")
+def steps() -> xr.Dataset:
+    return sweeps.sweep(["step_time", "peak_memory", "memory_capacity"], **STEPS)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "first",
+    ["import sweeps; import xarray as xr", "import xarray as xr; import sweeps",
+     "import xarray as xr; import sweeps.accessor"],
+)  # fmt: skip
+def test_it_is_there_of_a_file_that_xarray_opens(first: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.nc"
+    sweeps.sweep("time", ranks=[8, 16], message_bytes=1e6).to_netcdf(path)
+    code = f"{first}; print(xr.open_dataset({str(path)!r}).sweeps.reasons().values.tolist())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "['', '']\n", done.stderr
+
+
+def test_it_does_what_the_functions_do(steps: xr.Dataset) -> None:
+    assert steps.sweeps.recompute().equals(sweeps.recompute(steps))
+    xr.testing.assert_identical(steps.sweeps.reasons(), sweeps.reasons(steps))
+    assert steps.sweeps.to_dataframe().equals(sweeps.to_dataframe(steps))
+
+
+def test_the_best_cell_has_room(steps: xr.Dataset) -> None:
+    best = steps.sweeps.best()
+    assert not best.step_time.dims
+    full = steps.peak_memory <= 0.9 * steps.memory_capacity
+    assert bool(full.any())
+    assert best.step_time.item() == steps.step_time.where(full).min().item()
+    assert steps.sweeps.best("peak_memory").peak_memory.item() == steps.peak_memory.min().item()
+    rate = sweeps.sweep("busbw", ranks=[8, 64], message_bytes=[1e3, 1e9])
+    assert rate.sweeps.best("busbw").busbw.item() == rate.busbw.max().item()
+    with pytest.raises(InputError, match=r"^quantity = 'steptime': isn't here; did you mean"):
+        steps.sweeps.best("steptime")
+    nothing = steps.assign(step_time=np.nan * steps.step_time)
+    with pytest.raises(InputError, match="has no value"):
+        nothing.sweeps.best("step_time")
+
+
+def test_it_explains(steps: xr.Dataset) -> None:
+    text = steps.sweeps.explain("step_time")
+    assert text.startswith("step_time: step time [s]\n  formula     step_time = ")
+    assert "peak_memory: " not in text
+    assert "specification: " in text
+    assert "tp, pp" in text
+    assert "peak_memory: " in steps.sweeps.explain()
+    with pytest.raises(InputError, match="isn't here"):
+        steps.sweeps.explain("steptime")
+
+
+@pytest.mark.thorough
+def test_it_draws(steps: xr.Dataset) -> None:
+    assert steps.sweeps.plot().names == sweeps.plot(steps).names
+    assert steps.sweeps.plot(style="paper").files.keys() >= {"memory.pdf"}

@@ -1,0 +1,163 @@
+"""Functions for notebooks: a command each, by the same road, with an answer to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import sweeps
+from sweeps.cli import COMMANDS
+from sweeps.errors import InputError
+from tests.cli_runner import Runner
+
+STEP = {"model": "llama3-8b", "gpus": 8, "global_batch_size": 8, "seq_len": 8192}
+LOG = Path(__file__).parent / "data"
+CASES: list[tuple[str, tuple[str, ...], Mapping[str, Any], str]] = [
+    ("collective", (), {"gpus": 16, "message_size": 2**30}, "--gpus 16 --message-size 1GiB"),
+    (
+        "collective",
+        (),
+        {"N": np.array([8, 16]), "M": 1e6, "topology": ["ring", "torus"]},
+        "--N 8,16 --M 1e6 --topology ring,torus",
+    ),
+    ("analysis", (), {**STEP, "tp": 2}, "--model llama3-8b --gpus 8 --tp 2 --global-batch-size 8 "
+     "--seq-len 8192"),
+    ("analysis", (), {**STEP, "tp": (1, 2), "sp": True}, "--model llama3-8b --gpus 8 --tp 1,2 "
+     "--sp on --global-batch-size 8 --seq-len 8192"),
+    ("hops", (), {}, ""),
+    ("overlap", (), {"compute": "50ms", "comm": "10ms", "efficiency": 0.8},
+     "--compute 50ms --comm 10ms --efficiency 0.8"),
+    ("normal", ("all_reduce",), {"gpus": 8, "message_size": "1MiB,1GiB"},
+     "all_reduce --gpus 8 --message-size 1MiB,1GiB"),
+    ("plan", (), {**STEP, "global_batch_size": 64, "tp": [1, 2], "cp": 1},
+     "--model llama3-8b --gpus 8 --tp 1,2 --cp 1 --global-batch-size 64 --seq-len 8192"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
+    return Runner(capsys)
+
+
+@pytest.mark.thorough_cases("plan", "analysis", "hops", "normal", "collective0")
+@pytest.mark.parametrize(
+    ("name", "arguments", "options", "line"), CASES, ids=[case[0] for case in CASES]
+)
+def test_a_function_is_its_command(
+    cli: Runner, name: str, arguments: tuple[str, ...], options: Mapping[str, Any], line: str
+) -> None:
+    found = getattr(sweeps, name)(*arguments, **options)
+    records = cli(f"{name} {line} --json").records
+    assert isinstance(records, list)
+    table = found.dataframe
+    assert [*table] == [key for key in records[0] if key != "schema_version"]
+    for key in table:
+        wanted = [record[key] for record in records]
+        if isinstance(wanted[0], str):
+            assert table[key].tolist() == wanted
+        else:  # the same bits; null is what doesn't exist
+            np.testing.assert_array_equal(table[key].astype(float), np.array(wanted, dtype=float))
+    screen = cli(f"{name} {line}").out
+    assert str(found) in screen
+    assert screen.startswith(str(found)[:60])
+    shown = repr(found).splitlines()
+    assert len(shown) <= 20
+    assert shown[0] == screen.splitlines()[0]
+    assert screen.splitlines()[0][:40] in found._repr_html_().replace("&#x27;", "'")
+    assert isinstance(found.dataset, xr.Dataset)
+    assert found.dataset.attrs["history"].endswith(found.command)
+    assert found.explain()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "line"),
+    [
+        ("collective", {"gpus": 8}, "collective --gpus 8"),
+        ("collective", {"gpus": 8, "message_size": -1}, "collective --gpus 8 --message-size=-1"),
+        ("collective", {"M": 1, "N": 8, "hardwar": "x"}, "collective --M 1 --N 8 --hardwar x"),
+        ("collective", {"M": 1, "N": 8, "op": "sum"}, "collective --M 1 --N 8 --op sum"),
+        ("buy", {"model": "llama3-8b"}, "buy --model llama3-8b"),
+        ("analysis", {"model": "nonsense"}, "analysis --model nonsense"),
+        ("plan", {"model": "llama3-8b", "gpus": 7, "tp": 3},
+         "plan --model llama3-8b --gpus 7 --tp 3"),
+        ("plan", {"from_": "nowhere.sh"}, "plan --from nowhere.sh"),
+        ("overlap", {"compute": 1}, "overlap --compute 1"),
+        ("page", {}, "page"),
+        ("catalog", {"seq_length": "many"}, "catalog llama3-8b --seq-length many"),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_the_command_line_s(
+    cli: Runner, name: str, options: Mapping[str, Any], line: str
+) -> None:
+    arguments = ("llama3-8b",) if name == "catalog" else ()
+    with pytest.raises(InputError) as caught:
+        getattr(sweeps, name)(*arguments, **options)
+    done = cli(line, fine=False)
+    assert done.code == 2
+    assert [f"sweeps: {text}" for text in caught.value.faults] == done.err.splitlines()
+
+
+def test_what_is_of_a_screen_is_a_method() -> None:
+    for name in ("csv", "json", "verbose", "show", "plot"):
+        with pytest.raises(InputError, match=rf"^{name} = .*: is of the command line; "):
+            sweeps.collective(gpus=8, message_size=1e6, **{name: True})
+
+
+def test_sections_are_explained() -> None:
+    found = sweeps.collective(gpus=16, message_size="1GiB")
+    assert found.sections == ("defaults", "formulas")
+    assert repr(found.explain("formulas")).startswith("hierarchical.all_reduce.nvls_tree: ")
+    assert str(found.explain("defaults")) in found.explain()
+    with pytest.raises(InputError, match="explain = 'parts': no such section; known: "):
+        found.explain("parts")
+
+
+def test_the_catalogue_is_a_table() -> None:
+    table = sweeps.catalog().dataframe
+    assert {"machines", "models", "frameworks", "presets", "libraries"} == {*table.kind}
+    assert "dgx-h100" in table.name[table.kind == "machines"].tolist()
+    one = sweeps.catalog("dgx-h100")
+    assert repr(one).startswith("dgx-h100  NVIDIA DGX H100")
+    with pytest.raises(InputError, match="is answered in words alone"):
+        _ = one.dataset
+
+
+def test_a_function_keeps_its_name_beside_the_modules_that_compute() -> None:
+    import sweeps.calibrate.report
+    import sweeps.hops.study
+    import sweeps.page.write
+
+    for name in ("calibrate", "hops", "overlap", "page"):
+        assert getattr(sweeps, name).__module__ == "sweeps.functions"
+    assert sweeps.page.__doc__
+    commands = "collective plan buy analysis hops overlap tune calibrate normal trace page catalog"
+    assert {*commands.split(), "run", "plot"} <= {*sweeps.__all__} & {*COMMANDS}
+
+
+@pytest.mark.thorough
+def test_figures_are_shown_and_saved(tmp_path: Path) -> None:
+    found = sweeps.collective(gpus=[8, 64], message_size="1KiB:1GiB:x32").plot()
+    assert len(found) == len([*found]) >= 1
+    assert repr(found).startswith("Figures (png, svg): ")
+    assert bool(found._repr_png_()) is (len(found) == 1)
+    paths = found.save(tmp_path / "new")
+    assert sorted(tmp_path.glob("new/*")) == sorted(paths)
+    with pytest.raises(InputError, match="overwrite=True"):
+        found.save(tmp_path / "new")
+    with pytest.raises(InputError, match=r"^--style = 'nice': unknown"):
+        sweeps.plot(sweeps.sweep("time", ranks=[8, 64], message_bytes=1e6), style="nice")
+
+
+@pytest.mark.thorough
+def test_a_page_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "plan.html"
+    made = sweeps.page(**STEP, tp=2, output=path)
+    assert made.path == path
+    assert made._repr_html_().startswith("<iframe srcdoc=")
+    with pytest.raises(InputError, match="exists"):
+        sweeps.page(**STEP, tp=2, output=path)
