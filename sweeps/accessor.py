@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sweeps.pictures import Figures, Text
 
 
-@xr.register_dataset_accessor("sweeps")
+@xr.register_dataset_accessor("sweeps")  # type: ignore[no-untyped-call]
 class Sweeps:
     """A sweep's dataset: its figures, reasons, sources, best cell; computed again; as a table."""
 
@@ -118,7 +118,9 @@ def _explained(dataset: xr.Dataset, quantity: str | None) -> Iterator[str]:
 
     names = [str(name) for name in dataset.data_vars if quantity in (None, name)]
     if not names:
-        refuse("quantity", quantity, "isn't here", nearest(str(quantity), dataset.data_vars))
+        refuse(
+            "quantity", quantity, "isn't here", nearest(str(quantity), map(str, dataset.data_vars))
+        )
     for name in names:
         attrs = dataset[name].attrs
         yield f"{name}: {attrs.get('long_name', '')} [{attrs.get('units', '1')}]"
@@ -126,8 +128,8 @@ def _explained(dataset: xr.Dataset, quantity: str | None) -> Iterator[str]:
             if key in attrs:
                 yield from (line.rstrip() for line in fitted([f"  {key:<12}{attrs[key]}"]))
     inputs: dict[str, list[str]] = {}
-    for name, coordinate in dataset.coords.items():
+    for given, coordinate in dataset.coords.items():
         if origins := read(coordinate.attrs):
-            inputs.setdefault(words_of(origins), []).append(str(name))
-    for words, given in inputs.items():
-        yield from (line.rstrip() for line in fitted([f"{', '.join(given)}", f"    {words}"]))
+            inputs.setdefault(words_of(origins), []).append(str(given))
+    for words, several in inputs.items():
+        yield from (line.rstrip() for line in fitted([f"{', '.join(several)}", f"    {words}"]))

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sweeps.launch.setting import Reading
+    from sweeps.options import Step
 
 # A stored dataset computed again from what is in it.
 
@@ -184,7 +185,7 @@ def sweep(
     *,
     array: str = "numpy",
     hardware_folders: Sequence[str | Path] = (),
-    **axes: Any,
+    **axes: Unpack[Step],
 ) -> xr.Dataset:
     """Evaluate quantities over the product of axes.
 
@@ -233,7 +234,7 @@ def prepare(
     quantities: Sequence[str] | str | None = None,
     *,
     hardware_folders: Sequence[str | Path] = (),
-    **given: Any,
+    **given: Unpack[Step],
 ) -> Prepared:
     """Prepare a question that is asked again and again with other numbers, as an optimiser does.
 
@@ -278,7 +279,7 @@ def sensitivity(
     *,
     reduction: str | None = None,
     hardware_folders: Sequence[str | Path] = (),
-    **constants: Any,
+    **constants: Unpack[Step],
 ) -> xr.Dataset:
     """Say what each given and each assumed constant moves an answer by.
 

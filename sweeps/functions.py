@@ -9,7 +9,9 @@ Defaults and refusals are those of the command line.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -382,3 +384,40 @@ def plot(
         return figures_of(lambda: source, wanted=figures, style=style)
     with open_dataset(Path(source), require_ours=False) as dataset:
         return figures_of(lambda: dataset, wanted=figures, style=style)
+
+
+# Notebooks complete what a signature names: of the many options those of a short help.
+
+_LINE = re.compile(r"^class (\w+)\((\w+)|^    (\w+): (.+)$", re.MULTILINE)
+_BRIEF: Mapping[str, str] = {"Operation": "CommonOperation", "Step": "CommonStep"}
+
+
+def _complete(*functions: Callable[..., Any]) -> None:
+    """Give functions a signature that names their options."""
+    parents: dict[str, str] = {}
+    fields: dict[str, dict[str, str]] = {}
+    for name, parent, field, kind in _LINE.findall(_types()):
+        if name:
+            parents[name], fields[name] = parent, {}
+        elif fields:
+            fields[[*fields][-1]][field] = kind
+    for function in functions:
+        own = f"{function.__name__.capitalize()}Options"
+        every = {**fields.get(_BRIEF.get(parents[own], ""), {}), **fields[own]}
+        *first, others = signature(function).parameters.values()
+        options = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in every.items()
+            if len(name) > 1
+        ]
+        made = Signature([*first, *options, others.replace(annotation="Values")])
+        function.__signature__ = made  # type: ignore[attr-defined]
+
+
+def _types() -> str:
+    return Path(__file__).with_name("options.pyi").read_text(encoding="utf-8")
+
+
+_complete(
+    collective, plan, buy, analysis, hops, overlap, tune, calibrate, normal, trace, page, catalog
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from sweeps.cli import COMMANDS
 from sweeps.errors import InputError
 from tests.cli_runner import Runner
 
+OF_COMMANDS = ("collective", "plan", "buy", "analysis", "hops", "overlap", "tune", "calibrate",
+               "normal", "trace", "page", "catalog")  # fmt: skip
 STEP = {"model": "llama3-8b", "gpus": 8, "global_batch_size": 8, "seq_len": 8192}
-LOG = Path(__file__).parent / "data"
 CASES: list[tuple[str, tuple[str, ...], Mapping[str, Any], str]] = [
     ("collective", (), {"gpus": 16, "message_size": 2**30}, "--gpus 16 --message-size 1GiB"),
     (
@@ -117,6 +119,13 @@ def test_sections_are_explained() -> None:
         found.explain("parts")
 
 
+def test_an_option_that_is_given_alone_is_true() -> None:
+    found = sweeps.collective(gpus=8, message_size=1e9, topology="ring", sensitivity=True)
+    assert found.command.endswith("--sensitivity")
+    assert found.dataset.constant.size > 1
+    assert sweeps.collective(gpus=8, message_size=1e9, sensitivity=None).dataset.time.size == 1
+
+
 def test_the_catalogue_is_a_table() -> None:
     table = sweeps.catalog().dataframe
     assert {"machines", "models", "frameworks", "presets", "libraries"} == {*table.kind}
@@ -135,8 +144,16 @@ def test_a_function_keeps_its_name_beside_the_modules_that_compute() -> None:
     for name in ("calibrate", "hops", "overlap", "page"):
         assert getattr(sweeps, name).__module__ == "sweeps.functions"
     assert sweeps.page.__doc__
-    commands = "collective plan buy analysis hops overlap tune calibrate normal trace page catalog"
-    assert {*commands.split(), "run", "plot"} <= {*sweeps.__all__} & {*COMMANDS}
+    assert {*OF_COMMANDS, "run", "plot"} <= {*sweeps.__all__} & {*COMMANDS}
+
+
+def test_a_signature_names_the_usual_options() -> None:
+    """A notebook completes them."""
+    named = {name: [*inspect.signature(getattr(sweeps, name)).parameters] for name in OF_COMMANDS}
+    assert {"model", "gpus", "tp", "explain", "objective"} <= {*named["plan"]}
+    assert {"gpus", "message_size", "topology"} <= {*named["collective"]}
+    assert named["trace"][:2] == ["files", "mode"]
+    assert all(names[-1] == "options" and len(names) < 110 for names in named.values())
 
 
 @pytest.mark.thorough

@@ -109,7 +109,8 @@ def _words(command: click.Command, options: Mapping[str, Any]) -> Iterator[str]:
             raise InputError(fault(plain, value, "is of the command line", ON_SCREEN[own]))
         if value is None or (value is False and param is not None and param.is_flag):
             continue
-        if param is not None and param.is_flag:
+        # Some options mean their usual value where they are given without one.
+        if param is not None and (param.is_flag or (value is True and _has_usual(param))):
             yield flag
         elif param is not None and param.multiple:
             yield from (word for text in _texts(value) for word in (flag, text))
@@ -117,6 +118,11 @@ def _words(command: click.Command, options: Mapping[str, Any]) -> Iterator[str]:
             text = _text(value)
             # What begins with a hyphen, a negative number say, would be read as an option.
             yield from ([f"{flag}={text}"] if text[:1] in ("-", "") else [flag, text])
+
+
+def _has_usual(option: click.Option) -> bool:
+    """Return whether an option may be given without a value."""
+    return isinstance(option.flag_value, str)
 
 
 def _texts(value: Any) -> list[str]:

@@ -1,0 +1,144 @@
+"""The types of what functions of `sweeps` take, from the vocabulary and the commands' options.
+
+``PROOFS=write python -m pytest -n0 tests/test_stubs.py`` writes them to ``sweeps/options.pyi``.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Iterator
+
+import click
+
+from overhead.labels import LABELS
+from overhead.quantity import VOCABULARY
+from sweeps.cli import commands
+from sweeps.cli.ask import ON_SCREEN
+from sweeps.cli.flags import COMMON, OF_COLLECTIVES, OF_TRAINING, is_input
+from sweeps.search.request import OBJECTIVES
+from sweeps.spec.names import NAMES
+
+__all__ = ["text_of"]
+
+HEAD = '''"""What the functions of `sweeps` take: from the vocabulary and the commands' options.
+
+`PROOFS=write python -m pytest -n0 tests/test_stubs.py` writes this file.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from typing import Any, Literal, TypedDict, TypeVar
+
+from numpy.typing import NDArray
+
+Word = TypeVar("Word", bound=str)
+File = str | PathLike[str]
+Files = File | Sequence[File]
+# One value or several: numbers in SI, text as it is typed, columns by name that go together.
+Values = bool | float | str | Iterable[float] | Iterable[str] | NDArray[Any] | Mapping[str, Any]
+Words = Word | Sequence[Word]
+'''
+# Whose options have every quantity and label, of a training step or of one operation.
+EVERY = {
+    "collective": "Operation",
+    "plan": "Step",
+    "buy": "Step",
+    "analysis": "Step",
+    "page": "Step",
+}
+OTHERS = ("hops", "overlap", "tune", "calibrate", "normal", "trace", "catalog")
+PATHS = ("output", "save", "write", "timeline", "output_dir", "patterns", "spec")
+CLOSED = {"objective": tuple(OBJECTIVES), "dtype": ("f8", "f4")}
+
+
+def text_of() -> str:
+    """Return the file."""
+    return "".join(f"{line}\n" for line in _lines())
+
+
+def _lines() -> Iterator[str]:
+    yield from HEAD.splitlines()
+    for name, label in LABELS.items():
+        if label.values:
+            yield f"{_of_label(name)} = Words[{_literal((*label.values, 'all'))}]"
+    yield ""
+    bases = {
+        "Operation": _axes(OF_COLLECTIVES, alone=True),
+        "Step": _axes(OF_TRAINING, alone=False),
+    }
+    for name, fields in bases.items():
+        # What a short help shows, and so does a signature.
+        shown = COMMON[name == "Operation"]
+        first = {NAMES.get(own, (own,))[0] for own in shown}
+        common = {field: kind for field, kind in fields.items() if field in first}
+        others = {field: kind for field, kind in fields.items() if field not in first}
+        yield from _class(f"Common{name}", "TypedDict, total=False", common)
+        yield from _class(name, f"Common{name}, total=False", others)
+    for command in (*EVERY, *OTHERS):
+        base = EVERY.get(command)
+        known = bases[base] if base else {}
+        fields = {name: kind for name, kind in _options(command).items() if name not in known}
+        parent = f"{base}, total=False" if base else "TypedDict, total=False"
+        yield from _class(f"{command.capitalize()}Options", parent, fields)
+
+
+def _class(name: str, parent: str, fields: dict[str, str]) -> Iterator[str]:
+    yield f"class {name}({parent}):"
+    yield from (f"    {field}: {kind}" for field, kind in fields.items())
+    yield ""
+
+
+def _axes(usual: Iterable[str], *, alone: bool) -> dict[str, str]:
+    """Return the type of every quantity and label that can be given, the usual ones first."""
+    every = (*usual, *(one for one in (*LABELS, *VOCABULARY) if is_input(one, alone=alone)))
+    return {
+        name: _kind(own)
+        for own in dict.fromkeys(every)
+        for name in (*NAMES.get(own, ()), own)
+        if name.isidentifier() and not keyword.iskeyword(name)
+    }
+
+
+def _kind(own: str) -> str:
+    return _of_label(own) if own in LABELS and LABELS[own].values else "Values"
+
+
+def _of_label(name: str) -> str:
+    """Return what the type of a label with known words is called."""
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _literal(words: Iterable[str]) -> str:
+    return f"Literal[{', '.join(f'{word!r}' for word in words)}]".replace("'", '"')
+
+
+def _options(command: str) -> dict[str, str]:
+    """Return the type of each name of a command's options."""
+    found = {}
+    made = commands.get_command(click.Context(commands), command)
+    assert made is not None
+    for param in made.params:
+        if not isinstance(param, click.Option) or param.name in ON_SCREEN:
+            continue
+        for flag in (*param.opts, str(param.name)):
+            name = flag.lstrip("-").replace("-", "_")
+            name = f"{name}_" if keyword.iskeyword(name) else name
+            found[name] = _option(param)
+    return found
+
+
+def _option(param: click.Option) -> str:
+    own = str(param.name)
+    if param.is_flag:
+        return "bool"
+    if own in CLOSED:
+        return _literal(CLOSED[own])
+    if isinstance(param.type, click.Choice):
+        return _literal(map(str, param.type.choices))
+    if own in LABELS:
+        return _kind(own)
+    if param.multiple:
+        return "Files | Mapping[str, Any]" if own == "held" else "Files"
+    if isinstance(param.type, click.types.IntParamType | click.IntRange):
+        return "int"
+    return "File" if own in PATHS else "Values"
