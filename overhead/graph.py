@@ -193,7 +193,7 @@ class Builder:
 
     def __post_init__(self) -> None:
         if self.apart is None:  # of a call it is known
-            items = frozenset(
+            items: frozenset[Item] = frozenset(
                 (*self.labels.items(), *keys(self.given).items(), *keys(self.defaults).items())
             )
             self.graph.first = self.graph.first or items

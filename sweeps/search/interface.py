@@ -27,7 +27,6 @@ from sweeps.search.answer import (
     PLAN,
     RUN,
     Answer,
-    answer,
     placed,
     plan_choices,
     table_layout,
