@@ -106,9 +106,11 @@ def called(kernel: Any, *given: Any, **named: Any) -> set[CodeType]:
     return codes
 
 
-def drawn_mutants(count: int, seed: int) -> Iterator[tuple[Mutant, dict[CodeType, CodeType]]]:
+def drawn_mutants(
+    count: int, seed: int, package: str = ""
+) -> Iterator[tuple[Mutant, dict[CodeType, CodeType]]]:
     """Yield mutants of functions that are called, with the code that each changes."""
-    every = list(mutants(reach().paths))
+    every = [one for one in mutants(reach().paths) if package in ("", one.package)]
     random.Random(seed).shuffle(every)
     reached = {*reach().formulas, *reach().algorithms}
     for one in every:
@@ -219,9 +221,7 @@ def main() -> None:
     read.add_argument("--package", default="", help="this one's mutants alone are drawn")
     options = read.parse_args()
     found: dict[str, Counter[str]] = {}
-    for mutant, changed in drawn_mutants(options.count, options.seed):
-        if options.package not in ("", mutant.package):
-            continue
+    for mutant, changed in drawn_mutants(options.count, options.seed, options.package):
         result, why = verdict(mutant, changed)
         if result == LIVES and not options.laws and noticed_by_tests(mutant):
             result = VALUES
