@@ -140,6 +140,44 @@ def test_kinds_in_a_stage_are_those_that_stand_there(schedule: str, chunks: int)
     np.testing.assert_array_equal(np.broadcast_to(found["ordered_layers"], (4,)), count)
 
 
+def held_by(stages: int, chunks: int, schedule: str) -> list[str]:
+    """Return the letters of a stage's layers: chunks go down, and up again where they turn."""
+    held, size = ["" for _ in range(stages)], -(-52 // (stages * chunks))
+    for index, letter in enumerate(load_model(NANO).pattern):
+        down, chunk = divmod(index // size, stages)
+        turned = schedule == "zero_bubble_v" and down == 1
+        held[stages - 1 - chunk if turned else chunk] += letter
+    return held
+
+
+@pytest.mark.parametrize("schedule", ["one_f_one_b", "zero_bubble_v", "dual_pipe"])
+@pytest.mark.parametrize(("stages", "chunks"), [(4, 1), (13, 1), (13, 2), (13, 4), (2, 1)])
+def test_the_stage_with_the_most_is_found_by_counting(
+    schedule: str, stages: int, chunks: int
+) -> None:
+    folded = schedule == "zero_bubble_v"
+    chunks = 2 if folded else chunks
+    held = held_by(stages, chunks, schedule)
+    counts = np.array([[one.count(letter) for letter in "M*E"] for one in held], dtype=float)
+    counts = (counts + counts[::-1]) / 2.0 if schedule == "dual_pipe" else counts
+    given = plan(stages, virtual_pipeline_size=float(chunks))
+    given.pop("stage")
+    found = at(given, schedule=schedule)
+    norm = float(found["norm_parameters"])
+    mixer = float(found["attention_rank_parameters"])
+    every = 29.0 * float(found["mixer_rank_parameters"])
+    each = ((every - 6.0 * mixer) / 23.0, mixer, float(found["shared_rank_parameters"]))
+    weights = {
+        "mixer_stage": np.array([1.0, 1.0, 0.0]),
+        "mixture_stage": np.array([0.0, 0.0, 1.0]),
+        "parameter_stage": np.array(each) + norm,
+    }
+    between = range(1, stages if folded else stages - 1)
+    for name, weight in weights.items():
+        most = max(between, key=lambda stage: round(float(counts[stage] @ weight), 3), default=1)
+        assert found[name] == most, name
+
+
 def test_the_stage_with_most_mixtures_is_a_candidate() -> None:
     numbers = tuple(map(np.asarray, numbers_of("EMMMEEMMEMEEEMMM").values()))
     stages = np.arange(4.0)
