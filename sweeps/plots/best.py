@@ -209,7 +209,7 @@ def draw_best(figure: Figure, view: View) -> Canvas:
             _write(axes, where, name, size)
             taken.append(_box(where, name, size, made.panel))
         _write_crossovers(axes, drawn, index, borders, given, taken, made.panel)
-    return made.canvas
+    return made.finished()
 
 
 def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], list[str]]:

@@ -100,7 +100,7 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
     axes_of[1].apply(axes, "y")
     _draw(axes, points, axes_of, front)
     numbers_at(axes, points.x[best], points.y[best], made.panel, above=more)
-    return made.canvas
+    return made.finished()
 
 
 def _points(figure: Figure, view: View) -> _Points:

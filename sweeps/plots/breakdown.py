@@ -285,7 +285,6 @@ def draw_benefit(
             "by that with all of it, at the best number of multiprocessors; k is 1024. Predicted."
         ],
         panels=[f"{hardware[i]}, TP={sizes[j]}" for i, j in cells],
-        left=0.95,
         panel=panel,
     )
     with style():
@@ -293,7 +292,7 @@ def draw_benefit(
         for index, (i, j) in enumerate(cells):
             lowest, first = made.outer(index)
             _fill(made.axes[index], best[i, j], axes, labels=(lowest, first))
-        return save(made.canvas, stem)
+        return save(made.finished(), stem)
 
 
 def draw_tuning(report: TuningReport, stem: Path) -> list[Path]:

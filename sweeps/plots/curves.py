@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,6 @@ from sweeps.plots.marks import (
     panels_of,
     reasons,
     refine,
-    room_for_labels,
     sheet_of,
 )
 from sweeps.plots.schema import Figure
@@ -40,14 +39,12 @@ from sweeps.plots.style import (
     BOUND,
     COLOURS,
     MARKERS,
-    SIZE_TEXT,
     STROKES,
     Scale,
     number,
     plain,
     scale_colour,
     scale_of,
-    wrap,
 )
 from sweeps.spec.units import grouped
 
@@ -338,16 +335,12 @@ def draw_curves(figure: Figure, view: View) -> Canvas:
         ylabel=drawing.yaxis.label,
         panel=(width, height),
     )
-    lines = len(wrap(sheet.ylabel, height, SIZE_TEXT))  # each after the first needs room
-    sheet = replace(sheet, left=sheet.left + (lines - 1) * _LABEL_HEIGHT)
-    if ends:
-        sheet = replace(sheet, right=room_for_labels([end.label for end in ends]))
     legend = Legend() if alone else _legend(plot, plain(figure["y"]))
     made = frame(sheet, legend)
     for index, axes in enumerate(made.axes):
         _draw_panel(drawing, axes, index, made)
     label_ends(made.axes[0], ends, made.panel)
-    return made.canvas
+    return made.finished()
 
 
 def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -33,6 +33,10 @@ from sweeps.plots.style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.figure import SubFigure
+    from matplotlib.gridspec import GridSpec
+    from matplotlib.legend import Legend as Drawn
+    from matplotlib.text import Text
 
 _COLUMNS = {1: 1, 2: 2, 3: 3, 4: 2, 5: 3, 6: 3, 7: 4, 8: 4, 9: 3, 10: 4, 11: 4, 12: 4}
 _WIDE = 5  # columns from 13 panels on
@@ -42,16 +46,12 @@ _SMALL_PANEL = (2.9, 2.4)
 # Inches.
 _EDGE = 0.15
 _GAP = 0.22  # between columns, and between a panel and the legend
-_HEADING = 0.3  # a panel's heading
-_TICK_LABELS = 0.32  # tick labels below a panel
-_STRIP_GAP = 0.14
-_HANDLE = 0.62  # a legend's sample with its spaces
-_ROW = 0.178  # a legend's line
-_APART = 0.037  # between a legend's labels
+_AROUND = 2.0  # of a first guess at what stands around the panels
 _LEGEND_TEXT = 2.4  # the widest line in a legend
 _LEAST_WIDTH = 6.0
 _COLUMN_GAP = 0.15  # between columns of a table below
 _NARROW = 5.0  # a sheet below it has two lines of what is held
+_DIGITS = 5  # of places on the page
 ASSUMED_NOTE = "Assumed values: see the file."
 _HINTED = 0.97  # of a line's room: letters that are fitted to dots take a little more
 
@@ -67,11 +67,6 @@ class Legend:
     samples: Sequence[Sample] = ()
     heading: str = ""
 
-    @property
-    def labels(self) -> list[str]:
-        """The texts."""
-        return [label for label, _ in self.samples]
-
     def handles(self) -> list[Any]:
         """Return the samples."""
         from matplotlib.lines import Line2D
@@ -80,22 +75,26 @@ class Legend:
         looks = [look for _, look in self.samples]
         return [Patch(**one) if "facecolor" in one else Line2D([], [], **one) for one in looks]
 
-    def lines(self) -> list[list[str]]:
-        """Return each label's lines."""
-        # What stands between dots stays on a line.
-        whole = [together(label) if " · " in label else label for label in self.labels]
-        return [wrap(label, _LEGEND_TEXT, SIZE_TEXT) for label in whole]
+    def texts(self) -> list[str]:
+        """Return the labels, in lines; what stands between dots stays on a line."""
+        whole = [together(label) if " · " in label else label for label, _ in self.samples]
+        return ["\n".join(wrap(label, _LEGEND_TEXT, SIZE_TEXT)) for label in whole]
 
-    def size(self) -> tuple[float, float]:
-        """Return its width and height in inches; 0 for an empty one."""
-        if not self.labels:
-            return 0.0, 0.0
-        lines = [line for label in self.lines() for line in label]
-        widest = max(text_width(line, SIZE_TEXT) for line in lines) + _HANDLE
-        widest = max(widest, text_width(self.heading, SIZE_TEXT, bold=True))
-        labels = len(self.labels) + bool(self.heading)
-        high = _ROW * (len(lines) + bool(self.heading)) + _APART * labels
-        return widest + 0.1, high + 0.15
+    def draw(self, where: Any, loc: str) -> Drawn:
+        """Draw the legend in a part of a figure, or in some axes."""
+        made: Drawn = where.legend(
+            self.handles(),
+            self.texts(),
+            title=self.heading or None,
+            loc=loc,
+            borderaxespad=0.4,
+            borderpad=0.0,
+            handlelength=2.6,
+            labelspacing=0.4,
+            alignment="left",
+            title_fontproperties={"weight": "bold", "size": SIZE_TEXT},
+        )
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +110,6 @@ class Sheet:
     notes: Sequence[str] = ()  # What stands below
     table: Sequence[Sequence[str]] = ()  # Rows above the notes, such as of numbered points
     panels: Sequence[str] = ("",)  # A heading for each panel; one empty text for a single panel
-    left: float = 1.05  # Inches for the vertical axis' labels
-    right: float = 0.25  # and for what stands beside the panels
     strip: float = 0.0  # Height in inches of a second panel under each; 0 for none
     # A panel's width and height in inches; by default from the number of panels
     panel: tuple[float, float] | None = None
@@ -129,214 +126,196 @@ def panel_size(panels: int) -> tuple[float, float]:
     return use().panel * width, use().panel * height
 
 
-@dataclass(frozen=True, slots=True)
-class _Geometry:
-    """Where everything is, in inches from the lower left corner."""
-
-    columns: int
-    rows: int
-    panel: tuple[float, float]
-    strip: float
-    heading: float
-    left: float
-    top: float
-    bottom: float
-    axis_room: float  # Of the bottom what is beside the legend: ticks and the axis' label
-    legend: tuple[float, float]
-    legend_right: bool
-    right: float
-
-    @property
-    def step(self) -> tuple[float, float]:
-        """Distance from one panel to the next, across and down."""
-        strip = self.strip + _STRIP_GAP if self.strip else 0.0
-        return self.panel[0] + _GAP, self.panel[1] + strip + self.heading + _TICK_LABELS
-
-    @property
-    def grid(self) -> tuple[float, float]:
-        """Width and height of all panels together, without what stands around them."""
-        step = self.step
-        around = self.heading + _TICK_LABELS
-        return self.columns * step[0] - _GAP, self.rows * step[1] - around
-
-    @property
-    def size(self) -> tuple[float, float]:
-        """Width and height of the sheet."""
-        width = self.left + self.grid[0] + self.right
-        width += _GAP + self.legend[0] if self.legend_right else 0.0
-        legend = self.legend[1] - self.axis_room if self.legend_right else 0.0
-        inner = max(self.grid[1], legend)
-        return max(width, _LEAST_WIDTH), self.top + inner + self.bottom
-
-    def corner(self, index: int) -> tuple[float, float]:
-        """Return a panel's upper left corner."""
-        row, column = divmod(index, self.columns)
-        step = self.step
-        return self.left + column * step[0], self.size[1] - self.top - row * step[1]
-
-
 @dataclass(slots=True)
 class Frame:
-    """A sheet with its panels made."""
+    """A sheet with its panels made; matplotlib lays them out, to panels of the size wanted."""
 
+    sheet: Sheet
     canvas: Canvas
-    axes: list[Axes]
-    strips: list[Axes]
-    geometry: _Geometry
+    thirds: GridSpec  # The words above, the panels, the words below
+    body: SubFigure
+    columns: int
+    panel: tuple[float, float]  # A panel's width and height in inches
+    axes: list[Axes] = field(default_factory=list)
+    strips: list[Axes] = field(default_factory=list)
+    shared: dict[str, Text] = field(default_factory=dict)  # Labels of all panels' axes
+    legend: Drawn | None = None
 
     @property
-    def panel(self) -> tuple[float, float]:
-        """A panel's width and height in inches."""
-        return self.geometry.panel
+    def rows(self) -> int:
+        """In how many rows the panels are laid out."""
+        return math.ceil(len(self.axes) / self.columns)
 
     def outer(self, index: int) -> tuple[bool, bool]:
         """Return whether a panel is the lowest of its column, and the first of its row."""
-        columns = self.geometry.columns
-        return index + columns >= len(self.axes), index % columns == 0
+        return index + self.columns >= len(self.axes), index % self.columns == 0
 
-    def text(self, x: float, y: float, text: str, **how: Any) -> None:
-        """Write at a place given in inches."""
-        width, height = self.geometry.size
-        self.canvas.text(x / width, y / height, text, **how)
+    def settle(self) -> None:
+        """Bring the panels to their size, by that of the page, with what is drawn up to now."""
+        self._lay_out()
+        above, below = self._resize()
+        self._lay_out()
+        self._centre_labels()
+        self._write(above, below)
 
-    def label_axes(self, sheet: Sheet) -> None:
-        """Write the axes' labels, once for all panels."""
-        plan = self.geometry
-        grid = plan.grid
-        top = plan.size[1] - plan.top
-        below = top - grid[1] - _TICK_LABELS - 0.02
-        lines = _xlabel(sheet, grid[0])
-        self.text(plan.left + grid[0] / 2, below, "\n".join(lines), ha="center", va="top")
-        if not sheet.strip_label:
-            self._upright(sheet.ylabel, top - grid[1] / 2, grid[1] + 0.3)
-            return
-        for row in range(plan.rows):
-            high = top - row * plan.step[1]
-            self._upright(sheet.ylabel, high - plan.panel[1] / 2, plan.panel[1])
-            middle = high - plan.panel[1] - _STRIP_GAP - plan.strip / 2
-            self._upright(sheet.strip_label, middle, plan.strip + 0.1)
+    def finished(self) -> Canvas:
+        """Return the drawing, laid out for good."""
+        self.settle()
+        self.canvas.set_layout_engine("none")
+        # The layout's last digits differ from one run to the next; the same data, the same bytes.
+        box = self.body.bbox_relative
+        box.set_points(np.round(box.get_points(), _DIGITS))
+        for axes in self.canvas.axes:
+            axes.set_position(np.round(axes.get_position().bounds, _DIGITS).tolist())
+        return self.canvas
 
-    def _upright(self, text: str, middle: float, length: float) -> None:
-        lines = "\n".join(wrap(text, length, SIZE_TEXT))
-        how = {"ha": "left", "va": "center", "rotation": 90, "multialignment": "center"}
-        self.text(0.1, middle, lines, **how)
+    def _lay_out(self) -> None:
+        engine = self.canvas.get_layout_engine()
+        assert engine is not None
+        engine.execute(self.canvas)
 
-    def draw_legend(self, legend: Legend) -> None:
-        """Draw the legend where room was kept for it."""
-        if not legend.labels:
-            return
-        plan = self.geometry
-        x, y = plan.corner(len(self.axes))
-        if plan.legend_right:
-            x, y = plan.left + plan.grid[0] + plan.right, plan.size[1] - plan.top
-        width, height = plan.size
-        self.canvas.legend(
-            legend.handles(),
-            ["\n".join(lines) for lines in legend.lines()],
-            title=legend.heading or None,
-            loc="upper left",
-            bbox_to_anchor=((x + 0.02) / width, y / height),
-            borderaxespad=0.0,
-            borderpad=0.0,
-            handlelength=2.6,
-            labelspacing=0.4,
-            alignment="left",
-            title_fontproperties={"weight": "bold", "size": SIZE_TEXT},
+    def _measured(self) -> tuple[float, float]:
+        box = self.axes[0].get_position(original=False)
+        inches = self.body.bbox.transformed(self.canvas.dpi_scale_trans.inverted())
+        return float(box.width * inches.width), float(box.height * inches.height)
+
+    def _resize(self) -> tuple[list[Line], list[str]]:
+        """Give the page the size that the panels, their surroundings and the words take."""
+        inches = self.body.bbox.transformed(self.canvas.dpi_scale_trans.inverted())
+        wanted = self.sheet.panel or panel_size(len(self.axes))
+        self.panel = self._measured()
+        wide, high = (want - has for want, has in zip(wanted, self.panel, strict=True))
+        by_row = (wanted[1] + self.sheet.strip) / wanted[1]
+        width = max(inches.width + wide * self.columns, _LEAST_WIDTH)
+        body = inches.height + high * by_row * self.rows
+        if self.legend is not None:
+            legend = self.legend.get_window_extent().height / self.canvas.dpi
+            body = max(body, legend + 2 * _EDGE)
+        aspect = use().aspect
+        height = 0.0
+        for _ in range(2):  # A page of some proportions may be wider than its panels
+            above, below = _words(self.sheet, width - 2 * _EDGE)
+            head = 0.2 + sum(size * LINE_HEIGHT for _, size, _ in above)
+            lines = len(below) + len(self.sheet.table)
+            foot = _EDGE + lines * SIZE_NOTE * LINE_HEIGHT
+            height = max(height, head + body + foot)
+            if aspect is not None:
+                width, height = max(width, aspect * height), max(height, width / aspect)
+        width, height = round(width, 2), round(height, 2)
+        width = width if aspect is None else max(width, aspect * height)
+        self.canvas.set_size_inches(width, height)
+        self.thirds.set_height_ratios(
+            [round(part, 4) for part in (head, height - head - foot, foot)]
         )
+        return above, below
+
+    def _centre_labels(self) -> None:
+        """Put the shared labels at the middle of the panels."""
+        boxes = [axes.get_position(original=False) for axes in (*self.axes, *self.strips)]
+        x = (min(box.x0 for box in boxes) + max(box.x1 for box in boxes)) / 2
+        y = (min(box.y0 for box in boxes) + max(box.y1 for box in boxes)) / 2
+        if "x" in self.shared:
+            self.shared["x"].set_x(round(x, _DIGITS))
+        if "y" in self.shared:
+            self.shared["y"].set_y(round(y, _DIGITS))
+
+    def _write(self, above: Sequence[Line], below: Sequence[str]) -> None:
+        """Write the words above and below the panels."""
+        for text in list(self.canvas.texts):
+            text.remove()
+        width, height = self.canvas.get_size_inches()
+
+        def write(x: float, y: float, text: str, **how: Any) -> None:
+            self.canvas.text(x / width, y / height, text, in_layout=False, **how)
+
+        y = height - 0.12
+        for line, size, weight in above:
+            colour = MUTED if size == SIZE_NOTE else INK
+            write(_EDGE, y, line, size=size, weight=weight, color=colour, va="top")
+            y -= size * LINE_HEIGHT
+        wide = [
+            max(text_width(cell, SIZE_NOTE) for cell in column) + _COLUMN_GAP
+            for column in zip(*self.sheet.table, strict=True)
+        ]
+        y = 0.1 + (len(below) + len(self.sheet.table)) * SIZE_NOTE * LINE_HEIGHT
+        for row in self.sheet.table:
+            y -= SIZE_NOTE * LINE_HEIGHT
+            for place, cell in enumerate(row):
+                write(_EDGE + sum(wide[:place]), y, cell, size=SIZE_NOTE, va="bottom")
+        for line in below:
+            y -= SIZE_NOTE * LINE_HEIGHT
+            write(_EDGE, y, line, size=SIZE_NOTE, color=MUTED, va="bottom")
 
 
 def frame(sheet: Sheet, legend: Legend) -> Frame:
-    """Make a sheet with its panels and legend, keeping room for everything around them."""
+    """Make a sheet with its panels and legend."""
     from matplotlib.figure import Figure as Canvas
 
-    plan, above, below = _planned(sheet, legend)
-    width, height = plan.size
-    made = Frame(Canvas(figsize=(width, height)), [], [], plan)
-    across, high = plan.panel
-    for index, name in enumerate(sheet.panels):
-        x, y = plan.corner(index)
-        box = (x / width, (y - high) / height, across / width, high / height)
-        axes = made.canvas.add_axes(box)
-        axes.set_title("\n".join(_heading(name, across)))
-        made.axes.append(axes)
-        if plan.strip:
-            low = y - high - _STRIP_GAP - plan.strip
-            box = (x / width, low / height, across / width, plan.strip / height)
-            made.strips.append(made.canvas.add_axes(box))
-    made.label_axes(sheet)
-    y = height - 0.12
-    for line, size, weight in above:
-        colour = MUTED if size == SIZE_NOTE else INK
-        made.text(_EDGE, y, line, size=size, weight=weight, color=colour, va="top")
-        y -= size * LINE_HEIGHT
-    y = 0.1
-    for line in reversed(below):
-        made.text(_EDGE, y, line, size=SIZE_NOTE, color=MUTED, va="bottom")
-        y += SIZE_NOTE * LINE_HEIGHT
-    wide = [
-        max(text_width(cell, SIZE_NOTE) for cell in column) + _COLUMN_GAP
-        for column in zip(*sheet.table, strict=True)
+    columns = columns_of(len(sheet.panels))
+    rows = math.ceil(len(sheet.panels) / columns)
+    wide, high = sheet.panel or panel_size(len(sheet.panels))
+    size = wide * columns + 2 * _AROUND, (high + sheet.strip) * rows + 2 * _AROUND
+    canvas = Canvas(figsize=size, layout="constrained")
+    pads = {"w_pad": _GAP / 2, "h_pad": 0.08, "wspace": 0.0, "hspace": 0.0}
+    canvas.get_layout_engine().set(**pads)  # type: ignore[union-attr]
+    thirds = canvas.add_gridspec(3, 1, height_ratios=(0.1, 1.0, 0.1))
+    body = canvas.add_subfigure(thirds[1])
+    made = Frame(sheet, canvas, thirds, body, columns, (wide, high))
+    heights = [high, sheet.strip] if sheet.strip else [high]
+    mosaic = [
+        [f"{kind}{row * columns + column}" for column in range(columns)]
+        for row in range(rows)
+        for kind in ("panel", "strip")[: len(heights)]
     ]
-    for row in reversed(sheet.table):
-        for place, cell in enumerate(row):
-            made.text(_EDGE + sum(wide[:place]), y, cell, size=SIZE_NOTE, va="bottom")
-        y += SIZE_NOTE * LINE_HEIGHT
-    made.draw_legend(legend)
+    every = body.subplot_mosaic(mosaic, height_ratios=heights * rows)  # type: ignore[arg-type]
+    for index, name in enumerate(sheet.panels):
+        axes = every[f"panel{index}"]
+        axes.set_title("\n".join(wrap(name, wide, SIZE_TEXT, bold=True, most=2)))
+        made.axes.append(axes)
+        if sheet.strip:
+            made.strips.append(every[f"strip{index}"])
+    _label(made, (wide, high))
+    free = [name for name in every if int(name[5:]) >= len(sheet.panels)]
+    for name in free:
+        every[name].set_axis_off()
+    if legend.samples:
+        _place_legend(made, legend, every[free[0]] if free else None, (wide, high))
     return made
 
 
-def _heading(name: str, width: float) -> list[str]:
-    return wrap(name, width, SIZE_TEXT, bold=True, most=2)
+def _label(made: Frame, panel: tuple[float, float]) -> None:
+    """Write the axes' labels, once for all panels; with strips once a row."""
+    sheet, body = made.sheet, made.body
+    across = made.columns * (panel[0] + _GAP)
+    if sheet.xlabel:
+        lines = wrap(sheet.xlabel, across, SIZE_TEXT, most=2)
+        made.shared["x"] = body.supxlabel("\n".join(lines), size=SIZE_TEXT)
+    if not sheet.strip:
+        down = made.rows * (panel[1] + 2 * _GAP)
+        if sheet.ylabel:
+            lines = wrap(sheet.ylabel, down, SIZE_TEXT)
+            made.shared["y"] = body.supylabel("\n".join(lines), size=SIZE_TEXT)
+        return
+    for axes, strip in list(zip(made.axes, made.strips, strict=True))[:: made.columns]:
+        axes.set_ylabel("\n".join(wrap(sheet.ylabel, panel[1], SIZE_TEXT)))
+        strip.set_ylabel("\n".join(wrap(sheet.strip_label, sheet.strip + _GAP, SIZE_TEXT)))
+    body.align_ylabels(made.axes + made.strips)
+
+
+def _place_legend(
+    made: Frame, legend: Legend, free: Axes | None, panel: tuple[float, float]
+) -> None:
+    """Put the legend where a panel is missing, if it fits there, else beside the panels."""
+    made.legend = legend.draw(made.body, "outside right upper")
+    box = made.legend.get_window_extent()
+    wide, high = box.width / made.canvas.dpi, box.height / made.canvas.dpi
+    if free is not None and wide <= panel[0] and high <= panel[1]:
+        made.legend.remove()
+        made.legend = None
+        legend.draw(free, "upper left")
 
 
 Line = tuple[str, float, str]
-
-
-def _planned(sheet: Sheet, legend: Legend) -> tuple[_Geometry, list[Line], list[str]]:
-    """Measure everything; the words' lines depend on the width, the height on their number."""
-    count = len(sheet.panels)
-    columns = columns_of(count)
-    rows = math.ceil(count / columns)
-    panel = sheet.panel or panel_size(count)
-    size = legend.size()
-    high = panel[1] + (sheet.strip + _STRIP_GAP if sheet.strip else 0.0)
-    inside = rows * columns > count and size[0] <= panel[0] + _GAP and size[1] <= high
-    lines = max(len(_heading(name, panel[0])) for name in sheet.panels)
-    heading = _HEADING + (lines - 1) * SIZE_TEXT * LINE_HEIGHT if lines else 0.0
-
-    def plan(top: float, bottom: float, axis_room: float = 0.0) -> _Geometry:
-        legend_right = bool(legend.labels) and not inside
-        return _Geometry(
-            columns,
-            rows,
-            panel,
-            sheet.strip,
-            heading,
-            sheet.left,
-            top,
-            bottom,
-            axis_room,
-            size,
-            legend_right,
-            sheet.right,
-        )
-
-    above, below = _words(sheet, plan(0.0, 0.0).size[0] - 2 * _EDGE)
-    top = 0.12 + sum(points * LINE_HEIGHT for _, points, _ in above) + 0.16 + heading
-    labels = len(_xlabel(sheet, plan(0.0, 0.0).grid[0]))
-    axis_room = _TICK_LABELS + labels * SIZE_TEXT * LINE_HEIGHT
-    bottom = axis_room + 0.2 + (len(below) + len(sheet.table)) * SIZE_NOTE * LINE_HEIGHT
-    planned, aspect = plan(top, bottom, axis_room), use().aspect
-    if aspect is not None:  # Panels take the room that the page has for them
-        high = (planned.size[0] / aspect - planned.size[1]) / rows
-        wide = (planned.size[1] * aspect - planned.size[0]) / columns
-        panel = panel[0] + max(wide, 0.0), panel[1] + max(high, 0.0)
-        planned = plan(top, bottom, axis_room)
-    return planned, above, below
-
-
-def _xlabel(sheet: Sheet, width: float) -> list[str]:
-    return wrap(sheet.xlabel, max(width, _LEAST_WIDTH - sheet.left), SIZE_TEXT, most=2)
 
 
 def _words(sheet: Sheet, width: float) -> tuple[list[Line], list[str]]:

@@ -336,12 +336,6 @@ class End:
     look: dict[str, Any]  # How it is drawn
 
 
-def room_for_labels(labels: Sequence[str]) -> float:
-    """Return the width in inches that the names beside a panel take."""
-    lines = [line for label in labels for line in wrap(label, _LABEL_WIDTH, SIZE_TEXT)]
-    return _LEADER + _SAMPLE + max(text_width(line, SIZE_TEXT) for line in lines) + 0.25
-
-
 def label_ends(axes: Axes, ends: Sequence[End], panel: tuple[float, float]) -> None:
     """Write the lines' names beside a panel, in the order in which the lines end."""
     found = []

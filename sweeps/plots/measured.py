@@ -106,7 +106,7 @@ def draw_measured(figure: Figure, view: View) -> Canvas:
         ratio.apply(strip, "y", labels=first)
         _draw_panel(axes, rows, index)
         _draw_ratio(strip, rows, index, (ratio.low, ratio.high), figure["band"])
-    return made.canvas
+    return made.finished()
 
 
 def _prepared(figure: Figure, view: View) -> _Rows:
@@ -244,6 +244,8 @@ def _draw_ratio(
         )
         for edge, marker in ((ends[1], "^"), (ends[0], "v")):
             out = beyond & ((ratio > 1) == (edge > 1))
+            if not out.any():  # Nothing drawn would still be laid out, in a corner
+                continue
             axes.plot(
                 rows.x[out],
                 np.full(np.count_nonzero(out), edge),
@@ -316,7 +318,6 @@ def draw_predicted(
             notes=notes,
             strip=_PREDICTED_STRIP,
             panel=_PANEL,
-            right=0.3,
         )
         legend = _predicted_legend(cloud, looks)
         made = frame(sheet, legend)
@@ -326,7 +327,7 @@ def draw_predicted(
         ratio.apply(made.strips[0], "y")
         _draw_values(made.axes[0], cloud, looks, (xaxis.low, xaxis.high))
         _draw_ratios(made.strips[0], cloud, looks, (ratio.low, ratio.high))
-        return save(made.canvas, stem)
+        return save(made.finished(), stem)
 
 
 def _looks(cloud: Cloud) -> dict[str, dict[str, Any]]:
@@ -469,7 +470,6 @@ def draw_calibrated(
             panels=[panel.operation for panel in panels],
             strip=_CALIBRATED_STRIP,
             panel=size,
-            right=0.3,
         )
         legend = _calibrated_legend(looks, panels)
         made = frame(sheet, legend)
@@ -481,7 +481,7 @@ def draw_calibrated(
             ratio.apply(made.strips[index], "y", labels=first)
             _calibrated_draw_panel(made.axes[index], panel, looks)
             _draw_strip(made.strips[index], panel, looks, (ratio.low, ratio.high))
-        return save(made.canvas, stem)
+        return save(made.finished(), stem)
 
 
 def _look(place: int) -> dict[str, Any]:
@@ -591,7 +591,8 @@ def _draw_strip(
             zorder=2,
             clip_on=False,
         )
-        axes.plot(one.message_bytes[one.odd], shown[one.odd], zorder=4, clip_on=False, **_RING)
+        if one.odd.any():
+            axes.plot(one.message_bytes[one.odd], shown[one.odd], zorder=4, clip_on=False, **_RING)
 
 
 def _calibrated_legend(looks: dict[str, dict[str, Any]], panels: Sequence[Panel]) -> Legend:
@@ -638,7 +639,7 @@ def draw_normal(
             *high, np.array([0.0, top]), "linear", height, vertical=True, ends=(0.0, top)
         )
         legend = _normal_legend("runs" if mfu else "curves", bool(points[0].size))
-        made = frame(Sheet(title, xlabel=xaxis.label, ylabel=yaxis.label, right=0.3), legend)
+        made = frame(Sheet(title, xlabel=xaxis.label, ylabel=yaxis.label), legend)
         (axes,) = made.axes
         xaxis.apply(axes, "x", labels=True)
         yaxis.apply(axes, "y", labels=True)
@@ -646,7 +647,7 @@ def draw_normal(
         axes.plot(x, bands[1], color=COLOURS[0], linewidth=1.8, zorder=2)
         axes.plot(*points, color=INK, zorder=3, **{**_MEASURED, "markersize": 4})
         axes.margins(x=0)
-        return save(made.canvas, stem)
+        return save(made.finished(), stem)
 
 
 def _normal_legend(what: str, shown: bool) -> Legend:

@@ -13,8 +13,6 @@ from sweeps.plots.style import ALARM, BAND, COLOURS, FAINT, HOLE_COLOUR, INK, MU
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-_RESOLUTION = 150  # dots per inch of a PNG
-
 
 def save(canvas: Canvas, stem: Path) -> list[Path]:
     """Write a drawing in its use's forms, beside their final names; then move them there."""
@@ -35,7 +33,7 @@ def save(canvas: Canvas, stem: Path) -> list[Path]:
     try:
         stem.parent.mkdir(parents=True, exist_ok=True)
         for ending, part in parts.items():
-            how = {"dpi": _RESOLUTION, "facecolor": canvas.get_facecolor(), **page}
+            how = {"facecolor": canvas.get_facecolor(), **page}
             canvas.savefig(part, format=ending, metadata=metadata[ending], **how)
         for ending, path in paths.items():
             parts[ending].replace(path)

@@ -148,13 +148,11 @@ def draw_stacks(stacks: Stacks, sheet: Sheet) -> Canvas:
     if standing:
         sheet = replace(sheet, panel=size, ylabel=value.label)
     else:
-        lines = [line for name in stacks.names for line in _lines(name)]
-        widest = max((text_width(line, SIZE_NOTE + 0.5) for line in lines), default=0.0)
-        sheet = replace(sheet, panel=size, xlabel=value.label, left=widest + 0.3, right=0.3)
+        sheet = replace(sheet, panel=size, xlabel=value.label)
     made = frame(sheet, legend)
     for index, axes in enumerate(made.axes):
         _draw_panel(axes, stacks, index, value, made)
-    return made.canvas
+    return made.finished()
 
 
 def _value_axis(stacks: Stacks, inches: float) -> Axis:
@@ -270,7 +268,7 @@ def _end_text(stacks: Stacks, panel: int, place: int, factor: float) -> str:
 def _write_totals(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Frame) -> None:
     """Write each bar's total at its end, in the alarm's colour where it exceeds the capacity."""
     standing = stacks.standing
-    roomy = made.geometry.columns <= _TOTALS_UP_TO or not standing
+    roomy = made.columns <= _TOTALS_UP_TO or not standing
     factor, _ = scale_of(stacks.units).pick(value.high)  # as the axis' numbers
     for place, total in enumerate(stacks.totals[index]):
         over = bool(stacks.beyond[index, place])
@@ -462,8 +460,6 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
         [""],
         panel=(width, max(_SLOT_OF_TWO * len(names), 1.0)),
         xlabel=value.label,
-        right=0.3,
-        left=max(text_width(x, SIZE_NOTE + 0.5) for n in names for x in n.split("\n")) + 0.3,
     )
     made = frame(sheet, legend)
     (axes,) = made.axes
@@ -482,7 +478,7 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
     axes.set_ylim(len(places) - 0.5, -0.5)
     axes.set_yticks(places, names)
     axes.grid(visible=False, axis="y")
-    return made.canvas
+    return made.finished()
 
 
 def _moved_texts(

@@ -87,6 +87,7 @@ _SETTINGS: dict[str, Any] = {
     "legend.title_fontsize": SIZE_TEXT,
     "hatch.linewidth": 1.4,
     "figure.facecolor": "white",
+    "figure.dpi": 150.0,  # Letters are fitted to dots: laid out as it is written
     "savefig.facecolor": "white",
     "svg.fonttype": "none",  # text stays text: to be searched, edited, read aloud
     "svg.hashsalt": "sweeps",

@@ -78,12 +78,10 @@ def draw_timelines(
     several = len(courses) > 1
     pitch = 2.0 + (_BETWEEN if several else 0.0)
     height = max(_ROW * pitch * len(courses), 0.9)
-    names = list(courses) if several else [COMPUTATION, COMMUNICATION]
     sheet = Sheet(
         title,
         xlabel=f"Time ({unit})",
         fixed=fixed,
-        left=max(text_width(name, SIZE_NOTE + 0.5) for name in names) + 0.35,
         panel=(_WIDTH, height),
     )
     with style():
@@ -106,7 +104,7 @@ def draw_timelines(
             labels += [name] if several else [COMPUTATION, COMMUNICATION]
         axes.set_yticks(places, labels)
         axes.tick_params(axis="y", length=0)
-        return save(made.canvas, stem)
+        return save(made.finished(), stem)
 
 
 def _draw_course(axes: Axes, spans: Sequence[Span], top: float, factor: float) -> None:
@@ -237,7 +235,6 @@ def draw_stages(
     legend = _stages_legend([one for one in every if one.kind in seen], mark if marks else "")
     sheet = Sheet(
         title, xlabel=f"Time ({unit})", fixed=fixed, notes=notes,
-        left=max(text_width(label, SIZE_NOTE + 0.5) for label in labels) + 0.35,
         panel=(_WIDTH, max(high * count, 0.9)),
     )  # fmt: skip
     with style():
@@ -264,7 +261,7 @@ def draw_stages(
             top += len(rows)
         axes.set_yticks([at + 0.5 for at in places[::shown]], labels[::shown])
         axes.tick_params(axis="y", length=0)
-        return save(made.canvas, stem)
+        return save(made.finished(), stem)
 
 
 def _draw_rows(
@@ -418,7 +415,6 @@ def draw_summary(ranks: Ranks, stem: Path) -> list[Path]:
             "communication is hidden by computation.",
             *_left_out(ranks, bars),
         ],
-        left=max(text_width(name, SIZE_NOTE + 0.5) for name, _ in bars) + 0.35,
         panel=(_TRACE_WIDTH, max(_LANE * len(bars), 1.0)),
     )
     lengths = {kind: [overlap.parts[kind] for _, overlap in bars] for kind in parts}
@@ -455,7 +451,7 @@ def _stacked(
                 text, (end, place), (4, 0), textcoords="offset points",
                 ha="left", va="center", size=SIZE_NOTE, color=MUTED,
             )  # fmt: skip
-        return save(made.canvas, stem)
+        return save(made.finished(), stem)
 
 
 def draw_exposures(ranks: Ranks, stem: Path) -> list[Path]:
@@ -487,7 +483,6 @@ def draw_exposures(ranks: Ranks, stem: Path) -> list[Path]:
         xlabel=value.label,
         fixed=_rank_text(ranks),
         notes=notes,
-        left=max(text_width(name, SIZE_NOTE + 0.5) for name, _ in bars) + 0.35,
         panel=(_TRACE_WIDTH, max(_LANE * len(bars), 1.0)),
     )
     times_of = dict(zip((f"rank {n}" for n in numbers), ranks.overlaps, strict=True))
@@ -565,7 +560,6 @@ def draw_timeline(
         xlabel=value.label,
         fixed=" · ".join(text for text in (_rank_text(ranks), named) if text),
         notes=notes,
-        left=max([text_width(lane.name, SIZE_NOTE + 0.5) for lane in lanes], default=0.5) + 0.35,
         panel=(_TRACE_WIDTH, max(_LANE * len(lanes), 1.0)),
     )
     return _drawn(sheet, legend, lanes, value, stem)
@@ -591,7 +585,7 @@ def _drawn(
                     (place - _STREAM_BAR / 2, _STREAM_BAR),
                     facecolors=_COLOURS[kind],
                 )
-        return save(made.canvas, stem)
+        return save(made.finished(), stem)
 
 
 def _lanes_of(

@@ -87,7 +87,8 @@ def ends(canvas: Canvas, panel: int = 0) -> list[str]:
 
 
 def title(canvas: Canvas) -> str:
-    return " ".join(text.get_text() for text in canvas.texts)
+    every = [*canvas.texts, *(text for part in canvas.subfigs for text in part.texts)]
+    return " ".join(text.get_text() for text in every)
 
 
 def faults_of(dataset: xr.Dataset, **declaration: Any) -> str:
@@ -163,7 +164,7 @@ def test_communication_is_stacked_by_dimension(of: str, units: str) -> None:
         wanted = {index: value for index, value in enumerate(values) if value}
         assert bars[region_colour(colour)] == pytest.approx(wanted)
     assert units in title(canvas)
-    legend = [text.get_text() for text in canvas.legends[0].get_texts()]
+    legend = [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]
     # The bars stand, and are read from the top.
     assert legend == ["DP", "PP", "TP"]
 
@@ -176,7 +177,7 @@ def test_a_dimensions_forwards_are_not_counted_twice() -> None:
 def test_at_most_seven_parts_stand_alone() -> None:
     made = make_training(recompute=("full",), micro_batch_size=(1,))
     canvas = canvas_of(made, kind="step_parts", at={"plan": [17, 18]})
-    names = [text.get_text() for text in canvas.legends[0].get_texts()]
+    names = [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]
     assert len(names) == 7
     least = next(name for name in names if name.startswith("The rest: "))
     parts = int(least.split()[2])
@@ -215,7 +216,7 @@ def test_what_no_part_explains_is_the_rest() -> None:
     )
     canvas = canvas_of(made, kind="memory", at={"plan": [15, 16, 17, 18]})
     assert totals(canvas) == pytest.approx(dict(enumerate(made["peak_memory"].values[15:19])))
-    assert canvas.legends[0].get_texts()[0].get_text() == "The rest"
+    assert canvas.subfigs[0].legends[0].get_texts()[0].get_text() == "The rest"
 
 
 # What isn't there isn't drawn.
@@ -231,7 +232,7 @@ def test_a_masked_plan_has_no_bar_but_a_reason() -> None:
 
 def test_parts_that_are_nothing_are_not_in_the_legend() -> None:
     canvas = canvas_of(make_training(), kind="step_parts", at=ONE)
-    legend = " ".join(text.get_text() for text in canvas.legends[0].get_texts())
+    legend = " ".join(text.get_text() for text in canvas.subfigs[0].legends[0].get_texts())
     assert "GEMMs" in legend
     assert "Context" not in legend
     assert "Expert" not in legend
@@ -248,7 +249,7 @@ def test_the_capacity_is_a_line_and_what_is_beyond_it_striped() -> None:
     assert lengths(canvas)["over"] == pytest.approx(beyond)
     weights = [text.get_fontweight() for text in canvas.axes[0].texts]
     assert [weight == "bold" for weight in weights] == (peak > CAPACITY).tolist()
-    texts = [text.get_text() for text in canvas.legends[0].get_texts()]
+    texts = [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]
     assert texts[-1] == "above capacity"
     assert texts[-2].replace("\n", " ") == "GPU memory capacity: 80 GB"
 
@@ -550,7 +551,7 @@ def test_memory_of_a_sweep_adds_up(real: xr.Dataset) -> None:
     for place, name in enumerate(names(canvas)):
         assert shown.get(place, np.nan) == pytest.approx(flat[order[name]], nan_ok=True)
     assert "add up" not in title(canvas)
-    legend = [text.get_text() for text in canvas.legends[0].get_texts()]
+    legend = [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]
     assert legend[:2] == ["Weights", "Gradients"]
     assert "The rest" not in legend
 
@@ -584,7 +585,7 @@ def test_a_part_that_is_the_same_everywhere_is_a_coordinate(
     assert lengths(canvas)[region_colour(15)] == pytest.approx({0: 0.02, 1: 0.02, 2: 0.02})
     wanted = dict(enumerate(made["step_time"].values[17:20]))
     assert totals(canvas) == pytest.approx(wanted)
-    top = canvas.legends[0].get_texts()[0].get_text().replace("\n", " ")
+    top = canvas.subfigs[0].legends[0].get_texts()[0].get_text().replace("\n", " ")
     assert top == "Fixed overhead"
 
 

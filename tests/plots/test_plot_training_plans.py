@@ -48,7 +48,8 @@ def faults_of(dataset: xr.Dataset, **declaration: Any) -> str:
 
 
 def words(canvas: Canvas) -> str:
-    return " ".join(text.get_text() for text in canvas.texts)
+    every = [*canvas.texts, *(text for part in canvas.subfigs for text in part.texts)]
+    return " ".join(text.get_text() for text in every)
 
 
 def curves(axes: Axes, least: int = 2) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -100,7 +101,7 @@ def test_the_front_is_a_staircase_of_plans_that_no_plan_beats() -> None:
     }
     (front,) = curves(canvas.axes[0], 3)
     assert set(zip(*front, strict=True)) == unbeaten
-    assert "Pareto front" in [text.get_text() for text in canvas.legends[0].get_texts()]
+    assert "Pareto front" in [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]
     without = canvas_of(made, kind="best_plans", front=False)
     assert curves(without.axes[0], 3) == []
 
@@ -132,7 +133,7 @@ def test_the_best_are_numbered_and_named() -> None:
     flat = made.stack(cell=DIMS, create_index=False)
     times = flat["step_time"].where(flat["peak_memory"] <= MEMORY_LIMIT * CAPACITY)
     order = np.lexsort((flat["peak_memory"].values, times.values))[:3]
-    assert len(canvas.legends[0].get_texts()) == 2  # the front and the capacity
+    assert len(canvas.subfigs[0].legends[0].get_texts()) == 2  # the front and the capacity
     below = [text.get_text() for text in canvas.texts]
     for rank, place in enumerate(order.tolist(), 1):
         plan = flat.isel(cell=place)
@@ -172,7 +173,7 @@ def test_plans_that_do_not_fit_are_grey_beyond_the_capacity() -> None:
 def test_colours_show_a_column_and_more_may_be_better() -> None:
     made = make_training()
     canvas = canvas_of(made, kind="best_plans", y="mfu", better="more", by="tp", labelled=1)
-    result = [text.get_text() for text in canvas.legends[0].get_texts()]
+    result = [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]
     assert result[:4] == ["tp 1", "tp 2", "tp 4", "tp 8"]
     most = made["mfu"].where(made["peak_memory"] <= MEMORY_LIMIT * CAPACITY).max()
     assert most < made["mfu"].max()  # of a plan that fills more than one that is recommended
