@@ -1,8 +1,9 @@
 """Quantities drawn from their domains in the vocabulary, of shapes that broadcast.
 
-Numpy draws them, many at once: a call evaluates many in no more time than one, and hypothesis would
-take longer to draw them.  Sizes of a network depend on one another, so they are drawn together: the
-ranks of a mesh are the product of its sizes, and those of a hierarchy fill its nodes and pods.
+Hypothesis draws them as bytes, many at once: a call evaluates many in no more time than one, and
+drawn one by one they would take longer than what they test.  Bytes of 0 are the lowest values.
+Sizes of a network depend on one another, so they are drawn together: the ranks of a mesh are the
+product of its sizes, and those of a hierarchy fill its nodes and pods.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from hypothesis import settings
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from overhead import VOCABULARY, Algorithm, Quantity
 from overhead.collectives.algorithm import NETWORKS
 from overhead.quantity import Array
 
-__all__ = ["POINTS", "drawing", "networks", "prices", "quantities"]
+__all__ = ["POINTS", "Draws", "drawing", "drawn", "networks", "prices", "quantities"]
 
 # Largest whole number drawn, and the powers of ten between which other numbers lie; of many drawn
 # at once most lie nearer to one another, so that no term of a sum hides the others.
@@ -39,6 +41,8 @@ LEVELS = ("intra", "inter", "pod")
 GRID = ("mesh_nx", "mesh_ny", "mesh_nz")
 HIERARCHY = ("node_ranks", "nodes", "pods")
 DERIVED = ("ranks", "gpus_per_node", "nodes_per_pod", *GRID, *HIERARCHY)
+# Bytes say nothing to a reader, however few of them differ from 0, and are long to shrink.
+PHASES = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)]
 MOST_DIMENSIONS = 3
 LONGEST = 3
 
@@ -69,10 +73,58 @@ def drawing(share: float, least: int) -> Callable[[Callable[..., None]], Callabl
     return decorate
 
 
+class Draws:
+    """Numbers that hypothesis draws, asked for as of numpy's generator."""
+
+    def __init__(self, draw: Callable[[st.SearchStrategy[Array]], Array]) -> None:
+        self._draw = draw
+
+    def random(self, size: int | tuple[int, ...] = ()) -> Array:
+        """Return numbers from 0 to below 1."""
+        count = int(np.prod(size, dtype=int))
+        several = st.binary(min_size=2 * count, max_size=2 * count).map(_parts)
+        return self._draw(several).reshape(size)
+
+    def uniform(self, low: float, high: float, size: int | tuple[int, ...] = ()) -> Array:
+        """Return numbers between two."""
+        return low + (high - low) * self.random(size)
+
+    def integers(
+        self, low: int, high: int, size: int | tuple[int, ...] = (), *, endpoint: bool = False
+    ) -> Any:
+        """Return whole numbers from one to below another, or up to it."""
+        return (low + np.floor((high - low + endpoint) * self.random(size))).astype(int)
+
+
+def _parts(data: bytes) -> Array:
+    return np.frombuffer(data, dtype="<u2") / 65536.0
+
+
+def drawn(share: float, least: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Call a test with `Draws` as its `rng`, as many as a share of hypothesis' examples."""
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(test)
+        others = [parameter for name, parameter in own.parameters.items() if name != "rng"]
+        data = inspect.Parameter("data", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        signature = own.replace(parameters=[*others, data])
+
+        @wraps(test)
+        def each(*args: Any, **kwargs: Any) -> None:
+            known = signature.bind(*args, **kwargs).arguments
+            test(rng=Draws(known.pop("data").draw), **known)
+
+        vars(each)["__signature__"] = signature
+        most = max(int(settings.default.max_examples * share), least)
+        return settings(max_examples=most, phases=PHASES)(given(data=st.data())(each))
+
+    return decorate
+
+
 def _sample(
     quantity: Quantity,
     count: int,
-    rng: np.random.Generator,
+    rng: Draws | np.random.Generator,
     powers: tuple[int, int] = POWERS,
     lowest_of: float = 0.3,
 ) -> Array:
@@ -89,7 +141,7 @@ def _sample(
     return above if quantity.above or quantity.name in POSITIVE else np.where(low, lowest, above)
 
 
-def _columns(names: Iterable[str], rng: np.random.Generator) -> dict[str, Array]:
+def _columns(names: Iterable[str], rng: Draws | np.random.Generator) -> dict[str, Array]:
     """Return an array for each quantity, of shapes that broadcast."""
     whole = rng.integers(1, LONGEST, rng.integers(0, MOST_DIMENSIONS, endpoint=True), endpoint=True)
     arrays = {}
@@ -100,7 +152,7 @@ def _columns(names: Iterable[str], rng: np.random.Generator) -> dict[str, Array]
     return arrays
 
 
-def quantities(names: Iterable[str], rng: np.random.Generator) -> dict[str, Array]:
+def quantities(names: Iterable[str], rng: Draws | np.random.Generator) -> dict[str, Array]:
     """Return an array for each quantity, of shapes that broadcast; sizes fit one another."""
     wanted = tuple(dict.fromkeys(names))
     sizes: tuple[str, ...] = ()
@@ -167,7 +219,7 @@ def networks(algorithm: Algorithm) -> dict[str, Array]:
     return {name: column[mask] for name, column in shapes.items()}
 
 
-def prices(topology: str, rng: np.random.Generator) -> dict[str, Array]:
+def prices(topology: str, rng: Draws | np.random.Generator) -> dict[str, Array]:
     """Return messages and a network's links: `POINTS` of each, as a column of two dimensions."""
     names = ["message_bytes", "chunks"]
     for level in LEVELS if topology == "hierarchical" else ("",):

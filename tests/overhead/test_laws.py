@@ -1,6 +1,7 @@
 """What holds for every algorithm whatever its formula: growth, limits, bounds, kinship, choices.
 
-Every law is checked on all shapes of `tests.strategies.networks` at once, with many prices at once.
+Every law is checked on all shapes of `tests.strategies.networks` at once, with many prices at once,
+which hypothesis draws.
 """
 
 from __future__ import annotations
@@ -11,18 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.random import Generator
 
 from overhead.choose import candidates
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.evaluation import Evaluation
 from overhead.labels import COLLECTIVES
-from tests.strategies import POINTS, drawing, networks, prices
+from tests.strategies import POINTS, Draws, drawn, networks, prices
 
 PAIRS = tuple(dict.fromkeys(key[:2] for key in ALGORITHMS))
 every_network = pytest.mark.parametrize(("topology", "collective"), PAIRS, ids=map("-".join, PAIRS))
 # Each has `POINTS` prices.
-few = drawing(0.1, least=2)
+few = drawn(0.1, least=2)
 
 ROUNDING = 1e-11
 ALL = ("time", "latency_time", "bandwidth_time", "steps", "sent_bytes", "link_bytes", "energy")
@@ -62,7 +62,7 @@ def changed(price: Prices, ending: str, value: float) -> dict[str, Any]:
 BYTES = ("message_bytes", "serialization_time")
 
 
-def column(rng: Generator, low: float, high: float) -> Any:
+def column(rng: Draws, low: float, high: float) -> Any:
     """Return a number beside each price, its lowest among them."""
     drawn = rng.uniform(low, high, (POINTS, 1))
     drawn[0] = low
@@ -91,7 +91,7 @@ def ways(algorithm: Algorithm) -> Iterable[dict[str, Any]]:
 @every_network
 @few
 def test_time_never_falls_where_something_gets_worse(
-    topology: str, collective: str, rng: Generator
+    topology: str, collective: str, rng: Draws
 ) -> None:
     price = prices(topology, rng)
     factor = column(rng, 1.0, 1e3)
@@ -111,7 +111,7 @@ def test_time_never_falls_where_something_gets_worse(
 
 @every_network
 @few
-def test_one_rank_costs_nothing(topology: str, collective: str, rng: Generator) -> None:
+def test_one_rank_costs_nothing(topology: str, collective: str, rng: Draws) -> None:
     price = prices(topology, rng)
     for algorithm in ALGORITHMS.of(topology, collective):
         alone = networks(algorithm)["ranks"] == 1.0
@@ -128,7 +128,7 @@ def test_one_rank_costs_nothing(topology: str, collective: str, rng: Generator) 
 @pytest.mark.thorough_cases(every=3)
 @every_network
 @few
-def test_parts_of_the_time(topology: str, collective: str, rng: Generator) -> None:
+def test_parts_of_the_time(topology: str, collective: str, rng: Draws) -> None:
     """No message or endless bandwidth leave the latency, no latency leaves the transfer."""
     price = prices(topology, rng)
     for algorithm in ALGORITHMS.of(topology, collective):
@@ -153,10 +153,55 @@ def test_parts_of_the_time(topology: str, collective: str, rng: Generator) -> No
             equal(whole["bandwidth_time"], instant["time"], algorithm.name)
 
 
+@every_network
+@few
+def test_times_scale_as_bytes_and_latencies_do(topology: str, collective: str, rng: Draws) -> None:
+    """Twice the bytes take as long at twice the bandwidth, twice as long at twice the latency."""
+    price = prices(topology, rng)
+    bytes_twice = {**price, "message_bytes": 2.0 * price["message_bytes"]}
+    fast = {n: v * (2.0 if n.endswith("bandwidth") else 1.0) for n, v in bytes_twice.items()}
+    late = {n: v * (2.0 if n.endswith("latency") else 1.0) for n, v in bytes_twice.items()}
+    for algorithm in ALGORITHMS.of(topology, collective):
+        for way in ways(algorithm):
+            one, other, twice = (evaluate(algorithm, p, **way) for p in (price, fast, late))
+            for name in ("time", "latency_time", "bandwidth_time", "lower_bound"):
+                equal(other[name], one[name], (algorithm.name, name, way))
+                equal(twice[name], 2.0 * one[name], (algorithm.name, name, way))
+            for name in ("sent_bytes", "link_bytes", "energy"):
+                equal(other[name], 2.0 * one[name], (algorithm.name, name, way))
+
+
+# On a hierarchy more ranks bring cards of their own, so that each sends less through each; NVLS
+# reads of a switch what all ranks have at the rate at which all of them can.
+CHEAPER_WITH_RANKS = ("nvls",)
+
+
+@every_network
+@few
+def test_twice_the_ranks_take_no_less_time(topology: str, collective: str, rng: Draws) -> None:
+    """Of dimensions of over two ranks: two have one cable or two ways to go, four have both."""
+    sides = ("mesh_nx", "mesh_ny", "mesh_nz") if topology in ("mesh", "torus") else ("ranks",)
+    price = prices(topology, rng)
+    for algorithm in ALGORITHMS.of(topology, collective):
+        if topology == "hierarchical" or algorithm.name in CHEAPER_WITH_RANKS:
+            continue
+        shapes = networks(algorithm)
+        rows = {key: k for k, key in enumerate(zip(*(shapes[n] for n in sides), strict=True))}
+        pairs = [
+            (k, rows[twice])
+            for key, k in rows.items()
+            for at, side in enumerate(key)
+            if side > 2.0 and (twice := (*key[:at], 2.0 * side, *key[at + 1 :])) in rows
+        ]
+        time = np.broadcast_to(evaluate(algorithm, price)["time"], (POINTS, len(rows)))
+        few_ranks, many = np.array(pairs, dtype=int).reshape(-1, 2).T
+        at_most(time[:, few_ranks], time[:, many], algorithm.name)
+
+
 @pytest.mark.thorough_cases(every=3)
 @every_network
 @few
-def test_nothing_beats_the_lower_bound(topology: str, collective: str, rng: Generator) -> None:
+def test_nothing_beats_the_lower_bound(topology: str, collective: str, rng: Draws) -> None:
     price = prices(topology, rng)
     extras: list[Prices] = [{}, {"phase_chunks": np.floor(column(rng, 1.0, 501.0))}]
     extras.append({"reduction_cost": column(rng, 0.0, 1.0)})
@@ -173,7 +218,7 @@ def test_nothing_beats_the_lower_bound(topology: str, collective: str, rng: Gene
 @every_network
 @few
 def test_no_number_of_chunks_beats_the_chosen_one(
-    topology: str, collective: str, rng: Generator
+    topology: str, collective: str, rng: Draws
 ) -> None:
     price = prices(topology, rng)
     others = np.arange(1.0, 301.0)[:, None, None]
@@ -189,7 +234,7 @@ def test_no_number_of_chunks_beats_the_chosen_one(
 @pytest.mark.thorough_cases(every=3)
 @every_network
 @few
-def test_phases_pipelined_over_chunks(topology: str, collective: str, rng: Generator) -> None:
+def test_phases_pipelined_over_chunks(topology: str, collective: str, rng: Draws) -> None:
     """One chunk changes nothing; of many the slowest dimension's phases are left."""
     price = prices(topology, rng)
     free = changed(price, "latency", 0.0)
@@ -213,7 +258,7 @@ def test_phases_pipelined_over_chunks(topology: str, collective: str, rng: Gener
 @pytest.mark.thorough_cases(every=3)
 @every_network
 @few
-def test_parts_of_phases_in_a_pipeline(topology: str, collective: str, rng: Generator) -> None:
+def test_parts_of_phases_in_a_pipeline(topology: str, collective: str, rng: Draws) -> None:
     """What is waited for adds up to the time; with what hides, to all chunks' work."""
     price = prices(topology, rng)
     chunks = np.floor(column(rng, 1.0, 501.0))
@@ -248,7 +293,7 @@ def kin(
 
 @pytest.mark.parametrize("topology", list(NETWORKS))
 @few
-def test_an_all_reduce_is_its_two_halves(topology: str, rng: Generator) -> None:
+def test_an_all_reduce_is_its_two_halves(topology: str, rng: Draws) -> None:
     price = prices(topology, rng)
     for whole in ALGORITHMS.of(topology, "all_reduce"):
         halves = [ALGORITHMS.get((topology, half, whole.name)) for half in HALVES]
@@ -289,7 +334,7 @@ ONE_LEVEL = {
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize("level", ["intra", "inter", "pod"])
 @few
-def test_a_hierarchy_of_one_level_is_a_switch(level: str, collective: str, rng: Generator) -> None:
+def test_a_hierarchy_of_one_level_is_a_switch(level: str, collective: str, rng: Draws) -> None:
     price = prices("hierarchical", rng) | {"ranks_sharing_nic": 1.0, "oversubscription": 1.0}
     price |= {"pod_oversubscription": 1.0, "in_network_latency_factor": 1.0}
     own = {name: price[f"{level}_{name}"] for name in ("latency", "bandwidth", "energy_per_bit")}
@@ -315,7 +360,7 @@ def test_a_hierarchy_of_one_level_is_a_switch(level: str, collective: str, rng: 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @few
-def test_one_pod_is_no_pod(collective: str, rng: Generator) -> None:
+def test_one_pod_is_no_pod(collective: str, rng: Draws) -> None:
     price = prices("hierarchical", rng)
     for algorithm in ALGORITHMS.of("hierarchical", collective):
         all_shapes = networks(algorithm)
@@ -330,7 +375,7 @@ def test_one_pod_is_no_pod(collective: str, rng: Generator) -> None:
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @few
-def test_oversubscription_divides_bandwidth(collective: str, rng: Generator) -> None:
+def test_oversubscription_divides_bandwidth(collective: str, rng: Draws) -> None:
     price = prices("hierarchical", rng)
     divided = {**price, "oversubscription": 1.0, "pod_oversubscription": 1.0}
     divided["inter_bandwidth"] = price["inter_bandwidth"] / price["oversubscription"]
@@ -344,7 +389,7 @@ def test_oversubscription_divides_bandwidth(collective: str, rng: Generator) -> 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize("axis", ["mesh_nx", "mesh_ny", "mesh_nz"])
 @few
-def test_a_torus_of_one_dimension_is_a_ring(axis: str, collective: str, rng: Generator) -> None:
+def test_a_torus_of_one_dimension_is_a_ring(axis: str, collective: str, rng: Draws) -> None:
     price = prices("torus", rng)
     for wide in ALGORITHMS.of("torus", collective):
         narrow = ALGORITHMS.get(("ring", collective, wide.name.removeprefix("multi_")))
@@ -372,7 +417,7 @@ SAME_CABLES = {
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @few
-def test_dimensions_of_two_ranks_need_no_wraparound(collective: str, rng: Generator) -> None:
+def test_dimensions_of_two_ranks_need_no_wraparound(collective: str, rng: Draws) -> None:
     price = prices("mesh", rng)
     sizes = np.array([[1, 2, 1, 1, 2, 2, 1, 2], [1, 1, 2, 1, 2, 1, 2, 2], [1, 1, 1, 2, 1, 2, 2, 2]])
     shapes = dict(zip(("mesh_nx", "mesh_ny", "mesh_nz"), sizes.astype(np.float64), strict=True))
@@ -389,7 +434,7 @@ def test_dimensions_of_two_ranks_need_no_wraparound(collective: str, rng: Genera
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @few
-def test_two_ranks_have_one_cable_on_every_network(collective: str, rng: Generator) -> None:
+def test_two_ranks_have_one_cable_on_every_network(collective: str, rng: Draws) -> None:
     price = prices("ring", rng)
     shapes = {"ranks": 2.0, "mesh_nx": 2.0, "mesh_ny": 1.0, "mesh_nz": 1.0}
     names = {"ring", "line", "flood", "direct", "chain", "fwd_bidir", "shift_min", "pairwise"}
@@ -405,7 +450,7 @@ def test_two_ranks_have_one_cable_on_every_network(collective: str, rng: Generat
 
 
 @few
-def test_a_logical_tree_hangs_on_a_switch(rng: Generator) -> None:
+def test_a_logical_tree_hangs_on_a_switch(rng: Draws) -> None:
     price = prices("switch", rng)
     for key, tree in ALGORITHMS.items():
         if key[0] == "tree":
