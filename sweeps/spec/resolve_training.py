@@ -32,7 +32,7 @@ from sweeps.spec.catalog import (
     usual_framework,
     usual_operation,
 )
-from sweeps.spec.framework import TEXTBOOK, among_all, training_constants
+from sweeps.spec.framework import TEXTBOOK, Framework, among_all, training_constants
 from sweeps.spec.known import known_of_run, unknown_settings
 from sweeps.spec.machine import Machine, cut_domain, rates_of
 from sweeps.spec.model import Model, complete_shapes
@@ -81,6 +81,7 @@ class TrainingResolver(PresetResolver, Statement):
     def run(self) -> Resolved:
         """Return the sweep with all that follows."""
         self.models: list[Model] = []
+        self.frameworks: dict[str, Framework] = {}
         complete(self)
         return Resolved(
             tuple(self.axes),
@@ -204,13 +205,19 @@ class TrainingResolver(PresetResolver, Statement):
         """Return what the software takes if the user says nothing: one, or along its axis."""
         axis = self._axis_of("framework")
         names = [self.labels["framework"]] if axis is None else map(str, axis.columns["framework"])
-        loaded = [(one, getattr(load_framework(one, self.folders), part)) for one in names]
+        loaded = [(one, getattr(self._framework(one), part)) for one in names]
         habits = [own[name].origin.of(one) if name in own else other for one, own in loaded]
         if name != "context_parallel":
             return habits
         heads = self.constants.get("index_heads", 0.0)
         ways = [(habit, among_all(habit.value, heads)) for habit in habits]
         return [one if one.value == way else assumed(way, SELECTING) for one, way in ways]
+
+    def _framework(self, name: str) -> Framework:
+        """Return a framework, which is read once: each habit and each table asks for it."""
+        if name not in self.frameworks:
+            self.frameworks[name] = load_framework(name, self.folders)
+        return self.frameworks[name]
 
     def habit(self, label: str, value: str) -> None:
         """Take a label as the software that trains has it, or else this value."""
@@ -427,7 +434,7 @@ class TrainingResolver(PresetResolver, Statement):
             (m for m in self.machines if m.name == labels["hardware"]), None
         ) or load_hardware(labels["hardware"], self.folders)
         software, own = self.software_at(labels)
-        framework = load_framework(software, self.folders)
+        framework = self._framework(software)
         found = training_constants(
             machine,
             framework,
