@@ -21,8 +21,6 @@ from sweeps.plots.style import (
     HOLE_COLOUR,
     INK,
     MUTED,
-    SIZE_NOTE,
-    SIZE_TEXT,
     STIPPLE,
     STROKES,
     Scale,
@@ -31,6 +29,7 @@ from sweeps.plots.style import (
     region_colour,
     scale_of,
     text_width,
+    use,
 )
 
 if TYPE_CHECKING:
@@ -180,7 +179,7 @@ def draw_best(figure: Figure, view: View) -> Canvas:
         xlabel=xaxis.label,
         ylabel=yaxis.label,
     )
-    size = SIZE_TEXT if len(panels) == 1 else SIZE_NOTE
+    size = use().text if len(panels) == 1 else use().note
     names = [
         _names_in(drawn, index, (xaxis, yaxis), panel_size(len(panels)), size)
         for index in range(len(panels))
@@ -554,12 +553,12 @@ def _write_crossovers(
             where = borders[0][column + 1]
             text = scale.text(float(where), 2)
             x, y = in_panel(axes, where, drawn.y[row])
-            wide, _ = _extent(text, SIZE_NOTE, panel)
+            wide, _ = _extent(text, use().note, panel)
             sides = [(x + wide / 2, y), (x - wide / 2, y)]
-            boxes = [(side, _box(side, text, SIZE_NOTE, panel)) for side in sides]
+            boxes = [(side, _box(side, text, use().note, panel)) for side in sides]
             place, box = next((one for one in boxes if _is_free(one[1], taken)), (None, None))
             if place is not None and box is not None:
-                _write(axes, place, text, SIZE_NOTE)
+                _write(axes, place, text, use().note)
                 taken.append(box)
                 break
 

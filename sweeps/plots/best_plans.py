@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from sweeps.bands import MEMORY_LIMIT
 from sweeps.errors import InputError
 from sweeps.plots.data import View, cell_names, is_label, said, shown
-from sweeps.plots.frame import Axis, Legend, Sample, axis_of, better_of, frame, scale_for
+from sweeps.plots.frame import (
+    Axis,
+    Legend,
+    Sample,
+    axis_of,
+    better_of,
+    frame,
+    panel_size,
+    scale_for,
+)
 from sweeps.plots.marks import numbers_at, pareto, reasons, sheet_of, short_name, thinned
 from sweeps.plots.schema import MEMORY_TOTAL, STEP_TOTAL, Figure
 from sweeps.plots.style import (
@@ -22,13 +31,13 @@ from sweeps.plots.style import (
     INK,
     MARKERS,
     MUTED,
-    SIZE_NOTE,
     canonical,
     plain,
     scale_colour,
     scale_of,
     sentence,
     unbroken,
+    use,
 )
 
 if TYPE_CHECKING:
@@ -71,6 +80,10 @@ class _Points:
         return {"color": shade, "marker": MARKERS[place % len(MARKERS)], "linestyle": "none"}
 
 
+def _panel() -> tuple[float, float]:
+    return panel_size(1) if use().above else _PANEL
+
+
 def draw_best_plans(figure: Figure, view: View) -> Canvas:
     """Draw a figure of kind ``best_plans``."""
     points = _points(figure, view)
@@ -90,7 +103,7 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
         [""],
         xlabel=axes_of[0].label,
         ylabel=axes_of[1].label,
-        panel=_PANEL,
+        panel=_panel(),
         table=_table(figure, view, points, best),
     )
     legend = _legend(figure, view, points, front)
@@ -187,13 +200,13 @@ def _axes(figure: Figure, view: View, points: _Points) -> tuple[Axis, Axis]:
     wide = max(float(np.ptp(y)), 0.02 * float(np.abs(y).max()), 1e-300)
     ends = (float(y.min()) - 0.15 * wide, float(y.max()) + 0.1 * wide)
     return (
-        axis_of(figure["x"], attrs[0], x, xscale, _PANEL[0], pad=0.03, origin=0.1),
+        axis_of(figure["x"], attrs[0], x, xscale, _panel()[0], pad=0.03, origin=0.1),
         axis_of(
             figure["y"],
             attrs[1],
             y,
             yscale,
-            _PANEL[1],
+            _panel()[1],
             pad=0.08,
             vertical=True,
             ends=ends if yscale == "linear" else None,
@@ -235,7 +248,7 @@ def _draw(
                 (points.limit, 1.0),
                 (5, -4),
                 textcoords="offset points",
-                size=SIZE_NOTE,
+                size=use().note,
                 va="top",
                 **words,
             )

@@ -22,13 +22,13 @@ from sweeps.plots.style import (
     ALARM,
     COLOURS,
     INK,
-    SIZE_NOTE,
     canonical,
     number,
     plain,
     scale_of,
     sentence,
     style,
+    use,
 )
 
 if TYPE_CHECKING:
@@ -373,7 +373,7 @@ def _fill(
         for column, value in enumerate(line):
             box = Rectangle((column - 0.5, row - 0.5), 1.0, 1.0, facecolor=_colour(value), lw=0)
             axis.add_patch(box)
-            size = SIZE_NOTE - 1.5
+            size = use().note - 1.5
             axis.text(column, row, f"{value:.2f}", ha="center", va="center", size=size, color=INK)
     axis.set_xlim(-0.5, values.shape[1] - 0.5)
     axis.set_ylim(-0.5, values.shape[0] - 0.5)

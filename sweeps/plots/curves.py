@@ -45,6 +45,7 @@ from sweeps.plots.style import (
     plain,
     scale_colour,
     scale_of,
+    use,
 )
 from sweeps.spec.units import grouped
 
@@ -320,9 +321,10 @@ def draw_curves(figure: Figure, view: View) -> Canvas:
     panels = panels_of(figure, view)
     plot = prepare(figure, view, panels)
     alone = len(panels) == 1
-    ends = _ends(plot, plain(figure["y"])) if alone else []
+    beside = alone and not use().column
+    ends = _ends(plot, plain(figure["y"])) if beside else []
     width, height = panel_size(len(panels))
-    height = max(height, _LABEL_HEIGHT * len(ends))
+    height = max(height, use().scale * _LABEL_HEIGHT * len(ends))
     drawing = _drawing(figure, view, plot, (width, height))
     title = (_finding(figure, drawing) if alone else None) or _title(figure, view, table)
     sheet = sheet_of(
@@ -335,7 +337,7 @@ def draw_curves(figure: Figure, view: View) -> Canvas:
         ylabel=drawing.yaxis.label,
         panel=(width, height),
     )
-    legend = Legend() if alone else _legend(plot, plain(figure["y"]))
+    legend = Legend() if beside else _legend(plot, plain(figure["y"]))
     made = frame(sheet, legend)
     for index, axes in enumerate(made.axes):
         _draw_panel(drawing, axes, index, made)
@@ -581,8 +583,9 @@ def _draw_panel(drawing: _Drawing, axes: Axes, index: int, made: Frame) -> None:
         # A bound that is the same in all panels has one row.
         heights = bound.values[min(index, len(bound.values) - 1)]
         axes.plot(*_drawn(drawing, heights), **{**_BOUND, "color": bound.colour})
-    thin: dict[str, Any] = {"linewidth": 1.5} if len(made.axes) > _THIN_FROM else {}
-    small: dict[str, Any] = {"markersize": 4.0} if len(made.axes) > _THIN_FROM else {}
+    many, scale = len(made.axes) > _THIN_FROM, use().scale
+    thin: dict[str, Any] = {"linewidth": 1.5 * scale} if many else {}
+    small: dict[str, Any] = {"markersize": 4.0 * scale} if many else {}
     # Of lines with many samples each has its markers at others, so that equal lines both show.
     every = 1 if len(plot.x) <= _SAMPLES_SHOWN else max(len(plot.x) // _MARKERS, 1)
     for place, line in enumerate(plot.lines):

@@ -14,9 +14,6 @@ from sweeps.plots.style import (
     INK,
     LINE_HEIGHT,
     MUTED,
-    SIZE_NOTE,
-    SIZE_TEXT,
-    SIZE_TITLE,
     UNBROKEN,
     long_name,
     number,
@@ -43,12 +40,16 @@ _WIDE = 5  # columns from 13 panels on
 _PANEL_SIZES = {1: (6.2, 4.2), 2: (4.2, 3.3), 3: (3.3, 2.7)}
 _SMALL_PANEL = (2.9, 2.4)
 
+_STACKED = 3  # panels up to which a paper's column has one below another
+_LOW = 0.66  # height of its panels by their width
+
 # Inches.
+_BESIDE = 0.85  # of a paper's column what is beside its panels
 _EDGE = 0.15
 _GAP = 0.22  # between columns, and between a panel and the legend
 _AROUND = 2.0  # of a first guess at what stands around the panels
+_LEGEND_COLUMNS = 4
 _LEGEND_TEXT = 2.4  # the widest line in a legend
-_LEAST_WIDTH = 6.0
 _COLUMN_GAP = 0.15  # between columns of a table below
 _NARROW = 5.0  # a sheet below it has two lines of what is held
 _DIGITS = 5  # of places on the page
@@ -78,21 +79,22 @@ class Legend:
     def texts(self) -> list[str]:
         """Return the labels, in lines; what stands between dots stays on a line."""
         whole = [together(label) if " · " in label else label for label, _ in self.samples]
-        return ["\n".join(wrap(label, _LEGEND_TEXT, SIZE_TEXT)) for label in whole]
+        return ["\n".join(wrap(label, _LEGEND_TEXT, use().text)) for label in whole]
 
-    def draw(self, where: Any, loc: str) -> Drawn:
+    def draw(self, where: Any, loc: str, columns: int = 1) -> Drawn:
         """Draw the legend in a part of a figure, or in some axes."""
         made: Drawn = where.legend(
             self.handles(),
             self.texts(),
             title=self.heading or None,
             loc=loc,
+            ncols=columns,
             borderaxespad=0.4,
             borderpad=0.0,
             handlelength=2.6,
             labelspacing=0.4,
             alignment="left",
-            title_fontproperties={"weight": "bold", "size": SIZE_TEXT},
+            title_fontproperties={"weight": "bold", "size": use().text},
         )
         return made
 
@@ -115,15 +117,26 @@ class Sheet:
     panel: tuple[float, float] | None = None
 
 
-def columns_of(panels: int) -> int:
-    """Return in how many columns panels are laid out."""
+def columns_of(panels: int, *, strips: bool = False) -> int:
+    """Return in how many columns panels are laid out; with a second panel under each one."""
+    if use().column and (panels <= _STACKED or strips):
+        return 1
     return min(_COLUMNS.get(panels, _WIDE), use().columns)
 
 
-def panel_size(panels: int) -> tuple[float, float]:
+def panel_size(panels: int, *, strips: bool = False) -> tuple[float, float]:
     """Return a panel's width and height in inches."""
-    width, height = _PANEL_SIZES.get(columns_of(panels), _SMALL_PANEL)
+    columns = columns_of(panels, strips=strips)
+    if use().column:
+        width = in_column(_PANEL_SIZES[1][0]) / columns - (columns - 1) * _GAP / 2
+        return width, _LOW * width
+    width, height = _PANEL_SIZES.get(columns, _SMALL_PANEL)
     return use().panel * width, use().panel * height
+
+
+def in_column(wide: float) -> float:
+    """Return a panel's width in inches, at most what a paper's column leaves."""
+    return use().width - _BESIDE if use().column else wide
 
 
 @dataclass(slots=True)
@@ -182,11 +195,13 @@ class Frame:
     def _resize(self) -> tuple[list[Line], list[str]]:
         """Give the page the size that the panels, their surroundings and the words take."""
         inches = self.body.bbox.transformed(self.canvas.dpi_scale_trans.inverted())
-        wanted = self.sheet.panel or panel_size(len(self.axes))
+        wanted = _panel(self.sheet)
         self.panel = self._measured()
         wide, high = (want - has for want, has in zip(wanted, self.panel, strict=True))
         by_row = (wanted[1] + self.sheet.strip) / wanted[1]
-        width = max(inches.width + wide * self.columns, _LEAST_WIDTH)
+        width = use().width
+        if not use().column:
+            width = max(inches.width + wide * self.columns, width)
         body = inches.height + high * by_row * self.rows
         if self.legend is not None:
             legend = self.legend.get_window_extent().height / self.canvas.dpi
@@ -195,9 +210,9 @@ class Frame:
         height = 0.0
         for _ in range(2):  # A page of some proportions may be wider than its panels
             above, below = _words(self.sheet, width - 2 * _EDGE)
-            head = 0.2 + sum(size * LINE_HEIGHT for _, size, _ in above)
+            head = (0.2 if above else 0.02) + sum(size * LINE_HEIGHT for _, size, _ in above)
             lines = len(below) + len(self.sheet.table)
-            foot = _EDGE + lines * SIZE_NOTE * LINE_HEIGHT
+            foot = _EDGE + lines * use().note * LINE_HEIGHT
             height = max(height, head + body + foot)
             if aspect is not None:
                 width, height = max(width, aspect * height), max(height, width / aspect)
@@ -230,31 +245,36 @@ class Frame:
 
         y = height - 0.12
         for line, size, weight in above:
-            colour = MUTED if size == SIZE_NOTE else INK
+            colour = MUTED if size == use().note else INK
             write(_EDGE, y, line, size=size, weight=weight, color=colour, va="top")
             y -= size * LINE_HEIGHT
         wide = [
-            max(text_width(cell, SIZE_NOTE) for cell in column) + _COLUMN_GAP
+            max(text_width(cell, use().note) for cell in column) + _COLUMN_GAP
             for column in zip(*self.sheet.table, strict=True)
         ]
-        y = 0.1 + (len(below) + len(self.sheet.table)) * SIZE_NOTE * LINE_HEIGHT
+        y = 0.1 + (len(below) + len(self.sheet.table)) * use().note * LINE_HEIGHT
         for row in self.sheet.table:
-            y -= SIZE_NOTE * LINE_HEIGHT
+            y -= use().note * LINE_HEIGHT
             for place, cell in enumerate(row):
-                write(_EDGE + sum(wide[:place]), y, cell, size=SIZE_NOTE, va="bottom")
+                write(_EDGE + sum(wide[:place]), y, cell, size=use().note, va="bottom")
         for line in below:
-            y -= SIZE_NOTE * LINE_HEIGHT
-            write(_EDGE, y, line, size=SIZE_NOTE, color=MUTED, va="bottom")
+            y -= use().note * LINE_HEIGHT
+            write(_EDGE, y, line, size=use().note, color=MUTED, va="bottom")
+
+
+def _panel(sheet: Sheet) -> tuple[float, float]:
+    return sheet.panel or panel_size(len(sheet.panels), strips=sheet.strip > 0.0)
 
 
 def frame(sheet: Sheet, legend: Legend) -> Frame:
     """Make a sheet with its panels and legend."""
     from matplotlib.figure import Figure as Canvas
 
-    columns = columns_of(len(sheet.panels))
+    columns = columns_of(len(sheet.panels), strips=sheet.strip > 0.0)
     rows = math.ceil(len(sheet.panels) / columns)
-    wide, high = sheet.panel or panel_size(len(sheet.panels))
-    size = wide * columns + 2 * _AROUND, (high + sheet.strip) * rows + 2 * _AROUND
+    wide, high = _panel(sheet)
+    across = use().width if use().column else wide * columns + 2 * _AROUND
+    size = across, (high + sheet.strip) * rows + 2 * _AROUND
     canvas = Canvas(figsize=size, layout="constrained")
     pads = {"w_pad": _GAP / 2, "h_pad": 0.08, "wspace": 0.0, "hspace": 0.0}
     canvas.get_layout_engine().set(**pads)  # type: ignore[union-attr]
@@ -270,7 +290,7 @@ def frame(sheet: Sheet, legend: Legend) -> Frame:
     every = body.subplot_mosaic(mosaic, height_ratios=heights * rows)  # type: ignore[arg-type]
     for index, name in enumerate(sheet.panels):
         axes = every[f"panel{index}"]
-        axes.set_title("\n".join(wrap(name, wide, SIZE_TEXT, bold=True, most=2)))
+        axes.set_title("\n".join(wrap(name, wide, use().text, bold=True, most=2)))
         made.axes.append(axes)
         if sheet.strip:
             made.strips.append(every[f"strip{index}"])
@@ -288,24 +308,33 @@ def _label(made: Frame, panel: tuple[float, float]) -> None:
     sheet, body = made.sheet, made.body
     across = made.columns * (panel[0] + _GAP)
     if sheet.xlabel:
-        lines = wrap(sheet.xlabel, across, SIZE_TEXT, most=2)
-        made.shared["x"] = body.supxlabel("\n".join(lines), size=SIZE_TEXT)
+        lines = wrap(sheet.xlabel, across, use().text, most=2)
+        made.shared["x"] = body.supxlabel("\n".join(lines), size=use().text)
     if not sheet.strip:
-        down = made.rows * (panel[1] + 2 * _GAP)
+        down = made.rows * panel[1] + (made.rows - 1) * 2 * _GAP
         if sheet.ylabel:
-            lines = wrap(sheet.ylabel, down, SIZE_TEXT)
-            made.shared["y"] = body.supylabel("\n".join(lines), size=SIZE_TEXT)
+            lines = wrap(sheet.ylabel, down, use().text)
+            made.shared["y"] = body.supylabel("\n".join(lines), size=use().text)
         return
     for axes, strip in list(zip(made.axes, made.strips, strict=True))[:: made.columns]:
-        axes.set_ylabel("\n".join(wrap(sheet.ylabel, panel[1], SIZE_TEXT)))
-        strip.set_ylabel("\n".join(wrap(sheet.strip_label, sheet.strip + _GAP, SIZE_TEXT)))
+        axes.set_ylabel("\n".join(wrap(sheet.ylabel, panel[1], use().text)))
+        strip.set_ylabel("\n".join(wrap(sheet.strip_label, sheet.strip + _GAP, use().text)))
     body.align_ylabels(made.axes + made.strips)
 
 
 def _place_legend(
     made: Frame, legend: Legend, free: Axes | None, panel: tuple[float, float]
 ) -> None:
-    """Put the legend where a panel is missing, if it fits there, else beside the panels."""
+    """Put the legend where a panel is missing, if it fits there, else beside the panels.
+
+    On slides and in papers above them, in as many columns as fit.
+    """
+    if use().above:
+        for columns in range(min(_LEGEND_COLUMNS, len(legend.samples)), 0, -1):
+            drawn = legend.draw(made.body, "outside upper left", columns)
+            if columns == 1 or drawn.get_window_extent().width <= use().width * made.canvas.dpi:
+                return
+            drawn.remove()
     made.legend = legend.draw(made.body, "outside right upper")
     box = made.legend.get_window_extent()
     wide, high = box.width / made.canvas.dpi, box.height / made.canvas.dpi
@@ -320,22 +349,22 @@ Line = tuple[str, float, str]
 
 def _words(sheet: Sheet, width: float) -> tuple[list[Line], list[str]]:
     width *= _HINTED
-    title = wrap(sheet.title, width, SIZE_TITLE, bold=True)
+    title = wrap(sheet.title, width, use().title, bold=True) if use().title else []
     # One line of what is held, the first of it: all is in the file.
     parts = sheet.fixed.split(" · ")
-    while len(fixed := wrap(" · ".join(parts), width, SIZE_TEXT)) > (1 if width > _NARROW else 2):
+    while len(fixed := wrap(" · ".join(parts), width, use().text)) > (1 if width > _NARROW else 2):
         if len(parts) == 1:
             break
         parts = parts[:-1]
     above = [
-        *((line, SIZE_TITLE, "bold") for line in title),
-        *((line, SIZE_TEXT, "normal") for line in fixed),
+        *((line, use().title, "bold") for line in title),
+        *((line, use().text, "normal") for line in fixed if title),
     ]
-    below = wrap(" ".join(sheet.notes), width, SIZE_NOTE)
+    below = wrap(" ".join(sheet.notes), width, use().note)
     if (
         len(below) > 1 and sheet.notes[-1] == ASSUMED_NOTE
     ):  # One line, and what is of all figures last
-        below = wrap(" ".join(sheet.notes[:-1]), width, SIZE_NOTE)
+        below = wrap(" ".join(sheet.notes[:-1]), width, use().note)
     return above, below
 
 
@@ -551,7 +580,7 @@ def _extents(
     """Return where the ticks of a horizontal axis lie, and how wide their labels are [inches]."""
     turn = np.log if scale == "log" else np.asarray
     places = turn(np.array(ticks.positions)) / (turn(high) - turn(low)) * inches
-    sizes = [text_width(label, SIZE_NOTE + 0.5) + _CLEARANCE for label in ticks.labels]
+    sizes = [text_width(label, use().tick) + _CLEARANCE for label in ticks.labels]
     return places, np.array(sizes)
 
 

@@ -20,14 +20,13 @@ from sweeps.plots.schema import KINDS, Figure, listed
 from sweeps.plots.style import (
     INK,
     MUTED,
-    SIZE_NOTE,
-    SIZE_TEXT,
     Scale,
     long_name,
     plain,
     sentence,
     text_width,
     unbroken,
+    use,
     wrap,
 )
 
@@ -259,7 +258,7 @@ def mark_crossovers(
     axes: Axes, found: Sequence[Crossover], scale: Scale, panel: tuple[float, float], *, above: bool
 ) -> None:
     """Mark where the best line changes: a ring on the curve, the size beside it."""
-    size = SIZE_NOTE
+    size = use().note
     taken: list[tuple[float, float, float]] = []
     for crossover in found:
         axes.plot(
@@ -346,8 +345,8 @@ def label_ends(axes: Axes, ends: Sequence[End], panel: tuple[float, float]) -> N
     found = [
         item for _, item in sorted(enumerate(found), key=lambda item: (item[1][0][1], -item[0]))
     ]
-    texts = [wrap(end.label, _LABEL_WIDTH, SIZE_TEXT) for _, end in found]
-    sizes = [len(lines) * SIZE_TEXT * 1.3 / 72 / panel[1] for lines in texts]
+    texts = [wrap(end.label, _LABEL_WIDTH, use().text) for _, end in found]
+    sizes = [len(lines) * use().text * 1.3 / 72 / panel[1] for lines in texts]
     places = spread([place[1] for place, _ in found], sizes)
     inch = 1.0 / panel[0]
     start = 1.0 + _LEADER * inch
@@ -445,7 +444,7 @@ def numbers_at(
     """Number points, from 1 on, in a row beside them."""
     places = [in_panel(axes, *point) for point in zip(x.tolist(), y.tolist(), strict=True)]
     order = sorted(range(len(places)), key=lambda rank: places[rank])
-    sizes = [(text_width(f"{rank + 1}", SIZE_NOTE) + 0.12) / panel[0] for rank in order]
+    sizes = [(text_width(f"{rank + 1}", use().note) + 0.12) / panel[0] for rank in order]
     across = spread([places[rank][0] for rank in order], sizes)
     heights = [place[1] for place in places]
     # All in a row, clear of the lines and of the panel's ends.
@@ -458,7 +457,7 @@ def numbers_at(
             (place, row),
             xycoords="axes fraction",
             textcoords="axes fraction",
-            size=SIZE_NOTE,
+            size=use().note,
             weight="bold",
             color=INK,
             ha="center",

@@ -35,10 +35,10 @@ from sweeps.plots.style import (
     INK,
     MARKERS,
     MUTED,
-    SIZE_NOTE,
     STROKES,
     number,
     style,
+    use,
 )
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _prepared(figure: Figure, view: View) -> _Rows:
 
 
 def _axes(figure: Figure, view: View, rows: _Rows) -> tuple[Axis, Axis]:
-    width, height = panel_size(len(rows.panels))
+    width, height = panel_size(len(rows.panels), strips=True)
     seen = np.isfinite(rows.measured).any(axis=(0, 1))
     x_name, y_name = figure["x"], figure["y"]
     x = rows.x[seen]
@@ -199,7 +199,7 @@ def _draw_panel(axes: Axes, rows: _Rows, index: int) -> None:
         "\n".join(text for text in texts if text),
         transform=axes.transAxes,
         va="top",
-        size=SIZE_NOTE,
+        size=use().note,
         zorder=5,
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
     )
@@ -283,6 +283,10 @@ _LEAST, _MOST = 1.5, 4.0  # ratios at the strip's ends; what is beyond stands at
 _PREDICTED_RATIOS = (0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0)
 
 
+def _panel() -> tuple[float, float]:
+    return panel_size(1) if use().above else _PANEL
+
+
 @dataclass(frozen=True, slots=True)
 class Cloud:
     """What is drawn."""
@@ -317,7 +321,7 @@ def draw_predicted(
             strip_label=ratio.label,
             notes=notes,
             strip=_PREDICTED_STRIP,
-            panel=_PANEL,
+            panel=_panel(),
         )
         legend = _predicted_legend(cloud, looks)
         made = frame(sheet, legend)
@@ -351,7 +355,10 @@ def _predicted_axes(cloud: Cloud) -> tuple[Axis, Axis]:
     values = np.concatenate([cloud.measured, cloud.predicted])
     ends = float(values.min()) / 1.25, float(values.max()) * 1.25
     pair = []
-    for word, inches, upright in (("measured", _PANEL[0], False), ("predicted", _PANEL[1], True)):
+    for word, inches, upright in (
+        ("measured", _panel()[0], False),
+        ("predicted", _panel()[1], True),
+    ):
         attrs = {**cloud.attrs, "long_name": f"{word} {cloud.attrs['long_name']}"}
         pair.append(axis_of(word, attrs, values, "log", inches, vertical=upright, ends=ends))
     return pair[0], pair[1]
@@ -380,7 +387,7 @@ def _draw_values(
         f"{len(sizes)} rows\nmean error {100 * np.mean(sizes):.1f} %\n"
         f"median {100 * np.median(sizes):.1f} %"
     )
-    axes.text(0.03, 0.97, text, transform=axes.transAxes, va="top", size=SIZE_NOTE, color=INK)
+    axes.text(0.03, 0.97, text, transform=axes.transAxes, va="top", size=use().note, color=INK)
 
 
 def _draw_ratios(
@@ -459,7 +466,7 @@ def draw_calibrated(
     labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
     looks = {name: _look(place) for place, name in enumerate(labels)}
     with style():
-        size = panel_size(len(panels))
+        size = panel_size(len(panels), strips=True)
         xaxis, yaxis, ratio = _calibrated_axes(panels, size)
         sheet = Sheet(
             title,

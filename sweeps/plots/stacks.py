@@ -22,7 +22,6 @@ from sweeps.plots.style import (
     IN_GPU,
     INK,
     MUTED,
-    SIZE_NOTE,
     as_read,
     number,
     plain,
@@ -31,6 +30,7 @@ from sweeps.plots.style import (
     sentence,
     text_width,
     together,
+    use,
     wrap,
 )
 
@@ -42,6 +42,9 @@ _SLOT = 0.34  # inches that a lying bar takes
 _SLOT_OF_TWO = 0.42  # the same where names take two lines
 _MOST_STANDING = 12
 _NAME_WIDTH = 3.1  # inches of a name beside a lying bar
+_CLOSER = 0.75  # slots of a slide and a paper by those of a screen, relative to their type
+_NAME_IN_COLUMN = 1.5  # the same in a paper's column
+_AROUND_BARS = 0.4  # inches of a column beside names and bars
 _BAR = 0.72  # of its slot
 _TOTALS_UP_TO = 3  # columns of panels that leave room for the totals
 _MOST_ROOM = 0.6  # of a panel's width, for what stands at a lying bar's end
@@ -107,7 +110,7 @@ class Stacks:
         if single or len(self.names) > _MOST_STANDING or any(any(row) for row in self.missing):
             return False
         slot = panel_size(len(self.panels))[0] / max(len(self.names), 1)
-        return all(text_width(name, SIZE_NOTE + 0.5) + 0.1 < slot for name in self.names)
+        return all(text_width(name, use().tick) + 0.1 < slot for name in self.names)
 
     @property
     def beyond(self) -> NDArray[np.bool_]:
@@ -129,12 +132,19 @@ class Stacks:
         size = panel_size(len(self.panels))
         if self.standing:
             return size
-        slot = _SLOT_OF_TWO if any(len(_lines(name)) > 1 for name in self.names) else _SLOT
-        return size[0], max(slot * len(self.names), 1.0)
+        lines = [_lines(name) for name in self.names]
+        slot = _SLOT_OF_TWO if any(len(one) > 1 for one in lines) else _SLOT
+        slot *= use().scale * (_CLOSER if use().above else 1.0)
+        wide = size[0]
+        if use().column:  # What their names leave of it
+            names = max(text_width(line, use().tick) for one in lines for line in one)
+            wide = use().width - names - _AROUND_BARS
+        return wide, max(slot * len(self.names), 1.0 * use().scale)
 
 
 def _lines(name: str) -> list[str]:
-    lines = wrap(together(name), _NAME_WIDTH, SIZE_NOTE + 0.5, most=2)
+    room = _NAME_IN_COLUMN if use().column else _NAME_WIDTH * use().scale
+    lines = wrap(together(name), room, use().tick, most=2)
     return [line.removesuffix(" ·") for line in lines]
 
 
@@ -170,7 +180,7 @@ def _value_axis(stacks: Stacks, inches: float) -> Axis:
             for panel, place in np.ndindex(stacks.totals.shape)
         ]
         lines = [line for text in texts for line in text.split("\n")]
-        room = max(text_width(line, SIZE_NOTE, bold=True) for line in lines) + 0.15
+        room = max(text_width(line, use().note, bold=True) for line in lines) + 0.15
         share = min(room / inches, _MOST_ROOM)
         pad = 0.09 if standing else max(share / (1 - share) / 2, pad)
     return axis_of(
@@ -281,7 +291,7 @@ def _write_totals(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Fra
         if stacks.capacity is not None and not standing:
             # Beyond the capacity's line rather than on it.
             low, high = axes.get_xlim()
-            wide = (text_width(text, SIZE_NOTE) + 0.1) * (high - low) / made.panel[0]
+            wide = (text_width(text, use().note) + 0.1) * (high - low) / made.panel[0]
             limit = float(stacks.capacity[index, place])
             end = limit if end < limit < end + wide else end
         point = (place, end) if standing else (end, place)
@@ -292,7 +302,7 @@ def _write_totals(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Fra
             textcoords="offset points",
             ha="center" if standing else "left",
             va="bottom" if standing else "center",
-            size=SIZE_NOTE,
+            size=use().note,
             color=ALARM if over else MUTED,
             weight="bold" if over else "normal",
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.9, "pad": 0.6},
@@ -441,7 +451,7 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
     shown = [values[chosen] for values in moved]
     width = panel_size(1)[0]
     texts = _moved_texts(view, dim, chosen, shown)
-    room = max(text_width(text, SIZE_NOTE) for row in texts for text in row) + 0.12
+    room = max(text_width(text, use().note) for row in texts for text in row) + 0.12
     attrs = {"long_name": "change of the answer", "units": "%"}
     every = np.concatenate([*shown, [0.0]])
     share = min(room / width, _MOST_ROOM / 2)
@@ -458,7 +468,7 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
         title,
         notes,
         [""],
-        panel=(width, max(_SLOT_OF_TWO * len(names), 1.0)),
+        panel=(width, max(use().scale * _SLOT_OF_TWO * len(names), 1.0)),
         xlabel=value.label,
     )
     made = frame(sheet, legend)
@@ -510,7 +520,7 @@ def _write_moved(
                     textcoords="offset points",
                     ha="left" if side > 0 else "right",
                     va="center",
-                    size=SIZE_NOTE,
+                    size=use().note,
                     color=MUTED,
                 )
 

@@ -41,74 +41,64 @@ BOUND = "#8a8a8a"
 BAND = "#e3efe8"
 ALARM = "#C23B00"
 
-# Points; a figure of 7 inches shown at half its size leaves 5 points, still readable.
-SIZE_TITLE = 13.0
-SIZE_TEXT = 10.5
-SIZE_NOTE = 9.0
 UNBROKEN = "\u00a0"  # a space at which no line ends
 LINE_HEIGHT = 1.35 / 72  # inches for each point of type
 _LONG = 24  # letters from which a part of a name may be broken
-
-_SETTINGS: dict[str, Any] = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
-    "font.size": SIZE_TEXT,
-    "text.color": INK,
-    "text.parse_math": False,  # names come from users: a dollar sign is one
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.labelsize": SIZE_TEXT,
-    "axes.titlesize": SIZE_TEXT,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 5.0,
-    "axes.linewidth": 1.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.unicode_minus": True,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.8,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "xtick.labelsize": SIZE_NOTE + 0.5,
-    "ytick.labelsize": SIZE_NOTE + 0.5,
-    "xtick.minor.size": 2.0,
-    "ytick.minor.size": 2.0,
-    "lines.linewidth": 2.0,
-    "lines.markersize": 5.5,
-    "lines.dash_capstyle": "butt",
-    "lines.scale_dashes": True,
-    "legend.frameon": False,
-    "legend.fontsize": SIZE_TEXT,
-    "legend.title_fontsize": SIZE_TEXT,
-    "hatch.linewidth": 1.4,
-    "figure.facecolor": "white",
-    "figure.dpi": 150.0,  # Letters are fitted to dots: laid out as it is written
-    "savefig.facecolor": "white",
-    "svg.fonttype": "none",  # text stays text: to be searched, edited, read aloud
-    "svg.hashsalt": "sweeps",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
     """What a figure is for."""
 
-    panel: float = 1.0  # By what its panels are smaller, and its type larger beside them
+    # Points; a figure of 7 inches shown at half its size leaves 5 points, still readable.
+    text: float = 10.5
+    note: float = 9.0
+    title: float = 13.0  # 0 for none: a paper has a caption
     columns: int = 5  # Panels beside each other at most
+    width: float = 6.0  # Inches of a page at least
+    column: bool = False  # Whether a page is that wide whatever is drawn
+    above: bool = False  # Whether legends stand above the panels, not beside them
+    panel: float = 1.0  # By what its panels are larger
     aspect: float | None = None  # Width by height; None for what its panels take
+    dots: float = 150.0  # By inch
     endings: tuple[str, ...] = ("png", "svg")
     dark: bool = False
+
+    @property
+    def tick(self) -> float:
+        """Points of the numbers along axes."""
+        return self.note + 0.5 * self.scale
+
+    @property
+    def scale(self) -> float:
+        """By what strokes and rows are larger than on a screen."""
+        return self.text / 10.5
 
 
 USES = {
     "screen": Use(),
-    "slide": Use(panel=0.8, columns=3, aspect=16 / 9),
-    "paper": Use(panel=0.6, columns=1, endings=("pdf", "svg")),
+    # 20 points of type where a page of 10 inches is shown on one of 13.3
+    "slide": Use(
+        text=15.0,
+        note=13.0,
+        title=18.0,
+        columns=3,
+        width=10.0,
+        above=True,
+        panel=0.8,
+        aspect=16 / 9,
+        dots=192.0,
+    ),
+    "paper": Use(
+        text=8.0,
+        note=7.0,
+        title=0.0,
+        columns=2,
+        width=3.5,
+        column=True,
+        above=True,
+        endings=("pdf", "svg"),
+    ),
     "dark": Use(dark=True),
 }
 _CURRENT: ContextVar[Use] = ContextVar("use of figures", default=USES["screen"])
@@ -137,12 +127,61 @@ def using(name: str) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
+def _settings() -> dict[str, Any]:
+    """Return matplotlib's settings for the current use."""
+    own = use()
+    return {
+        "font.family": "sans-serif",
+        "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
+        "font.size": own.text,
+        "text.color": INK,
+        "text.parse_math": False,  # names come from users: a dollar sign is one
+        "axes.edgecolor": MUTED,
+        "axes.labelcolor": INK,
+        "axes.labelsize": own.text,
+        "axes.titlesize": own.text,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "axes.titlepad": 5.0,
+        "axes.linewidth": 1.0 * own.scale,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "axes.grid": True,
+        "axes.unicode_minus": True,
+        "grid.color": FAINT,
+        "grid.linewidth": 0.8 * own.scale,
+        "xtick.color": MUTED,
+        "ytick.color": MUTED,
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+        "xtick.labelsize": own.tick,
+        "ytick.labelsize": own.tick,
+        "xtick.minor.size": 2.0,
+        "ytick.minor.size": 2.0,
+        "lines.linewidth": 2.0 * own.scale,
+        "lines.markersize": 5.5 * own.scale,
+        "lines.dash_capstyle": "butt",
+        "lines.scale_dashes": True,
+        "legend.frameon": False,
+        "legend.fontsize": own.text,
+        "legend.title_fontsize": own.text,
+        "hatch.linewidth": 1.4 * own.scale,
+        "figure.facecolor": "white",
+        "figure.dpi": own.dots,  # Letters are fitted to dots: laid out as it is written
+        "savefig.facecolor": "white",
+        "pdf.fonttype": 42,  # TrueType: publishers refuse the other
+        "svg.fonttype": "none",  # text stays text: to be searched, edited, read aloud
+        "svg.hashsalt": "sweeps",
+    }
+
+
 @contextmanager
 def style() -> Iterator[None]:
     """Set the style for what is drawn inside, whatever a user's own settings are."""
     import matplotlib.style
 
-    with matplotlib.style.context(["default", _SETTINGS]):
+    with matplotlib.style.context(["default", _settings()]):
         yield
 
 

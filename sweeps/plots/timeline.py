@@ -25,14 +25,13 @@ from overhead.overlap.pipeline import (
     WEIGHTS,
 )
 from overhead.overlap.timeline import COMMUNICATION, COMPUTATION, Span
-from sweeps.plots.frame import Axis, Legend, Sheet, axis_of, frame
+from sweeps.plots.frame import Axis, Legend, Sheet, axis_of, frame, in_column
 from sweeps.plots.save import save
 from sweeps.plots.style import (
     COLOURS,
     FAINT,
     INK,
     MUTED,
-    SIZE_NOTE,
     number,
     region_colour,
     scale_of,
@@ -40,6 +39,7 @@ from sweeps.plots.style import (
     shortened,
     style,
     text_width,
+    use,
 )
 from sweeps.traces.overlap import ADVICE, Overlap, intersection, union
 from sweeps.traces.patterns import CLASSES, EXCLUDED
@@ -77,12 +77,12 @@ def draw_timelines(
     factor, unit = scale_of("s").pick(last)
     several = len(courses) > 1
     pitch = 2.0 + (_BETWEEN if several else 0.0)
-    height = max(_ROW * pitch * len(courses), 0.9)
+    height = max(use().scale * _ROW * pitch * len(courses), 0.9)
     sheet = Sheet(
         title,
         xlabel=f"Time ({unit})",
         fixed=fixed,
-        panel=(_WIDTH, height),
+        panel=(in_column(_WIDTH), height),
     )
     with style():
         made = frame(sheet, _legend(bool(marks)))
@@ -152,13 +152,13 @@ def _without(
 
 def _name_spans(axes: Axes, spans: Sequence[Span], top: float, factor: float) -> None:
     """Write names into the spans that have room for them."""
-    inches = _WIDTH / (axes.get_xlim()[1] * factor)
+    inches = in_column(_WIDTH) / (axes.get_xlim()[1] * factor)
     for span in spans:
-        if text_width(span.name, SIZE_NOTE) + _NAMED > span.duration * inches:
+        if text_width(span.name, use().note) + _NAMED > span.duration * inches:
             continue
         middle = (span.start + span.duration / 2.0) / factor
         row = top + (0.5 if span.row == COMPUTATION else 1.5)
-        axes.text(middle, row, span.name, size=SIZE_NOTE, color=INK, ha="center", va="center")
+        axes.text(middle, row, span.name, size=use().note, color=INK, ha="center", va="center")
 
 
 def _write_end(
@@ -168,7 +168,7 @@ def _write_end(
     axes.vlines(end / factor, top, top + line, colors=MUTED, linewidth=1.0)
     axes.annotate(
         f"{number(end / factor, 4)} {unit}", (end / factor, top), (-3, -1),
-        textcoords="offset points", ha="right", va="bottom", size=SIZE_NOTE, color=MUTED,
+        textcoords="offset points", ha="right", va="bottom", size=use().note, color=MUTED,
         annotation_clip=False,
     )  # fmt: skip
 
@@ -226,16 +226,16 @@ def draw_stages(
     factor, unit = scale_of("s").pick(last)
     gap = _BETWEEN if len(courses) > 1 else 0.0
     count = sum(len(rows) + gap for rows in courses.values())
-    high = min(_ROW, _TALLEST / count)
+    high = min(use().scale * _ROW, _TALLEST / count)
     shown = max(round(_NARROW / high), 1)
     # A stream is named below its stage.
     labels = [row.rpartition(", ")[2] for rows in courses.values() for row in rows]
-    seen = {one.kind for one in every if one.duration * _WIDTH >= _THINNEST * last}
+    seen = {one.kind for one in every if one.duration * in_column(_WIDTH) >= _THINNEST * last}
     seen |= _ALWAYS
     legend = _stages_legend([one for one in every if one.kind in seen], mark if marks else "")
     sheet = Sheet(
         title, xlabel=f"Time ({unit})", fixed=fixed, notes=notes,
-        panel=(_WIDTH, max(high * count, 0.9)),
+        panel=(in_column(_WIDTH), max(high * count, 0.9)),
     )  # fmt: skip
     with style():
         made = frame(sheet, legend)
@@ -249,7 +249,7 @@ def draw_stages(
             _write_end(axes, [s for row in rows.values() for s in row], top, factor, unit, 0.0)
             if gap:
                 axes.annotate(
-                    name, (0.0, top), (2, 3), textcoords="offset points", size=SIZE_NOTE,
+                    name, (0.0, top), (2, 3), textcoords="offset points", size=use().note,
                     weight="bold",
                 )  # fmt: skip
             shapes = [[s for s in row if s.kind in seen] for row in rows.values()]
@@ -312,13 +312,13 @@ def _name_passes(axes: Axes, rows: Sequence[Sequence[Span]], middle: float, fact
     places = [list(_free_parts(spans)) for spans in rows]
     if max(map(len, places)) > _MOST_NAMED:
         return
-    inches = _WIDTH / (axes.get_xlim()[1] * factor)
+    inches = in_column(_WIDTH) / (axes.get_xlim()[1] * factor)
     every = [place for row in places for place in row]
     kinds = {one.kind for one, _, _ in every}
     for cut in (0, 1):
         room = {
             kind: min(
-                (end - start) * inches - text_width(one.name[cut:], SIZE_NOTE)
+                (end - start) * inches - text_width(one.name[cut:], use().note)
                 for one, start, end in every
                 if one.kind == kind
             )
@@ -331,7 +331,7 @@ def _name_passes(axes: Axes, rows: Sequence[Sequence[Span]], middle: float, fact
         for one, start, end in own:
             if one.kind in kept:
                 at = (start + end) / 2.0 / factor, middle + row
-                axes.text(*at, one.name[cut:], size=SIZE_NOTE, color=INK, ha="center", va="center")
+                axes.text(*at, one.name[cut:], size=use().note, color=INK, ha="center", va="center")
 
 
 def _free_parts(spans: Sequence[Span]) -> Iterator[tuple[Span, float, float]]:
@@ -404,7 +404,7 @@ def draw_summary(ranks: Ranks, stem: Path) -> list[Path]:
     parts = [kind for kind in ranks.overlaps[0].parts if any(o.parts[kind] for _, o in bars)]
     ends = np.array([overlap.end_to_end for _, overlap in bars])
     about = {"long_name": "end to end time", "units": "s"}
-    value = axis_of("time", about, ends, "linear", _TRACE_WIDTH, pad=0.1)
+    value = axis_of("time", about, ends, "linear", in_column(_TRACE_WIDTH), pad=0.1)
     legend = _kinds_legend(parts)
     sheet = Sheet(
         f"What the time of each {what} went into",
@@ -415,7 +415,7 @@ def draw_summary(ranks: Ranks, stem: Path) -> list[Path]:
             "communication is hidden by computation.",
             *_left_out(ranks, bars),
         ],
-        panel=(_TRACE_WIDTH, max(_LANE * len(bars), 1.0)),
+        panel=(in_column(_TRACE_WIDTH), max(use().scale * _LANE * len(bars), 1.0)),
     )
     lengths = {kind: [overlap.parts[kind] for _, overlap in bars] for kind in parts}
     shares = [100 * overlap.of_communication for _, overlap in bars]
@@ -449,7 +449,7 @@ def _stacked(
         for place, (text, end) in enumerate(zip(texts, done.tolist(), strict=True)):
             axes.annotate(
                 text, (end, place), (4, 0), textcoords="offset points",
-                ha="left", va="center", size=SIZE_NOTE, color=MUTED,
+                ha="left", va="center", size=use().note, color=MUTED,
             )  # fmt: skip
         return save(made.finished(), stem)
 
@@ -472,7 +472,7 @@ def draw_exposures(ranks: Ranks, stem: Path) -> list[Path]:
     ends = np.sum(list(lengths.values()), axis=0)
     whole = sum(sum(times.values()) for times in found.values())
     about = {"long_name": "exposed communication", "units": "s"}
-    value = axis_of("time", about, ends, "linear", _TRACE_WIDTH, pad=0.3)
+    value = axis_of("time", about, ends, "linear", in_column(_TRACE_WIDTH), pad=0.3)
     notes = [f"{sentence(reason)}: {ADVICE[reason]}." for reason in reasons]
     if len(names) < len(found):
         what = "ranks" if several else "collectives"
@@ -483,7 +483,7 @@ def draw_exposures(ranks: Ranks, stem: Path) -> list[Path]:
         xlabel=value.label,
         fixed=_rank_text(ranks),
         notes=notes,
-        panel=(_TRACE_WIDTH, max(_LANE * len(bars), 1.0)),
+        panel=(in_column(_TRACE_WIDTH), max(use().scale * _LANE * len(bars), 1.0)),
     )
     times_of = dict(zip((f"rank {n}" for n in numbers), ranks.overlaps, strict=True))
     wholes = [times_of[name].end_to_end if several else whole for name in names]
@@ -554,13 +554,13 @@ def draw_timeline(
     legend = _kinds_legend([kind for kind in order if kind in present])
     about = {"long_name": "time from the first GPU work on", "units": "s"}
     ends = (low / _SECOND, high / _SECOND)
-    value = axis_of("time", about, np.array(ends), "linear", _TRACE_WIDTH, ends=ends)
+    value = axis_of("time", about, np.array(ends), "linear", in_column(_TRACE_WIDTH), ends=ends)
     sheet = Sheet(
         "What each stream of the GPU does",
         xlabel=value.label,
         fixed=" · ".join(text for text in (_rank_text(ranks), named) if text),
         notes=notes,
-        panel=(_TRACE_WIDTH, max(_LANE * len(lanes), 1.0)),
+        panel=(in_column(_TRACE_WIDTH), max(use().scale * _LANE * len(lanes), 1.0)),
     )
     return _drawn(sheet, legend, lanes, value, stem)
 

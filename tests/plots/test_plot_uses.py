@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 from pathlib import Path
 
@@ -209,8 +210,28 @@ def test_a_slide_is_a_page_of_16_by_9(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_a_paper_has_vectors_in_one_column(tmp_path: Path) -> None:
     pdf, svg = plotted(tmp_path, "paper")
-    assert pdf.read_bytes().startswith(b"%PDF")
-    assert svg.suffix == ".svg"
+    words = pdf.read_bytes()
+    assert words.startswith(b"%PDF")
+    assert b"/MediaBox [ 0 0 252 " in words  # 3.5 inches of 72 points
+    assert b"/CIDFontType2" in words  # TrueType, of which publishers take all
+    assert b"/Type3" not in words
+    text = svg.read_text(encoding="utf-8")
+    assert "Ranks in the group" in text
+    assert "Time of an all_reduce" not in text  # Its caption says it
+    assert {*re.findall(r"font: (?:bold )?([\d.]+)px", text)} <= {"7", "7.380952", "8"}
+
+
+def test_type_on_a_slide_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Canvas] = []
+    monkeypatch.setattr(draw, "save", lambda canvas, _: drawn.append(canvas) or [])
+    from sweeps.cli.files import draw_figures
+
+    with using("slide"):
+        draw_figures(FILES[0], dataset=open_dataset(FILES[0]), wanted=("scaling",))
+    (canvas,) = drawn
+    wide, _ = canvas.get_size_inches()
+    sizes = [text.get_fontsize() for text in canvas.findobj(Text) if text.get_text()]
+    assert min(sizes) * 13.33 / wide > 16.0  # points, on a page of 13.33 inches
 
 
 @pytest.mark.thorough
