@@ -449,7 +449,8 @@ def _info_lines(path: Path, attrs: Mapping[str, Any], show: Sequence[str]) -> It
     "--style",
     default="screen",
     metavar="NAME",
-    help="screen, slide (16:9, large type), paper (3.5 inches wide, 8 points, PDF) or dark.  [default: screen]",
+    help="screen, slide (16:9, large type), paper (3.5 inches wide, as PDF) or dark.  "
+    "[default: screen]",
 )
 def plot_command(file: str, wanted: tuple[str, ...], style: str) -> int:
     """Draw the figures that a stored sweep declares, or those that suit it."""
