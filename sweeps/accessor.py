@@ -24,6 +24,19 @@ class Sweeps:
     def __init__(self, dataset: xr.Dataset) -> None:
         self._dataset = dataset
 
+    def __str__(self) -> str:
+        from sweeps.cli.files import lines_of
+        from sweeps.result import fitted
+
+        return "".join(fitted(lines_of(self._dataset))).strip("\n")
+
+    def __repr__(self) -> str:
+        """Return what ``sweeps run`` says of it, and what else there is."""
+        from sweeps.pictures import shortened
+
+        ways = ".best(), .reasons(), .explain(), .to_dataframe(), .plot(), .recompute()"
+        return shortened(str(self), ways)
+
     def plot(self, *figures: str, style: str = "screen") -> Figures:
         """Draw the figures that the sweep declares, or those that suit it.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sweeps.cli.ask import Asked
 from sweeps.errors import refuse
 from sweeps.job import Job
-from sweeps.pictures import Figures, Text, figures_of
+from sweeps.pictures import Figures, Text, figures_of, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from sweeps.search.interface import Plans
     from sweeps.search.request import Execution
 
-LINES = 20  # of an answer where a notebook or a prompt shows it
 _MORE = re.compile(r"^More: --show .*\n(?:  .*\n)*", re.MULTILINE)
 
 
@@ -129,21 +128,13 @@ class Answer:
         return self._text
 
     def __repr__(self) -> str:
-        return "\n".join(self._short())
+        return shortened(self._text, self._ways())
 
     def _repr_html_(self) -> str:
         """Return the answer as a notebook shows it: what is first in bold, then the lines."""
         first, _, rest = self._text.partition("\n")
         ways = escape(self._ways())
         return f"<div><b>{escape(first)}</b><pre>{escape(rest)}</pre><small>{ways}</small></div>"
-
-    def _short(self) -> Iterator[str]:
-        lines = self._text.splitlines()
-        kept = lines if len(lines) < LINES else lines[: LINES - 1]
-        yield from kept
-        left = len(lines) - len(kept)
-        cut = [f"{left} more lines: print"] if left else []
-        yield from filter(None, ["; ".join(filter(None, [*cut, self._ways()]))])
 
     def _ways(self) -> str:
         """Return what there is beside the screen."""

@@ -9,12 +9,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from sweeps.errors import refuse
+from sweeps.errors import fault, nearest, refuse, tell_all
 
 if TYPE_CHECKING:
     import xarray as xr
 
 Declared = Sequence[Mapping[str, Any]] | Callable[[Any], Any] | None
+
+
+LINES = 20  # of an answer where a prompt shows it
+
+
+def shortened(text: str, ways: str) -> str:
+    """Return the first lines of an answer, and what there is beside them."""
+    lines = text.splitlines()
+    kept = lines if len(lines) < LINES else lines[: LINES - 1]
+    left = len(lines) - len(kept)
+    more = f"{left} more line{'s' * (left > 1)}: print" if left else ""
+    last = "; ".join(filter(None, [more, ways]))
+    return "\n".join([*kept, *([last] if last else [])])
 
 
 class Text(str):
@@ -121,7 +134,7 @@ def figures_of(
     with TemporaryDirectory() as folder, using(style):
         stem = Path(folder) / "figure"
         if draw is not None:
-            paths = [*draw(stem)]
+            paths = _chosen([*draw(stem)], wanted)
         else:
             notes = StringIO()
             draw_figures(stem, declared, wanted, notes, dataset())
@@ -129,6 +142,18 @@ def figures_of(
             if not paths:
                 refuse("dataset", "..", notes.getvalue().strip(), "several values of something")
         return Figures({_named(path): path.read_bytes() for path in paths})
+
+
+def _chosen(paths: Sequence[Path], wanted: Sequence[str]) -> Sequence[Path]:
+    """Return the files of figures that are wanted, or all."""
+    known = {Path(_named(path)).stem for path in paths}
+    faults = [
+        fault("--figure", name, "is unknown", nearest(name, known))
+        for name in wanted
+        if name not in known
+    ]
+    tell_all(faults)
+    return [path for path in paths if not wanted or Path(_named(path)).stem in wanted]
 
 
 def _named(path: Path) -> str:

@@ -18,10 +18,19 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from overhead.statements import statements
 from sweeps.cli import COMMANDS, commands, run
-from sweeps.errors import InputError
+from sweeps.errors import InputError, RunError
 from sweeps.mathml import equation, symbol
 from sweeps.plots.schema import KINDS
-from sweeps.site.jobs import Job, guide, notebook, read_jobs, run_job, section
+from sweeps.site.cells import run_cells
+from sweeps.site.jobs import (
+    Job,
+    guide,
+    notebook,
+    read_jobs,
+    read_tours,
+    run_job,
+    section,
+)
 from sweeps.site.reference import Site
 from sweeps.site.write import write_notebooks, write_site
 from sweeps.spec.catalog import load_hardware, spec_names
@@ -32,6 +41,7 @@ from sweeps.spec.sweep import SETTINGS_KEYS
 DOCUMENT = Path(__file__).parents[1] / "outputs" / "gallery" / "jobs.md"
 NOTEBOOKS = DOCUMENT.parents[1] / "notebooks"
 JOBS = read_jobs()
+ALL = (*JOBS, *read_tours())
 NASTY = Job("nasty", "<b>&\"'", "a < b & c", "<script>", "sweeps plan '<i>'", screen="</pre>&")
 
 
@@ -219,52 +229,72 @@ def test_job_prints_what_the_guide_shows(place: int, job: Job) -> None:
     assert text in DOCUMENT.read_text(encoding="utf-8"), (
         "sweeps docs --jobs > outputs/gallery/jobs.md"
     )
-    stored = (NOTEBOOKS / f"{place}-{job.name}.ipynb").read_text(encoding="utf-8")
-    cells = json.loads(stored)["cells"]
-    pictures = [
-        one["data"]["image/png"]
-        for cell in cells
-        for one in cell.get("outputs", ())
-        if "data" in one
-    ]
-    assert len(pictures) == bool(job.figure)
-    for picture in pictures:
-        assert b64decode(picture).startswith(b"\x89PNG")
-        assert len(picture) < 80_000  # 60 kB
-        done = replace(done, picture=b64decode(picture))
-    assert stored == notebook(place, done), "sweeps docs outputs/notebooks --notebooks --overwrite"
+
+
+# Notebooks.
 
 
 @pytest.mark.thorough
-def test_a_notebook_shows_the_figure() -> None:
-    job = next(job for job in JOBS if job.name == "paper")
-    done = run_job(job, run, draw=True)
-    assert done.picture.startswith(b"\x89PNG")
-    assert 5_000 < len(done.picture) < 60_000
-    assert done.screen == run_job(job, run).screen
-    cell = json.loads(notebook(6, done))["cells"][-2]
-    assert job.figure in "".join(cell["source"])
-    assert b64decode(cell["outputs"][0]["data"]["image/png"]) == done.picture
+@pytest.mark.parametrize(("place", "job"), list(enumerate(ALL, 1)), ids=[job.name for job in ALL])
+def test_a_notebook_is_what_its_cells_show(place: int, job: Job) -> None:
+    """Each cell is run, and shows what is stored; of pictures that there is one, and its size."""
+    shown = run_cells([cell.strip() for cell in job.cells], job.files)
+    stored = json.loads((NOTEBOOKS / f"{place}-{job.name}.ipynb").read_text(encoding="utf-8"))
+    made = json.loads(notebook(place, job, shown))
+    pictures = []
+    for own in (stored, made):
+        outputs = [output for cell in own["cells"] for output in cell.get("outputs", ())]
+        data = [output["data"] for output in outputs if "data" in output]
+        pictures.append([one.pop("image/png") for one in data if "image/png" in one])
+    assert stored == made, "sweeps docs outputs/notebooks --notebooks --overwrite"
+    assert len(pictures[0]) == len(pictures[1]) >= 1
+    for picture in (picture for several in pictures for picture in several):
+        assert b64decode(picture).startswith(b"\x89PNG")
+        assert 5_000 < len(picture) < 80_000  # 60 kB
 
 
-def test_notebooks_are_a_cell_a_command(tmp_path: Path) -> None:
-    job = replace(
-        JOBS[0],
-        command="sweeps a\nsweeps b",
-        files={"x.csv": "1\n"},
-        python="",
-        screen="$ sweeps a\nA $ 1\nB\n\n$ sweeps b\nC",
-    )
-    cells = json.loads(notebook(1, job))["cells"]
+def test_notebooks_ask_python() -> None:
+    for job in ALL:
+        assert job.cells[0].lstrip().startswith("import sweeps\n")
+        assert not any(line[:1] in "!%" for cell in job.cells for line in cell.splitlines() if line)
+    (tour,) = read_tours()
+    assert len(tour.cells) == 10
+
+
+def test_cells_show_what_a_notebook_shows() -> None:
+    """What is printed, the last expression, figures that are open; nothing after a semicolon."""
+    cells = [
+        "import sweeps\nprint(open('x.csv').read())",
+        "sweeps.overlap(compute='50ms', comm='10ms', efficiency=0.8)",
+        "1 + 1;",
+        "from matplotlib import pyplot\npyplot.plot([1, 2]);",
+        "",
+    ]
+    printed, answer, nothing, figure, empty = run_cells(cells, {"x.csv": "1"})
+    assert printed == [{"name": "stdout", "output_type": "stream", "text": ["1\n"]}]
+    (one,) = answer
+    assert one["data"]["text/plain"][0].startswith("overlapped it takes 52 ms rather than 60 ms")
+    assert one["data"]["text/html"][0].startswith("<div><b>overlapped")
+    assert nothing == empty == []
+    assert b64decode(figure[0]["data"]["image/png"]).startswith(b"\x89PNG")
+    with pytest.raises(RunError, match="ZeroDivisionError"):
+        run_cells(["1 / 0"], {})
+
+
+def test_notebooks_are_a_cell_a_piece_of_code(tmp_path: Path) -> None:
+    job = replace(JOBS[0], files={"x.csv": "1\n"}, cells=("\nprint('A')\n", "2"))
+    cells = json.loads(notebook(1, job, run_cells(["print('A')", "2"], {})))["cells"]
     assert ["".join(cell["source"]) for cell in cells[1:4]] == [
         "%%writefile x.csv\n1",
-        "!sweeps a | head -2",
-        "!sweeps b --plot | head -1",
+        "print('A')",
+        "2",
     ]
-    assert cells[2]["outputs"][0]["text"] == ["A $ 1\n", "B\n"]
+    assert cells[2]["outputs"][0]["text"] == ["A\n"]
+    assert cells[3]["outputs"][0]["data"] == {"text/plain": ["2"]}
     assert write_notebooks([job], tmp_path / "new") == 1
     with pytest.raises(InputError, match="--overwrite"):
         write_notebooks([job], tmp_path / "new")
+    assert write_notebooks([job, job], tmp_path / "new", overwrite=True) == 2
 
 
 def test_guide_has_the_jobs_alone() -> None:

@@ -308,7 +308,7 @@ MOVES = [
 def test_lines_for_users_of_other_calculators_run(line: str) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        code, printed = printed_by(shlex.split(line)[1:], run, draw=False)
+        code, printed = printed_by(shlex.split(line)[1:], run)
     assert code == 0
     assert printed or "--help" in line
 

@@ -380,17 +380,17 @@ def docs_command(
     Markdown.
     """
     from sweeps.cli import COMMANDS, commands, run
-    from sweeps.site.jobs import guide, read_jobs, run_job
+    from sweeps.site.jobs import guide, read_jobs, read_tours, run_job
     from sweeps.site.reference import Site
     from sweeps.site.write import write_notebooks, write_site
 
     if not folder and (notebooks or not with_jobs):
         raise InputError(needs("a site", "a folder", "one to make, such as 'sweeps docs site'"))
     jobs = read_jobs()
-    if with_jobs or notebooks:
-        jobs = tuple(run_job(job, run, draw=notebooks) for job in jobs)
+    if with_jobs and not notebooks:
+        jobs = tuple(run_job(job, run) for job in jobs)
     if folder and notebooks:
-        count = write_notebooks(jobs, Path(folder), overwrite=overwrite)
+        count = write_notebooks((*jobs, *read_tours()), Path(folder), overwrite=overwrite)
         sys.stdout.write(f"wrote {count} notebooks into {folder}\n")
         return 0
     if not folder:

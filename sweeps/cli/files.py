@@ -153,7 +153,13 @@ Table = tuple[str, int, list[list[str]], list[str]]
 
 def answer_lines(path: Path) -> Iterator[str]:
     """Yield what a stored sweep says, then its first lines or map as a table, or its best cells."""
-    changes, tables = _answer(path)
+    with open_dataset(path) as dataset:
+        yield from lines_of(dataset)
+
+
+def lines_of(dataset: xr.Dataset) -> Iterator[str]:
+    """Yield what a sweep's dataset says, as `answer_lines` does of a stored one."""
+    changes, tables = _answer(dataset)
     yield from changes
     left = max(_FEW_LINES, _MOST_LINES - sum(1 for _ in fitted(changes)))
     for title, names, rows, gaps in tables:
@@ -172,7 +178,8 @@ def answer_lines(path: Path) -> Iterator[str]:
 
 def row_lines(path: Path) -> Iterator[str]:
     """Yield the tables of what a stored sweep says, whole: also the plans that they are of."""
-    _, tables = _answer(path)
+    with open_dataset(path) as dataset:
+        _, tables = _answer(dataset)
     for title, names, rows, gaps in tables:
         yield title
         yield from _aligned(names, rows)
@@ -180,19 +187,18 @@ def row_lines(path: Path) -> Iterator[str]:
         yield ""
 
 
-def _answer(path: Path) -> tuple[list[str], list[Table]]:
-    """Return what a stored sweep says, and the tables that say it."""
-    with open_dataset(path) as dataset:
-        main = main_variable(dataset, subject_of(dataset))
-        if main is None or dataset.variables[main].size > _MOST_READ:
-            return [], []
-        own = [one for one in figures_of(dataset) if one.kind in TABLES]
-        # What is asked first, and what stands beside it: of the same lines another quantity.
-        alike = [one for one in own if _along(one) == _along(own[0])]
-        shown = [tabulate(dataset, one) for one in alike]
-        shown = shown or [best_cells(dataset, main, _BEST)]
-        changes = [*effects(dataset, own[0])] if own else []
-        return [*changes, *_of_others(dataset, own)], shown
+def _answer(dataset: xr.Dataset) -> tuple[list[str], list[Table]]:
+    """Return what a sweep says, and the tables that say it."""
+    main = main_variable(dataset, subject_of(dataset))
+    if main is None or dataset.variables[main].size > _MOST_READ:
+        return [], []
+    own = [one for one in figures_of(dataset) if one.kind in TABLES]
+    # What is asked first, and what stands beside it: of the same lines another quantity.
+    alike = [one for one in own if _along(one) == _along(own[0])]
+    shown = [tabulate(dataset, one) for one in alike]
+    shown = shown or [best_cells(dataset, main, _BEST)]
+    changes = [*effects(dataset, own[0])] if own else []
+    return [*changes, *_of_others(dataset, own)], shown
 
 
 def _aligned(names: int, rows: Sequence[Sequence[str]]) -> Iterator[str]:

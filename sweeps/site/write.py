@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from sweeps.errors import refuse
+from sweeps.site.cells import run_cells
 from sweeps.site.jobs import Job, notebook
 from sweeps.site.reference import Site
 from sweeps.store.publish import check_output, publish_folder, system_calls, temporary
@@ -25,9 +26,17 @@ def write_site(site: Site, folder: Path, *, overwrite: bool = False) -> int:
 
 
 def write_notebooks(jobs: Sequence[Job], folder: Path, *, overwrite: bool = False) -> int:
-    """Write the jobs as notebooks into a folder, as a site is, and return how many."""
-    texts = {f"{n}-{job.name}.ipynb": notebook(n, job) for n, job in enumerate(jobs, 1)}
-    return write_folder(lambda: texts, folder, tuple(texts), overwrite=overwrite)
+    """Run the jobs as notebooks, write them into a folder, as a site is, and return how many."""
+    names = {f"{place}-{job.name}.ipynb": (place, job) for place, job in enumerate(jobs, 1)}
+
+    def make() -> Mapping[str, str]:
+        return {
+            name: notebook(place, job, run_cells([one.strip() for one in job.cells], job.files))
+            for name, (place, job) in names.items()
+        }
+
+    # A folder with the first of them is one of notebooks, written by this version or another.
+    return write_folder(make, folder, tuple(names)[:1], overwrite=overwrite)
 
 
 def write_folder(
