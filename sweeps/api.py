@@ -39,6 +39,7 @@ from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import find_sweep
 from sweeps.spec.keywords import spec_of
 from sweeps.spec.sweep import load_sweep
+from sweeps.store.constants import with_constants
 from sweeps.store.netcdf import open_dataset, to_dataset
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def recompute(dataset: xr.Dataset) -> xr.Dataset:
     InputError
         If the dataset isn't of collectives or training steps.
     """
+    dataset = with_constants(dataset)
     if OPERATION_STATUS not in dataset.variables:
         layout, blocks = _again(dataset, "")
         return to_dataset(layout, blocks)
@@ -429,6 +431,7 @@ def to_dataframe(dataset: xr.Dataset) -> pd.DataFrame:
     >>> sweeps.to_dataframe(found)[["ranks", "status"]].values.tolist()
     [[8.0, 'ok'], [12.0, 'ranks_not_power_of_two']]
     """
+    dataset = with_constants(dataset)
     given = [
         str(name)
         for name, coord in dataset.coords.items()

@@ -38,6 +38,7 @@ from sweeps.errors import ContractError, nearest, refuse
 from sweeps.origin import GIVEN, Origin, attributes
 from sweeps.spec.contract import Contract
 from sweeps.spec.units import format_quantity, to_toml
+from sweeps.store.constants import with_constants
 from sweeps.wrapping import wrap
 
 if TYPE_CHECKING:
@@ -360,6 +361,7 @@ def of_dataset(
         one = dataset[name]
         return Column(str(name), tuple(map(str, one.dims)), one.dtype, one.attrs, one.to_numpy())
 
+    dataset = with_constants(dataset)
     sizes = {str(dim): int(size) for dim, size in dataset.sizes.items()}
     attrs = {str(name): str(value) for name, value in dataset.attrs.items()}
     coordinates, variables = map(column, dataset.coords), map(column, dataset.data_vars)

@@ -100,7 +100,7 @@ def test_another_sweep_does_not_replace_a_file(cli: Runner, tmp_path: Path) -> N
         assert cli(f"{line} --N 4 {options}", fine=False).code == 2
     cli(f"{line} --N 8 --overwrite")
     with sweeps.open(tmp_path / "x.nc") as dataset:
-        assert dataset.coords["ranks"].item() == 8
+        assert dataset.attrs["ranks"] == 8
 
 
 def test_a_cell_that_cannot_be_is_not_written(cli: Runner, tmp_path: Path) -> None:

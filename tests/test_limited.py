@@ -151,7 +151,7 @@ def fitted(**given: Any) -> float:
     """Return the clock ratio that a measured step tells."""
     found = sweeps.sweep(["step_time"], **{**OF_8B, **given})
     assert float(found["step_time"]) == pytest.approx(given["measured_step_time"], rel=1e-9)
-    return float(found["clock_ratio"])
+    return float(found.attrs["clock_ratio"])
 
 
 @pytest.mark.parametrize("ratio", [0.05, 0.5, 0.9, 1.0, 1.3])

@@ -26,6 +26,7 @@ from sweeps.search.answer import answer
 from sweeps.search.interface import Wish, offer
 from sweeps.search.request import read_request
 from sweeps.spec.catalog import load_hardware
+from sweeps.store.constants import with_constants
 from sweeps.tuner.predict import read_rates
 from tests.cli_runner import Runner
 
@@ -226,7 +227,7 @@ def test_a_dataset_names_values_that_are_taken_back() -> None:
     base = sweeps.sweep("time", **axes)
     own = {
         str(name): coord.item()
-        for name, coord in base.coords.items()
+        for name, coord in with_constants(base).coords.items()
         if not coord.dims
         and (name in LABELS or name in VOCABULARY)
         and read(coord.attrs)[0].kind not in (GIVEN, UNKNOWN)

@@ -16,6 +16,7 @@ from sweeps import display
 from sweeps.engine.grid import SUBJECT
 from sweeps.origin import ASSUMED, GIVEN, read
 from sweeps.plots.style import IN_BITS, as_read, parse, plain, scale_of
+from sweeps.store.constants import with_constants
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -220,6 +221,7 @@ def is_label(values: Sequence[Any] | NDArray[Any]) -> bool:
 
 def subject_of(dataset: xr.Dataset) -> Subject:
     """Return what figures may name in a dataset."""
+    dataset = with_constants(dataset)
     dims: dict[str, Values | int] = {}
     rows = _tables(dataset)
     for dim, size in dataset.sizes.items():
@@ -442,6 +444,7 @@ _GPUS = ("ranks", "world_size")
 
 def of_subject(dataset: xr.Dataset, names: Iterable[str]) -> xr.Dataset:
     """Return what a dataset has of an operation, or of a training step, whichever names are of."""
+    dataset = with_constants(dataset)
     known = dataset.variables
     owners = {known[name].attrs.get(SUBJECT) for name in names if name in dataset.data_vars}
     if len(owners) != 1 or None in owners:
@@ -458,6 +461,7 @@ def of_subject(dataset: xr.Dataset, names: Iterable[str]) -> xr.Dataset:
 
 def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
     """Select the part that a figure shows."""
+    dataset = with_constants(dataset)
     dims = subject_of(dataset).dims
     dataset = dataset.drop_vars(_tables(dataset))
     places: dict[str, int | list[int]] = {}

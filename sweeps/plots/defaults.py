@@ -10,6 +10,7 @@ import numpy as np
 from sweeps.plots.data import Subject, plan_dims, subject_of
 from sweeps.plots.declare import CAPACITY
 from sweeps.plots.schema import BREAKDOWNS, MEMORY_TOTAL, STEP_TOTAL, column_of_bars, known_parts
+from sweeps.store.constants import with_constants
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -169,6 +170,7 @@ _TIME_PARTS = ("latency_time", "bandwidth_time", "reduction_time")
 
 def default_figures(dataset: xr.Dataset) -> list[dict[str, Any]]:
     """Return declarations of figures that suit a dataset."""
+    dataset = with_constants(dataset)
     subject = subject_of(dataset)
     if {"lower_change", "upper_change"} <= subject.variables.keys():
         return [{"kind": "tornado"}]

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from sweeps.engine.grid import OPERATION_STATUS, STATUS, Block, Column, Layout
 from sweeps.errors import InputError, RunError, fault, nearest, refuse, tell_all
+from sweeps.store.constants import CHECKSUM, CONSTANTS, as_attributes, checksum_of
 
 if TYPE_CHECKING:
     import netCDF4
@@ -206,9 +207,15 @@ def check_layout(layout: Layout) -> None:
         for name in dict.fromkeys(names)
         if names.count(name) > 1
     ]
-    # A label's own name is its dimension's; in the file its text is under another.
-    taken = {f"{each.name}_name" for each in columns if is_label(each) and each.name in each.dims}
-    taken |= {f"{dim}_strlen" for dim in (*layout.sizes, *names)}
+    # Of labels the characters, and of constants the names among the attributes.
+    taken = {f"{dim}_strlen" for dim in (*layout.sizes, *names)}
+    taken |= {each.name for each in layout.coordinates if not each.dims} & {
+        *layout.attrs,
+        "coordinates",
+        CONSTANTS,
+        CHECKSUM,
+        FORMAT[0],
+    }
     faults += [
         fault("name", name, "is taken by the file itself", "another name")
         for name in dict.fromkeys((*layout.sizes, *names))
@@ -402,8 +409,13 @@ def stored_checksum(variable: Any) -> str:
     return _text(crc)
 
 
-FORMAT = ("sweeps_format", "1")
-"""The global attribute that marks a file as ours, and the version of this format."""
+FORMAT = ("sweeps_format", "2")
+"""The global attribute that marks a file as ours, and the version of this format.
+
+Before it, labels had names of their own, ending in ``_name``, and constants were coordinates.
+"""
+READ = ("1", "2")
+"""The versions that are read."""
 
 _CHUNK_BYTES = 1 << 18
 _CACHE_BYTES = 1 << 23
@@ -431,23 +443,18 @@ class Stored:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def file_name(column: Column) -> str:
-    """Return a column's name in the file: a label dimension's text can't have the dimension's."""
-    if is_label(column) and column.name in column.dims:
-        return f"{column.name}_name"
-    return column.name
-
-
 def stored(layout: Layout, storage: Storage) -> list[Stored]:
-    """Plan the file's variables."""
-    known = [_coordinate(layout, coordinate) for coordinate in layout.coordinates]
+    """Plan the file's variables; constants are attributes of the file."""
+    known = [
+        _coordinate(layout, coordinate) for coordinate in layout.coordinates if coordinate.dims
+    ]
     return known + [_variable(layout, variable, storage) for variable in layout.variables]
 
 
 def _coordinate(layout: Layout, column: Column) -> Stored:
     values = values_of(column)
     attrs = attributes(layout, column)
-    name, dims = file_name(column), column.dims
+    name, dims = column.name, column.dims
     if is_label(column):
         values = _characters(values)
         dims = (*dims, f"{column.name}_strlen")
@@ -467,7 +474,7 @@ def _variable(layout: Layout, column: Column, storage: Storage) -> Stored:
     number = column.dtype.kind == "f"
     dtype = np.dtype(storage.dtype) if number else stored_dtype(column)
     attrs = attributes(layout, column)
-    named = [file_name(each) for each in referenced(layout, column)]
+    named = [each.name for each in referenced(layout, column)]
     if named:
         attrs["coordinates"] = " ".join(named)
     if number and storage.digits is not None:
@@ -488,7 +495,9 @@ def referenced(layout: Layout, column: Column) -> list[Column]:
     return [
         coordinate
         for coordinate in layout.coordinates
-        if file_name(coordinate) not in layout.sizes and set(coordinate.dims) <= set(column.dims)
+        if coordinate.dims
+        and coordinate.name not in layout.sizes
+        and set(coordinate.dims) <= set(column.dims)
     ]
 
 
@@ -504,16 +513,33 @@ def create(dataset: netCDF4.Dataset, layout: Layout, plan: list[Stored]) -> None
             if dim not in dataset.dimensions:
                 dataset.createDimension(dim, size)
         _create_variable(dataset, each)
-    texts = normalised(layout.attrs)
+    dataset.setncatts(file_attributes(layout, plan))
+
+
+def global_attributes(layout: Layout) -> dict[str, Any]:
+    """Return a dataset's attributes, its constants among them, as they are in memory."""
+    constants = (
+        (column.name, values_of(column), attributes(layout, column))
+        for column in layout.coordinates
+        if not column.dims
+    )
+    return normalised(layout.attrs) | as_attributes(constants)
+
+
+def file_attributes(layout: Layout, plan: Sequence[Stored]) -> dict[str, Any]:
+    """Return the attributes of a file."""
+    found = global_attributes(layout)
+    if CONSTANTS in found:
+        found[CHECKSUM] = checksum_of(found)
     named = {name for each in plan for name in str(each.attrs.get("coordinates", "")).split()}
     unnamed = [
-        file_name(coordinate)
-        for coordinate in layout.coordinates
-        if file_name(coordinate) not in layout.sizes and file_name(coordinate) not in named
+        column.name
+        for column in layout.coordinates
+        if column.dims and column.name not in layout.sizes and column.name not in named
     ]
     if unnamed:
-        texts["coordinates"] = " ".join(unnamed)
-    dataset.setncatts({**texts, FORMAT[0]: FORMAT[1]})
+        found["coordinates"] = " ".join(unnamed)
+    return {**found, FORMAT[0]: FORMAT[1]}
 
 
 def _create_variable(dataset: netCDF4.Dataset, each: Stored) -> None:

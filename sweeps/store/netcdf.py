@@ -16,8 +16,18 @@ from numpy.typing import NDArray
 from sweeps.engine.grid import SUBJECT, Block, Layout
 from sweeps.errors import InputError, fault, refuse
 from sweeps.former import FORMER, warn_of
+from sweeps.store.constants import (
+    CHECKSUM,
+    CONSTANTS,
+    checksum_of,
+    constants_aside,
+    constants_of,
+    with_constants,
+    without_constants,
+)
 from sweeps.store.encode import (
     FORMAT,
+    READ,
     RunningChecksum,
     Storage,
     Stored,
@@ -25,8 +35,8 @@ from sweeps.store.encode import (
     check_layout,
     checksum,
     create,
+    global_attributes,
     labels,
-    normalised,
     slabs,
     stored,
     stored_checksum,
@@ -162,8 +172,9 @@ def to_dataset(layout: Layout, blocks: Iterable[Block]) -> xr.Dataset:
                 attributes(layout, coordinate),
             )
             for coordinate in layout.coordinates
+            if coordinate.dims
         },
-        attrs=normalised(layout.attrs),
+        attrs=global_attributes(layout),
     )
     return _selectable(found)
 
@@ -235,6 +246,7 @@ def describe_file(dataset: netCDF4.Dataset, path: Path, *, ranges: bool) -> Desc
         for name in dataset.ncattrs()
         if name not in {"coordinates", FORMAT[0]}
     }
+    found += [_constant(*each) for each in constants_of(attrs)]
     return Description(
         path=path,
         nbytes=_size(path),
@@ -245,7 +257,7 @@ def describe_file(dataset: netCDF4.Dataset, path: Path, *, ranges: bool) -> Desc
         },
         coordinates=tuple(each for each in found if each.is_coordinate),
         variables=tuple(each for each in found if not each.is_coordinate),
-        attrs=attrs,
+        attrs=without_constants(attrs),
     )
 
 
@@ -286,6 +298,14 @@ def _summary(
     elif ranges:
         values = _range(variable)
     return Summary(name, dims, shape, str(variable.dtype), attrs, is_coordinate, **values)
+
+
+def _constant(name: str, value: NDArray[Any], attrs: dict[str, Any]) -> Summary:
+    if value.dtype.kind == "U":
+        return Summary(name, (), (), "str", attrs, is_coordinate=True, labels=(str(value),))
+    number = float(value)
+    known = {"missing": 1} if np.isnan(number) else {"minimum": number, "maximum": number}
+    return Summary(name, (), (), str(value.dtype), attrs, is_coordinate=True, **known)
 
 
 def _range(variable: netCDF4.Variable[Any]) -> dict[str, Any]:
@@ -393,14 +413,14 @@ def _existing(path: Path) -> Path:
 
 
 def _check_format(dataset: Any, path: Path, *, require_ours: bool) -> None:
-    name, version = FORMAT
+    name, known = FORMAT[0], " and ".join(READ)
     found = dataset.getncattr(name) if name in dataset.ncattrs() else None
     if found is None and require_ours:
         wrong = "a netCDF file that no sweep has written"
         refuse("file", str(path), wrong, "name a file that 'sweeps' wrote")
-    if found not in {None, version}:
+    if found not in {None, *READ}:
         wrong = f"written in format {found}"
-        refuse("file", str(path), wrong, f"this version reads format {version}")
+        refuse("file", str(path), wrong, f"this version reads formats {known}")
 
 
 def open_dataset(path: Path | str, *, require_ours: bool = True) -> xr.Dataset:
@@ -421,7 +441,10 @@ def open_dataset(path: Path | str, *, require_ours: bool = True) -> xr.Dataset:
                     real, engine="netcdf4", decode_times=False, mask_and_scale=not ours, lock=NETCDF
                 )
             )
-            return _selectable(_restored(_with_names(dataset, real))) if ours else dataset
+            if not ours:
+                return dataset
+            named = _with_names(with_constants(dataset), real)
+            return constants_aside(_selectable(_restored(named)))
         except _DAMAGED as error:
             wrong = f"can't be read, it is damaged ({_reason(error)})"
             raise InputError(fault("file", str(path), wrong, "write it again")) from error
@@ -448,6 +471,7 @@ def _with_names(dataset: xr.Dataset, path: Path) -> xr.Dataset:
 
 def _restored(dataset: xr.Dataset) -> xr.Dataset:
     """Give dimensions their labels back, and leave out what only concerns the file."""
+    former = dataset.attrs.pop(FORMAT[0], None) == "1"
     coordinates: dict[str, Any] = {}
     renamed = []
     for name, variable in dataset.coords.items():
@@ -455,13 +479,12 @@ def _restored(dataset: xr.Dataset) -> xr.Dataset:
             continue
         key = str(name)
         dim = key.removesuffix("_name")
-        if dim != key and dim in variable.dims and dim not in dataset.variables:
+        if former and dim != key and dim in variable.dims and dim not in dataset.variables:
             renamed.append(key)
             key = dim
         attrs = {each: value for each, value in variable.attrs.items() if each not in _OURS}
         coordinates[key] = (variable.dims, labels(variable.values), attrs)
     restored = dataset.drop_vars(renamed).assign_coords(coordinates)
-    restored.attrs.pop(FORMAT[0], None)
     for variable in restored.variables.values():
         for attribute in _OURS:
             variable.attrs.pop(attribute, None)
@@ -491,9 +514,11 @@ def is_complete(path: Path | str, fingerprint: str) -> bool:
 def verify(path: Path | str) -> tuple[str, ...]:
     """Compare every variable with its checksum."""
     with _opened(Path(path), require_ours=True) as dataset:
-        return tuple(
-            name for name, variable in dataset.variables.items() if not _is_intact(variable)
-        )
+        wrong = [name for name, variable in dataset.variables.items() if not _is_intact(variable)]
+        attrs = {name: dataset.getncattr(name) for name in dataset.ncattrs()}
+        if CHECKSUM in attrs and attrs[CHECKSUM] != checksum_of(attrs):
+            wrong.append(CONSTANTS)
+        return tuple(wrong)
 
 
 def _is_intact(variable: netCDF4.Variable[Any]) -> bool:

@@ -9,7 +9,6 @@ import os
 import shutil
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,15 @@ from numpy.typing import NDArray
 
 from sweeps.engine.grid import Column, Layout
 from sweeps.errors import InputError, fault, refuse
-from sweeps.store.encode import FORMAT, Storage, Stored, checksum, chunk_shape, is_label, normalised
+from sweeps.store.encode import (
+    Storage,
+    Stored,
+    checksum,
+    chunk_shape,
+    file_attributes,
+    is_label,
+    normalised,
+)
 from sweeps.store.publish import to_disk, write_whole
 
 if TYPE_CHECKING:
@@ -46,27 +53,14 @@ def zarr_variables(layout: Layout, plan: Sequence[Stored]) -> list[Stored]:
     columns: dict[str, Column] = {column.name: column for column in layout.coordinates}
     found = []
     for each in plan:
-        name = each.name.removesuffix("_name") if each.name not in columns else each.name
-        column = columns.get(name)
-        attrs = dict(each.attrs)
-        if "coordinates" in attrs:
-            names = str(attrs["coordinates"]).split()
-            auxiliary = [
-                other
-                for one in names
-                if (other := one if one in columns else one.removesuffix("_name"))
-                not in layout.sizes
-            ]
-            attrs["coordinates"] = " ".join(auxiliary)
-            if not auxiliary:
-                del attrs["coordinates"]
+        column = columns.get(each.name)
         if column is None or not is_label(column):
-            found.append(replace(each, attrs=attrs))
+            found.append(each)
             continue
-        attrs.pop("_Encoding", None)
+        attrs = {key: value for key, value in each.attrs.items() if key != "_Encoding"}
         text = np.asarray(column.values).astype(np.str_)
         found.append(
-            Stored(name, column.dims, text.shape, text.dtype, attrs, False, 0, values=text)
+            Stored(each.name, column.dims, text.shape, text.dtype, attrs, False, 0, values=text)
         )
     return found
 
@@ -173,19 +167,8 @@ class ZarrStore:
                 found[variable.name] = checksum(variable.values)
             array.attrs["checksum"] = found[variable.name]
         group = zarr.open_group(self.path, mode="r+", zarr_format=2)
-        attrs = {name: _plain(value) for name, value in layout.attrs.items()}
-        # Scalars and others that no variable names, as in a netCDF file.
-        named = {
-            name for one in variables for name in str(one.attrs.get("coordinates", "")).split()
-        }
-        unnamed = [
-            column.name
-            for column in layout.coordinates
-            if column.name not in layout.sizes and column.name not in named
-        ]
-        if unnamed:
-            attrs["coordinates"] = " ".join(unnamed)
-        group.attrs.update({**attrs, FORMAT[0]: FORMAT[1]})
+        attrs = file_attributes(layout, variables)
+        group.attrs.update({name: _plain(value) for name, value in attrs.items()})
         self._consolidate()
         for folder, _, files in os.walk(self.path):
             for file in files:

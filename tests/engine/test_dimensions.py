@@ -154,8 +154,8 @@ def test_an_axis_of_one_is_kept_and_a_single_value_is_none() -> None:
     assert dict(single.sizes) == {}
     assert single["time"].dims == ()
     assert single["time"].item() == listed["time"].item()
-    assert single.coords["ranks"].item() == 8.0
-    assert single.coords["topology"].item() == "ring"
+    assert single.attrs["ranks"] == 8.0
+    assert single.attrs["topology"] == "ring"
 
 
 def test_a_table_is_one_dimension_with_its_columns_as_coordinates() -> None:

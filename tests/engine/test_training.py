@@ -18,6 +18,7 @@ from overhead.step.parts import PARTS
 from sweeps.errors import InputError
 from sweeps.job import Job, prepare
 from sweeps.origin import read
+from sweeps.store.constants import with_constants
 
 TOP = Path(__file__).resolve().parents[2]
 QUANTITIES = [
@@ -203,7 +204,7 @@ def test_an_operation_beside_a_step_needs_its_size_and_ranks() -> None:
 
 
 def test_a_file_holds_only_the_constants_that_it_takes(tmp_path: Any) -> None:
-    found = sweeps.sweep("peak_memory", **RUN)
+    found = with_constants(sweeps.sweep("peak_memory", **RUN))
     assert "memory_capacity" in found.coords
     assert "intra_bandwidth" not in found.coords
     (origin,) = read(found.weight_bytes.attrs)

@@ -119,7 +119,7 @@ def test_a_cluster_that_loses_a_worker_and_then_its_scheduler(
         computed: list[int] = []
         with pytest.raises(RunError, match=r"is lost .*--resume goes on"):
             run_in_blocks(large(), path, CUT, pool=losing(scheduler, computed))
-        with pytest.raises(RunError, match=f"--scheduler {address}: doesn't answer"):
+        with pytest.raises(RunError, match=f"--scheduler = '{address}': doesn't answer"):
             _quickly(path, address)
     # What the cluster has done isn't done again, here without it.
     again: list[int] = []

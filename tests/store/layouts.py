@@ -49,6 +49,11 @@ def axis(name: str, values: Any, units: str = "1") -> Column:
     return Column(name, (name,), array.dtype, attrs, array)
 
 
+def scalar(name: str, value: Any = 1.0) -> Column:
+    array = np.asarray(value)
+    return Column(name, (), array.dtype, {"long_name": name, "units": "1"}, array)
+
+
 def label(name: str, words: list[str]) -> Column:
     array = np.array(words)
     return Column(name, (name,), array.dtype, {"long_name": name}, array)

@@ -50,17 +50,17 @@ def test_by_default_numbers_are_plain_and_flags_are_small(tmp_path: Path) -> Non
         filled = {name for name in dataset.variables if "_FillValue" in dataset[name].ncattrs()}
         assert filled == {"time", "steps", "bound"}
         assert math.isnan(dataset["time"]._FillValue)
-        assert dataset["topology_name"].dtype == np.dtype("S1")
-        assert dataset["topology_name"].dimensions == ("topology", "topology_strlen")
-        assert "topology" not in dataset.variables
-        assert list(dataset["topology_name"][:]) == ["ring", "torus", "多級交換"]
+        assert dataset["topology"].dtype == np.dtype("S1")
+        assert dataset["topology"].dimensions == ("topology", "topology_strlen")
+        assert list(dataset["topology"][:]) == ["ring", "torus", "多級交換"]
         assert dataset["status"].flag_masks.dtype == np.int16
         assert dataset["chosen_algorithm"].flag_values.dtype == np.int8
         assert dataset["time"].ancillary_variables == "status"
-        listed = "topology_name rate vendor dp latency collective"
-        assert dataset["time"].coordinates == listed
-        assert dataset["steps"].coordinates == "dp latency collective"
-        assert dataset["bound"].coordinates == "latency collective"
+        assert dataset["time"].coordinates == "rate vendor dp"
+        assert dataset["steps"].coordinates == "dp"
+        assert "coordinates" not in dataset["bound"].ncattrs()
+        assert not {"latency", "collective"} & {*dataset.variables}
+        assert (dataset.latency, dataset.collective) == (1e-6, "all_reduce")
         assert all("checksum" in variable.ncattrs() for variable in dataset.variables.values())
         assert not any("coordinates" in dataset[name].ncattrs() for name in ("plan", "dp"))
         assert "coordinates" not in dataset.ncattrs()

@@ -69,8 +69,8 @@ def test_a_foreign_file_opens_only_with_leave(foreign: Path) -> None:
 
 def test_a_later_format_is_refused(stored: Path) -> None:
     with netCDF4.Dataset(stored, "a") as dataset:
-        dataset.sweeps_format = "2"
-    assert "written in format 2; this version reads format 1" in refusal(stored)
+        dataset.sweeps_format = "3"
+    assert "written in format 3; this version reads formats 1 and 2" in refusal(stored)
 
 
 def test_complete_is_the_same_fingerprint(stored: Path, foreign: Path) -> None:
