@@ -300,7 +300,8 @@ def of_rows(
     attrs: Mapping[str, str],
     whole: Mapping[str, Any] | None = None,
 ) -> Result:
-    """Return rows as a result with one dimension: text and what was given are its coordinates."""
+    """Return rows as a result along the first field; text and what was given are coordinates."""
+    dim = fields[0].name
     coordinates: list[Column] = []
     variables: list[Column] = []
     for one in fields:
@@ -315,9 +316,9 @@ def of_rows(
             values = np.asarray(numbers) if one.scale == 1.0 else one.scale * np.asarray(numbers)
             if values.dtype.kind == "b":
                 values = values.astype(np.int8)
-        column = Column(one.name, ("row",), values.dtype, about, values)
+        column = Column(one.name, (dim,), values.dtype, about, values)
         (variables if one.units and one.origin is None else coordinates).append(column)
-    layout = Layout({"row": len(rows)}, tuple(coordinates), tuple(variables), attrs)
+    layout = Layout({dim: len(rows)}, tuple(coordinates), tuple(variables), attrs)
     return Result(layout, rows=rows, whole=whole)
 
 

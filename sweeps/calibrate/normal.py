@@ -414,7 +414,7 @@ class Normal:
     points: tuple[Floats, Floats]  # What was published, where a figure shows it
 
     def result(self, given: Mapping[str, Any]) -> Result:
-        """Return it as a dataset of rows."""
+        """Return it as a dataset along the message size, or the number of GPUs."""
         attrs = provenance_of(
             title=self.title,
             spec={"normal": self.asked},

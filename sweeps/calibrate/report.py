@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
+from sweeps.calibrate.curves import layout_of_rows
 from sweeps.calibrate.device import machine_named, way_on
 from sweeps.calibrate.fit import (
     WIDTH,
@@ -52,9 +53,8 @@ from sweeps.calibrate.normal import (
 )
 from sweeps.calibrate.odd import OddRow, slow_rows, wrong_rows
 from sweeps.errors import InputError, refuse
-from sweeps.origin import MEASURED, Origin
 from sweeps.plots.measured import MOST_CURVES, Curve, Panel
-from sweeps.result import Field, Result, of_rows, provenance_of
+from sweeps.result import Result, provenance_of
 from sweeps.spec.machine import CONSTANTS, ISSUE, Machine
 from sweeps.spec.units import format_quantity
 from sweeps.validate import SIZE_CLASSES, class_of
@@ -372,33 +372,6 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-# Measured rows with their predictions as a dataset: one dimension, the rows.
-
-_LOGGED = Origin(None, MEASURED, "the log")
-
-FIELDS = (
-    Field("log", "log", "log of the measurement"),
-    Field("line", "line", "line in the log", "1", _LOGGED),
-    Field("collective", "collective", "collective operation"),
-    Field("placement", "placement", "whether the operation's buffers are two or one"),
-    Field("ranks", "ranks", "number of ranks", "1", _LOGGED),
-    Field("nodes", "nodes", "number of nodes", "1", _LOGGED),
-    Field("message_bytes", "message_bytes", "message size", "byte", _LOGGED),
-    Field("size_class", "size_class", "class of message size (small below 256 KiB, medium below "
-          "16 MiB)"),
-    Field("algorithm", "algorithm", "algorithm of the predicted time"),
-    Field("measured_time_s", "measured_time", "measured time of the operation", "s"),
-    Field("measured_busbw", "measured_busbw", "measured bus bandwidth", "byte s-1"),
-    Field("profile_time_s", "profile_time", "time predicted with the library's profile", "s"),
-    Field("predicted_time_s", "predicted_time", "time predicted with the fitted constants", "s"),
-    Field("band_low_s", "band_low", "lower end of the band about the fit", "s"),
-    Field("band_high_s", "band_high", "upper end of the band about the fit", "s"),
-    Field("error_before", "error_before", "relative error with the library's profile", "1"),
-    Field("error_after", "error_after", "relative error with the fitted constants", "1"),
-    Field("falls_out_of", "falls_out_of", "what the row falls out of; empty where it doesn't"),
-)  # fmt: skip
-
-
 def result_of(found: Calibration, given: Mapping[str, Any]) -> Result:
     """Return measured rows with their predictions as a dataset; as JSON, all that was found."""
     rows = row_records(found)
@@ -417,4 +390,5 @@ def result_of(found: Calibration, given: Mapping[str, Any]) -> Result:
         f"{found.machine.name}",
         inputs=[given["ranks"], given["gpus_per_node"], found.machine.figures],
     )
-    return of_rows(rows, FIELDS, attrs, whole_record(found))
+    layout = layout_of_rows(rows, found.rows.case.tolist(), attrs)
+    return Result(layout, rows=rows, whole=whole_record(found))

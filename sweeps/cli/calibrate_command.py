@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from overhead.labels import LABELS
+from sweeps.calibrate.curves import FIELDS
 from sweeps.calibrate.device import device_of
 from sweeps.calibrate.log import known_operations, operation_of
 from sweeps.calibrate.machine_file import check_target, write_hardware
@@ -22,7 +23,6 @@ from sweeps.calibrate.normal import (
     normal_mfu,
 )
 from sweeps.calibrate.report import (
-    FIELDS,
     Calibration,
     CalibrationRequest,
     calibrate,

@@ -191,7 +191,8 @@ def _figures(dataset: xr.Dataset, subject: Subject) -> list[dict[str, Any]]:
     variable = main_variable(dataset, subject)
     if variable is None:
         return []
-    if "measured_time" in subject.variables and "message_bytes" in subject.varying("measured_time"):
+    measured = {"time", "measured_time"} <= {*subject.variables}
+    if measured and "message_bytes" in subject.varying("measured_time"):
         return [_measured(subject)]
     varying = subject.varying(variable)
     numeric = [dim for dim in varying if dim in dataset.coords and not subject.labels(dim)]

@@ -89,12 +89,26 @@ def test_mfu_is_against_the_dense_peak(run: Runner) -> None:
     assert "relative to the dense peak" in output
     assert Path("mfu.png").stat().st_size > 10_000
     with xr.open_dataset("mfu.nc") as data:
-        last = data.isel(row=-1)
-        assert str(last["gpus"].item()) == "all"
+        assert str(data["gpus"].values[-1]) == "all"
+        last = data.sel(gpus="all")
         low, typical, high = (float(last[f"mfu_{name}"]) for name in ("low", "typical", "high"))
         # DGX Cloud's recipes of Llama 3 70B print 0.50 to 0.55.
         assert 0.3 < low < 0.5 < typical < 0.55 < high < 0.6
         assert int(last["runs"]) > 20
+
+
+@pytest.mark.thorough
+def test_a_band_lies_along_the_message_size(run: Runner) -> None:
+    line = "normal all_reduce --ranks 8 --M 1GiB,1MiB --output norm.nc"
+    rows = json.loads(run(f"{line} --json").out)
+    with xr.open_dataset("norm.nc") as data:
+        assert dict(data.sizes) == {"message_bytes": 2}
+        assert data["message_bytes"].values.tolist() == [2.0**20, 2.0**30]
+        for row in rows:
+            cell = data.sel(message_bytes=row["message_bytes"])
+            assert float(cell["time_typical"]) == row["time_typical_s"]
+            assert float(cell["busbw_high"]) == row["busbw_high"]
+            assert str(cell["peer_class"].item()) == row["class"]
 
 
 @pytest.mark.thorough

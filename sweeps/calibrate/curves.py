@@ -1,0 +1,98 @@
+"""Measured rows as a dataset: curves, each a log's operation, over the message size."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.engine.grid import Column, Layout, row_numbers
+from sweeps.origin import MEASURED, Origin, attributes
+from sweeps.result import Field, Record
+
+CURVE, SIZE = "curve", "message_bytes"
+
+_LOGGED = Origin(None, MEASURED, "the log")
+
+OF_CURVES = (
+    Field("log", "log", "log of the measurement"),
+    Field("collective", "collective", "collective operation"),
+    Field("placement", "placement", "whether the operation's buffers are two or one"),
+    Field("ranks", "ranks", "number of ranks", "1", _LOGGED),
+    Field("nodes", "nodes", "number of nodes", "1", _LOGGED),
+)
+OF_SIZES = (
+    Field("message_bytes", SIZE, "message size", "byte", _LOGGED),
+    Field("size_class", "size_class", "class of message size (small below 256 KiB, medium below "
+          "16 MiB)"),
+)  # fmt: skip
+OF_CELLS = (
+    Field("algorithm", "algorithm", "algorithm of the predicted time"),
+    Field("falls_out_of", "falls_out_of", "what the row falls out of; empty where it doesn't"),
+    Field("measured_time_s", "measured_time", "measured time of the operation", "s"),
+    Field("measured_busbw", "measured_busbw", "measured bus bandwidth", "byte s-1"),
+    Field("profile_time_s", "profile_time", "time predicted with the library's profile", "s"),
+    Field("predicted_time_s", "predicted_time", "time predicted with the fitted constants", "s"),
+    Field("band_low_s", "band_low", "lower end of the band about the fit", "s"),
+    Field("band_high_s", "band_high", "upper end of the band about the fit", "s"),
+    Field("error_before", "error_before", "relative error with the library's profile", "1"),
+    Field("error_after", "error_after", "relative error with the fitted constants", "1"),
+    Field("line", "line", "line in the log", "1"),
+)
+FIELDS = (*OF_CURVES, *OF_SIZES, *OF_CELLS)
+
+
+def layout_of_rows(
+    rows: Sequence[Record], cases: Sequence[int], attrs: Mapping[str, str]
+) -> Layout:
+    """Return measured rows as curves over the message size; NaN where a curve lacks a size.
+
+    `cases` has the test of each row.  What measured a size several times is as many curves.
+    """
+    sizes = sorted({row[SIZE] for row in rows})
+    seen: Counter[tuple[int, str, float]] = Counter()
+    curves: dict[tuple[int, str, int], int] = {}
+    at = np.empty((2, len(rows)), dtype=np.int64)
+    for index, (row, case) in enumerate(zip(rows, cases, strict=True)):
+        cell = (case, row["placement"], row[SIZE])
+        curve = (case, row["placement"], seen[cell])
+        seen[cell] += 1
+        at[:, index] = curves.setdefault(curve, len(curves)), sizes.index(row[SIZE])
+    shape = {CURVE: len(curves), SIZE: len(sizes)}
+    repeat = {"long_name": "earlier measurements of the same sizes by the same test", "units": "1"}
+    counts = np.array([count for _, _, count in curves], dtype=np.int32)
+    columns = [
+        row_numbers(CURVE, len(curves)),
+        *(_column(field, (CURVE,), rows, at[:1], shape) for field in OF_CURVES),
+        Column("repeat", (CURVE,), counts.dtype, repeat | attributes([_LOGGED]), counts),
+        *(_column(field, (SIZE,), rows, at[1:], shape) for field in OF_SIZES),
+    ]
+    cells = [_column(field, (CURVE, SIZE), rows, at, shape) for field in OF_CELLS]
+    texts = [column for column in cells if column.dtype.kind == "U"]
+    numbers = [column for column in cells if column.dtype.kind != "U"]
+    return Layout(shape, (*columns, *texts), tuple(numbers), attrs)
+
+
+def _column(
+    field: Field,
+    dims: tuple[str, ...],
+    rows: Sequence[Record],
+    at: NDArray[np.int64],
+    shape: Mapping[str, int],
+) -> Column:
+    """Return what rows have of a field, each at its place."""
+    about: dict[str, Any] = {"long_name": field.words}
+    found = np.array([row[field.record] for row in rows])
+    if field.units:
+        about["units"] = field.units
+        about |= {} if field.origin is None else attributes([field.origin])
+    # A cell of a curve may have no row.
+    if len(dims) > 1 and field.units:
+        found = found.astype(np.float64)
+    empty: Any = np.nan if found.dtype.kind == "f" else "" if found.dtype.kind == "U" else 0
+    values = np.full([shape[dim] for dim in dims], empty, dtype=found.dtype)
+    values[tuple(at)] = found
+    return Column(field.name, dims, values.dtype, about, values)
