@@ -23,7 +23,7 @@ from sweeps.origin import GIVEN, UNKNOWN, read
 from sweeps.overlap import FLAGS
 from sweeps.overlap import job_of as overlap_of
 from sweeps.search.answer import answer
-from sweeps.search.interface import Wish, offer
+from sweeps.search.buy import Wish, offer
 from sweeps.search.request import read_request
 from sweeps.spec.catalog import load_hardware
 from sweeps.store.constants import with_constants

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,20 +36,22 @@ from sweeps.cli.sections import (
 )
 from sweeps.cli.typed import flag_of, flags_of, folders_of
 from sweeps.cli.write import Output
-from sweeps.errors import InputError, fault, refuse
+from sweeps.errors import InputError, fault, refuse, tell_all
 from sweeps.own_formulas import load_formulas
 from sweeps.result import Result, aligned, fitted, provenance_of
 from sweeps.search.batches import Batches, batches_of
-from sweeps.search.interface import (
+from sweeps.search.buy import (
     FIGURE,
+    Bought,
     Offer,
+    Searched,
     Tried,
     Wish,
     best_batch,
     layout,
     offers,
-    spec_of,
 )
+from sweeps.search.interface import spec_of
 from sweeps.search.request import DEFAULT_THRESHOLD, Point, Request, read_request
 from sweeps.search.space import common_of
 from sweeps.search.words import bound_by, memory_words
@@ -103,10 +106,15 @@ def command(**given: Any) -> int:
     For each machine of --hardware the least number of GPUs that makes it, with its plan, days,
     dollars, energy and spares, what binds, and the next smaller number, which just fails.
     --price and --capital take one value, or one a machine: dgx-h100=2.5,dgx-b200=4 (USD/h).
+    Several models, tokens, days or prices, such as --tokens 2T,15T --days 30,60,90, are a table of
+    what to buy for each with each.
     A batch that isn't given is searched between published ones: the answer names the smallest whose
     run is as cheap as any within a step's error, and a table says what the others do.
     """
     load_formulas(given["formulas"])
+    questions = [*_each_question(given)]
+    if len(questions) > 1:
+        return _table_of_purchases(questions, given)
     asked = _asked(given)
     if asked.wish.budget < inf:
         asked = replace(
@@ -114,6 +122,24 @@ def command(**given: Any) -> int:
         )
     out = Output(given, "buy").checked()
     check_folder(given)
+    found = _searched(asked, {})
+    lines = _lines(found, asked, wanted_sections(given, OF_BUY), saved=bool(given["save"]))
+    if any(one.detail for own in found for one in own.tried):
+
+        @cache
+        def result() -> Result:
+            attrs = _provenance([asked], given)
+            return Result(layout([Bought(found, asked.wish, asked.first)], attrs))
+
+        out.deliver(result, lines, [_figure(found)])
+        out.notes.writelines(fitted(_saved(found, asked, given, result)))
+    else:
+        sys.stdout.writelines(fitted(lines))
+    return 0 if any(_makes(one, asked.wish) for one in found) else 1
+
+
+def _searched(asked: Purchase, kept: dict[tuple[str, float], Searched]) -> tuple[Offer, ...]:
+    """Search, and tell how far it is; what is searched is kept for other tokens and days."""
     bars = [Progress("")]
 
     def telling(name: str, batch: float) -> Progress:
@@ -121,25 +147,95 @@ def command(**given: Any) -> int:
         bars.append(Progress(f"searching {name}, {asked.tokens(batch)} tokens per step"))
         return bars[-1]
 
-    found = offers(asked.points, asked.wish, asked.sequences, telling)
+    found = offers(asked.points, asked.wish, asked.sequences, telling, kept)
     bars[-1].end()
-    lines = _lines(found, asked, wanted_sections(given, OF_BUY), saved=bool(given["save"]))
-    if any(one.detail for own in found for one in own.tried):
+    return found
 
-        @cache
-        def result() -> Result:
-            attrs = _provenance(asked.points, asked.wish, given)
-            return Result(layout(found, asked.wish, asked.first, attrs))
 
-        priced = any(not isnan(one.cost) for own in found for one in own.tried)
-        figure = (
-            FIGURE if priced else {**FIGURE, "name": "days-over-gpu-hours", "x": "run_gpu_hours"}
+def _figure(found: Iterable[Offer]) -> Mapping[str, Any]:
+    """Return the figure: over dollars, or GPU-hours where no price is known."""
+    if any(not isnan(one.cost) for own in found for one in own.tried):
+        return FIGURE
+    return {**FIGURE, "name": "days-over-gpu-hours", "x": "run_gpu_hours"}
+
+
+# Options of which several values are a table.
+SEVERAL = ("model", "tokens", "days", "gpu_hour_price")
+
+
+def _each_question(given: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the options of each question: every model with all tokens, days and prices."""
+    texts = {name: given[name] for name in SEVERAL if given.get(name)}
+    several = {
+        name: [text] if "=" in text else [part.strip() for part in text.split(",")]
+        for name, text in texts.items()
+    }
+    for values in itertools.product(*several.values()):
+        yield {**given, **dict(zip(several, values, strict=True))}
+
+
+def _table_of_purchases(questions: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> int:
+    """Answer several questions by a table: what to buy of each machine for each."""
+    tell_all(
+        [
+            fault(f"--{name}", "set", "is of one purchase, and there are several", "leave it out")
+            for name in ("save", "show")
+            if given[name]
+        ]
+    )
+    every = [_asked(own) for own in questions]
+    out = Output(given, "buy").checked()
+    kept: dict[str, dict[tuple[str, float], Searched]] = {}
+    bought: dict[int, Bought] = {}
+    # Long runs first: what can't be in many days can't be in fewer.
+    for place in sorted(range(len(every)), key=lambda at: -every[at].wish.days):
+        asked = every[place]
+        own = kept.setdefault(asked.first.labels.get("model", ""), {})
+        bought[place] = Bought(_searched(asked, own), asked.wish, asked.first)
+    several = [bought[place] for place in range(len(every))]
+    lines = _lines_of_several(several, every, questions)
+    offered = [one for own in several for one in own.found]
+    if any(row for own in several for row in own.rows()):
+        out.deliver(
+            lambda: Result(layout(several, _provenance(every, given))), lines, [_figure(offered)]
         )
-        out.deliver(result, lines, [figure])
-        out.notes.writelines(fitted(_saved(found, asked, given, result)))
     else:
         sys.stdout.writelines(fitted(lines))
-    return 0 if any(_makes(one, asked.wish) for one in found) else 1
+    return 0 if any(_makes(one, own.wish) for own in several for one in own.found) else 1
+
+
+def _lines_of_several(
+    several: Sequence[Bought], every: Sequence[Purchase], questions: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """Yield the table of several purchases: each machine's, the cheapest first."""
+    heads = {"model": "model", "tokens": "tokens", "days": "in days", "gpu_hour_price": "USD/h"}
+    varied = [name for name in heads if len({own.get(name) for own in questions}) > 1]
+    chosen: list[Row] = []
+    others: dict[str, None] = {}
+    for own, question in zip(several, questions, strict=True):
+        batch = best_batch(own.found, own.wish) or own.found[-1].batch
+        keys = [str(question[name]) for name in varied]
+        here = [one for one in own.found if one.batch == batch]
+        for one in _ordered([one for one in here if one.least], own.wish):
+            best = one.best(own.wish)
+            assert best is not None
+            chosen.append(([*keys, one.machine], best, best.fails(own.wish)))
+        why = (f"{', '.join(keys)}, {one.machine}: {one.why}" for one in here if not one.least)
+        others |= dict.fromkeys(why)
+    made = len({tuple(keys[:-1]) for keys, _, late in chosen if not late})
+    yield f"{made} of {len(several)} purchases can be made: GPUs, days and cost by machine"
+    readings = dict.fromkeys(line for asked in every for line in asked.readings)
+    yield from (f"  ({line})" for line in readings)
+    if chosen:
+        yield from aligned(_table([heads[name] for name in varied], chosen), left=len(varied) + 1)
+    for line in others:
+        yield from wrapped(line)
+    assumed = dict.fromkeys(words for asked in every for words in asked.assumed)
+    if assumed:
+        yield ""
+        yield from wrapped(f"Defaults: {'; '.join(assumed)}")
+    yield "Searched: numbers of nodes with prime factors up to 7"
+    yield "One purchase alone says its plan and what binds"
 
 
 def _saved(
@@ -288,20 +384,25 @@ def _each(
     return found
 
 
-def _provenance(
-    points: Mapping[str, Point], wish: Wish, given: Mapping[str, Any]
-) -> dict[str, str]:
-    asked = {name: spec_of(Request(point)) for name, point in points.items()}
-    machines = [load_hardware(name, point.folders) for name, point in points.items()]
+def _provenance(every: Sequence[Purchase], given: Mapping[str, Any]) -> dict[str, str]:
+    points = [(name, point) for asked in every for name, point in asked.points.items()]
+    asked = {name: spec_of(Request(point)) for name, point in points}
+    machines = {name: load_hardware(name, point.folders) for name, point in points}
     formulas = file_options(given)["formulas"]
-    wanted = {"tokens": wish.tokens, "days": wish.days}
+    wanted: dict[str, Any] = {"tokens": every[0].wish.tokens, "days": every[0].wish.days}
+    if len(every) > 1:
+        wanted = {
+            "models": [one.first.labels.get("model", "") for one in every],
+            "tokens": [one.wish.tokens for one in every],
+            "days": [one.wish.days for one in every],
+        }
     return provenance_of(
         title="GPUs for a training in time",
         summary="For each machine numbers of GPUs with their best plan, days and cost.",
         spec={"title": "GPUs for a training in time", **wanted, "machines": asked},
         given=given,
         references="formulas of the training step: sweeps list",
-        inputs=[formulas, *((machine.name, machine.figures) for machine in machines)],
+        inputs=[formulas, *((machine.name, machine.figures) for machine in machines.values())],
     )
 
 
@@ -321,7 +422,7 @@ def _lines(
     yield from impossible_lines([one.detail.plan for one in best if one and one.detail])
     yield from _question(found, asked, batch, made)
     if made:
-        yield from aligned(_table(made, wish), left=1, keys=2)
+        yield from aligned(_table([], _of_machines(made, wish)), left=1, keys=2)
     yield from _unpriced_words(found, asked)
     yield ""
     if len(asked.sequences) > 1 and any(one.tried for one in found):
@@ -411,26 +512,34 @@ COLUMNS = (
 )
 
 
-def _table(made: Sequence[Offer], wish: Wish) -> list[list[str]]:
-    """Return the table: a row for each machine, and one for the fewest GPUs that make it."""
+Row = tuple[list[str], Tried, str]
+
+
+def _of_machines(made: Sequence[Offer], wish: Wish) -> list[Row]:
+    """Return the rows of machines: each one's best, and the fewest GPUs that make it."""
     chosen = []
     for one in made:
         best = one.best(wish)
         for own in (best, one.least) if one.least is not best else (best,):
             assert own is not None
             why = own.fails(wish) or ("" if own is best else "the fewest")
-            chosen.append((one.machine, own, why))
+            chosen.append(([one.machine], own, why))
+    return chosen
+
+
+def _table(heads_of_keys: Sequence[str], chosen: Sequence[Row]) -> list[list[str]]:
+    """Return the table: a row for each number of GPUs that is told, after its keys."""
     details = [own.detail for _, own, _ in chosen if own.detail is not None]
     columns = [
         column for column in COLUMNS if any(not isnan(detail[column[0]]) for detail in details)
     ]
     heads = [head for _, head, _ in columns]
-    rows = [["", "GPUs", heads[0], "band", *heads[1:], ""]]
-    for (machine, own, why), detail in zip(chosen, details, strict=True):
+    rows = [[*heads_of_keys, "", "GPUs", heads[0], "band", *heads[1:], ""]]
+    for (keys, own, why), detail in zip(chosen, details, strict=True):
         texts = [grouped(detail[name] * scale) for name, _, scale in columns]
         band = band_of("step_time", detail.values.get)
         notes = [text for text in (why, detail.fit) if text not in ("", FITS)]
-        rows.append([machine, f"{own.gpus:,}", texts[0], band, *texts[1:], "; ".join(notes)])
+        rows.append([*keys, f"{own.gpus:,}", texts[0], band, *texts[1:], "; ".join(notes)])
     return rows if any(row[-1] for row in rows) else [row[:-1] for row in rows]
 
 

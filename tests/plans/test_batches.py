@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sweeps.search.batches import NEAR, Published, batches_of, published_batches
-from sweeps.search.interface import Offer, Tried, Wish, best_batch, layout, offers, run_of
+from sweeps.search.buy import Bought, Offer, Tried, Wish, best_batch, layout, offers, run_of
 from sweeps.search.space import common_of
 from tests.cli_runner import Runner
 from tests.plans.cases import point
@@ -123,7 +123,7 @@ def test_each_batch_s_run_is_that_of_the_batch_alone() -> None:
     assert alone.least is not None
     assert (again.least.gpus, again.least.days) == (alone.least.gpus, alone.least.days)
     # Records carry the batch.
-    table = layout(found, wish, asked["dgx-h100"], {})
+    table = layout([Bought(found, wish, asked["dgx-h100"])], {})
     columns = {coordinate.name: np.asarray(coordinate.values) for coordinate in table.coordinates}
     assert set(columns["global_batch_size"]) == {64.0, 128.0}
     np.testing.assert_array_equal(columns["tokens_per_step"], 4096 * columns["global_batch_size"])

@@ -13,9 +13,10 @@ import pytest
 from overhead.evaluation import derive
 from sweeps.bands import money
 from sweeps.cli.buy_command import _of_machine, _unpriced
-from sweeps.search.interface import (
+from sweeps.search.buy import (
     LARGEST_CLUSTER,
     Offer,
+    Searched,
     Tried,
     Wish,
     _bound,
@@ -27,6 +28,7 @@ from sweeps.search.interface import (
     run_of,
     sizes,
 )
+from sweeps.search.request import Point
 from sweeps.search.space import common_of
 from tests.cli_runner import Runner
 from tests.plans.cases import point
@@ -279,3 +281,40 @@ def test_what_cant_be_asked(sweeps: Runner, line: str, output: str) -> None:
     assert ran.code == 2
     assert output in ran.err
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.thorough
+def test_several_purchases_have_the_numbers_of_each_alone(sweeps: Runner) -> None:
+    base = "buy --model llama3-8b -b 64 -s 4096 --price 2.5"
+    every = sweeps(f"{base} --tokens 50B,100B --days 10,20 --json").records
+    for tokens, days in itertools.product(("50B", "100B"), ("10", "20")):
+        alone = sweeps(f"{base} --tokens {tokens} --days {days} --json").records
+        number = 1e9 * float(tokens.removesuffix("B"))
+        asked = {"training_tokens": number, "days_allowed": float(days)}
+        here = [row for row in every if all(row[name] == asked[name] for name in asked)]
+        assert [row["world_size"] for row in here] == [row["world_size"] for row in alone]
+        for several, one in zip(here, alone, strict=True):
+            same = (several.keys() & one.keys()) - {"plan"}
+            assert {"run_cost_usd", "run_days", "verdict", "tp", "step_time_s"} <= same
+            assert {name: several[name] for name in same} == {name: one[name] for name in same}
+
+
+def test_bounds_that_are_known_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def may_take(point: Point, gpus: int, step: float) -> bool:
+        asked.append(step)
+        return step >= 2.0
+
+    monkeypatch.setattr("sweeps.search.buy.may_take", may_take)
+    kept = Searched()
+    steps = [1.0, 0.5, 1.5, 3.0, 4.0, 2.5, 2.6, 1.2]
+    found = [kept.may_take(point(), 8, step) for step in steps]
+    assert found == [step >= 2.0 for step in steps]
+    assert asked == [1.0, 1.5, 3.0, 2.5]
+
+
+def test_several_purchases_refuse_what_is_of_one(sweeps: Runner) -> None:
+    ran = sweeps("buy --model llama3-8b --tokens 1B,2B --days 9 --show reasons", fine=False)
+    assert ran.code == 2
+    assert "--show: is of one purchase, and there are several" in ran.err

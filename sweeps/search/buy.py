@@ -1,0 +1,520 @@
+"""How many GPUs of a machine a training needs: numbers tried, bounds, and what a run takes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from overhead.evaluation import derive
+from overhead.labels import LABELS
+from overhead.memory.stage import PEAK_PARTS
+from overhead.step.parts import PARTS
+from sweeps.bands import SAME, brief, limit_words, meets, money, three
+from sweeps.display import BANDS
+from sweeps.engine.describe import coordinate
+from sweeps.engine.grid import Column, Layout, row_numbers
+from sweeps.errors import InputError, fault, refuse
+from sweeps.origin import attributes
+from sweeps.search.answer import BETTER, PLAN, RUN, placed, plan_choices
+from sweeps.search.repair import MEASURES, flag_column, number_column
+from sweeps.search.request import Execution, Point, pipeline_layers
+from sweeps.search.search import COMMUNICATION, Detail, blocks_of, details, is_bounded, search
+from sweeps.search.space import common_of, space_of
+
+if TYPE_CHECKING:
+    from sweeps.spec.resolve_operation import Resolved
+
+# Of numbers of nodes those are tried that degrees divide well: no prime factor is larger.
+LARGEST_PRIME = 7
+# With so many times the GPUs of the fastest no number makes it.
+FUTILE = 4.0
+# Of the work the numbers of each doubling are about this share.
+DOUBLINGS = 0.4
+# The largest cluster that is let: Oracle, OCI Supercluster (2024-09), up to 131,072 Blackwell GPUs.
+# Of a torus the largest is its pod.
+LARGEST_CLUSTER = 131_072
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is wanted of a run."""
+
+    tokens: float  # That it trains on
+    days: float  # In which it has to be done
+    budget: float = np.inf  # What it may cost [USD]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A number of GPUs of a machine, its best plan and what a run takes."""
+
+    gpus: int
+    detail: Detail | None  # Of the best plan; None where none can run
+
+    @property
+    def days(self) -> float:
+        """The days of the run; infinite where no plan can run."""
+        return np.inf if self.detail is None else self.detail["run_days"]
+
+    @property
+    def cost(self) -> float:
+        """What the run costs; NaN where no price is known."""
+        return np.nan if self.detail is None else self.detail["run_cost"]
+
+    def in_time(self, wish: Wish) -> bool:
+        """Return whether it is done in time, as predicted."""
+        return meets(self.days, wish.days)
+
+    def verdict(self, wish: Wish) -> str:
+        """Return how it compares with the days that it has, by the error of a step's time."""
+        if self.detail is None:
+            return "no plan can run"
+        ends = (self.detail.values.get(name, np.nan) for name in BANDS["step_time"])
+        return limit_words(self.days, wish.days, *ends)
+
+    @property
+    def hours(self) -> float:
+        """The GPU-hours of the run, with spares."""
+        return np.inf if self.detail is None else self.detail["run_gpu_hours"]
+
+    def fails(self, wish: Wish) -> str:
+        """Return why it isn't enough, in words; nothing where it is."""
+        if self.detail is None:
+            return "no plan can run"
+        if not self.in_time(wish):
+            late = brief(86400.0 * (self.days - wish.days), "s")
+            return f"{three(self.days)} days, {self.verdict(wish)} by {late}"
+        if self.cost > wish.budget:
+            return f"{money(self.cost)}, {money(self.cost - wish.budget)} over the budget"
+        return ""
+
+
+def as_cheap(several: Sequence[Tried]) -> list[Tried]:
+    """Return the runs whose cost is the least within a step's error: GPU-hours without prices."""
+    price = attrgetter("hours" if any(np.isnan(one.cost) for one in several) else "cost")
+    best = min(several, key=price)
+    assert best.detail is not None
+    worst = price(best) * (1.0 + best.detail[BANDS["step_time"][1]])
+    return [one for one in several if price(one) <= worst]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What was found of one machine."""
+
+    machine: str
+    tried: tuple[Tried, ...]  # From few GPUs to many
+    least: Tried | None  # The least that makes it in time
+    why: str = ""  # Why there is none
+    ruled_out: int = 0  # Smaller numbers that can't make it by bounds, so that none was searched
+    batch: float = 0.0  # Sequences of a step
+
+    def best(self, wish: Wish) -> Tried | None:
+        """Return the fewest GPUs whose run is as cheap as any; where none makes it the nearest."""
+        made = [one for one in self.tried if not one.fails(wish)]
+        if made:
+            return min(as_cheap(made), key=lambda one: one.gpus)
+        able = [one for one in self.tried if one.detail is not None]
+        return self.least or min(able, key=lambda one: one.days, default=None)
+
+    @property
+    def neighbour(self) -> Tried | None:
+        """Of the smaller numbers that were tried the fastest, which just fails."""
+        smaller = [one for one in self.tried if self.least and one.gpus < self.least.gpus]
+        return min(smaller, key=lambda one: one.days, default=None)
+
+
+def sizes(node: int, least: float) -> Iterator[int]:
+    """Yield numbers of GPUs from one on: of whole nodes, whose number divides well."""
+    for count in itertools.count(max(int(np.ceil(least / node)), 1)):
+        rest = count
+        for prime in range(2, LARGEST_PRIME + 1):
+            while rest % prime == 0:
+                rest //= prime
+        if rest == 1:
+            yield count * node
+
+
+# What a machine's GPUs cost: it decides which number is bought, and no plan.
+PRICES = ("gpu_hour_price", "capital_cost")
+
+
+@dataclass
+class Searched:
+    """What was searched of a model on a machine with one batch, whatever is trained at what price.
+
+    So that tables of tokens, days and prices search each number of GPUs once.
+    """
+
+    plans: dict[int, Execution | None] = field(default_factory=dict)  # The best, by GPUs
+    # By GPUs the longest step that bounds rule out, and the shortest that they don't
+    out: dict[int, float] = field(default_factory=dict)
+    may: dict[int, float] = field(default_factory=dict)
+
+    def run(self, point: Point, tokens: float) -> Tried:
+        """Return the best plan at a point with what a run on so many tokens takes."""
+        gpus = point.world_size
+        if gpus not in self.plans:
+            self.plans[gpus] = _best_plan(point)
+        plan = self.plans[gpus]
+        if plan is None:
+            return Tried(gpus, None)
+        names = (*MEASURES, *RUN, *PARTS, *PEAK_PARTS, *COMMUNICATION)
+        prices = {name: point.constants[name] for name in PRICES if name in point.constants}
+        (one,) = details([plan.changed({"training_tokens": tokens, **prices})], names)
+        return Tried(gpus, one)
+
+    def may_take(self, point: Point, gpus: int, step: float) -> bool:
+        """Whether the bound of a plan that can run on so many GPUs is up to so long a step."""
+        if step <= self.out.get(gpus, -np.inf):
+            return False
+        if step < self.may.get(gpus, np.inf):
+            known = self.may if may_take(point, gpus, step) else self.out
+            known[gpus] = step
+        return gpus in self.may and step >= self.may[gpus]
+
+
+def _best_plan(point: Point) -> Execution | None:
+    try:
+        return next(iter(search(space_of(point, counted=False)).best), None)
+    except InputError:
+        return None
+
+
+def run_of(point: Point, tokens: float) -> Tried:
+    """Return the best plan at a point with what a run on so many tokens takes."""
+    return Searched().run(point, tokens)
+
+
+def offers(
+    points: Mapping[str, Point],
+    wish: Wish,
+    sequences: Sequence[float],
+    telling: Callable[[str, float], Callable[[int, int], None]],
+    searched: dict[tuple[str, float], Searched] | None = None,
+) -> tuple[Offer, ...]:
+    """Return what was found of each machine with each batch, and the whole of the best batch's.
+
+    Of the others one number of GPUs in each doubling was tried.  What is searched is kept by
+    machine and batch, for other tokens, days and prices of the same model.
+    """
+    kept = {} if searched is None else searched
+    found: dict[tuple[str, float], Offer] = {}
+    near: dict[str, int] = {}
+    for batch in sequences:
+        for name, point in points.items():
+            own = point.with_constants(global_batch_size=batch)
+            one = offer(
+                own,
+                wish,
+                name,
+                telling(name, batch),
+                whole=len(sequences) == 1,
+                near=near.get(name, 0),
+                searched=kept.setdefault((name, batch), Searched()),
+            )
+            found[name, batch] = one
+            if one.least is not None:
+                near[name] = one.least.gpus
+    best = best_batch([*found.values()], wish) if len(sequences) > 1 else None
+    for name, point in points.items():
+        if best is None:
+            break
+        own, known = point.with_constants(global_batch_size=best), found[name, best].tried
+        at = kept[name, best]
+        found[name, best] = offer(own, wish, name, telling(name, best), known=known, searched=at)
+    return tuple(found.values())
+
+
+def best_batch(found: Sequence[Offer], wish: Wish) -> float | None:
+    """Return the smallest batch whose run is as cheap as any; None where none makes it."""
+    some = [(one.batch, one.best(wish)) for one in found]
+    made = [(batch, one) for batch, one in some if one is not None and not one.fails(wish)]
+    cheap = as_cheap([one for _, one in made]) if made else []
+    return min((batch for batch, one in made if one in cheap), default=None)
+
+
+def offer(
+    point: Point,
+    wish: Wish,
+    machine: str,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    whole: bool = True,
+    near: int = 0,
+    known: Sequence[Tried] = (),
+    searched: Searched | None = None,
+) -> Offer:
+    """Return the least number of a machine's GPUs that makes it in time.
+
+    Days don't fall steadily with GPUs, for some numbers divide badly.  Of each doubling one number
+    is tried of which plans keep their stages busy, until one makes it, from half of as many on as
+    are near; then, if the whole is asked for, from few to many each smaller one that bounds of its
+    plans' steps don't rule out.
+    """
+    tried: dict[int, Tried] = {one.gpus: one for one in known}
+    kept = searched or Searched()
+
+    def tell(share: float) -> None:
+        if progress is not None:
+            progress(round(1000 * share), 1000)
+
+    def at(gpus: int) -> Tried:
+        if gpus not in tried:
+            tried[gpus] = kept.run(point.with_constants(world_size=float(gpus)), wish.tokens)
+        return tried[gpus]
+
+    def offered(least: Tried | None, why: str = "", ruled_out: int = 0) -> Offer:
+        several = tuple(tried[gpus] for gpus in sorted(tried))
+        batch = point.constants["global_batch_size"]
+        return Offer(machine, several, least, why, ruled_out, batch)
+
+    common = common_of(point)[2]
+    given, largest = common.constants, largest_of(common)
+    node, bound = _bound(given, wish, machine)
+    if bound > largest:
+        days = _days_at_peak(given, wish.tokens, largest)
+        return offered(
+            None,
+            f"{wish.days:.3g} days are below the {days:.3g} days of {largest:,} "
+            "GPUs at 100 % MFU, the largest number considered",
+        )
+
+    def filled(gpus: int) -> float:
+        return most_filled(given, gpus)
+
+    rungs: list[Tried] = []
+    most = min(FUTILE**2 * max(bound, node), largest)
+    for gpus in _rungs(node, max(bound, near / 2.0), filled):
+        if gpus > most:
+            break
+        if filled(gpus) == 0.0 or (one := at(gpus)).detail is None:
+            continue
+        rungs.append(one)
+        tell(DOUBLINGS * len(rungs) / (len(rungs) + 3))
+        if one.in_time(wish):
+            break
+        most = min(FUTILE * min(rungs, key=lambda other: other.days).gpus, largest)
+    if not rungs:
+        return offered(None, f"no plan can run on up to {most:,.0f} GPUs")
+    best = min(rungs, key=lambda other: other.days)
+    if best.days > wish.days * (1.0 + BETTER):
+        return offered(
+            None, f"of one number in each doubling up to {most:,.0f} none makes it{_fastest(best)}"
+        )
+    if not whole and best.in_time(wish):
+        return offered(best, best.fails(wish))
+    top = min(best.gpus * (1.0 if best.in_time(wish) else 2.0), largest + 1)
+    step = _longest_step(given, wish)
+    numbers = [*itertools.takewhile(lambda gpus: gpus < top, sizes(node, bound))]
+    left = (
+        at(gpus)
+        for gpus in _telling(numbers, tell)
+        if gpus in tried or (filled(gpus) > 0.0 and kept.may_take(point, gpus, step))
+    )
+    best = next((one for one in left if one.in_time(wish)), best)
+    # Told beside it: the smaller number that keeps most GPUs busy.
+    smaller = [*itertools.takewhile(lambda gpus: gpus < best.gpus, sizes(node, bound))]
+    if any(map(filled, smaller)):
+        at(max(smaller, key=lambda gpus: gpus * filled(gpus)))
+    # For the figure: what half and twice as many do.
+    for share in (0.5, 2.0):
+        other = next(_rungs(node, max(share * best.gpus, node), filled))
+        if other <= largest:
+            at(other)
+    made = [one for one in tried.values() if one.in_time(wish)]
+    if not made:
+        return offered(None, f"no number up to {top:,.0f} makes it{_fastest(best)}")
+    least = min(made, key=lambda one: one.gpus)
+    return offered(least, least.fails(wish), len({*smaller} - tried.keys()))
+
+
+def _telling(numbers: Sequence[int], tell: Callable[[float], None]) -> Iterator[int]:
+    """Yield the smaller numbers, telling how far it is: of most only a bound is looked at."""
+    for count, gpus in enumerate(numbers):
+        tell(DOUBLINGS + (1.0 - DOUBLINGS) * count / len(numbers))
+        yield gpus
+
+
+def _fastest(one: Tried) -> str:
+    """Return what is known where none makes it: how near the fastest comes."""
+    return f": the fastest, {one.gpus:,} GPUs, take {one.days:.4g} days"
+
+
+def _longest_step(given: Mapping[str, float], wish: Wish) -> float:
+    """Return how long a step may take at most: nothing interrupts the run."""
+    steps = wish.tokens / (given["global_batch_size"] * given["sequence_length"])
+    return wish.days * given["day"] / steps * (1.0 + SAME)
+
+
+def may_take(point: Point, gpus: int, step: float) -> bool:
+    """Whether the bound of a plan that can run on so many GPUs is up to so long a step."""
+    try:
+        space = space_of(point.with_constants(world_size=float(gpus)), counted=False)
+    except InputError:
+        return False
+    if space.plan is None or not is_bounded(space.plan, ["step_time"]):
+        return space.plan is not None
+    for block in blocks_of(space):
+        near = block.least("step_time") <= step
+        if near.any() and (near & (block.reasons() == 0)).any():
+            return True
+    return False
+
+
+def _rungs(node: int, least: float, filled: Callable[[int], float]) -> Iterator[int]:
+    """Yield a number of GPUs of each doubling: the first of those whose stages are fullest."""
+    for power in itertools.count():
+        low, high = (max(least, float(node)) * 2.0**n for n in (power, power + 1))
+        some = [*itertools.takewhile(high.__gt__, sizes(node, low))]
+        yield max(some, key=filled)
+
+
+def _bound(given: Mapping[str, float], wish: Wish, machine: str) -> tuple[int, float]:
+    """Return the GPUs of a node, and how many are needed at least: all at their peak, always."""
+    if np.isnan(given["peak_flops"]):
+        refuse("hardware", machine, "its file has no peak FLOP/s", "a machine that trains")
+    node = given.get("gpus_per_node", np.nan)
+    least = _days_at_peak(given, wish.tokens, 1) / wish.days
+    return int(node) if np.isfinite(node) else 1, least
+
+
+def _days_at_peak(given: Mapping[str, float], tokens: float, gpus: int) -> float:
+    """Return the days of so many GPUs that are never idle: no run is shorter."""
+    flops = float(derive("causal_model_flops_per_token", given)) * tokens
+    return flops / (given["peak_flops"] * gpus * given["day"])
+
+
+def largest_of(common: Resolved) -> int:
+    """Return the most GPUs of a machine that are considered: its pod, or the largest cluster."""
+    pods = [
+        machine.figures["gpus_per_node"].value
+        for machine in common.machines
+        if machine.torus_dimensions
+    ]
+    return int(min(pods, default=LARGEST_CLUSTER))
+
+
+def most_filled(given: Mapping[str, float], gpus: int) -> float:
+    """Return the largest share of layers that stages can have of their fullest's; 0 of no plan.
+
+    What isn't a stage's divides the batch, heads or tokens, whatever the plan.
+    """
+    layers = int(pipeline_layers(given))
+    rest = math.prod(int(given[name]) for name in ("global_batch_size", "heads", "sequence_length"))
+    # The embedding and the loss may be stages of their own.
+    stages = [pp for pp in range(1, layers + 3) if gpus % pp == 0 and rest % (gpus // pp) == 0]
+    return max((layers / pp / -(-layers // pp) for pp in stages), default=0.0)
+
+
+# All that was tried, as a table: a row a number of GPUs of a machine.
+
+
+@dataclass(frozen=True)
+class Bought:
+    """What was found for one model, so many tokens and days."""
+
+    found: Sequence[Offer]
+    wish: Wish
+    first: Point  # The question about the first machine
+
+    def rows(self) -> Iterator[tuple[Offer, Tried]]:
+        """Yield all that was tried and can run."""
+        yield from ((one, own) for one in self.found for own in one.tried if own.detail is not None)
+
+
+def layout(several: Sequence[Bought], attrs: Mapping[str, str]) -> Layout:
+    """Return all that was tried and can run as a table."""
+    rows = [(bought, one, own) for bought in several for one, own in bought.rows()]
+    known = [own.detail for *_, own in rows if own.detail is not None]
+    if not known:
+        raise InputError(
+            fault(
+                "plans",
+                "..",
+                "none can run, so that there is no table",
+                "more days, another machine or a smaller batch",
+            )
+        )
+    variables = []
+    for name in known[0].values:
+        values = [detail[name] for detail in known]
+        if not np.all(np.isnan(values)):
+            variables.append(placed(number_column(name, values)))
+    computed = [column.name for column in variables]
+    verdicts = [_verdict(one, own, bought.wish) for bought, one, own in rows]
+    variables.append(placed(flag_column("verdict", "whether it makes it in time", verdicts)))
+    words = {"hardware": [one.machine for _, one, _ in rows]}
+    asked = {
+        "world_size": [float(own.gpus) for *_, own in rows],
+        "global_batch_size": [one.batch for _, one, _ in rows],
+        "tokens_per_step": [
+            one.batch * bought.first.constants["sequence_length"] for bought, one, _ in rows
+        ],
+    }
+    if len(several) > 1:
+        words["model"] = [bought.first.labels.get("model", "") for bought, *_ in rows]
+        asked["training_tokens"] = [bought.wish.tokens for bought, *_ in rows]
+        variables.append(placed(_days(bought.wish for bought, *_ in rows)))
+    for name, each in words.items():
+        variables.append(placed(flag_column(name, LABELS[name].meaning, each)))
+    columns = [
+        row_numbers(PLAN, len(rows)),
+        *(
+            placed(replace(coordinate(name, (), np.array(values)), dims=()))
+            for name, values in asked.items()
+        ),
+        *(placed(column) for column in plan_choices([detail.plan for detail in known])),
+    ]
+    given = _shared(several)
+    for name in (*asked, *words, *computed):
+        given.pop(name, None)
+    constants = [coordinate(name, (), np.array(value)) for name, value in given.items()]
+    return Layout({PLAN: len(rows)}, (*columns, *constants), tuple(variables), attrs)
+
+
+def _days(wishes: Iterable[Wish]) -> Column:
+    """Return the days in which each training has to be done."""
+    values = np.array([wish.days for wish in wishes])
+    about = {"long_name": "days in which the training has to be done", "units": "d"}
+    return Column("days_allowed", (), values.dtype, {**about, **attributes()}, values)
+
+
+def _shared(several: Sequence[Bought]) -> dict[str, Any]:
+    """Return what is given alike to all."""
+    each: list[dict[str, Any]] = [
+        {**one.first.constants, **one.first.labels, "training_tokens": one.wish.tokens}
+        for one in several
+    ]
+    return {
+        name: value
+        for name, value in each[0].items()
+        if all(name in other and other[name] == value for other in each)
+    }
+
+
+def _verdict(one: Offer, own: Tried, wish: Wish) -> str:
+    """Return what a number of GPUs is, among those of its machine and batch."""
+    if not own.in_time(wish):
+        return "too_slow"
+    if own is one.least:
+        return "least"
+    return "best" if own is one.best(wish) else "in_time"
+
+
+FIGURE = {
+    "title": "How many GPUs of which machine: days of the training over what it costs",
+    "kind": "best_plans",
+    "name": "days-over-dollars",
+    "plans": [PLAN],
+    "x": "run_cost",
+    "y": "run_days",
+    "by": "hardware",
+    "better": "less",
+}
