@@ -13,14 +13,11 @@ import numpy as np
 
 from overhead.collectives.algorithm import Algorithm
 from sweeps.display import of_records, row
-from sweeps.engine.bounds import Touched
 from sweeps.engine.describe import layout_of, references
 from sweeps.engine.evaluate import Limits
 from sweeps.engine.grid import OPERATION_STATUS, STATUS, Block, Column, Field, Layout
 from sweeps.engine.joint import Joint, joined
 from sweeps.engine.program import EXPECTED, Program, Steps
-from sweeps.engine.reduce import feed, reduced_columns, reducers_of
-from sweeps.engine.reduce_base import Reducer
 from sweeps.errors import InputError, fault, refuse, tell_all
 from sweeps.measured_step import with_clock
 from sweeps.result import Result
@@ -35,6 +32,8 @@ from sweeps.validate import SIZE_CLASSES
 if TYPE_CHECKING:
     import xarray as xr
 
+    from sweeps.engine.bounds import Touched
+    from sweeps.engine.reduce_base import Reducer
     from sweeps.validate.measured import MeasuredTable
 
 # Most cells that a sweep may have without a reduction: 10^11 float64 are 0.8 TB.
@@ -280,6 +279,8 @@ class Job:
         """Return the result's layout and its blocks; reductions run first."""
         reducers = self.reducers()
         if reducers:
+            from sweeps.engine.reduce import feed
+
             self.touched[:] = feed(self.program, reducers, limits, progress)
         steps = Steps(self.program, self.stored, limits)
         return self.result_of(reducers, steps.run(0, len(steps)))
@@ -292,6 +293,8 @@ class Job:
         kept = tuple(column for column in layout.variables if column.name in self.stored)
         extra = []
         if reducers:
+            from sweeps.engine.reduce import reduced_columns
+
             extra = reduced_columns(reducers, layout)
         if self.measured is not None:
             time = next(v for v in self.program.variables if v.name == "time")
@@ -329,6 +332,8 @@ class Job:
         """Return an empty reducer for each reduction, in their order."""
         if not self.sweep.reductions:
             return []
+        from sweeps.engine.reduce import reducers_of
+
         return reducers_of(self.program, self.sweep.reductions, self.layout)
 
     @property
