@@ -15,19 +15,20 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
+from textwrap import shorten
 from types import CodeType
 from typing import Any
 
 import numpy as np
 
-from overhead import ALGORITHMS, Formula
+from overhead import ALGORITHMS, VOCABULARY, Algorithm, Formula
 from overhead.everything import formulas
 from overhead.law import Law, law_of
-from tests.laws import DRAWS, Moves, drawn, faults, signs, worked_faults
+from tests.laws import DRAWS, Moves, drawn, faults, signs, spread, worked_faults
 from tests.maintenance.mutant import ROOT, Mutant, mutants
 from tests.overhead.test_worked_values import WORKED
 from tests.strategies import networks
@@ -37,17 +38,23 @@ POINTS = DRAWS[:20]  # As many examples as hypothesis draws
 OTHERS = ("formula.py", "arrays.py", "recording.py", "expression.py", "labels.py", "quantity.py")
 LAWS, VALUES, SAME, LIVES = "laws", "tests", "same", "lives"
 LONGEST = 900  # Seconds of a mutant's tests
+NOTHING = 5  # What pytest returns where no test has the marks
 # By package its tests that compare values: simulators, and what is worked out by hand, the quickest
 # first.  No screens, pages or stored outputs.
 OF_STEPS = ("step_one_time", "step_rates", "step_data_parallel", "step_mechanisms", "step")
 TESTS: dict[str, tuple[str, ...]] = {
-    "collectives": ("overhead/test_bounds", "overhead/test_algorithms", "test_proofs"),
+    "collectives": (
+        "overhead/test_bounds",
+        "overhead/test_algorithms",
+        "software/test_slowest_steps",
+        "test_proofs",
+    ),
     "communication": ("overhead/test_communication*", "overhead/test_placement"),
     "compute": ("overhead/test_compute*", "overhead/test_own_layers", "overhead/test_loss"),
     "folded": ("overhead/test_schedule",),
     "hops": ("hops/test_forms",),
     "memory": ("overhead/test_memory*", "overhead/test_offload*", "overhead/test_recomputation"),
-    "model": ("overhead/test_hybrid", "overhead/test_order", "overhead/test_memory*"),
+    "model": ("overhead/test_order", "overhead/test_hybrid", "overhead/test_memory*"),
     "overlap": ("overlap/test_forms", "overlap/test_bounds", "overlap/test_step_timeline"),
     "plan": ("overhead/test_placement", "overhead/test_communication_groups"),
     "run": ("overhead/test_run*",),
@@ -64,7 +71,7 @@ class Reach:
     """The functions that are called by formulas and by algorithms."""
 
     formulas: dict[CodeType, list[Formula]] = field(default_factory=dict)
-    algorithms: set[CodeType] = field(default_factory=set)
+    algorithms: dict[CodeType, list[Algorithm]] = field(default_factory=dict)
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
@@ -83,10 +90,19 @@ def reach() -> Reach:
         for code in called(formula.kernel, *points):
             found.formulas.setdefault(code, []).append(formula)
     for algorithm in ALGORITHMS.values():
-        sizes = networks(algorithm)
-        given = {name: sizes.get(name, np.ones(1)) for name in algorithm.inputs}
-        found.algorithms |= called(algorithm.kernel, **given)
+        for code in called(algorithm.kernel, **drawn_sizes(algorithm)):
+            found.algorithms.setdefault(code, []).append(algorithm)
     return found
+
+
+@cache
+def drawn_sizes(algorithm: Algorithm) -> dict[str, np.ndarray]:
+    """Return networks of an algorithm, and some of all else that its kernel takes."""
+    rng, sizes = np.random.default_rng(1), networks(algorithm)
+    return {
+        name: sizes[name] if name in sizes else spread(VOCABULARY[name], rng.random((24, 1)))
+        for name in algorithm.inputs
+    }
 
 
 def called(kernel: Any, *given: Any, **named: Any) -> set[CodeType]:
@@ -128,27 +144,41 @@ def drawn_mutants(
 def verdict(mutant: Mutant, changed: dict[CodeType, CodeType]) -> tuple[str, str]:
     """Return what becomes of a mutant by laws and values by hand, and what says so."""
     users = {one.name: one for code in changed for one in reach().formulas.get(code, ())}
-    same = bool(users) and not reach().algorithms & set(changed)
-    before = {one.name: values(one) for one in users.values()} if same else {}
-    with mutant.living(changed):
-        for formula in users.values():
+    others = {one.key: one for code in changed for one in reach().algorithms.get(code, ())}
+    with np.errstate(all="ignore"):
+        before = values(users.values(), others.values())
+        with mutant.living(changed):
+            for formula in users.values():
+                try:
+                    fault = next(wrong(formula), "")
+                except Exception as error:  # Whatever it does, it is noticed
+                    fault = f"raises {type(error).__name__}"
+                if fault:
+                    return LAWS, f"{formula.name} {fault}"
             try:
-                fault = next(wrong(formula), "")
-            except Exception as error:  # Whatever it does, it is noticed
-                fault = f"raises {type(error).__name__}"
-            if fault:
-                return LAWS, f"{formula.name} {fault}"
-        same = same and all(
-            np.array_equal(values(one), before[one.name], equal_nan=True) for one in users.values()
-        )
+                after = values(users.values(), others.values())
+            except Exception:  # An algorithm that no law is of
+                return LIVES, ""
+    same = all(np.array_equal(*both, equal_nan=True) for both in zip(before, after, strict=True))
     return (SAME, "") if same else (LIVES, " ".join(users))
 
 
-def values(formula: Formula) -> np.ndarray:
-    """Return a formula at all points."""
-    if not formula.inputs:
-        return np.asarray(formula.kernel())
-    return np.stack([np.asarray(Moves(formula, data).values, dtype=float) for data in POINTS[:4]])
+def values(some: Iterable[Formula], others: Iterable[Algorithm]) -> list[np.ndarray]:
+    """Return what formulas and algorithms give at all points."""
+    found: list[np.ndarray] = []
+    for formula in some:
+        points = POINTS[:4] if formula.inputs else ()
+        found += [Moves(formula, data).values.astype(float) for data in points]
+    for algorithm in others:
+        cost = astuple(algorithm.kernel(**drawn_sizes(algorithm)))
+        found += [np.asarray(one) for one in flat(cost)]
+    return found
+
+
+def flat(part: Any) -> Iterator[Any]:
+    """Yield what is in tuples within tuples."""
+    for one in part if isinstance(part, tuple) else ():
+        yield from flat(one) if isinstance(one, tuple) else (one,)
 
 
 def wrong(formula: Formula) -> Iterator[str]:
@@ -193,14 +223,19 @@ def unmoved(formula: Formula, law: Law) -> Iterator[str]:
 
 
 def noticed_by_tests(mutant: Mutant) -> bool:
-    """Return whether the tests of a mutant's package notice it; one that never ends is noticed."""
+    """Return whether the tests of a mutant's package notice it, the default ones or all."""
     found = (sorted((ROOT / "tests").glob(f"{one}.py")) for one in TESTS[mutant.package])
     files = [str(path) for paths in found for path in paths]
+    return any(_fail(mutant, files, marks) for marks in ("not slow and not thorough", "thorough"))
+
+
+def _fail(mutant: Mutant, files: list[str], marks: str) -> bool:
+    """Return whether tests fail with a mutant; one that never ends is noticed."""
     command = [sys.executable, "-m", "pytest", "-p", "tests.maintenance.mutant", "-x", "-q", "-n0"]
     env = {**os.environ, "MUTANT": mutant.key, "PYTHONPATH": str(ROOT)}
     try:
         done = subprocess.run(
-            [*command, "-p", "no:cacheprovider", *files],
+            [*command, "-p", "no:cacheprovider", "-m", marks, *files],
             cwd=ROOT,
             env=env,
             capture_output=True,
@@ -209,7 +244,7 @@ def noticed_by_tests(mutant: Mutant) -> bool:
         )
     except subprocess.TimeoutExpired:
         return True
-    return done.returncode != 0
+    return done.returncode not in (0, NOTHING)
 
 
 def main() -> None:
@@ -227,7 +262,7 @@ def main() -> None:
             result = VALUES
         found.setdefault(mutant.package, Counter())[result] += 1
         if result in (LIVES, SAME):
-            print(f"{result}: {mutant}  [{why}]", flush=True)
+            print(f"{result}: {mutant}  [{shorten(why, 80)}]", flush=True)
     every = sum(found.values(), Counter())
     print(f"\n{'package':15}" + "".join(f"{one:>8}" for one in (LAWS, VALUES, SAME, LIVES)))
     for name, counts in [*sorted(found.items()), ("all", every)]:
