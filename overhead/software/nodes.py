@@ -1,7 +1,7 @@
 """Prices on nodes of GPUs: rings and trees that wait for nobody, exchanges node by node, phases.
 
-The latency is the sum along the path, the wire the slower of the levels; rounds of an exchange lie
-wholly inside of nodes or wholly between them, so that both add up, as do phases.
+The latency is the sum along the path, the wire the slower of the levels: messages of an exchange
+inside of nodes overlap those between them.  Phases follow one another, so that theirs add up.
 """
 
 from __future__ import annotations
@@ -254,11 +254,13 @@ def _both_ll_bytes(inner, inner_efficiency, inner_ll, outer, outer_efficiency, o
 
 
 SLOWEST = ("a ring or tree goes at the rate of its slowest link everywhere",)
+TOGETHER = ("messages between nodes overlap those inside a node",)
 INNER, OUTER = ("inner_byte_time", "inner_efficiency"), ("outer_byte_time", "outer_efficiency")
 LL_BYTES = (*INNER, "inner_ll_rate_ratio", *OUTER, "inter_ll_rate_ratio")
 for _returns, _taken, _kernel, _forms, _assumes in (
     ("simple_byte_time", (*INNER, *OUTER), _slower_byte, "ring|tree|nvls_tree|sharp", SLOWEST),
-    ("simple_byte_time", (*INNER, *OUTER), _both_bytes, "pairs|message|schedule", ()),
+    ("simple_byte_time", (*INNER, *OUTER), _slower_byte, "pairs", TOGETHER),
+    ("simple_byte_time", (*INNER, *OUTER), _both_bytes, "message|schedule", ()),
     ("ll_byte_time", LL_BYTES, _slower_ll_byte, "ring|tree", ()),
     ("ll_byte_time", LL_BYTES, _both_ll_bytes, "pairs|message", ()),
 ):
@@ -266,22 +268,39 @@ for _returns, _taken, _kernel, _forms, _assumes in (
     declare(_returns, _taken, _kernel, source=OWN, assumes=_assumes, when=_when)
 
 
-# The ramp: inside of a node, or between nodes; of phases, both.
+# The ramp: inside of a node, or between nodes; of phases, both.  A tree of more nodes is deeper.
 
 
-def _ramp(total_nodes, fabric_ramp_steps, inter_node_step_latency, outer, ramp, inner):
-    between = fabric_ramp_steps * inter_node_step_latency * outer
-    return xp.where(total_nodes > 1.0, between, ramp * inner)
+@priced(
+    returns="ramp_square",
+    assumes=("between nodes a ring is full after its steps, which are counted",),
+    when=RING,
+)
+def ring_ramp_square(total_nodes, ramp_time, inner_byte_time):
+    """Pipeline fill of a ring."""
+    return xp.where(total_nodes > 1.0, 0.0, ramp_time * inner_byte_time)
 
 
-for _forms, _outer, _ramp_time in (
-    ("ring|tree", "outer_byte_time", "ramp_time"),
-    ("nvls_tree|sharp", "simple_byte_time", "nvls_ramp_time"),
-    ("pairs|message", "outer_byte_time", "sendrecv_ramp_time"),
+def _ramp(levels: Callable[[Array], Array]) -> Callable[..., Array]:
+    """Return the kernel of a form that crosses so many levels of nodes."""
+
+    def square(total_nodes, fabric_ramp_steps, inter_node_step_latency, outer, ramp, inner):
+        between = levels(total_nodes) * fabric_ramp_steps * inter_node_step_latency * outer
+        return xp.where(total_nodes > 1.0, between, ramp * inner)
+
+    return square
+
+
+TREE_LEVELS, ONE_LEVEL = _ramp(lambda nodes: depth(nodes) / 2.0), _ramp(xp.ones_like)
+for _forms, _outer, _ramp_time, _kernel in (
+    ("tree", "outer_byte_time", "ramp_time", TREE_LEVELS),
+    ("nvls_tree", "simple_byte_time", "nvls_ramp_time", TREE_LEVELS),
+    ("sharp", "simple_byte_time", "nvls_ramp_time", ONE_LEVEL),
+    ("pairs|message", "outer_byte_time", "sendrecv_ramp_time", ONE_LEVEL),
 ):
     _between = ("total_nodes", "fabric_ramp_steps", "inter_node_step_latency", _outer)
     _inside, _when = (_ramp_time, "inner_byte_time"), {**NODES, "form": _forms}
-    declare("ramp_square", (*_between, *_inside), _ramp, source=OWN, when=_when)
+    declare("ramp_square", (*_between, *_inside), _kernel, source=OWN, when=_when)
 
 
 @priced(

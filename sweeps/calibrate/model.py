@@ -557,7 +557,7 @@ class _Part:
         if any(choice.form == "sharp" for choice in self.choices):
             self.given["inter_inc"] = 1.0  # The run had it, whatever the machine has
         # Of another network than the machine's a fit says nothing.
-        known = (*FABRIC, *SHARED) if fabric != machine.fabric else ()
+        known = (*FABRIC, *SHARED, "inter_sendrecv_rate_ratio") if fabric != machine.fabric else ()
         self.own = {name: self.given[name] for name in known}
 
     def _each(

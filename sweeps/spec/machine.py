@@ -52,6 +52,7 @@ NODE = (
     "sendrecv_copy_rate",
     "sendrecv_ll_rate_ratio",
     "sendrecv_ramp_time",
+    "inter_sendrecv_rate_ratio",
 )
 FABRIC = ("inter_node_step_latency", "nic_efficiency", "inter_min_time")
 SHARED = (
@@ -61,7 +62,6 @@ SHARED = (
     "inter_ll_rate_ratio",
     "tree_rate_ratio",
     "tree_chain_rate_ratio",
-    "inter_sendrecv_rate_ratio",
     "peer_time",
 )
 SWITCHED = ("nvls_tree_rate_ratio", "sharp_efficiency")

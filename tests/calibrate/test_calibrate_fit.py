@@ -149,7 +149,7 @@ LINES: dict[str, tuple[str, list[tuple[Group, Callable[[np.ndarray], np.ndarray]
         [
             (("all_reduce", 8, 1), lambda size: 30e-6 + size / 2.75e11),
             (("all_reduce", 16, 2), lambda size: 45e-6 + size / 2.4e11),
-            (("all_reduce", 128, 16), lambda size: 110e-6 + size / 1.95e11),
+            (("all_reduce", 32, 4), lambda size: 70e-6 + size / 2.1e11),
         ],
     ),
 }

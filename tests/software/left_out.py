@@ -28,7 +28,8 @@ UNIT, UNSURE, SHARE, STEP = 0.08, 0.7, 0.1, 1e-4
 # Rates that are NCCL's own, and what no table of one node tells.
 # How names end of constants that are parts of a rate.
 RATIOS = ("efficiency", "rate_ratio")
-KEPT = ("channel_efficiency", "nvls_time", "nvls_hosts_time")
+EXCHANGE = "inter_sendrecv_rate_ratio"
+KEPT = ("channel_efficiency", "nvls_time", "nvls_hosts_time", EXCHANGE)
 # Between nodes, of all networks.
 ALIKE = (
     "simple_fabric_factor",
@@ -37,11 +38,11 @@ ALIKE = (
     "inter_ll_rate_ratio",
     "tree_rate_ratio",
     "nvls_tree_rate_ratio",
-    "inter_sendrecv_rate_ratio",
     "peer_time",
 )
-# What was assumed before the one table that tells it.
-ASSUMED = {"inter_sendrecv_rate_ratio": 0.8, "peer_time": 0.5e-6}
+GENERATIONS = ("ampere", "hopper", "blackwell")
+# What was assumed before the tables that tell it; a generation's rate of an exchange is its own.
+ASSUMED = {"peer_time": 0.5e-6} | {f"{one}.{EXCHANGE}": 0.8 for one in GENERATIONS}
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,14 @@ class Table:
     collective: str
     place: str  # One node or several, as the profile's errors have it
     group: str  # The tables whose constants are its own: a generation, or between nodes
+    generation: str
     model: Model
+
+    def times(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the times of its rows by constants, an exchange's by that of its generation."""
+        own = {name: value for name, value in values.items() if "." not in name}
+        exchange = values.get(f"{self.generation}.{EXCHANGE}")
+        return self.model.times(own if exchange is None else own | {EXCHANGE: exchange})
 
 
 def rows_of(lines: Sequence[Mapping[str, str]], fabric: str) -> Rows:
@@ -97,6 +105,7 @@ def tables() -> tuple[Table, ...]:
                 collective,
                 "several_nodes" if several else "one_node",
                 "nodes" if several else generation,
+                generation,
                 model,
             )
         )
@@ -110,7 +119,7 @@ def before(group: str) -> tuple[dict[str, float], dict[str, float]]:
         base = {name: profile.shared[name].value for name in ALIKE} | ASSUMED
     else:
         names = [name for name in profile.nodes[group] if name not in KEPT]
-        others = [profile.nodes[one] for one in ("ampere", "hopper", "blackwell") if one != group]
+        others = [profile.nodes[one] for one in GENERATIONS if one != group]
         base = {}
         for name in names:
             known = [other[name].value for other in others if name in other]
@@ -139,7 +148,7 @@ def fitted(
         """Return residuals of (.., constants), and how far these are from before."""
         values = {name: np.exp(logs[..., index, None]) for index, name in enumerate(names)}
         times = [
-            np.broadcast_to(t := one.model.times(values), (*logs.shape[:-1], t.shape[-1]))
+            np.broadcast_to(t := one.times(values), (*logs.shape[:-1], t.shape[-1]))
             for one in own
         ]
         far = (np.log(np.concatenate(times, axis=-1)) - measured) / UNIT
@@ -175,7 +184,7 @@ def left_out(group: str) -> Iterator[tuple[Table, np.ndarray]]:
         values = fitted([one for one in every if one.name != name], base, unsure)
         for one in every:
             if one.name == name:
-                found = one.model.times({key: np.array([value]) for key, value in values.items()})
+                found = one.times({key: np.array([value]) for key, value in values.items()})
                 yield one, found / one.model.rows.time - 1.0
 
 
@@ -199,5 +208,5 @@ def by_operation(groups: Sequence[str]) -> dict[str, list[tuple[int, float]]]:
 
 
 if __name__ == "__main__":
-    for name, each in sorted(by_operation(("ampere", "hopper", "blackwell", "nodes")).items()):
+    for name, each in sorted(by_operation((*GENERATIONS, "nodes")).items()):
         print(name, each)

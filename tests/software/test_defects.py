@@ -98,7 +98,7 @@ def test_a_switch_that_streams_is_paid_a_pass(sweeps: Runner, operation: str, pa
 
 # Logs of straight lines: ranks, the time of no bytes in us, and bytes a us.
 GATHER = ((8, 30.0, 8 / 7 * 6e5),)
-REDUCE = ((8, 30.0, 2.75e5), (16, 45.0, 2.4e5), (128, 110.0, 1.95e5))
+REDUCE = ((8, 30.0, 2.4e5), (16, 45.0, 2.2e5), (32, 70.0, 1.9e5))
 
 
 def log(operation: str, lines: tuple[tuple[int, float, float], ...]) -> dict[int, list[float]]:

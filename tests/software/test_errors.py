@@ -28,8 +28,8 @@ CLASSES = {
 # Rows, then for each class mean and median.
 STATED = {
     "one node": (928, (7.0, 4.8), (9.1, 6.6), (4.7, 2.7), (6.4, 3.5)),
-    "several nodes": (289, (13.2, 9.7), (18.5, 16.8), (9.7, 7.3), (11.6, 8.2)),
-    "all": (1217, (8.4, 5.5), (10.9, 7.2), (6.1, 3.3), (7.7, 4.3)),
+    "several nodes": (404, (12.7, 8.9), (16.7, 16.2), (9.0, 6.9), (10.2, 7.6)),
+    "all": (1332, (8.3, 5.4), (10.5, 7.1), (6.5, 3.9), (7.7, 4.9)),
 }
 SLOW_HOST = 43e-6
 KEYS = ("collective", "hardware", "nodes", "fabric", "card_GBps", "algorithm", "host")

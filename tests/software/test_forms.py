@@ -115,7 +115,8 @@ def test_a_library_that_adds_nothing_gives_the_exact_form(algorithm: Algorithm) 
         exact = exact - passes * (5e-6 - 2e-6)
     if algorithm.name == "node_pairwise":
         # Messages to other nodes are on their way together: one latency, not twelve.
-        exact = exact - 11.0 * 5e-6
+        # And they go on beside those inside the node, which take less.
+        exact = exact - 11.0 * 5e-6 - 3.0 / 16.0 * SIZES / 4e11
     if algorithm.form in ("nvls", "nvls_tree", "sharp"):
         # The switch's own time is a constant; and NVLS has no chunks to fill.
         far = {"nvls": 0.0, "nvls_tree": 4.0, "sharp": 2.0}[algorithm.form] * 5e-6
