@@ -253,6 +253,43 @@ for _way in CHOSEN:
     declare(f"routing_{_way}_bytes", _taken, _routing(_way), **ROUTING)
 
 
+# A bias of routed experts that follows the last GEMM: for each expert's rows the product with their
+# probabilities, the sum, one copy of all and a cast, in single precision; backward the cast, its
+# gradients' two products and sums, a cast and a copy.  Elements of 32 bits, and of 16.
+BIASES: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/transformer/moe/experts.py, TEGroupedMLP._apply_bias @d0b3b77549",
+    "assumes": (
+        "the bias of the first GEMM is part of it, and probabilities are single precision",
+    ),
+}
+BIAS_MOVES = {"forward": (6.0, 2.0), "backward": (8.0, 4.0)}
+BIAS_LAUNCHES = {"forward": 2.0, "backward": 5.0}  # for each expert
+
+
+@formula(**BIASES)
+def separate_expert_bias(unfused_expert_bias, linear_bias, expert_bias):
+    """Whether kernels of their own add the biases of routed experts."""
+    return unfused_expert_bias * xp.maximum(linear_bias, expert_bias)
+
+
+def _biased(way: str) -> Any:
+    singles, others = BIAS_MOVES[way]
+
+    def moved(
+        separate: Array, experts: Array, tokens: Array, hidden: Array, single: Array, wide: Array
+    ) -> Array:
+        return separate * experts * tokens * hidden * (singles * single + others * wide)
+
+    return moved
+
+
+for _way in BIAS_MOVES:
+    _taken = ("separate_expert_bias", "local_experts", "expert_tokens", "expert_hidden_size")
+    _sizes = ("single_bytes", "activation_bytes")
+    declare(f"expert_bias_{_way}_bytes", (*_taken, *_sizes), _biased(_way), **BIASES)
+
+
 # Times.
 
 
@@ -264,7 +301,7 @@ TWICE = {"forward": (), "backward": ("the backward pass moves twice: gradients a
 def _elementwise(way: str) -> Any:
     def time(factor, moved, casts, mixed, scanning, share, bandwidth, *routed):
         every = TIMES[way] * factor * moved + casts + mixed / MIXING_RATE[way]
-        every = every + factor * routed[0] if routed else every
+        every = every + factor * sum(routed) if routed else every
         return every / (share * bandwidth) + scanning
 
     return time
@@ -274,7 +311,8 @@ for _class in quantities.CLASSES:
     for _kind in TIMES:
         _moved = (f"{_class}_elementwise_bytes", f"{_class}_cast_{_kind}_bytes")
         _bytes = ("elementwise_factor", *_moved, f"mixing_{_kind}_bytes")
-        _router = [f"routing_{_kind}_bytes"] if _class == "moe" else []
+        _routed_bytes = (f"routing_{_kind}_bytes", f"expert_bias_{_kind}_bytes")
+        _router = _routed_bytes if _class == "moe" else ()
         declare(
             f"{_class}_layer_elementwise_{_kind}_time",
             (*_bytes, f"scan_{_kind}_time", *RATE_OF_BYTES, *_router),
@@ -383,8 +421,10 @@ def _routed(way: str, routed: float) -> Any:
         local_experts,
         own_casts,
         ep_overlap,
+        separate,
     ):
-        own = (CALLED * PRODUCT_FLOPS[way] + EXPERT_CASTS * own_casts) * local_experts
+        each = CALLED * PRODUCT_FLOPS[way] + EXPERT_CASTS * own_casts
+        own = (each + BIAS_LAUNCHES[way] * separate) * local_experts
         nodes = xp.where(ep_overlap > 0.0, NODES[way], 0.0)
         cast = ATTENTION_CASTS * (1.0 - left * attending) + ROUTED_CASTS * (1.0 - left_experts)
         others = share * (operations + routed + cast * casts)
@@ -396,7 +436,8 @@ def _routed(way: str, routed: float) -> Any:
 for _way in ("forward", "backward"):
     _of_library = ("cast_launches", "eager_launch_fraction", "bf16_attention")
     _taken = (f"{_way}_operations", *_of_library, "attention_layer_fraction")
-    _own = ("bf16_experts", "local_experts", "expert_cast_launches", "ep_overlap")
+    _experts = ("bf16_experts", "local_experts", "expert_cast_launches", "ep_overlap")
+    _own = (*_experts, "separate_expert_bias")
     declare(f"dense_{_way}_launches", _taken, _dense, **LIBRARY)
     for _count, _when in ((ROUTED, None), (SENT_ONCE, {"dispatcher": "deduplicated"})):
         _kernel = _routed(_way, _count[_way])

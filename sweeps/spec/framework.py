@@ -260,6 +260,7 @@ _FIGURES: dict[str, Entry] = {
             Entry(name, "1", integer=True, maximum=1.0)
             for name in (
                 "unknown_slowdown",
+                "unfused_expert_bias",
                 "count_end_layers",
                 "dropout",
                 "unsharded_in_pipeline",

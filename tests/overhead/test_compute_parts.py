@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -346,6 +347,37 @@ def test_a_router_moves_what_its_kernels_read_and_write() -> None:
         eager = value({**plan, "elementwise_factor": 4}, name)
         assert eager == pytest.approx(4 * (others + moved) / 1e12)
     assert value({**plan, "experts": 0, "experts_per_token": 0}, "routing_forward_bytes") == 0
+
+
+# Elements that TEGroupedMLP._apply_bias reads and writes, in single precision and in 16 bits.
+BIASED = {
+    "forward": {"b * p": (1, 0), "t + ..": (2, 1), "cat": (2, 0), "to": (1, 1)},
+    "backward": {
+        "to": (1, 1),
+        "gradient of t": (1, 1),
+        "of b": (3, 0),  # by p: read and written, read again by the sum
+        "of p": (3, 0),
+        "split": (0, 2),
+    },
+}
+
+
+def test_a_bias_that_follows_the_last_product_is_moved_by_kernels_of_its_own() -> None:
+    plan = {**MIXTRAL, "linear_bias": 1, "unfused_expert_bias": 1}
+    plan |= {"memory_bandwidth": 1e12, "memory_efficiency": 1, "elementwise_factor": 1}
+    sizes = ("local_experts", "expert_tokens", "expert_hidden_size")
+    elements = math.prod(value(plan, name) for name in sizes)
+    for way, kernels in BIASED.items():
+        singles, others = (sum(each) for each in zip(*kernels.values(), strict=True))
+        moved = value(plan, f"expert_bias_{way}_bytes")
+        assert moved == pytest.approx(elements * (4 * singles + 2 * others))
+        time, fused = f"moe_layer_elementwise_{way}_time", {**plan, "unfused_expert_bias": 0}
+        assert value(plan, time) - value(fused, time) == pytest.approx(moved / 1e12)
+        more = value(plan, f"moe_{way}_launches") - value(fused, f"moe_{way}_launches")
+        each = more / value(plan, "local_experts")
+        assert each == pytest.approx({"forward": 2, "backward": 5}[way])
+        assert value({**plan, "linear_bias": 0}, f"expert_bias_{way}_bytes") == 0
+        assert value({**plan, "linear_bias": 0, "expert_bias": 1}, f"expert_bias_{way}_bytes")
 
 
 def test_parts_of_a_ring_are_added_up() -> None:

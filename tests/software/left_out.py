@@ -148,8 +148,7 @@ def fitted(
         """Return residuals of (.., constants), and how far these are from before."""
         values = {name: np.exp(logs[..., index, None]) for index, name in enumerate(names)}
         times = [
-            np.broadcast_to(t := one.times(values), (*logs.shape[:-1], t.shape[-1]))
-            for one in own
+            np.broadcast_to(t := one.times(values), (*logs.shape[:-1], t.shape[-1])) for one in own
         ]
         far = (np.log(np.concatenate(times, axis=-1)) - measured) / UNIT
         soft = np.sign(far) * np.sqrt(2.0 * (np.sqrt(1.0 + far**2) - 1.0)) * weight
