@@ -165,7 +165,7 @@ def test_commands_begin_with_their_answer(cli: Runner) -> None:
 
 FIRST = (
     ("collective --N 16 --M 1GiB",
-     r"all_reduce of 1 GiB on 16 ranks: \S+ ms \(-11/\+21 %\), busbw \S+ GB/s, \S+x the lower "),
+     r"all_reduce of 1 GiB on 16 ranks: \S+ ms \(-10/\+14 %\), busbw \S+ GB/s, \S+x the lower "),
     (f"{STEP} --tp 8",
      rf"\S+ s per step {BAND}, MFU \d+ %, \S+ of 84.9 GB per GPU {BAND}: fits\n  llama3-8b on 64 "),
     (f"{STEP} --micro-batch 8",

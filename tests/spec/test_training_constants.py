@@ -61,6 +61,7 @@ EVERY = {
     "backward_operations",
     "recompute_operations",
     "count_end_layers",
+    "unfused_expert_bias",
     "dropout",
     "step_overhead",
     "tp_gradient_overlap",
