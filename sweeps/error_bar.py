@@ -69,6 +69,7 @@ FIXED = frozenset(
         "buckets",
         "loss_chunks",
         "gathered_layers",
+        "max_live_parameters",
         "gathered_non_layer_fraction",
         "recompute_layers",
         "optimizer_offload",

@@ -224,7 +224,10 @@ def layer_rank_expert_parameters(stage_moe_layers, expert_rank_parameters):
 
 
 @formula(
-    assumes=("layers are gathered one at a time, embedding and LM head separately",),
+    assumes=(
+        "layers are gathered one at a time, embedding and LM head separately",
+        "a limit of live parameters leaves the layer at work whole",
+    ),
     **FSDP,
 )
 def zero3_gathered_memory(
@@ -235,6 +238,7 @@ def zero3_gathered_memory(
     low_precision_expert_parameters,
     shards,
     gathered_layers,
+    max_live_parameters,
     gather_every_micro_batch,
     keep_gathered,
     weight_copies,
@@ -250,7 +254,9 @@ def zero3_gathered_memory(
     """Memory of the weights that ZeRO-3 holds gathered."""
     every = weight_copies * stage_layers
     kept = (gather_every_micro_batch < 1.0) | (keep_gathered > 0.0)
-    count = xp.where(kept, every, xp.minimum(gathered_layers, every))
+    held = xp.maximum(layer_rank_parameters + layer_rank_expert_parameters, 1.0)
+    most = xp.where(max_live_parameters > 0.0, xp.maximum(max_live_parameters / held, 1.0), every)
+    count = xp.where(kept, every, xp.minimum(xp.minimum(gathered_layers, most), every))
     ends = gathered_non_layer_fraction * (embedding_rank_parameters + output_rank_parameters)
     wide, own = full_precision_gathered_bytes, gathered_bytes
     layer = in_both(wide, own, layer_rank_parameters, layer_low_precision_parameters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -209,6 +210,10 @@ def test_gathered_weights_of_fully_sharded_layers_by_hand() -> None:
     layer = 8192 * 64 * 128 * 2 + 2 * 8192 * 8 * 128 + 3 * 8192 * 28672 + 2 * 8192
     ends = 2 * 128256 * 8192 + 8192
     assert float(held(plan)["zero3_gathered_memory"]) == 2 * (3 * layer + ends)
+    # DeepSpeed holds so many parameters live, but the layer at work whole.
+    for most, bound in ((1e9, 1e9), (2e9, 2e9), (1e8, layer), (1e12, 3 * layer)):
+        limited = float(held({**plan, "max_live_parameters": most})["zero3_gathered_memory"])
+        assert limited == pytest.approx(2 * (bound + ends))
     assert float(held({**plan, "dp": 1})["zero3_gathered_memory"]) == 0.0
     assert float(held({**plan, "zero_stage": 2})["zero3_gathered_memory"]) == 0.0
     waiting = {**plan, **RECIPES["fsdp_adam"].given(), "unsharded_gradient_fraction": 1}
