@@ -41,13 +41,13 @@ from sweeps.own_formulas import load_formulas
 from sweeps.result import Result, aligned, fitted, provenance_of
 from sweeps.search.batches import Batches, batches_of
 from sweeps.search.buy import (
-    FIGURE,
     Bought,
     Offer,
     Searched,
     Tried,
     Wish,
     best_batch,
+    figure_of,
     layout,
     offers,
 )
@@ -131,7 +131,8 @@ def command(**given: Any) -> int:
             attrs = _provenance([asked], given)
             return Result(layout([Bought(found, asked.wish, asked.first)], attrs))
 
-        out.deliver(result, lines, [_figure(found)])
+        figure = figure_of(found, asked.wish, _answer(found, asked.wish))
+        out.deliver(result, lines, [figure])
         out.notes.writelines(fitted(_saved(found, asked, given, result)))
     else:
         sys.stdout.writelines(fitted(lines))
@@ -150,13 +151,6 @@ def _searched(asked: Purchase, kept: dict[tuple[str, float], Searched]) -> tuple
     found = offers(asked.points, asked.wish, asked.sequences, telling, kept)
     bars[-1].end()
     return found
-
-
-def _figure(found: Iterable[Offer]) -> Mapping[str, Any]:
-    """Return the figure: over dollars, or GPU-hours where no price is known."""
-    if any(not isnan(one.cost) for own in found for one in own.tried):
-        return FIGURE
-    return {**FIGURE, "name": "days-over-gpu-hours", "x": "run_gpu_hours"}
 
 
 # Options of which several values are a table.
@@ -197,7 +191,7 @@ def _table_of_purchases(questions: Sequence[Mapping[str, Any]], given: Mapping[s
     offered = [one for own in several for one in own.found]
     if any(row for own in several for row in own.rows()):
         out.deliver(
-            lambda: Result(layout(several, _provenance(every, given))), lines, [_figure(offered)]
+            lambda: Result(layout(several, _provenance(every, given))), lines, [figure_of(offered)]
         )
     else:
         sys.stdout.writelines(fitted(lines))
@@ -541,6 +535,13 @@ def _table(heads_of_keys: Sequence[str], chosen: Sequence[Row]) -> list[list[str
         notes = [text for text in (why, detail.fit) if text not in ("", FITS)]
         rows.append([*keys, f"{own.gpus:,}", texts[0], band, *texts[1:], "; ".join(notes)])
     return rows if any(row[-1] for row in rows) else [row[:-1] for row in rows]
+
+
+def _answer(found: Sequence[Offer], wish: Wish) -> Tried | None:
+    """Return the GPUs to buy; None where no machine can."""
+    batch = best_batch(found, wish) or found[-1].batch
+    made = _ordered([one for one in found if one.batch == batch and one.least], wish)
+    return made[0].best(wish) if made else None
 
 
 def _ordered(made: Sequence[Offer], wish: Wish) -> list[Offer]:

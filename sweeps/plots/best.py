@@ -24,6 +24,7 @@ from sweeps.plots.style import (
     STIPPLE,
     STROKES,
     Scale,
+    launched,
     number,
     plain,
     region_colour,
@@ -204,7 +205,7 @@ def draw_best(figure: Figure, view: View) -> Canvas:
             _draw_borders(axes, drawn.margin[index] >= level, borders, stroke, 1.3)
         taken = []
         for place, where in names[index].items():
-            name = drawn.regions[place].name
+            name = launched(drawn.regions[place].name)
             _write(axes, where, name, size)
             taken.append(_box(where, name, size, made.panel))
         _write_crossovers(axes, drawn, index, borders, given, taken, made.panel)

@@ -32,6 +32,7 @@ from sweeps.plots.style import (
     MARKERS,
     MUTED,
     canonical,
+    launched,
     plain,
     scale_colour,
     scale_of,
@@ -51,6 +52,15 @@ _FEW_COLOURS = 3  # more numbers than these are told apart by a colour scale
 _LOG_FROM = 4.0  # ratio of the times from which their axis is logarithmic: the best ones matter
 _PALE = "#b8b8b8"
 _CAPACITY: dict[str, Any] = {"color": INK, "linewidth": 1.8, "linestyle": (0, (4, 1.5))}
+_DEADLINE: dict[str, Any] = {"color": COLOURS[4], "linewidth": 1.8, "linestyle": (0, (1.5, 1.2))}
+_ANSWER: dict[str, Any] = {
+    "color": INK,
+    "marker": "*",
+    "markersize": 15,
+    "markeredgecolor": "white",
+    "markeredgewidth": 1.0,
+    "linestyle": "none",
+}
 _FRONT: dict[str, Any] = {"color": ALARM, "linewidth": 1.4}
 
 
@@ -112,6 +122,7 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
     axes_of[0].apply(axes, "x")
     axes_of[1].apply(axes, "y")
     _draw(axes, points, axes_of, front)
+    _mark(axes, figure, points, best)
     numbers_at(axes, points.x[best], points.y[best], made.panel, above=more)
     return made.finished()
 
@@ -188,6 +199,8 @@ def _best(points: _Points, count: int, *, more: bool) -> NDArray[np.int64]:
 
 def _axes(figure: Figure, view: View, points: _Points) -> tuple[Axis, Axis]:
     x, y = points.x[points.fits], points.y[points.fits]
+    if figure.options.get("deadline"):
+        y = np.append(y, figure["deadline"])
     xscale, yscale = scale_for(x, figure["xscale"]), scale_for(y, figure["yscale"])
     if figure["yscale"] is None and y.min() > 0 and y.max() >= _LOG_FROM * y.min():
         yscale = "log"
@@ -254,6 +267,20 @@ def _draw(
             )
 
 
+def _answer(figure: Figure, points: _Points, best: NDArray[np.int64]) -> int:
+    """Return the place of the plan that is recommended: where none is, of the best."""
+    row = figure.options.get("answer")
+    return row - 1 if row is not None and row <= len(points.x) else int(best[0])
+
+
+def _mark(axes: Axes, figure: Figure, points: _Points, best: NDArray[np.int64]) -> None:
+    """Mark the answer, and what it had to keep."""
+    place = _answer(figure, points, best)
+    axes.plot(points.x[place], points.y[place], zorder=2.4, **_ANSWER)
+    if figure.options.get("deadline"):
+        axes.axhline(figure["deadline"], zorder=1.9, **_DEADLINE)
+
+
 def _notes(figure: Figure, view: View, points: _Points, xaxis: Axis) -> list[str]:
     """Say how many plans there are, how many don't fit, and why others are missing."""
     count = int(np.count_nonzero(points.fits))
@@ -281,8 +308,13 @@ def _legend(figure: Figure, view: View, points: _Points, front: NDArray[np.int64
             for index, name in enumerate(points.names)
             if (points.fits & (points.colour == index)).any()
         ]
+    word = "best" if figure.options.get("answer") is None else "recommended"
+    samples.append((word, {**_ANSWER, "markersize": 11}))
     if len(front):
         samples.append(("Pareto front", _FRONT))
+    if figure.options.get("deadline"):
+        text = scale_of(view.units(figure["y"])).given(figure["deadline"], 3)
+        samples.append((f"deadline: {text}", _DEADLINE))
     if np.isfinite(points.limit):
         text = scale_of(view.units(figure["x"])).given(points.limit, 3)
         name = sentence(short_name(view, figure["capacity"]))
@@ -301,6 +333,6 @@ def _table(
         (scale_of(view.units(figure[key])), one) for key, one in (("y", points.y), ("x", points.x))
     ]
     return [
-        (f"{rank}", *(scale.text(float(one[place])) for scale, one in scales), name)
+        (f"{rank}", *(scale.text(float(one[place])) for scale, one in scales), launched(name))
         for rank, (place, name) in enumerate(zip(best.tolist(), names, strict=True), 1)
     ]

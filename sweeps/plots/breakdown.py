@@ -41,6 +41,9 @@ _ADDED_UP = 1e-6  # relative difference from which parts aren't all of their tot
 _REASON_LETTERS = 40
 _REST = 15  # the colour of what no part is
 _MOST_PARTS = 7  # that one tells apart at a glance; the least are put together
+# Of a step what is no work of its own, by how names begin
+_WAITING = ("exposed_", "bubble_", "stage_imbalance_", "tied_")
+_WAITS, _WORKS = "other communication and waiting", "other computation and overhead"
 _TITLES = {
     "memory": "{memory} per GPU by part",
     "step_parts": "Step time by part",
@@ -90,7 +93,8 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
         taken = ", ".join(labels[place].split(": ")[-1] for place in below)
         notes.append(f"Below zero, so taken off the part beside it: {taken}.")
     if not chosen:
-        values, labels, colours = _few(values, labels, colours)
+        names = [part.variables[0] for part in parts] + [""] * (len(labels) - len(parts))
+        values, labels, colours = _few(values, labels, colours, names)
     kept = [place for place in range(len(labels)) if np.any(np.nan_to_num(values[:, place]))]
     kept = kept or [0]
     limits, limit = _limits(figure, view, bars, units)
@@ -117,20 +121,23 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
 
 
 def _few(
-    values: NDArray[np.float64], labels: list[str], colours: list[int]
+    values: NDArray[np.float64], labels: list[str], colours: list[int], names: Sequence[str]
 ) -> tuple[NDArray[np.float64], list[str], list[int]]:
-    """Put the parts that are least, wherever they are most, together behind the others."""
+    """Put the parts that are least, wherever they are most, together: what waits, what works."""
     shares = np.nan_to_num(values / values.sum(axis=1, keepdims=True)).max(axis=(0, 2))
     there = [place for place in range(len(labels)) if shares[place] > 0.0]
     if len(there) <= _MOST_PARTS:
         return values, labels, colours
     order = sorted(there, key=lambda place: -shares[place])
-    kept, least = sorted(order[: _MOST_PARTS - 1]), order[_MOST_PARTS - 1 :]
-    rest = values[:, least].sum(axis=1, keepdims=True)
+    groups = [([place], labels[place]) for place in sorted(order[: _MOST_PARTS - 2])]
+    for word, waits in ((_WAITS, True), (_WORKS, False)):
+        own = [k for k in order[_MOST_PARTS - 2 :] if names[k].startswith(_WAITING) == waits]
+        if own:
+            groups.append((own, word if len(own) > 1 else labels[own[0]]))
     return (
-        np.concatenate([values[:, kept], rest], axis=1),
-        [*(labels[place] for place in kept), f"the rest: {len(least)} small parts"],
-        [*(colours[place] for place in kept), _REST],
+        np.stack([values[:, own].sum(axis=1) for own, _ in groups], axis=1),
+        [label for _, label in groups],
+        [colours[own[0]] for own, _ in groups],
     )
 
 

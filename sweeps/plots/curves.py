@@ -598,7 +598,8 @@ def _draw_panel(drawing: _Drawing, axes: Axes, index: int, made: Frame) -> None:
         axes.plot(plot.x[start::every], y[start::every], **mark)
     if drawing.scale is not None:
         found = crossovers(plot.x, plot.curves[index], more=plot.more, whole=plot.whole)
-        mark_crossovers(axes, found, drawing.scale, made.panel, above=plot.more)
+        lines = [_drawn(drawing, y) for y in plot.curves[index]]
+        mark_crossovers(axes, found, drawing.scale, made.panel, lines, above=plot.more)
 
 
 def _drawn(

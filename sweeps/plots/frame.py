@@ -15,6 +15,7 @@ from sweeps.plots.style import (
     LINE_HEIGHT,
     MUTED,
     UNBROKEN,
+    launched,
     long_name,
     number,
     scale_of,
@@ -78,7 +79,8 @@ class Legend:
 
     def texts(self) -> list[str]:
         """Return the labels, in lines; what stands between dots stays on a line."""
-        whole = [together(label) if " · " in label else label for label, _ in self.samples]
+        labels = [launched(label) for label, _ in self.samples]
+        whole = [together(label) if " · " in label else label for label in labels]
         return ["\n".join(wrap(label, _LEGEND_TEXT, use().text)) for label in whole]
 
     def draw(self, where: Any, loc: str, columns: int = 1) -> Drawn:
@@ -290,7 +292,7 @@ def frame(sheet: Sheet, legend: Legend) -> Frame:
     every = body.subplot_mosaic(mosaic, height_ratios=heights * rows)  # type: ignore[arg-type]
     for index, name in enumerate(sheet.panels):
         axes = every[f"panel{index}"]
-        axes.set_title("\n".join(wrap(name, wide, use().text, bold=True, most=2)))
+        axes.set_title("\n".join(wrap(launched(name), wide, use().text, bold=True, most=2)))
         made.axes.append(axes)
         if sheet.strip:
             made.strips.append(every[f"strip{index}"])
@@ -375,6 +377,10 @@ _MANY_MINOR = 40
 _TWO_DECADES = 100.0
 _STEPS = {2.0: (1, 2, 5, 10, 20, 30), 10.0: (1, 2, 3, 6, 9)}  # powers from tick to tick
 _MANTISSAS = (1.0, 2.0, 5.0)
+_FINER = (
+    (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0),
+    (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
+)
 _LEAST_SHOWN = 0.05  # of the unit that all of an axis' numbers have
 
 
@@ -426,6 +432,11 @@ def log_ticks(low: float, high: float, units: str, room: float, *, binary: bool 
         return _power_ticks(low, high, units, room, 10.0)
     if len(fine) >= _FEWEST:
         return _with_units(fine, units, [])
+    for mantissas in _FINER:
+        found = [m * 10.0**e for e in range(lowest, highest + 1) for m in mantissas]
+        found = [position for position in found if low <= position <= high]
+        if _FEWEST < len(found) <= room:
+            return _with_units(found, units, [])
     # A short axis: evenly spaced numbers, each with its unit as on every logarithmic axis.
     even = linear_ticks(low, high, units, room)
     return _with_units(list(even.positions), units, [])

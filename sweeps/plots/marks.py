@@ -21,6 +21,7 @@ from sweeps.plots.style import (
     INK,
     MUTED,
     Scale,
+    launched,
     long_name,
     plain,
     sentence,
@@ -255,11 +256,18 @@ _TRIES = 8
 
 
 def mark_crossovers(
-    axes: Axes, found: Sequence[Crossover], scale: Scale, panel: tuple[float, float], *, above: bool
+    axes: Axes,
+    found: Sequence[Crossover],
+    scale: Scale,
+    panel: tuple[float, float],
+    curves: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+    *,
+    above: bool,
 ) -> None:
-    """Mark where the best line changes: a ring on the curve, the size beside it."""
+    """Mark where the best line changes: a ring on the curve, the size clear of all curves."""
     size = use().note
     taken: list[tuple[float, float, float]] = []
+    drawn = np.concatenate([_dots(axes, x, y) for x, y in curves])
     for crossover in found:
         axes.plot(
             crossover.x,
@@ -276,7 +284,7 @@ def mark_crossovers(
         x, y = in_panel(axes, crossover.x, crossover.y)
         wide, high = (text_width(text, size) + 0.06) / panel[0], size * 1.5 / 72 / panel[1]
         step = (0.3 if above else -0.3) / panel[1]
-        place = _free_place((x, y + step), (wide, high), taken, above=above)
+        place = _free_place((x, y + step), (wide, high), taken, drawn, above=above)
         axes.annotate(
             text,
             (x, y),
@@ -302,27 +310,46 @@ def _free_place(
     wanted: tuple[float, float],
     size: tuple[float, float],
     taken: list[tuple[float, float, float]],
+    drawn: NDArray[np.float64],
     *,
     above: bool,
 ) -> tuple[float, float]:
     """Return where a text may stand: near where it is wanted, clear of the others."""
-    left = min(max(wanted[0] + 0.02, 0.0), 1.0 - size[0])
+    lefts = [wanted[0] + 0.02, wanted[0] - size[0] - 0.02, wanted[0] - size[0] / 2]
+    lefts = [min(max(left, 0.0), 1.0 - size[0]) for left in lefts]
     low, high = size[1] / 2, 1 - size[1] / 2
     steps = [0.0, *(sign * step for sign in (1, -1) for step in range(1, _TRIES))]
     away = size[1] if above else -size[1]
     places = [wanted[1] + step * away for step in steps]
     inside = [place for place in places if low <= place <= high] or [min(max(wanted[1], low), high)]
-    free = (
-        place
-        for place in inside
-        if not any(
-            left < end and left + size[0] > start and abs(other - place) < size[1]
+
+    def covers(left: float, middle: float) -> int:
+        """How many dots of curves a text there would cover; others' texts count as many."""
+        x, y = drawn.T
+        within = (left - 0.01 < x) & (x < left + size[0] + 0.01)
+        dots = int(np.count_nonzero(within & (np.abs(y - middle) < 0.6 * size[1])))
+        others = (
+            left < end and left + size[0] > start and abs(other - middle) < size[1]
             for start, end, other in taken
         )
-    )
-    middle = next(free, inside[0])
+        return dots + len(drawn) * sum(others)
+
+    every = [(left, middle) for middle in inside for left in lefts]
+    left, middle = min(every, key=lambda place: covers(*place))
     taken.append((left, left + size[0], middle))
     return left, middle
+
+
+def _dots(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a curve as dots close to each other, as fractions of its panel."""
+    there = np.isfinite(x) & np.isfinite(y)
+    points = axes.transData.transform(np.column_stack((x[there], y[there])))
+    points = axes.transAxes.inverted().transform(points)
+    if len(points) < 2:
+        return np.reshape(points, (-1, 2))
+    along = np.linspace(0.0, len(points) - 1.0, 30 * len(points))
+    places = np.arange(len(points))
+    return np.column_stack([np.interp(along, places, points[:, way]) for way in (0, 1)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +372,7 @@ def label_ends(axes: Axes, ends: Sequence[End], panel: tuple[float, float]) -> N
     found = [
         item for _, item in sorted(enumerate(found), key=lambda item: (item[1][0][1], -item[0]))
     ]
-    texts = [wrap(end.label, _LABEL_WIDTH, use().text) for _, end in found]
+    texts = [wrap(launched(end.label), _LABEL_WIDTH, use().text) for _, end in found]
     sizes = [len(lines) * use().text * 1.3 / 72 / panel[1] for lines in texts]
     places = spread([place[1] for place, _ in found], sizes)
     inch = 1.0 / panel[0]

@@ -327,6 +327,8 @@ KINDS: Mapping[str, Kind] = {
             "better": _BETTER,
             "labelled": Key("count", 5, "how many of the best are named"),
             "front": Key("flag", True, "draw the Pareto front"),
+            "answer": Key("count", None, "the plan to mark as recommended: its row, from 1 on"),
+            "deadline": Key("number", None, "a limit of y, as a line; in its unit"),
         },
         ("x", "y"),
         ("plans",),

@@ -23,6 +23,7 @@ from sweeps.plots.style import (
     INK,
     MUTED,
     as_read,
+    launched,
     number,
     plain,
     region_colour,
@@ -144,7 +145,7 @@ class Stacks:
 
 def _lines(name: str) -> list[str]:
     room = _NAME_IN_COLUMN if use().column else _NAME_WIDTH * use().scale
-    lines = wrap(together(name), room, use().tick, most=2)
+    lines = wrap(together(launched(name)), room, use().tick, most=2)
     return [line.removesuffix(" ·") for line in lines]
 
 

@@ -242,9 +242,21 @@ def unbroken(text: str) -> str:
 
 def together(name: str) -> str:
     """Return a name of several parts, of which a line ends only between them."""
-    parts = name.split(" · ")
-    joint = f"{UNBROKEN}· "  # a line may end after the dot, and not begin with it
+    comma = ", " in name and " · " not in name
+    parts = name.split(", " if comma else " · ")
+    joint = ", " if comma else f"{UNBROKEN}· "  # a line may end after the dot, not begin with it
     return joint.join(part if len(part) > _LONG else unbroken(part) for part in parts)
+
+
+_DEGREE = re.compile(r"\b(tp|pp|dp|cp|ep|etp|vpp) (?=\d)")
+
+
+def launched(name: str) -> str:
+    """Return a plan's name as launch scripts have it: TP 8, PP 4, DP 16, ZeRO 1."""
+    text = name.replace("virtual pipeline size ", "vpp ")
+    if not _DEGREE.search(text):
+        return name
+    return _DEGREE.sub(lambda found: found[0].upper(), text).replace(" · ", ", ")
 
 
 def _pieces(word: str, width: float, size: float, *, bold: bool) -> Iterator[str]:

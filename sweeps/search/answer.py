@@ -437,7 +437,10 @@ def point_figures(answer: Answer) -> list[dict[str, Any]]:
     title = "Step time of the best plan of each layout, and whether it fits"
     if len(answer.found.splits) + len(answer.found.front) < FEWEST_POINTS:
         return []
-    return [{"kind": "best_plans", "plans": [PLAN], "title": title}]
+    # As rows of the table are
+    kept = [plan.key for plan in kept_plans(answer, len(answer.found.splits))]
+    row = kept.index(answer.found.recommended.key) + 1
+    return [{"kind": "best_plans", "plans": [PLAN], "title": title, "answer": row}]
 
 
 # Whether the recommendation survives each constant that nobody gave.

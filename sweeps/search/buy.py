@@ -508,13 +508,23 @@ def _verdict(one: Offer, own: Tried, wish: Wish) -> str:
     return "best" if own is one.best(wish) else "in_time"
 
 
-FIGURE = {
-    "title": "How many GPUs of which machine: days of the training over what it costs",
-    "kind": "best_plans",
-    "name": "days-over-dollars",
-    "plans": [PLAN],
-    "x": "run_cost",
-    "y": "run_days",
-    "by": "hardware",
-    "better": "less",
-}
+def figure_of(
+    found: Sequence[Offer], wish: Wish | None = None, answer: Tried | None = None
+) -> dict[str, Any]:
+    """Return the figure of what was tried, with the answer and the days, if these are one."""
+    priced = any(not np.isnan(one.cost) for own in found for one in own.tried)
+    figure: dict[str, Any] = {
+        "title": "Days of the training over what it costs, by machine",
+        "kind": "best_plans",
+        "name": "days-over-dollars" if priced else "days-over-gpu-hours",
+        "plans": [PLAN],
+        "x": "run_cost" if priced else "run_gpu_hours",
+        "y": "run_days",
+        "by": "hardware",
+        "better": "less",
+    }
+    if wish is not None:
+        figure["deadline"] = wish.days
+    rows = [own for one in found for own in one.tried if own.detail is not None]
+    row = next((index for index, own in enumerate(rows, 1) if own is answer), None)
+    return figure if row is None else {**figure, "answer": row}

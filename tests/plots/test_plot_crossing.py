@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure as Canvas
+from matplotlib.text import Text
 
-from sweeps.plots.marks import crossovers, refine
+from sweeps.plots.marks import Crossover, crossovers, mark_crossovers, refine
+from sweeps.plots.style import scale_of
 
 
 def hockney(size: np.ndarray, *costs: tuple[float, float]) -> np.ndarray:
@@ -88,3 +91,22 @@ def test_lines_on_a_coarse_grid_are_drawn_as_they_are_crossed() -> None:
     assert np.isnan(drawn[5])
     fine, drawn = refine(size[::2], time[::2])
     np.testing.assert_allclose(drawn, 1e-5 + fine / 1e9, rtol=1e-12)
+
+
+def test_a_crossovers_label_covers_no_line() -> None:
+    canvas = Canvas(figsize=(4.0, 3.0))
+    axes = canvas.add_subplot()
+    x = np.linspace(0.0, 1.0, 50)
+    curves = [(x, 1.0 - x), (x, x), (x, np.full(50, 0.45))]
+    for curve in curves:
+        axes.plot(*curve)
+    axes.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0))
+    found = [Crossover(0.45, 0.45, 1, 2), Crossover(0.55, 0.45, 2, 0)]
+    mark_crossovers(axes, found, scale_of("1"), (3.0, 2.3), curves, above=False)
+    canvas.draw_without_rendering()
+    inside = axes.transAxes.inverted()
+    for text in axes.texts:
+        box = Text.get_window_extent(text).transformed(inside)
+        for _, y in curves:
+            within = (box.x0 < x) & (x < box.x1)
+            assert not np.any(within & (box.y0 < y) & (y < box.y1))

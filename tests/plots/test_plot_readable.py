@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from sweeps.plots.data import View, cell_names, worded
 from sweeps.plots.frame import axis_of, linear_ticks, log_ticks, value_ticks
-from sweeps.plots.style import long_name, number, parse, scale_of, sentence, shortened, symbol
+from sweeps.plots.style import (
+    launched,
+    long_name,
+    number,
+    parse,
+    scale_of,
+    sentence,
+    shortened,
+    symbol,
+)
 
 
 @pytest.mark.parametrize(
@@ -207,3 +216,15 @@ def test_held_values_are_said_as_people_do() -> None:
         "64 ranks",
         "2.5 USD an hour",
     ]
+
+
+def test_plans_are_named_as_they_are_launched() -> None:
+    name = "tp 8 · pp 4 · cp 2 · dp 16 · virtual pipeline size 5 · ZeRO 1 · block recompute"
+    assert launched(name) == "TP 8, PP 4, CP 2, DP 16, VPP 5, ZeRO 1, block recompute"
+    assert launched("400 Gbit/s · 8 NICs per node") == "400 Gbit/s · 8 NICs per node"
+
+
+def test_an_axis_of_percentages_has_ticks_below_a_hundred() -> None:
+    ticks = log_ticks(60.0, 350.0, "%", 11)
+    assert ticks.labels == ("60", "70", "80", "90", "100", "120", "150", "200", "250", "300")
+    assert log_ticks(60.0, 350.0, "%", 6).labels == ("70", "100", "150", "200", "300")

@@ -133,7 +133,7 @@ def test_the_best_are_numbered_and_named() -> None:
     flat = made.stack(cell=DIMS, create_index=False)
     times = flat["step_time"].where(flat["peak_memory"] <= MEMORY_LIMIT * CAPACITY)
     order = np.lexsort((flat["peak_memory"].values, times.values))[:3]
-    assert len(canvas.subfigs[0].legends[0].get_texts()) == 2  # the front and the capacity
+    assert len(canvas.subfigs[0].legends[0].get_texts()) == 3  # the best, the front, the capacity
     below = [text.get_text() for text in canvas.texts]
     for rank, place in enumerate(order.tolist(), 1):
         plan = flat.isel(cell=place)
@@ -141,7 +141,7 @@ def test_the_best_are_numbered_and_named() -> None:
         start = below.index(f"{rank}")
         row = below[start : start + 4]
         assert row[1:3] == [f"{float(plan['step_time']):.3g} s", f"{memory:.3g} GB"]
-        assert f"tp {plan.tp:.0f} · pp {plan.pp:.0f} · dp {plan.dp:.0f}" in row[3]
+        assert f"TP {plan.tp:.0f}, PP {plan.pp:.0f}, DP {plan.dp:.0f}" in row[3]
     numbers = {
         text.get_text(): text.xy for text in canvas.axes[0].texts if text.get_text().isdigit()
     }
@@ -174,7 +174,7 @@ def test_colours_show_a_column_and_more_may_be_better() -> None:
     made = make_training()
     canvas = canvas_of(made, kind="best_plans", y="mfu", better="more", by="tp", labelled=1)
     result = [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]
-    assert result[:4] == ["tp 1", "tp 2", "tp 4", "tp 8"]
+    assert result[:4] == ["TP 1", "TP 2", "TP 4", "TP 8"]
     most = made["mfu"].where(made["peak_memory"] <= MEMORY_LIMIT * CAPACITY).max()
     assert most < made["mfu"].max()  # of a plan that fills more than one that is recommended
     assert f"{float(most):.3g}" in [text.get_text() for text in canvas.texts]
@@ -414,3 +414,21 @@ def test_bounds_are_noted_unless_all_groups_are_powers_of_two(
     made = xr.Dataset({"step_time": time}, {"world_size": [*worlds], "gpus_per_node": node})
     note = "Upper bounds in places (dbt): see the file."
     assert view_of(made, {}).bounds_note() == [note] * noted
+
+
+def test_the_answer_and_the_deadline_are_marked() -> None:
+    made = make_training()
+    deadline = 1.5 * float(made["step_time"].min())
+    dims = tuple(dim for dim in DIMS if dim in made["step_time"].dims)
+    flat = made["step_time"].transpose(*dims).values.ravel()
+    fits = (made["peak_memory"] <= CAPACITY).transpose(*dims).values.ravel()
+    place = int(np.flatnonzero(np.isfinite(flat) & fits)[2])
+    canvas = canvas_of(made, kind="best_plans", answer=place + 1, deadline=deadline)
+    (axes,) = canvas.axes
+    stars = [line for line in axes.get_lines() if line.get_marker() == "*"]
+    assert stars[0].get_ydata() == pytest.approx([flat[place]])
+    limits = [line for line in axes.get_lines() if np.all(line.get_ydata() == deadline)]
+    assert len(limits) == 1
+    legend = [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]
+    assert "recommended" in legend
+    assert f"deadline: {deadline:.3g} s" in legend
