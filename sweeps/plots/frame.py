@@ -117,6 +117,8 @@ class Sheet:
     strip: float = 0.0  # Height in inches of a second panel under each; 0 for none
     # A panel's width and height in inches; by default from the number of panels
     panel: tuple[float, float] | None = None
+    # Inches of panels that have a height each, below one another; empty: all that of the first
+    heights: tuple[float, ...] = ()
 
 
 def columns_of(panels: int, *, strips: bool = False) -> int:
@@ -200,11 +202,11 @@ class Frame:
         wanted = _panel(self.sheet)
         self.panel = self._measured()
         wide, high = (want - has for want, has in zip(wanted, self.panel, strict=True))
-        by_row = (wanted[1] + self.sheet.strip) / wanted[1]
+        heights = self.sheet.heights or (wanted[1] + self.sheet.strip,) * self.rows
         width = use().width
         if not use().column:
             width = max(inches.width + wide * self.columns, width)
-        body = inches.height + high * by_row * self.rows
+        body = inches.height + high * sum(heights) / wanted[1]
         if self.legend is not None:
             legend = self.legend.get_window_extent().height / self.canvas.dpi
             body = max(body, legend + 2 * _EDGE)
@@ -273,6 +275,7 @@ def frame(sheet: Sheet, legend: Legend) -> Frame:
     from matplotlib.figure import Figure as Canvas
 
     columns = columns_of(len(sheet.panels), strips=sheet.strip > 0.0)
+    columns = 1 if sheet.heights else columns
     rows = math.ceil(len(sheet.panels) / columns)
     wide, high = _panel(sheet)
     across = use().width if use().column else wide * columns + 2 * _AROUND
@@ -289,7 +292,8 @@ def frame(sheet: Sheet, legend: Legend) -> Frame:
         for row in range(rows)
         for kind in ("panel", "strip")[: len(heights)]
     ]
-    every = body.subplot_mosaic(mosaic, height_ratios=heights * rows)  # type: ignore[arg-type]
+    ratios = sheet.heights or heights * rows
+    every = body.subplot_mosaic(mosaic, height_ratios=ratios)  # type: ignore[arg-type]
     for index, name in enumerate(sheet.panels):
         axes = every[f"panel{index}"]
         axes.set_title("\n".join(wrap(launched(name), wide, use().text, bold=True, most=2)))

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
 from sweeps.cli import run
-from sweeps.plots import breakdown, draw, measured, timeline
+from sweeps.plots import beside, breakdown, draw, measured, timeline
 from sweeps.plots.style import MUTED, USES, use, using
 from sweeps.store.netcdf import open_dataset
 
@@ -130,6 +130,7 @@ DRAWN = (
     "plan --model llama3-8b --gpus 64 --batch-size 256 --seq-len 8192 --tp 1,2 --cp 1",
     "plan --model llama3-8b --gpus 32,64,128 --batch-size 256 --seq-len 8192",
     "hops",
+    "validate running",
     "overlap --compute 1ms:50ms:log9 --comm 10ms",
     "overlap --kind all --compute 50ms --comm 10ms",
     "overlap --compute 50ms --comm 10ms",
@@ -148,7 +149,7 @@ def test_every_figure_can_be_read(
         drawn.append((stem.name, canvas))
         return []
 
-    for module in (draw, breakdown, measured, timeline):
+    for module in (beside, draw, breakdown, measured, timeline):
         monkeypatch.setattr(module, "save", take)
     monkeypatch.chdir(tmp_path)
     assert run([*line.split(), "--plot", "--output", "a.nc"]) == 0
