@@ -184,7 +184,7 @@ FIRST = (
      r"Normal all_reduce of 8 ranks on NVIDIA DGX H100: \S+ µs for 1 KiB, busbw"),
     ("normal mfu", r"Normal MFU of llama3-70b \(bf16\) on NVIDIA DGX H100: \S+ %, \S+ % to \S+ %"),
     ("run nccl-measured --no-plot", r"software nccl: median error \d+ %, P90 \d+ % \(928 points\)"),
-    ("run all-reduce-algorithms --no-plot", r"switch: direct in \d+ %, .* of 470 cases"),
+    ("run all-reduce-algorithms --no-plot", r"switch: dbt in \d+ %, .* of 470 cases"),
     ("run llama3-70b-plans --no-plot",
      r"least step time of 768 cells, memory up to 90 % full: \S+ s, with tp .* \(measured "),
     ("run tp-overlap --no-plot", r"overlap pays in 100 % of the sizes, most \S+x on "),
