@@ -128,7 +128,9 @@ def _explained(dataset: xr.Dataset, quantity: str | None) -> Iterator[str]:
     from sweeps.errors import nearest, refuse
     from sweeps.origin import read, words_of
     from sweeps.result import fitted
+    from sweeps.store.constants import with_constants
 
+    dataset = with_constants(dataset)
     names = [str(name) for name in dataset.data_vars if quantity in (None, name)]
     if not names:
         refuse(

@@ -784,6 +784,10 @@ class Step(CommonStep, total=False):
     mixing_backward_bytes: Values
     routing_forward_bytes: Values
     routing_backward_bytes: Values
+    separate_expert_bias: Values
+    unfused_expert_bias: Values
+    expert_bias_forward_bytes: Values
+    expert_bias_backward_bytes: Values
     linear_attention_scan_forward_bytes: Values
     scan_forward_time: Values
     linear_attention_scan_backward_bytes: Values
@@ -1229,6 +1233,7 @@ class Step(CommonStep, total=False):
     low_precision_attention_fraction: Values
     low_precision_expert_fraction: Values
     gathered_layers: Values
+    max_live_parameters: Values
     gathered_non_layer_fraction: Values
     unsharded_gradient_fraction: Values
     unsharded_in_pipeline: Values
@@ -2265,6 +2270,7 @@ class TuneOptions(TypedDict, total=False):
     sm_bandwidth: Values
     validate: Values
     tp_size: Values
+    tp: Values
     te_version: Values
     flags: Values
     sweep: Values

@@ -234,7 +234,7 @@ def screen_of(block: Block) -> list[str]:
         patch.chdir(folder)
         for line in block.lines:
             if line.startswith("$ "):
-                code, printed = printed_by(shlex.split(line)[2:], run, draw=False)
+                code, printed = printed_by(shlex.split(line)[2:], run)
                 assert code == 0, line
                 shown += [line, *first_screen(printed, block.most or 100), ""]
     return shown[:-1]
@@ -321,7 +321,7 @@ PYTHON = [
 ]
 
 
-@pytest.mark.thorough_cases("training", "tuner", "files-and-python", "llm-analysis")
+@pytest.mark.thorough_cases("training", "tuner", "python-", "llm-analysis")
 @pytest.mark.parametrize("code", PYTHON)
 def test_code_runs(code: str) -> None:
     exec(code, {})
@@ -344,7 +344,7 @@ def test_an_algorithm_of_ones_own(tmp_path: Path) -> None:
     (line,) = (one for one in typed_in(page) if "own.py" in one)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
-        code, printed = printed_by([*shlex.split(line)[1:], "--json"], run, draw=False)
+        code, printed = printed_by([*shlex.split(line)[1:], "--json"], run)
     assert code == 0
     # Two latencies of 1 us, and 2 GB at 100 GB/s.
     assert '"latency_s": 0.020002' in printed

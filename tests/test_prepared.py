@@ -261,7 +261,7 @@ def test_own_formulas_are_called_as_they_are() -> None:
 
 def test_the_example_of_the_guide_finds_the_best_plan() -> None:
     # The search of the guide's page, beside a sweep of all that it goes through.
-    page = next(page for page in guide_pages() if page.name == "files-and-python")
+    page = next(page for page in guide_pages() if page.name == "python")
     code = next(
         block
         for block in blocks(page.text)

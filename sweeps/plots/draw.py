@@ -29,6 +29,7 @@ from sweeps.plots.style import (
     scale_of,
     style,
 )
+from sweeps.store.constants import with_constants
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -184,7 +185,7 @@ def best_place(dataset: xr.Dataset, name: str) -> dict[str, int]:
     if name not in dataset.data_vars or dataset[name].dtype.kind != "f":
         known = [str(one) for one, values in dataset.data_vars.items() if values.dtype.kind == "f"]
         refuse("quantity", name, "isn't here", nearest(name, known))
-    values, _ = _counted(dataset, name)
+    values, _ = _counted(with_constants(dataset), name)
     if np.isnan(values).all():
         refuse("quantity", name, "has no value", "reasons() says why")
     more = better_of(None, str(dataset[name].attrs.get("units", "1")))
