@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,6 +36,26 @@ def test_a_sweep_by_names_selects_by_names() -> None:
 def test_the_version_is_the_distribution_s() -> None:
     stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert sweeps.__version__ in (stated, UNKNOWN)
+
+
+def test_a_design_space_is_one_sweep_and_without_a_model_says_what_it_needs() -> None:
+    """GPUs, messages, networks, links and parallel degrees: each variable has its own of them."""
+    asked: dict[str, Any] = {
+        "ranks": [8, 16],
+        "message_bytes": [1e6, 1e9],
+        "topology": ["ring", "torus"],
+        "bandwidth": ["25GB/s", "50GB/s"],
+        "tp": [1, 2],
+    }
+    with pytest.raises(InputError) as caught:
+        sweeps.sweep(["time", "step_time"], **asked)
+    first, length = caught.value.faults
+    assert first.startswith("step_time needs a model; give model, such as llama3-70b, or each of ")
+    assert length.startswith("step_time needs the sequence length in tokens; give sequence_length")
+    more = {"model": "llama3-8b", "sequence_length": 4096, "global_batch_size": 16}
+    found = sweeps.sweep(["time", "step_time"], **asked, **more)
+    assert {*found.time.dims} == {"ranks", "message_bytes", "topology", "bandwidth"}
+    assert {*found.step_time.dims} == {"ranks", "topology", "bandwidth", "tp"}
 
 
 def test_one_cell_has_its_reason() -> None:

@@ -14,6 +14,7 @@ import xarray as xr
 import sweeps
 from sweeps.cli import COMMANDS
 from sweeps.errors import InputError
+from sweeps.site.jobs import read_jobs
 from tests.cli_runner import Runner
 
 OF_COMMANDS = ("collective", "plan", "buy", "analysis", "hops", "overlap", "tune", "calibrate",
@@ -74,6 +75,36 @@ def test_a_function_is_its_command(
     assert isinstance(found.dataset, xr.Dataset)
     assert found.dataset.attrs["history"].endswith(found.command)
     assert found.explain()
+
+
+@pytest.mark.thorough
+def test_files_are_arguments(cli: Runner, tmp_path: Path) -> None:
+    files = {name: text for job in read_jobs() for name, text in job.files.items()}
+    for name in ("night.csv", "rank0.json"):
+        (tmp_path / name).write_text(files[name])
+    log, rows = tmp_path / "night.csv", tmp_path / "rank0.json"
+    judged = sweeps.calibrate(log, hardware="dgx-h100")
+    assert str(judged) in cli(f"calibrate {log} --hardware dgx-h100").out
+    assert {"fit", "rows", "sources"} == {*judged.sections}
+    assert len(judged.dataframe) == len(cli(f"calibrate {log} --hardware dgx-h100 --csv").rows)
+    told = sweeps.trace(rows, mode="hta")
+    assert str(told) in cli(f"trace {rows} --mode hta").out
+    assert told.plot("timeline").names == ("timeline",)
+    with pytest.raises(InputError, match=r"^--figure = 'time': is unknown"):
+        told.plot("time")
+
+
+@pytest.mark.thorough
+def test_what_to_buy_and_how_to_tune(cli: Runner, tmp_path: Path) -> None:
+    asked = {"model": "llama3-8b", "tokens": 1e12, "days": 30, "b": 384}
+    price = {"dgx-h100": 2.5, "dgx-b200": 4}
+    found = sweeps.buy(**asked, hardware=[*price], price=price)
+    line = "buy --model llama3-8b --tokens 1e12 --days 30 -b 384 --hardware dgx-h100,dgx-b200"
+    printed = cli(f"{line} --price dgx-h100=2.5,dgx-b200=4").out
+    assert str(found).splitlines()[:8] == printed.splitlines()[:8]
+    tuned = sweeps.tune(model_name="Qwen/Qwen3-32B", max_tp_size=2, output_dir=tmp_path / "tuned")
+    assert (tmp_path / "tuned").is_dir()
+    assert repr(tuned).startswith(("on at TP 2: ", "off"))
 
 
 @pytest.mark.parametrize(

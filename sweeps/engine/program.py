@@ -23,6 +23,7 @@ from overhead.formula import REGISTRY, Call, Formula
 from overhead.graph import Graph, Missing, Node
 from overhead.labels import HIERARCHY, NO_LIBRARY
 from overhead.overlap.mechanisms import MECHANISMS
+from overhead.quantity import VOCABULARY
 from sweeps.display import BANDS, noun
 from sweeps.engine import validity
 from sweeps.engine.evaluate import Cuts, Evaluators, Limits, settings
@@ -619,4 +620,9 @@ def _missing(missing: Missing) -> list[str]:
     if not roots:
         allowed = f"leave it out, or give it {AS}"
         return [f"nothing gives {asked}, {noun(asked)}, here; {allowed}"]
-    return [needs(asked, noun(name), f"{name} {AS}") for name in roots]
+    shapes = [name for name in roots if name in VOCABULARY.tables["shapes"]]
+    if len(shapes) < 2:
+        return [needs(asked, noun(name), f"{name} {AS}") for name in roots]
+    given = f"model, such as llama3-70b, or each of {', '.join(shapes)}"
+    others = [name for name in roots if name not in shapes]
+    return [needs(asked, "a model", given), *(needs(asked, noun(n), f"{n} {AS}") for n in others)]
