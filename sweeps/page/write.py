@@ -42,10 +42,11 @@ FILES = Path(__file__).parent / "files"
 SHARED = ("state.js", "axis.js", "draw.js", "controls.js")
 KINDS: Mapping[str, tuple[str, ...]] = {
     "stored": ("sweep.js", "views.js", "stored.js"),
-    "live": ("live.js",),
+    "live": ("plan.js", "live.js", "live.css"),
 }
 MOST_BYTES = 20_000_000
 
+_SPACED = re.compile(r" (=>|===|!==|&&|\|\|) ")
 _SHADES = 9  # colours of the scale for numbers; those between are mixed
 _AREAS = 16
 _LIGHTER = 0.3  # how much white lines get on a dark page
@@ -106,16 +107,19 @@ def _lighter(colour: str) -> str:
 
 def script(kind: str, code: str = "") -> str:
     """Return the script of a kind of page, with functions of one page alone."""
-    parts = [(FILES / name).read_text(encoding="utf-8") for name in (*SHARED, *KINDS[kind])]
+    names = (name for name in (*SHARED, *KINDS[kind]) if name.endswith(".js"))
+    parts = [(FILES / name).read_text(encoding="utf-8") for name in names]
     # Indentation and comments are a sixth of it; no text spans lines.
     lines = [line.lstrip() for line in "\n".join(parts).splitlines()]
-    own = [line for line in lines if line and not line.startswith("//")]
+    # So are spaces around operators that no text has.
+    own = [_SPACED.sub(r"\1", line) for line in lines if line and not line.startswith("//")]
     return "\n".join(["(() => {", '"use strict";', *own, code, "boot();", "})();", ""])
 
 
-def look_of() -> str:
-    """Return the style of a page, without spaces that mean nothing."""
-    text = (FILES / "page.css").read_text(encoding="utf-8")
+def look_of(kind: str) -> str:
+    """Return the style of a kind of page, without spaces that mean nothing."""
+    names = ("page.css", *(name for name in KINDS[kind] if name.endswith(".css")))
+    text = "".join((FILES / name).read_text(encoding="utf-8") for name in names)
     return re.sub(r"\s*([{};,])\s*|(?<=:)\s+", r"\1", text)
 
 
@@ -128,7 +132,7 @@ def compose(page: Page, name: str) -> bytes:
         If it is larger than what opens in a browser at once.
     """
     code = script(page.kind, page.code)
-    look = look_of()
+    look = look_of(page.kind)
     data = data_of(page)
     packed = gzip.compress(page.values, mtime=0) if page.values else b""
     parts = {

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import itertools
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import sweeps
+from sweeps.bands import FIT, band_words
 from sweeps.engine.validity import training_faults
 from sweeps.page.pack import page_of
 from sweeps.page.write import write_page
 from sweeps.plots.style import as_read, scale_of
+from tests.cli_runner import Runner
 from tests.page.test_live import FITTING
 from tests.page.test_live import page_from as live_page
 from tests.page.test_page import ALGORITHMS, PLANS, TAG, page_from, states, stored
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
+# Memory and its band.
+STATED = ["peak_memory", "memory_error_band_low", "memory_error_band_high"]
 # Text over text, text beyond the figure, and a page wider than its window.
 FAULTS = """() => {
   const host = document.querySelector("#figure").getBoundingClientRect();
@@ -46,19 +45,6 @@ SHOWN = """(fragments) => fragments.map((fragment) => {
   window.dispatchEvent(new HashChangeEvent("hashchange"));
   return document.querySelector("#cell .value").textContent;
 })"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright isn't installed")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed")
-    with playwright.sync_playwright() as driver:
-        # Chromium's own sandbox doesn't start for root, as in containers.
-        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-        made = driver.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield made
-        made.close()
 
 
 class Opened:
@@ -269,7 +255,7 @@ def test_a_calculator_follows_what_is_set(
     page = opened.page
     first = opened.text("answer")
     assert "A step takes" in first
-    assert "It fits" in first
+    assert "per GPU: fits" in first
     assert page.evaluate(FAULTS) == []
     page.get_by_label("tensor parallel: less").click()
     assert opened.text("answer") != first
@@ -317,4 +303,73 @@ def test_a_step_of_a_slider_is_seen_at_once(browser: Any, calculator: Path) -> N
         assert all(one != other for one, other in itertools.pairwise(part))
     assert found["tables"]
     assert found["waits"]
+    opened.close()
+
+
+def test_a_calculator_says_whether_memory_fits(browser: Any, calculator: Path) -> None:
+    """The three states in the command line's words, with the band; no bars of no plan."""
+    opened = Opened(browser, calculator)
+    said = {}
+    for tp, pp in ((8, 4), (4, 2), (1, 1)):
+        opened.page.goto(f"{calculator.as_uri()}#tp={tp}&pp={pp}&recompute=none")
+        opened.page.reload()
+        opened.page.wait_for_selector("html[data-ready]")
+        own = sweeps.sweep(STATED, **{**FITTING, "tp": tp, "pp": pp, "recompute": "none"})
+        state = float(own.peak_memory) / float(own.memory_capacity)
+        band = band_words(float(own.memory_error_band_low), float(own.memory_error_band_high))
+        low, high = (
+            state * (1 + float(own[f"memory_error_band_{end}"])) for end in ("low", "high")
+        )
+        said[FIT[0 if low > 1 else 1 if high > 1 else 2]] = answer = opened.text("answer")
+        assert f"({band})" in answer
+        assert opened.page.locator("#figure svg").count() == 4
+    assert all(answer.split("per GPU: ")[1].startswith(words) for words, answer in said.items())
+    assert set(said) == set(FIT)
+    opened.page.get_by_label("pipeline stages", exact=True).fill("3")
+    opened.page.get_by_label("pipeline stages", exact=True).press("Enter")
+    assert "There is no such plan." in opened.text("answer")
+    assert opened.page.locator("#figure svg, #figure canvas").count() == 0
+    opened.page.get_by_label("pipeline stages: less").click()
+    assert opened.page.locator("#figure svg").count() == 4
+    opened.close()
+
+
+@pytest.mark.parametrize("path", ["calculator", PLANS])
+def test_a_phone_shows_a_control_at_once(
+    browser: Any, files: dict[str, Path], calculator: Path, path: str
+) -> None:
+    opened = Opened(browser, files.get(path, calculator), 390)
+    first = "document.querySelector('select, input, button').getBoundingClientRect().bottom"
+    assert opened.page.evaluate(first) < 844 / 2
+    if path == "calculator":
+        dial = "document.querySelector('#controls button').getBoundingClientRect().bottom"
+        assert opened.page.evaluate(dial) < 844
+    opened.close()
+
+
+def test_a_picked_machine_gives_what_the_command_gives(
+    browser: Any, calculator: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was set stays, the rest is the picked one's; the page's command says the same."""
+    opened = Opened(browser, calculator)
+    page = opened.page
+    page.get_by_label("tensor parallel: less").click()
+    assert not page.get_by_label("expert parallel", exact=True).is_visible()
+    page.get_by_label("Machine", exact=True).select_option("dgx-b200")
+    page.get_by_label("Model", exact=True).select_option("mixtral-8x7b")
+    assert page.get_by_label("expert parallel", exact=True).is_visible()
+    assert opened.text("title") == "Step time and memory of mixtral-8x7b on dgx-b200"
+    command = page.locator("#about code").inner_text()
+    assert "--model mixtral-8x7b" in command
+    assert "--hardware dgx-b200" in command
+    assert "--tp 4" in command
+    (row,) = Runner(capsys)(command.removeprefix("sweeps "), "--json").records
+    answer = opened.text("answer")
+    assert scale_of("s").text(row["step_time_s"], 4) in answer
+    assert f"({band_words(row['error_band_low'], row['error_band_high'])})" in answer
+    linked = page.url
+    page.goto(linked)
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    assert opened.text("answer") == answer
     opened.close()

@@ -11,9 +11,6 @@ import pytest
 from sweeps.cli import COMMANDS, commands
 from sweeps.site.reference import Site
 from sweeps.site.write import write_site
-from tests.page.test_browser import browser
-
-__all__ = ["browser"]
 
 
 @pytest.fixture(scope="module")

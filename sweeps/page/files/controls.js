@@ -58,7 +58,7 @@ function slider(label, texts, place, changed) {
 
 // A list of which one is chosen: options are [[value, text], ..].
 function choice(label, options, value, changed) {
-  const list = make("select", {}, ...options.map(([own, text]) => {
+  const list = make("select", { "aria-label": label }, ...options.map(([own, text]) => {
     return make("option", { value: own, selected: own === value }, text);
   }));
   list.onchange = () => changed(list.value);
@@ -92,5 +92,5 @@ function table(heads, rows) {
   const top = make("tr", {}, ...heads.map((one) => make("th", { scope: "col" }, one)));
   const body = make("tbody", {}, ...rows.map(line));
   const whole = make("table", {}, make("thead", {}, top), body);
-  return make("div", { className: "scroll", tabIndex: 0 }, whole);
+  return make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Table" }, whole);
 }

@@ -481,7 +481,7 @@ function belowText(rows, labels) {
   return note(below.length ? `Below zero, so taken off the part beside it: ${below.join(", ")}.` : "");
 }
 
-// Stacked bars: { rows: [{ name, values: [..], text }], parts: [{ label, colour (a colour) }],
+// Stacked bars: { rows: [{ name, values: [..], text, ends (of the band of their sum) }], parts: [{ label, colour (a colour) }],
 // units, label, percent, multiple, limits, chosen (a row) }.  A part below zero isn't drawn.
 function drawBars(host, asked) {
   const narrow = widthOf(host) < 560;
@@ -490,7 +490,8 @@ function drawBars(host, asked) {
   const step = narrow ? 44 : 28;
   const total = (row) => row.values.reduce((sum, one) => sum + Math.max(one, 0), 0);
   const marks = (asked.limits || []).map((one) => one.value);
-  const values = [...asked.rows.map(total), ...marks, 0].filter(Number.isFinite);
+  const ends = asked.rows.flatMap((row) => row.ends || []);
+  const values = [...asked.rows.map(total), ...marks, ...ends, 0].filter(Number.isFinite);
   const beside = Math.max(0, ...asked.rows.map((one) => textWidth(one.text || ""))) + 14;
   const frame = makeFrame(host, {
     x: (pixels) => axisOf({ ...asked, values, log: false }, pixels),
@@ -509,6 +510,11 @@ function drawBars(host, asked) {
       frame.ctx.fillRect(start, top, Math.max(frame.px(from + value) - start, 0), 20);
       from += value;
     });
+    const [low, high] = (row.ends || []).map(frame.px);
+    if (high > low) {
+      frame.svg.append(shape("path", { class: "band", d: `M${low} ${top + 4}v12m0-6H${high}m0-6v12` }));
+      from = Math.max(from, row.ends[1]);
+    }
     const name = cut(row.name, narrow ? frame.outer - 8 : left - 14);
     const place = narrow ? { x: left, y: top - 5 } : { x: left - 8, y: top + 14, "text-anchor": "end" };
     const named = shape("text", { ...place, class: asked.chosen === n ? "now" : "" }, name);

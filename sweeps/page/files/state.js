@@ -1,28 +1,30 @@
 // What a page shows, kept in the address's fragment: a link to a page is a link to a view.
 
-// Fields by name: { initial, read(text) -> value or undefined, write(value) -> text }.
+// Fields by name: { initial (or a function of the state), read(text) -> value or undefined,
+// write(value) -> text }.
 // Names that end in "." are tables: "at." holds one entry for each "at.NAME=..".
 function makeState(fields, changed) {
   const state = {};
-  const initial = (field) => (field.table ? { ...field.initial } : field.initial);
+  const initial = ({ initial: own, table }) => (typeof own === "function" ? own(state) : table ? { ...own } : own);
   const read = () => {
-    for (const [name, field] of Object.entries(fields)) state[name] = initial(field);
-    const given = new URLSearchParams(fragment());
-    for (const [key, text] of given) {
-      const [name, entry] = split(key);
-      const field = fields[name];
-      if (!field || Boolean(field.table) !== (entry !== null)) continue;
-      const value = field.read(text, entry);
-      if (value === undefined) continue;
-      if (field.table) state[name][entry] = value;
-      else state[name] = value;
+    const given = [...new URLSearchParams(fragment())].map(([key, text]) => [...split(key), text]);
+    // In their order: how a field begins may follow from those before it.
+    for (const [name, field] of Object.entries(fields)) {
+      state[name] = initial(field);
+      for (const [own, entry, text] of given) {
+        if (own !== name || Boolean(field.table) !== (entry !== null)) continue;
+        const value = field.read(text, entry, state);
+        if (value === undefined) continue;
+        if (field.table) state[name][entry] = value;
+        else state[name] = value;
+      }
     }
   };
   const write = () => {
     const given = new URLSearchParams();
     for (const [name, field] of Object.entries(fields)) {
       const now = field.table ? state[name] : { "": state[name] };
-      const usual = field.table ? field.initial : { "": field.initial };
+      const usual = field.table ? field.initial : { "": initial(field) };
       for (const [entry, value] of Object.entries(now)) {
         const text = value === undefined ? "" : field.write(value, entry);
         const known = entry in usual && usual[entry] !== undefined;
