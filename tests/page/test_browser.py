@@ -306,6 +306,67 @@ def test_a_step_of_a_slider_is_seen_at_once(browser: Any, calculator: Path) -> N
     opened.close()
 
 
+# Controls without a name, figures without one, and texts that stand out less than AA asks for.
+ACCESS = """() => {
+  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = (colour) => colour.slice(0, 3).map((one) => one / 255)
+    .map((one) => (one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, one, n) => sum + one * [0.2126, 0.7152, 0.0722][n], 0);
+  const ratio = (...both) => {
+    const [low, high] = both.map(light).sort((one, other) => one - other);
+    return (high + 0.05) / (low + 0.05);
+  };
+  const behind = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const found = parse(getComputedStyle(one).backgroundColor);
+      if (found.length === 3) return found;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const one of document.querySelectorAll("input, select, button, summary")) {
+    const labels = [...(one.labels || [])].map((label) => label.textContent).join("");
+    const name = one.getAttribute("aria-label") || labels || one.textContent;
+    if (!name.trim()) found.push(one.outerHTML);
+  }
+  for (const one of document.querySelectorAll("svg")) {
+    if (one.getAttribute("role") !== "img" || !one.getAttribute("aria-label")) found.push("svg");
+  }
+  for (const one of document.querySelectorAll("canvas:not([aria-hidden])")) found.push("canvas");
+  for (const one of document.querySelectorAll("body *")) {
+    const own = [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    const seen = own && one.getClientRects().length && !one.closest("noscript, option, :disabled");
+    if (!seen) continue;
+    const style = getComputedStyle(one);
+    const has = ratio(parse(one.closest("svg") ? style.fill : style.color), behind(one));
+    if (has < 4.5) found.push(`${one.tagName} ${one.textContent} ${has}`);
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_have_names_and_contrast(
+    browser: Any, files: dict[str, Path], calculator: Path, scheme: str
+) -> None:
+    states = {calculator: ("", "tp=4&pp=2", "tp=1&pp=1", "pp=3"), files[PLANS]: ("",)}
+    for path, fragments in states.items():
+        opened = Opened(browser, path, 1280, scheme)
+        for fragment in fragments:
+            opened.page.goto(f"{path.as_uri()}#{fragment}")
+            opened.page.reload()
+            opened.page.wait_for_selector("html[data-ready]")
+            assert opened.page.evaluate(ACCESS) == [], fragment
+        opened.close()
+    for view in ("lines", "map", "bars"):
+        opened = Opened(browser, files[PLANS], 1280, scheme)
+        opened.page.goto(f"{files[PLANS].as_uri()}#fig=none&view={view}")
+        opened.page.reload()
+        opened.page.wait_for_selector("html[data-ready]")
+        assert opened.page.evaluate(ACCESS) == [], view
+        opened.close()
+
+
 def test_a_calculator_says_whether_memory_fits(browser: Any, calculator: Path) -> None:
     """The three states in the command line's words, with the band; no bars of no plan."""
     opened = Opened(browser, calculator)

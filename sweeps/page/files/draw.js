@@ -70,7 +70,7 @@ function widthOf(host) {
 
 // Puts empty axes into a region.  asked: { x(pixels) and y(pixels) -> axis, height, right (room
 // for words on the right), left (room for names, where the vertical axis is none), bare (no
-// vertical axis) }
+// vertical axis), said (what a reader who sees no figure is told) }
 // Returns { svg, ctx, left, top, width, height, x, y, px(value), py(value), host }.
 function makeFrame(host, asked) {
   const outer = Math.max(widthOf(host), 260);
@@ -91,7 +91,9 @@ function makeFrame(host, asked) {
   canvas.style.height = `${height}px`;
   const ctx = canvas.getContext("2d");
   ctx.scale(ratio, ratio);
-  const svg = shape("svg", { viewBox: `0 0 ${outer} ${height}`, width: outer, height });
+  canvas.setAttribute("aria-hidden", "true");
+  const said = asked.said || `${y ? `${y.label} over ` : ""}${x.label}`;
+  const svg = shape("svg", { viewBox: `0 0 ${outer} ${height}`, width: outer, height, role: "img", "aria-label": said });
   const box = make("div", { className: "plot" }, canvas, svg);
   host.replaceChildren(box);
   const frame = { host, svg, ctx, left, top, width, height: inner, x, y, outer, words, below };
@@ -165,7 +167,7 @@ function drawLines(host, asked) {
     x: (pixels) => (asked.x.texts ? bandAxis(asked.x.texts, asked.x.label, pixels)
       : axisOf({ zero: false, ...asked.x }, pixels)),
     y: (pixels) => axisOf(asked.y, pixels, true),
-    right: named ? longest + 22 : 16,
+    right: named ? longest + 32 : 16,
     height: asked.height,
   });
   const { px, py } = frame;
@@ -264,10 +266,10 @@ function nameEnds(frame, series, ends) {
     low = each.at - 15;
   }
   for (const { one, place, at } of placed) {
-    const x = frame.left + frame.width + 10;
-    const name = shape("text", { x, y: at, class: "name" }, one.label);
-    name.style.fill = lineColour(one.colour ?? place);
-    frame.svg.append(name);
+    const x = frame.left + frame.width + 8;
+    const stroke = shape("path", { d: `M${x} ${at - 4}h8`, "stroke-width": 3 });
+    stroke.style.stroke = lineColour(one.colour ?? place);
+    frame.svg.append(stroke, shape("text", { x: x + 12, y: at, class: "name" }, one.label));
   }
 }
 
@@ -497,6 +499,7 @@ function drawBars(host, asked) {
     x: (pixels) => axisOf({ ...asked, values, log: false }, pixels),
     left,
     right: beside,
+    said: saidOfBars(asked, total),
     top: (asked.limits || []).length ? 20 : 8,
     height: asked.rows.length * step + 60,
   });
@@ -530,6 +533,15 @@ function drawBars(host, asked) {
   drawLimits(frame, (asked.limits || []).map((one) => ({ ...one, upright: true, above: true })));
   host.append(legend(asked.parts));
   return frame;
+}
+
+// Bars in words: each with its number and the shares of its parts.
+function saidOfBars({ rows, parts, label }, total) {
+  const each = rows.map((row) => {
+    const shares = row.values.map((value, n) => (value > 0 ? `, ${parts[n].label} ${percentText(value / total(row), 0)}` : ""));
+    return `${row.name} ${row.text || ""}${shares.join("")}`;
+  });
+  return `${label}: ${each.join("; ")}`;
 }
 
 // What colours mean: [{ label, colour, line }], as a list.
