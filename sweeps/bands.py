@@ -21,6 +21,8 @@ NO_ROOM, AT_RISK, FITS = FIT
 # The share of a GPU's memory that a plan which is recommended may take: the rest goes to fragments
 # and to what the prediction is off.
 MEMORY_LIMIT = 0.9
+# Of plans that tie the one that is recommended has the fewest of these above 1.
+SET_UP = ("tp", "cp", "pp", "ep", "virtual_pipeline_size")
 # Rounding of a share in binary, which isn't to be rounded outwards.
 NOISE = 1e-9
 

@@ -16,7 +16,7 @@ from overhead.everything import load
 from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.api import reasons
-from sweeps.bands import MEMORY_LIMIT
+from sweeps.bands import MEMORY_LIMIT, SET_UP, tie
 from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 from sweeps.origin import read
 from sweeps.page.write import Page
@@ -138,6 +138,7 @@ def page_of(
             "told": [fact for fact in _FACTS if fact in packed.names],
             "constants": list(_constants(view)),
             "most": _most(view, packed.names),
+            "simple": _simple(packed),
             "bands": {
                 name: ends for name, ends in display.BANDS.items() if {*ends} <= {*packed.names}
             },
@@ -362,6 +363,13 @@ def _most(view: View, names: Collection[str]) -> dict[str, float]:
     }
 
 
+def _simple(packed: _Packed) -> dict[str, Any]:
+    """Return by what the simplest of plans is found that a step's time can't tell apart."""
+    kinds = [name for name in (*SET_UP, "recompute") if name in packed.columns]
+    known = {"step_time", "peak_memory"} <= {*packed.names}
+    return {"tie": tie(), "kinds": kinds} if kinds and known else {}
+
+
 def _dim(view: View, dim: str) -> dict[str, Any]:
     """Return what a page is told of a dimension."""
     values = entries(view.dataset, dim)
@@ -380,6 +388,7 @@ def _dim(view: View, dim: str) -> dict[str, Any]:
         "number": number,
         # Of the best ones the first is shown.
         "first": dim.endswith("_rank"),
+        "plans": is_of_plans(dim, values),
         # Whether a best one is looked for along it, or it is what is asked about.
         "chosen": dim not in _CONDITIONS and (is_of_plans(dim, values) or not number),
     }

@@ -19,7 +19,7 @@ from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.graph import Node
 from overhead.labels import CHUNKED
 from sweeps import display
-from sweeps.bands import NO_ROOM, fit_of, tie
+from sweeps.bands import NO_ROOM, SET_UP, fit_of, tie
 from sweeps.display import BANDS
 from sweeps.engine.evaluate import BLOCK_CELLS, Cuts, Evaluator, Limits, Picked, settings
 from sweeps.engine.grid import Array, LabelCase, Picking, Region
@@ -509,7 +509,7 @@ def _edge(best: float, objective: Objective) -> float:
 
 def effort(plan: Execution) -> tuple[float, ...]:
     """Return how much there is to set up for a plan; of the same, the less memory the better."""
-    kinds = sum(plan[name] > 1.0 for name in ("tp", "cp", "pp", "ep", "virtual_pipeline_size"))
+    kinds = sum(plan[name] > 1.0 for name in SET_UP)
     again = plan.labels["recompute"] != "none"
     return (kinds + again, plan["zero_stage"], plan.known.get("peak_memory", 0.0))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import sweeps
 from sweeps.bands import FIT, band_words
+from sweeps.cli.files import figures_of
 from sweeps.engine.validity import training_faults
 from sweeps.page.pack import page_of
 from sweeps.page.write import write_page
@@ -433,4 +435,35 @@ def test_a_picked_machine_gives_what_the_command_gives(
     page.reload()
     page.wait_for_selector("html[data-ready]")
     assert opened.text("answer") == answer
+    opened.close()
+
+
+@pytest.mark.thorough
+def test_the_plans_page_leads_with_the_plan_that_is_recommended(
+    browser: Any, files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (first, *_) = Runner(capsys)(
+        "plan --model llama3-70b --hardware dgx-h100 --gpus 512 --global-batch-size 1024 "
+        "--seq-len 8192 --json"
+    ).records
+    opened = Opened(browser, files[PLANS])
+    answer = opened.text("answer")
+    assert answer.startswith(f"Recommended plan: {scale_of('s').text(first['step_time_s'], 4)} (")
+    assert f"({band_words(first['error_band_low'], first['error_band_high'])})" in answer
+    named = re.search(r"tp (\d+) · pp (\d+) · dp (\d+) · micro-batch (\d+)", answer)
+    assert named
+    degrees = ("tp", "pp", "dp", "micro_batch_size")
+    assert [*map(float, named.groups())] == [first[name] for name in degrees]
+    opened.close()
+    # Among plans that tie the simplest is the one, not the fastest.
+    own = stored(PLANS).copy(deep=True)
+    slower = (own.tp == 8) & (own.pp == 1) & (own.cp == 1)
+    own["step_time"] = own.step_time.where(~slower, own.step_time * 1.02).assign_attrs(
+        own.step_time.attrs
+    )
+    write_page(page_of(own, figures_of(own), "x.nc"), tmp_path / "x.html")
+    opened = Opened(browser, tmp_path / "x.html")
+    assert "tp 8 · pp 1 · dp 64 · micro-batch 1" in opened.text("answer")
+    least = float(own.step_time.isel(recompute=0, zero_stage=0).where(~slower).min())
+    assert least < float(first["step_time_s"]) * 1.02
     opened.close()

@@ -190,9 +190,11 @@ function bestCells(page, most) {
   const ordered = Object.keys(sweep.sizes).filter((dim) => dims.includes(dim));
   const values = gather(array, ordered, cell, sweep.sizes);
   const kept = keeping(sweep, limits, ordered, cell);
-  const places = bestPlaces(values, kept, more, most);
+  const simplest = more ? -1 : simplestPlace(sweep, array, values, kept, ordered, cell);
+  const others = bestPlaces(values, kept, more, most).filter((n) => n !== simplest);
+  const places = [...(simplest < 0 ? [] : [simplest]), ...others].slice(0, most);
   const count = values.reduce((sum, one) => sum + !Number.isNaN(one), 0);
-  return { dims: ordered, total: values.length, count,
+  return { dims: ordered, total: values.length, count, recommended: simplest >= 0,
     cells: places.map((n) => cellOf(n, ordered, cell, sweep.sizes)) };
 }
 
@@ -276,7 +278,7 @@ function answer(page) {
   } else if (first) {
     const conditions = axes.filter((dim) => !best.dims.includes(dim));
     const at = conditions.length ? ` at ${nameOf(sweep, first, conditions)}` : "";
-    const told = /^(least|greatest|best) /i.test(array.title) ? capital(array.title)
+    const told = best.recommended ? "Recommended plan" : /^(least|greatest|best) /i.test(array.title) ? capital(array.title)
       : `${more ? "Greatest" : "Least"} ${array.title}`;
     const each = (best.each ? best.cells : [first]).map((one, n) => {
       const [head, name] = bestName(page, one);
@@ -294,7 +296,10 @@ function answer(page) {
     }
   }
   if (best.total > 1 && !array.texts) {
-    besides.push(`the best ${best.each ? "in each panel, " : ""}of ${grouped(best.total)} cells${limitedBy(state).length ? " within your limits" : ""}`);
+    const { tie } = sweep.data.simple;
+    const which = best.recommended ? `the simplest of the plans within ${percentText(tie, 0)} of the least ${array.title},`
+      : best.each ? "the best in each panel," : "the best";
+    besides.push(`${which} of ${grouped(best.total)} cells${limitedBy(state).length ? " within your limits" : ""}`);
   }
   for (const text of [besides.join(" · "), state.view === "lines" && rangesOf(page)]) {
     if (text) lines.push(make("p", { className: "quiet" }, text));

@@ -124,6 +124,22 @@ function bestPlaces(values, kept, more, most) {
   return best;
 }
 
+// The place of the simplest of the plans that a prediction can't tell from the fastest: what
+// `sweeps plan` recommends; -1 where nothing is said of plans.
+function simplestPlace(sweep, array, values, kept, dims, cell) {
+  const { tie, kinds } = sweep.data.simple;
+  const [best] = bestPlaces(values, kept, false, 1);
+  if (!kinds || array.name !== "step_time" || best === undefined || !dims.every((dim) => dimOf(sweep, dim).plans)) return -1;
+  const { peak_memory: memory, zero_stage: zero } = sweep.arrays;
+  const tied = [...values.keys()].filter((n) => kept[n] && values[n] <= values[best] * (1 + tie)).map((n) => {
+    const own = cellOf(n, dims, cell, sweep.sizes);
+    const several = kinds.map((name) => sweep.arrays[name])
+      .filter((one) => (one.texts ? one.texts[rawAt(one, own)] !== "none" : rawAt(one, own) > 1));
+    return [n, several.length, zero ? rawAt(zero, own) : 0, rawAt(memory, own)];
+  });
+  return tied.sort((one, other) => one[1] - other[1] || one[2] - other[2] || one[3] - other[3])[0][0];
+}
+
 // The places that no other beats in both: less of x, and less (or more) of y.
 function frontOf(xs, ys, kept, more) {
   const bins = 1024;

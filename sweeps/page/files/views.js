@@ -63,7 +63,7 @@ function viewPoints(page, host) {
   }
   const front = frontOf(xs, ys, kept, more);
   for (let n = 0; n < xs.length; n += 1) if (Number.isNaN(xs[n])) kept[n] = 0;
-  const order = bestPlaces(ys, kept, more, 5);
+  const order = page.best.cells.slice(0, 5).map((one) => indexOf(one, all, sweep.sizes));
   const frame = drawPoints(host, { x: ask, y: yAsk, xs, ys, colour, order, front, limits: limit });
   const items = along ? known.map((_, n) => ({ label: `${alongTitle(sweep, along.name)} ${entryText(along, n)}`, colour: lineColour(n), n }))
     .filter(({ n }) => colour.some((one, place) => one === n && !Number.isNaN(xs[place] + ys[place]))) : [];
