@@ -12,6 +12,7 @@ import numpy as np
 
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
+from sweeps.measured_step import MEASURED_STEP
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import hardware_names, load_hardware, model_names
 from sweeps.spec.resolve import resolve
@@ -82,7 +83,9 @@ def picks_of(
     machines, moving = [resolved], dict(tables.moving)
     for kind in KINDS:
         own = resolved.labels.get(kind)
-        others = [name for name in known[kind] if name != own] if own else []
+        # A measured step is one of this model on this machine.
+        fixed = own is None or MEASURED_STEP in sweep.given
+        others = [] if fixed else [name for name in known[kind] if name != own]
         found: list[str] = []
         each[kind] = [first]
         for name in others:

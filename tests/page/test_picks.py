@@ -141,6 +141,7 @@ def test_a_thousand_states_of_all_picks_are_those_of_sweeps(browser: Any, calcul
     opened.close()
 
 
+@pytest.mark.thorough
 def test_all_models_of_the_catalog_can_be_picked() -> None:
     data = page_from(**FIRST, **PLAN).data
     picks = data["picks"]
@@ -151,3 +152,17 @@ def test_all_models_of_the_catalog_can_be_picked() -> None:
     models, machines = data["others"]
     assert "All" in models
     assert all(name in machines for name in ("tpu-v5p", "mi300x", "hop-energy-notebook"))
+
+
+@pytest.mark.thorough
+def test_what_holds_of_one_pair_alone_has_no_pickers() -> None:
+    """Of a step that was measured, of bare sizes: no other model, of the latter other machines."""
+    measured = {**FIRST, **PLAN, "model": "llama3-8b", "measured_step_time": "1.2 s"}
+    picks = page_from(**measured).data["picks"]
+    assert [one["names"] for one in picks.values()] == [("llama3-8b",), ("dgx-h100",)]
+    shapes = {"layers": 32, "hidden_size": 4096, "heads": 32, "vocabulary_size": 32000}
+    sizes = {**shapes, "ffn_size": 11008, "gated_mlp": 1, "tied_embeddings": 0}
+    bare = {name: str(value) for name, value in sizes.items()}
+    picks = page_from(**bare, **PLAN).data["picks"]
+    assert picks["model"]["names"] == ()
+    assert len(picks["hardware"]["names"]) > 20
