@@ -258,7 +258,7 @@ def main() -> None:
     found: dict[str, Counter[str]] = {}
     for mutant, changed in drawn_mutants(options.count, options.seed, options.package):
         result, why = verdict(mutant, changed)
-        if result == LIVES and not options.laws and noticed_by_tests(mutant):
+        if result in (LIVES, SAME) and not options.laws and noticed_by_tests(mutant):
             result = VALUES
         found.setdefault(mutant.package, Counter())[result] += 1
         if result in (LIVES, SAME):
