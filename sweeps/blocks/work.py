@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sweeps.blocks.folder import BlockFile, Folder, Record
 from sweeps.engine import bounds
 from sweeps.engine.evaluate import Limits
-from sweeps.engine.grid import Block, Layout
+from sweeps.engine.grid import Block
 from sweeps.engine.program import Program, Steps
 from sweeps.engine.reduce import part, task_of
 from sweeps.engine.reduce_base import Reducer, Task
@@ -33,15 +33,13 @@ from sweeps.store.encode import (
     RunningChecksum,
     Storage,
     check_layout,
-    checksum,
     code_digest,
-    stored,
     stored_checksum,
     versions,
 )
 from sweeps.store.netcdf import Written
 from sweeps.store.publish import NewFile, publish_folder, system_calls
-from sweeps.store.zarr_store import ZarrFile, ZarrStore, crc, zarr_variables
+from sweeps.store.zarr_store import ZarrFile, ZarrStore, crc
 
 # Own formulas that this process has, by file name: they join registries, and don't leave them.
 _LOADED: dict[str, str] = {}
@@ -428,20 +426,15 @@ def prepare_store(job: Job, work: Work, folder: Folder, output: Path) -> None:
     store = _store(work, folder)
     layout = job.layout
     kept = tuple(column for column in layout.variables if column.name in job.stored)
-    _prepare(store, replace(layout, variables=kept), work, output)
+    check_layout(layout)
+    with system_calls(output):
+        store.prepare(replace(layout, variables=kept), work.chunks())
 
 
 def _store(work: Work, folder: Folder) -> ZarrStore:
     store = work.store(folder.path)
     assert store is not None
     return store
-
-
-def _prepare(store: ZarrStore, layout: Layout, work: Work, output: Path) -> None:
-    check_layout(layout)
-    variables = zarr_variables(layout, stored(layout, store.storage))
-    with system_calls(output):
-        store.prepare(variables, work.chunks())
 
 
 def gather_store(
@@ -465,14 +458,12 @@ def gather_store(
             progress(index + 1, read.count)
     layout, rest = job.result_of(reducers, iter(()))
     layout = replace(layout, attrs=attrs)
-    # What reductions give has got its dimensions only now.
-    _prepare(store, layout, read.work, read.output)
+    check_layout(layout)
     with system_calls(read.output):
         found = {name: one.result() or _read_back(store, name) for name, one in running.items()}
-        for block in rest:
-            found[block.name] = checksum(store.put(block.name, block.region, block.values))
-        variables = zarr_variables(layout, stored(layout, store.storage))
-        checksums = store.finish(layout, variables, found)
+        # What reductions give has got its dimensions only now.
+        reduced = {block.name: np.asarray(block.values) for block in rest}
+        checksums = store.finish(layout, read.work.chunks(), reduced, found)
         nbytes = store.nbytes()
         publish_folder(store.path, target, overwrite=overwrite)
     return Written(read.output, nbytes, checksums)

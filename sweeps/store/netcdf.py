@@ -50,6 +50,7 @@ from sweeps.store.publish import (
     NETCDF,
     check_output,
     hold,
+    is_zarr,
     library_calls,
     publish,
     require,
@@ -58,7 +59,7 @@ from sweeps.store.publish import (
     system_calls,
     temporary,
 )
-from sweeps.store.zarr_store import ZarrFile, is_zarr, open_zarr
+from sweeps.store.zarr_store import ZarrFile, open_zarr
 
 if TYPE_CHECKING:
     import netCDF4
@@ -475,7 +476,7 @@ def _restored(dataset: xr.Dataset) -> xr.Dataset:
     coordinates: dict[str, Any] = {}
     renamed = []
     for name, variable in dataset.coords.items():
-        if variable.dtype.kind not in "OSU":
+        if variable.dtype.kind not in "OSUT":
             continue
         key = str(name)
         dim = key.removesuffix("_name")

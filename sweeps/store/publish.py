@@ -253,6 +253,11 @@ def check_output(path: Path, *, overwrite: bool = False, folder: bool = False) -
     return target
 
 
+def is_zarr(path: Path) -> bool:
+    """Tell whether a path is a Zarr store: of format 3, or of 2 as they were written before."""
+    return path.is_dir() and any((path / name).is_file() for name in ("zarr.json", ".zgroup"))
+
+
 def _problem(target: Path, *, overwrite: bool, is_folder: bool) -> tuple[str, str] | None:
     """Return what is wrong with a target, and what would be right."""
     folder = target.parent
@@ -262,7 +267,7 @@ def _problem(target: Path, *, overwrite: bool, is_folder: bool) -> tuple[str, st
         problem = f"'{folder.name}' {state}", "make the folder first, or name another"
     elif target.is_symlink():
         problem = "is a link that leads to itself", "name a file"
-    elif is_folder and target.exists() and not (target / ".zgroup").exists():
+    elif is_folder and target.exists() and not is_zarr(target):
         problem = "is not a Zarr store", "name a folder that doesn't exist"
     elif not is_folder and target.exists() and not target.is_file():
         problem = "is not a file" + " but a folder" * target.is_dir(), "name a file"

@@ -1,14 +1,18 @@
-"""A dataset as a Zarr store (version 2): a folder whose chunks several processes write."""
+"""A dataset as a Zarr store: a folder that xarray writes, and several processes region by region.
+
+A store is of Zarr's format 3.  Its metadata are written aside and moved into it, each file whole:
+a run that goes on makes them again, and chunks that are there stay.
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import os
 import shutil
+import warnings
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.engine.grid import Column, Layout
+from sweeps.engine.grid import Layout
 from sweeps.errors import InputError, fault, refuse
 from sweeps.store.encode import (
     Storage,
@@ -25,44 +29,35 @@ from sweeps.store.encode import (
     chunk_shape,
     file_attributes,
     is_label,
+    labels,
     normalised,
+    stored,
+    values_of,
 )
-from sweeps.store.publish import to_disk, write_whole
+from sweeps.store.publish import to_disk
 
 if TYPE_CHECKING:
     import xarray as xr
 
 LEVEL = 3
 CHUNK_BYTES = 1 << 20
-CONSOLIDATED = ".zmetadata"
+
+Values = Mapping[str, NDArray[Any]]
+
+# Attributes that xarray itself writes, or that characters have.
+_OF_NETCDF = ("coordinates", "_Encoding")
 
 
 def require_zarr(output: str) -> None:
     """Check that Zarr can be written."""
-    if importlib.util.find_spec("zarr") is None:
-        refuse("--format", "zarr", f"'{output}' needs zarr", "pip install 'overhead-sweeps[zarr]'")
+    if any(importlib.util.find_spec(name) is None for name in ("zarr", "dask")):
+        allowed = "pip install 'overhead-sweeps[zarr]'"
+        refuse("--format", "zarr", f"'{output}' needs zarr and dask", allowed)
 
 
 def crc(values: NDArray[Any]) -> int:
     """Return the CRC-32 of an array's bytes."""
     return zlib.crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
-
-
-def zarr_variables(layout: Layout, plan: Sequence[Stored]) -> list[Stored]:
-    """Return a store's variables: as a netCDF file has them, but with labels as text."""
-    columns: dict[str, Column] = {column.name: column for column in layout.coordinates}
-    found = []
-    for each in plan:
-        column = columns.get(each.name)
-        if column is None or not is_label(column):
-            found.append(each)
-            continue
-        attrs = {key: value for key, value in each.attrs.items() if key != "_Encoding"}
-        text = np.asarray(column.values).astype(np.str_)
-        found.append(
-            Stored(each.name, column.dims, text.shape, text.dtype, attrs, False, 0, values=text)
-        )
-    return found
 
 
 def _plain(value: Any) -> Any:
@@ -78,64 +73,107 @@ class ZarrStore:
         self._arrays: dict[str, Any] = {}
         self._touched: set[Path] = set()
 
-    def prepare(self, variables: Sequence[Stored], chunks: Mapping[str, tuple[int, ...]]) -> None:
-        """Make the metadata of variables, each file whole; chunks that are there stay."""
-        zarr: Any = importlib.import_module("zarr")
-        self.path.mkdir(exist_ok=True)
+    def prepare(self, layout: Layout, chunks: Mapping[str, tuple[int, ...]]) -> None:
+        """Make the metadata of variables whose regions are put; chunks that are there stay."""
+        self._write(layout, chunks, {}, {}, consolidated=False)
+
+    def finish(
+        self,
+        layout: Layout,
+        chunks: Mapping[str, tuple[int, ...]],
+        values: Values,
+        checksums: dict[str, str],
+    ) -> dict[str, str]:
+        """Write what wasn't put: coordinates, other variables, checksums, all attributes."""
+        plan = stored(layout, self.storage)
+        ready = {
+            each.name: self.storage.numbers(values[each.name], each.name, each.dtype)
+            for each in plan
+            if each.name in values
+        }
+        found = checksums | {name: checksum(one) for name, one in ready.items()}
+        for column in layout.coordinates:
+            if column.dims:
+                found[column.name] = checksum(_known(layout, column.name))
+        with warnings.catch_warnings():
+            # That metadata of all variables in one file are no part of the format yet.
+            warnings.simplefilter("ignore")
+            self._write(layout, chunks, ready, found, consolidated=True)
+        for folder, _, files in os.walk(self.path):
+            for file in files:
+                to_disk(Path(folder) / file)
+            to_disk(Path(folder))
+        return {each.name: found[each.name] for each in plan}
+
+    def _write(
+        self,
+        layout: Layout,
+        chunks: Mapping[str, tuple[int, ...]],
+        values: Values,
+        checksums: Mapping[str, str],
+        *,
+        consolidated: bool,
+    ) -> None:
+        """Let xarray write a dataset aside, without what is put, and move its files here."""
         aside = self.path.with_name(f"{self.path.name}.metadata")
         shutil.rmtree(aside, ignore_errors=True)
-        group = zarr.create_group(aside, zarr_format=2, overwrite=True)
-        for variable in variables:
-            self._create(group, variable, chunks.get(variable.name))
-        for file in sorted(aside.rglob(".z*")):
+        plan = stored(layout, self.storage)
+        dataset = _dataset(layout, plan, values, checksums)
+        dataset.to_zarr(
+            aside,
+            mode="w",
+            compute=False,
+            zarr_format=3,
+            consolidated=consolidated,
+            encoding={each.name: self._encoding(each, chunks.get(each.name)) for each in plan},
+            # A chunk of holes is written, too: what isn't there hasn't been computed.
+            write_empty_chunks=True,
+        )
+        for file in sorted(each for each in aside.rglob("*") if each.is_file()):
             own = self.path / file.relative_to(aside)
-            own.parent.mkdir(exist_ok=True)
+            own.parent.mkdir(parents=True, exist_ok=True)
             # On the disk at the end: a run that goes on makes them again.
             file.replace(own)
         shutil.rmtree(aside)
+        self._arrays.clear()
 
-    def _create(self, group: Any, each: Stored, chunks: tuple[int, ...] | None) -> None:
-        numcodecs: Any = importlib.import_module("numcodecs")
-        size = max(1, each.dtype.itemsize)
-        if chunks is None:
-            chunks = tuple(chunk_shape(each.shape, size, CHUNK_BYTES)) if each.shape else ()
-        filtered = each.level > 0 and self.storage.filtered
-        compressor = numcodecs.Zstd(level=LEVEL, checksum=True) if filtered else None
-        shuffle = [numcodecs.Shuffle(size)] if filtered and size > 1 else []
-        checked = each.dtype.kind != "U" and not filtered
-        fill: Any = np.nan if each.missing else ("" if each.dtype.kind == "U" else None)
-        attrs = {name: _plain(value) for name, value in each.attrs.items()}
-        group.create_array(
-            each.name,
-            shape=each.shape,
-            chunks=chunks,
-            dtype=each.dtype,
-            fill_value=fill,
-            # A chunk that has changed isn't read silently.
-            filters=[numcodecs.CRC32()] if checked else shuffle or None,
-            compressors=compressor,
-            attributes={"_ARRAY_DIMENSIONS": list(each.dims), **attrs},
-        )
+    def _encoding(self, each: Stored, chunks: tuple[int, ...] | None) -> dict[str, Any]:
+        """Return how xarray stores a variable: a chunk that has changed isn't read silently."""
+        codecs: Any = importlib.import_module("zarr.codecs")
+        compressors = [codecs.Crc32cCodec()]
+        if each.level and self.storage.filtered:
+            size = each.dtype.itemsize
+            options = {"cname": "zstd", "clevel": LEVEL, "typesize": size}
+            shuffle = "shuffle" if size > 1 else "noshuffle"
+            compressors.insert(0, codecs.BloscCodec(**options, shuffle=shuffle))
+        found: dict[str, Any] = {"compressors": compressors}
+        if each.values is None and each.shape:
+            size = each.dtype.itemsize
+            found["chunks"] = chunks or tuple(chunk_shape(each.shape, size, CHUNK_BYTES))
+        return found
 
     def array(self, name: str) -> Any:
-        """Return a variable to read and to write."""
+        """Return a variable to read."""
         if name not in self._arrays:
             zarr: Any = importlib.import_module("zarr")
-            # A chunk of holes is written, too: what isn't there hasn't been computed.
-            with zarr.config.set({"array.write_empty_chunks": True}):
-                found = zarr.open_array(self.path / name, mode="r+", zarr_format=2)
-            self._arrays[name] = found
+            self._arrays[name] = zarr.open_array(self.path / name, mode="r")
         return self._arrays[name]
 
     def put(self, name: str, region: tuple[slice, ...], values: NDArray[Any]) -> NDArray[Any]:
         """Write a region, which is a whole chunk, or whole chunks."""
+        import xarray as xr
+
         array = self.array(name)
-        ready = self.storage.numbers(values, name, array.dtype)
-        array[region or ...] = ready
+        ready = self.storage.numbers(values, name, np.dtype(array.dtype))
+        dims = tuple(array.metadata.dimension_names or ())
+        part = xr.Dataset({name: (dims, ready)})
+        bounds = dict(zip(dims, region, strict=True))
+        where: dict[str, Any] = {"region": bounds} if dims else {"mode": "r+"}
+        part.to_zarr(self.path, **where, consolidated=False, write_empty_chunks=True)
         first = [part.start // size for part, size in zip(region, array.chunks, strict=True)]
         last = [-(-part.stop // size) for part, size in zip(region, array.chunks, strict=True)]
         for point in np.ndindex(*(b - a for a, b in zip(first, last, strict=True))):
-            key = ".".join(str(a + n) for a, n in zip(first, point, strict=True)) or "0"
+            key = "/".join(["c", *(str(a + n) for a, n in zip(first, point, strict=True))])
             self._touched.add(self.path / name / key)
         return ready
 
@@ -154,51 +192,49 @@ class ZarrStore:
             to_disk(folder)
         self._touched.clear()
 
-    def finish(
-        self, layout: Layout, variables: Sequence[Stored], checksums: dict[str, str]
-    ) -> dict[str, str]:
-        """Write what is known from the start, checksums and global attributes."""
-        zarr: Any = importlib.import_module("zarr")
-        found = dict(checksums)
-        for variable in variables:
-            array = self.array(variable.name)
-            if variable.values is not None:
-                array[...] = variable.values
-                found[variable.name] = checksum(variable.values)
-            array.attrs["checksum"] = found[variable.name]
-        group = zarr.open_group(self.path, mode="r+", zarr_format=2)
-        attrs = file_attributes(layout, variables)
-        group.attrs.update({name: _plain(value) for name, value in attrs.items()})
-        self._consolidate()
-        for folder, _, files in os.walk(self.path):
-            for file in files:
-                to_disk(Path(folder) / file)
-            to_disk(Path(folder))
-        return {each.name: found[each.name] for each in variables}
-
-    def _consolidate(self) -> None:
-        """Write all metadata into one file, as readers like it."""
-        found = {
-            path.relative_to(self.path).as_posix(): json.loads(path.read_text(encoding="utf-8"))
-            for path in sorted(self.path.rglob(".z*"))
-            if path.name != CONSOLIDATED
-        }
-        text = json.dumps({"metadata": found, "zarr_consolidated_format": 1}, indent=1)
-        write_whole(self.path / CONSOLIDATED, text.encode())
-
     def nbytes(self) -> int:
         """Return the bytes of all files."""
         return sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
 
 
+def _known(layout: Layout, name: str) -> NDArray[Any]:
+    """Return a coordinate's values as they are in a store."""
+    column = next(column for column in layout.coordinates if column.name == name)
+    assert column.values is not None
+    return labels(column.values) if is_label(column) else values_of(column)
+
+
+def _dataset(
+    layout: Layout, plan: list[Stored], values: Values, checksums: Mapping[str, str]
+) -> xr.Dataset:
+    """Return a dataset of coordinates and known values; what is put is never computed here."""
+    import xarray as xr
+
+    dask: Any = importlib.import_module("dask.array")
+    coordinates = {column.name for column in layout.coordinates}
+    found: dict[str, Any] = {}
+    for each in plan:
+        attrs = {key: _plain(one) for key, one in each.attrs.items() if key not in _OF_NETCDF}
+        if each.name in checksums:
+            attrs["checksum"] = checksums[each.name]
+        dims: tuple[str, ...] = each.dims
+        data: Any = values.get(each.name)
+        if each.name in coordinates:
+            data = _known(layout, each.name)
+            dims = dims[: data.ndim]  # Without that of characters
+            data = data.astype(object) if data.dtype.kind == "U" else data
+        elif data is None:
+            data = dask.empty(each.shape, dtype=each.dtype, chunks=-1)
+        found[each.name] = (dims, data, attrs)
+    attrs = {name: _plain(one) for name, one in file_attributes(layout, plan).items()}
+    attrs.pop("coordinates", None)
+    made = xr.Dataset(found, attrs=attrs)
+    return made.set_coords([name for name in found if name in coordinates])
+
+
 # A Zarr store seen as an open netCDF file, as far as reading one's metadata and values goes.
 
-_DIMENSIONS = "_ARRAY_DIMENSIONS"
-
-
-def is_zarr(path: Path) -> bool:
-    """Tell whether a path is a Zarr store of version 2."""
-    return path.is_dir() and (path / ".zgroup").is_file()
+_DIMENSIONS = "_ARRAY_DIMENSIONS"  # Of format 2
 
 
 def open_zarr(path: Path) -> xr.Dataset:
@@ -248,7 +284,8 @@ class _Variable(_Attributes):
     @property
     def dimensions(self) -> tuple[str, ...]:
         """The names of the dimensions."""
-        return tuple(self.attrs[_DIMENSIONS])
+        named = getattr(self.array.metadata, "dimension_names", None)
+        return tuple(named or self.attrs.get(_DIMENSIONS, ()))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -258,7 +295,11 @@ class _Variable(_Attributes):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the values."""
-        return np.dtype(self.array.dtype)
+        return np.dtype(object) if self._is_text else np.dtype(self.array.dtype)
+
+    @property
+    def _is_text(self) -> bool:
+        return np.dtype(self.array.dtype).kind == "T"
 
     def set_auto_maskandscale(self, wanted: bool) -> None:
         """Nothing is masked or scaled."""
@@ -267,7 +308,7 @@ class _Variable(_Attributes):
         """Text is text."""
 
     def __getitem__(self, region: Any) -> Any:
-        return self.array[region]
+        return labels(self.array[region]) if self._is_text else self.array[region]
 
 
 class ZarrFile(_Attributes):
@@ -279,7 +320,7 @@ class ZarrFile(_Attributes):
         except ImportError:
             wrong, allowed = "needs zarr to be read", "pip install 'overhead-sweeps[zarr]'"
             raise InputError(fault("file", str(path), wrong, allowed)) from None
-        group = zarr.open_group(path, mode="r", zarr_format=2, use_consolidated=False)
+        group = zarr.open_group(path, mode="r", use_consolidated=False)
         super().__init__(dict(group.attrs))
         found: dict[str, _Variable] = {
             name: _Variable(array) for name, array in sorted(group.arrays())
