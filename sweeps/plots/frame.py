@@ -79,8 +79,10 @@ class Legend:
 
     def texts(self) -> list[str]:
         """Return the labels, in lines; what stands between dots stays on a line."""
-        labels = [launched(label) for label, _ in self.samples]
-        whole = [together(label) if " · " in label else label for label in labels]
+        whole = [
+            together(launched(label)) if " · " in label else launched(label)
+            for label, _ in self.samples
+        ]
         return ["\n".join(wrap(label, _LEGEND_TEXT, use().text)) for label in whole]
 
     def draw(self, where: Any, loc: str, columns: int = 1) -> Drawn:

@@ -26,6 +26,7 @@ from sweeps.plots.style import (
     plain,
     sentence,
     text_width,
+    together,
     unbroken,
     use,
     wrap,
@@ -372,7 +373,7 @@ def label_ends(axes: Axes, ends: Sequence[End], panel: tuple[float, float]) -> N
     found = [
         item for _, item in sorted(enumerate(found), key=lambda item: (item[1][0][1], -item[0]))
     ]
-    texts = [wrap(launched(end.label), _LABEL_WIDTH, use().text) for _, end in found]
+    texts = [wrap(together(launched(end.label)), _LABEL_WIDTH, use().text) for _, end in found]
     sizes = [len(lines) * use().text * 1.3 / 72 / panel[1] for lines in texts]
     places = spread([place[1] for place, _ in found], sizes)
     inch = 1.0 / panel[0]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.plots.data import View, cell_names, worded
-from sweeps.plots.frame import axis_of, linear_ticks, log_ticks, value_ticks
+from sweeps.plots.frame import Legend, axis_of, linear_ticks, log_ticks, value_ticks
 from sweeps.plots.style import (
     launched,
     long_name,
@@ -228,3 +228,9 @@ def test_an_axis_of_percentages_has_ticks_below_a_hundred() -> None:
     ticks = log_ticks(60.0, 350.0, "%", 11)
     assert ticks.labels == ("60", "70", "80", "90", "100", "120", "150", "200", "250", "300")
     assert log_ticks(60.0, 350.0, "%", 6).labels == ("70", "100", "150", "200", "300")
+
+
+def test_lines_of_a_plan_end_between_its_parts() -> None:
+    name = "tp 8 · pp 4 · dp 32 · virtual pipeline size 5 · ZeRO 1 · sequence parallel"
+    (text,) = Legend([(name, {})]).texts()
+    assert text.split("\n") == ["TP 8, PP 4, DP 32, VPP 5,", "ZeRO 1, sequence parallel"]
