@@ -21,9 +21,7 @@ import itertools
 import json
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
+from sweeps.asked import command_line
 from sweeps.bands import percent, written
 from sweeps.engine.grid import STATUSES, SUBJECT, Block, Column, Layout, is_row_number
 from sweeps.errors import ContractError, nearest, refuse
@@ -636,32 +635,6 @@ def table_lines(
 
 
 # Where a result comes from: the same of every command.
-
-# Options that decide how a command is run, not what is in its file: with a value, and alone.
-VALUED = {"--workers", "--scheduler", "--max-memory", "--output"}
-ALONE = {"--resume", "--overwrite", "--plot", "--no-plot", "--csv", "--json", "--verbose", "-v"}
-
-
-def recorded(arguments: Sequence[str]) -> list[str]:
-    """Return a command's arguments as its file tells them: the same however it was run."""
-    kept, skipped = [], False
-    for argument in arguments:
-        name, _, value = argument.partition("=")
-        if skipped:
-            skipped = False
-        elif name in VALUED | ALONE:
-            skipped = name in VALUED and not value
-        else:
-            kept.append(argument)
-    return kept
-
-
-ASKED: ContextVar[Sequence[str]] = ContextVar("asked")  # By Python, in place of what is typed
-
-
-def command_line() -> list[str]:
-    """Return the command that runs, as its file tells it."""
-    return ["sweeps", *recorded(ASKED.get(sys.argv[1:]))]
 
 
 def stored_as(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ LONGEST_FILE = 700
 # Each wing of sweeps imports only those before it.
 WINGS = (
     "version",
+    "asked",
     "former",
     "elsewhere",
     "errors",

@@ -11,6 +11,7 @@ import click
 
 from overhead.completion import TENSORS
 from overhead.labels import HIERARCHY, LABELS
+from sweeps.asked import command_line
 from sweeps.cli import flags
 from sweeps.cli.from_file import from_option, reading_lines
 from sweeps.cli.kept import keep
@@ -30,7 +31,7 @@ from sweeps.cli.typed import flag_of, folder_option, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job
-from sweeps.result import Result, command_line
+from sweeps.result import Result
 from sweeps.spec.units import counts_tokens
 
 if TYPE_CHECKING:

@@ -14,12 +14,13 @@ from typing import Any
 import click
 import numpy as np
 
+from sweeps.asked import ASKED
 from sweeps.cli import commands, lacking
 from sweeps.cli.kept import Kept
 from sweeps.cli.refusals import of_click, told
 from sweeps.cli.sections import shown_sections
 from sweeps.errors import InputError, fault, nearest, tell_all
-from sweeps.result import ASKED, fitted
+from sweeps.result import fitted
 
 # Options of how a screen is shown or a program reads it: what is asked has these as methods.
 ON_SCREEN = {

@@ -17,6 +17,7 @@ from overhead.labels import HIERARCHY, NO_LIBRARY, OPERATION_DEFAULTS, XLA
 from overhead.quantity import VOCABULARY
 from overhead.statements import statement, statements
 from sweeps import display
+from sweeps.asked import command_line
 from sweeps.bands import UNKNOWN, band_words, percent
 from sweeps.cli import flags
 from sweeps.cli.derivation import Derivation, evaluated, same
@@ -46,7 +47,7 @@ from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.impossible import LARGEST, impossible, too_many
 from sweeps.job import BOUND, Job, prepare
-from sweeps.result import Result, command_line
+from sweeps.result import Result
 from sweeps.spec.units import format_bytes, format_quantity, is_binary, put_in
 
 

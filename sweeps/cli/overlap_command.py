@@ -17,6 +17,7 @@ from overhead.overlap.pipeline import pipeline_timeline
 from overhead.overlap.timeline import DERIVED, Span, timeline
 from overhead.quantity import VOCABULARY
 from sweeps import display
+from sweeps.asked import command_line
 from sweeps.bands import percent
 from sweeps.cli.kept import keep
 from sweeps.cli.options import (
@@ -56,7 +57,7 @@ from sweeps.overlap import (
 from sweeps.plots.data import worded
 from sweeps.plots.style import plain, unbroken
 from sweeps.plots.timeline import draw_stages, draw_timelines, draw_traces
-from sweeps.result import command_line, table_lines
+from sweeps.result import table_lines
 from sweeps.spec.units import format_quantity, parse_quantity
 from sweeps.traces.patterns import load_patterns
 from sweeps.traces.ranks import Ranks, analyse_files, result_of

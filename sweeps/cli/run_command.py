@@ -12,6 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
+from sweeps.asked import command_line
 from sweeps.bands import UNKNOWN, bands_of, in_powers_of_two
 from sweeps.cli.analysis_command import analysis_of_options, write_stored
 from sweeps.cli.analysis_command import command as analysis
@@ -47,7 +48,6 @@ from sweeps.result import (
     Field,
     Result,
     aligned,
-    command_line,
     fitted,
     of_dataset,
     of_rows,

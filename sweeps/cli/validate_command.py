@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from overhead.quantity import VOCABULARY
+from sweeps.asked import command_line
 from sweeps.cli.options import result_options
 from sweeps.cli.sections import OF_VALIDATE, show_options, wanted_sections
 from sweeps.cli.typed import Command, folder_option, folders_of
@@ -22,7 +23,7 @@ from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 from sweeps.impossible import impossible_rows
 from sweeps.job import bounds_of, prepare
-from sweeps.result import Result, command_line, provenance_of
+from sweeps.result import Result, provenance_of
 from sweeps.spec.catalog import find_sweep
 from sweeps.spec.files import is_file, read_toml
 from sweeps.spec.units import parse_quantity

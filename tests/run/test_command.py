@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sweeps.asked import recorded
 from sweeps.blocks import run
 from sweeps.blocks.estimate import Estimate, duration, estimate, limits_for
 from sweeps.blocks.run import Assignment, Means, cut_for, here, keeps_blocks
@@ -19,7 +20,6 @@ from sweeps.engine.grid import Block
 from sweeps.engine.program import Steps
 from sweeps.errors import InputError
 from sweeps.job import prepare
-from sweeps.result import recorded
 from sweeps.spec.units import to_toml
 from tests.cli_runner import Runner
 from tests.run.sweep import EPOCH, SMALL, large, small
