@@ -84,7 +84,7 @@ NO_ERRORS: Errors = ((0, 0.0, 0.0, 0.0, 0.0),) * 3
 PLACES = ("one_node", "several_nodes")
 # Ranks in a rack beyond which all_reduce alone was measured, and ranks beyond which nothing was.
 MEASURED = 16
-MOST_RANKS = 72
+MOST_RANKS = 256
 
 
 @dataclass(frozen=True, slots=True)
