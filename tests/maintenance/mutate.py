@@ -48,6 +48,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "overhead/test_algorithms",
         "software/test_slowest_steps",
         "test_proofs",
+        "overhead/test_formulas",
     ),
     "communication": ("overhead/test_communication*", "overhead/test_placement"),
     "compute": ("overhead/test_compute*", "overhead/test_own_layers", "overhead/test_loss"),

@@ -339,6 +339,7 @@ def test_a_hierarchy_of_one_level_is_a_switch(level: str, collective: str, rng: 
     price |= {"pod_oversubscription": 1.0, "in_network_latency_factor": 1.0}
     own = {name: price[f"{level}_{name}"] for name in ("latency", "bandwidth", "energy_per_bit")}
     own |= {"message_bytes": price["message_bytes"], "chunks": price["chunks"]}
+    own["in_network_latency_factor"] = 1.0
     place = {"intra": "node_ranks", "inter": "nodes", "pod": "pods"}[level]
     for nested in ALGORITHMS.of("hierarchical", collective):
         alike = ONE_LEVEL[nested.name][level != "intra"]
