@@ -21,7 +21,7 @@ from overhead.labels import CHUNKED
 from sweeps import display
 from sweeps.bands import NO_ROOM, SET_UP, fit_of, tie
 from sweeps.display import BANDS
-from sweeps.engine.evaluate import BLOCK_CELLS, Cuts, Evaluator, Limits, Picked, settings
+from sweeps.engine.evaluate import Cuts, Evaluator, Limits, Picked, settings
 from sweeps.engine.grid import Array, LabelCase, Picking, Region
 from sweeps.engine.program import Program
 from sweeps.engine.validity import given_below
@@ -33,8 +33,9 @@ from sweeps.search.space import AGAIN, PLAN, SHARE, Space, executions_at
 # The search: all plans of a space by blocks, in bounded memory.
 
 KEPT = 50
-# Rows of a block: most of what is computed varies with nothing else, and is then computed once.
-ROWS = 1 << 14
+# Rows of a block: most of what is computed varies with nothing else, and is then computed once; and
+# its cells.  Hundreds of quantities of a block are kept, so that these are what memory goes to.
+ROWS, BLOCK_CELLS = 1 << 13, 1 << 15
 # Blocks of the same rows that are looked at together, and the share of rows with a plan that can
 # run from which all are computed on rather than those.
 TOGETHER, FULL = 64, 0.8
