@@ -26,6 +26,7 @@ from sweeps.site.guide import FOLDER, INDEX, Page, body_of, guide_pages
 from sweeps.site.jobs import first_screen, printed_by, terminal
 from sweeps.site.markdown import Block, anchor, blocks, inline, to_html
 from sweeps.spec.names import OTHER_NAMES
+from tests.benchmarks.conftest import SEEN, limit_of
 from tests.test_words import BANNED
 
 TOP = Path(__file__).parents[1]
@@ -200,9 +201,18 @@ def band_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def speed_table() -> str:
+    """Return what benchmarks aim at and saw, as a table."""
+    lines = ["| benchmark | aim | seen | passes up to |", "| --- | --- | --- | --- |"]
+    for name, row in SEEN.items():
+        lines.append(f"| {name} | {row['aim']} | {row['seen']} | {limit_of(name):.3g} |")
+    return "\n".join(lines) + "\n"
+
+
 @pytest.mark.parametrize(
     ("name", "mark", "make"),
     [
+        ("develop", "<!-- speed: tests/benchmarks/seen.csv -->\n", speed_table),
         ("algorithms", "<!-- algorithms: sweeps list --markdown -->\n", algorithm_table),
         ("accuracy", "<!-- bands: specs/measured/bands.toml -->\n", band_table),
     ],

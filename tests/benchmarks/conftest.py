@@ -1,11 +1,31 @@
-"""A table of ratios at the end of a run."""
+"""A table of ratios at the end of a run; a ratio over what was seen, loosened by noise, fails."""
 
+import csv
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 RATIOS: list[tuple[str, float, float, str]] = []
+# Ratios that are a gate: what each one aims at, and what was seen last (median, by CPU time).
+SEEN_FILE = Path(__file__).with_name("seen.csv")
+with SEEN_FILE.open(encoding="utf-8", newline="") as _rows:
+    SEEN = {row["ratio"]: row for row in csv.DictReader(_rows)}
+# How far medians of five pairs were from one another on a machine that others use, too.
+NOISE = 1.25
+
+
+def aim_of(what: str) -> float:
+    """Return what a ratio aims at."""
+    return float(SEEN[what]["aim"])
+
+
+def limit_of(what: str) -> float:
+    """Return up to what a ratio passes; infinite where it is no gate."""
+    if what not in SEEN:
+        return float("inf")
+    return NOISE * max(aim_of(what), float(SEEN[what]["seen"]))
 
 
 def best_of(rounds: int, *works: Callable[[], object]) -> list[float]:
@@ -20,13 +40,18 @@ def best_of(rounds: int, *works: Callable[[], object]) -> list[float]:
 
 
 @pytest.fixture
-def ratio() -> Callable[[str, float, float, str], None]:
-    """Record a measured ratio, the one aimed at, and a note."""
+def ratio() -> Iterator[Callable[[str, float, float, str], None]]:
+    """Record a measured ratio, the one aimed at, and a note; fail over what passes."""
+    own: list[str] = []
 
     def record(what: str, measured: float, aim: float, note: str = "") -> None:
         RATIOS.append((what, measured, aim, note))
+        if measured > limit_of(what):
+            own.append(f"{what}: {measured:.3g}, at most {limit_of(what):.3g} pass")
 
-    return record
+    yield record
+    if own:
+        pytest.fail("; ".join(own))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

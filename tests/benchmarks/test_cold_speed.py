@@ -1,0 +1,74 @@
+"""Commands from cold, by the CPU time of a process that imports numpy alone, in pairs: a gate."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from statistics import median
+
+import pytest
+
+from tests.benchmarks.conftest import SEEN, aim_of
+from tests.benchmarks.test_speed import peak_memory
+
+Ratio = Callable[[str, float, float, str], None]
+PLAN = "--model llama3-70b --hardware dgx-h100 --gpus 512 --global-batch-size"
+# By ratio: its command, and how many pairs.
+COMMANDS = {
+    "sweeps collective": ("collective --topology ring --N 8 --M 1GiB", 7),
+    "sweeps analysis": (f"analysis {PLAN} 1024 --tp 8 --pp 4 --seq-len 8192", 5),
+    "sweeps plan": (f"plan {PLAN} 4M --seq-len 8k", 5),
+    "sweeps validate": ("validate", 2),
+    "sweeps buy, four machines": (
+        "buy --model llama3-70b --tokens 15T --days 90 --batch-size 4M"
+        " --hardware dgx-h100,dgx-h200,dgx-b200,dgx-a100",
+        1,
+    ),
+}
+
+
+def seconds_of(*args: str) -> float:
+    """Return the CPU seconds of a process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *args], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+@pytest.mark.parametrize("what", COMMANDS)
+def test_a_command_from_cold(ratio: Ratio, what: str) -> None:
+    text, pairs = COMMANDS[what]
+    pair = ("-c", "import numpy"), ("-m", "sweeps", *text.split())
+    for args in pair:
+        if what != "sweeps buy, four machines":
+            seconds_of(*args)  # Bytecode is there, and files are in memory
+    each = [[seconds_of(*args) for args in pair] for _ in range(pairs)]
+    bare, own = (median(one) for one in zip(*each, strict=True))
+    ratio(what, own / bare, aim_of(what), f"{own:.2f} s of CPU")
+
+
+SEARCHED = """
+from sweeps.search.request import read_request
+from sweeps.search.search import search
+from sweeps.search.space import space_of
+from tests.benchmarks.test_speed import peak_memory
+asked = {"model": "llama3-70b", "hardware": "dgx-h100", "gpus": 65536, "global_batch_size": 4096,
+         "sequence_length": 4096}
+search(space_of(read_request(asked).first))
+print(peak_memory())
+"""
+
+
+def test_plans_of_the_largest_clusters(ratio: Ratio) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SEARCHED], check=True, capture_output=True, text=True
+    )
+    what = "plans of 65,536 GPUs, peak MiB"
+    ratio(what, float(done.stdout), aim_of(what), "")
+
+
+def test_each_gate_is_measured() -> None:
+    assert {*SEEN} == {*COMMANDS, "plans of 65,536 GPUs, peak MiB"}
+    assert peak_memory() > 0.0
