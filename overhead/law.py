@@ -116,8 +116,11 @@ class Law:
         ):
             if kind in self.beside:
                 yield f"{word} {', '.join(self.beside[kind])}"
+        alike: dict[str, list[str]] = {}
         for name, reason in self.free.items():
-            yield f"either way with {name}: {reason}"
+            alike.setdefault(reason, []).append(name)
+        for reason, names in alike.items():
+            yield f"either way with {', '.join(names)}: {reason}"
 
 
 def power_of(kind: str) -> float | None:

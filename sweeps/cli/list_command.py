@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from overhead.answers import answers
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.everything import load
 from overhead.expression import names
@@ -229,6 +230,9 @@ def _formula_lines(name: str, as_latex: bool) -> Iterator[str]:
     stated = law_of(one)
     for line in stated.lines() if stated else ():
         yield f"  law     {line}"
+    whole = answers().get(one.returns)
+    for line in whole.lines() if whole else ():
+        yield f"  answer  {line}"
     yield f"  source  {one.reference}"
 
 

@@ -1,0 +1,101 @@
+"""Laws of whole answers: how what a user asks for moves with what a user gives.
+
+The laws of a formula (`overhead.law`) hold whatever else it takes; those here hold of a training
+step as a whole, over all formulas between a question and its answer.  A row of ``answers.csv``
+stands for one answer or several.  Of what any row names, an answer moves with nothing else than its
+own row says: that is a law, too.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from overhead.law import Law, parsed
+
+TABLE = Path(__file__).parent / "answers.csv"
+
+
+@dataclass(frozen=True)
+class Bent:
+    """A direction from which an answer strays by no more than a share, for a reason."""
+
+    way: str
+    most: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The laws of one answer.
+
+    Attributes
+    ----------
+    law : Law
+        What goes one way, and what is free with its reason.
+    nearly : mapping of str to Bent
+        Inputs with which it goes one way but for little.
+    """
+
+    law: Law
+    nearly: Mapping[str, Bent]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The inputs with which it moves."""
+        return (*self.law.moving, *self.nearly, *self.law.free)
+
+    def way(self, name: str) -> str:
+        """Return ``up``, ``down``, ``free`` or ``flat``: how it moves with an input."""
+        if name in self.nearly:
+            return self.nearly[name].way
+        return self.law.direction(name) if name in self.inputs else "flat"
+
+    def lines(self) -> Iterator[str]:
+        """Yield the laws in words."""
+        yield from self.law.lines()
+        alike: dict[Bent, list[str]] = {}
+        for name, bent in self.nearly.items():
+            alike.setdefault(bent, []).append(name)
+        for bent, names in alike.items():
+            never = "falls" if bent.way == "up" else "rises"
+            listed = f"{', '.join(names)}, but for at most {bent.most:.0%}"
+            yield f"never {never} with {listed}: {bent.reason}"
+        yield f"independent of all else in {TABLE.name}"
+
+
+def _nearly(text: str) -> dict[str, Bent]:
+    """Read cells such as ``down 5%: memory_bandwidth power: why``."""
+    found: dict[str, Bent] = {}
+    for part in filter(None, map(str.strip, text.split(";"))):
+        head, names, reason = (one.strip() for one in part.split(":", 2))
+        way, share = head.split()
+        if way not in ("up", "down") or not reason:
+            message = f"'{part}': is no direction with a share and a reason"
+            raise ValueError(message)
+        bent = Bent(way, float(share.removesuffix("%")) / 100.0, reason)
+        found |= dict.fromkeys(names.split(), bent)
+    return found
+
+
+@cache
+def answers() -> Mapping[str, Answer]:
+    """Return the laws of all answers, by quantity."""
+    found: dict[str, Answer] = {}
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            law, nearly = parsed(row["laws"], row["free"]), _nearly(row["nearly"])
+            if twice := nearly.keys() & {*law.moving, *law.free}:
+                message = f"{row['answer']}: {', '.join(sorted(twice))} has two laws"
+                raise ValueError(message)
+            found |= dict.fromkeys(row["answer"].split(), Answer(law, nearly))
+    return found
+
+
+@cache
+def given() -> tuple[str, ...]:
+    """Return all inputs that some row names."""
+    return tuple(dict.fromkeys(name for one in answers().values() for name in one.inputs))
