@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sweeps.registering import register
@@ -106,14 +104,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(python_hint("sweeps", name))
 
 
-class _Package(ModuleType):
-    """The package: a function keeps its name beside the modules that compute for it."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        # Importing `sweeps.hops.study` would put the module `hops` where the function is.
-        if not (name in __all__ and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 register()

@@ -168,9 +168,9 @@ def test_the_catalogue_is_a_table() -> None:
 
 
 def test_a_function_keeps_its_name_beside_the_modules_that_compute() -> None:
-    import sweeps.calibrate.report
-    import sweeps.hops.study
-    import sweeps.page.write
+    import sweeps.calibration.report
+    import sweeps.hop_study.study
+    import sweeps.pages.write
 
     for name in ("calibrate", "hops", "overlap", "page"):
         assert getattr(sweeps, name).__module__ == "sweeps.functions"

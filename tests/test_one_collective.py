@@ -16,7 +16,7 @@ from overhead.formula import REGISTRY
 from overhead.hops import LevelHops, Links, message_time, ring_all_reduce
 from overhead.labels import ELSEWHERE, LABELS, usual_spelling
 from overhead.topology import build_topology, collective
-from sweeps.hops.study import Scenario, from_machine
+from sweeps.hop_study.study import Scenario, from_machine
 from sweeps.job import prepare
 from sweeps.spec.catalog import load_hardware, load_model
 from sweeps.spec.files import shipped

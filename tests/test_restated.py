@@ -20,8 +20,8 @@ from sweeps.cli.options import check_taken
 from sweeps.errors import InputError
 from sweeps.job import Job, prepare
 from sweeps.origin import GIVEN, UNKNOWN, read
-from sweeps.overlap import FLAGS
-from sweeps.overlap import job_of as overlap_of
+from sweeps.overlap_case import FLAGS
+from sweeps.overlap_case import job_of as overlap_of
 from sweeps.search.answer import answer
 from sweeps.search.buy import Wish, offer
 from sweeps.search.request import read_request

@@ -35,7 +35,7 @@ from sweeps.result import Result
 from sweeps.spec.units import counts_tokens
 
 if TYPE_CHECKING:
-    from sweeps.page.write import Page
+    from sweeps.pages.write import Page
 # Options of ``sweeps analysis``, and the sweep of training steps that they state.
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -226,7 +226,7 @@ def page_command(file: str | None, **given: Any) -> int:
 
 def write_live(given: dict[str, Any]) -> None:
     """Write the page of one plan, and say so."""
-    from sweeps.page.live import page_of
+    from sweeps.pages.live import page_of
 
     if not any(given[name] for name in ("model", "parameters", "layers")):
         raise InputError(needs("a page", "what it is of", "FILE.nc, or --model NAME"))
@@ -278,7 +278,7 @@ def _check(output: Path, *, overwrite: bool) -> None:
 
 
 def _write(page: Page, output: Path, *, overwrite: bool, notes: TextIO | None = None) -> None:
-    from sweeps.page.write import write_page
+    from sweeps.pages.write import write_page
     from sweeps.store.publish import readable
 
     keep(path=output)
@@ -296,7 +296,7 @@ def write_stored(
 ) -> None:
     """Write the page of a stored sweep, and say so."""
     from sweeps.cli.files import figures_of
-    from sweeps.page.pack import page_of
+    from sweeps.pages.pack import page_of
     from sweeps.store.netcdf import open_dataset
 
     pairs = [text.partition("=") for text in given.get("held", ())]

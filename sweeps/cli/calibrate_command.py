@@ -10,26 +10,26 @@ from typing import Any
 import click
 
 from overhead.labels import LABELS
-from sweeps.calibrate.curves import FIELDS
-from sweeps.calibrate.device import device_of
-from sweeps.calibrate.log import known_operations, operation_of
-from sweeps.calibrate.machine_file import check_target, write_hardware
-from sweeps.calibrate.model import Given
-from sweeps.calibrate.normal import (
+from sweeps.calibration.curves import FIELDS
+from sweeps.calibration.device import device_of
+from sweeps.calibration.log import known_operations, operation_of
+from sweeps.calibration.machine_file import check_target, write_hardware
+from sweeps.calibration.model import Given
+from sweeps.calibration.normal import (
     Normal,
     collective_lines,
     mfu_lines,
     normal_collective,
     normal_mfu,
 )
-from sweeps.calibrate.report import (
+from sweeps.calibration.report import (
     Calibration,
     CalibrationRequest,
     calibrate,
     curves_of,
     result_of,
 )
-from sweeps.calibrate.screen import fit_lines, rows_lines, screen_lines, source_lines
+from sweeps.calibration.screen import fit_lines, rows_lines, screen_lines, source_lines
 from sweeps.cli.options import result_options
 from sweeps.cli.sections import OF_CALIBRATE, more_line, show_options, shown_sections
 from sweeps.cli.typed import Command, folder_option, folders_of

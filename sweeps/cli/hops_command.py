@@ -23,7 +23,7 @@ from sweeps.cli.sections import (
 from sweeps.cli.typed import Command, flags_of, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, fault, refuse, tell_all
-from sweeps.hops.study import (
+from sweeps.hop_study.study import (
     LAYERS,
     TENSOR,
     WIRINGS,
@@ -36,7 +36,7 @@ from sweeps.hops.study import (
     on_machine,
     read_study,
 )
-from sweeps.hops.tables import bodies_of, charts_of, report_lines, result_of
+from sweeps.hop_study.tables import bodies_of, charts_of, report_lines, result_of
 from sweeps.spec.axis import label_values, names_of, numbers_of
 from sweeps.spec.catalog import load_hardware, load_model
 

@@ -42,7 +42,7 @@ from sweeps.cli.write import Output, default_folder
 from sweeps.engine.grid import LabelCase
 from sweeps.errors import InputError, fault, refuse
 from sweeps.job import Job
-from sweeps.overlap import (
+from sweeps.overlap_case import (
     BOTH,
     CHOSEN,
     FLAGS,

@@ -111,7 +111,7 @@ def command(spec: str | None, **given: Any) -> int:
             raise InputError(wrong)
         sys.stdout.writelines(fitted(_shipped()))
         return 0
-    from sweeps.hops.study import is_study
+    from sweeps.hop_study.study import is_study
     from sweeps.own_formulas import load_formulas
     from sweeps.tuner.benefit import is_study as is_tuning
 

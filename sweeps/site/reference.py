@@ -39,7 +39,7 @@ from sweeps.spec.reduction import KEYS, REDUCTIONS
 from sweeps.spec.sweep import SETTINGS_KEYS
 from sweeps.spec.units import format_quantity
 
-STYLE = Path(__file__).parents[1] / "page" / "files" / "site.css"
+STYLE = Path(__file__).parents[1] / "pages" / "files" / "site.css"
 MENU = {
     "index": "Questions",
     "guide": "Guide",

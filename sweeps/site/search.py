@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 FILE = "search.js"
-SCRIPT = Path(__file__).parents[1] / "page" / "files" / FILE
+SCRIPT = Path(__file__).parents[1] / "pages" / "files" / FILE
 # What a page's entries are called, by the beginning of its file's name.
 KINDS = {
     "algorithms": "algorithm",

@@ -5,7 +5,7 @@ from time import perf_counter
 
 from overhead.overlap.mechanisms import MECHANISMS
 from sweeps.engine.program import Program
-from sweeps.overlap import job_of
+from sweeps.overlap_case import job_of
 
 Ratio = Callable[[str, float, float, str], None]
 # Cells a second that each form must reach, on one core.

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import sweeps
-from sweeps.page.pack import page_of
-from sweeps.page.write import write_page
+from sweeps.pages.pack import page_of
+from sweeps.pages.write import write_page
 from tests.page.test_browser import STEPS, browser, calculator
 
 __all__ = ["browser", "calculator"]  # Fixtures

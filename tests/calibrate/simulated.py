@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sweeps.calibrate.model import Model, Rows, bus_factor, machine_for
+from sweeps.calibration.model import Model, Rows, bus_factor, machine_for
 
 PROGRAMS = {
     "all_reduce": "all_reduce_perf",

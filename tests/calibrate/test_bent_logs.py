@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.calibrate.log import Left, Logs
-from sweeps.calibrate.logs import read_logs
-from sweeps.calibrate.model import LogDefaults, PlacedTest, cases_of
+from sweeps.calibration.log import Left, Logs
+from sweeps.calibration.logs import read_logs
+from sweeps.calibration.model import LogDefaults, PlacedTest, cases_of
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
 from tests.bending import bent

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sweeps.calibrate.log import LogTest
-from sweeps.calibrate.machine_file import write_hardware
-from sweeps.calibrate.model import Model, machine_for
-from sweeps.calibrate.normal import TABLE
-from sweeps.calibrate.report import CalibrationRequest, calibrate
-from sweeps.calibrate.table_log import read_table_log
+from sweeps.calibration.log import LogTest
+from sweeps.calibration.machine_file import write_hardware
+from sweeps.calibration.model import Model, machine_for
+from sweeps.calibration.normal import TABLE
+from sweeps.calibration.report import CalibrationRequest, calibrate
+from sweeps.calibration.table_log import read_table_log
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import SIZES, log_text, rows_of_groups, timed, write_logs
 from tests.cli_runner import Runner

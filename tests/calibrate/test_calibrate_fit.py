@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.calibrate.fit import Fit, bounded, fall_out, fit_profile, follow
-from sweeps.calibrate.model import LogDefaults, Model, Rows, cases_of, machine_for, rows_of
-from sweeps.calibrate.table_log import read_table_log
+from sweeps.calibration.fit import Fit, bounded, fall_out, fit_profile, follow
+from sweeps.calibration.model import LogDefaults, Model, Rows, cases_of, machine_for, rows_of
+from sweeps.calibration.table_log import read_table_log
 from sweeps.validate import class_of
 from tests.calibrate.simulated import Group, timed
 

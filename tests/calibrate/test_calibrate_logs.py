@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.calibrate.json_log import read_json_log
-from sweeps.calibrate.log import LogTest, operation_of
-from sweeps.calibrate.logs import check_operation, read_any, read_logs
-from sweeps.calibrate.model import LogDefaults, PlacedTest, bus_factor, cases_of
+from sweeps.calibration.json_log import read_json_log
+from sweeps.calibration.log import LogTest, operation_of
+from sweeps.calibration.logs import check_operation, read_any, read_logs
+from sweeps.calibration.model import LogDefaults, PlacedTest, bus_factor, cases_of
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import header, log_text, row_text, timed

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.calibrate.curves import FIELDS, layout_of_rows
+from sweeps.calibration.curves import FIELDS, layout_of_rows
 from sweeps.result import Result
 from sweeps.store.netcdf import to_dataset
 

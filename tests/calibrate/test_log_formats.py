@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.calibrate.log import Left, LogTest
-from sweeps.calibrate.logs import read_any, read_logs
-from sweeps.calibrate.model import LogDefaults, PlacedTest, cases_of
+from sweeps.calibration.log import Left, LogTest
+from sweeps.calibration.logs import read_any, read_logs
+from sweeps.calibration.model import LogDefaults, PlacedTest, cases_of
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import header, log_text, row_text, timed

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sweeps.calibrate.normal import TABLE
-from sweeps.calibrate.table_log import read_table_log
+from sweeps.calibration.normal import TABLE
+from sweeps.calibration.table_log import read_table_log
 from tests.cli_runner import Runner
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps.calibrate.device import machine_of
-from sweeps.calibrate.model import (
+from sweeps.calibration.device import machine_of
+from sweeps.calibration.model import (
     Given,
     LogDefaults,
     Model,
@@ -19,7 +19,7 @@ from sweeps.calibrate.model import (
     machine_for,
     rows_of,
 )
-from sweeps.calibrate.normal import (
+from sweeps.calibration.normal import (
     HEALTHY,
     OUT_OF_LINE,
     STRANGER,
@@ -29,9 +29,9 @@ from sweeps.calibrate.normal import (
     published,
     verdict_of,
 )
-from sweeps.calibrate.odd import NEIGHBOURS, PREDICTION, OddRow, slow_rows, wrong_rows
-from sweeps.calibrate.table_log import read_table_log
-from sweeps.calibrate.text_log import read_text_log
+from sweeps.calibration.odd import NEIGHBOURS, PREDICTION, OddRow, slow_rows, wrong_rows
+from sweeps.calibration.table_log import read_table_log
+from sweeps.calibration.text_log import read_text_log
 from tests.calibrate.simulated import log_text, rows_of_groups, timed
 from tests.cli_runner import Runner
 

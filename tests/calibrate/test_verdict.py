@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.calibrate.model import LogDefaults, cases_of, machine_for, rows_of
-from sweeps.calibrate.normal import (
+from sweeps.calibration.model import LogDefaults, cases_of, machine_for, rows_of
+from sweeps.calibration.normal import (
     FAST,
     HEALTHY,
     IMPOSSIBLE,
@@ -27,7 +27,7 @@ from sweeps.calibrate.normal import (
     published,
     verdict_of,
 )
-from sweeps.calibrate.table_log import read_table_log
+from sweeps.calibration.table_log import read_table_log
 
 OTHERS = published()
 CASE = cases_of(read_table_log(TABLE), machine_for("dgx-h100"), LogDefaults())[0]

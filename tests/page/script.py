@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.page.write import Page, data_of, script
+from sweeps.pages.write import Page, data_of, script
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="node isn't installed")

@@ -14,8 +14,8 @@ import sweeps
 from sweeps.bands import FIT, band_words
 from sweeps.cli.files import figures_of
 from sweeps.engine.validity import training_faults
-from sweeps.page.pack import page_of
-from sweeps.page.write import write_page
+from sweeps.pages.pack import page_of
+from sweeps.pages.write import write_page
 from sweeps.plots.style import as_read, scale_of
 from tests.cli_runner import Runner
 from tests.page.test_live import FITTING

@@ -30,10 +30,10 @@ from sweeps.cli.flags import flag_of
 from sweeps.cli.options import default_lines
 from sweeps.engine.validity import training_faults
 from sweeps.errors import InputError
-from sweeps.page import program
-from sweeps.page.live import page_of
-from sweeps.page.program import OUTPUTS
-from sweeps.page.write import FILES, Page, compose
+from sweeps.pages import program
+from sweeps.pages.live import page_of
+from sweeps.pages.program import OUTPUTS
+from sweeps.pages.write import FILES, Page, compose
 from tests.cli_runner import Runner
 from tests.page.script import needs_node, run_script
 from tests.page.test_page import kept_of, parts_of

@@ -19,9 +19,9 @@ import sweeps
 from sweeps.bands import band_words
 from sweeps.cli.files import figures_of
 from sweeps.errors import InputError
-from sweeps.page import pack, write
-from sweeps.page.pack import page_of
-from sweeps.page.write import Page, compose
+from sweeps.pages import pack, write
+from sweeps.pages.pack import page_of
+from sweeps.pages.write import Page, compose
 from sweeps.plots import breakdown
 from sweeps.plots.data import cell_names, view_of
 from sweeps.plots.draw import best_cells

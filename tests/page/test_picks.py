@@ -13,8 +13,8 @@ import xarray as xr
 import sweeps
 from overhead.labels import LABELS
 from overhead.step.parts import PARTS as STEP_PARTS
-from sweeps.page.program import OUTPUTS
-from sweeps.page.write import write_page
+from sweeps.pages.program import OUTPUTS
+from sweeps.pages.write import write_page
 from sweeps.spec.catalog import model_names
 from tests.page.test_browser import Opened
 from tests.page.test_live import FAULTS, page_from, values_of

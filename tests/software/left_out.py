@@ -19,7 +19,7 @@ from functools import cache
 
 import numpy as np
 
-from sweeps.calibrate.model import Model, Rows, machine_for
+from sweeps.calibration.model import Model, Rows, machine_for
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.software import load_software
 from tests.software.test_errors import CLASSES, ROWS, SLOW_HOST

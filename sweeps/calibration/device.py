@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sweeps.calibrate.log import LogTest
+from sweeps.calibration.log import LogTest
 from sweeps.spec.machine import Machine
 
 # What GPUs are called: NVIDIA H100 80GB HBM3, AMD Instinct MI300X, Tesla V100-SXM2-16GB.

@@ -24,8 +24,8 @@ from overhead.everything import load
 from overhead.formula import REGISTRY, Formula
 from overhead.labels import ALL, HIERARCHY, LABELS, NO_LIBRARY, OPERATION_DEFAULTS
 from overhead.quantity import VOCABULARY
-from sweeps.calibrate.device import other_device
-from sweeps.calibrate.log import (
+from sweeps.calibration.device import other_device
+from sweeps.calibration.log import (
     PLACEMENTS,
     Left,
     LogRow,
@@ -33,7 +33,7 @@ from sweeps.calibrate.log import (
     known_operations,
     operation_of,
 )
-from sweeps.calibrate.settings import NO_NVLS, SIMPLE_FORMS, left_by
+from sweeps.calibration.settings import NO_NVLS, SIMPLE_FORMS, left_by
 from sweeps.errors import InputError, fault, refuse
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import CONSTANTS, FABRIC, ISSUE, SHARED, Machine

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from sweeps.calibrate.log import (
+from sweeps.calibration.log import (
     GIGA,
     PLACEMENTS,
     Left,
@@ -26,7 +26,7 @@ from sweeps.calibrate.log import (
     operation_of,
     version_text,
 )
-from sweeps.calibrate.settings import setting_of
+from sweeps.calibration.settings import setting_of
 from sweeps.errors import InputError
 
 _PROGRAM = re.compile(r"Collective test (?:starting|concluded):\s*(\S+)")

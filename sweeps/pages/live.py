@@ -19,8 +19,8 @@ from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault
 from sweeps.job import Job, prepare
 from sweeps.origin import words_of
-from sweeps.page.picks import KINDS
-from sweeps.page.program import (
+from sweeps.pages.picks import KINDS
+from sweeps.pages.program import (
     LABELLED,
     LEFT_OUT,
     OUTPUTS,
@@ -32,7 +32,7 @@ from sweeps.page.program import (
     Program,
     program_of,
 )
-from sweeps.page.write import FILES, Page
+from sweeps.pages.write import FILES, Page
 from sweeps.plots.schema import colour_of
 from sweeps.plots.style import as_read
 from sweeps.search.request import DEFAULT_THRESHOLD, habits_of

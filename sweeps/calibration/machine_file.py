@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from overhead.quantity import VOCABULARY
-from sweeps.calibrate.fit import DIGITS
-from sweeps.calibrate.report import Calibration
+from sweeps.calibration.fit import DIGITS
+from sweeps.calibration.report import Calibration
 from sweeps.errors import InputError, RunError, refuse
 from sweeps.spec.catalog import machine_content
 from sweeps.spec.machine import read_machine

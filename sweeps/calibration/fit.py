@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
-from sweeps.calibrate.model import Model, Rows
+from sweeps.calibration.model import Model, Rows
 from sweeps.spec.machine import ISSUE
 from sweeps.validate import SIZE_CLASSES, class_of
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.bands import percent
-from sweeps.calibrate.log import LogTest
-from sweeps.calibrate.model import (
+from sweeps.calibration.log import LogTest
+from sweeps.calibration.model import (
     PLAIN,
     Given,
     LogDefaults,
@@ -30,9 +30,9 @@ from sweeps.calibrate.model import (
     rows_for,
     rows_of,
 )
-from sweeps.calibrate.odd import PREDICTION, WRONG, OddRow
-from sweeps.calibrate.settings import NO_NVLS
-from sweeps.calibrate.table_log import read_table_log
+from sweeps.calibration.odd import PREDICTION, WRONG, OddRow
+from sweeps.calibration.settings import NO_NVLS
+from sweeps.calibration.table_log import read_table_log
 from sweeps.errors import refuse
 from sweeps.origin import GIVEN, Origin
 from sweeps.result import Field, Record, Result, aligned, of_rows, provenance_of

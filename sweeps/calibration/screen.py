@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from overhead.quantity import VOCABULARY
-from sweeps.calibrate.device import way_on
-from sweeps.calibrate.fit import WIDTH, Outlier
-from sweeps.calibrate.model import bus_factor
-from sweeps.calibrate.normal import (
+from sweeps.calibration.device import way_on
+from sweeps.calibration.fit import WIDTH, Outlier
+from sweeps.calibration.model import bus_factor
+from sweeps.calibration.normal import (
     BETWEEN,
     OTHER,
     STRANGER,
@@ -19,7 +19,7 @@ from sweeps.calibrate.normal import (
     Band,
     Verdict,
 )
-from sweeps.calibrate.report import Calibration
+from sweeps.calibration.report import Calibration
 from sweeps.result import aligned
 from sweeps.spec.units import format_quantity
 from sweeps.validate import SIZE_CLASSES

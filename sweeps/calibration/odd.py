@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.calibrate.fit import against_neighbours
-from sweeps.calibrate.model import PlacedTest, Rows
+from sweeps.calibration.fit import against_neighbours
+from sweeps.calibration.model import PlacedTest, Rows
 from sweeps.spec.units import format_quantity
 
 Floats = NDArray[np.float64]

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.calibrate.curves import layout_of_rows
-from sweeps.calibrate.device import machine_named, way_on
-from sweeps.calibrate.fit import (
+from sweeps.calibration.curves import layout_of_rows
+from sweeps.calibration.device import machine_named, way_on
+from sweeps.calibration.fit import (
     WIDTH,
     Fit,
     Outlier,
@@ -27,9 +27,9 @@ from sweeps.calibrate.fit import (
     scatter,
     scores_of,
 )
-from sweeps.calibrate.log import PLACEMENTS, Left
-from sweeps.calibrate.logs import check_operation, read_logs
-from sweeps.calibrate.model import (
+from sweeps.calibration.log import PLACEMENTS, Left
+from sweeps.calibration.logs import check_operation, read_logs
+from sweeps.calibration.model import (
     PLAIN,
     Given,
     LogDefaults,
@@ -42,7 +42,7 @@ from sweeps.calibrate.model import (
     rows_at,
     rows_of,
 )
-from sweeps.calibrate.normal import (
+from sweeps.calibration.normal import (
     WIDER,
     Peer,
     Verdict,
@@ -51,7 +51,7 @@ from sweeps.calibrate.normal import (
     published,
     verdict_of,
 )
-from sweeps.calibrate.odd import OddRow, slow_rows, wrong_rows
+from sweeps.calibration.odd import OddRow, slow_rows, wrong_rows
 from sweeps.errors import InputError, refuse
 from sweeps.plots.measured import MOST_CURVES, Curve, Panel
 from sweeps.result import Result, provenance_of

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.calibrate.log import (
+from sweeps.calibration.log import (
     GIGA,
     PLACEMENTS,
     Left,

@@ -19,7 +19,7 @@ from sweeps.api import reasons
 from sweeps.bands import MEMORY_LIMIT, SET_UP, tie
 from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 from sweeps.origin import read
-from sweeps.page.write import Page
+from sweeps.pages.write import Page
 from sweeps.plots import style
 from sweeps.plots.data import (
     PLAN_NAMES,
@@ -97,7 +97,7 @@ def page_of(
     Returns
     -------
     Page
-        What `sweeps.page.write.write_page` writes.
+        What `sweeps.pages.write.write_page` writes.
 
     Raises
     ------

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.calibrate.log import (
+from sweeps.calibration.log import (
     GIGA,
     PLACEMENTS,
     Left,
@@ -24,7 +24,7 @@ from sweeps.calibrate.log import (
     known_operations,
     operation_of,
 )
-from sweeps.calibrate.settings import FORMS
+from sweeps.calibration.settings import FORMS
 from sweeps.errors import InputError, needs, refuse
 from sweeps.validate.table import find_table, read_table
 

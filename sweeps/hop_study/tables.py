@@ -13,7 +13,15 @@ from overhead.hops import RING, message_energy, message_time
 from overhead.quantity import VOCABULARY
 from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column
-from sweeps.hops.study import LEVEL_NAMES, PASSES, HopStudy, Scenario, messages_of, parted, rows_of
+from sweeps.hop_study.study import (
+    LEVEL_NAMES,
+    PASSES,
+    HopStudy,
+    Scenario,
+    messages_of,
+    parted,
+    rows_of,
+)
 from sweeps.result import Result, of_columns, prose, table_lines
 from sweeps.spec.units import format_quantity
 from sweeps.wrapping import wrap

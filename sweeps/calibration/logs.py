@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sweeps.calibrate.json_log import json_lines, read_json_lines, read_json_log
-from sweeps.calibrate.log import Left, Logs, known_operations, operation_of
-from sweeps.calibrate.osu_log import is_osu, read_osu_log
-from sweeps.calibrate.table_log import header_of, read_table_log, read_usual_table
-from sweeps.calibrate.text_log import read_text_log
+from sweeps.calibration.json_log import json_lines, read_json_lines, read_json_log
+from sweeps.calibration.log import Left, Logs, known_operations, operation_of
+from sweeps.calibration.osu_log import is_osu, read_osu_log
+from sweeps.calibration.table_log import header_of, read_table_log, read_usual_table
+from sweeps.calibration.text_log import read_text_log
 from sweeps.errors import InputError, fault, refuse
 from sweeps.spec.files import is_file
 

@@ -11,8 +11,8 @@ import math
 import re
 from pathlib import Path
 
-from sweeps.calibrate.log import PLACEMENTS, Left, LogRow, Logs, LogTest
-from sweeps.calibrate.settings import setting_of
+from sweeps.calibration.log import PLACEMENTS, Left, LogRow, Logs, LogTest
+from sweeps.calibration.settings import setting_of
 from sweeps.errors import InputError
 
 _TITLE = re.compile(r"#\s*OSU\s+(\S+?)(-\w+)?\s+(.*?)\s+Test\b(?:\s+v(\S+))?")
