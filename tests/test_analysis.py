@@ -233,7 +233,7 @@ def test_a_whole_step(cli: Runner) -> None:
         "fits, ",
         "upper bound of a step's",
         "MFU",
-        "8.414 s, -12/+14 %",
+        "8.413 s, -12/+14 %",
         "35.26 GB, -8/+10 %",
     ):
         assert words in out

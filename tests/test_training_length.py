@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def test_a_sweep_takes_the_model_s_length_and_says_whose_it_is() -> None:
     given = public.sweep(wanted, model="llama3-8b", sequence_length=8192, **STEP)
     for name in wanted:
         assert taken[name].item() == given[name].item(), name
-    origin = taken.sequence_length.attrs["origin"]
+    origin = json.loads(taken.attrs["constants"])["sequence_length"]["origin"]
     assert '"owner": "llama3-8b"' in origin
     assert "sequences of 8,192 tokens" in origin
 

@@ -92,6 +92,8 @@ STREAMED = {name: name.removesuffix(", exposed") for name in LAYER} | {
     VOCABULARY: TABLES,
     OFFLOAD: COPIES,
 }
+# Of what is sent so small a part is left by rounding where all is exposed.
+ROUNDING = 1e-12
 # Parts by name, in the order in which they stand in a pass [s].
 Parts = dict[str, float]
 # From a quantity to what the stages have.
@@ -180,7 +182,9 @@ def _streams(runs: Sequence[Ran], passes: _Passes) -> Iterator[Span]:
         for row, sent in passes.sent(slot).items():
             exposed = parts.get(f"{row}, exposed", 0.0)
             # What hides slows down what it is beside: that stands with what is exposed.
-            yield Span(row, row, start, min(max(sent - exposed, 0.0), computing), HIDDEN)
+            hidden = min(sent - exposed, computing)
+            if hidden > ROUNDING * sent:
+                yield Span(row, row, start, hidden, HIDDEN)
         at = start
         for name, time in parts.items():
             until = min(at + time, end)

@@ -101,15 +101,14 @@ USUAL_BATCH = "512"
 @save_option
 @output_options
 def command(**given: Any) -> int:
-    """How many GPUs of each machine train a model on so many tokens in so many days.
+    """GPUs of each machine that train a model on so many tokens in so many days.
 
-    For each machine of --hardware the least number of GPUs that makes it, with its plan, days,
-    dollars, energy and spares, what binds, and the next smaller number, which just fails.
+    For each machine of --hardware the fewest GPUs that make it: plan, days, dollars, energy,
+    spares, what binds, and the next smaller number, which just fails.
     --price and --capital take one value, or one a machine: dgx-h100=2.5,dgx-b200=4 (USD/h).
-    Several models, tokens, days or prices, such as --tokens 2T,15T --days 30,60,90, are a table of
-    what to buy for each with each.
-    A batch that isn't given is searched between published ones: the answer names the smallest whose
-    run is as cheap as any within a step's error, and a table says what the others do.
+    Several models, tokens, days, or prices of one machine are a table: --tokens 2T,15T --days 30,60.
+    A batch that isn't given is searched between published ones: the smallest whose run is as cheap
+    as any within a step's error is the answer.
     """
     load_formulas(given["formulas"])
     questions = [*_each_question(given)]
@@ -159,7 +158,10 @@ SEVERAL = ("model", "tokens", "days", "gpu_hour_price")
 
 def _each_question(given: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the options of each question: every model with all tokens, days and prices."""
-    texts = {name: given[name] for name in SEVERAL if given.get(name)}
+    # Of several machines prices are a machine's each, and named by it.
+    machines = len((given["hardware"] or "").split(","))
+    names = [name for name in SEVERAL if machines == 1 or name != "gpu_hour_price"]
+    texts = {name: given[name] for name in names if given.get(name)}
     several = {
         name: [text] if "=" in text else [part.strip() for part in text.split(",")]
         for name, text in texts.items()

@@ -84,6 +84,7 @@ def running(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]
 
 
 @needs_dask
+@pytest.mark.thorough
 def test_a_cluster_that_loses_a_worker_and_then_its_scheduler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

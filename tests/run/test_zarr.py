@@ -50,6 +50,7 @@ def content(path: Path) -> dict[str, bytes]:
 
 
 @needs_zarr
+@pytest.mark.thorough
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_store_holds_what_a_file_holds(tmp_path: Path, file: Path, workers: int) -> None:
     path = tmp_path / "x.zarr"
