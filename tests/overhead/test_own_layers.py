@@ -101,6 +101,19 @@ def test_the_slowest_stage_by_hand() -> None:
     assert other == (3.0, 5.0)
 
 
+@pytest.mark.parametrize("mechanism", ["fsdp_prefetch", "zero3_prefetch"])
+def test_what_is_fetched_ahead_waits_for_no_time(mechanism: str) -> None:
+    """The slowest stage follows from what is recomputed, that from memory, that from the window."""
+    labels = {"dp_mechanism": mechanism, "recompute": "block"}
+    taken = {"zero_stage": 3.0, "memory_capacity": 8e10, "prefetched_elements": 5e7}
+    known = at(NANO, 4, labels, **taken)
+    assert known["step_time"] > 0.0
+    if mechanism == "zero3_prefetch":
+        moe, layers = known["parameter_stage_moe_layers"], known["parameter_stage_layers"]
+        experts = moe * known["edp_layer_parameters"] / layers
+        assert known["layer_elements"] == known["dp_layer_parameters"] + experts
+
+
 def test_two_unlike_halves() -> None:
     """All linear layers first, then all of attention: each half has its own layers' times."""
     pattern = "L" * 24 + "*" * 24
