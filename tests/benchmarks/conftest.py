@@ -12,8 +12,8 @@ RATIOS: list[tuple[str, float, float, str]] = []
 SEEN_FILE = Path(__file__).with_name("seen.csv")
 with SEEN_FILE.open(encoding="utf-8", newline="") as _rows:
     SEEN = {row["ratio"]: row for row in csv.DictReader(_rows)}
-# How far medians of five pairs were from one another on a machine that others use, too.
-NOISE = 1.25
+# How far medians of few pairs were from one another on a machine that others use, too.
+NOISE = 1.6
 
 
 def aim_of(what: str) -> float:
