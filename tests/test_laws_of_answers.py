@@ -122,7 +122,7 @@ def check(case: Case) -> None:
             assert not said, told(case, values, quantity, name, said)
 
 
-@settings(QUIET, max_examples=max(MOST // 4, 1))
+@settings(QUIET, max_examples=max(MOST // 10, 1))
 @given(case=cases())
 def test_answers_have_the_laws_that_are_declared(case: Case) -> None:
     check(case)

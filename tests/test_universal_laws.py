@@ -92,7 +92,7 @@ def test_a_plan_alone_is_the_same_as_among_others(case: Case) -> None:
             np.testing.assert_array_equal(np.ravel(values)[0], among, name)
 
 
-@QUIET
+@settings(QUIET, max_examples=max(FEW // 2, 1))
 @given(case=cases())
 def test_a_stored_answer_is_computed_again(case: Case) -> None:
     dataset = job_of(case).dataset()
