@@ -126,6 +126,12 @@ def penultimate_stage(pp):
     return xp.maximum(pp - 2.0, 0.0)
 
 
+@derived(returns="penultimate_stage", when=ORDERED)
+def ordered_penultimate_stage(order_holds, expert_stage, pp):
+    """Index of the stage with the most MoE layers, or the penultimate where no order holds."""
+    return xp.where(order_holds > 0.0, expert_stage, xp.maximum(pp - 2.0, 0.0))
+
+
 for _stages, _counted in (
     (("first", "second", "last"), "layers"),
     (("penultimate", "last"), "moe_layers"),
@@ -146,12 +152,6 @@ for _counted, _stage in (("layers", "mixer_stage"), ("tp_blocks", "tp_block_stag
         bind={"stage": _stage},
         when=ORDERED,
     )
-call(
-    returns="penultimate_stage_moe_layers",
-    of="stage_moe_layers",
-    bind={"stage": "expert_stage"},
-    when=ORDERED,
-)
 
 
 @derived()
@@ -292,19 +292,12 @@ LAYER: dict[str, Any] = {"source": "zhao2023", "where": "sections 3.2 and 4.2"}
 for _of in ("parameters", "low_precision_parameters"):
     for _stage, _own in (("first", "first"), ("second", "parameter"), ("last", "last")):
         of_stage(f"{_stage}_stage_{_of}", f"stage_{_of}", f"{_stage}_stage", f"{_own}_stage")
-for _stage, _own in (("first", "first"), ("penultimate", "expert"), ("last", "last")):
+for _stage in ("first", "penultimate", "last"):
     call(
         returns=f"{_stage}_stage_expert_parameters",
         of="stage_expert_parameters",
         bind={"stage": f"{_stage}_stage"},
     )
-    if _own != _stage:
-        call(
-            returns=f"{_stage}_stage_expert_parameters",
-            of="stage_expert_parameters",
-            bind={"stage": f"{_own}_stage"},
-            when=ORDERED,
-        )
 
 
 @derived()

@@ -131,9 +131,9 @@ heaviest(
 
 
 @formula(returns="middle_stage", when=FOLDS, **SOURCE)
-def turned_middle_stage(pp):
-    """Index of a stage without ends: the last, where chunks turn."""
-    return pp - 1.0
+def turned_middle_stage(order_holds, pp):
+    """Index of a stage without ends: the last, where chunks turn and layers' order is known."""
+    return xp.where(order_holds > 0.0, pp - 1.0, xp.maximum(pp - 2.0, 0.0))
 
 
 for _kind in ("layers", "attention_layers", "moe_layers"):

@@ -14,7 +14,7 @@ from overhead.communication.operation import on_network
 from overhead.compute.quantities import KERNELS
 from overhead.formula import alias, call, constant, declare, formula, total
 from overhead.labels import LABELS, PREFETCHES
-from overhead.model.order import ORDERED
+from overhead.model.order import ORDERED, SPREAD
 from overhead.overlap.durations import sharded_wait
 from overhead.quantity import Array
 from overhead.step.overlap import exposed
@@ -57,8 +57,9 @@ def _left(messages, each, layers, layer):
     return xp.where(left > 1e-12 * messages * each, left, 0.0)
 
 
-def _own_left(messages, each, layers, layer, pp, lacking):
-    return _left(messages, each, layers - xp.where(pp > 1.0, 0.0, lacking), layer)
+def _own_left(messages, each, middle, layer, layers, pp, lacking, order_holds):
+    own = layers - xp.where(pp > 1.0, 0.0, lacking)
+    return _left(messages, each, xp.where(order_holds > 0.0, own, middle), layer)
 
 
 def _split(whole, shards):
@@ -70,9 +71,8 @@ for _part, _whole in (("gather", "dp_gather_bytes"), ("scatter", "dp_reduce_byte
     _taken = ("dp_messages", _whole, "middle_layers", _layer)
     declare(f"dp_non_layer_{_part}_bytes", _taken, _left, **FSDP)
     # A layer is of the stage with most parameters, where stages have their own.
-    _own = (*_taken[:2], "parameter_stage_layers", _layer, "pp", "last_stage_layer_deficit")
-    _lacks = {"middle_layers": "the layers of the stage with most parameters"}
-    declare(f"dp_non_layer_{_part}_bytes", _own, _own_left, when=ORDERED, lacks=_lacks, **FSDP)
+    _own = (*_taken, "parameter_stage_layers", "pp", "last_stage_layer_deficit", "order_holds")
+    declare(f"dp_non_layer_{_part}_bytes", _own, _own_left, when=ORDERED, **FSDP)
 declare("dp_non_layer_replica_bytes", ("dp_non_layer_scatter_bytes", "shards"), _split, **FSDP)
 for _part, _group, _collective in (
     ("gather", "shard", "all_gather"),
@@ -281,6 +281,15 @@ declare(
     _some,
     when={**_WINDOW, **ORDERED},
     lacks=dict.fromkeys(("middle_moe_layers", "middle_layers"), "the layers of that stage"),
+)
+# With layers in an order it is the mean of layers: which stage is the slowest can follow from
+# memory, and this from how many layers are fetched ahead.
+call(
+    returns="layer_elements",
+    of="layer_elements",
+    bind={},
+    labels=SPREAD,
+    when={"dp_mechanism": PREFETCHES[1], **ORDERED},
 )
 
 # A step.
