@@ -29,6 +29,7 @@ ON_SCREEN = {
     "verbose": ".explain() tells it",
     "show": ".explain() tells it",
     "plot": ".plot() draws it",
+    "style": ".plot(style=..) takes it",
     "asserts": "compare .dataset's numbers",
 }
 

@@ -36,6 +36,7 @@ from sweeps.cli.typed import Command, folder_option, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, needs, refuse
 from sweeps.plots.measured import draw_calibrated, draw_normal
+from sweeps.plots.style import use
 from sweeps.spec.axis import label_values, numbers_of, parse_values
 from sweeps.spec.software import load_software
 from sweeps.spec.units import parse_quantity
@@ -152,8 +153,9 @@ def _sizes(text: str | None) -> list[float]:
 def _check(out: Output) -> None:
     """Refuse files that can't be before anything is read."""
     out.checked()
-    for ending in ("png", "svg") if out.given["plot"] else ():
-        check_output(out.stem.with_suffix(f".{ending}"), overwrite=out.given["overwrite"])
+    for ending in use().endings if out.given["plot"] else ():
+        figure = out.figure_stem.with_name(f"{out.figure_stem.name}.{ending}")
+        check_output(figure, overwrite=out.given["overwrite"])
 
 
 def _lines(found: Calibration, given: Mapping[str, Any]) -> Iterator[str]:

@@ -41,6 +41,14 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+style_option = click.option(
+    "--style",
+    metavar="NAME",
+    help="Of figures: screen, slide (16:9, large type), paper (3.5 inches wide, as PDF) or dark.  "
+    "[default: screen]",
+)
+
+
 def output_options(command: Command) -> Command:
     """Add the options that say what becomes of the result, and the user's own files."""
     own = click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
@@ -54,6 +62,7 @@ def result_options(command: Command) -> Command:
             click.option("--output", metavar="FILE.nc", help="Write the dataset as netCDF."),
             click.option("--overwrite", is_flag=True, help="Replace an output that exists."),
             click.option("--plot", is_flag=True, help="Draw figures beside the output."),
+            style_option,
             click.option("--csv", "as_csv", is_flag=True, help="One record a cell, as CSV."),
             click.option("--json", "as_json", is_flag=True, help="One record a cell, as JSON."),
             click.option("--compress", is_flag=True, help="Compress the file, lossless."),

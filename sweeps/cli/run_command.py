@@ -23,6 +23,7 @@ from sweeps.cli.options import (
     file_options,
     result_options,
     show_sensitivity,
+    style_option,
     unused_lines,
 )
 from sweeps.cli.sections import (
@@ -43,7 +44,7 @@ from sweeps.impossible import impossible_rows
 from sweeps.job import Job, bounds_of, prepare
 from sweeps.plots.data import subject_of
 from sweeps.plots.declare import check_figures
-from sweeps.plots.style import using
+from sweeps.plots.style import suffix_of
 from sweeps.result import (
     Field,
     Result,
@@ -70,6 +71,7 @@ MATTERING = ("model", "hardware", "framework", "precision", "software", "collect
 @click.option("--output", metavar="FILE.nc", help="The file.  [default: outputs/SPEC.nc]")
 @click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
 @click.option("--plot/--no-plot", default=None, help="Draw figures.  [default: those declared]")
+@style_option
 @click.option("--page", is_flag=True, help="Write a page of it, too: one file to open and touch.")
 @click.option("--csv", "as_csv", is_flag=True, help="One record a cell, as CSV.")
 @click.option("--json", "as_json", is_flag=True, help="One record a cell, as JSON.")
@@ -445,17 +447,10 @@ def _info_lines(path: Path, attrs: Mapping[str, Any], show: Sequence[str]) -> It
 @click.command("plot", cls=Command)
 @click.argument("file", metavar="FILE.nc")
 @click.option("--figure", "wanted", multiple=True, metavar="NAME", help="Only these figures.")
-@click.option(
-    "--style",
-    default="screen",
-    metavar="NAME",
-    help="screen, slide (16:9, large type), paper (3.5 inches wide, as PDF) or dark.  "
-    "[default: screen]",
-)
-def plot_command(file: str, wanted: tuple[str, ...], style: str) -> int:
+@style_option
+def plot_command(file: str, wanted: tuple[str, ...], style: str | None) -> int:
     """Draw the figures that a stored sweep declares, or those that suit it."""
-    with using(style):
-        draw_figures(Path(file), wanted=wanted, suffix="" if style == "screen" else f"-{style}")
+    draw_figures(Path(file), wanted=wanted, suffix=suffix_of(style))
     return 0
 
 

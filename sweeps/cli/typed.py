@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ import click
 
 from overhead.quantity import VOCABULARY
 from sweeps.cli.refusals import on_command_line
-from sweeps.errors import InputError, fault, tell_all
+from sweeps.errors import InputError, fault, refuse, tell_all
 from sweeps.spec.axis import parse_values
 from sweeps.spec.names import names_of
 from sweeps.spec.units import spelled_out
@@ -28,6 +29,21 @@ WORD = re.compile(r"(?<![\w'-])[a-z0-9]+(?:(?:_[a-z0-9]+)+(?![\w(])|(?= is \d))"
 UNSAID = re.compile(r"([\w-]+) = '\.\.'")
 FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 FIELD = re.compile(r"\w+(?:, \w+)*(?= = )")
+
+
+@contextmanager
+def _in_style(given: Mapping[str, Any]) -> Iterator[None]:
+    """Draw the figures of a command in the style that it is asked for."""
+    style = given.get("style")
+    if style is None:
+        yield
+        return
+    from sweeps.plots.style import using
+
+    with using(style):
+        if given.get("plot") is False:
+            refuse("--style", style, "is of figures", "--plot, too")
+        yield
 
 
 class Command(click.Command):
@@ -48,7 +64,8 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command; what it refuses is told of options as they were typed."""
         try:
-            return super().invoke(ctx)
+            with _in_style(ctx.params):
+                return super().invoke(ctx)
         except InputError as error:
             names = {
                 str(param.name): typed_or(ctx, param)

@@ -99,6 +99,13 @@ class Output:
         """The file without its ending: figures stand beside it."""
         return self.path.with_suffix("")
 
+    @property
+    def figure_stem(self) -> Path:
+        """A figure that has no name of its own, without its ending: its style is in its name."""
+        from sweeps.plots.style import suffix_of
+
+        return self.stem.with_name(self.stem.name + suffix_of(self.given.get("style")))
+
     def checked(self) -> Self:
         """Refuse an output that can't be before anything is computed; one that exists may be it."""
         if self.wanted:
@@ -238,12 +245,25 @@ class Output:
                 else files.store(result, path, self.given)
             )
             self.ends.write(f"wrote {path} ({readable(written)})\n")
-        if not self.given["plot"]:
-            return
-        tell_drawn(draw(self.stem) if draw else (), self.ends)
+        if self.given["plot"]:
+            self._draw(result, figures, draw)
+
+    def _draw(
+        self,
+        result: Result | Job,
+        figures: Figures | Callable[[xr.Dataset], Figures] | None,
+        draw: Callable[[Path], Iterable[Path]] | None,
+    ) -> None:
+        """Draw figures beside the file; the command's style holds."""
+        from sweeps.cli import files
+        from sweeps.plots.style import suffix_of
+
+        suffix = suffix_of(self.given.get("style"))
+        tell_drawn(draw(self.figure_stem) if draw else (), self.ends)
         if draw is None or figures:
-            dataset = result.dataset() if path.suffix == ".csv" else None
-            files.draw_figures(path, figures, notes=self.ends, dataset=dataset)
+            table = not isinstance(result, Job) and self.path.suffix == ".csv"
+            dataset = result.dataset() if table else None
+            files.draw_figures(self.path, figures, notes=self.ends, dataset=dataset, suffix=suffix)
 
 
 def _most(job: Job) -> int:

@@ -138,7 +138,9 @@ class Stacks:
         slot *= use().scale * (_CLOSER if use().above else 1.0)
         wide = size[0]
         if use().column:  # What their names leave of it
-            names = max(text_width(line, use().tick) for one in lines for line in one)
+            names = max(
+                (text_width(line, use().tick) for one in lines for line in one), default=0.0
+            )
             wide = use().width - names - _AROUND_BARS
         return wide, max(slot * len(self.names), 1.0 * use().scale)
 

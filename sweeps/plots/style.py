@@ -75,6 +75,7 @@ class Use:
         return self.text / 10.5
 
 
+SCREEN = "screen"
 USES = {
     "screen": Use(),
     # 20 points of type where a page of 10 inches is shown on one of 13.3
@@ -101,12 +102,17 @@ USES = {
     ),
     "dark": Use(dark=True),
 }
-_CURRENT: ContextVar[Use] = ContextVar("use of figures", default=USES["screen"])
+_CURRENT: ContextVar[Use] = ContextVar("use of figures", default=USES[SCREEN])
 
 
 def use() -> Use:
     """Return what is drawn for."""
     return _CURRENT.get()
+
+
+def suffix_of(name: str | None) -> str:
+    """Return what the files of a use's figures have after their names."""
+    return "" if name in (None, SCREEN) else f"-{name}"
 
 
 @contextmanager
