@@ -343,11 +343,6 @@ heaviest(
     "First middle stage with the most dense parameters",
 )
 call(returns="parameter_stage_layers", of="stage_layers", bind={"stage": "parameter_stage"})
-call(
-    returns="parameter_stage_moe_layers",
-    of="stage_moe_layers",
-    bind={"stage": "parameter_stage"},
-)
 heaviest(
     "mixture_stage",
     "second_stage",

@@ -265,22 +265,11 @@ for _way in ("forward", "backward"):
         labels={"mechanism": PREFETCHES[1]},
         when={"dp_mechanism": PREFETCHES[1]},
     )
-_WINDOW = {"dp_mechanism": PREFETCHES[1]}
 declare(
     "layer_elements",
     ("dp_layer_parameters", "middle_moe_layers", "middle_layers", "edp_layer_parameters"),
     _some,
-    when=_WINDOW,
-)
-# Which stage is slowest follows from what is recomputed, that from memory, that from the window:
-# of stages with their own layers it is the one with most parameters.
-_OWN_STAGE = ("parameter_stage_moe_layers", "parameter_stage_layers")
-declare(
-    "layer_elements",
-    ("dp_layer_parameters", *_OWN_STAGE, "edp_layer_parameters"),
-    _some,
-    when={**_WINDOW, **ORDERED},
-    lacks=dict.fromkeys(("middle_moe_layers", "middle_layers"), "the layers of that stage"),
+    when={"dp_mechanism": PREFETCHES[1]},
 )
 # With layers in an order it is the mean of layers: which stage is the slowest can follow from
 # memory, and this from how many layers are fetched ahead.

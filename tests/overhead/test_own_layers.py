@@ -109,9 +109,8 @@ def test_what_is_fetched_ahead_waits_for_no_time(mechanism: str) -> None:
     known = at(NANO, 4, labels, **taken)
     assert known["step_time"] > 0.0
     if mechanism == "zero3_prefetch":
-        moe, layers = known["parameter_stage_moe_layers"], known["parameter_stage_layers"]
-        experts = moe * known["edp_layer_parameters"] / layers
-        assert known["layer_elements"] == known["dp_layer_parameters"] + experts
+        spread = at(NANO, 4, {**labels, "order": "spread"}, **taken)
+        assert known["layer_elements"] == spread["layer_elements"]
 
 
 def test_two_unlike_halves() -> None:
