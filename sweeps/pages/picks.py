@@ -23,6 +23,8 @@ from sweeps.spec.sweep import Sweep
 Numbers = dict[str, float]
 Domain = Mapping[str, Any]
 KINDS = ("model", "hardware")
+# The number that says which formulas a model has.
+FORMULAS = "formulas"
 # Without these figures of a GPU no step has a time: what has a network alone is no pick.
 OF_A_GPU = ("peak_flops", "memory_bandwidth", "memory_capacity")
 
@@ -35,7 +37,7 @@ class Picks:
     each: Mapping[str, tuple[Numbers, ...]]  # The numbers of each, in this order
     domains: tuple[Domain | None, ...]  # Of each machine the hosts that share a network
     left_out: Mapping[str, tuple[str, ...]]  # By kind those of which other formulas hold
-    labels: Mapping[str, str]  # The labels for which the formulas of all of them hold
+    labels: tuple[Mapping[str, str], ...]  # The labels of each of several sets of formulas
     moving: Mapping[str, tuple[str, Sequence[str]]]  # What moves with a label: that, its values
 
     @property
@@ -81,6 +83,8 @@ def picks_of(
     each: dict[str, list[Numbers]] = {}
     left_out: dict[str, tuple[str, ...]] = {}
     machines, moving = [resolved], dict(tables.moving)
+    # What a model has alone decides its formulas: those of a hybrid are no others' to follow.
+    implied = [resolved.implied]
     for kind in KINDS:
         own = resolved.labels.get(kind)
         # A measured step is one of this model on this machine.
@@ -98,11 +102,17 @@ def picks_of(
                     machines.append(one)
                     tables = along_labels(changed, one, labels, folders)
                     moving |= tables.moving
+                else:
+                    implied.append(one.implied)
                 each[kind].append(numbers_of(one, tables, labels))
         names[kind] = (*([own] if own else []), *found)
         left_out[kind] = tuple(name for name in others if name not in found)
     _complete([one for of_kind in each.values() for one in of_kind], moving)
-    held = {**resolved.labels, **resolved.implied, **_together(sweep, names["model"], folders)}
+    sets = [own for place, own in enumerate(implied) if own not in implied[:place]]
+    held = tuple({**resolved.labels, **own} for own in sets)
+    for kind in KINDS:
+        for place, one in enumerate(each[kind]):
+            one[FORMULAS] = float(sets.index(implied[place])) if kind == "model" else 0.0
     domains = tuple(domain_of(sweep, one, folders) for one in machines)
     return Picks(names, {k: tuple(v) for k, v in each.items()}, domains, left_out, held, moving)
 
@@ -164,7 +174,7 @@ def _alike(
     except InputError:
         return None
     own, other = ({k: v for k, v in one.labels.items() if k not in free} for one in (base, found))
-    # Formulas of several models together hold for each, as on an axis of models.
+    # Each model has its own formulas.
     same_implied = kind == "model" or found.implied == base.implied
     either = base.constants.keys() ^ found.constants.keys()
     usual = all(VOCABULARY[name].default is not None for name in either)
@@ -186,15 +196,6 @@ def _complete(every: Sequence[Numbers], moving: Mapping[str, tuple[str, Sequence
             if name not in one:
                 default = VOCABULARY[name].default if name in VOCABULARY else None
                 one[name] = math.nan if default is None else default
-
-
-def _together(sweep: Sweep, models: Sequence[str], folders: Sequence[Path]) -> Mapping[str, str]:
-    """Return the labels that hold for several models at once."""
-    if len(models) < 2:
-        return {}
-    labels = {name: value for name, value in sweep.labels.items() if name != "model"}
-    axes = (Axis("model", {"model": np.array(models)}),)
-    return resolve(replace(sweep, labels=labels, axes=axes), folders).implied
 
 
 def domain_of(sweep: Sweep, resolved: Resolved, folders: Sequence[Path]) -> Domain | None:

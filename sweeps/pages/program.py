@@ -21,7 +21,7 @@ from sweeps import display
 from sweeps.display import noun
 from sweeps.engine.validity import Faults, training_faults
 from sweeps.errors import InputError, fault, needs
-from sweeps.pages.picks import KINDS, Picks, picks_of, same
+from sweeps.pages.picks import FORMULAS, KINDS, Picks, picks_of, same
 from sweeps.pages.trace import Merged, Point, Traceable, computed, merged, status, traced
 from sweeps.search.request import DEFAULT_THRESHOLD
 from sweeps.search.space import FULL, REFUSED, UNSUPPORTED
@@ -162,19 +162,18 @@ def program_of(
     moving = {name for kind in KINDS for name in picks.columns(kind)} - set(labels)
     live = dict.fromkeys((*setting, *sorted({*others, *aside, *moving} - set(setting)), UNKNOWN))
     start = {name: picks.first.get(name, math.nan) for name in live}
-    codes = {name: picks.first[name] for name in labels}
-    builder = _builder(picks, labels, live)
-    nodes = _nodes(builder, flag_of)
-    needed = [nodes[name] for name in NEEDED]
+    codes = {name: picks.first[name] for name in (*labels, *[FORMULAS] * (FORMULAS in live))}
     faults = training_faults()
     machines = [picks.lacking(place) for place in range(len(picks.each["hardware"]))]
     unknown = sorted({name.partition("@")[0] for names in machines for name in names})
-    nodes = {name: builder.defined(node) for name, node in nodes.items()}
-    nodes["status"] = status(builder, list(nodes.values()), faults.bits, unknown)
-    nodes[LEFT_OUT] = _left_out(builder, resolved.labels["framework"])
+    builder, *further = _builders(picks, labels, live)
+    framework = resolved.labels["framework"]
+    sets = [_told(one, flag_of, faults, unknown, framework) for one in (builder, *further)]
+    needed = [builder.node(name) for name in NEEDED]
+    nodes = {name: _of_any(builder, name, sets) for own in sets for name in own}
     known = {name: value for name, value in picks.first.items() if name not in (*live, *labels)}
     try:
-        code = traced({**dict.fromkeys((*live, *labels)), **known}, list(nodes.values()), labels)
+        code = traced({**dict.fromkeys((*live, *labels)), **known}, list(nodes.values()), codes)
     except RecordingError:
         wrong = "has algorithms whose kernels can't be traced, so that no page can compute them"
         line = fault(flag_of("topology"), resolved.labels["topology"], wrong, "another network")
@@ -225,15 +224,34 @@ def _settings(
     return setting, only
 
 
-def _builder(picks: Picks, labels: Labels, live: Mapping[str, None]) -> Merged:
-    """Return the builder of all values of some labels, for all models and machines."""
+def _builders(picks: Picks, labels: Labels, live: Mapping[str, None]) -> list[Merged]:
+    """Return the builders of all values of some labels, one of each set of formulas."""
     names = {*picks.first, *live} - set(LABELLED)
     given = {name: Node(name, ("given", name), (), None, frozenset()) for name in names}
-    builder = merged(picks.labels, labels, given, Traceable())
+    first = merged(picks.labels[0], labels, given, Traceable())
     for name, (label, values) in picks.moving.items():
         tabled: dict[Point, Node] = {(value,): given[f"{name}@{value}"] for value in values}
-        given[name] = builder.choice(name, (label,), tabled)
-    return builder
+        given[name] = first.choice(name, (label,), tabled)
+    further = [merged(own, labels, given, Traceable(), first.graph) for own in picks.labels[1:]]
+    first.graph.labels[FORMULAS] = tuple(map(str, range(len(picks.labels))))
+    first.graph.codes[FORMULAS] = given[FORMULAS]
+    return [first, *further]
+
+
+def _told(
+    builder: Merged, flag_of: Flags, faults: Faults, unknown: Sequence[str], framework: str
+) -> dict[str, Node]:
+    """Return the nodes of all that a page says of a plan, by one set of formulas."""
+    nodes = {name: builder.defined(node) for name, node in _nodes(builder, flag_of).items()}
+    nodes["status"] = status(builder, list(nodes.values()), faults.bits, unknown)
+    nodes[LEFT_OUT] = _left_out(builder, framework)
+    return nodes
+
+
+def _of_any(builder: Merged, name: str, sets: Sequence[Mapping[str, Node]]) -> Node:
+    """Return the node of what is by the formulas that a model has."""
+    each = {(str(place),): own.get(name, builder.nothing()) for place, own in enumerate(sets)}
+    return builder.choice(name, (FORMULAS,), each)
 
 
 def _nodes(builder: Merged, flag_of: Flags) -> dict[str, Node]:

@@ -558,10 +558,12 @@ def merged(
     live: Mapping[str, tuple[str, ...]],
     given: Mapping[str, Node],
     space: Any,
+    graph: Live | None = None,
 ) -> Merged:
-    """Return the builder of labels of which some are chosen later."""
-    codes = {name: Node(name, ("given", name), (), None, frozenset()) for name in live}
-    graph = Live(labels=dict(live), codes=codes)
+    """Return the builder of labels of which some are chosen later, in a graph that is there."""
+    if graph is None:
+        codes = {name: Node(name, ("given", name), (), None, frozenset()) for name in live}
+        graph = Live(labels=dict(live), codes=codes)
     opened = {**following(labels, given), **dict.fromkeys((*live, *FOLLOWS), OPEN)}
     return Merged(space, opened, given, graph)
 

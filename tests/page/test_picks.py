@@ -22,6 +22,14 @@ from tests.page.test_live import FAULTS, page_from, values_of
 # What the command states; all else is as the picked model and machine have it.
 PLAN = {"world_size": "64", "global_batch_size": "256", "sequence_length": "4096"}
 FIRST = {"model": "llama3-70b", "hardware": "dgx-h100"}
+# What pages begin with, and the seeds of what is drawn on them.
+FIRSTS = (
+    (FIRST, 41),
+    ({"model": "llama3-70b", "hardware": "mi300x"}, 8),
+    ({"model": "llama3-70b", "hardware": "dgx-b200", "framework": "torchtitan"}, 9),
+    ({"model": "deepseek-v3", "hardware": "dgx-h100"}, 5),
+    ({"model": "nemotron-3-nano-30b-a3b", "hardware": "dgx-h100"}, 6),
+)
 PAIRS, SETS, ROWS = 25, 2, 20
 # Beside a label that isn't its usual one, or one from which it would follow.
 CHOSEN = ("schedule", "recompute", "attention_kernel", "context_parallel", "loss", "dp_mechanism")
@@ -39,14 +47,6 @@ globalThis.begun = (each) => {
   return each.map((own) => startOf(data, own));
 };
 """
-
-
-@pytest.fixture(scope="module")
-def calculator(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    page = page_from(**FIRST, **PLAN)
-    path = tmp_path_factory.mktemp("picks") / "calculator.html"
-    write_page(replace(page, code=page.code + ASKED), path)
-    return path
 
 
 def numbers_of(rng: np.random.Generator, routed: bool) -> dict[str, list[float]]:
@@ -87,11 +87,16 @@ def numbers_of(rng: np.random.Generator, routed: bool) -> dict[str, list[float]]
 
 
 @pytest.mark.thorough
-def test_a_thousand_states_of_all_picks_are_those_of_sweeps(browser: Any, calculator: Path) -> None:
-    rng = np.random.default_rng(41)
-    opened = Opened(browser, calculator)
-    picks = page_from(**FIRST, **PLAN).data["picks"]
-    kinds = {kind: list(rng.permutation(one["names"] * 2)[:PAIRS]) for kind, one in picks.items()}
+@pytest.mark.parametrize(("first", "seed"), FIRSTS)
+def test_a_thousand_states_of_all_picks_are_those_of_sweeps(
+    browser: Any, tmp_path: Path, first: dict[str, str], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    page = page_from(**first, **PLAN)
+    write_page(replace(page, code=page.code + ASKED), tmp_path / "calculator.html")
+    opened = Opened(browser, tmp_path / "calculator.html")
+    picks = page.data["picks"]
+    kinds = {kind: np.resize(rng.permutation(one["names"]), PAIRS) for kind, one in picks.items()}
     each_pair = zip(*kinds.values(), strict=True)
     pairs = [dict(zip(kinds, map(str, pair), strict=True)) for pair in each_pair]
     experts = dict(zip(picks["model"]["names"], picks["model"]["columns"]["experts"], strict=True))
@@ -120,12 +125,16 @@ def test_a_thousand_states_of_all_picks_are_those_of_sweeps(browser: Any, calcul
         result = np.array(
             opened.page.evaluate("([each, names]) => asked(each, names)", [each, names]), object
         )
-        given = {name: value for name, value in {**PLAN, **pair}.items() if name not in numbers}
+        given = {
+            name: value for name, value in {**first, **PLAN, **pair}.items() if name not in numbers
+        }
         found = sweeps.sweep(names, labels=labels, numbers=numbers, **given)
         every = xr.DataArray(np.zeros((SETS, ROWS)), dims=("labels", "numbers"))
         status = found.status.broadcast_like(every).transpose(*every.dims).values.ravel()
         np.testing.assert_array_equal(result[:, 0].astype(int), status, err_msg=str(pair))
-        true = dict(values_of(found, names, status))
+        # What is one number for all states is no variable.
+        alone = {name: found.attrs[name] for name in names if name not in found.variables}
+        true = dict(values_of(found.assign(alone), names, status))
         step = sum(np.nan_to_num(np.abs(true[name])) for name in STEP_PARTS)
         for index, name in enumerate(names, 1):
             said, expected = result[:, index].astype(float), true[name]
