@@ -132,7 +132,7 @@ heaviest(
 
 @formula(returns="middle_stage", when=FOLDS, **SOURCE)
 def turned_middle_stage(order_holds, pp):
-    """Index of a stage without ends: the last, where chunks turn and layers' order is known."""
+    """Index of a stage without ends: the last, if chunks turn and the order of layers is known."""
     return xp.where(order_holds > 0.0, pp - 1.0, xp.maximum(pp - 2.0, 0.0))
 
 

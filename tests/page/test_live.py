@@ -242,7 +242,9 @@ def values_of(
     dims = ("labels", "numbers")
     sizes = [found.sizes[dim] for dim in dims]
     for name in names:
-        own = found.variables[name]
+        # What is one number for all cells is no variable.
+        alone = xr.Variable((), found.attrs.get(name))
+        own = found.variables.get(name, alone)
         values = own.values if own.dims in ((), dims, dims[:1], dims[1:]) else own.values.T
         shape = [size if dim in own.dims else 1 for dim, size in zip(dims, sizes, strict=True)]
         whole = np.broadcast_to(values.reshape(shape), sizes).ravel()
