@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 
 from sweeps.plots.frame import Legend, Sheet, axis_of, frame, in_column, scale_for
 from sweeps.plots.save import save
-from sweeps.plots.style import ALARM, COLOURS, INK, MUTED, sentence, style, use
+from sweeps.plots.style import ALARM, COLOURS, INK, MUTED, sentence, style, together, use, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _WIDTH = 5.4  # inches of a panel
 _SLOT = 0.3  # and of a row
+# In a column of a paper: of a row's name, and of names and errors beside a panel.
+_NAME, _AROUND = 1.0, 1.25
 _MEASURED: dict[str, Any] = {
     "linestyle": "none",
     "marker": "o",
@@ -65,7 +67,7 @@ def draw_beside(quantities: Sequence[Pairs], bound: float, stem: Path, *, title:
         title,
         panels=[sentence(pairs.attrs["long_name"]) for pairs in quantities],
         notes=[f"At the right: the error of the prediction, bold above {100 * bound:.3g} %."],
-        panel=(in_column(_WIDTH) - (1.0 if use().column else 0.0), heights[0]),
+        panel=(in_column(_WIDTH) - (_AROUND if use().column else 0.0), heights[0]),
         heights=heights,
     )
     with style():
@@ -75,6 +77,13 @@ def draw_beside(quantities: Sequence[Pairs], bound: float, stem: Path, *, title:
         return save(made.finished(), stem)
 
 
+def _in_lines(name: str) -> str:
+    """Return a row's name in the lines that a column has room for."""
+    if not use().column:
+        return name
+    return "\n".join(wrap(together(name), _NAME, use().tick, most=2))
+
+
 def _draw(axes: Axes, pairs: Pairs, bound: float, width: float) -> None:
     every = np.concatenate([pairs.measured, pairs.predicted])
     value = axis_of(
@@ -82,13 +91,15 @@ def _draw(axes: Axes, pairs: Pairs, bound: float, width: float) -> None:
     )
     value.apply(axes, "x")
     if value.ticks.units:
-        axes.set_title(f"{axes.get_title('left')} ({value.ticks.units})")
+        named = " ".join(axes.get_title("left").split())
+        lines = wrap(f"{named} ({value.ticks.units})", width, use().text, bold=True)
+        axes.set_title("\n".join(lines))
     rows = np.arange(len(pairs.names), dtype=np.float64)
     axes.hlines(rows, pairs.measured, pairs.predicted, colors=MUTED, linewidth=1.4, zorder=1.8)
     axes.plot(pairs.measured, rows, zorder=2, **_MEASURED)
     axes.plot(pairs.predicted, rows, zorder=3, **_PREDICTED)
     axes.set_ylim(len(rows) - 0.5, -0.5)  # The first on top
-    axes.set_yticks(rows, list(pairs.names))
+    axes.set_yticks(rows, [_in_lines(name) for name in pairs.names])
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     for row, error in enumerate(pairs.predicted / pairs.measured - 1.0):

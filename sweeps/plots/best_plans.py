@@ -37,8 +37,10 @@ from sweeps.plots.style import (
     scale_colour,
     scale_of,
     sentence,
+    together,
     unbroken,
     use,
+    wrap,
 )
 
 if TYPE_CHECKING:
@@ -322,6 +324,10 @@ def _legend(figure: Figure, view: View, points: _Points, front: NDArray[np.int64
     return Legend(samples)
 
 
+# What a row of the table has beside a plan's name, in a column of a paper [in].
+_BESIDE_NAMES = 1.45
+
+
 def _table(
     figure: Figure, view: View, points: _Points, best: NDArray[np.int64]
 ) -> list[tuple[str, ...]]:
@@ -332,7 +338,16 @@ def _table(
     scales = [
         (scale_of(view.units(figure[key])), one) for key, one in (("y", points.y), ("x", points.x))
     ]
-    return [
-        (f"{rank}", *(scale.text(float(one[place])) for scale, one in scales), launched(name))
-        for rank, (place, name) in enumerate(zip(best.tolist(), names, strict=True), 1)
-    ]
+    rows: list[tuple[str, ...]] = []
+    for rank, (place, name) in enumerate(zip(best.tolist(), names, strict=True), 1):
+        first, *rest = _name_lines(launched(name))
+        values = (scale.text(float(one[place])) for scale, one in scales)
+        rows += [(f"{rank}", *values, first), *(("", "", "", line) for line in rest)]
+    return rows
+
+
+def _name_lines(name: str) -> list[str]:
+    """Return a plan's name in the lines that a column has room for beside its values."""
+    if not use().column:
+        return [name]
+    return wrap(together(name), use().width - _BESIDE_NAMES, use().note)
