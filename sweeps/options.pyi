@@ -1535,7 +1535,6 @@ class Step(CommonStep, total=False):
     parameter_stage: Values
     parameter_stage_linear_fraction: Values
     parameter_stage_layers: Values
-    parameter_stage_moe_layers: Values
     mixture_stage: Values
     attention_rank_parameters: Values
     first_stage_expert_parameters: Values
