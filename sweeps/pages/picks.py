@@ -111,8 +111,8 @@ def picks_of(
     sets = [own for place, own in enumerate(implied) if own not in implied[:place]]
     held = tuple({**resolved.labels, **own} for own in sets)
     for kind in KINDS:
-        for place, one in enumerate(each[kind]):
-            one[FORMULAS] = float(sets.index(implied[place])) if kind == "model" else 0.0
+        for place, numbers in enumerate(each[kind]):
+            numbers[FORMULAS] = float(sets.index(implied[place])) if kind == "model" else 0.0
     domains = tuple(domain_of(sweep, one, folders) for one in machines)
     return Picks(names, {k: tuple(v) for k, v in each.items()}, domains, left_out, held, moving)
 

@@ -250,7 +250,9 @@ def _told(
 
 def _of_any(builder: Merged, name: str, sets: Sequence[Mapping[str, Node]]) -> Node:
     """Return the node of what is by the formulas that a model has."""
-    each = {(str(place),): own.get(name, builder.nothing()) for place, own in enumerate(sets)}
+    each: dict[Point, Node] = {
+        (str(place),): own.get(name, builder.nothing()) for place, own in enumerate(sets)
+    }
     return builder.choice(name, (FORMULAS,), each)
 
 
