@@ -20,6 +20,7 @@ OUTPUTS = {
     "output",
     "overwrite",
     "plot",
+    "style",
     "as_csv",
     "as_json",
     "compress",

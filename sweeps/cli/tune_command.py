@@ -275,7 +275,7 @@ def command(**given: Any) -> int:
 
 # What takes the place of a tuning, and the options that it heeds.
 SHOWN = {"as_csv", "as_json"}
-FILES = {"output", "overwrite", "plot", "compress", "digits", "dtype", "asserts", *SHOWN}
+FILES = {"output", "overwrite", "plot", "style", "compress", "digits", "dtype", "asserts", *SHOWN}
 INSTEAD: dict[str, set[str]] = {
     "validate": {
         "model_name",

@@ -222,6 +222,28 @@ def test_a_paper_has_vectors_in_one_column(tmp_path: Path) -> None:
     assert {*re.findall(r"font: (?:bold )?([\d.]+)px", text)} <= {"7", "7.380952", "8"}
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        (
+            "analysis --model llama3-8b --gpus 8 --output a.nc",
+            {"a-step-parts-paper", "a-memory-paper"},
+        ),
+        ("overlap --compute 50ms --comm 30ms --output a.nc", {"a-timeline"}),
+        ("validate running --output a.nc", {"a-paper"}),
+    ],
+)
+def test_a_command_draws_in_a_style(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, names: set[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run([*line.split(), "--plot", "--style", "paper"]) in (0, 1)
+    drawn = {path.stem for path in tmp_path.glob("*.pdf")}
+    assert names <= drawn
+    assert not list(tmp_path.glob("*.png"))
+
+
 def test_type_on_a_slide_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Canvas] = []
     monkeypatch.setattr(draw, "save", lambda canvas, _: drawn.append(canvas) or [])
