@@ -298,9 +298,12 @@ def of_rows(
     fields: Sequence[Field],
     attrs: Mapping[str, str],
     whole: Mapping[str, Any] | None = None,
+    dim: str = "row",
 ) -> Result:
-    """Return rows as a result along the first field; text and what was given are coordinates."""
-    dim = fields[0].name
+    """Return rows as a result along a dimension, a field of each row's own value if it is one.
+
+    Text and what was given are coordinates.
+    """
     coordinates: list[Column] = []
     variables: list[Column] = []
     for one in fields:

@@ -422,7 +422,7 @@ class Normal:
             references=self.sources,
             inputs=[list(map(dict, self.rows))],
         )
-        return of_rows(self.rows, self.fields, attrs)
+        return of_rows(self.rows, self.fields, attrs, dim=self.fields[0].name)
 
 
 # Collectives.

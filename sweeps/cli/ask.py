@@ -90,7 +90,23 @@ def ask(name: str, arguments: Iterable[Any], options: Mapping[str, Any]) -> Aske
         raise InputError(of_click(error)) from None
     finally:
         ASKED.reset(token)
+    kept.result = _made_as(kept.result, [name, *words])
     return Asked(("sweeps", name, *words), kept, screen.getvalue(), context)
+
+
+def _made_as(result: Any, words: list[str]) -> Any:
+    """Return a table that is still to be made so that it tells the command that was asked."""
+    if not callable(result):
+        return result
+
+    def made() -> Any:
+        token = ASKED.set(words)
+        try:
+            return result()
+        finally:
+            ASKED.reset(token)
+
+    return made
 
 
 def _words(command: click.Command, options: Mapping[str, Any]) -> Iterator[str]:

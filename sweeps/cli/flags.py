@@ -98,7 +98,8 @@ USUAL: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ((), BATCH, "moe num_experts batch_size tokens days"),
     ((), MACHINE, "hardware_folder"),
     ((), NUMBERS, "framework_folder model_folder formulas"),
-    ((), FILES, "output overwrite plot style as_csv as_json compress digits dtype timeline asserts"),
+    ((), FILES, "output overwrite plot style as_csv as_json compress digits dtype timeline"),
+    ((), FILES, "asserts"),
 )  # fmt: skip
 OF_COLLECTIVES, OF_TRAINING = (
     tuple(name for of, _, names in USUAL if command in of for name in names.split())

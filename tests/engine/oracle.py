@@ -14,6 +14,7 @@ from overhead import TopologyDesc, build_topology, collective
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import Machine
+from sweeps.store.constants import with_constants
 
 __all__ = ["FIELDS", "cells", "expected"]
 
@@ -54,6 +55,7 @@ def cells(dataset: xr.Dataset) -> list[dict[str, Any]]:
 def values_at(dataset: xr.Dataset, given: Mapping[str, Any], place: Mapping[str, int]) -> Any:
     """Return what the user gave for a cell, by quantity or label."""
     answer: dict[str, Any] = {}
+    dataset = with_constants(dataset)
     for name in given:
         coordinate = dataset.coords[name]
         where = {dim: place[str(dim)] for dim in coordinate.dims}

@@ -263,7 +263,7 @@ def test_a_file_and_its_figures(cli: Runner, tmp_path: Path) -> None:
         assert "li2020" in str(dataset.overlapped_time.attrs) or "PyTorch distributed" in str(
             dataset.overlapped_time.attrs
         )
-        assert dataset.compute_time.attrs["units"] == "s"
+        assert json.loads(dataset.attrs["constants"])["compute_time"]["units"] == "s"
     done = cli(f"{line} --output o.nc", fine=False)
     assert done.code == 2
     assert "exists already" in done.err

@@ -80,7 +80,7 @@ def test_no_smaller_number_makes_it(asked: dict[str, Any], tokens: float, days: 
     question = point(**asked)
     got = offer(question, Wish(tokens, days), "..")
     assert got.least is not None
-    node, bound = _bound(common_of(question)[2].constants, Wish(tokens, days))
+    node, bound = _bound(common_of(question)[2].constants, Wish(tokens, days), "..")
     searched = {one.gpus for one in got.tried}
     smaller = [*itertools.takewhile(lambda gpus: gpus < got.least.gpus, sizes(node, bound))]
     assert got.ruled_out == len({*smaller} - searched)
@@ -179,9 +179,9 @@ def test_a_start_that_no_plan_divides_is_no_end() -> None:
     long = Wish(tokens=1e12, days=1.0)
     asked = point(global_batch_size=2048)
     given = common_of(asked)[2].constants
-    node, least = _bound(given, long)
+    node, least = _bound(given, long, "..")
     wish = Wish(long.tokens, least / (830.0 / long.days))
-    assert next(sizes(node, _bound(given, wish)[1])) == 840
+    assert next(sizes(node, _bound(given, wish, "..")[1])) == 840
     assert most_filled(given, 840) == 0.0
     assert run_of(asked.with_constants(world_size=840.0), wish.tokens).detail is None
     got = offer(asked, wish, "dgx-h100")

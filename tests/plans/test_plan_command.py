@@ -292,7 +292,7 @@ def test_a_price_that_is_given_is_in_the_file_once(sweeps: Runner, tmp_path: Pat
     line = f"{SMALL} --tp 2 --pp 1 --price 2.5 --days 21"
     sweeps(f"{line} --output {tmp_path}/run.nc")
     found = package.open(tmp_path / "run.nc")
-    assert "gpu_hour_price" in found.coords
+    assert found.attrs["gpu_hour_price"] == 2.5
     paid = found["run_cost"].values[0]
     (first, *_) = sweeps(f"{line} --json").records
     assert (first["gpu_hour_price"], first["run_cost_usd"]) == (2.5, paid)
