@@ -123,15 +123,26 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
 def _few(
     values: NDArray[np.float64], labels: list[str], colours: list[int], names: Sequence[str]
 ) -> tuple[NDArray[np.float64], list[str], list[int]]:
-    """Put the parts that are least, wherever they are most, together: what waits, what works."""
-    shares = np.nan_to_num(values / values.sum(axis=1, keepdims=True)).max(axis=(0, 2))
+    """Put the parts that are least, wherever they are most, together: what waits, what works.
+
+    As many have names of their own as make what is put together no larger than any of them.
+    """
+    whole = values.sum(axis=1, keepdims=True)
+    shares = np.nan_to_num(values / whole).max(axis=(0, 2))
     there = [place for place in range(len(labels)) if shares[place] > 0.0]
     if len(there) <= _MOST_PARTS:
         return values, labels, colours
     order = sorted(there, key=lambda place: -shares[place])
-    groups = [([place], labels[place]) for place in sorted(order[: _MOST_PARTS - 2])]
-    for word, waits in ((_WAITS, True), (_WORKS, False)):
-        own = [k for k in order[_MOST_PARTS - 2 :] if names[k].startswith(_WAITING) == waits]
+    for named in range(_MOST_PARTS - 2, len(order) + 1):
+        rest = [
+            [place for place in order[named:] if names[place].startswith(_WAITING) == waits]
+            for waits in (True, False)
+        ]
+        together = np.stack([values[:, own].sum(axis=1) for own in rest], axis=1)
+        if np.nan_to_num(together / whole).max() <= shares[order[named - 1]]:
+            break
+    groups = [([place], labels[place]) for place in sorted(order[:named])]
+    for own, word in zip(rest, (_WAITS, _WORKS), strict=True):
         if own:
             groups.append((own, word if len(own) > 1 else labels[own[0]]))
     return (
