@@ -1,7 +1,7 @@
 """``dataset.sweeps``: what can be said of a sweep's dataset.
 
-It is there of every dataset that a function of `sweeps` returns, and of those that xarray opens
-by itself once this module is imported.
+It is there of every dataset, those that xarray opens by itself too, once `sweeps` is imported:
+`sweeps.registering` imports this module.
 """
 
 from __future__ import annotations

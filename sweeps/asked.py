@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 
 # Options that decide how a command is run, not what is in its file: with a value, and alone.
-VALUED = {"--workers", "--scheduler", "--max-memory", "--output"}
+VALUED = {"--workers", "--scheduler", "--max-memory", "--output", "--style"}
 ALONE = {"--resume", "--overwrite", "--plot", "--no-plot", "--csv", "--json", "--verbose", "-v"}
 
 
