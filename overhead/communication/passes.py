@@ -387,9 +387,20 @@ def mean_layer_trained_parameters(trained_parameters, weight_copies, stage_layer
     return trained_parameters / (weight_copies * xp.maximum(stage_layers, 1.0))
 
 
+@derived(when=ORDERED)
+def layer_stage(order_holds, parameter_stage, last_stage):
+    """Index of the stage whose layers are gathered and reduced."""
+    return xp.where(order_holds > 0.0, parameter_stage, last_stage)
+
+
+call(
+    returns="layer_stage_linear_fraction", of="stage_linear_fraction", bind={"stage": "layer_stage"}
+)
+
+
 def _of_layer(returns: str, of: str, when: Mapping[str, str] | None = None) -> None:
     """Declare what a layer has: one of the last stage, or by their order of that with most."""
-    of_stage(returns, of, "last_stage", "parameter_stage", when)
+    of_stage(returns, of, "last_stage", "layer_stage", when)
 
 
 _of_layer("dp_layer_trained_parameters", "mean_layer_trained_parameters", LORA["when"])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import sweeps
 from overhead.completion import features
 from overhead.evaluation import Evaluation
 from overhead.model.order import NUMBERS, numbers_of
@@ -252,3 +253,16 @@ def test_the_heaviest_stage_is_found_among_all() -> None:
             between = heavy[1 : pp if turned else pp - 1]
             found = heaviest_stage(attention, mixture, pp, turned, mirrored, size, 0.0, *numbers)
             assert heavy[int(found)] == pytest.approx(between.max(), abs=1e-9)
+
+
+@pytest.mark.parametrize("schedule", ["one_f_one_b", "v_half"])
+@pytest.mark.parametrize("model", ["deepseek-v2-lite", NEXT])
+def test_a_model_beside_a_hybrid_is_as_alone(model: str, schedule: str) -> None:
+    """Leading dense layers make the last stage another one than that with most parameters."""
+    plan = {"gpus": 64, "pp": 4, "tp": 1, "ep": 8, "zero_stage": 3, "schedule": schedule}
+    job = {"hardware": "dgx-h100", "global_batch_size": 64, "micro_batch_size": 1}
+    asked = {**plan, **job, "sequence_length": 4096, "dp_mechanism": "ddp_buckets"}
+    alone = sweeps.sweep(["step_time", "peak_memory"], model=model, **asked)
+    beside = sweeps.sweep(["step_time", "peak_memory"], model=[model, NANO], **asked)
+    for name in ("step_time", "peak_memory"):
+        assert beside[name].sel(model=model).item() == alone[name].item()
