@@ -1535,6 +1535,8 @@ class Step(CommonStep, total=False):
     parameter_stage: Values
     parameter_stage_linear_fraction: Values
     parameter_stage_layers: Values
+    layer_stage: Values
+    layer_stage_linear_fraction: Values
     mixture_stage: Values
     attention_rank_parameters: Values
     first_stage_expert_parameters: Values
