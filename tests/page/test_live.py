@@ -340,6 +340,7 @@ def test_a_law_of_counts_is_the_one_of_numpy(tmp_path: Path) -> None:
     np.testing.assert_allclose(result[:, 1], tails, rtol=1e-9, atol=1e-290)
 
 
+@pytest.mark.thorough
 @needs_node
 def test_a_page_counts_the_layers_of_stages_as_formulas_do(tmp_path: Path) -> None:
     rng, asked = np.random.default_rng(47), []
