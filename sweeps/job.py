@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -106,7 +107,7 @@ class Job:
     sweep: Sweep  # What the user stated
     resolved: Resolved  # With what follows from it
     program: Program  # The graph on its grid
-    text: str  # The spec's text, for the file
+    stated: str | Mapping[str, Any]  # The spec, as text or as it was given
     command: Sequence[str]  # The command line, for the file's history
     measured: MeasuredTable | None = None  # Measurements beside which the times are laid
     # What else decides the file's contents, such as the type of its numbers
@@ -115,6 +116,11 @@ class Job:
     touched: list[Touched] = field(default_factory=list, compare=False)
     # The operation's job and the step's, of a sweep of both
     parts: tuple[Job, ...] = ()
+
+    @cached_property
+    def text(self) -> str:
+        """The spec's text, for the file."""
+        return self.stated if isinstance(self.stated, str) else to_toml(with_si_units(self.stated))
 
     @property
     def inputs(self) -> Inputs:
@@ -304,22 +310,16 @@ class Job:
             assert column.values is not None
             sizes.update(zip(column.dims, column.values.shape, strict=True))
         used = {dim for column in (*kept, *extra) for dim in column.dims}
-        coordinates = [
-            c for c in layout.coordinates if (not kept and self._needed(c, used)) or kept
-        ]
+        coordinates = [c for c in layout.coordinates if kept or set(c.dims) <= used]
         coordinates += [column for column in extra if column.dims == (column.name,)]
         extra = [column for column in extra if column.dims != (column.name,)]
         whole = Layout(
             {name: size for name, size in sizes.items() if kept or name in used},
             tuple(coordinates),
-            (*kept, *(_without_values(column) for column in extra)),
+            (*kept, *(Column(c.name, c.dims, c.dtype, c.attrs) for c in extra)),
             layout.attrs,
         )
         return whole, self._blocks(extra, blocks)
-
-    @staticmethod
-    def _needed(column: Column, used: set[str]) -> bool:
-        return set(column.dims) <= used
 
     @staticmethod
     def _blocks(extra: Sequence[Column], blocks: Iterator[Block]) -> Iterator[Block]:
@@ -379,10 +379,6 @@ class Job:
         return to_dataset(layout, blocks)
 
 
-def _without_values(column: Column) -> Column:
-    return Column(column.name, column.dims, column.dtype, column.attrs)
-
-
 def prepare(
     spec: Mapping[str, Any] | Sweep,
     *,
@@ -395,7 +391,15 @@ def prepare(
 ) -> Job:
     """Make a sweep ready to run."""
     try:
-        return _prepared(spec, text, tuple(command), bare_is_si, folders, dict(options or {}))
+        stated: str | Mapping[str, Any] = text
+        if isinstance(spec, Sweep):
+            sweep = spec
+        else:
+            sweep = read_sweep(spec, bare_is_si=bare_is_si, folders=folders)
+            # Written where a file asks for it; whoever gave it may change it until then.
+            stated = text or (copy.deepcopy(spec) if bare_is_si else to_toml(spec))
+        compiled = _joint if sweep.joint else _compiled
+        return compiled(sweep, stated, tuple(command), folders, dict(options or {}))
     except InputError as error:
         if not where:
             raise
@@ -430,27 +434,9 @@ def _published(resolved: Resolved) -> bool:
     return not any(apart)
 
 
-def _prepared(
-    spec: Mapping[str, Any] | Sweep,
-    text: str,
-    command: tuple[str, ...],
-    bare_is_si: bool,
-    folders: Sequence[Path],
-    options: Mapping[str, Any],
-) -> Job:
-    if isinstance(spec, Sweep):
-        sweep = spec
-    else:
-        sweep = read_sweep(spec, bare_is_si=bare_is_si, folders=folders)
-        text = text or to_toml(with_si_units(spec) if bare_is_si else spec)
-    if sweep.joint:
-        return _joint(sweep, text, command, folders, options)
-    return _compiled(sweep, text, command, folders, options)
-
-
 def _compiled(
     sweep: Sweep,
-    text: str,
+    stated: str | Mapping[str, Any],
     command: tuple[str, ...],
     folders: Sequence[Path],
     options: Mapping[str, Any],
@@ -468,7 +454,7 @@ def _compiled(
         resolved = replace(resolved, origins={**measured.origins, **resolved.origins})
         (time,) = (variable.dims for variable in program.variables if variable.name == "time")
         measured.check_size({dim: program.grid.sizes[dim] for dim in time})
-    return Job(sweep, resolved, program, text, command, measured, options)
+    return Job(sweep, resolved, program, stated, command, measured, options)
 
 
 def program_of(
@@ -479,20 +465,16 @@ def program_of(
     if published and sweep.usual:
         sweep = replace(sweep, quantities=(*sweep.quantities, *EXPECTED))
     program = _inputs(sweep, resolved, published=published, status_name=status_name).program()
-    _check_computed(sweep, program)
+    # What a model or a machine gives can't be reduced.
+    tell_all(
+        [
+            fault("reductions.quantity", name, "is given here, not computed", "another one")
+            for reduction in sweep.reductions
+            for name in reduction.quantities
+            if name in program.grid.columns
+        ]
+    )
     return sweep, program
-
-
-def _check_computed(sweep: Sweep, program: Program) -> None:
-    """Refuse reductions of what a model or a machine gives."""
-    given = program.grid.columns
-    faults = [
-        fault("reductions.quantity", name, "is given here, not computed", "another one")
-        for reduction in sweep.reductions
-        for name in reduction.quantities
-        if name in given
-    ]
-    tell_all(faults)
 
 
 # A sweep of an operation and of a training step: each is the sweep that it would be alone.
@@ -500,7 +482,7 @@ def _check_computed(sweep: Sweep, program: Program) -> None:
 
 def _joint(
     sweep: Sweep,
-    text: str,
+    stated: str | Mapping[str, Any],
     command: tuple[str, ...],
     folders: Sequence[Path],
     options: Mapping[str, Any],
@@ -523,13 +505,13 @@ def _joint(
             reductions=tuple(one for one in sweep.reductions if one.quantity in of_it),
             optional=sweep.optional and part is step,
         )
-        jobs.append(_compiled(part, text, command, folders, options, name))
+        jobs.append(_compiled(part, stated, command, folders, options, name))
     resolved = _together(sweep, [job.resolved for job in jobs])
     program = Joint(
         [job.program for job in jobs], resolved.axes, resolved.constants, resolved.fields
     )
     whole = replace(sweep, quantities=tuple(n for job in jobs for n in job.sweep.quantities))
-    return Job(whole, resolved, program, text, command, None, options, parts=tuple(jobs))
+    return Job(whole, resolved, program, stated, command, None, options, parts=tuple(jobs))
 
 
 def _of_operation(names: Sequence[str], resolved: Resolved) -> set[str]:

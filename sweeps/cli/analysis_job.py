@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -42,7 +43,6 @@ from sweeps.job import Job, prepare
 from sweeps.search.request import habits_of
 from sweeps.spec.catalog import load_hardware, usual_operation
 from sweeps.spec.sweep import Sweep, read_sweep
-from sweeps.spec.units import to_toml, with_si_units
 
 # The predicted course of one plan's step, to a Chrome trace and a figure.
 
@@ -382,8 +382,8 @@ def analysis_job(
     _check_sides(job)
     _check_needed(job)
     wanted = [name for name in job.program.wanted if not _of_one_layer(job, name)]
-    text = to_toml(with_si_units({**spec, "quantities": wanted}))
-    return replace(job, sweep=replace(job.sweep, quantities=tuple(wanted)), text=text)
+    sweep = replace(job.sweep, quantities=tuple(wanted))
+    return replace(job, sweep=sweep, stated=copy.deepcopy({**spec, "quantities": wanted}))
 
 
 def _of_a_run(sweep: Sweep, folders: Sequence[Path]) -> tuple[str, ...]:

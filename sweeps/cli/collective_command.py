@@ -71,7 +71,13 @@ def command(**given: Any) -> int:
             options["topology"], options["algorithm"], OPERATION_DEFAULTS["topology"]
         )
         options["algorithm"] = algorithm
-    _check_needed(options)
+    faults = []
+    size, gpus = map(flag_of, ("message_bytes", "ranks"))
+    if options["message_bytes"] is None:
+        faults.append(needs("an operation", "a message size", f"{size}, such as {size} 64MiB"))
+    if all(options[name] is None for name in ("ranks", "nodes", "mesh_nx")):
+        faults.append(needs("an operation", "a number of ranks", f"{gpus}, such as {gpus} 8"))
+    tell_all(faults)
     spec = sweep_of_options(options, "Collective operations")
     folders = folders_of(given)
     job = prepare(spec, command=command_line(), folders=folders, options=file_options(given))
@@ -85,16 +91,6 @@ def command(**given: Any) -> int:
     show = wanted_sections(given, OF_COLLECTIVE)
     out.evaluate(job, lambda found: screen(job, found, show))
     return 0
-
-
-def _check_needed(options: dict[str, Any]) -> None:
-    faults = []
-    size, gpus = map(flag_of, ("message_bytes", "ranks"))
-    if options["message_bytes"] is None:
-        faults.append(needs("an operation", "a message size", f"{size}, such as {size} 64MiB"))
-    if all(options[name] is None for name in ("ranks", "nodes", "mesh_nx")):
-        faults.append(needs("an operation", "a number of ranks", f"{gpus}, such as {gpus} 8"))
-    tell_all(faults)
 
 
 # Of an operation the values that weren't given and matter most.

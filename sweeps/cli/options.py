@@ -253,7 +253,7 @@ def taken_values(job: Job, *, absent: bool = False) -> dict[str, str]:
     """Return the values that weren't given and are used, as text; also those that are `absent`."""
     columns = {n: v for axis in job.program.grid.axes for n, v in axis.columns.items()}
     constants = {**job.program.grid.constants, **job.program.assumed}
-    used = _used(job)
+    used = {"hardware", *job.program.labels, *job.program.used()}
     taken: dict[str, str] = {}
     for name, origins in job.resolved.origins.items():
         lacking = all((origin.kind, origin.source) == ABSENT for origin in origins)
@@ -303,11 +303,6 @@ def default_lines(job: Job) -> Iterator[str]:
 def _several(name: str, values: Any) -> str:
     shown = list(dict.fromkeys(written(name, float(v)) for v in values))
     return ", ".join(shown[:6]) + (", .." if len(shown) > 6 else "")
-
-
-def _used(job: Job) -> set[str]:
-    """Return the names that the graph of the result really takes."""
-    return {"hardware", *job.program.labels, *job.program.used()}
 
 
 def price_words(machine: Machine) -> str:

@@ -155,7 +155,7 @@ def command(spec: str | None, **given: Any) -> int:
         sys.stdout.writelines(fitted(dry_run(job, given)))
         return 0
     if out.programs and job.stored:
-        out.check_printable(job)
+        out.is_printed(job, must=True)
     page = out.stem.with_name(f"{out.stem.name}.html")
     if given["page"]:
         check_output(page, overwrite=True)

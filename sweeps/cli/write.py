@@ -116,20 +116,15 @@ class Output:
             check_output(self.path, overwrite=overwrite or is_ours(self.path))
         return self
 
-    def is_printed(self, job: Job) -> bool:
-        """Return whether a job is small enough to be printed; refuse one that goes nowhere."""
-        if not self.wanted:
-            self.check_printable(job)
-        with_file = self.wanted and not self.programs
-        return job.program.grid.cells <= (MOST_SHOWN_WITH_FILE if with_file else _most(job))
-
-    def check_printable(self, job: Job) -> None:
-        """Refuse a job with more cells than can be printed."""
-        if job.program.grid.cells > _most(job):
+    def is_printed(self, job: Job, *, must: bool = False) -> bool:
+        """Return whether a job is small enough to be printed; refuse one that goes nowhere else."""
+        cells, most = job.program.grid.cells, MOST_STEPS if job.program.training else MOST_SHOWN
+        if cells > most and (must or not self.wanted):
             job.check_size()
-            shown = f"{job.program.grid.cells:,} cells"
             allowed = "use --output FILE.nc, or 'sweeps run' with a reduction"
-            refuse("axes", shown, "too many to print", allowed)
+            refuse("axes", f"{cells:,} cells", "too many to print", allowed)
+        with_file = self.wanted and not self.programs
+        return cells <= (MOST_SHOWN_WITH_FILE if with_file else most)
 
     def deliver(
         self,
@@ -264,10 +259,6 @@ class Output:
             table = not isinstance(result, Job) and self.path.suffix == ".csv"
             dataset = result.dataset() if table else None
             files.draw_figures(self.path, figures, notes=self.ends, dataset=dataset, suffix=suffix)
-
-
-def _most(job: Job) -> int:
-    return MOST_STEPS if job.program.training else MOST_SHOWN
 
 
 def default_folder() -> Path:

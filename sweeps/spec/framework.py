@@ -583,7 +583,11 @@ def _efficiency(machine: Machine, precision: str) -> Origin:
 
 def _attention(machine: Machine, precision: str, kernel: str) -> dict[str, Origin]:
     """Return the peak of attention, which is in 16 bits at least, and the kernel's share of it."""
-    names = (precision,) if precision in SINGLE else dict.fromkeys((_sixteen(precision), *TWINS))
+    names = (
+        (precision,)
+        if precision in SINGLE
+        else dict.fromkeys((precision, *TWINS) if precision in TWINS else (SIXTEEN, *TWINS))
+    )
     name = next((n for n in names if f"peak_flops_{n}" in machine.figures), None)
     if name is None:
         return dict.fromkeys(("attention_peak_flops", "attention_efficiency"), _unknown(machine))
@@ -603,10 +607,6 @@ def _attention(machine: Machine, precision: str, kernel: str) -> dict[str, Origi
         "attention_peak_flops": peak.origin.of(machine.name),
         "attention_efficiency": efficiency,
     }
-
-
-def _sixteen(precision: str) -> str:
-    return precision if precision in TWINS else "bf16"
 
 
 def _training_bytes(framework: Framework, precision: str, recipe: str | None) -> dict[str, Origin]:

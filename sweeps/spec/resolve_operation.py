@@ -108,7 +108,10 @@ class Resolver:
         else:
             self._machines()
             self._own_library()
-            self._own_network()
+            # Each machine has a network of its own for so many ranks, where none is given.
+            if "topology" not in self.given and "ranks" in self.given:
+                self._networks()
+            self._whole_ports()
             self._algorithms()
         self._check_link()
         self._every_algorithm()
@@ -222,7 +225,8 @@ class Resolver:
         return (*FIGURES, *leaves, *(PODS if "nodes_per_pod" in self.given else ()))
 
     def _figure(self, machine: Machine, name: str) -> Origin:
-        return _figure(machine, name)
+        """Return a machine's figure and where it comes from; NaN where its file doesn't have it."""
+        return figure_of(machine, name).of(machine.name)
 
     def _pods(self) -> None:
         if "nodes_per_pod" not in self.given:
@@ -282,7 +286,13 @@ class Resolver:
         kept = {place for place, _ in varying}
         index = tuple(slice(None) if p in kept else 0 for p in range(values.ndim))
         part = np.asarray(values[index])
-        self._remove(name)
+        # What the quantity was gives way to the values.
+        self.constants.pop(name, None)
+        self.fields.pop(name, None)
+        for place, axis in enumerate(self.axes):
+            if name in axis.columns:
+                left = {key: column for key, column in axis.columns.items() if key != name}
+                self.axes[place] = Axis(axis.name, left)
         if not varying:
             self.constants[name] = float(part)
         elif len(varying) == 1:
@@ -290,15 +300,6 @@ class Resolver:
             self._extend(own, {name: part})
         else:
             self.fields[name] = (tuple(axis.name for _, axis in varying), part)
-
-    def _remove(self, name: str) -> None:
-        """Take away what a quantity is, to give it other values."""
-        self.constants.pop(name, None)
-        self.fields.pop(name, None)
-        for index, axis in enumerate(self.axes):
-            if name in axis.columns:
-                left = {key: column for key, column in axis.columns.items() if key != name}
-                self.axes[index] = Axis(axis.name, left)
 
     # What a machine has of its own: its library, its network, and what the library takes there.
 
@@ -339,12 +340,6 @@ class Resolver:
             ],
         )
         self.given.add("software")
-
-    def _own_network(self) -> None:
-        """Take each machine's own network, for so many ranks, where none is given."""
-        if "topology" not in self.given and "ranks" in self.given:
-            self._networks()
-        self._whole_ports()
 
     def _networks(self) -> None:
         """Take each machine's own network, for so many ranks."""
@@ -517,18 +512,16 @@ class Resolver:
             wrong, allowed = "a library's profile has no form of it", f"software = {NO_LIBRARY}"
             refuse(min(unpriced), "..", wrong, allowed)
         constants = [found for _, found in points]
-        self.labels["floor"] = floor_label(self._waits(constants))
-        return np.array([library for library, _ in points]).reshape(shape), constants
-
-    def _waits(self, constants: Sequence[Mapping[str, Origin]]) -> dict[str, Any]:
-        """Return the times for which operations may wait for their host, or the network's."""
-        return {
+        # The times for which operations may wait for their host, or the network's.
+        waits = {
             name: self._on_axes(name)
             if name in self.sweep.given
             else [constant[name].value for constant in constants if name in constant]
             for name in FLOORS
             if name in self.sweep.given or any(name in one for one in constants)
         }
+        self.labels["floor"] = floor_label(waits)
+        return np.array([library for library, _ in points]).reshape(shape), constants
 
     # Shapes.
 
@@ -635,19 +628,6 @@ def _own_latency(name: str, machine: Machine) -> float:
     return machine.figures[name].value if name in machine.figures else math.nan
 
 
-def _in_network_factor(machine: Machine) -> Origin:
-    """Return how much slower a message is that the switch reduces or multicasts."""
-    slow, plain = machine.figures.get("in_network_latency"), machine.figures.get("intra_latency")
-    if slow is None or plain is None or not plain.value:
-        return assumed(1.0, "as any message")
-    return replace(slow.origin, value=slow.value / plain.value)
-
-
-def _figure(machine: Machine, name: str) -> Origin:
-    """Return a machine's figure and where it comes from; NaN where its file doesn't have it."""
-    return figure_of(machine, name).of(machine.name)
-
-
 def figure_of(machine: Machine, name: str) -> Origin:
     """Return a machine's figure of a quantity; of what it can do as 0 or 1."""
     if name.endswith(("_nvls", "_inc")):
@@ -658,7 +638,11 @@ def figure_of(machine: Machine, name: str) -> Origin:
         wanted = {"nvls": ("nvls",), "inc": ("inc", "sharp")}[ability]
         return Origin(float(any(word in abilities for word in wanted)), SPECIFICATION)
     if name == "in_network_latency_factor":
-        return _in_network_factor(machine)
+        # So much slower is a message that the switch reduces or multicasts.
+        slow, plain = (machine.figures.get(f"{of}_latency") for of in ("in_network", "intra"))
+        if slow is None or plain is None or not plain.value:
+            return assumed(1.0, "as any message")
+        return replace(slow.origin, value=slow.value / plain.value)
     found = machine.figures.get(name)
     if found is not None:
         return found.origin

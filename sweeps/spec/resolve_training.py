@@ -239,19 +239,25 @@ class TrainingResolver(PresetResolver, Statement):
             self.given.add(name)
 
     def check(self) -> None:
-        """Refuse what can't be of labels and shapes."""
-        self._check_overlap()
-        self._check_counts()
-
-    def _check_overlap(self) -> None:
-        """Refuse a share of what hides beside a mechanism, which says itself what does."""
+        """Refuse what can't be of labels and shapes, such as more of something than there is."""
         faults = []
+        # A mechanism says itself what hides, so that no share stands beside it.
         for label in OVERLAPS:
             share, named = f"{label[:2]}_overlap", self.labels.get(label, SHARED)
             if share in self.sweep.given and named != SHARED:
                 value = f"{self.constants[share]:g}" if share in self.constants else "several"
                 wrong = f"the mechanism {named} says itself what hides"
                 faults.append(fault(share, value, wrong, f"{label} = {SHARED}, or no share"))
+        tell_all(faults)
+        faults = [line for pair in WITHIN.items() for line in self._beyond(*pair)]
+        taken = [name for name in TAKEN_SMS if name in self.sweep.given]
+        if "overlap_slowdown" in self.sweep.given and taken:
+            wrong = f"follows from {taken[0]}, which is given, too"
+            faults.append(fault("overlap_slowdown", "given", wrong, "one of them"))
+        ranks = self._all("lora_rank", self._axis_of("lora_rank"))
+        if np.any(ranks == 0.0) and np.any(ranks > 0.0):
+            wrong = "is full training, beside ranks that train adapters alone"
+            faults.append(fault("lora_rank", "0", wrong, "a sweep of its own"))
         tell_all(faults)
 
     # The model.
@@ -271,19 +277,6 @@ class TrainingResolver(PresetResolver, Statement):
                 self._constant(name, figure.origin.of(model.name))
         else:
             self._bare()
-
-    def _check_counts(self) -> None:
-        """Refuse more of something than there is to choose from: layers, heads, experts."""
-        faults = [line for pair in WITHIN.items() for line in self._beyond(*pair)]
-        taken = [name for name in TAKEN_SMS if name in self.sweep.given]
-        if "overlap_slowdown" in self.sweep.given and taken:
-            wrong = f"follows from {taken[0]}, which is given, too"
-            faults.append(fault("overlap_slowdown", "given", wrong, "one of them"))
-        ranks = self._all("lora_rank", self._axis_of("lora_rank"))
-        if np.any(ranks == 0.0) and np.any(ranks > 0.0):
-            wrong = "is full training, beside ranks that train adapters alone"
-            faults.append(fault("lora_rank", "0", wrong, "a sweep of its own"))
-        tell_all(faults)
 
     def _beyond(self, part: str, whole: str, wrong: str = "is more than there are") -> list[str]:
         """Return the fault of a quantity that is more than another one allows."""

@@ -315,10 +315,11 @@ class _ProfileFile(FigureReader):
         nodes = self._several("node", (*NODE, *NVLS), NODE if whole else ("channel_efficiency",))
         fabrics = self._several("fabric", FABRIC, FABRIC if whole else ("nic_efficiency",))
         shared = self._constants("shared", (*SHARED, *SWITCHED), SHARED if whole else ())
+        self.unknown("environment", self.table("environment"), SLOW_HOSTS)
         hosts = {
             environment: figure
             for environment, given in self.table("environment").items()
-            if (figure := self._environment(environment, given)) is not None
+            if (figure := self.constant(f"environment.{environment}", ISSUE, given)) is not None
         }
         for place, found in (("node", nodes), ("fabric", fabrics)):
             if library != NO_LIBRARY and not found:
@@ -378,13 +379,6 @@ class _ProfileFile(FigureReader):
             elif name in needed:
                 self.faults.append(f"{self.path}: {place}.{name}: is missing; every {place} has it")
         return constants
-
-    def _environment(self, environment: str, given: object) -> Figure | None:
-        if environment not in SLOW_HOSTS:
-            where = f"{self.path}: environment.{environment}"
-            self.faults.append(f"{where}: no such key; {nearest(environment, SLOW_HOSTS)}")
-            return None
-        return self.constant(f"environment.{environment}", ISSUE, given)
 
 
 def _is_error(pair: object) -> bool:

@@ -225,7 +225,11 @@ class _SweepReader(Faults):
             name
             for key in ("axes", "constants")
             if isinstance(spec.get(key), Mapping)
-            for name in _names_in(spec[key])
+            for names in (
+                spec[key],
+                *(own for own in spec[key].values() if isinstance(own, Mapping)),
+            )
+            for name in map(str, names)
         ]
         self.training = is_training({quantity_of(name, training=False) for name in names})
 
@@ -239,7 +243,9 @@ class _SweepReader(Faults):
                 self.add(key, "..", "no such key", nearest(key, SETTINGS_KEYS))
         axes = self._axes()
         constants, labels = self._constants()
-        self._twice(axes, constants, labels)
+        names = [*(name for axis in axes for name in axis.columns), *constants, *labels]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            self.add(name, "..", "given twice", "one axis or one constant")
         gpus = self._dimension(NODES)
         axes, constants, wrong = gpus_of_nodes(
             axes, constants, labels, gpus, self.said.get(gpus, gpus), self.folders or ()
@@ -451,18 +457,15 @@ class _SweepReader(Faults):
         if name in CATALOGUED and self.folders is not None:
             names = spec_names(CATALOGUED[name], self.folders)
             words = [usual_name(word, names) for word in words]
-            self._find_specs(name, words, self.folders)
+            for word in dict.fromkeys(words):
+                if name == "model":
+                    self.of(load_model, word, self.folders)
+                else:
+                    self.of(find_spec, CATALOGUED[name], word, self.folders)
         if not joint:
             for word in sorted({word for word in words if words.count(word) > 1}):
                 self.add(name, word, "is given twice", "each value once")
         return None if len(self.faults) > before else np.array(words, dtype=np.str_)
-
-    def _find_specs(self, name: str, words: Sequence[str], folders: Sequence[Path]) -> None:
-        for word in dict.fromkeys(words):
-            if name == "model":
-                self.of(load_model, word, folders)
-            else:
-                self.of(find_spec, CATALOGUED[name], word, folders)
 
     def _constants(self) -> tuple[dict[str, float], dict[str, str]]:
         numbers: dict[str, float] = {}
@@ -478,14 +481,6 @@ class _SweepReader(Faults):
             else:
                 numbers[name] = float(column[0])
         return numbers, labels
-
-    def _twice(
-        self, axes: Sequence[Axis], constants: Mapping[str, float], labels: Mapping[str, str]
-    ) -> None:
-        names = [name for axis in axes for name in axis.columns]
-        names += [*constants, *labels]
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            self.add(name, "..", "given twice", "one axis or one constant")
 
     # What is asked for.
 
@@ -506,12 +501,6 @@ class _SweepReader(Faults):
                 self.add("quantities", name, "no such quantity", allowed)
         # The status is stored beside whatever is asked for.
         return tuple(dict.fromkeys(name for name in names if name != "status"))
-
-
-def _names_in(table: Mapping[str, Any]) -> list[str]:
-    """Return the names that a table of values gives, those of columns among them."""
-    inside = [key for own in table.values() if isinstance(own, Mapping) for key in own]
-    return [*map(str, table), *map(str, inside)]
 
 
 # Without these parts a time wouldn't be their sum, where what comes first is given.
