@@ -8,17 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from overhead.communication.operation import (
-    DIMENSIONS,
-    WAYS,
-    Operation,
-    multiplied,
-    of_dimension,
-)
+from overhead.communication.operation import DIMENSIONS, WAYS, Operation, multiplied, of_dimension
 from overhead.communication.totals import OPERATIONS
 from overhead.evaluation import Evaluation
 from overhead.quantity import Array
 from tests.overhead.usual import usual
+from tests.tables import keyed
 
 __all__ = [
     "GPT",
@@ -39,77 +34,32 @@ __all__ = [
 Plan = dict[str, Any]
 
 TOPOLOGIES = ("hierarchical", "switch", "ring", "tree", "mesh", "torus")
-LABELS = {
-    "topology": "hierarchical",
-    "algorithm": "nccl",
-    "latency_per": "hop",
-    "phases": "sequential",
-    "reduction": "free",
-    "link": "auto",
-    "recompute": "none",
-    "schedule": "one_f_one_b",
-    "sharding": "full",
-    "context_parallel": "all_to_all",
-    "dispatcher": "all_to_all",
-}
+LABELS = keyed(
+    "topology=hierarchical algorithm=nccl latency_per=hop phases=sequential reduction=free "
+    "link=auto recompute=none schedule=one_f_one_b sharding=full context_parallel=all_to_all "
+    "dispatcher=all_to_all"
+)
 # Round numbers: a byte inside a node takes 10 ps, between nodes 100 ps.
-MACHINE: dict[str, float] = {
-    "gpus_per_node": 8,
-    "nics_per_node": 8,
-    "intra_bandwidth": 1e11,
-    "inter_bandwidth": 1e10,
-    "intra_latency": 1e-6,
-    "inter_latency": 5e-6,
-    "intra_energy_per_bit": 1e-12,
-    "inter_energy_per_bit": 1e-11,
-    "oversubscription": 1,
-    "intra_nvls": 0,
-    "intra_inc": 0,
-    "inter_inc": 0,
-    "in_network_latency_factor": 1,
-    "intra_efficiency": 1,
-    "inter_efficiency": 1,
-}
+MACHINE: dict[str, float] = keyed(
+    "gpus_per_node=8 nics_per_node=8 intra_bandwidth=1e11 inter_bandwidth=1e10 intra_latency=1e-6 "
+    "inter_latency=5e-6 intra_energy_per_bit=1e-12 inter_energy_per_bit=1e-11 oversubscription=1 "
+    "intra_nvls=0 intra_inc=0 inter_inc=0 in_network_latency_factor=1 intra_efficiency=1 "
+    "inter_efficiency=1"
+)
 BYTES: Plan = {"weight_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 12}
-GPT: Plan = {
-    "layers": 8,
-    "hidden_size": 1024,
-    "heads": 16,
-    "kv_heads": 16,
-    "head_size": 64,
-    "ffn_size": 4096,
-    "vocabulary_size": 51200,
-    "sequence_length": 2048,
-    "tied_embeddings": 1,
-}
-LLAMA: Plan = {
-    "layers": 80,
-    "hidden_size": 8192,
-    "heads": 64,
-    "kv_heads": 8,
-    "head_size": 128,
-    "ffn_size": 28672,
-    "gated_mlp": 1,
-    "vocabulary_size": 128256,
-    "sequence_length": 8192,
-}
-MOE: Plan = {
-    "layers": 8,
-    "hidden_size": 1024,
-    "heads": 16,
-    "kv_heads": 4,
-    "head_size": 64,
-    "ffn_size": 4096,
-    "gated_mlp": 1,
-    "vocabulary_size": 51200,
-    "sequence_length": 2048,
-    "experts": 16,
-    "experts_per_token": 2,
-    "expert_ffn_size": 512,
-    "dense_layers": 2,
-    "sequence_parallel": 1,
-    "etp": 1,
-}
+GPT: Plan = keyed(
+    "layers=8 hidden_size=1024 heads=16 kv_heads=16 head_size=64 ffn_size=4096 "
+    "vocabulary_size=51200 sequence_length=2048 tied_embeddings=1"
+)
+LLAMA: Plan = keyed(
+    "layers=80 hidden_size=8192 heads=64 kv_heads=8 head_size=128 ffn_size=28672 gated_mlp=1 "
+    "vocabulary_size=128256 sequence_length=8192"
+)
+MOE: Plan = keyed(
+    "layers=8 hidden_size=1024 heads=16 kv_heads=4 head_size=64 ffn_size=4096 gated_mlp=1 "
+    "vocabulary_size=51200 sequence_length=2048 experts=16 experts_per_token=2 expert_ffn_size=512 "
+    "dense_layers=2 sequence_parallel=1 etp=1"
+)
 DERIVED = ("weight_copies", "etp", "kv_heads", "head_size")
 
 

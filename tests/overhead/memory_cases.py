@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from overhead.memory.quantities import RECIPES
 from overhead.memory.stage import Derivation
+from tests.tables import keyed
 
 GIB, MIB = 2.0**30, 2.0**20
 Given = Mapping[str, ArrayLike]
@@ -31,40 +32,16 @@ def gpt(layers: float, hidden: float, heads: float, vocabulary: float = 51200) -
     }
 
 
-LLAMA3_70B = {
-    "layers": 80,
-    "hidden_size": 8192,
-    "heads": 64,
-    "kv_heads": 8,
-    "head_size": 128,
-    "ffn_size": 28672,
-    "gated_mlp": 1,
-    "vocabulary_size": 128256,
-    "sequence_length": 8192,
-}
-DEEPSEEK_V3 = {
-    "layers": 61,
-    "hidden_size": 7168,
-    "heads": 128,
-    "kv_heads": 128,
-    "head_size": 128,
-    "ffn_size": 18432,
-    "gated_mlp": 1,
-    "vocabulary_size": 129280,
-    "sequence_length": 4096,
-    "q_lora_rank": 1536,
-    "kv_lora_rank": 512,
-    "qk_nope_head_size": 128,
-    "qk_rope_head_size": 64,
-    "v_head_size": 128,
-    "experts": 256,
-    "experts_per_token": 8,
-    "expert_ffn_size": 2048,
-    "shared_ffn_size": 2048,
-    "dense_layers": 3,
-    "router_bias": 1,
-    "etp": 1,
-}
+LLAMA3_70B = keyed(
+    "layers=80 hidden_size=8192 heads=64 kv_heads=8 head_size=128 ffn_size=28672 gated_mlp=1 "
+    "vocabulary_size=128256 sequence_length=8192"
+)
+DEEPSEEK_V3 = keyed(
+    "layers=61 hidden_size=7168 heads=128 kv_heads=128 head_size=128 ffn_size=18432 gated_mlp=1 "
+    "vocabulary_size=129280 sequence_length=4096 q_lora_rank=1536 kv_lora_rank=512 "
+    "qk_nope_head_size=128 qk_rope_head_size=64 v_head_size=128 experts=256 experts_per_token=8 "
+    "expert_ffn_size=2048 shared_ffn_size=2048 dense_layers=3 router_bias=1 etp=1"
+)
 K22 = {
     "22B": gpt(48, 6144, 64),
     "175B": gpt(96, 12288, 96),

@@ -68,10 +68,7 @@ def _hierarchy() -> list[dict[str, float]]:
 
 
 # What is given by its number of ranks alone isn't here.
-ROWS = {
-    **dict.fromkeys(("mesh", "torus"), _grid),
-    "hierarchical": _hierarchy,
-}
+ROWS = {**dict.fromkeys(("mesh", "torus"), _grid), "hierarchical": _hierarchy}
 CACHE: dict[str, Columns] = {}
 
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from overhead.evaluation import Evaluation
 from tests.overhead.transformers import shapes
 from tests.overhead.usual import STEP, usual
+from tests.tables import examples, keyed
 
 __all__ = [
     "BARE",
@@ -95,61 +96,19 @@ DEEPSEEK = {
 }
 MODELS = {"gpt": GPT, "llama": LLAMA, "mixtral": MIXTRAL, "deepseek": DEEPSEEK}
 
-MACHINE = {
-    "peak_flops": 1e15,
-    "attention_peak_flops": 1e15,
-    "peak_measured_matmul_flops": 8e14,
-    "memory_bandwidth": 3e12,
-    "attention_efficiency": 0.5,
-    "power": 700,
-    "gpu_hour_price": 2,
-    "sms": 132,
-    # Tiles of an H100's products in 16 bit, and userbuffers' kernels.
-    "burst_matmul_flops": 858e12,
-    "sm_load_bandwidth": 146e9,
-    "tile_depth_overhead": 182,
-    "last_wave_fraction": 1,
-    "tile_sharpness": 5,
-    "burst_memory_bandwidth": 4e12,
-    "burst_ratio": 1.4,
-    "matmul_chunk_gap": 2e-6,
-    "gather_sm_bandwidth": 42e9,
-    "scatter_sm_bandwidth": 16.5e9,
-    "userbuffers_efficiency": 1,
-    "sum_bandwidth": 2e12,
-}
+MACHINE = examples(__file__, "machine")
 # A machine on which operations alone take time.
-BARE = {
-    "matmul_min_time": 0,
-    "matmul_time_per_k": 0,
-    "matmul_efficiency": 1,
-    "memory_bandwidth": 1e300,
-    "attention_efficiency": 1,
-    "attention_half_length": 0,
-    "attention_backward_efficiency": 1,
-    "host_launch_time": 0,
-    "peak_flops": 1e15,
-    "attention_peak_flops": 1e15,
-    "peak_measured_matmul_flops": 1e15,
-    "unfused_efficiency": 1,
-    "vocabulary_multiple": 1,
-}
-NETWORK = {
-    "gpus_per_node": 8,
-    "nics_per_node": 8,
-    "intra_bandwidth": 4e11,
-    "inter_bandwidth": 5e10,
-    "intra_latency": 1e-6,
-    "inter_latency": 3e-6,
-    "intra_energy_per_bit": 1e-12,
-    "inter_energy_per_bit": 4e-11,
-    "oversubscription": 1,
-    "intra_nvls": 0,
-    "intra_inc": 0,
-    "inter_inc": 0,
-    "in_network_latency_factor": 1,
-    "ranks_sharing_nic": 1,
-}
+BARE = keyed(
+    "matmul_min_time=0 matmul_time_per_k=0 matmul_efficiency=1 memory_bandwidth=1e300 "
+    "attention_efficiency=1 attention_half_length=0 attention_backward_efficiency=1 "
+    "host_launch_time=0 peak_flops=1e15 attention_peak_flops=1e15 peak_measured_matmul_flops=1e15 "
+    "unfused_efficiency=1 vocabulary_multiple=1"
+)
+NETWORK = keyed(
+    "gpus_per_node=8 nics_per_node=8 intra_bandwidth=4e11 inter_bandwidth=5e10 intra_latency=1e-6 "
+    "inter_latency=3e-6 intra_energy_per_bit=1e-12 inter_energy_per_bit=4e-11 oversubscription=1 "
+    "intra_nvls=0 intra_inc=0 inter_inc=0 in_network_latency_factor=1 ranks_sharing_nic=1"
+)
 # Communication that takes no time.
 SILENT = dict.fromkeys(
     [
@@ -171,23 +130,11 @@ SILENT = dict.fromkeys(
     + ["dp_non_layer_gather_time", "dp_non_layer_reduce_time", "p2p_time", "communication_energy"],
     0.0,
 )
-LABELS = {
-    "topology": "hierarchical",
-    "shape": "two_levels",
-    "algorithm": "nccl",
-    "latency_per": "hop",
-    "phases": "sequential",
-    "reduction": "free",
-    "link": "auto",
-    "recompute": "none",
-    "attention_kernel": "flash_2",
-    "schedule": "one_f_one_b",
-    "context_parallel": "all_to_all",
-    "mask": "causal",
-    "sharding": "full",
-    "shapes": "known",
-    "stages": "uneven",
-}
+LABELS = keyed(
+    "topology=hierarchical shape=two_levels algorithm=nccl latency_per=hop phases=sequential "
+    "reduction=free link=auto recompute=none attention_kernel=flash_2 schedule=one_f_one_b "
+    "context_parallel=all_to_all mask=causal sharding=full shapes=known stages=uneven"
+)
 EVEN_ONLY = ("zero_bubble_h1", "zero_bubble_h2", "dual_pipe")
 UNEVEN = ("gpipe", "one_f_one_b", "interleaved")
 DERIVED = ("etp", "dropout", "weight_copies", "kv_heads", "head_size")

@@ -267,9 +267,7 @@ def test_choices_name_algorithms_that_are_there(topology: str, collective: str) 
         assert candidates(topology, collective, name) == standard
 
 
-def test_an_operation_that_a_network_lacks_has_no_standard(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_operation_that_a_network_lacks_has_no_standard(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network with one algorithm is legal; what it lacks is a hole, and no traceback."""
     torus = replace(NETWORKS["torus"], name="line", standard={"all_reduce": "ring"}, nccl={})
     monkeypatch.setitem(NETWORKS, "line", torus)

@@ -23,6 +23,7 @@ from sweeps.engine.program import Program
 from sweeps.errors import InputError
 from sweeps.job import prepare
 from tests.strategies import quantities
+from tests.tables import examples, keyed
 
 TOPOLOGIES = ("ring", "switch", "tree", "hierarchical", "mesh", "torus")
 MESSAGES = np.array([[1024.0], [2.0**20], [2.0**30]])
@@ -102,25 +103,7 @@ def test_every_formula(name: str) -> None:
         np.testing.assert_allclose(in_numpy(found), plain, rtol=1e-12, err_msg=formula.name)
 
 
-SWEEPS: dict[str, dict[str, Any]] = {
-    "a choice among algorithms": {
-        "algorithm": "auto", "topology": ["switch", "hierarchical"], "ranks": [8, 16, 12],
-        "message_bytes": [1e3, 1e9], "bandwidth": [1e9, 1e11], "hardware": "dgx-h100",
-    },
-    "steps with holes": {
-        "model": "llama3-8b", "hardware": "dgx-h100", "world_size": 64, "tp": [2, 16],
-        "pp": [1, 4, 5], "global_batch_size": 512, "sequence_length": 4096, "zero_stage": [1, 3],
-    },
-    "a mixture of experts": {
-        "model": "deepseek-v3", "hardware": "gb200-nvl72", "world_size": 512, "ep": [8, 64],
-        "pp": 8, "global_batch_size": 1024, "sequence_length": 4096, "schedule": "dual_pipe",
-        "recompute": "block", "gpu_hour_price": 2.0, "training_tokens": 1e12,
-    },
-    "an overlap": {
-        "mechanism": ["ddp_buckets", "fsdp_prefetch"], "compute_time": [1e-3, 2e-3],
-        "communication_time": 1e-3, "gradient_buckets": 4, "layers": 4,
-    },
-}  # fmt: skip
+SWEEPS: dict[str, dict[str, Any]] = examples(__file__, "sweeps")
 
 
 @pytest.mark.thorough_cases("steps", "mixture")
@@ -160,12 +143,7 @@ def test_a_sweep_computes_with_the_arrays_that_were_asked_for(
         {
             "title": "t",
             "axes": {"ranks": [4, 8]},
-            "constants": {
-                "topology": "ring",
-                "message_bytes": 1e6,
-                "latency": 1e-6,
-                "bandwidth": 1e9,
-            },
+            "constants": keyed("topology=ring message_bytes=1e6 latency=1e-6 bandwidth=1e9"),
         }
     )
     program: Program = job.program

@@ -12,37 +12,25 @@ from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.everything import load
 from overhead.formula import Call, call
 from tests.each import each
+from tests.tables import keyed
 
 load()
 define("called_time", "T", "s", "time that a test calls", minimum=0)
-HELD = {
-    "topology": "hierarchical",
-    "shape": "two_levels",
-    "algorithm": "nccl",
-    "latency_per": "hop",
-    "phases": "sequential",
-    "reduction": "free",
-    "link": "auto",
-}
+HELD = keyed(
+    "topology=hierarchical shape=two_levels algorithm=nccl latency_per=hop phases=sequential "
+    "reduction=free link=auto"
+)
 GROUP = {
     "ranks": "group_size",
     "message_bytes": "weight_bytes",
     "gpus_per_node": "members_in_node",
     "ranks_sharing_nic": "ranks_sharing_nic",
 }
-MACHINE = {
-    "gpus_per_node": 8.0,
-    "nics_per_node": 8.0,
-    "intra_bandwidth": 400e9,
-    "inter_bandwidth": 50e9,
-    "intra_latency": 1e-6,
-    "inter_latency": 2e-6,
-    "oversubscription": 1.0,
-    "in_network_latency_factor": 1.0,
-    "intra_nvls": 0.0,
-    "intra_inc": 0.0,
-    "inter_inc": 0.0,
-}
+MACHINE = keyed(
+    "gpus_per_node=8.0 nics_per_node=8.0 intra_bandwidth=400e9 inter_bandwidth=50e9 "
+    "intra_latency=1e-6 inter_latency=2e-6 oversubscription=1.0 in_network_latency_factor=1.0 "
+    "intra_nvls=0.0 intra_inc=0.0 inter_inc=0.0"
+)
 
 
 @pytest.fixture(autouse=True)

@@ -17,15 +17,11 @@ from overhead.evaluation import Evaluation
 from overhead.labels import COLLECTIVES
 from overhead.topology import TopologyDesc
 from tests.overhead.shapes import fitting
+from tests.tables import examples, keyed
 
 NUMBERS = [field.name for field in fields(CollectiveResult) if field.name != "algorithm"]
 PAIRS = tuple(dict.fromkeys(key[:2] for key in ALGORITHMS))
-LEVELS = {
-    "intra_latency": 1.0,
-    "intra_bandwidth": 8.0,
-    "inter_latency": 10.0,
-    "inter_bandwidth": 2.0,
-}
+LEVELS = keyed("intra_latency=1.0 intra_bandwidth=8.0 inter_latency=10.0 inter_bandwidth=2.0")
 
 
 def network(kind: str, ranks: Any, **other: Any) -> TopologyDesc:
@@ -46,13 +42,10 @@ def seconds(kind: str, message: float, on: TopologyDesc, algorithm: str, **other
 @pytest.mark.parametrize("kind", list(NETWORKS))
 def test_a_network_of_which_only_the_size_is_said_is_the_commands(kind: str) -> None:
     """To the last bit, below and above the size of a node, by every choice."""
-    names = {
-        "latency_s": "time",
-        "energy_j": "energy",
-        "volume_bytes": "sent_bytes",
-        "lower_bound_s": "lower_bound",
-        "intra_latency_s": "intra_time",
-    }
+    names = keyed(
+        "latency_s=time energy_j=energy volume_bytes=sent_bytes lower_bound_s=lower_bound "
+        "intra_latency_s=intra_time"
+    )
     there = [operation for topology, operation in PAIRS if topology == kind]
     axes = {"collective": there, "algorithm": ["standard", "nccl", "auto"]}
     ranks = fitting(kind, (1, 8, 16))
@@ -356,12 +349,9 @@ def test_nccl_takes_what_the_switch_offers() -> None:
 
 def test_nccl_between_nodes_is_by_its_own_schedules() -> None:
     """Rounds of an exchange are (g-1)(a1 + M/NB1) + (N-g)(a2 + M/NB2); a ring pays its path."""
-    links = {
-        "intra_latency": 0.8e-6,
-        "intra_bandwidth": 351e9,
-        "inter_latency": 2.7e-6,
-        "inter_bandwidth": 42.5e9,
-    }
+    links = keyed(
+        "intra_latency=0.8e-6 intra_bandwidth=351e9 inter_latency=2.7e-6 inter_bandwidth=42.5e9"
+    )
     nodes = build_topology("hierarchical", 8, gpus_per_node=4, **links)
     size = 2.0**25
     want = 3 * (0.8e-6 + size / 8 / 351e9) + 4 * (2.7e-6 + size / 8 / 42.5e9)
@@ -382,21 +372,7 @@ def test_kinds_are_those_of_the_registry() -> None:
     assert collective(CollectiveKind.BROADCAST, 160.0, ring).algorithm == "chain"
 
 
-@pytest.mark.parametrize(
-    ("given", "sizes"),
-    [
-        ({"num_gpus": 12}, (4, 3, 1)),
-        ({"num_gpus": 12, "dimensions": 3}, (3, 2, 2)),
-        ({"num_gpus": 12, "dimensions": 1}, (12, 1, 1)),
-        ({"num_gpus": 7}, (7, 1, 1)),
-        ({"num_gpus": 12, "mesh_nx": 2}, (2, 6, 1)),
-        ({"num_gpus": 12, "mesh_ny": 6}, (2, 6, 1)),
-        ({"num_gpus": 12, "mesh_nz": 3}, (4, 1, 3)),
-        ({"num_gpus": 12, "mesh_nx": 2, "mesh_nz": 3}, (2, 2, 3)),
-        ({"mesh_nx": 2, "mesh_ny": 3}, (2, 3, 1)),
-        ({"mesh_nx": 2, "mesh_ny": 3, "mesh_nz": 4}, (2, 3, 4)),
-    ],
-)
+@pytest.mark.parametrize(("given", "sizes"), examples(__file__, "sizes_of_a_mesh"))
 def test_sizes_of_a_mesh(given: dict[str, Any], sizes: tuple[int, int, int]) -> None:
     built = build_topology("mesh", bandwidth=1.0, latency=1.0, **given)
     for name, size in zip(("mesh_nx", "mesh_ny", "mesh_nz"), sizes, strict=True):

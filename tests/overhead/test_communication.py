@@ -19,6 +19,7 @@ from tests.overhead.communication_cases import (
     spent,
     total_energy,
 )
+from tests.tables import examples, keyed
 
 A = 2 * 2048 * 1024  # 16-bit activations of 2048 tokens and hidden size 1024
 INSIDE, BETWEEN = 1e11, 1e10  # byte/s
@@ -231,14 +232,10 @@ def test_context_parallelism_by_all_gather() -> None:
 
 def test_latent_attention_has_heads_of_its_own() -> None:
     """Keys of 128 + 64, values of 128: on average 160, for each of 128 heads over tp."""
-    latent = {
-        "heads": 128,
-        "kv_heads": 128,
-        "kv_lora_rank": 512,
-        "qk_nope_head_size": 128,
-        "qk_rope_head_size": 64,
-        "v_head_size": 128,
-    }
+    latent = keyed(
+        "heads=128 kv_heads=128 kv_lora_rank=512 qk_nope_head_size=128 qk_rope_head_size=64 "
+        "v_head_size=128"
+    )
     step = held({**LLAMA, **latent, "tp": 2, "cp": 4})
     expected = 2 * 2048 * 64 * 160
     assert times(step, "cp_query_bytes", "cp_key_value_bytes") == (expected, expected)
@@ -338,16 +335,7 @@ def test_what_is_dispatched_may_be_narrower_and_uneven() -> None:
 @pytest.mark.thorough_cases("8-256-8", "256-64", "384-128", "256-256")
 @pytest.mark.parametrize(
     ("tokens", "per_token", "experts", "ep"),
-    [
-        (32, 2, 8, 8),
-        (128, 8, 256, 8),
-        (256, 4, 32, 4),
-        (16, 8, 128, 32),
-        (1024, 1, 16, 2),
-        (16, 8, 256, 64),
-        (8, 6, 384, 128),
-        (8, 8, 256, 256),
-    ],
+    examples(__file__, "the_busiest_rank_s_experts_by_chance"),
 )
 def test_the_busiest_rank_s_experts_by_chance(
     tokens: int, per_token: int, experts: int, ep: int
@@ -410,16 +398,10 @@ def test_split_experts_gather_their_tokens() -> None:
 
 def test_a_bare_number_of_parameters() -> None:
     """70e9 parameters over tp 2 and pp 2, their 16-bit gradients over dp 8."""
-    bare = {
-        "parameters": 70e9,
-        "tp": 2,
-        "pp": 2,
-        "dp": 8,
-        "gradient_bytes": 2,
-        "layers": 2,
-        "sequence_length": 1024,
-        "hidden_size": 4096,
-    }
+    bare = keyed(
+        "parameters=70e9 tp=2 pp=2 dp=8 gradient_bytes=2 layers=2 sequence_length=1024 "
+        "hidden_size=4096"
+    )
     step = held(bare, shapes="unknown")
     share = 70e9 / 4
     # Four members in a node of eight: 2 nodes, through 4 rings a node that enter at other cards.

@@ -14,18 +14,12 @@ import pytest
 
 from overhead.labels import LABELS
 from tests.overhead.communication_cases import GPT, MOE, Plan, counts, held, total_energy
+from tests.tables import examples, keyed
 
 Events = Counter[tuple[str, str]]
-DEGREES: Plan = {
-    "tp": 1,
-    "cp": 1,
-    "pp": 1,
-    "dp": 1,
-    "ep": 1,
-    "virtual_pipeline_size": 1,
-    "num_micro_batches": 1,
-    "sequence_parallel": 0,
-}
+DEGREES: Plan = keyed(
+    "tp=1 cp=1 pp=1 dp=1 ep=1 virtual_pipeline_size=1 num_micro_batches=1 sequence_parallel=0"
+)
 
 
 def layers_of(plan: Plan, stage: int) -> list[int]:
@@ -181,17 +175,7 @@ def test_counts(number: int, recompute: str, schedule: str, kind: str) -> None:
 
 @pytest.mark.parametrize("dense_layers", [0, 1, 2, 3])
 @pytest.mark.parametrize(
-    ("layers", "pp", "embedding", "loss"),
-    [
-        (7, 2, 1, 0),
-        (7, 2, 0, 1),
-        (11, 3, 0, 1),
-        (10, 3, 1, 1),
-        (15, 4, 0, 1),
-        (14, 4, 1, 1),
-        (8, 1, 1, 1),
-        (6, 2, 1, 1),
-    ],
+    ("layers", "pp", "embedding", "loss"), examples(__file__, "the_busiest_stage")
 )
 def test_the_busiest_stage(
     layers: int, pp: int, embedding: int, loss: int, dense_layers: int

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.overhead.communication_cases import GPT, MOE, held, spent
+from tests.tables import examples
 
 INSIDE, BETWEEN = 1e11, 1e10  # byte/s
 NEAR, FAR = 1e-6, 5e-6  # s
@@ -18,20 +19,7 @@ TABLES = 2 * 51200 * 1024 / 8 + 1024
 
 
 @pytest.mark.parametrize(
-    ("change", "reduced", "gathered"),
-    [
-        ({"zero_stage": 1}, 1, (1, 0)),
-        ({"zero_stage": 2}, 3, (1, 0)),
-        ({"zero_stage": 2, "unsharded_gradient_fraction": 1}, 1, (1, 0)),
-        ({"zero_stage": 3}, 3, (3, 3)),
-        ({"zero_stage": 3, "keep_gathered": 1}, 3, (3, 0)),
-        (
-            {"zero_stage": 3, "gather_every_micro_batch": 0, "unsharded_gradient_fraction": 1},
-            1,
-            (1, 0),
-        ),
-        ({"zero_stage": 3, "unsharded_in_pipeline": 1}, 3, (3, 3)),
-    ],
+    ("change", "reduced", "gathered"), examples(__file__, "sharded_data_parallelism")
 )
 def test_sharded_data_parallelism(
     change: dict[str, float], reduced: int, gathered: tuple[int, int]

@@ -13,42 +13,24 @@ from hypothesis import strategies as st
 from overhead.evaluation import Evaluation
 from overhead.everything import load
 from overhead.special import never_drawn
+from tests.tables import keyed
 
 load()
-LABELS = {
-    "topology": "hierarchical",
-    "shape": "two_levels",
-    "algorithm": "nccl",
-    "latency_per": "hop",
-    "phases": "sequential",
-    "reduction": "free",
-    "link": "auto",
-}
-MACHINE = {
-    "gpus_per_node": 8.0,
-    "nics_per_node": 8.0,
-    "oversubscription": 1.0,
-    "intra_bandwidth": 400e9,
-    "inter_bandwidth": 50e9,
-    "intra_latency": 1e-6,
-    "inter_latency": 3e-6,
-    "intra_efficiency": 1.0,
-    "inter_efficiency": 1.0,
-    "in_network_latency_factor": 1.0,
-    "intra_nvls": 0.0,
-    "intra_inc": 0.0,
-    "inter_inc": 0.0,
-    "intra_energy_per_bit": 1e-11,
-    "inter_energy_per_bit": 4e-11,
-}
+LABELS = keyed(
+    "topology=hierarchical shape=two_levels algorithm=nccl latency_per=hop phases=sequential "
+    "reduction=free link=auto"
+)
+MACHINE = keyed(
+    "gpus_per_node=8.0 nics_per_node=8.0 oversubscription=1.0 intra_bandwidth=400e9 "
+    "inter_bandwidth=50e9 intra_latency=1e-6 inter_latency=3e-6 intra_efficiency=1.0 "
+    "inter_efficiency=1.0 in_network_latency_factor=1.0 intra_nvls=0.0 intra_inc=0.0 inter_inc=0.0 "
+    "intra_energy_per_bit=1e-11 inter_energy_per_bit=4e-11"
+)
 PLAN = {"tp": 1.0, "cp": 1.0, "pp": 1.0, "dp": 64.0, "etp": 1.0, "communication_bytes": 2.0}
-MODEL = {
-    "experts": 256.0,
-    "experts_per_token": 8.0,
-    "expert_load_imbalance": 1.0,
-    "hidden_size": 7168.0,
-    "rank_tokens": 4096.0,
-}
+MODEL = keyed(
+    "experts=256.0 experts_per_token=8.0 expert_load_imbalance=1.0 hidden_size=7168.0 "
+    "rank_tokens=4096.0"
+)
 
 
 def dispatch(part: str, dispatcher: str, **more: float) -> float:
@@ -148,12 +130,9 @@ def test_a_worked_example() -> None:
     assert dispatch("sent_bytes", "deduplicated", ep=64.0) == pytest.approx(remote + inside)
 
 
-PODS = {
-    "pod_oversubscription": 2.0,
-    "pod_bandwidth": 40e9,
-    "pod_latency": 5e-6,
-    "pod_energy_per_bit": 9e-11,
-}
+PODS = keyed(
+    "pod_oversubscription=2.0 pod_bandwidth=40e9 pod_latency=5e-6 pod_energy_per_bit=9e-11"
+)
 
 
 def test_pods_slow_down_what_leaves_them() -> None:

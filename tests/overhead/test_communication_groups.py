@@ -13,6 +13,7 @@ from overhead.communication.totals import OPERATIONS
 from overhead.expression import FUNCTIONS
 from tests.each import each
 from tests.overhead.communication_cases import GPT, MACHINE, MOE, TOPOLOGIES, held
+from tests.tables import examples, keyed
 
 FLAT = tuple(name for name in TOPOLOGIES if name != "hierarchical")
 DEGREES = tuple(product((1, 2, 3, 4, 8), (1, 2, 4), (1, 2, 3), (1, 2, 3, 4)))
@@ -63,22 +64,7 @@ def test_rings(tp: int, cp: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tp", "cp", "inner"),
-    [
-        (1, 2, 1),
-        (1, 8, 2),
-        (2, 4, 2),
-        (2, 8, 2),
-        (2, 8, 4),
-        (4, 4, 2),
-        (8, 2, 1),
-        (8, 4, 2),
-        (1, 16, 4),
-        (1, 16, 8),
-        (1, 16, 16),
-        (4, 8, 2),
-        (2, 16, 4),
-    ],
+    ("tp", "cp", "inner"), examples(__file__, "rings_of_groups_that_exchange_heads")
 )
 def test_rings_of_groups_that_exchange_heads(tp: int, cp: int, inner: int) -> None:
     """The links of all groups and rings of a plan, one by one."""
@@ -243,12 +229,9 @@ def test_groups_over_pods(tp: int, dp: int, nodes_per_pod: int) -> None:
 
 
 def test_transfers_between_pods() -> None:
-    pods = {
-        "pod_bandwidth": 1e9,
-        "pod_latency": 1e-5,
-        "pod_energy_per_bit": 1e-10,
-        "pod_oversubscription": 1,
-    }
+    pods = keyed(
+        "pod_bandwidth=1e9 pod_latency=1e-5 pod_energy_per_bit=1e-10 pod_oversubscription=1"
+    )
     plan = {**GPT, "tp": 8, "pp": 4, **pods}
     message = 2 * 2048 * 1024
     near = held({**plan, "nodes_per_pod": 4}, shape="three_levels")

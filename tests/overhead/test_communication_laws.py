@@ -25,6 +25,7 @@ from tests.overhead.communication_cases import (
     total_energy,
     volume,
 )
+from tests.tables import keyed
 
 KINDS = LABELS["context_parallel"].values
 COSTS = ("time", "volume", "energy")
@@ -170,15 +171,7 @@ def test_layers_make_up_a_step(recompute: str, kind: str) -> None:
 
 def test_layers_make_up_data_parallelism() -> None:
     """Without embedding, output layer and last norm, of which the layers' messages know nothing."""
-    plan = {
-        **MOE,
-        "tp": 2,
-        "dp": 8,
-        "ep": 2,
-        "zero_stage": 3,
-        "intra_latency": 0,
-        "inter_latency": 0,
-    }
+    plan = MOE | keyed("tp=2 dp=8 ep=2 zero_stage=3 intra_latency=0 inter_latency=0")
     step = held(plan)
     dense = float(step["max_rank_dense_parameters"])
     tables = 2 * 51200 * 1024 / 2 + 1024

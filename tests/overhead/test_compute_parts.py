@@ -15,19 +15,15 @@ from numpy.typing import ArrayLike
 from overhead import REGISTRY
 from overhead.evaluation import derive
 from tests.overhead.step_cases import BARE, DEEPSEEK, GPT, LLAMA, MIXTRAL, MODELS, evaluation, value
+from tests.tables import examples, keyed
 
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 WAYS = ("forward", "backward")
-PRODUCT = {
-    "matmul_min_time": 5e-6,
-    "matmul_time_per_k": 1e-9,
-    "matmul_efficiency": 0.5,
-    "peak_measured_matmul_flops": 1e14,
-    "matmul_input_bytes": 1,
-    "activation_bytes": 2,
-    "memory_efficiency": 0.5,
-    "memory_bandwidth": 1e12,
-}
+PRODUCT = keyed(
+    "matmul_min_time=5e-6 matmul_time_per_k=1e-9 matmul_efficiency=0.5 "
+    "peak_measured_matmul_flops=1e14 matmul_input_bytes=1 activation_bytes=2 memory_efficiency=0.5 "
+    "memory_bandwidth=1e12"
+)
 
 
 def product(rows: ArrayLike, columns: ArrayLike, depth: ArrayLike, **more: ArrayLike) -> Any:
@@ -312,30 +308,13 @@ def test_experts_move_what_is_routed() -> None:
 
 # What a router's kernels read and write of each expert's score: in single precision, and in bytes
 # that say which are chosen (TransformerEngine, pytorch/router.py and csrc/extensions/router.cpp).
-ROUTER = {
-    "forward": {
-        "choice: logits, probabilities, scores that are kept": (3, 1),
-        "scores for the loss: logits, scores, those that are kept": (3, 1),
-        "loss: scores; counts of the chosen": (1, 1),
-    },
-    "backward": {
-        "loss: scores' gradient": (1, 0),
-        "scores for the loss: what was kept, gradients of scores and logits": (3, 0),
-        "choice: what was kept, gradients of probabilities and logits": (3, 1),
-        "sum of both gradients of the logits": (3, 0),
-    },
-}
+ROUTER = examples(__file__, "router")
 
 
 def test_a_router_moves_what_its_kernels_read_and_write() -> None:
-    plan = {
-        **DEEPSEEK,
-        "memory_bandwidth": 1e12,
-        "memory_efficiency": 1,
-        "tp": 4,
-        "sequence_parallel": 1,
-        "ep": 8,
-    }
+    plan = DEEPSEEK | keyed(
+        "memory_bandwidth=1e12 memory_efficiency=1 tp=4 sequence_parallel=1 ep=8"
+    )
     tokens = value(plan, "router_tokens")
     for way, kernels in ROUTER.items():
         singles, flags = (sum(each) for each in zip(*kernels.values(), strict=True))
@@ -350,16 +329,7 @@ def test_a_router_moves_what_its_kernels_read_and_write() -> None:
 
 
 # Elements that TEGroupedMLP._apply_bias reads and writes, in single precision and in 16 bits.
-BIASED = {
-    "forward": {"b * p": (1, 0), "t + ..": (2, 1), "cat": (2, 0), "to": (1, 1)},
-    "backward": {
-        "to": (1, 1),
-        "gradient of t": (1, 1),
-        "of b": (3, 0),  # by p: read and written, read again by the sum
-        "of p": (3, 0),
-        "split": (0, 2),
-    },
-}
+BIASED = examples(__file__, "biased")
 
 
 def test_a_bias_that_follows_the_last_product_is_moved_by_kernels_of_its_own() -> None:
@@ -408,12 +378,7 @@ def test_experts_products_may_run_at_a_rate_of_their_own() -> None:
 
 @every_model
 def test_layers_left_in_16_bits_take_their_own_time(model: Mapping[str, float]) -> None:
-    narrow = {
-        **model,
-        "matmul_input_bytes": 1,
-        "peak_measured_matmul_flops": 2e15,
-        "peak_flops": 2e15,
-    }
+    narrow = model | keyed("matmul_input_bytes=1 peak_measured_matmul_flops=2e15 peak_flops=2e15")
     layers, kind = model["layers"], "moe" if model["experts"] else "dense"
     narrow["output_matmul_flops"] = 7e14
     wide = {**narrow, "matmul_input_bytes": 2, "peak_measured_matmul_flops": 7e14}
@@ -469,15 +434,7 @@ def test_every_second_product_is_computed_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recompute", "tp", "operations"),
-    [
-        ("none", 1, 55),
-        ("selective", 1, 55),
-        ("full", 1, 75),
-        ("none", 2, 59),
-        ("full", 2, 81),
-        ("per_op", 4, 81),
-    ],
+    ("recompute", "tp", "operations"), examples(__file__, "the_host_launches_operations")
 )
 def test_the_host_launches_operations(recompute: str, tp: int, operations: int) -> None:
     values = evaluation({**GPT, "tp": tp, "host_launch_time": 1e-5}, recompute=recompute)

@@ -17,19 +17,14 @@ from overhead.memory.quantities import PARTS
 from overhead.memory.stage import stage_memory
 from sweeps.spec.catalog import load_hardware, load_model
 from tests.overhead.usual import usual
+from tests.tables import keyed
 
 LLAMA = load_model("llama3-70b").shapes
-FIELDS = {
-    "num_layers": "layers",
-    "hidden_size": "hidden_size",
-    "num_heads": "heads",
-    "num_kv_heads": "kv_heads",
-    "head_size": "head_size",
-    "ffn_size": "ffn_size",
-    "vocabulary_size": "vocabulary_size",
-    "gated_mlp": "gated_mlp",
-    "tied_embeddings": "tied_embeddings",
-}
+FIELDS = keyed(
+    "num_layers=layers hidden_size=hidden_size num_heads=heads num_kv_heads=kv_heads "
+    "head_size=head_size ffn_size=ffn_size vocabulary_size=vocabulary_size gated_mlp=gated_mlp "
+    "tied_embeddings=tied_embeddings"
+)
 SHAPES: dict[str, Any] = {field: LLAMA[name] for field, name in FIELDS.items()}
 SIZES: dict[str, Any] = {"num_parameters": 70e9, "seq_length": 1024, "hidden_size": 4096}
 
@@ -233,12 +228,7 @@ def test_what_cannot_be_among_many_is_masked() -> None:
 
 
 def test_sides_of_a_mesh() -> None:
-    plan: dict[str, Any] = {
-        "topology_kind": "torus",
-        "num_gpus": 16,
-        "num_parameters": 7e9,
-        "dp_degree": 16,
-    }
+    plan: dict[str, Any] = keyed("topology_kind=torus num_gpus=16 num_parameters=7e9 dp_degree=16")
     link: dict[str, Any] = {"bandwidth": 1e9, "latency": 1e-3}
     times = []
     for sides in ((4, 4), (16, 1), (2, 8)):

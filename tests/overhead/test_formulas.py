@@ -21,6 +21,7 @@ from overhead.statements import statements
 from sweeps.latex import equation, latex
 from tests.each import each
 from tests.strategies import POINTS, drawing, networks, prices, quantities
+from tests.tables import examples
 
 # Other tests may declare formulas of their own.
 FORMULAS = formulas()
@@ -261,20 +262,7 @@ def test_an_algorithm_s_statements_have_their_units(key: tuple[str, str, str]) -
         unit(stated[quantity]).same(Unit.parse(units))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "latency + serialization_time/bandwidth",
-        "latency + 1",
-        "where(ranks > 1, latency, 1)",
-        "maximum(latency, message_bytes)",
-        "where(latency > ranks, 1, 0)",
-        "ceil(latency)",
-        "log2(message_bytes)",
-        "2**latency",
-        "message_bytes % ranks",
-    ],
-)
+@pytest.mark.parametrize("text", examples(__file__, "units_that_do_not_fit_are_found"))
 def test_units_that_do_not_fit_are_found(text: str) -> None:
     with pytest.raises(UnitError):
         unit(text)
@@ -350,17 +338,6 @@ def test_latex_parses() -> None:
         assert text.count(r"\left") == text.count(r"\right")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("(ranks - 1)/ranks*message_bytes", r"\frac{N - 1}{N} \, M"),
-        ("ranks - (chunks - 1)", r"N - \left(k - 1\right)"),
-        ("ranks*(chunks + 1)", r"N \, \left(k + 1\right)"),
-        ("(ranks/2)**2", r"{\left(\frac{N}{2}\right)}^{2}"),
-        ("2**ceil(log2(ranks))", r"{2}^{\left\lceil \log_2\left(N\right) \right\rceil}"),
-        ("ranks % 2 == 0", r"N \, \mathrm{mod} \, 2 = 0"),
-        ("where(ranks > 1, 1, 0)", r"\left(1 \text{ if } N > 1, \text{ else } 0\right)"),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), examples(__file__, "latex_says_the_same"))
 def test_latex_says_the_same(text: str, expected: str) -> None:
     assert latex(text) == expected

@@ -19,6 +19,7 @@ from sweeps.validate.predict import predict
 from sweeps.validate.run_table import find_runs, read_runs
 from sweeps.validate.training_rows import PLAN as PUBLISHED
 from sweeps.validate.training_rows import cases_of_runs
+from tests.tables import examples, keyed
 
 # Qwen3.5 27B: 64 layers of 5120, of which 48 with 16 key and 48 value heads of 128; the others
 # with 24 heads of 256 and their gates, and 4 of keys and values.
@@ -84,56 +85,12 @@ SCAN_FORWARD = {
     "_chunk_scan_fwd: x, C, states, z, out, out_x": ("M G S M 2M", "P 2H"),
     "norm": ("2M", ""),
 }
-SCAN_BACKWARD = {
-    "norm": ("3M", ""),
-    "causal_conv1d_fwd": ("2W", ""),
-    "dt.clone, _chunk_cumsum_fwd": ("2H H", "2H"),
-    "_bmm_chunk_fwd": ("2G", "P"),
-    "_chunk_state_fwd": ("G M", "2H S"),
-    "_state_passing_fwd, in single precision": ("", "2S"),
-    "_chunk_scan_bwd_dz: dout, out, z, x, dz, dout_x": ("6M", ""),
-    "_chunk_scan_bwd_dstates": ("G M", "H S"),
-    "_state_passing_bwd, states converted": ("2S", "2S"),
-    "_chunk_scan_chunk_state_bwd_dx, ddt by atomics": ("3M G S", "P 2H 3H"),
-    "_chunk_state_bwd_db, its sum over splits, ddA and its sums": ("M G S", "2H 3G 3H 2H"),
-    "_chunk_scan_bwd_dC, its sum over splits, ddA": ("M G S", "H 3G 3H"),
-    "_chunk_scan_bwd_dcb, its sum over splits": ("2M", "2H 3P"),
-    "_bmm_chunk_bwd, twice, with a residual": ("4G", "2P 2G"),
-    "flip, cumsum, flip": ("", "6H"),
-    "_chunk_scan_bwd_ddAcs_stable, two blocks, and their sum": ("2M", "2H P 4H H"),
-    "two sums of ddA": ("", "6H"),
-    "_chunk_cumsum_bwd": ("2H", "2H"),
-    "causal_conv1d_bwd": ("3W", ""),
-}
+SCAN_BACKWARD = examples(__file__, "scan_backward")
 # What each kernel of a gated delta net moves, of fla and of Megatron-LM's functions around these:
 # elements a token of W convolved, G of keys, Q of keys repeated for each value head, V of values, H
 # heads, S of the states of chunks and A of a token's products in its chunk, in 16 bits and in 32.
-DELTA_FORWARD = {
-    "causal_conv1d_fwd_kernel": ("2W", ""),
-    "_prepare_input: queries and keys contiguous, l2norm, repeated": ("4G 4G 2G 2Q", ""),
-    "_prepare_input: values and gate contiguous; decay and step": ("4V 3H", "H"),
-    "chunk_local_cumsum": ("", "2H"),
-    "zeros, chunk_gated_delta_rule_fwd_kkt_solve_kernel: k, g, beta, A": ("2A Q H", "H"),
-    "recompute_w_u_fwd_kernel: A, k, v, g, beta, w, u": ("A 2Q 2V H", "H"),
-    "chunk_gated_delta_rule_fwd_kernel_h: k, w, u, g, h, v_new": ("2Q 2V S", "H"),
-    "chunk_fwd_kernel_o: q, k, v_new, h, g, o": ("2Q 2V S", "H"),
-    "_apply_gated_norm: o, gate": ("3V", ""),
-}
-DELTA_BACKWARD = {
-    "_apply_gated_norm: its gradient, o, gate, both gradients": ("5V", ""),
-    "recompute_w_u_fwd_kernel": ("A 2Q 2V H", "H"),
-    "chunk_gated_delta_rule_fwd_kernel_h": ("2Q 2V S", "H"),
-    "chunk_bwd_kernel_dv_local: q, k, g, do, dv": ("2Q 2V", "H"),
-    "chunk_gated_delta_rule_bwd_kernel_dhu: q, k, w, do, dv, g, dh, dv2": ("3Q 3V S", "H"),
-    "chunk_bwd_kernel_dqkwg: q, k, v, do, dv, h, dh, g; dq, dk, dw, dg": ("5Q 3V 2S", "2H"),
-    "dg.sum": ("", "2H"),
-    "prepare_wy_repr_bwd_kernel: k, v, A, dw, du, beta, g; dk, dv, db, dg": ("3Q 3V A 2H", "2H"),
-    "dk.add_, dg.add_, chunk_local_cumsum": ("3Q", "3H 2H"),
-    "_prepare_input: of repeated keys, l2norm": ("2Q 2G 6G", ""),
-    "_prepare_input: of values and gate, joined; of decay and step": ("2V 2W 5H", "H"),
-    "causal_conv1d_fwd_kernel, without its activation; causal_conv1d_bwd_kernel": ("2W 4W", ""),
-    "gradients of the first product's outputs, joined": ("2W 2V 4H", ""),
-}
+DELTA_FORWARD = examples(__file__, "delta_forward")
+DELTA_BACKWARD = examples(__file__, "delta_backward")
 SCAN_SIZES = {
     "W": INNER + 2 * STATES,
     "M": INNER,
@@ -407,24 +364,14 @@ def test_sparse_attention_by_hand() -> None:
 
 def test_a_rank_s_part_of_sparse_attention() -> None:
     """Each tensor-parallel rank has the whole indexer; steps of long sequences are shorter."""
-    plan = {
-        **PLAN,
-        "model": "glm-5",
-        "tp": 8,
-        "dp": 32,
-        "ep": 32,
-        "global_batch_size": 32,
-        "sequence_length": 65536,
-        "hardware": "gb200-nvl72",
-    }
-    names = [
-        "mixer_rank_parameters",
-        "qkv_width",
-        "mixer_activations",
-        "step_time",
-        "attention_backward_flops",
-        "attention_forward_flops",
-    ]
+    plan = PLAN | keyed(
+        "model=glm-5 tp=8 dp=32 ep=32 global_batch_size=32 sequence_length=65536 "
+        "hardware=gb200-nvl72"
+    )
+    names = (
+        "mixer_rank_parameters qkv_width mixer_activations step_time attention_backward_flops "
+        "attention_forward_flops"
+    ).split()
     sparse, full = (sweep(names, **plan, index_heads=heads) for heads in (32, 0))
     more = float(sparse.mixer_rank_parameters - full.mixer_rank_parameters)
     assert more == INDEXER + 2 * 128
@@ -468,18 +415,10 @@ def test_hybrids_beside_published_steps() -> None:
     assert (off[nano].mean() < 0.08, off[~nano].mean() < 0.18) == (True, True)
 
 
-PLAN = {
-    "hardware": "dgx-b200",
-    "framework": "megatron-lm",
-    "tp": 2,
-    "dp": 4,
-    "sequence_length": 4096,
-    "global_batch_size": 4,
-    "micro_batch_size": 1,
-    "sequence_parallel": 1,
-    "recompute": "none",
-    "memory_capacity": "1000 GB",
-}
+PLAN = keyed(
+    "hardware=dgx-b200 framework=megatron-lm tp=2 dp=4 sequence_length=4096 global_batch_size=4 "
+    "micro_batch_size=1 sequence_parallel=1 recompute=none memory_capacity='1000 GB'"
+)
 
 
 def test_activations_and_weights_of_a_rank() -> None:
@@ -585,16 +524,10 @@ def test_several_residuals_by_hand() -> None:
         "sequence_length": 4096,
         "hardware": "gb200-nvl72",
     }
-    names = [
-        "attention_elementwise_bytes",
-        "moe_layer_activations",
-        "checkpoint_activations",
-        "mixing_forward_bytes",
-        "mixing_backward_bytes",
-        "pp_message_bytes",
-        "tp_message_bytes",
-        "rank_tokens",
-    ]
+    names = (
+        "attention_elementwise_bytes moe_layer_activations checkpoint_activations "
+        "mixing_forward_bytes mixing_backward_bytes pp_message_bytes tp_message_bytes rank_tokens"
+    ).split()
     four, one = (sweep(names, **plan, residual_streams=count) for count in (4, 1))
     token = 2 * 4096
     tokens = float(four.rank_tokens)
@@ -639,15 +572,9 @@ def test_mixing_of_residuals_takes_as_long_as_others_measured(
 
 def test_projections_up_from_latent_vectors_are_as_wide_as_they_are() -> None:
     """DeepSeek-V3's 128 heads of 192 and of 256, beside one product of as many weights."""
-    plan = {
-        **PLAN,
-        "tp": 2,
-        "pp": 1,
-        "dp": 64,
-        "global_batch_size": 128,
-        "sequence_length": 4096,
-        "hardware": "gb200-nvl72",
-    }
+    plan = PLAN | keyed(
+        "tp=2 pp=1 dp=64 global_batch_size=128 sequence_length=4096 hardware=gb200-nvl72"
+    )
     names = ["latent_width", "qkv_width"]
     latent = sweep(names, **{**plan, "model": "deepseek-v3", "ep": 64})
     own = 64 * (192 + 256) - (1536 * 64 * 192 + 512 * 64 * 256) / 7168

@@ -10,6 +10,7 @@ import pytest
 from overhead.completion import features
 from overhead.memory.stage import Derivation
 from sweeps.spec.catalog import load_model
+from tests.tables import keyed
 
 MODELS = Path(__file__).parents[1] / "data" / "models"
 SEQUENCE = 4096.0
@@ -160,12 +161,7 @@ def test_adapters_that_a_layer_exchanges_are_the_mean_of_its_stage() -> None:
 
 @pytest.mark.parametrize("model", [FLASH, KIMI, "llama3-70b"])
 def test_adapters_are_no_better_known_than_training_all_weights(model: str) -> None:
-    plan = {
-        "uncalibrated_device": 0.0,
-        "unknown_settings": 0.0,
-        "world_size": 64.0,
-        "gpus_per_node": 8.0,
-    }
+    plan = keyed("uncalibrated_device=0.0 unknown_settings=0.0 world_size=64.0 gpus_per_node=8.0")
     plan |= {"device_kind": 0.0, "software_kind": 0.0, "given_options": 1.0}
     for name in ("error_band_low", "error_band_high"):
         whole, adapted = (kept(model, name, **plan, **more) for more in ({}, {"lora_rank": 8.0}))

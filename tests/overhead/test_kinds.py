@@ -9,6 +9,7 @@ import pytest
 from overhead.completion import features
 from overhead.evaluation import Evaluation
 from sweeps.spec.catalog import load_model
+from tests.tables import keyed
 
 KIMI, QWEN, FLASH = "kimi-k3", "qwen3.5-27b", "deepseek-v4-flash"
 
@@ -24,12 +25,9 @@ def test_projections_up_are_made_again_where_they_are() -> None:
     given = dict.fromkeys(
         ("recompute_core_attn", "recompute_mlp", "recompute_moe", "recompute_shared_experts"), 0.0
     )
-    again: dict[str, Any] = {
-        **given,
-        "recompute": "selective",
-        "recompute_mla_up_proj": 1.0,
-        "sequence_length": 4096,
-    }
+    again: dict[str, Any] = given | keyed(
+        "recompute=selective recompute_mla_up_proj=1.0 sequence_length=4096"
+    )
     kimi = 24 * 2 * (1536 * 96 * 192 + 512 * 96 * 256)
     assert found("recomputed_flops_per_token", KIMI, **again) == pytest.approx(kimi, rel=1e-12)
     flash = 43 * 2 * 1024 * 64 * 512

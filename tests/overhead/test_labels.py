@@ -12,12 +12,8 @@ from overhead.collectives.algorithm import ALGORITHMS
 from overhead.completion import following, implied
 from overhead.everything import load
 from overhead.formula import REGISTRY, Formula
-from overhead.labels import (
-    FOLLOWING,
-    LABELS,
-    OPERATION_DEFAULTS,
-    STEP_DEFAULTS,
-)
+from overhead.labels import FOLLOWING, LABELS, OPERATION_DEFAULTS, STEP_DEFAULTS
+from tests.tables import examples
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "overhead" / "labels.py"
@@ -73,22 +69,7 @@ def test_no_other_file_repeats_the_table(path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("code", "what"),
-    [
-        ('KINDS = ("hop", "message")', ["the values of latency_per"]),
-        (
-            'KINDS = ["ring", "mixed", "all_to_all", "all_gather"]',
-            ["the values of context_parallel"],
-        ),
-        ('DEFAULT = "dgx-h100"', ["the default dgx-h100"]),
-        (
-            'LABELS = {"shape": "flat", "phases": "sequential", "reduction": "free"}',
-            ["what holds of shape, phases, reduction"],
-        ),
-        ('SIZES = ("small", "large")', []),
-    ],
-)
+@pytest.mark.parametrize(("code", "what"), examples(__file__, "what_repeats_is_found"))
 def test_what_repeats_is_found(code: str, what: list[str]) -> None:
     assert [one for node in ast.walk(ast.parse(code)) for one in repeated(node)] == what
 

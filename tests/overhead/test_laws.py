@@ -18,6 +18,7 @@ from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.evaluation import Evaluation
 from overhead.labels import COLLECTIVES
 from tests.strategies import POINTS, Draws, drawn, networks, prices
+from tests.tables import examples, keyed
 
 PAIRS = tuple(dict.fromkeys(key[:2] for key in ALGORITHMS))
 every_network = pytest.mark.parametrize(("topology", "collective"), PAIRS, ids=map("-".join, PAIRS))
@@ -308,27 +309,7 @@ def test_an_all_reduce_is_its_two_halves(topology: str, rng: Draws) -> None:
 
 
 # Algorithms on nodes, and what they are on one level: in a node, and between nodes of one GPU.
-ONE_LEVEL = {
-    "ring_ring": ("ring", "ring"),
-    "ring_halving": ("ring", "halving"),
-    "direct_ring": ("direct", "ring"),
-    "direct_halving": ("direct", "halving"),
-    "flat_ring": ("ring", "ring"),
-    "flat_ring_channels": ("ring", "ring"),
-    "ring_path": ("ring", "ring"),
-    "tree_path": ("ring", ""),
-    "nvls_tree": ("nvls", ""),
-    "nvls_sharp": ("", ""),
-    "intra_inter": ("ring", "ring"),
-    "two_phase": ("pairwise", "pairwise"),
-    "flat_direct": ("direct", "direct"),
-    "flat_pairwise": ("pairwise", "pairwise"),
-    "node_pairwise": ("pairwise", "pairwise"),
-    "binomial": ("binomial", "binomial"),
-    "chain": ("chain", "chain"),
-    "scatter_rails": ("vdg_ring", "binomial"),
-    "direct": ("direct", "direct"),
-}
+ONE_LEVEL = examples(__file__, "one_level")
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
@@ -407,13 +388,7 @@ def test_a_torus_of_one_dimension_is_a_ring(axis: str, collective: str, rng: Dra
 
 
 # On dimensions of two ranks a mesh and a torus have the same cables.
-SAME_CABLES = {
-    "line": "ring",
-    "wrap": "ring",
-    "folded": "ring",
-    "multi_line": "multi_ring",
-    "shift_line": "shift_min",
-}
+SAME_CABLES = keyed("line=ring wrap=ring folded=ring multi_line=multi_ring shift_line=shift_min")
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)

@@ -13,6 +13,7 @@ from overhead.completion import following
 from overhead.evaluation import Evaluation
 from sweeps.spec.resolve import resolve
 from sweeps.spec.sweep import Sweep
+from tests.tables import keyed
 
 NODE = 8
 
@@ -107,16 +108,10 @@ def test_larger_leaves_never_cost_more() -> None:
 
 def test_twice_the_bandwidth_isnt_two_to_one() -> None:
     """800 Gbit/s at 2:1 is 400 Gbit/s only where every node has a leaf of its own."""
-    given = {
-        "model": "llama3-70b",
-        "world_size": 512,
-        "tp": 8,
-        "pp": 4,
-        "sequence_parallel": 1,
-        "sequence_length": 8192,
-        "global_batch_size": 1024,
-        "hardware": "dgx-h100",
-    }
+    given = keyed(
+        "model=llama3-70b world_size=512 tp=8 pp=4 sequence_parallel=1 sequence_length=8192 "
+        "global_batch_size=1024 hardware=dgx-h100"
+    )
 
     def time(bandwidth: str, ratio: int, leaf: int) -> float:
         more = {"inter_bandwidth": bandwidth, "oversubscription": ratio, "nodes_per_leaf": leaf}
@@ -155,16 +150,10 @@ def test_a_collective_pays_as_a_step_s_group_does(software: str) -> None:
         "oversubscription": [1, 2, 8, 32],
         "nodes_per_leaf": [1, 2, 4, 8, 16, 32],
     }
-    model = {
-        "model": "mixtral-8x7b",
-        "world_size": 128,
-        "tp": 1,
-        "pp": 1,
-        "zero_stage": 0,
-        "sequence_length": 4096,
-        "micro_batch_size": 1,
-        "global_batch_size": 128,
-    }
+    model = keyed(
+        "model=mixtral-8x7b world_size=128 tp=1 pp=1 zero_stage=0 sequence_length=4096 "
+        "micro_batch_size=1 global_batch_size=128"
+    )
     for kind, more, time, message in (
         ("all_reduce", {"ep": 1}, "dp_all_reduce_time", "dp_reduce_bytes"),
         ("all_to_all", {"ep": 128, "experts": 128}, "ep_dispatch_time", "dispatch_message_bytes"),

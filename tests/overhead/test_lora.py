@@ -13,24 +13,16 @@ from overhead.memory.stage import stage_memory
 from overhead.shipped import usual_table
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_model
+from tests.tables import keyed
 
 # Llama-2 70B: 80 layers, hidden 8192, 64 heads of 128, 8 of keys, MLPs of 28672.
 ATTENTION = 80 * (8192 + 10240 + 8192 + 8192)
 MLPS = 80 * (8192 + 2 * 28672 + 28672 + 8192)
-PLAN = {
-    "model": "llama2-70b",
-    "hardware": "dgx-h100",
-    "framework": "megatron-lm",
-    "tp": 4,
-    "dp": 2,
-    "sequence_length": 8192,
-    "global_batch_size": 8,
-    "micro_batch_size": 1,
-    "zero_stage": 0,
-    "sequence_parallel": 1,
-    "recompute": "none",
-    "memory_capacity": "1000 GB",
-}
+PLAN = keyed(
+    "model=llama2-70b hardware=dgx-h100 framework=megatron-lm tp=4 dp=2 sequence_length=8192 "
+    "global_batch_size=8 micro_batch_size=1 zero_stage=0 sequence_parallel=1 recompute=none "
+    "memory_capacity='1000 GB'"
+)
 
 
 def found(*names: str, **changed: Any) -> list[float]:
@@ -114,15 +106,9 @@ def test_inputs_are_kept_where_adapters_take_them() -> None:
 
 def test_experts_are_frozen() -> None:
     """Adapters of attention and of shared experts; routed experts exchange no gradients."""
-    moe = {
-        "model": "deepseek-v3",
-        "tp": 1,
-        "dp": 64,
-        "ep": 64,
-        "sequence_parallel": 0,
-        "global_batch_size": 64,
-        "lora_rank": 4,
-    }
+    moe = keyed(
+        "model=deepseek-v3 tp=1 dp=64 ep=64 sequence_parallel=0 global_batch_size=64 lora_rank=4"
+    )
     # Down to latent vectors of 1536 and 512 + 64, up to 128 heads of 192, 128 and 128.
     attention = 7168 + 1536 + 1536 + 128 * 192 + 7168 + 576 + 512 + 128 * 256 + 128 * 128 + 7168
     dense, shared = 2 * 7168 + 3 * 18432, 2 * 7168 + 3 * 2048
@@ -138,13 +124,9 @@ def test_published_steps_of_llama2_70b() -> None:
 
     Their attention is in 8 bits, too: FP8_DPA=1, as in specs/measured/rules.toml.
     """
-    only = {
-        "lora_rank": 16,
-        "lora_mlp": 0,
-        "precision": "fp8",
-        "zero_stage": 1,
-        "framework": "megatron-lm+fp8_attention",
-    }
+    only = keyed(
+        "lora_rank=16 lora_mlp=0 precision=fp8 zero_stage=1 framework=megatron-lm+fp8_attention"
+    )
     for changed, measured in (
         ({}, (3.66668, 3.68673, 3.6738, 3.72435)),
         ({"dp": 8}, (0.960143,)),
@@ -158,12 +140,11 @@ def test_published_steps_of_llama2_70b() -> None:
 @pytest.mark.thorough
 def test_attention_of_packed_sequences_stays_within_documents() -> None:
     """A pack of n documents has an n-th of the scores; one that fills it is none."""
-    names = (
-        "attention_flops_per_token",
-        "causal_attention_flops_per_token",
-        "attention_forward_time",
-        "step_time",
-        "weight_flops_per_token",
+    names = tuple(
+        (
+            "attention_flops_per_token causal_attention_flops_per_token attention_forward_time "
+            "step_time weight_flops_per_token"
+        ).split()
     )
     whole = found(*names)
     assert found(*names, document_length=8192) == whole

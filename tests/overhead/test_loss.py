@@ -12,26 +12,18 @@ from overhead.shipped import losses
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_framework
 from tests.overhead.memory_cases import LLAMA3_70B, held
+from tests.tables import keyed
 
 MIB, GIB = 2.0**20, 2.0**30
 # A torchtitan run of Llama 3 8B on 8 GPUs.
-TITAN = {
-    "model": "llama3-8b",
-    "world_size": 8,
-    "framework": "torchtitan",
-    "sequence_length": 8192,
-    "global_batch_size": 8,
-}
-FRAMEWORKS = (
-    "megatron-lm",
-    "megatron-lm+fused_loss",
-    "megatron-lm+fp32_fused_loss",
-    "torchtitan",
-    "torchtitan+eager",
-    "deepspeed",
-    "maxtext",
-    "fms-fsdp",
-    "fsdp-llmfoundry",
+TITAN = keyed(
+    "model=llama3-8b world_size=8 framework=torchtitan sequence_length=8192 global_batch_size=8"
+)
+FRAMEWORKS = tuple(
+    (
+        "megatron-lm megatron-lm+fused_loss megatron-lm+fp32_fused_loss torchtitan "
+        "torchtitan+eager deepspeed maxtext fms-fsdp fsdp-llmfoundry"
+    ).split()
 )
 
 
@@ -134,13 +126,10 @@ def test_chunks_are_one_question() -> None:
 
 def test_time_of_a_loss_in_chunks_by_hand() -> None:
     """Each chunk is a GEMM of its own, and its wgrad reads the sum of those before it."""
-    wanted = [
-        "logits_forward_time",
-        "logits_chunk_forward_time",
-        "logits_weight_gradient_time",
-        "logits_chunk_weight_gradient_time",
-        "logits_recomputation_time",
-    ]
+    wanted = (
+        "logits_forward_time logits_chunk_forward_time logits_weight_gradient_time "
+        "logits_chunk_weight_gradient_time logits_recomputation_time"
+    ).split()
     found = sweeps.sweep(
         wanted, **TITAN, loss="chunked", memory_bandwidth=3e12, memory_efficiency=0.8
     )
@@ -148,8 +137,7 @@ def test_time_of_a_loss_in_chunks_by_hand() -> None:
     np.testing.assert_allclose(value["logits_forward_time"], 8 * value["logits_chunk_forward_time"])
     read = 7 * 2 * 128256 * 4096 / 2.4e12
     np.testing.assert_allclose(
-        value["logits_weight_gradient_time"],
-        8 * value["logits_chunk_weight_gradient_time"] + read,
+        value["logits_weight_gradient_time"], 8 * value["logits_chunk_weight_gradient_time"] + read
     )
     assert value["logits_recomputation_time"] == 0.0
     tiled = sweeps.sweep(wanted, **TITAN, loss="vocab_tiling")

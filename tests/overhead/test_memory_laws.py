@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 from overhead.evaluation import MissingQuantities
 from overhead.memory.quantities import PARTS, RECIPES
 from overhead.memory.stage import Derivation, stage_memory
-from tests.overhead.memory_cases import (
-    DEEPSEEK_V3,
-    K22,
-    LLAMA3_70B,
-    MIXED,
-    Given,
-    held,
-)
+from tests.overhead.memory_cases import DEEPSEEK_V3, K22, LLAMA3_70B, MIXED, Given, held
 
 # Laws.
 
@@ -161,10 +154,7 @@ def test_one_value_is_one_of_many() -> None:
     many = stage_memory({**values, "tp": tp, "zero_stage": zero}, by_stage=flight)
     assert many.peak_memory.shape == (3, 4)
     for i, j in np.ndindex(3, 4):
-        one = stage_memory(
-            {**values, "tp": tp[i, 0], "zero_stage": zero[j]},
-            by_stage=flight,
-        )
+        one = stage_memory({**values, "tp": tp[i, 0], "zero_stage": zero[j]}, by_stage=flight)
         assert float(one.peak_memory) == many.peak_memory[i, j]
     spare = many.headroom([80e9, 141e9, 192e9, 288e9])
     np.testing.assert_array_equal(spare[0], [80e9, 141e9, 192e9, 288e9] - many.peak_memory[0])

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from overhead.evaluation import derive
 from overhead.memory.quantities import RECIPES
 from overhead.memory.stage import stage_memory
-from tests.overhead.memory_cases import (
-    DEEPSEEK_V3,
-    LLAMA3_70B,
-    MIXED,
-    gpt,
-    held,
-)
+from tests.overhead.memory_cases import DEEPSEEK_V3, LLAMA3_70B, MIXED, gpt, held
 from tests.overhead.usual import usual
 
 # Parameters of a rank.
@@ -84,10 +78,7 @@ def test_deepseek_v3_by_hand() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(
-    layers=st.integers(1, 12),
-    dense=st.integers(0, 12),
-    pp=st.integers(1, 4),
-    v=st.integers(1, 3),
+    layers=st.integers(1, 12), dense=st.integers(0, 12), pp=st.integers(1, 4), v=st.integers(1, 3)
 )
 def test_leading_dense_layers_are_where_they_are(layers: int, dense: int, pp: int, v: int) -> None:
     """Against a list of layers, dealt to stages chunk by chunk."""

@@ -8,16 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overhead.memory.quantities import RECIPES
-from tests.overhead.memory_cases import (
-    GIB,
-    K22,
-    MIB,
-    MIXED,
-    UNFUSED,
-    Given,
-    gpt,
-    held,
-)
+from tests.overhead.memory_cases import GIB, K22, MIB, MIXED, UNFUSED, Given, gpt, held
+from tests.tables import examples
 
 # Activations: Korthikanti et al. 2022, table 2, with any shapes.
 
@@ -58,16 +50,7 @@ def test_table_2_of_korthikanti(
 
 @pytest.mark.parametrize(
     ("model", "batch", "sp", "recompute", "tp", "mebibytes"),
-    [
-        ("22B", 4, 0, "selective", 8, 624.0),
-        ("22B", 4, 0, "full", 8, 96.0),
-        ("175B", 1, 1, "none", 8, 342.0),
-        ("175B", 1, 0, "full", 8, 48.0),
-        ("530B", 1, 1, "none", 8, 490.0),
-        ("530B", 1, 0, "selective", 8, 520.0),
-        ("1T", 1, 0, "none", 1, 4900.0),
-        ("1T", 1, 0, "full", 8, 100.0),
-    ],
+    examples(__file__, "layers_of_the_paper_s_models"),
 )
 def test_layers_of_the_paper_s_models(
     model: str, batch: int, sp: int, recompute: str, tp: int, mebibytes: float
@@ -115,16 +98,7 @@ def test_figure_1_of_korthikanti(
 
 # Figure 7, in percent of tensor parallelism alone; read off a plot.
 @pytest.mark.parametrize(
-    ("model", "sp", "recompute", "percent"),
-    [
-        ("22B", 0, "selective", 49.42),
-        ("22B", 0, "full", 7.64),
-        ("175B", 1, "selective", 18.49),
-        ("530B", 1, "none", 58.31),
-        ("530B", 1, "selective", 20.27),
-        ("530B", 0, "full", 9.42),
-        ("1T", 0, "none", 100.0),
-    ],
+    ("model", "sp", "recompute", "percent"), examples(__file__, "figure_7_of_korthikanti")
 )
 def test_figure_7_of_korthikanti(model: str, sp: int, recompute: str, percent: float) -> None:
     plan = {**K22[model], "tp": 8}
@@ -146,16 +120,7 @@ def test_zero_s_table_of_7_5_billion_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dp", "stage", "gigabytes"),
-    [
-        (4, 1, 7000.0),
-        (4, 2, 5500.0),
-        (16, 2, 2875.0),
-        (16, 3, 1000.0),
-        (64, 1, 4187.5),
-        (64, 3, 250.0),
-        (1024, 2, 2013.671875),
-    ],
+    ("dp", "stage", "gigabytes"), examples(__file__, "zero_s_table_1_of_a_trillion_parameters")
 )
 def test_zero_s_table_1_of_a_trillion_parameters(dp: int, stage: int, gigabytes: float) -> None:
     plan = {"parameters": 1e12, "dp": dp, "zero_stage": stage, **MIXED}

@@ -9,6 +9,7 @@ from overhead.evaluation import derive
 from tests.overhead.communication_cases import count
 from tests.overhead.memory_cases import DEEPSEEK_V3, LLAMA3_70B, held
 from tests.overhead.step_cases import BARE, DEEPSEEK, GPT, evaluation
+from tests.tables import keyed
 
 HIDDEN, VOCABULARY = 7168, 129280
 # One layer of DeepSeek-V3: latent attention with its norms, 257 experts, the router, two norms.
@@ -19,18 +20,10 @@ OWN = 2 * HIDDEN * HIDDEN + 3 * HIDDEN
 
 def test_parameters_and_operations_by_hand() -> None:
     """The report's main model has 671 billion parameters, and its weights with the module 685."""
-    one = {
-        **DEEPSEEK_V3,
-        "mtp_layers": 1,
-        "moe_layer_frequency": 1,
-        "learned_positions": 0,
-        "sliding_window": 0,
-        "tied_embeddings": 0,
-        "linear_bias": 0,
-        "qkv_biases": 0,
-        "qk_norms": 0,
-        "layer_norm": 0,
-    }
+    one = DEEPSEEK_V3 | keyed(
+        "mtp_layers=1 moe_layer_frequency=1 learned_positions=0 sliding_window=0 tied_embeddings=0 "
+        "linear_bias=0 qkv_biases=0 qk_norms=0 layer_norm=0"
+    )
     layer = ATTENTION + 1536 + 512 + 257 * EXPERT + (HIDDEN + 1) * 256 + 2 * HIDDEN
     assert float(derive("mtp_parameters", one)) == layer + OWN
     # The weights that are published with the module repeat embedding and output layer.

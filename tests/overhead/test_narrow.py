@@ -11,21 +11,13 @@ import sweeps
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_framework, load_hardware
 from sweeps.spec.framework import training_constants
+from tests.tables import keyed
 
-PLAN: dict[str, Any] = {
-    "model": "qwen3-30b-a3b",
-    "hardware": "gb300-nvl72",
-    "framework": "megatron-lm",
-    "dp": 8,
-    "ep": 8,
-    "precision": "fp8",
-    "zero_stage": 1,
-    "micro_batch_size": 1,
-    "global_batch_size": 64,
-    "sequence_length": 4096,
-    "recompute": "none",
-    "memory_capacity": "1000 GB",
-}
+PLAN: dict[str, Any] = keyed(
+    "model=qwen3-30b-a3b hardware=gb300-nvl72 framework=megatron-lm dp=8 ep=8 precision=fp8 "
+    "zero_stage=1 micro_batch_size=1 global_batch_size=64 sequence_length=4096 recompute=none "
+    "memory_capacity='1000 GB'"
+)
 
 
 def found(*names: str, **changed: Any) -> dict[str, float]:
@@ -70,11 +62,8 @@ def test_a_recipe_of_8_bits_keeps_scales_and_copies(
     assert known["matmul_input_bytes"].value == (33 / 32 if precision == "mxfp8" else 1.0)
     # Rates are those of 8 bits.
     plain = training_constants(machine, framework, precision="fp8")
-    for name in (
-        "peak_flops",
-        "matmul_efficiency",
-        "peak_measured_matmul_flops",
-        "attention_peak_flops",
+    for name in tuple(
+        "peak_flops matmul_efficiency peak_measured_matmul_flops attention_peak_flops".split()
     ):
         assert known[name] == plain[name]
 
@@ -103,13 +92,11 @@ def test_copies_of_weights_and_scales_are_in_memory() -> None:
 # What stays in 16 bits: layers, or modules of every layer.
 
 STORED: dict[str, Any] = {**PLAN, "framework": "megatron-lm+fp8_parameters"}
-KEPT = (
-    "peak_weight_memory",
-    "peak_saved_activation_memory",
-    "dp_gather_bytes",
-    "edp_gather_bytes",
-    "matmul_part_time",
-    "elementwise_part_time",
+KEPT = tuple(
+    (
+        "peak_weight_memory peak_saved_activation_memory dp_gather_bytes edp_gather_bytes "
+        "matmul_part_time elementwise_part_time"
+    ).split()
 )
 # Of qwen3-30b-a3b on one of 8 ranks: weights of attention and of 16 experts.
 ATTENTION = 48 * 2048 * (2 * 4096 + 2 * 512)

@@ -8,52 +8,27 @@ import numpy as np
 import pytest
 
 import sweeps
+from tests.tables import examples, keyed
 
 # Qwen3-30B-A3B on two nodes of H100: NVIDIA-NeMo/Megatron-Bridge @067f987df,
 # skills/nemo-mbridge-perf-cpu-offloading/card.yaml: share, overlap, step [s], memory saved [GB].
-QWEN: dict[str, Any] = {
-    "model": "qwen3-30b-a3b",
-    "hardware": "dgx-h100",
-    "framework": "megatron-lm",
-    "tp": 2,
-    "pp": 2,
-    "dp": 4,
-    "ep": 4,
-    "sequence_parallel": 1,
-    "zero_stage": 1,
-    "global_batch_size": 8,
-    "micro_batch_size": 1,
-    "sequence_length": 4096,
-    "recompute": "none",
-}
-MEASURED = [
-    (0, 0, 0.996, 0.0),
-    (0.25, 0, 1.871, 3.8),
-    (0.5, 0, 2.484, 7.6),
-    (0.75, 0, 3.187, 11.6),
-    (1, 0, 4.189, 15.3),
-    (1, 1, 3.877, 15.3),
-]
+QWEN: dict[str, Any] = keyed(
+    "model=qwen3-30b-a3b hardware=dgx-h100 framework=megatron-lm tp=2 pp=2 dp=4 ep=4 "
+    "sequence_parallel=1 zero_stage=1 global_batch_size=8 micro_batch_size=1 sequence_length=4096 "
+    "recompute=none"
+)
+MEASURED = examples(__file__, "measured")
 # Llama-3 70B on 64 GB200 with activations of 40 layers offloaded: its scripts/performance.
-LLAMA: dict[str, Any] = {
-    "model": "llama3-70b",
-    "hardware": "gb200-nvl72",
-    "framework": "megatron-lm",
-    "dp": 64,
-    "zero_stage": 3,
-    "precision": "fp8",
-    "global_batch_size": 256,
-    "micro_batch_size": 2,
-    "sequence_length": 8192,
-    "recompute": "none",
-}
+LLAMA: dict[str, Any] = keyed(
+    "model=llama3-70b hardware=gb200-nvl72 framework=megatron-lm dp=64 zero_stage=3 precision=fp8 "
+    "global_batch_size=256 micro_batch_size=2 sequence_length=8192 recompute=none"
+)
 ROOMY = LLAMA | {"memory_capacity": "1000 GB", "host_memory_capacity": "1000 GB"}
-TIMES = (
-    "offload_transfer_time",
-    "exposed_offload_forward_time",
-    "exposed_offload_backward_time",
-    "middle_layers_forward_time",
-    "middle_layers_backward_time",
+TIMES = tuple(
+    (
+        "offload_transfer_time exposed_offload_forward_time exposed_offload_backward_time "
+        "middle_layers_forward_time middle_layers_backward_time"
+    ).split()
 )
 
 
@@ -122,14 +97,7 @@ def test_forwards_alone_move_and_update_nothing() -> None:
 
 def test_the_host_must_hold_what_is_offloaded() -> None:
     """By hand: 406e9 parameters on 8 ranks, of each master copy, moments and gradient there."""
-    plan = {
-        **ROOMY,
-        "model": "llama3-405b",
-        "dp": 1,
-        "tp": 8,
-        "zero_stage": 0,
-        "global_batch_size": 8,
-    }
+    plan = ROOMY | keyed("model=llama3-405b dp=1 tp=8 zero_stage=0 global_batch_size=8")
     plan |= {"recompute": "full", "precision": "bf16", "gpus_per_node": 8}
     plan |= {"optimizer_offload": [0.1, 1.0]}
     del plan["host_memory_capacity"]

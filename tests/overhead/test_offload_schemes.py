@@ -20,19 +20,13 @@ from overhead.analysis import analyze_config
 from overhead.config import Config
 from overhead.shipped import error_bands
 from tests.cli_runner import Runner
+from tests.tables import keyed
 
 P = 8_030_261_248  # Of Llama-3 8B, as its config.json gives
-STEP: dict[str, Any] = {
-    "model": "llama3-8b",
-    "hardware": "dgx-a100",
-    "world_size": 8,
-    "zero_stage": 3,
-    "micro_batch_size": 1,
-    "global_batch_size": 16,
-    "sequence_length": 2048,
-    "recompute": "full",
-    "vocabulary_multiple": 1,
-}
+STEP: dict[str, Any] = keyed(
+    "model=llama3-8b hardware=dgx-a100 world_size=8 zero_stage=3 micro_batch_size=1 "
+    "global_batch_size=16 sequence_length=2048 recompute=full vocabulary_multiple=1"
+)
 DEEPSPEED = STEP | {"framework": "deepspeed"}
 FSDP = STEP | {"framework": "torchtitan", "embedding_layer_weight": 0, "head_layer_weight": 0}
 BOTH = {"optimizer_offload": 1, "parameter_offload": 1}
@@ -90,15 +84,12 @@ def test_the_time_of_fsdp_by_hand() -> None:
 
 @pytest.mark.parametrize("plan", [DEEPSPEED | BOTH, FSDP | BOTH])
 def test_what_computing_does_not_hide_of_transfers_is_in_the_step(plan: dict[str, Any]) -> None:
-    names = (
-        "step_time",
-        "exposed_offload_time",
-        "host_update_time",
-        "num_micro_batches",
-        "forward_transfer_time",
-        "middle_layers_forward_time",
-        "backward_transfer_time",
-        "middle_layers_backward_time",
+    names = tuple(
+        (
+            "step_time exposed_offload_time host_update_time num_micro_batches "
+            "forward_transfer_time middle_layers_forward_time backward_transfer_time "
+            "middle_layers_backward_time"
+        ).split()
     )
     slow, fast = (found(plan, *names, host_bandwidth=rate) for rate in (1e9, 1e15))
     step, exposed, update, count, *times = slow
@@ -110,14 +101,11 @@ def test_what_computing_does_not_hide_of_transfers_is_in_the_step(plan: dict[str
 
 @pytest.mark.parametrize("plan", [DEEPSPEED, FSDP])
 def test_a_share_of_nothing_is_what_was(plan: dict[str, Any]) -> None:
-    names = (
-        "step_time",
-        "peak_memory",
-        "optimizer_time",
-        "mfu",
-        "memory_headroom",
-        "error_band_low",
-        "error_band_high",
+    names = tuple(
+        (
+            "step_time peak_memory optimizer_time mfu memory_headroom error_band_low "
+            "error_band_high"
+        ).split()
     )
     none = {"optimizer_offload": 0, "parameter_offload": 0}
     assert found(plan, *names, **none) == found(plan, *names)
@@ -147,23 +135,13 @@ def test_72b_on_one_node() -> None:
     plan = (
         DEEPSPEED
         | BOTH
-        | {
-            "model": "qwen2.5-72b",
-            "micro_batch_size": 4,
-            "global_batch_size": 32,
-            "sequence_length": 2560,
-        }
+        | keyed("model=qwen2.5-72b micro_batch_size=4 global_batch_size=32 sequence_length=2560")
     )
     data = sweeps.sweep(
-        [
-            "peak_memory",
-            "memory_headroom",
-            "host_node_memory",
-            "host_memory",
-            "host_memory_upper",
-            "parameters",
-            "step_time",
-        ],
+        (
+            "peak_memory memory_headroom host_node_memory host_memory host_memory_upper parameters "
+            "step_time"
+        ).split(),
         **plan,
     )
     assert float(data.peak_memory) == pytest.approx(41e9, rel=0.1)

@@ -18,17 +18,14 @@ from overhead.model.order import LETTERS, MOST, NUMBERS, numbers_of, pattern_of
 from overhead.shipped import usual_table
 from overhead.special import heaviest_stage, layers_of_kind
 from sweeps.spec.catalog import load_model, model_names
+from tests.tables import keyed
 
 NANO = "nemotron-3-nano-30b-a3b"
 CONFIGS = Path(__file__).parents[1] / "data" / "models"
-LABELS = {
-    "shapes": "known",
-    "schedule": "one_f_one_b",
-    "recompute": "none",
-    "sharding": "full",
-    "attention_kernel": "flash_2",
-    "dispatcher": "all_to_all",
-}
+LABELS = keyed(
+    "shapes=known schedule=one_f_one_b recompute=none sharding=full attention_kernel=flash_2 "
+    "dispatcher=all_to_all"
+)
 FOLLOWED = {"order": "followed"}
 # Mamba-2, attention and mixtures of nemotron-3-nano's slices of its 52, counted by hand.
 SLICES = {
@@ -221,13 +218,7 @@ def test_an_order_is_that_of_the_config(name: str) -> None:
         pytest.skip("no config of it is here")
     config = json.loads(path.read_text())
     config = config.get("text_config", config)
-    letters = {
-        "mamba": "M",
-        "attention": "*",
-        "moe": "E",
-        "linear_attention": "L",
-        "full_attention": "*",
-    }
+    letters = keyed("mamba=M attention=* moe=E linear_attention=L full_attention=*")
     kinds = config.get("layers_block_type") or config.get("layer_types") or ()
     stated = config.get("hybrid_override_pattern") or "".join(letters[kind] for kind in kinds)
     if linear := config.get("linear_attn_config"):

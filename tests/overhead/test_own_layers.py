@@ -17,6 +17,7 @@ from overhead.special import heaviest_stage
 from overhead.step.parts import PARTS
 from sweeps.spec.catalog import load_model, model_names
 from tests.overhead.step_cases import SILENT, evaluation
+from tests.tables import examples
 
 NANO, SUPER = "nemotron-3-nano-30b-a3b", "nemotron-3-super-120b-a12b"
 NEXT = "qwen3-next-80b-a3b"
@@ -135,16 +136,7 @@ def test_two_unlike_halves() -> None:
 
 @pytest.mark.parametrize("model", [NANO, SUPER, NEXT, "qwen3.5-397b-a17b"])
 @pytest.mark.parametrize(
-    ("schedule", "pp", "chunks"),
-    [
-        ("one_f_one_b", 2, 1),
-        ("one_f_one_b", 4, 1),
-        ("gpipe", 4, 1),
-        ("forward_only", 4, 1),
-        ("interleaved", 2, 2),
-        ("interleaved", 4, 2),
-        ("one_f_one_b", 10, 1),
-    ],
+    ("schedule", "pp", "chunks"), examples(__file__, "the_pipeline_of_own_layers_is_as_simulated")
 )
 def test_the_pipeline_of_own_layers_is_as_simulated(
     model: str, schedule: str, pp: int, chunks: int
@@ -207,14 +199,11 @@ def test_one_stage_is_as_without_an_order(model: str, labels: dict[str, str]) ->
     bare = {name: value for name, value in given.given.items() if name not in NUMBERS}
     kept = {name: value for name, value in given.labels.items() if name != "order"}
     spread = Evaluation(bare, kept)
-    for name in (
-        "step_time",
-        "stage_forward_time",
-        "matmul_part_time",
-        "bubble_time",
-        "communication_volume",
-        "peak_memory",
-        "attention_part_time",
+    for name in tuple(
+        (
+            "step_time stage_forward_time matmul_part_time bubble_time communication_volume "
+            "peak_memory attention_part_time"
+        ).split()
     ):
         assert given[name] == spread[name]
 

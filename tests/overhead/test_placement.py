@@ -14,6 +14,7 @@ from overhead import REGISTRY
 from overhead.collectives.algorithm import Requirement
 from overhead.plan import CONTEXT, FRAMEWORK, GROUPED, GROUPS, PLAN, SCHEDULE, requirements
 from overhead.special import greatest_common_divisor
+from tests.tables import examples
 
 Plan = dict[str, int]
 DENSE = ("tp", "cp", "dp", "pp")
@@ -165,35 +166,7 @@ def test_greatest_common_divisor(one: int, other: int) -> None:
 
 # Plans.
 
-GOOD: Plan = {
-    "world_size": 64,
-    "gpus_per_node": 8,
-    "tp": 4,
-    "cp": 2,
-    "dp": 2,
-    "pp": 4,
-    "etp": 2,
-    "ep": 4,
-    "virtual_pipeline_size": 2,
-    "uneven_stages": 0,
-    "hsdp_shard_size": 2,
-    "micro_batch_size": 1,
-    "global_batch_size": 16,
-    "num_micro_batches": 8,
-    "zero_stage": 1,
-    "sequence_parallel": 1,
-    "sequence_length": 4096,
-    "layers": 32,
-    "pipeline_layers": 32,
-    "heads": 32,
-    "kv_heads": 8,
-    "ffn_size": 14336,
-    "experts": 8,
-    "expert_ffn_size": 1792,
-    "embedding_layer_weight": 0,
-    "head_layer_weight": 0,
-    "ulysses_ranks": 2,
-}
+GOOD: Plan = examples(__file__, "good")
 ANY = {"schedule": "interleaved", "context_parallel": "ring", "mask": "causal"}
 DENSE_MODEL = {"experts": 0, "expert_ffn_size": 0, "ep": 1, "etp": 1}
 

@@ -12,6 +12,7 @@ from overhead.memory.stage import stage_memory
 from overhead.step.parts import PARTS
 from tests.overhead.memory_cases import DEEPSEEK_V3, LLAMA3_70B, MIXED, held
 from tests.overhead.step_cases import evaluation
+from tests.tables import keyed
 
 NOTHING = dict.fromkeys((f"recompute_{name}" for name in MODULES), 0.0)
 # Of one token of Llama 3 70B on one GPU: inputs of norms and products 8 h, queries and context
@@ -80,14 +81,7 @@ def test_modules_drop_what_they_made() -> None:
     assert again == everything
 
 
-SEVEN = {
-    **LLAMA3_70B,
-    "layers": 28,
-    "global_batch_size": 16,
-    "pp": 2,
-    "tp": 2,
-    "sequence_parallel": 1,
-}
+SEVEN = LLAMA3_70B | keyed("layers=28 global_batch_size=16 pp=2 tp=2 sequence_parallel=1")
 
 
 def parts(labels: str, **more: float) -> np.ndarray:

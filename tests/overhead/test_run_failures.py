@@ -41,12 +41,8 @@ RUN: Mapping[str, float] = {
     "spare_coverage": 0.99,
     "training_time": 54 * DAY,
 }
-SHARES = (
-    "goodput",
-    "checkpoint_overhead",
-    "rework_fraction",
-    "restart_fraction",
-    "replacement_wait_fraction",
+SHARES = tuple(
+    "goodput checkpoint_overhead rework_fraction restart_fraction replacement_wait_fraction".split()
 )
 
 

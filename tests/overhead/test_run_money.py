@@ -12,26 +12,15 @@ from overhead.completion import implied
 from overhead.evaluation import Evaluation
 from sweeps.spec.catalog import usual_operation
 from tests.cli_runner import Runner
+from tests.tables import keyed
 
 USUAL = {name: one.value for name, one in usual_operation().items()}
-H100: Mapping[str, float] = {
-    **USUAL,
-    "power": 700.0,
-    "idle_power_fraction": 0.2,
-    "gpus_per_node": 8.0,
-    "nics_per_node": 8.0,
-    "hour": 3600.0,
-    "day": 86400.0,
-    "kilowatt_hour": 3.6e6,
-    "communication_energy": 0.0,
-    "world_size": 512.0,
-    "step_time": 10.0,
-    "step_compute_time": 9.0,
-    "tokens_per_step": 4194304.0,
-    "parameters": 175e9,
-    "weight_bytes": 2.0,
-    "optimizer_bytes": 12.0,
-}
+H100: Mapping[str, float] = USUAL | keyed(
+    "power=700.0 idle_power_fraction=0.2 gpus_per_node=8.0 nics_per_node=8.0 hour=3600.0 "
+    "day=86400.0 kilowatt_hour=3.6e6 communication_energy=0.0 world_size=512.0 step_time=10.0 "
+    "step_compute_time=9.0 tokens_per_step=4194304.0 parameters=175e9 weight_bytes=2.0 "
+    "optimizer_bytes=12.0"
+)
 # Mean power of a node in training [W], from logs of MLPerf Training (v4.0 @6fe954378e, v4.1
 # @b87b9e396f, v5.0 @0fdc28f013): GPUs' limit, shares of the time in which GPUs compute that are
 # possible, fans, what supplies hand on (1 where it was measured behind them).

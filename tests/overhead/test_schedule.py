@@ -28,6 +28,7 @@ from tests.simulator.pipeline import (
     interleaved,
     run,
 )
+from tests.tables import keyed
 
 Number = Fraction | int | float
 SCHEDULES = LABELS["schedule"].values
@@ -269,15 +270,10 @@ def test_in_flight_of_prefill_is_one() -> None:
 
 def test_published_bubbles() -> None:
     """The tables of Qi et al. and of DeepSeek-V3, with F = 2, B = 5 of which W = 2."""
-    known = {
-        "pp": 8,
-        "num_micro_batches": 32,
-        "virtual_pipeline_size": 4,
-        "stage_forward_time": 2,
-        "stage_backward_time": 5,
-        "stage_weight_time": 2,
-        "stage_overlapped_time": 6,
-    }
+    known = keyed(
+        "pp=8 num_micro_batches=32 virtual_pipeline_size=4 stage_forward_time=2 "
+        "stage_backward_time=5 stage_weight_time=2 stage_overlapped_time=6"
+    )
     expected = {
         "gpipe": 49.0,
         "one_f_one_b": 49.0,
@@ -357,16 +353,10 @@ def test_uneven_ends_of_interleaved() -> None:
 
 
 def test_extra_work_of_the_last_chunk_is_paid_for_each_micro_batch() -> None:
-    known = {
-        "pp": 4,
-        "num_micro_batches": 8,
-        "virtual_pipeline_size": 2,
-        "stage_forward_time": 2,
-        "stage_backward_time": 4,
-        "p2p_time": 0,
-        "first_stage_extra_time": 0,
-        "last_stage_extra_time": 0.5,
-    }
+    known = keyed(
+        "pp=4 num_micro_batches=8 virtual_pipeline_size=2 stage_forward_time=2 "
+        "stage_backward_time=4 p2p_time=0 first_stage_extra_time=0 last_stage_extra_time=0.5"
+    )
     time = value("pipeline_time", known, schedule="interleaved", stages="uneven")
     assert time == 8 * (6 + 0.5) + 3 * 6 / 2
 

@@ -14,6 +14,7 @@ from tests.overhead.step_cases import LLAMA, MIXTRAL, SILENT, evaluation, value
 from tests.overhead.usual import STEP
 from tests.overlap.cases import overlapped
 from tests.simulator import overlap as simulated
+from tests.tables import keyed
 
 PLAN = {**LLAMA, **SILENT, "dp": 64, "global_batch_size": 512, "overlap_slowdown": 0}
 
@@ -75,13 +76,9 @@ def test_a_chain_of_layers_is_that_of_a_simulation(
 
 
 def test_each_micro_batch_gathers_and_reduces() -> None:
-    plan = {
-        **PLAN,
-        "zero_stage": 3,
-        "dp_overlap": 0,
-        "dp_layer_gather_time": 1e-3,
-        "dp_layer_reduce_time": 2e-3,
-    }
+    plan = PLAN | keyed(
+        "zero_stage=3 dp_overlap=0 dp_layer_gather_time=1e-3 dp_layer_reduce_time=2e-3"
+    )
     # 8 micro-batches of 32 layers; the first layer of a backward is kept.
     assert value(plan, "exposed_dp_time") == pytest.approx(8 * (32 + 31) * 1e-3 + 8 * 32 * 2e-3)
     once = {**plan, "unsharded_gradient_fraction": 1}
@@ -94,15 +91,10 @@ def test_each_micro_batch_gathers_and_reduces() -> None:
 
 def test_the_embedding_is_gathered_first_and_reduced_last() -> None:
     """What is outside of layers is the ends'; half of it is the embedding's."""
-    plan = {
-        **PLAN,
-        "zero_stage": 3,
-        "dp_overlap": 1,
-        "global_batch_size": 64,
-        "dp_layer_gather_time": 1e-9,
-        "dp_non_layer_gather_time": 1e-3,
-        "dp_non_layer_reduce_time": 3e-3,
-    }
+    plan = PLAN | keyed(
+        "zero_stage=3 dp_overlap=1 global_batch_size=64 dp_layer_gather_time=1e-9 "
+        "dp_non_layer_gather_time=1e-3 dp_non_layer_reduce_time=3e-3"
+    )
     assert value(plan, "exposed_dp_time") == pytest.approx((1e-3 + 3e-3) / 2, rel=1e-5)
     tied = {**plan, "tied_embeddings": 1}
     assert value(tied, "exposed_dp_time") == pytest.approx(1e-3 + 3e-3, rel=1e-5)
@@ -127,14 +119,10 @@ def test_experts_are_gathered_with_their_layers() -> None:
 
 
 def test_hidden_communication_costs_its_share() -> None:
-    plan = {
-        **PLAN,
-        "zero_stage": 3,
-        "dp_overlap": 1,
-        "global_batch_size": 64,
-        "dp_layer_gather_time": 1e-5,
-        "dp_layer_reduce_time": 1e-5,
-    }
+    plan = PLAN | keyed(
+        "zero_stage=3 dp_overlap=1 global_batch_size=64 dp_layer_gather_time=1e-5 "
+        "dp_layer_reduce_time=1e-5"
+    )
     free = value(plan, "exposed_dp_time")
     assert free == pytest.approx(2e-5)
     hidden = (63 + 32) * 1e-5 - free
@@ -159,14 +147,10 @@ def test_without_overlap_all_is_exposed(zero_stage: int) -> None:
 
 
 def test_gradients_hide_behind_the_last_backward() -> None:
-    plan = {
-        **PLAN,
-        "zero_stage": 1,
-        "dp_overlap": 0.9,
-        "stage_forward_time": 10e-3,
-        "stage_backward_time": 20e-3,
-        "dp_reduce_time": 100e-3,
-    }
+    plan = PLAN | keyed(
+        "zero_stage=1 dp_overlap=0.9 stage_forward_time=10e-3 stage_backward_time=20e-3 "
+        "dp_reduce_time=100e-3"
+    )
     assert value(plan, "exposed_dp_reduce_time") == pytest.approx(100e-3 - 0.9 * 20e-3)
     short = {**plan, "dp_reduce_time": 10e-3}
     assert value(short, "exposed_dp_reduce_time") == pytest.approx(1e-3)
@@ -178,18 +162,10 @@ def test_gradients_hide_behind_the_last_backward() -> None:
 
 
 def test_interleaving_opens_the_window() -> None:
-    plan = {
-        **PLAN,
-        "pp": 4,
-        "virtual_pipeline_size": 2,
-        "zero_stage": 1,
-        "dp_overlap": 1,
-        "dp": 16,
-        "stage_forward_time": 10e-3,
-        "stage_backward_time": 20e-3,
-        "dp_reduce_time": 1.0,
-        "uneven_time": 0,
-    }
+    plan = PLAN | keyed(
+        "pp=4 virtual_pipeline_size=2 zero_stage=1 dp_overlap=1 dp=16 stage_forward_time=10e-3 "
+        "stage_backward_time=20e-3 dp_reduce_time=1.0 uneven_time=0"
+    )
     for num_micro_batches, window in ((32, 4), (2, 2), (1, 1)):
         more = {**plan, "global_batch_size": 16 * num_micro_batches}
         found = value(more, "exposed_dp_reduce_time", schedule="interleaved")
@@ -198,14 +174,10 @@ def test_interleaving_opens_the_window() -> None:
 
 
 def test_gradients_that_are_reduced_each_time_hide_each_time() -> None:
-    plan = {
-        **PLAN,
-        "zero_stage": 2,
-        "dp_overlap": 1,
-        "stage_forward_time": 10e-3,
-        "stage_backward_time": 20e-3,
-        "dp_reduce_time": 1.0,
-    }
+    plan = PLAN | keyed(
+        "zero_stage=2 dp_overlap=1 stage_forward_time=10e-3 stage_backward_time=20e-3 "
+        "dp_reduce_time=1.0"
+    )
     assert value(plan, "exposed_dp_reduce_time") == pytest.approx(1.0 - 8 * 20e-3)
     waiting = {**plan, "unsharded_gradient_fraction": 1}
     assert value(waiting, "exposed_dp_reduce_time") == pytest.approx(1.0 - 20e-3)

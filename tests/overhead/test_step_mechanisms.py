@@ -15,22 +15,15 @@ from overhead.evaluation import Evaluation
 from overhead.labels import FOLDED, LABELS, OVERLAPS
 from tests.overhead.step_cases import DEEPSEEK, LLAMA, MIXTRAL, evaluation
 from tests.simulator import overlap as simulator
+from tests.tables import keyed
 
 TP_MECHANISMS, DP_MECHANISMS = (
     LABELS[name].values[1:] for name in ("tp_mechanism", "dp_mechanism")
 )
-PLAN = {
-    **LLAMA,
-    "tp": 8,
-    "cp": 1,
-    "pp": 2,
-    "dp": 4,
-    "micro_batch_size": 1,
-    "virtual_pipeline_size": 1,
-    "global_batch_size": 32,
-    "zero_stage": 1,
-    "sequence_parallel": 1,
-}
+PLAN = LLAMA | keyed(
+    "tp=8 cp=1 pp=2 dp=4 micro_batch_size=1 virtual_pipeline_size=1 global_batch_size=32 "
+    "zero_stage=1 sequence_parallel=1"
+)
 # A whole layer runs each pair: the product, whose time it is compared with, what is sent.
 GATHER, SCATTER, AGAIN = "tp_all_gather_time", "tp_reduce_scatter_time", "tp_weight_gather_time"
 FIRST, LAST = ("qkv", "mlp_up"), ("attention_output", "mlp_down")
@@ -334,17 +327,9 @@ def test_mixed_context_parallelism_waits_for_heads_and_hides_rings() -> None:
 
 # Expert parallelism.
 
-ROUTED = {
-    **MIXTRAL,
-    "tp": 1,
-    "pp": 1,
-    "dp": 8,
-    "ep": 8,
-    "micro_batch_size": 1,
-    "global_batch_size": 8,
-    "ep_comm_sms": 0,
-    "intra_bandwidth": 5e10,
-}
+ROUTED = MIXTRAL | keyed(
+    "tp=1 pp=1 dp=8 ep=8 micro_batch_size=1 global_batch_size=8 ep_comm_sms=0 intra_bandwidth=5e10"
+)
 
 
 @settings(max_examples=30, deadline=None)
@@ -472,8 +457,7 @@ WINDOWS = ("matmul_part_time", "attention_part_time", "elementwise_part_time")
 
 
 @pytest.mark.parametrize(
-    ("label", "mechanism"),
-    [(name, value) for name in OVERLAPS for value in LABELS[name].values],
+    ("label", "mechanism"), [(name, value) for name in OVERLAPS for value in LABELS[name].values]
 )
 def test_no_mechanism_hides_more_than_there_is(label: str, mechanism: str) -> None:
     """Of any dimension at most what it sends hides, and at most behind what is computed."""

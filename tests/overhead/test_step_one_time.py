@@ -20,6 +20,7 @@ from overhead.quantity import Array
 from overhead.topology import default_library
 from tests.overhead.communication_cases import total_energy
 from tests.overhead.step_cases import BARE, DEEPSEEK, LLAMA, MIXTRAL, evaluation
+from tests.tables import keyed
 
 laws = settings(max_examples=12, deadline=None, derandomize=True)
 PLANS = 8
@@ -80,21 +81,13 @@ def plans(draw: st.DrawFn, mixtures: bool = True) -> dict[str, Any]:
 
 # Pairs of DualPipe: exchanges hide that the pair's time holds.
 
-PAIR = {
-    "stage_forward_time": 5.0,
-    "stage_backward_time": 10.0,
-    "middle_moe_layers": 1.0,
-    "exposed_launch_fraction": 0.0,
-    "paired_exchange_time": 3.0,
-    "pair_overlapped_fraction": 0.96,
-    "overlap_slowdown": 0.0,
-    "moe_layer_forward_gpu_time": 5.0,
-    "exposed_ep_forward_time": 1.0,
-    "moe_layer_backward_gpu_time": 10.0,
-    "exposed_ep_backward_time": 2.0,
-    "moe_layer_forward_host_time": 0.0,
-    "moe_layer_backward_host_time": 0.0,
-}
+PAIR = keyed(
+    "stage_forward_time=5.0 stage_backward_time=10.0 middle_moe_layers=1.0 "
+    "exposed_launch_fraction=0.0 paired_exchange_time=3.0 pair_overlapped_fraction=0.96 "
+    "overlap_slowdown=0.0 moe_layer_forward_gpu_time=5.0 exposed_ep_forward_time=1.0 "
+    "moe_layer_backward_gpu_time=10.0 exposed_ep_backward_time=2.0 moe_layer_forward_host_time=0.0 "
+    "moe_layer_backward_host_time=0.0"
+)
 
 
 def test_a_pair_hides_what_its_gpu_waits_for() -> None:
@@ -170,15 +163,10 @@ def test_a_slower_gpu_is_never_faster_under_userbuffers(
 
 def test_copied_gradients_are_shared_out_each_by_its_family() -> None:
     """300 dense ones of which a stage has half on average, 100 of experts, nine in ten."""
-    given_ = {
-        "trained_balance": 0.5,
-        "stage_moe_balance": 0.9,
-        "max_rank_trained_parameters": 300,
-        "zero_stage": 0,
-        "shards": 4,
-        "max_rank_trained_expert_parameters": 100,
-        "expert_shards": 2,
-    }
+    given_ = keyed(
+        "trained_balance=0.5 stage_moe_balance=0.9 max_rank_trained_parameters=300 zero_stage=0 "
+        "shards=4 max_rank_trained_expert_parameters=100 expert_shards=2"
+    )
     assert kernel("copied_balance", **given_) == pytest.approx((150 + 90) / 400)
     # Sharded, 75 and 50 are left of them.
     sharded = {**given_, "zero_stage": 1}
@@ -220,13 +208,10 @@ def test_what_is_outside_of_layers_is_its_own_message() -> None:
     assert float(values["dp_non_layer_gather_time"]) == pytest.approx(time)
     assert float(values["non_layer_gather_time"]) == pytest.approx(time)
     # A layer more than the stage that is told has is one gathered as others are.
-    experts = {
-        "dp_non_layer_gather_bytes": 0.0,
-        "dp_non_layer_gather_time": 7.0,
-        "edp_messages": 5.0,
-        "middle_moe_layers": 3.0,
-        "edp_layer_gather_time": 0.5,
-    }
+    experts = keyed(
+        "dp_non_layer_gather_bytes=0.0 dp_non_layer_gather_time=7.0 edp_messages=5.0 "
+        "middle_moe_layers=3.0 edp_layer_gather_time=0.5"
+    )
     assert kernel("non_layer_gather_time", **experts) == 1.0
 
 

@@ -12,6 +12,7 @@ import pytest
 from overhead.completion import features
 from overhead.evaluation import Evaluation
 from tests.overhead.transformers import Shapes, shapes
+from tests.tables import keyed
 
 # 3 layers of a hidden size of 8, 4 heads of 3 with 2 of keys, an MLP of 5, 7 tokens.
 DENSE = shapes(
@@ -24,32 +25,15 @@ DENSE = shapes(
     vocabulary_size=7,
     gated_mlp=1,
 )
-ROUTED = {
-    **DENSE,
-    "experts": 6.0,
-    "experts_per_token": 2.0,
-    "expert_ffn_size": 4.0,
-    "shared_ffn_size": 5.0,
-}
-LATENT = {
-    **DENSE,
-    "kv_lora_rank": 6.0,
-    "q_lora_rank": 5.0,
-    "qk_nope_head_size": 2.0,
-    "qk_rope_head_size": 1.0,
-    "v_head_size": 2.0,
-    "kv_heads": 4.0,
-}
-LINEAR = {
-    **DENSE,
-    "linear_layers": 2.0,
-    "linear_key_heads": 1.0,
-    "linear_value_heads": 2.0,
-    "linear_key_size": 3.0,
-    "linear_value_size": 4.0,
-    "linear_kernel": 0.0,
-    "mamba": 0.0,
-}
+ROUTED = DENSE | keyed("experts=6.0 experts_per_token=2.0 expert_ffn_size=4.0 shared_ffn_size=5.0")
+LATENT = DENSE | keyed(
+    "kv_lora_rank=6.0 q_lora_rank=5.0 qk_nope_head_size=2.0 qk_rope_head_size=1.0 v_head_size=2.0 "
+    "kv_heads=4.0"
+)
+LINEAR = DENSE | keyed(
+    "linear_layers=2.0 linear_key_heads=1.0 linear_value_heads=2.0 linear_key_size=3.0 "
+    "linear_value_size=4.0 linear_kernel=0.0 mamba=0.0"
+)
 
 
 def found(name: str, given: Shapes, **more: Any) -> float:
@@ -170,11 +154,10 @@ def test_a_gate_costs_flops_and_biases_none() -> None:
 
 def test_norms_of_a_layer_are_kept() -> None:
     """Each norm keeps its input; with one alone both halves of a layer share what it gives."""
-    narrow = (
-        "activation_bytes",
-        "kept_layer_input_bytes",
-        "kept_attention_input_bytes",
-        "kept_context_bytes",
+    narrow = tuple(
+        (
+            "activation_bytes kept_layer_input_bytes kept_attention_input_bytes kept_context_bytes"
+        ).split()
     )
     none = ("dropout", "score_bytes")
     memory = {
@@ -193,16 +176,9 @@ def test_norms_of_a_layer_are_kept() -> None:
 
 def test_each_norm_reads_and_writes() -> None:
     """Twice two bytes of 10 tokens of 8 numbers for each of two norms more."""
-    given = {
-        **DENSE,
-        "activation_bytes": 2.0,
-        "dropout": 0.0,
-        "mask_bytes": 1.0,
-        "rank_tokens": 10.0,
-        "sequence_shards": 1.0,
-        "rotated_width": 0.0,
-        "latent_width": 0.0,
-        "merged_bytes": 0.0,
-    }
+    given = DENSE | keyed(
+        "activation_bytes=2.0 dropout=0.0 mask_bytes=1.0 rank_tokens=10.0 sequence_shards=1.0 "
+        "rotated_width=0.0 latent_width=0.0 merged_bytes=0.0"
+    )
     name = "attention_elementwise_bytes"
     assert found(name, given, layer_norms=4) - found(name, given) == 2 * 2 * 2 * 10 * 8

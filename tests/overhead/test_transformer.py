@@ -11,6 +11,7 @@ from overhead.formula import REGISTRY
 from overhead.quantity import VOCABULARY
 from overhead.transformer import SHAPES
 from tests.overhead.transformers import Shapes, count, routed, shapes
+from tests.tables import examples
 
 
 def gpt(layers: int, hidden: int, heads: int, vocabulary: int = 51200) -> Shapes:
@@ -112,18 +113,7 @@ def test_published_totals(name: str) -> None:
 
 
 # Narayanan et al. 2021, table 1: layers, hidden size, heads, parameters in billions.
-MEGATRON = (
-    (24, 2304, 24, 1.7),
-    (30, 3072, 32, 3.6),
-    (36, 4096, 32, 7.5),
-    (40, 6144, 48, 18.4),
-    (48, 8192, 64, 39.1),
-    (60, 10240, 80, 76.1),
-    (80, 12288, 96, 145.6),
-    (96, 16384, 128, 310.1),
-    (105, 20480, 128, 529.6),
-    (128, 25600, 160, 1008.0),
-)
+MEGATRON = examples(__file__, "megatron")
 
 
 @pytest.mark.parametrize(("layers", "hidden", "heads", "billions"), MEGATRON)

@@ -4,6 +4,7 @@ import pytest
 
 from overhead.everything import load
 from overhead.formula import REGISTRY
+from tests.tables import keyed
 
 load()
 
@@ -56,15 +57,10 @@ def test_a_formula_has_the_value_worked_by_hand(
 def test_weights_in_low_precision_leave_out_16_bit_attention_and_16_bit_layers() -> None:
     formula = REGISTRY["mixer_low_precision_parameters"]
     # Grouped-query attention alone: 64 heads of 128 in hidden states of 8,192, 8 key-value heads.
-    given = dict.fromkeys(formula.inputs, 0.0) | {
-        "grouped_query_fraction": 1.0,
-        "hidden_size": 8192.0,
-        "heads": 64.0,
-        "kv_heads": 8.0,
-        "head_size": 128.0,
-        "tp": 1.0,
-        "low_precision_layer_fraction": 1.0,
-    }
+    given = dict.fromkeys(formula.inputs, 0.0) | keyed(
+        "grouped_query_fraction=1.0 hidden_size=8192.0 heads=64.0 kv_heads=8.0 head_size=128.0 "
+        "tp=1.0 low_precision_layer_fraction=1.0"
+    )
     weights = 8192.0 * 8192.0 * 2.0 + 8192.0 * 2048.0
 
     def value(**changed: float) -> float:
