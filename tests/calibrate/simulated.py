@@ -9,16 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from sweeps.calibration.model import Model, Rows, bus_factor, machine_for
+from tests.tables import keyed
 
-PROGRAMS = {
-    "all_reduce": "all_reduce_perf",
-    "all_gather": "all_gather_perf",
-    "reduce_scatter": "reduce_scatter_perf",
-    "broadcast": "broadcast_perf",
-    "reduce": "reduce_perf",
-    "all_to_all": "alltoall_perf",
-    "p2p": "sendrecv_perf",
-}
+PROGRAMS = keyed(
+    "all_reduce=all_reduce_perf all_gather=all_gather_perf reduce_scatter=reduce_scatter_perf "
+    "broadcast=broadcast_perf reduce=reduce_perf all_to_all=alltoall_perf p2p=sendrecv_perf"
+)
 SIZES = tuple(2.0**power for power in range(10, 33))
 Group = tuple[str, int, int]  # operation, ranks, nodes
 

@@ -19,14 +19,12 @@ from sweeps.calibration.table_log import read_table_log
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import SIZES, log_text, rows_of_groups, timed, write_logs
 from tests.cli_runner import Runner
+from tests.tables import examples, keyed
 
 GROUPS = [("all_reduce", 8, 1), ("all_gather", 8, 1), ("all_reduce", 16, 2)]
-TRUE = {
-    "channel_efficiency": 0.62,
-    "nvls_efficiency": 0.52,
-    "collective_launch_time": 9e-6,
-    "nic_efficiency": 0.7,
-}
+TRUE = keyed(
+    "channel_efficiency=0.62 nvls_efficiency=0.52 collective_launch_time=9e-6 nic_efficiency=0.7"
+)
 
 
 @pytest.fixture
@@ -183,25 +181,7 @@ def test_wrong_results_are_told_and_left_out(run: Runner) -> None:
     assert "all_reduce of 1 KiB out-of-place: 7 wrong elements" in out
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("calibrate", "a calibration needs logs of nccl-tests; give their files"),
-        ("calibrate no-such.log", "no such file"),
-        ("calibrate a.log --hardware tpu-v4", "on which nccl-tests doesn't run"),
-        ("calibrate a.log --hardware dgx-h1000", "not in the catalog"),
-        ("calibrate a.log --algorithm quick", "--algorithm quick"),
-        ("calibrate a.log --algorithm all", "--algorithm all"),
-        ("calibrate a.log --write mine", "no hardware file"),
-        ("calibrate a.log --output a.png", "is not a format"),
-        ("calibrate a.log --at 3XB", "--at"),
-        ("calibrate a.log --at 0B", "sizes above 0"),
-        ("calibrate a.log --fabric pigeon", "no such network"),
-        ("calibrate a.log --ranks 4", "the log has 8"),
-        ("calibrate a.log --gpus-per-node 3", "8 ranks on 3 nodes"),
-        ("calibrate nccl-collectives --hardware mi355x", "the table has no rows of it"),
-    ],
-)
+@pytest.mark.parametrize(("line", "said"), examples(__file__, "faults_are_one_line"))
 def test_faults_are_one_line(run: Runner, line: str, said: str) -> None:
     group = ("all_reduce", 8, 1)
     Path("a.log").write_text(log_text(timed([group], {}), group))

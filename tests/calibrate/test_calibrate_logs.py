@@ -15,6 +15,7 @@ from sweeps.calibration.model import LogDefaults, PlacedTest, bus_factor, cases_
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import header, log_text, row_text, timed
+from tests.tables import examples
 
 H100 = load_hardware("dgx-h100")
 GROUP = ("all_reduce", 16, 2)
@@ -226,18 +227,7 @@ def test_a_table_with_lines(tmp_path: Path) -> None:
     assert [row.line for row in cases[0].rows] == [3, 4]
 
 
-@pytest.mark.parametrize(
-    ("text", "operation"),
-    [
-        ("./build/all_reduce_perf", "all_reduce"),
-        ("reduce_scatter-8.log", "reduce_scatter"),
-        ("reduce_perf", "reduce"),
-        ("alltoall_perf", "all_to_all"),
-        ("sendrecv_perf", "p2p"),
-        ("AllGather.txt", "all_gather"),
-        ("nightly.log", ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "operation"), examples(__file__, "names_of_operations"))
 def test_names_of_operations(text: str, operation: str) -> None:
     assert operation_of(text) == operation
 
@@ -317,28 +307,7 @@ def test_a_rack_is_one_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "forced"),
-    [
-        ("NCCL_ALGO=Ring mpirun ./all_reduce_perf", "ring"),
-        ("h1:1:1 [0] NCCL INFO NCCL_ALGO set by environment to NVLSTree", "nvls_tree"),
-        ("NCCL_ALGO=Ring,Tree", "ring|tree"),
-        ("export NCCL_ALGO='Tree'", "tree"),
-        ("-x NCCL_ALGO=^NVLS,NVLSTree -x NCCL_DEBUG=INFO", "no nvls"),
-        ('NCCL_ALGO="ring;allreduce:tree"', "tree"),
-        ('NCCL_ALGO="ring;broadcast:tree"', "ring"),
-        ("NCCL_ALGO=broadcast:ring", ""),
-        ("NCCL_ALGO=allreduce:^nvls,nvlstree", "no nvls"),
-        ("NCCL_ALGO=collnet", "sharp"),
-        ("NCCL_ALGO=Rnig", ""),
-        ("NCCL_PROTO=^LL", ";simple"),
-        ("NCCL_PROTO=LL", "ring|tree;ll"),
-        ("a:1:1 [0] NCCL INFO NCCL_PROTO set by environment to Simple", ";simple"),
-        ("a:1:1 [0] NCCL INFO NCCL_NVLS_ENABLE set by environment to 0.", "no nvls"),
-        ("NCCL_ALGO=Ring\nunset NCCL_ALGO", ""),
-        ("NCCL_NVLS_ENABLE=0", "no nvls"),
-        ("NCCL_NVLS_ENABLE=1", ""),
-        ("NCCL_PROTO=Simple", ";simple"),
-    ],
+    ("line", "forced"), examples(__file__, "settings_in_a_log_leave_algorithms")
 )
 def test_settings_in_a_log_leave_algorithms(line: str, forced: str) -> None:
     assert placed(f"{line}\n{TEXT}").forced == forced
@@ -349,18 +318,7 @@ GATHER = log_text(timed([("all_gather", 8, 1)], {}), ("all_gather", 8, 1))
 
 @pytest.mark.parametrize(
     ("setting", "unknown", "short", "note"),
-    [
-        ("NCCL_ALGO=PAT", "NCCL_ALGO=PAT: NCCL's PAT, and no times of it are published", "", ""),
-        ("NCCL_ALGO=allgather:pat", "NCCL_ALGO=allgather:pat: NCCL's PAT", "", ""),
-        ("NCCL_ALGO=allreduce:pat", "", "", ""),
-        ("NCCL_ALGO=^PAT", "", "", ""),
-        ("NCCL_ALGO=pat,ring", "", "", "PAT may run, too, which isn't modelled"),
-        ("NCCL_PROTO=LL128", "", "NCCL_PROTO=LL128: LL128 carries short messages", "120 of every"),
-        ("NCCL_PROTO=^LL", "", "NCCL_PROTO=^LL: LL128 carries short messages", ""),
-        ("NCCL_PROTO=LL,LL128", "", "", "120 of every 128 bytes as data"),
-        ("NCCL_PROTO=^LL128", "", "", ""),
-        ("NCCL_PROTO=Simple", "", "", "protocol Simple"),
-    ],
+    examples(__file__, "what_nothing_is_known_of"),
 )  # fmt: skip
 def test_what_nothing_is_known_of(setting: str, unknown: str, short: str, note: str) -> None:
     case = placed(f"{setting}\n{GATHER}")

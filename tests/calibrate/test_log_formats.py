@@ -18,6 +18,7 @@ from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import header, log_text, row_text, timed
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 DATA = Path(__file__).parents[1] / "data" / "logs"
 H100 = load_hardware("dgx-h100")
@@ -334,18 +335,7 @@ def test_usual_tables() -> None:
     assert "line 7" in found.left[0].reason
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "collective;ranks;size;time (ms)\nall_reduce;8;1M;0.1\n",
-        "| op | world_size | Size (B) | latency_us |\n|---|---|---|---|\n"
-        "| allreduce | 8 | 1048576 | 100 |\n",
-        "op\tgpus\tmessage_size\ttime_s\nAllReduce\t8\t1MiB\t1e-4\n",
-        "type,nranks,bytes,time,algbw\nall_reduce,8,1048576,100,10.49\n",
-        "# by hand\nsize,count,type,redop,root,time,algbw,busbw,wrong\n"
-        "1048576,262144,float,sum,-1,100,10.49,18.35,0\n",
-    ],
-)
+@pytest.mark.parametrize("text", examples(__file__, "usual_headings"))
 def test_usual_headings(text: str, tmp_path: Path) -> None:
     (tmp_path / "all_reduce.csv").write_text(text)
     (test,) = read_logs([str(tmp_path / "all_reduce.csv")]).tests

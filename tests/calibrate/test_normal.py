@@ -12,6 +12,7 @@ import xarray as xr
 from sweeps.calibration.normal import TABLE
 from sweeps.calibration.table_log import read_table_log
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 
 @pytest.fixture
@@ -118,22 +119,7 @@ def test_records_are_rows(run: Runner) -> None:
     assert all(0.0 < row["mfu_low"] <= row["mfu_high"] < 1.0 for row in found)
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("normal", "a band needs an operation, or mfu; give one, such as all_reduce"),
-        ("normal all_shuffle", "is not an operation"),
-        ("normal all_reduce --model llama3-70b", "--model llama3-70b: doesn't apply to"),
-        ("normal mfu --ranks 8", "--ranks 8: doesn't apply to mfu"),
-        ("normal mfu --model llama9", "llama9"),
-        ("normal mfu --precision int3", "--precision int3"),
-        ("normal mfu --hardware gaudi3", "no bf16 run on it is published"),
-        ("normal all_reduce --hardware tpu-v4", "on which nccl-tests doesn't run"),
-        ("normal all_reduce --ranks 9 --nodes 2", "--ranks 9"),
-        ("normal all_reduce --ranks 64 --nodes 2", "as many on each node"),
-        ("normal all_reduce --M 0B", "sizes above 0"),
-    ],
-)
+@pytest.mark.parametrize(("line", "said"), examples(__file__, "faults_are_one_line"))
 def test_faults_are_one_line(run: Runner, line: str, said: str) -> None:
     done = run(line, fine=False)
     assert done.code == 2

@@ -34,6 +34,7 @@ from sweeps.calibration.table_log import read_table_log
 from sweeps.calibration.text_log import read_text_log
 from tests.calibrate.simulated import log_text, rows_of_groups, timed
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 GROUP = ("all_reduce", 8, 1)
 H100 = machine_for("dgx-h100")
@@ -158,26 +159,7 @@ def test_words_of_rows() -> None:
 # The log's own machine.
 
 
-@pytest.mark.parametrize(
-    ("device", "machine"),
-    [
-        ("NVIDIA H100 80GB HBM3", "dgx-h100"),
-        ("NVIDIA H200", "dgx-h200"),
-        ("NVIDIA A100-SXM4-80GB", "dgx-a100"),
-        ("A100-SXM4-40GB", "dgx-a100-40gb"),
-        ("NVIDIA B200", "dgx-b200"),
-        ("NVIDIA GB200", "gb200-nvl72"),
-        ("NVIDIA H20", "hgx-h20"),
-        ("AMD Instinct MI300X VF", "mi300x"),
-        ("NVIDIA L40S", "l40s"),
-        ("NVIDIA GB10", "dgx-spark"),
-        ("NVIDIA GH200 480GB", "gh200"),
-        ("Tesla V100-SXM2-16GB", ""),
-        ("NVIDIA H100 PCIe", ""),
-        ("NVIDIA Graphics Device", ""),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("device", "machine"), examples(__file__, "machines_of_devices"))
 def test_machines_of_devices(device: str, machine: str) -> None:
     assert machine_of(device) == machine
     if machine:

@@ -72,10 +72,7 @@ def test_a_band_holds_sources_that_it_has_not_seen(part: str, nodes: str) -> Non
     assert np.mean([one for each in inside.values() for one in each]) >= 0.85
 
 
-@given(
-    ratios=st.lists(st.floats(0.8, 1.9), min_size=8, max_size=40),
-    sources=st.integers(3, 9),
-)
+@given(ratios=st.lists(st.floats(0.8, 1.9), min_size=8, max_size=40), sources=st.integers(3, 9))
 def test_of_few_sources_a_band_holds_all_curves(ratios: list[float], sources: int) -> None:
     found = [(f"source {index % sources}", ratio) for index, ratio in enumerate(ratios)]
     low, high = band(found, 1.1)

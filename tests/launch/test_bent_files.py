@@ -14,16 +14,11 @@ from sweeps.launch.setting import Reading
 from tests.bending import bent
 
 DATA = Path(__file__).parents[1] / "data" / "launch"
-FILES = [
-    "megatron-llama-70b/train.sh",
-    "megatron-mla-moe/run.slurm",
-    "hf-deepspeed/run.sh",
-    "hf-deepspeed/ds_z3_offload.json",
-    "titan-toml/llama3_8b.toml",
-    "titan-recipe/my_runs.py",
-    "bridge-yaml/overrides.yaml",
-    "maxtext-yml/llama3_70b.yml",
-]
+FILES = (
+    "megatron-llama-70b/train.sh megatron-mla-moe/run.slurm hf-deepspeed/run.sh "
+    "hf-deepspeed/ds_z3_offload.json titan-toml/llama3_8b.toml titan-recipe/my_runs.py "
+    "bridge-yaml/overrides.yaml maxtext-yml/llama3_70b.yml"
+).split()
 GIVEN = {"world_size": Override("--gpus", "64")}
 JUNK = [
     "$",

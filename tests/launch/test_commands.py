@@ -10,28 +10,10 @@ import pytest
 from sweeps.errors import InputError
 from sweeps.launch.read import read_launch
 from sweeps.launch.shell import read_script
+from tests.tables import examples
 
 # What bash hands to the program of each line, as `bash -c` with `printf '%s|'` prints it.
-WORDS = [
-    ("torchrun a.py --x 1 2>&1 | tee l", "a.py --x 1"),
-    ('torchrun a.py --x 1 "$@" 2>&1 | tee l', "a.py --x 1"),
-    ("torchrun a.py --x 1 >log 2>&1 &", "a.py --x 1"),
-    ("torchrun a.py --x 1 &> log", "a.py --x 1"),
-    ("torchrun a.py --x 1 >> log 2>&1", "a.py --x 1"),
-    ("torchrun a.py --x 1 2>err.txt --y 2", "a.py --x 1 --y 2"),
-    ("torchrun a.py --x 1 < /dev/null", "a.py --x 1"),
-    ('torchrun a.py --x 1 > "$LOG/a b.txt" --y 2', "a.py --x 1 --y 2"),
-    ("torchrun a.py --x 1 > >(tee log) 2>&1", "a.py --x 1"),
-    ("(cd x && torchrun a.py --x 1)", "a.py --x 1"),
-    ("(torchrun a.py --x 1 2>&1) | tee log", "a.py --x 1"),
-    ("CMD='torchrun a.py --x 1'\neval $CMD", "a.py --x 1"),
-    ("CMD='torchrun a.py --x 1 2>&1'\neval \"$CMD\"", "a.py --x 1"),
-    ("export A B=3\ntorchrun a.py --x $B", "a.py --x 3"),
-    (': "${B:=3}"\ntorchrun a.py --x $B', "a.py --x 3"),
-    ("A=${B:=3}\ntorchrun a.py --x $A --y ${B}", "a.py --x 3 --y 3"),
-    ("f() { torchrun a.py --x $((2 * (1 + 1))); }\nf", "a.py --x 4"),
-    ("torchrun a.py --x 2>1", "a.py --x"),
-]  # fmt: skip
+WORDS = examples(__file__, "words")
 
 
 @pytest.mark.parametrize(("text", "expected"), WORDS)
@@ -114,18 +96,7 @@ model.flavor = "8B"
 mode = 'full'
 """
 SHARDED = f"{TOML}[parallelism]\ndata_parallel_shard_degree = 16\n"
-TITAN: list[tuple[str, dict[str, Any]]] = [
-    ("torchrun --nproc_per_node=8 -m torchtitan.train --job.config_file job.toml",
-     {"world_size": 8, "micro_batch_size": 2, "recompute": "full", "tp": 1}),
-    ("torchrun --nnodes 2 --nproc_per_node=8 torchtitan/train.py --job.config_file=./job.toml "
-     "--training.seq_len=4096 --parallelism.tensor_parallel_degree 2 --compile.enable",
-     {"world_size": 16, "sequence_length": 4096, "tp": 2, "framework": "torchtitan"}),
-    ('NGPU=16 CONFIG_FILE="./job.toml" ./run_train.sh --activation_checkpoint.mode none',
-     {"world_size": 16, "recompute": "none"}),
-    ('CONFIG_FILE=${CONFIG_FILE:-"job.toml"}\nNGPU=${NGPU:-"8"}\n'
-     "torchrun --nproc_per_node=${NGPU} --rdzv_backend c10d -m torchtitan.train "
-     "--job.config_file ${CONFIG_FILE} $@", {"world_size": 8}),
-]  # fmt: skip
+TITAN: list[tuple[str, dict[str, Any]]] = examples(__file__, "titan")
 
 
 @pytest.mark.parametrize(("line", "expected"), TITAN)

@@ -22,63 +22,15 @@ from sweeps.launch.spec import spec_of_plan
 from sweeps.search.answer import answer
 from sweeps.search.request import Execution, Point, read_request
 from tests.cli_runner import Runner
+from tests.tables import examples, keyed
 
 DATA = Path(__file__).parents[1] / "data" / "launch"
 
 Case = Mapping[str, str]
-DENSE: Case = {
-    "model": "llama3-70b",
-    "world_size": "64",
-    "global_batch_size": "256",
-    "sequence_length": "8192",
-    "tp": "8",
-    "pp": "4",
-    "virtual_pipeline_size": "5",
-    "micro_batch_size": "1",
-    "zero_stage": "1",
-    "recompute": "none",
-}
-MIXTURE: Case = {
-    "model": "deepseek-v3",
-    "hardware": "dgx-b200",
-    "world_size": "512",
-    "precision": "fp8_current",
-    "global_batch_size": "4096",
-    "sequence_length": "4096",
-    "tp": "1",
-    "pp": "8",
-    "ep": "64",
-    "virtual_pipeline_size": "1",
-    "micro_batch_size": "1",
-    "zero_stage": "1",
-    "recompute": "block",
-}
-LATENT: Case = {
-    "model": "deepseek-v2-lite",
-    "world_size": "32",
-    "global_batch_size": "512",
-    "sequence_length": "4096",
-    "tp": "1",
-    "pp": "1",
-    "ep": "8",
-    "micro_batch_size": "2",
-    "zero_stage": "1",
-    "recompute": "full",
-    "framework": "megatron-lm+serial_dp+bf16_moments",
-    "precision": "fp8_delayed",
-}
-HYBRID: Case = {
-    "model": "nemotron-3-nano-30b-a3b",
-    "world_size": "64",
-    "global_batch_size": "256",
-    "sequence_length": "4096",
-    "tp": "2",
-    "pp": "1",
-    "ep": "8",
-    "micro_batch_size": "1",
-    "zero_stage": "1",
-    "recompute": "none",
-}
+DENSE: Case = examples(__file__, "dense")
+MIXTURE: Case = examples(__file__, "mixture")
+LATENT: Case = examples(__file__, "latent")
+HYBRID: Case = examples(__file__, "hybrid")
 GATED_DELTA: Case = {**HYBRID, "model": "qwen3-next-80b-a3b", "world_size": "128"}
 KEPT: Case = {
     **HYBRID,
@@ -90,20 +42,7 @@ KEPT: Case = {
     "ep": "32",
 }
 WINDOWS: Case = {**HYBRID, "model": "gpt-oss-20b", "recompute": "selective"}
-LONG: Case = {
-    "model": "llama3-8b",
-    "world_size": "32",
-    "global_batch_size": "32",
-    "sequence_length": "65536",
-    "tp": "4",
-    "cp": "4",
-    "pp": "1",
-    "micro_batch_size": "1",
-    "zero_stage": "3",
-    "recompute": "full",
-    "framework": "torchtitan",
-    "precision": "fp8_current",
-}
+LONG: Case = examples(__file__, "long")
 CASES = {
     "dense": DENSE,
     "mixture": MIXTURE,
@@ -177,16 +116,12 @@ def test_megatron_runs(plan: tuple[Point, Execution], tmp_path: Path) -> None:
     given = {name: " ".join(values) for name, values in parsed(words).items()}
     told = dict(zip(launcher[::2], launcher[1::2], strict=True))
     assert int(told["--nproc_per_node"]) * int(told["--nnodes"]) == made["world_size"]
-    numbers = {
-        "--tensor-model-parallel-size": "tp",
-        "--pipeline-model-parallel-size": "pp",
-        "--context-parallel-size": "cp",
-        "--micro-batch-size": "micro_batch_size",
-        "--global-batch-size": "global_batch_size",
-        "--seq-length": "sequence_length",
-        "--hidden-size": "hidden_size",
-        "--num-attention-heads": "heads",
-    }
+    numbers = keyed(
+        "--tensor-model-parallel-size=tp --pipeline-model-parallel-size=pp "
+        "--context-parallel-size=cp --micro-batch-size=micro_batch_size "
+        "--global-batch-size=global_batch_size --seq-length=sequence_length "
+        "--hidden-size=hidden_size --num-attention-heads=heads"
+    )
     assert {flag: float(given[flag]) for flag in numbers} == {
         flag: made[name] for flag, name in numbers.items()
     }
@@ -250,12 +185,11 @@ def test_torchtitan_reads_it(plan: tuple[Point, Execution]) -> None:
     }
     ranks = [
         given[f"parallelism.{name}_degree"]
-        for name in (
-            "data_parallel_replicate",
-            "data_parallel_shard",
-            "tensor_parallel",
-            "context_parallel",
-            "pipeline_parallel",
+        for name in tuple(
+            (
+                "data_parallel_replicate data_parallel_shard tensor_parallel context_parallel "
+                "pipeline_parallel"
+            ).split()
         )
     ]
     product = 1
@@ -358,8 +292,7 @@ def test_nothing_is_overwritten(sweeps: Runner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "words"),
-    [("file", "is not a folder"), ("none/launch", "make it first")],
+    ("folder", "words"), [("file", "is not a folder"), ("none/launch", "make it first")]
 )
 def test_a_folder_that_cant_be_is_refused(sweeps: Runner, folder: str, words: str) -> None:
     Path("file").touch()
@@ -388,16 +321,7 @@ def test_a_script_is_read_as_the_plan_it_was_made_of(
         assert float(found[name]) == pytest.approx(made.known[name], rel=1e-9), name
 
 
-OFFLOADED: Case = {
-    "model": "llama3-8b",
-    "hardware": "dgx-a100",
-    "world_size": "8",
-    "global_batch_size": "16",
-    "sequence_length": "2048",
-    "zero_stage": "3",
-    "optimizer_offload": "1",
-    "parameter_offload": "1",
-}
+OFFLOADED: Case = examples(__file__, "offloaded")
 
 
 @pytest.mark.parametrize("framework", ["deepspeed", "torchtitan"])

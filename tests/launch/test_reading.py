@@ -15,6 +15,7 @@ from sweeps.launch.read import read_launch
 from sweeps.launch.setting import Reading
 from sweeps.spec.catalog import load_framework
 from tests.cli_runner import Runner
+from tests.tables import examples, keyed
 
 DATA = Path(__file__).parents[1] / "data" / "launch"
 
@@ -29,175 +30,31 @@ def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
     return Runner(capsys)
 
 
-LLAMA = {
-    "layers": 80,
-    "hidden_size": 8192,
-    "ffn_size": 28672,
-    "heads": 64,
-    "kv_heads": 8,
-    "head_size": 128,
-    "sequence_length": 8192,
-    "gated_mlp": 1,
-    "layer_norm": 0,
-    "linear_bias": 0,
-    "tied_embeddings": 0,
-    "dropout": 0,
-    "learned_positions": 0,
-    "tp": 8,
-    "pp": 4,
-    "cp": 1,
-    "virtual_pipeline_size": 4,
-    "schedule": "interleaved",
-    "sequence_parallel": 1,
-    "zero_stage": 1,
-    "micro_batch_size": 1,
-    "global_batch_size": 256,
-    "training_tokens": 1_048_576_000_000,
-    "precision": "bf16",
-    "vocabulary_size": 129024,
-    "world_size": 128,
-    "gpus_per_node": 8,
-    "recompute": "none",
-    "framework": "megatron-lm+fp32_gradients",
-}
-LATENT = {
-    "layers": 27,
-    "hidden_size": 2048,
-    "ffn_size": 10944,
-    "heads": 16,
-    "kv_lora_rank": 512,
-    "q_lora_rank": 0,
-    "qk_nope_head_size": 128,
-    "qk_rope_head_size": 64,
-    "v_head_size": 128,
-    "experts": 64,
-    "experts_per_token": 6,
-    "expert_ffn_size": 1408,
-    "shared_ffn_size": 2816,
-    "dense_layers": 1,
-    "dispatcher": "all_to_all",
-    "sequence_length": 4096,
-    "micro_batch_size": 2,
-    "global_batch_size": 512,
-    "training_tokens": 200_000_000_000,
-    "tp": 1,
-    "pp": 1,
-    "ep": 8,
-    "etp": 1,
-    "zero_stage": 1,
-    "recompute": "full",
-    "precision": "fp8_delayed",
-    "vocabulary_size": 102400,
-    "world_size": 32,
-    "gpus_per_node": 8,
-    "sequence_parallel": 0,
-    "framework": "megatron-lm+serial_dp+bf16_moments",
-}
-TITAN = {
-    "model": "llama3-8b",
-    "micro_batch_size": 2,
-    "sequence_length": 8192,
-    "tp": 2,
-    "pp": 1,
-    "cp": 1,
-    "hsdp_shard_size": 8,
-    "zero_stage": 3,
-    "recompute": "per_op",
-    "precision": "fp8_current",
-    "training_tokens": 524_288_000,
-    "global_batch_size": 64,
-    "sequence_parallel": 1,
-    "gathered_bytes": 1,
-    "framework": "torchtitan+async_tp",
-}
-ZERO = {
-    "model": "Qwen/Qwen2.5-32B",
-    "sequence_length": 4096,
-    "micro_batch_size": 2,
-    "global_batch_size": 128,
-    "recompute": "full",
-    "precision": "bf16",
-    "recipe": "mixed_adam",
-    "attention_kernel": "flash_2",
-    "zero_stage": 3,
-    "optimizer_offload": 1,
-    "parameter_offload": 1,
-    "world_size": 16,
-    "gpus_per_node": 8,
-    "loss": "liger",
-    "framework": "deepspeed",
-    "tp": 1,
-}
-BRIDGE = {
-    "layers": 48,
-    "hidden_size": 2048,
-    "heads": 32,
-    "kv_heads": 4,
-    "head_size": 128,
-    "qk_norms": 1,
-    "gated_mlp": 1,
-    "layer_norm": 0,
-    "linear_bias": 0,
-    "tied_embeddings": 0,
-    "experts": 128,
-    "experts_per_token": 8,
-    "expert_ffn_size": 768,
-    "vocabulary_size": 151936,
-    "dispatcher": "deduplicated",
-    "expert_load_imbalance": 1,
-    "attention_kernel": "cudnn",
-    "recompute": "selective",
-    "recompute_moe_act": 1,
-    "recompute_layernorm": 1,
-    "recompute_core_attn": 0,
-    "dropout": 0,
-    "sequence_length": 4096,
-    "micro_batch_size": 4,
-    "global_batch_size": 1024,
-    "tp": 1,
-    "pp": 1,
-    "cp": 1,
-    "ep": 8,
-    "etp": 1,
-    "zero_stage": 1,
-    "precision": "fp8_current",
-    "sequence_parallel": 0,
-    "framework": "megatron-lm+bf16_moments+fp8_parameters+fused_loss+graphs_attention"
-    "+graphs_router",
-}
-MAXTEXT = {
-    "model": "llama3-70b",
-    "hardware": "tpu-v5p",
-    "world_size": 256,
-    "hsdp_shard_size": 128,
-    "zero_stage": 3,
-    "tp": 1,
-    "micro_batch_size": 2,
-    "global_batch_size": 512,
-    "sequence_length": 8192,
-    "training_tokens": 419_430_400,
-    "loss": "vocab_tiling",
-    "loss_chunks": 4,
-    "recompute": "full",
-    "attention_kernel": "flash_2",
-    "precision": "bf16",
-    "framework": "maxtext",
-}
-RECIPE = {
-    "model": "llama3-70b",
-    "micro_batch_size": 2,
-    "sequence_length": 8192,
-    "tp": 8,
-    "zero_stage": 3,
-    "recompute": "full",
-    "loss": "chunked",
-    "loss_chunks": 8,
-    "world_size": 256,
-    "global_batch_size": 64,
-    "sequence_parallel": 1,
-    "cp": 1,
-    "framework": "torchtitan",
-}
+LLAMA = examples(__file__, "llama")
+LATENT = examples(__file__, "latent")
+TITAN = keyed(
+    "model=llama3-8b micro_batch_size=2 sequence_length=8192 tp=2 pp=1 cp=1 hsdp_shard_size=8 "
+    "zero_stage=3 recompute=per_op precision=fp8_current training_tokens=524_288_000 "
+    "global_batch_size=64 sequence_parallel=1 gathered_bytes=1 framework=torchtitan+async_tp"
+)
+ZERO = keyed(
+    "model=Qwen/Qwen2.5-32B sequence_length=4096 micro_batch_size=2 global_batch_size=128 "
+    "recompute=full precision=bf16 recipe=mixed_adam attention_kernel=flash_2 zero_stage=3 "
+    "optimizer_offload=1 parameter_offload=1 world_size=16 gpus_per_node=8 loss=liger "
+    "framework=deepspeed tp=1"
+)
+BRIDGE = examples(__file__, "bridge")
+MAXTEXT = keyed(
+    "model=llama3-70b hardware=tpu-v5p world_size=256 hsdp_shard_size=128 zero_stage=3 tp=1 "
+    "micro_batch_size=2 global_batch_size=512 sequence_length=8192 training_tokens=419_430_400 "
+    "loss=vocab_tiling loss_chunks=4 recompute=full attention_kernel=flash_2 precision=bf16 "
+    "framework=maxtext"
+)
+RECIPE = keyed(
+    "model=llama3-70b micro_batch_size=2 sequence_length=8192 tp=8 zero_stage=3 recompute=full "
+    "loss=chunked loss_chunks=8 world_size=256 global_batch_size=64 sequence_parallel=1 cp=1 "
+    "framework=torchtitan"
+)
 READ = [
     ("megatron-llama-70b/train.sh", {}, LLAMA),
     ("megatron-mla-moe/run.slurm", {}, LATENT),
@@ -230,49 +87,7 @@ SHAPES = (
     "--layers 80 --hidden-size 8192 --heads 64 --kv-heads 8 --ffn-size 28672 "
     "--vocab-size 129024 --gated-mlp on --tied-embeddings off"
 )
-SAME = [
-    (
-        "megatron-llama-70b/train.sh --hardware dgx-h100",
-        f"{SHAPES} --hardware dgx-h100 --gpus 128 --tp 8 --pp 4 --vpp 4 --schedule interleaved "
-        "--micro-batch-size 1 --global-batch-size 256 --seq-len 8192 --zero-stage 1 "
-        "--sequence-parallel on --framework megatron-lm+fp32_gradients --precision bf16 "
-        "--recompute none --dropout off",
-    ),
-    (
-        "megatron-mla-moe/run.slurm --hardware dgx-h100",
-        "--model deepseek-v2-lite --hardware dgx-h100 --gpus 32 --ep 8 --etp 1 "
-        "--micro-batch-size 2 --global-batch-size 512 --seq-len 4096 --zero-stage 1 "
-        "--framework megatron-lm+serial_dp+bf16_moments --precision fp8_delayed --recompute full",
-    ),
-    (
-        "titan-toml/llama3_8b.toml --gpus 64 --hardware dgx-h100",
-        "--model llama3-8b --hardware dgx-h100 --gpus 64 --tp 2 --hsdp-shard-size 8 "
-        "--micro-batch-size 2 --global-batch-size 64 --seq-len 8192 --zero-stage 3 "
-        "--sequence-parallel on --framework torchtitan+async_tp --precision fp8_current "
-        "--recompute per_op --gathered-bytes 1 --loss eager",
-    ),
-    (
-        "bridge-yaml/overrides.yaml --gpus 16 --hardware dgx-b200",
-        "--model qwen3-30b-a3b --hardware dgx-b200 --gpus 16 --ep 8 --etp 1 --micro-batch-size 4 "
-        "--global-batch-size 1024 --seq-len 4096 --zero-stage 1 --framework megatron-lm+fused_loss"
-        "+graphs_attention+graphs_router+bf16_moments+fp8_parameters --precision fp8_current "
-        "--dispatcher deduplicated --attention-kernel cudnn --recompute selective "
-        "--recompute-core-attn 0 --recompute-moe-act 1 --recompute-layernorm 1",
-    ),
-    (
-        "maxtext-yml/llama3_70b.yml",
-        "--model llama3-70b --hardware tpu-v5p --gpus 256 --hsdp-shard-size 128 "
-        "--micro-batch-size 2 --global-batch-size 512 --seq-len 8192 --zero-stage 3 "
-        "--framework maxtext --precision bf16 --recompute full --loss vocab_tiling "
-        "--loss-chunks 4",
-    ),
-    (
-        "titan-recipe/my_runs.py:llama3_70b_fsdp32_tp8 --hardware dgx-h100",
-        "--model llama3-70b --hardware dgx-h100 --gpus 256 --tp 8 --micro-batch-size 2 "
-        "--global-batch-size 64 --seq-len 8192 --zero-stage 3 --sequence-parallel on "
-        "--framework torchtitan --precision bf16 --recompute full --loss-chunks 8",
-    ),
-]
+SAME = examples(__file__, "same", SHAPES=SHAPES)
 
 
 @pytest.mark.thorough
@@ -304,65 +119,18 @@ def test_defaults_are_the_framework_s_not_ours(tmp_path: Path) -> None:
         "--micro-batch-size 4 --vocab-size 50257 --tensor-model-parallel-size 2\n"
     )
     given = read_launch(str(script)).given
-    expected = {
-        "zero_stage": 0,
-        "sequence_parallel": 0,
-        "dropout": 1,
-        "linear_bias": 1,
-        "layer_norm": 1,
-        "tied_embeddings": 1,
-        "learned_positions": 2048,
-        "kv_heads": 32,
-        "ffn_size": 16384,
-        "gated_mlp": 0,
-        "precision": "fp32",
-        "global_batch_size": 16,
-        "recompute": "none",
-        "framework": "megatron-lm+serial_tp+serial_dp",
-        "vocabulary_size": 50432,
-    }
+    expected = keyed(
+        "zero_stage=0 sequence_parallel=0 dropout=1 linear_bias=1 layer_norm=1 tied_embeddings=1 "
+        "learned_positions=2048 kv_heads=32 ffn_size=16384 gated_mlp=0 precision=fp32 "
+        "global_batch_size=16 recompute=none framework=megatron-lm+serial_tp+serial_dp "
+        "vocabulary_size=50432"
+    )
     assert {name: given.get(name) for name in expected} == expected
 
 
 # What can't be read is refused with its line, all at once.
 
-REFUSED = [
-    (
-        "broken-megatron/train.sh",
-        {},
-        [
-            "train.sh, line 5, and train.sh, line 7: --micro-batch-size is given twice, 2 and 4; "
-            "remove one",
-            "train.sh, line 4: --pipeline-model-parallel-size $PP: PP has no value in the script; "
-            "set PP=.. before, or give --pp",
-            "train.sh, line 6: --seq-length 4k: a whole number is expected, such as 4096",
-            "train.sh, line 4: --tensor-model-parallel-size 3: doesn't divide 32 heads",
-            "train.sh, line 6: --bf16: stands beside --fp16; one of both",
-            "train.sh, line 7: --batch-size: no longer valid in Megatron-LM; --micro-batch-size",
-        ],
-    ),
-    (
-        "broken-deepspeed/ds.json",
-        {},
-        [
-            "ds.json, line 2: comments aren't JSON",
-            "ds.json, line 15: a comma before } isn't JSON",
-        ],
-    ),
-    (
-        "titan-toml/llama3_8b.toml",
-        {"world_size": "64", "tp": "3"},
-        ["llama3_8b.toml: 64 GPUs are no multiple of tp 3 * pp 1 * cp 1 * 4 replicas"],
-    ),
-    (
-        "titan-recipe/my_runs.py",
-        {},
-        [
-            "my_runs.py: which function? llama3_70b_fsdp32_tp8, llama3_70b_selective_eager, "
-            "llama3_70b_cp4: my_runs.py:llama3_70b_fsdp32_tp8"
-        ],
-    ),
-]
+REFUSED = examples(__file__, "refused")
 
 
 @pytest.mark.parametrize(("name", "given", "lines"), REFUSED, ids=[row[0] for row in REFUSED])
@@ -387,16 +155,7 @@ def test_a_file_that_contradicts_itself(tmp_path: Path) -> None:
     ]
 
 
-ASKED = [
-    (
-        "titan-toml/llama3_8b.toml",
-        "llama3_8b.toml: doesn't say on how many GPUs it runs; give --gpus",
-    ),
-    (
-        "bridge-yaml/overrides.yaml",
-        "overrides.yaml: doesn't say on how many GPUs it runs; give --gpus",
-    ),
-]
+ASKED = examples(__file__, "asked")
 
 
 @pytest.mark.parametrize(("name", "line"), ASKED)
@@ -572,18 +331,7 @@ deepspeed_config:
 num_machines: 2
 num_processes: 16
 """
-LAUNCHED = [
-    ("--config_file zero3.yaml", {"zero_stage": 3, "optimizer_offload": 1, "framework": "deepspeed",
-                                  "world_size": 16, "gpus_per_node": 8}),
-    ("--num_processes 16 --use_deepspeed --zero_stage 1", {"zero_stage": 1}),
-    ("--num_processes 16 --use_deepspeed", {"zero_stage": 2, "framework": "deepspeed"}),
-    ("--num_processes 16 --use_fsdp --fsdp_sharding_strategy SHARD_GRAD_OP", {"zero_stage": 2}),
-    ("--num_processes 16 --use_fsdp --fsdp_offload_params true",
-     {"zero_stage": 3, "optimizer_offload": 1, "parameter_offload": 1}),
-    ("--num_processes 16 --use_deepspeed --zero_stage 3 --offload_optimizer_device cpu"
-     " --offload_param_device cpu", {"optimizer_offload": 1, "parameter_offload": 1}),
-    ("--num_processes 16 --multi_gpu", {"zero_stage": 0, "framework": "torchtitan+eager"}),
-]  # fmt: skip
+LAUNCHED = examples(__file__, "launched")
 
 
 @pytest.mark.parametrize(("more", "expected"), LAUNCHED, ids=[row[0] for row in LAUNCHED])

@@ -14,6 +14,7 @@ import pytest
 from sweeps.errors import InputError
 from sweeps.launch.arguments import Override
 from sweeps.launch.read import read_launch
+from tests.tables import examples
 
 DATA = Path(__file__).parents[1] / "data" / "launch"
 TITAN = """
@@ -28,27 +29,7 @@ pipeline_parallel_schedule = "{schedule}"
 [activation_checkpoint]
 {lines}
 """
-TITANS: list[tuple[str, int, str, str, dict[str, Any]]] = [
-    # Of 32 layers 16, as every second one is.
-    ("8B", 1, "1F1B", 'mode = "selective"\nselective_ac_option = "2"',
-     {"recompute": "block", "recompute_layers": 16}),
-    ("8B", 1, "1F1B", 'mode = "selective"', {"recompute": "block", "recompute_layers": 16}),
-    # 32 // 3
-    ("8B", 1, "1F1B", 'mode = "selective"\nselective_ac_option = 3',
-     {"recompute": "block", "recompute_layers": 10}),
-    # A stage of 80 / 4 layers has 20 // 8; two chunks of 10 layers have 10 // 4 each.
-    ("70B", 4, "1F1B", 'mode = "selective"\nselective_ac_option = "8"',
-     {"recompute": "block", "recompute_layers": 2}),
-    ("70B", 4, "Interleaved1F1B", 'mode = "selective"\nselective_ac_option = "4"',
-     {"recompute": "block", "recompute_layers": 2}),
-    ("70B", 4, "ZBVZeroBubble", 'mode = "selective"\nselective_ac_option = "4"',
-     {"recompute": "block", "recompute_layers": 2}),
-    ("8B", 1, "1F1B", 'mode = "selective"\nselective_ac_option = "64"', {"recompute": "none"}),
-    ("8B", 1, "1F1B", 'mode = "selective"\nselective_ac_option = "1"', {"recompute": "full"}),
-    ("8B", 1, "1F1B", 'mode = "selective"\nselective_ac_option = "op"', {"recompute": "per_op"}),
-    ("8B", 1, "1F1B", 'mode = "none"', {"recompute": "none"}),
-    ("8B", 1, "1F1B", 'mode = "full"\nearly_stop = true', {"recompute": "full_early_stop"}),
-]  # fmt: skip
+TITANS: list[tuple[str, int, str, str, dict[str, Any]]] = examples(__file__, "titans")
 
 
 @pytest.mark.parametrize(("flavor", "pp", "schedule", "lines", "expected"), TITANS)
@@ -78,22 +59,7 @@ def test_a_memory_budget_is_refused_with_a_way_on(tmp_path: Path) -> None:
     assert read_launch(str(path), given).given["tp"] == 1
 
 
-MEGATRON = [
-    ("--recompute-activations", {"recompute": "selective", "recompute_core_attn": 1}),
-    ("--recompute-granularity full --recompute-method uniform", {"recompute": "full"}),
-    (
-        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 4",
-        {"recompute": "uniform", "recompute_layers": 4},
-    ),
-    (
-        "--recompute-granularity full --recompute-method block --recompute-num-layers 2",
-        {"recompute": "block", "recompute_layers": 2},
-    ),
-    (
-        "--recompute-granularity selective --recompute-modules layernorm moe_act",
-        {"recompute": "selective", "recompute_layernorm": 1, "recompute_core_attn": 0},
-    ),
-]
+MEGATRON = examples(__file__, "megatron")
 
 
 @pytest.mark.parametrize(("words", "expected"), MEGATRON)

@@ -10,12 +10,11 @@ from sweeps.cli.room import MOST_OF_NOTES, first_notes, height, in_room
 from tests.cli_runner import Runner
 
 DATA = Path(__file__).parents[1] / "data" / "launch"
-FILES = (
-    "hf-deepspeed/run.sh",
-    "titan-toml/llama3_8b.toml",
-    "megatron-mla-moe/run.slurm",
-    "megatron-llama-70b/train.sh",
-    "maxtext-yml/llama3_70b.yml",
+FILES = tuple(
+    (
+        "hf-deepspeed/run.sh titan-toml/llama3_8b.toml megatron-mla-moe/run.slurm "
+        "megatron-llama-70b/train.sh maxtext-yml/llama3_70b.yml"
+    ).split()
 )
 
 

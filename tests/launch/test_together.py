@@ -20,6 +20,7 @@ from sweeps.launch.setting import Reading
 from tests.bending import bent
 from tests.cli_runner import Runner
 from tests.launch.test_bent_files import JUNK
+from tests.tables import examples, keyed
 
 DATA = Path(__file__).parents[1] / "data"
 ARGUMENTS = {
@@ -84,17 +85,10 @@ def read(folder: Path, names: str, **given: str) -> list[Reading]:
     return read_launches([str(folder / name) for name in names.split()], overrides)
 
 
-RUN = {
-    "world_size": 16,
-    "gpus_per_node": 8,
-    "micro_batch_size": 2,
-    "global_batch_size": 128,
-    "sequence_length": 4096,
-    "precision": "bf16",
-    "recompute": "full",
-    "zero_stage": 3,
-    "attention_kernel": "flash_2",
-}
+RUN = keyed(
+    "world_size=16 gpus_per_node=8 micro_batch_size=2 global_batch_size=128 sequence_length=4096 "
+    "precision=bf16 recompute=full zero_stage=3 attention_kernel=flash_2"
+)
 READ: list[tuple[str, dict[str, Any]]] = [
     (
         "args.json accelerate.yaml ds.json config.json",
@@ -136,21 +130,7 @@ def test_each_file_is_said(folder: Path) -> None:
     assert reading.origins["world_size"] == "accelerate.yaml, line 6: num_processes"
 
 
-WRONG = [
-    ("args.json fsdp.yaml ds.json", {}, "fsdp.yaml, line 2: distributed_type FSDP: stands beside "
-     "ds.json; one of the two"),
-    ("args.json ds.json", {"fsdp": "full_shard"}, "stands beside DeepSpeed; one of the two"),
-    ("args.json ds.json", {"fp16": True}, "fp16: stands beside bf16; one of both"),
-    ("args.json", {"deepspeed": "nowhere.json"}, "nowhere.json: isn't there, nor beside the file; "
-     "give it by a second --from"),
-    ("args.json", {"fsdp": "full_shard", "fsdp_config": "none.json"}, "none.json: isn't there"),
-    ("own.sh args.json", {}, "own.sh, line 1, and args.json, line 11: max_length is given twice, "
-     "8192 and 4096; remove one"),
-    ("args.json", {"deepspeed": {"train_micro_batch_size_per_gpu": 4}},
-     "per_device_train_batch_size 2, and args.json, line 19: "
-     "deepspeed.train_micro_batch_size_per_gpu 4: differ; transformers refuses them"),
-    ("ds.json config.json", {}, "bf16.enabled auto: comes from Hugging Face's arguments"),
-]  # fmt: skip
+WRONG = examples(__file__, "wrong")
 
 
 @pytest.mark.parametrize(("names", "more", "words"), WRONG)

@@ -31,14 +31,11 @@ RATIOS = ("efficiency", "rate_ratio")
 EXCHANGE = "inter_sendrecv_rate_ratio"
 KEPT = ("channel_efficiency", "nvls_time", "nvls_hosts_time", EXCHANGE)
 # Between nodes, of all networks.
-ALIKE = (
-    "simple_fabric_factor",
-    "fabric_ramp_steps",
-    "simple_step_factor",
-    "inter_ll_rate_ratio",
-    "tree_rate_ratio",
-    "nvls_tree_rate_ratio",
-    "peer_time",
+ALIKE = tuple(
+    (
+        "simple_fabric_factor fabric_ramp_steps simple_step_factor inter_ll_rate_ratio "
+        "tree_rate_ratio nvls_tree_rate_ratio peer_time"
+    ).split()
 )
 GENERATIONS = ("ampere", "hopper", "blackwell")
 # What was assumed before the tables that tell it; a generation's rate of an exchange is its own.

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 US = 1e-6
 POWERS = range(9, 34)
@@ -36,16 +37,7 @@ def seconds(sweeps: Runner, arguments: str) -> float:
 
 @pytest.mark.parametrize(
     ("arguments", "network", "low", "high"),
-    [
-        # Two nodes measure about 4.5 ms; a switch at the network card's rate would take 40.
-        ("--N 16 --M 1GiB --hardware dgx-h100", "hierarchical", 4.3e-3, 4.8e-3),
-        # Two racks, of which a node's rate would make 43 ms.
-        ("--N 144 --M 1GiB --hardware gb200-nvl72", "hierarchical", 2.5e-3, 3.1e-3),
-        # A torus of 16 x 16, at four links a chip, at least 6.0 ms.
-        ("--op all_gather --N 256 --M 1GiB --hardware tpu-v5e", "torus", 6.0e-3, 6.4e-3),
-        # A tree; a ring would take 5.5 ms.
-        ("--topology hierarchical --algorithm nccl --N 1024 --M 1KiB", "hierarchical", 8e-5, 14e-5),
-    ],
+    examples(__file__, "a_machine_knows_its_fabric"),
 )  # fmt: skip
 def test_a_machine_knows_its_fabric(
     sweeps: Runner, arguments: str, network: str, low: float, high: float
@@ -165,18 +157,7 @@ def test_a_long_line_of_json_behind_a_remark_is_read_once(sweeps: Runner) -> Non
     assert "'results' holds no times" in done.err
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "{0}.log",
-        "{0}",
-        "{0}.csv",
-        "log.csv --hardware {0}",
-        "log.csv --fabric {0}",
-        "log.csv --write {0}.toml",
-        "log.csv --output {0}.nc",
-    ],
-)
+@pytest.mark.parametrize("line", examples(__file__, "names_too_long_for_a_file_are_a_fault"))
 def test_names_too_long_for_a_file_are_a_fault(sweeps: Runner, line: str) -> None:
     log("all_gather", GATHER)
     done = sweeps(f"calibrate {line.format('a' * 300)}", fine=False)

@@ -16,6 +16,7 @@ from sweeps.spec.catalog import hardware_names, load_hardware
 from sweeps.spec.files import shipped
 from sweeps.spec.machine import CONSTANTS
 from sweeps.spec.software import LIBRARY_OF, Profile, load_software, own_library
+from tests.tables import examples
 
 NAMES = sorted(path.stem for path in shipped("software").glob("*.toml"))
 OF_MACHINES = {
@@ -72,26 +73,7 @@ def test_a_file_of_ones_own_is_taken(tmp_path: Path) -> None:
     assert math.isclose(own - known, 10e-6, rel_tol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        (
-            "channel_efficiency = { value = 0.824",
-            "channel_efficiency = { value = 1.824",
-            "node.hopper.channel_efficiency",
-        ),
-        (
-            'step_latency = { value = "0.81 us"',
-            'step_latency = { value = "-1 us"',
-            "isn't allowed",
-        ),
-        ('step_latency = { value = "0.81 us"', 'step_late = { value = "0.81 us"', "is missing"),
-        ('library = "nccl"', 'library = "mpi"', "'mpi'"),
-        ("[environment]\npytorch", "[environment]\nlaptop", "environment.laptop: no such key"),
-        ("uncertainty = 0.02", "uncertainty = -1", "uncertainty = -1"),
-        ("all_reduce = [[66,", "all_reduce = [[inf,", "errors.one_node.all_reduce = [[inf"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "words"), examples(__file__, "faults_name_their_field"))
 def test_faults_name_their_field(tmp_path: Path, old: str, new: str, words: str) -> None:
     with pytest.raises(InputError) as error:
         load_software(str(edited(tmp_path, (old, new))))

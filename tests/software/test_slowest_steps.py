@@ -17,16 +17,13 @@ from overhead.collectives.algorithm import ALGORITHMS, Algorithm
 from overhead.completion import following
 from overhead.evaluation import Evaluation
 from overhead.topology import build_topology, collective, default_library, default_links
+from tests.tables import keyed
 
 US, GB = 1e-6, 1e9
 POINTS = 300
 LINKS = ("intra_latency", "inter_latency", "intra_bandwidth", "inter_bandwidth")
-LIBRARY = (
-    "step_latency",
-    "inter_node_step_latency",
-    "ramp_time",
-    "fabric_ramp_steps",
-    "simple_launch_time",
+LIBRARY = tuple(
+    "step_latency inter_node_step_latency ramp_time fabric_ramp_steps simple_launch_time".split()
 )
 SHARES = ("channel_efficiency", "nic_efficiency")
 WORSE = (
@@ -79,16 +76,10 @@ def test_the_number_of_chunks_is_best_with_its_ramp() -> None:
     best = min(range(1, 100), key=time)
     assert best != min(range(1, 100), key=lambda k: (2.0 + k) * (5.0 * US + wire / k))
     given = {**library, **links, "ranks": 4.0, "message_bytes": message, "gpus_per_node": 8.0}
-    labels = {
-        "topology": "switch",
-        "collective": "broadcast",
-        "algorithm": "chain",
-        "latency_per": "hop",
-        "link": "intra",
-        "library": "nccl",
-        "floor": "none",
-        "environment": "nccl-tests",
-    }
+    labels = keyed(
+        "topology=switch collective=broadcast algorithm=chain latency_per=hop link=intra "
+        "library=nccl floor=none environment=nccl-tests"
+    )
     found = Evaluation(given, following(labels, given))
     assert float(found["chunks"]) == best
     start = library["collective_launch_time"] + library["simple_launch_time"]

@@ -12,6 +12,7 @@ import pytest
 from sweeps.spec.files import shipped
 from sweeps.spec.software import load_software
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 NCCL = "--software nccl"
 RACK = f"--hardware gb200-nvl72 {NCCL}"
@@ -120,17 +121,7 @@ def test_a_flat_networks_link_is_refused_where_none_is_flat(sweeps: Runner, give
     assert "--intra-bandwidth, --inter-bandwidth" in done.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("--software mpi", "--software mpi"),
-        ("--software nccl --environment laptop", "--environment laptop"),
-        ("--software nccl --hardware tpu-v5e", "software.generation of tpu-v5e"),
-        ("--software nccl --phase-chunks 2", "--phase-chunks"),
-        ("--fabric efa --software none", "give software"),
-        ("--fabric efa --topology ring --bandwidth 1GB/s --latency 1us", "give software"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), examples(__file__, "bad_input_is_a_line"))
 def test_bad_input_is_a_line(sweeps: Runner, arguments: str, words: str) -> None:
     done = sweeps(f"collective --N 8 --M 1MiB {arguments}", fine=False)
     assert done.code == 2
@@ -140,22 +131,7 @@ def test_bad_input_is_a_line(sweeps: Runner, arguments: str, words: str) -> None
 
 @pytest.mark.parametrize(
     ("arguments", "network", "algorithm"),
-    [
-        ("--N 8 --software nccl", "switch", "nvls"),
-        ("--N 16 --software nccl", "hierarchical", "nvls_tree"),
-        ("--N 72 --hardware gb200-nvl72 --software nccl", "switch", "nvls"),
-        ("--N 144 --hardware gb200-nvl72 --software nccl", "hierarchical", "nvls_tree"),
-        ("--N 256 --hardware tpu-v5e --software xla", "torus", "multi_ring_short"),
-        ("--N 16 --software nccl --topology switch --algorithm ring", "switch", "ring"),
-        ("--N 16 --software none", "hierarchical", "ring_ring"),
-        ("--N 8", "switch", "nvls"),
-        ("--N 16", "hierarchical", "nvls_tree"),
-        ("--N 144 --hardware gb200-nvl72", "hierarchical", "nvls_tree"),
-        ("--N 8 --hardware mi300x", "switch", "ring"),
-        ("--N 64 --hardware tpu-v5p", "torus", "multi_ring_short"),
-        ("--N 64 --hardware tpu-v5e", "mesh", "multi_line"),
-        ("--N 512 --hardware tpu-v5e", "hierarchical", "ring_ring"),
-    ],
+    examples(__file__, "a_profile_takes_the_machines_own_network"),
 )
 def test_a_profile_takes_the_machines_own_network(
     sweeps: Runner, arguments: str, network: str, algorithm: str
@@ -208,21 +184,7 @@ def test_a_share_of_links_is_beside_the_profiles(sweeps: Runner) -> None:
     assert "links at intra_efficiency 0.7" in sweeps(line).out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("--N 8", "-8/+17 % holds 4 of 5 measured rows (182,"),
-        ("--N 16 --op all_to_all", "-21/+53 % holds 4 of 5 measured rows (46,"),
-        ("--N 8 --op broadcast", "band not known: no measured rows of chain on a switch network"),
-        (
-            "--N 16 --topology switch",
-            "band not known: no measured rows of ring on a switch network",
-        ),
-        ("--N 72 --hardware gb200-nvl72 --op all_to_all", "above 16 ranks in a rack"),
-        ("--N 8 --hardware l40s", "band not known: rows of errors are of NVLink; 147 rows of two"),
-        ("--N 8 --hardware mi300x", "band not known: there are no measured rows of AMD RCCL"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), examples(__file__, "a_time_has_its_band"))
 def test_a_time_has_its_band(sweeps: Runner, arguments: str, words: str) -> None:
     found = " ".join(sweeps(f"collective --M 1GiB {arguments}").out.split())
     assert words in found

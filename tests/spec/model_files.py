@@ -9,51 +9,13 @@ from hypothesis import strategies as st
 
 from sweeps.errors import InputError
 from sweeps.spec.model import Model
+from tests.tables import examples
 
 __all__ = ["NEAR", "OTHERS", "TOTALS", "VISION", "WEIGHTS", "Published", "anything", "outcome"]
 
 # Parameters, and where it is a mixture of experts those that one token meets: to the last one, as
 # the weights that are published hold.
-TOTALS: dict[str, tuple[int, int]] = {
-    "deepseek-v3": (671_026_419_200, 37_552_297_472),
-    "bloom-176b": (176_247_271_424, 0),
-    "codellama-34b": (33_743_970_304, 0),
-    "deepseek-v2": (235_741_434_880, 21_375_800_320),
-    "deepseek-v2-lite": (15_706_484_224, 2_661_150_208),
-    "gemma-7b": (8_537_680_896, 0),
-    "gpt3-175b": (174_604_259_328, 0),
-    "kimi-k2": (1_026_408_232_448, 32_861_500_928),
-    "llama2-7b": (6_738_415_616, 0),
-    "llama2-13b": (13_015_864_320, 0),
-    "llama2-70b": (68_976_648_192, 0),
-    "llama3-8b": (8_030_261_248, 0),
-    "llama3-70b": (70_553_706_496, 0),
-    "llama3-405b": (405_853_388_800, 0),
-    "llama3.2-1b": (1_235_814_400, 0),
-    "llama3.2-3b": (3_212_749_824, 0),
-    "mistral-7b": (7_241_732_096, 0),
-    "mistral-small-24b": (23_572_403_200, 0),
-    "mpt-7b": (6_649_286_656, 0),
-    "mpt-30b": (29_957_200_896, 0),
-    "olmo2-7b": (7_298_617_344, 0),
-    "phi-4": (14_659_507_200, 0),
-    "mixtral-8x7b": (46_702_792_704, 12_879_925_248),
-    "mixtral-8x22b": (140_620_634_112, 39_152_031_744),
-    "qwen2.5-3b": (3_085_938_688, 0),
-    "qwen2.5-14b": (14_770_033_664, 0),
-    "qwen2.5-7b": (7_615_616_512, 0),
-    "qwen2.5-32b": (32_763_876_352, 0),
-    "qwen2.5-72b": (72_706_203_648, 0),
-    "qwen3-0.6b": (596_049_920, 0),
-    "qwen3-1.7b": (1_720_574_976, 0),
-    "qwen3-4b": (4_022_468_096, 0),
-    "qwen3-14b": (14_768_307_200, 0),
-    "qwen3-coder-480b-a35b": (480_154_875_392, 35_474_765_312),
-    "qwen3-8b": (8_190_735_360, 0),
-    "qwen3-32b": (32_762_123_264, 0),
-    "qwen3-30b-a3b": (30_532_122_624, 3_353_032_704),
-    "qwen3-235b-a22b": (235_093_634_560, 22_190_763_520),
-}
+TOTALS: dict[str, tuple[int, int]] = examples(__file__, "totals")
 
 
 class Published(NamedTuple):

@@ -16,38 +16,13 @@ from sweeps.spec.fields import ORIGINS
 from sweeps.spec.files import read_toml, shipped
 from sweeps.spec.machine import KERNELS, Machine
 
-ACCELERATORS = (
-    "aws-p4d",
-    "aws-p5",
-    "aws-p5en",
-    "aws-p6-b200",
-    "dgx-a100",
-    "dgx-a100-40gb",
-    "dgx-h100",
-    "dgx-h200",
-    "dgx-spark",
-    "dgx-b200",
-    "dgx-b300",
-    "gaudi3",
-    "gb200-nvl72",
-    "gb300-nvl72",
-    "gcp-a3-mega",
-    "gh200",
-    "grand-teton-h100",
-    "hgx-a800",
-    "hgx-h20",
-    "hgx-h800",
-    "l40s",
-    "mi300x",
-    "mi325x",
-    "mi355x",
-    "rtx-pro-6000",
-    "tpu-7x",
-    "tpu-v4",
-    "tpu-v5e",
-    "tpu-v5p",
-    "tpu-v6e",
-    "trainium2",
+ACCELERATORS = tuple(
+    (
+        "aws-p4d aws-p5 aws-p5en aws-p6-b200 dgx-a100 dgx-a100-40gb dgx-h100 dgx-h200 dgx-spark "
+        "dgx-b200 dgx-b300 gaudi3 gb200-nvl72 gb300-nvl72 gcp-a3-mega gh200 grand-teton-h100 "
+        "hgx-a800 hgx-h20 hgx-h800 l40s mi300x mi325x mi355x rtx-pro-6000 tpu-7x tpu-v4 tpu-v5e "
+        "tpu-v5p tpu-v6e trainium2"
+    ).split()
 )
 NAMED_AFTER_DOCUMENTS = (
     "hop-energy-notebook",
@@ -175,12 +150,8 @@ def test_figures_are_of_a_plausible_size(name: str) -> None:
 @pytest.mark.parametrize("name", FACTS)
 def test_figures_are_the_data_sheet_s(name: str) -> None:
     figures = load_hardware(name).figures
-    names = (
-        "intra_bandwidth",
-        "gpus_per_node",
-        "inter_bandwidth",
-        "memory_capacity",
-        "peak_flops_bf16",
+    names = tuple(
+        "intra_bandwidth gpus_per_node inter_bandwidth memory_capacity peak_flops_bf16".split()
     )
     assert tuple(figures[quantity].value for quantity in names) == FACTS[name]
 
@@ -191,12 +162,9 @@ def test_a_machine_that_is_like_another_says_so_of_its_figures() -> None:
     assert set(cloud) == set(own)
     assert differing == {"nodes_per_leaf", "gpu_hour_price"}
     taken = {name for name, figure in cloud.items() if figure.source.startswith("as on dgx-h100: ")}
-    assert set(own) - taken == {
-        "inter_bandwidth",
-        "nics_per_node",
-        "nodes_per_leaf",
-        "gpu_hour_price",
-    }
+    assert set(own) - taken == set(
+        "inter_bandwidth nics_per_node nodes_per_leaf gpu_hour_price".split()
+    )
     # A price is of the one who lets the machine.
     assert "gpu_hour_price" not in load_hardware("gcp-a3-mega").figures
     assert {figure.kind for name, figure in cloud.items() if name in taken} == {
@@ -324,22 +292,12 @@ def test_prices_have_a_date_and_a_source_and_say_how_old_they_are(
     priced = [
         one for one in map(load_hardware, hardware_names()) if "gpu_hour_price" in one.figures
     ]
-    assert {one.name for one in priced} == {
-        "aws-p4d",
-        "aws-p5",
-        "aws-p5en",
-        "aws-p6-b200",
-        "dgx-a100",
-        "dgx-b200",
-        "dgx-h100",
-        "dgx-h200",
-        "gb200-nvl72",
-        "hgx-h800",
-        "l40s",
-        "rtx-pro-6000",
-        "tpu-v5e",
-        "tpu-v5p",
-    }
+    assert {one.name for one in priced} == set(
+        (
+            "aws-p4d aws-p5 aws-p5en aws-p6-b200 dgx-a100 dgx-b200 dgx-h100 dgx-h200 gb200-nvl72 "
+            "hgx-h800 l40s rtx-pro-6000 tpu-v5e tpu-v5p"
+        ).split()
+    )
     for one in priced:
         assert one.figures["gpu_hour_price"].date
         assert one.figures["gpu_hour_price"].origin.source.startswith(

@@ -11,6 +11,7 @@ from sweeps.errors import InputError
 from sweeps.spec.catalog import find_spec, load_hardware
 from sweeps.spec.files import read_toml
 from sweeps.spec.machine import Machine, read_machine
+from tests.tables import examples, keyed
 
 FIGURE = 'value = "{}", kind = "assumed", source = "this test"'
 GOOD = """\
@@ -79,112 +80,14 @@ def test_a_third_level(tmp_path: Path) -> None:
     )
     figures = load(tmp_path, GOOD + pod).figures
     found = {name: figure.value for name, figure in figures.items() if "pod" in name}
-    assert found == {
-        "nodes_per_pod": 32.0,
-        "pod_bandwidth": 25e9,
-        "pod_latency": 4e-6,
-        "pod_energy_per_bit": 5e-11,
-        "pod_oversubscription": 2.0,
-    }
+    assert found == keyed(
+        "nodes_per_pod=32.0 pod_bandwidth=25e9 pod_latency=4e-6 pod_energy_per_bit=5e-11 "
+        "pod_oversubscription=2.0"
+    )
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ('title = "A machine"', "", "title: is missing"),
-        ('title = "A machine"', "title = 3", "title: is not a text"),
-        (
-            'title = "A machine"',
-            'titel = "A"\ntitle = "A"',
-            "titel: no such key; did you mean 'title'?",
-        ),
-        (
-            'title = "A machine"',
-            'name = "yours"\ntitle = "A"',
-            "name = 'yours': is not the file's name; write 'mine'",
-        ),
-        ("[scale_up]", "[scale_upp]", "scale_upp: no such key; did you mean 'scale_up'"),
-        ("[scale_up]", "[scale_upp]", "scale_up: is missing"),
-        ("[scale_up]", "[scale_up]\n[other]", "scale_up: is missing"),
-        ('kind = "switch"', "", "scale_up.kind: is missing"),
-        (
-            'kind = "switch"',
-            'kind = "swich"',
-            "scale_up.kind = 'swich': is unknown; did you mean 'switch'?",
-        ),
-        (
-            'kind = "switch"',
-            'kind = "torus"',
-            "scale_up.dimensions = 0: is missing; a torus has 1, 2 or 3",
-        ),
-        (
-            'kind = "switch"',
-            'kind = "torus"\ndimensions = 4',
-            "scale_up.dimensions = 4: isn't allowed",
-        ),
-        (
-            'kind = "switch"',
-            'kind = "switch"\ndimensions = 2',
-            "only a torus or a mesh has dimensions",
-        ),
-        ('kind = "switch"', 'kind = "switch"\nlinks = 3', "scale_up.links = 3: is not a figure"),
-        (
-            '["sharp"]',
-            '["sharq"]',
-            "scale_out.in_network = 'sharq': is unknown; did you mean 'sharp'?",
-        ),
-        ('["sharp"]', '"sharp"', "scale_out.in_network = 'sharp': is not a list"),
-        (
-            '"450 GB/s"',
-            '"450 GB"',
-            "scale_up.bandwidth.value = '450 GB': is an amount of data, not",
-        ),
-        ('"450 GB/s"', "450e9", "scale_up.bandwidth.value = 450000000000.0: has no unit; write it"),
-        (
-            '"450 GB/s"',
-            '"0 GB/s"',
-            "scale_up.bandwidth.value = '0 GB/s': isn't allowed; a value above 0",
-        ),
-        ('"1 us"', '"-1 us"', "scale_up.latency.value = '-1 us': isn't allowed; a value from 0"),
-        (
-            "value = 8",
-            "value = 7.5",
-            "scale_up.gpus_per_node.value = 7.5: isn't allowed; a whole number",
-        ),
-        (
-            "value = 8",
-            "value = 0",
-            "scale_up.gpus_per_node.value = 0: isn't allowed; a whole number",
-        ),
-        ('value = "450 GB/s", ', "", "scale_up.bandwidth.value: is missing"),
-        ('kind = "assumed"', 'kind = "guessed"', "gpus_per_node.kind = 'guessed': is unknown"),
-        ('kind = "assumed", ', "", "scale_up.gpus_per_node.kind: is missing"),
-        (', source = "this test"', "", "scale_up.gpus_per_node.source: is missing"),
-        (
-            'source = "this test"',
-            'source = " "',
-            "gpus_per_node.source: is not a text with something",
-        ),
-        (
-            'source = "this test"',
-            'sorce = "this test"',
-            "sorce: no such key; did you mean 'source'?",
-        ),
-        ("nics_per_node =", "nic_per_node =", "scale_out.nics_per_node: is missing"),
-        ("nics_per_node =", "nic_per_node =", "scale_out.nic_per_node: no such key; did you mean"),
-        ("[scale_up]", "device = 3\n[scale_up]", "device = 3: is not a table"),
-        (
-            "[scale_up]",
-            "device.peak_flops = 3\n[scale_up]",
-            "device.peak_flops = 3: is not a table",
-        ),
-        (
-            "[scale_up]",
-            "device.peak_flops.fp9 = 3\n[scale_up]",
-            "device.peak_flops.fp9: no such key",
-        ),
-        ("[scale_out]", "[scale_out]\nx = [", "is not TOML"),
-    ],
+    ("old", "new", "said"), examples(__file__, "a_fault_is_told_with_its_place")
 )
 def test_a_fault_is_told_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:
     lines = faults(tmp_path, changed(old, new))
@@ -221,16 +124,7 @@ def test_what_long_runs_sustain(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
-    [
-        ('"85 %"', '"0 %"', "memory_efficiency.value = '0 %': isn't allowed; a value above 0"),
-        ('"85 %"', "1.2", "memory_efficiency.value = 1.2: isn't allowed; a value above 0 to 1"),
-        ('"1 ms"', '"-1 ms"', "training.step_overhead.value = '-1 ms': isn't allowed"),
-        ("memory_eff", "memmory_eff", "training.memmory_efficiency: no such key; did you mean"),
-        ("flash_2", "flash2", "training.attention_efficiency.flash2: no such key; did you mean"),
-        ("[training.matmul_efficiency]\nbf16", "[training.matmul_efficiency]\nfp16",
-         "training.matmul_efficiency.fp16 = 0.8: is a share of device."
-         "peak_measured_matmul_flops.fp16, which isn't stated; state both"),
-    ],
+    examples(__file__, "faults_of_what_long_runs_sustain"),
 )  # fmt: skip
 def test_faults_of_what_long_runs_sustain(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert TRAINING.count(old) == 1
@@ -301,18 +195,10 @@ values = st.recursive(
 )
 keys = st.sampled_from(["title", "name", "scale_up", "scale_out", "device", "pod", "training"])
 inner_keys = st.sampled_from(
-    [
-        "kind",
-        "bandwidth",
-        "latency",
-        "dimensions",
-        "in_network",
-        "peak_flops",
-        "matmul_efficiency",
-        "bf16",
-        "value",
-        "source",
-    ]
+    (
+        "kind bandwidth latency dimensions in_network peak_flops matmul_efficiency bf16 value "
+        "source"
+    ).split()
 )
 
 

@@ -19,23 +19,14 @@ from sweeps.spec.files import read_toml, shipped
 from sweeps.spec.hugging_face import NO_SHAPES, known_kinds
 from sweeps.spec.model import Model
 from tests.spec.model_files import VISION, outcome
+from tests.tables import examples, keyed
 
 MODELS = Path(__file__).parents[1] / "data" / "models"
 ROWS = [json.loads(line) for line in (MODELS / "kinds.jsonl").read_text().splitlines()]
 PUBLISHED = {row["name"]: row for row in ROWS if not row["name"].startswith("tiny-")}
 SMALL = {row["name"]: row for row in ROWS if row["name"].startswith("tiny-")}
 # What can't be said by our shapes, or lacks a size that is one model's own.
-REFUSED = {
-    "jetmoe-8b": "model_type = 'jetmoe': is a kind of model that isn't known",
-    "mimo-v2-flash": "model_type = 'mimo_v2_flash': is a kind of model that isn't known",
-    "opt-350m": "word_embed_proj_dim = 512: is not the hidden size",
-    "tiny-jetmoe": "model_type = 'jetmoe': is a kind of model that isn't known",
-    "tiny-mimo_v2_flash": "model_type = 'mimo_v2_flash': is a kind of model that isn't known",
-    "tiny-opt-post-proj": "word_embed_proj_dim = 48: is not the hidden size",
-    "tiny-helium": "head_dim: heads are ",
-    "tiny-mistral-": "sliding_window: is missing; every mistral model has one",
-    "tiny-qwen3-": "head_dim: is missing; every qwen3 model has one",
-}
+REFUSED = examples(__file__, "refused")
 WAY_ON = "write its shapes in a TOML file"
 
 
@@ -61,13 +52,7 @@ def kinds_of(model: Model) -> dict[str, float]:
     return {"linear": linear, "windowed": windowed, "full": attending - windowed}
 
 
-WORDS = {
-    "linear": "linear",
-    "conv": "linear",
-    "sliding": "windowed",
-    "chunked": "windowed",
-    "full": "full",
-}
+WORDS = keyed("linear=linear conv=linear sliding=windowed chunked=windowed full=full")
 
 
 def differences(row: dict[str, Any], model: Model) -> dict[str, tuple[object, object]]:
@@ -131,18 +116,12 @@ def test_every_kind_is_counted() -> None:
     contents += [json.loads(path.read_text()) for path in MODELS.glob("*.json")]
     kinds = {content["model_type"].removesuffix("_text") for content in contents}
     # Kinds of which another name, or the code beside the weights, is what is counted.
-    same = {
-        "RefinedWeb",
-        "RefinedWebModel",
-        "bailing_moe_v2",
-        "deepseek",
-        "falcon_mamba",
-        "minimax_m1",
-        "minimax_text_01",
-        "params",
-        "stablelm_epoch",
-        "youtu_llm",
-    }
+    same = set(
+        (
+            "RefinedWeb RefinedWebModel bailing_moe_v2 deepseek falcon_mamba minimax_m1 "
+            "minimax_text_01 params stablelm_epoch youtu_llm"
+        ).split()
+    )
     assert set(known_kinds()) - kinds == same
 
 
@@ -199,15 +178,10 @@ def test_windows_of_a_kind_that_isn_t_known(
 
 
 # As Meta publishes it beside the weights of Llama 3 70B.
-PARAMS = {
-    "dim": 8192,
-    "ffn_dim_multiplier": 1.3,
-    "multiple_of": 4096,
-    "n_heads": 64,
-    "n_kv_heads": 8,
-    "n_layers": 80,
-    "vocab_size": 128256,
-}
+PARAMS = keyed(
+    "dim=8192 ffn_dim_multiplier=1.3 multiple_of=4096 n_heads=64 n_kv_heads=8 n_layers=80 "
+    "vocab_size=128256"
+)
 
 
 def test_meta_s_own_file_is_read(tmp_path: Path) -> None:
@@ -268,27 +242,12 @@ def test_a_tower_is_told_with_its_size(name: str, tmp_path: Path) -> None:
 
 
 # Qwen3-VL 8B's published weights hold 8,767,123,696 numbers, Qwen3 8B's those of its text.
-QWEN3_VL = {
-    "deepstack_visual_indexes": [8, 16, 24],
-    "depth": 27,
-    "hidden_size": 1152,
-    "in_channels": 3,
-    "intermediate_size": 4304,
-    "num_position_embeddings": 2304,
-    "out_hidden_size": 4096,
-    "patch_size": 16,
-    "spatial_merge_size": 2,
-    "temporal_patch_size": 2,
-}
+QWEN3_VL = examples(__file__, "qwen3_vl")
 # Llama 4's, as both models' weights hold it.
-LLAMA4 = {
-    "hidden_size": 1408,
-    "image_size": 336,
-    "intermediate_size": 5632,
-    "num_hidden_layers": 34,
-    "patch_size": 14,
-    "vision_output_dim": 4096,
-}
+LLAMA4 = keyed(
+    "hidden_size=1408 image_size=336 intermediate_size=5632 num_hidden_layers=34 patch_size=14 "
+    "vision_output_dim=4096"
+)
 
 
 @pytest.mark.parametrize(

@@ -16,27 +16,20 @@ from sweeps.spec.catalog import find_spec, framework_names, load_framework
 from sweeps.spec.fields import ORIGINS, Figure
 from sweeps.spec.files import shipped
 from sweeps.spec.framework import FRAMEWORK_RULE, Choice, Framework, read_framework
+from tests.tables import examples
 
-SHIPPED = (
-    "deepspeed",
-    "fms-fsdp",
-    "fsdp-llmfoundry",
-    "internevo",
-    "maxtext",
-    "megatron-deepspeed-2022",
-    "megatron-lm",
-    "torchtitan",
+SHIPPED = tuple(
+    (
+        "deepspeed fms-fsdp fsdp-llmfoundry internevo maxtext megatron-deepspeed-2022 megatron-lm "
+        "torchtitan"
+    ).split()
 )
 # What no framework leaves to the rule.
-OWN = (
-    "host_launch_time",
-    "elementwise_factor",
-    "loss_bytes",
-    "logit_bytes",
-    "tp_overlap",
-    "cp_overlap",
-    "ep_overlap",
-    "dp_overlap",
+OWN = tuple(
+    (
+        "host_launch_time elementwise_factor loss_bytes logit_bytes tp_overlap cp_overlap "
+        "ep_overlap dp_overlap"
+    ).split()
 )
 GOOD = """\
 title = "A framework"
@@ -177,36 +170,7 @@ def test_options_are_no_part_of_the_file_s_name() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
-    [
-        ('title = "A framework"', "", "title: is missing"),
-        ('title = "A framework"', 'title = "A"\nname = "his"', "name = 'his': is not the file's"),
-        ("[figures]", "[figure]", "figure: no such key; did you mean 'figures'?"),
-        ("tp_overlap = { value = 0.5", "tp_overlp = { value = 0.5",
-         "figures.tp_overlp: no such key; did you mean 'tp_overlap'"),
-        ("value = 0.5", "value = 1.5",
-         "figures.tp_overlap.value = 1.5: isn't allowed; a value from 0 to 1"),
-        ("value = 0.5", "value = -0.5", "figures.tp_overlap.value = -0.5: isn't allowed"),
-        ('"8 us"', '"8 MB"', "figures.host_launch_time.value = '8 MB': is an amount of data"),
-        ('"8 us"', "8e-6", "figures.host_launch_time.value = 8e-06: has no unit"),
-        ('kind = "measured"', 'kind = "guessed"',
-         "options.slow.figures.host_launch_time.kind = 'guessed': is unknown"),
-        ('{ value = "80 us", kind = "measured", source = "this test" }', '"80 us"',
-         "options.slow.figures.host_launch_time = '80 us': is not a figure"),
-        ("value = 3", "value = 4", "plan.zero_stage.value = 4: isn't allowed; a whole number from"),
-        ('"fsdp_adam"', '"fsdp_adm"', "recipes.bf16.value = 'fsdp_adm': is unknown; did you mean"),
-        ("bf16 =", "bf61 =", "recipes.bf61: no such key; did you mean 'bf16'"),
-        ('"full"', '"fully"', "labels.recompute.value = 'fully': is unknown; did you mean 'full'"),
-        ('{ value = "full", kind = "assumed", source = "this test" }', '"full"',
-         "labels.recompute = 'full': has no source; write"),
-        ('summary = "Slower."', "", "options.slow.summary: is missing"),
-        ('summary = "Slower."', 'summary = "S"\nx = 1', "options.slow.x: no such key"),
-        ("[options.slow.figures]", "[options.slow.figure]", "options.slow: changes nothing"),
-        ("[options.slow]", '[options."a b"]\nsummary = "S"\n[options.slow]',
-         "options = 'a b': can't be a name"),
-        ("[options.slow]", "[options.quick]\n[options.slow]", "options.quick.summary: is missing"),
-        ("[options.slow]", "[options]\nquick = 3\n[options.slow]",
-         "options.quick = 3: is not a table"),
-    ],
+    examples(__file__, "a_fault_is_told_with_its_place"),
 )  # fmt: skip
 def test_a_fault_is_told_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert old in GOOD
@@ -251,17 +215,7 @@ values = st.recursive(
 )
 keys = st.sampled_from(["title", "name", "figures", "labels", "recipes", "plan", "options"])
 inner_keys = st.sampled_from(
-    [
-        "figures",
-        "labels",
-        "summary",
-        "host_launch_time",
-        "recompute",
-        "bf16",
-        "value",
-        "kind",
-        "source",
-    ]
+    "figures labels summary host_launch_time recompute bf16 value kind source".split()
 )
 
 

@@ -14,6 +14,7 @@ from sweeps.errors import InputError
 from sweeps.spec.catalog import load_model
 from sweeps.spec.hugging_face import known_kinds
 from tests.spec.model_files import OTHERS, TOTALS, anything, outcome
+from tests.tables import examples
 
 CONFIGS = Path(__file__).parents[1] / "data" / "models"
 
@@ -68,23 +69,7 @@ def test_a_folder_is_found_by_its_config(tmp_path: Path) -> None:
     assert model.quantity("parameters") == OTHERS["gpt2"]
 
 
-REQUIRED = {
-    "llama3-70b": ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size",
-                   "vocab_size"),
-    "mistral-7b": ("num_key_value_heads", "sliding_window"),
-    "qwen2.5-7b": ("num_key_value_heads",),
-    "qwen3-0.6b": ("head_dim",),
-    "qwen3-30b-a3b": ("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
-    "mixtral-8x7b": ("num_local_experts", "num_experts_per_tok"),
-    "deepseek-v3": ("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
-                    "v_head_dim", "n_routed_experts", "n_shared_experts", "first_k_dense_replace"),
-    "kimi-k2": ("moe_intermediate_size",),
-    "deepseek-v4-flash": ("o_groups", "hc_mult", "index_topk", "q_lora_rank"),
-    "qwen3-next-80b-a3b": ("linear_num_value_heads", "shared_expert_intermediate_size"),
-    "minimax-m2.5": ("num_local_experts", "head_dim", "intermediate_size"),
-    "gpt2": ("n_layer", "n_embd", "n_head", "n_positions"),
-    "pythia-6.9b": ("intermediate_size", "vocab_size"),
-}  # fmt: skip
+REQUIRED = examples(__file__, "required")
 
 
 @pytest.mark.parametrize(
@@ -184,11 +169,7 @@ def test_what_a_key_means(
         ),
         ("deepseek-v4-flash", {"attention_bias": True}, "attention_bias = true: isn't known wit"),
         ("deepseek-v3", {"moe_layer_freq": 0}, "moe_layer_freq = 0: is not a whole number; one"),
-        (
-            "deepseek-v3",
-            {"n_shared_experts": "x"},
-            'n_shared_experts = "x": is not a number of',
-        ),
+        ("deepseek-v3", {"n_shared_experts": "x"}, 'n_shared_experts = "x": is not a number of'),
         ("qwen3-30b-a3b", {"mlp_only_layers": 1}, "mlp_only_layers = 1: is not a list of layer"),
         ("mixtral-8x7b", {"num_experts_per_tok": 9}, "experts_per_token = 9: is more than there "),
     ],

@@ -28,33 +28,22 @@ from sweeps.spec.fields import ORIGINS
 from sweeps.spec.files import shipped
 from sweeps.spec.model import Model, read_model
 from tests.spec.model_files import NEAR, TOTALS, WEIGHTS, anything, outcome
+from tests.tables import examples, keyed
 
 CONFIGS = Path(__file__).parents[1] / "data" / "models"
 # Narayanan et al. 2021, table 1, in billions to one digit.
-MEGATRON = {
-    "megatron-1.7b": 1.7,
-    "megatron-3.6b": 3.6,
-    "megatron-7.5b": 7.5,
-    "megatron-18b": 18.4,
-    "megatron-39b": 39.1,
-    "megatron-76b": 76.1,
-    "megatron-145b": 145.6,
-    "megatron-310b": 310.1,
-    "megatron-530b": 529.6,
-    "megatron-1t": 1008.0,
-}
+MEGATRON = keyed(
+    "megatron-1.7b=1.7 megatron-3.6b=3.6 megatron-7.5b=7.5 megatron-18b=18.4 megatron-39b=39.1 "
+    "megatron-76b=76.1 megatron-145b=145.6 megatron-310b=310.1 megatron-530b=529.6 "
+    "megatron-1t=1008.0"
+)
 PUBLISHED = (*TOTALS, *NEAR, *MEGATRON)
-LATENT_ATTENTION = {
-    "deepseek-v2",
-    "deepseek-v2-lite",
-    "deepseek-v3",
-    "deepseek-v3.2",
-    "glm-5",
-    "glm-5.2",
-    "kimi-k2",
-    "kimi-k3",
-    "moonlight-16b-a3b",
-}
+LATENT_ATTENTION = set(
+    (
+        "deepseek-v2 deepseek-v2-lite deepseek-v3 deepseek-v3.2 glm-5 glm-5.2 kimi-k2 kimi-k3 "
+        "moonlight-16b-a3b"
+    ).split()
+)
 GOOD = """\
 title = "A model"
 kind = "assumed"
@@ -210,64 +199,7 @@ def test_experts_and_latent_attention() -> None:
     assert model.quantity("moe_layers") == 2
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (("heads = 2", "head = 2"), "shapes.head: no such key; did you mean 'heads'"),
-        (("title", "titel"), "titel: no such key; did you mean 'title'?"),
-        (('title = "A model"', ""), "title: is missing"),
-        (('source = "this test"', ""), "source: is missing"),
-        (('"assumed"', '"guessed"'), "kind = 'guessed': is unknown; known: assumed, measured"),
-        (("layers = 2\n", ""), "shapes.layers: is missing; every model has one"),
-        (("gated_mlp = true\n", ""), "shapes.gated_mlp: is missing; every model has one"),
-        (("ffn_size = 16\n", ""), "shapes.ffn_size: is missing; 2 layers are dense"),
-        (("ffn_size = 16", "ffn_size = 0"), "shapes.ffn_size: is zero; 2 layers are dense"),
-        (
-            ("layers = 2", "layers = 0"),
-            "shapes.layers = 0: isn't allowed; write a whole number, 1 or more (transf",
-        ),
-        (
-            ("layers = 2", "layers = 2.5"),
-            "shapes.layers = 2.5: isn't allowed; write a whole number, 1 or more",
-        ),
-        (("layers = 2", "layers = true"), "shapes.layers = True: is not a number"),
-        (("layers = 2", 'layers = "2 GB"'), "shapes.layers = '2 GB': is"),
-        (
-            ("gated_mlp = true", "gated_mlp = 2"),
-            "shapes.gated_mlp = 2: isn't allowed; write true or false (gated MLP, SwiGLU)",
-        ),
-        (("heads = 2", "heads = 2\nkv_heads = 3"), "shapes.kv_heads = 3: does not divide heads"),
-        (("heads = 2", "heads = 3"), "shapes.head_size = 2.667: is not whole as hidden_size/hea"),
-        (
-            ("layers = 2", "layers = 2\ndense_layers = 1"),
-            "shapes.dense_layers = 1: needs ",
-        ),
-        (
-            ("layers = 2", "layers = 2\nq_lora_rank = 1"),
-            "shapes.q_lora_rank = 1: needs kv_lora_rank",
-        ),
-        (
-            ("layers = 2", "layers = 2\nexperts = 8"),
-            "shapes.experts_per_token: is missing; every m",
-        ),
-        (
-            ("layers = 2", "layers = 2\nkv_lora_rank = 8"),
-            "shapes.qk_nope_head_size: is missing; every la",
-        ),
-        (("[shapes]", "shapes = 3\n[other]"), "shapes: is not a table; write [shapes]"),
-        (
-            ("[shapes]", "parameters = 3\n[shapes]"),
-            "parameters = 3: can't be given with shapes; it foll",
-        ),
-        (('title = "A', 'hugging_face = 3\ntitle = "A'), "hugging_face = 3: is not a name; write"),
-        (('title = "A', 'name = "b"\ntitle = "A'), "name = 'b': is not the file's name; write 'm"),
-        (("layers = 2", "layers = { value = 2 }"), "shapes.layers.kind: is missing"),
-        (
-            ("layers = 2", 'layers = { kind = "assumed", source = "x" }'),
-            "shapes.layers.value: is m",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("change", "expected"), examples(__file__, "a_fault_says_what_is_right"))
 def test_a_fault_says_what_is_right(change: tuple[str, str], expected: str) -> None:
     assert change[0] in GOOD
     found = faults(GOOD.replace(*change, 1))
@@ -276,17 +208,7 @@ def test_a_fault_says_what_is_right(change: tuple[str, str], expected: str) -> N
 
 @pytest.mark.parametrize(
     ("more", "expected"),
-    [
-        (
-            MIXTURE + "expert_groups = 3\ngroups_per_token = 2\n",
-            "shapes.expert_groups = 3: does not divide experts",
-        ),
-        (MIXTURE.replace("token = 2", "token = 5"), "shapes.experts_per_token = 5: is more than"),
-        (f"{MIXTURE}dense_layers = 3", "shapes.dense_layers = 3: is more than there are"),
-        (f"{MIXTURE}dense_layers = 2", "shapes.experts = 4: no layer has them"),
-        (f"{MIXTURE}moe_layer_frequency = 0", "shapes.moe_layer_frequency = 0: isn't allowed"),
-        (f"{LATENT}kv_heads = 1", "shapes.kv_heads = 1: is not heads"),
-    ],
+    examples(__file__, "shapes_that_contradict_each_other", LATENT=LATENT, MIXTURE=MIXTURE),
 )
 def test_shapes_that_contradict_each_other(more: str, expected: str) -> None:
     found = faults(GOOD + more)

@@ -15,6 +15,7 @@ from sweeps.spec.catalog import find_preset, framework_names, load_framework, pr
 from sweeps.spec.preset import Run
 from sweeps.validate.run_table import Run as Row
 from sweeps.validate.training_rows import cases_of_runs
+from tests.tables import keyed
 
 RECIPES = Path(__file__).parents[1] / "data" / "bridge_recipes.csv"
 # What graphs are called there, and the option that has them.
@@ -25,17 +26,10 @@ GRAPHS = {
     "mixers": "graphs_mixers",
     "whole": "cuda_graphs",
 }
-DEEPSEEK: dict[str, Any] = {
-    "model": "deepseek-v3",
-    "hardware": "gb200-nvl72",
-    "world_size": 256,
-    "pp": 4,
-    "ep": 64,
-    "virtual_pipeline_size": 4,
-    "global_batch_size": 4096,
-    "sequence_length": 4096,
-    "precision": "mxfp8",
-}
+DEEPSEEK: dict[str, Any] = keyed(
+    "model=deepseek-v3 hardware=gb200-nvl72 world_size=256 pp=4 ep=64 virtual_pipeline_size=4 "
+    "global_batch_size=4096 sequence_length=4096 precision=mxfp8"
+)
 WANTED = ["step_time", "peak_memory", "error_band_low", "error_band_high"]
 
 
@@ -76,14 +70,11 @@ def test_a_release_sets_what_its_recipes_do(preset: str) -> None:
 
 
 def test_a_preset_is_what_its_options_are_by_hand() -> None:
-    by_hand = {
-        "framework": "megatron-lm+fused_loss+fp8_parameters+cuda_graphs+ep_overlap",
-        "dispatcher": "deduplicated",
-        "recompute": "selective",
-        "recompute_core_attn": 0,
-        "recompute_mla_up_proj": 1,
-        "optimizer_bytes": 8,
-    }
+    by_hand = keyed(
+        "framework=megatron-lm+fused_loss+fp8_parameters+cuda_graphs+ep_overlap "
+        "dispatcher=deduplicated recompute=selective recompute_core_attn=0 recompute_mla_up_proj=1 "
+        "optimizer_bytes=8"
+    )
     # What a run's own flags are is known by hand alone, so that the band is narrower.
     assert answer(**DEEPSEEK, preset="bridge-26.06")[:2] == answer(**DEEPSEEK, **by_hand)[:2]
 
@@ -136,14 +127,10 @@ def test_a_preset_brings_its_framework_and_refuses_another() -> None:
 
 def test_presets_and_machines_may_be_axes() -> None:
     axes = {"preset": ["bridge-26.02", "bridge-26.06"], "hardware": ["gb200-nvl72", "dgx-h100"]}
-    given = {
-        "model": "qwen3-30b-a3b",
-        "world_size": 16,
-        "ep": 16,
-        "precision": "bf16",
-        "sequence_length": 4096,
-        "global_batch_size": 256,
-    }
+    given = keyed(
+        "model=qwen3-30b-a3b world_size=16 ep=16 precision=bf16 sequence_length=4096 "
+        "global_batch_size=256"
+    )
     spec = {"axes": axes, "constants": given, "quantities": WANTED}
     found = prepare(spec, bare_is_si=True).dataset()
     for preset in axes["preset"]:
@@ -181,26 +168,14 @@ def test_a_search_takes_modules_and_options_of_a_preset() -> None:
 
 
 def test_a_measured_row_takes_its_release_and_what_it_says_itself() -> None:
-    texts = {
-        "row_id": "R",
-        "source_id": "x",
-        "model": "qwen3-235b-a22b",
-        "framework": "megatron-lm",
-        "preset": "bridge-26.06",
-        "gpu_type": "gb200-nvl72",
-        "precision": "mxfp8",
-    }
-    numbers = {
-        "gpus": 256.0,
-        "tp": 1.0,
-        "pp": 8.0,
-        "vpp": 3.0,
-        "ep": 32.0,
-        "seq_len": 4096.0,
-        "global_batch_size": 8192.0,
-        "micro_batch_size": 1.0,
-        "step_time_s": 20.0,
-    }
+    texts = keyed(
+        "row_id=R source_id=x model=qwen3-235b-a22b framework=megatron-lm preset=bridge-26.06 "
+        "gpu_type=gb200-nvl72 precision=mxfp8"
+    )
+    numbers = keyed(
+        "gpus=256.0 tp=1.0 pp=8.0 vpp=3.0 ep=32.0 seq_len=4096.0 global_batch_size=8192.0 "
+        "micro_batch_size=1.0 step_time_s=20.0"
+    )
     (case,) = cases_of_runs([Row(1, texts, numbers)]).cases
     assert case.labels["dispatcher"] == "deduplicated"
     assert case.labels["recompute"] == "none"

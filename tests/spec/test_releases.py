@@ -10,23 +10,11 @@ from sweeps.cli import run
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_model, model_names
 from sweeps.spec.releases import bare_name, release_of
+from tests.tables import examples
 
 
 @pytest.mark.parametrize(
-    ("name", "own"),
-    [
-        ("DeepSeek-V3-0324", "deepseek-v3"),
-        ("deepseek-ai/DeepSeek-R1-0528", "deepseek-v3"),
-        ("Qwen3-235B-A22B-Instruct-2507", "qwen3-235b-a22b"),
-        ("Qwen/Qwen3-30B-A3B-Thinking-2507-FP8", "qwen3-30b-a3b"),
-        ("GLM-4.6", "glm-4.5"),
-        ("R1-Distill-Llama-70B", "llama3-70b"),
-        ("llama3.1-70b", "llama3-70b"),
-        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "qwen2.5-32b"),
-        ("meta-llama/Llama-3.1-70B-Instruct", "llama3-70b"),
-        ("unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", "llama3-8b"),
-        ("NousResearch/Llama-2-7b-hf", "llama2-7b"),
-    ],
+    ("name", "own"), examples(__file__, "a_release_has_the_catalogue_s_shapes")
 )
 def test_a_release_has_the_catalogue_s_shapes(name: str, own: str) -> None:
     model = load_model(name)
@@ -41,14 +29,10 @@ def test_the_catalogue_s_own_name_says_nothing(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "mistralai/Mistral-7B-Instruct-v0.3",
-        "Qwen/Qwen3-6B",
-        "gemma-1.1-7b-it",
-        "instruct",
-        "70B",
-        "Mistral-Small-3.1-24B-Instruct-2503",
-    ],
+    (
+        "mistralai/Mistral-7B-Instruct-v0.3 Qwen/Qwen3-6B gemma-1.1-7b-it instruct 70B "
+        "Mistral-Small-3.1-24B-Instruct-2503"
+    ).split(),
 )
 def test_other_shapes_are_nobody_s_release(name: str) -> None:
     with pytest.raises(InputError, match=r"not in the catalog"):

@@ -27,69 +27,27 @@ from sweeps.spec.known import SETTINGS, uncalibrated_device, unknown_settings
 from sweeps.spec.machine import KERNELS, PRECISIONS, Machine
 from sweeps.validate.predict import Constants
 from tests.each import each
+from tests.tables import examples
 
 MEGATRON = load_framework("megatron-lm")
 # What a step takes of a machine and of the software, whatever these are.
-EVERY = {
-    "peak_flops",
-    "attention_peak_flops",
-    "peak_measured_matmul_flops",
-    "matmul_efficiency",
-    "matmul_min_time",
-    "matmul_time_per_k",
-    "memory_bandwidth",
-    "memory_efficiency",
-    "memory_capacity",
-    "attention_efficiency",
-    "matmul_input_bytes",
-    "weight_bytes",
-    "gradient_bytes",
-    "optimizer_bytes",
-    "activation_bytes",
-    "gathered_bytes",
-    "host_launch_time",
-    "exposed_launch_fraction",
-    "elementwise_factor",
-    "loss_bytes",
-    "logit_bytes",
-    "tp_overlap",
-    "cp_overlap",
-    "ep_overlap",
-    "dp_overlap",
-    "overlap_slowdown",
-    "forward_operations",
-    "backward_operations",
-    "recompute_operations",
-    "count_end_layers",
-    "unfused_expert_bias",
-    "dropout",
-    "step_overhead",
-    "tp_gradient_overlap",
-    "power",
-    "idle_power_fraction",
-    "gpu_hour_price",
-    "sms",
-    "tile_quantization_loss",
-    "output_matmul_flops",
-    "host_bandwidth",
-    "host_update_bandwidth",
-    "host_memory_capacity",
-    "attention_speedup",
-    "weight_copy_bytes",
-    "tp_gather_byte_ratio",
-    "grouped_matmul_rate_ratio",
-    "bf16_layers",
-    "bf16_attention",
-    "bf16_experts",
-    "attention_tile",
-    "eager_launch_fraction",
-    "expert_casts",
-    "unsharded_in_pipeline",
-    "placeholder_bytes",
-    "early_stop",
-    "gradient_accumulation_fusion",
-    "sharding_copy_efficiency",
-}
+EVERY = set(
+    (
+        "peak_flops attention_peak_flops peak_measured_matmul_flops matmul_efficiency "
+        "matmul_min_time matmul_time_per_k memory_bandwidth memory_efficiency memory_capacity "
+        "attention_efficiency matmul_input_bytes weight_bytes gradient_bytes optimizer_bytes "
+        "activation_bytes gathered_bytes host_launch_time exposed_launch_fraction "
+        "elementwise_factor loss_bytes logit_bytes tp_overlap cp_overlap ep_overlap dp_overlap "
+        "overlap_slowdown forward_operations backward_operations recompute_operations "
+        "count_end_layers unfused_expert_bias dropout step_overhead tp_gradient_overlap power "
+        "idle_power_fraction gpu_hour_price sms tile_quantization_loss output_matmul_flops "
+        "host_bandwidth host_update_bandwidth host_memory_capacity attention_speedup "
+        "weight_copy_bytes tp_gather_byte_ratio grouped_matmul_rate_ratio bf16_layers "
+        "bf16_attention bf16_experts attention_tile eager_launch_fraction expert_casts "
+        "unsharded_in_pipeline placeholder_bytes early_stop gradient_accumulation_fusion "
+        "sharding_copy_efficiency"
+    ).split()
+)
 MACHINES = sorted(path.stem for path in shipped("hardware").glob("*.toml"))
 # Sustained rates that step times were fitted with, as shares of the peak, by precision and kernel.
 FITTED = {
@@ -368,8 +326,7 @@ def test_prices_and_powers_are_told_where_they_are_known(tmp_path: Path) -> None
     text = (shipped("hardware") / "dgx-h100.toml").read_text(encoding="utf-8")
     price = 'price = { value = "2.5 USD/h", kind = "assumed", source = "a contract of ours" }\n'
     (tmp_path / "ours.toml").write_text(
-        re.sub(r"price = .*\n", price, text.replace('"dgx-h100"', '"ours"')),
-        encoding="utf-8",
+        re.sub(r"price = .*\n", price, text.replace('"dgx-h100"', '"ours"')), encoding="utf-8"
     )
     ours = training_constants(load_hardware(tmp_path / "ours.toml"), MEGATRON)
     assert ours["gpu_hour_price"] == Origin(2.5, "assumed", "a contract of ours", "ours")
@@ -396,15 +353,7 @@ def test_unknown_names_are_refused_together() -> None:
 
 @pytest.mark.parametrize(
     ("machine", "precision", "unseen", "said"),
-    [
-        ("dgx-h100", "bf16", 0.0, "were compared with runs"),
-        ("dgx-h200", "fp8", 0.0, "were compared with runs"),
-        ("dgx-h200", "bf16", 1.0, "no run was compared"),
-        ("hgx-h800", "bf16", 1.0, "no run was compared"),
-        ("mi300x", "bf16", 2.0, "are those of other GPUs"),
-        ("tpu-v5p", "bf16", 0.0, "few runs, none of which was left out"),
-        ("tpu-7x", "fp8", 2.0, "are those of other GPUs"),
-    ],
+    examples(__file__, "which_rates_were_compared_with_runs"),
 )
 def test_which_rates_were_compared_with_runs(
     machine: str, precision: str, unseen: float, said: str

@@ -12,6 +12,7 @@ from sweeps.errors import InputError
 from sweeps.spec import units
 from sweeps.spec.units import example, format_quantity, has_unit, parse_quantity
 from tests.each import each
+from tests.tables import examples
 
 
 def read(
@@ -169,18 +170,7 @@ def test_arithmetic_reads_units_as_the_table_does(symbol: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "unit", "value"),
-    [
-        ("8 GB / 2", "byte", 4e9),
-        ("8 - 2 - 1", "1", 5.0),
-        ("-2^2 + 7", "1", 3.0),
-        ("2 * 3 s^-1 * 4 s s", "s", 24.0),
-        ("2 (3 + 4) us", "s", 14e-6),
-        ("(1 GB + 8 Gbit)", "byte", 2e9),
-        ("3 / (2 us)", "s-1", 1.5e6),
-        ("(0.1 + 0.2)", "1", 0.3),
-        ("2^-3 * 1000", "1", 125.0),
-    ],
+    ("text", "unit", "value"), examples(__file__, "arithmetic_is_exact_and_groups_from_the_left")
 )
 def test_arithmetic_is_exact_and_groups_from_the_left(text: str, unit: str, value: float) -> None:
     assert read(text, unit) == value

@@ -20,18 +20,12 @@ from sweeps.traces import write
 from sweeps.traces.write import chakra_traces
 from tests.analysis_cases import job_of
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
 TYPES = {"all_reduce": 0, "all_gather": 2, "all_to_all": 6, "reduce_scatter": 7}
 LLAMA = "--model llama3-8b --num-layers 16 --seq-length 8192 --num-gpus 16 --sp --micro-batches 4"
-PLANS = (
-    f"{LLAMA} --zero-stage 1 --tp 2 --pp 4",
-    f"{LLAMA} --zero-stage 3 --tp 2 --cp 2 --cp-kind ring --pp 2",
-    f"{LLAMA} --zero-stage 1 --tp 2 --pp 2 --schedule dual_pipe",
-    "--model mixtral-8x7b --num-layers 16 --seq-length 4096 --num-gpus 16 --tp 2 --sp --ep 4"
-    " --zero-stage 1 --micro-batches 2 --pp 2",
-    f"{LLAMA} --zero-stage 1 --pp 2".replace("3-8b --num-layers 16", "3.2-1b"),
-)
+PLANS = examples(__file__, "plans", LLAMA=LLAMA)
 
 # The format, as its schema has it: varints and what has a length.
 

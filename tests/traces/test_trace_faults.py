@@ -16,6 +16,7 @@ from sweeps.traces.overlap import analyse
 from sweeps.traces.ranks import analyse_files
 from sweeps.traces.reader import read_trace
 from tests.cli_runner import Runner
+from tests.tables import examples
 from tests.traces.make import GEMM, call, kernel, step, write
 
 GOOD = json.dumps({"traceEvents": [kernel(GEMM, k, 1) for k in range(400)], "traceName": "t"})
@@ -153,19 +154,7 @@ def test_all_faults_are_told(tmp_path: Path, sweeps: Runner) -> None:
     assert all(line.startswith("sweeps: /") for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ("--window 5ms", "--window 5ms: is not a window"),
-        ("--window 5ms:1ms", "ends before it starts"),
-        ("--window 1s:2s --plot", "--window 1s:2s: is after the last GPU work"),
-        ("--window 1:x", "--window x"),
-        ("--include-last-step", "--include-last-step: the full mode leaves out no step"),
-        ("--patterns none.toml", "none.toml: can't be read"),
-        ("--mode other", "--mode other: unknown; full, hta"),
-        ("--output nowhere/t.nc", "'nowhere' is a folder that does not exist"),
-    ],
-)
+@pytest.mark.parametrize(("options", "words"), examples(__file__, "options_that_cannot_be"))
 def test_options_that_cannot_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sweeps: Runner, options: str, words: str
 ) -> None:

@@ -11,18 +11,10 @@ import pytest
 from sweeps.traces.overlap import analyse, hta_figures
 from sweeps.traces.patterns import load_patterns
 from sweeps.traces.reader import Trace, read_trace
+from tests.tables import examples
 
 FOLDER = Path(__file__).parents[1] / "data" / "traces"
-NAMES = {
-    "control": "control",
-    "rank 0": "sampled_rank-0",
-    "rank 1": "sampled_rank-1",
-    "nccl": "nccl_data",
-    "sync": "event_sync_multi_stream",
-    "rocm": "mi250_minitoy_train_ROCm6_2_kineto",
-    "triton": "triton_example",
-    "b200": "b200_eager_trace",
-}
+NAMES = examples(__file__, "names")
 NAN = math.nan
 # What HolisticTraceAnalysis 0.6.1 (f4d0062c) prints of each file, with the last step and without:
 # comp_comm_overlap_pctg; idle, compute, non-compute and kernel time in microseconds.

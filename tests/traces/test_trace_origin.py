@@ -11,33 +11,11 @@ import pytest
 from sweeps.errors import InputError
 from sweeps.traces.overlap import analyse
 from sweeps.traces.reader import read_trace
+from tests.tables import examples
 from tests.traces.make import GEMM, NCCL, call, kernel, write
 
-JAX: list[dict[str, Any]] = [
-    {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/device:GPU:0"}},
-    {"ph": "M", "pid": 1, "tid": 14, "name": "thread_name", "args": {"name": "Stream #14"}},
-    {
-        "ph": "X",
-        "pid": 1,
-        "tid": 14,
-        "ts": 1,
-        "dur": 2,
-        "name": "loop_add_fusion",
-        "args": {"hlo_op": "fusion.3", "correlation_id": "9"},
-    },
-]
-ASCEND: list[dict[str, Any]] = [
-    {"ph": "M", "pid": 4, "name": "process_name", "args": {"name": "Ascend Hardware"}},
-    {
-        "ph": "X",
-        "pid": 4,
-        "tid": 2,
-        "ts": "1.0",
-        "dur": 2,
-        "name": "MatMulV2",
-        "args": {"Stream Id": 2, "Task Type": "AI_CORE"},
-    },
-]
+JAX: list[dict[str, Any]] = examples(__file__, "jax")
+ASCEND: list[dict[str, Any]] = examples(__file__, "ascend")
 
 
 def told(path: Path) -> str:

@@ -49,11 +49,7 @@ def test_products_take_what_the_law_of_other_gpus_products_says(
 ) -> None:
     """The law is of XLA's table; none of these products was in its fit."""
     found = measured("matmul_bf16", gpu=gpu)
-    sizes = {
-        "matmul_m": found["rows"],
-        "matmul_n": found["columns"],
-        "matmul_k": found["depth"],
-    }
+    sizes = {"matmul_m": found["rows"], "matmul_n": found["columns"], "matmul_k": found["depth"]}
     given = {**constants(gpu), **sizes, "matmul_efficiency": 1.0}
     given |= {"matmul_input_bytes": 2.0, "activation_bytes": 2.0}
     off = errors(derive("matmul_time", given), found)

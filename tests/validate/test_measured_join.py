@@ -19,18 +19,16 @@ from sweeps.store.netcdf import open_dataset, write
 from sweeps.validate.measured import join_measured
 from sweeps.validate.scores import error_lines, error_rows
 from sweeps.validate.table import find_table, read_table
+from tests.tables import keyed
 
 DATA = Path(__file__).parents[1] / "data" / "measured.csv"
 FOUR = "all_reduce, dgx-h100, 4 ranks, first"
 NODES = "all_gather, dgx-h100, 2 x 8 ranks, first"
 SIX = "all_reduce, dgx-a100, 6 ranks, second"
-LINKS = {
-    "intra_latency": "1 us",
-    "intra_bandwidth": "100 GB/s",
-    "inter_latency": "3 us",
-    "inter_bandwidth": "20 GB/s",
-    "software": "none",
-}
+LINKS = keyed(
+    "intra_latency='1 us' intra_bandwidth='100 GB/s' inter_latency='3 us' "
+    "inter_bandwidth='20 GB/s' software=none"
+)
 
 
 def spec(**more: object) -> dict[str, object]:

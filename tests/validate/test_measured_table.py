@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sweeps.errors import MOST_FAULTS, InputError
 from sweeps.validate import class_of, medians
 from sweeps.validate.table import read_table
+from tests.tables import examples
 
 HEADINGS = "collective,hardware,ranks,message_bytes,time_us"
 
@@ -28,17 +29,7 @@ def faults_of(path: Path, text: str | bytes, **more: dict[str, str]) -> tuple[st
 
 
 @pytest.mark.parametrize(
-    ("heading", "unit", "cell", "seconds"),
-    [
-        ("time_us", "", "12.5", 12.5e-6),
-        ("time_ms", "", "12.5", 12.5e-3),
-        ("time_s", "", "1e-3", 1e-3),
-        ("time (us)", "", "3", 3e-6),
-        ("time[ns]", "", "3", 3e-9),
-        ("time", "us", "3", 3e-6),
-        ("time_us", "ms", "3", 3e-3),  # what the spec says counts
-        ("time_us", "", "3 ms", 3e-3),  # what the cell says counts
-    ],
+    ("heading", "unit", "cell", "seconds"), examples(__file__, "units_of_time")
 )
 def test_units_of_time(path: Path, heading: str, unit: str, cell: str, seconds: float) -> None:
     path.write_text(f"{heading},message_bytes\n{cell},1024\n")
@@ -115,8 +106,7 @@ def test_folder_in_place_of_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "place"),
-    [(0, 0), (2**18 - 1, 0), (2**18, 1), (2**24 - 1, 1), (2**24, 2), (2**40, 2)],
+    ("size", "place"), [(0, 0), (2**18 - 1, 0), (2**18, 1), (2**24 - 1, 1), (2**24, 2), (2**40, 2)]
 )
 def test_classes_begin_where_they_say(size: float, place: int) -> None:
     assert class_of(np.array([float(size)])).tolist() == [place]

@@ -7,26 +7,13 @@ import pytest
 from overhead.memory.stage import Derivation
 from sweeps.validate.run_table import NUMBERS, Run
 from sweeps.validate.training_rows import Case, cases_of_runs
+from tests.tables import keyed
 
-STEP = {
-    "model": "llama3-70b",
-    "gpu_type": "dgx-h100",
-    "framework": "megatron-lm",
-    "precision": "bf16",
-    "recompute": "none",
-    "zero_or_sharding": "ZeRO-1",
-    "sp": "yes",
-    "gpus": 64,
-    "tp": 4,
-    "pp": 4,
-    "cp": 1,
-    "dp": 4,
-    "vpp": 1,
-    "seq_len": 8192,
-    "global_batch_size": 128,
-    "micro_batch_size": 1,
-    "step_time_s": 14.6,
-}
+STEP = keyed(
+    "model=llama3-70b gpu_type=dgx-h100 framework=megatron-lm precision=bf16 recompute=none "
+    "zero_or_sharding=ZeRO-1 sp=yes gpus=64 tp=4 pp=4 cp=1 dp=4 vpp=1 seq_len=8192 "
+    "global_batch_size=128 micro_batch_size=1 step_time_s=14.6"
+)
 
 
 def run(**more: object) -> Run:
@@ -73,17 +60,10 @@ def test_what_recipes_of_bridge_set_is_on() -> None:
         assert ("fused_loss" in of_main.labels["framework"].split("+")) == fused
     assert case(**row).numbers["mtp_layers"] == 0
     # Printed with the degrees of the release before; its recipe has others.
-    row = {
-        "model": "Qwen3_30B_a3B",
-        "gpu_type": "H100-80GB-SXM",
-        "gpus": 16,
-        "pp": 2,
-        "vpp": 12,
-        "ep": 8,
-        "dp": 8,
-        "tp": 1,
-        "framework": None,
-    }
+    row = keyed(
+        "model=Qwen3_30B_a3B gpu_type=H100-80GB-SXM gpus=16 pp=2 vpp=12 ep=8 dp=8 tp=1 "
+        "framework=None"
+    )
     later, before = (case(source_id=f"mbridge_{name}", **row) for name in ("26.02.01", "26.02"))
     for name, new, old in (
         ("pp", 1, 2),

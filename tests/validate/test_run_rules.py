@@ -9,6 +9,7 @@ import pytest
 from sweeps.errors import InputError
 from sweeps.spec.catalog import hardware_names, load_framework, model_names
 from sweeps.validate.run_table import Run, Settings, read_rules, settings_of, shipped_rules
+from tests.tables import examples, keyed
 
 
 def settings(**texts: str) -> Settings:
@@ -34,13 +35,10 @@ def settings(**texts: str) -> Settings:
         (
             "moe",
             "64 experts top-6 + 2 shared expert_ffn=1408, first layer dense",
-            {
-                "experts": 64,
-                "experts_per_token": 6,
-                "shared_experts": 2,
-                "expert_ffn_size": 1408,
-                "dense_layers": 1,
-            },
+            keyed(
+"experts=64 experts_per_token=6 shared_experts=2 expert_ffn_size=1408 "
+"dense_layers=1"
+),
         ),
         ("moe", "256 routed experts top-8 first 3 layers dense", {"dense_layers": 3}),
         ("interconnect", "4x100Gb RoCE per node", {"nics_per_node": 4, "card_gigabits": 100}),
@@ -53,12 +51,9 @@ def settings(**texts: str) -> Settings:
         (
             "recompute",
             "selective: mla_up_proj+mlp",
-            {
-                "recompute_core_attn": 0,
-                "recompute_mla_up_proj": 1,
-                "recompute_mlp": 1,
-                "recompute_moe": None,
-            },
+            keyed(
+"recompute_core_attn=0 recompute_mla_up_proj=1 recompute_mlp=1 recompute_moe=None"
+),
         ),
         (
             "recompute",
@@ -74,25 +69,7 @@ def test_words_to_numbers(column: str, text: str, expected: dict[str, float]) ->
         assert not found
 
 
-@pytest.mark.parametrize(
-    ("column", "text", "expected"),
-    [
-        ("recompute", "full (use_checkpoint=true in matching config)", {"recompute": "full"}),
-        ("recompute", "selective (attention core)", {"recompute": "selective"}),
-        ("recompute", "selective (per-op SAC)", {"recompute": "per_op"}),
-        ("recompute", "none or selective (config env-driven)", {"recompute": "unknown"}),
-        ("recompute", "unspecified (recipe)", {"recompute": "unknown"}),
-        ("precision", "fp8 (TE hybrid)", {"precision": "fp8"}),
-        ("precision", "mxfp8", {"precision": "mxfp8"}),
-        ("precision", "fp8 current-scaling", {"precision": "fp8_current"}),
-        ("precision", "nvfp4", {"precision": "fp4"}),
-        ("precision", "amp bf16", {"precision": "bf16"}),
-        ("gpu_type", "A100-80GB-SXM (Ampere)", {"hardware": "dgx-a100"}),
-        ("gpu_type", "GB300-NVL72", {"hardware": "gb300-nvl72"}),
-        ("quantity", "GPU memory per GPU", {"measure": "memory"}),
-        ("quantity", "peak memory per GPU", {"measure": "allocated_memory"}),
-    ],
-)
+@pytest.mark.parametrize(("column", "text", "expected"), examples(__file__, "words_to_labels"))
 def test_words_to_labels(column: str, text: str, expected: dict[str, str]) -> None:
     found = settings(**{column: text}).words
     assert {name: found.get(name) for name in expected} == expected
@@ -123,15 +100,7 @@ def test_rules_of_sources_say_where_that_is_known_from() -> None:
 
 @pytest.mark.parametrize(
     ("text", "result"),
-    [
-        ("[[rules]]\nwhere = { modell = 'x' }", "where.modell = '..': no such column"),
-        ("[[rules]]\nwhere = { model = '(' }", "where.model = '(': no expression"),
-        ("[[rules]]\nset = { tpp = 1 }", "set.tpp = 1: no such setting"),
-        ("[[rules]]\nset = { recipe = 'adam' }", "set.recipe = 'adam': unknown"),
-        ("[[rules]]\nusual = { framework = 'x' }", "usual.framework = '..': no number"),
-        ("[[rules]]\nwhen = {}", "rule 1, when = '..': no such key; did you mean 'where'"),
-        ("[[rules]]\nwhere = { model = '(?P<tpp>1)' }", "no such quantity"),
-    ],
+    examples(__file__, "faults_of_own_rules"),
 )  # fmt: skip
 def test_faults_of_own_rules(tmp_path: Path, text: str, result: str) -> None:
     path = tmp_path / "own.toml"
