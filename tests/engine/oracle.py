@@ -15,31 +15,20 @@ from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import Machine
 from sweeps.store.constants import with_constants
+from tests.tables import keyed
 
 __all__ = ["FIELDS", "cells", "expected"]
 
 # The result's fields by the dataset's variables.
-FIELDS = {
-    "time": "latency_s",
-    "latency_time": "latency_part_s",
-    "bandwidth_time": "bandwidth_part_s",
-    "steps": "steps",
-    "sent_bytes": "volume_bytes",
-    "link_bytes": "link_bytes",
-    "energy": "energy_j",
-    "algbw": "algbw",
-    "busbw": "busbw",
-    "lower_bound": "lower_bound_s",
-    "lower_bound_ratio": "lower_bound_ratio",
-}
-DEFAULTS: dict[str, Any] = {
-    "topology": "switch",
-    "collective": "all_reduce",
-    "algorithm": "standard",
-    "hardware": "dgx-h100",
-    "latency_per": "hop",
-    "link": "auto",
-}
+FIELDS = keyed(
+    "time=latency_s latency_time=latency_part_s bandwidth_time=bandwidth_part_s steps=steps "
+    "sent_bytes=volume_bytes link_bytes=link_bytes energy=energy_j algbw=algbw busbw=busbw "
+    "lower_bound=lower_bound_s lower_bound_ratio=lower_bound_ratio"
+)
+DEFAULTS: dict[str, Any] = keyed(
+    "topology=switch collective=all_reduce algorithm=standard hardware=dgx-h100 latency_per=hop "
+    "link=auto"
+)
 
 
 def cells(dataset: xr.Dataset) -> list[dict[str, Any]]:

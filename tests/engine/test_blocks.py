@@ -21,6 +21,7 @@ from sweeps.engine.evaluate import Cuts, Evaluator, Limits
 from sweeps.engine.program import Program, Steps
 from sweeps.job import prepare
 from sweeps.spec.axis import DEFAULT_QUANTITIES
+from tests.tables import keyed
 
 SIZES = (1, 7, 64, 10**9)
 QUANTITIES = [*DEFAULT_QUANTITIES, "chunks"]
@@ -196,13 +197,7 @@ def test_reasons_of_cases_are_found_once_for_all_variables() -> None:
         "micro_batch_size": [1, 2],
         "sequence_length": [2048, 4096],
     }
-    constants = {
-        "model": "llama3-8b",
-        "hardware": "dgx-h100",
-        "world_size": 16,
-        "pp": 2,
-        "global_batch_size": 64,
-    }
+    constants = keyed("model=llama3-8b hardware=dgx-h100 world_size=16 pp=2 global_batch_size=64")
     program = prepare({"quantities": quantities, "axes": axes, "constants": constants}).program
     dims = {variable.dims for variable in program.variables if "recompute" not in variable.dims}
     assert len(dims) > 1
@@ -277,15 +272,10 @@ HOLES = {
     "recompute": ["none", "full"],
     "global_batch_size": [7, 48],
 }
-PARTS = [
-    "step_time",
-    "exposed_dp_time",
-    "bubble_fraction",
-    "peak_memory",
-    "peak_weight_memory",
-    "peak_recompute_activation_memory",
-    "communication_upper_bound",
-]
+PARTS = (
+    "step_time exposed_dp_time bubble_fraction peak_memory peak_weight_memory "
+    "peak_recompute_activation_memory communication_upper_bound"
+).split()
 
 
 def plans_with_holes(limits: Limits) -> Program:

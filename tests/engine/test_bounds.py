@@ -21,42 +21,15 @@ from sweeps.errors import InputError
 from sweeps.job import Job, prepare
 from tests.cli_runner import Runner
 from tests.strategies import drawing
+from tests.tables import examples, keyed
 
 # Discrete choices, and continuous quantities with their ends, of a step and of an operation.
-CHOSEN: dict[str, list[Any]] = {
-    "tp": [1, 2, 3, 4, 8],
-    "pp": [1, 2, 4, 5],
-    "cp": [1, 2],
-    "micro_batch_size": [1, 2, 4],
-    "zero_stage": [0, 1, 3],
-    "virtual_pipeline_size": [1, 2],
-    "global_batch_size": [64, 96, 128],
-    "world_size": [16, 32, 64],
-    "sequence_parallel": [0, 1],
-    "recompute": ["none", "full"],
-    "hardware": ["dgx-h100", "dgx-a100"],
-}
-RUNS: dict[str, tuple[float, float]] = {
-    "intra_bandwidth": (5e10, 9e11),
-    "inter_bandwidth": (5e9, 1e11),
-    "inter_latency": (0.0, 5e-5),
-    "intra_latency": (0.0, 5e-6),
-    "memory_bandwidth": (1e12, 8e12),
-    "dp_overlap": (0.0, 1.0),
-    "memory_capacity": (3e10, 2e11),
-    "gpu_hour_price": (1.0, 9.0),
-    "matmul_efficiency": (0.2, 0.9),
-    "memory_efficiency": (0.3, 1.0),
-    "host_launch_time": (0.0, 1e-4),
-}
-STEP = {
-    "model": "llama3-8b",
-    "hardware": "dgx-h100",
-    "world_size": 64,
-    "global_batch_size": 128,
-    "sequence_length": 4096,
-    "zero_stage": 1,
-}
+CHOSEN: dict[str, list[Any]] = examples(__file__, "chosen")
+RUNS: dict[str, tuple[float, float]] = examples(__file__, "runs")
+STEP = keyed(
+    "model=llama3-8b hardware=dgx-h100 world_size=64 global_batch_size=128 sequence_length=4096 "
+    "zero_stage=1"
+)
 ASKED = ("step_time", "peak_memory", "cost", "mfu", "tokens_per_second", "communication_volume")
 # The second of a pair varies along no dimension along which the first doesn't.
 PAIRS = [
@@ -470,17 +443,7 @@ def test_cells_count_where_a_condition_holds_in_every_reduction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "why"),
-    [
-        ("peek_memory < 1e9", "peek_memory is unknown"),
-        ("peak_memory", "is no condition"),
-        ("1 < 2", "is no condition"),
-        ("peak_memory <", "can't be read"),
-        ("peak_memory < 3 s", "is a time, not an amount of data"),
-        ("latency_time < 1", "neither given nor computed"),
-        ("cost < 1e6", "varies along gpu_hour_price, and step_time doesn't"),
-        ("time < 1 s or busbw > 1e9", "'or' can't be asked; conditions joined by 'and'"),
-    ],
+    ("where", "why"), examples(__file__, "conditions_on_what_isn_t_there_are_refused")
 )
 def test_conditions_on_what_isn_t_there_are_refused(where: str, why: str) -> None:
     with pytest.raises(InputError, match=why):

@@ -28,14 +28,8 @@ AXES = {
     "oversubscription": [1, 2, 3, 4],
     "message_bytes": [1e3, 1e5, 1e6, 1e7, 1e9],
 }
-ORDER = (
-    "hardware",
-    "latency_per",
-    "collective",
-    "topology",
-    "ranks",
-    "oversubscription",
-    "message_bytes",
+ORDER = tuple(
+    "hardware latency_per collective topology ranks oversubscription message_bytes".split()
 )
 
 

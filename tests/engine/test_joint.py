@@ -21,6 +21,7 @@ from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError
 from sweeps.job import Job, prepare
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 FEW = max(settings.default.max_examples // 4, 1)
 STEP: dict[str, Any] = {
@@ -208,16 +209,7 @@ def test_what_changes_nothing_is_refused(
 
 # In a file: reductions, blocks, records.
 
-REDUCTIONS = [
-    {
-        "quantity": "step_time",
-        "operation": "min",
-        "over": ["tp", "pp"],
-        "name": "best_step_time",
-        "where": ["mfu > 0.3"],
-    },
-    {"quantity": "time", "operation": "max", "over": ["topology"], "name": "worst_time"},
-]
+REDUCTIONS = examples(__file__, "reductions")
 
 
 def job(**more: Any) -> Job:
@@ -289,14 +281,10 @@ def test_commands_take_it(cli: Runner, tmp_path: Path, monkeypatch: pytest.Monke
     assert "time over topology, ranks, message_bytes: 8 cells" in cli("run card.toml --dry-run").out
     ran = cli("run card.toml --plot --page")
     assert "Time of all_reduce, by message" in ran.out
-    assert sorted(path.suffix for path in Path("outputs").glob("card-operation-*")) == [
-        ".png",
-        ".png",
-        ".png",
-        ".svg",
-        ".svg",
-        ".svg",
-    ]
+    assert (
+        sorted(path.suffix for path in Path("outputs").glob("card-operation-*"))
+        == ".png .png .png .svg .svg .svg".split()
+    )
     assert "collective_status" in cli("info outputs/card.nc").out
     rows = list(
         csv.DictReader(io.StringIO(cli("run card.toml --csv --output y.nc", fine=False).out))

@@ -15,6 +15,7 @@ from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.labels import COLLECTIVES
 from tests.engine.oracle import FIELDS, cells, expected, values_at
 from tests.overhead.shapes import fitting
+from tests.tables import examples
 
 MACHINES = ("dgx-h100", "dgx-a100", "gb200-nvl72", "tpu-v5p", "mi300x")
 LABELS: dict[str, tuple[str, ...]] = {
@@ -25,21 +26,7 @@ LABELS: dict[str, tuple[str, ...]] = {
     "latency_per": ("hop", "message"),
     "link": ("auto", "intra", "inter"),
 }
-NUMBERS: dict[str, tuple[float, ...]] = {
-    "ranks": (1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 27, 32, 36, 64, 72),
-    "message_bytes": (1.0, 1024.0, 65536.0, 1e6, 3e8, 8e9),
-    "chunks": (1, 4, 17),
-    "phase_chunks": (1, 3, 8),
-    "reduction_cost": (0.0, 1e-12, 3e-11),
-    "oversubscription": (1.0, 1.5, 4.0),
-    "gpus_per_node": (1, 2, 4, 6, 8),
-    "nodes_per_pod": (1, 2, 3, 4),
-    "nics_per_node": (1, 2, 4, 8),
-    "bandwidth": (1e9, 4e11),
-    "latency": (0.0, 1e-6),
-    "inter_latency": (1e-6, 5e-6),
-    "hops": (1, 3),
-}
+NUMBERS: dict[str, tuple[float, ...]] = examples(__file__, "numbers")
 NEEDED = ("ranks", "message_bytes")
 
 

@@ -15,6 +15,7 @@ from sweeps.engine.reduce_base import Reducer
 from sweeps.errors import InputError
 from sweeps.spec.reduction import Reduction
 from tests.engine.reduce_cases import Case, bits, cases, numbers, partitions, results, whole
+from tests.tables import examples
 
 Point = tuple[float, float, int]
 
@@ -174,15 +175,7 @@ def test_the_front_of_plans() -> None:
 
 @pytest.mark.parametrize(
     ("more", "result"),
-    [
-        ({"operation": "pareto"}, "reductions.against = '': a front is of two quantities"),
-        ({"operation": "pareto", "against": "tim"}, "reductions.against = 'tim': is unknown"),
-        ({"operation": "pareto", "against": "time"}, "is the first quantity"),
-        ({"operation": "min", "against": "energy"}, "is a front's"),
-        ({"operation": "pareto", "against": "energy", "greatest": "busbw"}, "isn't of this front"),
-        ({"quantity": "steps", "operation": "pareto", "against": "time"},
-         "varies along message_bytes, and steps doesn't"),
-    ],
+    examples(__file__, "what_is_no_front_is_a_fault"),
 )  # fmt: skip
 def test_what_is_no_front_is_a_fault(more: dict[str, Any], result: str) -> None:
     asked = {"quantity": "time", "over": ["ranks"], **more}

@@ -13,28 +13,14 @@ from hypothesis import strategies as st
 
 import sweeps
 from sweeps.spec.axis import label_values
+from tests.tables import examples, keyed
 
-STEP = {
-    "model": "llama3-8b",
-    "hardware": "dgx-h100",
-    "world_size": 16,
-    "pp": 4,
-    "sequence_length": 4096,
-    "global_batch_size": [4, 12, 16, 64],
-    "virtual_pipeline_size": [1, 2],
-    "recompute_layers": 1,
-}
-STEP_LABELS = (
-    "schedule",
-    "mask",
-    "context_parallel",
-    "recompute",
-    "sharding",
-    "dispatcher",
-    "tp_mechanism",
-    "cp_mechanism",
-    "ep_mechanism",
-    "dp_mechanism",
+STEP = examples(__file__, "step")
+STEP_LABELS = tuple(
+    (
+        "schedule mask context_parallel recompute sharding dispatcher tp_mechanism cp_mechanism "
+        "ep_mechanism dp_mechanism"
+    ).split()
 )
 OPERATION = {"ranks": [1, 6, 8, 12], "message_bytes": [1e3, 1e9], "gpus_per_node": 4}
 # Each draw runs many sweeps.
@@ -135,14 +121,7 @@ def test_a_step_has_no_time_by_an_algorithm_that_its_network_lacks() -> None:
 
 def test_a_step_has_no_time_by_an_algorithm_that_a_group_is_not_of() -> None:
     """Halving is of powers of two: of 24 GPUs in groups of 8 there are three replicas."""
-    given = {
-        **STEP,
-        "global_batch_size": 24,
-        "virtual_pipeline_size": 1,
-        "pp": 1,
-        "tp": 8,
-        "topology": "switch",
-    }
+    given = STEP | keyed("global_batch_size=24 virtual_pipeline_size=1 pp=1 tp=8 topology=switch")
     axes = {"algorithm": ["halving", "ring"], "world_size": [16, 24, 32]}
     found = sweeps.sweep("step_time", **{**given, **axes})
     expected = np.array([[False, True, False], [False, False, False]])

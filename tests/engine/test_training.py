@@ -19,6 +19,7 @@ from sweeps.errors import InputError
 from sweeps.job import Job, prepare
 from sweeps.origin import read
 from sweeps.store.constants import with_constants
+from tests.tables import examples, keyed
 
 TOP = Path(__file__).resolve().parents[2]
 QUANTITIES = [
@@ -32,12 +33,7 @@ QUANTITIES = [
     *PARTS,
     *PEAK_PARTS,
 ]
-SMALL = {
-    "model": "llama3-8b",
-    "hardware": "dgx-h100",
-    "sequence_length": 8192,
-    "global_batch_size": 64,
-}
+SMALL = keyed("model=llama3-8b hardware=dgx-h100 sequence_length=8192 global_batch_size=64")
 RUN = {**SMALL, "tp": 2, "pp": 2, "dp": 4}
 
 
@@ -55,26 +51,7 @@ def faults(found: Any) -> set[str]:
 
 
 @pytest.mark.thorough_cases(every=10)
-@pytest.mark.parametrize(
-    "more",
-    [
-        {},
-        {"topology": "switch"},
-        {"topology": "torus"},
-        {"model": "mixtral-8x7b", "hardware": "dgx-h200", "framework": "megatron-lm"},
-        {"schedule": "zero_bubble_h1"},
-        {"precision": "fp8", "hsdp_shard_size": 4},
-        {"schedule": "forward_only"},
-        {"tp_mechanism": "userbuffers", "dp_mechanism": "megatron_buckets"},
-        {
-            "tp_mechanism": "decomposed",
-            "cp_mechanism": "ring_exchange",
-            "context_parallel": "ring",
-            "dp_mechanism": "ddp_buckets",
-        },
-        {"model": "mixtral-8x7b", "hardware": "dgx-h200", "ep_mechanism": "chunked"},
-    ],
-)
+@pytest.mark.parametrize("more", examples(__file__, "every_cell_is_its_own_evaluation"))
 def test_every_cell_is_its_own_evaluation(more: dict[str, Any]) -> None:
     axes = {
         "plan": {"tp": [1, 2, 4, 8], "pp": [2, 2, 4, 1], "ep": [1, 1, 1, 1]},
@@ -276,16 +253,10 @@ def test_what_whole_steps_differ_by_from_measured_schedules() -> None:
     """
     lines = (TOP / "tests" / "data" / "schedules.csv").read_text(encoding="utf-8").splitlines()
     rows = [*csv.DictReader(line for line in lines if not line.startswith("#"))]
-    plan = {
-        "model": "llama2-7b",
-        "layers": 16,
-        "hardware": "mi300x",
-        "world_size": 8,
-        "pp": 8,
-        "micro_batch_size": 1,
-        "global_batch_size": 32,
-        "sequence_length": 4096,
-    }
+    plan = keyed(
+        "model=llama2-7b layers=16 hardware=mi300x world_size=8 pp=8 micro_batch_size=1 "
+        "global_batch_size=32 sequence_length=4096"
+    )
     speeds, memories, plain = [], [], None
     for row in rows:
         cells = {

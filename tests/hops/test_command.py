@@ -13,6 +13,7 @@ from sweeps.cli.analysis_job import evaluation_of
 from tests.analysis_cases import job_of
 from tests.cli_runner import Runner
 from tests.hops.test_forms import BLOCK, NOTEBOOK, TABLE
+from tests.tables import examples, keyed
 
 SHIPPED = Path(__file__).parents[2] / "specs" / "sweeps" / "llama3-8b-hops.toml"
 
@@ -256,12 +257,9 @@ def test_all_layers_are_the_layers_one_after_another(cli: Runner) -> None:
             assert all_[name] == pytest.approx(count * each[name], rel=1e-12)
     # Of a mixture of experts the first layers have none.
     records = cli("hops --json --model deepseek-v3 --hardware dgx-h100 --layers all").records
-    assert {r["layer"]: r["layers"] for r in records} == {
-        "ATTN": 61.0,
-        "MLP": 3.0,
-        "MoE": 58.0,
-        "BLOCK": 1.0,
-    }
+    assert {r["layer"]: r["layers"] for r in records} == keyed(
+        "ATTN=61.0 MLP=3.0 MoE=58.0 BLOCK=1.0"
+    )
 
 
 @pytest.mark.thorough
@@ -372,28 +370,7 @@ def test_a_file_with_charts(cli: Runner, tmp_path: Path) -> None:
         assert dataset.strategy_time.dims == ("case", "strategy", "sequence_length")
 
 
-@pytest.mark.parametrize(
-    ("change", "result"),
-    [
-        (
-            ("data_parallel = [2, 4]", "data_parallel = [2, 8]"),
-            "data_parallel = 8: 'own' has fewer",
-        ),
-        (("pipeline = { near = 0, far = 1 }", "pipeline = { far = 2 }"), "no such level; 0 to 1"),
-        (('network = "given"', 'network = "gven"'), "did you mean 'given'?"),
-        (('network = "given"', ""), "needs a machine or a network"),
-        (("[[0, 0, 0], [1, 0, 0]", "[[1, 0, 0], [1, 0, 0]"), "to itself there is no hop"),
-        (("[0, 0, 0]],\n]", "[0, 0]],\n]"), "hops can't be read"),
-        (('bandwidth = "25 GB/s"', 'bandwidth = "0 GB/s"'), "out of range; above 0"),
-        (('latency = "3 us"', 'latency = "-3 us"'), "out of range; from 0"),
-        (('latency = "3 us"', 'lattency = "3 us"'), "did you mean 'latency'?"),
-        (('name = "own"', 'name = "own"\nswitching = "warp"'), "switching"),
-        (('name = "own"', 'name = "own"\nalgorithm = "nccl"'), "algorithm = 'nccl': is a mach"),
-        (('name = "own"', 'name = "own"\nlink_names = 8'), "link_names = 8: is not a list of"),
-        (('model = "llama3-8b"', 'model = "llama3-9b"'), "not in the catalog"),
-        (("title", "titel"), "did you mean 'title'?"),
-    ],
-)
+@pytest.mark.parametrize(("change", "result"), examples(__file__, "faults_of_a_spec"))
 def test_faults_of_a_spec(
     cli: Runner, tmp_path: Path, change: tuple[str, str], result: str
 ) -> None:
@@ -405,20 +382,7 @@ def test_faults_of_a_spec(
     assert all(line.startswith("sweeps: ") for line in done.err.splitlines())
 
 
-@pytest.mark.parametrize(
-    ("line", "result"),
-    [
-        ("--spec nothing", "no such sweep"),
-        ("--spec ./nothing.toml", "no such file"),
-        ("--model gpt-9", "not in the catalog"),
-        ("--hardware dgx-h101", "did you mean 'dgx-h100'"),
-        ("--dp 0", "out of range"),
-        ("--seq-length many", "--seq-length"),
-        ("--switching warp", "is unknown"),
-        ("--tensor tree", "is unknown"),
-        ("--element-bytes 1,2", "has several values"),
-    ],
-)
+@pytest.mark.parametrize(("line", "result"), examples(__file__, "bad_input"))
 def test_bad_input(cli: Runner, line: str, result: str) -> None:
     done = cli(f"hops {line}", fine=False)
     assert done.code == 2

@@ -17,12 +17,8 @@ from overhead.formula import Formula
 from overhead.overlap.mechanisms import MECHANISMS
 from overhead.overlap.pipeline import PIPELINES
 from overhead.overlap.timeline import COUNTS, DERIVED, TIMELINES, timeline
-from tests.overlap.cases import (
-    EXACT,
-    evaluated,
-    overlapped,
-    some_times,
-)
+from tests.overlap.cases import EXACT, evaluated, overlapped, some_times
+from tests.tables import keyed
 
 # Bounds and limits.
 
@@ -120,14 +116,11 @@ def test_nothing_hides_more_than_the_shorter_nor_beats_its_ideal(
     else:
         known |= {"communication_time": communication}
     result = Evaluation({**MECHANISMS[mechanism].defaults, **known}, labels)
-    names = (
-        "compute_time",
-        "communication_time",
-        "hidden_time",
-        "overlapped_time",
-        "ideal_overlapped_time",
-        "overlap_speedup",
-        "ideal_speedup",
+    names = tuple(
+        (
+            "compute_time communication_time hidden_time overlapped_time ideal_overlapped_time "
+            "overlap_speedup ideal_speedup"
+        ).split()
     )
     work, sent, hidden, time, ideal, speedup, best = (float(result[name]) for name in names)
     assert hidden <= min(work, sent) + EXACT * (work + sent)
@@ -145,33 +138,20 @@ def test_a_layer_waits_for_what_it_needs_unless_it_is_said_not_to(
     assert time == pytest.approx(float(compute + communication), rel=EXACT)
 
 
-PRODUCTS = (
-    "two_durations",
-    "ring_exchange",
-    "ring_exchange_aggregate",
-    "reduce_scatter_ring",
-    "reduce_scatter_pipeline",
-    "bulk_margin",
-    "bulk_shared",
-    "bulk_queued",
+PRODUCTS = tuple(
+    (
+        "two_durations ring_exchange ring_exchange_aggregate reduce_scatter_ring "
+        "reduce_scatter_pipeline bulk_margin bulk_shared bulk_queued"
+    ).split()
 )
-TILES = {
-    "burst_matmul_flops": 858e12,
-    "sm_load_bandwidth": 146e9,
-    "tile_depth_overhead": 182.0,
-    "last_wave_fraction": 1.0,
-    "tile_sharpness": 5.0,
-    "burst_memory_bandwidth": 4e12,
-    "burst_ratio": 1.4,
-    "matmul_chunk_gap": 2e-6,
-    "matmul_input_bytes": 2.0,
-}
-WAVES = {
-    "tile_rows": 128.0,
-    "tile_columns": 256.0,
-    "peak_measured_matmul_flops": 8e14,
-    "memory_bandwidth": 3e12,
-}
+TILES = keyed(
+    "burst_matmul_flops=858e12 sm_load_bandwidth=146e9 tile_depth_overhead=182.0 "
+    "last_wave_fraction=1.0 tile_sharpness=5.0 burst_memory_bandwidth=4e12 burst_ratio=1.4 "
+    "matmul_chunk_gap=2e-6 matmul_input_bytes=2.0"
+)
+WAVES = keyed(
+    "tile_rows=128.0 tile_columns=256.0 peak_measured_matmul_flops=8e14 memory_bandwidth=3e12"
+)
 
 
 @pytest.mark.parametrize("form", ["waves", "tiles"])

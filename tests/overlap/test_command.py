@@ -15,6 +15,7 @@ from overhead.overlap.timeline import TIMELINES
 from sweeps.store.constants import with_constants
 from sweeps.tuner.predict import TAKEN, read_rates
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 NEEDS = {
     "zero3_prefetch": "--layer-elements 2e8",
@@ -214,12 +215,7 @@ def test_grids(cli: Runner) -> None:
     done = cli(line)
     _, head, *rows = done.out.split("\n\n")[0].splitlines()
     # As everywhere labels come first, then the shorter axes.
-    assert head.split()[:4] == [
-        "mechanism",
-        "gradient_buckets",
-        "ranks",
-        "communication_time",
-    ]
+    assert head.split()[:4] == "mechanism gradient_buckets ranks communication_time".split()
     assert len(rows) == 40
     odd = [row for row in rows if row.startswith("ring") and " 3 " in row]
     assert odd
@@ -353,49 +349,7 @@ def test_timelines_as_a_figure(cli: Runner, tmp_path: Path) -> None:
 # Bad input.
 
 
-@pytest.mark.parametrize(
-    ("line", "lines"),
-    [
-        (
-            "--compute 1",
-            ["two_durations needs the communication time without overlap; give --comm"],
-        ),
-        ("", ["--mechanism two_durations needs the compute time without overlap", "; give --comm"]),
-        ("--kind all", ["--kind all needs the compute time without overlap", "; give --comm"]),
-        ("--kind foo --compute 1x --comm -3", ["--kind foo", "--compute 1x", "--comm"]),
-        (
-            "--compute 1 --comm 1 --buckets 3",
-            ["--buckets 3: --mechanism two_durations"],
-        ),
-        ("--compute 1 --comm 1 --efficiency 1.2", ["--efficiency 1.2: out of range"]),
-        ("--compute 1 --comm 1 --kind bulk_margin --num-sm 132", ["--num-sm 132"]),
-        (
-            "--compute 1 --comm 1 --kind ring_exchange_aggregate --ranks 3",
-            ["--ranks 3: ranks odd; two chunks at a time need an even number"],
-        ),
-        ("--compute 1 --comm 1,2 --timeline x.json", ["--timeline 'communication_time 2'"]),
-        (
-            "--kind zero3_prefetch --compute 1 --comm 1",
-            ["--kind zero3_prefetch needs the weight elements per layer; give --layer-elements"],
-        ),
-        (
-            "--kind pipeline --compute 1 --comm 1",
-            ["; give --forward", "; give --backward", "; give --stage-transfer"],
-        ),
-        (
-            "--kind fsdp_prefetch --layers 1e6 --compute 1 --comm 1 --timeline t.json",
-            ["--timeline fsdp_prefetch: 2e+06 spans; at most 100,000"],
-        ),
-        ("--compute 1 --comm 1 --schedule gpipe,one_f_one_b", ["--schedule"]),
-        ("--compute 1 --comm 1 --kind ring_exchange,ring_exchange", ["is given twice"]),
-        (
-            "--kind pipeline --forward 1 --backward 1 --p2p 1 --micro-batches 1e5"
-            " --timeline t.json",
-            ["--timeline pipeline: 3.2e+06 spans; at most 100,000"],
-        ),
-        ("--compute 1 --comm 1 --hardware dgx-h101 --kind bulk_queued", ["dgx-h100"]),
-    ],
-)
+@pytest.mark.parametrize(("line", "lines"), examples(__file__, "bad_input"))
 def test_bad_input(cli: Runner, tmp_path: Path, line: str, lines: list[str]) -> None:
     done = cli(f"overlap {line}", fine=False)
     assert done.code == 2

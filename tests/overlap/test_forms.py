@@ -30,6 +30,7 @@ from tests.overlap.cases import (
 )
 from tests.simulator import overlap as simulated
 from tests.simulator import pipeline as pipelines
+from tests.tables import examples
 
 # Each form is what its simulation takes.
 
@@ -310,36 +311,7 @@ def test_general_forms_broadcast() -> None:
 
 
 # Rows, columns, depth, products at once, microseconds.
-MEASURED = {
-    "dgx-h100": [
-        (512, 2048, 2048, 1, 12.528),
-        (2048, 512, 4096, 1, 18.752),
-        (2048, 4096, 4096, 1, 91.344),
-        (4096, 2048, 2048, 1, 47.232),
-        (512, 1024, 4096, 2, 18.096),
-        (1024, 2048, 2048, 2, 26.752),
-        (2048, 2048, 256, 2, 14.112),
-        (4096, 4096, 256, 2, 36.752),
-        (1024, 1024, 512, 4, 12.368),
-        (2048, 1024, 256, 4, 14.144),
-        (4096, 256, 2048, 4, 29.776),
-        (4096, 4096, 2048, 4, 361.905),
-    ],
-    "dgx-b200": [
-        (512, 2048, 2048, 1, 9.107),
-        (2048, 512, 4096, 1, 12.88),
-        (2048, 4096, 4096, 1, 51.186),
-        (4096, 2048, 2048, 1, 29.367),
-        (512, 1024, 4096, 2, 12.8),
-        (1024, 2048, 2048, 2, 17.476),
-        (2048, 2048, 256, 2, 10.608),
-        (4096, 4096, 256, 2, 21.648),
-        (1024, 1024, 512, 4, 9.251),
-        (2048, 1024, 256, 4, 10.562),
-        (4096, 256, 2048, 4, 18.165),
-        (4096, 4096, 2048, 4, 178.509),
-    ],
-}
+MEASURED = examples(__file__, "measured")
 
 
 def test_a_smooth_maximum_is_sharp_at_last_and_a_minimum_below_nought() -> None:

@@ -30,6 +30,7 @@ from sweeps.traces.write import chrome_trace
 from tests.cli_runner import Runner
 from tests.overlap.cases import evaluated
 from tests.simulator import pipeline as simulated
+from tests.tables import examples, keyed
 
 KINDS = {
     FORWARD: simulated.FORWARD,
@@ -105,18 +106,7 @@ def test_orders_are_those_of_the_simulation(schedule: str) -> None:
         assert len({task for own in ours for slot in own for task in slot}) == tasks
 
 
-@pytest.mark.parametrize(
-    ("plan", "words"),
-    [
-        (("interleaved", 4, 6, 2), "a multiple of the 4 stages"),
-        (("one_f_one_b", 4, 8, 2), "2 virtual stages; one"),
-        (("dual_pipe", 4, 6), "two micro-batches a stage"),
-        (("zero_bubble_v", 4, 6, 2), "7 or more on 4 stages"),
-        (("v_half", 4, 6, 1), "two, where the schedule is v_half"),
-        (("dual_pipe", 3, 8), "even numbers"),
-        (("zigzag", 2, 2), "no order of the schedule zigzag"),
-    ],
-)
+@pytest.mark.parametrize(("plan", "words"), examples(__file__, "what_has_no_order_is_refused"))
 def test_what_has_no_order_is_refused(plan: tuple[str, int, int], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         stage_orders(*plan)
@@ -222,14 +212,10 @@ def test_a_course_ends_when_the_form_says(
 
 
 def test_names_tell_micro_batch_and_chunk() -> None:
-    known = {
-        "stage_forward_time": 2.0,
-        "stage_backward_time": 4.0,
-        "p2p_time": 3.0,
-        "pp": 2.0,
-        "num_micro_batches": 2.0,
-        "virtual_pipeline_size": 2.0,
-    }
+    known = keyed(
+        "stage_forward_time=2.0 stage_backward_time=4.0 p2p_time=3.0 pp=2.0 num_micro_batches=2.0 "
+        "virtual_pipeline_size=2.0"
+    )
     spans = pipeline_timeline("interleaved", known)
     names = [span.name for span in spans if span.row == "stage 1"]
     assert names == ["F1.1", "F2.1", "F1.2", "F2.2", "B1.2", "B2.2", "B1.1", "B2.1"]

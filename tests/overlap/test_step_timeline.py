@@ -32,28 +32,13 @@ from sweeps.traces.write import chrome_trace, write_trace
 from tests.analysis_cases import job_of
 from tests.cli_runner import Runner
 from tests.overlap.test_pipeline_timeline import check_rows
+from tests.tables import examples
 
 LLAMA = "--model llama3-8b --seq-length 8192 --num-gpus 64 --sp"
 MIXTRAL = "--model mixtral-8x7b --seq-length 4096 --num-gpus 64 --tp 2 --sp --ep 8 --zero-stage 1"
 DEEPSEEK = "--model deepseek-v3 --num-gpus 2048 --ep 64 --zero-stage 1 --seq-length 4096"
 OFFLOADED = "--activation-offload 1 --optimizer-offload 0.5 --host-bandwidth 5GB/s"
-PLANS = (
-    f"{LLAMA} --zero-stage 0 --micro-batches 3",
-    f"{LLAMA} --zero-stage 3 --tp 2 --micro-batches 4",
-    f"{LLAMA} --zero-stage 1 --tp 8 --pp 2 --micro-batches 8",
-    f"{LLAMA} --zero-stage 1 --tp 2 --pp 4 --micro-batches 2",
-    f"{LLAMA} --zero-stage 0 --tp 2 --pp 4 --micro-batches 16 --recompute selective",
-    f"{LLAMA} --zero-stage 1 --tp 2 --pp 8 --micro-batches 24 --recompute full",
-    f"{LLAMA} --zero-stage 3 --tp 2 --cp 2 --cp-kind ring --pp 4 --micro-batches 8",
-    f"{LLAMA} --zero-stage 1 --tp 2 --pp 4 --micro-batches 16 --schedule gpipe",
-    f"{LLAMA} --zero-stage 1 --tp 2 --pp 8 --micro-batches 16 --schedule forward_only",
-    f"{MIXTRAL} --micro-batches 4",
-    f"{MIXTRAL} --pp 4 --micro-batches 16 --recompute full",
-    f"{MIXTRAL} --pp 2 --micro-batches 8 --schedule gpipe",
-    f"{LLAMA} --zero-stage 1 --pp 4 --micro-batches 8 {OFFLOADED}",
-    # Both ends hold its table.
-    f"{LLAMA} --zero-stage 1 --pp 4 --micro-batches 4".replace("3-8b", "3.2-1b"),
-)
+PLANS = examples(__file__, "plans", LLAMA=LLAMA, MIXTRAL=MIXTRAL, OFFLOADED=OFFLOADED)
 # Its first stage has dense layers, its last three layers fewer.
 LIGHT = f"{DEEPSEEK} --pp 16 --micro-batches 24"
 INTERLEAVED = (
@@ -136,12 +121,11 @@ def test_a_split_backward_ends_before_its_form(schedule: str) -> None:
     # Where no stage has more than another, H1's and H2's forms are exact.
     known = evaluation(line)
     even = dict.fromkeys(
-        (
-            "embedding_time",
-            "output_time",
-            "vocabulary_first_time",
-            "vocabulary_last_time",
-            "logits_weight_gradient_time",
+        tuple(
+            (
+                "embedding_time output_time vocabulary_first_time vocabulary_last_time "
+                "logits_weight_gradient_time"
+            ).split()
         ),
         0.0,
     )
@@ -272,12 +256,7 @@ def test_traces_say_what_analysis_says_of_overlap(line: str, tmp_path: Path) -> 
 @pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(
     "line",
-    [
-        PLANS[2],
-        f"{PLANS[-1]} --tp 2",
-        f"{STEP} --schedule dual_pipe",
-        f"{STEP} --schedule v_half",
-    ],
+    [PLANS[2], f"{PLANS[-1]} --tp 2", f"{STEP} --schedule dual_pipe", f"{STEP} --schedule v_half"],
 )
 def test_traces_have_what_the_ends_communicate(line: str, tmp_path: Path) -> None:
     """Embedding, output layer and loss have a stream at the ends, and all of it is exposed."""
@@ -413,10 +392,7 @@ def test_many_micro_batches_are_drawn_without_names(cli: Runner, tmp_path: Path)
             "--params 7e9 --num-gpus 8 --dp 8",
             "--timeline (step): the step's time isn't known without",
         ),
-        (
-            f"{LLAMA} --tp 8 --pp 8 --micro-batches 10000",
-            f"spans; at most {MOST_SPANS:,}",
-        ),
+        (f"{LLAMA} --tp 8 --pp 8 --micro-batches 10000", f"spans; at most {MOST_SPANS:,}"),
     ],
 )
 def test_what_has_no_timeline_is_told(cli: Runner, tmp_path: Path, line: str, words: str) -> None:

@@ -7,14 +7,11 @@ from typing import Any
 
 from sweeps.search.answer import Answer, answer
 from sweeps.search.request import Point, read_request
+from tests.tables import keyed
 
-BASE: dict[str, Any] = {
-    "model": "llama3-8b",
-    "hardware": "dgx-h100",
-    "gpus": 16,
-    "global_batch_size": 64,
-    "sequence_length": 4096,
-}
+BASE: dict[str, Any] = keyed(
+    "model=llama3-8b hardware=dgx-h100 gpus=16 global_batch_size=64 sequence_length=4096"
+)
 
 
 def point(objective: str = "time", threshold: float = 0.9, **changed: Any) -> Point:

@@ -75,11 +75,10 @@ def rows(point: Point, choices: Mapping[str, Any], experts: int) -> Iterator[Row
             for v, b, z, sp in product(
                 *(
                     choices[name]
-                    for name in (
-                        "virtual_pipeline_size",
-                        "micro_batch_size",
-                        "zero_stage",
-                        "sequence_parallel",
+                    for name in tuple(
+                        (
+                            "virtual_pipeline_size micro_batch_size zero_stage sequence_parallel"
+                        ).split()
                     )
                 )
             ):

@@ -23,6 +23,7 @@ from sweeps.search.repair import batch_for, filled, nearest_plan, remedies
 from sweeps.search.search import KEPT, details, effort, search
 from sweeps.search.space import space_of
 from tests.plans.cases import mixture, point, usual
+from tests.tables import examples, keyed
 
 
 @pytest.mark.thorough
@@ -195,12 +196,11 @@ def test_torchtitan_is_a_configuration() -> None:
     content = tomllib.loads("\n".join(torchtitan(plan).lines))
     degrees = content["parallelism"]
     world = 1
-    for name in (
-        "data_parallel_replicate",
-        "data_parallel_shard",
-        "tensor_parallel",
-        "context_parallel",
-        "pipeline_parallel",
+    for name in tuple(
+        (
+            "data_parallel_replicate data_parallel_shard tensor_parallel context_parallel "
+            "pipeline_parallel"
+        ).split()
     ):
         world *= degrees[f"{name}_degree"]
     assert world == 64
@@ -371,21 +371,7 @@ def test_of_plans_as_good_as_can_be_told_the_simplest_is_recommended() -> None:
 # Bad input.
 
 
-@pytest.mark.parametrize(
-    ("changed", "result"),
-    [
-        ({"model": "llama3-7b"}, "not in the catalog"),
-        ({"hardware": "dgx-h10"}, "not in the catalog"),
-        ({"tp": 3}, "does not divide"),
-        ({"tp": 8, "pp": 4}, "has these degrees"),
-        ({"dp": 5}, "does not divide"),
-        ({"ep": 4}, "no experts"),
-        ({"zero_stage": 4}, "zero_stage"),
-        ({"virtual_pipeline_size": 2, "schedule": "one_f_one_b"}, "virtual_pipeline_size"),
-        ({"num_micro_batches": 4}, "follows from the plan"),
-        ({"tensor_parallel": 4}, "tensor_parallel"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "result"), examples(__file__, "bad_input"))
 def test_bad_input(changed: dict[str, object], result: str) -> None:
     with pytest.raises(InputError, match=re.escape(result)):
         answer(point(**changed))
@@ -394,13 +380,9 @@ def test_bad_input(changed: dict[str, object], result: str) -> None:
 def test_a_model_without_shapes_is_a_fault() -> None:
     from sweeps.search.request import read_request
 
-    asked = {
-        "parameters": 70e9,
-        "hardware": "dgx-h100",
-        "gpus": 64,
-        "global_batch_size": 512,
-        "sequence_length": 4096,
-    }
+    asked = keyed(
+        "parameters=70e9 hardware=dgx-h100 gpus=64 global_batch_size=512 sequence_length=4096"
+    )
     with pytest.raises(InputError, match="needs a model's shapes"):
         read_request(asked)
     with pytest.raises(InputError) as raised:

@@ -15,6 +15,7 @@ from sweeps.search.calculator import (
     script_rows,
 )
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 # Of the calculator's own table: degrees, GB a GPU, whether it fits.
 TABLE = [
@@ -284,19 +285,7 @@ def test_nothing_fits(sweeps: Runner) -> None:
     assert "nearest: TP=8, PP=4" in ran.out
 
 
-@pytest.mark.parametrize(
-    ("line", "result"),
-    [
-        ("-p 70 --script --zero-stage 1", "--zero-stage 1: is not in the script's rows"),
-        ("-p 7,70 --tp 2", "-p 7,70: are several models"),
-        ("-p 70 --top 3 --layers 40,80", "--layers 40,80"),
-        ("-p seventy", "-p seventy"),
-        ("-g 6.5", "-g 6.5"),
-        ("--memory-threshold 2", "a share of the memory"),
-        ("--moe --num-experts 1", "--num-experts 1"),
-        ("-p 1 --moe", "leave nothing for experts"),
-    ],
-)
+@pytest.mark.parametrize(("line", "result"), examples(__file__, "bad_input"))
 def test_bad_input(sweeps: Runner, line: str, result: str) -> None:
     ran = sweeps(f"plan {line}", fine=False)
     assert ran.code == 2

@@ -14,6 +14,7 @@ from sweeps.search.request import Point, read_request
 from sweeps.search.search import Found, search
 from sweeps.search.space import space_of
 from tests.plans.exhaustive import Everything, everything
+from tests.tables import keyed
 
 SMALL = {"hardware": "dgx-h100", "global_batch_size": 16, "sequence_length": 4096}
 SPACES: dict[str, dict[str, Any]] = {
@@ -36,14 +37,8 @@ SPACES: dict[str, dict[str, Any]] = {
         "micro_batch_size": "1,2,3",
     },
     "sharded": {**SMALL, "model": "llama3-8b", "gpus": 16, "framework": "torchtitan"},
-    "flat network": {
-        **SMALL,
-        "model": "llama3-8b",
-        "gpus": 8,
-        "topology": "switch",
-        "bandwidth": "100GB/s",
-        "latency": "3us",
-    },
+    "flat network": SMALL
+    | keyed("model=llama3-8b gpus=8 topology=switch bandwidth=100GB/s latency=3us"),
 }
 
 
@@ -62,17 +57,10 @@ def values(found: Found) -> list[tuple[float, float]]:
 
 
 def key(one: Any) -> tuple[Any, ...]:
-    numbers = (
-        "tp",
-        "cp",
-        "pp",
-        "dp",
-        "ep",
-        "etp",
-        "virtual_pipeline_size",
-        "micro_batch_size",
-        "zero_stage",
-        "sequence_parallel",
+    numbers = tuple(
+        (
+            "tp cp pp dp ep etp virtual_pipeline_size micro_batch_size zero_stage sequence_parallel"
+        ).split()
     )
     return (*(int(one[name]) for name in numbers), one.labels["recompute"], one.labels["schedule"])
 
@@ -144,15 +132,10 @@ def test_all_plans_are_counted(both: tuple[Found, Everything]) -> None:
 
 def test_ends_count_as_layers_where_only_so_stages_are_even() -> None:
     """14 layers and 2 ends make 16: eight stages are even only so, and analysis takes the same."""
-    shapes = {
-        "layers": 14,
-        "hidden_size": 2048,
-        "heads": 16,
-        "ffn_size": 8192,
-        "gated_mlp": 1,
-        "vocabulary_size": 32000,
-        "tied_embeddings": 0,
-    }
+    shapes = keyed(
+        "layers=14 hidden_size=2048 heads=16 ffn_size=8192 gated_mlp=1 vocabulary_size=32000 "
+        "tied_embeddings=0"
+    )
     asked = read_request({**SMALL, **shapes, "gpus": 8, "pp": 8, "virtual_pipeline_size": 1}).first
     found = search(space_of(asked))
     counted = {one["embedding_layer_weight"] for one in found.best}

@@ -14,32 +14,21 @@ from sweeps.search.idle import check_used
 from sweeps.search.request import read_request
 from sweeps.spec.units import to_toml
 from tests.cli_runner import Runner
+from tests.tables import examples, keyed
 
 DENSE = "plan --model llama3-8b --gpus 8 -b 64 --hardware dgx-h100"
 BUY = "buy --model llama3-8b --tokens 1T --days 30 --hardware dgx-h100 -b 512"
-ASKED: dict[str, Any] = {
-    "model": "llama3-8b",
-    "gpus": 8,
-    "global_batch_size": 64,
-    "sequence_length": 4096,
-    "hardware": "dgx-h100",
-}
+ASKED: dict[str, Any] = keyed(
+    "model=llama3-8b gpus=8 global_batch_size=64 sequence_length=4096 hardware=dgx-h100"
+)
 ROUTED: dict[str, Any] = {**ASKED, "model": "qwen3-30b-a3b", "gpus": 16}
 
 
 @pytest.mark.thorough_cases(every=3)
-@pytest.mark.parametrize(("line", "flag", "why"), [
-    (f"{DENSE} --cp-kind all_gather --cp 1", "--cp-kind all_gather", "--cp is 1"),
-    (f"{DENSE} --tp-overlap 0.5 --tp 1", "--tp-overlap 0.5", "--tp is 1"),
-    (f"{DENSE} --etp 2", "--etp 2", "the model has no experts"),
-    (f"{DENSE} --imbalance 1.3", "--imbalance 1.3", "the model has no experts"),
-    (f"{DENSE} --recompute-mlp 1", "--recompute-mlp 1", "nothing that is computed here"),
-    (f"{DENSE} --electricity-price 0.1", "--electricity-price 0.1", "changes nothing"),
-    (f"{DENSE} --fault-rate 1e-5", "--fault-rate 1e-5", "changes nothing"),
-    (f"{DENSE.replace('8 -b', '8,16 -b')} --electricity-price 1", "--electricity-price", "nothing"),
-    (f"{BUY} --cp-comm-type all_gather --cp 1", "--cp-comm-type", "--cp is 1"),
-    (f"{BUY} --expert-load-imbalance 1.3", "--expert-load-imbalance", "no experts"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "flag", "why"),
+    examples(__file__, "what_no_plan_can_use_is_refused", BUY=BUY, DENSE=DENSE),
+)
 def test_what_no_plan_can_use_is_refused(
     capsys: pytest.CaptureFixture[str], line: str, flag: str, why: str
 ) -> None:
@@ -110,13 +99,7 @@ def test_python_warns_of_constants_that_change_nothing() -> None:
         sweeps.sweep("time", ranks=8, message_bytes=1e9, chunks=4)
 
 
-STEP = {
-    "model": "llama3-8b",
-    "world_size": 16,
-    "pp": 2,
-    "global_batch_size": 32,
-    "sequence_length": 4096,
-}
+STEP = keyed("model=llama3-8b world_size=16 pp=2 global_batch_size=32 sequence_length=4096")
 
 
 def test_python_warns_of_labels_that_change_nothing() -> None:

@@ -18,6 +18,7 @@ from sweeps.search.repair import best_at
 from sweeps.search.request import read_request
 from tests.cli_runner import Runner
 from tests.plans.cases import BASE
+from tests.tables import examples, keyed
 
 SMALL = "plan --model llama3-8b --gpus 16 --batch-size 64"
 
@@ -173,33 +174,7 @@ def test_a_node_lost(sweeps: Runner) -> None:
     assert not re.search(r"\+\d|-0 %", ways)
 
 
-@pytest.mark.parametrize(
-    ("line", "output"),
-    [
-        (f"{SMALL} --objective speed", "--objective speed"),
-        (f"{SMALL} --params 70", "can't be given with --model"),
-        (f"{SMALL} --moe", "can't be given with --model"),
-        ("plan --params 70 --gpus 64 --objective bananas", "--objective bananas"),
-        ("plan --params 70 --gpus 64 --script --top 3", "--top"),
-        (f"{SMALL} --inter-bandwidth 400", "'400 Gbit/s' or '400 GB/s'"),
-        ("plan --params 70 --gpus 64 --script --verbose", "--verbose"),
-        (f"{SMALL} --tokens many", "--tokens many"),
-        (f"{SMALL} --memory-threshold 0", "a share of the memory"),
-        ("plan --model llama3-8b --gpus 16,32 --explain tp=8", "there are many"),
-        ("plan --model llama3-8b --gpus 16:64:x1", "factor"),
-        (
-            "plan --model llama3-8b --tp 3 --gpus 16",
-            "--tp 3: does not divide 16 GPUs; use 1, 2, 4, 8, ..",
-        ),
-        ("plan --model no-such-model", "not in the catalog"),
-        (
-            "plan --model llama3-8b --hardware mi300x --gpus 8 -b 64 -s 4096 --objective cost",
-            "its file has no --price to rank plans by",
-        ),
-        (SMALL.replace("--gpus 16", "--gpus 1e30"), "--gpus 1e+30: more than plans can divide"),
-        ("plan --model llama3-8b --gpus 16 -s 2048 -b 1e308", "-b 1e+308"),
-    ],
-)
+@pytest.mark.parametrize(("line", "output"), examples(__file__, "refusals", SMALL=SMALL))
 def test_refusals(sweeps: Runner, line: str, output: str) -> None:
     ran = sweeps(line, fine=False)
     assert ran.code == 2
@@ -255,12 +230,7 @@ def test_a_file_and_its_figures(sweeps: Runner, tmp_path: Path) -> None:
     assert dict(found.sizes) == {"model": 2, "world_size": 3, "inter_bandwidth": 2}
     assert found.step_time.attrs["units"] == "s"
     assert "tp" in found.data_vars
-    asked = {
-        **BASE,
-        "model": "llama3-8b,llama3-70b",
-        "gpus": "16:64:x2",
-        "inter_bandwidth": "25GB/s,50GB/s",
-    }
+    asked = BASE | keyed("model=llama3-8b,llama3-70b gpus=16:64:x2 inter_bandwidth=25GB/s,50GB/s")
     figures = range_figures(read_request(asked))
     assert [figure["name"] for figure in figures] == ["time-over-gpus", "best-split"]
     draw_figures(path, figures, ["best-split"])

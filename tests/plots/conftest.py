@@ -10,38 +10,11 @@ import pytest
 import xarray as xr
 
 from sweeps.origin import Origin, attributes
+from tests.tables import examples
 
-COLLECTIVES = (
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "broadcast",
-    "reduce",
-    "all_to_all",
-    "p2p",
-)
+COLLECTIVES = tuple("all_reduce all_gather reduce_scatter broadcast reduce all_to_all p2p".split())
 TOPOLOGIES = ("ring", "tree", "hierarchical", "switch", "mesh", "torus")
-ATTRS: dict[str, dict[str, str]] = {
-    "ranks": {"long_name": "ranks in the group", "units": "1", "symbol": "$N$"},
-    "message_bytes": {
-        "long_name": "message size (nccl-tests convention)",
-        "units": "byte",
-        "symbol": "$M$",
-    },
-    "latency": {"long_name": "link latency", "units": "s", "symbol": r"$\alpha$"},
-    "bandwidth": {
-        "long_name": "bandwidth of one direction of one link",
-        "units": "byte s-1",
-        "symbol": "$B$",
-    },
-    "time": {"long_name": "collective time", "units": "s", "symbol": "$T$"},
-    "measured_time": {"long_name": "measured collective time", "units": "s"},
-    "lower_bound": {
-        "long_name": "lower bound of the collective time",
-        "units": "s",
-        "symbol": "$L$",
-    },
-}
+ATTRS: dict[str, dict[str, str]] = examples(__file__, "attrs")
 
 
 def coordinate(name: str, values: Any) -> tuple[tuple[str, ...], Any, dict[str, str]]:

@@ -13,6 +13,7 @@ from sweeps.plots.data import subject_of
 from sweeps.plots.declare import check_figures
 from sweeps.plots.defaults import default_figures
 from sweeps.plots.schema import FORMS, KINDS, Figure
+from tests.tables import examples
 
 Make = Callable[..., xr.Dataset]
 
@@ -44,77 +45,7 @@ def test_names_are_given_and_unique(networks: Make) -> None:
     assert twice == ("figures[2].name = 'a': another figure has it; another name",)
 
 
-@pytest.mark.parametrize(
-    ("declaration", "fault"),
-    [
-        (
-            {"kind": "curvs"},
-            "figures[1].kind = 'curvs': no such kind of figure; did you mean 'curves'?",
-        ),
-        ({}, "figures[1].kind: not given; known: curves, scaling, best, measured, bars"),
-        (3, 'figures[1] = 3: not a table; such as { kind = "curves" }'),
-        (
-            {"kind": "curves", "line": "topology"},
-            "figures[1].line = 'topology': no such key of curves; did you mean 'lines'?",
-        ),
-        (
-            {"kind": "curves", "crossovers": 1},
-            "figures[1].crossovers = 1: can't be read; give true or false",
-        ),
-        (
-            {"kind": "curves", "yscale": "ln"},
-            'figures[1].yscale = \'ln\': can\'t be read; give one of "log", "linear"',
-        ),
-        (
-            {"kind": "curves", "y": "tme"},
-            "figures[1].y = 'tme': no such variable here; did you mean 'time'?",
-        ),
-        (
-            {"kind": "curves", "panels": "colective"},
-            "figures[1].panels = 'colective': no such dimension; did you mean 'collective'?",
-        ),
-        (
-            {"kind": "curves", "at": {"ranks": 63}},
-            "figures[1].at.ranks = 63: not on this axis; nearest: 32, 64",
-        ),
-        (
-            {"kind": "curves", "at": {"collective": ["allreduce"]}},
-            "figures[1].at.collective = 'allreduce': not on this axis; "
-            "did you mean 'all_reduce' or 'reduce'?",
-        ),
-        (
-            {"kind": "curves", "at": {"ranks": 64}},
-            "figures[1]: time varies along collective, which this figure neither shows nor holds; "
-            "hold it with at = { collective = ... } (all_reduce, all_gather, reduce_scatter, "
-            "broadcast, reduce, all_to_all, p2p), or name it in lines or best_of or panels",
-        ),
-        (
-            {"kind": "curves", "x": "topology", "at": {"ranks": 2, "message_bytes": 1024}},
-            "figures[1].x = 'topology': holds names, not numbers; none here is numeric",
-        ),
-        (
-            {"kind": "scaling", "y": "lower_bound", "x": "collective"},
-            "figures[1].x = 'collective': holds names, not numbers; known: ranks, message_bytes",
-        ),
-        (
-            {"kind": "curves", "lines": "collective", "panels": "collective"},
-            "figures[1].panels = 'collective': is lines already; another dimension",
-        ),
-        (
-            {"kind": "curves", "panels": "collective", "at": {"collective": "p2p", "ranks": 2}},
-            "figures[1].at = 'collective': is spread out by this figure; hold another dimension",
-        ),
-        (
-            {"kind": "curves", "y": "lower_bound", "lower_bound": True, "at": {"ranks": 64}},
-            "figures[1].lower_bound = true: it bounds the time, and y is lower_bound; leave it out",
-        ),
-        (
-            {"kind": "best", "over": ["topology", "collective", "ranks"]},
-            "figures[1].over = 'topology, collective, ranks': too many; at most 2",
-        ),
-        ({"kind": "bars"}, "figures[1].parts: not given; variables: time, lower_bound, status"),
-    ],
-)
+@pytest.mark.parametrize(("declaration", "fault"), examples(__file__, "faults_read_well"))
 def test_faults_read_well(networks: Make, declaration: Any, fault: str) -> None:
     assert any(fault in line for line in faults(networks(), declaration))
 
@@ -122,12 +53,9 @@ def test_faults_read_well(networks: Make, declaration: Any, fault: str) -> None:
 def test_all_faults_come_at_once(networks: Make) -> None:
     found = faults(networks(), {"kind": "x"}, {"kind": "best", "y": "rank", "x": "size"}, {})
     assert len(found) == 4
-    assert [line.split(":")[0].split(" ")[0] for line in found] == [
-        "figures[1].kind",
-        "figures[2].x",
-        "figures[2].y",
-        "figures[3].kind",
-    ]
+    assert [
+        line.split(":")[0].split(" ")[0] for line in found
+    ] == "figures[1].kind figures[2].x figures[2].y figures[3].kind".split()
 
 
 def test_what_is_held_may_have_a_unit(networks: Make) -> None:

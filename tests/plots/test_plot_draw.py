@@ -24,6 +24,7 @@ from sweeps.plots.draw import draw
 from sweeps.plots.measured import median_error
 from sweeps.plots.style import scale_of
 from tests.plots.conftest import ATTRS, coordinate
+from tests.tables import examples
 
 Make = Callable[..., xr.Dataset]
 
@@ -258,18 +259,7 @@ def test_a_name_with_dots_keeps_them(networks: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("declaration", "fault"),
-    [
-        (
-            {"kind": "curves", "lines": ["topology", "collective"], "at": {"ranks": 64}},
-            "42 lines can't be told apart; at most 24",
-        ),
-        (
-            {"kind": "bars", "parts": ["time", "message"], "at": {"message_bytes": 1024}},
-            "no such variable here",
-        ),
-        ({"kind": "scaling"}, "time varies along message_bytes"),
-    ],
+    ("declaration", "fault"), examples(__file__, "what_cannot_be_read_is_refused")
 )
 def test_what_cannot_be_read_is_refused(
     networks: Make, tmp_path: Path, declaration: dict[str, Any], fault: str

@@ -20,6 +20,7 @@ from sweeps.plots.style import (
     shortened,
     symbol,
 )
+from tests.tables import examples
 
 
 @pytest.mark.parametrize(
@@ -82,15 +83,7 @@ def test_what_is_written_can_be_read(value: float, units: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("latex", "text"),
-    [
-        ("$N$", "N"),
-        (r"$\alpha$", "\N{GREEK SMALL LETTER ALPHA}"),
-        (r"\lambda", "\N{GREEK SMALL LETTER LAMDA}"),
-        (r"$\alpha_1$", "\N{GREEK SMALL LETTER ALPHA}\N{SUBSCRIPT ONE}"),
-        (r"$T_\alpha$", ""),
-        (r"$B_\mathrm{alg}$", ""),
-    ],
+    ("latex", "text"), examples(__file__, "symbols_become_plain_text_or_nothing")
 )
 def test_symbols_become_plain_text_or_nothing(latex: str, text: str) -> None:
     assert symbol(latex) == text

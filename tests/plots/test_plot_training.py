@@ -30,6 +30,7 @@ from sweeps.plots.stacks import Stacks, _end_text
 from sweeps.plots.style import launched, region_colour, style
 from tests.cli_runner import Runner
 from tests.plots.training_datasets import CAPACITY, MEMORY, STEP, make_training
+from tests.tables import examples
 
 ONE = {"micro_batch_size": 1}
 
@@ -364,59 +365,7 @@ def test_rows_that_nothing_tells_apart_are_numbered() -> None:
 # Declarations.
 
 
-@pytest.mark.parametrize(
-    ("declaration", "fault"),
-    [
-        ({"kind": "memry"}, "figures[1].kind = 'memry': no such kind of figure; did you mean 'mem"),
-        (
-            {"kind": "memory", "pats": ["a"]},
-            "figures[1].pats = ['a']: no such key of memory; did you mean 'parts'",
-        ),
-        (
-            {"kind": "memory", "capacity": "memory_capacty"},
-            "figures[1].capacity = 'memory_capacty': no such variable or coordinate here; "
-            "did you mean 'memory_capacity'",
-        ),
-        (
-            {"kind": "step_parts", "sort": "step_tme"},
-            "figures[1].sort = 'step_tme': no such variable or coordinate here; did you mean "
-            "'step_time'",
-        ),
-        (
-            {"kind": "communication", "of": "bytes"},
-            'figures[1].of = \'bytes\': can\'t be read; give one of "time", "volume", "energy"',
-        ),
-        (
-            {"kind": "communication", "of": "energy"},
-            "figures[1].parts: none of communication is here; variables: ",
-        ),
-        (
-            {"kind": "memory", "most": 0},
-            "figures[1].most = 0: can't be read; give a whole number, 1 or more",
-        ),
-        (
-            {"kind": "memory", "x": "plans"},
-            "figures[1].x = 'plans': no such dimension; did you mean 'plan'?",
-        ),
-        (
-            {"kind": "memory", "x": "plan"},
-            "varies along recompute, which this figure neither shows nor holds; hold it with "
-            "at = { recompute = ... } (none, full), or name it in x or panels",
-        ),
-        (
-            {"kind": "memory", "capacity": "step_time"},
-            "figures[1].capacity = 'step_time': in s, the parts in byte; a limit in byte",
-        ),
-        (
-            {"kind": "memory", "sort": "recompute"},
-            "figures[1]: 'recompute' holds names, not numbers; give a variable of numbers",
-        ),
-        (
-            {"kind": "step_parts", "parts": ["step_time", "peak_memory"]},
-            "different units can't be stacked",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("declaration", "fault"), examples(__file__, "faults_read_well"))
 def test_faults_read_well(declaration: dict[str, Any], fault: str) -> None:
     assert fault in faults_of(make_training(), **declaration)
 
@@ -431,18 +380,7 @@ def test_columns_that_are_not_known_yet_are_checked_later() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "kinds"),
-    [
-        ({}, ["best_plans", "memory", "step_parts", "communication"]),
-        (
-            {"worlds": (128, 256, 512), "models": ("llama3-8b", "llama3-70b")},
-            ["best_plans", "memory", "step_parts", "communication", "scaling"],
-        ),
-        (
-            {"bandwidth": (25e9, 50e9, 1e11)},
-            ["best_plans", "memory", "step_parts", "communication", "curves"],
-        ),
-    ],
+    ("make", "kinds"), examples(__file__, "default_figures_are_what_the_file_has")
 )
 def test_default_figures_are_what_the_file_has(make: dict[str, Any], kinds: list[str]) -> None:
     made = make_training(**make)
@@ -593,21 +531,12 @@ def test_a_part_that_is_the_same_everywhere_is_a_coordinate(
     assert top == "Fixed overhead"
 
 
-QUANTITIES = (
-    "step_time",
-    "peak_memory",
-    "mfu",
-    "memory_headroom",
-    "tokens_per_second",
-    "peak_weight_memory",
-    "peak_logits_memory",
-    "bubble_time",
-    "exposed_dp_time",
-    "dp_communication_time",
-    "communication_upper_bound",
-    "goodput",
-    "cost",
-    "first_stage_model_state_memory",
+QUANTITIES = tuple(
+    (
+        "step_time peak_memory mfu memory_headroom tokens_per_second peak_weight_memory "
+        "peak_logits_memory bubble_time exposed_dp_time dp_communication_time "
+        "communication_upper_bound goodput cost first_stage_model_state_memory"
+    ).split()
 )
 
 

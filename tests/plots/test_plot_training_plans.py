@@ -24,6 +24,7 @@ from sweeps.plots.frame import axis_of
 from sweeps.plots.marks import pareto, thinned
 from sweeps.plots.style import style
 from tests.plots.training_datasets import CAPACITY, make_training
+from tests.tables import examples
 
 DIMS = ("plan", "recompute", "micro_batch_size")
 BANDWIDTH = (12.5e9, 25e9, 50e9, 100e9)
@@ -196,28 +197,7 @@ def test_points_that_cover_each_other_are_drawn_once(scale: Any) -> None:
     assert again.tolist() == [0]
 
 
-@pytest.mark.parametrize(
-    ("declaration", "fault"),
-    [
-        (
-            {"plan": "plan"},
-            "figures[1].plan = 'plan': no such key of best_plans; did you mean 'plans'?",
-        ),
-        ({"y": "step_tim"}, "figures[1].y = 'step_tim': no such variable here; did you mean 'step"),
-        ({"by": "tpp"}, "figures[1].by = 'tpp': no such variable or coordinate here; did you mean"),
-        ({"by": "step_time"}, "figures[1].by = 'step_time': "),
-        ({"capacity": "step_time"}, "figures[1].capacity = 'step_time': in s, x in byte; a limit"),
-        (
-            {"labelled": -1},
-            "figures[1].labelled = -1: can't be read; give a whole number, 1 or more",
-        ),
-        ({"plans": ["plan"]}, "varies along recompute, which this figure neither shows nor holds"),
-        (
-            {"at": {"plan": 0}},
-            "figures[1].y = 'step_time': no plan has a value and fits (does not fit); hold other",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("declaration", "fault"), examples(__file__, "faults_of_plans_read_well"))
 def test_faults_of_plans_read_well(declaration: dict[str, Any], fault: str) -> None:
     assert fault in faults_of(make_training(), **{"kind": "best_plans", **declaration})
 
@@ -279,17 +259,7 @@ def test_a_dimension_of_gpus_needs_no_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declaration", "fault"),
-    [
-        (
-            {"y": "step_time", "ideal": True},
-            "figures[1].ideal = true: 'step_time' has the unit s; a rate such as tokens",
-        ),
-        ({"x": "world"}, "figures[1].x = 'world': no such dimension"),
-        ({"x": "world_size", "panels": "plan"}, "figures[1].panels = 'plan': is x already"),
-        ({"at": {"plan": 3}}, "figures[1].at = 'plan': is spread out by this figure"),
-        ({"best_of": []}, "varies along recompute, which this figure neither shows nor holds"),
-    ],
+    ("declaration", "fault"), examples(__file__, "faults_of_scaling_read_well")
 )
 def test_faults_of_scaling_read_well(
     worlds: xr.Dataset, declaration: dict[str, Any], fault: str
@@ -360,36 +330,7 @@ def test_a_line_without_a_baseline_is_not_drawn() -> None:
     assert "relative_to: nothing has a value at 400 Gbit/s between nodes; another" in fault
 
 
-@pytest.mark.parametrize(
-    ("changed", "fault"),
-    [
-        (
-            {"relative_to": {"inter_bandwith": 1.0}},
-            "figures[1].relative_to.inter_bandwith = 1.0: no such dimension; did you mean "
-            "'inter_bandwidth'",
-        ),
-        (
-            {"relative_to": {"inter_bandwidth": "60GB/s"}},
-            "relative_to.inter_bandwidth = '60GB/s': not on this axis; nearest: 2.5e10, 5e10",
-        ),
-        (
-            {"relative_to": {"inter_bandwidth": ["25GB/s", "50GB/s"]}},
-            "can't be read; give a table of dimensions with a value each",
-        ),
-        (
-            {"relative_to": {"plan": 3}},
-            "figures[1].relative_to = 'plan': isn't spread out by this figure; x or lines",
-        ),
-        (
-            {"at": {"inter_bandwidth": ["12.5GB/s", "25GB/s", "100GB/s"]}},
-            "figures[1].relative_to.inter_bandwidth = '50GB/s': not among what is shown",
-        ),
-        (
-            {"lower_bound": True},
-            "figures[1].lower_bound = true: there is no variable lower_bound",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("changed", "fault"), examples(__file__, "faults_of_a_baseline_read_well"))
 def test_faults_of_a_baseline_read_well(changed: dict[str, Any], fault: str) -> None:
     declared: dict[str, Any] = {
         "kind": "curves",

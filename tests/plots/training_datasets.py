@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from sweeps.origin import assumed, attributes
+from tests.tables import examples, keyed
 
 GIB = 2.0**30
 CAPACITY = 80e9
@@ -24,39 +25,21 @@ MEMORY = {
     "peak_nccl_buffer_memory": "NCCL buffers, peak stage",
     "peak_context_bytes": "CUDA context, peak stage",
 }
-STEP = {
-    "matmul_part_time": "step time: layer GEMMs",
-    "attention_part_time": "step time: attention (QK, PV)",
-    "elementwise_part_time": "step time: element-wise kernels",
-    "recompute_part_time": "step time: recomputation",
-    "host_part_time": "step time: launch-bound time",
-    "exposed_tp_time": "step time: exposed TP communication",
-    "exposed_cp_time": "step time: exposed CP communication",
-    "exposed_ep_time": "step time: exposed EP communication",
-    "stage_imbalance_time": "step time lost to uneven first and last stages",
-    "bubble_time": "pipeline bubble",
-    "exposed_pp_time": "exposed pipeline communication per step",
-    "exposed_dp_time": "step time: exposed DP communication",
-    "optimizer_time": "step time: optimizer update",
-    "step_overhead": "step time: fixed overhead (not modeled)",
-}
+STEP = keyed(
+    "matmul_part_time='step time: layer GEMMs' attention_part_time='step time: attention (QK, PV)' "
+    "elementwise_part_time='step time: element-wise kernels' "
+    "recompute_part_time='step time: recomputation' host_part_time='step time: launch-bound time' "
+    "exposed_tp_time='step time: exposed TP communication' "
+    "exposed_cp_time='step time: exposed CP communication' "
+    "exposed_ep_time='step time: exposed EP communication' "
+    "stage_imbalance_time='step time lost to uneven first and last stages' "
+    "bubble_time='pipeline bubble' exposed_pp_time='exposed pipeline communication per step' "
+    "exposed_dp_time='step time: exposed DP communication' "
+    "optimizer_time='step time: optimizer update' "
+    "step_overhead='step time: fixed overhead (not modeled)'"
+)
 DIMENSIONS = ("tp", "cp", "pp", "ep", "dp")
-COORDINATES = {
-    "tp": ("tensor-parallel size (TP)", "1"),
-    "pp": ("pipeline-parallel size (PP)", "1"),
-    "dp": ("data-parallel size (DP)", "1"),
-    "micro_batch_size": ("sequences per micro-batch", "1"),
-    "global_batch_size": ("sequences per step, over all ranks", "1"),
-    "world_size": ("GPUs", "1"),
-    "sequence_length": ("sequence length in tokens", "1"),
-    "inter_bandwidth": ("NIC bandwidth, per direction", "byte s-1"),
-    "memory_capacity": ("GPU memory capacity", "byte"),
-    "recompute": ("activations computed again in the backward pass", ""),
-    "model": ("model", ""),
-    "hardware": ("machine", ""),
-    "framework": ("software that trains", ""),
-    "mask": ("mask of the attention's scores", ""),
-}
+COORDINATES = examples(__file__, "coordinates")
 
 
 def plan_rows(

@@ -51,18 +51,7 @@ class Recorder:
         self._seen: set[str] = set()
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        for name in (
-            "open",
-            "write",
-            "fsync",
-            "replace",
-            "rename",
-            "link",
-            "unlink",
-            "mkdir",
-            "rmdir",
-            "remove",
-        ):
+        for name in tuple("open write fsync replace rename link unlink mkdir rmdir remove".split()):
             self._wrap(patch, name, getattr(os, name), getattr(self, f"_{name}"))
 
     def _wrap(self, patch: pytest.MonkeyPatch, name: str, original: Any, record: Any) -> None:

@@ -15,6 +15,7 @@ from sweeps.blocks.run import Cut, clear, run_in_blocks
 from sweeps.engine.evaluate import Limits
 from sweeps.job import Job, prepare
 from sweeps.store.netcdf import is_complete, write
+from tests.tables import examples
 
 ROOT = Path(__file__).parents[2]
 OPERATIONS = ("min", "max", "top", "mean", "quantile", "histogram")
@@ -32,19 +33,7 @@ def reductions(*overs: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-SMALL: dict[str, Any] = {
-    "title": "A small sweep",
-    "quantities": ["time", "steps"],
-    "axes": {
-        "topology": ["ring", "hierarchical"],
-        "ranks": [2, 3, 8, 16],
-        "message_bytes": "1KiB:1GiB:log5",
-    },
-    "reductions": [
-        {"quantity": "time", "operation": "min", "over": ["topology"], "name": "least"},
-        {"quantity": "energy", "operation": "mean", "over": ["ranks"], "name": "mean_energy"},
-    ],
-}
+SMALL: dict[str, Any] = examples(__file__, "small")
 LARGE: dict[str, Any] = {
     "title": "Every reduction, and flags",
     "quantities": ["time", "chosen_algorithm", "steps"],

@@ -20,17 +20,7 @@ from sweeps.errors import InputError, RunError
 from sweeps.job import Job, prepare
 from sweeps.store.publish import is_temporary
 from tests.run.slow_worker import WAIT
-from tests.run.sweep import (
-    EPOCH,
-    HANG_SECONDS,
-    LARGE,
-    ROOT,
-    child,
-    large,
-    names,
-    wait_until,
-    whole,
-)
+from tests.run.sweep import EPOCH, HANG_SECONDS, LARGE, ROOT, child, large, names, wait_until, whole
 
 needs_dask = pytest.mark.skipif(
     importlib.util.find_spec("distributed") is None, reason="dask and distributed aren't installed"

@@ -23,6 +23,7 @@ from sweeps.job import prepare
 from sweeps.spec.units import to_toml
 from tests.cli_runner import Runner
 from tests.run.sweep import EPOCH, SMALL, large, small
+from tests.tables import examples
 
 GIB = 1 << 30
 SECONDS_A_CELL = 1e-6
@@ -169,45 +170,7 @@ def test_an_estimate_is_of_the_right_size(monkeypatch: pytest.MonkeyPatch) -> No
     assert found.seconds == pytest.approx(SECONDS_A_CELL * found.cells, rel=0.01)
 
 
-GRIDS: dict[str, dict[str, Any]] = {
-    # Factors of full rank but for one dimension: as large as blocks, and more than are kept whole.
-    "factors": {
-        "quantities": ["time", "energy", "busbw"],
-        "axes": {
-            "ranks": "2:41:lin40",
-            "latency": "1e-6:1e-5:log40",
-            "bandwidth": "1e9:1e12:log60",
-            "message_bytes": "1e3:1e10:log1000",
-        },
-        "constants": {"algorithm": "ring"},
-    },
-    "choices": {
-        "quantities": ["time"],
-        "axes": {
-            "topology": ["ring", "torus"],
-            "ranks": [4, 8, 16, 64],
-            "bandwidth": "1e9:1e12:log300",
-            "message_bytes": "1e3:1e10:log1000",
-        },
-        "constants": {"algorithm": "auto"},
-    },
-    "training": {
-        "quantities": ["step_time", "peak_memory", "mfu"],
-        "axes": {
-            "plan": {"tp": [1, 2, 4, 8], "pp": [4, 4, 2, 1], "dp": [16, 8, 8, 8]},
-            "inter_bandwidth": "1e9:1e12:log200",
-            "inter_latency": "1e-6:1e-5:log20",
-            "micro_batch_size": [1, 2, 4, 8],
-            "zero_stage": [1, 3],
-        },
-        "constants": {
-            "model": "llama3-8b",
-            "hardware": "dgx-h100",
-            "sequence_length": 8192,
-            "global_batch_size": 1024,
-        },
-    },
-}
+GRIDS: dict[str, dict[str, Any]] = examples(__file__, "grids")
 
 
 @pytest.mark.parametrize("name", GRIDS)

@@ -21,16 +21,7 @@ from sweeps.errors import InputError, RunError
 from sweeps.job import Job, prepare
 from sweeps.store import encode, publish
 from sweeps.store.netcdf import open_dataset, verify
-from tests.run.sweep import (
-    HANG_SECONDS,
-    SMALL,
-    SMALL_CUT,
-    child,
-    finish,
-    names,
-    small,
-    whole,
-)
+from tests.run.sweep import HANG_SECONDS, SMALL, SMALL_CUT, child, finish, names, small, whole
 
 CODES = (errno.ENOSPC, errno.EIO, errno.EROFS)
 

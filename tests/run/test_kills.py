@@ -15,6 +15,7 @@ from sweeps.blocks.folder import Folder
 from sweeps.blocks.work import recipe_of
 from sweeps.store.netcdf import verify
 from tests.run.sweep import HANG_SECONDS, SMALL_CUT, child, names, small
+from tests.tables import examples
 
 # Runs in processes of its own, one for each line that it is told. Each says at which moment it is,
 # and waits there until it is told to go on, or is killed.
@@ -140,18 +141,7 @@ def check(path: Path, computed: list[int], kills: int, content: bytes) -> None:
 
 
 # Where runs of one sweep are killed, one after the other, and the blocks that each has begun.
-KILLED = [
-    ("block 0 begins", [0]),
-    ("before replace 00000000.block", [0]),
-    ("after replace 00000000.block", [0]),
-    ("block 2 begins", [1, 2]),
-    ("after replace 00000003.block", [2, 3]),
-    ("reducing 1 of", []),
-    ("gathering 20 of", []),
-    ("before link x.nc", []),
-    ("after link x.nc", []),
-    ("after unlink plan.json", []),
-]
+KILLED = examples(__file__, "killed")
 
 
 @pytest.mark.thorough

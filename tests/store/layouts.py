@@ -13,17 +13,12 @@ from numpy.typing import NDArray
 
 from sweeps.engine.grid import Block, Column, Layout
 from sweeps.origin import attributes
+from tests.tables import keyed
 
-GLOBAL = {
-    "Conventions": "CF-1.11",
-    "title": "A made-up sweep",
-    "institution": "not stated",
-    "source": "tests",
-    "history": "2026-01-01T00:00:00Z made up",
-    "references": "none",
-    "comment": "none",
-    "fingerprint": "abc",
-}
+GLOBAL = keyed(
+    "Conventions=CF-1.11 title='A made-up sweep' institution='not stated' source=tests "
+    "history='2026-01-01T00:00:00Z made up' references=none comment=none fingerprint=abc"
+)
 STATUS = {
     "long_name": "why a cell has no result",
     "flag_masks": [1, 2],

@@ -10,6 +10,7 @@ import pytest
 
 from sweeps.errors import InputError
 from sweeps.store.encode import code_digest, created, fingerprint, portable, provenance, versions
+from tests.tables import examples
 
 
 def attrs(**changes: object) -> dict[str, str]:
@@ -54,15 +55,7 @@ def test_what_cf_asks_for_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        (["/opt/bin/sweeps", "run", "a b.toml"], "sweeps run 'a b.toml'"),
-        (["sweeps", "run", "specs/sweeps/q.toml"], "sweeps run specs/sweeps/q.toml"),
-        (["sweeps", "--output=/home/me/x.nc"], "sweeps --output=x.nc"),
-        (["sweeps", "~/x.toml", "../me/y.toml"], "sweeps x.toml y.toml"),
-        (["sweeps", "plot", "/a/b.nc,/c/d.nc"], "sweeps plot b.nc,d.nc"),
-        (["sweeps", "--N", "2:8:x2", "--units", "byte/s"], "sweeps --N 2:8:x2 --units byte/s"),
-    ],
+    ("command", "expected"), examples(__file__, "a_command_line_without_places")
 )
 def test_a_command_line_without_places(command: list[str], expected: str) -> None:
     assert portable(command) == expected

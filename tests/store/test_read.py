@@ -145,16 +145,9 @@ def test_description(stored: Path) -> None:
     assert found.spec == ""
     coordinates = {coordinate.name: coordinate for coordinate in found.coordinates}
     variables = {variable.name: variable for variable in found.variables}
-    assert list(coordinates) == [
-        "topology",
-        "rate",
-        "vendor",
-        "plan",
-        "dp",
-        "message_bytes",
-        "latency",
-        "collective",
-    ]
+    assert (
+        list(coordinates) == "topology rate vendor plan dp message_bytes latency collective".split()
+    )
     assert coordinates["topology"].labels == ("ring", "torus", "多級交換")
     assert coordinates["topology"].dims == ("topology",)
     assert coordinates["message_bytes"].attrs["units"] == "byte"

@@ -11,6 +11,7 @@ import pytest
 from sweeps.tuner.choose import ALIKE, Choice, choose, recommend, scale
 from sweeps.tuner.predict import CaseTimes, PassTimes
 from sweeps.tuner.userbuffers import COLUMN, OPERATORS, LayerOverlap, grid_cases
+from tests.tables import keyed
 
 GRID = grid_cases((4,), OPERATORS, (1, 4, 16))
 
@@ -217,23 +218,13 @@ def test_the_report_s_figures() -> None:
         LayerOverlap(2, "fc1", "fprop", "ring_exchange"), "done", "", forward, backward
     ).record()
     assert record["config_id"] == "tp2_fc1_fprop_ring_agg0"
-    expected = {
-        "operator": "fc1",
-        "phase": "fprop",
-        "tp_size": 2,
-        "overlap_method": "ring_exchange",
-        "forward_gemm_time_us": 1234.5,
-        "forward_comm_time_us": 567.8,
-        "forward_overlap_time_us": 400.0,
-        "forward_e2e_time_us": 1402.3,
-        "backward_gemm_time_us": 2345.6,
-        "backward_comm_time_us": 890.1,
-        "backward_overlap_time_us": 700.0,
-        "backward_e2e_time_us": 2535.7,
-        "operator_e2e_time_us": 3938.0,
-        "num_gemm_events": 4,
-        "num_comm_events": 2,
-    }
+    expected = keyed(
+        "operator=fc1 phase=fprop tp_size=2 overlap_method=ring_exchange "
+        "forward_gemm_time_us=1234.5 forward_comm_time_us=567.8 forward_overlap_time_us=400.0 "
+        "forward_e2e_time_us=1402.3 backward_gemm_time_us=2345.6 backward_comm_time_us=890.1 "
+        "backward_overlap_time_us=700.0 backward_e2e_time_us=2535.7 operator_e2e_time_us=3938.0 "
+        "num_gemm_events=4 num_comm_events=2"
+    )
     assert {name: record[name] for name in expected} == expected
     assert record["forward_overlap_ratio"] == pytest.approx(0.70, abs=0.005)
     # 700/890.1 is 0.7864; the documentation has it cut to two digits.

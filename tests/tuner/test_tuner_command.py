@@ -12,6 +12,7 @@ import sweeps
 from sweeps.spec.catalog import find_sweep
 from sweeps.tuner.benefit import benefit, is_study, read_study
 from tests.cli_runner import Done, Runner
+from tests.tables import examples, keyed
 
 QWEN = "tune --model-name Qwen/Qwen3-0.6B"
 
@@ -128,20 +129,11 @@ def test_the_nominal_grid(cli: Runner) -> None:
 
 @pytest.mark.thorough
 def test_a_config_json(cli: Runner, tmp_path: Path) -> None:
-    content = {
-        "model_type": "qwen3",
-        "hidden_size": 1024,
-        "intermediate_size": 3072,
-        "vocab_size": 151936,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "num_hidden_layers": 28,
-        "tie_word_embeddings": True,
-        "hidden_act": "silu",
-        "attention_bias": False,
-        "use_sliding_window": False,
-    }
+    content = keyed(
+        "model_type=qwen3 hidden_size=1024 intermediate_size=3072 vocab_size=151936 "
+        "num_attention_heads=16 num_key_value_heads=8 head_dim=128 num_hidden_layers=28 "
+        "tie_word_embeddings=True hidden_act=silu attention_bias=False use_sliding_window=False"
+    )
     (tmp_path / "config.json").write_text(json.dumps(content))
     one = json.loads(cli("tune --model-name ./config.json --json --output-dir a", fine=False).out)
     two = json.loads(cli(f"{QWEN} --json --output-dir b", fine=False).out)
@@ -162,40 +154,7 @@ def test_figures_of_one_s_own(cli: Runner) -> None:
 # Bad input: a line each, exit code 2.
 
 
-@pytest.mark.parametrize(
-    ("line", "fields"),
-    [
-        ("tune", ["a tuning needs a model; give --model, such as Qwen/Qwen3-0.6B"]),
-        ("tune --model-name nobody/nothing", ["--model-name"]),
-        (f"{QWEN} --max-tp-size 3", ["--max-tp-size"]),
-        (f"{QWEN} --max-tp-size 16", ["--max-tp-size"]),
-        (f"{QWEN} --max-tp-size 1", ["--max-tp-size"]),
-        (f"{QWEN} --max-tp-size x", ["--max-tp-size"]),
-        (f"{QWEN} --max-tp-size 2.5", ["--max-tp-size"]),
-        (f"{QWEN} --max-token-len 0", ["--max-token-len"]),
-        (f"{QWEN} --max-token-len 1001", ["--max-tp-size"]),
-        (f"{QWEN} --operators qkv fc3", ["--operators"]),
-        (f"{QWEN} --operators qkv qkv", ["--operators"]),
-        (f"{QWEN} --min-num-sm 0 --max-num-sm 33", ["--min-num-sm", "--max-num-sm"]),
-        (f"{QWEN} --min-num-sm 8 --max-num-sm 4", ["--min-num-sm"]),
-        (f"{QWEN} --overlap-threshold 1.5", ["--overlap-threshold"]),
-        (f"{QWEN} --grid all --search no --objective x", ["--grid", "--search", "--objective"]),
-        (f"{QWEN} --hardware nowhere", ["--hardware"]),
-        (f"{QWEN} --hardware tpu-v5p", ["--hardware"]),
-        (f"{QWEN} --hardware mi300x", ["--hardware"]),
-        (f"{QWEN} --hardware dgx-a100 --precision fp8", ["--hardware"]),
-        (f"{QWEN} --precision fp4", ["--precision"]),
-        (f"{QWEN} --tolerance -1", ["--tolerance"]),
-        (f"{QWEN} --from-traces nowhere", ["--from-traces"]),
-        (f"{QWEN} --from-traces . --command 'x {{folder}}'", ["--command"]),
-        (f"{QWEN} --command 'run.sh'", ["--command"]),
-        (f"{QWEN} --output x.png", ["--output"]),
-        ("tune --model-name Qwen/Qwen3-30B-A3B --operators fc1", ["--operators"]),
-        ("tune --model-name deepseek-ai/DeepSeek-V3 --operators qkv", ["--operators"]),
-        ("tune --sweep nothing", ["--sweep"]),
-        ("tune --sweep quickstart", ["--sweep"]),
-    ],
-)
+@pytest.mark.parametrize(("line", "fields"), examples(__file__, "bad_input", QWEN=QWEN))
 def test_bad_input(cli: Runner, line: str, fields: list[str], tmp_path: Path) -> None:
     done = cli(line, fine=False)
     assert done.code == 2
@@ -380,21 +339,7 @@ def test_the_shipped_spec_is_known_by_its_table() -> None:
     assert not is_study(find_sweep("quickstart"))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "field"),
-    [
-        ('tp = "2,8"', "", "tp_overlap.tp"),
-        ('tp = "2,8"', 'tp = "2,16"', "tp_overlap.tp"),
-        ('tp = "2,8"', 'tp = "1,8"', "tp_overlap.tp"),
-        ('num_sm = "1,8"', 'num_sm = "1,64"', "tp_overlap.num_sm"),
-        ('tokens = "1024,8192"', 'tokens = "1001"', "tp_overlap.tokens"),
-        ('"dgx-b200"', '"nowhere"', "hardware"),
-        ('"dgx-b200"', '"tpu-v4"', "hardware"),
-        ("num_sm", "num_sms", "num_sm"),
-        ('title = "t"', "title = 3", "title"),
-        ('title = "t"', 'titel = "t"', "titel"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "field"), examples(__file__, "bad_specs"))
 def test_bad_specs(cli: Runner, tmp_path: Path, old: str, new: str, field: str) -> None:
     (tmp_path / "mine.toml").write_text(SPEC.replace(old, new))
     done = cli("tune --sweep mine.toml --output x.nc", fine=False)

@@ -171,11 +171,7 @@ def test_files_are_for_a_release_and_a_generation(tmp_path: Path) -> None:
     assert "# For Transformer Engine from 2.0 on" in texts[0]
     assert "# For Transformer Engine from 1.8 on" in texts[1]
     keys = [set(yaml.safe_load(text)["qkv_fprop"]) for text in texts]
-    assert keys[0] - keys[1] == {
-        "comm_priority",
-        "gemm_priority",
-        "pipeline_rs_overlap_first_gemm",
-    }
+    assert keys[0] - keys[1] == {"comm_priority", "gemm_priority", "pipeline_rs_overlap_first_gemm"}
     case = "run/traces/tp2_qkv_fprop_ring_agg0/tp_comm_overlap_cfg.yaml"
     assert set(yaml.safe_load((tmp_path / "old" / case).read_text())["qkv_fprop"]) == keys[1]
     path = tmp_path / "run" / f"{STEM}.yaml"

@@ -101,8 +101,7 @@ def test_pipeline_comes_on_top() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["tp2_fc1_fprop_ring_agg0", "tp2_fc1_dgrad_bulk_sm2", "tp8_qkv_wgrad_bulk_sm16"],
+    "name", ["tp2_fc1_fprop_ring_agg0", "tp2_fc1_dgrad_bulk_sm2", "tp8_qkv_wgrad_bulk_sm16"]
 )
 def test_names_of_the_documentation(name: str) -> None:
     (case,) = parse_case(name)

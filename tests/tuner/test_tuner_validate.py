@@ -10,6 +10,7 @@ import pytest
 from sweeps.errors import InputError
 from sweeps.tuner.userbuffers import LAYERS, METHODS, default_method, legality
 from sweeps.tuner.validate import Finding, Setting, validate_file
+from tests.tables import examples
 
 ALL = ("--tp-comm-overlap", "--sequence-parallel", "--tp-comm-overlap-cfg")
 
@@ -29,25 +30,7 @@ def only(findings: list[Finding], level: str, severity: str = "error") -> list[t
 
 @pytest.mark.parametrize(
     ("text", "line", "words"),
-    [
-        ("fc9_fprop:\n  method: bulk\n", 1, "fc9_fprop: no such layer"),
-        ("fc1_fprop:\n  method: ring_exchange\nqkv_fprop:\n", 3, "qkv_fprop = None"),
-        ("fc1_fprop: 3\n", 1, "fc1_fprop = 3: is not a mapping"),
-        ("fc1_fprop: [bulk]\n", 1, "is not a mapping"),
-        ("fc1_fprop:\n  num_sms: 3\n", 2, "did you mean 'num_sm'"),
-        ("fc1_fprop:\n  name: x\n", 2, "fc1_fprop.name: is Transformer Engine's own"),
-        ("fc1_fprop:\n  quantization_mode: fp8\n", 2, "TypeError"),
-        ("fc1_fprop:\n\n  num_sm:\n", 3, "fc1_fprop.num_sm = None: is empty"),
-        ("fc1_fprop:\n  num_sm: 0\n", 2, "1 or more"),
-        ("fc1_fprop:\n  num_sm: 2.5\n", 2, "whole number"),
-        ("fc1_fprop:\n  num_sm: yes\n", 2, "whole number"),
-        ("fc1_fprop:\n  aggregate: 2\n", 2, "0, 1, true or false"),
-        ("fc1_fprop:\n  method: ring\n", 2, "ring_exchange"),
-        ("fc1_fprop:\n  method: none\n", 2, "there are flags"),
-        ("fc1_dgrad:\n  num_sm: 2\nfc1_dgrad:\n  num_sm: 2\n", 3, "fc1_dgrad: is given twice"),
-        ("fc1_dgrad:\n  num_sm: 2\n  num_sm: 4\n", 3, "num_sm: is given twice"),
-        ("1: 2\n", 1, "1: no such layer"),
-    ],
+    examples(__file__, "schema"),
 )  # fmt: skip
 def test_schema(tmp_path: Path, text: str, line: int, words: str) -> None:
     (one,) = only(found(tmp_path, text), "schema")
@@ -145,17 +128,7 @@ def test_atomic_products(tmp_path: Path) -> None:
     assert len(only(found(tmp_path, alone, precision="fp8"), "init")) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "setting", "words"),
-    [
-        ("fc1_wgrad:\n  num_sm: 33\n", {}, "room for 32"),
-        ("fc1_fprop:\n  num_sm: 1\n", {"tp_size": 3}, "no kernels"),
-        ("fc1_fprop:\n  num_sm: 1\n", {"tp_size": 8, "tokens": 1001}, "evenly"),
-        ("fc1_fprop:\n  num_sm: 1\n", {"tp_size": 8, "tokens": 512, "precision": "mxfp8"}, "128"),
-        ("fc2_fprop:\n  num_splits: 3\n", {"outputs": {"fc2": 1024}}, "1024 outputs"),
-        ("fc1_fprop:\n  aggregate: 1\n", {"tp_size": 3}, "even number"),
-    ],
-)
+@pytest.mark.parametrize(("text", "setting", "words"), examples(__file__, "runtime_errors"))
 def test_runtime_errors(tmp_path: Path, text: str, setting: dict[str, Any], words: str) -> None:
     assert any(words in t for _, t in only(found(tmp_path, text, **setting), "runtime"))
 
